@@ -1,0 +1,31 @@
+# weft_folder(NAME DEPS...): one static library a folder of src/, weft_NAME, from every .cpp in it. A folder links only
+# the folders named here, so that an include that runs against the order of folders does not link (script/lint says it sooner).
+# Flags for single files stand in the folder's own flags.cmake, when there is one.
+add_library(weft_flags INTERFACE)
+target_compile_options(weft_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers)
+if(WEFT_SANITIZE)
+  target_compile_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE} -fno-omit-frame-pointer)
+  target_link_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE})
+endif()
+
+set_property(GLOBAL PROPERTY WEFT_FOLDERS "")
+function(weft_folder folder)
+  string(REPLACE "/" "_" name ${folder})
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${folder}/*.cpp)
+  if(NOT sources)
+    return()
+  endif()
+  add_library(weft_${name} STATIC ${sources})
+  target_include_directories(weft_${name} PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src
+                             ${PROJECT_BINARY_DIR}/generated)
+  target_link_libraries(weft_${name} PUBLIC fmt::fmt nlohmann_json::nlohmann_json Threads::Threads PRIVATE weft_flags)
+  foreach(dependency ${ARGN})
+    if(TARGET weft_${dependency})
+      target_link_libraries(weft_${name} PUBLIC weft_${dependency})
+    endif()
+  endforeach()
+  if(EXISTS ${PROJECT_SOURCE_DIR}/src/${folder}/flags.cmake)
+    include(${PROJECT_SOURCE_DIR}/src/${folder}/flags.cmake)
+  endif()
+  set_property(GLOBAL APPEND PROPERTY WEFT_FOLDERS ${name})
+endfunction()

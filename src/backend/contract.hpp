@@ -1,0 +1,70 @@
+// The backend contract: everything the engine asks of a device.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compile/kernel.hpp"
+
+namespace weft::backend {
+
+struct Description {
+  std::string name;      // "cpu", "webgpu:0"
+  std::string hardware;  // "NVIDIA H200 (Vulkan, driver 580.159)"
+  bool is_software = false;
+  std::vector<DType> dtypes;
+  std::size_t buffer_bytes_max = 0;   // of one buffer
+  std::size_t binding_bytes_max = 0;  // of one operand of a kernel
+  std::size_t offset_alignment = 64;  // bytes; operands are laid out at multiples of it
+  bool prefers_separate_buffers = false;  // a kernel must not read and write one buffer object (WebGPU)
+  std::vector<std::pair<std::string, std::string>> details;  // for `weft devices`
+};
+
+/// Device memory. Destroying it frees it (after the work that uses it).
+class Buffer {
+ public:
+  virtual ~Buffer() = default;
+  virtual std::size_t bytes() const = 0;
+};
+using BufferPtr = std::shared_ptr<Buffer>;
+
+struct KernelTime {
+  std::string name;
+  double microseconds = 0;
+};
+
+/// A compiled plan, its scratch buffers allocated.
+class Program {
+ public:
+  virtual ~Program() = default;
+  /// Runs all kernels with these external buffers, in the order of their ordinals. May return before the device is done.
+  virtual void run(std::span<const BufferPtr> externals) = 0;
+  /// Optional: runs once and times each kernel. Empty where a backend cannot.
+  virtual std::vector<KernelTime> profile(std::span<const BufferPtr>) { return {}; }
+  /// The program text (WGSL, bytecode) for `explain`.
+  virtual std::string source() const = 0;
+  virtual std::size_t scratch_bytes() const = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual const Description& describe() const = 0;
+  /// Bytes one element takes in this backend's buffers (a bool takes 1 on the CPU and 4 on a GPU).
+  virtual std::size_t storage_bytes(DType type) const = 0;
+  /// Throws DeviceError naming the label, the bytes and the limit.
+  virtual BufferPtr allocate(std::size_t bytes, std::string_view label) = 0;
+  /// Host elements (as in weft/dtype.hpp, a bool one byte) to `count` elements of the buffer from element `first`, and back.
+  /// Download waits for pending work.
+  virtual void upload(Buffer& to, Extent first, Extent count, DType type, const void* host) = 0;
+  virtual void download(Buffer& from, Extent first, Extent count, DType type, void* host) = 0;
+  virtual std::unique_ptr<Program> compile(const kernel::Plan& plan) = 0;
+  /// Waits for all work; throws DeviceError if the device was lost.
+  virtual void synchronize() = 0;
+};
+
+}  // namespace weft::backend

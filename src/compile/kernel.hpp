@@ -1,0 +1,149 @@
+// Kernel IR: what backends run. The compiler turns a graph into a Plan, a list of kernels over buffers; each backend
+// renders the kernels its own way (the CPU as blocked bytecode, WebGPU as WGSL text).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "ops/scalar.hpp"
+#include "weft/dtype.hpp"
+#include "weft/shape.hpp"
+
+namespace weft::kernel {
+
+/// Where elements lie. A linear index i over the iteration space splits row-major over `extents` (their product is the
+/// space's size) into coordinates c; the element is offset + sum c[d] * strides[d] (offset of the operand comes on top).
+/// With bounds, an element outside lo <= c[d] < hi for any d reads as 0 (and is not stored).
+struct View {
+  struct Bound {
+    Extent lo, hi;
+    bool operator==(const Bound&) const = default;
+  };
+  std::vector<Extent> extents;
+  std::vector<Extent> strides;
+  Extent offset = 0;
+  std::vector<Bound> bounds;  // empty: none; else one for each extent
+  bool operator==(const View&) const = default;
+};
+
+/// A run of elements in a buffer of the plan.
+struct Operand {
+  int buffer = -1;    // index into Plan::buffers
+  DType type = DType::f32;
+  Extent offset = 0;  // in elements, from the buffer's start
+  Extent count = 0;   // elements that views of this operand may touch, from `offset`
+  bool operator==(const Operand&) const = default;
+};
+
+/// A value of a loop kernel: at `outer` level one for each outer index, at `inner` level one for each (outer, inner).
+enum class Level : std::uint8_t { outer, inner };
+
+enum class StepKind : std::uint8_t {
+  constant,     // value
+  load,         // inputs[operand] through view
+  gather,       // as load, plus clamp(a, 0, axis_extent - 1) * axis_stride elements, a an i32/u32 step; out of range reads 0
+  index,        // the element number that view computes, as i32 (or u32 by type); no operand
+  map,          // scalar op on steps a, b, c
+  reduce,       // inner-level step a to an outer-level value, by `reduction`
+  accumulator,  // the matrix product's element (epilogues only)
+};
+
+struct Step {
+  StepKind kind;
+  DType type = DType::f32;
+  Level level = Level::outer;
+  scalar::Op op = scalar::Op::input;                       // map
+  scalar::Reduction reduction = scalar::Reduction::sum;    // reduce
+  int a = -1, b = -1, c = -1;                              // earlier steps
+  int operand = -1;                                        // load, gather: index into inputs
+  Extent axis_stride = 0, axis_extent = 0;                 // gather
+  double value = 0;                                        // constant
+  View view;  // load, gather, index: over the outer space at outer level, over outer x inner (inner fastest) at inner level
+  bool operator==(const Step&) const = default;
+};
+
+/// Writes step `value` to outputs[output] through `view` (over the space of the step's level).
+struct Store {
+  int value = -1;
+  int output = -1;
+  View view;
+  bool operator==(const Store&) const = default;
+};
+
+/// For every outer index, over `inner` inner indices: loads, maps, reductions over inner (several, one after another, as
+/// in softmax), maps on what they gave, stores at either level. inner = 1 without inner-level steps: plain elementwise.
+/// An output may be the same buffer range as an input when both views are equal and at the same level (update in place).
+struct LoopKernel {
+  std::string name;      // for printing: "add.gelu", "softmax"
+  Extent outer = 1, inner = 1;
+  std::vector<Operand> inputs, outputs;
+  std::vector<Step> steps;
+  std::vector<Store> stores;
+};
+
+/// C[b, i, j] = sum_k A[b, i, k] * B[b, k, j], accumulated in f32 (f64 for f64, i32 for i32), then the epilogue, an
+/// elementwise loop kernel over batch * m * n (row-major) whose steps read the product as `accumulator`.
+struct MatmulKernel {
+  std::string name;
+  Extent batch = 1, m = 0, n = 0, k = 0;
+  Operand a, b;
+  Extent a_row = 0, a_col = 1, b_row = 0, b_col = 1;  // strides in elements
+  View a_batch, b_batch;                              // linear batch index to element offset
+  LoopKernel epilogue;
+};
+
+/// out[r, c] = sum over i with indices[i] == r of updates[i, c], in the order of i; indices outside [0, rows) are
+/// dropped. indices and updates are contiguous, out is too and is written whole.
+struct ScatterAddKernel {
+  std::string name;
+  Extent count = 0, rows = 0, columns = 0;
+  Operand indices, updates, out;
+};
+
+/// Attention of one head per (b, h): O = softmax(scale * Q K^T, causal: j <= i + (keys - queries)) V, and the
+/// logsumexp of each row, L, contiguous [batch, heads, queries]. Strides are for [batch, head, position, channel].
+struct AttentionKernel {
+  struct Tensor {
+    Operand operand;
+    Extent batch_stride = 0, head_stride = 0, row_stride = 0;  // channel stride is 1
+    bool operator==(const Tensor&) const = default;
+  };
+  std::string name;
+  Extent batch = 0, heads = 0, queries = 0, keys = 0, width = 0;
+  double scale = 1;
+  bool causal = true;
+  bool backward = false;
+  Tensor q, k, v;      // read
+  Tensor o;            // written by forward, read by backward
+  Operand logsumexp;   // written by forward, read by backward
+  Tensor d_o;          // backward: read
+  Tensor d_q, d_k, d_v;  // backward: written
+};
+
+using Kernel = std::variant<LoopKernel, MatmulKernel, ScatterAddKernel, AttentionKernel>;
+
+/// A buffer of a plan: given by the caller at each run (external, in the order of their ordinals), or the plan's own
+/// scratch, kept between runs but without meaning.
+struct BufferInfo {
+  int external = -1;  // ordinal; -1: scratch
+  std::size_t bytes = 0;
+  std::string label;
+};
+
+/// Kernels in the order they run. The planner promises: no kernel writes a buffer that it also reads, except the same
+/// operand range in place; ranges of one buffer that a kernel writes do not overlap.
+struct Plan {
+  std::vector<BufferInfo> buffers;
+  std::vector<Kernel> kernels;
+};
+
+/// The plan as text: one line a kernel and one a step.
+std::string to_string(const Kernel& kernel);
+std::string to_string(const Plan& plan);
+/// Floating-point operations and bytes moved at least (each operand once).
+double flops(const Kernel& kernel);
+double bytes_moved(const Kernel& kernel);
+
+}  // namespace weft::kernel
