@@ -1,0 +1,239 @@
+// The pool: one job at a time, its tasks handed out through an atomic counter. Workers join a job if they come in time;
+// the caller never waits for one that did not, so a parked worker costs a job nothing but its help.
+#include "base/threads.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <exception>
+#include <fstream>
+#include <mutex>
+#include <set>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "weft/error.hpp"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace weft {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A hot pool answers in under a microsecond and a parked one in some 30: spin for about what waking costs, but only
+// while jobs keep coming that often.
+constexpr auto kSpin = std::chrono::microseconds(50);
+constexpr auto kSpinIdle = std::chrono::microseconds(5);
+constexpr auto kBusyGap = std::chrono::microseconds(200);
+constexpr int kMaxThreads = 1024;
+
+void pause() {
+#if defined(__x86_64__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+/// Spins until `done()` or for about `limit`; says whether `done()` came true.
+template <class Done>
+bool spin_until(Clock::duration limit, Done done) {
+  constexpr int kLooksPerClock = 32;
+  const auto start = Clock::now();
+  do {
+    for (int look = 0; look < kLooksPerClock; ++look) {
+      if (done()) return true;
+      pause();
+    }
+  } while (Clock::now() - start < limit);
+  return done();
+}
+
+std::vector<int> allowed_cpus() {
+  // The kernel refuses a mask smaller than its own, so grow until it fits.
+  for (int bits = 1024; bits <= (1 << 20); bits *= 2) {
+    cpu_set_t* set = CPU_ALLOC(bits);
+    const std::size_t size = CPU_ALLOC_SIZE(bits);
+    std::vector<int> cpus;
+    const bool fits = sched_getaffinity(0, size, set) == 0;
+    const bool too_small = !fits && errno == EINVAL;
+    for (int cpu = 0; fits && cpu < bits; ++cpu)
+      if (CPU_ISSET_S(cpu, size, set)) cpus.push_back(cpu);
+    CPU_FREE(set);
+    if (!too_small) return cpus;
+  }
+  return {};
+}
+
+/// Cores, not hyper-threads: two threads of one core share its multipliers and only disturb each other.
+int physical_cores() {
+  std::set<std::string> cores;
+  const std::vector<int> cpus = allowed_cpus();
+  for (const int cpu : cpus) {
+    std::ifstream siblings(fmt::format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu));
+    std::string line;
+    if (!std::getline(siblings, line)) line = fmt::format("cpu{}", cpu);
+    cores.insert(line);
+  }
+  if (cpus.empty()) return std::max(1u, std::thread::hardware_concurrency());
+  return static_cast<int>(cores.size());
+}
+
+int default_thread_count() {
+  const char* text = std::getenv("WEFT_THREADS");
+  if (text == nullptr || *text == '\0') return std::min(physical_cores(), kMaxThreads);
+  char* end = nullptr;
+  const long count = std::strtol(text, &end, 10);
+  if (*end != '\0' || count < 1 || count > kMaxThreads)
+    throw UsageError(
+        fmt::format("WEFT_THREADS: '{}' is not a number from 1 to {}; unset it to use all cores", text, kMaxThreads));
+  return static_cast<int>(count);
+}
+
+thread_local int current_index = 0;
+thread_local bool inside_task = false;
+
+class Pool {
+ public:
+  Pool() { resize(default_thread_count()); }
+
+  int size() const { return size_.load(std::memory_order_relaxed); }
+
+  void set_size(int count) {
+    const std::lock_guard lock(job_mutex_);
+    if (count != size()) resize(count);
+  }
+
+  void run(std::int64_t count, FunctionRef<void(std::int64_t)> task) {
+    if (count == 1 || inside_task || size() == 1 || !job_mutex_.try_lock()) return run_serially(count, task);
+    const std::lock_guard held(job_mutex_, std::adopt_lock);
+
+    task_ = task;
+    count_ = count;
+    next_.store(0, std::memory_order_relaxed);
+    gate_.fetch_and(~kClosed, std::memory_order_release);
+    epoch_.fetch_add(1, std::memory_order_release);
+    epoch_.notify_all();
+
+    inside_task = true;
+    work();
+    inside_task = false;
+    gate_.fetch_or(kClosed, std::memory_order_acq_rel);
+    const auto all_left = [&] { return gate_.load(std::memory_order_acquire) == kClosed; };
+    if (!spin_until(spins_ ? kSpin : Clock::duration::zero(), all_left))
+      for (std::uint32_t seen; (seen = gate_.load(std::memory_order_acquire)) != kClosed;)
+        gate_.wait(seen, std::memory_order_acquire);
+    if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+  }
+
+ private:
+  static constexpr std::uint32_t kClosed = 1u << 31;
+
+  void run_serially(std::int64_t count, FunctionRef<void(std::int64_t)> task) {
+    for (std::int64_t i = 0; i < count; ++i) task(i);
+  }
+
+  /// Takes tasks until none is left.
+  void work() {
+    for (std::int64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < count_;) {
+      try {
+        task_(i);
+      } catch (...) {
+        next_.store(count_, std::memory_order_relaxed);
+        const std::lock_guard lock(failure_mutex_);
+        if (!failure_) failure_ = std::current_exception();
+      }
+    }
+  }
+
+  void worker(int index, std::uint32_t seen) {
+    current_index = index;
+    inside_task = true;
+    auto limit = Clock::duration(kSpin);
+    while (true) {
+      const auto idle_since = Clock::now();
+      const auto job_came = [&] { return epoch_.load(std::memory_order_acquire) != seen; };
+      if (!spin_until(spins_ ? limit : Clock::duration::zero(), job_came))
+        while (!job_came()) epoch_.wait(seen, std::memory_order_acquire);
+      limit = Clock::now() - idle_since < kBusyGap ? kSpin : kSpinIdle;
+      seen = epoch_.load(std::memory_order_acquire);
+      if (stop_.load(std::memory_order_relaxed)) return;
+      // The count in the gate keeps the job's fields alive; once it is closed they are the caller's again.
+      if ((gate_.fetch_add(1, std::memory_order_acquire) & kClosed) == 0) work();
+      if (gate_.fetch_sub(1, std::memory_order_release) == kClosed + 1) gate_.notify_one();
+    }
+  }
+
+  void resize(int count) {
+    stop_.store(true, std::memory_order_relaxed);
+    epoch_.fetch_add(1, std::memory_order_release);
+    epoch_.notify_all();
+    for (std::thread& thread : workers_) thread.join();
+    workers_.clear();
+    stop_.store(false, std::memory_order_relaxed);
+    size_.store(1, std::memory_order_relaxed);
+    // With more threads than processors a spinning one would hold the processor of one that has work.
+    spins_ = count <= static_cast<int>(std::max<std::size_t>(1, allowed_cpus().size()));
+    try {
+      for (int index = 1; index < count; ++index) {
+        workers_.emplace_back([this, index, seen = epoch_.load()] { worker(index, seen); });
+        size_.store(index + 1, std::memory_order_relaxed);
+      }
+    } catch (const std::system_error&) {
+      // At the system's limit of threads: the ones that started do.
+    }
+  }
+
+  std::mutex job_mutex_;
+  std::vector<std::thread> workers_;
+  std::atomic<int> size_ = 1;
+  bool spins_ = true;
+
+  // Written by the caller while the gate is closed and empty, read by workers inside the gate.
+  FunctionRef<void(std::int64_t)> task_;
+  std::int64_t count_ = 0;
+  std::exception_ptr failure_;
+  std::mutex failure_mutex_;
+
+  alignas(64) std::atomic<std::int64_t> next_ = 0;         // next task of the open job
+  alignas(64) std::atomic<std::uint32_t> gate_ = kClosed;  // workers inside, and the closed bit
+  alignas(64) std::atomic<std::uint32_t> epoch_ = 0;       // jobs so far; workers sleep on it
+  std::atomic<bool> stop_ = false;
+};
+
+/// Never destroyed: a worker may still look at it while the process exits.
+Pool& pool() {
+  static Pool* const instance = new Pool;
+  return *instance;
+}
+
+}  // namespace
+
+int thread_count() { return pool().size(); }
+
+void set_thread_count(int count) {
+  if (count < 1 || count > kMaxThreads)
+    throw UsageError(fmt::format("set_thread_count: {} threads asked for; give 1 to {}", count, kMaxThreads));
+  if (inside_task) throw UsageError("set_thread_count: called from inside a task; call it between jobs");
+  pool().set_size(count);
+}
+
+void parallel_for(std::int64_t count, FunctionRef<void(std::int64_t)> task) {
+  if (count > 0) pool().run(count, task);
+}
+
+int thread_index() { return current_index; }
+
+}  // namespace weft
