@@ -1,0 +1,44 @@
+// Devices and the choice among them.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace weft {
+
+/// Where a tensor lives. `trace` records what would run and computes nothing; it is never chosen unless named.
+struct Device {
+  enum class Kind : unsigned char { cpu, webgpu, trace };
+  Kind kind = Kind::cpu;
+  int index = 0;  // adapter number, as `weft devices` lists them
+  bool operator==(const Device&) const = default;
+  /// "cpu", "webgpu:0", "trace".
+  std::string to_string() const;
+};
+
+inline constexpr Device kCpu{};
+
+/// Parses "auto", "cpu", "webgpu", "webgpu:1", "trace". `auto` takes a real GPU if there is one, else the CPU; a
+/// software adapter is taken only when named by its index.
+/// Errors  UsageError for another text; DeviceError when there is no such device, with what to do.
+Device parse_device(std::string_view text);
+
+/// The device that new tensors are made on: WEFT_DEVICE, else the CPU, until it is set.
+Device default_device();
+void set_default_device(Device device);
+
+struct DeviceInfo {
+  Device device;
+  std::string hardware;
+  bool is_software = false;
+  std::vector<std::pair<std::string, std::string>> details;
+};
+/// Every device of this machine; `problem` (optional) receives why WebGPU has none.
+std::vector<DeviceInfo> list_devices(std::string* problem = nullptr);
+
+/// Waits until all work on the device is done. Errors: DeviceError if it was lost.
+void synchronize(Device device);
+
+}  // namespace weft

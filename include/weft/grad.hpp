@@ -1,0 +1,47 @@
+// Gradients: transforms of the graph. A gradient is made of the same ops, so it has gradients itself.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "weft/tensor.hpp"
+
+namespace weft {
+
+/// d sum(seed * output) / d input for every input, which may be any values that output was made from, Variables among
+/// them. `seed` defaults to 1 and may be left out only for outputs with one element. An input that output does not
+/// depend on gets zeros.
+/// Errors  UsageError: a non-scalar output without seed. ShapeError: seed's shape differs. DTypeError: output is not a float.
+std::vector<Tensor> grad(const Tensor& output, std::span<const Tensor> inputs, const Tensor& seed = {},
+                         Where where = Where::current());
+Tensor grad(const Tensor& output, const Tensor& input, Where where = Where::current());
+std::vector<Tensor> grad(const Tensor& output, std::span<const Variable> inputs, Where where = Where::current());
+
+/// f at x and its gradient there: grad([](Tensor v) { return sum(sin(v)); })(x).
+template <class F> auto grad(F f) {
+  return [f](const Tensor& x) { return grad(f(x), x); };
+}
+template <class F> auto value_and_grad(F f) {
+  return [f](const Tensor& x) {
+    Tensor y = f(x);
+    return std::pair<Tensor, Tensor>(y, grad(y, x));
+  };
+}
+
+/// Adds d output / d v to v.grad() for every Variable v with requires_grad that output was made from.
+void backward(const Tensor& output, const Tensor& seed = {}, Where where = Where::current());
+
+/// The same value, through which no gradient flows.
+[[nodiscard]] Tensor detach(const Tensor& x);
+
+/// While one lives, ops of this thread give values through which no gradient flows, and Variables may be changed in place.
+class NoGrad {
+ public:
+  NoGrad();
+  ~NoGrad();
+  NoGrad(const NoGrad&) = delete;
+  NoGrad& operator=(const NoGrad&) = delete;
+};
+bool grad_enabled();
+
+}  // namespace weft

@@ -1,0 +1,169 @@
+// The tensor handle: a lazy, immutable value. Ops make new values; nothing runs until a value is asked for.
+#pragma once
+
+#include <cstddef>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/device.hpp"
+#include "weft/dtype.hpp"
+#include "weft/error.hpp"
+#include "weft/shape.hpp"
+
+namespace weft {
+
+namespace graph {
+class Node;
+struct Cell;
+}  // namespace graph
+
+/// A handle to a value of known shape, dtype and device. Cheap to copy. Equal ops on equal values are one value.
+/// Thread safety: handles may be used from several threads, each handle from one at a time.
+class Tensor {
+ public:
+  Tensor() = default;  // no value; every use but `defined` is a UsageError
+  explicit Tensor(std::shared_ptr<const graph::Node> node) : node_(std::move(node)) {}
+
+  bool defined() const { return node_ != nullptr; }
+  const Shape& shape() const;
+  int rank() const { return shape().rank(); }
+  /// Extent of an axis; -1 is the last.
+  Extent dim(int axis) const;
+  Extent numel() const { return shape().numel(); }
+  DType dtype() const;
+  Device device() const;
+  /// The same value with a name for messages and listings.
+  Tensor named(std::string_view label) const;
+  const std::string& label() const;
+
+  /// Computes the value now (and every pending update of a Variable on this device).
+  const Tensor& eval() const;
+  /// The one element of a tensor with one element. Errors: ShapeError if there are more; DTypeError if T is not its dtype.
+  template <class T> T item() const;
+  /// All elements, row-major. Errors: DTypeError if T is not its dtype.
+  template <class T> std::vector<T> to_vector() const;
+  /// Copies all elements, row-major, in host form (a bool is one byte). Errors: UsageError if `bytes` does not fit exactly.
+  void copy_to(void* out, std::size_t bytes) const;
+  /// The value on another device (evaluates it here first, if it differs).
+  Tensor to(Device device) const;
+  /// Values, abbreviated when many: "f32 [2, 2] [[1, 2], [3, 4]]".
+  std::string to_string() const;
+
+  Tensor operator-() const;
+  const std::shared_ptr<const graph::Node>& node() const { return node_; }
+
+ private:
+  std::shared_ptr<const graph::Node> node_;
+};
+
+// ---- Making tensors -------------------------------------------------------------------------------------------------
+
+/// Values given flat, row-major. Errors: ShapeError if their number is not the shape's.
+template <class T> Tensor tensor(std::span<const T> values, const Shape& shape, Where where = Where::current());
+template <class T> Tensor tensor(const std::vector<T>& values, Where where = Where::current()) {
+  return tensor<T>(std::span<const T>(values), Shape{static_cast<Extent>(values.size())}, where);
+}
+template <class T> Tensor tensor(std::initializer_list<T> values, Where where = Where::current()) {
+  return tensor<T>(std::span<const T>(values.begin(), values.size()), Shape{static_cast<Extent>(values.size())}, where);
+}
+template <class T> Tensor tensor(std::initializer_list<T> values, const Shape& shape, Where where = Where::current()) {
+  return tensor<T>(std::span<const T>(values.begin(), values.size()), shape, where);
+}
+/// From raw host elements of `type`.
+Tensor tensor_from_bytes(const void* data, const Shape& shape, DType type, Device device = default_device());
+
+/// `value` everywhere. full({}, 3) is a scalar.
+Tensor full(const Shape& shape, double value, DType type = DType::f32, Device device = default_device());
+Tensor zeros(const Shape& shape, DType type = DType::f32, Device device = default_device());
+Tensor ones(const Shape& shape, DType type = DType::f32, Device device = default_device());
+/// 0, 1, ..., n-1.
+Tensor arange(Extent n, DType type = DType::i32, Device device = default_device());
+/// A scalar of like's dtype and device that broadcasts against it.
+Tensor scalar_like(double value, const Tensor& like);
+Tensor zeros_like(const Tensor& like);
+Tensor ones_like(const Tensor& like);
+
+// ---- Elementwise ops ------------------------------------------------------------------------------------------------
+// One function for each row of the op table (weft/elementwise.hpp, generated) calls this one.
+
+/// The elementwise op of that name (or alias) on broadcast inputs. Missing attributes take their defaults.
+/// Errors  UsageError: no such op (the nearest is named), wrong number of inputs. ShapeError: shapes do not broadcast.
+///         DTypeError: a dtype the op does not take. DeviceError: operands on different devices.
+Tensor elementwise(std::string_view name, std::initializer_list<Tensor> inputs,
+                   std::initializer_list<double> attributes = {}, Where where = Where::current());
+Tensor elementwise(std::string_view name, std::span<const Tensor> inputs, std::span<const double> attributes,
+                   Where where = Where::current());
+
+/// Converts elements: float to integer truncates and saturates; anything to bool is x != 0. Gradient: cast back (between
+/// floats; none otherwise).
+Tensor cast(const Tensor& x, DType type, Where where = Where::current());
+
+Tensor operator+(const Tensor& x, const Tensor& y);
+Tensor operator-(const Tensor& x, const Tensor& y);
+Tensor operator*(const Tensor& x, const Tensor& y);
+Tensor operator/(const Tensor& x, const Tensor& y);
+Tensor operator+(const Tensor& x, double y);
+Tensor operator-(const Tensor& x, double y);
+Tensor operator*(const Tensor& x, double y);
+Tensor operator/(const Tensor& x, double y);
+Tensor operator+(double x, const Tensor& y);
+Tensor operator-(double x, const Tensor& y);
+Tensor operator*(double x, const Tensor& y);
+Tensor operator/(double x, const Tensor& y);
+/// Comparisons give bool. (Use `equal` of values, not ==, which C++ containers expect to give one bool.)
+Tensor operator<(const Tensor& x, const Tensor& y);
+Tensor operator<=(const Tensor& x, const Tensor& y);
+Tensor operator>(const Tensor& x, const Tensor& y);
+Tensor operator>=(const Tensor& x, const Tensor& y);
+
+// ---- Variables ------------------------------------------------------------------------------------------------------
+
+/// State that changes: parameters, optimiser state, running statistics, random state. Reading gives the current value
+/// as a Tensor; `assign` makes the next one, computed with whatever is evaluated next. Copies share the state.
+class Variable {
+ public:
+  Variable() = default;
+  explicit Variable(const Tensor& initial, std::string_view name = "", bool requires_grad = true);
+
+  bool defined() const { return cell_ != nullptr; }
+  Tensor value() const;
+  operator Tensor() const { return value(); }
+  /// Errors: ShapeError or DTypeError if `next` differs in shape or dtype; DeviceError if it lives elsewhere.
+  void assign(const Tensor& next, Where where = Where::current());
+
+  const Shape& shape() const;
+  DType dtype() const;
+  Device device() const;
+  Extent numel() const { return shape().numel(); }
+  const std::string& name() const;
+  void set_name(std::string_view name);
+  bool requires_grad() const;
+  void set_requires_grad(bool value);
+  /// What `backward` accumulated; undefined before, and after `clear_grad`.
+  const Tensor& grad() const;
+  void set_grad(const Tensor& grad);
+  void clear_grad();
+
+  bool operator==(const Variable& other) const { return cell_ == other.cell_; }
+  const std::shared_ptr<graph::Cell>& cell() const { return cell_; }
+
+ private:
+  std::shared_ptr<graph::Cell> cell_;
+};
+
+/// Lays the variables one after another in a single variable and makes each a slice of it, so that an optimiser updates
+/// all of them in one pass. They keep names, values and gradients. Order: as given. Errors: UsageError unless all have one dtype and
+/// device; ones that already are slices of a shared variable may be given again only all together, in the same order.
+Variable flatten_together(std::span<const Variable> variables, std::string_view name);
+
+/// Computes all of them in one run.
+void eval(std::span<const Tensor> tensors);
+/// Runs every pending update of every Variable.
+void eval_pending();
+
+}  // namespace weft
