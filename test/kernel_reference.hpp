@@ -1,0 +1,402 @@
+// The meaning of kernels, slowly: evaluates kernel IR element by element in double, as the yardstick of every backend.
+// Buffers are vectors of doubles, one element each (an f32, i32, u32 or bool is exact in a double), so a buffer holds one
+// element type. Each f32 step is rounded to f32 after being computed in double, as a correctly rounded device would.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "compile/kernel.hpp"
+
+namespace weft::reference {
+
+using Values = std::vector<double>;
+
+inline double to_type(double value, DType type) {
+  switch (type) {
+    case DType::f32: return static_cast<float>(value);
+    case DType::f64: return value;
+    case DType::i32: return static_cast<double>(static_cast<std::int32_t>(static_cast<std::int64_t>(value)));
+    case DType::u32: return static_cast<double>(static_cast<std::uint32_t>(static_cast<std::int64_t>(value)));
+    case DType::boolean: return value != 0;
+  }
+  return value;
+}
+
+/// scalar::Op::cast: float to integer truncates and saturates, NaN gives 0; integer to integer keeps the low 32 bits.
+inline double cast(double value, DType from, DType to) {
+  if (is_float(from) && is_integer(to)) {
+    if (std::isnan(value)) return 0;
+    if (to == DType::i32) return std::clamp(std::trunc(value), -2147483648.0, 2147483647.0);
+    return std::clamp(std::trunc(value), 0.0, 4294967295.0) + 0.0;
+  }
+  return to_type(value, to);
+}
+
+/// Philox 4x32-10 with key (seed, stream) and counter (index, 0, 0, 0): the first word.
+inline std::uint32_t philox(std::uint32_t seed, std::uint32_t stream, std::uint32_t index) {
+  std::uint32_t c[4] = {index, 0, 0, 0};
+  std::uint32_t key[2] = {seed, stream};
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * c[0], p1 = std::uint64_t{0xCD9E8D57u} * c[2];
+    const std::uint32_t next[4] = {static_cast<std::uint32_t>(p1 >> 32) ^ c[1] ^ key[0], static_cast<std::uint32_t>(p1),
+                                   static_cast<std::uint32_t>(p0 >> 32) ^ c[3] ^ key[1], static_cast<std::uint32_t>(p0)};
+    std::copy(next, next + 4, c);
+    key[0] += 0x9E3779B9u;
+    key[1] += 0xBB67AE85u;
+  }
+  return c[0];
+}
+
+/// Integer division as WGSL defines it where C++ does not: by zero it gives the dividend, and the remainder is 0.
+inline std::int64_t integer_div(std::int64_t a, std::int64_t b) { return b == 0 ? a : a / b; }
+inline std::int64_t integer_rem(std::int64_t a, std::int64_t b) { return b == 0 ? 0 : a % b; }
+/// Wraps; a negative power of an integer other than 1 and -1 is 0.
+inline std::int64_t integer_pow(std::int64_t a, std::int64_t b) {
+  if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
+  std::uint32_t result = 1, base = static_cast<std::uint32_t>(a);
+  for (; b > 0; b >>= 1, base *= base)
+    if (b & 1) result *= base;
+  return result;
+}
+
+inline double round_half_even(double x) {
+  const double down = std::floor(x), part = x - down;
+  const double r = part < 0.5 ? down : part > 0.5 ? down + 1 : std::fmod(down, 2) == 0 ? down : down + 1;
+  return std::copysign(r, x);
+}
+
+inline double maximum(double a, double b) { return std::isnan(a) || std::isnan(b) ? std::nan("") : a < b ? b : a; }
+inline double minimum(double a, double b) { return std::isnan(a) || std::isnan(b) ? std::nan("") : b < a ? b : a; }
+
+/// One scalar op. Operands are first brought to the type they meet in: the result type, except for comparisons (the
+/// promoted type of both operands), logical ops and a select's condition (bool), and is_nan (their own).
+inline double apply(scalar::Op op, DType type, double a, DType ta, double b = 0, DType tb = DType::f32, double c = 0,
+                    DType tc = DType::f32) {
+  using scalar::Op;
+  using I = std::int64_t;
+  DType meet = type;
+  switch (op) {
+    case Op::eq: case Op::ne: case Op::lt: case Op::le: case Op::gt: case Op::ge: meet = promote(ta, tb); break;
+    case Op::logical_not: case Op::logical_and: case Op::logical_or: meet = DType::boolean; break;
+    case Op::is_nan: case Op::cast: meet = ta; break;
+    default: break;
+  }
+  if (op == Op::select) return a != 0 ? cast(b, tb, type) : cast(c, tc, type);
+  a = cast(a, ta, meet);
+  if (scalar::arity(op) > 1) b = cast(b, tb, meet);
+  if (scalar::arity(op) > 2) c = cast(c, tc, meet);
+  const bool integral = !is_float(meet);
+  const I ia = integral ? static_cast<I>(a) : 0, ib = integral ? static_cast<I>(b) : 0;
+  const auto u = [](double x) { return static_cast<std::uint32_t>(static_cast<I>(x)); };
+  double r = 0;
+  switch (op) {
+    case Op::neg: r = integral ? static_cast<double>(-ia) : -a; break;
+    case Op::abs: r = std::fabs(a); break;
+    case Op::sign: r = std::isnan(a) ? a : a > 0 ? 1 : a < 0 ? -1 : a; break;
+    case Op::floor: r = std::floor(a); break;
+    case Op::ceil: r = std::ceil(a); break;
+    case Op::round: r = round_half_even(a); break;
+    case Op::trunc: r = std::trunc(a); break;
+    case Op::sqrt: r = std::sqrt(a); break;
+    case Op::rsqrt: r = 1 / std::sqrt(a); break;
+    case Op::exp: r = std::exp(a); break;
+    case Op::exp2: r = std::exp2(a); break;
+    case Op::expm1: r = std::expm1(a); break;
+    case Op::log: r = std::log(a); break;
+    case Op::log2: r = std::log2(a); break;
+    case Op::log10: r = std::log10(a); break;
+    case Op::log1p: r = std::log1p(a); break;
+    case Op::sin: r = std::sin(a); break;
+    case Op::cos: r = std::cos(a); break;
+    case Op::tan: r = std::tan(a); break;
+    case Op::asin: r = std::asin(a); break;
+    case Op::acos: r = std::acos(a); break;
+    case Op::atan: r = std::atan(a); break;
+    case Op::sinh: r = std::sinh(a); break;
+    case Op::cosh: r = std::cosh(a); break;
+    case Op::tanh: r = std::tanh(a); break;
+    case Op::asinh: r = std::asinh(a); break;
+    case Op::acosh: r = std::acosh(a); break;
+    case Op::atanh: r = std::atanh(a); break;
+    case Op::erf: r = std::erf(a); break;
+    case Op::is_nan: return std::isnan(a);
+    case Op::logical_not: return a == 0;
+    case Op::bit_not: r = static_cast<double>(meet == DType::boolean ? I{a == 0} : ~ia); break;
+    case Op::cast: return cast(a, ta, type);
+    case Op::add: r = a + b; break;
+    case Op::sub: r = a - b; break;
+    case Op::mul: r = integral ? static_cast<double>(static_cast<std::uint32_t>(ia) * static_cast<std::uint32_t>(ib)) : a * b; break;
+    case Op::div: r = integral ? static_cast<double>(integer_div(ia, ib)) : a / b; break;
+    case Op::rem: r = integral ? static_cast<double>(integer_rem(ia, ib)) : std::fmod(a, b); break;
+    case Op::pow: r = integral ? static_cast<double>(integer_pow(ia, ib)) : std::pow(a, b); break;
+    case Op::atan2: r = std::atan2(a, b); break;
+    case Op::min: r = minimum(a, b); break;
+    case Op::max: r = maximum(a, b); break;
+    case Op::copysign: r = std::copysign(a, b); break;
+    case Op::eq: return a == b;
+    case Op::ne: return a != b;
+    case Op::lt: return a < b;
+    case Op::le: return a <= b;
+    case Op::gt: return a > b;
+    case Op::ge: return a >= b;
+    case Op::logical_and: return a != 0 && b != 0;
+    case Op::logical_or: return a != 0 || b != 0;
+    case Op::bit_and: r = static_cast<double>(ia & ib); break;
+    case Op::bit_or: r = static_cast<double>(ia | ib); break;
+    case Op::bit_xor: r = static_cast<double>(ia ^ ib); break;
+    case Op::shl: r = static_cast<double>(u(a) << (u(b) & 31)); break;
+    case Op::shr: r = type == DType::i32 ? static_cast<double>(static_cast<std::int32_t>(u(a)) >> (u(b) & 31)) : u(a) >> (u(b) & 31); break;
+    case Op::philox: r = philox(u(a), u(b), u(c)); break;
+    case Op::input: case Op::constant: case Op::select: throw std::logic_error("not an operation of a map step");
+  }
+  return to_type(r, type);
+}
+
+/// Element offset of linear index `i` in a view, or -1 where a bound excludes it.
+inline Extent locate(const kernel::View& view, Extent i) {
+  Extent at = view.offset;
+  bool inside = true;
+  for (std::size_t d = view.extents.size(); d-- > 0;) {
+    const Extent c = i % view.extents[d];
+    i /= view.extents[d];
+    at += c * view.strides[d];
+    if (!view.bounds.empty()) inside = inside && view.bounds[d].lo <= c && c < view.bounds[d].hi;
+  }
+  if (!inside) return -1;
+  if (at < 0) throw std::logic_error("a view leads before its operand");
+  return at;
+}
+
+inline double read(const kernel::Operand& operand, Extent at, const std::vector<Values>& buffers) {
+  if (at < 0 || at >= operand.count) throw std::logic_error("a view leads outside its operand");
+  return buffers.at(static_cast<std::size_t>(operand.buffer)).at(static_cast<std::size_t>(operand.offset + at));
+}
+inline void write(const kernel::Operand& operand, Extent at, double value, std::vector<Values>& buffers) {
+  if (at < 0 || at >= operand.count) throw std::logic_error("a view leads outside its operand");
+  buffers.at(static_cast<std::size_t>(operand.buffer)).at(static_cast<std::size_t>(operand.offset + at)) = value;
+}
+
+/// The value a reduction of nothing gives.
+inline double empty_value(scalar::Reduction reduction, DType type) {
+  const double inf = std::numeric_limits<double>::infinity();
+  switch (reduction) {
+    case scalar::Reduction::sum: return 0;
+    case scalar::Reduction::prod: return 1;
+    case scalar::Reduction::max: return is_float(type) ? -inf : type == DType::i32 ? -2147483648.0 : 0;
+    case scalar::Reduction::min: return is_float(type) ? inf : type == DType::i32 ? 2147483647.0 : type == DType::u32 ? 4294967295.0 : 1;
+    default: return 0;
+  }
+}
+
+/// Reduces in double; sums and products of i32 and u32 wrap, of bool they are or and and.
+inline double reduce(scalar::Reduction reduction, DType from, DType type, const Values& values) {
+  using scalar::Reduction;
+  double r = empty_value(reduction, from);
+  double extreme = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double x = values[i];
+    switch (reduction) {
+      case Reduction::sum: r = is_float(from) ? r + x : to_type(r + x, from); break;
+      case Reduction::prod: r = is_float(from) ? r * x : apply(scalar::Op::mul, from, r, from, x, from); break;
+      case Reduction::max: r = maximum(r, x); break;
+      case Reduction::min: r = minimum(r, x); break;
+      case Reduction::argmax: case Reduction::argmin: {
+        const bool better = reduction == Reduction::argmax ? x > extreme : x < extreme;
+        if (i == 0 || (!std::isnan(extreme) && (std::isnan(x) || better))) { extreme = x; r = static_cast<double>(i); }
+      }
+    }
+  }
+  return to_type(r, type);
+}
+
+/// Value of step `s` at (outer, inner). `accumulator` gives the matrix product's element in epilogues.
+struct LoopEvaluator {
+  const kernel::LoopKernel& kernel;
+  const std::vector<Values>& buffers;
+  const Values* accumulator = nullptr;
+  std::vector<std::vector<double>> outer_values;  // one value a step for this outer index; inner steps: one an inner index
+
+  void evaluate(Extent outer) {
+    outer_values.assign(kernel.steps.size(), {});
+    for (std::size_t s = 0; s < kernel.steps.size(); ++s) {
+      const kernel::Step& step = kernel.steps[s];
+      const Extent n = step.level == kernel::Level::outer ? 1 : kernel.inner;
+      auto& out = outer_values[s];
+      out.resize(static_cast<std::size_t>(n));
+      for (Extent j = 0; j < n; ++j)
+        out[static_cast<std::size_t>(j)] = value(step, outer, j);
+    }
+  }
+  double at(int step, Extent inner) const {
+    const auto& values = outer_values[static_cast<std::size_t>(step)];
+    return kernel.steps[static_cast<std::size_t>(step)].level == kernel::Level::outer ? values[0]
+                                                                                     : values[static_cast<std::size_t>(inner)];
+  }
+  DType type(int step) const { return kernel.steps[static_cast<std::size_t>(step)].type; }
+  double value(const kernel::Step& step, Extent outer, Extent inner) const {
+    const Extent linear = step.level == kernel::Level::outer ? outer : outer * kernel.inner + inner;
+    switch (step.kind) {
+      case kernel::StepKind::constant: return to_type(step.value, step.type);
+      case kernel::StepKind::load: {
+        const kernel::Operand& operand = kernel.inputs[static_cast<std::size_t>(step.operand)];
+        const Extent where = locate(step.view, linear);
+        return where < 0 ? 0 : cast(read(operand, where, buffers), operand.type, step.type);
+      }
+      case kernel::StepKind::gather: {
+        const kernel::Operand& operand = kernel.inputs[static_cast<std::size_t>(step.operand)];
+        const Extent where = locate(step.view, linear);
+        const double index = at(step.a, inner);
+        if (where < 0 || index < 0 || index >= static_cast<double>(step.axis_extent)) return 0;
+        return cast(read(operand, where + static_cast<Extent>(index) * step.axis_stride, buffers), operand.type, step.type);
+      }
+      case kernel::StepKind::index: {
+        const Extent where = locate(step.view, linear);
+        return where < 0 ? 0 : to_type(static_cast<double>(where), step.type);
+      }
+      case kernel::StepKind::map: {
+        const auto operand = [&](int s) { return s < 0 ? 0.0 : at(s, inner); };
+        const auto operand_type = [&](int s) { return s < 0 ? DType::f32 : type(s); };
+        return apply(step.op, step.type, operand(step.a), operand_type(step.a), operand(step.b), operand_type(step.b),
+                     operand(step.c), operand_type(step.c));
+      }
+      case kernel::StepKind::reduce: {
+        Values all(static_cast<std::size_t>(kernel.inner));
+        for (Extent j = 0; j < kernel.inner; ++j) all[static_cast<std::size_t>(j)] = at(step.a, j);
+        return reduce(step.reduction, type(step.a), step.type, all);
+      }
+      case kernel::StepKind::accumulator: return to_type((*accumulator)[static_cast<std::size_t>(linear)], step.type);
+    }
+    return 0;
+  }
+};
+
+inline void run(const kernel::LoopKernel& kernel, std::vector<Values>& buffers, const Values* accumulator = nullptr) {
+  LoopEvaluator evaluator{kernel, buffers, accumulator, {}};
+  std::vector<Values> written = buffers;  // outputs appear only when all is read
+  for (Extent o = 0; o < kernel.outer; ++o) {
+    evaluator.evaluate(o);
+    for (const kernel::Store& store : kernel.stores) {
+      const kernel::Operand& operand = kernel.outputs[static_cast<std::size_t>(store.output)];
+      const bool outer_level = kernel.steps[static_cast<std::size_t>(store.value)].level == kernel::Level::outer;
+      for (Extent j = 0; j < (outer_level ? 1 : kernel.inner); ++j) {
+        const Extent where = locate(store.view, outer_level ? o : o * kernel.inner + j);
+        if (where >= 0)
+          write(operand, where, cast(evaluator.at(store.value, j), evaluator.type(store.value), operand.type), written);
+      }
+    }
+  }
+  buffers = std::move(written);
+}
+
+inline void run(const kernel::MatmulKernel& kernel, std::vector<Values>& buffers) {
+  Values product(static_cast<std::size_t>(kernel.batch * kernel.m * kernel.n));
+  const DType type = kernel.a.type;
+  for (Extent b = 0; b < kernel.batch; ++b)
+    for (Extent i = 0; i < kernel.m; ++i)
+      for (Extent j = 0; j < kernel.n; ++j) {
+        double sum = 0;
+        for (Extent k = 0; k < kernel.k; ++k) {
+          const double x = read(kernel.a, locate(kernel.a_batch, b) + i * kernel.a_row + k * kernel.a_col, buffers);
+          const double y = read(kernel.b, locate(kernel.b_batch, b) + k * kernel.b_row + j * kernel.b_col, buffers);
+          sum = is_float(type) ? sum + x * y
+                               : to_type(sum + apply(scalar::Op::mul, type, x, type, y, type), type);
+        }
+        product[static_cast<std::size_t>((b * kernel.m + i) * kernel.n + j)] = to_type(sum, type);
+      }
+  run(kernel.epilogue, buffers, &product);
+}
+
+inline void run(const kernel::ScatterAddKernel& kernel, std::vector<Values>& buffers) {
+  Values out(static_cast<std::size_t>(kernel.rows * kernel.columns), 0.0);
+  for (Extent i = 0; i < kernel.count; ++i) {
+    const double row = read(kernel.indices, i, buffers);
+    if (row < 0 || row >= static_cast<double>(kernel.rows)) continue;
+    for (Extent c = 0; c < kernel.columns; ++c) {
+      double& at = out[static_cast<std::size_t>(static_cast<Extent>(row) * kernel.columns + c)];
+      at += read(kernel.updates, i * kernel.columns + c, buffers);
+      if (!is_float(kernel.out.type)) at = to_type(at, kernel.out.type);
+    }
+  }
+  for (Extent i = 0; i < kernel.rows * kernel.columns; ++i)
+    write(kernel.out, i, to_type(out[static_cast<std::size_t>(i)], kernel.out.type), buffers);
+}
+
+inline void run(const kernel::AttentionKernel& kernel, std::vector<Values>& buffers) {
+  const Extent queries = kernel.queries, keys = kernel.keys, width = kernel.width;
+  const DType type = kernel.q.operand.type;
+  for (Extent b = 0; b < kernel.batch; ++b)
+    for (Extent h = 0; h < kernel.heads; ++h) {
+      const auto place = [&](const kernel::AttentionKernel::Tensor& t, Extent row, Extent channel) {
+        return b * t.batch_stride + h * t.head_stride + row * t.row_stride + channel;
+      };
+      const auto get = [&](const kernel::AttentionKernel::Tensor& t, Extent row, Extent channel) {
+        return read(t.operand, place(t, row, channel), buffers);
+      };
+      const auto put = [&](const kernel::AttentionKernel::Tensor& t, Extent row, Extent channel, double value) {
+        write(t.operand, place(t, row, channel), to_type(value, type), buffers);
+      };
+      const auto visible = [&](Extent i) { return kernel.causal ? std::clamp<Extent>(i + keys - queries + 1, 0, keys) : keys; };
+      Values d_k(static_cast<std::size_t>(keys * width), 0.0), d_v = d_k;
+      for (Extent i = 0; i < queries; ++i) {
+        Values p(static_cast<std::size_t>(keys), 0.0);
+        double top = -std::numeric_limits<double>::infinity(), total = 0;
+        for (Extent j = 0; j < visible(i); ++j) {
+          double dot = 0;
+          for (Extent c = 0; c < width; ++c) dot += get(kernel.q, i, c) * get(kernel.k, j, c);
+          p[static_cast<std::size_t>(j)] = dot * kernel.scale;
+          top = std::max(top, p[static_cast<std::size_t>(j)]);
+        }
+        for (Extent j = 0; j < visible(i); ++j) total += p[static_cast<std::size_t>(j)] = std::exp(p[static_cast<std::size_t>(j)] - top);
+        for (double& x : p) x = total > 0 ? x / total : 0;
+        if (!kernel.backward) {
+          for (Extent c = 0; c < width; ++c) {
+            double sum = 0;
+            for (Extent j = 0; j < visible(i); ++j) sum += p[static_cast<std::size_t>(j)] * get(kernel.v, j, c);
+            put(kernel.o, i, c, sum);
+          }
+          write(kernel.logsumexp, (b * kernel.heads + h) * queries + i, to_type(top + std::log(total), type), buffers);
+          continue;
+        }
+        double delta = 0;  // sum over j of p_j * dp_j
+        for (Extent c = 0; c < width; ++c) delta += get(kernel.d_o, i, c) * get(kernel.o, i, c);
+        Values d_q(static_cast<std::size_t>(width), 0.0);
+        for (Extent j = 0; j < visible(i); ++j) {
+          const double pj = p[static_cast<std::size_t>(j)];
+          double dp = 0;
+          for (Extent c = 0; c < width; ++c) {
+            dp += get(kernel.d_o, i, c) * get(kernel.v, j, c);
+            d_v[static_cast<std::size_t>(j * width + c)] += pj * get(kernel.d_o, i, c);
+          }
+          const double ds = pj * (dp - delta) * kernel.scale;
+          for (Extent c = 0; c < width; ++c) {
+            d_q[static_cast<std::size_t>(c)] += ds * get(kernel.k, j, c);
+            d_k[static_cast<std::size_t>(j * width + c)] += ds * get(kernel.q, i, c);
+          }
+        }
+        for (Extent c = 0; c < width; ++c) put(kernel.d_q, i, c, d_q[static_cast<std::size_t>(c)]);
+      }
+      if (!kernel.backward) continue;
+      for (Extent j = 0; j < keys; ++j)
+        for (Extent c = 0; c < width; ++c) {
+          put(kernel.d_k, j, c, d_k[static_cast<std::size_t>(j * width + c)]);
+          put(kernel.d_v, j, c, d_v[static_cast<std::size_t>(j * width + c)]);
+        }
+    }
+}
+
+inline void run(const kernel::Kernel& kernel, std::vector<Values>& buffers) {
+  std::visit([&](const auto& k) { run(k, buffers); }, kernel);
+}
+/// Runs the kernels of a plan over `buffers`, one for each buffer of the plan.
+inline void run(const kernel::Plan& plan, std::vector<Values>& buffers) {
+  for (const kernel::Kernel& k : plan.kernels) run(k, buffers);
+}
+
+}  // namespace weft::reference
