@@ -1,0 +1,180 @@
+// The op table: each row is the whole truth about an elementwise op or a reduction. Dispatch, gradients, kernels, the
+// generated header, documentation and tests read the rows.
+#pragma once
+
+#include <array>
+#include <initializer_list>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/scalar.hpp"
+
+namespace weft::ops {
+
+/// A field that a row must give: there is no default, so a row without it does not compile.
+template <class T>
+struct Required {
+  T value;
+  constexpr Required(T given) : value(given) {}
+  constexpr operator T() const { return value; }
+};
+struct Text : std::string_view {
+  constexpr Text(std::string_view text) : std::string_view(text) {}
+  constexpr Text(const char* text) : std::string_view(text) {}
+};
+
+/// A few values held in the row itself.
+template <class T, std::size_t N>
+class List {
+ public:
+  constexpr List() = default;
+  constexpr List(std::initializer_list<T> values) {
+    for (const T& value : values) push_back(value);
+  }
+  constexpr void push_back(const T& value) {
+    if (size_ == N) throw std::length_error("too many values in a field of an op row");
+    values_[size_++] = value;
+  }
+  constexpr const T* begin() const { return values_.data(); }
+  constexpr const T* end() const { return values_.data() + size_; }
+  constexpr std::size_t size() const { return size_; }
+  constexpr bool empty() const { return size_ == 0; }
+  constexpr const T& operator[](std::size_t i) const { return values_[i]; }
+
+ private:
+  std::array<T, N> values_{};
+  std::size_t size_ = 0;
+};
+
+inline constexpr std::size_t kOperandsMax = 8;  // inputs and attributes of a row together
+
+/// Input types that an op takes. What it computes in then follows from `scalar::typed`.
+enum class DTypes : std::uint8_t {
+  floats,    // f32 f64
+  numbers,   // f32 f64 i32 u32
+  integers,  // i32 u32
+  bits,      // i32 u32 bool
+  all,
+};
+bool allows(DTypes set, DType type);
+
+/// Type of the result, of inputs whose promoted type is T.
+enum class Result : std::uint8_t {
+  same,      // T (i32 for bools in arithmetic)
+  floating,  // T if it is a float, else f32; inputs are cast first, so that 1 / 2 is 0.5 for integers too
+  boolean,
+  integer,   // i32
+};
+
+struct Range {
+  double lo = 0, hi = 0;
+};
+
+/// A number given with the call. It travels as a runtime value of type `attribute_type`, and never promotes the inputs.
+struct Attribute {
+  std::string_view name;
+  double default_value = 0;
+  double tested = 0;  // the value that tests use, unlike the default where that would hide a mistake
+  std::string_view doc;
+};
+
+struct ElementwiseRow {
+  Text name;
+  List<std::string_view, 4> aliases = {};
+  Required<List<std::string_view, kOperandsMax>> inputs;  // names of the inputs in the texts
+  List<Attribute, kOperandsMax> attributes = {};          // further operands after the inputs
+  Text forward;                                           // over inputs and attributes
+  /// Gradient texts of the inputs, over inputs, attributes, `output` and `g`; "" or absent: derived from forward. Given
+  /// where the derived one is less exact or the convention at a kink differs.
+  List<std::string_view, kOperandsMax> gradients = {};
+  Required<DTypes> dtypes;
+  Required<Result> result;
+  Required<List<Range, kOperandsMax>> tested;  // values that tests draw: one range for all inputs, or one an input
+  List<std::string_view, 4> kinks = {};        // expressions of the inputs; gradient checks stay away from their zeros
+  Required<double> max_ulp;                    // of the f32 result over the tested range, on any device
+  bool differentiable = true;
+  bool second_order = true;  // whether the gradient's own derivative is checked too
+  Text doc;                  // a sentence: formula, then conventions
+};
+
+/// A reduction over some axes: post(reduce(pre(x))). Every text may use the attributes.
+struct ReduceRow {
+  Text name;
+  List<std::string_view, 4> aliases = {};
+  List<Attribute, kOperandsMax> attributes = {};
+  /// Name of a reduction done first over the same axes, whose result (kept as extent 1) is `c` in pre and post; "": none.
+  std::string_view center = "";
+  bool center_is_constant = false;  // the result does not depend on c, so gradients need not go through it
+  Text pre;                         // over x (, c), attributes
+  Required<scalar::Reduction> reduction;
+  Text post;                        // over r (the reduced value), n (the number of elements, as a float) (, c), attributes
+  Required<DTypes> dtypes;
+  Required<Result> result;          // `same`: integers stay, bools are counted in i32 (amax, amin: stay bool)
+  Required<Range> tested;
+  Required<double> max_ulp;         // of the f32 result for up to 1000 elements
+  bool differentiable = true;
+  bool allows_empty = true;         // false: an error over an empty axis (amax, argmax)
+  Text doc;
+};
+
+/// All elementwise rows: unary, binary, ternary, then those registered at run time, in that order. A copy of pointers,
+/// valid for ever.
+std::vector<const ElementwiseRow*> elementwise_rows();
+/// The row of a name or alias; nullptr if there is none. Thread safe.
+const ElementwiseRow* find_elementwise(std::string_view name);
+/// The same; throws UsageError that names the nearest op.
+const ElementwiseRow& elementwise_row(std::string_view name);
+
+std::span<const ReduceRow> reduce_rows();
+const ReduceRow* find_reduce(std::string_view name);
+const ReduceRow& reduce_row(std::string_view name);
+
+/// Parsed once, kept for ever, thread safe. Untyped. `forward` is over inputs, then attributes; `gradients` has one
+/// expression for each of these, over (inputs..., attributes..., output, g).
+const scalar::Expression& forward(const ElementwiseRow& row);
+const std::vector<scalar::Expression>& gradients(const ElementwiseRow& row);
+
+/// The type attributes travel in beside inputs of these types: the type the op computes in (i32 for bools).
+DType attribute_type(const ElementwiseRow& row, std::span<const DType> inputs);
+/// `forward` with types and casts for inputs of these types (attributes are of `attribute_type`). Cached, thread safe.
+/// Throws DTypeError where the row does not take a type, UsageError for a wrong number of inputs.
+const scalar::Expression& typed_forward(const ElementwiseRow& row, std::span<const DType> inputs);
+/// Throws UsageError if there are too many values, or one that `type` cannot hold (0.5 for an i32). Returns all values,
+/// the defaults filled in; infinities saturate in integer types.
+std::vector<double> checked_attributes(const ElementwiseRow& row, std::span<const double> values, DType type);
+
+/// Texts of a reduction, parsed once. `pre` is over (x, attributes...) or with a center (x, c, attributes...); `post` over
+/// (r, n, attributes...) or (r, n, c, attributes...).
+struct ReduceExpressions {
+  scalar::Expression pre, post;
+};
+const ReduceExpressions& expressions(const ReduceRow& row);
+/// `pre` with types and casts for x (and c) of this type. The reduction keeps its result's type; argmax
+/// and argmin give i32. Throws DTypeError where the row does not take the type.
+scalar::Expression typed_pre(const ReduceRow& row, DType x);
+/// `post` with types, for x of this type; n and attributes are of type `reduce_scalar_type(x)`.
+scalar::Expression typed_post(const ReduceRow& row, DType x);
+/// Type of n and of attributes: f64 for f64, else f32.
+DType reduce_scalar_type(DType x);
+
+/// An op of the user's own. Only the first three are needed.
+struct CustomOp {
+  std::string name;
+  std::vector<std::string> inputs;
+  std::string forward;
+  std::vector<std::pair<std::string, double>> attributes = {};  // name, default
+  std::vector<std::string> gradients = {};                      // as in ElementwiseRow
+  std::vector<std::string> aliases = {};
+  std::string doc = {};
+};
+/// Adds a row to the table; the op then works everywhere. Registering the same definition again returns the same row.
+/// Thread safe. Throws UsageError for a name that is taken or not an identifier, or a text that does not parse.
+const ElementwiseRow& register_elementwise(const CustomOp& op);
+
+/// The closest of the names to one that was not found, if it is near enough to be a slip; else "".
+std::string_view nearest_name(std::string_view name, std::span<const std::string_view> names);
+
+}  // namespace weft::ops
