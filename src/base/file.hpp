@@ -1,0 +1,121 @@
+// Reading, mapping, atomic writing and appending. Every failure is a FileError that names the path, the fact and the
+// cure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weft {
+
+inline constexpr std::uint64_t kMaxReadBytes = std::uint64_t{4} << 30;
+
+/// The whole regular file. FileError if it is missing, unreadable, no regular file, over `max_bytes`, or shrinks
+/// meanwhile.
+std::vector<std::byte> read_file(const std::filesystem::path& path, std::uint64_t max_bytes = kMaxReadBytes);
+/// The same as text; the encoding is not checked (see base/utf8.hpp).
+std::string read_text_file(const std::filesystem::path& path, std::uint64_t max_bytes = kMaxReadBytes);
+
+/// A regular file mapped read-only. Copies share the mapping; the last one unmaps it. Files that Weft replaces keep
+/// their old content in existing mappings; a file that something else truncates in place while mapped ends the process
+/// (SIGBUS), as with every mapping.
+class MappedFile {
+ public:
+  /// FileError as `read_file`.
+  explicit MappedFile(const std::filesystem::path& path);
+  std::span<const std::byte> bytes() const { return bytes_; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  std::shared_ptr<const void> mapping_;
+  std::span<const std::byte> bytes_;
+};
+
+struct AtomicFileOptions {
+  /// Keeps the replaced file as `previous_path(path)`. At every instant, also after a loss of power, `path` (or, on
+  /// file systems without hard links, at least one of the two) is a whole file.
+  bool keep_previous = false;
+  /// Bytes about to be written, when known: too little free space is then reported before the first of them.
+  std::uint64_t expected_bytes = 0;
+};
+
+/// A file that appears whole or not at all: bytes go to `path`.tmp-<16 hex digits> in the same folder, and `commit`
+/// flushes it, calls fsync, renames it over `path` and calls fsync on the folder. Without `commit` the temporary file
+/// is removed and `path` is as it was. A symbolic link at `path` is replaced, not followed. One thread at a time.
+class AtomicFile {
+ public:
+  /// FileError if the folder is missing or unwritable, `path` is no regular file, or free space is short.
+  explicit AtomicFile(const std::filesystem::path& path, AtomicFileOptions options = {});
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  /// FileError on failure; the object is then good for destruction only.
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+  /// FileError on failure. `path` then holds the old file, except when the very last step fails: the message says so,
+  /// and `path` holds the new one whole. Either way the whole save can simply be tried again.
+  void commit();
+  std::uint64_t bytes_written() const { return bytes_written_; }
+
+ private:
+  void flush();
+  void write_through(std::span<const std::byte> bytes);
+  void keep_previous();
+  void discard() noexcept;
+  [[noreturn]] void fail(std::string_view doing, int error) const;
+
+  std::filesystem::path path_;
+  std::filesystem::path folder_;
+  std::filesystem::path temporary_;
+  AtomicFileOptions options_;
+  int fd_ = -1;
+  bool temporary_exists_ = false;
+  std::uint64_t bytes_written_ = 0;
+  std::vector<std::byte> buffer_;
+};
+
+/// AtomicFile around `writer`: commits when it returns, leaves `path` alone when it throws.
+void write_file_atomically(const std::filesystem::path& path, const std::function<void(AtomicFile&)>& writer,
+                           AtomicFileOptions options = {});
+void write_file_atomically(const std::filesystem::path& path, std::string_view contents,
+                           AtomicFileOptions options = {});
+
+/// `path` + ".previous".
+std::filesystem::path previous_path(const std::filesystem::path& path);
+/// Temporary files in `folder` of writers that were killed (or are still at work), sorted. FileError if it is
+/// unreadable.
+std::vector<std::filesystem::path> find_leftovers(const std::filesystem::path& folder);
+
+/// A log of lines, created if missing. Each line is one write to the end of the file, handed to the system at once, so
+/// that several processes may append and a killed one loses nothing it appended. One thread at a time.
+class LineLog {
+ public:
+  /// FileError if the file cannot be opened. A last line without its newline (a loss of power) is closed first, so that
+  /// the next one stays whole.
+  explicit LineLog(const std::filesystem::path& path);
+  ~LineLog();
+  LineLog(const LineLog&) = delete;
+  LineLog& operator=(const LineLog&) = delete;
+
+  /// Appends `line` and a newline. UsageError if it holds a newline; FileError on failure, which removes a torn line.
+  void append(std::string_view line);
+
+ private:
+  void append_bytes(std::string_view bytes);
+
+  std::filesystem::path path_;
+  int fd_ = -1;
+};
+
+/// Opens, appends one line, closes.
+void append_line(const std::filesystem::path& path, std::string_view line);
+
+}  // namespace weft

@@ -1,0 +1,60 @@
+// JSON from files that may be hostile: duplicate keys refused, depth and size bounded, errors with file, line and
+// column.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace weft {
+
+using Json = nlohmann::json;
+
+struct JsonLimits {
+  int max_depth = 64;                                  ///< nested arrays and objects
+  std::uint64_t max_bytes = std::uint64_t{256} << 20;  ///< of text
+  std::uint64_t max_values = 20'000'000;               ///< keys and values together; one takes about 40 bytes
+};
+
+/// Parses all of `text`. FileError "source: line 3, column 12: ..." if it is no JSON (RFC 8259, in UTF-8, no byte order
+/// mark), holds a key twice in one object, or exceeds a limit.
+Json parse_json(std::string_view text, std::string_view source, const JsonLimits& limits = {});
+
+/// Reads and parses a file. FileError as `read_file` and `parse_json`.
+Json read_json_file(const std::filesystem::path& path, const JsonLimits& limits = {});
+
+/// Receives a document piece by piece, for large ones of a known form. A handler refuses a piece by throwing a
+/// FileError made with `JsonCursor::error`.
+class JsonCursor;
+class JsonHandler {
+ public:
+  virtual ~JsonHandler() = default;
+  virtual void value(Json scalar, const JsonCursor& cursor) = 0;  ///< null, boolean, number or string
+  virtual void key(std::string name, const JsonCursor& cursor) = 0;
+  virtual void start(bool object, const JsonCursor& cursor) = 0;  ///< of an object or an array
+  virtual void end(bool object, const JsonCursor& cursor) = 0;
+};
+
+/// Where the parser stands: just behind the piece handed out.
+class JsonCursor {
+ public:
+  JsonCursor(std::string_view text, std::string_view source) : text_(text), source_(source) {}
+  std::size_t byte() const { return byte_; }
+  /// "source: line 3, column 12: what"; columns count characters from 1.
+  [[noreturn]] void error(std::string_view what) const;
+
+ private:
+  friend struct JsonEvents;
+  friend class JsonReader;
+  std::string_view text_;
+  std::string_view source_;
+  std::size_t byte_ = 0;
+};
+
+/// `parse_json` with the document going to `handler`. Errors as `parse_json`.
+void parse_json_events(std::string_view text, std::string_view source, JsonHandler& handler,
+                       const JsonLimits& limits = {});
+
+}  // namespace weft

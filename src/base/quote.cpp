@@ -1,0 +1,31 @@
+#include "base/quote.hpp"
+
+#include <fmt/format.h>
+
+#include "base/utf8.hpp"
+
+namespace weft {
+
+std::string quote(std::string_view text, std::size_t max_bytes) {
+  std::string out = "\"";
+  std::size_t at = 0;
+  while (at < text.size() && at < max_bytes) {
+    const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[at + i]); };
+    const std::size_t length = utf8_sequence_length(text.substr(at));
+    const bool control = byte(0) < 0x20 || byte(0) == 0x7F || (length == 2 && byte(0) == 0xC2 && byte(1) < 0xA0);
+    const std::size_t taken = length == 0 ? 1 : length;
+    if (text[at] == '\n') {
+      out += "\\n";
+    } else if (control || length == 0) {
+      for (std::size_t i = 0; i < taken; ++i) out += fmt::format("\\x{:02x}", byte(i));
+    } else {
+      if (text[at] == '"' || text[at] == '\\') out += '\\';
+      out.append(text, at, taken);
+    }
+    at += taken;
+  }
+  if (at < text.size()) out += "...";
+  return out + "\"";
+}
+
+}  // namespace weft
