@@ -1,0 +1,67 @@
+# The library as others use it: one archive, weft::weft, made of the objects of all folders, with what
+# find_package(weft) and pkg-config need.
+include(CMakePackageConfigHelpers)
+
+get_property(folders GLOBAL PROPERTY WEFT_FOLDERS)
+set(objects "")
+set(libraries "")
+foreach(folder ${folders})
+  list(APPEND objects $<TARGET_OBJECTS:weft_${folder}>)
+  get_target_property(links weft_${folder} LINK_LIBRARIES)
+  list(APPEND libraries ${links})
+endforeach()
+list(REMOVE_DUPLICATES libraries)
+# Folders are inside; the JSON library has headers only and no public header of ours shows it.
+list(FILTER libraries EXCLUDE REGEX "^weft_|^nlohmann_json::")
+
+add_library(weft STATIC ${objects})
+add_library(weft::weft ALIAS weft)
+set_target_properties(weft PROPERTIES LINKER_LANGUAGE CXX)
+target_compile_features(weft INTERFACE cxx_std_20)
+target_link_libraries(weft PRIVATE ${libraries})
+target_include_directories(weft INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                           $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/generated> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+
+# What find_package and pkg-config have to ask for, library by library.
+set(WEFT_FIND_DEPENDENCIES "")
+set(WEFT_PC_REQUIRES "")
+set(WEFT_PC_LIBS "")
+foreach(library ${libraries})
+  if(library STREQUAL "fmt::fmt")
+    string(APPEND WEFT_FIND_DEPENDENCIES "find_dependency(fmt)\n")
+    string(APPEND WEFT_PC_REQUIRES " fmt")
+  elseif(library STREQUAL "Threads::Threads")
+    string(APPEND WEFT_FIND_DEPENDENCIES "find_dependency(Threads)\n")
+    string(APPEND WEFT_PC_LIBS " -pthread")
+  elseif(library STREQUAL "ZLIB::ZLIB")
+    string(APPEND WEFT_FIND_DEPENDENCIES "find_dependency(ZLIB)\n")
+    string(APPEND WEFT_PC_REQUIRES " zlib")
+  elseif(library STREQUAL "${CMAKE_DL_LIBS}")
+    string(APPEND WEFT_PC_LIBS " -l${library}")
+  else()
+    message(FATAL_ERROR "a folder of src/ links ${library}: say in cmake/WeftInstall.cmake how an installed Weft finds it")
+  endif()
+endforeach()
+
+install(TARGETS weft EXPORT weft-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/weft DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp")
+set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/weft)
+install(EXPORT weft-targets NAMESPACE weft:: DESTINATION ${package_folder})
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/weft-config.cmake.in ${PROJECT_BINARY_DIR}/generated/weft-config.cmake
+                              INSTALL_DESTINATION ${package_folder})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/generated/weft-config-version.cmake COMPATIBILITY SameMajorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/generated/weft-config.cmake ${PROJECT_BINARY_DIR}/generated/weft-config-version.cmake
+        DESTINATION ${package_folder})
+file(RELATIVE_PATH WEFT_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+configure_file(${PROJECT_SOURCE_DIR}/cmake/weft.pc.in ${PROJECT_BINARY_DIR}/generated/weft.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/generated/weft.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+if(TARGET weft_command)
+  install(TARGETS weft_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+# The fetched WebGPU library goes where an installed command looks for it.
+file(GLOB webgpu_library ${PROJECT_SOURCE_DIR}/.cache/webgpu/lib/*)
+if(webgpu_library)
+  install(FILES ${webgpu_library} DESTINATION lib/weft)
+endif()

@@ -1,0 +1,68 @@
+#!/usr/bin/python3
+"""script/lint finds what it is there for, and nothing in a clean tree."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+LINT = pathlib.Path(__file__).parents[2] / "script" / "lint"
+ONCE = "#pragma once\n"
+SLASH = "/"  # so that this file names no machine's path itself
+
+# name of the case, file, its text, what the finding says (None: no finding)
+CASES = [
+    ("a folder may include one before it", "src/graph/a.cpp", '#include "ops/b.hpp"\n', None),
+    ("a folder may include itself", "src/graph/a.cpp", '#include "graph/b.hpp"\n', None),
+    ("public headers are for all", "src/base/a.cpp", '#include "weft/error.hpp"\n#include <weft/error.hpp>\n', None),
+    ("runtime sees the backends", "src/runtime/a.cpp", '#include "backend/cpu/a.hpp"\n', None),
+    ("a backend sees the contract", "src/backend/cpu/a.cpp", '#include "backend/contract.hpp"\n', None),
+    ("a backend sees kernels", "src/backend/webgpu/a.cpp", '#include "compile/kernel.hpp"\n', None),
+    ("against the order", "src/ops/a.cpp", '\n#include "graph/b.hpp"\n', "src/ops/a.cpp:2: ops/ must not include graph/"),
+    ("against the order with angle brackets", "src/base/a.hpp", ONCE + "#include <cli/b.hpp>\n", "base/ must not include cli/"),
+    ("a path that goes round", "src/base/a.cpp", '#include "tensor/../graph/b.hpp"\n', "base/ must not include graph/"),
+    ("a relative path", "src/base/a.cpp", '#include "../graph/b.hpp"\n', "not by a relative path"),
+    ("compile without gradients", "src/compile/a.cpp", '#include "autograd/b.hpp"\n', "compile/ must not include autograd/"),
+    ("a backend without gradients", "src/backend/cpu/a.cpp", '#include "autograd/b.hpp"\n', "must not include autograd/"),
+    ("backends apart", "src/backend/cpu/a.cpp", '#include "backend/webgpu/b.hpp"\n', "must not include backend/webgpu/"),
+    ("the contract alone", "src/backend/a.hpp", ONCE + '#include "backend/cpu/b.hpp"\n', "backend/ must not include backend/cpu/"),
+    ("an unknown folder", "src/misc/a.cpp", "int a;\n", "lies in no folder of the map"),
+    ("public headers stay public", "include/weft/a.hpp", ONCE + '#include "graph/node.hpp"\n', "public and standard headers only"),
+    ("public headers without libraries", "include/weft/a.hpp", ONCE + "#include <fmt/core.h>\n", "public and standard headers only"),
+    ("public headers meet", "include/weft/a.hpp", ONCE + "#include <vector>\n#include <weft/b.hpp>\n", None),
+    ("a header once", "src/base/a.hpp", "int a();\n", "without #pragma once"),
+    ("a machine's path", "docs/a.md", f"see {SLASH}work/main\n", "names a path or a host of one machine"),
+    ("a home folder", "script/a", f"cd {SLASH}home/ann/weft\n", "names a path or a host of one machine"),
+    ("a registry's host", "script/a", "fetch https://pypi" + ".org/simple\n", "names a path or a host of one machine"),
+    ("a path that is not one", "docs/a.md", "network/work/net, framework/rooted\n", None),
+    ("a large file", "docs/a.bin", "x" * ((1 << 20) + 1), "a file of the tree has at most"),
+]
+
+
+def lint(*arguments):
+    return subprocess.run([LINT, "--no-format", *arguments], capture_output=True, text=True, check=False)
+
+
+def main():
+    failed = 0
+    for name, path, text, expected in CASES:
+        with tempfile.TemporaryDirectory() as tree:
+            file = pathlib.Path(tree) / path
+            file.parent.mkdir(parents=True)
+            file.write_text(text, "utf-8")
+            result = lint(tree)
+            if expected is None:
+                good = result.returncode == 0
+            else:
+                good = result.returncode == 1 and expected in result.stdout and "1 finding\n" in result.stdout
+            if not good:
+                failed += 1
+                print(f"{name}: expected {expected!r}, got {result.returncode}: {result.stdout}{result.stderr}")
+    if lint("--bogus").returncode != 2:
+        failed += 1
+        print("a wrong argument must exit with 2")
+    print(f"{len(CASES) + 1 - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
