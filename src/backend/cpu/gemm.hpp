@@ -1,0 +1,67 @@
+// The matrix product of the CPU backend: packed, cache-blocked, vectorised, on the process's thread pool.
+#pragma once
+
+#include <cstdint>
+
+#include "base/function_ref.hpp"
+
+namespace weft::cpu {
+
+/// Where the matrices of a batch begin, in elements from `data`: at `each[i]`, or at `i * stride` when `each` is null.
+struct BatchOffsets {
+  std::int64_t stride = 0;
+  const std::int64_t* each = nullptr;
+
+  std::int64_t operator[](std::int64_t i) const { return each != nullptr ? each[i] : i * stride; }
+};
+
+/// A matrix, or a batch of them, that is read: element (i, j) at data[i * row + j * column]. One of the two strides is 1
+/// (a dimension of extent 1 may have any); the other may be anything, 0 and negative too, so transposed, broadcast and
+/// flipped sources need no copy.
+template <class T>
+struct GemmSource {
+  const T* data = nullptr;
+  std::int64_t row = 0, column = 1;
+  BatchOffsets batch;
+};
+
+/// The result: element (i, j) at data[i * row + j]. It overlaps no source, and its matrices do not overlap.
+template <class T>
+struct GemmTarget {
+  T* data = nullptr;
+  std::int64_t row = 0;
+  BatchOffsets batch;
+};
+
+/// C[m, n] = A[m, k] B[k, n], or C += A B, for each matrix of the batch.
+template <class T>
+struct GemmArgs {
+  std::int64_t batch = 1, m = 0, n = 0, k = 0;
+  GemmSource<T> a, b;
+  GemmTarget<T> c;
+  bool accumulate = false;
+  /// Optional: called for a block of C (batch, rows [row_begin, row_end), columns [column_begin, column_end)) once it is
+  /// final, by the thread that made it, while it is in that thread's cache. The blocks are disjoint and cover C. Several
+  /// calls may run at the same time. The callable must outlive the product and may not call gemm.
+  FunctionRef<void(std::int64_t batch, std::int64_t row_begin, std::int64_t row_end, std::int64_t column_begin,
+                   std::int64_t column_end)>
+      after_block;
+};
+
+/// Computes it. Defined for float, double and int32 (which wraps around, and is plain rather than fast).
+///
+/// Shapes    any extent may be 0; k = 0 gives zeros (or C as it was, when accumulating) and after_block is still called
+/// Numbers   0 * NaN and 0 * infinity are NaN; k is summed in blocks, in an order that depends on shapes, strides and the
+///           instruction set only, so that any number of threads gives the same bits
+/// Errors    InternalError for a source with neither stride 1
+template <class T>
+void gemm(const GemmArgs<T>& args);
+
+template <>
+void gemm<float>(const GemmArgs<float>& args);
+template <>
+void gemm<double>(const GemmArgs<double>& args);
+template <>
+void gemm<std::int32_t>(const GemmArgs<std::int32_t>& args);
+
+}  // namespace weft::cpu

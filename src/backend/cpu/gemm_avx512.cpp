@@ -1,0 +1,78 @@
+// Matrix-product kernels for AVX-512: tiles of 14 rows by two vectors, 28 of the 32 registers for sums.
+#if defined(__AVX512F__)
+#include <immintrin.h>
+
+#include "backend/cpu/gemm_tile.inc.hpp"
+
+namespace weft::cpu {
+namespace {
+
+struct VectorF32 {
+  using Element = float;
+  using Register = __m512;
+  static constexpr int kLanes = 16;
+  static constexpr bool kMasksAreFree = true;
+  static Register zero() { return _mm512_setzero_ps(); }
+  static __mmask16 mask(int count) { return static_cast<__mmask16>((1u << count) - 1); }
+  static Register load(const float* p) { return _mm512_loadu_ps(p); }
+  static Register load_first(const float* p, __mmask16 mask) { return _mm512_maskz_loadu_ps(mask, p); }
+  static void store(float* p, Register x) { _mm512_storeu_ps(p, x); }
+  static void store_first(float* p, Register x, __mmask16 mask) { _mm512_mask_storeu_ps(p, mask, x); }
+  static Register broadcast(const float* p) { return _mm512_set1_ps(*p); }
+  static Register add(Register x, Register y) { return _mm512_add_ps(x, y); }
+  static Register multiply_add(Register x, Register y, Register z) { return _mm512_fmadd_ps(x, y, z); }
+
+  static Register load_groups(const float* const* row, std::int64_t k) {
+    Register x = _mm512_castps128_ps512(_mm_loadu_ps(row[0] + k));
+    x = _mm512_insertf32x4(x, _mm_loadu_ps(row[4] + k), 1);
+    x = _mm512_insertf32x4(x, _mm_loadu_ps(row[8] + k), 2);
+    return _mm512_insertf32x4(x, _mm_loadu_ps(row[12] + k), 3);
+  }
+  static void transpose_groups(Register* x) {
+    const __m512d low01 = _mm512_castps_pd(_mm512_unpacklo_ps(x[0], x[1]));
+    const __m512d high01 = _mm512_castps_pd(_mm512_unpackhi_ps(x[0], x[1]));
+    const __m512d low23 = _mm512_castps_pd(_mm512_unpacklo_ps(x[2], x[3]));
+    const __m512d high23 = _mm512_castps_pd(_mm512_unpackhi_ps(x[2], x[3]));
+    x[0] = _mm512_castpd_ps(_mm512_unpacklo_pd(low01, low23));
+    x[1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low01, low23));
+    x[2] = _mm512_castpd_ps(_mm512_unpacklo_pd(high01, high23));
+    x[3] = _mm512_castpd_ps(_mm512_unpackhi_pd(high01, high23));
+  }
+};
+
+struct VectorF64 {
+  using Element = double;
+  using Register = __m512d;
+  static constexpr int kLanes = 8;
+  static constexpr bool kMasksAreFree = true;
+  static Register zero() { return _mm512_setzero_pd(); }
+  static __mmask8 mask(int count) { return static_cast<__mmask8>((1u << count) - 1); }
+  static Register load(const double* p) { return _mm512_loadu_pd(p); }
+  static Register load_first(const double* p, __mmask8 mask) { return _mm512_maskz_loadu_pd(mask, p); }
+  static void store(double* p, Register x) { _mm512_storeu_pd(p, x); }
+  static void store_first(double* p, Register x, __mmask8 mask) { _mm512_mask_storeu_pd(p, mask, x); }
+  static Register broadcast(const double* p) { return _mm512_set1_pd(*p); }
+  static Register add(Register x, Register y) { return _mm512_add_pd(x, y); }
+  static Register multiply_add(Register x, Register y, Register z) { return _mm512_fmadd_pd(x, y, z); }
+
+  static Register load_groups(const double* const* row, std::int64_t k) {
+    Register x = _mm512_castpd128_pd512(_mm_loadu_pd(row[0] + k));
+    x = _mm512_insertf64x2(x, _mm_loadu_pd(row[2] + k), 1);
+    x = _mm512_insertf64x2(x, _mm_loadu_pd(row[4] + k), 2);
+    return _mm512_insertf64x2(x, _mm_loadu_pd(row[6] + k), 3);
+  }
+  static void transpose_groups(Register* x) {
+    const Register low = _mm512_unpacklo_pd(x[0], x[1]);
+    x[1] = _mm512_unpackhi_pd(x[0], x[1]);
+    x[0] = low;
+  }
+};
+
+}  // namespace
+
+namespace avx512 {
+const GemmKernels<float> kGemmF32 = gemm_kernels<VectorF32, 14>();
+const GemmKernels<double> kGemmF64 = gemm_kernels<VectorF64, 14>();
+}  // namespace avx512
+}  // namespace weft::cpu
+#endif

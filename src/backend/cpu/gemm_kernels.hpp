@@ -1,0 +1,46 @@
+// What gemm.cpp asks of an instruction set: kernels that keep a tile of C in registers, and packing of their operands.
+#pragma once
+
+#include <cstdint>
+
+#include "backend/cpu/isa.hpp"
+
+namespace weft::cpu {
+
+inline constexpr int kGemmRowsMax = 16;
+inline constexpr int kGemmVectors = 2;
+
+template <class T>
+struct GemmKernels {
+  /// Makes C[rows, columns] = A B, or += with `accumulate`, over k in [0, depth). B(k, j) stands at b[k * b_stride + j].
+  /// `last` (1 to lanes) columns of the last vector exist; no other element of B or C is touched.
+  using Tile = void (*)(std::int64_t depth, const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stride, T* c,
+                        std::int64_t c_stride, int last, bool accumulate);
+
+  int rows;   // most rows of a tile
+  int lanes;  // columns of a vector; a tile has one or kGemmVectors of them
+  /// [whole][rows - 1][vectors - 1]; `whole` says that last == lanes.
+  Tile by_row[2][kGemmRowsMax][kGemmVectors];    // A(i, k) at a[i * a_stride + k]
+  Tile by_depth[2][kGemmRowsMax][kGemmVectors];  // A(i, k) at a[k * a_stride + i]
+
+  /// to[k * to_stride + j] = from[k * stride + j] for k < depth, j < count <= to_stride, a multiple of `lanes`. What
+  /// stands in the columns from count to to_stride is finite only if it was so in `from`, and is never used.
+  void (*pack)(std::int64_t depth, int count, const T* from, std::int64_t stride, T* to, int to_stride);
+  /// to[k * to_stride + j] = from[j * stride + k], the same otherwise.
+  void (*pack_transposed)(std::int64_t depth, int count, const T* from, std::int64_t stride, T* to, int to_stride);
+};
+
+namespace baseline {
+extern const GemmKernels<float> kGemmF32;
+extern const GemmKernels<double> kGemmF64;
+}  // namespace baseline
+namespace avx2 {
+extern const GemmKernels<float> kGemmF32;
+extern const GemmKernels<double> kGemmF64;
+}  // namespace avx2
+namespace avx512 {
+extern const GemmKernels<float> kGemmF32;
+extern const GemmKernels<double> kGemmF64;
+}  // namespace avx512
+
+}  // namespace weft::cpu

@@ -1,0 +1,122 @@
+// The kernels of GemmKernels, written once over a vector type and compiled once per instruction set. Everything here has
+// internal linkage and uses no inline function of the standard library: a copy of one compiled for a newer processor
+// must not be the one that the linker keeps for all.
+#pragma once
+
+#include <cstdint>
+
+#include "backend/cpu/gemm_kernels.hpp"
+
+namespace weft::cpu {
+namespace {
+
+template <class V, int kRows, int kVectors, bool kByRow, bool kWhole>
+void tile(std::int64_t depth, const typename V::Element* a, std::int64_t a_stride, const typename V::Element* b,
+          std::int64_t b_stride, typename V::Element* c, std::int64_t c_stride, int last, bool accumulate) {
+  using T = typename V::Element;
+  using Register = typename V::Register;
+  static_assert(kRows <= 14);
+  Register sum[kRows][kVectors];
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) sum[r][v] = V::zero();
+
+  const auto mask = V::mask(kWhole ? V::kLanes : last);
+  for (std::int64_t k = 0; k < depth; ++k) {
+    Register right[kVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v)
+      right[v] = kWhole || v + 1 < kVectors ? V::load(b + v * V::kLanes) : V::load_first(b + v * V::kLanes, mask);
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+      const Register left = V::broadcast(kByRow ? a + r * a_stride : a + r);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = V::multiply_add(left, right[v], sum[r][v]);
+    }
+    b += b_stride;
+    a += kByRow ? 1 : a_stride;
+  }
+
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r, c += c_stride) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      T* to = c + v * V::kLanes;
+      if (kWhole || v + 1 < kVectors) {
+        V::store(to, accumulate ? V::add(V::load(to), sum[r][v]) : sum[r][v]);
+      } else {
+        V::store_first(to, accumulate ? V::add(V::load_first(to, mask), sum[r][v]) : sum[r][v], mask);
+      }
+    }
+  }
+}
+
+template <class V>
+void pack(std::int64_t depth, int count, const typename V::Element* from, std::int64_t stride, typename V::Element* to,
+          int to_stride) {
+  const int whole = count / V::kLanes * V::kLanes;
+  const auto mask = V::mask(count - whole);
+  for (std::int64_t k = 0; k < depth; ++k, from += stride, to += to_stride) {
+    for (int j = 0; j < whole; j += V::kLanes) V::store(to + j, V::load(from + j));
+    if (whole < count) V::store(to + whole, V::load_first(from + whole, mask));
+  }
+}
+
+/// Sixteen bytes of each of as many rows as a vector has lanes make a block. `V::load_blocks` gives register r the rows
+/// whose number within their 16-byte group is r, so that a transpose inside those groups puts the rows in order.
+template <class V>
+void pack_transposed(std::int64_t depth, int count, const typename V::Element* from, std::int64_t stride,
+                     typename V::Element* to, int to_stride) {
+  using T = typename V::Element;
+  constexpr int kSide = 16 / sizeof(T);
+  for (int j = 0; j < count; j += V::kLanes) {
+    const int rows = count - j < V::kLanes ? count - j : V::kLanes;
+    const T* row[V::kLanes];
+    for (int r = 0; r < V::kLanes; ++r) row[r] = from + (j + (r < rows ? r : rows - 1)) * stride;
+    T* column = to + j;
+    std::int64_t k = 0;
+    for (; k + kSide <= depth; k += kSide, column += kSide * to_stride) {
+      typename V::Register block[kSide];
+#pragma GCC unroll 4
+      for (int r = 0; r < kSide; ++r) block[r] = V::load_groups(row + r, k);
+      V::transpose_groups(block);
+#pragma GCC unroll 4
+      for (int r = 0; r < kSide; ++r) V::store(column + r * to_stride, block[r]);
+    }
+    for (; k < depth; ++k, column += to_stride)
+      for (int r = 0; r < V::kLanes; ++r) column[r] = row[r][k];
+  }
+}
+
+/// Sets the entries for tiles of up to kRows rows.
+template <class V, int kRows>
+constexpr void fill(GemmKernels<typename V::Element>& kernels) {
+  if constexpr (kRows > 0) {
+    // Where a masked load costs as much as a whole one, one kernel serves both.
+    constexpr bool kWhole = !V::kMasksAreFree;
+    kernels.by_row[0][kRows - 1][0] = tile<V, kRows, 1, true, false>;
+    kernels.by_row[0][kRows - 1][1] = tile<V, kRows, 2, true, false>;
+    kernels.by_row[1][kRows - 1][0] = tile<V, kRows, 1, true, kWhole>;
+    kernels.by_row[1][kRows - 1][1] = tile<V, kRows, 2, true, kWhole>;
+    kernels.by_depth[0][kRows - 1][0] = tile<V, kRows, 1, false, false>;
+    kernels.by_depth[0][kRows - 1][1] = tile<V, kRows, 2, false, false>;
+    kernels.by_depth[1][kRows - 1][0] = tile<V, kRows, 1, false, kWhole>;
+    kernels.by_depth[1][kRows - 1][1] = tile<V, kRows, 2, false, kWhole>;
+    fill<V, kRows - 1>(kernels);
+  }
+}
+
+template <class V, int kRows>
+constexpr GemmKernels<typename V::Element> gemm_kernels() {
+  GemmKernels<typename V::Element> kernels{};
+  kernels.rows = kRows;
+  kernels.lanes = V::kLanes;
+  kernels.pack = pack<V>;
+  kernels.pack_transposed = pack_transposed<V>;
+  fill<V, kRows>(kernels);
+  return kernels;
+}
+
+}  // namespace
+}  // namespace weft::cpu

@@ -1,0 +1,19 @@
+// Which instruction set the CPU kernels use: found once at run time, lowered by WEFT_CPU_ISA or by tests.
+#pragma once
+
+namespace weft::cpu {
+
+/// Each holds all that stands before it. `avx2` means AVX2 with FMA, `avx512` AVX-512 F, DQ, BW and VL.
+enum class Isa { baseline, avx2, avx512 };
+
+/// The best this processor and its operating system can run.
+Isa best_isa();
+/// The one in use: `best_isa()`, or what WEFT_CPU_ISA=baseline|avx2|avx512 names. UsageError for another name or one that
+/// the processor lacks.
+Isa isa();
+/// Changes it for the whole process, between calls of kernels. UsageError if the processor lacks it.
+void set_isa(Isa isa);
+
+const char* name(Isa isa);
+
+}  // namespace weft::cpu
