@@ -1,0 +1,39 @@
+// Compiled pipelines kept on disk between runs, one file an entry.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <string_view>
+#include <vector>
+
+namespace weft::webgpu {
+
+/// WEFT_CACHE_DIR, else XDG_CACHE_HOME/weft, else HOME/.cache/weft; empty where none of them is set.
+std::filesystem::path default_cache_folder();
+
+/// A map from bytes to bytes in a folder. Every failure (no space, no permission, a damaged file) is a miss and nothing
+/// worse: entries carry their key and a checksum, and are written to a temporary file and renamed. Thread safe, and safe
+/// with several processes in one folder.
+class BlobCache {
+ public:
+  /// `owner` names what wrote the entries (library and driver); each owner has a folder of its own. Entries of all owners
+  /// together are kept under `bytes_max`, the oldest go first. An empty folder switches the cache off.
+  BlobCache(const std::filesystem::path& folder, std::string_view owner, std::uint64_t bytes_max = 512 << 20);
+
+  /// Value of the key, empty on a miss.
+  std::vector<std::byte> load(std::string_view key);
+  void store(std::string_view key, std::string_view value);
+
+  std::uint64_t hits() const { return hits_; }
+  std::uint64_t misses() const { return misses_; }
+  const std::filesystem::path& folder() const { return folder_; }
+
+ private:
+  std::filesystem::path file_of(std::string_view key) const;
+
+  std::filesystem::path folder_;  // empty: off
+  std::atomic<std::uint64_t> hits_ = 0, misses_ = 0, written_ = 0;
+};
+
+}  // namespace weft::webgpu

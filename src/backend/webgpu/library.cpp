@@ -1,0 +1,101 @@
+#include "backend/webgpu/library.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <vector>
+
+#include "weft/error.hpp"
+
+namespace weft::webgpu {
+namespace {
+
+constexpr const char* kNames[] = {"libwebgpu_dawn.so", "libwgpu_native.so"};
+
+// Folders of the program and of the file that holds this code (they differ when Weft is a Python module).
+std::vector<std::filesystem::path> own_folders() {
+  std::vector<std::filesystem::path> folders;
+  std::error_code ignored;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", ignored);
+  if (!program.empty()) folders.push_back(program.parent_path());
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<void*>(&library), &info) && info.dli_fname) {
+    const auto module = std::filesystem::weakly_canonical(info.dli_fname, ignored).parent_path();
+    if (!module.empty() && (folders.empty() || folders[0] != module)) folders.push_back(module);
+  }
+  return folders;
+}
+
+std::vector<std::string> candidates() {
+  // A library that the user names is the only one tried: falling back silently would hide a typing error.
+  if (const char* named = std::getenv("WEFT_WEBGPU_LIBRARY"); named && *named) return {named};
+  std::vector<std::string> files;
+  for (const auto& folder : own_folders())
+    for (const auto& place : {folder, folder.parent_path() / "lib" / "weft"})
+      for (const char* name : kNames) files.push_back((place / name).string());
+#ifdef WEFT_WEBGPU_TREE_FOLDER
+  for (const char* name : kNames) files.push_back(std::string(WEFT_WEBGPU_TREE_FOLDER "/") + name);
+#endif
+  for (const char* name : kNames) files.emplace_back(name);
+  return files;
+}
+
+// Fills the table; gives the name of the first function that the library lacks, or null.
+const char* fill(Library& table) {
+#define WEFT_WEBGPU_FIND(name)                                                      \
+  table.name = reinterpret_cast<WGPUProc##name>(dlsym(table.handle, "wgpu" #name)); \
+  if (!table.name) return "wgpu" #name;
+  WEFT_WEBGPU_FUNCTIONS(WEFT_WEBGPU_FIND)
+#undef WEFT_WEBGPU_FIND
+  table.DevicePoll = reinterpret_cast<decltype(table.DevicePoll)>(dlsym(table.handle, "wgpuDevicePoll"));
+  table.QueueGetTimestampPeriod =
+      reinterpret_cast<decltype(table.QueueGetTimestampPeriod)>(dlsym(table.handle, "wgpuQueueGetTimestampPeriod"));
+  table.is_dawn = table.DevicePoll == nullptr;
+  return nullptr;
+}
+
+Library load() {
+  std::string tried;
+  for (const std::string& file : candidates()) {
+    const bool is_path = file.find('/') != std::string::npos;
+    if (is_path && !std::filesystem::exists(file)) {
+      tried += fmt::format("\n  {}: no such file", file);
+      continue;
+    }
+    Library table;
+    table.handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!table.handle) {
+      tried += fmt::format("\n  {}: {}", file, dlerror());
+      continue;
+    }
+    if (const char* missing = fill(table)) {
+      tried += fmt::format("\n  {}: lacks {} (a newer library is needed)", file, missing);
+      dlclose(table.handle);
+      continue;
+    }
+    Dl_info info{};
+    const bool found = dladdr(reinterpret_cast<void*>(table.CreateInstance), &info) && info.dli_fname;
+    table.path = found ? info.dli_fname : file;
+    return table;
+  }
+  throw DeviceError(
+      fmt::format("webgpu: no WebGPU library could be loaded; tried{}\n"
+                  "run script/setup to fetch one, or set WEFT_WEBGPU_LIBRARY to the file of a Dawn build",
+                  tried));
+}
+
+}  // namespace
+
+const Library& library() {
+  static const Library loaded = load();
+  return loaded;
+}
+
+std::string to_string(WGPUStringView view) {
+  if (!view.data) return {};
+  return view.length == WGPU_STRLEN ? std::string(view.data) : std::string(view.data, view.length);
+}
+
+}  // namespace weft::webgpu

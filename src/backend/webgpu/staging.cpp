@@ -1,0 +1,115 @@
+#include "backend/webgpu/staging.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "weft/error.hpp"
+
+namespace weft::webgpu {
+
+Staging::~Staging() {
+  for (Piece& piece : uploads_)
+    if (piece.buffer) library().BufferDestroy(piece.buffer.get());
+  for (Piece& piece : downloads_)
+    if (piece.buffer) library().BufferDestroy(piece.buffer.get());
+  if (small_download_.buffer) library().BufferDestroy(small_download_.buffer.get());
+}
+
+void Staging::create(Piece& piece, std::uint64_t bytes, bool upload) {
+  WGPUBufferDescriptor descriptor{};
+  descriptor.label = view_of(upload ? "upload staging" : "download staging");
+  descriptor.size = bytes;
+  descriptor.usage =
+      upload ? WGPUBufferUsage_MapWrite | WGPUBufferUsage_CopySrc : WGPUBufferUsage_MapRead | WGPUBufferUsage_CopyDst;
+  descriptor.mappedAtCreation = upload;
+  ErrorScope out_of_memory(device_, WGPUErrorFilter_OutOfMemory);
+  piece.buffer = BufferHandle(library().DeviceCreateBuffer(device_.handle(), &descriptor));
+  if (const std::string error = out_of_memory.text(); !error.empty() || !piece.buffer) {
+    piece.buffer.reset();
+    throw DeviceError(
+        fmt::format("{}: no memory for {} bytes of staging between host and device: {}", device_.name(), bytes, error));
+  }
+}
+
+void Staging::request_map(Piece& piece, WGPUMapMode mode, std::uint64_t bytes) {
+  auto outcome = std::make_shared<Outcome>();
+  WGPUBufferMapCallbackInfo callback{};
+  callback.mode = device_.callback_mode();
+  callback.userdata1 = Outcome::give(outcome);
+  callback.callback = [](WGPUMapAsyncStatus status, WGPUStringView message, void* user, void*) {
+    const auto given = Outcome::take(user);
+    given->ok = status == WGPUMapAsyncStatus_Success;
+    given->message = to_string(message);
+    given->done = true;
+  };
+  piece.map = {library().BufferMapAsync(piece.buffer.get(), mode, 0, bytes, callback), outcome};
+}
+
+void Staging::finish_map(Piece& piece) {
+  if (!piece.map.outcome) return;
+  device_.wait(piece.map);
+  device_.check();
+  if (!piece.map.outcome->ok)
+    throw DeviceError(
+        fmt::format("{}: staging memory could not be mapped: {}", device_.name(), piece.map.outcome->message));
+}
+
+void Staging::upload(WGPUBuffer to, std::uint64_t offset, const void* data, std::uint64_t bytes) {
+  const Library& api = library();
+  if (bytes <= kQueueWriteBytesMax) {
+    api.QueueWriteBuffer(device_.queue(), to, offset, data, bytes);
+    return;
+  }
+  const auto* source = static_cast<const std::byte*>(data);
+  for (std::uint64_t done = 0; done < bytes;) {
+    Piece& piece = uploads_[next_upload_++ % uploads_.size()];
+    const std::uint64_t count = std::min(kLargeBytes, bytes - done);
+    if (!piece.buffer) create(piece, kLargeBytes, true);
+    finish_map(piece);
+    std::memcpy(api.BufferGetMappedRange(piece.buffer.get(), 0, kLargeBytes), source + done, count);
+    api.BufferUnmap(piece.buffer.get());
+    EncoderHandle encoder = device_.encoder();
+    api.CommandEncoderCopyBufferToBuffer(encoder.get(), piece.buffer.get(), 0, to, offset + done, count);
+    device_.submit(std::move(encoder));
+    request_map(piece, WGPUMapMode_Write, kLargeBytes);
+    done += count;
+  }
+}
+
+void Staging::copy_out(Piece& piece, WGPUBuffer from, std::uint64_t offset, std::uint64_t bytes) {
+  EncoderHandle encoder = device_.encoder();
+  library().CommandEncoderCopyBufferToBuffer(encoder.get(), from, offset, piece.buffer.get(), 0, bytes);
+  device_.submit(std::move(encoder));
+  request_map(piece, WGPUMapMode_Read, bytes);
+}
+
+void Staging::download(WGPUBuffer from, std::uint64_t offset, void* data, std::uint64_t bytes) {
+  const Library& api = library();
+  auto* target = static_cast<std::byte*>(data);
+  const auto take = [&](Piece& piece, std::uint64_t at, std::uint64_t count) {
+    finish_map(piece);
+    std::memcpy(target + at, api.BufferGetConstMappedRange(piece.buffer.get(), 0, count), count);
+    api.BufferUnmap(piece.buffer.get());
+  };
+  if (bytes <= kSmallBytes) {
+    if (!small_download_.buffer) create(small_download_, kSmallBytes, false);
+    copy_out(small_download_, from, offset, bytes);
+    take(small_download_, 0, bytes);
+    return;
+  }
+  // Two pieces in turn: the device copies the next while the host reads the last.
+  for (Piece& piece : downloads_)
+    if (!piece.buffer) create(piece, kLargeBytes, false);
+  const auto size_at = [&](std::uint64_t at) { return std::min(kLargeBytes, bytes - at); };
+  copy_out(downloads_[0], from, offset, size_at(0));
+  std::size_t current = 0;
+  for (std::uint64_t at = 0; at < bytes; at += kLargeBytes, current ^= 1) {
+    const std::uint64_t next = at + kLargeBytes;
+    if (next < bytes) copy_out(downloads_[current ^ 1], from, offset + next, size_at(next));
+    take(downloads_[current], at, size_at(at));
+  }
+}
+
+}  // namespace weft::webgpu
