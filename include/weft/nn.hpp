@@ -1,0 +1,10 @@
+// Neural networks: modules, layers, GPT, losses, initialisers.
+#pragma once
+
+#include "weft/nn/gpt.hpp"
+#include "weft/nn/init.hpp"
+#include "weft/nn/layers.hpp"
+#include "weft/nn/losses.hpp"
+#include "weft/nn/module.hpp"
+#include "weft/nn/state.hpp"
+#include "weft/nn/table.hpp"

@@ -1,0 +1,95 @@
+// GPT: a decoder-only transformer as in GPT-2 (Radford et al. 2019). Letters: B batch, T positions, C width, H heads,
+// D = C / H, V vocabulary.
+#pragma once
+
+#include "weft/nn/layers.hpp"
+
+namespace weft::nn {
+
+struct GptConfig {
+  Extent vocabulary = 256;
+  Extent context = 64;
+  Extent layers = 4;
+  Extent heads = 4;
+  Extent width = 128;
+  double dropout = 0;
+  bool bias = true;
+  /// The head shares its weights with the token embedding.
+  bool tied = true;
+  /// Deviation of the initial weights. 0: 0.02 * sqrt(768 / width), which is GPT-2's 0.02 at its own width.
+  double init_deviation = 0;
+
+  double deviation() const;
+  /// Errors  UsageError: an extent below 1, heads that do not divide the width, a dropout outside [0, 1).
+  void check() const;
+  bool operator==(const GptConfig&) const = default;
+};
+
+/// softmax(q k^T / sqrt(D), causal) v of H heads, then a projection. One matrix product gives q, k and v, which attention
+/// reads as strided views. Shapes: x [B, T, C] -> [B, T, C].
+class CausalSelfAttention : public Module {
+ public:
+  explicit CausalSelfAttention(const GptConfig& config);
+  Tensor operator()(const Tensor& x) const;
+  std::string describe() const override;
+  double own_flops() const override;
+
+ private:
+  Extent heads_, width_, context_;
+  Linear qkv_, output_;
+  Dropout dropout_;
+};
+
+/// down(gelu_tanh(up(x))), four times as wide inside. Shapes: x [..., C] -> [..., C].
+class MLP : public Module {
+ public:
+  explicit MLP(const GptConfig& config);
+  Tensor operator()(const Tensor& x) const;
+  std::string describe() const override { return "MLP"; }
+
+ private:
+  Linear up_, down_;
+  Dropout dropout_;
+};
+
+/// x + attention(norm(x)), then x + mlp(norm(x)).
+class Block : public Module {
+ public:
+  explicit Block(const GptConfig& config);
+  Tensor operator()(const Tensor& x) const;
+  std::string describe() const override { return "Block"; }
+
+ private:
+  LayerNorm norm_1_;
+  CausalSelfAttention attention_;
+  LayerNorm norm_2_;
+  MLP mlp_;
+};
+
+/// Weights begin normal with config.deviation(), those of projections into the residual stream with 1/sqrt(2 layers) of
+/// it, biases with 0.
+class GPT : public Module {
+ public:
+  explicit GPT(const GptConfig& config);
+  /// Logits of the next token at every position. Shapes: tokens i32 [B, T], T <= context -> [B, T, V].
+  Tensor operator()(const Tensor& tokens, Where where = Where::current()) const;
+  /// What the head reads: [B, T, C].
+  Tensor hidden(const Tensor& tokens, Where where = Where::current()) const;
+  /// Shapes: hidden [..., C] -> [..., V].
+  Tensor head(const Tensor& hidden) const;
+  const GptConfig& config() const { return config_; }
+  std::string describe() const override;
+  double own_flops() const override;
+  /// Floating-point operations of a training step for each token: three times those of the forward pass.
+  double training_flops_per_token() const;
+
+ private:
+  GptConfig config_;
+  Embedding token_embedding_, position_embedding_;
+  Dropout dropout_;
+  ModuleList<Block> blocks_;
+  LayerNorm norm_;
+  std::optional<Linear> head_;
+};
+
+}  // namespace weft::nn

@@ -1,0 +1,141 @@
+// Modules: a tree of named parameters.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "weft/nn/init.hpp"
+#include "weft/nn/state.hpp"
+#include "weft/tensor.hpp"
+
+namespace weft::nn {
+
+class Module;
+
+struct ParameterOptions {
+  /// Whether weight decay applies. Unset: yes for rank 2 and above (matrices), no below (biases, gains of norms).
+  std::optional<bool> decay = {};
+};
+
+/// A parameter of a module: a Variable that is made, and its elements drawn, when it is first asked for. By then the
+/// tree is built and the full name ("blocks.0.mlp.up.weight") known, which selects the stream of random numbers: a
+/// parameter begins with the same bits on every device and whatever else the model holds.
+class Parameter {
+ public:
+  operator Tensor() const { return variable().value(); }
+  Tensor value() const { return variable().value(); }
+  const Variable& variable() const;
+  const Shape& shape() const;
+
+ private:
+  friend class Module;
+  struct Record;
+  explicit Parameter(std::shared_ptr<Record> record) : record_(std::move(record)) {}
+  std::shared_ptr<Record> record_;
+};
+
+/// A parameter as its module's root sees it.
+struct NamedParameter {
+  std::string name;
+  Variable variable;
+  bool decay = true;
+};
+
+/// Base of everything that has parameters. Children and parameters are named by whoever holds them; children are members
+/// of the derived class (or owned by a list), and the base refers to them, so a module is neither copied nor moved.
+/// Thread safety: none; one thread at a time.
+class Module {
+ public:
+  Module() = default;
+  virtual ~Module();
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  /// Every parameter of the tree in order, each once.
+  std::vector<Variable> parameters() const;
+  std::vector<NamedParameter> named_parameters() const;
+  std::vector<NamedVariable> named_buffers() const;
+  /// Number of elements of all parameters, without making them.
+  Extent parameter_count() const;
+  /// (name, child) of this module.
+  std::vector<std::pair<std::string, const Module*>> children() const;
+  /// (name, shape) of this module's own parameters.
+  std::vector<std::pair<std::string, Shape>> own_parameters() const;
+  /// "blocks.0.mlp": names from the root to here; empty for the root.
+  std::string path() const;
+
+  /// Draws all parameters anew under this seed. Without it they are drawn under the seed of `manual_seed`.
+  void initialize(std::uint64_t seed);
+  void train(bool on = true);
+  void eval() { train(false); }
+  bool is_training() const { return training_; }
+  /// Whether gradients flow to the parameters of this tree.
+  void set_requires_grad(bool on);
+  /// Clears what `backward` accumulated.
+  void zero_grad();
+
+  /// Parameters and buffers by their dotted names.
+  StateDict state_dict() const;
+  /// Errors  UsageError that lists every name missing and unknown and every shape or dtype that differs; nothing is
+  ///         changed then. With strict false, missing and unknown names are passed over.
+  void load_state_dict(const StateDict& state, bool strict = true);
+  /// As safetensors. Errors: FileError; `load` also as `load_state_dict`.
+  void save(const std::filesystem::path& path) const;
+  void load(const std::filesystem::path& path);
+
+  /// "Linear 128 -> 384", for tables.
+  virtual std::string describe() const { return "Module"; }
+  /// Floating-point operations of one row (one token) of a forward pass, this module's own without its children's.
+  virtual double own_flops() const { return 0; }
+
+ protected:
+  /// Names a child that outlives this module or is a member of it.
+  /// Errors  UsageError: a name that is empty, holds a dot, or is taken; a child that has a parent or is this module.
+  void add(std::string_view name, Module& child);
+  /// A parameter of f32. Errors: UsageError for the name, as above; ShapeError for a negative extent.
+  Parameter parameter(std::string_view name, const Shape& shape, const Init& init, ParameterOptions options = {});
+  /// State that is saved and not trained.
+  Variable buffer(std::string_view name, const Tensor& initial);
+
+ private:
+  friend class Parameter;
+  void check_name(std::string_view name) const;
+  const Module& root() const;
+  template <class F>
+  void visit(const std::string& prefix, F&& f) const;
+  std::vector<NamedVariable> named_state() const;
+
+  Module* parent_ = nullptr;
+  std::string name_;
+  bool training_ = true;
+  mutable std::optional<std::uint64_t> seed_;  // of the root: given, or the generator's at the first draw
+  std::vector<std::pair<std::string, Module*>> children_;
+  std::vector<std::shared_ptr<Parameter::Record>> parameters_;
+  std::vector<NamedVariable> buffers_;
+};
+
+/// Modules by number: names "0", "1", ... Owns them.
+template <class M>
+class ModuleList : public Module {
+ public:
+  template <class... Arguments>
+  M& emplace(Arguments&&... arguments) {
+    items_.push_back(std::make_unique<M>(std::forward<Arguments>(arguments)...));
+    add(std::to_string(items_.size() - 1), *items_.back());
+    return *items_.back();
+  }
+  std::size_t size() const { return items_.size(); }
+  M& operator[](std::size_t i) { return *items_[i]; }
+  const M& operator[](std::size_t i) const { return *items_[i]; }
+  std::string describe() const override { return "ModuleList of " + std::to_string(items_.size()); }
+
+ private:
+  std::vector<std::unique_ptr<M>> items_;
+};
+
+}  // namespace weft::nn

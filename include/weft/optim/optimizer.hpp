@@ -1,0 +1,153 @@
+// Optimisers: updates of all parameters as a few elementwise ops on flat variables.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/nn/module.hpp"
+#include "weft/tensor.hpp"
+
+namespace weft::optim {
+
+/// The parameters an optimiser trains, and which of them decay. Made of a module (those that require gradients; decay as
+/// the module says) or of variables (matrices decay: rank 2 and above).
+struct ParameterList {
+  ParameterList(const nn::Module& module);                // NOLINT: implicit, so that a module can stand at the call
+  ParameterList(const std::vector<Variable>& variables);  // NOLINT
+  ParameterList(std::vector<nn::NamedParameter> parameters);  // NOLINT
+  std::vector<nn::NamedParameter> parameters;
+};
+
+struct Clipped {
+  std::vector<Tensor> gradients;
+  Tensor norm;  // before clipping
+};
+/// All gradients times min(1, max_norm / (norm + 1e-6)), with one norm over all of them.
+Clipped clip_grad_norm(std::span<const Tensor> gradients, double max_norm);
+/// Every gradient divided by its own norm + 1e-8.
+std::vector<Tensor> normalize_gradients(std::span<const Tensor> gradients);
+
+/// What all optimisers take.
+struct CommonOptions {
+  double learning_rate = 1e-3;
+  /// Global norm that gradients are clipped to; 0: no clipping.
+  double clip_norm = 0;
+  /// Chooses what decays by name; unset: as the parameters say.
+  std::function<bool(std::string_view)> decay_filter = {};
+};
+
+/// Base of optimisers. The constructor lays parameters that are treated alike one after another in one flat variable
+/// (weft::flatten_together; those with a multiple of 64 elements first, so that they stay aligned), with flat state
+/// beside it. A parameter belongs to one optimiser, or to several made of the same list.
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  /// In the order that gradients are expected in.
+  const std::vector<Variable>& parameters() const { return variables_; }
+  /// One update. Gives the global norm of the gradients before clipping, which is computed only if asked for.
+  /// Errors  UsageError: not one gradient a parameter. ShapeError: a gradient of another shape.
+  Tensor step(std::span<const Tensor> gradients);
+  /// The same with a learning rate of rank 0 that may change from call to call of a compiled function.
+  Tensor step(std::span<const Tensor> gradients, const Tensor& learning_rate);
+
+  double learning_rate() const;
+  void set_learning_rate(double rate);
+  /// Updates made so far.
+  std::int64_t step_count() const;
+
+  /// State by parameter: "step", "learning_rate", "moment_1.blocks.0.mlp.up.weight", ...
+  nn::StateDict state_dict() const;
+  /// Errors  UsageError that lists what is missing, unknown, or of another shape; nothing is changed then.
+  void load_state_dict(const nn::StateDict& state);
+
+ protected:
+  struct Group {
+    Variable flat;
+    std::vector<std::size_t> members;  // places in the parameter list, in their order inside `flat`
+    bool decay = false;
+    std::vector<Variable> state;  // one flat variable for each of state_names()
+  };
+  /// `state_names` are the flat variables kept beside each group's parameters.
+  Optimizer(ParameterList list, const CommonOptions& options, std::vector<std::string> state_names);
+  /// Assigns the group's parameters and state. `step` is the number of this update, from 1, as f32 of rank 0.
+  virtual void update(Group& group, const Tensor& gradient, const Tensor& learning_rate, const Tensor& step) = 0;
+
+ private:
+  std::vector<nn::NamedVariable> scalars() const;
+
+  std::vector<nn::NamedParameter> parameters_;
+  std::vector<Variable> variables_;
+  std::vector<Group> groups_;
+  std::vector<std::string> state_names_;
+  double clip_norm_;
+  Variable step_, learning_rate_;
+};
+
+struct SgdOptions {
+  double learning_rate = 1e-2;
+  double momentum = 0;
+  double dampening = 0;
+  bool nesterov = false;
+  double weight_decay = 0;  // added to the gradient (L2)
+  bool maximize = false;
+  double clip_norm = 0;
+  std::function<bool(std::string_view)> decay_filter = {};
+};
+/// g = gradient + weight_decay * p; b = momentum * b + (1 - dampening) * g (the first time: b = g);
+/// d = g + momentum * b if nesterov, else b (without momentum: g); p = p - rate * d (maximize: the gradient's sign is turned).
+class SGD : public Optimizer {
+ public:
+  explicit SGD(ParameterList parameters, SgdOptions options = {});
+
+ private:
+  void update(Group& group, const Tensor& gradient, const Tensor& learning_rate, const Tensor& step) override;
+  SgdOptions options_;
+};
+
+struct AdamOptions {
+  double learning_rate = 1e-3;
+  double beta_1 = 0.9;
+  double beta_2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0;
+  double clip_norm = 0;
+  std::function<bool(std::string_view)> decay_filter = {};
+};
+/// m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; p = p - rate * m' / (sqrt(v') + epsilon), with m' = m / (1 - b1^t) and
+/// v' = v / (1 - b2^t). weight_decay * p is added to the gradient (L2). Source: Kingma and Ba 2014, arXiv:1412.6980.
+class Adam : public Optimizer {
+ public:
+  explicit Adam(ParameterList parameters, AdamOptions options = {});
+
+ protected:
+  Adam(ParameterList parameters, AdamOptions options, bool decoupled);
+
+ private:
+  void update(Group& group, const Tensor& gradient, const Tensor& learning_rate, const Tensor& step) override;
+  AdamOptions options_;
+  bool decoupled_;
+};
+
+struct AdamWOptions {
+  double learning_rate = 1e-3;
+  double beta_1 = 0.9;
+  double beta_2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0.01;
+  double clip_norm = 0;
+  std::function<bool(std::string_view)> decay_filter = {};
+};
+/// Adam, but parameters that decay are multiplied by 1 - rate * weight_decay instead (decoupled decay).
+/// Source: Loshchilov and Hutter 2017, arXiv:1711.05101.
+class AdamW : public Adam {
+ public:
+  explicit AdamW(ParameterList parameters, AdamWOptions options = {});
+};
+
+}  // namespace weft::optim

@@ -1,0 +1,154 @@
+#include "weft/nn/gpt.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "weft/ops.hpp"
+
+namespace weft::nn {
+namespace {
+
+const GptConfig& checked(const GptConfig& config) {
+  config.check();
+  return config;
+}
+
+LinearOptions inner(const GptConfig& config) { return {config.bias, Init::normal(config.deviation()), Init::zeros()}; }
+
+// Each of 2 * layers projections adds to the residual stream; scaled so that its variance does not grow with depth.
+LinearOptions residual(const GptConfig& config) {
+  return {config.bias, Init::normal(config.deviation() / std::sqrt(2.0 * static_cast<double>(config.layers))),
+          Init::zeros()};
+}
+
+double total_flops(const Module& module) {
+  double flops = module.own_flops();
+  for (const auto& [name, child] : module.children()) flops += total_flops(*child);
+  return flops;
+}
+
+}  // namespace
+
+double GptConfig::deviation() const {
+  return init_deviation > 0 ? init_deviation : 0.02 * std::sqrt(768.0 / static_cast<double>(width));
+}
+
+void GptConfig::check() const {
+  const std::pair<const char*, Extent> extents[] = {
+      {"vocabulary", vocabulary}, {"context", context}, {"layers", layers}, {"heads", heads}, {"width", width}};
+  for (const auto& [name, extent] : extents)
+    if (extent < 1 || extent > (Extent{1} << 31) - 1)
+      throw UsageError(fmt::format("GPT: {} is {}; it must lie in [1, 2^31)", name, extent));
+  if (width % heads != 0)
+    throw UsageError(fmt::format(
+        "GPT: {} heads do not divide the width {}; choose a width that is a multiple of the heads", heads, width));
+  if (!(dropout >= 0 && dropout < 1)) throw UsageError(fmt::format("GPT: dropout {} lies outside [0, 1)", dropout));
+  if (!(init_deviation >= 0) || std::isinf(init_deviation))
+    throw UsageError(fmt::format("GPT: initial deviation {} must be a positive number", init_deviation));
+}
+
+CausalSelfAttention::CausalSelfAttention(const GptConfig& config)
+    : heads_(config.heads),
+      width_(config.width),
+      context_(config.context),
+      qkv_(config.width, 3 * config.width, inner(config)),
+      output_(config.width, config.width, residual(config)),
+      dropout_(config.dropout) {
+  add("qkv", qkv_);
+  add("output", output_);
+  add("dropout", dropout_);
+}
+
+Tensor CausalSelfAttention::operator()(const Tensor& x) const {
+  const Extent B = x.dim(0), T = x.dim(1), H = heads_, D = width_ / heads_;
+  const Tensor qkv = permute(reshape(qkv_(x), {B, T, 3, H, D}), {2, 0, 3, 1, 4});
+  const Tensor mixed = attention(select(qkv, 0, 0), select(qkv, 0, 1), select(qkv, 0, 2));
+  return dropout_(output_(reshape(permute(mixed, {0, 2, 1, 3}), {B, T, width_})));
+}
+
+std::string CausalSelfAttention::describe() const {
+  return fmt::format("CausalSelfAttention, {} heads of {}", heads_, width_ / heads_);
+}
+
+// q k^T and the product with v, each 2 C for each of the positions seen: half the context on average.
+double CausalSelfAttention::own_flops() const {
+  return 4.0 * static_cast<double>(width_) * (static_cast<double>(context_) + 1) / 2;
+}
+
+MLP::MLP(const GptConfig& config)
+    : up_(config.width, 4 * config.width, inner(config)),
+      down_(4 * config.width, config.width, residual(config)),
+      dropout_(config.dropout) {
+  add("up", up_);
+  add("down", down_);
+  add("dropout", dropout_);
+}
+
+Tensor MLP::operator()(const Tensor& x) const { return dropout_(down_(elementwise("gelu_tanh", {up_(x)}))); }
+
+Block::Block(const GptConfig& config)
+    : norm_1_(config.width, config.bias), attention_(config), norm_2_(config.width, config.bias), mlp_(config) {
+  add("norm_1", norm_1_);
+  add("attention", attention_);
+  add("norm_2", norm_2_);
+  add("mlp", mlp_);
+}
+
+Tensor Block::operator()(const Tensor& x) const {
+  const Tensor mixed = x + attention_(norm_1_(x));
+  return mixed + mlp_(norm_2_(mixed));
+}
+
+GPT::GPT(const GptConfig& config)
+    : config_(checked(config)),
+      token_embedding_(config.vocabulary, config.width, Init::normal(config.deviation())),
+      position_embedding_(config.context, config.width, Init::normal(config.deviation())),
+      dropout_(config.dropout),
+      norm_(config.width, config.bias) {
+  add("token_embedding", token_embedding_);
+  add("position_embedding", position_embedding_);
+  add("dropout", dropout_);
+  add("blocks", blocks_);
+  for (Extent i = 0; i < config.layers; ++i) blocks_.emplace(config_);
+  add("norm", norm_);
+  if (!config.tied) {
+    head_.emplace(config.width, config.vocabulary, LinearOptions{false, Init::normal(config.deviation()), {}});
+    add("head", *head_);
+  }
+}
+
+Tensor GPT::hidden(const Tensor& tokens, Where where) const {
+  if (tokens.rank() != 2 || tokens.dim(1) < 1 || tokens.dim(1) > config_.context)
+    throw ShapeError(
+        fmt::format("GPT: tokens must be [batch, positions] with 1 to {} positions (the context), given {} {}\n  "
+                    "called at {}:{} ({})",
+                    config_.context, name_of(tokens.dtype()), tokens.shape().to_string(), where.file_name(),
+                    where.line(), where.function_name()));
+  if (tokens.dtype() != DType::i32)
+    throw DTypeError(fmt::format("GPT: tokens must be i32, given {}; cast them", name_of(tokens.dtype())));
+  Tensor x = token_embedding_(tokens) + narrow(position_embedding_.weight(), 0, 0, tokens.dim(1));
+  x = dropout_(x);
+  for (std::size_t i = 0; i < blocks_.size(); ++i) x = blocks_[i](x);
+  return norm_(x);
+}
+
+Tensor GPT::head(const Tensor& hidden) const {
+  return head_ ? (*head_)(hidden) : linear(hidden, token_embedding_.weight());
+}
+
+Tensor GPT::operator()(const Tensor& tokens, Where where) const { return head(hidden(tokens, where)); }
+
+std::string GPT::describe() const {
+  return fmt::format("GPT, {} layers, width {}, {} heads, context {}, vocabulary {}", config_.layers, config_.width,
+                     config_.heads, config_.context, config_.vocabulary);
+}
+
+// The tied head; a head of its own counts itself.
+double GPT::own_flops() const {
+  return config_.tied ? 2.0 * static_cast<double>(config_.width) * static_cast<double>(config_.vocabulary) : 0;
+}
+
+double GPT::training_flops_per_token() const { return 3 * total_flops(*this); }
+
+}  // namespace weft::nn

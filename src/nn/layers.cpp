@@ -1,0 +1,86 @@
+#include "weft/nn/layers.hpp"
+
+#include <fmt/format.h>
+
+#include "weft/ops.hpp"
+
+namespace weft::nn {
+namespace {
+
+void require_width(const char* layer, const Tensor& x, Extent width, Where where) {
+  if (x.rank() == 0 || x.dim(-1) != width)
+    throw ShapeError(fmt::format("{}: made for a last axis of {}, given x {} {}{}\n  called at {}:{} ({})", layer,
+                                 width, name_of(x.dtype()), x.shape().to_string(),
+                                 x.label().empty() ? "" : fmt::format("  \"{}\"", x.label()), where.file_name(),
+                                 where.line(), where.function_name()));
+}
+
+void require_extent(const char* layer, const char* what, Extent extent) {
+  if (extent < 1) throw ShapeError(fmt::format("{}: {} is {}; it must be at least 1", layer, what, extent));
+}
+
+Extent checked(const char* layer, const char* what, Extent extent) {
+  require_extent(layer, what, extent);
+  return extent;
+}
+
+}  // namespace
+
+Linear::Linear(Extent in, Extent out, LinearOptions options)
+    : in_(checked("linear", "the number of inputs", in)),
+      out_(checked("linear", "the number of outputs", out)),
+      weight_(parameter("weight", {out, in}, options.weight_init.value_or(Init::kaiming_uniform(in)))) {
+  if (options.bias) bias_ = parameter("bias", {out}, options.bias_init.value_or(Init::kaiming_uniform(in)));
+}
+
+Tensor Linear::operator()(const Tensor& x, Where where) const {
+  require_width("linear", x, in_, where);
+  return linear(x, weight_, bias_ ? bias_->value() : Tensor(), where);
+}
+
+std::string Linear::describe() const { return fmt::format("Linear {} -> {}{}", in_, out_, bias_ ? "" : ", no bias"); }
+
+Embedding::Embedding(Extent rows, Extent width, Init init)
+    : rows_(checked("embedding", "the number of rows", rows)),
+      width_(checked("embedding", "the width", width)),
+      weight_(parameter("weight", {rows, width}, init)) {}
+
+Tensor Embedding::operator()(const Tensor& indices, Where where) const { return embedding(weight_, indices, where); }
+
+std::string Embedding::describe() const { return fmt::format("Embedding {} x {}", rows_, width_); }
+
+LayerNorm::LayerNorm(Extent width, bool bias, double eps)
+    : width_(checked("layer norm", "the width", width)),
+      eps_(eps),
+      weight_(parameter("weight", {width}, Init::ones())) {
+  if (bias) bias_ = parameter("bias", {width}, Init::zeros());
+}
+
+Tensor LayerNorm::operator()(const Tensor& x, Where where) const {
+  require_width("layer norm", x, width_, where);
+  return layer_norm(x, weight_, bias_ ? bias_->value() : Tensor(), eps_, where);
+}
+
+std::string LayerNorm::describe() const { return fmt::format("LayerNorm {}", width_); }
+
+RMSNorm::RMSNorm(Extent width, double eps)
+    : width_(checked("RMS norm", "the width", width)), eps_(eps), weight_(parameter("weight", {width}, Init::ones())) {}
+
+Tensor RMSNorm::operator()(const Tensor& x, Where where) const {
+  require_width("RMS norm", x, width_, where);
+  return rms_norm(x, weight_, eps_, where);
+}
+
+std::string RMSNorm::describe() const { return fmt::format("RMSNorm {}", width_); }
+
+Dropout::Dropout(double p) : p_(p) {
+  if (!(p >= 0 && p < 1)) throw UsageError(fmt::format("dropout: probability {} lies outside [0, 1)", p));
+}
+
+Tensor Dropout::operator()(const Tensor& x, Where where) const {
+  return is_training() && p_ > 0 ? dropout(x, p_, where) : x;
+}
+
+std::string Dropout::describe() const { return fmt::format("Dropout {}", p_); }
+
+}  // namespace weft::nn

@@ -1,0 +1,176 @@
+#include "weft/optim/optimizer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "optim/flat.hpp"
+#include "weft/grad.hpp"
+#include "weft/ops.hpp"
+
+namespace weft::optim {
+namespace {
+
+// Offsets that are multiples of 64 elements keep vector loads whole and GPU bindings aligned.
+constexpr Extent kAlignedElements = 64;
+
+Variable float_variable(double value, std::string_view name, Device device) {
+  const auto number = static_cast<float>(value);
+  return Variable(tensor_from_bytes(&number, {}, DType::f32, device), name, false);
+}
+
+// A value of a rank-0 or flat Variable, split by the members' sizes.
+nn::NamedArray part_of(const nn::NamedArray& flat, const std::string& name, const Shape& shape, std::size_t& offset) {
+  const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * size_bytes(flat.dtype);
+  const auto begin = flat.bytes.begin() + static_cast<std::ptrdiff_t>(offset);
+  offset += bytes;
+  return {name, flat.dtype, shape, {begin, begin + static_cast<std::ptrdiff_t>(bytes)}};
+}
+
+}  // namespace
+
+ParameterList::ParameterList(const nn::Module& module) {
+  for (nn::NamedParameter& p : module.named_parameters())
+    if (p.variable.requires_grad()) parameters.push_back(std::move(p));
+}
+
+ParameterList::ParameterList(const std::vector<Variable>& variables) {
+  for (const Variable& v : variables) parameters.push_back({v.name(), v, v.shape().rank() >= 2});
+}
+
+ParameterList::ParameterList(std::vector<nn::NamedParameter> list) : parameters(std::move(list)) {}
+
+Optimizer::Optimizer(ParameterList list, const CommonOptions& options, std::vector<std::string> state_names)
+    : parameters_(std::move(list.parameters)), state_names_(std::move(state_names)), clip_norm_(options.clip_norm) {
+  if (parameters_.empty()) throw UsageError("optimizer: no parameters to train; is requires_grad off for all of them?");
+  if (!(clip_norm_ >= 0))
+    throw UsageError(fmt::format("optimizer: clip_norm is {}; it must be at least 0 (0: no clipping)", clip_norm_));
+  std::set<std::string> names;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    nn::NamedParameter& p = parameters_[i];
+    if (p.name.empty()) p.name = fmt::format("parameter_{}", i);
+    if (!names.insert(p.name).second)
+      throw UsageError(fmt::format("optimizer: two parameters are called \"{}\"; give each its own name", p.name));
+    if (options.decay_filter) p.decay = options.decay_filter(p.name);
+    variables_.push_back(p.variable);
+
+    const bool decay = p.decay;
+    const DType type = p.variable.dtype();
+    auto group = std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) {
+      return g.decay == decay && parameters_[g.members[0]].variable.dtype() == type;
+    });
+    if (group == groups_.end()) {
+      groups_.push_back({.flat = {}, .members = {}, .decay = decay, .state = {}});
+      group = groups_.end() - 1;
+    }
+    group->members.push_back(i);
+  }
+
+  const Device device = variables_[0].device();
+  step_ =
+      Variable(tensor_from_bytes(std::vector<std::int32_t>{0}.data(), {}, DType::i32, device), "optimizer.step", false);
+  learning_rate_ = float_variable(0, "optimizer.learning_rate", device);
+  set_learning_rate(options.learning_rate);
+  for (Group& group : groups_) {
+    std::stable_partition(group.members.begin(), group.members.end(),
+                          [&](std::size_t i) { return variables_[i].numel() % kAlignedElements == 0; });
+    std::vector<Variable> members;
+    for (const std::size_t i : group.members) members.push_back(variables_[i]);
+    const std::string name = group.decay ? "parameters.decay" : "parameters";
+    group.flat = flatten_together(members, name);
+    for (const std::string& state : state_names_)
+      group.state.emplace_back(zeros(group.flat.shape(), group.flat.dtype(), device), fmt::format("{}.{}", name, state),
+                               false);
+  }
+}
+
+Tensor Optimizer::step(std::span<const Tensor> gradients) { return step(gradients, learning_rate_.value()); }
+
+Tensor Optimizer::step(std::span<const Tensor> gradients, const Tensor& learning_rate) {
+  if (gradients.size() != variables_.size())
+    throw UsageError(fmt::format("optimizer: {} gradients for {} parameters; pass grad(loss, optimizer.parameters())",
+                                 gradients.size(), variables_.size()));
+  for (std::size_t i = 0; i < gradients.size(); ++i)
+    if (gradients[i].shape() != variables_[i].shape())
+      throw ShapeError(fmt::format("optimizer: the gradient of \"{}\" has shape {}, the parameter {}",
+                                   parameters_[i].name, gradients[i].shape().to_string(),
+                                   variables_[i].shape().to_string()));
+  if (learning_rate.rank() != 0)
+    throw ShapeError(
+        fmt::format("optimizer: the learning rate must be of rank 0, given {}", learning_rate.shape().to_string()));
+
+  const NoGrad no_grad;
+  std::vector<Tensor> flat;
+  Tensor squares;
+  for (const Group& group : groups_) {
+    std::vector<Tensor> parts;
+    for (const std::size_t i : group.members) parts.push_back(reshape(gradients[i], {gradients[i].numel()}));
+    flat.push_back(concat(parts, 0));
+    const Tensor own = sum_of_squares(flat.back());
+    squares = squares.defined() ? squares + cast(own, squares.dtype()) : own;
+  }
+  const Tensor norm = elementwise("sqrt", {squares});
+  const Tensor next = step_.value() + 1.0;
+  step_.assign(next);
+  const Tensor count = cast(next, DType::f32);
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    Tensor gradient = flat[i];
+    if (clip_norm_ > 0) gradient = gradient * cast(clip_factor(norm, clip_norm_), gradient.dtype());
+    const DType type = gradient.dtype();
+    update(groups_[i], gradient, cast(learning_rate, type), cast(count, type));
+  }
+  return norm;
+}
+
+double Optimizer::learning_rate() const { return static_cast<double>(learning_rate_.value().item<float>()); }
+
+void Optimizer::set_learning_rate(double rate) {
+  if (!(rate >= 0) || std::isinf(rate))
+    throw UsageError(fmt::format("optimizer: learning rate {} must be a number of at least 0", rate));
+  const auto number = static_cast<float>(rate);
+  learning_rate_.assign(tensor_from_bytes(&number, {}, DType::f32, learning_rate_.device()));
+}
+
+std::int64_t Optimizer::step_count() const { return step_.value().item<std::int32_t>(); }
+
+std::vector<nn::NamedVariable> Optimizer::scalars() const {
+  return {{"step", step_}, {"learning_rate", learning_rate_}};
+}
+
+nn::StateDict Optimizer::state_dict() const {
+  nn::StateDict state = nn::read_state(scalars());
+  for (std::size_t s = 0; s < state_names_.size(); ++s)
+    for (const Group& group : groups_) {
+      const nn::NamedArray flat = nn::read_state(std::vector<nn::NamedVariable>{{"", group.state[s]}})[0];
+      std::size_t offset = 0;
+      for (const std::size_t i : group.members)
+        state.push_back(part_of(flat, state_names_[s] + "." + parameters_[i].name, variables_[i].shape(), offset));
+    }
+  return state;
+}
+
+void Optimizer::load_state_dict(const nn::StateDict& state) {
+  std::vector<nn::NamedShape> expected;
+  for (const nn::NamedVariable& v : scalars()) expected.push_back({v.name, v.variable.dtype(), v.variable.shape()});
+  for (const std::string& name : state_names_)
+    for (std::size_t i = 0; i < variables_.size(); ++i)
+      expected.push_back({name + "." + parameters_[i].name, variables_[i].dtype(), variables_[i].shape()});
+  nn::check_state(expected, state, true, "optimizer");
+
+  nn::write_state(scalars(), state, false, "optimizer");
+  for (std::size_t s = 0; s < state_names_.size(); ++s)
+    for (Group& group : groups_) {
+      std::vector<std::byte> bytes;
+      for (const std::size_t i : group.members) {
+        const nn::NamedArray& part = *nn::find(state, state_names_[s] + "." + parameters_[i].name);
+        bytes.insert(bytes.end(), part.bytes.begin(), part.bytes.end());
+      }
+      Variable& target = group.state[s];
+      target.assign(tensor_from_bytes(bytes.data(), target.shape(), target.dtype(), target.device()));
+    }
+}
+
+}  // namespace weft::optim
