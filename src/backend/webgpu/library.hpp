@@ -8,27 +8,24 @@
 
 namespace weft::webgpu {
 
-#define WEFT_WEBGPU_FUNCTIONS(X)                                                                                       \
-  X(CreateInstance)                                                                                                    \
-  X(HasInstanceFeature) X(InstanceRelease) X(InstanceRequestAdapter) X(InstanceWaitAny) X(InstanceProcessEvents)       \
-      X(AdapterGetInfo) X(AdapterInfoFreeMembers) X(AdapterGetLimits) X(AdapterGetFeatures)                            \
-          X(SupportedFeaturesFreeMembers) X(AdapterRequestDevice) X(AdapterRelease) X(DeviceGetQueue) X(DeviceDestroy) \
-              X(DeviceRelease) X(DevicePushErrorScope) X(DevicePopErrorScope) X(DeviceCreateBuffer)                    \
-                  X(DeviceCreateShaderModule) X(DeviceCreateBindGroupLayout) X(DeviceCreatePipelineLayout)             \
-                      X(DeviceCreateComputePipeline) X(DeviceCreateComputePipelineAsync) X(DeviceCreateBindGroup)      \
-                          X(DeviceCreateQuerySet) X(DeviceCreateCommandEncoder) X(BufferDestroy) X(BufferRelease)      \
-                              X(BufferMapAsync) X(BufferGetMappedRange) X(BufferGetConstMappedRange) X(BufferUnmap)    \
-                                  X(ShaderModuleRelease) X(BindGroupLayoutRelease) X(PipelineLayoutRelease)            \
-                                      X(ComputePipelineRelease) X(BindGroupRelease) X(QuerySetRelease)                 \
-                                          X(CommandEncoderBeginComputePass) X(CommandEncoderCopyBufferToBuffer) X(     \
-                                              CommandEncoderClearBuffer) X(CommandEncoderResolveQuerySet)              \
-                                              X(CommandEncoderFinish) X(CommandEncoderRelease) X(CommandBufferRelease) \
-                                                  X(ComputePassEncoderSetPipeline) X(ComputePassEncoderSetBindGroup)   \
-                                                      X(ComputePassEncoderSetImmediates)                               \
-                                                          X(ComputePassEncoderDispatchWorkgroups)                      \
-                                                              X(ComputePassEncoderEnd) X(ComputePassEncoderRelease)    \
-                                                                  X(QueueSubmit) X(QueueWriteBuffer)                   \
-                                                                      X(QueueOnSubmittedWorkDone) X(QueueRelease)
+// clang-format off
+#define WEFT_WEBGPU_FUNCTIONS(X)                                                                                      \
+  X(CreateInstance) X(HasInstanceFeature) X(InstanceRelease) X(InstanceRequestAdapter) X(InstanceWaitAny)             \
+  X(InstanceProcessEvents) X(AdapterGetInfo) X(AdapterInfoFreeMembers) X(AdapterGetLimits) X(AdapterGetFeatures)      \
+  X(SupportedFeaturesFreeMembers) X(AdapterRequestDevice) X(AdapterRelease)                                           \
+  X(DeviceGetQueue) X(DeviceDestroy) X(DeviceRelease) X(DevicePushErrorScope) X(DevicePopErrorScope)                  \
+  X(DeviceCreateBuffer) X(DeviceCreateShaderModule) X(DeviceCreateBindGroupLayout) X(DeviceCreatePipelineLayout)      \
+  X(DeviceCreateComputePipeline) X(DeviceCreateComputePipelineAsync) X(DeviceCreateBindGroup)                         \
+  X(DeviceCreateQuerySet) X(DeviceCreateCommandEncoder)                                                               \
+  X(BufferDestroy) X(BufferRelease) X(BufferMapAsync) X(BufferGetMappedRange) X(BufferGetConstMappedRange)            \
+  X(BufferUnmap) X(ShaderModuleRelease) X(BindGroupLayoutRelease) X(PipelineLayoutRelease)                            \
+  X(ComputePipelineRelease) X(BindGroupRelease) X(QuerySetRelease)                                                    \
+  X(CommandEncoderBeginComputePass) X(CommandEncoderCopyBufferToBuffer) X(CommandEncoderClearBuffer)                  \
+  X(CommandEncoderResolveQuerySet) X(CommandEncoderFinish) X(CommandEncoderRelease) X(CommandBufferRelease)           \
+  X(ComputePassEncoderSetPipeline) X(ComputePassEncoderSetBindGroup) X(ComputePassEncoderSetImmediates)               \
+  X(ComputePassEncoderDispatchWorkgroups) X(ComputePassEncoderEnd) X(ComputePassEncoderRelease)                       \
+  X(QueueSubmit) X(QueueWriteBuffer) X(QueueOnSubmittedWorkDone) X(QueueRelease)
+// clang-format on
 
 /// Function pointers without their prefix wgpu, and what kind of library they came from.
 struct Library {

@@ -102,6 +102,22 @@ const Shader kIncrement{"increment",
                         "}\n",
                         {false}};
 
+// In processes of their own, because a process loads the library once.
+void print_library_error_and_exit(const char* file) {
+  setenv("WEFT_WEBGPU_LIBRARY", file, 1);
+  fmt::print(stderr, "{}", message_of([] { list_adapters(); }));
+  std::exit(3);
+}
+
+TEST(WebgpuLibraryDeathTest, WhatWasTriedIsListed) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(print_library_error_and_exit("/nowhere/libdawn.so"), testing::ExitedWithCode(3),
+              "/nowhere/libdawn.so: no such file(.|\n)*script/setup(.|\n)*WEFT_WEBGPU_LIBRARY");
+  EXPECT_EXIT(print_library_error_and_exit("libm.so.6"), testing::ExitedWithCode(3),
+              "libm.so.6: lacks wgpuCreateInstance");
+  EXPECT_EXIT(print_library_error_and_exit("/proc/self/status"), testing::ExitedWithCode(3), "/proc/self/status: ");
+}
+
 // y = 2 x of two externals.
 Recording double_recording(std::uint64_t bytes) {
   return {.slots = {{.external = 0}, {.external = 1}},
