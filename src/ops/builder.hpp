@@ -28,6 +28,7 @@ class Builder {
   const Instruction& operator[](int index) const { return code_[static_cast<std::size_t>(index)]; }
   bool is_constant(int index, double value) const;  // -0 and 0 are different constants
   int size() const { return static_cast<int>(code_.size()); }
+  int inputs() const { return inputs_; }
 
   /// The function whose result is `result`, without what it does not need, in the order of first use.
   Expression finish(int result) const;
@@ -36,7 +37,8 @@ class Builder {
   int add(Instruction instruction);
   int simplify(const Instruction& in);
   bool is_bool(int index) const;
-  bool folds(const Instruction& in) const;
+  /// Not a bool, whatever the operands are: identities such as x * 1 may drop their op without changing the type.
+  bool is_number(int index) const;
 
   struct Hash {
     std::size_t operator()(const Instruction& in) const;

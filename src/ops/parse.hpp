@@ -13,9 +13,9 @@ namespace weft::scalar {
 
 /// Names that a text may use.
 struct Names {
-  std::vector<std::string> operands;                          // operand i of the expression
-  std::vector<std::pair<std::string, int>> aliases = {};      // further names of operands
-  std::vector<std::string> results = {};                      // names that the text may assign to without `var`
+  std::vector<std::string> operands;                      // operand i of the expression
+  std::vector<std::pair<std::string, int>> aliases = {};  // further names of operands
+  std::vector<std::string> results = {};                  // names that the text may assign to without `var`
 };
 
 /// Parses an expression text.
@@ -30,6 +30,7 @@ struct Names {
 ///
 /// Throws UsageError with the text, a caret under the column, what was expected, and the nearest known name. Text beyond
 /// 64 KiB, 128 levels of nesting or 4096 instructions is refused.
+/// With result names, the value is what the text assigns to the first, if it does.
 Expression parse(std::string_view text, std::span<const std::string> operands);
 Expression parse(std::string_view text, const Names& names);
 

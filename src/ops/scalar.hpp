@@ -22,15 +22,66 @@ enum class Op : std::uint8_t {
   input,     // slot: which operand
   constant,  // value
   // one operand
-  neg, abs, sign, floor, ceil, round, trunc, sqrt, rsqrt, exp, exp2, expm1, log, log2, log10, log1p,
-  sin, cos, tan, asin, acos, atan, sinh, cosh, tanh, asinh, acosh, atanh, erf, is_nan, logical_not, bit_not,
-  cast,      // to `type`; float to integer truncates and saturates, NaN gives 0; anything to bool is x != 0
+  neg,
+  abs,
+  sign,
+  floor,
+  ceil,
+  round,
+  trunc,
+  sqrt,
+  rsqrt,
+  exp,
+  exp2,
+  expm1,
+  log,
+  log2,
+  log10,
+  log1p,
+  sin,
+  cos,
+  tan,
+  asin,
+  acos,
+  atan,
+  sinh,
+  cosh,
+  tanh,
+  asinh,
+  acosh,
+  atanh,
+  erf,
+  is_nan,
+  logical_not,
+  bit_not,
+  cast,  // to `type`; float to integer truncates and saturates, NaN gives 0; i32 and u32 keep the bits; to bool: x != 0
   // two operands
-  add, sub, mul, div, rem, pow, atan2, min, max, copysign, eq, ne, lt, le, gt, ge, logical_and, logical_or,
-  bit_and, bit_or, bit_xor, shl, shr,
+  add,
+  sub,
+  mul,
+  div,
+  rem,
+  pow,
+  atan2,
+  min,
+  max,
+  copysign,
+  eq,
+  ne,
+  lt,
+  le,
+  gt,
+  ge,
+  logical_and,
+  logical_or,
+  bit_and,
+  bit_or,
+  bit_xor,
+  shl,
+  shr,
   // three operands
-  select,    // a ? b : c; both sides are evaluated
-  philox,    // u32 bits: Philox 4x32-10, key (seed a, stream b), counter (index c, 0, 0, 0), first word; all u32
+  select,  // a ? b : c; both sides are evaluated
+  philox,  // u32 bits: Philox 4x32-10, key (seed a, stream b), counter (index c, 0, 0, 0), first word; all u32
 };
 
 inline constexpr int kOpCount = static_cast<int>(Op::philox) + 1;
@@ -47,8 +98,8 @@ struct Instruction {
   Op op;
   DType type = DType::f32;  // result type; set by `typed`, and by the writer for cast
   int a = -1, b = -1, c = -1;
-  int slot = -1;            // input only
-  double value = 0;         // constant only
+  int slot = -1;     // input only
+  double value = 0;  // constant only
   /// Bit by bit: -0 and 0 differ, a NaN equals itself.
   bool operator==(const Instruction& other) const {
     return op == other.op && type == other.type && a == other.a && b == other.b && c == other.c && slot == other.slot &&
@@ -83,7 +134,8 @@ Expression typed(const Expression& expression, std::span<const DType> inputs);
 /// for every IEEE value (x * 1, -(-x), x - 0; never x + 0 or x * 0). Instructions stand in the order of first use.
 Expression simplified(const Expression& expression);
 
-/// `outer` with argument i in place of operand i; all arguments are over the same operands. Simplified.
+/// `outer` with argument i in place of operand i; all arguments are over the same operands. For untyped
+/// code; simplified.
 Expression compose(const Expression& outer, std::span<const Expression> arguments);
 
 /// Text that `parse` reads back to an equal (simplified, untyped) expression: infix with the fewest parentheses, a `var`

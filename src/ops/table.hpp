@@ -4,6 +4,7 @@
 
 #include <array>
 #include <initializer_list>
+#include <limits>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -51,6 +52,23 @@ class List {
 
 inline constexpr std::size_t kOperandsMax = 8;  // inputs and attributes of a row together
 
+struct Range {
+  double lo = 0, hi = 0;
+};
+/// Values that a row must give.
+struct TestedRange : Range {
+  constexpr TestedRange(double lo, double hi) : Range{lo, hi} {}
+};
+struct InputNames : List<std::string_view, kOperandsMax> {
+  constexpr InputNames(std::initializer_list<std::string_view> names) : List(names) {}
+  explicit constexpr InputNames(const List& names) : List(names) {}
+};
+struct Ranges : List<Range, kOperandsMax> {
+  constexpr Ranges(std::initializer_list<Range> ranges) : List(ranges) {}
+  /// The range of input i: its own, or the one that all share.
+  constexpr Range of(std::size_t i) const { return (*this)[i < size() ? i : size() - 1]; }
+};
+
 /// Input types that an op takes. What it computes in then follows from `scalar::typed`.
 enum class DTypes : std::uint8_t {
   floats,    // f32 f64
@@ -66,11 +84,7 @@ enum class Result : std::uint8_t {
   same,      // T (i32 for bools in arithmetic)
   floating,  // T if it is a float, else f32; inputs are cast first, so that 1 / 2 is 0.5 for integers too
   boolean,
-  integer,   // i32
-};
-
-struct Range {
-  double lo = 0, hi = 0;
+  integer,  // i32
 };
 
 /// A number given with the call. It travels as a runtime value of type `attribute_type`, and never promotes the inputs.
@@ -84,17 +98,18 @@ struct Attribute {
 struct ElementwiseRow {
   Text name;
   List<std::string_view, 4> aliases = {};
-  Required<List<std::string_view, kOperandsMax>> inputs;  // names of the inputs in the texts
-  List<Attribute, kOperandsMax> attributes = {};          // further operands after the inputs
-  Text forward;                                           // over inputs and attributes
+  InputNames inputs;                              // as the texts call them
+  List<Attribute, kOperandsMax> attributes = {};  // further operands after the inputs
+  Text forward;                                   // over inputs and attributes
   /// Gradient texts of the inputs, over inputs, attributes, `output` and `g`; "" or absent: derived from forward. Given
   /// where the derived one is less exact or the convention at a kink differs.
   List<std::string_view, kOperandsMax> gradients = {};
   Required<DTypes> dtypes;
   Required<Result> result;
-  Required<List<Range, kOperandsMax>> tested;  // values that tests draw: one range for all inputs, or one an input
-  List<std::string_view, 4> kinks = {};        // expressions of the inputs; gradient checks stay away from their zeros
-  Required<double> max_ulp;                    // of the f32 result over the tested range, on any device
+  Ranges tested;                         // values that tests draw: one range for all inputs, or one an input
+  List<std::string_view, 4> kinks = {};  // texts over inputs and attributes; gradient checks stay away from their zeros
+  Required<double> max_ulp;              // of the f32 result over the tested range
+  double ulp_floor = 0;                  // results below it are held to the ulp of this size (where digits cancel)
   bool differentiable = true;
   bool second_order = true;  // whether the gradient's own derivative is checked too
   Text doc;                  // a sentence: formula, then conventions
@@ -110,13 +125,14 @@ struct ReduceRow {
   bool center_is_constant = false;  // the result does not depend on c, so gradients need not go through it
   Text pre;                         // over x (, c), attributes
   Required<scalar::Reduction> reduction;
-  Text post;                        // over r (the reduced value), n (the number of elements, as a float) (, c), attributes
+  Text post;  // over r (the reduced value), n (the number of elements, as a float) (, c), attributes
   Required<DTypes> dtypes;
-  Required<Result> result;          // `same`: integers stay, bools are counted in i32 (amax, amin: stay bool)
-  Required<Range> tested;
-  Required<double> max_ulp;         // of the f32 result for up to 1000 elements
+  Required<Result> result;  // `same`: integers stay, bools are counted in i32 (amax, amin: stay bool)
+  TestedRange tested;
+  Required<double> max_ulp;  // of the f32 result for up to 1000 elements
+  double ulp_floor = 0;      // as in ElementwiseRow
   bool differentiable = true;
-  bool allows_empty = true;         // false: an error over an empty axis (amax, argmax)
+  bool allows_empty = true;  // false: an error over an empty axis (amax, argmax)
   Text doc;
 };
 
@@ -173,8 +189,5 @@ struct CustomOp {
 /// Adds a row to the table; the op then works everywhere. Registering the same definition again returns the same row.
 /// Thread safe. Throws UsageError for a name that is taken or not an identifier, or a text that does not parse.
 const ElementwiseRow& register_elementwise(const CustomOp& op);
-
-/// The closest of the names to one that was not found, if it is near enough to be a slip; else "".
-std::string_view nearest_name(std::string_view name, std::span<const std::string_view> names);
 
 }  // namespace weft::ops

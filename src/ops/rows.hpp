@@ -1,0 +1,13 @@
+// Where the rows of the op table stand: one file a family. Adding an op is adding a row to one of them.
+#pragma once
+
+#include "ops/table.hpp"
+
+namespace weft::ops {
+
+std::span<const ElementwiseRow> unary_rows();       // mathematics of one value
+std::span<const ElementwiseRow> activation_rows();  // activations of networks
+std::span<const ElementwiseRow> binary_rows();      // arithmetic and comparisons of two values
+std::span<const ElementwiseRow> ternary_rows();     // where, clamp, lerp, ...
+
+}  // namespace weft::ops
