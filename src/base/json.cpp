@@ -151,6 +151,9 @@ void parse_json_events(std::string_view text, std::string_view source, JsonHandl
     throw FileError(fmt::format(
         "{}: line 1, column 1: JSON must not begin with a byte order mark; remove the first three bytes", source));
   require_utf8(text, source);
+  if (const auto nul = text.find('\0');
+      nul != std::string_view::npos)  // nlohmann's lexer takes it for the end of the text
+    throw FileError(fmt::format("{}: not valid JSON: byte {} is NUL", source, nul));
   JsonReader::read(text, source, handler, limits);
 }
 

@@ -23,6 +23,11 @@ TEST(Json, ParsesEveryKindOfValue) {
   EXPECT_EQ(parse_json(" 3 \n", "t"), Json(3));
 }
 
+TEST(Json, NulDoesNotEndTheText) {
+  for (const std::string& text : {std::string("{}\0{", 4), std::string("\0", 1), std::string("\"\0\"", 3)})
+    EXPECT_NE(message_of<FileError>([&] { parse_json(text, "t"); }).find("is NUL"), std::string::npos);
+}
+
 struct BadCase {
   const char* text;
   const char* message;

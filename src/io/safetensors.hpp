@@ -1,0 +1,78 @@
+// The safetensors format: eight bytes of header length, a JSON header, then the bytes of the tensors without gaps.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/file.hpp"
+#include "io/array.hpp"
+#include "weft/dtype.hpp"
+#include "weft/shape.hpp"
+
+namespace weft::io {
+
+/// A tensor in a file or on its way into one. `data` is little-endian, row-major, and need not be aligned in memory.
+struct TensorView {
+  std::string name;
+  std::string dtype;  ///< by its name in the format: "F32", "BF16", "I64", ...
+  Shape shape;
+  std::span<const std::byte> data;
+};
+
+/// Bits of one element of a dtype of the format, if there is one of that name.
+std::optional<int> safetensors_dtype_bits(std::string_view dtype);
+/// F32, F64, I32, U32, BOOL <-> f32, f64, i32, u32, bool; nothing for the dtypes that Weft's tensors do not hold.
+std::optional<DType> dtype_from_safetensors(std::string_view dtype);
+std::string_view safetensors_dtype(DType type);
+
+using SafetensorsMetadata = std::map<std::string, std::string>;
+
+/// A checked file. All rules of the format hold before anything of the size that a header claims is allocated: header
+/// length at most 100,000,000 and within the file; a UTF-8 JSON object that begins with '{'; no name or key twice; each
+/// tensor with exactly dtype, shape and data_offsets; extents whose product does not overflow, wherever a 0 stands; byte
+/// counts that match; data that covers the rest of the file exactly, without holes, overlap or tail. Rank is at most 64.
+/// Copies share the bytes. Const calls are thread safe.
+class SafetensorsFile {
+ public:
+  /// Maps the file; the views read from the mapping. FileError "path: ..." for the first rule that does not hold.
+  static SafetensorsFile open(const std::filesystem::path& path);
+  /// Reads from memory that must outlive the result; `source` stands for the path in messages.
+  static SafetensorsFile parse(std::span<const std::byte> bytes, std::string source);
+
+  /// In the order of their data.
+  const std::vector<TensorView>& tensors() const { return tensors_; }
+  /// The tensor of a name, or nullptr.
+  const TensorView* find(std::string_view name) const;
+  /// FileError that names the closest name in the file, if there is none of this name.
+  const TensorView& at(std::string_view name) const;
+  const SafetensorsMetadata& metadata() const { return metadata_; }
+  const std::string& source() const { return source_; }
+
+ private:
+  std::string source_;
+  std::shared_ptr<const MappedFile> mapping_;
+  std::vector<TensorView> tensors_;
+  std::map<std::string, std::size_t, std::less<>> index_;
+  SafetensorsMetadata metadata_;
+};
+
+/// Copies a tensor out. FileError (with the cure) for dtypes that Weft's tensors do not hold, and for BOOL bytes other
+/// than 0 and 1. `source` opens the message.
+Array to_array(const TensorView& tensor, std::string_view source);
+
+/// Writes the file atomically (see AtomicFile), tensors sorted by dtype (widest first) and then by name, the header padded
+/// with spaces to a multiple of 8. UsageError for a name used twice or reserved ("__metadata__"), for text that is not
+/// UTF-8, for an unknown dtype, and for data that does not fit dtype and shape; FileError as AtomicFile.
+void write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,
+                       const SafetensorsMetadata& metadata = {}, AtomicFileOptions options = {});
+/// The same bytes in memory.
+std::vector<std::byte> safetensors_bytes(std::span<const TensorView> tensors, const SafetensorsMetadata& metadata = {});
+
+}  // namespace weft::io
