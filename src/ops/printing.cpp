@@ -96,7 +96,7 @@ class Printer {
     }
     std::string out = fmt::format("{}({}", name_of(in.op), print(in.a, kSelect));
     for (int operand : {in.b, in.c})
-      if (operand >= 0) out += ", " + print(operand, kSelect);
+      if (operand >= 0) out += fmt::format(", {}", print(operand, kSelect));
     return out + ")";
   }
 

@@ -9,6 +9,7 @@ constexpr ElementwiseRow kRows[] = {
     {.name = "celu", .inputs = {"x"},
      .attributes = {{"alpha", 1, 1.5, "scale of the negative side"}},
      .forward = "x > 0 ? x : alpha * expm1(x / alpha)",
+     .gradients = {"x > 0 ? g : g * exp(x / alpha)"},
      .dtypes = DTypes::floats, .result = Result::same, .tested = {{-4, 4}}, .kinks = {"x"}, .max_ulp = 6,
      .doc = "x above 0, else alpha (e^(x / alpha) - 1)."},
     {.name = "elu", .inputs = {"x"},

@@ -210,9 +210,9 @@ std::string_view words_of(DTypes set) {
   return "";
 }
 
-void check_dtype(std::string_view op, DTypes allowed, DType given, std::string_view what) {
-  if (allows(allowed, given)) return;
-  throw DTypeError(fmt::format("{}: takes {}, and {} is {}; cast it first", op, words_of(allowed), what, name_of(given)));
+void check_dtype(DTypes allowed, DType given, std::string_view what) {
+  if (!allows(allowed, given))
+    throw DTypeError(fmt::format("takes {}, and {} is {}; cast it", words_of(allowed), what, name_of(given)));
 }
 
 /// `expression` with its first operands cast to floats where the op computes in floats.
@@ -310,17 +310,12 @@ const Expression& typed_forward(const ElementwiseRow& row, std::span<const DType
     const std::lock_guard lock(entry.typed_mutex);
     if (const auto found = entry.typed.find(key); found != entry.typed.end()) return found->second;
   }
-  for (std::size_t i = 0; i < inputs.size(); ++i) check_dtype(row.name, row.dtypes, inputs[i], row.inputs[i]);
+  for (std::size_t i = 0; i < inputs.size(); ++i) check_dtype(row.dtypes, inputs[i], row.inputs[i]);
   const DType attribute = attribute_type(row, inputs);
   std::vector<DType> types(inputs.begin(), inputs.end());
   types.resize(row.inputs.size() + row.attributes.size(), attribute);
   const Expression& untyped = forward(entry);
-  Expression typed;
-  try {
-    typed = scalar::typed(row.result == Result::floating ? in_floats(untyped, inputs, attribute) : untyped, types);
-  } catch (const DTypeError& error) {
-    throw DTypeError(fmt::format("{}: {}", std::string_view(row.name), error.what()));
-  }
+  Expression typed = scalar::typed(row.result == Result::floating ? in_floats(untyped, inputs, attribute) : untyped, types);
   const std::lock_guard lock(entry.typed_mutex);
   return entry.typed.try_emplace(key, std::move(typed)).first->second;
 }
@@ -364,7 +359,7 @@ const ReduceExpressions& expressions(const ReduceRow& row) {
 DType reduce_scalar_type(DType x) { return x == DType::f64 ? DType::f64 : DType::f32; }
 
 scalar::Expression typed_pre(const ReduceRow& row, DType x) {
-  check_dtype(row.name, row.dtypes, x, "x");
+  check_dtype(row.dtypes, x, "x");
   std::vector<DType> types(static_cast<std::size_t>(expressions(row).pre.inputs), reduce_scalar_type(x));
   types[0] = x;
   Expression pre = expressions(row).pre;

@@ -156,7 +156,8 @@ const std::vector<scalar::Expression>& gradients(const ElementwiseRow& row);
 /// The type attributes travel in beside inputs of these types: the type the op computes in (i32 for bools).
 DType attribute_type(const ElementwiseRow& row, std::span<const DType> inputs);
 /// `forward` with types and casts for inputs of these types (attributes are of `attribute_type`). Cached, thread safe.
-/// Throws DTypeError where the row does not take a type, UsageError for a wrong number of inputs.
+/// Throws DTypeError where the row does not take a type (the message is the fact alone; the caller knows the tensors),
+/// UsageError for a wrong number of inputs.
 const scalar::Expression& typed_forward(const ElementwiseRow& row, std::span<const DType> inputs);
 /// Throws UsageError if there are too many values, or one that `type` cannot hold (0.5 for an i32). Returns all values,
 /// the defaults filled in; infinities saturate in integer types.

@@ -230,7 +230,7 @@ class Typing {
   [[noreturn]] void refuse(Op op, int operand) {
     const std::string what =
         value(operand).weak ? std::string("a fraction") : std::string(name_of(value(operand).type));
-    throw DTypeError(fmt::format("{}: takes i32, u32 and bool, and was given {}; cast it first, as in i32(x)", name_of(op), what));
+    throw DTypeError(fmt::format("{} takes i32, u32 and bool, and was given {}; cast it, as in i32(x)", name_of(op), what));
   }
 
   const Expression& from_;
