@@ -34,8 +34,8 @@ class Compiled {
   std::size_t scratch_bytes() const;
   /// Number of traces made so far.
   std::size_t trace_count() const;
-  /// Runs the last plan once more on its last arguments, timing each kernel (updates of Variables take effect).
-  std::string profile();
+  /// Runs twice with these arguments, the second time timing each kernel (updates of Variables take effect).
+  std::string profile(std::span<const Tensor> arguments);
 
  private:
   std::shared_ptr<runtime::CompiledFunction> impl_;

@@ -60,7 +60,7 @@ struct Step {
   int operand = -1;                                        // load, gather: index into inputs
   Extent axis_stride = 0, axis_extent = 0;                 // gather
   double value = 0;                                        // constant
-  View view;  // load, gather, index: over the outer space at outer level, over outer x inner (inner fastest) at inner level
+  View view = {};  // load, gather, index: over the outer space at outer level, over outer x inner (inner fastest) at inner level
   bool operator==(const Step&) const = default;
 };
 
@@ -68,7 +68,7 @@ struct Step {
 struct Store {
   int value = -1;
   int output = -1;
-  View view;
+  View view = {};
   bool operator==(const Store&) const = default;
 };
 

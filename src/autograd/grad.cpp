@@ -1,0 +1,354 @@
+// Reverse accumulation: a gradient is a transform of the graph, made of the same nodes.
+#include "weft/grad.hpp"
+
+#include <fmt/format.h>
+
+#include <unordered_map>
+#include <unordered_set>
+
+#include "graph/describe.hpp"
+#include "graph/node.hpp"
+#include "ops/derivative.hpp"
+#include "ops/table.hpp"
+#include "weft/ops.hpp"
+
+namespace weft {
+namespace {
+
+using graph::Kind;
+using graph::Node;
+using graph::NodeRef;
+
+// Gradient texts of a map: those of its row, or derived from its expression and kept.
+const std::vector<scalar::Expression>& gradients_of(const Node& map) {
+  if (map.row) return ops::gradients(*map.row);
+  static std::mutex mutex;
+  static auto& derived = *new std::unordered_map<const scalar::Expression*, std::pair<std::shared_ptr<const scalar::Expression>, std::vector<scalar::Expression>>>;
+  std::lock_guard lock(mutex);
+  auto it = derived.find(map.expression.get());
+  if (it == derived.end())  // the entry keeps the expression alive, so that its address stays its own
+    it = derived.emplace(map.expression.get(), std::pair(map.expression, scalar::gradient(*map.expression))).first;
+  return it->second.second;
+}
+
+// Sums g over what expanding `from` to g's shape repeated.
+NodeRef sum_to(const NodeRef& g, const Shape& from) {
+  std::vector<int> axes;
+  for (int i = 0; i < from.rank(); ++i)
+    if (from[i] != g->shape[i]) axes.push_back(i);
+  return graph::reshape(graph::reduce(scalar::Reduction::sum, g, axes), from);
+}
+
+class Reverse {
+ public:
+  Reverse(const NodeRef& output, const std::unordered_set<const Node*>& wanted) : wanted_(wanted) {
+    const NodeRef roots[] = {output};
+    // Only what leads from a wanted value to the output takes part; a wanted value is not looked through... except that
+    // other wanted values may lie below it, so the walk goes on.
+    order_ = graph::topological_order(roots);
+    for (const Node* node : order_) {
+      bool needed = wanted_.contains(node);
+      if (node->kind != Kind::detach || needed)
+        for (const NodeRef& input : node->inputs) needed |= node->kind != Kind::detach && needed_.contains(input.get());
+      if (needed && (is_float(node->type))) needed_.insert(node);
+    }
+  }
+
+  void run(const NodeRef& output, const NodeRef& seed) {
+    add(output, seed);
+    for (auto it = order_.rbegin(); it != order_.rend(); ++it) {
+      const Node* node = *it;
+      if (!needed_.contains(node)) continue;
+      if (node->kind == Kind::attention || node->kind == Kind::attention_backward) {
+        tuple(*node);
+        continue;
+      }
+      auto found = gradients_.find(node);
+      if (found != gradients_.end()) propagate(*node, found->second);
+    }
+  }
+
+  NodeRef of(const Node* node) const {
+    auto it = gradients_.find(node);
+    return it == gradients_.end() ? nullptr : it->second;
+  }
+
+ private:
+  bool needs(const NodeRef& x) const { return needed_.contains(x.get()); }
+
+  void add(const NodeRef& x, const NodeRef& g) {
+    if (!needs(x)) return;
+    NodeRef& slot = gradients_[x.get()];
+    slot = slot ? (Tensor(slot) + Tensor(g)).node() : g;
+  }
+
+  void propagate(const Node& n, const NodeRef& g) {
+    const NodeRef self = n.shared_from_this();
+    auto input = [&](std::size_t i) -> const NodeRef& { return n.inputs[i]; };
+    switch (n.kind) {
+      case Kind::constant: case Kind::data: case Kind::input: case Kind::iota: case Kind::detach: break;
+      case Kind::reshape: add(input(0), graph::reshape(g, input(0)->shape)); break;
+      case Kind::permute: {
+        std::vector<Extent> inverse(n.ints.size());
+        for (std::size_t i = 0; i < n.ints.size(); ++i) inverse[static_cast<std::size_t>(n.ints[i])] = static_cast<Extent>(i);
+        add(input(0), graph::permute(g, inverse));
+        break;
+      }
+      case Kind::expand: add(input(0), sum_to(g, input(0)->shape)); break;
+      case Kind::slice: add(input(0), slice_gradient(n, g)); break;
+      case Kind::pad: {
+        std::vector<Extent> starts, steps;
+        for (std::size_t i = 0; i < n.ints.size(); i += 2) {
+          starts.push_back(n.ints[i]);
+          steps.push_back(1);
+        }
+        add(input(0), graph::slice(g, starts, steps, input(0)->shape));
+        break;
+      }
+      case Kind::map: map_gradient(n, self, g); break;
+      case Kind::reduce: reduce_gradient(n, self, g); break;
+      case Kind::matmul:
+        if (needs(input(0))) add(input(0), graph::matmul(g, graph::permute(input(1), {0, 2, 1})));
+        if (needs(input(1))) add(input(1), graph::matmul(graph::permute(input(0), {0, 2, 1}), g));
+        break;
+      case Kind::gather: gather_gradient(n, g); break;
+      case Kind::scatter_add: {
+        const NodeRef& indices = input(0);
+        const NodeRef rows = graph::expand(graph::reshape(indices, {indices->shape[0], 1}), input(1)->shape);
+        add(input(1), graph::gather(g, rows, 0));
+        break;
+      }
+      case Kind::concat: {
+        const int axis = static_cast<int>(n.ints[0]);
+        Extent start = 0;
+        for (const NodeRef& part : n.inputs) {
+          std::vector<Extent> starts(static_cast<std::size_t>(n.shape.rank()), 0), steps(static_cast<std::size_t>(n.shape.rank()), 1);
+          starts[static_cast<std::size_t>(axis)] = start;
+          add(part, graph::slice(g, starts, steps, part->shape));
+          start += part->shape[axis];
+        }
+        break;
+      }
+      case Kind::project: tuple_gradients_[input(0).get()].emplace_back(static_cast<int>(n.ints[0]), g); break;
+      case Kind::attention: case Kind::attention_backward: break;
+    }
+  }
+
+  void map_gradient(const Node& n, const NodeRef& self, const NodeRef& g) {
+    const auto& texts = gradients_of(n);
+    for (std::size_t i = 0; i < n.inputs.size(); ++i) {
+      if (!needs(n.inputs[i]) || scalar::is_zero(texts[i])) continue;
+      std::vector<NodeRef> operands = n.inputs;
+      operands.push_back(self);
+      operands.push_back(g);
+      NodeRef part = graph::map(compact(texts[i], operands), operands, n.name.empty() ? "map.grad" : n.name + ".grad");
+      add(n.inputs[i], graph::cast(part, n.inputs[i]->type));
+    }
+  }
+
+  // Drops the operands that a gradient text does not read, so that it does not keep them alive.
+  static scalar::Expression compact(scalar::Expression e, std::vector<NodeRef>& operands) {
+    std::vector<int> slot_of(operands.size(), -1);
+    std::vector<NodeRef> used;
+    for (auto& instruction : e.code)
+      if (instruction.op == scalar::Op::input) {
+        int& slot = slot_of[static_cast<std::size_t>(instruction.slot)];
+        if (slot < 0) {
+          slot = static_cast<int>(used.size());
+          used.push_back(operands[static_cast<std::size_t>(instruction.slot)]);
+        }
+        instruction.slot = slot;
+      }
+    if (used.empty()) used.push_back(operands.back());  // a constant: its shape still comes from g
+    // The result must have the shape of g even if only smaller operands are read.
+    operands = std::move(used);
+    e.inputs = static_cast<int>(operands.size());
+    return e;
+  }
+
+  void reduce_gradient(const Node& n, const NodeRef& self, const NodeRef& g) {
+    const NodeRef& x = n.inputs[0];
+    Shape kept = x->shape;
+    for (Extent a : n.ints) kept[static_cast<int>(a)] = 1;
+    auto back = [&](const NodeRef& v) { return graph::expand(graph::reshape(v, kept), x->shape); };
+    switch (n.reduction) {
+      case scalar::Reduction::sum: add(x, back(g)); break;
+      case scalar::Reduction::max: case scalar::Reduction::min: {
+        // The winners share the gradient evenly, as in PyTorch's amax.
+        const Tensor winner = elementwise("eq", {Tensor(x), Tensor(back(self))});
+        const Tensor share = cast(winner, x->type);
+        std::vector<int> axes(n.ints.begin(), n.ints.end());
+        const Tensor winners(graph::reduce(scalar::Reduction::sum, share.node(), axes));
+        add(x, (share * Tensor(back((Tensor(g) / winners).node()))).node());
+        break;
+      }
+      case scalar::Reduction::prod: add(x, (Tensor(back(g)) * product_of_others(x, n.ints)).node()); break;
+      case scalar::Reduction::argmax: case scalar::Reduction::argmin: break;
+    }
+  }
+
+  // For each element the product of the other elements along the reduced axes, right with any number of zeros. Exclusive
+  // products of prefixes and suffixes by doubling: log2(n) shifted multiplications.
+  static Tensor product_of_others(const NodeRef& x, const std::vector<Extent>& axes) {
+    std::vector<Extent> order, shape_kept;
+    Extent n = 1;
+    const int rank = x->shape.rank();
+    for (int i = 0; i < rank; ++i)
+      if (std::find(axes.begin(), axes.end(), i) == axes.end()) order.push_back(i);
+    const Extent outer = [&] { Extent o = 1; for (Extent i : order) o *= x->shape[static_cast<int>(i)]; return o; }();
+    for (Extent a : axes) {
+      order.push_back(a);
+      n *= x->shape[static_cast<int>(a)];
+    }
+    const NodeRef permuted = graph::permute(x, order);
+    const Tensor rows(graph::reshape(permuted, {outer, n}));
+    auto shifted = [&](const Tensor& v, Extent by, bool forward) {  // moved by `by` places, ones moved in
+      const Tensor one = ones({outer, std::min(by, n)}, x->type, x->device);
+      if (by >= n) return ones({outer, n}, x->type, x->device);
+      const Tensor parts[] = {forward ? one : narrow(v, 1, by, n - by), forward ? narrow(v, 1, 0, n - by) : one};
+      return concat(parts, 1);
+    };
+    auto exclusive = [&](bool forward) {
+      Tensor v = shifted(rows, 1, forward);
+      for (Extent by = 1; by < n; by *= 2) v = v * shifted(v, by, forward);
+      return v;
+    };
+    const Tensor others = exclusive(true) * exclusive(false);
+    std::vector<Extent> inverse(order.size());
+    for (std::size_t i = 0; i < order.size(); ++i) inverse[static_cast<std::size_t>(order[i])] = static_cast<Extent>(i);
+    return Tensor(graph::permute(graph::reshape(others.node(), permuted->shape), inverse));
+  }
+
+  static NodeRef slice_gradient(const Node& n, const NodeRef& g) {
+    const Shape& shape = n.inputs[0]->shape;
+    NodeRef v = g;
+    for (int axis = 0; axis < shape.rank(); ++axis) {
+      const Extent start = n.ints[static_cast<std::size_t>(2 * axis)], step = n.ints[static_cast<std::size_t>(2 * axis + 1)];
+      const Extent count = v->shape[axis], extent = shape[axis];
+      std::vector<Extent> padding(static_cast<std::size_t>(2 * shape.rank()), 0);
+      auto pad_axis = [&](Extent before, Extent after) {
+        padding[static_cast<std::size_t>(2 * axis)] = before;
+        padding[static_cast<std::size_t>(2 * axis + 1)] = after;
+        v = graph::pad(v, padding);
+      };
+      if (count == 0) {
+        pad_axis(0, extent);
+        continue;
+      }
+      Extent first = start;
+      const Extent stride = step < 0 ? -step : step;
+      if (step < 0) {  // the same elements, ascending
+        std::vector<Extent> starts(static_cast<std::size_t>(shape.rank()), 0), steps(static_cast<std::size_t>(shape.rank()), 1);
+        starts[static_cast<std::size_t>(axis)] = count - 1;
+        steps[static_cast<std::size_t>(axis)] = -1;
+        v = graph::slice(v, starts, steps, v->shape);
+        first = start + (count - 1) * step;
+      }
+      if (stride > 1 && count > 1) {  // zeros between: [count, 1] padded to [count, stride], flattened
+        std::vector<Extent> split_extents = v->shape.vector();
+        split_extents.insert(split_extents.begin() + axis + 1, 1);
+        std::vector<Extent> split_padding(split_extents.size() * 2, 0);
+        split_padding[static_cast<std::size_t>(2 * (axis + 1) + 1)] = stride - 1;
+        Shape joined = v->shape;
+        joined[axis] = count * stride;
+        v = graph::reshape(graph::pad(graph::reshape(v, Shape(split_extents)), split_padding), joined);
+        std::vector<Extent> starts(static_cast<std::size_t>(shape.rank()), 0), steps(static_cast<std::size_t>(shape.rank()), 1);
+        joined[axis] = (count - 1) * stride + 1;
+        v = graph::slice(v, starts, steps, joined);
+      }
+      pad_axis(first, extent - first - v->shape[axis]);
+    }
+    return v;
+  }
+
+  void gather_gradient(const Node& n, const NodeRef& g) {
+    const NodeRef &x = n.inputs[0], &indices = n.inputs[1];
+    if (!needs(x)) return;
+    const int axis = static_cast<int>(n.ints[0]);
+    // Rows by one index each (embedding): add the rows up.
+    if (axis == 0 && x->shape.rank() == 2 && indices->kind == Kind::expand && indices->inputs[0]->shape[1] == 1) {
+      const NodeRef rows = graph::reshape(indices->inputs[0], {indices->shape[0]});
+      return add(x, graph::scatter_add(rows, g, x->shape[0]));
+    }
+    // An index an element: compare with every position along the axis.
+    std::vector<Extent> grown = g->shape.vector();
+    grown.insert(grown.begin() + axis, x->shape[axis]);  // [.., position, taken, ..]
+    std::vector<Extent> taken = g->shape.vector();
+    taken.insert(taken.begin() + axis, 1);
+    const Tensor position(graph::iota(Shape(grown), axis, indices->type, x->device));
+    const Tensor hit = elementwise("eq", {position, Tensor(graph::expand(graph::reshape(indices, Shape(taken)), Shape(grown)))});
+    const Tensor spread(graph::expand(graph::reshape(g, Shape(taken)), Shape(grown)));
+    const Tensor routed = elementwise("where", {hit, spread, scalar_like(0, spread)});
+    add(x, graph::reduce(scalar::Reduction::sum, routed.node(), {axis + 1}));
+  }
+
+  void tuple(const Node& n) {
+    auto found = tuple_gradients_.find(&n);
+    if (found == tuple_gradients_.end()) return;
+    const NodeRef self = n.shared_from_this();
+    if (n.kind == Kind::attention && found->second.size() == 1 && found->second[0].first == 0) {
+      const NodeRef back = graph::attention_backward(n.inputs[0], n.inputs[1], n.inputs[2], graph::project(self, 0), graph::project(self, 1),
+                                                     found->second[0].second, n.ints[0], n.value);
+      for (int i = 0; i < 3; ++i) add(n.inputs[static_cast<std::size_t>(i)], graph::project(back, i));
+      return;
+    }
+    // Gradients of gradients, or through logsumexp: by the decomposition.
+    const std::vector<NodeRef> parts = graph::decompose(n);
+    std::vector<Tensor> inputs(n.inputs.begin(), n.inputs.end());
+    for (const auto& [index, g] : found->second) {
+      const std::vector<Tensor> gs = grad(Tensor(parts[static_cast<std::size_t>(index)]), inputs, Tensor(g));
+      for (std::size_t i = 0; i < inputs.size(); ++i)
+        if (gs[i].node()->kind != Kind::constant || gs[i].node()->value != 0) add(n.inputs[i], gs[i].node());
+    }
+  }
+
+  const std::unordered_set<const Node*>& wanted_;
+  std::vector<const Node*> order_;
+  std::unordered_set<const Node*> needed_;
+  std::unordered_map<const Node*, NodeRef> gradients_;
+  std::unordered_map<const Node*, std::vector<std::pair<int, NodeRef>>> tuple_gradients_;
+};
+
+NodeRef seed_for(const Tensor& output, const Tensor& seed, std::string_view op, Where where) {
+  if (!output.defined()) throw UsageError(fmt::format("{}: the output has no value", op));
+  if (!is_float(output.dtype())) throw DTypeError(graph::describe(op, "the output is not f32 or f64, so it has no gradient", {{"output", output}}, where));
+  if (!seed.defined()) {
+    if (output.numel() != 1)
+      throw UsageError(graph::describe(op, "the output has more than one element; sum it, or give a seed of its shape", {{"output", output}}, where));
+    return ones_like(output).node();
+  }
+  if (seed.shape() != output.shape())
+    throw ShapeError(graph::describe(op, "the seed's shape differs from the output's", {{"output", output}, {"seed", seed}}, where));
+  return graph::cast(seed.node(), output.dtype());
+}
+
+}  // namespace
+
+std::vector<Tensor> grad(const Tensor& output, std::span<const Tensor> inputs, const Tensor& seed, Where where) {
+  const NodeRef start = seed_for(output, seed, "grad", where);
+  std::unordered_set<const Node*> wanted;
+  for (const Tensor& input : inputs) {
+    if (!input.defined()) throw UsageError("grad: an input has no value");
+    wanted.insert(input.node().get());
+  }
+  Reverse reverse(output.node(), wanted);
+  reverse.run(output.node(), start);
+  std::vector<Tensor> results;
+  for (const Tensor& input : inputs) {
+    const NodeRef g = reverse.of(input.node().get());
+    results.push_back(g ? Tensor(g) : zeros_like(input));
+  }
+  return results;
+}
+
+Tensor grad(const Tensor& output, const Tensor& input, Where where) {
+  const Tensor inputs[] = {input};
+  return grad(output, inputs, Tensor(), where)[0];
+}
+
+std::vector<Tensor> grad(const Tensor& output, std::span<const Variable> inputs, Where where) {
+  std::vector<Tensor> values(inputs.begin(), inputs.end());
+  return grad(output, values, Tensor(), where);
+}
+
+}  // namespace weft

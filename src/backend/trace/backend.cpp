@@ -1,0 +1,63 @@
+#include "backend/trace/backend.hpp"
+
+#include <cstring>
+
+#include "weft/error.hpp"
+
+namespace weft::trace {
+namespace {
+
+struct HostBuffer final : backend::Buffer {
+  explicit HostBuffer(std::size_t bytes) : data(bytes) {}
+  std::size_t bytes() const override { return data.size(); }
+  std::vector<std::byte> data;
+};
+
+struct Recorded final : backend::Program {
+  explicit Recorded(const kernel::Plan& plan) : text(kernel::to_string(plan)) {
+    for (const auto& buffer : plan.buffers)
+      if (buffer.external < 0) scratch += buffer.bytes;
+  }
+  void run(std::span<const backend::BufferPtr>) override {}
+  std::string source() const override { return text; }
+  std::size_t scratch_bytes() const override { return scratch; }
+  std::string text;
+  std::size_t scratch = 0;
+};
+
+class TraceBackend final : public backend::Backend {
+ public:
+  TraceBackend() {
+    description_.name = "trace";
+    description_.hardware = "records plans, computes nothing";
+    description_.is_software = true;
+    description_.dtypes.assign(std::begin(kAllDTypes), std::end(kAllDTypes));
+    description_.buffer_bytes_max = description_.binding_bytes_max = std::size_t{1} << 40;
+  }
+  const backend::Description& describe() const override { return description_; }
+  std::size_t storage_bytes(DType type) const override { return size_bytes(type); }
+  backend::BufferPtr allocate(std::size_t bytes, std::string_view) override { return std::make_shared<HostBuffer>(bytes); }
+  void upload(backend::Buffer& to, Extent first, Extent count, DType type, const void* host) override {
+    std::memcpy(at(to, first, count, type), host, static_cast<std::size_t>(count) * size_bytes(type));
+  }
+  void download(backend::Buffer& from, Extent first, Extent count, DType type, void* host) override {
+    std::memcpy(host, at(from, first, count, type), static_cast<std::size_t>(count) * size_bytes(type));
+  }
+  std::unique_ptr<backend::Program> compile(const kernel::Plan& plan) override { return std::make_unique<Recorded>(plan); }
+  void synchronize() override {}
+
+ private:
+  static std::byte* at(backend::Buffer& buffer, Extent first, Extent count, DType type) {
+    auto& data = static_cast<HostBuffer&>(buffer).data;
+    const std::size_t begin = static_cast<std::size_t>(first) * size_bytes(type);
+    if (begin + static_cast<std::size_t>(count) * size_bytes(type) > data.size()) throw InternalError("trace: transfer beyond the end of a buffer");
+    return data.data() + begin;
+  }
+  backend::Description description_;
+};
+
+}  // namespace
+
+std::unique_ptr<backend::Backend> make_trace_backend() { return std::make_unique<TraceBackend>(); }
+
+}  // namespace weft::trace

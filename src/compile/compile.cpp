@@ -1,0 +1,764 @@
+#include "compile/compile.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "compile/fuse.hpp"
+#include "compile/memory.hpp"
+#include "compile/rewrite.hpp"
+
+namespace weft::compiler {
+namespace {
+
+using graph::Kind;
+using graph::Node;
+using graph::NodeRef;
+using kernel::Operand;
+using kernel::View;
+
+// ---- Operands that are read through strides --------------------------------------------------------------------------
+
+struct Strided {
+  const Node* owner = nullptr;
+  Access access;
+  std::vector<Extent> extents;  // of the frame; splits stay inside the axis they came from
+  std::vector<int> axis;        // for each frame extent the axis of the value it belongs to
+};
+
+// The value's axes as strides into memory. nullopt when that needs a copy. Axes in `whole` must not be split.
+std::optional<Strided> strided(const Node* node, const std::vector<int>& whole) {
+  Strided s;
+  for (int d = 0; d < node->shape.rank(); ++d) {
+    s.extents.push_back(node->shape[d]);
+    s.axis.push_back(d);
+  }
+  const Node* base = base_of(node);
+  if (base->kind == Kind::constant || base->kind == Kind::iota) return std::nullopt;
+  for (int attempt = 0; attempt < 16; ++attempt) {
+    try {
+      s.access = {};
+      for (int d = 0; d < node->shape.rank(); ++d) {
+        Affine a{0, std::vector<Extent>(s.extents.size(), 0)};
+        Extent stride = 1;
+        for (std::size_t f = s.extents.size(); f-- > 0;)
+          if (s.axis[f] == d) {
+            a.coefficients[f] = stride;
+            stride *= s.extents[f];
+          }
+        s.access.dims.push_back(std::move(a));
+      }
+      for (const Node* view = node; view != base; view = view->inputs[0].get()) s.access = through_view(*view, s.access, s.extents);
+      if (!s.access.masks.empty()) return std::nullopt;
+      s.owner = base;
+      return s;
+    } catch (SplitFrame& split) {
+      const auto f = static_cast<std::size_t>(split.axis);
+      if (std::find(whole.begin(), whole.end(), s.axis[f]) != whole.end() || s.extents[f] == split.inner) return std::nullopt;
+      s.extents[f] /= split.inner;
+      s.extents.insert(s.extents.begin() + split.axis + 1, split.inner);
+      s.axis.insert(s.axis.begin() + split.axis + 1, s.axis[f]);
+    } catch (MustMaterialize&) {
+      return std::nullopt;
+    }
+  }
+  return std::nullopt;
+}
+
+// Stride of a value's axis that was not split; 0 for an extent of 1.
+Extent stride_of(const Strided& s, const Affine& linear, int axis) {
+  for (std::size_t f = 0; f < s.extents.size(); ++f)
+    if (s.axis[f] == axis) return s.extents[f] == 1 ? 0 : linear.coefficients[f];
+  return 0;
+}
+
+struct MatmulOperand {
+  const Node* owner = nullptr;
+  Extent offset = 0, row = 0, column = 0;
+  View batch;
+};
+
+std::optional<MatmulOperand> matmul_operand(const Node* node, const std::function<Place(const Node*)>& place) {
+  const auto s = strided(node, {1, 2});
+  if (!s) return std::nullopt;
+  const Place at = place(s->owner);
+  const Affine linear = linear_of(s->access.dims, at.strides, s->extents.size());
+  MatmulOperand operand{at.owner, linear.base + at.offset, stride_of(*s, linear, 1), stride_of(*s, linear, 2), {}};
+  const Extent rows = node->shape[1], columns = node->shape[2];
+  if (operand.row < 0 || operand.column < 0 || operand.offset < 0) return std::nullopt;
+  // One of the two strides must be 1; an axis of extent 1 may have any.
+  if (columns == 1 && operand.row != 1) operand.column = 1;
+  else if (rows == 1 && operand.column != 1) operand.row = 1;
+  if (rows == 1 && operand.column == 1) operand.row = std::max<Extent>(operand.row, columns);
+  if (columns == 1 && operand.row == 1) operand.column = std::max<Extent>(operand.column, rows);
+  if (operand.row != 1 && operand.column != 1) return std::nullopt;
+  if (operand.row == 0 || operand.column == 0) return std::nullopt;  // rows that repeat
+  for (std::size_t f = 0; f < s->extents.size(); ++f)
+    if (s->axis[f] == 0) {
+      if (linear.coefficients[f] < 0) return std::nullopt;
+      operand.batch.extents.push_back(s->extents[f]);
+      operand.batch.strides.push_back(linear.coefficients[f]);
+    }
+  operand.batch = simplified(operand.batch);
+  return operand;
+}
+
+struct AttentionOperand {
+  const Node* owner = nullptr;
+  Extent offset = 0, batch = 0, row = 0, head = 0;  // [batch, position, head, channel]
+};
+
+std::optional<AttentionOperand> attention_operand(const Node* node, const std::function<Place(const Node*)>& place) {
+  const auto s = strided(node, {0, 1, 2, 3});
+  if (!s) return std::nullopt;
+  const Place at = place(s->owner);
+  const Affine linear = linear_of(s->access.dims, at.strides, s->extents.size());
+  if (node->shape[3] > 1 && stride_of(*s, linear, 3) != 1) return std::nullopt;
+  AttentionOperand operand{at.owner, linear.base + at.offset, stride_of(*s, linear, 0), stride_of(*s, linear, 1), stride_of(*s, linear, 2)};
+  if (operand.offset < 0 || operand.batch < 0 || operand.row < 0 || operand.head < 0) return std::nullopt;
+  return operand;
+}
+
+// Contiguous operands (scatter): owner and offset.
+std::optional<std::pair<const Node*, Extent>> contiguous_operand(const Node* node, const std::function<Place(const Node*)>& place) {
+  const auto s = strided(node, {});
+  if (!s) return std::nullopt;
+  const Place at = place(s->owner);
+  const auto view = to_view(s->access, at.strides, s->extents, static_cast<int>(s->extents.size()));
+  if (!view) return std::nullopt;
+  const bool plain = view->extents.empty() || (view->extents.size() == 1 && view->strides[0] == 1);
+  if (!plain || !view->bounds.empty()) return std::nullopt;
+  return std::pair(at.owner, view->offset + at.offset);
+}
+
+Place contiguous_place(const Node* node) { return {node, 0, contiguous_strides(node->shape)}; }
+
+// ---- The pipeline ------------------------------------------------------------------------------------------------------
+
+class Compiler {
+ public:
+  Compiler(const Request& request, const Target& target, const Settings& settings) : request_(request), target_(target), settings_(settings) {}
+
+  Compiled run() {
+    graph_ = rewrite(ordered(request_.outputs), settings_.disabled_rewrites);
+    split_composites();
+    check_dtypes();
+    insert_copies();
+    collect();
+    place_parts();
+    build_kernels();
+    schedule();
+    return assemble();
+  }
+
+ private:
+  struct Item {  // a kernel to be, with owners in the order of its operands
+    kernel::Kernel kernel;
+    std::vector<const Node*> reads, writes;
+    int rank = 0;
+  };
+
+  // Tuples that the target has no kernel for become primitives.
+  void split_composites() {
+    graph_ = rebuild(graph_, [&](const Node&, const NodeRef& node) -> NodeRef {
+      if (node->kind != Kind::project) return node;
+      const Node& tuple = *node->inputs[0];
+      const Shape& q = tuple.inputs[0]->shape;
+      const bool fused = settings_.fused_composites && target_.has_attention && tuple.type == DType::f32 && q.numel() > 0 && tuple.inputs[1]->shape.numel() > 0 &&
+                         q[3] <= target_.attention_width_max;
+      return fused ? node : graph::decompose(tuple)[static_cast<std::size_t>(node->ints[0])];
+    });
+    // The primitives deserve the rules too.
+    graph_ = rewrite(graph_, settings_.disabled_rewrites);
+  }
+
+  void check_dtypes() {
+    for (const Node* node : graph::topological_order(graph_.outputs, [](const Node& n) { return is_leaf(n); }))
+      if (std::find(target_.dtypes.begin(), target_.dtypes.end(), node->type) == target_.dtypes.end())
+        throw DTypeError(fmt::format("{}: {} does not compute {}; cast to f32, or use the CPU", title(*node), target_.name, name_of(node->type)));
+  }
+
+  // Copies where a kernel needs a value in memory of its own: results that are views or leaves, parts of a concat, operands
+  // that no strides describe, and whatever stands in the way of a kernel's views.
+  void insert_copies() {
+    const std::function<Place(const Node*)> place = contiguous_place;
+    NodeSet forced;
+    for (int round = 0; round < 64; ++round) {
+      graph_ = rebuild(graph_, [&](const Node&, const NodeRef& node) -> NodeRef {
+        NodeRef result = node;
+        auto copy_if = [&](std::size_t i, bool needed) {
+          if (!needed) return;
+          std::vector<NodeRef> inputs = result->inputs;
+          inputs[i] = copy_of(inputs[i]);
+          result = with_inputs(*result, std::move(inputs));
+        };
+        if (!is_leaf(*node)) switch (node->kind) {
+          case Kind::concat:
+            for (std::size_t i = 0; i < node->inputs.size(); ++i) copy_if(i, !is_copy(*node->inputs[i]));
+            break;
+          case Kind::matmul:
+            for (std::size_t i = 0; i < 2; ++i) copy_if(i, result->inputs[i]->shape.numel() > 0 && !matmul_operand(result->inputs[i].get(), place));
+            break;
+          case Kind::attention: case Kind::attention_backward:
+            for (std::size_t i = 0; i < node->inputs.size(); ++i)
+              copy_if(i, i == 4 ? !contiguous_operand(result->inputs[i].get(), place) : !attention_operand(result->inputs[i].get(), place));
+            break;
+          case Kind::scatter_add:
+            for (std::size_t i = 0; i < 2; ++i) copy_if(i, result->inputs[i]->shape.numel() > 0 && !contiguous_operand(result->inputs[i].get(), place));
+            break;
+          default: break;
+        }
+        // A value that must be in memory: everything that reads it reads the copy.
+        if (forced.contains(node.get()) && !is_copy(*node)) return copy_of(result);
+        return result;
+      });
+      for (NodeRef& output : graph_.outputs) {
+        if (is_compute(*output)) continue;
+        const NodeRef copy = copy_of(output);
+        graph_.rank.try_emplace(copy.get(), graph_.rank[output.get()]);
+        output = copy;
+      }
+      // Every value alone must have a kernel.
+      bool good = true;
+      for (const Node* node : graph::topological_order(graph_.outputs, [](const Node& n) { return is_leaf(n); })) {
+        const bool loop = is_compute(*node) && (node->kind == Kind::map || node->kind == Kind::reduce || node->kind == Kind::gather);
+        if (!loop || node->shape.numel() == 0) continue;
+        const Cluster alone{node, {node}};
+        const NodeSet members{node};
+        const Node* blame = nullptr;
+        if (!build_loop(alone, {node}, {&members, nullptr, nullptr, place}, &blame)) {
+          if (!blame || blame == node || !forced.insert(blame).second)
+            throw InternalError(fmt::format("compile: no kernel for {} (blocked by {})", title(*node), blame ? title(*blame) : "nothing"));
+          good = false;
+        }
+      }
+      if (good) return;
+    }
+    throw InternalError("compile: views could not be resolved");
+  }
+  static bool is_copy(const Node& node) { return node.kind == Kind::map && node.name == "copy"; }
+
+  void collect() {
+    for (const Node* node : graph::topological_order(graph_.outputs, [](const Node& n) { return is_leaf(n); })) {
+      if (is_compute(*node)) compute_.push_back(node);
+    }
+    // Topological by (rank, id): a stable order that follows the order in which the user wrote things.
+    std::unordered_map<const Node*, int> waiting;
+    std::unordered_map<const Node*, std::vector<const Node*>> readers = consumers_of(compute_);
+    auto later = [&](const Node* a, const Node* b) {
+      const int ra = rank(a), rb = rank(b);
+      return ra != rb ? ra > rb : a->id > b->id;
+    };
+    std::vector<const Node*> ready, sorted;
+    for (const Node* node : compute_) {
+      int count = 0;
+      for (const Node* source : sources_of(*node)) count += is_compute(*source);
+      waiting[node] = count;
+      if (count == 0) ready.push_back(node);
+    }
+    std::make_heap(ready.begin(), ready.end(), later);
+    while (!ready.empty()) {
+      std::pop_heap(ready.begin(), ready.end(), later);
+      const Node* node = ready.back();
+      ready.pop_back();
+      sorted.push_back(node);
+      for (const Node* reader : readers[node])
+        if (--waiting[reader] == 0) {
+          ready.push_back(reader);
+          std::push_heap(ready.begin(), ready.end(), later);
+        }
+    }
+    compute_ = std::move(sorted);
+    for (const NodeRef& output : graph_.outputs) stored_.insert(output.get());
+  }
+  int rank(const Node* node) const {
+    auto it = graph_.rank.find(node);
+    return it == graph_.rank.end() ? 0 : it->second;
+  }
+
+  // Parts of a concat are written where they belong in it.
+  void place_parts() {
+    const auto consumers = consumers_of(compute_);
+    for (const Node* node : compute_) {
+      if (node->kind != Kind::concat) continue;
+      const int axis = static_cast<int>(node->ints[0]);
+      const auto strides = contiguous_strides(node->shape);
+      Extent start = 0;
+      NodeSet used;
+      for (const NodeRef& part : node->inputs) {
+        const Place place{node, start * strides[static_cast<std::size_t>(axis)], strides};
+        start += part->shape[axis];
+        auto it = consumers.find(part.get());
+        const bool sole = used.insert(part.get()).second && !stored_.contains(part.get()) && it != consumers.end() && it->second.size() == 1 && is_copy(*part);
+        if (!sole) {
+          extra_parts_.emplace_back(part.get(), place);
+          continue;
+        }
+        place_[part.get()] = place;
+        place_tuple_result(part.get(), place, consumers);
+      }
+    }
+  }
+
+  // A part that is only an attention's result, reshaped, is written by the attention itself.
+  void place_tuple_result(const Node* copy, const Place& place, const std::unordered_map<const Node*, std::vector<const Node*>>& consumers) {
+    const Node* source = copy->inputs[0].get();
+    while (source->kind == Kind::reshape && !is_leaf(*source)) source = source->inputs[0].get();
+    if (source->kind != Kind::project || is_leaf(*source) || stored_.contains(source) || source->shape.rank() != 4) return;
+    auto it = consumers.find(source);
+    if (it == consumers.end() || it->second.size() != 1) return;
+    const std::vector<Extent> own = source->shape.vector();
+    try {
+      const auto coordinates = split_linear(frame_linear(own, 0, static_cast<int>(own.size())), copy->shape, own, source);
+      const Affine linear = linear_of(coordinates, place.strides, own.size());
+      place_[source] = {place.owner, place.offset + linear.base, linear.coefficients};
+      written_elsewhere_.insert(copy);
+    } catch (SplitFrame&) {
+    } catch (MustMaterialize&) {
+    }
+  }
+
+  Place place_of(const Node* node) const {
+    auto it = place_.find(node);
+    return it == place_.end() ? contiguous_place(node) : it->second;
+  }
+
+  // ---- Kernels
+
+  void build_kernels() {
+    std::vector<const Node*> nodes;
+    for (const Node* node : compute_)
+      if (!written_elsewhere_.contains(node)) nodes.push_back(node);
+    const std::function<Place(const Node*)> place = [this](const Node* n) { return place_of(n); };
+    FuseRequest fuse_request{nodes, stored_, place, target_.operands_max, settings_.fusion};
+    const FuseResult fused = fuse(fuse_request);
+    auto consumers = consumers_of(nodes);
+    // Values that some kernel loads must be stored by the kernel that makes them, until nothing changes.
+    NodeSet demanded = stored_;
+    std::unordered_map<const Node*, std::size_t> home;
+    for (std::size_t c = 0; c < fused.clusters.size(); ++c)
+      for (const Node* node : fused.clusters[c].members) home[node] = c;
+    auto demand = [&](const Node* node) { demanded.insert(node); };
+    for (const Cluster& cluster : fused.clusters) {
+      const Kind kind = cluster.anchor->kind;
+      if (kind == Kind::map || kind == Kind::reduce || kind == Kind::gather) continue;
+      for (const Node* source : sources_of(*cluster.anchor)) demand(source);
+      if (kind == Kind::attention || kind == Kind::attention_backward || kind == Kind::concat || kind == Kind::project) demand(cluster.anchor);
+    }
+    std::vector<std::optional<BuiltLoop>> loops(fused.clusters.size());
+    std::vector<NodeSet> stored_by(fused.clusters.size());
+    std::vector<bool> dirty(fused.clusters.size(), true);
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (std::size_t c = 0; c < fused.clusters.size(); ++c) {
+        const Cluster& cluster = fused.clusters[c];
+        const Kind kind = cluster.anchor->kind;
+        if (kind != Kind::map && kind != Kind::reduce && kind != Kind::gather && kind != Kind::matmul) continue;
+        std::vector<const Node*> roots;
+        for (const Node* node : cluster.members)
+          if (demanded.contains(node) && !fused.inlined.contains(node)) roots.push_back(node);
+        NodeSet root_set(roots.begin(), roots.end());
+        if (!dirty[c] && root_set == stored_by[c]) continue;
+        dirty[c] = false;
+        stored_by[c] = root_set;
+        if (roots.empty() || all_empty(roots)) {
+          loops[c].reset();
+          continue;
+        }
+        const NodeSet members(cluster.members.begin(), cluster.members.end());
+        EmitContext context{&members, &fused.inlined, kind == Kind::matmul ? cluster.anchor : nullptr, place};
+        const Node* blame = nullptr;
+        loops[c] = build_loop(cluster, roots, context, &blame);
+        if (!loops[c]) throw InternalError(fmt::format("compile: a fused kernel lost its form at {}", blame ? title(*blame) : title(*roots[0])));
+        for (const Node* owner : loops[c]->inputs)
+          if (!is_leaf(*owner) && demanded.insert(owner).second) changed = true;
+        changed = true;
+      }
+    }
+    for (std::size_t c = 0; c < fused.clusters.size(); ++c) {
+      const Cluster& cluster = fused.clusters[c];
+      switch (cluster.anchor->kind) {
+        case Kind::map: case Kind::reduce: case Kind::gather:
+          if (loops[c]) add_loop(std::move(*loops[c]), cluster);
+          break;
+        case Kind::matmul:
+          if (loops[c]) add_matmul(std::move(*loops[c]), cluster);
+          break;
+        case Kind::scatter_add: add_scatter(*cluster.anchor); break;
+        case Kind::attention: case Kind::attention_backward: add_attention(*cluster.anchor); break;
+        default: break;  // concat and project are places, not kernels
+      }
+    }
+    // Parts that also live elsewhere are copied into the concat.
+    for (const auto& [part, target] : extra_parts_) {
+      if (part->shape.numel() == 0) continue;
+      const Place to = target;
+      const NodeRef copy = copy_of(part->shared_from_this());
+      kept_.push_back(copy);
+      graph_.rank.try_emplace(copy.get(), rank(part));
+      place_[copy.get()] = to;
+      const NodeSet members{copy.get()};
+      auto built = build_loop({copy.get(), {copy.get()}}, {copy.get()}, {&members, nullptr, nullptr, place});
+      if (!built) throw InternalError(fmt::format("compile: no kernel copies {} into a concat", title(*part)));
+      add_loop(std::move(*built), {copy.get(), {copy.get()}});
+    }
+  }
+  static bool all_empty(const std::vector<const Node*>& roots) {
+    return std::all_of(roots.begin(), roots.end(), [](const Node* n) { return n->shape.numel() == 0; });
+  }
+  int rank_of(const Cluster& cluster) const {
+    int r = 0;
+    for (const Node* node : cluster.members) r = std::max(r, rank(node));
+    return r;
+  }
+
+  void add_loop(BuiltLoop loop, const Cluster& cluster) {
+    items_.push_back({std::move(loop.kernel), std::move(loop.inputs), std::move(loop.outputs), rank_of(cluster)});
+  }
+
+  void add_matmul(BuiltLoop loop, const Cluster& cluster) {
+    const Node& product = *cluster.anchor;
+    const std::function<Place(const Node*)> place = [this](const Node* n) { return place_of(n); };
+    kernel::MatmulKernel k;
+    k.name = loop.kernel.name;
+    k.batch = product.shape[0];
+    k.m = product.shape[1];
+    k.n = product.shape[2];
+    k.k = product.inputs[0]->shape[2];
+    Item item;
+    const Node* owners[2] = {nullptr, nullptr};
+    MatmulOperand operands[2];
+    for (std::size_t i = 0; i < 2; ++i) {
+      if (k.k == 0) continue;  // a sum of nothing reads nothing
+      auto operand = matmul_operand(product.inputs[i].get(), place);
+      if (!operand) throw InternalError(fmt::format("compile: {} is no operand of a product", title(*product.inputs[i])));
+      operands[i] = *operand;
+      owners[i] = operand->owner;
+    }
+    if (k.k == 0) {  // zeros, then the epilogue: a loop
+      for (kernel::Step& step : loop.kernel.steps)
+        if (step.kind == kernel::StepKind::accumulator) step = {.kind = kernel::StepKind::constant, .type = step.type};
+      return add_loop(std::move(loop), cluster);
+    }
+    k.a = {.type = product.type, .offset = operands[0].offset};
+    k.b = {.type = product.type, .offset = operands[1].offset};
+    k.a_row = operands[0].row;
+    k.a_col = operands[0].column;
+    k.b_row = operands[1].row;
+    k.b_col = operands[1].column;
+    k.a_batch = operands[0].batch;
+    k.b_batch = operands[1].batch;
+    k.epilogue = std::move(loop.kernel);
+    item.reads = {owners[0], owners[1]};
+    item.reads.insert(item.reads.end(), loop.inputs.begin(), loop.inputs.end());
+    item.writes = std::move(loop.outputs);
+    item.kernel = std::move(k);
+    item.rank = rank_of(cluster);
+    items_.push_back(std::move(item));
+  }
+
+  void add_scatter(const Node& node) {
+    if (node.shape.numel() == 0) return;
+    const std::function<Place(const Node*)> place = [this](const Node* n) { return place_of(n); };
+    kernel::ScatterAddKernel k;
+    k.name = "scatter_add";
+    k.count = node.inputs[0]->shape[0];
+    k.rows = node.shape[0];
+    k.columns = node.shape[1];
+    Item item;
+    Operand* operands[] = {&k.indices, &k.updates};
+    for (std::size_t i = 0; i < 2; ++i) {
+      operands[i]->type = node.inputs[i]->type;
+      if (k.count == 0) {  // nothing to read: the output stands in
+        item.reads.push_back(&node);
+        continue;
+      }
+      const auto at = contiguous_operand(node.inputs[i].get(), place);
+      if (!at) throw InternalError("compile: a scatter's operand is not contiguous");
+      operands[i]->offset = at->second;
+      item.reads.push_back(at->first);
+    }
+    if (k.count == 0) item.reads.clear();
+    k.out.type = node.type;
+    item.kernel = std::move(k);
+    item.writes = {&node};
+    item.rank = rank(&node);
+    items_.push_back(std::move(item));
+  }
+
+  void add_attention(const Node& node) {
+    const std::function<Place(const Node*)> place = [this](const Node* n) { return place_of(n); };
+    kernel::AttentionKernel k;
+    const bool backward = node.kind == Kind::attention_backward;
+    const Shape &q = node.inputs[0]->shape, &keys = node.inputs[1]->shape;
+    k.name = backward ? "attention_backward" : "attention";
+    k.batch = q[0];
+    k.queries = q[1];
+    k.heads = q[2];
+    k.width = q[3];
+    k.keys = keys[1];
+    k.scale = node.value;
+    k.causal = node.ints[0] != 0;
+    k.backward = backward;
+    Item item;
+    auto read = [&](kernel::AttentionKernel::Tensor& tensor, std::size_t i) {
+      const auto operand = attention_operand(node.inputs[i].get(), place);
+      if (!operand) throw InternalError("compile: an attention's operand has no strides");
+      tensor = {{.type = node.type, .offset = operand->offset}, operand->batch, operand->head, operand->row};
+      item.reads.push_back(operand->owner);
+    };
+    auto write = [&](kernel::AttentionKernel::Tensor& tensor, int index) {
+      const NodeRef result = graph::project(node.shared_from_this(), index);
+      kept_.push_back(result);
+      graph_.rank.try_emplace(result.get(), rank(&node));
+      const Place at = place_of(result.get());
+      tensor = {{.type = node.type, .offset = at.offset}, at.strides[0], at.strides[2], at.strides[1]};
+      item.writes.push_back(at.owner);
+    };
+    read(k.q, 0);
+    read(k.k, 1);
+    read(k.v, 2);
+    if (backward) {
+      read(k.o, 3);
+      const auto at = contiguous_operand(node.inputs[4].get(), place);
+      if (!at) throw InternalError("compile: an attention's logsumexp is not contiguous");
+      k.logsumexp = {.type = node.type, .offset = at->second};
+      item.reads.push_back(at->first);
+      read(k.d_o, 5);
+      write(k.d_q, 0);
+      write(k.d_k, 1);
+      write(k.d_v, 2);
+    } else {
+      write(k.o, 0);
+      const NodeRef result = graph::project(node.shared_from_this(), 1);
+      kept_.push_back(result);
+      k.logsumexp = {.type = node.type};
+      item.writes.push_back(result.get());
+    }
+    item.kernel = std::move(k);
+    item.rank = rank(&node);
+    items_.push_back(std::move(item));
+  }
+
+  // Operands of a kernel in the order of Item::reads, then Item::writes.
+  static std::vector<Operand*> operands_of(kernel::Kernel& kernel) {
+    std::vector<Operand*> list;
+    if (auto* loop = std::get_if<kernel::LoopKernel>(&kernel)) {
+      for (Operand& o : loop->inputs) list.push_back(&o);
+      for (Operand& o : loop->outputs) list.push_back(&o);
+    } else if (auto* product = std::get_if<kernel::MatmulKernel>(&kernel)) {
+      list = {&product->a, &product->b};
+      for (Operand& o : product->epilogue.inputs) list.push_back(&o);
+      for (Operand& o : product->epilogue.outputs) list.push_back(&o);
+    } else if (auto* scatter = std::get_if<kernel::ScatterAddKernel>(&kernel)) {
+      if (scatter->count) list = {&scatter->indices, &scatter->updates};
+      list.push_back(&scatter->out);
+    } else {
+      auto& attention = std::get<kernel::AttentionKernel>(kernel);
+      list = {&attention.q.operand, &attention.k.operand, &attention.v.operand};
+      if (attention.backward)
+        for (Operand* o : {&attention.o.operand, &attention.logsumexp, &attention.d_o.operand, &attention.d_q.operand, &attention.d_k.operand, &attention.d_v.operand}) list.push_back(o);
+      else
+        for (Operand* o : {&attention.o.operand, &attention.logsumexp}) list.push_back(o);
+    }
+    return list;
+  }
+
+  // ---- Order and updates in place
+
+  void schedule() {
+    // Edges: a kernel runs after those that write what it reads.
+    const std::size_t n = items_.size();
+    std::unordered_map<const Node*, std::vector<std::size_t>> writers, readers;
+    for (std::size_t i = 0; i < n; ++i) {
+      for (const Node* owner : items_[i].writes) writers[owner].push_back(i);
+      for (const Node* owner : items_[i].reads) readers[owner].push_back(i);
+    }
+    after_.assign(n, {});
+    for (std::size_t i = 0; i < n; ++i)
+      for (const Node* owner : items_[i].reads)
+        if (auto it = writers.find(owner); it != writers.end())
+          for (std::size_t w : it->second)
+            if (w != i) after_[i].push_back(w);
+    // An update in place runs after all other readers of the old value, if none of them needs the new one first.
+    for (std::size_t o = 0; o < graph_.outputs.size(); ++o) {
+      const Node* leaf = o < request_.may_overwrite.size() ? request_.may_overwrite[o] : nullptr;
+      const Node* output = graph_.outputs[o].get();
+      if (!leaf || place_.contains(output) || in_place_.contains(output)) continue;
+      auto it = writers.find(output);
+      if (it == writers.end() || it->second.size() != 1) continue;
+      const std::size_t writer = it->second[0];
+      if (!aligned(items_[writer], leaf, output)) continue;
+      bool taken = std::find_if(graph_.outputs.begin(), graph_.outputs.end(), [&](const NodeRef& r) { return r.get() == leaf; }) != graph_.outputs.end();
+      for (const auto& [other, other_leaf] : in_place_) taken |= other_leaf == leaf;
+      if (taken) continue;
+      bool possible = true;
+      for (std::size_t reader : readers[leaf]) possible = possible && (reader == writer || !reaches(writer, reader));
+      if (!possible) continue;
+      for (std::size_t reader : readers[leaf])
+        if (reader != writer) after_[writer].push_back(reader);
+      in_place_[output] = leaf;
+    }
+    // Kahn's algorithm, early ranks first.
+    std::vector<int> waiting(n, 0);
+    std::vector<std::vector<std::size_t>> next(n);
+    for (std::size_t i = 0; i < n; ++i) {
+      std::sort(after_[i].begin(), after_[i].end());
+      after_[i].erase(std::unique(after_[i].begin(), after_[i].end()), after_[i].end());
+      waiting[i] = static_cast<int>(after_[i].size());
+      for (std::size_t before : after_[i]) next[before].push_back(i);
+    }
+    auto later = [&](std::size_t a, std::size_t b) { return items_[a].rank != items_[b].rank ? items_[a].rank > items_[b].rank : a > b; };
+    std::vector<std::size_t> ready;
+    for (std::size_t i = 0; i < n; ++i)
+      if (waiting[i] == 0) ready.push_back(i);
+    std::make_heap(ready.begin(), ready.end(), later);
+    while (!ready.empty()) {
+      std::pop_heap(ready.begin(), ready.end(), later);
+      const std::size_t i = ready.back();
+      ready.pop_back();
+      order_.push_back(i);
+      for (std::size_t follower : next[i])
+        if (--waiting[follower] == 0) {
+          ready.push_back(follower);
+          std::push_heap(ready.begin(), ready.end(), later);
+        }
+    }
+    if (order_.size() != n) throw InternalError("compile: kernels wait for each other");
+  }
+  bool reaches(std::size_t from, std::size_t to) const {
+    std::vector<std::size_t> stack{to};
+    std::vector<bool> seen(items_.size(), false);
+    while (!stack.empty()) {
+      const std::size_t i = stack.back();
+      stack.pop_back();
+      if (i == from) return true;
+      for (std::size_t before : after_[i])
+        if (!seen[before]) {
+          seen[before] = true;
+          stack.push_back(before);
+        }
+    }
+    return false;
+  }
+  // True when the kernel reads the leaf, if at all, just where it writes the output.
+  static bool aligned(const Item& item, const Node* leaf, const Node* output) {
+    const auto* loop = std::get_if<kernel::LoopKernel>(&item.kernel);
+    if (!loop || leaf->shape.numel() != output->shape.numel() || leaf->type != output->type) return false;
+    int operand = -1;
+    for (std::size_t i = 0; i < item.reads.size(); ++i)
+      if (item.reads[i] == leaf) operand = static_cast<int>(i);
+    int out = -1;
+    for (std::size_t i = 0; i < item.writes.size(); ++i)
+      if (item.writes[i] == output) out = static_cast<int>(i);
+    const kernel::Store* store = nullptr;
+    for (const kernel::Store& s : loop->stores)
+      if (s.output == out) {
+        if (store) return false;
+        store = &s;
+      }
+    if (!store) return false;
+    for (const kernel::Step& step : loop->steps) {
+      if (step.operand != operand || operand < 0) continue;
+      if (step.kind != kernel::StepKind::load || !(step.view == store->view) || step.level != loop->steps[static_cast<std::size_t>(store->value)].level) return false;
+    }
+    return true;
+  }
+
+  // ---- Buffers
+
+  Compiled assemble() {
+    Compiled result;
+    std::unordered_map<const Node*, int> external;
+    for (std::size_t i : order_)
+      for (const Node* owner : items_[i].reads)
+        if (is_leaf(*owner) && external.try_emplace(owner, static_cast<int>(result.leaves.size())).second) result.leaves.push_back(owner->shared_from_this());
+    for (const auto& [output, leaf] : in_place_)
+      if (external.try_emplace(leaf, static_cast<int>(result.leaves.size())).second) result.leaves.push_back(leaf->shared_from_this());
+    int ordinal = static_cast<int>(result.leaves.size());
+    for (const NodeRef& output : graph_.outputs) {
+      auto it = in_place_.find(output.get());
+      const int at = it != in_place_.end() ? external.at(it->second) : external.try_emplace(output.get(), ordinal).first->second;
+      if (at == ordinal) ++ordinal;
+      external[output.get()] = at;
+      result.output_external.push_back(at);
+    }
+    result.external_count = ordinal;
+    auto bytes_of = [&](const Node* node) { return static_cast<std::size_t>(node->shape.numel()) * target_.storage_bytes(node->type); };
+    for (int e = 0; e < ordinal; ++e) result.plan.buffers.push_back({.external = e, .bytes = 0, .label = ""});
+    for (const auto& [node, e] : external) {
+      auto& buffer = result.plan.buffers[static_cast<std::size_t>(e)];
+      buffer.bytes = bytes_of(node);
+      if (buffer.label.empty()) buffer.label = title(*node);
+    }
+    // Intermediate values: when each is alive, and which must lie apart.
+    MemoryRequest memory{{}, {}, target_.offset_alignment, target_.buffer_bytes_max, target_.binding_bytes_max};
+    std::unordered_map<const Node*, int> value_of;
+    auto value = [&](const Node* owner, int at) -> int {
+      if (external.contains(owner)) return -1;
+      auto [it, is_new] = value_of.try_emplace(owner, static_cast<int>(memory.values.size()));
+      if (is_new) memory.values.push_back({bytes_of(owner), at, at, title(*owner)});
+      memory.values[static_cast<std::size_t>(it->second)].last = at;
+      return it->second;
+    };
+    for (std::size_t k = 0; k < order_.size(); ++k) {
+      const Item& item = items_[order_[k]];
+      std::vector<int> reads, writes;
+      for (const Node* owner : item.reads)
+        if (const int v = value(owner, static_cast<int>(k)); v >= 0) reads.push_back(v);
+      for (const Node* owner : item.writes)
+        if (const int v = value(owner, static_cast<int>(k)); v >= 0) writes.push_back(v);
+      if (target_.prefers_separate_buffers)
+        for (int r : reads)
+          for (int w : writes)
+            if (r != w) memory.apart.emplace_back(r, w);
+    }
+    const MemoryPlan planned = plan_memory(memory);
+    const int first_scratch = static_cast<int>(result.plan.buffers.size());
+    for (std::size_t b = 0; b < planned.buffers.size(); ++b) result.plan.buffers.push_back({.external = -1, .bytes = planned.buffers[b], .label = fmt::format("scratch {}", b)});
+    for (std::size_t i : order_) {
+      Item& item = items_[i];
+      std::vector<const Node*> owners = item.reads;
+      owners.insert(owners.end(), item.writes.begin(), item.writes.end());
+      const std::vector<Operand*> operands = operands_of(item.kernel);
+      if (operands.size() != owners.size()) throw InternalError("compile: operands and owners differ in number");
+      for (std::size_t o = 0; o < owners.size(); ++o) {
+        Operand& operand = *operands[o];
+        const Extent within = operand.offset;
+        operand.type = owners[o]->type;
+        operand.count = owners[o]->shape.numel() - within;
+        if (auto it = external.find(owners[o]); it != external.end()) {
+          operand.buffer = it->second;
+        } else {
+          const auto& slot = planned.slots[static_cast<std::size_t>(value_of.at(owners[o]))];
+          operand.buffer = first_scratch + slot.buffer;
+          operand.offset = static_cast<Extent>(slot.offset / target_.storage_bytes(owners[o]->type)) + within;
+        }
+      }
+      result.plan.kernels.push_back(std::move(item.kernel));
+    }
+    return result;
+  }
+
+  const Request& request_;
+  const Target& target_;
+  const Settings& settings_;
+  OrderedGraph graph_;
+  NodeSet stored_, written_elsewhere_;
+  std::vector<const Node*> compute_;
+  std::unordered_map<const Node*, Place> place_;
+  std::vector<std::pair<const Node*, Place>> extra_parts_;
+  std::vector<NodeRef> kept_;  // nodes made while planning
+  std::vector<Item> items_;
+  std::vector<std::vector<std::size_t>> after_;
+  std::unordered_map<const Node*, const Node*> in_place_;
+  std::vector<std::size_t> order_;
+};
+
+}  // namespace
+
+Compiled compile(const Request& request, const Target& target, const Settings& settings) {
+  return Compiler(request, target, settings).run();
+}
+
+}  // namespace weft::compiler

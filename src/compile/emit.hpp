@@ -1,0 +1,78 @@
+// From nodes to one loop kernel: the steps that compute some stored values over a frame.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "compile/access.hpp"
+#include "compile/kernel.hpp"
+#include "graph/node.hpp"
+
+namespace weft::compiler {
+
+using NodeSet = std::unordered_set<const graph::Node*>;
+
+/// Where a value in memory lies inside the memory of its owner (itself, or the concat that it is a part of).
+struct Place {
+  const graph::Node* owner = nullptr;
+  Extent offset = 0;
+  std::vector<Extent> strides;
+};
+
+/// A kernel whose operands are still nodes: inputs[i] and outputs[i] own the memory of the kernel's operand i.
+struct BuiltLoop {
+  kernel::LoopKernel kernel;
+  std::vector<const graph::Node*> inputs, outputs;
+};
+
+/// Nodes that are computed wherever they are read, instead of being loaded: members of the kernel being built, constants
+/// and iotas, and those in `inlined`.
+struct EmitContext {
+  const NodeSet* members = nullptr;
+  const NodeSet* inlined = nullptr;
+  const graph::Node* product = nullptr;  // the matrix product, for epilogues
+  std::function<Place(const graph::Node*)> place;
+};
+
+class Emitter {
+ public:
+  Emitter(Frame frame, const EmitContext& context) : frame_(std::move(frame)), context_(context) {}
+
+  /// Step that holds the node's value at that access. Throws MustMaterialize or SplitFrame.
+  int emit(const graph::Node* node, const Access& access);
+  /// Emits the node and stores it where its place says.
+  void store(const graph::Node* node, const Access& access);
+  /// True when some member was computed at two different accesses.
+  bool recomputes() const { return recomputes_; }
+  BuiltLoop finish(std::string name);
+
+ private:
+  int add(kernel::Step step);
+  int emit_load(const graph::Node* node, const Access& access);
+  int emit_map(const graph::Node* node, const Access& access);
+  int emit_reduce(const graph::Node* node, const Access& access);
+  int emit_gather(const graph::Node* node, const Access& access);
+  int raised(int value);
+  kernel::Level level_of(const Access& access) const;
+  kernel::View view_of(const Access& access, const Place& place, kernel::Level level, const graph::Node* blame) const;
+  int input_operand(const graph::Node* owner);
+
+  Frame frame_;
+  const EmitContext& context_;
+  BuiltLoop built_;
+  std::map<std::pair<const graph::Node*, std::vector<Extent>>, int> memo_;
+  std::unordered_map<const graph::Node*, std::vector<Extent>> access_of_member_;
+  std::unordered_multimap<std::uint64_t, int> known_steps_;
+  std::unordered_map<const graph::Node*, int> operands_;
+  bool recomputes_ = false;
+};
+
+/// True for values that exist in memory before any kernel runs.
+bool is_leaf(const graph::Node& node);
+/// Bytes, elements and names for messages: "layer_norm f32 [2, 3]" or the label.
+std::string title(const graph::Node& node);
+
+}  // namespace weft::compiler

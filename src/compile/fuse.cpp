@@ -1,0 +1,538 @@
+#include "compile/fuse.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace weft::compiler {
+
+using graph::Kind;
+using graph::Node;
+
+bool is_compute(const Node& node) {
+  if (is_leaf(node) || graph::is_view(node.kind)) return false;
+  return node.kind != Kind::constant && node.kind != Kind::iota;
+}
+
+const Node* base_of(const Node* node) {
+  while (graph::is_view(node->kind) && !is_leaf(*node)) node = node->inputs[0].get();
+  return node;
+}
+
+std::vector<const Node*> sources_of(const Node& node) {
+  std::vector<const Node*> sources;
+  for (const auto& input : node.inputs) {
+    const Node* base = base_of(input.get());
+    if ((is_leaf(*base) || is_compute(*base)) && std::find(sources.begin(), sources.end(), base) == sources.end()) sources.push_back(base);
+  }
+  return sources;
+}
+
+std::unordered_map<const Node*, std::vector<const Node*>> consumers_of(const std::vector<const Node*>& compute) {
+  std::unordered_map<const Node*, std::vector<const Node*>> consumers;
+  for (const Node* node : compute)
+    for (const Node* source : sources_of(*node)) consumers[source].push_back(node);
+  return consumers;
+}
+
+namespace {
+
+bool is_loop_kind(Kind kind) { return kind == Kind::map || kind == Kind::reduce || kind == Kind::gather; }
+
+// Few plain operations: worth repeating rather than storing.
+bool is_cheap(const Node& node) {
+  if (node.kind != Kind::map) return false;
+  int operations = 0;
+  for (const auto& i : node.expression->code) {
+    using scalar::Op;
+    switch (i.op) {
+      case Op::input: case Op::constant: break;
+      case Op::exp: case Op::exp2: case Op::expm1: case Op::log: case Op::log2: case Op::log10: case Op::log1p: case Op::sin:
+      case Op::cos: case Op::tan: case Op::asin: case Op::acos: case Op::atan: case Op::sinh: case Op::cosh: case Op::tanh:
+      case Op::asinh: case Op::acosh: case Op::atanh: case Op::erf: case Op::pow: case Op::atan2: case Op::philox: case Op::rem:
+        return false;
+      default: ++operations;
+    }
+  }
+  return operations <= 4;
+}
+
+const Node* first_reduce(const Cluster& cluster) {
+  for (const Node* node : cluster.members)
+    if (node->kind == Kind::reduce) return node;
+  return nullptr;
+}
+
+bool axes_are_last(const Node& reduce) {
+  const int rank = reduce.inputs[0]->shape.rank(), count = static_cast<int>(reduce.ints.size());
+  return reduce.ints.empty() || reduce.ints[0] == rank - count;
+}
+
+Frame frame_of(const Cluster& cluster, const std::vector<const Node*>& roots) {
+  Frame frame;
+  if (cluster.anchor->kind == Kind::matmul) {
+    frame.extents = cluster.anchor->shape.vector();
+    frame.outer_rank = 3;
+  } else if (const Node* reduce = first_reduce(cluster)) {
+    const Shape& shape = reduce->inputs[0]->shape;
+    std::vector<Extent> inner;
+    std::size_t at = 0;
+    for (int d = 0; d < shape.rank(); ++d) {
+      if (at < reduce->ints.size() && reduce->ints[at] == d) {
+        inner.push_back(shape[d]);
+        ++at;
+      } else {
+        frame.extents.push_back(shape[d]);
+      }
+    }
+    frame.outer_rank = static_cast<int>(frame.extents.size());
+    frame.extents.insert(frame.extents.end(), inner.begin(), inner.end());
+  } else {
+    frame.extents = roots.back()->shape.vector();
+    frame.outer_rank = static_cast<int>(frame.extents.size());
+  }
+  return frame;
+}
+
+// The access of a stored value over the frame. Several forms can be right; `form` picks one, nullopt when there is no such.
+std::optional<Access> root_access(const Node* root, const Frame& frame, const Cluster& cluster, int form) {
+  const Extent outer = frame.outer(), inner = frame.inner(), n = root->shape.numel();
+  const int rank = static_cast<int>(frame.extents.size());
+  const Node* reduce = cluster.anchor->kind == Kind::matmul ? nullptr : first_reduce(cluster);
+  if (n == outer * inner && (inner != 1 || !reduce || frame.outer_rank == rank)) {
+    const bool permuted = reduce && !axes_are_last(*reduce);
+    if (form == 0 && permuted && root->shape == reduce->inputs[0]->shape) {
+      // Kept axes come from the outer part of the frame in order, reduced ones from the inner part.
+      std::vector<Extent> kept, taken;
+      std::size_t at = 0;
+      for (int d = 0; d < root->shape.rank(); ++d) {
+        const bool is_reduced = at < reduce->ints.size() && reduce->ints[at] == d;
+        if (is_reduced) ++at;
+        (is_reduced ? taken : kept).push_back(root->shape[d]);
+      }
+      const auto outer_dims = split_linear(frame_linear(frame.extents, 0, frame.outer_rank), Shape(kept), frame.extents, root);
+      const auto inner_dims = split_linear(frame_linear(frame.extents, frame.outer_rank, rank), Shape(taken), frame.extents, root);
+      Access access;
+      std::size_t k = 0, t = 0;
+      at = 0;
+      for (int d = 0; d < root->shape.rank(); ++d) {
+        const bool is_reduced = at < reduce->ints.size() && reduce->ints[at] == d;
+        if (is_reduced) ++at;
+        access.dims.push_back(is_reduced ? inner_dims[t++] : outer_dims[k++]);
+      }
+      return access;
+    }
+    if (form == (permuted ? 1 : 0)) return Access{split_linear(frame_linear(frame.extents, 0, rank), root->shape, frame.extents, root), {}};
+  } else if (n == outer && form == 0) {
+    return Access{split_linear(frame_linear(frame.extents, 0, frame.outer_rank), root->shape, frame.extents, root), {}};
+  }
+  if (form == 2 && root->kind == Kind::map && root->name == "copy" && n == outer * inner) {
+    // A copy that only reorders a value of this cluster: run in the value's order and store in the copy's.
+    const Node* base = base_of(root->inputs[0].get());
+    if (base->shape.numel() != n) return std::nullopt;
+    std::vector<Extent> own = root->shape.vector();
+    for (int attempt = 0; attempt < 16; ++attempt) {
+      try {
+        Access access{split_linear(frame_linear(own, 0, static_cast<int>(own.size())), root->shape, own, root), {}};
+        Access source = access;
+        for (const Node* node = root->inputs[0].get(); node != base; node = node->inputs[0].get()) source = through_view(*node, source, own);
+        if (!source.masks.empty()) return std::nullopt;
+        const Affine linear = linear_of(source.dims, contiguous_strides(base->shape), own.size());
+        // Sorted by how far they move in the value, the axes must tile it exactly.
+        std::vector<std::size_t> order;
+        for (std::size_t f = 0; f < own.size(); ++f)
+          if (own[f] > 1) order.push_back(f);
+        std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return linear.coefficients[a] > linear.coefficients[b]; });
+        Extent stride = 1;
+        for (std::size_t i = order.size(); i-- > 0;) {
+          if (linear.coefficients[order[i]] != stride) return std::nullopt;
+          stride *= own[order[i]];
+        }
+        if (linear.base != 0) return std::nullopt;
+        // Coordinates of those sorted axes over the real frame, then of the copy's own axes.
+        std::vector<Extent> sorted;
+        for (std::size_t f : order) sorted.push_back(own[f]);
+        const auto coordinates = split_linear(frame_linear(frame.extents, 0, rank), Shape(sorted), frame.extents, root);
+        Access result;
+        for (const Affine& dim : access.dims) {
+          Affine a{dim.base, std::vector<Extent>(frame.extents.size(), 0)};
+          for (std::size_t i = 0; i < order.size(); ++i) {
+            const Extent c = dim.coefficients[order[i]];
+            a.base += c * coordinates[i].base;
+            for (std::size_t f = 0; f < frame.extents.size(); ++f) a.coefficients[f] += c * coordinates[i].coefficients[f];
+          }
+          result.dims.push_back(std::move(a));
+        }
+        return result;
+      } catch (SplitFrame& split) {
+        if (split.axis >= static_cast<int>(own.size())) throw;
+        // The split may be of the copy's own axes or of the frame's; the frame's extents differ from ours when it is theirs.
+        const auto axis = static_cast<std::size_t>(split.axis);
+        if (own[axis] % split.inner != 0 || own[axis] == split.inner) throw;
+        own[axis] /= split.inner;
+        own.insert(own.begin() + split.axis + 1, split.inner);
+      } catch (MustMaterialize&) {
+        return std::nullopt;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+std::string name_of(const Cluster& cluster) {
+  std::string name;
+  int count = 0;
+  for (const Node* node : cluster.members) {
+    if (++count > 6) continue;
+    name += (name.empty() ? "" : ".") + (!node->name.empty() ? node->name : node->kind == Kind::reduce ? std::string(scalar::name_of(node->reduction)) : std::string(graph::name_of(node->kind)));
+  }
+  return count > 6 ? name + fmt::format("+{}", count - 6) : name;
+}
+
+}  // namespace
+
+std::optional<BuiltLoop> build_loop(const Cluster& cluster, const std::vector<const Node*>& roots, const EmitContext& context,
+                                    const Node** blame) {
+  if (roots.empty()) return std::nullopt;
+  Frame frame = frame_of(cluster, roots);
+  std::vector<int> forms(roots.size(), 0);
+  for (int attempt = 0; attempt < 64; ++attempt) {
+    std::size_t at = 0;
+    try {
+      Emitter emitter(frame, context);
+      for (; at < roots.size(); ++at) {
+        std::optional<Access> access;
+        while (forms[at] < 3 && !(access = root_access(roots[at], frame, cluster, forms[at]))) ++forms[at];
+        if (!access) return std::nullopt;
+        emitter.store(roots[at], *access);
+        if (emitter.recomputes()) throw MustMaterialize{roots[at]};
+      }
+      return emitter.finish(name_of(cluster));
+    } catch (SplitFrame& split) {
+      const auto axis = static_cast<std::size_t>(split.axis);
+      if (axis >= frame.extents.size() || frame.extents[axis] % split.inner != 0 || frame.extents[axis] == split.inner) return std::nullopt;
+      frame.extents[axis] /= split.inner;
+      frame.extents.insert(frame.extents.begin() + split.axis + 1, split.inner);
+      if (split.axis < frame.outer_rank) ++frame.outer_rank;
+    } catch (MustMaterialize& must) {
+      if (blame) *blame = must.node;
+      if (++forms[at] > 2) return std::nullopt;
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<const Node*> roots_of(const Cluster& cluster, const FuseRequest& request, const NodeSet& inlined,
+                                  const std::unordered_map<const Node*, std::vector<const Node*>>& consumers) {
+  const NodeSet members(cluster.members.begin(), cluster.members.end());
+  std::vector<const Node*> roots;
+  for (const Node* node : cluster.members) {
+    if (inlined.contains(node)) continue;
+    bool root = request.stored.contains(node);
+    if (!root)
+      if (auto it = consumers.find(node); it != consumers.end())
+        for (const Node* consumer : it->second) root |= !members.contains(consumer);
+    if (root) roots.push_back(node);
+  }
+  return roots;
+}
+
+namespace {
+
+class Fuser {
+ public:
+  explicit Fuser(const FuseRequest& request) : request_(request), consumers_(consumers_of(request.compute)) {
+    for (std::size_t i = 0; i < request.compute.size(); ++i) position_[request.compute[i]] = static_cast<int>(i);
+  }
+
+  FuseResult run() {
+    for (const Node* node : request_.compute) {
+      if (!(request_.enabled && is_loop_kind(node->kind) && join_producer(node))) {
+        cluster_at_[node] = static_cast<int>(clusters_.size());
+        clusters_.push_back({node, {node}});
+      }
+    }
+    if (request_.enabled) {
+      for (int sweep = 0; sweep < 3 && merge_pairs(); ++sweep) {}
+      merge_siblings();
+      inline_cheap();
+    }
+    return {ordered(), std::move(inlined_)};
+  }
+
+ private:
+  bool alive(int c) const { return !clusters_[static_cast<std::size_t>(c)].members.empty(); }
+
+  bool fits(const Cluster& merged) {
+    const auto roots = roots_of(merged, request_, inlined_, consumers_);
+    if (roots.empty()) return false;
+    const Node* reduce = first_reduce(merged);
+    Extent points = 1, outer = 1;
+    const bool product = merged.anchor->kind == Kind::matmul;
+    if (product) {
+      if (reduce) return false;
+      points = outer = merged.anchor->shape.numel();
+    } else if (reduce) {
+      points = reduce->inputs[0]->shape.numel();
+      outer = reduce->shape.numel();
+    } else {
+      points = outer = roots.back()->shape.numel();
+    }
+    // Smaller values would be computed again and again; larger ones do not fit the frame.
+    for (const Node* node : merged.members)
+      if (node->shape.numel() != points && node->shape.numel() != outer && !(is_cheap(*node) && node->shape.numel() < points)) return false;
+    if (reduce && outer != points) {
+      const Extent inner = outer ? points / outer : 0;
+      // Column reductions and reductions of a few long rows run best with nothing else to store along the way.
+      const bool only_reduce = !axes_are_last(*reduce) || (outer < 64 && inner > 4096);
+      if (only_reduce)
+        for (const Node* root : roots)
+          if (root->shape.numel() == points) return false;
+    }
+    const NodeSet members(merged.members.begin(), merged.members.end());
+    EmitContext context{&members, &inlined_, product ? merged.anchor : nullptr, request_.place};
+    const auto built = build_loop(merged, roots, context);
+    if (!built) return false;
+    NodeSet operands(built->inputs.begin(), built->inputs.end());
+    operands.insert(built->outputs.begin(), built->outputs.end());
+    return static_cast<int>(operands.size()) + (product ? 2 : 0) <= request_.operands_max;
+  }
+
+  // True if some path leads from cluster `from` to cluster `to` through other clusters.
+  bool indirect_path(int from, int to) {
+    std::vector<int> stack;
+    std::vector<bool> seen(clusters_.size(), false);
+    auto push_sources = [&](int c) {
+      for (const Node* node : clusters_[static_cast<std::size_t>(c)].members)
+        for (const Node* source : sources_of(*node)) {
+          auto it = cluster_at_.find(source);
+          if (it == cluster_at_.end() || it->second == c || seen[static_cast<std::size_t>(it->second)]) continue;
+          if (c == to && it->second == from) continue;  // the direct edge
+          seen[static_cast<std::size_t>(it->second)] = true;
+          stack.push_back(it->second);
+        }
+    };
+    push_sources(to);
+    while (!stack.empty()) {
+      const int c = stack.back();
+      stack.pop_back();
+      if (c == from) return true;
+      if (c != to && last_position(c) > first_position(from)) push_sources(c);
+    }
+    return false;
+  }
+  int last_position(int c) const { return position_.at(clusters_[static_cast<std::size_t>(c)].members.back()); }
+  int first_position(int c) const { return position_.at(clusters_[static_cast<std::size_t>(c)].members.front()); }
+
+  bool can_host(const Cluster& cluster) const { return cluster.anchor->kind == Kind::matmul || is_loop_kind(cluster.anchor->kind); }
+
+  bool join_producer(const Node* node) {
+    std::vector<int> candidates;
+    for (const Node* source : sources_of(*node))
+      if (auto it = cluster_at_.find(source); it != cluster_at_.end()) candidates.push_back(it->second);
+    std::sort(candidates.begin(), candidates.end(), [&](int a, int b) { return last_position(a) > last_position(b); });
+    candidates.erase(std::unique(candidates.begin(), candidates.end()), candidates.end());
+    const int self = static_cast<int>(clusters_.size());
+    clusters_.push_back({node, {node}});
+    cluster_at_[node] = self;
+    for (int c : candidates) {
+      Cluster& host = clusters_[static_cast<std::size_t>(c)];
+      if (!can_host(host) || indirect_path(c, self)) continue;
+      Cluster merged = host;
+      merged.members.push_back(node);
+      if (!fits(merged)) continue;
+      host = std::move(merged);
+      cluster_at_[node] = c;
+      clusters_.pop_back();
+      return true;
+    }
+    clusters_.pop_back();
+    cluster_at_.erase(node);
+    return false;
+  }
+
+  bool try_merge(int into, int from) {
+    Cluster merged = clusters_[static_cast<std::size_t>(into)];
+    const Cluster& other = clusters_[static_cast<std::size_t>(from)];
+    if (other.anchor->kind == Kind::matmul) merged.anchor = other.anchor;
+    merged.members.insert(merged.members.end(), other.members.begin(), other.members.end());
+    std::sort(merged.members.begin(), merged.members.end(), [&](const Node* a, const Node* b) { return position_[a] < position_[b]; });
+    if (!fits(merged)) return false;
+    for (const Node* node : other.members) cluster_at_[node] = into;
+    clusters_[static_cast<std::size_t>(into)] = std::move(merged);
+    clusters_[static_cast<std::size_t>(from)].members.clear();
+    return true;
+  }
+
+  bool merge_pairs() {
+    bool changed = false;
+    for (const Node* node : request_.compute) {
+      if (!is_loop_kind(node->kind)) continue;
+      const int consumer = cluster_at_[node];
+      if (!is_loop_kind(clusters_[static_cast<std::size_t>(consumer)].anchor->kind)) continue;
+      for (const Node* source : sources_of(*node)) {
+        auto it = cluster_at_.find(source);
+        if (it == cluster_at_.end() || it->second == consumer) continue;
+        const int producer = it->second;
+        if (!can_host(clusters_[static_cast<std::size_t>(producer)]) || indirect_path(producer, consumer)) continue;
+        if (try_merge(producer, consumer)) {
+          changed = true;
+          break;
+        }
+      }
+    }
+    return changed;
+  }
+
+  // Kernels over equal frames that read the same value, or that are tiny, become one.
+  void merge_siblings() {
+    struct Form {
+      Extent outer, inner;
+      bool last;
+      bool operator==(const Form&) const = default;
+    };
+    auto form_of = [&](const Cluster& cluster) {
+      const Node* reduce = first_reduce(cluster);
+      if (!reduce) return Form{cluster.members.back()->shape.numel(), 1, true};
+      return Form{reduce->shape.numel(), reduce->inputs[0]->shape.numel(), axes_are_last(*reduce)};
+    };
+    for (std::size_t a = 0; a < clusters_.size(); ++a) {
+      if (!alive(static_cast<int>(a)) || !is_loop_kind(clusters_[a].anchor->kind)) continue;
+      for (std::size_t b = a + 1; b < clusters_.size(); ++b) {
+        if (!alive(static_cast<int>(b)) || !is_loop_kind(clusters_[b].anchor->kind)) continue;
+        const Form form = form_of(clusters_[a]);
+        if (!(form == form_of(clusters_[b]))) continue;
+        bool worth = form.outer * form.inner <= 4096;
+        if (!worth) {
+          NodeSet read;
+          for (const Node* node : clusters_[a].members)
+            for (const Node* source : sources_of(*node)) read.insert(source);
+          for (const Node* node : clusters_[b].members)
+            for (const Node* source : sources_of(*node)) worth |= read.contains(source) && source->shape.numel() * 8 >= form.outer * form.inner;
+        }
+        if (!worth) continue;
+        const int ia = static_cast<int>(a), ib = static_cast<int>(b);
+        if (connected(ia, ib) || connected(ib, ia)) continue;
+        try_merge(ia, ib);
+      }
+    }
+  }
+  bool connected(int from, int to) {
+    for (const Node* node : clusters_[static_cast<std::size_t>(to)].members)
+      for (const Node* source : sources_of(*node))
+        if (auto it = cluster_at_.find(source); it != cluster_at_.end() && it->second == from) return true;
+    return indirect_path(from, to);
+  }
+
+  // A stored map that follows in few plain steps from values that are in memory anyway is not stored but computed again
+  // where it is read: the normalised input of a layer norm, say, from the input, its mean and its deviation.
+  void inline_cheap() {
+    for (const Node* node : request_.compute) {
+      if (node->kind != Kind::map || request_.stored.contains(node) || !is_cheap(*node)) continue;
+      const int home = cluster_at_[node];
+      if (clusters_[static_cast<std::size_t>(home)].anchor->kind == Kind::matmul) continue;
+      bool crosses = false;
+      for (const Node* consumer : consumers_[node]) crosses |= cluster_at_[consumer] != home;
+      if (!crosses) continue;
+      NodeSet chain{node}, large;
+      if (!collect(node, node->shape.numel(), chain, large) || large.size() > 1) continue;
+      std::vector<int> readers{home};
+      bool good = true;
+      for (const Node* consumer : consumers_[node]) {
+        const int c = cluster_at_[consumer];
+        readers.push_back(c);
+        const Kind kind = clusters_[static_cast<std::size_t>(c)].anchor->kind;
+        good &= is_loop_kind(kind) || (kind == Kind::matmul && consumer->kind != Kind::matmul);
+      }
+      if (!good) continue;
+      // Tried in place and taken back if some kernel loses its form: readers compute the chain, and what the chain reads
+      // is read by them, so its own cluster must store it.
+      std::vector<const Node*> added;
+      std::vector<std::pair<const Node*, std::vector<const Node*>>> before;
+      std::vector<int> makers;
+      for (const Node* link : chain)
+        if (inlined_.insert(link).second) added.push_back(link);
+      for (const Node* link : chain)
+        for (const Node* source : sources_of(*link)) {
+          auto it = cluster_at_.find(source);
+          if (it == cluster_at_.end() || chain.contains(source)) continue;
+          good &= reads_allowed(source, readers);
+          makers.push_back(it->second);
+          before.emplace_back(source, consumers_[source]);
+          extra_readers(source, node);
+        }
+      for (int c : readers) good = good && still_builds(c);
+      for (int c : makers) good = good && still_builds(c);
+      if (good) continue;
+      for (const Node* link : added) inlined_.erase(link);
+      for (auto it = before.rbegin(); it != before.rend(); ++it) consumers_[it->first] = it->second;
+    }
+  }
+  // Nodes to compute again for `node`, stopping at values that are (or may cheaply be) in memory.
+  bool collect(const Node* node, Extent size, NodeSet& chain, NodeSet& large) {
+    for (const Node* source : sources_of(*node)) {
+      const bool stored_already = is_leaf(*source) || request_.stored.contains(source) || crosses_home(source);
+      if (!stored_already && source->kind == Kind::map && is_cheap(*source) && chain.size() < 4) {
+        chain.insert(source);
+        if (!collect(source, size, chain, large)) return false;
+      } else if (stored_already || source->shape.numel() * 8 <= size) {
+        if (source->shape.numel() * 8 > size) large.insert(source);
+      } else {
+        return false;
+      }
+    }
+    return true;
+  }
+  bool crosses_home(const Node* node) {
+    if (inlined_.contains(node)) return false;
+    for (const Node* consumer : consumers_[node])
+      if (cluster_at_[consumer] != cluster_at_[node]) return true;
+    return false;
+  }
+  // A reader must not come before the cluster that makes what it reads, and not be inside a cycle with it.
+  bool reads_allowed(const Node* source, const std::vector<int>& readers) {
+    const int maker = cluster_at_[source];
+    for (int reader : readers)
+      if (reader != maker && connected(reader, maker)) return false;
+    return true;
+  }
+  bool still_builds(int c) {
+    const Cluster& cluster = clusters_[static_cast<std::size_t>(c)];
+    if (!can_host(cluster)) return true;
+    bool all_inlined = true;
+    for (const Node* node : cluster.members) all_inlined &= inlined_.contains(node);
+    return all_inlined || fits(cluster);
+  }
+  // The chain's sources have new readers: every consumer of `node` reads them directly.
+  void extra_readers(const Node* source, const Node* node) {
+    auto& list = consumers_[source];
+    for (const Node* consumer : consumers_[node])
+      if (std::find(list.begin(), list.end(), consumer) == list.end()) list.push_back(consumer);
+  }
+
+  std::vector<Cluster> ordered();
+
+  const FuseRequest& request_;
+  std::unordered_map<const Node*, std::vector<const Node*>> consumers_;
+  std::unordered_map<const Node*, int> position_, cluster_at_;
+  std::vector<Cluster> clusters_;
+  NodeSet inlined_;
+};
+
+// Clusters in an order in which each runs after what it reads, early values first.
+std::vector<Cluster> Fuser::ordered() {
+  std::vector<Cluster> live;
+  for (Cluster& cluster : clusters_) {
+    std::vector<const Node*> members;
+    bool anything = false;
+    for (const Node* node : cluster.members) anything |= !inlined_.contains(node);
+    if (!cluster.members.empty() && anything) live.push_back(std::move(cluster));
+  }
+  return live;
+}
+
+}  // namespace
+
+FuseResult fuse(const FuseRequest& request) { return Fuser(request).run(); }
+
+}  // namespace weft::compiler

@@ -1,0 +1,49 @@
+// Fusion: which values are computed together in one kernel.
+#pragma once
+
+#include <unordered_map>
+#include <vector>
+
+#include "compile/emit.hpp"
+
+namespace weft::compiler {
+
+/// One kernel to be: values computed together. `anchor` says which form it takes (a matrix product, a scatter, an
+/// attention, or a loop).
+struct Cluster {
+  const graph::Node* anchor = nullptr;
+  std::vector<const graph::Node*> members;  // in order
+};
+
+struct FuseRequest {
+  std::vector<const graph::Node*> compute;  // nodes to compute, in a valid order
+  NodeSet stored;                           // must be in memory at the end, or are read by something other than loops
+  std::function<Place(const graph::Node*)> place;
+  int operands_max = 64;
+  bool enabled = true;
+};
+
+struct FuseResult {
+  std::vector<Cluster> clusters;  // in a valid order of running
+  NodeSet inlined;                // recomputed wherever read, never stored
+};
+
+FuseResult fuse(const FuseRequest& request);
+
+/// Values of the cluster that others read or that are results.
+std::vector<const graph::Node*> roots_of(const Cluster& cluster, const FuseRequest& request, const NodeSet& inlined,
+                                         const std::unordered_map<const graph::Node*, std::vector<const graph::Node*>>& consumers);
+/// The loop kernel of a cluster (the epilogue of a matmul cluster), if it has a form as one; else `blame` receives the
+/// value that stands in the way.
+std::optional<BuiltLoop> build_loop(const Cluster& cluster, const std::vector<const graph::Node*>& roots, const EmitContext& context,
+                                    const graph::Node** blame = nullptr);
+
+/// What a node reads, views looked through: compute nodes and leaves (constants and iotas are not listed).
+std::vector<const graph::Node*> sources_of(const graph::Node& node);
+/// For each compute node, the compute nodes that read it (inlined ones included).
+std::unordered_map<const graph::Node*, std::vector<const graph::Node*>> consumers_of(const std::vector<const graph::Node*>& compute);
+bool is_compute(const graph::Node& node);
+/// The node below a chain of views.
+const graph::Node* base_of(const graph::Node* node);
+
+}  // namespace weft::compiler

@@ -1,0 +1,111 @@
+#include "compile/kernel.hpp"
+
+#include <fmt/format.h>
+
+namespace weft::kernel {
+namespace {
+
+std::string text(const View& view) {
+  std::string s = fmt::format("[{}]@{}", fmt::join(view.extents, ","), view.offset);
+  if (!view.strides.empty()) s += fmt::format("+({})", fmt::join(view.strides, ","));
+  for (std::size_t i = 0; i < view.bounds.size(); ++i)
+    if (view.bounds[i].lo > 0 || view.bounds[i].hi < view.extents[i]) s += fmt::format(" {}<=c{}<{}", view.bounds[i].lo, i, view.bounds[i].hi);
+  return s;
+}
+
+std::string text(const Operand& o) { return fmt::format("b{}+{}:{}x{}", o.buffer, o.offset, o.count, name_of(o.type)); }
+
+std::string text(const LoopKernel& k, std::string_view form) {
+  std::string s = fmt::format("{} \"{}\" outer {} inner {}\n", form, k.name, k.outer, k.inner);
+  for (std::size_t i = 0; i < k.inputs.size(); ++i) s += fmt::format("  in{} {}\n", i, text(k.inputs[i]));
+  for (std::size_t i = 0; i < k.outputs.size(); ++i) s += fmt::format("  out{} {}\n", i, text(k.outputs[i]));
+  for (std::size_t i = 0; i < k.steps.size(); ++i) {
+    const Step& t = k.steps[i];
+    s += fmt::format("  {}{} = ", t.level == Level::inner ? 'v' : 's', i);
+    switch (t.kind) {
+      case StepKind::constant: s += fmt::format("{} {}", t.value, name_of(t.type)); break;
+      case StepKind::load: s += fmt::format("load in{} {}", t.operand, text(t.view)); break;
+      case StepKind::gather: s += fmt::format("gather in{} %{}*{}<{} {}", t.operand, t.a, t.axis_stride, t.axis_extent, text(t.view)); break;
+      case StepKind::index: s += fmt::format("index {} {}", name_of(t.type), text(t.view)); break;
+      case StepKind::reduce: s += fmt::format("{}(%{})", scalar::name_of(t.reduction), t.a); break;
+      case StepKind::accumulator: s += "product"; break;
+      case StepKind::map:
+        s += fmt::format("{} {} %{}", scalar::name_of(t.op), name_of(t.type), t.a);
+        if (t.b >= 0) s += fmt::format(" %{}", t.b);
+        if (t.c >= 0) s += fmt::format(" %{}", t.c);
+    }
+    s += "\n";
+  }
+  for (const Store& store : k.stores) s += fmt::format("  store %{} out{} {}\n", store.value, store.output, text(store.view));
+  return s;
+}
+
+double loop_flops(const LoopKernel& k) {
+  double n = 0;
+  for (const Step& s : k.steps) {
+    const double points = static_cast<double>(k.outer) * (s.level == Level::inner ? static_cast<double>(k.inner) : 1.0);
+    if (s.kind == StepKind::map) n += points;
+    if (s.kind == StepKind::reduce) n += static_cast<double>(k.outer) * static_cast<double>(k.inner);
+  }
+  return n;
+}
+
+// Bytes a step or store touches at least: repeated elements once.
+double touched(const View& view, DType type) {
+  double n = 1;
+  for (std::size_t i = 0; i < view.extents.size(); ++i)
+    if (view.strides[i] != 0) n *= static_cast<double>(view.extents[i]);
+  return n * static_cast<double>(size_bytes(type));
+}
+
+double loop_bytes(const LoopKernel& k) {
+  double n = 0;
+  for (const Step& s : k.steps)
+    if (s.kind == StepKind::load || s.kind == StepKind::gather) n += touched(s.view, s.type);
+  for (const Store& s : k.stores) n += touched(s.view, k.outputs[static_cast<std::size_t>(s.output)].type);
+  return n;
+}
+
+}  // namespace
+
+std::string to_string(const Kernel& kernel) {
+  if (const auto* k = std::get_if<LoopKernel>(&kernel)) return text(*k, "loop");
+  if (const auto* k = std::get_if<MatmulKernel>(&kernel))
+    return fmt::format("matmul \"{}\" batch {} m {} n {} k {}  a {} ({},{}) batch {}  b {} ({},{}) batch {}\n", k->name, k->batch, k->m, k->n, k->k, text(k->a), k->a_row,
+                       k->a_col, text(k->a_batch), text(k->b), k->b_row, k->b_col, text(k->b_batch)) + text(k->epilogue, "  epilogue");
+  if (const auto* k = std::get_if<ScatterAddKernel>(&kernel))
+    return fmt::format("scatter_add count {} rows {} columns {}  {} {} -> {}\n", k->count, k->rows, k->columns, text(k->indices), text(k->updates), text(k->out));
+  const auto& k = std::get<AttentionKernel>(kernel);
+  return fmt::format("{} batch {} heads {} queries {} keys {} width {} scale {}{}\n", k.name, k.batch, k.heads, k.queries, k.keys, k.width, k.scale, k.causal ? " causal" : "");
+}
+
+std::string to_string(const Plan& plan) {
+  std::string s;
+  for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
+    const BufferInfo& b = plan.buffers[i];
+    s += fmt::format("buffer b{} {} bytes {} {}\n", i, b.bytes, b.external >= 0 ? fmt::format("external {}", b.external) : "scratch", b.label);
+  }
+  for (std::size_t i = 0; i < plan.kernels.size(); ++i) s += fmt::format("kernel {} {}", i, to_string(plan.kernels[i]));
+  return s;
+}
+
+double flops(const Kernel& kernel) {
+  if (const auto* k = std::get_if<LoopKernel>(&kernel)) return loop_flops(*k);
+  if (const auto* k = std::get_if<MatmulKernel>(&kernel))
+    return 2.0 * static_cast<double>(k->batch) * static_cast<double>(k->m) * static_cast<double>(k->n) * static_cast<double>(k->k) + loop_flops(k->epilogue);
+  if (const auto* k = std::get_if<ScatterAddKernel>(&kernel)) return static_cast<double>(k->count) * static_cast<double>(k->columns);
+  const auto& k = std::get<AttentionKernel>(kernel);
+  const double pairs = static_cast<double>(k.queries) * static_cast<double>(k.keys) * (k.causal ? 0.5 : 1.0);
+  return static_cast<double>(k.batch * k.heads) * pairs * static_cast<double>(k.width) * (k.backward ? 10.0 : 4.0);
+}
+
+double bytes_moved(const Kernel& kernel) {
+  if (const auto* k = std::get_if<LoopKernel>(&kernel)) return loop_bytes(*k);
+  if (const auto* k = std::get_if<MatmulKernel>(&kernel))
+    return static_cast<double>(size_bytes(k->a.type)) * static_cast<double>(k->batch) * static_cast<double>(k->m * k->k + k->k * k->n) + loop_bytes(k->epilogue);
+  if (const auto* k = std::get_if<ScatterAddKernel>(&kernel)) return 4.0 * static_cast<double>(k->count) + 4.0 * static_cast<double>(k->columns) * static_cast<double>(k->count + k->rows);
+  const auto& k = std::get<AttentionKernel>(kernel);
+  return 4.0 * static_cast<double>(k.batch * k.heads * k.width) * static_cast<double>(k.queries + k.keys) * (k.backward ? 4.0 : 2.0);
+}
+
+}  // namespace weft::kernel

@@ -1,0 +1,173 @@
+#include "compile/rewrite.hpp"
+
+#include <fmt/format.h>
+
+#include "compile/emit.hpp"
+#include "ops/table.hpp"
+
+namespace weft::compiler {
+
+using graph::Kind;
+using graph::Node;
+using graph::NodeRef;
+
+OrderedGraph ordered(std::span<const NodeRef> outputs) {
+  OrderedGraph result;
+  result.outputs.assign(outputs.begin(), outputs.end());
+  int rank = 0;
+  for (const Node* node : graph::topological_order(outputs, [](const Node& n) { return is_leaf(n); })) result.rank[node] = rank++;
+  return result;
+}
+
+NodeRef with_inputs(const Node& node, std::vector<NodeRef> inputs) {
+  bool same = inputs.size() == node.inputs.size();
+  for (std::size_t i = 0; same && i < inputs.size(); ++i) same = inputs[i] == node.inputs[i];
+  if (same) return node.shared_from_this();
+  // Views of constants fold, so views go through their constructors.
+  switch (node.kind) {
+    case Kind::reshape: return graph::reshape(inputs[0], node.shape);
+    case Kind::permute: return graph::permute(inputs[0], node.ints);
+    case Kind::expand: return graph::expand(inputs[0], node.shape);
+    default: break;
+  }
+  graph::NodeFields fields = node;
+  fields.inputs = std::move(inputs);
+  NodeRef made = graph::make_node(std::move(fields), node.where);
+  if (made->label.empty()) made->label = node.label;
+  return made;
+}
+
+NodeRef copy_of(const NodeRef& node) {
+  scalar::Expression identity{1, {{.op = scalar::Op::input, .type = node->type, .slot = 0}}};
+  return graph::map_typed(identity, {node}, "copy");
+}
+
+OrderedGraph rebuild(const OrderedGraph& graph, const Transform& transform) {
+  std::vector<const Node*> order = graph::topological_order(graph.outputs, [](const Node& n) { return is_leaf(n); });
+  // Ids are not an order of running any more once nodes have been rebuilt: the rank is. Inputs come first in both.
+  std::unordered_map<const Node*, NodeRef> replacement;
+  OrderedGraph result;
+  std::function<void(const Node*)> visit;
+  std::vector<std::pair<const Node*, std::size_t>> stack;
+  auto rank_of = [&](const Node* node) {
+    auto it = graph.rank.find(node);
+    return it == graph.rank.end() ? 0 : it->second;
+  };
+  for (const Node* root : order) {
+    if (replacement.contains(root)) continue;
+    stack.emplace_back(root, 0);
+    while (!stack.empty()) {
+      auto& [node, next] = stack.back();
+      if (!is_leaf(*node) && next < node->inputs.size()) {
+        const Node* input = node->inputs[next++].get();
+        if (!replacement.contains(input)) stack.emplace_back(input, 0);
+        continue;
+      }
+      const Node* done = node;
+      stack.pop_back();
+      NodeRef rebuilt = done->shared_from_this();
+      if (!is_leaf(*done)) {
+        std::vector<NodeRef> inputs;
+        for (const NodeRef& input : done->inputs) inputs.push_back(replacement.at(input.get()));
+        rebuilt = transform(*done, with_inputs(*done, std::move(inputs)));
+      }
+      if (rebuilt->shape != done->shape || rebuilt->type != done->type)
+        throw InternalError(fmt::format("rewrite: {} became {}", title(*done), title(*rebuilt)));
+      // New nodes below the replacement take its place in the order.
+      std::vector<const Node*> fresh{rebuilt.get()};
+      while (!fresh.empty()) {
+        const Node* made = fresh.back();
+        fresh.pop_back();
+        if (!result.rank.try_emplace(made, rank_of(done)).second || is_leaf(*made)) continue;
+        for (const NodeRef& input : made->inputs)
+          if (!result.rank.contains(input.get())) fresh.push_back(input.get());
+      }
+      replacement[done] = std::move(rebuilt);
+    }
+  }
+  for (const NodeRef& output : graph.outputs) result.outputs.push_back(replacement.at(output.get()));
+  return result;
+}
+
+namespace {
+
+bool is_row(const Node& node, std::string_view name) { return node.kind == Kind::map && node.row && node.row->name == name; }
+bool is_constant(const Node& node, double value) { return node.kind == Kind::constant && node.value == value; }
+
+// Detaching matters to gradients only, and these are made before.
+NodeRef drop_detach(const NodeRef& node) { return node->kind == Kind::detach ? node->inputs[0] : node; }
+
+NodeRef multiply_by_one(const NodeRef& node) {
+  if (is_row(*node, "mul") && node->inputs.size() == 2 && node->type == node->inputs[0]->type && node->type == node->inputs[1]->type) {
+    if (is_constant(*node->inputs[1], 1)) return node->inputs[0];
+    if (is_constant(*node->inputs[0], 1)) return node->inputs[1];
+  }
+  return node;
+}
+
+NodeRef cast_of_same_type(const NodeRef& node) {
+  return node->kind == Kind::map && node->name == "cast" && node->inputs[0]->type == node->type ? node->inputs[0] : node;
+}
+
+// pad(a) + pad(b) whose places are neighbours along one axis: pad(concat(a, b)). Gradients of slices add up this way.
+// Exact but for -0 + 0, which only a gradient of -0 meets.
+NodeRef neighbouring_pads(const NodeRef& node) {
+  if (!is_row(*node, "add") || node->inputs[0]->kind != Kind::pad || node->inputs[1]->kind != Kind::pad) return node;
+  if (node->inputs.size() > 2 && !is_constant(*node->inputs[2], 1)) return node;
+  const Node *p = node->inputs[0].get(), *q = node->inputs[1].get();
+  int axis = -1;
+  for (int d = 0; d < node->shape.rank(); ++d) {
+    const auto i = static_cast<std::size_t>(2 * d);
+    if (p->ints[i] == q->ints[i] && p->ints[i + 1] == q->ints[i + 1]) continue;
+    if (axis >= 0) return node;
+    axis = d;
+  }
+  if (axis < 0) return node;
+  const auto i = static_cast<std::size_t>(2 * axis);
+  if (p->ints[i] > q->ints[i]) std::swap(p, q);
+  if (p->ints[i] + p->inputs[0]->shape[axis] != q->ints[i]) return node;
+  std::vector<NodeRef> parts;
+  auto append = [&](const NodeRef& part) {
+    if (part->kind == Kind::concat && part->ints[0] == axis) parts.insert(parts.end(), part->inputs.begin(), part->inputs.end());
+    else parts.push_back(part);
+  };
+  append(p->inputs[0]);
+  append(q->inputs[0]);
+  std::vector<Extent> padding = p->ints;
+  padding[i + 1] = q->ints[i + 1];
+  return graph::pad(graph::concat(std::move(parts), axis), padding);
+}
+
+constexpr Rewrite kRewrites[] = {
+    {"drop_detach", "detach(x) = x once gradients are made", drop_detach},
+    {"multiply_by_one", "x * 1 = x", multiply_by_one},
+    {"cast_of_same_type", "cast(x) = x when the type stays", cast_of_same_type},
+    {"neighbouring_pads", "pad(a) + pad(b) = pad(concat(a, b)) for neighbours", neighbouring_pads},
+};
+
+}  // namespace
+
+std::span<const Rewrite> rewrites() { return kRewrites; }
+
+OrderedGraph rewrite(const OrderedGraph& graph, std::span<const std::string> disabled) {
+  std::vector<const Rewrite*> active;
+  for (const Rewrite& rule : kRewrites)
+    if (std::find(disabled.begin(), disabled.end(), rule.name) == disabled.end()) active.push_back(&rule);
+  return rebuild(graph, [&](const Node&, const NodeRef& rebuilt) {
+    NodeRef node = rebuilt;
+    for (bool changed = true; changed && !is_leaf(*node);) {
+      changed = false;
+      for (const Rewrite* rule : active) {
+        NodeRef next = rule->apply(node);
+        if (next != node) {
+          node = std::move(next);
+          changed = true;
+          if (is_leaf(*node)) break;
+        }
+      }
+    }
+    return node;
+  });
+}
+
+}  // namespace weft::compiler

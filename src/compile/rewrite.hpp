@@ -1,0 +1,39 @@
+// Rewrites: small named rules that turn a graph into an equal one that compiles better.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "graph/node.hpp"
+
+namespace weft::compiler {
+
+/// A graph and, for its nodes, the place in the order of the graph it came from (nodes keep that order when they run).
+struct OrderedGraph {
+  std::vector<graph::NodeRef> outputs;
+  std::unordered_map<const graph::Node*, int> rank;
+};
+
+/// Rebuilds the graph below `outputs` (leaves stay): `transform` gets each node with its inputs already rebuilt, and
+/// gives its replacement. The replacement must have the same type and shape (verified: InternalError).
+using Transform = std::function<graph::NodeRef(const graph::Node& original, const graph::NodeRef& rebuilt)>;
+OrderedGraph rebuild(const OrderedGraph& graph, const Transform& transform);
+OrderedGraph ordered(std::span<const graph::NodeRef> outputs);
+
+/// The node with other inputs.
+graph::NodeRef with_inputs(const graph::Node& node, std::vector<graph::NodeRef> inputs);
+/// A copy in memory of its own, contiguous.
+graph::NodeRef copy_of(const graph::NodeRef& node);
+
+struct Rewrite {
+  std::string_view name, doc;
+  graph::NodeRef (*apply)(const graph::NodeRef& node);  // the node itself where the rule does not match
+};
+std::span<const Rewrite> rewrites();
+/// All rules whose names are not in `disabled`, once over the graph.
+OrderedGraph rewrite(const OrderedGraph& graph, std::span<const std::string> disabled);
+
+}  // namespace weft::compiler

@@ -1,0 +1,250 @@
+// Construction of nodes with shape and dtype rules, and the small identities that keep graphs short.
+#include <cmath>
+#include <limits>
+#include <mutex>
+#include <unordered_map>
+
+#include "base/hash.hpp"
+#include "graph/node.hpp"
+
+namespace weft::graph {
+namespace {
+
+void check(bool condition, const char* what) {
+  if (!condition) throw InternalError(std::string("graph: ") + what);
+}
+
+NodeRef view(Kind kind, const NodeRef& x, Shape shape, std::vector<Extent> ints = {}) {
+  // Views of a splat are a splat (a pad is not: it adds zeros).
+  if (x->kind == Kind::constant && kind != Kind::pad) return constant(x->value, x->type, shape, x->device);
+  return make_node({.kind = kind, .type = x->type, .shape = std::move(shape), .device = x->device, .inputs = {x}, .ints = std::move(ints)});
+}
+
+// Typed expressions are interned, so that equal ones are one pointer and nodes compare by it.
+std::shared_ptr<const scalar::Expression> intern(scalar::Expression expression) {
+  static std::mutex mutex;
+  static auto& known = *new std::unordered_multimap<std::uint64_t, std::shared_ptr<const scalar::Expression>>;
+  Hasher h;
+  h.add(static_cast<std::uint64_t>(expression.inputs));
+  for (const auto& i : expression.code) {
+    h.add(static_cast<std::uint64_t>(i.op) | static_cast<std::uint64_t>(i.type) << 8);
+    h.add(static_cast<std::uint64_t>(i.a + 1) | static_cast<std::uint64_t>(i.b + 1) << 20 | static_cast<std::uint64_t>(i.c + 1) << 40);
+    h.add(static_cast<std::uint64_t>(i.slot + 1));
+    h.add_double(i.value);
+  }
+  std::lock_guard lock(mutex);
+  auto [first, last] = known.equal_range(h.digest());
+  auto bits_equal = [&](const scalar::Expression& e) {
+    if (!(e.inputs == expression.inputs && e.code.size() == expression.code.size())) return false;
+    for (std::size_t i = 0; i < e.code.size(); ++i) {
+      auto x = e.code[i], y = expression.code[i];
+      if (std::bit_cast<std::uint64_t>(x.value) != std::bit_cast<std::uint64_t>(y.value)) return false;
+      x.value = y.value = 0;  // NaN constants compare by bits
+      if (!(x == y)) return false;
+    }
+    return true;
+  };
+  for (auto it = first; it != last; ++it)
+    if (bits_equal(*it->second)) return it->second;
+  auto made = std::make_shared<const scalar::Expression>(std::move(expression));
+  known.emplace(h.digest(), made);
+  return made;
+}
+
+}  // namespace
+
+NodeRef constant(double value, DType type, const Shape& shape, Device device) {
+  if (type == DType::f32) value = static_cast<float>(value);
+  if (type == DType::boolean) value = value != 0;
+  if (is_integer(type)) value = std::trunc(value);
+  return make_node({.kind = Kind::constant, .type = type, .shape = shape, .device = device, .value = value});
+}
+
+NodeRef iota(const Shape& shape, int axis, DType type, Device device) {
+  return make_node({.kind = Kind::iota, .type = type, .shape = shape, .device = device, .ints = {axis}});
+}
+
+NodeRef reshape(const NodeRef& x, const Shape& shape) {
+  check(x->shape.numel() == shape.numel(), "reshape changes the number of elements");
+  if (x->shape == shape) return x;
+  if (x->kind == Kind::reshape) return reshape(x->inputs[0], shape);
+  return view(Kind::reshape, x, shape);
+}
+
+NodeRef permute(const NodeRef& x, const std::vector<Extent>& order) {
+  check(order.size() == x->shape.size(), "permute order has another rank");
+  bool identity = true;
+  Shape shape;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    identity &= order[i] == static_cast<Extent>(i);
+    shape.push_back(x->shape[static_cast<int>(order[i])]);
+  }
+  if (identity) return x;
+  if (x->kind == Kind::permute) {
+    std::vector<Extent> joined;
+    for (Extent o : order) joined.push_back(x->ints[static_cast<std::size_t>(o)]);
+    return permute(x->inputs[0], joined);
+  }
+  return view(Kind::permute, x, shape, order);
+}
+
+NodeRef expand(const NodeRef& x, const Shape& shape) {
+  if (x->shape == shape) return x;
+  check(x->shape.rank() <= shape.rank(), "expand to a lower rank");
+  NodeRef from = x;
+  if (x->shape.rank() < shape.rank()) {
+    Shape padded;
+    for (int i = 0; i < shape.rank() - x->shape.rank(); ++i) padded.push_back(1);
+    for (Extent e : x->shape) padded.push_back(e);
+    from = reshape(x, padded);
+    if (padded == shape) return from;
+  }
+  for (int i = 0; i < shape.rank(); ++i) check(from->shape[i] == shape[i] || from->shape[i] == 1, "expand of an extent that is not 1");
+  if (from->kind == Kind::expand) return expand(from->inputs[0], shape);
+  return view(Kind::expand, from, shape);
+}
+
+NodeRef slice(const NodeRef& x, const std::vector<Extent>& starts, const std::vector<Extent>& steps, const Shape& shape) {
+  std::vector<Extent> ints;
+  bool identity = x->shape == shape;
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    ints.push_back(starts[i]);
+    ints.push_back(steps[i]);
+    identity &= starts[i] == 0 && (steps[i] == 1 || shape[static_cast<int>(i)] <= 1);
+  }
+  return identity ? x : view(Kind::slice, x, shape, ints);
+}
+
+NodeRef pad(const NodeRef& x, const std::vector<Extent>& before_after) {
+  Shape shape = x->shape;
+  bool identity = true;
+  for (int i = 0; i < shape.rank(); ++i) {
+    const Extent before = before_after[static_cast<std::size_t>(2 * i)], after = before_after[static_cast<std::size_t>(2 * i + 1)];
+    shape[i] += before + after;
+    identity &= before == 0 && after == 0;
+  }
+  return identity ? x : view(Kind::pad, x, shape, before_after);
+}
+
+NodeRef detach(const NodeRef& x) {
+  if (x->kind == Kind::detach || x->kind == Kind::constant || x->kind == Kind::iota || !is_float(x->type)) return x;
+  return view(Kind::detach, x, x->shape);
+}
+
+NodeRef map(const scalar::Expression& expression, std::vector<NodeRef> inputs, std::string_view name,
+            const ops::ElementwiseRow* row, Where where) {
+  check(static_cast<int>(inputs.size()) == expression.inputs, "map with another number of inputs than its expression");
+  std::vector<DType> types;
+  for (const NodeRef& input : inputs) types.push_back(input->type);
+  return map_typed(scalar::typed(expression, types), std::move(inputs), name, row, where);
+}
+
+NodeRef map_typed(scalar::Expression expression, std::vector<NodeRef> inputs, std::string_view name,
+                  const ops::ElementwiseRow* row, Where where) {
+  Shape shape = inputs.empty() ? Shape{} : inputs[0]->shape;
+  for (const NodeRef& input : inputs) {
+    Shape joined;
+    check(broadcast_shapes(shape, input->shape, joined), "map of shapes that do not broadcast");
+    shape = joined;
+  }
+  auto typed = intern(std::move(expression));
+  const DType type = typed->code.back().type;
+  const Device device = inputs.empty() ? Device{} : inputs[0]->device;
+  bool all_constant = !inputs.empty();
+  std::vector<double> values;
+  for (NodeRef& input : inputs) {
+    all_constant &= input->kind == Kind::constant;
+    values.push_back(input->value);
+    input = expand(input, shape);
+  }
+  if (all_constant) return constant(scalar::evaluate(*typed, values), type, shape, device);
+  return make_node({.kind = Kind::map, .type = type, .shape = shape, .device = device, .inputs = std::move(inputs),
+                    .expression = typed, .row = row, .name = std::string(name)}, where);
+}
+
+NodeRef cast(const NodeRef& x, DType type) {
+  if (x->type == type) return x;
+  scalar::Expression e{1, {{.op = scalar::Op::input, .slot = 0}, {.op = scalar::Op::cast, .type = type, .a = 0}}};
+  return map(e, {x}, "cast");
+}
+
+NodeRef reduce(scalar::Reduction reduction, const NodeRef& x, std::vector<int> axes) {
+  std::sort(axes.begin(), axes.end());
+  Shape shape;
+  std::vector<Extent> ints(axes.begin(), axes.end());
+  for (int i = 0; i < x->shape.rank(); ++i)
+    if (!std::binary_search(axes.begin(), axes.end(), i)) shape.push_back(x->shape[i]);
+  if (axes.empty()) return x;
+  const bool position = reduction == scalar::Reduction::argmax || reduction == scalar::Reduction::argmin;
+  check(!position || axes.size() == 1, "argmax over several axes");
+  if (!position && x->shape.numel() == shape.numel()) return reshape(x, shape);  // only extents of 1 are reduced
+  const DType type = position ? DType::i32 : x->type;
+  return make_node({.kind = Kind::reduce, .type = type, .shape = shape, .device = x->device, .inputs = {x}, .ints = ints, .reduction = reduction});
+}
+
+NodeRef matmul(const NodeRef& a, const NodeRef& b) {
+  check(a->shape.rank() == 3 && b->shape.rank() == 3 && a->shape[0] == b->shape[0] && a->shape[2] == b->shape[1] && a->type == b->type,
+        "matmul of operands that do not fit");
+  return make_node({.kind = Kind::matmul, .type = a->type, .shape = {a->shape[0], a->shape[1], b->shape[2]}, .device = a->device, .inputs = {a, b}});
+}
+
+NodeRef gather(const NodeRef& x, const NodeRef& indices, int axis) {
+  check(x->shape.rank() == indices->shape.rank() && is_integer(indices->type), "gather indices do not fit");
+  return make_node({.kind = Kind::gather, .type = x->type, .shape = indices->shape, .device = x->device, .inputs = {x, indices}, .ints = {axis}});
+}
+
+NodeRef scatter_add(const NodeRef& indices, const NodeRef& updates, Extent rows) {
+  check(indices->shape.rank() == 1 && updates->shape.rank() == 2 && indices->shape[0] == updates->shape[0], "scatter_add operands do not fit");
+  return make_node({.kind = Kind::scatter_add, .type = updates->type, .shape = {rows, updates->shape[1]}, .device = updates->device,
+                    .inputs = {indices, updates}, .ints = {rows}});
+}
+
+NodeRef concat(std::vector<NodeRef> parts, int axis) {
+  check(!parts.empty(), "concat of nothing");
+  if (parts.size() == 1) return parts[0];
+  Shape shape = parts[0]->shape;
+  for (std::size_t i = 1; i < parts.size(); ++i) shape[axis] += parts[i]->shape[axis];
+  const DType type = parts[0]->type;
+  const Device device = parts[0]->device;
+  return make_node({.kind = Kind::concat, .type = type, .shape = shape, .device = device, .inputs = std::move(parts), .ints = {axis}});
+}
+
+NodeRef attention(const NodeRef& q, const NodeRef& k, const NodeRef& v, bool causal, double scale) {
+  return make_node({.kind = Kind::attention, .type = q->type, .shape = q->shape, .device = q->device, .inputs = {q, k, v},
+                    .ints = {causal}, .value = scale});
+}
+
+NodeRef attention_backward(const NodeRef& q, const NodeRef& k, const NodeRef& v, const NodeRef& o, const NodeRef& logsumexp,
+                           const NodeRef& d_o, bool causal, double scale) {
+  return make_node({.kind = Kind::attention_backward, .type = q->type, .shape = q->shape, .device = q->device,
+                    .inputs = {q, k, v, o, logsumexp, d_o}, .ints = {causal}, .value = scale});
+}
+
+std::pair<DType, Shape> tuple_result(const Node& tuple, int index) {
+  if (tuple.kind == Kind::attention) {
+    const Shape& q = tuple.inputs[0]->shape;
+    return {tuple.type, index == 0 ? q : Shape{q[0], q[2], q[1]}};
+  }
+  check(tuple.kind == Kind::attention_backward, "result of a node that is no tuple");
+  return {tuple.type, tuple.inputs[static_cast<std::size_t>(index)]->shape};
+}
+
+NodeRef project(const NodeRef& tuple, int index) {
+  auto [type, shape] = tuple_result(*tuple, index);
+  return make_node({.kind = Kind::project, .type = type, .shape = shape, .device = tuple->device, .inputs = {tuple}, .ints = {index}});
+}
+
+bool broadcast_shapes(const Shape& a, const Shape& b, Shape& out) {
+  const int rank = std::max(a.rank(), b.rank());
+  std::vector<Extent> extents(static_cast<std::size_t>(rank));
+  for (int i = 0; i < rank; ++i) {
+    const Extent x = i < rank - a.rank() ? 1 : a[i - (rank - a.rank())];
+    const Extent y = i < rank - b.rank() ? 1 : b[i - (rank - b.rank())];
+    if (x != y && x != 1 && y != 1) return false;
+    extents[static_cast<std::size_t>(i)] = x == 1 ? y : x;
+  }
+  out = Shape(std::move(extents));
+  return true;
+}
+
+}  // namespace weft::graph

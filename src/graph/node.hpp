@@ -1,0 +1,194 @@
+// Nodes: the one graph of values. A node is immutable and hash-consed: the same op on the same inputs is the same node.
+#pragma once
+
+#include <cstdint>
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/scalar.hpp"
+#include "weft/device.hpp"
+#include "weft/dtype.hpp"
+#include "weft/error.hpp"
+#include "weft/shape.hpp"
+#include "weft/tensor.hpp"
+
+namespace weft::ops {
+struct ElementwiseRow;
+}
+
+namespace weft::graph {
+
+enum class Kind : std::uint8_t {
+  // leaves
+  constant,  // `value` everywhere
+  data,      // elements in a device buffer
+  input,     // argument of a function being traced; ints = {ordinal}
+  iota,      // coordinate along axis ints[0]
+  // views
+  reshape, permute, expand, slice, pad,  // ints: -, order, -, (start, step) an axis, (before, after) an axis
+  detach,    // the same value, no gradient
+  // compute
+  map,          // `expression` on inputs of one shape
+  reduce,       // `reduction` over axes ints (ascending), which are dropped
+  matmul,       // [B, m, k] x [B, k, n], rank 3 both
+  gather,       // (x, indices): x's coordinate along axis ints[0] is the index; indices has the result's shape
+  scatter_add,  // (indices [n], updates [n, columns]) -> [ints[0], columns]
+  concat,       // along axis ints[0]
+  attention,           // (q, k, v), each [B, T, H, D]; value = scale, ints = {causal} -> tuple: o [B,T,H,D], logsumexp [B,H,T]
+  attention_backward,  // (q, k, v, o, logsumexp, d_o) -> tuple: d_q, d_k, d_v
+  project,             // result ints[0] of a tuple
+};
+std::string_view name_of(Kind kind);
+bool is_view(Kind kind);
+
+class Node;
+using NodeRef = std::shared_ptr<const Node>;
+
+/// Storage of an evaluated value, made by the runtime.
+struct Storage {
+  virtual ~Storage() = default;
+};
+
+/// What a node is, without its identity.
+struct NodeFields {
+  Kind kind;
+  DType type = DType::f32;
+  Shape shape;
+  Device device;
+  std::vector<NodeRef> inputs = {};
+  std::vector<Extent> ints = {};
+  double value = 0;
+  scalar::Reduction reduction = scalar::Reduction::sum;
+  std::shared_ptr<const scalar::Expression> expression = nullptr;  // map, typed for the inputs
+  const ops::ElementwiseRow* row = nullptr;                        // map: the row that it came from, if any
+  std::string name = "";                                           // for printing: row name, "tanh.grad"
+};
+
+class Node : public std::enable_shared_from_this<Node>, public NodeFields {
+ public:
+  Node(NodeFields fields, std::uint64_t id, std::uint64_t hash) : NodeFields(std::move(fields)), id(id), hash(hash) {}
+  ~Node();
+  Node(const Node&) = delete;
+
+  /// Grows with creation: a node's inputs have smaller ids, so ascending ids are a topological order.
+  const std::uint64_t id;
+  const std::uint64_t hash;
+  /// The value, once computed (always for `data`). Set by the runtime only.
+  mutable std::shared_ptr<Storage> storage;
+  mutable std::string label;
+  mutable Where where;
+};
+
+/// The node with these fields: an existing one or a new one. `data` nodes are always new.
+NodeRef make_node(NodeFields fields, Where where = Where::current());
+
+/// Nodes that `roots` need, in topological order. Stops below nodes for which `is_leaf` holds (they are included).
+template <class IsLeaf> std::vector<const Node*> topological_order(std::span<const NodeRef> roots, IsLeaf is_leaf);
+std::vector<const Node*> topological_order(std::span<const NodeRef> roots);
+
+/// Number of live nodes, for leak tests.
+std::size_t live_node_count();
+
+/// The graph below `roots` as text, one node a line: "%5 = add f32 [2, 3] (%3, %4)".
+std::string to_string(std::span<const NodeRef> roots);
+
+// ---- Typed construction; all validation of what users may do wrong is done by the callers in ops.cpp --------------------
+
+NodeRef constant(double value, DType type, const Shape& shape, Device device);
+NodeRef iota(const Shape& shape, int axis, DType type, Device device);
+NodeRef reshape(const NodeRef& x, const Shape& shape);
+NodeRef permute(const NodeRef& x, const std::vector<Extent>& order);
+NodeRef expand(const NodeRef& x, const Shape& shape);  // right-aligned
+NodeRef slice(const NodeRef& x, const std::vector<Extent>& starts, const std::vector<Extent>& steps, const Shape& shape);
+NodeRef pad(const NodeRef& x, const std::vector<Extent>& before_after);
+NodeRef detach(const NodeRef& x);
+/// Untyped expression on inputs of any dtypes and broadcastable shapes.
+NodeRef map(const scalar::Expression& expression, std::vector<NodeRef> inputs, std::string_view name,
+            const ops::ElementwiseRow* row = nullptr, Where where = Where::current());
+/// The same for an expression that `scalar::typed` has already typed for these inputs.
+NodeRef map_typed(scalar::Expression expression, std::vector<NodeRef> inputs, std::string_view name,
+                  const ops::ElementwiseRow* row = nullptr, Where where = Where::current());
+NodeRef cast(const NodeRef& x, DType type);
+NodeRef reduce(scalar::Reduction reduction, const NodeRef& x, std::vector<int> axes);  // axes dropped
+NodeRef matmul(const NodeRef& a, const NodeRef& b);                                    // rank 3 both
+NodeRef gather(const NodeRef& x, const NodeRef& indices, int axis);
+NodeRef scatter_add(const NodeRef& indices, const NodeRef& updates, Extent rows);
+NodeRef concat(std::vector<NodeRef> parts, int axis);
+NodeRef attention(const NodeRef& q, const NodeRef& k, const NodeRef& v, bool causal, double scale);
+NodeRef attention_backward(const NodeRef& q, const NodeRef& k, const NodeRef& v, const NodeRef& o,
+                           const NodeRef& logsumexp, const NodeRef& d_o, bool causal, double scale);
+NodeRef project(const NodeRef& tuple, int index);
+/// Type and shape of result `index` of a tuple node.
+std::pair<DType, Shape> tuple_result(const Node& tuple, int index);
+/// The same value in primitives: attention -> {o, logsumexp}, attention_backward -> {d_q, d_k, d_v}.
+std::vector<NodeRef> decompose(const Node& tuple);
+
+/// Shape both broadcast to, if they do.
+bool broadcast_shapes(const Shape& a, const Shape& b, Shape& out);
+
+/// State behind a Variable: the stored value (`data`, or a slice of a shared cell) and the pending next one.
+struct Cell {
+  NodeRef committed;  // a data node; null for a slice
+  NodeRef pending;    // next value, or null
+  std::string name;
+  bool requires_grad = true;
+  Tensor grad;
+  DType type;
+  Shape shape;
+  Device device;
+  // A slice of a shared cell: elements [offset, offset + numel).
+  std::shared_ptr<Cell> shared;
+  Extent offset = 0;
+};
+/// Every cell that a Variable still holds.
+std::vector<std::shared_ptr<Cell>> all_cells();
+std::shared_ptr<Cell> make_cell();
+/// Cells with a pending value, for evaluation to pick up.
+std::vector<std::shared_ptr<Cell>> pending_cells();
+void set_pending(const std::shared_ptr<Cell>& cell, NodeRef next);
+void clear_pending(const std::shared_ptr<Cell>& cell);
+/// The current value's node.
+NodeRef value_of(const std::shared_ptr<Cell>& cell);
+
+template <class IsLeaf> std::vector<const Node*> topological_order(std::span<const NodeRef> roots, IsLeaf is_leaf) {
+  std::vector<const Node*> order;
+  std::vector<const Node*> stack;
+  // Marks are a sorted-by-id vector at the end: ids order the result, a hash set finds repeats.
+  struct Set {
+    std::vector<std::uint64_t> slots = std::vector<std::uint64_t>(1024, 0);
+    std::size_t used = 0;
+    bool insert(std::uint64_t id) {  // ids start at 1
+      if (used * 2 >= slots.size()) {
+        std::vector<std::uint64_t> old(slots.size() * 2, 0);
+        old.swap(slots);
+        for (std::uint64_t value : old)
+          if (value) place(value);
+      }
+      return place(id) ? (++used, true) : false;
+    }
+    bool place(std::uint64_t id) {
+      std::size_t i = (id * 0x9e3779b97f4a7c15ull) & (slots.size() - 1);
+      while (slots[i] != 0 && slots[i] != id) i = (i + 1) & (slots.size() - 1);
+      if (slots[i] == id) return false;
+      slots[i] = id;
+      return true;
+    }
+  } seen;
+  for (const NodeRef& root : roots) stack.push_back(root.get());
+  while (!stack.empty()) {
+    const Node* node = stack.back();
+    stack.pop_back();
+    if (!seen.insert(node->id)) continue;
+    order.push_back(node);
+    if (!is_leaf(*node))
+      for (const NodeRef& input : node->inputs) stack.push_back(input.get());
+  }
+  std::sort(order.begin(), order.end(), [](const Node* a, const Node* b) { return a->id < b->id; });
+  return order;
+}
+
+}  // namespace weft::graph

@@ -1,0 +1,88 @@
+#include <fmt/format.h>
+
+#include "graph/describe.hpp"
+#include "graph/node.hpp"
+#include "weft/ops.hpp"
+#include "weft/tensor.hpp"
+
+namespace weft {
+namespace {
+
+graph::Cell& cell_of(const Variable& variable) {
+  if (!variable.defined()) throw UsageError("variable: used before it was given a value");
+  return *variable.cell();
+}
+
+}  // namespace
+
+Variable::Variable(const Tensor& initial, std::string_view name, bool requires_grad) {
+  if (!initial.defined()) throw UsageError(fmt::format("variable {}: the initial tensor has no value", name));
+  cell_ = graph::make_cell();
+  cell_->name = name;
+  cell_->requires_grad = requires_grad && is_float(initial.dtype());
+  cell_->type = initial.dtype();
+  cell_->shape = initial.shape();
+  cell_->device = initial.device();
+  graph::set_pending(cell_, initial.node());
+}
+
+Tensor Variable::value() const {
+  cell_of(*this);
+  return Tensor(graph::value_of(cell_));
+}
+const Shape& Variable::shape() const { return cell_of(*this).shape; }
+DType Variable::dtype() const { return cell_of(*this).type; }
+Device Variable::device() const { return cell_of(*this).device; }
+const std::string& Variable::name() const { return cell_of(*this).name; }
+void Variable::set_name(std::string_view name) { cell_of(*this).name = name; }
+bool Variable::requires_grad() const { return cell_of(*this).requires_grad; }
+void Variable::set_requires_grad(bool value) { cell_of(*this).requires_grad = value && is_float(dtype()); }
+const Tensor& Variable::grad() const { return cell_of(*this).grad; }
+void Variable::set_grad(const Tensor& grad) { cell_of(*this).grad = grad; }
+void Variable::clear_grad() { cell_of(*this).grad = Tensor(); }
+
+void Variable::assign(const Tensor& next, Where where) {
+  graph::Cell& cell = cell_of(*this);
+  const std::string op = fmt::format("assign to variable \"{}\"", cell.name);
+  const std::vector<std::pair<std::string, Tensor>> operands = {{"variable", value()}, {"value", next}};
+  if (next.shape() != cell.shape) throw ShapeError(graph::describe(op, "the shapes differ", operands, where));
+  if (next.dtype() != cell.type) throw DTypeError(graph::describe(op, "the dtypes differ; cast the value", operands, where));
+  if (next.device() != cell.device) throw DeviceError(graph::describe(op, "the devices differ; move the value with .to(device)", operands, where));
+  graph::set_pending(cell_, next.node());
+}
+
+Variable flatten_together(std::span<const Variable> variables, std::string_view name) {
+  if (variables.empty()) throw UsageError(fmt::format("flatten_together {}: no variables", name));
+  const auto& first = variables[0].cell();
+  Extent total = 0;
+  bool all_slices = first->shared != nullptr;
+  for (const Variable& v : variables) {
+    if (v.dtype() != first->type || v.device() != first->device)
+      throw UsageError(fmt::format("flatten_together {}: \"{}\" has another dtype or device than \"{}\"", name, v.name(), first->name));
+    all_slices &= v.cell()->shared == first->shared && v.cell()->offset == total;
+    total += v.numel();
+  }
+  if (all_slices && first->shared->shape[0] == total) {
+    Variable flat(zeros({1}));
+    const_cast<std::shared_ptr<graph::Cell>&>(flat.cell()) = first->shared;
+    return flat;
+  }
+  std::vector<Tensor> parts;
+  for (const Variable& v : variables) {
+    if (v.cell()->shared) throw UsageError(fmt::format("flatten_together {}: \"{}\" already is a slice of \"{}\"", name, v.name(), v.cell()->shared->name));
+    parts.push_back(reshape(v.value(), {v.numel()}));
+  }
+  Variable flat(concat(parts, 0), name, false);
+  Extent offset = 0;
+  for (const Variable& v : variables) {
+    graph::Cell& cell = *v.cell();
+    graph::clear_pending(v.cell());
+    cell.committed = nullptr;
+    cell.shared = flat.cell();
+    cell.offset = offset;
+    offset += v.numel();
+  }
+  return flat;
+}
+
+}  // namespace weft

@@ -1,0 +1,31 @@
+// The devices of the process: one backend each, made when first used, and buffers that are kept for reuse.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "backend/contract.hpp"
+#include "compile/compile.hpp"
+#include "graph/node.hpp"
+#include "weft/device.hpp"
+
+namespace weft::runtime {
+
+/// Throws DeviceError when there is no such device.
+backend::Backend& backend_of(Device device);
+/// What the compiler must know of it.
+compiler::Target target_of(Device device);
+
+/// A buffer, perhaps one that was given back before; it returns to the pool when the last handle goes.
+backend::BufferPtr allocate(Device device, std::size_t bytes, std::string_view label);
+
+/// The value of an evaluated node.
+struct BufferStorage : graph::Storage {
+  explicit BufferStorage(backend::BufferPtr buffer) : buffer(std::move(buffer)) {}
+  backend::BufferPtr buffer;
+};
+const backend::BufferPtr& buffer_of(const graph::Node& node);
+/// A data node over a buffer.
+graph::NodeRef data_node(DType type, const Shape& shape, Device device, backend::BufferPtr buffer);
+
+}  // namespace weft::runtime

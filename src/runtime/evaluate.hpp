@@ -1,0 +1,30 @@
+// Evaluation: from asked-for values to a plan, kept by the structure of the graph, and its run.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/contract.hpp"
+#include "compile/compile.hpp"
+#include "graph/node.hpp"
+
+namespace weft::runtime {
+
+/// A plan compiled for one device.
+struct Executable {
+  compiler::Compiled compiled;
+  std::unique_ptr<backend::Program> program;
+  std::vector<std::size_t> output_bytes;
+};
+std::shared_ptr<Executable> make_executable(const compiler::Request& request, Device device);
+
+/// Computes the nodes (storage is set on them) and commits every pending Variable of their devices.
+void evaluate(std::span<const graph::NodeRef> nodes);
+
+/// Number of plans compiled by `evaluate` so far, for tests.
+std::size_t compiled_plan_count();
+
+std::string explain(const Executable& executable, bool source);
+
+}  // namespace weft::runtime

@@ -1,0 +1,144 @@
+// Values of tensors: from and to host memory, printing, moving between devices.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "graph/describe.hpp"
+#include "graph/node.hpp"
+#include "runtime/devices.hpp"
+#include "runtime/evaluate.hpp"
+#include "weft/tensor.hpp"
+
+namespace weft {
+
+using graph::NodeRef;
+
+Tensor tensor_from_bytes(const void* data, const Shape& shape, DType type, Device device) {
+  for (Extent e : shape)
+    if (e < 0) throw ShapeError(fmt::format("tensor: negative extent in {}", shape.to_string()));
+  backend::Backend& backend = runtime::backend_of(device);
+  const auto& dtypes = backend.describe().dtypes;
+  if (std::find(dtypes.begin(), dtypes.end(), type) == dtypes.end())
+    throw DTypeError(fmt::format("tensor: {} does not hold {}; convert to f32, or use the CPU", device.to_string(), name_of(type)));
+  const Extent count = shape.numel();
+  backend::BufferPtr buffer = runtime::allocate(device, static_cast<std::size_t>(count) * backend.storage_bytes(type), fmt::format("tensor {} {}", name_of(type), shape.to_string()));
+  if (count > 0) backend.upload(*buffer, 0, count, type, data);
+  return Tensor(runtime::data_node(type, shape, device, std::move(buffer)));
+}
+
+template <class T> Tensor tensor(std::span<const T> values, const Shape& shape, Where where) {
+  if (static_cast<Extent>(values.size()) != shape.numel())
+    throw ShapeError(graph::describe("tensor", fmt::format("{} values for shape {} with {} elements", values.size(), shape.to_string(), shape.numel()), {}, where));
+  return tensor_from_bytes(values.data(), shape, dtype_of<T>);
+}
+template Tensor tensor(std::span<const float>, const Shape&, Where);
+template Tensor tensor(std::span<const double>, const Shape&, Where);
+template Tensor tensor(std::span<const std::int32_t>, const Shape&, Where);
+template Tensor tensor(std::span<const std::uint32_t>, const Shape&, Where);
+template Tensor tensor(std::span<const bool>, const Shape&, Where);
+
+const Tensor& Tensor::eval() const {
+  shape();  // complains when there is no value
+  const NodeRef list[] = {node_};
+  runtime::evaluate(list);
+  return *this;
+}
+
+void eval(std::span<const Tensor> tensors) {
+  std::vector<NodeRef> list;
+  for (const Tensor& t : tensors) {
+    t.shape();
+    list.push_back(t.node());
+  }
+  if (!list.empty()) runtime::evaluate(list);
+}
+
+void eval_pending() { runtime::evaluate({}); }
+
+void Tensor::copy_to(void* out, std::size_t bytes) const {
+  const std::size_t needed = static_cast<std::size_t>(numel()) * size_bytes(dtype());
+  if (bytes != needed) throw UsageError(fmt::format("copy_to: {} bytes given for {} bytes of {} {}", bytes, needed, name_of(dtype()), shape().to_string()));
+  eval();
+  if (needed) runtime::backend_of(device()).download(*runtime::buffer_of(*node_), 0, numel(), dtype(), out);
+}
+
+template <class T> std::vector<T> Tensor::to_vector() const {
+  if (dtype() != dtype_of<T>) throw DTypeError(fmt::format("to_vector: the tensor is {}, not {}; cast it", name_of(dtype()), name_of(dtype_of<T>)));
+  if constexpr (std::is_same_v<T, bool>) {
+    std::vector<unsigned char> bytes(static_cast<std::size_t>(numel()));
+    copy_to(bytes.data(), bytes.size());
+    return std::vector<bool>(bytes.begin(), bytes.end());
+  } else {
+    std::vector<T> values(static_cast<std::size_t>(numel()));
+    copy_to(values.data(), values.size() * sizeof(T));
+    return values;
+  }
+}
+template std::vector<float> Tensor::to_vector() const;
+template std::vector<double> Tensor::to_vector() const;
+template std::vector<std::int32_t> Tensor::to_vector() const;
+template std::vector<std::uint32_t> Tensor::to_vector() const;
+template std::vector<bool> Tensor::to_vector() const;
+
+template <class T> T Tensor::item() const {
+  if (numel() != 1) throw ShapeError(fmt::format("item: the tensor has {} elements {}; item takes one", numel(), shape().to_string()));
+  return to_vector<T>()[0];
+}
+template float Tensor::item() const;
+template double Tensor::item() const;
+template std::int32_t Tensor::item() const;
+template std::uint32_t Tensor::item() const;
+template bool Tensor::item() const;
+
+Tensor Tensor::to(Device target) const {
+  if (device() == target) return *this;
+  std::vector<std::byte> bytes(static_cast<std::size_t>(numel()) * size_bytes(dtype()));
+  copy_to(bytes.data(), bytes.size());
+  return tensor_from_bytes(bytes.data(), shape(), dtype(), target);
+}
+
+namespace {
+
+constexpr Extent kPrintedMax = 1000, kEdge = 3;
+
+void print(std::string& out, const Shape& shape, int axis, Extent offset, bool abbreviate, const std::function<std::string(Extent)>& element) {
+  if (axis == shape.rank()) {
+    out += element(offset);
+    return;
+  }
+  Extent stride = 1;
+  for (int i = axis + 1; i < shape.rank(); ++i) stride *= shape[i];
+  out += "[";
+  for (Extent i = 0; i < shape[axis]; ++i) {
+    if (i) out += ", ";
+    if (abbreviate && shape[axis] > 2 * kEdge && i == kEdge) {
+      out += "...";
+      i = shape[axis] - kEdge - 1;
+      continue;
+    }
+    print(out, shape, axis + 1, offset + i * stride, abbreviate, element);
+  }
+  out += "]";
+}
+
+}  // namespace
+
+std::string Tensor::to_string() const {
+  std::vector<std::byte> bytes(static_cast<std::size_t>(numel()) * size_bytes(dtype()));
+  copy_to(bytes.data(), bytes.size());
+  std::string out = fmt::format("{} {} ", name_of(dtype()), shape().to_string());
+  print(out, shape(), 0, 0, numel() > kPrintedMax, [&](Extent i) -> std::string {
+    const std::byte* at = bytes.data() + static_cast<std::size_t>(i) * size_bytes(dtype());
+    switch (dtype()) {
+      case DType::f32: return fmt::format("{:.6g}", *reinterpret_cast<const float*>(at));
+      case DType::f64: return fmt::format("{:.10g}", *reinterpret_cast<const double*>(at));
+      case DType::i32: return fmt::format("{}", *reinterpret_cast<const std::int32_t*>(at));
+      case DType::u32: return fmt::format("{}", *reinterpret_cast<const std::uint32_t*>(at));
+      case DType::boolean: return std::to_integer<int>(*at) ? "true" : "false";
+    }
+    return "?";
+  });
+  return out;
+}
+
+}  // namespace weft
