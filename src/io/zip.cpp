@@ -287,7 +287,7 @@ std::vector<std::byte> unpack(const ZipMember& member, std::string_view source) 
 namespace {
 
 void put(std::string& out, std::uint64_t value, int count) {
-  for (int i = 0; i < count; ++i) out += static_cast<char>(value >> (8 * i) & 0xFF);
+  for (int i = 0; i < count; ++i, value >>= 8) out += static_cast<char>(value & 0xFF);
 }
 
 /// The fields that local headers and directory entries share, from "version needed" to "extra length".
