@@ -38,10 +38,10 @@ double best_of(int repeats, const std::function<void()>& prepare, const std::fun
   return best;
 }
 
-Shader adder(int number, bool immediates) {
-  const std::string parameters = immediates ? "requires immediate_address_space;\n"
-                                              "struct Parameters { a: vec4u, b: vec4u, c: vec4u }\n"
-                                              "var<immediate> p: Parameters;\n"
+Shader adder(const AdapterInfo& adapter, int number, bool immediates) {
+  const std::string parameters = immediates ? adapter.immediates_directive +
+                                                  "struct Parameters { a: vec4u, b: vec4u, c: vec4u }\n"
+                                                  "var<immediate> p: Parameters;\n"
                                             : "";
   return {fmt::format("add {}", number),
           parameters + fmt::format("@group(0) @binding(0) var<storage, read> x: array<vec4f>;\n"
@@ -59,7 +59,7 @@ Recording chain(const std::shared_ptr<Device>& device, int buffers, int shaders,
   constexpr std::uint64_t kBytes = 64 * 16;
   Recording recording;
   for (int i = 0; i < buffers; ++i) recording.slots.push_back({.buffer = Buffer::create(device, kBytes, "chain")});
-  for (int i = 0; i < shaders; ++i) recording.shaders.push_back(adder(i, immediates));
+  for (int i = 0; i < shaders; ++i) recording.shaders.push_back(adder(device->info(), i, immediates));
   for (int i = 0; i < kDispatches; ++i)
     recording.commands.push_back(Dispatch{.label = "add",
                                           .shader = i % shaders,

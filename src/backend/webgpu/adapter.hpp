@@ -40,6 +40,7 @@ struct AdapterInfo {
   bool subgroups = false;
   bool subgroup_size_control = false;
   bool timestamps = false;
+  std::string immediates_directive;  // the line that WGSL must open with to have var<immediate>; may be empty
   std::uint32_t subgroup_size_min = 0, subgroup_size_max = 0;
   std::vector<SubgroupMatrixConfig> subgroup_matrices;  // empty: no tensor cores
   Limits limits;

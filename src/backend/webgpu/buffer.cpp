@@ -58,6 +58,7 @@ Buffer::~Buffer() {
   const std::lock_guard lock(device_->mutex());
   // Bind groups of programs may still name this buffer; destroying it gives the memory back all the same.
   if (handle_) library().BufferDestroy(handle_.get());
+  handle_.reset();
 }
 
 void Buffer::check_range(std::string_view doing, std::uint64_t offset, std::uint64_t bytes) const {

@@ -121,6 +121,7 @@ Instance::Adapter read(AdapterHandle handle) {
 
   api.AdapterGetLimits(handle.get(), &adapter.limits);
   info.limits = limits_of(adapter.limits);
+  if (api.is_dawn && info.limits.immediate_bytes > 0) info.immediates_directive = "requires immediate_address_space;\n";
   adapter.handle = std::move(handle);
   return adapter;
 }

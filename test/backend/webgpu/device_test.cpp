@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <numeric>
+#include <thread>
 
 #include "backend/webgpu/adapter.hpp"
 #include "weft/error.hpp"
@@ -249,13 +250,13 @@ TEST_F(WebgpuTest, AKernelComputes) {
 
 TEST_F(WebgpuTest, ImmediatesReachTheKernelAndCanBeReplaced) {
   const Shader shader{"affine",
-                      "requires immediate_address_space;\n"
-                      "struct Parameters { count: u32, scale: f32, shift: f32 }\n"
-                      "var<immediate> p: Parameters;\n"
-                      "@group(0) @binding(0) var<storage, read_write> y: array<f32>;\n"
-                      "@compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3u) {\n"
-                      "  if (id.x < p.count) { y[id.x] = f32(id.x) * p.scale + p.shift; }\n"
-                      "}\n",
+                      shared_device()->info().immediates_directive +
+                          "struct Parameters { count: u32, scale: f32, shift: f32 }\n"
+                          "var<immediate> p: Parameters;\n"
+                          "@group(0) @binding(0) var<storage, read_write> y: array<f32>;\n"
+                          "@compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3u) {\n"
+                          "  if (id.x < p.count) { y[id.x] = f32(id.x) * p.scale + p.shift; }\n"
+                          "}\n",
                       {false},
                       12};
   const auto words = [](std::uint32_t count, float scale, float shift) {
@@ -454,7 +455,12 @@ TEST_F(WebgpuTest, ReplayKeepsMemoryConstant) {
   for (int i = 0; i < 1000; ++i) program.run(externals);
   device->synchronize();
   const std::size_t after = resident_bytes();
-  EXPECT_LT(after, before + (2 << 20));
+#ifdef __SANITIZE_ADDRESS__
+  constexpr std::size_t kSlack = 256 << 20;  // the sanitizer keeps that much freed memory
+#else
+  constexpr std::size_t kSlack = 2 << 20;  // 100 bytes a dispatch would be as much
+#endif
+  EXPECT_LT(after, before + kSlack);
   EXPECT_EQ(read_floats(*y, 1), std::vector<float>{1500 * 20});
   EXPECT_EQ(program.bind_group_count(), 1u);
 }
@@ -473,6 +479,25 @@ TEST_F(WebgpuTest, NewExternalsGetNewBindGroupsAndOldOnesGo) {
   const auto y = Buffer::create(device, 64, "y");  // a failed run leaves the program usable
   program.run(std::vector<backend::BufferPtr>{x, y});
   EXPECT_EQ(read_floats(*y, 16), std::vector<float>(16, 6.0f));
+}
+
+TEST_F(WebgpuTest, ThreadsShareADevice) {
+  const auto device = open_device({.validate = true, .cache_folder = {}});
+  std::vector<std::thread> threads;
+  std::atomic<int> right = 0;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 20; ++i) {
+        const float value = static_cast<float>(100 * t + i);
+        const auto x = float_buffer(device, std::vector<float>(1000, value), "x");
+        const auto y = Buffer::create(device, 4000, "y");
+        Program program(device, double_recording(4000));
+        program.run(std::vector<backend::BufferPtr>{x, y});
+        right += read_floats(*y, 1000) == std::vector<float>(1000, 2 * value);
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right, 80);
 }
 
 TEST_F(WebgpuTest, AProfileTimesEachDispatch) {
