@@ -3,6 +3,9 @@
 # Flags for single files stand in the folder's own flags.cmake, when there is one.
 add_library(weft_flags INTERFACE)
 target_compile_options(weft_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  target_compile_options(weft_flags INTERFACE -Wno-restrict)  # false alarms on "literal" + std::string (GCC bug 105651)
+endif()
 if(WEFT_SANITIZE)
   target_compile_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE} -fno-sanitize-recover=all
                          -fno-omit-frame-pointer)

@@ -1,12 +1,14 @@
-// Uses an installed Weft: public headers and the one library alone.
-#include <weft/dtype.hpp>
-#include <weft/shape.hpp>
+// Uses an installed Weft: its umbrella header and its one library alone.
+#include <weft/weft.hpp>
 
 #include <cstdio>
 
 int main() {
-  const weft::Shape shape{2, 3};
-  const auto type = weft::dtype_from_name("f32");
-  std::printf("%s of %lld elements\n", shape.to_string().c_str(), static_cast<long long>(shape.numel()));
-  return type == weft::DType::f32 && shape.to_string() == "[2, 3]" ? 0 : 1;
+  using namespace weft;
+  const auto squares = [](const Tensor& x) { return sum(x * x); };
+  const Tensor x = tensor({1.0f, 2.0f, 3.0f});
+  const float value = squares(x).item<float>();
+  const float slope = sum(grad(squares)(x)).item<float>();
+  std::printf("the sum of squares is %g, and of its gradient %g\n", value, slope);
+  return value == 14 && slope == 12 ? 0 : 1;
 }
