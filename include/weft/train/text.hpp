@@ -1,0 +1,70 @@
+// Text as data: a vocabulary, tokens, and the split into what is trained on and what is held back.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/shape.hpp"
+
+namespace weft::train {
+
+using Token = std::int32_t;
+
+/// What tokens stand for: the characters that a text holds, in ascending order, or the 256 bytes.
+class Vocabulary {
+ public:
+  enum class Kind : std::uint8_t { characters, bytes };
+
+  static Vocabulary bytes();
+  /// The characters of UTF-8 text. Errors: FileError (naming `source`) if it is not UTF-8.
+  static Vocabulary characters_of(std::string_view text, std::string_view source = "text");
+
+  Kind kind() const { return kind_; }
+  Extent size() const { return kind_ == Kind::bytes ? 256 : static_cast<Extent>(characters_.size()); }
+  /// Errors  UsageError that names a character which the vocabulary lacks; FileError if `text` is not UTF-8.
+  std::vector<Token> encode(std::string_view text) const;
+  /// The bytes that a token stands for. Errors: UsageError if there is no such token.
+  std::string_view piece(Token token) const;
+  std::string decode(std::span<const Token> tokens) const;
+  /// All characters as one UTF-8 text; empty for bytes. `characters_of` makes the same vocabulary of it.
+  std::string characters() const;
+  bool operator==(const Vocabulary& other) const { return kind_ == other.kind_ && characters_ == other.characters_; }
+
+ private:
+  Kind kind_ = Kind::bytes;
+  std::u32string characters_;
+  std::map<char32_t, Token> tokens_;
+  std::vector<std::string> pieces_;
+};
+
+/// "characters" or "bytes" by its short name on the command line: "char", "byte". Errors: UsageError.
+Vocabulary::Kind vocabulary_kind(std::string_view name);
+std::string_view name_of(Vocabulary::Kind kind);
+
+/// A UTF-8 file as tokens: the last tenth (rounded down) is for validation.
+struct TextData {
+  Vocabulary vocabulary;
+  std::vector<Token> tokens;
+  std::size_t training_count = 0;
+  std::uint64_t content_hash = 0;  // of the file's bytes
+
+  std::span<const Token> training() const { return std::span(tokens).first(training_count); }
+  std::span<const Token> validation() const { return std::span(tokens).subspan(training_count); }
+
+  /// Errors  FileError: missing, unreadable, empty, not UTF-8 (with the byte position), or so short that training or
+  ///         validation cannot fill one window of `context` tokens and the one after.
+  static TextData load(const std::filesystem::path& path, Vocabulary::Kind kind, Extent context);
+};
+
+/// Rows of `length` consecutive tokens, one after another, each from a place drawn by Philox on (seed, step, row): what a
+/// step sees depends on nothing that came before it. Errors: UsageError if there are fewer than `length` tokens.
+std::vector<Token> draw_batch(std::span<const Token> tokens, std::uint64_t seed, std::uint64_t step, Extent rows,
+                              Extent length);
+
+}  // namespace weft::train

@@ -1,0 +1,70 @@
+// Training a GPT on a text: the loop, its checks, its checkpoints.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "weft/compile.hpp"
+#include "weft/nn/gpt.hpp"
+#include "weft/optim/optimizer.hpp"
+#include "weft/train/checkpoint.hpp"
+#include "weft/train/config.hpp"
+
+namespace weft::train {
+
+/// Model, optimiser and position of a run. A step is one compiled function of (tokens, learning rate).
+class Trainer {
+ public:
+  /// A run from its beginning; `data` must outlive this.
+  Trainer(const RunConfig& config, const TextData& data);
+  /// A run that goes on. Errors: FileError if the checkpoint does not fit its own configuration.
+  Trainer(const RunConfig& config, const TextData& data, const Checkpoint& checkpoint);
+
+  struct StepResult {
+    Tensor loss;       // of the batch, before the update; reading it waits for the device
+    Tensor grad_norm;  // before clipping
+  };
+  /// The next step, with `elapsed` seconds of the run behind it (for schedules that run over time).
+  StepResult step(double elapsed);
+  /// Steps made.
+  std::int64_t steps() const { return step_; }
+  double learning_rate() const { return learning_rate_; }
+
+  struct Evaluation {
+    double loss = 0;          // mean over targets, in nats
+    std::int64_t tokens = 0;  // how many
+  };
+  /// Mean loss over the validation text, in windows of the context one after another; with `batches`, over that many
+  /// batches of windows spread evenly. Every target of the whole pass counts once.
+  Evaluation evaluate(std::int64_t batches = 0);
+
+  Checkpoint checkpoint() const;
+  nn::GPT& model() { return model_; }
+  Compiled& compiled_step() { return compiled_step_; }
+
+ private:
+  Trainer(const RunConfig& config, const TextData& data, const Checkpoint* checkpoint);
+
+  RunConfig config_;
+  const TextData& data_;
+  nn::GPT model_;
+  std::optional<optim::AdamW> optimizer_;
+  Compiled compiled_step_, compiled_loss_;
+  std::int64_t step_ = 0;
+  double learning_rate_ = 0;
+};
+
+struct TrainResult {
+  std::int64_t steps = 0;
+  double validation_loss = 0;  // over the whole validation text, at the end
+  double seconds = 0;
+  bool interrupted = false;  // by Ctrl-C or SIGTERM; the last checkpoint holds everything
+};
+/// `weft train text`: sets up or resumes the run of a request, trains it, and keeps checkpoints, metrics, samples and
+/// curves in its folder.
+/// Errors  UsageError: options; a folder with a run but no `resume`, or the reverse. FileError: text, folder, checkpoints,
+///         a full disk (the last checkpoint stays whole). DeviceError: none, or lost. Error: a loss that is not finite.
+TrainResult train_text(const TrainRequest& request);
+
+}  // namespace weft::train

@@ -1,0 +1,32 @@
+// The commands of `weft`: a row for each, one file for each.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <functional>
+#include <span>
+#include <string_view>
+
+namespace weft::cli {
+
+/// Exit codes; `weft --help` and docs list them.
+enum ExitCode : int { kOk = 0, kFailure = 1, kUsage = 2, kFile = 3, kDevice = 4, kInterrupted = 130 };
+
+/// What the chosen command does; gives its exit code. Errors are thrown; main prints them and chooses the code.
+using Action = std::function<int()>;
+
+/// A command. `set_up` adds its options and subcommands to `app` and sets `action` from the callback of the one chosen.
+/// Each option gets an environment twin from its name ("--log-every": WEFT_LOG_EVERY).
+struct Command {
+  std::string_view name;
+  std::string_view group;  // heading in --help
+  std::string_view summary;
+  void (*set_up)(CLI::App& app, Action& action);
+};
+std::span<const Command> commands();
+
+void set_up_train(CLI::App& app, Action& action);
+void set_up_generate(CLI::App& app, Action& action);
+void set_up_devices(CLI::App& app, Action& action);
+
+}  // namespace weft::cli

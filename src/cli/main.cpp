@@ -1,0 +1,121 @@
+// The `weft` command: finds the command meant, runs it, and turns errors into messages and exit codes.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cctype>
+#include <cstdlib>
+#include <new>
+
+#include "cli/commands.hpp"
+#include "ops/names.hpp"
+#include "weft/error.hpp"
+
+namespace weft::cli {
+namespace {
+
+constexpr const char* kFooter =
+    "Every option has an environment twin: WEFT_ and its name in capitals (--log-every: WEFT_LOG_EVERY).\n"
+    "Further: WEFT_THREADS (CPU threads), WEFT_WEBGPU_LIBRARY (path of the WebGPU library), NO_COLOR.\n\n"
+    "Exit codes: 0 done, 1 failure, 2 wrong usage, 3 a file that is missing, invalid or cannot be written,\n"
+    "            4 no such device or device lost, 130 interrupted (training then has written a checkpoint).";
+
+std::string environment_name(std::string name) {
+  for (char& c : name) c = c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return "WEFT_" + name;
+}
+
+void add_environment_twins(CLI::App& app) {
+  for (CLI::Option* option : app.get_options())
+    if (!option->get_lnames().empty() && option->get_lnames()[0] != "help" && option->get_lnames()[0] != "version")
+      option->envname(environment_name(option->get_lnames()[0]));
+  for (CLI::App* sub : app.get_subcommands([](CLI::App*) { return true; })) add_environment_twins(*sub);
+}
+
+int fail(std::string_view message, int code) {
+  const char* no_colour = std::getenv("NO_COLOR");
+  const bool colour = isatty(STDERR_FILENO) && !(no_colour && *no_colour);
+  fmt::print(stderr, "{}error:{} {}\n", colour ? "\033[1;31m" : "", colour ? "\033[0m" : "", message);
+  return code;
+}
+
+// The names that could stand where `wrong` stands: options of the innermost app reached, or its subcommands.
+std::string suggestion(const CLI::App& root, std::string_view wrong) {
+  const CLI::App* app = &root;
+  while (!app->get_subcommands().empty()) app = app->get_subcommands().back();
+  std::vector<std::string> owned;
+  if (wrong.starts_with("-")) {
+    for (const CLI::Option* option : app->get_options())
+      for (const std::string& name : option->get_lnames()) owned.push_back("--" + name);
+  } else {
+    for (const CLI::App* sub : app->get_subcommands([](const CLI::App*) { return true; }))
+      owned.push_back(sub->get_name());
+  }
+  const std::vector<std::string_view> names(owned.begin(), owned.end());
+  const std::string_view nearest = nearest_name(wrong.substr(0, wrong.find('=')), names);
+  return nearest.empty() ? "" : fmt::format(" Did you mean {}?", nearest);
+}
+
+std::string path_of(const CLI::App& root) {
+  std::string path = "weft";
+  const CLI::App* app = &root;
+  while (!app->get_subcommands().empty()) {
+    app = app->get_subcommands().back();
+    path += " " + app->get_name();
+  }
+  return path;
+}
+
+// Help and version end well; everything else is wrong usage.
+int report(const CLI::App& app, const CLI::ParseError& error) {
+  if (error.get_exit_code() == 0) return app.exit(error);
+  std::string message = error.what();
+  for (const CLI::App* at = &app; at; at = at->get_subcommands().empty() ? nullptr : at->get_subcommands().back())
+    for (const std::string& extra : at->remaining()) {
+      message = fmt::format("{}: unknown {} {}.{}", path_of(app),
+                            extra.starts_with("-") ? "option" : "command or argument", extra, suggestion(app, extra));
+      return fail(fmt::format("{}\nSee: {} --help", message, path_of(app)), kUsage);
+    }
+  return fail(fmt::format("{}: {}\nSee: {} --help", path_of(app), message, path_of(app)), kUsage);
+}
+
+int run(const Action& action) {
+  try {
+    return action();
+  } catch (const UsageError& error) {
+    return fail(error.what(), kUsage);
+  } catch (const FileError& error) {
+    return fail(error.what(), kFile);
+  } catch (const DeviceError& error) {
+    return fail(error.what(), kDevice);
+  } catch (const std::bad_alloc&) {
+    return fail("out of memory; a smaller --batch, --context or --preset needs less", kFailure);
+  } catch (const std::exception& error) {
+    return fail(error.what(), kFailure);
+  }
+}
+
+int main(int count, char** arguments) {
+  CLI::App app("Weft: tensors and neural networks on the CPU and on any GPU through WebGPU.", "weft");
+  app.set_version_flag("--version", std::string("weft ") + WEFT_VERSION);
+  app.footer(kFooter);
+  app.get_formatter()->column_width(26);
+  app.require_subcommand(1);
+  Action action;
+  for (const Command& command : commands()) {
+    CLI::App* sub = app.add_subcommand(std::string(command.name), std::string(command.summary));
+    sub->group(std::string(command.group));
+    command.set_up(*sub, action);
+  }
+  add_environment_twins(app);
+  try {
+    app.parse(count, arguments);
+  } catch (const CLI::ParseError& error) {
+    return report(app, error);
+  }
+  return run(action);
+}
+
+}  // namespace
+}  // namespace weft::cli
+
+int main(int count, char** arguments) { return weft::cli::main(count, arguments); }

@@ -1,0 +1,113 @@
+// weft train text
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+
+#include "cli/commands.hpp"
+#include "weft/train/config.hpp"
+#include "weft/train/trainer.hpp"
+
+namespace weft::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The demo's text, where script/setup puts it: $WEFT_DATA_DIR, else .cache/data below here.
+std::optional<fs::path> demo_text() {
+  const char* folder = std::getenv("WEFT_DATA_DIR");
+  const fs::path path = (folder && *folder ? fs::path(folder) : fs::path(".cache/data")) / "moby-dick.txt";
+  std::error_code ignored;
+  return fs::exists(path, ignored) ? std::optional(path) : std::nullopt;
+}
+
+std::string preset_help() {
+  std::string text = "model and batch to start from:";
+  for (const train::Preset& preset : train::presets())
+    text += "\n  " + std::string(preset.name) + ": " + std::string(preset.doc);
+  return text;
+}
+
+void set_up_text(CLI::App& app, Action& action) {
+  auto request = std::make_shared<train::TrainRequest>();
+  train::TrainRequest& r = *request;
+  app.footer(
+      "Writes to OUT: last.safetensors and best.safetensors (each with the one before it), metrics.jsonl, loss.svg,\n"
+      "samples.txt, config.json. Ctrl-C ends after the step at hand, with a checkpoint. A run by --steps that is\n"
+      "resumed ends with the same bits as one that was never interrupted.");
+
+  const char* run = "Run";
+  app.add_option("--data", r.data,
+                 "the text, UTF-8 (default: the demo's, moby-dick.txt in $WEFT_DATA_DIR or .cache/data)")
+      ->group(run);
+  app.add_option("--out", r.out, "folder of the run")->group(run)->required();
+  app.add_flag("--resume", r.resume, "go on with the run in OUT; options that it fixes need not be given again")
+      ->group(run);
+  app.add_option("--preset", r.preset, preset_help() + "\n(default: small)")->group(run);
+  app.add_option("--device", r.device, "auto, cpu, webgpu or webgpu:INDEX")->group(run)->capture_default_str();
+  app.add_option("--steps", r.steps, "steps in all (default: the preset's)")->group(run);
+  app.add_option("--seconds", r.seconds, "train for this long; without --steps the learning rate falls over the time")
+      ->group(run);
+  app.add_option("--seed", r.seed, "of weights, batches and dropout (default: 1)")->group(run);
+  app.add_option("--vocabulary", r.vocabulary, "char or byte (default: char)")->group(run);
+
+  const char* model = "Model";
+  app.add_option("--context", r.context, "positions that the model sees")->group(model);
+  app.add_option("--layers", r.layers)->group(model);
+  app.add_option("--width", r.width)->group(model);
+  app.add_option("--heads", r.heads, "they divide the width")->group(model);
+  app.add_option("--dropout", r.dropout)->group(model);
+  app.add_option("--tied", r.tied, "whether the head shares the token embedding's weights: true or false")
+      ->group(model);
+
+  const char* optimizer = "Optimizer";
+  app.add_option("--batch", r.batch, "rows of a step")->group(optimizer);
+  app.add_option("--learning-rate", r.learning_rate, "at the top")->group(optimizer);
+  app.add_option("--warm-up", r.warm_up, "steps of its rise (default: 100; at most a tenth of the run)")
+      ->group(optimizer);
+  app.add_option("--final-fraction", r.final_fraction, "of it at the end (default: 0.1)")->group(optimizer);
+  app.add_option("--weight-decay", r.weight_decay, "of matrices (default: 0.1)")->group(optimizer);
+  app.add_option("--beta-1", r.beta_1, "of AdamW (default: 0.9)")->group(optimizer);
+  app.add_option("--beta-2", r.beta_2, "(default: 0.99)")->group(optimizer);
+  app.add_option("--clip", r.clip_norm, "largest norm of all gradients together (default: 1; 0: none)")
+      ->group(optimizer);
+
+  const char* report = "Reports";
+  app.add_option("--log-every", r.log_every,
+                 "steps from line to line of metrics.jsonl (default: 10, or 2 seconds if that is less)")
+      ->group(report);
+  app.add_option(
+         "--eval-every", r.eval_every,
+         "steps from check to check of the validation loss (default: a tenth of the run, 250 by time; 0: at the end)")
+      ->group(report);
+  app.add_option("--eval-batches", r.eval_batches,
+                 "batches of these checks; the last one takes the whole validation text")
+      ->group(report)
+      ->capture_default_str();
+  app.add_option("--checkpoint-every", r.checkpoint_every,
+                 "steps from checkpoint to checkpoint (default: every 30 seconds)")
+      ->group(report);
+  app.add_option("--sample-every", r.sample_every,
+                 "steps from sample to sample (default: every fourth check; 0: at the end)")
+      ->group(report);
+  app.add_option("--sample-tokens", r.sample_tokens, "length of samples; 0: none")
+      ->group(report)
+      ->capture_default_str();
+  app.add_flag("--quiet", r.quiet, "print errors only")->group(report);
+
+  app.callback([&action, request] {
+    action = [request] {
+      if (!request->data && !request->resume) request->data = demo_text();
+      const train::TrainResult result = train::train_text(*request);
+      return result.interrupted ? kInterrupted : kOk;
+    };
+  });
+}
+
+}  // namespace
+
+void set_up_train(CLI::App& app, Action& action) {
+  app.require_subcommand(1);
+  set_up_text(*app.add_subcommand("text", "train a GPT on a text"), action);
+}
+
+}  // namespace weft::cli

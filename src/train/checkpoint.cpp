@@ -1,0 +1,154 @@
+#include "weft/train/checkpoint.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "base/file.hpp"
+#include "base/json.hpp"
+#include "base/quote.hpp"
+#include "base/xxh64.hpp"
+#include "io/safetensors.hpp"
+#include "weft/error.hpp"
+
+namespace weft::train {
+namespace {
+
+constexpr const char* kFormat = "weft-checkpoint-1";
+constexpr const char* kModel = "model.";
+constexpr const char* kOptimizer = "optimizer.";
+constexpr const char* kRandom = "random_state";
+
+// Over everything that the file says: metadata (but the hash) by key, tensors by name.
+std::string content_hash(const io::SafetensorsMetadata& metadata, std::vector<io::TensorView> tensors) {
+  std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  Xxh64 hash;
+  auto add = [&](std::string_view text) {
+    const std::uint64_t length = text.size();
+    hash.add(std::as_bytes(std::span(&length, 1)));
+    hash.add(text);
+  };
+  for (const auto& [key, value] : metadata)
+    if (key != "content_hash") {
+      add(key);
+      add(value);
+    }
+  for (const io::TensorView& t : tensors) {
+    add(t.name);
+    add(t.dtype);
+    add(t.shape.to_string());
+    hash.add(t.data);
+  }
+  return fmt::format("{:016x}", hash.digest());
+}
+
+[[noreturn]] void foreign(const std::string& source, const std::string& fact) {
+  throw FileError(fmt::format("{}: {}; only checkpoints that `weft train` wrote can be used here", source, fact));
+}
+
+const std::string& text_of(const io::SafetensorsFile& file, const std::string& key) {
+  const auto it = file.metadata().find(key);
+  if (it == file.metadata().end()) foreign(file.source(), fmt::format("its metadata lacks \"{}\"", key));
+  return it->second;
+}
+
+template <class T>
+T number_of(const io::SafetensorsFile& file, const std::string& key) {
+  const std::string& text = text_of(file, key);
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !(value >= 0))
+    foreign(file.source(), fmt::format("its metadata has {} for \"{}\"", quote(text), key));
+  return value;
+}
+
+}  // namespace
+
+void save_checkpoint(const std::filesystem::path& path, const Checkpoint& c) {
+  io::SafetensorsMetadata metadata = {{"format", kFormat},
+                                      {"config", to_json(c.config)},
+                                      {"vocabulary", std::string(name_of(c.vocabulary.kind()))},
+                                      {"characters", c.vocabulary.characters()},
+                                      {"step", fmt::format("{}", c.step)},
+                                      {"elapsed_seconds", fmt::format("{}", c.elapsed_seconds)},
+                                      {"best_step", fmt::format("{}", c.best_step)}};
+  if (c.best_loss) metadata["best_loss"] = fmt::format("{}", *c.best_loss);
+
+  std::vector<io::TensorView> views;
+  std::uint64_t bytes = 1 << 16;
+  auto add = [&](const char* prefix, const nn::NamedArray& a) {
+    views.push_back({prefix + a.name, std::string(io::safetensors_dtype(a.dtype)), a.shape, a.bytes});
+    bytes += a.bytes.size();
+  };
+  for (const nn::NamedArray& a : c.model) add(kModel, a);
+  for (const nn::NamedArray& a : c.optimizer) add(kOptimizer, a);
+  if (c.random_state)
+    views.push_back({kRandom, std::string(io::safetensors_dtype(c.random_state->dtype)), c.random_state->shape,
+                     c.random_state->bytes});
+  metadata["content_hash"] = content_hash(metadata, views);
+  io::write_safetensors(path, views, metadata, {.keep_previous = true, .expected_bytes = bytes});
+}
+
+Checkpoint load_checkpoint(const std::filesystem::path& path) {
+  const io::SafetensorsFile file = io::SafetensorsFile::open(path);
+  const auto format = file.metadata().find("format");
+  if (format == file.metadata().end() || format->second != kFormat)
+    foreign(file.source(), format == file.metadata().end()
+                               ? "a safetensors file of another program, without a format of its own"
+                               : fmt::format("its format is {}, not \"{}\"", quote(format->second), kFormat));
+  if (text_of(file, "content_hash") != content_hash(file.metadata(), file.tensors()))
+    throw FileError(fmt::format("{}: damaged: the hash of its content is not the one stored in it; use another copy",
+                                file.source()));
+
+  Checkpoint c;
+  c.config = run_config_from_json(text_of(file, "config"), file.source());
+  if (vocabulary_kind(text_of(file, "vocabulary")) == Vocabulary::Kind::bytes)
+    c.vocabulary = Vocabulary::bytes();
+  else
+    c.vocabulary = Vocabulary::characters_of(text_of(file, "characters"), file.source());
+  if (c.vocabulary.size() > c.config.model.vocabulary)
+    foreign(file.source(), "its vocabulary is larger than its model's");
+  c.step = number_of<std::int64_t>(file, "step");
+  c.elapsed_seconds = number_of<double>(file, "elapsed_seconds");
+  c.best_step = number_of<std::int64_t>(file, "best_step");
+  if (file.metadata().contains("best_loss")) c.best_loss = number_of<double>(file, "best_loss");
+  for (const io::TensorView& view : file.tensors()) {
+    io::Array array = io::to_array(view, file.source());
+    nn::NamedArray named{view.name, array.dtype, std::move(array.shape), std::move(array.data)};
+    if (view.name == kRandom) {
+      c.random_state = std::move(named);
+    } else if (view.name.starts_with(kModel)) {
+      named.name.erase(0, std::string_view(kModel).size());
+      c.model.push_back(std::move(named));
+    } else if (view.name.starts_with(kOptimizer)) {
+      named.name.erase(0, std::string_view(kOptimizer).size());
+      c.optimizer.push_back(std::move(named));
+    } else {
+      foreign(file.source(), fmt::format("it holds a tensor {}", quote(view.name)));
+    }
+  }
+  return c;
+}
+
+Checkpoint load_checkpoint_or_previous(const std::filesystem::path& path, std::string* warning) {
+  try {
+    return load_checkpoint(path);
+  } catch (const FileError& error) {
+    const std::filesystem::path previous = previous_path(path);
+    std::error_code ignored;
+    if (!std::filesystem::exists(previous, ignored)) throw;
+    const std::string reason = error.what();
+    try {
+      Checkpoint c = load_checkpoint(previous);
+      if (warning)
+        *warning = fmt::format("{}\n  using the one before it, {}, of step {}", reason, previous.string(), c.step);
+      return c;
+    } catch (const FileError& second) {
+      throw FileError(fmt::format("{}\n  and the one before it: {}", reason, second.what()));
+    }
+  }
+}
+
+}  // namespace weft::train
