@@ -160,12 +160,12 @@ std::string cell(std::string_view text) {
   for (char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
   return out;
 }
-std::string code(std::string_view text) { return "`" + cell(text) + "`"; }
+std::string code(std::string_view text) { return fmt::format("`{}`", cell(text)); }
 
 template <class Row>
 std::string titled(const Row& row) {
   std::string out = code(row.name);
-  for (std::string_view alias : row.aliases) out += " " + code(alias);
+  for (std::string_view alias : row.aliases) out += fmt::format(" {}", code(alias));
   return out;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <string>
 #include <vector>
 
 namespace weft {
@@ -27,6 +28,15 @@ std::size_t edits(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+/// Which of two names as many edits away is meant: slips keep the letters, or else the beginning.
+std::size_t likeness(std::string_view name, std::string_view candidate) {
+  std::string a(name), b(candidate);
+  std::sort(a.begin(), a.end());
+  std::sort(b.begin(), b.end());
+  const auto common = std::mismatch(name.begin(), name.end(), candidate.begin(), candidate.end());
+  return (a == b ? name.size() : 0) + static_cast<std::size_t>(common.first - name.begin());
+}
+
 }  // namespace
 
 std::string_view nearest_name(std::string_view name, std::span<const std::string_view> names) {
@@ -34,9 +44,11 @@ std::string_view nearest_name(std::string_view name, std::span<const std::string
   std::string_view best;
   std::size_t best_edits = std::max<std::size_t>(1, name.size() / 3) + 1;
   for (std::string_view candidate : names) {
-    // Of a single letter, only the other case is near.
     const std::size_t distance = edits(name, candidate);
-    if (distance < best_edits && distance < std::max(name.size(), candidate.size())) best = candidate, best_edits = distance;
+    if (distance >= std::max(name.size(), candidate.size())) continue;  // nothing in common
+    if (distance < best_edits ||
+        (distance == best_edits && !best.empty() && likeness(name, candidate) > likeness(name, best)))
+      best = candidate, best_edits = distance;
   }
   return best;
 }

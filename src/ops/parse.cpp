@@ -203,6 +203,7 @@ class Parser {
     if (is("{")) return block();
     if (is("if")) return if_statement();
     if (is("else")) fail("this 'else' has no 'if' before it");
+    if (is("}")) fail("this '}' closes nothing");
     if (accept("var")) return declaration();
     if (accept("return")) {
       const int given = expression();

@@ -17,7 +17,7 @@ namespace weft::scalar {
 /// with NaN are false (ne is true); round goes half to even; rem has the sign of the dividend (fmod); integer division
 /// truncates (x / 0 = x, x rem 0 = 0, INT_MIN / -1 = INT_MIN, as in WGSL); i32 and u32 wrap around; shifts take the low
 /// five bits of the count, and shr of an i32 keeps its sign; sign(0) = 0, sign(NaN) = NaN; copysign looks at the sign
-/// bit, so -0 counts as negative; pow is that of C (pow(x, 0) = 1, pow(1, y) = 1, NaN for x < 0 and y not whole).
+/// bit, so -0 counts as negative (of a NaN it may be either); pow is that of C (pow(x, 0) = 1, pow(1, y) = 1, NaN for x < 0 and y not whole).
 enum class Op : std::uint8_t {
   input,     // slot: which operand
   constant,  // value
@@ -138,8 +138,8 @@ Expression simplified(const Expression& expression);
 /// code; simplified.
 Expression compose(const Expression& outer, std::span<const Expression> arguments);
 
-/// Text that `parse` reads back to an equal (simplified, untyped) expression: infix with the fewest parentheses, a `var`
-/// for each value used twice. Operands without a name are called x0, x1, ...
+/// The expression as text that `parse` reads: infix with the fewest parentheses, a `var` for each value used twice. What was
+/// simplified and has no types reads back as an equal expression. Operands without a name are called x0, x1, ...
 std::string to_text(const Expression& expression, std::span<const std::string> names = {});
 
 /// Reference value in f64; floats are not rounded to f32. i32, u32 and bool instructions compute as such, as do bit

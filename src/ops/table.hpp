@@ -60,11 +60,14 @@ struct TestedRange : Range {
   constexpr TestedRange(double lo, double hi) : Range{lo, hi} {}
 };
 struct InputNames : List<std::string_view, kOperandsMax> {
-  constexpr InputNames(std::initializer_list<std::string_view> names) : List(names) {}
+  template <class... Rest>
+  constexpr InputNames(std::string_view first, Rest... rest) : List{first, std::string_view(rest)...} {}
   explicit constexpr InputNames(const List& names) : List(names) {}
 };
 struct Ranges : List<Range, kOperandsMax> {
-  constexpr Ranges(std::initializer_list<Range> ranges) : List(ranges) {}
+  constexpr Ranges(Range all) : List{all} {}
+  constexpr Ranges(Range first, Range second) : List{first, second} {}
+  constexpr Ranges(Range first, Range second, Range third) : List{first, second, third} {}
   /// The range of input i: its own, or the one that all share.
   constexpr Range of(std::size_t i) const { return (*this)[i < size() ? i : size() - 1]; }
 };
