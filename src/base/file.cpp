@@ -25,34 +25,22 @@ constexpr std::size_t kRandomDigits = 16;
 
 std::string fact_and_cure(int error) {
   switch (error) {
-    case ENOENT:
-      return "there is no such file or folder; check the path";
-    case ENOTDIR:
-      return "a part of the path is a file, not a folder; check the path";
+    case ENOENT: return "there is no such file or folder; check the path";
+    case ENOTDIR: return "a part of the path is a file, not a folder; check the path";
     case EACCES:
-    case EPERM:
-      return "permission denied; change the permissions or choose another place";
-    case EROFS:
-      return "the file system is read-only; choose another place";
-    case EISDIR:
-      return "it is a folder; name a file";
-    case ENAMETOOLONG:
-      return "the name is too long; choose a shorter one";
-    case ELOOP:
-      return "the symbolic links form a loop; remove one of them";
+    case EPERM: return "permission denied; change the permissions or choose another place";
+    case EROFS: return "the file system is read-only; choose another place";
+    case EISDIR: return "it is a folder; name a file";
+    case ENAMETOOLONG: return "the name is too long; choose a shorter one";
+    case ELOOP: return "the symbolic links form a loop; remove one of them";
     case EMFILE:
-    case ENFILE:
-      return "too many files are open; raise the limit (ulimit -n)";
+    case ENFILE: return "too many files are open; raise the limit (ulimit -n)";
     case EFBIG:
       return "the file system or the limit of this process (ulimit -f) allows no file so large; choose another place";
-    case EIO:
-      return "the disk reports an input/output error; check the disk and the cable or network, then try again";
-    case ENOSPC:
-      return "no space is left on the disk; free some space or choose another place";
-    case EDQUOT:
-      return "the disk quota is used up; free some space or choose another place";
-    default:
-      return fmt::format("{}; check the path and the disk", std::strerror(error));
+    case EIO: return "the disk reports an input/output error; check the disk and the cable or network, then try again";
+    case ENOSPC: return "no space is left on the disk; free some space or choose another place";
+    case EDQUOT: return "the disk quota is used up; free some space or choose another place";
+    default: return fmt::format("{}; check the path and the disk", std::strerror(error));
   }
 }
 

@@ -32,8 +32,8 @@ std::vector<double> nice_ticks(double low, double high, int count);
 /// A tick as short text: "0.25", "1500", "2e+06".
 std::string tick_text(double value, double step);
 
-/// The finite points in order of x; where more than two fall on one of `columns`, only the first, lowest, highest and last
-/// of them, so that no spike is lost.
+/// The finite points in order of x; where more than two fall on one of `columns`, only the first, lowest, highest and
+/// last of them, so that no spike is lost.
 std::vector<ChartPoint> decimated(const std::vector<ChartPoint>& points, double x_min, double x_max, int columns);
 
 }  // namespace weft::io

@@ -11,9 +11,9 @@
 
 namespace weft::io {
 
-/// Reads versions 1.0 to 3.0, C and Fortran order (transposed on reading), both byte orders. dtypes f4, f8, i4, u4, b1, and
-/// i8 where every value fits i32. FileError "source: ..." for anything else, with the cure for dtypes that Weft's tensors do
-/// not hold; sizes are checked against the file before anything is allocated.
+/// Reads versions 1.0 to 3.0, C and Fortran order (transposed on reading), both byte orders. dtypes f4, f8, i4, u4, b1,
+/// and i8 where every value fits i32. FileError "source: ..." for anything else, with the cure for dtypes that Weft's
+/// tensors do not hold; sizes are checked against the file before anything is allocated.
 Array read_npy(const std::filesystem::path& path);
 Array parse_npy(std::span<const std::byte> bytes, std::string_view source);
 

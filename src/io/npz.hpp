@@ -20,8 +20,8 @@ using Arrays = std::map<std::string, Array>;
 Arrays read_npz(const std::filesystem::path& path, const ZipLimits& limits = {});
 Arrays parse_npz(std::span<const std::byte> bytes, std::string_view source, const ZipLimits& limits = {});
 
-/// Writes the arrays stored, in order of their names, atomically. UsageError for an empty name, a name that is not UTF-8 or
-/// holds a NUL, and as `npy_bytes` and ZipWriter; FileError as AtomicFile.
+/// Writes the arrays stored, in order of their names, atomically. UsageError for an empty name, a name that is not
+/// UTF-8 or holds a NUL, and as `npy_bytes` and ZipWriter; FileError as AtomicFile.
 void write_npz(const std::filesystem::path& path, const Arrays& arrays, AtomicFileOptions options = {});
 
 }  // namespace weft::io

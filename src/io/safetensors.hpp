@@ -36,9 +36,9 @@ using SafetensorsMetadata = std::map<std::string, std::string>;
 
 /// A checked file. All rules of the format hold before anything of the size that a header claims is allocated: header
 /// length at most 100,000,000 and within the file; a UTF-8 JSON object that begins with '{'; no name or key twice; each
-/// tensor with exactly dtype, shape and data_offsets; extents whose product does not overflow, wherever a 0 stands; byte
-/// counts that match; data that covers the rest of the file exactly, without holes, overlap or tail. Rank is at most 64.
-/// Copies share the bytes. Const calls are thread safe.
+/// tensor with exactly dtype, shape and data_offsets; extents whose product does not overflow, wherever a 0 stands;
+/// byte counts that match; data that covers the rest of the file exactly, without holes, overlap or tail. Rank is at
+/// most 64. Copies share the bytes. Const calls are thread safe.
 class SafetensorsFile {
  public:
   /// Maps the file; the views read from the mapping. FileError "path: ..." for the first rule that does not hold.
@@ -67,9 +67,9 @@ class SafetensorsFile {
 /// than 0 and 1. `source` opens the message.
 Array to_array(const TensorView& tensor, std::string_view source);
 
-/// Writes the file atomically (see AtomicFile), tensors sorted by dtype (widest first) and then by name, the header padded
-/// with spaces to a multiple of 8. UsageError for a name used twice or reserved ("__metadata__"), for text that is not
-/// UTF-8, for an unknown dtype, and for data that does not fit dtype and shape; FileError as AtomicFile.
+/// Writes the file atomically (see AtomicFile), tensors sorted by dtype (widest first) and then by name, the header
+/// padded with spaces to a multiple of 8. UsageError for a name used twice or reserved ("__metadata__"), for text that
+/// is not UTF-8, for an unknown dtype, and for data that does not fit dtype and shape; FileError as AtomicFile.
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,
                        const SafetensorsMetadata& metadata = {}, AtomicFileOptions options = {});
 /// The same bytes in memory.

@@ -16,8 +16,8 @@ struct SafetensorsIndex {
   std::vector<std::string> files;                 ///< each file once, sorted
 };
 
-/// Reads an index. FileError for anything but an object with "weight_map", an object of file names, and for file names that
-/// are not plain names ending in ".safetensors": an index may name only files of its own folder.
+/// Reads an index. FileError for anything but an object with "weight_map", an object of file names, and for file names
+/// that are not plain names ending in ".safetensors": an index may name only files of its own folder.
 SafetensorsIndex read_safetensors_index(const std::filesystem::path& path);
 
 /// The tensors of a model folder.

@@ -11,8 +11,7 @@
 namespace weft::io {
 namespace {
 
-// Middle tones: contrast of at least 3 on both white and #16181d. Lines differ in lightness too, for readers who do not see
-// the hues apart.
+// Middle tones: contrast of at least 3 on both white and #16181d.
 constexpr std::string_view kColours[] = {"#3b82c4", "#d9742b", "#3a9a5c", "#b35fb0", "#8a8d3a", "#c9505a"};
 constexpr double kLeft = 72, kRight = 20, kTop = 52, kBottom = 56;
 
