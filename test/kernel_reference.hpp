@@ -243,7 +243,7 @@ struct LoopEvaluator {
   double value(const kernel::Step& step, Extent outer, Extent inner) const {
     const Extent linear = step.level == kernel::Level::outer ? outer : outer * kernel.inner + inner;
     switch (step.kind) {
-      case kernel::StepKind::constant: return to_type(step.value, step.type);
+      case kernel::StepKind::constant: return cast(step.value, DType::f64, step.type);
       case kernel::StepKind::load: {
         const kernel::Operand& operand = kernel.inputs[static_cast<std::size_t>(step.operand)];
         const Extent where = locate(step.view, linear);

@@ -9,3 +9,10 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
                -Wno-uninitialized -Wno-maybe-uninitialized)  # GCC 12 warns inside its own intrinsics
 endif()
 set_property(SOURCE ${cpu_folder}/gemm_baseline.cpp APPEND PROPERTY COMPILE_OPTIONS ${gemm_flags})
+set(tile_flags -O3 -fno-math-errno -fno-trapping-math -Wno-psabi -Wno-uninitialized -Wno-maybe-uninitialized)
+set_property(SOURCE ${cpu_folder}/tile_baseline.cpp APPEND PROPERTY COMPILE_OPTIONS ${tile_flags})
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set_property(SOURCE ${cpu_folder}/tile_avx2.cpp APPEND PROPERTY COMPILE_OPTIONS ${tile_flags} -mavx2 -mfma)
+  set_property(SOURCE ${cpu_folder}/tile_avx512.cpp APPEND PROPERTY COMPILE_OPTIONS
+               ${tile_flags} -mavx512f -mavx512dq -mavx512bw -mavx512vl -mfma -mprefer-vector-width=512)
+endif()

@@ -1,0 +1,108 @@
+// How a view's elements lie over the rectangle of a loop: a `slow` by a `fast` axis, each of them a list of strided
+// dimensions; and walks along the fast axis in runs of constant stride.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "compile/kernel.hpp"
+
+namespace weft::cpu {
+
+struct Access {
+  struct Dim {
+    Extent extent, stride;
+    Extent lo, hi;  // reads as 0 outside
+    bool bounded() const { return lo > 0 || hi < extent; }
+  };
+  Extent offset = 0;
+  std::vector<Dim> slow, fast;  // outermost first; neighbours that make one stride are joined
+  bool separable = true;        // false: the dimensions do not divide between the axes; `slow` holds them all
+  Extent linear_slow = 0, linear_fast = 0;  // when not separable
+
+  bool uses_slow() const { return !separable || !slow.empty(); }
+  bool uses_fast() const { return !separable || !fast.empty(); }
+  /// Whether an axis is one stride without bounds (0 dimensions: stride 0).
+  static bool plain(const std::vector<Dim>& axis) { return axis.empty() || (axis.size() == 1 && !axis[0].bounded()); }
+  static Extent stride(const std::vector<Dim>& axis) { return axis.empty() ? 0 : axis[0].stride; }
+  bool plain_slow() const { return separable && plain(slow); }
+  bool plain_fast() const { return separable && plain(fast); }
+
+  /// Offset of a row, and whether its bounds admit it. Only when separable.
+  bool locate_row(Extent s, Extent* at) const {
+    Extent where = offset;
+    bool inside = true;
+    for (std::size_t d = slow.size(); d-- > 0;) {
+      const Dim& dim = slow[d];
+      const Extent c = d == 0 ? s : s % dim.extent;
+      if (d != 0) s /= dim.extent;
+      where += c * dim.stride;
+      inside = inside && dim.lo <= c && c < dim.hi;
+    }
+    *at = where;
+    return inside;
+  }
+  /// Offset of one element, or -1 outside of bounds, by its linear index. Only when not separable.
+  Extent locate(Extent linear) const {
+    Extent where = offset;
+    for (std::size_t d = slow.size(); d-- > 0;) {
+      const Dim& dim = slow[d];
+      const Extent c = linear % dim.extent;
+      linear /= dim.extent;
+      if (c < dim.lo || c >= dim.hi) return -1;
+      where += c * dim.stride;
+    }
+    return where;
+  }
+};
+
+/// The access of a view over a space of outer x inner (row-major). Columns: the inner axis is the slow one.
+Access make_access(const kernel::View& view, Extent outer, Extent inner, bool columns);
+
+/// Calls run(position, offset, stride, count) for stretches of row `s` from fast index `f0` on, `count` elements in all,
+/// and gap(position, count) where bounds exclude them; positions count from `f0`.
+template <class Run, class Gap>
+void walk_row(const Access& access, Extent s, Extent f0, Extent count, Run run, Gap gap) {
+  if (!access.separable) {
+    for (Extent i = 0; i < count; ++i) {
+      const Extent at = access.locate(s * access.linear_slow + (f0 + i) * access.linear_fast);
+      if (at < 0) gap(i, Extent{1});
+      else run(i, at, Extent{0}, Extent{1});
+    }
+    return;
+  }
+  Extent row;
+  if (!access.locate_row(s, &row)) return gap(Extent{0}, count);
+  if (access.fast.empty()) return run(Extent{0}, row, Extent{0}, count);
+  const Access::Dim& last = access.fast.back();
+  for (Extent done = 0; done < count;) {
+    Extent rest = (f0 + done) / last.extent, at = row;
+    const Extent begin = (f0 + done) % last.extent, end = std::min(last.extent, begin + count - done);
+    bool inside = true;
+    for (std::size_t d = access.fast.size() - 1; d-- > 0;) {
+      const Access::Dim& dim = access.fast[d];
+      const Extent c = rest % dim.extent;
+      rest /= dim.extent;
+      at += c * dim.stride;
+      inside = inside && dim.lo <= c && c < dim.hi;
+    }
+    const Extent lo = inside ? std::clamp(last.lo, begin, end) : end, hi = inside ? std::clamp(last.hi, lo, end) : end;
+    if (lo > begin) gap(done, lo - begin);
+    if (hi > lo) run(done + lo - begin, at + lo * last.stride, last.stride, hi - lo);
+    if (end > hi) gap(done + hi - begin, end - hi);
+    done += end - begin;
+  }
+}
+
+/// Copies elements between strided places.
+template <class Word>
+void copy_strided(const Word* from, Extent from_stride, Word* to, Extent to_stride, Extent count) {
+  if (from_stride == 1 && to_stride == 1 && count >= 16) {
+    std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(Word));
+    return;
+  }
+  for (Extent i = 0; i < count; ++i) to[i * to_stride] = from[i * from_stride];
+}
+
+}  // namespace weft::cpu

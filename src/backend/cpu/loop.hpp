@@ -1,0 +1,54 @@
+// Loop kernels as blocked bytecode: instructions over tiles of a slow x fast rectangle that stay in the nearest cache.
+//
+// The rectangle is outer x inner ("rows") or, where memory is contiguous along outer, inner x outer ("columns"). An
+// elementwise kernel is cut into rows where its views repeat. A block is a range of the outer axis, a chunk one of the
+// inner; the reductions of a kernel make phases, and each phase passes over the chunks once:
+//
+//   for each block:  for each phase:  outer-level code;  for each chunk: inner-level code;  results of its reductions
+//
+// Work is divided into tasks by sizes alone, so that results do not depend on the number of threads.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/access.hpp"
+#include "backend/cpu/tile.hpp"
+#include "compile/kernel.hpp"
+
+namespace weft::cpu {
+
+/// Where a kernel's operands lie: one pointer each to an operand's first element.
+struct LoopBinding {
+  std::span<char* const> inputs, outputs;
+  /// The matrix product of an epilogue: element (row, column) at product + (row * columns + column) elements.
+  const char* product = nullptr;
+};
+
+class LoopProgram {
+ public:
+  /// `columns`: for epilogues, the extent n that the space must be divided by, so that `run_rectangle` can serve
+  /// blocks of the product; else 0. `product_type` is the type of accumulator steps, and `product_output` the output
+  /// that the product itself is stored in (-1: none).
+  /// Throws DTypeError for an op without that type, InternalError for a malformed kernel.
+  explicit LoopProgram(const kernel::LoopKernel& kernel, Extent columns = 0, DType product_type = DType::f32,
+                       int product_output = -1);
+  ~LoopProgram();
+  LoopProgram(LoopProgram&&) noexcept;
+
+  void run(const LoopBinding& binding) const;
+  /// Elementwise kernels only: rows [row_begin, row_end) and columns [column_begin, column_end), in the calling thread.
+  void run_rectangle(const LoopBinding& binding, Extent row_begin, Extent row_end, Extent column_begin,
+                     Extent column_end) const;
+  /// The bytecode.
+  std::string to_string() const;
+
+  struct Code;  // the bytecode, for its compiler and interpreter
+
+ private:
+  std::unique_ptr<Code> code_;
+};
+
+}  // namespace weft::cpu

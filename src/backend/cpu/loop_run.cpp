@@ -1,0 +1,484 @@
+// Runs loop bytecode.
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <new>
+
+#include "backend/cpu/loop_code.hpp"
+#include "base/threads.hpp"
+#include "weft/error.hpp"
+
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+namespace weft::cpu {
+namespace {
+
+/// Memory for the registers of the loop that this thread runs; grows and stays.
+class Frame {
+ public:
+  char* reserve(Extent bytes) {
+    if (bytes > size_) {
+      std::free(memory_);
+      size_ = (bytes + 8191) / 4096 * 4096;
+      memory_ = static_cast<char*>(std::aligned_alloc(4096, static_cast<std::size_t>(size_)));
+      if (memory_ == nullptr) throw std::bad_alloc();
+    }
+    return memory_;
+  }
+  ~Frame() { std::free(memory_); }
+
+ private:
+  char* memory_ = nullptr;
+  Extent size_ = 0;
+};
+
+double empty_value(scalar::Reduction reduction, DType type) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  using scalar::Reduction;
+  switch (reduction) {
+    case Reduction::prod: return 1;
+    case Reduction::max:
+      return is_float(type) ? -kInfinity : type == DType::i32 ? std::numeric_limits<std::int32_t>::min() : 0;
+    case Reduction::min:
+      if (is_float(type)) return kInfinity;
+      if (type == DType::boolean) return 1;
+      return type == DType::i32 ? std::numeric_limits<std::int32_t>::max() : std::numeric_limits<std::uint32_t>::max();
+    default: return 0;
+  }
+}
+
+double wrap(double value, DType type) {
+  const auto bits = static_cast<std::uint32_t>(static_cast<std::int64_t>(value));
+  return type == DType::i32 ? static_cast<double>(static_cast<std::int32_t>(bits)) : bits;
+}
+
+/// Joins the accumulators of a later part of the inner axis to those of an earlier one.
+void join(const ReductionInfo& info, double* value, std::int64_t* position, double later, std::int64_t later_position) {
+  using scalar::Reduction;
+  const bool number = is_float(info.from);
+  switch (info.reduction) {
+    case Reduction::sum:
+      if (info.from == DType::boolean) *value = std::max(*value, later);
+      else *value = number ? *value + later : wrap(*value + later, info.from);
+      break;
+    case Reduction::prod:
+      if (number) {
+        *value *= later;
+      } else if (info.from == DType::boolean) {
+        *value = std::min(*value, later);
+      } else {
+        const auto low = [](double x) { return static_cast<std::uint32_t>(static_cast<std::int64_t>(x)); };
+        *value = wrap(static_cast<double>(low(*value) * low(later)), info.from);
+      }
+      break;
+    case Reduction::max:
+      if (!std::isnan(*value) && !(later <= *value)) *value = later;
+      break;
+    case Reduction::min:
+      if (!std::isnan(*value) && !(later >= *value)) *value = later;
+      break;
+    case Reduction::argmax:
+    case Reduction::argmin: {
+      if (later_position < 0) break;
+      const bool better = std::isnan(later) || (info.reduction == Reduction::argmax ? later > *value : later < *value);
+      if (*position < 0 || (!std::isnan(*value) && better)) *value = later, *position = later_position;
+      break;
+    }
+  }
+}
+
+void store_as(DType type, char* out, Extent i, double value) {
+  switch (type) {
+    case DType::f32: reinterpret_cast<float*>(out)[i] = static_cast<float>(value); break;
+    case DType::f64: reinterpret_cast<double*>(out)[i] = value; break;
+    case DType::i32: reinterpret_cast<std::int32_t*>(out)[i] = static_cast<std::int32_t>(value); break;
+    case DType::u32: reinterpret_cast<std::uint32_t*>(out)[i] = static_cast<std::uint32_t>(value); break;
+    case DType::boolean: reinterpret_cast<std::uint8_t*>(out)[i] = value != 0; break;
+  }
+}
+
+}  // namespace
+
+/// One thread's run through blocks of one program.
+class LoopRunner {
+ public:
+  using Code = LoopProgram::Code;
+  LoopRunner(const Code& code, const LoopBinding& binding) : code_(code), binding_(binding) {
+    thread_local Frame frame;
+    const auto slots = static_cast<Extent>(code.values.size() * sizeof(Slot));
+    frame_ = frame.reserve(code.frame_bytes + slots + 64);
+    slots_ = reinterpret_cast<Slot*>(frame_ + code.frame_bytes);
+    for (std::size_t v = 0; v < code.values.size(); ++v)
+      if (code.values[v].place == Place::constant) slots_[v] = {const_cast<char*>(code.constants.data()) + code.values[v].offset, 0};
+  }
+
+  void set_block(Extent begin, Extent end) {
+    outer_begin_ = begin;
+    outer_end_ = end;
+    (code_.columns ? f0_ : s0_) = begin;
+    (code_.columns ? fast_ : slow_) = end - begin;
+    (code_.columns ? s0_ : f0_) = 0;
+    (code_.columns ? slow_ : fast_) = 1;
+    for (std::size_t v = 0; v < code_.values.size(); ++v) {
+      const Value& value = code_.values[v];
+      if (value.place == Place::tile || value.place == Place::kept) place_register(value, &slots_[v]);
+    }
+  }
+  void set_chunk(Extent begin, Extent end) {
+    (code_.columns ? s0_ : f0_) = begin;
+    (code_.columns ? slow_ : fast_) = end - begin;
+    for (std::size_t v = 0; v < code_.values.size(); ++v) {
+      const Value& value = code_.values[v];
+      if (!value.outer && (value.place == Place::tile || value.place == Place::kept)) place_register(value, &slots_[v]);
+    }
+  }
+
+  void outer_code(const Phase& phase) {
+    for (const int v : phase.outer_memory) place_memory(v);
+    for (const Instruction& in : phase.outer) execute(in);
+  }
+  void inner_code(const Phase& phase) {
+    for (const int v : phase.inner_memory) place_memory(v);
+    for (const Instruction& in : phase.inner) execute(in);
+  }
+  void chunks(const Phase& phase, Extent begin, Extent end) {
+    if (phase.inner.empty()) return;
+    for (Extent at = begin; at < end; at += code_.chunk) {
+      set_chunk(at, std::min(at + code_.chunk, end));
+      inner_code(phase);
+    }
+  }
+
+  void start_reductions(const Phase& phase) {
+    for (const int r : phase.reductions) {
+      const ReductionInfo& info = code_.reductions[static_cast<std::size_t>(r)];
+      std::fill_n(accumulators(info), outer_end_ - outer_begin_, empty_value(info.reduction, info.from));
+      std::fill_n(positions(info), outer_end_ - outer_begin_, std::int64_t{-1});
+    }
+  }
+  double* accumulators(const ReductionInfo& info) const { return reinterpret_cast<double*>(frame_ + info.accumulators); }
+  std::int64_t* positions(const ReductionInfo& info) const {
+    return reinterpret_cast<std::int64_t*>(frame_ + info.positions);
+  }
+  /// Accumulators to the outer-level values they stand for.
+  void finish_reductions(const Phase& phase) {
+    for (const int r : phase.reductions) {
+      const ReductionInfo& info = code_.reductions[static_cast<std::size_t>(r)];
+      const Value& value = code_.values[static_cast<std::size_t>(info.value)];
+      const bool position = info.reduction == scalar::Reduction::argmax || info.reduction == scalar::Reduction::argmin;
+      for (Extent i = 0; i < outer_end_ - outer_begin_; ++i)
+        store_as(value.type, frame_ + value.offset, i,
+                 position ? static_cast<double>(std::max<std::int64_t>(positions(info)[i], 0)) : accumulators(info)[i]);
+    }
+  }
+  void last_code() {
+    if (code_.last.inner.empty()) return;
+    (code_.columns ? s0_ : f0_) = 0;
+    (code_.columns ? slow_ : fast_) = 1;
+    for (const Instruction& in : code_.last.inner) execute(in);
+  }
+  void whole_block(Extent begin, Extent end) {
+    set_block(begin, end);
+    for (const Phase& phase : code_.phases) {
+      outer_code(phase);
+      start_reductions(phase);
+      chunks(phase, 0, code_.inner);
+      finish_reductions(phase);
+    }
+    last_code();
+  }
+  void fence() const {
+#if defined(__SSE2__)
+    if (code_.streams) _mm_sfence();
+#endif
+  }
+
+ private:
+  struct Slot {
+    char* data;
+    Extent stride;  // bytes, along slow
+  };
+
+  void place_register(const Value& value, Slot* slot) const {
+    const auto size = static_cast<Extent>(size_bytes(value.type));
+    const bool kept = value.place == Place::kept && !value.outer;
+    if (!value.fast) {
+      *slot = {frame_ + value.offset + (kept ? s0_ * size : 0), size};
+    } else if (code_.columns) {
+      *slot = {frame_ + value.offset + (kept ? (value.slow ? s0_ * fast_ : 0) * size : 0), fast_ * size};
+    } else {
+      *slot = {frame_ + value.offset + (kept ? f0_ * size : 0), (kept ? code_.inner : fast_) * size};
+    }
+  }
+  void place_memory(int v) const {
+    const Value& value = code_.values[static_cast<std::size_t>(v)];
+    const auto size = static_cast<Extent>(size_bytes(value.type));
+    const Extent slow_stride = Access::stride(value.access.slow), fast_stride = Access::stride(value.access.fast);
+    const char* base = value.place == Place::output ? binding_.outputs[static_cast<std::size_t>(value.operand)]
+                       : value.operand < 0          ? binding_.product
+                                                    : binding_.inputs[static_cast<std::size_t>(value.operand)];
+    slots_[v] = {const_cast<char*>(base) + (value.access.offset + s0_ * slow_stride + f0_ * fast_stride) * size,
+                 slow_stride * size};
+  }
+
+  /// The source of an operand for an instruction that runs over both axes, or over a row made of the slow one.
+  TileArg source(int v, bool column) const {
+    const Value& value = code_.values[static_cast<std::size_t>(v)];
+    const Slot& slot = slots_[v];
+    if (column) return {slot.data, 0, !value.slow};
+    return {slot.data, value.slow ? slot.stride : 0, !value.fast};
+  }
+
+  void execute(const Instruction& in) {
+    switch (in.action) {
+      case Action::map: return map(in);
+      case Action::reduce: return reduce(in);
+      case Action::store: return store(in);
+      case Action::fetch:
+      case Action::gather:
+      case Action::index: break;
+    }
+    const Value& value = code_.values[static_cast<std::size_t>(in.out)];
+    switch (size_bytes(value.type)) {
+      case 8: return in.action == Action::gather ? gather<double>(in) : fetch<double>(in);
+      case 4:
+        if (in.action == Action::index) return index(in);
+        return in.action == Action::gather ? gather<std::uint32_t>(in) : fetch<std::uint32_t>(in);
+      default: return in.action == Action::gather ? gather<std::uint8_t>(in) : fetch<std::uint8_t>(in);
+    }
+  }
+
+  void call(TileFunction function, TileCall& call, std::size_t out_size) const {
+    // Whole tiles without gaps are one long row.
+    if (call.slow > 1 && call.out_stride == call.fast * static_cast<Extent>(out_size)) {
+      bool dense = true;
+      for (int i = 0; i < 4; ++i) {
+        const TileArg& arg = call.args[i];
+        if (arg.data == nullptr) break;
+        dense = dense && (arg.broadcast ? arg.slow_stride == 0 : arg.slow_stride == call.fast * arg_sizes_[i]);
+      }
+      if (dense) call.fast *= call.slow, call.slow = 1;
+    }
+    function(call);
+  }
+  void map(const Instruction& in) {
+    const Slot& out = slots_[in.out];
+    TileCall tile;
+    tile.out = out.data;
+    const bool column = in.slow && !in.fast;
+    tile.slow = in.slow && in.fast ? slow_ : 1;
+    tile.fast = column ? slow_ : in.fast ? fast_ : 1;
+    tile.out_stride = out.stride;
+    for (int i = 0; i < in.arg_count; ++i) {
+      tile.args[i] = source(in.args[i], column);
+      arg_sizes_[i] = static_cast<Extent>(size_bytes(code_.values[static_cast<std::size_t>(in.args[i])].type));
+    }
+    call(in.map, tile, size_bytes(code_.values[static_cast<std::size_t>(in.out)].type));
+  }
+  void reduce(const Instruction& in) {
+    const ReductionInfo& info = code_.reductions[static_cast<std::size_t>(in.out)];
+    TileReduction tile;
+    tile.arg = source(in.args[0], false);
+    tile.slow = slow_;
+    tile.fast = fast_;
+    tile.accumulators = accumulators(info);
+    tile.positions = positions(info);
+    tile.base = code_.columns ? s0_ : f0_;
+    in.reduce(tile);
+  }
+
+  /// The rows of an instruction that writes a register: calls row(s, fast index, count, destination).
+  template <class Word, class Row>
+  void each_row(const Instruction& in, Row row) const {
+    const Slot& out = slots_[in.out];
+    const Extent rows = in.slow ? slow_ : 1, count = in.fast ? fast_ : 1;
+    for (Extent s = 0; s < rows; ++s)
+      row(s0_ + s, in.fast ? f0_ : 0, count, reinterpret_cast<Word*>(out.data + (in.slow ? s * out.stride : 0)));
+  }
+  template <class Word>
+  void fetch(const Instruction& in) const {
+    const char* base = in.operand < 0 ? binding_.product : binding_.inputs[static_cast<std::size_t>(in.operand)];
+    const Word* from = reinterpret_cast<const Word*>(base);
+    each_row<Word>(in, [&](Extent s, Extent f, Extent count, Word* to) {
+      walk_row(in.access, s, f, count,
+               [&](Extent i, Extent at, Extent stride, Extent n) { copy_strided(from + at, stride, to + i, 1, n); },
+               [&](Extent i, Extent n) { std::fill_n(to + i, n, Word{}); });
+    });
+  }
+  void index(const Instruction& in) const {
+    each_row<std::uint32_t>(in, [&](Extent s, Extent f, Extent count, std::uint32_t* to) {
+      walk_row(in.access, s, f, count,
+               [&](Extent i, Extent at, Extent stride, Extent n) {
+                 for (Extent k = 0; k < n; ++k) to[i + k] = static_cast<std::uint32_t>(at + k * stride);
+               },
+               [&](Extent i, Extent n) { std::fill_n(to + i, n, 0u); });
+    });
+  }
+  template <class Word>
+  void gather(const Instruction& in) const {
+    const Word* from = reinterpret_cast<const Word*>(binding_.inputs[static_cast<std::size_t>(in.operand)]);
+    const Value& chosen = code_.values[static_cast<std::size_t>(in.args[0])];
+    const Slot& slot = slots_[in.args[0]];
+    each_row<Word>(in, [&](Extent s, Extent f, Extent count, Word* to) {
+      const auto* indices = reinterpret_cast<const std::int32_t*>(slot.data + (chosen.slow ? (s - s0_) * slot.stride : 0));
+      const auto outside = [&](std::int32_t index) { return index < 0 || index >= in.axis_extent; };
+      const bool one = !chosen.fast;
+      if (one && outside(*indices)) {
+        std::fill_n(to, count, Word{});
+        return;
+      }
+      const Word* row = one ? from + *indices * in.axis_stride : from;
+      walk_row(in.access, s, f, count,
+               [&](Extent i, Extent at, Extent stride, Extent n) {
+                 if (one) return copy_strided(row + at, stride, to + i, 1, n);
+                 for (Extent k = 0; k < n; ++k) {
+                   const std::int32_t index = indices[i + k];
+                   to[i + k] = outside(index) ? Word{} : from[at + k * stride + index * in.axis_stride];
+                 }
+               },
+               [&](Extent i, Extent n) { std::fill_n(to + i, n, Word{}); });
+    });
+  }
+
+  void store(const Instruction& in) {
+    const Value& value = code_.values[static_cast<std::size_t>(in.args[0])];
+    char* base = binding_.outputs[static_cast<std::size_t>(in.operand)];
+    const auto size = static_cast<Extent>(size_bytes(value.type));
+    const Extent rows = in.slow ? slow_ : 1, count = in.fast ? fast_ : 1;
+    if (in.map != nullptr) {
+      TileCall tile;
+      const Extent slow_stride = Access::stride(in.access.slow);
+      tile.out = base + (in.access.offset + s0_ * slow_stride + f0_) * size;
+      tile.out_stride = slow_stride * size;
+      const bool column = in.slow && !in.fast;
+      tile.slow = column ? 1 : rows;
+      tile.fast = column ? rows : count;
+      tile.args[0] = source(in.args[0], column);
+      arg_sizes_[0] = size;
+      call(in.map, tile, static_cast<std::size_t>(size));
+      return;
+    }
+    const Slot& slot = slots_[in.args[0]];
+    const auto scatter = [&]<class Word>(Word) {
+      for (Extent s = 0; s < rows; ++s) {
+        const Word* from = reinterpret_cast<const Word*>(slot.data + (value.slow ? s * slot.stride : 0));
+        Word* to = reinterpret_cast<Word*>(base);
+        walk_row(in.access, s0_ + s, f0_, count,
+                 [&](Extent i, Extent at, Extent stride, Extent n) {
+                   copy_strided(from + (value.fast ? i : 0), value.fast ? 1 : 0, to + at, stride, n);
+                 },
+                 [](Extent, Extent) {});
+      }
+    };
+    if (size == 8) scatter(double{});
+    else if (size == 4) scatter(std::uint32_t{});
+    else scatter(std::uint8_t{});
+  }
+
+  const Code& code_;
+  const LoopBinding& binding_;
+  char* frame_ = nullptr;
+  Slot* slots_ = nullptr;
+  Extent outer_begin_ = 0, outer_end_ = 0;
+  Extent s0_ = 0, slow_ = 1, f0_ = 0, fast_ = 1;
+  Extent arg_sizes_[4] = {};
+};
+
+void LoopProgram::run(const LoopBinding& binding) const {
+  const Code& code = *code_;
+  if (code.outer == 0) return;
+  const Extent blocks = (code.outer + code.block - 1) / code.block;
+  if (code.splits == 1) {
+    const Extent tasks = (blocks + code.blocks_per_task - 1) / code.blocks_per_task;
+    const auto task = [&](Extent t) {
+      LoopRunner runner(code, binding);
+      const Extent end = std::min((t + 1) * code.blocks_per_task, blocks);
+      for (Extent b = t * code.blocks_per_task; b < end; ++b)
+        runner.whole_block(b * code.block, std::min((b + 1) * code.block, code.outer));
+      runner.fence();
+    };
+    if (tasks == 1) task(0);
+    else parallel_for(tasks, task);
+    return;
+  }
+
+  // Phase by phase over parts of the inner axis, whose accumulators are joined in order.
+  const Extent chunks = (code.inner + code.chunk - 1) / code.chunk;
+  const Extent part = (chunks + code.splits - 1) / code.splits * code.chunk;
+  const Extent parts = (code.inner + part - 1) / part;
+  const std::size_t reductions = code.reductions.size();
+  const auto count = static_cast<std::size_t>(code.outer);
+  std::vector<double> totals(reductions * count), partial;
+  std::vector<std::int64_t> total_positions(reductions * count), partial_positions;
+  // Outer-level code up to a phase, from the totals of those before it.
+  const auto begin_block = [&](LoopRunner& runner, Extent b, std::size_t phase) {
+    const Extent begin = b * code.block, end = std::min(begin + code.block, code.outer);
+    runner.set_block(begin, end);
+    for (std::size_t p = 0; p <= phase; ++p) {
+      runner.outer_code(code.phases[p]);
+      if (p == phase) break;
+      for (const int r : code.phases[p].reductions) {
+        const ReductionInfo& info = code.reductions[static_cast<std::size_t>(r)];
+        const std::size_t at = static_cast<std::size_t>(r) * count + static_cast<std::size_t>(begin);
+        std::copy_n(totals.begin() + static_cast<Extent>(at), end - begin, runner.accumulators(info));
+        std::copy_n(total_positions.begin() + static_cast<Extent>(at), end - begin, runner.positions(info));
+      }
+      runner.finish_reductions(code.phases[p]);
+    }
+  };
+  for (std::size_t p = 0; p < code.phases.size(); ++p) {
+    const Phase& phase = code.phases[p];
+    const std::size_t here = phase.reductions.size();
+    if (phase.inner.empty()) continue;
+    partial.assign(static_cast<std::size_t>(parts) * here * count, 0);
+    partial_positions.assign(partial.size(), -1);
+    parallel_for(blocks * parts, [&](Extent t) {
+      const Extent b = t % blocks, k = t / blocks;
+      LoopRunner runner(code, binding);
+      begin_block(runner, b, p);
+      runner.start_reductions(phase);
+      runner.chunks(phase, k * part, std::min((k + 1) * part, code.inner));
+      const Extent begin = b * code.block, n = std::min(code.block, code.outer - begin);
+      for (std::size_t r = 0; r < here; ++r) {
+        const ReductionInfo& info = code.reductions[static_cast<std::size_t>(phase.reductions[r])];
+        const Extent at = (k * static_cast<Extent>(here) + static_cast<Extent>(r)) * code.outer + begin;
+        std::copy_n(runner.accumulators(info), n, partial.begin() + at);
+        std::copy_n(runner.positions(info), n, partial_positions.begin() + at);
+      }
+      runner.fence();
+    });
+    for (std::size_t r = 0; r < here; ++r) {
+      const auto index = static_cast<std::size_t>(phase.reductions[r]);
+      for (std::size_t o = 0; o < count; ++o) {
+        double& value = totals[index * count + o] = partial[r * count + o];
+        std::int64_t& position = total_positions[index * count + o] = partial_positions[r * count + o];
+        for (std::size_t k = 1; k < static_cast<std::size_t>(parts); ++k)
+          join(code.reductions[index], &value, &position, partial[(k * here + r) * count + o],
+               partial_positions[(k * here + r) * count + o]);
+      }
+    }
+  }
+  if (code.last.inner.empty()) return;
+  for (Extent b = 0; b < blocks; ++b) {
+    LoopRunner runner(code, binding);
+    begin_block(runner, b, code.phases.size() - 1);
+    runner.last_code();
+  }
+}
+
+void LoopProgram::run_rectangle(const LoopBinding& binding, Extent row_begin, Extent row_end, Extent column_begin,
+                                Extent column_end) const {
+  const Code& code = *code_;
+  LoopRunner runner(code, binding);
+  for (Extent begin = row_begin; begin < row_end; begin += code.block) {
+    runner.set_block(begin, std::min(begin + code.block, row_end));
+    runner.outer_code(code.phases[0]);
+    runner.chunks(code.phases[0], column_begin, column_end);
+  }
+  runner.fence();
+}
+
+}  // namespace weft::cpu

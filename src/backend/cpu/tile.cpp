@@ -1,0 +1,24 @@
+// Choice of the tile kernels.
+#include "backend/cpu/tile.hpp"
+
+#include "backend/cpu/tile_tables.hpp"
+
+namespace weft::cpu {
+
+const TileTable& tile_table() { return tile_table(isa()); }
+
+const TileTable& tile_table(Isa isa) {
+  switch (isa) {
+#if defined(__x86_64__)
+    case Isa::avx512: return tile_table_avx512();
+    case Isa::avx2: return tile_table_avx2();
+#else
+    case Isa::avx512:
+    case Isa::avx2:
+#endif
+    case Isa::baseline: break;
+  }
+  return tile_table_baseline();
+}
+
+}  // namespace weft::cpu

@@ -1,0 +1,60 @@
+// Tile kernels: what one instruction of a loop program does to a rectangle of `slow` x `fast` values, `fast` contiguous.
+// They exist once for each instruction set; `tile_table` gives those in use.
+#pragma once
+
+#include <cstdint>
+
+#include "backend/cpu/isa.hpp"
+#include "ops/scalar.hpp"
+#include "weft/dtype.hpp"
+
+namespace weft::cpu {
+
+/// A source: value (s, f) at data + s * slow_stride bytes, then + f elements, or + 0 when it is constant along `fast`.
+struct TileArg {
+  const void* data = nullptr;
+  std::int64_t slow_stride = 0;
+  bool broadcast = false;
+};
+
+struct TileCall {
+  void* out = nullptr;
+  std::int64_t out_stride = 0;  // bytes
+  std::int64_t slow = 1, fast = 0;
+  TileArg args[4];
+};
+using TileFunction = void (*)(const TileCall&);
+
+/// Combines a tile into accumulators, one for each slow index (along fast) or for each fast index (along slow). Sums and
+/// products of f32 are accumulated in f64 between tiles; positions (argmax, argmin) count from `base`.
+struct TileReduction {
+  TileArg arg;
+  std::int64_t slow = 1, fast = 0;
+  double* accumulators = nullptr;
+  std::int64_t* positions = nullptr;
+  std::int64_t base = 0;
+};
+using ReduceFunction = void (*)(const TileReduction&);
+
+inline constexpr int kTypeCount = 5;
+inline constexpr int kOpCount = static_cast<int>(scalar::Op::philox) + 1;
+inline constexpr int kReductionCount = 6;
+
+/// Functions by op and by the type that the operands meet in; null where an op has no such type.
+struct TileTable {
+  TileFunction map[kOpCount][kTypeCount] = {};
+  TileFunction cast[kTypeCount][kTypeCount] = {};  // from, to; from == to copies
+  TileFunction mul_add[kTypeCount] = {};           // a * b + c, fused where the hardware can; floats
+  TileFunction mul_sub[kTypeCount] = {};           // a * b - c
+  TileFunction sub_mul[kTypeCount] = {};           // c - a * b
+  TileFunction compare_select[kOpCount][kTypeCount] = {};  // op(a, b) ? c : d, by the type of all four
+  TileFunction stream[kTypeCount] = {};            // copies past the caches, for outputs larger than them
+  ReduceFunction reduce_fast[kReductionCount][kTypeCount] = {};
+  ReduceFunction reduce_slow[kReductionCount][kTypeCount] = {};
+};
+
+/// The functions of `isa()`.
+const TileTable& tile_table();
+const TileTable& tile_table(Isa isa);
+
+}  // namespace weft::cpu
