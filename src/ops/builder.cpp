@@ -148,7 +148,8 @@ int Builder::simplify(const Instruction& in) {
     case Op::cast: {
       const Instruction& from = (*this)[a];
       if (typed && from.type == in.type) return a;
-      if (!typed && ((from.op == Op::cast && from.type == in.type) || (in.type == DType::boolean && is_bool(a)))) return a;
+      if (!typed && ((from.op == Op::cast && from.type == in.type) || (in.type == DType::boolean && is_bool(a))))
+        return a;
       if (!typed && in.type == DType::boolean && from.op == Op::constant) return boolean(from.value != 0);
       break;
     }
@@ -184,10 +185,8 @@ int Builder::simplify(const Instruction& in) {
       if ((*this)[a].op == Op::neg && (*this)[b].op == Op::neg)
         return make(Op::mul, (*this)[a].a, (*this)[b].a, -1, in.type);
       // Signs move outwards, where they meet an addition or another sign.
-      if ((*this)[a].op == Op::neg)
-        return make(Op::neg, make(Op::mul, (*this)[a].a, b, -1, in.type), -1, -1, in.type);
-      if ((*this)[b].op == Op::neg)
-        return make(Op::neg, make(Op::mul, a, (*this)[b].a, -1, in.type), -1, -1, in.type);
+      if ((*this)[a].op == Op::neg) return make(Op::neg, make(Op::mul, (*this)[a].a, b, -1, in.type), -1, -1, in.type);
+      if ((*this)[b].op == Op::neg) return make(Op::neg, make(Op::mul, a, (*this)[b].a, -1, in.type), -1, -1, in.type);
       break;
     case Op::div:
       if (is_constant(b, 1) && is_number(a)) return a;

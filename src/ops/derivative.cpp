@@ -12,7 +12,10 @@ namespace {
 class Derivation {
  public:
   explicit Derivation(const Expression& forward)
-      : forward_(forward), out_(forward.inputs + 2), values_(forward.code.size()), tangents_(forward.code.size(), kZero) {
+      : forward_(forward),
+        out_(forward.inputs + 2),
+        values_(forward.code.size()),
+        tangents_(forward.code.size(), kZero) {
     const std::size_t last = forward.code.size() - 1;
     for (std::size_t i = 0; i <= last; ++i) {
       const Instruction& in = forward.code[i];
@@ -34,7 +37,8 @@ class Derivation {
       const Instruction& in = forward_.code[i];
       tangents_[i] = in.op == Op::input ? (in.slot == slot ? constant(1) : kZero) : tangent(in, values_[i]);
     }
-    const int result = tangents_.back() == kZero ? constant(0) : scaled(out_.input(forward_.inputs + 1), tangents_.back());
+    const int result =
+        tangents_.back() == kZero ? constant(0) : scaled(out_.input(forward_.inputs + 1), tangents_.back());
     return out_.finish(result);
   }
 

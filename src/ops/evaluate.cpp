@@ -28,7 +28,8 @@ double cast(double x, DType type, DType from) {
   switch (type) {
     case DType::boolean: return x != 0;
     case DType::i32:
-      return from == DType::u32 ? wrapped(static_cast<std::uint64_t>(x), type) : saturated(x, -2147483648.0, 2147483647.0);
+      return from == DType::u32 ? wrapped(static_cast<std::uint64_t>(x), type)
+                                : saturated(x, -2147483648.0, 2147483647.0);
     case DType::u32:
       return from == DType::i32 ? wrapped(static_cast<std::uint64_t>(static_cast<std::int64_t>(x)), type)
                                 : saturated(x, 0, 4294967295.0);
@@ -66,10 +67,9 @@ double philox(std::uint32_t seed, std::uint32_t stream, std::uint32_t index) {
   std::uint32_t counter[4] = {index, 0, 0, 0}, key[2] = {seed, stream};
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * counter[0], p1 = std::uint64_t{0xCD9E8D57u} * counter[2];
-    const std::uint32_t next[4] = {static_cast<std::uint32_t>(p1 >> 32) ^ counter[1] ^ key[0],
-                                   static_cast<std::uint32_t>(p1),
-                                   static_cast<std::uint32_t>(p0 >> 32) ^ counter[3] ^ key[1],
-                                   static_cast<std::uint32_t>(p0)};
+    const std::uint32_t next[4] = {
+        static_cast<std::uint32_t>(p1 >> 32) ^ counter[1] ^ key[0], static_cast<std::uint32_t>(p1),
+        static_cast<std::uint32_t>(p0 >> 32) ^ counter[3] ^ key[1], static_cast<std::uint32_t>(p0)};
     for (int i = 0; i < 4; ++i) counter[i] = next[i];
     key[0] += 0x9E3779B9u;
     key[1] += 0xBB67AE85u;
@@ -153,7 +153,8 @@ double evaluate(const Expression& expression, std::span<const double> inputs) {
     else if (in.op == Op::constant)
       values[i] = in.value;
     else
-      values[i] = apply(in.op, in.type, expression.code[static_cast<std::size_t>(in.a)].type, at(in.a), at(in.b), at(in.c));
+      values[i] =
+          apply(in.op, in.type, expression.code[static_cast<std::size_t>(in.a)].type, at(in.a), at(in.b), at(in.c));
   }
   return values.back();
 }

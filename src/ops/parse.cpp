@@ -35,10 +35,11 @@ struct BinaryOperator {
 };
 constexpr int kUnaryLevel = 11;
 constexpr BinaryOperator kBinaryOperators[] = {
-    {"||", 1, Op::logical_or}, {"&&", 2, Op::logical_and}, {"|", 3, Op::bit_or}, {"^", 4, Op::bit_xor}, {"&", 5, Op::bit_and},
-    {"==", 6, Op::eq},         {"!=", 6, Op::ne},          {"<", 7, Op::lt},     {"<=", 7, Op::le},     {">", 7, Op::gt},
-    {">=", 7, Op::ge},         {"<<", 8, Op::shl},         {">>", 8, Op::shr},   {"+", 9, Op::add},     {"-", 9, Op::sub},
-    {"*", 10, Op::mul},        {"/", 10, Op::div},         {"%", 10, Op::rem},
+    {"||", 1, Op::logical_or}, {"&&", 2, Op::logical_and}, {"|", 3, Op::bit_or}, {"^", 4, Op::bit_xor},
+    {"&", 5, Op::bit_and},     {"==", 6, Op::eq},          {"!=", 6, Op::ne},    {"<", 7, Op::lt},
+    {"<=", 7, Op::le},         {">", 7, Op::gt},           {">=", 7, Op::ge},    {"<<", 8, Op::shl},
+    {">>", 8, Op::shr},        {"+", 9, Op::add},          {"-", 9, Op::sub},    {"*", 10, Op::mul},
+    {"/", 10, Op::div},        {"%", 10, Op::rem},
 };
 
 struct Constant {
@@ -94,7 +95,9 @@ struct State {
 
 class Parser {
  public:
-  Parser(std::string_view text, Builder& builder, int depth) : text_(text), builder_(builder), depth_(depth) { advance(); }
+  Parser(std::string_view text, Builder& builder, int depth) : text_(text), builder_(builder), depth_(depth) {
+    advance();
+  }
 
   State state;
 
@@ -186,7 +189,8 @@ class Parser {
   };
 
   int checked(int value) {
-    if (builder_.size() > kInstructionsMax) fail(fmt::format("the text makes more than {} instructions", kInstructionsMax));
+    if (builder_.size() > kInstructionsMax)
+      fail(fmt::format("the text makes more than {} instructions", kInstructionsMax));
     return value;
   }
 
@@ -207,8 +211,9 @@ class Parser {
     if (accept("var")) return declaration();
     if (accept("return")) {
       const int given = expression();
-      state.returned = state.done == kNever ? given : state.done == kAlways ? state.returned
-                       : checked(builder_.make(Op::select, state.done, state.returned, given));
+      state.returned = state.done == kNever    ? given
+                       : state.done == kAlways ? state.returned
+                                               : checked(builder_.make(Op::select, state.done, state.returned, given));
       state.done = kAlways;
       return end_of_statement();
     }
@@ -257,14 +262,18 @@ class Parser {
   /// Makes `state` what it is where the condition is false, and `then` where it is true.
   void merge(int condition, const State& then) {
     auto choose = [&](int a, int b) { return a == b ? a : checked(builder_.make(Op::select, condition, a, b)); };
-    auto flag = [&](int done) { return done == kNever ? builder_.boolean(false) : done == kAlways ? builder_.boolean(true) : done; };
+    auto flag = [&](int done) {
+      return done == kNever ? builder_.boolean(false) : done == kAlways ? builder_.boolean(true) : done;
+    };
     for (std::size_t i = 0; i < state.variables.size(); ++i) {
       int& value = state.variables[i].value;
       const int other = then.variables[i].value;
       value = value < 0 || other < 0 ? -1 : choose(other, value);
     }
     if (then.done != state.done) state.done = choose(flag(then.done), flag(state.done));
-    state.returned = then.returned < 0 ? state.returned : state.returned < 0 ? then.returned : choose(then.returned, state.returned);
+    state.returned = then.returned < 0    ? state.returned
+                     : state.returned < 0 ? then.returned
+                                          : choose(then.returned, state.returned);
     state.last = then.last < 0 ? state.last : state.last < 0 ? then.last : choose(then.last, state.last);
   }
 
@@ -274,7 +283,8 @@ class Parser {
     for (std::string_view word : {"if", "else", "var", "return", "true", "false"})
       if (name == word) fail(fmt::format("expected a name; '{}' is a word of the language", word));
     for (const Variable& variable : state.variables)
-      if (variable.name == name && variable.is_operand) fail(fmt::format("'{}' is an operand already; choose another name", name));
+      if (variable.name == name && variable.is_operand)
+        fail(fmt::format("'{}' is an operand already; choose another name", name));
     if (state.variables.size() >= kVariablesMax) fail(fmt::format("more than {} variables", kVariablesMax));
     advance();
     return name;
@@ -360,7 +370,8 @@ class Parser {
   int named(const Token& token) {
     for (auto variable = state.variables.rbegin(); variable != state.variables.rend(); ++variable) {
       if (variable->name != token.text) continue;
-      if (variable->value < 0) fail(fmt::format("'{}' is read before every path has assigned it", token.text), token.begin);
+      if (variable->value < 0)
+        fail(fmt::format("'{}' is read before every path has assigned it", token.text), token.begin);
       return variable->value;
     }
     for (const Constant& constant : kConstants)
@@ -483,7 +494,8 @@ std::vector<Expression> parse_results(std::string_view text, const Names& names)
   for (const std::string& result : names.results)
     for (const Variable& variable : parser.state.variables) {
       if (variable.name != result) continue;
-      if (variable.value < 0) parser.fail(fmt::format("'{}' is not assigned on every path; expected '{} = ...'", result, result));
+      if (variable.value < 0)
+        parser.fail(fmt::format("'{}' is not assigned on every path; expected '{} = ...'", result, result));
       out.push_back(builder.finish(variable.value));
     }
   return out;

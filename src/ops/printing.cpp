@@ -10,7 +10,21 @@ namespace weft::scalar {
 namespace {
 
 // Strength of binding, low to high, as in `parse`.
-enum Level : int { kSelect = 1, kOr, kAnd, kBitOr, kBitXor, kBitAnd, kEquality, kRelation, kShift, kSum, kProduct, kPrefix, kPrimary };
+enum Level : int {
+  kSelect = 1,
+  kOr,
+  kAnd,
+  kBitOr,
+  kBitXor,
+  kBitAnd,
+  kEquality,
+  kRelation,
+  kShift,
+  kSum,
+  kProduct,
+  kPrefix,
+  kPrimary
+};
 
 struct Infix {
   Op op;
@@ -18,11 +32,11 @@ struct Infix {
   int level;
 };
 constexpr Infix kInfix[] = {
-    {Op::logical_or, "||", kOr},    {Op::logical_and, "&&", kAnd}, {Op::bit_or, "|", kBitOr}, {Op::bit_xor, "^", kBitXor},
-    {Op::bit_and, "&", kBitAnd},    {Op::eq, "==", kEquality},     {Op::ne, "!=", kEquality}, {Op::lt, "<", kRelation},
-    {Op::le, "<=", kRelation},      {Op::gt, ">", kRelation},      {Op::ge, ">=", kRelation}, {Op::shl, "<<", kShift},
-    {Op::shr, ">>", kShift},        {Op::add, "+", kSum},          {Op::sub, "-", kSum},      {Op::mul, "*", kProduct},
-    {Op::div, "/", kProduct},       {Op::rem, "%", kProduct},
+    {Op::logical_or, "||", kOr}, {Op::logical_and, "&&", kAnd}, {Op::bit_or, "|", kBitOr}, {Op::bit_xor, "^", kBitXor},
+    {Op::bit_and, "&", kBitAnd}, {Op::eq, "==", kEquality},     {Op::ne, "!=", kEquality}, {Op::lt, "<", kRelation},
+    {Op::le, "<=", kRelation},   {Op::gt, ">", kRelation},      {Op::ge, ">=", kRelation}, {Op::shl, "<<", kShift},
+    {Op::shr, ">>", kShift},     {Op::add, "+", kSum},          {Op::sub, "-", kSum},      {Op::mul, "*", kProduct},
+    {Op::div, "/", kProduct},    {Op::rem, "%", kProduct},
 };
 
 class Printer {
@@ -86,8 +100,9 @@ class Printer {
                        infix.level, least);
     switch (in.op) {
       case Op::select:
-        return wrapped(fmt::format("{} ? {} : {}", print(in.a, kSelect + 1), print(in.b, kSelect), print(in.c, kSelect)),
-                       kSelect, least);
+        return wrapped(
+            fmt::format("{} ? {} : {}", print(in.a, kSelect + 1), print(in.b, kSelect), print(in.c, kSelect)), kSelect,
+            least);
       case Op::neg: return wrapped(fmt::format("-{}", print(in.a, kPrefix)), kPrefix, least);
       case Op::logical_not: return wrapped(fmt::format("!{}", print(in.a, kPrefix)), kPrefix, least);
       case Op::bit_not: return wrapped(fmt::format("~{}", print(in.a, kPrefix)), kPrefix, least);

@@ -4,7 +4,8 @@
 namespace weft::ops {
 namespace {
 
-// clang-format off: a row is a paragraph
+// A row is a paragraph.
+// clang-format off
 constexpr ElementwiseRow kRows[] = {
     {.name = "celu", .inputs = {"x"},
      .attributes = {{"alpha", 1, 1.5, "scale of the negative side"}},

@@ -6,7 +6,8 @@ namespace {
 
 using scalar::Reduction;
 
-// clang-format off: a row is a paragraph
+// A row is a paragraph.
+// clang-format off
 constexpr ReduceRow kRows[] = {
     {.name = "sum", .pre = "x", .reduction = Reduction::sum, .post = "r",
      .dtypes = DTypes::all, .result = Result::same, .tested = {-4, 4}, .max_ulp = 16, .ulp_floor = 100,

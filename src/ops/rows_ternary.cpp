@@ -4,7 +4,8 @@
 namespace weft::ops {
 namespace {
 
-// clang-format off: a row is a paragraph
+// A row is a paragraph.
+// clang-format off
 constexpr ElementwiseRow kRows[] = {
     {.name = "where", .inputs = {"condition", "x", "y"}, .forward = "condition ? x : y",
      .dtypes = DTypes::all, .result = Result::same, .tested = {{0, 1}, {-4, 4}, {-4, 4}}, .kinks = {"condition"},

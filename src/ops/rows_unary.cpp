@@ -6,7 +6,8 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// clang-format off: a row is a paragraph
+// A row is a paragraph.
+// clang-format off
 constexpr ElementwiseRow kRows[] = {
     {.name = "abs", .aliases = {"absolute"}, .inputs = {"x"}, .forward = "abs(x)",
      .dtypes = DTypes::numbers, .result = Result::same, .tested = {{-4, 4}}, .kinks = {"x"}, .max_ulp = 0,

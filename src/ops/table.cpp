@@ -152,8 +152,8 @@ class Registry {
   }
 
   static bool same(const CustomOp& a, const CustomOp& b) {
-    return a.inputs == b.inputs && a.forward == b.forward && a.attributes == b.attributes && a.gradients == b.gradients &&
-           a.aliases == b.aliases;
+    return a.inputs == b.inputs && a.forward == b.forward && a.attributes == b.attributes &&
+           a.gradients == b.gradients && a.aliases == b.aliases;
   }
 
   const ElementwiseRow& insert(const ElementwiseRow& row) {
@@ -222,7 +222,8 @@ Expression in_floats(const Expression& expression, std::span<const DType> inputs
   for (int i = 0; i < expression.inputs; ++i) {
     const int operand = builder.input(i);
     const bool is_input = static_cast<std::size_t>(i) < inputs.size();
-    operands.push_back(is_input && !is_float(inputs[static_cast<std::size_t>(i)]) ? builder.cast(operand, type) : operand);
+    operands.push_back(is_input && !is_float(inputs[static_cast<std::size_t>(i)]) ? builder.cast(operand, type)
+                                                                                  : operand);
   }
   return builder.finish(builder.inlined(expression, operands));
 }
@@ -245,8 +246,8 @@ void check_name(const CustomOp& op, std::string_view name) {
   bool good = !name.empty() && name.size() <= 64 && is_letter(name[0]);
   for (char c : name) good = good && (is_letter(c) || (c >= '0' && c <= '9'));
   if (!good)
-    throw UsageError(fmt::format("register_op: {}: '{}' is not a name; use letters, digits and _, at most 64", op.name.substr(0, 64),
-                                 name.substr(0, 64)));
+    throw UsageError(fmt::format("register_op: {}: '{}' is not a name; use letters, digits and _, at most 64",
+                                 op.name.substr(0, 64), name.substr(0, 64)));
 }
 
 }  // namespace
@@ -301,8 +302,9 @@ DType attribute_type(const ElementwiseRow& row, std::span<const DType> inputs) {
 
 const Expression& typed_forward(const ElementwiseRow& row, std::span<const DType> inputs) {
   if (inputs.size() != row.inputs.size())
-    throw UsageError(fmt::format("{}: takes {} input{} ({}), and was given {}", std::string_view(row.name), row.inputs.size(),
-                                 row.inputs.size() == 1 ? "" : "s", fmt::join(row.inputs, ", "), inputs.size()));
+    throw UsageError(fmt::format("{}: takes {} input{} ({}), and was given {}", std::string_view(row.name),
+                                 row.inputs.size(), row.inputs.size() == 1 ? "" : "s", fmt::join(row.inputs, ", "),
+                                 inputs.size()));
   Entry& entry = Registry::instance().entry_of(row);
   std::uint64_t key = 0;
   for (DType type : inputs) key = key * 8 + static_cast<std::uint64_t>(type);
@@ -315,7 +317,8 @@ const Expression& typed_forward(const ElementwiseRow& row, std::span<const DType
   std::vector<DType> types(inputs.begin(), inputs.end());
   types.resize(row.inputs.size() + row.attributes.size(), attribute);
   const Expression& untyped = forward(entry);
-  Expression typed = scalar::typed(row.result == Result::floating ? in_floats(untyped, inputs, attribute) : untyped, types);
+  Expression typed =
+      scalar::typed(row.result == Result::floating ? in_floats(untyped, inputs, attribute) : untyped, types);
   const std::lock_guard lock(entry.typed_mutex);
   return entry.typed.try_emplace(key, std::move(typed)).first->second;
 }
@@ -331,8 +334,9 @@ std::vector<double> checked_attributes(const ElementwiseRow& row, std::span<cons
       const double lo = type == DType::u32 ? 0 : -2147483648.0, hi = type == DType::u32 ? 4294967295.0 : 2147483647.0;
       if (std::isinf(value)) value = value < 0 ? lo : hi;
       if (!(value >= lo && value <= hi && std::trunc(value) == value))
-        throw UsageError(fmt::format("{}: {} = {} is not a number of type {}, in which these inputs compute; cast them to f32",
-                                     std::string_view(row.name), row.attributes[i].name, value, name_of(type)));
+        throw UsageError(
+            fmt::format("{}: {} = {} is not a number of type {}, in which these inputs compute; cast them to f32",
+                        std::string_view(row.name), row.attributes[i].name, value, name_of(type)));
     }
     out.push_back(value);
   }
@@ -384,14 +388,15 @@ const ElementwiseRow& register_elementwise(const CustomOp& op) {
   std::vector<std::string> operands = op.inputs;
   for (const auto& attribute : op.attributes) operands.push_back(attribute.first);
   if (op.inputs.empty() || operands.size() > kOperandsMax)
-    throw UsageError(fmt::format("register_op: {}: {} inputs and {} attributes; give 1 to {} in all, the inputs first", op.name,
-                                 op.inputs.size(), op.attributes.size(), kOperandsMax));
+    throw UsageError(fmt::format("register_op: {}: {} inputs and {} attributes; give 1 to {} in all, the inputs first",
+                                 op.name, op.inputs.size(), op.attributes.size(), kOperandsMax));
   for (std::size_t i = 0; i < operands.size(); ++i) {
     check_name(op, operands[i]);
     if (operands[i] == "output" || operands[i] == "g" ||
         std::find(operands.begin(), operands.begin() + static_cast<std::ptrdiff_t>(i), operands[i]) !=
             operands.begin() + static_cast<std::ptrdiff_t>(i))
-      throw UsageError(fmt::format("register_op: {}: the operand name '{}' is taken; choose another", op.name, operands[i]));
+      throw UsageError(
+          fmt::format("register_op: {}: the operand name '{}' is taken; choose another", op.name, operands[i]));
   }
   if (op.gradients.size() > op.inputs.size() || op.aliases.size() > 4)
     throw UsageError(fmt::format("register_op: {}: give at most one gradient an input, and four aliases", op.name));

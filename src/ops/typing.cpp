@@ -10,7 +10,21 @@
 namespace weft::scalar {
 namespace {
 
-enum class Family { leaf, any_number, number, floating, comparison, logic, nan_test, bits, shift, rounding, select, cast, random };
+enum class Family {
+  leaf,
+  any_number,
+  number,
+  floating,
+  comparison,
+  logic,
+  nan_test,
+  bits,
+  shift,
+  rounding,
+  select,
+  cast,
+  random
+};
 
 Family family_of(Op op) {
   switch (op) {
@@ -57,9 +71,9 @@ Family family_of(Op op) {
 /// they meet one, and may be given several.
 struct Value {
   bool weak = false;
-  bool fits_i32 = true, fits_u32 = true;  // weak: the numbers it may be
-  DType type = DType::f32;                // strong
-  int index = -1;                         // strong: in the typed builder
+  bool fits_i32 = true, fits_u32 = true;                               // weak: the numbers it may be
+  DType type = DType::f32;                                             // strong
+  int index = -1;                                                      // strong: in the typed builder
   std::array<int, std::size(kAllDTypes)> made = {-1, -1, -1, -1, -1};  // weak: as an instruction of each type so far
 };
 
@@ -123,7 +137,8 @@ class Typing {
     if (type == DType::boolean || (is_integer(type) && holding(i, type) != type))
       return builder_.cast(as(i, holding(i, DType::i32)), type);
     if (in.op == Op::constant) return builder_.constant(in.value, type);
-    if (in.op == Op::select) return builder_.make(in.op, as(in.a, DType::boolean), as(in.b, type), as(in.c, type), type);
+    if (in.op == Op::select)
+      return builder_.make(in.op, as(in.a, DType::boolean), as(in.b, type), as(in.c, type), type);
     return builder_.make(in.op, as(in.a, type), in.b < 0 ? -1 : as(in.b, type), -1, type);
   }
 
@@ -145,8 +160,7 @@ class Typing {
 
     switch (family_of(in.op)) {
       case Family::leaf: {
-        if (in.op == Op::input)
-          return strong(builder_.input(in.slot, inputs_[static_cast<std::size_t>(in.slot)]));
+        if (in.op == Op::input) return strong(builder_.input(in.slot, inputs_[static_cast<std::size_t>(in.slot)]));
         const bool whole = std::trunc(in.value) == in.value;
         return {.weak = true,
                 .fits_i32 = whole && in.value >= -2147483648.0 && in.value <= 2147483647.0,
@@ -189,15 +203,15 @@ class Typing {
         DType type = meeting(operands);
         if (weak && is_float(type)) type = DType::i32;
         for (int operand : operands)
-          if (is_float(value(operand).weak ? holding(operand, DType::i32) : value(operand).type)) refuse(in.op, operand);
+          if (is_float(value(operand).weak ? holding(operand, DType::i32) : value(operand).type))
+            refuse(in.op, operand);
         if (type == DType::boolean && family_of(in.op) == Family::shift) type = DType::i32;
         if (type != DType::boolean) return unary_or_binary(type, type);
         switch (in.op) {
           case Op::bit_not: return strong(logic(Op::logical_not, in));
           case Op::bit_and: return strong(logic(Op::logical_and, in));
           case Op::bit_or: return strong(logic(Op::logical_or, in));
-          default:
-            return strong(builder_.make(Op::ne, as(in.a, DType::i32), as(in.b, DType::i32), -1, DType::boolean));
+          default: return strong(builder_.make(Op::ne, as(in.a, DType::i32), as(in.b, DType::i32), -1, DType::boolean));
         }
       }
       case Family::select: {
@@ -218,7 +232,8 @@ class Typing {
         return strong(as(in.a, in.type));
       }
       case Family::random:
-        return strong(builder_.make(in.op, as(in.a, DType::u32), as(in.b, DType::u32), as(in.c, DType::u32), DType::u32));
+        return strong(
+            builder_.make(in.op, as(in.a, DType::u32), as(in.b, DType::u32), as(in.c, DType::u32), DType::u32));
     }
     throw InternalError("typed: unknown family of ops");
   }
@@ -230,7 +245,8 @@ class Typing {
   [[noreturn]] void refuse(Op op, int operand) {
     const std::string what =
         value(operand).weak ? std::string("a fraction") : std::string(name_of(value(operand).type));
-    throw DTypeError(fmt::format("{} takes i32, u32 and bool, and was given {}; cast it, as in i32(x)", name_of(op), what));
+    throw DTypeError(
+        fmt::format("{} takes i32, u32 and bool, and was given {}; cast it, as in i32(x)", name_of(op), what));
   }
 
   const Expression& from_;
