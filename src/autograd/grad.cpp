@@ -141,7 +141,8 @@ class Reverse {
       std::vector<NodeRef> operands = n.inputs;
       operands.push_back(self);
       operands.push_back(g);
-      NodeRef part = graph::map(compact(texts[i], operands), operands, n.name.empty() ? "map.grad" : n.name + ".grad");
+      const scalar::Expression text = compact(texts[i], operands);
+      NodeRef part = graph::map(text, std::move(operands), n.name.empty() ? "map.grad" : n.name + ".grad");
       add(n.inputs[i], graph::cast(part, n.inputs[i]->type));
     }
   }

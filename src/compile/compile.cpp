@@ -19,45 +19,54 @@ using kernel::View;
 
 // ---- Operands that are read through strides --------------------------------------------------------------------------
 
+using PlaceOf = std::function<Place(const Node*)>;
+
+// A value's axes as strides into its owner's memory: one view an axis.
 struct Strided {
   const Node* owner = nullptr;
-  Access access;
-  std::vector<Extent> extents;  // of the frame; splits stay inside the axis they came from
-  std::vector<int> axis;        // for each frame extent the axis of the value it belongs to
+  Extent offset = 0;
+  std::vector<View> axes;
 };
 
-// The value's axes as strides into memory. nullopt when that needs a copy. Axes in `whole` must not be split.
-std::optional<Strided> strided(const Node* node, const std::vector<int>& whole) {
-  Strided s;
-  for (int d = 0; d < node->shape.rank(); ++d) {
-    s.extents.push_back(node->shape[d]);
-    s.axis.push_back(d);
-  }
+// nullopt when no strides describe it, so that it must be copied.
+std::optional<Strided> strided(const Node* node, const PlaceOf& place) {
   const Node* base = base_of(node);
   if (base->kind == Kind::constant || base->kind == Kind::iota) return std::nullopt;
+  std::vector<Extent> extents = node->shape.vector();
+  std::vector<int> axis;  // the value's axis that a frame extent is a part of
+  for (int d = 0; d < node->shape.rank(); ++d) axis.push_back(d);
   for (int attempt = 0; attempt < 16; ++attempt) {
     try {
-      s.access = {};
+      Access access;
       for (int d = 0; d < node->shape.rank(); ++d) {
-        Affine a{0, std::vector<Extent>(s.extents.size(), 0)};
+        Affine a{0, std::vector<Extent>(extents.size(), 0)};
         Extent stride = 1;
-        for (std::size_t f = s.extents.size(); f-- > 0;)
-          if (s.axis[f] == d) {
+        for (std::size_t f = extents.size(); f-- > 0;)
+          if (axis[f] == d) {
             a.coefficients[f] = stride;
-            stride *= s.extents[f];
+            stride *= extents[f];
           }
-        s.access.dims.push_back(std::move(a));
+        access.dims.push_back(std::move(a));
       }
-      for (const Node* view = node; view != base; view = view->inputs[0].get()) s.access = through_view(*view, s.access, s.extents);
-      if (!s.access.masks.empty()) return std::nullopt;
-      s.owner = base;
+      for (const Node* view = node; view != base; view = view->inputs[0].get()) access = through_view(*view, access, extents);
+      if (!access.masks.empty()) return std::nullopt;
+      const Place at = place(base);
+      const Affine linear = linear_of(access.dims, at.strides, extents.size());
+      Strided s{at.owner, linear.base + at.offset, std::vector<View>(node->shape.size())};
+      if (s.offset < 0) return std::nullopt;
+      for (std::size_t f = 0; f < extents.size(); ++f) {
+        if (linear.coefficients[f] < 0) return std::nullopt;
+        s.axes[static_cast<std::size_t>(axis[f])].extents.push_back(extents[f]);
+        s.axes[static_cast<std::size_t>(axis[f])].strides.push_back(linear.coefficients[f]);
+      }
+      for (View& view : s.axes) view = simplified(std::move(view));
       return s;
     } catch (SplitFrame& split) {
       const auto f = static_cast<std::size_t>(split.axis);
-      if (std::find(whole.begin(), whole.end(), s.axis[f]) != whole.end() || s.extents[f] == split.inner) return std::nullopt;
-      s.extents[f] /= split.inner;
-      s.extents.insert(s.extents.begin() + split.axis + 1, split.inner);
-      s.axis.insert(s.axis.begin() + split.axis + 1, s.axis[f]);
+      if (extents[f] == split.inner) return std::nullopt;
+      extents[f] /= split.inner;
+      extents.insert(extents.begin() + split.axis + 1, split.inner);
+      axis.insert(axis.begin() + split.axis + 1, axis[f]);
     } catch (MustMaterialize&) {
       return std::nullopt;
     }
@@ -65,11 +74,10 @@ std::optional<Strided> strided(const Node* node, const std::vector<int>& whole) 
   return std::nullopt;
 }
 
-// Stride of a value's axis that was not split; 0 for an extent of 1.
-Extent stride_of(const Strided& s, const Affine& linear, int axis) {
-  for (std::size_t f = 0; f < s.extents.size(); ++f)
-    if (s.axis[f] == axis) return s.extents[f] == 1 ? 0 : linear.coefficients[f];
-  return 0;
+// The one stride of an axis (0 for an extent of 1), if its parts lie in a row.
+std::optional<Extent> stride_of(const View& axis) {
+  if (axis.extents.empty()) return 0;
+  return axis.extents.size() == 1 ? std::optional(axis.strides[0]) : std::nullopt;
 }
 
 struct MatmulOperand {
@@ -78,28 +86,20 @@ struct MatmulOperand {
   View batch;
 };
 
-std::optional<MatmulOperand> matmul_operand(const Node* node, const std::function<Place(const Node*)>& place) {
-  const auto s = strided(node, {1, 2});
+std::optional<MatmulOperand> matmul_operand(const Node* node, const PlaceOf& place) {
+  const auto s = strided(node, place);
   if (!s) return std::nullopt;
-  const Place at = place(s->owner);
-  const Affine linear = linear_of(s->access.dims, at.strides, s->extents.size());
-  MatmulOperand operand{at.owner, linear.base + at.offset, stride_of(*s, linear, 1), stride_of(*s, linear, 2), {}};
+  const auto row = stride_of(s->axes[1]), column = stride_of(s->axes[2]);
+  if (!row || !column) return std::nullopt;
+  MatmulOperand operand{s->owner, s->offset, *row, *column, s->axes[0]};
   const Extent rows = node->shape[1], columns = node->shape[2];
-  if (operand.row < 0 || operand.column < 0 || operand.offset < 0) return std::nullopt;
   // One of the two strides must be 1; an axis of extent 1 may have any.
   if (columns == 1 && operand.row != 1) operand.column = 1;
   else if (rows == 1 && operand.column != 1) operand.row = 1;
-  if (rows == 1 && operand.column == 1) operand.row = std::max<Extent>(operand.row, columns);
-  if (columns == 1 && operand.row == 1) operand.column = std::max<Extent>(operand.column, rows);
+  if (rows == 1 && operand.column == 1) operand.row = std::max(operand.row, columns);
+  if (columns == 1 && operand.row == 1) operand.column = std::max(operand.column, rows);
   if (operand.row != 1 && operand.column != 1) return std::nullopt;
   if (operand.row == 0 || operand.column == 0) return std::nullopt;  // rows that repeat
-  for (std::size_t f = 0; f < s->extents.size(); ++f)
-    if (s->axis[f] == 0) {
-      if (linear.coefficients[f] < 0) return std::nullopt;
-      operand.batch.extents.push_back(s->extents[f]);
-      operand.batch.strides.push_back(linear.coefficients[f]);
-    }
-  operand.batch = simplified(operand.batch);
   return operand;
 }
 
@@ -108,27 +108,25 @@ struct AttentionOperand {
   Extent offset = 0, batch = 0, row = 0, head = 0;  // [batch, position, head, channel]
 };
 
-std::optional<AttentionOperand> attention_operand(const Node* node, const std::function<Place(const Node*)>& place) {
-  const auto s = strided(node, {0, 1, 2, 3});
+std::optional<AttentionOperand> attention_operand(const Node* node, const PlaceOf& place) {
+  const auto s = strided(node, place);
   if (!s) return std::nullopt;
-  const Place at = place(s->owner);
-  const Affine linear = linear_of(s->access.dims, at.strides, s->extents.size());
-  if (node->shape[3] > 1 && stride_of(*s, linear, 3) != 1) return std::nullopt;
-  AttentionOperand operand{at.owner, linear.base + at.offset, stride_of(*s, linear, 0), stride_of(*s, linear, 1), stride_of(*s, linear, 2)};
-  if (operand.offset < 0 || operand.batch < 0 || operand.row < 0 || operand.head < 0) return std::nullopt;
-  return operand;
+  const auto batch = stride_of(s->axes[0]), row = stride_of(s->axes[1]), head = stride_of(s->axes[2]), channel = stride_of(s->axes[3]);
+  if (!batch || !row || !head || !channel || (node->shape[3] > 1 && *channel != 1)) return std::nullopt;
+  return AttentionOperand{s->owner, s->offset, *batch, *row, *head};
 }
 
 // Contiguous operands (scatter): owner and offset.
-std::optional<std::pair<const Node*, Extent>> contiguous_operand(const Node* node, const std::function<Place(const Node*)>& place) {
-  const auto s = strided(node, {});
+std::optional<std::pair<const Node*, Extent>> contiguous_operand(const Node* node, const PlaceOf& place) {
+  const auto s = strided(node, place);
   if (!s) return std::nullopt;
-  const Place at = place(s->owner);
-  const auto view = to_view(s->access, at.strides, s->extents, static_cast<int>(s->extents.size()));
-  if (!view) return std::nullopt;
-  const bool plain = view->extents.empty() || (view->extents.size() == 1 && view->strides[0] == 1);
-  if (!plain || !view->bounds.empty()) return std::nullopt;
-  return std::pair(at.owner, view->offset + at.offset);
+  Extent expected = 1;
+  for (int d = node->shape.rank() - 1; d >= 0; --d) {
+    const auto stride = stride_of(s->axes[static_cast<std::size_t>(d)]);
+    if (!stride || (node->shape[d] > 1 && *stride != expected)) return std::nullopt;
+    expected *= node->shape[d];
+  }
+  return std::pair(s->owner, s->offset);
 }
 
 Place contiguous_place(const Node* node) { return {node, 0, contiguous_strides(node->shape)}; }
@@ -181,7 +179,7 @@ class Compiler {
   // Copies where a kernel needs a value in memory of its own: results that are views or leaves, parts of a concat, operands
   // that no strides describe, and whatever stands in the way of a kernel's views.
   void insert_copies() {
-    const std::function<Place(const Node*)> place = contiguous_place;
+    const PlaceOf place = contiguous_place;
     NodeSet forced;
     for (int round = 0; round < 64; ++round) {
       graph_ = rebuild(graph_, [&](const Node&, const NodeRef& node) -> NodeRef {
@@ -295,22 +293,24 @@ class Compiler {
           continue;
         }
         place_[part.get()] = place;
-        place_tuple_result(part.get(), place, consumers);
+        place_whole_result(part.get(), place, consumers);
       }
     }
   }
 
-  // A part that is only an attention's result, reshaped, is written by the attention itself.
-  void place_tuple_result(const Node* copy, const Place& place, const std::unordered_map<const Node*, std::vector<const Node*>>& consumers) {
+  // A part that is only another kernel's result, reshaped (an attention's, a scatter's), is written by that kernel itself.
+  void place_whole_result(const Node* copy, const Place& place, const std::unordered_map<const Node*, std::vector<const Node*>>& consumers) {
     const Node* source = copy->inputs[0].get();
     while (source->kind == Kind::reshape && !is_leaf(*source)) source = source->inputs[0].get();
-    if (source->kind != Kind::project || is_leaf(*source) || stored_.contains(source) || source->shape.rank() != 4) return;
+    const bool attention = source->kind == Kind::project && source->shape.rank() == 4;
+    if (!(attention || source->kind == Kind::scatter_add) || is_leaf(*source) || stored_.contains(source)) return;
     auto it = consumers.find(source);
     if (it == consumers.end() || it->second.size() != 1) return;
     const std::vector<Extent> own = source->shape.vector();
     try {
       const auto coordinates = split_linear(frame_linear(own, 0, static_cast<int>(own.size())), copy->shape, own, source);
       const Affine linear = linear_of(coordinates, place.strides, own.size());
+      if (attention ? linear.coefficients[3] != 1 : linear.coefficients != contiguous_strides(source->shape)) return;
       place_[source] = {place.owner, place.offset + linear.base, linear.coefficients};
       written_elsewhere_.insert(copy);
     } catch (SplitFrame&) {
@@ -326,22 +326,15 @@ class Compiler {
   // ---- Kernels
 
   void build_kernels() {
-    std::vector<const Node*> nodes;
-    for (const Node* node : compute_)
-      if (!written_elsewhere_.contains(node)) nodes.push_back(node);
-    const std::function<Place(const Node*)> place = [this](const Node* n) { return place_of(n); };
-    FuseRequest fuse_request{nodes, stored_, place, target_.operands_max, settings_.fusion};
+    const PlaceOf place = [this](const Node* n) { return place_of(n); };
+    FuseRequest fuse_request{compute_, written_elsewhere_, stored_, place, target_.operands_max, settings_.fusion};
     const FuseResult fused = fuse(fuse_request);
-    auto consumers = consumers_of(nodes);
     // Values that some kernel loads must be stored by the kernel that makes them, until nothing changes.
     NodeSet demanded = stored_;
-    std::unordered_map<const Node*, std::size_t> home;
-    for (std::size_t c = 0; c < fused.clusters.size(); ++c)
-      for (const Node* node : fused.clusters[c].members) home[node] = c;
     auto demand = [&](const Node* node) { demanded.insert(node); };
     for (const Cluster& cluster : fused.clusters) {
       const Kind kind = cluster.anchor->kind;
-      if (kind == Kind::map || kind == Kind::reduce || kind == Kind::gather) continue;
+      if ((kind == Kind::map || kind == Kind::reduce || kind == Kind::gather) && !written_elsewhere_.contains(cluster.anchor)) continue;
       for (const Node* source : sources_of(*cluster.anchor)) demand(source);
       if (kind == Kind::attention || kind == Kind::attention_backward || kind == Kind::concat || kind == Kind::project) demand(cluster.anchor);
     }
@@ -354,6 +347,7 @@ class Compiler {
         const Cluster& cluster = fused.clusters[c];
         const Kind kind = cluster.anchor->kind;
         if (kind != Kind::map && kind != Kind::reduce && kind != Kind::gather && kind != Kind::matmul) continue;
+        if (written_elsewhere_.contains(cluster.anchor)) continue;
         std::vector<const Node*> roots;
         for (const Node* node : cluster.members)
           if (demanded.contains(node) && !fused.inlined.contains(node)) roots.push_back(node);
@@ -418,7 +412,7 @@ class Compiler {
 
   void add_matmul(BuiltLoop loop, const Cluster& cluster) {
     const Node& product = *cluster.anchor;
-    const std::function<Place(const Node*)> place = [this](const Node* n) { return place_of(n); };
+    const PlaceOf place = [this](const Node* n) { return place_of(n); };
     kernel::MatmulKernel k;
     k.name = loop.kernel.name;
     k.batch = product.shape[0];
@@ -459,7 +453,7 @@ class Compiler {
 
   void add_scatter(const Node& node) {
     if (node.shape.numel() == 0) return;
-    const std::function<Place(const Node*)> place = [this](const Node* n) { return place_of(n); };
+    const PlaceOf place = [this](const Node* n) { return place_of(n); };
     kernel::ScatterAddKernel k;
     k.name = "scatter_add";
     k.count = node.inputs[0]->shape[0];
@@ -479,15 +473,16 @@ class Compiler {
       item.reads.push_back(at->first);
     }
     if (k.count == 0) item.reads.clear();
-    k.out.type = node.type;
+    const Place out = place_of(&node);
+    k.out = {.type = node.type, .offset = out.offset};
     item.kernel = std::move(k);
-    item.writes = {&node};
+    item.writes = {out.owner};
     item.rank = rank(&node);
     items_.push_back(std::move(item));
   }
 
   void add_attention(const Node& node) {
-    const std::function<Place(const Node*)> place = [this](const Node* n) { return place_of(n); };
+    const PlaceOf place = [this](const Node* n) { return place_of(n); };
     kernel::AttentionKernel k;
     const bool backward = node.kind == Kind::attention_backward;
     const Shape &q = node.inputs[0]->shape, &keys = node.inputs[1]->shape;

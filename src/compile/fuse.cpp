@@ -247,15 +247,15 @@ class Fuser {
 
   FuseResult run() {
     for (const Node* node : request_.compute) {
-      if (!(request_.enabled && is_loop_kind(node->kind) && join_producer(node))) {
+      if (!(request_.enabled && is_loop(node) && join_producer(node))) {
         cluster_at_[node] = static_cast<int>(clusters_.size());
         clusters_.push_back({node, {node}});
       }
     }
     if (request_.enabled) {
       for (int sweep = 0; sweep < 3 && merge_pairs(); ++sweep) {}
-      merge_siblings();
       inline_cheap();
+      merge_siblings();
     }
     return {ordered(), std::move(inlined_)};
   }
@@ -263,14 +263,17 @@ class Fuser {
  private:
   bool alive(int c) const { return !clusters_[static_cast<std::size_t>(c)].members.empty(); }
 
-  bool fits(const Cluster& merged) {
+  bool fits(const Cluster& merged) { return cost_of(merged).has_value(); }
+
+  // Elements that the kernel of a cluster loads and stores; nullopt when it has no form as one kernel, or not a good one.
+  std::optional<double> cost_of(const Cluster& merged) {
     const auto roots = roots_of(merged, request_, inlined_, consumers_);
-    if (roots.empty()) return false;
+    if (roots.empty()) return std::nullopt;
     const Node* reduce = first_reduce(merged);
     Extent points = 1, outer = 1;
     const bool product = merged.anchor->kind == Kind::matmul;
     if (product) {
-      if (reduce) return false;
+      if (reduce) return std::nullopt;
       points = outer = merged.anchor->shape.numel();
     } else if (reduce) {
       points = reduce->inputs[0]->shape.numel();
@@ -280,22 +283,26 @@ class Fuser {
     }
     // Smaller values would be computed again and again; larger ones do not fit the frame.
     for (const Node* node : merged.members)
-      if (node->shape.numel() != points && node->shape.numel() != outer && !(is_cheap(*node) && node->shape.numel() < points)) return false;
+      if (node->shape.numel() != points && node->shape.numel() != outer && !(is_cheap(*node) && node->shape.numel() < points)) return std::nullopt;
     if (reduce && outer != points) {
       const Extent inner = outer ? points / outer : 0;
       // Column reductions and reductions of a few long rows run best with nothing else to store along the way.
       const bool only_reduce = !axes_are_last(*reduce) || (outer < 64 && inner > 4096);
       if (only_reduce)
         for (const Node* root : roots)
-          if (root->shape.numel() == points) return false;
+          if (root->shape.numel() == points) return std::nullopt;
     }
     const NodeSet members(merged.members.begin(), merged.members.end());
     EmitContext context{&members, &inlined_, product ? merged.anchor : nullptr, request_.place};
     const auto built = build_loop(merged, roots, context);
-    if (!built) return false;
+    if (!built) return std::nullopt;
     NodeSet operands(built->inputs.begin(), built->inputs.end());
     operands.insert(built->outputs.begin(), built->outputs.end());
-    return static_cast<int>(operands.size()) + (product ? 2 : 0) <= request_.operands_max;
+    if (static_cast<int>(operands.size()) + (product ? 2 : 0) > request_.operands_max) return std::nullopt;
+    double elements = 0;
+    for (const Node* operand : built->inputs) elements += static_cast<double>(operand->shape.numel());
+    for (const Node* root : roots) elements += static_cast<double>(root->shape.numel());
+    return elements;
   }
 
   // True if some path leads from cluster `from` to cluster `to` through other clusters.
@@ -324,7 +331,8 @@ class Fuser {
   int last_position(int c) const { return position_.at(clusters_[static_cast<std::size_t>(c)].members.back()); }
   int first_position(int c) const { return position_.at(clusters_[static_cast<std::size_t>(c)].members.front()); }
 
-  bool can_host(const Cluster& cluster) const { return cluster.anchor->kind == Kind::matmul || is_loop_kind(cluster.anchor->kind); }
+  bool is_loop(const Node* node) const { return is_loop_kind(node->kind) && !request_.placed.contains(node); }
+  bool can_host(const Cluster& cluster) const { return cluster.anchor->kind == Kind::matmul || is_loop(cluster.anchor); }
 
   bool join_producer(const Node* node) {
     std::vector<int> candidates;
@@ -367,9 +375,9 @@ class Fuser {
   bool merge_pairs() {
     bool changed = false;
     for (const Node* node : request_.compute) {
-      if (!is_loop_kind(node->kind)) continue;
+      if (!is_loop(node)) continue;
       const int consumer = cluster_at_[node];
-      if (!is_loop_kind(clusters_[static_cast<std::size_t>(consumer)].anchor->kind)) continue;
+      if (!is_loop(clusters_[static_cast<std::size_t>(consumer)].anchor)) continue;
       for (const Node* source : sources_of(*node)) {
         auto it = cluster_at_.find(source);
         if (it == cluster_at_.end() || it->second == consumer) continue;
@@ -387,33 +395,47 @@ class Fuser {
   // Kernels over equal frames that read the same value, or that are tiny, become one.
   void merge_siblings() {
     struct Form {
-      Extent outer, inner;
+      Extent outer, points;
       bool last;
       bool operator==(const Form&) const = default;
     };
     auto form_of = [&](const Cluster& cluster) {
       const Node* reduce = first_reduce(cluster);
-      if (!reduce) return Form{cluster.members.back()->shape.numel(), 1, true};
+      if (!reduce) return Form{cluster.members.back()->shape.numel(), cluster.members.back()->shape.numel(), true};
       return Form{reduce->shape.numel(), reduce->inputs[0]->shape.numel(), axes_are_last(*reduce)};
     };
     for (std::size_t a = 0; a < clusters_.size(); ++a) {
-      if (!alive(static_cast<int>(a)) || !is_loop_kind(clusters_[a].anchor->kind)) continue;
+      if (!alive(static_cast<int>(a)) || !is_loop(clusters_[a].anchor)) continue;
       for (std::size_t b = a + 1; b < clusters_.size(); ++b) {
-        if (!alive(static_cast<int>(b)) || !is_loop_kind(clusters_[b].anchor->kind)) continue;
+        if (!alive(static_cast<int>(b)) || !is_loop(clusters_[b].anchor)) continue;
         const Form form = form_of(clusters_[a]);
         if (!(form == form_of(clusters_[b]))) continue;
-        bool worth = form.outer * form.inner <= 4096;
+        bool worth = form.points <= 4096;
         if (!worth) {
           NodeSet read;
-          for (const Node* node : clusters_[a].members)
-            for (const Node* source : sources_of(*node)) read.insert(source);
-          for (const Node* node : clusters_[b].members)
-            for (const Node* source : sources_of(*node)) worth |= read.contains(source) && source->shape.numel() * 8 >= form.outer * form.inner;
+          collect_reads(clusters_[a], read);
+          NodeSet other;
+          collect_reads(clusters_[b], other);
+          for (const Node* source : other) worth |= read.contains(source) && source->shape.numel() * 8 >= form.points;
         }
         if (!worth) continue;
         const int ia = static_cast<int>(a), ib = static_cast<int>(b);
         if (connected(ia, ib) || connected(ib, ia)) continue;
         try_merge(ia, ib);
+      }
+    }
+  }
+  // Values that the cluster loads, through what it computes again.
+  void collect_reads(const Cluster& cluster, NodeSet& reads) {
+    std::vector<const Node*> stack = cluster.members;
+    NodeSet seen(stack.begin(), stack.end());
+    while (!stack.empty()) {
+      const Node* node = stack.back();
+      stack.pop_back();
+      for (const Node* source : sources_of(*node)) {
+        if (!seen.insert(source).second) continue;
+        if (inlined_.contains(source)) stack.push_back(source);
+        else reads.insert(source);
       }
     }
   }
@@ -424,62 +446,75 @@ class Fuser {
     return indirect_path(from, to);
   }
 
-  // A stored map that follows in few plain steps from values that are in memory anyway is not stored but computed again
-  // where it is read: the normalised input of a layer norm, say, from the input, its mean and its deviation.
+  // A stored map that follows in few plain steps from other values is not stored but computed again where it is read, if
+  // that moves no more elements: the normalised input of a layer norm, say, from the input, its mean and its deviation.
   void inline_cheap() {
     for (const Node* node : request_.compute) {
-      if (node->kind != Kind::map || request_.stored.contains(node) || !is_cheap(*node)) continue;
+      if (node->kind != Kind::map || request_.stored.contains(node) || request_.placed.contains(node) || !is_cheap(*node)) continue;
       const int home = cluster_at_[node];
-      if (clusters_[static_cast<std::size_t>(home)].anchor->kind == Kind::matmul) continue;
-      bool crosses = false;
-      for (const Node* consumer : consumers_[node]) crosses |= cluster_at_[consumer] != home;
-      if (!crosses) continue;
-      NodeSet chain{node}, large;
-      if (!collect(node, node->shape.numel(), chain, large) || large.size() > 1) continue;
-      std::vector<int> readers{home};
+      if (!crosses_home(node)) continue;
+      NodeSet chain{node};
+      if (!collect(node, node->shape.numel(), chain)) continue;
+      std::vector<int> affected{home};
       bool good = true;
       for (const Node* consumer : consumers_[node]) {
         const int c = cluster_at_[consumer];
-        readers.push_back(c);
-        const Kind kind = clusters_[static_cast<std::size_t>(c)].anchor->kind;
-        good &= is_loop_kind(kind) || (kind == Kind::matmul && consumer->kind != Kind::matmul);
+        affected.push_back(c);
+        const Node* anchor = clusters_[static_cast<std::size_t>(c)].anchor;
+        good &= is_loop(anchor) || (anchor->kind == Kind::matmul && consumer->kind != Kind::matmul);
       }
       if (!good) continue;
-      // Tried in place and taken back if some kernel loses its form: readers compute the chain, and what the chain reads
-      // is read by them, so its own cluster must store it.
+      const std::vector<int> readers = affected;
+      for (const Node* link : chain)
+        for (const Node* source : sources_of(*link))
+          if (auto it = cluster_at_.find(source); it != cluster_at_.end() && !chain.contains(source)) {
+            good = good && reads_allowed(source, readers);
+            affected.push_back(it->second);
+          }
+      if (!good) continue;
+      std::sort(affected.begin(), affected.end());
+      affected.erase(std::unique(affected.begin(), affected.end()), affected.end());
+      const auto before = cost_of_all(affected);
+      // Tried in place and taken back if it does not pay: readers compute the chain and read its sources themselves, so
+      // the clusters of these must store them.
       std::vector<const Node*> added;
-      std::vector<std::pair<const Node*, std::vector<const Node*>>> before;
-      std::vector<int> makers;
+      std::vector<std::pair<const Node*, std::vector<const Node*>>> old_consumers;
       for (const Node* link : chain)
         if (inlined_.insert(link).second) added.push_back(link);
       for (const Node* link : chain)
         for (const Node* source : sources_of(*link)) {
-          auto it = cluster_at_.find(source);
-          if (it == cluster_at_.end() || chain.contains(source)) continue;
-          good &= reads_allowed(source, readers);
-          makers.push_back(it->second);
-          before.emplace_back(source, consumers_[source]);
+          if (!cluster_at_.contains(source) || chain.contains(source)) continue;
+          old_consumers.emplace_back(source, consumers_[source]);
           extra_readers(source, node);
         }
-      for (int c : readers) good = good && still_builds(c);
-      for (int c : makers) good = good && still_builds(c);
-      if (good) continue;
+      const auto after = cost_of_all(affected);
+      // Small operands (a mean a row) weigh nothing against the pass over the value that is saved.
+      if (before && after && *after <= *before + static_cast<double>(node->shape.numel()) / 16) continue;
       for (const Node* link : added) inlined_.erase(link);
-      for (auto it = before.rbegin(); it != before.rend(); ++it) consumers_[it->first] = it->second;
+      for (auto it = old_consumers.rbegin(); it != old_consumers.rend(); ++it) consumers_[it->first] = it->second;
     }
   }
+  std::optional<double> cost_of_all(const std::vector<int>& clusters) {
+    double sum = 0;
+    for (int c : clusters) {
+      const Cluster& cluster = clusters_[static_cast<std::size_t>(c)];
+      if (!can_host(cluster)) continue;
+      const bool all_inlined = std::all_of(cluster.members.begin(), cluster.members.end(), [&](const Node* n) { return inlined_.contains(n); });
+      if (all_inlined) continue;
+      const auto cost = cost_of(cluster);
+      if (!cost) return std::nullopt;
+      sum += *cost;
+    }
+    return sum;
+  }
   // Nodes to compute again for `node`, stopping at values that are (or may cheaply be) in memory.
-  bool collect(const Node* node, Extent size, NodeSet& chain, NodeSet& large) {
+  bool collect(const Node* node, Extent size, NodeSet& chain) {
     for (const Node* source : sources_of(*node)) {
-      const bool stored_already = is_leaf(*source) || request_.stored.contains(source) || crosses_home(source);
-      if (!stored_already && source->kind == Kind::map && is_cheap(*source) && chain.size() < 4) {
-        chain.insert(source);
-        if (!collect(source, size, chain, large)) return false;
-      } else if (stored_already || source->shape.numel() * 8 <= size) {
-        if (source->shape.numel() * 8 > size) large.insert(source);
-      } else {
-        return false;
-      }
+      const bool in_memory = is_leaf(*source) || request_.stored.contains(source) || crosses_home(source) || !is_loop(source) || source->shape.numel() * 8 <= size;
+      if (in_memory) continue;
+      if (source->kind != Kind::map || !is_cheap(*source) || request_.placed.contains(source) || chain.size() >= 4) return false;
+      chain.insert(source);
+      if (!collect(source, size, chain)) return false;
     }
     return true;
   }
@@ -495,13 +530,6 @@ class Fuser {
     for (int reader : readers)
       if (reader != maker && connected(reader, maker)) return false;
     return true;
-  }
-  bool still_builds(int c) {
-    const Cluster& cluster = clusters_[static_cast<std::size_t>(c)];
-    if (!can_host(cluster)) return true;
-    bool all_inlined = true;
-    for (const Node* node : cluster.members) all_inlined &= inlined_.contains(node);
-    return all_inlined || fits(cluster);
   }
   // The chain's sources have new readers: every consumer of `node` reads them directly.
   void extra_readers(const Node* source, const Node* node) {

@@ -17,6 +17,7 @@ struct Cluster {
 
 struct FuseRequest {
   std::vector<const graph::Node*> compute;  // nodes to compute, in a valid order
+  NodeSet placed;                           // have no kernel: what they read is written where they belong
   NodeSet stored;                           // must be in memory at the end, or are read by something other than loops
   std::function<Place(const graph::Node*)> place;
   int operands_max = 64;

@@ -97,12 +97,35 @@ bool is_constant(const Node& node, double value) { return node.kind == Kind::con
 // Detaching matters to gradients only, and these are made before.
 NodeRef drop_detach(const NodeRef& node) { return node->kind == Kind::detach ? node->inputs[0] : node; }
 
-NodeRef multiply_by_one(const NodeRef& node) {
-  if (is_row(*node, "mul") && node->inputs.size() == 2 && node->type == node->inputs[0]->type && node->type == node->inputs[1]->type) {
-    if (is_constant(*node->inputs[1], 1)) return node->inputs[0];
-    if (is_constant(*node->inputs[0], 1)) return node->inputs[1];
-  }
-  return node;
+// Constant operands become constants of the expression, which is simplified: x + 1 * y is x + y, x * 1 is x.
+NodeRef fold_constants(const NodeRef& node) {
+  if (node->kind != Kind::map || node->name == "copy") return node;
+  bool any = false;
+  for (const NodeRef& input : node->inputs) any |= input->kind == Kind::constant;
+  if (!any) return node;
+  scalar::Expression e = *node->expression;
+  std::vector<NodeRef> inputs;
+  std::vector<int> slot(node->inputs.size(), -1);
+  for (auto& i : e.code)
+    if (i.op == scalar::Op::input) {
+      const NodeRef& from = node->inputs[static_cast<std::size_t>(i.slot)];
+      if (from->kind == Kind::constant) i = {.op = scalar::Op::constant, .type = i.type, .value = from->value};
+    }
+  e = scalar::simplified(e);
+  for (auto& i : e.code)
+    if (i.op == scalar::Op::input) {
+      int& at = slot[static_cast<std::size_t>(i.slot)];
+      if (at < 0) {
+        at = static_cast<int>(inputs.size());
+        inputs.push_back(node->inputs[static_cast<std::size_t>(i.slot)]);
+      }
+      i.slot = at;
+    }
+  e.inputs = static_cast<int>(inputs.size());
+  if (e.code.back().op == scalar::Op::constant) return graph::constant(e.code.back().value, node->type, node->shape, node->device);
+  if (e.code.back().op == scalar::Op::input) return inputs[static_cast<std::size_t>(e.code.back().slot)];
+  if (inputs.empty()) return node;
+  return graph::map_typed(std::move(e), std::move(inputs), node->name);
 }
 
 NodeRef cast_of_same_type(const NodeRef& node) {
@@ -140,9 +163,9 @@ NodeRef neighbouring_pads(const NodeRef& node) {
 
 constexpr Rewrite kRewrites[] = {
     {"drop_detach", "detach(x) = x once gradients are made", drop_detach},
-    {"multiply_by_one", "x * 1 = x", multiply_by_one},
     {"cast_of_same_type", "cast(x) = x when the type stays", cast_of_same_type},
     {"neighbouring_pads", "pad(a) + pad(b) = pad(concat(a, b)) for neighbours", neighbouring_pads},
+    {"fold_constants", "constant operands join the expression, which is simplified", fold_constants},
 };
 
 }  // namespace

@@ -11,17 +11,9 @@
 #include "backend/trace/backend.hpp"
 #include "backend/webgpu/adapter.hpp"
 #include "backend/webgpu/backend.hpp"
+#include "tensor/device.hpp"
 
 namespace weft {
-
-std::string Device::to_string() const {
-  switch (kind) {
-    case Kind::cpu: return "cpu";
-    case Kind::webgpu: return fmt::format("webgpu:{}", index);
-    case Kind::trace: return "trace";
-  }
-  return "?";
-}
 
 namespace runtime {
 namespace {
@@ -195,21 +187,10 @@ Device parse_device(std::string_view text) {
 }
 
 namespace {
-std::optional<Device>& chosen_device() {
-  static std::optional<Device> device;
-  return device;
-}
+// Linked wherever a device is used; from then on WEFT_DEVICE may name any device.
+const bool resolver_is_set = (set_device_resolver(parse_device), true);
 }  // namespace
 
-Device default_device() {
-  auto& device = chosen_device();
-  if (!device) {
-    const char* name = std::getenv("WEFT_DEVICE");
-    device = name && *name ? parse_device(name) : kCpu;
-  }
-  return *device;
-}
-void set_default_device(Device device) { chosen_device() = device; }
 void synchronize(Device device) { runtime::backend_of(device).synchronize(); }
 
 }  // namespace weft
