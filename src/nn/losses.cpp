@@ -22,10 +22,6 @@ void require_equal_shapes(const char* loss, const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int ignore_index, Where where) {
-  return weft::cross_entropy(logits, targets, ignore_index, where);
-}
-
 Tensor mse(const Tensor& prediction, const Tensor& target, Reduction reduction) {
   require_equal_shapes("mse", prediction, target);
   return reduced(elementwise("square", {prediction - target}), reduction);

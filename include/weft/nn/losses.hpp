@@ -1,6 +1,7 @@
 // Losses: scalars to minimise, or one value an element.
 #pragma once
 
+#include "weft/ops.hpp"
 #include "weft/tensor.hpp"
 
 namespace weft::nn {
@@ -8,10 +9,8 @@ namespace weft::nn {
 /// What becomes of the losses of single elements.
 enum class Reduction { mean, sum, none };
 
-/// Mean over rows of -log softmax(logits)[target]; see weft::cross_entropy.
-/// Shapes  logits [..., classes], targets i32 [...] -> []
-Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int ignore_index = -100,
-                     Where where = Where::current());
+/// Mean over rows of -log softmax(logits)[target].
+using weft::cross_entropy;
 /// (prediction - target)^2.
 Tensor mse(const Tensor& prediction, const Tensor& target, Reduction reduction = Reduction::mean);
 /// |prediction - target|.

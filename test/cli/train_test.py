@@ -1,0 +1,346 @@
+#!/usr/bin/python3
+"""The command from end to end: train_test.py WEFT [--kills N] [unittest arguments].
+
+Runs, resumes, kills, fills disks, and gives it what it must refuse. A run is compared by the bytes of its tensors.
+"""
+import json
+import os
+import pathlib
+import pty
+import random
+import resource
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+WEFT = pathlib.Path(sys.argv.pop(1)).resolve()
+KILLS = 6
+if "--kills" in sys.argv:
+    at = sys.argv.index("--kills")
+    KILLS = int(sys.argv[at + 1])
+    del sys.argv[at:at + 2]
+
+OK, FAILURE, USAGE, FILE, DEVICE, INTERRUPTED = 0, 1, 2, 3, 4, 130
+WORDS = "the quick brown fox jumps over a lazy dog while seven wizards vex them\n"
+SMALL = ["--preset", "tiny", "--layers", "1", "--width", "32", "--heads", "2", "--context", "16", "--batch", "4", "--device", "cpu",
+         "--sample-tokens", "20"]
+
+
+def environment(**more):
+    return {**{k: v for k, v in os.environ.items() if not k.startswith("WEFT_") or k == "WEFT_WEBGPU_LIBRARY"}, "WEFT_THREADS": "1", **more}
+
+
+def weft(*arguments, env=None, **options):
+    return subprocess.run([WEFT, *map(str, arguments)], capture_output=True, text=True, errors="replace", timeout=300,
+                          env=environment(**(env or {})), **options)
+
+
+def tensors(path):
+    """The data of a safetensors file by tensor name, and its metadata."""
+    raw = pathlib.Path(path).read_bytes()
+    length, = struct.unpack("<Q", raw[:8])
+    header = json.loads(raw[8:8 + length])
+    metadata = header.pop("__metadata__")
+    data = raw[8 + length:]
+    return {name: data[slice(*entry["data_offsets"])] for name, entry in header.items()}, metadata
+
+
+class CliTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="weft-cli-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.text = self.folder / "text.txt"
+        self.text.write_text(WORDS * 60)
+        self.out = self.folder / "run"
+
+    def train(self, *arguments, out=None, **options):
+        return weft("train", "text", "--out", out or self.out, *arguments, **options)
+
+    def begin(self, *arguments, out=None, **options):
+        return self.train("--data", self.text, *SMALL, *arguments, out=out, **options)
+
+    def assert_code(self, result, code):
+        self.assertEqual(result.returncode, code, f"\nstdout: {result.stdout}\nstderr: {result.stderr}")
+
+    def assert_same_run(self, a, b):
+        (one, about_one), (two, about_two) = tensors(a / "last.safetensors"), tensors(b / "last.safetensors")
+        self.assertEqual(about_one["step"], about_two["step"])
+        self.assertEqual(one.keys(), two.keys())
+        for name in one:
+            self.assertEqual(one[name], two[name], name)
+
+
+class Surface(CliTest):
+    def test_help_and_version(self):
+        result = weft("--help")
+        self.assert_code(result, OK)
+        for text in ("train", "generate", "devices", "Exit codes", "WEFT_LOG_EVERY"):
+            self.assertIn(text, result.stdout)
+        result = weft("train", "text", "--help")
+        self.assert_code(result, OK)
+        for flag in "--preset --data --out --device --steps --seconds --seed --resume".split():
+            self.assertIn(flag, result.stdout)
+        self.assertIn("WEFT_SECONDS", result.stdout)
+        self.assertRegex(weft("--version").stdout, r"^weft \d+\.\d+\.\d+")
+
+    def test_slips_are_named(self):
+        for arguments, suggestion in ((["trian"], "train"), (["train", "txt"], "text"), (["train", "text", "--out", "x", "--seeed", "3"], "--seed"),
+                                      (["generate", "x", "--promt=y"], "--prompt")):
+            result = weft(*arguments)
+            self.assert_code(result, USAGE)
+            self.assertIn(f"Did you mean {suggestion}?", result.stderr)
+        self.assert_code(weft(), USAGE)
+        self.assert_code(weft("train"), USAGE)
+        self.assert_code(self.train("--steps", "many"), USAGE)
+
+    def test_devices(self):
+        result = weft("devices")
+        self.assert_code(result, OK)
+        self.assertIn("cpu", result.stdout)
+
+    def test_environment_twins(self):
+        result = weft("train", "text", *SMALL, env={"WEFT_OUT": str(self.out), "WEFT_DATA": str(self.text), "WEFT_STEPS": "3", "WEFT_SEED": "7"})
+        self.assert_code(result, OK)
+        self.assertEqual(json.loads((self.out / "config.json").read_text())["seed"], 7)
+
+
+class Training(CliTest):
+    def test_a_run_leaves_what_it_says(self):
+        result = self.begin("--steps", 40, "--log-every", 5, "--eval-every", 20)
+        self.assert_code(result, OK)
+        for text in ("parameters", "embedding", "loss", "best.safetensors", "weft generate"):
+            self.assertIn(text, result.stdout)
+        lines = [json.loads(line) for line in (self.out / "metrics.jsonl").read_text().splitlines()]
+        self.assertEqual([line["step"] for line in lines], [1, 5, 10, 15, 20, 25, 30, 35, 40])
+        for line in lines:
+            for key in ("loss", "tokens_per_second", "learning_rate", "grad_norm"):
+                self.assertGreater(line[key], 0)
+        self.assertEqual([line["step"] for line in lines if "val_loss" in line], [20, 40])
+        self.assertLess(lines[-1]["loss"], lines[0]["loss"])
+        self.assertIn("<svg", (self.out / "loss.svg").read_text())
+        self.assertIn("step 40", (self.out / "samples.txt").read_text())
+        for name in ("best.safetensors", "last.safetensors", "config.json"):
+            self.assertTrue((self.out / name).exists(), name)
+        self.assertNotIn("\r", result.stdout)
+
+    def test_time_ends_a_run(self):
+        begin = time.monotonic()
+        self.assert_code(self.begin("--seconds", 2), OK)
+        self.assertLess(time.monotonic() - begin, 20)
+        steps = tensors(self.out / "last.safetensors")[1]["step"]
+        self.assert_code(self.train("--resume", "--seconds", 1), OK)
+        self.assertGreater(int(tensors(self.out / "last.safetensors")[1]["step"]), int(steps))
+
+    def test_terminal_line_redraws(self):
+        parent, child = pty.openpty()
+        with subprocess.Popen([WEFT, "train", "text", "--out", self.out, "--data", self.text, *SMALL, "--seconds", "2"], stdout=child,
+                              env=environment(TERM="xterm")) as process:
+            os.close(child)
+            shown = b""
+            while True:
+                try:
+                    piece = os.read(parent, 65536)
+                except OSError:
+                    break
+                if not piece:
+                    break
+                shown += piece
+            self.assertEqual(process.wait(), OK)
+        self.assertGreater(shown.count(b"\rstep"), 3)
+        self.assertLess(shown.count(b"\rstep"), 40)
+
+    def test_byte_vocabulary(self):
+        self.text.write_text("naïve – 日本\n" * 100)
+        self.assert_code(self.begin("--steps", 5, "--vocabulary", "byte"), OK)
+        self.assert_code(weft("generate", self.out, "--prompt", "日", "--max-tokens", 20, "--device", "cpu"), OK)
+
+    def test_quiet_says_nothing(self):
+        result = self.begin("--steps", 3, "--quiet")
+        self.assert_code(result, OK)
+        self.assertEqual(result.stdout + result.stderr, "")
+
+
+class Resuming(CliTest):
+    STEPS = ("--steps", 300, "--checkpoint-every", 7, "--eval-every", 50, "--eval-batches", 2, "--dropout", 0.1)
+
+    def whole(self):
+        out = self.folder / "whole"
+        self.assert_code(self.begin(*self.STEPS, out=out), OK)
+        return out
+
+    def resume(self, *more, **options):
+        return self.train("--resume", "--checkpoint-every", 7, "--eval-every", 50, "--eval-batches", 2, "--sample-tokens", 20, "--device", "cpu", *more, **options)
+
+    def start(self, arguments):
+        return subprocess.Popen([WEFT, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment())
+
+    def arguments(self):
+        if not self.out.exists():
+            return ["train", "text", "--out", self.out, "--data", self.text, *SMALL, *self.STEPS]
+        return ["train", "text", "--out", self.out, "--resume", "--checkpoint-every", 7, "--eval-every", 50, "--eval-batches", 2, "--sample-tokens", 20,
+                "--device", "cpu"]
+
+    def test_interrupted_runs_go_on_bit_for_bit(self):
+        whole = self.whole()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            shutil.rmtree(self.out, ignore_errors=True)
+            process = self.start(self.arguments())
+            while not (self.out / "metrics.jsonl").exists() or len((self.out / "metrics.jsonl").read_text().splitlines()) < 3:
+                time.sleep(0.01)
+            process.send_signal(number)
+            self.assertEqual(process.wait(60), INTERRUPTED)
+            at = int(tensors(self.out / "last.safetensors")[1]["step"])
+            self.assertTrue(0 < at < 300, at)
+            self.assert_code(self.resume(), OK)
+            self.assert_same_run(self.out, whole)
+
+    def test_killed_runs_go_on_bit_for_bit(self):
+        whole = self.whole()
+        seed = int(os.environ.get("WEFT_TEST_SEED", "1"))
+        chance = random.Random(seed)
+        began = time.monotonic()
+        self.assert_code(self.begin(*self.STEPS, out=self.folder / "timed"), OK)
+        usual = time.monotonic() - began
+        kills = 0
+        while kills < KILLS:
+            shutil.rmtree(self.out, ignore_errors=True)
+            finished = False
+            while not finished and kills < KILLS:
+                process = self.start(self.arguments())
+                try:
+                    self.assertEqual(process.wait(chance.uniform(0.02, 0.6 * usual)), OK, f"seed {seed}")
+                    finished = True
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+                    kills += 1
+            if self.out.exists() and (self.out / "config.json").exists():
+                self.assert_code(self.resume(), OK)
+            else:
+                shutil.rmtree(self.out, ignore_errors=True)
+                self.assert_code(self.begin(*self.STEPS), OK)
+            self.assert_same_run(self.out, whole)
+            steps = [json.loads(line)["step"] for line in (self.out / "metrics.jsonl").read_text().splitlines()]
+            self.assertEqual(steps, sorted(set(steps)), f"seed {seed}")
+
+    def test_a_damaged_last_checkpoint_falls_back(self):
+        whole = self.whole()
+        shutil.copytree(whole, self.out)
+        last, previous = self.out / "last.safetensors", self.out / "last.safetensors.previous"
+        last.write_bytes(last.read_bytes()[:1000])
+        result = self.resume()
+        self.assert_code(result, OK)
+        self.assertIn("warning:", result.stdout)
+        self.assert_same_run(self.out, whole)
+        last.write_bytes(b"garbage")
+        previous.write_bytes(b"garbage")
+        result = self.resume()
+        self.assert_code(result, FILE)
+        self.assertIn("last.safetensors", result.stderr)
+
+    def test_a_full_disk_loses_nothing(self):
+        self.assert_code(self.begin("--steps", 10), OK)
+        before = (self.out / "last.safetensors").read_bytes()
+        limit = len(before) // 2
+        result = self.train("--resume", "--steps", 20, "--device", "cpu",
+                            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+        self.assert_code(result, FILE)
+        self.assertIn("safetensors", result.stderr)
+        self.assertEqual((self.out / "last.safetensors").read_bytes(), before)
+        self.assertEqual(list(self.out.glob("*.tmp-*")), [])
+        self.assert_code(self.train("--resume", "--steps", 20, "--device", "cpu"), OK)
+
+    def test_leftovers_are_reported(self):
+        self.assert_code(self.begin("--steps", 3), OK)
+        leftover = self.out / "last.safetensors.tmp-0123456789abcdef"
+        leftover.write_bytes(b"half")
+        result = self.train("--resume", "--steps", 5, "--device", "cpu")
+        self.assert_code(result, OK)
+        self.assertIn(leftover.name, result.stdout)
+
+
+class Refusals(CliTest):
+    def refused(self, result, code, *texts):
+        self.assert_code(result, code)
+        for text in texts:
+            self.assertIn(str(text), result.stderr)
+        self.assertTrue(result.stderr.startswith("error: "), result.stderr)
+
+    def test_texts(self):
+        missing = self.folder / "missing.txt"
+        self.refused(self.train("--data", missing), FILE, missing)
+        self.text.write_bytes(b"")
+        self.refused(self.begin(out=self.folder / "a"), FILE, "empty")
+        self.text.write_bytes(WORDS.encode() * 60 + b"\xff tail")
+        self.refused(self.begin(out=self.folder / "b"), FILE, "text.txt", len(WORDS) * 60)
+        self.text.write_text("short")
+        self.refused(self.begin(out=self.folder / "c"), FILE, "too short", "--context")
+        self.refused(self.train("--data", self.folder, *SMALL, out=self.folder / "d"), FILE, self.folder)
+
+    def test_places(self):
+        file = self.folder / "file"
+        file.write_text("")
+        self.refused(self.begin(out=file), USAGE, "file", "folder")
+        self.refused(self.begin(out=file / "below"), FILE, "below")
+        self.refused(self.begin(out="/proc/nowhere"), FILE, "/proc/nowhere")
+        self.refused(self.train("--resume"), USAGE, "holds no run")
+        self.assert_code(self.begin("--steps", 2), OK)
+        self.refused(self.begin("--steps", 2), USAGE, "--resume")
+        self.refused(self.train("--resume", "--seed", 5), USAGE, "--seed 5")
+        self.text.write_text(WORDS * 70)
+        self.refused(self.train("--resume", "--steps", 4), FILE, "differs")
+
+    def test_numbers(self):
+        for flag, value in (("--steps", 0), ("--seconds", -1), ("--batch", 0), ("--heads", 3), ("--preset", "smal"), ("--learning-rate", "nan"),
+                            ("--log-every", 0), ("--dropout", 1), ("--vocabulary", "word")):
+            self.refused(weft("train", "text", "--data", self.text, "--out", self.folder / "n", flag, value), USAGE)
+
+    def test_divergence_is_an_error(self):
+        result = self.begin("--steps", 200, "--learning-rate", 100000, "--clip", 0, "--warm-up", 0)
+        if result.returncode != OK:
+            self.refused(result, FAILURE, "--learning-rate")
+
+    def test_devices(self):
+        self.refused(self.begin("--device", "webgpu:99"), DEVICE, "webgpu:99")
+        self.refused(self.begin("--device", "quantum"), USAGE, "quantum")
+
+    def test_checkpoints(self):
+        self.refused(weft("generate", self.folder / "none"), FILE, "none")
+        self.refused(weft("generate", self.folder), FILE, "no checkpoint")
+        self.refused(weft("generate", self.text), FILE, "text.txt")
+        foreign = self.folder / "foreign.safetensors"
+        header = json.dumps({"__metadata__": {"format": "pt"}, "w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
+        foreign.write_bytes(struct.pack("<Q", len(header)) + header + b"\0\0\0\0")
+        self.refused(weft("generate", foreign), FILE, "pt", "weft train text")
+
+
+class Generating(CliTest):
+    def test_writes_by_seed(self):
+        self.assert_code(self.begin("--steps", 30), OK)
+
+        def write(*arguments):
+            result = weft("generate", self.out, "--device", "cpu", "--max-tokens", 60, *arguments)
+            self.assert_code(result, OK)
+            return result.stdout
+
+        one = write("--prompt", "the ", "--seed", 3, "--temperature", 1)
+        self.assertTrue(one.startswith("the "))
+        self.assertEqual(len(one), 4 + 60 + 1)
+        self.assertEqual(one, write("--prompt", "the ", "--seed", 3, "--temperature", 1))
+        self.assertNotEqual(one, write("--prompt", "the ", "--seed", 4, "--temperature", 1))
+        self.assertEqual(write("--prompt", "the ", "--temperature", 0), write("--prompt", "the ", "--top-k", 1, "--seed", 9))
+        result = weft("generate", self.out, "--prompt", "Ω", "--device", "cpu")
+        self.assert_code(result, USAGE)
+        self.assertIn("Ω", result.stderr)
+        self.assertEqual(result.stdout, "")
+        self.assert_code(weft("generate", self.out, "--top-p", 0), USAGE)
+        self.assert_code(weft("generate", self.out, "--temperature", -1), USAGE)
+
+
+if __name__ == "__main__":
+    unittest.main()

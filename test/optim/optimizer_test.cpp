@@ -1,0 +1,250 @@
+// Updates against scalar references in double.
+#include "weft/optim/optimizer.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "weft/weft.hpp"
+
+namespace weft::optim {
+namespace {
+
+constexpr int kSteps = 7;
+
+// Sizes on both sides of the alignment of flat variables, and a scalar.
+const Shape kShapes[] = {{8, 8}, {3}, {5, 7}, {64}, {}};
+
+std::vector<float> numbers(Extent count, int seed) {
+  std::vector<float> values;
+  for (Extent i = 0; i < count; ++i)
+    values.push_back(static_cast<float>(std::sin(0.7 * static_cast<double>(i) + seed)));
+  return values;
+}
+
+std::vector<Variable> make_parameters() {
+  std::vector<Variable> list;
+  for (std::size_t i = 0; i < std::size(kShapes); ++i)
+    list.emplace_back(tensor<float>(numbers(kShapes[i].numel(), static_cast<int>(i)), kShapes[i]),
+                      "p" + std::to_string(i));
+  return list;
+}
+
+std::vector<Tensor> gradients_of_step(int step, double scale = 1) {
+  std::vector<Tensor> list;
+  for (std::size_t i = 0; i < std::size(kShapes); ++i) {
+    std::vector<float> values = numbers(kShapes[i].numel(), 100 * step + static_cast<int>(i));
+    for (float& v : values) v = static_cast<float>(v * scale);
+    list.push_back(tensor<float>(values, kShapes[i]));
+  }
+  return list;
+}
+
+// One element's rule: (parameter, gradient, decays, step from 1, its two state numbers) -> parameter.
+using Rule = std::function<double(double, double, bool, int, double*)>;
+
+struct Case {
+  const char* name;
+  std::function<std::unique_ptr<Optimizer>(const std::vector<Variable>&)> make;
+  Rule rule;
+};
+
+Rule adam(double rate, double b1, double b2, double eps, double decay, bool decoupled) {
+  return [=](double p, double g, bool decays, int t, double* s) {
+    if (decays && !decoupled) g += decay * p;
+    s[0] = b1 * s[0] + (1 - b1) * g;
+    s[1] = b2 * s[1] + (1 - b2) * g * g;
+    if (decays && decoupled) p *= 1 - rate * decay;
+    return p - rate * (s[0] / (1 - std::pow(b1, t))) / (std::sqrt(s[1] / (1 - std::pow(b2, t))) + eps);
+  };
+}
+
+Rule sgd(SgdOptions o) {
+  return [=](double p, double g, bool decays, int t, double* s) {
+    if (o.maximize) g = -g;
+    if (decays) g += o.weight_decay * p;
+    if (o.momentum != 0) {
+      s[0] = t == 1 ? g : o.momentum * s[0] + (1 - o.dampening) * g;
+      g = o.nesterov ? g + o.momentum * s[0] : s[0];
+    }
+    return p - o.learning_rate * g;
+  };
+}
+
+template <class O, class Options>
+auto maker(Options options) {
+  return [options](const std::vector<Variable>& list) -> std::unique_ptr<Optimizer> {
+    return std::make_unique<O>(list, options);
+  };
+}
+
+const SgdOptions kMomentum = {.learning_rate = 0.1, .momentum = 0.9};
+const SgdOptions kDampened = {.learning_rate = 0.1, .momentum = 0.8, .dampening = 0.3, .weight_decay = 0.2};
+const SgdOptions kNesterov = {
+    .learning_rate = 0.05, .momentum = 0.9, .nesterov = true, .weight_decay = 0.1, .maximize = true};
+const Case kCases[] = {
+    {"plain SGD", maker<SGD>(SgdOptions{.learning_rate = 0.1}), sgd({.learning_rate = 0.1})},
+    {"momentum", maker<SGD>(kMomentum), sgd(kMomentum)},
+    {"dampening and L2", maker<SGD>(kDampened), sgd(kDampened)},
+    {"Nesterov, maximised", maker<SGD>(kNesterov), sgd(kNesterov)},
+    {"Adam", maker<Adam>(AdamOptions{.learning_rate = 0.01}), adam(0.01, 0.9, 0.999, 1e-8, 0, false)},
+    {"Adam with L2",
+     maker<Adam>(AdamOptions{.learning_rate = 0.01, .beta_1 = 0.8, .beta_2 = 0.95, .weight_decay = 0.3}),
+     adam(0.01, 0.8, 0.95, 1e-8, 0.3, false)},
+    {"AdamW", maker<AdamW>(AdamWOptions{.learning_rate = 0.02, .beta_2 = 0.99, .weight_decay = 0.1}),
+     adam(0.02, 0.9, 0.99, 1e-8, 0.1, true)},
+};
+
+void expect_near(const std::vector<Variable>& parameters, const std::vector<std::vector<double>>& expected,
+                 const char* name) {
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const std::vector<float> got = parameters[i].value().to_vector<float>();
+    for (std::size_t j = 0; j < got.size(); ++j)
+      ASSERT_NEAR(got[j], expected[i][j], 2e-6 * (1 + std::abs(expected[i][j])))
+          << name << ", parameter " << i << ", element " << j;
+  }
+}
+
+TEST(Optimizer, UpdatesMatchTheScalarReference) {
+  for (const Case& c : kCases) {
+    const std::vector<Variable> parameters = make_parameters();
+    const auto optimizer = c.make(parameters);
+    std::vector<std::vector<double>> expected;
+    std::vector<std::vector<std::array<double, 2>>> state;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      const std::vector<float> begin = numbers(kShapes[i].numel(), static_cast<int>(i));
+      expected.emplace_back(begin.begin(), begin.end());
+      state.emplace_back(begin.size());
+    }
+    for (int t = 1; t <= kSteps; ++t) {
+      optimizer->step(gradients_of_step(t));
+      eval_pending();
+      for (std::size_t i = 0; i < parameters.size(); ++i) {
+        const std::vector<float> g = numbers(kShapes[i].numel(), 100 * t + static_cast<int>(i));
+        for (std::size_t j = 0; j < g.size(); ++j)
+          expected[i][j] = c.rule(expected[i][j], g[j], kShapes[i].rank() >= 2, t, state[i][j].data());
+      }
+    }
+    expect_near(parameters, expected, c.name);
+    EXPECT_EQ(optimizer->step_count(), kSteps);
+  }
+}
+
+TEST(Optimizer, CompiledStepMatchesAndTakesTheRateAtRunTime) {
+  const std::vector<Variable> eager = make_parameters(), compiled = make_parameters();
+  AdamW a(eager, {.learning_rate = 0.5, .clip_norm = 1}), b(compiled, {.clip_norm = 1});
+  auto step = weft::compile([&](Tensor scale, Tensor rate) {
+    std::vector<Tensor> gradients;
+    for (const Tensor& g : gradients_of_step(1)) gradients.push_back(g * scale);
+    return b.step(gradients, rate);
+  });
+  for (int t = 1; t <= 4; ++t) {
+    const double scale = 0.5 * t, rate = 0.1 / t;
+    a.set_learning_rate(rate);
+    const Tensor norm = a.step(gradients_of_step(1, scale));
+    const Tensor compiled_norm = step(full({}, scale), full({}, rate));
+    EXPECT_NEAR(norm.item<float>(), compiled_norm.item<float>(), 1e-4);
+  }
+  for (std::size_t i = 0; i < eager.size(); ++i) {
+    const std::vector<float> x = eager[i].value().to_vector<float>(), y = compiled[i].value().to_vector<float>();
+    for (std::size_t j = 0; j < x.size(); ++j) ASSERT_NEAR(x[j], y[j], 1e-5);
+  }
+  EXPECT_EQ(step.compiled().trace_count(), 1u);
+  EXPECT_EQ(b.step_count(), 4);
+}
+
+TEST(Optimizer, DecayFilterChoosesByName) {
+  const std::vector<Variable> parameters = make_parameters();
+  AdamW optimizer(parameters, {.learning_rate = 0.1, .weight_decay = 0.5, .decay_filter = [](std::string_view name) {
+                                 return name == "p1";
+                               }});
+  std::vector<Tensor> gradients;
+  for (const Shape& shape : kShapes) gradients.push_back(zeros(shape));
+  optimizer.step(gradients);
+  const std::vector<float> decayed = parameters[1].value().to_vector<float>(),
+                           kept = parameters[0].value().to_vector<float>();
+  EXPECT_NEAR(decayed[0], numbers(3, 1)[0] * 0.95, 1e-6);
+  EXPECT_EQ(kept, numbers(64, 0));
+}
+
+TEST(Clip, ScalesToTheLargestNorm) {
+  const std::vector<Tensor> gradients = {tensor({3.f, 0.f}), tensor({4.f})};
+  const Clipped clipped = clip_grad_norm(gradients, 1);
+  EXPECT_FLOAT_EQ(clipped.norm.item<float>(), 5);
+  EXPECT_NEAR(clipped.gradients[0].to_vector<float>()[0], 0.6, 1e-6);
+  EXPECT_NEAR(clipped.gradients[1].item<float>(), 0.8, 1e-6);
+  const Clipped small = clip_grad_norm(gradients, 10);
+  EXPECT_EQ(small.gradients[1].item<float>(), 4);
+  EXPECT_THROW(clip_grad_norm(gradients, 0), UsageError);
+  const std::vector<Tensor> normalized = normalize_gradients(gradients);
+  EXPECT_NEAR(normalized[0].to_vector<float>()[0], 1, 1e-6);
+  EXPECT_NEAR(normalized[1].item<float>(), 1, 1e-6);
+}
+
+TEST(Clip, OptimizerClipsByTheNormOfAll) {
+  const std::vector<Variable> parameters = {Variable(zeros({1, 1}), "a"), Variable(zeros({1}), "b")};
+  SGD optimizer(parameters, {.learning_rate = 1, .clip_norm = 1});
+  const Tensor norm = optimizer.step(std::vector<Tensor>{full({1, 1}, 3), full({1}, 4)});
+  EXPECT_FLOAT_EQ(norm.item<float>(), 5);
+  EXPECT_NEAR(parameters[0].value().item<float>(), -0.6, 1e-6);
+  EXPECT_NEAR(parameters[1].value().item<float>(), -0.8, 1e-6);
+}
+
+TEST(Optimizer, StateGoesRoundBitForBit) {
+  const std::vector<Variable> first = make_parameters();
+  AdamW a(first, {.learning_rate = 0.1, .weight_decay = 0.1});
+  for (int t = 1; t <= 3; ++t) a.step(gradients_of_step(t));
+  const nn::StateDict state = a.state_dict();
+  EXPECT_NE(nn::find(state, "moment_2.p4"), nullptr);
+
+  std::vector<Variable> second;
+  for (const Variable& v : first) second.emplace_back(tensor<float>(v.value().to_vector<float>(), v.shape()), v.name());
+  AdamW b(second, {.learning_rate = 9, .weight_decay = 0.1});
+  b.load_state_dict(state);
+  EXPECT_EQ(b.state_dict(), state);
+  for (int t = 4; t <= 6; ++t) {
+    a.step(gradients_of_step(t));
+    b.step(gradients_of_step(t));
+  }
+  for (std::size_t i = 0; i < first.size(); ++i)
+    EXPECT_EQ(first[i].value().to_vector<float>(), second[i].value().to_vector<float>());
+
+  nn::StateDict bad = state;
+  bad.pop_back();
+  EXPECT_THROW(b.load_state_dict(bad), UsageError);
+}
+
+TEST(Optimizer, WrongGradientsAreErrors) {
+  const std::vector<Variable> parameters = make_parameters();
+  AdamW optimizer(parameters);
+  EXPECT_THROW(optimizer.step(std::vector<Tensor>{ones({1})}), UsageError);
+  std::vector<Tensor> gradients = gradients_of_step(1);
+  gradients[1] = ones({4});
+  EXPECT_THROW(optimizer.step(gradients), ShapeError);
+  EXPECT_THROW(optimizer.step(gradients_of_step(1), ones({1})), ShapeError);
+  EXPECT_THROW(optimizer.set_learning_rate(-1), UsageError);
+  EXPECT_THROW(SGD(std::vector<Variable>{}), UsageError);
+  EXPECT_THROW(SGD(make_parameters(), {.nesterov = true}), UsageError);
+  EXPECT_THROW(AdamW(make_parameters(), {.beta_2 = 1}), UsageError);
+}
+
+TEST(Optimizer, TrainsAModule) {
+  manual_seed(1);
+  nn::Linear linear_layer(2, 1);
+  SGD optimizer(linear_layer, {.learning_rate = 0.1});
+  const Tensor x = tensor({0.f, 0.f, 0.f, 1.f, 1.f, 0.f, 1.f, 1.f}, {4, 2}),
+               y = tensor({1.f, 3.f, 0.f, 2.f}, {4, 1});  // y = 1 - a + 2 b
+  auto step = weft::compile([&](Tensor inputs, Tensor targets) {
+    const Tensor loss = nn::mse(linear_layer(inputs), targets);
+    optimizer.step(grad(loss, optimizer.parameters()));
+    return loss;
+  });
+  float loss = 0;
+  for (int i = 0; i < 500; ++i) loss = step(x, y).item<float>();
+  EXPECT_LT(loss, 1e-6f);
+  EXPECT_NEAR(linear_layer.weight().value().to_vector<float>()[1], 2, 1e-3);
+}
+
+}  // namespace
+}  // namespace weft::optim
