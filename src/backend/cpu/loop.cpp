@@ -364,6 +364,12 @@ bool Compiler::is_memory(int index) const {
   const Node& node = nodes_[static_cast<std::size_t>(index)];
   if (node.kind != StepKind::load && node.kind != StepKind::accumulator) return false;
   if (!node.access.plain_slow() || !node.access.plain_fast()) return false;
+  // What is stored as it is, while another store overwrites it, needs a register.
+  const int source = node.kind == StepKind::accumulator ? -1 : node.operand;
+  for (const StoreNode& store : stores_)
+    if (store.value == index)
+      for (const StoreNode& other : stores_)
+        if (&other != &store && overlaps(other.output, source)) return false;
   if (node.fast) return Access::stride(node.access.fast) == 1;
   return !node.slow || Access::stride(node.access.slow) == 1;  // alone, a column is read as a row
 }
@@ -645,15 +651,12 @@ void Compiler::schedule(Extent tile_elements) {
       for (std::size_t i = safe ? position[store.value] + 1 : order.size(); i < order.size() && safe; ++i) {
         // Later reads of an input that this output overwrites must still see it.
         const Node& later = nodes_[static_cast<std::size_t>(order[i])];
-        if ((later.kind == StepKind::load || later.kind == StepKind::gather) && overlaps(store.output, later.operand)) safe = false;
+        const bool reads = later.kind == StepKind::load || later.kind == StepKind::gather || later.kind == StepKind::accumulator;
+        if (reads && overlaps(store.output, later.kind == StepKind::accumulator ? -1 : later.operand)) safe = false;
         for (const int arg : later.args) {
           const Node& from = nodes_[static_cast<std::size_t>(arg)];
           if (is_memory(arg) && overlaps(store.output, from.kind == StepKind::accumulator ? -1 : from.operand)) safe = false;
         }
-      }
-      for (const StoreNode& other : stores_) {  // and later stores of values that were read in place
-        const Node& from = nodes_[static_cast<std::size_t>(other.value)];
-        if (&other != &store && is_memory(other.value) && overlaps(store.output, from.kind == StepKind::accumulator ? -1 : from.operand)) safe = false;
       }
       if (plain && shape && safe && !stream) direct[store.value] = &store;
       else late.push_back(&store), last_use[store.value] = order.size();

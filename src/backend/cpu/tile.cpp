@@ -21,4 +21,9 @@ const TileTable& tile_table(Isa isa) {
   return tile_table_baseline();
 }
 
+template <>
+const AttentionRows<float>& attention_rows<float>() { return tile_table().attention_f32; }
+template <>
+const AttentionRows<double>& attention_rows<double>() { return tile_table().attention_f64; }
+
 }  // namespace weft::cpu

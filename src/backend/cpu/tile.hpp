@@ -36,6 +36,17 @@ struct TileReduction {
 };
 using ReduceFunction = void (*)(const TileReduction&);
 
+/// What attention does to a row of `size` scores, of which the first `visible` count; the others become 0.
+template <class T>
+struct AttentionRows {
+  /// x_j becomes exp(scale * x_j - max); gives their sum, and logsumexp = max + log(sum).
+  T (*softmax)(T* x, std::int64_t visible, std::int64_t size, T scale, T* logsumexp) = nullptr;
+  /// p_j, a score, becomes the probability exp(scale * p_j - logsumexp); d_j becomes the gradient of the score,
+  /// p_j * (d_j - dot(o, d_o)) * scale.
+  void (*gradient)(T* p, T* d, std::int64_t visible, std::int64_t size, T scale, T logsumexp, const T* o, const T* d_o,
+                   std::int64_t width) = nullptr;
+};
+
 inline constexpr int kTypeCount = 5;
 inline constexpr int kOpCount = static_cast<int>(scalar::Op::philox) + 1;
 inline constexpr int kReductionCount = 6;
@@ -51,10 +62,14 @@ struct TileTable {
   TileFunction stream[kTypeCount] = {};            // copies past the caches, for outputs larger than them
   ReduceFunction reduce_fast[kReductionCount][kTypeCount] = {};
   ReduceFunction reduce_slow[kReductionCount][kTypeCount] = {};
+  AttentionRows<float> attention_f32;
+  AttentionRows<double> attention_f64;
 };
 
 /// The functions of `isa()`.
 const TileTable& tile_table();
 const TileTable& tile_table(Isa isa);
+template <class T>
+const AttentionRows<T>& attention_rows();
 
 }  // namespace weft::cpu

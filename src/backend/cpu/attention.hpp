@@ -1,0 +1,20 @@
+// Fused attention, forward and backward.
+#pragma once
+
+#include "compile/kernel.hpp"
+
+namespace weft::cpu {
+
+/// Pointers to the first element of each operand; those that the direction does not use may be null.
+struct AttentionBinding {
+  const void *q = nullptr, *k = nullptr, *v = nullptr;
+  void *o = nullptr, *logsumexp = nullptr;
+  const void* d_o = nullptr;
+  void *d_q = nullptr, *d_k = nullptr, *d_v = nullptr;
+};
+
+/// Runs it for f32 or f64 (DTypeError for others). Heads, and forward blocks of queries too, are tasks; sums have one
+/// order, whatever the number of threads. A query that sees no key gives zeros and a logsumexp of -infinity.
+void run_attention(const kernel::AttentionKernel& kernel, const AttentionBinding& binding);
+
+}  // namespace weft::cpu

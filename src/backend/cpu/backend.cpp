@@ -1,0 +1,239 @@
+// The CPU backend: memory, and programs of prepared kernels that run in order.
+#include "backend/cpu/backend.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "backend/cpu/attention.hpp"
+#include "backend/cpu/isa.hpp"
+#include "backend/cpu/loop.hpp"
+#include "backend/cpu/product.hpp"
+#include "backend/cpu/scatter.hpp"
+#include "base/threads.hpp"
+#include "weft/error.hpp"
+
+namespace weft::cpu {
+namespace {
+
+constexpr std::size_t kLine = 64, kHugePage = 2 << 20;
+
+class CpuBuffer final : public backend::Buffer {
+ public:
+  CpuBuffer(char* memory, std::size_t bytes) : memory_(memory), bytes_(bytes) {}
+  ~CpuBuffer() override { std::free(memory_); }
+  std::size_t bytes() const override { return bytes_; }
+  char* data() const { return memory_; }
+
+ private:
+  char* memory_;
+  std::size_t bytes_;
+};
+
+std::size_t physical_memory() {
+  return static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
+std::unique_ptr<CpuBuffer> allocate_memory(std::size_t bytes, std::string_view label) {
+  const std::size_t limit = physical_memory();
+  // Large buffers stand on huge pages, so that streaming through them rarely misses the address cache.
+  const std::size_t alignment = bytes >= 2 * kHugePage ? kHugePage : kLine;
+  void* memory = bytes > limit ? nullptr : std::aligned_alloc(alignment, (bytes + alignment) / alignment * alignment);
+  if (memory == nullptr)
+    throw DeviceError(fmt::format("cpu: no memory for \"{}\": {} bytes asked for, {} in this machine; use smaller sizes",
+                                  label, bytes, limit));
+#if defined(MADV_HUGEPAGE)
+  if (alignment == kHugePage) madvise(memory, (bytes + alignment) / alignment * alignment, MADV_HUGEPAGE);
+#endif
+  return std::make_unique<CpuBuffer>(static_cast<char*>(memory), bytes);
+}
+
+char* memory_of(const backend::Buffer* buffer) {
+  const auto* ours = dynamic_cast<const CpuBuffer*>(buffer);
+  if (ours == nullptr) throw InternalError("cpu: a buffer is missing or belongs to another device");
+  return ours->data();
+}
+
+/// A kernel with its operands by buffer.
+struct LoopPrepared {
+  LoopProgram program;
+  std::vector<kernel::Operand> inputs, outputs;
+  std::vector<char*> input_pointers, output_pointers;
+};
+struct ProductPrepared {
+  ProductProgram program;
+  kernel::Operand a, b;
+  std::vector<kernel::Operand> inputs, outputs;
+  std::vector<char*> input_pointers, output_pointers;
+};
+using Prepared = std::variant<LoopPrepared, ProductPrepared, kernel::ScatterAddKernel, kernel::AttentionKernel>;
+
+class CpuProgram final : public backend::Program {
+ public:
+  explicit CpuProgram(const kernel::Plan& plan) : buffers_(plan.buffers) {
+    for (const kernel::BufferInfo& info : buffers_) {
+      scratch_.push_back(info.external < 0 ? allocate_memory(info.bytes, info.label) : nullptr);
+      if (info.external < 0) scratch_bytes_ += info.bytes;
+    }
+    memory_.resize(buffers_.size());
+    for (const kernel::Kernel& k : plan.kernels) {
+      names_.push_back(std::visit([](const auto& each) { return each.name; }, k));
+      std::visit([&](const auto& each) { prepare(each); }, k);
+    }
+  }
+
+  void run(std::span<const backend::BufferPtr> externals) override {
+    bind(externals);
+    for (Prepared& each : kernels_) run_one(each);
+  }
+  std::vector<backend::KernelTime> profile(std::span<const backend::BufferPtr> externals) override {
+    using Clock = std::chrono::steady_clock;
+    bind(externals);
+    std::vector<backend::KernelTime> times;
+    for (std::size_t i = 0; i < kernels_.size(); ++i) {
+      const auto start = Clock::now();
+      run_one(kernels_[i]);
+      times.push_back({names_[i], std::chrono::duration<double, std::micro>(Clock::now() - start).count()});
+    }
+    return times;
+  }
+  std::string source() const override {
+    std::string text;
+    for (std::size_t i = 0; i < kernels_.size(); ++i) {
+      if (const auto* loop = std::get_if<LoopPrepared>(&kernels_[i])) text += loop->program.to_string();
+      else if (const auto* product = std::get_if<ProductPrepared>(&kernels_[i])) text += product->program.to_string();
+      else if (const auto* s = std::get_if<kernel::ScatterAddKernel>(&kernels_[i]))
+        text += fmt::format("scatter-add {}: {} rows of {} into {}\n", s->name, s->count, s->columns, s->rows);
+      else if (const auto* a = std::get_if<kernel::AttentionKernel>(&kernels_[i]))
+        text += fmt::format("attention {}{} {}: {} x {} heads, {} queries, {} keys, width {}\n", a->causal ? "causal " : "",
+                            a->backward ? "backward" : "forward", a->name, a->batch, a->heads, a->queries, a->keys, a->width);
+    }
+    return text;
+  }
+  std::size_t scratch_bytes() const override {
+    std::size_t bytes = scratch_bytes_;
+    for (const Prepared& each : kernels_)
+      if (const auto* product = std::get_if<ProductPrepared>(&each)) bytes += product->program.scratch_bytes();
+    return bytes;
+  }
+
+ private:
+  void prepare(const kernel::LoopKernel& k) {
+    kernels_.emplace_back(LoopPrepared{LoopProgram(k), k.inputs, k.outputs, {}, {}});
+  }
+  void prepare(const kernel::MatmulKernel& k) {
+    kernels_.emplace_back(ProductPrepared{ProductProgram(k), k.a, k.b, k.epilogue.inputs, k.epilogue.outputs, {}, {}});
+  }
+  void prepare(const kernel::ScatterAddKernel& k) { kernels_.emplace_back(k); }
+  void prepare(const kernel::AttentionKernel& k) { kernels_.emplace_back(k); }
+
+  void bind(std::span<const backend::BufferPtr> externals) {
+    for (std::size_t i = 0; i < buffers_.size(); ++i) {
+      const kernel::BufferInfo& info = buffers_[i];
+      if (info.external < 0) {
+        memory_[i] = scratch_[i]->data();
+        continue;
+      }
+      const auto ordinal = static_cast<std::size_t>(info.external);
+      if (ordinal >= externals.size() || externals[ordinal] == nullptr || externals[ordinal]->bytes() < info.bytes)
+        throw InternalError(fmt::format("cpu: external buffer {} (\"{}\", {} bytes) is missing or too small", ordinal,
+                                        info.label, info.bytes));
+      memory_[i] = memory_of(externals[ordinal].get());
+    }
+  }
+  char* at(const kernel::Operand& operand) const {
+    if (operand.buffer < 0) return nullptr;
+    return memory_[static_cast<std::size_t>(operand.buffer)] + operand.offset * static_cast<Extent>(size_bytes(operand.type));
+  }
+  template <class Each>
+  LoopBinding bind_loop(Each& each) const {
+    each.input_pointers.clear();
+    each.output_pointers.clear();
+    for (const kernel::Operand& operand : each.inputs) each.input_pointers.push_back(at(operand));
+    for (const kernel::Operand& operand : each.outputs) each.output_pointers.push_back(at(operand));
+    return {each.input_pointers, each.output_pointers, nullptr};
+  }
+  void run_one(Prepared& each) {
+    if (auto* loop = std::get_if<LoopPrepared>(&each)) {
+      loop->program.run(bind_loop(*loop));
+    } else if (auto* product = std::get_if<ProductPrepared>(&each)) {
+      product->program.run(at(product->a), at(product->b), bind_loop(*product));
+    } else if (const auto* scatter = std::get_if<kernel::ScatterAddKernel>(&each)) {
+      run_scatter_add(*scatter, at(scatter->indices), at(scatter->updates), at(scatter->out));
+    } else if (const auto* a = std::get_if<kernel::AttentionKernel>(&each)) {
+      run_attention(*a, {at(a->q.operand), at(a->k.operand), at(a->v.operand), at(a->o.operand), at(a->logsumexp),
+                         at(a->d_o.operand), at(a->d_q.operand), at(a->d_k.operand), at(a->d_v.operand)});
+    }
+  }
+
+  std::vector<kernel::BufferInfo> buffers_;
+  std::vector<std::unique_ptr<CpuBuffer>> scratch_;
+  std::size_t scratch_bytes_ = 0;
+  std::vector<char*> memory_;  // of each buffer, in this run
+  std::vector<std::string> names_;
+  std::vector<Prepared> kernels_;
+};
+
+std::string processor_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);)
+    if (line.starts_with("model name"))
+      if (const auto colon = line.find(": "); colon != std::string::npos) return line.substr(colon + 2);
+  return "unknown processor";
+}
+
+class CpuBackend final : public backend::Backend {
+ public:
+  CpuBackend() {
+    description_.name = "cpu";
+    description_.hardware = fmt::format("{} ({}, {} threads)", processor_name(), name(isa()), thread_count());
+    description_.dtypes.assign(std::begin(kAllDTypes), std::end(kAllDTypes));
+    description_.buffer_bytes_max = description_.binding_bytes_max = physical_memory();
+    description_.offset_alignment = kLine;
+    description_.details = {{"instruction set", name(isa())},
+                            {"threads", std::to_string(thread_count())},
+                            {"memory", fmt::format("{:.1f} GiB", static_cast<double>(physical_memory()) / (1 << 30))}};
+  }
+  const backend::Description& describe() const override { return description_; }
+  std::size_t storage_bytes(DType type) const override { return size_bytes(type); }
+  backend::BufferPtr allocate(std::size_t bytes, std::string_view label) override { return allocate_memory(bytes, label); }
+
+  void upload(backend::Buffer& to, Extent first, Extent count, DType type, const void* host) override {
+    char* at = range(to, first, count, type);
+    if (type != DType::boolean) {
+      std::memcpy(at, host, static_cast<std::size_t>(count) * size_bytes(type));
+      return;
+    }
+    const auto* from = static_cast<const unsigned char*>(host);  // kernels rely on 0 and 1
+    for (Extent i = 0; i < count; ++i) at[i] = from[i] != 0;
+  }
+  void download(backend::Buffer& from, Extent first, Extent count, DType type, void* host) override {
+    std::memcpy(host, range(from, first, count, type), static_cast<std::size_t>(count) * size_bytes(type));
+  }
+  std::unique_ptr<backend::Program> compile(const kernel::Plan& plan) override { return std::make_unique<CpuProgram>(plan); }
+  void synchronize() override {}  // programs run to their end
+
+ private:
+  static char* range(const backend::Buffer& buffer, Extent first, Extent count, DType type) {
+    const std::size_t end = static_cast<std::size_t>(first + count) * size_bytes(type);
+    if (first < 0 || count < 0 || end > buffer.bytes())
+      throw InternalError(fmt::format("cpu: elements [{}, {}) of {} lie outside a buffer of {} bytes", first, first + count,
+                                      name_of(type), buffer.bytes()));
+    return memory_of(&buffer) + static_cast<std::size_t>(first) * size_bytes(type);
+  }
+
+  backend::Description description_;
+};
+
+}  // namespace
+
+std::unique_ptr<backend::Backend> make_cpu_backend() { return std::make_unique<CpuBackend>(); }
+
+}  // namespace weft::cpu

@@ -1,0 +1,125 @@
+// Matrix products with epilogues.
+#include "backend/cpu/product.hpp"
+
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "base/threads.hpp"
+#include "weft/error.hpp"
+
+namespace weft::cpu {
+namespace {
+
+using kernel::StepKind;
+
+bool overlap(const kernel::Operand& x, const kernel::Operand& y) {
+  const auto bytes = [](const kernel::Operand& o) { return static_cast<Extent>(size_bytes(o.type)); };
+  return x.buffer == y.buffer && x.offset * bytes(x) < (y.offset + y.count) * bytes(y) &&
+         y.offset * bytes(y) < (x.offset + x.count) * bytes(x);
+}
+
+/// An output of the product's type that is stored row by row without gaps and that nothing else of this kernel reads: the
+/// product is written there, and the epilogue changes it in place.
+int output_for_product(const kernel::MatmulKernel& k, Extent* offset) {
+  for (const kernel::Store& store : k.epilogue.stores) {
+    const kernel::Operand& output = k.epilogue.outputs.at(static_cast<std::size_t>(store.output));
+    if (output.type != k.a.type || overlap(output, k.a) || overlap(output, k.b)) continue;
+    bool read = false;
+    for (const kernel::Operand& input : k.epilogue.inputs) read = read || overlap(output, input);
+    int stores = 0;
+    for (const kernel::Store& other : k.epilogue.stores) stores += other.output == store.output;
+    const Access access = make_access(store.view, 1, k.batch * k.m * k.n, false);
+    if (read || stores != 1 || !access.plain_fast() || Access::stride(access.fast) != 1) continue;
+    *offset = access.offset;
+    return store.output;
+  }
+  return -1;
+}
+
+std::vector<std::int64_t> batch_offsets(const kernel::View& view, Extent batch) {
+  std::vector<std::int64_t> offsets;
+  for (Extent b = 0; b < batch; ++b) {
+    Extent rest = b, at = view.offset;
+    for (std::size_t d = view.extents.size(); d-- > 0;) {
+      at += rest % view.extents[d] * view.strides[d];
+      rest /= view.extents[d];
+    }
+    offsets.push_back(at);
+  }
+  return offsets;
+}
+
+/// A row-major copy of each matrix, for sources without a stride of 1.
+template <class T>
+void pack(const T* from, const std::vector<std::int64_t>& offsets, Extent rows, Extent columns, Extent row, Extent column, T* to) {
+  parallel_for(static_cast<Extent>(offsets.size()) * rows, [&](Extent i) {
+    const T* source = from + offsets[static_cast<std::size_t>(i / rows)] + i % rows * row;
+    for (Extent c = 0; c < columns; ++c) to[i * columns + c] = source[c * column];
+  });
+}
+
+}  // namespace
+
+ProductProgram::ProductProgram(const kernel::MatmulKernel& kernel)
+    : kernel_(kernel),
+      product_output_(output_for_product(kernel, &product_offset_)),
+      epilogue_(kernel.epilogue, kernel.n, kernel.a.type, product_output_),
+      a_offsets_(batch_offsets(kernel.a_batch, kernel.batch)),
+      b_offsets_(batch_offsets(kernel.b_batch, kernel.batch)) {
+  if (kernel.a.type == DType::boolean || kernel.a.type != kernel.b.type)
+    throw DTypeError(fmt::format("{}: the CPU has no product of {} and {}; cast both to one number type", kernel.name,
+                                 name_of(kernel.a.type), name_of(kernel.b.type)));
+  const auto size = static_cast<std::size_t>(size_bytes(kernel.a.type));
+  plain_ = product_output_ >= 0 && kernel.epilogue.stores.size() == 1 &&
+           kernel.epilogue.steps.at(static_cast<std::size_t>(kernel.epilogue.stores[0].value)).kind == StepKind::accumulator;
+  if (product_output_ < 0) scratch_.resize(static_cast<std::size_t>(kernel.batch * kernel.m * kernel.n) * size);
+  if (kernel.a_row != 1 && kernel.a_col != 1 && kernel.m > 1 && kernel.k > 1)
+    packed_a_.resize(static_cast<std::size_t>(kernel.batch * kernel.m * kernel.k) * size);
+  if (kernel.b_row != 1 && kernel.b_col != 1 && kernel.k > 1 && kernel.n > 1)
+    packed_b_.resize(static_cast<std::size_t>(kernel.batch * kernel.k * kernel.n) * size);
+}
+
+template <class T>
+void ProductProgram::run_as(const char* a, const char* b, LoopBinding epilogue) {
+  const kernel::MatmulKernel& k = kernel_;
+  GemmArgs<T> args;
+  args.batch = k.batch, args.m = k.m, args.n = k.n, args.k = k.k;
+  args.a = {reinterpret_cast<const T*>(a), k.a_row, k.a_col, {0, a_offsets_.data()}};
+  args.b = {reinterpret_cast<const T*>(b), k.b_row, k.b_col, {0, b_offsets_.data()}};
+  if (!packed_a_.empty()) {
+    pack(args.a.data, a_offsets_, k.m, k.k, k.a_row, k.a_col, reinterpret_cast<T*>(packed_a_.data()));
+    args.a = {reinterpret_cast<const T*>(packed_a_.data()), k.k, 1, {k.m * k.k, nullptr}};
+  }
+  if (!packed_b_.empty()) {
+    pack(args.b.data, b_offsets_, k.k, k.n, k.b_row, k.b_col, reinterpret_cast<T*>(packed_b_.data()));
+    args.b = {reinterpret_cast<const T*>(packed_b_.data()), k.n, 1, {k.k * k.n, nullptr}};
+  }
+  char* product = scratch_.data();
+  if (product_output_ >= 0) product = epilogue.outputs[static_cast<std::size_t>(product_output_)] + product_offset_ * static_cast<Extent>(sizeof(T));
+  args.c = {reinterpret_cast<T*>(product), k.n, {k.m * k.n, nullptr}};
+  epilogue.product = product;
+  const auto after = [&](std::int64_t batch, std::int64_t row_begin, std::int64_t row_end, std::int64_t column_begin,
+                         std::int64_t column_end) {
+    epilogue_.run_rectangle(epilogue, batch * k.m + row_begin, batch * k.m + row_end, column_begin, column_end);
+  };
+  if (!plain_) args.after_block = after;
+  gemm(args);
+}
+
+void ProductProgram::run(const char* a, const char* b, LoopBinding epilogue) {
+  switch (kernel_.a.type) {
+    case DType::f32: return run_as<float>(a, b, epilogue);
+    case DType::f64: return run_as<double>(a, b, epilogue);
+    default: return run_as<std::int32_t>(a, b, epilogue);  // u32 wraps as i32 does
+  }
+}
+
+std::string ProductProgram::to_string() const {
+  std::string text = fmt::format("product {}: {} x [{}, {}] x [{}, {}]", kernel_.name, kernel_.batch, kernel_.m, kernel_.k, kernel_.k, kernel_.n);
+  text += product_output_ >= 0 ? fmt::format(" into out{}\n", product_output_) : std::string(" into scratch\n");
+  if (!plain_) text += epilogue_.to_string();
+  return text;
+}
+
+}  // namespace weft::cpu

@@ -1,0 +1,36 @@
+// Matrix products with an epilogue that runs over each block of the product while it is in the cache.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/gemm.hpp"
+#include "backend/cpu/loop.hpp"
+#include "compile/kernel.hpp"
+
+namespace weft::cpu {
+
+class ProductProgram {
+ public:
+  /// Throws DTypeError for products of bool or of mixed types.
+  explicit ProductProgram(const kernel::MatmulKernel& kernel);
+  /// a and b at their operands' first elements; `epilogue` as for loops, without the product.
+  void run(const char* a, const char* b, LoopBinding epilogue);
+  std::string to_string() const;
+  std::size_t scratch_bytes() const { return scratch_.size() + packed_a_.size() + packed_b_.size(); }
+
+ private:
+  template <class T>
+  void run_as(const char* a, const char* b, LoopBinding epilogue);
+
+  kernel::MatmulKernel kernel_;
+  int product_output_ = -1;      // the output that the product itself goes to, before the epilogue passes over it
+  Extent product_offset_ = 0;
+  bool plain_ = false;           // the epilogue is that store alone
+  LoopProgram epilogue_;
+  std::vector<std::int64_t> a_offsets_, b_offsets_;
+  std::vector<char> scratch_, packed_a_, packed_b_;  // the product; sources that lack a stride of 1
+};
+
+}  // namespace weft::cpu

@@ -1,0 +1,59 @@
+// Scatter-add: tasks own ranges of columns, or of rows where there are few columns, and go through all indices in order.
+#include "backend/cpu/scatter.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/threads.hpp"
+#include "weft/error.hpp"
+
+namespace weft::cpu {
+namespace {
+
+constexpr Extent kColumnsOfTask = 64;    // a few cache lines, so that tasks do not share them
+constexpr Extent kWorkOfTask = 1 << 15;  // additions
+
+template <class T>
+void scatter(const kernel::ScatterAddKernel& kernel, const std::uint32_t* indices, const T* updates, T* out) {
+  const Extent columns = kernel.columns, rows = kernel.rows;
+  const auto range = [&](Extent row_begin, Extent row_end, Extent column_begin, Extent column_end) {
+    for (Extent r = row_begin; r < row_end; ++r) std::fill(out + r * columns + column_begin, out + r * columns + column_end, T{0});
+    for (Extent i = 0; i < kernel.count; ++i) {
+      const Extent row = indices[i];  // a negative index is beyond all rows
+      if (row < row_begin || row >= row_end) continue;
+      T* to = out + row * columns;
+      const T* from = updates + i * columns;
+      for (Extent c = column_begin; c < column_end; ++c) to[c] += from[c];
+    }
+  };
+  const Extent work = (kernel.count + rows) * columns;
+  if (work < 2 * kWorkOfTask) {
+    range(0, rows, 0, columns);
+  } else if (columns >= 2 * kColumnsOfTask) {
+    const Extent width = std::max(kColumnsOfTask, (columns + 31) / 32);
+    parallel_for((columns + width - 1) / width,
+                 [&](Extent t) { range(0, rows, t * width, std::min((t + 1) * width, columns)); });
+  } else {
+    const Extent height = std::max<Extent>(1, (rows + 7) / 8);
+    parallel_for((rows + height - 1) / height,
+                 [&](Extent t) { range(t * height, std::min((t + 1) * height, rows), 0, columns); });
+  }
+}
+
+}  // namespace
+
+void run_scatter_add(const kernel::ScatterAddKernel& kernel, const void* indices, const void* updates, void* out) {
+  const auto* at = static_cast<const std::uint32_t*>(indices);
+  const auto run = [&]<class T>(T) { scatter(kernel, at, static_cast<const T*>(updates), static_cast<T*>(out)); };
+  switch (kernel.out.type) {
+    case DType::f32: return run(float{});
+    case DType::f64: return run(double{});
+    case DType::i32:  // wraps as u32 does
+    case DType::u32: return run(std::uint32_t{});
+    case DType::boolean: break;
+  }
+  throw DTypeError(fmt::format("{}: scatter-add has no sums of bool; cast to i32 first", kernel.name));
+}
+
+}  // namespace weft::cpu
