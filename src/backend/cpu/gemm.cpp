@@ -45,10 +45,18 @@ constexpr int64_t kBlockBytes = 512 * 1024;           // of packed B for one blo
 constexpr int64_t kStripBytesMax = 2048;              // columns of a task's block of C
 constexpr int64_t kPackedBytesMax = 8 * 1024 * 1024;  // of B packed over all of k, kept for the thread's next task
 constexpr int64_t kDepthMax = 512;
-constexpr double kSmallTask = 1e6;  // multiply-adds: some 10 us, far above the cost of handing a task out
-constexpr double kLargeTask = 4e6;
+constexpr int64_t kPieceDepth = 1024;                 // of k at least, when k is cut into pieces
+constexpr int64_t kPiecesBytesMax = 4 * 1024 * 1024;  // of the products of all pieces
+constexpr int64_t kPackRows = 8;                      // copied at a time across a block
+constexpr int64_t kPanelGroup = 8;                    // panels packed together
+constexpr int64_t kReadyElements = 8192;  // of C at least in a call of after_block: few calls, each for what L1 holds
+constexpr int64_t kTasks = 16;            // enough for a balance, and to keep many cores busy
+constexpr double kSmallTask = 1e6;        // multiply-adds: some 10 us, far above the cost of handing a task out
+constexpr double kLargeTask = 256e6;      // beyond kTasks: the rows of one share what it packs
 
 struct Split {
+  int64_t panels =
+      0;  // of A: m split evenly, so that 64 rows are 4 panels of 13 and one of 12, not 4 of 14 and one of 8
   int64_t row_tiles = 1, column_tiles = 1, tile_columns = 0;
   int64_t batches_per_task = 1;
   int64_t depth_block = 0;  // k of one pass of the kernels
@@ -71,12 +79,16 @@ Split split(const GemmArgs<T>& args, const GemmKernels<T>& kernels) {
 
   const double work = static_cast<double>(args.m) * static_cast<double>(args.n) * static_cast<double>(args.k);
   const double total = work * static_cast<double>(args.batch);
-  const double wanted = std::clamp(total / kSmallTask, 1.0, std::max(16.0, std::min(64.0, total / kLargeTask)));
+  const double wanted = std::clamp(total / kSmallTask, 1.0, std::clamp(total / kLargeTask, double{kTasks}, 64.0));
   const auto per_product = static_cast<int64_t>(std::ceil(wanted / static_cast<double>(args.batch)));
   const int64_t strips = ceil_divide(args.n, strip);
   s.column_tiles = ceil_divide(args.n * kSize, kStripBytesMax);
-  s.row_tiles = std::clamp<int64_t>(ceil_divide(per_product, s.column_tiles), 1, std::max<int64_t>(1, args.m / 56));
-  if (s.row_tiles * s.column_tiles < per_product)
+  s.panels = ceil_divide(args.m, kernels.rows);
+  // A task's rows share the reading of B: from L2 when all of B fits there, else from further off.
+  const int64_t task_panels = args.k * std::min(args.n * kSize, kStripBytesMax) <= kBlockBytes ? 4 : 8;
+  s.row_tiles =
+      std::clamp<int64_t>(ceil_divide(per_product, s.column_tiles), 1, std::max<int64_t>(1, s.panels / task_panels));
+  if (s.row_tiles * s.column_tiles < std::min<int64_t>(per_product, kTasks))
     s.column_tiles =
         std::clamp(ceil_divide(per_product, s.row_tiles), s.column_tiles, std::max<int64_t>(1, strips / 2));
   s.tile_columns = ceil_divide(strips, s.column_tiles) * strip;
@@ -90,14 +102,14 @@ Split split(const GemmArgs<T>& args, const GemmKernels<T>& kernels) {
   const int64_t depth_max = std::clamp<int64_t>(kBlockBytes / (width * kSize), 128, kDepthMax);
   s.depth_block = ceil_divide(args.k, std::max<int64_t>(1, ceil_divide(args.k, depth_max)));
 
-  const int64_t rows_of_tile = ceil_divide(args.m, s.row_tiles);
-  s.pack_b =
-      args.b.column != 1 || (rows_of_tile > 2 * kernels.rows && (args.m >= 256 || is_awkward(args.b.row * kSize)));
+  // B of short rows is as quick where it lies, until many panels meet it.
+  const int64_t pack_from_rows = args.b.row * kSize <= 1024 ? 1024 : 256;
+  s.pack_b = args.b.column != 1 ||
+             (s.panels > 2 * s.row_tiles && (args.m >= pack_from_rows || is_awkward(args.b.row * kSize)));
   s.keeps_b =
       s.pack_b && s.batches_per_task == 1 && s.row_tiles > 1 && args.k * s.tile_columns * kSize <= kPackedBytesMax;
   const int64_t stride = args.a.column == 1 ? args.a.row : args.a.column;
-  s.pack_a =
-      (args.a.column != 1 && args.a.row != 1) || width * kSize >= 1024 || (width > strip && is_awkward(stride * kSize));
+  s.pack_a = width > strip && is_awkward(stride * kSize);
   return s;
 }
 
@@ -112,6 +124,10 @@ class Scratch {
   template <class T>
   T* a(int64_t count) {
     return static_cast<T*>(grown(a_, count * static_cast<int64_t>(sizeof(T))));
+  }
+  template <class T>
+  T* pieces(int64_t count) {
+    return static_cast<T*>(grown(pieces_, count * static_cast<int64_t>(sizeof(T))));
   }
 
   /// The column tile whose B stands packed in b(): the call's number, the batch, the tile. Calls count from 1.
@@ -142,7 +158,7 @@ class Scratch {
     return block.data.get();
   }
 
-  Block a_, b_;
+  Block a_, b_, pieces_;
 };
 
 thread_local Scratch scratch;
@@ -155,6 +171,9 @@ class Product {
  public:
   Product(const GemmArgs<T>& args, const GemmKernels<T>& kernels)
       : args_(args), kernels_(kernels), split_(split(args, kernels)), call_(++calls) {}
+
+  /// Blocks of C that one product is split into.
+  int64_t tiles() const { return split_.row_tiles * split_.column_tiles; }
 
   void run() const {
     parallel_for(split_.tasks, [this](int64_t task) { run_task(task); });
@@ -170,11 +189,15 @@ class Product {
     const int64_t row_tile = task % split_.row_tiles;
     const int64_t column_tile = task / split_.row_tiles % split_.column_tiles;
     const int64_t group = task / (split_.row_tiles * split_.column_tiles);
-    const Range rows{args_.m * row_tile / split_.row_tiles, args_.m * (row_tile + 1) / split_.row_tiles};
+    const Range panels{split_.panels * row_tile / split_.row_tiles, split_.panels * (row_tile + 1) / split_.row_tiles};
     const Range columns{column_tile * split_.tile_columns, std::min(args_.n, (column_tile + 1) * split_.tile_columns)};
     const int64_t last = std::min(args_.batch, (group + 1) * split_.batches_per_task);
     for (int64_t batch = group * split_.batches_per_task; batch < last; ++batch)
-      run_block(batch, column_tile, rows, columns);
+      run_block(batch, column_tile, panels, columns);
+  }
+
+  Range rows_of(int64_t panel) const {
+    return {args_.m * panel / split_.panels, args_.m * (panel + 1) / split_.panels};
   }
 
   /// Columns that a strip of `count` columns takes in packed B.
@@ -183,87 +206,128 @@ class Product {
   /// Packs B over `depth` for these columns, strip after strip; each holds depth.size() rows.
   void pack_b(const T* b, Range depth, Range columns, T* to) const {
     const int64_t strip = kernels_.lanes * kGemmVectors;
-    for (int64_t j = columns.begin; j < columns.end; j += strip) {
-      const int64_t count = std::min(strip, columns.end - j);
-      const T* from = b + depth.begin * args_.b.row + j * args_.b.column;
-      if (args_.b.column == 1) {
-        kernels_.pack(depth.size(), count, from, args_.b.row, to, packed_width(count));
-      } else {
-        kernels_.pack_transposed(depth.size(), count, from, args_.b.column, to, packed_width(count));
+    // Plain rows are copied a few at a time across all strips: long runs of memory, and few pages at once.
+    const int64_t step = args_.b.column == 1 ? kPackRows : depth.size();
+    for (int64_t k = depth.begin; k < depth.end; k += step) {
+      const int64_t rows = std::min(step, depth.end - k);
+      T* strip_to = to;
+      for (int64_t j = columns.begin; j < columns.end; j += strip) {
+        const int64_t count = std::min(strip, columns.end - j), width = packed_width(count);
+        const T* from = b + k * args_.b.row + j * args_.b.column;
+        T* rows_to = strip_to + (k - depth.begin) * width;
+        if (args_.b.column == 1) {
+          kernels_.pack(rows, count, from, args_.b.row, rows_to, width);
+        } else {
+          kernels_.pack_transposed(rows, count, from, args_.b.column, rows_to, width);
+        }
+        strip_to += width * depth.size();
       }
-      to += packed_width(count) * depth.size();
     }
   }
 
-  void run_block(int64_t batch, int64_t column_tile, Range rows, Range columns) const {
-    const T* b = args_.b.data + args_.b.batch[batch];
-    T* packed = nullptr;
-    if (split_.pack_b) {
-      packed = scratch.b<T>((split_.keeps_b ? args_.k : split_.depth_block) * packed_width(columns.size()));
-      const Scratch::Kept key{call_, batch, column_tile};
-      if (split_.keeps_b && scratch.kept != key) {
-        pack_b(b, {0, args_.k}, columns, packed);
-        scratch.kept = key;
+  /// Packs these panels of A over `depth`, one after another.
+  void pack_a(const T* a, Range depth, Range panels, T* to) const {
+    const int64_t width = packed_width(kernels_.rows);
+    const int64_t step = args_.a.column == 1 ? depth.size() : kPackRows;
+    for (int64_t k = depth.begin; k < depth.end; k += step) {
+      const int64_t size = std::min(step, depth.end - k);
+      for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
+        const Range rows = rows_of(panel);
+        const T* from = a + rows.begin * args_.a.row + k * args_.a.column;
+        T* panel_to = to + ((panel - panels.begin) * depth.size() + k - depth.begin) * width;
+        if (args_.a.column == 1) {
+          kernels_.pack_transposed(size, rows.size(), from, args_.a.row, panel_to, width);
+        } else {
+          kernels_.pack(size, rows.size(), from, args_.a.column, panel_to, width);
+        }
       }
-      if (!split_.keeps_b) scratch.kept = {};
+    }
+  }
+
+  void run_block(int64_t batch, int64_t column_tile, Range panels, Range columns) const {
+    const T* b = args_.b.data + args_.b.batch[batch];
+    const int64_t width = packed_width(columns.size());
+    const Scratch::Kept key{call_, batch, column_tile};
+    T* packed = nullptr;
+    bool is_packed = false;
+    if (split_.pack_b) {
+      packed = scratch.b<T>((split_.keeps_b ? args_.k : split_.depth_block) * width);
+      is_packed = split_.keeps_b && scratch.kept == key;
+      if (!is_packed) scratch.kept = {};
     }
     Range depth{0, 0};
     do {
       depth = {depth.end, std::min(args_.k, depth.end + split_.depth_block)};
-      if (split_.pack_b && !split_.keeps_b) pack_b(b, depth, columns, packed);
-      run_depth(batch, depth, rows, columns, packed, split_.keeps_b ? args_.k : depth.size());
+      // Block after block of k, each in one piece: strips over all of k would lie a power of two apart in the cache.
+      T* block = split_.keeps_b ? packed + depth.begin * width : packed;
+      if (split_.pack_b && !is_packed) pack_b(b, depth, columns, block);
+      run_depth(batch, depth, panels, columns, block);
     } while (depth.end < args_.k);
+    if (split_.keeps_b) scratch.kept = key;
   }
 
-  void run_depth(int64_t batch, Range depth, Range rows, Range columns, const T* packed, int64_t packed_depth) const {
-    constexpr int64_t kReadyElements = 8192;  // few calls of after_block, each for what L1 holds
+  /// All panels of a task over one block of k.
+  void run_depth(int64_t batch, Range depth, Range panels, Range columns, const T* packed_b) const {
     const T* a = args_.a.data + args_.a.batch[batch];
-    const bool accumulate = args_.accumulate || depth.begin > 0;
     const bool is_final = args_.after_block && depth.end == args_.k;
-    const int64_t panels = ceil_divide(rows.size(), kernels_.rows);
-    const int64_t a_stride = packed_width(kernels_.rows);
-    T* packed_a = split_.pack_a ? scratch.a<T>(a_stride * split_.depth_block) : nullptr;
-    int64_t ready = rows.begin;
-    for (int64_t panel = 0; panel < panels; ++panel) {
-      // Even panels: 64 rows are 4 panels of 13 and one of 12, not 4 of 14 and one of 8.
-      const Range part{rows.begin + rows.size() * panel / panels, rows.begin + rows.size() * (panel + 1) / panels};
-      const T* from = a + part.begin * args_.a.row + depth.begin * args_.a.column;
-      if (!split_.pack_a) {
-        const bool by_row = args_.a.column == 1;
-        run_panel(batch, depth, part, columns, by_row ? kernels_.by_row : kernels_.by_depth, from,
-                  by_row ? args_.a.row : args_.a.column, packed, packed_depth, accumulate);
-      } else {
-        if (args_.a.column == 1) {
-          kernels_.pack_transposed(depth.size(), part.size(), from, args_.a.row, packed_a, a_stride);
+    const int64_t a_width = packed_width(kernels_.rows);
+    // Panels whose rows lie along memory are packed one by one, those that lie across it in a group, for longer runs.
+    const int64_t group_size = split_.pack_a && args_.a.column != 1 ? kPanelGroup : 1;
+    T* packed_a = split_.pack_a ? scratch.a<T>(group_size * a_width * split_.depth_block) : nullptr;
+    int64_t ready = rows_of(panels.begin).begin;
+    for (int64_t first = panels.begin; first < panels.end; first += group_size) {
+      const Range group{first, std::min(panels.end, first + group_size)};
+      if (split_.pack_a) pack_a(a, depth, group, packed_a);
+      for (int64_t panel = group.begin; panel < group.end; ++panel) {
+        const Range rows = rows_of(panel);
+        if (split_.pack_a) {
+          run_panel(batch, depth, rows, columns, kernels_.by_depth,
+                    packed_a + (panel - group.begin) * a_width * depth.size(), a_width, packed_b,
+                    panel + 1 < panels.end && args_.a.column == 1 ? a + rows.end * args_.a.row + depth.begin : nullptr);
         } else {
-          kernels_.pack(depth.size(), part.size(), from, args_.a.column, packed_a, a_stride);
+          const bool by_row = args_.a.column == 1;
+          run_panel(batch, depth, rows, columns, by_row ? kernels_.by_row : kernels_.by_depth,
+                    a + rows.begin * args_.a.row + depth.begin * args_.a.column, by_row ? args_.a.row : args_.a.column,
+                    packed_b, nullptr);
         }
-        run_panel(batch, depth, part, columns, kernels_.by_depth, packed_a, a_stride, packed, packed_depth, accumulate);
-      }
-      if (is_final && (panel + 1 == panels || (part.end - ready) * columns.size() >= kReadyElements)) {
-        args_.after_block(batch, ready, part.end, columns.begin, columns.end);
-        ready = part.end;
+        if (is_final && (panel + 1 == panels.end || (rows.end - ready) * columns.size() >= kReadyElements)) {
+          args_.after_block(batch, ready, rows.end, columns.begin, columns.end);
+          ready = rows.end;
+        }
       }
     }
   }
 
+  /// One panel of A, at `a`, and all strips of B. Meanwhile `next_a`, where the next panel begins in A, comes nearer.
   void run_panel(int64_t batch, Range depth, Range rows, Range columns,
                  const typename GemmKernels<T>::Tile (&tiles)[2][kGemmRowsMax][kGemmVectors], const T* a,
-                 int64_t a_stride, const T* packed, int64_t packed_depth, bool accumulate) const {
-    const int64_t strip = kernels_.lanes * kGemmVectors;
+                 int64_t a_stride, const T* packed_b, const T* next_a) const {
     const int lanes = kernels_.lanes;
+    const int64_t strip = lanes * kGemmVectors;
+    const bool accumulate = args_.accumulate || depth.begin > 0;
     const T* b = args_.b.data + args_.b.batch[batch] + depth.begin * args_.b.row;
     T* c = args_.c.data + args_.c.batch[batch] + rows.begin * args_.c.row;
+    constexpr int64_t kLine = 64 / sizeof(T);
+    const int64_t ahead_step =
+        ceil_divide(ceil_divide(depth.size(), kLine), ceil_divide(columns.size(), strip)) * kLine;
+    int64_t ahead_begin = 0, ahead_end = std::min(depth.size(), ahead_step);
     for (int64_t j = columns.begin; j < columns.end; j += strip) {
       const int64_t count = std::min(strip, columns.end - j);
       const int vectors = static_cast<int>(ceil_divide(count, lanes));
       const int last = static_cast<int>(count - (vectors - 1) * lanes);
       const int64_t width = vectors * lanes;
-      const T* strip_b = packed != nullptr ? packed + (split_.keeps_b ? depth.begin * width : 0) : b + j;
-      const int64_t b_stride = packed != nullptr ? width : args_.b.row;
+      const T* strip_b = packed_b != nullptr ? packed_b : b + j;
+      const int64_t b_stride = packed_b != nullptr ? width : args_.b.row;
+      if (next_a != nullptr) {
+        for (int64_t r = 0; r < rows.size(); ++r)
+          for (int64_t k = ahead_begin; k < ahead_end; k += kLine)
+            __builtin_prefetch(next_a + r * args_.a.row + k, 0, 2);
+        ahead_begin = ahead_end;
+        ahead_end = std::min(depth.size(), ahead_end + ahead_step);
+      }
       tiles[last == lanes][rows.size() - 1][vectors - 1](depth.size(), a, a_stride, strip_b, b_stride, c + j,
                                                          args_.c.row, last, accumulate);
-      if (packed != nullptr) packed += width * packed_depth;
+      if (packed_b != nullptr) packed_b += width * depth.size();
     }
   }
 
@@ -297,6 +361,49 @@ void fold_batch(GemmArgs<T>& args) {
   args.batch = 1;
 }
 
+/// How many pieces to cut k into: a small C over a deep k, as of weight gradients, has too few blocks for many threads,
+/// and each would read nearly all of A and B.
+template <class T>
+int64_t pieces_of(const GemmArgs<T>& args, int64_t tiles) {
+  if (args.batch > 1 || tiles >= kTasks) return 1;
+  const int64_t bytes = args.m * args.n * static_cast<int64_t>(sizeof(T));
+  return std::max<int64_t>(1, std::min({kTasks, args.k / kPieceDepth, kPiecesBytesMax / bytes}));
+}
+
+/// The product as a batch of `pieces` products over parts of k, which are then added in their order.
+template <class T>
+void run_in_pieces(const GemmArgs<T>& args, const GemmKernels<T>& kernels, int64_t pieces) {
+  const int64_t depth = args.k / pieces, rest = args.k % pieces, size = args.m * args.n;
+  T* const partial = scratch.pieces<T>(pieces * size);
+  GemmArgs<T> parts{.batch = pieces, .m = args.m, .n = args.n, .k = depth};
+  parts.a = {args.a.data + args.a.batch[0], args.a.row, args.a.column, {.stride = depth * args.a.column}};
+  parts.b = {args.b.data + args.b.batch[0], args.b.row, args.b.column, {.stride = depth * args.b.row}};
+  parts.c = {.data = partial, .row = args.n, .batch = {.stride = size}};
+  Product<T>(parts, kernels).run();
+
+  T* const c = args.c.data + args.c.batch[0];
+  const bool is_final = args.after_block && rest == 0;
+  parallel_for(kTasks, [&](int64_t task) {
+    const int64_t begin = args.m * task / kTasks, end = args.m * (task + 1) / kTasks;
+    for (int64_t i = begin; i < end; ++i) {
+      T* to = c + i * args.c.row;
+      if (!args.accumulate) std::fill_n(to, args.n, T{0});
+      for (int64_t piece = 0; piece < pieces; ++piece) {
+        const T* from = partial + piece * size + i * args.n;
+        for (int64_t j = 0; j < args.n; ++j) to[j] += from[j];
+      }
+    }
+    if (is_final && begin < end) args.after_block(0, begin, end, 0, args.n);
+  });
+  if (rest == 0) return;
+  GemmArgs<T> last = args;
+  last.a.data += (args.k - rest) * args.a.column;
+  last.b.data += (args.k - rest) * args.b.row;
+  last.k = rest;
+  last.accumulate = true;
+  Product<T>(last, kernels).run();
+}
+
 template <class T>
 void gemm_vectorised(GemmArgs<T> args) {
   if (args.batch <= 0 || args.m <= 0 || args.n <= 0) return;
@@ -308,7 +415,14 @@ void gemm_vectorised(GemmArgs<T> args) {
   normalise(args.a, args.m, args.k, "A");
   normalise(args.b, args.k, args.n, "B");
   fold_batch(args);
-  Product<T>(args, *kernels_for(isa(), T{})).run();
+  const GemmKernels<T>& kernels = *kernels_for(isa(), T{});
+  const Product<T> product(args, kernels);
+  const int64_t pieces = pieces_of(args, product.tiles());
+  if (pieces > 1) {
+    run_in_pieces(args, kernels, pieces);
+  } else {
+    product.run();
+  }
 }
 
 /// Row by row, in the unsigned numbers, where overflow is defined to wrap around.

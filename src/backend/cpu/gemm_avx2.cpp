@@ -24,10 +24,7 @@ struct VectorF32 {
   static Register add(Register x, Register y) { return _mm256_add_ps(x, y); }
   static Register multiply_add(Register x, Register y, Register z) { return _mm256_fmadd_ps(x, y, z); }
 
-  static Register load_groups(const float* const* row, std::int64_t k) {
-    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(row[0] + k)), _mm_loadu_ps(row[4] + k), 1);
-  }
-  static void transpose_groups(Register* x) {
+  static void transpose_in_groups(Register* x) {
     const __m256d low01 = _mm256_castps_pd(_mm256_unpacklo_ps(x[0], x[1]));
     const __m256d high01 = _mm256_castps_pd(_mm256_unpackhi_ps(x[0], x[1]));
     const __m256d low23 = _mm256_castps_pd(_mm256_unpacklo_ps(x[2], x[3]));
@@ -36,6 +33,13 @@ struct VectorF32 {
     x[1] = _mm256_castpd_ps(_mm256_unpackhi_pd(low01, low23));
     x[2] = _mm256_castpd_ps(_mm256_unpacklo_pd(high01, high23));
     x[3] = _mm256_castpd_ps(_mm256_unpackhi_pd(high01, high23));
+  }
+
+  /// x[0], x[4] as a 2 x 2 matrix of 16-byte groups, transposed.
+  static void transpose_groups(Register* x) {
+    const Register low = _mm256_permute2f128_ps(x[0], x[4], 0x20);
+    x[4] = _mm256_permute2f128_ps(x[0], x[4], 0x31);
+    x[0] = low;
   }
 };
 
@@ -56,12 +60,16 @@ struct VectorF64 {
   static Register add(Register x, Register y) { return _mm256_add_pd(x, y); }
   static Register multiply_add(Register x, Register y, Register z) { return _mm256_fmadd_pd(x, y, z); }
 
-  static Register load_groups(const double* const* row, std::int64_t k) {
-    return _mm256_insertf128_pd(_mm256_castpd128_pd256(_mm_loadu_pd(row[0] + k)), _mm_loadu_pd(row[2] + k), 1);
-  }
-  static void transpose_groups(Register* x) {
+  static void transpose_in_groups(Register* x) {
     const Register low = _mm256_unpacklo_pd(x[0], x[1]);
     x[1] = _mm256_unpackhi_pd(x[0], x[1]);
+    x[0] = low;
+  }
+
+  /// x[0], x[2] as a 2 x 2 matrix of 16-byte groups, transposed.
+  static void transpose_groups(Register* x) {
+    const Register low = _mm256_permute2f128_pd(x[0], x[2], 0x20);
+    x[2] = _mm256_permute2f128_pd(x[0], x[2], 0x31);
     x[0] = low;
   }
 };

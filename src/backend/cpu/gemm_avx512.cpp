@@ -22,13 +22,7 @@ struct VectorF32 {
   static Register add(Register x, Register y) { return _mm512_add_ps(x, y); }
   static Register multiply_add(Register x, Register y, Register z) { return _mm512_fmadd_ps(x, y, z); }
 
-  static Register load_groups(const float* const* row, std::int64_t k) {
-    Register x = _mm512_castps128_ps512(_mm_loadu_ps(row[0] + k));
-    x = _mm512_insertf32x4(x, _mm_loadu_ps(row[4] + k), 1);
-    x = _mm512_insertf32x4(x, _mm_loadu_ps(row[8] + k), 2);
-    return _mm512_insertf32x4(x, _mm_loadu_ps(row[12] + k), 3);
-  }
-  static void transpose_groups(Register* x) {
+  static void transpose_in_groups(Register* x) {
     const __m512d low01 = _mm512_castps_pd(_mm512_unpacklo_ps(x[0], x[1]));
     const __m512d high01 = _mm512_castps_pd(_mm512_unpackhi_ps(x[0], x[1]));
     const __m512d low23 = _mm512_castps_pd(_mm512_unpacklo_ps(x[2], x[3]));
@@ -37,6 +31,16 @@ struct VectorF32 {
     x[1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low01, low23));
     x[2] = _mm512_castpd_ps(_mm512_unpacklo_pd(high01, high23));
     x[3] = _mm512_castpd_ps(_mm512_unpackhi_pd(high01, high23));
+  }
+
+  /// x[0], x[4], x[8], x[12] as a 4 x 4 matrix of 16-byte groups, transposed.
+  static void transpose_groups(Register* x) {
+    const Register low01 = _mm512_shuffle_f32x4(x[0], x[4], 0x44), high01 = _mm512_shuffle_f32x4(x[0], x[4], 0xEE);
+    const Register low23 = _mm512_shuffle_f32x4(x[8], x[12], 0x44), high23 = _mm512_shuffle_f32x4(x[8], x[12], 0xEE);
+    x[0] = _mm512_shuffle_f32x4(low01, low23, 0x88);
+    x[4] = _mm512_shuffle_f32x4(low01, low23, 0xDD);
+    x[8] = _mm512_shuffle_f32x4(high01, high23, 0x88);
+    x[12] = _mm512_shuffle_f32x4(high01, high23, 0xDD);
   }
 };
 
@@ -55,16 +59,20 @@ struct VectorF64 {
   static Register add(Register x, Register y) { return _mm512_add_pd(x, y); }
   static Register multiply_add(Register x, Register y, Register z) { return _mm512_fmadd_pd(x, y, z); }
 
-  static Register load_groups(const double* const* row, std::int64_t k) {
-    Register x = _mm512_castpd128_pd512(_mm_loadu_pd(row[0] + k));
-    x = _mm512_insertf64x2(x, _mm_loadu_pd(row[2] + k), 1);
-    x = _mm512_insertf64x2(x, _mm_loadu_pd(row[4] + k), 2);
-    return _mm512_insertf64x2(x, _mm_loadu_pd(row[6] + k), 3);
-  }
-  static void transpose_groups(Register* x) {
+  static void transpose_in_groups(Register* x) {
     const Register low = _mm512_unpacklo_pd(x[0], x[1]);
     x[1] = _mm512_unpackhi_pd(x[0], x[1]);
     x[0] = low;
+  }
+
+  /// x[0], x[2], x[4], x[6] as a 4 x 4 matrix of 16-byte groups, transposed.
+  static void transpose_groups(Register* x) {
+    const Register low01 = _mm512_shuffle_f64x2(x[0], x[2], 0x44), high01 = _mm512_shuffle_f64x2(x[0], x[2], 0xEE);
+    const Register low23 = _mm512_shuffle_f64x2(x[4], x[6], 0x44), high23 = _mm512_shuffle_f64x2(x[4], x[6], 0xEE);
+    x[0] = _mm512_shuffle_f64x2(low01, low23, 0x88);
+    x[2] = _mm512_shuffle_f64x2(low01, low23, 0xDD);
+    x[4] = _mm512_shuffle_f64x2(high01, high23, 0x88);
+    x[6] = _mm512_shuffle_f64x2(high01, high23, 0xDD);
   }
 };
 

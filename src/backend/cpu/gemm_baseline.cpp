@@ -26,11 +26,11 @@ struct Vector {
   static Register broadcast(const T* p) { return *p - Register{}; }
   static Register add(Register x, Register y) { return x + y; }
   static Register multiply_add(Register x, Register y, Register z) { return x * y + z; }
-  static Register load_groups(const T* const* row, std::int64_t k) { return load(row[0] + k); }
+  static void transpose_groups(Register*) {}  // one group is the whole vector
 };
 
 struct VectorF32 : Vector<float> {
-  static void transpose_groups(Register* x) {
+  static void transpose_in_groups(Register* x) {
     const Register low02 = __builtin_shufflevector(x[0], x[2], 0, 4, 1, 5);
     const Register high02 = __builtin_shufflevector(x[0], x[2], 2, 6, 3, 7);
     const Register low13 = __builtin_shufflevector(x[1], x[3], 0, 4, 1, 5);
@@ -43,7 +43,7 @@ struct VectorF32 : Vector<float> {
 };
 
 struct VectorF64 : Vector<double> {
-  static void transpose_groups(Register* x) {
+  static void transpose_in_groups(Register* x) {
     const Register low = __builtin_shufflevector(x[0], x[1], 0, 2);
     x[1] = __builtin_shufflevector(x[0], x[1], 1, 3);
     x[0] = low;

@@ -9,6 +9,7 @@ namespace weft::cpu {
 
 inline constexpr int kGemmRowsMax = 16;
 inline constexpr int kGemmVectors = 2;
+inline constexpr int kGemmAhead = 12;  // rows that a kernel fetches before it wants them
 
 template <class T>
 struct GemmKernels {

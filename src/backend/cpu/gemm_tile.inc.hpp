@@ -22,6 +22,15 @@ void tile(std::int64_t depth, const typename V::Element* a, std::int64_t a_strid
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) sum[r][v] = V::zero();
 
+  if (accumulate) {
+    // C is wanted only after the loop; its lines come as near as L2 meanwhile (rows may crowd one set of L1).
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+      __builtin_prefetch(c + r * c_stride, 0, 2);
+      __builtin_prefetch(c + r * c_stride + (kVectors - 1) * V::kLanes + last - 1, 0, 2);
+    }
+  }
+
   const auto mask = V::mask(kWhole ? V::kLanes : last);
   for (std::int64_t k = 0; k < depth; ++k) {
     Register right[kVectors];
@@ -34,6 +43,8 @@ void tile(std::int64_t depth, const typename V::Element* a, std::int64_t a_strid
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) sum[r][v] = V::multiply_add(left, right[v], sum[r][v]);
     }
+    // Rows of a transposed A lie far apart, each perhaps on a page of its own: no hardware looks ahead there.
+    if constexpr (!kByRow) __builtin_prefetch(a + kGemmAhead * a_stride + kRows - 1);
     b += b_stride;
     a += kByRow ? 1 : a_stride;
   }
@@ -58,34 +69,51 @@ void pack(std::int64_t depth, int count, const typename V::Element* from, std::i
   const int whole = count / V::kLanes * V::kLanes;
   const auto mask = V::mask(count - whole);
   for (std::int64_t k = 0; k < depth; ++k, from += stride, to += to_stride) {
-    for (int j = 0; j < whole; j += V::kLanes) V::store(to + j, V::load(from + j));
+    // Each row may lie on a page of its own, where the processor does not look ahead by itself.
+    const std::int64_t ahead = kGemmAhead * stride;
+    __builtin_prefetch(from + ahead + count - 1);
+    for (int j = 0; j < whole; j += V::kLanes) {
+      __builtin_prefetch(from + ahead + j);
+      V::store(to + j, V::load(from + j));
+    }
     if (whole < count) V::store(to + whole, V::load_first(from + whole, mask));
   }
 }
 
-/// Sixteen bytes of each of as many rows as a vector has lanes make a block. `V::load_blocks` gives register r the rows
-/// whose number within their 16-byte group is r, so that a transpose inside those groups puts the rows in order.
+/// Whole vectors of as many rows as a vector has lanes are transposed in registers, so that each line of the source is
+/// read once: rows a power of two apart share a set of the cache, and it does not hold them for a second look.
 template <class V>
 void pack_transposed(std::int64_t depth, int count, const typename V::Element* from, std::int64_t stride,
                      typename V::Element* to, int to_stride) {
   using T = typename V::Element;
-  constexpr int kSide = 16 / sizeof(T);
+  constexpr int kGroup = 16 / sizeof(T);  // elements of 16 bytes, within which vectors transpose most cheaply
   for (int j = 0; j < count; j += V::kLanes) {
     const int rows = count - j < V::kLanes ? count - j : V::kLanes;
     const T* row[V::kLanes];
     for (int r = 0; r < V::kLanes; ++r) row[r] = from + (j + (r < rows ? r : rows - 1)) * stride;
     T* column = to + j;
-    std::int64_t k = 0;
-    for (; k + kSide <= depth; k += kSide, column += kSide * to_stride) {
-      typename V::Register block[kSide];
+    for (std::int64_t k = 0; k < depth; k += V::kLanes) {
+      const int columns = depth - k < V::kLanes ? static_cast<int>(depth - k) : V::kLanes;
+      typename V::Register block[V::kLanes];
+      if (columns == V::kLanes) {
+#pragma GCC unroll 16
+        for (int r = 0; r < V::kLanes; ++r) block[r] = V::load(row[r] + k);
+      } else {
+        const auto mask = V::mask(columns);
+#pragma GCC unroll 16
+        for (int r = 0; r < V::kLanes; ++r) block[r] = V::load_first(row[r] + k, mask);
+      }
+#pragma GCC unroll 16
+      for (int r = 0; r < V::kLanes; r += kGroup) V::transpose_in_groups(block + r);
 #pragma GCC unroll 4
-      for (int r = 0; r < kSide; ++r) block[r] = V::load_groups(row + r, k);
-      V::transpose_groups(block);
-#pragma GCC unroll 4
-      for (int r = 0; r < kSide; ++r) V::store(column + r * to_stride, block[r]);
+      for (int r = 0; r < kGroup; ++r) V::transpose_groups(block + r);
+      if (columns == V::kLanes) {
+#pragma GCC unroll 16
+        for (int c = 0; c < V::kLanes; ++c, column += to_stride) V::store(column, block[c]);
+      } else {
+        for (int c = 0; c < columns; ++c, column += to_stride) V::store(column, block[c]);
+      }
     }
-    for (; k < depth; ++k, column += to_stride)
-      for (int r = 0; r < V::kLanes; ++r) column[r] = row[r][k];
   }
 }
 

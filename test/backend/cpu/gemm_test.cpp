@@ -2,6 +2,8 @@
 #include "backend/cpu/gemm.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -160,6 +162,8 @@ std::vector<Case> cases() {
       all.push_back({1, 300, 530, 70, a, b});
       all.push_back({1, 60, 1100, 300, a, b, 0, true});
       all.push_back({1, 64, 96, 2000, a, b});
+      all.push_back({1, 20, 33, 5003, a, b, 1, true});  // k in pieces, with a rest
+      all.push_back({1, 15, 40, 3072, a, b});
       all.push_back({1, 31, 40, 1024, a, b});  // rows of 4 KiB: the awkward strides
       all.push_back({1, 1024, 40, 31, a, b});
       all.push_back({1, 40, 1024, 31, a, b});
@@ -268,8 +272,8 @@ TYPED_TEST(Gemm, BlocksAreFinalDisjointAndCoverC) {
   set_thread_count(3);
   for (const Isa isa : runnable()) {
     set_isa(isa);
-    for (const Case& c : {Case{1, 300, 530, 70}, Case{2, 100, 200, 1500}, Case{40, 64, 64, 32}, Case{3, 5, 7, 0},
-                          Case{4, 33, 40, 50}, Case{1, 1, 1, 1}}) {
+    for (const Case& c : {Case{1, 300, 530, 70}, Case{2, 100, 200, 1500}, Case{1, 30, 40, 4096}, Case{1, 30, 40, 4099},
+                          Case{40, 64, 64, 32}, Case{3, 5, 7, 0}, Case{4, 33, 40, 50}, Case{1, 1, 1, 1}}) {
       SCOPED_TRACE(testing::PrintToString(c));
       std::mt19937 random(5);
       Operands<T> o = make_operands<T>(c, random);
@@ -299,8 +303,8 @@ TYPED_TEST(Gemm, AnyNumberOfThreadsGivesTheSameBits) {
   using T = TypeParam;
   for (const Isa isa : runnable()) {
     set_isa(isa);
-    for (const Case& c : {Case{1, 128, 128, 3000, Form::transposed}, Case{1, 300, 384, 128}, Case{1, 17, 1000, 600},
-                          Case{20, 64, 64, 32, Form::plain, Form::transposed}}) {
+    for (const Case& c : {Case{1, 128, 128, 3000, Form::transposed}, Case{1, 20, 40, 9000}, Case{1, 300, 384, 128},
+                          Case{1, 17, 1000, 600}, Case{20, 64, 64, 32, Form::plain, Form::transposed}}) {
       SCOPED_TRACE(testing::PrintToString(c));
       std::vector<T> first;
       for (const int threads : {1, 2, 3, 4}) {
@@ -346,6 +350,53 @@ TEST(GemmValues, NanAndInfinityPropagate) {
         }
       EXPECT_EQ(result[2 * o.args.c.row + 5], at(o.a, o.args.a, 2, 4) > 0 ? kInf : -kInf);
     }
+  }
+}
+
+/// `count` floats that end where an inaccessible page begins, so that reading one more ends the test.
+class Fenced {
+ public:
+  explicit Fenced(int64_t count) {
+    const int64_t page = sysconf(_SC_PAGESIZE);
+    bytes_ = (count * sizeof(float) + page - 1) / page * page + page;
+    pages_ = static_cast<char*>(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    if (pages_ == MAP_FAILED || mprotect(pages_ + bytes_ - page, page, PROT_NONE) != 0) std::abort();
+    data = reinterpret_cast<float*>(pages_ + bytes_ - page) - count;
+    for (int64_t i = 0; i < count; ++i) data[i] = static_cast<float>(i % 5);
+  }
+  ~Fenced() { munmap(pages_, bytes_); }
+  Fenced(const Fenced&) = delete;
+  Fenced& operator=(const Fenced&) = delete;
+
+  float* data;
+
+ private:
+  char* pages_;
+  std::size_t bytes_;
+};
+
+TEST(GemmBounds, NothingPastTheOperandsIsTouched) {
+  const KeepSettings keep;
+  for (const Isa isa : runnable()) {
+    set_isa(isa);
+    for (const bool a_transposed : {false, true})
+      for (const bool b_transposed : {false, true})
+        for (const int64_t m : {1, 5, 14, 20, 300})
+          for (const int64_t n : {1, 7, 16, 19, 35})
+            for (const int64_t k : {1, 3, 16, 37}) {
+              const Fenced a(m * k), b(k * n), c(m * n);
+              gemm<float>({.m = m,
+                           .n = n,
+                           .k = k,
+                           .a = {.data = a.data, .row = a_transposed ? 1 : k, .column = a_transposed ? m : 1},
+                           .b = {.data = b.data, .row = b_transposed ? 1 : n, .column = b_transposed ? k : 1},
+                           .c = {.data = c.data, .row = n}});
+              float last = 0;
+              for (int64_t i = 0; i < k; ++i)
+                last += a.data[a_transposed ? i * m + m - 1 : (m - 1) * k + i] *
+                        b.data[b_transposed ? (n - 1) * k + i : i * n + n - 1];
+              ASSERT_EQ(c.data[m * n - 1], last);
+            }
   }
 }
 

@@ -1,0 +1,262 @@
+// f32 matrix products, Weft beside oneDNN and OpenBLAS on the same threads: GFLOP/s, and the ratio to the faster peer.
+//
+//   bench_gemm [square|step] [--rounds N]
+//
+// `square` are cubes from 256 to 4096, `step` the products of a training step of the `small` GPT. The three take turns;
+// each turn waits until the threads of the one before have gone to sleep, and counts its fastest call.
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "backend/cpu/gemm.hpp"
+#include "backend/cpu/isa.hpp"
+#include "base/threads.hpp"
+
+#ifdef WEFT_HAS_OPENBLAS
+#include <cblas.h>
+#endif
+#ifdef WEFT_HAS_DNNL
+#include <dnnl.h>
+#endif
+
+namespace {
+
+using std::int64_t;
+using Clock = std::chrono::steady_clock;
+
+struct Shape {
+  const char* what;
+  const char* form;  // n or t for each source
+  int64_t batch, m, n, k;
+  bool a_transposed() const { return form[0] == 't'; }
+  bool b_transposed() const { return form[1] == 't'; }
+  int64_t lda() const { return a_transposed() ? m : k; }
+  int64_t ldb() const { return b_transposed() ? k : n; }
+  double flops() const {
+    return 2.0 * static_cast<double>(batch) * static_cast<double>(m * n) * static_cast<double>(k);
+  }
+};
+
+constexpr int64_t kRows = 1024;  // batch 16, context 64
+const Shape kStep[] = {
+    {"qkv", "nn", 1, kRows, 384, 128},
+    {"projection", "nn", 1, kRows, 128, 128},
+    {"mlp up", "nn", 1, kRows, 512, 128},
+    {"mlp down", "nn", 1, kRows, 128, 512},
+    {"logits", "nn", 1, kRows, 83, 128},
+    {"qkv, weight [n, k]", "nt", 1, kRows, 384, 128},
+    {"d x of qkv", "nt", 1, kRows, 128, 384},
+    {"d x of projection", "nt", 1, kRows, 128, 128},
+    {"d x of mlp up", "nt", 1, kRows, 128, 512},
+    {"d x of mlp down", "nt", 1, kRows, 512, 128},
+    {"d x of logits", "nt", 1, kRows, 128, 83},
+    {"d w of qkv", "tn", 1, 128, 384, kRows},
+    {"d w of projection", "tn", 1, 128, 128, kRows},
+    {"d w of mlp up", "tn", 1, 128, 512, kRows},
+    {"d w of mlp down", "tn", 1, 512, 128, kRows},
+    {"d w of logits", "tn", 1, 128, 83, kRows},
+    {"d w, 16384 rows", "tn", 1, 128, 128, 16384},
+    {"queries x keys", "nt", 64, 64, 64, 32},
+    {"weights x values", "nn", 64, 64, 32, 64},
+    {"d of keys", "tn", 64, 64, 32, 64},
+};
+
+/// Floats from a whole page on, as all of Weft's buffers begin at a line of the cache.
+struct Matrix {
+  explicit Matrix(int64_t count)
+      : size(count), data(static_cast<float*>(std::aligned_alloc(4096, (count * 4 + 4095) / 4096 * 4096)), std::free) {
+    std::fill_n(data.get(), count, 0.0f);
+  }
+  int64_t size;
+  std::unique_ptr<float, void (*)(void*)> data;
+};
+
+struct Operands {
+  Matrix a, b, c;
+};
+
+using Call = std::function<void()>;
+
+Call weft_call(const Shape& s, Operands& o) {
+  weft::cpu::GemmArgs<float> args{.batch = s.batch, .m = s.m, .n = s.n, .k = s.k};
+  args.a = {.data = o.a.data.get(),
+            .row = s.a_transposed() ? 1 : s.k,
+            .column = s.a_transposed() ? s.m : 1,
+            .batch = {.stride = s.m * s.k}};
+  args.b = {.data = o.b.data.get(),
+            .row = s.b_transposed() ? 1 : s.n,
+            .column = s.b_transposed() ? s.k : 1,
+            .batch = {.stride = s.k * s.n}};
+  args.c = {.data = o.c.data.get(), .row = s.n, .batch = {.stride = s.m * s.n}};
+  return [args] { weft::cpu::gemm(args); };
+}
+
+#ifdef WEFT_HAS_DNNL
+void require(dnnl_status_t status) {
+  if (status == dnnl_success) return;
+  fmt::print(stderr, "oneDNN: status {}\n", static_cast<int>(status));
+  std::exit(1);
+}
+
+/// One product through dnnl_sgemm, a batch through the matmul primitive. What it makes lives until the process ends.
+Call dnnl_call(const Shape& s, Operands& o) {
+  if (s.batch == 1)
+    return [s, &o] {
+      require(dnnl_sgemm(s.a_transposed() ? 'T' : 'N', s.b_transposed() ? 'T' : 'N', s.m, s.n, s.k, 1, o.a.data.get(),
+                         s.lda(), o.b.data.get(), s.ldb(), 0, o.c.data.get(), s.n));
+    };
+  static dnnl_engine_t engine = nullptr;
+  static dnnl_stream_t stream = nullptr;
+  if (engine == nullptr) {
+    require(dnnl_engine_create(&engine, dnnl_cpu, 0));
+    require(dnnl_stream_create(&stream, engine, dnnl_stream_default_flags));
+  }
+  const auto describe = [](int64_t batch, int64_t rows, int64_t columns, bool transposed) {
+    const dnnl_dims_t dims{batch, rows, columns};
+    const dnnl_dims_t strides{rows * columns, transposed ? 1 : columns, transposed ? rows : 1};
+    dnnl_memory_desc_t desc;
+    require(dnnl_memory_desc_init_by_strides(&desc, 3, dims, dnnl_f32, strides));
+    return desc;
+  };
+  const dnnl_memory_desc_t a = describe(s.batch, s.m, s.k, s.a_transposed());
+  const dnnl_memory_desc_t b = describe(s.batch, s.k, s.n, s.b_transposed());
+  const dnnl_memory_desc_t c = describe(s.batch, s.m, s.n, false);
+  dnnl_matmul_desc_t matmul;
+  require(dnnl_matmul_desc_init(&matmul, &a, &b, nullptr, &c));
+  dnnl_primitive_desc_t described;
+  require(dnnl_primitive_desc_create(&described, &matmul, nullptr, engine, nullptr));
+  dnnl_primitive_t primitive;
+  require(dnnl_primitive_create(&primitive, described));
+  std::vector<dnnl_exec_arg_t> arguments;
+  const auto bind = [&](int slot, const dnnl_memory_desc_t& desc, float* data) {
+    dnnl_memory_t memory;
+    require(dnnl_memory_create(&memory, &desc, engine, data));
+    arguments.push_back({slot, memory});
+  };
+  bind(DNNL_ARG_SRC, a, o.a.data.get());
+  bind(DNNL_ARG_WEIGHTS, b, o.b.data.get());
+  bind(DNNL_ARG_DST, c, o.c.data.get());
+  return [primitive, arguments] {
+    require(dnnl_primitive_execute(primitive, stream, static_cast<int>(arguments.size()), arguments.data()));
+    require(dnnl_stream_wait(stream));
+  };
+}
+#endif
+
+#ifdef WEFT_HAS_OPENBLAS
+Call openblas_call(const Shape& s, Operands& o) {
+  return [s, &o] {
+    for (int64_t batch = 0; batch < s.batch; ++batch)
+      cblas_sgemm(CblasRowMajor, s.a_transposed() ? CblasTrans : CblasNoTrans,
+                  s.b_transposed() ? CblasTrans : CblasNoTrans, s.m, s.n, s.k, 1, o.a.data.get() + batch * s.m * s.k,
+                  s.lda(), o.b.data.get() + batch * s.k * s.n, s.ldb(), 0, o.c.data.get() + batch * s.m * s.n, s.n);
+  };
+}
+#endif
+
+double best_seconds(const Call& call) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(40));
+  call();
+  double best = 1e30, spent = 0;
+  for (int times = 0; times < 3 || (spent < 0.03 && times < 200); ++times) {
+    const auto start = Clock::now();
+    call();
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    best = std::min(best, seconds);
+    spent += seconds;
+  }
+  return best;
+}
+
+void measure(const Shape& s, int rounds) {
+  Operands o{Matrix(s.batch * s.m * s.k), Matrix(s.batch * s.k * s.n), Matrix(s.batch * s.m * s.n)};
+  std::mt19937 random(1);
+  for (const Matrix* source : {&o.a, &o.b})
+    for (int64_t i = 0; i < source->size; ++i)
+      source->data.get()[i] = std::uniform_real_distribution<float>(-1, 1)(random);
+
+  // Each contestant, and whether its result agrees with Weft's.
+  std::vector<Call> calls{weft_call(s, o), nullptr, nullptr};
+#ifdef WEFT_HAS_DNNL
+  calls[1] = dnnl_call(s, o);
+#endif
+#ifdef WEFT_HAS_OPENBLAS
+  calls[2] = openblas_call(s, o);
+#endif
+  calls[0]();
+  const std::vector<float> ours(o.c.data.get(), o.c.data.get() + o.c.size);
+  for (std::size_t peer = 1; peer < calls.size(); ++peer) {
+    if (!calls[peer]) continue;
+    calls[peer]();
+    for (std::size_t i = 0; i < ours.size(); ++i)
+      if (std::abs(ours[i] - o.c.data.get()[i]) > 1e-3f * static_cast<float>(s.k)) {
+        fmt::print(stderr, "{}: element {} is {} and not {}\n", s.what, i, ours[i], o.c.data.get()[i]);
+        std::exit(1);
+      }
+  }
+
+  double best[3] = {1e30, 1e30, 1e30};
+  for (int round = 0; round < rounds; ++round)
+    for (std::size_t who = 0; who < calls.size(); ++who)
+      if (calls[who]) best[who] = std::min(best[who], best_seconds(calls[who]));
+
+  const auto rate = [&](int who) { return calls[who] ? fmt::format("{:.1f}", s.flops() / best[who] * 1e-9) : "-"; };
+  const double peer = std::min(best[1], best[2]);
+  const std::string size = s.batch == 1 ? fmt::format("{} x {} x {}", s.m, s.n, s.k)
+                                        : fmt::format("{} of {} x {} x {}", s.batch, s.m, s.n, s.k);
+  fmt::print("{:<20} {:<4} {:<20} {:>9} {:>9} {:>9} {:>7}\n", s.what, s.form, size, rate(0), rate(1), rate(2),
+             peer < 1e30 ? fmt::format("{:.2f}", peer / best[0]) : "-");
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // The peers read their thread counts while they load, so this process starts again with them set.
+  const std::string threads = std::to_string(weft::thread_count());
+  if (const char* set = std::getenv("OMP_NUM_THREADS"); set == nullptr || threads != set) {
+    setenv("OMP_NUM_THREADS", threads.c_str(), 1);
+    setenv("OPENBLAS_NUM_THREADS", threads.c_str(), 1);
+    execv("/proc/self/exe", argv);
+  }
+  int rounds = 5;
+  std::string set;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--rounds") == 0 && i + 1 < argc) {
+      rounds = std::max(1, std::atoi(argv[++i]));
+    } else if (std::strcmp(argv[i], "square") == 0 || std::strcmp(argv[i], "step") == 0) {
+      set = argv[i];
+    } else {
+      fmt::print(stderr, "usage: bench_gemm [square|step] [--rounds N]\n");
+      return 2;
+    }
+  }
+#ifndef WEFT_HAS_DNNL
+  fmt::print("oneDNN was not found when this was built\n");
+#endif
+#ifndef WEFT_HAS_OPENBLAS
+  fmt::print("OpenBLAS was not found when this was built\n");
+#endif
+  fmt::print("f32 matrix products, GFLOP/s, {} threads, {}, best of {} turns\n", threads,
+             weft::cpu::name(weft::cpu::isa()), rounds);
+  fmt::print("{:<20} {:<4} {:<20} {:>9} {:>9} {:>9} {:>7}\n", "", "form", "m x n x k", "Weft", "oneDNN", "OpenBLAS",
+             "ratio");
+  if (set != "square")
+    for (const Shape& s : kStep) measure(s, rounds);
+  if (set != "step")
+    for (const int64_t size : {256, 512, 1024, 2048, 4096})
+      for (const char* form : {"nn", "nt", "tn"}) measure({"square", form, 1, size, size, size}, rounds);
+}
