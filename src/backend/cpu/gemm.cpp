@@ -55,11 +55,10 @@ constexpr double kSmallTask = 1e6;        // multiply-adds: some 10 us, far abov
 constexpr double kLargeTask = 256e6;      // beyond kTasks: the rows of one share what it packs
 
 struct Split {
-  int64_t panels =
-      0;  // of A: m split evenly, so that 64 rows are 4 panels of 13 and one of 12, not 4 of 14 and one of 8
+  int64_t panels = 0;  // of A, as even as can be: 64 rows are 4 panels of 13 and one of 12, not 4 of 14 and one of 8
   int64_t row_tiles = 1, column_tiles = 1, tile_columns = 0;
-  int64_t batches_per_task = 1;
-  int64_t depth_block = 0;  // k of one pass of the kernels
+  int64_t batch_groups = 1;  // a task takes a group of small products
+  int64_t depth_block = 0;   // k of one pass of the kernels
   bool pack_a = false, pack_b = false;
   bool keeps_b = false;  // B of a column tile is packed whole and serves the tasks of a thread one after another
   int64_t tasks = 0;
@@ -93,10 +92,12 @@ Split split(const GemmArgs<T>& args, const GemmKernels<T>& kernels) {
         std::clamp(ceil_divide(per_product, s.row_tiles), s.column_tiles, std::max<int64_t>(1, strips / 2));
   s.tile_columns = ceil_divide(strips, s.column_tiles) * strip;
   s.column_tiles = ceil_divide(args.n, s.tile_columns);
-  if (s.row_tiles * s.column_tiles == 1)
-    s.batches_per_task =
-        std::clamp<int64_t>(static_cast<int64_t>(static_cast<double>(args.batch) / wanted), 1, args.batch);
-  s.tasks = s.row_tiles * s.column_tiles * ceil_divide(args.batch, s.batches_per_task);
+  s.batch_groups = args.batch;
+  if (s.row_tiles * s.column_tiles == 1) {
+    s.batch_groups = std::min(args.batch, static_cast<int64_t>(wanted));
+    if (s.batch_groups > 1) s.batch_groups = s.batch_groups / 2 * 2;  // for a common number of cores
+  }
+  s.tasks = s.row_tiles * s.column_tiles * s.batch_groups;
 
   const int64_t width = std::min(s.tile_columns, ceil_divide(args.n, kernels.lanes) * kernels.lanes);
   const int64_t depth_max = std::clamp<int64_t>(kBlockBytes / (width * kSize), 128, kDepthMax);
@@ -106,10 +107,9 @@ Split split(const GemmArgs<T>& args, const GemmKernels<T>& kernels) {
   const int64_t pack_from_rows = args.b.row * kSize <= 1024 ? 1024 : 256;
   s.pack_b = args.b.column != 1 ||
              (s.panels > 2 * s.row_tiles && (args.m >= pack_from_rows || is_awkward(args.b.row * kSize)));
-  s.keeps_b =
-      s.pack_b && s.batches_per_task == 1 && s.row_tiles > 1 && args.k * s.tile_columns * kSize <= kPackedBytesMax;
+  s.keeps_b = s.pack_b && s.row_tiles > 1 && args.k * s.tile_columns * kSize <= kPackedBytesMax;
   const int64_t stride = args.a.column == 1 ? args.a.row : args.a.column;
-  s.pack_a = width > strip && is_awkward(stride * kSize);
+  s.pack_a = is_awkward(stride * kSize) && (args.a.column == 1 || width > strip);
   return s;
 }
 
@@ -191,9 +191,8 @@ class Product {
     const int64_t group = task / (split_.row_tiles * split_.column_tiles);
     const Range panels{split_.panels * row_tile / split_.row_tiles, split_.panels * (row_tile + 1) / split_.row_tiles};
     const Range columns{column_tile * split_.tile_columns, std::min(args_.n, (column_tile + 1) * split_.tile_columns)};
-    const int64_t last = std::min(args_.batch, (group + 1) * split_.batches_per_task);
-    for (int64_t batch = group * split_.batches_per_task; batch < last; ++batch)
-      run_block(batch, column_tile, panels, columns);
+    const Range batches{args_.batch * group / split_.batch_groups, args_.batch * (group + 1) / split_.batch_groups};
+    for (int64_t batch = batches.begin; batch < batches.end; ++batch) run_block(batch, column_tile, panels, columns);
   }
 
   Range rows_of(int64_t panel) const {
@@ -432,14 +431,15 @@ void gemm_plain(const GemmArgs<std::int32_t>& args) {
     const std::int32_t* a = args.a.data + args.a.batch[batch] + i * args.a.row;
     const std::int32_t* b = args.b.data + args.b.batch[batch];
     std::int32_t* c = args.c.data + args.c.batch[batch] + i * args.c.row;
-    for (int64_t j = 0; j < args.n; ++j) {
-      std::uint32_t sum = args.accumulate ? static_cast<std::uint32_t>(c[j]) : 0;
-      for (int64_t k = 0; k < args.k; ++k)
-        sum += static_cast<std::uint32_t>(a[k * args.a.column]) *
-               static_cast<std::uint32_t>(b[k * args.b.row + j * args.b.column]);
-      c[j] = static_cast<std::int32_t>(sum);
+    if (!args.accumulate) std::fill_n(c, args.n, 0);
+    for (int64_t k = 0; k < args.k; ++k) {
+      const auto left = static_cast<std::uint32_t>(a[k * args.a.column]);
+      const std::int32_t* right = b + k * args.b.row;
+      for (int64_t j = 0; j < args.n; ++j)
+        c[j] = static_cast<std::int32_t>(static_cast<std::uint32_t>(c[j]) +
+                                         left * static_cast<std::uint32_t>(right[j * args.b.column]));
     }
-    if (args.after_block && args.n > 0) args.after_block(batch, i, i + 1, 0, args.n);
+    if (args.after_block) args.after_block(batch, i, i + 1, 0, args.n);
   });
 }
 
