@@ -46,6 +46,7 @@ Affine frame_linear(const std::vector<Extent>& extents, int first, int last) {
 std::vector<Affine> split_linear(const Affine& linear, const Shape& shape, const std::vector<Extent>& extents, const graph::Node* blame) {
   const std::size_t rank = extents.size();
   std::vector<Affine> dims;
+  if (shape.numel() == 0) return std::vector<Affine>(shape.size(), Affine{0, std::vector<Extent>(rank, 0)});  // no points
   Affine rest = linear;
   for (std::size_t f = 0; f < rank; ++f) {
     if (extents[f] <= 1) rest.coefficients[f] = 0;

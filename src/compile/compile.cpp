@@ -144,7 +144,7 @@ class Compiler {
     insert_copies();
     collect();
     place_parts();
-    build_kernels();
+    while (!build_kernels()) {}
     schedule();
     return assemble();
   }
@@ -181,6 +181,7 @@ class Compiler {
   void insert_copies() {
     const PlaceOf place = contiguous_place;
     NodeSet forced;
+    std::unordered_map<const Node*, int> tries;
     for (int round = 0; round < 64; ++round) {
       graph_ = rebuild(graph_, [&](const Node&, const NodeRef& node) -> NodeRef {
         NodeRef result = node;
@@ -217,7 +218,7 @@ class Compiler {
         output = copy;
       }
       // Every value alone must have a kernel.
-      bool good = true;
+      forced.clear();
       for (const Node* node : graph::topological_order(graph_.outputs, [](const Node& n) { return is_leaf(n); })) {
         const bool loop = is_compute(*node) && (node->kind == Kind::map || node->kind == Kind::reduce || node->kind == Kind::gather);
         if (!loop || node->shape.numel() == 0) continue;
@@ -225,12 +226,22 @@ class Compiler {
         const NodeSet members{node};
         const Node* blame = nullptr;
         if (!build_loop(alone, {node}, {&members, nullptr, nullptr, place}, &blame)) {
-          if (!blame || blame == node || !forced.insert(blame).second)
-            throw InternalError(fmt::format("compile: no kernel for {} (blocked by {})", title(*node), blame ? title(*blame) : "nothing"));
-          good = false;
+          if (blame && blame != node && !is_leaf(*blame) && !is_compute(*blame) && ++tries[blame] < 8) {
+            forced.insert(blame);
+            continue;
+          }
+          // The views between do not combine (two pads, say): one view at a time always has a form.
+          bool any = false;
+          for (const NodeRef& input : node->inputs)
+            if (graph::is_view(input->kind) && !is_leaf(*input) && graph::is_view(input->inputs[0]->kind) && !is_leaf(*input->inputs[0])) {
+              forced.insert(input->inputs[0].get());
+              any = true;
+            }
+          if (!any) throw InternalError(fmt::format("compile: no kernel for {} (blocked by {})", title(*node), blame ? title(*blame) : "nothing"));
         }
       }
-      if (good) return;
+      if (forced.empty()) return;
+      for (const Node* node : forced) kept_.push_back(node->shared_from_this());
     }
     throw InternalError("compile: views could not be resolved");
   }
@@ -325,9 +336,10 @@ class Compiler {
 
   // ---- Kernels
 
-  void build_kernels() {
+  // False when it has to be tried again with more values kept apart.
+  bool build_kernels() {
     const PlaceOf place = [this](const Node* n) { return place_of(n); };
-    FuseRequest fuse_request{compute_, written_elsewhere_, stored_, place, target_.operands_max, settings_.fusion};
+    FuseRequest fuse_request{compute_, written_elsewhere_, stored_, place, apart_, target_.operands_max, settings_.fusion};
     const FuseResult fused = fuse(fuse_request);
     // Values that some kernel loads must be stored by the kernel that makes them, until nothing changes.
     NodeSet demanded = stored_;
@@ -363,7 +375,12 @@ class Compiler {
         EmitContext context{&members, &fused.inlined, kind == Kind::matmul ? cluster.anchor : nullptr, place};
         const Node* blame = nullptr;
         loops[c] = build_loop(cluster, roots, context, &blame);
-        if (!loops[c]) throw InternalError(fmt::format("compile: a fused kernel lost its form at {}", blame ? title(*blame) : title(*roots[0])));
+        if (!loops[c]) {
+          // What fusion foresaw to be stored was not quite what is, and the kernel has no form that way: its values part.
+          if (cluster.members.size() == 1) throw InternalError(fmt::format("compile: no kernel for {} (blocked by {})", title(*roots[0]), blame ? title(*blame) : "nothing"));
+          apart_.insert(cluster.members.begin(), cluster.members.end());
+          return false;
+        }
         for (const Node* owner : loops[c]->inputs)
           if (!is_leaf(*owner) && demanded.insert(owner).second) changed = true;
         changed = true;
@@ -396,6 +413,7 @@ class Compiler {
       if (!built) throw InternalError(fmt::format("compile: no kernel copies {} into a concat", title(*part)));
       add_loop(std::move(*built), {copy.get(), {copy.get()}});
     }
+    return true;
   }
   static bool all_empty(const std::vector<const Node*>& roots) {
     return std::all_of(roots.begin(), roots.end(), [](const Node* n) { return n->shape.numel() == 0; });
@@ -739,7 +757,7 @@ class Compiler {
   const Target& target_;
   const Settings& settings_;
   OrderedGraph graph_;
-  NodeSet stored_, written_elsewhere_;
+  NodeSet stored_, written_elsewhere_, apart_;
   std::vector<const Node*> compute_;
   std::unordered_map<const Node*, Place> place_;
   std::vector<std::pair<const Node*, Place>> extra_parts_;

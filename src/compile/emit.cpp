@@ -107,7 +107,26 @@ kernel::View Emitter::view_of(const Access& access, const Place& place, Level le
 
 int Emitter::emit(const Node* node, const Access& access) {
   if (node->shape.numel() == 0) return add({.kind = StepKind::constant, .type = node->type});
-  if (is_leaf(*node)) return emit_load(node, access);
+  if (is_leaf(*node)) return emit_load(node, access, context_.place(node));
+  if (node->kind == Kind::reshape && in_memory(node->inputs[0].get())) {
+    // Contiguous memory has no shape: the linear index is the address, whatever the extents.
+    const Node* base = node->inputs[0].get();
+    Place place = context_.place(base);
+    if (place.strides == contiguous_strides(base->shape)) {
+      const Access linear{{linear_of(access.dims, contiguous_strides(node->shape), frame_.extents.size())}, access.masks};
+      place.strides = {1};
+      return emit_load(base, linear, place);
+    }
+  }
+  if (node->kind == Kind::pad && !access.masks.empty()) {
+    try {
+      return emit(node->inputs[0].get(), through_view(*node, access, frame_.extents));
+    } catch (MustMaterialize& blocked) {
+      // Masks of two pads that no bounds describe together: the inner one goes to memory.
+      if (in_memory(blocked.node)) throw MustMaterialize{node};
+      throw;
+    }
+  }
   if (graph::is_view(node->kind)) return emit(node->inputs[0].get(), through_view(*node, access, frame_.extents));
   const bool inlined = context_.inlined && context_.inlined->contains(node);
   const bool member = context_.members && context_.members->contains(node);
@@ -131,7 +150,7 @@ int Emitter::emit(const Node* node, const Access& access) {
     Place unit{nullptr, 0, {1}};
     result = add({.kind = StepKind::index, .type = node->type, .level = level, .view = view_of(coordinate, unit, level, node)});
   } else if (!member && !inlined) {
-    result = emit_load(node, access);
+    result = emit_load(node, access, context_.place(node));
   } else {
     unmasked();
     switch (node->kind) {
@@ -158,8 +177,13 @@ int Emitter::emit(const Node* node, const Access& access) {
   return result;
 }
 
-int Emitter::emit_load(const Node* node, const Access& access) {
-  const Place place = context_.place(node);
+bool Emitter::in_memory(const Node* node) const {
+  if (is_leaf(*node)) return true;
+  if (graph::is_view(node->kind) || node->kind == Kind::constant || node->kind == Kind::iota) return false;
+  return !(context_.members && context_.members->contains(node)) && !(context_.inlined && context_.inlined->contains(node));
+}
+
+int Emitter::emit_load(const Node* node, const Access& access, const Place& place) {
   const Level level = level_of(access);
   kernel::View view = view_of(access, place, level, node);
   return add({.kind = StepKind::load, .type = node->type, .level = level, .operand = input_operand(place.owner), .view = std::move(view)});
@@ -242,9 +266,7 @@ int Emitter::emit_gather(const Node* node, const Access& access) {
     if (split.axis == static_cast<int>(frame_.extents.size())) throw MustMaterialize{x};
     throw;
   }
-  const bool in_memory = is_leaf(*base) || (base->kind != Kind::constant && base->kind != Kind::iota && !context_.members->contains(base) &&
-                                            !(context_.inlined && context_.inlined->contains(base)));
-  if (!in_memory || !source.masks.empty()) throw MustMaterialize{x};
+  if (!in_memory(base) || !source.masks.empty()) throw MustMaterialize{x};
   const Place place = context_.place(base);
   const Affine linear = linear_of(source.dims, place.strides, extents.size());
   Access static_part = source;

@@ -51,7 +51,8 @@ class Emitter {
 
  private:
   int add(kernel::Step step);
-  int emit_load(const graph::Node* node, const Access& access);
+  bool in_memory(const graph::Node* node) const;
+  int emit_load(const graph::Node* node, const Access& access, const Place& place);
   int emit_map(const graph::Node* node, const Access& access);
   int emit_reduce(const graph::Node* node, const Access& access);
   int emit_gather(const graph::Node* node, const Access& access);

@@ -247,7 +247,7 @@ class Fuser {
 
   FuseResult run() {
     for (const Node* node : request_.compute) {
-      if (!(request_.enabled && is_loop(node) && join_producer(node))) {
+      if (!(request_.enabled && is_loop(node) && !request_.apart.contains(node) && join_producer(node))) {
         cluster_at_[node] = static_cast<int>(clusters_.size());
         clusters_.push_back({node, {node}});
       }
@@ -269,6 +269,11 @@ class Fuser {
   std::optional<double> cost_of(const Cluster& merged) {
     const auto roots = roots_of(merged, request_, inlined_, consumers_);
     if (roots.empty()) return std::nullopt;
+    if (merged.members.size() > 1)
+      for (const Node* node : merged.members)
+        if (request_.apart.contains(node)) return std::nullopt;
+    for (const Node* node : merged.members)  // empty values have no kernels to share
+      if (node->shape.numel() == 0 || (node->kind == Kind::reduce && node->inputs[0]->shape.numel() == 0)) return std::nullopt;
     const Node* reduce = first_reduce(merged);
     Extent points = 1, outer = 1;
     const bool product = merged.anchor->kind == Kind::matmul;
@@ -310,21 +315,22 @@ class Fuser {
     std::vector<int> stack;
     std::vector<bool> seen(clusters_.size(), false);
     auto push_sources = [&](int c) {
-      for (const Node* node : clusters_[static_cast<std::size_t>(c)].members)
-        for (const Node* source : sources_of(*node)) {
-          auto it = cluster_at_.find(source);
-          if (it == cluster_at_.end() || it->second == c || seen[static_cast<std::size_t>(it->second)]) continue;
-          if (c == to && it->second == from) continue;  // the direct edge
-          seen[static_cast<std::size_t>(it->second)] = true;
-          stack.push_back(it->second);
-        }
+      NodeSet reads;
+      collect_reads(clusters_[static_cast<std::size_t>(c)], reads);
+      for (const Node* source : reads) {
+        auto it = cluster_at_.find(source);
+        if (it == cluster_at_.end() || it->second == c || seen[static_cast<std::size_t>(it->second)]) continue;
+        if (c == to && it->second == from) continue;  // the direct edge
+        seen[static_cast<std::size_t>(it->second)] = true;
+        stack.push_back(it->second);
+      }
     };
     push_sources(to);
     while (!stack.empty()) {
       const int c = stack.back();
       stack.pop_back();
       if (c == from) return true;
-      if (c != to && last_position(c) > first_position(from)) push_sources(c);
+      if (c != to) push_sources(c);
     }
     return false;
   }
@@ -440,9 +446,10 @@ class Fuser {
     }
   }
   bool connected(int from, int to) {
-    for (const Node* node : clusters_[static_cast<std::size_t>(to)].members)
-      for (const Node* source : sources_of(*node))
-        if (auto it = cluster_at_.find(source); it != cluster_at_.end() && it->second == from) return true;
+    NodeSet reads;
+    collect_reads(clusters_[static_cast<std::size_t>(to)], reads);
+    for (const Node* source : reads)
+      if (auto it = cluster_at_.find(source); it != cluster_at_.end() && it->second == from) return true;
     return indirect_path(from, to);
   }
 
@@ -451,6 +458,7 @@ class Fuser {
   void inline_cheap() {
     for (const Node* node : request_.compute) {
       if (node->kind != Kind::map || request_.stored.contains(node) || request_.placed.contains(node) || !is_cheap(*node)) continue;
+      if (request_.apart.contains(node)) continue;
       const int home = cluster_at_[node];
       if (!crosses_home(node)) continue;
       NodeSet chain{node};

@@ -20,6 +20,7 @@ struct FuseRequest {
   NodeSet placed;                           // have no kernel: what they read is written where they belong
   NodeSet stored;                           // must be in memory at the end, or are read by something other than loops
   std::function<Place(const graph::Node*)> place;
+  NodeSet apart;                            // are not fused with anything
   int operands_max = 64;
   bool enabled = true;
 };

@@ -159,7 +159,7 @@ NodeRef map_typed(scalar::Expression expression, std::vector<NodeRef> inputs, st
   }
   // The identity leaves no node (but a copy is one: it asks for memory of its own).
   if (const auto& result = typed->code.back(); result.op == scalar::Op::input && name != "copy") return inputs[static_cast<std::size_t>(result.slot)];
-  if (all_constant) return constant(scalar::evaluate(*typed, values), type, shape, device);
+  if (all_constant && name != "copy") return constant(scalar::evaluate(*typed, values), type, shape, device);
   return make_node({.kind = Kind::map, .type = type, .shape = shape, .device = device, .inputs = std::move(inputs),
                     .expression = typed, .row = row, .name = std::string(name)}, where);
 }

@@ -148,7 +148,7 @@ std::vector<DeviceInfo> list_devices(std::string* problem) {
   add(kCpu, runtime::backend_of(kCpu).describe());
   try {
     for (const webgpu::AdapterInfo& adapter : webgpu::list_adapters())
-      devices.push_back({{Device::Kind::webgpu, adapter.index}, webgpu::describe(adapter), adapter.type == webgpu::AdapterType::software, webgpu::details(adapter)});
+      devices.push_back({{Device::Kind::webgpu, adapter.index}, webgpu::describe(adapter), adapter.type == webgpu::AdapterType::software, {}});
   } catch (const Error& error) {
     if (problem) *problem = error.what();
   }
