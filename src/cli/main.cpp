@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cctype>
+#include <csignal>
 #include <cstdlib>
 #include <new>
 
@@ -24,11 +25,14 @@ std::string environment_name(std::string name) {
   return "WEFT_" + name;
 }
 
-void add_environment_twins(CLI::App& app) {
-  for (CLI::Option* option : app.get_options())
+// What holds for every option: its twin, and that the last of several counts, so that scripts can be overruled.
+void complete_options(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    if (option->get_items_expected_max() == 1) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     if (!option->get_lnames().empty() && option->get_lnames()[0] != "help" && option->get_lnames()[0] != "version")
       option->envname(environment_name(option->get_lnames()[0]));
-  for (CLI::App* sub : app.get_subcommands([](CLI::App*) { return true; })) add_environment_twins(*sub);
+  }
+  for (CLI::App* sub : app.get_subcommands([](CLI::App*) { return true; })) complete_options(*sub);
 }
 
 int fail(std::string_view message, int code) {
@@ -95,6 +99,9 @@ int run(const Action& action) {
 }
 
 int main(int count, char** arguments) {
+  // A closed pipe and a file over its limit are errors of a write, not the end of the process.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   CLI::App app("Weft: tensors and neural networks on the CPU and on any GPU through WebGPU.", "weft");
   app.set_version_flag("--version", std::string("weft ") + WEFT_VERSION);
   app.footer(kFooter);
@@ -106,7 +113,7 @@ int main(int count, char** arguments) {
     sub->group(std::string(command.group));
     command.set_up(*sub, action);
   }
-  add_environment_twins(app);
+  complete_options(app);
   try {
     app.parse(count, arguments);
   } catch (const CLI::ParseError& error) {

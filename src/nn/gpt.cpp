@@ -67,9 +67,7 @@ Tensor CausalSelfAttention::operator()(const Tensor& x) const {
   return dropout_(output_(reshape(permute(mixed, {0, 2, 1, 3}), {B, T, width_})));
 }
 
-std::string CausalSelfAttention::describe() const {
-  return fmt::format("CausalSelfAttention, {} heads of {}", heads_, width_ / heads_);
-}
+std::string CausalSelfAttention::describe() const { return fmt::format("Attention, {} x {}", heads_, width_ / heads_); }
 
 // q k^T and the product with v, each 2 C for each of the positions seen: half the context on average.
 double CausalSelfAttention::own_flops() const {

@@ -69,18 +69,20 @@ std::string to_text(const std::vector<TableRow>& rows, int columns) {
     parameters += row.parameters;
     flops += row.flops;
   }
-  // Numbers keep 39 columns; the widest text gives way first.
-  const std::size_t room = static_cast<std::size_t>(std::max(columns - 39, 30));
-  while (name_width + layer_width + shape_width > room)
-    --*std::max({&name_width, &layer_width, &shape_width}, [](auto* a, auto* b) { return *a < *b; });
+  // Numbers keep 35 columns. What a layer is and its shapes say the same twice, so they give way before the names do.
+  const std::size_t room = static_cast<std::size_t>(std::max(columns - 35, 30));
+  const std::pair<std::size_t*, std::size_t> widths[] = {
+      {&layer_width, 20}, {&shape_width, 18}, {&name_width, 10}, {&layer_width, 8}, {&shape_width, 6}};
+  for (const auto& [width, least] : widths)
+    while (*width > least && name_width + layer_width + shape_width > room) --*width;
 
   auto line = [&](const std::string& name, const std::string& layer, const std::string& shape, Extent count,
                   double operations) {
-    return fmt::format("{:<{}}  {:<{}}  {:<{}}  {:>13}  {:>8.2f}  {:>8.3f}\n", cut(name, name_width), name_width,
+    return fmt::format("{:<{}}  {:<{}}  {:<{}}  {:>11}  {:>7.2f}  {:>7.2f}\n", cut(name, name_width), name_width,
                        cut(layer, layer_width), layer_width, cut(shape, shape_width), shape_width, grouped(count),
                        static_cast<double>(count) * 4e-6, operations * 1e-6);
   };
-  std::string text = fmt::format("{:<{}}  {:<{}}  {:<{}}  {:>13}  {:>8}  {:>8}\n", "name", name_width, "layer",
+  std::string text = fmt::format("{:<{}}  {:<{}}  {:<{}}  {:>11}  {:>7}  {:>7}\n", "name", name_width, "layer",
                                  layer_width, "shape", shape_width, "parameters", "MB", "MFLOP");
   for (const TableRow& row : rows) text += line(row.name, row.layer, row.shape, row.parameters, row.flops);
   text += line("total", "", "", parameters, flops);

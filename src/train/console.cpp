@@ -34,6 +34,7 @@ void Console::clear_status() {
 void Console::print(std::string_view text) {
   if (style_ == Style::silent) return;
   clear_status();
+  waiting_.clear();  // older than what is printed now
   std::fwrite(text.data(), 1, text.size(), out_);
   if (text.empty() || text.back() != '\n') std::fputc('\n', out_);
   std::fflush(out_);

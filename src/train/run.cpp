@@ -90,7 +90,6 @@ class Run {
         folder_(open_folder(request)) {}
 
   TrainResult operator()() {
-    set_default_device(parse_device(request_.device));
     set_up();
     const InterruptScope interrupts;
     begin_ = Clock::now();
@@ -117,6 +116,7 @@ class Run {
                       config_.data, folder_.path.string()));
     config_.data_hash = data_.content_hash;
     config_.model.vocabulary = std::max(config_.model.vocabulary, data_.vocabulary.size());
+    set_default_device(parse_device(request_.device));  // after what is quicker to check
     write_file_atomically(folder_.config(), to_json(config_) + "\n");
     metrics_.emplace(folder_.metrics(), resumed ? resumed->step : 0);
     if (resumed) {
@@ -221,7 +221,7 @@ class Run {
       m.learning_rate = trainer_->learning_rate();
       m.tokens_per_second = static_cast<double>((step - logged_step) * config_.tokens_per_step()) /
                             std::max(seconds_since(last_log), 1e-9);
-      m.seconds = elapsed();
+      m.seconds = trained_seconds_ = elapsed();
       if (!std::isfinite(m.loss)) stop_for_loss(m);
       smooth_loss_ = smooth_loss_ ? 0.9 * *smooth_loss_ + 0.1 * m.loss : m.loss;
       if (evaluates) evaluate(m, over ? 0 : request_.eval_batches);
@@ -349,7 +349,7 @@ class Run {
     const io::Chart curve = loss_curve(
         metrics_->all(), fmt::format("{} on {}", config_.preset, fs::path(config_.data).filename().string()));
     io::write_svg_chart(folder_.curve(), curve);
-    TrainResult result{trainer_->steps(), last_validation_.value_or(std::nan("")), elapsed(), interrupted};
+    TrainResult result{trainer_->steps(), last_validation_.value_or(std::nan("")), trained_seconds_, interrupted};
     const std::string out = folder_.path.string();
     if (interrupted) {
       console_.print(
@@ -391,6 +391,7 @@ class Run {
   std::optional<double> best_loss_, last_validation_;
   std::int64_t best_step_ = 0;
   std::optional<double> smooth_loss_;
+  double trained_seconds_ = 0;  // of the run, up to the last step and without the check after it
   bool complete_ = false;
 };
 

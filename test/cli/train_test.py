@@ -269,7 +269,7 @@ class Refusals(CliTest):
         self.assert_code(result, code)
         for text in texts:
             self.assertIn(str(text), result.stderr)
-        self.assertTrue(result.stderr.startswith("error: "), result.stderr)
+        self.assertRegex(result.stderr, r"(?m)^error: ")
 
     def test_texts(self):
         missing = self.folder / "missing.txt"
@@ -310,13 +310,13 @@ class Refusals(CliTest):
         self.refused(self.begin("--device", "quantum"), USAGE, "quantum")
 
     def test_checkpoints(self):
-        self.refused(weft("generate", self.folder / "none"), FILE, "none")
-        self.refused(weft("generate", self.folder), FILE, "no checkpoint")
-        self.refused(weft("generate", self.text), FILE, "text.txt")
+        self.refused(weft("generate", self.folder / "none", "--device", "cpu"), FILE, "none")
+        self.refused(weft("generate", self.folder, "--device", "cpu"), FILE, "no checkpoint")
+        self.refused(weft("generate", self.text, "--device", "cpu"), FILE, "text.txt")
         foreign = self.folder / "foreign.safetensors"
         header = json.dumps({"__metadata__": {"format": "pt"}, "w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
         foreign.write_bytes(struct.pack("<Q", len(header)) + header + b"\0\0\0\0")
-        self.refused(weft("generate", foreign), FILE, "pt", "weft train text")
+        self.refused(weft("generate", foreign, "--device", "cpu"), FILE, "pt", "`weft train`")
 
 
 class Generating(CliTest):

@@ -56,12 +56,13 @@ TEST(Console, PlainOutputGetsALineEveryFewSeconds) {
     console.status("two");
     console.status("three");
     console.print("kept");
+    console.status("four");
   }
   std::rewind(file);
   char text[200] = {};
   const std::size_t length = std::fread(text, 1, sizeof(text), file);
   std::fclose(file);
-  EXPECT_EQ(std::string(text, length), "one\nkept\nthree\n");
+  EXPECT_EQ(std::string(text, length), "one\nkept\nfour\n");
 }
 
 TEST(Console, TerminalRedrawsOneLine) {
