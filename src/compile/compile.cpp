@@ -179,73 +179,84 @@ class Compiler {
   // Copies where a kernel needs a value in memory of its own: results that are views or leaves, parts of a concat, operands
   // that no strides describe, and whatever stands in the way of a kernel's views.
   void insert_copies() {
-    const PlaceOf place = contiguous_place;
-    NodeSet forced;
-    std::unordered_map<const Node*, int> tries;
-    for (int round = 0; round < 64; ++round) {
-      graph_ = rebuild(graph_, [&](const Node&, const NodeRef& node) -> NodeRef {
-        NodeRef result = node;
-        auto copy_if = [&](std::size_t i, bool needed) {
-          if (!needed) return;
-          std::vector<NodeRef> inputs = result->inputs;
-          inputs[i] = copy_of(inputs[i]);
-          result = with_inputs(*result, std::move(inputs));
-        };
-        if (!is_leaf(*node)) switch (node->kind) {
-          case Kind::concat:
-            for (std::size_t i = 0; i < node->inputs.size(); ++i) copy_if(i, !is_copy(*node->inputs[i]));
-            break;
-          case Kind::matmul:
-            for (std::size_t i = 0; i < 2; ++i) copy_if(i, result->inputs[i]->shape.numel() > 0 && !matmul_operand(result->inputs[i].get(), place));
-            break;
-          case Kind::attention: case Kind::attention_backward:
-            for (std::size_t i = 0; i < node->inputs.size(); ++i)
-              copy_if(i, i == 4 ? !contiguous_operand(result->inputs[i].get(), place) : !attention_operand(result->inputs[i].get(), place));
-            break;
-          case Kind::scatter_add:
-            for (std::size_t i = 0; i < 2; ++i) copy_if(i, result->inputs[i]->shape.numel() > 0 && !contiguous_operand(result->inputs[i].get(), place));
-            break;
-          default: break;
-        }
-        // A value that must be in memory: everything that reads it reads the copy.
-        if (forced.contains(node.get()) && !is_copy(*node)) return copy_of(result);
-        return result;
-      });
-      for (NodeRef& output : graph_.outputs) {
-        if (is_compute(*output)) continue;
-        const NodeRef copy = copy_of(output);
-        graph_.rank.try_emplace(copy.get(), graph_.rank[output.get()]);
-        output = copy;
-      }
-      // Every value alone must have a kernel.
-      forced.clear();
-      for (const Node* node : graph::topological_order(graph_.outputs, [](const Node& n) { return is_leaf(n); })) {
-        const bool loop = is_compute(*node) && (node->kind == Kind::map || node->kind == Kind::reduce || node->kind == Kind::gather);
-        if (!loop || node->shape.numel() == 0) continue;
-        const Cluster alone{node, {node}};
-        const NodeSet members{node};
-        const Node* blame = nullptr;
-        if (!build_loop(alone, {node}, {&members, nullptr, nullptr, place}, &blame)) {
-          if (blame && blame != node && !is_leaf(*blame) && !is_compute(*blame) && ++tries[blame] < 8) {
-            forced.insert(blame);
-            continue;
-          }
-          // The views between do not combine (two pads, say): one view at a time always has a form.
-          bool any = false;
-          for (const NodeRef& input : node->inputs)
-            if (graph::is_view(input->kind) && !is_leaf(*input) && graph::is_view(input->inputs[0]->kind) && !is_leaf(*input->inputs[0])) {
-              forced.insert(input->inputs[0].get());
-              any = true;
-            }
-          if (!any) throw InternalError(fmt::format("compile: no kernel for {} (blocked by {})", title(*node), blame ? title(*blame) : "nothing"));
-        }
-      }
-      if (forced.empty()) return;
-      for (const Node* node : forced) kept_.push_back(node->shared_from_this());
+    for (NodeRef& output : graph_.outputs) {
+      if (is_compute(*output)) continue;
+      const NodeRef copy = copy_of(output);
+      graph_.rank.try_emplace(copy.get(), rank(output.get()));
+      output = copy;
     }
-    throw InternalError("compile: views could not be resolved");
+    const PlaceOf place = contiguous_place;
+    graph_ = rebuild(graph_, [&](const Node&, const NodeRef& node) -> NodeRef {
+      auto with_copies = [&](auto needs_copy) {
+        std::vector<NodeRef> inputs = node->inputs;
+        for (std::size_t i = 0; i < inputs.size(); ++i)
+          if (needs_copy(i, *inputs[i])) inputs[i] = readable(copy_of(inputs[i]));
+        return with_inputs(*node, std::move(inputs));
+      };
+      switch (node->kind) {
+        case Kind::map: case Kind::reduce: case Kind::gather: return readable(node);
+        case Kind::concat: return with_copies([](std::size_t, const Node& part) { return !is_copy(part); });
+        case Kind::matmul:
+          return with_copies([&](std::size_t, const Node& x) { return x.shape.numel() > 0 && !matmul_operand(&x, place); });
+        case Kind::attention: case Kind::attention_backward:
+          return with_copies([&](std::size_t i, const Node& x) { return i == 4 ? !contiguous_operand(&x, place) : !attention_operand(&x, place); });
+        case Kind::scatter_add:
+          return with_copies([&](std::size_t, const Node& x) { return x.shape.numel() > 0 && !contiguous_operand(&x, place); });
+        default: return node;
+      }
+    });
   }
   static bool is_copy(const Node& node) { return node.kind == Kind::map && node.name == "copy"; }
+  static bool is_viewed(const Node& node) { return graph::is_view(node.kind) && !is_leaf(node); }
+
+  // True if the node alone has a form as a kernel, with what it reads in memory; else `blame` is what stands in the way.
+  static bool has_kernel(const Node& node, const Node** blame) {
+    const NodeSet members{&node};
+    return node.shape.numel() == 0 || build_loop({&node, {&node}}, {&node}, {&members, nullptr, nullptr, contiguous_place}, blame);
+  }
+  static bool has_kernel(const Node& node) {
+    const Node* blame = nullptr;
+    return has_kernel(node, &blame);
+  }
+
+  // The loop node with copies below it where views between it and memory have no form together. Each step puts more of
+  // what it reads into memory; with everything there, contiguous, every loop has a kernel.
+  static NodeRef readable(NodeRef node) {
+    const Node* blame = nullptr;
+    while (!has_kernel(*node, &blame)) {
+      auto replaced = [&](std::size_t i, NodeRef with) {
+        std::vector<NodeRef> inputs = node->inputs;
+        inputs[i] = std::move(with);
+        return with_inputs(*node, std::move(inputs));
+      };
+      NodeRef next = node;
+      // A gather reads its rows at computed places: through strides, from memory, or not at all.
+      if (node->kind == Kind::gather && blame == node->inputs[0].get()) next = replaced(0, readable(copy_of(node->inputs[0])));
+      // An operand that has no form even by itself.
+      for (std::size_t i = 0; next == node && i < node->inputs.size(); ++i)
+        if (!has_kernel(*copy_of(node->inputs[i]))) next = replaced(i, shortened(node->inputs[i]));
+      // Operands whose forms exclude each other.
+      for (std::size_t i = 0; next == node && i < node->inputs.size(); ++i)
+        if (is_viewed(*node->inputs[i])) next = replaced(i, readable(copy_of(node->inputs[i])));
+      if (next == node) throw InternalError(fmt::format("compile: no kernel for {} (blocked by {})", title(*node), blame ? title(*blame) : "nothing"));
+      node = std::move(next);
+    }
+    return node;
+  }
+
+  // A chain of views that has no form, with a copy below as many of its last views as must be.
+  static NodeRef shortened(const NodeRef& view) {
+    std::vector<NodeRef> above{view};
+    NodeRef below = view->inputs[0];
+    while (is_viewed(*below) && !has_kernel(*copy_of(below))) {
+      above.push_back(below);
+      below = below->inputs[0];
+    }
+    if (is_compute(*below) || is_leaf(*below)) throw InternalError(fmt::format("compile: {} of {} has no form", title(*above.back()), title(*below)));
+    NodeRef result = copy_of(below);
+    for (; !above.empty(); above.pop_back()) result = with_inputs(*above.back(), {result});
+    return result;
+  }
 
   void collect() {
     for (const Node* node : graph::topological_order(graph_.outputs, [](const Node& n) { return is_leaf(n); })) {
@@ -309,24 +320,58 @@ class Compiler {
     }
   }
 
-  // A part that is only another kernel's result, reshaped (an attention's, a scatter's), is written by that kernel itself.
+  // A part that is only another kernel's result in another order (an attention's, a scatter's) is written by that kernel
+  // itself.
   void place_whole_result(const Node* copy, const Place& place, const std::unordered_map<const Node*, std::vector<const Node*>>& consumers) {
-    const Node* source = copy->inputs[0].get();
-    while (source->kind == Kind::reshape && !is_leaf(*source)) source = source->inputs[0].get();
+    const Node* source = base_of(copy->inputs[0].get());
     const bool attention = source->kind == Kind::project && source->shape.rank() == 4;
-    if (!(attention || source->kind == Kind::scatter_add) || is_leaf(*source) || stored_.contains(source)) return;
+    if (!(attention || source->kind == Kind::scatter_add) || is_leaf(*source) || stored_.contains(source) || source->shape.numel() != copy->shape.numel()) return;
     auto it = consumers.find(source);
     if (it == consumers.end() || it->second.size() != 1) return;
-    const std::vector<Extent> own = source->shape.vector();
-    try {
-      const auto coordinates = split_linear(frame_linear(own, 0, static_cast<int>(own.size())), copy->shape, own, source);
-      const Affine linear = linear_of(coordinates, place.strides, own.size());
-      if (attention ? linear.coefficients[3] != 1 : linear.coefficients != contiguous_strides(source->shape)) return;
-      place_[source] = {place.owner, place.offset + linear.base, linear.coefficients};
-      written_elsewhere_.insert(copy);
-    } catch (SplitFrame&) {
-    } catch (MustMaterialize&) {
+    const auto strides = strides_through(copy, source, place);
+    if (!strides || (attention ? source->shape[3] > 1 && (*strides)[3] != 1 : *strides != contiguous_strides(source->shape))) return;
+    place_[source] = {place.owner, place.offset, *strides};
+    written_elsewhere_.insert(copy);
+  }
+
+  // Strides with which `source`'s elements lie where `copy`, a reordering of it, has its place.
+  static std::optional<std::vector<Extent>> strides_through(const Node* copy, const Node* source, const Place& place) {
+    std::vector<Extent> extents = copy->shape.vector(), to = place.strides;  // split axes of the copy and their strides
+    for (int attempt = 0; attempt < 16; ++attempt) {
+      try {
+        Access access{split_linear(frame_linear(extents, 0, static_cast<int>(extents.size())), copy->shape, extents, copy), {}};
+        for (const Node* view = copy->inputs[0].get(); view != source; view = view->inputs[0].get()) access = through_view(*view, access, extents);
+        if (!access.masks.empty()) return std::nullopt;
+        std::vector<Extent> strides;
+        for (const Affine& dim : access.dims) {
+          // The copy's axes that make up this axis of the source must lie in a row in both.
+          if (dim.base != 0) return std::nullopt;
+          std::vector<std::size_t> parts;
+          for (std::size_t f = 0; f < extents.size(); ++f)
+            if (dim.coefficients[f] != 0 && extents[f] > 1) parts.push_back(f);
+          std::sort(parts.begin(), parts.end(), [&](std::size_t a, std::size_t b) { return dim.coefficients[a] < dim.coefficients[b]; });
+          Extent expected = 1, stride = parts.empty() ? 1 : to[parts[0]];
+          Extent destination = stride;
+          for (std::size_t f : parts) {
+            if (dim.coefficients[f] != expected || to[f] != destination) return std::nullopt;
+            expected *= extents[f];
+            destination *= extents[f];
+          }
+          strides.push_back(stride);
+        }
+        return strides;
+      } catch (SplitFrame& split) {
+        const auto f = static_cast<std::size_t>(split.axis);
+        if (extents[f] == split.inner) return std::nullopt;
+        extents[f] /= split.inner;
+        extents.insert(extents.begin() + split.axis + 1, split.inner);
+        to.insert(to.begin() + split.axis + 1, to[f]);
+        to[f] *= split.inner;
+      } catch (MustMaterialize&) {
+        return std::nullopt;
+      }
     }
+    return std::nullopt;
   }
 
   Place place_of(const Node* node) const {
@@ -418,9 +463,11 @@ class Compiler {
   static bool all_empty(const std::vector<const Node*>& roots) {
     return std::all_of(roots.begin(), roots.end(), [](const Node* n) { return n->shape.numel() == 0; });
   }
+  // A kernel runs as early as its first value was asked for: a weight's gradient right after the one it is made from,
+  // which may then go.
   int rank_of(const Cluster& cluster) const {
-    int r = 0;
-    for (const Node* node : cluster.members) r = std::max(r, rank(node));
+    int r = rank(cluster.members[0]);
+    for (const Node* node : cluster.members) r = std::min(r, rank(node));
     return r;
   }
 
