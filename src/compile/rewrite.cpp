@@ -97,6 +97,17 @@ bool is_constant(const Node& node, double value) { return node.kind == Kind::con
 // Detaching matters to gradients only, and these are made before.
 NodeRef drop_detach(const NodeRef& node) { return node->kind == Kind::detach ? node->inputs[0] : node; }
 
+// permute(concat(a, b)) = concat(permute(a), permute(b)): the parts are written in place in their final order.
+NodeRef permuted_concat(const NodeRef& node) {
+  if (node->kind != Kind::permute || node->inputs[0]->kind != Kind::concat || is_leaf(*node->inputs[0])) return node;
+  const Node& concat = *node->inputs[0];
+  int axis = 0;
+  while (node->ints[static_cast<std::size_t>(axis)] != concat.ints[0]) ++axis;
+  std::vector<NodeRef> parts;
+  for (const NodeRef& part : concat.inputs) parts.push_back(graph::permute(part, node->ints));
+  return graph::concat(std::move(parts), axis);
+}
+
 // Constant operands become constants of the expression, which is simplified: x + 1 * y is x + y, x * 1 is x.
 NodeRef fold_constants(const NodeRef& node) {
   if (node->kind != Kind::map || node->name == "copy") return node;
@@ -165,6 +176,7 @@ constexpr Rewrite kRewrites[] = {
     {"drop_detach", "detach(x) = x once gradients are made", drop_detach},
     {"cast_of_same_type", "cast(x) = x when the type stays", cast_of_same_type},
     {"neighbouring_pads", "pad(a) + pad(b) = pad(concat(a, b)) for neighbours", neighbouring_pads},
+    {"permuted_concat", "permute(concat(a, b)) = concat(permute(a), permute(b))", permuted_concat},
     {"fold_constants", "constant operands join the expression, which is simplified", fold_constants},
 };
 

@@ -1,0 +1,73 @@
+// One training step of a GPT preset: milliseconds a step, host time, kernels, memory, and on request where the time goes.
+//   bench_train_step [device] [preset] [seconds] [profile|explain|source]
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+
+#include "weft/weft.hpp"
+
+using namespace weft;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+double milliseconds(Clock::duration d) { return std::chrono::duration<double, std::milli>(d).count(); }
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  auto argument = [&](int i, const char* otherwise) { return std::string(argc > i ? argv[i] : otherwise); };
+  const Device device = parse_device(argument(1, "cpu"));
+  set_default_device(device);
+  train::Preset config = train::preset(argument(2, "small"));
+  config.model.vocabulary = 83;
+  const double seconds = std::stod(argument(3, "5"));
+  const std::string extra = argument(4, "");
+
+  const auto start = Clock::now();
+  nn::GPT model(config.model);
+  model.initialize(1);
+  optim::AdamW optimizer(model, {.learning_rate = 1e-3, .weight_decay = 0.1, .clip_norm = 1.0});
+  Compiled step([&](std::span<const Tensor> in) {
+    const Extent context = in[0].dim(1) - 1;
+    const Tensor loss = cross_entropy(model(narrow(in[0], 1, 0, context)), narrow(in[0], 1, 1, context));
+    const Tensor norm = optimizer.step(grad(loss, optimizer.parameters()), in[1]);
+    return std::vector<Tensor>{loss, norm};
+  });
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(config.batch * (config.model.context + 1)));
+  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>((i * 2654435761u >> 7) % 83);
+  const Shape shape{config.batch, config.model.context + 1};
+  const float rate = 1e-3f;
+  auto arguments = [&] { return std::vector<Tensor>{tensor_from_bytes(tokens.data(), shape, DType::i32), tensor_from_bytes(&rate, {}, DType::f32)}; };
+
+  float loss = step(arguments())[0].item<float>();
+  fmt::print("{} {}: first step after {:.0f} ms, loss {:.4f}, {} kernels, {:.1f} MB scratch\n", device.to_string(), argument(2, "small"), milliseconds(Clock::now() - start),
+             loss, step.kernel_count(), static_cast<double>(step.scratch_bytes()) / 1e6);
+  if (extra == "explain" || extra == "source") fmt::print("{}", step.explain(extra == "source"));
+
+  // Batches of steps, the device waited for after each; the host's own share is the time until the calls return.
+  const int batch = device.kind == Device::Kind::cpu ? 5 : 50;
+  double best = 1e30, best_host = 1e30;
+  int steps = 0;
+  const auto begin = Clock::now();
+  while (milliseconds(Clock::now() - begin) < seconds * 1e3) {
+    const auto t0 = Clock::now();
+    std::vector<Tensor> results;
+    for (int i = 0; i < batch; ++i) results = step(arguments());
+    const auto t1 = Clock::now();
+    loss = results[0].item<float>();
+    best = std::min(best, milliseconds(Clock::now() - t0) / batch);
+    best_host = std::min(best_host, milliseconds(t1 - t0) / batch);
+    steps += batch;
+  }
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const double per_step = milliseconds(Clock::now() - begin) / steps;
+  fmt::print("{} {}: {:.3f} ms a step (best {:.3f}), host {:.3f} ms = {:.2f} us a kernel, {:.0f} tokens/s, loss {:.4f} after {} steps, peak memory {:.0f} MB\n", device.to_string(),
+             argument(2, "small"), per_step, best, best_host, best_host * 1e3 / static_cast<double>(step.kernel_count()), static_cast<double>(config.batch * config.model.context) / best * 1e3,
+             loss, steps, static_cast<double>(usage.ru_maxrss) / 1e3);
+  if (extra == "profile") fmt::print("{}", step.profile(arguments()));
+}
