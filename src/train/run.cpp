@@ -223,7 +223,7 @@ class Run {
                             std::max(seconds_since(last_log), 1e-9);
       m.seconds = trained_seconds_ = elapsed();
       if (!std::isfinite(m.loss)) stop_for_loss(m);
-      smooth_loss_ = smooth_loss_ ? 0.9 * *smooth_loss_ + 0.1 * m.loss : m.loss;
+      smooth_loss_ = smooth_loss_ ? 0.7 * *smooth_loss_ + 0.3 * m.loss : m.loss;
       if (evaluates) evaluate(m, over ? 0 : request_.eval_batches);
       metrics_->append(m);
       show(m);
