@@ -5,6 +5,10 @@
 // kernel takes) stays in L1 and meets all strips of B (as many columns as a kernel takes) before the next panel comes.
 #include "backend/cpu/gemm.hpp"
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -41,7 +45,7 @@ const GemmKernels<double>* kernels_for(Isa isa, double) {
 
 // --- The split, a function of shapes and strides only.
 
-constexpr int64_t kBlockBytes = 512 * 1024;           // of packed B for one block of k: half of a common L2 cache
+constexpr int64_t kBlockBytes = 640 * 1024;           // of B for one block of k, in an L2 cache of 1 MiB
 constexpr int64_t kStripBytesMax = 2048;              // columns of a task's block of C
 constexpr int64_t kPackedBytesMax = 8 * 1024 * 1024;  // of B packed over all of k, kept for the thread's next task
 constexpr int64_t kDepthMax = 512;
@@ -52,7 +56,7 @@ constexpr int64_t kPanelGroup = 8;                    // panels packed together
 constexpr int64_t kReadyElements = 8192;  // of C at least in a call of after_block: few calls, each for what L1 holds
 constexpr int64_t kTasks = 16;            // enough for a balance, and to keep many cores busy
 constexpr double kSmallTask = 1e6;        // multiply-adds: some 10 us, far above the cost of handing a task out
-constexpr double kLargeTask = 256e6;      // beyond kTasks: the rows of one share what it packs
+constexpr double kLargeTask = 1e9;        // beyond kTasks: the rows of one share what it packs
 
 struct Split {
   int64_t panels = 0;  // of A, as even as can be: 64 rows are 4 panels of 13 and one of 12, not 4 of 14 and one of 8
@@ -87,9 +91,12 @@ Split split(const GemmArgs<T>& args, const GemmKernels<T>& kernels) {
   const int64_t task_panels = args.k * std::min(args.n * kSize, kStripBytesMax) <= kBlockBytes ? 4 : 8;
   s.row_tiles =
       std::clamp<int64_t>(ceil_divide(per_product, s.column_tiles), 1, std::max<int64_t>(1, s.panels / task_panels));
-  if (s.row_tiles * s.column_tiles < std::min<int64_t>(per_product, kTasks))
-    s.column_tiles =
-        std::clamp(ceil_divide(per_product, s.row_tiles), s.column_tiles, std::max<int64_t>(1, strips / 2));
+  if (s.row_tiles * s.column_tiles < std::min(per_product, kTasks)) {
+    // Narrow tiles read A more often: only where wide ones are too few.
+    const int64_t wide = ceil_divide(args.n * kSize, kStripBytesMax / 2);
+    const int64_t most = 2 * s.row_tiles * wide >= kTasks ? wide : std::max<int64_t>(1, strips / 2);
+    s.column_tiles = std::clamp(ceil_divide(per_product, s.row_tiles), s.column_tiles, most);
+  }
   s.tile_columns = ceil_divide(strips, s.column_tiles) * strip;
   s.column_tiles = ceil_divide(args.n, s.tile_columns);
   s.batch_groups = args.batch;
@@ -100,13 +107,12 @@ Split split(const GemmArgs<T>& args, const GemmKernels<T>& kernels) {
   s.tasks = s.row_tiles * s.column_tiles * s.batch_groups;
 
   const int64_t width = std::min(s.tile_columns, ceil_divide(args.n, kernels.lanes) * kernels.lanes);
-  const int64_t depth_max = std::clamp<int64_t>(kBlockBytes / (width * kSize), 128, kDepthMax);
-  s.depth_block = ceil_divide(args.k, std::max<int64_t>(1, ceil_divide(args.k, depth_max)));
-
   // B of short rows is as quick where it lies, until many panels meet it.
   const int64_t pack_from_rows = args.b.row * kSize <= 1024 ? 1024 : 256;
   s.pack_b = args.b.column != 1 ||
              (s.panels > 2 * s.row_tiles && (args.m >= pack_from_rows || is_awkward(args.b.row * kSize)));
+  const int64_t depth_max = std::clamp<int64_t>(kBlockBytes / (width * kSize), 128, kDepthMax);
+  s.depth_block = ceil_divide(args.k, std::max<int64_t>(1, ceil_divide(args.k, depth_max)));
   s.keeps_b = s.pack_b && s.row_tiles > 1 && args.k * s.tile_columns * kSize <= kPackedBytesMax;
   const int64_t stride = args.a.column == 1 ? args.a.row : args.a.column;
   s.pack_a = is_awkward(stride * kSize) && (args.a.column == 1 || width > strip);
@@ -150,9 +156,14 @@ class Scratch {
     if (block.bytes < bytes) {
       kept = {};
       block = {};
-      const int64_t rounded = ceil_divide(bytes, 4096) * 4096;
-      block.data.reset(std::aligned_alloc(4096, static_cast<std::size_t>(rounded)));
+      constexpr int64_t kHugePage = 2 * 1024 * 1024;
+      const int64_t page = bytes >= kHugePage ? kHugePage : 4096;
+      const int64_t rounded = ceil_divide(bytes, page) * page;
+      block.data.reset(std::aligned_alloc(static_cast<std::size_t>(page), static_cast<std::size_t>(rounded)));
       if (!block.data) throw std::bad_alloc();
+#if defined(__linux__)
+      if (page == kHugePage) madvise(block.data.get(), static_cast<std::size_t>(rounded), MADV_HUGEPAGE);
+#endif
       block.bytes = rounded;
     }
     return block.data.get();
