@@ -10,7 +10,8 @@ json      parsed.
 
 A comment on the line before a block changes that: <!-- test: skip REASON -->; <!-- test: compile --> (cpp, not run);
 <!-- test: continue --> (cpp, goes on in the scope of the block before); <!-- test: declarations --> (cpp, functions and
-templates, at namespace scope); <!-- test: syntax --> (sh, only parsed).
+templates, at namespace scope); <!-- test: part FILE --> (cpp, not compiled: a document's parts of a file of the tree, in
+order with a blank line between, must be that file); <!-- test: syntax --> (sh, only parsed).
 """
 import argparse
 import dataclasses
@@ -25,7 +26,7 @@ import time
 
 TREE = pathlib.Path(__file__).resolve().parents[2]
 SHELL = ("sh", "bash", "console")
-MODES = {"cpp": ("skip", "compile", "continue", "declarations"), "json": ("skip",),
+MODES = {"cpp": ("skip", "compile", "continue", "declarations", "part"), "json": ("skip",),
          **{language: ("skip", "syntax") for language in SHELL}}
 FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})\s*([\w+-]*)")
 COMMENT = re.compile(r"^<!-- test: (\w+) ?(.*?) ?-->$")
@@ -40,6 +41,7 @@ class Block:
     line: int  # of the first line of code
     language: str
     mode: str
+    argument: str  # what follows the mode
     lines: list
 
     @property
@@ -74,7 +76,9 @@ def blocks_of(document):
                 raise Mistake(f"{document.name}:{first}: '{mode}' means nothing for {fence[2]}; there are {MODES[fence[2]]}")
             if mode == "skip" and not comment[2]:
                 raise Mistake(f"{document.name}:{first}: say why the block is skipped")
-            blocks.append(Block(document, first + 1, fence[2], mode, lines[first:i]))
+            if mode == "part" and not (TREE / comment[2]).is_file():
+                raise Mistake(f"{document.name}:{first}: '{comment[2]}' is no file of the tree")
+            blocks.append(Block(document, first + 1, fence[2], mode, comment[2] if comment else "", lines[first:i]))
         elif mode:
             raise Mistake(f"{document.name}:{first}: a block of {fence[2] or 'no language'} is not tested anyway")
         before = ""
@@ -176,9 +180,28 @@ def run(command, folder, options, **more):
         raise Mistake(f"exit code {done.returncode}\n{done.stdout.decode('utf-8', 'replace')}")
 
 
-def check(block, commands, options):
+def check_parts(block, blocks):
+    parts = [other for other in blocks if other.document == block.document and other.argument == block.argument]
+    wanted = (TREE / block.argument).read_text("utf-8").splitlines()
+    at = 0  # line of the file where the next part begins
+    for part in parts:
+        for offset, line in enumerate(part.lines):
+            if at + offset >= len(wanted) or line != wanted[at + offset]:
+                raise Mistake(f"line {part.line + offset} of the document is not line {at + offset + 1} of {block.argument}")
+        at += len(part.lines)
+        if part is not parts[-1]:
+            if at >= len(wanted) or wanted[at]:
+                raise Mistake(f"{block.argument}:{at + 1}: the part at line {part.line} of the document ends here")
+            at += 1
+    if at != len(wanted):
+        raise Mistake(f"{block.argument} goes on after line {at}, where the last part ends")
+
+
+def check(block, blocks, commands, options):
     folder = options.scratch / block.document.stem
-    if block.language == "json":
+    if block.mode == "part":
+        check_parts(block, blocks)
+    elif block.language == "json":
         try:
             json.loads("\n".join(block.lines))
         except ValueError as error:
@@ -206,7 +229,7 @@ def main():
     passed = failed = skipped = 0
     try:
         blocks = [block for document in options.documents for block in blocks_of(document)]
-        cpp = [block for block in blocks if block.language == "cpp" and block.mode != "skip"]
+        cpp = [block for block in blocks if block.language == "cpp" and block.mode not in ("skip", "part")]
         commands = build(cpp, options) if cpp else {}
     except Mistake as mistake:
         print(mistake)
@@ -218,7 +241,7 @@ def main():
             continue
         start = time.monotonic()
         try:
-            check(block, commands, options)
+            check(block, blocks, commands, options)
             passed += 1
             print(f"{block.place} {block.language} passed, {time.monotonic() - start:.1f} s")
         except Mistake as mistake:

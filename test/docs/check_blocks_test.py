@@ -66,6 +66,12 @@ false
 not code
 ```
 """
+LESSON = (CHECK.parents[2] / "examples/lesson.cpp").read_text("utf-8").rstrip("\n").split("\n\n", 1)
+
+
+def part(text, of="examples/lesson.cpp"):
+    return f"<!-- test: part {of} -->\n```cpp\n{text}\n```\n"
+
 
 # name of the case, the document, what is said of it
 BROKEN = [
@@ -80,6 +86,10 @@ BROKEN = [
     ("skipped without a reason", "<!-- test: skip -->\n```sh\ntrue\n```\n", "say why"),
     ("an unknown comment", "<!-- test: maybe -->\n```sh\ntrue\n```\n", "'maybe' means nothing"),
     ("a block that does not end", "```sh\ntrue\n", "does not end"),
+    ("a part that differs", part(LESSON[0]) + part(LESSON[1].replace("sum", "total", 1)), "of the document is not line"),
+    ("a part left out", part(LESSON[0]), "goes on after line"),
+    ("parts out of order", part(LESSON[1]) + part(LESSON[0]), "line 3 of the document is not line 1"),
+    ("a part of no file", part(LESSON[0], "examples/nothing.cpp"), "no file of the tree"),
     ("nothing to test", "Only words.\n", "no block was found"),
     ("only skipped", "<!-- test: skip no GPU -->\n```sh\nfalse\n```\n", "no block was found"),
 ]
@@ -100,8 +110,8 @@ def main():
             return subprocess.run([sys.executable, CHECK, "--prefix", folder, "--scratch", folder / "scratch", document],
                                   capture_output=True, text=True, check=False)
 
-        result = check(SOUND)
-        if result.returncode != 0 or not result.stdout.endswith("10 passed, 0 failed, 1 skipped\n"):
+        result = check(SOUND + part(LESSON[0]) + part(LESSON[1]))
+        if result.returncode != 0 or not result.stdout.endswith("12 passed, 0 failed, 1 skipped\n"):
             failed += 1
             print(f"sound blocks: {result.returncode}: {result.stdout}{result.stderr}")
         for name, text, expected in BROKEN:
