@@ -304,12 +304,12 @@ class Compiler {
       const int axis = static_cast<int>(node->ints[0]);
       const auto strides = contiguous_strides(node->shape);
       Extent start = 0;
-      NodeSet used;
       for (const NodeRef& part : node->inputs) {
         const Place place{node, start * strides[static_cast<std::size_t>(axis)], strides};
         start += part->shape[axis];
         auto it = consumers.find(part.get());
-        const bool sole = used.insert(part.get()).second && !stored_.contains(part.get()) && it != consumers.end() && it->second.size() == 1 && is_copy(*part);
+        const bool once = std::count(node->inputs.begin(), node->inputs.end(), part) == 1;
+        const bool sole = once && !stored_.contains(part.get()) && it != consumers.end() && it->second.size() == 1 && is_copy(*part);
         if (!sole) {
           extra_parts_.emplace_back(part.get(), place);
           continue;
@@ -684,7 +684,12 @@ class Compiler {
           std::push_heap(ready.begin(), ready.end(), later);
         }
     }
-    if (order_.size() != n) throw InternalError("compile: kernels wait for each other");
+    if (order_.size() != n) {
+      std::string names;
+      for (std::size_t i = 0; i < n; ++i)
+        if (waiting[i] > 0) names += fmt::format(" {}", std::visit([](const auto& kernel) { return kernel.name; }, items_[i].kernel));
+      throw InternalError("compile: kernels wait for each other:" + names);
+    }
   }
   bool reaches(std::size_t from, std::size_t to) const {
     std::vector<std::size_t> stack{to};
