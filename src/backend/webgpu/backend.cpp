@@ -1,0 +1,168 @@
+#include "backend/webgpu/backend.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "backend/webgpu/buffer.hpp"
+#include "backend/webgpu/program.hpp"
+#include "backend/webgpu/render.hpp"
+#include "weft/error.hpp"
+
+namespace weft::webgpu {
+namespace {
+
+class CompiledPlan final : public backend::Program {
+ public:
+  CompiledPlan(std::shared_ptr<Device> device, const kernel::Plan& plan, const Target& target) {
+    Recording recording;
+    const auto own = [&](std::uint64_t bytes, std::string_view label) {
+      scratch_bytes_ += bytes;
+      return Slot{Buffer::create(device, bytes, label)};
+    };
+    int externals = 0;
+    for (const kernel::BufferInfo& buffer : plan.buffers) {
+      recording.slots.push_back(buffer.external >= 0 ? Slot{nullptr, buffer.external} : own(buffer.bytes, buffer.label));
+      externals = std::max(externals, buffer.external + 1);
+    }
+    const auto plan_buffers = static_cast<int>(plan.buffers.size());
+    // Scratch of the kernels' own is shared by all of them: kernels run one after another.
+    std::vector<std::uint64_t> shared_bytes;
+    std::unordered_map<std::string, int> shader_of;
+    for (const kernel::Kernel& kernel : plan.kernels) {
+      Rendered rendered = render(kernel, plan_buffers, target);
+      for (std::size_t i = 0; i < rendered.scratch_bytes.size(); ++i) {
+        if (i == shared_bytes.size()) shared_bytes.push_back(0);
+        shared_bytes[i] = std::max(shared_bytes[i], rendered.scratch_bytes[i]);
+      }
+      for (RenderedDispatch& dispatch : rendered.dispatches) {
+        const auto [found, is_new] = shader_of.try_emplace(dispatch.text, static_cast<int>(recording.shaders.size()));
+        if (is_new) {
+          Shader shader{dispatch.name, std::move(dispatch.text), {}};
+          for (const BoundRange& range : dispatch.bindings) shader.read_only.push_back(!range.written);
+          recording.shaders.push_back(std::move(shader));
+        }
+        Dispatch command{dispatch.name, found->second, {}, fold_workgroups(dispatch.workgroups, target.limits.workgroups_per_dimension)};
+        for (const BoundRange& range : dispatch.bindings) command.bindings.push_back({range.buffer, range.offset, range.bytes});
+        recording.commands.emplace_back(std::move(command));
+      }
+    }
+    for (std::size_t i = 0; i < shared_bytes.size(); ++i)
+      recording.slots.push_back(own(shared_bytes[i], fmt::format("scratch of kernels {}", i)));
+    program_.emplace(std::move(device), std::move(recording));
+  }
+
+  void run(std::span<const backend::BufferPtr> externals) override { program_->run(externals); }
+  std::vector<backend::KernelTime> profile(std::span<const backend::BufferPtr> externals) override {
+    return program_->profile(externals);
+  }
+  std::string source() const override {
+    std::string text;
+    for (const Shader& shader : program_->shaders()) text += fmt::format("// {}\n{}\n", shader.name, shader.text);
+    return text;
+  }
+  std::size_t scratch_bytes() const override { return scratch_bytes_; }
+
+ private:
+  std::size_t scratch_bytes_ = 0;
+  std::optional<webgpu::Program> program_;
+};
+
+class WebgpuBackend final : public backend::Backend {
+ public:
+  explicit WebgpuBackend(std::shared_ptr<Device> device) : device_(std::move(device)), target_(target_of(device_->info())) {
+    const AdapterInfo& info = device_->info();
+    const Limits& limits = info.limits;
+    description_.name = fmt::format("webgpu:{}", info.index);
+    description_.hardware = webgpu::describe(info);
+    description_.is_software = info.type == AdapterType::software;
+    description_.dtypes = {DType::f32, DType::i32, DType::u32, DType::boolean};
+    description_.buffer_bytes_max = limits.buffer_bytes;
+    description_.binding_bytes_max = limits.binding_bytes;
+    description_.offset_alignment = std::max(256u, limits.offset_alignment);
+    description_.prefers_separate_buffers = true;
+    description_.operands_max = static_cast<int>(info.limits.storage_buffers);
+    const auto yes = [](bool is) { return is ? "yes" : "no"; };
+    description_.details = {
+        {"type", std::string(name_of(info.type))},
+        {"backend", info.backend},
+        {"vendor", info.vendor},
+        {"architecture", info.architecture},
+        {"driver", info.driver},
+        {"subgroups", info.subgroups ? fmt::format("{} to {} threads", info.subgroup_size_min, info.subgroup_size_max) : "no"},
+        {"f16", yes(info.f16)},
+        {"tensor cores", info.subgroup_matrices.empty() ? "no" : fmt::format("{} shapes", info.subgroup_matrices.size())},
+        {"timestamps", yes(info.timestamps)},
+        {"workgroup memory", fmt::format("{} bytes", limits.workgroup_bytes)},
+        {"workgroup size", fmt::format("{} threads", limits.workgroup_invocations)},
+        {"storage buffers of a kernel", fmt::format("{}", limits.storage_buffers)},
+    };
+  }
+
+  const backend::Description& describe() const override { return description_; }
+
+  std::size_t storage_bytes(DType type) const override {
+    if (type == DType::f64) unsupported();
+    return 4;
+  }
+
+  backend::BufferPtr allocate(std::size_t bytes, std::string_view label) override { return Buffer::create(device_, bytes, label); }
+
+  void upload(backend::Buffer& to, Extent first, Extent count, DType type, const void* host) override {
+    Buffer& buffer = own(to);
+    const std::uint64_t offset = static_cast<std::uint64_t>(first) * storage_bytes(type);
+    const auto n = static_cast<std::size_t>(count);
+    if (type != DType::boolean) return buffer.upload(offset, host, n * 4);
+    const auto* bytes = static_cast<const unsigned char*>(host);
+    std::vector<std::uint32_t> words(n);
+    std::transform(bytes, bytes + n, words.begin(), [](unsigned char byte) { return byte != 0 ? 1u : 0u; });
+    buffer.upload(offset, words.data(), n * 4);
+  }
+
+  void download(backend::Buffer& from, Extent first, Extent count, DType type, void* host) override {
+    const Buffer& buffer = own(from);
+    const std::uint64_t offset = static_cast<std::uint64_t>(first) * storage_bytes(type);
+    const auto n = static_cast<std::size_t>(count);
+    if (type != DType::boolean) return buffer.download(offset, host, n * 4);
+    std::vector<std::uint32_t> words(n);
+    buffer.download(offset, words.data(), n * 4);
+    std::transform(words.begin(), words.end(), static_cast<unsigned char*>(host),
+                   [](std::uint32_t word) { return static_cast<unsigned char>(word != 0); });
+  }
+
+  std::unique_ptr<backend::Program> compile(const kernel::Plan& plan) override {
+    return std::make_unique<CompiledPlan>(device_, plan, target_);
+  }
+
+  void synchronize() override { device_->synchronize(); }
+
+ private:
+  [[noreturn]] void unsupported() const {
+    throw DTypeError(fmt::format("{}: f64 does not exist on GPUs; cast to f32, or compute on the device cpu", description_.name));
+  }
+  Buffer& own(backend::Buffer& given) const {
+    auto* buffer = dynamic_cast<Buffer*>(&given);
+    if (!buffer || buffer->device() != device_)
+      throw DeviceError(fmt::format("{}: the buffer lies on another device; move it here first", description_.name));
+    return *buffer;
+  }
+
+  std::shared_ptr<Device> device_;
+  Target target_;
+  backend::Description description_;
+};
+
+}  // namespace
+
+std::unique_ptr<backend::Backend> make_webgpu_backend(int adapter_index, const BackendOptions& options) {
+  DeviceOptions device_options;
+  if (options.validate) device_options.validate = *options.validate;
+  if (options.cache_folder) device_options.cache_folder = *options.cache_folder;
+  device_options.robust = options.robust;
+  return std::make_unique<WebgpuBackend>(Device::open(adapter_index, device_options));
+}
+
+}  // namespace weft::webgpu

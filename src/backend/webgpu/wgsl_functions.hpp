@@ -1,0 +1,16 @@
+// The WGSL function library behind Helpers: the text of each function, by name.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace weft::webgpu {
+
+struct WgslFunction {
+  std::string_view name;
+  std::string_view text;
+};
+
+std::span<const WgslFunction> wgsl_functions();
+
+}  // namespace weft::webgpu

@@ -1,0 +1,130 @@
+// What every renderer of kernels to WGSL shares: the target, the rendered dispatch, and the binding of operands.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "backend/webgpu/adapter.hpp"
+#include "compile/kernel.hpp"
+
+namespace weft::webgpu {
+
+/// What rendering needs to know of a device.
+struct Target {
+  Limits limits;
+  std::uint32_t subgroup_size = 0;      // 0: no subgroups, or of varying size
+  std::uint32_t multiprocessors = 132;  // of the GPU; WebGPU cannot tell, so that of the largest ones
+  bool unroll = true;                   // write inner loops out; software adapters would compile that for seconds
+};
+Target target_of(const AdapterInfo& adapter);
+
+/// Whole bytes of a buffer that a dispatch sees as one storage binding.
+struct BoundRange {
+  int buffer = -1;           // index into Plan::buffers; beyond them: Rendered::scratch_bytes
+  std::uint64_t offset = 0;  // in bytes, a multiple of Limits::offset_alignment
+  std::uint64_t bytes = 0;
+  bool written = false;
+  bool operator==(const BoundRange&) const = default;
+};
+
+struct RenderedDispatch {
+  std::string name;
+  std::string text;  // WGSL with entry point main; equal for equal work on other buffers
+  std::vector<BoundRange> bindings;
+  std::uint64_t workgroups = 0;
+};
+
+/// A kernel as dispatches that run in order. Their own scratch buffers, numbered after those of the plan, have no
+/// meaning between kernels.
+struct Rendered {
+  std::vector<RenderedDispatch> dispatches;
+  std::vector<std::uint64_t> scratch_bytes;
+};
+
+/// Numbers the scratch buffers of one kernel.
+class Scratch {
+ public:
+  Scratch(int plan_buffers, Rendered& rendered) : first_(plan_buffers), rendered_(rendered) {}
+  /// An operand of `count` elements in a scratch buffer of its own.
+  kernel::Operand add(DType type, Extent count);
+
+ private:
+  int first_;
+  Rendered& rendered_;
+};
+
+/// The storage bindings of one dispatch: one for each range of a buffer, shared by operands that overlap. The offset is
+/// rounded down to the alignment and the rest is baked into indices, so that equal layers have equal text.
+class Bindings {
+ public:
+  Bindings(const Target& target, std::string kernel) : target_(target), kernel_(std::move(kernel)) {}
+
+  /// Announces an operand; returns its handle. Operands without elements are not bound.
+  int add(const kernel::Operand& operand, bool written);
+  /// Asks that the operand be accessible in aligned groups of four; scalar stores rule that out for its binding.
+  void want_vectors(int handle) { accesses_[static_cast<std::size_t>(handle)].vector_wanted = true; }
+  void forbid_vectors(int handle) { accesses_[static_cast<std::size_t>(handle)].vector_forbidden = true; }
+  /// Fixes the bindings. Throws InternalError if there are more than a shader may have.
+  void resolve();
+
+  bool is_bound(int handle) const { return accesses_[static_cast<std::size_t>(handle)].binding >= 0; }
+  bool has_vectors(int handle) const;
+  /// Index of the operand's first element in its binding, in elements.
+  Extent base(int handle) const { return accesses_[static_cast<std::size_t>(handle)].base; }
+  /// Whether another operand shares the binding (as in an update in place).
+  bool is_shared(int handle) const;
+
+  /// The element at `index` (u32 text, counted from the binding's start), as a value of the operand's type.
+  std::string load(int handle, const std::string& index) const;
+  /// Group of four number `index`, as the buffer holds it (has_vectors).
+  std::string vector(int handle, const std::string& index) const { return "data" + std::to_string(at(handle).binding) + "[" + index + "]"; }
+  /// The group of four that starts at `index`, a multiple of 4; `component` takes a value of the operand's type out of it.
+  std::string load_vector(int handle, const std::string& index) const;
+  std::string component(int handle, const std::string& vector, int lane) const;
+  /// Statements. Values have the operand's type.
+  std::string store(int handle, const std::string& index, const std::string& value) const;
+  std::string store_vector(int handle, const std::string& index, const std::string (&values)[4]) const;
+
+  std::string declarations() const;
+  std::vector<BoundRange> ranges() const;
+
+ private:
+  struct Access {
+    kernel::Operand operand;
+    bool written = false, vector_wanted = false, vector_forbidden = false;
+    int binding = -1;
+    Extent base = 0;
+  };
+  struct Binding {
+    BoundRange range;
+    std::string_view element;  // WGSL type
+    bool vectors = false;
+    int users = 0;
+  };
+  const Access& at(int handle) const { return accesses_[static_cast<std::size_t>(handle)]; }
+  const Binding& binding_of(int handle) const { return bindings_[static_cast<std::size_t>(at(handle).binding)]; }
+  std::string from_word(int handle, const std::string& word) const;
+  std::string to_word(int handle, const std::string& value) const;
+  void merge(bool whole_buffers);
+
+  Target target_;
+  std::string kernel_;
+  std::vector<Access> accesses_;
+  std::vector<Binding> bindings_;
+};
+
+/// Text of the number of this workgroup among `count`, and the early return of surplus ones where there can be any;
+/// see fold_workgroups. `parameters` are the entry point's.
+struct WorkgroupNumber {
+  std::string parameters, text, guard;
+};
+WorkgroupNumber workgroup_number(std::uint64_t count, const Target& target);
+
+/// `a / divisor` and `a % divisor` on u32 text, by shift and mask where possible.
+std::string divided(const std::string& a, Extent divisor);
+std::string modulo(const std::string& a, Extent divisor);
+
+constexpr Extent divide_up(Extent a, Extent b) { return (a + b - 1) / b; }
+
+}  // namespace weft::webgpu
