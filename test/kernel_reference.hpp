@@ -354,7 +354,7 @@ inline void run(const kernel::AttentionKernel& kernel, std::vector<Values>& buff
           top = std::max(top, p[static_cast<std::size_t>(j)]);
         }
         for (Extent j = 0; j < visible(i); ++j) total += p[static_cast<std::size_t>(j)] = std::exp(p[static_cast<std::size_t>(j)] - top);
-        for (double& x : p) x = total > 0 ? x / total : 0;
+        for (double& x : p) x = total == 0 ? 0 : x / total;  // a NaN reaches the whole row
         if (!kernel.backward) {
           for (Extent c = 0; c < width; ++c) {
             double sum = 0;

@@ -1,0 +1,264 @@
+// Random graphs over every kind of op, small enough for the slow reference evaluator.
+#pragma once
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include "compile/evaluate_plan.hpp"
+#include "ops/table.hpp"
+#include "weft/grad.hpp"
+#include "weft/ops.hpp"
+
+namespace weft::test {
+
+class RandomGraph {
+ public:
+  explicit RandomGraph(std::uint64_t seed) : random_(seed) {
+    // A fused attention rounds otherwise than its decomposition, so a graph has either attention or ops that jump.
+    with_attention_ = pick(0, 3) == 0;
+  }
+
+  /// Outputs of a new graph, some of them views of others or repeated, gradients among them.
+  std::vector<Tensor> make(Arguments& arguments) {
+    const int leaves = pick(2, 4);
+    for (int i = 0; i < leaves; ++i) {
+      Shape shape;
+      for (int d = pick(0, 4); d > 0; --d) shape.push_back(pick(0, 20) == 0 ? 0 : pick(1, 5));
+      keep(leaf(arguments, shape));
+    }
+    const int steps = pick(4, 22);
+    for (int i = 0; i < steps; ++i) keep(grown(arguments));
+    std::vector<Tensor> outputs;
+    for (int i = pick(1, 4); i > 0; --i) outputs.push_back(any());
+    outputs.push_back(values_.back());
+    if (pick(0, 1)) {
+      const Tensor y = sum(values_.back());
+      for (int i = 0; i < leaves; ++i) {
+        const Tensor& x = values_[static_cast<std::size_t>(i)];
+        const Tensor g = grad(y, x);
+        outputs.push_back(g);
+        if (steps <= 8 && pick(0, 2) == 0) outputs.push_back(grad(sum(g * g), x));
+      }
+    }
+    if (pick(0, 2) == 0) outputs.push_back(view_of(outputs[static_cast<std::size_t>(pick(0, static_cast<int>(outputs.size()) - 1))]));
+    if (pick(0, 2) == 0) outputs.push_back(outputs[static_cast<std::size_t>(pick(0, static_cast<int>(outputs.size()) - 1))]);
+    return outputs;
+  }
+  int pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
+
+ private:
+  static constexpr Extent kElementsMax = 3000;
+
+  Tensor any() { return values_[static_cast<std::size_t>(pick(0, static_cast<int>(values_.size()) - 1))]; }
+  void keep(const Tensor& x) {
+    if (x.defined() && x.numel() <= kElementsMax && x.rank() <= 6) values_.push_back(x);
+  }
+  Tensor leaf(Arguments& arguments, const Shape& shape) {
+    std::vector<double> values;
+    std::uniform_real_distribution<double> uniform(-1, 1);
+    for (Extent i = 0; i < shape.numel(); ++i) values.push_back(uniform(random_));
+    return arguments.make(shape, std::move(values));
+  }
+  Tensor indices(Arguments& arguments, const Shape& shape, Extent below) {
+    std::vector<double> values;
+    for (Extent i = 0; i < shape.numel(); ++i) values.push_back(pick(-1, static_cast<int>(below)));  // some lie outside
+    return arguments.make(shape, std::move(values), DType::i32);
+  }
+  Axes some_axes(int rank) {
+    Axes axes;
+    for (int i = 0; i < rank; ++i)
+      if (pick(0, 1)) axes.push_back(pick(0, 1) ? i : i - rank);
+    return axes;
+  }
+  // x moved smoothly into the range where an op is tested, and not far from zero.
+  static Tensor within(const Tensor& x, ops::Range range) {
+    const double lo = std::max(range.lo, std::min(-2.0, range.hi - 0.5)), hi = std::min(range.hi, std::max(2.0, range.lo + 0.5));
+    return elementwise("sigmoid", {x}) * (hi - lo) + lo;
+  }
+  static bool has_kinks(const ops::ElementwiseRow& row) { return !row.kinks.empty() || !row.differentiable || row.result != ops::Result::same; }
+
+  Tensor elementwise_row(Arguments& arguments, const Tensor& x) {
+    const auto rows = ops::elementwise_rows();
+    const ops::ElementwiseRow& row = *rows[static_cast<std::size_t>(pick(0, static_cast<int>(rows.size()) - 1))];
+    if (with_attention_ && has_kinks(row)) return {};
+    const bool integers = row.dtypes == ops::DTypes::integers || row.dtypes == ops::DTypes::bits;
+    std::vector<Tensor> inputs;
+    Tensor so_far = x;  // of the shape that the inputs before broadcast to
+    for (std::size_t i = 0; i < row.inputs.size(); ++i) {
+      Tensor input = i == 0 ? x : partner(arguments, so_far);
+      if (Shape joined; graph::broadcast_shapes(so_far.shape(), input.shape(), joined)) so_far = expand(so_far, joined);
+      if (integers) input = cast(input * 5.0, DType::i32);
+      else input = within(input, row.tested.of(i));
+      inputs.push_back(input);
+    }
+    std::vector<double> attributes;
+    for (const auto& attribute : row.attributes) attributes.push_back(attribute.tested);
+    const Tensor y = elementwise(row.name, inputs, attributes);
+    return as_float(y);
+  }
+  Tensor as_float(const Tensor& y) { return y.dtype() == DType::f32 ? y : cast(y, DType::f32); }
+  // Another value that broadcasts against x.
+  Tensor partner(Arguments& arguments, const Tensor& x) {
+    for (int tries = 0; tries < 3; ++tries) {
+      const Tensor other = any();
+      if (Shape joined; graph::broadcast_shapes(x.shape(), other.shape(), joined) && joined.numel() <= kElementsMax) return other;
+    }
+    Shape shape = x.shape();
+    if (shape.rank() > 0 && pick(0, 1)) shape[pick(0, shape.rank() - 1)] = 1;
+    return leaf(arguments, shape);
+  }
+
+  Tensor view_of(const Tensor& x) {
+    const int rank = x.rank();
+    switch (pick(0, 6)) {
+      case 0: {
+        Axes order(static_cast<std::size_t>(rank));
+        for (int i = 0; i < rank; ++i) order[static_cast<std::size_t>(i)] = i;
+        std::shuffle(order.begin(), order.end(), random_);
+        return permute(x, order);
+      }
+      case 1: return rank > 1 && pick(0, 1) ? flatten(x, 0, 1) : unsqueeze(x, pick(0, rank));
+      case 2: {
+        if (rank == 0) return x;
+        const int axis = pick(0, rank - 1);
+        const Tensor y = slice(x, axis, pick(0, 2), pick(0, 1) ? kEnd : 3, pick(1, 2));
+        return pick(0, 2) == 0 ? flip(y, {axis}) : y;
+      }
+      case 3: {
+        std::vector<std::pair<Extent, Extent>> padding;
+        for (int i = 0; i < rank; ++i) padding.emplace_back(pick(0, 1), pick(0, 1));
+        return pad(x, padding);
+      }
+      case 4: {
+        Shape shape = x.shape();
+        for (int i = 0; i < rank; ++i)
+          if (shape[i] == 1) shape[i] = pick(1, 3);
+        if (pick(0, 1)) shape = [&] { std::vector<Extent> e = shape.vector(); e.insert(e.begin(), pick(1, 2)); return Shape(e); }();
+        return expand(x, shape);
+      }
+      case 5: {  // another factorisation of the same elements
+        if (x.numel() == 0) return x;
+        Shape shape;
+        Extent left = x.numel();
+        while (left > 1) {
+          Extent f = 2;
+          while (left % f) ++f;
+          if (pick(0, 1) && left / f > 1) {
+            Extent second = 2;
+            while ((left / f) % second) ++second;
+            f *= second;
+          }
+          shape.push_back(f);
+          left /= f;
+          if (shape.rank() == 4) break;
+        }
+        if (left > 1) shape.push_back(left);
+        return reshape(x, shape);
+      }
+      default: return rank < 2 ? x : pick(0, 1) ? tril(x, pick(-1, 1)) : triu(x, pick(-1, 1));
+    }
+  }
+
+  Tensor reduction(const Tensor& x) {
+    const auto rows = ops::reduce_rows();
+    const ops::ReduceRow& row = rows[static_cast<std::size_t>(pick(0, static_cast<int>(rows.size()) - 1))];
+    const ReduceOptions options{.keepdims = pick(0, 1) == 1};
+    const bool position = row.reduction == scalar::Reduction::argmax || row.reduction == scalar::Reduction::argmin;
+    if (!row.allows_empty && x.numel() == 0) return {};
+    if (with_attention_ && (position || row.result == ops::Result::boolean)) return {};
+    if (row.dtypes == ops::DTypes::integers || row.dtypes == ops::DTypes::bits) return {};
+    Axes axes = some_axes(x.rank());
+    if (position && axes.size() > 1) axes.resize(1);
+    return as_float(reduce(row.name, within(x, row.tested), axes, options));
+  }
+
+  Tensor gathered(Arguments& arguments, const Tensor& x) {
+    const int rank = x.rank();
+    if (rank == 0 || x.numel() == 0) return {};
+    const int axis = pick(0, rank - 1);
+    switch (pick(0, 3)) {
+      case 0:
+        if (rank != 2) return {};
+        if (!with_attention_ && pick(0, 1)) return embedding(x, argmax(transpose(x), pick(0, 1)));
+        return embedding(x, indices(arguments, {pick(1, 3), 2}, x.dim(0)));
+      case 1: {
+        Shape shape = x.shape();
+        shape[axis] = pick(1, 4);
+        return take_along_axis(x, indices(arguments, shape, x.dim(axis)), axis);
+      }
+      case 2: return scatter_add(indices(arguments, {x.dim(0)}, 3), x, 3);
+      default: return rank == 1 ? one_hot(indices(arguments, {3}, 4), 4) * 0.5 : Tensor();
+    }
+  }
+
+  Tensor attended(Arguments& arguments, const Tensor& x) {
+    if (!with_attention_) return {};
+    Tensor q = x;
+    while (q.rank() < 4) q = unsqueeze(q, 0);
+    if (q.rank() != 4 || q.numel() == 0) return {};
+    const Extent heads = q.dim(1) % 2 == 0 && pick(0, 1) ? q.dim(1) / 2 : q.dim(1);
+    const Shape keys{q.dim(0), heads, pick(0, 1) ? q.dim(2) : q.dim(2) + pick(0, 2), q.dim(3)};
+    const bool causal = pick(0, 1) == 1;
+    Tensor k = leaf(arguments, keys), v = pick(0, 1) ? leaf(arguments, keys) : k;
+    if (pick(0, 1)) k = k * 0.5;
+    return attention(q, k, v, causal);
+  }
+
+  Tensor composite(Arguments& arguments, const Tensor& x) {
+    if (x.rank() == 0 || x.numel() == 0) return {};
+    switch (pick(0, 6)) {
+      case 0: return softmax(x, pick(0, x.rank() - 1));
+      case 1: return log_softmax(x, pick(-x.rank(), -1));
+      case 2: return layer_norm(x, leaf(arguments, {x.dim(-1)}), leaf(arguments, {x.dim(-1)}), 1e-2);
+      case 3: return rms_norm(x, pick(0, 1) ? leaf(arguments, {x.dim(-1)}) : Tensor(), 1e-2);
+      case 4: return x.rank() == 2 && x.dim(-1) > 1 ? cross_entropy(x, arguments.make({x.dim(0)}, std::vector<double>(static_cast<std::size_t>(x.dim(0)), 1), DType::i32)) : Tensor();
+      case 5: return x.rank() >= 2 && x.dim(-1) % 2 == 0 ? rope(x, 100, pick(0, 3)) : Tensor();
+      default: return mse_loss(x, leaf(arguments, x.shape()));
+    }
+  }
+
+  Tensor product(Arguments& arguments, const Tensor& x) {
+    switch (x.rank()) {
+      case 0: return {};
+      case 1: return pick(0, 1) ? matmul(x, leaf(arguments, {x.dim(0)})) : matmul(leaf(arguments, {pick(1, 4), x.dim(0)}), x);
+      default: break;
+    }
+    switch (pick(0, 4)) {
+      case 0: return matmul(x, transpose(x));
+      case 1: return matmul(transpose(x), x);
+      case 2: return linear(x, leaf(arguments, {pick(1, 4), x.dim(-1)}), Tensor());
+      case 3: return matmul(leaf(arguments, {x.rank() > 3 ? 1 : 2, 1, pick(1, 3), x.dim(-2)}), x);
+      default: return matmul(x, leaf(arguments, {x.dim(-1), pick(1, 4)}));
+    }
+  }
+
+  Tensor grown(Arguments& arguments) {
+    const Tensor x = any();
+    switch (pick(0, 15)) {
+      case 0: case 1: return elementwise_row(arguments, x);
+      case 2: return x * 0.5 + 0.25;
+      case 3: return elementwise("sigmoid", {x}) * x;
+      case 4: case 5: return pick(0, 1) ? x + partner(arguments, x) * 0.5 : x * partner(arguments, x);
+      case 6: return reduction(x);
+      case 7: return x.numel() == 0 ? Tensor() : mean(x, some_axes(x.rank()), {.keepdims = pick(0, 1) == 1});
+      case 8: case 9: return view_of(view_of(x));
+      case 10: return view_of(x);
+      case 11: {
+        if (x.rank() == 0) return {};
+        const Tensor parts[] = {x, pick(0, 1) ? elementwise("neg", {x}) : x, pick(0, 1) ? x : slice(x, pick(0, x.rank() - 1), 0)};
+        return pick(0, 2) ? concat(parts, pick(0, x.rank() - 1)) : stack(parts, pick(0, x.rank()));
+      }
+      case 12: return product(arguments, x);
+      case 13: return composite(arguments, x);
+      case 14: return gathered(arguments, x);
+      default: return with_attention_ ? attended(arguments, x) : elementwise("where", {x > scalar_like(0.1, x), x, partner(arguments, x)});
+    }
+  }
+
+  std::mt19937_64 random_;
+  std::vector<Tensor> values_;
+  bool with_attention_ = false;
+};
+
+}  // namespace weft::test
