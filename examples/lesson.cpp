@@ -253,7 +253,7 @@ class Program {
     std::vector<Step> steps = {};
   };
 
-  // Memory goes to results, products and sums, to what a product or a view reads, and to what two kernels read. The rest
+  // Memory goes to results, products and sums, to what a product or a view reads, to what two kernels read. The rest
   // lives inside the one kernel that reads it.
   void choose_stored() {
     std::set<const Node*> wanted;
