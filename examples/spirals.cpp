@@ -21,21 +21,22 @@ int main() {
   // 200 points on each spiral, one and a half turns; the second is the first turned by half a circle.
   std::vector<float> points, labels;
   for (int i = 0; i < 400; ++i) {
-    const float along = static_cast<float>(i / 2 + 10) / 210, angle = 9.42f * along, sign = i % 2 ? -1.f : 1.f;
-    points.insert(points.end(), {sign * along * std::cos(angle), sign * along * std::sin(angle)});
+    const float along = static_cast<float>(i / 2 + 10) / 210, angle = 9.42f * along, radius = 3 * along,
+                sign = i % 2 ? -1.f : 1.f;
+    points.insert(points.end(), {sign * radius * std::cos(angle), sign * radius * std::sin(angle)});
     labels.push_back(static_cast<float>(i % 2));
   }
   const Tensor x = tensor<float>(points, {400, 2}), y = tensor<float>(labels, {400, 1});
 
   manual_seed(1);
   Classifier model;
-  optim::AdamW optimizer(model, {.learning_rate = 0.01});
+  optim::AdamW optimizer(model, {.learning_rate = 0.02});
   auto step = compile([&](Tensor inputs, Tensor targets) {
     const Tensor loss = nn::binary_cross_entropy(model(inputs), targets);
     optimizer.step(grad(loss, optimizer.parameters()));
     return loss;
   });
-  for (int i = 0; i <= 500; ++i) {
+  for (int i = 0; i <= 600; ++i) {
     const Tensor loss = step(x, y);
     if (i % 100 == 0) std::printf("step %3d  loss %.4f\n", i, loss.item<float>());
   }
