@@ -18,11 +18,13 @@ using kernel::Level;
 using kernel::StepKind;
 using scalar::Op;
 
-constexpr Extent kTileBytes = 8192;         // of one register of 4-byte values: a few of them fill the nearest cache
+constexpr Extent kTileBytes = 4096;         // of one register of 4-byte values: several of them fill the nearest cache
 constexpr Extent kKeptBytes = 512 << 10;    // of values that later phases read again; beyond, they are computed again
 constexpr Extent kTaskWork = 1 << 16;       // element-ops that are worth a task
 constexpr Extent kTasksMax = 64;
 constexpr Extent kStreamBytes = 24 << 20;   // outputs larger than this would only push others out of the caches
+constexpr std::size_t kAheadStreams = 3;    // with fewer sources the hardware's own prefetching does better
+constexpr Extent kAheadBytes = 1 << 20;     // smaller kernels find their operands in the second cache
 
 /// A step with explicit types, or two of them joined.
 struct Node {
@@ -639,9 +641,15 @@ void Compiler::schedule(Extent tile_elements) {
     Extent stored_bytes = 0;
     for (const StoreNode& store : stores_)
       if (!store.outer && store.phase == p) stored_bytes += code_.outer * code_.inner * static_cast<Extent>(size_bytes(nodes_[static_cast<std::size_t>(store.value)].type));
-    const bool stream = stored_bytes > kStreamBytes;
+    // Past the caches, unless the lines are there anyway because the store changes an input in place.
+    const auto streams = [&](const StoreNode& store) {
+      bool in_place = store.output == product_output_;
+      for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) in_place = in_place || overlaps(store.output, static_cast<int>(i));
+      return stored_bytes > kStreamBytes && !in_place;
+    };
     for (const StoreNode& store : stores_) {
       if (store.outer || store.phase != p) continue;
+      const bool stream = streams(store);
       const Node& node = nodes_[static_cast<std::size_t>(store.value)];
       const Access& to = store.access;
       const bool plain = to.plain_slow() && to.plain_fast() && to.uses_fast() && Access::stride(to.fast) == 1 &&
@@ -741,11 +749,20 @@ void Compiler::schedule(Extent tile_elements) {
       const auto t = static_cast<std::size_t>(node.type);
       const Access& to = store->access;
       const bool plain = to.plain_slow() && to.plain_fast() && Access::stride(to.fast) == 1;
+      const bool stream = streams(*store);
       if (plain) made.map = stream ? tile_table().stream[t] : tile_table().cast[t][t];
       code_.streams = code_.streams || (plain && stream);
       made.name = plain && stream ? "stream" : "store";
       phase.inner.push_back(std::move(made));
     }
+    Extent bytes = 0;
+    for (const int v : phase.inner_memory) {
+      const Value& value = code_.values[static_cast<std::size_t>(v)];
+      if (value.place != Place::memory || !value.fast) continue;
+      phase.ahead.push_back(v);
+      bytes += (value.slow ? code_.outer : 1) * code_.inner * static_cast<Extent>(size_bytes(value.type));
+    }
+    if (code_.columns || phase.ahead.size() < kAheadStreams || bytes < kAheadBytes) phase.ahead.clear();
   }
   const Extent padded = (register_bytes + 127) / 64 * 64;
   for (const auto& [value, reg] : register_values) code_.values[static_cast<std::size_t>(value)].offset = code_.frame_bytes + reg * padded;
@@ -790,7 +807,7 @@ void Compiler::compile() {
     if (!node.outer) widest = std::max(widest, static_cast<Extent>(size_bytes(node.type)));
   Extent elements = kTileBytes / std::max<Extent>(widest, 4);
   schedule(elements);
-  while (registers_max_ * elements * widest > 6 * kTileBytes && elements > 256) schedule(elements /= 2);
+  while (registers_max_ * elements * widest > 8 * kTileBytes && elements > 256) schedule(elements /= 2);
 }
 
 }  // namespace

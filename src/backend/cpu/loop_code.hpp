@@ -56,6 +56,7 @@ struct Phase {
   std::vector<Instruction> outer, inner;
   std::vector<int> outer_memory, inner_memory;  // values read or written in place, whose pointers move
   std::vector<int> reductions;
+  std::vector<int> ahead;  // values in memory whose next tile is worth asking for while this one is worked on
 };
 
 struct LoopProgram::Code {

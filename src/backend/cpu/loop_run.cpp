@@ -142,7 +142,12 @@ class LoopRunner {
   }
   void inner_code(const Phase& phase) {
     for (const int v : phase.inner_memory) place_memory(v);
-    for (const Instruction& in : phase.inner) execute(in);
+    const auto count = static_cast<Extent>(phase.inner.size());
+    for (Extent i = 0; i < count; ++i) {
+      // The next tile is asked for in portions, so that the requests do not wait for each other.
+      for (const int v : phase.ahead) ask_for_next(v, i, count);
+      execute(phase.inner[static_cast<std::size_t>(i)]);
+    }
   }
   void chunks(const Phase& phase, Extent begin, Extent end) {
     if (phase.inner.empty()) return;
@@ -222,6 +227,15 @@ class LoopRunner {
                                                     : binding_.inputs[static_cast<std::size_t>(value.operand)];
     slots_[v] = {const_cast<char*>(base) + (value.access.offset + s0_ * slow_stride + f0_ * fast_stride) * size,
                  slow_stride * size};
+  }
+
+  /// Portion `part` of `parts` of the cache lines that follow this tile of a value in memory.
+  void ask_for_next(int v, Extent part, Extent parts) const {
+    const Value& value = code_.values[static_cast<std::size_t>(v)];
+    const Extent row = fast_ * static_cast<Extent>(size_bytes(value.type));
+    const Extent lines = (value.slow ? slow_ : 1) * row / 64;
+    const char* next = slots_[v].data + (value.slow ? slow_ - 1 : 0) * slots_[v].stride + row;
+    for (Extent line = lines * part / parts; line < lines * (part + 1) / parts; ++line) __builtin_prefetch(next + line * 64);
   }
 
   /// The source of an operand for an instruction that runs over both axes, or over a row made of the slow one.

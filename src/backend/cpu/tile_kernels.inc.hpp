@@ -39,16 +39,44 @@ constexpr int kLanesOf = kVectorBytes / static_cast<int>([] {
   return most;
 }());
 
-template <int N, class R, class Function, class... Readers>
-inline void run_rows(const TileCall& call, Function function, Readers... readers) {
+/// Rows of `out` from rows of the arguments, each read at a pointer that moves by `step` elements a vector: N, or 0 for
+/// one that is constant along the row, which stands in `constants`.
+template <class R, class... A, class Function, int... i>
+inline void run_rows(const TileCall& call, Function function, std::integer_sequence<int, i...>) {
+  constexpr int N = kLanesOf<R, A...>;
   const std::int64_t vectors = call.fast / N, rest = call.fast % N;
+  alignas(64) char constants[sizeof...(A)][64];
   for (std::int64_t s = 0; s < call.slow; ++s) {
-    int index = 0;
-    (readers.open(call.args[index++], s), ...);
+    const char* at[] = {static_cast<const char*>(call.args[i].data) + s * call.args[i].slow_stride...};
+    std::int64_t step[] = {static_cast<std::int64_t>(N * sizeof(A))...};
+    const auto open = [&]<class T>(int k, T) {
+      if (!call.args[k].broadcast) return;
+      store<N>(reinterpret_cast<T*>(constants[k]), splat<N>(*reinterpret_cast<const T*>(at[k])));
+      at[k] = constants[k];
+      step[k] = 0;
+    };
+    (open(i, A{}), ...);
     R* out = reinterpret_cast<R*>(static_cast<char*>(call.out) + s * call.out_stride);
-#pragma GCC unroll 2
-    for (std::int64_t v = 0; v < vectors; ++v) store<N>(out + v * N, (V<R, N>)function(readers.whole(v)...));
-    if (rest != 0) store_first<N>(out + vectors * N, (V<R, N>)function(readers.part(vectors, rest)...), rest);
+    std::int64_t v = 0;
+    for (; v + 2 <= vectors; v += 2, out += 2 * N) {
+      const auto first = function(load<N>(reinterpret_cast<const A*>(at[i]))...);
+      const auto second = function(load<N>(reinterpret_cast<const A*>(at[i] + step[i]))...);
+      store<N>(out, (V<R, N>)first);
+      store<N>(out + N, (V<R, N>)second);
+      ((at[i] += 2 * step[i]), ...);
+    }
+    if (v < vectors) {
+      store<N>(out, (V<R, N>)function(load<N>(reinterpret_cast<const A*>(at[i]))...));
+      ((at[i] += step[i]), ...);
+      out += N;
+    }
+    if (rest != 0) {
+      const auto part = [&]<class T>(int k, T) {
+        const T* data = reinterpret_cast<const T*>(at[k]);
+        return step[k] == 0 ? load<N>(data) : load_first<N>(data, rest);
+      };
+      store_first<N>(out, (V<R, N>)function(part(i, A{})...), rest);
+    }
   }
 }
 
@@ -56,8 +84,7 @@ inline void run_rows(const TileCall& call, Function function, Readers... readers
 template <class R, class... A, class Function>
 constexpr TileFunction tile(Function) {
   return [](const TileCall& call) {
-    constexpr int N = kLanesOf<R, A...>;
-    run_rows<N, R>(call, Function{}, Reader<A, N>{}...);
+    run_rows<R, A...>(call, Function{}, std::make_integer_sequence<int, sizeof...(A)>());
   };
 }
 
@@ -80,12 +107,18 @@ inline Mask<T> to_mask(V<Byte, kNative<T>> bools) {
 }
 
 template <class X>
-inline X max_nan(X a, X b) {  // a NaN wins, and of two equals the first
-  return (b > a) | (b != b) ? b : a;
+constexpr bool kIsFloat = std::is_floating_point_v<std::remove_cvref_t<decltype(X{}[0])>>;
+
+/// The larger or smaller; a NaN of either wins.
+template <class X>
+inline X max_nan(X a, X b) {
+  if constexpr (kIsFloat<X> && sizeof(X) == kVectorBytes) return b != b ? b : greater(b, a);
+  else return (b > a) | (b != b) ? b : a;
 }
 template <class X>
 inline X min_nan(X a, X b) {
-  return (b < a) | (b != b) ? b : a;
+  if constexpr (kIsFloat<X> && sizeof(X) == kVectorBytes) return b != b ? b : lesser(b, a);
+  else return (b < a) | (b != b) ? b : a;
 }
 
 template <class T>
@@ -150,8 +183,8 @@ void fill_float(TileTable& table) {
   binary(Op::rem, [](X a, X b) { return rem(a, b); });
   binary(Op::pow, [](X a, X b) { return pow(a, b); });
   binary(Op::atan2, [](X a, X b) { return atan2(a, b); });
-  binary(Op::min, [](X a, X b) { return a != a ? a : min_nan(a, b); });
-  binary(Op::max, [](X a, X b) { return a != a ? a : max_nan(a, b); });
+  binary(Op::min, [](X a, X b) { return min_nan(a, b); });
+  binary(Op::max, [](X a, X b) { return max_nan(a, b); });
   binary(Op::copysign, [](X a, X b) { return copysign(a, b); });
 
   table.mul_add[t] = tile<T, T, T, T>([](X a, X b, X c) { return fma(a, b, c); });
@@ -379,16 +412,7 @@ inline Native<T> pad(Native<T> x, std::int64_t count) {
 }
 template <Reduction reduction, class T>
 inline double across(Native<T> x) {
-  constexpr int N = kNative<T>;
-  alignas(64) T lanes[N];
-  store<N>(lanes, x);
-  for (int width = N / 2; width > 0; width /= 2)
-    for (int i = 0; i < width; ++i) {
-      if constexpr (reduction == Reduction::sum) lanes[i] = static_cast<T>(lanes[i] + lanes[i + width]);
-      else if constexpr (reduction == Reduction::prod) lanes[i] = static_cast<T>(lanes[i] * lanes[i + width]);
-      else lanes[i] = static_cast<T>(combine_scalar<reduction>(lanes[i], lanes[i + width]));
-    }
-  return static_cast<double>(lanes[0]);
+  return static_cast<double>(fold<T, kNative<T>>(x, [](auto a, auto b) { return combine<reduction>(a, b); }));
 }
 
 /// The reduction of one row, with four vectors in flight.

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
+#include <utility>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -36,9 +38,7 @@ using HalfF = V<float, kDoubles>;  // the floats that fill a vector of doubles
 
 template <int N, class T>
 inline V<T, N> splat(T x) {
-  V<T, N> v;
-  for (int i = 0; i < N; ++i) v[i] = x;
-  return v;
+  return x - V<T, N>{};  // a vector meets a scalar lane by lane; x - 0 is x, for -0 too
 }
 inline F splat(float x) { return splat<kFloats>(x); }
 inline D splat(double x) { return splat<kDoubles>(x); }
@@ -143,6 +143,47 @@ inline F abs(F x) { return (F)((I)x & ~kSign32); }
 inline D abs(D x) { return (D)((L)x & ~kSign64); }
 inline F copysign(F x, F sign) { return (F)(((I)x & ~kSign32) | ((I)sign & kSign32)); }
 inline D copysign(D x, D sign) { return (D)(((L)x & ~kSign64) | ((L)sign & kSign64)); }
+
+/// a > b ? a : b, and a < b ? a : b: the second where either is NaN.
+template <class X>
+inline X greater(X a, X b) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(a[0]) == 4) return _mm512_max_ps(a, b);
+  else return _mm512_max_pd(a, b);
+#elif defined(__AVX2__)
+  if constexpr (sizeof(a[0]) == 4) return _mm256_max_ps(a, b);
+  else return _mm256_max_pd(a, b);
+#else
+  return a > b ? a : b;
+#endif
+}
+template <class X>
+inline X lesser(X a, X b) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(a[0]) == 4) return _mm512_min_ps(a, b);
+  else return _mm512_min_pd(a, b);
+#elif defined(__AVX2__)
+  if constexpr (sizeof(a[0]) == 4) return _mm256_min_ps(a, b);
+  else return _mm256_min_pd(a, b);
+#else
+  return a < b ? a : b;
+#endif
+}
+
+template <class T, int N, int begin, int... i>
+inline V<T, N / 2> part_of(V<T, N> x, std::integer_sequence<int, i...>) {
+  return __builtin_shufflevector(x, x, (begin + i)...);
+}
+/// The lanes of a vector folded in halves by `combine`.
+template <class T, int N, class Combine>
+inline T fold(V<T, N> x, Combine combine) {
+  if constexpr (N == 2) {
+    return combine(V<T, 2>{x[0], x[0]}, V<T, 2>{x[1], x[1]})[0];
+  } else {
+    using Half = std::make_integer_sequence<int, N / 2>;
+    return fold<T, N / 2>(combine(part_of<T, N, 0>(x, Half()), part_of<T, N, N / 2>(x, Half())), combine);
+  }
+}
 
 /// To the nearest integer, ties to even; keeps the sign of zero. Without rounding instructions: adding and taking away
 /// 2^23 (2^52) leaves no fraction, and larger numbers have none.
