@@ -41,10 +41,11 @@ NodeRef sum_to(const NodeRef& g, const Shape& from) {
 
 class Reverse {
  public:
-  Reverse(const NodeRef& output, const std::unordered_set<const Node*>& wanted) : wanted_(wanted) {
+  /// Gradients of the wanted values; with `ends_there` what these are made of gets none, and does not count for others.
+  Reverse(const NodeRef& output, const std::unordered_set<const Node*>& wanted, bool ends_there = false)
+      : wanted_(wanted), ends_there_(ends_there) {
     const NodeRef roots[] = {output};
-    // Only what leads from a wanted value to the output takes part; a wanted value is not looked through... except that
-    // other wanted values may lie below it, so the walk goes on.
+    // Only what leads from a wanted value to the output takes part; other wanted values may lie below a wanted one.
     order_ = graph::topological_order(roots);
     for (const Node* node : order_) {
       bool needed = wanted_.contains(node);
@@ -58,7 +59,7 @@ class Reverse {
     add(output, seed);
     for (auto it = order_.rbegin(); it != order_.rend(); ++it) {
       const Node* node = *it;
-      if (!needed_.contains(node)) continue;
+      if (!needed_.contains(node) || (ends_there_ && wanted_.contains(node))) continue;
       if (node->kind == Kind::attention || node->kind == Kind::attention_backward) {
         tuple(*node);
         continue;
@@ -293,17 +294,29 @@ class Reverse {
       for (int i = 0; i < 3; ++i) add(n.inputs[static_cast<std::size_t>(i)], graph::project(back, i));
       return;
     }
-    // Gradients of gradients, or through logsumexp: by the decomposition.
-    const std::vector<NodeRef> parts = graph::decompose(n);
-    std::vector<Tensor> inputs(n.inputs.begin(), n.inputs.end());
+    // Gradients of gradients, or through logsumexp: by the decomposition, taken of stand-ins for the inputs. These may be
+    // one value several times, or depend on each other, and views of them may cancel; a stand-in is a node of its own.
+    graph::NodeFields fields = n;
+    std::unordered_set<const Node*> wanted;
+    for (std::size_t i = 0; i < fields.inputs.size(); ++i) {
+      const NodeRef& x = n.inputs[i];
+      fields.inputs[i] = graph::make_node({.kind = Kind::reshape, .type = x->type, .shape = x->shape, .device = x->device, .inputs = {x},
+                                           .ints = {static_cast<Extent>(i)}});
+      wanted.insert(fields.inputs[i].get());
+    }
+    const NodeRef stand_in = graph::make_node(fields);
+    const std::vector<NodeRef> parts = graph::decompose(*stand_in);
     for (const auto& [index, g] : found->second) {
-      const std::vector<Tensor> gs = grad(Tensor(parts[static_cast<std::size_t>(index)]), inputs, Tensor(g));
-      for (std::size_t i = 0; i < inputs.size(); ++i)
-        if (gs[i].node()->kind != Kind::constant || gs[i].node()->value != 0) add(n.inputs[i], gs[i].node());
+      const NodeRef& part = parts[static_cast<std::size_t>(index)];
+      Reverse reverse(part, wanted, true);
+      reverse.run(part, g);
+      for (std::size_t i = 0; i < fields.inputs.size(); ++i)
+        if (const NodeRef part_of = reverse.of(fields.inputs[i].get())) add(n.inputs[i], part_of);
     }
   }
 
   const std::unordered_set<const Node*>& wanted_;
+  const bool ends_there_;
   std::vector<const Node*> order_;
   std::unordered_set<const Node*> needed_;
   std::unordered_map<const Node*, NodeRef> gradients_;

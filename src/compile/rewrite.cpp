@@ -94,8 +94,11 @@ namespace {
 bool is_row(const Node& node, std::string_view name) { return node.kind == Kind::map && node.row && node.row->name == name; }
 bool is_constant(const Node& node, double value) { return node.kind == Kind::constant && node.value == value; }
 
-// Detaching matters to gradients only, and these are made before.
-NodeRef drop_detach(const NodeRef& node) { return node->kind == Kind::detach ? node->inputs[0] : node; }
+// Detaching, and stand-ins for operands, matter to gradients only, and these are made before.
+NodeRef drop_detach(const NodeRef& node) {
+  const bool stand_in = node->kind == Kind::reshape && node->shape == node->inputs[0]->shape;
+  return node->kind == Kind::detach || stand_in ? node->inputs[0] : node;
+}
 
 // permute(concat(a, b)) = concat(permute(a), permute(b)): the parts are written in place in their final order.
 NodeRef permuted_concat(const NodeRef& node) {
