@@ -18,13 +18,14 @@ namespace weft::cpu {
 namespace {
 
 constexpr Extent kQueriesOfBlock = 64;
+constexpr Extent kQueriesOfCausalBlock = 16;  // smaller blocks compute fewer scores that the mask throws away
 constexpr Extent kScoresBytes = 512 << 10;  // of a block: half of the second cache
 
 /// Queries of a block, so that its scores fit; at least 8, however many keys there are.
 template <class T>
 Extent block_of(const kernel::AttentionKernel& kernel) {
   const Extent fitting = kScoresBytes / static_cast<Extent>(sizeof(T)) / std::max<Extent>(kernel.keys, 1) / 8 * 8;
-  return std::clamp<Extent>(fitting, 8, kQueriesOfBlock);
+  return std::clamp<Extent>(fitting, 8, kernel.causal ? kQueriesOfCausalBlock : kQueriesOfBlock);
 }
 
 /// Memory of a thread, kept for its next block.

@@ -666,7 +666,9 @@ void Compiler::schedule(Extent tile_elements) {
           if (is_memory(arg) && overlaps(store.output, from.kind == StepKind::accumulator ? -1 : from.operand)) safe = false;
         }
       }
-      if (plain && shape && safe && !stream) direct[store.value] = &store;
+      // A transposing load would write its columns far apart; in a register they are near.
+      const bool turns = node.kind == StepKind::load && node.access.plain_slow() && Access::stride(node.access.slow) == 1;
+      if (plain && shape && safe && !stream && !turns) direct[store.value] = &store;
       else late.push_back(&store), last_use[store.value] = order.size();
     }
     std::set<int> memory_seen;

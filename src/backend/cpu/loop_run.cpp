@@ -312,10 +312,21 @@ class LoopRunner {
     for (Extent s = 0; s < rows; ++s)
       row(s0_ + s, in.fast ? f0_ : 0, count, reinterpret_cast<Word*>(out.data + (in.slow ? s * out.stride : 0)));
   }
+  /// Whether memory lies along the slow axis: then that is the one to walk along, a cache line at a time.
+  static bool is_turned(const Instruction& in) {
+    return in.slow && in.fast && in.access.plain_slow() && in.access.plain_fast() && Access::stride(in.access.slow) == 1;
+  }
   template <class Word>
   void fetch(const Instruction& in) const {
     const char* base = in.operand < 0 ? binding_.product : binding_.inputs[static_cast<std::size_t>(in.operand)];
     const Word* from = reinterpret_cast<const Word*>(base);
+    if (is_turned(in)) {
+      const Slot& out = slots_[in.out];
+      const Extent stride = Access::stride(in.access.fast), row = out.stride / static_cast<Extent>(sizeof(Word));
+      for (Extent f = 0; f < fast_; ++f)
+        copy_strided(from + in.access.offset + s0_ + (f0_ + f) * stride, 1, reinterpret_cast<Word*>(out.data) + f, row, slow_);
+      return;
+    }
     each_row<Word>(in, [&](Extent s, Extent f, Extent count, Word* to) {
       walk_row(in.access, s, f, count,
                [&](Extent i, Extent at, Extent stride, Extent n) { copy_strided(from + at, stride, to + i, 1, n); },
@@ -377,6 +388,13 @@ class LoopRunner {
     }
     const Slot& slot = slots_[in.args[0]];
     const auto scatter = [&]<class Word>(Word) {
+      if (is_turned(in)) {
+        const Extent stride = Access::stride(in.access.fast), row = value.slow ? slot.stride / size : 0;
+        for (Extent f = 0; f < count; ++f)
+          copy_strided(reinterpret_cast<const Word*>(slot.data) + (value.fast ? f : 0), row,
+                       reinterpret_cast<Word*>(base) + in.access.offset + s0_ + (f0_ + f) * stride, 1, rows);
+        return;
+      }
       for (Extent s = 0; s < rows; ++s) {
         const Word* from = reinterpret_cast<const Word*>(slot.data + (value.slow ? s * slot.stride : 0));
         Word* to = reinterpret_cast<Word*>(base);
