@@ -19,8 +19,11 @@ Pending& pending() {
   return *p;
 }
 
+// A node of its own that views of the parameter do not fold into: gradients are asked for by node, and the reshape of a
+// reshape would lead past it.
 NodeRef slice_of(const NodeRef& flat, Extent offset, const Shape& shape) {
-  return reshape(slice(flat, {offset}, {1}, {shape.numel()}), shape);
+  const NodeRef part = reshape(slice(flat, {offset}, {1}, {shape.numel()}), shape);
+  return make_node({.kind = Kind::detach, .type = part->type, .shape = shape, .device = part->device, .inputs = {part}, .ints = {0}});
 }
 
 // Appends elements [begin, end) of a rank-1 value. A concat gives its own parts, so that many updates of slices, one

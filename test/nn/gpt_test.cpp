@@ -89,6 +89,20 @@ TEST(Gpt, GradientOfEveryParameterMatchesDifferences) {
   }
 }
 
+TEST(Gpt, GradientsAreTheSameWhenParametersAreSlices) {
+  GPT own(kTiny), sliced(kTiny);
+  own.initialize(6);
+  sliced.initialize(6);
+  flatten_together(sliced.parameters(), "flat");
+  const Tensor tokens = tensor<std::int32_t>({1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8}, {2, 8});
+  const std::vector<Tensor> expected = grad(cross_entropy(own(tokens), tokens), own.parameters()),
+                            given = grad(cross_entropy(sliced(tokens), tokens), sliced.parameters());
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const std::vector<float> x = expected[i].to_vector<float>(), y = given[i].to_vector<float>();
+    for (std::size_t j = 0; j < x.size(); ++j) ASSERT_NEAR(x[j], y[j], 1e-6) << own.parameters()[i].name();
+  }
+}
+
 struct BadConfig {
   const char* name;
   GptConfig config;
