@@ -11,7 +11,8 @@ json      parsed.
 A comment on the line before a block changes that: <!-- test: skip REASON -->; <!-- test: compile --> (cpp, not run);
 <!-- test: continue --> (cpp, goes on in the scope of the block before); <!-- test: declarations --> (cpp, functions and
 templates, at namespace scope); <!-- test: part FILE --> (cpp, not compiled: a document's parts of a file of the tree, in
-order with a blank line between, must be that file); <!-- test: syntax --> (sh, only parsed).
+order with a blank line between, must be that file); <!-- test: excerpt FILE --> (cpp, not compiled: lines that stand in
+that file one after another, however indented); <!-- test: syntax --> (sh, only parsed).
 """
 import argparse
 import dataclasses
@@ -26,7 +27,7 @@ import time
 
 TREE = pathlib.Path(__file__).resolve().parents[2]
 SHELL = ("sh", "bash", "console")
-MODES = {"cpp": ("skip", "compile", "continue", "declarations", "part"), "json": ("skip",),
+MODES = {"cpp": ("skip", "compile", "continue", "declarations", "part", "excerpt"), "json": ("skip",),
          **{language: ("skip", "syntax") for language in SHELL}}
 FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})\s*([\w+-]*)")
 COMMENT = re.compile(r"^<!-- test: (\w+) ?(.*?) ?-->$")
@@ -76,7 +77,7 @@ def blocks_of(document):
                 raise Mistake(f"{document.name}:{first}: '{mode}' means nothing for {fence[2]}; there are {MODES[fence[2]]}")
             if mode == "skip" and not comment[2]:
                 raise Mistake(f"{document.name}:{first}: say why the block is skipped")
-            if mode == "part" and not (TREE / comment[2]).is_file():
+            if mode in ("part", "excerpt") and not (TREE / comment[2]).is_file():
                 raise Mistake(f"{document.name}:{first}: '{comment[2]}' is no file of the tree")
             blocks.append(Block(document, first + 1, fence[2], mode, comment[2] if comment else "", lines[first:i]))
         elif mode:
@@ -181,7 +182,8 @@ def run(command, folder, options, **more):
 
 
 def check_parts(block, blocks):
-    parts = [other for other in blocks if other.document == block.document and other.argument == block.argument]
+    parts = [other for other in blocks
+             if (other.document, other.mode, other.argument) == (block.document, "part", block.argument)]
     wanted = (TREE / block.argument).read_text("utf-8").splitlines()
     at = 0  # line of the file where the next part begins
     for part in parts:
@@ -197,10 +199,19 @@ def check_parts(block, blocks):
         raise Mistake(f"{block.argument} goes on after line {at}, where the last part ends")
 
 
+def check_excerpt(block):
+    wanted = [line.strip() for line in block.lines]
+    there = [line.strip() for line in (TREE / block.argument).read_text("utf-8").splitlines()]
+    if not any(there[at:at + len(wanted)] == wanted for at in range(len(there) - len(wanted) + 1)):
+        raise Mistake(f"these lines do not stand in {block.argument}")
+
+
 def check(block, blocks, commands, options):
     folder = options.scratch / block.document.stem
     if block.mode == "part":
         check_parts(block, blocks)
+    elif block.mode == "excerpt":
+        check_excerpt(block)
     elif block.language == "json":
         try:
             json.loads("\n".join(block.lines))
@@ -229,7 +240,7 @@ def main():
     passed = failed = skipped = 0
     try:
         blocks = [block for document in options.documents for block in blocks_of(document)]
-        cpp = [block for block in blocks if block.language == "cpp" and block.mode not in ("skip", "part")]
+        cpp = [block for block in blocks if block.language == "cpp" and block.mode not in ("skip", "part", "excerpt")]
         commands = build(cpp, options) if cpp else {}
     except Mistake as mistake:
         print(mistake)

@@ -69,8 +69,8 @@ not code
 LESSON = (CHECK.parents[2] / "examples/lesson.cpp").read_text("utf-8").rstrip("\n").split("\n\n", 1)
 
 
-def part(text, of="examples/lesson.cpp"):
-    return f"<!-- test: part {of} -->\n```cpp\n{text}\n```\n"
+def part(text, of="examples/lesson.cpp", mode="part"):
+    return f"<!-- test: {mode} {of} -->\n```cpp\n{text}\n```\n"
 
 
 # name of the case, the document, what is said of it
@@ -90,6 +90,7 @@ BROKEN = [
     ("a part left out", part(LESSON[0]), "goes on after line"),
     ("parts out of order", part(LESSON[1]) + part(LESSON[0]), "line 3 of the document is not line 1"),
     ("a part of no file", part(LESSON[0], "examples/nothing.cpp"), "no file of the tree"),
+    ("an excerpt that differs", part("int main() {\nreturn 7;", mode="excerpt"), "do not stand in examples/lesson.cpp"),
     ("nothing to test", "Only words.\n", "no block was found"),
     ("only skipped", "<!-- test: skip no GPU -->\n```sh\nfalse\n```\n", "no block was found"),
 ]
@@ -110,8 +111,8 @@ def main():
             return subprocess.run([sys.executable, CHECK, "--prefix", folder, "--scratch", folder / "scratch", document],
                                   capture_output=True, text=True, check=False)
 
-        result = check(SOUND + part(LESSON[0]) + part(LESSON[1]))
-        if result.returncode != 0 or not result.stdout.endswith("12 passed, 0 failed, 1 skipped\n"):
+        result = check(SOUND + part(LESSON[0]) + part(LESSON[1]) + part("int main() {", mode="excerpt"))
+        if result.returncode != 0 or not result.stdout.endswith("13 passed, 0 failed, 1 skipped\n"):
             failed += 1
             print(f"sound blocks: {result.returncode}: {result.stdout}{result.stderr}")
         for name, text, expected in BROKEN:
