@@ -58,6 +58,9 @@ struct ReduceOptions {
 /// Errors  ShapeError: an axis out of range or given twice; an empty extent where the reduction has no value for it.
 [[nodiscard]] Tensor reduce(std::string_view name, const Tensor& x, const Axes& axes = {}, ReduceOptions options = {},
                             Where where = Where::current());
+/// The same with attributes of the row in their order (var, std: correction). Missing ones take their defaults.
+[[nodiscard]] Tensor reduce(std::string_view name, const Tensor& x, const Axes& axes, ReduceOptions options,
+                            std::span<const double> attributes, Where where = Where::current());
 [[nodiscard]] Tensor sum(const Tensor& x, const Axes& axes = {}, ReduceOptions options = {}, Where where = Where::current());
 [[nodiscard]] Tensor mean(const Tensor& x, const Axes& axes = {}, ReduceOptions options = {}, Where where = Where::current());
 [[nodiscard]] Tensor prod(const Tensor& x, const Axes& axes = {}, ReduceOptions options = {}, Where where = Where::current());

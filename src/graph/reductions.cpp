@@ -95,6 +95,13 @@ Tensor reduce_by_row(std::string_view name, const Tensor& x, const Axes& axes, R
 Tensor reduce(std::string_view name, const Tensor& x, const Axes& axes, ReduceOptions options, Where where) {
   return reduce_by_row(name, x, axes, options, {}, where);
 }
+Tensor reduce(std::string_view name, const Tensor& x, const Axes& axes, ReduceOptions options,
+              std::span<const double> attributes, Where where) {
+  const std::size_t known = ops::reduce_row(name).attributes.size();
+  if (attributes.size() > known)
+    throw UsageError(fmt::format("{}: {} attributes are given, it has {}", name, attributes.size(), known));
+  return reduce_by_row(name, x, axes, options, attributes, where);
+}
 Tensor sum(const Tensor& x, const Axes& axes, ReduceOptions options, Where where) { return reduce("sum", x, axes, options, where); }
 Tensor mean(const Tensor& x, const Axes& axes, ReduceOptions options, Where where) { return reduce("mean", x, axes, options, where); }
 Tensor prod(const Tensor& x, const Axes& axes, ReduceOptions options, Where where) { return reduce("prod", x, axes, options, where); }
