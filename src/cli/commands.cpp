@@ -6,7 +6,10 @@ std::span<const Command> commands() {
   static constexpr Command kCommands[] = {
       {"train", "Models", "train a model: weft train text --data FILE --out FOLDER", set_up_train},
       {"generate", "Models", "let a trained model write", set_up_generate},
+      {"eval", "Ops", "run a small program of ops on arrays from a file", set_up_eval},
+      {"ops", "Ops", "list the ops: weft ops list", set_up_ops},
       {"devices", "Machine", "list the devices of this machine", set_up_devices},
+      {"doctor", "Machine", "test every op on a device against the CPU", set_up_doctor},
   };
   return kCommands;
 }

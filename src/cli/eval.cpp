@@ -1,0 +1,345 @@
+// weft eval: runs a small program of ops written as JSON on arrays from a file. docs/eval.md describes the format.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <set>
+
+#include "base/quote.hpp"
+#include "cli/commands.hpp"
+#include "cli/op_registry.hpp"
+#include "io/npz.hpp"
+#include "ops/names.hpp"
+#include "weft/device.hpp"
+#include "weft/error.hpp"
+#include "weft/grad.hpp"
+
+namespace weft::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// ---- The program as written -------------------------------------------------------------------------------------------
+
+struct Step {
+  const OpSpec* op = nullptr;
+  std::vector<Json> inputs;  // a name, a number, or null for an optional input left out
+  Json attributes = Json::object();
+  std::vector<std::string> outputs;
+};
+struct Gradient {
+  std::string of, weight;  // weight: "" for ones
+  std::vector<std::string> with_respect_to, outputs;
+};
+struct Program {
+  std::vector<Step> steps;
+  std::vector<Gradient> gradients;
+  std::vector<std::string> results;  // names to write
+};
+
+void check_keys(const Json& object, std::string_view what, std::initializer_list<std::string_view> known) {
+  if (!object.is_object()) throw UsageError(fmt::format("{} is not an object {{...}}", what));
+  for (const auto& [key, value] : object.items())
+    if (std::find(known.begin(), known.end(), key) == known.end())
+      throw UsageError(fmt::format("{}: unknown key {}; known are {}", what, quote(key), fmt::join(known, ", ")));
+}
+
+// A name, or a list of names.
+std::vector<std::string> names_in(const Json& value, std::string_view what) {
+  std::vector<std::string> names;
+  const Json list = value.is_array() ? value : Json::array({value});
+  for (const Json& name : list) {
+    if (!name.is_string() || name.get_ref<const std::string&>().empty())
+      throw UsageError(fmt::format("{} is not a name or a list of names", what));
+    names.push_back(name.get<std::string>());
+  }
+  return names;
+}
+
+const Json& member(const Json& object, std::string_view what, std::string_view key) {
+  const auto found = object.find(key);
+  if (found == object.end()) throw UsageError(fmt::format("{}: {} is missing", what, quote(key)));
+  return *found;
+}
+
+void check_operand(const Json& operand) {
+  if (!operand.is_string() && !operand.is_number() && !operand.is_null())
+    throw UsageError("an input is neither a name, nor a number, nor null (for an optional one left out)");
+}
+
+// A list in the op's order, or an object by the names of its inputs.
+std::vector<Json> operands_in(const Json& inputs, const OpSpec& op) {
+  std::vector<Json> operands;
+  if (inputs.is_array()) {
+    operands.assign(inputs.begin(), inputs.end());
+  } else if (inputs.is_object()) {
+    operands.resize(op.inputs.size());
+    for (const auto& [name, value] : inputs.items()) {
+      const auto found =
+          std::find_if(op.inputs.begin(), op.inputs.end(), [&](const InputSpec& i) { return i.name == name; });
+      if (found == op.inputs.end()) {
+        std::vector<std::string> known;
+        for (const InputSpec& input : op.inputs) known.push_back(input.name);
+        throw UsageError(
+            fmt::format("{}: unknown input {}; it takes {}", op.name, quote(name), fmt::join(known, ", ")));
+      }
+      if (found->repeated) throw UsageError(fmt::format("{}: give its inputs as a list", op.name));
+      operands[static_cast<std::size_t>(found - op.inputs.begin())] = value;
+    }
+  } else if (inputs.is_string()) {
+    operands.push_back(inputs);
+  } else {
+    throw UsageError("\"inputs\" is neither a list nor an object");
+  }
+  for (const Json& operand : operands) check_operand(operand);
+  return operands;
+}
+
+Step step_of(const Json& json) {
+  check_keys(json, "the step", {"op", "inputs", "attributes", "output", "outputs", "comment"});
+  const Json& name = member(json, "the step", "op");
+  if (!name.is_string()) throw UsageError("\"op\" is not a name");
+  Step step{.op = &find_op(name.get<std::string>())};
+  if (json.contains("inputs")) step.inputs = operands_in(json["inputs"], *step.op);
+  if (json.contains("attributes")) step.attributes = json["attributes"];
+  if (json.contains("output") == json.contains("outputs"))
+    throw UsageError(fmt::format("{}: give \"output\", the name of the result", step.op->name));
+  step.outputs = names_in(json.contains("output") ? json["output"] : json["outputs"], "\"output\"");
+  if (step.outputs.size() != 1 && !step.op->several_outputs)
+    throw UsageError(
+        fmt::format("{}: {} output names are given; it has one output", step.op->name, step.outputs.size()));
+  return step;
+}
+
+Gradient gradient_of(const Json& json) {
+  check_keys(json, "the gradient", {"of", "weight", "with_respect_to", "outputs", "output", "comment"});
+  const auto of = names_in(member(json, "the gradient", "of"), "\"of\"");
+  if (of.size() != 1) throw UsageError("\"of\" is not one name");
+  Gradient gradient{.of = of[0]};
+  if (json.contains("weight") && !json["weight"].is_null()) {
+    const auto weight = names_in(json["weight"], "\"weight\"");
+    if (weight.size() != 1) throw UsageError("\"weight\" is not one name");
+    gradient.weight = weight[0];
+  }
+  gradient.with_respect_to = names_in(member(json, "the gradient", "with_respect_to"), "\"with_respect_to\"");
+  if (gradient.with_respect_to.empty()) throw UsageError("\"with_respect_to\" names nothing");
+  if (json.contains("output") && json.contains("outputs"))
+    throw UsageError("both \"output\" and \"outputs\" are given");
+  if (json.contains("outputs") || json.contains("output")) {
+    gradient.outputs = names_in(json.contains("outputs") ? json["outputs"] : json["output"], "\"outputs\"");
+  } else {
+    for (const std::string& name : gradient.with_respect_to) gradient.outputs.push_back("grad_" + name);
+  }
+  if (gradient.outputs.size() != gradient.with_respect_to.size())
+    throw UsageError(fmt::format("{} names in \"outputs\" for {} in \"with_respect_to\"; give one for each",
+                                 gradient.outputs.size(), gradient.with_respect_to.size()));
+  return gradient;
+}
+
+// Calls f(i, entry) for each entry of a list, and says in errors which one it was.
+template <class F>
+void for_each_entry(const Json& list, std::string_view what, F f) {
+  if (!list.is_array()) throw UsageError(fmt::format("\"{}s\" is not a list", what));
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    try {
+      f(list[i]);
+    } catch (Error& error) {
+      error.add_context(fmt::format("reading {} {} of the program", what, i + 1));
+      throw;
+    }
+  }
+}
+
+Program program_of(const Json& json) {
+  check_keys(json, "the program", {"steps", "gradients", "outputs", "comment"});
+  Program program;
+  for_each_entry(member(json, "the program", "steps"), "step",
+                 [&](const Json& j) { program.steps.push_back(step_of(j)); });
+  if (json.contains("gradients"))
+    for_each_entry(json["gradients"], "gradient", [&](const Json& j) { program.gradients.push_back(gradient_of(j)); });
+  if (json.contains("outputs")) {
+    program.results = names_in(json["outputs"], "\"outputs\" of the program");
+  } else {
+    for (const Step& s : program.steps)
+      program.results.insert(program.results.end(), s.outputs.begin(), s.outputs.end());
+    for (const Gradient& g : program.gradients)
+      program.results.insert(program.results.end(), g.outputs.begin(), g.outputs.end());
+  }
+  return program;
+}
+
+// ---- Its run ----------------------------------------------------------------------------------------------------------
+
+// Builds values by name. What a step or gradient needs is built before it, wherever it stands in the program.
+class Runner {
+ public:
+  Runner(const Program& program, const io::Arrays& inputs, Device device)
+      : program_(program), inputs_(inputs), device_(device), state_(program.steps.size() + program.gradients.size()) {
+    for (std::size_t i = 0; i < state_.size(); ++i)
+      for (const std::string& name : outputs_of(i)) {
+        if (inputs_.contains(name))
+          throw UsageError(fmt::format("{} names an output, and an array of --inputs", quote(name)));
+        if (!maker_.emplace(name, i).second) throw UsageError(fmt::format("{} names two outputs", quote(name)));
+      }
+  }
+
+  io::Arrays run() {
+    // In the program's order, which is also that of random draws.
+    for (std::size_t i = 0; i < state_.size(); ++i) make(i);
+    std::vector<Tensor> tensors;
+    for (const std::string& name : program_.results) tensors.push_back(value(name));
+    eval(tensors);
+    io::Arrays results;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const Tensor& t = tensors[i];
+      io::Array array{t.dtype(), t.shape(),
+                      std::vector<std::byte>(static_cast<std::size_t>(t.numel()) * size_bytes(t.dtype()))};
+      t.copy_to(array.data.data(), array.data.size());
+      results.insert_or_assign(program_.results[i], std::move(array));
+    }
+    return results;
+  }
+
+ private:
+  enum class State { waiting, begun, made };
+
+  const std::vector<std::string>& outputs_of(std::size_t i) const {
+    return i < program_.steps.size() ? program_.steps[i].outputs
+                                     : program_.gradients[i - program_.steps.size()].outputs;
+  }
+
+  std::string title(std::size_t i) const {
+    if (i < program_.steps.size())
+      return fmt::format("step {} ({} -> {})", i + 1, program_.steps[i].op->name, quote(outputs_of(i)[0]));
+    const std::size_t g = i - program_.steps.size();
+    return fmt::format("gradient {} (of {})", g + 1, quote(program_.gradients[g].of));
+  }
+
+  const Tensor& value(const std::string& name) {
+    if (const auto found = values_.find(name); found != values_.end()) return found->second;
+    if (const auto array = inputs_.find(name); array != inputs_.end()) {
+      const io::Array& a = array->second;
+      try {
+        return values_[name] = tensor_from_bytes(a.data.data(), a.shape, a.dtype, device_).named(name);
+      } catch (Error& error) {
+        error.add_context(fmt::format("reading input {}", quote(name)));
+        throw;
+      }
+    }
+    const auto maker = maker_.find(name);
+    if (maker == maker_.end()) {
+      std::vector<std::string_view> known;
+      for (const auto& [input, array] : inputs_) known.push_back(input);
+      for (const auto& [output, i] : maker_) known.push_back(output);
+      const std::string_view nearest = nearest_name(name, known);
+      throw UsageError(fmt::format("{} is neither an array of --inputs nor an output of a step or gradient{}",
+                                   quote(name),
+                                   nearest.empty() ? "" : fmt::format("; did you mean {}?", quote(nearest))));
+    }
+    make(maker->second);
+    return values_.at(name);
+  }
+
+  void make(std::size_t i) {
+    if (state_[i] == State::made) return;
+    if (state_[i] == State::begun) throw UsageError(fmt::format("{} needs its own result", title(i)));
+    state_[i] = State::begun;
+    try {
+      std::vector<Tensor> results = i < program_.steps.size()
+                                        ? applied(program_.steps[i])
+                                        : differentiated(program_.gradients[i - program_.steps.size()]);
+      const std::vector<std::string>& names = outputs_of(i);
+      if (results.size() != names.size())
+        throw UsageError(fmt::format("{} output names are given for {} outputs", names.size(), results.size()));
+      for (std::size_t k = 0; k < names.size(); ++k) values_[names[k]] = results[k];
+    } catch (Error& error) {
+      if (!blamed_) error.add_context(fmt::format("making {}", title(i)));
+      blamed_ = true;
+      throw;
+    }
+    state_[i] = State::made;
+  }
+
+  std::vector<Tensor> applied(const Step& step) {
+    std::vector<Tensor> inputs(step.inputs.size());
+    std::optional<DType> common;
+    for (std::size_t k = 0; k < inputs.size(); ++k)
+      if (step.inputs[k].is_string()) {
+        inputs[k] = value(step.inputs[k].get<std::string>());
+        common = common ? promote(*common, inputs[k].dtype()) : inputs[k].dtype();
+      }
+    for (std::size_t k = 0; k < inputs.size(); ++k)
+      if (step.inputs[k].is_number()) inputs[k] = scalar(step.inputs[k].get<double>(), common);
+    return apply_op(*step.op, std::move(inputs), step.attributes);
+  }
+
+  // A number beside tensors takes their dtype, if that can hold it.
+  Tensor scalar(double number, std::optional<DType> common) const {
+    const bool is_whole = std::trunc(number) == number && std::abs(number) < 0x1p31;
+    DType type = common.value_or(DType::f32);
+    if (!is_float(type) && !is_whole) type = DType::f32;
+    if (type == DType::boolean || (type == DType::u32 && number < 0)) type = DType::i32;
+    return full({}, number, type, device_);
+  }
+
+  std::vector<Tensor> differentiated(const Gradient& gradient) {
+    const Tensor of = value(gradient.of);
+    const Tensor weight = gradient.weight.empty() ? ones_like(of) : value(gradient.weight);
+    std::vector<Tensor> inputs;
+    for (const std::string& name : gradient.with_respect_to) {
+      inputs.push_back(value(name));
+      if (!is_float(inputs.back().dtype()))
+        throw DTypeError(fmt::format("{} is {}; there are gradients with respect to f32 and f64 only", quote(name),
+                                     name_of(inputs.back().dtype())));
+    }
+    return grad(of, inputs, weight);
+  }
+
+  const Program& program_;
+  const io::Arrays& inputs_;
+  Device device_;
+  std::vector<State> state_;  // of steps, then of gradients
+  std::map<std::string, std::size_t> maker_;
+  std::map<std::string, Tensor> values_;
+  bool blamed_ = false;  // the innermost step is named in the error
+};
+
+struct Request {
+  fs::path program, inputs, out;
+  std::string device = "auto";
+};
+
+int evaluate(const Request& request) {
+  Program program;
+  try {
+    program = program_of(read_json_file(request.program));
+  } catch (UsageError& error) {
+    error.add_context(fmt::format("reading {}", request.program.string()));
+    throw;
+  }
+  const io::Arrays inputs = request.inputs.empty() ? io::Arrays{} : io::read_npz(request.inputs);
+  set_default_device(parse_device(request.device));
+  io::write_npz(request.out, Runner(program, inputs, default_device()).run());
+  return kOk;
+}
+
+}  // namespace
+
+void set_up_eval(CLI::App& app, Action& action) {
+  auto request = std::make_shared<Request>();
+  app.footer(
+      "The program: {\"steps\": [{\"op\": \"softmax\", \"inputs\": [\"x\"], \"attributes\": {\"axis\": -1}, "
+      "\"output\": \"y\"}],\n"
+      "\"gradients\": [{\"of\": \"y\", \"weight\": \"w\", \"with_respect_to\": [\"x\"], \"outputs\": [\"dx\"]}]}.\n"
+      "docs/eval.md describes it; `weft ops list` lists the ops.");
+  app.add_option("program", request->program, "the program, JSON")->required();
+  app.add_option("--inputs", request->inputs, "arrays that it names, .npz of f32, f64 (CPU), i32, u32 or bool");
+  app.add_option("--out", request->out, "file for the results, .npz")->required();
+  app.add_option("--device", request->device, "auto, cpu, webgpu or webgpu:INDEX")->capture_default_str();
+  app.callback([&action, request] { action = [request] { return evaluate(*request); }; });
+}
+
+}  // namespace weft::cli
