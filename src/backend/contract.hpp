@@ -22,6 +22,7 @@ struct Description {
   std::size_t offset_alignment = 64;  // bytes; operands are laid out at multiples of it
   bool prefers_separate_buffers = false;  // a kernel must not read and write one buffer object (WebGPU)
   int operands_max = 64;                  // distinct operands of one kernel
+  Extent launch_points = 4096;            // independent kernels over no more points than this run best as one
   std::vector<std::pair<std::string, std::string>> details;  // for `weft devices`
 };
 

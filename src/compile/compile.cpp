@@ -384,7 +384,7 @@ class Compiler {
   // False when it has to be tried again with more values kept apart.
   bool build_kernels() {
     const PlaceOf place = [this](const Node* n) { return place_of(n); };
-    FuseRequest fuse_request{compute_, written_elsewhere_, stored_, place, apart_, target_.operands_max, settings_.fusion};
+    FuseRequest fuse_request{compute_, written_elsewhere_, stored_, place, apart_, target_.operands_max, target_.launch_points, settings_.fusion};
     const FuseResult fused = fuse(fuse_request);
     // Values that some kernel loads must be stored by the kernel that makes them, until nothing changes.
     NodeSet demanded = stored_;

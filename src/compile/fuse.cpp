@@ -416,7 +416,7 @@ class Fuser {
         if (!alive(static_cast<int>(b)) || !is_loop(clusters_[b].anchor)) continue;
         const Form form = form_of(clusters_[a]);
         if (!(form == form_of(clusters_[b]))) continue;
-        bool worth = form.points <= 4096;
+        bool worth = form.points <= request_.launch_points;
         if (!worth) {
           NodeSet read;
           collect_reads(clusters_[a], read);

@@ -22,6 +22,7 @@ struct FuseRequest {
   std::function<Place(const graph::Node*)> place;
   NodeSet apart;                            // are not fused with anything
   int operands_max = 64;
+  Extent launch_points = 4096;
   bool enabled = true;
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <unordered_map>
@@ -108,6 +109,7 @@ compiler::Target target_of(Device device) {
   target.offset_alignment = d.offset_alignment;
   target.prefers_separate_buffers = d.prefers_separate_buffers;
   target.operands_max = d.operands_max;
+  target.launch_points = d.launch_points;
   return target;
 }
 
@@ -138,6 +140,31 @@ graph::NodeRef data_node(DType type, const Shape& shape, Device device, backend:
   graph::NodeRef node = graph::make_node({.kind = graph::Kind::data, .type = type, .shape = shape, .device = device});
   node->storage = std::make_shared<BufferStorage>(std::move(buffer));
   return node;
+}
+
+std::vector<std::byte> constant_bytes(const graph::Node& constant) {
+  const std::size_t count = static_cast<std::size_t>(constant.shape.numel()), size = size_bytes(constant.type);
+  std::vector<std::byte> bytes(count * size);
+  auto fill = [&](auto value) {
+    for (std::size_t i = 0; i < count; ++i) std::memcpy(bytes.data() + i * size, &value, size);
+  };
+  switch (constant.type) {
+    case DType::f32: fill(static_cast<float>(constant.value)); break;
+    case DType::f64: fill(constant.value); break;
+    case DType::i32: fill(static_cast<std::int32_t>(constant.value)); break;
+    case DType::u32: fill(static_cast<std::uint32_t>(constant.value)); break;
+    case DType::boolean: fill(static_cast<unsigned char>(constant.value != 0)); break;
+  }
+  return bytes;
+}
+
+backend::BufferPtr small_constant(const graph::Node& node) {
+  constexpr Extent kSmall = 1024;
+  if (node.kind != graph::Kind::constant || node.storage || node.shape.numel() > kSmall) return nullptr;
+  backend::Backend& backend = backend_of(node.device);
+  backend::BufferPtr buffer = allocate(node.device, static_cast<std::size_t>(node.shape.numel()) * backend.storage_bytes(node.type), "constant");
+  if (node.shape.numel() > 0) backend.upload(*buffer, 0, node.shape.numel(), node.type, constant_bytes(node).data());
+  return buffer;
 }
 
 }  // namespace runtime

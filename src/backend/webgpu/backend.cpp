@@ -85,6 +85,7 @@ class WebgpuBackend final : public backend::Backend {
     description_.offset_alignment = std::max(256u, limits.offset_alignment);
     description_.prefers_separate_buffers = true;
     description_.operands_max = static_cast<int>(info.limits.storage_buffers);
+    description_.launch_points = 262144;  // a launch costs about 2 us, these at memory speed less
     const auto yes = [](bool is) { return is ? "yes" : "no"; };
     description_.details = {
         {"type", std::string(name_of(info.type))},
