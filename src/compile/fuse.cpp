@@ -261,12 +261,16 @@ class Fuser {
   }
 
  private:
+  // Keeps the time to compile long chains linear, and programs of a size that every backend takes.
+  static constexpr std::size_t kMembersMax = 128;
+
   bool alive(int c) const { return !clusters_[static_cast<std::size_t>(c)].members.empty(); }
 
   bool fits(const Cluster& merged) { return cost_of(merged).has_value(); }
 
   // Elements that the kernel of a cluster loads and stores; nullopt when it has no form as one kernel, or not a good one.
   std::optional<double> cost_of(const Cluster& merged) {
+    if (merged.members.size() > kMembersMax) return std::nullopt;
     const auto roots = roots_of(merged, request_, inlined_, consumers_);
     if (roots.empty()) return std::nullopt;
     if (merged.members.size() > 1)

@@ -56,7 +56,10 @@ std::shared_ptr<const scalar::Expression> intern(scalar::Expression expression) 
 NodeRef constant(double value, DType type, const Shape& shape, Device device) {
   if (type == DType::f32) value = static_cast<float>(value);
   if (type == DType::boolean) value = value != 0;
-  if (is_integer(type)) value = std::trunc(value);
+  if (is_integer(type)) {  // as a cast does: truncated, saturated, 0 for NaN
+    const double lo = type == DType::i32 ? -2147483648.0 : 0, hi = type == DType::i32 ? 2147483647.0 : 4294967295.0;
+    value = std::isnan(value) ? 0 : std::clamp(std::trunc(value), lo, hi) + 0.0;
+  }
   return make_node({.kind = Kind::constant, .type = type, .shape = shape, .device = device, .value = value});
 }
 

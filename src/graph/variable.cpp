@@ -23,7 +23,13 @@ Variable::Variable(const Tensor& initial, std::string_view name, bool requires_g
   cell_->type = initial.dtype();
   cell_->shape = initial.shape();
   cell_->device = initial.device();
-  graph::set_pending(cell_, initial.node());
+  if (initial.node()->storage) {
+    // In memory already: nothing to run. A node of its own, since gradients are asked for by node.
+    cell_->committed = graph::make_node({.kind = graph::Kind::data, .type = cell_->type, .shape = cell_->shape, .device = cell_->device});
+    cell_->committed->storage = initial.node()->storage;
+  } else {
+    graph::set_pending(cell_, initial.node());
+  }
 }
 
 Tensor Variable::value() const {

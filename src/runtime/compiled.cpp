@@ -58,9 +58,9 @@ class CompiledFunction {
   }
 
   std::vector<Tensor> call(std::span<const Tensor> arguments) {
+    if (Tracing::active()) return function_(arguments);  // part of the function being traced
     if (!graph::pending_cells().empty()) evaluate({});
-    for (const Tensor& argument : arguments)
-      if (argument.defined() && !argument.node()->storage) argument.eval();
+    const std::vector<backend::BufferPtr> argument_buffers = buffers_of(arguments);
     Trace& trace = trace_for(arguments);
     const compiler::Compiled& plan = trace.executable->compiled;
     std::vector<backend::BufferPtr> externals(static_cast<std::size_t>(plan.external_count));
@@ -68,7 +68,7 @@ class CompiledFunction {
       if (update.in_place) make_exclusive(*update.cell);
     for (std::size_t i = 0; i < trace.leaves.size(); ++i) {
       const Trace::Leaf& leaf = trace.leaves[i];
-      externals[i] = leaf.argument >= 0 ? buffer_of(*arguments[static_cast<std::size_t>(leaf.argument)].node()) : buffer_of(leaf.cell ? *leaf.cell->committed : *leaf.constant);
+      externals[i] = leaf.argument >= 0 ? argument_buffers[static_cast<std::size_t>(leaf.argument)] : buffer_of(leaf.cell ? *leaf.cell->committed : *leaf.constant);
     }
     for (std::size_t o = 0; o < plan.output_external.size(); ++o) {
       auto& slot = externals[static_cast<std::size_t>(plan.output_external[o])];
@@ -83,7 +83,6 @@ class CompiledFunction {
       const int external = trace.result_external[i];
       results.push_back(external < 0 ? like : Tensor(data_node(like.dtype(), like.shape(), trace.device, externals[static_cast<std::size_t>(external)])));
     }
-    last_ = &trace;
     trace.last_externals = std::move(externals);
     if (!keep_externals_) trace.last_externals.clear();
     return results;
@@ -127,35 +126,28 @@ class CompiledFunction {
     std::vector<Tensor> arguments;
     for (std::size_t i = 0; i < trace.signature.size(); ++i)
       arguments.emplace_back(graph::make_node({.kind = graph::Kind::input, .type = trace.signature[i].first, .shape = trace.signature[i].second, .device = device, .ints = {static_cast<Extent>(i)}}));
-    std::vector<Tensor> results;
-    std::vector<std::shared_ptr<graph::Cell>> cells;
-    try {
-      results = function_(arguments);
-      cells = graph::pending_cells();
-    } catch (...) {  // what was assigned so far must not leak out of the trace
-      for (const auto& cell : graph::pending_cells()) graph::clear_pending(cell);
-      throw;
-    }
+    std::vector<std::pair<std::shared_ptr<graph::Cell>, NodeRef>> assigned;
+    const std::vector<Tensor> results = traced(arguments, assigned);
+    std::unordered_map<const graph::Node*, std::shared_ptr<graph::Cell>> cell_of;
+    for (const auto& cell : graph::all_cells())
+      if (cell->committed) cell_of[cell->committed.get()] = cell;
     compiler::Request request;
     trace.results = results;
     for (const Tensor& result : results) {
       if (!result.defined()) throw UsageError("compile: the function gave a tensor without a value");
-      const bool ready = result.node()->storage != nullptr;
-      if (!ready && result.device() != device) throw DeviceError(fmt::format("compile: a result is on {}, the arguments are on {}", result.device().to_string(), device.to_string()));
-      trace.result_external.push_back(ready ? -1 : static_cast<int>(request.outputs.size()));
-      if (ready) continue;
+      if (result.device() != device) throw DeviceError(fmt::format("compile: a result is on {}, the arguments are on {}", result.device().to_string(), device.to_string()));
+      // A value in memory stays what it is, unless it is a Variable's, which changes from call to call.
+      const bool known = result.node()->storage && !cell_of.contains(result.node().get());
+      trace.result_external.push_back(known ? -1 : static_cast<int>(request.outputs.size()));
+      if (known) continue;
       request.outputs.push_back(result.node());
       request.may_overwrite.push_back(nullptr);
     }
-    for (const auto& cell : cells) {
-      request.outputs.push_back(cell->pending);
+    for (const auto& [cell, next] : assigned) {
+      request.outputs.push_back(next);
       request.may_overwrite.push_back(cell->committed.get());
       trace.updates.push_back({cell, static_cast<int>(request.outputs.size()) - 1, false});
-      graph::clear_pending(cell);
     }
-    std::unordered_map<const graph::Node*, std::shared_ptr<graph::Cell>> cell_of;
-    for (const auto& cell : graph::all_cells())
-      if (cell->committed) cell_of[cell->committed.get()] = cell;
     trace.executable = make_executable(request, device);
     compiler::Compiled& plan = trace.executable->compiled;
     const int leaves = static_cast<int>(plan.leaves.size());
@@ -179,6 +171,49 @@ class CompiledFunction {
     return trace;
   }
 
+  // The function's results, and what it assigned to Variables. Whatever happens, Variables keep the values and gradients
+  // that they had: what is made of arguments means nothing outside.
+  std::vector<Tensor> traced(const std::vector<Tensor>& arguments, std::vector<std::pair<std::shared_ptr<graph::Cell>, NodeRef>>& assigned) {
+    struct Restore {
+      std::vector<std::pair<std::shared_ptr<graph::Cell>, Tensor>> gradients;
+      Restore() {
+        for (const auto& cell : graph::all_cells()) gradients.emplace_back(cell, cell->grad);
+      }
+      ~Restore() {
+        for (auto& [cell, gradient] : gradients) cell->grad = std::move(gradient);
+        for (const auto& cell : graph::pending_cells()) graph::clear_pending(cell);
+      }
+    } restore;
+    const Tracing tracing;
+    std::vector<Tensor> results = function_(arguments);
+    for (const auto& cell : graph::pending_cells()) {
+      if (!cell->committed)
+        throw UsageError(fmt::format("compile: variable \"{}\" was made inside the function, which runs once; make it before, so that its value is kept", cell->name));
+      assigned.emplace_back(cell, cell->pending);
+    }
+    return results;
+  }
+
+  // Constants get a buffer for this call: a plan that makes one would be another for every value.
+  static std::vector<backend::BufferPtr> buffers_of(std::span<const Tensor> arguments) {
+    std::vector<backend::BufferPtr> buffers;
+    for (const Tensor& argument : arguments) {
+      argument.shape();  // complains when there is no value
+      const graph::Node& node = *argument.node();
+      if (node.storage) {
+        buffers.push_back(buffer_of(node));
+      } else if (backend::BufferPtr constant = small_constant(node)) {
+        buffers.push_back(std::move(constant));
+      } else {
+        const NodeRef value = node.kind == graph::Kind::constant ? compiler::copy_of(argument.node()) : argument.node();
+        const NodeRef list[] = {value};
+        evaluate(list);
+        buffers.push_back(buffer_of(*value));
+      }
+    }
+    return buffers;
+  }
+
   // The plan will write into the Variable's buffer. If a tensor that somebody holds shares it, the Variable moves to a copy.
   static void make_exclusive(graph::Cell& cell) {
     const auto& storage = cell.committed->storage;
@@ -193,7 +228,6 @@ class CompiledFunction {
 
   Compiled::Function function_;
   std::list<Trace> traces_;
-  Trace* last_ = nullptr;
   bool keep_externals_ = false;
   std::size_t count_ = 0;
 };

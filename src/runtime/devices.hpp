@@ -1,8 +1,10 @@
 // The devices of the process: one backend each, made when first used, and buffers that are kept for reuse.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backend/contract.hpp"
 #include "compile/compile.hpp"
@@ -27,5 +29,10 @@ struct BufferStorage : graph::Storage {
 const backend::BufferPtr& buffer_of(const graph::Node& node);
 /// A data node over a buffer.
 graph::NodeRef data_node(DType type, const Shape& shape, Device device, backend::BufferPtr buffer);
+
+/// A buffer with the elements of a constant of few elements, made without a plan (a plan would be one a value); else null.
+backend::BufferPtr small_constant(const graph::Node& node);
+/// Elements in host form.
+std::vector<std::byte> constant_bytes(const graph::Node& constant);
 
 }  // namespace weft::runtime

@@ -50,6 +50,19 @@ std::shared_ptr<Executable> make_executable(const compiler::Request& request, De
 
 namespace {
 
+int& tracing_depth() {
+  thread_local int depth = 0;
+  return depth;
+}
+
+}  // namespace
+
+Tracing::Tracing() { ++tracing_depth(); }
+Tracing::~Tracing() { --tracing_depth(); }
+bool Tracing::active() { return tracing_depth() > 0; }
+
+namespace {
+
 // The structure of a graph: everything that a plan depends on, leaves by type and shape only. Leaves are numbered by a
 // depth-first walk from the outputs, so that equal programs have equal keys whatever the identities of their leaves.
 struct Structure {
@@ -93,6 +106,7 @@ Structure structure_of(std::span<const NodeRef> outputs) {
         s.leaves.push_back(n);
         continue;
       }
+      put(n->inputs.size());
       for (const NodeRef& input : n->inputs) put(number.at(input.get()));
       // The number that tells assignments apart is identity, not structure.
       if (n->kind != graph::Kind::detach)
@@ -157,7 +171,12 @@ void run_outputs(const std::vector<NodeRef>& outputs, Device device) {
   plan.last_use = ++cache.clock;
   Executable& executable = *plan.executable;
   std::vector<backend::BufferPtr> externals(static_cast<std::size_t>(executable.compiled.external_count));
-  for (std::size_t i = 0; i < plan.leaf_at.size(); ++i) externals[i] = buffer_of(*structure.leaves[plan.leaf_at[i]]);
+  for (std::size_t i = 0; i < plan.leaf_at.size(); ++i) {
+    const Node& leaf = *structure.leaves[plan.leaf_at[i]];
+    if (!leaf.storage)
+      throw UsageError("eval: the value depends on an argument of a function that was compiled; only results of the function have elements");
+    externals[i] = buffer_of(leaf);
+  }
   for (std::size_t o = 0; o < outputs.size(); ++o) {
     auto& slot = externals[static_cast<std::size_t>(executable.compiled.output_external[o])];
     if (!slot) slot = allocate(device, executable.output_bytes[o], compiler::title(*outputs[o]));
@@ -182,10 +201,13 @@ void evaluate(std::span<const NodeRef> nodes) {
       if (d == device) return list;
     return by_device.emplace_back(device, std::vector<NodeRef>()).second;
   };
+  if (Tracing::active())
+    throw UsageError("eval: a value was asked for inside a function that is being compiled, where arguments have no elements yet; "
+                     "return it as a result");
   for (const NodeRef& node : nodes) {
     if (node->kind == graph::Kind::input)
-      throw UsageError("eval: the value is an argument of a function that is being compiled; its elements are not known yet");
-    if (!node->storage) list_of(node->device).push_back(node);
+      throw UsageError("eval: the value is an argument of a function that was compiled; it has no elements of its own");
+    if (!node->storage && node->kind != graph::Kind::constant) list_of(node->device).push_back(node);
   }
   // Asking for anything also brings the Variables of those devices up to date.
   const auto cells = graph::pending_cells();
@@ -194,7 +216,12 @@ void evaluate(std::span<const NodeRef> nodes) {
     bool wanted = nodes.empty();
     for (const NodeRef& node : nodes) wanted |= node->device == cell->device;
     if (!wanted) continue;
-    if (!cell->pending->storage) list_of(cell->device).push_back(cell->pending);
+    if (!cell->pending->storage) {
+      const Node* value = cell->pending.get();
+      while (value->kind == graph::Kind::detach) value = value->inputs[0].get();
+      if (backend::BufferPtr buffer = small_constant(*value)) cell->pending->storage = std::make_shared<BufferStorage>(std::move(buffer));
+      else list_of(cell->device).push_back(cell->pending);
+    }
     committed.push_back(cell);
   }
   for (auto& [device, outputs] : by_device) {

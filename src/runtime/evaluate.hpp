@@ -19,8 +19,18 @@ struct Executable {
 };
 std::shared_ptr<Executable> make_executable(const compiler::Request& request, Device device);
 
-/// Computes the nodes (storage is set on them) and commits every pending Variable of their devices.
+/// Computes the nodes (storage is set on them, but not on constants) and commits every pending Variable of their devices.
 void evaluate(std::span<const graph::NodeRef> nodes);
+
+/// While one lives on a thread, a function is being traced there: its arguments have no elements yet, so values cannot be
+/// asked for, and assignments to Variables wait for the plan.
+class Tracing {
+ public:
+  Tracing();
+  ~Tracing();
+  Tracing(const Tracing&) = delete;
+  static bool active();
+};
 
 /// Number of plans compiled by `evaluate` so far, for tests.
 std::size_t compiled_plan_count();

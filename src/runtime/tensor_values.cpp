@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <cstring>
 
 #include "graph/describe.hpp"
 #include "graph/node.hpp"
@@ -59,7 +60,12 @@ void Tensor::copy_to(void* out, std::size_t bytes) const {
   const std::size_t needed = static_cast<std::size_t>(numel()) * size_bytes(dtype());
   if (bytes != needed) throw UsageError(fmt::format("copy_to: {} bytes given for {} bytes of {} {}", bytes, needed, name_of(dtype()), shape().to_string()));
   eval();
-  if (needed) runtime::backend_of(device()).download(*runtime::buffer_of(*node_), 0, numel(), dtype(), out);
+  if (!needed) return;
+  if (!node_->storage) {  // a constant
+    std::memcpy(out, runtime::constant_bytes(*node_).data(), needed);
+    return;
+  }
+  runtime::backend_of(device()).download(*runtime::buffer_of(*node_), 0, numel(), dtype(), out);
 }
 
 template <class T> std::vector<T> Tensor::to_vector() const {

@@ -1,0 +1,275 @@
+// compile: traces, replays, updates in place, and what a traced function may not do.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+
+#include "graph/node.hpp"
+#include "runtime/evaluate.hpp"
+#include "weft/compile.hpp"
+#include "weft/custom_op.hpp"
+#include "weft/grad.hpp"
+#include "weft/ops.hpp"
+
+namespace weft {
+namespace {
+
+using Floats = std::vector<float>;
+
+template <class E, class F> std::string message_of(F f) {
+  try {
+    f();
+  } catch (const E& error) {
+    return error.what();
+  }
+  return "(no such error)";
+}
+
+TEST(Compiled, ReplaysWithNewArguments) {
+  int traced = 0;
+  auto f = compile([&](Tensor x, Tensor y) {
+    ++traced;
+    return elementwise("tanh", {x}) * 2.0 + y;
+  });
+  const Tensor y = tensor<float>({1, 2, 3});
+  for (int i = 0; i < 4; ++i) {
+    const float v = 0.25f * static_cast<float>(i);
+    const Tensor x = tensor<float>({v, v, v});
+    const Floats expected = (elementwise("tanh", {x}) * 2.0 + y).to_vector<float>();
+    EXPECT_EQ(f(x, y).to_vector<float>(), expected);
+    EXPECT_EQ(f(full({3}, v), y).to_vector<float>(), expected);
+    EXPECT_EQ(f(x + 0.0, y).to_vector<float>(), expected);
+  }
+  EXPECT_EQ(traced, 1);
+  EXPECT_EQ(f.compiled().trace_count(), 1u);
+  EXPECT_EQ(f.compiled().kernel_count(), 1u);
+}
+
+TEST(Compiled, TracesAgainForNewShapesAndKeepsEight) {
+  Compiled f([](std::span<const Tensor> x) { return std::vector<Tensor>{sum(x[0] * x[0])}; });
+  auto call = [&](Extent n) { return f(std::vector<Tensor>{ones({n}) + 0.0})[0].item<float>(); };
+  for (Extent n = 1; n <= 8; ++n) EXPECT_EQ(call(n), static_cast<float>(n));
+  for (Extent n = 1; n <= 8; ++n) EXPECT_EQ(call(n), static_cast<float>(n));
+  EXPECT_EQ(f.trace_count(), 8u);
+  EXPECT_EQ(call(9), 9);
+  EXPECT_EQ(f.trace_count(), 9u);
+  EXPECT_EQ(call(1), 1);  // the one not used for longest was dropped
+  EXPECT_EQ(f.trace_count(), 10u);
+  EXPECT_EQ(call(9), 9);
+  EXPECT_EQ(f.trace_count(), 10u);
+  EXPECT_EQ(f(std::vector<Tensor>{ones({2}, DType::f64)})[0].dtype(), DType::f64);
+  EXPECT_EQ(f.trace_count(), 11u);
+}
+
+TEST(Compiled, NumbersAsArgumentsNeverCompileAgain) {
+  Variable w(tensor<float>({1, 1}), "w");
+  auto step = compile([&](Tensor x, Tensor rate) {
+    const Tensor loss = sum(w.value() * x);
+    w.assign(w.value() - grad(loss, w.value()) * rate);
+    return loss;
+  });
+  const Tensor x = tensor<float>({1, 2});
+  step(x, full({}, 0.5));
+  const std::size_t plans = runtime::compiled_plan_count();
+  for (int i = 1; i < 20; ++i) step(x, full({}, 0.5 / i));
+  EXPECT_EQ(step.compiled().trace_count(), 1u);
+  EXPECT_EQ(runtime::compiled_plan_count(), plans);
+  float expected = 1;
+  for (int i = 1; i < 20; ++i) expected -= static_cast<float>(0.5 / i);
+  EXPECT_NEAR(w.value().to_vector<float>()[0], expected - 0.5f, 1e-4);
+}
+
+TEST(Compiled, UpdatesStateInPlaceAndLeavesHeldValuesAlone) {
+  Variable v(tensor<float>({1, 2}), "v");
+  auto step = compile([&](Tensor x) {
+    v.assign(v.value() + x);
+    return sum(v.value());
+  });
+  const Tensor one = tensor<float>({1, 1});
+  EXPECT_EQ(step(one).item<float>(), 5);
+  EXPECT_NE(step.compiled().explain().find("0.000 MB scratch"), std::string::npos) << step.compiled().explain();
+  const Tensor held = v.value();
+  const Tensor lazy = held * 10.0;
+  EXPECT_EQ(step(one).item<float>(), 7);
+  EXPECT_EQ(held.to_vector<float>(), (Floats{2, 3}));
+  EXPECT_EQ(lazy.to_vector<float>(), (Floats{20, 30}));
+  EXPECT_EQ(v.value().to_vector<float>(), (Floats{3, 4}));
+  // The old value as an argument of the step that overwrites it.
+  EXPECT_EQ(step(v.value()).item<float>(), 14);
+  EXPECT_EQ(v.value().to_vector<float>(), (Floats{6, 8}));
+  EXPECT_EQ(held.to_vector<float>(), (Floats{2, 3}));
+  // Updates from outside of the function are seen by it.
+  v.assign(zeros({2}));
+  EXPECT_EQ(step(one).item<float>(), 2);
+}
+
+TEST(Compiled, ResultsThatAreStateStayWhatTheyWere) {
+  Variable v(tensor<float>({1}), "v");
+  Compiled step([&](std::span<const Tensor> x) {
+    const Tensor before = v.value();
+    v.assign(before * 2.0);
+    return std::vector<Tensor>{before, v.value(), v.value(), x[0]};
+  });
+  const Tensor argument = tensor<float>({7});
+  const auto first = step(std::vector<Tensor>{argument});
+  const auto second = step(std::vector<Tensor>{argument});
+  EXPECT_EQ(first[0].item<float>(), 1);
+  EXPECT_EQ(first[1].item<float>(), 2);
+  EXPECT_EQ(first[2].item<float>(), 2);
+  EXPECT_EQ(first[3].item<float>(), 7);
+  EXPECT_EQ(second[0].item<float>(), 2);
+  EXPECT_EQ(second[1].item<float>(), 4);
+  EXPECT_EQ(v.value().item<float>(), 4);
+}
+
+TEST(Compiled, StateThatIsExchanged) {
+  Variable a(tensor<float>({1, 2}), "a"), b(tensor<float>({3, 4}), "b");
+  Compiled exchange([&](std::span<const Tensor>) {
+    const Tensor old = a.value();
+    a.assign(b.value());
+    b.assign(old);
+    return std::vector<Tensor>{};
+  });
+  for (int i = 0; i < 3; ++i) exchange({});
+  EXPECT_EQ(a.value().to_vector<float>(), (Floats{3, 4}));
+  EXPECT_EQ(b.value().to_vector<float>(), (Floats{1, 2}));
+  Compiled same([&](std::span<const Tensor>) {
+    a.assign(b.value() * 2.0);
+    b.assign(a.value());
+    return std::vector<Tensor>{};
+  });
+  same({});
+  same({});
+  EXPECT_EQ(a.value().to_vector<float>(), (Floats{4, 8}));
+  EXPECT_EQ(b.value().to_vector<float>(), (Floats{4, 8}));
+  a.assign(a.value() + 1.0);
+  EXPECT_EQ(b.value().to_vector<float>(), (Floats{4, 8}));
+}
+
+TEST(Compiled, AnErrorInTheFunctionLeavesVariablesAsTheyWere) {
+  Variable v(tensor<float>({1, 2}), "v");
+  bool fails = true;
+  auto step = compile([&](Tensor x) {
+    v.assign(v.value() + x);
+    backward(sum(v.value() * x));
+    if (fails) return matmul(x, ones({5, 5}));
+    return sum(v.value());
+  });
+  const Tensor x = tensor<float>({1, 1});
+  EXPECT_THROW(step(x), ShapeError);
+  EXPECT_TRUE(graph::pending_cells().empty());
+  EXPECT_FALSE(v.grad().defined());
+  EXPECT_EQ(v.value().to_vector<float>(), (Floats{1, 2}));
+  fails = false;
+  EXPECT_EQ(step(x).item<float>(), 5);
+  EXPECT_FALSE(v.grad().defined());  // made of arguments: it means nothing outside
+}
+
+TEST(Compiled, CompiledFunctionsInsideOfOthersArePartOfThem) {
+  Variable count(full({}, 0), "count", false);
+  auto inner = compile([&](Tensor x) {
+    count.assign(count.value() + 1.0);
+    return x * x;
+  });
+  auto outer = compile([&](Tensor x) { return inner(x) + inner(x * 2.0); });
+  EXPECT_EQ(outer(tensor<float>({3})).item<float>(), 45);
+  EXPECT_EQ(outer(tensor<float>({1})).item<float>(), 5);
+  EXPECT_EQ(count.value().item<float>(), 4);
+  EXPECT_EQ(inner(tensor<float>({4})).item<float>(), 16);
+  EXPECT_EQ(count.value().item<float>(), 5);
+}
+
+TEST(Compiled, ValuesCannotBeAskedForInside) {
+  auto f = compile([](Tensor x) { return x * static_cast<double>(sum(x).item<float>()); });
+  const Tensor x = tensor<float>({1, 2});
+  EXPECT_NE(message_of<UsageError>([&] { f(x); }).find("asked for inside a function that is being compiled"), std::string::npos);
+  Tensor leaked;
+  auto g = compile([&](Tensor t) {
+    leaked = t * 2.0;
+    return leaked + 1.0;
+  });
+  EXPECT_EQ(g(x).to_vector<float>(), (Floats{3, 5}));
+  EXPECT_NE(message_of<UsageError>([&] { leaked.to_vector<float>(); }).find("depends on an argument of a function that was compiled"), std::string::npos);
+  Variable inside;
+  auto h = compile([&](Tensor t) {
+    inside = Variable(t * 2.0, "inside");
+    return inside.value();
+  });
+  EXPECT_NE(message_of<UsageError>([&] { h(x); }).find("variable \"inside\" was made inside the function"), std::string::npos);
+  auto nothing = compile([](Tensor) { return Tensor(); });
+  EXPECT_NE(message_of<UsageError>([&] { nothing(x); }).find("gave a tensor without a value"), std::string::npos);
+  EXPECT_THROW(nothing.compiled().explain(), UsageError);
+  auto unused = compile([](Tensor t) { return t; });
+  EXPECT_NE(message_of<UsageError>([&] { unused.compiled(); }).find("call the function once"), std::string::npos);
+  EXPECT_NE(message_of<UsageError>([&] { unused(Tensor()); }).find("used before it was given a value"), std::string::npos);
+}
+
+TEST(Compiled, ResultsThatDoNotDependOnArguments) {
+  const Tensor held = tensor<float>({5, 6});
+  Compiled f([&](std::span<const Tensor>) { return std::vector<Tensor>{held, full({2}, 3), held * 2.0, zeros({0})}; });
+  const auto results = f(std::vector<Tensor>{tensor<float>({1})});
+  EXPECT_EQ(results[0].to_vector<float>(), (Floats{5, 6}));
+  EXPECT_EQ(results[1].to_vector<float>(), (Floats{3, 3}));
+  EXPECT_EQ(results[2].to_vector<float>(), (Floats{10, 12}));
+  EXPECT_TRUE(results[3].to_vector<float>().empty());
+}
+
+TEST(Compiled, EmptyArgumentsAndProfiles) {
+  auto f = compile([](Tensor x) { return sum(x, {0}) + 1.0; });
+  EXPECT_EQ(f(zeros({0, 2})).to_vector<float>(), (Floats{1, 1}));
+  const std::vector<Tensor> arguments{ones({64, 2}) + 0.0};
+  EXPECT_FALSE(f.compiled().profile(arguments).empty());
+  EXPECT_EQ(f(arguments[0]).to_vector<float>(), (Floats{65, 65}));
+}
+
+TEST(Plans, AreKeptByStructure) {
+  auto value = [](const Floats& values) { return tensor<float>(values); };
+  auto compute = [](const Tensor& x, const Tensor& y) { return sum(elementwise("exp", {x * y}) + x, {0}).item<float>(); };
+  compute(value({1, 2}), value({3, 4}));
+  const std::size_t plans = runtime::compiled_plan_count();
+  for (int i = 0; i < 5; ++i) compute(value({1, static_cast<float>(i)}), value({3, 4}));
+  EXPECT_EQ(runtime::compiled_plan_count(), plans);
+  compute(value({1, 2, 3}), value({3, 4, 5}));
+  EXPECT_EQ(runtime::compiled_plan_count(), plans + 1);
+  const Tensor x = value({1, 2});
+  EXPECT_NE(compute(x, x), compute(x, value({2, 1})));  // one leaf twice is another structure than two leaves
+  EXPECT_EQ(runtime::compiled_plan_count(), plans + 2);
+}
+
+TEST(Plans, FollowTheSettings) {
+  const Tensor x = tensor<float>({1, 2, 3, 4}, {2, 2});
+  auto kernels = [&] {
+    const std::string text = explain(softmax(x * 2.0 + 1.0, 1));
+    return std::atoi(text.substr(text.rfind('\n', text.size() - 2) + 1).c_str());
+  };
+  const int fused = kernels();
+  compile_settings().fusion = false;
+  const int apart = kernels();
+  compile_settings().fusion = true;
+  EXPECT_EQ(fused, 1);
+  EXPECT_GT(apart, 3);
+  EXPECT_EQ(explain(x), "the value is in memory; nothing would run\n");
+}
+
+TEST(CustomOps, WorkWhereTheRowsDo) {
+  const CustomOp op = register_op({.name = "runtime_test_mish", .inputs = {"x"}, .forward = "x * tanh(log(1 + exp(x)))"});
+  const Tensor x = tensor<float>({-1, 0, 2});
+  auto expected = [](double v) { return v * std::tanh(std::log1p(std::exp(v))); };
+  const Floats y = op(x).to_vector<float>();
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(y[i], expected(x.to_vector<float>()[i]), 1e-6);
+  auto step = compile([&](Tensor t) { return grad(sum(op(t * 2.0) + 1.0), t); });
+  const Floats g = step(x).to_vector<float>();
+  EXPECT_EQ(step.compiled().kernel_count(), 1u);
+  for (std::size_t i = 0; i < 3; ++i) {
+    const double v = 2 * x.to_vector<float>()[i], h = 1e-4;
+    EXPECT_NEAR(g[i], (expected(v + h) - expected(v - h)) / h, 1e-3);
+  }
+  const CustomOp scaled = register_op({.name = "runtime_test_scaled", .inputs = {"x", "y"}, .forward = "x + y * scale", .attributes = {{"scale", 2}}});
+  EXPECT_EQ(scaled(x, ones({3})).to_vector<float>(), (Floats{1, 2, 4}));
+  EXPECT_EQ(scaled.call({x, ones({3})}, {10}).to_vector<float>(), (Floats{9, 10, 12}));
+  EXPECT_THROW(register_op({.name = "sin", .inputs = {"x"}, .forward = "x"}), UsageError);
+  EXPECT_THROW(register_op({.name = "runtime_test_bad", .inputs = {"x"}, .forward = "x +"}), UsageError);
+}
+
+}  // namespace
+}  // namespace weft

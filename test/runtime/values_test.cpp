@@ -1,0 +1,104 @@
+// Values: to the device and back for every dtype, printing, and the errors of asking wrongly.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstring>
+#include <cmath>
+#include <limits>
+
+#include "weft/ops.hpp"
+
+namespace weft {
+namespace {
+
+template <class T> void expect_round_trip(const std::vector<T>& values, const Shape& shape) {
+  std::vector<unsigned char> bytes(values.size() * sizeof(T));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const T v = values[i];
+    std::memcpy(bytes.data() + i * sizeof(T), &v, sizeof(T));
+  }
+  const Tensor x = tensor_from_bytes(bytes.data(), shape, dtype_of<T>);
+  EXPECT_EQ(x.dtype(), dtype_of<T>);
+  EXPECT_EQ(x.shape(), shape);
+  std::vector<unsigned char> back(bytes.size());
+  x.copy_to(back.data(), back.size());
+  EXPECT_EQ(back, bytes);
+  // The same through a kernel.
+  flip(flip(reshape(x, {x.numel()}), {0}), {0}).copy_to(back.data(), back.size());
+  EXPECT_EQ(back, bytes) << "through a kernel, " << name_of(dtype_of<T>);
+}
+
+TEST(Values, RoundTripBitForBit) {
+  const float quiet = std::bit_cast<float>(0x7fc12345u);
+  expect_round_trip<float>({0.0f, -0.0f, 1.5f, -std::numeric_limits<float>::infinity(), quiet, 1e-45f}, {2, 3});
+  expect_round_trip<double>({0.0, -0.0, 1e-310, std::numeric_limits<double>::infinity(), 1.0 / 3, -7}, {6});
+  expect_round_trip<std::int32_t>({0, -1, std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()}, {2, 1, 2});
+  expect_round_trip<std::uint32_t>({0, 1, 4294967295u}, {3, 1});
+  expect_round_trip<bool>({true, false, true, true, false}, {5});
+  expect_round_trip<float>({}, {2, 0});
+  expect_round_trip<float>({42.0f}, {});
+}
+
+TEST(Values, ConstantsOfEveryDTypeSaturate) {
+  EXPECT_EQ(full({2}, 0.1).to_vector<float>(), std::vector<float>(2, 0.1f));
+  EXPECT_EQ(full({1}, 0.1, DType::f64).item<double>(), 0.1);
+  EXPECT_EQ(full({}, -2.9, DType::i32).item<std::int32_t>(), -2);
+  EXPECT_EQ(full({}, 1e20, DType::i32).item<std::int32_t>(), std::numeric_limits<std::int32_t>::max());
+  EXPECT_EQ(full({}, -1, DType::u32).item<std::uint32_t>(), 0u);
+  EXPECT_EQ(full({}, std::nan(""), DType::i32).item<std::int32_t>(), 0);
+  EXPECT_TRUE(full({}, 3, DType::boolean).item<bool>());
+  EXPECT_EQ(arange(4).to_vector<std::int32_t>(), (std::vector<std::int32_t>{0, 1, 2, 3}));
+  EXPECT_EQ(arange(3, DType::f32).to_vector<float>(), (std::vector<float>{0, 1, 2}));
+  EXPECT_TRUE(arange(0).to_vector<std::int32_t>().empty());
+}
+
+TEST(Values, Printing) {
+  EXPECT_EQ(tensor<float>({1, 2, 3.5f, -4}, {2, 2}).to_string(), "f32 [2, 2] [[1, 2], [3.5, -4]]");
+  EXPECT_EQ(full({}, 3).to_string(), "f32 [] 3");
+  EXPECT_EQ(tensor<bool>({true, false}).to_string(), "bool [2] [true, false]");
+  EXPECT_EQ(tensor<std::int32_t>({-7}).to_string(), "i32 [1] [-7]");
+  EXPECT_EQ(zeros({2, 0}).to_string(), "f32 [2, 0] [[], []]");
+  EXPECT_EQ(tensor<float>({NAN, INFINITY, -INFINITY}).to_string(), "f32 [3] [nan, inf, -inf]");
+  EXPECT_EQ(arange(2000).to_string(), "i32 [2000] [0, 1, 2, ..., 1997, 1998, 1999]");
+}
+
+template <class E, class F> std::string message_of(F f) {
+  try {
+    f();
+  } catch (const E& error) {
+    return error.what();
+  }
+  return "(no such error)";
+}
+
+TEST(Values, ErrorsSayWhatToDo) {
+  const Tensor x = tensor<float>({1, 2, 3});
+  EXPECT_EQ(message_of<ShapeError>([&] { x.item<float>(); }), "item: the tensor has 3 elements [3]; item takes one");
+  EXPECT_EQ(message_of<DTypeError>([&] { x.to_vector<double>(); }), "to_vector: the tensor is f32, not f64; cast it");
+  EXPECT_EQ(message_of<DTypeError>([&] { sum(x).item<std::int32_t>(); }), "to_vector: the tensor is f32, not i32; cast it");
+  float out[2];
+  EXPECT_EQ(message_of<UsageError>([&] { x.copy_to(out, sizeof out); }), "copy_to: 8 bytes given for 12 bytes of f32 [3]");
+  EXPECT_EQ(message_of<UsageError>([&] { Tensor().eval(); }), "tensor: used before it was given a value");
+  EXPECT_NE(message_of<ShapeError>([&] { (void)tensor<float>({1, 2}, {3}); }).find("tensor: 2 values for shape [3] with 3 elements\n  called at "), std::string::npos);
+  EXPECT_EQ(message_of<ShapeError>([&] { (void)tensor_from_bytes(nullptr, {-1}, DType::f32); }), "tensor: negative extent in [-1]");
+}
+
+TEST(Values, EvaluatedTensorsAreReadAgain) {
+  const Tensor x = tensor<float>({1, 2, 3});
+  const Tensor y = x * 2.0;
+  y.eval();
+  EXPECT_EQ((y + x).to_vector<float>(), (std::vector<float>{3, 6, 9}));
+  const Tensor both[] = {y, y * y, x};
+  eval(both);
+  EXPECT_EQ(both[1].to_vector<float>(), (std::vector<float>{4, 16, 36}));
+  eval(std::span<const Tensor>{});
+}
+
+TEST(Values, LongChainsRun) {
+  Tensor x = tensor<float>({1, 2, 3});
+  for (int i = 0; i < 3000; ++i) x = x * 0.5 + 1.0;
+  for (float v : x.to_vector<float>()) EXPECT_FLOAT_EQ(v, 2);
+}
+
+}  // namespace
+}  // namespace weft
