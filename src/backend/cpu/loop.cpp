@@ -70,6 +70,9 @@ class Compiler {
   bool overlaps(int output, int input) const;
   bool is_memory(int node) const;
   int value_of(int node);
+  Source source_of(int node);
+  int keep(const Access& access);
+  int keep(std::string name);
   Instruction instruction_of(int node);
   std::set<int> inner_needs(int phase) const;
   Extent parallel_work() const;
@@ -151,7 +154,7 @@ void Compiler::choose_rectangle(Extent columns) {
   for (const kernel::Step& step : kernel_.steps) {
     if (step.level != Level::inner || (step.kind != StepKind::load && step.kind != StepKind::gather)) continue;
     const Access access = make_access(step.view, kernel_.outer, kernel_.inner, false);
-    if (!access.separable) continue;
+    if (!access.separable || !access.uses_slow() || !access.uses_fast()) continue;  // a row or a column costs little
     const bool outer_unit = !access.slow.empty() && access.slow.back().stride == 1;
     const bool inner_unit = !access.fast.empty() && access.fast.back().stride == 1;
     along_outer += outer_unit && !inner_unit;
@@ -453,6 +456,19 @@ int Compiler::value_of(int index) {
   return slot;
 }
 
+Source Compiler::source_of(int index) {
+  const Node& node = nodes_[static_cast<std::size_t>(index)];
+  return {value_of(index), node.slow, node.fast, static_cast<Extent>(size_bytes(node.type))};
+}
+int Compiler::keep(const Access& access) {
+  code_.accesses.push_back(access);
+  return static_cast<int>(code_.accesses.size()) - 1;
+}
+int Compiler::keep(std::string name) {
+  code_.names.push_back(std::move(name));
+  return static_cast<int>(code_.names.size()) - 1;
+}
+
 Instruction Compiler::instruction_of(int index) {
   const TileTable& table = tile_table();
   const Node& node = nodes_[static_cast<std::size_t>(index)];
@@ -460,38 +476,40 @@ Instruction Compiler::instruction_of(int index) {
   made.slow = node.slow;
   made.fast = node.fast;
   made.operand = node.kind == StepKind::accumulator ? -1 : node.operand;
-  made.access = node.access;
+  made.out_bytes = static_cast<Extent>(size_bytes(node.type));
   made.axis_stride = node.axis_stride;
   made.axis_extent = node.axis_extent;
-  for (const int arg : node.args) made.args[made.arg_count++] = value_of(arg);
+  for (const int arg : node.args) made.args[made.arg_count++] = source_of(arg);
   made.out = value_of(index);
+  std::string name;
+  if (node.kind != StepKind::map) made.access = keep(node.access);
   switch (node.kind) {
     case StepKind::load:
     case StepKind::accumulator:
       made.action = Action::fetch;
-      made.name = "load";
+      name = "load";
       break;
     case StepKind::index:
       made.action = Action::index;
-      made.name = "index";
+      name = "index";
       break;
     case StepKind::gather:
       made.action = Action::gather;
-      made.name = "gather";
+      name = "gather";
       break;
     case StepKind::map: {
       const DType from = nodes_[static_cast<std::size_t>(node.args.at(node.op == Op::select && node.joined == Node::Joined::none ? 1 : 0))].type;
       const auto t = static_cast<std::size_t>(from);
       const auto op = static_cast<std::size_t>(node.op);
-      made.name = std::string(scalar::name_of(node.op));
+      name = std::string(scalar::name_of(node.op));
       switch (node.joined) {
         case Node::Joined::none:
           made.map = node.op == Op::cast ? table.cast[t][static_cast<std::size_t>(node.type)] : table.map[op][t];
           break;
-        case Node::Joined::mul_add: made.map = table.mul_add[t]; made.name = "mul_add"; break;
-        case Node::Joined::mul_sub: made.map = table.mul_sub[t]; made.name = "mul_sub"; break;
-        case Node::Joined::sub_mul: made.map = table.sub_mul[t]; made.name = "sub_mul"; break;
-        case Node::Joined::compare_select: made.map = table.compare_select[op][t]; made.name += "_select"; break;
+        case Node::Joined::mul_add: made.map = table.mul_add[t]; name = "mul_add"; break;
+        case Node::Joined::mul_sub: made.map = table.mul_sub[t]; name = "mul_sub"; break;
+        case Node::Joined::sub_mul: made.map = table.sub_mul[t]; name = "sub_mul"; break;
+        case Node::Joined::compare_select: made.map = table.compare_select[op][t]; name += "_select"; break;
       }
       if (made.map == nullptr)
         throw DTypeError(fmt::format("{}: the CPU has no {} of {}; cast the operands first", kernel_.name,
@@ -501,12 +519,15 @@ Instruction Compiler::instruction_of(int index) {
     case StepKind::constant:
     case StepKind::reduce: throw InternalError(kernel_.name + ": a step was scheduled twice");
   }
+  made.name = keep(std::move(name));
   return made;
 }
 
 /// Builds phases for tiles of about `tile_elements` values.
 void Compiler::schedule(Extent tile_elements) {
   code_.values.clear();
+  code_.accesses.clear();
+  code_.names.clear();
   code_.reductions.clear();
   code_.constants.clear();
   code_.phases.assign(static_cast<std::size_t>(phases_), {});
@@ -520,7 +541,8 @@ void Compiler::schedule(Extent tile_elements) {
 
   // The tile.
   const Extent outer = std::max<Extent>(code_.outer, 1), inner = std::max<Extent>(code_.inner, 1);
-  bool transposes = false;
+  bool computes = false, transposes = false;
+  for (const Node& node : nodes_) computes = computes || (!node.outer && node.kind != StepKind::load && node.kind != StepKind::constant);
   const auto turned = [&](const Access& access) {
     const Extent slow = access.slow.empty() ? 0 : access.slow.back().stride, fast = access.fast.empty() ? 0 : access.fast.back().stride;
     transposes = transposes || (access.separable && slow == 1 && (fast > 1 || fast < 0));
@@ -529,8 +551,9 @@ void Compiler::schedule(Extent tile_elements) {
     if (node.kind == StepKind::load) turned(node.access);
   for (const StoreNode& store : stores_) turned(store.access);
   if (code_.columns) {
-    code_.block = std::min(outer, std::min<Extent>(256, tile_elements));
-    code_.chunk = std::min(inner, std::max<Extent>(1, tile_elements / code_.block));
+    code_.block = std::min(outer, std::min<Extent>(128, tile_elements));
+    // Kernels that only add up what lies in memory hold no tiles: they go down many rows at once.
+    code_.chunk = std::min(inner, std::max<Extent>(1, (computes ? 1 : 16) * tile_elements / code_.block));
   } else if (transposes) {
     code_.chunk = std::min<Extent>(inner, 64);
     code_.block = std::min(outer, std::max<Extent>(1, tile_elements / code_.chunk));
@@ -692,10 +715,10 @@ void Compiler::schedule(Extent tile_elements) {
       made.action = Action::reduce;
       made.slow = made.fast = true;
       made.out = reduction_index_[index];
-      made.args[made.arg_count++] = value_of(arg);
+      made.args[made.arg_count++] = source_of(arg);
       const auto& functions = code_.columns ? tile_table().reduce_slow : tile_table().reduce_fast;
       made.reduce = functions[static_cast<std::size_t>(node.reduction)][static_cast<std::size_t>(nodes_[static_cast<std::size_t>(arg)].type)];
-      made.name = fmt::format("reduce {}", scalar::name_of(node.reduction));
+      made.name = keep(fmt::format("reduce {}", scalar::name_of(node.reduction)));
       phase.inner.push_back(std::move(made));
     };
     for (const std::size_t index : reduced_first) emit_reduction(index);
@@ -746,16 +769,26 @@ void Compiler::schedule(Extent tile_elements) {
       made.action = Action::store;
       made.slow = made.fast = true;
       made.operand = store->output;
-      made.access = store->access;
-      made.args[made.arg_count++] = value_of(store->value);
+      made.access = keep(store->access);
+      made.args[made.arg_count++] = source_of(store->value);
+      made.out_bytes = made.args[0].bytes;
       const auto t = static_cast<std::size_t>(node.type);
       const Access& to = store->access;
       const bool plain = to.plain_slow() && to.plain_fast() && Access::stride(to.fast) == 1;
       const bool stream = streams(*store);
       if (plain) made.map = stream ? tile_table().stream[t] : tile_table().cast[t][t];
       code_.streams = code_.streams || (plain && stream);
-      made.name = plain && stream ? "stream" : "store";
+      made.name = keep(plain && stream ? "stream" : "store");
       phase.inner.push_back(std::move(made));
+    }
+    std::set<int> registers;
+    for (const Instruction& in : phase.inner) {
+      for (int k = 0; k < in.arg_count; ++k) registers.insert(in.args[k].value);
+      if (in.action != Action::reduce && in.action != Action::store) registers.insert(in.out);
+    }
+    for (const int v : registers) {
+      const Value& value = code_.values[static_cast<std::size_t>(v)];
+      if (!value.outer && (value.place == Place::tile || value.place == Place::kept)) phase.inner_registers.push_back(v);
     }
     Extent bytes = 0;
     for (const int v : phase.inner_memory) {
@@ -770,6 +803,10 @@ void Compiler::schedule(Extent tile_elements) {
   for (const auto& [value, reg] : register_values) code_.values[static_cast<std::size_t>(value)].offset = code_.frame_bytes + reg * padded;
   code_.frame_bytes += register_count * padded;
 
+  code_.outer_registers.clear();
+  for (std::size_t v = 0; v < code_.values.size(); ++v)
+    if (code_.values[v].outer && code_.values[v].place == Place::kept) code_.outer_registers.push_back(static_cast<int>(v));
+
   // Outer-level stores.
   for (const StoreNode& store : stores_) {
     if (!store.outer) continue;
@@ -778,9 +815,10 @@ void Compiler::schedule(Extent tile_elements) {
     made.slow = !code_.columns;
     made.fast = code_.columns;
     made.operand = store.output;
-    made.access = store.access;
-    made.args[made.arg_count++] = value_of(store.value);
-    made.name = "store";
+    made.access = keep(store.access);
+    made.args[made.arg_count++] = source_of(store.value);
+    made.out_bytes = made.args[0].bytes;
+    made.name = keep("store");
     const auto& along = code_.columns ? store.access.fast : store.access.slow;
     const auto t = static_cast<std::size_t>(nodes_[static_cast<std::size_t>(store.value)].type);
     if (store.access.separable && Access::plain(along) && Access::stride(along) == 1) made.map = tile_table().cast[t][t];
@@ -854,9 +892,9 @@ std::string LoopProgram::to_string() const {
       if (in.action == Action::reduce) line += fmt::format("{} = ", place(code_->reductions[static_cast<std::size_t>(in.out)].value));
       else if (in.action == Action::store) line += fmt::format("out{} = ", in.operand);
       else line += fmt::format("{} = ", place(in.out));
-      line += in.name;
+      line += code_->names[static_cast<std::size_t>(in.name)];
       if (in.action == Action::fetch || in.action == Action::gather) line += in.operand < 0 ? " product" : fmt::format(" in{}", in.operand);
-      for (int i = 0; i < in.arg_count; ++i) line += fmt::format("{} {}", i == 0 ? "" : ",", place(in.args[i]));
+      for (int i = 0; i < in.arg_count; ++i) line += fmt::format("{} {}", i == 0 ? "" : ",", place(in.args[i].value));
       text += line + '\n';
     }
   };

@@ -29,18 +29,26 @@ struct Value {
 
 enum class Action : std::uint8_t { map, fetch, index, gather, reduce, store };
 
+/// An operand as an instruction reads it.
+struct Source {
+  int value = -1;
+  bool slow = false, fast = false;  // along which axes it varies
+  Extent bytes = 0;                 // of an element
+};
+
 struct Instruction {
   Action action = Action::map;
+  bool slow = false, fast = false;  // axes it runs over
+  int arg_count = 0;
   TileFunction map = nullptr;  // also the copy of a plain store
   ReduceFunction reduce = nullptr;
   int out = -1;                // value; reductions: index of the reduction
-  int args[4] = {-1, -1, -1, -1};
-  int arg_count = 0;
-  bool slow = false, fast = false;  // axes it runs over
+  Source args[4];
+  Extent out_bytes = 0;        // of an element
   int operand = -1;
-  Access access;               // fetch, index, gather, store
+  int access = -1;             // fetch, index, gather, store: index into the accesses
   Extent axis_stride = 0, axis_extent = 0;
-  std::string name;            // for printing
+  int name = -1;               // for printing: index into the names
 };
 
 struct ReductionInfo {
@@ -55,6 +63,7 @@ struct ReductionInfo {
 struct Phase {
   std::vector<Instruction> outer, inner;
   std::vector<int> outer_memory, inner_memory;  // values read or written in place, whose pointers move
+  std::vector<int> inner_registers;             // inner-level values whose rows are as long as the chunk
   std::vector<int> reductions;
   std::vector<int> ahead;  // values in memory whose next tile is worth asking for while this one is worked on
 };
@@ -65,6 +74,9 @@ struct LoopProgram::Code {
   Extent outer = 1, inner = 1;
   Extent block = 1, chunk = 1;  // extents of a tile along outer and inner
   std::vector<Value> values;
+  std::vector<Access> accesses;
+  std::vector<std::string> names;
+  std::vector<int> outer_registers;
   std::vector<ReductionInfo> reductions;
   std::vector<Phase> phases;
   Phase last;                  // outer-level stores

@@ -122,18 +122,11 @@ class LoopRunner {
     (code_.columns ? fast_ : slow_) = end - begin;
     (code_.columns ? s0_ : f0_) = 0;
     (code_.columns ? slow_ : fast_) = 1;
-    for (std::size_t v = 0; v < code_.values.size(); ++v) {
-      const Value& value = code_.values[v];
-      if (value.place == Place::tile || value.place == Place::kept) place_register(value, &slots_[v]);
-    }
+    for (const int v : code_.outer_registers) place_register(v);
   }
   void set_chunk(Extent begin, Extent end) {
     (code_.columns ? s0_ : f0_) = begin;
     (code_.columns ? slow_ : fast_) = end - begin;
-    for (std::size_t v = 0; v < code_.values.size(); ++v) {
-      const Value& value = code_.values[v];
-      if (!value.outer && (value.place == Place::tile || value.place == Place::kept)) place_register(value, &slots_[v]);
-    }
   }
 
   void outer_code(const Phase& phase) {
@@ -141,6 +134,7 @@ class LoopRunner {
     for (const Instruction& in : phase.outer) execute(in);
   }
   void inner_code(const Phase& phase) {
+    for (const int v : phase.inner_registers) place_register(v);
     for (const int v : phase.inner_memory) place_memory(v);
     const auto count = static_cast<Extent>(phase.inner.size());
     for (Extent i = 0; i < count; ++i) {
@@ -207,7 +201,9 @@ class LoopRunner {
     Extent stride;  // bytes, along slow
   };
 
-  void place_register(const Value& value, Slot* slot) const {
+  void place_register(int v) const {
+    const Value& value = code_.values[static_cast<std::size_t>(v)];
+    Slot* slot = &slots_[v];
     const auto size = static_cast<Extent>(size_bytes(value.type));
     const bool kept = value.place == Place::kept && !value.outer;
     if (!value.fast) {
@@ -238,12 +234,11 @@ class LoopRunner {
     for (Extent line = lines * part / parts; line < lines * (part + 1) / parts; ++line) __builtin_prefetch(next + line * 64);
   }
 
-  /// The source of an operand for an instruction that runs over both axes, or over a row made of the slow one.
-  TileArg source(int v, bool column) const {
-    const Value& value = code_.values[static_cast<std::size_t>(v)];
-    const Slot& slot = slots_[v];
-    if (column) return {slot.data, 0, !value.slow};
-    return {slot.data, value.slow ? slot.stride : 0, !value.fast};
+  /// An operand for an instruction that runs over both axes, or over a row made of the slow one.
+  TileArg source(const Source& from, bool column) const {
+    const Slot& slot = slots_[from.value];
+    if (column) return {slot.data, 0, !from.slow};
+    return {slot.data, from.slow ? slot.stride : 0, !from.fast};
   }
 
   void execute(const Instruction& in) {
@@ -255,8 +250,7 @@ class LoopRunner {
       case Action::gather:
       case Action::index: break;
     }
-    const Value& value = code_.values[static_cast<std::size_t>(in.out)];
-    switch (size_bytes(value.type)) {
+    switch (in.out_bytes) {
       case 8: return in.action == Action::gather ? gather<double>(in) : fetch<double>(in);
       case 4:
         if (in.action == Action::index) return index(in);
@@ -265,18 +259,17 @@ class LoopRunner {
     }
   }
 
-  void call(TileFunction function, TileCall& call, std::size_t out_size) const {
-    // Whole tiles without gaps are one long row.
-    if (call.slow > 1 && call.out_stride == call.fast * static_cast<Extent>(out_size)) {
+  /// Calls it; a whole tile without gaps is one long row.
+  void call(const Instruction& in, TileCall& call) const {
+    if (call.slow > 1 && call.out_stride == call.fast * in.out_bytes) {
       bool dense = true;
-      for (int i = 0; i < 4; ++i) {
+      for (int i = 0; i < in.arg_count; ++i) {
         const TileArg& arg = call.args[i];
-        if (arg.data == nullptr) break;
-        dense = dense && (arg.broadcast ? arg.slow_stride == 0 : arg.slow_stride == call.fast * arg_sizes_[i]);
+        dense = dense && arg.slow_stride == (arg.broadcast ? 0 : call.fast * in.args[i].bytes);
       }
       if (dense) call.fast *= call.slow, call.slow = 1;
     }
-    function(call);
+    in.map(call);
   }
   void map(const Instruction& in) {
     const Slot& out = slots_[in.out];
@@ -286,11 +279,8 @@ class LoopRunner {
     tile.slow = in.slow && in.fast ? slow_ : 1;
     tile.fast = column ? slow_ : in.fast ? fast_ : 1;
     tile.out_stride = out.stride;
-    for (int i = 0; i < in.arg_count; ++i) {
-      tile.args[i] = source(in.args[i], column);
-      arg_sizes_[i] = static_cast<Extent>(size_bytes(code_.values[static_cast<std::size_t>(in.args[i])].type));
-    }
-    call(in.map, tile, size_bytes(code_.values[static_cast<std::size_t>(in.out)].type));
+    for (int i = 0; i < in.arg_count; ++i) tile.args[i] = source(in.args[i], column);
+    call(in, tile);
   }
   void reduce(const Instruction& in) {
     const ReductionInfo& info = code_.reductions[static_cast<std::size_t>(in.out)];
@@ -312,30 +302,34 @@ class LoopRunner {
     for (Extent s = 0; s < rows; ++s)
       row(s0_ + s, in.fast ? f0_ : 0, count, reinterpret_cast<Word*>(out.data + (in.slow ? s * out.stride : 0)));
   }
+  const Access& access_of(const Instruction& in) const { return code_.accesses[static_cast<std::size_t>(in.access)]; }
   /// Whether memory lies along the slow axis: then that is the one to walk along, a cache line at a time.
-  static bool is_turned(const Instruction& in) {
-    return in.slow && in.fast && in.access.plain_slow() && in.access.plain_fast() && Access::stride(in.access.slow) == 1;
+  bool is_turned(const Instruction& in) const {
+    const Access& access = access_of(in);
+    return in.slow && in.fast && access.plain_slow() && access.plain_fast() && Access::stride(access.slow) == 1;
   }
   template <class Word>
   void fetch(const Instruction& in) const {
+    const Access& access = access_of(in);
     const char* base = in.operand < 0 ? binding_.product : binding_.inputs[static_cast<std::size_t>(in.operand)];
     const Word* from = reinterpret_cast<const Word*>(base);
     if (is_turned(in)) {
       const Slot& out = slots_[in.out];
-      const Extent stride = Access::stride(in.access.fast), row = out.stride / static_cast<Extent>(sizeof(Word));
+      const Extent stride = Access::stride(access.fast), row = out.stride / static_cast<Extent>(sizeof(Word));
       for (Extent f = 0; f < fast_; ++f)
-        copy_strided(from + in.access.offset + s0_ + (f0_ + f) * stride, 1, reinterpret_cast<Word*>(out.data) + f, row, slow_);
+        copy_strided(from + access.offset + s0_ + (f0_ + f) * stride, 1, reinterpret_cast<Word*>(out.data) + f, row, slow_);
       return;
     }
     each_row<Word>(in, [&](Extent s, Extent f, Extent count, Word* to) {
-      walk_row(in.access, s, f, count,
+      walk_row(access, s, f, count,
                [&](Extent i, Extent at, Extent stride, Extent n) { copy_strided(from + at, stride, to + i, 1, n); },
                [&](Extent i, Extent n) { std::fill_n(to + i, n, Word{}); });
     });
   }
   void index(const Instruction& in) const {
+    const Access& access = access_of(in);
     each_row<std::uint32_t>(in, [&](Extent s, Extent f, Extent count, std::uint32_t* to) {
-      walk_row(in.access, s, f, count,
+      walk_row(access, s, f, count,
                [&](Extent i, Extent at, Extent stride, Extent n) {
                  for (Extent k = 0; k < n; ++k) to[i + k] = static_cast<std::uint32_t>(at + k * stride);
                },
@@ -344,9 +338,10 @@ class LoopRunner {
   }
   template <class Word>
   void gather(const Instruction& in) const {
+    const Access& access = access_of(in);
     const Word* from = reinterpret_cast<const Word*>(binding_.inputs[static_cast<std::size_t>(in.operand)]);
-    const Value& chosen = code_.values[static_cast<std::size_t>(in.args[0])];
-    const Slot& slot = slots_[in.args[0]];
+    const Source& chosen = in.args[0];
+    const Slot& slot = slots_[chosen.value];
     each_row<Word>(in, [&](Extent s, Extent f, Extent count, Word* to) {
       const auto* indices = reinterpret_cast<const std::int32_t*>(slot.data + (chosen.slow ? (s - s0_) * slot.stride : 0));
       const auto outside = [&](std::int32_t index) { return index < 0 || index >= in.axis_extent; };
@@ -356,7 +351,7 @@ class LoopRunner {
         return;
       }
       const Word* row = one ? from + *indices * in.axis_stride : from;
-      walk_row(in.access, s, f, count,
+      walk_row(access, s, f, count,
                [&](Extent i, Extent at, Extent stride, Extent n) {
                  if (one) return copy_strided(row + at, stride, to + i, 1, n);
                  for (Extent k = 0; k < n; ++k) {
@@ -369,36 +364,36 @@ class LoopRunner {
   }
 
   void store(const Instruction& in) {
-    const Value& value = code_.values[static_cast<std::size_t>(in.args[0])];
+    const Access& access = access_of(in);
+    const Source& value = in.args[0];
     char* base = binding_.outputs[static_cast<std::size_t>(in.operand)];
-    const auto size = static_cast<Extent>(size_bytes(value.type));
+    const Extent size = value.bytes;
     const Extent rows = in.slow ? slow_ : 1, count = in.fast ? fast_ : 1;
     if (in.map != nullptr) {
       TileCall tile;
-      const Extent slow_stride = Access::stride(in.access.slow);
-      tile.out = base + (in.access.offset + s0_ * slow_stride + f0_) * size;
+      const Extent slow_stride = Access::stride(access.slow);
+      tile.out = base + (access.offset + s0_ * slow_stride + f0_) * size;
       tile.out_stride = slow_stride * size;
       const bool column = in.slow && !in.fast;
       tile.slow = column ? 1 : rows;
       tile.fast = column ? rows : count;
       tile.args[0] = source(in.args[0], column);
-      arg_sizes_[0] = size;
-      call(in.map, tile, static_cast<std::size_t>(size));
+      call(in, tile);
       return;
     }
-    const Slot& slot = slots_[in.args[0]];
+    const Slot& slot = slots_[value.value];
     const auto scatter = [&]<class Word>(Word) {
       if (is_turned(in)) {
-        const Extent stride = Access::stride(in.access.fast), row = value.slow ? slot.stride / size : 0;
+        const Extent stride = Access::stride(access.fast), row = value.slow ? slot.stride / size : 0;
         for (Extent f = 0; f < count; ++f)
           copy_strided(reinterpret_cast<const Word*>(slot.data) + (value.fast ? f : 0), row,
-                       reinterpret_cast<Word*>(base) + in.access.offset + s0_ + (f0_ + f) * stride, 1, rows);
+                       reinterpret_cast<Word*>(base) + access.offset + s0_ + (f0_ + f) * stride, 1, rows);
         return;
       }
       for (Extent s = 0; s < rows; ++s) {
         const Word* from = reinterpret_cast<const Word*>(slot.data + (value.slow ? s * slot.stride : 0));
         Word* to = reinterpret_cast<Word*>(base);
-        walk_row(in.access, s0_ + s, f0_, count,
+        walk_row(access, s0_ + s, f0_, count,
                  [&](Extent i, Extent at, Extent stride, Extent n) {
                    copy_strided(from + (value.fast ? i : 0), value.fast ? 1 : 0, to + at, stride, n);
                  },
@@ -416,7 +411,6 @@ class LoopRunner {
   Slot* slots_ = nullptr;
   Extent outer_begin_ = 0, outer_end_ = 0;
   Extent s0_ = 0, slow_ = 1, f0_ = 0, fast_ = 1;
-  Extent arg_sizes_[4] = {};
 };
 
 void LoopProgram::run(const LoopBinding& binding) const {

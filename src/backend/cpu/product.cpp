@@ -37,6 +37,26 @@ int output_for_product(const kernel::MatmulKernel& k, Extent* offset) {
   return -1;
 }
 
+/// A product that is only stored, with its columns contiguous, as the transposed product, whose rows are: gradients of
+/// weights come so.
+kernel::MatmulKernel upright(kernel::MatmulKernel k, bool* swapped) {
+  if (k.batch != 1 || k.m == 0 || k.n == 0 || k.epilogue.stores.size() != 1) return k;
+  kernel::Store& store = k.epilogue.stores[0];
+  const kernel::Step& step = k.epilogue.steps.at(static_cast<std::size_t>(store.value));
+  const Access access = make_access(store.view, k.m, k.n, false);
+  if (step.kind != StepKind::accumulator || !access.plain_slow() || !access.plain_fast() ||
+      Access::stride(access.slow) != 1 || Access::stride(access.fast) != k.m)
+    return k;
+  *swapped = true;
+  store.view = {{k.n, k.m}, {k.m, 1}, access.offset, {}};
+  std::swap(k.m, k.n);
+  std::swap(k.a, k.b);
+  std::swap(k.a_batch, k.b_batch);
+  std::swap(k.a_row, k.b_col);
+  std::swap(k.a_col, k.b_row);
+  return k;
+}
+
 std::vector<std::int64_t> batch_offsets(const kernel::View& view, Extent batch) {
   std::vector<std::int64_t> offsets;
   for (Extent b = 0; b < batch; ++b) {
@@ -61,23 +81,23 @@ void pack(const T* from, const std::vector<std::int64_t>& offsets, Extent rows, 
 
 }  // namespace
 
-ProductProgram::ProductProgram(const kernel::MatmulKernel& kernel)
-    : kernel_(kernel),
-      product_output_(output_for_product(kernel, &product_offset_)),
-      epilogue_(kernel.epilogue, kernel.n, kernel.a.type, product_output_),
-      a_offsets_(batch_offsets(kernel.a_batch, kernel.batch)),
-      b_offsets_(batch_offsets(kernel.b_batch, kernel.batch)) {
-  if (kernel.a.type == DType::boolean || kernel.a.type != kernel.b.type)
-    throw DTypeError(fmt::format("{}: the CPU has no product of {} and {}; cast both to one number type", kernel.name,
-                                 name_of(kernel.a.type), name_of(kernel.b.type)));
-  const auto size = static_cast<std::size_t>(size_bytes(kernel.a.type));
-  plain_ = product_output_ >= 0 && kernel.epilogue.stores.size() == 1 &&
-           kernel.epilogue.steps.at(static_cast<std::size_t>(kernel.epilogue.stores[0].value)).kind == StepKind::accumulator;
-  if (product_output_ < 0) scratch_.resize(static_cast<std::size_t>(kernel.batch * kernel.m * kernel.n) * size);
-  if (kernel.a_row != 1 && kernel.a_col != 1 && kernel.m > 1 && kernel.k > 1)
-    packed_a_.resize(static_cast<std::size_t>(kernel.batch * kernel.m * kernel.k) * size);
-  if (kernel.b_row != 1 && kernel.b_col != 1 && kernel.k > 1 && kernel.n > 1)
-    packed_b_.resize(static_cast<std::size_t>(kernel.batch * kernel.k * kernel.n) * size);
+ProductProgram::ProductProgram(const kernel::MatmulKernel& asked)
+    : kernel_(upright(asked, &swapped_)),
+      product_output_(output_for_product(kernel_, &product_offset_)),
+      epilogue_(kernel_.epilogue, kernel_.n, kernel_.a.type, product_output_),
+      a_offsets_(batch_offsets(kernel_.a_batch, kernel_.batch)),
+      b_offsets_(batch_offsets(kernel_.b_batch, kernel_.batch)) {
+  if (kernel_.a.type == DType::boolean || kernel_.a.type != kernel_.b.type)
+    throw DTypeError(fmt::format("{}: the CPU has no product of {} and {}; cast both to one number type", kernel_.name,
+                                 name_of(kernel_.a.type), name_of(kernel_.b.type)));
+  const auto size = static_cast<std::size_t>(size_bytes(kernel_.a.type));
+  plain_ = product_output_ >= 0 && kernel_.epilogue.stores.size() == 1 &&
+           kernel_.epilogue.steps.at(static_cast<std::size_t>(kernel_.epilogue.stores[0].value)).kind == StepKind::accumulator;
+  if (product_output_ < 0) scratch_.resize(static_cast<std::size_t>(kernel_.batch * kernel_.m * kernel_.n) * size);
+  if (kernel_.a_row != 1 && kernel_.a_col != 1 && kernel_.m > 1 && kernel_.k > 1)
+    packed_a_.resize(static_cast<std::size_t>(kernel_.batch * kernel_.m * kernel_.k) * size);
+  if (kernel_.b_row != 1 && kernel_.b_col != 1 && kernel_.k > 1 && kernel_.n > 1)
+    packed_b_.resize(static_cast<std::size_t>(kernel_.batch * kernel_.k * kernel_.n) * size);
 }
 
 template <class T>
@@ -108,6 +128,7 @@ void ProductProgram::run_as(const char* a, const char* b, LoopBinding epilogue) 
 }
 
 void ProductProgram::run(const char* a, const char* b, LoopBinding epilogue) {
+  if (swapped_) std::swap(a, b);
   switch (kernel_.a.type) {
     case DType::f32: return run_as<float>(a, b, epilogue);
     case DType::f64: return run_as<double>(a, b, epilogue);

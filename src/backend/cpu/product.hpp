@@ -24,6 +24,7 @@ class ProductProgram {
   template <class T>
   void run_as(const char* a, const char* b, LoopBinding epilogue);
 
+  bool swapped_ = false;         // the transposed product is computed: a and b have changed places
   kernel::MatmulKernel kernel_;
   int product_output_ = -1;      // the output that the product itself goes to, before the epilogue passes over it
   Extent product_offset_ = 0;

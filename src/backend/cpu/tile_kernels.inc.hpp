@@ -456,7 +456,12 @@ void reduce_slow(const TileReduction& call) {
         a = combine<reduction>(a, x);
       }
       double* accumulators = call.accumulators + f;
-      for (std::int64_t i = 0; i < count; ++i) accumulators[i] = join<reduction, T>(accumulators[i], static_cast<double>(a[i]));
+      alignas(64) T lanes[N];
+      store<N>(lanes, a);
+      if (count == N)  // a loop of known length becomes vectors
+        for (int i = 0; i < N; ++i) accumulators[i] = join<reduction, T>(accumulators[i], static_cast<double>(lanes[i]));
+      else
+        for (std::int64_t i = 0; i < count; ++i) accumulators[i] = join<reduction, T>(accumulators[i], static_cast<double>(lanes[i]));
     }
   }
 }
