@@ -129,7 +129,8 @@ constexpr ElementwiseRow kRows[] = {
     // The quotient of the gradient cancels near 0, so a series takes over there; it also carries the second derivative.
     {.name = "sinc", .inputs = {"x"}, .forward = "x == 0 ? 1 : sin(pi * x) / (pi * x)",
      .gradients = {"var p = pi * x; var q = p * p;"
-                   "abs(p) < 0.5 ? -g * pi * p * (1 / 3 - q * (1 / 30 - q * (1 / 840 - q / 45360)))"
+                   "abs(p) < 0.5 ? -g * pi * p * (1 / 3 - q * (1 / 30 - q * (1 / 840 - q * (1 / 45360 - q * (1 / 3991680 -"
+                   "                                  q / 518918400)))))"
                    "             : g * pi * (cos(p) - sin(p) / p) / p"},
      .dtypes = DTypes::all, .result = Result::floating, .tested = {{-3, 3}}, .max_ulp = 8, .ulp_floor = 1,
      .doc = "sin(pi x) / (pi x), and 1 at 0."},
