@@ -36,7 +36,7 @@ class Judge:
                 return dict(arrays)
 
     def compare(self, name, got, wanted, relative, floor=None):
-        """|got - wanted| <= relative * max(|wanted|, floor); floor: the largest finite |wanted| unless given."""
+        """|got - wanted| <= relative * max(|wanted|, floor), above 1e-37; floor: the largest finite |wanted| unless given."""
         self.comparisons += 1
         wanted = np.asarray(wanted)
         if got.shape != wanted.shape:
@@ -47,7 +47,8 @@ class Judge:
             return None
         got, wanted = got.astype(np.float64), wanted.astype(np.float64)
         size = np.abs(np.where(np.isfinite(wanted), wanted, 0))
-        allowed = relative * np.maximum(size, size.max() if floor is None else floor)
+        # What lies below the normal numbers of f32 may be flushed to zero.
+        allowed = relative * np.maximum(size, size.max() if floor is None else floor) + (0 if relative == 0 else 1e-37)
         with np.errstate(invalid="ignore"):
             same = (got == wanted) | (np.isnan(got) & np.isnan(wanted)) | (np.isfinite(wanted) & (np.abs(got - wanted) <= allowed))
         if not same.all():

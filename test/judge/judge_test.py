@@ -15,6 +15,7 @@ if os.environ.get("WEFT_TEST_JUDGES"):
 import composites
 import elementwise
 import files
+import opinfo
 import products
 import reductions
 import traps
@@ -22,7 +23,7 @@ import torch
 from door import Judge
 
 SHOWN = 20  # failures of a subject
-MODULES = [elementwise, reductions, products, composites, traps, files]
+MODULES = [elementwise, reductions, products, composites, traps, opinfo, files]
 
 
 def main(weft, device, *wanted):
