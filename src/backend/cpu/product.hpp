@@ -26,8 +26,8 @@ class ProductProgram {
 
   bool swapped_ = false;         // the transposed product is computed: a and b have changed places
   kernel::MatmulKernel kernel_;
+  Extent product_offset_ = 0;    // in elements; set while the next is initialised, so it comes first
   int product_output_ = -1;      // the output that the product itself goes to, before the epilogue passes over it
-  Extent product_offset_ = 0;
   bool plain_ = false;           // the epilogue is that store alone
   LoopProgram epilogue_;
   std::vector<std::int64_t> a_offsets_, b_offsets_;
