@@ -69,6 +69,13 @@ def numbers(judge):
         case("amax with NaN", "amax", [[[1, NAN, 3], [2, 2, 1]]], lambda x: x.amax(1), {"axis": 1}, gradient=False)
         case("remainder of signs", "remainder", [[5, -5, 5, -5], [3, 3, -3, -3]], torch.remainder, gradient=False)
         case("fmod of signs", "fmod", [[5, -5, 5, -5], [3, 3, -3, -3]], torch.fmod, gradient=False)
+        every = np.float32([1, -1, 0, INF, NAN])
+        batch.case("times a constant 0", [("mul", [0, 0.0], {})], [every], lambda x: x * 0, relative=0, gradient=False)
+        batch.case("over a constant 0", [("div", [0, 0.0], {})], [every], lambda x: x / 0, relative=0, gradient=False)
+        batch.case("0 over", [("mul", [0, 0.0], {}), ("div", ["_0", 0], {})], [every], lambda x: (x * 0) / x, relative=0, gradient=False)
+        if judge.on_cpu:  # WGSL lets a driver take x - x for 0
+            batch.case("less itself", [("sub", [0, 0], {})], [every], lambda x: x - x, relative=0, gradient=False)
+        batch.case("over itself", [("div", [0, 0], {})], [every], lambda x: x / x, relative=0, gradient=False)
         batch.case("where keeps NaN out", "where", [np.array([True, False]), np.float32([1, NAN]), np.float32([NAN, 2])], torch.where, relative=0, gradient=False)
         batch.run()
 
