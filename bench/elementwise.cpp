@@ -213,6 +213,25 @@ void layer_norm(Extent rows, Extent width) {
   report(fmt::format("layer norm {} x {}", rows, width), b.milliseconds(), 8.0 * rows * width);
 }
 
+/// The gradient of a layer norm with respect to its input, plus that of the residual branch.
+void layer_norm_gradient(Extent rows, Extent width) {
+  Bench b;
+  const Operand x = b.buffer(rows * width), dy = b.buffer(rows * width), residual = b.buffer(rows * width), dx = b.buffer(rows * width);
+  const Operand gain = b.buffer(width), mean = b.buffer(rows), variance = b.buffer(rows, 0.5f, 1);
+  b.begin("layer_norm_gradient", rows, width);
+  const View view{{rows, width}, {width, 1}, 0, {}}, row{{rows, width}, {0, 1}, 0, {}}, column{{rows}, {1}, 0, {}};
+  const int scale = b.constant(1.0 / static_cast<double>(width));
+  const int inverse = b.map(Op::rsqrt, b.load(variance, column));
+  const int normal = b.map(Op::mul, b.map(Op::sub, b.load(x, view, Level::inner), b.load(mean, column)), inverse);
+  const int d = b.map(Op::mul, b.load(dy, view, Level::inner), b.load(gain, row, Level::inner));
+  const int sum = b.map(Op::mul, b.reduce(Reduction::sum, d), scale);
+  const int dot = b.map(Op::mul, b.reduce(Reduction::sum, b.map(Op::mul, d, normal)), scale);
+  const int inner = b.map(Op::sub, b.map(Op::sub, d, sum), b.map(Op::mul, normal, dot));
+  b.store(b.map(Op::add, b.load(residual, view, Level::inner), b.map(Op::mul, inner, inverse)), dx, view);
+  b.end();
+  report(fmt::format("layer norm gradient {} x {}", rows, width), b.milliseconds(), 16.0 * rows * width);
+}
+
 void softmax(Extent rows, Extent width) {
   Bench b;
   const Operand x = b.buffer(rows * width), y = b.buffer(rows * width);
@@ -288,11 +307,13 @@ int main() {
   gelu(true);
   for (const Op op : {Op::neg, Op::exp, Op::log, Op::tanh, Op::erf, Op::sin, Op::rsqrt}) unary(op);
   layer_norm(1024, 128);
+  layer_norm_gradient(1024, 128);
   softmax(4096, 64);
   set_thread_count(threads);
   fmt::print("{} threads:\n", threads);
   layer_norm(1024, 128);
   layer_norm(16384, 384);
+  layer_norm_gradient(1024, 128);
   softmax(4096, 64);
   softmax(1024, 1024);
   softmax(64, 50257);

@@ -18,14 +18,16 @@ namespace weft::cpu {
 namespace {
 
 constexpr Extent kQueriesOfBlock = 64;
-constexpr Extent kQueriesOfCausalBlock = 16;  // smaller blocks compute fewer scores that the mask throws away
+constexpr Extent kCausalBlocks = 8;  // of one head at least: more blocks compute fewer scores that the mask throws away
+constexpr Extent kQueriesOfSmallBlock = 16;
 constexpr Extent kScoresBytes = 512 << 10;  // of a block: half of the second cache
 
 /// Queries of a block, so that its scores fit; at least 8, however many keys there are.
 template <class T>
 Extent block_of(const kernel::AttentionKernel& kernel) {
   const Extent fitting = kScoresBytes / static_cast<Extent>(sizeof(T)) / std::max<Extent>(kernel.keys, 1) / 8 * 8;
-  return std::clamp<Extent>(fitting, 8, kernel.causal ? kQueriesOfCausalBlock : kQueriesOfBlock);
+  const Extent wanted = std::clamp(kernel.queries / kCausalBlocks / 8 * 8, kQueriesOfSmallBlock, kQueriesOfBlock);
+  return std::clamp<Extent>(fitting, 8, kernel.causal ? wanted : kQueriesOfBlock);
 }
 
 /// Memory of a thread, kept for its next block.
@@ -62,7 +64,7 @@ template <class T>
 class Attention {
  public:
   Attention(const kernel::AttentionKernel& kernel, const AttentionBinding& binding)
-      : kernel_(kernel), binding_(binding), block_(block_of<T>(kernel)), rows_(attention_rows<T>()) {}
+      : kernel_(kernel), binding_(binding), block_(block_of<T>(kernel)), parts_(attention_parts<T>()) {}
 
   void forward() const {
     const Extent blocks = (kernel_.queries + block_ - 1) / block_;
@@ -97,8 +99,9 @@ class Attention {
     multiply(rows, seen, width, at(binding_.q, kernel_.q, head) + begin * kernel_.q.row_stride, kernel_.q.row_stride, Extent{1},
              at(binding_.k, kernel_.k, head), Extent{1}, kernel_.k.row_stride, scores, seen);
     T total[kQueriesOfBlock];
-    for (Extent r = 0; r < rows; ++r)
-      total[r] = rows_.softmax(scores + r * seen, visible(begin + r), seen, static_cast<T>(kernel_.scale), &logsumexp[begin + r]);
+    Extent visible_of[kQueriesOfBlock];
+    for (Extent r = 0; r < rows; ++r) visible_of[r] = visible(begin + r);
+    parts_.softmax(scores, rows, seen, visible_of, static_cast<T>(kernel_.scale), total, logsumexp + begin);
     multiply(rows, width, seen, scores, seen, Extent{1}, at(binding_.v, kernel_.v, head), kernel_.v.row_stride, Extent{1}, o,
              kernel_.o.row_stride);
     for (Extent r = 0; r < rows; ++r) {
@@ -126,7 +129,7 @@ class Attention {
       multiply(rows, seen, width, q, kernel_.q.row_stride, Extent{1}, k, Extent{1}, kernel_.k.row_stride, p, seen);
       multiply(rows, seen, width, d_o, kernel_.d_o.row_stride, Extent{1}, v, Extent{1}, kernel_.v.row_stride, d_p, seen);
       for (Extent r = 0; r < rows; ++r)
-        rows_.gradient(p + r * seen, d_p + r * seen, visible(begin + r), seen, static_cast<T>(kernel_.scale),
+        parts_.gradient(p + r * seen, d_p + r * seen, visible(begin + r), seen, static_cast<T>(kernel_.scale),
                        logsumexp[begin + r], o + r * kernel_.o.row_stride, d_o + r * kernel_.d_o.row_stride, width);
       multiply(seen, width, rows, p, Extent{1}, seen, d_o, kernel_.d_o.row_stride, Extent{1}, d_v, kernel_.d_v.row_stride, true);
       multiply(seen, width, rows, d_p, Extent{1}, seen, q, kernel_.q.row_stride, Extent{1}, d_k, kernel_.d_k.row_stride, true);
@@ -138,7 +141,7 @@ class Attention {
   const kernel::AttentionKernel& kernel_;
   const AttentionBinding& binding_;
   Extent block_;
-  const AttentionRows<T>& rows_;
+  const AttentionParts<T>& parts_;
 };
 
 }  // namespace

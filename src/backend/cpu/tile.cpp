@@ -22,8 +22,8 @@ const TileTable& tile_table(Isa isa) {
 }
 
 template <>
-const AttentionRows<float>& attention_rows<float>() { return tile_table().attention_f32; }
+const AttentionParts<float>& attention_parts<float>() { return tile_table().attention_f32; }
 template <>
-const AttentionRows<double>& attention_rows<double>() { return tile_table().attention_f64; }
+const AttentionParts<double>& attention_parts<double>() { return tile_table().attention_f64; }
 
 }  // namespace weft::cpu

@@ -36,13 +36,15 @@ struct TileReduction {
 };
 using ReduceFunction = void (*)(const TileReduction&);
 
-/// What attention does to a row of `size` scores, of which the first `visible` count; the others become 0.
+/// What attention does to scores: `rows` rows of `size` at x, of which row r counts its first visible[r]; the others
+/// become 0.
 template <class T>
-struct AttentionRows {
-  /// x_j becomes exp(scale * x_j - max); gives their sum, and logsumexp = max + log(sum).
-  T (*softmax)(T* x, std::int64_t visible, std::int64_t size, T scale, T* logsumexp) = nullptr;
-  /// p_j, a score, becomes the probability exp(scale * p_j - logsumexp); d_j becomes the gradient of the score,
-  /// p_j * (d_j - dot(o, d_o)) * scale.
+struct AttentionParts {
+  /// x_j becomes exp(scale * x_j - max), total their sum, and logsumexp = max + log(total).
+  void (*softmax)(T* x, std::int64_t rows, std::int64_t size, const std::int64_t* visible, T scale, T* total,
+                  T* logsumexp) = nullptr;
+  /// For one row: p_j, a score, becomes the probability exp(scale * p_j - logsumexp); d_j becomes the gradient of the
+  /// score, p_j * (d_j - dot(o, d_o)) * scale.
   void (*gradient)(T* p, T* d, std::int64_t visible, std::int64_t size, T scale, T logsumexp, const T* o, const T* d_o,
                    std::int64_t width) = nullptr;
 };
@@ -62,14 +64,14 @@ struct TileTable {
   TileFunction stream[kTypeCount] = {};            // copies past the caches, for outputs larger than them
   ReduceFunction reduce_fast[kReductionCount][kTypeCount] = {};
   ReduceFunction reduce_slow[kReductionCount][kTypeCount] = {};
-  AttentionRows<float> attention_f32;
-  AttentionRows<double> attention_f64;
+  AttentionParts<float> attention_f32;
+  AttentionParts<double> attention_f64;
 };
 
 /// The functions of `isa()`.
 const TileTable& tile_table();
 const TileTable& tile_table(Isa isa);
 template <class T>
-const AttentionRows<T>& attention_rows();
+const AttentionParts<T>& attention_parts();
 
 }  // namespace weft::cpu

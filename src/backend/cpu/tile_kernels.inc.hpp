@@ -516,67 +516,13 @@ void fill_reductions(TileTable& table) {
   set(Reduction::argmin, find_fast<Reduction::argmin, T>, find_slow<Reduction::argmin, T>);
 }
 
-template <class T>
-inline Reader<T, kNative<T>> read_row(const T* data) {
-  Reader<T, kNative<T>> reader;
-  reader.data = data;
-  return reader;
-}
+}  // namespace
+}  // namespace weft::cpu
 
-/// Visits a row in whole vectors and one partly filled: visit(vector, lanes).
-template <class T, class Visit>
-inline void each_vector(std::int64_t count, Visit visit) {
-  constexpr int N = kNative<T>;
-  std::int64_t i = 0;
-  for (; i + N <= count; i += N) visit(i, std::int64_t{N});
-  if (i < count) visit(i, count - i);
-}
-template <class T>
-inline Native<T> load_some(const T* p, std::int64_t lanes) {
-  return lanes == kNative<T> ? load<kNative<T>>(p) : load_first<kNative<T>>(p, lanes);
-}
-template <class T>
-inline void store_some(T* p, Native<T> x, std::int64_t lanes) {
-  if (lanes == kNative<T>) store<kNative<T>>(p, x);
-  else store_first<kNative<T>>(p, x, lanes);
-}
+#include "backend/cpu/attention_parts.inc.hpp"
 
-template <class T>
-T attention_softmax(T* x, std::int64_t visible, std::int64_t size, T scale, T* logsumexp) {
-  for (std::int64_t j = visible; j < size; ++j) x[j] = 0;
-  if (visible == 0) {
-    *logsumexp = static_cast<T>(-__builtin_inf());
-    return 0;
-  }
-  // With a negative scale the smallest score gives the largest exponent.
-  const auto reader = read_row(x);
-  const T extreme = static_cast<T>(scale < 0 ? reduce_row<Reduction::min, T>(reader, visible) : reduce_row<Reduction::max, T>(reader, visible));
-  const T most = extreme * scale;
-  const auto factor = splat(scale), shift = splat(-most);
-  Native<T> sums = {};
-  each_vector<T>(visible, [&](std::int64_t j, std::int64_t lanes) {
-    const Native<T> e = exp(fma(load_some<T>(x + j, lanes), factor, shift));
-    store_some<T>(x + j, e, lanes);
-    sums += lanes == kNative<T> ? e : pad<Reduction::sum, T>(e, lanes);
-  });
-  const T total = static_cast<T>(across<Reduction::sum, T>(sums));
-  *logsumexp = most + log(splat(total))[0];
-  return total;
-}
-
-template <class T>
-void attention_gradient(T* p, T* d, std::int64_t visible, std::int64_t size, T scale, T logsumexp, const T* o, const T* d_o,
-                        std::int64_t width) {
-  for (std::int64_t j = visible; j < size; ++j) p[j] = d[j] = 0;
-  Native<T> dots = {};
-  each_vector<T>(width, [&](std::int64_t c, std::int64_t lanes) { dots = fma(load_some<T>(o + c, lanes), load_some<T>(d_o + c, lanes), dots); });
-  const auto dot = splat(static_cast<T>(across<Reduction::sum, T>(dots))), factor = splat(scale), shift = splat(-logsumexp);
-  each_vector<T>(visible, [&](std::int64_t j, std::int64_t lanes) {
-    const Native<T> probability = exp(fma(load_some<T>(p + j, lanes), factor, shift));
-    store_some<T>(p + j, probability, lanes);
-    store_some<T>(d + j, probability * (load_some<T>(d + j, lanes) - dot) * factor, lanes);
-  });
-}
+namespace weft::cpu {
+namespace {
 
 TileTable make_tile_table() {
   TileTable table;
@@ -594,8 +540,8 @@ TileTable make_tile_table() {
     ((table.stream[kIndexOf<T>] = stream_rows<T>), ...);
   };
   all(float{}, double{}, std::int32_t{}, std::uint32_t{}, Byte{});
-  table.attention_f32 = {attention_softmax<float>, attention_gradient<float>};
-  table.attention_f64 = {attention_softmax<double>, attention_gradient<double>};
+  table.attention_f32 = attention_parts_of<float>();
+  table.attention_f64 = attention_parts_of<double>();
   return table;
 }
 

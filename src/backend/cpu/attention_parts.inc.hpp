@@ -1,0 +1,89 @@
+// The parts of attention for one instruction set; see AttentionParts in tile.hpp.
+#pragma once
+
+#include "backend/cpu/tile_kernels.inc.hpp"
+
+namespace weft::cpu {
+namespace {
+
+template <class T>
+inline Reader<T, kNative<T>> read_row(const T* data) {
+  Reader<T, kNative<T>> reader;
+  reader.data = data;
+  return reader;
+}
+
+/// Visits a row in whole vectors and one partly filled: visit(vector, lanes).
+template <class T, class Visit>
+inline void each_vector(std::int64_t count, Visit visit) {
+  constexpr int N = kNative<T>;
+  std::int64_t i = 0;
+  for (; i + N <= count; i += N) visit(i, std::int64_t{N});
+  if (i < count) visit(i, count - i);
+}
+template <class T>
+inline Native<T> load_some(const T* p, std::int64_t lanes) {
+  return lanes == kNative<T> ? load<kNative<T>>(p) : load_first<kNative<T>>(p, lanes);
+}
+template <class T>
+inline void store_some(T* p, Native<T> x, std::int64_t lanes) {
+  if (lanes == kNative<T>) store<kNative<T>>(p, x);
+  else store_first<kNative<T>>(p, x, lanes);
+}
+
+template <class T>
+inline void clear(T* x, std::int64_t count) {
+  each_vector<T>(count, [&](std::int64_t j, std::int64_t lanes) { store_some<T>(x + j, Native<T>{}, lanes); });
+}
+
+/// In passes over all rows, so that the latencies of one row hide behind the others; the logarithms of all rows together.
+template <class T>
+void attention_softmax(T* x, std::int64_t rows, std::int64_t size, const std::int64_t* visible, T scale, T* total, T* logsumexp) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    // With a negative scale the smallest score gives the largest exponent.
+    const auto reader = read_row(x + r * size);
+    const double extreme = scale < 0 ? reduce_row<Reduction::min, T>(reader, visible[r]) : reduce_row<Reduction::max, T>(reader, visible[r]);
+    logsumexp[r] = static_cast<T>(extreme) * scale;
+  }
+  const auto factor = splat(scale);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    T* row = x + r * size;
+    const auto shift = splat(-logsumexp[r]);
+    Native<T> sums = {};
+    each_vector<T>(visible[r], [&](std::int64_t j, std::int64_t lanes) {
+      const Native<T> e = exp(fma(load_some<T>(row + j, lanes), factor, shift));
+      store_some<T>(row + j, e, lanes);
+      sums += lanes == kNative<T> ? e : pad<Reduction::sum, T>(e, lanes);
+    });
+    clear(row + visible[r], size - visible[r]);
+    total[r] = static_cast<T>(across<Reduction::sum, T>(sums));
+  }
+  each_vector<T>(rows, [&](std::int64_t r, std::int64_t lanes) {
+    const Native<T> sums = load_some<T>(total + r, lanes);
+    const Native<T> none = splat(static_cast<T>(-__builtin_inf()));
+    store_some<T>(logsumexp + r, sums == T{0} ? none : load_some<T>(logsumexp + r, lanes) + log(sums), lanes);
+  });
+}
+
+template <class T>
+void attention_gradient(T* p, T* d, std::int64_t visible, std::int64_t size, T scale, T logsumexp, const T* o, const T* d_o,
+                        std::int64_t width) {
+  clear(p + visible, size - visible);
+  clear(d + visible, size - visible);
+  Native<T> dots = {};
+  each_vector<T>(width, [&](std::int64_t c, std::int64_t lanes) { dots = fma(load_some<T>(o + c, lanes), load_some<T>(d_o + c, lanes), dots); });
+  const auto dot = splat(static_cast<T>(across<Reduction::sum, T>(dots))), factor = splat(scale), shift = splat(-logsumexp);
+  each_vector<T>(visible, [&](std::int64_t j, std::int64_t lanes) {
+    const Native<T> probability = exp(fma(load_some<T>(p + j, lanes), factor, shift));
+    store_some<T>(p + j, probability, lanes);
+    store_some<T>(d + j, probability * (load_some<T>(d + j, lanes) - dot) * factor, lanes);
+  });
+}
+
+template <class T>
+AttentionParts<T> attention_parts_of() {
+  return {attention_softmax<T>, attention_gradient<T>};
+}
+
+}  // namespace
+}  // namespace weft::cpu
