@@ -26,6 +26,11 @@ def matmul(judge):
             arrays = [batch.array((3, 4, 10)), batch.array((7, 10)), batch.array((7,))][: 3 if with_bias else 2]
             batch.case(f"linear {with_bias}", "linear", arrays, lambda *t: F.linear(*t), second=True)
         batch.case("a matrix times itself", [("matmul", [0, 0], {})], [batch.array((4, 4))], lambda x: x @ x, second=True)
+        # Products that land inside a larger array, as gradients in a flat one do.
+        for m, k, n in ((16, 64, 1), (1, 64, 16), (5, 7, 3), (64, 64, 64)):
+            batch.case(f"products {m} {k} {n} side by side", [("matmul", [0, 1], {}), ("flatten", ["_0"], {}), ("matmul", [2, 1], {}), ("flatten", ["_2"], {}),
+                                                              ("concat", ["_1", "_3", "_1"], {"axis": 0})],
+                       [batch.array((m, k)), batch.array((k, n)), batch.array((m, k))], lambda a, b, c: torch.cat([(a @ b).flatten(), (c @ b).flatten(), (a @ b).flatten()]))
         batch.case("gram matrix", [("transpose", [0], {}), ("matmul", ["_0", 0], {})], [batch.array((6, 4))], lambda x: x.T @ x, second=True)
         batch.case("product, bias, activation", [("matmul", [0, 1], {}), ("add", ["_0", 2], {}), ("gelu", ["_1"], {}), ("add", ["_2", 3], {})],
                    [batch.array((20, 30)), batch.array((30, 40), -.3, .3), batch.array((40,)), batch.array((20, 40))],

@@ -69,6 +69,7 @@ def numbers(judge):
         case("amax with NaN", "amax", [[[1, NAN, 3], [2, 2, 1]]], lambda x: x.amax(1), {"axis": 1}, gradient=False)
         case("remainder of signs", "remainder", [[5, -5, 5, -5], [3, 3, -3, -3]], torch.remainder, gradient=False)
         case("fmod of signs", "fmod", [[5, -5, 5, -5], [3, 3, -3, -3]], torch.fmod, gradient=False)
+        case("nan_to_num by default", "nan_to_num", [[1, NAN, 3]], torch.nan_to_num, relative=0)
         every = np.float32([1, -1, 0, INF, NAN])
         batch.case("times a constant 0", [("mul", [0, 0.0], {})], [every], lambda x: x * 0, relative=0, gradient=False)
         batch.case("over a constant 0", [("div", [0, 0.0], {})], [every], lambda x: x / 0, relative=0, gradient=False)
