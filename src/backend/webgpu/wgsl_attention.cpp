@@ -15,7 +15,7 @@ namespace {
 
 using kernel::AttentionKernel;
 
-constexpr int kAcross = 8;         // threads that share owned rows
+constexpr int kAcross = 8;  // threads that share owned rows
 constexpr Extent kWidthMax = 128;
 constexpr const char* kMasked = "-1e30f";  // a score that is hidden: finite, so that differences stay numbers
 constexpr double kLog2E = 1.4426950408889634;
@@ -24,9 +24,9 @@ enum class Part { forward, d_query, d_key_value };
 
 /// Sizes of a workgroup's work.
 struct Block {
-  int rows = 64;        // owned
-  int groups = 1;       // groups of four owned rows a thread works on
-  int per_thread = 4;   // rows of a tile that a thread scores
+  int rows = 64;       // owned
+  int groups = 1;      // groups of four owned rows a thread works on
+  int per_thread = 4;  // rows of a tile that a thread scores
 
   int tile() const { return per_thread * kAcross; }
   int down() const { return rows / (4 * groups); }  // threads along the owned rows
@@ -34,12 +34,19 @@ struct Block {
 };
 
 // Larger blocks read the other side less often.
-constexpr Block kBlocks[] = {{128, 2, 4}, {64, 2, 4}, {64, 1, 4}, {32, 1, 4}, {16, 1, 4}, {32, 1, 2}, {16, 1, 2}, {16, 1, 1}};
+constexpr Block kBlocks[] = {{128, 2, 4}, {64, 2, 4}, {64, 1, 4}, {32, 1, 4},
+                             {16, 1, 4},  {32, 1, 2}, {16, 1, 2}, {16, 1, 1}};
 
 class AttentionWriter {
  public:
-  AttentionWriter(const AttentionKernel& kernel, Part part, const kernel::Operand& delta, const Target& target, Rendered& rendered)
-      : kernel_(kernel), part_(part), delta_operand_(delta), target_(target), rendered_(rendered), bindings_(target, kernel.name) {}
+  AttentionWriter(const AttentionKernel& kernel, Part part, const kernel::Operand& delta, const Target& target,
+                  Rendered& rendered)
+      : kernel_(kernel),
+        part_(part),
+        delta_operand_(delta),
+        target_(target),
+        rendered_(rendered),
+        bindings_(target, kernel.name) {}
 
   void render() {
     const bool owns_queries = part_ != Part::d_key_value;
@@ -77,10 +84,11 @@ class AttentionWriter {
 
     std::string text = uses_subgroups_ ? "enable subgroups;\ndiagnostic(off, subgroup_uniformity);\n" : "";
     text += bindings_.declarations() + helpers_.text();
-    for (const auto& [name, count] : shared_) text += fmt::format("var<workgroup> {}: array<vec4f, {}>;\n", name, count);
+    for (const auto& [name, count] : shared_)
+      text += fmt::format("var<workgroup> {}: array<vec4f, {}>;\n", name, count);
     if (part_ == Part::d_key_value) text += fmt::format("var<workgroup> row_stats: array<vec2f, {}>;\n", block_.tile());
-    text += fmt::format("@compute @workgroup_size({})\nfn main({}) {{\n  let group = {};\n{}{}}}\n", block_.threads(), number.parameters,
-                        number.text, number.guard, text_);
+    text += fmt::format("@compute @workgroup_size({})\nfn main({}) {{\n  let group = {};\n{}{}}}\n", block_.threads(),
+                        number.parameters, number.text, number.guard, text_);
     const std::string suffix = part_ == Part::forward ? "" : part_ == Part::d_query ? ".dq" : ".dkv";
     rendered_.dispatches.push_back({kernel_.name + suffix, std::move(text), bindings_.ranges(), groups});
   }
@@ -90,7 +98,9 @@ class AttentionWriter {
 
   void line(const std::string& text) { text_ += indent_ + text + "\n"; }
   /// A loop's end. Numbers of threads are below 2^16; slow compilers cannot tell, and so leave the loop alone.
-  std::string end_of(Extent count) const { return fmt::format("{}u{}", count, target_.unroll ? "" : " + (thread >> 16u)"); }
+  std::string end_of(Extent count) const {
+    return fmt::format("{}u{}", count, target_.unroll ? "" : " + (thread >> 16u)");
+  }
   template <class Body>
   void deeper(const Body& body) {
     indent_ += "  ";
@@ -102,7 +112,8 @@ class AttentionWriter {
 
   int workgroup_bytes(const Block& block) const {
     const int rows = owned_matrices() * block.rows + 2 * block.tile();
-    return 16 * (rows * pitch_ + block.tile() * (block.rows / 4 + 1) + (needs_exchange() ? block.threads() : 0)) + 8 * block.tile();
+    return 16 * (rows * pitch_ + block.tile() * (block.rows / 4 + 1) + (needs_exchange() ? block.threads() : 0)) +
+           8 * block.tile();
   }
 
   bool needs_exchange() const { return target_.subgroup_size < kAcross; }
@@ -121,8 +132,9 @@ class AttentionWriter {
       if (block.rows == 32 && block.per_thread == 4) break;
     }
     if (!best)
-      throw DeviceError(fmt::format("webgpu: attention of width {} needs more workgroup memory than the {} bytes of this device",
-                                    kernel_.width, target_.limits.workgroup_bytes));
+      throw DeviceError(
+          fmt::format("webgpu: attention of width {} needs more workgroup memory than the {} bytes of this device",
+                      kernel_.width, target_.limits.workgroup_bytes));
     block_ = *best;
   }
 
@@ -147,9 +159,11 @@ class AttentionWriter {
   }
 
   void bind() {
-    for (const Tensor* tensor : {&kernel_.q, &kernel_.k, &kernel_.v, &kernel_.o, &kernel_.d_o, &kernel_.d_q, &kernel_.d_k, &kernel_.d_v})
+    for (const Tensor* tensor :
+         {&kernel_.q, &kernel_.k, &kernel_.v, &kernel_.o, &kernel_.d_o, &kernel_.d_q, &kernel_.d_k, &kernel_.d_v})
       if (tensor->operand.count > 0 && tensor->operand.type != DType::f32)
-        throw DTypeError(fmt::format("webgpu: attention of {}: only f32 is computed here", name_of(tensor->operand.type)));
+        throw DTypeError(
+            fmt::format("webgpu: attention of {}: only f32 is computed here", name_of(tensor->operand.type)));
     q_ = bind_tensor(kernel_.q, false);
     k_ = bind_tensor(kernel_.k, false);
     v_ = bind_tensor(kernel_.v, false);
@@ -178,7 +192,8 @@ class AttentionWriter {
   std::string row_start(const Bound& bound, const std::string& row) const {
     const Tensor& t = *bound.tensor;
     return fmt::format("batch * {}u + head * {}u + ({}) * {}u + {}u", static_cast<std::uint32_t>(t.batch_stride),
-                       static_cast<std::uint32_t>(t.head_stride), row, static_cast<std::uint32_t>(t.row_stride), bindings_.base(bound.handle));
+                       static_cast<std::uint32_t>(t.head_stride), row, static_cast<std::uint32_t>(t.row_stride),
+                       bindings_.base(bound.handle));
   }
 
   /// Four channels, from vector `d`, of a row that exists; channels beyond the width are 0.
@@ -186,27 +201,34 @@ class AttentionWriter {
     if (!bindings_.is_bound(bound.handle)) return "vec4f()";
     const std::string start = row_start(bound, row);
     if (bound.vectors) {
-      if (kernel_.width == 4 * vectors_) return bindings_.vector(bound.handle, fmt::format("(({}) >> 2u) + {}", start, d));
-      return fmt::format("select(vec4f(), {}, {} < {}u)",
-                         bindings_.vector(bound.handle, fmt::format("(({}) >> 2u) + min({}, {}u)", start, d, kernel_.width / 4 - 1)), d, kernel_.width / 4);
+      if (kernel_.width == 4 * vectors_)
+        return bindings_.vector(bound.handle, fmt::format("(({}) >> 2u) + {}", start, d));
+      return fmt::format(
+          "select(vec4f(), {}, {} < {}u)",
+          bindings_.vector(bound.handle, fmt::format("(({}) >> 2u) + min({}, {}u)", start, d, kernel_.width / 4 - 1)),
+          d, kernel_.width / 4);
     }
     std::string values;
     for (int e = 0; e < 4; ++e) {
       const std::string channel = fmt::format("({} * 4u + {}u)", d, e);
-      values += fmt::format("{}select(0f, {}, {} < {}u)", e ? ", " : "",
-                            bindings_.load(bound.handle, fmt::format("{} + min({}, {}u)", start, channel, kernel_.width - 1)), channel, kernel_.width);
+      values +=
+          fmt::format("{}select(0f, {}, {} < {}u)", e ? ", " : "",
+                      bindings_.load(bound.handle, fmt::format("{} + min({}, {}u)", start, channel, kernel_.width - 1)),
+                      channel, kernel_.width);
     }
     return fmt::format("vec4f({})", values);
   }
 
   /// All threads fill a matrix in workgroup memory with rows [first, first + rows) of a tensor; rows that do not exist are 0.
-  void write_fill(const std::string& name, const Bound& bound, int rows, Extent extent, const std::string& first, const std::string& scale = "") {
+  void write_fill(const std::string& name, const Bound& bound, int rows, Extent extent, const std::string& first,
+                  const std::string& scale = "") {
     line(fmt::format("for (var at = thread; at < {}; at += {}u) {{", end_of(rows * vectors_), block_.threads()));
     deeper([&] {
       line(fmt::format("let row = {};", divided("at", vectors_)));
       line(fmt::format("let d = {};", modulo("at", vectors_)));
       const bool exact = extent % rows == 0;
-      std::string value = channels(bound, exact ? first + " + row" : fmt::format("min({} + row, {}u)", first, extent - 1), "d");
+      std::string value =
+          channels(bound, exact ? first + " + row" : fmt::format("min({} + row, {}u)", first, extent - 1), "d");
       if (!exact) value = fmt::format("select(vec4f(), {}, {} + row < {}u)", value, first, extent);
       if (!scale.empty()) value += " * " + scale;
       line(fmt::format("{}[row * {}u + d] = {};", name, pitch_, value));
@@ -266,12 +288,14 @@ class AttentionWriter {
       line(fmt::format("for (var d = across; d < {}; d += {}u) {{", end_of(vectors_), kAcross));
       line(fmt::format("  delta{}.{} += dot({}, {});", g, "xyzw"[r], channels(d_o_, row, "d"), channels(o_, row, "d")));
       line("}");
-      line(fmt::format("log_sum{}.{} = {} * {};", g, "xyzw"[r], bindings_.load(logsumexp_, stat_index(logsumexp_, row)), literal(kLog2E)));
+      line(fmt::format("log_sum{}.{} = {} * {};", g, "xyzw"[r], bindings_.load(logsumexp_, stat_index(logsumexp_, row)),
+                       literal(kLog2E)));
     }
     write_join(fmt::format("delta{}", g), false);
     for (int r = 0; r < 4; ++r)
       line(fmt::format("if (across == 0u && row{0} + {1}u < {2}u) {{ {3} }}", g, r, kernel_.queries,
-                       bindings_.store(delta_, stat_index(delta_, fmt::format("row{} + {}u", g, r)), fmt::format("delta{}.{}", g, "xyzw"[r]))));
+                       bindings_.store(delta_, stat_index(delta_, fmt::format("row{} + {}u", g, r)),
+                                       fmt::format("delta{}.{}", g, "xyzw"[r]))));
   }
 
   /// Joins a vector over the threads that share owned rows, by sum or maximum, the same way in each.
@@ -281,7 +305,8 @@ class AttentionWriter {
     };
     if (!needs_exchange()) {
       uses_subgroups_ = true;
-      for (int distance = 1; distance < kAcross; distance *= 2) line(joined(fmt::format("subgroupShuffleXor({}, {}u)", name, distance)));
+      for (int distance = 1; distance < kAcross; distance *= 2)
+        line(joined(fmt::format("subgroupShuffleXor({}, {}u)", name, distance)));
       return;
     }
     line(fmt::format("exchange[thread] = {};", name));
@@ -319,10 +344,12 @@ class AttentionWriter {
       for (int e = 0; e < block_.per_thread; ++e) line(fmt::format("var {}{}_{} = vec4f();", name, g, e));
     line(fmt::format("for (var d = 0u; d < {}; d++) {{", end_of(vectors_)));
     deeper([&] {
-      for (int e = 0; e < block_.per_thread; ++e) line(fmt::format("let y{} = {}[{} * {}u + d];", e, tile, other_of(e), pitch_));
+      for (int e = 0; e < block_.per_thread; ++e)
+        line(fmt::format("let y{} = {}[{} * {}u + d];", e, tile, other_of(e), pitch_));
       for (int g = 0; g < block_.groups; ++g) {
         line("{");
-        for (int r = 0; r < 4; ++r) line(fmt::format("  let x{} = {}[({} + {}u) * {}u + d];", r, owned, row_of(g), r, pitch_));
+        for (int r = 0; r < 4; ++r)
+          line(fmt::format("  let x{} = {}[({} + {}u) * {}u + d];", r, owned, row_of(g), r, pitch_));
         for (const char c : std::string_view("xyzw"))
           line(fmt::format("  let c{0} = vec4f(x0.{0}, x1.{0}, x2.{0}, x3.{0});", c));
         for (const char c : std::string_view("xyzw"))
@@ -341,7 +368,8 @@ class AttentionWriter {
     if (others_ % block_.tile() != 0) text = fmt::format("vec4<bool>(other0 + {} < {}u)", other_of(e), others_);
     if (kernel_.causal) {
       const Extent shift = kernel_.keys - kernel_.queries;
-      const std::string owned = fmt::format("(vec4i(i32(row{})) + vec4i(0, 1, 2, 3))", g), other = fmt::format("vec4i(i32(other0 + {}))", other_of(e));
+      const std::string owned = fmt::format("(vec4i(i32(row{})) + vec4i(0, 1, 2, 3))", g),
+                        other = fmt::format("vec4i(i32(other0 + {}))", other_of(e));
       const std::string causal = owns_queries ? fmt::format("({} <= {} + vec4i({}))", other, owned, shift)
                                               : fmt::format("({} <= {} + vec4i({}))", owned, other, shift);
       text = text.empty() ? causal : text + " & " + causal;
@@ -354,18 +382,22 @@ class AttentionWriter {
     return seen.empty() ? value : fmt::format("select(vec4f({}), {}, {})", zero, value, seen);
   }
 
-  std::string share_at(int g, int e) const { return fmt::format("shares[{} * {}u + down + {}u]", other_of(e), share_pitch(), g * block_.down()); }
+  std::string share_at(int g, int e) const {
+    return fmt::format("shares[{} * {}u + down + {}u]", other_of(e), share_pitch(), g * block_.down());
+  }
 
   // result += shares of the owned rows * rows of a tile.
   void write_accumulate(const std::string& result, const std::string& tile) {
     line(fmt::format("for (var other = 0u; other < {}; other++) {{", end_of(block_.tile())));
     deeper([&] {
-      for (int h = 0; h < columns(); ++h) line(fmt::format("let y{} = {}[other * {}u + across + {}u];", h, tile, pitch_, h * kAcross));
+      for (int h = 0; h < columns(); ++h)
+        line(fmt::format("let y{} = {}[other * {}u + across + {}u];", h, tile, pitch_, h * kAcross));
       for (int g = 0; g < block_.groups; ++g) {
         line(fmt::format("let share{} = shares[other * {}u + down + {}u];", g, share_pitch(), g * block_.down()));
         for (int r = 0; r < 4; ++r)
           for (int h = 0; h < columns(); ++h)
-            line(fmt::format("{0}{1}_{2} = fma(vec4f(share{3}.{4}), y{2}, {0}{1}_{2});", result, g * 4 + r, h, g, "xyzw"[r]));
+            line(fmt::format("{0}{1}_{2} = fma(vec4f(share{3}.{4}), y{2}, {0}{1}_{2});", result, g * 4 + r, h, g,
+                             "xyzw"[r]));
       }
     });
     line("}");
@@ -379,7 +411,8 @@ class AttentionWriter {
       // A tile may have more rows than there are threads.
       line(fmt::format("for (var at = thread; at < {}u; at += {}u) {{", block_.tile(), block_.threads()));
       line(fmt::format("  let query = min(other0 + at, {}u);", kernel_.queries - 1));
-      line(fmt::format("  row_stats[at] = vec2f({} * {}, {});", bindings_.load(logsumexp_, stat_index(logsumexp_, "query")), literal(kLog2E),
+      line(fmt::format("  row_stats[at] = vec2f({} * {}, {});",
+                       bindings_.load(logsumexp_, stat_index(logsumexp_, "query")), literal(kLog2E),
                        bindings_.load(delta_, stat_index(delta_, "query"))));
       line("}");
     }
@@ -399,7 +432,8 @@ class AttentionWriter {
         line("workgroupBarrier();");
       }
       for_each_share([&](int g, int e) {
-        const std::string delta = part_ == Part::d_query ? fmt::format("delta{}", g) : fmt::format("vec4f(row_stats[{}].y)", other_of(e));
+        const std::string delta =
+            part_ == Part::d_query ? fmt::format("delta{}", g) : fmt::format("vec4f(row_stats[{}].y)", other_of(e));
         line(fmt::format("{} = score{}_{} * (slope{}_{} - {});", share_at(g, e), g, e, g, e, delta));
       });
       line("workgroupBarrier();");
@@ -425,19 +459,23 @@ class AttentionWriter {
       line(fmt::format("top{0} = next{0};", g));
       line(fmt::format("total{0} = total{0} * shrink{0};", g));
       for (int e = 0; e < block_.per_thread; ++e) {
-        line(fmt::format("score{0}_{1} = {2};", g, e, hidden_as("0f", fmt::format("exp2(score{}_{} - top{})", g, e, g), g, e)));
+        line(fmt::format("score{0}_{1} = {2};", g, e,
+                         hidden_as("0f", fmt::format("exp2(score{}_{} - top{})", g, e, g), g, e)));
         line(fmt::format("total{0} = total{0} + score{0}_{1};", g, e));
         line(fmt::format("{} = score{}_{};", share_at(g, e), g, e));
       }
       for (int r = 0; r < 4; ++r)
-        for (int h = 0; h < columns(); ++h) line(fmt::format("result{0}_{1} = result{0}_{1} * shrink{2}.{3};", g * 4 + r, h, g, "xyzw"[r]));
+        for (int h = 0; h < columns(); ++h)
+          line(fmt::format("result{0}_{1} = result{0}_{1} * shrink{2}.{3};", g * 4 + r, h, g, "xyzw"[r]));
     }
   }
 
   void write_probabilities() {
     for_each_share([&](int g, int e) {
-      const std::string log_sum = part_ == Part::d_query ? fmt::format("log_sum{}", g) : fmt::format("vec4f(row_stats[{}].x)", other_of(e));
-      line(fmt::format("score{0}_{1} = {2};", g, e, hidden_as("0f", fmt::format("exp2(score{}_{} - {})", g, e, log_sum), g, e)));
+      const std::string log_sum =
+          part_ == Part::d_query ? fmt::format("log_sum{}", g) : fmt::format("vec4f(row_stats[{}].x)", other_of(e));
+      line(fmt::format("score{0}_{1} = {2};", g, e,
+                       hidden_as("0f", fmt::format("exp2(score{}_{} - {})", g, e, log_sum), g, e)));
     });
   }
 
@@ -453,12 +491,15 @@ class AttentionWriter {
           const std::string name = fmt::format("{}{}_{}", result, g * 4 + r, h);
           line(fmt::format("{0} = {0} * {1};", name, factor + (factor.back() == '.' ? std::string(1, "xyzw"[r]) : "")));
           if (bound.vectors) {
-            const std::string store = fmt::format("{} = {};", bindings_.vector(bound.handle, fmt::format("(at >> 2u) + {}", d)), name);
-            line(kernel_.width == 4 * vectors_ ? store : fmt::format("if ({} < {}u) {{ {} }}", d, kernel_.width / 4, store));
+            const std::string store =
+                fmt::format("{} = {};", bindings_.vector(bound.handle, fmt::format("(at >> 2u) + {}", d)), name);
+            line(kernel_.width == 4 * vectors_ ? store
+                                               : fmt::format("if ({} < {}u) {{ {} }}", d, kernel_.width / 4, store));
           } else {
             for (int e = 0; e < 4; ++e)
               line(fmt::format("if ({0} * 4u + {1}u < {2}u) {{ {3} }}", d, e, kernel_.width,
-                               bindings_.store(bound.handle, fmt::format("at + {} * 4u + {}u", d, e), fmt::format("{}.{}", name, "xyzw"[e]))));
+                               bindings_.store(bound.handle, fmt::format("at + {} * 4u + {}u", d, e),
+                                               fmt::format("{}.{}", name, "xyzw"[e]))));
           }
         }
       });
@@ -476,9 +517,10 @@ class AttentionWriter {
         helpers_.use("log_f32");
         for (int r = 0; r < 4; ++r) {
           const char c = "xyzw"[r];
-          line(fmt::format("if (across == 0u && row{0} + {1}u < {2}u) {{ {3} }}", g, r, kernel_.queries,
-                           bindings_.store(logsumexp_, stat_index(logsumexp_, fmt::format("row{} + {}u", g, r)),
-                                           fmt::format("fma(top{0}.{1}, {2}, log_f32(total{0}.{1}))", g, c, literal(1 / kLog2E)))));
+          line(fmt::format(
+              "if (across == 0u && row{0} + {1}u < {2}u) {{ {3} }}", g, r, kernel_.queries,
+              bindings_.store(logsumexp_, stat_index(logsumexp_, fmt::format("row{} + {}u", g, r)),
+                              fmt::format("fma(top{0}.{1}, {2}, log_f32(total{0}.{1}))", g, c, literal(1 / kLog2E)))));
         }
       } else if (part_ == Part::d_query) {
         write_rows(d_q_, "result", g, literal(kernel_.scale));
@@ -510,7 +552,8 @@ class AttentionWriter {
 
 void render(const AttentionKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered) {
   if (kernel.width > kWidthMax)
-    throw DeviceError(fmt::format("webgpu: attention of width {} per head; the device computes at most {}", kernel.width, kWidthMax));
+    throw DeviceError(
+        fmt::format("webgpu: attention of width {} per head; the device computes at most {}", kernel.width, kWidthMax));
   if (!kernel.backward) {
     AttentionWriter(kernel, Part::forward, {}, target, rendered).render();
     return;

@@ -246,7 +246,7 @@ fn reduce_angle(x: f32) -> Angle {
   let f_low = select(low, 0u - low, negative);
   let f_high = select(rest, select(~rest, 0u - rest, low == 0u), negative);
   let fraction = fma(f32(f_low), 2.1684043e-19f, f32(f_high) * 9.313226e-10f);
-  let r = fraction * 1.5707964f;
+  let r = fma(fraction, -4.371139e-08f, fraction * 1.5707964f);
   return Angle(select(r, -r, negative), quadrant & 3u);
 }
 )"},

@@ -28,8 +28,9 @@ Index::Index(const kernel::View& view, const Space& space) : vector_axis_(space.
     Axis linear{"", 1};
     for (const Axis& axis : space.axes) {
       if (axis.extent != 1 || space.axes.size() == 1)
-        linear.variable = linear.variable.empty() ? axis.variable
-                                                  : fmt::format("({} * {} + {})", linear.variable, word(axis.extent), axis.variable);
+        linear.variable = linear.variable.empty()
+                              ? axis.variable
+                              : fmt::format("({} * {} + {})", linear.variable, word(axis.extent), axis.variable);
       linear.extent *= axis.extent;
     }
     const bool last = vector_axis_ == static_cast<int>(space.axes.size()) - 1;
@@ -42,7 +43,9 @@ Index::Index(const kernel::View& view, const Space& space) : vector_axis_(space.
         for (std::size_t a = 0; a < lanes.size(); ++a) {
           const std::string variable =
               static_cast<int>(a) == vector_axis_ ? "(" + lanes[a].variable + " + LANE)" : lanes[a].variable;
-          linear.variable = linear.variable.empty() ? variable : fmt::format("({} * {} + {})", linear.variable, word(lanes[a].extent), variable);
+          linear.variable = linear.variable.empty()
+                                ? variable
+                                : fmt::format("({} * {} + {})", linear.variable, word(lanes[a].extent), variable);
         }
       }
       vector_axis_ = 0;
@@ -53,7 +56,8 @@ Index::Index(const kernel::View& view, const Space& space) : vector_axis_(space.
   const std::vector<Dim>& along = dims_[static_cast<std::size_t>(vector_axis_)];
   if (along.empty()) return;  // one element along the axis, or nothing that moves
   const Dim& inner = along.back();
-  if (!regular_ || inner.extent % 4 != 0 || (inner.bounded && (inner.low % 4 != 0 || inner.high % 4 != 0))) regular_ = false;
+  if (!regular_ || inner.extent % 4 != 0 || (inner.bounded && (inner.low % 4 != 0 || inner.high % 4 != 0)))
+    regular_ = false;
   lane_stride_ = inner.stride;
 }
 

@@ -100,8 +100,10 @@ void render_as_reduction(const MatmulKernel& kernel, const Target& target, Scrat
   loop.inner = kernel.k;
   loop.inputs = {kernel.a, kernel.b};
   const DType type = kernel.a.type;
-  loop.steps.push_back(load_step(type, 0, with_inner_dims(kernel.a_batch, {{kernel.m, kernel.a_row}, {kernel.n, 0}, {kernel.k, kernel.a_col}})));
-  loop.steps.push_back(load_step(type, 1, with_inner_dims(kernel.b_batch, {{kernel.m, 0}, {kernel.n, kernel.b_col}, {kernel.k, kernel.b_row}})));
+  loop.steps.push_back(load_step(
+      type, 0, with_inner_dims(kernel.a_batch, {{kernel.m, kernel.a_row}, {kernel.n, 0}, {kernel.k, kernel.a_col}})));
+  loop.steps.push_back(load_step(
+      type, 1, with_inner_dims(kernel.b_batch, {{kernel.m, 0}, {kernel.n, kernel.b_col}, {kernel.k, kernel.b_row}})));
   Step multiply{StepKind::map, type, Level::inner};
   multiply.op = scalar::Op::mul;
   multiply.a = 0;
@@ -116,23 +118,24 @@ void render_as_reduction(const MatmulKernel& kernel, const Target& target, Scrat
 
 /// How one operand travels from its buffer to workgroup memory, where it lies with one k a line.
 struct Staging {
-  char name;            // 'a' or 'b'
+  char name;  // 'a' or 'b'
   int handle = -1;
-  Extent extent = 0;    // rows of A or columns of B
+  Extent extent = 0;  // rows of A or columns of B
   Extent stride = 0, k_stride = 0;
-  int tile = 0;         // of that extent
+  int tile = 0;          // of that extent
   bool along_k = false;  // neighbouring elements follow k: transposed on the way
   bool vectors = false;  // read in aligned groups of four
   std::string batch_offset;
 
-  int pitch() const { return tile / 4 + (along_k ? 1 : 0); }              // groups of four from one k to the next
+  int pitch() const { return tile / 4 + (along_k ? 1 : 0); }                  // groups of four from one k to the next
   int line_vectors(int depth) const { return (along_k ? depth : tile) / 4; }  // in one line as read
   bool guarded() const { return extent % tile != 0; }
 };
 
 class TileWriter {
  public:
-  TileWriter(const MatmulKernel& kernel, const Tile& tile, int split, const Target& target, Scratch& scratch, Rendered& rendered)
+  TileWriter(const MatmulKernel& kernel, const Tile& tile, int split, const Target& target, Scratch& scratch,
+             Rendered& rendered)
       : kernel_(kernel), tile_(tile), split_(split), target_(target), scratch_(scratch), rendered_(rendered) {
     const Extent steps = divide_up(kernel.k, tile.depth);
     steps_per_split_ = divide_up(steps, split);
@@ -143,7 +146,8 @@ class TileWriter {
     Bindings bindings(target_, kernel_.name);
     Helpers helpers;
     Staging a = stage('a', kernel_.a, kernel_.m, kernel_.a_row, kernel_.a_col, tile_.rows, kernel_.a_batch, bindings);
-    Staging b = stage('b', kernel_.b, kernel_.n, kernel_.b_col, kernel_.b_row, tile_.columns, kernel_.b_batch, bindings);
+    Staging b =
+        stage('b', kernel_.b, kernel_.n, kernel_.b_col, kernel_.b_row, tile_.columns, kernel_.b_batch, bindings);
 
     LoopKernel epilogue = without_inner(kernel_.epilogue), join;
     std::vector<Axis> axes = {{"b", kernel_.batch}, {"i", kernel_.m}, {"j", kernel_.n}};
@@ -170,14 +174,15 @@ class TileWriter {
     for (const Staging* s : {&a, &b})
       text_ += fmt::format("var<workgroup> shared_{}: array<vec4f, {}>;\n", s->name, tile_.depth * s->pitch());
     text_ += finish;
-    text_ += fmt::format("@compute @workgroup_size({})\nfn main({}) {{\n  let group = {};\n{}", tile_.threads(), number.parameters,
-                         number.text, number.guard);
+    text_ += fmt::format("@compute @workgroup_size({})\nfn main({}) {{\n  let group = {};\n{}", tile_.threads(),
+                         number.parameters, number.text, number.guard);
     write_place(tiles_m, tiles_n);
     for (const Staging* s : {&a, &b}) write_staging_places(*s);
     write_product(a, b, bindings);
     write_results(wide);
     text_ += "}\n";
-    rendered_.dispatches.push_back({split_ > 1 ? kernel_.name + ".part" : kernel_.name, std::move(text_), bindings.ranges(), groups});
+    rendered_.dispatches.push_back(
+        {split_ > 1 ? kernel_.name + ".part" : kernel_.name, std::move(text_), bindings.ranges(), groups});
     if (split_ > 1) webgpu::render(join, target_, scratch_, rendered_);
   }
 
@@ -192,7 +197,8 @@ class TileWriter {
     Staging s{name, bindings.add(operand, false), extent, stride, k_stride, tile};
     s.along_k = stride != 1 && (k_stride == 1 || std::abs(k_stride) < std::abs(stride));
     const Extent along = s.along_k ? k_stride : stride, across = s.along_k ? stride : k_stride;
-    s.vectors = along == 1 && across % 4 == 0 && operand.offset % 4 == 0 && (s.along_k ? kernel_.k : extent) % 4 == 0 && by_fours(batch);
+    s.vectors = along == 1 && across % 4 == 0 && operand.offset % 4 == 0 && (s.along_k ? kernel_.k : extent) % 4 == 0 &&
+                by_fours(batch);
     if (s.vectors) bindings.want_vectors(s.handle);
     return s;
   }
@@ -236,7 +242,8 @@ class TileWriter {
         continue;
       }
       std::vector<std::string> values;
-      for (const std::string& lane : lanes) values.push_back(render_cast({lane, DType::f32, {}}, epilogue.steps[s].type, helpers));
+      for (const std::string& lane : lanes)
+        values.push_back(render_cast({lane, DType::f32, {}}, epilogue.steps[s].type, helpers));
       writer.define(static_cast<int>(s), values);
     }
     for (const kernel::Store& store : epilogue.stores) writer.write_store(store);
@@ -244,8 +251,8 @@ class TileWriter {
     if (kernel_.m % tile_.rows != 0) guard += fmt::format("i >= {}u", kernel_.m);
     if (kernel_.n % tile_.columns != 0) guard += fmt::format("{}j >= {}u", guard.empty() ? "" : " || ", kernel_.n);
     if (!guard.empty()) guard = fmt::format("  if ({}) {{ return; }}\n", guard);
-    return fmt::format("fn finish({}b: u32, i: u32, j: u32, v: {}) {{\n{}{}}}\n", split_ > 1 ? "s: u32, " : "", wide ? "vec4f" : "f32",
-                       guard, writer.take_text());
+    return fmt::format("fn finish({}b: u32, i: u32, j: u32, v: {}) {{\n{}{}}}\n", split_ > 1 ? "s: u32, " : "",
+                       wide ? "vec4f" : "f32", guard, writer.take_text());
   }
 
   void line(const std::string& text) { text_ += "  " + text + "\n"; }
@@ -261,17 +268,22 @@ class TileWriter {
     if (split_ > 1) line(fmt::format("let s = {};", modulo(rest, split_)));
     line(fmt::format("let b = {};", kernel_.batch == 1 ? "0u" : divided(rest, split_)));
     const std::string within = modulo("tile", together * tiles_n);
-    line(fmt::format("let row0 = ({} * {}u + {}) * {}u;", divided("tile", together * tiles_n), together, modulo(within, together), tile_.rows));
+    line(fmt::format("let row0 = ({} * {}u + {}) * {}u;", divided("tile", together * tiles_n), together,
+                     modulo(within, together), tile_.rows));
     line(fmt::format("let column0 = {} * {}u;", divided(within, together), tile_.columns));
     const int patches = tile_.columns / (tile_.patch_columns * tile_.thread_columns);  // side by side
     line("let patch_number = thread / 32u;");
     line("let place = thread % 32u;");
-    line(fmt::format("let m0 = {} * {}u + {};", divided("patch_number", patches), tile_.patch_rows * tile_.thread_rows / 4, divided("place", tile_.patch_columns)));
-    line(fmt::format("let n0 = {} * {}u + {};", modulo("patch_number", patches), tile_.patch_columns * tile_.thread_columns / 4, modulo("place", tile_.patch_columns)));
+    line(fmt::format("let m0 = {} * {}u + {};", divided("patch_number", patches),
+                     tile_.patch_rows * tile_.thread_rows / 4, divided("place", tile_.patch_columns)));
+    line(fmt::format("let n0 = {} * {}u + {};", modulo("patch_number", patches),
+                     tile_.patch_columns * tile_.thread_columns / 4, modulo("place", tile_.patch_columns)));
   }
 
-  int loads(const Staging& s) const { return s.tile * tile_.depth / 4 / tile_.threads(); }        // of a thread, a tile
-  int lines_apart(const Staging& s) const { return tile_.threads() / s.line_vectors(tile_.depth); }  // from one load to the next
+  int loads(const Staging& s) const { return s.tile * tile_.depth / 4 / tile_.threads(); }  // of a thread, a tile
+  int lines_apart(const Staging& s) const {
+    return tile_.threads() / s.line_vectors(tile_.depth);
+  }  // from one load to the next
 
   // The part of addresses that does not change with k: one for each load where rows have to be clamped to the operand.
   void write_staging_places(const Staging& s) {
@@ -283,8 +295,8 @@ class TileWriter {
     if (s.along_k) {
       for (int i = 0; i < loads(s); ++i) {
         const std::string at = clamped(fmt::format("{} + {}_line + {}u", first, s.name, i * lines_apart(s)));
-        line(fmt::format("let {}_at{} = ({} + ({}) * {}u){};", s.name, i, s.batch_offset, at, static_cast<std::uint32_t>(s.stride),
-                         s.vectors ? " / 4u" : ""));
+        line(fmt::format("let {}_at{} = ({} + ({}) * {}u){};", s.name, i, s.batch_offset, at,
+                         static_cast<std::uint32_t>(s.stride), s.vectors ? " / 4u" : ""));
       }
     } else if (s.vectors) {
       const std::string at = s.guarded() ? fmt::format("min({} / 4u + {}_vector, {}u)", first, s.name, s.extent / 4 - 1)
@@ -292,7 +304,8 @@ class TileWriter {
       line(fmt::format("let {}_at0 = ({}) / 4u + {};", s.name, s.batch_offset, at));
     } else {
       for (int e = 0; e < 4; ++e)
-        line(fmt::format("let {}_at{} = {} + ({}) * {}u;", s.name, e, s.batch_offset, clamped(fmt::format("{} + {}_vector * 4u + {}u", first, s.name, e)),
+        line(fmt::format("let {}_at{} = {} + ({}) * {}u;", s.name, e, s.batch_offset,
+                         clamped(fmt::format("{} + {}_vector * 4u + {}u", first, s.name, e)),
                          static_cast<std::uint32_t>(s.stride)));
     }
   }
@@ -313,16 +326,20 @@ class TileWriter {
         const std::string k = fmt::format("({} * {}u + {}_vector * 4u)", step, tile_.depth, s.name);
         const std::string vector = fmt::format("({} * {}u + {}_vector)", step, tile_.depth / 4, s.name);
         const std::string at = guarded ? fmt::format("min({}, {}u)", vector, kernel_.k / 4 - 1) : vector;
-        emit(fmt::format("{} = {};", target, inside(k, bindings.vector(s.handle, fmt::format("{}_at{} + {}", s.name, i, at)), "vec4f()")));
+        emit(fmt::format("{} = {};", target,
+                         inside(k, bindings.vector(s.handle, fmt::format("{}_at{} + {}", s.name, i, at)), "vec4f()")));
       } else if (s.vectors) {
         const std::string k = fmt::format("({} * {}u + {}_line + {}u)", step, tile_.depth, s.name, i * lines_apart(s));
         const std::string at = guarded ? fmt::format("min({}, {}u)", k, kernel_.k - 1) : k;
-        emit(fmt::format("{} = {};", target, inside(k, bindings.vector(s.handle, fmt::format("{}_at0 + {} * {}", s.name, at, k_stride(4))), "vec4f()")));
+        emit(fmt::format(
+            "{} = {};", target,
+            inside(k, bindings.vector(s.handle, fmt::format("{}_at0 + {} * {}", s.name, at, k_stride(4))), "vec4f()")));
       } else {
         std::string values;
         for (int e = 0; e < 4; ++e) {
-          const std::string k = s.along_k ? fmt::format("({} * {}u + {}_vector * 4u + {}u)", step, tile_.depth, s.name, e)
-                                          : fmt::format("({} * {}u + {}_line + {}u)", step, tile_.depth, s.name, i * lines_apart(s));
+          const std::string k =
+              s.along_k ? fmt::format("({} * {}u + {}_vector * 4u + {}u)", step, tile_.depth, s.name, e)
+                        : fmt::format("({} * {}u + {}_line + {}u)", step, tile_.depth, s.name, i * lines_apart(s));
           const std::string at = guarded ? fmt::format("min({}, {}u)", k, kernel_.k - 1) : k;
           const std::string index = fmt::format("{}_at{} + {} * {}", s.name, s.along_k ? i : e, at, k_stride(1));
           values += (e ? ", " : "") + inside(k, bindings.load(s.handle, index), "0f");
@@ -336,13 +353,15 @@ class TileWriter {
     for (int i = 0; i < loads(s); ++i) {
       const int apart = i * lines_apart(s);
       if (!s.along_k) {
-        text_ += fmt::format("{}shared_{}[({}_line + {}u) * {}u + {}_vector] = {}_next{};\n", indent, s.name, s.name, apart, s.pitch(), s.name,
-                             s.name, i);
+        text_ += fmt::format("{}shared_{}[({}_line + {}u) * {}u + {}_vector] = {}_next{};\n", indent, s.name, s.name,
+                             apart, s.pitch(), s.name, s.name, i);
         continue;
       }
       for (int e = 0; e < 4; ++e)
-        text_ += fmt::format("{0}shared_{1}[({1}_vector * 4u + {2}u) * {3}u + ({1}_line + {4}u) / 4u][{1}_line % 4u] = {1}_next{5}.{6};\n", indent, s.name, e,
-                             s.pitch(), apart, i, "xyzw"[e]);
+        text_ += fmt::format(
+            "{0}shared_{1}[({1}_vector * 4u + {2}u) * {3}u + ({1}_line + {4}u) / 4u][{1}_line % 4u] = "
+            "{1}_next{5}.{6};\n",
+            indent, s.name, e, s.pitch(), apart, i, "xyzw"[e]);
     }
   }
 
@@ -354,7 +373,8 @@ class TileWriter {
     for (int k = 0; k < (target_.unroll ? tile_.depth : 1); ++k) {
       text_ += indent + (target_.unroll ? "{\n" : "for (var k = 0u; k < depth; k++) {\n");
       const auto line_of = [&](const Staging& s, int group) {
-        return target_.unroll ? fmt::format("{}u", k * s.pitch() + group) : fmt::format("k * {}u + {}u", s.pitch(), group);
+        return target_.unroll ? fmt::format("{}u", k * s.pitch() + group)
+                              : fmt::format("k * {}u + {}u", s.pitch(), group);
       };
       for (int g = 0; g < row_groups(); ++g)
         text_ += fmt::format("{}  let a{} = shared_a[m0 + {}];\n", indent, g, line_of(a, g * tile_.patch_rows));
@@ -362,7 +382,8 @@ class TileWriter {
         text_ += fmt::format("{}  let b{} = shared_b[n0 + {}];\n", indent, h, line_of(b, h * tile_.patch_columns));
       for (int r = 0; r < tile_.thread_rows; ++r)
         for (int h = 0; h < column_groups(); ++h)
-          text_ += fmt::format("{0}  c{1}_{2} = fma(vec4f(a{3}.{4}), b{2}, c{1}_{2});\n", indent, r, h, r / 4, "xyzw"[r % 4]);
+          text_ += fmt::format("{0}  c{1}_{2} = fma(vec4f(a{3}.{4}), b{2}, c{1}_{2});\n", indent, r, h, r / 4,
+                               "xyzw"[r % 4]);
       text_ += indent + "}\n";
     }
   }
@@ -378,7 +399,8 @@ class TileWriter {
     if (split_ > 1) {
       line(fmt::format("let first = s * {}u;", steps_per_split_));
       first = "first";
-      end = steps % steps_per_split_ == 0 ? fmt::format("first + {}u", steps_per_split_) : fmt::format("min(first + {}u, {}u)", steps_per_split_, steps);
+      end = steps % steps_per_split_ == 0 ? fmt::format("first + {}u", steps_per_split_)
+                                          : fmt::format("min(first + {}u, {}u)", steps_per_split_, steps);
     }
     if (!target_.unroll) return write_plain_loop(a, b, bindings, first, end);
     for (const Staging* s : {&a, &b}) write_loads(*s, first, bindings, "  ");
@@ -398,7 +420,8 @@ class TileWriter {
 
   // The least text, for compilers that are slow: nothing is read ahead, and the depth is kept from them (a thread has
   // a number below 2^16), lest they unroll the loop over it.
-  void write_plain_loop(const Staging& a, const Staging& b, const Bindings& bindings, const std::string& first, const std::string& end) {
+  void write_plain_loop(const Staging& a, const Staging& b, const Bindings& bindings, const std::string& first,
+                        const std::string& end) {
     line(fmt::format("let depth = {}u + (thread >> 16u);", tile_.depth));
     line(fmt::format("for (var step = {}; step < {}; step++) {{", first, end));
     for (const Staging* s : {&a, &b}) write_loads(*s, "step", bindings, "    ");
@@ -410,16 +433,36 @@ class TileWriter {
   }
 
   void write_results(bool wide) {
+    if (!target_.unroll) return write_results_in_loop(wide);
     for (int r = 0; r < tile_.thread_rows; ++r)
       for (int h = 0; h < column_groups(); ++h) {
-        const std::string where = fmt::format("{}b, row0 + (m0 + {}u) * 4u + {}u, column0 + (n0 + {}u) * 4u", split_ > 1 ? "s, " : "",
-                                              r / 4 * tile_.patch_rows, r % 4, h * tile_.patch_columns);
+        const std::string where =
+            fmt::format("{}b, row0 + (m0 + {}u) * 4u + {}u, column0 + (n0 + {}u) * 4u", split_ > 1 ? "s, " : "",
+                        r / 4 * tile_.patch_rows, r % 4, h * tile_.patch_columns);
         if (wide) {
           line(fmt::format("finish({}, c{}_{});", where, r, h));
         } else {
           for (int e = 0; e < 4; ++e) line(fmt::format("finish({} + {}u, c{}_{}.{});", where, e, r, h, "xyzw"[e]));
         }
       }
+  }
+
+  // One call in the text, as compilers copy the epilogue to each.
+  void write_results_in_loop(bool wide) {
+    std::string all;
+    for (int r = 0; r < tile_.thread_rows; ++r)
+      for (int h = 0; h < column_groups(); ++h) all += fmt::format("{}c{}_{}", all.empty() ? "" : ", ", r, h);
+    const int count = tile_.thread_rows * column_groups();
+    line(fmt::format("var results = array<vec4f, {}>({});", count, all));
+    line(fmt::format("for (var at = 0u; at < {}u + (thread >> 16u); at++) {{", count));
+    line(fmt::format("  let r = {};", divided("at", column_groups())));
+    line(fmt::format("  let i = row0 + (m0 + (r >> 2u) * {}u) * 4u + (r & 3u);", tile_.patch_rows));
+    line(fmt::format("  let j = column0 + (n0 + {} * {}u) * 4u;", modulo("at", column_groups()), tile_.patch_columns));
+    const std::string place = split_ > 1 ? "s, b, i, " : "b, i, ";
+    line(wide ? fmt::format("  finish({}j, results[at]);", place)
+              : fmt::format("  for (var e = 0u; e < 4u + (thread >> 16u); e++) {{ finish({}j + e, results[at][e]); }}",
+                            place));
+    line("}");
   }
 
   const MatmulKernel& kernel_;
@@ -439,7 +482,8 @@ std::span<const Tile> tiles() { return kTiles; }
 double estimate(const Tile& tile, int split, Extent batch, Extent m, Extent n, Extent k, const Target& target) {
   const double groups = static_cast<double>(divide_up(m, tile.rows) * divide_up(n, tile.columns) * batch) * split;
   const double steps = static_cast<double>(divide_up(divide_up(k, tile.depth), split));
-  const double alone = 2.0 * tile.rows * tile.columns * tile.depth * steps / (kPeakFlopsPerMultiprocessor * tile.efficiency) * 1e6;
+  const double alone =
+      2.0 * tile.rows * tile.columns * tile.depth * steps / (kPeakFlopsPerMultiprocessor * tile.efficiency) * 1e6;
   const double slots = static_cast<double>(target.multiprocessors) * tile.resident;
   const double full = std::floor(groups / slots);
   // In the last round a multiprocessor that holds few workgroups waits for memory more than it computes.
@@ -447,18 +491,28 @@ double estimate(const Tile& tile, int split, Extent batch, Extent m, Extent n, E
   double time = full * tile.resident * alone;
   if (last > 0) time += std::max({last * alone, 0.55 * tile.resident * alone, steps * kStepMicroseconds});
   time += kDispatchMicroseconds;
-  if (split > 1) time += kDispatchMicroseconds + 8.0 * static_cast<double>(batch * m * n) * split / kBytesPerSecond * 1e6;
+  if (split > 1)
+    time += kDispatchMicroseconds + 8.0 * static_cast<double>(batch * m * n) * split / kBytesPerSecond * 1e6;
   return time;
 }
 
 TileChoice choose_tile(Extent batch, Extent m, Extent n, Extent k, const Target& target) {
-  // Software adapters run all tiles at the same slow pace, and compile the smallest soonest.
-  if (!target.unroll && fits(kTiles[std::size(kTiles) - 1], target)) return {static_cast<int>(std::size(kTiles)) - 1, 1};
   TileChoice best{-1, 1};
   double least = std::numeric_limits<double>::infinity();
   for (int t = 0; t < static_cast<int>(std::size(kTiles)); ++t) {
     const Tile& tile = kTiles[t];
     if (!fits(tile, target)) continue;
+    if (!target.unroll) {
+      // Software adapters spend their time between the multiplications, the more the less a thread has of them.
+      const double time =
+          static_cast<double>(divide_up(m, tile.rows) * tile.rows * divide_up(n, tile.columns) * tile.columns) /
+          (tile.thread_rows * tile.thread_columns);
+      if (time < least) {
+        least = time;
+        best = {t, 1};
+      }
+      continue;
+    }
     const Extent steps = divide_up(k, tile.depth);
     const Extent split_max = std::clamp<Extent>(steps / 4, 1, 64);
     for (int split = 1; split <= split_max; ++split) {
@@ -475,9 +529,11 @@ TileChoice choose_tile(Extent batch, Extent m, Extent n, Extent k, const Target&
   return best;
 }
 
-void render(const MatmulKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered, std::optional<TileChoice> choice) {
+void render(const MatmulKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered,
+            std::optional<TileChoice> choice) {
   if (kernel.batch * kernel.m * kernel.n == 0) return;
-  const bool tiled = kernel.k > 0 && kernel.m > 4 && kernel.n > 4 && kernel.a.type == DType::f32 && kernel.b.type == DType::f32;
+  const bool tiled =
+      kernel.k > 0 && kernel.m > 4 && kernel.n > 4 && kernel.a.type == DType::f32 && kernel.b.type == DType::f32;
   if (!tiled && !choice) return render_as_reduction(kernel, target, scratch, rendered);
   if (!choice) choice = choose_tile(kernel.batch, kernel.m, kernel.n, kernel.k, target);
   TileWriter(kernel, kTiles[choice->tile], choice->split, target, scratch, rendered).render();

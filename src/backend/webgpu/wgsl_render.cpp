@@ -23,7 +23,10 @@ Target target_of(const AdapterInfo& adapter) {
 
 kernel::Operand Scratch::add(DType type, Extent count) {
   rendered_.scratch_bytes.push_back(static_cast<std::uint64_t>(count) * 4);
-  return {.buffer = first_ + static_cast<int>(rendered_.scratch_bytes.size()) - 1, .type = type, .offset = 0, .count = count};
+  return {.buffer = first_ + static_cast<int>(rendered_.scratch_bytes.size()) - 1,
+          .type = type,
+          .offset = 0,
+          .count = count};
 }
 
 int Bindings::add(const kernel::Operand& operand, bool written) {
@@ -36,8 +39,9 @@ void Bindings::resolve() {
   // Operands of one buffer can share a binding: worth it only when there are too many.
   if (bindings_.size() > target_.limits.storage_buffers) merge(true);
   if (bindings_.size() > target_.limits.storage_buffers)
-    throw InternalError(fmt::format("webgpu: kernel {} uses {} buffer ranges, and a shader of this device has at most {}", kernel_,
-                                    bindings_.size(), target_.limits.storage_buffers));
+    throw InternalError(
+        fmt::format("webgpu: kernel {} uses {} buffer ranges, and a shader of this device has at most {}", kernel_,
+                    bindings_.size(), target_.limits.storage_buffers));
 }
 
 void Bindings::merge(bool whole_buffers) {
@@ -135,9 +139,9 @@ std::string Bindings::store(int handle, const std::string& index, const std::str
 }
 
 std::string Bindings::store_vector(int handle, const std::string& index, const std::string (&values)[4]) const {
-  return fmt::format("data{}[({}) >> 2u] = vec4<{}>({}, {}, {}, {});", at(handle).binding, index, binding_of(handle).element,
-                     to_word(handle, values[0]), to_word(handle, values[1]), to_word(handle, values[2]),
-                     to_word(handle, values[3]));
+  return fmt::format("data{}[({}) >> 2u] = vec4<{}>({}, {}, {}, {});", at(handle).binding, index,
+                     binding_of(handle).element, to_word(handle, values[0]), to_word(handle, values[1]),
+                     to_word(handle, values[2]), to_word(handle, values[3]));
 }
 
 std::string Bindings::declarations() const {
@@ -159,8 +163,10 @@ std::vector<BoundRange> Bindings::ranges() const {
 
 WorkgroupNumber workgroup_number(std::uint64_t count, const Target& target) {
   if (count > 0xffffffffu)
-    throw DeviceError(fmt::format("webgpu: {} workgroups are more than one dispatch can number; use a smaller batch", count));
-  WorkgroupNumber number{"@builtin(workgroup_id) workgroup: vec3u, @builtin(local_invocation_index) thread: u32", "workgroup.x", ""};
+    throw DeviceError(
+        fmt::format("webgpu: {} workgroups are more than one dispatch can number; use a smaller batch", count));
+  WorkgroupNumber number{"@builtin(workgroup_id) workgroup: vec3u, @builtin(local_invocation_index) thread: u32",
+                         "workgroup.x", ""};
   if (count <= target.limits.workgroups_per_dimension) return number;
   number.parameters += ", @builtin(num_workgroups) workgroups: vec3u";
   number.text = "(workgroup.z * workgroups.y + workgroup.y) * workgroups.x + workgroup.x";

@@ -78,7 +78,9 @@ class Bindings {
   /// The element at `index` (u32 text, counted from the binding's start), as a value of the operand's type.
   std::string load(int handle, const std::string& index) const;
   /// Group of four number `index`, as the buffer holds it (has_vectors).
-  std::string vector(int handle, const std::string& index) const { return "data" + std::to_string(at(handle).binding) + "[" + index + "]"; }
+  std::string vector(int handle, const std::string& index) const {
+    return "data" + std::to_string(at(handle).binding) + "[" + index + "]";
+  }
   /// The group of four that starts at `index`, a multiple of 4; `component` takes a value of the operand's type out of it.
   std::string load_vector(int handle, const std::string& index) const;
   std::string component(int handle, const std::string& vector, int lane) const;

@@ -50,7 +50,11 @@ std::string compare(Op op, const Scalar& a, const Scalar& b, Helpers& helpers) {
       case Op::gt: return fmt::format("({} && !{})", a.text, b.text);
       default: return fmt::format("({} || !{})", a.text, b.text);
     }
-  const std::string_view sign = op == Op::lt ? "<" : op == Op::le ? "<=" : op == Op::gt ? ">" : op == Op::ge ? ">=" : "==";
+  const std::string_view sign = op == Op::lt   ? "<"
+                                : op == Op::le ? "<="
+                                : op == Op::gt ? ">"
+                                : op == Op::ge ? ">="
+                                               : "==";
   const std::string holds = fmt::format("({} {} {}{})", a.text, sign, b.text, numbers(a, b, helpers));
   return op == Op::ne ? "!" + holds : holds;
 }
@@ -66,16 +70,29 @@ std::string extreme(bool largest, DType type, const Scalar& a, const Scalar& b, 
 
 std::string render_bool(Op op, const std::string& a, const std::string& b) {
   switch (op) {
-    case Op::add: case Op::logical_or: case Op::bit_or: return fmt::format("({} || {})", a, b);
-    case Op::mul: case Op::logical_and: case Op::bit_and: return fmt::format("({} && {})", a, b);
-    case Op::sub: case Op::bit_xor: return fmt::format("({} != {})", a, b);
+    case Op::add:
+    case Op::logical_or:
+    case Op::bit_or: return fmt::format("({} || {})", a, b);
+    case Op::mul:
+    case Op::logical_and:
+    case Op::bit_and: return fmt::format("({} && {})", a, b);
+    case Op::sub:
+    case Op::bit_xor: return fmt::format("({} != {})", a, b);
     case Op::shr: return fmt::format("({} && !{})", a, b);
     case Op::pow: return fmt::format("({} || !{})", a, b);
     case Op::rem: return "false";
-    case Op::logical_not: case Op::bit_not: return "!" + a;
-    case Op::neg: case Op::abs: case Op::sign: case Op::floor: case Op::ceil: case Op::round: case Op::trunc: case Op::div:
-    case Op::shl: case Op::copysign:
-      return a;
+    case Op::logical_not:
+    case Op::bit_not: return "!" + a;
+    case Op::neg:
+    case Op::abs:
+    case Op::sign:
+    case Op::floor:
+    case Op::ceil:
+    case Op::round:
+    case Op::trunc:
+    case Op::div:
+    case Op::shl:
+    case Op::copysign: return a;
     default: no_form(op, DType::boolean);
   }
 }
@@ -87,7 +104,10 @@ std::string render_integer(Op op, DType type, const Scalar& a, const Scalar& b, 
     case Op::neg: return is_signed ? "(-" + x + ")" : "(0u - " + x + ")";
     case Op::abs: return is_signed ? "abs(" + x + ")" : x;
     case Op::sign: return is_signed ? "sign(" + x + ")" : "min(" + x + ", 1u)";
-    case Op::floor: case Op::ceil: case Op::round: case Op::trunc: return x;
+    case Op::floor:
+    case Op::ceil:
+    case Op::round:
+    case Op::trunc: return x;
     case Op::bit_not: return "(~" + x + ")";
     case Op::add: return fmt::format("({} + {})", x, y);
     case Op::sub: return fmt::format("({} - {})", x, y);
@@ -126,10 +146,27 @@ std::string render_float(Op op, const Scalar& a, const Scalar& b, Helpers& helpe
       return call(helpers, "pow_f32", x, y);
     case Op::rem: return call(helpers, "rem_f32", x, y);
     case Op::atan2: return call(helpers, "atan2_f32", x, y);
-    case Op::sign: case Op::exp: case Op::exp2: case Op::expm1: case Op::log: case Op::log2: case Op::log10: case Op::log1p:
-    case Op::sin: case Op::cos: case Op::tan: case Op::asin: case Op::acos: case Op::atan: case Op::sinh: case Op::cosh:
-    case Op::tanh: case Op::asinh: case Op::acosh: case Op::atanh: case Op::erf:
-      return call(helpers, fmt::format("{}_f32", scalar::name_of(op)), x);
+    case Op::sign:
+    case Op::exp:
+    case Op::exp2:
+    case Op::expm1:
+    case Op::log:
+    case Op::log2:
+    case Op::log10:
+    case Op::log1p:
+    case Op::sin:
+    case Op::cos:
+    case Op::tan:
+    case Op::asin:
+    case Op::acos:
+    case Op::atan:
+    case Op::sinh:
+    case Op::cosh:
+    case Op::tanh:
+    case Op::asinh:
+    case Op::acosh:
+    case Op::atanh:
+    case Op::erf: return call(helpers, fmt::format("{}_f32", scalar::name_of(op)), x);
     default: no_form(op, DType::f32);
   }
 }
@@ -211,19 +248,29 @@ std::string render_cast(const Scalar& value, DType to, Helpers& helpers) {
 
 std::string render_op(Op op, DType type, const Scalar& a, const Scalar& b, const Scalar& c, Helpers& helpers) {
   wgsl_type(type);
-  const auto as = [&](const Scalar& value, DType to) { return Scalar{render_cast(value, to, helpers), to, value.constant}; };
-  const auto result = [&](std::string text) { return render_cast({std::move(text), DType::boolean, {}}, type, helpers); };
+  const auto as = [&](const Scalar& value, DType to) {
+    return Scalar{render_cast(value, to, helpers), to, value.constant};
+  };
+  const auto result = [&](std::string text) {
+    return render_cast({std::move(text), DType::boolean, {}}, type, helpers);
+  };
   switch (op) {
-    case Op::input: case Op::constant: throw InternalError("webgpu: a leaf of scalar code is not an operation");
+    case Op::input:
+    case Op::constant: throw InternalError("webgpu: a leaf of scalar code is not an operation");
     case Op::cast: return render_cast(a, type, helpers);
     case Op::is_nan: return result(a.type == DType::f32 ? is_nan(a, helpers) : "false");
-    case Op::eq: case Op::ne: case Op::lt: case Op::le: case Op::gt: case Op::ge: {
+    case Op::eq:
+    case Op::ne:
+    case Op::lt:
+    case Op::le:
+    case Op::gt:
+    case Op::ge: {
       const DType meet = promote(a.type, b.type);
       return result(compare(op, as(a, meet), as(b, meet), helpers));
     }
     case Op::logical_not: return result("!" + as(a, DType::boolean).text);
-    case Op::logical_and: case Op::logical_or:
-      return result(render_bool(op, as(a, DType::boolean).text, as(b, DType::boolean).text));
+    case Op::logical_and:
+    case Op::logical_or: return result(render_bool(op, as(a, DType::boolean).text, as(b, DType::boolean).text));
     case Op::select:
       return fmt::format("select({}, {}, {})", as(c, type).text, as(b, type).text, as(a, DType::boolean).text);
     case Op::philox:
@@ -232,7 +279,8 @@ std::string render_op(Op op, DType type, const Scalar& a, const Scalar& b, const
                           DType::u32,
                           {}},
                          type, helpers);
-    case Op::max: case Op::min: return extreme(op == Op::max, type, as(a, type), as(b, type), helpers);
+    case Op::max:
+    case Op::min: return extreme(op == Op::max, type, as(a, type), as(b, type), helpers);
     default: break;
   }
   const Scalar x = as(a, type), y = scalar::arity(op) > 1 ? as(b, type) : Scalar{};
@@ -245,15 +293,20 @@ std::string render_identity(Reduction reduction, DType type, Helpers& helpers) {
   switch (reduction) {
     case Reduction::sum: return render_constant(0, type, helpers);
     case Reduction::prod: return render_constant(1, type, helpers);
-    case Reduction::max: return render_constant(type == DType::f32 ? -inf : type == DType::i32 ? -2147483648.0 : 0, type, helpers);
+    case Reduction::max:
+      return render_constant(type == DType::f32 ? -inf : type == DType::i32 ? -2147483648.0 : 0, type, helpers);
     case Reduction::min:
-      return render_constant(
-          type == DType::f32 ? inf : type == DType::i32 ? 2147483647.0 : type == DType::u32 ? 4294967295.0 : 1, type, helpers);
+      return render_constant(type == DType::f32   ? inf
+                             : type == DType::i32 ? 2147483647.0
+                             : type == DType::u32 ? 4294967295.0
+                                                  : 1,
+                             type, helpers);
     default: return "0u";
   }
 }
 
-std::string render_combine(Reduction reduction, DType type, const std::string& a, const std::string& b, Helpers& helpers) {
+std::string render_combine(Reduction reduction, DType type, const std::string& a, const std::string& b,
+                           Helpers& helpers) {
   const Op op = reduction == Reduction::sum    ? Op::add
                 : reduction == Reduction::prod ? Op::mul
                 : reduction == Reduction::max  ? Op::max

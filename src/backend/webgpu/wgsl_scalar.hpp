@@ -14,10 +14,10 @@ namespace weft::webgpu {
 /// The helper functions that a shader uses; each is written once, and only those.
 ///
 /// Accuracy in f32, worst case in units in the last place where the device rounds + - * correctly and divides and takes
-/// roots within 2.5 (WGSL promises that much): exp, exp2, expm1, log*, sin, cos, erf 2; tan, asin, acos, atan, atan2,
-/// pow, tanh 4; sinh, cosh, asinh, acosh, atanh 5; rem is exact. Division, sqrt and rsqrt are the device's. Devices may
-/// flush denormals to zero. NaN and infinities follow IEEE: tests for NaN read bits, because WGSL compilers may
-/// assume that there is no NaN.
+/// roots within 2.5 (WGSL promises that much): exp, exp2, expm1, log, log2, log10 2; log1p, sin, cos, erf 3; tan, asin,
+/// acos, atan, atan2, pow, sinh, cosh, tanh 4; asinh, acosh, atanh 5; rem is exact. Division, sqrt and rsqrt are the
+/// device's. Devices may flush denormals to zero. NaN and infinities follow IEEE: tests for NaN read bits, because WGSL
+/// compilers may assume that there is no NaN.
 class Helpers {
  public:
   /// Names the function `name` (and what it calls) for the shader; returns the name.
@@ -53,6 +53,9 @@ std::string render_op(scalar::Op op, DType type, const Scalar& a, const Scalar& 
 std::string render_identity(scalar::Reduction reduction, DType type, Helpers& helpers);
 std::string render_combine(scalar::Reduction reduction, DType type, const std::string& a, const std::string& b,
                            Helpers& helpers);
+constexpr bool gives_position(scalar::Reduction reduction) {
+  return reduction == scalar::Reduction::argmax || reduction == scalar::Reduction::argmin;
+}
 /// For argmax and argmin: a u32 that is largest for the extreme value; equal values have equal keys, NaN the largest.
 std::string render_key(scalar::Reduction reduction, const Scalar& value, Helpers& helpers);
 

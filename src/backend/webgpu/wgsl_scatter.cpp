@@ -17,11 +17,11 @@ using kernel::ScatterAddKernel;
 using kernel::Step;
 using kernel::StepKind;
 
-constexpr Extent kThreads = 256;      // of a workgroup: a column each
+constexpr Extent kThreads = 256;  // of a workgroup: a column each
 constexpr Extent kIndicesAtOnce = 1024;
-constexpr Extent kPartMin = 256;      // updates in a part
+constexpr Extent kPartMin = 256;  // updates in a part
 constexpr Extent kPartialBytesMax = Extent{64} << 20;
-constexpr int kInFlight = 4;          // updates read before the first is added
+constexpr int kInFlight = 4;  // updates read before the first is added
 
 struct Plan {
   Extent rows_per_group = 1, row_groups = 1, column_groups = 1, parts = 1;
@@ -41,33 +41,39 @@ Plan plan_of(const ScatterAddKernel& kernel, const Target& target) {
   return plan;
 }
 
-std::string text_of(const ScatterAddKernel& kernel, const Plan& plan, const Bindings& bindings, int indices, int updates, int out,
-                    const Helpers& helpers, const WorkgroupNumber& number) {
+std::string text_of(const ScatterAddKernel& kernel, const Plan& plan, const Bindings& bindings, int indices,
+                    int updates, int out, const Helpers& helpers, const WorkgroupNumber& number) {
   const DType type = kernel.out.type;
   const std::string_view wgsl = wgsl_type(type);
-  const auto element = [&](int handle, const std::string& at) { return bindings.load(handle, fmt::format("{} + {}u", at, bindings.base(handle))); };
+  const auto element = [&](int handle, const std::string& at) {
+    return bindings.load(handle, fmt::format("{} + {}u", at, bindings.base(handle)));
+  };
   const auto add = [&](const std::string& a, const std::string& b) {
     return type == DType::boolean ? fmt::format("{} || {}", a, b) : fmt::format("{} + {}", a, b);
   };
   std::string text = bindings.declarations() + helpers.text();
   text += fmt::format("var<workgroup> sums: array<{}, {}>;\n", wgsl, plan.rows_per_group * kThreads);
-  text += fmt::format("var<workgroup> row_of: array<u32, {0}>;\nvar<workgroup> found: array<atomic<u32>, {1}>;\n", kIndicesAtOnce, kIndicesAtOnce / 32);
-  text += fmt::format("@compute @workgroup_size({})\nfn main({}) {{\n  let group = {};\n{}", kThreads, number.parameters, number.text, number.guard);
+  text += fmt::format("var<workgroup> row_of: array<u32, {0}>;\nvar<workgroup> found: array<atomic<u32>, {1}>;\n",
+                      kIndicesAtOnce, kIndicesAtOnce / 32);
+  text += fmt::format("@compute @workgroup_size({})\nfn main({}) {{\n  let group = {};\n{}", kThreads,
+                      number.parameters, number.text, number.guard);
   const auto line = [&](const std::string& statement) { text += "  " + statement + "\n"; };
   line(fmt::format("let column = {} * {}u + thread;", modulo("group", plan.column_groups), kThreads));
   line(fmt::format("let rest = {};", divided("group", plan.column_groups)));
   line(fmt::format("let row0 = {} * {}u;", modulo("rest", plan.row_groups), plan.rows_per_group));
   line(fmt::format("let part = {};", divided("rest", plan.row_groups)));
   line(fmt::format("let end = min((part + 1u) * {}u, {}u);", plan.part(kernel), kernel.count));
-  line(fmt::format("for (var row = 0u; row < {}u; row++) {{ sums[row * {}u + thread] = {}(); }}", plan.rows_per_group, kThreads, wgsl));
+  line(fmt::format("for (var row = 0u; row < {}u; row++) {{ sums[row * {}u + thread] = {}(); }}", plan.rows_per_group,
+                   kThreads, wgsl));
   line(fmt::format("for (var first = part * {}u; first < end; first += {}u) {{", plan.part(kernel), kIndicesAtOnce));
   line(fmt::format("  if (thread < {}u) {{ atomicStore(&found[thread], 0u); }}", kIndicesAtOnce / 32));
   line("  workgroupBarrier();");
   line(fmt::format("  for (var at = thread; at < {}u; at += {}u) {{", kIndicesAtOnce, kThreads));
   line("    if (first + at < end) {");
   // A negative index is a large one as u32, and so outside too.
-  line(fmt::format("      let wanted = {};", kernel.indices.type == DType::u32 ? element(indices, "first + at")
-                                                                               : fmt::format("bitcast<u32>({})", element(indices, "first + at"))));
+  line(fmt::format("      let wanted = {};", kernel.indices.type == DType::u32
+                                                 ? element(indices, "first + at")
+                                                 : fmt::format("bitcast<u32>({})", element(indices, "first + at"))));
   line(fmt::format("      let row = wanted - row0;"));
   line(fmt::format("      if (row < {}u && wanted < {}u) {{", plan.rows_per_group, kernel.rows));
   line("        row_of[at] = row;");
@@ -85,11 +91,13 @@ std::string text_of(const ScatterAddKernel& kernel, const Plan& plan, const Bind
     line(i == 0 ? "        let at0 = word * 32u + firstTrailingBit(bits);"
                 : fmt::format("        let at{0} = select(at0, word * 32u + firstTrailingBit(bits), has{0});", i));
     line("        bits &= bits - 1u;");
-    line(fmt::format("        let x{} = {};", i, element(updates, fmt::format("(first + at{}) * {}u + column", i, kernel.columns))));
+    line(fmt::format("        let x{} = {};", i,
+                     element(updates, fmt::format("(first + at{}) * {}u + column", i, kernel.columns))));
   }
   for (int i = 0; i < kInFlight; ++i) {
     const std::string place = fmt::format("sums[row_of[at{}] * {}u + thread]", i, kThreads);
-    line(fmt::format("        {}{} = {};{}", i == 0 ? "" : fmt::format("if (has{}) {{ ", i), place, add(place, fmt::format("x{}", i)), i == 0 ? "" : " }"));
+    line(fmt::format("        {}{} = {};{}", i == 0 ? "" : fmt::format("if (has{}) {{ ", i), place,
+                     add(place, fmt::format("x{}", i)), i == 0 ? "" : " }"));
   }
   line("      }");
   line("    }");
@@ -98,7 +106,9 @@ std::string text_of(const ScatterAddKernel& kernel, const Plan& plan, const Bind
   line("}");
   line(fmt::format("if (column < {}u) {{", kernel.columns));
   line(fmt::format("  for (var row = 0u; row < {}u && row0 + row < {}u; row++) {{", plan.rows_per_group, kernel.rows));
-  line("    " + bindings.store(out, fmt::format("(part * {}u + row0 + row) * {}u + column + {}u", kernel.rows, kernel.columns, bindings.base(out)),
+  line("    " + bindings.store(out,
+                               fmt::format("(part * {}u + row0 + row) * {}u + column + {}u", kernel.rows,
+                                           kernel.columns, bindings.base(out)),
                                fmt::format("sums[row * {}u + thread]", kThreads)));
   line("  }");
   line("}");
@@ -112,7 +122,8 @@ void render(const ScatterAddKernel& kernel, const Target& target, Scratch& scrat
   if (results == 0) return;
   if (kernel.updates.type != kernel.out.type || !is_integer(kernel.indices.type))
     throw InternalError(fmt::format("webgpu: kernel {}: updates of {} are added to {} by indices of {}", kernel.name,
-                                    name_of(kernel.updates.type), name_of(kernel.out.type), name_of(kernel.indices.type)));
+                                    name_of(kernel.updates.type), name_of(kernel.out.type),
+                                    name_of(kernel.indices.type)));
   if (kernel.count == 0) {
     LoopKernel zero;
     zero.name = kernel.name;
@@ -127,11 +138,14 @@ void render(const ScatterAddKernel& kernel, const Target& target, Scratch& scrat
   if (plan.parts > 1) out = scratch.add(kernel.out.type, results * plan.parts);
   Bindings bindings(target, kernel.name);
   Helpers helpers;
-  const int indices = bindings.add(kernel.indices, false), updates = bindings.add(kernel.updates, false), written = bindings.add(out, true);
+  const int indices = bindings.add(kernel.indices, false), updates = bindings.add(kernel.updates, false),
+            written = bindings.add(out, true);
   bindings.resolve();
   const auto groups = static_cast<std::uint64_t>(plan.row_groups * plan.column_groups * plan.parts);
-  rendered.dispatches.push_back({kernel.name, text_of(kernel, plan, bindings, indices, updates, written, helpers, workgroup_number(groups, target)),
-                                 bindings.ranges(), groups});
+  rendered.dispatches.push_back(
+      {kernel.name,
+       text_of(kernel, plan, bindings, indices, updates, written, helpers, workgroup_number(groups, target)),
+       bindings.ranges(), groups});
   if (plan.parts == 1) return;
 
   LoopKernel join;

@@ -17,6 +17,13 @@ std::vector<int> operands_of(const Step& step) {
   return operands;
 }
 
+std::string compute_shader(const Bindings& bindings, const Helpers& helpers, const WorkgroupNumber& number, int threads,
+                           const std::string& head, const std::string& body) {
+  return fmt::format("{}{}{}@compute @workgroup_size({})\nfn main({}) {{\n  let group = {};\n{}{}}}\n", head,
+                     bindings.declarations(), helpers.text(), threads, number.parameters, number.text, number.guard,
+                     body);
+}
+
 std::vector<bool> needed_steps(const kernel::LoopKernel& kernel) {
   std::vector<bool> needed(kernel.steps.size(), false);
   for (const kernel::Store& store : kernel.stores) needed[static_cast<std::size_t>(store.value)] = true;
@@ -33,7 +40,8 @@ StepWriter::StepWriter(const kernel::LoopKernel& kernel, Bindings& bindings, Hel
   std::vector<bool> read(kernel.inputs.size(), false);
   for (std::size_t s = 0; s < kernel.steps.size(); ++s)
     if (needed[s] && kernel.steps[s].operand >= 0) read[static_cast<std::size_t>(kernel.steps[s].operand)] = true;
-  for (std::size_t i = 0; i < kernel.inputs.size(); ++i) inputs.push_back(read[i] ? bindings.add(kernel.inputs[i], false) : -1);
+  for (std::size_t i = 0; i < kernel.inputs.size(); ++i)
+    inputs.push_back(read[i] ? bindings.add(kernel.inputs[i], false) : -1);
   for (const kernel::Operand& operand : kernel.outputs) outputs.push_back(bindings.add(operand, true));
   // Bindings start at multiples of 256 bytes, so the offset in the buffer tells the alignment.
   const auto is_vector = [&](const Index& index, const kernel::Operand& operand) {
@@ -41,9 +49,11 @@ StepWriter::StepWriter(const kernel::LoopKernel& kernel, Bindings& bindings, Hel
   };
   for (std::size_t s = 0; s < kernel.steps.size(); ++s) {
     const Step& step = kernel.steps[s];
-    if (!needed[s] || (step.kind != StepKind::load && step.kind != StepKind::gather && step.kind != StepKind::index)) continue;
+    if (!needed[s] || (step.kind != StepKind::load && step.kind != StepKind::gather && step.kind != StepKind::index))
+      continue;
     const int handle = step.kind == StepKind::index ? -1 : inputs[static_cast<std::size_t>(step.operand)];
-    const Place& place = loads_.emplace(static_cast<int>(s), Place{handle, Index(step.view, space_of(step.level))}).first->second;
+    const Place& place =
+        loads_.emplace(static_cast<int>(s), Place{handle, Index(step.view, space_of(step.level))}).first->second;
     if (handle < 0) continue;
     const bool moves_by_fours = step.kind != StepKind::gather || step.axis_stride % 4 == 0;
     if (moves_by_fours && is_vector(place.index, kernel.inputs[static_cast<std::size_t>(step.operand)])) {
@@ -55,7 +65,8 @@ StepWriter::StepWriter(const kernel::LoopKernel& kernel, Bindings& bindings, Hel
     const kernel::Store& store = kernel.stores[i];
     const int handle = outputs[static_cast<std::size_t>(store.output)];
     const Level level = kernel.steps[static_cast<std::size_t>(store.value)].level;
-    const Place& place = stores_.emplace(static_cast<int>(i), Place{handle, Index(store.view, space_of(level))}).first->second;
+    const Place& place =
+        stores_.emplace(static_cast<int>(i), Place{handle, Index(store.view, space_of(level))}).first->second;
     if (is_vector(place.index, kernel.outputs[static_cast<std::size_t>(store.output)])) {
       bindings.want_vectors(handle);
       ++vector_accesses_;
@@ -125,8 +136,11 @@ std::vector<std::string> StepWriter::load(int step, const Step& s, const std::st
     if (!gathers) return {"", ""};
     if (s.axis_extent == 0) return {"", "false"};
     const Scalar position = value(s.a, lane, slot);
-    const std::string u = position.type == DType::u32 ? position.text : fmt::format("bitcast<u32>({})", render_cast(position, DType::i32, helpers_));
-    return {fmt::format(" + {} * {}u", u, static_cast<std::uint32_t>(s.axis_stride)), fmt::format("{} < {}u", u, s.axis_extent)};
+    const std::string u = position.type == DType::u32
+                              ? position.text
+                              : fmt::format("bitcast<u32>({})", render_cast(position, DType::i32, helpers_));
+    return {fmt::format(" + {} * {}u", u, static_cast<std::uint32_t>(s.axis_stride)),
+            fmt::format("{} < {}u", u, s.axis_extent)};
   };
 
   const bool regular = place.index.lanes_are_regular() && uniform_gather;
@@ -134,8 +148,9 @@ std::vector<std::string> StepWriter::load(int step, const Step& s, const std::st
     const auto [add, inside] = shift(0);
     return {element(s, place, 0, add, inside)};
   }
-  const bool vector = regular && operand.count > 0 && place.index.is_vector(operand.offset) && bindings_.has_vectors(place.handle) &&
-                      (!gathers || s.axis_stride % 4 == 0) && !(gathers && s.axis_extent == 0);
+  const bool vector = regular && operand.count > 0 && place.index.is_vector(operand.offset) &&
+                      bindings_.has_vectors(place.handle) && (!gathers || s.axis_stride % 4 == 0) &&
+                      !(gathers && s.axis_extent == 0);
   std::vector<std::string> values;
   if (!vector) {
     for (int lane = 0; lane < lanes; ++lane) {
@@ -169,12 +184,14 @@ void StepWriter::write(int step, const std::string& given_slot) {
   std::vector<std::string> lanes;
   switch (s.kind) {
     case StepKind::constant: lanes = {render_constant(s.value, s.type, helpers_)}; break;
-    case StepKind::load: case StepKind::gather: lanes = load(step, s, slot); break;
+    case StepKind::load:
+    case StepKind::gather: lanes = load(step, s, slot); break;
     case StepKind::index: {
       const Index& index = loads_.at(step).index;
       const bool same = lane_count(s.level) == 1 || (index.lanes_are_regular() && index.lane_stride() == 0);
       for (int lane = 0; lane < (same ? 1 : 4); ++lane) {
-        std::string v = render_cast({fmt::format("bitcast<i32>({})", index.offset(0, lane)), DType::i32, {}}, s.type, helpers_);
+        std::string v =
+            render_cast({fmt::format("bitcast<i32>({})", index.offset(0, lane)), DType::i32, {}}, s.type, helpers_);
         if (const std::string guard = index.guard(lane); !guard.empty())
           v = fmt::format("select({}, {}, {})", render_constant(0, s.type, helpers_), v, guard);
         lanes.push_back(std::move(v));
@@ -190,7 +207,8 @@ void StepWriter::write(int step, const std::string& given_slot) {
       }
       break;
     }
-    case StepKind::reduce: case StepKind::accumulator:
+    case StepKind::reduce:
+    case StepKind::accumulator:
       throw InternalError(fmt::format("webgpu: kernel {}: step {} has no value here", kernel_.name, step));
   }
   for (std::size_t lane = 0; lane < lanes.size(); ++lane) {

@@ -55,7 +55,8 @@ class StepWriter {
   const Space& space_of(kernel::Level level) const { return level == kernel::Level::outer ? outer_ : inner_; }
   int lane_count(kernel::Level level) const { return space_of(level).vector_axis < 0 ? 1 : 4; }
   std::vector<std::string> load(int step, const kernel::Step& s, const std::string& slot);
-  std::string element(const kernel::Step& s, const Place& place, int lane, const std::string& shift, const std::string& shift_guard);
+  std::string element(const kernel::Step& s, const Place& place, int lane, const std::string& shift,
+                      const std::string& shift_guard);
 
   const kernel::LoopKernel& kernel_;
   Bindings& bindings_;
@@ -69,6 +70,9 @@ class StepWriter {
 
 /// Which steps any store needs.
 std::vector<bool> needed_steps(const kernel::LoopKernel& kernel);
+/// A whole shader; `group` is the number of the workgroup in `body`, and `head` comes first.
+std::string compute_shader(const Bindings& bindings, const Helpers& helpers, const WorkgroupNumber& number, int threads,
+                           const std::string& head, const std::string& body);
 /// A step's operands, without the -1s.
 std::vector<int> operands_of(const kernel::Step& step);
 

@@ -88,7 +88,8 @@ inline reference::Values from_host(DType type, const std::vector<unsigned char>&
 }
 
 /// Runs the plan over the buffers on the device; returns them as they are afterwards.
-inline std::vector<reference::Values> run_on_device(backend::Backend& backend, kernel::Plan plan, const std::vector<TestBuffer>& buffers,
+inline std::vector<reference::Values> run_on_device(backend::Backend& backend, kernel::Plan plan,
+                                                    const std::vector<TestBuffer>& buffers,
                                                     std::string* source = nullptr) {
   std::vector<backend::BufferPtr> externals;
   plan.buffers.clear();
@@ -96,7 +97,8 @@ inline std::vector<reference::Values> run_on_device(backend::Backend& backend, k
     const std::vector<unsigned char> host = to_host(buffers[i]);
     plan.buffers.push_back({static_cast<int>(i), buffers[i].values.size() * 4, "buffer " + std::to_string(i)});
     externals.push_back(backend.allocate(buffers[i].values.size() * 4, plan.buffers.back().label));
-    if (!host.empty()) backend.upload(*externals.back(), 0, static_cast<Extent>(buffers[i].values.size()), buffers[i].type, host.data());
+    if (!host.empty())
+      backend.upload(*externals.back(), 0, static_cast<Extent>(buffers[i].values.size()), buffers[i].type, host.data());
   }
   const std::unique_ptr<backend::Program> program = backend.compile(plan);
   if (source) *source = program->source();
@@ -104,7 +106,8 @@ inline std::vector<reference::Values> run_on_device(backend::Backend& backend, k
   std::vector<reference::Values> results;
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     std::vector<unsigned char> host(buffers[i].values.size() * size_bytes(buffers[i].type));
-    if (!host.empty()) backend.download(*externals[i], 0, static_cast<Extent>(buffers[i].values.size()), buffers[i].type, host.data());
+    if (!host.empty())
+      backend.download(*externals[i], 0, static_cast<Extent>(buffers[i].values.size()), buffers[i].type, host.data());
     results.push_back(from_host(buffers[i].type, host));
   }
   return results;
@@ -130,7 +133,8 @@ inline void expect_same(const kernel::Plan& plan, const std::vector<TestBuffer>&
 }
 
 /// Runs dispatches made of `kernel` and compares with the reference, as expect_same does for a plan.
-inline void replay(const Rendered& rendered, const kernel::Kernel& kernel, const std::vector<TestBuffer>& buffers, double tolerance) {
+inline void replay(const Rendered& rendered, const kernel::Kernel& kernel, const std::vector<TestBuffer>& buffers,
+                   double tolerance) {
   static const std::shared_ptr<Device> device = Device::open(0, {.validate = true, .cache_folder = {}});
   Recording recording;
   std::vector<std::shared_ptr<Buffer>> own;
@@ -140,10 +144,12 @@ inline void replay(const Rendered& rendered, const kernel::Kernel& kernel, const
     own.back()->upload(0, host.data(), host.size() * 4);
     recording.slots.push_back({own.back()});
   }
-  for (std::uint64_t bytes : rendered.scratch_bytes) recording.slots.push_back({Buffer::create(device, bytes, "scratch")});
+  for (std::uint64_t bytes : rendered.scratch_bytes)
+    recording.slots.push_back({Buffer::create(device, bytes, "scratch")});
   for (const RenderedDispatch& dispatch : rendered.dispatches) {
     Shader shader{dispatch.name, dispatch.text, {}};
-    Dispatch command{dispatch.name, static_cast<int>(recording.shaders.size()), {}, fold_workgroups(dispatch.workgroups)};
+    Dispatch command{
+        dispatch.name, static_cast<int>(recording.shaders.size()), {}, fold_workgroups(dispatch.workgroups)};
     for (const BoundRange& range : dispatch.bindings) {
       shader.read_only.push_back(!range.written);
       command.bindings.push_back({range.buffer, range.offset, range.bytes});

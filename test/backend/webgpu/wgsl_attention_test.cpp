@@ -26,15 +26,26 @@ struct Attention {
 Attention attention(std::mt19937& random, const Case& c) {
   Attention a;
   AttentionKernel& f = a.forward;
-  f = {.name = "attention", .batch = c.batch, .heads = c.heads, .queries = c.queries, .keys = c.keys, .width = c.width, .scale = 0.37, .causal = c.causal};
+  f = {.name = "attention",
+       .batch = c.batch,
+       .heads = c.heads,
+       .queries = c.queries,
+       .keys = c.keys,
+       .width = c.width,
+       .scale = 0.37,
+       .causal = c.causal};
   const auto buffer = [&](Extent count) {
     a.buffers.push_back(random_buffer(random, DType::f32, count));
     return static_cast<int>(a.buffers.size()) - 1;
   };
   const auto tensor = [&](Extent rows) {
     const Extent count = c.batch * c.heads * rows * c.width;
-    return c.packed ? AttentionKernel::Tensor{{buffer(count), DType::f32, 0, count}, c.heads * rows * c.width, c.width, c.heads * c.width}
-                    : AttentionKernel::Tensor{{buffer(count), DType::f32, 0, count}, c.heads * rows * c.width, rows * c.width, c.width};
+    return c.packed ? AttentionKernel::Tensor{{buffer(count), DType::f32, 0, count},
+                                              c.heads * rows * c.width,
+                                              c.width,
+                                              c.heads * c.width}
+                    : AttentionKernel::Tensor{
+                          {buffer(count), DType::f32, 0, count}, c.heads * rows * c.width, rows * c.width, c.width};
   };
   if (c.packed) {
     const Extent row = 3 * c.heads * c.width, count = c.batch * c.queries * row;
@@ -71,9 +82,13 @@ using WgslAttentionTest = RenderTest;
 
 TEST_F(WgslAttentionTest, ForwardAndBackwardAgreeWithTheReference) {
   std::mt19937 random(1);
-  for (const Case c : {Case{1, 2, 40, 40, 64, true}, {2, 1, 7, 50, 8, true}, {1, 1, 50, 7, 9, true}, {1, 2, 37, 21, 32, false},
+  for (const Case c : {Case{1, 2, 40, 40, 64, true},
+                       {2, 1, 7, 50, 8, true},
+                       {1, 1, 50, 7, 9, true},
+                       {1, 2, 37, 21, 32, false},
                        {2, 2, 35, 35, 12, true, true}}) {
-    SCOPED_TRACE(fmt::format("{}x{} heads, {} queries, {} keys, width {}, {}", c.batch, c.heads, c.queries, c.keys, c.width, c.causal ? "causal" : "full"));
+    SCOPED_TRACE(fmt::format("{}x{} heads, {} queries, {} keys, width {}, {}", c.batch, c.heads, c.queries, c.keys,
+                             c.width, c.causal ? "causal" : "full"));
     check(attention(random, c));
   }
 }
@@ -89,7 +104,8 @@ TEST_F(WgslAttentionTest, OtherBlocksAndNoSubgroups) {
   std::mt19937 random(3);
   // Limits as on a large GPU (blocks of 128 and 64 rows, several groups a thread) and on a small one.
   const Target large{{.storage_buffers = 16, .workgroup_bytes = 32768, .workgroup_invocations = 1024}, 8, 2, false};
-  const Target no_subgroups{{.storage_buffers = 8, .workgroup_bytes = 16384, .workgroup_invocations = 256}, 0, 16, false};
+  const Target no_subgroups{
+      {.storage_buffers = 8, .workgroup_bytes = 16384, .workgroup_invocations = 256}, 0, 16, false};
   for (const auto& [target, width] : {std::pair(large, 24), {large, 128}, {no_subgroups, 24}}) {
     const Attention a = attention(random, {1, 4, 130, 130, width, true});
     Rendered forward;
@@ -102,8 +118,9 @@ TEST_F(WgslAttentionTest, OtherBlocksAndNoSubgroups) {
 TEST(WgslAttentionTextTest, ErrorsNameTheWidthAndTheMemory) {
   std::mt19937 random(4);
   const Target small{{.storage_buffers = 8, .workgroup_bytes = 8192, .workgroup_invocations = 256}, 0, 16};
-  for (const auto& [width, part] : {std::pair<Extent, const char*>{160, "attention of width 160 per head; the device computes at most 128"},
-                                    {128, "attention of width 128 needs more workgroup memory than the 8192 bytes"}})
+  for (const auto& [width, part] :
+       {std::pair<Extent, const char*>{160, "attention of width 160 per head; the device computes at most 128"},
+        {128, "attention of width 128 needs more workgroup memory than the 8192 bytes"}})
     try {
       render(kernel::Kernel(attention(random, {1, 1, 8, 8, width, true}).forward), 9, small);
       FAIL();

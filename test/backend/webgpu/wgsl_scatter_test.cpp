@@ -18,15 +18,22 @@ TEST_F(WgslScatterTest, AddsRowsAndDropsIndicesOutside) {
     Extent count, rows, columns;
     DType index, value;
   };
-  for (const Case c : {Case{0, 5, 3, DType::i32, DType::f32}, {1, 1, 1, DType::i32, DType::f32}, {1000, 7, 300, DType::i32, DType::f32},
-                       {5000, 83, 12, DType::u32, DType::f32}, {100, 1000, 5, DType::i32, DType::f32}, {2100, 3, 4, DType::i32, DType::i32},
+  for (const Case c : {Case{0, 5, 3, DType::i32, DType::f32},
+                       {1, 1, 1, DType::i32, DType::f32},
+                       {1000, 7, 300, DType::i32, DType::f32},
+                       {5000, 83, 12, DType::u32, DType::f32},
+                       {100, 1000, 5, DType::i32, DType::f32},
+                       {2100, 3, 4, DType::i32, DType::i32},
                        {10, 0, 4, DType::i32, DType::f32}}) {
     SCOPED_TRACE(fmt::format("{} into {} x {}", c.count, c.rows, c.columns));
     TestBuffer indices{c.index, {}};
     for (Extent i = 0; i < c.count; ++i)
-      indices.values.push_back(static_cast<double>(random() % static_cast<unsigned>(c.rows + 2)) - (c.index == DType::i32 ? 1 : 0));
-    std::vector<TestBuffer> buffers{indices, random_buffer(random, c.value, c.count * c.columns),
-                                    {c.value, reference::Values(static_cast<std::size_t>(c.rows * c.columns + 10), 9.0)}};
+      indices.values.push_back(static_cast<double>(random() % static_cast<unsigned>(c.rows + 2)) -
+                               (c.index == DType::i32 ? 1 : 0));
+    std::vector<TestBuffer> buffers{
+        indices,
+        random_buffer(random, c.value, c.count * c.columns),
+        {c.value, reference::Values(static_cast<std::size_t>(c.rows * c.columns + 10), 9.0)}};
     kernel::ScatterAddKernel kernel{.name = "scatter", .count = c.count, .rows = c.rows, .columns = c.columns};
     kernel.indices = {0, c.index, 0, c.count};
     kernel.updates = {1, c.value, 0, c.count * c.columns};
