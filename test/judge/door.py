@@ -134,7 +134,7 @@ class Batch:
     def run(self):
         if not self.steps:
             return
-        results = self.judge.run({"steps": self.steps, "gradients": self.gradients}, self.inputs)
+        results = self.judge.run({"steps": self.steps, "gradients": self.gradients, "outputs": [check[1] for check in self.checks]}, self.inputs)
         if isinstance(results, str):
             self.judge.failures.append(f"{self.checks[0][0]} and the {len(self.steps)} steps after it: {results}")
             return
