@@ -162,8 +162,11 @@ class Compiler {
       if (node->kind != Kind::project) return node;
       const Node& tuple = *node->inputs[0];
       const Shape& q = tuple.inputs[0]->shape;
-      const bool fused = settings_.fused_composites && target_.has_attention && tuple.type == DType::f32 && q.numel() > 0 && tuple.inputs[1]->shape.numel() > 0 &&
-                         q[3] <= target_.attention_width_max;
+      const Extent keys = tuple.inputs[1]->shape[1];
+      const auto score_bytes = static_cast<std::size_t>(q[0] * q[2] * q[1] * keys) * sizeof(float);
+      const bool faster = target_.attention_keys_fused == 0 || keys <= target_.attention_keys_fused || score_bytes > target_.attention_score_bytes_max;
+      const bool fused = settings_.fused_composites && target_.has_attention && faster && tuple.type == DType::f32 && q.numel() > 0 &&
+                         tuple.inputs[1]->shape.numel() > 0 && q[3] <= target_.attention_width_max;
       return fused ? node : graph::decompose(tuple)[static_cast<std::size_t>(node->ints[0])];
     });
     // The primitives deserve the rules too.

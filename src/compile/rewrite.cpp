@@ -23,13 +23,6 @@ NodeRef with_inputs(const Node& node, std::vector<NodeRef> inputs) {
   bool same = inputs.size() == node.inputs.size();
   for (std::size_t i = 0; same && i < inputs.size(); ++i) same = inputs[i] == node.inputs[i];
   if (same) return node.shared_from_this();
-  // Views of constants fold, so views go through their constructors.
-  switch (node.kind) {
-    case Kind::reshape: return graph::reshape(inputs[0], node.shape);
-    case Kind::permute: return graph::permute(inputs[0], node.ints);
-    case Kind::expand: return graph::expand(inputs[0], node.shape);
-    default: break;
-  }
   graph::NodeFields fields = node;
   fields.inputs = std::move(inputs);
   NodeRef made = graph::make_node(std::move(fields), node.where);
@@ -142,6 +135,24 @@ NodeRef fold_constants(const NodeRef& node) {
   return graph::map_typed(std::move(e), std::move(inputs), node->name);
 }
 
+// A view of a view of its kind is one view; a view of a splat is a splat (a pad is not: it adds zeros).
+NodeRef joined_views(const NodeRef& node) {
+  if (!graph::is_view(node->kind) || is_leaf(*node)) return node;
+  const NodeRef& x = node->inputs[0];
+  if (x->kind == Kind::constant && node->kind != Kind::pad) return graph::constant(x->value, x->type, node->shape, x->device);
+  if (x->kind != node->kind || is_leaf(*x)) return node;
+  switch (node->kind) {
+    case Kind::reshape: return graph::reshape(x->inputs[0], node->shape);
+    case Kind::expand: return graph::expand(x->inputs[0], node->shape);
+    case Kind::permute: {
+      std::vector<Extent> order;
+      for (Extent axis : node->ints) order.push_back(x->ints[static_cast<std::size_t>(axis)]);
+      return graph::permute(x->inputs[0], order);
+    }
+    default: return node;
+  }
+}
+
 NodeRef cast_of_same_type(const NodeRef& node) {
   return node->kind == Kind::map && node->name == "cast" && node->inputs[0]->type == node->type ? node->inputs[0] : node;
 }
@@ -177,6 +188,7 @@ NodeRef neighbouring_pads(const NodeRef& node) {
 
 constexpr Rewrite kRewrites[] = {
     {"drop_detach", "detach(x) = x once gradients are made", drop_detach},
+    {"joined_views", "reshape(reshape(x)) = reshape(x), likewise permute and expand; a view of a splat is a splat", joined_views},
     {"cast_of_same_type", "cast(x) = x when the type stays", cast_of_same_type},
     {"neighbouring_pads", "pad(a) + pad(b) = pad(concat(a, b)) for neighbours", neighbouring_pads},
     {"permuted_concat", "permute(concat(a, b)) = concat(permute(a), permute(b))", permuted_concat},

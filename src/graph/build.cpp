@@ -1,4 +1,5 @@
-// Construction of nodes with shape and dtype rules, and the small identities that keep graphs short.
+// Construction of nodes with shape and dtype rules. Nothing is folded here but what is the same node anyway: gradients
+// are asked for by node, so a value that a user holds must stay in the graph. Folding is the compiler's part.
 #include <cmath>
 #include <limits>
 #include <mutex>
@@ -15,8 +16,6 @@ void check(bool condition, const char* what) {
 }
 
 NodeRef view(Kind kind, const NodeRef& x, Shape shape, std::vector<Extent> ints = {}) {
-  // Views of a splat are a splat (a pad is not: it adds zeros).
-  if (x->kind == Kind::constant && kind != Kind::pad) return constant(x->value, x->type, shape, x->device);
   return make_node({.kind = kind, .type = x->type, .shape = std::move(shape), .device = x->device, .inputs = {x}, .ints = std::move(ints)});
 }
 
@@ -70,7 +69,6 @@ NodeRef iota(const Shape& shape, int axis, DType type, Device device) {
 NodeRef reshape(const NodeRef& x, const Shape& shape) {
   check(x->shape.numel() == shape.numel(), "reshape changes the number of elements");
   if (x->shape == shape) return x;
-  if (x->kind == Kind::reshape) return reshape(x->inputs[0], shape);
   return view(Kind::reshape, x, shape);
 }
 
@@ -83,11 +81,6 @@ NodeRef permute(const NodeRef& x, const std::vector<Extent>& order) {
     shape.push_back(x->shape[static_cast<int>(order[i])]);
   }
   if (identity) return x;
-  if (x->kind == Kind::permute) {
-    std::vector<Extent> joined;
-    for (Extent o : order) joined.push_back(x->ints[static_cast<std::size_t>(o)]);
-    return permute(x->inputs[0], joined);
-  }
   return view(Kind::permute, x, shape, order);
 }
 
@@ -103,7 +96,6 @@ NodeRef expand(const NodeRef& x, const Shape& shape) {
     if (padded == shape) return from;
   }
   for (int i = 0; i < shape.rank(); ++i) check(from->shape[i] == shape[i] || from->shape[i] == 1, "expand of an extent that is not 1");
-  if (from->kind == Kind::expand) return expand(from->inputs[0], shape);
   return view(Kind::expand, from, shape);
 }
 
@@ -130,7 +122,7 @@ NodeRef pad(const NodeRef& x, const std::vector<Extent>& before_after) {
 }
 
 NodeRef detach(const NodeRef& x) {
-  if (x->kind == Kind::detach || x->kind == Kind::constant || x->kind == Kind::iota || !is_float(x->type)) return x;
+  if (x->kind == Kind::detach || !is_float(x->type)) return x;
   return view(Kind::detach, x, x->shape);
 }
 
@@ -153,16 +145,9 @@ NodeRef map_typed(scalar::Expression expression, std::vector<NodeRef> inputs, st
   auto typed = intern(std::move(expression));
   const DType type = typed->code.back().type;
   const Device device = inputs.empty() ? Device{} : inputs[0]->device;
-  bool all_constant = !inputs.empty();
-  std::vector<double> values;
-  for (NodeRef& input : inputs) {
-    all_constant &= input->kind == Kind::constant;
-    values.push_back(input->value);
-    input = expand(input, shape);
-  }
+  for (NodeRef& input : inputs) input = expand(input, shape);
   // The identity leaves no node (but a copy is one: it asks for memory of its own).
   if (const auto& result = typed->code.back(); result.op == scalar::Op::input && name != "copy") return inputs[static_cast<std::size_t>(result.slot)];
-  if (all_constant && name != "copy") return constant(scalar::evaluate(*typed, values), type, shape, device);
   return make_node({.kind = Kind::map, .type = type, .shape = shape, .device = device, .inputs = std::move(inputs),
                     .expression = typed, .row = row, .name = std::string(name)}, where);
 }

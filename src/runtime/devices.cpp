@@ -110,6 +110,8 @@ compiler::Target target_of(Device device) {
   target.prefers_separate_buffers = d.prefers_separate_buffers;
   target.operands_max = d.operands_max;
   target.launch_points = d.launch_points;
+  target.attention_keys_fused = d.attention_keys_fused;
+  target.attention_score_bytes_max = d.attention_score_bytes_max;
   return target;
 }
 
