@@ -13,6 +13,18 @@ constexpr WgslFunction kFunctions[] = {
 )"},
     {"is_nan_f32", R"(fn is_nan_f32(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }
 )"},
+    // A constant zero as a factor or a divisor, by bits: compilers fold x * 0 to 0 and x / 0 to anything.
+    {"times_zero_f32", R"(fn times_zero_f32(x: f32, zero: f32) -> f32 {
+  let sign = (bitcast<u32>(x) ^ bitcast<u32>(zero)) & 0x80000000u;
+  return select(bitcast<f32>(sign), nan_f32(), (bitcast<u32>(x) & 0x7f800000u) == 0x7f800000u);
+}
+)"},
+    {"over_zero_f32", R"(fn over_zero_f32(x: f32, zero: f32) -> f32 {
+  let sign = (bitcast<u32>(x) ^ bitcast<u32>(zero)) & 0x80000000u;
+  let size = bitcast<u32>(x) & 0x7fffffffu;
+  return select(bitcast<f32>(sign | 0x7f800000u), nan_f32(), size == 0u || size > 0x7f800000u);
+}
+)"},
     {"max_f32", R"(fn max_f32(a: f32, b: f32) -> f32 {
   return select(max(a, b), nan_f32(), is_nan_f32(a) || is_nan_f32(b));
 }

@@ -20,13 +20,14 @@ using kernel::MatmulKernel;
 using kernel::Step;
 using kernel::StepKind;
 
-// Larger tiles reuse more, smaller ones fill the device sooner. The largest reaches 0.98 of cuBLAS on an H200 at 4096.
+// Larger tiles reuse more, smaller ones fill the device sooner. Measured on an H200 at 4096: 48 TFLOP/s with
+// 128x64x16, 44 with 128x128x16.
 constexpr Tile kTiles[] = {
-    {"128x128x16", MathUnit::f32_registers, 128, 128, 16, 8, 8, 4, 8, 0.76, 2},
-    {"128x128x8", MathUnit::f32_registers, 128, 128, 8, 8, 8, 4, 8, 0.70, 2},
-    {"128x64x16", MathUnit::f32_registers, 128, 64, 16, 8, 8, 4, 8, 0.70, 4},
-    {"64x128x16", MathUnit::f32_registers, 64, 128, 16, 8, 8, 4, 8, 0.70, 4},
-    {"64x64x16", MathUnit::f32_registers, 64, 64, 16, 8, 4, 4, 8, 0.58, 5},
+    {"128x128x16", MathUnit::f32_registers, 128, 128, 16, 8, 8, 4, 8, 0.68, 2},
+    {"128x128x8", MathUnit::f32_registers, 128, 128, 8, 8, 8, 4, 8, 0.66, 2},
+    {"128x64x16", MathUnit::f32_registers, 128, 64, 16, 8, 8, 4, 8, 0.73, 4},
+    {"64x128x16", MathUnit::f32_registers, 64, 128, 16, 8, 8, 4, 8, 0.73, 4},
+    {"64x64x16", MathUnit::f32_registers, 64, 64, 16, 8, 4, 4, 8, 0.62, 5},
     {"64x64x16s", MathUnit::f32_registers, 64, 64, 16, 4, 4, 4, 8, 0.45, 4},
     {"64x32x16", MathUnit::f32_registers, 64, 32, 16, 4, 4, 4, 8, 0.42, 8},
     {"32x64x16", MathUnit::f32_registers, 32, 64, 16, 4, 4, 4, 8, 0.42, 8},

@@ -138,8 +138,13 @@ std::string render_float(Op op, const Scalar& a, const Scalar& b, Helpers& helpe
     case Op::rsqrt: return "inverseSqrt(" + x + ")";
     case Op::add: return fmt::format("({} + {})", x, y);
     case Op::sub: return fmt::format("({} - {})", x, y);
-    case Op::mul: return fmt::format("({} * {})", x, y);
-    case Op::div: return fmt::format("({} / {})", x, y);
+    case Op::mul:
+      if (b.constant == 0.0) return call(helpers, "times_zero_f32", x, y);
+      if (a.constant == 0.0) return call(helpers, "times_zero_f32", y, x);
+      return fmt::format("({} * {})", x, y);
+    case Op::div:
+      if (b.constant == 0.0) return call(helpers, "over_zero_f32", x, y);
+      return fmt::format("({} / {})", x, y);
     case Op::copysign: return call(helpers, "with_sign_f32", x, y);
     case Op::pow:
       if (b.constant == 2.0) return fmt::format("({0} * {0})", x);
@@ -220,6 +225,8 @@ std::string render_constant(double value, DType type, Helpers& helpers) {
       if (std::isnan(x)) return fmt::format("{}()", helpers.use("nan_f32"));
       if (std::isinf(x)) return fmt::format("{}{}()", x < 0 ? "-" : "", helpers.use("inf_f32"));
       if (x == 0 && std::signbit(x)) return "bitcast<f32>(0x80000000u)";
+      // Its shortest decimal form lies above it, which WGSL refuses.
+      if (std::abs(x) == std::numeric_limits<float>::max()) return x < 0 ? "-0x1.fffffep+127f" : "0x1.fffffep+127f";
       return fmt::format("{}f", x);
     }
     case DType::i32: return fmt::format("i32({})", static_cast<std::int32_t>(static_cast<std::int64_t>(value)));
