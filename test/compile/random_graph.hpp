@@ -14,9 +14,11 @@ namespace weft::test {
 
 class RandomGraph {
  public:
-  explicit RandomGraph(std::uint64_t seed) : random_(seed) {
-    // A fused attention rounds otherwise than its decomposition, so a graph has either attention or ops that jump.
-    with_attention_ = pick(0, 3) == 0;
+  /// A fused attention rounds otherwise than its decomposition, and devices round otherwise than the reference. So a graph
+  /// has either attention or ops that jump, and none of these when it is to be smooth.
+  enum class Smooth { no, yes };
+  explicit RandomGraph(std::uint64_t seed, Smooth smooth = Smooth::no) : random_(seed) {
+    with_attention_ = pick(0, 3) == 0 || smooth == Smooth::yes;
   }
 
   /// Outputs of a new graph, some of them views of others or repeated, gradients among them.
@@ -41,8 +43,10 @@ class RandomGraph {
         if (steps <= 8 && pick(0, 2) == 0) outputs.push_back(grad(sum(g * g), x));
       }
     }
-    if (pick(0, 2) == 0) outputs.push_back(view_of(outputs[static_cast<std::size_t>(pick(0, static_cast<int>(outputs.size()) - 1))]));
-    if (pick(0, 2) == 0) outputs.push_back(outputs[static_cast<std::size_t>(pick(0, static_cast<int>(outputs.size()) - 1))]);
+    if (pick(0, 2) == 0)
+      outputs.push_back(view_of(outputs[static_cast<std::size_t>(pick(0, static_cast<int>(outputs.size()) - 1))]));
+    if (pick(0, 2) == 0)
+      outputs.push_back(outputs[static_cast<std::size_t>(pick(0, static_cast<int>(outputs.size()) - 1))]);
     return outputs;
   }
   int pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
@@ -73,10 +77,13 @@ class RandomGraph {
   }
   // x moved smoothly into the range where an op is tested, and not far from zero.
   static Tensor within(const Tensor& x, ops::Range range) {
-    const double lo = std::max(range.lo, std::min(-2.0, range.hi - 0.5)), hi = std::min(range.hi, std::max(2.0, range.lo + 0.5));
+    const double lo = std::max(range.lo, std::min(-2.0, range.hi - 0.5)),
+                 hi = std::min(range.hi, std::max(2.0, range.lo + 0.5));
     return elementwise("sigmoid", {x}) * (hi - lo) + lo;
   }
-  static bool has_kinks(const ops::ElementwiseRow& row) { return !row.kinks.empty() || !row.differentiable || row.result != ops::Result::same; }
+  static bool has_kinks(const ops::ElementwiseRow& row) {
+    return !row.kinks.empty() || !row.differentiable || row.result != ops::Result::same;
+  }
 
   Tensor elementwise_row(Arguments& arguments, const Tensor& x) {
     const auto rows = ops::elementwise_rows();
@@ -88,8 +95,10 @@ class RandomGraph {
     for (std::size_t i = 0; i < row.inputs.size(); ++i) {
       Tensor input = i == 0 ? x : partner(arguments, so_far);
       if (Shape joined; graph::broadcast_shapes(so_far.shape(), input.shape(), joined)) so_far = expand(so_far, joined);
-      if (integers) input = cast(input * 5.0, DType::i32);
-      else input = within(input, row.tested.of(i));
+      if (integers)
+        input = cast(input * 5.0, DType::i32);
+      else
+        input = within(input, row.tested.of(i));
       inputs.push_back(input);
     }
     std::vector<double> attributes;
@@ -102,7 +111,8 @@ class RandomGraph {
   Tensor partner(Arguments& arguments, const Tensor& x) {
     for (int tries = 0; tries < 3; ++tries) {
       const Tensor other = any();
-      if (Shape joined; graph::broadcast_shapes(x.shape(), other.shape(), joined) && joined.numel() <= kElementsMax) return other;
+      if (Shape joined; graph::broadcast_shapes(x.shape(), other.shape(), joined) && joined.numel() <= kElementsMax)
+        return other;
     }
     Shape shape = x.shape();
     if (shape.rank() > 0 && pick(0, 1)) shape[pick(0, shape.rank() - 1)] = 1;
@@ -134,7 +144,12 @@ class RandomGraph {
         Shape shape = x.shape();
         for (int i = 0; i < rank; ++i)
           if (shape[i] == 1) shape[i] = pick(1, 3);
-        if (pick(0, 1)) shape = [&] { std::vector<Extent> e = shape.vector(); e.insert(e.begin(), pick(1, 2)); return Shape(e); }();
+        if (pick(0, 1))
+          shape = [&] {
+            std::vector<Extent> e = shape.vector();
+            e.insert(e.begin(), pick(1, 2));
+            return Shape(e);
+          }();
         return expand(x, shape);
       }
       case 5: {  // another factorisation of the same elements
@@ -212,7 +227,12 @@ class RandomGraph {
       case 1: return log_softmax(x, pick(-x.rank(), -1));
       case 2: return layer_norm(x, leaf(arguments, {x.dim(-1)}), leaf(arguments, {x.dim(-1)}), 1e-2);
       case 3: return rms_norm(x, pick(0, 1) ? leaf(arguments, {x.dim(-1)}) : Tensor(), 1e-2);
-      case 4: return x.rank() == 2 && x.dim(-1) > 1 ? cross_entropy(x, arguments.make({x.dim(0)}, std::vector<double>(static_cast<std::size_t>(x.dim(0)), 1), DType::i32)) : Tensor();
+      case 4:
+        return x.rank() == 2 && x.dim(-1) > 1
+                   ? cross_entropy(
+                         x, arguments.make({x.dim(0)}, std::vector<double>(static_cast<std::size_t>(x.dim(0)), 1),
+                                           DType::i32))
+                   : Tensor();
       case 5: return x.rank() >= 2 && x.dim(-1) % 2 == 0 ? rope(x, 100, pick(0, 3)) : Tensor();
       default: return mse_loss(x, leaf(arguments, x.shape()));
     }
@@ -221,7 +241,8 @@ class RandomGraph {
   Tensor product(Arguments& arguments, const Tensor& x) {
     switch (x.rank()) {
       case 0: return {};
-      case 1: return pick(0, 1) ? matmul(x, leaf(arguments, {x.dim(0)})) : matmul(leaf(arguments, {pick(1, 4), x.dim(0)}), x);
+      case 1:
+        return pick(0, 1) ? matmul(x, leaf(arguments, {x.dim(0)})) : matmul(leaf(arguments, {pick(1, 4), x.dim(0)}), x);
       default: break;
     }
     switch (pick(0, 4)) {
@@ -236,23 +257,29 @@ class RandomGraph {
   Tensor grown(Arguments& arguments) {
     const Tensor x = any();
     switch (pick(0, 15)) {
-      case 0: case 1: return elementwise_row(arguments, x);
+      case 0:
+      case 1: return elementwise_row(arguments, x);
       case 2: return x * 0.5 + 0.25;
       case 3: return elementwise("sigmoid", {x}) * x;
-      case 4: case 5: return pick(0, 1) ? x + partner(arguments, x) * 0.5 : x * partner(arguments, x);
+      case 4:
+      case 5: return pick(0, 1) ? x + partner(arguments, x) * 0.5 : x * partner(arguments, x);
       case 6: return reduction(x);
       case 7: return x.numel() == 0 ? Tensor() : mean(x, some_axes(x.rank()), {.keepdims = pick(0, 1) == 1});
-      case 8: case 9: return view_of(view_of(x));
+      case 8:
+      case 9: return view_of(view_of(x));
       case 10: return view_of(x);
       case 11: {
         if (x.rank() == 0) return {};
-        const Tensor parts[] = {x, pick(0, 1) ? elementwise("neg", {x}) : x, pick(0, 1) ? x : slice(x, pick(0, x.rank() - 1), 0)};
+        const Tensor parts[] = {x, pick(0, 1) ? elementwise("neg", {x}) : x,
+                                pick(0, 1) ? x : slice(x, pick(0, x.rank() - 1), 0)};
         return pick(0, 2) ? concat(parts, pick(0, x.rank() - 1)) : stack(parts, pick(0, x.rank()));
       }
       case 12: return product(arguments, x);
       case 13: return composite(arguments, x);
       case 14: return gathered(arguments, x);
-      default: return with_attention_ ? attended(arguments, x) : elementwise("where", {x > scalar_like(0.1, x), x, partner(arguments, x)});
+      default:
+        return with_attention_ ? attended(arguments, x)
+                               : elementwise("where", {x > scalar_like(0.1, x), x, partner(arguments, x)});
     }
   }
 
