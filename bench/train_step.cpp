@@ -41,11 +41,15 @@ int main(int argc, char** argv) {
   for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>((i * 2654435761u >> 7) % 83);
   const Shape shape{config.batch, config.model.context + 1};
   const float rate = 1e-3f;
-  auto arguments = [&] { return std::vector<Tensor>{tensor_from_bytes(tokens.data(), shape, DType::i32), tensor_from_bytes(&rate, {}, DType::f32)}; };
+  auto arguments = [&] {
+    return std::vector<Tensor>{tensor_from_bytes(tokens.data(), shape, DType::i32),
+                               tensor_from_bytes(&rate, {}, DType::f32)};
+  };
 
   float loss = step(arguments())[0].item<float>();
-  fmt::print("{} {}: first step after {:.0f} ms, loss {:.4f}, {} kernels, {:.1f} MB scratch\n", device.to_string(), argument(2, "small"), milliseconds(Clock::now() - start),
-             loss, step.kernel_count(), static_cast<double>(step.scratch_bytes()) / 1e6);
+  fmt::print("{} {}: first step after {:.0f} ms, loss {:.4f}, {} kernels, {:.1f} MB scratch\n", device.to_string(),
+             argument(2, "small"), milliseconds(Clock::now() - start), loss, step.kernel_count(),
+             static_cast<double>(step.scratch_bytes()) / 1e6);
   if (extra == "explain" || extra == "source") fmt::print("{}", step.explain(extra == "source"));
 
   // Batches of steps, the device waited for after each; the host's own share is the time until the calls return.
@@ -66,8 +70,12 @@ int main(int argc, char** argv) {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   const double per_step = milliseconds(Clock::now() - begin) / steps;
-  fmt::print("{} {}: {:.3f} ms a step (best {:.3f}), host {:.3f} ms = {:.2f} us a kernel, {:.0f} tokens/s, loss {:.4f} after {} steps, peak memory {:.0f} MB\n", device.to_string(),
-             argument(2, "small"), per_step, best, best_host, best_host * 1e3 / static_cast<double>(step.kernel_count()), static_cast<double>(config.batch * config.model.context) / best * 1e3,
-             loss, steps, static_cast<double>(usage.ru_maxrss) / 1e3);
+  fmt::print(
+      "{} {}: {:.3f} ms a step (best {:.3f}), host {:.3f} ms = {:.2f} us a kernel, {:.0f} tokens/s, loss {:.4f} after "
+      "{} steps, peak memory {:.0f} MB\n",
+      device.to_string(), argument(2, "small"), per_step, best, best_host,
+      best_host * 1e3 / static_cast<double>(step.kernel_count()),
+      static_cast<double>(config.batch * config.model.context) / best * 1e3, loss, steps,
+      static_cast<double>(usage.ru_maxrss) / 1e3);
   if (extra == "profile") fmt::print("{}", step.profile(arguments()));
 }

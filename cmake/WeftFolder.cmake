@@ -2,7 +2,9 @@
 # the folders named here, so that an include that runs against the order of folders does not link (script/lint says it sooner).
 # Flags for single files stand in the folder's own flags.cmake, when there is one.
 add_library(weft_flags INTERFACE)
-target_compile_options(weft_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers)
+# Messages name source files from the project's root on, wherever it was built.
+target_compile_options(weft_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers
+                       -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(weft_flags INTERFACE -Wno-restrict)  # false alarms on "literal" + std::string (GCC bug 105651)
 endif()

@@ -42,15 +42,16 @@ class Compiled {
 };
 
 /// A function of tensors that gives one tensor, compiled at its first call.
-template <class F> class CompiledCall {
+template <class F>
+class CompiledCall {
  public:
   explicit CompiledCall(F function) : function_(std::move(function)) {}
-  template <class... Arguments> Tensor operator()(const Arguments&... arguments) {
+  template <class... Arguments>
+  Tensor operator()(const Arguments&... arguments) {
     if (!compiled_)
       compiled_.emplace([this](std::span<const Tensor> given) {
-        return [&]<std::size_t... I>(std::index_sequence<I...>) {
-          return std::vector<Tensor>{function_(given[I]...)};
-        }(std::index_sequence_for<Arguments...>{});
+        return [&]<std::size_t... I>(std::index_sequence<I...>) { return std::vector<Tensor>{function_(given[I]...)}; }
+        (std::index_sequence_for<Arguments...>{});
       });
     const std::vector<Tensor> list{Tensor(arguments)...};
     return (*compiled_)(list)[0];
@@ -68,7 +69,8 @@ template <class F> class CompiledCall {
 };
 
 /// auto step = compile([&](Tensor x, Tensor y) { ... return loss; }); Tensor loss = step(x, y);
-template <class F> CompiledCall<F> compile(F function) {
+template <class F>
+CompiledCall<F> compile(F function) {
   return CompiledCall<F>(std::move(function));
 }
 
@@ -77,8 +79,8 @@ std::string explain(const Tensor& tensor, bool source = false);
 
 /// Switches of the compiler, for tests and for finding faults. Environment twin: WEFT_DISABLE=fusion,rewrites,...
 struct CompileSettings {
-  bool fusion = true;           // off: one kernel an op
-  bool fused_composites = true; // off: attention as matmul and softmax
+  bool fusion = true;            // off: one kernel an op
+  bool fused_composites = true;  // off: attention as matmul and softmax
   std::vector<std::string> disabled_rewrites;
 };
 CompileSettings& compile_settings();

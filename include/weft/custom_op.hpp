@@ -17,7 +17,8 @@ struct OpDefinition {
   std::vector<std::string> inputs;
   std::string forward;
   std::vector<std::pair<std::string, double>> attributes = {};  // name and default, given as further numbers in calls
-  std::vector<std::string> gradients = {};  // one an input, over inputs, attributes, `output` and `g`; derived when absent
+  std::vector<std::string> gradients =
+      {};  // one an input, over inputs, attributes, `output` and `g`; derived when absent
   std::string doc = {};
 };
 
@@ -25,7 +26,8 @@ struct OpDefinition {
 class CustomOp {
  public:
   explicit CustomOp(std::string name) : name_(std::move(name)) {}
-  template <class... T> Tensor operator()(const Tensor& first, const T&... rest) const {
+  template <class... T>
+  Tensor operator()(const Tensor& first, const T&... rest) const {
     return elementwise(name_, {first, rest...});
   }
   Tensor call(std::initializer_list<Tensor> inputs, std::initializer_list<double> attributes = {}) const {

@@ -24,16 +24,28 @@ class Error : public std::runtime_error {
 };
 
 /// Shapes that do not fit an op.
-class ShapeError : public Error { using Error::Error; };
+class ShapeError : public Error {
+  using Error::Error;
+};
 /// A dtype that an op or a device does not take.
-class DTypeError : public Error { using Error::Error; };
+class DTypeError : public Error {
+  using Error::Error;
+};
 /// No device, a lost device, operands on different devices, a tensor over a device's limit.
-class DeviceError : public Error { using Error::Error; };
+class DeviceError : public Error {
+  using Error::Error;
+};
 /// A file that is missing, unreadable, unwritable, truncated or malformed.
-class FileError : public Error { using Error::Error; };
+class FileError : public Error {
+  using Error::Error;
+};
 /// A wrong argument, option or order of calls.
-class UsageError : public Error { using Error::Error; };
+class UsageError : public Error {
+  using Error::Error;
+};
 /// A mistake of Weft's own. Please report it.
-class InternalError : public Error { using Error::Error; };
+class InternalError : public Error {
+  using Error::Error;
+};
 
 }  // namespace weft

@@ -18,10 +18,12 @@ Tensor grad(const Tensor& output, const Tensor& input, Where where = Where::curr
 std::vector<Tensor> grad(const Tensor& output, std::span<const Variable> inputs, Where where = Where::current());
 
 /// f at x and its gradient there: grad([](Tensor v) { return sum(sin(v)); })(x).
-template <class F> auto grad(F f) {
+template <class F>
+auto grad(F f) {
   return [f](const Tensor& x) { return grad(f(x), x); };
 }
-template <class F> auto value_and_grad(F f) {
+template <class F>
+auto value_and_grad(F f) {
   return [f](const Tensor& x) {
     Tensor y = f(x);
     return std::pair<Tensor, Tensor>(y, grad(y, x));

@@ -61,11 +61,16 @@ struct ReduceOptions {
 /// The same with attributes of the row in their order (var, std: correction). Missing ones take their defaults.
 [[nodiscard]] Tensor reduce(std::string_view name, const Tensor& x, const Axes& axes, ReduceOptions options,
                             std::span<const double> attributes, Where where = Where::current());
-[[nodiscard]] Tensor sum(const Tensor& x, const Axes& axes = {}, ReduceOptions options = {}, Where where = Where::current());
-[[nodiscard]] Tensor mean(const Tensor& x, const Axes& axes = {}, ReduceOptions options = {}, Where where = Where::current());
-[[nodiscard]] Tensor prod(const Tensor& x, const Axes& axes = {}, ReduceOptions options = {}, Where where = Where::current());
-[[nodiscard]] Tensor amax(const Tensor& x, const Axes& axes = {}, ReduceOptions options = {}, Where where = Where::current());
-[[nodiscard]] Tensor amin(const Tensor& x, const Axes& axes = {}, ReduceOptions options = {}, Where where = Where::current());
+[[nodiscard]] Tensor sum(const Tensor& x, const Axes& axes = {}, ReduceOptions options = {},
+                         Where where = Where::current());
+[[nodiscard]] Tensor mean(const Tensor& x, const Axes& axes = {}, ReduceOptions options = {},
+                          Where where = Where::current());
+[[nodiscard]] Tensor prod(const Tensor& x, const Axes& axes = {}, ReduceOptions options = {},
+                          Where where = Where::current());
+[[nodiscard]] Tensor amax(const Tensor& x, const Axes& axes = {}, ReduceOptions options = {},
+                          Where where = Where::current());
+[[nodiscard]] Tensor amin(const Tensor& x, const Axes& axes = {}, ReduceOptions options = {},
+                          Where where = Where::current());
 /// Position of the first largest (smallest) element along `axis`, i32. A NaN counts as extreme.
 [[nodiscard]] Tensor argmax(const Tensor& x, int axis, ReduceOptions options = {}, Where where = Where::current());
 [[nodiscard]] Tensor argmin(const Tensor& x, int axis, ReduceOptions options = {}, Where where = Where::current());
@@ -82,16 +87,19 @@ struct ReduceOptions {
 /// Gradient  da = g b^T, db = a^T g, summed over what was broadcast
 [[nodiscard]] Tensor matmul(const Tensor& a, const Tensor& b, Where where = Where::current());
 /// x W^T + b with W [out, in]; b may be undefined.
-[[nodiscard]] Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Where where = Where::current());
+[[nodiscard]] Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+                            Where where = Where::current());
 /// Rows of `table` by i32 index: out[i..., c] = table[indices[i...], c]. An index outside [0, rows) reads zeros.
 /// Gradient  of the table: rows of g added up by index, in the order of the indices
 [[nodiscard]] Tensor embedding(const Tensor& table, const Tensor& indices, Where where = Where::current());
 /// out[..., i, ...] = x[..., indices[..., i, ...], ...] along `axis`; other extents equal x's.
 [[nodiscard]] Tensor take_along_axis(const Tensor& x, const Tensor& indices, int axis, Where where = Where::current());
 /// out[r, ...] = sum of updates[i, ...] with indices[i] == r; indices [n], updates [n, ...].
-[[nodiscard]] Tensor scatter_add(const Tensor& indices, const Tensor& updates, Extent rows, Where where = Where::current());
+[[nodiscard]] Tensor scatter_add(const Tensor& indices, const Tensor& updates, Extent rows,
+                                 Where where = Where::current());
 /// 1 where the new last axis equals the index, else 0.
-[[nodiscard]] Tensor one_hot(const Tensor& indices, Extent classes, DType type = DType::f32, Where where = Where::current());
+[[nodiscard]] Tensor one_hot(const Tensor& indices, Extent classes, DType type = DType::f32,
+                             Where where = Where::current());
 
 // ---- Composites -------------------------------------------------------------------------------------------------------
 

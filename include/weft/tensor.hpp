@@ -44,9 +44,11 @@ class Tensor {
   /// Computes the value now (and every pending update of a Variable on this device).
   const Tensor& eval() const;
   /// The one element of a tensor with one element. Errors: ShapeError if there are more; DTypeError if T is not its dtype.
-  template <class T> T item() const;
+  template <class T>
+  T item() const;
   /// All elements, row-major. Errors: DTypeError if T is not its dtype.
-  template <class T> std::vector<T> to_vector() const;
+  template <class T>
+  std::vector<T> to_vector() const;
   /// Copies all elements, row-major, in host form (a bool is one byte). Errors: UsageError if `bytes` does not fit exactly.
   void copy_to(void* out, std::size_t bytes) const;
   /// The value on another device (evaluates it here first, if it differs).
@@ -64,14 +66,18 @@ class Tensor {
 // ---- Making tensors -------------------------------------------------------------------------------------------------
 
 /// Values given flat, row-major. Errors: ShapeError if their number is not the shape's.
-template <class T> Tensor tensor(std::span<const T> values, const Shape& shape, Where where = Where::current());
-template <class T> Tensor tensor(const std::vector<T>& values, Where where = Where::current()) {
+template <class T>
+Tensor tensor(std::span<const T> values, const Shape& shape, Where where = Where::current());
+template <class T>
+Tensor tensor(const std::vector<T>& values, Where where = Where::current()) {
   return tensor<T>(std::span<const T>(values), Shape{static_cast<Extent>(values.size())}, where);
 }
-template <class T> Tensor tensor(std::initializer_list<T> values, Where where = Where::current()) {
+template <class T>
+Tensor tensor(std::initializer_list<T> values, Where where = Where::current()) {
   return tensor<T>(std::span<const T>(values.begin(), values.size()), Shape{static_cast<Extent>(values.size())}, where);
 }
-template <class T> Tensor tensor(std::initializer_list<T> values, const Shape& shape, Where where = Where::current()) {
+template <class T>
+Tensor tensor(std::initializer_list<T> values, const Shape& shape, Where where = Where::current()) {
   return tensor<T>(std::span<const T>(values.begin(), values.size()), shape, where);
 }
 /// From raw host elements of `type`.

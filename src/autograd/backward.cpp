@@ -22,7 +22,8 @@ void backward(const Tensor& output, const Tensor& seed, Where where) {
     values.emplace_back(value);
   }
   const std::vector<Tensor> gradients = grad(output, values, seed, where);
-  for (std::size_t i = 0; i < cells.size(); ++i) cells[i]->grad = cells[i]->grad.defined() ? cells[i]->grad + gradients[i] : gradients[i];
+  for (std::size_t i = 0; i < cells.size(); ++i)
+    cells[i]->grad = cells[i]->grad.defined() ? cells[i]->grad + gradients[i] : gradients[i];
 }
 
 }  // namespace weft

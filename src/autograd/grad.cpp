@@ -23,7 +23,9 @@ using graph::NodeRef;
 const std::vector<scalar::Expression>& gradients_of(const Node& map) {
   if (map.row) return ops::gradients(*map.row);
   static std::mutex mutex;
-  static auto& derived = *new std::unordered_map<const scalar::Expression*, std::pair<std::shared_ptr<const scalar::Expression>, std::vector<scalar::Expression>>>;
+  static auto& derived =
+      *new std::unordered_map<const scalar::Expression*,
+                              std::pair<std::shared_ptr<const scalar::Expression>, std::vector<scalar::Expression>>>;
   std::lock_guard lock(mutex);
   auto it = derived.find(map.expression.get());
   if (it == derived.end())  // the entry keeps the expression alive, so that its address stays its own
@@ -87,11 +89,16 @@ class Reverse {
     const NodeRef self = n.shared_from_this();
     auto input = [&](std::size_t i) -> const NodeRef& { return n.inputs[i]; };
     switch (n.kind) {
-      case Kind::constant: case Kind::data: case Kind::input: case Kind::iota: case Kind::detach: break;
+      case Kind::constant:
+      case Kind::data:
+      case Kind::input:
+      case Kind::iota:
+      case Kind::detach: break;
       case Kind::reshape: add(input(0), graph::reshape(g, input(0)->shape)); break;
       case Kind::permute: {
         std::vector<Extent> inverse(n.ints.size());
-        for (std::size_t i = 0; i < n.ints.size(); ++i) inverse[static_cast<std::size_t>(n.ints[i])] = static_cast<Extent>(i);
+        for (std::size_t i = 0; i < n.ints.size(); ++i)
+          inverse[static_cast<std::size_t>(n.ints[i])] = static_cast<Extent>(i);
         add(input(0), graph::permute(g, inverse));
         break;
       }
@@ -123,7 +130,8 @@ class Reverse {
         const int axis = static_cast<int>(n.ints[0]);
         Extent start = 0;
         for (const NodeRef& part : n.inputs) {
-          std::vector<Extent> starts(static_cast<std::size_t>(n.shape.rank()), 0), steps(static_cast<std::size_t>(n.shape.rank()), 1);
+          std::vector<Extent> starts(static_cast<std::size_t>(n.shape.rank()), 0),
+              steps(static_cast<std::size_t>(n.shape.rank()), 1);
           starts[static_cast<std::size_t>(axis)] = start;
           add(part, graph::slice(g, starts, steps, part->shape));
           start += part->shape[axis];
@@ -131,7 +139,8 @@ class Reverse {
         break;
       }
       case Kind::project: tuple_gradients_[input(0).get()].emplace_back(static_cast<int>(n.ints[0]), g); break;
-      case Kind::attention: case Kind::attention_backward: break;
+      case Kind::attention:
+      case Kind::attention_backward: break;
     }
   }
 
@@ -175,7 +184,8 @@ class Reverse {
     auto back = [&](const NodeRef& v) { return graph::expand(graph::reshape(v, kept), x->shape); };
     switch (n.reduction) {
       case scalar::Reduction::sum: add(x, back(g)); break;
-      case scalar::Reduction::max: case scalar::Reduction::min: {
+      case scalar::Reduction::max:
+      case scalar::Reduction::min: {
         // The winners share the gradient evenly, as in PyTorch's amax.
         const Tensor winner = elementwise("eq", {Tensor(x), Tensor(back(self))});
         const Tensor share = cast(winner, x->type);
@@ -185,7 +195,8 @@ class Reverse {
         break;
       }
       case scalar::Reduction::prod: add(x, (Tensor(back(g)) * product_of_others(x, n.ints)).node()); break;
-      case scalar::Reduction::argmax: case scalar::Reduction::argmin: break;
+      case scalar::Reduction::argmax:
+      case scalar::Reduction::argmin: break;
     }
   }
 
@@ -197,7 +208,11 @@ class Reverse {
     const int rank = x->shape.rank();
     for (int i = 0; i < rank; ++i)
       if (std::find(axes.begin(), axes.end(), i) == axes.end()) order.push_back(i);
-    const Extent outer = [&] { Extent o = 1; for (Extent i : order) o *= x->shape[static_cast<int>(i)]; return o; }();
+    const Extent outer = [&] {
+      Extent o = 1;
+      for (Extent i : order) o *= x->shape[static_cast<int>(i)];
+      return o;
+    }();
     for (Extent a : axes) {
       order.push_back(a);
       n *= x->shape[static_cast<int>(a)];
@@ -225,7 +240,8 @@ class Reverse {
     const Shape& shape = n.inputs[0]->shape;
     NodeRef v = g;
     for (int axis = 0; axis < shape.rank(); ++axis) {
-      const Extent start = n.ints[static_cast<std::size_t>(2 * axis)], step = n.ints[static_cast<std::size_t>(2 * axis + 1)];
+      const Extent start = n.ints[static_cast<std::size_t>(2 * axis)],
+                   step = n.ints[static_cast<std::size_t>(2 * axis + 1)];
       const Extent count = v->shape[axis], extent = shape[axis];
       std::vector<Extent> padding(static_cast<std::size_t>(2 * shape.rank()), 0);
       auto pad_axis = [&](Extent before, Extent after) {
@@ -240,7 +256,8 @@ class Reverse {
       Extent first = start;
       const Extent stride = step < 0 ? -step : step;
       if (step < 0) {  // the same elements, ascending
-        std::vector<Extent> starts(static_cast<std::size_t>(shape.rank()), 0), steps(static_cast<std::size_t>(shape.rank()), 1);
+        std::vector<Extent> starts(static_cast<std::size_t>(shape.rank()), 0),
+            steps(static_cast<std::size_t>(shape.rank()), 1);
         starts[static_cast<std::size_t>(axis)] = count - 1;
         steps[static_cast<std::size_t>(axis)] = -1;
         v = graph::slice(v, starts, steps, v->shape);
@@ -254,7 +271,8 @@ class Reverse {
         Shape joined = v->shape;
         joined[axis] = count * stride;
         v = graph::reshape(graph::pad(graph::reshape(v, Shape(split_extents)), split_padding), joined);
-        std::vector<Extent> starts(static_cast<std::size_t>(shape.rank()), 0), steps(static_cast<std::size_t>(shape.rank()), 1);
+        std::vector<Extent> starts(static_cast<std::size_t>(shape.rank()), 0),
+            steps(static_cast<std::size_t>(shape.rank()), 1);
         joined[axis] = (count - 1) * stride + 1;
         v = graph::slice(v, starts, steps, joined);
       }
@@ -278,7 +296,8 @@ class Reverse {
     std::vector<Extent> taken = g->shape.vector();
     taken.insert(taken.begin() + axis, 1);
     const Tensor position(graph::iota(Shape(grown), axis, indices->type, x->device));
-    const Tensor hit = elementwise("eq", {position, Tensor(graph::expand(graph::reshape(indices, Shape(taken)), Shape(grown)))});
+    const Tensor hit =
+        elementwise("eq", {position, Tensor(graph::expand(graph::reshape(indices, Shape(taken)), Shape(grown)))});
     const Tensor spread(graph::expand(graph::reshape(g, Shape(taken)), Shape(grown)));
     const Tensor routed = elementwise("where", {hit, spread, scalar_like(0, spread)});
     add(x, graph::reduce(scalar::Reduction::sum, routed.node(), {axis + 1}));
@@ -289,8 +308,9 @@ class Reverse {
     if (found == tuple_gradients_.end()) return;
     const NodeRef self = n.shared_from_this();
     if (n.kind == Kind::attention && found->second.size() == 1 && found->second[0].first == 0) {
-      const NodeRef back = graph::attention_backward(n.inputs[0], n.inputs[1], n.inputs[2], graph::project(self, 0), graph::project(self, 1),
-                                                     found->second[0].second, n.ints[0], n.value);
+      const NodeRef back =
+          graph::attention_backward(n.inputs[0], n.inputs[1], n.inputs[2], graph::project(self, 0),
+                                    graph::project(self, 1), found->second[0].second, n.ints[0], n.value);
       for (int i = 0; i < 3; ++i) add(n.inputs[static_cast<std::size_t>(i)], graph::project(back, i));
       return;
     }
@@ -300,7 +320,11 @@ class Reverse {
     std::unordered_set<const Node*> wanted;
     for (std::size_t i = 0; i < fields.inputs.size(); ++i) {
       const NodeRef& x = n.inputs[i];
-      fields.inputs[i] = graph::make_node({.kind = Kind::reshape, .type = x->type, .shape = x->shape, .device = x->device, .inputs = {x},
+      fields.inputs[i] = graph::make_node({.kind = Kind::reshape,
+                                           .type = x->type,
+                                           .shape = x->shape,
+                                           .device = x->device,
+                                           .inputs = {x},
                                            .ints = {static_cast<Extent>(i)}});
       wanted.insert(fields.inputs[i].get());
     }
@@ -325,14 +349,18 @@ class Reverse {
 
 NodeRef seed_for(const Tensor& output, const Tensor& seed, std::string_view op, Where where) {
   if (!output.defined()) throw UsageError(fmt::format("{}: the output has no value", op));
-  if (!is_float(output.dtype())) throw DTypeError(graph::describe(op, "the output is not f32 or f64, so it has no gradient", {{"output", output}}, where));
+  if (!is_float(output.dtype()))
+    throw DTypeError(
+        graph::describe(op, "the output is not f32 or f64, so it has no gradient", {{"output", output}}, where));
   if (!seed.defined()) {
     if (output.numel() != 1)
-      throw UsageError(graph::describe(op, "the output has more than one element; sum it, or give a seed of its shape", {{"output", output}}, where));
+      throw UsageError(graph::describe(op, "the output has more than one element; sum it, or give a seed of its shape",
+                                       {{"output", output}}, where));
     return ones_like(output).node();
   }
   if (seed.shape() != output.shape())
-    throw ShapeError(graph::describe(op, "the seed's shape differs from the output's", {{"output", output}, {"seed", seed}}, where));
+    throw ShapeError(
+        graph::describe(op, "the seed's shape differs from the output's", {{"output", output}, {"seed", seed}}, where));
   return graph::cast(seed.node(), output.dtype());
 }
 

@@ -17,9 +17,9 @@ struct Description {
   std::string hardware;  // "NVIDIA H200 (Vulkan, driver 580.159)"
   bool is_software = false;
   std::vector<DType> dtypes;
-  std::size_t buffer_bytes_max = 0;   // of one buffer
-  std::size_t binding_bytes_max = 0;  // of one operand of a kernel
-  std::size_t offset_alignment = 64;  // bytes; operands are laid out at multiples of it
+  std::size_t buffer_bytes_max = 0;       // of one buffer
+  std::size_t binding_bytes_max = 0;      // of one operand of a kernel
+  std::size_t offset_alignment = 64;      // bytes; operands are laid out at multiples of it
   bool prefers_separate_buffers = false;  // a kernel must not read and write one buffer object (WebGPU)
   int operands_max = 64;                  // distinct operands of one kernel
   Extent launch_points = 4096;            // independent kernels over no more points than this run best as one

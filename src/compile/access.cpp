@@ -43,10 +43,12 @@ Affine frame_linear(const std::vector<Extent>& extents, int first, int last) {
   return a;
 }
 
-std::vector<Affine> split_linear(const Affine& linear, const Shape& shape, const std::vector<Extent>& extents, const graph::Node* blame) {
+std::vector<Affine> split_linear(const Affine& linear, const Shape& shape, const std::vector<Extent>& extents,
+                                 const graph::Node* blame) {
   const std::size_t rank = extents.size();
   std::vector<Affine> dims;
-  if (shape.numel() == 0) return std::vector<Affine>(shape.size(), Affine{0, std::vector<Extent>(rank, 0)});  // no points
+  if (shape.numel() == 0)
+    return std::vector<Affine>(shape.size(), Affine{0, std::vector<Extent>(rank, 0)});  // no points
   Affine rest = linear;
   for (std::size_t f = 0; f < rank; ++f) {
     if (extents[f] <= 1) rest.coefficients[f] = 0;
@@ -74,7 +76,8 @@ std::vector<Affine> split_linear(const Affine& linear, const Shape& shape, const
     if (largest >= stride) {
       for (std::size_t f = 0; f < rank; ++f) {
         const Extent c = rest.coefficients[f];
-        if (c > 0 && c * (extents[f] - 1) >= stride && stride % c == 0 && extents[f] % (stride / c) == 0 && stride / c > 1)
+        if (c > 0 && c * (extents[f] - 1) >= stride && stride % c == 0 && extents[f] % (stride / c) == 0 &&
+            stride / c > 1)
           throw SplitFrame{static_cast<int>(f), stride / c};
       }
       throw MustMaterialize{blame};
@@ -93,11 +96,13 @@ Access through_view(const graph::Node& view, const Access& access, const std::ve
     case Kind::detach: return access;
     case Kind::permute:
       out.dims.resize(access.dims.size());
-      for (std::size_t i = 0; i < view.ints.size(); ++i) out.dims[static_cast<std::size_t>(view.ints[i])] = access.dims[i];
+      for (std::size_t i = 0; i < view.ints.size(); ++i)
+        out.dims[static_cast<std::size_t>(view.ints[i])] = access.dims[i];
       return out;
     case Kind::expand:
       for (int i = 0; i < x.shape.rank(); ++i)
-        out.dims.push_back(x.shape[i] == 1 ? Affine{0, std::vector<Extent>(rank, 0)} : access.dims[static_cast<std::size_t>(i)]);
+        out.dims.push_back(x.shape[i] == 1 ? Affine{0, std::vector<Extent>(rank, 0)}
+                                           : access.dims[static_cast<std::size_t>(i)]);
       return out;
     case Kind::slice:
       for (std::size_t i = 0; i < access.dims.size(); ++i) {
@@ -124,16 +129,20 @@ Access through_view(const graph::Node& view, const Access& access, const std::ve
         const int i0 = i, j0 = j;
         Extent p = i < from.rank() ? from[i++] : 1, q = j < to.rank() ? to[j++] : 1;
         while (p != q) {
-          if (p < q) p *= from[i++];
-          else q *= to[j++];
+          if (p < q)
+            p *= from[i++];
+          else
+            q *= to[j++];
         }
-        const Shape group_from(std::vector<Extent>(from.begin() + i0, from.begin() + i)), group_to(std::vector<Extent>(to.begin() + j0, to.begin() + j));
+        const Shape group_from(std::vector<Extent>(from.begin() + i0, from.begin() + i)),
+            group_to(std::vector<Extent>(to.begin() + j0, to.begin() + j));
         if (group_from.rank() == 1 && group_to.rank() == 1) {
           out.dims.push_back(access.dims[static_cast<std::size_t>(i0)]);
           continue;
         }
         const std::vector<Affine> part(access.dims.begin() + i0, access.dims.begin() + i);
-        for (Affine& a : split_linear(linear_of(part, contiguous_strides(group_from), rank), group_to, extents, &x)) out.dims.push_back(std::move(a));
+        for (Affine& a : split_linear(linear_of(part, contiguous_strides(group_from), rank), group_to, extents, &x))
+          out.dims.push_back(std::move(a));
       }
       return out;
     }
@@ -141,7 +150,8 @@ Access through_view(const graph::Node& view, const Access& access, const std::ve
   }
 }
 
-std::optional<kernel::View> to_view(const Access& access, const std::vector<Extent>& strides, const std::vector<Extent>& extents, int rank) {
+std::optional<kernel::View> to_view(const Access& access, const std::vector<Extent>& strides,
+                                    const std::vector<Extent>& extents, int rank) {
   const Affine linear = linear_of(access.dims, strides, extents.size());
   kernel::View view;
   view.offset = linear.base;
@@ -186,7 +196,8 @@ std::optional<kernel::View> to_view(const Access& access, const std::vector<Exte
 kernel::View simplified(kernel::View view) {
   if (!view.bounds.empty()) {
     bool all = true;
-    for (std::size_t i = 0; i < view.extents.size(); ++i) all &= view.bounds[i].lo <= 0 && view.bounds[i].hi >= view.extents[i];
+    for (std::size_t i = 0; i < view.extents.size(); ++i)
+      all &= view.bounds[i].lo <= 0 && view.bounds[i].hi >= view.extents[i];
     if (all) view.bounds.clear();
   }
   kernel::View out;

@@ -64,7 +64,8 @@ Affine frame_linear(const std::vector<Extent>& extents, int first, int last);
 
 /// The access as a kernel view over frame axes [0, rank): element strides of the value's dims given. nullopt where a
 /// mask has no form as a bound.
-std::optional<kernel::View> to_view(const Access& access, const std::vector<Extent>& strides, const std::vector<Extent>& extents, int rank);
+std::optional<kernel::View> to_view(const Access& access, const std::vector<Extent>& strides,
+                                    const std::vector<Extent>& extents, int rank);
 /// Joins axes that lie contiguously and drops those of extent 1.
 kernel::View simplified(kernel::View view);
 

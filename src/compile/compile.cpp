@@ -48,7 +48,8 @@ std::optional<Strided> strided(const Node* node, const PlaceOf& place) {
           }
         access.dims.push_back(std::move(a));
       }
-      for (const Node* view = node; view != base; view = view->inputs[0].get()) access = through_view(*view, access, extents);
+      for (const Node* view = node; view != base; view = view->inputs[0].get())
+        access = through_view(*view, access, extents);
       if (!access.masks.empty()) return std::nullopt;
       const Place at = place(base);
       const Affine linear = linear_of(access.dims, at.strides, extents.size());
@@ -94,8 +95,10 @@ std::optional<MatmulOperand> matmul_operand(const Node* node, const PlaceOf& pla
   MatmulOperand operand{s->owner, s->offset, *row, *column, s->axes[0]};
   const Extent rows = node->shape[1], columns = node->shape[2];
   // One of the two strides must be 1; an axis of extent 1 may have any.
-  if (columns == 1 && operand.row != 1) operand.column = 1;
-  else if (rows == 1 && operand.column != 1) operand.row = 1;
+  if (columns == 1 && operand.row != 1)
+    operand.column = 1;
+  else if (rows == 1 && operand.column != 1)
+    operand.row = 1;
   if (rows == 1 && operand.column == 1) operand.row = std::max(operand.row, columns);
   if (columns == 1 && operand.row == 1) operand.column = std::max(operand.column, rows);
   if (operand.row != 1 && operand.column != 1) return std::nullopt;
@@ -111,7 +114,8 @@ struct AttentionOperand {
 std::optional<AttentionOperand> attention_operand(const Node* node, const PlaceOf& place) {
   const auto s = strided(node, place);
   if (!s) return std::nullopt;
-  const auto batch = stride_of(s->axes[0]), row = stride_of(s->axes[1]), head = stride_of(s->axes[2]), channel = stride_of(s->axes[3]);
+  const auto batch = stride_of(s->axes[0]), row = stride_of(s->axes[1]), head = stride_of(s->axes[2]),
+             channel = stride_of(s->axes[3]);
   if (!batch || !row || !head || !channel || (node->shape[3] > 1 && *channel != 1)) return std::nullopt;
   return AttentionOperand{s->owner, s->offset, *batch, *row, *head};
 }
@@ -135,7 +139,8 @@ Place contiguous_place(const Node* node) { return {node, 0, contiguous_strides(n
 
 class Compiler {
  public:
-  Compiler(const Request& request, const Target& target, const Settings& settings) : request_(request), target_(target), settings_(settings) {}
+  Compiler(const Request& request, const Target& target, const Settings& settings)
+      : request_(request), target_(target), settings_(settings) {}
 
   Compiled run() {
     graph_ = rewrite(ordered(request_.outputs), settings_.disabled_rewrites);
@@ -144,7 +149,8 @@ class Compiler {
     insert_copies();
     collect();
     place_parts();
-    while (!build_kernels()) {}
+    while (!build_kernels()) {
+    }
     schedule();
     return assemble();
   }
@@ -164,9 +170,10 @@ class Compiler {
       const Shape& q = tuple.inputs[0]->shape;
       const Extent keys = tuple.inputs[1]->shape[1];
       const auto score_bytes = static_cast<std::size_t>(q[0] * q[2] * q[1] * keys) * sizeof(float);
-      const bool faster = target_.attention_keys_fused == 0 || keys <= target_.attention_keys_fused || score_bytes > target_.attention_score_bytes_max;
-      const bool fused = settings_.fused_composites && target_.has_attention && faster && tuple.type == DType::f32 && q.numel() > 0 &&
-                         tuple.inputs[1]->shape.numel() > 0 && q[3] <= target_.attention_width_max;
+      const bool faster = target_.attention_keys_fused == 0 || keys <= target_.attention_keys_fused ||
+                          score_bytes > target_.attention_score_bytes_max;
+      const bool fused = settings_.fused_composites && target_.has_attention && faster && tuple.type == DType::f32 &&
+                         q.numel() > 0 && tuple.inputs[1]->shape.numel() > 0 && q[3] <= target_.attention_width_max;
       return fused ? node : graph::decompose(tuple)[static_cast<std::size_t>(node->ints[0])];
     });
     // The primitives deserve the rules too.
@@ -176,7 +183,8 @@ class Compiler {
   void check_dtypes() {
     for (const Node* node : graph::topological_order(graph_.outputs, [](const Node& n) { return is_leaf(n); }))
       if (std::find(target_.dtypes.begin(), target_.dtypes.end(), node->type) == target_.dtypes.end())
-        throw DTypeError(fmt::format("{}: {} does not compute {}; cast to f32, or use the CPU", title(*node), target_.name, name_of(node->type)));
+        throw DTypeError(fmt::format("{}: {} does not compute {}; cast to f32, or use the CPU", title(*node),
+                                     target_.name, name_of(node->type)));
   }
 
   // Copies where a kernel needs a value in memory of its own: results that are views or leaves, parts of a concat, operands
@@ -197,14 +205,21 @@ class Compiler {
         return with_inputs(*node, std::move(inputs));
       };
       switch (node->kind) {
-        case Kind::map: case Kind::reduce: case Kind::gather: return readable(node);
+        case Kind::map:
+        case Kind::reduce:
+        case Kind::gather: return readable(node);
         case Kind::concat: return with_copies([](std::size_t, const Node& part) { return !is_copy(part); });
         case Kind::matmul:
-          return with_copies([&](std::size_t, const Node& x) { return x.shape.numel() > 0 && !matmul_operand(&x, place); });
-        case Kind::attention: case Kind::attention_backward:
-          return with_copies([&](std::size_t i, const Node& x) { return i == 4 ? !contiguous_operand(&x, place) : !attention_operand(&x, place); });
+          return with_copies(
+              [&](std::size_t, const Node& x) { return x.shape.numel() > 0 && !matmul_operand(&x, place); });
+        case Kind::attention:
+        case Kind::attention_backward:
+          return with_copies([&](std::size_t i, const Node& x) {
+            return i == 4 ? !contiguous_operand(&x, place) : !attention_operand(&x, place);
+          });
         case Kind::scatter_add:
-          return with_copies([&](std::size_t, const Node& x) { return x.shape.numel() > 0 && !contiguous_operand(&x, place); });
+          return with_copies(
+              [&](std::size_t, const Node& x) { return x.shape.numel() > 0 && !contiguous_operand(&x, place); });
         default: return node;
       }
     });
@@ -215,7 +230,8 @@ class Compiler {
   // True if the node alone has a form as a kernel, with what it reads in memory; else `blame` is what stands in the way.
   static bool has_kernel(const Node& node, const Node** blame) {
     const NodeSet members{&node};
-    return node.shape.numel() == 0 || build_loop({&node, {&node}}, {&node}, {&members, nullptr, nullptr, contiguous_place}, blame);
+    return node.shape.numel() == 0 ||
+           build_loop({&node, {&node}}, {&node}, {&members, nullptr, nullptr, contiguous_place}, blame);
   }
   static bool has_kernel(const Node& node) {
     const Node* blame = nullptr;
@@ -234,14 +250,17 @@ class Compiler {
       };
       NodeRef next = node;
       // A gather reads its rows at computed places: through strides, from memory, or not at all.
-      if (node->kind == Kind::gather && blame == node->inputs[0].get()) next = replaced(0, readable(copy_of(node->inputs[0])));
+      if (node->kind == Kind::gather && blame == node->inputs[0].get())
+        next = replaced(0, readable(copy_of(node->inputs[0])));
       // An operand that has no form even by itself.
       for (std::size_t i = 0; next == node && i < node->inputs.size(); ++i)
         if (!has_kernel(*copy_of(node->inputs[i]))) next = replaced(i, shortened(node->inputs[i]));
       // Operands whose forms exclude each other.
       for (std::size_t i = 0; next == node && i < node->inputs.size(); ++i)
         if (is_viewed(*node->inputs[i])) next = replaced(i, readable(copy_of(node->inputs[i])));
-      if (next == node) throw InternalError(fmt::format("compile: no kernel for {} (blocked by {})", title(*node), blame ? title(*blame) : "nothing"));
+      if (next == node)
+        throw InternalError(
+            fmt::format("compile: no kernel for {} (blocked by {})", title(*node), blame ? title(*blame) : "nothing"));
       node = std::move(next);
     }
     return node;
@@ -255,7 +274,8 @@ class Compiler {
       above.push_back(below);
       below = below->inputs[0];
     }
-    if (is_compute(*below) || is_leaf(*below)) throw InternalError(fmt::format("compile: {} of {} has no form", title(*above.back()), title(*below)));
+    if (is_compute(*below) || is_leaf(*below))
+      throw InternalError(fmt::format("compile: {} of {} has no form", title(*above.back()), title(*below)));
     NodeRef result = copy_of(below);
     for (; !above.empty(); above.pop_back()) result = with_inputs(*above.back(), {result});
     return result;
@@ -312,7 +332,8 @@ class Compiler {
         start += part->shape[axis];
         auto it = consumers.find(part.get());
         const bool once = std::count(node->inputs.begin(), node->inputs.end(), part) == 1;
-        const bool sole = once && !stored_.contains(part.get()) && it != consumers.end() && it->second.size() == 1 && is_copy(*part);
+        const bool sole =
+            once && !stored_.contains(part.get()) && it != consumers.end() && it->second.size() == 1 && is_copy(*part);
         if (!sole) {
           extra_parts_.emplace_back(part.get(), place);
           continue;
@@ -325,14 +346,19 @@ class Compiler {
 
   // A part that is only another kernel's result in another order (an attention's, a scatter's) is written by that kernel
   // itself.
-  void place_whole_result(const Node* copy, const Place& place, const std::unordered_map<const Node*, std::vector<const Node*>>& consumers) {
+  void place_whole_result(const Node* copy, const Place& place,
+                          const std::unordered_map<const Node*, std::vector<const Node*>>& consumers) {
     const Node* source = base_of(copy->inputs[0].get());
     const bool attention = source->kind == Kind::project && source->shape.rank() == 4;
-    if (!(attention || source->kind == Kind::scatter_add) || is_leaf(*source) || stored_.contains(source) || source->shape.numel() != copy->shape.numel()) return;
+    if (!(attention || source->kind == Kind::scatter_add) || is_leaf(*source) || stored_.contains(source) ||
+        source->shape.numel() != copy->shape.numel())
+      return;
     auto it = consumers.find(source);
     if (it == consumers.end() || it->second.size() != 1) return;
     const auto strides = strides_through(copy, source, place);
-    if (!strides || (attention ? source->shape[3] > 1 && (*strides)[3] != 1 : *strides != contiguous_strides(source->shape))) return;
+    if (!strides ||
+        (attention ? source->shape[3] > 1 && (*strides)[3] != 1 : *strides != contiguous_strides(source->shape)))
+      return;
     place_[source] = {place.owner, place.offset, *strides};
     written_elsewhere_.insert(copy);
   }
@@ -342,8 +368,10 @@ class Compiler {
     std::vector<Extent> extents = copy->shape.vector(), to = place.strides;  // split axes of the copy and their strides
     for (int attempt = 0; attempt < 16; ++attempt) {
       try {
-        Access access{split_linear(frame_linear(extents, 0, static_cast<int>(extents.size())), copy->shape, extents, copy), {}};
-        for (const Node* view = copy->inputs[0].get(); view != source; view = view->inputs[0].get()) access = through_view(*view, access, extents);
+        Access access{
+            split_linear(frame_linear(extents, 0, static_cast<int>(extents.size())), copy->shape, extents, copy), {}};
+        for (const Node* view = copy->inputs[0].get(); view != source; view = view->inputs[0].get())
+          access = through_view(*view, access, extents);
         if (!access.masks.empty()) return std::nullopt;
         std::vector<Extent> strides;
         for (const Affine& dim : access.dims) {
@@ -352,7 +380,8 @@ class Compiler {
           std::vector<std::size_t> parts;
           for (std::size_t f = 0; f < extents.size(); ++f)
             if (dim.coefficients[f] != 0 && extents[f] > 1) parts.push_back(f);
-          std::sort(parts.begin(), parts.end(), [&](std::size_t a, std::size_t b) { return dim.coefficients[a] < dim.coefficients[b]; });
+          std::sort(parts.begin(), parts.end(),
+                    [&](std::size_t a, std::size_t b) { return dim.coefficients[a] < dim.coefficients[b]; });
           Extent expected = 1, stride = parts.empty() ? 1 : to[parts[0]];
           Extent destination = stride;
           for (std::size_t f : parts) {
@@ -387,16 +416,21 @@ class Compiler {
   // False when it has to be tried again with more values kept apart.
   bool build_kernels() {
     const PlaceOf place = [this](const Node* n) { return place_of(n); };
-    FuseRequest fuse_request{compute_, written_elsewhere_, stored_, place, apart_, target_.operands_max, target_.launch_points, settings_.fusion};
+    FuseRequest fuse_request{
+        compute_,        written_elsewhere_, stored_, place, apart_, target_.operands_max, target_.launch_points,
+        settings_.fusion};
     const FuseResult fused = fuse(fuse_request);
     // Values that some kernel loads must be stored by the kernel that makes them, until nothing changes.
     NodeSet demanded = stored_;
     auto demand = [&](const Node* node) { demanded.insert(node); };
     for (const Cluster& cluster : fused.clusters) {
       const Kind kind = cluster.anchor->kind;
-      if ((kind == Kind::map || kind == Kind::reduce || kind == Kind::gather) && !written_elsewhere_.contains(cluster.anchor)) continue;
+      if ((kind == Kind::map || kind == Kind::reduce || kind == Kind::gather) &&
+          !written_elsewhere_.contains(cluster.anchor))
+        continue;
       for (const Node* source : sources_of(*cluster.anchor)) demand(source);
-      if (kind == Kind::attention || kind == Kind::attention_backward || kind == Kind::concat || kind == Kind::project) demand(cluster.anchor);
+      if (kind == Kind::attention || kind == Kind::attention_backward || kind == Kind::concat || kind == Kind::project)
+        demand(cluster.anchor);
     }
     std::vector<std::optional<BuiltLoop>> loops(fused.clusters.size());
     std::vector<NodeSet> stored_by(fused.clusters.size());
@@ -425,7 +459,9 @@ class Compiler {
         loops[c] = build_loop(cluster, roots, context, &blame);
         if (!loops[c]) {
           // What fusion foresaw to be stored was not quite what is, and the kernel has no form that way: its values part.
-          if (cluster.members.size() == 1) throw InternalError(fmt::format("compile: no kernel for {} (blocked by {})", title(*roots[0]), blame ? title(*blame) : "nothing"));
+          if (cluster.members.size() == 1)
+            throw InternalError(fmt::format("compile: no kernel for {} (blocked by {})", title(*roots[0]),
+                                            blame ? title(*blame) : "nothing"));
           apart_.insert(cluster.members.begin(), cluster.members.end());
           return false;
         }
@@ -437,14 +473,17 @@ class Compiler {
     for (std::size_t c = 0; c < fused.clusters.size(); ++c) {
       const Cluster& cluster = fused.clusters[c];
       switch (cluster.anchor->kind) {
-        case Kind::map: case Kind::reduce: case Kind::gather:
+        case Kind::map:
+        case Kind::reduce:
+        case Kind::gather:
           if (loops[c]) add_loop(std::move(*loops[c]), cluster);
           break;
         case Kind::matmul:
           if (loops[c]) add_matmul(std::move(*loops[c]), cluster);
           break;
         case Kind::scatter_add: add_scatter(*cluster.anchor); break;
-        case Kind::attention: case Kind::attention_backward: add_attention(*cluster.anchor); break;
+        case Kind::attention:
+        case Kind::attention_backward: add_attention(*cluster.anchor); break;
         default: break;  // concat and project are places, not kernels
       }
     }
@@ -493,7 +532,8 @@ class Compiler {
     for (std::size_t i = 0; i < 2; ++i) {
       if (k.k == 0) continue;  // a sum of nothing reads nothing
       auto operand = matmul_operand(product.inputs[i].get(), place);
-      if (!operand) throw InternalError(fmt::format("compile: {} is no operand of a product", title(*product.inputs[i])));
+      if (!operand)
+        throw InternalError(fmt::format("compile: {} is no operand of a product", title(*product.inputs[i])));
       operands[i] = *operand;
       owners[i] = operand->owner;
     }
@@ -620,7 +660,9 @@ class Compiler {
       auto& attention = std::get<kernel::AttentionKernel>(kernel);
       list = {&attention.q.operand, &attention.k.operand, &attention.v.operand};
       if (attention.backward)
-        for (Operand* o : {&attention.o.operand, &attention.logsumexp, &attention.d_o.operand, &attention.d_q.operand, &attention.d_k.operand, &attention.d_v.operand}) list.push_back(o);
+        for (Operand* o : {&attention.o.operand, &attention.logsumexp, &attention.d_o.operand, &attention.d_q.operand,
+                           &attention.d_k.operand, &attention.d_v.operand})
+          list.push_back(o);
       else
         for (Operand* o : {&attention.o.operand, &attention.logsumexp}) list.push_back(o);
     }
@@ -652,7 +694,8 @@ class Compiler {
       if (it == writers.end() || it->second.size() != 1) continue;
       const std::size_t writer = it->second[0];
       if (!aligned(items_[writer], leaf, output)) continue;
-      bool taken = std::find_if(graph_.outputs.begin(), graph_.outputs.end(), [&](const NodeRef& r) { return r.get() == leaf; }) != graph_.outputs.end();
+      bool taken = std::find_if(graph_.outputs.begin(), graph_.outputs.end(),
+                                [&](const NodeRef& r) { return r.get() == leaf; }) != graph_.outputs.end();
       for (const auto& [other, other_leaf] : in_place_) taken |= other_leaf == leaf;
       if (taken) continue;
       bool possible = true;
@@ -671,7 +714,9 @@ class Compiler {
       waiting[i] = static_cast<int>(after_[i].size());
       for (std::size_t before : after_[i]) next[before].push_back(i);
     }
-    auto later = [&](std::size_t a, std::size_t b) { return items_[a].rank != items_[b].rank ? items_[a].rank > items_[b].rank : a > b; };
+    auto later = [&](std::size_t a, std::size_t b) {
+      return items_[a].rank != items_[b].rank ? items_[a].rank > items_[b].rank : a > b;
+    };
     std::vector<std::size_t> ready;
     for (std::size_t i = 0; i < n; ++i)
       if (waiting[i] == 0) ready.push_back(i);
@@ -690,7 +735,8 @@ class Compiler {
     if (order_.size() != n) {
       std::string names;
       for (std::size_t i = 0; i < n; ++i)
-        if (waiting[i] > 0) names += fmt::format(" {}", std::visit([](const auto& kernel) { return kernel.name; }, items_[i].kernel));
+        if (waiting[i] > 0)
+          names += fmt::format(" {}", std::visit([](const auto& kernel) { return kernel.name; }, items_[i].kernel));
       throw InternalError("compile: kernels wait for each other:" + names);
     }
   }
@@ -728,7 +774,9 @@ class Compiler {
     if (!store) return false;
     for (const kernel::Step& step : loop->steps) {
       if (step.operand != operand || operand < 0) continue;
-      if (step.kind != kernel::StepKind::load || !(step.view == store->view) || step.level != loop->steps[static_cast<std::size_t>(store->value)].level) return false;
+      if (step.kind != kernel::StepKind::load || !(step.view == store->view) ||
+          step.level != loop->steps[static_cast<std::size_t>(store->value)].level)
+        return false;
     }
     return true;
   }
@@ -740,19 +788,24 @@ class Compiler {
     std::unordered_map<const Node*, int> external;
     for (std::size_t i : order_)
       for (const Node* owner : items_[i].reads)
-        if (is_leaf(*owner) && external.try_emplace(owner, static_cast<int>(result.leaves.size())).second) result.leaves.push_back(owner->shared_from_this());
+        if (is_leaf(*owner) && external.try_emplace(owner, static_cast<int>(result.leaves.size())).second)
+          result.leaves.push_back(owner->shared_from_this());
     for (const auto& [output, leaf] : in_place_)
-      if (external.try_emplace(leaf, static_cast<int>(result.leaves.size())).second) result.leaves.push_back(leaf->shared_from_this());
+      if (external.try_emplace(leaf, static_cast<int>(result.leaves.size())).second)
+        result.leaves.push_back(leaf->shared_from_this());
     int ordinal = static_cast<int>(result.leaves.size());
     for (const NodeRef& output : graph_.outputs) {
       auto it = in_place_.find(output.get());
-      const int at = it != in_place_.end() ? external.at(it->second) : external.try_emplace(output.get(), ordinal).first->second;
+      const int at =
+          it != in_place_.end() ? external.at(it->second) : external.try_emplace(output.get(), ordinal).first->second;
       if (at == ordinal) ++ordinal;
       external[output.get()] = at;
       result.output_external.push_back(at);
     }
     result.external_count = ordinal;
-    auto bytes_of = [&](const Node* node) { return static_cast<std::size_t>(node->shape.numel()) * target_.storage_bytes(node->type); };
+    auto bytes_of = [&](const Node* node) {
+      return static_cast<std::size_t>(node->shape.numel()) * target_.storage_bytes(node->type);
+    };
     for (int e = 0; e < ordinal; ++e) result.plan.buffers.push_back({.external = e, .bytes = 0, .label = ""});
     for (const auto& [node, e] : external) {
       auto& buffer = result.plan.buffers[static_cast<std::size_t>(e)];
@@ -783,7 +836,9 @@ class Compiler {
     }
     const MemoryPlan planned = plan_memory(memory);
     const int first_scratch = static_cast<int>(result.plan.buffers.size());
-    for (std::size_t b = 0; b < planned.buffers.size(); ++b) result.plan.buffers.push_back({.external = -1, .bytes = planned.buffers[b], .label = fmt::format("scratch {}", b)});
+    for (std::size_t b = 0; b < planned.buffers.size(); ++b)
+      result.plan.buffers.push_back(
+          {.external = -1, .bytes = planned.buffers[b], .label = fmt::format("scratch {}", b)});
     for (std::size_t i : order_) {
       Item& item = items_[i];
       std::vector<const Node*> owners = item.reads;

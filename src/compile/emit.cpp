@@ -12,10 +12,15 @@ using kernel::Level;
 using kernel::Step;
 using kernel::StepKind;
 
-bool is_leaf(const Node& node) { return node.kind == Kind::data || node.kind == Kind::input || node.storage != nullptr; }
+bool is_leaf(const Node& node) {
+  return node.kind == Kind::data || node.kind == Kind::input || node.storage != nullptr;
+}
 
 std::string title(const Node& node) {
-  return fmt::format("{} {} {}", !node.label.empty() ? "\"" + node.label + "\"" : !node.name.empty() ? node.name : std::string(graph::name_of(node.kind)),
+  return fmt::format("{} {} {}",
+                     !node.label.empty()  ? "\"" + node.label + "\""
+                     : !node.name.empty() ? node.name
+                                          : std::string(graph::name_of(node.kind)),
                      name_of(node.type), node.shape.to_string());
 }
 
@@ -38,9 +43,11 @@ std::vector<Extent> key_of(const Access& access) {
 
 std::uint64_t hash_of(const Step& s) {
   Hasher h;
-  h.add(static_cast<std::uint64_t>(s.kind) | static_cast<std::uint64_t>(s.type) << 8 | static_cast<std::uint64_t>(s.level) << 16 |
-        static_cast<std::uint64_t>(s.op) << 24 | static_cast<std::uint64_t>(s.reduction) << 40);
-  h.add(static_cast<std::uint64_t>(s.a + 1) | static_cast<std::uint64_t>(s.b + 1) << 20 | static_cast<std::uint64_t>(s.c + 1) << 40);
+  h.add(static_cast<std::uint64_t>(s.kind) | static_cast<std::uint64_t>(s.type) << 8 |
+        static_cast<std::uint64_t>(s.level) << 16 | static_cast<std::uint64_t>(s.op) << 24 |
+        static_cast<std::uint64_t>(s.reduction) << 40);
+  h.add(static_cast<std::uint64_t>(s.a + 1) | static_cast<std::uint64_t>(s.b + 1) << 20 |
+        static_cast<std::uint64_t>(s.c + 1) << 40);
   h.add(static_cast<std::uint64_t>(s.operand + 1));
   h.add_double(s.value);
   for (Extent e : s.view.extents) h.add(static_cast<std::uint64_t>(e));
@@ -73,7 +80,10 @@ Level Emitter::level_of(const Access& access) const {
 int Emitter::add(Step step) {
   auto& steps = built_.kernel.steps;
   if (step.kind == StepKind::map) {  // identities that are exact for every value
-    auto constant_is = [&](int i, double value) { return i >= 0 && steps[static_cast<std::size_t>(i)].kind == StepKind::constant && steps[static_cast<std::size_t>(i)].value == value; };
+    auto constant_is = [&](int i, double value) {
+      return i >= 0 && steps[static_cast<std::size_t>(i)].kind == StepKind::constant &&
+             steps[static_cast<std::size_t>(i)].value == value;
+    };
     if (step.op == scalar::Op::mul && constant_is(step.b, 1)) return step.a;
     if (step.op == scalar::Op::mul && constant_is(step.a, 1)) return step.b;
     if (step.op == scalar::Op::div && constant_is(step.b, 1)) return step.a;
@@ -113,7 +123,8 @@ int Emitter::emit(const Node* node, const Access& access) {
     const Node* base = node->inputs[0].get();
     Place place = context_.place(base);
     if (place.strides == contiguous_strides(base->shape)) {
-      const Access linear{{linear_of(access.dims, contiguous_strides(node->shape), frame_.extents.size())}, access.masks};
+      const Access linear{{linear_of(access.dims, contiguous_strides(node->shape), frame_.extents.size())},
+                          access.masks};
       place.strides = {1};
       return emit_load(base, linear, place);
     }
@@ -148,7 +159,8 @@ int Emitter::emit(const Node* node, const Access& access) {
     Access coordinate{{access.dims[static_cast<std::size_t>(node->ints[0])]}, {}};
     const Level level = level_of(coordinate);
     Place unit{nullptr, 0, {1}};
-    result = add({.kind = StepKind::index, .type = node->type, .level = level, .view = view_of(coordinate, unit, level, node)});
+    result = add(
+        {.kind = StepKind::index, .type = node->type, .level = level, .view = view_of(coordinate, unit, level, node)});
   } else if (!member && !inlined) {
     result = emit_load(node, access, context_.place(node));
   } else {
@@ -180,13 +192,18 @@ int Emitter::emit(const Node* node, const Access& access) {
 bool Emitter::in_memory(const Node* node) const {
   if (is_leaf(*node)) return true;
   if (graph::is_view(node->kind) || node->kind == Kind::constant || node->kind == Kind::iota) return false;
-  return !(context_.members && context_.members->contains(node)) && !(context_.inlined && context_.inlined->contains(node));
+  return !(context_.members && context_.members->contains(node)) &&
+         !(context_.inlined && context_.inlined->contains(node));
 }
 
 int Emitter::emit_load(const Node* node, const Access& access, const Place& place) {
   const Level level = level_of(access);
   kernel::View view = view_of(access, place, level, node);
-  return add({.kind = StepKind::load, .type = node->type, .level = level, .operand = input_operand(place.owner), .view = std::move(view)});
+  return add({.kind = StepKind::load,
+              .type = node->type,
+              .level = level,
+              .operand = input_operand(place.owner),
+              .view = std::move(view)});
 }
 
 int Emitter::emit_map(const Node* node, const Access& access) {
@@ -221,8 +238,9 @@ int Emitter::emit_reduce(const Node* node, const Access& access) {
   Shape reduced;
   for (Extent a : node->ints) reduced.push_back(x->shape[static_cast<int>(a)]);
   const int rank = static_cast<int>(frame_.extents.size());
-  const std::vector<Affine> positions = count == 0 ? std::vector<Affine>(reduced.size(), Affine{0, std::vector<Extent>(frame_.extents.size(), 0)})
-                                                   : split_linear(frame_linear(frame_.extents, frame_.outer_rank, rank), reduced, frame_.extents, node);
+  const std::vector<Affine> positions =
+      count == 0 ? std::vector<Affine>(reduced.size(), Affine{0, std::vector<Extent>(frame_.extents.size(), 0)})
+                 : split_linear(frame_linear(frame_.extents, frame_.outer_rank, rank), reduced, frame_.extents, node);
   Access inner;
   std::size_t kept = 0, at = 0;
   for (int d = 0; d < x->shape.rank(); ++d) {
@@ -232,16 +250,27 @@ int Emitter::emit_reduce(const Node* node, const Access& access) {
   int value = emit(x, inner);
   // A value that does not vary along the reduced axes is still reduced over them.
   if (built_.kernel.steps[static_cast<std::size_t>(value)].level == Level::outer) value = raised(value);
-  return add({.kind = StepKind::reduce, .type = node->type, .level = Level::outer, .reduction = node->reduction, .a = value});
+  return add(
+      {.kind = StepKind::reduce, .type = node->type, .level = Level::outer, .reduction = node->reduction, .a = value});
 }
 
 // The outer-level value at inner level: select(i == i, value, value) with i the inner index.
 int Emitter::raised(int value) {
-  const int i = add({.kind = StepKind::index, .type = DType::i32, .level = Level::inner,
-                     .view = {.extents = {frame_.outer() * frame_.inner()}, .strides = {0}, .offset = 0, .bounds = {}}});
-  const int same = add({.kind = StepKind::map, .type = DType::boolean, .level = Level::inner, .op = scalar::Op::eq, .a = i, .b = i});
+  const int i =
+      add({.kind = StepKind::index,
+           .type = DType::i32,
+           .level = Level::inner,
+           .view = {.extents = {frame_.outer() * frame_.inner()}, .strides = {0}, .offset = 0, .bounds = {}}});
+  const int same =
+      add({.kind = StepKind::map, .type = DType::boolean, .level = Level::inner, .op = scalar::Op::eq, .a = i, .b = i});
   const DType type = built_.kernel.steps[static_cast<std::size_t>(value)].type;
-  return add({.kind = StepKind::map, .type = type, .level = Level::inner, .op = scalar::Op::select, .a = same, .b = value, .c = value});
+  return add({.kind = StepKind::map,
+              .type = type,
+              .level = Level::inner,
+              .op = scalar::Op::select,
+              .a = same,
+              .b = value,
+              .c = value});
 }
 
 int Emitter::emit_gather(const Node* node, const Access& access) {
@@ -284,7 +313,8 @@ void Emitter::store(const Node* node, const Access& access) {
   int value = emit(node, access);
   const Level level = level_of(access);
   auto& steps = built_.kernel.steps;
-  if (steps[static_cast<std::size_t>(value)].level == Level::inner && level == Level::outer) throw MustMaterialize{node};
+  if (steps[static_cast<std::size_t>(value)].level == Level::inner && level == Level::outer)
+    throw MustMaterialize{node};
   const Place place = context_.place(node);
   // A stored value of lower level than its access (a splat) is stored through the access's view all the same.
   kernel::View view = view_of(access, place, level, node);

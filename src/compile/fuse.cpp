@@ -23,7 +23,8 @@ std::vector<const Node*> sources_of(const Node& node) {
   std::vector<const Node*> sources;
   for (const auto& input : node.inputs) {
     const Node* base = base_of(input.get());
-    if ((is_leaf(*base) || is_compute(*base)) && std::find(sources.begin(), sources.end(), base) == sources.end()) sources.push_back(base);
+    if ((is_leaf(*base) || is_compute(*base)) && std::find(sources.begin(), sources.end(), base) == sources.end())
+      sources.push_back(base);
   }
   return sources;
 }
@@ -46,11 +47,32 @@ bool is_cheap(const Node& node) {
   for (const auto& i : node.expression->code) {
     using scalar::Op;
     switch (i.op) {
-      case Op::input: case Op::constant: break;
-      case Op::exp: case Op::exp2: case Op::expm1: case Op::log: case Op::log2: case Op::log10: case Op::log1p: case Op::sin:
-      case Op::cos: case Op::tan: case Op::asin: case Op::acos: case Op::atan: case Op::sinh: case Op::cosh: case Op::tanh:
-      case Op::asinh: case Op::acosh: case Op::atanh: case Op::erf: case Op::pow: case Op::atan2: case Op::philox: case Op::rem:
-        return false;
+      case Op::input:
+      case Op::constant: break;
+      case Op::exp:
+      case Op::exp2:
+      case Op::expm1:
+      case Op::log:
+      case Op::log2:
+      case Op::log10:
+      case Op::log1p:
+      case Op::sin:
+      case Op::cos:
+      case Op::tan:
+      case Op::asin:
+      case Op::acos:
+      case Op::atan:
+      case Op::sinh:
+      case Op::cosh:
+      case Op::tanh:
+      case Op::asinh:
+      case Op::acosh:
+      case Op::atanh:
+      case Op::erf:
+      case Op::pow:
+      case Op::atan2:
+      case Op::philox:
+      case Op::rem: return false;
       default: ++operations;
     }
   }
@@ -110,8 +132,10 @@ std::optional<Access> root_access(const Node* root, const Frame& frame, const Cl
         if (is_reduced) ++at;
         (is_reduced ? taken : kept).push_back(root->shape[d]);
       }
-      const auto outer_dims = split_linear(frame_linear(frame.extents, 0, frame.outer_rank), Shape(kept), frame.extents, root);
-      const auto inner_dims = split_linear(frame_linear(frame.extents, frame.outer_rank, rank), Shape(taken), frame.extents, root);
+      const auto outer_dims =
+          split_linear(frame_linear(frame.extents, 0, frame.outer_rank), Shape(kept), frame.extents, root);
+      const auto inner_dims =
+          split_linear(frame_linear(frame.extents, frame.outer_rank, rank), Shape(taken), frame.extents, root);
       Access access;
       std::size_t k = 0, t = 0;
       at = 0;
@@ -122,7 +146,8 @@ std::optional<Access> root_access(const Node* root, const Frame& frame, const Cl
       }
       return access;
     }
-    if (form == (permuted ? 1 : 0)) return Access{split_linear(frame_linear(frame.extents, 0, rank), root->shape, frame.extents, root), {}};
+    if (form == (permuted ? 1 : 0))
+      return Access{split_linear(frame_linear(frame.extents, 0, rank), root->shape, frame.extents, root), {}};
   } else if (n == outer && form == 0) {
     return Access{split_linear(frame_linear(frame.extents, 0, frame.outer_rank), root->shape, frame.extents, root), {}};
   }
@@ -135,14 +160,16 @@ std::optional<Access> root_access(const Node* root, const Frame& frame, const Cl
       try {
         Access access{split_linear(frame_linear(own, 0, static_cast<int>(own.size())), root->shape, own, root), {}};
         Access source = access;
-        for (const Node* node = root->inputs[0].get(); node != base; node = node->inputs[0].get()) source = through_view(*node, source, own);
+        for (const Node* node = root->inputs[0].get(); node != base; node = node->inputs[0].get())
+          source = through_view(*node, source, own);
         if (!source.masks.empty()) return std::nullopt;
         const Affine linear = linear_of(source.dims, contiguous_strides(base->shape), own.size());
         // Sorted by how far they move in the value, the axes must tile it exactly.
         std::vector<std::size_t> order;
         for (std::size_t f = 0; f < own.size(); ++f)
           if (own[f] > 1) order.push_back(f);
-        std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return linear.coefficients[a] > linear.coefficients[b]; });
+        std::sort(order.begin(), order.end(),
+                  [&](std::size_t a, std::size_t b) { return linear.coefficients[a] > linear.coefficients[b]; });
         Extent stride = 1;
         for (std::size_t i = order.size(); i-- > 0;) {
           if (linear.coefficients[order[i]] != stride) return std::nullopt;
@@ -159,7 +186,8 @@ std::optional<Access> root_access(const Node* root, const Frame& frame, const Cl
           for (std::size_t i = 0; i < order.size(); ++i) {
             const Extent c = dim.coefficients[order[i]];
             a.base += c * coordinates[i].base;
-            for (std::size_t f = 0; f < frame.extents.size(); ++f) a.coefficients[f] += c * coordinates[i].coefficients[f];
+            for (std::size_t f = 0; f < frame.extents.size(); ++f)
+              a.coefficients[f] += c * coordinates[i].coefficients[f];
           }
           result.dims.push_back(std::move(a));
         }
@@ -184,15 +212,17 @@ std::string name_of(const Cluster& cluster) {
   int count = 0;
   for (const Node* node : cluster.members) {
     if (++count > 6) continue;
-    name += (name.empty() ? "" : ".") + (!node->name.empty() ? node->name : node->kind == Kind::reduce ? std::string(scalar::name_of(node->reduction)) : std::string(graph::name_of(node->kind)));
+    name += (name.empty() ? "" : ".") + (!node->name.empty()          ? node->name
+                                         : node->kind == Kind::reduce ? std::string(scalar::name_of(node->reduction))
+                                                                      : std::string(graph::name_of(node->kind)));
   }
   return count > 6 ? name + fmt::format("+{}", count - 6) : name;
 }
 
 }  // namespace
 
-std::optional<BuiltLoop> build_loop(const Cluster& cluster, const std::vector<const Node*>& roots, const EmitContext& context,
-                                    const Node** blame) {
+std::optional<BuiltLoop> build_loop(const Cluster& cluster, const std::vector<const Node*>& roots,
+                                    const EmitContext& context, const Node** blame) {
   if (roots.empty()) return std::nullopt;
   Frame frame = frame_of(cluster, roots);
   std::vector<int> forms(roots.size(), 0);
@@ -210,7 +240,8 @@ std::optional<BuiltLoop> build_loop(const Cluster& cluster, const std::vector<co
       return emitter.finish(name_of(cluster));
     } catch (SplitFrame& split) {
       const auto axis = static_cast<std::size_t>(split.axis);
-      if (axis >= frame.extents.size() || frame.extents[axis] % split.inner != 0 || frame.extents[axis] == split.inner) return std::nullopt;
+      if (axis >= frame.extents.size() || frame.extents[axis] % split.inner != 0 || frame.extents[axis] == split.inner)
+        return std::nullopt;
       frame.extents[axis] /= split.inner;
       frame.extents.insert(frame.extents.begin() + split.axis + 1, split.inner);
       if (split.axis < frame.outer_rank) ++frame.outer_rank;
@@ -253,7 +284,8 @@ class Fuser {
       }
     }
     if (request_.enabled) {
-      for (int sweep = 0; sweep < 3 && merge_pairs(); ++sweep) {}
+      for (int sweep = 0; sweep < 3 && merge_pairs(); ++sweep) {
+      }
       inline_cheap();
       merge_siblings();
     }
@@ -277,7 +309,8 @@ class Fuser {
       for (const Node* node : merged.members)
         if (request_.apart.contains(node)) return std::nullopt;
     for (const Node* node : merged.members)  // empty values have no kernels to share
-      if (node->shape.numel() == 0 || (node->kind == Kind::reduce && node->inputs[0]->shape.numel() == 0)) return std::nullopt;
+      if (node->shape.numel() == 0 || (node->kind == Kind::reduce && node->inputs[0]->shape.numel() == 0))
+        return std::nullopt;
     const Node* reduce = first_reduce(merged);
     Extent points = 1, outer = 1;
     const bool product = merged.anchor->kind == Kind::matmul;
@@ -292,7 +325,9 @@ class Fuser {
     }
     // Smaller values would be computed again and again; larger ones do not fit the frame.
     for (const Node* node : merged.members)
-      if (node->shape.numel() != points && node->shape.numel() != outer && !(is_cheap(*node) && node->shape.numel() < points)) return std::nullopt;
+      if (node->shape.numel() != points && node->shape.numel() != outer &&
+          !(is_cheap(*node) && node->shape.numel() < points))
+        return std::nullopt;
     if (reduce && outer != points) {
       const Extent inner = outer ? points / outer : 0;
       // Column reductions and reductions of a few long rows run best with nothing else to store along the way.
@@ -342,7 +377,9 @@ class Fuser {
   int first_position(int c) const { return position_.at(clusters_[static_cast<std::size_t>(c)].members.front()); }
 
   bool is_loop(const Node* node) const { return is_loop_kind(node->kind) && !request_.placed.contains(node); }
-  bool can_host(const Cluster& cluster) const { return cluster.anchor->kind == Kind::matmul || is_loop(cluster.anchor); }
+  bool can_host(const Cluster& cluster) const {
+    return cluster.anchor->kind == Kind::matmul || is_loop(cluster.anchor);
+  }
 
   bool join_producer(const Node* node) {
     std::vector<int> candidates;
@@ -374,7 +411,8 @@ class Fuser {
     const Cluster& other = clusters_[static_cast<std::size_t>(from)];
     if (other.anchor->kind == Kind::matmul) merged.anchor = other.anchor;
     merged.members.insert(merged.members.end(), other.members.begin(), other.members.end());
-    std::sort(merged.members.begin(), merged.members.end(), [&](const Node* a, const Node* b) { return position_[a] < position_[b]; });
+    std::sort(merged.members.begin(), merged.members.end(),
+              [&](const Node* a, const Node* b) { return position_[a] < position_[b]; });
     if (!fits(merged)) return false;
     for (const Node* node : other.members) cluster_at_[node] = into;
     clusters_[static_cast<std::size_t>(into)] = std::move(merged);
@@ -444,8 +482,10 @@ class Fuser {
       stack.pop_back();
       for (const Node* source : sources_of(*node)) {
         if (!seen.insert(source).second) continue;
-        if (inlined_.contains(source)) stack.push_back(source);
-        else reads.insert(source);
+        if (inlined_.contains(source))
+          stack.push_back(source);
+        else
+          reads.insert(source);
       }
     }
   }
@@ -461,7 +501,9 @@ class Fuser {
   // that moves no more elements: the normalised input of a layer norm, say, from the input, its mean and its deviation.
   void inline_cheap() {
     for (const Node* node : request_.compute) {
-      if (node->kind != Kind::map || request_.stored.contains(node) || request_.placed.contains(node) || !is_cheap(*node)) continue;
+      if (node->kind != Kind::map || request_.stored.contains(node) || request_.placed.contains(node) ||
+          !is_cheap(*node))
+        continue;
       if (request_.apart.contains(node)) continue;
       const int home = cluster_at_[node];
       if (!crosses_home(node)) continue;
@@ -511,7 +553,8 @@ class Fuser {
     for (int c : clusters) {
       const Cluster& cluster = clusters_[static_cast<std::size_t>(c)];
       if (!can_host(cluster)) continue;
-      const bool all_inlined = std::all_of(cluster.members.begin(), cluster.members.end(), [&](const Node* n) { return inlined_.contains(n); });
+      const bool all_inlined = std::all_of(cluster.members.begin(), cluster.members.end(),
+                                           [&](const Node* n) { return inlined_.contains(n); });
       if (all_inlined) continue;
       const auto cost = cost_of(cluster);
       if (!cost) return std::nullopt;
@@ -522,9 +565,11 @@ class Fuser {
   // Nodes to compute again for `node`, stopping at values that are (or may cheaply be) in memory.
   bool collect(const Node* node, Extent size, NodeSet& chain) {
     for (const Node* source : sources_of(*node)) {
-      const bool in_memory = is_leaf(*source) || request_.stored.contains(source) || crosses_home(source) || !is_loop(source) || source->shape.numel() * 8 <= size;
+      const bool in_memory = is_leaf(*source) || request_.stored.contains(source) || crosses_home(source) ||
+                             !is_loop(source) || source->shape.numel() * 8 <= size;
       if (in_memory) continue;
-      if (source->kind != Kind::map || !is_cheap(*source) || request_.placed.contains(source) || chain.size() >= 4) return false;
+      if (source->kind != Kind::map || !is_cheap(*source) || request_.placed.contains(source) || chain.size() >= 4)
+        return false;
       chain.insert(source);
       if (!collect(source, size, chain)) return false;
     }

@@ -20,7 +20,7 @@ struct FuseRequest {
   NodeSet placed;                           // have no kernel: what they read is written where they belong
   NodeSet stored;                           // must be in memory at the end, or are read by something other than loops
   std::function<Place(const graph::Node*)> place;
-  NodeSet apart;                            // are not fused with anything
+  NodeSet apart;  // are not fused with anything
   int operands_max = 64;
   Extent launch_points = 4096;
   bool enabled = true;
@@ -34,17 +34,19 @@ struct FuseResult {
 FuseResult fuse(const FuseRequest& request);
 
 /// Values of the cluster that others read or that are results.
-std::vector<const graph::Node*> roots_of(const Cluster& cluster, const FuseRequest& request, const NodeSet& inlined,
-                                         const std::unordered_map<const graph::Node*, std::vector<const graph::Node*>>& consumers);
+std::vector<const graph::Node*> roots_of(
+    const Cluster& cluster, const FuseRequest& request, const NodeSet& inlined,
+    const std::unordered_map<const graph::Node*, std::vector<const graph::Node*>>& consumers);
 /// The loop kernel of a cluster (the epilogue of a matmul cluster), if it has a form as one; else `blame` receives the
 /// value that stands in the way.
-std::optional<BuiltLoop> build_loop(const Cluster& cluster, const std::vector<const graph::Node*>& roots, const EmitContext& context,
-                                    const graph::Node** blame = nullptr);
+std::optional<BuiltLoop> build_loop(const Cluster& cluster, const std::vector<const graph::Node*>& roots,
+                                    const EmitContext& context, const graph::Node** blame = nullptr);
 
 /// What a node reads, views looked through: compute nodes and leaves (constants and iotas are not listed).
 std::vector<const graph::Node*> sources_of(const graph::Node& node);
 /// For each compute node, the compute nodes that read it (inlined ones included).
-std::unordered_map<const graph::Node*, std::vector<const graph::Node*>> consumers_of(const std::vector<const graph::Node*>& compute);
+std::unordered_map<const graph::Node*, std::vector<const graph::Node*>> consumers_of(
+    const std::vector<const graph::Node*>& compute);
 bool is_compute(const graph::Node& node);
 /// The node below a chain of views.
 const graph::Node* base_of(const graph::Node* node);

@@ -9,7 +9,8 @@ std::string text(const View& view) {
   std::string s = fmt::format("[{}]@{}", fmt::join(view.extents, ","), view.offset);
   if (!view.strides.empty()) s += fmt::format("+({})", fmt::join(view.strides, ","));
   for (std::size_t i = 0; i < view.bounds.size(); ++i)
-    if (view.bounds[i].lo > 0 || view.bounds[i].hi < view.extents[i]) s += fmt::format(" {}<=c{}<{}", view.bounds[i].lo, i, view.bounds[i].hi);
+    if (view.bounds[i].lo > 0 || view.bounds[i].hi < view.extents[i])
+      s += fmt::format(" {}<=c{}<{}", view.bounds[i].lo, i, view.bounds[i].hi);
   return s;
 }
 
@@ -25,7 +26,9 @@ std::string text(const LoopKernel& k, std::string_view form) {
     switch (t.kind) {
       case StepKind::constant: s += fmt::format("{} {}", t.value, name_of(t.type)); break;
       case StepKind::load: s += fmt::format("load in{} {}", t.operand, text(t.view)); break;
-      case StepKind::gather: s += fmt::format("gather in{} %{}*{}<{} {}", t.operand, t.a, t.axis_stride, t.axis_extent, text(t.view)); break;
+      case StepKind::gather:
+        s += fmt::format("gather in{} %{}*{}<{} {}", t.operand, t.a, t.axis_stride, t.axis_extent, text(t.view));
+        break;
       case StepKind::index: s += fmt::format("index {} {}", name_of(t.type), text(t.view)); break;
       case StepKind::reduce: s += fmt::format("{}(%{})", scalar::name_of(t.reduction), t.a); break;
       case StepKind::accumulator: s += "product"; break;
@@ -36,7 +39,8 @@ std::string text(const LoopKernel& k, std::string_view form) {
     }
     s += "\n";
   }
-  for (const Store& store : k.stores) s += fmt::format("  store %{} out{} {}\n", store.value, store.output, text(store.view));
+  for (const Store& store : k.stores)
+    s += fmt::format("  store %{} out{} {}\n", store.value, store.output, text(store.view));
   return s;
 }
 
@@ -71,19 +75,24 @@ double loop_bytes(const LoopKernel& k) {
 std::string to_string(const Kernel& kernel) {
   if (const auto* k = std::get_if<LoopKernel>(&kernel)) return text(*k, "loop");
   if (const auto* k = std::get_if<MatmulKernel>(&kernel))
-    return fmt::format("matmul \"{}\" batch {} m {} n {} k {}  a {} ({},{}) batch {}  b {} ({},{}) batch {}\n", k->name, k->batch, k->m, k->n, k->k, text(k->a), k->a_row,
-                       k->a_col, text(k->a_batch), text(k->b), k->b_row, k->b_col, text(k->b_batch)) + text(k->epilogue, "  epilogue");
+    return fmt::format("matmul \"{}\" batch {} m {} n {} k {}  a {} ({},{}) batch {}  b {} ({},{}) batch {}\n", k->name,
+                       k->batch, k->m, k->n, k->k, text(k->a), k->a_row, k->a_col, text(k->a_batch), text(k->b),
+                       k->b_row, k->b_col, text(k->b_batch)) +
+           text(k->epilogue, "  epilogue");
   if (const auto* k = std::get_if<ScatterAddKernel>(&kernel))
-    return fmt::format("scatter_add count {} rows {} columns {}  {} {} -> {}\n", k->count, k->rows, k->columns, text(k->indices), text(k->updates), text(k->out));
+    return fmt::format("scatter_add count {} rows {} columns {}  {} {} -> {}\n", k->count, k->rows, k->columns,
+                       text(k->indices), text(k->updates), text(k->out));
   const auto& k = std::get<AttentionKernel>(kernel);
-  return fmt::format("{} batch {} heads {} queries {} keys {} width {} scale {}{}\n", k.name, k.batch, k.heads, k.queries, k.keys, k.width, k.scale, k.causal ? " causal" : "");
+  return fmt::format("{} batch {} heads {} queries {} keys {} width {} scale {}{}\n", k.name, k.batch, k.heads,
+                     k.queries, k.keys, k.width, k.scale, k.causal ? " causal" : "");
 }
 
 std::string to_string(const Plan& plan) {
   std::string s;
   for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
     const BufferInfo& b = plan.buffers[i];
-    s += fmt::format("buffer b{} {} bytes {} {}\n", i, b.bytes, b.external >= 0 ? fmt::format("external {}", b.external) : "scratch", b.label);
+    s += fmt::format("buffer b{} {} bytes {} {}\n", i, b.bytes,
+                     b.external >= 0 ? fmt::format("external {}", b.external) : "scratch", b.label);
   }
   for (std::size_t i = 0; i < plan.kernels.size(); ++i) s += fmt::format("kernel {} {}", i, to_string(plan.kernels[i]));
   return s;
@@ -92,8 +101,11 @@ std::string to_string(const Plan& plan) {
 double flops(const Kernel& kernel) {
   if (const auto* k = std::get_if<LoopKernel>(&kernel)) return loop_flops(*k);
   if (const auto* k = std::get_if<MatmulKernel>(&kernel))
-    return 2.0 * static_cast<double>(k->batch) * static_cast<double>(k->m) * static_cast<double>(k->n) * static_cast<double>(k->k) + loop_flops(k->epilogue);
-  if (const auto* k = std::get_if<ScatterAddKernel>(&kernel)) return static_cast<double>(k->count) * static_cast<double>(k->columns);
+    return 2.0 * static_cast<double>(k->batch) * static_cast<double>(k->m) * static_cast<double>(k->n) *
+               static_cast<double>(k->k) +
+           loop_flops(k->epilogue);
+  if (const auto* k = std::get_if<ScatterAddKernel>(&kernel))
+    return static_cast<double>(k->count) * static_cast<double>(k->columns);
   const auto& k = std::get<AttentionKernel>(kernel);
   const double pairs = static_cast<double>(k.queries) * static_cast<double>(k.keys) * (k.causal ? 0.5 : 1.0);
   return static_cast<double>(k.batch * k.heads) * pairs * static_cast<double>(k.width) * (k.backward ? 10.0 : 4.0);
@@ -102,10 +114,15 @@ double flops(const Kernel& kernel) {
 double bytes_moved(const Kernel& kernel) {
   if (const auto* k = std::get_if<LoopKernel>(&kernel)) return loop_bytes(*k);
   if (const auto* k = std::get_if<MatmulKernel>(&kernel))
-    return static_cast<double>(size_bytes(k->a.type)) * static_cast<double>(k->batch) * static_cast<double>(k->m * k->k + k->k * k->n) + loop_bytes(k->epilogue);
-  if (const auto* k = std::get_if<ScatterAddKernel>(&kernel)) return 4.0 * static_cast<double>(k->count) + 4.0 * static_cast<double>(k->columns) * static_cast<double>(k->count + k->rows);
+    return static_cast<double>(size_bytes(k->a.type)) * static_cast<double>(k->batch) *
+               static_cast<double>(k->m * k->k + k->k * k->n) +
+           loop_bytes(k->epilogue);
+  if (const auto* k = std::get_if<ScatterAddKernel>(&kernel))
+    return 4.0 * static_cast<double>(k->count) +
+           4.0 * static_cast<double>(k->columns) * static_cast<double>(k->count + k->rows);
   const auto& k = std::get<AttentionKernel>(kernel);
-  return 4.0 * static_cast<double>(k.batch * k.heads * k.width) * static_cast<double>(k.queries + k.keys) * (k.backward ? 4.0 : 2.0);
+  return 4.0 * static_cast<double>(k.batch * k.heads * k.width) * static_cast<double>(k.queries + k.keys) *
+         (k.backward ? 4.0 : 2.0);
 }
 
 }  // namespace weft::kernel

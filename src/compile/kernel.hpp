@@ -30,7 +30,7 @@ struct View {
 
 /// A run of elements in a buffer of the plan.
 struct Operand {
-  int buffer = -1;    // index into Plan::buffers
+  int buffer = -1;  // index into Plan::buffers
   DType type = DType::f32;
   Extent offset = 0;  // in elements, from the buffer's start
   Extent count = 0;   // elements that views of this operand may touch, from `offset`
@@ -41,12 +41,12 @@ struct Operand {
 enum class Level : std::uint8_t { outer, inner };
 
 enum class StepKind : std::uint8_t {
-  constant,     // value
-  load,         // inputs[operand] through view
-  gather,       // as load, plus clamp(a, 0, axis_extent - 1) * axis_stride elements, a an i32/u32 step; out of range reads 0
-  index,        // the element number that view computes, as i32 (or u32 by type); no operand
-  map,          // scalar op on steps a, b, c
-  reduce,       // inner-level step a to an outer-level value, by `reduction`
+  constant,  // value
+  load,      // inputs[operand] through view
+  gather,  // as load, plus clamp(a, 0, axis_extent - 1) * axis_stride elements, a an i32/u32 step; out of range reads 0
+  index,   // the element number that view computes, as i32 (or u32 by type); no operand
+  map,     // scalar op on steps a, b, c
+  reduce,  // inner-level step a to an outer-level value, by `reduction`
   accumulator,  // the matrix product's element (epilogues only)
 };
 
@@ -54,13 +54,14 @@ struct Step {
   StepKind kind;
   DType type = DType::f32;
   Level level = Level::outer;
-  scalar::Op op = scalar::Op::input;                       // map
-  scalar::Reduction reduction = scalar::Reduction::sum;    // reduce
-  int a = -1, b = -1, c = -1;                              // earlier steps
-  int operand = -1;                                        // load, gather: index into inputs
-  Extent axis_stride = 0, axis_extent = 0;                 // gather
-  double value = 0;                                        // constant
-  View view = {};  // load, gather, index: over the outer space at outer level, over outer x inner (inner fastest) at inner level
+  scalar::Op op = scalar::Op::input;                     // map
+  scalar::Reduction reduction = scalar::Reduction::sum;  // reduce
+  int a = -1, b = -1, c = -1;                            // earlier steps
+  int operand = -1;                                      // load, gather: index into inputs
+  Extent axis_stride = 0, axis_extent = 0;               // gather
+  double value = 0;                                      // constant
+  View view =
+      {};  // load, gather, index: over the outer space at outer level, over outer x inner (inner fastest) at inner level
   bool operator==(const Step&) const = default;
 };
 
@@ -76,7 +77,7 @@ struct Store {
 /// in softmax), maps on what they gave, stores at either level. inner = 1 without inner-level steps: plain elementwise.
 /// An output may be the same buffer range as an input when both views are equal and at the same level (update in place).
 struct LoopKernel {
-  std::string name;      // for printing: "add.gelu", "softmax"
+  std::string name;  // for printing: "add.gelu", "softmax"
   Extent outer = 1, inner = 1;
   std::vector<Operand> inputs, outputs;
   std::vector<Step> steps;
@@ -115,10 +116,10 @@ struct AttentionKernel {
   double scale = 1;
   bool causal = true;
   bool backward = false;
-  Tensor q, k, v;      // read
-  Tensor o;            // written by forward, read by backward
-  Operand logsumexp;   // written by forward, read by backward
-  Tensor d_o;          // backward: read
+  Tensor q, k, v;        // read
+  Tensor o;              // written by forward, read by backward
+  Operand logsumexp;     // written by forward, read by backward
+  Tensor d_o;            // backward: read
   Tensor d_q, d_k, d_v;  // backward: written
 };
 

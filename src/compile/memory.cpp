@@ -27,14 +27,18 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
   for (int v : order) {
     const MemoryValue& value = request.values[static_cast<std::size_t>(v)];
     if (request.binding_bytes_max && value.bytes > request.binding_bytes_max)
-      throw DeviceError(fmt::format("{} needs {} bytes, over the device's limit of {} for one tensor; make it smaller (a smaller batch), or use the CPU",
-                                    value.title, value.bytes, request.binding_bytes_max));
+      throw DeviceError(
+          fmt::format("{} needs {} bytes, over the device's limit of {} for one tensor; make it smaller (a smaller "
+                      "batch), or use the CPU",
+                      value.title, value.bytes, request.binding_bytes_max));
     // The offset in a buffer that clears every value alive at the same time.
     auto offset_in = [&](std::size_t buffer) {
       std::vector<std::pair<std::size_t, std::size_t>> busy;
       for (int other : placed[buffer]) {
         const MemoryValue& o = request.values[static_cast<std::size_t>(other)];
-        if (o.first <= value.last && value.first <= o.last) busy.emplace_back(plan.slots[static_cast<std::size_t>(other)].offset, plan.slots[static_cast<std::size_t>(other)].offset + o.bytes);
+        if (o.first <= value.last && value.first <= o.last)
+          busy.emplace_back(plan.slots[static_cast<std::size_t>(other)].offset,
+                            plan.slots[static_cast<std::size_t>(other)].offset + o.bytes);
       }
       std::sort(busy.begin(), busy.end());
       std::size_t offset = 0;
@@ -48,7 +52,8 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
     std::size_t best_offset = 0, best_growth = 0;
     for (std::size_t b = 0; b < placed.size(); ++b) {
       bool allowed = true;
-      for (int other : apart[static_cast<std::size_t>(v)]) allowed &= plan.slots[static_cast<std::size_t>(other)].buffer != static_cast<int>(b);
+      for (int other : apart[static_cast<std::size_t>(v)])
+        allowed &= plan.slots[static_cast<std::size_t>(other)].buffer != static_cast<int>(b);
       if (!allowed) continue;
       const std::size_t offset = offset_in(b), end = offset + value.bytes;
       if (request.buffer_bytes_max && end > request.buffer_bytes_max) continue;
@@ -66,7 +71,8 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
     }
     plan.slots[static_cast<std::size_t>(v)] = {best, best_offset};
     placed[static_cast<std::size_t>(best)].push_back(v);
-    plan.buffers[static_cast<std::size_t>(best)] = std::max(plan.buffers[static_cast<std::size_t>(best)], best_offset + value.bytes);
+    plan.buffers[static_cast<std::size_t>(best)] =
+        std::max(plan.buffers[static_cast<std::size_t>(best)], best_offset + value.bytes);
   }
   return plan;
 }

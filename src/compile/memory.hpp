@@ -9,13 +9,14 @@ namespace weft::compiler {
 
 struct MemoryValue {
   std::size_t bytes = 0;
-  int first = 0, last = 0;   // kernels between which it must be kept
-  std::string title;         // for messages
+  int first = 0, last = 0;  // kernels between which it must be kept
+  std::string title;        // for messages
 };
 
 struct MemoryRequest {
   std::vector<MemoryValue> values;
-  std::vector<std::pair<int, int>> apart;  // values that must not share a buffer object (one is read where the other is written)
+  std::vector<std::pair<int, int>>
+      apart;  // values that must not share a buffer object (one is read where the other is written)
   std::size_t alignment = 64;
   std::size_t buffer_bytes_max = 0, binding_bytes_max = 0;
 };

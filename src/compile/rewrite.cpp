@@ -15,7 +15,8 @@ OrderedGraph ordered(std::span<const NodeRef> outputs) {
   OrderedGraph result;
   result.outputs.assign(outputs.begin(), outputs.end());
   int rank = 0;
-  for (const Node* node : graph::topological_order(outputs, [](const Node& n) { return is_leaf(n); })) result.rank[node] = rank++;
+  for (const Node* node : graph::topological_order(outputs, [](const Node& n) { return is_leaf(n); }))
+    result.rank[node] = rank++;
   return result;
 }
 
@@ -84,7 +85,9 @@ OrderedGraph rebuild(const OrderedGraph& graph, const Transform& transform) {
 
 namespace {
 
-bool is_row(const Node& node, std::string_view name) { return node.kind == Kind::map && node.row && node.row->name == name; }
+bool is_row(const Node& node, std::string_view name) {
+  return node.kind == Kind::map && node.row && node.row->name == name;
+}
 bool is_constant(const Node& node, double value) { return node.kind == Kind::constant && node.value == value; }
 
 // Detaching, and stand-ins for operands, matter to gradients only, and these are made before.
@@ -129,7 +132,8 @@ NodeRef fold_constants(const NodeRef& node) {
       i.slot = at;
     }
   e.inputs = static_cast<int>(inputs.size());
-  if (e.code.back().op == scalar::Op::constant) return graph::constant(e.code.back().value, node->type, node->shape, node->device);
+  if (e.code.back().op == scalar::Op::constant)
+    return graph::constant(e.code.back().value, node->type, node->shape, node->device);
   if (e.code.back().op == scalar::Op::input) return inputs[static_cast<std::size_t>(e.code.back().slot)];
   if (inputs.empty()) return node;
   return graph::map_typed(std::move(e), std::move(inputs), node->name);
@@ -139,7 +143,8 @@ NodeRef fold_constants(const NodeRef& node) {
 NodeRef joined_views(const NodeRef& node) {
   if (!graph::is_view(node->kind) || is_leaf(*node)) return node;
   const NodeRef& x = node->inputs[0];
-  if (x->kind == Kind::constant && node->kind != Kind::pad) return graph::constant(x->value, x->type, node->shape, x->device);
+  if (x->kind == Kind::constant && node->kind != Kind::pad)
+    return graph::constant(x->value, x->type, node->shape, x->device);
   if (x->kind != node->kind || is_leaf(*x)) return node;
   switch (node->kind) {
     case Kind::reshape: return graph::reshape(x->inputs[0], node->shape);
@@ -154,7 +159,8 @@ NodeRef joined_views(const NodeRef& node) {
 }
 
 NodeRef cast_of_same_type(const NodeRef& node) {
-  return node->kind == Kind::map && node->name == "cast" && node->inputs[0]->type == node->type ? node->inputs[0] : node;
+  return node->kind == Kind::map && node->name == "cast" && node->inputs[0]->type == node->type ? node->inputs[0]
+                                                                                                : node;
 }
 
 // pad(a) + pad(b) whose places are neighbours along one axis: pad(concat(a, b)). Gradients of slices add up this way.
@@ -176,8 +182,10 @@ NodeRef neighbouring_pads(const NodeRef& node) {
   if (p->ints[i] + p->inputs[0]->shape[axis] != q->ints[i]) return node;
   std::vector<NodeRef> parts;
   auto append = [&](const NodeRef& part) {
-    if (part->kind == Kind::concat && part->ints[0] == axis) parts.insert(parts.end(), part->inputs.begin(), part->inputs.end());
-    else parts.push_back(part);
+    if (part->kind == Kind::concat && part->ints[0] == axis)
+      parts.insert(parts.end(), part->inputs.begin(), part->inputs.end());
+    else
+      parts.push_back(part);
   };
   append(p->inputs[0]);
   append(q->inputs[0]);
@@ -188,7 +196,8 @@ NodeRef neighbouring_pads(const NodeRef& node) {
 
 constexpr Rewrite kRewrites[] = {
     {"drop_detach", "detach(x) = x once gradients are made", drop_detach},
-    {"joined_views", "reshape(reshape(x)) = reshape(x), likewise permute and expand; a view of a splat is a splat", joined_views},
+    {"joined_views", "reshape(reshape(x)) = reshape(x), likewise permute and expand; a view of a splat is a splat",
+     joined_views},
     {"cast_of_same_type", "cast(x) = x when the type stays", cast_of_same_type},
     {"neighbouring_pads", "pad(a) + pad(b) = pad(concat(a, b)) for neighbours", neighbouring_pads},
     {"permuted_concat", "permute(concat(a, b)) = concat(permute(a), permute(b))", permuted_concat},

@@ -16,7 +16,12 @@ void check(bool condition, const char* what) {
 }
 
 NodeRef view(Kind kind, const NodeRef& x, Shape shape, std::vector<Extent> ints = {}) {
-  return make_node({.kind = kind, .type = x->type, .shape = std::move(shape), .device = x->device, .inputs = {x}, .ints = std::move(ints)});
+  return make_node({.kind = kind,
+                    .type = x->type,
+                    .shape = std::move(shape),
+                    .device = x->device,
+                    .inputs = {x},
+                    .ints = std::move(ints)});
 }
 
 // Typed expressions are interned, so that equal ones are one pointer and nodes compare by it.
@@ -27,7 +32,8 @@ std::shared_ptr<const scalar::Expression> intern(scalar::Expression expression) 
   h.add(static_cast<std::uint64_t>(expression.inputs));
   for (const auto& i : expression.code) {
     h.add(static_cast<std::uint64_t>(i.op) | static_cast<std::uint64_t>(i.type) << 8);
-    h.add(static_cast<std::uint64_t>(i.a + 1) | static_cast<std::uint64_t>(i.b + 1) << 20 | static_cast<std::uint64_t>(i.c + 1) << 40);
+    h.add(static_cast<std::uint64_t>(i.a + 1) | static_cast<std::uint64_t>(i.b + 1) << 20 |
+          static_cast<std::uint64_t>(i.c + 1) << 40);
     h.add(static_cast<std::uint64_t>(i.slot + 1));
     h.add_double(i.value);
   }
@@ -95,11 +101,13 @@ NodeRef expand(const NodeRef& x, const Shape& shape) {
     from = reshape(x, padded);
     if (padded == shape) return from;
   }
-  for (int i = 0; i < shape.rank(); ++i) check(from->shape[i] == shape[i] || from->shape[i] == 1, "expand of an extent that is not 1");
+  for (int i = 0; i < shape.rank(); ++i)
+    check(from->shape[i] == shape[i] || from->shape[i] == 1, "expand of an extent that is not 1");
   return view(Kind::expand, from, shape);
 }
 
-NodeRef slice(const NodeRef& x, const std::vector<Extent>& starts, const std::vector<Extent>& steps, const Shape& shape) {
+NodeRef slice(const NodeRef& x, const std::vector<Extent>& starts, const std::vector<Extent>& steps,
+              const Shape& shape) {
   std::vector<Extent> ints;
   bool identity = x->shape == shape;
   for (std::size_t i = 0; i < starts.size(); ++i) {
@@ -114,7 +122,8 @@ NodeRef pad(const NodeRef& x, const std::vector<Extent>& before_after) {
   Shape shape = x->shape;
   bool identity = true;
   for (int i = 0; i < shape.rank(); ++i) {
-    const Extent before = before_after[static_cast<std::size_t>(2 * i)], after = before_after[static_cast<std::size_t>(2 * i + 1)];
+    const Extent before = before_after[static_cast<std::size_t>(2 * i)],
+                 after = before_after[static_cast<std::size_t>(2 * i + 1)];
     shape[i] += before + after;
     identity &= before == 0 && after == 0;
   }
@@ -147,9 +156,17 @@ NodeRef map_typed(scalar::Expression expression, std::vector<NodeRef> inputs, st
   const Device device = inputs.empty() ? Device{} : inputs[0]->device;
   for (NodeRef& input : inputs) input = expand(input, shape);
   // The identity leaves no node (but a copy is one: it asks for memory of its own).
-  if (const auto& result = typed->code.back(); result.op == scalar::Op::input && name != "copy") return inputs[static_cast<std::size_t>(result.slot)];
-  return make_node({.kind = Kind::map, .type = type, .shape = shape, .device = device, .inputs = std::move(inputs),
-                    .expression = typed, .row = row, .name = std::string(name)}, where);
+  if (const auto& result = typed->code.back(); result.op == scalar::Op::input && name != "copy")
+    return inputs[static_cast<std::size_t>(result.slot)];
+  return make_node({.kind = Kind::map,
+                    .type = type,
+                    .shape = shape,
+                    .device = device,
+                    .inputs = std::move(inputs),
+                    .expression = typed,
+                    .row = row,
+                    .name = std::string(name)},
+                   where);
 }
 
 NodeRef cast(const NodeRef& x, DType type) {
@@ -169,24 +186,45 @@ NodeRef reduce(scalar::Reduction reduction, const NodeRef& x, std::vector<int> a
   check(!position || axes.size() == 1, "argmax over several axes");
   if (!position && x->shape.numel() == shape.numel()) return reshape(x, shape);  // only extents of 1 are reduced
   const DType type = position ? DType::i32 : x->type;
-  return make_node({.kind = Kind::reduce, .type = type, .shape = shape, .device = x->device, .inputs = {x}, .ints = ints, .reduction = reduction});
+  return make_node({.kind = Kind::reduce,
+                    .type = type,
+                    .shape = shape,
+                    .device = x->device,
+                    .inputs = {x},
+                    .ints = ints,
+                    .reduction = reduction});
 }
 
 NodeRef matmul(const NodeRef& a, const NodeRef& b) {
-  check(a->shape.rank() == 3 && b->shape.rank() == 3 && a->shape[0] == b->shape[0] && a->shape[2] == b->shape[1] && a->type == b->type,
+  check(a->shape.rank() == 3 && b->shape.rank() == 3 && a->shape[0] == b->shape[0] && a->shape[2] == b->shape[1] &&
+            a->type == b->type,
         "matmul of operands that do not fit");
-  return make_node({.kind = Kind::matmul, .type = a->type, .shape = {a->shape[0], a->shape[1], b->shape[2]}, .device = a->device, .inputs = {a, b}});
+  return make_node({.kind = Kind::matmul,
+                    .type = a->type,
+                    .shape = {a->shape[0], a->shape[1], b->shape[2]},
+                    .device = a->device,
+                    .inputs = {a, b}});
 }
 
 NodeRef gather(const NodeRef& x, const NodeRef& indices, int axis) {
   check(x->shape.rank() == indices->shape.rank() && is_integer(indices->type), "gather indices do not fit");
-  return make_node({.kind = Kind::gather, .type = x->type, .shape = indices->shape, .device = x->device, .inputs = {x, indices}, .ints = {axis}});
+  return make_node({.kind = Kind::gather,
+                    .type = x->type,
+                    .shape = indices->shape,
+                    .device = x->device,
+                    .inputs = {x, indices},
+                    .ints = {axis}});
 }
 
 NodeRef scatter_add(const NodeRef& indices, const NodeRef& updates, Extent rows) {
-  check(indices->shape.rank() == 1 && updates->shape.rank() == 2 && indices->shape[0] == updates->shape[0], "scatter_add operands do not fit");
-  return make_node({.kind = Kind::scatter_add, .type = updates->type, .shape = {rows, updates->shape[1]}, .device = updates->device,
-                    .inputs = {indices, updates}, .ints = {rows}});
+  check(indices->shape.rank() == 1 && updates->shape.rank() == 2 && indices->shape[0] == updates->shape[0],
+        "scatter_add operands do not fit");
+  return make_node({.kind = Kind::scatter_add,
+                    .type = updates->type,
+                    .shape = {rows, updates->shape[1]},
+                    .device = updates->device,
+                    .inputs = {indices, updates},
+                    .ints = {rows}});
 }
 
 NodeRef concat(std::vector<NodeRef> parts, int axis) {
@@ -196,18 +234,33 @@ NodeRef concat(std::vector<NodeRef> parts, int axis) {
   for (std::size_t i = 1; i < parts.size(); ++i) shape[axis] += parts[i]->shape[axis];
   const DType type = parts[0]->type;
   const Device device = parts[0]->device;
-  return make_node({.kind = Kind::concat, .type = type, .shape = shape, .device = device, .inputs = std::move(parts), .ints = {axis}});
+  return make_node({.kind = Kind::concat,
+                    .type = type,
+                    .shape = shape,
+                    .device = device,
+                    .inputs = std::move(parts),
+                    .ints = {axis}});
 }
 
 NodeRef attention(const NodeRef& q, const NodeRef& k, const NodeRef& v, bool causal, double scale) {
-  return make_node({.kind = Kind::attention, .type = q->type, .shape = q->shape, .device = q->device, .inputs = {q, k, v},
-                    .ints = {causal}, .value = scale});
+  return make_node({.kind = Kind::attention,
+                    .type = q->type,
+                    .shape = q->shape,
+                    .device = q->device,
+                    .inputs = {q, k, v},
+                    .ints = {causal},
+                    .value = scale});
 }
 
-NodeRef attention_backward(const NodeRef& q, const NodeRef& k, const NodeRef& v, const NodeRef& o, const NodeRef& logsumexp,
-                           const NodeRef& d_o, bool causal, double scale) {
-  return make_node({.kind = Kind::attention_backward, .type = q->type, .shape = q->shape, .device = q->device,
-                    .inputs = {q, k, v, o, logsumexp, d_o}, .ints = {causal}, .value = scale});
+NodeRef attention_backward(const NodeRef& q, const NodeRef& k, const NodeRef& v, const NodeRef& o,
+                           const NodeRef& logsumexp, const NodeRef& d_o, bool causal, double scale) {
+  return make_node({.kind = Kind::attention_backward,
+                    .type = q->type,
+                    .shape = q->shape,
+                    .device = q->device,
+                    .inputs = {q, k, v, o, logsumexp, d_o},
+                    .ints = {causal},
+                    .value = scale});
 }
 
 std::pair<DType, Shape> tuple_result(const Node& tuple, int index) {
@@ -221,7 +274,12 @@ std::pair<DType, Shape> tuple_result(const Node& tuple, int index) {
 
 NodeRef project(const NodeRef& tuple, int index) {
   auto [type, shape] = tuple_result(*tuple, index);
-  return make_node({.kind = Kind::project, .type = type, .shape = shape, .device = tuple->device, .inputs = {tuple}, .ints = {index}});
+  return make_node({.kind = Kind::project,
+                    .type = type,
+                    .shape = shape,
+                    .device = tuple->device,
+                    .inputs = {tuple},
+                    .ints = {index}});
 }
 
 bool broadcast_shapes(const Shape& a, const Shape& b, Shape& out) {

@@ -23,7 +23,12 @@ Pending& pending() {
 // reshape would lead past it.
 NodeRef slice_of(const NodeRef& flat, Extent offset, const Shape& shape) {
   const NodeRef part = reshape(slice(flat, {offset}, {1}, {shape.numel()}), shape);
-  return make_node({.kind = Kind::detach, .type = part->type, .shape = shape, .device = part->device, .inputs = {part}, .ints = {0}});
+  return make_node({.kind = Kind::detach,
+                    .type = part->type,
+                    .shape = shape,
+                    .device = part->device,
+                    .inputs = {part},
+                    .ints = {0}});
 }
 
 // Appends elements [begin, end) of a rank-1 value. A concat gives its own parts, so that many updates of slices, one
@@ -48,7 +53,8 @@ std::shared_ptr<Cell> make_cell() {
   auto& known = pending().known;
   // Forgotten ones are swept out whenever the list has doubled.
   if (known.size() >= pending().sweep_at) {
-    known.erase(std::remove_if(known.begin(), known.end(), [](const auto& weak) { return weak.expired(); }), known.end());
+    known.erase(std::remove_if(known.begin(), known.end(), [](const auto& weak) { return weak.expired(); }),
+                known.end());
     pending().sweep_at = std::max<std::size_t>(64, known.size() * 2);
   }
   known.push_back(cell);
@@ -67,7 +73,8 @@ std::vector<std::shared_ptr<Cell>> pending_cells() {
   std::lock_guard lock(pending().mutex);
   // A cell that only this list still knows can never be read again.
   auto& cells = pending().cells;
-  cells.erase(std::remove_if(cells.begin(), cells.end(), [](const auto& cell) { return cell.use_count() == 1; }), cells.end());
+  cells.erase(std::remove_if(cells.begin(), cells.end(), [](const auto& cell) { return cell.use_count() == 1; }),
+              cells.end());
   return cells;
 }
 
@@ -86,8 +93,12 @@ void set_pending(const std::shared_ptr<Cell>& cell, NodeRef next) {
   // A node of its own for every assignment: variables with equal values (two biases of zeros) must stay apart, since
   // gradients are asked for by node.
   static std::atomic<Extent> assignments = 0;
-  next = make_node({.kind = Kind::detach, .type = next->type, .shape = next->shape, .device = next->device,
-                    .inputs = {next}, .ints = {++assignments}});
+  next = make_node({.kind = Kind::detach,
+                    .type = next->type,
+                    .shape = next->shape,
+                    .device = next->device,
+                    .inputs = {next},
+                    .ints = {++assignments}});
   std::lock_guard lock(pending().mutex);
   auto& cells = pending().cells;
   if (!cell->pending) cells.push_back(cell);

@@ -30,7 +30,8 @@ Tensor centered(const Tensor& x, int axis, Where where) {
 
 void check_vector(std::string_view op, const Tensor& x, const Tensor& v, std::string_view name, Where where) {
   if (v.defined() && (v.rank() != 1 || v.dim(0) != x.dim(-1)))
-    throw ShapeError(describe(op, fmt::format("{} is not as long as the last axis of x", name), {{"x", x}, {std::string(name), v}}, where));
+    throw ShapeError(describe(op, fmt::format("{} is not as long as the last axis of x", name),
+                              {{"x", x}, {std::string(name), v}}, where));
 }
 
 }  // namespace
@@ -76,10 +77,12 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int ignore_ind
   check_float("cross_entropy", logits, where);
   if (!targets.defined()) throw UsageError("cross_entropy: targets have no value");
   const std::vector<std::pair<std::string, Tensor>> operands = {{"logits", logits}, {"targets", targets}};
-  if (!is_integer(targets.dtype())) throw DTypeError(describe("cross_entropy", "targets are not i32; cast them", operands, where));
+  if (!is_integer(targets.dtype()))
+    throw DTypeError(describe("cross_entropy", "targets are not i32; cast them", operands, where));
   bool fits = logits.rank() == targets.rank() + 1;
   for (int i = 0; fits && i < targets.rank(); ++i) fits = logits.shape()[i] == targets.shape()[i];
-  if (!fits) throw ShapeError(describe("cross_entropy", "targets are not logits' shape without its last axis", operands, where));
+  if (!fits)
+    throw ShapeError(describe("cross_entropy", "targets are not logits' shape without its last axis", operands, where));
   const Extent rows = targets.numel(), classes = logits.dim(-1);
   const Tensor flat = reshape(logits, {rows, classes}), target = reshape(targets, {rows, 1});
   const Tensor class_index(graph::iota({rows, classes}, 1, targets.dtype(), logits.device()));
@@ -89,25 +92,31 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int ignore_ind
   const Tensor total = elementwise("log", {sum(elementwise("exp", {c}), {1}, {.keepdims = true})});
   const Tensor picked = sum(elementwise("where", {hit, c, scalar_like(0, c)}), {1}, {.keepdims = true});
   const Tensor counted = elementwise("ne", {target, scalar_like(ignore_index, target)});
-  const Tensor valid = elementwise("logical_and", {elementwise("ge", {target, scalar_like(0, target)}), elementwise("lt", {target, scalar_like(static_cast<double>(classes), target)})});
+  const Tensor valid =
+      elementwise("logical_and", {elementwise("ge", {target, scalar_like(0, target)}),
+                                  elementwise("lt", {target, scalar_like(static_cast<double>(classes), target)})});
   const Tensor nan = scalar_like(std::numeric_limits<double>::quiet_NaN(), c);
-  const Tensor loss = elementwise("where", {counted, elementwise("where", {valid, total - picked, nan}), scalar_like(0, c)});
+  const Tensor loss =
+      elementwise("where", {counted, elementwise("where", {valid, total - picked, nan}), scalar_like(0, c)});
   return sum(loss) / cast(sum(cast(counted, DType::i32)), c.dtype());
 }
 
 Tensor mse_loss(const Tensor& prediction, const Tensor& target, Where where) {
   check_float("mse_loss", prediction, where);
   if (target.defined() && target.shape() != prediction.shape())
-    throw ShapeError(describe("mse_loss", "the shapes differ", {{"prediction", prediction}, {"target", target}}, where));
+    throw ShapeError(
+        describe("mse_loss", "the shapes differ", {{"prediction", prediction}, {"target", target}}, where));
   return mean(elementwise("square", {elementwise("sub", {prediction, target}, {}, where)}), {}, {}, where);
 }
 
 Tensor rope(const Tensor& x, double base, Extent offset, Where where) {
   check_float("rope", x, where);
   if (x.rank() < 2 || x.dim(-1) % 2 != 0)
-    throw ShapeError(describe("rope", "x is not [..., positions, channels] with an even number of channels", {{"x", x}}, where));
+    throw ShapeError(
+        describe("rope", "x is not [..., positions, channels] with an even number of channels", {{"x", x}}, where));
   const Extent positions = x.dim(-2), half = x.dim(-1) / 2;
-  const Tensor position = cast(Tensor(graph::iota({positions, half}, 0, DType::i32, x.device())), x.dtype()) + static_cast<double>(offset);
+  const Tensor position =
+      cast(Tensor(graph::iota({positions, half}, 0, DType::i32, x.device())), x.dtype()) + static_cast<double>(offset);
   const Tensor pair = cast(Tensor(graph::iota({positions, half}, 1, DType::i32, x.device())), x.dtype());
   const Tensor angle = position * elementwise("exp", {pair * (-std::log(base) / static_cast<double>(half))});
   const Tensor c = elementwise("cos", {angle}), s = elementwise("sin", {angle});
@@ -120,10 +129,14 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
   check_float("attention", q, where);
   if (!k.defined() || !v.defined()) throw UsageError("attention: k or v has no value");
   const std::vector<std::pair<std::string, Tensor>> operands = {{"q", q}, {"k", k}, {"v", v}};
-  if (k.dtype() != q.dtype() || v.dtype() != q.dtype()) throw DTypeError(describe("attention", "the dtypes differ; cast them", operands, where));
-  if (k.device() != q.device() || v.device() != q.device()) throw DeviceError(describe("attention", "the devices differ", operands, where));
-  if (q.rank() != 4 || k.rank() != 4 || v.shape() != k.shape() || k.dim(0) != q.dim(0) || k.dim(3) != q.dim(3) || k.dim(1) == 0 || q.dim(1) % k.dim(1) != 0)
-    throw ShapeError(describe("attention", "not q [B, H, T, D] with k and v [B, H or a whole fraction of it, S, D]", operands, where));
+  if (k.dtype() != q.dtype() || v.dtype() != q.dtype())
+    throw DTypeError(describe("attention", "the dtypes differ; cast them", operands, where));
+  if (k.device() != q.device() || v.device() != q.device())
+    throw DeviceError(describe("attention", "the devices differ", operands, where));
+  if (q.rank() != 4 || k.rank() != 4 || v.shape() != k.shape() || k.dim(0) != q.dim(0) || k.dim(3) != q.dim(3) ||
+      k.dim(1) == 0 || q.dim(1) % k.dim(1) != 0)
+    throw ShapeError(describe("attention", "not q [B, H, T, D] with k and v [B, H or a whole fraction of it, S, D]",
+                              operands, where));
   auto heads_last = [&](const Tensor& x) {  // [B, H, T, D] -> [B, T, H, D], key heads repeated for grouped queries
     NodeRef n = x.node();
     const Extent group = q.dim(1) / x.dim(1);
@@ -158,8 +171,10 @@ Scores scores_of(const Node& tuple) {
   Tensor scores = weft::matmul(s.q, weft::transpose(s.k)) * tuple.value;
   if (tuple.ints[0]) {
     const Extent t = scores.dim(-2), n = scores.dim(-1);
-    const Tensor row(iota({t, n}, 0, DType::i32, scores.device())), column(iota({t, n}, 1, DType::i32, scores.device()));
-    scores = elementwise("where", {column <= row + static_cast<double>(n - t), scores, scalar_like(-std::numeric_limits<double>::infinity(), scores)});
+    const Tensor row(iota({t, n}, 0, DType::i32, scores.device())),
+        column(iota({t, n}, 1, DType::i32, scores.device()));
+    scores = elementwise("where", {column <= row + static_cast<double>(n - t), scores,
+                                   scalar_like(-std::numeric_limits<double>::infinity(), scores)});
   }
   const Tensor top = weft::detach(amax(scores, {-1}, {.keepdims = true}));
   const Tensor e = elementwise("exp", {scores - top});
@@ -177,7 +192,8 @@ std::vector<NodeRef> decompose(const Node& tuple) {
   if (tuple.kind == Kind::attention) return {heads_last(weft::matmul(s.weights, s.v)), s.logsumexp.node()};
   const Tensor d_o(permute(tuple.inputs[5], {0, 2, 1, 3}));
   const Tensor d_weights = weft::matmul(d_o, weft::transpose(s.v));
-  const Tensor d_scores = s.weights * (d_weights - weft::sum(d_weights * s.weights, {-1}, {.keepdims = true})) * tuple.value;
+  const Tensor d_scores =
+      s.weights * (d_weights - weft::sum(d_weights * s.weights, {-1}, {.keepdims = true})) * tuple.value;
   return {heads_last(weft::matmul(d_scores, s.k)), heads_last(weft::matmul(weft::transpose(d_scores), s.q)),
           heads_last(weft::matmul(weft::transpose(s.weights), d_o))};
 }

@@ -10,7 +10,7 @@
 namespace weft::graph {
 
 /// "op: fact\n  a  f32 [2, 3]  \"label\"\n  ...\n  called at file:line (function)".
-std::string describe(std::string_view op, std::string_view fact, const std::vector<std::pair<std::string, Tensor>>& operands,
-                     Where where);
+std::string describe(std::string_view op, std::string_view fact,
+                     const std::vector<std::pair<std::string, Tensor>>& operands, Where where);
 
 }  // namespace weft::graph

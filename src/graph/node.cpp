@@ -47,10 +47,10 @@ Table& table() {
 }  // namespace
 
 std::string_view name_of(Kind kind) {
-  constexpr std::string_view names[] = {"constant", "data",   "input",  "iota",   "reshape",     "permute",
-                                        "expand",   "slice",  "pad",    "detach", "map",         "reduce",
-                                        "matmul",   "gather", "scatter_add", "concat", "attention", "attention_backward",
-                                        "project"};
+  constexpr std::string_view names[] = {
+      "constant", "data", "input",  "iota",   "reshape", "permute",     "expand", "slice",     "pad",
+      "detach",   "map",  "reduce", "matmul", "gather",  "scatter_add", "concat", "attention", "attention_backward",
+      "project"};
   return names[static_cast<int>(kind)];
 }
 

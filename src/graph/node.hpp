@@ -1,8 +1,8 @@
 // Nodes: the one graph of values. A node is immutable and hash-consed: the same op on the same inputs is the same node.
 #pragma once
 
-#include <cstdint>
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -29,8 +29,12 @@ enum class Kind : std::uint8_t {
   input,     // argument of a function being traced; ints = {ordinal}
   iota,      // coordinate along axis ints[0]
   // views
-  reshape, permute, expand, slice, pad,  // ints: -, order, -, (start, step) an axis, (before, after) an axis
-  detach,    // the same value, no gradient
+  reshape,
+  permute,
+  expand,
+  slice,
+  pad,     // ints: -, order, -, (start, step) an axis, (before, after) an axis
+  detach,  // the same value, no gradient
   // compute
   map,          // `expression` on inputs of one shape
   reduce,       // `reduction` over axes ints (ascending), which are dropped
@@ -38,7 +42,7 @@ enum class Kind : std::uint8_t {
   gather,       // (x, indices): x's coordinate along axis ints[0] is the index; indices has the result's shape
   scatter_add,  // (indices [n], updates [n, columns]) -> [ints[0], columns]
   concat,       // along axis ints[0]
-  attention,           // (q, k, v), each [B, T, H, D]; value = scale, ints = {causal} -> tuple: o [B,T,H,D], logsumexp [B,H,T]
+  attention,    // (q, k, v), each [B, T, H, D]; value = scale, ints = {causal} -> tuple: o [B,T,H,D], logsumexp [B,H,T]
   attention_backward,  // (q, k, v, o, logsumexp, d_o) -> tuple: d_q, d_k, d_v
   project,             // result ints[0] of a tuple
 };
@@ -87,7 +91,8 @@ class Node : public std::enable_shared_from_this<Node>, public NodeFields {
 NodeRef make_node(NodeFields fields, Where where = Where::current());
 
 /// Nodes that `roots` need, in topological order. Stops below nodes for which `is_leaf` holds (they are included).
-template <class IsLeaf> std::vector<const Node*> topological_order(std::span<const NodeRef> roots, IsLeaf is_leaf);
+template <class IsLeaf>
+std::vector<const Node*> topological_order(std::span<const NodeRef> roots, IsLeaf is_leaf);
 std::vector<const Node*> topological_order(std::span<const NodeRef> roots);
 
 /// Number of live nodes, for leak tests.
@@ -103,7 +108,8 @@ NodeRef iota(const Shape& shape, int axis, DType type, Device device);
 NodeRef reshape(const NodeRef& x, const Shape& shape);
 NodeRef permute(const NodeRef& x, const std::vector<Extent>& order);
 NodeRef expand(const NodeRef& x, const Shape& shape);  // right-aligned
-NodeRef slice(const NodeRef& x, const std::vector<Extent>& starts, const std::vector<Extent>& steps, const Shape& shape);
+NodeRef slice(const NodeRef& x, const std::vector<Extent>& starts, const std::vector<Extent>& steps,
+              const Shape& shape);
 NodeRef pad(const NodeRef& x, const std::vector<Extent>& before_after);
 NodeRef detach(const NodeRef& x);
 /// Untyped expression on inputs of any dtypes and broadcastable shapes.
@@ -154,7 +160,8 @@ void clear_pending(const std::shared_ptr<Cell>& cell);
 /// The current value's node.
 NodeRef value_of(const std::shared_ptr<Cell>& cell);
 
-template <class IsLeaf> std::vector<const Node*> topological_order(std::span<const NodeRef> roots, IsLeaf is_leaf) {
+template <class IsLeaf>
+std::vector<const Node*> topological_order(std::span<const NodeRef> roots, IsLeaf is_leaf) {
   std::vector<const Node*> order;
   std::vector<const Node*> stack;
   // Marks are a sorted-by-id vector at the end: ids order the result, a hash set finds repeats.

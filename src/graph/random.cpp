@@ -21,12 +21,17 @@ Tensor random_bits(const Shape& shape, int lane) {
   if (lane == 0) {
     const std::uint32_t step[] = {0, 1};
     NoGrad no_grad;
-    state.assign(current + Tensor(graph::concat({graph::constant(step[0], DType::u32, {1}, current.device()), graph::constant(step[1], DType::u32, {1}, current.device())}, 0)));
+    state.assign(current + Tensor(graph::concat({graph::constant(step[0], DType::u32, {1}, current.device()),
+                                                 graph::constant(step[1], DType::u32, {1}, current.device())},
+                                                0)));
   }
   // The element number over the whole shape, row-major.
   const Tensor element = reshape(Tensor(graph::iota({shape.numel()}, 0, DType::u32, current.device())), shape);
-  scalar::Expression philox{3, {{.op = scalar::Op::input, .slot = 0}, {.op = scalar::Op::input, .slot = 1}, {.op = scalar::Op::input, .slot = 2},
-                                {.op = scalar::Op::philox, .type = DType::u32, .a = 0, .b = 1, .c = 2}}};
+  scalar::Expression philox{3,
+                            {{.op = scalar::Op::input, .slot = 0},
+                             {.op = scalar::Op::input, .slot = 1},
+                             {.op = scalar::Op::input, .slot = 2},
+                             {.op = scalar::Op::philox, .type = DType::u32, .a = 0, .b = 1, .c = 2}}};
   const Tensor stream = draw * 2.0 + static_cast<double>(lane);
   return Tensor(graph::map(philox, {seed.node(), stream.node(), element.node()}, "philox"));
 }
@@ -40,7 +45,8 @@ Tensor unit(const Tensor& bits, DType type) {
 void check(std::string_view op, const Shape& shape, DType type) {
   for (Extent e : shape)
     if (e < 0) throw ShapeError(fmt::format("{}: negative extent in {}", op, shape.to_string()));
-  if (!is_float(type)) throw DTypeError(fmt::format("{}: makes f32 or f64, not {}; cast the result", op, name_of(type)));
+  if (!is_float(type))
+    throw DTypeError(fmt::format("{}: makes f32 or f64, not {}; cast the result", op, name_of(type)));
 }
 
 }  // namespace

@@ -25,7 +25,8 @@ Shape kept_shape(const Shape& shape, const std::vector<int>& axes) {
 }
 
 // The row over `axes`, the axes kept with extent 1.
-NodeRef apply(const ops::ReduceRow& row, const NodeRef& x, const std::vector<int>& axes, std::span<const double> attributes) {
+NodeRef apply(const ops::ReduceRow& row, const NodeRef& x, const std::vector<int>& axes,
+              std::span<const double> attributes) {
   const Shape kept = kept_shape(x->shape, axes);
   Extent count = 1;
   for (int a : axes) count *= x->shape[a];
@@ -67,7 +68,10 @@ Tensor reduce_by_row(std::string_view name, const Tensor& x, const Axes& axes, R
   const bool position = row.reduction == scalar::Reduction::argmax || row.reduction == scalar::Reduction::argmin;
   if (!row.allows_empty)
     for (int a : reduced)
-      if (x.shape()[a] == 0) throw ShapeError(describe(row.name, fmt::format("axis {} is empty, and the {} of nothing has no value", a, row.name), {{"x", x}}, where));
+      if (x.shape()[a] == 0)
+        throw ShapeError(describe(row.name,
+                                  fmt::format("axis {} is empty, and the {} of nothing has no value", a, row.name),
+                                  {{"x", x}}, where));
   if (position && reduced.size() != 1) {  // over all: the position in row-major order
     if (!axes.empty()) throw ShapeError(describe(row.name, "takes one axis, or none for all", {{"x", x}}, where));
     from = graph::reshape(from, {x.numel()});
@@ -79,7 +83,9 @@ Tensor reduce_by_row(std::string_view name, const Tensor& x, const Axes& axes, R
     NodeRef result = apply(row, from, reduced, values);
     Shape shape;
     if (options.keepdims) {
-      for (int i = 0; i < x.rank(); ++i) shape.push_back(axes.empty() || std::find(reduced.begin(), reduced.end(), i) != reduced.end() ? 1 : x.shape()[i]);
+      for (int i = 0; i < x.rank(); ++i)
+        shape.push_back(axes.empty() || std::find(reduced.begin(), reduced.end(), i) != reduced.end() ? 1
+                                                                                                      : x.shape()[i]);
     } else if (!axes.empty()) {
       for (int i = 0; i < x.rank(); ++i)
         if (std::find(reduced.begin(), reduced.end(), i) == reduced.end()) shape.push_back(x.shape()[i]);
@@ -102,13 +108,27 @@ Tensor reduce(std::string_view name, const Tensor& x, const Axes& axes, ReduceOp
     throw UsageError(fmt::format("{}: {} attributes are given, it has {}", name, attributes.size(), known));
   return reduce_by_row(name, x, axes, options, attributes, where);
 }
-Tensor sum(const Tensor& x, const Axes& axes, ReduceOptions options, Where where) { return reduce("sum", x, axes, options, where); }
-Tensor mean(const Tensor& x, const Axes& axes, ReduceOptions options, Where where) { return reduce("mean", x, axes, options, where); }
-Tensor prod(const Tensor& x, const Axes& axes, ReduceOptions options, Where where) { return reduce("prod", x, axes, options, where); }
-Tensor amax(const Tensor& x, const Axes& axes, ReduceOptions options, Where where) { return reduce("amax", x, axes, options, where); }
-Tensor amin(const Tensor& x, const Axes& axes, ReduceOptions options, Where where) { return reduce("amin", x, axes, options, where); }
-Tensor argmax(const Tensor& x, int axis, ReduceOptions options, Where where) { return reduce("argmax", x, {axis}, options, where); }
-Tensor argmin(const Tensor& x, int axis, ReduceOptions options, Where where) { return reduce("argmin", x, {axis}, options, where); }
+Tensor sum(const Tensor& x, const Axes& axes, ReduceOptions options, Where where) {
+  return reduce("sum", x, axes, options, where);
+}
+Tensor mean(const Tensor& x, const Axes& axes, ReduceOptions options, Where where) {
+  return reduce("mean", x, axes, options, where);
+}
+Tensor prod(const Tensor& x, const Axes& axes, ReduceOptions options, Where where) {
+  return reduce("prod", x, axes, options, where);
+}
+Tensor amax(const Tensor& x, const Axes& axes, ReduceOptions options, Where where) {
+  return reduce("amax", x, axes, options, where);
+}
+Tensor amin(const Tensor& x, const Axes& axes, ReduceOptions options, Where where) {
+  return reduce("amin", x, axes, options, where);
+}
+Tensor argmax(const Tensor& x, int axis, ReduceOptions options, Where where) {
+  return reduce("argmax", x, {axis}, options, where);
+}
+Tensor argmin(const Tensor& x, int axis, ReduceOptions options, Where where) {
+  return reduce("argmin", x, {axis}, options, where);
+}
 Tensor var(const Tensor& x, const Axes& axes, ReduceOptions options, int correction, Where where) {
   const double value = correction;
   return reduce_by_row("var", x, axes, options, {&value, 1}, where);

@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include "graph/describe.hpp"
-#include "graph/node.hpp"
 #include "graph/no_grad.hpp"
+#include "graph/node.hpp"
 #include "ops/table.hpp"
 #include "weft/custom_op.hpp"
 #include "weft/elementwise.hpp"
@@ -13,8 +13,8 @@
 namespace weft {
 namespace graph {
 
-std::string describe(std::string_view op, std::string_view fact, const std::vector<std::pair<std::string, Tensor>>& operands,
-                     Where where) {
+std::string describe(std::string_view op, std::string_view fact,
+                     const std::vector<std::pair<std::string, Tensor>>& operands, Where where) {
   std::size_t width = 0;
   for (const auto& [name, value] : operands) width = std::max(width, name.size());
   std::string text = fmt::format("{}: {}", op, fact);
@@ -22,7 +22,8 @@ std::string describe(std::string_view op, std::string_view fact, const std::vect
     text += fmt::format("\n  {:<{}}  {} {}", name, width, weft::name_of(value.dtype()), value.shape().to_string());
     if (!value.label().empty()) text += fmt::format("  \"{}\"", value.label());
   }
-  if (where.line()) text += fmt::format("\n  called at {}:{} ({})", where.file_name(), where.line(), where.function_name());
+  if (where.line())
+    text += fmt::format("\n  called at {}:{} ({})", where.file_name(), where.line(), where.function_name());
   return text;
 }
 
@@ -78,17 +79,19 @@ Tensor scalar_like(double value, const Tensor& like) {
 Tensor zeros_like(const Tensor& like) { return full(like.shape(), 0, like.dtype(), like.device()); }
 Tensor ones_like(const Tensor& like) { return full(like.shape(), 1, like.dtype(), like.device()); }
 
-Tensor elementwise(std::string_view name, std::initializer_list<Tensor> inputs, std::initializer_list<double> attributes,
-                   Where where) {
+Tensor elementwise(std::string_view name, std::initializer_list<Tensor> inputs,
+                   std::initializer_list<double> attributes, Where where) {
   return elementwise(name, std::span<const Tensor>(inputs.begin(), inputs.size()),
                      std::span<const double>(attributes.begin(), attributes.size()), where);
 }
 
-Tensor elementwise(std::string_view name, std::span<const Tensor> inputs, std::span<const double> attributes, Where where) {
+Tensor elementwise(std::string_view name, std::span<const Tensor> inputs, std::span<const double> attributes,
+                   Where where) {
   const ops::ElementwiseRow& row = ops::elementwise_row(name);
   const auto& names = row.inputs;
   if (inputs.size() != names.size())
-    throw UsageError(fmt::format("{}: takes {} inputs ({}), {} given", row.name, names.size(), fmt::join(names, ", "), inputs.size()));
+    throw UsageError(fmt::format("{}: takes {} inputs ({}), {} given", row.name, names.size(), fmt::join(names, ", "),
+                                 inputs.size()));
   std::vector<std::pair<std::string, Tensor>> operands;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     node_of(inputs[i]);
@@ -98,11 +101,14 @@ Tensor elementwise(std::string_view name, std::span<const Tensor> inputs, std::s
   std::vector<DType> types;
   for (const Tensor& input : inputs) {
     if (input.device() != inputs[0].device())
-      throw DeviceError(describe(row.name, fmt::format("operands on {} and {}; move one with .to(device)", inputs[0].device().to_string(),
-                                                       input.device().to_string()), operands, where));
+      throw DeviceError(describe(row.name,
+                                 fmt::format("operands on {} and {}; move one with .to(device)",
+                                             inputs[0].device().to_string(), input.device().to_string()),
+                                 operands, where));
     Shape joined;
     if (!graph::broadcast_shapes(shape, input.shape(), joined))
-      throw ShapeError(describe(row.name, "shapes do not broadcast: extents must be equal or 1, aligned from the right", operands, where));
+      throw ShapeError(describe(row.name, "shapes do not broadcast: extents must be equal or 1, aligned from the right",
+                                operands, where));
     shape = joined;
     types.push_back(input.dtype());
   }
@@ -126,23 +132,29 @@ Tensor cast(const Tensor& x, DType type, Where) {
   return graph::wrap(graph::cast(x.node(), type));
 }
 
-#define WEFT_BINARY(symbol, name)                                                                              \
-  Tensor operator symbol(const Tensor& x, const Tensor& y) { return elementwise(name, {x, y}); }               \
-  Tensor operator symbol(const Tensor& x, double y) { return elementwise(name, {x, scalar_like(y, x)}); }      \
-  Tensor operator symbol(double x, const Tensor& y) { return elementwise(name, {scalar_like(x, y), y}); }
+// An operator cannot be told its caller's line, so its messages name none.
+#define WEFT_BINARY(symbol, name)                                                                                      \
+  Tensor operator symbol(const Tensor& x, const Tensor& y) { return elementwise(name, {x, y}, {}, Where()); }          \
+  Tensor operator symbol(const Tensor& x, double y) { return elementwise(name, {x, scalar_like(y, x)}, {}, Where()); } \
+  Tensor operator symbol(double x, const Tensor& y) { return elementwise(name, {scalar_like(x, y), y}, {}, Where()); }
 WEFT_BINARY(+, "add")
 WEFT_BINARY(-, "sub")
 WEFT_BINARY(*, "mul")
 WEFT_BINARY(/, "div")
 #undef WEFT_BINARY
-Tensor operator<(const Tensor& x, const Tensor& y) { return elementwise("lt", {x, y}); }
-Tensor operator<=(const Tensor& x, const Tensor& y) { return elementwise("le", {x, y}); }
-Tensor operator>(const Tensor& x, const Tensor& y) { return elementwise("gt", {x, y}); }
-Tensor operator>=(const Tensor& x, const Tensor& y) { return elementwise("ge", {x, y}); }
+Tensor operator<(const Tensor& x, const Tensor& y) { return elementwise("lt", {x, y}, {}, Where()); }
+Tensor operator<=(const Tensor& x, const Tensor& y) { return elementwise("le", {x, y}, {}, Where()); }
+Tensor operator>(const Tensor& x, const Tensor& y) { return elementwise("gt", {x, y}, {}, Where()); }
+Tensor operator>=(const Tensor& x, const Tensor& y) { return elementwise("ge", {x, y}, {}, Where()); }
 
 CustomOp register_op(const OpDefinition& definition) {
-  ops::CustomOp op{.name = definition.name, .inputs = definition.inputs, .forward = definition.forward,
-                   .attributes = definition.attributes, .gradients = definition.gradients, .aliases = {}, .doc = definition.doc};
+  ops::CustomOp op{.name = definition.name,
+                   .inputs = definition.inputs,
+                   .forward = definition.forward,
+                   .attributes = definition.attributes,
+                   .gradients = definition.gradients,
+                   .aliases = {},
+                   .doc = definition.doc};
   return CustomOp(std::string(ops::register_elementwise(op).name));
 }
 

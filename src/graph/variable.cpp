@@ -25,7 +25,8 @@ Variable::Variable(const Tensor& initial, std::string_view name, bool requires_g
   cell_->device = initial.device();
   if (initial.node()->storage) {
     // In memory already: nothing to run. A node of its own, since gradients are asked for by node.
-    cell_->committed = graph::make_node({.kind = graph::Kind::data, .type = cell_->type, .shape = cell_->shape, .device = cell_->device});
+    cell_->committed = graph::make_node(
+        {.kind = graph::Kind::data, .type = cell_->type, .shape = cell_->shape, .device = cell_->device});
     cell_->committed->storage = initial.node()->storage;
   } else {
     graph::set_pending(cell_, initial.node());
@@ -52,8 +53,10 @@ void Variable::assign(const Tensor& next, Where where) {
   const std::string op = fmt::format("assign to variable \"{}\"", cell.name);
   const std::vector<std::pair<std::string, Tensor>> operands = {{"variable", value()}, {"value", next}};
   if (next.shape() != cell.shape) throw ShapeError(graph::describe(op, "the shapes differ", operands, where));
-  if (next.dtype() != cell.type) throw DTypeError(graph::describe(op, "the dtypes differ; cast the value", operands, where));
-  if (next.device() != cell.device) throw DeviceError(graph::describe(op, "the devices differ; move the value with .to(device)", operands, where));
+  if (next.dtype() != cell.type)
+    throw DTypeError(graph::describe(op, "the dtypes differ; cast the value", operands, where));
+  if (next.device() != cell.device)
+    throw DeviceError(graph::describe(op, "the devices differ; move the value with .to(device)", operands, where));
   graph::set_pending(cell_, next.node());
 }
 
@@ -64,7 +67,8 @@ Variable flatten_together(std::span<const Variable> variables, std::string_view 
   bool all_slices = first->shared != nullptr;
   for (const Variable& v : variables) {
     if (v.dtype() != first->type || v.device() != first->device)
-      throw UsageError(fmt::format("flatten_together {}: \"{}\" has another dtype or device than \"{}\"", name, v.name(), first->name));
+      throw UsageError(fmt::format("flatten_together {}: \"{}\" has another dtype or device than \"{}\"", name,
+                                   v.name(), first->name));
     all_slices &= v.cell()->shared == first->shared && v.cell()->offset == total;
     total += v.numel();
   }
@@ -75,7 +79,9 @@ Variable flatten_together(std::span<const Variable> variables, std::string_view 
   }
   std::vector<Tensor> parts;
   for (const Variable& v : variables) {
-    if (v.cell()->shared) throw UsageError(fmt::format("flatten_together {}: \"{}\" already is a slice of \"{}\"", name, v.name(), v.cell()->shared->name));
+    if (v.cell()->shared)
+      throw UsageError(fmt::format("flatten_together {}: \"{}\" already is a slice of \"{}\"", name, v.name(),
+                                   v.cell()->shared->name));
     parts.push_back(reshape(v.value(), {v.numel()}));
   }
   Variable flat(concat(parts, 0), name, false);

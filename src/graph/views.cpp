@@ -48,17 +48,26 @@ Tensor reshape(const Tensor& x, const Shape& shape, Where where) {
   int unknown = -1;
   Extent known = 1;
   for (int i = 0; i < shape.rank(); ++i) {
-    if (shape[i] == -1 && unknown < 0) unknown = i;
-    else if (shape[i] < 0) throw ShapeError(describe("reshape", fmt::format("extent {} in {}; only one extent may be -1", shape[i], shape.to_string()), {{"x", x}}, where));
-    else known *= shape[i];
+    if (shape[i] == -1 && unknown < 0)
+      unknown = i;
+    else if (shape[i] < 0)
+      throw ShapeError(describe("reshape",
+                                fmt::format("extent {} in {}; only one extent may be -1", shape[i], shape.to_string()),
+                                {{"x", x}}, where));
+    else
+      known *= shape[i];
   }
   if (unknown >= 0) {
     if (known == 0 || x.numel() % known != 0)
-      throw ShapeError(describe("reshape", fmt::format("{} elements do not divide into {}", x.numel(), shape.to_string()), {{"x", x}}, where));
+      throw ShapeError(describe("reshape",
+                                fmt::format("{} elements do not divide into {}", x.numel(), shape.to_string()),
+                                {{"x", x}}, where));
     target[unknown] = x.numel() / known;
   }
   if (target.numel() != x.numel())
-    throw ShapeError(describe("reshape", fmt::format("{} has {} elements, x has {}", shape.to_string(), target.numel(), x.numel()), {{"x", x}}, where));
+    throw ShapeError(describe("reshape",
+                              fmt::format("{} has {} elements, x has {}", shape.to_string(), target.numel(), x.numel()),
+                              {{"x", x}}, where));
   return graph::wrap(graph::reshape(x.node(), target));
 }
 
@@ -66,13 +75,15 @@ Tensor permute(const Tensor& x, const Axes& order, Where where) {
   node(x, "permute");
   const auto axes = graph::normalized_axes("permute", x, order, where);
   if (static_cast<int>(axes.size()) != x.rank())
-    throw ShapeError(describe("permute", fmt::format("order has {} axes, x has {}", axes.size(), x.rank()), {{"x", x}}, where));
+    throw ShapeError(
+        describe("permute", fmt::format("order has {} axes, x has {}", axes.size(), x.rank()), {{"x", x}}, where));
   return graph::wrap(graph::permute(x.node(), {axes.begin(), axes.end()}));
 }
 
 Tensor transpose(const Tensor& x, int axis_a, int axis_b, Where where) {
   node(x, "transpose");
-  const int a = graph::normalized_axis("transpose", x, axis_a, where), b = graph::normalized_axis("transpose", x, axis_b, where);
+  const int a = graph::normalized_axis("transpose", x, axis_a, where),
+            b = graph::normalized_axis("transpose", x, axis_b, where);
   Axes order;
   for (int i = 0; i < x.rank(); ++i) order.push_back(i == a ? b : i == b ? a : i);
   return permute(x, order, where);
@@ -82,7 +93,8 @@ Tensor expand(const Tensor& x, const Shape& shape, Where where) {
   node(x, "expand");
   Shape joined;
   if (!graph::broadcast_shapes(x.shape(), shape, joined) || joined != shape)
-    throw ShapeError(describe("expand", fmt::format("x does not broadcast to {}", shape.to_string()), {{"x", x}}, where));
+    throw ShapeError(
+        describe("expand", fmt::format("x does not broadcast to {}", shape.to_string()), {{"x", x}}, where));
   return graph::wrap(graph::expand(x.node(), shape));
 }
 
@@ -91,7 +103,9 @@ Tensor slice(const Tensor& x, int axis, Extent start, Extent stop, Extent step, 
   const int a = graph::normalized_axis("slice", x, axis, where);
   if (step == 0) throw ShapeError(describe("slice", "step is 0", {{"x", x}}, where));
   const Extent n = x.shape()[a];
-  auto clip = [&](Extent position, Extent low, Extent high) { return std::clamp(position < 0 ? position + n : position, low, high); };
+  auto clip = [&](Extent position, Extent low, Extent high) {
+    return std::clamp(position < 0 ? position + n : position, low, high);
+  };
   Extent count;
   if (step > 0) {
     start = clip(start, 0, n);
@@ -114,7 +128,10 @@ Tensor narrow(const Tensor& x, int axis, Extent start, Extent length, Where wher
   node(x, "narrow");
   const int a = graph::normalized_axis("narrow", x, axis, where);
   if (start < 0 || length < 0 || start > x.shape()[a] - length)
-    throw ShapeError(describe("narrow", fmt::format("[{}, {}+{}) is outside of axis {} with extent {}", start, start, length, axis, x.shape()[a]), {{"x", x}}, where));
+    throw ShapeError(describe(
+        "narrow",
+        fmt::format("[{}, {}+{}) is outside of axis {} with extent {}", start, start, length, axis, x.shape()[a]),
+        {{"x", x}}, where));
   return slice(x, a, start, start + length, 1, where);
 }
 
@@ -123,7 +140,8 @@ Tensor select(const Tensor& x, int axis, Extent index, Where where) {
   const int a = graph::normalized_axis("select", x, axis, where);
   const Extent n = x.shape()[a];
   if (index < -n || index >= n)
-    throw ShapeError(describe("select", fmt::format("index {} is outside of axis {} with extent {}", index, axis, n), {{"x", x}}, where));
+    throw ShapeError(describe("select", fmt::format("index {} is outside of axis {} with extent {}", index, axis, n),
+                              {{"x", x}}, where));
   return squeeze(narrow(x, a, index < 0 ? index + n : index, 1, where), a, where);
 }
 
@@ -144,7 +162,8 @@ Tensor pad(const Tensor& x, const std::vector<std::pair<Extent, Extent>>& paddin
     throw ShapeError(describe("pad", fmt::format("{} pairs for {} axes", padding.size(), x.rank()), {{"x", x}}, where));
   std::vector<Extent> ints;
   for (auto [before, after] : padding) {
-    if (before < 0 || after < 0) throw ShapeError(describe("pad", "negative padding; use slice to remove elements", {{"x", x}}, where));
+    if (before < 0 || after < 0)
+      throw ShapeError(describe("pad", "negative padding; use slice to remove elements", {{"x", x}}, where));
     ints.push_back(before);
     ints.push_back(after);
   }
@@ -155,7 +174,8 @@ Tensor unsqueeze(const Tensor& x, int axis, Where where) {
   node(x, "unsqueeze");
   const int rank = x.rank();
   if (axis < -rank - 1 || axis > rank)
-    throw ShapeError(describe("unsqueeze", fmt::format("axis {} is outside of [{}, {}]", axis, -rank - 1, rank), {{"x", x}}, where));
+    throw ShapeError(
+        describe("unsqueeze", fmt::format("axis {} is outside of [{}, {}]", axis, -rank - 1, rank), {{"x", x}}, where));
   std::vector<Extent> extents = x.shape().vector();
   extents.insert(extents.begin() + (axis < 0 ? axis + rank + 1 : axis), 1);
   return reshape(x, Shape(std::move(extents)), where);
@@ -165,7 +185,8 @@ Tensor squeeze(const Tensor& x, int axis, Where where) {
   node(x, "squeeze");
   const int a = graph::normalized_axis("squeeze", x, axis, where);
   if (x.shape()[a] != 1)
-    throw ShapeError(describe("squeeze", fmt::format("axis {} has extent {}, not 1", axis, x.shape()[a]), {{"x", x}}, where));
+    throw ShapeError(
+        describe("squeeze", fmt::format("axis {} has extent {}, not 1", axis, x.shape()[a]), {{"x", x}}, where));
   std::vector<Extent> extents = x.shape().vector();
   extents.erase(extents.begin() + a);
   return reshape(x, Shape(std::move(extents)), where);
@@ -173,8 +194,11 @@ Tensor squeeze(const Tensor& x, int axis, Where where) {
 
 Tensor flatten(const Tensor& x, int first, int last, Where where) {
   if (node(x, "flatten")->shape.rank() == 0) return reshape(x, {1}, where);
-  const int a = graph::normalized_axis("flatten", x, first, where), b = graph::normalized_axis("flatten", x, last, where);
-  if (a > b) throw ShapeError(describe("flatten", fmt::format("first axis {} lies after last axis {}", first, last), {{"x", x}}, where));
+  const int a = graph::normalized_axis("flatten", x, first, where),
+            b = graph::normalized_axis("flatten", x, last, where);
+  if (a > b)
+    throw ShapeError(
+        describe("flatten", fmt::format("first axis {} lies after last axis {}", first, last), {{"x", x}}, where));
   Shape shape;
   for (int i = 0; i < a; ++i) shape.push_back(x.shape()[i]);
   Extent joined = 1;
@@ -194,9 +218,13 @@ Tensor concat(std::span<const Tensor> parts, int axis, Where where) {
     const std::vector<std::pair<std::string, Tensor>> operands = {{"first", parts[0]}, {"part", part}};
     bool fits = part.rank() == parts[0].rank();
     for (int i = 0; fits && i < part.rank(); ++i) fits = i == a || part.shape()[i] == parts[0].shape()[i];
-    if (!fits) throw ShapeError(describe("concat", fmt::format("extents differ elsewhere than on axis {}", axis), operands, where));
-    if (part.dtype() != parts[0].dtype()) throw DTypeError(describe("concat", "the dtypes differ; cast one", operands, where));
-    if (part.device() != parts[0].device()) throw DeviceError(describe("concat", "the devices differ; move one with .to(device)", operands, where));
+    if (!fits)
+      throw ShapeError(
+          describe("concat", fmt::format("extents differ elsewhere than on axis {}", axis), operands, where));
+    if (part.dtype() != parts[0].dtype())
+      throw DTypeError(describe("concat", "the dtypes differ; cast one", operands, where));
+    if (part.device() != parts[0].device())
+      throw DeviceError(describe("concat", "the devices differ; move one with .to(device)", operands, where));
     nodes.push_back(part.node());
   }
   return graph::wrap(graph::concat(std::move(nodes), a));
@@ -214,7 +242,9 @@ std::vector<Tensor> split(const Tensor& x, std::span<const Extent> lengths, int 
   Extent total = 0;
   for (Extent length : lengths) total += length;
   if (total != x.shape()[a])
-    throw ShapeError(describe("split", fmt::format("lengths add up to {}, axis {} has extent {}", total, axis, x.shape()[a]), {{"x", x}}, where));
+    throw ShapeError(describe("split",
+                              fmt::format("lengths add up to {}, axis {} has extent {}", total, axis, x.shape()[a]),
+                              {{"x", x}}, where));
   std::vector<Tensor> parts;
   Extent start = 0;
   for (Extent length : lengths) {
@@ -230,7 +260,8 @@ Tensor triangle(const Tensor& x, int diagonal, bool lower, std::string_view op, 
   node(x, op);
   if (x.rank() < 2) throw ShapeError(describe(op, "needs two axes", {{"x", x}}, where));
   const Extent m = x.dim(-2), n = x.dim(-1);
-  const Tensor row(graph::iota({m, n}, 0, DType::i32, x.device())), column(graph::iota({m, n}, 1, DType::i32, x.device()));
+  const Tensor row(graph::iota({m, n}, 0, DType::i32, x.device())),
+      column(graph::iota({m, n}, 1, DType::i32, x.device()));
   const Tensor edge = row + static_cast<double>(diagonal);
   return elementwise("where", {lower ? column <= edge : column >= edge, x, scalar_like(0, x)}, {}, where);
 }

@@ -17,9 +17,9 @@ using graph::NodeRef;
 // One trace of the function.
 struct Trace {
   struct Leaf {
-    int argument = -1;                    // the argument's number, or
-    std::shared_ptr<graph::Cell> cell;    // a Variable's current buffer, or
-    NodeRef constant;                     // a value known when tracing
+    int argument = -1;                  // the argument's number, or
+    std::shared_ptr<graph::Cell> cell;  // a Variable's current buffer, or
+    NodeRef constant;                   // a value known when tracing
   };
   struct Update {
     std::shared_ptr<graph::Cell> cell;
@@ -45,7 +45,9 @@ class CompiledFunction {
     for (const Tensor& argument : arguments) signature.emplace_back(argument.dtype(), argument.shape());
     const Device device = arguments.empty() ? default_device() : arguments[0].device();
     for (const Tensor& argument : arguments)
-      if (argument.device() != device) throw DeviceError(fmt::format("compile: arguments on {} and {}; move one with .to(device)", device.to_string(), argument.device().to_string()));
+      if (argument.device() != device)
+        throw DeviceError(fmt::format("compile: arguments on {} and {}; move one with .to(device)", device.to_string(),
+                                      argument.device().to_string()));
     for (auto it = traces_.begin(); it != traces_.end(); ++it)
       if (it->device == device && it->signature == signature) {
         traces_.splice(traces_.begin(), traces_, it);
@@ -68,7 +70,8 @@ class CompiledFunction {
       if (update.in_place) make_exclusive(*update.cell);
     for (std::size_t i = 0; i < trace.leaves.size(); ++i) {
       const Trace::Leaf& leaf = trace.leaves[i];
-      externals[i] = leaf.argument >= 0 ? argument_buffers[static_cast<std::size_t>(leaf.argument)] : buffer_of(leaf.cell ? *leaf.cell->committed : *leaf.constant);
+      externals[i] = leaf.argument >= 0 ? argument_buffers[static_cast<std::size_t>(leaf.argument)]
+                                        : buffer_of(leaf.cell ? *leaf.cell->committed : *leaf.constant);
     }
     for (std::size_t o = 0; o < plan.output_external.size(); ++o) {
       auto& slot = externals[static_cast<std::size_t>(plan.output_external[o])];
@@ -76,12 +79,15 @@ class CompiledFunction {
     }
     trace.executable->program->run(externals);
     for (const Trace::Update& update : trace.updates)
-      update.cell->committed = data_node(update.cell->type, update.cell->shape, trace.device, externals[static_cast<std::size_t>(update.external)]);
+      update.cell->committed = data_node(update.cell->type, update.cell->shape, trace.device,
+                                         externals[static_cast<std::size_t>(update.external)]);
     std::vector<Tensor> results;
     for (std::size_t i = 0; i < trace.results.size(); ++i) {
       const Tensor& like = trace.results[i];
       const int external = trace.result_external[i];
-      results.push_back(external < 0 ? like : Tensor(data_node(like.dtype(), like.shape(), trace.device, externals[static_cast<std::size_t>(external)])));
+      results.push_back(external < 0 ? like
+                                     : Tensor(data_node(like.dtype(), like.shape(), trace.device,
+                                                        externals[static_cast<std::size_t>(external)])));
     }
     trace.last_externals = std::move(externals);
     if (!keep_externals_) trace.last_externals.clear();
@@ -108,7 +114,8 @@ class CompiledFunction {
     for (std::size_t i = 0; i < times.size(); ++i) {
       const bool matched = times.size() == kernels.size();
       const double us = std::max(times[i].microseconds, 1e-3);
-      text += fmt::format("{:>10.1f} {:>6.1f} {:>10.1f} {:>9.1f}  {}\n", us, 100 * us / total, matched ? kernel::flops(kernels[i]) / us / 1e3 : 0.0,
+      text += fmt::format("{:>10.1f} {:>6.1f} {:>10.1f} {:>9.1f}  {}\n", us, 100 * us / total,
+                          matched ? kernel::flops(kernels[i]) / us / 1e3 : 0.0,
                           matched ? kernel::bytes_moved(kernels[i]) / us / 1e3 : 0.0, times[i].name);
     }
     return text + fmt::format("{:>10.1f}  all {} kernels\n", total, times.size());
@@ -125,7 +132,11 @@ class CompiledFunction {
     trace.device = device;
     std::vector<Tensor> arguments;
     for (std::size_t i = 0; i < trace.signature.size(); ++i)
-      arguments.emplace_back(graph::make_node({.kind = graph::Kind::input, .type = trace.signature[i].first, .shape = trace.signature[i].second, .device = device, .ints = {static_cast<Extent>(i)}}));
+      arguments.emplace_back(graph::make_node({.kind = graph::Kind::input,
+                                               .type = trace.signature[i].first,
+                                               .shape = trace.signature[i].second,
+                                               .device = device,
+                                               .ints = {static_cast<Extent>(i)}}));
     std::vector<std::pair<std::shared_ptr<graph::Cell>, NodeRef>> assigned;
     const std::vector<Tensor> results = traced(arguments, assigned);
     std::unordered_map<const graph::Node*, std::shared_ptr<graph::Cell>> cell_of;
@@ -135,7 +146,9 @@ class CompiledFunction {
     trace.results = results;
     for (const Tensor& result : results) {
       if (!result.defined()) throw UsageError("compile: the function gave a tensor without a value");
-      if (result.device() != device) throw DeviceError(fmt::format("compile: a result is on {}, the arguments are on {}", result.device().to_string(), device.to_string()));
+      if (result.device() != device)
+        throw DeviceError(fmt::format("compile: a result is on {}, the arguments are on {}",
+                                      result.device().to_string(), device.to_string()));
       // A value in memory stays what it is, unless it is a Variable's, which changes from call to call.
       const bool known = result.node()->storage && !cell_of.contains(result.node().get());
       trace.result_external.push_back(known ? -1 : static_cast<int>(request.outputs.size()));
@@ -153,9 +166,12 @@ class CompiledFunction {
     const int leaves = static_cast<int>(plan.leaves.size());
     for (const NodeRef& leaf : plan.leaves) {
       Trace::Leaf bound;
-      if (leaf->kind == graph::Kind::input) bound.argument = static_cast<int>(leaf->ints[0]);
-      else if (auto it = cell_of.find(leaf.get()); it != cell_of.end()) bound.cell = it->second;
-      else bound.constant = leaf;
+      if (leaf->kind == graph::Kind::input)
+        bound.argument = static_cast<int>(leaf->ints[0]);
+      else if (auto it = cell_of.find(leaf.get()); it != cell_of.end())
+        bound.cell = it->second;
+      else
+        bound.constant = leaf;
       trace.leaves.push_back(std::move(bound));
     }
     plan.leaves.clear();
@@ -167,13 +183,15 @@ class CompiledFunction {
     }
     // Results must not keep the traced graph alive; type and shape are enough.
     for (std::size_t i = 0; i < trace.results.size(); ++i)
-      if (trace.result_external[i] >= 0) trace.results[i] = full(trace.results[i].shape(), 0, trace.results[i].dtype(), device);
+      if (trace.result_external[i] >= 0)
+        trace.results[i] = full(trace.results[i].shape(), 0, trace.results[i].dtype(), device);
     return trace;
   }
 
   // The function's results, and what it assigned to Variables. Whatever happens, Variables keep the values and gradients
   // that they had: what is made of arguments means nothing outside.
-  std::vector<Tensor> traced(const std::vector<Tensor>& arguments, std::vector<std::pair<std::shared_ptr<graph::Cell>, NodeRef>>& assigned) {
+  std::vector<Tensor> traced(const std::vector<Tensor>& arguments,
+                             std::vector<std::pair<std::shared_ptr<graph::Cell>, NodeRef>>& assigned) {
     struct Restore {
       std::vector<std::pair<std::shared_ptr<graph::Cell>, Tensor>> gradients;
       Restore() {
@@ -188,7 +206,10 @@ class CompiledFunction {
     std::vector<Tensor> results = function_(arguments);
     for (const auto& cell : graph::pending_cells()) {
       if (!cell->committed)
-        throw UsageError(fmt::format("compile: variable \"{}\" was made inside the function, which runs once; make it before, so that its value is kept", cell->name));
+        throw UsageError(
+            fmt::format("compile: variable \"{}\" was made inside the function, which runs once; make it before, so "
+                        "that its value is kept",
+                        cell->name));
       assigned.emplace_back(cell, cell->pending);
     }
     return results;
@@ -217,7 +238,8 @@ class CompiledFunction {
   // The plan will write into the Variable's buffer. If a tensor that somebody holds shares it, the Variable moves to a copy.
   static void make_exclusive(graph::Cell& cell) {
     const auto& storage = cell.committed->storage;
-    if (cell.committed.use_count() == 1 && storage.use_count() == 1 && buffer_of(*cell.committed).use_count() == 1) return;
+    if (cell.committed.use_count() == 1 && storage.use_count() == 1 && buffer_of(*cell.committed).use_count() == 1)
+      return;
     const NodeRef copy = compiler::copy_of(cell.committed);
     const NodeRef list[] = {copy};
     evaluate(list);

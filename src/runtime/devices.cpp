@@ -164,7 +164,8 @@ backend::BufferPtr small_constant(const graph::Node& node) {
   constexpr Extent kSmall = 1024;
   if (node.kind != graph::Kind::constant || node.storage || node.shape.numel() > kSmall) return nullptr;
   backend::Backend& backend = backend_of(node.device);
-  backend::BufferPtr buffer = allocate(node.device, static_cast<std::size_t>(node.shape.numel()) * backend.storage_bytes(node.type), "constant");
+  backend::BufferPtr buffer = allocate(
+      node.device, static_cast<std::size_t>(node.shape.numel()) * backend.storage_bytes(node.type), "constant");
   if (node.shape.numel() > 0) backend.upload(*buffer, 0, node.shape.numel(), node.type, constant_bytes(node).data());
   return buffer;
 }
@@ -173,11 +174,16 @@ backend::BufferPtr small_constant(const graph::Node& node) {
 
 std::vector<DeviceInfo> list_devices(std::string* problem) {
   std::vector<DeviceInfo> devices;
-  auto add = [&](Device device, const backend::Description& d) { devices.push_back({device, d.hardware, d.is_software, d.details}); };
+  auto add = [&](Device device, const backend::Description& d) {
+    devices.push_back({device, d.hardware, d.is_software, d.details});
+  };
   add(kCpu, runtime::backend_of(kCpu).describe());
   try {
     for (const webgpu::AdapterInfo& adapter : webgpu::list_adapters())
-      devices.push_back({{Device::Kind::webgpu, adapter.index}, webgpu::describe(adapter), adapter.type == webgpu::AdapterType::software, {}});
+      devices.push_back({{Device::Kind::webgpu, adapter.index},
+                         webgpu::describe(adapter),
+                         adapter.type == webgpu::AdapterType::software,
+                         {}});
   } catch (const Error& error) {
     if (problem) *problem = error.what();
   }
@@ -212,7 +218,8 @@ Device parse_device(std::string_view text) {
       return {Device::Kind::webgpu, adapters[webgpu::choose_adapter(adapters, index)].index};
     }
   }
-  throw UsageError(fmt::format("device \"{}\": not auto, cpu, webgpu, webgpu:NUMBER or trace; `weft devices` lists what there is", text));
+  throw UsageError(fmt::format(
+      "device \"{}\": not auto, cpu, webgpu, webgpu:NUMBER or trace; `weft devices` lists what there is", text));
 }
 
 namespace {

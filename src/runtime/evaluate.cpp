@@ -22,9 +22,12 @@ CompileSettings& compile_settings() {
     while (!rest.empty()) {
       const std::size_t comma = rest.find(',');
       const std::string_view word = rest.substr(0, comma);
-      if (word == "fusion") s.fusion = false;
-      else if (word == "fused_composites") s.fused_composites = false;
-      else if (!word.empty()) s.disabled_rewrites.emplace_back(word);
+      if (word == "fusion")
+        s.fusion = false;
+      else if (word == "fused_composites")
+        s.fused_composites = false;
+      else if (!word.empty())
+        s.disabled_rewrites.emplace_back(word);
       rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
     }
     return s;
@@ -44,7 +47,8 @@ std::shared_ptr<Executable> make_executable(const compiler::Request& request, De
   executable->compiled = compiler::compile(request, target, {s.fusion, s.fused_composites, s.disabled_rewrites});
   executable->program = backend_of(device).compile(executable->compiled.plan);
   for (const NodeRef& output : request.outputs)
-    executable->output_bytes.push_back(static_cast<std::size_t>(output->shape.numel()) * target.storage_bytes(output->type));
+    executable->output_bytes.push_back(static_cast<std::size_t>(output->shape.numel()) *
+                                       target.storage_bytes(output->type));
   return executable;
 }
 
@@ -100,7 +104,8 @@ Structure structure_of(std::span<const NodeRef> outputs) {
       stack.pop_back();
       number.emplace(n, number.size());
       put(static_cast<std::uint64_t>(leaf ? graph::Kind::data : n->kind) | static_cast<std::uint64_t>(n->type) << 8 |
-          static_cast<std::uint64_t>(n->shape.size()) << 16 | static_cast<std::uint64_t>(n->device.kind) << 24 | static_cast<std::uint64_t>(n->device.index) << 32);
+          static_cast<std::uint64_t>(n->shape.size()) << 16 | static_cast<std::uint64_t>(n->device.kind) << 24 |
+          static_cast<std::uint64_t>(n->device.index) << 32);
       for (Extent e : n->shape) put(static_cast<std::uint64_t>(e));
       if (leaf) {
         s.leaves.push_back(n);
@@ -162,7 +167,9 @@ void run_outputs(const std::vector<NodeRef>& outputs, Device device) {
     plan.executable->compiled.leaves.clear();  // the plan must not keep the values of its first run alive
     ++cache.compiled;
     if (cache.plans.size() >= kPlansMax) {
-      auto oldest = std::min_element(cache.plans.begin(), cache.plans.end(), [](const auto& a, const auto& b) { return a.second.last_use < b.second.last_use; });
+      auto oldest = std::min_element(cache.plans.begin(), cache.plans.end(), [](const auto& a, const auto& b) {
+        return a.second.last_use < b.second.last_use;
+      });
       cache.plans.erase(oldest);
     }
     found = cache.plans.emplace(structure.key, std::move(plan)).first;
@@ -174,7 +181,9 @@ void run_outputs(const std::vector<NodeRef>& outputs, Device device) {
   for (std::size_t i = 0; i < plan.leaf_at.size(); ++i) {
     const Node& leaf = *structure.leaves[plan.leaf_at[i]];
     if (!leaf.storage)
-      throw UsageError("eval: the value depends on an argument of a function that was compiled; only results of the function have elements");
+      throw UsageError(
+          "eval: the value depends on an argument of a function that was compiled; only results of the function have "
+          "elements");
     externals[i] = buffer_of(leaf);
   }
   for (std::size_t o = 0; o < outputs.size(); ++o) {
@@ -183,7 +192,8 @@ void run_outputs(const std::vector<NodeRef>& outputs, Device device) {
   }
   executable.program->run(externals);
   for (std::size_t o = 0; o < outputs.size(); ++o)
-    outputs[o]->storage = std::make_shared<BufferStorage>(externals[static_cast<std::size_t>(executable.compiled.output_external[o])]);
+    outputs[o]->storage =
+        std::make_shared<BufferStorage>(externals[static_cast<std::size_t>(executable.compiled.output_external[o])]);
 }
 
 }  // namespace
@@ -202,8 +212,9 @@ void evaluate(std::span<const NodeRef> nodes) {
     return by_device.emplace_back(device, std::vector<NodeRef>()).second;
   };
   if (Tracing::active())
-    throw UsageError("eval: a value was asked for inside a function that is being compiled, where arguments have no elements yet; "
-                     "return it as a result");
+    throw UsageError(
+        "eval: a value was asked for inside a function that is being compiled, where arguments have no elements yet; "
+        "return it as a result");
   for (const NodeRef& node : nodes) {
     if (node->kind == graph::Kind::input)
       throw UsageError("eval: the value is an argument of a function that was compiled; it has no elements of its own");
@@ -219,8 +230,10 @@ void evaluate(std::span<const NodeRef> nodes) {
     if (!cell->pending->storage) {
       const Node* value = cell->pending.get();
       while (value->kind == graph::Kind::detach) value = value->inputs[0].get();
-      if (backend::BufferPtr buffer = small_constant(*value)) cell->pending->storage = std::make_shared<BufferStorage>(std::move(buffer));
-      else list_of(cell->device).push_back(cell->pending);
+      if (backend::BufferPtr buffer = small_constant(*value))
+        cell->pending->storage = std::make_shared<BufferStorage>(std::move(buffer));
+      else
+        list_of(cell->device).push_back(cell->pending);
     }
     committed.push_back(cell);
   }
@@ -248,14 +261,19 @@ std::string explain(const Executable& executable, bool source) {
     constexpr const char* forms[] = {"loop", "matmul", "scatter", "attention"};
     const std::string name = std::visit([](const auto& kernel) { return kernel.name; }, k);
     std::string shape;
-    if (const auto* loop = std::get_if<kernel::LoopKernel>(&k)) shape = fmt::format(" [{} x {}]", loop->outer, loop->inner);
-    if (const auto* product = std::get_if<kernel::MatmulKernel>(&k)) shape = fmt::format(" [{} x {}x{}x{}]", product->batch, product->m, product->n, product->k);
-    text += fmt::format("{:>4}  {:<10} {:>12.3f} {:>12.3f}  {}{}\n", i, forms[k.index()], kernel::flops(k) / 1e6, kernel::bytes_moved(k) / 1e6, name, shape);
+    if (const auto* loop = std::get_if<kernel::LoopKernel>(&k))
+      shape = fmt::format(" [{} x {}]", loop->outer, loop->inner);
+    if (const auto* product = std::get_if<kernel::MatmulKernel>(&k))
+      shape = fmt::format(" [{} x {}x{}x{}]", product->batch, product->m, product->n, product->k);
+    text += fmt::format("{:>4}  {:<10} {:>12.3f} {:>12.3f}  {}{}\n", i, forms[k.index()], kernel::flops(k) / 1e6,
+                        kernel::bytes_moved(k) / 1e6, name, shape);
     flops += kernel::flops(k);
     bytes += kernel::bytes_moved(k);
   }
-  text += fmt::format("{} kernels, {:.3f} MFLOP, {:.3f} MB moved at least; buffers: {:.3f} MB given, {:.3f} MB scratch\n", plan.kernels.size(), flops / 1e6, bytes / 1e6,
-                      static_cast<double>(external) / 1e6, static_cast<double>(scratch) / 1e6);
+  text +=
+      fmt::format("{} kernels, {:.3f} MFLOP, {:.3f} MB moved at least; buffers: {:.3f} MB given, {:.3f} MB scratch\n",
+                  plan.kernels.size(), flops / 1e6, bytes / 1e6, static_cast<double>(external) / 1e6,
+                  static_cast<double>(scratch) / 1e6);
   if (source) text += kernel::to_string(plan) + executable.program->source();
   return text;
 }

@@ -20,16 +20,22 @@ Tensor tensor_from_bytes(const void* data, const Shape& shape, DType type, Devic
   backend::Backend& backend = runtime::backend_of(device);
   const auto& dtypes = backend.describe().dtypes;
   if (std::find(dtypes.begin(), dtypes.end(), type) == dtypes.end())
-    throw DTypeError(fmt::format("tensor: {} does not hold {}; convert to f32, or use the CPU", device.to_string(), name_of(type)));
+    throw DTypeError(
+        fmt::format("tensor: {} does not hold {}; convert to f32, or use the CPU", device.to_string(), name_of(type)));
   const Extent count = shape.numel();
-  backend::BufferPtr buffer = runtime::allocate(device, static_cast<std::size_t>(count) * backend.storage_bytes(type), fmt::format("tensor {} {}", name_of(type), shape.to_string()));
+  backend::BufferPtr buffer = runtime::allocate(device, static_cast<std::size_t>(count) * backend.storage_bytes(type),
+                                                fmt::format("tensor {} {}", name_of(type), shape.to_string()));
   if (count > 0) backend.upload(*buffer, 0, count, type, data);
   return Tensor(runtime::data_node(type, shape, device, std::move(buffer)));
 }
 
-template <class T> Tensor tensor(std::span<const T> values, const Shape& shape, Where where) {
+template <class T>
+Tensor tensor(std::span<const T> values, const Shape& shape, Where where) {
   if (static_cast<Extent>(values.size()) != shape.numel())
-    throw ShapeError(graph::describe("tensor", fmt::format("{} values for shape {} with {} elements", values.size(), shape.to_string(), shape.numel()), {}, where));
+    throw ShapeError(graph::describe(
+        "tensor",
+        fmt::format("{} values for shape {} with {} elements", values.size(), shape.to_string(), shape.numel()), {},
+        where));
   return tensor_from_bytes(values.data(), shape, dtype_of<T>);
 }
 template Tensor tensor(std::span<const float>, const Shape&, Where);
@@ -58,7 +64,9 @@ void eval_pending() { runtime::evaluate({}); }
 
 void Tensor::copy_to(void* out, std::size_t bytes) const {
   const std::size_t needed = static_cast<std::size_t>(numel()) * size_bytes(dtype());
-  if (bytes != needed) throw UsageError(fmt::format("copy_to: {} bytes given for {} bytes of {} {}", bytes, needed, name_of(dtype()), shape().to_string()));
+  if (bytes != needed)
+    throw UsageError(fmt::format("copy_to: {} bytes given for {} bytes of {} {}", bytes, needed, name_of(dtype()),
+                                 shape().to_string()));
   eval();
   if (!needed) return;
   if (!node_->storage) {  // a constant
@@ -68,8 +76,11 @@ void Tensor::copy_to(void* out, std::size_t bytes) const {
   runtime::backend_of(device()).download(*runtime::buffer_of(*node_), 0, numel(), dtype(), out);
 }
 
-template <class T> std::vector<T> Tensor::to_vector() const {
-  if (dtype() != dtype_of<T>) throw DTypeError(fmt::format("to_vector: the tensor is {}, not {}; cast it", name_of(dtype()), name_of(dtype_of<T>)));
+template <class T>
+std::vector<T> Tensor::to_vector() const {
+  if (dtype() != dtype_of<T>)
+    throw DTypeError(
+        fmt::format("to_vector: the tensor is {}, not {}; cast it", name_of(dtype()), name_of(dtype_of<T>)));
   if constexpr (std::is_same_v<T, bool>) {
     std::vector<unsigned char> bytes(static_cast<std::size_t>(numel()));
     copy_to(bytes.data(), bytes.size());
@@ -86,8 +97,10 @@ template std::vector<std::int32_t> Tensor::to_vector() const;
 template std::vector<std::uint32_t> Tensor::to_vector() const;
 template std::vector<bool> Tensor::to_vector() const;
 
-template <class T> T Tensor::item() const {
-  if (numel() != 1) throw ShapeError(fmt::format("item: the tensor has {} elements {}; item takes one", numel(), shape().to_string()));
+template <class T>
+T Tensor::item() const {
+  if (numel() != 1)
+    throw ShapeError(fmt::format("item: the tensor has {} elements {}; item takes one", numel(), shape().to_string()));
   return to_vector<T>()[0];
 }
 template float Tensor::item() const;
@@ -107,7 +120,8 @@ namespace {
 
 constexpr Extent kPrintedMax = 1000, kEdge = 3;
 
-void print(std::string& out, const Shape& shape, int axis, Extent offset, bool abbreviate, const std::function<std::string(Extent)>& element) {
+void print(std::string& out, const Shape& shape, int axis, Extent offset, bool abbreviate,
+           const std::function<std::string(Extent)>& element) {
   if (axis == shape.rank()) {
     out += element(offset);
     return;

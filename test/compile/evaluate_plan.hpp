@@ -24,7 +24,11 @@ inline compiler::Target reference_target() {
 class Arguments {
  public:
   Tensor make(const Shape& shape, std::vector<double> values, DType type = DType::f32) {
-    Tensor t(graph::make_node({.kind = graph::Kind::input, .type = type, .shape = shape, .device = {Device::Kind::trace, 0}, .ints = {next_++}}));
+    Tensor t(graph::make_node({.kind = graph::Kind::input,
+                               .type = type,
+                               .shape = shape,
+                               .device = {Device::Kind::trace, 0},
+                               .ints = {next_++}}));
     for (double& v : values) v = reference::to_type(v, type);
     values_[t.node().get()] = std::move(values);
     return t;
@@ -36,18 +40,23 @@ class Arguments {
   std::map<const graph::Node*, std::vector<double>> values_;
 };
 
-inline std::vector<std::vector<double>> run_plan(const compiler::Compiled& compiled, const std::vector<Tensor>& outputs, const Arguments& arguments) {
+inline std::vector<std::vector<double>> run_plan(const compiler::Compiled& compiled, const std::vector<Tensor>& outputs,
+                                                 const Arguments& arguments) {
   std::vector<reference::Values> buffers;
-  for (const auto& buffer : compiled.plan.buffers) buffers.emplace_back(buffer.bytes, std::numeric_limits<double>::quiet_NaN());
+  for (const auto& buffer : compiled.plan.buffers)
+    buffers.emplace_back(buffer.bytes, std::numeric_limits<double>::quiet_NaN());
   for (std::size_t i = 0; i < compiled.leaves.size(); ++i) buffers[i] = arguments.of(compiled.leaves[i].get());
   reference::run(compiled.plan, buffers);
   std::vector<std::vector<double>> results;
-  for (std::size_t o = 0; o < outputs.size(); ++o) results.push_back(buffers[static_cast<std::size_t>(compiled.output_external[o])]);
+  for (std::size_t o = 0; o < outputs.size(); ++o)
+    results.push_back(buffers[static_cast<std::size_t>(compiled.output_external[o])]);
   return results;
 }
 
-inline std::vector<std::vector<double>> evaluate(const std::vector<Tensor>& outputs, const Arguments& arguments, const compiler::Settings& settings = {},
-                                                 compiler::Target target = reference_target(), std::size_t* kernels = nullptr) {
+inline std::vector<std::vector<double>> evaluate(const std::vector<Tensor>& outputs, const Arguments& arguments,
+                                                 const compiler::Settings& settings = {},
+                                                 compiler::Target target = reference_target(),
+                                                 std::size_t* kernels = nullptr) {
   compiler::Request request;
   for (const Tensor& t : outputs) request.outputs.push_back(t.node());
   request.may_overwrite.assign(outputs.size(), nullptr);

@@ -33,8 +33,8 @@ compiler::Request request_of(const std::vector<Tensor>& outputs) {
   return request;
 }
 
-Results run(const compiler::Request& request, const std::vector<Tensor>& outputs, const Arguments& arguments, const compiler::Settings& settings,
-            const compiler::Target& target, std::size_t* kernels = nullptr) {
+Results run(const compiler::Request& request, const std::vector<Tensor>& outputs, const Arguments& arguments,
+            const compiler::Settings& settings, const compiler::Target& target, std::size_t* kernels = nullptr) {
   const compiler::Compiled compiled = compiler::compile(request, target, settings);
   const std::string broken = broken_promise(compiled, target);
   EXPECT_EQ(broken, "") << kernel::to_string(compiled.plan);
@@ -48,7 +48,8 @@ compiler::Request overwriting(compiler::Request request) {
   const auto leaves = graph::topological_order(request.outputs);
   for (std::size_t o = 0; o < request.outputs.size(); ++o)
     for (const graph::Node* leaf : leaves)
-      if (leaf->kind == graph::Kind::input && leaf->shape == request.outputs[o]->shape && leaf->type == request.outputs[o]->type && taken.insert(leaf).second) {
+      if (leaf->kind == graph::Kind::input && leaf->shape == request.outputs[o]->shape &&
+          leaf->type == request.outputs[o]->type && taken.insert(leaf).second) {
         request.may_overwrite[o] = leaf;
         break;
       }
@@ -61,7 +62,8 @@ std::uint64_t environment_number(const char* name, std::uint64_t otherwise) {
 }
 
 TEST(RandomGraph, CompilesToTheSameValuesInEveryWay) {
-  const std::uint64_t count = environment_number("WEFT_TEST_GRAPHS", 500), first = environment_number("WEFT_TEST_SEED", 1);
+  const std::uint64_t count = environment_number("WEFT_TEST_GRAPHS", 500),
+                      first = environment_number("WEFT_TEST_SEED", 1);
   std::vector<std::string> all_rewrites;
   for (const auto& rule : compiler::rewrites()) all_rewrites.emplace_back(rule.name);
   compiler::Target apart = reference_target();
@@ -79,10 +81,16 @@ TEST(RandomGraph, CompilesToTheSameValuesInEveryWay) {
       RandomGraph random(seed);
       outputs = random.make(arguments);
       const compiler::Request request = request_of(outputs);
-      const Results plain = run(request, outputs, arguments, {.fusion = false, .fused_composites = false, .disabled_rewrites = all_rewrites}, plain_target, &plain_kernels);
+      const Results plain = run(request, outputs, arguments,
+                                {.fusion = false, .fused_composites = false, .disabled_rewrites = all_rewrites},
+                                plain_target, &plain_kernels);
       expect_equal(run(request, outputs, arguments, {}, reference_target(), &fused_kernels), plain, "fused");
-      expect_equal(run(request, outputs, arguments, {.disabled_rewrites = {all_rewrites[seed % all_rewrites.size()]}}, apart), plain, "separate buffers");
-      expect_equal(run(overwriting(request), outputs, arguments, {.fused_composites = seed % 2 == 0}, seed % 3 ? apart : reference_target()), plain, "in place");
+      expect_equal(
+          run(request, outputs, arguments, {.disabled_rewrites = {all_rewrites[seed % all_rewrites.size()]}}, apart),
+          plain, "separate buffers");
+      expect_equal(run(overwriting(request), outputs, arguments, {.fused_composites = seed % 2 == 0},
+                       seed % 3 ? apart : reference_target()),
+                   plain, "in place");
     } catch (const std::exception& error) {
       std::vector<graph::NodeRef> roots;
       for (const Tensor& t : outputs) roots.push_back(t.node());

@@ -15,8 +15,10 @@ TEST(GradientIdentity, OfAConstant) {
 TEST(GradientIdentity, OfAViewThatAnotherViewLooksThrough) {
   const Tensor x = tensor({1.f, 2.f, 3.f, 4.f, 5.f, 6.f});
   const Tensor reshaped = reshape(x, {2, 3}), permuted = permute(reshaped, {1, 0});
-  EXPECT_EQ(grad(sum(square(reshape(reshaped, {3, 2}))), reshaped).to_vector<float>(), (std::vector<float>{2, 4, 6, 8, 10, 12}));
-  EXPECT_EQ(grad(sum(square(permute(permuted, {1, 0}))), permuted).to_vector<float>(), (std::vector<float>{2, 8, 4, 10, 6, 12}));
+  EXPECT_EQ(grad(sum(square(reshape(reshaped, {3, 2}))), reshaped).to_vector<float>(),
+            (std::vector<float>{2, 4, 6, 8, 10, 12}));
+  EXPECT_EQ(grad(sum(square(permute(permuted, {1, 0}))), permuted).to_vector<float>(),
+            (std::vector<float>{2, 8, 4, 10, 6, 12}));
   const Tensor row = expand(reshape(tensor({1.f, 2.f}), {1, 1, 2}), {1, 3, 2});
   EXPECT_EQ(grad(sum(expand(row, {4, 3, 2})), row).to_vector<float>(), std::vector<float>(6, 4));
 }

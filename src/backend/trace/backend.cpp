@@ -36,21 +36,26 @@ class TraceBackend final : public backend::Backend {
   }
   const backend::Description& describe() const override { return description_; }
   std::size_t storage_bytes(DType type) const override { return size_bytes(type); }
-  backend::BufferPtr allocate(std::size_t bytes, std::string_view) override { return std::make_shared<HostBuffer>(bytes); }
+  backend::BufferPtr allocate(std::size_t bytes, std::string_view) override {
+    return std::make_shared<HostBuffer>(bytes);
+  }
   void upload(backend::Buffer& to, Extent first, Extent count, DType type, const void* host) override {
     std::memcpy(at(to, first, count, type), host, static_cast<std::size_t>(count) * size_bytes(type));
   }
   void download(backend::Buffer& from, Extent first, Extent count, DType type, void* host) override {
     std::memcpy(host, at(from, first, count, type), static_cast<std::size_t>(count) * size_bytes(type));
   }
-  std::unique_ptr<backend::Program> compile(const kernel::Plan& plan) override { return std::make_unique<Recorded>(plan); }
+  std::unique_ptr<backend::Program> compile(const kernel::Plan& plan) override {
+    return std::make_unique<Recorded>(plan);
+  }
   void synchronize() override {}
 
  private:
   static std::byte* at(backend::Buffer& buffer, Extent first, Extent count, DType type) {
     auto& data = static_cast<HostBuffer&>(buffer).data;
     const std::size_t begin = static_cast<std::size_t>(first) * size_bytes(type);
-    if (begin + static_cast<std::size_t>(count) * size_bytes(type) > data.size()) throw InternalError("trace: transfer beyond the end of a buffer");
+    if (begin + static_cast<std::size_t>(count) * size_bytes(type) > data.size())
+      throw InternalError("trace: transfer beyond the end of a buffer");
     return data.data() + begin;
   }
   backend::Description description_;
