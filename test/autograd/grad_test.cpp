@@ -13,10 +13,12 @@ namespace {
 constexpr Device kTrace{Device::Kind::trace, 0};
 
 Tensor argument(const Shape& shape, DType type = DType::f32, Extent number = 0) {
-  return Tensor(graph::make_node({.kind = graph::Kind::input, .type = type, .shape = shape, .device = kTrace, .ints = {number}}));
+  return Tensor(
+      graph::make_node({.kind = graph::Kind::input, .type = type, .shape = shape, .device = kTrace, .ints = {number}}));
 }
 
-template <class E, class F> std::string message_of(F f) {
+template <class E, class F>
+std::string message_of(F f) {
   try {
     f();
   } catch (const E& error) {
@@ -26,11 +28,11 @@ template <class E, class F> std::string message_of(F f) {
   }
   return "(nothing was thrown)";
 }
-#define EXPECT_MESSAGE(Error, expression, part)                                    \
-  do {                                                                             \
-    const std::string message = message_of<Error>([&] { (void)(expression); });    \
-    EXPECT_NE(message.find(part), std::string::npos) << message;                   \
-    EXPECT_NE(message.find("grad_test.cpp"), std::string::npos) << message;       \
+#define EXPECT_MESSAGE(Error, expression, part)                                 \
+  do {                                                                          \
+    const std::string message = message_of<Error>([&] { (void)(expression); }); \
+    EXPECT_NE(message.find(part), std::string::npos) << message;                \
+    EXPECT_NE(message.find("grad_test.cpp"), std::string::npos) << message;     \
   } while (false)
 
 TEST(Gradients, LongChainsTakeLinearTimeAndNoStack) {

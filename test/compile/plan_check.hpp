@@ -32,7 +32,8 @@ inline KernelOperands operands_of(const kernel::Kernel& kernel) {
   if (const auto* attention = std::get_if<kernel::AttentionKernel>(&kernel)) {
     list.reads = {&attention->q.operand, &attention->k.operand, &attention->v.operand};
     if (attention->backward) {
-      for (const auto* operand : {&attention->o.operand, &attention->logsumexp, &attention->d_o.operand}) list.reads.push_back(operand);
+      for (const auto* operand : {&attention->o.operand, &attention->logsumexp, &attention->d_o.operand})
+        list.reads.push_back(operand);
       list.writes = {&attention->d_q.operand, &attention->d_k.operand, &attention->d_v.operand};
     } else {
       list.writes = {&attention->o.operand, &attention->logsumexp};
@@ -45,7 +46,8 @@ inline KernelOperands operands_of(const kernel::Kernel& kernel) {
 inline std::string broken_promise(const compiler::Compiled& compiled, const compiler::Target& target) {
   const kernel::Plan& plan = compiled.plan;
   auto overlap = [](const kernel::Operand& a, const kernel::Operand& b) {
-    return a.buffer == b.buffer && a.count > 0 && b.count > 0 && a.offset < b.offset + b.count && b.offset < a.offset + a.count;
+    return a.buffer == b.buffer && a.count > 0 && b.count > 0 && a.offset < b.offset + b.count &&
+           b.offset < a.offset + a.count;
   };
   for (std::size_t k = 0; k < plan.kernels.size(); ++k) {
     const KernelOperands operands = operands_of(plan.kernels[k]);
@@ -56,17 +58,22 @@ inline std::string broken_promise(const compiler::Compiled& compiled, const comp
     for (const auto* list : {&operands.reads, &operands.writes})
       for (const kernel::Operand* operand : *list) {
         note(*operand);
-        if (operand->buffer < 0 || operand->buffer >= static_cast<int>(plan.buffers.size())) return fmt::format("kernel {}: no buffer {}", k, operand->buffer);
-        const std::size_t element = target.storage_bytes(operand->type), end = static_cast<std::size_t>(operand->offset + operand->count) * element;
-        if (end > plan.buffers[static_cast<std::size_t>(operand->buffer)].bytes) return fmt::format("kernel {}: an operand ends after its buffer", k);
+        if (operand->buffer < 0 || operand->buffer >= static_cast<int>(plan.buffers.size()))
+          return fmt::format("kernel {}: no buffer {}", k, operand->buffer);
+        const std::size_t element = target.storage_bytes(operand->type),
+                          end = static_cast<std::size_t>(operand->offset + operand->count) * element;
+        if (end > plan.buffers[static_cast<std::size_t>(operand->buffer)].bytes)
+          return fmt::format("kernel {}: an operand ends after its buffer", k);
       }
-    if (static_cast<int>(distinct.size()) > target.operands_max) return fmt::format("kernel {}: {} operands", k, distinct.size());
+    if (static_cast<int>(distinct.size()) > target.operands_max)
+      return fmt::format("kernel {}: {} operands", k, distinct.size());
     for (const kernel::Operand* write : operands.writes) {
       for (const kernel::Operand* read : operands.reads) {
         const bool in_place = *read == *write && plan.buffers[static_cast<std::size_t>(read->buffer)].external >= 0;
         if (overlap(*read, *write) && !in_place) return fmt::format("kernel {} reads what it writes", k);
         const bool scratch = plan.buffers[static_cast<std::size_t>(read->buffer)].external < 0;
-        if (target.prefers_separate_buffers && scratch && read->buffer == write->buffer) return fmt::format("kernel {} reads and writes scratch buffer {}", k, read->buffer);
+        if (target.prefers_separate_buffers && scratch && read->buffer == write->buffer)
+          return fmt::format("kernel {} reads and writes scratch buffer {}", k, read->buffer);
       }
       for (const kernel::Operand* other : operands.writes)
         if (other != write && overlap(*other, *write)) return fmt::format("kernel {} writes overlapping ranges", k);

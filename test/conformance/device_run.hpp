@@ -27,7 +27,9 @@ inline std::optional<Device> device_under_test(std::string* problem) {
   const std::string name = environment("WEFT_TEST_DEVICE", "cpu");
   if (name != "cpu") {
     const bool swiftshader = environment("WEFT_TEST_DRIVER", "") == "swiftshader";
-    const std::string driver = swiftshader ? environment("WEFT_TEST_ICD_SWIFTSHADER", "") : environment("WEFT_TEST_ICD_LAVAPIPE", "/usr/share/vulkan/icd.d/lvp_icd.json");
+    const std::string driver = swiftshader
+                                   ? environment("WEFT_TEST_ICD_SWIFTSHADER", "")
+                                   : environment("WEFT_TEST_ICD_LAVAPIPE", "/usr/share/vulkan/icd.d/lvp_icd.json");
     if (swiftshader && driver.empty()) {
       *problem = "WEFT_TEST_ICD_SWIFTSHADER does not name SwiftShader's driver file";
       return std::nullopt;
@@ -72,10 +74,12 @@ class Conformance : public testing::Test {
     for (const Tensor& t : outputs) request.outputs.push_back(t.node());
     compiler::Compiled compiled = compiler::compile(request, target, {});
     // Every external buffer gets a guard on both sides: operands move up by it.
-    const Extent guard = static_cast<Extent>(std::max<std::size_t>(target.offset_alignment, 256));  // elements: whole alignments
+    const Extent guard =
+        static_cast<Extent>(std::max<std::size_t>(target.offset_alignment, 256));  // elements: whole alignments
     std::vector<Operand> externals(static_cast<std::size_t>(compiled.external_count));
     for (std::size_t i = 0; i < compiled.leaves.size(); ++i)
-      externals[i] = {compiled.leaves[i]->type, compiled.leaves[i]->shape.numel(), &arguments.of(compiled.leaves[i].get())};
+      externals[i] = {compiled.leaves[i]->type, compiled.leaves[i]->shape.numel(),
+                      &arguments.of(compiled.leaves[i].get())};
     for (std::size_t o = 0; o < outputs.size(); ++o) {
       auto& external = externals[static_cast<std::size_t>(compiled.output_external[o])];
       if (!external.values) external = {outputs[o].dtype(), outputs[o].numel(), nullptr};
@@ -102,30 +106,38 @@ class Conformance : public testing::Test {
       const Operand& external = externals[e];
       std::vector<double> values = download(*buffers[e], external.type, external.count + 2 * guard);
       for (Extent i = 0; i < guard; ++i)
-        if (values[static_cast<std::size_t>(i)] != sentinel(external.type) || values[static_cast<std::size_t>(guard + external.count + i)] != sentinel(external.type)) {
-          ADD_FAILURE() << "buffer " << e << ": a kernel wrote outside of its operand, near element " << i << " of a guard\n" << kernel::to_string(compiled.plan);
+        if (values[static_cast<std::size_t>(i)] != sentinel(external.type) ||
+            values[static_cast<std::size_t>(guard + external.count + i)] != sentinel(external.type)) {
+          ADD_FAILURE() << "buffer " << e << ": a kernel wrote outside of its operand, near element " << i
+                        << " of a guard\n"
+                        << kernel::to_string(compiled.plan);
           break;
         }
       values = std::vector<double>(values.begin() + guard, values.begin() + guard + external.count);
       if (external.values)
         for (std::size_t i = 0; i < values.size(); ++i)
-          if (std::bit_cast<std::uint64_t>(values[i]) != std::bit_cast<std::uint64_t>((*external.values)[i]) && !(std::isnan(values[i]) && std::isnan((*external.values)[i]))) {
+          if (std::bit_cast<std::uint64_t>(values[i]) != std::bit_cast<std::uint64_t>((*external.values)[i]) &&
+              !(std::isnan(values[i]) && std::isnan((*external.values)[i]))) {
             ADD_FAILURE() << "operand " << e << " was changed";
             break;
           }
       found.push_back(std::move(values));
     }
     Results results;
-    for (std::size_t o = 0; o < outputs.size(); ++o) results.push_back(found[static_cast<std::size_t>(compiled.output_external[o])]);
+    for (std::size_t o = 0; o < outputs.size(); ++o)
+      results.push_back(found[static_cast<std::size_t>(compiled.output_external[o])]);
     return results;
   }
 
   /// Compares with the reference: NaN and infinities exactly, the rest within relative and absolute tolerance.
-  void expect_like_reference(const std::vector<Tensor>& outputs, const Arguments& arguments, double relative = 2e-5, double absolute = 2e-6) {
+  void expect_like_reference(const std::vector<Tensor>& outputs, const Arguments& arguments, double relative = 2e-5,
+                             double absolute = 2e-6) {
     const Results expected = evaluate(outputs, arguments), actual = run(outputs, arguments);
-    for (std::size_t o = 0; o < outputs.size(); ++o) expect_close(actual[o], expected[o], relative, absolute, fmt::format("output {}", o));
+    for (std::size_t o = 0; o < outputs.size(); ++o)
+      expect_close(actual[o], expected[o], relative, absolute, fmt::format("output {}", o));
   }
-  static void expect_close(const std::vector<double>& actual, const std::vector<double>& expected, double relative, double absolute, const std::string& what) {
+  static void expect_close(const std::vector<double>& actual, const std::vector<double>& expected, double relative,
+                           double absolute, const std::string& what) {
     ASSERT_EQ(actual.size(), expected.size()) << what;
     double scale = 0;  // of the whole result: sums cancel
     for (double v : expected)
@@ -134,7 +146,8 @@ class Conformance : public testing::Test {
     for (std::size_t i = 0; i < actual.size() && shown < 3; ++i) {
       const double a = actual[i], e = expected[i];
       const bool same = a == e || (std::isnan(a) && std::isnan(e));
-      const bool close = std::isfinite(a) && std::isfinite(e) && std::fabs(a - e) <= absolute + relative * std::max(std::fabs(e), 0.1 * scale);
+      const bool close = std::isfinite(a) && std::isfinite(e) &&
+                         std::fabs(a - e) <= absolute + relative * std::max(std::fabs(e), 0.1 * scale);
       if (same || close) continue;
       ++shown;
       ADD_FAILURE() << what << ", element " << i << " of " << actual.size() << ": " << a << ", expected " << e;
@@ -147,11 +160,14 @@ class Conformance : public testing::Test {
     Extent count = 0;
     const std::vector<double>* values = nullptr;
   };
-  static double sentinel(DType type) { return type == DType::boolean ? 1 : type == DType::u32 ? 3735928559.0 : -12345678; }
+  static double sentinel(DType type) {
+    return type == DType::boolean ? 1 : type == DType::u32 ? 3735928559.0 : -12345678;
+  }
 
   static void shift(kernel::Kernel& k, const kernel::Plan& plan, Extent by) {
     auto move = [&](kernel::Operand& operand) {
-      if (operand.buffer >= 0 && plan.buffers[static_cast<std::size_t>(operand.buffer)].external >= 0) operand.offset += by;
+      if (operand.buffer >= 0 && plan.buffers[static_cast<std::size_t>(operand.buffer)].external >= 0)
+        operand.offset += by;
     };
     auto move_loop = [&](kernel::LoopKernel& loop) {
       for (auto& operand : loop.inputs) move(operand);
@@ -173,7 +189,8 @@ class Conformance : public testing::Test {
     }
   }
 
-  template <class F> static void with_type(DType type, F f) {
+  template <class F>
+  static void with_type(DType type, F f) {
     switch (type) {
       case DType::f32: f(float{}); break;
       case DType::f64: f(double{}); break;

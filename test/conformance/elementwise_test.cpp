@@ -14,7 +14,8 @@ namespace {
 std::vector<double> attributes_of(const ops::ElementwiseRow& row, DType type = DType::f32) {
   std::vector<double> attributes;  // whole numbers beside integers
   const bool whole = !is_float(type) && row.result != ops::Result::floating;
-  for (const auto& attribute : row.attributes) attributes.push_back(whole ? std::fabs(std::trunc(attribute.tested)) : attribute.tested);
+  for (const auto& attribute : row.attributes)
+    attributes.push_back(whole ? std::fabs(std::trunc(attribute.tested)) : attribute.tested);
   return attributes;
 }
 
@@ -43,7 +44,9 @@ class Elementwise : public Conformance {
     const Tensor y = elementwise(row.name, inputs, attributes);
     const std::vector<double> actual = run({y}, arguments)[0];
     const scalar::Expression& typed = ops::typed_forward(row, types);
-    const std::vector<double> checked = row.attributes.empty() ? std::vector<double>() : ops::checked_attributes(row, attributes, ops::attribute_type(row, types));
+    const std::vector<double> checked = row.attributes.empty()
+                                            ? std::vector<double>()
+                                            : ops::checked_attributes(row, attributes, ops::attribute_type(row, types));
     ASSERT_EQ(static_cast<Extent>(actual.size()), shape.numel());
     int shown = 0;
     for (std::size_t e = 0; e < actual.size() && shown < 3; ++e) {
@@ -54,13 +57,18 @@ class Elementwise : public Conformance {
       const double epsilon = type == DType::f64 ? 0x1p-52 : 0x1p-23;
       // Results that jump (comparisons, rounding) are held to equality; others to the row's bound, twice that on GPUs,
       // whose built-in functions are allowed a little more.
-      const double ulps = type == DType::f64 ? std::max(16.0, 4 * double(row.max_ulp)) : double(row.max_ulp) * (is_cpu() ? 1 : 2) + 0.5;
-      const double tolerance = is_float(y.dtype()) ? ulps * epsilon * std::max(std::fabs(expected), double(row.ulp_floor)) : 0;
+      const double ulps =
+          type == DType::f64 ? std::max(16.0, 4 * double(row.max_ulp)) : double(row.max_ulp) * (is_cpu() ? 1 : 2) + 0.5;
+      const double tolerance =
+          is_float(y.dtype()) ? ulps * epsilon * std::max(std::fabs(expected), double(row.ulp_floor)) : 0;
       const bool same = actual[e] == expected || (std::isnan(actual[e]) && std::isnan(expected));
       if (same || std::fabs(actual[e] - expected) <= tolerance) continue;
       ++shown;
-      ADD_FAILURE() << "element " << e << " at (" << fmt::format("{}", fmt::join(at, ", ")) << "): " << actual[e] << ", expected " << expected << ", "
-                    << std::fabs(actual[e] - expected) / (epsilon * std::max(std::fabs(expected), double(row.ulp_floor))) << " ulp";
+      ADD_FAILURE() << "element " << e << " at (" << fmt::format("{}", fmt::join(at, ", ")) << "): " << actual[e]
+                    << ", expected " << expected << ", "
+                    << std::fabs(actual[e] - expected) /
+                           (epsilon * std::max(std::fabs(expected), double(row.ulp_floor)))
+                    << " ulp";
     }
   }
 };
@@ -72,13 +80,15 @@ TEST_F(Elementwise, EveryRowOnEveryDType) {
 }
 
 TEST_F(Elementwise, OddSizesRankZeroAndNothing) {
-  const Shape shapes[] = {{}, {0}, {1}, {2}, {3}, {5, 3}, {63}, {64}, {65}, {127}, {1, 129, 1}, {255}, {257}, {1023}, {1025}, {4, 0, 3}, {33, 31}};
+  const Shape shapes[] = {{},    {0},         {1},   {2},   {3},    {5, 3}, {63},      {64},    {65},
+                          {127}, {1, 129, 1}, {255}, {257}, {1023}, {1025}, {4, 0, 3}, {33, 31}};
   for (const char* name : {"exp", "add", "where", "tanh", "lt"})
     for (const Shape& shape : shapes) check_row(ops::elementwise_row(name), DType::f32, shape);
 }
 
 TEST_F(Elementwise, FewRowsOnAStrictAdapter) {
-  for (const char* name : {"exp", "log", "sin", "erf", "gelu", "add", "pow", "where", "clamp"}) check_row(ops::elementwise_row(name), DType::f32, {5, 13});
+  for (const char* name : {"exp", "log", "sin", "erf", "gelu", "add", "pow", "where", "clamp"})
+    check_row(ops::elementwise_row(name), DType::f32, {5, 13});
 }
 
 // NaN, infinities and signed zeros must come out as the row's text says; GPU compilers may not assume them away.
@@ -95,7 +105,10 @@ TEST_F(Elementwise, SpecialValues) {
     for (std::size_t i = 0; i < count; ++i) {  // every pairing of the first two, the third beside them
       std::vector<double> values;
       for (Extent e = 0; e < n * n; ++e)
-        values.push_back(reference::to_type(specials[static_cast<std::size_t>(i == 0 ? e / n : i == 1 ? e % n : (e / n + 2 * e) % n)], DType::f32));
+        values.push_back(reference::to_type(specials[static_cast<std::size_t>(i == 0   ? e / n
+                                                                              : i == 1 ? e % n
+                                                                                       : (e / n + 2 * e) % n)],
+                                            DType::f32));
       inputs.push_back(arguments.make({n, n}, std::move(values)));
     }
     const Tensor y = elementwise(row->name, inputs, attributes_of(*row));
@@ -118,20 +131,24 @@ TEST_F(Elementwise, SpecialValues) {
 
 TEST_F(Elementwise, CastsTruncateAndSaturate) {
   const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
-  const std::vector<double> floats = {0, -0.0, 0.9, -0.9, 1.5, -1.5, 2147483520, 2147483648.0, -2147483648.0, -3e9, 4294967040.0, 4294967296.0, 1e20, -1e20, inf, -inf, nan};
+  const std::vector<double> floats = {0,          -0.0,         0.9,           -0.9, 1.5,          -1.5,
+                                      2147483520, 2147483648.0, -2147483648.0, -3e9, 4294967040.0, 4294967296.0,
+                                      1e20,       -1e20,        inf,           -inf, nan};
   const std::vector<double> integers = {0, 1, -1, 2147483647, -2147483648.0, 7, 16777217};
   for (DType from : kAllDTypes)
     for (DType to : kAllDTypes) {
       if (!computes(from) || !computes(to) || from == to) continue;
       SCOPED_TRACE(fmt::format("{} to {}", name_of(from), name_of(to)));
       std::vector<double> values;
-      for (double v : is_float(from) ? floats : integers) values.push_back(reference::to_type(from == DType::u32 ? std::fabs(v) : v, from));
+      for (double v : is_float(from) ? floats : integers)
+        values.push_back(reference::to_type(from == DType::u32 ? std::fabs(v) : v, from));
       Arguments arguments;
       const Tensor x = arguments.make({static_cast<Extent>(values.size())}, values, from);
       const auto actual = run({cast(x, to)}, arguments)[0];
       for (std::size_t i = 0; i < values.size(); ++i) {
         const double expected = reference::cast(values[i], from, to);
-        EXPECT_TRUE(actual[i] == expected || (std::isnan(actual[i]) && std::isnan(expected))) << values[i] << " gives " << actual[i] << ", expected " << expected;
+        EXPECT_TRUE(actual[i] == expected || (std::isnan(actual[i]) && std::isnan(expected)))
+            << values[i] << " gives " << actual[i] << ", expected " << expected;
       }
     }
 }
@@ -148,7 +165,8 @@ TEST_F(Elementwise, IntegersWrapAndDivideAsWritten) {
       }
     Arguments arguments;
     const Tensor left = arguments.make({n, n}, x, type), right = arguments.make({n, n}, y, type);
-    for (const char* name : {"add", "sub", "mul", "maximum", "minimum", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift", "lt", "eq"}) {
+    for (const char* name : {"add", "sub", "mul", "maximum", "minimum", "bitwise_and", "bitwise_or", "bitwise_xor",
+                             "bitwise_left_shift", "bitwise_right_shift", "lt", "eq"}) {
       SCOPED_TRACE(fmt::format("{} {}", name, name_of(type)));
       expect_like_reference({elementwise(name, {left, right})}, arguments, 0, 0);
     }

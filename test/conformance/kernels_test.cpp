@@ -30,7 +30,8 @@ TEST_F(Kernels, EveryReductionOverEveryKindOfAxes) {
       for (const Axes& axes : {Axes{}, Axes{0}, Axes{-1}, Axes{0, -1}}) {
         const bool position = row.reduction == scalar::Reduction::argmax || row.reduction == scalar::Reduction::argmin;
         if (axes.size() == 2 && (shape.rank() == 1 || position)) continue;
-        SCOPED_TRACE(fmt::format("{} of {} over [{}]", std::string_view(row.name), shape.to_string(), fmt::join(axes, ", ")));
+        SCOPED_TRACE(
+            fmt::format("{} of {} over [{}]", std::string_view(row.name), shape.to_string(), fmt::join(axes, ", ")));
         Arguments arguments;
         const double margin = std::min(row.tested.hi, 1.1);  // products of many stay finite
         const Tensor x = random(arguments, shape, std::max(row.tested.lo, -margin), margin);
@@ -51,18 +52,30 @@ TEST_F(Kernels, ReductionsOfIntegersAndBools) {
 
 TEST_F(Kernels, ReductionsOfNothingAndOfLongRows) {
   Arguments arguments;
-  const Tensor none = random(arguments, {3, 0}), rows = random(arguments, {2, 70001}), columns = random(arguments, {5001, 17});
-  expect_like_reference({sum(none, {1}), prod(none, {1}), sum(none, {0}), mean(none, {1}), reduce("any", none, {1}), reduce("all", none, {1})}, arguments);
+  const Tensor none = random(arguments, {3, 0}), rows = random(arguments, {2, 70001}),
+               columns = random(arguments, {5001, 17});
+  expect_like_reference({sum(none, {1}), prod(none, {1}), sum(none, {0}), mean(none, {1}), reduce("any", none, {1}),
+                         reduce("all", none, {1})},
+                        arguments);
   expect_like_reference({sum(rows, {1}), amax(rows, {1}), argmin(rows, 1), sum(rows)}, arguments, 1e-4, 1e-4);
-  expect_like_reference({sum(columns, {0}), amax(columns, {0}), argmax(columns, 0), mean(columns)}, arguments, 1e-4, 1e-4);
+  expect_like_reference({sum(columns, {0}), amax(columns, {0}), argmax(columns, 0), mean(columns)}, arguments, 1e-4,
+                        1e-4);
 }
 
 TEST_F(Kernels, ExtremesOfNaNAndTies) {
   const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
   Arguments arguments;
-  const Tensor x = arguments.make({6, 4}, {1, nan, 3, nan, 2, 2, 1, 2, -inf, inf, inf, 0, -inf, -inf, -inf, -inf, nan, nan, nan, nan, -0.0, 0, -0.0, 0});
-  const Tensor wide = arguments.make({1, 300}, [&] { std::vector<double> v(300, 1); v[170] = nan; v[260] = 5; return v; }());
-  expect_like_reference({amax(x, {1}), amin(x, {1}), argmax(x, 1), argmin(x, 1), amax(x, {0}), argmax(x, 0), sum(x, {1}), softmax(x, 1)}, arguments);
+  const Tensor x = arguments.make({6, 4}, {1,    nan,  3,    nan,  2,   2,   1,   2,   -inf, inf, inf,  0,
+                                           -inf, -inf, -inf, -inf, nan, nan, nan, nan, -0.0, 0,   -0.0, 0});
+  const Tensor wide = arguments.make({1, 300}, [&] {
+    std::vector<double> v(300, 1);
+    v[170] = nan;
+    v[260] = 5;
+    return v;
+  }());
+  expect_like_reference(
+      {amax(x, {1}), amin(x, {1}), argmax(x, 1), argmin(x, 1), amax(x, {0}), argmax(x, 0), sum(x, {1}), softmax(x, 1)},
+      arguments);
   expect_like_reference({amax(wide, {1}), argmax(wide, 1), amin(wide, {1}), sum(wide, {1})}, arguments);
 }
 
@@ -78,16 +91,28 @@ TEST_F(Kernels, MoreRowsThanOneRowOfWorkgroups) {
 TEST_F(Kernels, FewProductsNormsAndSums) {
   Arguments arguments;
   const Tensor a = random(arguments, {5, 33}), b = random(arguments, {33, 19}), w = random(arguments, {19});
-  expect_like_reference({matmul(a, b), layer_norm(matmul(a, b), w, w), sum(a, {0}), softmax(a, 1)}, arguments, 1e-4, 1e-5);
+  expect_like_reference({matmul(a, b), layer_norm(matmul(a, b), w, w), sum(a, {0}), softmax(a, 1)}, arguments, 1e-4,
+                        1e-5);
   const Tensor q = random(arguments, {1, 2, 5, 8});
   expect_like_reference({attention(q, q, q)}, arguments, 1e-4, 1e-5);
 }
 
 TEST_F(Kernels, ProductsOfOddSizesInEveryForm) {
-  for (const auto& [m, k, n] : {std::array<Extent, 3>{1, 1, 1}, {1, 7, 1}, {3, 5, 2}, {17, 33, 9}, {64, 64, 64}, {65, 3, 130}, {128, 65, 31}, {1, 300, 65}, {70, 1, 70}, {4, 0, 5}, {0, 3, 4}})
+  for (const auto& [m, k, n] : {std::array<Extent, 3>{1, 1, 1},
+                                {1, 7, 1},
+                                {3, 5, 2},
+                                {17, 33, 9},
+                                {64, 64, 64},
+                                {65, 3, 130},
+                                {128, 65, 31},
+                                {1, 300, 65},
+                                {70, 1, 70},
+                                {4, 0, 5},
+                                {0, 3, 4}})
     for (const bool left : {false, true})
       for (const bool right : {false, true}) {
-        SCOPED_TRACE(fmt::format("{}x{}x{}{}{}", m, k, n, left ? ", left transposed" : "", right ? ", right transposed" : ""));
+        SCOPED_TRACE(
+            fmt::format("{}x{}x{}{}{}", m, k, n, left ? ", left transposed" : "", right ? ", right transposed" : ""));
         Arguments arguments;
         const Tensor a = left ? transpose(random(arguments, {k, m})) : random(arguments, {m, k});
         const Tensor b = right ? transpose(random(arguments, {n, k})) : random(arguments, {k, n});
@@ -95,8 +120,10 @@ TEST_F(Kernels, ProductsOfOddSizesInEveryForm) {
         expect_like_reference({matmul(a, b), elementwise("gelu", {matmul(a, b) + bias})}, arguments, 1e-4, 1e-5);
       }
   Arguments arguments;
-  const Tensor x = random(arguments, {3, 1, 5, 7}), y = random(arguments, {2, 7, 6}), i = random(arguments, {5, 7}, -9, 9, DType::i32);
-  expect_like_reference({matmul(x, y), matmul(i, transpose(i)), matmul(select(select(x, 0, 0), 0, 0), select(y, 0, 1))}, arguments, 1e-4, 1e-5);
+  const Tensor x = random(arguments, {3, 1, 5, 7}), y = random(arguments, {2, 7, 6}),
+               i = random(arguments, {5, 7}, -9, 9, DType::i32);
+  expect_like_reference({matmul(x, y), matmul(i, transpose(i)), matmul(select(select(x, 0, 0), 0, 0), select(y, 0, 1))},
+                        arguments, 1e-4, 1e-5);
 }
 
 TEST_F(Kernels, LargeProducts) {
@@ -109,29 +136,44 @@ TEST_F(Kernels, Views) {
   Arguments arguments;
   const Tensor x = random(arguments, {3, 4, 5});
   using Pads = std::vector<std::pair<Extent, Extent>>;
-  expect_like_reference({permute(x, {2, 0, 1}), reshape(transpose(x), {6, 10}), flip(x, {0, 2}), slice(x, 2, -1, kEnd, -2), pad(x, Pads{{1, 0}, {0, 2}, {1, 1}}),
-                         pad(reshape(pad(x, Pads{{0, 0}, {1, 0}, {0, 1}}), {3, 30}), Pads{{0, 1}, {2, 0}}), expand(unsqueeze(x, 1), {3, 2, 4, 5}),
-                         concat(std::vector<Tensor>{x, x * 2.0, flip(x, {1})}, 1), tril(x), triu(x, 1), slice(x, 1, 2, 2)},
-                        arguments, 0, 0);
+  expect_like_reference(
+      {permute(x, {2, 0, 1}), reshape(transpose(x), {6, 10}), flip(x, {0, 2}), slice(x, 2, -1, kEnd, -2),
+       pad(x, Pads{{1, 0}, {0, 2}, {1, 1}}),
+       pad(reshape(pad(x, Pads{{0, 0}, {1, 0}, {0, 1}}), {3, 30}), Pads{{0, 1}, {2, 0}}),
+       expand(unsqueeze(x, 1), {3, 2, 4, 5}), concat(std::vector<Tensor>{x, x * 2.0, flip(x, {1})}, 1), tril(x),
+       triu(x, 1), slice(x, 1, 2, 2)},
+      arguments, 0, 0);
 }
 
 TEST_F(Kernels, GathersAndScatters) {
   Arguments arguments;
-  const Tensor table = random(arguments, {11, 7}), indices = random(arguments, {4, 6}, -2, 12, DType::i32), x = random(arguments, {3, 8, 5});
-  const Tensor along = random(arguments, {3, 4, 5}, -1, 8, DType::i32), to = random(arguments, {40}, -1, 9, DType::i32), updates = random(arguments, {40, 33});
-  expect_like_reference({embedding(table, indices), take_along_axis(x, along, 1), take_along_axis(transpose(x), transpose(along), 2), one_hot(indices, 12)}, arguments, 0, 0);
-  expect_like_reference({scatter_add(to, updates, 9), grad(sum(embedding(table * 2.0, indices)), table)}, arguments, 1e-5, 1e-5);
+  const Tensor table = random(arguments, {11, 7}), indices = random(arguments, {4, 6}, -2, 12, DType::i32),
+               x = random(arguments, {3, 8, 5});
+  const Tensor along = random(arguments, {3, 4, 5}, -1, 8, DType::i32), to = random(arguments, {40}, -1, 9, DType::i32),
+               updates = random(arguments, {40, 33});
+  expect_like_reference({embedding(table, indices), take_along_axis(x, along, 1),
+                         take_along_axis(transpose(x), transpose(along), 2), one_hot(indices, 12)},
+                        arguments, 0, 0);
+  expect_like_reference({scatter_add(to, updates, 9), grad(sum(embedding(table * 2.0, indices)), table)}, arguments,
+                        1e-5, 1e-5);
   const Tensor none = arguments.make({0}, {}, DType::i32), nothing = arguments.make({0, 3}, {});
   expect_like_reference({scatter_add(none, nothing, 4), embedding(table, none)}, arguments);
 }
 
 TEST_F(Kernels, AttentionForwardAndBackward) {
   for (const bool causal : {false, true})
-    for (const auto& [queries, keys, width] : {std::array<Extent, 3>{1, 1, 1}, {3, 5, 4}, {17, 17, 16}, {33, 65, 32}, {64, 64, 64}, {5, 9, 128}, {2, 130, 20}}) {
+    for (const auto& [queries, keys, width] : {std::array<Extent, 3>{1, 1, 1},
+                                               {3, 5, 4},
+                                               {17, 17, 16},
+                                               {33, 65, 32},
+                                               {64, 64, 64},
+                                               {5, 9, 128},
+                                               {2, 130, 20}}) {
       if (!is_cpu() && !causal && queries * keys * width > 20000) continue;  // software adapters take minutes
       SCOPED_TRACE(fmt::format("{} queries, {} keys, width {}{}", queries, keys, width, causal ? ", causal" : ""));
       Arguments arguments;
-      const Tensor q = random(arguments, {2, 2, queries, width}), k = random(arguments, {2, 2, keys, width}), v = random(arguments, {2, 2, keys, width});
+      const Tensor q = random(arguments, {2, 2, queries, width}), k = random(arguments, {2, 2, keys, width}),
+                   v = random(arguments, {2, 2, keys, width});
       const Tensor y = attention(q, k, v, causal), weights = random(arguments, y.shape());
       const Tensor inputs[] = {q, k, v};
       std::vector<Tensor> outputs = grad(sum(y * weights), inputs);
@@ -144,15 +186,23 @@ TEST_F(Kernels, RandomNumbersAreTheSameBitsEverywhere) {
   Arguments arguments;
   const Tensor seed = arguments.make({}, {12345}, DType::u32), draw = arguments.make({}, {7}, DType::u32);
   const Extent n = 1000;
-  scalar::Expression philox{3, {{.op = scalar::Op::input, .slot = 0}, {.op = scalar::Op::input, .slot = 1}, {.op = scalar::Op::input, .slot = 2},
-                                {.op = scalar::Op::philox, .type = DType::u32, .a = 0, .b = 1, .c = 2}}};
-  const Tensor bits(graph::map(philox, {seed.node(), draw.node(), graph::iota({n}, 0, DType::u32, seed.device())}, "philox"));
+  scalar::Expression philox{3,
+                            {{.op = scalar::Op::input, .slot = 0},
+                             {.op = scalar::Op::input, .slot = 1},
+                             {.op = scalar::Op::input, .slot = 2},
+                             {.op = scalar::Op::philox, .type = DType::u32, .a = 0, .b = 1, .c = 2}}};
+  const Tensor bits(
+      graph::map(philox, {seed.node(), draw.node(), graph::iota({n}, 0, DType::u32, seed.device())}, "philox"));
   const auto actual = run({bits}, arguments)[0];
-  for (Extent i = 0; i < n; ++i) ASSERT_EQ(actual[static_cast<std::size_t>(i)], static_cast<double>(reference::philox(12345, 7, static_cast<std::uint32_t>(i)))) << i;
+  for (Extent i = 0; i < n; ++i)
+    ASSERT_EQ(actual[static_cast<std::size_t>(i)],
+              static_cast<double>(reference::philox(12345, 7, static_cast<std::uint32_t>(i))))
+        << i;
 }
 
 TEST_F(Kernels, RandomGraphs) {
-  const std::uint64_t count = std::strtoull(environment("WEFT_TEST_GRAPHS", is_cpu() ? "300" : "40").c_str(), nullptr, 10);
+  const std::uint64_t count =
+      std::strtoull(environment("WEFT_TEST_GRAPHS", is_cpu() ? "300" : "40").c_str(), nullptr, 10);
   const std::uint64_t first = std::strtoull(environment("WEFT_TEST_SEED", "1").c_str(), nullptr, 10);
   for (std::uint64_t seed = first; seed < first + count && !HasFailure(); ++seed) {
     SCOPED_TRACE(seed);

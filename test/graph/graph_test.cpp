@@ -13,10 +13,12 @@ namespace {
 constexpr Device kTrace{Device::Kind::trace, 0};
 
 Tensor argument(const Shape& shape, DType type = DType::f32, Extent number = 0) {
-  return Tensor(graph::make_node({.kind = graph::Kind::input, .type = type, .shape = shape, .device = kTrace, .ints = {number}}));
+  return Tensor(
+      graph::make_node({.kind = graph::Kind::input, .type = type, .shape = shape, .device = kTrace, .ints = {number}}));
 }
 
-template <class E, class F> std::string message_of(F f) {
+template <class E, class F>
+std::string message_of(F f) {
   try {
     f();
   } catch (const E& error) {
@@ -26,11 +28,11 @@ template <class E, class F> std::string message_of(F f) {
   }
   return "(nothing was thrown)";
 }
-#define EXPECT_MESSAGE(Error, expression, part)                                    \
-  do {                                                                             \
-    const std::string message = message_of<Error>([&] { (void)(expression); });    \
-    EXPECT_NE(message.find(part), std::string::npos) << message;                   \
-    EXPECT_NE(message.find("graph_test.cpp"), std::string::npos) << message;       \
+#define EXPECT_MESSAGE(Error, expression, part)                                 \
+  do {                                                                          \
+    const std::string message = message_of<Error>([&] { (void)(expression); }); \
+    EXPECT_NE(message.find(part), std::string::npos) << message;                \
+    EXPECT_NE(message.find("graph_test.cpp"), std::string::npos) << message;    \
   } while (false)
 
 TEST(Graph, EqualOpsOnEqualValuesAreOneNode) {
@@ -116,27 +118,34 @@ TEST(Errors, SayWhatWithOperandsLabelsAndTheCallersLine) {
   EXPECT_MESSAGE(ShapeError, matmul(argument({2, 3, 4}), argument({5, 4, 2})), "batch axes do not broadcast");
   EXPECT_MESSAGE(ShapeError, matmul(argument({}), y), "an operand is a scalar");
   EXPECT_MESSAGE(DTypeError, matmul(x, cast(transpose(x), DType::f64)), "the dtypes differ; cast one");
-  EXPECT_MESSAGE(DTypeError, matmul(argument({2, 2}, DType::boolean), argument({2, 2}, DType::boolean)), "takes f32, f64 or i32");
+  EXPECT_MESSAGE(DTypeError, matmul(argument({2, 2}, DType::boolean), argument({2, 2}, DType::boolean)),
+                 "takes f32, f64 or i32");
   EXPECT_MESSAGE(ShapeError, linear(x, y), "differs from the columns of weight [out, in]");
   EXPECT_MESSAGE(DTypeError, embedding(x, argument({2})), "indices are not i32");
   EXPECT_MESSAGE(ShapeError, embedding(argument({2}), i), "table is not [rows, columns]");
-  EXPECT_MESSAGE(ShapeError, take_along_axis(x, argument({3, 3}, DType::i32), 1), "extents differ elsewhere than on axis 1");
+  EXPECT_MESSAGE(ShapeError, take_along_axis(x, argument({3, 3}, DType::i32), 1),
+                 "extents differ elsewhere than on axis 1");
   EXPECT_MESSAGE(ShapeError, scatter_add(i, argument({3, 2}), 4), "indices are not [n] with updates [n, ...]");
   EXPECT_MESSAGE(DTypeError, softmax(i), "takes f32 or f64; cast x");
   EXPECT_MESSAGE(ShapeError, layer_norm(x, argument({2}), {}), "weight is not as long as the last axis of x");
-  EXPECT_MESSAGE(ShapeError, cross_entropy(x, argument({3}, DType::i32)), "targets are not logits' shape without its last axis");
+  EXPECT_MESSAGE(ShapeError, cross_entropy(x, argument({3}, DType::i32)),
+                 "targets are not logits' shape without its last axis");
   EXPECT_MESSAGE(ShapeError, rope(x), "an even number of channels");
   EXPECT_MESSAGE(ShapeError, attention(x, x, x), "not q [B, H, T, D]");
-  EXPECT_MESSAGE(DeviceError, elementwise("add", {x, full({}, 1, DType::f32, kCpu)}), "operands on trace and cpu; move one with .to(device)");
+  EXPECT_MESSAGE(DeviceError, elementwise("add", {x, full({}, 1, DType::f32, kCpu)}),
+                 "operands on trace and cpu; move one with .to(device)");
 }
 
 TEST(Errors, OfNamesAndMissingValues) {
   const Tensor x = argument({2});
   EXPECT_NE(message_of<UsageError>([&] { (void)elementwise("tanhh", {x}); }).find("tanh"), std::string::npos);
-  EXPECT_NE(message_of<UsageError>([&] { (void)elementwise("add", {x}); }).find("add: takes 2 inputs (x, y), 1 given"), std::string::npos);
-  for (const auto& use : std::vector<std::function<void()>>{[] { (void)reshape({}, {1}); }, [] { (void)sum(Tensor()); }, [] { (void)softmax({}); }, [] { (void)matmul({}, {}); },
-                                                             [] { (void)Tensor().shape(); }, [] { (void)detach({}); }, [] { (void)elementwise("exp", {Tensor()}); }, [] { (void)concat({}, 0); },
-                                                             [] { (void)attention({}, {}, {}); }})
+  EXPECT_NE(message_of<UsageError>([&] { (void)elementwise("add", {x}); }).find("add: takes 2 inputs (x, y), 1 given"),
+            std::string::npos);
+  for (const auto& use : std::vector<std::function<void()>>{
+           [] { (void)reshape({}, {1}); }, [] { (void)sum(Tensor()); }, [] { (void)softmax({}); },
+           [] { (void)matmul({}, {}); }, [] { (void)Tensor().shape(); }, [] { (void)detach({}); },
+           [] { (void)elementwise("exp", {Tensor()}); }, [] { (void)concat({}, 0); },
+           [] { (void)attention({}, {}, {}); }})
     EXPECT_THROW(use(), UsageError);
   EXPECT_EQ(message_of<ShapeError>([&] { (void)x.dim(1); }), "dim: axis 1 of a tensor of rank 1 [2]");
 }

@@ -16,7 +16,8 @@ namespace {
 
 using Floats = std::vector<float>;
 
-template <class E, class F> std::string message_of(F f) {
+template <class E, class F>
+std::string message_of(F f) {
   try {
     f();
   } catch (const E& error) {
@@ -182,26 +183,32 @@ TEST(Compiled, CompiledFunctionsInsideOfOthersArePartOfThem) {
 TEST(Compiled, ValuesCannotBeAskedForInside) {
   auto f = compile([](Tensor x) { return x * static_cast<double>(sum(x).item<float>()); });
   const Tensor x = tensor<float>({1, 2});
-  EXPECT_NE(message_of<UsageError>([&] { f(x); }).find("asked for inside a function that is being compiled"), std::string::npos);
+  EXPECT_NE(message_of<UsageError>([&] { f(x); }).find("asked for inside a function that is being compiled"),
+            std::string::npos);
   Tensor leaked;
   auto g = compile([&](Tensor t) {
     leaked = t * 2.0;
     return leaked + 1.0;
   });
   EXPECT_EQ(g(x).to_vector<float>(), (Floats{3, 5}));
-  EXPECT_NE(message_of<UsageError>([&] { leaked.to_vector<float>(); }).find("depends on an argument of a function that was compiled"), std::string::npos);
+  EXPECT_NE(message_of<UsageError>([&] {
+              leaked.to_vector<float>();
+            }).find("depends on an argument of a function that was compiled"),
+            std::string::npos);
   Variable inside;
   auto h = compile([&](Tensor t) {
     inside = Variable(t * 2.0, "inside");
     return inside.value();
   });
-  EXPECT_NE(message_of<UsageError>([&] { h(x); }).find("variable \"inside\" was made inside the function"), std::string::npos);
+  EXPECT_NE(message_of<UsageError>([&] { h(x); }).find("variable \"inside\" was made inside the function"),
+            std::string::npos);
   auto nothing = compile([](Tensor) { return Tensor(); });
   EXPECT_NE(message_of<UsageError>([&] { nothing(x); }).find("gave a tensor without a value"), std::string::npos);
   EXPECT_THROW(nothing.compiled().explain(), UsageError);
   auto unused = compile([](Tensor t) { return t; });
   EXPECT_NE(message_of<UsageError>([&] { unused.compiled(); }).find("call the function once"), std::string::npos);
-  EXPECT_NE(message_of<UsageError>([&] { unused(Tensor()); }).find("used before it was given a value"), std::string::npos);
+  EXPECT_NE(message_of<UsageError>([&] { unused(Tensor()); }).find("used before it was given a value"),
+            std::string::npos);
 }
 
 TEST(Compiled, ResultsThatDoNotDependOnArguments) {
@@ -224,7 +231,9 @@ TEST(Compiled, EmptyArgumentsAndProfiles) {
 
 TEST(Plans, AreKeptByStructure) {
   auto value = [](const Floats& values) { return tensor<float>(values); };
-  auto compute = [](const Tensor& x, const Tensor& y) { return sum(elementwise("exp", {x * y}) + x, {0}).item<float>(); };
+  auto compute = [](const Tensor& x, const Tensor& y) {
+    return sum(elementwise("exp", {x * y}) + x, {0}).item<float>();
+  };
   compute(value({1, 2}), value({3, 4}));
   const std::size_t plans = runtime::compiled_plan_count();
   for (int i = 0; i < 5; ++i) compute(value({1, static_cast<float>(i)}), value({3, 4}));
@@ -252,7 +261,8 @@ TEST(Plans, FollowTheSettings) {
 }
 
 TEST(CustomOps, WorkWhereTheRowsDo) {
-  const CustomOp op = register_op({.name = "runtime_test_mish", .inputs = {"x"}, .forward = "x * tanh(log(1 + exp(x)))"});
+  const CustomOp op =
+      register_op({.name = "runtime_test_mish", .inputs = {"x"}, .forward = "x * tanh(log(1 + exp(x)))"});
   const Tensor x = tensor<float>({-1, 0, 2});
   auto expected = [](double v) { return v * std::tanh(std::log1p(std::exp(v))); };
   const Floats y = op(x).to_vector<float>();
@@ -264,7 +274,8 @@ TEST(CustomOps, WorkWhereTheRowsDo) {
     const double v = 2 * x.to_vector<float>()[i], h = 1e-4;
     EXPECT_NEAR(g[i], (expected(v + h) - expected(v - h)) / h, 1e-3);
   }
-  const CustomOp scaled = register_op({.name = "runtime_test_scaled", .inputs = {"x", "y"}, .forward = "x + y * scale", .attributes = {{"scale", 2}}});
+  const CustomOp scaled = register_op(
+      {.name = "runtime_test_scaled", .inputs = {"x", "y"}, .forward = "x + y * scale", .attributes = {{"scale", 2}}});
   EXPECT_EQ(scaled(x, ones({3})).to_vector<float>(), (Floats{1, 2, 4}));
   EXPECT_EQ(scaled.call({x, ones({3})}, {10}).to_vector<float>(), (Floats{9, 10, 12}));
   EXPECT_THROW(register_op({.name = "sin", .inputs = {"x"}, .forward = "x"}), UsageError);

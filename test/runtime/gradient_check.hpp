@@ -35,7 +35,8 @@ class GradientCheck {
  public:
   /// Checks the gradient of sum(weights * function(leaves)), weights random, and with `second_order` that of
   /// sum(weights * gradient) too.
-  void operator()(const std::string& name, const Function& function, const std::vector<Leaf>& leaves, bool second_order = true) {
+  void operator()(const std::string& name, const Function& function, const std::vector<Leaf>& leaves,
+                  bool second_order = true) {
     SCOPED_TRACE(name);
     try {
       const Function loss = [&](std::span<const Tensor> x) { return weighted(function(x), 1); };
@@ -58,7 +59,9 @@ class GradientCheck {
  private:
   static constexpr double kStep = 1e-4, kAbsolute = 2e-6, kRelative = 2e-5;
 
-  static Tensor leaf_tensor(const Shape& shape, const Values& values) { return tensor<double>(std::span<const double>(values), shape); }
+  static Tensor leaf_tensor(const Shape& shape, const Values& values) {
+    return tensor<double>(std::span<const double>(values), shape);
+  }
   static Tensor weighted(const Tensor& y, std::uint64_t seed) {
     std::mt19937_64 random(seed);
     return sum(y * leaf_tensor(y.shape(), uniform(y.numel(), 0.5, 1.5, random)));

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <bit>
-#include <cstring>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "weft/ops.hpp"
@@ -11,7 +11,8 @@
 namespace weft {
 namespace {
 
-template <class T> void expect_round_trip(const std::vector<T>& values, const Shape& shape) {
+template <class T>
+void expect_round_trip(const std::vector<T>& values, const Shape& shape) {
   std::vector<unsigned char> bytes(values.size() * sizeof(T));
   for (std::size_t i = 0; i < values.size(); ++i) {
     const T v = values[i];
@@ -32,7 +33,8 @@ TEST(Values, RoundTripBitForBit) {
   const float quiet = std::bit_cast<float>(0x7fc12345u);
   expect_round_trip<float>({0.0f, -0.0f, 1.5f, -std::numeric_limits<float>::infinity(), quiet, 1e-45f}, {2, 3});
   expect_round_trip<double>({0.0, -0.0, 1e-310, std::numeric_limits<double>::infinity(), 1.0 / 3, -7}, {6});
-  expect_round_trip<std::int32_t>({0, -1, std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()}, {2, 1, 2});
+  expect_round_trip<std::int32_t>(
+      {0, -1, std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()}, {2, 1, 2});
   expect_round_trip<std::uint32_t>({0, 1, 4294967295u}, {3, 1});
   expect_round_trip<bool>({true, false, true, true, false}, {5});
   expect_round_trip<float>({}, {2, 0});
@@ -62,7 +64,8 @@ TEST(Values, Printing) {
   EXPECT_EQ(arange(2000).to_string(), "i32 [2000] [0, 1, 2, ..., 1997, 1998, 1999]");
 }
 
-template <class E, class F> std::string message_of(F f) {
+template <class E, class F>
+std::string message_of(F f) {
   try {
     f();
   } catch (const E& error) {
@@ -75,12 +78,18 @@ TEST(Values, ErrorsSayWhatToDo) {
   const Tensor x = tensor<float>({1, 2, 3});
   EXPECT_EQ(message_of<ShapeError>([&] { x.item<float>(); }), "item: the tensor has 3 elements [3]; item takes one");
   EXPECT_EQ(message_of<DTypeError>([&] { x.to_vector<double>(); }), "to_vector: the tensor is f32, not f64; cast it");
-  EXPECT_EQ(message_of<DTypeError>([&] { sum(x).item<std::int32_t>(); }), "to_vector: the tensor is f32, not i32; cast it");
+  EXPECT_EQ(message_of<DTypeError>([&] { sum(x).item<std::int32_t>(); }),
+            "to_vector: the tensor is f32, not i32; cast it");
   float out[2];
-  EXPECT_EQ(message_of<UsageError>([&] { x.copy_to(out, sizeof out); }), "copy_to: 8 bytes given for 12 bytes of f32 [3]");
+  EXPECT_EQ(message_of<UsageError>([&] { x.copy_to(out, sizeof out); }),
+            "copy_to: 8 bytes given for 12 bytes of f32 [3]");
   EXPECT_EQ(message_of<UsageError>([&] { Tensor().eval(); }), "tensor: used before it was given a value");
-  EXPECT_NE(message_of<ShapeError>([&] { (void)tensor<float>({1, 2}, {3}); }).find("tensor: 2 values for shape [3] with 3 elements\n  called at "), std::string::npos);
-  EXPECT_EQ(message_of<ShapeError>([&] { (void)tensor_from_bytes(nullptr, {-1}, DType::f32); }), "tensor: negative extent in [-1]");
+  EXPECT_NE(message_of<ShapeError>([&] {
+              (void)tensor<float>({1, 2}, {3});
+            }).find("tensor: 2 values for shape [3] with 3 elements\n  called at "),
+            std::string::npos);
+  EXPECT_EQ(message_of<ShapeError>([&] { (void)tensor_from_bytes(nullptr, {-1}, DType::f32); }),
+            "tensor: negative extent in [-1]");
 }
 
 TEST(Values, EvaluatedTensorsAreReadAgain) {

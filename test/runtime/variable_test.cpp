@@ -11,7 +11,8 @@ namespace {
 
 using Floats = std::vector<float>;
 
-template <class E, class F> std::string message_of(F f) {
+template <class E, class F>
+std::string message_of(F f) {
   try {
     f();
   } catch (const E& error) {
@@ -70,10 +71,15 @@ TEST(Variable, AssignmentsOfNumbersNeedNoNewPlans) {
 TEST(Variable, AssignChecksWhatItGets) {
   Variable v(tensor<float>({1, 2}), "bias");
   const std::string shape = message_of<ShapeError>([&] { v.assign(zeros({3})); });
-  EXPECT_NE(shape.find("assign to variable \"bias\": the shapes differ\n  variable  f32 [2]"), std::string::npos) << shape;
+  EXPECT_NE(shape.find("assign to variable \"bias\": the shapes differ\n  variable  f32 [2]"), std::string::npos)
+      << shape;
   EXPECT_NE(shape.find("variable_test.cpp"), std::string::npos) << shape;
-  EXPECT_NE(message_of<DTypeError>([&] { v.assign(zeros({2}, DType::i32)); }).find("the dtypes differ; cast the value"), std::string::npos);
-  EXPECT_NE(message_of<DeviceError>([&] { v.assign(zeros({2}, DType::f32, {Device::Kind::trace, 0})); }).find("move the value with .to(device)"), std::string::npos);
+  EXPECT_NE(message_of<DTypeError>([&] { v.assign(zeros({2}, DType::i32)); }).find("the dtypes differ; cast the value"),
+            std::string::npos);
+  EXPECT_NE(message_of<DeviceError>([&] {
+              v.assign(zeros({2}, DType::f32, {Device::Kind::trace, 0}));
+            }).find("move the value with .to(device)"),
+            std::string::npos);
   EXPECT_EQ(message_of<UsageError>([] { Variable().value(); }), "variable: used before it was given a value");
   EXPECT_EQ(message_of<UsageError>([] { Variable(Tensor(), "w"); }), "variable w: the initial tensor has no value");
 }
@@ -84,7 +90,8 @@ TEST(Variable, EqualInitialValuesStayApart) {
   const Tensor y = sum(a.value() * 2.0 + b.value() * 3.0 + c.value() * 4.0 + d.value() * 5.0);
   const Variable list[] = {a, b, c, d};
   const auto g = grad(y, list);
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(g[static_cast<std::size_t>(i)].to_vector<float>(), Floats(2, static_cast<float>(i + 2)));
+  for (int i = 0; i < 4; ++i)
+    EXPECT_EQ(g[static_cast<std::size_t>(i)].to_vector<float>(), Floats(2, static_cast<float>(i + 2)));
   a.assign(a.value() + 1.0);
   EXPECT_EQ(b.value().to_vector<float>(), (Floats{1, 1}));
   EXPECT_EQ(same.to_vector<float>(), (Floats{1, 1}));
@@ -106,14 +113,19 @@ TEST(Variable, SlicesOfSharedState) {
   EXPECT_EQ(flat.value().to_vector<float>(), (Floats{2, 4, 3, 5, 51, 0, 0}));
   EXPECT_TRUE(flatten_together(parts, "again") == flat);
   const Variable some[] = {a, c};
-  EXPECT_NE(message_of<UsageError>([&] { flatten_together(some, "some"); }).find("\"a\" already is a slice of \"all\""), std::string::npos);
+  EXPECT_NE(message_of<UsageError>([&] { flatten_together(some, "some"); }).find("\"a\" already is a slice of \"all\""),
+            std::string::npos);
   const Variable mixed[] = {Variable(zeros({1}), "f"), Variable(zeros({1}, DType::f64), "d")};
-  EXPECT_NE(message_of<UsageError>([&] { flatten_together(mixed, "mixed"); }).find("\"d\" has another dtype or device than \"f\""), std::string::npos);
+  EXPECT_NE(message_of<UsageError>([&] {
+              flatten_together(mixed, "mixed");
+            }).find("\"d\" has another dtype or device than \"f\""),
+            std::string::npos);
   EXPECT_THROW(flatten_together({}, "none"), UsageError);
 }
 
 TEST(Variable, BackwardAddsUp) {
-  Variable w(tensor<float>({1, 2}), "w"), still(tensor<float>({3, 4}), "still", false), unused(tensor<float>({1}), "unused");
+  Variable w(tensor<float>({1, 2}), "w"), still(tensor<float>({3, 4}), "still", false),
+      unused(tensor<float>({1}), "unused");
   EXPECT_FALSE(w.grad().defined());
   auto loss = [&] { return sum(w.value() * w.value() * still.value()); };
   backward(loss());
