@@ -200,6 +200,13 @@ TEST_F(Kernels, RandomNumbersAreTheSameBitsEverywhere) {
         << i;
 }
 
+bool makes_nan(const std::vector<std::vector<double>>& results) {
+  for (const auto& values : results)
+    for (double v : values)
+      if (std::isnan(v)) return true;
+  return false;
+}
+
 TEST_F(Kernels, RandomGraphs) {
   const std::uint64_t count =
       std::strtoull(environment("WEFT_TEST_GRAPHS", is_cpu() ? "300" : "40").c_str(), nullptr, 10);
@@ -208,6 +215,9 @@ TEST_F(Kernels, RandomGraphs) {
     SCOPED_TRACE(seed);
     Arguments arguments;
     const std::vector<Tensor> outputs = RandomGraph(seed, RandomGraph::Smooth::yes).make(arguments);
+    // A graph that makes NaN out of finite numbers (the variance of one element: 0 times infinity) meets shader compilers
+    // that fold x - x and 0 * x (Mesa's do); SpecialValues holds NaN and infinity to their rules.
+    if (!is_cpu() && makes_nan(evaluate(outputs, arguments))) continue;
     expect_like_reference(outputs, arguments, 2e-3, 1e-4);
   }
 }
