@@ -54,7 +54,8 @@ class Bench {
     buffers_.push_back(cpu_->allocate(static_cast<std::size_t>(count) * 4, "x"));
     std::vector<float> host(static_cast<std::size_t>(count));
     std::uint32_t state = 12345;
-    for (float& x : host) x = low + (high - low) * static_cast<float>((state = state * 1664525u + 1013904223u) >> 8) / 16777216.0f;
+    for (float& x : host)
+      x = low + (high - low) * static_cast<float>((state = state * 1664525u + 1013904223u) >> 8) / 16777216.0f;
     cpu_->upload(*buffers_.back(), 0, count, DType::f32, host.data());
     return {index, DType::f32, 0, count};
   }
@@ -122,7 +123,8 @@ double copy_milliseconds(Extent bytes) {
   const Extent piece = std::max<Extent>(1 << 16, bytes / 64);
   return best_milliseconds([&] {
     parallel_for((bytes + piece - 1) / piece, [&](Extent t) {
-      std::memcpy(to.data() + t * piece, from.data() + t * piece, static_cast<std::size_t>(std::min(piece, bytes - t * piece)));
+      std::memcpy(to.data() + t * piece, from.data() + t * piece,
+                  static_cast<std::size_t>(std::min(piece, bytes - t * piece)));
     });
   });
 }
@@ -152,13 +154,16 @@ void chain_of_six() {
 
 void adamw(Extent n) {
   Bench b;
-  const Operand p = b.buffer(n), g = b.buffer(n), m = b.buffer(n), v = b.buffer(n, 0, 1), scalars = b.buffer(4, 0.1f, 1);
+  const Operand p = b.buffer(n), g = b.buffer(n), m = b.buffer(n), v = b.buffer(n, 0, 1),
+                scalars = b.buffer(4, 0.1f, 1);
   b.begin("adamw", n);
   const int rate = b.load(scalars, same(n));
   const int c1 = b.load(scalars, {{n}, {0}, 1, {}}), c2 = b.load(scalars, {{n}, {0}, 2, {}});
   const int grad = b.load(g, contiguous(n)), old = b.load(p, contiguous(n));
-  const int m1 = b.map(Op::add, b.map(Op::mul, b.load(m, contiguous(n)), b.constant(0.9)), b.map(Op::mul, grad, b.constant(0.1)));
-  const int v1 = b.map(Op::add, b.map(Op::mul, b.load(v, contiguous(n)), b.constant(0.999)), b.map(Op::mul, b.map(Op::mul, grad, grad), b.constant(0.001)));
+  const int m1 =
+      b.map(Op::add, b.map(Op::mul, b.load(m, contiguous(n)), b.constant(0.9)), b.map(Op::mul, grad, b.constant(0.1)));
+  const int v1 = b.map(Op::add, b.map(Op::mul, b.load(v, contiguous(n)), b.constant(0.999)),
+                       b.map(Op::mul, b.map(Op::mul, grad, grad), b.constant(0.001)));
   const int down = b.map(Op::add, b.map(Op::sqrt, b.map(Op::mul, v1, c2)), b.constant(1e-8));
   const int step = b.map(Op::add, b.map(Op::div, b.map(Op::mul, m1, c1), down), b.map(Op::mul, old, b.constant(0.01)));
   b.store(b.map(Op::sub, old, b.map(Op::mul, rate, step)), p, contiguous(n));
@@ -166,7 +171,8 @@ void adamw(Extent n) {
   b.store(v1, v, contiguous(n));
   b.end();
   const double copy = copy_milliseconds(n * 14), ours = b.milliseconds();
-  report(fmt::format("AdamW, {:.1f} M parameters", n * 1e-6), ours, 28.0 * n, fmt::format("memcpy of as many bytes {:.3f} ms, ratio {:.2f}", copy, ours / copy));
+  report(fmt::format("AdamW, {:.1f} M parameters", n * 1e-6), ours, 28.0 * n,
+         fmt::format("memcpy of as many bytes {:.3f} ms, ratio {:.2f}", copy, ours / copy));
 }
 
 void gelu(bool exact) {
@@ -208,7 +214,8 @@ void layer_norm(Extent rows, Extent width) {
   const int centred = b.map(Op::sub, v, b.map(Op::mul, b.reduce(Reduction::sum, v), scale));
   const int variance = b.map(Op::mul, b.reduce(Reduction::sum, b.map(Op::mul, centred, centred)), scale);
   const int normal = b.map(Op::mul, centred, b.map(Op::rsqrt, b.map(Op::add, variance, b.constant(1e-5))));
-  b.store(b.map(Op::add, b.map(Op::mul, normal, b.load(gain, row, Level::inner)), b.load(shift, row, Level::inner)), y, view);
+  b.store(b.map(Op::add, b.map(Op::mul, normal, b.load(gain, row, Level::inner)), b.load(shift, row, Level::inner)), y,
+          view);
   b.end();
   report(fmt::format("layer norm {} x {}", rows, width), b.milliseconds(), 8.0 * rows * width);
 }
@@ -216,7 +223,8 @@ void layer_norm(Extent rows, Extent width) {
 /// The gradient of a layer norm with respect to its input, plus that of the residual branch.
 void layer_norm_gradient(Extent rows, Extent width) {
   Bench b;
-  const Operand x = b.buffer(rows * width), dy = b.buffer(rows * width), residual = b.buffer(rows * width), dx = b.buffer(rows * width);
+  const Operand x = b.buffer(rows * width), dy = b.buffer(rows * width), residual = b.buffer(rows * width),
+                dx = b.buffer(rows * width);
   const Operand gain = b.buffer(width), mean = b.buffer(rows), variance = b.buffer(rows, 0.5f, 1);
   b.begin("layer_norm_gradient", rows, width);
   const View view{{rows, width}, {width, 1}, 0, {}}, row{{rows, width}, {0, 1}, 0, {}}, column{{rows}, {1}, 0, {}};
@@ -245,14 +253,18 @@ void softmax(Extent rows, Extent width) {
 }
 
 void sums() {
-  for (const auto& [outer, inner, columns] : {std::tuple<Extent, Extent, bool>{1, 16 << 20, false}, {512, 1024, true}, {128, 1024, true}, {1024, 512, false}}) {
+  for (const auto& [outer, inner, columns] : {std::tuple<Extent, Extent, bool>{1, 16 << 20, false},
+                                              {512, 1024, true},
+                                              {128, 1024, true},
+                                              {1024, 512, false}}) {
     Bench b;
     const Operand x = b.buffer(outer * inner), y = b.buffer(outer);
     b.begin("sum", outer, inner);
     const View view = columns ? View{{outer, inner}, {1, outer}, 0, {}} : View{{outer, inner}, {inner, 1}, 0, {}};
     b.store(b.reduce(Reduction::sum, b.load(x, view, Level::inner)), y, contiguous(outer));
     b.end();
-    report(columns ? fmt::format("sum of {} rows of {}", inner, outer) : fmt::format("sums of {} x {}", outer, inner), b.milliseconds(), 4.0 * outer * inner);
+    report(columns ? fmt::format("sum of {} rows of {}", inner, outer) : fmt::format("sums of {} x {}", outer, inner),
+           b.milliseconds(), 4.0 * outer * inner);
   }
 }
 
@@ -286,8 +298,10 @@ void attention(Extent batch, Extent heads, Extent length, Extent width) {
     b.add_kernel(k);
     const double t = b.milliseconds();
     const double flops = (backward ? 10.0 : 4.0) * static_cast<double>(batch * heads * length * length * width) / 2;
-    report(fmt::format("attention {} {} x {} x {} x {}", backward ? "backward" : "forward", batch, heads, length, width), t,
-           4.0 * (backward ? 8 : 4) * static_cast<double>(batch * length * heads * width), fmt::format("{:.1f} GFLOP/s", flops / t * 1e-6));
+    report(
+        fmt::format("attention {} {} x {} x {} x {}", backward ? "backward" : "forward", batch, heads, length, width),
+        t, 4.0 * (backward ? 8 : 4) * static_cast<double>(batch * length * heads * width),
+        fmt::format("{:.1f} GFLOP/s", flops / t * 1e-6));
   }
 }
 

@@ -46,7 +46,8 @@ inline std::uint32_t philox(std::uint32_t seed, std::uint32_t stream, std::uint3
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * c[0], p1 = std::uint64_t{0xCD9E8D57u} * c[2];
     const std::uint32_t next[4] = {static_cast<std::uint32_t>(p1 >> 32) ^ c[1] ^ key[0], static_cast<std::uint32_t>(p1),
-                                   static_cast<std::uint32_t>(p0 >> 32) ^ c[3] ^ key[1], static_cast<std::uint32_t>(p0)};
+                                   static_cast<std::uint32_t>(p0 >> 32) ^ c[3] ^ key[1],
+                                   static_cast<std::uint32_t>(p0)};
     std::copy(next, next + 4, c);
     key[0] += 0x9E3779B9u;
     key[1] += 0xBB67AE85u;
@@ -83,9 +84,17 @@ inline double apply(scalar::Op op, DType type, double a, DType ta, double b = 0,
   using I = std::int64_t;
   DType meet = type;
   switch (op) {
-    case Op::eq: case Op::ne: case Op::lt: case Op::le: case Op::gt: case Op::ge: meet = promote(ta, tb); break;
-    case Op::logical_not: case Op::logical_and: case Op::logical_or: meet = DType::boolean; break;
-    case Op::is_nan: case Op::cast: meet = ta; break;
+    case Op::eq:
+    case Op::ne:
+    case Op::lt:
+    case Op::le:
+    case Op::gt:
+    case Op::ge: meet = promote(ta, tb); break;
+    case Op::logical_not:
+    case Op::logical_and:
+    case Op::logical_or: meet = DType::boolean; break;
+    case Op::is_nan:
+    case Op::cast: meet = ta; break;
     default: break;
   }
   if (op == Op::select) return a != 0 ? cast(b, tb, type) : cast(c, tc, type);
@@ -132,7 +141,9 @@ inline double apply(scalar::Op op, DType type, double a, DType ta, double b = 0,
     case Op::cast: return cast(a, ta, type);
     case Op::add: r = a + b; break;
     case Op::sub: r = a - b; break;
-    case Op::mul: r = integral ? static_cast<double>(static_cast<std::uint32_t>(ia) * static_cast<std::uint32_t>(ib)) : a * b; break;
+    case Op::mul:
+      r = integral ? static_cast<double>(static_cast<std::uint32_t>(ia) * static_cast<std::uint32_t>(ib)) : a * b;
+      break;
     case Op::div: r = integral ? static_cast<double>(integer_div(ia, ib)) : a / b; break;
     case Op::rem: r = integral ? static_cast<double>(integer_rem(ia, ib)) : std::fmod(a, b); break;
     case Op::pow: r = integral ? static_cast<double>(integer_pow(ia, ib)) : std::pow(a, b); break;
@@ -152,9 +163,14 @@ inline double apply(scalar::Op op, DType type, double a, DType ta, double b = 0,
     case Op::bit_or: r = static_cast<double>(ia | ib); break;
     case Op::bit_xor: r = static_cast<double>(ia ^ ib); break;
     case Op::shl: r = static_cast<double>(u(a) << (u(b) & 31)); break;
-    case Op::shr: r = type == DType::i32 ? static_cast<double>(static_cast<std::int32_t>(u(a)) >> (u(b) & 31)) : u(a) >> (u(b) & 31); break;
+    case Op::shr:
+      r = type == DType::i32 ? static_cast<double>(static_cast<std::int32_t>(u(a)) >> (u(b) & 31))
+                             : u(a) >> (u(b) & 31);
+      break;
     case Op::philox: r = philox(u(a), u(b), u(c)); break;
-    case Op::input: case Op::constant: case Op::select: throw std::logic_error("not an operation of a map step");
+    case Op::input:
+    case Op::constant:
+    case Op::select: throw std::logic_error("not an operation of a map step");
   }
   return to_type(r, type);
 }
@@ -190,7 +206,8 @@ inline double empty_value(scalar::Reduction reduction, DType type) {
     case scalar::Reduction::sum: return 0;
     case scalar::Reduction::prod: return 1;
     case scalar::Reduction::max: return is_float(type) ? -inf : type == DType::i32 ? -2147483648.0 : 0;
-    case scalar::Reduction::min: return is_float(type) ? inf : type == DType::i32 ? 2147483647.0 : type == DType::u32 ? 4294967295.0 : 1;
+    case scalar::Reduction::min:
+      return is_float(type) ? inf : type == DType::i32 ? 2147483647.0 : type == DType::u32 ? 4294967295.0 : 1;
     default: return 0;
   }
 }
@@ -207,9 +224,13 @@ inline double reduce(scalar::Reduction reduction, DType from, DType type, const 
       case Reduction::prod: r = is_float(from) ? r * x : apply(scalar::Op::mul, from, r, from, x, from); break;
       case Reduction::max: r = maximum(r, x); break;
       case Reduction::min: r = minimum(r, x); break;
-      case Reduction::argmax: case Reduction::argmin: {
+      case Reduction::argmax:
+      case Reduction::argmin: {
         const bool better = reduction == Reduction::argmax ? x > extreme : x < extreme;
-        if (i == 0 || (!std::isnan(extreme) && (std::isnan(x) || better))) { extreme = x; r = static_cast<double>(i); }
+        if (i == 0 || (!std::isnan(extreme) && (std::isnan(x) || better))) {
+          extreme = x;
+          r = static_cast<double>(i);
+        }
       }
     }
   }
@@ -221,7 +242,8 @@ struct LoopEvaluator {
   const kernel::LoopKernel& kernel;
   const std::vector<Values>& buffers;
   const Values* accumulator = nullptr;
-  std::vector<std::vector<double>> outer_values;  // one value a step for this outer index; inner steps: one an inner index
+  std::vector<std::vector<double>>
+      outer_values;  // one value a step for this outer index; inner steps: one an inner index
 
   void evaluate(Extent outer) {
     outer_values.assign(kernel.steps.size(), {});
@@ -230,14 +252,14 @@ struct LoopEvaluator {
       const Extent n = step.level == kernel::Level::outer ? 1 : kernel.inner;
       auto& out = outer_values[s];
       out.resize(static_cast<std::size_t>(n));
-      for (Extent j = 0; j < n; ++j)
-        out[static_cast<std::size_t>(j)] = value(step, outer, j);
+      for (Extent j = 0; j < n; ++j) out[static_cast<std::size_t>(j)] = value(step, outer, j);
     }
   }
   double at(int step, Extent inner) const {
     const auto& values = outer_values[static_cast<std::size_t>(step)];
-    return kernel.steps[static_cast<std::size_t>(step)].level == kernel::Level::outer ? values[0]
-                                                                                     : values[static_cast<std::size_t>(inner)];
+    return kernel.steps[static_cast<std::size_t>(step)].level == kernel::Level::outer
+               ? values[0]
+               : values[static_cast<std::size_t>(inner)];
   }
   DType type(int step) const { return kernel.steps[static_cast<std::size_t>(step)].type; }
   double value(const kernel::Step& step, Extent outer, Extent inner) const {
@@ -254,7 +276,8 @@ struct LoopEvaluator {
         const Extent where = locate(step.view, linear);
         const double index = at(step.a, inner);
         if (where < 0 || index < 0 || index >= static_cast<double>(step.axis_extent)) return 0;
-        return cast(read(operand, where + static_cast<Extent>(index) * step.axis_stride, buffers), operand.type, step.type);
+        return cast(read(operand, where + static_cast<Extent>(index) * step.axis_stride, buffers), operand.type,
+                    step.type);
       }
       case kernel::StepKind::index: {
         const Extent where = locate(step.view, linear);
@@ -305,8 +328,7 @@ inline void run(const kernel::MatmulKernel& kernel, std::vector<Values>& buffers
         for (Extent k = 0; k < kernel.k; ++k) {
           const double x = read(kernel.a, locate(kernel.a_batch, b) + i * kernel.a_row + k * kernel.a_col, buffers);
           const double y = read(kernel.b, locate(kernel.b_batch, b) + k * kernel.b_row + j * kernel.b_col, buffers);
-          sum = is_float(type) ? sum + x * y
-                               : to_type(sum + apply(scalar::Op::mul, type, x, type, y, type), type);
+          sum = is_float(type) ? sum + x * y : to_type(sum + apply(scalar::Op::mul, type, x, type, y, type), type);
         }
         product[static_cast<std::size_t>((b * kernel.m + i) * kernel.n + j)] = to_type(sum, type);
       }
@@ -342,7 +364,9 @@ inline void run(const kernel::AttentionKernel& kernel, std::vector<Values>& buff
       const auto put = [&](const kernel::AttentionKernel::Tensor& t, Extent row, Extent channel, double value) {
         write(t.operand, place(t, row, channel), to_type(value, type), buffers);
       };
-      const auto visible = [&](Extent i) { return kernel.causal ? std::clamp<Extent>(i + keys - queries + 1, 0, keys) : keys; };
+      const auto visible = [&](Extent i) {
+        return kernel.causal ? std::clamp<Extent>(i + keys - queries + 1, 0, keys) : keys;
+      };
       Values d_k(static_cast<std::size_t>(keys * width), 0.0), d_v = d_k;
       for (Extent i = 0; i < queries; ++i) {
         Values p(static_cast<std::size_t>(keys), 0.0);
@@ -353,7 +377,8 @@ inline void run(const kernel::AttentionKernel& kernel, std::vector<Values>& buff
           p[static_cast<std::size_t>(j)] = dot * kernel.scale;
           top = std::max(top, p[static_cast<std::size_t>(j)]);
         }
-        for (Extent j = 0; j < visible(i); ++j) total += p[static_cast<std::size_t>(j)] = std::exp(p[static_cast<std::size_t>(j)] - top);
+        for (Extent j = 0; j < visible(i); ++j)
+          total += p[static_cast<std::size_t>(j)] = std::exp(p[static_cast<std::size_t>(j)] - top);
         for (double& x : p) x = total == 0 ? 0 : x / total;  // a NaN reaches the whole row
         if (!kernel.backward) {
           for (Extent c = 0; c < width; ++c) {

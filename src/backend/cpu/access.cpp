@@ -34,7 +34,8 @@ Access make_access(const kernel::View& view, Extent outer, Extent inner, bool co
   for (std::size_t d = view.extents.size(); d-- > 0;) {
     const Extent extent = view.extents[d], stride = view.strides[d];
     Access::Dim dim{extent, stride, 0, extent};
-    if (!view.bounds.empty()) dim.lo = std::max<Extent>(view.bounds[d].lo, 0), dim.hi = std::min(view.bounds[d].hi, extent);
+    if (!view.bounds.empty())
+      dim.lo = std::max<Extent>(view.bounds[d].lo, 0), dim.hi = std::min(view.bounds[d].hi, extent);
     all.insert(all.begin(), dim);
     if (remaining == 1) {
       outers.insert(outers.begin(), dim);

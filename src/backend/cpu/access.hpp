@@ -67,8 +67,10 @@ void walk_row(const Access& access, Extent s, Extent f0, Extent count, Run run, 
   if (!access.separable) {
     for (Extent i = 0; i < count; ++i) {
       const Extent at = access.locate(s * access.linear_slow + (f0 + i) * access.linear_fast);
-      if (at < 0) gap(i, Extent{1});
-      else run(i, at, Extent{0}, Extent{1});
+      if (at < 0)
+        gap(i, Extent{1});
+      else
+        run(i, at, Extent{0}, Extent{1});
     }
     return;
   }

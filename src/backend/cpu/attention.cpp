@@ -83,7 +83,8 @@ class Attention {
   template <class Pointer>
   auto at(Pointer* data, const Tensor& tensor, Extent head) const {
     using Element = std::conditional_t<std::is_const_v<Pointer>, const T, T>;
-    return static_cast<Element*>(data) + head / kernel_.heads * tensor.batch_stride + head % kernel_.heads * tensor.head_stride;
+    return static_cast<Element*>(data) + head / kernel_.heads * tensor.batch_stride +
+           head % kernel_.heads * tensor.head_stride;
   }
   /// Keys that query i sees.
   Extent visible(Extent i) const {
@@ -96,14 +97,14 @@ class Attention {
     T* scores = scratch<T>(static_cast<std::size_t>(rows * seen));
     T* o = at(binding_.o, kernel_.o, head) + begin * kernel_.o.row_stride;
     T* logsumexp = static_cast<T*>(binding_.logsumexp) + head * kernel_.queries;
-    multiply(rows, seen, width, at(binding_.q, kernel_.q, head) + begin * kernel_.q.row_stride, kernel_.q.row_stride, Extent{1},
-             at(binding_.k, kernel_.k, head), Extent{1}, kernel_.k.row_stride, scores, seen);
+    multiply(rows, seen, width, at(binding_.q, kernel_.q, head) + begin * kernel_.q.row_stride, kernel_.q.row_stride,
+             Extent{1}, at(binding_.k, kernel_.k, head), Extent{1}, kernel_.k.row_stride, scores, seen);
     T total[kQueriesOfBlock];
     Extent visible_of[kQueriesOfBlock];
     for (Extent r = 0; r < rows; ++r) visible_of[r] = visible(begin + r);
     parts_.softmax(scores, rows, seen, visible_of, static_cast<T>(kernel_.scale), total, logsumexp + begin);
-    multiply(rows, width, seen, scores, seen, Extent{1}, at(binding_.v, kernel_.v, head), kernel_.v.row_stride, Extent{1}, o,
-             kernel_.o.row_stride);
+    multiply(rows, width, seen, scores, seen, Extent{1}, at(binding_.v, kernel_.v, head), kernel_.v.row_stride,
+             Extent{1}, o, kernel_.o.row_stride);
     for (Extent r = 0; r < rows; ++r) {
       const T inverse = total[r] > 0 ? 1 / total[r] : 0;
       for (Extent c = 0; c < width; ++c) o[r * kernel_.o.row_stride + c] *= inverse;
@@ -127,12 +128,15 @@ class Attention {
       T* p = scratch<T>(static_cast<std::size_t>(2 * rows * seen));
       T* d_p = p + rows * seen;
       multiply(rows, seen, width, q, kernel_.q.row_stride, Extent{1}, k, Extent{1}, kernel_.k.row_stride, p, seen);
-      multiply(rows, seen, width, d_o, kernel_.d_o.row_stride, Extent{1}, v, Extent{1}, kernel_.v.row_stride, d_p, seen);
+      multiply(rows, seen, width, d_o, kernel_.d_o.row_stride, Extent{1}, v, Extent{1}, kernel_.v.row_stride, d_p,
+               seen);
       for (Extent r = 0; r < rows; ++r)
         parts_.gradient(p + r * seen, d_p + r * seen, visible(begin + r), seen, static_cast<T>(kernel_.scale),
-                       logsumexp[begin + r], o + r * kernel_.o.row_stride, d_o + r * kernel_.d_o.row_stride, width);
-      multiply(seen, width, rows, p, Extent{1}, seen, d_o, kernel_.d_o.row_stride, Extent{1}, d_v, kernel_.d_v.row_stride, true);
-      multiply(seen, width, rows, d_p, Extent{1}, seen, q, kernel_.q.row_stride, Extent{1}, d_k, kernel_.d_k.row_stride, true);
+                        logsumexp[begin + r], o + r * kernel_.o.row_stride, d_o + r * kernel_.d_o.row_stride, width);
+      multiply(seen, width, rows, p, Extent{1}, seen, d_o, kernel_.d_o.row_stride, Extent{1}, d_v,
+               kernel_.d_v.row_stride, true);
+      multiply(seen, width, rows, d_p, Extent{1}, seen, q, kernel_.q.row_stride, Extent{1}, d_k, kernel_.d_k.row_stride,
+               true);
       multiply(rows, width, seen, d_p, seen, Extent{1}, k, kernel_.k.row_stride, Extent{1},
                at(binding_.d_q, kernel_.d_q, head) + begin * kernel_.d_q.row_stride, kernel_.d_q.row_stride);
     }

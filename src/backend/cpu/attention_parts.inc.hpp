@@ -27,8 +27,10 @@ inline Native<T> load_some(const T* p, std::int64_t lanes) {
 }
 template <class T>
 inline void store_some(T* p, Native<T> x, std::int64_t lanes) {
-  if (lanes == kNative<T>) store<kNative<T>>(p, x);
-  else store_first<kNative<T>>(p, x, lanes);
+  if (lanes == kNative<T>)
+    store<kNative<T>>(p, x);
+  else
+    store_first<kNative<T>>(p, x, lanes);
 }
 
 template <class T>
@@ -38,11 +40,13 @@ inline void clear(T* x, std::int64_t count) {
 
 /// In passes over all rows, so that the latencies of one row hide behind the others; the logarithms of all rows together.
 template <class T>
-void attention_softmax(T* x, std::int64_t rows, std::int64_t size, const std::int64_t* visible, T scale, T* total, T* logsumexp) {
+void attention_softmax(T* x, std::int64_t rows, std::int64_t size, const std::int64_t* visible, T scale, T* total,
+                       T* logsumexp) {
   for (std::int64_t r = 0; r < rows; ++r) {
     // With a negative scale the smallest score gives the largest exponent.
     const auto reader = read_row(x + r * size);
-    const double extreme = scale < 0 ? reduce_row<Reduction::min, T>(reader, visible[r]) : reduce_row<Reduction::max, T>(reader, visible[r]);
+    const double extreme = scale < 0 ? reduce_row<Reduction::min, T>(reader, visible[r])
+                                     : reduce_row<Reduction::max, T>(reader, visible[r]);
     logsumexp[r] = static_cast<T>(extreme) * scale;
   }
   const auto factor = splat(scale);
@@ -66,13 +70,16 @@ void attention_softmax(T* x, std::int64_t rows, std::int64_t size, const std::in
 }
 
 template <class T>
-void attention_gradient(T* p, T* d, std::int64_t visible, std::int64_t size, T scale, T logsumexp, const T* o, const T* d_o,
-                        std::int64_t width) {
+void attention_gradient(T* p, T* d, std::int64_t visible, std::int64_t size, T scale, T logsumexp, const T* o,
+                        const T* d_o, std::int64_t width) {
   clear(p + visible, size - visible);
   clear(d + visible, size - visible);
   Native<T> dots = {};
-  each_vector<T>(width, [&](std::int64_t c, std::int64_t lanes) { dots = fma(load_some<T>(o + c, lanes), load_some<T>(d_o + c, lanes), dots); });
-  const auto dot = splat(static_cast<T>(across<Reduction::sum, T>(dots))), factor = splat(scale), shift = splat(-logsumexp);
+  each_vector<T>(width, [&](std::int64_t c, std::int64_t lanes) {
+    dots = fma(load_some<T>(o + c, lanes), load_some<T>(d_o + c, lanes), dots);
+  });
+  const auto dot = splat(static_cast<T>(across<Reduction::sum, T>(dots))), factor = splat(scale),
+             shift = splat(-logsumexp);
   each_vector<T>(visible, [&](std::int64_t j, std::int64_t lanes) {
     const Native<T> probability = exp(fma(load_some<T>(p + j, lanes), factor, shift));
     store_some<T>(p + j, probability, lanes);

@@ -47,8 +47,8 @@ std::unique_ptr<CpuBuffer> allocate_memory(std::size_t bytes, std::string_view l
   const std::size_t alignment = bytes >= 2 * kHugePage ? kHugePage : kLine;
   void* memory = bytes > limit ? nullptr : std::aligned_alloc(alignment, (bytes + alignment) / alignment * alignment);
   if (memory == nullptr)
-    throw DeviceError(fmt::format("cpu: no memory for \"{}\": {} bytes asked for, {} in this machine; use smaller sizes",
-                                  label, bytes, limit));
+    throw DeviceError(fmt::format(
+        "cpu: no memory for \"{}\": {} bytes asked for, {} in this machine; use smaller sizes", label, bytes, limit));
 #if defined(MADV_HUGEPAGE)
   if (alignment == kHugePage) madvise(memory, (bytes + alignment) / alignment * alignment, MADV_HUGEPAGE);
 #endif
@@ -107,13 +107,16 @@ class CpuProgram final : public backend::Program {
   std::string source() const override {
     std::string text;
     for (std::size_t i = 0; i < kernels_.size(); ++i) {
-      if (const auto* loop = std::get_if<LoopPrepared>(&kernels_[i])) text += loop->program.to_string();
-      else if (const auto* product = std::get_if<ProductPrepared>(&kernels_[i])) text += product->program.to_string();
+      if (const auto* loop = std::get_if<LoopPrepared>(&kernels_[i]))
+        text += loop->program.to_string();
+      else if (const auto* product = std::get_if<ProductPrepared>(&kernels_[i]))
+        text += product->program.to_string();
       else if (const auto* s = std::get_if<kernel::ScatterAddKernel>(&kernels_[i]))
         text += fmt::format("scatter-add {}: {} rows of {} into {}\n", s->name, s->count, s->columns, s->rows);
       else if (const auto* a = std::get_if<kernel::AttentionKernel>(&kernels_[i]))
-        text += fmt::format("attention {}{} {}: {} x {} heads, {} queries, {} keys, width {}\n", a->causal ? "causal " : "",
-                            a->backward ? "backward" : "forward", a->name, a->batch, a->heads, a->queries, a->keys, a->width);
+        text += fmt::format("attention {}{} {}: {} x {} heads, {} queries, {} keys, width {}\n",
+                            a->causal ? "causal " : "", a->backward ? "backward" : "forward", a->name, a->batch,
+                            a->heads, a->queries, a->keys, a->width);
     }
     return text;
   }
@@ -150,7 +153,8 @@ class CpuProgram final : public backend::Program {
   }
   char* at(const kernel::Operand& operand) const {
     if (operand.buffer < 0) return nullptr;
-    return memory_[static_cast<std::size_t>(operand.buffer)] + operand.offset * static_cast<Extent>(size_bytes(operand.type));
+    return memory_[static_cast<std::size_t>(operand.buffer)] +
+           operand.offset * static_cast<Extent>(size_bytes(operand.type));
   }
   template <class Each>
   LoopBinding bind_loop(Each& each) const {
@@ -203,7 +207,9 @@ class CpuBackend final : public backend::Backend {
   }
   const backend::Description& describe() const override { return description_; }
   std::size_t storage_bytes(DType type) const override { return size_bytes(type); }
-  backend::BufferPtr allocate(std::size_t bytes, std::string_view label) override { return allocate_memory(bytes, label); }
+  backend::BufferPtr allocate(std::size_t bytes, std::string_view label) override {
+    return allocate_memory(bytes, label);
+  }
 
   void upload(backend::Buffer& to, Extent first, Extent count, DType type, const void* host) override {
     char* at = range(to, first, count, type);
@@ -217,15 +223,17 @@ class CpuBackend final : public backend::Backend {
   void download(backend::Buffer& from, Extent first, Extent count, DType type, void* host) override {
     std::memcpy(host, range(from, first, count, type), static_cast<std::size_t>(count) * size_bytes(type));
   }
-  std::unique_ptr<backend::Program> compile(const kernel::Plan& plan) override { return std::make_unique<CpuProgram>(plan); }
+  std::unique_ptr<backend::Program> compile(const kernel::Plan& plan) override {
+    return std::make_unique<CpuProgram>(plan);
+  }
   void synchronize() override {}  // programs run to their end
 
  private:
   static char* range(const backend::Buffer& buffer, Extent first, Extent count, DType type) {
     const std::size_t end = static_cast<std::size_t>(first + count) * size_bytes(type);
     if (first < 0 || count < 0 || end > buffer.bytes())
-      throw InternalError(fmt::format("cpu: elements [{}, {}) of {} lie outside a buffer of {} bytes", first, first + count,
-                                      name_of(type), buffer.bytes()));
+      throw InternalError(fmt::format("cpu: elements [{}, {}) of {} lie outside a buffer of {} bytes", first,
+                                      first + count, name_of(type), buffer.bytes()));
     return memory_of(&buffer) + static_cast<std::size_t>(first) * size_bytes(type);
   }
 

@@ -18,13 +18,13 @@ using kernel::Level;
 using kernel::StepKind;
 using scalar::Op;
 
-constexpr Extent kTileBytes = 4096;         // of one register of 4-byte values: several of them fill the nearest cache
-constexpr Extent kKeptBytes = 512 << 10;    // of values that later phases read again; beyond, they are computed again
-constexpr Extent kTaskWork = 1 << 16;       // element-ops that are worth a task
+constexpr Extent kTileBytes = 4096;       // of one register of 4-byte values: several of them fill the nearest cache
+constexpr Extent kKeptBytes = 512 << 10;  // of values that later phases read again; beyond, they are computed again
+constexpr Extent kTaskWork = 1 << 16;     // element-ops that are worth a task
 constexpr Extent kTasksMax = 64;
-constexpr Extent kStreamBytes = 24 << 20;   // outputs larger than this would only push others out of the caches
-constexpr std::size_t kAheadStreams = 3;    // with fewer sources the hardware's own prefetching does better
-constexpr Extent kAheadBytes = 1 << 20;     // smaller kernels find their operands in the second cache
+constexpr Extent kStreamBytes = 24 << 20;  // outputs larger than this would only push others out of the caches
+constexpr std::size_t kAheadStreams = 3;   // with fewer sources the hardware's own prefetching does better
+constexpr Extent kAheadBytes = 1 << 20;    // smaller kernels find their operands in the second cache
 
 /// A step with explicit types, or two of them joined.
 struct Node {
@@ -55,7 +55,8 @@ bool is_comparison(Op op) { return op >= Op::eq && op <= Op::ge; }
 
 class Compiler {
  public:
-  Compiler(const kernel::LoopKernel& kernel, LoopProgram::Code& code, Extent columns, DType product_type, int product_output);
+  Compiler(const kernel::LoopKernel& kernel, LoopProgram::Code& code, Extent columns, DType product_type,
+           int product_output);
   void compile();
 
  private:
@@ -110,7 +111,8 @@ Compiler::Compiler(const kernel::LoopKernel& kernel, LoopProgram::Code& code, Ex
 /// is one stride, if there is such a row of decent length.
 void Compiler::choose_rectangle(Extent columns) {
   flat_ = true;
-  for (const kernel::Step& step : kernel_.steps) flat_ = flat_ && step.level == Level::outer && step.kind != StepKind::reduce;
+  for (const kernel::Step& step : kernel_.steps)
+    flat_ = flat_ && step.level == Level::outer && step.kind != StepKind::reduce;
   if (flat_) {
     const Extent size = kernel_.outer;
     Extent width = columns;
@@ -125,7 +127,8 @@ void Compiler::choose_rectangle(Extent columns) {
       };
       const auto each_view = [&](auto visit) {
         for (const kernel::Step& step : kernel_.steps)
-          if (step.kind == StepKind::load || step.kind == StepKind::gather || step.kind == StepKind::index) visit(step.view);
+          if (step.kind == StepKind::load || step.kind == StepKind::gather || step.kind == StepKind::index)
+            visit(step.view);
         for (const kernel::Store& store : kernel_.stores) visit(store.view);
       };
       if (size > 0) each_view(look);
@@ -189,7 +192,8 @@ double constant_as(DType type, DType from, double value) {
     case DType::u32: break;
   }
   if (is_float(from)) {
-    const double low = type == DType::i32 ? -2147483648.0 : 0.0, high = type == DType::i32 ? 2147483647.0 : 4294967295.0;
+    const double low = type == DType::i32 ? -2147483648.0 : 0.0,
+                 high = type == DType::i32 ? 2147483647.0 : 4294967295.0;
     return std::isnan(value) ? 0 : std::clamp(std::trunc(value), low, high);
   }
   const auto bits = static_cast<std::uint32_t>(static_cast<std::int64_t>(value));
@@ -274,7 +278,8 @@ void Compiler::read_steps() {
         node.type = kernel_.inputs.at(static_cast<std::size_t>(step.operand)).type;
         [[fallthrough]];
       case StepKind::index:
-        if (step.kind == StepKind::gather) node.args = {cast_to(node_of_step_.at(static_cast<std::size_t>(step.a)), DType::i32)};
+        if (step.kind == StepKind::gather)
+          node.args = {cast_to(node_of_step_.at(static_cast<std::size_t>(step.a)), DType::i32)};
         inherit(node, nodes_);
         node.access = access_of(step.view, step.level);
         break;
@@ -289,7 +294,8 @@ void Compiler::read_steps() {
         node.phase = arg.phase + 1;
         // Varies along the outer axis: accumulators are one for each of a block.
         (code_.columns ? node.fast : node.slow) = true;
-        const bool position = step.reduction == scalar::Reduction::argmax || step.reduction == scalar::Reduction::argmin;
+        const bool position =
+            step.reduction == scalar::Reduction::argmax || step.reduction == scalar::Reduction::argmin;
         node.type = position ? DType::i32 : arg.type;
         break;
       }
@@ -323,8 +329,8 @@ void Compiler::join_pairs() {
     if (node.kind != StepKind::map || node.joined != Node::Joined::none || !is_float(node.type)) continue;
     const auto joins = [&](int index, auto wanted) {
       const Node& arg = nodes_[static_cast<std::size_t>(index)];
-      return arg.kind == StepKind::map && arg.joined == Node::Joined::none && arg.uses == 1 && arg.phase == node.phase &&
-             arg.slow == node.slow && arg.fast == node.fast && wanted(arg);
+      return arg.kind == StepKind::map && arg.joined == Node::Joined::none && arg.uses == 1 &&
+             arg.phase == node.phase && arg.slow == node.slow && arg.fast == node.fast && wanted(arg);
     };
     const auto product = [](const Node& arg) { return arg.op == Op::mul; };
     const auto take = [&](int index, int other, Node::Joined joined) {
@@ -334,12 +340,16 @@ void Compiler::join_pairs() {
     };
     if (node.op == Op::add && node.args[0] != node.args[1]) {
       const int a = node.args[0], b = node.args[1];
-      if (joins(a, product)) take(a, b, Node::Joined::mul_add);
-      else if (joins(b, product)) take(b, a, Node::Joined::mul_add);
+      if (joins(a, product))
+        take(a, b, Node::Joined::mul_add);
+      else if (joins(b, product))
+        take(b, a, Node::Joined::mul_add);
     } else if (node.op == Op::sub && node.args[0] != node.args[1]) {
       const int a = node.args[0], b = node.args[1];
-      if (joins(a, product)) take(a, b, Node::Joined::mul_sub);
-      else if (joins(b, product)) take(b, a, Node::Joined::sub_mul);
+      if (joins(a, product))
+        take(a, b, Node::Joined::mul_sub);
+      else if (joins(b, product))
+        take(b, a, Node::Joined::sub_mul);
     } else if (node.op == Op::select) {
       const int condition = node.args[0];
       if (joins(condition, [&](const Node& arg) {
@@ -413,7 +423,8 @@ void Compiler::place_stores() {
     if (node.kind == StepKind::reduce) last_body = std::max(last_body, node.phase - 1);
   for (StoreNode& store : stores_)
     for (const Node& node : nodes_)
-      if (!store.outer && (node.kind == StepKind::load || node.kind == StepKind::gather || node.kind == StepKind::accumulator) &&
+      if (!store.outer &&
+          (node.kind == StepKind::load || node.kind == StepKind::gather || node.kind == StepKind::accumulator) &&
           overlaps(store.output, node.kind == StepKind::accumulator ? -1 : node.operand))
         store.phase = last_body;
 }
@@ -498,7 +509,9 @@ Instruction Compiler::instruction_of(int index) {
       name = "gather";
       break;
     case StepKind::map: {
-      const DType from = nodes_[static_cast<std::size_t>(node.args.at(node.op == Op::select && node.joined == Node::Joined::none ? 1 : 0))].type;
+      const DType from = nodes_[static_cast<std::size_t>(
+                                    node.args.at(node.op == Op::select && node.joined == Node::Joined::none ? 1 : 0))]
+                             .type;
       const auto t = static_cast<std::size_t>(from);
       const auto op = static_cast<std::size_t>(node.op);
       name = std::string(scalar::name_of(node.op));
@@ -506,10 +519,22 @@ Instruction Compiler::instruction_of(int index) {
         case Node::Joined::none:
           made.map = node.op == Op::cast ? table.cast[t][static_cast<std::size_t>(node.type)] : table.map[op][t];
           break;
-        case Node::Joined::mul_add: made.map = table.mul_add[t]; name = "mul_add"; break;
-        case Node::Joined::mul_sub: made.map = table.mul_sub[t]; name = "mul_sub"; break;
-        case Node::Joined::sub_mul: made.map = table.sub_mul[t]; name = "sub_mul"; break;
-        case Node::Joined::compare_select: made.map = table.compare_select[op][t]; name += "_select"; break;
+        case Node::Joined::mul_add:
+          made.map = table.mul_add[t];
+          name = "mul_add";
+          break;
+        case Node::Joined::mul_sub:
+          made.map = table.mul_sub[t];
+          name = "mul_sub";
+          break;
+        case Node::Joined::sub_mul:
+          made.map = table.sub_mul[t];
+          name = "sub_mul";
+          break;
+        case Node::Joined::compare_select:
+          made.map = table.compare_select[op][t];
+          name += "_select";
+          break;
       }
       if (made.map == nullptr)
         throw DTypeError(fmt::format("{}: the CPU has no {} of {}; cast the operands first", kernel_.name,
@@ -542,9 +567,11 @@ void Compiler::schedule(Extent tile_elements) {
   // The tile.
   const Extent outer = std::max<Extent>(code_.outer, 1), inner = std::max<Extent>(code_.inner, 1);
   bool computes = false, transposes = false;
-  for (const Node& node : nodes_) computes = computes || (!node.outer && node.kind != StepKind::load && node.kind != StepKind::constant);
+  for (const Node& node : nodes_)
+    computes = computes || (!node.outer && node.kind != StepKind::load && node.kind != StepKind::constant);
   const auto turned = [&](const Access& access) {
-    const Extent slow = access.slow.empty() ? 0 : access.slow.back().stride, fast = access.fast.empty() ? 0 : access.fast.back().stride;
+    const Extent slow = access.slow.empty() ? 0 : access.slow.back().stride,
+                 fast = access.fast.empty() ? 0 : access.fast.back().stride;
     transposes = transposes || (access.separable && slow == 1 && (fast > 1 || fast < 0));
   };
   for (const Node& node : nodes_)
@@ -582,14 +609,18 @@ void Compiler::schedule(Extent tile_elements) {
       for (std::size_t user = 0; user < nodes_.size(); ++user) {
         const Node& node = nodes_[user];
         const int at = node.kind == StepKind::reduce ? node.phase - 1 : node.phase;
-        if (at > nodes_[static_cast<std::size_t>(index)].phase && std::find(node.args.begin(), node.args.end(), index) != node.args.end())
+        if (at > nodes_[static_cast<std::size_t>(index)].phase &&
+            std::find(node.args.begin(), node.args.end(), index) != node.args.end())
           read_later = true;
       }
-      for (const StoreNode& store : stores_) read_later = read_later || (!store.outer && store.value == index && store.phase > nodes_[static_cast<std::size_t>(index)].phase);
+      for (const StoreNode& store : stores_)
+        read_later = read_later || (!store.outer && store.value == index &&
+                                    store.phase > nodes_[static_cast<std::size_t>(index)].phase);
       if (read_later) wanted.insert(index);
     }
     Extent bytes = 0;
-    for (const int index : wanted) bytes += inner * code_.block * static_cast<Extent>(size_bytes(nodes_[static_cast<std::size_t>(index)].type));
+    for (const int index : wanted)
+      bytes += inner * code_.block * static_cast<Extent>(size_bytes(nodes_[static_cast<std::size_t>(index)].type));
     if (bytes <= kKeptBytes) kept_ = wanted;
   }
 
@@ -599,7 +630,9 @@ void Compiler::schedule(Extent tile_elements) {
   std::vector<int> open;
   for (int phase = 0; phase < phases_; ++phase) {
     inner_needed.push_back(inner_needs(phase));
-    for (const int index : inner_needed.back()) open.insert(open.end(), nodes_[static_cast<std::size_t>(index)].args.begin(), nodes_[static_cast<std::size_t>(index)].args.end());
+    for (const int index : inner_needed.back())
+      open.insert(open.end(), nodes_[static_cast<std::size_t>(index)].args.begin(),
+                  nodes_[static_cast<std::size_t>(index)].args.end());
   }
   for (const StoreNode& store : stores_) open.push_back(store.value);
   for (const Node& node : nodes_)
@@ -630,8 +663,10 @@ void Compiler::schedule(Extent tile_elements) {
     const Node& node = nodes_[static_cast<std::size_t>(index)];
     Phase& phase = code_.phases[static_cast<std::size_t>(node.phase)];
     if (node.kind == StepKind::constant || node.kind == StepKind::reduce) continue;
-    if (is_memory(index)) phase.outer_memory.push_back(value_of(index));
-    else phase.outer.push_back(instruction_of(index));
+    if (is_memory(index))
+      phase.outer_memory.push_back(value_of(index));
+    else
+      phase.outer.push_back(instruction_of(index));
   }
 
   // Inner-level code with registers by last use.
@@ -642,7 +677,8 @@ void Compiler::schedule(Extent tile_elements) {
     Phase& phase = code_.phases[static_cast<std::size_t>(p)];
     for (std::size_t i = 0; i < nodes_.size(); ++i)  // what several phases compute has a place in each
       if (!nodes_[i].outer && !kept_.contains(static_cast<int>(i))) values_[i] = -1;
-    std::vector<int> order(inner_needed[static_cast<std::size_t>(p)].begin(), inner_needed[static_cast<std::size_t>(p)].end());
+    std::vector<int> order(inner_needed[static_cast<std::size_t>(p)].begin(),
+                           inner_needed[static_cast<std::size_t>(p)].end());
     std::map<int, std::size_t> last_use, position;
     for (std::size_t i = 0; i < order.size(); ++i) {
       position[order[i]] = i;
@@ -655,19 +691,24 @@ void Compiler::schedule(Extent tile_elements) {
     std::vector<std::size_t> reduced_first;
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       if (nodes_[i].kind != StepKind::reduce || nodes_[i].phase != p + 1) continue;
-      if (position.contains(nodes_[i].args[0])) reduced_after[nodes_[i].args[0]].push_back(i);
-      else reduced_first.push_back(i);
+      if (position.contains(nodes_[i].args[0]))
+        reduced_after[nodes_[i].args[0]].push_back(i);
+      else
+        reduced_first.push_back(i);
     }
     // Stores: the first store of a value takes it straight from the op where its place is plain.
     std::vector<const StoreNode*> late;
     std::map<int, const StoreNode*> direct;
     Extent stored_bytes = 0;
     for (const StoreNode& store : stores_)
-      if (!store.outer && store.phase == p) stored_bytes += code_.outer * code_.inner * static_cast<Extent>(size_bytes(nodes_[static_cast<std::size_t>(store.value)].type));
+      if (!store.outer && store.phase == p)
+        stored_bytes += code_.outer * code_.inner *
+                        static_cast<Extent>(size_bytes(nodes_[static_cast<std::size_t>(store.value)].type));
     // Past the caches, unless the lines are there anyway because the store changes an input in place.
     const auto streams = [&](const StoreNode& store) {
       bool in_place = store.output == product_output_;
-      for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) in_place = in_place || overlaps(store.output, static_cast<int>(i));
+      for (std::size_t i = 0; i < kernel_.inputs.size(); ++i)
+        in_place = in_place || overlaps(store.output, static_cast<int>(i));
       return stored_bytes > kStreamBytes && !in_place;
     };
     for (const StoreNode& store : stores_) {
@@ -678,25 +719,32 @@ void Compiler::schedule(Extent tile_elements) {
       const bool plain = to.plain_slow() && to.plain_fast() && to.uses_fast() && Access::stride(to.fast) == 1 &&
                          (to.uses_slow() || (code_.columns ? code_.inner : code_.outer) == 1 || !node.slow);
       const bool shape = node.fast == to.uses_fast() && node.slow == to.uses_slow();
-      bool safe = position.contains(store.value) && !is_memory(store.value) && !kept_.contains(store.value) && !direct.contains(store.value);
+      bool safe = position.contains(store.value) && !is_memory(store.value) && !kept_.contains(store.value) &&
+                  !direct.contains(store.value);
       for (std::size_t i = safe ? position[store.value] + 1 : order.size(); i < order.size() && safe; ++i) {
         // Later reads of an input that this output overwrites must still see it.
         const Node& later = nodes_[static_cast<std::size_t>(order[i])];
-        const bool reads = later.kind == StepKind::load || later.kind == StepKind::gather || later.kind == StepKind::accumulator;
+        const bool reads =
+            later.kind == StepKind::load || later.kind == StepKind::gather || later.kind == StepKind::accumulator;
         if (reads && overlaps(store.output, later.kind == StepKind::accumulator ? -1 : later.operand)) safe = false;
         for (const int arg : later.args) {
           const Node& from = nodes_[static_cast<std::size_t>(arg)];
-          if (is_memory(arg) && overlaps(store.output, from.kind == StepKind::accumulator ? -1 : from.operand)) safe = false;
+          if (is_memory(arg) && overlaps(store.output, from.kind == StepKind::accumulator ? -1 : from.operand))
+            safe = false;
         }
       }
       // A transposing load would write its columns far apart; in a register they are near.
-      const bool turns = node.kind == StepKind::load && node.access.plain_slow() && Access::stride(node.access.slow) == 1;
-      if (plain && shape && safe && !stream && !turns) direct[store.value] = &store;
-      else late.push_back(&store), last_use[store.value] = order.size();
+      const bool turns =
+          node.kind == StepKind::load && node.access.plain_slow() && Access::stride(node.access.slow) == 1;
+      if (plain && shape && safe && !stream && !turns)
+        direct[store.value] = &store;
+      else
+        late.push_back(&store), last_use[store.value] = order.size();
     }
     std::set<int> memory_seen;
     const auto note_memory = [&](int index) {
-      if (nodes_[static_cast<std::size_t>(index)].outer || !is_memory(index) || !memory_seen.insert(index).second) return;
+      if (nodes_[static_cast<std::size_t>(index)].outer || !is_memory(index) || !memory_seen.insert(index).second)
+        return;
       phase.inner_memory.push_back(value_of(index));
     };
     std::vector<int> free;
@@ -717,7 +765,8 @@ void Compiler::schedule(Extent tile_elements) {
       made.out = reduction_index_[index];
       made.args[made.arg_count++] = source_of(arg);
       const auto& functions = code_.columns ? tile_table().reduce_slow : tile_table().reduce_fast;
-      made.reduce = functions[static_cast<std::size_t>(node.reduction)][static_cast<std::size_t>(nodes_[static_cast<std::size_t>(arg)].type)];
+      made.reduce = functions[static_cast<std::size_t>(node.reduction)]
+                             [static_cast<std::size_t>(nodes_[static_cast<std::size_t>(arg)].type)];
       made.name = keep(fmt::format("reduce {}", scalar::name_of(node.reduction)));
       phase.inner.push_back(std::move(made));
     };
@@ -752,7 +801,8 @@ void Compiler::schedule(Extent tile_elements) {
           held[index] = free.back();
           free.pop_back();
           register_values.emplace_back(made.out, held[index]);
-          register_bytes = std::max(register_bytes, code_.block * code_.chunk * static_cast<Extent>(size_bytes(node.type)));
+          register_bytes =
+              std::max(register_bytes, code_.block * code_.chunk * static_cast<Extent>(size_bytes(node.type)));
         }
         if (!in_place) release_args();
         phase.inner.push_back(std::move(made));
@@ -788,7 +838,8 @@ void Compiler::schedule(Extent tile_elements) {
     }
     for (const int v : registers) {
       const Value& value = code_.values[static_cast<std::size_t>(v)];
-      if (!value.outer && (value.place == Place::tile || value.place == Place::kept)) phase.inner_registers.push_back(v);
+      if (!value.outer && (value.place == Place::tile || value.place == Place::kept))
+        phase.inner_registers.push_back(v);
     }
     Extent bytes = 0;
     for (const int v : phase.inner_memory) {
@@ -800,12 +851,14 @@ void Compiler::schedule(Extent tile_elements) {
     if (code_.columns || phase.ahead.size() < kAheadStreams || bytes < kAheadBytes) phase.ahead.clear();
   }
   const Extent padded = (register_bytes + 127) / 64 * 64;
-  for (const auto& [value, reg] : register_values) code_.values[static_cast<std::size_t>(value)].offset = code_.frame_bytes + reg * padded;
+  for (const auto& [value, reg] : register_values)
+    code_.values[static_cast<std::size_t>(value)].offset = code_.frame_bytes + reg * padded;
   code_.frame_bytes += register_count * padded;
 
   code_.outer_registers.clear();
   for (std::size_t v = 0; v < code_.values.size(); ++v)
-    if (code_.values[v].outer && code_.values[v].place == Place::kept) code_.outer_registers.push_back(static_cast<int>(v));
+    if (code_.values[v].outer && code_.values[v].place == Place::kept)
+      code_.outer_registers.push_back(static_cast<int>(v));
 
   // Outer-level stores.
   for (const StoreNode& store : stores_) {
@@ -821,7 +874,8 @@ void Compiler::schedule(Extent tile_elements) {
     made.name = keep("store");
     const auto& along = code_.columns ? store.access.fast : store.access.slow;
     const auto t = static_cast<std::size_t>(nodes_[static_cast<std::size_t>(store.value)].type);
-    if (store.access.separable && Access::plain(along) && Access::stride(along) == 1) made.map = tile_table().cast[t][t];
+    if (store.access.separable && Access::plain(along) && Access::stride(along) == 1)
+      made.map = tile_table().cast[t][t];
     code_.last.inner.push_back(std::move(made));
   }
 }
@@ -830,9 +884,8 @@ void Compiler::schedule(Extent tile_elements) {
 void Compiler::divide_into_tasks() {
   const Extent outer = std::max<Extent>(code_.outer, 1), inner = std::max<Extent>(code_.inner, 1);
   const Extent blocks = (outer + code_.block - 1) / code_.block, chunks = (inner + code_.chunk - 1) / code_.chunk;
-  const auto operations = static_cast<Extent>(std::count_if(nodes_.begin(), nodes_.end(), [](const Node& node) {
-    return node.kind != StepKind::constant && !node.outer;
-  }));
+  const auto operations = static_cast<Extent>(std::count_if(
+      nodes_.begin(), nodes_.end(), [](const Node& node) { return node.kind != StepKind::constant && !node.outer; }));
   const Extent tasks = std::clamp<Extent>(outer * inner * std::max<Extent>(operations, 1) / kTaskWork, 1, kTasksMax);
   code_.splits = blocks >= std::min<Extent>(tasks, 8) ? 1 : std::min(chunks, (tasks + blocks - 1) / blocks);
   code_.blocks_per_task = code_.splits > 1 ? 1 : (blocks + tasks - 1) / tasks;
@@ -889,11 +942,15 @@ std::string LoopProgram::to_string() const {
   const auto print = [&](const std::vector<Instruction>& list, std::string_view indent) {
     for (const Instruction& in : list) {
       std::string line(indent);
-      if (in.action == Action::reduce) line += fmt::format("{} = ", place(code_->reductions[static_cast<std::size_t>(in.out)].value));
-      else if (in.action == Action::store) line += fmt::format("out{} = ", in.operand);
-      else line += fmt::format("{} = ", place(in.out));
+      if (in.action == Action::reduce)
+        line += fmt::format("{} = ", place(code_->reductions[static_cast<std::size_t>(in.out)].value));
+      else if (in.action == Action::store)
+        line += fmt::format("out{} = ", in.operand);
+      else
+        line += fmt::format("{} = ", place(in.out));
       line += code_->names[static_cast<std::size_t>(in.name)];
-      if (in.action == Action::fetch || in.action == Action::gather) line += in.operand < 0 ? " product" : fmt::format(" in{}", in.operand);
+      if (in.action == Action::fetch || in.action == Action::gather)
+        line += in.operand < 0 ? " product" : fmt::format(" in{}", in.operand);
       for (int i = 0; i < in.arg_count; ++i) line += fmt::format("{} {}", i == 0 ? "" : ",", place(in.args[i].value));
       text += line + '\n';
     }

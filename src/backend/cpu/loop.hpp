@@ -22,7 +22,7 @@ namespace weft::cpu {
 
 /// Where a kernel's operands lie: one pointer each to an operand's first element.
 struct LoopBinding {
-  std::span<char* const> inputs, outputs;
+  std::span<char*const> inputs, outputs;
   /// The matrix product of an epilogue: element (row, column) at product + (row * columns + column) elements.
   const char* product = nullptr;
 };

@@ -22,9 +22,9 @@ struct Value {
   bool slow = false, fast = false;  // along which axes it varies
   bool outer = true;                // outer level: does not vary along the chunk axis
   Place place = Place::tile;
-  Extent offset = 0;     // bytes in the frame (tile, kept) or in the constants
-  int operand = -1;      // memory: input, or -1 for the product; output: output
-  Access access;         // memory and output
+  Extent offset = 0;  // bytes in the frame (tile, kept) or in the constants
+  int operand = -1;   // memory: input, or -1 for the product; output: output
+  Access access;      // memory and output
 };
 
 enum class Action : std::uint8_t { map, fetch, index, gather, reduce, store };
@@ -42,19 +42,19 @@ struct Instruction {
   int arg_count = 0;
   TileFunction map = nullptr;  // also the copy of a plain store
   ReduceFunction reduce = nullptr;
-  int out = -1;                // value; reductions: index of the reduction
+  int out = -1;  // value; reductions: index of the reduction
   Source args[4];
-  Extent out_bytes = 0;        // of an element
+  Extent out_bytes = 0;  // of an element
   int operand = -1;
-  int access = -1;             // fetch, index, gather, store: index into the accesses
+  int access = -1;  // fetch, index, gather, store: index into the accesses
   Extent axis_stride = 0, axis_extent = 0;
-  int name = -1;               // for printing: index into the names
+  int name = -1;  // for printing: index into the names
 };
 
 struct ReductionInfo {
   scalar::Reduction reduction = scalar::Reduction::sum;
   DType from = DType::f32;
-  int value = -1;   // the outer-level value it gives
+  int value = -1;  // the outer-level value it gives
   int phase = 0;
   Extent accumulators = 0, positions = 0;  // offsets in the frame
 };
@@ -70,7 +70,7 @@ struct Phase {
 
 struct LoopProgram::Code {
   std::string name;
-  bool columns = false;        // the inner axis is the slow one
+  bool columns = false;  // the inner axis is the slow one
   Extent outer = 1, inner = 1;
   Extent block = 1, chunk = 1;  // extents of a tile along outer and inner
   std::vector<Value> values;
@@ -79,13 +79,13 @@ struct LoopProgram::Code {
   std::vector<int> outer_registers;
   std::vector<ReductionInfo> reductions;
   std::vector<Phase> phases;
-  Phase last;                  // outer-level stores
+  Phase last;  // outer-level stores
   std::vector<char> constants;
   Extent frame_bytes = 0;
   std::vector<std::size_t> input_bytes, output_bytes;  // of an element
   std::size_t product_bytes = 4;
-  bool streams = false;        // some store goes past the caches
-  Extent splits = 1;           // parts of the inner axis that are tasks of their own
+  bool streams = false;  // some store goes past the caches
+  Extent splits = 1;     // parts of the inner axis that are tasks of their own
   Extent blocks_per_task = 1;
 };
 

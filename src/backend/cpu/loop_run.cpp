@@ -61,8 +61,10 @@ void join(const ReductionInfo& info, double* value, std::int64_t* position, doub
   const bool number = is_float(info.from);
   switch (info.reduction) {
     case Reduction::sum:
-      if (info.from == DType::boolean) *value = std::max(*value, later);
-      else *value = number ? *value + later : wrap(*value + later, info.from);
+      if (info.from == DType::boolean)
+        *value = std::max(*value, later);
+      else
+        *value = number ? *value + later : wrap(*value + later, info.from);
       break;
     case Reduction::prod:
       if (number) {
@@ -112,7 +114,8 @@ class LoopRunner {
     frame_ = frame.reserve(code.frame_bytes + slots + 64);
     slots_ = reinterpret_cast<Slot*>(frame_ + code.frame_bytes);
     for (std::size_t v = 0; v < code.values.size(); ++v)
-      if (code.values[v].place == Place::constant) slots_[v] = {const_cast<char*>(code.constants.data()) + code.values[v].offset, 0};
+      if (code.values[v].place == Place::constant)
+        slots_[v] = {const_cast<char*>(code.constants.data()) + code.values[v].offset, 0};
   }
 
   void set_block(Extent begin, Extent end) {
@@ -158,7 +161,9 @@ class LoopRunner {
       std::fill_n(positions(info), outer_end_ - outer_begin_, std::int64_t{-1});
     }
   }
-  double* accumulators(const ReductionInfo& info) const { return reinterpret_cast<double*>(frame_ + info.accumulators); }
+  double* accumulators(const ReductionInfo& info) const {
+    return reinterpret_cast<double*>(frame_ + info.accumulators);
+  }
   std::int64_t* positions(const ReductionInfo& info) const {
     return reinterpret_cast<std::int64_t*>(frame_ + info.positions);
   }
@@ -231,7 +236,8 @@ class LoopRunner {
     const Extent row = fast_ * static_cast<Extent>(size_bytes(value.type));
     const Extent lines = (value.slow ? slow_ : 1) * row / 64;
     const char* next = slots_[v].data + (value.slow ? slow_ - 1 : 0) * slots_[v].stride + row;
-    for (Extent line = lines * part / parts; line < lines * (part + 1) / parts; ++line) __builtin_prefetch(next + line * 64);
+    for (Extent line = lines * part / parts; line < lines * (part + 1) / parts; ++line)
+      __builtin_prefetch(next + line * 64);
   }
 
   /// An operand for an instruction that runs over both axes, or over a row made of the slow one.
@@ -317,23 +323,26 @@ class LoopRunner {
       const Slot& out = slots_[in.out];
       const Extent stride = Access::stride(access.fast), row = out.stride / static_cast<Extent>(sizeof(Word));
       for (Extent f = 0; f < fast_; ++f)
-        copy_strided(from + access.offset + s0_ + (f0_ + f) * stride, 1, reinterpret_cast<Word*>(out.data) + f, row, slow_);
+        copy_strided(from + access.offset + s0_ + (f0_ + f) * stride, 1, reinterpret_cast<Word*>(out.data) + f, row,
+                     slow_);
       return;
     }
     each_row<Word>(in, [&](Extent s, Extent f, Extent count, Word* to) {
-      walk_row(access, s, f, count,
-               [&](Extent i, Extent at, Extent stride, Extent n) { copy_strided(from + at, stride, to + i, 1, n); },
-               [&](Extent i, Extent n) { std::fill_n(to + i, n, Word{}); });
+      walk_row(
+          access, s, f, count,
+          [&](Extent i, Extent at, Extent stride, Extent n) { copy_strided(from + at, stride, to + i, 1, n); },
+          [&](Extent i, Extent n) { std::fill_n(to + i, n, Word{}); });
     });
   }
   void index(const Instruction& in) const {
     const Access& access = access_of(in);
     each_row<std::uint32_t>(in, [&](Extent s, Extent f, Extent count, std::uint32_t* to) {
-      walk_row(access, s, f, count,
-               [&](Extent i, Extent at, Extent stride, Extent n) {
-                 for (Extent k = 0; k < n; ++k) to[i + k] = static_cast<std::uint32_t>(at + k * stride);
-               },
-               [&](Extent i, Extent n) { std::fill_n(to + i, n, 0u); });
+      walk_row(
+          access, s, f, count,
+          [&](Extent i, Extent at, Extent stride, Extent n) {
+            for (Extent k = 0; k < n; ++k) to[i + k] = static_cast<std::uint32_t>(at + k * stride);
+          },
+          [&](Extent i, Extent n) { std::fill_n(to + i, n, 0u); });
     });
   }
   template <class Word>
@@ -343,7 +352,8 @@ class LoopRunner {
     const Source& chosen = in.args[0];
     const Slot& slot = slots_[chosen.value];
     each_row<Word>(in, [&](Extent s, Extent f, Extent count, Word* to) {
-      const auto* indices = reinterpret_cast<const std::int32_t*>(slot.data + (chosen.slow ? (s - s0_) * slot.stride : 0));
+      const auto* indices =
+          reinterpret_cast<const std::int32_t*>(slot.data + (chosen.slow ? (s - s0_) * slot.stride : 0));
       const auto outside = [&](std::int32_t index) { return index < 0 || index >= in.axis_extent; };
       const bool one = !chosen.fast;
       if (one && outside(*indices)) {
@@ -351,15 +361,16 @@ class LoopRunner {
         return;
       }
       const Word* row = one ? from + *indices * in.axis_stride : from;
-      walk_row(access, s, f, count,
-               [&](Extent i, Extent at, Extent stride, Extent n) {
-                 if (one) return copy_strided(row + at, stride, to + i, 1, n);
-                 for (Extent k = 0; k < n; ++k) {
-                   const std::int32_t index = indices[i + k];
-                   to[i + k] = outside(index) ? Word{} : from[at + k * stride + index * in.axis_stride];
-                 }
-               },
-               [&](Extent i, Extent n) { std::fill_n(to + i, n, Word{}); });
+      walk_row(
+          access, s, f, count,
+          [&](Extent i, Extent at, Extent stride, Extent n) {
+            if (one) return copy_strided(row + at, stride, to + i, 1, n);
+            for (Extent k = 0; k < n; ++k) {
+              const std::int32_t index = indices[i + k];
+              to[i + k] = outside(index) ? Word{} : from[at + k * stride + index * in.axis_stride];
+            }
+          },
+          [&](Extent i, Extent n) { std::fill_n(to + i, n, Word{}); });
     });
   }
 
@@ -393,16 +404,20 @@ class LoopRunner {
       for (Extent s = 0; s < rows; ++s) {
         const Word* from = reinterpret_cast<const Word*>(slot.data + (value.slow ? s * slot.stride : 0));
         Word* to = reinterpret_cast<Word*>(base);
-        walk_row(access, s0_ + s, f0_, count,
-                 [&](Extent i, Extent at, Extent stride, Extent n) {
-                   copy_strided(from + (value.fast ? i : 0), value.fast ? 1 : 0, to + at, stride, n);
-                 },
-                 [](Extent, Extent) {});
+        walk_row(
+            access, s0_ + s, f0_, count,
+            [&](Extent i, Extent at, Extent stride, Extent n) {
+              copy_strided(from + (value.fast ? i : 0), value.fast ? 1 : 0, to + at, stride, n);
+            },
+            [](Extent, Extent) {});
       }
     };
-    if (size == 8) scatter(double{});
-    else if (size == 4) scatter(std::uint32_t{});
-    else scatter(std::uint8_t{});
+    if (size == 8)
+      scatter(double{});
+    else if (size == 4)
+      scatter(std::uint32_t{});
+    else
+      scatter(std::uint8_t{});
   }
 
   const Code& code_;
@@ -426,8 +441,10 @@ void LoopProgram::run(const LoopBinding& binding) const {
         runner.whole_block(b * code.block, std::min((b + 1) * code.block, code.outer));
       runner.fence();
     };
-    if (tasks == 1) task(0);
-    else parallel_for(tasks, task);
+    if (tasks == 1)
+      task(0);
+    else
+      parallel_for(tasks, task);
     return;
   }
 

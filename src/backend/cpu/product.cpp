@@ -72,7 +72,8 @@ std::vector<std::int64_t> batch_offsets(const kernel::View& view, Extent batch) 
 
 /// A row-major copy of each matrix, for sources without a stride of 1.
 template <class T>
-void pack(const T* from, const std::vector<std::int64_t>& offsets, Extent rows, Extent columns, Extent row, Extent column, T* to) {
+void pack(const T* from, const std::vector<std::int64_t>& offsets, Extent rows, Extent columns, Extent row,
+          Extent column, T* to) {
   parallel_for(static_cast<Extent>(offsets.size()) * rows, [&](Extent i) {
     const T* source = from + offsets[static_cast<std::size_t>(i / rows)] + i % rows * row;
     for (Extent c = 0; c < columns; ++c) to[i * columns + c] = source[c * column];
@@ -92,7 +93,8 @@ ProductProgram::ProductProgram(const kernel::MatmulKernel& asked)
                                  name_of(kernel_.a.type), name_of(kernel_.b.type)));
   const auto size = static_cast<std::size_t>(size_bytes(kernel_.a.type));
   plain_ = product_output_ >= 0 && kernel_.epilogue.stores.size() == 1 &&
-           kernel_.epilogue.steps.at(static_cast<std::size_t>(kernel_.epilogue.stores[0].value)).kind == StepKind::accumulator;
+           kernel_.epilogue.steps.at(static_cast<std::size_t>(kernel_.epilogue.stores[0].value)).kind ==
+               StepKind::accumulator;
   if (product_output_ < 0) scratch_.resize(static_cast<std::size_t>(kernel_.batch * kernel_.m * kernel_.n) * size);
   if (kernel_.a_row != 1 && kernel_.a_col != 1 && kernel_.m > 1 && kernel_.k > 1)
     packed_a_.resize(static_cast<std::size_t>(kernel_.batch * kernel_.m * kernel_.k) * size);
@@ -116,7 +118,9 @@ void ProductProgram::run_as(const char* a, const char* b, LoopBinding epilogue) 
     args.b = {reinterpret_cast<const T*>(packed_b_.data()), k.n, 1, {k.k * k.n, nullptr}};
   }
   char* product = scratch_.data();
-  if (product_output_ >= 0) product = epilogue.outputs[static_cast<std::size_t>(product_output_)] + product_offset_ * static_cast<Extent>(sizeof(T));
+  if (product_output_ >= 0)
+    product =
+        epilogue.outputs[static_cast<std::size_t>(product_output_)] + product_offset_ * static_cast<Extent>(sizeof(T));
   args.c = {reinterpret_cast<T*>(product), k.n, {k.m * k.n, nullptr}};
   epilogue.product = product;
   const auto after = [&](std::int64_t batch, std::int64_t row_begin, std::int64_t row_end, std::int64_t column_begin,
@@ -137,7 +141,8 @@ void ProductProgram::run(const char* a, const char* b, LoopBinding epilogue) {
 }
 
 std::string ProductProgram::to_string() const {
-  std::string text = fmt::format("product {}: {} x [{}, {}] x [{}, {}]", kernel_.name, kernel_.batch, kernel_.m, kernel_.k, kernel_.k, kernel_.n);
+  std::string text = fmt::format("product {}: {} x [{}, {}] x [{}, {}]", kernel_.name, kernel_.batch, kernel_.m,
+                                 kernel_.k, kernel_.k, kernel_.n);
   text += product_output_ >= 0 ? fmt::format(" into out{}\n", product_output_) : std::string(" into scratch\n");
   if (!plain_) text += epilogue_.to_string();
   return text;

@@ -24,11 +24,11 @@ class ProductProgram {
   template <class T>
   void run_as(const char* a, const char* b, LoopBinding epilogue);
 
-  bool swapped_ = false;         // the transposed product is computed: a and b have changed places
+  bool swapped_ = false;  // the transposed product is computed: a and b have changed places
   kernel::MatmulKernel kernel_;
-  Extent product_offset_ = 0;    // in elements; set while the next is initialised, so it comes first
-  int product_output_ = -1;      // the output that the product itself goes to, before the epilogue passes over it
-  bool plain_ = false;           // the epilogue is that store alone
+  Extent product_offset_ = 0;  // in elements; set while the next is initialised, so it comes first
+  int product_output_ = -1;    // the output that the product itself goes to, before the epilogue passes over it
+  bool plain_ = false;         // the epilogue is that store alone
   LoopProgram epilogue_;
   std::vector<std::int64_t> a_offsets_, b_offsets_;
   std::vector<char> scratch_, packed_a_, packed_b_;  // the product; sources that lack a stride of 1

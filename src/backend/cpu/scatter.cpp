@@ -18,7 +18,8 @@ template <class T>
 void scatter(const kernel::ScatterAddKernel& kernel, const std::uint32_t* indices, const T* updates, T* out) {
   const Extent columns = kernel.columns, rows = kernel.rows;
   const auto range = [&](Extent row_begin, Extent row_end, Extent column_begin, Extent column_end) {
-    for (Extent r = row_begin; r < row_end; ++r) std::fill(out + r * columns + column_begin, out + r * columns + column_end, T{0});
+    for (Extent r = row_begin; r < row_end; ++r)
+      std::fill(out + r * columns + column_begin, out + r * columns + column_end, T{0});
     for (Extent i = 0; i < kernel.count; ++i) {
       const Extent row = indices[i];  // a negative index is beyond all rows
       if (row < row_begin || row >= row_end) continue;

@@ -22,8 +22,12 @@ const TileTable& tile_table(Isa isa) {
 }
 
 template <>
-const AttentionParts<float>& attention_parts<float>() { return tile_table().attention_f32; }
+const AttentionParts<float>& attention_parts<float>() {
+  return tile_table().attention_f32;
+}
 template <>
-const AttentionParts<double>& attention_parts<double>() { return tile_table().attention_f64; }
+const AttentionParts<double>& attention_parts<double>() {
+  return tile_table().attention_f64;
+}
 
 }  // namespace weft::cpu

@@ -56,12 +56,12 @@ inline constexpr int kReductionCount = 6;
 /// Functions by op and by the type that the operands meet in; null where an op has no such type.
 struct TileTable {
   TileFunction map[kOpCount][kTypeCount] = {};
-  TileFunction cast[kTypeCount][kTypeCount] = {};  // from, to; from == to copies
-  TileFunction mul_add[kTypeCount] = {};           // a * b + c, fused where the hardware can; floats
-  TileFunction mul_sub[kTypeCount] = {};           // a * b - c
-  TileFunction sub_mul[kTypeCount] = {};           // c - a * b
+  TileFunction cast[kTypeCount][kTypeCount] = {};          // from, to; from == to copies
+  TileFunction mul_add[kTypeCount] = {};                   // a * b + c, fused where the hardware can; floats
+  TileFunction mul_sub[kTypeCount] = {};                   // a * b - c
+  TileFunction sub_mul[kTypeCount] = {};                   // c - a * b
   TileFunction compare_select[kOpCount][kTypeCount] = {};  // op(a, b) ? c : d, by the type of all four
-  TileFunction stream[kTypeCount] = {};            // copies past the caches, for outputs larger than them
+  TileFunction stream[kTypeCount] = {};                    // copies past the caches, for outputs larger than them
   ReduceFunction reduce_fast[kReductionCount][kTypeCount] = {};
   ReduceFunction reduce_slow[kReductionCount][kTypeCount] = {};
   AttentionParts<float> attention_f32;

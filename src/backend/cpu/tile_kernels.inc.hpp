@@ -34,10 +34,10 @@ struct Reader {
 
 template <class... T>
 constexpr int kLanesOf = kVectorBytes / static_cast<int>([] {
-  std::size_t most = 1;
-  ((most = sizeof(T) > most ? sizeof(T) : most), ...);
-  return most;
-}());
+                           std::size_t most = 1;
+                           ((most = sizeof(T) > most ? sizeof(T) : most), ...);
+                           return most;
+                         }());
 
 /// Rows of `out` from rows of the arguments, each read at a pointer that moves by `step` elements a vector: N, or 0 for
 /// one that is constant along the row, which stands in `constants`.
@@ -89,8 +89,9 @@ constexpr TileFunction tile(Function) {
 }
 
 template <class T>
-using Mask = V<std::conditional_t<sizeof(T) == 8, std::int64_t, std::conditional_t<sizeof(T) == 4, std::int32_t, std::int8_t>>,
-               kVectorBytes / static_cast<int>(sizeof(T))>;
+using Mask =
+    V<std::conditional_t<sizeof(T) == 8, std::int64_t, std::conditional_t<sizeof(T) == 4, std::int32_t, std::int8_t>>,
+      kVectorBytes / static_cast<int>(sizeof(T))>;
 template <class T>
 constexpr int kNative = kVectorBytes / static_cast<int>(sizeof(T));
 template <class T>
@@ -112,17 +113,25 @@ constexpr bool kIsFloat = std::is_floating_point_v<std::remove_cvref_t<decltype(
 /// The larger or smaller; a NaN of either wins.
 template <class X>
 inline X max_nan(X a, X b) {
-  if constexpr (kIsFloat<X> && sizeof(X) == kVectorBytes) return b != b ? b : greater(b, a);
-  else return (b > a) | (b != b) ? b : a;
+  if constexpr (kIsFloat<X> && sizeof(X) == kVectorBytes)
+    return b != b ? b : greater(b, a);
+  else
+    return (b > a) | (b != b) ? b : a;
 }
 template <class X>
 inline X min_nan(X a, X b) {
-  if constexpr (kIsFloat<X> && sizeof(X) == kVectorBytes) return b != b ? b : lesser(b, a);
-  else return (b < a) | (b != b) ? b : a;
+  if constexpr (kIsFloat<X> && sizeof(X) == kVectorBytes)
+    return b != b ? b : lesser(b, a);
+  else
+    return (b < a) | (b != b) ? b : a;
 }
 
 template <class T>
-constexpr int kIndexOf = std::is_same_v<T, float> ? 0 : std::is_same_v<T, double> ? 1 : std::is_same_v<T, std::int32_t> ? 2 : std::is_same_v<T, std::uint32_t> ? 3 : 4;
+constexpr int kIndexOf = std::is_same_v<T, float>           ? 0
+                         : std::is_same_v<T, double>        ? 1
+                         : std::is_same_v<T, std::int32_t>  ? 2
+                         : std::is_same_v<T, std::uint32_t> ? 3
+                                                            : 4;
 
 constexpr int at(Op op) { return static_cast<int>(op); }
 
@@ -136,7 +145,8 @@ void fill_comparisons(TileTable& table) {
   table.map[at(Op::le)][t] = tile<Byte, T, T>([](X a, X b) { return to_bools<T>(a <= b); });
   table.map[at(Op::gt)][t] = tile<Byte, T, T>([](X a, X b) { return to_bools<T>(a > b); });
   table.map[at(Op::ge)][t] = tile<Byte, T, T>([](X a, X b) { return to_bools<T>(a >= b); });
-  table.map[at(Op::select)][t] = tile<T, Byte, T, T>([](V<Byte, kNative<T>> c, X a, X b) { return to_mask<T>(c) ? a : b; });
+  table.map[at(Op::select)][t] =
+      tile<T, Byte, T, T>([](V<Byte, kNative<T>> c, X a, X b) { return to_mask<T>(c) ? a : b; });
 }
 
 template <class T>
@@ -190,7 +200,9 @@ void fill_float(TileTable& table) {
   table.mul_add[t] = tile<T, T, T, T>([](X a, X b, X c) { return fma(a, b, c); });
   table.mul_sub[t] = tile<T, T, T, T>([](X a, X b, X c) { return fma(a, b, -c); });
   table.sub_mul[t] = tile<T, T, T, T>([](X a, X b, X c) { return fma(-a, b, c); });
-  const auto choose = [&]<class Function>(Op op, Function f) { table.compare_select[at(op)][t] = tile<T, T, T, T, T>(f); };
+  const auto choose = [&]<class Function>(Op op, Function f) {
+    table.compare_select[at(op)][t] = tile<T, T, T, T, T>(f);
+  };
   choose(Op::eq, [](X a, X b, X c, X d) { return a == b ? c : d; });
   choose(Op::ne, [](X a, X b, X c, X d) { return a != b ? c : d; });
   choose(Op::lt, [](X a, X b, X c, X d) { return a < b ? c : d; });
@@ -230,7 +242,7 @@ void fill_integer(TileTable& table) {
   using X = Native<T>;
   const auto unary = [&]<class Function>(Op op, Function f) { table.map[at(op)][t] = tile<T, T>(f); };
   const auto binary = [&]<class Function>(Op op, Function f) { table.map[at(op)][t] = tile<T, T, T>(f); };
-  unary(Op::neg, [](X x) { return (X)-(U)x; });
+  unary(Op::neg, [](X x) { return (X) - (U)x; });
   unary(Op::abs, [](X x) { return std::is_signed_v<T> ? (X)(x < T{0} ? -(U)x : (U)x) : x; });
   unary(Op::sign, [](X x) { return (X)((U)(x != T{0}) & ((U)(x < T{0}) | 1u)); });
   unary(Op::bit_not, [](X x) { return ~x; });
@@ -302,7 +314,8 @@ inline To cast_lane(From x) {
   if constexpr (std::is_same_v<To, Byte>) {
     return x != From{0};
   } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
-    constexpr double low = std::is_signed_v<To> ? -2147483648.0 : 0.0, high = std::is_signed_v<To> ? 2147483647.0 : 4294967295.0;
+    constexpr double low = std::is_signed_v<To> ? -2147483648.0 : 0.0,
+                     high = std::is_signed_v<To> ? 2147483647.0 : 4294967295.0;
     const double d = static_cast<double>(x);
     const double inside = d > low ? (d < high ? d : high) : low;
     return d != d ? To{0} : static_cast<To>(static_cast<std::int64_t>(inside));
@@ -347,7 +360,8 @@ void stream_rows(const TileCall& call) {
     reader.open(call.args[0], s);
     T* out = reinterpret_cast<T*>(static_cast<char*>(call.out) + s * call.out_stride);
     std::int64_t i = 0;
-    const auto unaligned = static_cast<std::int64_t>((0 - reinterpret_cast<std::uintptr_t>(out)) % kVectorBytes / sizeof(T));
+    const auto unaligned =
+        static_cast<std::int64_t>((0 - reinterpret_cast<std::uintptr_t>(out)) % kVectorBytes / sizeof(T));
     const std::int64_t head = unaligned < call.fast ? unaligned : call.fast;
     for (; i < head; ++i) out[i] = reader.step == 0 ? reader.constant[0] : reader.data[i];
     for (; i + kNative<T> <= call.fast; i += kNative<T>) {
@@ -388,7 +402,8 @@ template <Reduction reduction, class T>
 inline double join(double accumulator, double value) {
   if constexpr (std::is_floating_point_v<T> || reduction == Reduction::max || reduction == Reduction::min)
     return combine_scalar<reduction>(accumulator, value);
-  const auto a = static_cast<std::uint32_t>(static_cast<std::int64_t>(accumulator)), b = static_cast<std::uint32_t>(static_cast<std::int64_t>(value));
+  const auto a = static_cast<std::uint32_t>(static_cast<std::int64_t>(accumulator)),
+             b = static_cast<std::uint32_t>(static_cast<std::int64_t>(value));
   return static_cast<double>(static_cast<T>(reduction == Reduction::sum ? a + b : a * b));
 }
 template <Reduction reduction, class T>
@@ -408,7 +423,9 @@ inline Native<T> pad(Native<T> x, std::int64_t count) {
   constexpr int N = kNative<T>;
   Mask<T> lane;
   for (int i = 0; i < N; ++i) lane[i] = static_cast<std::remove_reference_t<decltype(lane[0])>>(i);
-  return lane < splat<N>(static_cast<std::remove_cvref_t<decltype(lane[0])>>(count)) ? x : splat<N>(identity<reduction, T>());
+  return lane < splat<N>(static_cast<std::remove_cvref_t<decltype(lane[0])>>(count))
+             ? x
+             : splat<N>(identity<reduction, T>());
 }
 template <Reduction reduction, class T>
 inline double across(Native<T> x) {
@@ -452,16 +469,20 @@ void reduce_slow(const TileReduction& call) {
       Native<T> a = splat<N>(identity<reduction, T>());
       for (std::int64_t s = begin; s < end; ++s) {
         const T* row = reinterpret_cast<const T*>(static_cast<const char*>(call.arg.data) + s * call.arg.slow_stride);
-        const Native<T> x = call.arg.broadcast ? splat<N>(*row) : count == N ? load<N>(row + f) : load_first<N>(row + f, count);
+        const Native<T> x = call.arg.broadcast ? splat<N>(*row)
+                            : count == N       ? load<N>(row + f)
+                                               : load_first<N>(row + f, count);
         a = combine<reduction>(a, x);
       }
       double* accumulators = call.accumulators + f;
       alignas(64) T lanes[N];
       store<N>(lanes, a);
       if (count == N)  // a loop of known length becomes vectors
-        for (int i = 0; i < N; ++i) accumulators[i] = join<reduction, T>(accumulators[i], static_cast<double>(lanes[i]));
+        for (int i = 0; i < N; ++i)
+          accumulators[i] = join<reduction, T>(accumulators[i], static_cast<double>(lanes[i]));
       else
-        for (std::int64_t i = 0; i < count; ++i) accumulators[i] = join<reduction, T>(accumulators[i], static_cast<double>(lanes[i]));
+        for (std::int64_t i = 0; i < count; ++i)
+          accumulators[i] = join<reduction, T>(accumulators[i], static_cast<double>(lanes[i]));
     }
   }
 }
@@ -503,7 +524,8 @@ template <class T>
 void fill_reductions(TileTable& table) {
   constexpr int t = kIndexOf<T>;
   constexpr bool is_bool = std::is_same_v<T, Byte>;
-  constexpr Reduction kSum = is_bool ? Reduction::max : Reduction::sum, kProd = is_bool ? Reduction::min : Reduction::prod;
+  constexpr Reduction kSum = is_bool ? Reduction::max : Reduction::sum,
+                      kProd = is_bool ? Reduction::min : Reduction::prod;
   const auto set = [&](Reduction r, ReduceFunction fast, ReduceFunction slow) {
     table.reduce_fast[static_cast<int>(r)][t] = fast;
     table.reduce_slow[static_cast<int>(r)][t] = slow;

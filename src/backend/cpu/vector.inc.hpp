@@ -148,11 +148,15 @@ inline D copysign(D x, D sign) { return (D)(((L)x & ~kSign64) | ((L)sign & kSign
 template <class X>
 inline X greater(X a, X b) {
 #if defined(__AVX512F__)
-  if constexpr (sizeof(a[0]) == 4) return _mm512_max_ps(a, b);
-  else return _mm512_max_pd(a, b);
+  if constexpr (sizeof(a[0]) == 4)
+    return _mm512_max_ps(a, b);
+  else
+    return _mm512_max_pd(a, b);
 #elif defined(__AVX2__)
-  if constexpr (sizeof(a[0]) == 4) return _mm256_max_ps(a, b);
-  else return _mm256_max_pd(a, b);
+  if constexpr (sizeof(a[0]) == 4)
+    return _mm256_max_ps(a, b);
+  else
+    return _mm256_max_pd(a, b);
 #else
   return a > b ? a : b;
 #endif
@@ -160,11 +164,15 @@ inline X greater(X a, X b) {
 template <class X>
 inline X lesser(X a, X b) {
 #if defined(__AVX512F__)
-  if constexpr (sizeof(a[0]) == 4) return _mm512_min_ps(a, b);
-  else return _mm512_min_pd(a, b);
+  if constexpr (sizeof(a[0]) == 4)
+    return _mm512_min_ps(a, b);
+  else
+    return _mm512_min_pd(a, b);
 #elif defined(__AVX2__)
-  if constexpr (sizeof(a[0]) == 4) return _mm256_min_ps(a, b);
-  else return _mm256_min_pd(a, b);
+  if constexpr (sizeof(a[0]) == 4)
+    return _mm256_min_ps(a, b);
+  else
+    return _mm256_min_pd(a, b);
 #else
   return a < b ? a : b;
 #endif

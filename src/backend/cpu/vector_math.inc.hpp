@@ -66,8 +66,8 @@ inline D exp(D x) {
   D r = fma(n, splat(-6.93147180369123816490e-01), x);
   r = fma(n, splat(-1.90821492927058770002e-10), r);
   const D p = polynomial(r, 2.51003854955103191e-8, 2.76200884454097482e-7, 2.75572684599970648e-6,
-                         2.48015212959543751e-5, 1.98412698630536169e-4, 1.38888889172137169e-3,
-                         8.33333333333006183e-3, 4.16666666666241279e-2, 1.66666666666666675e-1, 0.5);
+                         2.48015212959543751e-5, 1.98412698630536169e-4, 1.38888889172137169e-3, 8.33333333333006183e-3,
+                         4.16666666666241279e-2, 1.66666666666666675e-1, 0.5);
   return scale(fma(p, r * r, r) + 1.0, n);
 }
 
@@ -80,8 +80,8 @@ inline F log(F x) {
   const F f = (F)((shifted & 0x7fffff) + 0x3f3504f3) - 1.0f;
   const F z = f * f;
   F p = polynomial(f, 6.97161147145117783e-2f, -1.14797338466376356e-1f, 1.16854199234867393e-1f,
-                   -1.24256873314511061e-1f, 1.42490576456974804e-1f, -1.66678023195012541e-1f,
-                   2.00007157488921017e-1f, -2.4999996957950882e-1f, 3.33333311800300481e-1f);
+                   -1.24256873314511061e-1f, 1.42490576456974804e-1f, -1.66678023195012541e-1f, 2.00007157488921017e-1f,
+                   -2.4999996957950882e-1f, 3.33333311800300481e-1f);
   p = fma(e, splat(-2.12194440e-4f), p * f * z);
   p = fma(z, splat(-0.5f), p) + f;
   F y = fma(e, splat(0.693359375f), p);
@@ -101,9 +101,9 @@ inline D log(D x) {
   const D f = (D)((shifted & 0x000fffffffffffffu) + static_cast<std::uint64_t>(kRootHalf)) - 1.0;
   const D s = f / (f + 2.0);
   const D z = s * s;
-  const D r = z * polynomial(z, 1.4617807153417325e-1, 1.53316117220550079e-1, 1.81828924325368712e-1,
-                             2.22222110893794962e-1, 2.85714286262538376e-1, 3.99999999998988905e-1,
-                             6.66666666666666971e-1);
+  const D r =
+      z * polynomial(z, 1.4617807153417325e-1, 1.53316117220550079e-1, 1.81828924325368712e-1, 2.22222110893794962e-1,
+                     2.85714286262538376e-1, 3.99999999998988905e-1, 6.66666666666666971e-1);
   const D half = 0.5 * f * f;
   const D small = fma(e, splat(1.90821492927058770002e-10), s * (half + r));
   D y = fma(e, splat(6.93147180369123816490e-01), f - (half - small));
@@ -176,9 +176,9 @@ inline D atan_unit(D x) {
   const auto far = x > 0.41421356237309503;
   const D t = far ? (x - 1.0) / (x + 1.0) : x;
   const D z = t * t;
-  const D p = polynomial(z, 3.29207143107880785e-2, -6.02528796851428766e-2, 7.60435840885732217e-2,
-                         -9.08405430821628367e-2, 1.11108171042802403e-1, -1.42857080426761203e-1,
-                         1.99999999492043599e-1, -3.33333333332651923e-1);
+  const D p =
+      polynomial(z, 3.29207143107880785e-2, -6.02528796851428766e-2, 7.60435840885732217e-2, -9.08405430821628367e-2,
+                 1.11108171042802403e-1, -1.42857080426761203e-1, 1.99999999492043599e-1, -3.33333333332651923e-1);
   return fma(p * z, t, t) + (far ? splat(0.78539816339744830962) : D{});
 }
 inline D atan(D x) {
@@ -202,8 +202,8 @@ inline D atan2(D y, D x) {
 inline D asin_half(D x) {
   const D z = x * x;
   const D p = polynomial(z, 2.83601439457852335e-2, 1.05499484380437441e-3, 1.68688126792970177e-2,
-                         1.6901761126881452e-2, 2.24125169359338422e-2, 3.0379939464357362e-2,
-                         4.46429066364168967e-2, 7.4999999532581177e-2, 1.66666666667389265e-1);
+                         1.6901761126881452e-2, 2.24125169359338422e-2, 3.0379939464357362e-2, 4.46429066364168967e-2,
+                         7.4999999532581177e-2, 1.66666666667389265e-1);
   return fma(p * z, x, x);
 }
 inline D asin(D x) {
@@ -319,27 +319,69 @@ inline F pow(F x, F y) {
 }
 
 // The C library has these in f64, correct to an ulp or two; none is hot.
-inline D exp2(D x) { return by_lane(x, [](double v) { return __builtin_exp2(v); }); }
-inline D expm1(D x) { return by_lane(x, [](double v) { return __builtin_expm1(v); }); }
-inline D log2(D x) { return by_lane(x, [](double v) { return __builtin_log2(v); }); }
-inline D log10(D x) { return by_lane(x, [](double v) { return __builtin_log10(v); }); }
-inline D log1p(D x) { return by_lane(x, [](double v) { return __builtin_log1p(v); }); }
-inline D sin(D x) { return by_lane(x, [](double v) { return __builtin_sin(v); }); }
-inline D cos(D x) { return by_lane(x, [](double v) { return __builtin_cos(v); }); }
-inline D tan(D x) { return by_lane(x, [](double v) { return __builtin_tan(v); }); }
-inline D asin(D x) { return by_lane(x, [](double v) { return __builtin_asin(v); }); }
-inline D acos(D x) { return by_lane(x, [](double v) { return __builtin_acos(v); }); }
-inline D atan(D x) { return by_lane(x, [](double v) { return __builtin_atan(v); }); }
-inline D sinh(D x) { return by_lane(x, [](double v) { return __builtin_sinh(v); }); }
-inline D cosh(D x) { return by_lane(x, [](double v) { return __builtin_cosh(v); }); }
-inline D tanh(D x) { return by_lane(x, [](double v) { return __builtin_tanh(v); }); }
-inline D asinh(D x) { return by_lane(x, [](double v) { return __builtin_asinh(v); }); }
-inline D acosh(D x) { return by_lane(x, [](double v) { return __builtin_acosh(v); }); }
-inline D atanh(D x) { return by_lane(x, [](double v) { return __builtin_atanh(v); }); }
-inline D erf(D x) { return by_lane(x, [](double v) { return __builtin_erf(v); }); }
-inline D pow(D x, D y) { return by_lane(x, y, [](double a, double b) { return __builtin_pow(a, b); }); }
-inline D atan2(D y, D x) { return by_lane(y, x, [](double a, double b) { return __builtin_atan2(a, b); }); }
-inline D rem(D x, D y) { return by_lane(x, y, [](double a, double b) { return __builtin_fmod(a, b); }); }
+inline D exp2(D x) {
+  return by_lane(x, [](double v) { return __builtin_exp2(v); });
+}
+inline D expm1(D x) {
+  return by_lane(x, [](double v) { return __builtin_expm1(v); });
+}
+inline D log2(D x) {
+  return by_lane(x, [](double v) { return __builtin_log2(v); });
+}
+inline D log10(D x) {
+  return by_lane(x, [](double v) { return __builtin_log10(v); });
+}
+inline D log1p(D x) {
+  return by_lane(x, [](double v) { return __builtin_log1p(v); });
+}
+inline D sin(D x) {
+  return by_lane(x, [](double v) { return __builtin_sin(v); });
+}
+inline D cos(D x) {
+  return by_lane(x, [](double v) { return __builtin_cos(v); });
+}
+inline D tan(D x) {
+  return by_lane(x, [](double v) { return __builtin_tan(v); });
+}
+inline D asin(D x) {
+  return by_lane(x, [](double v) { return __builtin_asin(v); });
+}
+inline D acos(D x) {
+  return by_lane(x, [](double v) { return __builtin_acos(v); });
+}
+inline D atan(D x) {
+  return by_lane(x, [](double v) { return __builtin_atan(v); });
+}
+inline D sinh(D x) {
+  return by_lane(x, [](double v) { return __builtin_sinh(v); });
+}
+inline D cosh(D x) {
+  return by_lane(x, [](double v) { return __builtin_cosh(v); });
+}
+inline D tanh(D x) {
+  return by_lane(x, [](double v) { return __builtin_tanh(v); });
+}
+inline D asinh(D x) {
+  return by_lane(x, [](double v) { return __builtin_asinh(v); });
+}
+inline D acosh(D x) {
+  return by_lane(x, [](double v) { return __builtin_acosh(v); });
+}
+inline D atanh(D x) {
+  return by_lane(x, [](double v) { return __builtin_atanh(v); });
+}
+inline D erf(D x) {
+  return by_lane(x, [](double v) { return __builtin_erf(v); });
+}
+inline D pow(D x, D y) {
+  return by_lane(x, y, [](double a, double b) { return __builtin_pow(a, b); });
+}
+inline D atan2(D y, D x) {
+  return by_lane(y, x, [](double a, double b) { return __builtin_atan2(a, b); });
+}
+inline D rem(D x, D y) {
+  return by_lane(x, y, [](double a, double b) { return __builtin_fmod(a, b); });
+}
 
 }  // namespace
 }  // namespace weft::cpu

@@ -110,14 +110,16 @@ void check(const Trial& t, const std::string& label, double tolerance) {
     for (std::size_t b = 0; b < got.size(); ++b)
       for (std::size_t e = 0; e < got[b].size(); ++e) {
         const double x = got[b][e], y = expected[b][e];
-        ASSERT_TRUE(x == y || (std::isnan(x) && std::isnan(y)) || std::fabs(x - y) <= tolerance * std::max(1.0, std::fabs(y)))
+        ASSERT_TRUE(x == y || (std::isnan(x) && std::isnan(y)) ||
+                    std::fabs(x - y) <= tolerance * std::max(1.0, std::fabs(y)))
             << label << " on " << name(i) << ": buffer " << b << " element " << e << " is " << x << ", not " << y;
       }
     for (const int threads : {2, 4}) {
       set_thread_count(threads);
       const std::vector<Values> again = run_on_cpu(t);
       for (std::size_t b = 0; b < got.size(); ++b)
-        ASSERT_EQ(std::memcmp(again[b].data(), got[b].data(), got[b].size() * sizeof(double)), 0) << label << ": bits depend on threads";
+        ASSERT_EQ(std::memcmp(again[b].data(), got[b].data(), got[b].size() * sizeof(double)), 0)
+            << label << ": bits depend on threads";
     }
   }
   set_isa(isa_before);
@@ -134,7 +136,8 @@ View row_major(std::vector<Extent> extents) {
 
 enum class Epilogue { none, bias_gelu, two_outputs, in_place_residual, transposed_output };
 
-MatmulKernel product(Trial& t, std::mt19937& random, DType type, Extent batch, Extent m, Extent n, Extent k, bool ta, bool tb, Epilogue epilogue) {
+MatmulKernel product(Trial& t, std::mt19937& random, DType type, Extent batch, Extent m, Extent n, Extent k, bool ta,
+                     bool tb, Epilogue epilogue) {
   MatmulKernel mm;
   mm.name = "product";
   mm.batch = batch, mm.m = m, mm.n = n, mm.k = k;
@@ -164,7 +167,10 @@ MatmulKernel product(Trial& t, std::mt19937& random, DType type, Extent batch, E
     e.steps.push_back(s);
     return static_cast<int>(e.steps.size()) - 1;
   };
-  const auto output = [&] { return e.outputs.push_back(t.buffer(type, Values(static_cast<std::size_t>(size), 7.0))), static_cast<int>(e.outputs.size()) - 1; };
+  const auto output = [&] {
+    return e.outputs.push_back(t.buffer(type, Values(static_cast<std::size_t>(size), 7.0))),
+           static_cast<int>(e.outputs.size()) - 1;
+  };
   switch (epilogue) {
     case Epilogue::none: e.stores.push_back({0, output(), row_major({size})}); break;
     case Epilogue::bias_gelu: {
@@ -193,14 +199,17 @@ MatmulKernel product(Trial& t, std::mt19937& random, DType type, Extent batch, E
 
 TEST(CpuBackend, Products) {
   std::mt19937 random(1);
-  for (const Epilogue epilogue : {Epilogue::none, Epilogue::bias_gelu, Epilogue::two_outputs, Epilogue::in_place_residual, Epilogue::transposed_output})
-    for (const auto& [batch, m, n, k] : std::vector<std::array<Extent, 4>>{{1, 1, 1, 1}, {1, 0, 5, 3}, {2, 3, 5, 0}, {3, 17, 33, 9}, {1, 200, 130, 70}, {2, 64, 96, 32}})
+  for (const Epilogue epilogue : {Epilogue::none, Epilogue::bias_gelu, Epilogue::two_outputs,
+                                  Epilogue::in_place_residual, Epilogue::transposed_output})
+    for (const auto& [batch, m, n, k] : std::vector<std::array<Extent, 4>>{
+             {1, 1, 1, 1}, {1, 0, 5, 3}, {2, 3, 5, 0}, {3, 17, 33, 9}, {1, 200, 130, 70}, {2, 64, 96, 32}})
       for (const DType type : {DType::f32, DType::f64, DType::i32, DType::u32}) {
         const bool ta = random() % 2, tb = random() % 2;
         Trial t;
         const MatmulKernel mm = product(t, random, type, batch, m, n, k, ta, tb, epilogue);
         t.plan.kernels.push_back(mm);
-        check(t, "product " + std::to_string(m) + " x " + std::to_string(n) + " x " + std::to_string(k), type == DType::f64 ? 1e-12 : 1e-4);
+        check(t, "product " + std::to_string(m) + " x " + std::to_string(n) + " x " + std::to_string(k),
+              type == DType::f64 ? 1e-12 : 1e-4);
         if (HasFatalFailure()) return;
       }
 }
@@ -220,11 +229,13 @@ TEST(CpuBackend, ProductOfSourcesWithoutUnitStride) {
 
 TEST(CpuBackend, ScatterAdd) {
   std::mt19937 random(3);
-  for (const auto& [count, rows, columns] : std::vector<std::array<Extent, 3>>{{0, 4, 3}, {9, 1, 1}, {40, 7, 5}, {3000, 65, 128}, {20000, 300, 3}, {50, 0, 4}})
+  for (const auto& [count, rows, columns] : std::vector<std::array<Extent, 3>>{
+           {0, 4, 3}, {9, 1, 1}, {40, 7, 5}, {3000, 65, 128}, {20000, 300, 3}, {50, 0, 4}})
     for (const DType type : {DType::f32, DType::f64, DType::i32, DType::u32}) {
       Trial t;
       Values indices;
-      for (Extent i = 0; i < count; ++i) indices.push_back(std::uniform_int_distribution<int>(-2, static_cast<int>(rows) + 1)(random));
+      for (Extent i = 0; i < count; ++i)
+        indices.push_back(std::uniform_int_distribution<int>(-2, static_cast<int>(rows) + 1)(random));
       ScatterAddKernel k;
       k.name = "scatter";
       k.count = count, k.rows = rows, k.columns = columns;
@@ -237,7 +248,8 @@ TEST(CpuBackend, ScatterAdd) {
     }
 }
 
-AttentionKernel attention(Trial& t, std::mt19937& random, DType type, Extent batch, Extent heads, Extent queries, Extent keys, Extent width, bool causal) {
+AttentionKernel attention(Trial& t, std::mt19937& random, DType type, Extent batch, Extent heads, Extent queries,
+                          Extent keys, Extent width, bool causal) {
   AttentionKernel k;
   k.name = "attention";
   k.batch = batch, k.heads = heads, k.queries = queries, k.keys = keys, k.width = width;
@@ -247,7 +259,8 @@ AttentionKernel attention(Trial& t, std::mt19937& random, DType type, Extent bat
   const auto tensor = [&](Extent length, bool random_fill) {
     AttentionKernel::Tensor made;
     const Extent count = batch * length * heads * width;
-    made.operand = t.buffer(type, random_fill ? random_values(random, count) : Values(static_cast<std::size_t>(count), 5.0));
+    made.operand =
+        t.buffer(type, random_fill ? random_values(random, count) : Values(static_cast<std::size_t>(count), 5.0));
     made.batch_stride = length * heads * width;
     made.head_stride = width;
     made.row_stride = heads * width;
@@ -263,8 +276,11 @@ AttentionKernel attention(Trial& t, std::mt19937& random, DType type, Extent bat
 
 TEST(CpuBackend, AttentionForwardAndBackward) {
   std::mt19937 random(4);
-  struct Case { Extent batch, heads, queries, keys, width; };
-  for (const Case& c : {Case{1, 1, 1, 1, 1}, Case{2, 3, 5, 5, 4}, Case{1, 2, 64, 64, 32}, Case{1, 2, 70, 130, 33}, Case{1, 1, 9, 5, 8}, Case{1, 1, 3, 20000, 8}, Case{0, 2, 4, 4, 4}})
+  struct Case {
+    Extent batch, heads, queries, keys, width;
+  };
+  for (const Case& c : {Case{1, 1, 1, 1, 1}, Case{2, 3, 5, 5, 4}, Case{1, 2, 64, 64, 32}, Case{1, 2, 70, 130, 33},
+                        Case{1, 1, 9, 5, 8}, Case{1, 1, 3, 20000, 8}, Case{0, 2, 4, 4, 4}})
     for (const bool causal : {false, true})
       for (const DType type : {DType::f32, DType::f64}) {
         Trial t;
@@ -273,7 +289,8 @@ TEST(CpuBackend, AttentionForwardAndBackward) {
         backward.backward = true;
         const auto like = [&](const AttentionKernel::Tensor& source, bool fill) {
           AttentionKernel::Tensor made = source;
-          made.operand = t.buffer(type, fill ? random_values(random, source.operand.count) : Values(static_cast<std::size_t>(source.operand.count), 5.0));
+          made.operand = t.buffer(type, fill ? random_values(random, source.operand.count)
+                                             : Values(static_cast<std::size_t>(source.operand.count), 5.0));
           return made;
         };
         backward.d_o = like(forward.o, true);
@@ -281,7 +298,8 @@ TEST(CpuBackend, AttentionForwardAndBackward) {
         backward.d_k = like(forward.k, false);
         backward.d_v = like(forward.v, false);
         t.plan.kernels = {forward, backward};
-        check(t, "attention " + std::to_string(c.queries) + " x " + std::to_string(c.keys), type == DType::f64 ? 1e-11 : 2e-5);
+        check(t, "attention " + std::to_string(c.queries) + " x " + std::to_string(c.keys),
+              type == DType::f64 ? 1e-11 : 2e-5);
         if (HasFatalFailure()) return;
       }
 }

@@ -139,8 +139,12 @@ void check(const Builder& b, const std::vector<Values>& buffers, const std::stri
       std::vector<std::vector<char>> bytes;
       for (std::size_t k = 0; k < buffers.size(); ++k) bytes.push_back(to_bytes(buffers[k], b.types[k]));
       std::vector<char*> inputs, outputs;
-      for (const Operand& o : b.kernel.inputs) inputs.push_back(bytes[static_cast<std::size_t>(o.buffer)].data() + kGuard + o.offset * static_cast<Extent>(size_bytes(o.type)));
-      for (const Operand& o : b.kernel.outputs) outputs.push_back(bytes[static_cast<std::size_t>(o.buffer)].data() + kGuard + o.offset * static_cast<Extent>(size_bytes(o.type)));
+      for (const Operand& o : b.kernel.inputs)
+        inputs.push_back(bytes[static_cast<std::size_t>(o.buffer)].data() + kGuard +
+                         o.offset * static_cast<Extent>(size_bytes(o.type)));
+      for (const Operand& o : b.kernel.outputs)
+        outputs.push_back(bytes[static_cast<std::size_t>(o.buffer)].data() + kGuard +
+                          o.offset * static_cast<Extent>(size_bytes(o.type)));
       program.run({inputs, outputs, nullptr});
       if (threads > 1) {
         ASSERT_EQ(bytes, first) << label << ": bits depend on threads\n" << program.to_string();
@@ -149,12 +153,15 @@ void check(const Builder& b, const std::vector<Values>& buffers, const std::stri
       first = bytes;
       for (std::size_t k = 0; k < bytes.size(); ++k) {
         for (std::size_t g = 0; g < kGuard; ++g)
-          ASSERT_TRUE(bytes[k][g] == 0x5a && bytes[k][bytes[k].size() - 1 - g] == 0x5a) << label << ": wrote around buffer " << k << "\n" << program.to_string();
+          ASSERT_TRUE(bytes[k][g] == 0x5a && bytes[k][bytes[k].size() - 1 - g] == 0x5a)
+              << label << ": wrote around buffer " << k << "\n"
+              << program.to_string();
         const Values got = from_bytes(bytes[k], b.types[k]);
         for (std::size_t e = 0; e < got.size(); ++e)
           ASSERT_TRUE(close(got[e], expected[k][e], b.types[k], tolerance))
               << label << " on " << name(i) << ": buffer " << k << " element " << e << " is " << got[e] << ", not "
-              << expected[k][e] << "\n" << program.to_string();
+              << expected[k][e] << "\n"
+              << program.to_string();
       }
     }
   }
@@ -208,7 +215,8 @@ Builder softmax(Extent rows, Extent columns, bool along_columns) {
 TEST(Loop, Softmax) {
   std::mt19937 random(1);
   for (const bool along_columns : {false, true})
-    for (const auto& [rows, columns] : std::vector<std::pair<Extent, Extent>>{{1, 1}, {3, 5}, {0, 4}, {70, 64}, {5, 3000}, {300, 130}, {1, 50000}, {2, 300000}, {33, 2049}}) {
+    for (const auto& [rows, columns] : std::vector<std::pair<Extent, Extent>>{
+             {1, 1}, {3, 5}, {0, 4}, {70, 64}, {5, 3000}, {300, 130}, {1, 50000}, {2, 300000}, {33, 2049}}) {
       const Builder b = softmax(rows, columns, along_columns);
       check(b, random_buffers(random, b), "softmax " + std::to_string(rows) + " x " + std::to_string(columns), 1e-5);
     }
@@ -231,13 +239,17 @@ TEST(Loop, EveryReductionOfEveryType) {
   std::mt19937 random(3);
   for (const bool columns : {false, true})
     for (const DType type : kAllDTypes)
-      for (const Reduction r : {Reduction::sum, Reduction::prod, Reduction::max, Reduction::min, Reduction::argmax, Reduction::argmin})
-        for (const auto& [outer, inner] : std::vector<std::pair<Extent, Extent>>{{5, 37}, {40, 3}, {17, 300}, {2, 200000}}) {
+      for (const Reduction r :
+           {Reduction::sum, Reduction::prod, Reduction::max, Reduction::min, Reduction::argmax, Reduction::argmin})
+        for (const auto& [outer, inner] :
+             std::vector<std::pair<Extent, Extent>>{{5, 37}, {40, 3}, {17, 300}, {2, 200000}}) {
           Builder b;
           b.kernel.outer = outer, b.kernel.inner = inner;
           const int x = b.input(type, outer * inner);
           const int y = b.output(r >= Reduction::argmax ? DType::i32 : type, outer);
-          b.store(b.reduce(r, b.load(x, Level::inner, columns ? View{{outer, inner}, {1, outer}, 0, {}} : row_major({outer, inner}))), y, row_major({outer}));
+          b.store(b.reduce(r, b.load(x, Level::inner,
+                                     columns ? View{{outer, inner}, {1, outer}, 0, {}} : row_major({outer, inner}))),
+                  y, row_major({outer}));
           std::vector<Values> buffers = random_buffers(random, b);
           if (r == Reduction::prod && is_float(type))
             for (double& v : buffers[0]) v = static_cast<float>(1 + v * 1e-3);
@@ -256,7 +268,9 @@ TEST(Loop, NanIsExtremeAndTheFirstExtremeWins) {
     for (const Reduction r : {Reduction::argmax, Reduction::argmin, Reduction::max, Reduction::min})
       b.store(b.reduce(r, v), b.output(r >= Reduction::argmax ? DType::i32 : DType::f32, 4), row_major({4}));
     Values values(160, 1.0);
-    const auto at = [&](int row, int column) -> double& { return values[static_cast<std::size_t>(columns ? column * 4 + row : row * 40 + column)]; };
+    const auto at = [&](int row, int column) -> double& {
+      return values[static_cast<std::size_t>(columns ? column * 4 + row : row * 40 + column)];
+    };
     at(0, 7) = at(0, 30) = 3;
     at(1, 33) = nan, at(1, 35) = nan, at(1, 2) = 9;
     at(2, 20) = -5, at(2, 21) = -5;
@@ -271,8 +285,9 @@ TEST(Loop, FullReductionOfMillionsIsAccurate) {
   Builder b;
   b.kernel.outer = 1, b.kernel.inner = n;
   const int x = b.input(DType::f32, n);
-  b.store(b.reduce(Reduction::sum, b.load(x, Level::inner, row_major({1, n}))), b.output(DType::f32, 1), row_major({1}));
-  check(b, {Values(static_cast<std::size_t>(n), static_cast<double>(0.1f)), Values(1, 0.0)}, "sum of 0.1", 1e-6 );
+  b.store(b.reduce(Reduction::sum, b.load(x, Level::inner, row_major({1, n}))), b.output(DType::f32, 1),
+          row_major({1}));
+  check(b, {Values(static_cast<std::size_t>(n), static_cast<double>(0.1f)), Values(1, 0.0)}, "sum of 0.1", 1e-6);
 }
 
 TEST(Loop, GatherIndexAndPhilox) {
@@ -280,7 +295,8 @@ TEST(Loop, GatherIndexAndPhilox) {
   Builder b;
   const Extent rows = 50, width = 33, table = 7;
   b.kernel.outer = rows * width;
-  const int ids = b.input(DType::i32, rows), weights = b.input(DType::f32, table * width), seed = b.input(DType::u32, 2);
+  const int ids = b.input(DType::i32, rows), weights = b.input(DType::f32, table * width),
+            seed = b.input(DType::u32, 2);
   const int out = b.output(DType::f32, rows * width), bits = b.output(DType::u32, rows * width);
   const int id = b.load(ids, Level::outer, {{rows, width}, {1, 0}, 0, {}});
   Step gather{StepKind::gather};
@@ -293,7 +309,8 @@ TEST(Loop, GatherIndexAndPhilox) {
   Step index{StepKind::index, DType::u32};
   index.view = row_major({rows * width});
   const int counter = b.step(index);
-  const int s = b.load(seed, Level::outer, {{rows * width}, {0}, 0, {}}), t = b.load(seed, Level::outer, {{rows * width}, {0}, 1, {}});
+  const int s = b.load(seed, Level::outer, {{rows * width}, {0}, 0, {}}),
+            t = b.load(seed, Level::outer, {{rows * width}, {0}, 1, {}});
   b.store(b.map(Op::philox, DType::u32, s, t, counter), bits, row_major({rows * width}));
   check(b, random_buffers(random, b), "gather");  // ids go from -9 to 9: some are outside
 }
@@ -377,7 +394,8 @@ View random_view(std::mt19937& random, Extent outer, Extent inner, bool injectiv
   if (random() % 4 == 0)
     for (const Extent e : extents) {
       const Extent lo = random() % 2 ? 0 : static_cast<Extent>(random() % static_cast<unsigned>(e + 1));
-      view.bounds.push_back({lo, random() % 2 ? e : std::min(e, lo + static_cast<Extent>(random() % static_cast<unsigned>(e + 1)))});
+      view.bounds.push_back(
+          {lo, random() % 2 ? e : std::min(e, lo + static_cast<Extent>(random() % static_cast<unsigned>(e + 1)))});
     }
   *count = last + 1;
   return view;
@@ -419,12 +437,16 @@ TEST(Loop, RandomKernels) {
         }
         case 2: {
           const Op ops[] = {Op::tanh, Op::exp, Op::sin, Op::atan};
-          if (is_float(b.type(a))) values.push_back(b.map(Op::tanh, b.type(a), b.map(ops[random() % 4], b.type(a), b.map(Op::tanh, b.type(a), a))));
+          if (is_float(b.type(a)))
+            values.push_back(
+                b.map(Op::tanh, b.type(a), b.map(ops[random() % 4], b.type(a), b.map(Op::tanh, b.type(a), a))));
           break;
         }
         case 3: {
           const Op ops[] = {Op::add, Op::sub, Op::mul, Op::min, Op::max};
-          if (type != DType::boolean) values.push_back(b.map(Op::tanh, DType::f32, b.map(Op::cast, DType::f32, b.map(ops[random() % 5], type, a, c))));
+          if (type != DType::boolean)
+            values.push_back(
+                b.map(Op::tanh, DType::f32, b.map(Op::cast, DType::f32, b.map(ops[random() % 5], type, a, c))));
           break;
         }
         case 4: {
@@ -441,7 +463,11 @@ TEST(Loop, RandomKernels) {
         case 7: {
           // a * c + d, kept small.
           const int d = pick();
-          values.push_back(b.map(Op::tanh, DType::f32, b.map(Op::add, DType::f32, b.map(Op::mul, DType::f32, b.map(Op::cast, DType::f32, a), b.map(Op::cast, DType::f32, c)), b.map(Op::cast, DType::f32, d))));
+          values.push_back(
+              b.map(Op::tanh, DType::f32,
+                    b.map(Op::add, DType::f32,
+                          b.map(Op::mul, DType::f32, b.map(Op::cast, DType::f32, a), b.map(Op::cast, DType::f32, c)),
+                          b.map(Op::cast, DType::f32, d))));
           break;
         }
         case 8: {
@@ -450,7 +476,8 @@ TEST(Loop, RandomKernels) {
           const Reduction r = reductions[random() % 4];
           // Bounded, so that what follows does not magnify rounding.
           if (r == Reduction::sum && is_float(b.type(a)))
-            values.push_back(b.map(Op::mul, b.type(a), b.reduce(r, a), b.constant(b.type(a), 1.0 / static_cast<double>(b.kernel.inner))));
+            values.push_back(b.map(Op::mul, b.type(a), b.reduce(r, a),
+                                   b.constant(b.type(a), 1.0 / static_cast<double>(b.kernel.inner))));
           else
             values.push_back(b.reduce(r, a));
           break;
@@ -460,7 +487,8 @@ TEST(Loop, RandomKernels) {
     for (int k = 0; k < 3; ++k) {
       const int value = k == 0 ? values.back() : pick();
       Extent count;
-      const View view = random_view(random, b.kernel.outer, b.level(value) == Level::inner ? b.kernel.inner : 1, true, &count);
+      const View view =
+          random_view(random, b.kernel.outer, b.level(value) == Level::inner ? b.kernel.inner : 1, true, &count);
       b.store(value, b.output(b.type(value), count), view);
     }
     // Comparisons and casts of values that rounding moves would differ: all leaves are multiples of 1/4, and a

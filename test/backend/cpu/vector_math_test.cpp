@@ -120,7 +120,9 @@ void check_all() {
       // A device without fused multiply-add rounds more often.
       const double limit = single && isa == Isa::baseline ? c.ulp_max * 1.5 : c.ulp_max;
       EXPECT_LE(worst, limit) << c.name << " of " << where << " on " << name(isa);
-      if (std::getenv("WEFT_TEST_ULP")) printf("%-8s %-8s %s worst %.3f ulp at %.9g\n", name(isa), c.name, single ? "f32" : "f64", worst, double(where));
+      if (std::getenv("WEFT_TEST_ULP"))
+        printf("%-8s %-8s %s worst %.3f ulp at %.9g\n", name(isa), c.name, single ? "f32" : "f64", worst,
+               double(where));
     }
 }
 
@@ -128,11 +130,13 @@ TEST(VectorMath, F32MatchesTheLibrary) { check_all<float>(); }
 TEST(VectorMath, F64MatchesTheLibrary) { check_all<double>(); }
 
 template <class T>
-void check_binary(const char* label, Op op, long double (*exact)(long double, long double), double ulp_max, double range) {
+void check_binary(const char* label, Op op, long double (*exact)(long double, long double), double ulp_max,
+                  double range) {
   std::mt19937_64 random(11);
   std::vector<T> a, b;
   const T inf = std::numeric_limits<T>::infinity(), nan = std::numeric_limits<T>::quiet_NaN();
-  const T special[] = {T(0), T(-0.0), T(1), T(-1), T(2), T(-2), T(3), T(-3), T(0.5), T(-0.5), T(2.5), inf, -inf, nan, T(1e-30), T(1e30), T(-1e30)};
+  const T special[] = {T(0),    T(-0.0), T(1), T(-1), T(2), T(-2),    T(3),    T(-3),   T(0.5),
+                       T(-0.5), T(2.5),  inf,  -inf,  nan,  T(1e-30), T(1e30), T(-1e30)};
   for (const T x : special)
     for (const T y : special) a.push_back(x), b.push_back(y);
   std::uniform_real_distribution<double> uniform(-range, range);
@@ -176,7 +180,8 @@ TEST(VectorMath, AValueDoesNotDependOnItsPlace) {
       for (std::size_t begin = 0; begin < x.size(); begin += 7)
         for (const std::size_t count : {std::size_t{1}, std::size_t{5}, x.size() - begin}) {
           if (begin + count > x.size()) continue;
-          const std::vector<float> part = run(isa, op, std::vector<float>(x.begin() + begin, x.begin() + begin + count));
+          const std::vector<float> part =
+              run(isa, op, std::vector<float>(x.begin() + begin, x.begin() + begin + count));
           ASSERT_EQ(std::memcmp(part.data(), all.data() + begin, count * sizeof(float)), 0) << name(isa);
         }
     }
