@@ -7,7 +7,6 @@
 #include <limits>
 #include <random>
 
-#include "base/half.hpp"
 #include "base/temporary_folder.hpp"
 #include "weft/error.hpp"
 

@@ -1,0 +1,77 @@
+// The named tensors of a model, whatever it is stored in: a GGUF file, a safetensors file, or a Hugging Face folder.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "io/block_format.hpp"
+#include "io/gguf.hpp"
+#include "io/safetensors.hpp"
+#include "weft/shape.hpp"
+
+namespace weft::io {
+
+enum class SourceKind { gguf, safetensors, folder };
+/// By what is there: a folder, or a file's first bytes. FileError if it is neither GGUF nor safetensors.
+SourceKind source_kind(const std::filesystem::path& path);
+
+/// A tensor, mapped. `type` is there for every dtype that has a row in the table of block formats; safetensors files may
+/// hold others (U8, F8_E4M3), which are named and not read.
+struct SourceTensor {
+  std::string name;
+  Shape shape;
+  std::string type_name;
+  std::optional<BlockType> type;
+  std::span<const std::byte> data;
+};
+
+/// The tensors of a model. Copies share the mappings. Const calls are thread safe.
+class TensorSource {
+ public:
+  /// FileError as `source_kind`, GgufFile, SafetensorsFile and SafetensorsFolder.
+  static TensorSource open(const std::filesystem::path& path);
+
+  SourceKind kind() const { return kind_; }
+  const std::filesystem::path& path() const { return path_; }
+  /// In the order of files; those of a folder by name.
+  const std::vector<SourceTensor>& tensors() const { return tensors_; }
+  /// The tensor of a name, or nullptr.
+  const SourceTensor* find(std::string_view name) const;
+  /// FileError that names some that are there, if there is none of this name.
+  const SourceTensor& at(std::string_view name) const;
+  /// The GGUF file with its metadata, or nullptr.
+  const GgufFile* gguf() const { return gguf_.get(); }
+  /// Metadata of a safetensors file; empty for the other kinds.
+  const SafetensorsMetadata& safetensors_metadata() const { return metadata_; }
+
+  /// The values, row-major, on all threads. FileError if the type cannot be read as f32; UsageError unless `values` holds
+  /// one place for each element.
+  void read_f32(const SourceTensor& tensor, std::span<float> values) const;
+  std::vector<float> read_f32(std::string_view name) const;
+  /// FileError that names the first element of a block with a scale, or the first value, that is NaN or infinite.
+  void require_finite(const SourceTensor& tensor) const;
+
+ private:
+  BlockType readable_type(const SourceTensor& tensor) const;
+
+  SourceKind kind_ = SourceKind::gguf;
+  std::filesystem::path path_;
+  std::shared_ptr<const GgufFile> gguf_;
+  std::shared_ptr<const void> owner_;  // of the mappings that safetensors' views read from
+  SafetensorsMetadata metadata_;
+  std::vector<SourceTensor> tensors_;
+  struct TextHash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+  };
+  std::unordered_map<std::string, std::size_t, TextHash, std::equal_to<>> index_;
+};
+
+}  // namespace weft::io
