@@ -1,0 +1,12 @@
+// The script of a character, as far as the pre-tokenizer UnicodeScripts asks.
+#pragma once
+
+namespace weft::text {
+
+/// A number for each script, and two that are none: a space or a character that has no script, and no character.
+enum class Script : short { kAny = -1, kNone = -2 };
+
+/// Hiragana, Katakana and the long vowel mark count as Han.
+Script script_for_splitting(char32_t c);
+
+}  // namespace weft::text

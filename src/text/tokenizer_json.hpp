@@ -1,0 +1,33 @@
+// The parts of tokenizer.json, one reader each. Each throws FileError as JsonNode.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "text/decoder.hpp"
+#include "text/json_node.hpp"
+#include "text/model.hpp"
+#include "text/normalizer.hpp"
+#include "text/pre_tokenizer.hpp"
+
+namespace weft::text {
+
+/// Null for a sequence of none.
+NormalizerPtr read_normalizer(const JsonNode& node);
+
+/// Whether the last thing that the pre-tokenizer does is to write bytes in the byte-level alphabet, and nothing else does.
+bool ends_in_byte_level(const JsonNode& node);
+/// `keep_bytes`: leave out that last thing.
+PreTokenizerPtr read_pre_tokenizer(const JsonNode& node, bool keep_bytes);
+
+std::vector<DecoderStep> read_decoder(const JsonNode& node);
+
+struct ReadModel {
+  ModelPtr model;
+  std::optional<Vocabulary> file_pieces;  // where the model's pieces are bytes
+};
+/// `byte_level`: words will be in the byte-level alphabet. Where the model allows it, it then works on bytes, which
+/// `file_pieces` tells, and words must come as bytes.
+ReadModel read_model(const JsonNode& node, bool byte_level);
+
+}  // namespace weft::text

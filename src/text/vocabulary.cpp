@@ -1,0 +1,111 @@
+#include "text/vocabulary.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+
+#include "weft/error.hpp"
+
+namespace weft::text {
+namespace {
+
+std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
+  const auto product = static_cast<unsigned __int128>(a) * b;
+  return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
+}
+
+struct Seeds {
+  std::uint64_t first, second;
+  Seeds() {
+    std::random_device device;
+    const auto draw = [&] { return (std::uint64_t{device()} << 32 | device()) | 1; };
+    first = draw();
+    second = draw();
+  }
+};
+const Seeds kSeeds;
+
+}  // namespace
+
+std::uint64_t seeded_hash(std::string_view text) {
+  std::uint64_t state = kSeeds.first ^ text.size();
+  const char* at = text.data();
+  std::size_t left = text.size();
+  std::uint64_t word = 0;
+  for (; left >= 8; at += 8, left -= 8) {
+    std::memcpy(&word, at, 8);
+    state = mix(state ^ word, kSeeds.second);
+  }
+  if (left > 0) {
+    word = 0;
+    std::memcpy(&word, at, left);
+    state = mix(state ^ word, kSeeds.second);
+  }
+  return mix(state, kSeeds.first);
+}
+
+std::uint64_t seeded_hash(std::uint64_t value) { return mix(value ^ kSeeds.first, kSeeds.second); }
+
+void Vocabulary::reserve(std::size_t pieces, std::size_t bytes) {
+  bytes_.reserve(bytes);
+  spans_.reserve(pieces);
+  std::size_t slots = 64;
+  while (slots < 2 * pieces) slots *= 2;
+  if (slots > slots_.size()) grow(slots);
+}
+
+void Vocabulary::grow(std::size_t slots) {
+  std::vector<Slot> old = std::move(slots_);
+  slots_.assign(slots, {});
+  mask_ = slots - 1;
+  for (const Slot& slot : old) {
+    if (slot.id == kNoToken) continue;
+    std::size_t at = slot.hash & mask_;
+    while (slots_[at].id != kNoToken) at = (at + 1) & mask_;
+    slots_[at] = slot;
+  }
+}
+
+bool Vocabulary::add(std::string_view piece, TokenId id, bool findable) {
+  if (id < 0 || id > kMaxTokenId) throw InternalError("an id outside of the vocabulary's range");
+  if (bytes_.size() + piece.size() >= kAbsent) throw FileError("the pieces of the vocabulary exceed 4 GiB");
+  const Span span{static_cast<std::uint32_t>(bytes_.size()), static_cast<std::uint32_t>(piece.size())};
+  bytes_.append(piece);
+  if (static_cast<std::size_t>(id) >= spans_.size()) spans_.resize(static_cast<std::size_t>(id) + 1);
+  spans_[static_cast<std::size_t>(id)] = span;
+  longest_ = std::max(longest_, piece.size());
+  if (!findable) return true;
+
+  if (2 * (count_ + 1) > slots_.size()) grow(std::max<std::size_t>(64, 2 * slots_.size()));
+  const auto hash = static_cast<std::uint32_t>(seeded_hash(piece));
+  for (std::size_t at = hash & mask_;; at = (at + 1) & mask_) {
+    Slot& slot = slots_[at];
+    if (slot.id == kNoToken) {
+      slot = {hash, id, span};
+      ++count_;
+      return true;
+    }
+    if (slot.hash == hash && text_of(slot.span) == piece) {
+      slot.id = id;
+      return false;
+    }
+  }
+}
+
+TokenId Vocabulary::find(std::string_view piece) const {
+  if (count_ == 0) return kNoToken;
+  const auto hash = static_cast<std::uint32_t>(seeded_hash(piece));
+  for (std::size_t at = hash & mask_;; at = (at + 1) & mask_) {
+    const Slot& slot = slots_[at];
+    if (slot.id == kNoToken) return kNoToken;
+    if (slot.hash == hash && text_of(slot.span) == piece) return slot.id;
+  }
+}
+
+std::optional<std::string_view> Vocabulary::piece(TokenId id) const {
+  if (id < 0 || static_cast<std::size_t>(id) >= spans_.size() || spans_[static_cast<std::size_t>(id)].size == kAbsent)
+    return std::nullopt;
+  return text_of(spans_[static_cast<std::size_t>(id)]);
+}
+
+}  // namespace weft::text

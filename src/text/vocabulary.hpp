@@ -1,0 +1,57 @@
+// Pieces and their ids, both ways.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/token.hpp"
+
+namespace weft::text {
+
+/// Pieces are byte strings. Ids may leave holes. Lookups are for many threads at once.
+class Vocabulary {
+ public:
+  /// Room for `pieces` of `bytes` in all.
+  void reserve(std::size_t pieces, std::size_t bytes);
+  /// Sets the piece of an id, and the id of a piece unless `findable` is false. False if the piece was there already: its
+  /// id is then the new one. The id lies in [0, kMaxTokenId].
+  bool add(std::string_view piece, TokenId id, bool findable = true);
+
+  /// kNoToken if there is none.
+  TokenId find(std::string_view piece) const;
+  /// Nothing for an id that has none.
+  std::optional<std::string_view> piece(TokenId id) const;
+  /// Pieces that can be found.
+  std::size_t size() const { return count_; }
+  /// One above the largest id.
+  TokenId id_limit() const { return static_cast<TokenId>(spans_.size()); }
+  std::size_t longest_bytes() const { return longest_; }
+
+ private:
+  struct Span {
+    std::uint32_t begin = 0, size = kAbsent;
+  };
+  struct Slot {
+    std::uint32_t hash = 0;
+    TokenId id = kNoToken;
+    Span span;
+  };
+  static constexpr std::uint32_t kAbsent = 0xFFFFFFFF;
+  std::string_view text_of(Span span) const { return std::string_view(bytes_).substr(span.begin, span.size); }
+  void grow(std::size_t slots);
+
+  std::string bytes_;
+  std::vector<Span> spans_;  // by id
+  std::vector<Slot> slots_;
+  std::size_t mask_ = 0, count_ = 0, longest_ = 0;
+};
+
+/// A hash of short strings that differs from process to process, so that no file can be made of colliding ones.
+std::uint64_t seeded_hash(std::string_view text);
+/// The same of a number.
+std::uint64_t seeded_hash(std::uint64_t value);
+
+}  // namespace weft::text
