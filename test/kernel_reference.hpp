@@ -416,6 +416,10 @@ inline void run(const kernel::AttentionKernel& kernel, std::vector<Values>& buff
     }
 }
 
+inline void run(const kernel::RoutineKernel& kernel, std::vector<Values>&) {
+  throw std::logic_error("reference: routines are judged by their decomposition, not by " + kernel.name);
+}
+
 inline void run(const kernel::Kernel& kernel, std::vector<Values>& buffers) {
   std::visit([&](const auto& k) { run(k, buffers); }, kernel);
 }

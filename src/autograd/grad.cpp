@@ -141,6 +141,12 @@ class Reverse {
       case Kind::project: tuple_gradients_[input(0).get()].emplace_back(static_cast<int>(n.ints[0]), g); break;
       case Kind::attention:
       case Kind::attention_backward: break;
+      case Kind::routine:
+        throw UsageError(
+            fmt::format("grad: {} has no gradient: it serves generation, over caches that change in place; train with "
+                        "attention over "
+                        "whole sequences",
+                        n.name));
     }
   }
 

@@ -165,6 +165,7 @@ class Compiler {
   // Tuples that the target has no kernel for become primitives.
   void split_composites() {
     graph_ = rebuild(graph_, [&](const Node&, const NodeRef& node) -> NodeRef {
+      if (node->kind == Kind::routine) return settings_.fused_composites && has_routine(*node) ? node : parts_of(node);
       if (node->kind != Kind::project) return node;
       const Node& tuple = *node->inputs[0];
       const Shape& q = tuple.inputs[0]->shape;
@@ -178,6 +179,16 @@ class Compiler {
     });
     // The primitives deserve the rules too.
     graph_ = rewrite(graph_, settings_.disabled_rewrites);
+  }
+
+  bool has_routine(const Node& node) const {
+    return target_.has_routine && target_.has_routine(graph::routine_of(node));
+  }
+  NodeRef parts_of(const NodeRef& node) const {
+    if (NodeRef parts = graph::decompose_routine(*node)) return parts;
+    if (has_routine(*node)) return node;
+    throw DeviceError(fmt::format("{}: {} has no kernel for it, and it has no form in other ops; use the CPU",
+                                  title(*node), target_.name));
   }
 
   void check_dtypes() {
@@ -217,6 +228,7 @@ class Compiler {
           return with_copies([&](std::size_t i, const Node& x) {
             return i == 4 ? !contiguous_operand(&x, place) : !attention_operand(&x, place);
           });
+        case Kind::routine:
         case Kind::scatter_add:
           return with_copies(
               [&](std::size_t, const Node& x) { return x.shape.numel() > 0 && !contiguous_operand(&x, place); });
@@ -482,6 +494,7 @@ class Compiler {
           if (loops[c]) add_matmul(std::move(*loops[c]), cluster);
           break;
         case Kind::scatter_add: add_scatter(*cluster.anchor); break;
+        case Kind::routine: add_routine(*cluster.anchor); break;
         case Kind::attention:
         case Kind::attention_backward: add_attention(*cluster.anchor); break;
         default: break;  // concat and project are places, not kernels
@@ -589,6 +602,27 @@ class Compiler {
     items_.push_back(std::move(item));
   }
 
+  void add_routine(const Node& node) {
+    if (node.shape.numel() == 0) return;
+    const PlaceOf place = [this](const Node* n) { return place_of(n); };
+    kernel::RoutineKernel k{.name = node.name, .routine = graph::routine_of(node)};
+    k.attributes.assign(node.ints.begin() + 1, node.ints.end());
+    Item item;
+    for (const NodeRef& input : node.inputs) {
+      const auto at = contiguous_operand(input.get(), place);
+      if (!at) throw InternalError(fmt::format("compile: an operand of {} is not contiguous", title(node)));
+      k.reads.push_back({.type = input->type, .offset = at->second});
+      k.shapes.push_back(input->shape);
+      item.reads.push_back(at->first);
+    }
+    k.out = {.type = node.type};
+    k.shape = node.shape;
+    item.kernel = std::move(k);
+    item.writes = {&node};
+    item.rank = rank(&node);
+    items_.push_back(std::move(item));
+  }
+
   void add_attention(const Node& node) {
     const PlaceOf place = [this](const Node* n) { return place_of(n); };
     kernel::AttentionKernel k;
@@ -656,6 +690,9 @@ class Compiler {
     } else if (auto* scatter = std::get_if<kernel::ScatterAddKernel>(&kernel)) {
       if (scatter->count) list = {&scatter->indices, &scatter->updates};
       list.push_back(&scatter->out);
+    } else if (auto* routine = std::get_if<kernel::RoutineKernel>(&kernel)) {
+      for (Operand& o : routine->reads) list.push_back(&o);
+      list.push_back(&routine->out);
     } else {
       auto& attention = std::get<kernel::AttentionKernel>(kernel);
       list = {&attention.q.operand, &attention.k.operand, &attention.v.operand};
@@ -757,6 +794,12 @@ class Compiler {
   }
   // True when the kernel reads the leaf, if at all, just where it writes the output.
   static bool aligned(const Item& item, const Node* leaf, const Node* output) {
+    if (const auto* routine = std::get_if<kernel::RoutineKernel>(&item.kernel)) {
+      const int taken = ops::row_of(routine->routine).in_place;
+      return taken >= 0 && item.writes[0] == output && item.reads[static_cast<std::size_t>(taken)] == leaf &&
+             std::count(item.reads.begin(), item.reads.end(), leaf) == 1 &&
+             leaf->shape.numel() == output->shape.numel() && leaf->type == output->type;
+    }
     const auto* loop = std::get_if<kernel::LoopKernel>(&item.kernel);
     if (!loop || leaf->shape.numel() != output->shape.numel() || leaf->type != output->type) return false;
     int operand = -1;

@@ -23,6 +23,7 @@ struct Target {
   int attention_width_max = 128;
   Extent attention_keys_fused = 0;  // as in backend::Description
   std::size_t attention_score_bytes_max = 0;
+  std::function<bool(ops::Routine)> has_routine;  // empty: none
 };
 
 struct Settings {

@@ -70,6 +70,21 @@ double loop_bytes(const LoopKernel& k) {
   return n;
 }
 
+// What depends on values known only at a run (the length of a sequence) is counted in full.
+double routine_flops(const RoutineKernel& k) {
+  if (k.routine == ops::Routine::cache_attention)
+    return 4.0 * static_cast<double>(k.shapes[0].numel()) * static_cast<double>(k.shapes[1][0]);
+  return static_cast<double>(k.shape.numel());
+}
+double routine_bytes(const RoutineKernel& k) {
+  double n = 0;
+  const bool in_place = ops::row_of(k.routine).in_place >= 0;
+  for (std::size_t i = 0; i < k.reads.size(); ++i)
+    if (!in_place || static_cast<int>(i) != ops::row_of(k.routine).in_place)
+      n += static_cast<double>(k.shapes[i].numel()) * static_cast<double>(size_bytes(k.reads[i].type));
+  return in_place ? 2 * n : n + static_cast<double>(k.shape.numel()) * static_cast<double>(size_bytes(k.out.type));
+}
+
 }  // namespace
 
 std::string to_string(const Kernel& kernel) {
@@ -82,6 +97,12 @@ std::string to_string(const Kernel& kernel) {
   if (const auto* k = std::get_if<ScatterAddKernel>(&kernel))
     return fmt::format("scatter_add count {} rows {} columns {}  {} {} -> {}\n", k->count, k->rows, k->columns,
                        text(k->indices), text(k->updates), text(k->out));
+  if (const auto* k = std::get_if<RoutineKernel>(&kernel)) {
+    std::string s = fmt::format("routine {} [{}] ", k->name, fmt::join(k->attributes, ","));
+    for (std::size_t i = 0; i < k->reads.size(); ++i)
+      s += fmt::format(" {}{}", text(k->reads[i]), k->shapes[i].to_string());
+    return s + fmt::format(" -> {}{}\n", text(k->out), k->shape.to_string());
+  }
   const auto& k = std::get<AttentionKernel>(kernel);
   return fmt::format("{} batch {} heads {} queries {} keys {} width {} scale {}{}\n", k.name, k.batch, k.heads,
                      k.queries, k.keys, k.width, k.scale, k.causal ? " causal" : "");
@@ -106,6 +127,7 @@ double flops(const Kernel& kernel) {
            loop_flops(k->epilogue);
   if (const auto* k = std::get_if<ScatterAddKernel>(&kernel))
     return static_cast<double>(k->count) * static_cast<double>(k->columns);
+  if (const auto* k = std::get_if<RoutineKernel>(&kernel)) return routine_flops(*k);
   const auto& k = std::get<AttentionKernel>(kernel);
   const double pairs = static_cast<double>(k.queries) * static_cast<double>(k.keys) * (k.causal ? 0.5 : 1.0);
   return static_cast<double>(k.batch * k.heads) * pairs * static_cast<double>(k.width) * (k.backward ? 10.0 : 4.0);
@@ -120,6 +142,7 @@ double bytes_moved(const Kernel& kernel) {
   if (const auto* k = std::get_if<ScatterAddKernel>(&kernel))
     return 4.0 * static_cast<double>(k->count) +
            4.0 * static_cast<double>(k->columns) * static_cast<double>(k->count + k->rows);
+  if (const auto* k = std::get_if<RoutineKernel>(&kernel)) return routine_bytes(*k);
   const auto& k = std::get<AttentionKernel>(kernel);
   return 4.0 * static_cast<double>(k.batch * k.heads * k.width) * static_cast<double>(k.queries + k.keys) *
          (k.backward ? 4.0 : 2.0);

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "ops/routine.hpp"
 #include "ops/scalar.hpp"
 #include "weft/dtype.hpp"
 #include "weft/shape.hpp"
@@ -123,7 +124,19 @@ struct AttentionKernel {
   Tensor d_q, d_k, d_v;  // backward: written
 };
 
-using Kernel = std::variant<LoopKernel, MatmulKernel, ScatterAddKernel, AttentionKernel>;
+/// A routine (ops/routine.hpp says what each computes): contiguous operands, integers and reals as their bits. Where the
+/// result takes over the memory of an input, the two are one range of one buffer.
+struct RoutineKernel {
+  std::string name;
+  ops::Routine routine = ops::Routine::write_rows;
+  std::vector<Operand> reads;
+  std::vector<Shape> shapes;  // of what is read
+  Operand out;
+  Shape shape;  // of the result
+  std::vector<Extent> attributes;
+};
+
+using Kernel = std::variant<LoopKernel, MatmulKernel, ScatterAddKernel, AttentionKernel, RoutineKernel>;
 
 /// A buffer of a plan: given by the caller at each run (external, in the order of their ordinals), or the plan's own
 /// scratch, kept between runs but without meaning.

@@ -282,6 +282,24 @@ NodeRef project(const NodeRef& tuple, int index) {
                     .ints = {index}});
 }
 
+NodeRef routine(ops::Routine routine, std::vector<NodeRef> inputs, DType type, const Shape& shape,
+                std::span<const Extent> attributes, Where where) {
+  check(!inputs.empty(), "routine without inputs");
+  std::vector<Extent> ints{static_cast<Extent>(routine)};
+  ints.insert(ints.end(), attributes.begin(), attributes.end());
+  const Device device = inputs[0]->device;
+  return make_node({.kind = Kind::routine,
+                    .type = type,
+                    .shape = shape,
+                    .device = device,
+                    .inputs = std::move(inputs),
+                    .ints = std::move(ints),
+                    .name = std::string(ops::row_of(routine).name)},
+                   where);
+}
+
+ops::Routine routine_of(const Node& node) { return static_cast<ops::Routine>(node.ints[0]); }
+
 bool broadcast_shapes(const Shape& a, const Shape& b, Shape& out) {
   const int rank = std::max(a.rank(), b.rank());
   std::vector<Extent> extents(static_cast<std::size_t>(rank));

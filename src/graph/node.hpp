@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ops/routine.hpp"
 #include "ops/scalar.hpp"
 #include "weft/device.hpp"
 #include "weft/dtype.hpp"
@@ -45,6 +46,7 @@ enum class Kind : std::uint8_t {
   attention,    // (q, k, v), each [B, T, H, D]; value = scale, ints = {causal} -> tuple: o [B,T,H,D], logsumexp [B,H,T]
   attention_backward,  // (q, k, v, o, logsumexp, d_o) -> tuple: d_q, d_k, d_v
   project,             // result ints[0] of a tuple
+  routine,             // ops::Routine ints[0], its attributes from ints[1] on
 };
 std::string_view name_of(Kind kind);
 bool is_view(Kind kind);
@@ -128,6 +130,11 @@ NodeRef attention(const NodeRef& q, const NodeRef& k, const NodeRef& v, bool cau
 NodeRef attention_backward(const NodeRef& q, const NodeRef& k, const NodeRef& v, const NodeRef& o,
                            const NodeRef& logsumexp, const NodeRef& d_o, bool causal, double scale);
 NodeRef project(const NodeRef& tuple, int index);
+NodeRef routine(ops::Routine routine, std::vector<NodeRef> inputs, DType type, const Shape& shape,
+                std::span<const Extent> attributes, Where where = Where::current());
+ops::Routine routine_of(const Node& node);
+/// The same value in primitives, for devices without the kernel; null where there is no such form.
+NodeRef decompose_routine(const Node& node);
 /// Type and shape of result `index` of a tuple node.
 std::pair<DType, Shape> tuple_result(const Node& tuple, int index);
 /// The same value in primitives: attention -> {o, logsumexp}, attention_backward -> {d_q, d_k, d_v}.

@@ -258,7 +258,7 @@ std::string explain(const Executable& executable, bool source) {
   text += fmt::format("{:>4}  {:<10} {:>12} {:>12}  {}\n", "#", "form", "MFLOP", "MB", "name");
   for (std::size_t i = 0; i < plan.kernels.size(); ++i) {
     const kernel::Kernel& k = plan.kernels[i];
-    constexpr const char* forms[] = {"loop", "matmul", "scatter", "attention"};
+    constexpr const char* forms[] = {"loop", "matmul", "scatter", "attention", "routine"};
     const std::string name = std::visit([](const auto& kernel) { return kernel.name; }, k);
     std::string shape;
     if (const auto* loop = std::get_if<kernel::LoopKernel>(&k))

@@ -29,6 +29,10 @@ inline KernelOperands operands_of(const kernel::Kernel& kernel) {
     if (scatter->count) list.reads = {&scatter->indices, &scatter->updates};
     list.writes = {&scatter->out};
   }
+  if (const auto* routine = std::get_if<kernel::RoutineKernel>(&kernel)) {
+    for (const auto& operand : routine->reads) list.reads.push_back(&operand);
+    list.writes = {&routine->out};
+  }
   if (const auto* attention = std::get_if<kernel::AttentionKernel>(&kernel)) {
     list.reads = {&attention->q.operand, &attention->k.operand, &attention->v.operand};
     if (attention->backward) {

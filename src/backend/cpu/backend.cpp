@@ -11,11 +11,14 @@
 #include <variant>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "backend/cpu/attention.hpp"
+#include "backend/cpu/cache.hpp"
 #include "backend/cpu/isa.hpp"
 #include "backend/cpu/loop.hpp"
 #include "backend/cpu/product.hpp"
+#include "backend/cpu/sample.hpp"
 #include "backend/cpu/scatter.hpp"
 #include "base/threads.hpp"
 #include "weft/error.hpp"
@@ -73,7 +76,8 @@ struct ProductPrepared {
   std::vector<kernel::Operand> inputs, outputs;
   std::vector<char*> input_pointers, output_pointers;
 };
-using Prepared = std::variant<LoopPrepared, ProductPrepared, kernel::ScatterAddKernel, kernel::AttentionKernel>;
+using Prepared = std::variant<LoopPrepared, ProductPrepared, kernel::ScatterAddKernel, kernel::AttentionKernel,
+                              kernel::RoutineKernel>;
 
 class CpuProgram final : public backend::Program {
  public:
@@ -117,6 +121,8 @@ class CpuProgram final : public backend::Program {
         text += fmt::format("attention {}{} {}: {} x {} heads, {} queries, {} keys, width {}\n",
                             a->causal ? "causal " : "", a->backward ? "backward" : "forward", a->name, a->batch,
                             a->heads, a->queries, a->keys, a->width);
+      else if (const auto* r = std::get_if<kernel::RoutineKernel>(&kernels_[i]))
+        text += fmt::format("routine {}: {}\n", r->name, fmt::join(r->attributes, " "));
     }
     return text;
   }
@@ -136,6 +142,7 @@ class CpuProgram final : public backend::Program {
   }
   void prepare(const kernel::ScatterAddKernel& k) { kernels_.emplace_back(k); }
   void prepare(const kernel::AttentionKernel& k) { kernels_.emplace_back(k); }
+  void prepare(const kernel::RoutineKernel& k) { kernels_.emplace_back(k); }
 
   void bind(std::span<const backend::BufferPtr> externals) {
     for (std::size_t i = 0; i < buffers_.size(); ++i) {
@@ -174,6 +181,14 @@ class CpuProgram final : public backend::Program {
     } else if (const auto* a = std::get_if<kernel::AttentionKernel>(&each)) {
       run_attention(*a, {at(a->q.operand), at(a->k.operand), at(a->v.operand), at(a->o.operand), at(a->logsumexp),
                          at(a->d_o.operand), at(a->d_q.operand), at(a->d_k.operand), at(a->d_v.operand)});
+    } else if (const auto* routine = std::get_if<kernel::RoutineKernel>(&each)) {
+      std::vector<char*> reads;
+      for (const kernel::Operand& operand : routine->reads) reads.push_back(at(operand));
+      switch (routine->routine) {
+        case ops::Routine::write_rows: return run_write_rows(*routine, reads, at(routine->out));
+        case ops::Routine::cache_attention: return run_cache_attention(*routine, reads, at(routine->out));
+        case ops::Routine::sample_token: return run_sample_token(*routine, reads, at(routine->out));
+      }
     }
   }
 

@@ -49,6 +49,18 @@ struct AttentionParts {
                    std::int64_t width) = nullptr;
 };
 
+/// What attention of few queries does to the rows of a cache, and how these are read. Rows are `row` floats apart.
+struct CacheParts {
+  /// scores[g * stride + j] = q[g] . keys[j] for `group` queries and `count` keys.
+  void (*dots)(const float* q, std::int64_t group, std::int64_t width, const float* keys, std::int64_t row,
+               std::int64_t count, float* scores, std::int64_t stride) = nullptr;
+  /// out[g] += sum over j of weights[g * stride + j] values[j].
+  void (*mix)(const float* weights, std::int64_t group, std::int64_t stride, std::int64_t width, const float* values,
+              std::int64_t row, std::int64_t count, float* out) = nullptr;
+  void (*unpack_f16)(const std::uint16_t* from, float* to, std::int64_t count) = nullptr;
+  void (*unpack_q8)(const std::uint32_t* from, float* to, std::int64_t count) = nullptr;  // whole blocks
+};
+
 inline constexpr int kTypeCount = 5;
 inline constexpr int kOpCount = static_cast<int>(scalar::Op::philox) + 1;
 inline constexpr int kReductionCount = 6;
@@ -66,6 +78,7 @@ struct TileTable {
   ReduceFunction reduce_slow[kReductionCount][kTypeCount] = {};
   AttentionParts<float> attention_f32;
   AttentionParts<double> attention_f64;
+  CacheParts cache;
 };
 
 /// The functions of `isa()`.

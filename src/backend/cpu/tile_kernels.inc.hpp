@@ -542,6 +542,7 @@ void fill_reductions(TileTable& table) {
 }  // namespace weft::cpu
 
 #include "backend/cpu/attention_parts.inc.hpp"
+#include "backend/cpu/cache_parts.inc.hpp"
 
 namespace weft::cpu {
 namespace {
@@ -564,6 +565,7 @@ TileTable make_tile_table() {
   all(float{}, double{}, std::int32_t{}, std::uint32_t{}, Byte{});
   table.attention_f32 = attention_parts_of<float>();
   table.attention_f64 = attention_parts_of<double>();
+  table.cache = cache_parts_of_isa();
   return table;
 }
 

@@ -7,6 +7,13 @@
 #include "weft/error.hpp"
 
 namespace weft::webgpu {
+namespace {
+
+void render(const kernel::RoutineKernel& k, const Target&, Scratch&, Rendered&) {
+  throw DeviceError("webgpu: there is no kernel for the routine " + k.name + "; use the CPU");
+}
+
+}  // namespace
 
 Rendered render(const kernel::Kernel& kernel, int plan_buffers, const Target& target) {
   Rendered rendered;

@@ -1,0 +1,73 @@
+// Ops of text generation: caches that change in place, and attention over them. They have no gradients.
+#pragma once
+
+#include "weft/tensor.hpp"
+
+namespace weft {
+
+/// How a cache keeps its elements: as they are, as f16, or as blocks of 32 signed bytes with an f32 scale each.
+enum class CacheType : std::uint8_t { f32, f16, q8 };
+
+/// A cache of zeros for `rows` rows of `width` elements: f32 [rows, width], or u32 with so many words a row as the type
+/// needs. Errors: ShapeError for an odd width of f16, or one that does not divide by 32 of q8.
+[[nodiscard]] Tensor empty_cache(Extent rows, Extent width, CacheType type = CacheType::f32,
+                                 Device device = default_device(), Where where = Where::current());
+
+/// `cache` with row at[t] replaced by rows[t], rounded to the cache's type. Places outside the cache are dropped; of equal
+/// ones the last counts. Assigned to the Variable that `cache` is the value of, it writes in place.
+///
+/// Shapes    cache as `empty_cache` made it, rows [T, width], at [T] -> shape of cache
+/// Dtypes    rows f32, at i32
+/// Errors    ShapeError, DTypeError; rows must be finite for q8
+[[nodiscard]] Tensor write_rows(const Tensor& cache, const Tensor& rows, const Tensor& at,
+                                CacheType type = CacheType::f32, Where where = Where::current());
+
+struct CacheAttentionOptions {
+  CacheType type = CacheType::f32;
+  double scale = 0;     ///< 0: 1 / sqrt(D)
+  Extent window = 0;    ///< keys that a query sees at most, its own included; 0: all
+  double soft_cap = 0;  ///< c: scores s become c tanh(s / c); 0: they stay
+};
+/// Attention of T queries, each over the rows of the cache that belong to its sequence: query t sees rows
+/// first[t] .. first[t] + length[t] - 1, or the last `window` of them. Work follows these lengths, not the cache's size. A
+/// query with length 0 (padding) gives zeros. Fewer heads of keys than of queries are shared by neighbouring queries.
+///
+///   y[t, h] = sum_j softmax_j(cap(scale q[t, h] . k[j, h / group])) v[j, h / group]
+///
+/// Shapes    q [T, H, D], keys and values as `empty_cache(rows, Hkv * D)` made them, first [T], length [T] -> [T, H, D]
+/// Dtypes    q f32; first, length i32
+/// Errors    ShapeError unless H is a multiple of Hkv; DTypeError
+/// Source    Dao et al. 2022, arXiv:2205.14135; soft cap: Gemma 2, arXiv:2408.00118
+[[nodiscard]] Tensor cache_attention(const Tensor& q, const Tensor& keys, const Tensor& values, const Tensor& first,
+                                     const Tensor& length, Extent kv_heads, const CacheAttentionOptions& options = {},
+                                     Where where = Where::current());
+
+/// Columns of the settings of `sample_token`, f32 [B, kSampleSettings]. A value in brackets turns the column off.
+enum class SampleSetting : std::uint8_t {
+  temperature,         ///< (0: the largest logit, ties to the smallest id; nothing below counts then but penalties)
+  top_k,               ///< so many of the most probable (0)
+  typical,             ///< the most typical up to this mass (1)
+  top_p,               ///< the most probable up to this mass (1)
+  min_p,               ///< those at least this fraction of the most probable (0)
+  repetition_penalty,  ///< l > 0 ? l / p : l p for tokens of the history (1)
+  frequency_penalty,   ///< l - p * times in the history (0)
+  presence_penalty,    ///< l - p for tokens of the history (0)
+  log_probability,     ///< not 0: also the token's, before temperature and all that follows (0)
+};
+inline constexpr Extent kSampleSettings = 9;
+
+/// The next token of each row of logits: bias and penalties, then temperature, then the filters top-k, typical, top-p and
+/// min-p in this order, each on what the one before left, and a draw by Philox. One token is always left. Equal
+/// probabilities rank by id. A row whose logits hold a NaN gives token -1.
+///
+/// Shapes    logits [B, V], settings [B, kSampleSettings], history [B, W] (-1: none), bias_tokens [B, M] (-1: none),
+///           bias [B, M], draw [B, 4] (seed, position) -> [B, 2]: token, bits of its f32 log-probability
+/// Dtypes    logits, settings, bias f32; history, bias_tokens i32; draw u32 -> i32
+/// Errors    ShapeError, DTypeError; DeviceError on devices without a kernel for it
+/// Source    nucleus: Holtzman et al. 2020, arXiv:1904.09751; typical: Meister et al. 2023, arXiv:2202.00666; min-p:
+///           Nguyen et al. 2024, arXiv:2407.01082; repetition penalty: Keskar et al. 2019, arXiv:1909.05858
+[[nodiscard]] Tensor sample_token(const Tensor& logits, const Tensor& settings, const Tensor& history,
+                                  const Tensor& bias_tokens, const Tensor& bias, const Tensor& draw,
+                                  Where where = Where::current());
+
+}  // namespace weft

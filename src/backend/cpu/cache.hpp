@@ -1,0 +1,16 @@
+// Caches of keys and values: rows written in place, and attention over them.
+#pragma once
+
+#include <span>
+
+#include "compile/kernel.hpp"
+
+namespace weft::cpu {
+
+/// Operands as ops/routine.hpp lists them, by pointers to their first elements.
+void run_write_rows(const kernel::RoutineKernel& kernel, std::span<char* const> reads, char* out);
+/// Few queries of a sequence: heads of keys and stretches of keys are tasks, joined at the end. Many: blocks of queries,
+/// by matrix products. Sums have one order, whatever the number of threads.
+void run_cache_attention(const kernel::RoutineKernel& kernel, std::span<char* const> reads, char* out);
+
+}  // namespace weft::cpu

@@ -1,0 +1,106 @@
+// The parts of attention over a cache for one instruction set; see CacheParts in tile.hpp.
+#pragma once
+
+#include "backend/cpu/tile_kernels.inc.hpp"
+
+namespace weft::cpu {
+namespace {
+
+/// `G` queries at a time share each load of a key.
+template <int G>
+void cache_dots_of(const float* q, std::int64_t width, const float* keys, std::int64_t row, std::int64_t count,
+                   float* scores, std::int64_t stride) {
+  for (std::int64_t j = 0; j < count; ++j) {
+    const float* key = keys + j * row;
+    F sums[G] = {};
+    std::int64_t c = 0;
+    for (; c + kFloats <= width; c += kFloats) {
+      const F k = load<kFloats>(key + c);
+      for (int g = 0; g < G; ++g) sums[g] = fma(load<kFloats>(q + g * width + c), k, sums[g]);
+    }
+    if (c < width) {
+      const F k = load_first<kFloats>(key + c, width - c);
+      for (int g = 0; g < G; ++g) sums[g] = fma(load_first<kFloats>(q + g * width + c, width - c), k, sums[g]);
+    }
+    for (int g = 0; g < G; ++g)
+      scores[g * stride + j] = fold<float, kFloats>(sums[g], [](auto a, auto b) { return a + b; });
+  }
+}
+
+void cache_dots(const float* q, std::int64_t group, std::int64_t width, const float* keys, std::int64_t row,
+                std::int64_t count, float* scores, std::int64_t stride) {
+  std::int64_t g = 0;
+  for (; g + 4 <= group; g += 4) cache_dots_of<4>(q + g * width, width, keys, row, count, scores + g * stride, stride);
+  switch (group - g) {
+    case 3: return cache_dots_of<3>(q + g * width, width, keys, row, count, scores + g * stride, stride);
+    case 2: return cache_dots_of<2>(q + g * width, width, keys, row, count, scores + g * stride, stride);
+    case 1: return cache_dots_of<1>(q + g * width, width, keys, row, count, scores + g * stride, stride);
+  }
+}
+
+/// Sums of up to four vectors of channels stay in registers while the rows go by.
+template <int G>
+void cache_mix_of(const float* weights, std::int64_t stride, std::int64_t width, const float* values, std::int64_t row,
+                  std::int64_t count, float* out) {
+  constexpr int kVectors = 4;
+  std::int64_t c = 0;
+  for (; c + kVectors * kFloats <= width; c += kVectors * kFloats) {
+    F sums[G][kVectors];
+    for (int g = 0; g < G; ++g)
+      for (int i = 0; i < kVectors; ++i) sums[g][i] = load<kFloats>(out + g * width + c + i * kFloats);
+    for (std::int64_t j = 0; j < count; ++j)
+      for (int i = 0; i < kVectors; ++i) {
+        const F v = load<kFloats>(values + j * row + c + i * kFloats);
+        for (int g = 0; g < G; ++g) sums[g][i] = fma(splat(weights[g * stride + j]), v, sums[g][i]);
+      }
+    for (int g = 0; g < G; ++g)
+      for (int i = 0; i < kVectors; ++i) store<kFloats>(out + g * width + c + i * kFloats, sums[g][i]);
+  }
+  for (; c < width; c += kFloats) {
+    const std::int64_t lanes = std::min<std::int64_t>(kFloats, width - c);
+    for (int g = 0; g < G; ++g) {
+      F sum = load_some<float>(out + g * width + c, lanes);
+      for (std::int64_t j = 0; j < count; ++j)
+        sum = fma(splat(weights[g * stride + j]), load_some<float>(values + j * row + c, lanes), sum);
+      store_some<float>(out + g * width + c, sum, lanes);
+    }
+  }
+}
+
+void cache_mix(const float* weights, std::int64_t group, std::int64_t stride, std::int64_t width, const float* values,
+               std::int64_t row, std::int64_t count, float* out) {
+  std::int64_t g = 0;
+  for (; g + 2 <= group; g += 2)
+    cache_mix_of<2>(weights + g * stride, stride, width, values, row, count, out + g * width);
+  if (g < group) cache_mix_of<1>(weights + g * stride, stride, width, values, row, count, out + g * width);
+}
+
+/// Finite f16 only, as caches hold: the exponent is moved by a product, which makes denormals right too.
+void cache_unpack_f16(const std::uint16_t* from, float* to, std::int64_t count) {
+  std::int64_t i = 0;
+  for (; i + kFloats <= count; i += kFloats) {
+    const U h = __builtin_convertvector(load<kFloats>(from + i), U);
+    const F magnitude = (F)((h & 0x7FFFu) << 13) * 0x1p112f;
+    store<kFloats>(to + i, (F)((U)magnitude | (h & 0x8000u) << 16));
+  }
+  for (; i < count; ++i) {
+    const std::uint32_t h = from[i];
+    const float magnitude = std::bit_cast<float>((h & 0x7FFFu) << 13) * 0x1p112f;
+    to[i] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | (h & 0x8000u) << 16);
+  }
+}
+
+void cache_unpack_q8(const std::uint32_t* from, float* to, std::int64_t count) {
+  for (std::int64_t b = 0; b < count / 32; ++b, from += 9, to += 32) {
+    float scale;
+    __builtin_memcpy(&scale, from, sizeof scale);
+    const auto* bytes = reinterpret_cast<const std::int8_t*>(from + 1);
+    for (int i = 0; i < 32; i += kFloats)
+      store<kFloats>(to + i, __builtin_convertvector(load<kFloats>(bytes + i), F) * splat(scale));
+  }
+}
+
+CacheParts cache_parts_of_isa() { return {cache_dots, cache_mix, cache_unpack_f16, cache_unpack_q8}; }
+
+}  // namespace
+}  // namespace weft::cpu

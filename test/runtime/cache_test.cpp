@@ -1,0 +1,204 @@
+// Caches of keys and values: kernels against the decompositions that define them, types of storage, writes in place.
+#include "weft/inference.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/half.hpp"
+#include "base/philox.hpp"
+#include "graph/node.hpp"
+#include "runtime/devices.hpp"
+#include "weft/compile.hpp"
+#include "weft/grad.hpp"
+#include "weft/ops.hpp"
+
+namespace weft {
+namespace {
+
+std::vector<float> noise(std::uint32_t stream, Extent count) {
+  std::vector<float> values;
+  for (Extent i = 0; i < count; ++i)
+    values.push_back(
+        2 * philox::to_unit_float(philox::block({7, stream}, {static_cast<std::uint32_t>(i), 0, 0, 0})[0]) - 1);
+  return values;
+}
+Tensor noise_tensor(std::uint32_t stream, const Shape& shape) {
+  return tensor<float>(std::span<const float>(noise(stream, shape.numel())), shape);
+}
+
+/// In primitives, on the same device.
+struct Decomposed {
+  Decomposed() { compile_settings().fused_composites = false; }
+  ~Decomposed() { compile_settings().fused_composites = true; }
+};
+
+struct AttentionCase {
+  const char* name;
+  Extent heads, kv_heads, width, rows;
+  std::vector<std::int32_t> first, length;
+  CacheAttentionOptions options = {};
+};
+
+std::vector<std::int32_t> count_up(std::int32_t from, std::int32_t count) {
+  std::vector<std::int32_t> list;
+  for (std::int32_t i = 0; i < count; ++i) list.push_back(from + i);
+  return list;
+}
+std::vector<std::int32_t> repeat(std::int32_t value, std::size_t count) { return std::vector(count, value); }
+
+std::vector<AttentionCase> attention_cases() {
+  return {
+      {"one token", 3, 1, 64, 40, {5}, {20}},
+      {"one token, many stretches", 4, 2, 64, 1200, {100}, {1000}},
+      {"odd width and groups of five", 5, 1, 20, 30, {0, 0}, {7, 8}},
+      {"prefill", 6, 2, 64, 80, repeat(0, 48), count_up(1, 48)},
+      {"prefill after a prefix", 6, 2, 32, 300, repeat(0, 40), count_up(201, 40)},
+      {"padding", 2, 2, 16, 32, repeat(0, 12), {1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 0, 0}},
+      {"sequences of a batch", 2, 1, 32, 96, {0, 32, 64}, {3, 30, 11}},
+      {"window", 4, 2, 32, 64, repeat(0, 20), count_up(30, 20), {.window = 8}},
+      {"window of one token", 4, 4, 32, 64, {0}, {50}, {.window = 16}},
+      {"soft cap", 4, 2, 32, 64, repeat(0, 20), count_up(1, 20), {.scale = 0.7, .soft_cap = 1.5}},
+      {"soft cap, one token", 4, 2, 32, 64, {3}, {40}, {.soft_cap = 0.5}},
+      {"a scale", 2, 2, 16, 64, {0}, {33}, {.scale = -0.4}},
+  };
+}
+
+TEST(CacheAttention, KernelComputesItsDecomposition) {
+  for (const AttentionCase& c : attention_cases()) {
+    SCOPED_TRACE(c.name);
+    const auto tokens = static_cast<Extent>(c.first.size());
+    const Tensor q = noise_tensor(1, {tokens, c.heads, c.width}), k = noise_tensor(2, {c.rows, c.kv_heads * c.width}),
+                 v = noise_tensor(3, {c.rows, c.kv_heads * c.width});
+    const Tensor y = cache_attention(q, k, v, tensor(c.first), tensor(c.length), c.kv_heads, c.options);
+    const std::vector<float> fused = y.to_vector<float>();
+    const Decomposed decomposed;
+    const Tensor again = cache_attention(q, k, v, tensor(c.first), tensor(c.length), c.kv_heads, c.options);
+    const std::vector<float> parts = (again + 0.0).to_vector<float>();
+    ASSERT_EQ(fused.size(), parts.size());
+    for (std::size_t i = 0; i < fused.size(); ++i) ASSERT_NEAR(fused[i], parts[i], 2e-6) << "element " << i;
+  }
+}
+
+TEST(CacheAttention, DecompositionIsAttentionOfEachQuery) {
+  const Extent tokens = 5, heads = 4, kv_heads = 2, width = 8, rows = 12;
+  const auto q = noise(1, tokens * heads * width), k = noise(2, rows * kv_heads * width),
+             v = noise(3, rows * kv_heads * width);
+  const std::vector<std::int32_t> first = {0, 0, 4, 4, 0}, length = {1, 6, 8, 2, 0};
+  const Tensor y = cache_attention(tensor<float>(std::span(q), {tokens, heads, width}),
+                                   tensor<float>(std::span(k), {rows, kv_heads * width}),
+                                   tensor<float>(std::span(v), {rows, kv_heads * width}), tensor(first), tensor(length),
+                                   kv_heads, {.window = 5, .soft_cap = 2});
+  const std::vector<float> values = y.to_vector<float>();
+  for (Extent t = 0; t < tokens; ++t)
+    for (Extent h = 0; h < heads; ++h) {
+      const Extent g = h / (heads / kv_heads),
+                   end = first[static_cast<std::size_t>(t)] + length[static_cast<std::size_t>(t)];
+      const Extent begin = std::max<Extent>(first[static_cast<std::size_t>(t)], end - 5);
+      std::vector<double> weights;
+      double total = 0;
+      for (Extent j = begin; j < end; ++j) {
+        double dot = 0;
+        for (Extent c = 0; c < width; ++c)
+          dot += q[static_cast<std::size_t>((t * heads + h) * width + c)] *
+                 k[static_cast<std::size_t>((j * kv_heads + g) * width + c)];
+        weights.push_back(std::exp(2 * std::tanh(dot / std::sqrt(8.0) / 2)));
+        total += weights.back();
+      }
+      for (Extent c = 0; c < width; ++c) {
+        double sum = 0;
+        for (Extent j = begin; j < end; ++j)
+          sum += weights[static_cast<std::size_t>(j - begin)] / total *
+                 v[static_cast<std::size_t>((j * kv_heads + g) * width + c)];
+        EXPECT_NEAR(values[static_cast<std::size_t>((t * heads + h) * width + c)], sum, 1e-6);
+      }
+    }
+}
+
+TEST(CacheAttention, StorageTypesAreReadAsTheyWereRounded) {
+  const Extent rows = 70, kv_heads = 2, width = 32, heads = 4;
+  for (const CacheType type : {CacheType::f16, CacheType::q8})
+    for (const Extent tokens : {Extent{2}, Extent{20}}) {
+      const Tensor k = noise_tensor(2, {rows, kv_heads * width}), v = noise_tensor(3, {rows, kv_heads * width});
+      std::vector<float> rounded[2] = {k.to_vector<float>(), v.to_vector<float>()};
+      for (auto& list : rounded)
+        for (std::size_t b = 0; b < list.size(); b += 32) {
+          float largest = 0;
+          for (std::size_t i = b; i < b + 32; ++i) largest = std::max(largest, std::abs(list[i]));
+          for (std::size_t i = b; i < b + 32; ++i)
+            list[i] = type == CacheType::f16 ? f32_from_f16(f16_from_f32(list[i]))
+                                             : std::nearbyint(list[i] * (127 / largest)) * (largest / 127);
+        }
+      const Tensor places = arange(rows);
+      const Tensor kept_k = write_rows(empty_cache(rows, kv_heads * width, type), k, places, type),
+                   kept_v = write_rows(empty_cache(rows, kv_heads * width, type), v, places, type);
+      const Tensor q = noise_tensor(1, {tokens, heads, width});
+      const Tensor first = zeros({tokens}, DType::i32), length = arange(tokens) + 40.0;
+      const auto got = cache_attention(q, kept_k, kept_v, first, length, kv_heads, {.type = type}).to_vector<float>();
+      const auto wanted =
+          cache_attention(q, tensor<float>(std::span<const float>(rounded[0]), k.shape()),
+                          tensor<float>(std::span<const float>(rounded[1]), v.shape()), first, length, kv_heads)
+              .to_vector<float>();
+      for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], wanted[i], 2e-6);
+    }
+}
+
+TEST(WriteRows, ReplacesRowsAndDropsWhatLiesOutside) {
+  const Tensor cache = noise_tensor(1, {6, 4}), rows = noise_tensor(2, {5, 4});
+  const Tensor at = tensor<std::int32_t>({3, -1, 0, 6, 3});
+  std::vector<float> wanted = cache.to_vector<float>();
+  const std::vector<float> given = rows.to_vector<float>();
+  std::copy_n(given.begin() + 2 * 4, 4, wanted.begin());
+  std::copy_n(given.begin() + 4 * 4, 4, wanted.begin() + 3 * 4);
+  EXPECT_EQ(write_rows(cache, rows, at).to_vector<float>(), wanted);
+  const Decomposed decomposed;
+  EXPECT_EQ((write_rows(cache, rows, at) * 1.0 + 0.0).to_vector<float>(), wanted);
+}
+
+TEST(WriteRows, AssignedInACompiledFunctionItWritesInPlace) {
+  Variable cache(empty_cache(1000, 8), "cache", false);
+  eval_pending();
+  auto step = compile([&](Tensor row, Tensor at) {
+    cache.assign(write_rows(cache, row, at));
+    return sum(cache.value());
+  });
+  EXPECT_EQ(step(ones({1, 8}), tensor<std::int32_t>({17})).item<float>(), 8);
+  const void* before = runtime::buffer_of(*cache.value().node()).get();
+  EXPECT_EQ(step(ones({1, 8}), tensor<std::int32_t>({18})).item<float>(), 16);
+  EXPECT_EQ(runtime::buffer_of(*cache.value().node()).get(), before);
+  EXPECT_EQ(step.compiled().trace_count(), 1u);
+  // A value that somebody holds does not change.
+  const Tensor held = cache.value();
+  EXPECT_EQ(step(ones({1, 8}), tensor<std::int32_t>({19})).item<float>(), 24);
+  EXPECT_EQ(sum(held).item<float>(), 16);
+}
+
+template <class E, class F>
+void expect_error(F f, std::string_view part) {
+  try {
+    f();
+    ADD_FAILURE() << "no error: " << part;
+  } catch (const E& error) {
+    EXPECT_NE(std::string_view(error.what()).find(part), std::string_view::npos) << error.what();
+  }
+}
+
+TEST(Cache, ErrorsNameWhatDoesNotFit) {
+  const Tensor q = zeros({2, 4, 32}), k = zeros({9, 64}), at = zeros({2}, DType::i32), rows = zeros({2, 64});
+  expect_error<ShapeError>([&] { (void)cache_attention(q, k, k, at, at, 3); }, "no multiple of 3");
+  expect_error<ShapeError>([&] { (void)cache_attention(q, k, k, at, zeros({3}, DType::i32), 2); }, "length is not [2]");
+  expect_error<ShapeError>([&] { (void)cache_attention(q, k, zeros({8, 64}), at, at, 2); }, "differ in rows");
+  expect_error<ShapeError>([&] { (void)cache_attention(q, zeros({9, 60}), k, at, at, 2); }, "keys is not [rows, 64]");
+  expect_error<DTypeError>([&] { (void)cache_attention(q, k, k, at, at, 2, {.type = CacheType::f16}); }, "f16 is u32");
+  expect_error<DTypeError>([&] { (void)cache_attention(q, k, k, zeros({2}), at, 2); }, "first is not i32");
+  expect_error<UsageError>([&] { (void)cache_attention(q, k, k, at, at, 2, {.window = -1}); }, "negative");
+  expect_error<ShapeError>([&] { (void)write_rows(k, zeros({2, 32}), at); }, "not [rows, 32]");
+  expect_error<DTypeError>([&] { (void)write_rows(k, zeros({2, 64}, DType::i32), at); }, "rows are not f32");
+  expect_error<ShapeError>([&] { (void)empty_cache(4, 33, CacheType::f16); }, "multiples of 2");
+  expect_error<ShapeError>([&] { (void)empty_cache(4, 48, CacheType::q8); }, "multiples of 32");
+  Variable x(zeros({2, 4, 32}), "x");
+  expect_error<UsageError>([&] { (void)grad(sum(cache_attention(x, k, k, at, at, 2)), {x}); }, "has no gradient");
+}
+
+}  // namespace
+}  // namespace weft
