@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -72,7 +73,21 @@ Array to_array(const TensorView& tensor, std::string_view source);
 /// is not UTF-8, for an unknown dtype, and for data that does not fit dtype and shape; FileError as AtomicFile.
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,
                        const SafetensorsMetadata& metadata = {}, AtomicFileOptions options = {});
-/// The same bytes in memory.
+/// What a header says of a tensor.
+struct TensorInfo {
+  std::string name;
+  std::string dtype;
+  Shape shape;
+};
+/// Gives the data of tensor `index` to `put`, in pieces of any size.
+using TensorDataSource =
+    std::function<void(std::size_t index, const std::function<void(std::span<const std::byte>)>& put)>;
+/// The same for tensors that are made while the file is written, so that a model need not be in memory. They are asked
+/// for in the order of the file. UsageError also for a tensor given too few bytes or too many.
+void write_safetensors(const std::filesystem::path& path, std::span<const TensorInfo> tensors,
+                       const SafetensorsMetadata& metadata, const TensorDataSource& data,
+                       AtomicFileOptions options = {});
+/// The bytes of such a file in memory.
 std::vector<std::byte> safetensors_bytes(std::span<const TensorView> tensors, const SafetensorsMetadata& metadata = {});
 
 }  // namespace weft::io

@@ -32,7 +32,17 @@ std::string json_text(const std::string& text, std::string_view what) {
   return Json(text).dump();
 }
 
-void check_tensor(const TensorView& tensor) {
+/// A tensor, and the bytes that its data takes.
+struct Item {
+  const std::string* name;
+  const std::string* dtype;
+  const Shape* shape;
+  std::uint64_t bytes;
+  std::size_t index;  // in the caller's order
+};
+
+template <class Tensor>
+Item checked_item(const Tensor& tensor, std::size_t index) {
   const std::string context = fmt::format("safetensors: tensor {}", quote(tensor.name));
   if (tensor.name == kMetadataName) throw UsageError(fmt::format("{}: the name is reserved; choose another", context));
   const auto bits = safetensors_dtype_bits(tensor.dtype);
@@ -43,24 +53,27 @@ void check_tensor(const TensorView& tensor) {
     throw UsageError(fmt::format("{}: rank {} is over the limit of {}", context, tensor.shape.rank(), kMaxRank));
   const std::uint64_t total_bits =
       checked_multiply<UsageError, std::uint64_t>(checked_numel<UsageError>(tensor.shape, context), *bits, context);
-  if (total_bits % 8 != 0 || total_bits / 8 != tensor.data.size())
-    throw UsageError(fmt::format("{}: {} [{}] takes {} bits, but {} bytes of data are given", context, tensor.dtype,
-                                 fmt::join(tensor.shape, ", "), total_bits, tensor.data.size()));
+  if constexpr (requires { tensor.data; })
+    if (total_bits % 8 != 0 || total_bits / 8 != tensor.data.size())
+      throw UsageError(fmt::format("{}: {} [{}] takes {} bits, but {} bytes of data are given", context, tensor.dtype,
+                                   fmt::join(tensor.shape, ", "), total_bits, tensor.data.size()));
+  if (total_bits % 8 != 0)
+    throw UsageError(fmt::format("{}: {} [{}] takes {} bits, which is no whole number of bytes", context, tensor.dtype,
+                                 fmt::join(tensor.shape, ", "), total_bits));
+  return {&tensor.name, &tensor.dtype, &tensor.shape, total_bits / 8, index};
 }
 
 /// Widest alignment first, so that aligned data stays aligned; then by name.
-std::vector<const TensorView*> in_order_of_writing(std::span<const TensorView> tensors) {
-  std::vector<const TensorView*> order;
-  for (const TensorView& tensor : tensors) {
-    check_tensor(tensor);
-    order.push_back(&tensor);
-  }
-  std::sort(order.begin(), order.end(), [](const TensorView* a, const TensorView* b) {
-    const auto rank_a = safetensors_dtype_rank(a->dtype), rank_b = safetensors_dtype_rank(b->dtype);
-    return rank_a != rank_b ? rank_a > rank_b : a->name < b->name;
+template <class Tensor>
+std::vector<Item> in_order_of_writing(std::span<const Tensor> tensors) {
+  std::vector<Item> order;
+  for (const Tensor& tensor : tensors) order.push_back(checked_item(tensor, order.size()));
+  std::sort(order.begin(), order.end(), [](const Item& a, const Item& b) {
+    const auto rank_a = safetensors_dtype_rank(*a.dtype), rank_b = safetensors_dtype_rank(*b.dtype);
+    return rank_a != rank_b ? rank_a > rank_b : *a.name < *b.name;
   });
   std::vector<std::string_view> names;
-  for (const TensorView& tensor : tensors) names.push_back(tensor.name);
+  for (const Tensor& tensor : tensors) names.push_back(tensor.name);
   std::sort(names.begin(), names.end());
   if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end())
     throw UsageError(fmt::format("safetensors: two tensors are named {}; give each its own name", quote(*twice)));
@@ -68,7 +81,7 @@ std::vector<const TensorView*> in_order_of_writing(std::span<const TensorView> t
 }
 
 /// Header length and header.
-std::string header_of(const std::vector<const TensorView*>& order, const SafetensorsMetadata& metadata) {
+std::string header_of(const std::vector<Item>& order, const SafetensorsMetadata& metadata) {
   std::string json = "{";
   const auto separate = [&] {
     if (json.back() != '{') json += ',';
@@ -82,12 +95,11 @@ std::string header_of(const std::vector<const TensorView*>& order, const Safeten
     json += "}";
   }
   std::uint64_t at = 0;
-  for (const TensorView* tensor : order) {
-    const std::uint64_t end =
-        checked_add<UsageError, std::uint64_t>(at, tensor->data.size(), "safetensors: size of the data");
+  for (const Item& item : order) {
+    const std::uint64_t end = checked_add<UsageError, std::uint64_t>(at, item.bytes, "safetensors: size of the data");
     separate();
     json += fmt::format("{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
-                        json_text(tensor->name, "tensor name"), tensor->dtype, fmt::join(tensor->shape, ","), at, end);
+                        json_text(*item.name, "tensor name"), *item.dtype, fmt::join(*item.shape, ","), at, end);
     at = end;
   }
   json += "}";
@@ -98,20 +110,46 @@ std::string header_of(const std::vector<const TensorView*>& order, const Safeten
   return length + json;
 }
 
+template <class WriteData>
+void write_in_order(const std::filesystem::path& path, const std::vector<Item>& order, const std::string& header,
+                    const WriteData& write_data, AtomicFileOptions options) {
+  std::uint64_t total = header.size();
+  for (const Item& item : order) total += item.bytes;
+  options.expected_bytes = std::max(options.expected_bytes, total);
+  write_file_atomically(
+      path,
+      [&](AtomicFile& file) {
+        file.write(header);
+        for (const Item& item : order) write_data(item, file);
+      },
+      options);
+}
+
 }  // namespace
 
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,
                        const SafetensorsMetadata& metadata, AtomicFileOptions options) {
   const auto order = in_order_of_writing(tensors);
   const std::string header = header_of(order, metadata);
-  std::uint64_t total = header.size();
-  for (const TensorView* tensor : order) total += tensor->data.size();
-  options.expected_bytes = std::max(options.expected_bytes, total);
-  write_file_atomically(
-      path,
-      [&](AtomicFile& file) {
-        file.write(header);
-        for (const TensorView* tensor : order) file.write(tensor->data);
+  write_in_order(
+      path, order, header, [&](const Item& item, AtomicFile& file) { file.write(tensors[item.index].data); }, options);
+}
+
+void write_safetensors(const std::filesystem::path& path, std::span<const TensorInfo> tensors,
+                       const SafetensorsMetadata& metadata, const TensorDataSource& data, AtomicFileOptions options) {
+  const auto order = in_order_of_writing(tensors);
+  const std::string header = header_of(order, metadata);
+  write_in_order(
+      path, order, header,
+      [&](const Item& item, AtomicFile& file) {
+        std::uint64_t written = 0;
+        data(item.index, [&](std::span<const std::byte> bytes) {
+          written += bytes.size();
+          file.write(bytes);
+        });
+        if (written != item.bytes)
+          throw UsageError(fmt::format("safetensors: tensor {}: {} {} takes {} bytes, but {} bytes of data are given",
+                                       quote(*item.name), *item.dtype, item.shape->to_string(), item.bytes, written));
       },
       options);
 }
@@ -121,7 +159,10 @@ std::vector<std::byte> safetensors_bytes(std::span<const TensorView> tensors, co
   const std::string header = header_of(order, metadata);
   const auto head = std::as_bytes(std::span(header));
   std::vector<std::byte> bytes(head.begin(), head.end());
-  for (const TensorView* tensor : order) bytes.insert(bytes.end(), tensor->data.begin(), tensor->data.end());
+  for (const Item& item : order) {
+    const std::span<const std::byte> data = tensors[item.index].data;
+    bytes.insert(bytes.end(), data.begin(), data.end());
+  }
   return bytes;
 }
 

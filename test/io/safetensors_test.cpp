@@ -322,6 +322,30 @@ TEST(Safetensors, WriterRefusesWhatTheReaderWould) {
   }
 }
 
+TEST(Safetensors, DataMayComeInPieces) {
+  const TemporaryFolder folder;
+  const std::vector<Owned> tensors = {{"b", "F32", {2}, "12345678"}, {"e", "F16", {0}, ""}, {"a", "F32", {1}, "abcd"}};
+  std::vector<TensorInfo> infos;
+  for (const Owned& t : tensors) infos.push_back({t.name, t.dtype, t.shape});
+  write_safetensors(folder / "m", infos, {{"k", "v"}}, [&](std::size_t i, const auto& put) {
+    for (std::size_t at = 0; at < tensors[i].data.size(); at += 3)
+      put(as_bytes(tensors[i].data).subspan(at).first(std::min<std::size_t>(3, tensors[i].data.size() - at)));
+  });
+  EXPECT_EQ(bytes_text(read_file(folder / "m")), bytes_text(safetensors_bytes(views(tensors), {{"k", "v"}})));
+  for (const std::size_t count : {0u, 3u, 5u})
+    EXPECT_NE(message_of<UsageError>([&] {
+                write_safetensors(folder / "n", std::span(infos).last(1), {},
+                                  [&](std::size_t, const auto& put) { put(as_bytes(std::string(count, 'x'))); });
+              }).find("tensor \"a\": F32 [1] takes 4 bytes, but " + std::to_string(count) + " bytes"),
+              std::string::npos);
+  const std::vector<TensorInfo> half = {{"f4", "F4", {3}}};
+  EXPECT_NE(message_of<UsageError>([&] {
+              write_safetensors(folder / "n", half, {}, [](std::size_t, const auto&) {});
+            }).find("takes 12 bits, which is no whole number of bytes"),
+            std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(folder / "n"));
+}
+
 std::string small_file() {
   return bytes_text(safetensors_bytes(views({{"w", "F32", {2, 2}, std::string(16, 'w')},
                                              {"b", "BOOL", {3}, std::string("\0\1\0", 3)},

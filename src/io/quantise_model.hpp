@@ -1,0 +1,54 @@
+// A GGUF model in smaller types.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/block_format.hpp"
+#include "io/tensor_source.hpp"
+
+namespace weft::io {
+
+/// Tensors whose names match `pattern` ('*' any text, '?' one character) become `type`.
+struct TensorTypeRule {
+  std::string pattern;
+  BlockType type;
+};
+
+struct QuantiseOptions {
+  BlockType type = BlockType::q4_k;
+  /// Exceptions; of several that match, the last counts. They also reach tensors that would be kept.
+  std::vector<TensorTypeRule> rules;
+  /// One type for all matrices; otherwise the output matrix (where tied, the token embedding) gets Q6_K or more.
+  bool pure = false;
+  /// Called before each tensor with the bytes of the model read so far, and in all.
+  std::function<void(const SourceTensor& tensor, BlockType type, std::uint64_t done, std::uint64_t total)> progress;
+};
+
+/// Why a tensor got its type.
+enum class TypeReason { wanted, rule, output, kept, rows };
+struct TensorPlan {
+  const SourceTensor* tensor;
+  BlockType type;
+  TypeReason reason;
+};
+
+/// Whether `name` matches a pattern of '*' and '?'.
+bool matches_pattern(std::string_view name, std::string_view pattern);
+
+/// The type of each tensor. As in llama.cpp: matrices (rank 2 and more) named *.weight are converted, but for norms,
+/// positions, routers of experts and short convolutions; where rows do not divide into blocks of 256, the nearest format
+/// of 32 is taken (Q4_K: Q5_0, Q5_K: Q5_1, Q6_K: Q8_0, Q2_K, Q3_K and IQ4_XS: IQ4_NL), and where not into those, F16.
+/// UsageError for a rule that matches no tensor, or one that is no number; FileError for a source that is no GGUF file.
+std::vector<TensorPlan> plan_quantisation(const TensorSource& model, const QuantiseOptions& options);
+
+/// Carries the plan out: writes a GGUF file in one part with the metadata of `model`, general.file_type and
+/// general.quantization_version set. Errors as `plan_quantisation`, `recode` and GgufWriter.
+std::vector<TensorPlan> quantise_model(const TensorSource& model, const std::filesystem::path& out,
+                                       const QuantiseOptions& options);
+
+}  // namespace weft::io

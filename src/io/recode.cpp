@@ -1,0 +1,52 @@
+#include "io/recode.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/quote.hpp"
+#include "base/threads.hpp"
+#include "weft/error.hpp"
+
+namespace weft::io {
+namespace {
+
+// Whole blocks of every format. A task is some milliseconds of work, a piece enough tasks for any number of cores.
+constexpr std::size_t kTaskElements = 1 << 14;
+constexpr std::size_t kPieceElements = 256 * kTaskElements;
+
+std::size_t bytes_of(BlockType type, std::size_t elements) {
+  const BlockFormat& format = block_format(type);
+  return elements / format.block_elements * format.block_bytes;
+}
+
+}  // namespace
+
+void recode(const TensorSource& source, const SourceTensor& tensor, BlockType type,
+            FunctionRef<void(std::span<const std::byte>)> put) {
+  source.require_finite(tensor);
+  if (*tensor.type == type) return put(tensor.data);
+  const BlockType from = *tensor.type;
+  const std::size_t total = static_cast<std::size_t>(tensor.shape.numel());
+  std::vector<std::byte> piece;
+  for (std::size_t begin = 0; begin < total; begin += kPieceElements) {
+    const std::size_t count = std::min(kPieceElements, total - begin);
+    const std::span<const std::byte> data = tensor.data.subspan(bytes_of(from, begin), bytes_of(from, count));
+    piece.resize(bytes_of(type, count));
+    parallel_for(static_cast<std::int64_t>((count + kTaskElements - 1) / kTaskElements), [&](std::int64_t task) {
+      const std::size_t first = static_cast<std::size_t>(task) * kTaskElements;
+      const std::size_t n = std::min(kTaskElements, count - first);
+      thread_local std::vector<float> values;
+      values.resize(n);
+      dequantise(from, data.subspan(bytes_of(from, first), bytes_of(from, n)), values);
+      quantise(type, values, std::span(piece).subspan(bytes_of(type, first), bytes_of(type, n)));
+    });
+    if (const auto bad = find_not_finite(type, piece))
+      throw FileError(fmt::format("{}: tensor {}: element {} is too large for {}; convert to BF16 or F32",
+                                  source.path().string(), quote(tensor.name), begin + *bad, name_of(type)));
+    put(piece);
+  }
+}
+
+}  // namespace weft::io
