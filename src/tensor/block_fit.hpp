@@ -9,7 +9,7 @@
 #include <cmath>
 #include <cstring>
 
-namespace weft::io::codec {
+namespace weft::codec {
 
 /// Four floats, which GCC and Clang map onto vectors of any machine; operators work lane by lane.
 using Lanes = float __attribute__((vector_size(16)));
@@ -161,4 +161,4 @@ Affine fit_affine(const float* x, int hi, bool offset_at_most_zero) {
   return best;
 }
 
-}  // namespace weft::io::codec
+}  // namespace weft::codec

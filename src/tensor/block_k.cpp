@@ -1,7 +1,7 @@
 // Values of Q2_K to Q6_K. The order of the products is the formats': d scale is rounded before it meets q.
-#include "io/block_k.hpp"
+#include "tensor/block_k.hpp"
 
-namespace weft::io::codec {
+namespace weft::codec {
 
 void dequantise_q2_k(const std::byte* at, float* y, std::size_t count) {
   for (; count > 0; --count, at += 84) {
@@ -79,4 +79,4 @@ void dequantise_q6_k(const std::byte* at, float* y, std::size_t count) {
   }
 }
 
-}  // namespace weft::io::codec
+}  // namespace weft::codec

@@ -2,10 +2,10 @@
 // each integer is chosen among its neighbours by the error that it leaves; then d is fitted to them all, and they again.
 #include <limits>
 
-#include "io/block_fit.hpp"
-#include "io/block_k.hpp"
+#include "tensor/block_fit.hpp"
+#include "tensor/block_k.hpp"
 
-namespace weft::io::codec {
+namespace weft::codec {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -213,4 +213,4 @@ void quantise_q6_k(const float* x, std::byte* at, std::size_t count) {
   }
 }
 
-}  // namespace weft::io::codec
+}  // namespace weft::codec

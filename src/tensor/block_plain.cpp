@@ -1,7 +1,7 @@
 // Plain numbers as rows of the table of block formats: blocks of one element.
-#include "io/block_codec.hpp"
+#include "tensor/block_codec.hpp"
 
-namespace weft::io::codec {
+namespace weft::codec {
 namespace {
 
 template <class T>
@@ -38,4 +38,4 @@ void dequantise_i16(const std::byte* from, float* to, std::size_t count) { conve
 void dequantise_i32(const std::byte* from, float* to, std::size_t count) { convert<std::int32_t>(from, to, count); }
 void dequantise_i64(const std::byte* from, float* to, std::size_t count) { convert<std::int64_t>(from, to, count); }
 
-}  // namespace weft::io::codec
+}  // namespace weft::codec

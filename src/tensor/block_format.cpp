@@ -1,12 +1,12 @@
-#include "io/block_format.hpp"
+#include "tensor/block_format.hpp"
 
 #include <cctype>
 #include <cmath>
 #include <iterator>
 
-#include "io/block_codec.hpp"
+#include "tensor/block_codec.hpp"
 
-namespace weft::io {
+namespace weft {
 namespace {
 
 using namespace codec;
@@ -173,4 +173,4 @@ std::optional<std::uint64_t> find_not_finite(BlockType type, std::span<const std
   return std::uint64_t{bad} * format.block_elements;
 }
 
-}  // namespace weft::io
+}  // namespace weft

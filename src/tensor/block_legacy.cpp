@@ -5,10 +5,10 @@
 //   Q5_0  d, 32 fifth bits, nibbles  d (q - 16)    fifth bit of element i: bit i of a little-endian u32
 //   Q5_1  d, m, fifth bits, nibbles  d q + m
 //   Q8_0  d, 32 signed bytes         d q
-#include "io/block_codec.hpp"
-#include "io/block_fit.hpp"
+#include "tensor/block_codec.hpp"
+#include "tensor/block_fit.hpp"
 
-namespace weft::io::codec {
+namespace weft::codec {
 namespace {
 
 constexpr int kBlock = 32;
@@ -120,4 +120,4 @@ void quantise_q8_0(const float* x, std::byte* at, std::size_t count) {
   }
 }
 
-}  // namespace weft::io::codec
+}  // namespace weft::codec

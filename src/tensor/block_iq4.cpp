@@ -7,10 +7,10 @@
 // Nibbles lie as in Q4_0, for each 32 elements.
 #include <limits>
 
-#include "io/block_codec.hpp"
-#include "io/block_fit.hpp"
+#include "tensor/block_codec.hpp"
+#include "tensor/block_fit.hpp"
 
-namespace weft::io::codec {
+namespace weft::codec {
 namespace {
 
 constexpr int kGroup = 32;
@@ -184,4 +184,4 @@ void quantise_mxfp4(const float* x, std::byte* at, std::size_t count) {
   }
 }
 
-}  // namespace weft::io::codec
+}  // namespace weft::codec

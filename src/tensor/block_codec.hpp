@@ -9,7 +9,7 @@
 
 #include "base/half.hpp"
 
-namespace weft::io::codec {
+namespace weft::codec {
 
 #define WEFT_BLOCK_CODEC(name)                                   \
   void dequantise_##name(const std::byte*, float*, std::size_t); \
@@ -59,4 +59,4 @@ inline unsigned low_nibble(std::byte b) { return static_cast<unsigned>(b) & 15u;
 inline unsigned high_nibble(std::byte b) { return static_cast<unsigned>(b) >> 4; }
 inline std::byte nibbles(int low, int high) { return static_cast<std::byte>(low | high << 4); }
 
-}  // namespace weft::io::codec
+}  // namespace weft::codec

@@ -10,9 +10,9 @@
 //   Q6_K  128 bytes of nibbles; 64 bytes of high 2 bits; 16 signed scales; d          d scale (q - 32)
 #pragma once
 
-#include "io/block_codec.hpp"
+#include "tensor/block_codec.hpp"
 
-namespace weft::io::codec {
+namespace weft::codec {
 
 inline constexpr int kSuper = 256;
 
@@ -46,4 +46,4 @@ inline void store_q3_scales(std::byte* at, const int* scales) {
                                        scales[j + 12] >> 4 << 6);
 }
 
-}  // namespace weft::io::codec
+}  // namespace weft::codec
