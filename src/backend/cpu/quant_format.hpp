@@ -1,0 +1,122 @@
+// How weights in blocks are laid out for the CPU's quantised products: the values of every block format, exactly, in an
+// order that kernels of all instruction sets read straight through.
+//
+// A matrix W[n, k] is stored in groups of 16 rows. A group holds the scales of all its blocks of 32 along k, then the
+// values of all of them. The values of a block are eight words of 64 bytes; byte 4 c + t of word g is the unsigned
+// integer of row c at k = 4 g + t, so that one word meets four activations in an instruction of dot products of four
+// bytes. Four-bit values share a byte: words g and g + 4 are the low and the high halves of the g-th 64 bytes; bits above
+// the fourth follow as one mask of 64 bits a word. Plain floats lie as [k][16].
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/block_format.hpp"
+
+namespace weft::cpu {
+
+inline constexpr int kQuantGroup = 16;  // rows of W that lie together
+inline constexpr int kQuantBlock = 32;  // elements of k in a block
+inline constexpr int kQuantSuper = 8;   // blocks that share an f16 scale of scales
+
+enum class QuantValues : std::uint8_t {
+  nibble,
+  iq4_table,
+  e2m1_table,
+  nibble_and_bit,
+  nibble_and_two_bits,
+  byte,
+  f32,
+  f16,
+  bf16
+};
+/// half: an f16 for each block; single: an f32; coded: signed bytes times an f16 for every 256 elements.
+enum class QuantScales : std::uint8_t { none, half, single, coded };
+
+/// value = scale * (q - zero) + minimum, with q in [0, max].
+struct QuantFormat {
+  QuantValues values = QuantValues::f32;
+  QuantScales scales = QuantScales::none;
+  bool has_minimum = false;
+  int scales_per_block = 1;  // 2: of 16 elements each
+  int zero_shift = -1;       // zero = 1 << zero_shift; -1: zero = 0
+  int max = 0;
+
+  constexpr bool is_plain() const { return scales == QuantScales::none; }
+  constexpr int zero() const { return zero_shift < 0 ? 0 : 1 << zero_shift; }
+  constexpr int planes() const {
+    return values == QuantValues::nibble_and_bit ? 1 : values == QuantValues::nibble_and_two_bits ? 2 : 0;
+  }
+  /// Of the values of a block of a group.
+  constexpr std::int64_t value_bytes() const {
+    constexpr std::int64_t kCount = kQuantGroup * kQuantBlock;
+    switch (values) {
+      case QuantValues::f32: return 4 * kCount;
+      case QuantValues::f16:
+      case QuantValues::bf16: return 2 * kCount;
+      case QuantValues::byte: return kCount;
+      default: return kCount / 2 + planes() * kCount / 8;
+    }
+  }
+  /// Of the codes of the scales of 256 elements, with their factors; each of 16 rows.
+  constexpr std::int64_t super_bytes() const {
+    const int kinds = has_minimum ? 2 : 1;
+    return kQuantGroup * kinds * (2 + kQuantSuper * scales_per_block);
+  }
+  /// Of all scales of a group, in whole lines of the cache so that the values begin at one.
+  constexpr std::int64_t scale_bytes(std::int64_t blocks) const {
+    std::int64_t bytes = 0;
+    if (scales == QuantScales::half) bytes = kQuantGroup * 2 * (has_minimum ? 2 : 1) * blocks;
+    if (scales == QuantScales::single) bytes = kQuantGroup * 4 * blocks;
+    if (scales == QuantScales::coded) bytes = super_bytes() * (blocks / kQuantSuper);
+    return (bytes + 63) / 64 * 64;
+  }
+  constexpr std::int64_t group_bytes(std::int64_t blocks) const { return scale_bytes(blocks) + value_bytes() * blocks; }
+};
+
+/// The formats that have products, in the order of the kernels' tables.
+inline constexpr BlockType kQuantTypes[] = {
+    BlockType::f32,  BlockType::f16,    BlockType::bf16,   BlockType::q4_0,  BlockType::q4_1, BlockType::q5_0,
+    BlockType::q5_1, BlockType::q8_0,   BlockType::q2_k,   BlockType::q3_k,  BlockType::q4_k, BlockType::q5_k,
+    BlockType::q6_k, BlockType::iq4_nl, BlockType::iq4_xs, BlockType::mxfp4,
+};
+inline constexpr int kQuantTypeCount = sizeof kQuantTypes / sizeof kQuantTypes[0];
+
+/// Place of a type in kQuantTypes; -1: it has no products.
+constexpr int quant_index(BlockType type) {
+  for (int i = 0; i < kQuantTypeCount; ++i)
+    if (kQuantTypes[i] == type) return i;
+  return -1;
+}
+
+constexpr QuantFormat quant_format(BlockType type) {
+  using V = QuantValues;
+  using S = QuantScales;
+  switch (type) {
+    case BlockType::f16: return {.values = V::f16};
+    case BlockType::bf16: return {.values = V::bf16};
+    case BlockType::q4_0: return {.values = V::nibble, .scales = S::half, .zero_shift = 3, .max = 15};
+    case BlockType::q4_1: return {.values = V::nibble, .scales = S::half, .has_minimum = true, .max = 15};
+    case BlockType::q5_0: return {.values = V::nibble_and_bit, .scales = S::half, .zero_shift = 4, .max = 31};
+    case BlockType::q5_1: return {.values = V::nibble_and_bit, .scales = S::half, .has_minimum = true, .max = 31};
+    case BlockType::q8_0: return {.values = V::byte, .scales = S::half, .zero_shift = 7, .max = 255};
+    case BlockType::q2_k:
+      return {.values = V::nibble, .scales = S::coded, .has_minimum = true, .scales_per_block = 2, .max = 3};
+    case BlockType::q3_k:
+      return {.values = V::nibble, .scales = S::coded, .scales_per_block = 2, .zero_shift = 2, .max = 7};
+    case BlockType::q4_k: return {.values = V::nibble, .scales = S::coded, .has_minimum = true, .max = 15};
+    case BlockType::q5_k: return {.values = V::nibble_and_bit, .scales = S::coded, .has_minimum = true, .max = 31};
+    case BlockType::q6_k:
+      return {.values = V::nibble_and_two_bits, .scales = S::coded, .scales_per_block = 2, .zero_shift = 5, .max = 63};
+    case BlockType::iq4_nl: return {.values = V::iq4_table, .scales = S::half, .zero_shift = 7, .max = 241};
+    case BlockType::iq4_xs: return {.values = V::iq4_table, .scales = S::coded, .zero_shift = 7, .max = 241};
+    case BlockType::mxfp4: return {.values = V::e2m1_table, .scales = S::single, .zero_shift = 4, .max = 28};
+    default: return {};
+  }
+}
+
+/// The entries of the tables plus their zero: IQ4's of 128, twice those of e2m1 of 16.
+inline constexpr std::uint8_t kIq4Values[16] = {1,   24,  45,  63,  79,  93,  106, 118,
+                                                129, 141, 153, 166, 181, 197, 217, 241};
+inline constexpr std::uint8_t kE2m1Values[16] = {16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4};
+
+}  // namespace weft::cpu

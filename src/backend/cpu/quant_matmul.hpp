@@ -1,0 +1,81 @@
+// Products of f32 activations with weights that stay in their blocks: packed once for the CPU, read once a product.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "backend/cpu/quant_format.hpp"
+#include "base/function_ref.hpp"
+
+namespace weft::cpu {
+
+struct QuantKernels;
+
+/// W[n, k] in the layout of quant_format.hpp, the same for every instruction set, so that it may be kept in a file. The
+/// values are exactly those of the blocks. A cheap handle; copies share the memory.
+class QuantisedMatrix {
+ public:
+  /// Every block type, F16, BF16 and F32; not F64 and integers.
+  static bool supports(BlockType type);
+  /// Bytes that W takes packed: about those of its blocks. Formats of 2 and 3 bits take 4.
+  ///
+  /// Errors    DTypeError for a type that is not supported; ShapeError for negative extents, or k not in whole blocks
+  static std::int64_t packed_bytes(BlockType type, std::int64_t n, std::int64_t k);
+
+  QuantisedMatrix() = default;
+  /// Packs into memory of its own, on all threads. Errors as of `packed_bytes`, and ShapeError unless `blocks` are n rows.
+  static QuantisedMatrix pack(BlockType type, std::span<const std::byte> blocks, std::int64_t n, std::int64_t k);
+  /// Packs into memory of the caller, `packed_bytes` at a multiple of 64, else UsageError.
+  static void pack_into(BlockType type, std::span<const std::byte> blocks, std::int64_t n, std::int64_t k,
+                        std::span<std::byte> packed);
+  /// What `pack_into` has made; `packed` outlives the handle.
+  static QuantisedMatrix view(BlockType type, std::span<const std::byte> packed, std::int64_t n, std::int64_t k);
+
+  BlockType type() const { return type_; }
+  std::int64_t n() const { return n_; }
+  std::int64_t k() const { return k_; }
+  std::int64_t bytes() const { return bytes_; }
+  const std::byte* data() const { return data_; }
+
+ private:
+  BlockType type_ = BlockType::f32;
+  std::int64_t n_ = 0, k_ = 0, bytes_ = 0;
+  const std::byte* data_ = nullptr;
+  std::shared_ptr<const void> owner_;
+};
+
+/// `eight_bit` rounds each 32 elements of a row of x to multiples of the largest / 127, and multiplies integers; plain
+/// weights take x as it is. `exact` takes x as it is with all weights.
+enum class Activations : std::uint8_t { eight_bit, exact };
+
+/// y[m, n] = x[m, k] W^T, y(i, j) at y[i * y_row + j]. It overlaps neither x nor another y.
+struct QuantProduct {
+  const QuantisedMatrix* weights = nullptr;
+  float* y = nullptr;
+  std::int64_t y_row = 0;
+  /// As GemmArgs::after_block (the batch is 0): called for disjoint blocks of y that cover it, once each is final, by the
+  /// thread that made it.
+  FunctionRef<void(std::int64_t batch, std::int64_t row_begin, std::int64_t row_end, std::int64_t column_begin,
+                   std::int64_t column_end)>
+      after_block;
+};
+
+/// Computes the products of one x with several matrices of the same k (queries, keys and values; gate and up), whose
+/// work is shared out together and for which x is rounded once. x(i, l) stands at x[i * x_row + l].
+///
+/// Shapes    any extent may be 0; k = 0 gives zeros, and after_block is still called
+/// Numbers   a row of y depends on its row of x, the weights and the instruction set only: neither on the number of
+///           threads nor on the other rows. Rounding of eight bits: |error of y_ij| <= sum over blocks of
+///           max|x| / 254 * sum |w|, beside f32 sums. A row of x with NaN or infinity in a block gives NaN (in `exact`
+///           what the sums give); a block whose largest element is below 4e-37 counts as zero in eight bits
+/// Errors    ShapeError if the k differ
+/// `kernels`: an instruction set other than the best for `isa()`, for tests.
+void quant_matmul(std::span<const QuantProduct> products, const float* x, std::int64_t m, std::int64_t x_row,
+                  Activations activations, const QuantKernels* kernels = nullptr);
+
+/// y[i, :] = W[rows[i], :], the same bits as de-quantised blocks. UsageError for a row outside [0, n).
+void quant_gather(const QuantisedMatrix& weights, std::span<const std::int32_t> rows, float* y, std::int64_t y_row);
+
+}  // namespace weft::cpu
