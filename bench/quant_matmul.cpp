@@ -27,6 +27,7 @@
 
 namespace {
 
+using namespace weft;
 using namespace weft::cpu;
 using std::int64_t;
 using Clock = std::chrono::steady_clock;
