@@ -28,7 +28,7 @@ class CharacterMap final : public Normalizer {
   }
 
   // By grapheme where one is short, else by character; a start of it that the map knows stands for the whole.
-  std::string apply(std::string text) const override {
+  std::string apply(std::string text, bool&) const override {
     std::string out;
     out.reserve(text.size());
     const char *at = text.data(), *const end = at + text.size();

@@ -33,12 +33,16 @@ bool is_chinese(char32_t c) {
          (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
 }
 
-std::string without(std::string_view text, std::uint32_t classes) {
+std::string without(std::string_view text, std::uint32_t classes, bool& first) {
   const CharacterTable& table = CharacterTable::get();
   std::string out;
   out.reserve(text.size());
   for_each_character(text, [&](char32_t c, std::string_view bytes) {
-    if (!(table[c] & classes)) out.append(bytes);
+    if (table[c] & classes) {
+      first &= !out.empty();
+    } else {
+      out.append(bytes);
+    }
   });
   return out;
 }
@@ -46,7 +50,7 @@ std::string without(std::string_view text, std::uint32_t classes) {
 class Bert final : public Normalizer {
  public:
   explicit Bert(BertNormalizerOptions options) : options_(options) {}
-  std::string apply(std::string text) const override {
+  std::string apply(std::string text, bool& first) const override {
     const CharacterTable& table = CharacterTable::get();
     if (options_.clean_text || options_.handle_chinese_chars) {
       std::string out;
@@ -54,7 +58,10 @@ class Bert final : public Normalizer {
       for_each_character(text, [&](char32_t c, std::string_view bytes) {
         if (options_.clean_text) {
           const bool space = table[c] & kSpace;
-          if (c == 0 || c == 0xFFFD || ((table[c] & kOther) && c != '\t' && c != '\n' && c != '\r')) return;
+          if (c == 0 || c == 0xFFFD || ((table[c] & kOther) && c != '\t' && c != '\n' && c != '\r')) {
+            first &= !out.empty();
+            return;
+          }
           if (space) bytes = " ";
         }
         const bool apart = options_.handle_chinese_chars && is_chinese(c);
@@ -65,7 +72,7 @@ class Bert final : public Normalizer {
       text = std::move(out);
     }
     if (options_.strip_accents.value_or(options_.lowercase) && ascii_length(text) < text.size())
-      text = without(text::normalize(text, NormalizationForm::kNfd), kNonspacing);
+      text = without(text::normalize(text, NormalizationForm::kNfd), kNonspacing, first);
     if (options_.lowercase) text = text::lowercase(text);
     return text;
   }
@@ -77,13 +84,14 @@ class Bert final : public Normalizer {
 class Strip final : public Normalizer {
  public:
   Strip(bool left, bool right) : left_(left), right_(right) {}
-  std::string apply(std::string text) const override {
+  std::string apply(std::string text, bool& first) const override {
     const CharacterTable& table = CharacterTable::get();
     const char *begin = text.data(), *end = begin + text.size();
     if (left_)
       while (begin < end && (table[character_at(begin).value] & kSpace)) begin += character_at(begin).length;
     if (right_)
       while (begin < end && (table[character_before(end).value] & kSpace)) end -= character_before(end).length;
+    first &= begin == text.data();
     return std::string(begin, end);
   }
 
@@ -93,13 +101,13 @@ class Strip final : public Normalizer {
 
 class StripAccents final : public Normalizer {
  public:
-  std::string apply(std::string text) const override { return without(text, kMark); }
+  std::string apply(std::string text, bool& first) const override { return without(text, kMark, first); }
 };
 
 class UnicodeForm final : public Normalizer {
  public:
   explicit UnicodeForm(NormalizationForm form) : form_(form) {}
-  std::string apply(std::string text) const override {
+  std::string apply(std::string text, bool&) const override {
     if (ascii_length(text) == text.size()) return text;
     return text::normalize(text, form_);
   }
@@ -110,12 +118,12 @@ class UnicodeForm final : public Normalizer {
 
 class Lowercase final : public Normalizer {
  public:
-  std::string apply(std::string text) const override { return text::lowercase(text); }
+  std::string apply(std::string text, bool&) const override { return text::lowercase(text); }
 };
 
 class Nmt final : public Normalizer {
  public:
-  std::string apply(std::string text) const override {
+  std::string apply(std::string text, bool& first) const override {
     std::string out;
     out.reserve(text.size());
     for_each_character(text, [&](char32_t c, std::string_view bytes) {
@@ -125,6 +133,7 @@ class Nmt final : public Normalizer {
                          (c >= 0x200B && c <= 0x200F) || c == 0x2028 || c == 0x2029 || c == 0x2581 || c == 0xFEFF ||
                          c == 0xFFFD;
       if (!removed) out.append(space ? " " : bytes);
+      first &= !out.empty();
     });
     return out;
   }
@@ -134,7 +143,7 @@ class Replace final : public Normalizer {
  public:
   Replace(std::unique_ptr<Pattern> pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
-  std::string apply(std::string text) const override {
+  std::string apply(std::string text, bool& first) const override {
     if (text.empty()) return text;
     std::string out;
     out.reserve(text.size());
@@ -142,6 +151,7 @@ class Replace final : public Normalizer {
     const std::string_view source = text;
     pattern_->for_each(source, [&](std::size_t begin, std::size_t end) {
       out.append(source.substr(copied, begin - copied)).append(content_);
+      first &= begin > 0 || (!content_.empty() && end <= character_at(source.data()).length);
       copied = end;
     });
     if (copied == 0 && out.empty()) return text;
@@ -157,7 +167,7 @@ class Replace final : public Normalizer {
 class Prepend final : public Normalizer {
  public:
   explicit Prepend(std::string prefix) : prefix_(std::move(prefix)) {}
-  std::string apply(std::string text) const override {
+  std::string apply(std::string text, bool&) const override {
     if (!text.empty()) text.insert(0, prefix_);
     return text;
   }
@@ -168,7 +178,7 @@ class Prepend final : public Normalizer {
 
 class ByteLevel final : public Normalizer {
  public:
-  std::string apply(std::string text) const override {
+  std::string apply(std::string text, bool&) const override {
     std::string out;
     out.reserve(2 * text.size());
     append_as_characters(out, text);
@@ -179,8 +189,8 @@ class ByteLevel final : public Normalizer {
 class Sequence final : public Normalizer {
  public:
   explicit Sequence(std::vector<NormalizerPtr> parts) : parts_(std::move(parts)) {}
-  std::string apply(std::string text) const override {
-    for (const NormalizerPtr& part : parts_) text = part->apply(std::move(text));
+  std::string apply(std::string text, bool& first) const override {
+    for (const NormalizerPtr& part : parts_) text = part->apply(std::move(text), first);
     return text;
   }
 

@@ -16,7 +16,8 @@ namespace weft::text {
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
-  virtual std::string apply(std::string text) const = 0;
+  /// Sets `first` to false if what the text began with is gone: then the user's text no longer begins here.
+  virtual std::string apply(std::string text, bool& first) const = 0;
 };
 using NormalizerPtr = std::unique_ptr<Normalizer>;
 

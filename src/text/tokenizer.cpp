@@ -75,7 +75,9 @@ class Encoder {
       return;
     }
     if (joined_.plain.empty() || !parts_.normalized_finder.has_special()) {
-      normalized(parts_.normalizer->apply(std::string(joined_.text.substr(begin, end - begin))), {}, begin == 0);
+      bool first = begin == 0;
+      const std::string text = parts_.normalizer->apply(std::string(joined_.text.substr(begin, end - begin)), first);
+      normalized(text, {}, first);
       return;
     }
     // A normalizer moves bytes, and special tokens that are looked for behind it may not be made of plain text. So plain parts
@@ -87,9 +89,10 @@ class Encoder {
       const bool none = range == joined_.plain.end();
       const bool plain = !none && range->begin <= at;
       const size_t stop = none ? end : std::min(end, plain ? range->end : range->begin);
-      const std::string text = parts_.normalizer->apply(std::string(joined_.text.substr(at, stop - at)));
+      bool first = at == 0;
+      const std::string text = parts_.normalizer->apply(std::string(joined_.text.substr(at, stop - at)), first);
       const ByteRange all{0, text.size()};
-      normalized(text, plain ? std::vector<ByteRange>{all} : std::vector<ByteRange>{}, at == 0);
+      normalized(text, plain ? std::vector<ByteRange>{all} : std::vector<ByteRange>{}, first);
       at = stop;
     }
   }
@@ -136,11 +139,14 @@ void TokenizerParts::complete() {
     id_limit = std::max(id_limit, token.id + 1);
     added_by_id.emplace(token.id, i);
     added_by_content.emplace(token.content, token.id);
+    added_text.push_back(token.content);
     if (!token.normalized) {
       raw_finder.add(token.content, token);
-    } else {
-      normalized_finder.add(normalizer ? normalizer->apply(token.content) : token.content, token);
+      continue;
     }
+    bool first = true;
+    if (normalizer) added_text.back() = normalizer->apply(token.content, first);
+    normalized_finder.add(added_text.back(), token);
   }
 }
 
@@ -204,8 +210,7 @@ namespace {
 
 void put(const TokenizerParts& parts, TokenId id, bool skip_special, DecoderRun& run, std::string& out) {
   if (const auto added = parts.added_by_id.find(id); added != parts.added_by_id.end()) {
-    const AddedToken& token = parts.added[added->second];
-    if (!(skip_special && token.special)) run.put(token.content, out);
+    if (!(skip_special && parts.added[added->second].special)) run.put(parts.added_text[added->second], out);
   } else if (const auto piece = parts.pieces().piece(id)) {
     run.put(*piece, out);
   }

@@ -26,6 +26,8 @@ struct TokenizerParts {
 
   // Made by `complete`.
   AddedTokenFinder raw_finder, normalized_finder;
+  std::vector<std::string>
+      added_text;  // what each of `added` is decoded to: its content, in normal form if it is normalized
   std::unordered_map<TokenId, std::size_t> added_by_id;  // place in `added`
   std::unordered_map<std::string_view, TokenId> added_by_content;
   TokenId id_limit = 0;
