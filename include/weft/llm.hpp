@@ -1,0 +1,167 @@
+// Language models: loaded from GGUF files and Hugging Face folders, asked for text.
+//
+//   auto model = llm::load("SmolLM2-135M-Instruct.Q4_1.gguf");
+//   for (std::string_view piece : model.chat({{"user", "Why is the sky blue?"}}, {.max_tokens = 200}))
+//     fmt::print("{}", piece);
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/device.hpp"
+#include "weft/inference.hpp"
+
+namespace weft::llm {
+
+struct LoadOptions {
+  Extent context = 0;  ///< positions kept of a sequence; 0: as many as the model was trained for, at most 4096
+  int sequences = 1;   ///< kept side by side: as many prompts a batch holds
+  CacheType cache = CacheType::f32;
+  Device device = default_device();
+  std::function<void(std::uint64_t done, std::uint64_t total)> progress = {};  ///< bytes of weights
+};
+
+/// How the next token is drawn; SampleSetting says what each number does.
+struct Sampling {
+  double temperature = 0.8;  ///< 0: always the most probable token
+  Extent top_k = 40;
+  double top_p = 0.95;
+  double min_p = 0.05;
+  double typical = 1;
+  double repetition_penalty = 1, frequency_penalty = 0, presence_penalty = 0;
+  Extent penalty_window = 64;  ///< tokens before the next that penalties look at, at most 256
+  std::vector<std::pair<std::int32_t, double>> logit_bias = {};
+  std::optional<std::uint64_t> seed = {};  ///< nothing: another for every call
+};
+
+struct GenerateOptions {
+  Extent max_tokens = 256;
+  Sampling sampling = {};
+  std::vector<std::string> stop = {};  ///< texts that end it; they are not part of the result
+  bool log_probabilities = false;
+  Extent draft = 0;             ///< tokens guessed from the text so far and checked together; the result stays the same
+  std::stop_token cancel = {};  ///< checked before every token
+};
+
+struct Message {
+  std::string role, content;
+};
+
+struct GeneratedToken {
+  std::int32_t id = 0;
+  float log_probability = 0;  ///< under the model's own distribution; only if asked for
+};
+
+enum class Finish { end_of_text, stop_text, length, cancelled };
+std::string_view name_of(Finish finish);
+
+struct Result {
+  std::string text;
+  std::vector<GeneratedToken> tokens;
+  Finish finish = Finish::length;
+  Extent prompt_tokens = 0;
+  Extent reused_tokens = 0;  ///< of the prompt, which were in the cache
+  Extent drafted_tokens = 0, accepted_tokens = 0;
+  double prompt_seconds = 0, seconds = 0;  ///< of the prompt, and of what came after
+};
+
+namespace detail {
+class Engine;
+class Run;
+}  // namespace detail
+
+/// Text as it is made. Each step of the iterator runs the model until a piece of text is certain: pieces are whole UTF-8
+/// characters, and none is part of a stop text. Destroying it ends the generation. One at a time for a model.
+class Generation {
+ public:
+  class iterator {
+   public:
+    using value_type = std::string_view;
+    using difference_type = std::ptrdiff_t;
+    std::string_view operator*() const { return owner_->piece_; }
+    iterator& operator++();
+    void operator++(int) { ++*this; }
+    bool operator==(std::default_sentinel_t) const { return owner_->done_; }
+
+   private:
+    friend class Generation;
+    explicit iterator(Generation* owner) : owner_(owner) {}
+    Generation* owner_;
+  };
+  iterator begin();
+  std::default_sentinel_t end() const { return {}; }
+
+  /// Runs it to its end.
+  const Result& result();
+
+  Generation(Generation&&) noexcept;
+  ~Generation();
+
+ private:
+  friend class Model;
+  explicit Generation(std::unique_ptr<detail::Run> run);
+  void advance();
+  std::unique_ptr<detail::Run> run_;
+  std::string piece_;
+  bool started_ = false, done_ = false;
+};
+
+struct Perplexity {
+  double value = 0;      ///< exp of the mean negative log-probability
+  double mean_loss = 0;  ///< in nats
+  Extent tokens = 0;     ///< that were predicted
+};
+
+/// A model on its device, with the cache of its sequences. A cheap handle; one thread at a time.
+class Model {
+ public:
+  /// The reply to a conversation, by the model's own template. What messages hold is text, never special tokens. What the
+  /// cache has of the conversation is not computed again.
+  /// Errors: UsageError if the model has no template, or the conversation with its reply does not fit the context.
+  Generation chat(const std::vector<Message>& messages, const GenerateOptions& options = {}) const;
+  /// What follows a text. Special tokens written out in it count as such.
+  Generation generate(std::string_view prompt, const GenerateOptions& options = {}) const;
+  Generation generate(std::span<const std::int32_t> prompt, const GenerateOptions& options = {}) const;
+  /// Several at once, as many in parallel as `LoadOptions::sequences`; a result for each prompt.
+  std::vector<Result> generate_batch(std::span<const std::string> prompts, const GenerateOptions& options = {}) const;
+
+  /// Logits after each of the tokens, [tokens, vocabulary].
+  std::vector<float> forward(std::span<const std::int32_t> tokens) const;
+  /// Of a text, cut into windows of `window` tokens (0: the context); each token of the second half of a window is
+  /// predicted from all before it in the window. UsageError for a text shorter than a window.
+  Perplexity perplexity(std::string_view text, Extent window = 0,
+                        const std::function<void(const Perplexity&)>& progress = {}) const;
+
+  std::vector<std::int32_t> encode(std::string_view text, bool add_special = true) const;
+  std::string decode(std::span<const std::int32_t> tokens) const;
+  /// The text that the template makes of a conversation.
+  std::string render(const std::vector<Message>& messages) const;
+
+  Extent vocabulary() const;
+  Extent context() const;
+  Device device() const;
+  bool has_template() const;
+  /// Architecture, sizes, bytes on the device; with `graph` the model's graph.
+  std::string describe(bool graph = false) const;
+
+ private:
+  friend Model load(const std::filesystem::path& path, const LoadOptions& options);
+  explicit Model(std::shared_ptr<detail::Engine> engine) : engine_(std::move(engine)) {}
+  std::shared_ptr<detail::Engine> engine_;
+};
+
+/// From a GGUF file (by any part of a split one), or a folder with config.json, tokenizer.json and safetensors.
+/// Errors: FileError that names file, place and cure, for files that are damaged, of an unknown architecture, or do not fit
+/// it; UsageError for options; DeviceError when memory does not suffice.
+Model load(const std::filesystem::path& path, const LoadOptions& options = {});
+
+}  // namespace weft::llm

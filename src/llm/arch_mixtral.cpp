@@ -1,0 +1,30 @@
+// Mixtral: Llama's attention, and for each token a few of many MLPs, chosen by a router.
+#include "llm/builder.hpp"
+
+namespace weft::llm {
+
+ModelGraph build_mixtral(const BuildInput& input) {
+  GraphBuilder b(input);
+  const ModelConfig& c = b.config();
+  std::string x = b.embedding();
+  for (Extent i = 0; i < c.layers; ++i) {
+    b.set_layer(i);
+    const std::string h = b.rms_norm("norm1", x);
+    const std::string q = b.linear("q", h, c.heads * c.head_dim), k = b.linear("k", h, c.kv_heads * c.head_dim),
+                      v = b.linear("v", h, c.kv_heads * c.head_dim);
+    const std::string a =
+        b.attention(q, k, v, {.pairs = c.from_gguf ? RopePairs::neighbours : RopePairs::halves, .local = c.window > 0});
+    x = b.binary("resid1", OpType::add, x, a);
+    const std::string m = b.rms_norm("norm2", x);
+    const std::vector<Dim> wide = {c.experts, c.intermediate, c.hidden}, back = {c.experts, c.hidden, c.intermediate};
+    x = b.binary("resid2", OpType::add, x,
+                 b.node("experts", OpType::experts,
+                        {m, b.constant("router.weight", {c.experts, c.hidden}), b.constant("gates.weight", wide),
+                         b.constant("ups.weight", wide), b.constant("downs.weight", back)},
+                        {Symbol::tokens, c.hidden}, {{"used", c.experts_per_token}}));
+  }
+  b.set_layer(-1);
+  return b.finish(b.rms_norm("final_norm", x));
+}
+
+}  // namespace weft::llm

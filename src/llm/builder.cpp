@@ -1,0 +1,199 @@
+#include "llm/builder.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "weft/error.hpp"
+
+namespace weft::llm {
+namespace {
+
+constexpr NameRow kCommonNames[] = {
+    {"embed.weight", "token_embd.weight", "model.embed_tokens.weight"},
+    {"final_norm.weight", "output_norm.weight", "model.norm.weight"},
+    {"lm_head.weight", "output.weight", "lm_head.weight"},
+    {"layer{}.norm1.weight", "blk.{}.attn_norm.weight", "model.layers.{}.input_layernorm.weight"},
+    {"layer{}.norm2.weight", "blk.{}.ffn_norm.weight", "model.layers.{}.post_attention_layernorm.weight"},
+    {"layer{}.q.weight", "blk.{}.attn_q.weight", "model.layers.{}.self_attn.q_proj.weight"},
+    {"layer{}.k.weight", "blk.{}.attn_k.weight", "model.layers.{}.self_attn.k_proj.weight"},
+    {"layer{}.v.weight", "blk.{}.attn_v.weight", "model.layers.{}.self_attn.v_proj.weight"},
+    {"layer{}.o.weight", "blk.{}.attn_output.weight", "model.layers.{}.self_attn.o_proj.weight"},
+    {"layer{}.q.bias", "blk.{}.attn_q.bias", "model.layers.{}.self_attn.q_proj.bias"},
+    {"layer{}.k.bias", "blk.{}.attn_k.bias", "model.layers.{}.self_attn.k_proj.bias"},
+    {"layer{}.v.bias", "blk.{}.attn_v.bias", "model.layers.{}.self_attn.v_proj.bias"},
+    {"layer{}.o.bias", "blk.{}.attn_output.bias", "model.layers.{}.self_attn.o_proj.bias"},
+    {"layer{}.qkv.weight", "blk.{}.attn_qkv.weight", "model.layers.{}.self_attn.qkv_proj.weight"},
+    {"layer{}.q_norm.weight", "blk.{}.attn_q_norm.weight", "model.layers.{}.self_attn.q_norm.weight"},
+    {"layer{}.k_norm.weight", "blk.{}.attn_k_norm.weight", "model.layers.{}.self_attn.k_norm.weight"},
+    {"layer{}.gate.weight", "blk.{}.ffn_gate.weight", "model.layers.{}.mlp.gate_proj.weight"},
+    {"layer{}.up.weight", "blk.{}.ffn_up.weight", "model.layers.{}.mlp.up_proj.weight"},
+    {"layer{}.down.weight", "blk.{}.ffn_down.weight", "model.layers.{}.mlp.down_proj.weight"},
+    {"layer{}.gate.bias", "blk.{}.ffn_gate.bias", "model.layers.{}.mlp.gate_proj.bias"},
+    {"layer{}.up.bias", "blk.{}.ffn_up.bias", "model.layers.{}.mlp.up_proj.bias"},
+    {"layer{}.down.bias", "blk.{}.ffn_down.bias", "model.layers.{}.mlp.down_proj.bias"},
+};
+
+void replace(std::string& text, std::string_view mark, Extent with) {
+  if (const auto at = text.find(mark); at != std::string::npos) text.replace(at, mark.size(), std::to_string(with));
+}
+
+}  // namespace
+
+OpType activation_of(const ModelConfig& config, std::string_view fallback) {
+  const std::string_view name = config.activation.empty() ? fallback : std::string_view(config.activation);
+  return name == "gelu" ? OpType::gelu : name == "gelu_tanh" ? OpType::gelu_tanh : OpType::silu;
+}
+
+GraphBuilder::GraphBuilder(const BuildInput& input) : input_(input) {
+  graph_.family = input.family.name;
+  graph_.config = input.config;
+  graph_.tensors.push_back({graph_.input, {Symbol::tokens}, Element::i32});
+  graph_.tensors.push_back({graph_.positions, {Symbol::tokens}, Element::i32});
+}
+
+std::string GraphBuilder::full(std::string_view name) const {
+  return layer_ < 0 ? std::string(name) : fmt::format("layer{}.{}", layer_, name);
+}
+
+const NameRow* GraphBuilder::row_of(std::string_view name) const {
+  const std::string wanted = layer_ < 0 ? std::string(name) : "layer{}." + std::string(name);
+  for (const NameRow& row : input_.family.names)
+    if (row.name == wanted) return &row;
+  for (const NameRow& row : kCommonNames)
+    if (row.name == wanted) return &row;
+  return nullptr;
+}
+
+std::string GraphBuilder::key_of(const NameRow& row, Extent expert) const {
+  std::string key(input_.config.from_gguf ? row.gguf : row.hf);
+  replace(key, "{}", layer_);
+  replace(key, "{e}", expert);
+  return key;
+}
+
+bool GraphBuilder::has(std::string_view name) const {
+  const NameRow* row = row_of(name);
+  return row && input_.has(key_of(*row));
+}
+
+std::string GraphBuilder::node(std::string_view id, OpType op, std::vector<std::string> inputs, std::vector<Dim> shape,
+                               std::map<std::string, Attribute> attributes) {
+  const std::string name = layer_ < 0 ? std::string(id) : fmt::format("layer{}_{}", layer_, id);
+  graph_.tensors.push_back({name, std::move(shape)});
+  graph_.nodes.push_back({name, op, std::move(inputs), name, std::move(attributes)});
+  return name;
+}
+
+std::string GraphBuilder::constant(std::string_view name, std::vector<Dim> shape, Element element, bool transposed) {
+  const std::string whole = full(name);
+  if (graph_.find(whole)) return whole;
+  const NameRow* row = row_of(name);
+  if (!row) throw InternalError(fmt::format("llm: the family {} has no name for {}", input_.family.name, whole));
+  TensorDesc tensor{whole, std::move(shape), element, TensorStorage::constant};
+  tensor.transposed = transposed;
+  const bool apart = !input_.config.from_gguf && row->hf.find("{e}") != std::string_view::npos;
+  for (Extent e = 0; e < (apart ? input_.config.experts : 1); ++e) tensor.keys.push_back(key_of(*row, e));
+  graph_.tensors.push_back(std::move(tensor));
+  return whole;
+}
+
+std::string GraphBuilder::embedding() {
+  const std::string table = constant("embed.weight", {config().vocabulary, config().hidden});
+  return node("embed", OpType::embedding, {table, graph_.input}, {Symbol::tokens, config().hidden});
+}
+
+std::string GraphBuilder::rms_norm(std::string_view id, const std::string& x, double offset, Extent width) {
+  const std::vector<Dim> shape = shape_of(x);
+  if (width == 0) width = shape[1].value;
+  return node(id, OpType::rms_norm, {x, constant(fmt::format("{}.weight", id), {width}, Element::f32)}, shape,
+              {{"eps", config().norm_eps}, {"weight_offset", offset}, {"width", width}});
+}
+
+std::string GraphBuilder::layer_norm(std::string_view id, const std::string& x) {
+  const std::vector<Dim> shape = shape_of(x);
+  return node(id, OpType::layer_norm,
+              {x, constant(fmt::format("{}.weight", id), {shape[1]}, Element::f32),
+               constant(fmt::format("{}.bias", id), {shape[1]}, Element::f32)},
+              shape, {{"eps", config().norm_eps}});
+}
+
+std::string GraphBuilder::linear(std::string_view id, const std::string& x, Extent rows, Bias bias, bool transposed) {
+  const std::vector<Dim> shape = shape_of(x);
+  std::vector<std::string> inputs = {
+      x, constant(fmt::format("{}.weight", id), {rows, shape[1]}, Element::weight, transposed)};
+  const std::string bias_name = fmt::format("{}.bias", id);
+  if (bias == Bias::required || (bias == Bias::if_present && has(bias_name)))
+    inputs.push_back(constant(bias_name, {rows}, Element::f32));
+  return node(id, OpType::matmul, std::move(inputs), {shape[0], rows});
+}
+
+std::string GraphBuilder::columns(std::string_view id, const std::string& x, Extent begin, Extent count) {
+  return node(id, OpType::columns, {x}, {shape_of(x)[0], count}, {{"begin", begin}, {"count", count}});
+}
+
+std::string GraphBuilder::unary(std::string_view id, OpType op, const std::string& x,
+                                std::map<std::string, Attribute> attributes) {
+  return node(id, op, {x}, shape_of(x), std::move(attributes));
+}
+std::string GraphBuilder::binary(std::string_view id, OpType op, const std::string& x, const std::string& y) {
+  return node(id, op, {x, y}, shape_of(x));
+}
+
+std::string GraphBuilder::attention(std::string q, std::string k, const std::string& v,
+                                    const AttentionOptions& options) {
+  const ModelConfig& c = config();
+  if (options.head_norms) {
+    q = rms_norm("q_norm", q, *options.head_norms, c.head_dim);
+    k = rms_norm("k_norm", k, *options.head_norms, c.head_dim);
+  }
+  if (options.rope && c.rope_dims > 0) {
+    const std::string pairs = options.pairs == RopePairs::halves ? "halves" : "neighbours";
+    const auto turned = [&](std::string_view id, const std::string& x, Extent heads) {
+      return node(id, OpType::rope, {x}, shape_of(x),
+                  {{"heads", heads}, {"dims", c.rope_dims}, {"pairs", pairs}, {"local", Extent{options.local}}});
+    };
+    q = turned("q_rope", q, c.heads);
+    k = turned("k_rope", k, c.kv_heads);
+  }
+  const Extent width = c.kv_heads * c.head_dim;
+  std::vector<std::string> inputs = {q, k, v};
+  for (const char* name : {"k_cache", "v_cache"}) {
+    inputs.push_back(full(name));
+    graph_.tensors.push_back({inputs.back(), {Symbol::length, width}, Element::cache, TensorStorage::kv_cache});
+  }
+  const double scale = options.scale > 0 ? options.scale : 1 / std::sqrt(static_cast<double>(c.head_dim));
+  const std::string mixed = node("attn", OpType::attention, std::move(inputs), shape_of(q),
+                                 {{"heads", c.heads},
+                                  {"kv_heads", c.kv_heads},
+                                  {"scale", scale},
+                                  {"window", options.local ? c.window : Extent{0}},
+                                  {"soft_cap", options.soft_cap}});
+  return linear("o", mixed, c.hidden, options.output_bias, options.output_transposed);
+}
+
+std::string GraphBuilder::gated_mlp(const std::string& x, OpType activation, Bias bias) {
+  const std::string gate = linear("gate", x, config().intermediate, bias),
+                    up = linear("up", x, config().intermediate, bias);
+  return gate_and_up(gate, up, activation, bias);
+}
+std::string GraphBuilder::gate_and_up(std::string gate, const std::string& up, OpType activation, Bias bias) {
+  gate = unary("act", activation, gate);
+  return linear("down", binary("glu", OpType::mul, gate, up), config().hidden, bias);
+}
+
+ModelGraph GraphBuilder::finish(const std::string& x) {
+  layer_ = -1;
+  const std::string rows = node("picked", OpType::pick, {x}, {Symbol::rows, config().hidden});
+  // A file that ties the two may hold the table once or twice; where both are there, the head is its own.
+  const bool tied = config().tied || !has("lm_head.weight");
+  const std::string head = tied ? "embed.weight" : constant("lm_head.weight", {config().vocabulary, config().hidden});
+  std::string logits = node("lm_head", OpType::matmul, {rows, head}, {Symbol::rows, config().vocabulary});
+  if (config().logit_soft_cap > 0)
+    logits = unary("capped", OpType::soft_cap, logits, {{"cap", config().logit_soft_cap}});
+  graph_.output = logits;
+  graph_.validate();
+  return std::move(graph_);
+}
+
+}  // namespace weft::llm

@@ -1,0 +1,73 @@
+// What the builders of model graphs share: names of tensors, and the usual pieces of a decoder layer.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "llm/families.hpp"
+
+namespace weft::llm {
+
+enum class Bias { none, if_present, required };
+
+class GraphBuilder {
+ public:
+  explicit GraphBuilder(const BuildInput& input);
+
+  const ModelConfig& config() const { return input_.config; }
+  /// Nodes and names from here on are the layer's; -1: of no layer.
+  void set_layer(Extent layer) { layer_ = layer; }
+  Extent layer() const { return layer_; }
+  /// Whether the file has the tensor; `name` as "q.weight", of the current layer.
+  bool has(std::string_view name) const;
+
+  /// A node of the current layer; gives its output, a tensor of that shape.
+  std::string node(std::string_view id, OpType op, std::vector<std::string> inputs, std::vector<Dim> shape,
+                   std::map<std::string, Attribute> attributes = {});
+  std::string constant(std::string_view name, std::vector<Dim> shape, Element element = Element::weight,
+                       bool transposed = false);
+
+  std::string embedding();
+  /// Norms of x [T, n]; parts of `width` each if given, as for the heads of queries. `offset` is added to the weight.
+  std::string rms_norm(std::string_view id, const std::string& x, double offset = 0, Extent width = 0);
+  std::string layer_norm(std::string_view id, const std::string& x);
+  /// `name`.weight [rows, columns of x].
+  std::string linear(std::string_view id, const std::string& x, Extent rows, Bias bias = Bias::none,
+                     bool transposed = false);
+  std::string columns(std::string_view id, const std::string& x, Extent begin, Extent count);
+  std::string unary(std::string_view id, OpType op, const std::string& x,
+                    std::map<std::string, Attribute> attributes = {});
+  std::string binary(std::string_view id, OpType op, const std::string& x, const std::string& y);
+
+  struct AttentionOptions {
+    RopePairs pairs = RopePairs::halves;
+    bool rope = true, local = false;
+    double scale = 0;  // 0: head_dim^-1/2
+    double soft_cap = 0;
+    std::optional<double> head_norms;  // offset of the norms of q and k; nothing: none
+    Bias output_bias = Bias::none;
+    bool output_transposed = false;
+  };
+  /// Positions, cache, attention and output projection, from q, k and v.
+  std::string attention(std::string q, std::string k, const std::string& v, const AttentionOptions& options);
+  /// down(activation(gate(x)) * up(x)).
+  std::string gated_mlp(const std::string& x, OpType activation, Bias bias = Bias::none);
+  std::string gate_and_up(std::string gate, const std::string& up, OpType activation, Bias bias = Bias::none);
+
+  /// The rows asked for, the head, and the whole graph, validated. x is normalised already.
+  ModelGraph finish(const std::string& x);
+
+ private:
+  std::string full(std::string_view name) const;
+  const NameRow* row_of(std::string_view name) const;
+  std::string key_of(const NameRow& row, Extent expert = -1) const;
+  const std::vector<Dim>& shape_of(const std::string& tensor) const { return graph_.at(tensor).shape; }
+
+  const BuildInput& input_;
+  ModelGraph graph_;
+  Extent layer_ = -1;
+};
+
+OpType activation_of(const ModelConfig& config, std::string_view fallback);
+
+}  // namespace weft::llm

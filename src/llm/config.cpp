@@ -1,0 +1,343 @@
+#include "llm/config.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "weft/error.hpp"
+
+namespace weft::llm {
+namespace {
+
+constexpr Extent kSizeMax = 1 << 24;
+
+// ---- config.json -------------------------------------------------------------------------------------------------------
+
+class Keys {
+ public:
+  Keys(const Json& json, const std::string& source, std::string path = "")
+      : json_(json), source_(source), path_(std::move(path)) {
+    if (!json.is_object()) fail("", "is no object");
+  }
+  [[noreturn]] void fail(std::string_view key, std::string_view fact) const {
+    throw FileError(fmt::format("{}: {}{}{} {}", source_, path_, path_.empty() || key.empty() ? "" : ".", key, fact));
+  }
+  /// The value of the first of the keys that is there and not null.
+  const Json* find(std::initializer_list<const char*> keys) const {
+    for (const char* key : keys)
+      if (auto it = json_.find(key); it != json_.end() && !it->is_null()) return &*it;
+    return nullptr;
+  }
+  Extent size(std::initializer_list<const char*> keys, std::optional<Extent> fallback = {}) const {
+    const Json* value = find(keys);
+    if (!value) return missing(*keys.begin(), fallback);
+    if (!value->is_number_integer() || *value < 0 || *value > kSizeMax)
+      fail(*keys.begin(), fmt::format("is {}, not a whole number from 0 to {}", value->dump(), kSizeMax));
+    return value->get<Extent>();
+  }
+  double number(std::initializer_list<const char*> keys, std::optional<double> fallback = {}) const {
+    const Json* value = find(keys);
+    if (!value) return missing(*keys.begin(), fallback);
+    if (!value->is_number() || !std::isfinite(value->get<double>()))
+      fail(*keys.begin(), fmt::format("is {}, not a number", value->dump()));
+    return value->get<double>();
+  }
+  bool flag(const char* key, bool fallback) const {
+    const Json* value = find({key});
+    if (!value) return fallback;
+    if (!value->is_boolean()) fail(key, fmt::format("is {}, not true or false", value->dump()));
+    return value->get<bool>();
+  }
+  std::string text(std::initializer_list<const char*> keys, std::optional<std::string> fallback = {}) const {
+    const Json* value = find(keys);
+    if (!value) return missing(*keys.begin(), fallback);
+    if (!value->is_string()) fail(*keys.begin(), fmt::format("is {}, not a string", value->dump()));
+    return value->get<std::string>();
+  }
+  std::vector<double> numbers(const char* key) const {
+    std::vector<double> list;
+    const Json* value = find({key});
+    if (!value) return list;
+    if (!value->is_array()) fail(key, "is no list of numbers");
+    for (const Json& each : *value) {
+      if (!each.is_number()) fail(key, "is no list of numbers");
+      list.push_back(each.get<double>());
+    }
+    return list;
+  }
+  const Json& json() const { return json_; }
+  const std::string& source() const { return source_; }
+
+ private:
+  template <class T>
+  T missing(const char* key, const std::optional<T>& fallback) const {
+    if (!fallback) fail(key, "is missing; without it the model has no shape");
+    return *fallback;
+  }
+  const Json& json_;
+  const std::string& source_;
+  std::string path_;
+};
+
+RopeScaling scaling_from_json(const Json& json, const std::string& source, ModelConfig& config) {
+  const Keys keys(json, source, "rope_scaling");
+  config.rope_base = keys.number({"rope_theta"}, config.rope_base);
+  RopeScaling s;
+  const std::string kind = keys.text({"rope_type", "type"}, "default");
+  s.factor = keys.number({"factor"}, 1.0);
+  s.original_context = keys.size({"original_max_position_embeddings"}, 0);
+  s.attention_factor = keys.number({"attention_factor"}, 0.0);
+  if (kind == "default") return s;
+  if (kind == "linear") {
+    s.kind = RopeScaling::Kind::linear;
+  } else if (kind == "llama3") {
+    s.kind = RopeScaling::Kind::llama3;
+    s.low_frequency_factor = keys.number({"low_freq_factor"});
+    s.high_frequency_factor = keys.number({"high_freq_factor"});
+    s.original_context = keys.size({"original_max_position_embeddings"});
+  } else if (kind == "yarn") {
+    s.kind = RopeScaling::Kind::yarn;
+    s.beta_fast = keys.number({"beta_fast"}, 32.0);
+    s.beta_slow = keys.number({"beta_slow"}, 1.0);
+  } else if (kind == "longrope" || kind == "su") {
+    s.kind = RopeScaling::Kind::longrope;
+    s.short_factors = keys.numbers("short_factor");
+    s.long_factors = keys.numbers("long_factor");
+  } else {
+    keys.fail("rope_type", fmt::format("is \"{}\"; known are default, linear, llama3, yarn and longrope", kind));
+  }
+  if (!(s.factor > 0)) keys.fail("factor", fmt::format("is {}; it must be above 0", s.factor));
+  return s;
+}
+
+}  // namespace
+
+ModelConfig config_from_json(const Json& json, std::string source) {
+  ModelConfig c;
+  c.source = std::move(source);
+  const Keys whole(json, c.source);
+  c.architecture = whole.text({"model_type"});
+  // Models that also see keep the text model's keys apart.
+  const Json* inner = whole.find({"text_config"});
+  const Keys keys(inner ? *inner : json, c.source, inner ? "text_config" : "");
+  if (inner) c.architecture = keys.text({"model_type"}, c.architecture);
+  c.name = whole.text({"_name_or_path"}, "");
+  c.vocabulary = keys.size({"vocab_size"});
+  c.hidden = keys.size({"hidden_size", "n_embd"});
+  c.layers = keys.size({"num_hidden_layers", "n_layer"});
+  c.heads = keys.size({"num_attention_heads", "n_head"});
+  c.kv_heads = keys.size({"num_key_value_heads"}, c.heads);
+  c.head_dim = keys.size({"head_dim"}, c.heads > 0 ? c.hidden / c.heads : 0);
+  c.intermediate = keys.size({"intermediate_size", "n_inner"}, 4 * c.hidden);
+  c.context = keys.size({"max_position_embeddings", "n_positions"}, 2048);
+  c.norm_eps = keys.number({"rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps"}, 1e-6);
+  const std::string activation = keys.text({"hidden_activation", "hidden_act", "activation_function"}, "");
+  c.activation = activation == "gelu_new" || activation == "gelu_pytorch_tanh" || activation == "gelu_fast"
+                     ? "gelu_tanh"
+                 : activation == "swish" ? "silu"
+                                         : activation;
+  if (!c.activation.empty() && c.activation != "silu" && c.activation != "gelu" && c.activation != "gelu_tanh")
+    keys.fail("hidden_act", fmt::format("is \"{}\"; known are silu, gelu and gelu_pytorch_tanh", activation));
+  // Absent, it is the class's default in the library that wrote the file, which saves only what differs from it.
+  const bool tied_by_default = c.architecture == "gpt2" || c.architecture.starts_with("gemma");
+  c.tied = keys.flag("tie_word_embeddings", tied_by_default);
+  c.rope_base = keys.number({"rope_theta"}, c.architecture == "gemma3_text" ? 1e6 : 10000.0);
+  c.rope_local_base = keys.number({"rope_local_base_freq"}, 10000.0);
+  c.rope_dims =
+      static_cast<Extent>(std::lround(keys.number({"partial_rotary_factor"}, 1.0) * static_cast<double>(c.head_dim)));
+  const Json* scaling = keys.find({"rope_scaling", "rope_parameters"});
+  if (scaling) {
+    // The newest form has one entry for each kind of layer.
+    if (const auto full = scaling->find("full_attention"); scaling->is_object() && full != scaling->end()) {
+      if (const auto local = scaling->find("sliding_attention"); local != scaling->end() && local->is_object())
+        c.rope_local_base = local->value("rope_theta", c.rope_local_base);
+      c.rope_scaling = scaling_from_json(*full, c.source, c);
+    } else {
+      c.rope_scaling = scaling_from_json(*scaling, c.source, c);
+    }
+  }
+  if (c.rope_scaling.kind == RopeScaling::Kind::longrope) {
+    if (c.rope_scaling.original_context == 0)
+      c.rope_scaling.original_context = keys.size({"original_max_position_embeddings"});
+    if (c.rope_scaling.factor == 1)
+      c.rope_scaling.factor = static_cast<double>(c.context) / static_cast<double>(c.rope_scaling.original_context);
+  }
+  if (keys.flag("use_sliding_window", !c.architecture.starts_with("qwen"))) c.window = keys.size({"sliding_window"}, 0);
+  if (const Json* types = keys.find({"layer_types"})) {
+    if (!types->is_array()) keys.fail("layer_types", "is no list");
+    for (const Json& type : *types) c.local_layers.push_back(type == "sliding_attention");
+  } else if (const Extent pattern = keys.size({"sliding_window_pattern", "_sliding_window_pattern"}, 0); pattern > 0) {
+    for (Extent i = 0; i < c.layers; ++i) c.local_layers.push_back((i + 1) % pattern != 0);
+  }
+  if (const Json* list = keys.find({"no_rope_layers"})) {  // 1: the layer turns
+    if (!list->is_array()) keys.fail("no_rope_layers", "is no list");
+    for (const Json& each : *list)
+      c.rope_layers.push_back(each.is_number() ? each != 0 : each.is_boolean() && each.get<bool>());
+  } else if (c.architecture == "smollm3") {
+    const Extent interval = keys.size({"no_rope_layer_interval"}, 4);
+    for (Extent i = 0; i < c.layers; ++i) c.rope_layers.push_back(interval == 0 || (i + 1) % interval != 0);
+  }
+  c.query_scale = keys.number({"query_pre_attn_scalar"}, 0.0);
+  c.attention_soft_cap = keys.number({"attn_logit_softcapping"}, 0.0);
+  c.logit_soft_cap = keys.number({"final_logit_softcapping"}, 0.0);
+  c.experts = keys.size({"num_local_experts", "num_experts"}, 0);
+  c.experts_per_token = keys.size({"num_experts_per_tok"}, 0);
+  if (const Json* end = whole.find({"eos_token_id"})) {
+    for (const Json& id : end->is_array() ? *end : Json::array({*end})) {
+      if (!id.is_number_integer()) whole.fail("eos_token_id", "is no whole number or list of them");
+      c.end_tokens.push_back(id.get<std::int64_t>());
+    }
+  }
+  check(c);
+  return c;
+}
+
+// ---- GGUF --------------------------------------------------------------------------------------------------------------
+
+ModelConfig config_from_gguf(const io::GgufMetadata& m, Extent vocabulary) {
+  ModelConfig c;
+  c.source = m.source();
+  c.from_gguf = true;
+  c.architecture = m.get<std::string>("general.architecture");
+  c.name = m.get_or<std::string>("general.name", "");
+  const auto key = [&](std::string_view name) { return fmt::format("{}.{}", c.architecture, name); };
+  const auto size = [&](std::string_view name, std::optional<Extent> fallback = {}) {
+    const std::string k = key(name);
+    if (fallback && !m.contains(k)) return *fallback;
+    // Some files give a number for each layer; Weft takes models whose layers are alike.
+    const std::vector<std::int64_t> list = m.integers(k);
+    for (const std::int64_t each : list)
+      if (each != list[0])
+        throw FileError(fmt::format("{}: {} differs from layer to layer, which Weft does not run", c.source, k));
+    if (list.empty() || list[0] < 0 || list[0] > kSizeMax)
+      throw FileError(fmt::format("{}: {} is not a whole number from 0 to {}", c.source, k, kSizeMax));
+    return Extent{list[0]};
+  };
+  const auto number = [&](std::string_view name, double fallback) { return m.get_or<double>(key(name), fallback); };
+  c.vocabulary = vocabulary;
+  c.hidden = size("embedding_length");
+  c.layers = size("block_count");
+  c.heads = size("attention.head_count");
+  c.kv_heads = size("attention.head_count_kv", c.heads);
+  c.head_dim = size("attention.key_length", c.heads > 0 ? c.hidden / c.heads : 0);
+  if (size("attention.value_length", c.head_dim) != c.head_dim)
+    throw FileError(fmt::format("{}: {} differs from attention.key_length, which Weft does not run", c.source,
+                                key("attention.value_length")));
+  c.intermediate = size("feed_forward_length");
+  c.context = size("context_length");
+  c.norm_eps = number("attention.layer_norm_rms_epsilon", number("attention.layer_norm_epsilon", 1e-5));
+  c.rope_base = number("rope.freq_base", c.architecture == "gemma3" ? 1e6 : 10000.0);
+  c.rope_local_base = number("rope.freq_base_swa", 10000.0);
+  c.rope_dims = size("rope.dimension_count", c.head_dim);
+  const std::string scaling = m.get_or<std::string>(key("rope.scaling.type"), "none");
+  RopeScaling& s = c.rope_scaling;
+  s.factor = number("rope.scaling.factor", number("rope.scale_linear", 1));
+  s.original_context = size("rope.scaling.original_context_length", 0);
+  s.attention_factor = number("rope.scaling.attn_factor", 0);
+  if (scaling == "linear" || (scaling == "none" && s.factor != 1))
+    s.kind = RopeScaling::Kind::linear;
+  else if (scaling == "yarn")
+    s.kind = RopeScaling::Kind::yarn;
+  else if (scaling == "longrope")
+    s.kind = RopeScaling::Kind::longrope;
+  else if (scaling != "none")
+    throw FileError(fmt::format("{}: {} is \"{}\"; known are none, linear, yarn and longrope", c.source,
+                                key("rope.scaling.type"), scaling));
+  c.window = size("attention.sliding_window", 0);
+  c.attention_soft_cap = number("attn_logit_softcapping", 0);
+  c.logit_soft_cap = number("final_logit_softcapping", 0);
+  c.experts = size("expert_count", 0);
+  c.experts_per_token = size("expert_used_count", 0);
+  if (c.architecture == "smollm3")
+    for (Extent i = 0; i < c.layers; ++i) c.rope_layers.push_back((i + 1) % 4 != 0);
+  for (const char* name : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"})
+    if (const auto id = m.get_if<std::int64_t>(name)) c.end_tokens.push_back(*id);
+  check(c);
+  return c;
+}
+
+void check(const ModelConfig& c) {
+  const auto require = [&](bool good, const std::string& fact) {
+    if (!good) throw FileError(fmt::format("{}: {}", c.source, fact));
+  };
+  struct Size {
+    const char* name;
+    Extent value, max;
+  };
+  for (const auto& [name, value, max] :
+       {Size{"vocabulary", c.vocabulary, kSizeMax}, Size{"hidden size", c.hidden, 1 << 18},
+        Size{"number of layers", c.layers, 1 << 12}, Size{"number of heads", c.heads, 1 << 12},
+        Size{"number of key heads", c.kv_heads, 1 << 12}, Size{"head size", c.head_dim, 1 << 12},
+        Size{"intermediate size", c.intermediate, 1 << 20}, Size{"context", c.context, kSizeMax}})
+    require(value >= 1 && value <= max, fmt::format("the {} is {}, not from 1 to {}", name, value, max));
+  require(c.heads % c.kv_heads == 0, fmt::format("{} heads are no multiple of {} key heads", c.heads, c.kv_heads));
+  require(c.rope_dims >= 0 && c.rope_dims <= c.head_dim && c.rope_dims % 2 == 0,
+          fmt::format("{} channels turn with the position; an even number up to the head size {} can", c.rope_dims,
+                      c.head_dim));
+  require(c.norm_eps > 0 && c.norm_eps < 1, fmt::format("the norms' epsilon is {}, not between 0 and 1", c.norm_eps));
+  require(c.rope_base > 0 && c.rope_local_base > 0, "the base of positions is not above 0");
+  require(c.attention_soft_cap >= 0 && c.logit_soft_cap >= 0 && c.query_scale >= 0, "a soft cap or scale is negative");
+  require(c.local_layers.empty() || static_cast<Extent>(c.local_layers.size()) == c.layers,
+          fmt::format("layer_types has {} entries for {} layers", c.local_layers.size(), c.layers));
+  require(c.rope_layers.empty() || static_cast<Extent>(c.rope_layers.size()) == c.layers,
+          fmt::format("no_rope_layers has {} entries for {} layers", c.rope_layers.size(), c.layers));
+  require((c.experts == 0) == (c.experts_per_token == 0) && c.experts_per_token <= c.experts && c.experts <= 1024,
+          fmt::format("{} of {} experts take part", c.experts_per_token, c.experts));
+  const RopeScaling& s = c.rope_scaling;
+  for (const auto& factors : {s.short_factors, s.long_factors})
+    require(factors.empty() || static_cast<Extent>(factors.size()) == c.rope_dims / 2,
+            fmt::format("{} factors of positions for {} pairs of channels", factors.size(), c.rope_dims / 2));
+}
+
+RopeTable rope_table(const ModelConfig& c, Extent context, bool local) {
+  RopeTable table;
+  const double base = local ? c.rope_local_base : c.rope_base, dims = static_cast<double>(c.rope_dims);
+  const RopeScaling none;
+  const RopeScaling& s = local ? none : c.rope_scaling;
+  const auto original = static_cast<double>(s.original_context > 0 ? s.original_context : c.context);
+  const std::vector<double>* factors = nullptr;
+  if (s.kind == RopeScaling::Kind::longrope)
+    factors = static_cast<double>(context) > original ? &s.long_factors : &s.short_factors;
+  // yarn: the pairs that turn `beta` times within the original context lie here.
+  const auto pair_of = [&](double beta) {
+    return dims * std::log(original / (beta * 2 * M_PI)) / (2 * std::log(base));
+  };
+  const double low = std::max(0.0, std::floor(pair_of(s.beta_fast))),
+               high = std::min(dims - 1, std::ceil(pair_of(s.beta_slow)));
+  for (Extent i = 0; i < c.rope_dims / 2; ++i) {
+    double f = std::pow(base, -2.0 * static_cast<double>(i) / dims);
+    switch (s.kind) {
+      case RopeScaling::Kind::none: break;
+      case RopeScaling::Kind::linear: f /= s.factor; break;
+      case RopeScaling::Kind::llama3: {
+        const double wave = 2 * M_PI / f;
+        if (wave > original / s.low_frequency_factor) {
+          f /= s.factor;
+        } else if (wave >= original / s.high_frequency_factor) {
+          const double smooth =
+              (original / wave - s.low_frequency_factor) / (s.high_frequency_factor - s.low_frequency_factor);
+          f = (1 - smooth) * f / s.factor + smooth * f;
+        }
+        break;
+      }
+      case RopeScaling::Kind::yarn: {
+        const double ramp = std::clamp((static_cast<double>(i) - low) / std::max(0.001, high - low), 0.0, 1.0);
+        f = f / s.factor * ramp + f * (1 - ramp);
+        break;
+      }
+      case RopeScaling::Kind::longrope:
+        if (!factors->empty()) f /= (*factors)[static_cast<std::size_t>(i)];
+        break;
+    }
+    table.frequencies.push_back(f);
+  }
+  if (s.attention_factor > 0)
+    table.magnitude = s.attention_factor;
+  else if (s.kind == RopeScaling::Kind::yarn && s.factor > 1)
+    table.magnitude = 0.1 * std::log(s.factor) + 1;
+  else if (s.kind == RopeScaling::Kind::longrope && s.factor > 1)
+    table.magnitude = std::sqrt(1 + std::log(s.factor) / std::log(original));
+  return table;
+}
+
+}  // namespace weft::llm

@@ -1,0 +1,70 @@
+// What the files of a model say of it: sizes, norms, positions, attention, experts. One struct for every family.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.hpp"
+#include "io/gguf_metadata.hpp"
+#include "weft/shape.hpp"
+
+namespace weft::llm {
+
+/// How the pairs of channels that turn together lie: (d, d + D/2), or (2d, 2d + 1).
+enum class RopePairs { halves, neighbours };
+
+/// How frequencies change for contexts longer than those of training.
+struct RopeScaling {
+  enum class Kind { none, linear, llama3, yarn, longrope };
+  Kind kind = Kind::none;
+  double factor = 1;
+  double low_frequency_factor = 1, high_frequency_factor = 4;  // llama3
+  double beta_fast = 32, beta_slow = 1;                        // yarn
+  Extent original_context = 0;
+  double attention_factor = 0;                      // of cosine and sine; 0: what the kind computes
+  std::vector<double> short_factors, long_factors;  // longrope: one a pair
+};
+
+struct ModelConfig {
+  std::string architecture;  ///< as the file names it
+  std::string name;          ///< of the model, or ""
+  std::string source;        ///< opens messages
+  bool from_gguf = false;
+
+  Extent vocabulary = 0, hidden = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0, intermediate = 0, context = 0;
+  double norm_eps = 1e-5;
+  std::string activation;  ///< silu, gelu, gelu_tanh; "": the family's
+  bool tied = false;       ///< the head is the table of embeddings
+
+  double rope_base = 10000, rope_local_base = 10000;
+  Extent rope_dims = 0;
+  RopeScaling rope_scaling;
+  std::vector<bool> rope_layers;  ///< layers that turn; empty: all
+
+  Extent window = 0;               ///< of local layers; 0: none
+  std::vector<bool> local_layers;  ///< empty: the family's rule
+  double query_scale = 0;          ///< attention's scale is query_scale^-1/2; 0: of head_dim
+  double attention_soft_cap = 0, logit_soft_cap = 0;
+
+  Extent experts = 0, experts_per_token = 0;
+  std::vector<std::int64_t> end_tokens;
+};
+
+/// From a config.json. FileError "SOURCE: key: fact; cure" for keys that are missing, of a wrong type or out of range.
+ModelConfig config_from_json(const Json& json, std::string source);
+/// From a GGUF file's metadata; `vocabulary` is the number of rows of its table of embeddings. FileError.
+ModelConfig config_from_gguf(const io::GgufMetadata& metadata, Extent vocabulary);
+/// FileError unless sizes are within bounds and fit each other.
+void check(const ModelConfig& config);
+
+/// Frequencies of the pairs, scaled, and what cosine and sine are multiplied with. `context` decides between short and
+/// long factors; `local` takes the base of local layers, without scaling.
+struct RopeTable {
+  std::vector<double> frequencies;
+  double magnitude = 1;
+};
+RopeTable rope_table(const ModelConfig& config, Extent context, bool local);
+
+}  // namespace weft::llm

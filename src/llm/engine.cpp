@@ -1,0 +1,239 @@
+#include "llm/engine.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "weft/error.hpp"
+#include "weft/ops.hpp"
+
+namespace weft::llm::detail {
+namespace {
+
+constexpr Extent kUsualContext = 4096;
+// Tokens of a pass. A pass of every size is compiled once, when it is first needed.
+constexpr std::size_t kSizes[] = {1, 2, 4, 8, 16, 64, 256, 512};
+constexpr Extent kHistory = 256;
+
+std::size_t smallest_size(std::size_t steps) { return *std::lower_bound(std::begin(kSizes), std::end(kSizes), steps); }
+
+/// Of a long run of steps, how many the next pass takes: padding costs as much as tokens do.
+std::size_t next_size(std::size_t steps) {
+  if (steps <= 16) return smallest_size(steps);
+  std::size_t size = 16;
+  for (const std::size_t each : kSizes)
+    if (each <= steps) size = each;
+  return steps > 3 * size ? smallest_size(std::min(steps, Engine::kStepsMax)) : size;
+}
+
+template <class T>
+Tensor on_device(const std::vector<T>& values, const Shape& shape, Device device) {
+  return tensor_from_bytes(values.data(), shape, dtype_of<T>, device);
+}
+
+/// Files of GGUF keep factors of frequencies as tensors.
+void read_factors(ModelConfig& config, const TensorNames& names) {
+  const auto factors = [&](const char* key) {
+    std::vector<double> list;
+    if (const io::SourceTensor* tensor = names.find(key)) {
+      std::vector<float> values(static_cast<std::size_t>(tensor->shape.numel()));
+      names.source().read_f32(*tensor, values);
+      list.assign(values.begin(), values.end());
+    }
+    return list;
+  };
+  RopeScaling& s = config.rope_scaling;
+  if (auto list = factors("rope_freqs.weight"); !list.empty()) {
+    s = {};
+    s.kind = RopeScaling::Kind::longrope;
+    s.attention_factor = 1;
+    s.short_factors = s.long_factors = std::move(list);
+  }
+  if (auto list = factors("rope_factors_long.weight"); !list.empty()) {
+    s.kind = RopeScaling::Kind::longrope;
+    s.long_factors = std::move(list);
+    s.short_factors = factors("rope_factors_short.weight");
+    if (s.original_context > 0)
+      s.factor = static_cast<double>(config.context) / static_cast<double>(s.original_context);
+  }
+  check(config);
+}
+
+}  // namespace
+
+Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) : device_(options.device) {
+  if (options.sequences < 1 || options.sequences > 256)
+    throw UsageError(fmt::format("llm::load: {} sequences; 1 to 256 can be kept side by side", options.sequences));
+  if (options.context < 0) throw UsageError(fmt::format("llm::load: a context of {}", options.context));
+  const io::TensorSource source = io::TensorSource::open(path);
+  const TensorNames names(source);
+  ModelConfig config;
+  if (source.gguf()) {
+    const io::SourceTensor* table = source.find("token_embd.weight");
+    config = config_from_gguf(source.gguf()->metadata(), table && table->shape.rank() == 2 ? table->shape[0] : 0);
+    read_factors(config, names);
+  } else {
+    if (source.kind() != io::SourceKind::folder)
+      throw FileError(
+          fmt::format("{}: a file of tensors alone does not say what model it is; give the folder with its config.json",
+                      path.string()));
+    const auto file = path / "config.json";
+    config = config_from_json(read_json_file(file), file.string());
+  }
+  const Family& family = family_of(config);
+  graph_ = family.build({config, family, [&](std::string_view key) { return names.find(key) != nullptr; }});
+  context_ = options.context > 0 ? options.context : std::min(config.context, kUsualContext);
+  if (context_ > config.context && config.rope_dims == 0)
+    throw UsageError(fmt::format("llm::load: a context of {}; the model knows {} positions", context_, config.context));
+  slots_ = options.sequences;
+  cache_type_ = options.cache;
+  vocabulary_.emplace(source.gguf() ? vocabulary_of_gguf(*source.gguf(), config) : vocabulary_of_folder(path, config));
+  weights_ = load_weights(graph_, names, device_, options.progress);
+
+  const auto table = [&](bool local) {
+    const RopeTable rope = rope_table(config, context_, local);
+    if (!local) magnitude_ = rope.magnitude;
+    return on_device(std::vector<float>(rope.frequencies.begin(), rope.frequencies.end()), {config.rope_dims / 2},
+                     device_);
+  };
+  frequencies_ = table(false);
+  local_frequencies_ = table(true);
+  for (const TensorDesc& tensor : graph_.tensors)
+    if (tensor.storage == TensorStorage::kv_cache)
+      caches_.emplace(tensor.name, Variable(empty_cache(context_ * slots_, tensor.shape[1].value, cache_type_, device_),
+                                            tensor.name, false));
+  eval_pending();
+  cached_.resize(static_cast<std::size_t>(slots_));
+}
+
+std::uint64_t Engine::cache_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const auto& [name, cache] : caches_)
+    bytes += static_cast<std::uint64_t>(cache.numel()) * size_bytes(cache.dtype());
+  return bytes;
+}
+
+Compiled& Engine::compiled(std::size_t size, bool every_row) {
+  const std::pair key(size, every_row);
+  if (auto it = passes_.find(key); it != passes_.end()) return it->second;
+  return passes_
+      .emplace(key, Compiled([this, every_row](std::span<const Tensor> arguments) {
+                 const auto numbers = [&](Extent row) { return select(arguments[1], 0, row); };
+                 const PassInputs inputs{arguments[0], numbers(0), numbers(1),
+                                         numbers(2),   numbers(3), every_row ? Tensor() : arguments[2]};
+                 return std::vector<Tensor>{lower(
+                     {graph_, weights_, caches_, cache_type_, frequencies_, local_frequencies_, magnitude_}, inputs)};
+               }))
+      .first->second;
+}
+
+Tensor Engine::pass(std::span<const Step> steps, std::size_t size, bool every_row) {
+  std::vector<std::int32_t> tokens(size, 0), numbers(4 * size, 0);
+  for (std::size_t t = 0; t < size; ++t) {
+    if (t >= steps.size()) {
+      numbers[size + t] = -1;
+      continue;
+    }
+    const Step& step = steps[t];
+    if (step.token < 0 || step.token >= config().vocabulary)
+      throw UsageError(
+          fmt::format("llm: token {} is none of the {} of the vocabulary", step.token, config().vocabulary));
+    if (step.position >= context_)
+      throw UsageError(fmt::format(
+          "llm: the text has more tokens than the context of {}; load with a larger one, or shorten it", context_));
+    const Extent first = step.slot * context_;
+    tokens[t] = step.token;
+    numbers[t] = static_cast<std::int32_t>(step.position);
+    numbers[size + t] = static_cast<std::int32_t>(first + step.position);
+    numbers[2 * size + t] = static_cast<std::int32_t>(first);
+    numbers[3 * size + t] = static_cast<std::int32_t>(step.position + 1);
+  }
+  const auto count = static_cast<Extent>(size);
+  std::vector<Tensor> arguments = {on_device(tokens, {count}, device_), on_device(numbers, {4, count}, device_)};
+  if (!every_row)
+    arguments.push_back(on_device(std::vector{static_cast<std::int32_t>(steps.size()) - 1}, {1}, device_));
+  return compiled(size, every_row)(arguments)[0];
+}
+
+Tensor Engine::last_logits(std::span<const Step> steps) {
+  if (steps.empty()) throw UsageError("llm: no tokens; give at least one");
+  Tensor logits;
+  while (!steps.empty()) {
+    const std::size_t size = next_size(steps.size()), taken = std::min(size, steps.size());
+    logits = pass(steps.first(taken), size, false);
+    steps = steps.subspan(taken);
+  }
+  return logits;
+}
+
+Tensor Engine::all_logits(std::span<const Step> steps) {
+  if (steps.empty() || steps.size() > kStepsMax)
+    throw InternalError(fmt::format("llm: a pass over {} tokens", steps.size()));
+  return pass(steps, smallest_size(steps.size()), true);
+}
+
+std::vector<Draw> Engine::draw(const Tensor& logits, std::span<const DrawRequest> requests) {
+  const auto rows = logits.dim(0);
+  std::size_t biased = 1;
+  for (const DrawRequest& r : requests) biased = std::max(biased, std::bit_ceil(r.sampling->logit_bias.size()));
+  const auto count = static_cast<std::size_t>(rows);
+  std::vector<float> settings(count * kSampleSettings, 0), bias(count * biased, 0);
+  std::vector<std::int32_t> history(count * kHistory, -1), bias_tokens(count * biased, -1);
+  std::vector<std::uint32_t> state(count * 4, 0);
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const DrawRequest& r = requests[i];
+    const Sampling& s = *r.sampling;
+    const double values[] = {s.temperature,
+                             static_cast<double>(s.top_k),
+                             s.typical,
+                             s.top_p,
+                             s.min_p,
+                             s.repetition_penalty,
+                             s.frequency_penalty,
+                             s.presence_penalty,
+                             r.log_probability ? 1.0 : 0.0};
+    for (std::size_t j = 0; j < kSampleSettings; ++j) settings[i * kSampleSettings + j] = static_cast<float>(values[j]);
+    const std::size_t window =
+        std::min({r.history.size(), static_cast<std::size_t>(s.penalty_window), std::size_t{kHistory}});
+    std::copy(r.history.end() - static_cast<std::ptrdiff_t>(window), r.history.end(),
+              history.begin() + static_cast<std::ptrdiff_t>(i * kHistory));
+    for (std::size_t j = 0; j < s.logit_bias.size(); ++j) {
+      bias_tokens[i * biased + j] = s.logit_bias[j].first;
+      bias[i * biased + j] = static_cast<float>(s.logit_bias[j].second);
+    }
+    const std::uint64_t words[] = {r.seed, r.position};
+    for (std::size_t j = 0; j < 4; ++j) state[i * 4 + j] = static_cast<std::uint32_t>(words[j / 2] >> (j % 2 * 32));
+  }
+  // Where the device draws no tokens, the CPU does.
+  const Device device = device_.kind == Device::Kind::webgpu ? kCpu : device_;
+  if (!sampler_)
+    sampler_.emplace([](std::span<const Tensor> a) {
+      return std::vector<Tensor>{sample_token(a[0], a[1], a[2], a[3], a[4], a[5])};
+    });
+  const Extent b = rows, m = static_cast<Extent>(biased);
+  const Tensor arguments[] = {logits.to(device),
+                              on_device(settings, {b, kSampleSettings}, device),
+                              on_device(history, {b, kHistory}, device),
+                              on_device(bias_tokens, {b, m}, device),
+                              on_device(bias, {b, m}, device),
+                              on_device(state, {b, 4}, device)};
+  const std::vector<std::int32_t> drawn = (*sampler_)(arguments)[0].to_vector<std::int32_t>();
+  std::vector<Draw> draws;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    if (drawn[2 * i] < 0)
+      throw UsageError("llm: the model gave logits that are no numbers; its weights or its context are out of range");
+    draws.push_back({drawn[2 * i], std::bit_cast<float>(drawn[2 * i + 1])});
+  }
+  return draws;
+}
+
+Extent Engine::reuse(int slot, std::span<const text::TokenId> prompt) {
+  std::vector<text::TokenId>& held = cached(slot);
+  std::size_t same = 0;
+  while (same < held.size() && same + 1 < prompt.size() && held[same] == prompt[same]) ++same;
+  held.resize(same);
+  return static_cast<Extent>(same);
+}
+
+}  // namespace weft::llm::detail

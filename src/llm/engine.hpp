@@ -1,0 +1,93 @@
+// A model on its device: weights, caches, and passes over tokens of one sequence or of many.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "llm/families.hpp"
+#include "llm/lower.hpp"
+#include "llm/vocabulary.hpp"
+#include "llm/weights.hpp"
+#include "weft/compile.hpp"
+#include "weft/llm.hpp"
+
+namespace weft::llm::detail {
+
+/// A token on its way through the model: at `position` of the sequence `slot`.
+struct Step {
+  text::TokenId token = 0;
+  Extent position = 0;
+  int slot = 0;
+};
+
+/// A drawn token.
+struct Draw {
+  text::TokenId token = text::kNoToken;
+  float log_probability = 0;
+};
+
+/// What a row of logits is drawn by.
+struct DrawRequest {
+  const Sampling* sampling = nullptr;
+  std::uint64_t seed = 0;
+  std::uint64_t position = 0;  // of the draw in its generation
+  bool log_probability = false;
+  std::span<const text::TokenId> history;  // tokens before it
+};
+
+class Engine {
+ public:
+  Engine(const std::filesystem::path& path, const LoadOptions& options);
+
+  const ModelConfig& config() const { return graph_.config; }
+  const ModelGraph& graph() const { return graph_; }
+  const Vocabulary& vocabulary() const { return *vocabulary_; }
+  Extent context() const { return context_; }
+  int slots() const { return slots_; }
+  Device device() const { return device_; }
+  std::uint64_t weight_bytes() const { return weights_.bytes; }
+  std::uint64_t cache_bytes() const;
+
+  /// Runs the steps, any number, in passes of fixed sizes; what comes earlier in a sequence comes earlier here or is in
+  /// the cache. Gives the logits of the last step, [1, V], or of every step of a single pass, [T, V] with T at least their
+  /// number.
+  Tensor last_logits(std::span<const Step> steps);
+  Tensor all_logits(std::span<const Step> steps);
+  static constexpr std::size_t kStepsMax = 512;
+
+  /// Draws from the first rows of the logits, one for each request.
+  std::vector<Draw> draw(const Tensor& logits, std::span<const DrawRequest> requests);
+
+  /// What the cache holds of a sequence.
+  std::vector<text::TokenId>& cached(int slot) { return cached_[static_cast<std::size_t>(slot)]; }
+  /// Tokens of the prompt that the slot already holds, but for the last, which must be computed for its logits; the cache
+  /// is cut there.
+  Extent reuse(int slot, std::span<const text::TokenId> prompt);
+
+  /// False while a generation uses the model.
+  bool busy = false;
+
+ private:
+  Tensor pass(std::span<const Step> steps, std::size_t size, bool every_row);
+  Compiled& compiled(std::size_t size, bool every_row);
+
+  ModelGraph graph_;
+  Weights weights_;
+  std::optional<Vocabulary> vocabulary_;
+  Device device_;
+  Extent context_ = 0;
+  int slots_ = 1;
+  CacheType cache_type_ = CacheType::f32;
+  std::map<std::string, Variable> caches_;
+  std::vector<std::vector<text::TokenId>> cached_;
+  Tensor frequencies_, local_frequencies_;
+  double magnitude_ = 1;
+  std::map<std::pair<std::size_t, bool>, Compiled> passes_;
+  std::optional<Compiled> sampler_;
+};
+
+}  // namespace weft::llm::detail

@@ -1,0 +1,194 @@
+#include "llm/ir.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "weft/error.hpp"
+
+namespace weft::llm {
+namespace {
+
+struct OpRow {
+  std::string_view name;
+  std::size_t inputs_min, inputs_max;
+  std::vector<std::string_view> attributes;  // that must be there
+};
+const OpRow& row_of(OpType op) {
+  static const OpRow rows[] = {{"embedding", 2, 2, {}},
+                               {"pick", 1, 1, {}},
+                               {"rms_norm", 2, 2, {"eps", "width"}},
+                               {"layer_norm", 3, 3, {"eps"}},
+                               {"matmul", 2, 3, {}},
+                               {"columns", 1, 1, {"begin", "count"}},
+                               {"rope", 1, 1, {"heads", "dims", "pairs", "local"}},
+                               {"attention", 5, 5, {"heads", "kv_heads", "scale"}},
+                               {"silu", 1, 1, {}},
+                               {"gelu", 1, 1, {}},
+                               {"gelu_tanh", 1, 1, {}},
+                               {"mul", 2, 2, {}},
+                               {"add", 2, 2, {}},
+                               {"scale", 1, 1, {"factor"}},
+                               {"soft_cap", 1, 1, {"cap"}},
+                               {"experts", 5, 5, {"used"}}};
+  return rows[static_cast<std::size_t>(op)];
+}
+
+std::string text(const std::vector<Dim>& shape) {
+  std::vector<std::string> parts;
+  for (const Dim& d : shape) parts.push_back(d.to_string());
+  return fmt::format("[{}]", fmt::join(parts, ", "));
+}
+
+}  // namespace
+
+std::string_view name_of(OpType op) { return row_of(op).name; }
+
+std::string Dim::to_string() const {
+  constexpr std::string_view names[] = {"", "T", "R", "L"};
+  return symbol == Symbol::none ? std::to_string(value) : std::string(names[static_cast<std::size_t>(symbol)]);
+}
+
+Extent OpNode::integer(const std::string& name, Extent fallback) const {
+  auto it = attributes.find(name);
+  return it == attributes.end() ? fallback : std::get<Extent>(it->second);
+}
+double OpNode::real(const std::string& name, double fallback) const {
+  auto it = attributes.find(name);
+  return it == attributes.end() ? fallback : std::get<double>(it->second);
+}
+
+const TensorDesc* ModelGraph::find(std::string_view name) const {
+  for (const TensorDesc& t : tensors)
+    if (t.name == name) return &t;
+  return nullptr;
+}
+const TensorDesc& ModelGraph::at(std::string_view name) const {
+  const TensorDesc* t = find(name);
+  if (!t) throw InternalError(fmt::format("model graph: there is no tensor \"{}\"", name));
+  return *t;
+}
+
+std::string ModelGraph::to_string() const {
+  constexpr std::string_view elements[] = {"f32", "i32", "weight", "cache"};
+  constexpr std::string_view storages[] = {"constant", "activation", "kv_cache"};
+  std::string s = fmt::format("model {} ({}): {} tensors, {} nodes, {} -> {}\n", family, config.architecture,
+                              tensors.size(), nodes.size(), input, output);
+  for (const TensorDesc& t : tensors)
+    s += fmt::format("tensor {} {} {} {}{}{}\n", t.name, elements[static_cast<std::size_t>(t.element)], text(t.shape),
+                     storages[static_cast<std::size_t>(t.storage)],
+                     t.keys.empty() ? "" : fmt::format(" from {}", fmt::join(t.keys, ", ")),
+                     t.transposed ? " transposed" : "");
+  for (const OpNode& n : nodes) {
+    s += fmt::format("{} = {}({})", n.id, name_of(n.op), fmt::join(n.inputs, ", "));
+    for (const auto& [name, value] : n.attributes)
+      std::visit([&](const auto& v) { s += fmt::format(" {}={}", name, v); }, value);
+    s += fmt::format(" -> {}\n", n.output);
+  }
+  return s;
+}
+
+void ModelGraph::validate() const {
+  std::string problems;
+  const auto problem = [&](std::string_view where, const std::string& fact) {
+    problems += fmt::format("\n  {}: {}", where, fact);
+  };
+  std::map<std::string, const TensorDesc*, std::less<>> known;
+  for (const TensorDesc& t : tensors) {
+    if (!known.emplace(t.name, &t).second) problem(t.name, "two tensors of this name");
+    if ((t.storage == TensorStorage::constant) != !t.keys.empty())
+      problem(t.name, "constants, and only they, have keys");
+    for (const Dim& d : t.shape)
+      if (d.symbol == Symbol::none && d.value < 1) problem(t.name, "an extent below 1");
+  }
+  std::set<std::string, std::less<>> made{input, positions}, ids;
+  const auto shape_of = [&](const std::string& name) { return known.at(name)->shape; };
+  for (const OpNode& n : nodes) {
+    const OpRow& row = row_of(n.op);
+    if (!ids.insert(n.id).second) problem(n.id, "two nodes of this id");
+    if (n.inputs.size() < row.inputs_min || n.inputs.size() > row.inputs_max)
+      problem(n.id, fmt::format("{} inputs", n.inputs.size()));
+    for (std::string_view name : row.attributes)
+      if (!n.attributes.contains(std::string(name))) problem(n.id, fmt::format("attribute {} is missing", name));
+    bool complete = known.contains(n.output);
+    if (!complete) problem(n.id, fmt::format("its output {} is no tensor of the graph", n.output));
+    for (const std::string& name : n.inputs) {
+      auto it = known.find(name);
+      if (it == known.end()) {
+        problem(n.id, fmt::format("{} is no tensor of the graph", name));
+        complete = false;
+      } else if (it->second->storage == TensorStorage::activation && !made.contains(name)) {
+        problem(n.id, fmt::format("{} is read before it is made", name));
+      }
+    }
+    if (complete && known.at(n.output)->storage != TensorStorage::activation)
+      problem(n.id, "writes what is no activation");
+    if (!made.insert(n.output).second) problem(n.id, fmt::format("{} is made twice", n.output));
+    if (!complete || n.inputs.size() < row.inputs_min) continue;
+    const std::vector<Dim> x = shape_of(n.inputs[0]), y = shape_of(n.output);
+    const auto fit = [&](bool good) {
+      if (good) return;
+      std::vector<std::string> shapes;
+      for (const std::string& name : n.inputs) shapes.push_back(text(shape_of(name)));
+      problem(n.id, fmt::format("{} of {} is not {}", row.name, fmt::join(shapes, " and "), text(y)));
+    };
+    switch (n.op) {
+      case OpType::embedding: fit(x.size() == 2 && y == std::vector<Dim>{shape_of(n.inputs[1])[0], x[1]}); break;
+      case OpType::pick: fit(x.size() == 2 && y == std::vector<Dim>{Symbol::rows, x[1]}); break;
+      case OpType::rms_norm: {
+        const Extent width = n.integer("width");
+        fit(x == y && x.size() == 2 && shape_of(n.inputs[1]) == std::vector<Dim>{width} && width > 0 &&
+            x[1].value % width == 0);
+        break;
+      }
+      case OpType::layer_norm: fit(x == y && shape_of(n.inputs[1]) == std::vector<Dim>{x.back()}); break;
+      case OpType::matmul: {
+        const std::vector<Dim> w = shape_of(n.inputs[1]);
+        fit(x.size() == 2 && w.size() == 2 && w[1] == x[1] && y == std::vector<Dim>{x[0], w[0]} &&
+            (n.inputs.size() < 3 || shape_of(n.inputs[2]) == std::vector<Dim>{w[0]}));
+        break;
+      }
+      case OpType::columns: {
+        const Extent begin = n.integer("begin"), count = n.integer("count");
+        fit(x.size() == 2 && begin >= 0 && begin + count <= x[1].value && y == std::vector<Dim>{x[0], count});
+        break;
+      }
+      case OpType::rope: {
+        const Extent heads = n.integer("heads");
+        fit(x == y && heads > 0 && x[1].value % heads == 0 && n.integer("dims") <= x[1].value / heads);
+        break;
+      }
+      case OpType::attention: {
+        const Extent heads = n.integer("heads"), kv = n.integer("kv_heads");
+        const std::vector<Dim> k = shape_of(n.inputs[1]), cache = shape_of(n.inputs[3]);
+        fit(x == y && heads > 0 && kv > 0 && heads % kv == 0 && x[1].value / heads * kv == k[1].value &&
+            k == shape_of(n.inputs[2]) && cache == std::vector<Dim>{Symbol::length, k[1]} &&
+            cache == shape_of(n.inputs[4]));
+        for (std::size_t i : {std::size_t{3}, std::size_t{4}})
+          if (known.at(n.inputs[i])->storage != TensorStorage::kv_cache) problem(n.id, n.inputs[i] + " is no cache");
+        break;
+      }
+      case OpType::mul:
+      case OpType::add: fit(x == y && (shape_of(n.inputs[1]) == x)); break;
+      case OpType::experts: {
+        const std::vector<Dim> router = shape_of(n.inputs[1]), gate = shape_of(n.inputs[2]),
+                               down = shape_of(n.inputs[4]);
+        fit(x == y && router.size() == 2 && router[1] == x[1] && gate.size() == 3 && gate[0] == router[0] &&
+            gate[2] == x[1] && gate == shape_of(n.inputs[3]) && down == std::vector<Dim>{gate[0], gate[2], gate[1]} &&
+            n.integer("used") >= 1 && n.integer("used") <= router[0].value);
+        break;
+      }
+      case OpType::silu:
+      case OpType::gelu:
+      case OpType::gelu_tanh:
+      case OpType::scale:
+      case OpType::soft_cap: fit(x == y); break;
+    }
+  }
+  if (!made.contains(output)) problem(output, "the output is never made");
+  if (!problems.empty()) throw InternalError(fmt::format("model graph of {}:{}", family, problems));
+}
+
+}  // namespace weft::llm

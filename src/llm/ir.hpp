@@ -1,0 +1,104 @@
+// The explicit graph of a model: typed tensors, nodes in the order they run. Built by one file for each family, lowered
+// onto Weft's own graph, which knows nothing of layers.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "llm/config.hpp"
+#include "weft/shape.hpp"
+
+namespace weft::llm {
+
+/// An extent: a number, or a symbol whose value is known when the graph runs.
+enum class Symbol : std::uint8_t {
+  none,
+  tokens,  // T: tokens in this pass
+  rows,    // R: rows of logits asked for
+  length,  // L: cached positions
+};
+struct Dim {
+  Extent value = 0;
+  Symbol symbol = Symbol::none;
+
+  Dim(Extent value) : value(value) {}
+  Dim(Symbol symbol) : symbol(symbol) {}
+  bool operator==(const Dim&) const = default;
+  std::string to_string() const;
+};
+
+enum class TensorStorage : std::uint8_t {
+  constant,    // from the file
+  activation,  // of one pass
+  kv_cache,    // kept between passes, written by attention
+};
+enum class Element : std::uint8_t {
+  f32,
+  i32,
+  weight,
+  cache
+};  // weight: of the file's type; cache: of the cache's type
+
+struct TensorDesc {
+  std::string name;
+  std::vector<Dim> shape;
+  Element element = Element::f32;
+  TensorStorage storage = TensorStorage::activation;
+  std::vector<std::string> keys;  ///< constants: tensors of the file, one below another
+  bool transposed = false;        ///< constants: the file has [in, out]
+};
+
+enum class OpType : std::uint8_t {
+  embedding,   // (table, tokens or positions) -> [T, width]
+  pick,        // (x) -> the rows whose logits are asked for
+  rms_norm,    // (x, weight); eps, weight_offset, width: of what is normalised, the last axis cut into such parts
+  layer_norm,  // (x, weight, bias); eps
+  matmul,      // (x, weight [N, K], bias?) -> x W^T + b
+  columns,     // (x); begin, count
+  rope,        // (x); heads, dims, pairs, local
+  attention,   // (q, k, v, key cache, value cache); heads, kv_heads, scale, window, soft_cap
+  silu,
+  gelu,
+  gelu_tanh,
+  mul,
+  add,
+  scale,     // (x); factor
+  soft_cap,  // (x); cap
+  experts,   // (x, router, gates [E, F, H], ups, downs [E, H, F]); used
+};
+std::string_view name_of(OpType op);
+
+using Attribute = std::variant<Extent, double, std::string>;
+
+struct OpNode {
+  std::string id;
+  OpType op;
+  std::vector<std::string> inputs;
+  std::string output;
+  std::map<std::string, Attribute> attributes = {};
+
+  Extent integer(const std::string& name, Extent fallback = 0) const;
+  double real(const std::string& name, double fallback = 0) const;
+};
+
+struct ModelGraph {
+  std::string family;
+  ModelConfig config;
+  std::vector<TensorDesc> tensors;  // in the order of first use
+  std::vector<OpNode> nodes;        // in the order they run
+  std::string input = "tokens", positions = "positions", output = "logits";
+
+  const TensorDesc* find(std::string_view name) const;
+  const TensorDesc& at(std::string_view name) const;
+  /// One line a tensor and a node.
+  std::string to_string() const;
+  /// Every rule of the ops: tensors that exist, are made before they are read, made once, of shapes that fit.
+  /// InternalError with all that is broken, since graphs come from builders and not from users.
+  void validate() const;
+};
+
+}  // namespace weft::llm

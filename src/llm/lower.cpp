@@ -1,0 +1,159 @@
+#include "llm/lower.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+
+#include "weft/error.hpp"
+#include "weft/ops.hpp"
+
+namespace weft::llm {
+namespace {
+
+class Lowering {
+ public:
+  Lowering(const LowerContext& context, const PassInputs& inputs) : context_(context), inputs_(inputs) {}
+
+  Tensor run() {
+    values_[context_.graph.input] = inputs_.tokens;
+    values_[context_.graph.positions] = inputs_.positions;
+    for (const OpNode& node : context_.graph.nodes) {
+      try {
+        values_[node.output] = one(node).named(node.id);
+      } catch (Error& error) {
+        error.add_context("lowering " + node.id);
+        throw;
+      }
+    }
+    return values_.at(context_.graph.output);
+  }
+
+ private:
+  Tensor input(const OpNode& node, std::size_t i) const {
+    auto it = values_.find(node.inputs[i]);
+    return it != values_.end() ? it->second : context_.weights.at(node.inputs[i]);
+  }
+
+  Tensor one(const OpNode& node) {
+    switch (node.op) {
+      case OpType::embedding: return embedding(input(node, 0), input(node, 1));
+      case OpType::pick: return inputs_.rows.defined() ? embedding(input(node, 0), inputs_.rows) : input(node, 0);
+      case OpType::rms_norm: return normed(node);
+      case OpType::layer_norm: return layer_norm(input(node, 0), input(node, 1), input(node, 2), node.real("eps"));
+      case OpType::matmul:
+        return linear(input(node, 0), input(node, 1), node.inputs.size() > 2 ? input(node, 2) : Tensor());
+      case OpType::columns: return narrow(input(node, 0), 1, node.integer("begin"), node.integer("count"));
+      case OpType::rope: return turned(node);
+      case OpType::attention: return attended(node);
+      case OpType::silu: return elementwise("silu", {input(node, 0)});
+      case OpType::gelu: return elementwise("gelu", {input(node, 0)});
+      case OpType::gelu_tanh: return elementwise("gelu_tanh", {input(node, 0)});
+      case OpType::mul: return input(node, 0) * input(node, 1);
+      case OpType::add: return input(node, 0) + input(node, 1);
+      case OpType::scale: return input(node, 0) * node.real("factor");
+      case OpType::soft_cap: return elementwise("tanh", {input(node, 0) / node.real("cap")}) * node.real("cap");
+      case OpType::experts: return mixed(node);
+    }
+    throw InternalError(fmt::format("llm: no lowering of {}", name_of(node.op)));
+  }
+
+  Tensor normed(const OpNode& node) const {
+    const Tensor x = input(node, 0);
+    const Extent width = node.integer("width");
+    Tensor weight = input(node, 1);
+    if (const double offset = node.real("weight_offset"); offset != 0) weight = weight + offset;
+    if (width == x.dim(1)) return rms_norm(x, weight, node.real("eps"));
+    return reshape(rms_norm(reshape(x, {x.dim(0), x.dim(1) / width, width}), weight, node.real("eps")), x.shape());
+  }
+
+  /// Cosine or sine of each token's angles, [T, pairs], the same for every layer.
+  const Tensor& angles(bool local, bool sine) {
+    Tensor& table = angles_[local ? 1 : 0][sine ? 1 : 0];
+    if (!table.defined()) {
+      const Tensor position = unsqueeze(cast(inputs_.positions, DType::f32), 1);
+      const Tensor angle = position * (local ? context_.local_frequencies : context_.frequencies);
+      table = elementwise(sine ? "sin" : "cos", {angle});
+      if (!local && context_.magnitude != 1) table = table * context_.magnitude;
+    }
+    return table;
+  }
+
+  // y = x cos + partner(x) (-+sin): the partner is the same elements in another order, which is a view.
+  Tensor turned(const OpNode& node) {
+    const Tensor x = input(node, 0);
+    const Extent heads = node.integer("heads"), dims = node.integer("dims"), tokens = x.dim(0),
+                 width = x.dim(1) / heads;
+    const bool halves = std::get<std::string>(node.attributes.at("pairs")) == "halves";
+    const bool local = node.integer("local") != 0;
+    const Tensor all = reshape(x, {tokens, heads, width});
+    const Tensor part = dims == width ? all : narrow(all, 2, 0, dims);
+    const Extent pairs = dims / 2;
+    const Shape split = halves ? Shape{tokens, heads, 2, pairs} : Shape{tokens, heads, pairs, 2};
+    const int member = halves ? 2 : 3;
+    const Tensor parted = reshape(part, split), partner = flip(parted, {member});
+    const Shape spread = halves ? Shape{tokens, 1, 1, pairs} : Shape{tokens, 1, pairs, 1};
+    const Tensor c = reshape(angles(local, false), spread), s = reshape(angles(local, true), spread);
+    const Tensor sign = reshape(cast(arange(2, DType::i32, x.device()), DType::f32) * 2.0 - 1.0,
+                                halves ? Shape{1, 1, 2, 1} : Shape{1, 1, 1, 2});
+    const Tensor y = reshape(parted * c + partner * (s * sign), {tokens, heads, dims});
+    if (dims == width) return reshape(y, x.shape());
+    const Tensor both[] = {y, narrow(all, 2, dims, width - dims)};
+    return reshape(concat(both, 2), x.shape());
+  }
+
+  Tensor attended(const OpNode& node) {
+    const Tensor q = input(node, 0);
+    const Extent heads = node.integer("heads");
+    const auto cached = [&](std::size_t value, std::size_t cache) {
+      Variable& variable = context_.caches.at(node.inputs[cache]);
+      variable.assign(write_rows(variable, input(node, value), inputs_.places, context_.cache_type));
+      return variable.value();
+    };
+    const Tensor k = cached(1, 3), v = cached(2, 4);
+    const Tensor y = cache_attention(reshape(q, {q.dim(0), heads, q.dim(1) / heads}), k, v, inputs_.first,
+                                     inputs_.length, node.integer("kv_heads"),
+                                     {.type = context_.cache_type,
+                                      .scale = node.real("scale"),
+                                      .window = node.integer("window"),
+                                      .soft_cap = node.real("soft_cap")});
+    return reshape(y, q.shape());
+  }
+
+  // Every expert sees every token; what the router did not choose weighs nothing.
+  Tensor mixed(const OpNode& node) const {
+    const Tensor x = input(node, 0), gates = input(node, 2), ups = input(node, 3), downs = input(node, 4);
+    const Extent experts = gates.dim(0), tokens = x.dim(0);
+    const Tensor scores = linear(x, input(node, 1));  // [T, E]
+    const Tensor expert(
+        cast(expand(unsqueeze(arange(experts, DType::i32, x.device()), 0), {tokens, experts}), DType::i32));
+    // The chosen ones' softmax; the best is taken out, again and again.
+    const double none = -std::numeric_limits<double>::infinity();
+    Tensor left = scores, chosen = zeros_like(scores);
+    for (Extent i = 0; i < node.integer("used"); ++i) {
+      const Tensor best = elementwise("eq", {expert, argmax(left, 1, {.keepdims = true})});
+      chosen = elementwise("where", {best, ones_like(chosen), chosen});
+      left = elementwise("where", {best, scalar_like(none, left), left});
+    }
+    const Tensor taken = chosen > zeros_like(chosen);
+    const Tensor weight = softmax(elementwise("where", {taken, scores, scalar_like(none, scores)}), 1);
+    Tensor sum;
+    for (Extent e = 0; e < experts; ++e) {
+      const Tensor h = swiglu(linear(x, select(gates, 0, e)), linear(x, select(ups, 0, e)));
+      const Tensor part = linear(h, select(downs, 0, e)) * narrow(weight, 1, e, 1);
+      sum = sum.defined() ? sum + part : part;
+    }
+    return sum;
+  }
+
+  const LowerContext& context_;
+  const PassInputs& inputs_;
+  std::map<std::string, Tensor> values_;
+  Tensor angles_[2][2];
+};
+
+}  // namespace
+
+Tensor lower(const LowerContext& context, const PassInputs& inputs) { return Lowering(context, inputs).run(); }
+
+}  // namespace weft::llm

@@ -1,0 +1,34 @@
+// From a model graph to Weft's graph: one pass over T tokens, caches written on the way.
+#pragma once
+
+#include <map>
+
+#include "llm/ir.hpp"
+#include "llm/weights.hpp"
+#include "weft/inference.hpp"
+
+namespace weft::llm {
+
+/// What a pass is given, all i32 on the device. Rows of padding have a place of -1 and length 0.
+struct PassInputs {
+  Tensor tokens;     // [T]
+  Tensor positions;  // [T], in their sequences
+  Tensor places;     // [T], rows of the caches
+  Tensor first;      // [T], first row of their sequence in the caches
+  Tensor length;     // [T], rows that they see
+  Tensor rows;       // [R], tokens whose logits are wanted; undefined: of all T
+};
+
+struct LowerContext {
+  const ModelGraph& graph;
+  const Weights& weights;
+  std::map<std::string, Variable>& caches;
+  CacheType cache_type = CacheType::f32;
+  Tensor frequencies, local_frequencies;  // [dims / 2]
+  double magnitude = 1;
+};
+
+/// The logits [R, vocabulary]; the caches are assigned.
+Tensor lower(const LowerContext& context, const PassInputs& inputs);
+
+}  // namespace weft::llm

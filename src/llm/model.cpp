@@ -1,0 +1,168 @@
+// The face of language models.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "llm/run.hpp"
+#include "weft/error.hpp"
+#include "weft/ops.hpp"
+
+namespace weft::llm {
+
+using text::TokenId;
+
+std::string_view name_of(Finish finish) {
+  constexpr std::string_view names[] = {"end of text", "stop text", "length", "cancelled"};
+  return names[static_cast<std::size_t>(finish)];
+}
+
+Model load(const std::filesystem::path& path, const LoadOptions& options) {
+  try {
+    return Model(std::make_shared<detail::Engine>(path, options));
+  } catch (Error& error) {
+    error.add_context("loading the model " + path.string());
+    throw;
+  }
+}
+
+// ---- Generation --------------------------------------------------------------------------------------------------------
+
+Generation::Generation(std::unique_ptr<detail::Run> run) : run_(std::move(run)) {}
+Generation::Generation(Generation&&) noexcept = default;
+Generation::~Generation() = default;
+
+void Generation::advance() { done_ = !run_->next(piece_); }
+
+Generation::iterator Generation::begin() {
+  if (!started_) {
+    started_ = true;
+    advance();
+  }
+  return iterator(this);
+}
+Generation::iterator& Generation::iterator::operator++() {
+  owner_->advance();
+  return *this;
+}
+
+const Result& Generation::result() {
+  for (auto it = begin(); it != end(); ++it) {
+  }
+  return run_->result();
+}
+
+// ---- Model -------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+text::Rendered rendered(const detail::Engine& engine, const std::vector<Message>& messages) {
+  const Vocabulary& v = engine.vocabulary();
+  if (!v.chat)
+    throw UsageError(fmt::format("{}: the model has no chat template, so it is not made for chats; use generate",
+                                 engine.config().source));
+  text::OrderedJson list = text::OrderedJson::array();
+  for (const Message& m : messages) list.push_back({{"role", m.role}, {"content", m.content}});
+  return v.chat->render({{"messages", list, true},
+                         {"add_generation_prompt", true, false},
+                         {"bos_token", v.bos, false},
+                         {"eos_token", v.eos, false}});
+}
+
+std::vector<TokenId> tokens_of(const detail::Engine& engine, const text::Rendered& chat) {
+  std::vector<text::TextSegment> segments;
+  for (const text::Segment& s : chat.segments) segments.push_back({s.text, !s.from_user});
+  // Templates write the tokens around a text themselves.
+  return engine.vocabulary().tokenizer.encode(segments, false);
+}
+
+}  // namespace
+
+Generation Model::chat(const std::vector<Message>& messages, const GenerateOptions& options) const {
+  return Generation(std::make_unique<detail::Run>(engine_, tokens_of(*engine_, rendered(*engine_, messages)), options));
+}
+Generation Model::generate(std::string_view prompt, const GenerateOptions& options) const {
+  return generate(std::span<const std::int32_t>(encode(prompt)), options);
+}
+Generation Model::generate(std::span<const std::int32_t> prompt, const GenerateOptions& options) const {
+  return Generation(
+      std::make_unique<detail::Run>(engine_, std::vector<TokenId>(prompt.begin(), prompt.end()), options));
+}
+std::vector<Result> Model::generate_batch(std::span<const std::string> prompts, const GenerateOptions& options) const {
+  std::vector<std::vector<TokenId>> encoded;
+  for (const std::string& prompt : prompts) encoded.push_back(encode(prompt));
+  return detail::run_batch(*engine_, std::move(encoded), options);
+}
+
+std::vector<float> Model::forward(std::span<const std::int32_t> tokens) const {
+  if (engine_->busy) throw UsageError("llm: a generation of this model is under way; finish or destroy it first");
+  std::vector<float> logits;
+  engine_->cached(0).clear();
+  Extent position = 0;
+  while (!tokens.empty()) {
+    const auto part = tokens.first(std::min(tokens.size(), detail::Engine::kStepsMax));
+    std::vector<detail::Step> steps;
+    for (const std::int32_t token : part) steps.push_back({token, position++, 0});
+    const std::vector<float> rows = engine_->all_logits(steps).to_vector<float>();
+    logits.insert(logits.end(), rows.begin(),
+                  rows.begin() + static_cast<std::ptrdiff_t>(part.size() * static_cast<std::size_t>(vocabulary())));
+    tokens = tokens.subspan(part.size());
+  }
+  return logits;
+}
+
+Perplexity Model::perplexity(std::string_view text, Extent window,
+                             const std::function<void(const Perplexity&)>& progress) const {
+  if (window == 0) window = std::min<Extent>(context(), 512);
+  if (window < 2 || window > context())
+    throw UsageError(fmt::format("llm: a window of {} tokens; 2 to the context of {} can be", window, context()));
+  const std::vector<std::int32_t> tokens = encode(text, false);
+  const auto size = static_cast<std::size_t>(window);
+  if (tokens.size() < size)
+    throw UsageError(fmt::format("llm: the text has {} tokens, fewer than a window of {}", tokens.size(), window));
+  const auto v = static_cast<std::size_t>(vocabulary());
+  Perplexity p;
+  double loss = 0;
+  for (std::size_t begin = 0; begin + size <= tokens.size(); begin += size) {
+    const auto part = std::span(tokens).subspan(begin, size);
+    const std::vector<float> logits = forward(part);
+    for (std::size_t t = size / 2; t + 1 < size; ++t) {
+      const float* row = logits.data() + t * v;
+      const float top = *std::max_element(row, row + v);
+      double total = 0;
+      for (std::size_t i = 0; i < v; ++i) total += std::exp(row[i] - top);
+      loss += std::log(total) + top - row[part[t + 1]];
+      ++p.tokens;
+    }
+    p.mean_loss = loss / static_cast<double>(p.tokens);
+    p.value = std::exp(p.mean_loss);
+    if (progress) progress(p);
+  }
+  return p;
+}
+
+std::vector<std::int32_t> Model::encode(std::string_view text, bool add_special) const {
+  return engine_->vocabulary().tokenizer.encode(text, {.add_special = add_special});
+}
+std::string Model::decode(std::span<const std::int32_t> tokens) const {
+  return engine_->vocabulary().tokenizer.decode(tokens, false);
+}
+std::string Model::render(const std::vector<Message>& messages) const { return rendered(*engine_, messages).text(); }
+Extent Model::vocabulary() const { return engine_->config().vocabulary; }
+Extent Model::context() const { return engine_->context(); }
+Device Model::device() const { return engine_->device(); }
+bool Model::has_template() const { return engine_->vocabulary().chat.has_value(); }
+
+std::string Model::describe(bool graph) const {
+  const ModelConfig& c = engine_->config();
+  std::string s = fmt::format(
+      "{}{}{}: {} layers, width {}, {} heads ({} for keys) of {}, vocabulary {}, context {} of {}; {:.1f} MB "
+      "of weights and {:.1f} MB of cache on {}",
+      c.architecture, c.name.empty() ? "" : " ", c.name, c.layers, c.hidden, c.heads, c.kv_heads, c.head_dim,
+      c.vocabulary, engine_->context(), c.context, static_cast<double>(engine_->weight_bytes()) / 1e6,
+      static_cast<double>(engine_->cache_bytes()) / 1e6, engine_->device().to_string());
+  if (graph) s += "\n" + engine_->graph().to_string();
+  return s;
+}
+
+}  // namespace weft::llm

@@ -1,0 +1,282 @@
+#include "llm/run.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "weft/error.hpp"
+
+namespace weft::llm::detail {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using text::TokenId;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+std::vector<Step> steps_of(std::span<const TokenId> tokens, Extent first_position, int slot) {
+  std::vector<Step> steps;
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    steps.push_back({tokens[i], first_position + static_cast<Extent>(i), slot});
+  return steps;
+}
+
+void check_prompt(const std::vector<TokenId>& prompt, const Engine& engine) {
+  if (prompt.empty()) throw UsageError("llm: the prompt has no tokens; give some text");
+  if (static_cast<Extent>(prompt.size()) >= engine.context())
+    throw UsageError(
+        fmt::format("llm: the prompt has {} tokens, and the context {} positions; shorten it, or load the model "
+                    "with a larger context",
+                    prompt.size(), engine.context()));
+}
+
+}  // namespace
+
+void check(const GenerateOptions& o, const Engine& engine) {
+  const Sampling& s = o.sampling;
+  const auto require = [](bool good, std::string_view name, double value, std::string_view range) {
+    if (!good) throw UsageError(fmt::format("llm: {} is {}, not {}", name, value, range));
+  };
+  require(o.max_tokens >= 0, "max_tokens", static_cast<double>(o.max_tokens), "0 or more");
+  require(s.temperature >= 0 && std::isfinite(s.temperature), "temperature", s.temperature, "0 or more");
+  require(s.top_k >= 0, "top_k", static_cast<double>(s.top_k), "0 or more");
+  require(s.top_p > 0 && s.top_p <= 1, "top_p", s.top_p, "above 0 and at most 1");
+  require(s.min_p >= 0 && s.min_p <= 1, "min_p", s.min_p, "between 0 and 1");
+  require(s.typical > 0 && s.typical <= 1, "typical", s.typical, "above 0 and at most 1");
+  require(s.repetition_penalty > 0 && std::isfinite(s.repetition_penalty), "repetition_penalty", s.repetition_penalty,
+          "above 0");
+  require(std::isfinite(s.frequency_penalty), "frequency_penalty", s.frequency_penalty, "a number");
+  require(std::isfinite(s.presence_penalty), "presence_penalty", s.presence_penalty, "a number");
+  require(s.penalty_window >= 0 && s.penalty_window <= 256, "penalty_window", static_cast<double>(s.penalty_window),
+          "between 0 and 256");
+  require(o.draft >= 0 && o.draft <= 15, "draft", static_cast<double>(o.draft), "between 0 and 15");
+  require(s.logit_bias.size() <= 1024, "the number of logit biases", static_cast<double>(s.logit_bias.size()),
+          "at most 1024");
+  for (const auto& [token, bias] : s.logit_bias) {
+    require(token >= 0 && token < engine.config().vocabulary, "the token of a logit bias", token,
+            fmt::format("one of the {} of the vocabulary", engine.config().vocabulary));
+    require(!std::isnan(bias), "a logit bias", bias, "a number");
+  }
+}
+
+std::uint64_t seed_of(const Sampling& sampling) {
+  if (sampling.seed) return *sampling.seed;
+  std::random_device device;
+  return std::uint64_t{device()} << 32 | device();
+}
+
+// ---- Reply -------------------------------------------------------------------------------------------------------------
+
+Reply::Reply(const Engine& engine, const GenerateOptions& options, Extent prompt_tokens)
+    : engine_(engine), options_(options), decoder_(engine.vocabulary().tokenizer), stop_(options.stop) {
+  result.prompt_tokens = prompt_tokens;
+  tokens_max_ = std::min(options.max_tokens, engine.context() - prompt_tokens);
+}
+
+bool Reply::take(const Draw& draw, std::string& piece) {
+  if (ended_) return false;
+  if (static_cast<Extent>(result.tokens.size()) >= tokens_max_) {
+    end(Finish::length, piece);
+    return false;
+  }
+  const auto& ends = engine_.vocabulary().end_tokens;
+  if (std::find(ends.begin(), ends.end(), draw.token) != ends.end()) {
+    end(Finish::end_of_text, piece);
+    return false;
+  }
+  result.tokens.push_back({draw.token, draw.log_probability});
+  const std::string certain = stop_.put(decoder_.put(draw.token));
+  piece += certain;
+  result.text += certain;
+  if (stop_.stopped())
+    end(Finish::stop_text, piece);
+  else if (static_cast<Extent>(result.tokens.size()) >= tokens_max_)
+    end(Finish::length, piece);
+  return !ended_;
+}
+
+void Reply::end(Finish finish, std::string& piece) {
+  if (ended_) return;
+  ended_ = true;
+  result.finish = finish;
+  std::string rest;
+  if (!stop_.stopped()) {
+    rest = stop_.put(decoder_.finish());
+    if (stop_.stopped())
+      result.finish = Finish::stop_text;
+    else
+      rest += stop_.finish();
+  }
+  piece += rest;
+  result.text += rest;
+}
+
+// ---- Run ---------------------------------------------------------------------------------------------------------------
+
+Run::Run(std::shared_ptr<Engine> engine, std::vector<TokenId> prompt, GenerateOptions options)
+    : engine_(std::move(engine)),
+      options_(std::move(options)),
+      tokens_((check(options_, *engine_), check_prompt(prompt, *engine_), std::move(prompt))),
+      seed_(seed_of(options_.sampling)),
+      reply_(*engine_, options_, static_cast<Extent>(tokens_.size())) {
+  if (engine_->busy) throw UsageError("llm: another generation of this model is under way; finish or destroy it first");
+  engine_->busy = true;
+}
+
+Run::~Run() { engine_->busy = false; }
+
+DrawRequest Run::request(std::size_t drawn, std::span<const TokenId> history) const {
+  return {&options_.sampling, seed_, drawn, options_.log_probabilities, history};
+}
+
+bool Run::next(std::string& piece) {
+  piece.clear();
+  while (piece.empty() && !reply_.ended()) {
+    if (options_.cancel.stop_requested())
+      reply_.cancel(piece);
+    else if (!started_)
+      start();
+    if (reply_.ended()) break;
+    step(piece);
+  }
+  return !piece.empty();
+}
+
+/// All of the prompt but its last token, which the first step takes.
+void Run::start() {
+  const auto begin = Clock::now();
+  started_ = true;
+  const Extent reused = engine_->reuse(0, tokens_);
+  reply_.result.reused_tokens = reused;
+  const auto rest = std::span<const TokenId>(tokens_).subspan(static_cast<std::size_t>(reused));
+  auto& held = engine_->cached(0);
+  // In parts, so that a request to stop is heard between them.
+  for (std::size_t at = 0; at + 1 < rest.size();) {
+    if (options_.cancel.stop_requested()) break;
+    const auto part = rest.subspan(at, std::min(Engine::kStepsMax, rest.size() - 1 - at));
+    engine_->last_logits(steps_of(part, reused + static_cast<Extent>(at), 0));
+    held.insert(held.end(), part.begin(), part.end());
+    at += part.size();
+  }
+  reply_.result.prompt_seconds = seconds_since(begin);
+}
+
+/// Runs the last token, with guesses of what follows it, and takes what is drawn as far as the guesses were right.
+void Run::step(std::string& piece) {
+  if (options_.cancel.stop_requested()) return reply_.cancel(piece);
+  const auto begin = Clock::now();
+  const std::vector<TokenId> guesses = guess();
+  std::vector<TokenId> ahead = {tokens_.back()};
+  ahead.insert(ahead.end(), guesses.begin(), guesses.end());
+  const auto steps = steps_of(ahead, static_cast<Extent>(tokens_.size()) - 1, 0);
+  const Tensor logits = guesses.empty() ? engine_->last_logits(steps) : engine_->all_logits(steps);
+  std::vector<TokenId> history = tokens_;
+  history.insert(history.end(), guesses.begin(), guesses.end());
+  std::vector<DrawRequest> requests;
+  for (std::size_t i = 0; i < ahead.size(); ++i)
+    requests.push_back(
+        request(reply_.result.tokens.size() + i, std::span<const TokenId>(history).first(tokens_.size() + i)));
+  const std::vector<Draw> draws = engine_->draw(logits, requests);
+  reply_.result.drafted_tokens += static_cast<Extent>(guesses.size());
+  auto& held = engine_->cached(0);
+  for (std::size_t i = 0; i < draws.size(); ++i) {
+    held.push_back(ahead[i]);
+    const bool goes_on = reply_.take(draws[i], piece);
+    if (goes_on) tokens_.push_back(draws[i].token);
+    if (!goes_on || i >= guesses.size() || guesses[i] != draws[i].token) break;
+    ++reply_.result.accepted_tokens;
+  }
+  reply_.result.seconds += seconds_since(begin);
+}
+
+/// What followed the last time that the text ended as it does now.
+std::vector<TokenId> Run::guess() const {
+  const Extent room = std::min({options_.draft, engine_->context() - static_cast<Extent>(tokens_.size()),
+                                options_.max_tokens - static_cast<Extent>(reply_.result.tokens.size()) - 1});
+  if (room <= 0) return {};
+  constexpr std::size_t kLongest = 4, kShortest = 2;
+  for (std::size_t n = kLongest; n >= kShortest; --n) {
+    if (tokens_.size() <= n) continue;
+    const auto end = tokens_.end() - static_cast<std::ptrdiff_t>(n);
+    const auto found = std::find_end(tokens_.begin(), tokens_.end() - 1, end, tokens_.end());
+    if (found == tokens_.end() - 1) continue;
+    const auto from = found + static_cast<std::ptrdiff_t>(n);
+    const auto count = std::min<std::ptrdiff_t>(room, tokens_.end() - from);
+    return {from, from + count};
+  }
+  return {};
+}
+
+// ---- Batches -----------------------------------------------------------------------------------------------------------
+
+std::vector<Result> run_batch(Engine& engine, std::vector<std::vector<TokenId>> prompts,
+                              const GenerateOptions& options) {
+  check(options, engine);
+  for (const auto& prompt : prompts) check_prompt(prompt, engine);
+  if (engine.busy) throw UsageError("llm: a generation of this model is under way; finish or destroy it first");
+  struct Sequence {
+    std::size_t prompt;
+    std::vector<TokenId> tokens;
+    std::unique_ptr<Reply> reply;
+  };
+  const std::uint64_t seed = seed_of(options.sampling);
+  std::vector<Result> results(prompts.size());
+  std::vector<std::optional<Sequence>> slots(static_cast<std::size_t>(engine.slots()));
+  std::size_t next = 0;
+  std::string piece;
+  for (;;) {
+    // A free slot takes the next prompt; sequences that have ended make room for others at once.
+    for (std::size_t s = 0; s < slots.size(); ++s) {
+      if (slots[s] || next >= prompts.size()) continue;
+      const auto begin = Clock::now();
+      Sequence sequence{next, std::move(prompts[next]), nullptr};
+      ++next;
+      sequence.reply = std::make_unique<Reply>(engine, options, static_cast<Extent>(sequence.tokens.size()));
+      const int slot = static_cast<int>(s);
+      const Extent reused = engine.reuse(slot, sequence.tokens);
+      sequence.reply->result.reused_tokens = reused;
+      const auto part = std::span<const TokenId>(sequence.tokens).subspan(static_cast<std::size_t>(reused));
+      if (part.size() > 1) engine.last_logits(steps_of(part.first(part.size() - 1), reused, slot));
+      engine.cached(slot).assign(sequence.tokens.begin(), sequence.tokens.end() - 1);
+      sequence.reply->result.prompt_seconds = seconds_since(begin);
+      slots[s].emplace(std::move(sequence));
+    }
+    std::vector<Step> steps;
+    std::vector<DrawRequest> requests;
+    std::vector<std::size_t> taken;
+    for (std::size_t s = 0; s < slots.size(); ++s) {
+      if (!slots[s]) continue;
+      const auto& tokens = slots[s]->tokens;
+      steps.push_back({tokens.back(), static_cast<Extent>(tokens.size()) - 1, static_cast<int>(s)});
+      // Each prompt draws from a stream of its own, whatever runs beside it.
+      requests.push_back({&options.sampling, seed + slots[s]->prompt, slots[s]->reply->result.tokens.size(),
+                          options.log_probabilities, tokens});
+      taken.push_back(s);
+    }
+    if (steps.empty()) break;
+    const auto begin = Clock::now();
+    const bool cancelled = options.cancel.stop_requested();
+    std::vector<Draw> draws(steps.size());
+    if (!cancelled) draws = engine.draw(engine.all_logits(steps), requests);
+    for (std::size_t i = 0; i < taken.size(); ++i) {
+      auto& sequence = slots[taken[i]];
+      if (cancelled)
+        sequence->reply->cancel(piece);
+      else
+        engine.cached(static_cast<int>(taken[i])).push_back(sequence->tokens.back());
+      sequence->reply->result.seconds += seconds_since(begin);
+      if (!cancelled && sequence->reply->take(draws[i], piece)) {
+        sequence->tokens.push_back(draws[i].token);
+        continue;
+      }
+      results[sequence->prompt] = std::move(sequence->reply->result);
+      sequence.reset();
+    }
+    if (cancelled) break;
+  }
+  return results;
+}
+
+}  // namespace weft::llm::detail

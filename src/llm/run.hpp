@@ -1,0 +1,67 @@
+// One generation: a prompt, then token after token, with text that is certain handed out.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "llm/engine.hpp"
+#include "llm/stop_texts.hpp"
+
+namespace weft::llm::detail {
+
+/// The text and the end of one sequence, wherever its tokens come from.
+class Reply {
+ public:
+  Reply(const Engine& engine, const GenerateOptions& options, Extent prompt_tokens);
+
+  /// Takes the next token; false once the sequence has ended. `piece` receives the text that became certain.
+  bool take(const Draw& draw, std::string& piece);
+  void cancel(std::string& piece) { end(Finish::cancelled, piece); }
+  bool ended() const { return ended_; }
+
+  Result result;
+
+ private:
+  void end(Finish finish, std::string& piece);
+
+  const Engine& engine_;
+  const GenerateOptions& options_;
+  text::StreamDecoder decoder_;
+  StopTexts stop_;
+  Extent tokens_max_;
+  bool ended_ = false;
+};
+
+class Run {
+ public:
+  Run(std::shared_ptr<Engine> engine, std::vector<text::TokenId> prompt, GenerateOptions options);
+  ~Run();
+
+  /// Runs until there is text or the end; false at the end.
+  bool next(std::string& piece);
+  const Result& result() const { return reply_.result; }
+
+ private:
+  void start();
+  void take(std::span<const Draw> draws, std::string& piece);
+  void step(std::string& piece);
+  std::vector<text::TokenId> guess() const;
+  DrawRequest request(std::size_t drawn, std::span<const text::TokenId> history) const;
+
+  std::shared_ptr<Engine> engine_;
+  GenerateOptions options_;
+  std::vector<text::TokenId> tokens_;  // prompt and what came after; the last is not in the cache
+  std::uint64_t seed_;
+  bool started_ = false;
+  Reply reply_;
+};
+
+/// Checks what users may get wrong. UsageError.
+void check(const GenerateOptions& options, const Engine& engine);
+std::uint64_t seed_of(const Sampling& sampling);
+std::vector<Result> run_batch(Engine& engine, std::vector<std::vector<text::TokenId>> prompts,
+                              const GenerateOptions& options);
+
+}  // namespace weft::llm::detail

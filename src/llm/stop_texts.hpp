@@ -1,0 +1,28 @@
+// Stop texts across tokens: what may be the start of one is held back until it is clear.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weft::llm {
+
+class StopTexts {
+ public:
+  /// UsageError for an empty one.
+  explicit StopTexts(std::vector<std::string> texts);
+
+  /// The text that is certain after `piece`; if a stop text is complete, what came before the first of them, and
+  /// `stopped` from then on.
+  std::string put(std::string_view piece);
+  /// What was held back, at the end of the text.
+  std::string finish();
+  bool stopped() const { return stopped_; }
+
+ private:
+  std::vector<std::string> texts_;
+  std::string held_;
+  bool stopped_ = false;
+};
+
+}  // namespace weft::llm

@@ -1,0 +1,118 @@
+#include "llm/vocabulary.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/file.hpp"
+#include "base/json.hpp"
+#include "weft/error.hpp"
+
+namespace weft::llm {
+namespace {
+
+using text::TokenId;
+
+text::GgufVocabulary parts_of(const io::GgufMetadata& m) {
+  text::GgufVocabulary v;
+  v.model = m.get<std::string>("tokenizer.ggml.model");
+  v.pre = m.get_or<std::string>("tokenizer.ggml.pre", "");
+  v.tokens = m.array<std::string>("tokenizer.ggml.tokens");
+  if (const auto* scores = m.array_if<float>("tokenizer.ggml.scores")) v.scores = *scores;
+  if (const auto* types = m.array_if<std::int32_t>("tokenizer.ggml.token_type")) v.types = *types;
+  if (const auto* merges = m.array_if<std::string>("tokenizer.ggml.merges")) v.merges = *merges;
+  const auto id = [&](const char* key) {
+    return m.get_or<std::int32_t>(fmt::format("tokenizer.ggml.{}_token_id", key), text::kNoToken);
+  };
+  v.bos = id("bos");
+  v.eos = id("eos");
+  v.unknown = id("unknown");
+  v.separator = m.contains("tokenizer.ggml.seperator_token_id") ? id("seperator") : id("separator");
+  v.padding = id("padding");
+  v.add_bos = m.get_if<bool>("tokenizer.ggml.add_bos_token");
+  v.add_eos = m.get_if<bool>("tokenizer.ggml.add_eos_token");
+  v.add_space_prefix = m.get_if<bool>("tokenizer.ggml.add_space_prefix");
+  if (const auto* map = m.array_if<std::uint8_t>("tokenizer.ggml.precompiled_charsmap"))
+    v.precompiled_charsmap.assign(map->begin(), map->end());
+  return v;
+}
+
+/// Ends that models of chats use, where a file names only the end of a document.
+void add_usual_ends(Vocabulary& v) {
+  for (const char* piece :
+       {"<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "<|endoftext|>", "</s>", "<|end_of_text|>"}) {
+    const TokenId id = v.tokenizer.id_of(piece);
+    if (id == text::kNoToken || !v.tokenizer.is_special(id)) continue;
+    if (std::find(v.end_tokens.begin(), v.end_tokens.end(), id) == v.end_tokens.end()) v.end_tokens.push_back(id);
+  }
+}
+
+void add_ends(Vocabulary& v, const ModelConfig& config) {
+  for (const std::int64_t id : config.end_tokens)
+    if (id >= 0 && id < config.vocabulary) v.end_tokens.push_back(static_cast<TokenId>(id));
+  add_usual_ends(v);
+}
+
+/// A token of tokenizer_config.json: a string, or an object with its content.
+std::string content_of(const Json& json, const char* key) {
+  const auto it = json.find(key);
+  if (it == json.end()) return "";
+  if (it->is_string()) return it->get<std::string>();
+  if (it->is_object() && it->contains("content") && (*it)["content"].is_string())
+    return (*it)["content"].get<std::string>();
+  return "";
+}
+
+}  // namespace
+
+Vocabulary vocabulary_of_gguf(const io::GgufFile& file, const ModelConfig& config) {
+  const io::GgufMetadata& m = file.metadata();
+  Vocabulary v{text::Tokenizer::from_gguf(parts_of(m), file.source()), {}, {}, {}, {}};
+  if (v.tokenizer.bos() != text::kNoToken) v.bos = v.tokenizer.piece(v.tokenizer.bos()).value_or("");
+  if (v.tokenizer.eos() != text::kNoToken) v.eos = v.tokenizer.piece(v.tokenizer.eos()).value_or("");
+  if (const auto chat = m.get_if<std::string>("tokenizer.chat_template"))
+    v.chat.emplace(*chat, file.source() + ": tokenizer.chat_template");
+  add_ends(v, config);
+  return v;
+}
+
+Vocabulary vocabulary_of_folder(const std::filesystem::path& folder, const ModelConfig& config) {
+  const auto path = folder / "tokenizer.json";
+  if (!std::filesystem::exists(path))
+    throw FileError(
+        fmt::format("{}: the folder has no tokenizer.json, which Weft reads text with; download it beside the weights",
+                    folder.string()));
+  Vocabulary v{text::Tokenizer::from_json_file(path), {}, {}, {}, {}};
+  if (const auto settings_path = folder / "tokenizer_config.json"; std::filesystem::exists(settings_path)) {
+    const Json settings = read_json_file(settings_path);
+    v.bos = content_of(settings, "bos_token");
+    v.eos = content_of(settings, "eos_token");
+    if (const auto it = settings.find("chat_template"); it != settings.end()) {
+      // One template, or a list of named ones.
+      if (it->is_string()) v.chat.emplace(it->get<std::string>(), settings_path.string() + ": chat_template");
+      if (it->is_array())
+        for (const Json& each : *it)
+          if (each.value("name", "") == "default" && each.contains("template") && each["template"].is_string())
+            v.chat.emplace(each["template"].get<std::string>(), settings_path.string() + ": chat_template");
+    }
+  }
+  if (const auto file = folder / "chat_template.jinja"; std::filesystem::exists(file)) {
+    const auto bytes = read_file(file);
+    v.chat.emplace(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()), file.string());
+  }
+  ModelConfig ends = config;
+  if (const auto generation = folder / "generation_config.json"; std::filesystem::exists(generation)) {
+    const Json json = read_json_file(generation);
+    if (const auto it = json.find("eos_token_id"); it != json.end() && !it->is_null()) {
+      ends.end_tokens.clear();  // what generates overrides what trained
+      for (const Json& id : it->is_array() ? *it : Json::array({*it}))
+        if (id.is_number_integer()) ends.end_tokens.push_back(id.get<std::int64_t>());
+    }
+  }
+  if (const TokenId eos = v.eos.empty() ? text::kNoToken : v.tokenizer.id_of(v.eos); eos != text::kNoToken)
+    ends.end_tokens.push_back(eos);
+  add_ends(v, ends);
+  return v;
+}
+
+}  // namespace weft::llm

@@ -1,0 +1,42 @@
+// The constants of a model graph, checked against the file and moved to the device.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <unordered_map>
+
+#include "io/tensor_source.hpp"
+#include "llm/ir.hpp"
+#include "weft/tensor.hpp"
+
+namespace weft::llm {
+
+/// Names of tensors as graphs ask for them, in files that put a prefix before all of them, or leave one out.
+class TensorNames {
+ public:
+  explicit TensorNames(const io::TensorSource& source);
+  const io::SourceTensor* find(std::string_view key) const;
+  const io::TensorSource& source() const { return source_; }
+
+ private:
+  const io::TensorSource& source_;
+  std::string drop_, add_;  // a key that starts with `drop_` has `add_` in its place in the file
+};
+
+struct Weights {
+  std::unordered_map<std::string, Tensor> tensors;  // by the graph's names
+  std::uint64_t bytes = 0;                          // on the device
+
+  const Tensor& at(const std::string& name) const;
+};
+
+/// Called with bytes of the file done, and all.
+using LoadProgress = std::function<void(std::uint64_t done, std::uint64_t total)>;
+
+/// FileError that lists every tensor that is missing, of another shape than the graph's, of a type that cannot be read, or
+/// in the file without the graph asking for it.
+void check_tensors(const ModelGraph& graph, const TensorNames& names);
+Weights load_weights(const ModelGraph& graph, const TensorNames& names, Device device,
+                     const LoadProgress& progress = {});
+
+}  // namespace weft::llm
