@@ -6,6 +6,9 @@ std::span<const Command> commands() {
   static constexpr Command kCommands[] = {
       {"train", "Models", "train a model: weft train text --data FILE --out FOLDER", set_up_train},
       {"generate", "Models", "let a trained model write", set_up_generate},
+      {"inspect", "Models", "tell what a model file holds: GGUF, safetensors, folders, checkpoints", set_up_inspect},
+      {"quantize", "Models", "write a GGUF model in smaller types", set_up_quantize},
+      {"convert", "Models", "turn GGUF into safetensors, or the other way round", set_up_convert},
       {"eval", "Ops", "run a small program of ops on arrays from a file", set_up_eval},
       {"ops", "Ops", "list the ops: weft ops list", set_up_ops},
       {"devices", "Machine", "list the devices of this machine", set_up_devices},

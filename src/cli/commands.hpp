@@ -27,6 +27,9 @@ std::span<const Command> commands();
 
 void set_up_train(CLI::App& app, Action& action);
 void set_up_generate(CLI::App& app, Action& action);
+void set_up_inspect(CLI::App& app, Action& action);
+void set_up_quantize(CLI::App& app, Action& action);
+void set_up_convert(CLI::App& app, Action& action);
 void set_up_eval(CLI::App& app, Action& action);
 void set_up_ops(CLI::App& app, Action& action);
 void set_up_devices(CLI::App& app, Action& action);

@@ -1,0 +1,230 @@
+// weft inspect
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
+
+#include "base/file.hpp"
+#include "base/json.hpp"
+#include "base/quote.hpp"
+#include "cli/commands.hpp"
+#include "io/tensor_source.hpp"
+#include "train/console.hpp"
+#include "weft/train/checkpoint.hpp"
+
+namespace weft::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using OrderedJson = nlohmann::ordered_json;
+using train::grouped;
+
+struct Request {
+  fs::path path;
+  bool json = false, full = false, check = false;
+};
+
+constexpr std::size_t kShownElements = 8;  // of a long array
+constexpr std::size_t kShownBytes = 60;    // of a long text
+
+/// All that the command tells, before it is laid out. Metadata is a list of key, type (of GGUF) and value.
+struct Facts {
+  struct Value {
+    std::string key, type;
+    OrderedJson json;   // arrays are cut
+    std::string shown;  // on a line
+  };
+  std::vector<std::pair<std::string, OrderedJson>> head;
+  std::vector<Value> metadata;
+};
+
+Facts::Value described(const io::GgufMetadata::Entry& entry, bool full) {
+  Facts::Value result{entry.key, io::describe_type(entry.value), {}, {}};
+  std::visit(
+      [&](const auto& value) {
+        using V = std::remove_cvref_t<decltype(value)>;
+        if constexpr (std::is_same_v<V, io::GgufArray>) {
+          const std::size_t count = io::size_of(value), shown = full ? count : std::min(count, kShownElements);
+          OrderedJson elements = OrderedJson::array();
+          std::visit(
+              [&](const auto& list) {
+                for (std::size_t i = 0; i < shown; ++i) {
+                  const typename std::remove_cvref_t<decltype(list)>::value_type element = list[i];
+                  elements.push_back(element);
+                  if (i < kShownElements) result.shown += i ? ", " : "";
+                  if constexpr (std::is_same_v<std::remove_cvref_t<decltype(element)>, std::string>) {
+                    if (i < kShownElements) result.shown += quote(element, 20);
+                  } else if (i < kShownElements) {
+                    result.shown += fmt::format("{}", element);
+                  }
+                }
+              },
+              value);
+          if (count > std::min(shown, kShownElements)) result.shown += ", ...";
+          result.json = OrderedJson{{"type", std::string(name_of(io::element_type_of(value)))}, {"count", count}};
+          result.json[shown == count ? "elements" : "first"] = std::move(elements);
+        } else if constexpr (std::is_same_v<V, std::string>) {
+          result.json = value;
+          result.shown = quote(value, full ? value.size() : kShownBytes);
+        } else {
+          result.json = value;
+          result.shown = fmt::format("{}", value);
+        }
+      },
+      entry.value);
+  return result;
+}
+
+/// What a Hugging Face folder's config.json says of the model.
+void add_config(const fs::path& folder, Facts& facts) {
+  const fs::path path = folder / "config.json";
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return;
+  const Json config = read_json_file(path);
+  if (!config.is_object()) return;
+  for (const auto& [key, value] : config.items()) {
+    const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+    facts.metadata.push_back({key, std::string(value.type_name()), value,
+                              text.size() > kShownBytes ? text.substr(0, kShownBytes) + "..." : text});
+  }
+}
+
+Facts facts_of(const io::TensorSource& model, bool full) {
+  Facts facts;
+  if (const io::GgufFile* gguf = model.gguf()) {
+    facts.head = {{"format", fmt::format("GGUF version {}", gguf->version())},
+                  {"alignment", gguf->alignment()},
+                  {"parts", gguf->part_count()},
+                  {"file_bytes", gguf->file_bytes()}};
+    for (const auto& entry : gguf->metadata().entries()) facts.metadata.push_back(described(entry, full));
+  } else if (model.kind() == io::SourceKind::folder) {
+    facts.head = {{"format", "Hugging Face folder"}};
+    add_config(model.path(), facts);
+  } else {
+    const auto& metadata = model.safetensors_metadata();
+    const auto format = metadata.find("format");
+    const bool checkpoint = format != metadata.end() && format->second == "weft-checkpoint-1";
+    facts.head = {{"format", checkpoint ? "Weft checkpoint (safetensors)" : "safetensors"},
+                  {"file_bytes", fs::file_size(model.path())}};
+    for (const auto& [key, value] : metadata)
+      facts.metadata.push_back({key, "", value, quote(value, full ? value.size() : kShownBytes)});
+  }
+  return facts;
+}
+
+struct Total {
+  std::size_t tensors = 0;
+  std::int64_t elements = 0;
+  std::uint64_t bytes = 0;
+  double bits() const { return elements ? 8.0 * static_cast<double>(bytes) / static_cast<double>(elements) : 0; }
+  void add(const io::SourceTensor& tensor) {
+    ++tensors;
+    elements += tensor.shape.numel();
+    bytes += tensor.data.size();
+  }
+};
+
+void print_text(const io::TensorSource& model, const Facts& facts, const std::map<std::string, Total>& by_type,
+                const Total& total) {
+  fmt::print("{}\n", quote(model.path().string(), 4096));
+  for (const auto& [key, value] : facts.head)
+    fmt::print("  {:<12}  {}\n", key,
+               value.is_string() ? value.get<std::string>() : grouped(value.get<std::int64_t>()));
+  std::size_t width = 0, type_width = 0;
+  for (const Facts::Value& value : facts.metadata) {
+    width = std::max(width, std::min<std::size_t>(value.key.size(), 44));
+    type_width = std::max(type_width, value.type.size());
+  }
+  if (!facts.metadata.empty()) fmt::print("\nMetadata\n");
+  for (const Facts::Value& value : facts.metadata) {
+    const std::string key = quote(value.key);
+    fmt::print("  {:<{}}  {:<{}}  {}\n", key.substr(1, key.size() - 2), width, value.type, type_width, value.shown);
+  }
+  width = 4;
+  std::size_t shape_width = 5;
+  for (const io::SourceTensor& tensor : model.tensors()) {
+    width = std::max(width, std::min<std::size_t>(tensor.name.size(), 64));
+    shape_width = std::max(shape_width, tensor.shape.to_string().size());
+  }
+  fmt::print("\nTensors\n");
+  for (const io::SourceTensor& tensor : model.tensors()) {
+    const std::string name = quote(tensor.name);
+    fmt::print("  {:<{}}  {:<{}}  {:<7}  {:>15}\n", name.substr(1, name.size() - 2), width, tensor.shape.to_string(),
+               shape_width, tensor.type_name, grouped(static_cast<std::int64_t>(tensor.data.size())));
+  }
+  fmt::print("\nTotals\n");
+  const auto row = [](std::string_view name, const Total& t) {
+    fmt::print("  {:<7}  {:>6} tensors  {:>15} elements  {:>15} bytes  {:6.2f} bits an element\n", name, t.tensors,
+               grouped(t.elements), grouped(static_cast<std::int64_t>(t.bytes)), t.bits());
+  };
+  for (const auto& [type, t] : by_type) row(type, t);
+  if (by_type.size() != 1) row("all", total);
+}
+
+void print_json(const io::TensorSource& model, const Facts& facts, const std::map<std::string, Total>& by_type,
+                const Total& total) {
+  OrderedJson json{{"path", model.path().string()}};
+  for (const auto& [key, value] : facts.head) json[key] = value;
+  json["metadata"] = OrderedJson::object();
+  for (const Facts::Value& value : facts.metadata) json["metadata"][value.key] = value.json;
+  json["tensors"] = OrderedJson::array();
+  for (const io::SourceTensor& tensor : model.tensors())
+    json["tensors"].push_back({{"name", tensor.name},
+                               {"shape", tensor.shape.vector()},
+                               {"type", tensor.type_name},
+                               {"bytes", tensor.data.size()}});
+  const auto described = [](const Total& t) {
+    return OrderedJson{{"tensors", t.tensors}, {"elements", t.elements}, {"bytes", t.bytes}, {"bits", t.bits()}};
+  };
+  json["totals"] = described(total);
+  json["totals"]["by_type"] = OrderedJson::object();
+  for (const auto& [type, t] : by_type) json["totals"]["by_type"][type] = described(t);
+  // Text of a file need not be UTF-8; JSON is.
+  fmt::print("{}\n", json.dump(2, ' ', false, OrderedJson::error_handler_t::replace));
+}
+
+/// A run of `weft train` is its best checkpoint, as for `weft generate`.
+fs::path checkpoint_of_run(const fs::path& path) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored) && !fs::exists(path / "model.safetensors", ignored) &&
+      !fs::exists(path / "model.safetensors.index.json", ignored))
+    for (const char* name : {train::kBestCheckpoint, train::kLastCheckpoint})
+      if (fs::exists(path / name, ignored)) return path / name;
+  return path;
+}
+
+int inspect(const Request& request) {
+  const io::TensorSource model = io::TensorSource::open(checkpoint_of_run(request.path));
+  if (request.check)
+    for (const io::SourceTensor& tensor : model.tensors())
+      if (tensor.type) model.require_finite(tensor);
+  Facts facts = facts_of(model, request.full);
+  if (request.check) facts.head.emplace_back("checked", "every value or scale is finite");
+  std::map<std::string, Total> by_type;
+  Total total;
+  for (const io::SourceTensor& tensor : model.tensors()) {
+    by_type[tensor.type_name].add(tensor);
+    total.add(tensor);
+  }
+  (request.json ? print_json : print_text)(model, facts, by_type, total);
+  return kOk;
+}
+
+}  // namespace
+
+void set_up_inspect(CLI::App& app, Action& action) {
+  auto request = std::make_shared<Request>();
+  Request& r = *request;
+  app.add_option("model", r.path,
+                 "a GGUF file (any part of a split one), a safetensors file, a Hugging Face folder, or a checkpoint or "
+                 "run of weft train")
+      ->required();
+  app.add_flag("--json", r.json, "for machines");
+  app.add_flag("--full", r.full, "cut no arrays and texts of the metadata");
+  app.add_flag("--check", r.check, "read the data and refuse values or scales that are NaN or infinite");
+  app.callback([&action, request] { action = [request] { return inspect(*request); }; });
+}
+
+}  // namespace weft::cli

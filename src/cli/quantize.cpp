@@ -1,0 +1,122 @@
+// weft quantize
+#include <fmt/format.h>
+
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <memory>
+
+#include "base/quote.hpp"
+#include "cli/commands.hpp"
+#include "io/quantise_model.hpp"
+#include "train/console.hpp"
+#include "weft/error.hpp"
+
+namespace weft::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using train::grouped;
+
+struct Request {
+  fs::path in, out;
+  std::string type;
+  std::vector<std::string> tensor_types;
+  bool pure = false;
+};
+
+io::BlockType parse_type(std::string_view name, std::string_view option) {
+  const io::BlockFormat* format = io::find_block_format(name);
+  if (!format || !format->can_quantise())
+    throw UsageError(fmt::format("{} {}: there is no such type to quantize to; choose one of {}", option,
+                                 quote(name, 40), io::block_format_list(true)));
+  return format->type;
+}
+
+io::TensorTypeRule parse_rule(const std::string& text) {
+  const std::size_t at = text.rfind('=');
+  if (at == std::string::npos || at == 0)
+    throw UsageError(fmt::format("--tensor-type {}: write PATTERN=TYPE, as in '*attn_v.weight=Q6_K'", quote(text)));
+  return {text.substr(0, at), parse_type(std::string_view(text).substr(at + 1), "--tensor-type")};
+}
+
+std::string_view reason_text(io::TypeReason reason) {
+  switch (reason) {
+    case io::TypeReason::wanted: return "";
+    case io::TypeReason::rule: return "by --tensor-type";
+    case io::TypeReason::output: return "the output matrix";
+    case io::TypeReason::kept: return "kept";
+    case io::TypeReason::rows: return "its rows do not divide into the blocks of the type asked";
+  }
+  return "";
+}
+
+int quantize(const Request& request) {
+  io::QuantiseOptions options;
+  options.type = parse_type(request.type, "--type");
+  options.pure = request.pure;
+  for (const std::string& text : request.tensor_types) options.rules.push_back(parse_rule(text));
+  const io::TensorSource model = io::TensorSource::open(request.in);
+
+  train::Console console(stderr);
+  const auto start = std::chrono::steady_clock::now();
+  options.progress = [&](const io::SourceTensor& tensor, io::BlockType type, std::uint64_t done, std::uint64_t total) {
+    console.status(fmt::format("{:3.0f} %  {}  {} -> {}",
+                               total ? 100.0 * static_cast<double>(done) / static_cast<double>(total) : 100.0,
+                               quote(tensor.name, 64), tensor.type_name, name_of(type)));
+  };
+  const auto plan = io::quantise_model(model, request.out, options);
+  console.status("100 %", true);
+  console.end_status();
+
+  struct Group {
+    std::size_t tensors = 0;
+    std::uint64_t bytes = 0;
+  };
+  std::map<std::pair<std::string_view, std::string_view>, Group> groups;  // by type and reason
+  std::size_t twice = 0;
+  std::uint64_t before = 0, after = 0;
+  for (const io::TensorPlan& p : plan) {
+    Group& group = groups[{name_of(p.type), reason_text(p.reason)}];
+    const std::uint64_t bytes = io::bytes_for(p.type, p.tensor->shape, p.tensor->name);
+    ++group.tensors;
+    group.bytes += bytes;
+    before += p.tensor->data.size();
+    after += bytes;
+    twice +=
+        p.reason != io::TypeReason::kept && *p.tensor->type != p.type && !io::block_format(*p.tensor->type).is_plain();
+  }
+  for (const auto& [key, group] : groups)
+    fmt::print("{:<7} {:>5} tensors  {:>15} bytes{}{}\n", key.first, group.tensors,
+               grouped(static_cast<std::int64_t>(group.bytes)), key.second.empty() ? "" : "  ", key.second);
+  fmt::print("{} -> {} bytes of tensors in {:.1f} s: {}\n", grouped(static_cast<std::int64_t>(before)),
+             grouped(static_cast<std::int64_t>(after)),
+             std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), request.out.string());
+  if (twice > 0)
+    fmt::print(stderr,
+               "warning: {} tensors were in blocks before and are rounded twice; start from F32, F16 or BF16 where you "
+               "can\n",
+               twice);
+  return kOk;
+}
+
+}  // namespace
+
+void set_up_quantize(CLI::App& app, Action& action) {
+  auto request = std::make_shared<Request>();
+  Request& r = *request;
+  app.footer(
+      "Vectors, norms and other small tensors keep their type. The output matrix gets Q6_K (with --pure: TYPE). Where\n"
+      "rows do not divide into blocks of 256, the nearest type with blocks of 32 is taken, else F16.");
+  app.add_option("in", r.in, "a GGUF file")->required();
+  app.add_option("out", r.out, "the GGUF file to write")->required();
+  app.add_option("--type", r.type, io::block_format_list(true))->required();
+  app.add_option("--tensor-type", r.tensor_types,
+                 "PATTERN=TYPE: the type of tensors with these names, '*' and '?' for any text and any character; may "
+                 "be given several times, and the last that matches counts")
+      ->allow_extra_args(false);
+  app.add_flag("--pure", r.pure, "the output matrix gets TYPE too");
+  app.callback([&action, request] { action = [request] { return quantize(*request); }; });
+}
+
+}  // namespace weft::cli
