@@ -43,8 +43,9 @@ void recode(const TensorSource& source, const SourceTensor& tensor, BlockType ty
       quantise(type, values, std::span(piece).subspan(bytes_of(type, first), bytes_of(type, n)));
     });
     if (const auto bad = find_not_finite(type, piece))
-      throw FileError(fmt::format("{}: tensor {}: element {} is too large for {}; convert to BF16 or F32",
-                                  source.path().string(), quote(tensor.name), begin + *bad, name_of(type)));
+      throw FileError(
+          fmt::format("{}: tensor {}: element {} is too large for {}; keep its type or take one of a wider range",
+                      source.path().string(), quote(tensor.name), begin + *bad, name_of(type)));
     put(piece);
   }
 }

@@ -33,7 +33,7 @@ std::uint64_t hash_of(std::span<const float> values) {
   return hash;
 }
 
-// What gguf-py 0.19 makes of 64 blocks of the bytes above; test/judge/gguf.py compares more of them with the package.
+// What gguf-py 0.19 makes of 64 blocks of the bytes above; test/judge/blocks.py compares more of them with the package.
 struct Golden {
   BlockType type;
   std::uint64_t hash;

@@ -12,6 +12,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 if os.environ.get("WEFT_TEST_JUDGES"):
     sys.path.append(os.environ["WEFT_TEST_JUDGES"])
 
+import blocks
 import composites
 import elementwise
 import files
@@ -23,7 +24,7 @@ import torch
 from door import Judge
 
 SHOWN = 20  # failures of a subject
-MODULES = [elementwise, reductions, products, composites, traps, opinfo, files]
+MODULES = [elementwise, reductions, products, composites, traps, opinfo, files, blocks]
 
 
 def main(weft, device, *wanted):
