@@ -1,0 +1,254 @@
+#!/usr/bin/python3
+"""weft inspect, weft quantize, weft convert: model_files_test.py WEFT [unittest arguments]. What they tell, write and refuse."""
+import json
+import os
+import pathlib
+import random
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+WEFT = pathlib.Path(sys.argv.pop(1)).resolve()
+OK, USAGE, FILE = 0, 2, 3
+F32 = 0
+U16, U32, STRING, ARRAY = 2, 4, 8, 9
+
+
+def weft(*arguments):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("WEFT_")}
+    return subprocess.run([WEFT, *map(str, arguments)], capture_output=True, text=True, errors="replace", timeout=300, env=environment)
+
+
+def text(value):
+    raw = value if isinstance(value, bytes) else value.encode()
+    return struct.pack("<Q", len(raw)) + raw
+
+
+def value(kind, v):
+    if kind in (U16, U32):
+        return struct.pack("<H" if kind == U16 else "<I", v)
+    if kind == STRING:
+        return text(v)
+    element, items = v
+    return struct.pack("<IQ", element, len(items)) + b"".join(value(element, item) for item in items)
+
+
+def gguf(metadata, tensors):
+    """metadata: key -> (type, value); tensors: name -> (type, row-major shape, bytes)."""
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(metadata))
+    head += b"".join(text(key) + struct.pack("<I", kind) + value(kind, v) for key, (kind, v) in metadata.items())
+    offset, data = 0, b""
+    for name, (kind, shape, raw) in tensors.items():
+        head += text(name) + struct.pack("<I", len(shape)) + struct.pack(f"<{len(shape)}Q", *reversed(shape)) + struct.pack("<IQ", kind, offset)
+        data += raw + bytes(-len(raw) % 32)
+        offset = len(data)
+    return head + bytes(-len(head) % 32) + data
+
+
+def floats(count, seed=1):
+    r = random.Random(seed)
+    return struct.pack(f"<{count}f", *(r.gauss(0, 0.02) for _ in range(count)))
+
+
+def safetensors(path):
+    """name -> (dtype, shape, bytes), and the metadata."""
+    raw = path.read_bytes()
+    length, = struct.unpack("<Q", raw[:8])
+    header = json.loads(raw[8:8 + length])
+    metadata = header.pop("__metadata__", {})
+    return {n: (e["dtype"], e["shape"], raw[8 + length:][slice(*e["data_offsets"])]) for n, e in header.items()}, metadata
+
+
+def write_safetensors(path, tensors, metadata=None):
+    header, data = ({"__metadata__": metadata} if metadata else {}), b""
+    for name, (dtype, shape, raw) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    head = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(head)) + head + data)
+
+
+TOKENS = [f"token {i}" for i in range(40)]
+METADATA = {"general.architecture": (STRING, "llama"), "llama.block_count": (U32, 1), "tokenizer.ggml.tokens": (ARRAY, (STRING, TOKENS)),
+            "a.long": (STRING, "x" * 500), "a.bytes": (STRING, b"\xff\x1b[2J")}
+TENSORS = {"token_embd.weight": (F32, (16, 256), floats(16 * 256)), "output.weight": (F32, (16, 256), floats(16 * 256, 2)),
+           "blk.0.attn_v.weight": (F32, (8, 256), floats(8 * 256, 3)), "blk.0.ffn_up.weight": (F32, (8, 96), floats(8 * 96, 4)),
+           "blk.0.norm.weight": (F32, (256,), floats(256, 5))}
+
+
+class ModelFiles(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="weft-models-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.model = self.folder / "m.gguf"
+        self.model.write_bytes(gguf(METADATA, TENSORS))
+
+    def run_ok(self, *arguments):
+        done = weft(*arguments)
+        self.assertEqual(done.returncode, OK, done.stderr)
+        return done.stdout
+
+    def refused(self, code, said, *arguments):
+        done = weft(*arguments)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        self.assertIn(said, done.stderr)
+        return done
+
+    def inspect(self, path, *arguments):
+        return json.loads(self.run_ok("inspect", path, "--json", *arguments))
+
+
+class Inspect(ModelFiles):
+    def test_gguf_for_people(self):
+        said = self.run_ok("inspect", self.model)
+        self.assertIn("GGUF version 3", said)
+        self.assertRegex(said, r"general\.architecture +string +\"llama\"")
+        self.assertRegex(said, r"tokenizer\.ggml\.tokens +array of 40 string +\"token 0\", \"token 1\".*, \.\.\.\n")
+        self.assertRegex(said, r"blk\.0\.attn_v\.weight +\[8, 256\] +F32 +8,192\n")
+        self.assertRegex(said, r"F32 +5 tensors +11,264 elements +45,056 bytes +32\.00 bits")
+        self.assertNotIn("x" * 100, said)
+        self.assertNotIn("\x1b", said)  # no file may send terminal codes
+        self.assertIn("x" * 500, self.run_ok("inspect", self.model, "--full"))
+
+    def test_gguf_for_machines(self):
+        seen = self.inspect(self.model)
+        self.assertEqual([t["name"] for t in seen["tensors"]], list(TENSORS))
+        self.assertEqual(seen["tensors"][2], {"name": "blk.0.attn_v.weight", "shape": [8, 256], "type": "F32", "bytes": 8192})
+        self.assertEqual(seen["metadata"]["llama.block_count"], 1)
+        self.assertEqual(seen["metadata"]["tokenizer.ggml.tokens"], {"type": "string", "count": 40, "first": TOKENS[:8]})
+        self.assertEqual(self.inspect(self.model, "--full")["metadata"]["tokenizer.ggml.tokens"]["elements"], TOKENS)
+        self.assertEqual(seen["totals"]["by_type"]["F32"], {"tensors": 5, "elements": 11264, "bytes": 45056, "bits": 32})
+        self.assertEqual(seen["file_bytes"], self.model.stat().st_size)
+
+    def test_safetensors_folders_and_checkpoints(self):
+        tensors = {"a": ("BF16", [2, 3], bytes(12)), "b": ("U8", [4], bytes(4))}
+        single = self.folder / "x.safetensors"
+        write_safetensors(single, tensors, {"k": "v"})
+        seen = self.inspect(single)
+        self.assertEqual((seen["format"], seen["metadata"], seen["totals"]["bytes"]), ("safetensors", {"k": "v"}, 16))
+        self.assertEqual(seen["tensors"][1], {"name": "b", "shape": [4], "type": "U8", "bytes": 4})
+
+        model = self.folder / "hf"
+        model.mkdir()
+        (model / "config.json").write_text(json.dumps({"model_type": "llama", "hidden_size": 64}))
+        write_safetensors(model / "model-00001-of-00002.safetensors", {"a": tensors["a"]})
+        write_safetensors(model / "model-00002-of-00002.safetensors", {"b": tensors["b"]})
+        (model / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}))
+        seen = self.inspect(model)
+        self.assertEqual((seen["format"], seen["metadata"]["model_type"], len(seen["tensors"])), ("Hugging Face folder", "llama", 2))
+
+        run = self.folder / "run"
+        run.mkdir()
+        write_safetensors(run / "best.safetensors", tensors, {"format": "weft-checkpoint-1", "step": "7"})
+        seen = self.inspect(run)
+        self.assertEqual((seen["format"], seen["metadata"]["step"]), ("Weft checkpoint (safetensors)", "7"))
+
+    def test_split_files_are_one(self):
+        for part, name in enumerate(TENSORS):
+            about = {"split.no": (U16, part), "split.count": (U16, len(TENSORS))}
+            (self.folder / f"s-{part + 1:05}-of-{len(TENSORS):05}.gguf").write_bytes(gguf(about, {name: TENSORS[name]}))
+        seen = self.inspect(self.folder / "s-00003-of-00005.gguf")
+        self.assertEqual((seen["parts"], [t["name"] for t in seen["tensors"]]), (5, list(TENSORS)))
+        (self.folder / "s-00002-of-00005.gguf").unlink()
+        self.refused(FILE, "part 2 of 5 is missing", "inspect", self.folder / "s-00003-of-00005.gguf")
+
+    def test_refusals(self):
+        self.refused(FILE, "there is no such file", "inspect", self.folder / "none")
+        self.refused(FILE, "holds neither model.safetensors", "inspect", self.folder)
+        self.refused(USAGE, "model", "inspect")
+        for name, raw, said in [("cut", self.model.read_bytes()[:100], "the file is damaged or cut off"), ("other", b"PK\3\4 more than nine", "neither GGUF nor safetensors"),
+                                ("short", self.model.read_bytes()[:-1000], "the file is cut off: fetch it again")]:
+            (self.folder / name).write_bytes(raw)
+            self.refused(FILE, said, "inspect", self.folder / name)
+        bad = dict(TENSORS, **{"bad.weight": (F32, (4,), struct.pack("<4f", 1, float("nan"), 1, 1))})
+        self.model.write_bytes(gguf(METADATA, bad))
+        self.run_ok("inspect", self.model)
+        self.refused(FILE, 'tensor "bad.weight": element 1 is NaN or infinite', "inspect", self.model, "--check")
+
+
+class Quantize(ModelFiles):
+    def types(self, *arguments):
+        out = self.folder / "out.gguf"
+        self.said = self.run_ok("quantize", self.model, out, *arguments)
+        return {t["name"]: t["type"] for t in self.inspect(out, "--check")["tensors"]}
+
+    def test_types_follow_names_rows_and_rules(self):
+        self.assertEqual(self.types("--type", "q4_k"), {"token_embd.weight": "Q4_K", "output.weight": "Q6_K", "blk.0.attn_v.weight": "Q4_K",
+                                                        "blk.0.ffn_up.weight": "Q5_0", "blk.0.norm.weight": "F32"})
+        self.assertIn("its rows do not divide", self.said)
+        self.assertEqual(self.inspect(self.folder / "out.gguf")["metadata"]["general.file_type"], 14)
+        got = self.types("--type", "Q4_K", "--pure", "--tensor-type", "blk.?.attn_v.*=Q8_0", "--tensor-type", "*ffn*=F16")
+        self.assertEqual((got["output.weight"], got["blk.0.attn_v.weight"], got["blk.0.ffn_up.weight"]), ("Q4_K", "Q8_0", "F16"))
+
+    def test_a_model_in_blocks_is_rounded_twice_with_a_warning(self):
+        self.types("--type", "Q8_0")
+        done = weft("quantize", self.folder / "out.gguf", self.folder / "again.gguf", "--type", "Q4_0")
+        self.assertEqual(done.returncode, OK)
+        self.assertIn("warning: 4 tensors were in blocks before and are rounded twice", done.stderr)
+        # Over itself: the data is read from the old file to the end.
+        self.run_ok("quantize", self.model, self.model, "--type", "Q8_0")
+        self.assertEqual(self.model.read_bytes(), (self.folder / "out.gguf").read_bytes())
+
+    def test_refusals(self):
+        out = self.folder / "out.gguf"
+        quantize = lambda code, said, *arguments, model=self.model: self.refused(code, said, "quantize", model, out, *arguments)
+        quantize(USAGE, "--type is required")
+        quantize(USAGE, 'there is no such type to quantize to; choose one of F32, F16', "--type", "Q4_X")
+        quantize(USAGE, "there is no such type to quantize to", "--type", "I32")
+        quantize(USAGE, "write PATTERN=TYPE", "--type", "Q4_K", "--tensor-type", "Q8_0")
+        quantize(USAGE, 'the pattern "*none*" matches no tensor', "--type", "Q4_K", "--tensor-type", "*none*=Q8_0")
+        write_safetensors(self.folder / "x.safetensors", {"a": ("F32", [1], bytes(4))})
+        quantize(FILE, "turn it into one first: weft convert", "--type", "Q4_K", model=self.folder / "x.safetensors")
+        self.refused(FILE, "does not exist; create it first", "quantize", self.model, self.folder / "no" / "out.gguf", "--type", "Q4_K")
+        self.model.write_bytes(gguf(METADATA, {"w.weight": (F32, (2, 32), struct.pack("<f", float("inf")) * 64)}))
+        quantize(FILE, 'tensor "w.weight": element 0 is NaN or infinite', "--type", "Q4_0")
+        self.assertEqual([p.name for p in self.folder.iterdir() if "out" in p.name or ".tmp" in p.name], [])
+
+
+class Convert(ModelFiles):
+    def setUp(self):
+        super().setUp()
+        self.metadata = {k: v for k, v in METADATA.items() if k != "a.bytes"}
+        self.model.write_bytes(gguf(self.metadata, TENSORS))
+
+    def test_there_and_back(self):
+        middle, back = self.folder / "m.safetensors", self.folder / "back.gguf"
+        self.run_ok("convert", self.model, middle)
+        tensors, metadata = safetensors(middle)
+        self.assertEqual({name: (tuple(shape), raw) for name, (_, shape, raw) in tensors.items()}, {name: (shape, raw) for name, (_, shape, raw) in TENSORS.items()})
+        self.assertEqual((metadata["general.architecture"], metadata["llama.block_count"]), ("llama", "1"))
+        self.assertEqual(json.loads(metadata["tokenizer.ggml.tokens"]), TOKENS)
+        self.run_ok("convert", middle, back)
+        a, b = self.inspect(self.model, "--full"), self.inspect(back, "--full")
+        self.assertEqual(a["metadata"], b["metadata"])
+        key = lambda t: t["name"]
+        self.assertEqual(sorted(a["tensors"], key=key), sorted(b["tensors"], key=key))
+
+    def test_types_and_metadata(self):
+        out = self.folder / "half.safetensors"
+        self.run_ok("convert", self.model, out, "--type", "f16", "--no-metadata")
+        tensors, metadata = safetensors(out)
+        self.assertEqual(({dtype for dtype, _, _ in tensors.values()}, metadata), ({"F16"}, {}))
+        self.run_ok("quantize", self.model, self.folder / "q.gguf", "--type", "Q8_0")
+        self.run_ok("convert", self.folder / "q.gguf", out)
+        self.assertEqual({dtype for dtype, _, _ in safetensors(out)[0].values()}, {"F32"})
+
+    def test_refusals(self):
+        out = self.folder / "out.safetensors"
+        self.refused(USAGE, "let it end in .gguf or .safetensors", "convert", self.model, self.folder / "out.bin")
+        self.refused(USAGE, "not to Q4_0; weft quantize", "convert", self.model, out, "--type", "Q4_0")
+        self.refused(USAGE, "there is no such type", "convert", self.model, out, "--type", "F31")
+        self.model.write_bytes(gguf(METADATA, TENSORS))
+        self.refused(FILE, 'metadata "a.bytes": the text is not UTF-8; --no-metadata', "convert", self.model, out)
+        write_safetensors(self.folder / "u8.safetensors", {"u": ("U8", [4], bytes(4))})
+        self.refused(FILE, 'tensor "u" is U8, which is not converted', "convert", self.folder / "u8.safetensors", self.folder / "out.gguf")
+        write_safetensors(self.folder / "long.safetensors", {"n" * 64: ("F32", [1], bytes(4))})
+        self.refused(USAGE, "the name has more than 63 bytes", "convert", self.folder / "long.safetensors", self.folder / "out.gguf")
+        self.assertFalse(out.exists() or (self.folder / "out.gguf").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()
