@@ -290,13 +290,14 @@ void tile_plain(const QuantTile& tile) {
       for (std::int64_t block = 0; block < tile.blocks; ++block) {
         if constexpr (kRows <= 4)
           for (std::int64_t line = 0; line < kValueBytes; line += 64) __builtin_prefetch(values + kQuantAhead + line);
+        for (int k = 0; k < kQuantBlock; k += 4)
 #pragma GCC unroll 4
-        for (int k = 0; k < kQuantBlock; ++k) {
-          const Float weight = plain_weight<V, f.values>(values + kBytes * kQuantGroup * k);
+          for (int t = 0; t < 4; ++t) {
+            const Float weight = plain_weight<V, f.values>(values + kBytes * kQuantGroup * (k + t));
 #pragma GCC unroll 16
-          for (int r = 0; r < kRows; ++r)
-            part[r][k % 2] = V::multiply_add(weight, V::broadcast(x + 32 * r + k), part[r][k % 2]);
-        }
+            for (int r = 0; r < kRows; ++r)
+              part[r][t % 2] = V::multiply_add(weight, V::broadcast(x + 32 * r + k + t), part[r][t % 2]);
+          }
         values += kValueBytes;
         x += 35 * kRows;
       }
