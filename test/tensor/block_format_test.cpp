@@ -1,5 +1,5 @@
 // Block formats: values to the last bit, errors of rounding, what is refused.
-#include "io/block_format.hpp"
+#include "tensor/block_format.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include "base/temporary_folder.hpp"
 #include "weft/error.hpp"
 
-namespace weft::io {
+namespace weft {
 namespace {
 
 using test::message_of;
@@ -222,4 +222,4 @@ TEST(BlockFormat, ScalesThatAreNotFiniteAreFound) {
 }
 
 }  // namespace
-}  // namespace weft::io
+}  // namespace weft
