@@ -102,6 +102,18 @@ int default_thread_count() {
   return static_cast<int>(count);
 }
 
+/// Moves this thread to any processor of `allowed` but `cpu`, and keeps it off that one.
+void leave_cpu(int cpu, const std::vector<int>& allowed) {
+  const int bits = std::max(1024, allowed.back() + 1);
+  cpu_set_t* set = CPU_ALLOC(bits);
+  const std::size_t size = CPU_ALLOC_SIZE(bits);
+  CPU_ZERO_S(size, set);
+  for (const int other : allowed)
+    if (other != cpu) CPU_SET_S(other, size, set);
+  sched_setaffinity(0, size, set);  // if refused, the job is only slower
+  CPU_FREE(set);
+}
+
 thread_local int current_index = 0;
 thread_local bool inside_task = false;
 
@@ -123,6 +135,7 @@ class Pool {
     task_ = task;
     count_ = count;
     next_.store(0, std::memory_order_relaxed);
+    caller_cpu_.store(sched_getcpu(), std::memory_order_relaxed);
     gate_.fetch_and(~kClosed, std::memory_order_release);
     epoch_.fetch_add(1, std::memory_order_release);
     epoch_.notify_all();
@@ -170,6 +183,10 @@ class Pool {
       limit = Clock::now() - idle_since < kBusyGap ? kSpin : kSpinIdle;
       seen = epoch_.load(std::memory_order_acquire);
       if (stop_.load(std::memory_order_relaxed)) return;
+      // Some schedulers pack a woken thread onto its waker's processor, where the two only take turns: a job of two
+      // threads then runs at the speed of one, call after call.
+      if (const int cpu = caller_cpu_.load(std::memory_order_relaxed); spins_ && sched_getcpu() == cpu)
+        leave_cpu(cpu, allowed_);
       // The count in the gate keeps the job's fields alive; once it is closed they are the caller's again.
       if ((gate_.fetch_add(1, std::memory_order_acquire) & kClosed) == 0) work();
       if (gate_.fetch_sub(1, std::memory_order_release) == kClosed + 1) gate_.notify_one();
@@ -185,7 +202,8 @@ class Pool {
     stop_.store(false, std::memory_order_relaxed);
     size_.store(1, std::memory_order_relaxed);
     // With more threads than processors a spinning one would hold the processor of one that has work.
-    spins_ = count <= static_cast<int>(std::max<std::size_t>(1, allowed_cpus().size()));
+    if (allowed_.empty()) allowed_ = allowed_cpus();
+    spins_ = count > 1 && count <= static_cast<int>(allowed_.size());
     try {
       for (int index = 1; index < count; ++index) {
         workers_.emplace_back([this, index, seen = epoch_.load()] { worker(index, seen); });
@@ -200,6 +218,7 @@ class Pool {
   std::vector<std::thread> workers_;
   std::atomic<int> size_ = 1;
   bool spins_ = true;
+  std::vector<int> allowed_;  // processors this process may use, as the pool found them
 
   // Written by the caller while the gate is closed and empty, read by workers inside the gate.
   FunctionRef<void(std::int64_t)> task_;
@@ -211,6 +230,7 @@ class Pool {
   alignas(64) std::atomic<std::uint32_t> gate_ = kClosed;  // workers inside, and the closed bit
   alignas(64) std::atomic<std::uint32_t> epoch_ = 0;       // jobs so far; workers sleep on it
   std::atomic<bool> stop_ = false;
+  std::atomic<int> caller_cpu_ = -1;  // where the caller of the open job ran when it opened it
 };
 
 /// Never destroyed: a worker may still look at it while the process exits.
