@@ -22,8 +22,11 @@ constexpr ElementwiseRow kRows[] = {
      .gradients = {"g * (0.5 * (1 + erf(x * sqrt(0.5))) + x * exp(-0.5 * x * x) * (1 / sqrt(2 * pi)))"},
      .dtypes = DTypes::floats, .result = Result::same, .tested = {{-5, 5}}, .max_ulp = 8, .ulp_floor = 1,
      .doc = "x Phi(x), with Phi the normal distribution, through erf."},
+    // (1 + tanh(u)) / 2 is the logistic function of 2 u: fewer steps than tanh, and no digits lost where it is near 0.
     {.name = "gelu_tanh", .inputs = {"x"},
-     .forward = "0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x * x * x)))",
+     .forward = "var c = -2 * sqrt(2 / pi); x / (1 + exp(x * (0.044715 * c * (x * x) + c)))",
+     .gradients = {"var c = -2 * sqrt(2 / pi); var q = x * x; var s = 1 / (1 + exp(x * (0.044715 * c * q + c)));"
+                   "g * (s - (s - s * s) * (x * (3 * 0.044715 * c * q + c)))"},
      .dtypes = DTypes::floats, .result = Result::same, .tested = {{-5, 5}}, .max_ulp = 8, .ulp_floor = 1,
      .doc = "gelu through tanh, as GPT-2 has it: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))."},
     {.name = "hardsigmoid", .inputs = {"x"}, .forward = "min(max(x + 3, 0), 6) / 6",
