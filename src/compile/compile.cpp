@@ -6,6 +6,7 @@
 
 #include "compile/fuse.hpp"
 #include "compile/memory.hpp"
+#include "compile/narrow.hpp"
 #include "compile/rewrite.hpp"
 
 namespace weft::compiler {
@@ -136,6 +137,9 @@ std::optional<std::pair<const Node*, Extent>> contiguous_operand(const Node* nod
 Place contiguous_place(const Node* node) { return {node, 0, contiguous_strides(node->shape)}; }
 
 // ---- The pipeline ------------------------------------------------------------------------------------------------------
+
+constexpr std::size_t kRoomyBytes = std::size_t{1}
+                                    << 30;  // values below this in all are given more room than they need
 
 class Compiler {
  public:
@@ -877,6 +881,11 @@ class Compiler {
           for (int w : writes)
             if (r != w) memory.apart.emplace_back(r, w);
     }
+    // Kernels that run side by side must not write where the other still reads.
+    std::size_t all_bytes = 0;
+    for (const MemoryValue& v : memory.values) all_bytes += v.bytes;
+    if (all_bytes <= kRoomyBytes)
+      for (MemoryValue& v : memory.values) v.last += target_.kernels_side_by_side;
     const MemoryPlan planned = plan_memory(memory);
     const int first_scratch = static_cast<int>(result.plan.buffers.size());
     for (std::size_t b = 0; b < planned.buffers.size(); ++b)
@@ -901,6 +910,7 @@ class Compiler {
           operand.offset = static_cast<Extent>(slot.offset / target_.storage_bytes(owners[o]->type)) + within;
         }
       }
+      narrow_operands(item.kernel);
       result.plan.kernels.push_back(std::move(item.kernel));
     }
     return result;

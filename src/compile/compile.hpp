@@ -18,8 +18,9 @@ struct Target {
   std::size_t buffer_bytes_max = 0, binding_bytes_max = 0, offset_alignment = 64;
   bool prefers_separate_buffers = false;
   int operands_max = 64;
-  Extent launch_points = 4096;  // independent kernels over no more points than this become one
-  bool has_attention = true;    // fused attention kernels
+  Extent launch_points = 4096;   // independent kernels over no more points than this become one
+  int kernels_side_by_side = 0;  // neighbours in the plan that the device may run at one time
+  bool has_attention = true;     // fused attention kernels
   int attention_width_max = 128;
   Extent attention_keys_fused = 0;  // as in backend::Description
   std::size_t attention_score_bytes_max = 0;

@@ -108,6 +108,7 @@ compiler::Target target_of(Device device) {
   target.binding_bytes_max = d.binding_bytes_max;
   target.offset_alignment = d.offset_alignment;
   target.prefers_separate_buffers = d.prefers_separate_buffers;
+  target.kernels_side_by_side = d.kernels_side_by_side;
   target.operands_max = d.operands_max;
   target.launch_points = d.launch_points;
   target.attention_keys_fused = d.attention_keys_fused;

@@ -8,12 +8,15 @@
 #include <vector>
 
 #include "backend/webgpu/buffer.hpp"
+#include "backend/webgpu/merge.hpp"
 #include "backend/webgpu/program.hpp"
 #include "backend/webgpu/render.hpp"
 #include "weft/error.hpp"
 
 namespace weft::webgpu {
 namespace {
+
+constexpr std::uint64_t kOwnScratchBytes = 8 << 20;
 
 class CompiledPlan final : public backend::Program {
  public:
@@ -30,33 +33,52 @@ class CompiledPlan final : public backend::Program {
       externals = std::max(externals, buffer.external + 1);
     }
     const auto plan_buffers = static_cast<int>(plan.buffers.size());
-    // Scratch of the kernels' own is shared by all of them: kernels run one after another.
-    std::vector<std::uint64_t> shared_bytes;
-    std::unordered_map<std::string, int> shader_of;
+    // Scratch of the kernels' own: little of it is a buffer for each, so that kernels can run side by side; the rest is
+    // shared by all of them, which then run one after another.
+    std::vector<std::uint64_t> scratch_bytes;
+    std::vector<int> shared;
+    std::vector<RenderedDispatch> dispatches;
     for (const kernel::Kernel& kernel : plan.kernels) {
       Rendered rendered = render(kernel, plan_buffers, target);
+      std::vector<int> slots;
       for (std::size_t i = 0; i < rendered.scratch_bytes.size(); ++i) {
-        if (i == shared_bytes.size()) shared_bytes.push_back(0);
-        shared_bytes[i] = std::max(shared_bytes[i], rendered.scratch_bytes[i]);
+        const std::uint64_t bytes = rendered.scratch_bytes[i];
+        int& slot = slots.emplace_back(static_cast<int>(scratch_bytes.size()));
+        if (bytes > kOwnScratchBytes) {
+          if (i >= shared.size()) shared.resize(i + 1, -1);
+          if (shared[i] < 0) shared[i] = slot;
+          slot = shared[i];
+        }
+        if (slot == static_cast<int>(scratch_bytes.size())) scratch_bytes.push_back(0);
+        scratch_bytes[static_cast<std::size_t>(slot)] = std::max(scratch_bytes[static_cast<std::size_t>(slot)], bytes);
       }
       for (RenderedDispatch& dispatch : rendered.dispatches) {
-        const auto [found, is_new] = shader_of.try_emplace(dispatch.text, static_cast<int>(recording.shaders.size()));
-        if (is_new) {
-          Shader shader{dispatch.name, std::move(dispatch.text), {}};
-          for (const BoundRange& range : dispatch.bindings) shader.read_only.push_back(!range.written);
-          recording.shaders.push_back(std::move(shader));
-        }
-        Dispatch command{dispatch.name,
-                         found->second,
-                         {},
-                         fold_workgroups(dispatch.workgroups, target.limits.workgroups_per_dimension)};
-        for (const BoundRange& range : dispatch.bindings)
-          command.bindings.push_back({range.buffer, range.offset, range.bytes});
-        recording.commands.emplace_back(std::move(command));
+        dispatch.operations = kernel::flops(kernel);
+        for (BoundRange& range : dispatch.bindings)
+          if (range.buffer >= plan_buffers)
+            range.buffer = plan_buffers + slots[static_cast<std::size_t>(range.buffer - plan_buffers)];
+        dispatches.push_back(std::move(dispatch));
       }
     }
-    for (std::size_t i = 0; i < shared_bytes.size(); ++i)
-      recording.slots.push_back(own(shared_bytes[i], fmt::format("scratch of kernels {}", i)));
+    dispatches = merge_dispatches(std::move(dispatches), target);
+    std::unordered_map<std::string, int> shader_of;
+    for (RenderedDispatch& dispatch : dispatches) {
+      const auto [found, is_new] = shader_of.try_emplace(dispatch.text, static_cast<int>(recording.shaders.size()));
+      if (is_new) {
+        Shader shader{dispatch.name, std::move(dispatch.text), {}};
+        for (const BoundRange& range : dispatch.bindings) shader.read_only.push_back(!range.written);
+        recording.shaders.push_back(std::move(shader));
+      }
+      Dispatch command{dispatch.name,
+                       found->second,
+                       {},
+                       fold_workgroups(dispatch.workgroups, target.limits.workgroups_per_dimension)};
+      for (const BoundRange& range : dispatch.bindings)
+        command.bindings.push_back({range.buffer, range.offset, range.bytes});
+      recording.commands.emplace_back(std::move(command));
+    }
+    for (std::size_t i = 0; i < scratch_bytes.size(); ++i)
+      recording.slots.push_back(own(scratch_bytes[i], fmt::format("scratch of kernels {}", i)));
     program_.emplace(std::move(device), std::move(recording));
   }
 
@@ -90,8 +112,9 @@ class WebgpuBackend final : public backend::Backend {
     description_.binding_bytes_max = limits.binding_bytes;
     description_.offset_alignment = std::max(256u, limits.offset_alignment);
     description_.prefers_separate_buffers = true;
+    description_.kernels_side_by_side = 6;
     description_.operands_max = static_cast<int>(info.limits.storage_buffers);
-    description_.launch_points = 262144;  // a launch costs about 2 us, these at memory speed less
+
     // H200, 384 heads x 256 positions x 64 channels: a step's attention takes 2.0 ms a layer fused, 0.8 as products.
     description_.attention_keys_fused = 128;
     description_.attention_score_bytes_max = std::size_t{256} << 20;

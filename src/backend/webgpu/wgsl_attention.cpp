@@ -19,6 +19,12 @@ constexpr int kAcross = 8;  // threads that share owned rows
 constexpr Extent kWidthMax = 128;
 constexpr const char* kMasked = "-1e30f";  // a score that is hidden: finite, so that differences stay numbers
 constexpr double kLog2E = 1.4426950408889634;
+constexpr double kCompactProducts = 0x1p28;  // kernels of fewer products are written compactly
+// Up to so many queries the gradients of keys and values compute rowsum(dO * O) again, and so need not wait for those of
+// the queries.
+constexpr Extent kDeltaQueriesMax = 128;
+
+bool computes_delta_twice(const AttentionKernel& kernel) { return kernel.queries <= kDeltaQueriesMax; }
 
 enum class Part { forward, d_query, d_key_value };
 
@@ -90,16 +96,24 @@ class AttentionWriter {
     text += fmt::format("@compute @workgroup_size({})\nfn main({}) {{\n  let group = {};\n{}{}}}\n", block_.threads(),
                         number.parameters, number.text, number.guard, text_);
     const std::string suffix = part_ == Part::forward ? "" : part_ == Part::d_query ? ".dq" : ".dkv";
-    rendered_.dispatches.push_back({kernel_.name + suffix, std::move(text), bindings_.ranges(), groups});
+    RenderedDispatch dispatch{kernel_.name + suffix, std::move(text), bindings_.ranges(), groups};
+    dispatch.beside_previous = part_ == Part::d_key_value && computes_delta_twice(kernel_);
+    rendered_.dispatches.push_back(std::move(dispatch));
   }
 
  private:
   using Tensor = AttentionKernel::Tensor;
 
   void line(const std::string& text) { text_ += indent_ + text + "\n"; }
-  /// A loop's end. Numbers of threads are below 2^16; slow compilers cannot tell, and so leave the loop alone.
+  // A kernel that runs for microseconds spends them on fetching its instructions, so there had better be few.
+  bool compact() const {
+    return static_cast<double>(kernel_.batch * kernel_.heads * kernel_.queries) *
+               static_cast<double>(kernel_.keys * kernel_.width) <
+           kCompactProducts;
+  }
+  /// A loop's end. Numbers of threads are below 2^16; compilers cannot tell, and so leave the loop alone.
   std::string end_of(Extent count) const {
-    return fmt::format("{}u{}", count, target_.unroll ? "" : " + (thread >> 16u)");
+    return fmt::format("{}u{}", count, target_.unroll && !compact() ? "" : " + (thread >> 16u)");
   }
   template <class Body>
   void deeper(const Body& body) {
@@ -174,12 +188,15 @@ class AttentionWriter {
     } else {
       d_o_ = bind_tensor(kernel_.d_o, false);
       logsumexp_ = bindings_.add(kernel_.logsumexp, false);
-      delta_ = bindings_.add(delta_operand_, part_ == Part::d_query);
-      bindings_.forbid_vectors(delta_);
-      if (part_ == Part::d_query) {
-        o_ = bind_tensor(kernel_.o, false);
-        d_q_ = bind_tensor(kernel_.d_q, true);
-      } else {
+      const bool twice = computes_delta_twice(kernel_);
+      if (!twice) {
+        delta_ = bindings_.add(delta_operand_, part_ == Part::d_query);
+        bindings_.forbid_vectors(delta_);
+      }
+      if (twice || part_ == Part::d_query) o_ = bind_tensor(kernel_.o, false);
+      // Parts that run side by side bind the same ranges: rows of the three may take turns in one buffer.
+      if (twice || part_ == Part::d_query) d_q_ = bind_tensor(kernel_.d_q, true);
+      if (twice || part_ == Part::d_key_value) {
         d_k_ = bind_tensor(kernel_.d_k, true);
         d_v_ = bind_tensor(kernel_.d_v, true);
       }
@@ -292,6 +309,7 @@ class AttentionWriter {
                        literal(kLog2E)));
     }
     write_join(fmt::format("delta{}", g), false);
+    if (computes_delta_twice(kernel_)) return;
     for (int r = 0; r < 4; ++r)
       line(fmt::format("if (across == 0u && row{0} + {1}u < {2}u) {{ {3} }}", g, r, kernel_.queries,
                        bindings_.store(delta_, stat_index(delta_, fmt::format("row{} + {}u", g, r)),
@@ -411,9 +429,16 @@ class AttentionWriter {
       // A tile may have more rows than there are threads.
       line(fmt::format("for (var at = thread; at < {}u; at += {}u) {{", block_.tile(), block_.threads()));
       line(fmt::format("  let query = min(other0 + at, {}u);", kernel_.queries - 1));
+      std::string delta = "delta";
+      if (computes_delta_twice(kernel_)) {
+        line("  var delta = 0f;");
+        line(fmt::format("  for (var d = 0u; d < {}; d++) {{ delta += dot({}, {}); }}", end_of(vectors_),
+                         channels(d_o_, "query", "d"), channels(o_, "query", "d")));
+      } else {
+        delta = bindings_.load(delta_, stat_index(delta_, "query"));
+      }
       line(fmt::format("  row_stats[at] = vec2f({} * {}, {});",
-                       bindings_.load(logsumexp_, stat_index(logsumexp_, "query")), literal(kLog2E),
-                       bindings_.load(delta_, stat_index(delta_, "query"))));
+                       bindings_.load(logsumexp_, stat_index(logsumexp_, "query")), literal(kLog2E), delta));
       line("}");
     }
     line("workgroupBarrier();");
@@ -558,7 +583,9 @@ void render(const AttentionKernel& kernel, const Target& target, Scratch& scratc
     AttentionWriter(kernel, Part::forward, {}, target, rendered).render();
     return;
   }
-  const kernel::Operand delta = scratch.add(DType::f32, kernel.batch * kernel.heads * kernel.queries);
+  const kernel::Operand delta = computes_delta_twice(kernel)
+                                    ? kernel::Operand{}
+                                    : scratch.add(DType::f32, kernel.batch * kernel.heads * kernel.queries);
   AttentionWriter(kernel, Part::d_query, delta, target, rendered).render();
   AttentionWriter(kernel, Part::d_key_value, delta, target, rendered).render();
 }

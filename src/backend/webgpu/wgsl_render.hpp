@@ -33,6 +33,8 @@ struct RenderedDispatch {
   std::string text;  // WGSL with entry point main; equal for equal work on other buffers
   std::vector<BoundRange> bindings;
   std::uint64_t workgroups = 0;
+  double operations = 0;         // of the kernel that it is of
+  bool beside_previous = false;  // touches no element that the one before it writes, though ranges overlap
 };
 
 /// A kernel as dispatches that run in order. Their own scratch buffers, numbered after those of the plan, have no

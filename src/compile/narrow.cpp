@@ -1,0 +1,119 @@
+#include "compile/narrow.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace weft::compiler {
+namespace {
+
+using kernel::LoopKernel;
+using kernel::MatmulKernel;
+using kernel::Operand;
+using kernel::Step;
+using kernel::StepKind;
+using kernel::View;
+
+/// First and last element, from the operand's begin; empty where first > last.
+struct Reach {
+  Extent first = std::numeric_limits<Extent>::max(), last = std::numeric_limits<Extent>::min();
+  bool empty() const { return first > last; }
+  void join(const Reach& other) {
+    first = std::min(first, other.first);
+    last = std::max(last, other.last);
+  }
+  void add(Extent extent, Extent stride) {
+    if (extent <= 0) *this = {};
+    if (empty()) return;
+    (stride < 0 ? first : last) += (extent - 1) * stride;
+  }
+};
+
+Reach reach_of(const View& view) {
+  Reach reach{view.offset, view.offset};
+  for (std::size_t d = 0; d < view.extents.size(); ++d) {
+    const Extent lo = view.bounds.empty() ? 0 : std::max<Extent>(0, view.bounds[d].lo);
+    const Extent hi = view.bounds.empty() ? view.extents[d] : std::min(view.extents[d], view.bounds[d].hi);
+    if (reach.empty() || hi <= lo) return {};
+    reach.first += lo * view.strides[d];
+    reach.last += lo * view.strides[d];
+    reach.add(hi - lo, view.strides[d]);
+  }
+  return reach;
+}
+
+Reach of_input(const LoopKernel& loop, int input) {
+  Reach reach;
+  for (const Step& step : loop.steps) {
+    if ((step.kind != StepKind::load && step.kind != StepKind::gather) || step.operand != input) continue;
+    Reach of_step = reach_of(step.view);
+    if (step.kind == StepKind::gather) of_step.add(step.axis_extent, step.axis_stride);
+    reach.join(of_step);
+  }
+  return reach;
+}
+
+Reach of_output(const LoopKernel& loop, int output) {
+  Reach reach;
+  for (const kernel::Store& store : loop.stores)
+    if (store.output == output) reach.join(reach_of(store.view));
+  return reach;
+}
+
+/// Whether the operand could be cut to `reach`: it is reached at all, and only where it is.
+bool can_cut(const Operand& operand, const Reach& reach) {
+  return !reach.empty() && reach.first >= 0 && reach.last < operand.count;
+}
+
+void cut(Operand& operand, const Reach& reach) {
+  operand.offset += reach.first;
+  operand.count = reach.last - reach.first + 1;
+}
+
+void narrow(LoopKernel& loop) {
+  std::vector<Reach> inputs, outputs;
+  for (std::size_t i = 0; i < loop.inputs.size(); ++i) inputs.push_back(of_input(loop, static_cast<int>(i)));
+  for (std::size_t o = 0; o < loop.outputs.size(); ++o) outputs.push_back(of_output(loop, static_cast<int>(o)));
+  // What is updated in place stays one range.
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    for (std::size_t o = 0; o < outputs.size(); ++o)
+      if (loop.inputs[i] == loop.outputs[o]) {
+        inputs[i].join(outputs[o]);
+        outputs[o].join(inputs[i]);
+      }
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!can_cut(loop.inputs[i], inputs[i])) continue;
+    cut(loop.inputs[i], inputs[i]);
+    for (Step& step : loop.steps)
+      if ((step.kind == StepKind::load || step.kind == StepKind::gather) && step.operand == static_cast<int>(i))
+        step.view.offset -= inputs[i].first;
+  }
+  for (std::size_t o = 0; o < outputs.size(); ++o) {
+    if (!can_cut(loop.outputs[o], outputs[o])) continue;
+    cut(loop.outputs[o], outputs[o]);
+    for (kernel::Store& store : loop.stores)
+      if (store.output == static_cast<int>(o)) store.view.offset -= outputs[o].first;
+  }
+}
+
+void narrow(Operand& operand, View& batch, Extent rows, Extent row_stride, Extent columns, Extent column_stride) {
+  Reach reach = reach_of(batch);
+  reach.add(rows, row_stride);
+  reach.add(columns, column_stride);
+  if (!can_cut(operand, reach)) return;
+  cut(operand, reach);
+  batch.offset -= reach.first;
+}
+
+}  // namespace
+
+void narrow_operands(kernel::Kernel& kernel) {
+  if (auto* loop = std::get_if<LoopKernel>(&kernel)) {
+    narrow(*loop);
+  } else if (auto* product = std::get_if<MatmulKernel>(&kernel)) {
+    narrow(product->a, product->a_batch, product->m, product->a_row, product->k, product->a_col);
+    narrow(product->b, product->b_batch, product->k, product->b_row, product->n, product->b_col);
+    narrow(product->epilogue);
+  }
+}
+
+}  // namespace weft::compiler

@@ -1,0 +1,136 @@
+// Dispatches that may run side by side become one; those that may not keep their order.
+#include "backend/webgpu/merge.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "render_support.hpp"
+
+#if WEFT_HAS_WEBGPU
+namespace weft::webgpu {
+namespace {
+
+const Target kTarget{{.storage_buffers = 8, .workgroup_bytes = 16384, .workgroup_invocations = 256}, 0, 16};
+
+/// out = in + 1 through workgroup memory, a workgroup of `threads` for 1,024 bytes.
+RenderedDispatch plus_one(std::string name, BoundRange in, BoundRange out, int threads = 64, int shared = 64) {
+  out.written = true;
+  std::string text =
+      "@group(0) @binding(0) var<storage, read> data0: array<f32>;\n"
+      "@group(0) @binding(1) var<storage, read_write> data1: array<f32>;\n"
+      "var<workgroup> tile: array<f32, " +
+      std::to_string(shared) +
+      ">;\n"
+      "fn next(x: f32) -> f32 { return x + 1f; }\n"
+      "@compute @workgroup_size(" +
+      std::to_string(threads) +
+      ")\n"
+      "fn main(@builtin(workgroup_id) workgroup: vec3u, @builtin(local_invocation_index) thread: u32) {\n"
+      "  tile[thread] = next(data0[workgroup.x * 64u + thread]);\n"
+      "  workgroupBarrier();\n"
+      "  data1[workgroup.x * 64u + thread] = tile[thread];\n"
+      "}\n";
+  return {std::move(name), std::move(text), {in, out}, 4};
+}
+
+constexpr BoundRange range(int buffer, std::uint64_t offset = 0) { return {buffer, offset, 1024}; }
+
+std::vector<std::string> names(const std::vector<RenderedDispatch>& dispatches) {
+  std::vector<std::string> result;
+  for (const RenderedDispatch& d : dispatches) result.push_back(d.name);
+  return result;
+}
+using Names = std::vector<std::string>;
+
+TEST(MergeTest, WorkThatIsIndependentBecomesOneDispatch) {
+  const auto merged = merge_dispatches({plus_one("a", range(0), range(1)), plus_one("b", range(0), range(2))}, kTarget);
+  ASSERT_EQ(names(merged), Names{"a | b"});
+  EXPECT_EQ(merged[0].workgroups, 8u);
+  ASSERT_EQ(merged[0].bindings.size(), 3u) << "the operand that both read is bound once";
+  EXPECT_FALSE(merged[0].bindings[0].written);
+  EXPECT_TRUE(merged[0].bindings[1].written && merged[0].bindings[2].written);
+}
+
+TEST(MergeTest, WhatReadsAResultOrOverwritesAnOperandComesLater) {
+  const auto chain = merge_dispatches({plus_one("a", range(0), range(1)), plus_one("b", range(1), range(2))}, kTarget);
+  EXPECT_EQ(names(chain), (Names{"a", "b"}));
+  const auto overwrite =
+      merge_dispatches({plus_one("a", range(0), range(1)), plus_one("b", range(2), range(0))}, kTarget);
+  EXPECT_EQ(names(overwrite), (Names{"a", "b"}));
+  const auto twice = merge_dispatches({plus_one("a", range(0), range(1)), plus_one("b", range(2), range(1))}, kTarget);
+  EXPECT_EQ(names(twice), (Names{"a", "b"}));
+}
+
+TEST(MergeTest, WhatIsNotUrgentWaitsForAPlaceBesideTheLongestChain) {
+  const auto merged = merge_dispatches({plus_one("a", range(0), range(1)), plus_one("side", range(0), range(5), 32),
+                                        plus_one("b", range(1), range(2)), plus_one("c", range(2), range(3), 32)},
+                                       kTarget);
+  EXPECT_EQ(names(merged), (Names{"a", "b", "side | c"}));
+}
+
+TEST(MergeTest, WorkgroupsOfAnotherSizeStayApart) {
+  const auto merged =
+      merge_dispatches({plus_one("a", range(0), range(1)), plus_one("b", range(0), range(2), 32)}, kTarget);
+  EXPECT_EQ(merged.size(), 2u);
+}
+
+TEST(MergeTest, BranchesShareWorkgroupMemory) {
+  const auto merged = merge_dispatches(
+      {plus_one("a", range(0), range(1), 64, 3000), plus_one("b", range(0), range(2), 64, 4000)}, kTarget);
+  ASSERT_EQ(merged.size(), 1u);
+  EXPECT_NE(merged[0].text.find("array<f32, 4000>"), std::string::npos);
+  EXPECT_EQ(merged[0].text.find("array<f32, 3000>"), std::string::npos);
+}
+
+TEST(MergeTest, OverlappingRangesOfABufferThatIsWrittenStayApart) {
+  // b reads bytes 512 to 1536 of buffer 0 and a bytes 0 to 1024 of it, while a writes beyond them.
+  const auto merged =
+      merge_dispatches({plus_one("a", range(0), range(0, 4096)), plus_one("b", range(0, 512), range(1))}, kTarget);
+  EXPECT_EQ(merged.size(), 2u);
+}
+
+TEST(MergeTest, LongOrManyOrUnknownWorkIsLeftAlone) {
+  std::vector<RenderedDispatch> dispatches{plus_one("a", range(0), range(1)), plus_one("b", range(0), range(2)),
+                                           plus_one("c", range(0), range(3)), plus_one("d", range(0), range(4))};
+  dispatches[0].workgroups = 5000;
+  dispatches[1].operations = 1e12;
+  dispatches[2].text = "override n = 1;\n" + dispatches[2].text;
+  EXPECT_EQ(names(merge_dispatches(dispatches, kTarget)), (Names{"a", "b", "c", "d"}));
+}
+
+class MergeOnDeviceTest : public RenderTest {};
+
+// Two sums of columns and an elementwise kernel, none of which waits for another.
+TEST_F(MergeOnDeviceTest, MergedKernelsComputeTheSame) {
+  std::mt19937 random(1);
+  kernel::Plan plan;
+  std::vector<TestBuffer> buffers;
+  for (int i = 0; i < 3; ++i) {
+    buffers.push_back(random_buffer(random, DType::f32, 64 * 48));
+    buffers.push_back({DType::f32, reference::Values(64 * 48, 0.0)});
+    kernel::LoopKernel k;
+    k.name = "kernel " + std::to_string(i);
+    k.outer = 48;
+    k.inner = 64;
+    k.inputs = {{2 * i, DType::f32, 0, 64 * 48}};
+    k.outputs = {{2 * i + 1, DType::f32, 0, 64 * 48}};
+    kernel::Step load{kernel::StepKind::load, DType::f32, kernel::Level::inner};
+    load.operand = 0;
+    load.view = {{48, 64}, {1, 48}, 0, {}};
+    kernel::Step reduce{kernel::StepKind::reduce, DType::f32, kernel::Level::outer};
+    reduce.a = 0;
+    k.steps = {load, reduce};
+    k.stores = {{1, 0, {{48}, {1}, 0, {}}}};
+    plan.kernels.emplace_back(k);
+  }
+  expect_same(plan, buffers);
+  std::string source;
+  run_on_device(*test_backend(), plan, buffers, &source);
+  EXPECT_NE(source.find("kernel 0 | kernel 1 | kernel 2"), std::string::npos) << source;
+}
+
+}  // namespace
+}  // namespace weft::webgpu
+#endif

@@ -1,0 +1,90 @@
+// Operands cut down to what the views of a kernel reach.
+#include "compile/narrow.hpp"
+
+#include <gtest/gtest.h>
+
+namespace weft::compiler {
+namespace {
+
+using kernel::LoopKernel;
+using kernel::Operand;
+using kernel::Step;
+using kernel::StepKind;
+using kernel::View;
+
+LoopKernel copy(View from, View to, Operand in, Operand out) {
+  LoopKernel k;
+  k.outer = 6;
+  k.inputs = {in};
+  k.outputs = {out};
+  Step load{StepKind::load};
+  load.operand = 0;
+  load.view = std::move(from);
+  k.steps = {load};
+  k.stores = {{0, 0, std::move(to)}};
+  return k;
+}
+
+const LoopKernel& narrowed(kernel::Kernel& k) {
+  narrow_operands(k);
+  return std::get<LoopKernel>(k);
+}
+
+TEST(NarrowTest, BeginsAndEndsWhereTheViewsDo) {
+  kernel::Kernel k = copy({{2, 3}, {10, 1}, 7, {}}, {{6}, {1}, 0, {}}, {0, DType::f32, 100, 50}, {1, DType::f32, 0, 6});
+  const LoopKernel& n = narrowed(k);
+  EXPECT_EQ(n.inputs[0].offset, 107);
+  EXPECT_EQ(n.inputs[0].count, 13);
+  EXPECT_EQ(n.steps[0].view.offset, 0);
+  EXPECT_EQ(n.outputs[0], (Operand{1, DType::f32, 0, 6}));
+}
+
+TEST(NarrowTest, NegativeStridesReachBackwards) {
+  kernel::Kernel k = copy({{6}, {-2}, 20, {}}, {{6}, {1}, 0, {}}, {0, DType::f32, 0, 50}, {1, DType::f32, 0, 6});
+  const LoopKernel& n = narrowed(k);
+  EXPECT_EQ(n.inputs[0].offset, 10);
+  EXPECT_EQ(n.inputs[0].count, 11);
+  EXPECT_EQ(n.steps[0].view.offset, 10);
+}
+
+TEST(NarrowTest, OnlyWhatLiesWithinTheBoundsIsReached) {
+  // A view that is padded by two on the left: coordinate 2 is element 0.
+  kernel::Kernel k = copy({{6}, {1}, -2, {{2, 5}}}, {{6}, {1}, 0, {}}, {0, DType::f32, 0, 50}, {1, DType::f32, 0, 6});
+  const LoopKernel& n = narrowed(k);
+  EXPECT_EQ(n.inputs[0].offset, 0);
+  EXPECT_EQ(n.inputs[0].count, 3);
+  EXPECT_EQ(n.steps[0].view.offset, -2);
+}
+
+TEST(NarrowTest, AGatherReachesEveryRow) {
+  kernel::Kernel k = copy({{6}, {1}, 3, {}}, {{6}, {1}, 0, {}}, {0, DType::f32, 0, 500}, {1, DType::f32, 0, 6});
+  Step& gather = std::get<LoopKernel>(k).steps[0];
+  gather.kind = StepKind::gather;
+  gather.axis_stride = 10;
+  gather.axis_extent = 4;
+  const LoopKernel& n = narrowed(k);
+  EXPECT_EQ(n.inputs[0].offset, 3);
+  EXPECT_EQ(n.inputs[0].count, 36);
+}
+
+TEST(NarrowTest, WhatIsUpdatedInPlaceStaysOneRange) {
+  const Operand same{0, DType::f32, 0, 50};
+  kernel::Kernel k = copy({{6}, {1}, 10, {}}, {{6}, {1}, 10, {}}, same, same);
+  Step more = std::get<LoopKernel>(k).steps[0];
+  more.view.offset = 30;
+  std::get<LoopKernel>(k).steps.push_back(more);
+  const LoopKernel& n = narrowed(k);
+  EXPECT_EQ(n.inputs[0], n.outputs[0]);
+  EXPECT_EQ(n.inputs[0].offset, 10);
+  EXPECT_EQ(n.inputs[0].count, 26);
+  EXPECT_EQ(n.stores[0].view.offset, 0);
+  EXPECT_EQ(n.steps[1].view.offset, 20);
+}
+
+TEST(NarrowTest, NothingReachedIsLeftAlone) {
+  kernel::Kernel k = copy({{0}, {1}, 10, {}}, {{6}, {1}, 0, {}}, {0, DType::f32, 5, 50}, {1, DType::f32, 0, 6});
+  EXPECT_EQ(narrowed(k).inputs[0], (Operand{0, DType::f32, 5, 50}));
+}
+
+}  // namespace
+}  // namespace weft::compiler
