@@ -64,13 +64,16 @@ inline double microseconds(const std::shared_ptr<Device>& device, const std::vec
     device->synchronize();
     return std::chrono::duration<double>(Clock::now() - start).count();
   };
+  // Clocks idle low, and while shaders are compiled: warm up before timing.
+  const auto warm_up = [&](Program& program) {
+    for (const auto until = Clock::now() + std::chrono::milliseconds(150); Clock::now() < until;) time(program);
+  };
   Program once(device, record(device, buffers, rendered, 1));
-  time(once);
+  warm_up(once);
   const double rough = std::max(1e-6, time(once));
   const int repeats = std::clamp(static_cast<int>(0.02 / rough), 4, 2000);
   Program many(device, record(device, buffers, rendered, repeats));
-  // Clocks idle low: warm up before timing.
-  for (const auto until = Clock::now() + std::chrono::milliseconds(100); Clock::now() < until;) time(many);
+  warm_up(many);
   std::vector<double> times;
   for (int i = 0; i < 7; ++i) times.push_back(time(many));
   std::sort(times.begin(), times.end());

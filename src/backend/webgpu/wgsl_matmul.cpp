@@ -37,7 +37,12 @@ constexpr Tile kTiles[] = {
 // The device that the estimate knows: H100/H200.
 constexpr double kPeakFlopsPerMultiprocessor = 67e12 / 132;
 constexpr double kBytesPerSecond = 2.5e12;
-constexpr double kDispatchMicroseconds = 2.5;
+constexpr double kDispatchMicroseconds = 4.5;  // with the first read and the last write
+constexpr double kJoinMicroseconds = 5;        // of the second dispatch that a split needs
+// Kernels of fewer products are written compactly, those of more products for the most speed.
+constexpr double kCompactProducts = 0x1p30, kWrittenTwiceProducts = 0x1p35;
+constexpr std::size_t kWrittenEpilogueSteps = 6;  // longer epilogues stand in the text once, in a loop over the results
+constexpr double kCyclesPerMicrosecond = 1700, kStepCycles = 10, kProductCycles = 1.25;  // of one thread and one k
 constexpr double kStepMicroseconds = 0.35;  // one step of k in a multiprocessor that has little else to do
 
 bool fits(const Tile& tile, const Target& target) {
@@ -369,13 +374,16 @@ class TileWriter {
   int row_groups() const { return tile_.thread_rows / 4; }
   int column_groups() const { return tile_.thread_columns / 4; }
 
-  // The steps of k in workgroup memory, written out: 4 x 4 products of a row group and a column group each.
+  // The steps of k in workgroup memory: 4 x 4 products of a row group and a column group each.
   void write_multiply(const Staging& a, const Staging& b, const std::string& indent) {
-    for (int k = 0; k < (target_.unroll ? tile_.depth : 1); ++k) {
-      text_ += indent + (target_.unroll ? "{\n" : "for (var k = 0u; k < depth; k++) {\n");
+    const int written = !target_.unroll ? 1 : compact() ? 4 : tile_.depth;
+    const bool loops = written < tile_.depth;
+    if (loops) text_ += fmt::format("{}for (var k = 0u; k < depth; k += {}u) {{\n", indent, written);
+    for (int k = 0; k < written; ++k) {
+      text_ += indent + "{\n";
       const auto line_of = [&](const Staging& s, int group) {
-        return target_.unroll ? fmt::format("{}u", k * s.pitch() + group)
-                              : fmt::format("k * {}u + {}u", s.pitch(), group);
+        return loops ? fmt::format("(k + {}u) * {}u + {}u", k, s.pitch(), group)
+                     : fmt::format("{}u", k * s.pitch() + group);
       };
       for (int g = 0; g < row_groups(); ++g)
         text_ += fmt::format("{}  let a{} = shared_a[m0 + {}];\n", indent, g, line_of(a, g * tile_.patch_rows));
@@ -387,6 +395,7 @@ class TileWriter {
                                "xyzw"[r % 4]);
       text_ += indent + "}\n";
     }
+    if (loops) text_ += indent + "}\n";
   }
 
   // One buffer in workgroup memory; the next step is read into registers while this one is multiplied.
@@ -404,10 +413,12 @@ class TileWriter {
                                           : fmt::format("min(first + {}u, {}u)", steps_per_split_, steps);
     }
     if (!target_.unroll) return write_plain_loop(a, b, bindings, first, end);
+    if (compact()) line(opaque_depth());
     for (const Staging* s : {&a, &b}) write_loads(*s, first, bindings, "  ");
     for (const Staging* s : {&a, &b}) write_shared(*s, "  ");
     line("workgroupBarrier();");
-    if (steps_per_split_ > 1) {
+    if (steps_per_split_ == 1) return write_multiply(a, b, "  ");
+    if (written_twice()) {
       line(fmt::format("for (var step = {} + 1u; step < {}; step++) {{", first, end));
       for (const Staging* s : {&a, &b}) write_loads(*s, "step", bindings, "    ");
       write_multiply(a, b, "    ");
@@ -415,15 +426,36 @@ class TileWriter {
       for (const Staging* s : {&a, &b}) write_shared(*s, "    ");
       line("  workgroupBarrier();");
       line("}");
+      return write_multiply(a, b, "  ");
     }
-    write_multiply(a, b, "  ");
+    line(fmt::format("for (var step = {} + 1u; step <= {}; step++) {{", first, end));
+    line(fmt::format("  let more = step < {};", end));
+    line("  if (more) {");
+    for (const Staging* s : {&a, &b}) write_loads(*s, "step", bindings, "      ");
+    line("  }");
+    write_multiply(a, b, "    ");
+    line("  workgroupBarrier();");
+    line("  if (more) {");
+    for (const Staging* s : {&a, &b}) write_shared(*s, "      ");
+    line("  }");
+    line("  workgroupBarrier();");
+    line("}");
   }
 
-  // The least text, for compilers that are slow: nothing is read ahead, and the depth is kept from them (a thread has
-  // a number below 2^16), lest they unroll the loop over it.
+  // A kernel that runs for microseconds spends them on fetching its instructions, so there had better be few.
+  bool compact() const { return target_.unroll && products() < kCompactProducts; }
+  // The last step apart from the loop, so that the loop has no branch: some percent faster, and slower to compile.
+  bool written_twice() const { return products() >= kWrittenTwiceProducts; }
+  double products() const {
+    return static_cast<double>(kernel_.batch * kernel_.m * kernel_.n) * static_cast<double>(kernel_.k);
+  }
+  // The depth, kept from compilers (a thread has a number below 2^16), lest they unroll the loop over it.
+  std::string opaque_depth() const { return fmt::format("let depth = {}u + (thread >> 16u);", tile_.depth); }
+
+  // The least text, for compilers that are slow: nothing is read ahead.
   void write_plain_loop(const Staging& a, const Staging& b, const Bindings& bindings, const std::string& first,
                         const std::string& end) {
-    line(fmt::format("let depth = {}u + (thread >> 16u);", tile_.depth));
+    line(opaque_depth());
     line(fmt::format("for (var step = {}; step < {}; step++) {{", first, end));
     for (const Staging* s : {&a, &b}) write_loads(*s, "step", bindings, "    ");
     for (const Staging* s : {&a, &b}) write_shared(*s, "    ");
@@ -434,7 +466,8 @@ class TileWriter {
   }
 
   void write_results(bool wide) {
-    if (!target_.unroll) return write_results_in_loop(wide);
+    if (!target_.unroll || (split_ == 1 && kernel_.epilogue.steps.size() > kWrittenEpilogueSteps))
+      return write_results_in_loop(wide);
     for (int r = 0; r < tile_.thread_rows; ++r)
       for (int h = 0; h < column_groups(); ++h) {
         const std::string where =
@@ -487,14 +520,21 @@ double estimate(const Tile& tile, int split, Extent batch, Extent m, Extent n, E
       2.0 * tile.rows * tile.columns * tile.depth * steps / (kPeakFlopsPerMultiprocessor * tile.efficiency) * 1e6;
   const double slots = static_cast<double>(target.multiprocessors) * tile.resident;
   const double full = std::floor(groups / slots);
-  // In the last round a multiprocessor that holds few workgroups waits for memory more than it computes.
+  // In the last round a multiprocessor that holds few workgroups waits: for memory, and each thread for its own results.
   const double last = std::ceil((groups - full * slots) / target.multiprocessors);
+  const double thread_alone = steps * tile.depth *
+                              (kStepCycles + kProductCycles * tile.thread_rows * tile.thread_columns) /
+                              kCyclesPerMicrosecond;
   double time = full * tile.resident * alone;
-  if (last > 0) time += std::max({last * alone, 0.55 * tile.resident * alone, steps * kStepMicroseconds});
+  if (last > 0) time += std::max({last * alone, thread_alone, steps * kStepMicroseconds});
   time += kDispatchMicroseconds;
-  if (split > 1)
-    time += kDispatchMicroseconds + 8.0 * static_cast<double>(batch * m * n) * split / kBytesPerSecond * 1e6;
+  if (split > 1) time += kJoinMicroseconds + 8.0 * static_cast<double>(batch * m * n) * split / kBytesPerSecond * 1e6;
   return time;
+}
+
+bool split_fits(Extent batch, Extent m, Extent n, int split, const Target& target) {
+  return split == 1 || static_cast<double>(batch) * static_cast<double>(m) * static_cast<double>(n) * split * 4 <
+                           static_cast<double>(target.limits.binding_bytes);
 }
 
 TileChoice choose_tile(Extent batch, Extent m, Extent n, Extent k, const Target& target) {
@@ -516,7 +556,7 @@ TileChoice choose_tile(Extent batch, Extent m, Extent n, Extent k, const Target&
     }
     const Extent steps = divide_up(k, tile.depth);
     const Extent split_max = std::clamp<Extent>(steps / 4, 1, 64);
-    for (int split = 1; split <= split_max; ++split) {
+    for (int split = 1; split <= split_max && split_fits(batch, m, n, split, target); ++split) {
       const double time = estimate(tile, split, batch, m, n, k, target);
       if (time < least * 0.999) {
         least = time;

@@ -38,6 +38,8 @@ struct TileChoice {
 };
 /// The tile and split with the least estimated time among those that fit the target's limits.
 TileChoice choose_tile(Extent batch, Extent m, Extent n, Extent k, const Target& target);
+/// Whether the partial results of so many splits can be bound as one operand.
+bool split_fits(Extent batch, Extent m, Extent n, int split, const Target& target);
 /// Estimated microseconds.
 double estimate(const Tile& tile, int split, Extent batch, Extent m, Extent n, Extent k, const Target& target);
 

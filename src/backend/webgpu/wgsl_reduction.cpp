@@ -22,6 +22,8 @@ constexpr int kThreads = 256;          // of a workgroup: every device allows as
 constexpr Extent kSlotsMax = 8;        // parts of a row in the registers of one thread
 constexpr Extent kSlotsMaxRolled = 2;  // the same where text is to be short
 constexpr Extent kRegistersMax = 96;   // values kept across passes by one thread
+constexpr Extent kSlotsSplit = 64;     // parts of a row a thread: fewer cost less than a second dispatch
+constexpr Extent kSlotsChunk = 4;      // the least that a chunk leaves each thread
 constexpr int kSharedWordsMax = 2048;  // of workgroup memory for joining lanes
 constexpr int kSerialPartsMax = 16;    // partial results that every thread adds up by itself
 
@@ -129,10 +131,10 @@ class ReductionWriter {
       return static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(std::clamp<Extent>(wanted, 1, most))));
     };
     if (layout.columns) {
-      // At least 32 neighbours, or all there are, so that memory is read in whole lines.
+      // At least 64 bytes of neighbours, or all there are, so that memory is read in whole sectors.
       const Extent wanted = std::min(divide_up(busy_threads, layout.rows), divide_up(layout.items, 4));
-      const int most =
-          static_cast<int>(kThreads / std::bit_ceil(static_cast<std::uint64_t>(std::min<Extent>(layout.rows, 32))));
+      const int most = static_cast<int>(
+          kThreads / std::bit_ceil(static_cast<std::uint64_t>(std::min<Extent>(layout.rows, 16 / layout.width))));
       layout.lanes = lanes_for(wanted, target_.unroll ? most : std::min(most, kSerialPartsMax));
     } else {
       // A subgroup a row where four items a thread suffice; many short rows take fewer lanes each.
@@ -149,8 +151,8 @@ class ReductionWriter {
 
     const Extent groups = divide_up(layout.rows, layout.rows_per_group());
     const Extent enough = 2 * Extent{target_.multiprocessors};
-    if (can_split() && groups < enough && layout.slots() >= 32) {
-      const Extent chunks = std::min(divide_up(2 * enough, groups), layout.slots() / 16);
+    if (can_split() && groups < enough && layout.slots() >= kSlotsSplit) {
+      const Extent chunks = std::min(divide_up(2 * enough, groups), layout.slots() / kSlotsChunk);
       if (chunks > 1) {
         // The last chunk must not be empty.
         layout.chunks = divide_up(layout.items, divide_up(layout.items, chunks));
