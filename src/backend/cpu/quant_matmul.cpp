@@ -2,7 +2,7 @@
 //
 // A task owns a block of y: some columns, in groups of 16, of all rows or of as many as have their panels in the L2
 // cache. A group of weights stays in L1 and meets the panels one after another. Few rows are one panel, so that a group
-// is read from memory once. The split depends on shapes only.
+// is read from memory once, in runs as long as the threads allow. No element of y depends on the split.
 #include "backend/cpu/quant_matmul.hpp"
 
 #include <algorithm>
@@ -27,7 +27,9 @@ constexpr int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 constexpr int64_t kPanelsBytes = 384 * 1024;    // of a task's rows, in an L2 cache of 1 MiB
 constexpr double kTaskCycles = 8e3;             // some 2 us, far above the cost of handing a task out
-constexpr double kTasks = 64;                   // for large products
+constexpr double kTasks = 64;                   // for large products of many rows
+constexpr double kTasksPerThread = 2;           // of few rows: memory is quickest in long runs
+constexpr int64_t kStreamedRows = 4;            // of x, while memory and not arithmetic takes the time
 constexpr double kBytesPerCycle = 5;            // from memory, for one core
 constexpr double kProductsPerCycle = 48;        // with the quickest kernels
 constexpr int64_t kWideGroups = 4;              // columns of a block for epilogues, when there are many rows
@@ -222,7 +224,8 @@ void quant_matmul(std::span<const QuantProduct> products, const float* x, int64_
     cycles += cycles_of_group(part, k) * static_cast<double>(part.groups * part.row_tiles);
     if (part.groups > 0) parts.push_back(part);
   }
-  const double task_cycles = std::max(kTaskCycles, cycles / kTasks);
+  const double wanted = m <= kStreamedRows ? kTasksPerThread * thread_count() : kTasks;
+  const double task_cycles = std::max(kTaskCycles, cycles / wanted);
   int64_t tasks = 0;
   for (Part& part : parts) {
     const auto fitting = static_cast<int64_t>(task_cycles / std::max(1.0, cycles_of_group(part, k)));

@@ -11,7 +11,7 @@ namespace weft::cpu {
 namespace {
 
 /// Weights are fetched this far ahead of their use while a product waits for memory.
-constexpr std::int64_t kQuantAhead = 1024;
+constexpr std::int64_t kQuantAhead = 512;
 
 // --- Weights of a block, `V::kLanes` columns from `column` on.
 
