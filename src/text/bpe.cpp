@@ -159,7 +159,7 @@ class Bpe final : public Model {
     for (int byte = 0; byte < 256; ++byte) {
       const char c = static_cast<char>(byte);
       bytes_[static_cast<size_t>(byte)] =
-          vocabulary_.find(options_.bytes ? std::string(1, c) : byte_piece(static_cast<unsigned char>(byte)));
+          vocabulary_.find_any(options_.bytes ? std::string(1, c) : byte_piece(static_cast<unsigned char>(byte)));
     }
     if (options_.bytes) return;
     characters_.emplace(vocabulary_);

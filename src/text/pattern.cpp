@@ -39,7 +39,7 @@ constexpr std::chrono::seconds kMaxTime{20};  // of all matches in one text
 // What the classes of Oniguruma hold, written for the inside of a class of PCRE2, whose own differ (\s has U+180E, \w no marks).
 constexpr std::string_view kSpaces =
     R"(\x09-\x0d\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
-constexpr std::string_view kWordCharacters = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+constexpr std::string_view kWordCharacters = R"(\p{L}\p{M}\p{N}\p{Pc})";
 constexpr std::string_view kHexDigits = "0-9A-Fa-f";
 
 [[noreturn]] void refuse(std::string_view expression, std::string_view fact) {

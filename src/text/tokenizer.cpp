@@ -184,7 +184,7 @@ std::optional<std::string> Tokenizer::piece(TokenId id) const {
 TokenId Tokenizer::id_of(std::string_view piece) const {
   if (const auto added = parts_->added_by_content.find(piece); added != parts_->added_by_content.end())
     return added->second;
-  return parts_->pieces().find(piece);
+  return parts_->pieces().find_any(piece);
 }
 
 std::string Tokenizer::token_bytes(TokenId id) const {

@@ -41,13 +41,21 @@ std::vector<AddedToken> read_added_tokens(const JsonNode& node, const Vocabulary
       continue;
     }
     // As the reference implementation has it: the id is that of the piece, or the next free one, whatever the file says.
-    token.id = pieces.find(token.content);
+    token.id = pieces.find_any(token.content);
     if (token.id == kNoToken) token.id = next++;
     if (token.id > kMaxTokenId) item.fail(fmt::format("its id is above {}", kMaxTokenId));
     tokens.push_back(std::move(token));
   }
   std::stable_sort(tokens.begin(), tokens.end(), [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
   return tokens;
+}
+
+// What the special tokens are written as.
+std::vector<std::string_view> special_contents(const JsonNode& node) {
+  std::vector<std::string_view> contents;
+  for (const JsonNode& item : node.items(kMaxAddedTokens))
+    if (item.boolean_or("special", false)) contents.push_back(item.at("content").string());
+  return contents;
 }
 
 // ["[SEP]", 102]
@@ -112,7 +120,9 @@ std::unique_ptr<TokenizerParts> read(const JsonNode& root) {
   if (const auto normalizer = root.find("normalizer")) parts->normalizer = read_normalizer(*normalizer);
 
   const auto pre_tokenizer = root.find("pre_tokenizer");
-  ReadModel model = read_model(root.at("model"), pre_tokenizer && ends_in_byte_level(*pre_tokenizer));
+  const auto added = root.find("added_tokens");
+  ReadModel model = read_model(root.at("model"), pre_tokenizer && ends_in_byte_level(*pre_tokenizer),
+                               added ? special_contents(*added) : std::vector<std::string_view>());
   parts->model = std::move(model.model);
   parts->file_pieces = std::move(model.file_pieces);
   if (pre_tokenizer) parts->pre_tokenizer = read_pre_tokenizer(*pre_tokenizer, parts->file_pieces.has_value());
@@ -124,7 +134,7 @@ std::unique_ptr<TokenizerParts> read(const JsonNode& root) {
   } else {
     parts->decoder = Decoder({DecoderStep{DecoderStep::Kind::kJoin}});
   }
-  if (const auto added = root.find("added_tokens")) parts->added = read_added_tokens(*added, parts->pieces());
+  if (added) parts->added = read_added_tokens(*added, parts->pieces());
   parts->complete();
   return parts;
 }

@@ -28,6 +28,7 @@ struct ReadModel {
 };
 /// `byte_level`: words will be in the byte-level alphabet. Where the model allows it, it then works on bytes, which
 /// `file_pieces` tells, and words must come as bytes.
-ReadModel read_model(const JsonNode& node, bool byte_level);
+/// `special`: pieces that words are not to be made of.
+ReadModel read_model(const JsonNode& node, bool byte_level, const std::vector<std::string_view>& special);
 
 }  // namespace weft::text

@@ -1,6 +1,7 @@
 // Models of tokenizer.json. Vocabularies and merges have hundreds of thousands of entries, so their paths are written down
 // only when something is wrong with one.
 #include <algorithm>
+#include <unordered_set>
 
 #include "text/byte_level.hpp"
 #include "text/tokenizer_json.hpp"
@@ -12,6 +13,12 @@ namespace {
 using simdjson::dom::element;
 
 constexpr std::size_t kMaxPieceBytes = 64 << 10;
+
+using Special = std::vector<std::string_view>;
+
+void hide(Vocabulary& vocabulary, const Special& special) {
+  for (const std::string_view piece : special) vocabulary.hide(piece);
+}
 
 void check_piece(const JsonNode& node, std::string_view piece) {
   if (piece.size() > kMaxPieceBytes)
@@ -107,7 +114,7 @@ class MergeReader {
   std::size_t index_ = 0;
 };
 
-ReadModel read_bpe(const JsonNode& node, bool byte_level) {
+ReadModel read_bpe(const JsonNode& node, bool byte_level, const Special& special) {
   BpeOptions options;
   options.continuing_prefix = node.string_or("continuing_subword_prefix", "");
   options.word_suffix = node.string_or("end_of_word_suffix", "");
@@ -126,9 +133,16 @@ ReadModel read_bpe(const JsonNode& node, bool byte_level) {
   const JsonNode merges_node = node.at("merges");
   std::vector<Merge> merges = MergeReader(merges_node, vocabulary, options.continuing_prefix).read();
 
+  std::unordered_set<TokenId> made_special;
   options.bytes = byte_level && !unknown && !options.byte_fallback && options.continuing_prefix.empty() &&
                   options.word_suffix.empty();
-  if (!options.bytes) return {make_bpe(std::move(vocabulary), std::move(merges), std::move(options)), std::nullopt};
+  for (const std::string_view piece : special)
+    if (const TokenId id = vocabulary.find(piece); id != kNoToken) made_special.insert(id);
+  std::erase_if(merges, [&](const Merge& merge) { return made_special.contains(merge.result); });
+  if (!options.bytes) {
+    hide(vocabulary, special);
+    return {make_bpe(std::move(vocabulary), std::move(merges), std::move(options)), std::nullopt};
+  }
   Vocabulary bytes;
   bytes.reserve(vocabulary.size(), 8 * vocabulary.size());
   for (TokenId id = 0; id < vocabulary.id_limit(); ++id) {
@@ -136,12 +150,12 @@ ReadModel read_bpe(const JsonNode& node, bool byte_level) {
     if (!piece) continue;
     const auto as_bytes = bytes_of_characters(*piece);
     // What no bytes are written as is never met in a word.
-    bytes.add(as_bytes ? std::string_view(*as_bytes) : *piece, id, as_bytes.has_value());
+    bytes.add(as_bytes ? std::string_view(*as_bytes) : *piece, id, as_bytes.has_value() && !made_special.contains(id));
   }
   return {make_bpe(std::move(bytes), std::move(merges), std::move(options)), std::move(vocabulary)};
 }
 
-ReadModel read_unigram(const JsonNode& node) {
+ReadModel read_unigram(const JsonNode& node, const Special& special) {
   const JsonNode vocabulary_node = node.at("vocab");
   const simdjson::dom::array array = vocabulary_node.array();
   Vocabulary vocabulary;
@@ -165,20 +179,23 @@ ReadModel read_unigram(const JsonNode& node) {
     if (scores.empty()) unknown->fail("the vocabulary is empty");
     options.unknown = static_cast<TokenId>(unknown->integer(0, scores.size() - 1));
   }
+  hide(vocabulary, special);
   return {make_unigram(std::move(vocabulary), std::move(scores), options), std::nullopt};
 }
 
-ReadModel read_word_piece(const JsonNode& node) {
+ReadModel read_word_piece(const JsonNode& node, const Special& special) {
   Vocabulary vocabulary = read_vocabulary(node.at("vocab"));
   WordPieceOptions options{.unknown = vocabulary.find(node.string_or("unk_token", "[UNK]")),
                            .continuing_prefix = node.string_or("continuing_subword_prefix", "##"),
                            .max_characters = node.integer_or("max_input_chars_per_word", 100, 0, 1 << 30)};
+  hide(vocabulary, special);
   return {make_word_piece(std::move(vocabulary), std::move(options)), std::nullopt};
 }
 
-ReadModel read_word_level(const JsonNode& node) {
+ReadModel read_word_level(const JsonNode& node, const Special& special) {
   Vocabulary vocabulary = read_vocabulary(node.at("vocab"));
   const TokenId unknown = vocabulary.find(node.string_or("unk_token", "<unk>"));
+  hide(vocabulary, special);
   return {make_word_level(std::move(vocabulary), unknown), std::nullopt};
 }
 
@@ -191,13 +208,13 @@ std::string_view guessed_type(const JsonNode& node) {
 
 }  // namespace
 
-ReadModel read_model(const JsonNode& node, bool byte_level) {
+ReadModel read_model(const JsonNode& node, bool byte_level, const Special& special) {
   const auto type_node = node.find("type");
   const std::string_view type = type_node ? type_node->string() : guessed_type(node);
-  if (type == "BPE") return read_bpe(node, byte_level);
-  if (type == "Unigram") return read_unigram(node);
-  if (type == "WordPiece") return read_word_piece(node);
-  if (type == "WordLevel") return read_word_level(node);
+  if (type == "BPE") return read_bpe(node, byte_level, special);
+  if (type == "Unigram") return read_unigram(node, special);
+  if (type == "WordPiece") return read_word_piece(node, special);
+  if (type == "WordLevel") return read_word_level(node, special);
   type_node->fail(fmt::format("{} is unknown; Weft knows BPE, Unigram, WordPiece, WordLevel", quote(type, 60)));
 }
 

@@ -245,9 +245,11 @@ PreTokenizerPtr read_pre_tokenizer(const JsonNode& node, bool keep_bytes) {
       return make_punctuation(behavior ? read_behavior(*behavior) : SplitBehavior::kIsolated);
     }
     case PreTokenizerKind::kDigits: return make_digits(node.boolean_or("individual_digits", false));
-    case PreTokenizerKind::kSplit:
-      return make_split(read_pattern(node.at("pattern")), read_behavior(node.at("behavior")),
-                        node.boolean_or("invert", false));
+    case PreTokenizerKind::kSplit: {
+      auto pattern = read_pattern(node.at("pattern"));
+      const SplitBehavior behavior = read_behavior(node.at("behavior"));
+      return make_split(std::move(pattern), behavior, node.boolean_or("invert", false));
+    }
     case PreTokenizerKind::kScripts: return make_unicode_scripts();
     case PreTokenizerKind::kFixedLength: return make_fixed_length(node.integer_or("length", 5, 1, 1 << 20));
     case PreTokenizerKind::kSequence: {

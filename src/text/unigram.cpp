@@ -96,7 +96,7 @@ class Unigram final : public Model {
     const size_t before = out.size();
     if (options_.byte_fallback) {
       for (const char c : piece) {
-        const TokenId id = vocabulary_.find(byte_piece(static_cast<unsigned char>(c)));
+        const TokenId id = vocabulary_.find_any(byte_piece(static_cast<unsigned char>(c)));
         if (id == kNoToken) break;
         out.push_back(id);
       }

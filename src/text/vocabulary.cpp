@@ -92,14 +92,28 @@ bool Vocabulary::add(std::string_view piece, TokenId id, bool findable) {
   }
 }
 
-TokenId Vocabulary::find(std::string_view piece) const {
-  if (count_ == 0) return kNoToken;
+const Vocabulary::Slot* Vocabulary::slot_of(std::string_view piece) const {
+  if (count_ == 0) return nullptr;
   const auto hash = static_cast<std::uint32_t>(seeded_hash(piece));
   for (std::size_t at = hash & mask_;; at = (at + 1) & mask_) {
     const Slot& slot = slots_[at];
-    if (slot.id == kNoToken) return kNoToken;
-    if (slot.hash == hash && text_of(slot.span) == piece) return slot.id;
+    if (slot.id == kNoToken) return nullptr;
+    if (slot.hash == hash && text_of(slot.span) == piece) return &slot;
   }
+}
+
+TokenId Vocabulary::find(std::string_view piece) const {
+  const Slot* slot = slot_of(piece);
+  return slot && !slot->hidden ? slot->id : kNoToken;
+}
+
+TokenId Vocabulary::find_any(std::string_view piece) const {
+  const Slot* slot = slot_of(piece);
+  return slot ? slot->id : kNoToken;
+}
+
+void Vocabulary::hide(std::string_view piece) {
+  if (const Slot* slot = slot_of(piece)) slots_[static_cast<std::size_t>(slot - slots_.data())].hidden = true;
 }
 
 std::optional<std::string_view> Vocabulary::piece(TokenId id) const {

@@ -20,8 +20,13 @@ class Vocabulary {
   /// id is then the new one. The id lies in [0, kMaxTokenId].
   bool add(std::string_view piece, TokenId id, bool findable = true);
 
+  /// Makes `find` pass over a piece: special tokens are not to be made of plain text.
+  void hide(std::string_view piece);
+
   /// kNoToken if there is none.
   TokenId find(std::string_view piece) const;
+  /// The same, hidden ones too.
+  TokenId find_any(std::string_view piece) const;
   /// Nothing for an id that has none.
   std::optional<std::string_view> piece(TokenId id) const;
   /// Pieces that can be found.
@@ -38,9 +43,11 @@ class Vocabulary {
     std::uint32_t hash = 0;
     TokenId id = kNoToken;
     Span span;
+    bool hidden = false;
   };
   static constexpr std::uint32_t kAbsent = 0xFFFFFFFF;
   std::string_view text_of(Span span) const { return std::string_view(bytes_).substr(span.begin, span.size); }
+  const Slot* slot_of(std::string_view piece) const;
   void grow(std::size_t slots);
 
   std::string bytes_;

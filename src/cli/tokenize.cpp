@@ -1,0 +1,126 @@
+// weft tokenize
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/file.hpp"
+#include "base/quote.hpp"
+#include "cli/commands.hpp"
+#include "text/load_tokenizer.hpp"
+#include "weft/error.hpp"
+
+namespace weft::cli {
+namespace {
+
+using text::TokenId;
+using OrderedJson = nlohmann::ordered_json;
+
+struct Request {
+  std::filesystem::path model, file;
+  std::optional<std::string> text;
+  std::string decode;
+  bool ids = false, pieces = false, count = false, json = false, plain = false, no_special = false,
+       skip_special = false;
+};
+
+constexpr std::uint64_t kMaxTextBytes = std::uint64_t{1} << 30;
+
+// "1,2 3" -> 1, 2, 3.
+std::vector<TokenId> parse_ids(std::string_view list) {
+  std::vector<TokenId> ids;
+  for (std::size_t at = 0;;) {
+    at = list.find_first_not_of(", \t\n[]", at);
+    if (at == std::string_view::npos) break;
+    TokenId id = 0;
+    const auto [end, error] = std::from_chars(list.data() + at, list.data() + list.size(), id);
+    if (error != std::errc() || id < 0)
+      throw UsageError(
+          fmt::format("--decode {}: at character {} stands no id; write numbers with commas or spaces between",
+                      quote(list, 60), at + 1));
+    ids.push_back(id);
+    at = static_cast<std::size_t>(end - list.data());
+  }
+  return ids;
+}
+
+std::string text_of(const Request& request) {
+  if (request.text && !request.file.empty()) throw UsageError("give TEXT or --file, not both");
+  if (request.text) return *request.text;
+  if (!request.file.empty() && request.file != "-") return read_text_file(request.file, kMaxTextBytes);
+  std::string text;
+  char buffer[1 << 16];
+  for (std::size_t got; (got = std::fread(buffer, 1, sizeof buffer, stdin)) > 0;) {
+    text.append(buffer, got);
+    if (text.size() > kMaxTextBytes)
+      throw UsageError(fmt::format("the text exceeds {} bytes; split it", kMaxTextBytes));
+  }
+  return text;
+}
+
+int put(std::string_view out) {
+  std::fwrite(out.data(), 1, out.size(), stdout);
+  return std::fflush(stdout) == 0 && !std::ferror(stdout) ? kOk : kFailure;
+}
+
+int decode(const Request& request, const text::Tokenizer& tokenizer) {
+  if (request.text || !request.file.empty()) throw UsageError("give a text or --decode, not both");
+  const std::string text = tokenizer.decode(parse_ids(request.decode), request.skip_special);
+  return put(request.json ? OrderedJson{{"text", text}}.dump() + "\n" : text + "\n");
+}
+
+int tokenize(const Request& request) {
+  if (request.ids + request.pieces + request.count > 1) throw UsageError("give one of --ids, --pieces and --count");
+  const text::Tokenizer tokenizer = text::load_tokenizer(request.model);
+  if (!request.decode.empty()) return decode(request, tokenizer);
+
+  const std::vector<TokenId> ids =
+      tokenizer.encode(text_of(request), {.add_special = !request.no_special, .parse_special = !request.plain});
+  const auto piece = [&](TokenId id) { return tokenizer.piece(id).value_or(""); };
+  if (request.json) {
+    OrderedJson result{{"count", ids.size()}};
+    if (!request.count && !request.pieces) result["ids"] = ids;
+    if (!request.count && !request.ids) {
+      result["pieces"] = OrderedJson::array();
+      for (const TokenId id : ids) result["pieces"].push_back(piece(id));
+    }
+    return put(result.dump() + "\n");
+  }
+  if (request.count) return put(fmt::format("{}\n", ids.size()));
+  if (request.ids) return put(fmt::format("{}\n", fmt::join(ids, " ")));
+  std::string out;
+  for (const TokenId id : ids) {
+    if (request.pieces) {
+      out += quote(piece(id), 4096) + "\n";
+    } else {
+      out += fmt::format("{:>8}  {}\n", id, quote(piece(id), 4096));
+    }
+  }
+  return put(out);
+}
+
+}  // namespace
+
+void set_up_tokenize(CLI::App& app, Action& action) {
+  auto request = std::make_shared<Request>();
+  Request& r = *request;
+  app.add_option("text", r.text, "text to cut into tokens; without it and --file, standard input");
+  app.add_option("--model", r.model, "a tokenizer.json, a folder that holds one, or a GGUF file")->required();
+  app.add_option("--file", r.file, "read the text from a file; - is standard input");
+  app.add_flag("--ids", r.ids, "print ids only, on one line");
+  app.add_flag("--pieces", r.pieces, "print pieces only, one a line");
+  app.add_flag("--count", r.count, "print the number of tokens");
+  app.add_option("--decode", r.decode, "print the text of these ids instead, such as 1,2,3");
+  app.add_flag("--json", r.json, "for machines");
+  app.add_flag("--plain", r.plain, "special tokens in the text are plain text");
+  app.add_flag("--no-special", r.no_special, "add no tokens around the text, such as BOS");
+  app.add_flag("--skip-special", r.skip_special, "--decode leaves special tokens out");
+  app.callback([&action, request] { action = [request] { return tokenize(*request); }; });
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,334 @@
+// Tokenizers from the vocabularies of GGUF files.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "base/quote.hpp"
+#include "base/utf8.hpp"
+#include "text/byte_level.hpp"
+#include "text/character_map.hpp"
+#include "text/scanners.hpp"
+#include "text/tokenizer.hpp"
+#include "text/tokenizer_parts.hpp"
+#include "text/unicode.hpp"
+#include "weft/error.hpp"
+
+namespace weft::text {
+namespace {
+
+using std::size_t;
+
+enum TokenType : std::int32_t { kNormal = 1, kUnknown = 2, kControl = 3, kUser = 4, kUnused = 5, kByte = 6 };
+constexpr std::string_view kMarker = "\u2581";
+constexpr size_t kMaxPieceBytes = 1024;
+
+/// How texts are cut into words for a value of tokenizer.ggml.pre. Each expression cuts what the one before left.
+struct WordRule {
+  std::vector<std::string_view> names;
+  std::vector<std::string_view> expressions;
+  bool ignore_merges = false;
+  bool add_bos = false;
+};
+
+// The names and rules that converters of model files use.
+const std::vector<WordRule>& word_rules() {
+  static constexpr std::string_view kWithoutParentheses = R"( ?[^(\s|.,!?…。，、।۔،)]+)";
+  static const std::vector<WordRule> kRules = {
+      {{"default"}, {R"([\p{P}\$\+<=>\^~\|]+)", kGpt2Expression, R"(\p{N}+)", "[0-9][0-9][0-9]"}},
+      {{"gpt-2", "phi-2", "jina-es", "jina-de", "gigachat", "jina-v2-es", "jina-v2-de", "a.x-4.0", "mellum",
+        "modern-bert", "mpt", "olmo", "jais", "trillion", "granite-docling", "exaone4"},
+       {kGpt2Expression}},
+      {{"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b", "mellum2"},
+       {kDigitExpression, kGpt2Expression}},
+      {{"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"},
+       {kLlama3Expression},
+       true,
+       true},
+      {{"glm4", "glm5"}, {kLlama3Expression}, true},
+      {{"chatglm-bpe", "dbrx", "smaug-bpe"}, {kLlama3Expression}},
+      {{"qwen2", "deepseek-r1-qwen", "kormo", "f2llmv2", "stablelm2", "hunyuan", "solar-open", "megrez", "grok-2"},
+       {kQwen2Expression}},
+      {{"qwen35"},
+       {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"}},
+      {{"deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"},
+       {kDeepSeekNumbersExpression, kDeepSeekHanExpression, kDeepSeekExpression}},
+      {{"deepseek-coder"},
+       {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)", R"([一-龥ࠀ-一가-퟿]+)", kDigitExpression}},
+      {{"gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"}, {kO200kExpression}},
+      {{"tekken"},
+       {R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
+        R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
+        R"(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+       true,
+       true},
+      {{"falcon"}, {R"([\p{P}\$\+<=>\^~\|`]+)", kGpt2Expression, "[0-9][0-9][0-9]"}},
+      {{"bloom", "poro-chat", "gpt3-finnish"}, {kWithoutParentheses}},
+      {{"viking"}, {kWithoutParentheses, kDigitExpression}},
+      {{"bailingmoe", "bailingmoe2", "llada-moe"},
+       {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)"}},
+      {{"seed-coder"},
+       {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)"}},
+  };
+  return kRules;
+}
+
+class Reader {
+ public:
+  Reader(GgufVocabulary vocabulary, std::string_view source) : v_(std::move(vocabulary)), source_(source) {}
+
+  std::unique_ptr<TokenizerParts> read() {
+    check();
+    add_special_tokens();
+    if (v_.model == "gpt2") {
+      read_bpe();
+    } else if (v_.model == "llama") {
+      read_sentence_piece();
+    } else if (v_.model == "bert") {
+      read_word_piece();
+    } else if (v_.model == "t5") {
+      read_unigram();
+    } else {
+      fail("model", fmt::format("{} is unknown; Weft knows gpt2, llama, bert, t5", quote(v_.model, 60)));
+    }
+    parts_->bos = v_.bos;
+    parts_->eos = v_.eos;
+    parts_->padding = v_.padding;
+    parts_->complete();
+    return std::move(parts_);
+  }
+
+ private:
+  [[noreturn]] void fail(std::string_view key, std::string_view fact) const {
+    throw FileError(fmt::format("{}: tokenizer.ggml.{}: {}", source_, key, fact));
+  }
+  [[noreturn]] void fail(std::string_view key, size_t index, std::string_view fact) const {
+    fail(fmt::format("{}[{}]", key, index), fact);
+  }
+  std::int32_t type_of(size_t id) const { return v_.types.empty() ? kNormal : v_.types[id]; }
+  bool is_special(size_t id) const { return type_of(id) == kControl || type_of(id) == kUnknown; }
+
+  void check() const {
+    const size_t count = v_.tokens.size();
+    if (count == 0) fail("tokens", "is empty; a model needs a vocabulary");
+    if (count > static_cast<size_t>(kMaxTokenId))
+      fail("tokens", fmt::format("has {} tokens; at most {} are allowed", count, kMaxTokenId));
+    if (!v_.types.empty() && v_.types.size() != count)
+      fail("token_type", fmt::format("has {} entries for {} tokens; it needs one each", v_.types.size(), count));
+    if ((v_.model == "llama" || v_.model == "t5") && v_.scores.size() != count)
+      fail("scores", fmt::format("has {} entries for {} tokens; it needs one each", v_.scores.size(), count));
+    for (size_t i = 0; i < v_.scores.size(); ++i)
+      if (!std::isfinite(v_.scores[i])) fail("scores", i, "is not a finite number");
+    for (size_t i = 0; i < count; ++i) {
+      if (v_.tokens[i].size() > kMaxPieceBytes)
+        fail("tokens", i, fmt::format("has {} bytes; a token has at most {}", v_.tokens[i].size(), kMaxPieceBytes));
+      if (find_invalid_utf8(v_.tokens[i])) fail("tokens", i, fmt::format("{} is not UTF-8", quote(v_.tokens[i], 40)));
+    }
+    const auto check_id = [&](std::string_view key, TokenId id) {
+      if (id < kNoToken || (id != kNoToken && static_cast<size_t>(id) >= count))
+        fail(key, fmt::format("is {}, not the id of one of the {} tokens", id, count));
+    };
+    check_id("bos_token_id", v_.bos);
+    check_id("eos_token_id", v_.eos);
+    check_id("unknown_token_id", v_.unknown);
+    check_id("seperator_token_id", v_.separator);  // so spelt in the format
+    check_id("padding_token_id", v_.padding);
+  }
+
+  void add_special_tokens() {
+    for (size_t id = 0; id < v_.tokens.size(); ++id)
+      if (!v_.tokens[id].empty() && (is_special(id) || type_of(id) == kUser))
+        parts_->added.push_back(
+            {.content = v_.tokens[id], .id = static_cast<TokenId>(id), .normalized = false, .special = is_special(id)});
+  }
+
+  void add_template(bool bos, bool eos, TokenId end) {
+    PostProcessor processor;
+    const TemplateItem first{TemplateItem::Kind::kFirst}, second{TemplateItem::Kind::kSecond};
+    const auto put = [&](std::vector<TemplateItem>& items, bool wanted, std::string_view key, TokenId id) {
+      if (!wanted) return;
+      if (id == kNoToken) fail(key, "is missing, and the model wants it around texts");
+      items.push_back({TemplateItem::Kind::kToken, id});
+    };
+    for (auto* items : {&processor.single, &processor.pair}) {
+      put(*items, bos, "bos_token_id", v_.bos);
+      items->push_back(first);
+      put(*items, eos, "eos_token_id", end);
+    }
+    processor.pair.push_back(second);
+    put(processor.pair, eos, "eos_token_id", end);
+    parts_->post_processors.push_back(std::move(processor));
+  }
+
+  void read_bpe() {
+    const WordRule* rule = nullptr;
+    std::string known;
+    const std::string name = v_.pre.empty() ? "default" : v_.pre;
+    for (const WordRule& candidate : word_rules())
+      for (const std::string_view each : candidate.names) {
+        if (each == name) rule = &candidate;
+        known += fmt::format("{}{}", known.empty() ? "" : ", ", each);
+      }
+    if (!rule)
+      fail("pre", fmt::format("{} is unknown: how texts are cut into words for it is not to be guessed; Weft knows {}",
+                              quote(name, 60), known));
+
+    Vocabulary pieces, bytes;
+    pieces.reserve(v_.tokens.size(), 8 * v_.tokens.size());
+    bytes.reserve(v_.tokens.size(), 8 * v_.tokens.size());
+    for (size_t id = 0; id < v_.tokens.size(); ++id) {
+      const std::string& piece = v_.tokens[id];
+      const auto as_bytes = bytes_of_characters(piece);
+      const bool word = as_bytes && type_of(id) == kNormal;
+      pieces.add(piece, static_cast<TokenId>(id));
+      bytes.add(as_bytes ? *as_bytes : piece, static_cast<TokenId>(id), word && bytes.find(*as_bytes) == kNoToken);
+    }
+    std::vector<Merge> merges;
+    merges.reserve(v_.merges.size());
+    for (size_t i = 0; i < v_.merges.size(); ++i) {
+      const std::string& line = v_.merges[i];
+      // A piece may begin with a space itself, so the space between is looked for from the second byte on.
+      const size_t space = line.find(' ', 1);
+      if (line.size() < 3 || space == std::string::npos)
+        fail("merges", i, fmt::format("is {}, not two pieces with a space between", quote(line, 60)));
+      const auto find = [&](std::string_view piece) {
+        const TokenId id = pieces.find(piece);
+        if (id == kNoToken)
+          fail("merges", i, fmt::format("needs the piece {}, which tokens does not have", quote(piece, 60)));
+        return id;
+      };
+      const std::string_view left = std::string_view(line).substr(0, space),
+                             right = std::string_view(line).substr(space + 1);
+      const Merge merge{find(left), find(right), find(std::string(left) + std::string(right)),
+                        static_cast<std::uint32_t>(i)};
+      if (!is_special(static_cast<size_t>(merge.result))) merges.push_back(merge);
+    }
+    BpeOptions options;
+    options.bytes = true;
+    options.ignore_merges = rule->ignore_merges;
+    std::vector<PreTokenizerPtr> splits;
+    for (const std::string_view expression : rule->expressions)
+      splits.push_back(make_split(make_regex(expression), SplitBehavior::kIsolated, false));
+    parts_->pre_tokenizer = make_pre_tokenizer_sequence(std::move(splits));
+    parts_->model = make_bpe(std::move(bytes), std::move(merges), std::move(options));
+    parts_->file_pieces = std::move(pieces);
+    parts_->decoder = Decoder({DecoderStep{DecoderStep::Kind::kByteLevel}});
+    add_template(v_.add_bos.value_or(rule->add_bos), v_.add_eos.value_or(false), v_.eos);
+  }
+
+  // Pieces that text may become.
+  Vocabulary text_pieces() const {
+    Vocabulary pieces;
+    pieces.reserve(v_.tokens.size(), 8 * v_.tokens.size());
+    for (size_t id = 0; id < v_.tokens.size(); ++id) {
+      const bool text = !is_special(id) && type_of(id) != kUnused && pieces.find(v_.tokens[id]) == kNoToken;
+      pieces.add(v_.tokens[id], static_cast<TokenId>(id), text);
+    }
+    return pieces;
+  }
+
+  // SentencePiece joins the two neighbours that make the piece of the highest score. As merges: any cut of a piece in two
+  // pieces is one, ranked by the score of the whole.
+  std::vector<Merge> merges_of(const Vocabulary& pieces) const {
+    std::set<float, std::greater<>> scores;
+    const auto counts = [&](size_t id) { return type_of(id) == kNormal || type_of(id) == kUser; };
+    for (size_t id = 0; id < v_.tokens.size(); ++id)
+      if (counts(id)) scores.insert(v_.scores[id]);
+    std::unordered_map<float, std::uint32_t> ranks;
+    for (const float score : scores) ranks.emplace(score, static_cast<std::uint32_t>(ranks.size()));
+    const auto find = [&](std::string_view piece) {
+      const TokenId id = pieces.find(piece);
+      return id != kNoToken && counts(static_cast<size_t>(id)) ? id : kNoToken;
+    };
+    std::vector<Merge> merges;
+    for (size_t id = 0; id < v_.tokens.size(); ++id) {
+      const std::string_view piece = v_.tokens[id];
+      if (!counts(id) || pieces.find(piece) != static_cast<TokenId>(id)) continue;
+      for (size_t cut = 1; cut < piece.size(); ++cut) {
+        if ((piece[cut] & 0xC0) == 0x80) continue;
+        const TokenId left = find(piece.substr(0, cut));
+        if (left == kNoToken) continue;
+        const TokenId right = find(piece.substr(cut));
+        if (right != kNoToken) merges.push_back({left, right, static_cast<TokenId>(id), ranks.at(v_.scores[id])});
+      }
+    }
+    return merges;
+  }
+
+  void spaces_as_markers(bool prefix, bool strip) {
+    std::vector<NormalizerPtr> normalizers;
+    if (!v_.precompiled_charsmap.empty()) {
+      try {
+        normalizers.push_back(make_character_map(v_.precompiled_charsmap));
+      } catch (const UsageError& error) {
+        fail("precompiled_charsmap", error.what());
+      }
+    }
+    if (v_.model == "t5") normalizers.push_back(make_replace(make_regex(" {2,}"), " "));
+    if (prefix) normalizers.push_back(make_prepend(" "));
+    normalizers.push_back(make_replace(make_literal(" "), std::string(kMarker)));
+    parts_->normalizer = make_normalizer_sequence(std::move(normalizers));
+    std::vector<DecoderStep> steps(3);
+    steps[0] = {
+        .kind = DecoderStep::Kind::kReplace, .text = "", .other = " ", .pattern = make_literal(std::string(kMarker))};
+    steps[1].kind = DecoderStep::Kind::kByteFallback;
+    steps[2].kind = DecoderStep::Kind::kFuse;
+    if (strip)
+      steps.push_back({.kind = DecoderStep::Kind::kStrip, .text = " ", .other = "", .pattern = nullptr, .start = 1});
+    parts_->decoder = Decoder(std::move(steps));
+  }
+
+  void read_sentence_piece() {
+    const bool prefix = v_.add_space_prefix.value_or(true);
+    Vocabulary pieces = text_pieces();
+    std::vector<Merge> merges = merges_of(pieces);
+    BpeOptions options;
+    options.unknown = v_.unknown;
+    options.byte_fallback = true;
+    spaces_as_markers(prefix, prefix);
+    parts_->model = make_bpe(std::move(pieces), std::move(merges), std::move(options));
+    add_template(v_.add_bos.value_or(true), v_.add_eos.value_or(false), v_.eos);
+  }
+
+  void read_unigram() {
+    const bool prefix = v_.add_space_prefix.value_or(true);
+    spaces_as_markers(prefix, prefix);
+    parts_->model = make_unigram(text_pieces(), std::vector<double>(v_.scores.begin(), v_.scores.end()),
+                                 {.unknown = v_.unknown, .byte_fallback = false});
+    add_template(v_.add_bos.value_or(false), v_.add_eos.value_or(true), v_.eos);
+  }
+
+  // Files hold "▁the" for a word's begin and "ing" for what goes on; here they are "the" and "##ing".
+  void read_word_piece() {
+    Vocabulary pieces;
+    for (size_t id = 0; id < v_.tokens.size(); ++id) {
+      const std::string_view token = v_.tokens[id];
+      const bool begins = token.starts_with(kMarker);
+      const bool word = type_of(id) == kNormal;
+      const std::string piece = begins ? std::string(token.substr(kMarker.size()))
+                                : word ? "##" + std::string(token)
+                                       : std::string(token);
+      pieces.add(piece, static_cast<TokenId>(id), word && pieces.find(piece) == kNoToken);
+    }
+    parts_->normalizer = make_bert_normalizer({});
+    parts_->pre_tokenizer = make_bert_pre_tokenizer();
+    parts_->model = make_word_piece(std::move(pieces), {.unknown = v_.unknown});
+    parts_->decoder = Decoder({DecoderStep{
+        .kind = DecoderStep::Kind::kWordPiece, .text = "##", .other = "", .pattern = nullptr, .flag = true}});
+    add_template(v_.add_bos.value_or(true), v_.add_eos.value_or(true),
+                 v_.separator != kNoToken ? v_.separator : v_.eos);
+  }
+
+  GgufVocabulary v_;
+  std::string_view source_;
+  std::unique_ptr<TokenizerParts> parts_ = std::make_unique<TokenizerParts>();
+};
+
+}  // namespace
+
+Tokenizer Tokenizer::from_gguf(GgufVocabulary vocabulary, std::string_view source) {
+  return Tokenizer(Reader(std::move(vocabulary), source).read());
+}
+
+}  // namespace weft::text

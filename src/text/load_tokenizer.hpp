@@ -1,0 +1,18 @@
+// Tokenizers of models on disk.
+#pragma once
+
+#include <filesystem>
+
+#include "io/gguf_metadata.hpp"
+#include "text/tokenizer.hpp"
+
+namespace weft::text {
+
+/// The vocabulary that the keys tokenizer.ggml.* hold. FileError if one is missing or of another type.
+GgufVocabulary gguf_vocabulary(const io::GgufMetadata& metadata);
+
+/// The tokenizer of a tokenizer.json, of a folder that holds one, or of a GGUF file (by its first bytes). Errors as
+/// `Tokenizer::from_json_file`, `io::GgufFile::open` and `Tokenizer::from_gguf`.
+Tokenizer load_tokenizer(const std::filesystem::path& path);
+
+}  // namespace weft::text
