@@ -26,6 +26,8 @@ struct LoadOptions {
   Extent context = 0;  ///< positions kept of a sequence; 0: as many as the model was trained for, at most 4096
   int sequences = 1;   ///< kept side by side: as many prompts a batch holds
   CacheType cache = CacheType::f32;
+  /// Weights in blocks meet activations as f32, and not rounded to eight bits: slower, and closer to the exact values.
+  bool exact = false;
   Device device = default_device();
   std::function<void(std::uint64_t done, std::uint64_t total)> progress = {};  ///< bytes of weights
 };

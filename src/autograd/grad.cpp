@@ -141,6 +141,11 @@ class Reverse {
       case Kind::project: tuple_gradients_[input(0).get()].emplace_back(static_cast<int>(n.ints[0]), g); break;
       case Kind::attention:
       case Kind::attention_backward: break;
+      case Kind::packed_matmul:
+        throw UsageError(
+            "grad: a product with packed weights has no gradient: they are for generation; load the model's weights as "
+            "f32 "
+            "to train");
       case Kind::routine:
         throw UsageError(
             fmt::format("grad: {} has no gradient: it serves generation, over caches that change in place; train with "

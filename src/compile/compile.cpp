@@ -169,6 +169,9 @@ class Compiler {
   // Tuples that the target has no kernel for become primitives.
   void split_composites() {
     graph_ = rebuild(graph_, [&](const Node&, const NodeRef& node) -> NodeRef {
+      if (node->kind == Kind::packed_matmul && !target_.packed_products)
+        throw DeviceError(fmt::format("{}: {} has no products with packed weights; load them as f32, or use the CPU",
+                                      title(*node), target_.name));
       if (node->kind == Kind::routine) return settings_.fused_composites && has_routine(*node) ? node : parts_of(node);
       if (node->kind != Kind::project) return node;
       const Node& tuple = *node->inputs[0];
@@ -224,6 +227,13 @@ class Compiler {
         case Kind::reduce:
         case Kind::gather: return readable(node);
         case Kind::concat: return with_copies([](std::size_t, const Node& part) { return !is_copy(part); });
+        case Kind::packed_matmul:
+          return with_copies([&](std::size_t i, const Node& x) {
+            if (x.shape.numel() == 0) return false;
+            if (i == 1) return !contiguous_operand(&x, place);
+            const auto operand = matmul_operand(&x, place);
+            return !operand || operand->column != 1;
+          });
         case Kind::matmul:
           return with_copies(
               [&](std::size_t, const Node& x) { return x.shape.numel() > 0 && !matmul_operand(&x, place); });
@@ -456,7 +466,7 @@ class Compiler {
       for (std::size_t c = 0; c < fused.clusters.size(); ++c) {
         const Cluster& cluster = fused.clusters[c];
         const Kind kind = cluster.anchor->kind;
-        if (kind != Kind::map && kind != Kind::reduce && kind != Kind::gather && kind != Kind::matmul) continue;
+        if (kind != Kind::map && kind != Kind::reduce && kind != Kind::gather && !graph::is_product(kind)) continue;
         if (written_elsewhere_.contains(cluster.anchor)) continue;
         std::vector<const Node*> roots;
         for (const Node* node : cluster.members)
@@ -470,7 +480,7 @@ class Compiler {
           continue;
         }
         const NodeSet members(cluster.members.begin(), cluster.members.end());
-        EmitContext context{&members, &fused.inlined, kind == Kind::matmul ? cluster.anchor : nullptr, place};
+        EmitContext context{&members, &fused.inlined, graph::is_product(kind) ? cluster.anchor : nullptr, place};
         const Node* blame = nullptr;
         loops[c] = build_loop(cluster, roots, context, &blame);
         if (!loops[c]) {
@@ -495,6 +505,7 @@ class Compiler {
           if (loops[c]) add_loop(std::move(*loops[c]), cluster);
           break;
         case Kind::matmul:
+        case Kind::packed_matmul:
           if (loops[c]) add_matmul(std::move(*loops[c]), cluster);
           break;
         case Kind::scatter_add: add_scatter(*cluster.anchor); break;
@@ -548,6 +559,13 @@ class Compiler {
     MatmulOperand operands[2];
     for (std::size_t i = 0; i < 2; ++i) {
       if (k.k == 0) continue;  // a sum of nothing reads nothing
+      if (i == 1 && product.kind == Kind::packed_matmul) {
+        const auto at = contiguous_operand(product.inputs[1].get(), place);
+        if (!at) throw InternalError(fmt::format("compile: packed weights of {} are not contiguous", title(product)));
+        operands[1] = {at->first, at->second, 0, 0, {}};
+        owners[1] = at->first;
+        continue;
+      }
       auto operand = matmul_operand(product.inputs[i].get(), place);
       if (!operand)
         throw InternalError(fmt::format("compile: {} is no operand of a product", title(*product.inputs[i])));
@@ -560,7 +578,12 @@ class Compiler {
       return add_loop(std::move(loop), cluster);
     }
     k.a = {.type = product.type, .offset = operands[0].offset};
-    k.b = {.type = product.type, .offset = operands[1].offset};
+    k.b = {.type = product.inputs[1]->type, .offset = operands[1].offset};
+    if (product.kind == Kind::packed_matmul) {
+      k.packed = true;
+      k.block_type = static_cast<BlockType>(product.ints[0]);
+      k.exact = product.ints[3] != 0;
+    }
     k.a_row = operands[0].row;
     k.a_col = operands[0].column;
     k.b_row = operands[1].row;

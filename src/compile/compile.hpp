@@ -25,6 +25,7 @@ struct Target {
   Extent attention_keys_fused = 0;  // as in backend::Description
   std::size_t attention_score_bytes_max = 0;
   std::function<bool(ops::Routine)> has_routine;  // empty: none
+  bool packed_products = false;                   // products with weights in blocks
 };
 
 struct Settings {

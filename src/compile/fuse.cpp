@@ -92,7 +92,7 @@ bool axes_are_last(const Node& reduce) {
 
 Frame frame_of(const Cluster& cluster, const std::vector<const Node*>& roots) {
   Frame frame;
-  if (cluster.anchor->kind == Kind::matmul) {
+  if (graph::is_product(cluster.anchor->kind)) {
     frame.extents = cluster.anchor->shape.vector();
     frame.outer_rank = 3;
   } else if (const Node* reduce = first_reduce(cluster)) {
@@ -120,7 +120,7 @@ Frame frame_of(const Cluster& cluster, const std::vector<const Node*>& roots) {
 std::optional<Access> root_access(const Node* root, const Frame& frame, const Cluster& cluster, int form) {
   const Extent outer = frame.outer(), inner = frame.inner(), n = root->shape.numel();
   const int rank = static_cast<int>(frame.extents.size());
-  const Node* reduce = cluster.anchor->kind == Kind::matmul ? nullptr : first_reduce(cluster);
+  const Node* reduce = graph::is_product(cluster.anchor->kind) ? nullptr : first_reduce(cluster);
   if (n == outer * inner && (inner != 1 || !reduce || frame.outer_rank == rank)) {
     const bool permuted = reduce && !axes_are_last(*reduce);
     if (form == 0 && permuted && root->shape == reduce->inputs[0]->shape) {
@@ -313,7 +313,7 @@ class Fuser {
         return std::nullopt;
     const Node* reduce = first_reduce(merged);
     Extent points = 1, outer = 1;
-    const bool product = merged.anchor->kind == Kind::matmul;
+    const bool product = graph::is_product(merged.anchor->kind);
     if (product) {
       if (reduce) return std::nullopt;
       points = outer = merged.anchor->shape.numel();
@@ -378,7 +378,7 @@ class Fuser {
 
   bool is_loop(const Node* node) const { return is_loop_kind(node->kind) && !request_.placed.contains(node); }
   bool can_host(const Cluster& cluster) const {
-    return cluster.anchor->kind == Kind::matmul || is_loop(cluster.anchor);
+    return graph::is_product(cluster.anchor->kind) || is_loop(cluster.anchor);
   }
 
   bool join_producer(const Node* node) {
@@ -409,7 +409,7 @@ class Fuser {
   bool try_merge(int into, int from) {
     Cluster merged = clusters_[static_cast<std::size_t>(into)];
     const Cluster& other = clusters_[static_cast<std::size_t>(from)];
-    if (other.anchor->kind == Kind::matmul) merged.anchor = other.anchor;
+    if (graph::is_product(other.anchor->kind)) merged.anchor = other.anchor;
     merged.members.insert(merged.members.end(), other.members.begin(), other.members.end());
     std::sort(merged.members.begin(), merged.members.end(),
               [&](const Node* a, const Node* b) { return position_[a] < position_[b]; });
@@ -515,7 +515,7 @@ class Fuser {
         const int c = cluster_at_[consumer];
         affected.push_back(c);
         const Node* anchor = clusters_[static_cast<std::size_t>(c)].anchor;
-        good &= is_loop(anchor) || (anchor->kind == Kind::matmul && consumer->kind != Kind::matmul);
+        good &= is_loop(anchor) || (graph::is_product(anchor->kind) && !graph::is_product(consumer->kind));
       }
       if (!good) continue;
       const std::vector<int> readers = affected;

@@ -9,6 +9,7 @@
 
 #include "ops/routine.hpp"
 #include "ops/scalar.hpp"
+#include "tensor/block_format.hpp"
 #include "weft/dtype.hpp"
 #include "weft/shape.hpp"
 
@@ -93,6 +94,10 @@ struct MatmulKernel {
   Operand a, b;
   Extent a_row = 0, a_col = 1, b_row = 0, b_col = 1;  // strides in elements
   View a_batch, b_batch;                              // linear batch index to element offset
+  /// B is a matrix W [n, k] packed for the device, all of operand b, and C = A W^T. The batch is 1 and columns of A lie
+  /// together. Exact: A stays f32; else the device may round it to eight bits, a scale for each 32 elements.
+  bool packed = false, exact = true;
+  BlockType block_type = BlockType::f32;
   LoopKernel epilogue;
 };
 

@@ -298,6 +298,17 @@ NodeRef routine(ops::Routine routine, std::vector<NodeRef> inputs, DType type, c
                    where);
 }
 
+NodeRef packed_matmul(const NodeRef& x, const NodeRef& weights, BlockType type, Extent n, bool exact) {
+  check(x->shape.rank() == 3 && x->shape[0] == 1 && x->type == DType::f32 && weights->type == DType::u32,
+        "packed_matmul of operands that do not fit");
+  return make_node({.kind = Kind::packed_matmul,
+                    .type = DType::f32,
+                    .shape = {1, x->shape[1], n},
+                    .device = x->device,
+                    .inputs = {x, weights},
+                    .ints = {static_cast<Extent>(type), n, x->shape[2], exact}});
+}
+
 ops::Routine routine_of(const Node& node) { return static_cast<ops::Routine>(node.ints[0]); }
 
 bool broadcast_shapes(const Shape& a, const Shape& b, Shape& out) {

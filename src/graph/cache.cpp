@@ -189,6 +189,7 @@ NodeRef decompose_routine(const Node& node) {
       const ops::CacheAttention a = ops::cache_attention_of(attributes);
       return a.type == ops::CacheType::f32 ? cache_attention_parts(node, a).node() : nullptr;
     }
+    case ops::Routine::unpack_rows:
     case ops::Routine::sample_token: return nullptr;
   }
   return nullptr;

@@ -48,9 +48,10 @@ Table& table() {
 
 std::string_view name_of(Kind kind) {
   constexpr std::string_view names[] = {
-      "constant", "data",   "input",  "iota",   "reshape", "permute",     "expand", "slice",     "pad",
-      "detach",   "map",    "reduce", "matmul", "gather",  "scatter_add", "concat", "attention", "attention_backward",
-      "project",  "routine"};
+      "constant", "data",    "input",        "iota",   "reshape",   "permute",
+      "expand",   "slice",   "pad",          "detach", "map",       "reduce",
+      "matmul",   "gather",  "scatter_add",  "concat", "attention", "attention_backward",
+      "project",  "routine", "packed_matmul"};
   return names[static_cast<int>(kind)];
 }
 

@@ -88,6 +88,7 @@ Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) : 
     throw UsageError(fmt::format("llm::load: a context of {}; the model knows {} positions", context_, config.context));
   slots_ = options.sequences;
   cache_type_ = options.cache;
+  exact_ = options.exact;
   vocabulary_.emplace(source.gguf() ? vocabulary_of_gguf(*source.gguf(), config) : vocabulary_of_folder(path, config));
   weights_ = load_weights(graph_, names, device_, options.progress);
 
@@ -123,7 +124,8 @@ Compiled& Engine::compiled(std::size_t size, bool every_row) {
                  const PassInputs inputs{arguments[0], numbers(0), numbers(1),
                                          numbers(2),   numbers(3), every_row ? Tensor() : arguments[2]};
                  return std::vector<Tensor>{lower(
-                     {graph_, weights_, caches_, cache_type_, frequencies_, local_frequencies_, magnitude_}, inputs)};
+                     {graph_, weights_, caches_, cache_type_, exact_, frequencies_, local_frequencies_, magnitude_},
+                     inputs)};
                }))
       .first->second;
 }

@@ -82,6 +82,7 @@ class Engine {
   Extent context_ = 0;
   int slots_ = 1;
   CacheType cache_type_ = CacheType::f32;
+  bool exact_ = false;
   std::map<std::string, Variable> caches_;
   std::vector<std::vector<text::TokenId>> cached_;
   Tensor frequencies_, local_frequencies_;

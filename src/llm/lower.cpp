@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -32,17 +33,29 @@ class Lowering {
  private:
   Tensor input(const OpNode& node, std::size_t i) const {
     auto it = values_.find(node.inputs[i]);
-    return it != values_.end() ? it->second : context_.weights.at(node.inputs[i]);
+    return it != values_.end() ? it->second : context_.weights.at(node.inputs[i]).dense;
+  }
+  /// x W^T + b, whatever W is kept as; of several matrices the `expert`-th.
+  Tensor product(const Tensor& x, const std::string& name, const Tensor& bias = {}, Extent expert = -1) const {
+    const Weight& weight = context_.weights.at(name);
+    if (!weight.packed.empty())
+      return packed_linear(x, weight.packed[static_cast<std::size_t>(std::max<Extent>(expert, 0))], bias,
+                           context_.exact);
+    return linear(x, expert < 0 ? weight.dense : select(weight.dense, 0, expert), bias);
   }
 
   Tensor one(const OpNode& node) {
     switch (node.op) {
-      case OpType::embedding: return embedding(input(node, 0), input(node, 1));
+      case OpType::embedding: {
+        const Weight& table = context_.weights.at(node.inputs[0]);
+        return table.packed.empty() ? embedding(table.dense, input(node, 1))
+                                    : packed_rows(table.packed[0], input(node, 1));
+      }
       case OpType::pick: return inputs_.rows.defined() ? embedding(input(node, 0), inputs_.rows) : input(node, 0);
       case OpType::rms_norm: return normed(node);
       case OpType::layer_norm: return layer_norm(input(node, 0), input(node, 1), input(node, 2), node.real("eps"));
       case OpType::matmul:
-        return linear(input(node, 0), input(node, 1), node.inputs.size() > 2 ? input(node, 2) : Tensor());
+        return product(input(node, 0), node.inputs[1], node.inputs.size() > 2 ? input(node, 2) : Tensor());
       case OpType::columns: return narrow(input(node, 0), 1, node.integer("begin"), node.integer("count"));
       case OpType::rope: return turned(node);
       case OpType::attention: return attended(node);
@@ -122,9 +135,9 @@ class Lowering {
 
   // Every expert sees every token; what the router did not choose weighs nothing.
   Tensor mixed(const OpNode& node) const {
-    const Tensor x = input(node, 0), gates = input(node, 2), ups = input(node, 3), downs = input(node, 4);
-    const Extent experts = gates.dim(0), tokens = x.dim(0);
-    const Tensor scores = linear(x, input(node, 1));  // [T, E]
+    const Tensor x = input(node, 0);
+    const Tensor scores = product(x, node.inputs[1]);  // [T, E]
+    const Extent experts = scores.dim(1), tokens = x.dim(0);
     const Tensor expert(
         cast(expand(unsqueeze(arange(experts, DType::i32, x.device()), 0), {tokens, experts}), DType::i32));
     // The chosen ones' softmax; the best is taken out, again and again.
@@ -139,8 +152,8 @@ class Lowering {
     const Tensor weight = softmax(elementwise("where", {taken, scores, scalar_like(none, scores)}), 1);
     Tensor sum;
     for (Extent e = 0; e < experts; ++e) {
-      const Tensor h = swiglu(linear(x, select(gates, 0, e)), linear(x, select(ups, 0, e)));
-      const Tensor part = linear(h, select(downs, 0, e)) * narrow(weight, 1, e, 1);
+      const Tensor h = swiglu(product(x, node.inputs[2], {}, e), product(x, node.inputs[3], {}, e));
+      const Tensor part = product(h, node.inputs[4], {}, e) * narrow(weight, 1, e, 1);
       sum = sum.defined() ? sum + part : part;
     }
     return sum;

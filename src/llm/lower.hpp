@@ -24,6 +24,7 @@ struct LowerContext {
   const Weights& weights;
   std::map<std::string, Variable>& caches;
   CacheType cache_type = CacheType::f32;
+  bool exact = false;                     // products with packed weights take activations as f32
   Tensor frequencies, local_frequencies;  // [dims / 2]
   double magnitude = 1;
 };

@@ -63,10 +63,7 @@ text::Rendered rendered(const detail::Engine& engine, const std::vector<Message>
                                  engine.config().source));
   text::OrderedJson list = text::OrderedJson::array();
   for (const Message& m : messages) list.push_back({{"role", m.role}, {"content", m.content}});
-  return v.chat->render({{"messages", list, true},
-                         {"add_generation_prompt", true, false},
-                         {"bos_token", v.bos, false},
-                         {"eos_token", v.eos, false}});
+  return v.chat->render(list, {.add_generation_prompt = true});
 }
 
 std::vector<TokenId> tokens_of(const detail::Engine& engine, const text::Rendered& chat) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "base/file.hpp"
 #include "base/json.hpp"
 #include "weft/error.hpp"
 
@@ -53,25 +52,12 @@ void add_ends(Vocabulary& v, const ModelConfig& config) {
   add_usual_ends(v);
 }
 
-/// A token of tokenizer_config.json: a string, or an object with its content.
-std::string content_of(const Json& json, const char* key) {
-  const auto it = json.find(key);
-  if (it == json.end()) return "";
-  if (it->is_string()) return it->get<std::string>();
-  if (it->is_object() && it->contains("content") && (*it)["content"].is_string())
-    return (*it)["content"].get<std::string>();
-  return "";
-}
-
 }  // namespace
 
 Vocabulary vocabulary_of_gguf(const io::GgufFile& file, const ModelConfig& config) {
   const io::GgufMetadata& m = file.metadata();
-  Vocabulary v{text::Tokenizer::from_gguf(parts_of(m), file.source()), {}, {}, {}, {}};
-  if (v.tokenizer.bos() != text::kNoToken) v.bos = v.tokenizer.piece(v.tokenizer.bos()).value_or("");
-  if (v.tokenizer.eos() != text::kNoToken) v.eos = v.tokenizer.piece(v.tokenizer.eos()).value_or("");
-  if (const auto chat = m.get_if<std::string>("tokenizer.chat_template"))
-    v.chat.emplace(*chat, file.source() + ": tokenizer.chat_template");
+  Vocabulary v{text::Tokenizer::from_gguf(parts_of(m), file.source()), {}, {}};
+  if (m.contains("tokenizer.chat_template")) v.chat = text::ChatTemplate::from_gguf(m);
   add_ends(v, config);
   return v;
 }
@@ -80,26 +66,14 @@ Vocabulary vocabulary_of_folder(const std::filesystem::path& folder, const Model
   const auto path = folder / "tokenizer.json";
   if (!std::filesystem::exists(path))
     throw FileError(
-        fmt::format("{}: the folder has no tokenizer.json, which Weft reads text with; download it beside the weights",
+        fmt::format("{}: the folder has no tokenizer.json, which text is read with; download it beside the weights",
                     folder.string()));
-  Vocabulary v{text::Tokenizer::from_json_file(path), {}, {}, {}, {}};
-  if (const auto settings_path = folder / "tokenizer_config.json"; std::filesystem::exists(settings_path)) {
-    const Json settings = read_json_file(settings_path);
-    v.bos = content_of(settings, "bos_token");
-    v.eos = content_of(settings, "eos_token");
-    if (const auto it = settings.find("chat_template"); it != settings.end()) {
-      // One template, or a list of named ones.
-      if (it->is_string()) v.chat.emplace(it->get<std::string>(), settings_path.string() + ": chat_template");
-      if (it->is_array())
-        for (const Json& each : *it)
-          if (each.value("name", "") == "default" && each.contains("template") && each["template"].is_string())
-            v.chat.emplace(each["template"].get<std::string>(), settings_path.string() + ": chat_template");
-    }
-  }
-  if (const auto file = folder / "chat_template.jinja"; std::filesystem::exists(file)) {
-    const auto bytes = read_file(file);
-    v.chat.emplace(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()), file.string());
-  }
+  Vocabulary v{text::Tokenizer::from_json_file(path), {}, {}};
+  const auto settings_path = folder / "tokenizer_config.json";
+  const Json settings = std::filesystem::exists(settings_path) ? read_json_file(settings_path) : Json::object();
+  if (std::filesystem::exists(folder / "chat_template.jinja") ||
+      std::filesystem::exists(folder / "chat_template.json") || settings.contains("chat_template"))
+    v.chat = text::ChatTemplate::from_folder(folder);
   ModelConfig ends = config;
   if (const auto generation = folder / "generation_config.json"; std::filesystem::exists(generation)) {
     const Json json = read_json_file(generation);
@@ -109,8 +83,11 @@ Vocabulary vocabulary_of_folder(const std::filesystem::path& folder, const Model
         if (id.is_number_integer()) ends.end_tokens.push_back(id.get<std::int64_t>());
     }
   }
-  if (const TokenId eos = v.eos.empty() ? text::kNoToken : v.tokenizer.id_of(v.eos); eos != text::kNoToken)
-    ends.end_tokens.push_back(eos);
+  if (v.chat)
+    if (const auto it = v.chat->special_tokens().find("eos_token");
+        it != v.chat->special_tokens().end() && it->is_string())
+      if (const TokenId eos = v.tokenizer.id_of(it->get<std::string>()); eos != text::kNoToken)
+        ends.end_tokens.push_back(eos);
   add_ends(v, ends);
   return v;
 }

@@ -6,15 +6,14 @@
 
 #include "io/gguf.hpp"
 #include "llm/config.hpp"
-#include "text/template.hpp"
+#include "text/chat_template.hpp"
 #include "text/tokenizer.hpp"
 
 namespace weft::llm {
 
 struct Vocabulary {
   text::Tokenizer tokenizer;
-  std::optional<text::Template> chat;
-  std::string bos, eos;  // as templates ask for them
+  std::optional<text::ChatTemplate> chat;
   std::vector<text::TokenId> end_tokens;
 };
 

@@ -35,12 +35,66 @@ bool is_known_extra(std::string_view name, const ModelConfig& config) {
          (config.tied && ends_with_any(name, {"lm_head.weight"}));
 }
 
-Shape shape_of_part(const TensorDesc& tensor) {
+Shape shape_of(const TensorDesc& tensor) {
   Shape shape;
   for (const Dim& d : tensor.shape) shape.push_back(d.value);
+  return shape;
+}
+
+Shape shape_of_part(const TensorDesc& tensor) {
+  Shape shape = shape_of(tensor);
   if (tensor.keys.size() > 1) shape = Shape(std::vector<Extent>(shape.begin() + 1, shape.end()));
   if (tensor.transposed) std::swap(shape[0], shape[1]);
   return shape;
+}
+
+/// f32 stays what it is: its products have kernels of their own.
+bool packs(const TensorDesc& tensor, const TensorNames& names, Device device) {
+  if (tensor.element != Element::weight || tensor.transposed || tensor.shape.size() < 2) return false;
+  for (const std::string& key : tensor.keys) {
+    const io::SourceTensor& found = *names.find(key);
+    if (*found.type == BlockType::f32 || !can_pack(*found.type, device) ||
+        !rows_divide(*found.type, tensor.shape.back().value))
+      return false;
+  }
+  return true;
+}
+
+Weight packed(const TensorDesc& tensor, const TensorNames& names, Device device) {
+  const Shape shape = shape_of(tensor);
+  const Extent n = shape[shape.rank() - 2], k = shape[shape.rank() - 1];
+  Weight weight;
+  for (const std::string& key : tensor.keys) {
+    const io::SourceTensor& found = *names.find(key);
+    // Scales that are no numbers would make every logit none.
+    names.source().require_finite(found);
+    const std::size_t matrices = static_cast<std::size_t>(found.shape.numel() / (n * k)),
+                      bytes = found.data.size() / matrices;
+    for (std::size_t i = 0; i < matrices; ++i) {
+      weight.packed.push_back(pack_matrix(*found.type, found.data.subspan(i * bytes, bytes), n, k, device));
+      weight.packed.back().words = weight.packed.back().words.named(tensor.name);
+    }
+  }
+  return weight;
+}
+
+Weight dense(const TensorDesc& tensor, const TensorNames& names, Device device) {
+  const Shape shape = shape_of(tensor);
+  std::vector<float> values(static_cast<std::size_t>(shape.numel()));
+  const std::size_t part = values.size() / tensor.keys.size();
+  for (std::size_t i = 0; i < tensor.keys.size(); ++i) {
+    const io::SourceTensor& found = *names.find(tensor.keys[i]);
+    names.source().require_finite(found);
+    names.source().read_f32(found, std::span(values).subspan(i * part, part));
+  }
+  if (tensor.transposed) {
+    std::vector<float> turned(values.size());
+    const auto rows = static_cast<std::size_t>(shape[0]), columns = static_cast<std::size_t>(shape[1]);
+    for (std::size_t r = 0; r < rows; ++r)
+      for (std::size_t c = 0; c < columns; ++c) turned[r * columns + c] = values[c * rows + r];
+    values = std::move(turned);
+  }
+  return {tensor_from_bytes(values.data(), shape, DType::f32, device).named(tensor.name), {}};
 }
 
 }  // namespace
@@ -61,9 +115,9 @@ const io::SourceTensor* TensorNames::find(std::string_view key) const {
   return found ? found : source_.find(key);
 }
 
-const Tensor& Weights::at(const std::string& name) const {
-  auto it = tensors.find(name);
-  if (it == tensors.end()) throw InternalError(fmt::format("llm: the weight {} was not loaded", name));
+const Weight& Weights::at(const std::string& name) const {
+  auto it = weights.find(name);
+  if (it == weights.end()) throw InternalError(fmt::format("llm: the weight {} was not loaded", name));
   return it->second;
 }
 
@@ -107,24 +161,11 @@ Weights load_weights(const ModelGraph& graph, const TensorNames& names, Device d
   Weights weights;
   for (const TensorDesc& tensor : graph.tensors) {
     if (tensor.keys.empty()) continue;
-    Shape shape;
-    for (const Dim& d : tensor.shape) shape.push_back(d.value);
-    std::vector<float> values(static_cast<std::size_t>(shape.numel()));
-    const std::size_t part = values.size() / tensor.keys.size();
-    for (std::size_t i = 0; i < tensor.keys.size(); ++i) {
-      const io::SourceTensor& found = *names.find(tensor.keys[i]);
-      names.source().read_f32(found, std::span(values).subspan(i * part, part));
-      done += found.data.size();
-    }
-    if (tensor.transposed) {
-      std::vector<float> turned(values.size());
-      const auto rows = static_cast<std::size_t>(shape[0]), columns = static_cast<std::size_t>(shape[1]);
-      for (std::size_t r = 0; r < rows; ++r)
-        for (std::size_t c = 0; c < columns; ++c) turned[r * columns + c] = values[c * rows + r];
-      values = std::move(turned);
-    }
-    weights.tensors[tensor.name] = tensor_from_bytes(values.data(), shape, DType::f32, device).named(tensor.name);
-    weights.bytes += values.size() * sizeof(float);
+    Weight weight = packs(tensor, names, device) ? packed(tensor, names, device) : dense(tensor, names, device);
+    weights.bytes += static_cast<std::uint64_t>(weight.dense.defined() ? weight.dense.numel() : 0) * sizeof(float);
+    for (const PackedMatrix& matrix : weight.packed) weights.bytes += matrix.bytes();
+    weights.weights.emplace(tensor.name, std::move(weight));
+    for (const std::string& key : tensor.keys) done += names.find(key)->data.size();
     if (progress) progress(done, total);
   }
   return weights;

@@ -4,9 +4,11 @@
 #include <functional>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "io/tensor_source.hpp"
 #include "llm/ir.hpp"
+#include "runtime/packed_matrix.hpp"
 #include "weft/tensor.hpp"
 
 namespace weft::llm {
@@ -23,11 +25,18 @@ class TensorNames {
   std::string drop_, add_;  // a key that starts with `drop_` has `add_` in its place in the file
 };
 
+/// A constant on the device: as f32, or in its blocks where the device multiplies these; then one matrix, or one for each
+/// expert.
+struct Weight {
+  Tensor dense;
+  std::vector<PackedMatrix> packed;
+};
+
 struct Weights {
-  std::unordered_map<std::string, Tensor> tensors;  // by the graph's names
+  std::unordered_map<std::string, Weight> weights;  // by the graph's names
   std::uint64_t bytes = 0;                          // on the device
 
-  const Tensor& at(const std::string& name) const;
+  const Weight& at(const std::string& name) const;
 };
 
 /// Called with bytes of the file done, and all.

@@ -8,6 +8,7 @@ constexpr RoutineRow kRoutines[] = {
     {Routine::cache_attention, "cache_attention", -1,
      "Attention of new tokens over the cached keys of their sequences."},
     {Routine::sample_token, "sample_token", -1, "Draws the next token of each row of logits."},
+    {Routine::unpack_rows, "unpack_rows", -1, "Rows of a packed matrix by index, as f32."},
 };
 
 }  // namespace
@@ -29,6 +30,7 @@ Extent row_words(CacheType type, Extent width) {
   return 0;
 }
 
+UnpackRows unpack_rows_of(std::span<const Extent> a) { return {a[0], a[1]}; }
 WriteRows write_rows_of(std::span<const Extent> a) { return {static_cast<CacheType>(a[0])}; }
 CacheAttention cache_attention_of(std::span<const Extent> a) {
   return {static_cast<CacheType>(a[0]), a[1], real_of(a[2]), a[3], real_of(a[4])};

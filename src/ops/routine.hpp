@@ -10,7 +10,7 @@
 
 namespace weft::ops {
 
-enum class Routine : std::uint8_t { write_rows, cache_attention, sample_token };
+enum class Routine : std::uint8_t { write_rows, cache_attention, sample_token, unpack_rows };
 
 struct RoutineRow {
   Routine routine;
@@ -46,6 +46,11 @@ struct CacheAttention {
   Extent window = 0;    // 0: none
   double soft_cap = 0;  // 0: none
 };
+/// unpack_rows (weights, packed for the device, rows [T]): {block type, n}; k is the result's width.
+struct UnpackRows {
+  Extent block_type = 0, n = 0;
+};
+UnpackRows unpack_rows_of(std::span<const Extent> attributes);
 WriteRows write_rows_of(std::span<const Extent> attributes);
 CacheAttention cache_attention_of(std::span<const Extent> attributes);
 

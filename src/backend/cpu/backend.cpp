@@ -20,6 +20,7 @@
 #include "backend/cpu/product.hpp"
 #include "backend/cpu/sample.hpp"
 #include "backend/cpu/scatter.hpp"
+#include "backend/cpu/unpack_rows.hpp"
 #include "base/threads.hpp"
 #include "weft/error.hpp"
 
@@ -187,6 +188,7 @@ class CpuProgram final : public backend::Program {
       switch (routine->routine) {
         case ops::Routine::write_rows: return run_write_rows(*routine, reads, at(routine->out));
         case ops::Routine::cache_attention: return run_cache_attention(*routine, reads, at(routine->out));
+        case ops::Routine::unpack_rows: return run_unpack_rows(*routine, reads, at(routine->out));
         case ops::Routine::sample_token: return run_sample_token(*routine, reads, at(routine->out));
       }
     }

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/cpu/quant_matmul.hpp"
 #include "base/threads.hpp"
 #include "weft/error.hpp"
 
@@ -83,12 +84,12 @@ void pack(const T* from, const std::vector<std::int64_t>& offsets, Extent rows, 
 }  // namespace
 
 ProductProgram::ProductProgram(const kernel::MatmulKernel& asked)
-    : kernel_(upright(asked, &swapped_)),
+    : kernel_(asked.packed ? asked : upright(asked, &swapped_)),
       product_output_(output_for_product(kernel_, &product_offset_)),
       epilogue_(kernel_.epilogue, kernel_.n, kernel_.a.type, product_output_),
       a_offsets_(batch_offsets(kernel_.a_batch, kernel_.batch)),
       b_offsets_(batch_offsets(kernel_.b_batch, kernel_.batch)) {
-  if (kernel_.a.type == DType::boolean || kernel_.a.type != kernel_.b.type)
+  if (!kernel_.packed && (kernel_.a.type == DType::boolean || kernel_.a.type != kernel_.b.type))
     throw DTypeError(fmt::format("{}: the CPU has no product of {} and {}; cast both to one number type", kernel_.name,
                                  name_of(kernel_.a.type), name_of(kernel_.b.type)));
   const auto size = static_cast<std::size_t>(size_bytes(kernel_.a.type));
@@ -96,6 +97,7 @@ ProductProgram::ProductProgram(const kernel::MatmulKernel& asked)
            kernel_.epilogue.steps.at(static_cast<std::size_t>(kernel_.epilogue.stores[0].value)).kind ==
                StepKind::accumulator;
   if (product_output_ < 0) scratch_.resize(static_cast<std::size_t>(kernel_.batch * kernel_.m * kernel_.n) * size);
+  if (kernel_.packed) return;
   if (kernel_.a_row != 1 && kernel_.a_col != 1 && kernel_.m > 1 && kernel_.k > 1)
     packed_a_.resize(static_cast<std::size_t>(kernel_.batch * kernel_.m * kernel_.k) * size);
   if (kernel_.b_row != 1 && kernel_.b_col != 1 && kernel_.k > 1 && kernel_.n > 1)
@@ -131,7 +133,27 @@ void ProductProgram::run_as(const char* a, const char* b, LoopBinding epilogue) 
   gemm(args);
 }
 
+void ProductProgram::run_packed(const char* a, const char* weights, LoopBinding epilogue) {
+  const kernel::MatmulKernel& k = kernel_;
+  char* product = scratch_.data();
+  if (product_output_ >= 0)
+    product = epilogue.outputs[static_cast<std::size_t>(product_output_)] +
+              product_offset_ * static_cast<Extent>(sizeof(float));
+  epilogue.product = product;
+  const auto after = [&](std::int64_t, std::int64_t row_begin, std::int64_t row_end, std::int64_t column_begin,
+                         std::int64_t column_end) {
+    epilogue_.run_rectangle(epilogue, row_begin, row_end, column_begin, column_end);
+  };
+  const QuantisedMatrix matrix = QuantisedMatrix::view(
+      k.block_type, {reinterpret_cast<const std::byte*>(weights), static_cast<std::size_t>(k.b.count) * 4}, k.n, k.k);
+  QuantProduct list{&matrix, reinterpret_cast<float*>(product), k.n, {}};
+  if (!plain_) list.after_block = after;
+  quant_matmul({&list, 1}, reinterpret_cast<const float*>(a) + a_offsets_[0], k.m, k.a_row,
+               k.exact ? Activations::exact : Activations::eight_bit);
+}
+
 void ProductProgram::run(const char* a, const char* b, LoopBinding epilogue) {
+  if (kernel_.packed) return run_packed(a, b, epilogue);
   if (swapped_) std::swap(a, b);
   switch (kernel_.a.type) {
     case DType::f32: return run_as<float>(a, b, epilogue);
@@ -141,8 +163,9 @@ void ProductProgram::run(const char* a, const char* b, LoopBinding epilogue) {
 }
 
 std::string ProductProgram::to_string() const {
-  std::string text = fmt::format("product {}: {} x [{}, {}] x [{}, {}]", kernel_.name, kernel_.batch, kernel_.m,
-                                 kernel_.k, kernel_.k, kernel_.n);
+  std::string text = fmt::format("{}product {}: {} x [{}, {}] x [{}, {}]",
+                                 kernel_.packed ? fmt::format("{} ", name_of(kernel_.block_type)) : "", kernel_.name,
+                                 kernel_.batch, kernel_.m, kernel_.k, kernel_.k, kernel_.n);
   text += product_output_ >= 0 ? fmt::format(" into out{}\n", product_output_) : std::string(" into scratch\n");
   if (!plain_) text += epilogue_.to_string();
   return text;

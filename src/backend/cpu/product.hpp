@@ -21,6 +21,7 @@ class ProductProgram {
   std::size_t scratch_bytes() const { return scratch_.size() + packed_a_.size() + packed_b_.size(); }
 
  private:
+  void run_packed(const char* a, const char* weights, LoopBinding epilogue);
   template <class T>
   void run_as(const char* a, const char* b, LoopBinding epilogue);
 

@@ -1,0 +1,72 @@
+#include "runtime/packed_matrix.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <memory>
+
+#include "backend/cpu/quant_matmul.hpp"
+#include "graph/describe.hpp"
+#include "graph/no_grad.hpp"
+#include "graph/node.hpp"
+#include "weft/ops.hpp"
+
+namespace weft {
+
+using graph::describe;
+
+bool can_pack(BlockType type, Device device) {
+  return device.kind != Device::Kind::webgpu && cpu::QuantisedMatrix::supports(type);
+}
+
+PackedMatrix pack_matrix(BlockType type, std::span<const std::byte> blocks, Extent n, Extent k, Device device) {
+  if (!can_pack(type, device))
+    throw DTypeError(fmt::format("pack_matrix: {} has no products with {}; load the matrix as f32", device.to_string(),
+                                 name_of(type)));
+  const auto bytes = static_cast<std::size_t>(cpu::QuantisedMatrix::packed_bytes(type, n, k));
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  const std::unique_ptr<std::byte, Free> memory(
+      static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64)));
+  if (!memory) throw DeviceError(fmt::format("pack_matrix: no memory for {} bytes", bytes));
+  cpu::QuantisedMatrix::pack_into(type, blocks, n, k, {memory.get(), bytes});
+  return {tensor_from_bytes(memory.get(), {static_cast<Extent>(bytes / 4)}, DType::u32, device), type, n, k};
+}
+
+Tensor packed_linear(const Tensor& x, const PackedMatrix& weight, const Tensor& bias, bool exact, Where where) {
+  constexpr std::string_view op = "packed_linear";
+  if (!x.defined() || !weight.words.defined()) throw UsageError("packed_linear: an operand has no value");
+  if (x.dtype() != DType::f32) throw DTypeError(describe(op, "x is not f32; cast it", {{"x", x}}, where));
+  if (x.device() != weight.words.device())
+    throw DeviceError(describe(op, "x and the weight are on different devices", {{"x", x}}, where));
+  if (x.rank() < 1 || x.dim(-1) != weight.k)
+    throw ShapeError(
+        describe(op, fmt::format("the last axis of x differs from the columns of weight [{}, {}]", weight.n, weight.k),
+                 {{"x", x}}, where));
+  if (bias.defined() && (bias.rank() != 1 || bias.dim(0) != weight.n))
+    throw ShapeError(describe(op, fmt::format("bias is not [{}]", weight.n), {{"bias", bias}}, where));
+  const Extent rows =
+      weight.k > 0 ? x.numel() / weight.k : Shape(std::vector<Extent>(x.shape().begin(), x.shape().end() - 1)).numel();
+  Shape shape = x.shape();
+  shape[shape.rank() - 1] = weight.n;
+  const Tensor y = graph::wrap(graph::reshape(graph::packed_matmul(graph::reshape(x.node(), {1, rows, weight.k}),
+                                                                   weight.words.node(), weight.type, weight.n, exact),
+                                              shape));
+  return bias.defined() ? elementwise("add", {y, bias}, {}, where) : y;
+}
+
+Tensor packed_rows(const PackedMatrix& table, const Tensor& indices, Where where) {
+  constexpr std::string_view op = "packed_rows";
+  if (!indices.defined() || !table.words.defined()) throw UsageError("packed_rows: an operand has no value");
+  if (indices.dtype() != DType::i32)
+    throw DTypeError(describe(op, "indices are not i32", {{"indices", indices}}, where));
+  if (indices.rank() != 1) throw ShapeError(describe(op, "indices are not [T]", {{"indices", indices}}, where));
+  if (indices.device() != table.words.device())
+    throw DeviceError(describe(op, "operands on different devices", {{"indices", indices}}, where));
+  const Extent attributes[] = {static_cast<Extent>(table.type), table.n};
+  return graph::wrap(graph::routine(ops::Routine::unpack_rows, {table.words.node(), indices.node()}, DType::f32,
+                                    {indices.dim(0), table.k}, attributes, where));
+}
+
+}  // namespace weft

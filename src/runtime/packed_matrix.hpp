@@ -1,0 +1,37 @@
+// Matrices that stay in blocks on the device: packed once, multiplied and read from without becoming f32.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "tensor/block_format.hpp"
+#include "weft/tensor.hpp"
+
+namespace weft {
+
+/// W [n, k] in a layout of the device's own. `words` are its memory and mean nothing elsewhere.
+struct PackedMatrix {
+  Tensor words;  // u32
+  BlockType type = BlockType::f32;
+  Extent n = 0, k = 0;
+
+  std::size_t bytes() const { return static_cast<std::size_t>(words.numel()) * 4; }
+};
+
+/// Whether the device has products with matrices of this type.
+bool can_pack(BlockType type, Device device);
+/// From the blocks of a file, row by row. Errors: DTypeError if the device cannot; ShapeError if k does not divide into
+/// blocks, or `blocks` are not n rows.
+PackedMatrix pack_matrix(BlockType type, std::span<const std::byte> blocks, Extent n, Extent k, Device device);
+
+/// x W^T + b; b [n] may be undefined. Not exact, x may be rounded to eight bits, a scale for each 32 elements of a row.
+///
+/// Shapes    x [..., k] -> [..., n]
+/// Dtypes    f32
+/// Errors    ShapeError, DTypeError, DeviceError as `linear`. No gradient: packed weights do not train
+Tensor packed_linear(const Tensor& x, const PackedMatrix& weight, const Tensor& bias = {}, bool exact = false,
+                     Where where = Where::current());
+/// Rows of W by i32 index [T] -> f32 [T, k], the values that the blocks stand for. An index outside reads zeros.
+Tensor packed_rows(const PackedMatrix& table, const Tensor& indices, Where where = Where::current());
+
+}  // namespace weft
