@@ -1,8 +1,8 @@
 // How weights in blocks are laid out for the CPU's quantised products: the values of every block format, exactly, in an
 // order that kernels of all instruction sets read straight through.
 //
-// A matrix W[n, k] is stored in groups of 16 rows. A group holds the scales of all its blocks of 32 along k, then the
-// values of all of them. The values of a block are eight words of 64 bytes; byte 4 c + t of word g is the unsigned
+// A matrix W[n, k] is stored in groups of 16 rows, and a group in chunks of 1, 2 or 8 blocks of 32 along k, each with its
+// scales first, so that a product reads memory straight through. The values of a block are eight words of 64 bytes; byte 4 c + t of word g is the unsigned
 // integer of row c at k = 4 g + t, so that one word meets four activations in an instruction of dot products of four
 // bytes. Four-bit values share a byte: words g and g + 4 are the low and the high halves of the g-th 64 bytes; bits above
 // the fourth follow as one mask of 64 bits a word. Plain floats lie as [k][16].
@@ -57,20 +57,30 @@ struct QuantFormat {
       default: return kCount / 2 + planes() * kCount / 8;
     }
   }
-  /// Of the codes of the scales of 256 elements, with their factors; each of 16 rows.
-  constexpr std::int64_t super_bytes() const {
-    const int kinds = has_minimum ? 2 : 1;
-    return kQuantGroup * kinds * (2 + kQuantSuper * scales_per_block);
+  /// Blocks whose scales stand together, ahead of their values: as many as fill lines of the cache, or share a factor.
+  constexpr int chunk_blocks() const {
+    return scales == QuantScales::coded ? kQuantSuper : scales == QuantScales::half ? 2 : 1;
   }
-  /// Of all scales of a group, in whole lines of the cache so that the values begin at one.
-  constexpr std::int64_t scale_bytes(std::int64_t blocks) const {
+  /// Of the scales of a chunk, in whole lines. half: scales of 16 rows, block after block, then minimums; coded: 16
+  /// factors of scales, then of minimums, then signed codes of scales, of minimums, 16 of each in turn.
+  constexpr std::int64_t scale_bytes() const {
+    const int kinds = has_minimum ? 2 : 1;
     std::int64_t bytes = 0;
-    if (scales == QuantScales::half) bytes = kQuantGroup * 2 * (has_minimum ? 2 : 1) * blocks;
-    if (scales == QuantScales::single) bytes = kQuantGroup * 4 * blocks;
-    if (scales == QuantScales::coded) bytes = super_bytes() * (blocks / kQuantSuper);
+    if (scales == QuantScales::half) bytes = kQuantGroup * 2 * kinds * chunk_blocks();
+    if (scales == QuantScales::single) bytes = kQuantGroup * 4;
+    if (scales == QuantScales::coded) bytes = kQuantGroup * kinds * (2 + kQuantSuper * scales_per_block);
     return (bytes + 63) / 64 * 64;
   }
-  constexpr std::int64_t group_bytes(std::int64_t blocks) const { return scale_bytes(blocks) + value_bytes() * blocks; }
+  constexpr std::int64_t chunk_bytes() const { return scale_bytes() + value_bytes() * chunk_blocks(); }
+  /// Where in a group the chunk of block `b` begins, and where the values of that block do.
+  constexpr std::int64_t chunk_at(std::int64_t b) const { return b / chunk_blocks() * chunk_bytes(); }
+  constexpr std::int64_t values_at(std::int64_t b) const {
+    return chunk_at(b) + scale_bytes() + b % chunk_blocks() * value_bytes();
+  }
+  /// The last chunk ends with its last block.
+  constexpr std::int64_t group_bytes(std::int64_t blocks) const {
+    return blocks == 0 ? 0 : values_at(blocks - 1) + value_bytes();
+  }
 };
 
 /// The formats that have products, in the order of the kernels' tables.

@@ -20,7 +20,6 @@ constexpr std::int64_t exact_panel_bytes(std::int64_t height, std::int64_t block
 struct QuantTile {
   const std::byte* weights;  // the first group of 16 columns of y
   std::int64_t group_bytes;
-  std::int64_t scale_bytes;  // the values begin there in a group
   std::int64_t blocks;
   std::int64_t columns;  // of y, in all groups; the last group may have fewer than 16
   const std::byte* x;    // a panel

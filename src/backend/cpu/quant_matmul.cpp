@@ -131,7 +131,7 @@ struct Part {
   const QuantProduct* product;
   const Panels* panels;
   const QuantKernels::Tile* tiles;  // by index of the panel's height
-  int64_t group_bytes, scale_bytes, groups;
+  int64_t group_bytes, groups;
   int64_t row_tiles, tile_groups, column_tiles;
   int64_t first_task;
 };
@@ -154,8 +154,7 @@ void run_task(const Part& part, int64_t task, int64_t blocks) {
   const int64_t row_begin = panel_begin * panels.height, row_end = std::min(panels.m, panel_end * panels.height);
 
   const int64_t step = panel_end - panel_begin == 1 ? group_end - group_begin : 1;
-  QuantTile tile{
-      .group_bytes = part.group_bytes, .scale_bytes = part.scale_bytes, .blocks = blocks, .y_row = product.y_row};
+  QuantTile tile{.group_bytes = part.group_bytes, .blocks = blocks, .y_row = product.y_row};
   for (int64_t group = group_begin; group < group_end; group += step) {
     tile.weights = product.weights->data() + group * part.group_bytes;
     tile.columns = std::min(column_end, (group + step) * kQuantGroup) - group * kQuantGroup;
@@ -216,7 +215,6 @@ void quant_matmul(std::span<const QuantProduct> products, const float* x, int64_
     part.product = &product;
     part.panels = is_rounded(product) ? &rounded : &exact;
     part.tiles = is_rounded(product) ? kernels->eight_bit[index] : kernels->exact[index];
-    part.scale_bytes = format.scale_bytes(blocks);
     part.group_bytes = format.group_bytes(blocks);
     part.groups = ceil_divide(product.weights->n(), kQuantGroup);
     part.row_tiles =

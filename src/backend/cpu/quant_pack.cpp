@@ -170,13 +170,15 @@ void read_block(BlockType type, const std::byte* from, Block& block) {
   }
 }
 
-/// Where the scales of block `b` lie: codes of minimums, f16 minimums follow those of the scales.
+/// Where in a group the scales of block `b` lie, of row 0.
 struct ScalePlaces {
   const QuantFormat& format;
-  int64_t half(int64_t b) const { return b * (format.has_minimum ? 64 : 32); }
-  int64_t super(int64_t b) const { return b / kQuantSuper * format.super_bytes(); }
+  int64_t factor(int64_t b) const {
+    return format.chunk_at(b) + (format.scales == QuantScales::half ? 32 * (b % format.chunk_blocks()) : 0);
+  }
+  int64_t minimum_factor(int64_t b) const { return factor(b) + (format.scales == QuantScales::half ? 64 : 32); }
   int64_t code(int64_t b, int sub) const {
-    return super(b) + (format.has_minimum ? 64 : 32) + 16 * (b % kQuantSuper * format.scales_per_block + sub);
+    return format.chunk_at(b) + (format.has_minimum ? 64 : 32) + 16 * (b % kQuantSuper * format.scales_per_block + sub);
   }
   int64_t minimum_code(int64_t b, int sub) const { return code(b, sub) + 16 * kQuantSuper * format.scales_per_block; }
 };
@@ -200,42 +202,38 @@ void write_values(const QuantFormat& format, const std::uint8_t* q, int row, std
     }
 }
 
-void write_block(const QuantFormat& format, const Block& block, int64_t first, int count, int row, std::byte* group,
-                 std::byte* values) {
+void write_block(const QuantFormat& format, const Block& block, int64_t first, int count, int row, std::byte* group) {
   const ScalePlaces places{format};
   for (int i = 0; i < count; ++i) {
     const int64_t b = first + i;
-    if (format.scales == QuantScales::half) {
-      store(group + places.half(b) + 2 * row, block.scale);
-      if (format.has_minimum) store(group + places.half(b) + 32 + 2 * row, block.minimum);
-    } else if (format.scales == QuantScales::single) {
-      store(group + b * 64 + 4 * row, block.single);
-    } else {
+    if (format.scales == QuantScales::single) {
+      store(group + places.factor(b) + 4 * row, block.single);
+    } else if (format.scales == QuantScales::half || i == 0) {
+      store(group + places.factor(b) + 2 * row, block.scale);
+      if (format.has_minimum) store(group + places.minimum_factor(b) + 2 * row, block.minimum);
+    }
+    if (format.scales == QuantScales::coded)
       for (int sub = 0; sub < format.scales_per_block; ++sub) {
         const int code = i * format.scales_per_block + sub;
         group[places.code(b, sub) + row] = static_cast<std::byte>(block.codes[code]);
         if (format.has_minimum)
           group[places.minimum_code(b, sub) + row] = static_cast<std::byte>(block.minimum_codes[code]);
       }
-    }
-    write_values(format, block.q + kQuantBlock * i, row, values + b * format.value_bytes());
-  }
-  if (format.scales == QuantScales::coded) {
-    store(group + places.super(first) + 2 * row, block.scale);
-    if (format.has_minimum) store(group + places.super(first) + 32 + 2 * row, block.minimum);
+    write_values(format, block.q + kQuantBlock * i, row, group + format.values_at(b));
   }
 }
 
-/// Formats whose bytes keep their order within a row: copied without looking into them. `header` bytes of f16 scales
-/// come before `words` groups of four bytes.
-template <int words, int header, std::uint32_t flip>
-void copy_blocks(const QuantFormat& format, const std::byte* from, int64_t blocks, int row, std::byte* group,
-                 std::byte* values) {
+/// Formats whose bytes keep their order within a row: copied without looking into them. f16 scales, and minimums if there
+/// are any, come before `words` groups of four bytes.
+template <int words, bool has_minimum, std::uint32_t flip>
+void copy_blocks(const QuantFormat& format, const std::byte* from, int64_t blocks, int row, std::byte* group) {
   const ScalePlaces places{format};
-  for (int64_t b = 0; b < blocks; ++b, from += header + 4 * words, values += format.value_bytes()) {
-    for (int i = 0; i < header / 2; ++i)
-      store(group + places.half(b) + 32 * i + 2 * row, load<std::uint16_t>(from + 2 * i));
-    for (int g = 0; g < words; ++g) store(values + 64 * g + 4 * row, load<std::uint32_t>(from + header + 4 * g) ^ flip);
+  for (int64_t b = 0; b < blocks; ++b) {
+    store(group + places.factor(b) + 2 * row, load<std::uint16_t>(from));
+    if (has_minimum) store(group + places.minimum_factor(b) + 2 * row, load<std::uint16_t>(from + 2));
+    from += has_minimum ? 4 : 2;
+    std::byte* values = group + format.values_at(b) + 4 * row;
+    for (int g = 0; g < words; ++g, from += 4) store(values + 64 * g, load<std::uint32_t>(from) ^ flip);
   }
 }
 
@@ -249,15 +247,14 @@ void copy_plain(const std::byte* from, int64_t k, int row, std::byte* values) {
 void pack_row(BlockType type, const std::byte* from, int row, int64_t k, std::byte* group) {
   const QuantFormat format = quant_format(type);
   const int64_t blocks = (k + kQuantBlock - 1) / kQuantBlock;
-  std::byte* values = group + format.scale_bytes(blocks);
   switch (type) {
-    case BlockType::f32: return copy_plain<std::uint32_t>(from, k, row, values);
+    case BlockType::f32: return copy_plain<std::uint32_t>(from, k, row, group);
     case BlockType::f16:
-    case BlockType::bf16: return copy_plain<std::uint16_t>(from, k, row, values);
+    case BlockType::bf16: return copy_plain<std::uint16_t>(from, k, row, group);
     case BlockType::q4_0:
-    case BlockType::iq4_nl: return copy_blocks<4, 2, 0>(format, from, blocks, row, group, values);
-    case BlockType::q4_1: return copy_blocks<4, 4, 0>(format, from, blocks, row, group, values);
-    case BlockType::q8_0: return copy_blocks<8, 2, 0x80808080u>(format, from, blocks, row, group, values);
+    case BlockType::iq4_nl: return copy_blocks<4, false, 0>(format, from, blocks, row, group);
+    case BlockType::q4_1: return copy_blocks<4, true, 0>(format, from, blocks, row, group);
+    case BlockType::q8_0: return copy_blocks<8, false, 0x80808080u>(format, from, blocks, row, group);
     default: break;
   }
   const BlockFormat& source = block_format(type);
@@ -265,7 +262,7 @@ void pack_row(BlockType type, const std::byte* from, int row, int64_t k, std::by
   Block block;
   for (int64_t b = 0; b < blocks; b += count, from += source.block_bytes) {
     read_block(type, from, block);
-    write_block(format, block, b, count, row, group, values);
+    write_block(format, block, b, count, row, group);
   }
 }
 
@@ -276,8 +273,12 @@ void quant_pack_group(BlockType type, const std::byte* blocks, int rows, int64_t
   const BlockFormat& source = block_format(type);
   const int64_t count = (k + kQuantBlock - 1) / kQuantBlock;
   // Planes of bits are added to, and what no row fills stays zero; so does what pads the scales.
-  const bool fills_values = rows == kQuantGroup && format.planes() == 0 && !format.is_plain();
-  std::memset(group, 0, static_cast<std::size_t>(fills_values ? format.scale_bytes(count) : format.group_bytes(count)));
+  if (rows < kQuantGroup || format.planes() > 0 || format.is_plain()) {
+    std::memset(group, 0, static_cast<std::size_t>(format.group_bytes(count)));
+  } else {
+    for (int64_t b = 0; b < count; b += format.chunk_blocks())
+      std::memset(group + format.chunk_at(b), 0, static_cast<std::size_t>(format.scale_bytes()));
+  }
   const int64_t row_bytes = k / static_cast<int64_t>(source.block_elements) * static_cast<int64_t>(source.block_bytes);
   for (int row = 0; row < rows; ++row) pack_row(type, blocks + row * row_bytes, row, k, group);
 }
@@ -285,8 +286,8 @@ void quant_pack_group(BlockType type, const std::byte* blocks, int rows, int64_t
 void quant_unpack_row(BlockType type, const std::byte* group, int row, int64_t k, float* y) {
   const QuantFormat format = quant_format(type);
   const int64_t blocks = (k + kQuantBlock - 1) / kQuantBlock;
-  const std::byte* values = group + format.scale_bytes(blocks);
   if (format.is_plain()) {
+    const std::byte* values = group;
     for (int64_t i = 0; i < k; ++i) {
       const int64_t at = i * kQuantGroup + row;
       y[i] = format.values == QuantValues::f32   ? load<float>(values + 4 * at)
@@ -297,17 +298,16 @@ void quant_unpack_row(BlockType type, const std::byte* group, int row, int64_t k
   }
   const ScalePlaces places{format};
   const int zero = format.zero(), elements = kQuantBlock / format.scales_per_block;
-  for (int64_t b = 0; b < blocks; ++b, values += format.value_bytes(), y += kQuantBlock) {
+  for (int64_t b = 0; b < blocks; ++b, y += kQuantBlock) {
+    const std::byte* values = group + format.values_at(b);
     for (int sub = 0; sub < format.scales_per_block; ++sub) {
       float scale = 0, minimum = 0;
       if (format.scales == QuantScales::single) {
-        scale = load<float>(group + 64 * b + 4 * row);
+        scale = load<float>(group + places.factor(b) + 4 * row);
       } else {
-        const bool coded = format.scales == QuantScales::coded;
-        const std::byte* at = group + (coded ? places.super(b) : places.half(b)) + 2 * row;
-        scale = f32_from_f16(load<std::uint16_t>(at));
-        if (format.has_minimum) minimum = f32_from_f16(load<std::uint16_t>(at + 32));
-        if (coded) {
+        scale = f32_from_f16(load<std::uint16_t>(group + places.factor(b) + 2 * row));
+        if (format.has_minimum) minimum = f32_from_f16(load<std::uint16_t>(group + places.minimum_factor(b) + 2 * row));
+        if (format.scales == QuantScales::coded) {
           scale *= static_cast<float>(static_cast<std::int8_t>(group[places.code(b, sub) + row]));
           if (format.has_minimum)
             minimum *= static_cast<float>(static_cast<std::int8_t>(group[places.minimum_code(b, sub) + row]));

@@ -32,33 +32,38 @@ inline typename V::Int weight_word(const std::byte* values, int g, int column) {
   }
 }
 
+/// Of block `i` of a chunk, whose scales begin at `scales`; `sub` counts the scales of a block.
 template <class V, QuantFormat f>
-inline typename V::Float weight_scale(const std::byte* scales, std::int64_t block, int sub, int column) {
+inline typename V::Float weight_scale(const std::byte* scales, std::int64_t i, int sub, int column) {
   if constexpr (f.scales == QuantScales::half) {
-    return V::load_f16(scales + block * 32 * (f.has_minimum ? 2 : 1) + 2 * column);
+    return V::load_f16(scales + 32 * i + 2 * column);
   } else if constexpr (f.scales == QuantScales::single) {
-    return V::load(reinterpret_cast<const float*>(scales + block * 64) + column);
+    return V::load(reinterpret_cast<const float*>(scales) + column);
   } else {
-    constexpr std::int64_t kSuperBytes = f.super_bytes();
-    const std::byte* super = scales + block / kQuantSuper * kSuperBytes;
-    const std::byte* codes = super + 32 * (f.has_minimum ? 2 : 1);
-    return V::multiply(V::load_f16(super + 2 * column),
-                       V::load_i8(codes + 16 * (block % kQuantSuper * f.scales_per_block + sub) + column));
+    const std::byte* codes = scales + 32 * (f.has_minimum ? 2 : 1);
+    return V::multiply(V::load_f16(scales + 2 * column),
+                       V::load_i8(codes + 16 * (i * f.scales_per_block + sub) + column));
   }
 }
 
 template <class V, QuantFormat f>
-inline typename V::Float weight_minimum(const std::byte* scales, std::int64_t block, int sub, int column) {
+inline typename V::Float weight_minimum(const std::byte* scales, std::int64_t i, int sub, int column) {
   static_assert(f.has_minimum);
   if constexpr (f.scales == QuantScales::half) {
-    return V::load_f16(scales + block * 64 + 32 + 2 * column);
+    return V::load_f16(scales + 64 + 32 * i + 2 * column);
   } else {
-    constexpr std::int64_t kSuperBytes = f.super_bytes();
-    const std::byte* super = scales + block / kQuantSuper * kSuperBytes;
-    const std::byte* codes = super + 64 + 16 * kQuantSuper * f.scales_per_block;
-    return V::multiply(V::load_f16(super + 32 + 2 * column),
-                       V::load_i8(codes + 16 * (block % kQuantSuper * f.scales_per_block + sub) + column));
+    const std::byte* codes = scales + 64 + 16 * kQuantSuper * f.scales_per_block;
+    return V::multiply(V::load_f16(scales + 32 + 2 * column),
+                       V::load_i8(codes + 16 * (i * f.scales_per_block + sub) + column));
   }
+}
+
+/// Fetches what a product of few rows reads some blocks later: a block's share of its chunk.
+template <QuantFormat f, int kRows>
+inline void fetch_ahead(const std::byte* values) {
+  constexpr std::int64_t kShare = (f.chunk_bytes() / f.chunk_blocks() + 63) / 64 * 64;
+  if constexpr (kRows <= 4)
+    for (std::int64_t line = 0; line < kShare; line += 64) __builtin_prefetch(values + kQuantAhead + line);
 }
 
 template <class V>
@@ -148,7 +153,8 @@ void tile_eight_bit(const QuantTile& tile) {
   // Few rows take all columns of a group at once, so that memory is read straight through; many take what registers hold.
   constexpr int kVectors = kRows <= V::kWholeGroupRows ? kQuantGroup / V::kLanes : 1;
   constexpr int kWords = 8 / f.scales_per_block;
-  constexpr std::int64_t kValueBytes = f.value_bytes();
+  constexpr std::int64_t kValueBytes = f.value_bytes(), kScaleBytes = f.scale_bytes();
+  constexpr int kChunk = f.chunk_blocks();
   const std::byte* group = tile.weights;
   float* y = tile.y;
   for (std::int64_t columns = tile.columns; columns > 0; columns -= kQuantGroup) {
@@ -159,11 +165,11 @@ void tile_eight_bit(const QuantTile& tile) {
 #pragma GCC unroll 4
         for (int v = 0; v < kVectors; ++v) sum[r][v] = V::zero();
 
-      const std::byte* values = group + tile.scale_bytes;
+      const std::byte* scales = group;
+      const std::byte* values = group + kScaleBytes;
       const std::byte* x = tile.x;
       for (std::int64_t block = 0; block < tile.blocks; ++block) {
-        if constexpr (kRows <= 4)
-          for (std::int64_t line = 0; line < kValueBytes; line += 64) __builtin_prefetch(values + kQuantAhead + line);
+        fetch_ahead<f, kRows>(values);
         const float* x_scales = reinterpret_cast<const float*>(x + 32 * kRows);
         const std::int32_t* minus_sums = reinterpret_cast<const std::int32_t*>(x + 36 * kRows);
         const float* scaled_sums = reinterpret_cast<const float*>(x + 48 * kRows);
@@ -175,13 +181,13 @@ void tile_eight_bit(const QuantTile& tile) {
                                            column, acc);
 #pragma GCC unroll 4
           for (int v = 0; v < kVectors; ++v) {
-            const Float scale = weight_scale<V, f>(group, block, sub, column + v * V::kLanes);
+            const Float scale = weight_scale<V, f>(scales, block & (kChunk - 1), sub, column + v * V::kLanes);
 #pragma GCC unroll 16
             for (int r = 0; r < kRows; ++r)
               sum[r][v] =
                   V::multiply_add(V::multiply(scale, V::broadcast(x_scales + r)), V::to_float(acc[r][v]), sum[r][v]);
             if constexpr (f.has_minimum) {
-              const Float minimum = weight_minimum<V, f>(group, block, sub, column + v * V::kLanes);
+              const Float minimum = weight_minimum<V, f>(scales, block & (kChunk - 1), sub, column + v * V::kLanes);
 #pragma GCC unroll 16
               for (int r = 0; r < kRows; ++r)
                 sum[r][v] = V::multiply_add(minimum, V::broadcast(scaled_sums + kind * kRows + r), sum[r][v]);
@@ -189,6 +195,10 @@ void tile_eight_bit(const QuantTile& tile) {
           }
         }
         values += kValueBytes;
+        if ((block & (kChunk - 1)) == kChunk - 1) {
+          scales = values;
+          values += kScaleBytes;
+        }
         x += 60 * kRows;
       }
 #pragma GCC unroll 16
@@ -212,7 +222,8 @@ void tile_exact(const QuantTile& tile) {
   using Float = typename V::Float;
   using Int = typename V::Int;
   constexpr int kWords = 8 / f.scales_per_block, kZero = f.zero();
-  constexpr std::int64_t kValueBytes = f.value_bytes();
+  constexpr std::int64_t kValueBytes = f.value_bytes(), kScaleBytes = f.scale_bytes();
+  constexpr int kChunk = f.chunk_blocks();
   const std::byte* group = tile.weights;
   float* y = tile.y;
   for (std::int64_t columns = tile.columns; columns > 0; columns -= kQuantGroup) {
@@ -220,11 +231,11 @@ void tile_exact(const QuantTile& tile) {
       Float sum[kRows];
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) sum[r] = V::zero();
-      const std::byte* values = group + tile.scale_bytes;
+      const std::byte* scales = group;
+      const std::byte* values = group + kScaleBytes;
       const float* x = reinterpret_cast<const float*>(tile.x);
       for (std::int64_t block = 0; block < tile.blocks; ++block) {
-        if constexpr (kRows <= 4)
-          for (std::int64_t line = 0; line < kValueBytes; line += 64) __builtin_prefetch(values + kQuantAhead + line);
+        fetch_ahead<f, kRows>(values);
         const float* x_sums = x + 32 * kRows;
 #pragma GCC unroll 2
         for (int sub = 0; sub < f.scales_per_block; ++sub) {
@@ -243,18 +254,22 @@ void tile_exact(const QuantTile& tile) {
                 part[r][t % 2] = V::multiply_add(weight, V::broadcast(x + 32 * r + 4 * g + t), part[r][t % 2]);
             }
           }
-          const Float scale = weight_scale<V, f>(group, block, sub, column);
+          const Float scale = weight_scale<V, f>(scales, block & (kChunk - 1), sub, column);
 #pragma GCC unroll 16
           for (int r = 0; r < kRows; ++r) sum[r] = V::multiply_add(scale, V::add(part[r][0], part[r][1]), sum[r]);
           if constexpr (f.has_minimum) {
             const int kind = f.scales_per_block == 1 ? 2 : sub;
-            const Float minimum = weight_minimum<V, f>(group, block, sub, column);
+            const Float minimum = weight_minimum<V, f>(scales, block & (kChunk - 1), sub, column);
 #pragma GCC unroll 16
             for (int r = 0; r < kRows; ++r)
               sum[r] = V::multiply_add(minimum, V::broadcast(x_sums + kind * kRows + r), sum[r]);
           }
         }
         values += kValueBytes;
+        if ((block & (kChunk - 1)) == kChunk - 1) {
+          scales = values;
+          values += kScaleBytes;
+        }
         x += 35 * kRows;
       }
 #pragma GCC unroll 16
@@ -288,8 +303,7 @@ void tile_plain(const QuantTile& tile) {
       const std::byte* values = group + kBytes * column;
       const float* x = reinterpret_cast<const float*>(tile.x);
       for (std::int64_t block = 0; block < tile.blocks; ++block) {
-        if constexpr (kRows <= 4)
-          for (std::int64_t line = 0; line < kValueBytes; line += 64) __builtin_prefetch(values + kQuantAhead + line);
+        fetch_ahead<f, kRows>(values);
         for (int k = 0; k < kQuantBlock; k += 4)
 #pragma GCC unroll 4
           for (int t = 0; t < 4; ++t) {
