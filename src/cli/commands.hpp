@@ -27,6 +27,7 @@ std::span<const Command> commands();
 
 void set_up_train(CLI::App& app, Action& action);
 void set_up_generate(CLI::App& app, Action& action);
+void set_up_template(CLI::App& app, Action& action);
 void set_up_tokenize(CLI::App& app, Action& action);
 void set_up_inspect(CLI::App& app, Action& action);
 void set_up_quantize(CLI::App& app, Action& action);

@@ -27,8 +27,11 @@ Value forbidden(std::string reason, std::string cure) {
   return UndefinedPointer(std::make_shared<const Undefined>(Undefined{std::move(reason), std::move(cure), true}));
 }
 
+// Names of Python's own, such as __class__.
+bool is_inside(std::string_view name) { return name.size() > 4 && name.starts_with("__") && name.ends_with("__"); }
+
 std::optional<Value> own_attribute(const Value& object, std::string_view name) {
-  if (name.size() > 4 && name.starts_with("__") && name.ends_with("__"))
+  if (is_inside(name))
     return forbidden(fmt::format("access to {} is refused: a template sees no insides of objects", quote(name, 40)),
                      {});
   if (changes_object(object, name))
@@ -116,7 +119,7 @@ Value slice_text(const TextPointer& text, const Bounds& bounds) {
 }  // namespace
 
 Value get_attribute(const Value& object, std::string_view name) {
-  if (object.is_undefined()) fail_undefined(object);
+  if (object.is_undefined() && (object.undefined()->forbidden || !is_inside(name))) fail_undefined(object);
   if (auto found = own_attribute(object, name)) return *found;
   if (object.is_dict()) {
     if (const Value* found = object.dict()->find(name)) return *found;

@@ -354,6 +354,14 @@ Value filter_filesizeformat(const Value& value, const Arguments& arguments) {
   return Value();
 }
 
+// How deep what a filter keeps for later is nested.
+int depth_of(const Value& value, const Arguments& arguments) {
+  int depth = value.depth();
+  for (const Value& each : arguments.positional) depth = std::max(depth, each.depth());
+  for (const auto& [name, each] : arguments.named) depth = std::max(depth, each.depth());
+  return depth;
+}
+
 // ---- Sequences --------------------------------------------------------------------------------------------------------
 
 Value filter_length(const Value& value, const Arguments& arguments) {
@@ -528,7 +536,19 @@ Value filter_sum(const Value& value, const Arguments& arguments) {
   return total;
 }
 
-Value filter_batch(const Value& value, const Arguments& arguments) {
+// A generator over what `make` gives once the first item is asked for.
+template <class F>
+Value walk_later(int depth, F make) {
+  std::optional<std::vector<Value>> items;
+  return generator("generator", depth, [=, i = std::size_t{0}](Value& item) mutable {
+    if (!items) items = make();
+    if (i == items->size()) return false;
+    item = (*items)[i++];
+    return true;
+  });
+}
+
+std::vector<Value> batches_of(const Value& value, const Arguments& arguments) {
   const Parameters p("the filter batch", arguments, {"linecount", "fill_with"}, 1);
   const std::int64_t size = p.integer(0, 1);
   std::vector<Value> batches, batch;
@@ -543,10 +563,14 @@ Value filter_batch(const Value& value, const Arguments& arguments) {
     }
     batches.push_back(Value::list(std::move(batch)));
   }
-  return walk("generator", std::move(batches));
+  return batches;
+}
+Value filter_batch(const Value& value, const Arguments& arguments) {
+  const Parameters p("the filter batch", arguments, {"linecount", "fill_with"}, 1);
+  return walk_later(depth_of(value, arguments) + 1, [=] { return batches_of(value, arguments); });
 }
 
-Value filter_slice(const Value& value, const Arguments& arguments) {
+std::vector<Value> slices_of(const Value& value, const Arguments& arguments) {
   const Parameters p("the filter slice", arguments, {"slices", "fill_with"}, 1);
   const auto items = items_of(value);
   const std::int64_t slices = p.integer(0, 1), length = static_cast<std::int64_t>(items.size());
@@ -561,7 +585,11 @@ Value filter_slice(const Value& value, const Arguments& arguments) {
     out.push_back(Value::list(std::move(part)));
     begin = end;
   }
-  return walk("generator", std::move(out));
+  return out;
+}
+Value filter_slice(const Value& value, const Arguments& arguments) {
+  const Parameters p("the filter slice", arguments, {"slices", "fill_with"}, 1);
+  return walk_later(depth_of(value, arguments) + 1, [=] { return slices_of(value, arguments); });
 }
 
 Value filter_groupby(const Value& value, const Arguments& arguments) {
@@ -589,13 +617,6 @@ Value filter_groupby(const Value& value, const Arguments& arguments) {
 [[noreturn]] void fail_unknown(const UnknownName& unknown) { fail(unknown.fact, unknown.cure); }
 
 std::string name_argument(const Value& value, std::string_view what) { return require_text(value, what)->bytes; }
-
-int depth_of(const Value& value, const Arguments& arguments) {
-  int depth = value.depth();
-  for (const Value& each : arguments.positional) depth = std::max(depth, each.depth());
-  for (const auto& [name, each] : arguments.named) depth = std::max(depth, each.depth());
-  return depth;
-}
 
 // What map does with an item.
 Value map_item(const Value& item, const Arguments& arguments) {

@@ -69,7 +69,8 @@ class PercentFormat {
     }
     out_.append(pattern_, plain, text.size());
     // A dict or another container serves names, and may be left unused.
-    const bool may_stay = !is_tuple_ && (values_.is_dict() || (values_.is_sequence() && !is_tuple_));
+    const bool may_stay = values_.is_dict() || values_.is_undefined() || (values_.is_sequence() && !is_tuple_) ||
+                          values_.object_as<Range>();
     if (!may_stay && next_ < (is_tuple_ ? values_.sequence()->items.size() : 1) && !used_name_)
       fail_format("more values than the pattern takes");
     return out_.take(pattern_.markup);
@@ -93,6 +94,10 @@ class PercentFormat {
 
   void convert(std::size_t& at) {
     const std::string& text = pattern_.bytes;
+    if (peek(at) == '%') {
+      ++at;
+      return out_.append("%");
+    }
     std::optional<Value> value;
     if (peek(at) == '(') {
       int depth = 1;
@@ -129,7 +134,6 @@ class PercentFormat {
     while (peek(at) == 'h' || peek(at) == 'l' || peek(at) == 'L') ++at;
     if (at >= text.size()) fail_format("the pattern ends behind a %");
     const char type = text[at++];
-    if (type == '%') return out_.append("%");
     write(type, flags, width, precision, value ? *value : next_value());
   }
 
@@ -466,6 +470,7 @@ class BraceFormat {
   // "", "0", "name", each followed by .attribute and [key].
   Value find_field(const std::string& field) {
     std::size_t at = std::min(field.find_first_of(".["), field.size());
+    if (at == 0 && !field.empty()) fail_format("a field begins with an attribute or a key; write its number in front");
     Value value = find_argument(field.substr(0, at));
     while (at < field.size()) {
       if (field[at] == '.') {

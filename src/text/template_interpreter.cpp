@@ -71,7 +71,7 @@ class Macro : public Object {
     if (name != "arguments") return std::nullopt;
     std::vector<Value> names;
     for (const Parameter& parameter : node_.parameters) names.emplace_back(std::string_view(parameter.name));
-    return Value::list(std::move(names));
+    return Value::tuple(std::move(names));
   }
   Value call(Arguments&& arguments) override;
 

@@ -17,8 +17,8 @@ namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool opens_tag(char c) { return c == '{' || c == '%' || c == '#'; }
-bool is_name_begin(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_'; }
-bool is_name_part(char c) { return is_name_begin(c) || is_digit(c); }
+bool is_name_begin(char32_t c) { return c == '_' || flags_of(c) & kAlpha; }
+bool is_name_part(char32_t c) { return c == '_' || flags_of(c) & (kAlpha | kDecimal | kDigit | kNumeric); }
 
 class Lexer {
  public:
@@ -175,8 +175,8 @@ class Lexer {
     const std::size_t begin = at_;
     const char c = peek();
     if (is_digit(c)) return lex_number();
-    if (is_name_begin(c)) {
-      while (is_name_part(peek())) ++at_;
+    if (is_name_begin(decode(source_, at_).code_point)) {
+      while (at_ < source_.size() && is_name_part(decode(source_, at_).code_point)) at_ += decode(source_, at_).bytes;
       return add(TokenKind::name, begin, std::string(source_.substr(begin, at_ - begin)));
     }
     if (c == '\'' || c == '"') return lex_string();
@@ -191,7 +191,7 @@ class Lexer {
     }
     const std::size_t length = decode(source_, at_).bytes;
     fail(at_, fmt::format("the character {} means nothing here", quote(source_.substr(at_, length))),
-         "names are made of ASCII letters, digits and _; texts stand in quotes");
+         "names are made of letters, digits and _; texts stand in quotes");
   }
 
   static void balance(char symbol, std::size_t position, std::vector<char>& open) {

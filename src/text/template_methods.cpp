@@ -73,7 +73,7 @@ std::vector<TextPointer> split_at_space(const TextPointer& text, std::int64_t co
   for (skip(true); at < bytes.size(); skip(true)) {
     const std::size_t begin = at;
     if (count-- == 0) {
-      parts.push_back(stripped(slice(text, begin, bytes.size()), nullptr, false, true));
+      parts.push_back(slice(text, begin, bytes.size()));
       break;
     }
     skip(false);
@@ -91,7 +91,7 @@ std::vector<TextPointer> split_at_space_from_back(const TextPointer& text, std::
   for (skip(true); end > 0; skip(true)) {
     const std::size_t last = end;
     if (count-- == 0) {
-      parts.push_back(stripped(slice(text, 0, last), nullptr, true, false));
+      parts.push_back(slice(text, 0, last));
       break;
     }
     skip(false);

@@ -162,10 +162,7 @@ Value floor_divide(const Value& a, const Value& b) {
 }
 
 Value modulo(const Value& a, const Value& b) {
-  if (a.is_text()) {
-    if (b.is_undefined()) fail_undefined(b);
-    return format_percent(a.text(), b);
-  }
+  if (a.is_text()) return format_percent(a.text(), b);
   if (!both_numbers(a, b)) fail_types("%", a, b);
   if (*b.number() == 0) fail("% divides by zero", "test the divisor first");
   if (both_integers(a, b)) {

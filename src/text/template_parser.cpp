@@ -134,7 +134,6 @@ class Parser {
   Block parse_block(const Names& ends) {
     const Nesting nesting(*this);
     Block block;
-    const std::size_t begin = at_ == 0 ? 0 : tokens_[at_ - 1].position;
     while (!is(TokenKind::end)) {
       const std::size_t position = token().position;
       if (is(TokenKind::data)) {
@@ -155,7 +154,8 @@ class Parser {
       }
     }
     if (!ends.empty())
-      fail(begin, fmt::format("what begins here does not end: there is no {{% {} %}}", fmt::join(ends, " %} or {% ")),
+      fail(open_.back(),
+           fmt::format("what begins here does not end: there is no {{% {} %}}", fmt::join(ends, " %} or {% ")),
            "close it");
     return block;
   }
@@ -175,6 +175,11 @@ class Parser {
   void parse_statement(Block& block, const Names& ends) {
     const std::size_t position = token().position;
     const std::string tag = expect_identifier("the name of a statement");
+    open_.push_back(position);
+    parse_statement(block, ends, tag, position);
+    open_.pop_back();
+  }
+  void parse_statement(Block& block, const Names& ends, const std::string& tag, std::size_t position) {
     const auto add = [&](StatementKind kind) -> Statement& {
       block.push_back(statement(kind, position));
       return *block.back();
@@ -720,6 +725,7 @@ class Parser {
   std::vector<Token> tokens_;
   std::size_t at_ = 0;
   int nesting_ = 0;
+  std::vector<std::size_t> open_;  // where the statements begin that are being read
   std::unordered_map<std::string, NameId> ids_;
 };
 

@@ -114,13 +114,17 @@ bool test_sameas(const Value& value, const Arguments& arguments) {
   return type_name(value) == type_name(other) && equal(value, other);
 }
 
-bool test_filter(const Value& value, const Arguments& arguments) {
+// A name that may be one of a table.
+std::string_view name_in(const Value& value, const Arguments& arguments) {
   alone(arguments);
-  return value.is_text() && find_filter(value.text()->bytes);
+  if (!is_hashable(value)) fail(fmt::format("a {} is no name", type_name(value)), "give a string");
+  return value.is_text() ? std::string_view(value.text()->bytes) : std::string_view();
+}
+bool test_filter(const Value& value, const Arguments& arguments) {
+  return find_filter(name_in(value, arguments)) != nullptr;
 }
 bool test_test(const Value& value, const Arguments& arguments) {
-  alone(arguments);
-  return value.is_text() && find_test(value.text()->bytes);
+  return find_test(name_in(value, arguments)) != nullptr;
 }
 
 struct Row {

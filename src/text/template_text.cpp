@@ -45,6 +45,10 @@ void TextBuilder::append(std::string_view bytes, bool from_user) {
 
 void TextBuilder::append(const Text& text, std::size_t begin, std::size_t end) {
   grow(end - begin);
+  put(text, begin, end);
+}
+
+void TextBuilder::put(const Text& text, std::size_t begin, std::size_t end) {
   const std::size_t start = bytes_.size();
   auto range = std::upper_bound(text.user.begin(), text.user.end(), begin,
                                 [](std::size_t at, const ByteRange& r) { return at < r.end; });
@@ -62,10 +66,11 @@ void TextBuilder::append(char32_t code_point, bool from_user) {
 
 void TextBuilder::repeat(const Text& text, std::size_t count) {
   if (text.bytes.empty()) return;
-  for (std::size_t i = 0; i < count; ++i) {
-    work();
-    append(text);
-  }
+  // All of it is asked for at once, so that too much is refused before any is made.
+  std::size_t bytes = 0;
+  if (__builtin_mul_overflow(text.bytes.size(), count, &bytes)) bytes = SIZE_MAX / 2;
+  grow(bytes);
+  for (std::size_t i = 0; i < count; ++i) put(text, 0, text.bytes.size());
 }
 
 TextPointer TextBuilder::take(bool markup) {

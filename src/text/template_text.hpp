@@ -51,6 +51,7 @@ class TextBuilder {
  private:
   void mark(std::size_t begin, std::size_t end);
   void grow(std::size_t bytes);
+  void put(const Text& text, std::size_t begin, std::size_t end);  // what `grow` has made room for
 
   std::string bytes_;
   std::vector<ByteRange> user_;
