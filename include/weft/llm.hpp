@@ -117,8 +117,13 @@ class Generation {
   bool started_ = false, done_ = false;
 };
 
+struct PerplexityOptions {
+  Extent window = 0;       ///< tokens; 0: 512, or the context if that is smaller
+  Extent windows_max = 0;  ///< 0: all of the text
+};
 struct Perplexity {
   double value = 0;      ///< exp of the mean negative log-probability
+  double error = 0;      ///< its standard error
   double mean_loss = 0;  ///< in nats
   Extent tokens = 0;     ///< that were predicted
 };
@@ -138,9 +143,9 @@ class Model {
 
   /// Logits after each of the tokens, [tokens, vocabulary].
   std::vector<float> forward(std::span<const std::int32_t> tokens) const;
-  /// Of a text, cut into windows of `window` tokens (0: the context); each token of the second half of a window is
-  /// predicted from all before it in the window. UsageError for a text shorter than a window.
-  Perplexity perplexity(std::string_view text, Extent window = 0,
+  /// Of a text, cut into windows; each token of the second half of a window is predicted from all before it in the window.
+  /// UsageError for a text shorter than a window.
+  Perplexity perplexity(std::string_view text, const PerplexityOptions& options = {},
                         const std::function<void(const Perplexity&)>& progress = {}) const;
 
   std::vector<std::int32_t> encode(std::string_view text, bool add_special = true) const;

@@ -1,11 +1,14 @@
 // weft generate
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 
 #include "cli/commands.hpp"
+#include "cli/language_model.hpp"
+#include "train/interrupt.hpp"
 #include "weft/device.hpp"
 #include "weft/error.hpp"
 #include "weft/train/generate.hpp"
@@ -14,19 +17,40 @@ namespace weft::cli {
 namespace {
 
 struct Request {
-  std::filesystem::path model;
+  ModelOptions model;
+  DrawOptions draw;
   std::string prompt;
-  std::string device = "auto";
-  std::int64_t max_tokens = 500;
-  train::SampleOptions options;
+  bool stats = false;
 };
 
+/// A language model's file.
+int generate_by_language_model(const Request& request) {
+  const llm::Model model = load_language_model(request.model);
+  const train::InterruptScope interrupt;
+  std::stop_source stop;
+  llm::GenerateOptions options = generate_options(request.draw);
+  options.cancel = stop.get_token();
+  llm::Generation generation = model.generate(request.prompt, options);
+  put_text(request.prompt);
+  for (const std::string_view piece : generation)
+    if (!put_text(piece) || interrupt.signal() != 0) stop.request_stop();
+  put_text("\n");
+  if (request.stats) fmt::print(stderr, "{}\n", speed_text(generation.result()));
+  return interrupt.signal() != 0 ? kInterrupted : kOk;
+}
+
 int generate(const Request& request) {
-  request.options.check();
-  if (request.max_tokens < 0)
-    throw UsageError(fmt::format("--max-tokens {}: it must be at least 0", request.max_tokens));
-  set_default_device(parse_device(request.device));
-  const train::LoadedModel loaded = train::load_model(request.model);
+  if (is_language_model(request.model.path)) return generate_by_language_model(request);
+  const llm::Sampling& s = request.draw.generate.sampling;
+  const train::SampleOptions options{.temperature = s.temperature,
+                                     .top_k = static_cast<int>(s.top_k),
+                                     .top_p = s.top_p,
+                                     .seed = static_cast<std::uint64_t>(std::max<std::int64_t>(request.draw.seed, 0))};
+  options.check();
+  if (request.draw.generate.max_tokens < 0)
+    throw UsageError(fmt::format("--max-tokens {}: it must be at least 0", request.draw.generate.max_tokens));
+  set_default_device(parse_device(request.model.device));
+  const train::LoadedModel loaded = train::load_model(request.model.path);
   if (!loaded.warning.empty()) fmt::print(stderr, "warning: {}\n", loaded.warning);
   train::Generator generator(*loaded.model, loaded.vocabulary);
 
@@ -37,7 +61,7 @@ int generate(const Request& request) {
   };
   loaded.vocabulary.encode(request.prompt);  // its errors come before any output
   put(request.prompt);
-  generator.generate(request.prompt, request.max_tokens, request.options, put);
+  generator.generate(request.prompt, request.draw.generate.max_tokens, options, put);
   put("\n");
   return kOk;
 }
@@ -47,17 +71,14 @@ int generate(const Request& request) {
 void set_up_generate(CLI::App& app, Action& action) {
   auto request = std::make_shared<Request>();
   Request& r = *request;
-  app.add_option("model", r.model, "folder of a run (its best checkpoint is used), or a checkpoint")->required();
+  r.draw.generate.max_tokens = 500;
+  r.draw.generate.sampling = {.top_k = 0, .top_p = 1, .min_p = 0};
+  r.draw.seed = 1;
+  add_model_options(app, r.model,
+                    "GGUF file, folder of a language model, folder of a run (its best checkpoint), or a checkpoint");
   app.add_option("--prompt", r.prompt, "text to go on from");
-  app.add_option("--max-tokens", r.max_tokens, "tokens to write")->capture_default_str();
-  app.add_option("--temperature", r.options.temperature,
-                 "below 1: safer, above 1: bolder; 0: always the likeliest token")
-      ->capture_default_str();
-  app.add_option("--top-k", r.options.top_k, "draw from the k likeliest tokens; 0: from all")->capture_default_str();
-  app.add_option("--top-p", r.options.top_p, "draw from the likeliest tokens that together reach this probability")
-      ->capture_default_str();
-  app.add_option("--seed", r.options.seed, "the same seed writes the same text")->capture_default_str();
-  app.add_option("--device", r.device, "auto, cpu, webgpu or webgpu:INDEX")->capture_default_str();
+  add_draw_options(app, r.draw);
+  app.add_flag("--stats", r.stats, "tell the speed at the end (language models)");
   app.callback([&action, request] { action = [request] { return generate(*request); }; });
 }
 

@@ -108,31 +108,39 @@ std::vector<float> Model::forward(std::span<const std::int32_t> tokens) const {
   return logits;
 }
 
-Perplexity Model::perplexity(std::string_view text, Extent window,
+Perplexity Model::perplexity(std::string_view text, const PerplexityOptions& options,
                              const std::function<void(const Perplexity&)>& progress) const {
-  if (window == 0) window = std::min<Extent>(context(), 512);
-  if (window < 2 || window > context())
-    throw UsageError(fmt::format("llm: a window of {} tokens; 2 to the context of {} can be", window, context()));
+  const Extent window = options.window > 0 ? options.window : std::min<Extent>(context(), 512);
+  if (window < 4 || window > context())
+    throw UsageError(fmt::format("llm: a window of {} tokens; 4 to the context of {} can be", window, context()));
   const std::vector<std::int32_t> tokens = encode(text, false);
   const auto size = static_cast<std::size_t>(window);
   if (tokens.size() < size)
-    throw UsageError(fmt::format("llm: the text has {} tokens, fewer than a window of {}", tokens.size(), window));
+    throw UsageError(
+        fmt::format("llm: the text has {} tokens, fewer than a window of {}; give more text, or a smaller window",
+                    tokens.size(), window));
+  std::size_t windows = tokens.size() / size;
+  if (options.windows_max > 0) windows = std::min(windows, static_cast<std::size_t>(options.windows_max));
   const auto v = static_cast<std::size_t>(vocabulary());
   Perplexity p;
-  double loss = 0;
-  for (std::size_t begin = 0; begin + size <= tokens.size(); begin += size) {
-    const auto part = std::span(tokens).subspan(begin, size);
+  double sum = 0, squares = 0;
+  for (std::size_t w = 0; w < windows; ++w) {
+    const auto part = std::span(tokens).subspan(w * size, size);
     const std::vector<float> logits = forward(part);
     for (std::size_t t = size / 2; t + 1 < size; ++t) {
       const float* row = logits.data() + t * v;
       const float top = *std::max_element(row, row + v);
       double total = 0;
       for (std::size_t i = 0; i < v; ++i) total += std::exp(row[i] - top);
-      loss += std::log(total) + top - row[part[t + 1]];
+      const double loss = std::log(total) + top - row[part[t + 1]];
+      sum += loss;
+      squares += loss * loss;
       ++p.tokens;
     }
-    p.mean_loss = loss / static_cast<double>(p.tokens);
+    const auto n = static_cast<double>(p.tokens);
+    p.mean_loss = sum / n;
     p.value = std::exp(p.mean_loss);
+    p.error = n > 1 ? p.value * std::sqrt(std::max(0.0, squares / n - p.mean_loss * p.mean_loss) / (n - 1)) : 0;
     if (progress) progress(p);
   }
   return p;

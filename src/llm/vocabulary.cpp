@@ -5,36 +5,13 @@
 #include <algorithm>
 
 #include "base/json.hpp"
+#include "text/load_tokenizer.hpp"
 #include "weft/error.hpp"
 
 namespace weft::llm {
 namespace {
 
 using text::TokenId;
-
-text::GgufVocabulary parts_of(const io::GgufMetadata& m) {
-  text::GgufVocabulary v;
-  v.model = m.get<std::string>("tokenizer.ggml.model");
-  v.pre = m.get_or<std::string>("tokenizer.ggml.pre", "");
-  v.tokens = m.array<std::string>("tokenizer.ggml.tokens");
-  if (const auto* scores = m.array_if<float>("tokenizer.ggml.scores")) v.scores = *scores;
-  if (const auto* types = m.array_if<std::int32_t>("tokenizer.ggml.token_type")) v.types = *types;
-  if (const auto* merges = m.array_if<std::string>("tokenizer.ggml.merges")) v.merges = *merges;
-  const auto id = [&](const char* key) {
-    return m.get_or<std::int32_t>(fmt::format("tokenizer.ggml.{}_token_id", key), text::kNoToken);
-  };
-  v.bos = id("bos");
-  v.eos = id("eos");
-  v.unknown = id("unknown");
-  v.separator = m.contains("tokenizer.ggml.seperator_token_id") ? id("seperator") : id("separator");
-  v.padding = id("padding");
-  v.add_bos = m.get_if<bool>("tokenizer.ggml.add_bos_token");
-  v.add_eos = m.get_if<bool>("tokenizer.ggml.add_eos_token");
-  v.add_space_prefix = m.get_if<bool>("tokenizer.ggml.add_space_prefix");
-  if (const auto* map = m.array_if<std::uint8_t>("tokenizer.ggml.precompiled_charsmap"))
-    v.precompiled_charsmap.assign(map->begin(), map->end());
-  return v;
-}
 
 /// Ends that models of chats use, where a file names only the end of a document.
 void add_usual_ends(Vocabulary& v) {
@@ -56,7 +33,7 @@ void add_ends(Vocabulary& v, const ModelConfig& config) {
 
 Vocabulary vocabulary_of_gguf(const io::GgufFile& file, const ModelConfig& config) {
   const io::GgufMetadata& m = file.metadata();
-  Vocabulary v{text::Tokenizer::from_gguf(parts_of(m), file.source()), {}, {}};
+  Vocabulary v{text::Tokenizer::from_gguf(text::gguf_vocabulary(m), file.source()), {}, {}};
   if (m.contains("tokenizer.chat_template")) v.chat = text::ChatTemplate::from_gguf(m);
   add_ends(v, config);
   return v;

@@ -151,7 +151,7 @@ inline std::vector<TinyModel> tiny_models() {
     c.update(changes);
     models.push_back(finish(name, std::move(c)));
   };
-  with("llama", "llama", {});
+  with("llama", "llama", Json::object());
   with("llama tied, three rope", "llama",
        {{"tie_word_embeddings", true},
         {"rope_scaling",

@@ -1,0 +1,227 @@
+// weft chat
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <optional>
+
+#include "base/file.hpp"
+#include "base/json.hpp"
+#include "cli/commands.hpp"
+#include "cli/language_model.hpp"
+#include "llm/reasoning.hpp"
+#include "train/interrupt.hpp"
+#include "weft/error.hpp"
+
+namespace weft::cli {
+namespace {
+
+constexpr const char* kHelp =
+    "  /help             this list\n"
+    "  /clear            forget the conversation\n"
+    "  /system TEXT      set what the model is told first; without TEXT, nothing\n"
+    "  /undo             take back the last question and its answer\n"
+    "  /again            answer the last question anew\n"
+    "  /set NAME VALUE   temperature, top-k, top-p, min-p or max-tokens\n"
+    "  /history          the conversation so far\n"
+    "  /save FILE        write the conversation as JSON\n"
+    "  /stats            speed of the last answer\n"
+    "  /exit             or the end of the input\n"
+    "A line that ends in \\ goes on in the next one. Ctrl-C stops an answer.\n";
+
+struct Request {
+  ModelOptions model;
+  DrawOptions draw;
+  std::string system;
+};
+
+class Chat {
+ public:
+  Chat(const Request& request, llm::Model model)
+      : model_(std::move(model)),
+        options_(generate_options(request.draw)),
+        system_(request.system),
+        terminal_(isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)) {}
+
+  int run() {
+    if (!model_.has_template())
+      throw UsageError("weft chat: the model has no chat template, so it is not made for chats; use weft generate");
+    if (terminal_) put_text("/help lists the commands.\n");
+    while (const auto line = read_line()) {
+      if (line->empty()) continue;
+      if (line->starts_with('/')) {
+        if (!command(*line)) break;
+        continue;
+      }
+      history_.push_back({"user", *line});
+      if (!answer()) break;
+    }
+    if (terminal_) put_text("\n");
+    return kOk;
+  }
+
+ private:
+  std::optional<std::string> read_line() {
+    std::string text;
+    for (;;) {
+      if (terminal_) put_text(text.empty() ? "> " : ". ");
+      std::string line;
+      if (!std::getline(std::cin, line)) return text.empty() ? std::nullopt : std::optional(text);
+      if (line.ends_with('\r')) line.pop_back();
+      const bool goes_on = line.ends_with('\\');
+      if (goes_on) line.pop_back();
+      text += line;
+      if (!goes_on) return text;
+      text += '\n';
+    }
+  }
+
+  std::vector<llm::Message> messages() const {
+    std::vector<llm::Message> list;
+    if (!system_.empty()) list.push_back({"system", system_});
+    list.insert(list.end(), history_.begin(), history_.end());
+    return list;
+  }
+
+  /// False when nobody reads the output any more.
+  bool answer() {
+    const train::InterruptScope interrupt;
+    std::stop_source stop;
+    llm::GenerateOptions options = options_;
+    options.cancel = stop.get_token();
+    llm::ReasoningSplitter splitter;
+    bool reads = true;
+    try {
+      llm::Generation generation = model_.chat(messages(), options);
+      for (const std::string_view piece : generation) {
+        for (const auto& part : splitter.put(piece)) reads = reads && show(part);
+        if (interrupt.signal() != 0 || !reads) stop.request_stop();
+      }
+      for (const auto& part : splitter.finish()) reads = reads && show(part);
+      last_ = generation.result();
+    } catch (const UsageError& error) {  // the conversation is too long, say: that is no reason to lose it
+      history_.pop_back();
+      fmt::print(stderr, "{}\n", error.what());
+      return true;
+    }
+    reads = put_text(thinking_ && terminal_ ? "\033[0m\n" : "\n") && reads;
+    thinking_ = false;
+    history_.push_back({"assistant", llm::without_reasoning(last_.text)});
+    return reads;
+  }
+
+  /// Reasoning is dim on a terminal; elsewhere it goes to the other stream, so that answers can be piped on.
+  bool show(const llm::ReasoningSplitter::Part& part) {
+    if (!terminal_ && part.reasoning) {
+      fmt::print(stderr, "{}", part.text);
+      return true;
+    }
+    if (terminal_ && part.reasoning != thinking_) put_text(part.reasoning ? "\033[2m" : "\033[0m\n");
+    thinking_ = part.reasoning;
+    return put_text(part.text);
+  }
+
+  /// False at the end.
+  bool command(const std::string& line) {
+    const std::size_t space = line.find(' ');
+    const std::string name = line.substr(1, space == std::string::npos ? space : space - 1),
+                      rest = space == std::string::npos ? "" : line.substr(space + 1);
+    if (name == "exit" || name == "quit" || name == "bye") return false;
+    if (name == "help" || name == "?") {
+      put_text(kHelp);
+    } else if (name == "clear" || name == "new") {
+      history_.clear();
+    } else if (name == "system") {
+      system_ = rest;
+    } else if (name == "undo") {
+      take_back();
+    } else if (name == "again") {
+      if (const auto question = take_back()) {
+        history_.push_back({"user", *question});
+        return answer();
+      }
+    } else if (name == "history") {
+      for (const llm::Message& m : messages()) put_text(fmt::format("{}: {}\n", m.role, m.content));
+    } else if (name == "stats") {
+      put_text(speed_text(last_) + "\n");
+    } else if (name == "set") {
+      set(rest);
+    } else if (name == "save") {
+      save(rest);
+    } else {
+      fmt::print(stderr, "/{} is no command; /help lists them\n", name);
+    }
+    return true;
+  }
+
+  std::optional<std::string> take_back() {
+    if (!history_.empty() && history_.back().role == "assistant") history_.pop_back();
+    if (history_.empty()) {
+      fmt::print(stderr, "there is no question to take back\n");
+      return std::nullopt;
+    }
+    const std::string question = history_.back().content;
+    history_.pop_back();
+    return question;
+  }
+
+  void set(const std::string& rest) {
+    const std::size_t space = rest.find(' ');
+    const std::string name = rest.substr(0, space), text = space == std::string::npos ? "" : rest.substr(space + 1);
+    double value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size() || text.empty()) {
+      fmt::print(stderr, "/set {}: \"{}\" is no number\n", name, text);
+      return;
+    }
+    llm::Sampling& s = options_.sampling;
+    if (name == "temperature")
+      s.temperature = value;
+    else if (name == "top-k")
+      s.top_k = static_cast<Extent>(value);
+    else if (name == "top-p")
+      s.top_p = value;
+    else if (name == "min-p")
+      s.min_p = value;
+    else if (name == "max-tokens")
+      options_.max_tokens = static_cast<Extent>(value);
+    else
+      fmt::print(stderr, "/set {}: there is temperature, top-k, top-p, min-p and max-tokens\n", name);
+  }
+
+  void save(const std::string& path) {
+    Json list = Json::array();
+    for (const llm::Message& m : messages()) list.push_back({{"role", m.role}, {"content", m.content}});
+    try {
+      if (path.empty()) throw UsageError("/save: give the file's name");
+      const std::string text = list.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+      write_file_atomically(path, text);
+    } catch (const Error& error) {
+      fmt::print(stderr, "{}\n", error.what());
+    }
+  }
+
+  llm::Model model_;
+  llm::GenerateOptions options_;
+  std::string system_;
+  std::vector<llm::Message> history_;
+  llm::Result last_;
+  bool terminal_, thinking_ = false;
+};
+
+}  // namespace
+
+void set_up_chat(CLI::App& app, Action& action) {
+  auto request = std::make_shared<Request>();
+  request->draw.generate.max_tokens = 1024;
+  add_model_options(app, request->model);
+  app.add_option("--system", request->system, "what the model is told first");
+  add_draw_options(app, request->draw);
+  app.callback(
+      [&action, request] { action = [request] { return Chat(*request, load_language_model(request->model)).run(); }; });
+}
+
+}  // namespace weft::cli

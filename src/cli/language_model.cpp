@@ -1,0 +1,105 @@
+#include "cli/language_model.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <fstream>
+
+#include "train/console.hpp"
+#include "weft/error.hpp"
+
+namespace weft::cli {
+
+void add_model_options(CLI::App& app, ModelOptions& o, const std::string& what) {
+  app.add_option("model", o.path, what)->required();
+  app.add_option("--device", o.device, "auto, cpu, webgpu or webgpu:INDEX")->capture_default_str();
+  app.add_option("--context", o.context, "positions kept; 0: what the model was trained for, at most 4096")
+      ->capture_default_str();
+  app.add_option("--cache", o.cache, "type of cached keys and values: f32, f16 or q8")->capture_default_str();
+  app.add_flag("--exact", o.exact, "activations stay f32 in products with quantised weights");
+}
+
+void add_draw_options(CLI::App& app, DrawOptions& o) {
+  llm::GenerateOptions& g = o.generate;
+  llm::Sampling& s = g.sampling;
+  app.add_option("--max-tokens", g.max_tokens, "tokens to write at most")->capture_default_str();
+  app.add_option("--temperature", s.temperature, "below 1: safer, above 1: bolder; 0: always the likeliest token")
+      ->capture_default_str();
+  app.add_option("--top-k", s.top_k, "draw from the k likeliest tokens; 0: from all")->capture_default_str();
+  app.add_option("--top-p", s.top_p, "draw from the likeliest tokens that together reach this probability")
+      ->capture_default_str();
+  app.add_option("--min-p", s.min_p, "draw from tokens at least this fraction as likely as the likeliest")
+      ->capture_default_str();
+  app.add_option("--typical", s.typical, "draw from the most typical tokens that together reach this probability")
+      ->capture_default_str();
+  app.add_option("--repetition-penalty", s.repetition_penalty, "above 1: tokens of the last ones become less likely")
+      ->capture_default_str();
+  app.add_option("--frequency-penalty", s.frequency_penalty, "taken from a logit for each time in the last tokens")
+      ->capture_default_str();
+  app.add_option("--presence-penalty", s.presence_penalty, "taken from the logits of the last tokens")
+      ->capture_default_str();
+  app.add_option("--penalty-window", s.penalty_window, "how many last tokens penalties look at")->capture_default_str();
+  app.add_option("--stop", g.stop, "text that ends the writing; may be given several times")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--draft", g.draft, "tokens to guess from the text so far and check together; the text stays the same")
+      ->capture_default_str();
+  app.add_option("--seed", o.seed, "the same seed writes the same text; -1: another each time")->capture_default_str();
+}
+
+llm::GenerateOptions generate_options(const DrawOptions& options) {
+  llm::GenerateOptions g = options.generate;
+  if (options.seed >= 0) g.sampling.seed = static_cast<std::uint64_t>(options.seed);
+  return g;
+}
+
+bool is_language_model(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    return std::filesystem::exists(path / "config.json", ignored) &&
+           std::filesystem::exists(path / "tokenizer.json", ignored);
+  char magic[4] = {};
+  std::ifstream(path, std::ios::binary).read(magic, 4);
+  return std::string_view(magic, 4) == "GGUF";
+}
+
+llm::Model load_language_model(const ModelOptions& o, int sequences) {
+  llm::LoadOptions load{
+      .context = o.context, .sequences = sequences, .exact = o.exact, .device = parse_device(o.device)};
+  if (o.cache == "f16")
+    load.cache = CacheType::f16;
+  else if (o.cache == "q8")
+    load.cache = CacheType::q8;
+  else if (o.cache != "f32")
+    throw UsageError(fmt::format("--cache {}: not f32, f16 or q8", o.cache));
+  train::Console console(stderr);
+  if (console.is_terminal())
+    load.progress = [&](std::uint64_t done, std::uint64_t total) {
+      constexpr std::size_t kColumns = 30;
+      const std::size_t filled = total ? kColumns * done / total : kColumns;
+      console.status(fmt::format("loading [{:<30}] {:.0f} of {:.0f} MB", std::string(filled, '='),
+                                 static_cast<double>(done) / 1e6, static_cast<double>(total) / 1e6),
+                     done == total);
+    };
+  llm::Model model = llm::load(o.path, load);
+  if (console.is_terminal()) console.print(model.describe() + "\n");
+  return model;
+}
+
+std::string speed_text(const llm::Result& r) {
+  const auto count = static_cast<double>(r.tokens.size());
+  std::string text = fmt::format("{} tokens of prompt", r.prompt_tokens);
+  if (r.reused_tokens > 0) text += fmt::format(" ({} in the cache)", r.reused_tokens);
+  text += fmt::format(" in {:.2f} s, {} tokens in {:.2f} s ({:.1f} a second)", r.prompt_seconds, r.tokens.size(),
+                      r.seconds, r.seconds > 0 ? count / r.seconds : 0.0);
+  if (r.drafted_tokens > 0) text += fmt::format(", {} of {} guesses right", r.accepted_tokens, r.drafted_tokens);
+  return text + fmt::format("; ended by {}", llm::name_of(r.finish));
+}
+
+bool put_text(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+  return std::ferror(stdout) == 0;
+}
+
+}  // namespace weft::cli

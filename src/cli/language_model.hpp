@@ -1,0 +1,42 @@
+// What the commands that run language models share: options of loading and drawing, and the way to a model.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "weft/llm.hpp"
+
+namespace weft::cli {
+
+struct ModelOptions {
+  std::filesystem::path path;
+  std::string device = "auto", cache = "f32";
+  std::int64_t context = 0;
+  bool exact = false;
+};
+void add_model_options(
+    CLI::App& app, ModelOptions& options,
+    const std::string& what = "GGUF file, or folder with config.json, tokenizer.json and safetensors");
+
+struct DrawOptions {
+  llm::GenerateOptions generate;
+  std::int64_t seed = -1;
+};
+/// --max-tokens, --temperature, --top-k and so on; some commands have the first ones already.
+void add_draw_options(CLI::App& app, DrawOptions& options);
+llm::GenerateOptions generate_options(const DrawOptions& options);
+
+/// Whether it is a GGUF file, or a folder of a language model.
+bool is_language_model(const std::filesystem::path& path);
+/// Loads it, with a line of progress on a terminal.
+llm::Model load_language_model(const ModelOptions& options, int sequences = 1);
+
+/// "36 tokens of prompt in 0.12 s, 60 tokens in 0.50 s (120.0 a second)".
+std::string speed_text(const llm::Result& result);
+/// Writes text at once; false when nobody reads any more.
+bool put_text(std::string_view text);
+
+}  // namespace weft::cli

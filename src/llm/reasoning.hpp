@@ -1,0 +1,32 @@
+// Replies of models that think aloud: what stands between <think> and </think> apart from the answer, as it streams in.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weft::llm {
+
+class ReasoningSplitter {
+ public:
+  struct Part {
+    std::string text;
+    bool reasoning;
+    bool operator==(const Part&) const = default;
+  };
+  /// `inside`: the prompt has opened the reasoning already, as some templates do.
+  explicit ReasoningSplitter(bool inside = false) : inside_(inside) {}
+  /// The parts that are certain; neighbours differ, none is empty.
+  std::vector<Part> put(std::string_view piece);
+  std::vector<Part> finish();
+
+ private:
+  void add(std::vector<Part>& parts, std::string_view text);
+  std::string held_;
+  bool inside_;
+};
+
+/// A reply without its reasoning and without white space before the answer: what goes into the next turn.
+std::string without_reasoning(std::string_view reply);
+
+}  // namespace weft::llm

@@ -1,0 +1,236 @@
+// Generation on a tiny model: streams, ends, caches that are reused, batches, guesses, errors.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "llm/reasoning.hpp"
+#include "llm/stop_texts.hpp"
+#include "llm/tiny_model.hpp"
+#include "weft/llm.hpp"
+
+namespace weft::llm {
+namespace {
+
+class Generate : public testing::Test {
+ protected:
+  Model load_tiny(const LoadOptions& options = {}) {
+    test::put(test::tiny_models()[0], folder_);
+    return load(folder_.path(), options);
+  }
+  test::TemporaryFolder folder_;
+};
+
+constexpr const char* kPrompt = "w3 w14 w15 w9 w2 w6 w5";
+GenerateOptions greedy(Extent tokens) { return {.max_tokens = tokens, .sampling = {.temperature = 0}}; }
+GenerateOptions seeded(Extent tokens) { return {.max_tokens = tokens, .sampling = {.temperature = 1.5, .seed = 42}}; }
+std::vector<std::int32_t> ids_of(const Result& result) {
+  std::vector<std::int32_t> ids;
+  for (const GeneratedToken& token : result.tokens) ids.push_back(token.id);
+  return ids;
+}
+
+TEST_F(Generate, GreedyTakesTheLargestLogitOfEachPass) {
+  const Model model = load_tiny();
+  std::vector<std::int32_t> tokens = model.encode(kPrompt);
+  const Result result = model.generate(kPrompt, greedy(12)).result();
+  ASSERT_EQ(result.tokens.size(), 12u);
+  for (const GeneratedToken& token : result.tokens) {
+    const std::vector<float> logits = model.forward(tokens);
+    const auto last = logits.end() - 48;
+    EXPECT_EQ(token.id, std::max_element(last, logits.end()) - last);
+    tokens.push_back(token.id);
+  }
+  EXPECT_EQ(result.finish, Finish::length);
+  EXPECT_EQ(result.prompt_tokens, 7);
+}
+
+TEST_F(Generate, PiecesJoinToTheText) {
+  const Model model = load_tiny();
+  std::string joined;
+  Generation g = model.generate(kPrompt, seeded(20));
+  for (const std::string_view piece : g) {
+    EXPECT_FALSE(piece.empty());
+    joined += piece;
+  }
+  EXPECT_EQ(joined, g.result().text);
+  EXPECT_EQ(g.result().tokens.size(), 20u);
+}
+
+TEST_F(Generate, TheSeedDecides) {
+  const Model model = load_tiny();
+  const auto first = ids_of(model.generate(kPrompt, seeded(20)).result());
+  EXPECT_EQ(ids_of(model.generate(kPrompt, seeded(20)).result()), first);
+  GenerateOptions other = seeded(20);
+  other.sampling.seed = 43;
+  EXPECT_NE(ids_of(model.generate(kPrompt, other).result()), first);
+}
+
+TEST_F(Generate, ACachedPromptIsNotComputedAgain) {
+  const Model model = load_tiny();
+  const Result fresh = model.generate(kPrompt, greedy(8)).result();
+  EXPECT_EQ(fresh.reused_tokens, 0);
+  const Result again = model.generate(kPrompt, greedy(8)).result();
+  EXPECT_EQ(again.reused_tokens, 6);  // all but the last
+  EXPECT_EQ(ids_of(again), ids_of(fresh));
+  const std::string longer = std::string(kPrompt) + " w7 w8 w9";
+  const Result other = model.generate(longer, greedy(8)).result();
+  EXPECT_GE(other.reused_tokens, 7);
+  EXPECT_EQ(ids_of(other), ids_of(load_tiny().generate(longer, greedy(8)).result()));
+}
+
+TEST_F(Generate, GuessesChangeSpeedOnly) {
+  const Model model = load_tiny();
+  // A text that repeats itself invites guesses.
+  const std::string repeated = "w1 w2 w3 w4 w5 w1 w2 w3 w4 w5 w1 w2 w3";
+  for (const GenerateOptions& plain : {greedy(30), seeded(30)}) {
+    const Result wanted = model.generate(repeated, plain).result();
+    GenerateOptions guessing = plain;
+    guessing.draft = 5;
+    const Result got = model.generate(repeated, guessing).result();
+    EXPECT_EQ(ids_of(got), ids_of(wanted));
+    EXPECT_GT(got.drafted_tokens, 0);
+    EXPECT_LE(got.accepted_tokens, got.drafted_tokens);
+    EXPECT_EQ(wanted.drafted_tokens, 0);
+  }
+}
+
+TEST_F(Generate, BatchesGiveWhatEachPromptGivesAlone) {
+  const Model model = load_tiny({.sequences = 3});
+  const std::vector<std::string> prompts = {"w1 w2", kPrompt, "w9", "w5 w4 w3 w2 w1", "w1 w2"};
+  const std::vector<Result> results = model.generate_batch(prompts, greedy(9));
+  ASSERT_EQ(results.size(), prompts.size());
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    EXPECT_EQ(ids_of(results[i]), ids_of(model.generate(prompts[i], greedy(9)).result())) << i;
+    EXPECT_EQ(results[i].text, model.generate(prompts[i], greedy(9)).result().text);
+  }
+}
+
+TEST_F(Generate, StopTextsEndItAndAreNoPartOfIt) {
+  const Model model = load_tiny();
+  const Result whole = model.generate(kPrompt, greedy(12)).result();
+  const std::string stop = whole.text.substr(whole.text.size() / 2, 4);
+  GenerateOptions options = greedy(12);
+  options.stop = {"never there", stop};
+  const Result result = model.generate(kPrompt, options).result();
+  EXPECT_EQ(result.finish, Finish::stop_text);
+  EXPECT_EQ(result.text, whole.text.substr(0, whole.text.find(stop)));
+}
+
+TEST_F(Generate, CancellingEndsItBeforeTheNextToken) {
+  const Model model = load_tiny();
+  std::stop_source source;
+  GenerateOptions options = greedy(50);
+  options.cancel = source.get_token();
+  Generation g = model.generate(kPrompt, options);
+  int pieces = 0;
+  for (const std::string_view piece : g) {
+    EXPECT_FALSE(piece.empty());
+    if (++pieces == 3) source.request_stop();
+  }
+  EXPECT_EQ(g.result().finish, Finish::cancelled);
+  EXPECT_LE(g.result().tokens.size(), 5u);
+}
+
+TEST_F(Generate, LogProbabilitiesAreThoseOfTheModel) {
+  const Model model = load_tiny();
+  GenerateOptions options = greedy(3);
+  options.log_probabilities = true;
+  const Result result = model.generate(kPrompt, options).result();
+  std::vector<std::int32_t> tokens = model.encode(kPrompt);
+  for (const GeneratedToken& token : result.tokens) {
+    const std::vector<float> logits = model.forward(tokens);
+    double total = 0;
+    for (std::size_t i = logits.size() - 48; i < logits.size(); ++i) total += std::exp(logits[i]);
+    EXPECT_NEAR(token.log_probability,
+                logits[logits.size() - 48 + static_cast<std::size_t>(token.id)] - std::log(total), 1e-4);
+    tokens.push_back(token.id);
+  }
+}
+
+TEST_F(Generate, CachesOfOtherTypesStayClose) {
+  const std::vector<std::int32_t> tokens = load_tiny().encode(kPrompt);
+  const std::vector<float> wanted = load_tiny().forward(tokens);
+  const std::vector<float> half = load_tiny({.cache = CacheType::f16}).forward(tokens);
+  for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(half[i], wanted[i], 1e-2);
+}
+
+TEST_F(Generate, PerplexityIsOfTheSecondHalves) {
+  const Model model = load_tiny();
+  std::string text;
+  for (int i = 0; i < 40; ++i) text += "w" + std::to_string(i * 7 % 48) + " ";
+  const Perplexity p = model.perplexity(text, {.window = 16});
+  EXPECT_EQ(p.tokens, 2 * 7);
+  const std::vector<std::int32_t> tokens = model.encode(text, false);
+  double loss = 0;
+  for (std::size_t w = 0; w < 2; ++w) {
+    const std::vector<float> logits = model.forward(std::span(tokens).subspan(w * 16, 16));
+    for (std::size_t t = 8; t < 15; ++t) {
+      double total = 0;
+      for (std::size_t i = 0; i < 48; ++i) total += std::exp(logits[t * 48 + i]);
+      loss -= logits[t * 48 + static_cast<std::size_t>(tokens[w * 16 + t + 1])] - std::log(total);
+    }
+  }
+  EXPECT_NEAR(p.value, std::exp(loss / 14), 1e-3);
+  EXPECT_EQ(model.perplexity(text, {.window = 16, .windows_max = 1}).tokens, 7);
+}
+
+TEST_F(Generate, ErrorsSayWhatToDo) {
+  const Model model = load_tiny({.context = 16});
+  const auto message = [&](const GenerateOptions& options, const char* prompt = kPrompt) {
+    return test::message_of<UsageError>([&] { model.generate(prompt, options).result(); });
+  };
+  const auto expect = [](const std::string& text, const char* part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  expect(message({.max_tokens = -1}), "max_tokens is -1");
+  expect(message({.sampling = {.temperature = -1}}), "temperature is -1, not 0 or more");
+  expect(message({.sampling = {.top_p = 0}}), "top_p is 0");
+  expect(message({.sampling = {.logit_bias = {{99, 1.0}}}}), "the token of a logit bias is 99");
+  expect(message({.stop = {""}}), "a stop text is empty");
+  expect(message({}, ""), "the prompt has no tokens");
+  expect(message({}, "w1 w1 w1 w1 w1 w1 w1 w1 w1 w1 w1 w1 w1 w1 w1 w1"),
+         "the prompt has 16 tokens, and the context 16");
+  expect(test::message_of<UsageError>([&] { (void)model.chat({{"user", "w1"}}); }), "no chat template");
+  expect(test::message_of<UsageError>([&] {
+           Generation one = model.generate(kPrompt);
+           (void)model.generate(kPrompt);
+         }),
+         "another generation");
+  expect(test::message_of<UsageError>([&] { (void)model.perplexity("w1 w2"); }), "fewer than a window");
+  const std::int32_t wrong[] = {3, 48};
+  expect(test::message_of<UsageError>([&] { (void)model.forward(wrong); }), "token 48 is none of the 48");
+  expect(test::message_of<UsageError>([&] { (void)load_tiny({.sequences = 0}); }), "0 sequences");
+  // The context ends it without an error.
+  EXPECT_EQ(model.generate(kPrompt, greedy(100)).result().tokens.size(), 9u);
+}
+
+TEST(StopTexts, HoldBackWhatMayBeOne) {
+  StopTexts stop({"END", "\n\n"});
+  EXPECT_EQ(stop.put("a E"), "a ");
+  EXPECT_EQ(stop.put("N"), "");
+  EXPECT_EQ(stop.put("X E\n"), "ENX E");
+  EXPECT_EQ(stop.put("b"), "\nb");
+  EXPECT_EQ(stop.put("c\n\nEND"), "c");
+  EXPECT_TRUE(stop.stopped());
+  EXPECT_EQ(stop.put("more"), "");
+  StopTexts open({"END"});
+  EXPECT_EQ(open.put("EN"), "");
+  EXPECT_EQ(open.finish(), "EN");
+}
+
+TEST(Reasoning, IsToldApartAcrossPieces) {
+  ReasoningSplitter splitter;
+  std::vector<ReasoningSplitter::Part> parts;
+  for (const char* piece : {"<th", "ink>let me", " see</thi", "nk>", "It is <", "b>4"})
+    for (auto& part : splitter.put(piece)) parts.push_back(part);
+  for (auto& part : splitter.finish()) parts.push_back(part);
+  std::string reasoning, answer;
+  for (const auto& part : parts) (part.reasoning ? reasoning : answer) += part.text;
+  EXPECT_EQ(reasoning, "let me see");
+  EXPECT_EQ(answer, "It is <b>4");
+  EXPECT_EQ(without_reasoning("<think>\nx\n</think>\n\nyes"), "yes");
+  EXPECT_EQ(without_reasoning(" plain"), " plain");
+}
+
+}  // namespace
+}  // namespace weft::llm
