@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 
+#include "base/threads.hpp"
 #include "weft/train/generate.hpp"
 #include "weft/weft.hpp"
 
@@ -45,6 +47,45 @@ TEST(Trainer, Learns) {
   EXPECT_LT(trainer.evaluate().loss, 0.6 * before);
   EXPECT_EQ(trainer.steps(), 60);
   EXPECT_EQ(trainer.compiled_step().trace_count(), 1u);
+}
+
+TEST(Trainer, TheNumberOfThreadsDoesNotChangeABit) {
+  const TextData data = make_data();
+  RunConfig config = make_config(data, 0.1);
+  config.model.context = 64;  // products large enough to be split
+  config.model.width = 64;
+  config.batch = 16;
+  const int before = thread_count();
+  std::vector<nn::StateDict> states;
+  for (const int threads : {1, 2, 4}) {
+    set_thread_count(threads);
+    Trainer trainer(config, data);
+    for (int i = 0; i < 6; ++i) trainer.step(0);
+    states.push_back(trainer.checkpoint().model);
+  }
+  set_thread_count(before);
+  for (std::size_t s = 1; s < states.size(); ++s) {
+    ASSERT_EQ(states[s].size(), states[0].size());
+    for (std::size_t i = 0; i < states[0].size(); ++i)
+      EXPECT_EQ(states[s][i].bytes, states[0][i].bytes) << states[0][i].name;
+  }
+}
+
+/// Resident memory of this process in bytes.
+std::size_t resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  std::size_t pages = 0, resident = 0;
+  statm >> pages >> resident;
+  return resident * 4096;
+}
+
+TEST(Trainer, MemoryStaysFlatOverAThousandSteps) {
+  const TextData data = make_data();
+  Trainer trainer(make_config(data), data);
+  for (int i = 0; i < 100; ++i) trainer.step(0).loss.item<float>();
+  const std::size_t before = resident_bytes();
+  for (int i = 0; i < 1000; ++i) trainer.step(0).loss.item<float>();
+  EXPECT_LT(resident_bytes(), before + (std::size_t{1} << 20));
 }
 
 TEST(Trainer, ResumedRunHasTheBitsOfTheUninterruptedOne) {
