@@ -105,8 +105,7 @@ void set_up_template(CLI::App& app, Action& action) {
   sub->add_option("--tools", request->tools, "a JSON file with the list of tools");
   sub->add_flag("--add-generation-prompt", request->add_generation_prompt, "end where the model is to answer");
   sub->add_option("--set", request->variables, "name=value: a further variable, in JSON or as text; may be repeated")
-      ->expected(1)
-      ->take_all();
+      ->allow_extra_args(false);
   sub->add_option("--date", request->date, "what templates take for today: 2025-03-31");
   sub->add_flag("--segments", request->segments, "as JSON, in pieces that tell what came from the user");
   sub->callback([&action, request] { action = [request] { return render(*request); }; });

@@ -285,6 +285,18 @@ std::string grouped(const std::string& digits, char separator, std::size_t size)
   return out;
 }
 
+// The same; zeros that fill up to a width are grouped too.
+std::string grouped_to(std::string digits, const Specification& spec, std::int64_t width, std::size_t size) {
+  const bool zeros = (spec.zero && spec.align == '\0') || (spec.align == '=' && spec.fill == "0");
+  std::string text = grouped(digits, spec.grouping, size);
+  if (!zeros || static_cast<std::int64_t>(text.size()) >= width) return text;
+  // Of `width` places, one in size + 1 is a separator; the first is none.
+  const auto places = static_cast<std::size_t>(width), step = size + 1;
+  const std::size_t wanted = places - places / step + (places % step == 0 ? 1 : 0);
+  digits.insert(0, wanted - digits.size(), '0');
+  return grouped(digits, spec.grouping, size);
+}
+
 void write_aligned(const Specification& spec, char fallback, std::string_view sign, const Text& text,
                    TextBuilder& out) {
   const char align = spec.align ? spec.align : fallback;
@@ -321,17 +333,8 @@ void format_integer(std::int64_t value, Specification spec, TextBuilder& out) {
   const bool decimal = type == 'd' || type == 'n';
   if (spec.grouping == ',' && !decimal) fail_format("commas group decimal digits only");
   if (spec.alternate && !decimal) sign += fmt::format("0{}", type);
-  const bool zeros = (spec.zero && spec.align == '\0') || (spec.align == '=' && spec.fill == "0");
-  if (spec.grouping) {
-    const std::size_t size = decimal ? 3 : 4;
-    std::string text = grouped(digits, spec.grouping, size);
-    // Zeros that fill up are grouped too.
-    while (zeros && static_cast<std::int64_t>(sign.size() + text.size()) < spec.width.value_or(0)) {
-      digits.insert(0, 1, '0');
-      text = grouped(digits, spec.grouping, size);
-    }
-    digits = text;
-  }
+  if (spec.grouping)
+    digits = grouped_to(digits, spec, spec.width.value_or(0) - static_cast<std::int64_t>(sign.size()), decimal ? 3 : 4);
   write_aligned(spec, spec.zero ? '=' : '>', sign, *make_text(digits), out);
 }
 
@@ -374,9 +377,10 @@ void format_real(double value, Specification spec, TextBuilder& out) {
     digits = python_format(size, type, type == 'g' || type == 'G' ? std::max(precision, 1) : precision, spec.alternate);
   }
   if (spec.grouping && std::isfinite(size)) {
-    const std::size_t whole = digits.find_first_not_of("0123456789");
-    digits =
-        grouped(digits.substr(0, whole), spec.grouping, 3) + (whole == std::string::npos ? "" : digits.substr(whole));
+    const std::size_t end = std::min(digits.find_first_not_of("0123456789"), digits.size());
+    const std::string rest = digits.substr(end);
+    const std::int64_t width = spec.width.value_or(0) - static_cast<std::int64_t>(sign.size() + rest.size());
+    digits = grouped_to(digits.substr(0, end), spec, width, 3) + rest;
   }
   write_aligned(spec, spec.zero ? '=' : '>', sign, *make_text(digits), out);
 }

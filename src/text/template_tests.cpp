@@ -111,6 +111,7 @@ bool test_sameas(const Value& value, const Arguments& arguments) {
   if (value.is_sequence() && other.is_sequence()) return value.sequence() == other.sequence();
   if (value.is_dict() && other.is_dict()) return value.dict() == other.dict();
   if (value.is_object() && other.is_object()) return value.object() == other.object();
+  if (value.is_undefined() && other.is_undefined()) return value.undefined() == other.undefined();
   return type_name(value) == type_name(other) && equal(value, other);
 }
 

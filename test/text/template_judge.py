@@ -2,10 +2,11 @@
 """Weft's templates against Jinja2, set as the transformers library sets it: template_judge.py DUMP [SEED].
 
 Renders must be equal byte for byte, and refused where Jinja2 refuses. Templates: those of templates/, those in the
-tokenizer_config.json files of real models below $WEFT_TEST_JUDGES/tokenizers, and expressions made at random.
+tokenizer_config.json files of models that script/setup fetched, and expressions and layouts made at random.
 """
 import copy
 import datetime
+import functools
 import json
 import os
 import pathlib
@@ -14,18 +15,13 @@ import re
 import subprocess
 import sys
 
-if os.environ.get("WEFT_TEST_JUDGES"):
-    sys.path.insert(0, os.environ["WEFT_TEST_JUDGES"])
-try:
-    import jinja2
-    import jinja2.ext
-    import jinja2.sandbox
-except ImportError:
-    sys.exit("Jinja2 is missing: run script/setup --judges and set WEFT_TEST_JUDGES")
-
 HERE = pathlib.Path(__file__).parent
-sys.path.insert(0, str(HERE))
-import template_cases  # noqa: E402
+JUDGES = pathlib.Path(os.environ.get("WEFT_TEST_JUDGES") or HERE.parents[1] / ".cache" / "judges")
+sys.path[:0] = [str(HERE), str(JUDGES)]
+import jinja2
+import jinja2.ext
+import jinja2.sandbox
+import template_cases
 
 NOW = datetime.datetime(2024, 7, 26, 13, 5, 9)
 SHOWN = 20
@@ -44,6 +40,26 @@ class Generation(jinja2.ext.Extension):
         return caller()
 
 
+class Walk:
+    """What a filter gives one by one, printed without its address in memory."""
+
+    def __init__(self, items):
+        self.items = items
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return next(self.items)
+
+    def __repr__(self):
+        return "<generator object>"
+
+
+def walking(function):
+    return functools.wraps(function)(lambda *arguments, **named: Walk(function(*arguments, **named)))
+
+
 def reference():
     environment = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols])
 
@@ -54,6 +70,8 @@ def reference():
         return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
     environment.filters["tojson"] = tojson
+    for name in ("batch", "items", "map", "reject", "rejectattr", "select", "selectattr", "slice", "unique"):
+        environment.filters[name] = walking(environment.filters[name])
     environment.globals["raise_exception"] = raise_exception
     environment.globals["strftime_now"] = NOW.strftime
     return environment
@@ -70,7 +88,7 @@ def wanted(environment, template, variables):
 
 
 # What Python prints of functions and iterators names addresses in memory.
-ADDRESS = re.compile(r"0\.?x\.?[0-9a-f.]{8}|<built-in|<function|<class", re.IGNORECASE)
+ADDRESS = re.compile(r"0\.?x\.?[0-9a-f.]{8}|<built-in (method|function) |<function \w+ at |<class '", re.IGNORECASE)
 
 
 class Judge:
@@ -107,11 +125,12 @@ def main(dump, seed="1"):
     own = sorted((HERE / "templates").glob("*.jinja"))
     failures = judge.run("templates", [(f"{path.name} {name}", path.read_text(), chat) for path in own for name, chat in chats])
     real = []
-    for path in sorted(pathlib.Path(os.environ.get("WEFT_TEST_JUDGES", "none"), "tokenizers").glob("*/tokenizer_config.json")):
-        config = json.loads(path.read_text())
-        if isinstance(config.get("chat_template"), str):
-            real += [(f"{path.parent.name} {name}", config["chat_template"], chat) for name, chat in chats]
-    failures += judge.run("templates of real models", real) if real else 0
+    for path in sorted((JUDGES.parent / "data" / "chat-templates").glob("*.json")):
+        source = json.loads(path.read_text())["chat_template"]
+        real += [(f"{path.stem} {name}", source, chat) for name, chat in chats]
+    if not real:
+        sys.exit(f"{JUDGES.parent}/data holds no chat templates; run script/setup --judges")
+    failures += judge.run("templates of models", real)
     failures += judge.run("statements", list(template_cases.statements()))
     failures += judge.run("characters", list(template_cases.characters()))
     failures += judge.run("random expressions", list(template_cases.expressions(random.Random(int(seed)), 6000)))
