@@ -111,7 +111,8 @@ void narrow_operands(kernel::Kernel& kernel) {
     narrow(*loop);
   } else if (auto* product = std::get_if<MatmulKernel>(&kernel)) {
     narrow(product->a, product->a_batch, product->m, product->a_row, product->k, product->a_col);
-    narrow(product->b, product->b_batch, product->k, product->b_row, product->n, product->b_col);
+    if (!product->packed)  // packed weights are read whole, in an order of the device's own
+      narrow(product->b, product->b_batch, product->k, product->b_row, product->n, product->b_col);
     narrow(product->epilogue);
   }
 }

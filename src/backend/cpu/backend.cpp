@@ -92,11 +92,16 @@ class CpuProgram final : public backend::Program {
       names_.push_back(std::visit([](const auto& each) { return each.name; }, k));
       std::visit([&](const auto& each) { prepare(each); }, k);
     }
+    group();
   }
 
   void run(std::span<const backend::BufferPtr> externals) override {
     bind(externals);
-    for (Prepared& each : kernels_) run_one(each);
+    for (std::size_t i = 0; i < kernels_.size(); i += together_[i])
+      if (together_[i] > 1)
+        run_together(i, together_[i]);
+      else
+        run_one(kernels_[i]);
   }
   std::vector<backend::KernelTime> profile(std::span<const backend::BufferPtr> externals) override {
     using Clock = std::chrono::steady_clock;
@@ -135,6 +140,28 @@ class CpuProgram final : public backend::Program {
   }
 
  private:
+  /// Neighbouring products with packed weights that read the same rows (queries, keys and values) run as one.
+  void group() {
+    together_.assign(kernels_.size(), 1);
+    for (std::size_t i = 0; i < kernels_.size(); i += together_[i]) {
+      std::vector<const ProductProgram*> members;
+      for (std::size_t j = i; j < kernels_.size(); ++j) {
+        const auto* product = std::get_if<ProductPrepared>(&kernels_[j]);
+        if (!product || (j > i && !product->program.runs_with(members))) break;
+        members.push_back(&product->program);
+      }
+      together_[i] = std::max<std::size_t>(1, members.size());
+    }
+  }
+  void run_together(std::size_t first, std::size_t count) {
+    std::vector<ProductProgram::PackedCall> calls;
+    for (std::size_t i = first; i < first + count; ++i) {
+      auto& product = std::get<ProductPrepared>(kernels_[i]);
+      calls.push_back({&product.program, at(product.b), bind_loop(product)});
+    }
+    ProductProgram::run_packed(calls, at(std::get<ProductPrepared>(kernels_[first]).a));
+  }
+
   void prepare(const kernel::LoopKernel& k) {
     kernels_.emplace_back(LoopPrepared{LoopProgram(k), k.inputs, k.outputs, {}, {}});
   }
@@ -200,6 +227,7 @@ class CpuProgram final : public backend::Program {
   std::vector<char*> memory_;  // of each buffer, in this run
   std::vector<std::string> names_;
   std::vector<Prepared> kernels_;
+  std::vector<std::size_t> together_;  // kernels that run as one from here on
 };
 
 std::string processor_name() {

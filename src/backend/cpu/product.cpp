@@ -133,27 +133,66 @@ void ProductProgram::run_as(const char* a, const char* b, LoopBinding epilogue) 
   gemm(args);
 }
 
-void ProductProgram::run_packed(const char* a, const char* weights, LoopBinding epilogue) {
-  const kernel::MatmulKernel& k = kernel_;
-  char* product = scratch_.data();
-  if (product_output_ >= 0)
-    product = epilogue.outputs[static_cast<std::size_t>(product_output_)] +
-              product_offset_ * static_cast<Extent>(sizeof(float));
-  epilogue.product = product;
-  const auto after = [&](std::int64_t, std::int64_t row_begin, std::int64_t row_end, std::int64_t column_begin,
-                         std::int64_t column_end) {
-    epilogue_.run_rectangle(epilogue, row_begin, row_end, column_begin, column_end);
+void ProductProgram::run_packed(std::span<const PackedCall> calls, const char* a) {
+  struct Part {
+    ProductProgram* program;
+    LoopBinding epilogue;
+    QuantisedMatrix matrix;
+
+    void operator()(std::int64_t, std::int64_t row_begin, std::int64_t row_end, std::int64_t column_begin,
+                    std::int64_t column_end) const {
+      program->epilogue_.run_rectangle(epilogue, row_begin, row_end, column_begin, column_end);
+    }
   };
-  const QuantisedMatrix matrix = QuantisedMatrix::view(
-      k.block_type, {reinterpret_cast<const std::byte*>(weights), static_cast<std::size_t>(k.b.count) * 4}, k.n, k.k);
-  QuantProduct list{&matrix, reinterpret_cast<float*>(product), k.n, {}};
-  if (!plain_) list.after_block = after;
-  quant_matmul({&list, 1}, reinterpret_cast<const float*>(a) + a_offsets_[0], k.m, k.a_row,
-               k.exact ? Activations::exact : Activations::eight_bit);
+  std::vector<Part> parts;
+  parts.reserve(calls.size());  // products refer to them
+  std::vector<QuantProduct> products;
+  for (const PackedCall& call : calls) {
+    ProductProgram& p = *call.program;
+    const kernel::MatmulKernel& k = p.kernel_;
+    char* product = p.scratch_.data();
+    if (p.product_output_ >= 0)
+      product = call.epilogue.outputs[static_cast<std::size_t>(p.product_output_)] +
+                p.product_offset_ * static_cast<Extent>(sizeof(float));
+    Part& part = parts.emplace_back(Part{&p, call.epilogue, {}});
+    part.epilogue.product = product;
+    part.matrix = QuantisedMatrix::view(
+        k.block_type, {reinterpret_cast<const std::byte*>(call.weights), static_cast<std::size_t>(k.b.count) * 4}, k.n,
+        k.k);
+    products.push_back({&part.matrix, reinterpret_cast<float*>(product), k.n, {}});
+    if (!p.plain_) products.back().after_block = part;
+  }
+  const ProductProgram& first = *calls[0].program;
+  quant_matmul(products, reinterpret_cast<const float*>(a) + first.a_offsets_[0], first.kernel_.m, first.kernel_.a_row,
+               first.kernel_.exact ? Activations::exact : Activations::eight_bit);
+}
+
+bool ProductProgram::runs_with(std::span<const ProductProgram* const> others) const {
+  const kernel::MatmulKernel& k = kernel_;
+  for (const ProductProgram* other : others) {
+    const kernel::MatmulKernel& o = other->kernel_;
+    if (!k.packed || !o.packed || !(k.a == o.a) || k.a_row != o.a_row || k.m != o.m || k.k != o.k ||
+        k.exact != o.exact || a_offsets_[0] != other->a_offsets_[0])
+      return false;
+    const auto touches = [](const kernel::MatmulKernel& writer, const kernel::MatmulKernel& user) {
+      for (const kernel::Operand& out : writer.epilogue.outputs) {
+        if (overlap(out, user.a) || overlap(out, user.b)) return true;
+        for (const auto* list : {&user.epilogue.inputs, &user.epilogue.outputs})
+          for (const kernel::Operand& operand : *list)
+            if (overlap(out, operand)) return true;
+      }
+      return false;
+    };
+    if (touches(o, k) || touches(k, o)) return false;
+  }
+  return true;
 }
 
 void ProductProgram::run(const char* a, const char* b, LoopBinding epilogue) {
-  if (kernel_.packed) return run_packed(a, b, epilogue);
+  if (kernel_.packed) {
+    const PackedCall call{this, b, epilogue};
+    return run_packed({&call, 1}, a);
+  }
   if (swapped_) std::swap(a, b);
   switch (kernel_.a.type) {
     case DType::f32: return run_as<float>(a, b, epilogue);

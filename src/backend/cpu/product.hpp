@@ -17,11 +17,19 @@ class ProductProgram {
   explicit ProductProgram(const kernel::MatmulKernel& kernel);
   /// a and b at their operands' first elements; `epilogue` as for loops, without the product.
   void run(const char* a, const char* b, LoopBinding epilogue);
+  /// Products of one A with several packed matrices: their work is shared out together.
+  struct PackedCall {
+    ProductProgram* program;
+    const char* weights;
+    LoopBinding epilogue;
+  };
+  static void run_packed(std::span<const PackedCall> calls, const char* a);
+  /// Whether it is a packed product of the same A as all of these, and none touches what another writes.
+  bool runs_with(std::span<const ProductProgram* const> others) const;
   std::string to_string() const;
   std::size_t scratch_bytes() const { return scratch_.size() + packed_a_.size() + packed_b_.size(); }
 
  private:
-  void run_packed(const char* a, const char* weights, LoopBinding epilogue);
   template <class T>
   void run_as(const char* a, const char* b, LoopBinding epilogue);
 

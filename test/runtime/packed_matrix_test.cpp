@@ -1,0 +1,105 @@
+// Products with weights in blocks: against the product with their values, with and without epilogues and neighbours.
+#include "runtime/packed_matrix.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/philox.hpp"
+#include "weft/compile.hpp"
+#include "weft/grad.hpp"
+#include "weft/ops.hpp"
+
+namespace weft {
+namespace {
+
+std::vector<float> noise(std::uint32_t stream, Extent count) {
+  std::vector<float> values;
+  for (Extent i = 0; i < count; ++i)
+    values.push_back(
+        2 * philox::to_unit_float(philox::block({5, stream}, {static_cast<std::uint32_t>(i), 0, 0, 0})[0]) - 1);
+  return values;
+}
+
+struct Weights {
+  PackedMatrix packed;
+  Tensor dense;  // the values that the blocks stand for
+};
+Weights weights_of(BlockType type, Extent n, Extent k, std::uint32_t stream) {
+  const std::vector<float> values = noise(stream, n * k);
+  std::vector<std::byte> blocks(bytes_for(type, static_cast<std::uint64_t>(n * k), "test"));
+  quantise(type, values, blocks);
+  std::vector<float> kept(values.size());
+  dequantise(type, blocks, kept);
+  return {pack_matrix(type, blocks, n, k, kCpu), tensor<float>(std::span<const float>(kept), {n, k})};
+}
+
+void expect_close(const Tensor& got, const Tensor& wanted, double tolerance) {
+  const auto a = got.to_vector<float>(), b = wanted.to_vector<float>();
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], tolerance) << "element " << i;
+}
+
+TEST(PackedMatrix, ProductsAreThoseOfTheValues) {
+  for (const BlockType type : {BlockType::q4_1, BlockType::q8_0, BlockType::q6_k, BlockType::f16})
+    for (const Extent rows : {Extent{1}, Extent{3}, Extent{40}}) {
+      const Extent k = 256, n = 48;
+      const Weights w = weights_of(type, n, k, 1);
+      const Tensor x = tensor<float>(std::span<const float>(noise(2, rows * k)), {rows, k}),
+                   bias = tensor<float>(std::span<const float>(noise(3, n)), {n});
+      SCOPED_TRACE(name_of(type));
+      expect_close(packed_linear(x, w.packed, {}, true), linear(x, w.dense), 2e-5);
+      expect_close(packed_linear(x, w.packed, {}, false), linear(x, w.dense), 0.15);
+      // A bias, an activation and a residual join the product's kernel.
+      const Tensor fused = silu(packed_linear(x, w.packed, bias, true)) + narrow(x, 1, 0, n);
+      const Tensor plain = silu(linear(x, w.dense, bias)) + narrow(x, 1, 0, n);
+      EXPECT_EQ(explain(fused).find("\n   1  "), std::string::npos) << explain(fused);
+      expect_close(fused, plain, 2e-5);
+    }
+}
+
+TEST(PackedMatrix, NeighboursRunTogetherAndChainsDoNot) {
+  const Extent k = 64;
+  const Weights a = weights_of(BlockType::q4_1, 64, k, 1), b = weights_of(BlockType::q4_1, 32, k, 2),
+                c = weights_of(BlockType::q8_0, 64, k, 3);
+  for (const Extent rows : {Extent{1}, Extent{20}}) {
+    const Tensor x = tensor<float>(std::span<const float>(noise(4, rows * k)), {rows, k});
+    auto step = compile([&](Tensor input) {
+      const Tensor y = input * 1.0 + 0.5;
+      const Tensor first = packed_linear(y, a.packed, {}, true), second = packed_linear(y, b.packed, {}, true),
+                   third = packed_linear(y, c.packed, {}, true) * silu(first),
+                   chained = packed_linear(first, c.packed, {}, true);
+      const Tensor parts[] = {first, second, third, chained};
+      return concat(parts, 1);
+    });
+    const Tensor y = x + 0.5, first = linear(y, a.dense);
+    const Tensor parts[] = {first, linear(y, b.dense), linear(y, c.dense) * silu(first), linear(first, c.dense)};
+    expect_close(step(x), concat(parts, 1), 1e-4);
+  }
+}
+
+TEST(PackedMatrix, RowsAreTheValuesThemselves) {
+  const Weights w = weights_of(BlockType::q8_0, 20, 64, 1);
+  const Tensor rows = tensor<std::int32_t>({3, 19, -1, 0, 20, 3});
+  EXPECT_EQ(packed_rows(w.packed, rows).to_vector<float>(), embedding(w.dense, rows).to_vector<float>());
+}
+
+TEST(PackedMatrix, ErrorsNameWhatDoesNotFit) {
+  const Weights w = weights_of(BlockType::q8_0, 20, 64, 1);
+  EXPECT_THROW((void)packed_linear(zeros({2, 32}), w.packed), ShapeError);
+  EXPECT_THROW((void)packed_linear(zeros({2, 64}, DType::i32), w.packed), DTypeError);
+  EXPECT_THROW((void)packed_linear(zeros({2, 64}), w.packed, zeros({3})), ShapeError);
+  EXPECT_THROW((void)packed_rows(w.packed, zeros({2})), DTypeError);
+  EXPECT_THROW((void)pack_matrix(BlockType::i32, {}, 0, 32, kCpu), DTypeError);
+  EXPECT_THROW((void)pack_matrix(BlockType::q8_0, {}, 4, 33, kCpu), ShapeError);
+  Variable x(zeros({2, 64}), "x");
+  try {
+    (void)grad(sum(packed_linear(x, w.packed)), {x});
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string_view(error.what()).find("packed weights has no gradient"), std::string_view::npos);
+  }
+}
+
+}  // namespace
+}  // namespace weft
