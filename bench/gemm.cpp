@@ -1,9 +1,10 @@
 // f32 matrix products, Weft beside oneDNN and OpenBLAS on the same threads: GFLOP/s, and the ratio to the faster peer.
 //
-//   bench_gemm [square|step] [--rounds N]
+//   bench_gemm [square|step] [--rounds N] [--size N]
 //
 // `square` are cubes from 256 to 4096, `step` the products of a training step of the `small` GPT. The three take turns;
 // each turn waits until the threads of the one before have gone to sleep, and counts its fastest call.
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,6 +26,9 @@
 #include "backend/cpu/isa.hpp"
 #include "base/threads.hpp"
 
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 #ifdef WEFT_HAS_OPENBLAS
 #include <cblas.h>
 #endif
@@ -167,6 +171,22 @@ Call openblas_call(const Shape& s, Operands& o) {
 }
 #endif
 
+/// Weft's workers keep off their caller's processor; the peers' (oneDNN's are OpenMP's) get the same, as some schedulers
+/// pack woken threads.
+void spread_openmp_threads() {
+#ifdef _OPENMP
+  cpu_set_t allowed;
+  sched_getaffinity(0, sizeof allowed, &allowed);
+  const int caller = sched_getcpu();
+#pragma omp parallel
+  if (omp_get_thread_num() > 0) {
+    cpu_set_t others = allowed;
+    CPU_CLR(caller, &others);
+    if (CPU_COUNT(&others) > 0) sched_setaffinity(0, sizeof others, &others);
+  }
+#endif
+}
+
 double best_seconds(const Call& call) {
   std::this_thread::sleep_for(std::chrono::milliseconds(40));
   call();
@@ -197,6 +217,7 @@ void measure(const Shape& s, int rounds) {
   calls[2] = openblas_call(s, o);
 #endif
   calls[0]();
+  spread_openmp_threads();
   const std::vector<float> ours(o.c.data.get(), o.c.data.get() + o.c.size);
   for (std::size_t peer = 1; peer < calls.size(); ++peer) {
     if (!calls[peer]) continue;
@@ -234,13 +255,16 @@ int main(int argc, char** argv) {
   }
   int rounds = 5;
   std::string set;
+  int64_t only = 0;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--rounds") == 0 && i + 1 < argc) {
       rounds = std::max(1, std::atoi(argv[++i]));
+    } else if (std::strcmp(argv[i], "--size") == 0 && i + 1 < argc) {
+      only = std::atoll(argv[++i]);
     } else if (std::strcmp(argv[i], "square") == 0 || std::strcmp(argv[i], "step") == 0) {
       set = argv[i];
     } else {
-      fmt::print(stderr, "usage: bench_gemm [square|step] [--rounds N]\n");
+      fmt::print(stderr, "usage: bench_gemm [square|step] [--rounds N] [--size N]\n");
       return 2;
     }
   }
@@ -258,5 +282,6 @@ int main(int argc, char** argv) {
     for (const Shape& s : kStep) measure(s, rounds);
   if (set != "step")
     for (const int64_t size : {256, 512, 1024, 2048, 4096})
-      for (const char* form : {"nn", "nt", "tn"}) measure({"square", form, 1, size, size, size}, rounds);
+      if (only == 0 || size == only)
+        for (const char* form : {"nn", "nt", "tn"}) measure({"square", form, 1, size, size, size}, rounds);
 }
