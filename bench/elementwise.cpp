@@ -1,6 +1,7 @@
 // Speed of everything on the CPU that is not a matrix product: fused elementwise chains, updates of parameters,
 // normalisations, reductions, attention. Memory-bound ones are compared with memcpy of the same bytes on the same threads.
 // Times are the best of many; a row names its size, so bytes and operations can be checked.
+//   bench_elementwise [chain]
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -9,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -308,10 +310,11 @@ void attention(Extent batch, Extent heads, Extent length, Extent width) {
 }  // namespace
 }  // namespace weft
 
-int main() {
+int main(int argc, char** argv) {
   using namespace weft;
   fmt::print("{}\n", cpu::make_cpu_backend()->describe().hardware);
   chain_of_six();
+  if (argc > 1 && std::string_view(argv[1]) == "chain") return 0;
   adamw(800'000);
   adamw(10'000'000);
   const int threads = thread_count();

@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""Runs a Weft benchmark and its PyTorch peer in turns on the same processors and prints the ratios.
+
+usage: compare_torch.py FOLDER [train_step|elementwise] [DEVICE [PRESET]] [--rounds N]
+
+FOLDER holds the bench_ programs. The peer runs under the Python named by WEFT_TORCH_PYTHON (else /usr/bin/python3), with
+as many threads as this process may use processors. The fastest of all rounds counts for each side, beside the mean.
+"""
+import argparse
+import os
+import re
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def run(command):
+    environment = dict(os.environ, OMP_NUM_THREADS=str(len(os.sched_getaffinity(0))))
+    result = subprocess.run(command, capture_output=True, text=True, env=environment)
+    if result.returncode:
+        sys.exit(f"{' '.join(command)}: {result.stderr.strip()}")
+    return result.stdout
+
+
+def train_step(arguments, python):
+    where = [arguments.device, arguments.preset, "5"]
+    peer = "cuda" if arguments.device.startswith("webgpu") else "cpu"
+    line = re.compile(r"([\d.]+) ms a step \(best ([\d.]+)\).*peak memory (\d+) MB")
+    ours, theirs, name = [], [], ""
+    for _ in range(arguments.rounds):
+        ours.append([float(x) for x in line.search(run([f"{arguments.folder}/bench_train_step", *where])).groups()])
+        text = run([*python, f"{HERE}/torch_train_step.py", peer, *where[1:]])
+        name = text.split(" cpu ")[0].split(" cuda ")[0]
+        theirs.append([float(x) for x in line.search(text).groups()])
+    for number, what in enumerate(("mean ms", "best ms", "peak MB")):
+        mine, other = min(row[number] for row in ours), min(row[number] for row in theirs)
+        print(f"training step {arguments.preset}, {arguments.device}: {what:8} Weft {mine:9.3f}  {name} {other:9.3f}  "
+              f"ratio {other / mine:.2f}")
+
+
+def elementwise(arguments, python):
+    ours, copies, theirs, name = [], [], [], ""
+    for _ in range(arguments.rounds):
+        mine = re.search(r"six elementwise ops.*?([\d.]+) ms.*memcpy ([\d.]+) ms", run([f"{arguments.folder}/bench_elementwise", "chain"]))
+        ours.append(float(mine[1]))
+        copies.append(float(mine[2]))
+        other = re.search(r"^(.*?): six elementwise ops, 16 M ([\d.]+) ms", run([*python, f"{HERE}/torch_elementwise.py"]))
+        name = other[1]
+        theirs.append(float(other[2]))
+    print(f"six elementwise ops over 16 M floats: Weft {min(ours):.2f} ms, memcpy {min(copies):.2f} ms "
+          f"(ratio {min(copies) / min(ours):.2f}), {name} {min(theirs):.2f} ms (ratio {min(theirs) / min(ours):.1f})")
+
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("folder")
+parser.add_argument("what", nargs="?", choices=["train_step", "elementwise"], default="train_step")
+parser.add_argument("device", nargs="?", default="cpu")
+parser.add_argument("preset", nargs="?", default="small")
+parser.add_argument("--rounds", type=int, default=3)
+options = parser.parse_args()
+interpreter = [os.environ.get("WEFT_TORCH_PYTHON", "/usr/bin/python3")]
+if subprocess.run([*interpreter, "-c", "import torch"], capture_output=True).returncode:
+    sys.exit(f"{interpreter[0]} has no PyTorch: install python3-torch, or name another Python with WEFT_TORCH_PYTHON")
+{"train_step": train_step, "elementwise": elementwise}[options.what](options, interpreter)
