@@ -7,8 +7,23 @@
 
 #include "weft/error.hpp"
 
+#if defined(__unix__)
+#include <sys/mman.h>
+#include <unistd.h>
+#endif
+
 namespace weft::llm {
 namespace {
+
+/// What has been copied to the device need not stay in memory beside it: the pages of a mapping can be read again.
+void release([[maybe_unused]] std::span<const std::byte> mapped) {
+#if defined(__unix__)
+  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = (reinterpret_cast<std::uintptr_t>(mapped.data()) + page - 1) / page * page,
+             end = (reinterpret_cast<std::uintptr_t>(mapped.data()) + mapped.size()) / page * page;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+#endif
+}
 
 struct Prefix {
   std::string_view drop, add, probe;
@@ -165,7 +180,10 @@ Weights load_weights(const ModelGraph& graph, const TensorNames& names, Device d
     weights.bytes += static_cast<std::uint64_t>(weight.dense.defined() ? weight.dense.numel() : 0) * sizeof(float);
     for (const PackedMatrix& matrix : weight.packed) weights.bytes += matrix.bytes();
     weights.weights.emplace(tensor.name, std::move(weight));
-    for (const std::string& key : tensor.keys) done += names.find(key)->data.size();
+    for (const std::string& key : tensor.keys) {
+      done += names.find(key)->data.size();
+      release(names.find(key)->data);
+    }
     if (progress) progress(done, total);
   }
   return weights;
