@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 namespace weft::compiler {
 
@@ -281,6 +282,7 @@ class Fuser {
       if (!(request_.enabled && is_loop(node) && !request_.apart.contains(node) && join_producer(node))) {
         cluster_at_[node] = static_cast<int>(clusters_.size());
         clusters_.push_back({node, {node}});
+        changed(cluster_at_[node]);
       }
     }
     if (request_.enabled) {
@@ -354,9 +356,7 @@ class Fuser {
     std::vector<int> stack;
     std::vector<bool> seen(clusters_.size(), false);
     auto push_sources = [&](int c) {
-      NodeSet reads;
-      collect_reads(clusters_[static_cast<std::size_t>(c)], reads);
-      for (const Node* source : reads) {
+      for (const Node* source : reads_of(c)) {
         auto it = cluster_at_.find(source);
         if (it == cluster_at_.end() || it->second == c || seen[static_cast<std::size_t>(it->second)]) continue;
         if (c == to && it->second == from) continue;  // the direct edge
@@ -389,6 +389,7 @@ class Fuser {
     candidates.erase(std::unique(candidates.begin(), candidates.end()), candidates.end());
     const int self = static_cast<int>(clusters_.size());
     clusters_.push_back({node, {node}});
+    changed(self);
     cluster_at_[node] = self;
     for (int c : candidates) {
       Cluster& host = clusters_[static_cast<std::size_t>(c)];
@@ -397,6 +398,7 @@ class Fuser {
       merged.members.push_back(node);
       if (!fits(merged)) continue;
       host = std::move(merged);
+      changed(c);
       cluster_at_[node] = c;
       clusters_.pop_back();
       return true;
@@ -417,6 +419,8 @@ class Fuser {
     for (const Node* node : other.members) cluster_at_[node] = into;
     clusters_[static_cast<std::size_t>(into)] = std::move(merged);
     clusters_[static_cast<std::size_t>(from)].members.clear();
+    changed(into);
+    changed(from);
     return true;
   }
 
@@ -460,11 +464,10 @@ class Fuser {
         if (!(form == form_of(clusters_[b]))) continue;
         bool worth = form.points <= request_.launch_points;
         if (!worth) {
-          NodeSet read;
-          collect_reads(clusters_[a], read);
-          NodeSet other;
-          collect_reads(clusters_[b], other);
-          for (const Node* source : other) worth |= read.contains(source) && source->shape.numel() * 8 >= form.points;
+          const std::vector<const Node*>& read = reads_of(static_cast<int>(a));
+          for (const Node* source : reads_of(static_cast<int>(b)))
+            worth = worth || (source->shape.numel() * 8 >= form.points &&
+                              std::find(read.begin(), read.end(), source) != read.end());
         }
         if (!worth) continue;
         const int ia = static_cast<int>(a), ib = static_cast<int>(b);
@@ -473,9 +476,13 @@ class Fuser {
       }
     }
   }
-  // Values that the cluster loads, through what it computes again.
-  void collect_reads(const Cluster& cluster, NodeSet& reads) {
-    std::vector<const Node*> stack = cluster.members;
+  // Values that the cluster loads, through what it computes again. Asked for again and again, so they are kept until the
+  // cluster changes, or what is computed again does.
+  const std::vector<const Node*>& reads_of(int c) {
+    const auto at = static_cast<std::size_t>(c);
+    if (at >= reads_.size()) reads_.resize(clusters_.size());
+    if (reads_[at]) return *reads_[at];
+    std::vector<const Node*> reads, stack = clusters_[at].members;
     NodeSet seen(stack.begin(), stack.end());
     while (!stack.empty()) {
       const Node* node = stack.back();
@@ -485,14 +492,16 @@ class Fuser {
         if (inlined_.contains(source))
           stack.push_back(source);
         else
-          reads.insert(source);
+          reads.push_back(source);
       }
     }
+    return reads_[at].emplace(std::move(reads));
+  }
+  void changed(int c) {
+    if (const auto at = static_cast<std::size_t>(c); at < reads_.size()) reads_[at].reset();
   }
   bool connected(int from, int to) {
-    NodeSet reads;
-    collect_reads(clusters_[static_cast<std::size_t>(to)], reads);
-    for (const Node* source : reads)
+    for (const Node* source : reads_of(to))
       if (auto it = cluster_at_.find(source); it != cluster_at_.end() && it->second == from) return true;
     return indirect_path(from, to);
   }
@@ -543,7 +552,10 @@ class Fuser {
         }
       const auto after = cost_of_all(affected);
       // Small operands (a mean a row) weigh nothing against the pass over the value that is saved.
-      if (before && after && *after <= *before + static_cast<double>(node->shape.numel()) / 16) continue;
+      if (before && after && *after <= *before + static_cast<double>(node->shape.numel()) / 16) {
+        reads_.clear();
+        continue;
+      }
       for (const Node* link : added) inlined_.erase(link);
       for (auto it = old_consumers.rbegin(); it != old_consumers.rend(); ++it) consumers_[it->first] = it->second;
     }
@@ -601,6 +613,7 @@ class Fuser {
   std::unordered_map<const Node*, std::vector<const Node*>> consumers_;
   std::unordered_map<const Node*, int> position_, cluster_at_;
   std::vector<Cluster> clusters_;
+  std::vector<std::optional<std::vector<const Node*>>> reads_;  // of each cluster, once asked for
   NodeSet inlined_;
 };
 
