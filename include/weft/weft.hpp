@@ -8,6 +8,8 @@
 #include "weft/elementwise.hpp"
 #include "weft/error.hpp"
 #include "weft/grad.hpp"
+#include "weft/inference.hpp"
+#include "weft/llm.hpp"
 #include "weft/nn.hpp"
 #include "weft/ops.hpp"
 #include "weft/optim.hpp"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "runtime/devices.hpp"
 #include "weft/error.hpp"
 #include "weft/ops.hpp"
 
@@ -100,11 +101,15 @@ Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) : 
   };
   frequencies_ = table(false);
   local_frequencies_ = table(true);
-  for (const TensorDesc& tensor : graph_.tensors)
-    if (tensor.storage == TensorStorage::kv_cache)
-      caches_.emplace(tensor.name, Variable(empty_cache(context_ * slots_, tensor.shape[1].value, cache_type_, device_),
-                                            tensor.name, false));
-  eval_pending();
+  // Memory as it comes: rows that no token was written to are never read.
+  for (const TensorDesc& tensor : graph_.tensors) {
+    if (tensor.storage != TensorStorage::kv_cache) continue;
+    const Tensor like = empty_cache(context_ * slots_, tensor.shape[1].value, cache_type_, device_);
+    const auto bytes = static_cast<std::size_t>(like.numel()) * size_bytes(like.dtype());
+    const Tensor memory(
+        runtime::data_node(like.dtype(), like.shape(), device_, runtime::allocate(device_, bytes, tensor.name)));
+    caches_.emplace(tensor.name, Variable(memory, tensor.name, false));
+  }
   cached_.resize(static_cast<std::size_t>(slots_));
 }
 

@@ -1,0 +1,166 @@
+#!/usr/bin/python3
+"""weft chat, generate and perplexity from end to end: chat_test.py WEFT [unittest arguments].
+
+On a tiny model of random weights, made here: what it says means nothing, but all that stands around it is real.
+"""
+import json
+import os
+import pathlib
+import random
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+WEFT = pathlib.Path(sys.argv.pop(1)).resolve()
+OK, USAGE, FILE = 0, 2, 3
+WIDTH, WORDS = 32, 48
+TEMPLATE = ("{% for m in messages %}{{ m.role + ' ' + m.content + ' ' }}{% endfor %}"
+            "{% if add_generation_prompt %}{{ 'assistant ' }}{% endif %}")
+
+
+def weft(*arguments, text=None):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("WEFT_")}
+    return subprocess.run([WEFT, *map(str, arguments)], input=text, capture_output=True, text=True, timeout=300,
+                          env={**environment, "WEFT_THREADS": "1"})
+
+
+def put_model(folder, template=True):
+    """A Llama of two layers as a Hugging Face folder."""
+    folder.mkdir()
+    config = {"model_type": "llama", "vocab_size": WORDS, "hidden_size": WIDTH, "num_hidden_layers": 2, "num_attention_heads": 4,
+              "num_key_value_heads": 2, "intermediate_size": 64, "max_position_embeddings": 96, "rms_norm_eps": 1e-5,
+              "tie_word_embeddings": True, "hidden_act": "silu"}
+    (folder / "config.json").write_text(json.dumps(config))
+    words = ["user", "assistant", "system"] + [f"w{i}" for i in range(WORDS - 3)]
+    (folder / "tokenizer.json").write_text(json.dumps({
+        "version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokenizer": {"type": "WhitespaceSplit"},
+        "post_processor": None, "decoder": None,
+        "model": {"type": "WordLevel", "vocab": {w: i for i, w in enumerate(words)}, "unk_token": "w0"}}))
+    if template:
+        (folder / "chat_template.jinja").write_text(TEMPLATE)
+    shapes = {"model.embed_tokens.weight": [WORDS, WIDTH], "model.norm.weight": [WIDTH]}
+    for i in range(2):
+        layer = f"model.layers.{i}."
+        shapes |= {layer + "input_layernorm.weight": [WIDTH], layer + "post_attention_layernorm.weight": [WIDTH],
+                   layer + "self_attn.q_proj.weight": [WIDTH, WIDTH], layer + "self_attn.k_proj.weight": [16, WIDTH],
+                   layer + "self_attn.v_proj.weight": [16, WIDTH], layer + "self_attn.o_proj.weight": [WIDTH, WIDTH],
+                   layer + "mlp.gate_proj.weight": [64, WIDTH], layer + "mlp.up_proj.weight": [64, WIDTH],
+                   layer + "mlp.down_proj.weight": [WIDTH, 64]}
+    draw, header, data = random.Random(1), {}, b""
+    for name, shape in sorted(shapes.items()):
+        count = shape[0] * (shape[1] if len(shape) > 1 else 1)
+        values = [1.0 if len(shape) == 1 else draw.uniform(-0.4, 0.4) for _ in range(count)]
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + 4 * count]}
+        data += struct.pack(f"<{count}f", *values)
+    head = json.dumps(header).encode()
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(head)) + head + data)
+    return folder
+
+
+class ModelTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="weft-chat-"))
+        cls.model = put_model(cls.folder / "model")
+        cls.plain = put_model(cls.folder / "plain", template=False)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder, ignore_errors=True)
+
+
+class ChatTest(ModelTest):
+    def chat(self, text, *more):
+        done = weft("chat", self.model, "--device", "cpu", "--temperature", "0", "--max-tokens", "6", *more, text=text)
+        self.assertEqual(done.returncode, OK, done.stderr)
+        return done
+
+    def test_a_pipe_gets_one_answer_a_line(self):
+        lines = self.chat("w1 w2\nw3\n").stdout.splitlines()
+        self.assertEqual(len(lines), 2)
+        self.assertTrue(all(len(line.split()) >= 1 for line in lines), lines)
+
+    def test_history_grows_and_is_cleared(self):
+        done = self.chat("/system w9\nw1\n/history\n/clear\n/history\n/exit\nw2\n")
+        self.assertIn("system: w9\nuser: w1\nassistant: ", done.stdout)
+        self.assertEqual(done.stdout.count("user:"), 1)
+
+    def test_undo_and_again(self):
+        answer = self.chat("w1\n").stdout
+        self.assertEqual(self.chat("w1\n/again\n").stdout, answer + answer)
+        self.assertNotIn("user:", self.chat("w1\n/undo\n/history\n").stdout)
+        self.assertIn("no question to take back", self.chat("/undo\n").stderr)
+
+    def test_a_line_goes_on_after_a_backslash(self):
+        self.assertIn("user: w1\nw2\n", self.chat("w1\\\nw2\n/history\n").stdout)
+
+    def test_settings_are_checked(self):
+        self.assertIn('"x" is no number', self.chat("/set top-k x\n").stderr)
+        self.assertIn("there is temperature", self.chat("/set colour 3\n").stderr)
+        self.assertIn("top_p is 0", self.chat("/set top-p 0\nw1\n").stderr)
+        self.assertIn("/nonsense is no command", self.chat("/nonsense\n").stderr)
+
+    def test_save_writes_the_messages(self):
+        path = self.folder / "saved.json"
+        self.chat(f"w4\n/save {path}\n")
+        saved = json.loads(path.read_text())
+        self.assertEqual([m["role"] for m in saved], ["user", "assistant"])
+        self.assertEqual(saved[0]["content"], "w4")
+
+    def test_a_conversation_beyond_the_context_is_told_and_goes_on(self):
+        done = self.chat("w1 " * 200 + "\nw1\n")
+        self.assertIn("the context", done.stderr)
+        self.assertEqual(len(done.stdout.splitlines()), 1)
+
+    def test_stats_tell_the_speed(self):
+        self.assertIn("a second", self.chat("w1\n/stats\n").stdout)
+
+    def test_a_model_without_a_template_is_refused(self):
+        done = weft("chat", self.plain, "--device", "cpu", text="w1\n")
+        self.assertEqual(done.returncode, USAGE)
+        self.assertIn("no chat template", done.stderr)
+
+
+class GenerateTest(ModelTest):
+    def test_generate_goes_on_from_the_prompt(self):
+        arguments = ["generate", self.model, "--device", "cpu", "--prompt", "w1 w2", "--max-tokens", "5", "--seed", "3"]
+        first = weft(*arguments, "--stats")
+        self.assertEqual(first.returncode, OK, first.stderr)
+        self.assertTrue(first.stdout.startswith("w1 w2"))
+        self.assertIn("5 tokens in", first.stderr)
+        self.assertEqual(weft(*arguments).stdout, first.stdout)
+        self.assertEqual(weft(*arguments, "--draft", "4").stdout, first.stdout)
+
+    def test_generate_refuses_bad_numbers(self):
+        done = weft("generate", self.model, "--device", "cpu", "--prompt", "w1", "--top-p", "7")
+        self.assertEqual(done.returncode, USAGE)
+        self.assertIn("top_p is 7", done.stderr)
+        done = weft("generate", self.model, "--device", "cpu", "--prompt", "w1", "--cache", "f8")
+        self.assertIn("--cache f8: not f32, f16 or q8", done.stderr)
+
+    def test_damaged_models_name_the_file(self):
+        broken = self.folder / "broken"
+        if not broken.exists():
+            shutil.copytree(self.model, broken)
+            config = json.loads((broken / "config.json").read_text())
+            (broken / "config.json").write_text(json.dumps({**config, "model_type": "lama"}))
+        done = weft("generate", broken, "--device", "cpu", "--prompt", "w1")
+        self.assertEqual(done.returncode, FILE)
+        self.assertIn('the architecture "lama" is none that Weft knows', done.stderr)
+        self.assertIn(str(broken), done.stderr)
+
+    def test_perplexity_of_a_text(self):
+        text = self.folder / "text.txt"
+        text.write_text(" ".join(f"w{i * 7 % 40}" for i in range(200)))
+        done = weft("perplexity", self.model, "--device", "cpu", "--file", text, "--window", "32")
+        self.assertEqual(done.returncode, OK, done.stderr)
+        self.assertRegex(done.stdout, r"perplexity \d+\.\d+ \+- \d+\.\d+ over 90 tokens")
+        done = weft("perplexity", self.model, "--device", "cpu", "--file", text, "--window", "3")
+        self.assertEqual(done.returncode, USAGE)
+
+
+if __name__ == "__main__":
+    unittest.main()
