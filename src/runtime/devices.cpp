@@ -113,10 +113,9 @@ compiler::Target target_of(Device device) {
   target.launch_points = d.launch_points;
   target.attention_keys_fused = d.attention_keys_fused;
   target.attention_score_bytes_max = d.attention_score_bytes_max;
-  if (device.kind != Device::Kind::webgpu) {
-    target.has_routine = [](ops::Routine) { return true; };
-    target.packed_products = true;
-  }
+  const bool samples = device.kind != Device::Kind::webgpu;
+  target.has_routine = [samples](ops::Routine routine) { return samples || routine != ops::Routine::sample_token; };
+  target.packed_products = true;
   return target;
 }
 

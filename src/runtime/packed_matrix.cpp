@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "backend/cpu/quant_matmul.hpp"
+#include "backend/webgpu/quantised_pack.hpp"
 #include "graph/describe.hpp"
 #include "graph/no_grad.hpp"
 #include "graph/node.hpp"
@@ -16,13 +17,18 @@ namespace weft {
 using graph::describe;
 
 bool can_pack(BlockType type, Device device) {
-  return device.kind != Device::Kind::webgpu && cpu::QuantisedMatrix::supports(type);
+  return device.kind == Device::Kind::webgpu ? webgpu::has_quantised_products(type)
+                                             : cpu::QuantisedMatrix::supports(type);
 }
 
 PackedMatrix pack_matrix(BlockType type, std::span<const std::byte> blocks, Extent n, Extent k, Device device) {
   if (!can_pack(type, device))
     throw DTypeError(fmt::format("pack_matrix: {} has no products with {}; load the matrix as f32", device.to_string(),
                                  name_of(type)));
+  if (device.kind == Device::Kind::webgpu) {
+    const std::vector<std::uint32_t> words = webgpu::pack_quantised(type, blocks, n, k);
+    return {tensor_from_bytes(words.data(), {static_cast<Extent>(words.size())}, DType::u32, device), type, n, k};
+  }
   const auto bytes = static_cast<std::size_t>(cpu::QuantisedMatrix::packed_bytes(type, n, k));
   struct Free {
     void operator()(std::byte* memory) const { std::free(memory); }

@@ -1,15 +1,23 @@
 #include "backend/webgpu/render.hpp"
 
 #include "backend/webgpu/wgsl_attention.hpp"
+#include "backend/webgpu/wgsl_cache.hpp"
 #include "backend/webgpu/wgsl_loop.hpp"
 #include "backend/webgpu/wgsl_matmul.hpp"
+#include "backend/webgpu/wgsl_quantised.hpp"
 #include "backend/webgpu/wgsl_scatter.hpp"
 #include "weft/error.hpp"
 
 namespace weft::webgpu {
 namespace {
 
-void render(const kernel::RoutineKernel& k, const Target&, Scratch&, Rendered&) {
+void render(const kernel::RoutineKernel& k, const Target& target, Scratch& scratch, Rendered& rendered) {
+  switch (k.routine) {
+    case ops::Routine::write_rows: return render_write_rows(k, target, scratch, rendered);
+    case ops::Routine::cache_attention: return render_cache_attention(k, target, scratch, rendered);
+    case ops::Routine::unpack_rows: return render_unpack_rows(k, target, rendered);
+    default: break;
+  }
   throw DeviceError("webgpu: there is no kernel for the routine " + k.name + "; use the CPU");
 }
 

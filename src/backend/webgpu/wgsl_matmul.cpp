@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "backend/webgpu/wgsl_loop.hpp"
+#include "backend/webgpu/wgsl_quantised.hpp"
 #include "backend/webgpu/wgsl_steps.hpp"
 #include "weft/error.hpp"
 
@@ -573,6 +574,7 @@ TileChoice choose_tile(Extent batch, Extent m, Extent n, Extent k, const Target&
 void render(const MatmulKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered,
             std::optional<TileChoice> choice) {
   if (kernel.batch * kernel.m * kernel.n == 0) return;
+  if (kernel.packed) return render_packed(kernel, target, scratch, rendered);
   const bool tiled =
       kernel.k > 0 && kernel.m > 4 && kernel.n > 4 && kernel.a.type == DType::f32 && kernel.b.type == DType::f32;
   if (!tiled && !choice) return render_as_reduction(kernel, target, scratch, rendered);

@@ -1,0 +1,16 @@
+// Products with weights in blocks as WGSL, and their rows as f32. Their layout: quantised_pack.hpp.
+#pragma once
+
+#include "backend/webgpu/wgsl_render.hpp"
+#include "compile/kernel.hpp"
+
+namespace weft::webgpu {
+
+/// Appends the dispatches of a product with packed weights. For few rows of A one, in which a subgroup multiplies some rows
+/// of W as it reads them; for more the weights become f32 in scratch, and the tiled product follows.
+void render_packed(const kernel::MatmulKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered);
+
+/// Appends the dispatch of ops::Routine::unpack_rows.
+void render_unpack_rows(const kernel::RoutineKernel& kernel, const Target& target, Rendered& rendered);
+
+}  // namespace weft::webgpu
