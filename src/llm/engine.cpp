@@ -135,7 +135,7 @@ Compiled& Engine::compiled(std::size_t size, bool every_row) {
       .first->second;
 }
 
-Tensor Engine::pass(std::span<const Step> steps, std::size_t size, bool every_row) {
+Tensor Engine::pass(std::span<const Step> steps, std::size_t size, bool every_row, std::string* profile) {
   std::vector<std::int32_t> tokens(size, 0), numbers(4 * size, 0);
   for (std::size_t t = 0; t < size; ++t) {
     if (t >= steps.size()) {
@@ -160,7 +160,14 @@ Tensor Engine::pass(std::span<const Step> steps, std::size_t size, bool every_ro
   std::vector<Tensor> arguments = {on_device(tokens, {count}, device_), on_device(numbers, {4, count}, device_)};
   if (!every_row)
     arguments.push_back(on_device(std::vector{static_cast<std::int32_t>(steps.size()) - 1}, {1}, device_));
+  if (profile) *profile = compiled(size, every_row).profile(arguments);
   return compiled(size, every_row)(arguments)[0];
+}
+
+std::string Engine::profile(std::span<const Step> steps) {
+  std::string profile;
+  pass(steps, smallest_size(steps.size()), false, &profile);
+  return profile;
 }
 
 Tensor Engine::last_logits(std::span<const Step> steps) {

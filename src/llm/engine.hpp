@@ -58,6 +58,8 @@ class Engine {
   Tensor last_logits(std::span<const Step> steps);
   Tensor all_logits(std::span<const Step> steps);
   static constexpr std::size_t kStepsMax = 512;
+  /// Runs the steps of a single pass, its kernels timed.
+  std::string profile(std::span<const Step> steps);
 
   /// Draws from the first rows of the logits, one for each request.
   std::vector<Draw> draw(const Tensor& logits, std::span<const DrawRequest> requests);
@@ -72,7 +74,7 @@ class Engine {
   bool busy = false;
 
  private:
-  Tensor pass(std::span<const Step> steps, std::size_t size, bool every_row);
+  Tensor pass(std::span<const Step> steps, std::size_t size, bool every_row, std::string* profile = nullptr);
   Compiled& compiled(std::size_t size, bool every_row);
 
   ModelGraph graph_;

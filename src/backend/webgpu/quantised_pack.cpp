@@ -40,9 +40,13 @@ void read_fifth_bits(const std::byte* from, std::uint8_t* q) {
   for (int i = 0; i < 32; ++i) q[i] = low_byte(q[i] | (byte_at(from, i / 8) >> i % 8 & 1) << 4);
 }
 /// Two bits of each of 256 elements: of 128, byte l holds l, l + 32, l + 64 and l + 96.
-unsigned bit_pair(const std::byte* from, int i) { return byte_at(from, 32 * (i / 128) + i % 32) >> 2 * (i % 128 / 32) & 3; }
+unsigned bit_pair(const std::byte* from, int i) {
+  return byte_at(from, 32 * (i / 128) + i % 32) >> 2 * (i % 128 / 32) & 3;
+}
 /// Four bits of each: of 64, byte l holds l and l + 32.
-unsigned k_nibble(const std::byte* from, int i) { return byte_at(from, 32 * (i / 64) + i % 32) >> 4 * (i % 64 / 32) & 15; }
+unsigned k_nibble(const std::byte* from, int i) {
+  return byte_at(from, 32 * (i / 64) + i % 32) >> 4 * (i % 64 / 32) & 15;
+}
 
 /// The 6-bit scales and minimums of Q4_K and Q5_K, of 32 elements each.
 void read_k_scales(const std::byte* from, Block& block) {
@@ -122,9 +126,9 @@ void read_block(BlockType type, const std::byte* from, Block& block) {
       block.minimum = half_at(from + 2) ^ kSignBit;
       read_k_scales(from + 4, block);
       for (int i = 0; i < kSuper; ++i)
-        block.q[i] = type == BlockType::q4_k ? low_byte(k_nibble(from + 16, i))
-                                             : low_byte(k_nibble(from + 48, i) |
-                                                        (byte_at(from, 16 + i % 32) >> i / 32 & 1) << 4);
+        block.q[i] = type == BlockType::q4_k
+                         ? low_byte(k_nibble(from + 16, i))
+                         : low_byte(k_nibble(from + 48, i) | (byte_at(from, 16 + i % 32) >> i / 32 & 1) << 4);
       break;
     case BlockType::q6_k:
       block.scale = half_at(from + 208);
@@ -139,7 +143,8 @@ void read_block(BlockType type, const std::byte* from, Block& block) {
       const unsigned high = half_at(from + 2);
       for (int j = 0; j < 8; ++j) {
         const unsigned low = byte_at(from, 4 + j / 2) >> 4 * (j % 2) & 15;
-        block.codes[2 * j] = block.codes[2 * j + 1] = signed_byte(static_cast<int>(low | (high >> 2 * j & 3) << 4) - 32);
+        block.codes[2 * j] = block.codes[2 * j + 1] =
+            signed_byte(static_cast<int>(low | (high >> 2 * j & 3) << 4) - 32);
         read_nibbles(from + 8 + 16 * j, block.q + 32 * j);
       }
       look_up(kIq4, block.q, kSuper);

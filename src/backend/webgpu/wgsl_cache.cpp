@@ -57,7 +57,8 @@ std::string write_unit(CacheType type, const Bindings& bindings, int rows, int o
   text += fmt::format("      {}\n", store("u * 9u", "bitcast<u32>(largest / 127f)"));
   text += "      for (var w = 0u; w < 8u; w++) {\n";
   text += "        var word = 0u;\n        for (var i = 0u; i < 4u; i++) {\n";
-  text += fmt::format("          let q = i32(round(clamp({} * inverse, -127f, 127f)));\n", value("u * 32u + w * 4u + i"));
+  text +=
+      fmt::format("          let q = i32(round(clamp({} * inverse, -127f, 127f)));\n", value("u * 32u + w * 4u + i"));
   text += "          word |= (bitcast<u32>(q) & 255u) << (i * 8u);\n        }\n";
   text += fmt::format("        {}\n      }}\n", store("u * 9u + w + 1u", "word"));
   return text;
@@ -69,16 +70,13 @@ std::string write_unit(CacheType type, const Bindings& bindings, int rows, int o
 std::string row_function(const char* name, CacheType type, const Bindings& bindings, int handle, Extent words,
                          Extent width) {
   const Extent base = bindings.base(handle);
-  const auto load = [&](const std::string& at) {
-    return bindings.load(handle, fmt::format("{} + {}u", at, base));
-  };
+  const auto load = [&](const std::string& at) { return bindings.load(handle, fmt::format("{} + {}u", at, base)); };
   std::string text;
   if (width % 4 == 0) {
     text += fmt::format("fn {}(row: u32, head: u32, c: u32) -> vec4f {{\n", name);
     if (type == CacheType::f32 && bindings.has_vectors(handle)) {
-      text += fmt::format("  return {};\n",
-                          bindings.vector(handle, fmt::format("row * {}u + head * {}u + c + {}u", words / 4, width / 4,
-                                                              base / 4)));
+      text += fmt::format("  return {};\n", bindings.vector(handle, fmt::format("row * {}u + head * {}u + c + {}u",
+                                                                                words / 4, width / 4, base / 4)));
     } else if (type == CacheType::f32) {
       text += fmt::format("  let at = row * {}u + head * {}u + c * 4u;\n", words, width);
       text += fmt::format("  return vec4f({}, {}, {}, {});\n", load("at"), load("at + 1u"), load("at + 2u"),
@@ -218,12 +216,12 @@ class AttentionWriter {
     for (int e = 0; e < 4; ++e) {
       const std::string value = bindings.load(q, fmt::format("at + {}u", e));
       values += e ? ", " : "";
-      values += width_ % 4 == 0 ? value
-                                : fmt::format("select(0f, {}, c + {}u < {}u)",
-                                              bindings.load(q, fmt::format("min(at + {}u, {}u)", e,
-                                                                           tokens_ * heads_ * width_ - 1 +
-                                                                               bindings.base(q))),
-                                              e, width_);
+      values += width_ % 4 == 0
+                    ? value
+                    : fmt::format("select(0f, {}, c + {}u < {}u)",
+                                  bindings.load(q, fmt::format("min(at + {}u, {}u)", e,
+                                                               tokens_ * heads_ * width_ - 1 + bindings.base(q))),
+                                  e, width_);
     }
     line(fmt::format("  queries[i] = vec4f({}) * {:.9g}f;", values, a_.scale));
     line("}");
@@ -239,12 +237,14 @@ class AttentionWriter {
       each_head([&](Extent g) {
         for (std::uint32_t distance = 1; distance < target_.subgroup_size; distance *= 2) {
           const std::string own = fmt::format("{}{}", name, g);
-          line(fmt::format("  {} = {};", own, combined(own, fmt::format("subgroupShuffleXor({}, {}u)", own, distance))));
+          line(
+              fmt::format("  {} = {};", own, combined(own, fmt::format("subgroupShuffleXor({}, {}u)", own, distance))));
         }
       });
       line(fmt::format("  if ({} == 0u) {{", modulo("thread", target_.subgroup_size)));
       each_head([&](Extent g) {
-        line(fmt::format("    parts[{}u + {}] = {}{};", g * parts(), divided("thread", target_.subgroup_size), name, g));
+        line(
+            fmt::format("    parts[{}u + {}] = {}{};", g * parts(), divided("thread", target_.subgroup_size), name, g));
       });
       line("  }");
     } else {
@@ -309,19 +309,17 @@ class AttentionWriter {
       line(fmt::format("mixed[thread] = mix{};", g));
       line("workgroupBarrier();");
       line(fmt::format("if (thread < {}u) {{", fours_));
-      line(fmt::format("  for (var i = 1u; i < {0}u; i++) {{ mix{1} += mixed[i * {2}u + thread]; }}", slices, g, fours_));
-      if (splits_ == 1)
-        line(fmt::format("  mix{0} = select(vec4f(), mix{0} / total{0}, end > begin);", g));
+      line(fmt::format("  for (var i = 1u; i < {0}u; i++) {{ mix{1} += mixed[i * {2}u + thread]; }}", slices, g,
+                       fours_));
+      if (splits_ == 1) line(fmt::format("  mix{0} = select(vec4f(), mix{0} / total{0}, end > begin);", g));
       const Extent pitch = splits_ > 1 ? width_ + 2 : width_;
-      const std::string row =
-          splits_ > 1 ? fmt::format("((t * {}u + head0 + {}u) * {}u + split)", heads_, g, splits_)
-                      : fmt::format("(t * {}u + head0 + {}u)", heads_, g);
+      const std::string row = splits_ > 1 ? fmt::format("((t * {}u + head0 + {}u) * {}u + split)", heads_, g, splits_)
+                                          : fmt::format("(t * {}u + head0 + {}u)", heads_, g);
       line(fmt::format("  let at = {} * {}u + {}u;", row, pitch, bindings.base(to)));
       for (int e = 0; e < 4; ++e) {
-        const std::string store = bindings.store(to, fmt::format("at + thread * 4u + {}u", e),
-                                                 fmt::format("mix{}.{}", g, "xyzw"[e]));
-        line(width_ % 4 == 0 ? "  " + store
-                             : fmt::format("  if (thread * 4u + {}u < {}u) {{ {} }}", e, width_, store));
+        const std::string store =
+            bindings.store(to, fmt::format("at + thread * 4u + {}u", e), fmt::format("mix{}.{}", g, "xyzw"[e]));
+        line(width_ % 4 == 0 ? "  " + store : fmt::format("  if (thread * 4u + {}u < {}u) {{ {} }}", e, width_, store));
       }
       if (splits_ > 1) {
         line("  if (thread == 0u) {");
@@ -345,8 +343,8 @@ class AttentionWriter {
     std::string body;
     const auto line = [&](const std::string& text) { body += "  " + text + "\n"; };
     const auto part = [&](const std::string& at) {
-      return bindings.load(from, fmt::format("(row * {}u + i) * {}u + {} + {}u", splits_, width_ + 2, at,
-                                             bindings.base(from)));
+      return bindings.load(
+          from, fmt::format("(row * {}u + i) * {}u + {} + {}u", splits_, width_ + 2, at, bindings.base(from)));
     };
     line(fmt::format("let number = group * {}u + thread;", kJoinThreads));
     line(fmt::format("if (number < {}u) {{", all));
@@ -362,8 +360,8 @@ class AttentionWriter {
     line(fmt::format("    total += fade * {};", part(fmt::format("{}u", width_ + 1))));
     line(fmt::format("    sum += fade * {};", part("c")));
     line("  }");
-    line("  " + bindings.store(to, fmt::format("number + {}u", bindings.base(to)),
-                               "select(0f, sum / total, total > 0f)"));
+    line("  " +
+         bindings.store(to, fmt::format("number + {}u", bindings.base(to)), "select(0f, sum / total, total > 0f)"));
     line("}");
     return {kernel_.name + ".join",
             compute_shader(bindings, {}, workgroup_number(groups, target_), kJoinThreads, "", body), bindings.ranges(),

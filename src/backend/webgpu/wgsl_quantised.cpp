@@ -19,9 +19,9 @@ using kernel::Operand;
 using kernel::RoutineKernel;
 using kernel::StepKind;
 
-constexpr int kThreads = 128;                  // of a workgroup of the product
+constexpr int kThreads = 128;  // of a workgroup of the product
 constexpr int kUnpackThreads = 256;
-constexpr Extent kFewRows = 8;                 // of A, for which weights are multiplied as they are read
+constexpr Extent kFewRows = 8;                    // of A, for which weights are multiplied as they are read
 constexpr Extent kUnpackedMax = Extent{1} << 28;  // elements of scratch
 
 /// Reads a packed matrix by units of 16 bytes: 32, 16 or 8 elements of a row.
@@ -40,7 +40,7 @@ class PackedReader {
     if (form_.scales == QuantScales::coded) factors_ = run(at_.factors, all / 8);
   }
 
-  Extent units() const { return at_.blocks * form_.value_words() / 4; }  // of a row
+  Extent units() const { return at_.blocks * form_.value_words() / 4; }                // of a row
   int chunks() const { return static_cast<int>(32 / (form_.value_words() / 4) / 4); }  // of a unit
   int elements() const { return 4 * chunks(); }
   bool has_scales() const { return form_.scales != QuantScales::none; }
@@ -65,8 +65,9 @@ class PackedReader {
         break;
       case QuantValues::bf16:
         text += "  let pair = vec2u(q[2u * c], q[2u * c + 1u]);\n";
-        text += "  return vec4f(bitcast<f32>(pair.x << 16u), bitcast<f32>(pair.x & 0xFFFF0000u), "
-                "bitcast<f32>(pair.y << 16u), bitcast<f32>(pair.y & 0xFFFF0000u));\n";
+        text +=
+            "  return vec4f(bitcast<f32>(pair.x << 16u), bitcast<f32>(pair.x & 0xFFFF0000u), "
+            "bitcast<f32>(pair.y << 16u), bitcast<f32>(pair.y & 0xFFFF0000u));\n";
         break;
     }
     text += "}\n";
@@ -80,8 +81,8 @@ class PackedReader {
       text += fmt::format("  let factors = unpack2x16float({});\n", load(factors_, "(block >> 3u)"));
       text += "  let pair = factors * vec2f(f32(extractBits(codes, 0u, 8u)), f32(extractBits(codes, 8u, 8u)));\n";
     }
-    text += fmt::format("  return vec2f(pair.x, {}pair.x * {}f);\n}}\n", form_.has_minimum ? "pair.y - " : "-",
-                        form_.zero);
+    text +=
+        fmt::format("  return vec2f(pair.x, {}pair.x * {}f);\n}}\n", form_.has_minimum ? "pair.y - " : "-", form_.zero);
     return text;
   }
 
@@ -105,9 +106,9 @@ class PackedReader {
   }
   /// Scale and offset of chunks from `chunk` on of the unit at place`suffix`.
   std::string scale(const std::string& suffix, const std::string& chunk) const {
-    const std::string half = form_.group == 32   ? "0u"
-                             : chunks() == 8 ? fmt::format("({} >> 2u)", chunk)
-                                             : fmt::format("(place{} & 1u)", suffix);
+    const std::string half = form_.group == 32 ? "0u"
+                             : chunks() == 8   ? fmt::format("({} >> 2u)", chunk)
+                                               : fmt::format("(place{} & 1u)", suffix);
     return fmt::format("scale_at({}, {})", divided("place" + suffix, form_.value_words() / 4), half);
   }
 
@@ -137,8 +138,8 @@ class RowsWriter {
     Bindings bindings(target_, kernel_.name);
     Helpers helpers;
     const int a = bindings.add(kernel_.a, false);
-    by_fours_ = kernel_.k % 4 == 0 && kernel_.a_row % 4 == 0 && kernel_.a.offset % 4 == 0 &&
-                kernel_.a_batch.offset % 4 == 0;
+    by_fours_ =
+        kernel_.k % 4 == 0 && kernel_.a_row % 4 == 0 && kernel_.a.offset % 4 == 0 && kernel_.a_batch.offset % 4 == 0;
     if (by_fours_) bindings.want_vectors(a);
     const PackedReader reader(kernel_.block_type, kernel_.b, kernel_.n, kernel_.k, bindings);
     const kernel::LoopKernel epilogue = without_inner(kernel_.epilogue);

@@ -1,0 +1,91 @@
+// Tokens a second of a language model on a device: a prompt of many tokens, then one token after another, and the
+// dispatches of a token.
+// Usage: bench_llm MODEL [device] [prompt tokens] [new tokens] [f32|f16|q8] [profile] [profile of the prompt]
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <string>
+
+#include "llm/engine.hpp"
+#include "weft/device.hpp"
+#include "weft/error.hpp"
+
+using namespace weft;
+using llm::detail::Engine;
+
+namespace {
+
+double seconds_of(const auto& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+int run(int argc, char** argv) {
+  if (argc < 2)
+    throw UsageError(
+        "usage: bench_llm MODEL [device] [prompt tokens] [new tokens] [f32|f16|q8] [profile] [profile of the prompt]");
+  const Device device = parse_device(argc > 2 ? argv[2] : "auto");
+  const auto prompt = static_cast<std::size_t>(argc > 3 ? std::atoi(argv[3]) : 512);
+  const int count = argc > 4 ? std::atoi(argv[4]) : 128;
+  const std::string cache = argc > 5 ? argv[5] : "f32";
+  llm::LoadOptions options{.device = device};
+  options.cache = cache == "f16" ? CacheType::f16 : cache == "q8" ? CacheType::q8 : CacheType::f32;
+  std::unique_ptr<Engine> engine;
+  const double load = seconds_of([&] { engine = std::make_unique<Engine>(argv[1], options); });
+  fmt::print("{} on {}: loaded in {:.2f} s\n", argv[1], device.to_string(), load);
+
+  std::vector<llm::detail::Step> steps;
+  for (std::size_t i = 0; i < prompt; ++i)
+    steps.push_back(
+        {static_cast<text::TokenId>((i * 7919 + 13) % static_cast<std::size_t>(engine->config().vocabulary)),
+         static_cast<Extent>(i), 0});
+  const auto prefill = [&] { engine->last_logits(steps).to_vector<float>(); };
+  const double first = seconds_of(prefill);
+  double best = 1e30;
+  for (int i = 0; i < 5; ++i) best = std::min(best, seconds_of(prefill));
+  fmt::print("prefill {} tokens: {:.2f} ms, {:.0f} tokens/s (the first time {:.2f} s)\n", prompt, best * 1e3,
+             static_cast<double>(prompt) / best, first);
+
+  llm::Sampling greedy{.temperature = 0};
+  text::TokenId token = 1;
+  std::vector<text::TokenId> history;
+  const auto decode = [&](int tokens) {
+    for (int i = 0; i < tokens; ++i) {
+      const llm::detail::Step step{token, static_cast<Extent>(prompt) + i, 0};
+      const llm::detail::DrawRequest request{&greedy, 1, static_cast<std::uint64_t>(i), false, history};
+      token = engine->draw(engine->last_logits({&step, 1}), {&request, 1})[0].token;
+    }
+  };
+  decode(3);
+  best = 1e30;
+  for (int i = 0; i < 3; ++i) best = std::min(best, seconds_of([&] { decode(count); }));
+  fmt::print("decode {} tokens after {}: {:.3f} ms a token, {:.1f} tokens/s\n", count, prompt, best * 1e3 / count,
+             count / best);
+  best = 1e30;
+  const llm::detail::Step step{1, static_cast<Extent>(prompt), 0};
+  for (int i = 0; i < 3; ++i)
+    best = std::min(best, seconds_of([&] {
+                      for (int t = 0; t < count; ++t) engine->last_logits({&step, 1});
+                      synchronize(device);
+                    }));
+  fmt::print("passes without waiting: {:.3f} ms a token\n", best * 1e3 / count);
+  const std::string profile = engine->profile({&step, 1});
+  fmt::print("{} timed kernels a token\n", std::count(profile.begin(), profile.end(), '\n'));
+  if (argc > 6) fmt::print("{}", profile);
+  if (argc > 7) fmt::print("{}", engine->profile(std::span(steps).first(std::min<std::size_t>(prompt, 512))));
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const Error& error) {
+    fmt::print(stderr, "error: {}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,206 @@
+// What language models ask of WebGPU, on lavapipe: weights in blocks, caches, draws, a whole model. The CPU gives the
+// wanted values. WEFT_TEST_WEBGPU=required makes a missing adapter a failure.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+
+#include "base/philox.hpp"
+#include "llm/tiny_model.hpp"
+#include "runtime/devices.hpp"
+#include "runtime/packed_matrix.hpp"
+#include "weft/inference.hpp"
+#include "weft/llm.hpp"
+#include "weft/ops.hpp"
+
+namespace weft {
+namespace {
+
+class WebgpuLanguage : public testing::Test {
+ protected:
+  void SetUp() override {
+    const char* driver = std::getenv("WEFT_TEST_ICD_LAVAPIPE");
+    setenv("VK_ICD_FILENAMES", driver ? driver : "/usr/share/vulkan/icd.d/lvp_icd.json", 0);
+    setenv("XDG_RUNTIME_DIR", "/tmp", 0);
+    try {
+      device_ = parse_device("webgpu:0");
+      runtime::backend_of(device_);
+    } catch (const DeviceError& error) {
+      const char* required = std::getenv("WEFT_TEST_WEBGPU");
+      if (required && std::string(required) == "required") FAIL() << error.what();
+      GTEST_SKIP() << error.what();
+    }
+  }
+  Device device_ = kCpu;
+};
+
+std::vector<float> noise(std::uint32_t stream, Extent count) {
+  std::vector<float> values;
+  for (Extent i = 0; i < count; ++i)
+    values.push_back(
+        2 * philox::to_unit_float(philox::block({5, stream}, {static_cast<std::uint32_t>(i), 0, 0, 0})[0]) - 1);
+  return values;
+}
+Tensor floats(const std::vector<float>& values, const Shape& shape, Device device) {
+  return tensor_from_bytes(values.data(), shape, DType::f32, device);
+}
+Tensor integers(const std::vector<std::int32_t>& values, const Shape& shape, Device device) {
+  return tensor_from_bytes(values.data(), shape, DType::i32, device);
+}
+
+void expect_close(const Tensor& got, const Tensor& wanted, double tolerance) {
+  const auto a = got.to_vector<float>(), b = wanted.to_vector<float>();
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i)
+    ASSERT_NEAR(a[i], b[i], tolerance * (1 + std::abs(b[i]))) << "element " << i;
+}
+
+struct Blocks {
+  std::vector<std::byte> bytes;
+  std::vector<float> values;  // what the blocks stand for
+};
+Blocks blocks_of(BlockType type, Extent n, Extent k) {
+  const std::vector<float> values = noise(1, n * k);
+  Blocks blocks{std::vector<std::byte>(bytes_for(type, static_cast<std::uint64_t>(n * k), "test")),
+                std::vector<float>(values.size())};
+  quantise(type, values, blocks.bytes);
+  dequantise(type, blocks.bytes, blocks.values);
+  return blocks;
+}
+
+TEST_F(WebgpuLanguage, ProductsAreThoseOfTheValuesForEveryType) {
+  for (const BlockFormat& format : block_formats()) {
+    if (!can_pack(format.type, device_) || !format.can_quantise()) continue;
+    const Extent k = format.block_elements == 256 ? 512 : 96, n = 21;
+    const Blocks blocks = blocks_of(format.type, n, k);
+    const PackedMatrix packed = pack_matrix(format.type, blocks.bytes, n, k, device_);
+    const Tensor dense = floats(blocks.values, {n, k}, kCpu);
+    for (const Extent rows : {1, 3, 11}) {
+      SCOPED_TRACE(std::string(format.name) + ", rows " + std::to_string(rows));
+      const std::vector<float> x = noise(2, rows * k);
+      expect_close(packed_linear(floats(x, {rows, k}, device_), packed), linear(floats(x, {rows, k}, kCpu), dense),
+                   3e-5);
+    }
+    SCOPED_TRACE(format.name);
+    const std::vector<std::int32_t> rows = {20, 0, -1, 7, 21, 7};
+    std::vector<float> wanted;
+    for (const std::int32_t row : rows)
+      for (Extent i = 0; i < k; ++i)
+        wanted.push_back(row < 0 || row >= n ? 0.0f : blocks.values[static_cast<std::size_t>(row * k + i)]);
+    expect_close(packed_rows(packed, integers(rows, {6}, device_)), floats(wanted, {6, k}, kCpu), 1e-6);
+  }
+}
+
+TEST_F(WebgpuLanguage, PlainTypesTakeRowsOfAnyLength) {
+  for (const BlockType type : {BlockType::f16, BlockType::bf16})
+    for (const Extent k : {1, 7, 36, 70}) {
+      SCOPED_TRACE(k);
+      const Extent n = 5;
+      std::vector<std::byte> bytes(static_cast<std::size_t>(2 * n * k));
+      const std::vector<float> given = noise(1, n * k);
+      quantise(type, given, bytes);
+      std::vector<float> values(given.size());
+      dequantise(type, bytes, values);
+      const PackedMatrix packed = pack_matrix(type, bytes, n, k, device_);
+      for (const Extent rows : {2, 9}) {
+        const std::vector<float> x = noise(2, rows * k);
+        expect_close(packed_linear(floats(x, {rows, k}, device_), packed),
+                     linear(floats(x, {rows, k}, kCpu), floats(values, {n, k}, kCpu)), 1e-5);
+      }
+      expect_close(packed_rows(packed, integers({4, 1}, {2}, device_)),
+                   concat(std::vector<Tensor>{narrow(floats(values, {n, k}, kCpu), 0, 4, 1),
+                                              narrow(floats(values, {n, k}, kCpu), 0, 1, 1)},
+                          0),
+                   0);
+    }
+}
+
+TEST_F(WebgpuLanguage, EpiloguesJoinTheProduct) {
+  const Extent n = 64, k = 64;
+  const Blocks blocks = blocks_of(BlockType::q4_1, n, k);
+  const PackedMatrix packed = pack_matrix(BlockType::q4_1, blocks.bytes, n, k, device_);
+  for (const Extent rows : {1, 5, 40}) {
+    const std::vector<float> x = noise(2, rows * k), b = noise(3, n);
+    const auto of = [&](Device device, auto product) {
+      const Tensor y = floats(x, {rows, k}, device);
+      return silu(product(y)) * y + y;
+    };
+    expect_close(of(device_, [&](const Tensor& y) { return packed_linear(y, packed, floats(b, {n}, device_)); }),
+                 of(kCpu,
+                    [&](const Tensor& y) {
+                      return linear(y, floats(blocks.values, {n, k}, kCpu), floats(b, {n}, kCpu));
+                    }),
+                 3e-5);
+  }
+}
+
+struct AttentionCase {
+  Extent tokens, heads, kv_heads, width, rows;
+  CacheType type = CacheType::f32;
+  Extent window = 0;
+  double soft_cap = 0;
+};
+
+void check_attention(const AttentionCase& c, const std::vector<std::int32_t>& first,
+                     const std::vector<std::int32_t>& length, Device device) {
+  const Extent width = c.kv_heads * c.width;
+  const auto of = [&](Device d) {
+    const Extent written = std::min<Extent>(c.rows, 220);
+    std::vector<std::int32_t> places;
+    for (Extent i = 0; i < written; ++i) places.push_back(static_cast<std::int32_t>((i * 17 + 3) % c.rows));
+    places[0] = -1;
+    places.back() = static_cast<std::int32_t>(c.rows);
+    const auto cache = [&](std::uint32_t stream) {
+      return write_rows(empty_cache(c.rows, width, c.type, d),
+                        floats(noise(stream, written * width), {written, width}, d), integers(places, {written}, d),
+                        c.type);
+    };
+    return cache_attention(floats(noise(3, c.tokens * c.heads * c.width), {c.tokens, c.heads, c.width}, d), cache(1),
+                           cache(2), integers(first, {c.tokens}, d), integers(length, {c.tokens}, d), c.kv_heads,
+                           {.type = c.type, .scale = 0.7, .window = c.window, .soft_cap = c.soft_cap});
+  };
+  SCOPED_TRACE(testing::Message() << c.tokens << " tokens, width " << c.width << ", rows " << c.rows);
+  // Rounding to f16 may differ by the last place.
+  expect_close(of(device), of(kCpu), c.type == CacheType::f32 ? 1e-5 : c.type == CacheType::f16 ? 2e-3 : 2e-2);
+}
+
+TEST_F(WebgpuLanguage, AttentionOverACache) {
+  for (const CacheType type : {CacheType::f32, CacheType::f16, CacheType::q8}) {
+    SCOPED_TRACE(static_cast<int>(type));
+    check_attention({1, 6, 2, 64, 200, type}, {3}, {190}, device_);
+    check_attention({3, 4, 4, type == CacheType::q8 ? 32 : 16, 70, type}, {0, 30, 69}, {1, 40, 1}, device_);
+    check_attention({4, 9, 3, 32, 40, type}, {0, 0, 0, 5}, {0, 40, 41, -3}, device_);
+  }
+  check_attention({2, 3, 1, 5, 33}, {0, 2}, {33, 20}, device_);
+  check_attention({2, 8, 1, 6, 33, CacheType::f16}, {0, 2}, {33, 20}, device_);
+  check_attention({5, 4, 2, 16, 90, CacheType::f32, 7}, {0, 0, 0, 0, 9}, {90, 3, 7, 8, 60}, device_);
+  check_attention({2, 4, 2, 16, 90, CacheType::f32, 0, 0.5}, {0, 9}, {90, 60}, device_);
+  check_attention({1, 2, 1, 16, 4200}, {5}, {4000}, device_);  // split over workgroups
+  check_attention({1, 2, 1, 16, 4200}, {5}, {9}, device_);
+}
+
+TEST_F(WebgpuLanguage, OfEqualPlacesTheLastCounts) {
+  const auto of = [](Device d) {
+    return write_rows(zeros({4, 6}, DType::f32, d), floats(noise(1, 30), {5, 6}, d), integers({2, 0, 2, 9, 2}, {5}, d));
+  };
+  expect_close(of(device_), of(kCpu), 0);
+}
+
+TEST_F(WebgpuLanguage, AModelWritesWhatItWritesOnTheCpu) {
+  for (const CacheType cache : {CacheType::f32, CacheType::f16}) {
+    test::TemporaryFolder folder;
+    test::put(test::tiny_models()[0], folder);
+    const auto tokens_on = [&](Device device) {
+      const llm::Model model = llm::load(folder.path(), {.cache = cache, .exact = true, .device = device});
+      std::vector<std::int32_t> ids;
+      const llm::Result result =
+          model.generate("w3 w14 w15 w9 w2 w6 w5", {.max_tokens = 20, .sampling = {.temperature = 0}}).result();
+      for (const llm::GeneratedToken& token : result.tokens) ids.push_back(token.id);
+      return ids;
+    };
+    EXPECT_EQ(tokens_on(device_), tokens_on(kCpu));
+  }
+}
+
+}  // namespace
+}  // namespace weft
