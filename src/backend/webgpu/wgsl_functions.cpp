@@ -25,6 +25,13 @@ constexpr WgslFunction kFunctions[] = {
   return select(bitcast<f32>(sign | 0x7f800000u), nan_f32(), size == 0u || size > 0x7f800000u);
 }
 )"},
+    // NVIDIA divides by multiplying with the reciprocal, and that of a divisor beyond 2^126 is flushed to 0: infinity over
+    // the largest number came out as NaN.
+    {"div_f32", R"(fn div_f32(x: f32, y: f32) -> f32 {
+  let scale = select(1f, 0.25f, abs(y) > 0x1p126f);
+  return (x * scale) / (y * scale);
+}
+)"},
     {"max_f32", R"(fn max_f32(a: f32, b: f32) -> f32 {
   return select(max(a, b), nan_f32(), is_nan_f32(a) || is_nan_f32(b));
 }

@@ -144,6 +144,7 @@ std::string render_float(Op op, const Scalar& a, const Scalar& b, Helpers& helpe
       return fmt::format("({} * {})", x, y);
     case Op::div:
       if (b.constant == 0.0) return call(helpers, "over_zero_f32", x, y);
+      if (!a.constant && !b.constant) return call(helpers, "div_f32", x, y);
       return fmt::format("({} / {})", x, y);
     case Op::copysign: return call(helpers, "with_sign_f32", x, y);
     case Op::pow:

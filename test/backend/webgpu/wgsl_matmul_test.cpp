@@ -84,7 +84,10 @@ void check(const Product& p) {
   expect_same(plan, p.buffers, 1e-4);
 }
 
-const Target kLargeGpu{{.binding_bytes = 1u << 31, .storage_buffers = 16, .workgroup_bytes = 49152, .workgroup_invocations = 1024}, 32, 132};
+const Target kLargeGpu{
+    {.binding_bytes = 1u << 31, .storage_buffers = 16, .workgroup_bytes = 49152, .workgroup_invocations = 1024},
+    32,
+    132};
 const Target kLargeGpuRolled{kLargeGpu.limits, 32, 132,
                              false};  // for lavapipe, which takes seconds to compile unrolled text
 const Target kSmallGpu{{.storage_buffers = 8, .workgroup_bytes = 16384, .workgroup_invocations = 256}, 0, 16};
