@@ -11,6 +11,7 @@
 #include "backend/webgpu/merge.hpp"
 #include "backend/webgpu/program.hpp"
 #include "backend/webgpu/render.hpp"
+#include "backend/webgpu/wgsl_quantised.hpp"
 #include "weft/error.hpp"
 
 namespace weft::webgpu {
@@ -38,8 +39,17 @@ class CompiledPlan final : public backend::Program {
     std::vector<std::uint64_t> scratch_bytes;
     std::vector<int> shared;
     std::vector<RenderedDispatch> dispatches;
-    for (const kernel::Kernel& kernel : plan.kernels) {
-      Rendered rendered = render(kernel, plan_buffers, target);
+    for (std::size_t at = 0; at < plan.kernels.size(); ++at) {
+      const kernel::Kernel& kernel = plan.kernels[at];
+      double operations = kernel::flops(kernel);
+      Rendered rendered;
+      const auto* product = std::get_if<kernel::MatmulKernel>(&kernel);
+      const auto* next =
+          at + 1 < plan.kernels.size() ? std::get_if<kernel::MatmulKernel>(&plan.kernels[at + 1]) : nullptr;
+      if (product && next && render_packed_pair(*product, *next, target, rendered))
+        operations += kernel::flops(plan.kernels[++at]);
+      else
+        rendered = render(kernel, plan_buffers, target);
       std::vector<int> slots;
       for (std::size_t i = 0; i < rendered.scratch_bytes.size(); ++i) {
         const std::uint64_t bytes = rendered.scratch_bytes[i];
@@ -53,7 +63,7 @@ class CompiledPlan final : public backend::Program {
         scratch_bytes[static_cast<std::size_t>(slot)] = std::max(scratch_bytes[static_cast<std::size_t>(slot)], bytes);
       }
       for (RenderedDispatch& dispatch : rendered.dispatches) {
-        dispatch.operations = kernel::flops(kernel);
+        dispatch.operations = operations;
         for (BoundRange& range : dispatch.bindings)
           if (range.buffer >= plan_buffers)
             range.buffer = plan_buffers + slots[static_cast<std::size_t>(range.buffer - plan_buffers)];

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 
 #include "backend/webgpu/quantised_pack.hpp"
 #include "backend/webgpu/wgsl_loop.hpp"
@@ -27,8 +28,9 @@ constexpr Extent kUnpackedMax = Extent{1} << 28;  // elements of scratch
 /// Reads a packed matrix by units of 16 bytes: 32, 16 or 8 elements of a row.
 class PackedReader {
  public:
-  PackedReader(BlockType type, const Operand& words, Extent n, Extent k, Bindings& bindings)
-      : form_(quant_form(type)), at_(quant_layout(form_, n, k)), bindings_(bindings) {
+  /// `mark` ends the names of its functions.
+  PackedReader(BlockType type, const Operand& words, Extent n, Extent k, Bindings& bindings, std::string mark = "")
+      : form_(quant_form(type)), at_(quant_layout(form_, n, k)), bindings_(bindings), mark_(std::move(mark)) {
     const auto run = [&](Extent first, Extent count) {
       return bindings.add({words.buffer, DType::u32, words.offset + first, count}, false);
     };
@@ -48,10 +50,13 @@ class PackedReader {
   /// Chunks that share a scale.
   int chunks_together() const { return std::min(chunks(), form_.group / 4); }
 
+  /// Bindings that it takes.
+  int runs() const { return 1 + (form_.planes > 0) + (has_scales() ? 1 : 0) + (form_.scales == QuantScales::coded); }
+
   /// Functions `chunk`, which gives the integers or values of a chunk, and `scale_at`: what they are multiplied by, and
   /// what is added then.
   std::string functions() const {
-    std::string text = "fn chunk(q: vec4u, high: vec2u, c: u32) -> vec4f {\n";
+    std::string text = fmt::format("fn chunk{}(q: vec4u, high: vec2u, c: u32) -> vec4f {{\n", mark_);
     switch (form_.values) {
       case QuantValues::nibble:
         text += "  var four = (q[c >> 1u] >> ((c & 1u) << 2u)) & 0x0F0F0F0Fu;\n";
@@ -72,7 +77,7 @@ class PackedReader {
     }
     text += "}\n";
     if (!has_scales()) return text;
-    text += "fn scale_at(block: u32, half: u32) -> vec2f {\n";
+    text += fmt::format("fn scale_at{}(block: u32, half: u32) -> vec2f {{\n", mark_);
     text += fmt::format("  let word = {};\n", load(scales_, "block"));
     if (form_.scales == QuantScales::half) text += "  let pair = unpack2x16float(word);\n";
     if (form_.scales == QuantScales::single) text += "  let pair = vec2f(bitcast<f32>(word), 0f);\n";
@@ -109,7 +114,7 @@ class PackedReader {
     const std::string half = form_.group == 32 ? "0u"
                              : chunks() == 8   ? fmt::format("({} >> 2u)", chunk)
                                                : fmt::format("(place{} & 1u)", suffix);
-    return fmt::format("scale_at({}, {})", divided("place" + suffix, form_.value_words() / 4), half);
+    return fmt::format("scale_at{}({}, {})", mark_, divided("place" + suffix, form_.value_words() / 4), half);
   }
 
  private:
@@ -120,6 +125,7 @@ class PackedReader {
   QuantForm form_;
   QuantLayout at_;
   const Bindings& bindings_;
+  std::string mark_;
   int values_ = -1, high_ = -1, scales_ = -1, factors_ = -1;
 };
 
@@ -127,11 +133,13 @@ class PackedReader {
 
 class RowsWriter {
  public:
-  RowsWriter(const MatmulKernel& kernel, const Target& target) : kernel_(kernel), target_(target) {
+  /// `before`: a product of the same rows, computed beside `kernel`, whose epilogue reads it.
+  RowsWriter(const MatmulKernel& kernel, const Target& target, const MatmulKernel* before = nullptr)
+      : kernel_(kernel), before_(before), target_(target) {
     rows_ = static_cast<int>(std::min(kernel.m, kFewRows));
     lanes_ = target.subgroup_size >= 2 ? static_cast<int>(std::min(target.subgroup_size, 32u)) : 32;
     // What is read of A serves some rows of W, as long as there is work for all multiprocessors.
-    columns_ = rows_ > 2 ? 1 : kernel.n >= 32768 ? 4 : kernel.n >= 8192 ? 2 : 1;
+    columns_ = rows_ > 2 || before ? 1 : kernel.n >= 32768 ? 4 : kernel.n >= 8192 ? 2 : 1;
   }
 
   void render(Rendered& rendered) {
@@ -142,7 +150,9 @@ class RowsWriter {
         kernel_.k % 4 == 0 && kernel_.a_row % 4 == 0 && kernel_.a.offset % 4 == 0 && kernel_.a_batch.offset % 4 == 0;
     if (by_fours_) bindings.want_vectors(a);
     const PackedReader reader(kernel_.block_type, kernel_.b, kernel_.n, kernel_.k, bindings);
-    const kernel::LoopKernel epilogue = without_inner(kernel_.epilogue);
+    std::optional<PackedReader> reader_before;
+    if (before_) reader_before.emplace(kernel_.block_type, before_->b, kernel_.n, kernel_.k, bindings, "_before");
+    const kernel::LoopKernel epilogue = before_ ? epilogue_of_both() : without_inner(kernel_.epilogue);
     const Space space{{{"i", kernel_.m}, {"j", kernel_.n}}, -1};
     StepWriter writer(epilogue, bindings, helpers, space, space);
     bindings.resolve();
@@ -155,7 +165,8 @@ class RowsWriter {
     std::string head;
     if (target_.subgroup_size >= 2) head = "enable subgroups;\ndiagnostic(off, subgroup_uniformity);\n";
     const WorkgroupNumber number = workgroup_number(groups, target_);
-    text_ = head + bindings.declarations() + helpers.text() + reader.functions() + finish;
+    text_ = head + bindings.declarations() + helpers.text() + reader.functions() +
+            (before_ ? reader_before->functions() : "") + finish;
     text_ += activation_function(a, bindings);
     if (target_.subgroup_size < 2) text_ += fmt::format("var<workgroup> joined: array<f32, {}>;\n", kThreads);
     text_ += fmt::format("@compute @workgroup_size({})\nfn main({}) {{\n  let group = {};\n{}", kThreads,
@@ -164,11 +175,16 @@ class RowsWriter {
     line(fmt::format("let i0 = {} * {}u;", divided("group", groups_n), rows_));
     line(fmt::format("let j0 = ({} * {}u + {}) * {}u;", modulo("group", groups_n), teams, divided("thread", lanes_),
                      columns_));
-    write_sums(reader);
-    write_join();
+    write_sums(reader, "s");
+    write_join("s");
+    if (before_) {
+      write_sums(*reader_before, "u");
+      write_join("u");
+    }
     write_results();
     text_ += "}\n";
-    rendered.dispatches.push_back({kernel_.name, std::move(text_), bindings.ranges(), groups});
+    rendered.dispatches.push_back(
+        {before_ ? before_->name + " + " + kernel_.name : kernel_.name, std::move(text_), bindings.ranges(), groups});
   }
 
  private:
@@ -207,17 +223,20 @@ class RowsWriter {
     for (std::size_t s = 0; s < epilogue.steps.size(); ++s) {
       if (!needed[s]) continue;
       if (epilogue.steps[s].kind == StepKind::accumulator)
-        writer.define(static_cast<int>(s), {render_cast({"v", DType::f32, {}}, epilogue.steps[s].type, helpers)});
+        writer.define(static_cast<int>(s), {render_cast({before_ && s < steps_before_ ? "u" : "v", DType::f32, {}},
+                                                        epilogue.steps[s].type, helpers)});
       else
         writer.write(static_cast<int>(s));
     }
     for (const kernel::Store& store : epilogue.stores) writer.write_store(store);
-    return fmt::format("fn finish(i: u32, j: u32, v: f32) {{\n  if (i >= {}u || j >= {}u) {{ return; }}\n{}}}\n",
-                       kernel_.m, kernel_.n, writer.take_text());
+    return fmt::format("fn finish(i: u32, j: u32, v: f32{}) {{\n  if (i >= {}u || j >= {}u) {{ return; }}\n{}}}\n",
+                       before_ ? ", u: f32" : "", kernel_.m, kernel_.n, writer.take_text());
   }
 
-  void write_sums(const PackedReader& reader) {
-    each_sum([&](int r, int i) { line(fmt::format("var s{}_{} = 0f;", r, i)); });
+  /// `sum`: the first letter of the sums' names, 's' or 'u'. What else is named stands in a scope of its own.
+  void write_sums(const PackedReader& reader, const std::string& sum) {
+    const std::string mark = sum == "s" ? "" : "_before";
+    each_sum([&](int r, int i) { line(fmt::format("var {}{}_{} = 0f;", sum, r, i)); });
     line(fmt::format("for (var unit = lane; unit < {}u; unit += {}u) {{", reader.units(), lanes_));
     for (int r = 0; r < columns_; ++r)
       text_ += reader.read(fmt::format("min(j0 + {}u, {}u)", r, kernel_.n - 1), "unit", std::to_string(r), "    ");
@@ -230,43 +249,43 @@ class RowsWriter {
       each_sum([&](int r, int i) { line(fmt::format("  var p{}_{} = 0f;", r, i)); });
     }
     line(fmt::format("  for (var c = {0}; c < {0} + {1}u; c++) {{", first, together));
-    for (int r = 0; r < columns_; ++r) line(fmt::format("    let w{0} = chunk(q{0}, high{0}, c);", r));
+    for (int r = 0; r < columns_; ++r) line(fmt::format("    let w{0} = chunk{1}(q{0}, high{0}, c);", r, mark));
     for (int i = 0; i < rows_; ++i) {
       line(fmt::format("    let x{0} = activations(i0 + {0}u, unit * {1}u + c * 4u);", i, reader.elements()));
       if (reader.has_offset()) line(fmt::format("    t{0} += dot(x{0}, vec4f(1f));", i));
     }
     each_sum([&](int r, int i) {
-      line(fmt::format("    {0}{1}_{2} += dot(w{1}, x{2});", reader.has_scales() ? 'p' : 's', r, i));
+      line(fmt::format("    {0}{1}_{2} += dot(w{1}, x{2});", reader.has_scales() ? "p" : sum, r, i));
     });
     line("  }");
     if (reader.has_scales()) {
       for (int r = 0; r < columns_; ++r)
         line(fmt::format("  let f{} = {};", r, reader.scale(std::to_string(r), first)));
       each_sum([&](int r, int i) {
-        line(reader.has_offset() ? fmt::format("  s{0}_{1} += f{0}.x * p{0}_{1} + f{0}.y * t{1};", r, i)
-                                 : fmt::format("  s{0}_{1} += f{0}.x * p{0}_{1};", r, i));
+        line(reader.has_offset() ? fmt::format("  {2}{0}_{1} += f{0}.x * p{0}_{1} + f{0}.y * t{1};", r, i, sum)
+                                 : fmt::format("  {2}{0}_{1} += f{0}.x * p{0}_{1};", r, i, sum));
       });
     }
     if (several) line("  }");
     line("}");
   }
 
-  void write_join() {
+  void write_join(const std::string& sum) {
     if (target_.subgroup_size >= 2) {
       for (int distance = 1; distance < lanes_; distance *= 2)
         each_sum([&](int r, int i) {
-          line(fmt::format("s{0}_{1} += subgroupShuffleXor(s{0}_{1}, {2}u);", r, i, distance));
+          line(fmt::format("{3}{0}_{1} += subgroupShuffleXor({3}{0}_{1}, {2}u);", r, i, distance, sum));
         });
       return;
     }
     each_sum([&](int r, int i) {
-      line(fmt::format("joined[thread] = s{}_{};", r, i));
+      line(fmt::format("joined[thread] = {}{}_{};", sum, r, i));
       line("workgroupBarrier();");
       line(fmt::format("for (var distance = {}u; distance > 0u; distance >>= 1u) {{", lanes_ / 2));
       line("  if (lane < distance) { joined[thread] += joined[thread + distance]; }");
       line("  workgroupBarrier();");
       line("}");
-      line(fmt::format("s{}_{} = joined[thread - lane];", r, i));
+      line(fmt::format("{}{}_{} = joined[thread - lane];", sum, r, i));
       line("workgroupBarrier();");
     });
   }
@@ -276,15 +295,51 @@ class RowsWriter {
     const int count = rows_ * columns_;
     line(fmt::format("for (var at = lane; at < {}u; at += {}u) {{", count, lanes_));
     line("  var v = s0_0;");
+    if (before_) line("  var u = u0_0;");
     each_sum([&](int r, int i) {
-      if (r + i > 0) line(fmt::format("  if (at == {}u) {{ v = s{}_{}; }}", r * rows_ + i, r, i));
+      if (r + i == 0) return;
+      line(fmt::format("  if (at == {0}u) {{ v = s{1}_{2};{3} }}", r * rows_ + i, r, i,
+                       before_ ? fmt::format(" u = u{}_{};", r, i) : ""));
     });
-    line(fmt::format("  finish(i0 + {}, j0 + {}, v);", modulo("at", rows_), divided("at", rows_)));
+    line(fmt::format("  finish(i0 + {}, j0 + {}, v{});", modulo("at", rows_), divided("at", rows_),
+                     before_ ? ", u" : ""));
     line("}");
   }
 
+  /// Both epilogues as one: what the second reads of the first is a value that is at hand. The first still stores it.
+  kernel::LoopKernel epilogue_of_both() {
+    kernel::LoopKernel both = without_inner(before_->epilogue), after = without_inner(kernel_.epilogue);
+    const auto steps = static_cast<int>(both.steps.size()), inputs = static_cast<int>(both.inputs.size()),
+               outputs = static_cast<int>(both.outputs.size());
+    steps_before_ = both.steps.size();
+    for (kernel::Step step : after.steps) {
+      for (int* operand : {&step.a, &step.b, &step.c})
+        if (*operand >= 0) *operand += steps;
+      if (step.operand >= 0) {
+        if (after.inputs[static_cast<std::size_t>(step.operand)] == both.outputs[0]) {
+          step = {StepKind::map, step.type, step.level};
+          step.op = scalar::Op::cast;
+          step.a = both.stores[0].value;
+        } else {
+          step.operand += inputs;
+        }
+      }
+      both.steps.push_back(step);
+    }
+    both.inputs.insert(both.inputs.end(), after.inputs.begin(), after.inputs.end());
+    both.outputs.insert(both.outputs.end(), after.outputs.begin(), after.outputs.end());
+    for (kernel::Store store : after.stores) {
+      store.value += steps;
+      store.output += outputs;
+      both.stores.push_back(store);
+    }
+    return both;
+  }
+
   const MatmulKernel& kernel_;
+  const MatmulKernel* before_;
   const Target& target_;
+  std::size_t steps_before_ = 0;             // of both epilogues, those of `before_`
   int rows_ = 1, columns_ = 1, lanes_ = 32;  // of A and of W at a time; threads that share a row of W
   bool by_fours_ = false;
   std::string text_;
@@ -358,6 +413,38 @@ void render_packed(const MatmulKernel& kernel, const Target& target, Scratch& sc
   rendered.dispatches.push_back(unpack(kernel.name + ".unpack", kernel.block_type, kernel.b, kernel.n, kernel.k,
                                        nullptr, plain.b, kernel.n, target));
   render(plain, target, scratch, rendered);
+}
+
+bool render_packed_pair(const MatmulKernel& first, const MatmulKernel& second, const Target& target,
+                        Rendered& rendered) {
+  if (!first.packed || !second.packed || first.block_type != second.block_type || first.m != second.m ||
+      first.n != second.n || first.k != second.k || first.m > kFewRows || first.m * first.n == 0 ||
+      first.a != second.a || first.a_row != second.a_row || !(first.a_batch == second.a_batch))
+    return false;
+  const kernel::LoopKernel before = without_inner(first.epilogue), after = without_inner(second.epilogue);
+  if (before.outputs.size() != 1 || before.stores.size() != 1) return false;
+  const Operand& made = before.outputs[0];
+  bool is_read = false;
+  for (const kernel::Step& step : after.steps) {
+    if (step.operand < 0) continue;
+    const Operand& input = after.inputs[static_cast<std::size_t>(step.operand)];
+    if (input.buffer != made.buffer) continue;
+    // Element for element, or it is not at hand.
+    if (step.kind != StepKind::load || input != made || !(step.view == before.stores[0].view)) return false;
+    is_read = true;
+  }
+  const auto touches = [](const std::vector<Operand>& operands, int buffer) {
+    return std::any_of(operands.begin(), operands.end(), [&](const Operand& o) { return o.buffer == buffer; });
+  };
+  for (const Operand& out : after.outputs)
+    if (touches(before.inputs, out.buffer) || out.buffer == made.buffer) return false;
+  Bindings counted(target, second.name);
+  const int runs = PackedReader(first.block_type, first.b, first.n, first.k, counted).runs();
+  const std::size_t bindings = 1 + 2 * static_cast<std::size_t>(runs) + before.inputs.size() + after.inputs.size() +
+                               before.outputs.size() + after.outputs.size();
+  if (!is_read || bindings > target.limits.storage_buffers) return false;
+  RowsWriter(second, target, &first).render(rendered);
+  return true;
 }
 
 void render_unpack_rows(const RoutineKernel& kernel, const Target& target, Rendered& rendered) {

@@ -9,6 +9,7 @@
 #include "llm/tiny_model.hpp"
 #include "runtime/devices.hpp"
 #include "runtime/packed_matrix.hpp"
+#include "weft/compile.hpp"
 #include "weft/inference.hpp"
 #include "weft/llm.hpp"
 #include "weft/ops.hpp"
@@ -132,6 +133,24 @@ TEST_F(WebgpuLanguage, EpiloguesJoinTheProduct) {
                     }),
                  3e-5);
   }
+}
+
+TEST_F(WebgpuLanguage, AGatedUnitIsOneDispatch) {
+  const Extent n = 24, k = 256;
+  for (const BlockType type : {BlockType::q4_1, BlockType::q6_k, BlockType::f16})
+    for (const Extent rows : {1, 4, 8}) {
+      const Blocks up = blocks_of(type, n, k);
+      const PackedMatrix packed = pack_matrix(type, up.bytes, n, k, device_);
+      const PackedMatrix other = pack_matrix(type, up.bytes, n, k, device_);
+      const std::vector<float> x = noise(2, rows * k);
+      auto step = compile([&](Tensor y) { return packed_linear(y, other) * silu(packed_linear(y, packed) + 1.0); });
+      const Tensor at = floats(x, {rows, k}, device_);
+      const Tensor y = linear(floats(x, {rows, k}, kCpu), floats(up.values, {n, k}, kCpu));
+      expect_close(step(at), y * silu(y + 1.0), 1e-4);
+      const std::string source = step.compiled().explain(true);
+      const auto entry = source.find("@compute");
+      EXPECT_EQ(source.find("@compute", entry + 1), std::string::npos) << source;
+    }
 }
 
 struct AttentionCase {
