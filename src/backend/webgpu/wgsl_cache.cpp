@@ -17,7 +17,7 @@ using ops::CacheType;
 
 // --- Rows written -----------------------------------------------------------------------------------------------------
 
-constexpr int kWriteThreads = 128;
+constexpr int kWriteThreads = 256;  // as elementwise kernels have, so that they run side by side
 
 void copy(const Operand& from, const Operand& to, const Target& target, Scratch& scratch, Rendered& rendered) {
   kernel::LoopKernel loop;
@@ -416,6 +416,67 @@ void render_write_rows(const RoutineKernel& kernel, const Target& target, Scratc
   rendered.dispatches.push_back(
       {kernel.name, compute_shader(bindings, {}, workgroup_number(groups, target), kWriteThreads, "", body),
        bindings.ranges(), groups});
+}
+
+bool render_written_loop(const kernel::LoopKernel& loop, const RoutineKernel& write, const Target& target,
+                         Rendered& rendered) {
+  if (write.routine != ops::Routine::write_rows || ops::write_rows_of(write.attributes).type != CacheType::f32 ||
+      write.out != write.reads[0] || loop.inner != 1 || loop.outputs.size() != 1 || loop.stores.size() != 1)
+    return false;
+  const Extent rows = write.shape[0], width = write.shape[1], count = write.shapes[1][0];
+  const Operand &made = loop.outputs[0], &given = write.reads[1];
+  kernel::LoopKernel each = without_inner(loop);
+  if (each.outer != count * width || count * width == 0 || made.buffer != given.buffer ||
+      made.offset + each.stores[0].view.offset != given.offset || !each.stores[0].view.bounds.empty())
+    return false;
+  // The loop's elements lie as those of the rows do.
+  const kernel::View& view = each.stores[0].view;
+  Extent stride = 1;
+  for (std::size_t d = view.extents.size(); d-- > 0; stride *= view.extents[d])
+    if (view.extents[d] != 1 && view.strides[d] != stride) return false;
+  for (const Operand& input : each.inputs)
+    if (input.buffer == write.out.buffer || input.buffer == made.buffer) return false;
+  for (const kernel::Step& step : each.steps)
+    if (step.kind == kernel::StepKind::reduce) return false;
+  if (each.inputs.size() + 3 > target.limits.storage_buffers || made.buffer == write.out.buffer ||
+      made.buffer == write.reads[2].buffer)
+    return false;
+
+  const std::string name = loop.name + " + " + write.name;
+  Bindings bindings(target, name);
+  Helpers helpers;
+  const int at = bindings.add(write.reads[2], false), out = bindings.add(write.out, true);
+  bindings.forbid_vectors(out);
+  const Space space{{{"t", count}, {"u", width}}, -1};
+  StepWriter writer(each, bindings, helpers, space, space);
+  bindings.resolve();
+  const std::vector<bool> needed = needed_steps(each);
+  for (std::size_t step = 0; step < each.steps.size(); ++step)
+    if (needed[step]) writer.write(static_cast<int>(step));
+  writer.write_store(each.stores[0]);
+  const auto place = [&](const std::string& t) {
+    return bindings.load(at, fmt::format("{} + {}u", t, bindings.base(at)));
+  };
+  const auto groups = static_cast<std::uint64_t>(divide_up(count * width, kWriteThreads));
+  std::string body;
+  const auto line = [&](const std::string& text) { body += "  " + text + "\n"; };
+  line(fmt::format("let number = group * {}u + thread;", kWriteThreads));
+  line(fmt::format("if (number >= {}u) {{ return; }}", count * width));
+  line(fmt::format("let t = {};", divided("number", width)));
+  line(fmt::format("let u = {};", modulo("number", width)));
+  body += writer.take_text();
+  line(fmt::format("let row = {};", place("t")));
+  line(fmt::format("var last = row >= 0 && row < {};", rows));
+  if (count > 1)
+    line(fmt::format("for (var later = t + 1u; later < {}u; later++) {{ last = last && row != {}; }}", count,
+                     place("later")));
+  line(fmt::format("if (last) {{ {} }}",
+                   bindings.store(out, fmt::format("u32(row) * {}u + u + {}u", width, bindings.base(out)),
+                                  writer.value(each.stores[0].value).text)));
+  rendered.dispatches.push_back(
+      {name, compute_shader(bindings, helpers, workgroup_number(groups, target), kWriteThreads, "", body),
+       bindings.ranges(), groups});
+  return true;
 }
 
 void render_cache_attention(const RoutineKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered) {

@@ -205,6 +205,30 @@ TEST_F(WebgpuLanguage, OfEqualPlacesTheLastCounts) {
   expect_close(of(device_), of(kCpu), 0);
 }
 
+TEST_F(WebgpuLanguage, WhatIsComputedForACacheIsWrittenByTheSameDispatch) {
+  for (const Extent tokens : {1, 5}) {
+    const auto of = [&](Device d, std::string* source) {
+      Variable cache(floats(noise(9, 42), {7, 6}, d), "cache", false);
+      auto step = compile([&](Tensor rows, Tensor at) {
+        const Tensor turned = flip(reshape(rows, {tokens, 2, 3}), {1});
+        cache.assign(write_rows(cache, reshape(turned * 2.0 + 1.0, {tokens, 6}), at));
+        return at + at;
+      });
+      std::vector<std::int32_t> places = {4, 0, 4, -1, 7};
+      places.resize(static_cast<std::size_t>(tokens));
+      step(floats(noise(8, tokens * 6), {tokens, 6}, d), integers(places, {tokens}, d));
+      if (source) *source = step.compiled().explain(true);
+      return cache.value();
+    };
+    std::string source;
+    expect_close(of(device_, &source), of(kCpu, nullptr), 1e-6);
+    // One kernel or two merged, but no dispatch that only writes.
+    const auto entry = source.find("@compute");
+    EXPECT_NE(entry, std::string::npos);
+    EXPECT_EQ(source.find("@compute", entry + 1), std::string::npos) << source;
+  }
+}
+
 TEST_F(WebgpuLanguage, AModelWritesWhatItWritesOnTheCpu) {
   for (const CacheType cache : {CacheType::f32, CacheType::f16}) {
     test::TemporaryFolder folder;
