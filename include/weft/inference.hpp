@@ -9,7 +9,7 @@ namespace weft {
 enum class CacheType : std::uint8_t { f32, f16, q8 };
 
 /// A cache of zeros for `rows` rows of `width` elements: f32 [rows, width], or u32 with so many words a row as the type
-/// needs. Errors: ShapeError for an odd width of f16, or one that does not divide by 32 of q8.
+/// needs. Errors: ShapeError for an odd width of f16, or one that does not divide by 32 of q8 (of a head, for attention).
 [[nodiscard]] Tensor empty_cache(Extent rows, Extent width, CacheType type = CacheType::f32,
                                  Device device = default_device(), Where where = Where::current());
 

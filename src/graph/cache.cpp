@@ -90,6 +90,10 @@ Tensor cache_attention(const Tensor& q, const Tensor& keys, const Tensor& values
   if (kv_heads <= 0 || q.dim(1) % kv_heads != 0)
     throw ShapeError(describe(op, fmt::format("{} heads of queries are no multiple of {} of keys", q.dim(1), kv_heads),
                               operands, where));
+  if (options.type == CacheType::q8 && q.dim(2) % 32 != 0)
+    throw ShapeError(
+        describe(op, fmt::format("heads of {} channels share blocks of 32 in a q8 cache; use f16 or f32", q.dim(2)),
+                 operands, where));
   check_cache(op, keys, "keys", options.type, kv_heads * q.dim(2), operands, where);
   check_cache(op, values, "values", options.type, kv_heads * q.dim(2), operands, where);
   if (keys.dim(0) != values.dim(0)) throw ShapeError(describe(op, "keys and values differ in rows", operands, where));

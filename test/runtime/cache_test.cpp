@@ -196,6 +196,12 @@ TEST(Cache, ErrorsNameWhatDoesNotFit) {
   expect_error<DTypeError>([&] { (void)write_rows(k, zeros({2, 64}, DType::i32), at); }, "rows are not f32");
   expect_error<ShapeError>([&] { (void)empty_cache(4, 33, CacheType::f16); }, "multiples of 2");
   expect_error<ShapeError>([&] { (void)empty_cache(4, 48, CacheType::q8); }, "multiples of 32");
+  const Tensor blocks = empty_cache(4, 32, CacheType::q8), number = tensor<std::int32_t>({0}, {1});
+  expect_error<ShapeError>(
+      [&] {
+        (void)cache_attention(zeros({1, 2, 16}), blocks, blocks, number, number, 2, {.type = CacheType::q8});
+      },
+      "share blocks of 32");
   Variable x(zeros({2, 4, 32}), "x");
   expect_error<UsageError>([&] { (void)grad(sum(cache_attention(x, k, k, at, at, 2)), {x}); }, "has no gradient");
 }
