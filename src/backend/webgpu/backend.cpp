@@ -115,7 +115,8 @@ class CompiledPlan final : public backend::Program {
         dispatches.push_back(std::move(dispatch));
       }
     }
-    dispatches = merge_dispatches(std::move(dispatches), target);
+    // Compilers of software adapters take more than in proportion to the text, and there a dispatch costs nothing.
+    if (target.unroll) dispatches = merge_dispatches(std::move(dispatches), target);
     std::unordered_map<std::string, int> shader_of;
     for (RenderedDispatch& dispatch : dispatches) {
       const auto [found, is_new] = shader_of.try_emplace(dispatch.text, static_cast<int>(recording.shaders.size()));

@@ -18,8 +18,6 @@ namespace {
 constexpr std::uint64_t kGroupsMax = 1024;  // of a dispatch that leaves room for others beside it
 constexpr double kOperationsMax = 1e9;      // longer ones fill a device by themselves
 constexpr std::size_t kBranchesMax = 8;     // registers and workgroup memory are those of all branches
-constexpr std::size_t kBranchesMaxRolled =
-    3;  // for software adapters: their compilers take more than in proportion to the text
 
 bool overlap(const BoundRange& a, const BoundRange& b) {
   return a.buffer == b.buffer && a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
@@ -154,7 +152,7 @@ class Merger {
   }
 
   bool try_add(const RenderedDispatch& dispatch, const Module& module) {
-    if (branches_.size() == (target_.unroll ? kBranchesMax : kBranchesMaxRolled) || module.threads != threads_ ||
+    if (branches_.size() == kBranchesMax || module.threads != threads_ ||
         groups_ + dispatch.workgroups > target_.limits.workgroups_per_dimension)
       return false;
     std::vector<std::vector<int>> shared = shared_;

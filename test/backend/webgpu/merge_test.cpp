@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/webgpu/render.hpp"
 #include "render_support.hpp"
 
 #if WEFT_HAS_WEBGPU
@@ -125,10 +126,15 @@ TEST_F(MergeOnDeviceTest, MergedKernelsComputeTheSame) {
     k.stores = {{1, 0, {{48}, {1}, 0, {}}}};
     plan.kernels.emplace_back(k);
   }
-  expect_same(plan, buffers);
-  std::string source;
-  run_on_device(*test_backend(), plan, buffers, &source);
-  EXPECT_NE(source.find("kernel 0 | kernel 1 | kernel 2"), std::string::npos) << source;
+  Rendered rendered;
+  for (const kernel::Kernel& k : plan.kernels) {
+    Rendered one = render(k, static_cast<int>(buffers.size()), kTarget);
+    ASSERT_EQ(one.dispatches.size(), 1u);
+    rendered.dispatches.push_back(std::move(one.dispatches[0]));
+  }
+  rendered.dispatches = merge_dispatches(std::move(rendered.dispatches), kTarget);
+  ASSERT_EQ(names(rendered.dispatches), Names{"kernel 0 | kernel 1 | kernel 2"});
+  replay(rendered, plan, buffers, 1e-5);
 }
 
 }  // namespace

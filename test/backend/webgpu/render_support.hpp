@@ -133,7 +133,7 @@ inline void expect_same(const kernel::Plan& plan, const std::vector<TestBuffer>&
 }
 
 /// Runs dispatches made of `kernel` and compares with the reference, as expect_same does for a plan.
-inline void replay(const Rendered& rendered, const kernel::Kernel& kernel, const std::vector<TestBuffer>& buffers,
+inline void replay(const Rendered& rendered, const kernel::Plan& plan, const std::vector<TestBuffer>& buffers,
                    double tolerance) {
   static const std::shared_ptr<Device> device = Device::open(0, {.validate = true, .cache_folder = {}});
   Recording recording;
@@ -160,7 +160,7 @@ inline void replay(const Rendered& rendered, const kernel::Kernel& kernel, const
   Program(device, recording).run({});
   std::vector<reference::Values> wanted;
   for (const TestBuffer& buffer : buffers) wanted.push_back(buffer.values);
-  reference::run(kernel, wanted);
+  reference::run(plan, wanted);
   int shown = 0;
   for (std::size_t b = 0; b < wanted.size(); ++b) {
     std::vector<float> got(wanted[b].size());
@@ -172,6 +172,12 @@ inline void replay(const Rendered& rendered, const kernel::Kernel& kernel, const
     }
   }
   if (shown > 0) ADD_FAILURE() << rendered.dispatches.at(0).text;
+}
+inline void replay(const Rendered& rendered, const kernel::Kernel& kernel, const std::vector<TestBuffer>& buffers,
+                   double tolerance) {
+  kernel::Plan plan;
+  plan.kernels.push_back(kernel);
+  replay(rendered, plan, buffers, tolerance);
 }
 
 inline kernel::View contiguous(std::vector<Extent> extents) {
