@@ -19,6 +19,7 @@ namespace weft::webgpu {
 namespace {
 
 constexpr std::uint64_t kOwnScratchBytes = 8 << 20;
+constexpr std::size_t kMergedDispatchesMaxRolled = 64;
 
 /// Whether the kernel has an operand in one of these buffers.
 bool touches(const kernel::Kernel& kernel, std::initializer_list<int> buffers) {
@@ -115,8 +116,9 @@ class CompiledPlan final : public backend::Program {
         dispatches.push_back(std::move(dispatch));
       }
     }
-    // Compilers of software adapters take more than in proportion to the text, and there a dispatch costs nothing.
-    if (target.unroll) dispatches = merge_dispatches(std::move(dispatches), target);
+    // Compilers of software adapters take more than in proportion to the text: there only small plans are merged.
+    if (target.unroll || dispatches.size() <= kMergedDispatchesMaxRolled)
+      dispatches = merge_dispatches(std::move(dispatches), target);
     std::unordered_map<std::string, int> shader_of;
     for (RenderedDispatch& dispatch : dispatches) {
       const auto [found, is_new] = shader_of.try_emplace(dispatch.text, static_cast<int>(recording.shaders.size()));
