@@ -33,7 +33,7 @@ CASES = [
     ("a machine's path", "docs/a.md", f"see {SLASH}work/main\n", "names a path or a host of one machine"),
     ("a home folder", "script/a", f"cd {SLASH}home/ann/weft\n", "names a path or a host of one machine"),
     ("a registry's host", "script/a", "fetch https://pypi" + ".org/simple\n", "names a path or a host of one machine"),
-    ("a path that is not one", "docs/a.md", "network/work/net, framework/rooted\n", None),
+    ("a path that is not one", "docs/a.md", f"network{SLASH}work{SLASH}net, framework{SLASH}rooted\n", None),
     ("a large file", "docs/a.bin", "x" * ((1 << 20) + 1), "a file of the tree has at most"),
 ]
 

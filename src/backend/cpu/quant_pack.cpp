@@ -7,22 +7,15 @@
 #include <cstring>
 
 #include "base/half.hpp"
+#include "tensor/block_k.hpp"
 
 namespace weft::cpu {
 namespace {
 
 using std::int64_t;
 
-template <class T>
-T load(const std::byte* at) {
-  T value;
-  std::memcpy(&value, at, sizeof value);
-  return value;
-}
-template <class T>
-void store(std::byte* at, T value) {
-  std::memcpy(at, &value, sizeof value);
-}
+using codec::load;
+using codec::store;
 
 constexpr int kSuperElements = kQuantSuper * kQuantBlock;
 
@@ -66,11 +59,7 @@ void read_k_nibbles(const std::byte* from, std::uint8_t* q) {
 /// The 6-bit scales and minimums of Q4_K and Q5_K.
 void read_k_scales(const std::byte* from, Block& block) {
   for (int j = 0; j < 8; ++j) {
-    unsigned scale = byte_at(from, j) & 63, minimum = byte_at(from, j + 4) & 63;
-    if (j >= 4) {
-      scale = (byte_at(from, j + 4) & 15) | byte_at(from, j - 4) >> 6 << 4;
-      minimum = byte_at(from, j + 4) >> 4 | byte_at(from, j) >> 6 << 4;
-    }
+    const auto [scale, minimum] = codec::load_pair(from, j);
     block.codes[j] = static_cast<std::int8_t>(scale);
     block.minimum_codes[j] = static_cast<std::int8_t>(minimum);
   }
@@ -124,9 +113,7 @@ void read_block(BlockType type, const std::byte* from, Block& block) {
     case BlockType::q3_k:
       block.scale = load<std::uint16_t>(from + 108);
       for (int j = 0; j < 16; ++j) {
-        const unsigned low = byte_at(from, 96 + j % 8) >> 4 * (j / 8) & 15;
-        const unsigned high = byte_at(from, 104 + j % 4) >> 2 * (j / 4) & 3;
-        block.codes[j] = static_cast<std::int8_t>(static_cast<int>(low | high << 4) - 32);
+        block.codes[j] = static_cast<std::int8_t>(static_cast<int>(codec::load_q3_scale(from + 96, j)) - 32);
       }
       read_bit_pairs(from + 32, block.q);
       for (int i = 0; i < kSuperElements; ++i)

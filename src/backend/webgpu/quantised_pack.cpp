@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/threads.hpp"
+#include "tensor/block_k.hpp"
 
 namespace weft::webgpu {
 namespace {
@@ -51,11 +52,7 @@ unsigned k_nibble(const std::byte* from, int i) {
 /// The 6-bit scales and minimums of Q4_K and Q5_K, of 32 elements each.
 void read_k_scales(const std::byte* from, Block& block) {
   for (int j = 0; j < 8; ++j) {
-    unsigned scale = byte_at(from, j) & 63, minimum = byte_at(from, j + 4) & 63;
-    if (j >= 4) {
-      scale = (byte_at(from, j + 4) & 15) | byte_at(from, j - 4) >> 6 << 4;
-      minimum = byte_at(from, j + 4) >> 4 | byte_at(from, j) >> 6 << 4;
-    }
+    const auto [scale, minimum] = codec::load_pair(from, j);
     block.codes[2 * j] = block.codes[2 * j + 1] = static_cast<std::int8_t>(scale);
     block.minimum_codes[2 * j] = block.minimum_codes[2 * j + 1] = static_cast<std::int8_t>(minimum);
   }
@@ -112,11 +109,8 @@ void read_block(BlockType type, const std::byte* from, Block& block) {
       break;
     case BlockType::q3_k:
       block.scale = half_at(from + 108);
-      for (int j = 0; j < 16; ++j) {
-        const unsigned low = byte_at(from, 96 + j % 8) >> 4 * (j / 8) & 15;
-        const unsigned high = byte_at(from, 104 + j % 4) >> 2 * (j / 4) & 3;
-        block.codes[j] = signed_byte(static_cast<int>(low | high << 4) - 32);
-      }
+      for (int j = 0; j < 16; ++j)
+        block.codes[j] = signed_byte(static_cast<int>(codec::load_q3_scale(from + 96, j)) - 32);
       for (int i = 0; i < kSuper; ++i)
         block.q[i] = low_byte(bit_pair(from + 32, i) | (byte_at(from, i % 32) >> i / 32 & 1) << 2);
       break;
