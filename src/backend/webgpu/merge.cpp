@@ -148,19 +148,16 @@ class Merger {
  public:
   Merger(const RenderedDispatch& first, const Module& module, const Target& target) : target_(target) {
     threads_ = module.threads;
-    take(first, module, *place(first, module, bindings_));
+    take(first, module, *place(first, module));
   }
 
   bool try_add(const RenderedDispatch& dispatch, const Module& module) {
     if (branches_.size() == kBranchesMax || module.threads != threads_ ||
         groups_ + dispatch.workgroups > target_.limits.workgroups_per_dimension)
       return false;
-    std::vector<std::vector<int>> shared = shared_;
-    pool(module, shared);
-    if (bytes_of(shared) > static_cast<int>(target_.limits.workgroup_bytes)) return false;
-    const auto places = place(dispatch, module, bindings_);
-    if (!places) return false;
-    take(dispatch, module, *places);
+    auto place_of = place(dispatch, module);
+    if (!place_of) return false;
+    take(dispatch, module, std::move(*place_of));
     return true;
   }
 
@@ -221,6 +218,12 @@ class Merger {
     BoundRange range;
     std::string element;
   };
+  /// What joins with one more dispatch: the bindings and workgroup arrays (counts, by element) of all, and which are its own.
+  struct Place {
+    std::vector<int> places;
+    std::vector<Binding> bindings;
+    std::vector<std::vector<int>> shared;
+  };
   struct Branch {
     std::string name;
     Module module;
@@ -262,19 +265,22 @@ class Merger {
            binding.range.bytes == range.bytes && binding.element == element;
   }
 
-  /// Where the dispatch's bindings would stand. A buffer that is written has to be bound as writable throughout, and ranges
+  /// Where the dispatch would stand, if it can. A buffer that is written has to be bound as writable throughout, and ranges
   /// bound so must not overlap.
-  std::optional<std::vector<int>> place(const RenderedDispatch& dispatch, const Module& module,
-                                        std::vector<Binding> bindings) const {
-    std::vector<int> places;
+  std::optional<Place> place(const RenderedDispatch& dispatch, const Module& module) const {
+    Place place{{}, bindings_, shared_};
+    pool(module, place.shared);
+    if (bytes_of(place.shared) > static_cast<int>(target_.limits.workgroup_bytes) && !branches_.empty()) return {};
+    std::vector<Binding>& bindings = place.bindings;
     for (std::size_t i = 0; i < dispatch.bindings.size(); ++i) {
       const BoundRange& range = dispatch.bindings[i];
       std::size_t at = 0;
       while (at < bindings.size() && !same_place(bindings[at], range, module.elements[i])) ++at;
       if (at == bindings.size()) bindings.push_back({range, module.elements[i]});
       bindings[at].range.written = bindings[at].range.written || range.written;
-      places.push_back(static_cast<int>(at));
+      place.places.push_back(static_cast<int>(at));
     }
+    if (branches_.empty()) return place;
     if (bindings.size() > target_.limits.storage_buffers) return {};
     std::set<int> written;
     for (const Binding& b : bindings)
@@ -282,18 +288,14 @@ class Merger {
     for (std::size_t i = 0; i < bindings.size(); ++i)
       for (std::size_t j = i + 1; j < bindings.size(); ++j)
         if (overlap(bindings[i].range, bindings[j].range) && written.contains(bindings[i].range.buffer)) return {};
-    return places;
+    return place;
   }
 
-  void take(const RenderedDispatch& dispatch, const Module& module, const std::vector<int>& places) {
-    for (std::size_t i = 0; i < places.size(); ++i) {
-      const auto at = static_cast<std::size_t>(places[i]);
-      if (at >= bindings_.size()) bindings_.resize(at + 1, {dispatch.bindings[i], module.elements[i]});
-      bindings_[at].range.written = bindings_[at].range.written || dispatch.bindings[i].written;
-    }
-    branches_.push_back({dispatch.name, module, places, dispatch.workgroups});
+  void take(const RenderedDispatch& dispatch, const Module& module, Place place) {
+    bindings_ = std::move(place.bindings);
+    shared_ = std::move(place.shared);
+    branches_.push_back({dispatch.name, module, std::move(place.places), dispatch.workgroups});
     groups_ += dispatch.workgroups;
-    pool(module, shared_);
   }
 
   const Target& target_;
