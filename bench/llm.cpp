@@ -1,5 +1,5 @@
 // Tokens a second of a language model on a device: a prompt of many tokens, then one token after another, and the
-// dispatches of a token.
+// dispatches of a token. MODEL is a file, a folder, or the name of a shape (qwen2-0.5b), which gets random weights.
 // Usage: bench_llm MODEL [device] [prompt tokens] [new tokens] [f32|f16|q8] [profile] [profile of the prompt]
 #include <fmt/format.h>
 
@@ -9,6 +9,7 @@
 #include <string>
 
 #include "llm/engine.hpp"
+#include "random_model.hpp"
 #include "weft/device.hpp"
 #include "weft/error.hpp"
 
@@ -25,16 +26,23 @@ double seconds_of(const auto& work) {
 
 int run(int argc, char** argv) {
   if (argc < 2)
-    throw UsageError(
-        "usage: bench_llm MODEL [device] [prompt tokens] [new tokens] [f32|f16|q8] [profile] [profile of the prompt]");
+    throw UsageError(fmt::format(
+        "usage: bench_llm MODEL [device] [prompt tokens] [new tokens] [f32|f16|q8] [profile] [profile of the "
+        "prompt]\nMODEL: a file, a folder, or a shape with random weights: {}",
+        bench::random_model_names()));
   const Device device = parse_device(argc > 2 ? argv[2] : "auto");
   const auto prompt = static_cast<std::size_t>(argc > 3 ? std::atoi(argv[3]) : 512);
   const int count = argc > 4 ? std::atoi(argv[4]) : 128;
   const std::string cache = argc > 5 ? argv[5] : "f32";
   llm::LoadOptions options{.device = device};
   options.cache = cache == "f16" ? CacheType::f16 : cache == "q8" ? CacheType::q8 : CacheType::f32;
+  std::filesystem::path model = argv[1];
+  if (bench::is_random_model(argv[1])) {
+    const double made = seconds_of([&] { model = bench::random_model(argv[1]); });
+    fmt::print("random weights in {} ({:.2f} s)\n", model.string(), made);
+  }
   std::unique_ptr<Engine> engine;
-  const double load = seconds_of([&] { engine = std::make_unique<Engine>(argv[1], options); });
+  const double load = seconds_of([&] { engine = std::make_unique<Engine>(model, options); });
   fmt::print("{} on {}: loaded in {:.2f} s\n", argv[1], device.to_string(), load);
 
   std::vector<llm::detail::Step> steps;

@@ -1,0 +1,111 @@
+#include "random_model.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "base/file.hpp"
+#include "base/half.hpp"
+#include "base/json.hpp"
+#include "base/philox.hpp"
+#include "base/threads.hpp"
+#include "io/safetensors.hpp"
+#include "llm/families.hpp"
+
+namespace weft::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ModelShape {
+  std::string_view name, config;
+};
+
+constexpr ModelShape kShapes[] = {
+    {"qwen2-0.5b", R"({"model_type": "qwen2", "vocab_size": 151936, "hidden_size": 896, "num_hidden_layers": 24,
+                      "num_attention_heads": 14, "num_key_value_heads": 2, "intermediate_size": 4864,
+                      "max_position_embeddings": 32768, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0,
+                      "tie_word_embeddings": true, "hidden_act": "silu"})"},
+};
+
+const ModelShape* find_shape(std::string_view name) {
+  const auto* found =
+      std::find_if(std::begin(kShapes), std::end(kShapes), [&](const ModelShape& shape) { return shape.name == name; });
+  return found == std::end(kShapes) ? nullptr : found;
+}
+
+/// Uniform, with the deviation of the usual initialisation: large enough that no f16 is a denormal, small enough that
+/// sums stay within it.
+void fill_random(std::span<std::uint16_t> values, std::string_view tensor) {
+  constexpr std::size_t kTask = 1 << 16;
+  const std::uint64_t stream = philox::stream_of(tensor);
+  const philox::Key key = {static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32)};
+  const float scale = 0.02f * std::sqrt(3.0f) / 32768;
+  parallel_for(static_cast<std::int64_t>((values.size() + kTask - 1) / kTask), [&](std::int64_t task) {
+    const std::size_t begin = static_cast<std::size_t>(task) * kTask, end = std::min(begin + kTask, values.size());
+    for (std::size_t i = begin; i < end; i += 8) {
+      const philox::Block words = philox::block(key, {static_cast<std::uint32_t>(i / 8), 0, 0, 0});
+      for (std::size_t j = 0; j < std::min<std::size_t>(8, end - i); ++j) {
+        const auto word = static_cast<float>(words[j / 2] >> (16 * (j % 2)) & 0xFFFF);
+        values[i + j] = f16_from_f32((word - 32767.5f) * scale);
+      }
+    }
+  });
+}
+
+/// A word a token, so that any id can be read and written.
+std::string tokenizer_of(Extent vocabulary) {
+  Json words = Json::object();
+  for (Extent i = 0; i < vocabulary; ++i) words[fmt::format("w{}", i)] = i;
+  return Json{{"version", "1.0"},
+              {"added_tokens", Json::array()},
+              {"normalizer", nullptr},
+              {"pre_tokenizer", {{"type", "WhitespaceSplit"}}},
+              {"post_processor", nullptr},
+              {"decoder", nullptr},
+              {"model", {{"type", "WordLevel"}, {"vocab", std::move(words)}, {"unk_token", "w0"}}}}
+      .dump();
+}
+
+}  // namespace
+
+std::string random_model_names() {
+  std::string names;
+  for (const ModelShape& shape : kShapes) names += (names.empty() ? "" : ", ") + std::string(shape.name);
+  return names;
+}
+
+bool is_random_model(std::string_view name) { return find_shape(name) != nullptr; }
+
+fs::path random_model(std::string_view name) {
+  const ModelShape& shape = *find_shape(name);
+  const fs::path folder = fs::temp_directory_path() / "weft-bench" / shape.name, done = folder / "config.json";
+  if (fs::exists(done)) return folder;
+  fs::create_directories(folder);
+  const llm::ModelConfig config = llm::config_from_json(parse_json(shape.config, done.string()), done.string());
+  const llm::Family& family = llm::family_of(config);
+  // Of what a file may have or not, a head of its own unless it is tied, and no biases.
+  const llm::ModelGraph graph =
+      family.build({config, family, [](std::string_view key) { return !key.ends_with(".bias"); }});
+  std::vector<io::TensorInfo> tensors;
+  std::vector<bool> ones;  // weights of norms
+  for (const llm::TensorDesc& tensor : graph.tensors)
+    for (const std::string& key : tensor.keys) {
+      Shape extents;
+      for (const llm::Dim& dim : tensor.shape) extents.push_back(dim.value);
+      tensors.push_back({key, "F16", extents});
+      ones.push_back(tensor.element == llm::Element::f32 && key.ends_with(".weight"));
+    }
+  io::write_safetensors(folder / "model.safetensors", tensors, {}, [&](std::size_t i, const auto& put) {
+    std::vector<std::uint16_t> values(static_cast<std::size_t>(tensors[i].shape.numel()), f16_from_f32(1));
+    if (!ones[i]) fill_random(values, tensors[i].name);
+    put(std::as_bytes(std::span(values)));
+  });
+  write_file_atomically(folder / "tokenizer.json", tokenizer_of(config.vocabulary));
+  write_file_atomically(done, shape.config);  // last: then the folder is whole
+  return folder;
+}
+
+}  // namespace weft::bench
