@@ -30,8 +30,8 @@ std::uint64_t digest_of(std::string_view first, std::string_view second = {}) {
   return hasher.digest();
 }
 
-// Removes the oldest entries until those that stay take at most `bytes_max`.
-void prune(const fs::path& root, std::uint64_t bytes_max) {
+// Removes the oldest entries until those that stay are few enough, in bytes and in number.
+void prune(const fs::path& root, std::uint64_t bytes_max, std::size_t entries_max) {
   struct Entry {
     fs::path path;
     std::uint64_t bytes;
@@ -49,10 +49,12 @@ void prune(const fs::path& root, std::uint64_t bytes_max) {
     total += bytes;
   }
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.time < b.time; });
+  std::size_t left = entries.size();
   for (const Entry& entry : entries) {
-    if (total <= bytes_max) break;
+    if (total <= bytes_max && left <= entries_max) break;
     fs::remove(entry.path, error);
     total -= entry.bytes;
+    --left;
   }
 }
 
@@ -69,7 +71,7 @@ fs::path default_cache_folder() {
   return {};
 }
 
-BlobCache::BlobCache(const fs::path& folder, std::string_view owner, std::uint64_t bytes_max) {
+BlobCache::BlobCache(const fs::path& folder, std::string_view owner, std::uint64_t bytes_max, std::size_t entries_max) {
   if (folder.empty()) return;
   const fs::path root = folder / "webgpu";
   folder_ = root / fmt::format("{:016x}", digest_of(owner));
@@ -78,7 +80,7 @@ BlobCache::BlobCache(const fs::path& folder, std::string_view owner, std::uint64
   if (error)
     folder_.clear();
   else
-    prune(root, bytes_max);
+    prune(root, bytes_max, entries_max);
 }
 
 fs::path BlobCache::file_of(std::string_view key) const { return folder_ / fmt::format("{:016x}", digest_of(key)); }

@@ -18,8 +18,10 @@ std::filesystem::path default_cache_folder();
 class BlobCache {
  public:
   /// `owner` names what wrote the entries (library and driver); each owner has a folder of its own. Entries of all owners
-  /// together are kept under `bytes_max`, the oldest go first. An empty folder switches the cache off.
-  BlobCache(const std::filesystem::path& folder, std::string_view owner, std::uint64_t bytes_max = 512 << 20);
+  /// together are kept under `bytes_max` and `entries_max` (whoever opens the folder looks at each), the oldest go first.
+  /// An empty folder switches the cache off.
+  BlobCache(const std::filesystem::path& folder, std::string_view owner, std::uint64_t bytes_max = 512 << 20,
+            std::size_t entries_max = 8192);
 
   /// Value of the key, empty on a miss.
   std::vector<std::byte> load(std::string_view key);

@@ -2,6 +2,7 @@
 
 #include "backend/webgpu/wgsl_attention.hpp"
 #include "backend/webgpu/wgsl_cache.hpp"
+#include "backend/webgpu/wgsl_cache_attention.hpp"
 #include "backend/webgpu/wgsl_loop.hpp"
 #include "backend/webgpu/wgsl_matmul.hpp"
 #include "backend/webgpu/wgsl_quantised.hpp"

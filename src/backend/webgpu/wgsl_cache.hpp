@@ -1,4 +1,4 @@
-// Caches of keys and values as WGSL: rows written into them, and attention over them.
+// Rows written into caches of keys and values, as WGSL.
 #pragma once
 
 #include "backend/webgpu/wgsl_render.hpp"
@@ -13,10 +13,5 @@ void render_write_rows(const kernel::RoutineKernel& kernel, const Target& target
 /// False where they are none.
 bool render_written_loop(const kernel::LoopKernel& loop, const kernel::RoutineKernel& write, const Target& target,
                          Rendered& rendered);
-
-/// Appends the dispatches of ops::Routine::cache_attention: one, or two where long caches are split over workgroups. How
-/// many keys are visited is known when it runs.
-void render_cache_attention(const kernel::RoutineKernel& kernel, const Target& target, Scratch& scratch,
-                            Rendered& rendered);
 
 }  // namespace weft::webgpu

@@ -63,6 +63,13 @@ TEST_F(BlobCacheTest, OldEntriesGoWhenItGrowsTooLarge) {
   EXPECT_GT(stored_bytes(), 3000u);
 }
 
+TEST_F(BlobCacheTest, KeepsAtMostSoManyEntries) {
+  for (int i = 0; i < 20; ++i) BlobCache(folder_, "owner").store(std::to_string(i), "value");
+  const BlobCache cache(folder_, "owner", 1 << 20, 12);
+  const auto files = fs::directory_iterator(cache.folder());
+  EXPECT_EQ(std::distance(begin(files), end(files)), 12);
+}
+
 TEST_F(BlobCacheTest, WithoutAFolderItIsOff) {
   BlobCache off({}, "owner");
   off.store("key", "value");

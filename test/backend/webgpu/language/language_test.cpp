@@ -194,6 +194,10 @@ TEST_F(WebgpuLanguage, AttentionOverACache) {
   check_attention({2, 8, 1, 6, 33, CacheType::f16}, {0, 2}, {33, 20}, device_);
   check_attention({5, 4, 2, 16, 90, CacheType::f32, 7}, {0, 0, 0, 0, 9}, {90, 3, 7, 8, 60}, device_);
   check_attention({2, 4, 2, 16, 90, CacheType::f32, 0, 0.5}, {0, 9}, {90, 60}, device_);
+  check_attention({2, 2, 2, 160, 60}, {0, 9}, {60, 33}, device_);  // several groups of channels a thread
+  const std::vector<std::int32_t> from = {0, 0, 3, 5, 0, 0, 0, 8, 0, 0}, count = {90, 3, 7, 8, 60, 0, 82, 1, 5, 70};
+  check_attention({10, 4, 2, 16, 90}, from, count, device_);  // many queries
+  check_attention({10, 4, 4, 20, 90, CacheType::f32, 7, 0.5}, from, count, device_);
   check_attention({1, 2, 1, 16, 4200}, {5}, {4000}, device_);  // split over workgroups
   check_attention({1, 2, 1, 16, 4200}, {5}, {9}, device_);
 }
