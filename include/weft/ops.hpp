@@ -121,7 +121,7 @@ struct ReduceOptions {
 /// y[d] = x[d] cos - x[d+D/2] sin; y[d+D/2] = x[d+D/2] cos + x[d] sin. Positions are offset, offset+1, ...
 [[nodiscard]] Tensor rope(const Tensor& x, double base = 10000, Extent offset = 0, Where where = Where::current());
 /// softmax(scale * q k^T, masked to j <= i + (keys - queries) when causal) v. scale 0 means 1/sqrt(D). Fused forward and
-/// backward where the backend has them; k, v may have fewer heads than q (grouped queries; a whole fraction).
+/// backward where there are kernels; k, v may have fewer heads than q (a whole fraction). A query that sees no key gets 0.
 /// Shapes    q [B, H, T, D], k, v [B, Hkv, S, D] -> [B, H, T, D]
 [[nodiscard]] Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal = true, double scale = 0,
                                Where where = Where::current());

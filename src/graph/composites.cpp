@@ -176,11 +176,26 @@ Scores scores_of(const Node& tuple) {
     scores = elementwise("where", {column <= row + static_cast<double>(n - t), scores,
                                    scalar_like(-std::numeric_limits<double>::infinity(), scores)});
   }
-  const Tensor top = weft::detach(amax(scores, {-1}, {.keepdims = true}));
+  const Extent keys = scores.dim(-1), surplus = std::max<Extent>(scores.dim(-2) - keys, 0);
+  const Extent blind = tuple.ints[0] || keys == 0 ? surplus : 0;  // first queries, which see no key
+  // The sum of nothing is 0; the largest of nothing is not there.
+  Tensor top =
+      weft::detach(keys == 0 ? weft::sum(scores, {-1}, {.keepdims = true}) : amax(scores, {-1}, {.keepdims = true}));
+  Tensor sees;
+  if (blind > 0) {  // their weights are 0, not 0 / 0
+    const Tensor query(iota(top.shape(), 2, DType::i32, top.device()));
+    sees = scalar_like(static_cast<double>(blind), query) <= query;
+    top = elementwise("where", {sees, top, scalar_like(0, top)});
+  }
   const Tensor e = elementwise("exp", {scores - top});
   const Tensor total = weft::sum(e, {-1}, {.keepdims = true});
-  s.weights = e / total;
-  s.logsumexp = weft::reshape(elementwise("log", {total}) + top, {scores.dim(0), scores.dim(1), scores.dim(2)});
+  const Tensor divisor = blind > 0 ? elementwise("where", {sees, total, scalar_like(1, total)}) : total;
+  Tensor logsumexp = elementwise("log", {divisor}) + top;
+  if (blind > 0)
+    logsumexp =
+        elementwise("where", {sees, logsumexp, scalar_like(-std::numeric_limits<double>::infinity(), logsumexp)});
+  s.weights = e / divisor;
+  s.logsumexp = weft::reshape(logsumexp, {scores.dim(0), scores.dim(1), scores.dim(2)});
   return s;
 }
 

@@ -1,11 +1,19 @@
 // GPT-2: learned positions, layer norms, biases everywhere. Its own files hold matrices transposed, GGUF files do not.
+#include <fmt/format.h>
+
 #include "llm/builder.hpp"
+#include "weft/error.hpp"
 
 namespace weft::llm {
 
 ModelGraph build_gpt2(const BuildInput& input) {
   GraphBuilder b(input);
   const ModelConfig& c = b.config();
+  if (c.kv_heads != c.heads || c.heads * c.head_dim != c.hidden)
+    throw FileError(
+        fmt::format("{}: {} heads ({} for keys) of {} do not make up the hidden size {}, as GPT-2's must; "
+                    "take another copy of the file",
+                    c.source, c.heads, c.kv_heads, c.head_dim, c.hidden));
   const bool transposed = !c.from_gguf;
   const std::string table = b.constant("positions.weight", {c.context, c.hidden});
   std::string x =

@@ -61,6 +61,15 @@ void read_factors(ModelConfig& config, const TensorNames& names) {
   check(config);
 }
 
+/// A graph is as large as the configuration says. What the file cannot fill is refused before it is built.
+void check_count(const ModelConfig& config, const io::TensorSource& source) {
+  const Extent apart = config.from_gguf ? 1 : std::max<Extent>(config.experts, 1);
+  if (config.layers * apart > static_cast<Extent>(source.tensors().size()))
+    throw FileError(fmt::format(
+        "{}: {} layers{} are asked for, but the file has {} tensors; is it whole, and of this model?", config.source,
+        config.layers, apart > 1 ? fmt::format(" of {} experts", apart) : "", source.tensors().size()));
+}
+
 }  // namespace
 
 Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) : device_(options.device) {
@@ -82,6 +91,7 @@ Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) : 
     const auto file = path / "config.json";
     config = config_from_json(read_json_file(file), file.string());
   }
+  check_count(config, source);
   const Family& family = family_of(config);
   graph_ = family.build({config, family, [&](std::string_view key) { return names.find(key) != nullptr; }});
   context_ = options.context > 0 ? options.context : std::min(config.context, kUsualContext);

@@ -63,7 +63,9 @@ class Unigram final : public Model {
       }
       if (!covered) {
         if (options_.unknown == kNoToken)
-          throw UsageError("the tokenizer has no piece for a character of the text, and no token for unknown ones");
+          throw UsageError(
+              "the tokenizer has no piece for a character of the text, and no token for unknown ones; take another "
+              "copy of its file");
         offer(begin, begin + length, score + unknown_score_, options_.unknown);
       }
       begin += length;

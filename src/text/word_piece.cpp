@@ -12,7 +12,9 @@ using std::size_t;
 
 void put_unknown(TokenId unknown, std::vector<TokenId>& out) {
   if (unknown == kNoToken)
-    throw UsageError("the tokenizer does not know a word of the text, and has no token for unknown ones");
+    throw UsageError(
+        "the tokenizer does not know a word of the text, and has no token for unknown ones; take another copy of its "
+        "file");
   out.push_back(unknown);
 }
 

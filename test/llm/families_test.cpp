@@ -137,6 +137,11 @@ TEST(Families, ConfigurationsNameKeyAndCure) {
     EXPECT_NE(text.find(c.part), std::string::npos) << c.part << "\n" << text;
     EXPECT_NE(text.find("while loading the model"), std::string::npos) << text;
   }
+  EXPECT_NE(load_error(test::tiny_gpt2(), {{"n_embd", 33}}).find("do not make up the hidden size 33"),
+            std::string::npos);
+  EXPECT_NE(
+      load_error(tiny, {{"num_hidden_layers", 100}}).find("100 layers are asked for, but the file has 30 tensors"),
+      std::string::npos);
 }
 
 }  // namespace

@@ -338,7 +338,7 @@ TEST(GradientCheckOfComposites, Attention) {
   std::mt19937_64 random(23);
   for (const bool causal : {false, true})
     for (const Extent key_heads : {2, 1})
-      for (const Extent keys : {3, 5})
+      for (const Extent keys : {1, 3, 5})  // 1: two queries see no key when causal
         check(fmt::format("attention{}, {} key heads, {} keys", causal ? ", causal" : "", key_heads, keys),
               [&](std::span<const Tensor> x) { return attention(x[0], x[1], x[2], causal, 0.7); },
               {random_leaf({2, 2, 3, 4}, random), random_leaf({2, key_heads, keys, 4}, random),

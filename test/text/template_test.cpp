@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 
+#include "base/mutations.hpp"
 #include "weft/error.hpp"
 
 namespace weft::text {
@@ -307,6 +308,12 @@ TEST(Template, SurvivesEveryTruncation) {
   const std::string source = kEverything;
   for (std::size_t end = 0; end <= source.size(); ++end) expect_handled(source.substr(0, end));
   for (std::size_t begin = 1; begin < source.size(); ++begin) expect_handled(source.substr(begin));
+}
+
+TEST(Template, SurvivesEveryFlippedBit) {
+  const std::string source = kEverything;
+  test::for_each_mutation(source, source.size(), 300,
+                          [](const std::string& mutated, const std::string&) { expect_handled(mutated); });
 }
 
 TEST(Template, SurvivesRandomChanges) {

@@ -168,7 +168,9 @@ TEST(Tokenizer, ReadsWhatIsNotUtf8AsReplacements) {
 
 TEST(Tokenizer, SaysWhatItCannotExpress) {
   const json unigram{{"version", "1.0"}, {"model", {{"type", "Unigram"}, {"vocab", scored({{"a", -1}})}}}};
-  EXPECT_NE(message_of<UsageError>([&] { made(unigram).encode("b"); }).find("no token for unknown ones"),
+  EXPECT_NE(message_of<UsageError>([&] {
+              made(unigram).encode("b");
+            }).find("no token for unknown ones; take another copy of its file"),
             std::string::npos);
   const json words{{"version", "1.0"}, {"model", {{"type", "WordLevel"}, {"vocab", {{"a", 0}}}}}};
   EXPECT_NE(message_of<UsageError>([&] { made(words).encode("b"); }).find("does not know a word"), std::string::npos);
