@@ -35,7 +35,8 @@ ModelGraph build_gemma(const BuildInput& input) {
                                  .head_norms = third ? std::optional(one) : std::nullopt});
     if (second || third) a = b.rms_norm("norm1_after", a, one);
     x = b.binary("resid1", OpType::add, x, a);
-    std::string m = b.gated_mlp(b.rms_norm("norm2", x, one), OpType::gelu_tanh);
+    std::string m =
+        b.gated_mlp(b.rms_norm("norm2", x, one), second || third ? activation_of(c, "gelu_tanh") : OpType::gelu_tanh);
     if (second || third) m = b.rms_norm("norm2_after", m, one);
     x = b.binary("resid2", OpType::add, x, m);
   }

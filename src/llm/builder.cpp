@@ -148,10 +148,11 @@ std::string GraphBuilder::attention(std::string q, std::string k, const std::str
     k = rms_norm("k_norm", k, *options.head_norms, c.head_dim);
   }
   if (options.rope && c.rope_dims > 0) {
+    const bool local_base = options.local && c.rope_local_base > 0;
     const std::string pairs = options.pairs == RopePairs::halves ? "halves" : "neighbours";
     const auto turned = [&](std::string_view id, const std::string& x, Extent heads) {
       return node(id, OpType::rope, {x}, shape_of(x),
-                  {{"heads", heads}, {"dims", c.rope_dims}, {"pairs", pairs}, {"local", Extent{options.local}}});
+                  {{"heads", heads}, {"dims", c.rope_dims}, {"pairs", pairs}, {"local", Extent{local_base}}});
     };
     q = turned("q_rope", q, c.heads);
     k = turned("k_rope", k, c.kv_heads);

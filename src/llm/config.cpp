@@ -79,9 +79,19 @@ class Keys {
   std::string path_;
 };
 
+/// How many of a head's channels turn, where the keys say it.
+void read_turning_part(const Keys& keys, ModelConfig& config) {
+  const double part = keys.number({"partial_rotary_factor"}, -1.0);
+  if (part == -1) return;
+  if (!(part >= 0 && part <= 1))
+    keys.fail("partial_rotary_factor", fmt::format("is {}; it must lie between 0 and 1", part));
+  config.rope_dims = static_cast<Extent>(part * static_cast<double>(config.head_dim));
+}
+
 RopeScaling scaling_from_json(const Json& json, const std::string& source, ModelConfig& config) {
   const Keys keys(json, source, "rope_scaling");
   config.rope_base = keys.number({"rope_theta"}, config.rope_base);
+  read_turning_part(keys, config);
   RopeScaling s;
   const std::string kind = keys.text({"rope_type", "type"}, "default");
   s.factor = keys.number({"factor"}, 1.0);
@@ -99,6 +109,9 @@ RopeScaling scaling_from_json(const Json& json, const std::string& source, Model
     s.kind = RopeScaling::Kind::yarn;
     s.beta_fast = keys.number({"beta_fast"}, 32.0);
     s.beta_slow = keys.number({"beta_slow"}, 1.0);
+    s.mscale = keys.number({"mscale"}, 0.0);
+    s.mscale_all_dim = keys.number({"mscale_all_dim"}, 0.0);
+    s.truncate = keys.flag("truncate", true);
   } else if (kind == "longrope" || kind == "su") {
     s.kind = RopeScaling::Kind::longrope;
     s.short_factors = keys.numbers("short_factor");
@@ -110,6 +123,50 @@ RopeScaling scaling_from_json(const Json& json, const std::string& source, Model
   return s;
 }
 
+/// Keys of a text model within another's file, which leaves out what its class has by default.
+Json with_defaults(const Json& inner) {
+  if (!inner.is_object() || inner.value("model_type", Json()) != "gemma3_text") return inner;
+  Json all = {{"vocab_size", 262208},      {"hidden_size", 2304},
+              {"intermediate_size", 9216}, {"num_hidden_layers", 26},
+              {"num_attention_heads", 8},  {"num_key_value_heads", 4},
+              {"head_dim", 256},           {"max_position_embeddings", 131072},
+              {"rms_norm_eps", 1e-6},      {"query_pre_attn_scalar", 256},
+              {"sliding_window", 4096},    {"eos_token_id", 1}};
+  all.update(inner);
+  return all;
+}
+
+/// What changes a model's results and Weft does not compute.
+void refuse_what_is_unknown(const Keys& keys, const ModelConfig& config) {
+  struct Flag {
+    const char* key;
+    bool known;
+  };
+  for (const auto& [key, known] : {Flag{"scale_attn_weights", true}, Flag{"scale_attn_by_inverse_layer_idx", false},
+                                   Flag{"use_bidirectional_attention", false}})
+    if (keys.flag(key, known) != known) keys.fail(key, fmt::format("is {}, which Weft does not run", !known));
+  if (config.experts > 0 && !config.activation.empty() && config.activation != "silu")
+    keys.fail("hidden_act", "is not \"silu\", the only one that Weft's experts have");
+}
+
+/// Layers that see a window only, and its size.
+void read_windows(const Keys& keys, ModelConfig& c) {
+  // Classes of these types know a window; those of two ask a flag first.
+  const bool by_flag = c.architecture.starts_with("qwen") || c.architecture == "smollm3";
+  const bool known = by_flag || c.architecture == "mistral" || c.architecture == "mixtral" ||
+                     c.architecture == "phi3" || c.architecture == "gemma2" || c.architecture == "gemma3_text";
+  if (known && keys.flag("use_sliding_window", !by_flag)) c.window = keys.size({"sliding_window"}, 0);
+  if (const Json* types = keys.find({"layer_types"})) {
+    if (!types->is_array()) keys.fail("layer_types", "is no list");
+    for (const Json& type : *types) c.local_layers.push_back(type == "sliding_attention");
+  } else if (const Extent pattern = keys.size({"sliding_window_pattern", "_sliding_window_pattern"}, 0); pattern > 0) {
+    for (Extent i = 0; i < c.layers; ++i) c.local_layers.push_back((i + 1) % pattern != 0);
+  } else if (c.window > 0 && c.architecture.starts_with("qwen")) {
+    const Extent first = keys.size({"max_window_layers"}, 28);
+    for (Extent i = 0; i < c.layers; ++i) c.local_layers.push_back(i >= first);
+  }
+}
+
 }  // namespace
 
 ModelConfig config_from_json(const Json& json, std::string source) {
@@ -119,7 +176,8 @@ ModelConfig config_from_json(const Json& json, std::string source) {
   c.architecture = whole.text({"model_type"});
   // Models that also see keep the text model's keys apart.
   const Json* inner = whole.find({"text_config"});
-  const Keys keys(inner ? *inner : json, c.source, inner ? "text_config" : "");
+  const Json text = inner ? with_defaults(*inner) : json;
+  const Keys keys(text, c.source, inner ? "text_config" : "");
   if (inner) c.architecture = keys.text({"model_type"}, c.architecture);
   c.name = whole.text({"_name_or_path"}, "");
   c.vocabulary = keys.size({"vocab_size"});
@@ -139,18 +197,23 @@ ModelConfig config_from_json(const Json& json, std::string source) {
   if (!c.activation.empty() && c.activation != "silu" && c.activation != "gelu" && c.activation != "gelu_tanh")
     keys.fail("hidden_act", fmt::format("is \"{}\"; known are silu, gelu and gelu_pytorch_tanh", activation));
   // Absent, it is the class's default in the library that wrote the file, which saves only what differs from it.
-  const bool tied_by_default = c.architecture == "gpt2" || c.architecture.starts_with("gemma");
+  const bool tied_by_default =
+      c.architecture == "gpt2" || c.architecture == "smollm3" || c.architecture.starts_with("gemma");
   c.tied = keys.flag("tie_word_embeddings", tied_by_default);
   c.rope_base = keys.number({"rope_theta"}, c.architecture == "gemma3_text" ? 1e6 : 10000.0);
-  c.rope_local_base = keys.number({"rope_local_base_freq"}, 10000.0);
-  c.rope_dims =
-      static_cast<Extent>(std::lround(keys.number({"partial_rotary_factor"}, 1.0) * static_cast<double>(c.head_dim)));
+  c.rope_local_base = keys.number({"rope_local_base_freq"}, c.architecture == "gemma3_text" ? 10000.0 : 0.0);
+  c.rope_dims = c.head_dim;
+  read_turning_part(keys, c);
   const Json* scaling = keys.find({"rope_scaling", "rope_parameters"});
   if (scaling) {
     // The newest form has one entry for each kind of layer.
     if (const auto full = scaling->find("full_attention"); scaling->is_object() && full != scaling->end()) {
-      if (const auto local = scaling->find("sliding_attention"); local != scaling->end() && local->is_object())
-        c.rope_local_base = local->value("rope_theta", c.rope_local_base);
+      if (const auto local = scaling->find("sliding_attention"); local != scaling->end()) {
+        const Keys local_keys(*local, c.source, "rope_parameters.sliding_attention");
+        if (local_keys.text({"rope_type"}, "default") != "default")
+          local_keys.fail("rope_type", "is not \"default\"; Weft scales positions of all layers or of global ones");
+        c.rope_local_base = local_keys.number({"rope_theta"}, c.rope_local_base);
+      }
       c.rope_scaling = scaling_from_json(*full, c.source, c);
     } else {
       c.rope_scaling = scaling_from_json(*scaling, c.source, c);
@@ -162,13 +225,7 @@ ModelConfig config_from_json(const Json& json, std::string source) {
     if (c.rope_scaling.factor == 1)
       c.rope_scaling.factor = static_cast<double>(c.context) / static_cast<double>(c.rope_scaling.original_context);
   }
-  if (keys.flag("use_sliding_window", !c.architecture.starts_with("qwen"))) c.window = keys.size({"sliding_window"}, 0);
-  if (const Json* types = keys.find({"layer_types"})) {
-    if (!types->is_array()) keys.fail("layer_types", "is no list");
-    for (const Json& type : *types) c.local_layers.push_back(type == "sliding_attention");
-  } else if (const Extent pattern = keys.size({"sliding_window_pattern", "_sliding_window_pattern"}, 0); pattern > 0) {
-    for (Extent i = 0; i < c.layers; ++i) c.local_layers.push_back((i + 1) % pattern != 0);
-  }
+  read_windows(keys, c);
   if (const Json* list = keys.find({"no_rope_layers"})) {  // 1: the layer turns
     if (!list->is_array()) keys.fail("no_rope_layers", "is no list");
     for (const Json& each : *list)
@@ -182,7 +239,10 @@ ModelConfig config_from_json(const Json& json, std::string source) {
   c.logit_soft_cap = keys.number({"final_logit_softcapping"}, 0.0);
   c.experts = keys.size({"num_local_experts", "num_experts"}, 0);
   c.experts_per_token = keys.size({"num_experts_per_tok"}, 0);
-  if (const Json* end = whole.find({"eos_token_id"})) {
+  refuse_what_is_unknown(keys, c);
+  const Json* end = whole.find({"eos_token_id"});
+  if (!end) end = keys.find({"eos_token_id"});
+  if (end) {
     for (const Json& id : end->is_array() ? *end : Json::array({*end})) {
       if (!id.is_number_integer()) whole.fail("eos_token_id", "is no whole number or list of them");
       c.end_tokens.push_back(id.get<std::int64_t>());
@@ -227,7 +287,7 @@ ModelConfig config_from_gguf(const io::GgufMetadata& m, Extent vocabulary) {
   c.context = size("context_length");
   c.norm_eps = number("attention.layer_norm_rms_epsilon", number("attention.layer_norm_epsilon", 1e-5));
   c.rope_base = number("rope.freq_base", c.architecture == "gemma3" ? 1e6 : 10000.0);
-  c.rope_local_base = number("rope.freq_base_swa", 10000.0);
+  c.rope_local_base = number("rope.freq_base_swa", c.architecture == "gemma3" ? 10000.0 : 0.0);
   c.rope_dims = size("rope.dimension_count", c.head_dim);
   const std::string scaling = m.get_or<std::string>(key("rope.scaling.type"), "none");
   RopeScaling& s = c.rope_scaling;
@@ -236,9 +296,11 @@ ModelConfig config_from_gguf(const io::GgufMetadata& m, Extent vocabulary) {
   s.attention_factor = number("rope.scaling.attn_factor", 0);
   if (scaling == "linear" || (scaling == "none" && s.factor != 1))
     s.kind = RopeScaling::Kind::linear;
-  else if (scaling == "yarn")
+  else if (scaling == "yarn") {
     s.kind = RopeScaling::Kind::yarn;
-  else if (scaling == "longrope")
+    // Here the factor is of what the kind computes, and not in its place.
+    if (s.attention_factor > 0 && s.factor > 1) s.attention_factor *= 0.1 * std::log(s.factor) + 1;
+  } else if (scaling == "longrope")
     s.kind = RopeScaling::Kind::longrope;
   else if (scaling != "none")
     throw FileError(fmt::format("{}: {} is \"{}\"; known are none, linear, yarn and longrope", c.source,
@@ -271,11 +333,13 @@ void check(const ModelConfig& c) {
         Size{"intermediate size", c.intermediate, 1 << 20}, Size{"context", c.context, kSizeMax}})
     require(value >= 1 && value <= max, fmt::format("the {} is {}, not from 1 to {}", name, value, max));
   require(c.heads % c.kv_heads == 0, fmt::format("{} heads are no multiple of {} key heads", c.heads, c.kv_heads));
+  require(c.architecture != "gpt2" || (c.kv_heads == c.heads && c.heads * c.head_dim == c.hidden),
+          "GPT-2 has a key head for each head, and heads that together are as wide as its hidden size");
   require(c.rope_dims >= 0 && c.rope_dims <= c.head_dim && c.rope_dims % 2 == 0,
           fmt::format("{} channels turn with the position; an even number up to the head size {} can", c.rope_dims,
                       c.head_dim));
   require(c.norm_eps > 0 && c.norm_eps < 1, fmt::format("the norms' epsilon is {}, not between 0 and 1", c.norm_eps));
-  require(c.rope_base > 0 && c.rope_local_base > 0, "the base of positions is not above 0");
+  require(c.rope_base > 0 && c.rope_local_base >= 0, "the base of positions is not above 0");
   require(c.attention_soft_cap >= 0 && c.logit_soft_cap >= 0 && c.query_scale >= 0, "a soft cap or scale is negative");
   require(c.local_layers.empty() || static_cast<Extent>(c.local_layers.size()) == c.layers,
           fmt::format("layer_types has {} entries for {} layers", c.local_layers.size(), c.layers));
@@ -290,6 +354,7 @@ void check(const ModelConfig& c) {
 }
 
 RopeTable rope_table(const ModelConfig& c, Extent context, bool local) {
+  local = local && c.rope_local_base > 0;
   RopeTable table;
   const double base = local ? c.rope_local_base : c.rope_base, dims = static_cast<double>(c.rope_dims);
   const RopeScaling none;
@@ -302,8 +367,9 @@ RopeTable rope_table(const ModelConfig& c, Extent context, bool local) {
   const auto pair_of = [&](double beta) {
     return dims * std::log(original / (beta * 2 * M_PI)) / (2 * std::log(base));
   };
-  const double low = std::max(0.0, std::floor(pair_of(s.beta_fast))),
-               high = std::min(dims - 1, std::ceil(pair_of(s.beta_slow)));
+  const double first = pair_of(s.beta_fast), last = pair_of(s.beta_slow);
+  const double low = std::max(0.0, s.truncate ? std::floor(first) : first),
+               high = std::min(dims - 1, s.truncate ? std::ceil(last) : last);
   for (Extent i = 0; i < c.rope_dims / 2; ++i) {
     double f = std::pow(base, -2.0 * static_cast<double>(i) / dims);
     switch (s.kind) {
@@ -331,10 +397,11 @@ RopeTable rope_table(const ModelConfig& c, Extent context, bool local) {
     }
     table.frequencies.push_back(f);
   }
+  const auto grown = [&](double by) { return 0.1 * by * std::log(s.factor) + 1; };
   if (s.attention_factor > 0)
     table.magnitude = s.attention_factor;
   else if (s.kind == RopeScaling::Kind::yarn && s.factor > 1)
-    table.magnitude = 0.1 * std::log(s.factor) + 1;
+    table.magnitude = s.mscale != 0 && s.mscale_all_dim != 0 ? grown(s.mscale) / grown(s.mscale_all_dim) : grown(1);
   else if (s.kind == RopeScaling::Kind::longrope && s.factor > 1)
     table.magnitude = std::sqrt(1 + std::log(s.factor) / std::log(original));
   return table;

@@ -22,6 +22,8 @@ struct RopeScaling {
   double factor = 1;
   double low_frequency_factor = 1, high_frequency_factor = 4;  // llama3
   double beta_fast = 32, beta_slow = 1;                        // yarn
+  double mscale = 0, mscale_all_dim = 0;                       // yarn: parts of the default of attention_factor
+  bool truncate = true;                                        // yarn: the ramp begins and ends at whole pairs
   Extent original_context = 0;
   double attention_factor = 0;                      // of cosine and sine; 0: what the kind computes
   std::vector<double> short_factors, long_factors;  // longrope: one a pair
@@ -38,7 +40,8 @@ struct ModelConfig {
   std::string activation;  ///< silu, gelu, gelu_tanh; "": the family's
   bool tied = false;       ///< the head is the table of embeddings
 
-  double rope_base = 10000, rope_local_base = 10000;
+  double rope_base = 10000;
+  double rope_local_base = 0;  ///< of local layers, which then know no scaling; 0: they are like the others
   Extent rope_dims = 0;
   RopeScaling rope_scaling;
   std::vector<bool> rope_layers;  ///< layers that turn; empty: all
@@ -60,7 +63,7 @@ ModelConfig config_from_gguf(const io::GgufMetadata& metadata, Extent vocabulary
 void check(const ModelConfig& config);
 
 /// Frequencies of the pairs, scaled, and what cosine and sine are multiplied with. `context` decides between short and
-/// long factors; `local` takes the base of local layers, without scaling.
+/// long factors; `local` takes the base of local layers, if they have one, without scaling.
 struct RopeTable {
   std::vector<double> frequencies;
   double magnitude = 1;

@@ -97,6 +97,50 @@ std::string load_error(const test::TinyModel& tiny, const Json& changes = Json::
   return test::message_of<FileError>([&] { (void)load(folder.path()); });
 }
 
+TEST(Families, SettingsThatChangeResultsAndAreNotRunAreRefused) {
+  const auto tiny = [](const char* name) {
+    for (test::TinyModel& model : test::tiny_models())
+      if (model.name == name) return model;
+    throw std::runtime_error(name);
+  };
+  const auto error = [&](const char* name, const Json& changes) { return load_error(tiny(name), changes); };
+  EXPECT_NE(error("gpt2", {{"scale_attn_weights", false}}).find("scale_attn_weights is false"), std::string::npos);
+  EXPECT_NE(error("gpt2", {{"scale_attn_by_inverse_layer_idx", true}}).find("which Weft does not run"),
+            std::string::npos);
+  EXPECT_NE(error("gpt2", {{"num_key_value_heads", 2}}).find("GPT-2 has a key head for each head"), std::string::npos);
+  EXPECT_NE(error("gemma3", {{"use_bidirectional_attention", true}}).find("which Weft does not run"),
+            std::string::npos);
+  EXPECT_NE(error("mixtral", {{"hidden_act", "gelu"}}).find("hidden_act is not \"silu\""), std::string::npos);
+  EXPECT_NE(error("llama", {{"partial_rotary_factor", 1e300}}).find("must lie between 0 and 1"), std::string::npos);
+  const Json local = {{"full_attention", Json::object()}, {"sliding_attention", {{"rope_type", "linear"}}}};
+  EXPECT_NE(error("gemma3", {{"rope_scaling", nullptr}, {"rope_parameters", local}})
+                .find("rope_parameters.sliding_attention.rope_type is not \"default\""),
+            std::string::npos);
+}
+
+TEST(Families, KeysThatFilesLeaveOutAreTheirClasses) {
+  // A model that also sees names of its text model only what differs from the class.
+  const ModelConfig gemma = config_from_json(
+      {{"model_type", "gemma3"},
+       {"text_config", {{"model_type", "gemma3_text"}, {"hidden_size", 2560}, {"num_hidden_layers", 34}}}},
+      "config.json");
+  EXPECT_EQ(gemma.architecture, "gemma3_text");
+  EXPECT_EQ(gemma.vocabulary, 262208);
+  EXPECT_EQ(gemma.hidden, 2560);
+  EXPECT_EQ(gemma.heads, 8);
+  EXPECT_EQ(gemma.kv_heads, 4);
+  EXPECT_EQ(gemma.head_dim, 256);
+  EXPECT_EQ(gemma.rope_base, 1e6);
+  EXPECT_EQ(gemma.rope_local_base, 1e4);
+  EXPECT_TRUE(gemma.tied);
+  // Older files name no kinds of layers, but the first that has a window.
+  Json json = test::base_config("qwen2");
+  json.update({{"use_sliding_window", true}, {"sliding_window", 4}, {"max_window_layers", 2}});
+  EXPECT_EQ(config_from_json(json, "config.json").local_layers, (std::vector<bool>{false, false, true}));
+  json["model_type"] = "llama";
+  EXPECT_EQ(config_from_json(json, "config.json").window, 0);
+}
+
 TEST(Families, TensorsThatDoNotFitAreListedTogether) {
   test::TinyModel tiny = test::tiny_models()[0];
   tiny.tensors.erase("model.layers.1.mlp.up_proj.weight");

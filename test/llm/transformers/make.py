@@ -1,0 +1,160 @@
+"""What the transformers library makes of tiny random models: make.py [FOLDER] [--check].
+
+Writes a file a model: its config as the library saves it, tokens, logits and the greedy continuation. transformers_test.cpp
+compares Weft with them. With --check the files are compared with what the library gives now, and stay as they are.
+Made with transformers 5.23.0 and torch 2.15.0.
+"""
+import json
+import pathlib
+import sys
+import tempfile
+
+import numpy as np
+import torch
+import transformers
+from safetensors.numpy import load_file, save_file
+
+VOCABULARY, TOKENS, PROMPT, NEW = 48, 40, 20, 12
+SCALED = {"rope_theta": 10000.0, "original_max_position_embeddings": 16}
+BASE = dict(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=64, num_hidden_layers=3, num_attention_heads=4,
+            num_key_value_heads=2, max_position_embeddings=64, bos_token_id=None, eos_token_id=None, pad_token_id=None,
+            tie_word_embeddings=False)
+
+
+def longrope(factors):
+    return {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0, 1.1, 1.2, 1.3][:factors],
+            "long_factor": [1.0, 2.0, 3.0, 4.0][:factors], "original_max_position_embeddings": 32}
+
+
+# name, class, what differs from BASE; "context" and "tokens" are not the config's.
+CASES = [
+    ("llama", "Llama", {}),
+    ("llama-biases", "Llama", {"attention_bias": True, "mlp_bias": True, "head_dim": 16}),
+    ("llama-llama3", "Llama", {"tie_word_embeddings": True, "rope_parameters": {
+        **SCALED, "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}}),
+    ("llama-linear", "Llama", {"rope_parameters": {"rope_theta": 500.0, "rope_type": "linear", "factor": 4.0}}),
+    ("llama-yarn", "Llama", {"rope_parameters": {**SCALED, "rope_type": "yarn", "factor": 4.0}}),
+    ("llama-yarn-scales", "Llama", {"rope_parameters": {
+        **SCALED, "rope_type": "yarn", "factor": 4.0, "mscale": 0.8, "mscale_all_dim": 0.5, "beta_fast": 20.0, "truncate": False}}),
+    ("mistral", "Mistral", {"sliding_window": 6, "head_dim": 16}),
+    ("mistral-linear", "Mistral", {"sliding_window": 6, "rope_parameters": {"rope_theta": 500.0, "rope_type": "linear", "factor": 2.0}}),
+    ("smollm3", "SmolLM3", {"no_rope_layer_interval": 2, "tie_word_embeddings": True}),
+    ("smollm3-window", "SmolLM3", {"use_sliding_window": True, "sliding_window": 7, "num_hidden_layers": 4}),
+    ("qwen2", "Qwen2", {"use_sliding_window": False, "sliding_window": 5}),
+    ("qwen2-window", "Qwen2", {"use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1, "tie_word_embeddings": True}),
+    ("qwen3", "Qwen3", {"head_dim": 16}),
+    ("qwen3-window", "Qwen3", {"use_sliding_window": True, "sliding_window": 5, "max_window_layers": 2, "attention_bias": True}),
+    ("gemma", "Gemma", {"head_dim": 16, "tie_word_embeddings": True}),
+    ("gemma2", "Gemma2", {"head_dim": 16, "tie_word_embeddings": True, "sliding_window": 5, "query_pre_attn_scalar": 24,
+                          "attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0}),
+    ("gemma3", "Gemma3Text", {"head_dim": 16, "tie_word_embeddings": True, "sliding_window": 5, "num_hidden_layers": 7,
+                              "query_pre_attn_scalar": 24}),
+    ("gemma3-linear", "Gemma3Text", {"head_dim": 16, "tie_word_embeddings": True, "sliding_window": 5,
+                                     "layer_types": ["full_attention", "sliding_attention", "full_attention"],
+                                     "rope_parameters": {
+                                         "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e5},
+                                         "sliding_attention": {"rope_type": "default", "rope_theta": 2000.0}}}),
+    ("gemma3-vision", "Gemma3", {"text_config": {**BASE, "head_dim": 16, "tie_word_embeddings": True, "sliding_window": 5},
+                                 "vision_config": {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1,
+                                                   "num_attention_heads": 2, "image_size": 28, "patch_size": 14},
+                                 "mm_tokens_per_image": 4, "image_token_index": 49, "boi_token_index": 50, "eoi_token_index": 51}),
+    ("phi3", "Phi3", {"sliding_window": None}),
+    ("phi3-window", "Phi3", {"sliding_window": 6, "rope_parameters": {
+        "rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}}),
+    ("phi3-longrope-long", "Phi3", {"rope_parameters": longrope(4), "original_max_position_embeddings": 32,
+                                    "sliding_window": 9, "prompt": 34}),
+    ("phi3-longrope-short", "Phi3", {"rope_parameters": longrope(4), "original_max_position_embeddings": 32,
+                                     "context": 32, "tokens": 30, "prompt": 14}),
+    ("gpt2", "GPT2", {"n_inner": 48}),
+    ("mixtral", "Mixtral", {"num_local_experts": 4, "num_experts_per_tok": 2}),
+    ("mixtral-window", "Mixtral", {"num_local_experts": 5, "num_experts_per_tok": 3, "sliding_window": 6, "head_dim": 16}),
+]
+
+
+def philox(stream, count):
+    """First words of Philox 4x32-10 with a 64-bit key and the counters 0, 1, ..."""
+    key = [np.uint64(stream & 0xFFFFFFFF), np.uint64(stream >> 32)]
+    mask, shift = np.uint64(0xFFFFFFFF), np.uint64(32)
+    c = [np.arange(count, dtype=np.uint64)] + [np.zeros(count, dtype=np.uint64) for _ in range(3)]
+    for _ in range(10):
+        a, b = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
+        c = [(b >> shift) ^ c[1] ^ key[0], b & mask, (a >> shift) ^ c[3] ^ key[1], a & mask]
+        key = [(key[0] + np.uint64(0x9E3779B9)) & mask, (key[1] + np.uint64(0xBB67AE85)) & mask]
+    return c[0]
+
+
+def random_values(name, shape, unit_norms):
+    """As transformers_test.cpp makes them."""
+    stream = 0xCBF29CE484222325
+    for byte in name.encode():
+        stream = (stream ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    if name.endswith(".bias"):
+        scale, offset = 0.3, 0.0
+    elif len(shape) == 1:
+        scale, offset = 0.3, 1.0 if unit_norms else 0.0
+    else:
+        scale, offset = 1.7 / np.sqrt(np.float64(shape[1])), 0.0
+    units = (philox(stream, int(np.prod(shape))) >> np.uint64(8)).astype(np.float64) * 2.0**-24
+    return (offset + scale * (2.0 * units - 1)).astype(np.float32).reshape(shape)
+
+
+def result_of(name, kind, changes):
+    changes = dict(changes)
+    context, count, prompt = changes.pop("context", 64), changes.pop("tokens", TOKENS), changes.pop("prompt", PROMPT)
+    foreign = {"GPT2": ("num_key_value_heads", "intermediate_size"), "Gemma3": BASE}.get(kind, ())
+    settings = {**{key: value for key, value in BASE.items() if key not in foreign}, **changes}
+    config = getattr(transformers, kind + "Config")(**settings)
+    config._attn_implementation = "eager"
+    auto = transformers.AutoModelForImageTextToText if kind == "Gemma3" else transformers.AutoModelForCausalLM
+    model = auto.from_config(config)
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        model.save_pretrained(folder)
+        tensors = load_file(folder / "model.safetensors")
+        tensors = {key: random_values(key, value.shape, "gemma" not in name) for key, value in tensors.items()}
+        save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+        saved = json.loads((folder / "config.json").read_text())
+        plain = {"experts_implementation": "eager"} if "experts" in json.dumps(saved) else {}
+        model = type(model).from_pretrained(folder, attn_implementation="eager", dtype=torch.float32, **plain).double().eval()
+    tokens = [(i * 29 + 7 * (i % 3)) % VOCABULARY for i in range(count)]
+    with torch.no_grad():
+        logits = model(torch.tensor([tokens])).logits[0].numpy()
+        text = model.generate(torch.tensor([tokens[:prompt]]), max_new_tokens=NEW, do_sample=False)
+    rows = list(range(3, count - 1, 8)) + [count - 1]
+    return {"config": saved, "context": context, "tokens": tokens, "rows": rows,
+            "logits": [[float(f"{x:.6f}") for x in logits[row]] for row in rows],
+            "prompt": prompt, "greedy": text[0, prompt:].tolist(),
+            "tensors": {key: list(value.shape) for key, value in sorted(tensors.items())}}
+
+
+def text_of(result):
+    """JSON with a line a key."""
+    lines = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in result.items() if key != "logits"]
+    rows = ",\n".join("    " + json.dumps(row) for row in result["logits"])
+    return "{\n" + ",\n".join(lines) + ',\n  "logits": [\n' + rows + "\n  ]\n}\n"
+
+
+def main(*arguments):
+    check = "--check" in arguments
+    folder = pathlib.Path(next((a for a in arguments if a != "--check"), pathlib.Path(__file__).parent))
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    torch.set_num_threads(1)
+    failures = 0
+    for name, kind, changes in CASES:
+        result, path = result_of(name, kind, changes), folder / f"{name}.json"
+        if not check:
+            path.write_text(text_of(result))
+            print(f"{name}: {path.stat().st_size} bytes, largest logit {np.abs(result['logits']).max():.3f}")
+            continue
+        kept = json.loads(path.read_text())
+        difference = np.abs(np.subtract(kept["logits"], result["logits"])).max()
+        good = difference < 3e-6 and all(kept[key] == result[key] for key in ("tokens", "rows", "greedy", "tensors"))
+        failures += not good
+        print(f"{name}: {'the same' if good else 'DIFFERS'} (logits by {difference:.1e})")
+    print(f"{len(CASES) - failures} passed, {failures} failed")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
