@@ -53,6 +53,47 @@ struct StoreNode {
 
 bool is_comparison(Op op) { return op >= Op::eq && op <= Op::ge; }
 
+/// What a node is as a part of a chain of f32 work.
+ChainOp chain_op(const Node& node) {
+  switch (node.joined) {
+    case Node::Joined::mul_add: return ChainOp::mul_add;
+    case Node::Joined::mul_sub: return ChainOp::mul_sub;
+    case Node::Joined::sub_mul: return ChainOp::sub_mul;
+    case Node::Joined::compare_select:
+      switch (node.op) {
+        case Op::eq: return ChainOp::eq_select;
+        case Op::ne: return ChainOp::ne_select;
+        case Op::lt: return ChainOp::lt_select;
+        case Op::le: return ChainOp::le_select;
+        case Op::gt: return ChainOp::gt_select;
+        default: return ChainOp::ge_select;
+      }
+    case Node::Joined::none: break;
+  }
+  switch (node.op) {
+    case Op::neg: return ChainOp::neg;
+    case Op::abs: return ChainOp::abs;
+    case Op::floor: return ChainOp::floor;
+    case Op::ceil: return ChainOp::ceil;
+    case Op::round: return ChainOp::round;
+    case Op::trunc: return ChainOp::trunc;
+    case Op::sqrt: return ChainOp::sqrt;
+    case Op::rsqrt: return ChainOp::rsqrt;
+    case Op::exp: return ChainOp::exp;
+    case Op::log: return ChainOp::log;
+    case Op::tanh: return ChainOp::tanh;
+    case Op::erf: return ChainOp::erf;
+    case Op::add: return ChainOp::add;
+    case Op::sub: return ChainOp::sub;
+    case Op::mul: return ChainOp::mul;
+    case Op::div: return ChainOp::div;
+    case Op::min: return ChainOp::min;
+    case Op::max: return ChainOp::max;
+    case Op::copysign: return ChainOp::copysign;
+    default: return ChainOp::none;
+  }
+}
+
 class Compiler {
  public:
   Compiler(const kernel::LoopKernel& kernel, LoopProgram::Code& code, Extent columns, DType product_type,
@@ -314,6 +355,9 @@ void Compiler::read_steps() {
     const int step = store.value;
     const Level level = kernel_.steps.at(static_cast<std::size_t>(step)).level;
     const DType type = kernel_.outputs.at(static_cast<std::size_t>(store.output)).type;
+    // The product itself lies where it is to be stored.
+    if (store.output == product_output_ && kernel_.steps[static_cast<std::size_t>(step)].kind == StepKind::accumulator)
+      continue;
     stores_.push_back({cast_to(node_of_step_[static_cast<std::size_t>(step)], type), store.output,
                        access_of(store.view, level), !flat_ && level == Level::outer});
   }
@@ -539,6 +583,9 @@ Instruction Compiler::instruction_of(int index) {
       if (made.map == nullptr)
         throw DTypeError(fmt::format("{}: the CPU has no {} of {}; cast the operands first", kernel_.name,
                                      scalar::name_of(node.op), weft::name_of(from)));
+      bool floats = node.type == DType::f32;
+      for (const int arg : node.args) floats = floats && nodes_[static_cast<std::size_t>(arg)].type == DType::f32;
+      if (floats) made.in_chain = chain_op(node);
       break;
     }
     case StepKind::constant:
@@ -827,6 +874,7 @@ void Compiler::schedule(Extent tile_elements) {
       const bool plain = to.plain_slow() && to.plain_fast() && Access::stride(to.fast) == 1;
       const bool stream = streams(*store);
       if (plain) made.map = stream ? tile_table().stream[t] : tile_table().cast[t][t];
+      if (plain && !stream && node.type == DType::f32) made.in_chain = ChainOp::copy;
       code_.streams = code_.streams || (plain && stream);
       made.name = keep(plain && stream ? "stream" : "store");
       phase.inner.push_back(std::move(made));
@@ -874,8 +922,10 @@ void Compiler::schedule(Extent tile_elements) {
     made.name = keep("store");
     const auto& along = code_.columns ? store.access.fast : store.access.slow;
     const auto t = static_cast<std::size_t>(nodes_[static_cast<std::size_t>(store.value)].type);
-    if (store.access.separable && Access::plain(along) && Access::stride(along) == 1)
+    if (store.access.separable && Access::plain(along) && Access::stride(along) == 1) {
       made.map = tile_table().cast[t][t];
+      if (t == static_cast<std::size_t>(DType::f32)) made.in_chain = ChainOp::copy;
+    }
     code_.last.inner.push_back(std::move(made));
   }
 }
@@ -901,6 +951,7 @@ void Compiler::compile() {
   Extent elements = kTileBytes / std::max<Extent>(widest, 4);
   schedule(elements);
   while (registers_max_ * elements * widest > 8 * kTileBytes && elements > 256) schedule(elements /= 2);
+  if (chains_enabled()) form_chains(code_);
 }
 
 }  // namespace
@@ -939,9 +990,14 @@ std::string LoopProgram::to_string() const {
                                  code_->outer, code_->inner, code_->block, code_->chunk);
   if (code_->splits > 1) text += fmt::format(", {} parts", code_->splits);
   text += '\n';
-  const auto print = [&](const std::vector<Instruction>& list, std::string_view indent) {
+  const auto print = [&](const auto& self, const std::vector<Instruction>& list, const std::string& indent) -> void {
     for (const Instruction& in : list) {
-      std::string line(indent);
+      if (in.action == Action::chain) {
+        text += indent + "chain\n";
+        self(self, code_->chains[static_cast<std::size_t>(in.chain)].instructions, indent + "| ");
+        continue;
+      }
+      std::string line = indent;
       if (in.action == Action::reduce)
         line += fmt::format("{} = ", place(code_->reductions[static_cast<std::size_t>(in.out)].value));
       else if (in.action == Action::store)
@@ -957,10 +1013,10 @@ std::string LoopProgram::to_string() const {
   };
   for (std::size_t p = 0; p < code_->phases.size(); ++p) {
     if (code_->phases.size() > 1) text += fmt::format(" phase {}\n", p);
-    print(code_->phases[p].outer, "  ");
-    print(code_->phases[p].inner, "    ");
+    print(print, code_->phases[p].outer, "  ");
+    print(print, code_->phases[p].inner, "    ");
   }
-  print(code_->last.inner, "  ");
+  print(print, code_->last.inner, "  ");
   return text;
 }
 

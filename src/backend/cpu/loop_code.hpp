@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/cpu/chain.hpp"
 #include "backend/cpu/loop.hpp"
 
 namespace weft::cpu {
@@ -27,7 +28,7 @@ struct Value {
   Access access;      // memory and output
 };
 
-enum class Action : std::uint8_t { map, fetch, index, gather, reduce, store };
+enum class Action : std::uint8_t { map, fetch, index, gather, reduce, store, chain };
 
 /// An operand as an instruction reads it.
 struct Source {
@@ -48,7 +49,21 @@ struct Instruction {
   int operand = -1;
   int access = -1;  // fetch, index, gather, store: index into the accesses
   Extent axis_stride = 0, axis_extent = 0;
-  int name = -1;  // for printing: index into the names
+  int name = -1;                     // for printing: index into the names
+  ChainOp in_chain = ChainOp::none;  // what it is as a part of a chain, if it can be one
+  int chain = -1;                    // index into the chains
+};
+
+/// Instructions that run as one.
+struct LoopChain {
+  struct Place {
+    Source value;     // as it is read or written; or
+    int output = -1;  // an output, through an access
+    int access = -1;
+  };
+  ChainCode code;
+  std::vector<Place> places;
+  std::vector<Instruction> instructions;  // for printing
 };
 
 struct ReductionInfo {
@@ -80,6 +95,7 @@ struct LoopProgram::Code {
   std::vector<ReductionInfo> reductions;
   std::vector<Phase> phases;
   Phase last;  // outer-level stores
+  std::vector<LoopChain> chains;
   std::vector<char> constants;
   Extent frame_bytes = 0;
   std::vector<std::size_t> input_bytes, output_bytes;  // of an element
@@ -88,5 +104,8 @@ struct LoopProgram::Code {
   Extent splits = 1;     // parts of the inner axis that are tasks of their own
   Extent blocks_per_task = 1;
 };
+
+/// Joins neighbouring instructions to chains, where chains are used.
+void form_chains(LoopProgram::Code& code);
 
 }  // namespace weft::cpu

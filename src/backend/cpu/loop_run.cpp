@@ -252,6 +252,7 @@ class LoopRunner {
       case Action::map: return map(in);
       case Action::reduce: return reduce(in);
       case Action::store: return store(in);
+      case Action::chain: return chain(in);
       case Action::fetch:
       case Action::gather:
       case Action::index: break;
@@ -418,6 +419,38 @@ class LoopRunner {
       scatter(std::uint32_t{});
     else
       scatter(std::uint8_t{});
+  }
+
+  void chain(const Instruction& in) const {
+    const LoopChain& chain = code_.chains[static_cast<std::size_t>(in.chain)];
+    const bool column = in.slow && !in.fast;
+    const Extent lanes = column ? slow_ : in.fast ? fast_ : 1;
+    ChainCall call;
+    call.rows = in.slow && in.fast ? slow_ : 1;
+    bool dense = call.rows > 1;
+    std::size_t i = 0;
+    for (const LoopChain::Place& place : chain.places) {
+      ChainCall::Place& to = call.places[i++];
+      bool varies = true;
+      if (place.access >= 0) {
+        const Access& access = code_.accesses[static_cast<std::size_t>(place.access)];
+        const Extent slow_stride = Access::stride(access.slow);
+        to.data = binding_.outputs[static_cast<std::size_t>(place.output)] +
+                  (access.offset + s0_ * slow_stride + f0_) * static_cast<Extent>(sizeof(float));
+        to.row = slow_stride * static_cast<Extent>(sizeof(float));
+      } else {
+        const Slot& slot = slots_[place.value.value];
+        to.data = slot.data;
+        to.row = place.value.slow ? slot.stride : 0;
+        varies = column ? place.value.slow : place.value.fast;
+      }
+      dense = dense && to.row == (varies ? lanes * static_cast<Extent>(sizeof(float)) : 0);
+    }
+    const Extent count = dense ? lanes * call.rows : lanes;
+    if (dense) call.rows = 1;
+    call.bytes = count / 16 * 64;
+    call.rest = (1 << count % 16) - 1;
+    chain.code.run(call);
   }
 
   const Code& code_;
