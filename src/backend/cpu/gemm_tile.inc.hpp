@@ -45,6 +45,8 @@ void tile(std::int64_t depth, const typename V::Element* a, std::int64_t a_strid
     }
     // Rows of a transposed A lie far apart, each perhaps on a page of its own: no hardware looks ahead there.
     if constexpr (!kByRow) __builtin_prefetch(a + kGemmAhead * a_stride + kRows - 1);
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) __builtin_prefetch(b + kGemmAhead * b_stride + v * V::kLanes);
     b += b_stride;
     a += kByRow ? 1 : a_stride;
   }
