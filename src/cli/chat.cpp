@@ -12,6 +12,7 @@
 #include "base/json.hpp"
 #include "cli/commands.hpp"
 #include "cli/language_model.hpp"
+#include "cli/line_editor.hpp"
 #include "llm/reasoning.hpp"
 #include "train/interrupt.hpp"
 #include "weft/error.hpp"
@@ -44,7 +45,9 @@ class Chat {
       : model_(std::move(model)),
         options_(generate_options(request.draw)),
         system_(request.system),
-        terminal_(isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)) {}
+        terminal_(isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)) {
+    if (terminal_) editor_.emplace(state_file("chat_history"));
+  }
 
   int run() {
     if (!model_.has_template())
@@ -64,16 +67,20 @@ class Chat {
   }
 
  private:
+  static std::optional<std::string> piped_line() {
+    std::string line;
+    if (!std::getline(std::cin, line)) return std::nullopt;
+    if (line.ends_with('\r')) line.pop_back();
+    return line;
+  }
   std::optional<std::string> read_line() {
     std::string text;
     for (;;) {
-      if (terminal_) put_text(text.empty() ? "> " : ". ");
-      std::string line;
-      if (!std::getline(std::cin, line)) return text.empty() ? std::nullopt : std::optional(text);
-      if (line.ends_with('\r')) line.pop_back();
-      const bool goes_on = line.ends_with('\\');
-      if (goes_on) line.pop_back();
-      text += line;
+      std::optional<std::string> line = editor_ ? editor_->read(text.empty() ? "> " : ". ") : piped_line();
+      if (!line) return text.empty() ? std::nullopt : std::optional(text);
+      const bool goes_on = line->ends_with('\\');
+      if (goes_on) line->pop_back();
+      text += *line;
       if (!goes_on) return text;
       text += '\n';
     }
@@ -210,6 +217,7 @@ class Chat {
   std::vector<llm::Message> history_;
   llm::Result last_;
   bool terminal_, thinking_ = false;
+  std::optional<LineEditor> editor_;  // of a terminal
 };
 
 }  // namespace

@@ -3,15 +3,20 @@
 
 On a tiny model of random weights, made here: what it says means nothing, but all that stands around it is real.
 """
+import fcntl
 import json
 import os
 import pathlib
+import pty
 import random
+import select
 import shutil
 import struct
 import subprocess
 import sys
 import tempfile
+import termios
+import time
 import unittest
 
 WEFT = pathlib.Path(sys.argv.pop(1)).resolve()
@@ -122,6 +127,84 @@ class ChatTest(ModelTest):
         done = weft("chat", self.plain, "--device", "cpu", text="w1\n")
         self.assertEqual(done.returncode, USAGE)
         self.assertIn("no chat template", done.stderr)
+
+
+class TerminalTest(ModelTest):
+    """A person at a terminal: what is typed is edited, and remembered by the next chat."""
+
+    def setUp(self):
+        self.state = self.folder / f"state-{self._testMethodName}"
+
+    def talk(self, *turns, model=None, **variables):
+        """Types each turn after the next prompt has come, and gives what the terminal showed."""
+        parent, child = pty.openpty()
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("WEFT_")}
+        environment |= {"WEFT_THREADS": "1", "TERM": "xterm", "XDG_STATE_HOME": str(self.state), "LC_ALL": "C.UTF-8", **variables}
+        with subprocess.Popen([WEFT, "chat", model or self.model, "--device", "cpu", "--temperature", "0", "--max-tokens", "3"], stdin=child,
+                              stdout=child, stderr=child, env=environment, start_new_session=True,
+                              preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)) as process:
+            os.close(child)
+            shown, seen = b"", 0
+            deadline = time.monotonic() + 60
+
+            def read(until):
+                nonlocal shown
+                while until not in shown[seen:]:
+                    if time.monotonic() > deadline:
+                        process.kill()
+                        self.fail(f"no {until} within a minute after {shown}")
+                    if select.select([parent], [], [], 0.2)[0]:
+                        try:
+                            piece = os.read(parent, 65536)
+                        except OSError:
+                            return
+                        if not piece:
+                            return
+                        shown += piece
+
+            for turn in turns:
+                read(b"> ")
+                seen = len(shown)
+                os.write(parent, turn)
+            read(b"\0 the end")
+            self.code = process.wait(60)
+            os.close(parent)
+        return shown.decode(errors="replace")
+
+    def saved(self):
+        return (self.state / "weft" / "chat_history").read_text().splitlines()
+
+    def test_lines_are_edited(self):
+        # w2, then w1 and a space before it; a character taken back.
+        self.talk(b"w2\x01w1 \r", b"w8\x7f9\r", b"/exit\r")
+        self.assertEqual(self.code, OK)
+        self.assertEqual(self.saved(), ["w1 w2", "w9", "/exit"])
+
+    def test_the_history_outlives_the_run(self):
+        self.talk(b"w5 w6\r", b"w7\r", b"\x04")
+        self.assertEqual(self.code, OK)
+        self.talk(b"\x1b[A\x1b[A\r", b"/exit\r")  # two up: before the last
+        self.assertEqual(self.saved(), ["w5 w6", "w7", "w5 w6", "/exit"])
+        self.assertEqual((self.state / "weft" / "chat_history").stat().st_mode & 0o777, 0o600)
+
+    def test_characters_of_several_bytes_are_one(self):
+        self.talk("é日\x7fw1\r".encode(), b"/exit\r")
+        self.assertEqual(self.saved()[0], "éw1")
+
+    def test_ctrl_c_ends_it_at_the_prompt(self):
+        self.talk(b"w1\r", b"w2\x03")
+        self.assertEqual(self.code, -2)
+
+    def test_a_history_of_garbage_does_no_harm(self):
+        (self.state / "weft").mkdir(parents=True)
+        (self.state / "weft" / "chat_history").write_bytes(b"\xff\xfe\0\n\n" + b"x" * (2 << 20) + b"\nw3\n")
+        self.talk(b"\x1b[A\r", b"/exit\r")
+        self.assertEqual(self.code, OK)
+        self.assertTrue((self.state / "weft" / "chat_history").read_bytes().endswith(b"\nw3\n/exit\n"))
+
+    def test_nowhere_to_keep_it_is_no_reason_to_stop(self):
+        self.talk(b"w1\r", b"/exit\r", XDG_STATE_HOME="/proc/nowhere")
+        self.assertEqual(self.code, OK)
 
 
 class GenerateTest(ModelTest):
