@@ -24,6 +24,7 @@ struct Description {
   int operands_max = 64;                  // distinct operands of one kernel
   Extent launch_points = 4096;            // independent kernels over no more points than this run best as one
   int kernels_side_by_side = 0;           // neighbours in a plan that the device may run at one time
+  Extent computed_rows_max = 0;           // rows of a product with packed weights that it may compute as it reads
   // Fused attention is the faster form up to so many keys, and beyond them for scores over so many bytes; in between,
   // products and a softmax are (0: fused always).
   Extent attention_keys_fused = 0;

@@ -8,6 +8,7 @@
 #include "compile/memory.hpp"
 #include "compile/narrow.hpp"
 #include "compile/rewrite.hpp"
+#include "compile/row_factors.hpp"
 
 namespace weft::compiler {
 namespace {
@@ -138,6 +139,7 @@ Place contiguous_place(const Node* node) { return {node, 0, contiguous_strides(n
 
 // ---- The pipeline ------------------------------------------------------------------------------------------------------
 
+constexpr Extent kPackedBlock = 32;  // columns that packed weights have in a block
 constexpr std::size_t kRoomyBytes = std::size_t{1}
                                     << 30;  // values below this in all are given more room than they need
 
@@ -155,6 +157,7 @@ class Compiler {
     place_parts();
     while (!build_kernels()) {
     }
+    if (settings_.fusion) compute_rows_in_products();
     schedule();
     return assemble();
   }
@@ -704,6 +707,50 @@ class Compiler {
     items_.push_back(std::move(item));
   }
 
+  // A norm of few rows that only products with packed weights read is computed by each of them, as it reads: less work than
+  // to wait for a kernel between.
+  void compute_rows_in_products() {
+    std::unordered_map<const Node*, std::vector<std::size_t>> readers, writers;
+    for (std::size_t i = 0; i < items_.size(); ++i) {
+      for (const Node* owner : items_[i].reads) readers[owner].push_back(i);
+      for (const Node* owner : items_[i].writes) writers[owner].push_back(i);
+    }
+    std::vector<bool> is_gone(items_.size(), false);
+    for (std::size_t i = 0; i < items_.size(); ++i) {
+      const auto* loop = std::get_if<kernel::LoopKernel>(&items_[i].kernel);
+      if (!loop || loop->outer > target_.computed_rows_max || loop->inner % kPackedBlock != 0 ||
+          items_[i].writes.size() != 1)
+        continue;
+      const Node* rows = items_[i].writes[0];
+      const kernel::View lie{{loop->outer * loop->inner}, {1}, 0, {}};
+      if (stored_.contains(rows) || place_.contains(rows) || writers[rows].size() != 1 || readers[rows].empty() ||
+          !row_factors(*loop) || !(loop->stores[0].view == lie))
+        continue;
+      const bool all = std::all_of(readers[rows].begin(), readers[rows].end(), [&](std::size_t reader) {
+        const auto* product = std::get_if<kernel::MatmulKernel>(&items_[reader].kernel);
+        const std::vector<const Node*>& reads = items_[reader].reads;
+        constexpr std::size_t kOfPackedWeights = 3;  // operands that packed weights may take beyond the first
+        return product && product->packed && product->m == loop->outer && product->k == loop->inner &&
+               product->a.offset == 0 && product->a_row == product->k && product->a_batch.offset == 0 &&
+               reads[0] == rows && std::count(reads.begin(), reads.end(), rows) == 1 &&
+               reads.size() + loop->inputs.size() + items_[reader].writes.size() + kOfPackedWeights <=
+                   static_cast<std::size_t>(target_.operands_max);
+      });
+      if (!all) continue;
+      for (const std::size_t reader : readers[rows]) {
+        Item& item = items_[reader];
+        std::get<kernel::MatmulKernel>(item.kernel).rows = *loop;
+        item.reads.erase(item.reads.begin());
+        item.reads.insert(item.reads.end(), items_[i].reads.begin(), items_[i].reads.end());
+      }
+      is_gone[i] = true;
+    }
+    std::vector<Item> left;
+    for (std::size_t i = 0; i < items_.size(); ++i)
+      if (!is_gone[i]) left.push_back(std::move(items_[i]));
+    items_ = std::move(left);
+  }
+
   // Operands of a kernel in the order of Item::reads, then Item::writes.
   static std::vector<Operand*> operands_of(kernel::Kernel& kernel) {
     std::vector<Operand*> list;
@@ -711,8 +758,11 @@ class Compiler {
       for (Operand& o : loop->inputs) list.push_back(&o);
       for (Operand& o : loop->outputs) list.push_back(&o);
     } else if (auto* product = std::get_if<kernel::MatmulKernel>(&kernel)) {
-      list = {&product->a, &product->b};
+      if (!product->rows) list.push_back(&product->a);
+      list.push_back(&product->b);
       for (Operand& o : product->epilogue.inputs) list.push_back(&o);
+      if (product->rows)
+        for (Operand& o : product->rows->inputs) list.push_back(&o);
       for (Operand& o : product->epilogue.outputs) list.push_back(&o);
     } else if (auto* scatter = std::get_if<kernel::ScatterAddKernel>(&kernel)) {
       if (scatter->count) list = {&scatter->indices, &scatter->updates};

@@ -26,6 +26,7 @@ struct Target {
   std::size_t attention_score_bytes_max = 0;
   std::function<bool(ops::Routine)> has_routine;  // empty: none
   bool packed_products = false;                   // products with weights in blocks
+  Extent computed_rows_max = 0;                   // rows of such a product that may be computed as they are read
 };
 
 struct Settings {

@@ -91,8 +91,9 @@ std::string to_string(const Kernel& kernel) {
   if (const auto* k = std::get_if<LoopKernel>(&kernel)) return text(*k, "loop");
   if (const auto* k = std::get_if<MatmulKernel>(&kernel); k && k->packed)
     return fmt::format("packed matmul \"{}\" m {} n {} k {} of {}{}  a {} ({})  b {}\n", k->name, k->m, k->n, k->k,
-                       name_of(k->block_type), k->exact ? ", exact" : "", text(k->a), k->a_row, text(k->b)) +
-           text(k->epilogue, "  epilogue");
+                       name_of(k->block_type), k->exact ? ", exact" : "", k->rows ? "computed" : text(k->a), k->a_row,
+                       text(k->b)) +
+           (k->rows ? text(*k->rows, "  rows") : "") + text(k->epilogue, "  epilogue");
   if (const auto* k = std::get_if<MatmulKernel>(&kernel))
     return fmt::format("matmul \"{}\" batch {} m {} n {} k {}  a {} ({},{}) batch {}  b {} ({},{}) batch {}\n", k->name,
                        k->batch, k->m, k->n, k->k, text(k->a), k->a_row, k->a_col, text(k->a_batch), text(k->b),
@@ -128,7 +129,7 @@ double flops(const Kernel& kernel) {
   if (const auto* k = std::get_if<MatmulKernel>(&kernel))
     return 2.0 * static_cast<double>(k->batch) * static_cast<double>(k->m) * static_cast<double>(k->n) *
                static_cast<double>(k->k) +
-           loop_flops(k->epilogue);
+           (k->rows ? loop_flops(*k->rows) : 0) + loop_flops(k->epilogue);
   if (const auto* k = std::get_if<ScatterAddKernel>(&kernel))
     return static_cast<double>(k->count) * static_cast<double>(k->columns);
   if (const auto* k = std::get_if<RoutineKernel>(&kernel)) return routine_flops(*k);
@@ -140,7 +141,8 @@ double flops(const Kernel& kernel) {
 double bytes_moved(const Kernel& kernel) {
   if (const auto* k = std::get_if<LoopKernel>(&kernel)) return loop_bytes(*k);
   if (const auto* k = std::get_if<MatmulKernel>(&kernel); k && k->packed)
-    return 4.0 * static_cast<double>(k->m * k->k + k->b.count) + loop_bytes(k->epilogue);
+    return (k->rows ? loop_bytes(*k->rows) : 4.0 * static_cast<double>(k->m * k->k)) +
+           4.0 * static_cast<double>(k->b.count) + loop_bytes(k->epilogue);
   if (const auto* k = std::get_if<MatmulKernel>(&kernel))
     return static_cast<double>(size_bytes(k->a.type)) * static_cast<double>(k->batch) *
                static_cast<double>(k->m * k->k + k->k * k->n) +

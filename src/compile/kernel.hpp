@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -98,6 +99,9 @@ struct MatmulKernel {
   /// together. Exact: A stays f32; else the device may round it to eight bits, a scale for each 32 elements.
   bool packed = false, exact = true;
   BlockType block_type = BlockType::f32;
+  /// Rows of A that are computed as they are read: what the loop (outer m, inner k) stores. It is of the kind that
+  /// compile/row_factors.hpp describes, and `a` is then no operand. Only for packed B.
+  std::optional<LoopKernel> rows;
   LoopKernel epilogue;
 };
 

@@ -110,7 +110,10 @@ void narrow_operands(kernel::Kernel& kernel) {
   if (auto* loop = std::get_if<LoopKernel>(&kernel)) {
     narrow(*loop);
   } else if (auto* product = std::get_if<MatmulKernel>(&kernel)) {
-    narrow(product->a, product->a_batch, product->m, product->a_row, product->k, product->a_col);
+    if (product->rows)
+      narrow(*product->rows);
+    else
+      narrow(product->a, product->a_batch, product->m, product->a_row, product->k, product->a_col);
     if (!product->packed)  // packed weights are read whole, in an order of the device's own
       narrow(product->b, product->b_batch, product->k, product->b_row, product->n, product->b_col);
     narrow(product->epilogue);

@@ -116,6 +116,7 @@ compiler::Target target_of(Device device) {
   const bool samples = device.kind != Device::Kind::webgpu;
   target.has_routine = [samples](ops::Routine routine) { return samples || routine != ops::Routine::sample_token; };
   target.packed_products = true;
+  target.computed_rows_max = d.computed_rows_max;
   return target;
 }
 

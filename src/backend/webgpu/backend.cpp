@@ -29,7 +29,8 @@ bool touches(const kernel::Kernel& kernel, std::initializer_list<int> buffers) {
   const auto any = [&](const std::vector<kernel::Operand>& list) { return std::any_of(list.begin(), list.end(), in); };
   const auto loop = [&](const kernel::LoopKernel& k) { return any(k.inputs) || any(k.outputs); };
   if (const auto* k = std::get_if<kernel::LoopKernel>(&kernel)) return loop(*k);
-  if (const auto* k = std::get_if<kernel::MatmulKernel>(&kernel)) return in(k->a) || in(k->b) || loop(k->epilogue);
+  if (const auto* k = std::get_if<kernel::MatmulKernel>(&kernel))
+    return (k->rows ? loop(*k->rows) : in(k->a)) || in(k->b) || loop(k->epilogue);
   if (const auto* k = std::get_if<kernel::RoutineKernel>(&kernel)) return any(k->reads) || in(k->out);
   return true;  // not looked into
 }
@@ -171,6 +172,7 @@ class WebgpuBackend final : public backend::Backend {
     description_.offset_alignment = std::max(256u, limits.offset_alignment);
     description_.prefers_separate_buffers = true;
     description_.kernels_side_by_side = 6;
+    description_.computed_rows_max = kFewRows;
     description_.operands_max = static_cast<int>(info.limits.storage_buffers);
 
     // H200, 384 heads x 256 positions x 64 channels: a step's attention takes 2.0 ms a layer fused, 0.8 as products.

@@ -11,6 +11,7 @@
 #include "backend/webgpu/wgsl_matmul.hpp"
 #include "backend/webgpu/wgsl_scalar.hpp"
 #include "backend/webgpu/wgsl_steps.hpp"
+#include "compile/row_factors.hpp"
 
 namespace weft::webgpu {
 namespace {
@@ -22,7 +23,6 @@ using kernel::StepKind;
 
 constexpr int kThreads = 128;  // of a workgroup of the product
 constexpr int kUnpackThreads = 256;
-constexpr Extent kFewRows = 8;                    // of A, for which weights are multiplied as they are read
 constexpr Extent kUnpackedMax = Extent{1} << 28;  // elements of scratch
 
 /// Reads a packed matrix by units of 16 bytes: 32, 16 or 8 elements of a row.
@@ -131,6 +131,69 @@ class PackedReader {
 
 // --- Few rows of A ----------------------------------------------------------------------------------------------------
 
+/// Rows of A that are computed as they are read (MatmulKernel::rows), but for one factor a row, which is known at the end.
+class ComputedRows {
+ public:
+  ComputedRows(const kernel::LoopKernel& rows, Bindings& bindings, Helpers& helpers)
+      : rows_(without_stores(rows)),
+        factors_(*compiler::row_factors(rows)),
+        elements_(rows_, bindings, helpers, outer(), inner(), wanted()),
+        scales_(rows_, bindings, helpers, outer(), inner(), factors_.outer) {}
+
+  int sums() const { return static_cast<int>(factors_.sums.size()); }
+
+  /// `activations`: four elements of a row without its factor, their part of the row's sums added to these; and
+  /// `row_factor`.
+  std::string functions() {
+    std::string pointers, numbers, adds, product;
+    for (std::size_t r = 0; r < factors_.sums.size(); ++r) {
+      pointers += fmt::format(", sum{}: ptr<function, vec4f>", r);
+      numbers += fmt::format(", sum{}: f32", r);
+      const int summed = rows_.steps[static_cast<std::size_t>(factors_.sums[r])].a;
+      elements_.write(summed);
+      adds += fmt::format("  *sum{} += {};\n", r, four(summed));
+      scales_.define(factors_.sums[r], {fmt::format("sum{}", r)});
+    }
+    for (const int step : factors_.inner) {
+      elements_.write(step);
+      product += (product.empty() ? "" : " * ") + four(step);
+    }
+    std::string scale;
+    for (const int step : factors_.outer) {
+      scales_.write(step);
+      scale += (scale.empty() ? "" : " * ") + scales_.value(step).text;
+    }
+    const std::string at = fmt::format("  let i = min(row, {}u);\n", rows_.outer - 1);
+    return fmt::format("fn activations(row: u32, e: u32{}) -> vec4f {{\n{}{}{}  return {};\n}}\n", pointers, at,
+                       elements_.take_text(), adds, product) +
+           fmt::format("fn row_factor(row: u32{}) -> f32 {{\n{}{}  return {};\n}}\n", numbers, at, scales_.take_text(),
+                       scale);
+  }
+
+ private:
+  static kernel::LoopKernel without_stores(kernel::LoopKernel rows) {
+    rows.stores.clear();
+    rows.outputs.clear();
+    return rows;
+  }
+  Space outer() const { return {{{"i", rows_.outer}}, -1}; }
+  Space inner() const { return {{{"i", rows_.outer}, {"e", rows_.inner}}, 1}; }
+  std::vector<int> wanted() const {
+    std::vector<int> steps = factors_.inner;
+    for (const int sum : factors_.sums) steps.push_back(rows_.steps[static_cast<std::size_t>(sum)].a);
+    return steps;
+  }
+  std::string four(int step) const {
+    if (elements_.is_uniform(step)) return fmt::format("vec4f({})", elements_.value(step).text);
+    return fmt::format("vec4f({}, {}, {}, {})", elements_.value(step, 0).text, elements_.value(step, 1).text,
+                       elements_.value(step, 2).text, elements_.value(step, 3).text);
+  }
+
+  kernel::LoopKernel rows_;
+  compiler::RowFactors factors_;
+  StepWriter elements_, scales_;
+};
+
 class RowsWriter {
  public:
   /// `before`: a product of the same rows, computed beside `kernel`, whose epilogue reads it.
@@ -145,10 +208,12 @@ class RowsWriter {
   void render(Rendered& rendered) {
     Bindings bindings(target_, kernel_.name);
     Helpers helpers;
-    const int a = bindings.add(kernel_.a, false);
-    by_fours_ =
-        kernel_.k % 4 == 0 && kernel_.a_row % 4 == 0 && kernel_.a.offset % 4 == 0 && kernel_.a_batch.offset % 4 == 0;
+    const int a = kernel_.rows ? -1 : bindings.add(kernel_.a, false);
+    by_fours_ = !kernel_.rows && kernel_.k % 4 == 0 && kernel_.a_row % 4 == 0 && kernel_.a.offset % 4 == 0 &&
+                kernel_.a_batch.offset % 4 == 0;
     if (by_fours_) bindings.want_vectors(a);
+    std::optional<ComputedRows> computed;
+    if (kernel_.rows) computed.emplace(*kernel_.rows, bindings, helpers);
     const PackedReader reader(kernel_.block_type, kernel_.b, kernel_.n, kernel_.k, bindings);
     std::optional<PackedReader> reader_before;
     if (before_) reader_before.emplace(kernel_.block_type, before_->b, kernel_.n, kernel_.k, bindings, "_before");
@@ -157,6 +222,8 @@ class RowsWriter {
     StepWriter writer(epilogue, bindings, helpers, space, space);
     bindings.resolve();
     by_fours_ = by_fours_ && bindings.has_vectors(a);
+    const std::string activations = computed ? computed->functions() : activation_function(a, bindings);
+    sums_ = computed ? computed->sums() : 0;
 
     const std::string finish = finish_function(epilogue, writer, helpers);
     const Extent teams = kThreads / lanes_;
@@ -167,7 +234,7 @@ class RowsWriter {
     const WorkgroupNumber number = workgroup_number(groups, target_);
     text_ = head + bindings.declarations() + helpers.text() + reader.functions() +
             (before_ ? reader_before->functions() : "") + finish;
-    text_ += activation_function(a, bindings);
+    text_ += activations;
     if (target_.subgroup_size < 2) text_ += fmt::format("var<workgroup> joined: array<f32, {}>;\n", kThreads);
     text_ += fmt::format("@compute @workgroup_size({})\nfn main({}) {{\n  let group = {};\n{}", kThreads,
                          number.parameters, number.text, number.guard);
@@ -176,11 +243,13 @@ class RowsWriter {
     line(fmt::format("let j0 = ({} * {}u + {}) * {}u;", modulo("group", groups_n), teams, divided("thread", lanes_),
                      columns_));
     write_sums(reader, "s");
-    write_join("s");
+    std::vector<std::string> joined = sums_of("s");
     if (before_) {
       write_sums(*reader_before, "u");
-      write_join("u");
+      for (const std::string& name : sums_of("u")) joined.push_back(name);
     }
+    write_joined(joined);
+    if (computed) write_factors();
     write_results();
     text_ += "}\n";
     rendered.dispatches.push_back(
@@ -237,6 +306,8 @@ class RowsWriter {
   void write_sums(const PackedReader& reader, const std::string& sum) {
     const std::string mark = sum == "s" ? "" : "_before";
     each_sum([&](int r, int i) { line(fmt::format("var {}{}_{} = 0f;", sum, r, i)); });
+    for (int i = 0; i < rows_; ++i)
+      for (int r = 0; r < sums_; ++r) line(fmt::format("var {}{}_{} = vec4f();", sum == "s" ? "row" : "again", i, r));
     line(fmt::format("for (var unit = lane; unit < {}u; unit += {}u) {{", reader.units(), lanes_));
     for (int r = 0; r < columns_; ++r)
       text_ += reader.read(fmt::format("min(j0 + {}u, {}u)", r, kernel_.n - 1), "unit", std::to_string(r), "    ");
@@ -251,7 +322,8 @@ class RowsWriter {
     line(fmt::format("  for (var c = {0}; c < {0} + {1}u; c++) {{", first, together));
     for (int r = 0; r < columns_; ++r) line(fmt::format("    let w{0} = chunk{1}(q{0}, high{0}, c);", r, mark));
     for (int i = 0; i < rows_; ++i) {
-      line(fmt::format("    let x{0} = activations(i0 + {0}u, unit * {1}u + c * 4u);", i, reader.elements()));
+      line(fmt::format("    let x{0} = activations(i0 + {0}u, unit * {1}u + c * 4u{2});", i, reader.elements(),
+                       row_sums(i, sum == "s" ? "&row" : "&again")));
       if (reader.has_offset()) line(fmt::format("    t{0} += dot(x{0}, vec4f(1f));", i));
     }
     each_sum([&](int r, int i) {
@@ -270,24 +342,52 @@ class RowsWriter {
     line("}");
   }
 
-  void write_join(const std::string& sum) {
+  std::vector<std::string> sums_of(const char* sum) const {
+    std::vector<std::string> names;
+    each_sum([&](int r, int i) { names.push_back(fmt::format("{}{}_{}", sum, r, i)); });
+    return names;
+  }
+  /// The sums over row i of A as arguments: those of the first product count.
+  std::string row_sums(int i, const char* name) const {
+    std::string text;
+    for (int r = 0; r < sums_; ++r) text += fmt::format(", {}{}_{}", name, i, r);
+    return text;
+  }
+
+  /// What numbers are scaled by that were computed of rows of A without their factors.
+  void write_factors() {
+    std::vector<std::string> names;
+    for (int i = 0; i < rows_; ++i)
+      for (int r = 0; r < sums_; ++r) {
+        names.push_back(fmt::format("whole{}_{}", i, r));
+        line(fmt::format("var {} = dot(row{}_{}, vec4f(1f));", names.back(), i, r));
+      }
+    write_joined(names);
+    for (int i = 0; i < rows_; ++i)
+      line(fmt::format("let factor{0} = row_factor(i0 + {0}u{1});", i, row_sums(i, "whole")));
+    for (const char* sum : {"s", "u"})
+      if (before_ || *sum == 's')
+        each_sum([&](int r, int i) { line(fmt::format("{}{}_{} *= factor{};", sum, r, i, i)); });
+  }
+
+  /// Sums of all lanes, in each of them.
+  void write_joined(const std::vector<std::string>& names) {
     if (target_.subgroup_size >= 2) {
       for (int distance = 1; distance < lanes_; distance *= 2)
-        each_sum([&](int r, int i) {
-          line(fmt::format("{3}{0}_{1} += subgroupShuffleXor({3}{0}_{1}, {2}u);", r, i, distance, sum));
-        });
+        for (const std::string& name : names)
+          line(fmt::format("{0} += subgroupShuffleXor({0}, {1}u);", name, distance));
       return;
     }
-    each_sum([&](int r, int i) {
-      line(fmt::format("joined[thread] = {}{}_{};", sum, r, i));
+    for (const std::string& name : names) {
+      line(fmt::format("joined[thread] = {};", name));
       line("workgroupBarrier();");
       line(fmt::format("for (var distance = {}u; distance > 0u; distance >>= 1u) {{", lanes_ / 2));
       line("  if (lane < distance) { joined[thread] += joined[thread + distance]; }");
       line("  workgroupBarrier();");
       line("}");
-      line(fmt::format("{}{}_{} = joined[thread - lane];", sum, r, i));
+      line(fmt::format("{} = joined[thread - lane];", name));
       line("workgroupBarrier();");
-    });
+    }
   }
 
   /// One call of the epilogue in the text.
@@ -340,6 +440,7 @@ class RowsWriter {
   const MatmulKernel* before_;
   const Target& target_;
   std::size_t steps_before_ = 0;             // of both epilogues, those of `before_`
+  int sums_ = 0;                             // over each row of A, where it is computed
   int rows_ = 1, columns_ = 1, lanes_ = 32;  // of A and of W at a time; threads that share a row of W
   bool by_fours_ = false;
   std::string text_;
@@ -415,11 +516,22 @@ void render_packed(const MatmulKernel& kernel, const Target& target, Scratch& sc
   render(plain, target, scratch, rendered);
 }
 
+namespace {
+
+/// Whether two products have the same A.
+bool same_rows(const MatmulKernel& x, const MatmulKernel& y) {
+  if (x.rows && y.rows)
+    return x.rows->inputs == y.rows->inputs && x.rows->steps == y.rows->steps && x.rows->stores == y.rows->stores;
+  return !x.rows && !y.rows && x.a == y.a && x.a_row == y.a_row && x.a_batch == y.a_batch;
+}
+
+}  // namespace
+
 bool render_packed_pair(const MatmulKernel& first, const MatmulKernel& second, const Target& target,
                         Rendered& rendered) {
   if (!first.packed || !second.packed || first.block_type != second.block_type || first.m != second.m ||
       first.n != second.n || first.k != second.k || first.m > kFewRows || first.m * first.n == 0 ||
-      first.a != second.a || first.a_row != second.a_row || !(first.a_batch == second.a_batch))
+      !same_rows(first, second))
     return false;
   const kernel::LoopKernel before = without_inner(first.epilogue), after = without_inner(second.epilogue);
   if (before.outputs.size() != 1 || before.stores.size() != 1) return false;
@@ -437,11 +549,14 @@ bool render_packed_pair(const MatmulKernel& first, const MatmulKernel& second, c
     return std::any_of(operands.begin(), operands.end(), [&](const Operand& o) { return o.buffer == buffer; });
   };
   for (const Operand& out : after.outputs)
-    if (touches(before.inputs, out.buffer) || out.buffer == made.buffer) return false;
+    if ((first.rows && touches(first.rows->inputs, out.buffer)) || touches(before.inputs, out.buffer) ||
+        out.buffer == made.buffer)
+      return false;
   Bindings counted(target, second.name);
   const int runs = PackedReader(first.block_type, first.b, first.n, first.k, counted).runs();
-  const std::size_t bindings = 1 + 2 * static_cast<std::size_t>(runs) + before.inputs.size() + after.inputs.size() +
-                               before.outputs.size() + after.outputs.size();
+  const std::size_t bindings = (first.rows ? first.rows->inputs.size() : 1) + 2 * static_cast<std::size_t>(runs) +
+                               before.inputs.size() + after.inputs.size() + before.outputs.size() +
+                               after.outputs.size();
   if (!is_read || bindings > target.limits.storage_buffers) return false;
   RowsWriter(second, target, &first).render(rendered);
   return true;

@@ -6,6 +6,8 @@
 
 namespace weft::webgpu {
 
+inline constexpr Extent kFewRows = 8;  // of A, for which weights are multiplied as they are read
+
 /// Appends the dispatches of a product with packed weights. For few rows of A one, in which a subgroup multiplies some rows
 /// of W as it reads them; for more the weights become f32 in scratch, and the tiled product follows.
 void render_packed(const kernel::MatmulKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered);

@@ -24,8 +24,9 @@ std::string compute_shader(const Bindings& bindings, const Helpers& helpers, con
                      body);
 }
 
-std::vector<bool> needed_steps(const kernel::LoopKernel& kernel) {
+std::vector<bool> needed_steps(const kernel::LoopKernel& kernel, std::span<const int> wanted) {
   std::vector<bool> needed(kernel.steps.size(), false);
+  for (const int step : wanted) needed[static_cast<std::size_t>(step)] = true;
   for (const kernel::Store& store : kernel.stores) needed[static_cast<std::size_t>(store.value)] = true;
   for (std::size_t s = kernel.steps.size(); s-- > 0;)
     if (needed[s])
@@ -33,10 +34,11 @@ std::vector<bool> needed_steps(const kernel::LoopKernel& kernel) {
   return needed;
 }
 
-StepWriter::StepWriter(const kernel::LoopKernel& kernel, Bindings& bindings, Helpers& helpers, Space outer, Space inner)
+StepWriter::StepWriter(const kernel::LoopKernel& kernel, Bindings& bindings, Helpers& helpers, Space outer, Space inner,
+                       std::span<const int> wanted)
     : kernel_(kernel), bindings_(bindings), helpers_(helpers), outer_(std::move(outer)), inner_(std::move(inner)) {
   std::vector<int> inputs, outputs;
-  const std::vector<bool> needed = needed_steps(kernel);
+  const std::vector<bool> needed = needed_steps(kernel, wanted);
   std::vector<bool> read(kernel.inputs.size(), false);
   for (std::size_t s = 0; s < kernel.steps.size(); ++s)
     if (needed[s] && kernel.steps[s].operand >= 0) read[static_cast<std::size_t>(kernel.steps[s].operand)] = true;

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,8 +21,10 @@ inline constexpr const char* kInnerVariable = "@j";
 /// needed operands are announced by the constructor; the caller may add its own before `resolve`.
 class StepWriter {
  public:
-  /// `inner_lanes`: inner-level values come four at a time; `outer_lanes`: outer-level ones too.
-  StepWriter(const kernel::LoopKernel& kernel, Bindings& bindings, Helpers& helpers, Space outer, Space inner);
+  /// `inner_lanes`: inner-level values come four at a time; `outer_lanes`: outer-level ones too. `wanted`: steps that are
+  /// written though no store needs them.
+  StepWriter(const kernel::LoopKernel& kernel, Bindings& bindings, Helpers& helpers, Space outer, Space inner,
+             std::span<const int> wanted = {});
 
   /// Number of loads and stores that vectors of four would serve.
   int vector_accesses() const { return vector_accesses_; }
@@ -68,8 +71,8 @@ class StepWriter {
   std::string text_, indent_ = "  ", inner_variable_ = "j";
 };
 
-/// Which steps any store needs.
-std::vector<bool> needed_steps(const kernel::LoopKernel& kernel);
+/// Which steps any store needs, or those of `wanted`.
+std::vector<bool> needed_steps(const kernel::LoopKernel& kernel, std::span<const int> wanted = {});
 /// A whole shader; `group` is the number of the workgroup in `body`, and `head` comes first.
 std::string compute_shader(const Bindings& bindings, const Helpers& helpers, const WorkgroupNumber& number, int threads,
                            const std::string& head, const std::string& body);

@@ -153,6 +153,32 @@ TEST_F(WebgpuLanguage, AGatedUnitIsOneDispatch) {
     }
 }
 
+TEST_F(WebgpuLanguage, ANormIsComputedByTheProductsThatReadIt) {
+  const Extent n = 24, k = 96;
+  for (const Extent rows : {1, 5, 8, 9})
+    for (const bool is_kept : {false, true}) {
+      const Blocks weights = blocks_of(BlockType::q4_1, n, k);
+      const PackedMatrix one = pack_matrix(BlockType::q4_1, weights.bytes, n, k, device_),
+                         two = pack_matrix(BlockType::q4_1, weights.bytes, n, k, device_);
+      const std::vector<float> x = noise(2, rows * k), scale = noise(3, k);
+      Compiled step([&](std::span<const Tensor> a) {
+        const Tensor y = rms_norm(a[0], a[1] + 1.0, 1e-5);
+        std::vector<Tensor> results = {packed_linear(y, one), packed_linear(y, two) + 2.0};
+        if (is_kept) results.push_back(y);
+        return results;
+      });
+      const Tensor arguments[] = {floats(x, {rows, k}, device_), floats(scale, {k}, device_)};
+      const std::vector<Tensor> got = step(arguments);
+      const Tensor y = rms_norm(floats(x, {rows, k}, kCpu), floats(scale, {k}, kCpu) + 1.0, 1e-5);
+      const Tensor product = linear(y, floats(weights.values, {n, k}, kCpu));
+      expect_close(got[0], product, 1e-4);
+      expect_close(got[1], product + 2.0, 1e-4);
+      if (is_kept) expect_close(got[2], y, 1e-5);
+      const std::string plan = step.explain(true);
+      EXPECT_EQ(plan.find("a computed") != std::string::npos, rows <= 8 && !is_kept) << plan;
+    }
+}
+
 struct AttentionCase {
   Extent tokens, heads, kv_heads, width, rows;
   CacheType type = CacheType::f32;
