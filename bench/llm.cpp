@@ -1,6 +1,7 @@
 // Tokens a second of a language model on a device: a prompt of many tokens, then one token after another, and the
 // dispatches of a token. MODEL is a file, a folder, or the name of a shape (qwen2-0.5b), which gets random weights.
 // Usage: bench_llm MODEL [device] [prompt tokens] [new tokens] [f32|f16|q8] [profile] [profile of the prompt]
+// With no new tokens it ends after the first prompt: what a process needs to its first token, in time and in memory.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,6 +23,16 @@ double seconds_of(const auto& work) {
   const auto start = std::chrono::steady_clock::now();
   work();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+struct Times {
+  double best, median;
+};
+Times times_of(int rounds, const auto& work) {
+  std::vector<double> seconds;
+  for (int i = 0; i < rounds; ++i) seconds.push_back(seconds_of(work));
+  std::sort(seconds.begin(), seconds.end());
+  return {seconds.front(), seconds[seconds.size() / 2]};
 }
 
 int run(int argc, char** argv) {
@@ -52,10 +63,15 @@ int run(int argc, char** argv) {
          static_cast<Extent>(i), 0});
   const auto prefill = [&] { engine->last_logits(steps).to_vector<float>(); };
   const double first = seconds_of(prefill);
-  double best = 1e30;
-  for (int i = 0; i < 5; ++i) best = std::min(best, seconds_of(prefill));
-  fmt::print("prefill {} tokens: {:.2f} ms, {:.0f} tokens/s (the first time {:.2f} s)\n", prompt, best * 1e3,
-             static_cast<double>(prompt) / best, first);
+  if (count == 0) {
+    fmt::print("first token after {:.3f} s, cache of {} bytes a token\n", load + first,
+               engine->cache_bytes() / static_cast<std::uint64_t>(engine->context()));
+    return 0;
+  }
+  Times times = times_of(5, prefill);
+  fmt::print("prefill {} tokens: {:.2f} ms, {:.0f} tokens/s (median {:.0f}; the first time {:.2f} s)\n", prompt,
+             times.best * 1e3, static_cast<double>(prompt) / times.best, static_cast<double>(prompt) / times.median,
+             first);
 
   llm::Sampling greedy{.temperature = 0};
   text::TokenId token = 1;
@@ -68,18 +84,15 @@ int run(int argc, char** argv) {
     }
   };
   decode(3);
-  best = 1e30;
-  for (int i = 0; i < 3; ++i) best = std::min(best, seconds_of([&] { decode(count); }));
-  fmt::print("decode {} tokens after {}: {:.3f} ms a token, {:.1f} tokens/s\n", count, prompt, best * 1e3 / count,
-             count / best);
-  best = 1e30;
+  times = times_of(3, [&] { decode(count); });
+  fmt::print("decode {} tokens after {}: {:.3f} ms a token, {:.1f} tokens/s (median {:.1f})\n", count, prompt,
+             times.best * 1e3 / count, count / times.best, count / times.median);
   const llm::detail::Step step{1, static_cast<Extent>(prompt), 0};
-  for (int i = 0; i < 3; ++i)
-    best = std::min(best, seconds_of([&] {
-                      for (int t = 0; t < count; ++t) engine->last_logits({&step, 1});
-                      synchronize(device);
-                    }));
-  fmt::print("passes without waiting: {:.3f} ms a token\n", best * 1e3 / count);
+  times = times_of(3, [&] {
+    for (int t = 0; t < count; ++t) engine->last_logits({&step, 1});
+    synchronize(device);
+  });
+  fmt::print("passes without waiting: {:.3f} ms a token\n", times.best * 1e3 / count);
   const std::string profile = engine->profile({&step, 1});
   fmt::print("{} timed kernels a token\n", std::count(profile.begin(), profile.end(), '\n'));
   if (argc > 6) fmt::print("{}", profile);

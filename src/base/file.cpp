@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -156,6 +157,13 @@ std::vector<std::byte> read_file(const std::filesystem::path& path, std::uint64_
 
 std::string read_text_file(const std::filesystem::path& path, std::uint64_t max_bytes) {
   return read_whole<std::string>(path, max_bytes);
+}
+
+void release_pages(std::span<const std::byte> mapped) {
+  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = (reinterpret_cast<std::uintptr_t>(mapped.data()) + page - 1) / page * page,
+             end = (reinterpret_cast<std::uintptr_t>(mapped.data()) + mapped.size()) / page * page;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
 MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {

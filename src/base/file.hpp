@@ -38,6 +38,9 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
+/// Bytes of a mapping that need not stay in memory: they are read again when they are next looked at.
+void release_pages(std::span<const std::byte> mapped);
+
 struct AtomicFileOptions {
   /// Keeps the replaced file as `previous_path(path)`. At every instant, also after a loss of power, `path` (or, on
   /// file systems without hard links, at least one of the two) is a whole file.

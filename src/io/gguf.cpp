@@ -298,6 +298,18 @@ GgufFile GgufFile::open_part(const std::filesystem::path& path) {
   return file;
 }
 
+void GgufFile::forget_metadata() {
+  metadata_ = GgufMetadata(source_);
+  for (const MappedFile& mapping : mappings_) {
+    std::size_t head = mapping.bytes().size();
+    for (const GgufTensor& tensor : tensors_) {
+      const auto at = static_cast<std::size_t>(tensor.data.data() - mapping.bytes().data());
+      if (tensor.data.data() >= mapping.bytes().data() && at < head) head = at;
+    }
+    release_pages(mapping.bytes().first(head));
+  }
+}
+
 GgufFile GgufFile::open(const std::filesystem::path& path) {
   GgufFile opened = open_part(path);
   const auto count = opened.metadata_.get_or<std::uint16_t>("split.count", 0);

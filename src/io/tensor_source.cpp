@@ -44,7 +44,7 @@ TensorSource TensorSource::open(const std::filesystem::path& path) {
   source.kind_ = source_kind(path);
   switch (source.kind_) {
     case SourceKind::gguf:
-      source.gguf_ = std::make_shared<const GgufFile>(GgufFile::open(path));
+      source.gguf_ = std::make_shared<GgufFile>(GgufFile::open(path));
       for (const GgufTensor& tensor : source.gguf_->tensors())
         source.tensors_.push_back(
             {tensor.name, tensor.shape, std::string(name_of(tensor.type)), tensor.type, tensor.data});
@@ -112,9 +112,17 @@ std::vector<float> TensorSource::read_f32(std::string_view name) const {
   return values;
 }
 
-void TensorSource::require_finite(const SourceTensor& tensor) const {
+void TensorSource::forget_metadata() {
+  if (gguf_) gguf_->forget_metadata();
+}
+
+void TensorSource::require_finite(const SourceTensor& tensor, std::span<const std::byte> part) const {
   const BlockType type = readable_type(tensor);
-  if (const auto bad = find_not_finite(type, tensor.data))
+  auto bad = find_not_finite(type, part);
+  if (bad)
+    *bad += static_cast<std::size_t>(part.data() - tensor.data.data()) / block_format(type).block_bytes *
+            block_format(type).block_elements;
+  if (bad)
     throw FileError(fmt::format(
         "{}: tensor {}: {} NaN or infinite; the file is damaged: fetch it again", path_.string(), quote(tensor.name),
         block_format(type).is_plain() ? fmt::format("element {} is", *bad)

@@ -48,6 +48,8 @@ class TensorSource {
   const SourceTensor& at(std::string_view name) const;
   /// The GGUF file with its metadata, or nullptr.
   const GgufFile* gguf() const { return gguf_.get(); }
+  /// Frees what the GGUF file's metadata takes, and reads as if there were none from then on. Tensors stay.
+  void forget_metadata();
   /// Metadata of a safetensors file; empty for the other kinds.
   const SafetensorsMetadata& safetensors_metadata() const { return metadata_; }
 
@@ -56,14 +58,16 @@ class TensorSource {
   void read_f32(const SourceTensor& tensor, std::span<float> values) const;
   std::vector<float> read_f32(std::string_view name) const;
   /// FileError that names the first element of a block with a scale, or the first value, that is NaN or infinite.
-  void require_finite(const SourceTensor& tensor) const;
+  void require_finite(const SourceTensor& tensor) const { require_finite(tensor, tensor.data); }
+  /// Of some of its blocks.
+  void require_finite(const SourceTensor& tensor, std::span<const std::byte> part) const;
 
  private:
   BlockType readable_type(const SourceTensor& tensor) const;
 
   SourceKind kind_ = SourceKind::gguf;
   std::filesystem::path path_;
-  std::shared_ptr<const GgufFile> gguf_;
+  std::shared_ptr<GgufFile> gguf_;
   std::shared_ptr<const void> owner_;  // of the mappings that safetensors' views read from
   SafetensorsMetadata metadata_;
   std::vector<SourceTensor> tensors_;

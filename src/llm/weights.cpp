@@ -5,25 +5,12 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "backend/cpu/backend.hpp"
+#include "base/file.hpp"
 #include "weft/error.hpp"
-
-#if defined(__unix__)
-#include <sys/mman.h>
-#include <unistd.h>
-#endif
 
 namespace weft::llm {
 namespace {
-
-/// What has been copied to the device need not stay in memory beside it: the pages of a mapping can be read again.
-void release([[maybe_unused]] std::span<const std::byte> mapped) {
-#if defined(__unix__)
-  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-  const auto begin = (reinterpret_cast<std::uintptr_t>(mapped.data()) + page - 1) / page * page,
-             end = (reinterpret_cast<std::uintptr_t>(mapped.data()) + mapped.size()) / page * page;
-  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
-#endif
-}
 
 struct Prefix {
   std::string_view drop, add, probe;
@@ -75,18 +62,24 @@ bool packs(const TensorDesc& tensor, const TensorNames& names, Device device) {
   return true;
 }
 
-Weight packed(const TensorDesc& tensor, const TensorNames& names, Device device) {
+Weight packed(const TensorDesc& tensor, const TensorNames& names, Device device, cpu::WeightMemory& memory) {
   const Shape shape = shape_of(tensor);
   const Extent n = shape[shape.rank() - 2], k = shape[shape.rank() - 1];
   Weight weight;
   for (const std::string& key : tensor.keys) {
     const io::SourceTensor& found = *names.find(key);
-    // Scales that are no numbers would make every logit none.
-    names.source().require_finite(found);
+    std::span<const std::byte> before;
+    const auto check = [&](std::span<const std::byte> part) {
+      release_pages(before);  // what has been copied to the device need not stay beside it
+      // Scales that are no numbers would make every logit none.
+      names.source().require_finite(found, part);
+      before = part;
+    };
     const std::size_t matrices = static_cast<std::size_t>(found.shape.numel() / (n * k)),
                       bytes = found.data.size() / matrices;
     for (std::size_t i = 0; i < matrices; ++i) {
-      weight.packed.push_back(pack_matrix(*found.type, found.data.subspan(i * bytes, bytes), n, k, device));
+      weight.packed.push_back(pack_matrix(*found.type, found.data.subspan(i * bytes, bytes), n, k, device,
+                                          {.memory = &memory, .before = check}));
       weight.packed.back().words = weight.packed.back().words.named(tensor.name);
     }
   }
@@ -174,15 +167,16 @@ Weights load_weights(const ModelGraph& graph, const TensorNames& names, Device d
   for (const TensorDesc& tensor : graph.tensors)
     for (const std::string& key : tensor.keys) total += names.find(key)->data.size();
   Weights weights;
+  cpu::WeightMemory memory(static_cast<std::size_t>(total));  // matrices take about as much packed as in the file
   for (const TensorDesc& tensor : graph.tensors) {
     if (tensor.keys.empty()) continue;
-    Weight weight = packs(tensor, names, device) ? packed(tensor, names, device) : dense(tensor, names, device);
+    Weight weight = packs(tensor, names, device) ? packed(tensor, names, device, memory) : dense(tensor, names, device);
     weights.bytes += static_cast<std::uint64_t>(weight.dense.defined() ? weight.dense.numel() : 0) * sizeof(float);
     for (const PackedMatrix& matrix : weight.packed) weights.bytes += matrix.bytes();
     weights.weights.emplace(tensor.name, std::move(weight));
     for (const std::string& key : tensor.keys) {
       done += names.find(key)->data.size();
-      release(names.find(key)->data);
+      release_pages(names.find(key)->data);
     }
     if (progress) progress(done, total);
   }

@@ -2,14 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
-#include <memory>
-
+#include "backend/cpu/backend.hpp"
 #include "backend/cpu/quant_matmul.hpp"
 #include "backend/webgpu/quantised_pack.hpp"
 #include "graph/describe.hpp"
 #include "graph/no_grad.hpp"
 #include "graph/node.hpp"
+#include "runtime/devices.hpp"
 #include "weft/ops.hpp"
 
 namespace weft {
@@ -21,23 +20,21 @@ bool can_pack(BlockType type, Device device) {
                                              : cpu::QuantisedMatrix::supports(type);
 }
 
-PackedMatrix pack_matrix(BlockType type, std::span<const std::byte> blocks, Extent n, Extent k, Device device) {
+PackedMatrix pack_matrix(BlockType type, std::span<const std::byte> blocks, Extent n, Extent k, Device device,
+                         const PackOptions& options) {
   if (!can_pack(type, device))
     throw DTypeError(fmt::format("pack_matrix: {} has no products with {}; load the matrix as f32", device.to_string(),
                                  name_of(type)));
   if (device.kind == Device::Kind::webgpu) {
+    if (options.before) options.before(blocks);
     const std::vector<std::uint32_t> words = webgpu::pack_quantised(type, blocks, n, k);
     return {tensor_from_bytes(words.data(), {static_cast<Extent>(words.size())}, DType::u32, device), type, n, k};
   }
   const auto bytes = static_cast<std::size_t>(cpu::QuantisedMatrix::packed_bytes(type, n, k));
-  struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
-  };
-  const std::unique_ptr<std::byte, Free> memory(
-      static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64)));
-  if (!memory) throw DeviceError(fmt::format("pack_matrix: no memory for {} bytes", bytes));
-  cpu::QuantisedMatrix::pack_into(type, blocks, n, k, {memory.get(), bytes});
-  return {tensor_from_bytes(memory.get(), {static_cast<Extent>(bytes / 4)}, DType::u32, device), type, n, k};
+  cpu::WeightMemory own;
+  const backend::BufferPtr buffer = (options.memory ? options.memory : &own)->allocate(bytes, "weights in blocks");
+  cpu::QuantisedMatrix::pack_into(type, blocks, n, k, cpu::memory_of(*buffer), options.before);
+  return {Tensor(runtime::data_node(DType::u32, {static_cast<Extent>(bytes / 4)}, device, buffer)), type, n, k};
 }
 
 Tensor packed_linear(const Tensor& x, const PackedMatrix& weight, const Tensor& bias, bool exact, Where where) {

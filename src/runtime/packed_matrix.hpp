@@ -4,10 +4,14 @@
 #include <cstddef>
 #include <span>
 
+#include "base/function_ref.hpp"
 #include "tensor/block_format.hpp"
 #include "weft/tensor.hpp"
 
 namespace weft {
+namespace cpu {
+class WeightMemory;
+}
 
 /// W [n, k] in a layout of the device's own. `words` are its memory and mean nothing elsewhere.
 struct PackedMatrix {
@@ -20,9 +24,15 @@ struct PackedMatrix {
 
 /// Whether the device has products with matrices of this type.
 bool can_pack(BlockType type, Device device);
+struct PackOptions {
+  cpu::WeightMemory* memory = nullptr;  ///< what matrices of the CPU that are used together share
+  /// Called with each part of `blocks`, in order, before it is read; parts before it are not read again.
+  FunctionRef<void(std::span<const std::byte> part)> before = {};
+};
 /// From the blocks of a file, row by row. Errors: DTypeError if the device cannot; ShapeError if k does not divide into
 /// blocks, or `blocks` are not n rows.
-PackedMatrix pack_matrix(BlockType type, std::span<const std::byte> blocks, Extent n, Extent k, Device device);
+PackedMatrix pack_matrix(BlockType type, std::span<const std::byte> blocks, Extent n, Extent k, Device device,
+                         const PackOptions& options = {});
 
 /// x W^T + b; b [n] may be undefined. Not exact, x may be rounded to eight bits, a scale for each 32 elements of a row.
 ///

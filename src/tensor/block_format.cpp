@@ -1,9 +1,12 @@
 #include "tensor/block_format.hpp"
 
+#include <algorithm>
+#include <atomic>
 #include <cctype>
 #include <cmath>
 #include <iterator>
 
+#include "base/threads.hpp"
 #include "tensor/block_codec.hpp"
 
 namespace weft {
@@ -168,7 +171,19 @@ void quantise(BlockType type, std::span<const float> values, std::span<std::byte
 std::optional<std::uint64_t> find_not_finite(BlockType type, std::span<const std::byte> blocks) {
   const BlockFormat& format = block_format(type);
   const std::size_t count = count_of(format, blocks);
-  const std::size_t bad = format.find_not_finite(blocks.data(), count);
+  // The first of each task's blocks, and of those the first.
+  constexpr std::size_t kTaskBytes = 256 * 1024;
+  const std::size_t step = kTaskBytes / format.block_bytes, tasks = (count + step - 1) / step;
+  std::atomic<std::size_t> first = count;
+  parallel_for(static_cast<std::int64_t>(tasks), [&](std::int64_t task) {
+    const std::size_t begin = static_cast<std::size_t>(task) * step, size = std::min(step, count - begin);
+    const std::size_t bad = format.find_not_finite(blocks.data() + begin * format.block_bytes, size);
+    if (bad == size) return;
+    std::size_t known = first.load(std::memory_order_relaxed);
+    while (begin + bad < known && !first.compare_exchange_weak(known, begin + bad, std::memory_order_relaxed)) {
+    }
+  });
+  const std::size_t bad = first.load(std::memory_order_relaxed);
   if (bad == count) return std::nullopt;
   return std::uint64_t{bad} * format.block_elements;
 }

@@ -72,6 +72,20 @@ TEST(TensorSource, SameTensorsFromEveryKind) {
   }
 }
 
+TEST(TensorSource, MetadataIsForgottenAndTensorsStay) {
+  const TemporaryFolder folder;
+  GgufMetadata metadata;
+  metadata.set("general.name", std::string(100000, 'x'));
+  const std::vector<float> values(64, 1.0f);
+  const auto data = stored(BlockType::f32, values);
+  write_gguf(folder / "m", metadata, std::vector<GgufTensor>{{"w", {64}, BlockType::f32, data}});
+  TensorSource source = TensorSource::open(folder / "m");
+  EXPECT_TRUE(source.gguf()->metadata().contains("general.name"));
+  source.forget_metadata();
+  EXPECT_FALSE(source.gguf()->metadata().contains("general.name"));
+  EXPECT_EQ(source.read_f32("w"), values);
+}
+
 TEST(TensorSource, LargeTensorsAreReadInPiecesThatFit) {
   const TemporaryFolder folder;
   for (const BlockType type : {BlockType::q4_k, BlockType::q8_0, BlockType::i8, BlockType::f16}) {

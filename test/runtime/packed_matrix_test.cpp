@@ -5,7 +5,9 @@
 
 #include <cmath>
 
+#include "backend/cpu/backend.hpp"
 #include "base/philox.hpp"
+#include "runtime/devices.hpp"
 #include "weft/compile.hpp"
 #include "weft/grad.hpp"
 #include "weft/ops.hpp"
@@ -82,6 +84,28 @@ TEST(PackedMatrix, RowsAreTheValuesThemselves) {
   const Weights w = weights_of(BlockType::q8_0, 20, 64, 1);
   const Tensor rows = tensor<std::int32_t>({3, 19, -1, 0, 20, 3});
   EXPECT_EQ(packed_rows(w.packed, rows).to_vector<float>(), embedding(w.dense, rows).to_vector<float>());
+}
+
+TEST(PackedMatrix, PartsComeInOrderAndMatricesLieSideBySide) {
+  const Extent n = 8200, k = 1024;  // more than a part
+  std::vector<std::byte> blocks(bytes_for(BlockType::q8_0, static_cast<std::uint64_t>(n * k), "test"));
+  for (std::size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<std::byte>(i * 37 % 61);
+  cpu::WeightMemory memory(3 * blocks.size());
+  std::size_t seen = 0, parts = 0;
+  const auto before = [&](std::span<const std::byte> part) {
+    EXPECT_EQ(part.data(), blocks.data() + seen);
+    seen += part.size();
+    ++parts;
+  };
+  const PackedMatrix first = pack_matrix(BlockType::q8_0, blocks, n, k, kCpu, {&memory, before}),
+                     second = pack_matrix(BlockType::q8_0, blocks, n, k, kCpu, {.memory = &memory}),
+                     alone = pack_matrix(BlockType::q8_0, blocks, n, k, kCpu);
+  EXPECT_EQ(seen, blocks.size());
+  EXPECT_GT(parts, 1u);
+  const auto at = [](const PackedMatrix& m) { return cpu::memory_of(*runtime::buffer_of(*m.words.node())).data(); };
+  EXPECT_EQ(at(second), at(first) + (first.bytes() + 63) / 64 * 64);
+  EXPECT_EQ(first.words.to_vector<std::uint32_t>(), alone.words.to_vector<std::uint32_t>());
+  EXPECT_EQ(second.words.to_vector<std::uint32_t>(), alone.words.to_vector<std::uint32_t>());
 }
 
 TEST(PackedMatrix, ErrorsNameWhatDoesNotFit) {

@@ -31,13 +31,12 @@ constexpr std::size_t kLine = 64, kHugePage = 2 << 20;
 
 class CpuBuffer final : public backend::Buffer {
  public:
-  CpuBuffer(char* memory, std::size_t bytes) : memory_(memory), bytes_(bytes) {}
-  ~CpuBuffer() override { std::free(memory_); }
+  CpuBuffer(std::shared_ptr<char> memory, std::size_t bytes) : memory_(std::move(memory)), bytes_(bytes) {}
   std::size_t bytes() const override { return bytes_; }
-  char* data() const { return memory_; }
+  char* data() const { return memory_.get(); }
 
  private:
-  char* memory_;
+  std::shared_ptr<char> memory_;
   std::size_t bytes_;
 };
 
@@ -45,7 +44,7 @@ std::size_t physical_memory() {
   return static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
-std::unique_ptr<CpuBuffer> allocate_memory(std::size_t bytes, std::string_view label) {
+std::shared_ptr<char> allocate_bytes(std::size_t bytes, std::string_view label) {
   const std::size_t limit = physical_memory();
   // Large buffers stand on huge pages, so that streaming through them rarely misses the address cache.
   const std::size_t alignment = bytes >= 2 * kHugePage ? kHugePage : kLine;
@@ -54,9 +53,13 @@ std::unique_ptr<CpuBuffer> allocate_memory(std::size_t bytes, std::string_view l
     throw DeviceError(fmt::format(
         "cpu: no memory for \"{}\": {} bytes asked for, {} in this machine; use smaller sizes", label, bytes, limit));
 #if defined(MADV_HUGEPAGE)
-  if (alignment == kHugePage) madvise(memory, (bytes + alignment) / alignment * alignment, MADV_HUGEPAGE);
+  if (alignment == kHugePage) madvise(memory, bytes / alignment * alignment, MADV_HUGEPAGE);
 #endif
-  return std::make_unique<CpuBuffer>(static_cast<char*>(memory), bytes);
+  return {static_cast<char*>(memory), [](char* p) { std::free(p); }};
+}
+
+std::unique_ptr<CpuBuffer> allocate_memory(std::size_t bytes, std::string_view label) {
+  return std::make_unique<CpuBuffer>(allocate_bytes(bytes, label), bytes);
 }
 
 char* memory_of(const backend::Buffer* buffer) {
@@ -286,6 +289,23 @@ class CpuBackend final : public backend::Backend {
 };
 
 }  // namespace
+
+backend::BufferPtr WeightMemory::allocate(std::size_t bytes, std::string_view label) {
+  const std::size_t rounded = (bytes + kLine - 1) / kLine * kLine;
+  if (left_ < rounded) {
+    // Only pages that are written to take memory, so that a piece may be too large.
+    left_ = std::max(rounded, piece_bytes_);
+    next_ = allocate_bytes(left_, label);
+  }
+  auto buffer = std::make_shared<CpuBuffer>(next_, bytes);
+  next_ = {next_, next_.get() + rounded};
+  left_ -= rounded;
+  return buffer;
+}
+
+std::span<std::byte> memory_of(backend::Buffer& buffer) {
+  return {reinterpret_cast<std::byte*>(memory_of(static_cast<const backend::Buffer*>(&buffer))), buffer.bytes()};
+}
 
 std::unique_ptr<backend::Backend> make_cpu_backend() { return std::make_unique<CpuBackend>(); }
 

@@ -27,9 +27,10 @@ class QuantisedMatrix {
   QuantisedMatrix() = default;
   /// Packs into memory of its own, on all threads. Errors as of `packed_bytes`, and ShapeError unless `blocks` are n rows.
   static QuantisedMatrix pack(BlockType type, std::span<const std::byte> blocks, std::int64_t n, std::int64_t k);
-  /// Packs into memory of the caller, `packed_bytes` at a multiple of 64, else UsageError.
+  /// Packs into memory of the caller, `packed_bytes` at a multiple of 64, else UsageError. `before` is called with each
+  /// part of `blocks`, in order, before it is read; parts before it are not read again.
   static void pack_into(BlockType type, std::span<const std::byte> blocks, std::int64_t n, std::int64_t k,
-                        std::span<std::byte> packed);
+                        std::span<std::byte> packed, FunctionRef<void(std::span<const std::byte> part)> before = {});
   /// What `pack_into` has made; `packed` outlives the handle.
   static QuantisedMatrix view(BlockType type, std::span<const std::byte> packed, std::int64_t n, std::int64_t k);
 

@@ -22,6 +22,7 @@ using std::int64_t;
 
 constexpr int64_t kLine = 64;
 constexpr int64_t kHugePage = 2 * 1024 * 1024;
+constexpr int64_t kPartBytes = 4 * 1024 * 1024;  // packed at a time: all threads are busy, and little is held twice
 
 int64_t groups_of(int64_t n) { return (n + kQuantGroup - 1) / kQuantGroup; }
 int64_t blocks_of(int64_t k) { return (k + kQuantBlock - 1) / kQuantBlock; }
@@ -63,7 +64,8 @@ int64_t QuantisedMatrix::packed_bytes(BlockType type, int64_t n, int64_t k) {
 }
 
 void QuantisedMatrix::pack_into(BlockType type, std::span<const std::byte> blocks, int64_t n, int64_t k,
-                                std::span<std::byte> packed) {
+                                std::span<std::byte> packed,
+                                FunctionRef<void(std::span<const std::byte> part)> before) {
   const int64_t bytes = packed_bytes(type, n, k), source_row = row_bytes(type, k);
   if (static_cast<int64_t>(blocks.size()) != n * source_row)
     throw ShapeError(fmt::format("quantised matrix: {} bytes are given for [{}, {}] of {}, which takes {}",
@@ -72,11 +74,19 @@ void QuantisedMatrix::pack_into(BlockType type, std::span<const std::byte> block
     throw UsageError(fmt::format("quantised matrix: {} bytes at {} are given to pack into; give {} at a multiple of {}",
                                  packed.size(), static_cast<const void*>(packed.data()), bytes, kLine));
   const int64_t group_bytes = quant_format(type).group_bytes(blocks_of(k));
-  parallel_for(groups_of(n), [&](int64_t group) {
-    const int64_t first = group * kQuantGroup, rows = n - first < kQuantGroup ? n - first : kQuantGroup;
-    quant_pack_group(type, blocks.data() + first * source_row, static_cast<int>(rows), k,
-                     packed.data() + group * group_bytes);
-  });
+  const int64_t groups = groups_of(n),
+                part_groups = std::max<int64_t>(1, kPartBytes / std::max<int64_t>(1, group_bytes));
+  for (int64_t part = 0; part < groups; part += part_groups) {
+    const int64_t part_end = std::min(groups, part + part_groups);
+    const int64_t from = part * kQuantGroup * source_row, to = std::min(n, part_end * kQuantGroup) * source_row;
+    if (before) before(blocks.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(to - from)));
+    parallel_for(part_end - part, [&](int64_t i) {
+      const int64_t group = part + i, first = group * kQuantGroup;
+      const int64_t rows = n - first < kQuantGroup ? n - first : kQuantGroup;
+      quant_pack_group(type, blocks.data() + first * source_row, static_cast<int>(rows), k,
+                       packed.data() + group * group_bytes);
+    });
+  }
 }
 
 QuantisedMatrix QuantisedMatrix::pack(BlockType type, std::span<const std::byte> blocks, int64_t n, int64_t k) {
