@@ -19,6 +19,8 @@ using kernel::StepKind;
 using scalar::Op;
 
 constexpr Extent kTileBytes = 4096;       // of one register of 4-byte values: several of them fill the nearest cache
+constexpr Extent kChainRows = 4;          // times more rows in a tile where chains work on it
+constexpr Extent kChainBlocks = 16;       // at least
 constexpr Extent kKeptBytes = 512 << 10;  // of values that later phases read again; beyond, they are computed again
 constexpr Extent kTaskWork = 1 << 16;     // element-ops that are worth a task
 constexpr Extent kTasksMax = 64;
@@ -627,13 +629,16 @@ void Compiler::schedule(Extent tile_elements) {
   if (code_.columns) {
     code_.block = std::min(outer, std::min<Extent>(128, tile_elements));
     // Kernels that only add up what lies in memory hold no tiles: they go down many rows at once.
-    code_.chunk = std::min(inner, std::max<Extent>(1, (computes ? 1 : 16) * tile_elements / code_.block));
+    code_.chunk = std::min(inner, std::max<Extent>(1, (computes ? 4 : 16) * tile_elements / code_.block));
   } else if (transposes) {
     code_.chunk = std::min<Extent>(inner, 64);
     code_.block = std::min(outer, std::max<Extent>(1, tile_elements / code_.chunk));
   } else if (inner <= tile_elements) {
     code_.chunk = inner;
     code_.block = std::min(outer, std::max<Extent>(1, tile_elements / inner));
+    // Chains hold few tiles: each may be larger, which costs fewer calls. Not so large that tasks become few.
+    if (chains_enabled())
+      code_.block = std::max(code_.block, std::min(kChainRows * tile_elements / inner, outer / kChainBlocks));
   } else {
     const Extent chunks = (inner + tile_elements - 1) / tile_elements;
     code_.chunk = std::min(inner, ((inner + chunks - 1) / chunks + 63) / 64 * 64);
