@@ -20,6 +20,7 @@ namespace {
 constexpr Extent kQueriesOfBlock = 64;
 constexpr Extent kCausalBlocks = 8;  // of one head at least: more blocks compute fewer scores that the mask throws away
 constexpr Extent kQueriesOfSmallBlock = 16;
+constexpr Extent kTasks = 16;               // enough for a balance
 constexpr Extent kScoresBytes = 512 << 10;  // of a block: half of the second cache
 
 /// Queries of a block, so that its scores fit; at least 8, however many keys there are.
@@ -47,19 +48,6 @@ T* scratch(std::size_t count) {
   return memory.get();
 }
 
-/// C[m, n] (+)= A B with A[m, k] and B[k, n] given by their strides.
-template <class T>
-void multiply(Extent m, Extent n, Extent k, const T* a, Extent a_row, Extent a_column, const T* b, Extent b_row,
-              Extent b_column, T* c, Extent c_row, bool accumulate = false) {
-  GemmArgs<T> args;
-  args.m = m, args.n = n, args.k = k;
-  args.a = {a, a_row, a_column, {}};
-  args.b = {b, b_row, b_column, {}};
-  args.c = {c, c_row, {}};
-  args.accumulate = accumulate;
-  gemm(args);
-}
-
 template <class T>
 class Attention {
  public:
@@ -67,11 +55,13 @@ class Attention {
       : kernel_(kernel), binding_(binding), block_(block_of<T>(kernel)), parts_(attention_parts<T>()) {}
 
   void forward() const {
-    const Extent blocks = (kernel_.queries + block_ - 1) / block_;
-    // Later blocks see more keys: the longest go first, so that the last tasks are short.
-    parallel_for(kernel_.batch * kernel_.heads * blocks, [&](Extent t) {
-      const Extent heads = kernel_.batch * kernel_.heads;
-      forward_block(t % heads, blocks - 1 - t / heads);
+    const Extent blocks = (kernel_.queries + block_ - 1) / block_, heads = kernel_.batch * kernel_.heads;
+    // A head whose blocks are one task turns its keys once. Later blocks see more keys: where there are few heads, the
+    // longest blocks go first, so that the last tasks are short.
+    const Extent parts = heads >= kTasks ? 1 : blocks;
+    parallel_for(heads * parts, [&](Extent t) {
+      const Extent part = parts - 1 - t / heads;
+      forward_blocks(t % heads, part * blocks / parts, (part + 1) * blocks / parts);
     });
   }
   void backward() const {
@@ -91,23 +81,27 @@ class Attention {
     return kernel_.causal ? std::clamp<Extent>(i + kernel_.keys - kernel_.queries + 1, 0, kernel_.keys) : kernel_.keys;
   }
 
-  void forward_block(Extent head, Extent block) const {
-    const Extent begin = block * block_, end = std::min(begin + block_, kernel_.queries), rows = end - begin;
-    const Extent seen = visible(end - 1), width = kernel_.width;
-    T* scores = scratch<T>(static_cast<std::size_t>(rows * seen));
-    T* o = at(binding_.o, kernel_.o, head) + begin * kernel_.o.row_stride;
-    T* logsumexp = static_cast<T*>(binding_.logsumexp) + head * kernel_.queries;
-    multiply(rows, seen, width, at(binding_.q, kernel_.q, head) + begin * kernel_.q.row_stride, kernel_.q.row_stride,
-             Extent{1}, at(binding_.k, kernel_.k, head), Extent{1}, kernel_.k.row_stride, scores, seen);
-    T total[kQueriesOfBlock];
-    Extent visible_of[kQueriesOfBlock];
-    for (Extent r = 0; r < rows; ++r) visible_of[r] = visible(begin + r);
-    parts_.softmax(scores, rows, seen, visible_of, static_cast<T>(kernel_.scale), total, logsumexp + begin);
-    multiply(rows, width, seen, scores, seen, Extent{1}, at(binding_.v, kernel_.v, head), kernel_.v.row_stride,
-             Extent{1}, o, kernel_.o.row_stride);
-    for (Extent r = 0; r < rows; ++r) {
-      const T inverse = total[r] > 0 ? 1 / total[r] : 0;
-      for (Extent c = 0; c < width; ++c) o[r * kernel_.o.row_stride + c] *= inverse;
+  void forward_blocks(Extent head, Extent first, Extent last) const {
+    const Extent width = kernel_.width, most = visible(std::min(last * block_, kernel_.queries) - 1);
+    T* keys = scratch<T>(static_cast<std::size_t>(gemm_.packed_size(width, most) + block_ * most));
+    T* scores = keys + gemm_.packed_size(width, most);
+    gemm_.pack_transposed(width, most, at(binding_.k, kernel_.k, head), kernel_.k.row_stride, keys);
+    for (Extent begin = first * block_; begin < std::min(last * block_, kernel_.queries); begin += block_) {
+      const Extent end = std::min(begin + block_, kernel_.queries), rows = end - begin, seen = visible(end - 1);
+      T* o = at(binding_.o, kernel_.o, head) + begin * kernel_.o.row_stride;
+      T* logsumexp = static_cast<T*>(binding_.logsumexp) + head * kernel_.queries;
+      gemm_.multiply_packed(rows, seen, width, at(binding_.q, kernel_.q, head) + begin * kernel_.q.row_stride,
+                            kernel_.q.row_stride, keys, scores, seen);
+      T total[kQueriesOfBlock];
+      Extent visible_of[kQueriesOfBlock];
+      for (Extent r = 0; r < rows; ++r) visible_of[r] = visible(begin + r);
+      parts_.softmax(scores, rows, seen, visible_of, static_cast<T>(kernel_.scale), total, logsumexp + begin);
+      gemm_.multiply(rows, width, seen, scores, seen, 1, at(binding_.v, kernel_.v, head), kernel_.v.row_stride, o,
+                     kernel_.o.row_stride);
+      for (Extent r = 0; r < rows; ++r) {
+        const T inverse = total[r] > 0 ? 1 / total[r] : 0;
+        for (Extent c = 0; c < width; ++c) o[r * kernel_.o.row_stride + c] *= inverse;
+      }
     }
   }
 
@@ -120,25 +114,27 @@ class Attention {
       std::fill_n(d_k + j * kernel_.d_k.row_stride, width, T{0});
       std::fill_n(d_v + j * kernel_.d_v.row_stride, width, T{0});
     }
+    const Extent packed = gemm_.packed_size(width, keys);
+    T* turned_k = scratch<T>(static_cast<std::size_t>(2 * packed + 2 * block_ * keys));
+    T* turned_v = turned_k + packed;
+    T* p = turned_v + packed;
+    gemm_.pack_transposed(width, keys, k, kernel_.k.row_stride, turned_k);
+    gemm_.pack_transposed(width, keys, v, kernel_.v.row_stride, turned_v);
     for (Extent begin = 0; begin < kernel_.queries; begin += block_) {
       const Extent end = std::min(begin + block_, kernel_.queries), rows = end - begin, seen = visible(end - 1);
       const T* q = at(binding_.q, kernel_.q, head) + begin * kernel_.q.row_stride;
       const T* o = at(static_cast<const void*>(binding_.o), kernel_.o, head) + begin * kernel_.o.row_stride;
       const T* d_o = at(binding_.d_o, kernel_.d_o, head) + begin * kernel_.d_o.row_stride;
-      T* p = scratch<T>(static_cast<std::size_t>(2 * rows * seen));
       T* d_p = p + rows * seen;
-      multiply(rows, seen, width, q, kernel_.q.row_stride, Extent{1}, k, Extent{1}, kernel_.k.row_stride, p, seen);
-      multiply(rows, seen, width, d_o, kernel_.d_o.row_stride, Extent{1}, v, Extent{1}, kernel_.v.row_stride, d_p,
-               seen);
+      gemm_.multiply_packed(rows, seen, width, q, kernel_.q.row_stride, turned_k, p, seen);
+      gemm_.multiply_packed(rows, seen, width, d_o, kernel_.d_o.row_stride, turned_v, d_p, seen);
       for (Extent r = 0; r < rows; ++r)
         parts_.gradient(p + r * seen, d_p + r * seen, visible(begin + r), seen, static_cast<T>(kernel_.scale),
                         logsumexp[begin + r], o + r * kernel_.o.row_stride, d_o + r * kernel_.d_o.row_stride, width);
-      multiply(seen, width, rows, p, Extent{1}, seen, d_o, kernel_.d_o.row_stride, Extent{1}, d_v,
-               kernel_.d_v.row_stride, true);
-      multiply(seen, width, rows, d_p, Extent{1}, seen, q, kernel_.q.row_stride, Extent{1}, d_k, kernel_.d_k.row_stride,
-               true);
-      multiply(rows, width, seen, d_p, seen, Extent{1}, k, kernel_.k.row_stride, Extent{1},
-               at(binding_.d_q, kernel_.d_q, head) + begin * kernel_.d_q.row_stride, kernel_.d_q.row_stride);
+      gemm_.multiply(seen, width, rows, p, 1, seen, d_o, kernel_.d_o.row_stride, d_v, kernel_.d_v.row_stride, true);
+      gemm_.multiply(seen, width, rows, d_p, 1, seen, q, kernel_.q.row_stride, d_k, kernel_.d_k.row_stride, true);
+      gemm_.multiply(rows, width, seen, d_p, seen, 1, k, kernel_.k.row_stride,
+                     at(binding_.d_q, kernel_.d_q, head) + begin * kernel_.d_q.row_stride, kernel_.d_q.row_stride);
     }
   }
 
@@ -146,6 +142,7 @@ class Attention {
   const AttentionBinding& binding_;
   Extent block_;
   const AttentionParts<T>& parts_;
+  SmallGemm<T> gemm_;
 };
 
 }  // namespace

@@ -7,6 +7,9 @@
 
 namespace weft::cpu {
 
+template <class T>
+struct GemmKernels;
+
 /// Where the matrices of a batch begin, in elements from `data`: at `each[i]`, or at `i * stride` when `each` is null.
 struct BatchOffsets {
   std::int64_t stride = 0;
@@ -63,5 +66,39 @@ template <>
 void gemm<double>(const GemmArgs<double>& args);
 template <>
 void gemm<std::int32_t>(const GemmArgs<std::int32_t>& args);
+
+/// Small products in the calling thread, for loops of their own (attention): nothing is packed and nothing is split. The
+/// kernels are those of `gemm`.
+template <class T>
+class SmallGemm {
+ public:
+  SmallGemm();
+  /// Columns that `pack_transposed` puts side by side.
+  std::int64_t strip() const { return strip_; }
+  /// Elements that it writes for `columns` columns.
+  std::int64_t packed_size(std::int64_t depth, std::int64_t columns) const {
+    return (columns + strip_ - 1) / strip_ * strip_ * depth;
+  }
+  /// B[depth, columns] with B(k, j) at from[j * row + k], as strips of strip() columns, one after another.
+  void pack_transposed(std::int64_t depth, std::int64_t columns, const T* from, std::int64_t row, T* to) const;
+
+  /// C[m, n] = A B, or += with `accumulate`. Element (i, k) of A lies at a[i * a_row + k * a_column], one of the two
+  /// being 1; element (k, j) of B at b[k * b_row + j].
+  void multiply(std::int64_t m, std::int64_t n, std::int64_t k, const T* a, std::int64_t a_row, std::int64_t a_column,
+                const T* b, std::int64_t b_row, T* c, std::int64_t c_row, bool accumulate = false) const;
+  /// The same with a packed B.
+  void multiply_packed(std::int64_t m, std::int64_t n, std::int64_t k, const T* a, std::int64_t a_row, const T* b, T* c,
+                       std::int64_t c_row) const;
+
+ private:
+  void run(std::int64_t m, std::int64_t n, std::int64_t k, const T* a, std::int64_t a_row, std::int64_t a_column,
+           const T* b, std::int64_t b_row, std::int64_t b_strip, T* c, std::int64_t c_row, bool accumulate) const;
+
+  const GemmKernels<T>* kernels_;
+  std::int64_t strip_;
+};
+
+extern template class SmallGemm<float>;
+extern template class SmallGemm<double>;
 
 }  // namespace weft::cpu
