@@ -98,10 +98,7 @@ class Attention {
       parts_.softmax(scores, rows, seen, visible_of, static_cast<T>(kernel_.scale), total, logsumexp + begin);
       gemm_.multiply(rows, width, seen, scores, seen, 1, at(binding_.v, kernel_.v, head), kernel_.v.row_stride, o,
                      kernel_.o.row_stride);
-      for (Extent r = 0; r < rows; ++r) {
-        const T inverse = total[r] > 0 ? 1 / total[r] : 0;
-        for (Extent c = 0; c < width; ++c) o[r * kernel_.o.row_stride + c] *= inverse;
-      }
+      parts_.divide(o, rows, kernel_.o.row_stride, width, total);
     }
   }
 

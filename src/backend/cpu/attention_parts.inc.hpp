@@ -70,6 +70,16 @@ void attention_softmax(T* x, std::int64_t rows, std::int64_t size, const std::in
 }
 
 template <class T>
+void attention_divide(T* x, std::int64_t rows, std::int64_t row, std::int64_t width, const T* total) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const auto inverse = splat(total[r] > 0 ? 1 / total[r] : T{0});
+    each_vector<T>(width, [&](std::int64_t c, std::int64_t lanes) {
+      store_some<T>(x + r * row + c, load_some<T>(x + r * row + c, lanes) * inverse, lanes);
+    });
+  }
+}
+
+template <class T>
 void attention_gradient(T* p, T* d, std::int64_t visible, std::int64_t size, T scale, T logsumexp, const T* o,
                         const T* d_o, std::int64_t width) {
   clear(p + visible, size - visible);
@@ -89,7 +99,7 @@ void attention_gradient(T* p, T* d, std::int64_t visible, std::int64_t size, T s
 
 template <class T>
 AttentionParts<T> attention_parts_of() {
-  return {attention_softmax<T>, attention_gradient<T>};
+  return {attention_softmax<T>, attention_divide<T>, attention_gradient<T>};
 }
 
 }  // namespace

@@ -88,7 +88,7 @@ Split split(const GemmArgs<T>& args, const GemmKernels<T>& kernels) {
   s.column_tiles = ceil_divide(args.n * kSize, kStripBytesMax);
   s.panels = ceil_divide(args.m, kernels.rows);
   // A task's rows share the reading of B: from L2 when all of B fits there, else from further off.
-  const int64_t task_panels = args.k * std::min(args.n * kSize, kStripBytesMax) <= kBlockBytes ? 4 : 8;
+  const int64_t task_panels = args.k * std::min(args.n * kSize, kStripBytesMax) <= kBlockBytes ? 2 : 4;
   s.row_tiles =
       std::clamp<int64_t>(ceil_divide(per_product, s.column_tiles), 1, std::max<int64_t>(1, s.panels / task_panels));
   if (s.row_tiles * s.column_tiles < std::min(per_product, kTasks)) {

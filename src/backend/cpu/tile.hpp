@@ -43,6 +43,8 @@ struct AttentionParts {
   /// x_j becomes exp(scale * x_j - max), total their sum, and logsumexp = max + log(total).
   void (*softmax)(T* x, std::int64_t rows, std::int64_t size, const std::int64_t* visible, T scale, T* total,
                   T* logsumexp) = nullptr;
+  /// Row r of x, `width` elements from r * row on, divided by total[r], or 0 where that is 0.
+  void (*divide)(T* x, std::int64_t rows, std::int64_t row, std::int64_t width, const T* total) = nullptr;
   /// For one row: p_j, a score, becomes the probability exp(scale * p_j - logsumexp); d_j becomes the gradient of the
   /// score, p_j * (d_j - dot(o, d_o)) * scale.
   void (*gradient)(T* p, T* d, std::int64_t visible, std::int64_t size, T scale, T logsumexp, const T* o, const T* d_o,
