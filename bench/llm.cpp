@@ -7,9 +7,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <limits>
 #include <string>
 
-#include "llm/engine.hpp"
+#include "llm/run.hpp"
 #include "random_model.hpp"
 #include "weft/device.hpp"
 #include "weft/error.hpp"
@@ -28,9 +29,10 @@ double seconds_of(const auto& work) {
 struct Times {
   double best, median;
 };
-Times times_of(int rounds, const auto& work) {
+/// `timed` gives the seconds that count.
+Times times_of(int rounds, const auto& timed) {
   std::vector<double> seconds;
-  for (int i = 0; i < rounds; ++i) seconds.push_back(seconds_of(work));
+  for (int i = 0; i < rounds; ++i) seconds.push_back(timed());
   std::sort(seconds.begin(), seconds.end());
   return {seconds.front(), seconds[seconds.size() / 2]};
 }
@@ -52,8 +54,8 @@ int run(int argc, char** argv) {
     const double made = seconds_of([&] { model = bench::random_model(argv[1]); });
     fmt::print("random weights in {} ({:.2f} s)\n", model.string(), made);
   }
-  std::unique_ptr<Engine> engine;
-  const double load = seconds_of([&] { engine = std::make_unique<Engine>(model, options); });
+  std::shared_ptr<Engine> engine;
+  const double load = seconds_of([&] { engine = std::make_shared<Engine>(model, options); });
   fmt::print("{} on {}: loaded in {:.2f} s\n", argv[1], device.to_string(), load);
 
   std::vector<llm::detail::Step> steps;
@@ -68,30 +70,32 @@ int run(int argc, char** argv) {
                engine->cache_bytes() / static_cast<std::uint64_t>(engine->context()));
     return 0;
   }
-  Times times = times_of(5, prefill);
+  Times times = times_of(5, [&] { return seconds_of(prefill); });
   fmt::print("prefill {} tokens: {:.2f} ms, {:.0f} tokens/s (median {:.0f}; the first time {:.2f} s)\n", prompt,
              times.best * 1e3, static_cast<double>(prompt) / times.best, static_cast<double>(prompt) / times.median,
              first);
 
-  llm::Sampling greedy{.temperature = 0};
-  text::TokenId token = 1;
-  std::vector<text::TokenId> history;
-  const auto decode = [&](int tokens) {
-    for (int i = 0; i < tokens; ++i) {
-      const llm::detail::Step step{token, static_cast<Extent>(prompt) + i, 0};
-      const llm::detail::DrawRequest request{&greedy, 1, static_cast<std::uint64_t>(i), false, history};
-      token = engine->draw(engine->last_logits({&step, 1}), {&request, 1})[0].token;
-    }
+  // As users generate, but for texts that end.
+  std::vector<text::TokenId> tokens;
+  for (const llm::detail::Step& step : steps) tokens.push_back(step.token);
+  llm::GenerateOptions generate{.max_tokens = count, .sampling = {.temperature = 0}};
+  for (const text::TokenId end : engine->vocabulary().end_tokens)
+    generate.sampling.logit_bias.emplace_back(end, -std::numeric_limits<float>::infinity());
+  const auto generated = [&] {
+    llm::detail::Run run(engine, tokens, generate);
+    for (std::string piece; run.next(piece);) continue;
+    return run.result().seconds;
   };
-  decode(3);
-  times = times_of(3, [&] { decode(count); });
+  generated();
+  times = times_of(3, generated);
   fmt::print("decode {} tokens after {}: {:.3f} ms a token, {:.1f} tokens/s (median {:.1f})\n", count, prompt,
              times.best * 1e3 / count, count / times.best, count / times.median);
   const llm::detail::Step step{1, static_cast<Extent>(prompt), 0};
-  times = times_of(3, [&] {
+  const auto passes = [&] {
     for (int t = 0; t < count; ++t) engine->last_logits({&step, 1});
     synchronize(device);
-  });
+  };
+  times = times_of(3, [&] { return seconds_of(passes); });
   fmt::print("passes without waiting: {:.3f} ms a token\n", times.best * 1e3 / count);
   const std::string profile = engine->profile({&step, 1});
   fmt::print("{} timed kernels a token\n", std::count(profile.begin(), profile.end(), '\n'));

@@ -40,6 +40,14 @@ class Buffer {
 };
 using BufferPtr = std::shared_ptr<Buffer>;
 
+/// Values on their way to the host.
+class Readback {
+ public:
+  virtual ~Readback() = default;
+  /// Waits for them, once.
+  virtual void finish(void* host) = 0;
+};
+
 struct KernelTime {
   std::string name;
   double microseconds = 0;
@@ -70,6 +78,9 @@ class Backend {
   /// Download waits for pending work.
   virtual void upload(Buffer& to, Extent first, Extent count, DType type, const void* host) = 0;
   virtual void download(Buffer& from, Extent first, Extent count, DType type, void* host) = 0;
+  /// A few i32, u32 or f32 elements as they are after all work given so far; `finish` does not wait for work given later.
+  /// Null where nothing is ever under way: `download` does not wait there.
+  virtual std::unique_ptr<Readback> start_download(Buffer&, Extent /*first*/, Extent /*count*/) { return nullptr; }
   virtual std::unique_ptr<Program> compile(const kernel::Plan& plan) = 0;
   /// Waits for all work; throws DeviceError if the device was lost.
   virtual void synchronize() = 0;

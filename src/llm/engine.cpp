@@ -139,14 +139,18 @@ std::uint64_t Engine::cache_bytes() const {
   return bytes;
 }
 
-Compiled& Engine::compiled(std::size_t size, bool every_row) {
-  const std::pair key(size, every_row);
+Compiled& Engine::compiled(std::size_t size, Rows rows) {
+  const std::pair key(size, rows);
   if (auto it = passes_.find(key); it != passes_.end()) return it->second;
   return passes_
-      .emplace(key, Compiled([this, every_row](std::span<const Tensor> arguments) {
+      .emplace(key, Compiled([this, rows](std::span<const Tensor> arguments) {
                  const auto numbers = [&](Extent row) { return select(arguments[1], 0, row); };
-                 const PassInputs inputs{arguments[0], numbers(0), numbers(1),
-                                         numbers(2),   numbers(3), every_row ? Tensor() : arguments[2]};
+                 const PassInputs inputs{rows == Rows::drawn ? select(arguments[0], 1, 0) : arguments[0],
+                                         numbers(0),
+                                         numbers(1),
+                                         numbers(2),
+                                         numbers(3),
+                                         rows == Rows::last ? arguments[2] : Tensor()};
                  return std::vector<Tensor>{lower(
                      {graph_, weights_, caches_, cache_type_, exact_, frequencies_, local_frequencies_, magnitude_},
                      inputs)};
@@ -154,7 +158,8 @@ Compiled& Engine::compiled(std::size_t size, bool every_row) {
       .first->second;
 }
 
-Tensor Engine::pass(std::span<const Step> steps, std::size_t size, bool every_row, std::string* profile) {
+Tensor Engine::pass(std::span<const Step> steps, std::size_t size, Rows rows, const Tensor& drawn,
+                    std::string* profile) {
   std::vector<std::int32_t> tokens(size, 0), numbers(4 * size, 0);
   for (std::size_t t = 0; t < size; ++t) {
     if (t >= steps.size()) {
@@ -162,7 +167,7 @@ Tensor Engine::pass(std::span<const Step> steps, std::size_t size, bool every_ro
       continue;
     }
     const Step& step = steps[t];
-    if (step.token < 0 || step.token >= config().vocabulary)
+    if (rows != Rows::drawn && (step.token < 0 || step.token >= config().vocabulary))
       throw UsageError(
           fmt::format("llm: token {} is none of the {} of the vocabulary", step.token, config().vocabulary));
     if (step.position >= context_)
@@ -176,16 +181,17 @@ Tensor Engine::pass(std::span<const Step> steps, std::size_t size, bool every_ro
     numbers[3 * size + t] = static_cast<std::int32_t>(step.position + 1);
   }
   const auto count = static_cast<Extent>(size);
-  std::vector<Tensor> arguments = {on_device(tokens, {count}, device_), on_device(numbers, {4, count}, device_)};
-  if (!every_row)
+  std::vector<Tensor> arguments = {rows == Rows::drawn ? drawn.to(device_) : on_device(tokens, {count}, device_),
+                                   on_device(numbers, {4, count}, device_)};
+  if (rows == Rows::last)
     arguments.push_back(on_device(std::vector{static_cast<std::int32_t>(steps.size()) - 1}, {1}, device_));
-  if (profile) *profile = compiled(size, every_row).profile(arguments);
-  return compiled(size, every_row)(arguments)[0];
+  if (profile) *profile = compiled(size, rows).profile(arguments);
+  return compiled(size, rows)(arguments)[0];
 }
 
 std::string Engine::profile(std::span<const Step> steps) {
   std::string profile;
-  pass(steps, smallest_size(steps.size()), false, &profile);
+  pass(steps, smallest_size(steps.size()), Rows::last, {}, &profile);
   return profile;
 }
 
@@ -194,7 +200,7 @@ Tensor Engine::last_logits(std::span<const Step> steps) {
   Tensor logits;
   while (!steps.empty()) {
     const std::size_t size = next_size(steps.size(), device_), taken = std::min(size, steps.size());
-    logits = pass(steps.first(taken), size, false);
+    logits = pass(steps.first(taken), size, Rows::last);
     steps = steps.subspan(taken);
   }
   return logits;
@@ -203,10 +209,19 @@ Tensor Engine::last_logits(std::span<const Step> steps) {
 Tensor Engine::all_logits(std::span<const Step> steps) {
   if (steps.empty() || steps.size() > kStepsMax)
     throw InternalError(fmt::format("llm: a pass over {} tokens", steps.size()));
-  return pass(steps, smallest_size(steps.size()), true);
+  return pass(steps, smallest_size(steps.size()), Rows::every);
+}
+
+Tensor Engine::next_logits(const Drawing& token, Extent position, int slot) {
+  const Step step{text::kNoToken, position, slot};
+  return pass({&step, 1}, 1, Rows::drawn, token.drawn);
 }
 
 std::vector<Draw> Engine::draw(const Tensor& logits, std::span<const DrawRequest> requests) {
+  return finish(start_draw(logits, requests), requests.size());
+}
+
+Drawing Engine::start_draw(const Tensor& logits, std::span<const DrawRequest> requests) {
   const auto rows = logits.dim(0);
   std::size_t biased = 1;
   for (const DrawRequest& r : requests) biased = std::max(biased, std::bit_ceil(r.sampling->logit_bias.size()));
@@ -251,9 +266,20 @@ std::vector<Draw> Engine::draw(const Tensor& logits, std::span<const DrawRequest
                               on_device(bias_tokens, {b, m}, device),
                               on_device(bias, {b, m}, device),
                               on_device(state, {b, 4}, device)};
-  const std::vector<std::int32_t> drawn = (*sampler_)(arguments)[0].to_vector<std::int32_t>();
+  Drawing drawing{(*sampler_)(arguments)[0], nullptr};
+  drawing.readback =
+      runtime::backend_of(device).start_download(*runtime::buffer_of(*drawing.drawn.node()), 0, drawing.drawn.numel());
+  return drawing;
+}
+
+std::vector<Draw> Engine::finish(Drawing drawing, std::size_t count) const {
+  std::vector<std::int32_t> drawn(static_cast<std::size_t>(drawing.drawn.numel()));
+  if (drawing.readback)
+    drawing.readback->finish(drawn.data());
+  else
+    drawing.drawn.copy_to(drawn.data(), drawn.size() * sizeof drawn[0]);
   std::vector<Draw> draws;
-  for (std::size_t i = 0; i < requests.size(); ++i) {
+  for (std::size_t i = 0; i < count; ++i) {
     if (drawn[2 * i] < 0)
       throw UsageError("llm: the model gave logits that are no numbers; its weights or its context are out of range");
     draws.push_back({drawn[2 * i], std::bit_cast<float>(drawn[2 * i + 1])});

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/contract.hpp"
 #include "llm/families.hpp"
 #include "llm/lower.hpp"
 #include "llm/vocabulary.hpp"
@@ -28,6 +29,12 @@ struct Step {
 struct Draw {
   text::TokenId token = text::kNoToken;
   float log_probability = 0;
+};
+
+/// Tokens of some rows that the device draws, or has drawn.
+struct Drawing {
+  Tensor drawn;  // [rows, 2] i32: token, bits of its log-probability
+  std::unique_ptr<backend::Readback> readback;
 };
 
 /// What a row of logits is drawn by.
@@ -57,12 +64,19 @@ class Engine {
   /// number.
   Tensor last_logits(std::span<const Step> steps);
   Tensor all_logits(std::span<const Step> steps);
+  /// As last_logits of the one token that is being drawn, which the host need not know yet.
+  Tensor next_logits(const Drawing& token, Extent position, int slot);
   static constexpr std::size_t kStepsMax = 512;
   /// Runs the steps of a single pass, its kernels timed.
   std::string profile(std::span<const Step> steps);
 
   /// Draws from the first rows of the logits, one for each request.
   std::vector<Draw> draw(const Tensor& logits, std::span<const DrawRequest> requests);
+  /// The same in two parts, between which the device works on.
+  Drawing start_draw(const Tensor& logits, std::span<const DrawRequest> requests);
+  std::vector<Draw> finish(Drawing drawing, std::size_t count) const;
+  /// Whether the device works while the host does something else.
+  bool runs_beside_host() const { return device_.kind == Device::Kind::webgpu; }
 
   /// What the cache holds of a sequence.
   std::vector<text::TokenId>& cached(int slot) { return cached_[static_cast<std::size_t>(slot)]; }
@@ -74,8 +88,15 @@ class Engine {
   bool busy = false;
 
  private:
-  Tensor pass(std::span<const Step> steps, std::size_t size, bool every_row, std::string* profile = nullptr);
-  Compiled& compiled(std::size_t size, bool every_row);
+  enum class Rows : std::uint8_t {
+    last,
+    every,
+    drawn
+  };  // whose logits; of `drawn`, the tokens come as a Drawing has them
+
+  Tensor pass(std::span<const Step> steps, std::size_t size, Rows rows, const Tensor& drawn = {},
+              std::string* profile = nullptr);
+  Compiled& compiled(std::size_t size, Rows rows);
 
   ModelGraph graph_;
   Weights weights_;
@@ -89,7 +110,7 @@ class Engine {
   std::vector<std::vector<text::TokenId>> cached_;
   Tensor frequencies_, local_frequencies_;
   double magnitude_ = 1;
-  std::map<std::pair<std::size_t, bool>, Compiled> passes_;
+  std::map<std::pair<std::size_t, Rows>, Compiled> passes_;
   std::optional<Compiled> sampler_;
 };
 

@@ -139,7 +139,12 @@ bool Run::next(std::string& piece) {
     else if (!started_)
       start();
     if (reply_.ended()) break;
-    step(piece);
+    const Sampling& s = options_.sampling;
+    const bool looks_back = s.repetition_penalty != 1 || s.frequency_penalty != 0 || s.presence_penalty != 0;
+    if (engine_->runs_beside_host() && options_.draft == 0 && !looks_back)
+      step_beside_device(piece);
+    else
+      step(piece);
   }
   return !piece.empty();
 }
@@ -188,6 +193,26 @@ void Run::step(std::string& piece) {
     if (!goes_on || i >= guesses.size() || guesses[i] != draws[i].token) break;
     ++reply_.result.accepted_tokens;
   }
+  reply_.result.seconds += seconds_since(begin);
+}
+
+/// One token. The device is given the pass after it, with the token that it has drawn, before the host knows which; so it
+/// never waits for the host. What it computes too much at the end is written beyond what the cache is known to hold.
+void Run::step_beside_device(std::string& piece) {
+  if (options_.cancel.stop_requested()) return reply_.cancel(piece);
+  const auto begin = Clock::now();
+  const auto place = static_cast<Extent>(tokens_.size());
+  const auto start_draw = [&](const Tensor& logits, std::size_t ahead) {
+    const DrawRequest wanted = request(reply_.result.tokens.size() + ahead, tokens_);
+    return engine_->start_draw(logits, {&wanted, 1});
+  };
+  if (!drawing_) drawing_ = start_draw(engine_->last_logits(steps_of({&tokens_.back(), 1}, place - 1, 0)), 0);
+  Drawing drawing = std::move(*drawing_);
+  drawing_.reset();
+  if (reply_.room() > 1) drawing_ = start_draw(engine_->next_logits(drawing, place, 0), 1);
+  const Draw draw = engine_->finish(std::move(drawing), 1)[0];
+  engine_->cached(0).push_back(tokens_.back());
+  if (reply_.take(draw, piece)) tokens_.push_back(draw.token);
   reply_.result.seconds += seconds_since(begin);
 }
 

@@ -18,6 +18,8 @@ class Reply {
 
   /// Takes the next token; false once the sequence has ended. `piece` receives the text that became certain.
   bool take(const Draw& draw, std::string& piece);
+  /// How many more tokens it takes at most.
+  Extent room() const { return tokens_max_ - static_cast<Extent>(result.tokens.size()); }
   void cancel(std::string& piece) { end(Finish::cancelled, piece); }
   bool ended() const { return ended_; }
 
@@ -47,6 +49,7 @@ class Run {
   void start();
   void take(std::span<const Draw> draws, std::string& piece);
   void step(std::string& piece);
+  void step_beside_device(std::string& piece);
   std::vector<text::TokenId> guess() const;
   DrawRequest request(std::size_t drawn, std::span<const text::TokenId> history) const;
 
@@ -56,6 +59,7 @@ class Run {
   std::uint64_t seed_;
   bool started_ = false;
   Reply reply_;
+  std::optional<Drawing> drawing_;  // of the token after tokens_
 };
 
 /// Checks what users may get wrong. UsageError.

@@ -11,6 +11,7 @@
 #include "backend/webgpu/merge.hpp"
 #include "backend/webgpu/program.hpp"
 #include "backend/webgpu/render.hpp"
+#include "backend/webgpu/staging.hpp"
 #include "backend/webgpu/wgsl_cache.hpp"
 #include "backend/webgpu/wgsl_quantised.hpp"
 #include "weft/error.hpp"
@@ -157,6 +158,25 @@ class CompiledPlan final : public backend::Program {
   std::optional<webgpu::Program> program_;
 };
 
+/// Holds on to the device, which may have no other owner when it ends.
+class WebgpuReadback final : public backend::Readback {
+ public:
+  WebgpuReadback(std::shared_ptr<Device> device, std::unique_ptr<Reading> reading)
+      : device_(std::move(device)), reading_(std::move(reading)) {}
+  ~WebgpuReadback() override {
+    const std::lock_guard lock(device_->mutex());
+    reading_.reset();
+  }
+  void finish(void* host) override {
+    const std::lock_guard lock(device_->mutex());
+    reading_->finish(host);
+  }
+
+ private:
+  std::shared_ptr<Device> device_;
+  std::unique_ptr<Reading> reading_;
+};
+
 class WebgpuBackend final : public backend::Backend {
  public:
   explicit WebgpuBackend(std::shared_ptr<Device> device)
@@ -228,6 +248,15 @@ class WebgpuBackend final : public backend::Backend {
     buffer.download(offset, words.data(), n * 4);
     std::transform(words.begin(), words.end(), static_cast<unsigned char*>(host),
                    [](std::uint32_t word) { return static_cast<unsigned char>(word != 0); });
+  }
+
+  std::unique_ptr<backend::Readback> start_download(backend::Buffer& from, Extent first, Extent count) override {
+    const Buffer& buffer = own(from);
+    const std::lock_guard lock(device_->mutex());
+    device_->check();
+    return std::make_unique<WebgpuReadback>(
+        device_, device_->staging().start_download(buffer.handle(), static_cast<std::uint64_t>(first) * 4,
+                                                   static_cast<std::uint64_t>(count) * 4));
   }
 
   std::unique_ptr<backend::Program> compile(const kernel::Plan& plan) override {

@@ -10,14 +10,15 @@
 namespace weft::webgpu {
 
 Staging::~Staging() {
-  for (Piece& piece : uploads_)
+  for (StagingPiece& piece : uploads_)
     if (piece.buffer) library().BufferDestroy(piece.buffer.get());
-  for (Piece& piece : downloads_)
+  for (StagingPiece& piece : downloads_)
     if (piece.buffer) library().BufferDestroy(piece.buffer.get());
   if (small_download_.buffer) library().BufferDestroy(small_download_.buffer.get());
+  for (const BufferHandle& buffer : idle_readings_) library().BufferDestroy(buffer.get());
 }
 
-void Staging::create(Piece& piece, std::uint64_t bytes, bool upload) {
+void Staging::create(StagingPiece& piece, std::uint64_t bytes, bool upload) {
   WGPUBufferDescriptor descriptor{};
   descriptor.label = view_of(upload ? "upload staging" : "download staging");
   descriptor.size = bytes;
@@ -33,7 +34,7 @@ void Staging::create(Piece& piece, std::uint64_t bytes, bool upload) {
   }
 }
 
-void Staging::request_map(Piece& piece, WGPUMapMode mode, std::uint64_t bytes) {
+void Staging::request_map(StagingPiece& piece, WGPUMapMode mode, std::uint64_t bytes) {
   auto outcome = std::make_shared<Outcome>();
   WGPUBufferMapCallbackInfo callback{};
   callback.mode = device_.callback_mode();
@@ -47,7 +48,7 @@ void Staging::request_map(Piece& piece, WGPUMapMode mode, std::uint64_t bytes) {
   piece.map = {library().BufferMapAsync(piece.buffer.get(), mode, 0, bytes, callback), outcome};
 }
 
-void Staging::finish_map(Piece& piece) {
+void Staging::finish_map(StagingPiece& piece) {
   if (!piece.map.outcome) return;
   device_.wait(piece.map);
   device_.check();
@@ -64,7 +65,7 @@ void Staging::upload(WGPUBuffer to, std::uint64_t offset, const void* data, std:
   }
   const auto* source = static_cast<const std::byte*>(data);
   for (std::uint64_t done = 0; done < bytes;) {
-    Piece& piece = uploads_[next_upload_++ % uploads_.size()];
+    StagingPiece& piece = uploads_[next_upload_++ % uploads_.size()];
     const std::uint64_t count = std::min(kLargeBytes, bytes - done);
     if (!piece.buffer) create(piece, kLargeBytes, true);
     finish_map(piece);
@@ -78,7 +79,7 @@ void Staging::upload(WGPUBuffer to, std::uint64_t offset, const void* data, std:
   }
 }
 
-void Staging::copy_out(Piece& piece, WGPUBuffer from, std::uint64_t offset, std::uint64_t bytes) {
+void Staging::copy_out(StagingPiece& piece, WGPUBuffer from, std::uint64_t offset, std::uint64_t bytes) {
   EncoderHandle encoder = device_.encoder();
   library().CommandEncoderCopyBufferToBuffer(encoder.get(), from, offset, piece.buffer.get(), 0, bytes);
   device_.submit(std::move(encoder));
@@ -88,7 +89,7 @@ void Staging::copy_out(Piece& piece, WGPUBuffer from, std::uint64_t offset, std:
 void Staging::download(WGPUBuffer from, std::uint64_t offset, void* data, std::uint64_t bytes) {
   const Library& api = library();
   auto* target = static_cast<std::byte*>(data);
-  const auto take = [&](Piece& piece, std::uint64_t at, std::uint64_t count) {
+  const auto take = [&](StagingPiece& piece, std::uint64_t at, std::uint64_t count) {
     finish_map(piece);
     std::memcpy(target + at, api.BufferGetConstMappedRange(piece.buffer.get(), 0, count), count);
     api.BufferUnmap(piece.buffer.get());
@@ -100,7 +101,7 @@ void Staging::download(WGPUBuffer from, std::uint64_t offset, void* data, std::u
     return;
   }
   // Two pieces in turn: the device copies the next while the host reads the last.
-  for (Piece& piece : downloads_)
+  for (StagingPiece& piece : downloads_)
     if (!piece.buffer) create(piece, kLargeBytes, false);
   const auto size_at = [&](std::uint64_t at) { return std::min(kLargeBytes, bytes - at); };
   copy_out(downloads_[0], from, offset, size_at(0));
@@ -110,6 +111,32 @@ void Staging::download(WGPUBuffer from, std::uint64_t offset, void* data, std::u
     if (next < bytes) copy_out(downloads_[current ^ 1], from, offset + next, size_at(next));
     take(downloads_[current], at, size_at(at));
   }
+}
+
+std::unique_ptr<Reading> Staging::start_download(WGPUBuffer from, std::uint64_t offset, std::uint64_t bytes) {
+  if (bytes > kSmallBytes) throw InternalError(fmt::format("webgpu: {} bytes read at leisure", bytes));
+  std::unique_ptr<Reading> reading(new Reading(*this, bytes));
+  if (idle_readings_.empty()) {
+    create(reading->piece_, kSmallBytes, false);
+  } else {
+    reading->piece_.buffer = std::move(idle_readings_.back());
+    idle_readings_.pop_back();
+  }
+  copy_out(reading->piece_, from, offset, bytes);
+  return reading;
+}
+
+void Reading::finish(void* data) {
+  const Library& api = library();
+  staging_.finish_map(piece_);
+  std::memcpy(data, api.BufferGetConstMappedRange(piece_.buffer.get(), 0, bytes_), bytes_);
+  api.BufferUnmap(piece_.buffer.get());
+  staging_.idle_readings_.push_back(std::move(piece_.buffer));
+}
+
+// One that nobody waits for any more may still be asked to be mapped: its buffer goes.
+Reading::~Reading() {
+  if (piece_.buffer) library().BufferDestroy(piece_.buffer.get());
 }
 
 }  // namespace weft::webgpu

@@ -4,10 +4,35 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "backend/webgpu/device.hpp"
 
 namespace weft::webgpu {
+
+class Staging;
+
+struct StagingPiece {
+  BufferHandle buffer;
+  Pending map;  // the last request to map; no outcome: mapped at creation
+};
+
+/// Bytes that were asked for and have not been read yet.
+class Reading {
+ public:
+  Reading(const Reading&) = delete;
+  ~Reading();
+  /// Waits for the bytes, once. The caller holds the device's mutex.
+  void finish(void* data);
+
+ private:
+  friend class Staging;
+  Reading(Staging& staging, std::uint64_t bytes) : staging_(staging), bytes_(bytes) {}
+
+  Staging& staging_;
+  std::uint64_t bytes_;
+  StagingPiece piece_;
+};
 
 /// Moves bytes between the host and buffers. Offsets and sizes are multiples of 4. Callers hold the device's mutex.
 class Staging {
@@ -20,27 +45,27 @@ class Staging {
   void upload(WGPUBuffer to, std::uint64_t offset, const void* data, std::uint64_t bytes);
   /// Returns with the bytes, after all work submitted before.
   void download(WGPUBuffer from, std::uint64_t offset, void* data, std::uint64_t bytes);
+  /// A few bytes, at most kSmallBytes, after all work submitted before, read at leisure.
+  std::unique_ptr<Reading> start_download(WGPUBuffer from, std::uint64_t offset, std::uint64_t bytes);
+
+  static constexpr std::uint64_t kSmallBytes = 64 << 10;  // a read of a loss needs no more
 
  private:
-  static constexpr std::uint64_t kSmallBytes = 64 << 10;  // a read of a loss needs no more
+  friend class Reading;
   static constexpr std::uint64_t kLargeBytes = 8 << 20;
   static constexpr std::uint64_t kQueueWriteBytesMax = 1 << 20;  // above this the library makes a new buffer each time
 
-  struct Piece {
-    BufferHandle buffer;
-    Pending map;  // the last request to map; no outcome: mapped at creation
-  };
-
-  void create(Piece& piece, std::uint64_t bytes, bool upload);
-  void request_map(Piece& piece, WGPUMapMode mode, std::uint64_t bytes);
-  void finish_map(Piece& piece);
-  void copy_out(Piece& piece, WGPUBuffer from, std::uint64_t offset, std::uint64_t bytes);
+  void create(StagingPiece& piece, std::uint64_t bytes, bool upload);
+  void request_map(StagingPiece& piece, WGPUMapMode mode, std::uint64_t bytes);
+  void finish_map(StagingPiece& piece);
+  void copy_out(StagingPiece& piece, WGPUBuffer from, std::uint64_t offset, std::uint64_t bytes);
 
   Device& device_;
-  std::array<Piece, 3> uploads_;
+  std::array<StagingPiece, 3> uploads_;
   std::size_t next_upload_ = 0;
-  Piece small_download_;
-  std::array<Piece, 2> downloads_;
+  StagingPiece small_download_;
+  std::array<StagingPiece, 2> downloads_;
+  std::vector<BufferHandle> idle_readings_;
 };
 
 }  // namespace weft::webgpu
