@@ -24,6 +24,6 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set_property(SOURCE ${cpu_folder}/quant_avx2.cpp APPEND PROPERTY COMPILE_OPTIONS ${quant_avx2_flags})
   set_property(SOURCE ${cpu_folder}/quant_avx2_vnni.cpp APPEND PROPERTY COMPILE_OPTIONS ${quant_avx2_flags} -mavxvnni)
   set_property(SOURCE ${cpu_folder}/quant_avx512.cpp APPEND PROPERTY COMPILE_OPTIONS ${quant_avx512_flags})
-  set_property(SOURCE ${cpu_folder}/quant_avx512_vnni.cpp APPEND PROPERTY COMPILE_OPTIONS
+  set_property(SOURCE ${cpu_folder}/quant_avx512_vnni.cpp ${cpu_folder}/quant_amx.cpp APPEND PROPERTY COMPILE_OPTIONS
                ${quant_avx512_flags} -mavx512vnni)
 endif()

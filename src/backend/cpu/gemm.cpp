@@ -30,14 +30,14 @@ constexpr int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 const GemmKernels<float>* kernels_for(Isa isa, float) {
 #if defined(__x86_64__)
-  if (isa == Isa::avx512) return &avx512::kGemmF32;
+  if (isa >= Isa::avx512) return &avx512::kGemmF32;
   if (isa == Isa::avx2) return &avx2::kGemmF32;
 #endif
   return &baseline::kGemmF32;
 }
 const GemmKernels<double>* kernels_for(Isa isa, double) {
 #if defined(__x86_64__)
-  if (isa == Isa::avx512) return &avx512::kGemmF64;
+  if (isa >= Isa::avx512) return &avx512::kGemmF64;
   if (isa == Isa::avx2) return &avx2::kGemmF64;
 #endif
   return &baseline::kGemmF64;

@@ -7,12 +7,20 @@
 
 #include <fmt/format.h>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include "weft/error.hpp"
 
 namespace weft::cpu {
 namespace {
 
-constexpr Isa kAll[] = {Isa::baseline, Isa::avx2, Isa::avx512};
+constexpr Isa kAll[] = {Isa::baseline, Isa::avx2, Isa::avx512, Isa::amx};
 
 Isa isa_from_environment() {
   const char* text = std::getenv("WEFT_CPU_ISA");
@@ -24,8 +32,26 @@ Isa isa_from_environment() {
           fmt::format("WEFT_CPU_ISA: this processor does not run {}; its best is {}", text, name(best_isa())));
     return isa;
   }
-  throw UsageError(fmt::format("WEFT_CPU_ISA: '{}' is not baseline, avx2 or avx512; unset it for the best", text));
+  throw UsageError(fmt::format("WEFT_CPU_ISA: '{}' is not baseline, avx2, avx512 or amx; unset it for the best", text));
 }
+
+#if defined(__x86_64__)
+/// Tiles are 8 KiB of state for each thread: Linux gives them to a process that asks, once and for all its threads.
+bool may_use_tiles() {
+#if defined(__linux__)
+  constexpr unsigned kTile = 1u << 24, kInt8 = 1u << 25;
+  constexpr unsigned kSavedState = 3u << 17;  // the operating system keeps a thread's tiles
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & kTile) == 0 || (d & kInt8) == 0) return false;
+  unsigned low = 0, high = 0;
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (low & kSavedState) == kSavedState && syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+#endif
 
 std::atomic<Isa>& chosen() {
   static std::atomic<Isa> isa = isa_from_environment();
@@ -42,7 +68,7 @@ Isa best_isa() {
     for (const bool has : {__builtin_cpu_supports("avx512f") != 0, __builtin_cpu_supports("avx512dq") != 0,
                            __builtin_cpu_supports("avx512bw") != 0, __builtin_cpu_supports("avx512vl") != 0})
       if (!has) return Isa::avx2;
-    return Isa::avx512;
+    return __builtin_cpu_supports("avx512vnni") && may_use_tiles() ? Isa::amx : Isa::avx512;
   }();
   return best;
 #else
@@ -64,6 +90,7 @@ const char* name(Isa isa) {
     case Isa::baseline: return "baseline";
     case Isa::avx2: return "avx2";
     case Isa::avx512: return "avx512";
+    case Isa::amx: return "amx";
   }
   return "unknown";
 }

@@ -36,6 +36,7 @@ struct QuantAvx512 {
 
   static Int zero_int() { return _mm512_setzero_si512(); }
   static Int load_int(const std::byte* p) { return _mm512_loadu_si512(p); }
+  static void store_int(std::byte* p, Int x) { _mm512_storeu_si512(p, x); }
   static Int broadcast_int(const std::byte* p) { return _mm512_set1_epi32(*reinterpret_cast<const std::int32_t*>(p)); }
   template <int kShift>
   static Int shift_left(const std::int32_t* p) {

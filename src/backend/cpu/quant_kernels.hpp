@@ -26,7 +26,13 @@ struct QuantTile {
   float* y;
   std::int64_t y_row;
   int rows;  // of the panel that exist
+  // For kernels that take panels together:
+  std::int64_t panels = 1, panel_bytes = 0;  // x holds so many, one after another; `rows` exist of all
+  std::byte* scratch = nullptr;              // `kQuantScratchBytes` for each block, at a multiple of 64
 };
+
+/// A block of a group as bytes, with scales and minimums as floats.
+inline constexpr std::int64_t kQuantScratchBytes = kQuantGroup * (kQuantBlock + 4 * 4);
 
 inline constexpr int kQuantHeights = 5;
 
@@ -38,6 +44,7 @@ struct QuantKernels {
   /// Heights that panels may have, ascending, 0 after the last. Each row's result is the same in all of them.
   int eight_bit_heights[kQuantHeights], exact_heights[kQuantHeights];
   Tile eight_bit[kQuantTypeCount][kQuantHeights];  // by `quant_index` and height; none for plain formats
+  bool panels_together;                            // those of the greatest height of eight bits take panels together
   Tile exact[kQuantTypeCount][kQuantHeights];
   /// Panels of `rows` rows of k elements; rows up to `height` and k up to whole blocks are filled with zeros. A block
   /// that is not finite makes every product with it NaN in eight bits.
@@ -52,7 +59,8 @@ extern const QuantKernels kQuant, kQuantVnni;
 }
 namespace avx512 {
 extern const QuantKernels kQuant, kQuantVnni;
-}
+const QuantKernels& quant_amx();
+}  // namespace avx512
 
 /// The best for `isa()`.
 const QuantKernels& quant_kernels();

@@ -38,7 +38,7 @@ constexpr int64_t kSerialElements = 16 * 1024;  // of x, packed sooner than a th
 // --- Instruction sets.
 
 struct Available {
-  std::array<const QuantKernels*, 5> all{};
+  std::array<const QuantKernels*, 6> all{};
   std::size_t count = 0;
   void add(const QuantKernels& kernels) { all[count++] = &kernels; }
 };
@@ -54,6 +54,7 @@ const Available& available() {
       if (best_isa() >= Isa::avx512) {
         a.add(avx512::kQuant);
         if (__builtin_cpu_supports("avx512vnni")) a.add(avx512::kQuantVnni);
+        if (best_isa() >= Isa::amx) a.add(avx512::quant_amx());
       }
     }
 #endif
@@ -84,7 +85,7 @@ class Scratch {
   void* data_ = nullptr;
   int64_t bytes_ = 0;
 };
-thread_local Scratch eight_bit_scratch, exact_scratch;
+thread_local Scratch eight_bit_scratch, exact_scratch, group_scratch;
 
 /// The rows of x in panels of the greatest height; the last, or the only one, is as low as its rows allow.
 struct Panels {
@@ -131,6 +132,7 @@ struct Part {
   const QuantProduct* product;
   const Panels* panels;
   const QuantKernels::Tile* tiles;  // by index of the panel's height
+  bool together;                    // panels of the greatest height are one call
   int64_t group_bytes, groups;
   int64_t row_tiles, tile_groups, column_tiles;
   int64_t first_task;
@@ -155,13 +157,20 @@ void run_task(const Part& part, int64_t task, int64_t blocks) {
 
   const int64_t step = panel_end - panel_begin == 1 ? group_end - group_begin : 1;
   QuantTile tile{.group_bytes = part.group_bytes, .blocks = blocks, .y_row = product.y_row};
+  tile.panel_bytes = panels.bytes;
+  if (part.together) tile.scratch = group_scratch.grown(kQuantScratchBytes * blocks);
   for (int64_t group = group_begin; group < group_end; group += step) {
     tile.weights = product.weights->data() + group * part.group_bytes;
     tile.columns = std::min(column_end, (group + step) * kQuantGroup) - group * kQuantGroup;
-    for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
+    for (int64_t panel = panel_begin; panel < panel_end; panel += tile.panels) {
       tile.x = panels.at(panel);
       tile.y = product.y + panel * panels.height * product.y_row + group * kQuantGroup;
       tile.rows = panels.rows_of(panel);
+      tile.panels = 1;
+      if (part.together && panels.index_of(panel) == panels.height_index) {
+        tile.panels = panel_end - panel - (panels.index_of(panel_end - 1) == panels.height_index ? 0 : 1);
+        tile.rows = static_cast<int>(std::min(panels.m, (panel + tile.panels) * panels.height) - panel * panels.height);
+      }
       part.tiles[panels.index_of(panel)](tile);
     }
   }
@@ -177,6 +186,7 @@ const QuantKernels& quant_kernels() {
   if (isa() == best_isa()) return *all.back();
 #if defined(__x86_64__)
   // A set named below the best is that set alone, without what newer processors added to it.
+  if (isa() == Isa::avx512) return __builtin_cpu_supports("avx512vnni") ? avx512::kQuantVnni : avx512::kQuant;
   if (isa() == Isa::avx2 && all.size() > 1) return avx2::kQuant;
 #endif
   return baseline::kQuant;
@@ -215,6 +225,7 @@ void quant_matmul(std::span<const QuantProduct> products, const float* x, int64_
     part.product = &product;
     part.panels = is_rounded(product) ? &rounded : &exact;
     part.tiles = is_rounded(product) ? kernels->eight_bit[index] : kernels->exact[index];
+    part.together = is_rounded(product) && kernels->panels_together;
     part.group_bytes = format.group_bytes(blocks);
     part.groups = ceil_divide(product.weights->n(), kQuantGroup);
     part.row_tiles =

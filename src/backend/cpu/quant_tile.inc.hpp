@@ -333,7 +333,8 @@ inline void load_block(const float* x, std::int64_t count, float* block) {
   for (std::int64_t i = 0; i < kQuantBlock; ++i) block[i] = i < count ? x[i] : 0.0f;
 }
 
-void pack_eight_bit(const float* x, std::int64_t x_row, int rows, int height, std::int64_t k, std::byte* panel) {
+[[maybe_unused]] void pack_eight_bit(const float* x, std::int64_t x_row, int rows, int height, std::int64_t k,
+                                     std::byte* panel) {
   for (std::int64_t first = 0; first < k; first += kQuantBlock, panel += 60 * height) {
     float* scales = reinterpret_cast<float*>(panel + 32 * height);
     std::int32_t* minus_sums = reinterpret_cast<std::int32_t*>(panel + 36 * height);
@@ -379,7 +380,8 @@ void pack_eight_bit(const float* x, std::int64_t x_row, int rows, int height, st
   }
 }
 
-void pack_exact(const float* x, std::int64_t x_row, int rows, int height, std::int64_t k, std::byte* panel) {
+[[maybe_unused]] void pack_exact(const float* x, std::int64_t x_row, int rows, int height, std::int64_t k,
+                                 std::byte* panel) {
   float* to = reinterpret_cast<float*>(panel);
   for (std::int64_t first = 0; first < k; first += kQuantBlock, to += 35 * height) {
     for (int r = 0; r < height; ++r) {

@@ -426,7 +426,7 @@ TEST(Isa, EnvironmentLowersIt) {
     }
   };
   EXPECT_EXIT((setenv("WEFT_CPU_ISA", "fast", 1), exit_on_error()), testing::ExitedWithCode(7),
-              "WEFT_CPU_ISA: 'fast' is not baseline, avx2 or avx512");
+              "WEFT_CPU_ISA: 'fast' is not baseline, avx2, avx512 or amx");
 }
 
 }  // namespace
