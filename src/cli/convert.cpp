@@ -7,6 +7,7 @@
 #include "base/quote.hpp"
 #include "cli/commands.hpp"
 #include "io/convert_model.hpp"
+#include "llm/convert.hpp"
 #include "train/console.hpp"
 #include "weft/error.hpp"
 
@@ -18,8 +19,31 @@ namespace fs = std::filesystem;
 struct Request {
   fs::path in, out;
   std::string type;
-  bool no_metadata = false;
+  bool no_metadata = false, no_tokenizer = false;
 };
+
+/// A name without an ending, or with a '/' at its end, is that of a folder.
+bool names_folder(const fs::path& path) {
+  std::error_code ignored;
+  return path.filename().empty() || path.extension().empty() || fs::is_directory(path, ignored);
+}
+
+/// Between a GGUF file and a Hugging Face folder, where names and layouts change too.
+int convert_between_kinds(const Request& request, const io::TensorSource& model, llm::ConvertOptions options) {
+  train::Console console(stderr);
+  options.with_tokenizer = !request.no_tokenizer;
+  options.progress = [&](std::string_view tensor, std::uint64_t done, std::uint64_t total) {
+    console.status(fmt::format("{:3.0f} %  {}", 100.0 * static_cast<double>(done) / static_cast<double>(total),
+                               quote(tensor, 64)));
+  };
+  const llm::Converted converted = model.gguf() ? llm::convert_to_folder(model, request.out, options)
+                                                : llm::convert_to_gguf(model, request.out, options);
+  console.status("100 %", true);
+  console.end_status();
+  for (const std::string& note : converted.notes) fmt::print(stderr, "note: {}\n", note);
+  fmt::print("{} tensors: {}\n", converted.tensors, request.out.string());
+  return kOk;
+}
 
 int convert(const Request& request) {
   io::ConvertOptions options;
@@ -32,6 +56,9 @@ int convert(const Request& request) {
     options.type = format->type;
   }
   const io::TensorSource model = io::TensorSource::open(request.in);
+  const bool described = model.kind() == io::SourceKind::folder && fs::exists(request.in / "config.json");
+  if ((model.gguf() && names_folder(request.out)) || (described && request.out.extension() == ".gguf"))
+    return convert_between_kinds(request, model, {.type = options.type});
   train::Console console(stderr);
   options.progress = [&](const io::SourceTensor& tensor, std::uint64_t done, std::uint64_t total) {
     console.status(fmt::format("{:3.0f} %  {}",
@@ -52,11 +79,15 @@ void set_up_convert(CLI::App& app, Action& action) {
   auto request = std::make_shared<Request>();
   Request& r = *request;
   app.footer(
-      "Tensors keep their names and, but for blocks, which become F32, their types. Metadata of GGUF becomes text in\n"
-      "safetensors and comes back as it was.");
+      "From a GGUF file to a folder, and from a folder with config.json to a GGUF file: the model with its "
+      "configuration and\n"
+      "tokenizer, as the other kind of file names and lays out its tensors. Else tensors keep their names, and "
+      "metadata of\n"
+      "GGUF becomes text in safetensors and comes back as it was. Blocks become F32; other types stay.");
   app.add_option("in", r.in, "a GGUF file, a safetensors file, or a Hugging Face folder")->required();
-  app.add_option("out", r.out, "the file to write; its name ends in .gguf or .safetensors")->required();
+  app.add_option("out", r.out, "the file to write, whose name ends in .gguf or .safetensors, or a folder")->required();
   app.add_option("--type", r.type, "F32, F16 or BF16, for all tensors of floating point");
+  app.add_flag("--no-tokenizer", r.no_tokenizer, "between a GGUF file and a folder: leave the tokenizer behind");
   app.add_flag("--no-metadata", r.no_metadata, "leave metadata behind");
   app.callback([&action, request] { action = [request] { return convert(*request); }; });
 }

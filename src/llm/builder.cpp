@@ -40,6 +40,19 @@ void replace(std::string& text, std::string_view mark, Extent with) {
 
 }  // namespace
 
+std::vector<NameRow> names_of(const Family& family) {
+  std::vector<NameRow> rows = family.names;
+  rows.insert(rows.end(), std::begin(kCommonNames), std::end(kCommonNames));
+  return rows;
+}
+
+std::string key_of(const NameRow& row, bool gguf, Extent layer, Extent expert) {
+  std::string key(gguf ? row.gguf : row.hf);
+  replace(key, "{}", layer);
+  replace(key, "{e}", expert);
+  return key;
+}
+
 OpType activation_of(const ModelConfig& config, std::string_view fallback) {
   const std::string_view name = config.activation.empty() ? fallback : std::string_view(config.activation);
   return name == "gelu" ? OpType::gelu : name == "gelu_tanh" ? OpType::gelu_tanh : OpType::silu;
@@ -65,16 +78,9 @@ const NameRow* GraphBuilder::row_of(std::string_view name) const {
   return nullptr;
 }
 
-std::string GraphBuilder::key_of(const NameRow& row, Extent expert) const {
-  std::string key(input_.config.from_gguf ? row.gguf : row.hf);
-  replace(key, "{}", layer_);
-  replace(key, "{e}", expert);
-  return key;
-}
-
 bool GraphBuilder::has(std::string_view name) const {
   const NameRow* row = row_of(name);
-  return row && input_.has(key_of(*row));
+  return row && input_.has(key_of(*row, config().from_gguf, layer_));
 }
 
 std::string GraphBuilder::node(std::string_view id, OpType op, std::vector<std::string> inputs, std::vector<Dim> shape,
@@ -93,7 +99,8 @@ std::string GraphBuilder::constant(std::string_view name, std::vector<Dim> shape
   TensorDesc tensor{whole, std::move(shape), element, TensorStorage::constant};
   tensor.transposed = transposed;
   const bool apart = !input_.config.from_gguf && row->hf.find("{e}") != std::string_view::npos;
-  for (Extent e = 0; e < (apart ? input_.config.experts : 1); ++e) tensor.keys.push_back(key_of(*row, e));
+  for (Extent e = 0; e < (apart ? input_.config.experts : 1); ++e)
+    tensor.keys.push_back(key_of(*row, config().from_gguf, layer_, e));
   graph_.tensors.push_back(std::move(tensor));
   return whole;
 }

@@ -8,6 +8,11 @@
 
 namespace weft::llm {
 
+/// All rows of a family, its own before the common ones.
+std::vector<NameRow> names_of(const Family& family);
+/// The name in a kind of file.
+std::string key_of(const NameRow& row, bool gguf, Extent layer, Extent expert = -1);
+
 enum class Bias { none, if_present, required };
 
 class GraphBuilder {
@@ -60,7 +65,6 @@ class GraphBuilder {
  private:
   std::string full(std::string_view name) const;
   const NameRow* row_of(std::string_view name) const;
-  std::string key_of(const NameRow& row, Extent expert = -1) const;
   const std::vector<Dim>& shape_of(const std::string& tensor) const { return graph_.at(tensor).shape; }
 
   const BuildInput& input_;

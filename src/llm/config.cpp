@@ -298,6 +298,8 @@ ModelConfig config_from_gguf(const io::GgufMetadata& m, Extent vocabulary) {
     s.kind = RopeScaling::Kind::linear;
   else if (scaling == "yarn") {
     s.kind = RopeScaling::Kind::yarn;
+    s.beta_fast = number("rope.scaling.yarn_beta_fast", s.beta_fast);
+    s.beta_slow = number("rope.scaling.yarn_beta_slow", s.beta_slow);
     // Here the factor is of what the kind computes, and not in its place.
     if (s.attention_factor > 0 && s.factor > 1) s.attention_factor *= 0.1 * std::log(s.factor) + 1;
   } else if (scaling == "longrope")
@@ -333,8 +335,6 @@ void check(const ModelConfig& c) {
         Size{"intermediate size", c.intermediate, 1 << 20}, Size{"context", c.context, kSizeMax}})
     require(value >= 1 && value <= max, fmt::format("the {} is {}, not from 1 to {}", name, value, max));
   require(c.heads % c.kv_heads == 0, fmt::format("{} heads are no multiple of {} key heads", c.heads, c.kv_heads));
-  require(c.architecture != "gpt2" || (c.kv_heads == c.heads && c.heads * c.head_dim == c.hidden),
-          "GPT-2 has a key head for each head, and heads that together are as wide as its hidden size");
   require(c.rope_dims >= 0 && c.rope_dims <= c.head_dim && c.rope_dims % 2 == 0,
           fmt::format("{} channels turn with the position; an even number up to the head size {} can", c.rope_dims,
                       c.head_dim));

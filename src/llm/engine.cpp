@@ -6,6 +6,7 @@
 #include <bit>
 #include <future>
 
+#include "llm/read_config.hpp"
 #include "runtime/devices.hpp"
 #include "weft/error.hpp"
 #include "weft/ops.hpp"
@@ -36,43 +37,6 @@ Tensor on_device(const std::vector<T>& values, const Shape& shape, Device device
   return tensor_from_bytes(values.data(), shape, dtype_of<T>, device);
 }
 
-/// Files of GGUF keep factors of frequencies as tensors.
-void read_factors(ModelConfig& config, const TensorNames& names) {
-  const auto factors = [&](const char* key) {
-    std::vector<double> list;
-    if (const io::SourceTensor* tensor = names.find(key)) {
-      std::vector<float> values(static_cast<std::size_t>(tensor->shape.numel()));
-      names.source().read_f32(*tensor, values);
-      list.assign(values.begin(), values.end());
-    }
-    return list;
-  };
-  RopeScaling& s = config.rope_scaling;
-  if (auto list = factors("rope_freqs.weight"); !list.empty()) {
-    s = {};
-    s.kind = RopeScaling::Kind::longrope;
-    s.attention_factor = 1;
-    s.short_factors = s.long_factors = std::move(list);
-  }
-  if (auto list = factors("rope_factors_long.weight"); !list.empty()) {
-    s.kind = RopeScaling::Kind::longrope;
-    s.long_factors = std::move(list);
-    s.short_factors = factors("rope_factors_short.weight");
-    if (s.original_context > 0)
-      s.factor = static_cast<double>(config.context) / static_cast<double>(s.original_context);
-  }
-  check(config);
-}
-
-/// A graph is as large as the configuration says. What the file cannot fill is refused before it is built.
-void check_count(const ModelConfig& config, const io::TensorSource& source) {
-  const Extent apart = config.from_gguf ? 1 : std::max<Extent>(config.experts, 1);
-  if (config.layers * apart > static_cast<Extent>(source.tensors().size()))
-    throw FileError(fmt::format(
-        "{}: {} layers{} are asked for, but the file has {} tensors; is it whole, and of this model?", config.source,
-        config.layers, apart > 1 ? fmt::format(" of {} experts", apart) : "", source.tensors().size()));
-}
-
 }  // namespace
 
 Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) : device_(options.device) {
@@ -81,20 +45,7 @@ Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) : 
   if (options.context < 0) throw UsageError(fmt::format("llm::load: a context of {}", options.context));
   io::TensorSource source = io::TensorSource::open(path);
   const TensorNames names(source);
-  ModelConfig config;
-  if (source.gguf()) {
-    const io::SourceTensor* table = source.find("token_embd.weight");
-    config = config_from_gguf(source.gguf()->metadata(), table && table->shape.rank() == 2 ? table->shape[0] : 0);
-    read_factors(config, names);
-  } else {
-    if (source.kind() != io::SourceKind::folder)
-      throw FileError(
-          fmt::format("{}: a file of tensors alone does not say what model it is; give the folder with its config.json",
-                      path.string()));
-    const auto file = path / "config.json";
-    config = config_from_json(read_json_file(file), file.string());
-  }
-  check_count(config, source);
+  const ModelConfig config = read_config(source, names);
   const Family& family = family_of(config);
   graph_ = family.build({config, family, [&](std::string_view key) { return names.find(key) != nullptr; }});
   context_ = options.context > 0 ? options.context : std::min(config.context, kUsualContext);

@@ -33,7 +33,7 @@ void add_ends(Vocabulary& v, const ModelConfig& config) {
 
 Vocabulary vocabulary_of_gguf(const io::GgufFile& file, const ModelConfig& config) {
   const io::GgufMetadata& m = file.metadata();
-  Vocabulary v{text::Tokenizer::from_gguf(text::gguf_vocabulary(m), file.source()), {}, {}};
+  Vocabulary v{text::tokenizer_of_gguf(m), {}, {}};
   if (m.contains("tokenizer.chat_template")) v.chat = text::ChatTemplate::from_gguf(m);
   add_ends(v, config);
   return v;

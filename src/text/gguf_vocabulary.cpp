@@ -3,13 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "base/quote.hpp"
 #include "base/utf8.hpp"
 #include "text/byte_level.hpp"
 #include "text/character_map.hpp"
-#include "text/scanners.hpp"
+#include "text/gguf_rules.hpp"
 #include "text/tokenizer.hpp"
 #include "text/tokenizer_parts.hpp"
 #include "text/unicode.hpp"
@@ -20,59 +19,7 @@ namespace {
 
 using std::size_t;
 
-enum TokenType : std::int32_t { kNormal = 1, kUnknown = 2, kControl = 3, kUser = 4, kUnused = 5, kByte = 6 };
-constexpr std::string_view kMarker = "\u2581";
 constexpr size_t kMaxPieceBytes = 1024;
-
-/// How texts are cut into words for a value of tokenizer.ggml.pre. Each expression cuts what the one before left.
-struct WordRule {
-  std::vector<std::string_view> names;
-  std::vector<std::string_view> expressions;
-  bool ignore_merges = false;
-  bool add_bos = false;
-};
-
-// The names and rules that converters of model files use.
-const std::vector<WordRule>& word_rules() {
-  static constexpr std::string_view kWithoutParentheses = R"( ?[^(\s|.,!?…。，、।۔،)]+)";
-  static const std::vector<WordRule> kRules = {
-      {{"default"}, {R"([\p{P}\$\+<=>\^~\|]+)", kGpt2Expression, R"(\p{N}+)", "[0-9][0-9][0-9]"}},
-      {{"gpt-2", "phi-2", "jina-es", "jina-de", "gigachat", "jina-v2-es", "jina-v2-de", "a.x-4.0", "mellum",
-        "modern-bert", "mpt", "olmo", "jais", "trillion", "granite-docling", "exaone4"},
-       {kGpt2Expression}},
-      {{"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b", "mellum2"},
-       {kDigitExpression, kGpt2Expression}},
-      {{"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"},
-       {kLlama3Expression},
-       true,
-       true},
-      {{"glm4", "glm5"}, {kLlama3Expression}, true},
-      {{"chatglm-bpe", "dbrx", "smaug-bpe"}, {kLlama3Expression}},
-      {{"qwen2", "deepseek-r1-qwen", "kormo", "f2llmv2", "stablelm2", "hunyuan", "solar-open", "megrez", "grok-2"},
-       {kQwen2Expression}},
-      {{"qwen35"},
-       {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"}},
-      {{"deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"},
-       {kDeepSeekNumbersExpression, kDeepSeekHanExpression, kDeepSeekExpression}},
-      {{"deepseek-coder"},
-       {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)", R"([一-龥ࠀ-一가-퟿]+)", kDigitExpression}},
-      {{"gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"}, {kO200kExpression}},
-      {{"tekken"},
-       {R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
-        R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
-        R"(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
-       true,
-       true},
-      {{"falcon"}, {R"([\p{P}\$\+<=>\^~\|`]+)", kGpt2Expression, "[0-9][0-9][0-9]"}},
-      {{"bloom", "poro-chat", "gpt3-finnish"}, {kWithoutParentheses}},
-      {{"viking"}, {kWithoutParentheses, kDigitExpression}},
-      {{"bailingmoe", "bailingmoe2", "llada-moe"},
-       {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)"}},
-      {{"seed-coder"},
-       {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)"}},
-  };
-  return kRules;
-}
 
 class Reader {
  public:
@@ -106,8 +53,8 @@ class Reader {
   [[noreturn]] void fail(std::string_view key, size_t index, std::string_view fact) const {
     fail(fmt::format("{}[{}]", key, index), fact);
   }
-  std::int32_t type_of(size_t id) const { return v_.types.empty() ? kNormal : v_.types[id]; }
-  bool is_special(size_t id) const { return type_of(id) == kControl || type_of(id) == kUnknown; }
+  std::int32_t type_of(size_t id) const { return type_of_token(v_, id); }
+  bool is_special(size_t id) const { return is_special_token(v_, id); }
 
   void check() const {
     const size_t count = v_.tokens.size();
@@ -162,14 +109,11 @@ class Reader {
   }
 
   void read_bpe() {
-    const WordRule* rule = nullptr;
-    std::string known;
     const std::string name = v_.pre.empty() ? "default" : v_.pre;
+    const WordRule* rule = find_word_rule(name);
+    std::string known;
     for (const WordRule& candidate : word_rules())
-      for (const std::string_view each : candidate.names) {
-        if (each == name) rule = &candidate;
-        known += fmt::format("{}{}", known.empty() ? "" : ", ", each);
-      }
+      for (const std::string_view each : candidate.names) known += fmt::format("{}{}", known.empty() ? "" : ", ", each);
     if (!rule)
       fail("pre", fmt::format("{} is unknown: how texts are cut into words for it is not to be guessed; Weft knows {}",
                               quote(name, 60), known));
@@ -228,34 +172,6 @@ class Reader {
     return pieces;
   }
 
-  // SentencePiece joins the two neighbours that make the piece of the highest score. As merges: any cut of a piece in two
-  // pieces is one, ranked by the score of the whole.
-  std::vector<Merge> merges_of(const Vocabulary& pieces) const {
-    std::set<float, std::greater<>> scores;
-    const auto counts = [&](size_t id) { return type_of(id) == kNormal || type_of(id) == kUser; };
-    for (size_t id = 0; id < v_.tokens.size(); ++id)
-      if (counts(id)) scores.insert(v_.scores[id]);
-    std::unordered_map<float, std::uint32_t> ranks;
-    for (const float score : scores) ranks.emplace(score, static_cast<std::uint32_t>(ranks.size()));
-    const auto find = [&](std::string_view piece) {
-      const TokenId id = pieces.find(piece);
-      return id != kNoToken && counts(static_cast<size_t>(id)) ? id : kNoToken;
-    };
-    std::vector<Merge> merges;
-    for (size_t id = 0; id < v_.tokens.size(); ++id) {
-      const std::string_view piece = v_.tokens[id];
-      if (!counts(id) || pieces.find(piece) != static_cast<TokenId>(id)) continue;
-      for (size_t cut = 1; cut < piece.size(); ++cut) {
-        if ((piece[cut] & 0xC0) == 0x80) continue;
-        const TokenId left = find(piece.substr(0, cut));
-        if (left == kNoToken) continue;
-        const TokenId right = find(piece.substr(cut));
-        if (right != kNoToken) merges.push_back({left, right, static_cast<TokenId>(id), ranks.at(v_.scores[id])});
-      }
-    }
-    return merges;
-  }
-
   void spaces_as_markers(bool prefix, bool strip) {
     std::vector<NormalizerPtr> normalizers;
     if (!v_.precompiled_charsmap.empty()) {
@@ -282,7 +198,7 @@ class Reader {
   void read_sentence_piece() {
     const bool prefix = v_.add_space_prefix.value_or(true);
     Vocabulary pieces = text_pieces();
-    std::vector<Merge> merges = merges_of(pieces);
+    std::vector<Merge> merges = sentence_piece_merges(v_, pieces);
     BpeOptions options;
     options.unknown = v_.unknown;
     options.byte_fallback = true;

@@ -44,6 +44,13 @@ GgufVocabulary gguf_vocabulary(const io::GgufMetadata& metadata) {
   return v;
 }
 
+Tokenizer tokenizer_of_gguf(const io::GgufMetadata& metadata) {
+  if (metadata.contains(kWholeTokenizerKey))
+    return Tokenizer::from_json(metadata.get<std::string>(kWholeTokenizerKey),
+                                fmt::format("{}: {}", metadata.source(), kWholeTokenizerKey));
+  return Tokenizer::from_gguf(gguf_vocabulary(metadata), metadata.source());
+}
+
 Tokenizer load_tokenizer(const std::filesystem::path& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
@@ -53,8 +60,7 @@ Tokenizer load_tokenizer(const std::filesystem::path& path) {
     return Tokenizer::from_json_file(file);
   }
   if (!is_gguf(path)) return Tokenizer::from_json_file(path);
-  const io::GgufFile file = io::GgufFile::open(path);
-  return Tokenizer::from_gguf(gguf_vocabulary(file.metadata()), path.string());
+  return tokenizer_of_gguf(io::GgufFile::open(path).metadata());
 }
 
 }  // namespace weft::text

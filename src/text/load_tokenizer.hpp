@@ -8,6 +8,12 @@
 
 namespace weft::text {
 
+/// A whole tokenizer.json in a GGUF file; where it is there, it counts.
+inline constexpr const char* kWholeTokenizerKey = "tokenizer.huggingface.json";
+
+/// The tokenizer of a GGUF file's metadata. FileError as `Tokenizer::from_gguf` and `Tokenizer::from_json`.
+Tokenizer tokenizer_of_gguf(const io::GgufMetadata& metadata);
+
 /// The vocabulary that the keys tokenizer.ggml.* hold. FileError if one is missing or of another type.
 GgufVocabulary gguf_vocabulary(const io::GgufMetadata& metadata);
 

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """weft inspect, weft quantize, weft convert: model_files_test.py WEFT [unittest arguments]. What they tell, write and refuse."""
 import json
+import math
 import os
 import pathlib
 import random
@@ -235,6 +236,31 @@ class Convert(ModelFiles):
         self.run_ok("quantize", self.model, self.folder / "q.gguf", "--type", "Q8_0")
         self.run_ok("convert", self.folder / "q.gguf", out)
         self.assertEqual({dtype for dtype, _, _ in safetensors(out)[0].values()}, {"F32"})
+
+    def test_folders(self):
+        """A model of one layer to GGUF and back; the library tests every family."""
+        config = {"model_type": "llama", "vocab_size": 8, "hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+        shapes = {"model.embed_tokens.weight": [8, 4], "model.norm.weight": [4], "lm_head.weight": [8, 4]}
+        layer = {"input_layernorm": [4], "post_attention_layernorm": [4], "mlp.gate_proj": [8, 4], "mlp.up_proj": [8, 4], "mlp.down_proj": [4, 8]}
+        layer |= {f"self_attn.{x}_proj": [4, 4] for x in "qkvo"}
+        shapes |= {f"model.layers.0.{name}.weight": shape for name, shape in layer.items()}
+        tensors = {name: ("F32", shape, b"".join(struct.pack("<f", i / 7) for i in range(math.prod(shape)))) for name, shape in shapes.items()}
+        there, back = self.folder / "there", self.folder / "back"
+        there.mkdir()
+        write_safetensors(there / "model.safetensors", tensors)
+        (there / "config.json").write_text(json.dumps(config))
+        words = {f"w{i}": i for i in range(8)}
+        (there / "tokenizer.json").write_text(json.dumps({"version": "1.0", "model": {"type": "WordLevel", "vocab": words, "unk_token": "w0"}}))
+        done = weft("convert", there, self.folder / "m.gguf")
+        self.assertEqual(done.returncode, OK, done.stderr)
+        self.assertIn("note: GGUF has no keys for this tokenizer", done.stderr)
+        self.assertIn("12 tensors: ", done.stdout)
+        names = {t["name"] for t in self.inspect(self.folder / "m.gguf")["tensors"]}
+        self.assertTrue({"token_embd.weight", "blk.0.attn_q.weight", "output.weight"} <= names)
+        self.run_ok("convert", self.folder / "m.gguf", str(back) + "/")
+        self.assertEqual({n: (d, s, r) for n, (d, s, r) in safetensors(back / "model.safetensors")[0].items()}, tensors)
+        (there / "tokenizer.json").unlink()
+        self.refused(FILE, "no tokenizer.json; put it there, or give --no-tokenizer", "convert", there, self.folder / "n.gguf")
 
     def test_refusals(self):
         out = self.folder / "out.safetensors"

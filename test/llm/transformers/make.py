@@ -34,8 +34,8 @@ CASES = [
         **SCALED, "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}}),
     ("llama-linear", "Llama", {"rope_parameters": {"rope_theta": 500.0, "rope_type": "linear", "factor": 4.0}}),
     ("llama-yarn", "Llama", {"rope_parameters": {**SCALED, "rope_type": "yarn", "factor": 4.0}}),
-    ("llama-yarn-scales", "Llama", {"rope_parameters": {
-        **SCALED, "rope_type": "yarn", "factor": 4.0, "mscale": 0.8, "mscale_all_dim": 0.5, "beta_fast": 20.0, "truncate": False}}),
+    ("llama-yarn-scales", "Llama", {"max_position_embeddings": 256, "rope_parameters": {
+        "rope_theta": 50.0, "original_max_position_embeddings": 64, "rope_type": "yarn", "factor": 4.0, "mscale": 0.8, "mscale_all_dim": 0.5, "beta_fast": 20.0, "truncate": False}}),
     ("mistral", "Mistral", {"sliding_window": 6, "head_dim": 16}),
     ("mistral-linear", "Mistral", {"sliding_window": 6, "rope_parameters": {"rope_theta": 500.0, "rope_type": "linear", "factor": 2.0}}),
     ("smollm3", "SmolLM3", {"no_rope_layer_interval": 2, "tie_word_embeddings": True}),

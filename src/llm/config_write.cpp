@@ -1,0 +1,269 @@
+#include "llm/config_write.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "weft/error.hpp"
+
+namespace weft::llm {
+namespace {
+
+/// What the two kinds of files call a model. The first row that fits counts.
+struct Architecture {
+  std::string_view hf, gguf, hf_class;
+};
+constexpr Architecture kArchitectures[] = {
+    {"llama", "llama", "LlamaForCausalLM"},
+    {"mistral", "llama", "MistralForCausalLM"},
+    {"mixtral", "llama", "MixtralForCausalLM"},
+    {"smollm3", "smollm3", "SmolLM3ForCausalLM"},
+    {"qwen2", "qwen2", "Qwen2ForCausalLM"},
+    {"qwen3", "qwen3", "Qwen3ForCausalLM"},
+    {"gemma", "gemma", "GemmaForCausalLM"},
+    {"gemma2", "gemma2", "Gemma2ForCausalLM"},
+    {"gemma3_text", "gemma3", "Gemma3ForCausalLM"},
+    {"phi3", "phi3", "Phi3ForCausalLM"},
+    {"gpt2", "gpt2", "GPT2LMHeadModel"},
+};
+
+/// GGUF keeps numbers as f32: 9.99999997e-07 was written as 1e-06.
+double tidy(double value) {
+  const auto narrow = static_cast<float>(value);
+  return static_cast<double>(narrow) == value ? std::strtod(fmt::format("{}", narrow).c_str(), nullptr) : value;
+}
+std::vector<double> tidy(std::vector<double> values) {
+  for (double& value : values) value = tidy(value);
+  return values;
+}
+
+const OpNode* node_of(const ModelGraph& graph, Extent layer, std::string_view id) {
+  const std::string name = fmt::format("layer{}_{}", layer, id);
+  const auto found =
+      std::find_if(graph.nodes.begin(), graph.nodes.end(), [&](const OpNode& n) { return n.id == name; });
+  return found == graph.nodes.end() ? nullptr : &*found;
+}
+
+/// How much the frequencies are slowed, a factor a pair.
+std::vector<double> slowing_of(const ModelConfig& config) {
+  ModelConfig plain = config;
+  plain.rope_scaling = {};
+  const std::vector<double> from = rope_table(plain, config.context, false).frequencies;
+  std::vector<double> factors = rope_table(config, config.context, false).frequencies;
+  for (std::size_t i = 0; i < factors.size(); ++i) factors[i] = from[i] / factors[i];
+  return factors;
+}
+
+/// The settings of Llama 3 that the factors of a GGUF file came from, if these are of the two that models have.
+std::optional<RopeScaling> as_llama3(const ModelConfig& config) {
+  for (const double factor : {8.0, 32.0}) {
+    ModelConfig guess = config;
+    guess.rope_scaling = {.kind = RopeScaling::Kind::llama3, .factor = factor, .original_context = 8192};
+    const std::vector<double> guessed = slowing_of(guess);
+    if (std::equal(guessed.begin(), guessed.end(), config.rope_scaling.long_factors.begin(),
+                   config.rope_scaling.long_factors.end(),
+                   [](double a, double b) { return std::abs(a - b) < 1e-5 * b; }))
+      return guess.rope_scaling;
+  }
+  return {};
+}
+
+Json scaling_to_json(const ModelConfig& c) {
+  using Kind = RopeScaling::Kind;
+  RopeScaling s = c.rope_scaling;
+  const bool same = s.kind == Kind::longrope && s.short_factors == s.long_factors;
+  if (same && s.attention_factor == 1)
+    if (const auto llama3 = as_llama3(c)) s = *llama3;
+  Json json;
+  const auto original = s.original_context > 0 ? s.original_context : c.context;
+  switch (s.kind) {
+    case Kind::none: return nullptr;
+    case Kind::linear: return {{"rope_type", "linear"}, {"factor", tidy(s.factor)}};
+    case Kind::llama3:
+      return {{"rope_type", "llama3"},
+              {"factor", tidy(s.factor)},
+              {"low_freq_factor", s.low_frequency_factor},
+              {"high_freq_factor", s.high_frequency_factor},
+              {"original_max_position_embeddings", original}};
+    case Kind::yarn:
+      json = {{"rope_type", "yarn"},
+              {"factor", tidy(s.factor)},
+              {"original_max_position_embeddings", original},
+              {"beta_fast", tidy(s.beta_fast)},
+              {"beta_slow", tidy(s.beta_slow)}};
+      break;
+    case Kind::longrope:
+      json = {{c.architecture == "phi3" ? "type" : "rope_type", "longrope"},
+              {"short_factor", tidy(s.short_factors)},
+              {"long_factor", tidy(s.long_factors)}};
+      // Phi-3 says it beside.
+      if (c.architecture != "phi3") json["original_max_position_embeddings"] = original;
+      break;
+  }
+  // What the kind computes by itself is left out.
+  ModelConfig usual = c;
+  usual.rope_scaling.attention_factor = 0;
+  const double magnitude = rope_table(c, c.context, false).magnitude;
+  if (std::abs(rope_table(usual, c.context, false).magnitude - magnitude) > 1e-6) json["attention_factor"] = magnitude;
+  return json;
+}
+
+}  // namespace
+
+std::string architecture_elsewhere(const ModelConfig& c) {
+  if (!c.from_gguf) {
+    for (const Architecture& each : kArchitectures)
+      if (each.hf == c.architecture || (each.hf == "gemma3_text" && c.architecture == "gemma3"))
+        return std::string(each.gguf);
+  } else {
+    if (c.architecture == "llama" && c.experts > 0) return "mixtral";
+    if (c.architecture == "llama" && c.window > 0) return "mistral";
+    for (const Architecture& each : kArchitectures)
+      if (each.gguf == c.architecture) return std::string(each.hf);
+  }
+  throw InternalError(fmt::format("llm: {} has no name in the other kind of files", c.architecture));
+}
+
+Json config_to_json(const ModelGraph& graph) {
+  ModelConfig c = graph.config;
+  if (c.from_gguf) c.architecture = architecture_elsewhere(c);
+  const auto row = std::find_if(std::begin(kArchitectures), std::end(kArchitectures),
+                                [&](const Architecture& each) { return each.hf == c.architecture; });
+  const bool gemma = c.architecture.starts_with("gemma"), later_gemma = gemma && c.architecture != "gemma";
+  const bool tied = !graph.find("lm_head.weight");
+  const std::string activation = c.activation == "gelu_tanh" || (c.activation.empty() && gemma) ? "gelu_pytorch_tanh"
+                                 : c.activation.empty()                                         ? "silu"
+                                                                                                : c.activation;
+  Json json = {{"architectures", {row->hf_class}}, {"model_type", c.architecture}, {"vocab_size", c.vocabulary},
+               {"tie_word_embeddings", tied},      {"bos_token_id", nullptr},      {"eos_token_id", nullptr},
+               {"pad_token_id", nullptr}};
+  if (!c.name.empty()) json["_name_or_path"] = c.name;
+  if (c.architecture == "gpt2") {
+    json.update({{"n_embd", c.hidden},
+                 {"n_layer", c.layers},
+                 {"n_head", c.heads},
+                 {"n_inner", c.intermediate},
+                 {"n_positions", c.context},
+                 {"layer_norm_epsilon", tidy(c.norm_eps)},
+                 {"activation_function", c.activation == "gelu" ? "gelu" : "gelu_new"}});
+    return json;
+  }
+  json.update({{"hidden_size", c.hidden},
+               {"num_hidden_layers", c.layers},
+               {"num_attention_heads", c.heads},
+               {"num_key_value_heads", c.kv_heads},
+               {"head_dim", c.head_dim},
+               {"intermediate_size", c.intermediate},
+               {"max_position_embeddings", c.context},
+               {"rms_norm_eps", tidy(c.norm_eps)},
+               {"rope_theta", tidy(c.rope_base)},
+               {"rope_scaling", scaling_to_json(c)},
+               {later_gemma ? "hidden_activation" : "hidden_act", activation},
+               {"attention_bias", graph.find("layer0.q.bias") != nullptr},
+               {"mlp_bias", graph.find("layer0.gate.bias") != nullptr},
+               {"sliding_window", c.window > 0 ? Json(c.window) : Json()}});
+  if (c.rope_dims != c.head_dim)
+    json["partial_rotary_factor"] = static_cast<double>(c.rope_dims) / static_cast<double>(c.head_dim);
+  if (c.architecture == "phi3" && c.rope_scaling.original_context > 0)
+    json["original_max_position_embeddings"] = c.rope_scaling.original_context;
+  if (c.architecture == "mixtral")
+    json.update({{"num_local_experts", c.experts}, {"num_experts_per_tok", c.experts_per_token}});
+
+  // What differs from layer to layer is read from the graph, where the family's own rules have been applied.
+  Json kinds = Json::array(), turns = Json::array();
+  bool some_local = false;
+  for (Extent i = 0; i < c.layers; ++i) {
+    const bool local = node_of(graph, i, "attn")->integer("window") > 0;
+    some_local = some_local || local;
+    kinds.push_back(local ? "sliding_attention" : "full_attention");
+    turns.push_back(node_of(graph, i, "q_rope") ? 1 : 0);
+  }
+  if (c.architecture.starts_with("qwen") || c.architecture == "smollm3") {
+    json.update({{"use_sliding_window", some_local}, {"layer_types", kinds}});
+    if (!some_local) json["sliding_window"] = nullptr;
+  }
+  if (c.architecture == "smollm3") json["no_rope_layers"] = turns;
+  if (later_gemma) {
+    const double scale = node_of(graph, 0, "attn")->real("scale");
+    json["query_pre_attn_scalar"] = std::round(1 / (scale * scale) * 1e6) / 1e6;
+    json["layer_types"] = kinds;
+    json["attn_logit_softcapping"] = c.attention_soft_cap > 0 ? Json(tidy(c.attention_soft_cap)) : Json();
+    json["final_logit_softcapping"] = c.logit_soft_cap > 0 ? Json(tidy(c.logit_soft_cap)) : Json();
+  }
+  if (c.rope_local_base > 0) json["rope_local_base_freq"] = tidy(c.rope_local_base);
+  return json;
+}
+
+GgufConfig config_to_gguf(const ModelGraph& graph) {
+  using Kind = RopeScaling::Kind;
+  const ModelConfig& c = graph.config;
+  GgufConfig out;
+  const std::string architecture = c.from_gguf ? c.architecture : architecture_elsewhere(c);
+  out.metadata.set("general.architecture", architecture);
+  if (!c.name.empty()) out.metadata.set("general.name", c.name);
+  const auto size = [&](std::string_view key, Extent value) {
+    out.metadata.set(fmt::format("{}.{}", architecture, key), static_cast<std::uint32_t>(value));
+  };
+  const auto number = [&](std::string_view key, double value) {
+    out.metadata.set(fmt::format("{}.{}", architecture, key), static_cast<float>(value));
+  };
+  size("vocab_size", c.vocabulary);
+  size("context_length", c.context);
+  size("embedding_length", c.hidden);
+  size("block_count", c.layers);
+  size("feed_forward_length", c.intermediate);
+  size("attention.head_count", c.heads);
+  size("attention.head_count_kv", c.kv_heads);
+  number(architecture == "gpt2" ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", c.norm_eps);
+  if (architecture == "gpt2") return out;
+  size("attention.key_length", c.head_dim);
+  size("attention.value_length", c.head_dim);
+  size("rope.dimension_count", c.rope_dims);
+  number("rope.freq_base", c.rope_base);
+  if (c.rope_local_base > 0) number("rope.freq_base_swa", c.rope_local_base);
+  if (c.window > 0) size("attention.sliding_window", c.window);
+  if (c.attention_soft_cap > 0) number("attn_logit_softcapping", c.attention_soft_cap);
+  if (c.logit_soft_cap > 0) number("final_logit_softcapping", c.logit_soft_cap);
+  if (c.experts > 0) {
+    size("expert_count", c.experts);
+    size("expert_used_count", c.experts_per_token);
+  }
+  const RopeScaling& s = c.rope_scaling;
+  const auto as_floats = [](const std::vector<double>& values) {
+    return std::vector<float>(values.begin(), values.end());
+  };
+  const double magnitude = rope_table(c, c.context, false).magnitude;
+  const Extent original = s.original_context > 0 ? s.original_context : c.context;
+  switch (s.kind) {
+    case Kind::none: break;
+    case Kind::linear:
+      out.metadata.set(architecture + ".rope.scaling.type", std::string("linear"));
+      number("rope.scaling.factor", s.factor);
+      break;
+    case Kind::llama3: out.factors["rope_freqs.weight"] = as_floats(slowing_of(c)); break;
+    case Kind::yarn:
+      out.metadata.set(architecture + ".rope.scaling.type", std::string("yarn"));
+      number("rope.scaling.factor", s.factor);
+      size("rope.scaling.original_context_length", original);
+      number("rope.scaling.attn_factor", magnitude / (0.1 * std::log(std::max(s.factor, 1.0)) + 1));
+      number("rope.scaling.yarn_beta_fast", s.beta_fast);
+      number("rope.scaling.yarn_beta_slow", s.beta_slow);
+      break;
+    case Kind::longrope:
+      if (s.short_factors == s.long_factors && magnitude == 1) {
+        out.factors["rope_freqs.weight"] = as_floats(s.long_factors);
+        break;
+      }
+      out.metadata.set(architecture + ".rope.scaling.type", std::string("longrope"));
+      size("rope.scaling.original_context_length", original);
+      number("rope.scaling.attn_factor", magnitude);
+      out.factors["rope_factors_short.weight"] = as_floats(s.short_factors);
+      out.factors["rope_factors_long.weight"] = as_floats(s.long_factors);
+      break;
+  }
+  return out;
+}
+
+}  // namespace weft::llm

@@ -1,0 +1,25 @@
+// Configurations as the two kinds of files write them: the way back of config.hpp.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "llm/ir.hpp"
+
+namespace weft::llm {
+
+/// The model_type or general.architecture that the other kind of file calls a model by.
+std::string architecture_elsewhere(const ModelConfig& config);
+
+/// The config.json of a model whose graph this is, but for its tokens and dtype.
+Json config_to_json(const ModelGraph& graph);
+
+struct GgufConfig {
+  io::GgufMetadata metadata;
+  std::map<std::string, std::vector<float>> factors;  ///< of positions, which GGUF keeps as tensors
+};
+/// The metadata that describes a model, but for its tokens and file type.
+GgufConfig config_to_gguf(const ModelGraph& graph);
+
+}  // namespace weft::llm

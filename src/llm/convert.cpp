@@ -1,0 +1,340 @@
+// What differs between the two kinds of files is what differs between the graphs that a family builds for them: names,
+// matrices that are transposed, norms around 1 + w, and the order of the rows of queries and keys. So no second
+// description of a family is needed, and a family's file alone decides how its tensors are converted.
+#include "llm/convert.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <unordered_map>
+
+#include "base/file.hpp"
+#include "base/quote.hpp"
+#include "io/gguf.hpp"
+#include "io/safetensors.hpp"
+#include "llm/builder.hpp"
+#include "llm/config_write.hpp"
+#include "llm/convert_vocabulary.hpp"
+#include "llm/read_config.hpp"
+#include "weft/error.hpp"
+
+namespace weft::llm {
+namespace {
+
+namespace fs = std::filesystem;
+
+ModelGraph build(const ModelConfig& config, const std::function<bool(std::string_view)>& has) {
+  const Family& family = family_of(config);
+  return family.build({config, family, has});
+}
+
+/// The graph of the same model in the other kind of file, which has the same tensors.
+ModelGraph graph_elsewhere(const ModelGraph& graph, const ModelConfig& elsewhere) {
+  std::set<std::string, std::less<>> keys;
+  for (const NameRow& row : names_of(family_of(elsewhere)))
+    for (Extent layer = 0; layer < graph.config.layers; ++layer)
+      if (graph.find(fmt::format(fmt::runtime(row.name), layer)))
+        keys.insert(key_of(row, elsewhere.from_gguf, layer, 0));
+  return build(elsewhere, [&](std::string_view key) { return keys.contains(key); });
+}
+
+/// How a kind of file writes a constant.
+struct Layout {
+  double offset = 0;  // is added when the model runs
+  Extent heads = 0;   // of rows that turn with the position
+  bool neighbours = false;
+};
+
+std::unordered_map<std::string, Layout> layouts_of(const ModelGraph& graph) {
+  std::unordered_map<std::string, const OpNode*> makers;
+  std::unordered_map<std::string, Layout> layouts;
+  for (const OpNode& node : graph.nodes) {
+    makers[node.output] = &node;
+    if (node.op == OpType::rms_norm) layouts[node.inputs[1]].offset = node.real("weight_offset");
+    if (node.op != OpType::rope) continue;
+    const OpNode& maker = *makers.at(node.inputs[0]);
+    const bool neighbours = std::get<std::string>(node.attributes.at("pairs")) == "neighbours";
+    if (maker.op != OpType::matmul) {
+      if (neighbours) throw InternalError(fmt::format("llm: {} turns what no matrix makes", node.id));
+      continue;
+    }
+    for (std::size_t i = 1; i < maker.inputs.size(); ++i) {
+      layouts[maker.inputs[i]].heads = node.integer("heads");
+      layouts[maker.inputs[i]].neighbours = neighbours;
+    }
+  }
+  return layouts;
+}
+
+/// A constant on its way.
+struct Move {
+  std::vector<const io::SourceTensor*> from;
+  std::vector<std::string> to;
+  Shape shape;  // as the graph has it; of the first of several axes, the experts
+  bool from_transposed = false, to_transposed = false;
+  Layout from_layout, to_layout;
+  BlockType type = BlockType::f32;
+
+  bool turns_rows() const { return from_layout.heads > 0 && from_layout.neighbours != to_layout.neighbours; }
+};
+
+BlockType type_of(const Move& move, const ConvertOptions& options, bool to_gguf) {
+  const auto type = move.from[0]->type;
+  if (to_gguf && move.shape.rank() == 1) return BlockType::f32;
+  if (options.type) return *options.type;
+  return type == BlockType::f16 || type == BlockType::bf16 ? *type : BlockType::f32;
+}
+
+std::vector<Move> moves_of(const ModelGraph& from, const ModelGraph& to, const TensorNames& names,
+                           const ConvertOptions& options) {
+  const auto from_layouts = layouts_of(from), to_layouts = layouts_of(to);
+  const auto layout = [](const auto& layouts, const std::string& name) {
+    const auto found = layouts.find(name);
+    return found == layouts.end() ? Layout{} : found->second;
+  };
+  std::vector<Move> moves;
+  for (const TensorDesc& target : to.tensors) {
+    if (target.keys.empty()) continue;
+    const TensorDesc& origin = from.at(target.name);
+    Move move;
+    for (const std::string& key : origin.keys) move.from.push_back(names.find(key));
+    move.to = target.keys;
+    for (const Dim& dim : target.shape) move.shape.push_back(dim.value);
+    move.from_transposed = origin.transposed;
+    move.to_transposed = target.transposed;
+    move.from_layout = layout(from_layouts, origin.name);
+    move.to_layout = layout(to_layouts, target.name);
+    move.type = type_of(move, options, to.config.from_gguf);
+    moves.push_back(std::move(move));
+  }
+  return moves;
+}
+
+Shape shape_of_part(const Move& move) {
+  Shape shape = move.shape;
+  if (move.to.size() > 1) shape = Shape(std::vector<Extent>(shape.begin() + 1, shape.end()));
+  if (move.to_transposed) std::swap(shape[0], shape[1]);
+  return shape;
+}
+
+std::vector<float> transposed(const std::vector<float>& values, std::size_t rows, std::size_t columns) {
+  std::vector<float> turned(values.size());
+  for (std::size_t r = 0; r < rows; ++r)
+    for (std::size_t c = 0; c < columns; ++c) turned[c * rows + r] = values[r * columns + c];
+  return turned;
+}
+
+/// Rows 2i and 2i + 1 of a head turn together, or rows i and i + D/2.
+std::vector<float> with_rows_turned(const std::vector<float>& values, Extent heads, Extent dims, std::size_t width,
+                                    bool to_neighbours) {
+  std::vector<float> turned = values;
+  const std::size_t rows = values.size() / width, head_rows = rows / static_cast<std::size_t>(heads),
+                    pairs = static_cast<std::size_t>(dims) / 2;
+  for (std::size_t head = 0; head < rows; head += head_rows)
+    for (std::size_t i = 0; i < pairs; ++i)
+      for (std::size_t member = 0; member < 2; ++member) {
+        const std::size_t half = head + i + member * pairs, neighbour = head + 2 * i + member;
+        const std::size_t source = to_neighbours ? half : neighbour, target = to_neighbours ? neighbour : half;
+        std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(source * width), width,
+                    turned.begin() + static_cast<std::ptrdiff_t>(target * width));
+      }
+  return turned;
+}
+
+/// The values of one of the tensors that are written.
+std::vector<float> values_of(const io::TensorSource& source, const Move& move, std::size_t part, Extent rope_dims) {
+  std::vector<float> values;
+  const auto append = [&](const io::SourceTensor& tensor) {
+    source.require_finite(tensor);
+    const std::size_t before = values.size();
+    values.resize(before + static_cast<std::size_t>(tensor.shape.numel()));
+    source.read_f32(tensor, std::span(values).subspan(before));
+  };
+  if (move.from.size() == 1 && move.to.size() > 1) {
+    io::SourceTensor slice = *move.from[0];
+    const std::size_t bytes = slice.data.size() / move.to.size();
+    slice.data = slice.data.subspan(part * bytes, bytes);
+    slice.shape = Shape(std::vector<Extent>(slice.shape.begin() + 1, slice.shape.end()));
+    append(slice);
+  } else if (move.from.size() > 1 && move.to.size() == 1) {
+    for (const io::SourceTensor* tensor : move.from) append(*tensor);
+  } else {
+    append(*move.from[part]);
+  }
+  if (const double add = move.from_layout.offset - move.to_layout.offset; add != 0)
+    for (float& value : values) value = static_cast<float>(value + add);
+  if (move.turns_rows())
+    values = with_rows_turned(values, move.from_layout.heads, rope_dims,
+                              move.shape.rank() > 1 ? static_cast<std::size_t>(move.shape[1]) : 1,
+                              move.to_layout.neighbours);
+  if (move.from_transposed != move.to_transposed) {
+    const auto rows = static_cast<std::size_t>(move.shape[0]), columns = static_cast<std::size_t>(move.shape[1]);
+    values = move.from_transposed ? transposed(values, columns, rows) : transposed(values, rows, columns);
+  }
+  return values;
+}
+
+void put_as(BlockType type, const std::vector<float>& values, const io::TensorSource& source, std::string_view name,
+            const std::function<void(std::span<const std::byte>)>& put) {
+  if (type == BlockType::f32) return put(std::as_bytes(std::span(values)));
+  std::vector<std::byte> bytes(values.size() * 2);
+  quantise(type, values, bytes);
+  if (const auto bad = find_not_finite(type, bytes))
+    throw FileError(fmt::format("{}: {}: element {} is too large for {}; take --type BF16 or F32",
+                                source.path().string(), quote(name), *bad, name_of(type)));
+  put(bytes);
+}
+
+/// What the model computes must be the same, whichever file says it.
+void require_same(const ModelGraph& from, const ModelGraph& to) {
+  std::string problems;
+  const auto problem = [&](const std::string& fact) {
+    if (std::count(problems.begin(), problems.end(), '\n') < 10) problems += "\n  " + fact;
+  };
+  const auto near = [](double a, double b) { return std::abs(a - b) <= 1e-6 * std::max(std::abs(a), std::abs(b)); };
+  const auto text = [](const Attribute& value) {
+    return std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
+  };
+  std::unordered_map<std::string, const OpNode*> nodes;
+  for (const OpNode& node : to.nodes) nodes.emplace(node.id, &node);
+  for (const OpNode& node : from.nodes) {
+    const auto found = nodes.find(node.id);
+    if (found == nodes.end() || found->second->op != node.op || found->second->inputs != node.inputs) {
+      problem(fmt::format("{} would be lost, or of another kind", node.id));
+      continue;
+    }
+    for (const auto& [key, value] : node.attributes) {
+      if (key == "pairs" || key == "weight_offset") continue;  // are converted
+      const Attribute& other = found->second->attributes.at(key);
+      const double* number = std::get_if<double>(&value);
+      if (number ? !near(*number, std::get<double>(other)) : value != other)
+        problem(fmt::format("{}: {} would be {} instead of {}", node.id, key, text(other), text(value)));
+    }
+    nodes.erase(found);
+  }
+  for (const auto& [id, node] : nodes) problem(fmt::format("{} would be there", id));
+  for (const bool local : {false, true})
+    for (const Extent context : {Extent{1}, from.config.context}) {
+      const RopeTable a = rope_table(from.config, context, local), b = rope_table(to.config, context, local);
+      if (!near(a.magnitude, b.magnitude) ||
+          !std::equal(a.frequencies.begin(), a.frequencies.end(), b.frequencies.begin(), b.frequencies.end(), near))
+        problem(fmt::format("positions of {} tokens would turn by other frequencies", context));
+    }
+  for (const TensorDesc& tensor : from.tensors)
+    if (!tensor.keys.empty() && !to.find(tensor.name)) problem(fmt::format("{} would be lost", tensor.name));
+  if (!problems.empty())
+    throw FileError(fmt::format("{}: {} cannot express this model of {}:{}", from.config.source,
+                                to.config.from_gguf ? "a GGUF file" : "a Hugging Face folder", from.config.architecture,
+                                problems));
+}
+
+/// A model that is read, checked, and about to be written.
+struct Conversion {
+  Conversion(const io::TensorSource& model, const ConvertOptions& chosen)
+      : source(model), options(chosen), names(model), config(read_config(model, names)) {
+    if (options.type && *options.type != BlockType::f32 && *options.type != BlockType::f16 &&
+        *options.type != BlockType::bf16)
+      throw UsageError(
+          fmt::format("models are converted to F32, F16 or BF16, not to {}; weft quantize makes that of a "
+                      "GGUF file",
+                      name_of(*options.type)));
+    from = build(config, [&](std::string_view key) { return names.find(key) != nullptr; });
+    check_tensors(from, names);
+  }
+  void plan(const ModelConfig& elsewhere) {
+    to = graph_elsewhere(from, elsewhere);
+    require_same(from, to);
+    moves = moves_of(from, to, names, options);
+    for (const Move& move : moves)
+      for (const io::SourceTensor* tensor : move.from) total += tensor->data.size();
+  }
+  void put(const Move& move, std::size_t part, const std::function<void(std::span<const std::byte>)>& sink) {
+    if (options.progress) options.progress(move.to[part], done, total);
+    put_as(move.type, values_of(source, move, part, config.rope_dims), source, move.to[part], sink);
+    for (const io::SourceTensor* tensor : move.from) done += tensor->data.size() / move.to.size();
+  }
+
+  const io::TensorSource& source;
+  const ConvertOptions& options;
+  TensorNames names;
+  ModelConfig config;
+  /// What is not part of a language model stays behind.
+  std::vector<std::string> notes() const {
+    const auto seeing = std::count_if(source.tensors().begin(), source.tensors().end(), [](const io::SourceTensor& t) {
+      return t.name.find("vision") != std::string::npos || t.name.find("multi_modal") != std::string::npos;
+    });
+    if (seeing == 0) return {};
+    return {fmt::format("{} tensors of the part that sees are left behind", seeing)};
+  }
+
+  ModelGraph from, to;
+  std::vector<Move> moves;
+  std::uint64_t total = 0, done = 0;
+};
+
+}  // namespace
+
+Converted convert_to_folder(const io::TensorSource& source, const fs::path& folder, const ConvertOptions& options) {
+  Conversion c(source, options);
+  Json json = config_to_json(c.from);
+  c.plan(config_from_json(json, (folder / "config.json").string()));
+  Converted result{0, c.notes()};
+  TokenizerFiles tokenizer;
+  if (options.with_tokenizer) tokenizer = tokenizer_files_of(*source.gguf(), c.config, json);
+
+  std::vector<io::TensorInfo> infos;
+  std::vector<std::pair<const Move*, std::size_t>> parts;
+  for (const Move& move : c.moves)
+    for (std::size_t part = 0; part < move.to.size(); ++part) {
+      infos.push_back({move.to[part], std::string(name_of(move.type)), shape_of_part(move)});
+      parts.emplace_back(&move, part);
+    }
+  const BlockType type = c.moves.front().type;  // of the embedding
+  const char* dtype = type == BlockType::f16 ? "float16" : type == BlockType::bf16 ? "bfloat16" : "float32";
+  json.update({{"dtype", dtype}, {"torch_dtype", dtype}});
+
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) throw FileError(fmt::format("{}: the folder cannot be made: {}", folder.string(), error.message()));
+  io::write_safetensors(folder / "model.safetensors", infos, {{"format", "pt"}},
+                        [&](std::size_t i, const auto& put) { c.put(*parts[i].first, parts[i].second, put); });
+  for (const auto& [name, text] : tokenizer.files) write_file_atomically(folder / name, text);
+  write_file_atomically(folder / "config.json", json.dump(2) + "\n");
+  result.tensors = infos.size();
+  return result;
+}
+
+Converted convert_to_gguf(const io::TensorSource& source, const fs::path& file, const ConvertOptions& options) {
+  Conversion c(source, options);
+  GgufConfig gguf = config_to_gguf(c.from);
+  ModelConfig elsewhere = config_from_gguf(gguf.metadata, c.config.vocabulary);
+  take_factors(elsewhere, [&](const char* name) {
+    const auto found = gguf.factors.find(name);
+    return found == gguf.factors.end() ? std::vector<double>()
+                                       : std::vector<double>(found->second.begin(), found->second.end());
+  });
+  c.plan(elsewhere);
+  Converted result{0, c.notes()};
+  if (options.with_tokenizer)
+    for (std::string& note : add_tokenizer(gguf.metadata, source.path(), c.config)) result.notes.push_back(note);
+  const BlockType type = c.moves.front().type;
+  gguf.metadata.set("general.file_type", std::uint32_t{type == BlockType::f16    ? 1u
+                                                       : type == BlockType::bf16 ? 32u
+                                                                                 : 0u});
+
+  std::vector<io::GgufTensorInfo> infos;
+  for (const auto& [name, values] : gguf.factors)
+    infos.push_back({name, {static_cast<Extent>(values.size())}, BlockType::f32});
+  for (const Move& move : c.moves) infos.push_back({move.to[0], shape_of_part(move), move.type});
+  const std::size_t count = infos.size();
+  io::GgufWriter writer(file, gguf.metadata, std::move(infos));
+  for (const auto& [name, values] : gguf.factors) writer.write(std::as_bytes(std::span(values)));
+  for (const Move& move : c.moves) c.put(move, 0, [&](std::span<const std::byte> bytes) { writer.write(bytes); });
+  writer.commit();
+  result.tensors = count;
+  return result;
+}
+
+}  // namespace weft::llm

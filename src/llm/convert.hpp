@@ -1,0 +1,38 @@
+// Models from GGUF files to Hugging Face folders and back: the other names, layouts, metadata and tokenizer.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/tensor_source.hpp"
+
+namespace weft::llm {
+
+struct ConvertOptions {
+  /// F32, F16 or BF16, for all tensors but vectors of GGUF, which are F32. By default each keeps its own, and blocks
+  /// become F32.
+  std::optional<BlockType> type;
+  bool with_tokenizer = true;
+  std::function<void(std::string_view tensor, std::uint64_t done, std::uint64_t total)> progress;
+};
+
+struct Converted {
+  std::size_t tensors = 0;
+  std::vector<std::string> notes;  ///< what a user should know of the result
+};
+
+/// Writes a folder with config.json, model.safetensors, tokenizer.json and their settings. `source` is a GGUF file.
+/// Errors: FileError as `llm::load`, and for a model or a tokenizer that the other kind of file cannot express, with what
+/// would differ; UsageError for a `type` that is none of the three.
+Converted convert_to_folder(const io::TensorSource& source, const std::filesystem::path& folder,
+                            const ConvertOptions& options = {});
+/// Writes a GGUF file. `source` is a folder. Errors as `convert_to_folder`.
+Converted convert_to_gguf(const io::TensorSource& source, const std::filesystem::path& file,
+                          const ConvertOptions& options = {});
+
+}  // namespace weft::llm

@@ -1,0 +1,67 @@
+#include "llm/read_config.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "weft/error.hpp"
+
+namespace weft::llm {
+namespace {
+
+/// A graph is as large as the configuration says. What the file cannot fill is refused before it is built.
+void check_count(const ModelConfig& config, const io::TensorSource& source) {
+  const Extent apart = config.from_gguf ? 1 : std::max<Extent>(config.experts, 1);
+  if (config.layers * apart > static_cast<Extent>(source.tensors().size()))
+    throw FileError(fmt::format(
+        "{}: {} layers{} are asked for, but the file has {} tensors; is it whole, and of this model?", config.source,
+        config.layers, apart > 1 ? fmt::format(" of {} experts", apart) : "", source.tensors().size()));
+}
+
+}  // namespace
+
+void take_factors(ModelConfig& config, const std::function<std::vector<double>(const char* name)>& factors_of) {
+  RopeScaling& s = config.rope_scaling;
+  if (auto list = factors_of("rope_freqs.weight"); !list.empty()) {
+    s = {};
+    s.kind = RopeScaling::Kind::longrope;
+    s.attention_factor = 1;
+    s.short_factors = s.long_factors = std::move(list);
+  }
+  if (auto list = factors_of("rope_factors_long.weight"); !list.empty()) {
+    s.kind = RopeScaling::Kind::longrope;
+    s.long_factors = std::move(list);
+    s.short_factors = factors_of("rope_factors_short.weight");
+    if (s.original_context > 0)
+      s.factor = static_cast<double>(config.context) / static_cast<double>(s.original_context);
+  }
+  check(config);
+}
+
+ModelConfig read_config(const io::TensorSource& source, const TensorNames& names) {
+  ModelConfig config;
+  if (source.gguf()) {
+    const io::SourceTensor* table = source.find("token_embd.weight");
+    config = config_from_gguf(source.gguf()->metadata(), table && table->shape.rank() == 2 ? table->shape[0] : 0);
+    take_factors(config, [&](const char* name) {
+      std::vector<double> list;
+      if (const io::SourceTensor* tensor = names.find(name)) {
+        std::vector<float> values(static_cast<std::size_t>(tensor->shape.numel()));
+        source.read_f32(*tensor, values);
+        list.assign(values.begin(), values.end());
+      }
+      return list;
+    });
+  } else {
+    if (source.kind() != io::SourceKind::folder)
+      throw FileError(
+          fmt::format("{}: a file of tensors alone does not say what model it is; give the folder with its config.json",
+                      source.path().string()));
+    const auto file = source.path() / "config.json";
+    config = config_from_json(read_json_file(file), file.string());
+  }
+  check_count(config, source);
+  return config;
+}
+
+}  // namespace weft::llm

@@ -1,0 +1,15 @@
+// The configuration of a model from its files, whatever they are.
+#pragma once
+
+#include "llm/weights.hpp"
+
+namespace weft::llm {
+
+/// From a GGUF file's metadata, with the factors of positions that it keeps as tensors, or from a folder's config.json.
+/// FileError as `config_from_gguf` and `config_from_json`, for a file of tensors alone, and for more layers than tensors.
+ModelConfig read_config(const io::TensorSource& source, const TensorNames& names);
+
+/// Takes over factors of positions, which `factors_of` gives by the name of their tensor, or none. FileError as `check`.
+void take_factors(ModelConfig& config, const std::function<std::vector<double>(const char* name)>& factors_of);
+
+}  // namespace weft::llm

@@ -1,0 +1,273 @@
+// Models from Hugging Face folders to GGUF files and back: the same logits, the same bits, and what is refused.
+#include "llm/convert.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "base/file.hpp"
+#include "io/gguf.hpp"
+#include "llm/tiny_model.hpp"
+#include "llm/transformers_cases.hpp"
+#include "llm/weights.hpp"
+#include "text/load_tokenizer.hpp"
+#include "text/tokenizer_exchange.hpp"
+#include "weft/error.hpp"
+#include "weft/llm.hpp"
+
+namespace weft::llm {
+namespace {
+
+namespace fs = std::filesystem;
+using test::message_of;
+using test::TemporaryFolder;
+
+std::vector<std::int32_t> some_tokens(std::size_t count) {
+  std::vector<std::int32_t> tokens;
+  for (std::size_t i = 0; i < count; ++i) tokens.push_back(static_cast<std::int32_t>((i * 29 + 7 * (i % 3)) % 48));
+  return tokens;
+}
+
+double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double largest = 0;
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
+    largest = std::max(largest, std::abs(double{a[i]} - double{b[i]}));
+  return largest;
+}
+
+/// What GGUF has no keys for, and the fact that the error names.
+const std::map<std::string, const char*> kRefused = {
+    {"llama-yarn-scales", "positions of 256 tokens would turn by other frequencies"},
+    {"smollm3", "layer1_q_rope would be there"},
+    {"smollm3-window", "window would be"},
+    {"qwen2-window", "window would be"},
+    {"qwen3-window", "window would be"},
+    {"gemma2", "scale would be"},
+    {"gemma3", "scale would be"},
+    {"gemma3-linear", "window would be"},
+    {"gemma3-vision", "scale would be"},
+};
+
+/// The case with settings that GGUF's own rules give, or nothing.
+std::optional<test::TransformersCase> as_gguf_has_it(test::TransformersCase c) {
+  Json& config = c.json["config"];
+  if (c.name == "gemma2" || c.name == "gemma3")
+    config["query_pre_attn_scalar"] = 16;
+  else if (c.name == "gemma3-vision")
+    config["text_config"]["query_pre_attn_scalar"] = 16;
+  else if (c.name == "smollm3")
+    config["no_rope_layers"] = {1, 1, 1};
+  else
+    return {};
+  return c;
+}
+
+void check_there_and_back(const test::TransformersCase& c) {
+  const TemporaryFolder folder;
+  test::put(c.model(), folder);
+  const fs::path gguf = folder / "model.gguf", back = folder / "back";
+  const auto source = io::TensorSource::open(folder.path());
+  const Converted there = convert_to_gguf(source, gguf);
+  const bool sees = c.name == "gemma3-vision";
+  ASSERT_EQ(there.notes.size(), sees ? 2u : 1u);
+  EXPECT_NE(there.notes.back().find("GGUF has no keys for this tokenizer"), std::string::npos);
+  EXPECT_TRUE(convert_to_folder(io::TensorSource::open(gguf), back).notes.empty());
+
+  const auto tokens = some_tokens(30);
+  const LoadOptions options{.context = c.json.at("context").get<Extent>()};
+  const std::vector<float> logits = load(folder.path(), options).forward(tokens);
+  EXPECT_LT(largest_difference(load(gguf, options).forward(tokens), logits), 5e-6);
+  EXPECT_LT(largest_difference(load(back, options).forward(tokens), logits), 5e-6);
+  EXPECT_EQ(read_text_file(back / "tokenizer.json"), read_text_file(folder / "tokenizer.json"));
+
+  const auto returned = io::TensorSource::open(back);
+  const TensorNames originals(source);  // with a prefix or without
+  for (const io::SourceTensor& tensor : returned.tensors()) {
+    ASSERT_TRUE(originals.find(tensor.name)) << tensor.name;
+    const io::SourceTensor& original = *originals.find(tensor.name);
+    ASSERT_EQ(tensor.shape, original.shape);
+    ASSERT_EQ(tensor.type_name, original.type_name);
+    // GGUF holds 1 + w of Gemma's norms, which rounds.
+    if (c.name.starts_with("gemma") && tensor.name.find("norm") != std::string::npos)
+      EXPECT_LT(largest_difference(returned.read_f32(tensor.name), source.read_f32(original.name)), 1.2e-7);
+    else
+      EXPECT_EQ(std::memcmp(tensor.data.data(), original.data.data(), original.data.size()), 0) << tensor.name;
+  }
+  if (!sees) {
+    EXPECT_EQ(returned.tensors().size(), source.tensors().size());
+  }
+}
+
+TEST(Convert, ModelsComeBackAsTheyWent) {
+  for (const test::TransformersCase& c : test::transformers_cases()) {
+    SCOPED_TRACE(c.name);
+    const auto refused = kRefused.find(c.name);
+    if (refused == kRefused.end()) {
+      check_there_and_back(c);
+      continue;
+    }
+    const TemporaryFolder folder;
+    test::put(c.model(), folder);
+    const auto source = io::TensorSource::open(folder.path());
+    const std::string message = message_of<FileError>([&] { convert_to_gguf(source, folder / "model.gguf"); });
+    EXPECT_NE(message.find("a GGUF file cannot express this model"), std::string::npos) << message;
+    EXPECT_NE(message.find(refused->second), std::string::npos) << message;
+    EXPECT_FALSE(fs::exists(folder / "model.gguf"));
+    if (const auto changed = as_gguf_has_it(c)) check_there_and_back(*changed);
+  }
+}
+
+/// A vocabulary of GGUF in which bytes are tokens, "ab" is one more, and <e> ends texts.
+io::GgufMetadata small_vocabulary() {
+  io::GgufMetadata m("small");
+  std::vector<std::string> tokens;
+  for (char c = 'a'; c <= 'z'; ++c) tokens.emplace_back(1, c);
+  tokens.insert(tokens.end(), {"ab", "\u0120", "<s>", "<e>", "abc"});
+  std::vector<std::int32_t> types(tokens.size(), 1);
+  types[28] = types[29] = 3;
+  m.set("tokenizer.ggml.model", std::string("gpt2"));
+  m.set("tokenizer.ggml.pre", std::string("gpt-2"));
+  m.set("tokenizer.ggml.tokens", io::GgufArray(tokens));
+  m.set("tokenizer.ggml.token_type", io::GgufArray(types));
+  m.set("tokenizer.ggml.merges", io::GgufArray(std::vector<std::string>{"a b", "ab c"}));
+  m.set("tokenizer.ggml.bos_token_id", std::uint32_t{28});
+  m.set("tokenizer.ggml.eos_token_id", std::uint32_t{29});
+  m.set("tokenizer.ggml.add_bos_token", true);
+  m.set("tokenizer.chat_template", std::string("{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}"));
+  return m;
+}
+
+/// The files of a folder with a tiny model of 48 tokens and this tokenizer.
+void put_with_vocabulary(const io::GgufMetadata& vocabulary, const TemporaryFolder& folder) {
+  test::put(test::tiny_models()[0], folder);
+  const fs::path bare = folder / "bare.gguf";
+  convert_to_gguf(io::TensorSource::open(folder.path()), bare, {.with_tokenizer = false});
+  const auto file = io::GgufFile::open(bare);
+  io::GgufMetadata all = file.metadata();
+  for (const auto& entry : vocabulary.entries()) all.set(entry.key, entry.value);
+  io::write_gguf(folder / "model.gguf", all, file.tensors());
+}
+
+TEST(Convert, TokenizersTemplatesAndEndsGoAlong) {
+  const TemporaryFolder folder;
+  put_with_vocabulary(small_vocabulary(), folder);
+  const Model model = load(folder / "model.gguf");
+  const fs::path there = folder / "there", back = folder / "back.gguf";
+  EXPECT_TRUE(convert_to_folder(io::TensorSource::open(folder / "model.gguf"), there).notes.empty());
+  EXPECT_TRUE(convert_to_gguf(io::TensorSource::open(there), back).notes.empty());
+  for (const fs::path& path : {there, back}) {
+    const Model copy = load(path);
+    for (const char* text : {"abc cab", "aabb<e>c", "", " a"}) {
+      EXPECT_EQ(copy.encode(text), model.encode(text)) << path << ": " << text;
+      EXPECT_EQ(copy.decode(copy.encode(text)), model.decode(model.encode(text)));
+    }
+    EXPECT_EQ(copy.render({{"user", "hi"}}), "<s>hi");
+  }
+  // Other programs read the keys that the tokenizer first came from.
+  const auto returned = io::GgufFile::open(back);
+  const io::GgufMetadata first = small_vocabulary();
+  for (const auto& entry : first.entries()) {
+    if (entry.key == "tokenizer.ggml.tokens" || entry.key == "tokenizer.ggml.token_type") continue;  // filled up to 48
+    ASSERT_TRUE(returned.metadata().contains(entry.key)) << entry.key;
+    EXPECT_EQ(*returned.metadata().find(entry.key), entry.value) << entry.key;
+  }
+  const auto& tokens = returned.metadata().array<std::string>("tokenizer.ggml.tokens");
+  ASSERT_EQ(tokens.size(), 48u);
+  EXPECT_EQ(tokens[30], "abc");
+  EXPECT_EQ(tokens[47], "[PAD47]");
+  const Json config = read_json_file(there / "config.json");
+  EXPECT_EQ(config.at("bos_token_id"), 28);
+  EXPECT_EQ(config.at("eos_token_id"), 29);
+}
+
+TEST(Convert, RealTokenizersMakeTheSameTokensFromKeysOfGguf) {
+  std::vector<std::string> texts = {"",
+                                    " ",
+                                    "  two  spaces\n\n\nlines\t tab",
+                                    "na\u00efve \u6771\u4eac \U0001F642 1234567 3.14",
+                                    "<|im_start|>user</s>",
+                                    "don't WE'LL I'm",
+                                    "a\r\nb",
+                                    "\u2581x"};
+  const std::string prose = read_text_file(WEFT_TEST_PROSE);
+  for (std::size_t i = 0; i + 200 < prose.size(); i += 500) texts.push_back(prose.substr(i, 200));
+  int read = 0;
+  for (const char* name : {"gpt2", "llama2"}) {
+    const fs::path path = fs::path(WEFT_TEST_CACHE) / "data" / "tokenizers" / (std::string(name) + ".json");
+    if (!fs::exists(path)) continue;
+    ++read;
+    const std::string whole = read_text_file(path, 1 << 28);
+    const auto official = text::Tokenizer::from_json(whole);
+    const text::GgufVocabulary v = text::gguf_vocabulary_of(whole, official, 0);
+    const auto keys = text::Tokenizer::from_gguf(v),
+               again = text::Tokenizer::from_json(text::tokenizer_json_of(v, name));
+    for (const std::string& text : texts) {
+      const auto tokens = official.encode(text);
+      EXPECT_EQ(keys.encode(text), tokens) << name << ": " << text;
+      EXPECT_EQ(again.encode(text), tokens) << name << ": " << text;
+      EXPECT_EQ(again.decode(tokens), official.decode(tokens)) << name << ": " << text;
+    }
+  }
+  if (read == 0) GTEST_SKIP() << "no tokenizers; run script/setup --judges";
+}
+
+TEST(Convert, WhatCannotBeCarriedOverIsRefused) {
+  const TemporaryFolder folder;
+  io::GgufMetadata vocabulary = small_vocabulary();
+  vocabulary.set("tokenizer.ggml.model", std::string("bert"));
+  for (const char* key : {"unknown", "seperator"})
+    vocabulary.set(fmt::format("tokenizer.ggml.{}_token_id", key), std::uint32_t{0});
+  put_with_vocabulary(vocabulary, folder);
+  const auto source = io::TensorSource::open(folder / "model.gguf");
+  const auto error = [&](const ConvertOptions& options) {
+    return message_of<FileError>([&] { convert_to_folder(source, folder / "out", options); });
+  };
+  EXPECT_NE(error({}).find("\"bert\" is not carried over into tokenizer.json; give --no-tokenizer"), std::string::npos)
+      << error({});
+  EXPECT_FALSE(fs::exists(folder / "out"));
+  convert_to_folder(source, folder / "out", {.with_tokenizer = false});
+  EXPECT_NE(message_of<FileError>([&] {
+              convert_to_gguf(io::TensorSource::open(folder / "out"), folder / "out.gguf");
+            }).find("no tokenizer.json; put it there, or give --no-tokenizer"),
+            std::string::npos);
+  EXPECT_NE(message_of<UsageError>([&] {
+              convert_to_folder(source, folder / "out", {.type = BlockType::q4_0});
+            }).find("not to Q4_0"),
+            std::string::npos);
+
+  io::GgufMetadata twice = small_vocabulary();
+  auto tokens = twice.array<std::string>("tokenizer.ggml.tokens");
+  tokens[3] = "e";
+  EXPECT_NE(message_of<FileError>([&] {
+              text::GgufVocabulary v = text::gguf_vocabulary(twice);
+              v.tokens = tokens;
+              (void)text::tokenizer_json_of(v, "small");
+            }).find("small: tokenizer.ggml.tokens[4]: \"e\" is there twice"),
+            std::string::npos);
+}
+
+TEST(Convert, TypesAreAsAsked) {
+  const TemporaryFolder folder;
+  test::put(test::tiny_models()[0], folder);
+  const auto types = [&](const fs::path& path) {
+    std::set<std::string> matrices, vectors;
+    for (const io::SourceTensor& tensor : io::TensorSource::open(path).tensors())
+      (tensor.shape.rank() > 1 ? matrices : vectors).insert(tensor.type_name);
+    return std::pair(matrices, vectors);
+  };
+  const auto half = folder / "half.gguf";
+  convert_to_gguf(io::TensorSource::open(folder.path()), half, {.type = BlockType::f16});
+  EXPECT_EQ(types(half), std::pair(std::set<std::string>{"F16"}, std::set<std::string>{"F32"}));
+  convert_to_folder(io::TensorSource::open(half), folder / "kept");
+  EXPECT_EQ(types(folder / "kept"), std::pair(std::set<std::string>{"F16"}, std::set<std::string>{"F32"}));
+  EXPECT_EQ(read_json_file(folder / "kept" / "config.json").at("dtype"), "float16");
+  convert_to_folder(io::TensorSource::open(half), folder / "all", {.type = BlockType::bf16});
+  EXPECT_EQ(types(folder / "all"), std::pair(std::set<std::string>{"BF16"}, std::set<std::string>{"BF16"}));
+}
+
+}  // namespace
+}  // namespace weft::llm
