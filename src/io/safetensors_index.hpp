@@ -24,8 +24,8 @@ SafetensorsIndex read_safetensors_index(const std::filesystem::path& path);
 class SafetensorsFolder {
  public:
   /// Opens model.safetensors or, when there is none, model.safetensors.index.json with every shard it names, and checks
-  /// that each tensor is in the file that the index says, and in no other. FileError as `read_safetensors_index` and
-  /// SafetensorsFile, and for shards that lie outside the folder once links are resolved.
+  /// that each tensor is in the file that the index says, and in no other. Shards may be links to files elsewhere.
+  /// FileError as `read_safetensors_index` and SafetensorsFile, and for shards that are not there.
   static SafetensorsFolder open(const std::filesystem::path& folder);
 
   /// By name.
