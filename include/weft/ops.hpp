@@ -120,11 +120,13 @@ struct ReduceOptions {
 /// Rotary positions, rotate-half form: x [..., T, D] with D even; angle of pair d at position p: p * base^(-2d/D).
 /// y[d] = x[d] cos - x[d+D/2] sin; y[d+D/2] = x[d+D/2] cos + x[d] sin. Positions are offset, offset+1, ...
 [[nodiscard]] Tensor rope(const Tensor& x, double base = 10000, Extent offset = 0, Where where = Where::current());
-/// softmax(scale * q k^T, masked to j <= i + (keys - queries) when causal) v. scale 0 means 1/sqrt(D). Fused forward and
-/// backward where there are kernels; k, v may have fewer heads than q (a whole fraction). A query that sees no key gets 0.
+/// softmax(scale * q k^T, masked) v. Query i stands at position p = i + (keys - queries); it sees keys j <= p when causal,
+/// and |j - p| < window only unless that is 0. scale 0 means 1/sqrt(D). Fused forward and backward where there are kernels
+/// (none for windows); k, v may have fewer heads than q (a whole fraction). A query that sees no key gets 0.
 /// Shapes    q [B, H, T, D], k, v [B, Hkv, S, D] -> [B, H, T, D]
+/// Errors    ShapeError, DTypeError, DeviceError; UsageError for a negative window
 [[nodiscard]] Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal = true, double scale = 0,
-                               Where where = Where::current());
+                               Extent window = 0, Where where = Where::current());
 /// silu(gate) * up.
 [[nodiscard]] Tensor swiglu(const Tensor& gate, const Tensor& up, Where where = Where::current());
 

@@ -319,9 +319,9 @@ class Reverse {
     if (found == tuple_gradients_.end()) return;
     const NodeRef self = n.shared_from_this();
     if (n.kind == Kind::attention && found->second.size() == 1 && found->second[0].first == 0) {
-      const NodeRef back =
-          graph::attention_backward(n.inputs[0], n.inputs[1], n.inputs[2], graph::project(self, 0),
-                                    graph::project(self, 1), found->second[0].second, n.ints[0], n.value);
+      const NodeRef back = graph::attention_backward(n.inputs[0], n.inputs[1], n.inputs[2], graph::project(self, 0),
+                                                     graph::project(self, 1), found->second[0].second,
+                                                     graph::attention_mask_of(n), n.value);
       for (int i = 0; i < 3; ++i) add(n.inputs[static_cast<std::size_t>(i)], graph::project(back, i));
       return;
     }

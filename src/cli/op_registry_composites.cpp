@@ -127,13 +127,15 @@ std::vector<OpSpec> composites() {
        .family = "composite",
        .inputs = {{"q"}, {"k"}, {"v"}},
        .attributes = {flag("causal", true, "whether query i sees keys j <= i + (keys - queries) only", {"is_causal"}),
-                      number("scale", 0, "factor of the scores; 0: 1/sqrt(D)")},
+                      number("scale", 0, "factor of the scores; 0: 1/sqrt(D)"),
+                      integer("window", 0, "keys that a query sees to either side, its own included; 0: all")},
        .dtypes = kFloats,
        .result = "that of q",
        .doc = "softmax(scale q k^T) v; q [B, H, T, D], k and v [B, Hkv, S, D] with Hkv a whole fraction of H.",
        .apply =
            [](const Arguments& a) {
-             return Results{attention(a.input(0), a.input(1), a.input(2), a.boolean("causal"), a.number("scale"))};
+             return Results{attention(a.input(0), a.input(1), a.input(2), a.boolean("causal"), a.number("scale"),
+                                      a.integer("window"))};
            }},
       {.name = "swiglu",
        .family = "composite",

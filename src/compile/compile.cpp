@@ -183,8 +183,9 @@ class Compiler {
       const auto score_bytes = static_cast<std::size_t>(q[0] * q[2] * q[1] * keys) * sizeof(float);
       const bool faster = target_.attention_keys_fused == 0 || keys <= target_.attention_keys_fused ||
                           score_bytes > target_.attention_score_bytes_max;
-      const bool fused = settings_.fused_composites && target_.has_attention && faster && tuple.type == DType::f32 &&
-                         q.numel() > 0 && tuple.inputs[1]->shape.numel() > 0 && q[3] <= target_.attention_width_max;
+      const bool fused = settings_.fused_composites && target_.has_attention && faster &&
+                         graph::attention_mask_of(tuple).window == 0 && tuple.type == DType::f32 && q.numel() > 0 &&
+                         tuple.inputs[1]->shape.numel() > 0 && q[3] <= target_.attention_width_max;
       return fused ? node : graph::decompose(tuple)[static_cast<std::size_t>(node->ints[0])];
     });
     // The primitives deserve the rules too.
@@ -665,7 +666,7 @@ class Compiler {
     k.width = q[3];
     k.keys = keys[1];
     k.scale = node.value;
-    k.causal = node.ints[0] != 0;
+    k.causal = graph::attention_mask_of(node).causal;
     k.backward = backward;
     Item item;
     auto read = [&](kernel::AttentionKernel::Tensor& tensor, std::size_t i) {

@@ -242,24 +242,26 @@ NodeRef concat(std::vector<NodeRef> parts, int axis) {
                     .ints = {axis}});
 }
 
-NodeRef attention(const NodeRef& q, const NodeRef& k, const NodeRef& v, bool causal, double scale) {
+AttentionMask attention_mask_of(const Node& tuple) { return {tuple.ints[0] != 0, tuple.ints[1]}; }
+
+NodeRef attention(const NodeRef& q, const NodeRef& k, const NodeRef& v, AttentionMask mask, double scale) {
   return make_node({.kind = Kind::attention,
                     .type = q->type,
                     .shape = q->shape,
                     .device = q->device,
                     .inputs = {q, k, v},
-                    .ints = {causal},
+                    .ints = {mask.causal, mask.window},
                     .value = scale});
 }
 
 NodeRef attention_backward(const NodeRef& q, const NodeRef& k, const NodeRef& v, const NodeRef& o,
-                           const NodeRef& logsumexp, const NodeRef& d_o, bool causal, double scale) {
+                           const NodeRef& logsumexp, const NodeRef& d_o, AttentionMask mask, double scale) {
   return make_node({.kind = Kind::attention_backward,
                     .type = q->type,
                     .shape = q->shape,
                     .device = q->device,
                     .inputs = {q, k, v, o, logsumexp, d_o},
-                    .ints = {causal},
+                    .ints = {mask.causal, mask.window},
                     .value = scale});
 }
 

@@ -125,7 +125,8 @@ Tensor rope(const Tensor& x, double base, Extent offset, Where where) {
   return concat(parts, -1, where);
 }
 
-Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, double scale, Where where) {
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, double scale, Extent window,
+                 Where where) {
   check_float("attention", q, where);
   if (!k.defined() || !v.defined()) throw UsageError("attention: k or v has no value");
   const std::vector<std::pair<std::string, Tensor>> operands = {{"q", q}, {"k", k}, {"v", v}};
@@ -147,8 +148,12 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
     }
     return graph::permute(n, {0, 2, 1, 3});
   };
+  if (window < 0)
+    throw UsageError(describe("attention", fmt::format("the window is {}; give 0 for none", window), operands, where));
   if (scale == 0) scale = 1 / std::sqrt(static_cast<double>(q.dim(3)));
-  const NodeRef fused = graph::attention(heads_last(q), heads_last(k), heads_last(v), causal, scale);
+  // A window that everything is in is none, and none has kernels.
+  if (window >= std::max(q.dim(2), k.dim(2))) window = 0;
+  const NodeRef fused = graph::attention(heads_last(q), heads_last(k), heads_last(v), {causal, window}, scale);
   return graph::wrap(graph::permute(graph::project(fused, 0), {0, 2, 1, 3}));
 }
 
@@ -169,15 +174,25 @@ Scores scores_of(const Node& tuple) {
   auto heads_first = [](const NodeRef& x) { return Tensor(permute(x, {0, 2, 1, 3})); };
   Scores s{heads_first(tuple.inputs[0]), heads_first(tuple.inputs[1]), heads_first(tuple.inputs[2]), {}, {}};
   Tensor scores = weft::matmul(s.q, weft::transpose(s.k)) * tuple.value;
-  if (tuple.ints[0]) {
-    const Extent t = scores.dim(-2), n = scores.dim(-1);
-    const Tensor row(iota({t, n}, 0, DType::i32, scores.device())),
-        column(iota({t, n}, 1, DType::i32, scores.device()));
-    scores = elementwise("where", {column <= row + static_cast<double>(n - t), scores,
-                                   scalar_like(-std::numeric_limits<double>::infinity(), scores)});
-  }
+  const AttentionMask mask = attention_mask_of(tuple);
   const Extent keys = scores.dim(-1), surplus = std::max<Extent>(scores.dim(-2) - keys, 0);
-  const Extent blind = tuple.ints[0] || keys == 0 ? surplus : 0;  // first queries, which see no key
+  if (mask.causal || mask.window > 0) {
+    const Shape grid{scores.dim(-2), keys};
+    const Tensor position =
+        Tensor(iota(grid, 0, DType::i32, scores.device())) + static_cast<double>(keys - scores.dim(-2));
+    const Tensor column(iota(grid, 1, DType::i32, scores.device()));
+    const auto hide = [&](const Tensor& seen) {
+      scores = elementwise("where", {seen, scores, scalar_like(-std::numeric_limits<double>::infinity(), scores)});
+    };
+    const auto window = static_cast<double>(mask.window);
+    if (mask.causal) hide(column <= position);
+    if (mask.window > 0) hide(position < column + window);
+    if (mask.window > 0 && !mask.causal) hide(column < position + window);
+  }
+  // First queries, which see no key.
+  const Extent blind = mask.causal || keys == 0 ? surplus
+                       : mask.window > 0        ? std::max<Extent>(surplus - mask.window + 1, 0)
+                                                : 0;
   // The sum of nothing is 0; the largest of nothing is not there.
   Tensor top =
       weft::detach(keys == 0 ? weft::sum(scores, {-1}, {.keepdims = true}) : amax(scores, {-1}, {.keepdims = true}));

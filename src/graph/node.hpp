@@ -130,9 +130,15 @@ NodeRef matmul(const NodeRef& a, const NodeRef& b);                             
 NodeRef gather(const NodeRef& x, const NodeRef& indices, int axis);
 NodeRef scatter_add(const NodeRef& indices, const NodeRef& updates, Extent rows);
 NodeRef concat(std::vector<NodeRef> parts, int axis);
-NodeRef attention(const NodeRef& q, const NodeRef& k, const NodeRef& v, bool causal, double scale);
+/// What attention and its backward keep in Node::ints.
+struct AttentionMask {
+  bool causal = true;
+  Extent window = 0;  // 0: none
+};
+AttentionMask attention_mask_of(const Node& tuple);
+NodeRef attention(const NodeRef& q, const NodeRef& k, const NodeRef& v, AttentionMask mask, double scale);
 NodeRef attention_backward(const NodeRef& q, const NodeRef& k, const NodeRef& v, const NodeRef& o,
-                           const NodeRef& logsumexp, const NodeRef& d_o, bool causal, double scale);
+                           const NodeRef& logsumexp, const NodeRef& d_o, AttentionMask mask, double scale);
 NodeRef project(const NodeRef& tuple, int index);
 NodeRef routine(ops::Routine routine, std::vector<NodeRef> inputs, DType type, const Shape& shape,
                 std::span<const Extent> attributes, Where where = Where::current());

@@ -8,15 +8,15 @@ import torch.nn.functional as F
 from door import Batch
 
 
-def attention_reference(q, k, v, causal=True, scale=0):
+def attention_reference(q, k, v, causal=True, scale=0, window=0):
     """Plain scores; key heads repeated for grouped queries; the last query sees every key."""
     group = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
     scores = q @ k.transpose(-1, -2) * (scale or 1 / math.sqrt(q.shape[-1]))
-    if causal:
-        t, s = scores.shape[-2:]
-        scores = scores.masked_fill(torch.arange(s)[None, :] > torch.arange(t)[:, None] + (s - t), -math.inf)
-    return torch.softmax(scores, -1) @ v
+    t, s = scores.shape[-2:]
+    ahead = torch.arange(s)[None, :] - torch.arange(t)[:, None] - (s - t)
+    hidden = (ahead > 0) & causal | (ahead.abs() >= (window or max(s, t)))
+    return torch.softmax(scores.masked_fill(hidden, -math.inf), -1) @ v
 
 
 def rope_reference(x, base=10000, offset=0):
@@ -92,6 +92,10 @@ def attention(judge):
                 arrays = [batch.array((b, h, t, d)), batch.array((b, kv_heads, s, d)), batch.array((b, kv_heads, s, d))]
                 batch.case(f"attention {b} {h}/{kv_heads} {t}/{s} {d} causal {causal}", "attention", arrays, lambda q, k, v, c=causal: attention_reference(q, k, v, c),
                            {"causal": causal}, second=t * s < 100)
+        for window in (1, 3, 40):
+            for causal in (True, False):
+                batch.case(f"attention, window {window} causal {causal}", "attention", [batch.array((2, 4, 9, 4)), batch.array((2, 2, 12, 4)), batch.array((2, 2, 12, 4))],
+                           lambda q, k, v, c=causal, w=window: attention_reference(q, k, v, c, window=w), {"causal": causal, "window": window}, second=True)
         x = batch.array((1, 2, 6, 4))
         batch.case("attention, given scale", "attention", [x, batch.array(x.shape), batch.array(x.shape)], lambda q, k, v: attention_reference(q, k, v, True, 0.3), {"scale": 0.3})
         batch.case("attention of one value", [("attention", [0, 0, 0], {})], [x], lambda q: attention_reference(q, q, q), second=True)
