@@ -3,6 +3,7 @@
 // A task owns a block of C (or some whole small products) and computes it alone, over all of k, so that tasks never wait
 // for each other. Inside it, k goes in blocks whose part of B stays in the L2 cache; a panel of A (as many rows as a
 // kernel takes) stays in L1 and meets all strips of B (as many columns as a kernel takes) before the next panel comes.
+// Where a product's tasks share a packed B, all threads pack it first, for as many columns as are at hand in the caches.
 #include "backend/cpu/gemm.hpp"
 
 #if defined(__linux__)
@@ -16,6 +17,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <vector>
 
 #include "backend/cpu/gemm_kernels.hpp"
 #include "base/threads.hpp"
@@ -45,9 +47,14 @@ const GemmKernels<double>* kernels_for(Isa isa, double) {
 
 // --- The split, a function of shapes and strides only.
 
-constexpr int64_t kBlockBytes = 640 * 1024;           // of B for one block of k, in an L2 cache of 1 MiB
-constexpr int64_t kStripBytesMax = 2048;              // columns of a task's block of C
-constexpr int64_t kPackedBytesMax = 8 * 1024 * 1024;  // of B packed over all of k, kept for the thread's next task
+constexpr int64_t kBlockBytes = 640 * 1024;            // of B for one block of k, in an L2 cache of 1 MiB
+constexpr int64_t kStripBytesMax = 2048;               // columns of a task's block of C
+constexpr int64_t kPackedBytesMax = 8 * 1024 * 1024;   // of B packed over all of k, kept for the thread's next task
+constexpr int64_t kKeptTiles = 16;                     // column tiles that may be kept side by side
+constexpr int64_t kSharedBytesMax = 16 * 1024 * 1024;  // of B packed for all tasks together
+constexpr int64_t kSharedPanels = 64;                  // at least, for a packed B to pay
+constexpr int64_t kSharedTaskPanels = 9;               // of a task at most: they share the reading of B
+constexpr int64_t kPackDepth = 64;                     // rows of B that a task packs
 constexpr int64_t kDepthMax = 512;
 constexpr int64_t kPieceDepth = 1024;                 // of k at least, when k is cut into pieces
 constexpr int64_t kPiecesBytesMax = 4 * 1024 * 1024;  // of the products of all pieces
@@ -64,7 +71,10 @@ struct Split {
   int64_t batch_groups = 1;  // a task takes a group of small products
   int64_t depth_block = 0;   // k of one pass of the kernels
   bool pack_a = false, pack_b = false;
-  bool keeps_b = false;  // B of a column tile is packed whole and serves the tasks of a thread one after another
+  bool keeps_b = false;    // B of a column tile is packed whole and serves the tasks of a thread one after another
+  bool keeps_all = false;  // the same for all column tiles side by side
+  std::vector<int64_t> row_begins;  // with a shared B: the panel that each row tile begins with, and the end
+  bool shares_b = false;            // all threads pack B first; a task takes rows of all its columns
   int64_t tasks = 0;
 };
 
@@ -94,7 +104,8 @@ Split split(const GemmArgs<T>& args, const GemmKernels<T>& kernels) {
   if (s.row_tiles * s.column_tiles < std::min(per_product, kTasks)) {
     // Narrow tiles read A more often: only where wide ones are too few.
     const int64_t wide = ceil_divide(args.n * kSize, kStripBytesMax / 2);
-    const int64_t most = 2 * s.row_tiles * wide >= kTasks ? wide : std::max<int64_t>(1, strips / 2);
+    const int64_t most = 2 * s.row_tiles * wide >= kTasks ? std::max(wide, std::min<int64_t>(2, strips / 2))
+                                                          : std::max<int64_t>(1, strips / 2);
     s.column_tiles = std::clamp(ceil_divide(per_product, s.row_tiles), s.column_tiles, most);
   }
   s.tile_columns = ceil_divide(strips, s.column_tiles) * strip;
@@ -109,11 +120,26 @@ Split split(const GemmArgs<T>& args, const GemmKernels<T>& kernels) {
   const int64_t width = std::min(s.tile_columns, ceil_divide(args.n, kernels.lanes) * kernels.lanes);
   // B of short rows is as quick where it lies, until many panels meet it.
   const int64_t pack_from_rows = args.b.row * kSize <= 1024 ? 1024 : 256;
-  s.pack_b = args.b.column != 1 ||
-             (s.panels > 2 * s.row_tiles && (args.m >= pack_from_rows || is_awkward(args.b.row * kSize)));
+  const bool is_large = args.m >= pack_from_rows || is_awkward(args.b.row * kSize);
+  // Of a small B every thread packs its own sooner than it reads what another packed.
+  s.shares_b = args.batch == 1 && s.panels >= kSharedPanels && s.row_tiles > 1 && (args.b.column != 1 || is_large) &&
+               args.k * args.n * kSize > kBlockBytes && args.k * s.tile_columns * kSize <= kSharedBytesMax;
+  s.pack_b = s.shares_b || args.b.column != 1 || (s.panels > 2 * s.row_tiles && is_large);
+  if (s.shares_b) {
+    // Ever smaller tasks, in pairs, so that threads end together.
+    s.row_begins = {0};
+    for (int64_t begin = 0, size = 1; begin < s.panels; begin = s.row_begins.back()) {
+      const int64_t rest = s.panels - begin;
+      if (s.row_begins.size() % 2 == 1) size = std::clamp<int64_t>(rest / 8, 1, kSharedTaskPanels);
+      s.row_begins.push_back(begin + std::min(size, rest));
+    }
+    s.row_tiles = static_cast<int64_t>(s.row_begins.size()) - 1;
+  }
   const int64_t depth_max = std::clamp<int64_t>(kBlockBytes / (width * kSize), 128, kDepthMax);
   s.depth_block = ceil_divide(args.k, std::max<int64_t>(1, ceil_divide(args.k, depth_max)));
-  s.keeps_b = s.pack_b && s.row_tiles > 1 && args.k * s.tile_columns * kSize <= kPackedBytesMax;
+  s.keeps_b = !s.shares_b && s.pack_b && s.row_tiles > 1 && args.k * s.tile_columns * kSize <= kPackedBytesMax;
+  s.keeps_all =
+      s.keeps_b && s.column_tiles <= kKeptTiles && args.k * s.tile_columns * s.column_tiles * kSize <= kPackedBytesMax;
   const int64_t stride = args.a.column == 1 ? args.a.row : args.a.column;
   s.pack_a = is_awkward(stride * kSize) && (args.a.column == 1 || width > strip);
   return s;
@@ -141,7 +167,7 @@ class Scratch {
     std::uint64_t call = 0;
     int64_t batch = 0, column_tile = 0;
     bool operator==(const Kept&) const = default;
-  } kept;
+  } kept[kKeptTiles];  // those of a product that is kept whole, or the first for the last one packed
 
  private:
   struct Free {
@@ -154,7 +180,7 @@ class Scratch {
 
   void* grown(Block& block, int64_t bytes) {
     if (block.bytes < bytes) {
-      kept = {};
+      std::fill(std::begin(kept), std::end(kept), Kept());
       block = {};
       constexpr int64_t kHugePage = 2 * 1024 * 1024;
       const int64_t page = bytes >= kHugePage ? kHugePage : 4096;
@@ -187,7 +213,10 @@ class Product {
   int64_t tiles() const { return split_.row_tiles * split_.column_tiles; }
 
   void run() const {
-    parallel_for(split_.tasks, [this](int64_t task) { run_task(task); });
+    if (split_.shares_b)
+      run_shared();
+    else
+      parallel_for(split_.tasks, [this](int64_t task) { run_task(task); });
   }
 
  private:
@@ -196,14 +225,76 @@ class Product {
     int64_t size() const { return end - begin; }
   };
 
+  /// Packs B for some column tiles, then computes all rows of them, until all columns are done.
+  void run_shared() const {
+    constexpr int64_t kSize = sizeof(T);
+    const int64_t tile_size = args_.k * split_.tile_columns;
+    const int64_t tiles = std::clamp<int64_t>(kSharedBytesMax / (tile_size * kSize), 1, split_.column_tiles);
+    const int64_t depths = ceil_divide(args_.k, split_.depth_block),
+                  parts = ceil_divide(split_.depth_block, kPackDepth);
+    T* const packed = scratch.b<T>(tiles * tile_size);
+    const T* b = args_.b.data + args_.b.batch[0];
+    for (int64_t first = 0; first < split_.column_tiles; first += tiles) {
+      const int64_t last = std::min(first + tiles, split_.column_tiles);
+      parallel_for((last - first) * depths * parts, [&](int64_t task) {
+        const int64_t tile = task / (depths * parts);
+        const Range columns = columns_of(first + tile), depth = depth_of(task / parts % depths);
+        const int64_t begin = depth.begin + task % parts * kPackDepth;
+        if (begin >= depth.end) return;
+        pack_b(b, depth, {begin, std::min(depth.end, begin + kPackDepth)}, columns,
+               packed + tile * tile_size + depth.begin * packed_width(columns.size()));
+      });
+      if (split_.pack_a) {
+        parallel_for(split_.row_tiles, [&](int64_t row_tile) { run_rows(row_tile, first, last, first, packed); });
+      } else {
+        parallel_for(split_.row_tiles * (last - first), [&](int64_t task) {
+          const int64_t tile = first + task / split_.row_tiles;
+          run_rows(task % split_.row_tiles, tile, tile + 1, first, packed);
+        });
+      }
+    }
+  }
+
+  /// The rows of a tile with all columns of tiles [first, last), for which A is packed once. Packed B begins with that of
+  /// `packed_first`.
+  void run_rows(int64_t row_tile, int64_t first, int64_t last, int64_t packed_first, const T* packed) const {
+    const Range panels = panels_of(row_tile);
+    const int64_t a_width = packed_width(kernels_.rows), tile_size = args_.k * split_.tile_columns;
+    T* packed_a = split_.pack_a ? scratch.a<T>(panels.size() * a_width * split_.depth_block) : nullptr;
+    for (int64_t block = 0; block < ceil_divide(args_.k, split_.depth_block); ++block) {
+      const Range depth = depth_of(block);
+      if (split_.pack_a) pack_a(args_.a.data + args_.a.batch[0], depth, panels, packed_a);
+      for (int64_t tile = first; tile < last; ++tile) {
+        const Range columns = columns_of(tile);
+        run_depth(0, depth, panels, columns,
+                  packed + (tile - packed_first) * tile_size + depth.begin * packed_width(columns.size()), packed_a);
+      }
+    }
+  }
+
   void run_task(int64_t task) const {
-    const int64_t row_tile = task % split_.row_tiles;
-    const int64_t column_tile = task / split_.row_tiles % split_.column_tiles;
+    // Where all column tiles are kept, threads that take turns stay on tiles of their own, and each packs only those.
+    const int64_t tile = task % (split_.row_tiles * split_.column_tiles);
+    const int64_t row_tile = split_.keeps_all ? tile / split_.column_tiles : tile % split_.row_tiles;
+    const int64_t column_tile = split_.keeps_all ? tile % split_.column_tiles : tile / split_.row_tiles;
     const int64_t group = task / (split_.row_tiles * split_.column_tiles);
-    const Range panels{split_.panels * row_tile / split_.row_tiles, split_.panels * (row_tile + 1) / split_.row_tiles};
-    const Range columns{column_tile * split_.tile_columns, std::min(args_.n, (column_tile + 1) * split_.tile_columns)};
     const Range batches{args_.batch * group / split_.batch_groups, args_.batch * (group + 1) / split_.batch_groups};
-    for (int64_t batch = batches.begin; batch < batches.end; ++batch) run_block(batch, column_tile, panels, columns);
+    for (int64_t batch = batches.begin; batch < batches.end; ++batch)
+      run_block(batch, column_tile, panels_of(row_tile), columns_of(column_tile));
+  }
+
+  Range panels_of(int64_t row_tile) const {
+    if (split_.shares_b) {
+      const int64_t* begins = split_.row_begins.data() + row_tile;
+      return {begins[0], begins[1]};
+    }
+    return {split_.panels * row_tile / split_.row_tiles, split_.panels * (row_tile + 1) / split_.row_tiles};
+  }
+  Range columns_of(int64_t column_tile) const {
+    return {column_tile * split_.tile_columns, std::min(args_.n, (column_tile + 1) * split_.tile_columns)};
+  }
+  Range depth_of(int64_t block) const {
+    return {block * split_.depth_block, std::min(args_.k, (block + 1) * split_.depth_block)};
   }
 
   Range rows_of(int64_t panel) const {
@@ -213,13 +304,13 @@ class Product {
   /// Columns that a strip of `count` columns takes in packed B.
   int64_t packed_width(int64_t count) const { return ceil_divide(count, kernels_.lanes) * kernels_.lanes; }
 
-  /// Packs B over `depth` for these columns, strip after strip; each holds depth.size() rows.
-  void pack_b(const T* b, Range depth, Range columns, T* to) const {
+  /// Packs rows of B, of those in `depth`, for these columns, strip after strip; each holds depth.size() rows.
+  void pack_b(const T* b, Range depth, Range rows_of_b, Range columns, T* to) const {
     const int64_t strip = kernels_.lanes * kGemmVectors;
     // Plain rows are copied a few at a time across all strips: long runs of memory, and few pages at once.
-    const int64_t step = args_.b.column == 1 ? kPackRows : depth.size();
-    for (int64_t k = depth.begin; k < depth.end; k += step) {
-      const int64_t rows = std::min(step, depth.end - k);
+    const int64_t step = args_.b.column == 1 ? kPackRows : rows_of_b.size();
+    for (int64_t k = rows_of_b.begin; k < rows_of_b.end; k += step) {
+      const int64_t rows = std::min(step, rows_of_b.end - k);
       T* strip_to = to;
       for (int64_t j = columns.begin; j < columns.end; j += strip) {
         const int64_t count = std::min(strip, columns.end - j), width = packed_width(count);
@@ -258,42 +349,51 @@ class Product {
     const T* b = args_.b.data + args_.b.batch[batch];
     const int64_t width = packed_width(columns.size());
     const Scratch::Kept key{call_, batch, column_tile};
+    const int64_t slot = split_.keeps_all ? column_tile : 0;
     T* packed = nullptr;
     bool is_packed = false;
     if (split_.pack_b) {
-      packed = scratch.b<T>((split_.keeps_b ? args_.k : split_.depth_block) * width);
-      is_packed = split_.keeps_b && scratch.kept == key;
-      if (!is_packed) scratch.kept = {};
+      const int64_t tile_size = args_.k * split_.tile_columns;
+      packed = scratch.b<T>(split_.keeps_all ? split_.column_tiles * tile_size
+                            : split_.keeps_b ? args_.k * width
+                                             : split_.depth_block * width) +
+               slot * tile_size;
+      is_packed = split_.keeps_b && scratch.kept[slot] == key;
+      if (!is_packed) scratch.kept[slot] = {};
     }
     Range depth{0, 0};
     do {
       depth = {depth.end, std::min(args_.k, depth.end + split_.depth_block)};
       // Block after block of k, each in one piece: strips over all of k would lie a power of two apart in the cache.
       T* block = split_.keeps_b ? packed + depth.begin * width : packed;
-      if (split_.pack_b && !is_packed) pack_b(b, depth, columns, block);
+      if (split_.pack_b && !is_packed) pack_b(b, depth, depth, columns, block);
       run_depth(batch, depth, panels, columns, block);
     } while (depth.end < args_.k);
-    if (split_.keeps_b) scratch.kept = key;
+    if (split_.keeps_b) scratch.kept[slot] = key;
   }
 
-  /// All panels of a task over one block of k.
-  void run_depth(int64_t batch, Range depth, Range panels, Range columns, const T* packed_b) const {
+  /// All panels of a task over one block of k. Where A is packed, it is so already (`given_a`), or group by group here.
+  void run_depth(int64_t batch, Range depth, Range panels, Range columns, const T* packed_b,
+                 const T* given_a = nullptr) const {
     const T* a = args_.a.data + args_.a.batch[batch];
     const bool is_final = args_.after_block && depth.end == args_.k;
     const int64_t a_width = packed_width(kernels_.rows);
     // Panels whose rows lie along memory are packed one by one, those that lie across it in a group, for longer runs.
     const int64_t group_size = split_.pack_a && args_.a.column != 1 ? kPanelGroup : 1;
-    T* packed_a = split_.pack_a ? scratch.a<T>(group_size * a_width * split_.depth_block) : nullptr;
+    const bool packs = split_.pack_a && given_a == nullptr;
+    T* packed_a = packs ? scratch.a<T>(group_size * a_width * split_.depth_block) : nullptr;
     int64_t ready = rows_of(panels.begin).begin;
     for (int64_t first = panels.begin; first < panels.end; first += group_size) {
       const Range group{first, std::min(panels.end, first + group_size)};
-      if (split_.pack_a) pack_a(a, depth, group, packed_a);
+      if (packs) pack_a(a, depth, group, packed_a);
       for (int64_t panel = group.begin; panel < group.end; ++panel) {
         const Range rows = rows_of(panel);
         if (split_.pack_a) {
-          run_panel(batch, depth, rows, columns, kernels_.by_depth,
-                    packed_a + (panel - group.begin) * a_width * depth.size(), a_width, packed_b,
-                    panel + 1 < panels.end && args_.a.column == 1 ? a + rows.end * args_.a.row + depth.begin : nullptr);
+          const T* panel_a = packs ? packed_a + (panel - group.begin) * a_width * depth.size()
+                                   : given_a + (panel - panels.begin) * a_width * depth.size();
+          const bool asks = packs && panel + 1 < panels.end && args_.a.column == 1;
+          run_panel(batch, depth, rows, columns, kernels_.by_depth, panel_a, a_width, packed_b,
+                    asks ? a + rows.end * args_.a.row + depth.begin : nullptr);
         } else {
           const bool by_row = args_.a.column == 1;
           run_panel(batch, depth, rows, columns, by_row ? kernels_.by_row : kernels_.by_depth,

@@ -321,6 +321,56 @@ TYPED_TEST(Gemm, AnyNumberOfThreadsGivesTheSameBits) {
   }
 }
 
+/// Large products are not compared element by element: C x is A (B x) for a vector x, whose elements are +1 and -1.
+TEST(GemmValues, LargeProductsAgreeWithProductsOfAVector) {
+  const KeepSettings keep;
+  for (const Isa isa : runnable())
+    for (const Case& c :
+         {Case{1, 1200, 330, 600}, Case{1, 1100, 600, 1024, Form::plain, Form::transposed, 0, true},
+          Case{1, 1024, 520, 700, Form::transposed}, Case{1, 520, 520, 530, Form::plain, Form::transposed},
+          Case{1, 910, 1100, 4100, Form::transposed, Form::plain, 3}}) {
+      if (isa != best_isa() && c.k > 4000) continue;  // slow
+      SCOPED_TRACE(std::string(name(isa)) + " " + testing::PrintToString(c));
+      set_isa(isa);
+      std::mt19937 random(9);
+      Operands<float> o = make_operands<float>(c, random);
+      const std::vector<float> before = o.c;
+      const std::int64_t origin = o.args.c.data - o.c.data();
+      std::vector<std::int8_t> final_rows(c.m * c.n);
+      const auto after = [&](int64_t, int64_t row_begin, int64_t row_end, int64_t column_begin, int64_t column_end) {
+        for (int64_t i = row_begin; i < row_end; ++i)
+          for (int64_t j = column_begin; j < column_end; ++j) ++final_rows[i * c.n + j];
+      };
+      o.args.after_block = after;
+      std::vector<float> first;
+      for (const int threads : {1, 3}) {
+        o.c = before;
+        o.args.c.data = o.c.data() + origin;
+        set_thread_count(threads);
+        gemm(o.args);
+        if (threads == 1) first = o.c;
+        ASSERT_EQ(first, o.c) << "bits depend on threads";
+      }
+      for (const std::int8_t times : final_rows) ASSERT_EQ(times, 2);
+
+      std::vector<double> x(c.n), bx(c.k);
+      for (double& v : x) v = random() % 2 ? 1 : -1;
+      for (int64_t k = 0; k < c.k; ++k)
+        for (int64_t j = 0; j < c.n; ++j) bx[k] += o.args.b.data[k * o.args.b.row + j * o.args.b.column] * x[j];
+      for (int64_t i = 0; i < c.m; ++i) {
+        double got = 0, expected = 0;
+        for (int64_t j = 0; j < c.n; ++j) {
+          const int64_t at = origin + i * o.args.c.row + j;
+          got += x[j] * o.c[at];
+          if (c.accumulate) expected += x[j] * before[at];
+        }
+        for (int64_t k = 0; k < c.k; ++k) expected += o.args.a.data[i * o.args.a.row + k * o.args.a.column] * bx[k];
+        ASSERT_NEAR(got, expected, 1e-6 * std::sqrt(static_cast<double>(c.n)) * static_cast<double>(c.k))
+            << "row " << i;
+      }
+    }
+}
+
 TEST(GemmValues, NanAndInfinityPropagate) {
   const KeepSettings keep;
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInf = std::numeric_limits<float>::infinity();
