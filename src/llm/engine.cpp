@@ -204,22 +204,20 @@ Drawing Engine::start_draw(const Tensor& logits, std::span<const DrawRequest> re
     const std::uint64_t words[] = {r.seed, r.position};
     for (std::size_t j = 0; j < 4; ++j) state[i * 4 + j] = static_cast<std::uint32_t>(words[j / 2] >> (j % 2 * 32));
   }
-  // Where the device draws no tokens, the CPU does.
-  const Device device = device_.kind == Device::Kind::webgpu ? kCpu : device_;
   if (!sampler_)
     sampler_.emplace([](std::span<const Tensor> a) {
       return std::vector<Tensor>{sample_token(a[0], a[1], a[2], a[3], a[4], a[5])};
     });
   const Extent b = rows, m = static_cast<Extent>(biased);
-  const Tensor arguments[] = {logits.to(device),
-                              on_device(settings, {b, kSampleSettings}, device),
-                              on_device(history, {b, kHistory}, device),
-                              on_device(bias_tokens, {b, m}, device),
-                              on_device(bias, {b, m}, device),
-                              on_device(state, {b, 4}, device)};
+  const Tensor arguments[] = {logits,
+                              on_device(settings, {b, kSampleSettings}, device_),
+                              on_device(history, {b, kHistory}, device_),
+                              on_device(bias_tokens, {b, m}, device_),
+                              on_device(bias, {b, m}, device_),
+                              on_device(state, {b, 4}, device_)};
   Drawing drawing{(*sampler_)(arguments)[0], nullptr};
   drawing.readback =
-      runtime::backend_of(device).start_download(*runtime::buffer_of(*drawing.drawn.node()), 0, drawing.drawn.numel());
+      runtime::backend_of(device_).start_download(*runtime::buffer_of(*drawing.drawn.node()), 0, drawing.drawn.numel());
   return drawing;
 }
 

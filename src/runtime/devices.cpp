@@ -113,8 +113,7 @@ compiler::Target target_of(Device device) {
   target.launch_points = d.launch_points;
   target.attention_keys_fused = d.attention_keys_fused;
   target.attention_score_bytes_max = d.attention_score_bytes_max;
-  const bool samples = device.kind != Device::Kind::webgpu;
-  target.has_routine = [samples](ops::Routine routine) { return samples || routine != ops::Routine::sample_token; };
+  target.has_routine = [](ops::Routine) { return true; };
   target.packed_products = true;
   target.computed_rows_max = d.computed_rows_max;
   return target;

@@ -21,12 +21,12 @@ struct Settings {
 static_assert(sizeof(Settings) == 9 * sizeof(float));
 
 struct Candidate {
-  float weight = 0;  // exp(logit - largest), not normalised
+  float weight = 0;  // exp(-distance), not normalised
   std::int32_t id = 0;
+  float logit = 0;
 };
-bool precedes(const Candidate& x, const Candidate& y) {
-  return x.weight != y.weight ? x.weight > y.weight : x.id < y.id;
-}
+// By logits, which tell apart what rounding makes equal weights of: every device ranks alike.
+bool precedes(const Candidate& x, const Candidate& y) { return x.logit != y.logit ? x.logit > y.logit : x.id < y.id; }
 
 class Row {
  public:
@@ -64,15 +64,16 @@ class Row {
     all_.resize(static_cast<std::size_t>(count_));
     double total = 0;
     for (Extent i = 0; i < count_; ++i) {
-      const float weight = std::exp((logits_[static_cast<std::size_t>(i)] - top) / s.temperature);
-      all_[static_cast<std::size_t>(i)] = {weight, static_cast<std::int32_t>(i)};
+      const float l = logits_[static_cast<std::size_t>(i)], weight = std::exp((l - top) / s.temperature);
+      all_[static_cast<std::size_t>(i)] = {weight, static_cast<std::int32_t>(i), l};
       total += weight;
     }
     const bool ranked = s.top_k > 0 || s.typical < 1 || s.top_p < 1;
     if (!ranked && s.min_p > 0)
-      std::erase_if(all_, [&](const Candidate& c) { return c.weight < s.min_p; });  // the largest weighs 1
+      std::erase_if(all_,
+                    [&](const Candidate& c) { return c.weight < std::min(s.min_p, 1.0f); });  // the largest's is 1
     if (!ranked) return pick(all_, unit);
-    return pick(filtered(s, total), unit);
+    return pick(filtered(s, top, total), unit);
   }
 
   float log_probability(std::int32_t token) const {
@@ -105,7 +106,7 @@ class Row {
     return mass;
   }
 
-  std::vector<Candidate> filtered(const Settings& s, double total) {
+  std::vector<Candidate> filtered(const Settings& s, float top, double total) {
     const auto k = s.top_k > 0 ? static_cast<std::size_t>(s.top_k) : all_.size();
     const bool only_top_p = s.typical >= 1;
     std::vector<Candidate> kept;
@@ -116,12 +117,15 @@ class Row {
     else
       kept = std::move(all_);
     if (s.typical < 1) {
+      // -log p = x + log(mass) with x = (top - logit) / temperature: from its mean, the entropy, it is as far as x is from its
+      // own.
+      const auto x = [&](const Candidate& c) { return static_cast<double>((top - c.logit) / s.temperature); };
       const double mass = mass_of(kept);
-      double entropy = 0;
+      double mean = 0;
       for (const Candidate& c : kept)
-        if (c.weight > 0) entropy -= c.weight / mass * std::log(c.weight / mass);
+        if (c.weight > 0) mean += c.weight / mass * x(c);
       const auto distance = [&](const Candidate& c) {
-        return c.weight > 0 ? std::abs(-std::log(c.weight / mass) - entropy) : std::numeric_limits<double>::infinity();
+        return c.weight > 0 ? std::abs(x(c) - mean) : std::numeric_limits<double>::infinity();
       };
       std::vector<std::pair<double, Candidate>> by_distance;
       for (const Candidate& c : kept) by_distance.emplace_back(distance(c), c);
@@ -145,7 +149,7 @@ class Row {
       kept.resize(count);
     }
     if (s.min_p > 0) {
-      const float least = s.min_p * kept[0].weight;
+      const float least = std::min(s.min_p, 1.0f) * kept[0].weight;
       std::erase_if(kept, [&](const Candidate& c) { return c.weight < least; });
     }
     return kept;

@@ -6,6 +6,7 @@
 #include "backend/webgpu/wgsl_loop.hpp"
 #include "backend/webgpu/wgsl_matmul.hpp"
 #include "backend/webgpu/wgsl_quantised.hpp"
+#include "backend/webgpu/wgsl_sample.hpp"
 #include "backend/webgpu/wgsl_scatter.hpp"
 #include "weft/error.hpp"
 
@@ -16,10 +17,9 @@ void render(const kernel::RoutineKernel& k, const Target& target, Scratch& scrat
   switch (k.routine) {
     case ops::Routine::write_rows: return render_write_rows(k, target, scratch, rendered);
     case ops::Routine::cache_attention: return render_cache_attention(k, target, scratch, rendered);
+    case ops::Routine::sample_token: return render_sample_token(k, target, scratch, rendered);
     case ops::Routine::unpack_rows: return render_unpack_rows(k, target, rendered);
-    default: break;
   }
-  throw DeviceError("webgpu: there is no kernel for the routine " + k.name + "; use the CPU");
 }
 
 }  // namespace

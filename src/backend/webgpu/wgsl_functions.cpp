@@ -97,16 +97,20 @@ constexpr WgslFunction kFunctions[] = {
   return vec2u(a * b, ah * bh + (middle >> 16u) + (carry >> 16u));
 }
 )"},
-    {"philox", R"(fn philox(seed: u32, stream: u32, index: u32) -> u32 {
-  var c = vec4u(index, 0u, 0u, 0u);
-  var key = vec2u(seed, stream);
+    {"philox_block", R"(fn philox_block(seed: vec2u, counter: vec4u) -> vec4u {
+  var c = counter;
+  var key = seed;
   for (var round = 0u; round < 10u; round++) {
     let p = mul_wide(0xd2511f53u, c.x);
     let q = mul_wide(0xcd9e8d57u, c.z);
     c = vec4u(q.y ^ c.y ^ key.x, q.x, p.y ^ c.w ^ key.y, p.x);
     key += vec2u(0x9e3779b9u, 0xbb67ae85u);
   }
-  return c.x;
+  return c;
+}
+)"},
+    {"philox", R"(fn philox(seed: u32, stream: u32, index: u32) -> u32 {
+  return philox_block(vec2u(seed, stream), vec4u(index, 0u, 0u, 0u)).x;
 }
 )"},
     // Long division of the mantissas, a bit a turn.

@@ -87,6 +87,7 @@ void Bindings::merge(bool whole_buffers) {
       access.base = static_cast<Extent>((start - binding.range.offset) / 4);
       const std::string_view element = wgsl_storage_type(access.operand.type);
       binding.element = binding.users == 0 || binding.element == element ? element : "u32";
+      if (access.atomic) binding.element = "atomic<u32>";
       ++binding.users;
     }
   }

@@ -67,6 +67,8 @@ class Bindings {
   /// Asks that the operand be accessible in aligned groups of four; scalar stores rule that out for its binding.
   void want_vectors(int handle) { accesses_[static_cast<std::size_t>(handle)].vector_wanted = true; }
   void forbid_vectors(int handle) { accesses_[static_cast<std::size_t>(handle)].vector_forbidden = true; }
+  /// Declares a u32 operand, alone in its buffer, as atomics; they are used by `array_of`.
+  void want_atomics(int handle) { accesses_[static_cast<std::size_t>(handle)].atomic = true; }
   /// Fixes the bindings. Throws InternalError if there are more than a shader may have.
   void resolve();
 
@@ -77,6 +79,8 @@ class Bindings {
   /// Whether another operand shares the binding (as in an update in place).
   bool is_shared(int handle) const;
 
+  /// Name of the array that the binding is.
+  std::string array_of(int handle) const { return "data" + std::to_string(at(handle).binding); }
   /// The element at `index` (u32 text, counted from the binding's start), as a value of the operand's type.
   std::string load(int handle, const std::string& index) const;
   /// Group of four number `index`, as the buffer holds it (has_vectors).
@@ -96,7 +100,7 @@ class Bindings {
  private:
   struct Access {
     kernel::Operand operand;
-    bool written = false, vector_wanted = false, vector_forbidden = false;
+    bool written = false, vector_wanted = false, vector_forbidden = false, atomic = false;
     int binding = -1;
     Extent base = 0;
   };

@@ -197,11 +197,15 @@ std::string_view Helpers::use(std::string_view name) {
   for (const WgslFunction& function : wgsl_functions()) {
     if (function.name != name) continue;
     used_.insert(std::string(name));
-    for (const WgslFunction& other : wgsl_functions())
-      if (calls(function.text, other.name)) use(other.name);
+    use_called(function.text);
     return function.name;
   }
   throw InternalError(fmt::format("webgpu: there is no helper function {}", name));
+}
+
+void Helpers::use_called(std::string_view text) {
+  for (const WgslFunction& function : wgsl_functions())
+    if (calls(text, function.name)) use(function.name);
 }
 
 std::string Helpers::text() const {
