@@ -141,6 +141,8 @@ class Model {
   /// Several at once, as many in parallel as `LoadOptions::sequences`; a result for each prompt.
   std::vector<Result> generate_batch(std::span<const std::string> prompts, const GenerateOptions& options = {}) const;
 
+  /// UsageError for a number out of its range, as a generation with these options would throw.
+  void check(const GenerateOptions& options) const;
   /// Logits after each of the tokens, [tokens, vocabulary].
   std::vector<float> forward(std::span<const std::int32_t> tokens) const;
   /// Of a text, cut into windows; each token of the second half of a window is predicted from all before it in the window.

@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -52,9 +54,17 @@ class Chat {
   int run() {
     if (!model_.has_template())
       throw UsageError("weft chat: the model has no chat template, so it is not made for chats; use weft generate");
+    model_.check(options_);
+    require_utf8_text(system_, "--system");
     if (terminal_) put_text("/help lists the commands.\n");
     while (const auto line = read_line()) {
       if (line->empty()) continue;
+      try {
+        require_utf8_text(*line, "the line was not taken");
+      } catch (const UsageError& error) {
+        fmt::print(stderr, "{}\n", error.what());
+        continue;
+      }
       if (line->starts_with('/')) {
         if (!command(*line)) break;
         continue;
@@ -180,23 +190,31 @@ class Chat {
     const std::string name = rest.substr(0, space), text = space == std::string::npos ? "" : rest.substr(space + 1);
     double value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size() || text.empty()) {
+    if (error != std::errc() || std::isnan(value) || end != text.data() + text.size() || text.empty()) {
       fmt::print(stderr, "/set {}: \"{}\" is no number\n", name, text);
       return;
     }
-    llm::Sampling& s = options_.sampling;
+    const auto whole = [&] { return static_cast<Extent>(std::clamp(value, -1e15, 1e15)); };
+    llm::GenerateOptions changed = options_;
+    llm::Sampling& s = changed.sampling;
     if (name == "temperature")
       s.temperature = value;
     else if (name == "top-k")
-      s.top_k = static_cast<Extent>(value);
+      s.top_k = whole();
     else if (name == "top-p")
       s.top_p = value;
     else if (name == "min-p")
       s.min_p = value;
     else if (name == "max-tokens")
-      options_.max_tokens = static_cast<Extent>(value);
+      changed.max_tokens = whole();
     else
       fmt::print(stderr, "/set {}: there is temperature, top-k, top-p, min-p and max-tokens\n", name);
+    try {
+      model_.check(changed);
+      options_ = changed;
+    } catch (const UsageError& error) {
+      fmt::print(stderr, "{}\n", error.what());
+    }
   }
 
   void save(const std::string& path) {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -25,6 +26,7 @@ struct Request {
 
 /// A language model's file.
 int generate_by_language_model(const Request& request) {
+  require_utf8_text(request.prompt, "--prompt");
   const llm::Model model = load_language_model(request.model);
   const train::InterruptScope interrupt;
   std::stop_source stop;
@@ -43,7 +45,7 @@ int generate(const Request& request) {
   if (is_language_model(request.model.path)) return generate_by_language_model(request);
   const llm::Sampling& s = request.draw.generate.sampling;
   const train::SampleOptions options{.temperature = s.temperature,
-                                     .top_k = static_cast<int>(s.top_k),
+                                     .top_k = static_cast<int>(std::clamp<Extent>(s.top_k, INT_MIN, INT_MAX)),
                                      .top_p = s.top_p,
                                      .seed = static_cast<std::uint64_t>(std::max<std::int64_t>(request.draw.seed, 0))};
   options.check();

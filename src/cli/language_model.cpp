@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <fstream>
 
+#include "base/utf8.hpp"
 #include "train/console.hpp"
 #include "weft/error.hpp"
 
@@ -49,6 +50,7 @@ void add_draw_options(CLI::App& app, DrawOptions& o) {
 
 llm::GenerateOptions generate_options(const DrawOptions& options) {
   llm::GenerateOptions g = options.generate;
+  if (options.seed < -1) throw UsageError(fmt::format("--seed {}: not 0 or more, nor -1", options.seed));
   if (options.seed >= 0) g.sampling.seed = static_cast<std::uint64_t>(options.seed);
   return g;
 }
@@ -59,8 +61,14 @@ bool is_language_model(const std::filesystem::path& path) {
     return std::filesystem::exists(path / "config.json", ignored) &&
            std::filesystem::exists(path / "tokenizer.json", ignored);
   char magic[4] = {};
+  if (!std::filesystem::is_regular_file(path, ignored)) return false;  // opening a pipe would wait for its writer
   std::ifstream(path, std::ios::binary).read(magic, 4);
   return std::string_view(magic, 4) == "GGUF";
+}
+
+void require_utf8_text(std::string_view text, std::string_view what) {
+  if (const auto at = find_invalid_utf8(text))
+    throw UsageError(fmt::format("{}: byte {} is not UTF-8; convert the text, as with iconv", what, *at));
 }
 
 llm::Model load_language_model(const ModelOptions& o, int sequences) {

@@ -31,6 +31,8 @@ llm::GenerateOptions generate_options(const DrawOptions& options);
 
 /// Whether it is a GGUF file, or a folder of a language model.
 bool is_language_model(const std::filesystem::path& path);
+/// UsageError "WHAT: byte N ..." unless the text is UTF-8.
+void require_utf8_text(std::string_view text, std::string_view what);
 /// Loads it, with a line of progress on a terminal.
 llm::Model load_language_model(const ModelOptions& options, int sequences = 1);
 

@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <cctype>
+#include <charconv>
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <new>
 
@@ -25,10 +27,28 @@ std::string environment_name(std::string name) {
   return "WEFT_" + name;
 }
 
+/// Numbers that are none or do not fit are refused, and not cut to what fits.
+std::string number_fault(bool whole, const std::string& text) {
+  const char *begin = text.data() + (text.starts_with('+') ? 1 : 0), *end = text.data() + text.size();
+  std::from_chars_result read{};
+  std::int64_t integer = 0;
+  double real = 0;
+  if (whole)
+    read = std::from_chars(begin, end, integer);
+  else
+    read = std::from_chars(begin, end, real);
+  if (read.ec == std::errc() && read.ptr == end) return "";
+  return fmt::format("\"{}\" is no {}{}", text, whole ? "whole number" : "number",
+                     read.ec == std::errc::result_out_of_range ? " of 64 bits" : "");
+}
+
 // What holds for every option: its twin, and that the last of several counts, so that scripts can be overruled.
 void complete_options(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
     if (option->get_items_expected_max() == 1) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    if (const std::string type = option->get_type_name(); type == "INT" || type == "FLOAT")
+      option->check([whole = type == "INT"](const std::string& text) { return number_fault(whole, text); }, "",
+                    "number");
     if (!option->get_lnames().empty() && option->get_lnames()[0] != "help" && option->get_lnames()[0] != "version")
       option->envname(environment_name(option->get_lnames()[0]));
   }

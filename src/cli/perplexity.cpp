@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/file.hpp"
+#include "base/utf8.hpp"
 #include "cli/commands.hpp"
 #include "cli/language_model.hpp"
 #include "train/console.hpp"
@@ -21,6 +22,7 @@ struct Request {
 int perplexity(const Request& r) {
   constexpr std::uint64_t kMaxTextBytes = std::uint64_t{1} << 28;
   const std::string text = read_text_file(r.file, kMaxTextBytes);
+  require_utf8(text, r.file.string());
   const llm::Model model = load_language_model(r.model);
   train::Console console(stderr);
   const llm::Perplexity p =

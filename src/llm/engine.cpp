@@ -14,7 +14,7 @@
 namespace weft::llm::detail {
 namespace {
 
-constexpr Extent kUsualContext = 4096;
+constexpr Extent kUsualContext = 4096, kContextMax = Extent{1} << 24;
 // Tokens of a pass. A pass of every size is compiled once, when it is first needed.
 constexpr std::size_t kSizes[] = {1, 2, 4, 8, 16, 64, 256, 512};
 constexpr Extent kHistory = 256;
@@ -42,7 +42,9 @@ Tensor on_device(const std::vector<T>& values, const Shape& shape, Device device
 Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) : device_(options.device) {
   if (options.sequences < 1 || options.sequences > 256)
     throw UsageError(fmt::format("llm::load: {} sequences; 1 to 256 can be kept side by side", options.sequences));
-  if (options.context < 0) throw UsageError(fmt::format("llm::load: a context of {}", options.context));
+  if (options.context < 0 || options.context > kContextMax)
+    throw UsageError(fmt::format("llm::load: a context of {}, not from 1 to {}, nor 0 for the model's own",
+                                 options.context, kContextMax));
   io::TensorSource source = io::TensorSource::open(path);
   const TensorNames names(source);
   const ModelConfig config = read_config(source, names);

@@ -91,6 +91,8 @@ std::vector<Result> Model::generate_batch(std::span<const std::string> prompts, 
   return detail::run_batch(*engine_, std::move(encoded), options);
 }
 
+void Model::check(const GenerateOptions& options) const { detail::check(options, *engine_); }
+
 std::vector<float> Model::forward(std::span<const std::int32_t> tokens) const {
   if (engine_->busy) throw UsageError("llm: a generation of this model is under way; finish or destroy it first");
   std::vector<float> logits;
@@ -110,7 +112,9 @@ std::vector<float> Model::forward(std::span<const std::int32_t> tokens) const {
 
 Perplexity Model::perplexity(std::string_view text, const PerplexityOptions& options,
                              const std::function<void(const Perplexity&)>& progress) const {
-  const Extent window = options.window > 0 ? options.window : std::min<Extent>(context(), 512);
+  const Extent window = options.window != 0 ? options.window : std::min<Extent>(context(), 512);
+  if (options.windows_max < 0)
+    throw UsageError(fmt::format("llm: {} windows of a text, not 1 or more, nor 0 for all", options.windows_max));
   if (window < 4 || window > context())
     throw UsageError(fmt::format("llm: a window of {} tokens; 4 to the context of {} can be", window, context()));
   const std::vector<std::int32_t> tokens = encode(text, false);

@@ -12,6 +12,8 @@ namespace {
 
 bool is_gguf(const std::filesystem::path& path) {
   char magic[4] = {};
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return false;  // opening a pipe would wait for its writer
   std::ifstream(path, std::ios::binary).read(magic, 4);
   return std::string_view(magic, 4) == "GGUF";
 }

@@ -129,12 +129,15 @@ LoadedModel load_model(const std::filesystem::path& run_or_file) {
       return fs::exists(path / name, ignored) || fs::exists(previous_path(path / name), ignored);
     };
     if (!has(kBestCheckpoint) && !has(kLastCheckpoint))
-      throw FileError(fmt::format("{}: holds no checkpoint ({} or {}); train one with `weft train text --out {}`",
-                                  path.string(), kBestCheckpoint, kLastCheckpoint, path.string()));
+      throw FileError(
+          fmt::format("{}: holds no checkpoint ({} or {}) and no language model (config.json with tokenizer.json); "
+                      "train one with `weft train text --out {}`",
+                      path.string(), kBestCheckpoint, kLastCheckpoint, path.string()));
     path /= has(kBestCheckpoint) ? kBestCheckpoint : kLastCheckpoint;
   } else if (!fs::exists(path, ignored)) {
     throw FileError(fmt::format(
-        "{}: no such run or checkpoint; give the folder that `weft train text --out` wrote, or a checkpoint in it",
+        "{}: no such run or checkpoint; give the folder that `weft train text --out` wrote, a checkpoint in "
+        "it, or a language model",
         path.string()));
   }
   LoadedModel loaded;

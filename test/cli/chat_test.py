@@ -1,17 +1,15 @@
 #!/usr/bin/python3
 """weft chat, generate and perplexity from end to end: chat_test.py WEFT [unittest arguments].
 
-On a tiny model of random weights, made here: what it says means nothing, but all that stands around it is real.
+On the tiny model of tiny_model.py.
 """
 import fcntl
 import json
 import os
 import pathlib
 import pty
-import random
 import select
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
@@ -19,50 +17,16 @@ import termios
 import time
 import unittest
 
+from tiny_model import put_model
+
 WEFT = pathlib.Path(sys.argv.pop(1)).resolve()
 OK, USAGE, FILE = 0, 2, 3
-WIDTH, WORDS = 32, 48
-TEMPLATE = ("{% for m in messages %}{{ m.role + ' ' + m.content + ' ' }}{% endfor %}"
-            "{% if add_generation_prompt %}{{ 'assistant ' }}{% endif %}")
 
 
 def weft(*arguments, text=None):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("WEFT_")}
     return subprocess.run([WEFT, *map(str, arguments)], input=text, capture_output=True, text=True, timeout=300,
                           env={**environment, "WEFT_THREADS": "1"})
-
-
-def put_model(folder, template=True):
-    """A Llama of two layers as a Hugging Face folder."""
-    folder.mkdir()
-    config = {"model_type": "llama", "vocab_size": WORDS, "hidden_size": WIDTH, "num_hidden_layers": 2, "num_attention_heads": 4,
-              "num_key_value_heads": 2, "intermediate_size": 64, "max_position_embeddings": 96, "rms_norm_eps": 1e-5,
-              "tie_word_embeddings": True, "hidden_act": "silu"}
-    (folder / "config.json").write_text(json.dumps(config))
-    words = ["user", "assistant", "system"] + [f"w{i}" for i in range(WORDS - 3)]
-    (folder / "tokenizer.json").write_text(json.dumps({
-        "version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokenizer": {"type": "WhitespaceSplit"},
-        "post_processor": None, "decoder": None,
-        "model": {"type": "WordLevel", "vocab": {w: i for i, w in enumerate(words)}, "unk_token": "w0"}}))
-    if template:
-        (folder / "chat_template.jinja").write_text(TEMPLATE)
-    shapes = {"model.embed_tokens.weight": [WORDS, WIDTH], "model.norm.weight": [WIDTH]}
-    for i in range(2):
-        layer = f"model.layers.{i}."
-        shapes |= {layer + "input_layernorm.weight": [WIDTH], layer + "post_attention_layernorm.weight": [WIDTH],
-                   layer + "self_attn.q_proj.weight": [WIDTH, WIDTH], layer + "self_attn.k_proj.weight": [16, WIDTH],
-                   layer + "self_attn.v_proj.weight": [16, WIDTH], layer + "self_attn.o_proj.weight": [WIDTH, WIDTH],
-                   layer + "mlp.gate_proj.weight": [64, WIDTH], layer + "mlp.up_proj.weight": [64, WIDTH],
-                   layer + "mlp.down_proj.weight": [WIDTH, 64]}
-    draw, header, data = random.Random(1), {}, b""
-    for name, shape in sorted(shapes.items()):
-        count = shape[0] * (shape[1] if len(shape) > 1 else 1)
-        values = [1.0 if len(shape) == 1 else draw.uniform(-0.4, 0.4) for _ in range(count)]
-        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + 4 * count]}
-        data += struct.pack(f"<{count}f", *values)
-    head = json.dumps(header).encode()
-    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(head)) + head + data)
-    return folder
 
 
 class ModelTest(unittest.TestCase):

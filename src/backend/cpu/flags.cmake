@@ -20,6 +20,9 @@ set(quant_flags -O3 -fno-math-errno -Wno-psabi -Wno-uninitialized -Wno-maybe-uni
 set_property(SOURCE ${cpu_folder}/quant_baseline.cpp APPEND PROPERTY COMPILE_OPTIONS ${quant_flags})
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(quant_avx2_flags ${quant_flags} -mavx2 -mfma -mf16c)
+  if(WEFT_SANITIZE)  # GCC would take an hour; quant_baseline.cpp is the same code, and callers are checked
+    list(APPEND quant_avx2_flags -fno-sanitize=all)
+  endif()
   set(quant_avx512_flags ${quant_avx2_flags} -mavx512f -mavx512dq -mavx512bw -mavx512vl -mprefer-vector-width=512)
   set_property(SOURCE ${cpu_folder}/quant_avx2.cpp APPEND PROPERTY COMPILE_OPTIONS ${quant_avx2_flags})
   set_property(SOURCE ${cpu_folder}/quant_avx2_vnni.cpp APPEND PROPERTY COMPILE_OPTIONS ${quant_avx2_flags} -mavxvnni)

@@ -1,0 +1,168 @@
+#!/usr/bin/python3
+"""What users get wrong with the commands around language models: hostile_test.py WEFT [unittest arguments].
+
+Every refusal is one message of a few lines that names the thing, and a documented exit code.
+"""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from tiny_model import put_model
+
+WEFT = pathlib.Path(sys.argv.pop(1)).resolve()
+OK, USAGE, FILE, DEVICE = 0, 2, 3, 4
+NOBODY = 65534
+
+
+def weft(*arguments, text=b"", **options):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("WEFT_")}
+    return subprocess.run([WEFT, *arguments], input=text, capture_output=True, timeout=60, env={**environment, "WEFT_THREADS": "1"}, **options)
+
+
+class HostileTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="weft-hostile-"))
+        os.chmod(cls.folder, 0o755)
+        cls.model = put_model(cls.folder / "model")
+        cls.gguf = cls.folder / "m.gguf"
+        assert weft("convert", cls.model, cls.gguf).returncode == OK
+        (cls.folder / "text.txt").write_text("w1 w2 " * 100)
+        (cls.folder / "latin.txt").write_bytes(b"w1 \xff w2 " * 100)
+        (cls.folder / "empty").write_bytes(b"")
+        (cls.folder / "cut.gguf").write_bytes(b"GGUF")
+        (cls.folder / "dir").mkdir()
+        os.mkfifo(cls.folder / "pipe")
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder, ignore_errors=True)
+
+    def refused(self, code, said, *arguments, **options):
+        done = weft(*arguments, **options)
+        shown = f"{arguments}\n{done.stdout}\n{done.stderr.decode(errors='replace')}"
+        self.assertEqual(done.returncode, code, shown)
+        self.assertIn(str(said), done.stderr.decode(errors="replace"), shown)
+        self.assertRegex(done.stderr, rb"(?m)^error: ", shown)
+        self.assertNotIn(b"InternalError", done.stderr, shown)
+        self.assertLess(len(done.stderr.splitlines()), 12, shown)
+
+    def commands(self, model):
+        """Each command that reads a model, on this one."""
+        out = self.folder / "out.gguf"
+        return {"chat": ["chat", model, "--device", "cpu"], "generate": ["generate", model, "--device", "cpu", "--prompt", "w1"],
+                "perplexity": ["perplexity", model, "--device", "cpu", "--file", self.folder / "text.txt"],
+                "tokenize": ["tokenize", "--model", model, "x"], "inspect": ["inspect", model],
+                "template": ["template", "render", "--model", model], "quantize": ["quantize", model, out, "--type", "Q8_0"],
+                "convert": ["convert", model, out]}
+
+    def test_models_that_are_none(self):
+        for name in ("none", "dir", "empty", "cut.gguf", "text.txt", "pipe"):
+            for command in self.commands(self.folder / name).values():
+                with self.subTest(name=name, command=command[0]):
+                    self.refused(FILE, name, *command, text=b"[]")
+        for name, command in self.commands("").items():
+            self.refused(USAGE if name == "template" else FILE, "", *command, text=b"[]")
+
+    @unittest.skipUnless(os.geteuid() == 0, "takes root to become nobody")
+    def test_models_that_may_not_be_read(self):
+        locked = self.folder / "locked.gguf"
+        locked.write_bytes(self.gguf.read_bytes())
+        locked.chmod(0)
+        try:
+            if weft("--version", user=NOBODY, group=NOBODY, extra_groups=[]).returncode != OK:
+                self.skipTest("nobody may not run the command here")
+        except PermissionError:
+            self.skipTest("nobody may not run the command here")
+        for command in self.commands(locked).values():
+            with self.subTest(command=command[0]):
+                self.refused(FILE, "locked.gguf", *command, text=b"[]", user=NOBODY, group=NOBODY, extra_groups=[])
+
+    def test_numbers_out_of_range(self):
+        for option, values in {"--context": ("-1", "99999999999", "9223372036854775807"), "--max-tokens": ("-1",), "--temperature": ("-1", "nan", "inf"),
+                               "--top-k": ("-1",), "--top-p": ("-1", "0", "1.5", "nan"), "--min-p": ("-1", "2", "nan"), "--typical": ("0", "2"),
+                               "--repetition-penalty": ("0", "-1", "nan", "inf"), "--frequency-penalty": ("nan",), "--presence-penalty": ("inf",),
+                               "--penalty-window": ("-1", "257"), "--draft": ("-1", "16"), "--seed": ("-2",)}.items():
+            for value in values:
+                for command in ("generate", "chat"):
+                    with self.subTest(command=command, option=option, value=value):
+                        prompt = ["--prompt", "w1"] if command == "generate" else []
+                        name = option[2:].replace("-", "_")
+                        self.refused(USAGE, {"context": "a context of ", "seed": "--seed -2"}.get(name, name), command, self.model, "--device", "cpu",
+                                     *prompt, option, value, text=b"w1\n")
+        perplexity = ["perplexity", self.model, "--device", "cpu", "--file", self.folder / "text.txt"]
+        for value in ("-1", "3", "97", "999999999999"):
+            self.refused(USAGE, f"a window of {value} tokens", *perplexity, "--window", value)
+        self.refused(USAGE, "-1 windows", *perplexity, "--windows", "-1")
+
+    def test_numbers_that_are_none(self):
+        for option in ("--context", "--max-tokens", "--top-k", "--seed", "--draft"):
+            for value in ("x", "1e9", "3.5", "99999999999999999999", "-99999999999999999999", "0x10", " 1"):
+                self.refused(USAGE, f'{option}: "{value}" is no whole number', "generate", self.model, option, value)
+        for option in ("--temperature", "--top-p"):
+            for value in ("x", "1e999", "1,5", "--"):
+                self.refused(USAGE, option, "generate", self.model, option, value)
+
+    def test_names_that_are_none(self):
+        self.refused(USAGE, "--cache f64: not f32, f16 or q8", "generate", self.model, "--prompt", "w1", "--cache", "f64")
+        for device in ("", "gpu", "webgpu:-1", "webgpu:x", "cpu:1", "webgpu:99999999999"):
+            self.refused(USAGE, f'device "{device}"', "generate", self.model, "--prompt", "w1", "--device", device)
+        self.refused(DEVICE, "webgpu:99", "generate", self.model, "--prompt", "w1", "--device", "webgpu:99")
+        self.refused(USAGE, 'there is no such type to quantize to; choose one of F32', "quantize", self.gguf, self.folder / "o.gguf", "--type", "Q4")
+        self.refused(USAGE, "Did you mean --temperature?", "chat", self.model, "--temprature", "1")
+
+    def test_an_unknown_architecture_names_the_nearest(self):
+        for wrong, nearest in (("lama", "llama"), ("qwen4", "qwen"), ("gemma7", "gemma")):
+            broken = self.folder / wrong
+            shutil.copytree(self.model, broken)
+            config = (broken / "config.json").read_text()
+            (broken / "config.json").write_text(config.replace('"llama"', f'"{wrong}"'))
+            for command in ("chat", "generate"):
+                self.refused(FILE, f"(nearest: {nearest}", command, broken, "--device", "cpu", *(["--prompt", "w1"] if command == "generate" else []))
+                self.refused(FILE, "it knows mixtral, llama", command, broken, "--device", "cpu")
+
+    def test_prompts(self):
+        generate = ["generate", self.model, "--device", "cpu"]
+        self.refused(USAGE, "the prompt has no tokens", *generate, "--prompt", "")
+        self.refused(USAGE, "the prompt has 200 tokens, and the context 96 positions", *generate, "--prompt", "w1 " * 200)
+        self.refused(USAGE, "--prompt: byte 3 is not UTF-8", *generate, "--prompt", b"w1 \xff\xfe")
+        self.refused(USAGE, "a stop text is empty", *generate, "--prompt", "w1", "--stop", "")
+        self.refused(USAGE, "--system: byte 0 is not UTF-8", "chat", self.model, "--device", "cpu", "--system", b"\xff", text=b"w1\n")
+
+    def test_lines_of_a_chat(self):
+        done = weft("chat", self.model, "--device", "cpu", "--max-tokens", "2", "--temperature", "0",
+                    text=b"\xff\n/set top-k 1e300\n/set top-k nan\n/set top-k -5\n/set max-tokens -1e300\n/save /nowhere/x\n/save\nw1\n")
+        self.assertEqual(done.returncode, OK, done.stderr)
+        self.assertEqual(len(done.stdout.splitlines()), 1, done.stdout)  # the last line is answered, whatever went before
+        for said in (b"the line was not taken: byte 0 is not UTF-8", b'"nan" is no number', b"top_k is -5", b"max_tokens is -1",
+                     b"'/nowhere' does not exist", b"give the file's name"):
+            self.assertIn(said, done.stderr)
+
+    def test_texts(self):
+        perplexity = ["perplexity", self.model, "--device", "cpu", "--file"]
+        self.refused(FILE, "none", *perplexity, self.folder / "none")
+        self.refused(FILE, "it is a folder", *perplexity, self.folder / "dir")
+        self.refused(FILE, "no regular file", *perplexity, self.folder / "pipe")
+        self.refused(FILE, "byte 3 (0xff, line 1) is not UTF-8", *perplexity, self.folder / "latin.txt")
+        self.refused(USAGE, "the text has 0 tokens", *perplexity, self.folder / "empty")
+        tokenize = ["tokenize", "--model", self.model]
+        for name, said in (("none", "no such file"), ("dir", "it is a folder"), ("pipe", "no regular file")):
+            self.refused(FILE, said, *tokenize, "--file", self.folder / name)
+        for ids in ("99999999999", "-1", "x", "1;2"):
+            self.refused(USAGE, "stands no id", *tokenize, "--decode", ids)
+
+    def test_places_to_write(self):
+        for command in (["quantize", self.gguf, "--type", "Q8_0"], ["convert", self.gguf]):
+            for place, said in ((self.folder / "dir.gguf", "is a folder"), (self.folder / "no" / "x.gguf", "does not exist; create it first"),
+                                ("/proc/x.gguf", "cannot write '/proc/x.gguf'")):
+                (self.folder / "dir.gguf").mkdir(exist_ok=True)
+                self.refused(FILE, said, *command[:2], place, *command[2:])
+        self.assertEqual(sorted(p.name for p in self.folder.glob("*.tmp-*")), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
