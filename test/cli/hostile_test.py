@@ -157,10 +157,9 @@ class HostileTest(unittest.TestCase):
 
     def test_places_to_write(self):
         for command in (["quantize", self.gguf, "--type", "Q8_0"], ["convert", self.gguf]):
-            for place, said in ((self.folder / "dir.gguf", "is a folder"), (self.folder / "no" / "x.gguf", "does not exist; create it first"),
-                                ("/proc/x.gguf", "cannot write '/proc/x.gguf'")):
-                (self.folder / "dir.gguf").mkdir(exist_ok=True)
+            for place, said in ((self.folder / "no" / "x.gguf", "does not exist; create it first"), ("/proc/x.gguf", "cannot write '/proc/x.gguf'")):
                 self.refused(FILE, said, *command[:2], place, *command[2:])
+        self.refused(FILE, "is a folder", "quantize", self.gguf, self.folder / "dir", "--type", "Q8_0")
         self.assertEqual(sorted(p.name for p in self.folder.glob("*.tmp-*")), [])
 
 
