@@ -195,8 +195,10 @@ Drawing Engine::start_draw(const Tensor& logits, std::span<const DrawRequest> re
                              s.presence_penalty,
                              r.log_probability ? 1.0 : 0.0};
     for (std::size_t j = 0; j < kSampleSettings; ++j) settings[i * kSampleSettings + j] = static_cast<float>(values[j]);
+    const bool is_penalised = s.repetition_penalty != 1 || s.frequency_penalty != 0 || s.presence_penalty != 0;
     const std::size_t window =
-        std::min({r.history.size(), static_cast<std::size_t>(s.penalty_window), std::size_t{kHistory}});
+        is_penalised ? std::min({r.history.size(), static_cast<std::size_t>(s.penalty_window), std::size_t{kHistory}})
+                     : 0;
     std::copy(r.history.end() - static_cast<std::ptrdiff_t>(window), r.history.end(),
               history.begin() + static_cast<std::ptrdiff_t>(i * kHistory));
     for (std::size_t j = 0; j < s.logit_bias.size(); ++j) {
@@ -212,10 +214,10 @@ Drawing Engine::start_draw(const Tensor& logits, std::span<const DrawRequest> re
     });
   const Extent b = rows, m = static_cast<Extent>(biased);
   const Tensor arguments[] = {logits,
-                              on_device(settings, {b, kSampleSettings}, device_),
-                              on_device(history, {b, kHistory}, device_),
-                              on_device(bias_tokens, {b, m}, device_),
-                              on_device(bias, {b, m}, device_),
+                              settings_.of(std::move(settings), {b, kSampleSettings}, device_),
+                              history_.of(std::move(history), {b, kHistory}, device_),
+                              bias_tokens_.of(std::move(bias_tokens), {b, m}, device_),
+                              bias_.of(std::move(bias), {b, m}, device_),
                               on_device(state, {b, 4}, device_)};
   Drawing drawing{(*sampler_)(arguments)[0], nullptr};
   drawing.readback =

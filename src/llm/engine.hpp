@@ -46,6 +46,23 @@ struct DrawRequest {
   std::span<const text::TokenId> history;  // tokens before it
 };
 
+/// Numbers on the device that seldom change: they are uploaded when they do.
+template <class T>
+class Uploaded {
+ public:
+  const Tensor& of(std::vector<T> values, const Shape& shape, Device device) {
+    if (!tensor_ || shape != tensor_->shape() || values != values_) {
+      tensor_ = tensor_from_bytes(values.data(), shape, dtype_of<T>, device);
+      values_ = std::move(values);
+    }
+    return *tensor_;
+  }
+
+ private:
+  std::vector<T> values_;
+  std::optional<Tensor> tensor_;
+};
+
 class Engine {
  public:
   Engine(const std::filesystem::path& path, const LoadOptions& options);
@@ -112,6 +129,8 @@ class Engine {
   double magnitude_ = 1;
   std::map<std::pair<std::size_t, Rows>, Compiled> passes_;
   std::optional<Compiled> sampler_;
+  Uploaded<float> settings_, bias_;
+  Uploaded<std::int32_t> history_, bias_tokens_;
 };
 
 }  // namespace weft::llm::detail
