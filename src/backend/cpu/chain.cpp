@@ -369,7 +369,7 @@ std::optional<ChainCode> ChainCode::make(const Chain& chain) {
   return made;
 }
 
-bool chains_enabled() { return isa() == Isa::avx512 && enabled().load(std::memory_order_relaxed); }
+bool chains_enabled() { return isa() >= Isa::avx512 && enabled().load(std::memory_order_relaxed); }
 void set_chains_enabled(bool value) { enabled().store(value, std::memory_order_relaxed); }
 
 }  // namespace weft::cpu

@@ -86,7 +86,7 @@ class ChainCode {
   ChainFunction function_ = nullptr;
 };
 
-/// Whether chains are used: the instruction set is AVX-512 and nobody asked otherwise.
+/// Whether chains are used: the instruction set has AVX-512 and nobody asked otherwise.
 bool chains_enabled();
 /// For tests.
 void set_chains_enabled(bool enabled);

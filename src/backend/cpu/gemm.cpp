@@ -51,7 +51,7 @@ constexpr int64_t kBlockBytes = 640 * 1024;            // of B for one block of 
 constexpr int64_t kStripBytesMax = 2048;               // columns of a task's block of C
 constexpr int64_t kPackedBytesMax = 8 * 1024 * 1024;   // of B packed over all of k, kept for the thread's next task
 constexpr int64_t kKeptTiles = 16;                     // column tiles that may be kept side by side
-constexpr int64_t kSharedBytesMax = 16 * 1024 * 1024;  // of B packed for all tasks together
+constexpr int64_t kSharedBytesMax = 32 * 1024 * 1024;  // of B packed for all tasks together
 constexpr int64_t kSharedPanels = 64;                  // at least, for a packed B to pay
 constexpr int64_t kSharedTaskPanels = 9;               // of a task at most: they share the reading of B
 constexpr int64_t kPackDepth = 64;                     // rows of B that a task packs
@@ -108,6 +108,8 @@ Split split(const GemmArgs<T>& args, const GemmKernels<T>& kernels) {
                                                           : std::max<int64_t>(1, strips / 2);
     s.column_tiles = std::clamp(ceil_divide(per_product, s.row_tiles), s.column_tiles, most);
   }
+  // What must be packed is divided between two tiles at least, and so between threads.
+  if (args.b.column != 1 && s.column_tiles == 1 && s.row_tiles > 1 && strips >= 4) s.column_tiles = 2;
   s.tile_columns = ceil_divide(strips, s.column_tiles) * strip;
   s.column_tiles = ceil_divide(args.n, s.tile_columns);
   s.batch_groups = args.batch;
