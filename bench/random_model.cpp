@@ -28,6 +28,11 @@ constexpr ModelShape kShapes[] = {
                       "num_attention_heads": 14, "num_key_value_heads": 2, "intermediate_size": 4864,
                       "max_position_embeddings": 32768, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0,
                       "tie_word_embeddings": true, "hidden_act": "silu"})"},
+    // Of no known model: an eighth of Mixtral's width and its share of experts.
+    {"mixtral-8x40m", R"({"model_type": "mixtral", "vocab_size": 32000, "hidden_size": 768, "num_hidden_layers": 6,
+                         "num_attention_heads": 12, "num_key_value_heads": 4, "intermediate_size": 2688,
+                         "max_position_embeddings": 32768, "rms_norm_eps": 1e-5, "rope_theta": 1000000.0,
+                         "num_local_experts": 8, "num_experts_per_tok": 2, "hidden_act": "silu"})"},
 };
 
 const ModelShape* find_shape(std::string_view name) {
@@ -95,6 +100,8 @@ fs::path random_model(std::string_view name) {
     for (const std::string& key : tensor.keys) {
       Shape extents;
       for (const llm::Dim& dim : tensor.shape) extents.push_back(dim.value);
+      if (tensor.keys.size() > 1)
+        extents = Shape(std::vector<Extent>(extents.begin() + 1, extents.end()));  // an expert
       tensors.push_back({key, "F16", extents});
       ones.push_back(tensor.element == llm::Element::f32 && key.ends_with(".weight"));
     }

@@ -133,7 +133,8 @@ class Lowering {
     return reshape(y, q.shape());
   }
 
-  // Every expert sees every token; what the router did not choose weighs nothing.
+  // In the graph every expert sees every token, and what the router did not choose weighs nothing. Products on the CPU
+  // leave out rows of zeros, so there an expert sees the other experts' tokens as such.
   Tensor mixed(const OpNode& node) const {
     const Tensor x = input(node, 0);
     const Tensor scores = product(x, node.inputs[1]);  // [T, E]
@@ -150,9 +151,11 @@ class Lowering {
     }
     const Tensor taken = chosen > zeros_like(chosen);
     const Tensor weight = softmax(elementwise("where", {taken, scores, scalar_like(none, scores)}), 1);
+    const bool leaves_out = x.device().kind == Device::Kind::cpu && !context_.weights.at(node.inputs[2]).packed.empty();
     Tensor sum;
     for (Extent e = 0; e < experts; ++e) {
-      const Tensor h = swiglu(product(x, node.inputs[2], {}, e), product(x, node.inputs[3], {}, e));
+      const Tensor seen = leaves_out ? elementwise("where", {narrow(taken, 1, e, 1), x, scalar_like(0, x)}) : x;
+      const Tensor h = swiglu(product(seen, node.inputs[2], {}, e), product(seen, node.inputs[3], {}, e));
       const Tensor part = product(h, node.inputs[4], {}, e) * narrow(weight, 1, e, 1);
       sum = sum.defined() ? sum + part : part;
     }

@@ -1,7 +1,9 @@
 // Matrix products with epilogues.
 #include "backend/cpu/product.hpp"
 
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -79,6 +81,60 @@ void pack(const T* from, const std::vector<std::int64_t>& offsets, Extent rows, 
     const T* source = from + offsets[static_cast<std::size_t>(i / rows)] + i % rows * row;
     for (Extent c = 0; c < columns; ++c) to[i * columns + c] = source[c * column];
   });
+}
+
+constexpr std::int64_t kRowsOfAnEpilogue = 16;
+
+/// `quant_matmul`, in which rows of x that are zero take no part: their rows of y are zero, and where all are, the weights
+/// are not read. Experts of a mixture see the tokens of others as such rows. Rows do not depend on each other, so the
+/// rest have the same bits with them and without.
+void multiply_rows_that_count(std::span<const QuantProduct> products, const float* x, std::int64_t m,
+                              std::int64_t x_row, Activations activations) {
+  const std::int64_t k = products[0].weights->k();
+  thread_local std::vector<std::int64_t> scratch_rows;
+  std::vector<std::int64_t>& rows = scratch_rows;  // this thread's, also where others read it
+  rows.clear();
+  for (std::int64_t i = 0; i < m; ++i)
+    if (std::any_of(x + i * x_row, x + i * x_row + k, [](float value) { return value != 0; })) rows.push_back(i);
+  const auto count = static_cast<std::int64_t>(rows.size());
+  // Rows that are gathered are copied twice, which pays where many are left out.
+  if (count > 0 && 4 * count > 3 * m) return quant_matmul(products, x, m, x_row, activations);
+
+  thread_local std::vector<float> gathered, made;
+  gathered.resize(static_cast<std::size_t>(count * k));
+  for (std::int64_t i = 0; i < count; ++i)
+    std::copy_n(x + rows[static_cast<std::size_t>(i)] * x_row, k, gathered.begin() + i * k);
+  std::int64_t columns = 0;
+  for (const QuantProduct& product : products) columns += product.weights->n();
+  made.resize(static_cast<std::size_t>(count * columns));
+  std::vector<QuantProduct> dense;
+  float* y = made.data();
+  for (const QuantProduct& product : products) {
+    dense.push_back({product.weights, y, product.weights->n(), {}});
+    y += count * product.weights->n();
+  }
+  if (count > 0) quant_matmul(dense, gathered.data(), count, k, activations);
+
+  for (std::size_t p = 0; p < products.size(); ++p) {
+    const QuantProduct& product = products[p];
+    const std::int64_t n = product.weights->n();
+    const auto finish = [&, from = dense[p].y](std::int64_t task) {
+      const std::int64_t begin = task * kRowsOfAnEpilogue, end = std::min(m, begin + kRowsOfAnEpilogue);
+      auto next = std::lower_bound(rows.begin(), rows.end(), begin);
+      for (std::int64_t i = begin; i < end; ++i) {
+        if (next != rows.end() && *next == i)
+          std::copy_n(from + (next++ - rows.begin()) * n, n, product.y + i * product.y_row);
+        else
+          std::fill_n(product.y + i * product.y_row, n, 0.0f);
+      }
+      if (product.after_block) product.after_block(0, begin, end, 0, n);
+    };
+    const std::int64_t tasks = (m + kRowsOfAnEpilogue - 1) / kRowsOfAnEpilogue;
+    if (tasks == 1)
+      finish(0);
+    else
+      parallel_for(tasks, finish);
+  }
 }
 
 }  // namespace
@@ -163,8 +219,8 @@ void ProductProgram::run_packed(std::span<const PackedCall> calls, const char* a
     if (!p.plain_) products.back().after_block = part;
   }
   const ProductProgram& first = *calls[0].program;
-  quant_matmul(products, reinterpret_cast<const float*>(a) + first.a_offsets_[0], first.kernel_.m, first.kernel_.a_row,
-               first.kernel_.exact ? Activations::exact : Activations::eight_bit);
+  multiply_rows_that_count(products, reinterpret_cast<const float*>(a) + first.a_offsets_[0], first.kernel_.m,
+                           first.kernel_.a_row, first.kernel_.exact ? Activations::exact : Activations::eight_bit);
 }
 
 bool ProductProgram::runs_with(std::span<const ProductProgram* const> others) const {
