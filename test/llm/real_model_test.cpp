@@ -161,8 +161,7 @@ TEST(RealModel, LogitsFollowTheExactEvaluation) {
       "same best token %d and %d of %zu\n",
       prompts, plain_rms, rounded_rms, same_best[0], same_best[1], prompts * 64);
   EXPECT_LE(plain_rms, 0.02);
-  EXPECT_LE(rounded_rms,
-            0.26);  // llama.cpp, which rounds activations the same way, is as far away: 0.220 over ten prompts
+  EXPECT_LE(rounded_rms, 0.24);  // 0.221 over two prompts, of which llama.cpp is 0.199 away
 }
 
 TEST(RealModel, ChatsAndStopsAtTheEndOfItsTurn) {

@@ -97,6 +97,48 @@ void walk_row(const Access& access, Extent s, Extent f0, Extent count, Run run, 
   }
 }
 
+/// Whether stretches of a row come by twos, as where neighbours are swapped (rotary embeddings) or repeated: a walk would
+/// take longer to find them than to copy them.
+inline bool is_of_pairs(const Access& access, Extent f0, Extent count) {
+  const std::size_t dims = access.fast.size();
+  return access.separable && dims >= 2 && access.fast[dims - 1].extent == 2 && !access.fast[dims - 1].bounded() &&
+         !access.fast[dims - 2].bounded() && f0 % 2 == 0 && count % 2 == 0;
+}
+template <class Word>
+void copy_pairs(const Access& access, Extent s, Extent f0, Extent count, const Word* from, Word* to) {
+  Extent row;
+  if (!access.locate_row(s, &row)) return void(std::fill_n(to, count, Word{}));
+  const std::size_t dims = access.fast.size();
+  const Access::Dim& last = access.fast[dims - 1];
+  const Access::Dim& pairs = access.fast[dims - 2];
+  for (Extent done = 0; done < count;) {
+    const Extent pair = (f0 + done) / 2, begin = pair % pairs.extent;
+    const Extent n = std::min(pairs.extent - begin, (count - done) / 2);
+    Extent rest = pair / pairs.extent, at = row + begin * pairs.stride;
+    bool inside = true;
+    for (std::size_t d = dims - 2; d-- > 0;) {
+      const Access::Dim& dim = access.fast[d];
+      const Extent c = d == 0 ? rest : rest % dim.extent;
+      rest /= dim.extent;
+      at += c * dim.stride;
+      inside = inside && dim.lo <= c && c < dim.hi;
+    }
+    const Word* source = from + at;
+    Word* target = to + done;
+    if (!inside) {
+      std::fill_n(target, 2 * n, Word{});
+    } else if (pairs.stride == 2 && last.stride == -1) {
+      for (Extent i = 0; i < 2 * n; i += 2) target[i] = source[i], target[i + 1] = source[i - 1];
+    } else if (pairs.stride == 1 && last.stride == 0) {
+      for (Extent i = 0; i < n; ++i) target[2 * i] = target[2 * i + 1] = source[i];
+    } else {
+      for (Extent i = 0; i < n; ++i)
+        target[2 * i] = source[i * pairs.stride], target[2 * i + 1] = source[i * pairs.stride + last.stride];
+    }
+    done += 2 * n;
+  }
+}
+
 /// Copies elements between strided places.
 template <class Word>
 void copy_strided(const Word* from, Extent from_stride, Word* to, Extent to_stride, Extent count) {

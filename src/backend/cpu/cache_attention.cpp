@@ -15,6 +15,7 @@ namespace {
 
 constexpr Extent kShortRun = 6;         // queries that take the passes
 constexpr Extent kStretch = 256;        // keys of a task
+constexpr Extent kFetched = 32;         // rows of f32 that are asked for while those before them are used
 constexpr Extent kUnpacked = 64;        // rows unpacked at a time: with 64 channels half the nearest cache
 constexpr Extent kRowsOfBlock = 96;     // queries times the heads that share keys
 constexpr Extent kScoresMax = 1 << 17;  // of a block: half a megabyte
@@ -129,6 +130,14 @@ class CacheAttention {
     }
     return memory.data();
   }
+  /// Asks memory for the rows that come next: a head's part of a row is too short for the processor to see a stream.
+  void fetch_ahead(const std::uint32_t* cache, const Task& task, Extent from, Extent count) const {
+    const Extent words = words_ / a_.kv_heads, end = std::min(task.end, task.begin + from + count);
+    for (Extent r = task.begin + from; r < end; ++r) {
+      const std::uint32_t* row = cache + r * words_ + task.kv_head * words;
+      for (Extent w = 0; w < words; w += 16) __builtin_prefetch(row + w);
+    }
+  }
   void cap(float* scores, Extent count) const {
     const float soft_cap = static_cast<float>(a_.soft_cap), factor = static_cast<float>(a_.scale) / soft_cap;
     for (Extent i = 0; i < count; ++i) scores[i] = soft_cap * std::tanh(scores[i] * factor);
@@ -141,10 +150,14 @@ class CacheAttention {
     scores.resize(std::max(scores.size(), static_cast<std::size_t>(group_ * keys)));
     totals.resize(std::max(totals.size(), static_cast<std::size_t>(2 * group_)));
     const float* q = q_ + (task.token * heads_ + task.kv_head * group_) * width_;
-    const Extent step = a_.type == ops::CacheType::f32 ? keys : kUnpacked;
+    const Extent step = a_.type == ops::CacheType::f32 ? kFetched : kUnpacked;
     Extent row = 0;
     for (Extent j = 0; j < keys; j += step) {
       const Extent n = std::min(step, keys - j);
+      if (j + n < keys)
+        fetch_ahead(k_, task, j + n, step);
+      else
+        fetch_ahead(v_, task, 0, step);
       const float* k = rows_of(k_, task.kv_head, task.begin + j, task.begin + j + n, memory, &row);
       cache_.dots(q, group_, width_, k, row, n, scores.data() + j, keys);
     }
@@ -157,6 +170,7 @@ class CacheAttention {
     std::fill_n(out, group_ * width_, 0.0f);
     for (Extent j = 0; j < keys; j += step) {
       const Extent n = std::min(step, keys - j);
+      if (j + n < keys) fetch_ahead(v_, task, j + n, step);
       const float* v = rows_of(v_, task.kv_head, task.begin + j, task.begin + j + n, memory, &row);
       cache_.mix(scores.data() + j, group_, keys, width_, v, row, n, out);
     }

@@ -329,6 +329,7 @@ class LoopRunner {
       return;
     }
     each_row<Word>(in, [&](Extent s, Extent f, Extent count, Word* to) {
+      if (is_of_pairs(access, f, count)) return copy_pairs(access, s, f, count, from, to);
       walk_row(
           access, s, f, count,
           [&](Extent i, Extent at, Extent stride, Extent n) { copy_strided(from + at, stride, to + i, 1, n); },

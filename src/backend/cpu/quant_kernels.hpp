@@ -48,7 +48,12 @@ struct QuantKernels {
   Tile exact[kQuantTypeCount][kQuantHeights];
   /// Panels of `rows` rows of k elements; rows up to `height` and k up to whole blocks are filled with zeros. A block
   /// that is not finite makes every product with it NaN in eight bits.
-  Pack pack_eight_bit, pack_exact;
+  Pack pack_eight_bit[2], pack_exact;  // [1]: with the integer -128
+  bool has_dot;
+
+  /// Whether products with this format take -128: where pairs of products are summed in 16 bits, weights of eight bits
+  /// leave no room for it.
+  bool takes_full_range(const QuantFormat& format) const { return has_dot || format.max <= 127; }
 };
 
 namespace baseline {

@@ -85,7 +85,7 @@ class Scratch {
   void* data_ = nullptr;
   int64_t bytes_ = 0;
 };
-thread_local Scratch eight_bit_scratch, exact_scratch, group_scratch;
+thread_local Scratch eight_bit_scratch[2], exact_scratch, group_scratch;
 
 /// The rows of x in panels of the greatest height; the last, or the only one, is as low as its rows allow.
 struct Panels {
@@ -200,17 +200,21 @@ void quant_matmul(std::span<const QuantProduct> products, const float* x, int64_
   const auto is_rounded = [&](const QuantProduct& product) {
     return activations == Activations::eight_bit && !quant_format(product.weights->type()).is_plain();
   };
-  bool any_rounded = false, any_exact = false;
+  bool any_rounded[2] = {}, any_exact = false;
+  const auto full_range = [&](const QuantProduct& product) {
+    return kernels->takes_full_range(quant_format(product.weights->type()));
+  };
   for (const QuantProduct& product : products) {
     if (product.weights->k() != k)
       throw ShapeError(fmt::format("quantised product: matrices of one x differ in k: [{}, {}] and [{}, {}]",
                                    products[0].weights->n(), k, product.weights->n(), product.weights->k()));
-    (is_rounded(product) ? any_rounded : any_exact) = true;
+    (is_rounded(product) ? any_rounded[full_range(product)] : any_exact) = true;
   }
-  Panels rounded, exact;
-  if (any_rounded)
-    rounded = make_panels(kernels->eight_bit_heights, x, m, x_row, k, eight_bit_panel_bytes, kernels->pack_eight_bit,
-                          eight_bit_scratch);
+  Panels rounded[2], exact;
+  for (int full = 0; full < 2; ++full)
+    if (any_rounded[full])
+      rounded[full] = make_panels(kernels->eight_bit_heights, x, m, x_row, k, eight_bit_panel_bytes,
+                                  kernels->pack_eight_bit[full], eight_bit_scratch[full]);
   if (any_exact)
     exact = make_panels(kernels->exact_heights, x, m, x_row, k, exact_panel_bytes, kernels->pack_exact, exact_scratch);
 
@@ -223,7 +227,7 @@ void quant_matmul(std::span<const QuantProduct> products, const float* x, int64_
     const int index = quant_index(product.weights->type());
     Part part{};
     part.product = &product;
-    part.panels = is_rounded(product) ? &rounded : &exact;
+    part.panels = is_rounded(product) ? &rounded[full_range(product)] : &exact;
     part.tiles = is_rounded(product) ? kernels->eight_bit[index] : kernels->exact[index];
     part.together = is_rounded(product) && kernels->panels_together;
     part.group_bytes = format.group_bytes(blocks);

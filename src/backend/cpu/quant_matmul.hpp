@@ -47,8 +47,8 @@ class QuantisedMatrix {
   std::shared_ptr<const void> owner_;
 };
 
-/// `eight_bit` rounds each 32 elements of a row of x to multiples of the largest / 127, and multiplies integers; plain
-/// weights take x as it is. `exact` takes x as it is with all weights.
+/// `eight_bit` rounds each 32 elements of a row of x to multiples of the largest / 128 (/ 127 for weights of eight bits
+/// where the processor has no dot products), and multiplies integers; plain weights take x as it is. `exact` takes x as it is with all weights.
 enum class Activations : std::uint8_t { eight_bit, exact };
 
 /// y[m, n] = x[m, k] W^T, y(i, j) at y[i * y_row + j]. It overlaps neither x nor another y.

@@ -333,8 +333,10 @@ inline void load_block(const float* x, std::int64_t count, float* block) {
   for (std::int64_t i = 0; i < kQuantBlock; ++i) block[i] = i < count ? x[i] : 0.0f;
 }
 
-[[maybe_unused]] void pack_eight_bit(const float* x, std::int64_t x_row, int rows, int height, std::int64_t k,
-                                     std::byte* panel) {
+/// `full`: integers down to -128, a step of 1/128 of the largest and not 1/127. The sign of the scale is such that the
+/// largest becomes the -128.
+template <bool full>
+void pack_eight_bit(const float* x, std::int64_t x_row, int rows, int height, std::int64_t k, std::byte* panel) {
   for (std::int64_t first = 0; first < k; first += kQuantBlock, panel += 60 * height) {
     float* scales = reinterpret_cast<float*>(panel + 32 * height);
     std::int32_t* minus_sums = reinterpret_cast<std::int32_t*>(panel + 36 * height);
@@ -347,18 +349,28 @@ inline void load_block(const float* x, std::int64_t count, float* block) {
         load_block(block, r < rows ? k - first : 0, padded);
         block = padded;
       }
-      // As integers, NaN is above infinity and that above every number.
-      std::uint32_t most = 0;
+      // As integers, NaN is above infinity and that above every number; signed ones see positive numbers only, unsigned
+      // ones find the lowest of the negative.
+      std::int32_t highest = 0;
+      std::uint32_t lowest = 0x80000000u;
       for (int i = 0; i < kQuantBlock; ++i) {
-        const std::uint32_t magnitude = bits_of(block[i]) & 0x7FFFFFFFu;
-        most = magnitude > most ? magnitude : most;
+        const std::uint32_t bits = bits_of(block[i]);
+        const auto as_signed = static_cast<std::int32_t>(bits);
+        highest = as_signed > highest ? as_signed : highest;
+        lowest = bits > lowest ? bits : lowest;
       }
-      float scale = __builtin_bit_cast(float, most) / 127.0f;
-      float inverse = scale > 0 ? 127.0f / __builtin_bit_cast(float, most) : 0.0f;
-      if (most >= 0x7F800000u) {
+      lowest &= 0x7FFFFFFFu;
+      const float high = __builtin_bit_cast(float, highest), low = __builtin_bit_cast(float, lowest);
+      const bool up = static_cast<std::uint32_t>(highest) > lowest;
+      const float most = up ? high : low, other = up ? low : high;
+      // The other end must not round to 128.
+      const float step = full ? most / 128.0f > other / 127.49f ? most / 128.0f : other / 127.49f : most / 127.0f;
+      float scale = full && up ? -step : step;
+      float inverse = step > 0 ? 1.0f / scale : 0.0f;
+      if (bits_of(most) >= 0x7F800000u) {
         scale = __builtin_nanf("");
         inverse = 0;
-      } else if (!(inverse <= 3.0e38f)) {
+      } else if (!(inverse <= 3.0e38f && inverse >= -3.0e38f)) {
         scale = inverse = 0;  // a denormal block: its products are far below what f32 sums keep
       }
       std::int32_t sums[2] = {0, 0};
@@ -430,7 +442,9 @@ constexpr QuantKernels make_quant_kernels() {
     kernels.exact_heights[i] = V::kExactHeights[i];
   }
   fill_quant<V, 0, 0>(kernels);
-  kernels.pack_eight_bit = pack_eight_bit;
+  kernels.pack_eight_bit[0] = pack_eight_bit<false>;
+  kernels.pack_eight_bit[1] = pack_eight_bit<true>;
+  kernels.has_dot = V::kHasDot;
   kernels.pack_exact = pack_exact;
   return kernels;
 }

@@ -171,11 +171,36 @@ TEST_P(EveryType, RoundsActivationsOnly) {
   std::mt19937 random(8);
   const std::vector<std::byte> blocks = random_blocks(type, n, k, random);
   const std::vector<float> w = values_of(type, blocks, n * k);
-  std::vector<float> x(static_cast<std::size_t>(m * k));
-  for (int64_t i = 0; i < m * k; ++i) x[i] = static_cast<float>(static_cast<int>(random() % 255) - 127);
-  for (int64_t b = 0; b < m * k; b += 32) x[b] = b % 64 == 0 ? 127.0f : -127.0f;
+  std::vector<float> integers(static_cast<std::size_t>(m * k));
+  for (float& value : integers) value = static_cast<float>(static_cast<int>(random() % 255) - 127);
   const QuantisedMatrix packed = QuantisedMatrix::pack(type, blocks, n, k);
-  const Expected expected = reference(w, x, m, n, k, false);
+  for (const QuantKernels* kernels : runnable_quant_kernels()) {
+    const float most = kernels->takes_full_range(quant_format(type)) ? 128.0f : 127.0f;
+    std::vector<float> x = integers;
+    for (int64_t b = 0; b < m * k; b += 32) x[b] = b % 64 == 0 ? most : -most;
+    const Expected expected = reference(w, x, m, n, k, false);
+    std::vector<float> y(static_cast<std::size_t>(m * n));
+    const QuantProduct product{.weights = &packed, .y = y.data(), .y_row = n};
+    quant_matmul({&product, 1}, x.data(), m, k, Activations::eight_bit, kernels);
+    for (int64_t i = 0; i < m * n; ++i) ASSERT_NEAR(y[i], expected.y[i], expected.tolerance[i]) << kernels->name;
+  }
+}
+
+/// Blocks whose two ends are nearly as far from zero: neither may round beyond the integers there are.
+TEST_P(EveryType, BothEndsOfABlockFit) {
+  const BlockType type = GetParam();
+  const int64_t m = 64, n = 16, k = 256;
+  std::mt19937 random(16);
+  const std::vector<std::byte> blocks = random_blocks(type, n, k, random);
+  const std::vector<float> w = values_of(type, blocks, n * k);
+  std::vector<float> x = random_floats(m * k, random);
+  for (int64_t b = 0; b < m * k; b += 32) {
+    const float sign = b % 64 == 0 ? 4.0f : -4.0f;
+    x[b + 3] = sign;
+    x[b + 17] = -sign * (1 - static_cast<float>(b / 32 % 40) * 0.0003f);
+  }
+  const QuantisedMatrix packed = QuantisedMatrix::pack(type, blocks, n, k);
+  const Expected expected = reference(w, x, m, n, k, !block_format(type).is_plain());
   for (const QuantKernels* kernels : runnable_quant_kernels()) {
     std::vector<float> y(static_cast<std::size_t>(m * n));
     const QuantProduct product{.weights = &packed, .y = y.data(), .y_row = n};
