@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "weft/error.hpp"
 #include "weft/ops.hpp"
@@ -14,7 +15,10 @@ namespace {
 
 class Lowering {
  public:
-  Lowering(const LowerContext& context, const PassInputs& inputs) : context_(context), inputs_(inputs) {}
+  Lowering(const LowerContext& context, const PassInputs& inputs) : context_(context), inputs_(inputs) {
+    for (const OpNode& node : context.graph.nodes)
+      if (node.op == OpType::attention) attended_values_.insert(node.inputs[2]);
+  }
 
   Tensor run() {
     values_[context_.graph.input] = inputs_.tokens;
@@ -35,12 +39,13 @@ class Lowering {
     auto it = values_.find(node.inputs[i]);
     return it != values_.end() ? it->second : context_.weights.at(node.inputs[i]).dense;
   }
-  /// x W^T + b, whatever W is kept as; of several matrices the `expert`-th.
-  Tensor product(const Tensor& x, const std::string& name, const Tensor& bias = {}, Extent expert = -1) const {
+  /// x W^T + b, whatever W is kept as; of several matrices the `expert`-th. Exact: x is not rounded to eight bits.
+  Tensor product(const Tensor& x, const std::string& name, const Tensor& bias = {}, Extent expert = -1,
+                 bool exact = false) const {
     const Weight& weight = context_.weights.at(name);
     if (!weight.packed.empty())
       return packed_linear(x, weight.packed[static_cast<std::size_t>(std::max<Extent>(expert, 0))], bias,
-                           context_.exact);
+                           exact || context_.exact);
     return linear(x, expert < 0 ? weight.dense : select(weight.dense, 0, expert), bias);
   }
 
@@ -55,7 +60,10 @@ class Lowering {
       case OpType::rms_norm: return normed(node);
       case OpType::layer_norm: return layer_norm(input(node, 0), input(node, 1), input(node, 2), node.real("eps"));
       case OpType::matmul:
-        return product(input(node, 0), node.inputs[1], node.inputs.size() > 2 ? input(node, 2) : Tensor());
+        // The values of attention are a small product, and rounding there costs the most: without it the
+        // logits of SmolLM2 lie 0.186 off, with it 0.216.
+        return product(input(node, 0), node.inputs[1], node.inputs.size() > 2 ? input(node, 2) : Tensor(), -1,
+                       attended_values_.contains(node.output));
       case OpType::columns: return narrow(input(node, 0), 1, node.integer("begin"), node.integer("count"));
       case OpType::rope: return turned(node);
       case OpType::attention: return attended(node);
@@ -165,6 +173,7 @@ class Lowering {
   const LowerContext& context_;
   const PassInputs& inputs_;
   std::map<std::string, Tensor> values_;
+  std::set<std::string> attended_values_;
   Tensor angles_[2][2];
 };
 
