@@ -1,5 +1,5 @@
 // The draw of tokens on the CPU and on lavapipe: against a plain reference in f64 that sorts everything, its rules one by
-// one, and one device against the other. WEFT_TEST_WEBGPU=required makes a missing adapter a failure.
+// one, and one device against the other.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 #include <numeric>
 
 #include "base/philox.hpp"
-#include "runtime/devices.hpp"
+#include "runtime/lavapipe.hpp"
 #include "weft/compile.hpp"
 #include "weft/inference.hpp"
 
@@ -19,20 +19,7 @@ namespace {
 /// Each test runs on each of these devices.
 class Sample : public testing::TestWithParam<const char*> {
  protected:
-  void SetUp() override {
-    if (std::string(GetParam()) == "cpu") return;
-    const char* driver = std::getenv("WEFT_TEST_ICD_LAVAPIPE");
-    setenv("VK_ICD_FILENAMES", driver ? driver : "/usr/share/vulkan/icd.d/lvp_icd.json", 0);
-    setenv("XDG_RUNTIME_DIR", "/tmp", 0);
-    try {
-      device_ = parse_device(GetParam());
-      runtime::backend_of(device_);
-    } catch (const DeviceError& error) {
-      const char* required = std::getenv("WEFT_TEST_WEBGPU");
-      if (required && std::string(required) == "required") FAIL() << error.what();
-      GTEST_SKIP() << error.what();
-    }
-  }
+  void SetUp() override { test::open_device(GetParam(), device_); }
   Device device_ = kCpu;
 };
 INSTANTIATE_TEST_SUITE_P(, Sample, testing::Values("cpu", "webgpu:0"));

@@ -1,5 +1,5 @@
 // What language models ask of WebGPU, on lavapipe: weights in blocks, caches, draws, a whole model. The CPU gives the
-// wanted values. WEFT_TEST_WEBGPU=required makes a missing adapter a failure.
+// wanted values.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,6 +8,7 @@
 #include "base/philox.hpp"
 #include "llm/tiny_model.hpp"
 #include "runtime/devices.hpp"
+#include "runtime/lavapipe.hpp"
 #include "runtime/packed_matrix.hpp"
 #include "weft/compile.hpp"
 #include "weft/inference.hpp"
@@ -19,19 +20,7 @@ namespace {
 
 class WebgpuLanguage : public testing::Test {
  protected:
-  void SetUp() override {
-    const char* driver = std::getenv("WEFT_TEST_ICD_LAVAPIPE");
-    setenv("VK_ICD_FILENAMES", driver ? driver : "/usr/share/vulkan/icd.d/lvp_icd.json", 0);
-    setenv("XDG_RUNTIME_DIR", "/tmp", 0);
-    try {
-      device_ = parse_device("webgpu:0");
-      runtime::backend_of(device_);
-    } catch (const DeviceError& error) {
-      const char* required = std::getenv("WEFT_TEST_WEBGPU");
-      if (required && std::string(required) == "required") FAIL() << error.what();
-      GTEST_SKIP() << error.what();
-    }
-  }
+  void SetUp() override { test::open_device("webgpu:0", device_); }
   Device device_ = kCpu;
 };
 
