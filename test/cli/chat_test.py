@@ -128,6 +128,9 @@ class TerminalTest(ModelTest):
 
             for turn in turns:
                 read(b"> ")
+                # The editor takes the terminal over just after its prompt; an end of input typed before that is lost.
+                while termios.tcgetattr(parent)[3] & termios.ICANON and time.monotonic() < deadline:
+                    time.sleep(0.005)
                 seen = len(shown)
                 os.write(parent, turn)
             read(b"\0 the end")
