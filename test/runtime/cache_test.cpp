@@ -6,9 +6,9 @@
 #include <cmath>
 
 #include "base/half.hpp"
-#include "base/philox.hpp"
 #include "graph/node.hpp"
 #include "runtime/devices.hpp"
+#include "runtime/noise.hpp"
 #include "weft/compile.hpp"
 #include "weft/grad.hpp"
 #include "weft/ops.hpp"
@@ -16,13 +16,7 @@
 namespace weft {
 namespace {
 
-std::vector<float> noise(std::uint32_t stream, Extent count) {
-  std::vector<float> values;
-  for (Extent i = 0; i < count; ++i)
-    values.push_back(
-        2 * philox::to_unit_float(philox::block({7, stream}, {static_cast<std::uint32_t>(i), 0, 0, 0})[0]) - 1);
-  return values;
-}
+std::vector<float> noise(std::uint32_t stream, Extent count) { return test::noise(stream, count, 7); }
 Tensor noise_tensor(std::uint32_t stream, const Shape& shape) {
   return tensor<float>(std::span<const float>(noise(stream, shape.numel())), shape);
 }

@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "backend/cpu/backend.hpp"
-#include "base/philox.hpp"
 #include "runtime/devices.hpp"
+#include "runtime/noise.hpp"
 #include "weft/compile.hpp"
 #include "weft/grad.hpp"
 #include "weft/ops.hpp"
@@ -15,13 +15,7 @@
 namespace weft {
 namespace {
 
-std::vector<float> noise(std::uint32_t stream, Extent count) {
-  std::vector<float> values;
-  for (Extent i = 0; i < count; ++i)
-    values.push_back(
-        2 * philox::to_unit_float(philox::block({5, stream}, {static_cast<std::uint32_t>(i), 0, 0, 0})[0]) - 1);
-  return values;
-}
+using test::noise;
 
 struct Weights {
   PackedMatrix packed;

@@ -5,10 +5,10 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "base/philox.hpp"
 #include "llm/tiny_model.hpp"
 #include "runtime/devices.hpp"
 #include "runtime/lavapipe.hpp"
+#include "runtime/noise.hpp"
 #include "runtime/packed_matrix.hpp"
 #include "weft/compile.hpp"
 #include "weft/inference.hpp"
@@ -24,13 +24,7 @@ class WebgpuLanguage : public testing::Test {
   Device device_ = kCpu;
 };
 
-std::vector<float> noise(std::uint32_t stream, Extent count) {
-  std::vector<float> values;
-  for (Extent i = 0; i < count; ++i)
-    values.push_back(
-        2 * philox::to_unit_float(philox::block({5, stream}, {static_cast<std::uint32_t>(i), 0, 0, 0})[0]) - 1);
-  return values;
-}
+using test::noise;
 Tensor floats(const std::vector<float>& values, const Shape& shape, Device device) {
   return tensor_from_bytes(values.data(), shape, DType::f32, device);
 }
