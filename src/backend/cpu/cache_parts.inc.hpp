@@ -90,6 +90,25 @@ void cache_unpack_f16(const std::uint16_t* from, float* to, std::int64_t count) 
   }
 }
 
+/// Beyond the greatest f16 they saturate: readers of caches take finite ones only. A NaN becomes one.
+void cache_pack_f16(const float* from, std::uint16_t* to, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; i += kFloats) {
+    const std::int64_t lanes = std::min<std::int64_t>(kFloats, count - i);
+    const U bits = (U)load_some<float>(from + i, lanes), rest = bits & 0x7FFFFFFFu;
+    const U finite = rest < 0x477FE000u ? rest : splat<kFloats>(0x477FE000u);  // 65504
+    // Below 2^-14 the last place of the sum is the unit of a denormal f16, so that it rounds there.
+    const U small = (U)((F)finite + 0.5f) - 0x3F000000u;
+    const U normal = (finite + 0xFFFu + (finite >> 13 & 1u) - ((127u - 15u) << 23)) >> 13;
+    U half = finite < 0x38800000u ? small : normal;
+    half = rest > 0x7F800000u ? 0x7E00u | (rest >> 13 & 0x3FFu) : half;
+    const auto packed = __builtin_convertvector(half | (bits >> 16 & 0x8000u), V<std::uint16_t, kFloats>);
+    if (lanes == kFloats)
+      store<kFloats>(to + i, packed);
+    else
+      for (std::int64_t j = 0; j < lanes; ++j) to[i + j] = packed[j];
+  }
+}
+
 void cache_unpack_q8(const std::uint32_t* from, float* to, std::int64_t count) {
   for (std::int64_t b = 0; b < count / 32; ++b, from += 9, to += 32) {
     float scale;
@@ -100,7 +119,7 @@ void cache_unpack_q8(const std::uint32_t* from, float* to, std::int64_t count) {
   }
 }
 
-CacheParts cache_parts_of_isa() { return {cache_dots, cache_mix, cache_unpack_f16, cache_unpack_q8}; }
+CacheParts cache_parts_of_isa() { return {cache_dots, cache_mix, cache_pack_f16, cache_unpack_f16, cache_unpack_q8}; }
 
 }  // namespace
 }  // namespace weft::cpu

@@ -4,14 +4,10 @@
 #include <cstring>
 
 #include "backend/cpu/cache.hpp"
-#include "base/half.hpp"
-#include "base/threads.hpp"
+#include "backend/cpu/tile.hpp"
 
 namespace weft::cpu {
 namespace {
-
-/// Out of range saturates: readers of caches take finite f16 only.
-std::uint16_t saturated_f16(float x) { return f16_from_f32(std::clamp(x, -65504.0f, 65504.0f)); }
 
 void pack_q8(const float* from, std::uint32_t* to, Extent count) {
   for (Extent b = 0; b < count / 32; ++b, from += 32, to += 9) {
@@ -33,6 +29,7 @@ void run_write_rows(const kernel::RoutineKernel& kernel, std::span<char* const> 
                width = kernel.shapes[1][1];
   const auto* from = reinterpret_cast<const float*>(reads[1]);
   const auto* at = reinterpret_cast<const std::int32_t*>(reads[2]);
+  const CacheParts& parts = tile_table().cache;
   if (out != reads[0]) std::memcpy(out, reads[0], static_cast<std::size_t>(rows * words) * 4);
   for (Extent t = 0; t < count; ++t) {
     if (at[t] < 0 || at[t] >= rows) continue;
@@ -40,10 +37,7 @@ void run_write_rows(const kernel::RoutineKernel& kernel, std::span<char* const> 
     const float* values = from + t * width;
     switch (type) {
       case ops::CacheType::f32: std::memcpy(row, values, static_cast<std::size_t>(width) * 4); break;
-      case ops::CacheType::f16:
-        for (Extent i = 0; i < words; ++i)
-          row[i] = saturated_f16(values[2 * i]) | std::uint32_t{saturated_f16(values[2 * i + 1])} << 16;
-        break;
+      case ops::CacheType::f16: parts.pack_f16(values, reinterpret_cast<std::uint16_t*>(row), width); break;
       case ops::CacheType::q8: pack_q8(values, row, width); break;
     }
   }

@@ -21,6 +21,7 @@ using scalar::Op;
 constexpr Extent kTileBytes = 4096;       // of one register of 4-byte values: several of them fill the nearest cache
 constexpr Extent kChainRows = 4;          // times more rows in a tile where chains work on it
 constexpr Extent kChainBlocks = 16;       // at least
+constexpr Extent kPartRows = 64;          // of a product at most, for work on its parts
 constexpr Extent kKeptBytes = 512 << 10;  // of values that later phases read again; beyond, they are computed again
 constexpr Extent kTaskWork = 1 << 16;     // element-ops that are worth a task
 constexpr Extent kTasksMax = 64;
@@ -126,7 +127,7 @@ class Compiler {
   LoopProgram::Code& code_;
   DType product_type_;
   int product_output_;
-  bool flat_ = false;
+  bool flat_ = false, part_by_part_ = false;
   Extent flat_rows_ = 1, flat_columns_ = 1;
   std::vector<Node> nodes_;
   std::vector<int> node_of_step_;
@@ -148,6 +149,7 @@ Compiler::Compiler(const kernel::LoopKernel& kernel, LoopProgram::Code& code, Ex
   for (const kernel::Operand& o : kernel.outputs) code_.output_bytes.push_back(size_bytes(o.type));
   code_.product_bytes = size_bytes(product_type);
   choose_rectangle(columns);
+  part_by_part_ = flat_ && columns > 0;
 }
 
 /// Reductions: rows unless the loads lie along the outer axis. Elementwise kernels: the widest row over which every view
@@ -371,12 +373,17 @@ void Compiler::join_pairs() {
   for (const Node& node : nodes_)
     for (const int a : node.args) ++nodes_[static_cast<std::size_t>(a)].uses;
   for (const StoreNode& store : stores_) ++nodes_[static_cast<std::size_t>(store.value)].uses;
+  // Comparing twice costs less than a tile of truth values that two choices read.
+  std::vector<int> conditions(nodes_.size(), 0);
+  for (const Node& node : nodes_)
+    if (node.kind == StepKind::map && node.op == Op::select) ++conditions[static_cast<std::size_t>(node.args[0])];
   for (Node& node : nodes_) {
     if (node.kind != StepKind::map || node.joined != Node::Joined::none || !is_float(node.type)) continue;
     const auto joins = [&](int index, auto wanted) {
       const Node& arg = nodes_[static_cast<std::size_t>(index)];
-      return arg.kind == StepKind::map && arg.joined == Node::Joined::none && arg.uses == 1 &&
-             arg.phase == node.phase && arg.slow == node.slow && arg.fast == node.fast && wanted(arg);
+      return arg.kind == StepKind::map && arg.joined == Node::Joined::none &&
+             (arg.uses == 1 || arg.uses == conditions[static_cast<std::size_t>(index)]) && arg.phase == node.phase &&
+             arg.slow == node.slow && arg.fast == node.fast && wanted(arg);
     };
     const auto product = [](const Node& arg) { return arg.op == Op::mul; };
     const auto take = [&](int index, int other, Node::Joined joined) {
@@ -644,6 +651,12 @@ void Compiler::schedule(Extent tile_elements) {
     code_.chunk = std::min(inner, ((inner + chunks - 1) / chunks + 63) / 64 * 64);
     code_.block = 1;
   }
+  code_.tile = code_.block * code_.chunk;
+  if (part_by_part_) {
+    // How wide the parts are is known when they are ready: narrow ones come with more rows at a time.
+    code_.block = std::min(outer, kPartRows);
+    code_.tile = std::max(code_.tile, tile_elements * (chains_enabled() ? kChainRows : 1));
+  }
 
   // What is kept for later phases, unless the inner axis is divided between tasks.
   divide_into_tasks();
@@ -853,8 +866,7 @@ void Compiler::schedule(Extent tile_elements) {
           held[index] = free.back();
           free.pop_back();
           register_values.emplace_back(made.out, held[index]);
-          register_bytes =
-              std::max(register_bytes, code_.block * code_.chunk * static_cast<Extent>(size_bytes(node.type)));
+          register_bytes = std::max(register_bytes, code_.tile * static_cast<Extent>(size_bytes(node.type)));
         }
         if (!in_place) release_args();
         phase.inner.push_back(std::move(made));

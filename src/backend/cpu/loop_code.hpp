@@ -87,7 +87,8 @@ struct LoopProgram::Code {
   std::string name;
   bool columns = false;  // the inner axis is the slow one
   Extent outer = 1, inner = 1;
-  Extent block = 1, chunk = 1;  // extents of a tile along outer and inner
+  Extent block = 1, chunk = 1;  // extents of a tile along outer and inner, at most
+  Extent tile = 1;              // its elements, at most
   std::vector<Value> values;
   std::vector<Access> accesses;
   std::vector<std::string> names;

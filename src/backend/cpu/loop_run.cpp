@@ -550,8 +550,10 @@ void LoopProgram::run_rectangle(const LoopBinding& binding, Extent row_begin, Ex
                                 Extent column_end) const {
   const Code& code = *code_;
   LoopRunner runner(code, binding);
-  for (Extent begin = row_begin; begin < row_end; begin += code.block) {
-    runner.set_block(begin, std::min(begin + code.block, row_end));
+  const Extent width = std::clamp<Extent>(column_end - column_begin, 1, code.chunk);
+  const Extent rows = std::clamp<Extent>(code.tile / width, 1, code.block);
+  for (Extent begin = row_begin; begin < row_end; begin += rows) {
+    runner.set_block(begin, std::min(begin + rows, row_end));
     runner.outer_code(code.phases[0]);
     runner.chunks(code.phases[0], column_begin, column_end);
   }

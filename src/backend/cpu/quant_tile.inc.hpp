@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "backend/cpu/quant_kernels.hpp"
+#include "backend/cpu/quant_activations.inc.hpp"
 
 namespace weft::cpu {
 namespace {
@@ -322,93 +322,6 @@ void tile_plain(const QuantTile& tile) {
     }
     group += tile.group_bytes;
     y += kQuantGroup;
-  }
-}
-
-// --- Panels of activations. Plain loops: the compiler makes vectors of them.
-
-inline std::uint32_t bits_of(float value) { return __builtin_bit_cast(std::uint32_t, value); }
-
-inline void load_block(const float* x, std::int64_t count, float* block) {
-  for (std::int64_t i = 0; i < kQuantBlock; ++i) block[i] = i < count ? x[i] : 0.0f;
-}
-
-/// `full`: integers down to -128, a step of 1/128 of the largest and not 1/127. The sign of the scale is such that the
-/// largest becomes the -128.
-template <bool full>
-void pack_eight_bit(const float* x, std::int64_t x_row, int rows, int height, std::int64_t k, std::byte* panel) {
-  for (std::int64_t first = 0; first < k; first += kQuantBlock, panel += 60 * height) {
-    float* scales = reinterpret_cast<float*>(panel + 32 * height);
-    std::int32_t* minus_sums = reinterpret_cast<std::int32_t*>(panel + 36 * height);
-    float* scaled_sums = reinterpret_cast<float*>(panel + 48 * height);
-    for (int r = 0; r < height; ++r) {
-      std::int8_t* q = reinterpret_cast<std::int8_t*>(panel) + 32 * r;
-      float padded[kQuantBlock];
-      const float* block = x + r * x_row + first;
-      if (r >= rows || k - first < kQuantBlock) {
-        load_block(block, r < rows ? k - first : 0, padded);
-        block = padded;
-      }
-      // As integers, NaN is above infinity and that above every number; signed ones see positive numbers only, unsigned
-      // ones find the lowest of the negative.
-      std::int32_t highest = 0;
-      std::uint32_t lowest = 0x80000000u;
-      for (int i = 0; i < kQuantBlock; ++i) {
-        const std::uint32_t bits = bits_of(block[i]);
-        const auto as_signed = static_cast<std::int32_t>(bits);
-        highest = as_signed > highest ? as_signed : highest;
-        lowest = bits > lowest ? bits : lowest;
-      }
-      lowest &= 0x7FFFFFFFu;
-      const float high = __builtin_bit_cast(float, highest), low = __builtin_bit_cast(float, lowest);
-      const bool up = static_cast<std::uint32_t>(highest) > lowest;
-      const float most = up ? high : low, other = up ? low : high;
-      // The other end must not round to 128.
-      const float step = full ? most / 128.0f > other / 127.49f ? most / 128.0f : other / 127.49f : most / 127.0f;
-      float scale = full && up ? -step : step;
-      float inverse = step > 0 ? 1.0f / scale : 0.0f;
-      if (bits_of(most) >= 0x7F800000u) {
-        scale = __builtin_nanf("");
-        inverse = 0;
-      } else if (!(inverse <= 3.0e38f && inverse >= -3.0e38f)) {
-        scale = inverse = 0;  // a denormal block: its products are far below what f32 sums keep
-      }
-      std::int32_t sums[2] = {0, 0};
-      for (int half = 0; half < 2; ++half)
-        for (int i = 0; i < 16; ++i) {
-          // Rounds to the nearest integer, ties to even: the sum's last place is the unit.
-          const float shifted = (inverse == 0 ? 0.0f : block[16 * half + i] * inverse) + 12582912.0f;
-          const std::int32_t integer = static_cast<std::int32_t>(bits_of(shifted)) - 0x4B400000;
-          q[16 * half + i] = static_cast<std::int8_t>(integer);
-          sums[half] += integer;
-        }
-      scales[r] = scale;
-      const std::int32_t kinds[3] = {sums[0], sums[1], sums[0] + sums[1]};
-      for (int kind = 0; kind < 3; ++kind) {
-        minus_sums[kind * height + r] = -kinds[kind];
-        scaled_sums[kind * height + r] = scale * static_cast<float>(kinds[kind]);
-      }
-    }
-  }
-}
-
-[[maybe_unused]] void pack_exact(const float* x, std::int64_t x_row, int rows, int height, std::int64_t k,
-                                 std::byte* panel) {
-  float* to = reinterpret_cast<float*>(panel);
-  for (std::int64_t first = 0; first < k; first += kQuantBlock, to += 35 * height) {
-    for (int r = 0; r < height; ++r) {
-      float* row = to + 32 * r;
-      load_block(x + r * x_row + first, r >= rows ? 0 : k - first < kQuantBlock ? k - first : kQuantBlock, row);
-      float sums[2];
-      for (int half = 0; half < 2; ++half) {
-        float part[4] = {0, 0, 0, 0};
-        for (int i = 0; i < 16; ++i) part[i % 4] += row[16 * half + i];
-        sums[half] = (part[0] + part[2]) + (part[1] + part[3]);
-      }
-      to[32 * height + r] = sums[0];
-      to[33 * height + r] = sums[1];
-      to[34 * height + r] = sums[0] + sums[1];
-    }
   }
 }
 

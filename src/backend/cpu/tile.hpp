@@ -59,6 +59,7 @@ struct CacheParts {
   /// out[g] += sum over j of weights[g * stride + j] values[j].
   void (*mix)(const float* weights, std::int64_t group, std::int64_t stride, std::int64_t width, const float* values,
               std::int64_t row, std::int64_t count, float* out) = nullptr;
+  void (*pack_f16)(const float* from, std::uint16_t* to, std::int64_t count) = nullptr;
   void (*unpack_f16)(const std::uint16_t* from, float* to, std::int64_t count) = nullptr;
   void (*unpack_q8)(const std::uint32_t* from, float* to, std::int64_t count) = nullptr;  // whole blocks
 };

@@ -583,6 +583,29 @@ TEST(Loop, ChainsHaveTheBitsOfTheirOps) {
     }
 }
 
+/// As sigmoid has it: both choices take their comparison along, and the whole is one chain.
+TEST(Loop, AConditionOfTwoChoicesIsPartOfAChain) {
+  std::mt19937 random(8);
+  Builder b;
+  b.kernel.outer = 6, b.kernel.inner = 700;
+  const int x = b.input(DType::f32, 6 * 700);
+  const View view = row_major({6, 700});
+  const int v = b.load(x, Level::inner, view), zero = b.constant(DType::f32, 0), one = b.constant(DType::f32, 1);
+  const int negative = b.map(Op::lt, DType::boolean, v, zero);
+  const int e = b.map(Op::exp, DType::f32, b.map(Op::select, DType::f32, negative, v, b.map(Op::neg, DType::f32, v)));
+  const int above = b.map(Op::select, DType::f32, negative, e, one);
+  b.store(b.map(Op::div, DType::f32, above, b.map(Op::add, DType::f32, one, e)), b.output(DType::f32, 6 * 700), view);
+  check(b, random_buffers(random, b), "sigmoid");
+  for (const bool chained : {false, true}) {
+    if (chained && best_isa() < Isa::avx512) continue;
+    set_chains_enabled(chained);
+    const std::string text = LoopProgram(b.kernel).to_string();
+    set_chains_enabled(true);
+    EXPECT_EQ(text.find("= lt "), std::string::npos) << text;
+    EXPECT_EQ(text.find("chain") != std::string::npos, chained) << text;
+  }
+}
+
 TEST(Loop, ChainsOfManyValuesAreDivided) {
   // More values alive, and more operands, than there are registers.
   std::mt19937 random(12);

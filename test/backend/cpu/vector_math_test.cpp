@@ -1,6 +1,7 @@
 // Elementary functions of the tile kernels against the C library in a wider type, on every instruction set.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdio>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "backend/cpu/tile.hpp"
+#include "base/half.hpp"
 
 namespace weft::cpu {
 namespace {
@@ -185,6 +187,25 @@ TEST(VectorMath, AValueDoesNotDependOnItsPlace) {
           ASSERT_EQ(std::memcmp(part.data(), all.data() + begin, count * sizeof(float)), 0) << name(isa);
         }
     }
+}
+
+/// Of all bits a spread, and all of f16's own values with their neighbours.
+TEST(VectorMath, CachesRoundToTheNearestFiniteF16) {
+  std::vector<float> x;
+  for (std::uint64_t bits = 0; bits < std::uint64_t{1} << 32; bits += 4099)
+    x.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
+  for (std::uint32_t half = 0; half < 0x10000; ++half) {
+    const float value = f32_from_f16(static_cast<std::uint16_t>(half));
+    for (const std::int32_t step : {-0x1001, -0x1000, -0xFFF, -1, 0, 1, 0xFFF, 0x1000, 0x1001})
+      x.push_back(std::bit_cast<float>(std::bit_cast<std::int32_t>(value) + step));
+  }
+  x.resize(x.size() / 64 * 64 + 13);  // whole vectors and a rest
+  for (const Isa isa : isas()) {
+    std::vector<std::uint16_t> packed(x.size());
+    tile_table(isa).cache.pack_f16(x.data(), packed.data(), static_cast<std::int64_t>(x.size()));
+    for (std::size_t i = 0; i < x.size(); ++i)
+      ASSERT_EQ(packed[i], f16_from_f32(std::clamp(x[i], -65504.0f, 65504.0f))) << name(isa) << ": " << x[i];
+  }
 }
 
 }  // namespace
