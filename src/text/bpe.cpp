@@ -1,6 +1,7 @@
 // Byte pair encoding.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -16,42 +17,50 @@ namespace {
 
 using std::size_t;
 
-/// (left, right) -> (rank, result), open addressing.
+/// Merges by what they join, open addressing. The table holds places of merges and some bits of their hashes.
 class MergeTable {
  public:
-  struct Entry {
-    TokenId left = kNoToken, right = kNoToken;
-    std::uint32_t rank = 0;
-    TokenId result = kNoToken;
-  };
-
-  explicit MergeTable(const std::vector<Merge>& merges) {
+  /// The last of equal pairs counts.
+  explicit MergeTable(std::vector<Merge> merges) : merges_(std::move(merges)) {
     size_t slots = 16;
-    while (slots < 2 * merges.size()) slots *= 2;
-    entries_.resize(slots);
+    while (slots < 2 * merges_.size()) slots *= 2;
+    slots_.resize(slots);
     mask_ = slots - 1;
-    for (const Merge& merge : merges) {
-      Entry& entry = entries_[place(merge.left, merge.right)];
-      entry = {merge.left, merge.right, merge.rank, merge.result};
+    place_bits_ = std::bit_width(merges_.size());
+    for (size_t i = 0; i < merges_.size(); ++i) {
+      const std::uint64_t hash = hash_of(merges_[i].left, merges_[i].right);
+      slots_[place(merges_[i].left, merges_[i].right, hash)] = tag(hash) | static_cast<std::uint32_t>(i + 1);
     }
   }
   /// Null if the two are not to be joined.
-  const Entry* find(TokenId left, TokenId right) const {
-    const Entry& entry = entries_[place(left, right)];
-    return entry.left == kNoToken ? nullptr : &entry;
+  const Merge* find(TokenId left, TokenId right) const {
+    const std::uint32_t slot = slots_[place(left, right, hash_of(left, right))];
+    return slot == 0 ? nullptr : &at(slot);
   }
+  const std::vector<Merge>& merges() const { return merges_; }
 
  private:
-  size_t place(TokenId left, TokenId right) const {
-    const std::uint64_t pair =
-        std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
-    size_t at = seeded_hash(pair) & mask_;
-    while (entries_[at].left != kNoToken && (entries_[at].left != left || entries_[at].right != right))
-      at = (at + 1) & mask_;
+  static std::uint64_t hash_of(TokenId left, TokenId right) {
+    return seeded_hash(std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right));
+  }
+  std::uint32_t tag(std::uint64_t hash) const {
+    return static_cast<std::uint32_t>(hash >> 32) >> place_bits_ << place_bits_;
+  }
+  const Merge& at(std::uint32_t slot) const { return merges_[(slot & ((1u << place_bits_) - 1)) - 1]; }
+  size_t place(TokenId left, TokenId right, std::uint64_t hash) const {
+    size_t at = hash & mask_;
+    for (; slots_[at] != 0; at = (at + 1) & mask_) {
+      if (((slots_[at] ^ tag(hash)) >> place_bits_) != 0) continue;
+      const Merge& merge = this->at(slots_[at]);
+      if (merge.left == left && merge.right == right) break;
+    }
     return at;
   }
-  std::vector<Entry> entries_;
+
+  std::vector<Merge> merges_;
+  std::vector<std::uint32_t> slots_;  // 0: free
   size_t mask_ = 0;
+  int place_bits_ = 0;
 };
 
 /// Ids of single characters, a page at a time.
@@ -85,7 +94,7 @@ size_t merge_short(const MergeTable& table, TokenId* symbols, size_t count) {
   constexpr std::uint64_t kNever = ~std::uint64_t{0};
   std::uint64_t ranks[32];  // rank and result of each symbol with its right neighbour
   const auto rank_at = [&](size_t i) {
-    const MergeTable::Entry* entry = table.find(symbols[i], symbols[i + 1]);
+    const Merge* entry = table.find(symbols[i], symbols[i + 1]);
     return entry ? std::uint64_t{entry->rank} << 32 | static_cast<std::uint32_t>(entry->result) : kNever;
   };
   for (size_t i = 0; i + 1 < count; ++i) ranks[i] = rank_at(i);
@@ -153,18 +162,19 @@ class LongMerger {
 
 class Bpe final : public Model {
  public:
-  Bpe(Vocabulary vocabulary, const std::vector<Merge>& merges, BpeOptions options)
-      : vocabulary_(std::move(vocabulary)), table_(merges), options_(std::move(options)) {
+  Bpe(Vocabulary vocabulary, std::vector<Merge> merges, BpeOptions options)
+      : vocabulary_(std::move(vocabulary)), table_(std::move(merges)), options_(std::move(options)) {
     bytes_.fill(kNoToken);
     for (int byte = 0; byte < 256; ++byte) {
       const char c = static_cast<char>(byte);
-      bytes_[static_cast<size_t>(byte)] =
-          vocabulary_.find_any(options_.bytes ? std::string(1, c) : byte_piece(static_cast<unsigned char>(byte)));
+      bytes_[static_cast<size_t>(byte)] = options_.bytes
+                                              ? vocabulary_.find({&c, 1})
+                                              : vocabulary_.find_any(byte_piece(static_cast<unsigned char>(byte)));
     }
     if (options_.bytes) return;
     characters_.emplace(vocabulary_);
     plain_ = options_.continuing_prefix.empty() && options_.word_suffix.empty();
-    find_cuts(merges);
+    find_cuts(table_.merges());
   }
 
   const Vocabulary& vocabulary() const override { return vocabulary_; }
@@ -314,7 +324,7 @@ class Bpe final : public Model {
 }  // namespace
 
 ModelPtr make_bpe(Vocabulary vocabulary, std::vector<Merge> merges, BpeOptions options) {
-  return std::make_unique<Bpe>(std::move(vocabulary), merges, std::move(options));
+  return std::make_unique<Bpe>(std::move(vocabulary), std::move(merges), std::move(options));
 }
 
 std::string byte_piece(unsigned char byte) {

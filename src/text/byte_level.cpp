@@ -33,15 +33,20 @@ void append_as_characters(std::string& out, std::string_view bytes) {
   for (const char byte : bytes) append_character(out, character_of_byte(static_cast<unsigned char>(byte)));
 }
 
-std::optional<std::string> bytes_of_characters(std::string_view characters) {
-  std::string bytes;
-  bytes.reserve(characters.size());
+bool append_as_bytes(std::string& out, std::string_view characters) {
   for (const char *at = characters.data(), *end = at + characters.size(); at < end;) {
     const Character c = character_at(at);
     at += c.length;
-    if (c.value >= kCharacters || kAlphabet.byte[c.value] < 0) return std::nullopt;
-    bytes.push_back(static_cast<char>(kAlphabet.byte[c.value]));
+    if (c.value >= kCharacters || kAlphabet.byte[c.value] < 0) return false;
+    out.push_back(static_cast<char>(kAlphabet.byte[c.value]));
   }
+  return true;
+}
+
+std::optional<std::string> bytes_of_characters(std::string_view characters) {
+  std::string bytes;
+  bytes.reserve(characters.size());
+  if (!append_as_bytes(bytes, characters)) return std::nullopt;
   return bytes;
 }
 

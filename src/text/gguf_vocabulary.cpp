@@ -118,15 +118,28 @@ class Reader {
       fail("pre", fmt::format("{} is unknown: how texts are cut into words for it is not to be guessed; Weft knows {}",
                               quote(name, 60), known));
 
-    Vocabulary pieces, bytes;
-    pieces.reserve(v_.tokens.size(), 8 * v_.tokens.size());
+    Vocabulary bytes;
     bytes.reserve(v_.tokens.size(), 8 * v_.tokens.size());
+    std::vector<size_t> not_words;
+    std::string piece;
+    const auto read = [&](std::string_view written) {
+      piece.clear();
+      return append_as_bytes(piece, written);
+    };
     for (size_t id = 0; id < v_.tokens.size(); ++id) {
-      const std::string& piece = v_.tokens[id];
-      const auto as_bytes = bytes_of_characters(piece);
-      const bool word = as_bytes && type_of(id) == kNormal;
-      pieces.add(piece, static_cast<TokenId>(id));
-      bytes.add(as_bytes ? *as_bytes : piece, static_cast<TokenId>(id), word && bytes.find(*as_bytes) == kNoToken);
+      if (type_of(id) != kNormal || !read(v_.tokens[id]))
+        not_words.push_back(id);
+      else
+        bytes.add(piece, static_cast<TokenId>(id), bytes.find(piece) == kNoToken);
+    }
+    for (const size_t id : not_words) {
+      if (!read(v_.tokens[id])) {
+        parts_->other_pieces.add(v_.tokens[id], static_cast<TokenId>(id));
+        continue;
+      }
+      const bool is_new = bytes.find_any(piece) == kNoToken;
+      bytes.add(piece, static_cast<TokenId>(id), is_new);
+      if (is_new) bytes.hide(piece);
     }
     std::vector<Merge> merges;
     merges.reserve(v_.merges.size());
@@ -136,16 +149,28 @@ class Reader {
       const size_t space = line.find(' ', 1);
       if (line.size() < 3 || space == std::string::npos)
         fail("merges", i, fmt::format("is {}, not two pieces with a space between", quote(line, 60)));
-      const auto find = [&](std::string_view piece) {
-        const TokenId id = pieces.find(piece);
-        if (id == kNoToken)
-          fail("merges", i, fmt::format("needs the piece {}, which tokens does not have", quote(piece, 60)));
-        return id;
-      };
       const std::string_view left = std::string_view(line).substr(0, space),
                              right = std::string_view(line).substr(space + 1);
-      const Merge merge{find(left), find(right), find(std::string(left) + std::string(right)),
-                        static_cast<std::uint32_t>(i)};
+      const auto require = [&](std::string_view written) {
+        const TokenId id = read(written) ? bytes.find_any(piece) : parts_->other_pieces.find_any(written);
+        if (id == kNoToken)
+          fail("merges", i, fmt::format("needs the piece {}, which tokens does not have", quote(written, 60)));
+      };
+      bool is_bytes = read(left);
+      const size_t cut = piece.size();
+      is_bytes = is_bytes && append_as_bytes(piece, right);
+      Merge merge{kNoToken, kNoToken, kNoToken, static_cast<std::uint32_t>(i)};
+      if (is_bytes) {
+        const std::string_view both = piece;
+        merge.left = bytes.find_any(both.substr(0, cut));
+        merge.right = bytes.find_any(both.substr(cut));
+        merge.result = bytes.find_any(both);
+      }
+      if (merge.left == kNoToken || merge.right == kNoToken || merge.result == kNoToken) {
+        for (const std::string& each : {std::string(left), std::string(right), std::string(left) + std::string(right)})
+          require(each);
+        continue;  // of characters outside of the alphabet: no word has them
+      }
       if (!is_special(static_cast<size_t>(merge.result))) merges.push_back(merge);
     }
     BpeOptions options;
@@ -156,7 +181,7 @@ class Reader {
       splits.push_back(make_split(make_regex(expression), SplitBehavior::kIsolated, false));
     parts_->pre_tokenizer = make_pre_tokenizer_sequence(std::move(splits));
     parts_->model = make_bpe(std::move(bytes), std::move(merges), std::move(options));
-    parts_->file_pieces = std::move(pieces);
+    parts_->byte_level = true;
     parts_->decoder = Decoder({DecoderStep{DecoderStep::Kind::kByteLevel}});
     add_template(v_.add_bos.value_or(rule->add_bos), v_.add_eos.value_or(false), v_.eos);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/utf8.hpp"
+#include "text/byte_level.hpp"
 #include "text/tokenizer_parts.hpp"
 #include "text/unicode.hpp"
 
@@ -132,8 +133,23 @@ std::vector<TokenId> encode_segments(const TokenizerParts& parts, std::span<cons
 
 }  // namespace
 
+std::optional<std::string_view> TokenizerParts::piece(TokenId id, std::string& memory) const {
+  const auto piece = model->vocabulary().piece(id);
+  if (!byte_level) return piece;
+  if (!piece) return other_pieces.piece(id);
+  memory.clear();
+  append_as_characters(memory, *piece);
+  return memory;
+}
+
+TokenId TokenizerParts::id_of_piece(std::string_view piece) const {
+  if (!byte_level) return model->vocabulary().find_any(piece);
+  const auto bytes = bytes_of_characters(piece);
+  return bytes ? model->vocabulary().find_any(*bytes) : other_pieces.find_any(piece);
+}
+
 void TokenizerParts::complete() {
-  id_limit = pieces().id_limit();
+  id_limit = std::max(model->vocabulary().id_limit(), other_pieces.id_limit());
   for (size_t i = 0; i < added.size(); ++i) {
     const AddedToken& token = added[i];
     id_limit = std::max(id_limit, token.id + 1);
@@ -177,20 +193,22 @@ std::vector<TokenId> Tokenizer::encode_pair(std::string_view first, std::string_
 std::optional<std::string> Tokenizer::piece(TokenId id) const {
   if (const auto added = parts_->added_by_id.find(id); added != parts_->added_by_id.end())
     return parts_->added[added->second].content;
-  if (const auto piece = parts_->pieces().piece(id)) return std::string(*piece);
+  std::string memory;
+  if (const auto piece = parts_->piece(id, memory)) return std::string(*piece);
   return std::nullopt;
 }
 
 TokenId Tokenizer::id_of(std::string_view piece) const {
   if (const auto added = parts_->added_by_content.find(piece); added != parts_->added_by_content.end())
     return added->second;
-  return parts_->pieces().find_any(piece);
+  return parts_->id_of_piece(piece);
 }
 
 std::string Tokenizer::token_bytes(TokenId id) const {
   if (const auto added = parts_->added_by_id.find(id); added != parts_->added_by_id.end())
     return parts_->added[added->second].content;
-  const auto piece = parts_->pieces().piece(id);
+  std::string memory;
+  const auto piece = parts_->piece(id, memory);
   return piece ? parts_->decoder.bytes_of(*piece) : std::string();
 }
 
@@ -208,10 +226,11 @@ TokenId Tokenizer::padding() const { return parts_->padding; }
 
 namespace {
 
-void put(const TokenizerParts& parts, TokenId id, bool skip_special, DecoderRun& run, std::string& out) {
+void put(const TokenizerParts& parts, TokenId id, bool skip_special, DecoderRun& run, std::string& memory,
+         std::string& out) {
   if (const auto added = parts.added_by_id.find(id); added != parts.added_by_id.end()) {
     if (!(skip_special && parts.added[added->second].special)) run.put(parts.added_text[added->second], out);
-  } else if (const auto piece = parts.pieces().piece(id)) {
+  } else if (const auto piece = parts.piece(id, memory)) {
     run.put(*piece, out);
   }
 }
@@ -219,9 +238,9 @@ void put(const TokenizerParts& parts, TokenId id, bool skip_special, DecoderRun&
 }  // namespace
 
 std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special) const {
-  std::string out;
+  std::string out, memory;
   DecoderRun run(parts_->decoder, false);
-  for (const TokenId id : ids) put(*parts_, id, skip_special, run, out);
+  for (const TokenId id : ids) put(*parts_, id, skip_special, run, memory, out);
   run.finish(out);
   return out;
 }
@@ -236,8 +255,8 @@ StreamDecoder::~StreamDecoder() = default;
 StreamDecoder::StreamDecoder(StreamDecoder&&) noexcept = default;
 
 std::string StreamDecoder::put(TokenId id) {
-  std::string out;
-  text::put(*tokenizer_->parts_, id, skip_special_, run_->run, out);
+  std::string out, memory;
+  text::put(*tokenizer_->parts_, id, skip_special_, run_->run, memory, out);
   return out;
 }
 

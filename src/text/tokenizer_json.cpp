@@ -16,10 +16,10 @@ constexpr std::size_t kMaxAddedTokens = 1 << 20;
 constexpr std::size_t kMaxAddedTokenBytes = 4096;
 constexpr std::size_t kMaxTemplateItems = 256;
 
-std::vector<AddedToken> read_added_tokens(const JsonNode& node, const Vocabulary& pieces) {
+std::vector<AddedToken> read_added_tokens(const JsonNode& node, const TokenizerParts& parts) {
   std::vector<AddedToken> tokens;
   std::unordered_map<std::string, std::size_t> places;
-  const auto vocabulary_size = static_cast<TokenId>(pieces.size());
+  const auto vocabulary_size = static_cast<TokenId>(parts.piece_count());
   TokenId next = vocabulary_size;
   for (const JsonNode& item : node.items(kMaxAddedTokens)) {
     AddedToken token{.content = std::string(item.at("content").string()),
@@ -41,7 +41,7 @@ std::vector<AddedToken> read_added_tokens(const JsonNode& node, const Vocabulary
       continue;
     }
     // As the reference implementation has it: the id is that of the piece, or the next free one, whatever the file says.
-    token.id = pieces.find_any(token.content);
+    token.id = parts.id_of_piece(token.content);
     if (token.id == kNoToken) token.id = next++;
     if (token.id > kMaxTokenId) item.fail(fmt::format("its id is above {}", kMaxTokenId));
     tokens.push_back(std::move(token));
@@ -124,8 +124,9 @@ std::unique_ptr<TokenizerParts> read(const JsonNode& root) {
   ReadModel model = read_model(root.at("model"), pre_tokenizer && ends_in_byte_level(*pre_tokenizer),
                                added ? special_contents(*added) : std::vector<std::string_view>());
   parts->model = std::move(model.model);
-  parts->file_pieces = std::move(model.file_pieces);
-  if (pre_tokenizer) parts->pre_tokenizer = read_pre_tokenizer(*pre_tokenizer, parts->file_pieces.has_value());
+  parts->byte_level = model.bytes;
+  parts->other_pieces = std::move(model.other_pieces);
+  if (pre_tokenizer) parts->pre_tokenizer = read_pre_tokenizer(*pre_tokenizer, parts->byte_level);
 
   if (const auto post_processor = root.find("post_processor"))
     read_post_processor(*post_processor, parts->post_processors);
@@ -134,7 +135,7 @@ std::unique_ptr<TokenizerParts> read(const JsonNode& root) {
   } else {
     parts->decoder = Decoder({DecoderStep{DecoderStep::Kind::kJoin}});
   }
-  if (added) parts->added = read_added_tokens(*added, parts->pieces());
+  if (added) parts->added = read_added_tokens(*added, *parts);
   parts->complete();
   return parts;
 }

@@ -24,10 +24,11 @@ std::vector<DecoderStep> read_decoder(const JsonNode& node);
 
 struct ReadModel {
   ModelPtr model;
-  std::optional<Vocabulary> file_pieces;  // where the model's pieces are bytes
+  bool bytes = false;       // the model's pieces are bytes
+  Vocabulary other_pieces;  // then: those with characters that are not in the byte-level alphabet
 };
-/// `byte_level`: words will be in the byte-level alphabet. Where the model allows it, it then works on bytes, which
-/// `file_pieces` tells, and words must come as bytes.
+/// `byte_level`: words will be in the byte-level alphabet. Where the model allows it, it then works on bytes, and words must
+/// come as bytes.
 /// `special`: pieces that words are not to be made of.
 ReadModel read_model(const JsonNode& node, bool byte_level, const std::vector<std::string_view>& special);
 

@@ -141,18 +141,21 @@ ReadModel read_bpe(const JsonNode& node, bool byte_level, const Special& special
   std::erase_if(merges, [&](const Merge& merge) { return made_special.contains(merge.result); });
   if (!options.bytes) {
     hide(vocabulary, special);
-    return {make_bpe(std::move(vocabulary), std::move(merges), std::move(options)), std::nullopt};
+    return {make_bpe(std::move(vocabulary), std::move(merges), std::move(options)), false, {}};
   }
-  Vocabulary bytes;
+  Vocabulary bytes, others;
   bytes.reserve(vocabulary.size(), 8 * vocabulary.size());
   for (TokenId id = 0; id < vocabulary.id_limit(); ++id) {
     const auto piece = vocabulary.piece(id);
     if (!piece) continue;
     const auto as_bytes = bytes_of_characters(*piece);
-    // What no bytes are written as is never met in a word.
-    bytes.add(as_bytes ? std::string_view(*as_bytes) : *piece, id, as_bytes.has_value() && !made_special.contains(id));
+    if (as_bytes)
+      bytes.add(*as_bytes, id);
+    else
+      others.add(*piece, id);
+    if (as_bytes && made_special.contains(id)) bytes.hide(*as_bytes);
   }
-  return {make_bpe(std::move(bytes), std::move(merges), std::move(options)), std::move(vocabulary)};
+  return {make_bpe(std::move(bytes), std::move(merges), std::move(options)), true, std::move(others)};
 }
 
 ReadModel read_unigram(const JsonNode& node, const Special& special) {
@@ -180,7 +183,7 @@ ReadModel read_unigram(const JsonNode& node, const Special& special) {
     options.unknown = static_cast<TokenId>(unknown->integer(0, scores.size() - 1));
   }
   hide(vocabulary, special);
-  return {make_unigram(std::move(vocabulary), std::move(scores), options), std::nullopt};
+  return {make_unigram(std::move(vocabulary), std::move(scores), options), false, {}};
 }
 
 ReadModel read_word_piece(const JsonNode& node, const Special& special) {
@@ -189,14 +192,14 @@ ReadModel read_word_piece(const JsonNode& node, const Special& special) {
                            .continuing_prefix = node.string_or("continuing_subword_prefix", "##"),
                            .max_characters = node.integer_or("max_input_chars_per_word", 100, 0, 1 << 30)};
   hide(vocabulary, special);
-  return {make_word_piece(std::move(vocabulary), std::move(options)), std::nullopt};
+  return {make_word_piece(std::move(vocabulary), std::move(options)), false, {}};
 }
 
 ReadModel read_word_level(const JsonNode& node, const Special& special) {
   Vocabulary vocabulary = read_vocabulary(node.at("vocab"));
   const TokenId unknown = vocabulary.find(node.string_or("unk_token", "<unk>"));
   hide(vocabulary, special);
-  return {make_word_level(std::move(vocabulary), unknown), std::nullopt};
+  return {make_word_level(std::move(vocabulary), unknown), false, {}};
 }
 
 // Files of before the models had a type.

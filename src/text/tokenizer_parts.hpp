@@ -18,7 +18,8 @@ struct TokenizerParts {
   NormalizerPtr normalizer;       // null: the text as it is
   PreTokenizerPtr pre_tokenizer;  // null: a text is one word
   ModelPtr model;
-  std::optional<Vocabulary> file_pieces;  // where the model's are bytes instead
+  bool byte_level = false;  // the model's pieces are bytes, which the file writes in the byte-level alphabet
+  Vocabulary other_pieces;  // of such a file: those with characters that are not in the alphabet; no word has them
   std::vector<PostProcessor> post_processors;
   Decoder decoder{{}};
   std::vector<AddedToken> added;  // by id
@@ -32,7 +33,11 @@ struct TokenizerParts {
   std::unordered_map<std::string_view, TokenId> added_by_content;
   TokenId id_limit = 0;
 
-  const Vocabulary& pieces() const { return file_pieces ? *file_pieces : model->vocabulary(); }
+  /// The piece as the file writes it, perhaps in `memory`.
+  std::optional<std::string_view> piece(TokenId id, std::string& memory) const;
+  /// The id of a piece as the file writes it, hidden or not; kNoToken if there is none.
+  TokenId id_of_piece(std::string_view piece) const;
+  std::size_t piece_count() const { return model->vocabulary().size() + other_pieces.size(); }
   /// To be called once `added` and all above it stand.
   void complete();
 };

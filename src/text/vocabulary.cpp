@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <random>
+#include <utility>
 
 #include "weft/error.hpp"
 
@@ -55,65 +56,62 @@ void Vocabulary::reserve(std::size_t pieces, std::size_t bytes) {
 }
 
 void Vocabulary::grow(std::size_t slots) {
-  std::vector<Slot> old = std::move(slots_);
-  slots_.assign(slots, {});
+  const std::vector<Slot> old = std::exchange(slots_, std::vector<Slot>(slots));
   mask_ = slots - 1;
-  for (const Slot& slot : old) {
-    if (slot.id == kNoToken) continue;
-    std::size_t at = slot.hash & mask_;
-    while (slots_[at].id != kNoToken) at = (at + 1) & mask_;
+  for (const Slot slot : old) {
+    if (slot == 0) continue;
+    std::size_t at = seeded_hash(text_of(spans_[slot & kId])) & mask_;
+    while (slots_[at] != 0) at = (at + 1) & mask_;
     slots_[at] = slot;
   }
+}
+
+std::size_t Vocabulary::place_of(std::string_view piece, std::uint64_t hash) const {
+  const Slot tag = static_cast<Slot>(hash >> 56);
+  std::size_t at = hash & mask_;
+  while (slots_[at] != 0 && (slots_[at] >> 24 != tag || text_of(spans_[slots_[at] & kId]) != piece))
+    at = (at + 1) & mask_;
+  return at;
 }
 
 bool Vocabulary::add(std::string_view piece, TokenId id, bool findable) {
   if (id < 0 || id > kMaxTokenId) throw InternalError("an id outside of the vocabulary's range");
   if (bytes_.size() + piece.size() >= kAbsent) throw FileError("the pieces of the vocabulary exceed 4 GiB");
-  const Span span{static_cast<std::uint32_t>(bytes_.size()), static_cast<std::uint32_t>(piece.size())};
-  bytes_.append(piece);
   if (static_cast<std::size_t>(id) >= spans_.size()) spans_.resize(static_cast<std::size_t>(id) + 1);
-  spans_[static_cast<std::size_t>(id)] = span;
+  Span& span = spans_[static_cast<std::size_t>(id)];
+  if (span.size != kAbsent) throw InternalError("a second piece for an id");
+  span = {static_cast<std::uint32_t>(bytes_.size()), static_cast<std::uint32_t>(piece.size())};
+  bytes_.append(piece);
   longest_ = std::max(longest_, piece.size());
   if (!findable) return true;
 
   if (2 * (count_ + 1) > slots_.size()) grow(std::max<std::size_t>(64, 2 * slots_.size()));
-  const auto hash = static_cast<std::uint32_t>(seeded_hash(piece));
-  for (std::size_t at = hash & mask_;; at = (at + 1) & mask_) {
-    Slot& slot = slots_[at];
-    if (slot.id == kNoToken) {
-      slot = {hash, id, span};
-      ++count_;
-      return true;
-    }
-    if (slot.hash == hash && text_of(slot.span) == piece) {
-      slot.id = id;
-      return false;
-    }
-  }
+  const std::uint64_t hash = seeded_hash(piece);
+  Slot& slot = slots_[place_of(piece, hash)];
+  const bool is_new = slot == 0;
+  count_ += is_new;
+  slot = static_cast<Slot>(hash >> 56) << 24 | kTaken | (slot & kHidden) | static_cast<Slot>(id);
+  return is_new;
 }
 
-const Vocabulary::Slot* Vocabulary::slot_of(std::string_view piece) const {
-  if (count_ == 0) return nullptr;
-  const auto hash = static_cast<std::uint32_t>(seeded_hash(piece));
-  for (std::size_t at = hash & mask_;; at = (at + 1) & mask_) {
-    const Slot& slot = slots_[at];
-    if (slot.id == kNoToken) return nullptr;
-    if (slot.hash == hash && text_of(slot.span) == piece) return &slot;
-  }
+Vocabulary::Slot Vocabulary::slot_of(std::string_view piece) const {
+  return count_ == 0 ? 0 : slots_[place_of(piece, seeded_hash(piece))];
 }
 
 TokenId Vocabulary::find(std::string_view piece) const {
-  const Slot* slot = slot_of(piece);
-  return slot && !slot->hidden ? slot->id : kNoToken;
+  const Slot slot = slot_of(piece);
+  return slot == 0 || (slot & kHidden) != 0 ? kNoToken : static_cast<TokenId>(slot & kId);
 }
 
 TokenId Vocabulary::find_any(std::string_view piece) const {
-  const Slot* slot = slot_of(piece);
-  return slot ? slot->id : kNoToken;
+  const Slot slot = slot_of(piece);
+  return slot == 0 ? kNoToken : static_cast<TokenId>(slot & kId);
 }
 
 void Vocabulary::hide(std::string_view piece) {
-  if (const Slot* slot = slot_of(piece)) slots_[static_cast<std::size_t>(slot - slots_.data())].hidden = true;
+  if (count_ == 0) return;
+  Slot& slot = slots_[place_of(piece, seeded_hash(piece))];
+  if (slot != 0) slot |= kHidden;
 }
 
 std::optional<std::string_view> Vocabulary::piece(TokenId id) const {

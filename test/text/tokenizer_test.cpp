@@ -82,6 +82,17 @@ TEST(Tokenizer, EncodesAndDecodes) {
   EXPECT_EQ(t.decode(Ids{-5, 1 << 20}), "");
 }
 
+TEST(Tokenizer, PiecesThatAreNoBytesKeepTheirIds) {
+  json document = byte_level();
+  document["model"]["vocab"]["日"] = 500;
+  document["added_tokens"].push_back({{"id", 500}, {"content", "日"}, {"special", true}});
+  const Tokenizer t = made(document);
+  EXPECT_EQ(t.id_of("日"), 500);
+  EXPECT_EQ(t.piece(500), "日");
+  EXPECT_EQ(t.encode("日", {.add_special = false}), Ids{500});
+  EXPECT_EQ(t.vocabulary_size(), 501);
+}
+
 TEST(Tokenizer, UsersCannotWriteSpecialTokens) {
   const Tokenizer t = made(byte_level());
   const TokenId s = t.id_of("<s>");
@@ -425,6 +436,29 @@ TEST(Gguf, CutsWordsByName) {
   EXPECT_EQ(Tokenizer::from_gguf(v).encode("12 a<|end|>"), (Ids{0, 1, 5, 6}));
   v.pre = "gpt-2";
   EXPECT_EQ(Tokenizer::from_gguf(v).encode("12 a"), (Ids{2, 5}));
+}
+
+TEST(Gguf, PiecesThatAreNoBytesKeepTheirIds) {
+  GgufVocabulary v;
+  v.model = "gpt2";
+  v.pre = "gpt-2";
+  v.tokens = {"a", "b", "ab", "日", "日a", "Ġ", "ab", "Ġb"};
+  v.types = {1, 1, 1, 1, 1, 1, 5, 5};  // the last two are not in use
+  v.merges = {"a b", "日 a", "Ġ b"};
+  const Tokenizer t = Tokenizer::from_gguf(v);
+  EXPECT_EQ(t.encode("ab b"), (Ids{2, 7}));  // what a merge makes is made
+  EXPECT_EQ(t.encode("日a"), Ids{0});        // of no bytes that have pieces
+  for (TokenId id = 0; id < 8; ++id) EXPECT_EQ(t.piece(id), v.tokens[static_cast<std::size_t>(id)]);
+  EXPECT_EQ(t.id_of("日a"), 4);
+  EXPECT_EQ(t.id_of("Ġb"), 7);
+  EXPECT_EQ(t.id_of("ab"), 2);
+  EXPECT_EQ(t.id_of("日b"), kNoToken);
+  EXPECT_EQ(t.vocabulary_size(), 8);
+  EXPECT_EQ(t.decode(Ids{3, 7, 0}), "日 ba");
+  v.merges = {"日 b"};
+  EXPECT_NE(
+      message_of<FileError>([&] { Tokenizer::from_gguf(v); }).find("merges[0]: needs the piece \"日b\", which tokens"),
+      std::string::npos);
 }
 
 TEST(Gguf, KnowsWordPiecesAndUnigrams) {

@@ -91,6 +91,8 @@ class CpuProgram final : public backend::Program {
       if (info.external < 0) scratch_bytes_ += info.bytes;
     }
     memory_.resize(buffers_.size());
+    kernels_.reserve(plan.kernels.size());
+    names_.reserve(plan.kernels.size());
     for (const kernel::Kernel& k : plan.kernels) {
       names_.push_back(std::visit([](const auto& each) { return each.name; }, k));
       std::visit([&](const auto& each) { prepare(each); }, k);

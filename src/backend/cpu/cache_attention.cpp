@@ -205,7 +205,7 @@ class CacheAttention {
   }
 
   void run_block(const Task& task) {
-    thread_local std::vector<float> q, scores, k_memory, v_memory, out, totals;
+    thread_local std::vector<float> q, scores, memory, out, totals;
     const Extent queries = task.token_end - task.token, rows = queries * group_;
     Extent begin = std::numeric_limits<Extent>::max(), end = 0;
     for (Extent t = task.token; t < task.token_end; ++t) {
@@ -213,14 +213,14 @@ class CacheAttention {
       end = std::max(end, seen_[static_cast<std::size_t>(t)].end);
     }
     const Extent keys = end - begin;
-    for (auto* memory : {&q, &out}) memory->resize(std::max(memory->size(), static_cast<std::size_t>(rows * width_)));
+    for (auto* each : {&q, &out}) each->resize(std::max(each->size(), static_cast<std::size_t>(rows * width_)));
     scores.resize(std::max(scores.size(), static_cast<std::size_t>(rows * keys)));
     totals.resize(std::max(totals.size(), static_cast<std::size_t>(2 * rows)));
     for (Extent t = 0; t < queries; ++t)
       std::copy_n(q_ + ((task.token + t) * heads_ + task.kv_head * group_) * width_, group_ * width_,
                   q.data() + t * group_ * width_);
     Extent row = 0;
-    const float* k = rows_of(k_, task.kv_head, begin, end, k_memory, &row);
+    const float* k = rows_of(k_, task.kv_head, begin, end, memory, &row);
     multiply(rows, keys, width_, q.data(), width_, k, 1, row, scores.data());
     if (a_.soft_cap > 0) cap(scores.data(), rows * keys);
     float *total = totals.data(), *logsumexp = total + rows;
@@ -240,7 +240,7 @@ class CacheAttention {
                  logsumexp + r);
       }
     }
-    const float* v = rows_of(v_, task.kv_head, begin, end, v_memory, &row);
+    const float* v = rows_of(v_, task.kv_head, begin, end, memory, &row);
     multiply(rows, width_, keys, scores.data(), keys, v, row, 1, out.data());
     for (Extent r = 0; r < rows; ++r) {
       const float inverse = 1 / total[r];

@@ -1,10 +1,13 @@
 // From a chain to machine code. Elementary functions are those of vector_math.inc.hpp, instruction by instruction.
 #include "backend/cpu/chain.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdlib>
+#include <map>
+#include <mutex>
 #include <string_view>
 
 #include "backend/cpu/isa.hpp"
@@ -358,15 +361,33 @@ std::atomic<bool>& enabled() {
 
 }  // namespace
 
+std::shared_ptr<const ChainCode::Code> ChainCode::assemble(const Chain& chain) {
+  Emitter emitter(chain);
+  if (!emitter.emit()) return nullptr;
+  auto code = std::make_shared<Code>();
+  const void* entry = Executable::make(emitter.finish(), &code->memory);
+  if (entry == nullptr) return nullptr;
+  code->function = reinterpret_cast<ChainFunction>(const_cast<void*>(entry));
+  return code;
+}
+
 std::optional<ChainCode> ChainCode::make(const Chain& chain) {
   if (chain.varies.size() > kChainOperandsMax) return std::nullopt;
-  Emitter emitter(chain);
-  if (!emitter.emit()) return std::nullopt;
+  // Code takes pages of its own, so the hundreds of equal chains of a deep model would take as many.
+  static std::mutex mutex;
+  static std::map<Chain, std::weak_ptr<const Code>> known;
+  static std::size_t most = 256;
+  const std::lock_guard lock(mutex);
+  std::weak_ptr<const Code>& place = known[chain];
   ChainCode made;
-  const void* entry = Executable::make(emitter.finish(), &made.memory_);
-  if (entry == nullptr) return std::nullopt;
-  made.function_ = reinterpret_cast<ChainFunction>(const_cast<void*>(entry));
-  return made;
+  made.code_ = place.lock();
+  if (!made.code_) place = made.code_ = assemble(chain);
+  if (made.code_) made.function_ = made.code_->function;
+  if (known.size() > most) {
+    std::erase_if(known, [](const auto& each) { return each.second.expired(); });
+    most = std::max<std::size_t>(256, 2 * known.size());
+  }
+  return made.code_ ? std::optional(std::move(made)) : std::nullopt;
 }
 
 bool chains_enabled() { return isa() >= Isa::avx512 && enabled().load(std::memory_order_relaxed); }

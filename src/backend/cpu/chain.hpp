@@ -3,7 +3,9 @@
 // the tile kernels do the work one by one.
 #pragma once
 
+#include <compare>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -52,16 +54,19 @@ struct Chain {
   struct Arg {
     bool memory = false;
     int index = 0;
+    auto operator<=>(const Arg&) const = default;
   };
   struct Step {
     ChainOp op = ChainOp::none;
     int arg_count = 0;
     Arg args[4];
     int store = -1;  // memory that the result goes to as well
+    auto operator<=>(const Step&) const = default;
   };
   std::vector<bool> varies;  // each place in memory: along the row, or one float for all of it
   std::vector<Step> steps;
   bool far = false;  // operands come from beyond the second cache: the lines ahead are asked for
+  auto operator<=>(const Chain&) const = default;
 };
 
 /// A call of a chain, which changes it: rows, bytes of the whole vectors of a row, the lanes of the last part, and each
@@ -75,6 +80,7 @@ struct ChainCall {
 };
 using ChainFunction = void (*)(ChainCall*);
 
+/// Equal chains, as the layers of a model have them, share one code. For many threads at once.
 class ChainCode {
  public:
   /// Nothing where a chain needs more registers than there are, or the system allows no such code.
@@ -82,7 +88,13 @@ class ChainCode {
   void run(ChainCall& call) const { function_(&call); }
 
  private:
-  Executable memory_;
+  struct Code {
+    Executable memory;
+    ChainFunction function = nullptr;
+  };
+  static std::shared_ptr<const Code> assemble(const Chain& chain);
+
+  std::shared_ptr<const Code> code_;
   ChainFunction function_ = nullptr;
 };
 

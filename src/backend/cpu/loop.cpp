@@ -420,11 +420,7 @@ void Compiler::join_pairs() {
 /// Whether the output's elements are also an input's (input -1: the product).
 bool Compiler::overlaps(int output, int input) const {
   if (input < 0) return output == product_output_;
-  const kernel::Operand& o = kernel_.outputs[static_cast<std::size_t>(output)];
-  const kernel::Operand& i = kernel_.inputs[static_cast<std::size_t>(input)];
-  const Extent o_size = static_cast<Extent>(size_bytes(o.type)), i_size = static_cast<Extent>(size_bytes(i.type));
-  return o.buffer == i.buffer && o.offset * o_size < (i.offset + i.count) * i_size &&
-         i.offset * i_size < (o.offset + o.count) * o_size;
+  return overlap(kernel_.outputs[static_cast<std::size_t>(output)], kernel_.inputs[static_cast<std::size_t>(input)]);
 }
 
 /// Loads that ops read where they lie: one stride on the slow axis, 1 (or 0) on the fast one.
@@ -973,10 +969,21 @@ void Compiler::compile() {
 
 }  // namespace
 
-LoopProgram::LoopProgram(const kernel::LoopKernel& kernel, Extent columns, DType product_type, int product_output)
-    : code_(std::make_unique<Code>()) {
-  Compiler(kernel, *code_, columns, product_type, product_output).compile();
+bool overlap(const kernel::Operand& x, const kernel::Operand& y) {
+  const auto bytes = [](const kernel::Operand& o) { return static_cast<Extent>(size_bytes(o.type)); };
+  return x.buffer == y.buffer && x.offset * bytes(x) < (y.offset + y.count) * bytes(y) &&
+         y.offset * bytes(y) < (x.offset + x.count) * bytes(x);
 }
+
+std::shared_ptr<const LoopProgram::Code> compile_loop(const kernel::LoopKernel& kernel, Extent columns,
+                                                      DType product_type, int product_output) {
+  auto code = std::make_shared<LoopProgram::Code>();
+  Compiler(kernel, *code, columns, product_type, product_output).compile();
+  return code;
+}
+
+LoopProgram::LoopProgram(const kernel::LoopKernel& kernel, Extent columns, DType product_type, int product_output)
+    : code_(shared_code(kernel, columns, product_type, product_output)) {}
 LoopProgram::~LoopProgram() = default;
 LoopProgram::LoopProgram(LoopProgram&&) noexcept = default;
 

@@ -27,6 +27,9 @@ struct LoopBinding {
   const char* product = nullptr;
 };
 
+/// Whether two operands have memory in common.
+bool overlap(const kernel::Operand& x, const kernel::Operand& y);
+
 class LoopProgram {
  public:
   /// `columns`: for epilogues, the extent n that the space must be divided by, so that `run_rectangle` can serve
@@ -48,7 +51,7 @@ class LoopProgram {
   struct Code;  // the bytecode, for its compiler and interpreter
 
  private:
-  std::unique_ptr<Code> code_;
+  std::shared_ptr<const Code> code_;  // of all equal kernels
 };
 
 }  // namespace weft::cpu

@@ -106,6 +106,14 @@ struct LoopProgram::Code {
   Extent blocks_per_task = 1;
 };
 
+/// The bytecode of a kernel; arguments as LoopProgram's.
+std::shared_ptr<const LoopProgram::Code> compile_loop(const kernel::LoopKernel& kernel, Extent columns,
+                                                      DType product_type, int product_output);
+/// The same, made once for kernels that differ in nothing but where operands lie, while one of them lives. For many
+/// threads at once.
+std::shared_ptr<const LoopProgram::Code> shared_code(const kernel::LoopKernel& kernel, Extent columns,
+                                                     DType product_type, int product_output);
+
 /// Joins neighbouring instructions to chains, where chains are used.
 void form_chains(LoopProgram::Code& code);
 

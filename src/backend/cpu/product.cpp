@@ -16,12 +16,6 @@ namespace {
 
 using kernel::StepKind;
 
-bool overlap(const kernel::Operand& x, const kernel::Operand& y) {
-  const auto bytes = [](const kernel::Operand& o) { return static_cast<Extent>(size_bytes(o.type)); };
-  return x.buffer == y.buffer && x.offset * bytes(x) < (y.offset + y.count) * bytes(y) &&
-         y.offset * bytes(y) < (x.offset + x.count) * bytes(x);
-}
-
 /// An output of the product's type that is stored row by row without gaps and that nothing else of this kernel reads: the
 /// product is written there, and the epilogue changes it in place.
 int output_for_product(const kernel::MatmulKernel& k, Extent* offset) {
@@ -152,6 +146,9 @@ ProductProgram::ProductProgram(const kernel::MatmulKernel& asked)
   plain_ = product_output_ >= 0 && kernel_.epilogue.stores.size() == 1 &&
            kernel_.epilogue.steps.at(static_cast<std::size_t>(kernel_.epilogue.stores[0].value)).kind ==
                StepKind::accumulator;
+  // The epilogue holds these as bytecode.
+  kernel_.epilogue.steps = {};
+  kernel_.epilogue.stores = {};
   if (product_output_ < 0) scratch_.resize(static_cast<std::size_t>(kernel_.batch * kernel_.m * kernel_.n) * size);
   if (kernel_.packed) return;
   if (kernel_.a_row != 1 && kernel_.a_col != 1 && kernel_.m > 1 && kernel_.k > 1)

@@ -10,6 +10,7 @@
 #include "backend/cpu/chain.hpp"
 #include "backend/cpu/isa.hpp"
 #include "backend/cpu/loop.hpp"
+#include "backend/cpu/loop_code.hpp"
 #include "base/threads.hpp"
 #include "kernel_reference.hpp"
 
@@ -627,6 +628,27 @@ TEST(Loop, ChainsOfManyValuesAreDivided) {
       check(b, random_buffers(random, b), "many values", 1e-4);
       if (HasFatalFailure()) return;
     }
+}
+
+TEST(Loop, EqualKernelsShareTheirCodeWherePlacesDiffer) {
+  const auto made = [](double added, int buffer, Extent first) {
+    Builder b;
+    b.kernel.outer = 100;
+    const int x = b.load(b.input(DType::f32, 100), Level::outer, row_major({100}));
+    b.store(b.map(Op::mul, DType::f32, x, b.constant(DType::f32, added)), b.output(DType::f32, 100), row_major({100}));
+    b.kernel.inputs[0].offset = first;
+    b.kernel.outputs[0].buffer = buffer;
+    return b.kernel;
+  };
+  const auto code = [](const LoopKernel& kernel) { return shared_code(kernel, 0, DType::f32, -1); };
+  const auto first = code(made(0.0, 1, 0));
+  EXPECT_EQ(code(made(0.0, 1, 0)), first);
+  EXPECT_EQ(code(made(0.0, 7, 50)), first);
+  EXPECT_NE(code(made(-0.0, 1, 0)), first);  // the product of it is another
+  EXPECT_NE(code(made(0.0, 0, 0)), first);   // in place
+  EXPECT_NE(code(made(0.0, 0, 200)), code(made(0.0, 0, 50)));
+  std::weak_ptr<const LoopProgram::Code> gone = code(made(3.0, 1, 0));
+  EXPECT_TRUE(gone.expired());
 }
 
 }  // namespace
