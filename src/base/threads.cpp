@@ -21,11 +21,8 @@
 
 #include <fmt/format.h>
 
+#include "base/spin.hpp"
 #include "weft/error.hpp"
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 namespace weft {
 namespace {
@@ -38,28 +35,6 @@ constexpr auto kSpin = std::chrono::microseconds(50);
 constexpr auto kSpinIdle = std::chrono::microseconds(5);
 constexpr auto kBusyGap = std::chrono::microseconds(200);
 constexpr int kMaxThreads = 1024;
-
-void pause() {
-#if defined(__x86_64__)
-  _mm_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
-/// Spins until `done()` or for about `limit`; says whether `done()` came true.
-template <class Done>
-bool spin_until(Clock::duration limit, Done done) {
-  constexpr int kLooksPerClock = 32;
-  const auto start = Clock::now();
-  do {
-    for (int look = 0; look < kLooksPerClock; ++look) {
-      if (done()) return true;
-      pause();
-    }
-  } while (Clock::now() - start < limit);
-  return done();
-}
 
 std::vector<int> allowed_cpus() {
   // The kernel refuses a mask smaller than its own, so grow until it fits.
@@ -122,6 +97,7 @@ class Pool {
   Pool() { resize(default_thread_count()); }
 
   int size() const { return size_.load(std::memory_order_relaxed); }
+  bool spins() const { return spins_.load(std::memory_order_relaxed); }
 
   void set_size(int count) {
     const std::lock_guard lock(job_mutex_);
@@ -145,7 +121,7 @@ class Pool {
     inside_task = false;
     gate_.fetch_or(kClosed, std::memory_order_acq_rel);
     const auto all_left = [&] { return gate_.load(std::memory_order_acquire) == kClosed; };
-    if (!spin_until(spins_ ? kSpin : Clock::duration::zero(), all_left))
+    if (!spin_until(spins() ? kSpin : Clock::duration::zero(), all_left))
       for (std::uint32_t seen; (seen = gate_.load(std::memory_order_acquire)) != kClosed;)
         gate_.wait(seen, std::memory_order_acquire);
     if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
@@ -178,14 +154,14 @@ class Pool {
     while (true) {
       const auto idle_since = Clock::now();
       const auto job_came = [&] { return epoch_.load(std::memory_order_acquire) != seen; };
-      if (!spin_until(spins_ ? limit : Clock::duration::zero(), job_came))
+      if (!spin_until(spins() ? limit : Clock::duration::zero(), job_came))
         while (!job_came()) epoch_.wait(seen, std::memory_order_acquire);
       limit = Clock::now() - idle_since < kBusyGap ? kSpin : kSpinIdle;
       seen = epoch_.load(std::memory_order_acquire);
       if (stop_.load(std::memory_order_relaxed)) return;
       // Some schedulers pack a woken thread onto its waker's processor, where the two only take turns: a job of two
       // threads then runs at the speed of one, call after call.
-      if (const int cpu = caller_cpu_.load(std::memory_order_relaxed); spins_ && sched_getcpu() == cpu)
+      if (const int cpu = caller_cpu_.load(std::memory_order_relaxed); spins() && sched_getcpu() == cpu)
         leave_cpu(cpu, allowed_);
       // The count in the gate keeps the job's fields alive; once it is closed they are the caller's again.
       if ((gate_.fetch_add(1, std::memory_order_acquire) & kClosed) == 0) work();
@@ -217,7 +193,7 @@ class Pool {
   std::mutex job_mutex_;
   std::vector<std::thread> workers_;
   std::atomic<int> size_ = 1;
-  bool spins_ = true;
+  std::atomic<bool> spins_ = true;
   std::vector<int> allowed_;  // processors this process may use, as the pool found them
 
   // Written by the caller while the gate is closed and empty, read by workers inside the gate.
@@ -255,5 +231,7 @@ void parallel_for(std::int64_t count, FunctionRef<void(std::int64_t)> task) {
 }
 
 int thread_index() { return current_index; }
+
+bool threads_may_spin() { return pool().spins(); }
 
 }  // namespace weft

@@ -120,7 +120,7 @@ void Assembler::integer(std::uint8_t opcode, int reg, Gpr base, std::int32_t off
   word(static_cast<std::uint32_t>(offset));
 }
 void Assembler::load(Gpr to, Gpr base, std::int32_t offset) { integer(0x8b, to, base, offset); }
-void Assembler::add_to_memory(Gpr base, std::int32_t offset, Gpr from) { integer(0x01, from, base, offset); }
+void Assembler::add(Gpr to, Gpr base, std::int32_t offset) { integer(0x03, to, base, offset); }
 void Assembler::decrement(Gpr base, std::int32_t offset) { integer(0xff, 1, base, offset); }
 void Assembler::compare(Gpr reg, Gpr base, std::int32_t offset) { integer(0x3b, reg, base, offset); }
 void Assembler::add(Gpr to, std::int32_t value) {

@@ -65,10 +65,10 @@ class Assembler {
   void store(Gpr base, int from, int mask = 0);
   void prefetch(Gpr base, std::int32_t distance);
 
-  void load(Gpr to, Gpr base, std::int32_t offset);             // 8 bytes
-  void add_to_memory(Gpr base, std::int32_t offset, Gpr from);  // [base + offset] += from
-  void decrement(Gpr base, std::int32_t offset);                // [base + offset] -= 1, and the flags
-  void compare(Gpr reg, Gpr base, std::int32_t offset);         // flags of reg - [base + offset]
+  void load(Gpr to, Gpr base, std::int32_t offset);      // 8 bytes
+  void add(Gpr to, Gpr base, std::int32_t offset);       // to += [base + offset]
+  void decrement(Gpr base, std::int32_t offset);         // [base + offset] -= 1, and the flags
+  void compare(Gpr reg, Gpr base, std::int32_t offset);  // flags of reg - [base + offset]
   void add(Gpr to, std::int32_t value);
   void clear(Gpr to);
   void test(Gpr reg);                                       // the flags of a register

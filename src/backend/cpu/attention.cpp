@@ -54,22 +54,19 @@ class Attention {
   Attention(const kernel::AttentionKernel& kernel, const AttentionBinding& binding)
       : kernel_(kernel), binding_(binding), block_(block_of<T>(kernel)), parts_(attention_parts<T>()) {}
 
-  void forward() const {
-    const Extent blocks = (kernel_.queries + block_ - 1) / block_, heads = kernel_.batch * kernel_.heads;
-    // A head whose blocks are one task turns its keys once. Later blocks see more keys: where there are few heads, the
-    // longest blocks go first, so that the last tasks are short.
-    const Extent parts = heads >= kTasks ? 1 : blocks;
-    parallel_for(heads * parts, [&](Extent t) {
-      const Extent part = parts - 1 - t / heads;
-      forward_blocks(t % heads, part * blocks / parts, (part + 1) * blocks / parts);
-    });
-  }
-  void backward() const {
-    parallel_for(kernel_.batch * kernel_.heads, [&](Extent head) { backward_head(head); });
+  Extent tasks() const { return kernel_.batch * kernel_.heads * (kernel_.backward ? 1 : parts()); }
+  void run(Extent task) const {
+    if (kernel_.backward) return backward_head(task);
+    const Extent heads = kernel_.batch * kernel_.heads, part = parts() - 1 - task / heads;
+    forward_blocks(task % heads, part * blocks() / parts(), (part + 1) * blocks() / parts());
   }
 
  private:
   using Tensor = kernel::AttentionKernel::Tensor;
+  Extent blocks() const { return (kernel_.queries + block_ - 1) / block_; }
+  /// Tasks of a head going forward. One whose blocks are one task turns its keys once. Later blocks see more keys: where
+  /// there are few heads, the longest blocks go first, so that the last tasks are short.
+  Extent parts() const { return kernel_.batch * kernel_.heads >= kTasks ? 1 : blocks(); }
   template <class Pointer>
   auto at(Pointer* data, const Tensor& tensor, Extent head) const {
     using Element = std::conditional_t<std::is_const_v<Pointer>, const T, T>;
@@ -107,18 +104,17 @@ class Attention {
     const T *k = at(binding_.k, kernel_.k, head), *v = at(binding_.v, kernel_.v, head);
     T *d_k = at(binding_.d_k, kernel_.d_k, head), *d_v = at(binding_.d_v, kernel_.d_v, head);
     const T* logsumexp = static_cast<const T*>(binding_.logsumexp) + head * kernel_.queries;
-    for (Extent j = 0; j < keys; ++j) {
-      std::fill_n(d_k + j * kernel_.d_k.row_stride, width, T{0});
-      std::fill_n(d_v + j * kernel_.d_v.row_stride, width, T{0});
-    }
     const Extent packed = gemm_.packed_size(width, keys);
     T* turned_k = scratch<T>(static_cast<std::size_t>(2 * packed + 2 * block_ * keys));
     T* turned_v = turned_k + packed;
     T* p = turned_v + packed;
     gemm_.pack_transposed(width, keys, k, kernel_.k.row_stride, turned_k);
     gemm_.pack_transposed(width, keys, v, kernel_.v.row_stride, turned_v);
-    for (Extent begin = 0; begin < kernel_.queries; begin += block_) {
-      const Extent end = std::min(begin + block_, kernel_.queries), rows = end - begin, seen = visible(end - 1);
+    // The last queries see all keys: their gradients come first, and those of the others are added.
+    for (Extent block = blocks(); block-- > 0;) {
+      const Extent begin = block * block_, end = std::min(begin + block_, kernel_.queries), rows = end - begin,
+                   seen = visible(end - 1);
+      const bool adds = block + 1 < blocks();
       const T* q = at(binding_.q, kernel_.q, head) + begin * kernel_.q.row_stride;
       const T* o = at(static_cast<const void*>(binding_.o), kernel_.o, head) + begin * kernel_.o.row_stride;
       const T* d_o = at(binding_.d_o, kernel_.d_o, head) + begin * kernel_.d_o.row_stride;
@@ -128,8 +124,8 @@ class Attention {
       for (Extent r = 0; r < rows; ++r)
         parts_.gradient(p + r * seen, d_p + r * seen, visible(begin + r), seen, static_cast<T>(kernel_.scale),
                         logsumexp[begin + r], o + r * kernel_.o.row_stride, d_o + r * kernel_.d_o.row_stride, width);
-      gemm_.multiply(seen, width, rows, p, 1, seen, d_o, kernel_.d_o.row_stride, d_v, kernel_.d_v.row_stride, true);
-      gemm_.multiply(seen, width, rows, d_p, 1, seen, q, kernel_.q.row_stride, d_k, kernel_.d_k.row_stride, true);
+      gemm_.multiply(seen, width, rows, p, 1, seen, d_o, kernel_.d_o.row_stride, d_v, kernel_.d_v.row_stride, adds);
+      gemm_.multiply(seen, width, rows, d_p, 1, seen, q, kernel_.q.row_stride, d_k, kernel_.d_k.row_stride, adds);
       gemm_.multiply(rows, width, seen, d_p, seen, 1, k, kernel_.k.row_stride,
                      at(binding_.d_q, kernel_.d_q, head) + begin * kernel_.d_q.row_stride, kernel_.d_q.row_stride);
     }
@@ -142,20 +138,30 @@ class Attention {
   SmallGemm<T> gemm_;
 };
 
-}  // namespace
-
-void run_attention(const kernel::AttentionKernel& kernel, const AttentionBinding& binding) {
-  const auto run = [&]<class T>(T) {
-    const Attention<T> attention(kernel, binding);
-    kernel.backward ? attention.backward() : attention.forward();
-  };
+/// Calls `use` with the attention in the type of its operands.
+template <class Use>
+auto with_attention(const kernel::AttentionKernel& kernel, const AttentionBinding& binding, Use use) {
   switch (kernel.q.operand.type) {
-    case DType::f32: return run(float{});
-    case DType::f64: return run(double{});
+    case DType::f32: return use(Attention<float>(kernel, binding));
+    case DType::f64: return use(Attention<double>(kernel, binding));
     default:
       throw DTypeError(fmt::format("{}: attention is of f32 or f64, not {}; cast first", kernel.name,
                                    name_of(kernel.q.operand.type)));
   }
+}
+
+}  // namespace
+
+Extent attention_tasks(const kernel::AttentionKernel& kernel) {
+  return with_attention(kernel, {}, [](const auto& attention) { return attention.tasks(); });
+}
+void run_attention_task(const kernel::AttentionKernel& kernel, const AttentionBinding& binding, Extent task) {
+  with_attention(kernel, binding, [&](const auto& attention) { attention.run(task); });
+}
+void run_attention(const kernel::AttentionKernel& kernel, const AttentionBinding& binding) {
+  with_attention(kernel, binding, [&](const auto& attention) {
+    parallel_for(attention.tasks(), [&](Extent task) { attention.run(task); });
+  });
 }
 
 }  // namespace weft::cpu

@@ -16,5 +16,8 @@ struct AttentionBinding {
 /// Runs it for f32 or f64 (DTypeError for others). Heads, and forward blocks of queries too, are tasks; sums have one
 /// order, whatever the number of threads. A query that sees no key gives zeros and a logsumexp of -infinity.
 void run_attention(const kernel::AttentionKernel& kernel, const AttentionBinding& binding);
+/// The same as tasks for a schedule of the caller's.
+Extent attention_tasks(const kernel::AttentionKernel& kernel);
+void run_attention_task(const kernel::AttentionKernel& kernel, const AttentionBinding& binding, Extent task);
 
 }  // namespace weft::cpu

@@ -20,7 +20,9 @@
 #include "backend/cpu/product.hpp"
 #include "backend/cpu/sample.hpp"
 #include "backend/cpu/scatter.hpp"
+#include "backend/cpu/schedule.hpp"
 #include "backend/cpu/unpack_rows.hpp"
+#include "base/stages.hpp"
 #include "base/threads.hpp"
 #include "weft/error.hpp"
 
@@ -98,15 +100,24 @@ class CpuProgram final : public backend::Program {
       std::visit([&](const auto& each) { prepare(each); }, k);
     }
     group();
+    divide(plan);
   }
 
   void run(std::span<const backend::BufferPtr> externals) override {
     bind(externals);
-    for (std::size_t i = 0; i < kernels_.size(); i += together_[i])
+    auto section = sections_.begin();
+    for (std::size_t i = 0; i < kernels_.size();) {
+      if (section != sections_.end() && section->begin == i) {
+        run_section(*section);
+        i = (section++)->end;
+        continue;
+      }
       if (together_[i] > 1)
         run_together(i, together_[i]);
       else
         run_one(kernels_[i]);
+      i += together_[i];
+    }
   }
   std::vector<backend::KernelTime> profile(std::span<const backend::BufferPtr> externals) override {
     using Clock = std::chrono::steady_clock;
@@ -167,6 +178,71 @@ class CpuProgram final : public backend::Program {
     ProductProgram::run_packed(calls, at(std::get<ProductPrepared>(kernels_[first]).a));
   }
 
+  /// Neighbouring kernels that are made of tasks, which run as one list of stages.
+  struct Section {
+    std::size_t begin, end;
+    struct Part {
+      std::size_t kernel;
+      int stage;  // of the kernel
+    };
+    std::vector<Part> parts;
+    Stages stages;
+  };
+  /// Stages of a kernel that is made of tasks, else 0.
+  int stages_of(std::size_t i) const {
+    if (const auto* loop = std::get_if<LoopPrepared>(&kernels_[i])) return loop->program.stages();
+    if (const auto* product = std::get_if<ProductPrepared>(&kernels_[i])) return product->program.tasks() > 0 ? 1 : 0;
+    return std::holds_alternative<kernel::AttentionKernel>(kernels_[i]) ? 1 : 0;
+  }
+  Extent tasks_of(std::size_t i, int stage) const {
+    if (const auto* loop = std::get_if<LoopPrepared>(&kernels_[i])) return loop->program.tasks(stage);
+    if (const auto* product = std::get_if<ProductPrepared>(&kernels_[i])) return product->program.tasks();
+    return attention_tasks(std::get<kernel::AttentionKernel>(kernels_[i]));
+  }
+  void divide(const kernel::Plan& plan) {
+    for (std::size_t begin = 0, end; begin < kernels_.size(); begin = std::max(end, begin + 1)) {
+      for (end = begin; end < kernels_.size() && stages_of(end) > 0;) ++end;
+      if (end < begin + 2) continue;
+      const std::vector<int> needed = last_needed(plan, begin, end);
+      std::vector<Section::Part> parts;
+      std::vector<Stage> stages;
+      std::vector<int> last_stage;  // of each kernel
+      for (std::size_t i = begin; i < end; ++i) {
+        const int need = needed[i - begin];
+        int after = need < 0 ? -1 : last_stage[static_cast<std::size_t>(need)];
+        for (int stage = 0; stage < stages_of(i); ++stage) {
+          parts.push_back({i, stage});
+          stages.push_back({tasks_of(i, stage), after});
+          after = static_cast<int>(stages.size()) - 1;
+        }
+        last_stage.push_back(static_cast<int>(stages.size()) - 1);
+      }
+      sections_.push_back({begin, end, std::move(parts), Stages(std::move(stages))});
+    }
+  }
+  void run_section(Section& section) {
+    for (std::size_t i = section.begin; i < section.end; ++i) {
+      if (auto* loop = std::get_if<LoopPrepared>(&kernels_[i])) {
+        bind_loop(*loop);
+        loop->program.start();
+      } else if (auto* product = std::get_if<ProductPrepared>(&kernels_[i])) {
+        product->program.start(at(product->a), at(product->b), bind_loop(*product));
+      }
+    }
+    section.stages.run([&](int stage, std::int64_t task) {
+      const Section::Part& part = section.parts[static_cast<std::size_t>(stage)];
+      Prepared& each = kernels_[part.kernel];
+      if (auto* loop = std::get_if<LoopPrepared>(&each)) {
+        loop->program.run_task({loop->input_pointers, loop->output_pointers, nullptr}, part.stage, task);
+      } else if (auto* product = std::get_if<ProductPrepared>(&each)) {
+        product->program.run_task(task);
+      } else {
+        const auto& attention = std::get<kernel::AttentionKernel>(each);
+        run_attention_task(attention, bind_attention(attention), task);
+      }
+    });
+  }
+
   void prepare(const kernel::LoopKernel& k) {
     kernels_.emplace_back(LoopPrepared{LoopProgram(k), k.inputs, k.outputs, {}, {}});
   }
@@ -204,6 +280,10 @@ class CpuProgram final : public backend::Program {
     for (const kernel::Operand& operand : each.outputs) each.output_pointers.push_back(at(operand));
     return {each.input_pointers, each.output_pointers, nullptr};
   }
+  AttentionBinding bind_attention(const kernel::AttentionKernel& a) const {
+    return {at(a.q.operand),   at(a.k.operand),   at(a.v.operand),   at(a.o.operand),  at(a.logsumexp),
+            at(a.d_o.operand), at(a.d_q.operand), at(a.d_k.operand), at(a.d_v.operand)};
+  }
   void run_one(Prepared& each) {
     if (auto* loop = std::get_if<LoopPrepared>(&each)) {
       loop->program.run(bind_loop(*loop));
@@ -212,8 +292,7 @@ class CpuProgram final : public backend::Program {
     } else if (const auto* scatter = std::get_if<kernel::ScatterAddKernel>(&each)) {
       run_scatter_add(*scatter, at(scatter->indices), at(scatter->updates), at(scatter->out));
     } else if (const auto* a = std::get_if<kernel::AttentionKernel>(&each)) {
-      run_attention(*a, {at(a->q.operand), at(a->k.operand), at(a->v.operand), at(a->o.operand), at(a->logsumexp),
-                         at(a->d_o.operand), at(a->d_q.operand), at(a->d_k.operand), at(a->d_v.operand)});
+      run_attention(*a, bind_attention(*a));
     } else if (const auto* routine = std::get_if<kernel::RoutineKernel>(&each)) {
       std::vector<char*> reads;
       for (const kernel::Operand& operand : routine->reads) reads.push_back(at(operand));
@@ -233,6 +312,7 @@ class CpuProgram final : public backend::Program {
   std::vector<std::string> names_;
   std::vector<Prepared> kernels_;
   std::vector<std::size_t> together_;  // kernels that run as one from here on
+  std::vector<Section> sections_;      // in order
 };
 
 std::string processor_name() {

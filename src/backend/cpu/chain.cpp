@@ -38,8 +38,8 @@ class Emitter {
   bool emit() {
     for (const Gpr r : kSaved) a_.push(r);
     a_.load_mask(kRest, kCall, offsetof(ChainCall, rest));
-    const std::size_t row = a_.here();
     for (std::size_t p = 0; p < chain_.varies.size(); ++p) a_.load(kPlaces[p], kCall, place(p));
+    const std::size_t row = a_.here();
     a_.clear(rcx);
     a_.compare(rcx, kCall, offsetof(ChainCall, bytes));
     const std::size_t no_whole = a_.jump(Assembler::If::not_below);
@@ -54,10 +54,8 @@ class Emitter {
     const std::size_t no_rest = a_.jump(Assembler::If::zero);
     if (!body(kRest)) return false;
     a_.land(no_rest);
-    for (std::size_t p = 0; p < chain_.varies.size(); ++p) {
-      a_.load(r12, kCall, place(p) + static_cast<std::int32_t>(offsetof(ChainCall::Place, row)));
-      a_.add_to_memory(kCall, place(p), r12);
-    }
+    for (std::size_t p = 0; p < chain_.varies.size(); ++p)
+      a_.add(kPlaces[p], kCall, place(p) + static_cast<std::int32_t>(offsetof(ChainCall::Place, row)));
     a_.decrement(kCall, offsetof(ChainCall, rows));
     a_.jump_back(Assembler::If::not_zero, row);
     for (std::size_t i = std::size(kSaved); i-- > 0;) a_.pop(kSaved[i]);

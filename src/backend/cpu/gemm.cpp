@@ -211,6 +211,8 @@ class Product {
   Product(const GemmArgs<T>& args, const GemmKernels<T>& kernels)
       : args_(args), kernels_(kernels), split_(split(args, kernels)), call_(++calls) {}
 
+  /// Tasks that do not depend on each other; 0 where there are steps before them.
+  int64_t tasks() const { return split_.shares_b ? 0 : split_.tasks; }
   /// Blocks of C that one product is split into.
   int64_t tiles() const { return split_.row_tiles * split_.column_tiles; }
 
@@ -219,6 +221,17 @@ class Product {
       run_shared();
     else
       parallel_for(split_.tasks, [this](int64_t task) { run_task(task); });
+  }
+
+  void run_task(int64_t task) const {
+    // Where all column tiles are kept, threads that take turns stay on tiles of their own, and each packs only those.
+    const int64_t tile = task % (split_.row_tiles * split_.column_tiles);
+    const int64_t row_tile = split_.keeps_all ? tile / split_.column_tiles : tile % split_.row_tiles;
+    const int64_t column_tile = split_.keeps_all ? tile % split_.column_tiles : tile / split_.row_tiles;
+    const int64_t group = task / (split_.row_tiles * split_.column_tiles);
+    const Range batches{args_.batch * group / split_.batch_groups, args_.batch * (group + 1) / split_.batch_groups};
+    for (int64_t batch = batches.begin; batch < batches.end; ++batch)
+      run_block(batch, column_tile, panels_of(row_tile), columns_of(column_tile));
   }
 
  private:
@@ -272,17 +285,6 @@ class Product {
                   packed + (tile - packed_first) * tile_size + depth.begin * packed_width(columns.size()), packed_a);
       }
     }
-  }
-
-  void run_task(int64_t task) const {
-    // Where all column tiles are kept, threads that take turns stay on tiles of their own, and each packs only those.
-    const int64_t tile = task % (split_.row_tiles * split_.column_tiles);
-    const int64_t row_tile = split_.keeps_all ? tile / split_.column_tiles : tile % split_.row_tiles;
-    const int64_t column_tile = split_.keeps_all ? tile % split_.column_tiles : tile / split_.row_tiles;
-    const int64_t group = task / (split_.row_tiles * split_.column_tiles);
-    const Range batches{args_.batch * group / split_.batch_groups, args_.batch * (group + 1) / split_.batch_groups};
-    for (int64_t batch = batches.begin; batch < batches.end; ++batch)
-      run_block(batch, column_tile, panels_of(row_tile), columns_of(column_tile));
   }
 
   Range panels_of(int64_t row_tile) const {
@@ -517,8 +519,7 @@ void run_in_pieces(const GemmArgs<T>& args, const GemmKernels<T>& kernels, int64
 }
 
 template <class T>
-void gemm_vectorised(GemmArgs<T> args) {
-  if (args.batch <= 0 || args.m <= 0 || args.n <= 0) return;
+GemmArgs<T> regular(GemmArgs<T> args) {
   if (args.k <= 0) {
     args.k = 0;
     args.a = {.data = args.c.data, .row = 1, .column = 1};  // never read; a null one could not be offset
@@ -527,6 +528,13 @@ void gemm_vectorised(GemmArgs<T> args) {
   normalise(args.a, args.m, args.k, "A");
   normalise(args.b, args.k, args.n, "B");
   fold_batch(args);
+  return args;
+}
+
+template <class T>
+void gemm_vectorised(const GemmArgs<T>& given) {
+  if (given.batch <= 0 || given.m <= 0 || given.n <= 0) return;
+  const GemmArgs<T> args = regular(given);
   const GemmKernels<T>& kernels = *kernels_for(isa(), T{});
   const Product<T> product(args, kernels);
   const int64_t pieces = pieces_of(args, product.tiles());
@@ -572,6 +580,32 @@ void gemm<std::int32_t>(const GemmArgs<std::int32_t>& args) {
 }
 
 template <class T>
+struct GemmTasks<T>::State {
+  GemmArgs<T> args;
+  Product<T> product;
+
+  explicit State(const GemmArgs<T>& given) : args(regular(given)), product(args, *kernels_for(isa(), T{})) {}
+};
+template <class T>
+GemmTasks<T>::GemmTasks(const GemmArgs<T>& args) : state_(std::make_unique<State>(args)) {}
+template <class T>
+GemmTasks<T>::~GemmTasks() = default;
+template <class T>
+GemmTasks<T>::GemmTasks(GemmTasks&&) noexcept = default;
+template <class T>
+GemmTasks<T>& GemmTasks<T>::operator=(GemmTasks&&) noexcept = default;
+template <class T>
+int64_t GemmTasks<T>::count() const {
+  const GemmArgs<T>& args = state_->args;
+  if (args.batch <= 0 || args.m <= 0 || args.n <= 0) return 0;
+  return pieces_of(args, state_->product.tiles()) > 1 ? 0 : state_->product.tasks();
+}
+template <class T>
+void GemmTasks<T>::run(int64_t task) const {
+  state_->product.run_task(task);
+}
+
+template <class T>
 SmallGemm<T>::SmallGemm() : kernels_(kernels_for(isa(), T{})), strip_(kernels_->lanes * kGemmVectors) {}
 
 template <class T>
@@ -609,6 +643,7 @@ void SmallGemm<T>::run(int64_t m, int64_t n, int64_t k, const T* a, int64_t a_ro
   }
 }
 
+template class GemmTasks<float>;
 template class SmallGemm<float>;
 template class SmallGemm<double>;
 

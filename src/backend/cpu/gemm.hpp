@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "base/function_ref.hpp"
 
@@ -67,6 +68,25 @@ void gemm<double>(const GemmArgs<double>& args);
 template <>
 void gemm<std::int32_t>(const GemmArgs<std::int32_t>& args);
 
+/// A product as tasks that may run at the same time, for a schedule of the caller's.
+template <class T>
+class GemmTasks {
+ public:
+  /// What `args` refers to must outlive the tasks.
+  explicit GemmTasks(const GemmArgs<T>& args);
+  ~GemmTasks();
+  GemmTasks(GemmTasks&&) noexcept;
+  GemmTasks& operator=(GemmTasks&&) noexcept;
+  /// 0 for a product that is made in several steps, whose tasks wait for each other: `gemm` runs it. A function of shapes
+  /// and strides only.
+  std::int64_t count() const;
+  void run(std::int64_t task) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
 /// Small products in the calling thread, for loops of their own (attention): nothing is packed and nothing is split. The
 /// kernels are those of `gemm`.
 template <class T>
@@ -98,6 +118,7 @@ class SmallGemm {
   std::int64_t strip_;
 };
 
+extern template class GemmTasks<float>;
 extern template class SmallGemm<float>;
 extern template class SmallGemm<double>;
 

@@ -740,6 +740,11 @@ void Compiler::schedule(Extent tile_elements) {
       if (!nodes_[i].outer && !kept_.contains(static_cast<int>(i))) values_[i] = -1;
     std::vector<int> order(inner_needed[static_cast<std::size_t>(p)].begin(),
                            inner_needed[static_cast<std::size_t>(p)].end());
+    // What varies along one axis needs nothing that varies along both. It goes first, so that the rest joins to chains.
+    std::stable_partition(order.begin(), order.end(), [&](int index) {
+      const Node& node = nodes_[static_cast<std::size_t>(index)];
+      return !node.slow || !node.fast;
+    });
     std::map<int, std::size_t> last_use, position;
     for (std::size_t i = 0; i < order.size(); ++i) {
       position[order[i]] = i;
@@ -967,6 +972,25 @@ void Compiler::compile() {
   if (chains_enabled()) form_chains(code_);
 }
 
+std::unique_ptr<LoopProgram::Totals> make_totals(const LoopProgram::Code& code) {
+  auto made = std::make_unique<LoopProgram::Totals>();
+  const Extent chunks = (code.inner + code.chunk - 1) / code.chunk;
+  made->part = (chunks + code.splits - 1) / code.splits * code.chunk;
+  made->parts = (code.inner + made->part - 1) / made->part;
+  std::size_t most = 0;
+  for (std::size_t p = 0; p < code.phases.size(); ++p) {
+    if (code.phases[p].inner.empty()) continue;
+    made->phases.push_back(static_cast<int>(p));
+    most = std::max(most, code.phases[p].reductions.size());
+  }
+  const auto outer = static_cast<std::size_t>(code.outer);
+  made->totals.resize(code.reductions.size() * outer);
+  made->total_positions.resize(made->totals.size());
+  made->partial.resize(static_cast<std::size_t>(made->parts) * most * outer);
+  made->partial_positions.resize(made->partial.size());
+  return made;
+}
+
 }  // namespace
 
 bool overlap(const kernel::Operand& x, const kernel::Operand& y) {
@@ -983,7 +1007,8 @@ std::shared_ptr<const LoopProgram::Code> compile_loop(const kernel::LoopKernel& 
 }
 
 LoopProgram::LoopProgram(const kernel::LoopKernel& kernel, Extent columns, DType product_type, int product_output)
-    : code_(shared_code(kernel, columns, product_type, product_output)) {}
+    : code_(shared_code(kernel, columns, product_type, product_output)),
+      totals_(code_->splits > 1 && code_->outer > 0 ? make_totals(*code_) : nullptr) {}
 LoopProgram::~LoopProgram() = default;
 LoopProgram::LoopProgram(LoopProgram&&) noexcept = default;
 

@@ -42,16 +42,26 @@ class LoopProgram {
   LoopProgram(LoopProgram&&) noexcept;
 
   void run(const LoopBinding& binding) const;
+  /// The same in parts, for a schedule of the caller's: `start`, then all tasks of one stage after the other. The tasks of
+  /// a stage may run at the same time.
+  int stages() const;
+  Extent tasks(int stage) const;
+  void start() const;
+  void run_task(const LoopBinding& binding, int stage, Extent task) const;
   /// Elementwise kernels only: rows [row_begin, row_end) and columns [column_begin, column_end), in the calling thread.
   void run_rectangle(const LoopBinding& binding, Extent row_begin, Extent row_end, Extent column_begin,
                      Extent column_end) const;
   /// The bytecode.
   std::string to_string() const;
 
-  struct Code;  // the bytecode, for its compiler and interpreter
+  struct Code;    // the bytecode, for its compiler and interpreter
+  struct Totals;  // what the parts of a divided inner axis gave
 
  private:
+  void run_part(const LoopBinding& binding, int stage, Extent task) const;
+
   std::shared_ptr<const Code> code_;  // of all equal kernels
+  std::unique_ptr<Totals> totals_;
 };
 
 }  // namespace weft::cpu

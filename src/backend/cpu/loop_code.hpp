@@ -1,6 +1,7 @@
 // The compiled form of a loop kernel, shared by its compiler (loop.cpp) and its interpreter (loop_run.cpp).
 #pragma once
 
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -72,6 +73,10 @@ struct ReductionInfo {
   int value = -1;  // the outer-level value it gives
   int phase = 0;
   Extent accumulators = 0, positions = 0;  // offsets in the frame
+
+  bool gives_position() const {
+    return reduction == scalar::Reduction::argmax || reduction == scalar::Reduction::argmin;
+  }
 };
 
 /// What runs once a block before the chunks of a phase, and once a chunk.
@@ -104,6 +109,14 @@ struct LoopProgram::Code {
   bool streams = false;  // some store goes past the caches
   Extent splits = 1;     // parts of the inner axis that are tasks of their own
   Extent blocks_per_task = 1;
+};
+
+struct LoopProgram::Totals {
+  std::vector<int> phases;              // those that are stages
+  Extent part = 1, parts = 1;           // of the inner axis
+  std::vector<double> totals, partial;  // by reduction and outer index; by part, reduction of the phase, outer index
+  std::vector<std::int64_t> total_positions, partial_positions;
+  std::atomic<Extent> ended = 0;  // tasks of the stage
 };
 
 /// The bytecode of a kernel; arguments as LoopProgram's.

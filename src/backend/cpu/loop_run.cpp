@@ -158,7 +158,7 @@ class LoopRunner {
     for (const int r : phase.reductions) {
       const ReductionInfo& info = code_.reductions[static_cast<std::size_t>(r)];
       std::fill_n(accumulators(info), outer_end_ - outer_begin_, empty_value(info.reduction, info.from));
-      std::fill_n(positions(info), outer_end_ - outer_begin_, std::int64_t{-1});
+      if (info.gives_position()) std::fill_n(positions(info), outer_end_ - outer_begin_, std::int64_t{-1});
     }
   }
   double* accumulators(const ReductionInfo& info) const {
@@ -172,10 +172,17 @@ class LoopRunner {
     for (const int r : phase.reductions) {
       const ReductionInfo& info = code_.reductions[static_cast<std::size_t>(r)];
       const Value& value = code_.values[static_cast<std::size_t>(info.value)];
-      const bool position = info.reduction == scalar::Reduction::argmax || info.reduction == scalar::Reduction::argmin;
-      for (Extent i = 0; i < outer_end_ - outer_begin_; ++i)
+      const Extent count = outer_end_ - outer_begin_;
+      if (value.type == DType::f32) {
+        auto* out = reinterpret_cast<float*>(frame_ + value.offset);
+        const double* from = accumulators(info);
+        for (Extent i = 0; i < count; ++i) out[i] = static_cast<float>(from[i]);
+        continue;
+      }
+      for (Extent i = 0; i < count; ++i)
         store_as(value.type, frame_ + value.offset, i,
-                 position ? static_cast<double>(std::max<std::int64_t>(positions(info)[i], 0)) : accumulators(info)[i]);
+                 info.gives_position() ? static_cast<double>(std::max<std::int64_t>(positions(info)[i], 0))
+                                       : accumulators(info)[i]);
     }
   }
   void last_code() {
@@ -462,87 +469,105 @@ class LoopRunner {
   Extent s0_ = 0, slow_ = 1, f0_ = 0, fast_ = 1;
 };
 
-void LoopProgram::run(const LoopBinding& binding) const {
-  const Code& code = *code_;
-  if (code.outer == 0) return;
-  const Extent blocks = (code.outer + code.block - 1) / code.block;
-  if (code.splits == 1) {
-    const Extent tasks = (blocks + code.blocks_per_task - 1) / code.blocks_per_task;
-    const auto task = [&](Extent t) {
-      LoopRunner runner(code, binding);
-      const Extent end = std::min((t + 1) * code.blocks_per_task, blocks);
-      for (Extent b = t * code.blocks_per_task; b < end; ++b)
-        runner.whole_block(b * code.block, std::min((b + 1) * code.block, code.outer));
-      runner.fence();
-    };
-    if (tasks == 1)
-      task(0);
-    else
-      parallel_for(tasks, task);
-    return;
-  }
+int LoopProgram::stages() const { return totals_ ? static_cast<int>(totals_->phases.size()) : 1; }
 
-  // Phase by phase over parts of the inner axis, whose accumulators are joined in order.
-  const Extent chunks = (code.inner + code.chunk - 1) / code.chunk;
-  const Extent part = (chunks + code.splits - 1) / code.splits * code.chunk;
-  const Extent parts = (code.inner + part - 1) / part;
-  const std::size_t reductions = code.reductions.size();
+Extent LoopProgram::tasks(int) const {
+  const Code& code = *code_;
+  const Extent blocks = (code.outer + code.block - 1) / code.block;
+  return totals_ ? blocks * totals_->parts : (blocks + code.blocks_per_task - 1) / code.blocks_per_task;
+}
+
+void LoopProgram::start() const {
+  if (totals_) totals_->ended.store(0, std::memory_order_relaxed);
+}
+
+void LoopProgram::run_task(const LoopBinding& binding, int stage, Extent task) const {
+  if (totals_) return run_part(binding, stage, task);
+  const Code& code = *code_;
+  const Extent blocks = (code.outer + code.block - 1) / code.block;
+  LoopRunner runner(code, binding);
+  const Extent end = std::min((task + 1) * code.blocks_per_task, blocks);
+  for (Extent b = task * code.blocks_per_task; b < end; ++b)
+    runner.whole_block(b * code.block, std::min((b + 1) * code.block, code.outer));
+  runner.fence();
+}
+
+/// One phase of one block over a part of the inner axis. The last task of a phase joins the accumulators of all parts, in
+/// their order.
+void LoopProgram::run_part(const LoopBinding& binding, int stage, Extent task) const {
+  const Code& code = *code_;
+  Totals& t = *totals_;
+  const auto p = static_cast<std::size_t>(t.phases[static_cast<std::size_t>(stage)]);
+  const Phase& phase = code.phases[p];
+  const Extent blocks = (code.outer + code.block - 1) / code.block, b = task % blocks, k = task / blocks;
   const auto count = static_cast<std::size_t>(code.outer);
-  std::vector<double> totals(reductions * count), partial;
-  std::vector<std::int64_t> total_positions(reductions * count), partial_positions;
+  LoopRunner runner(code, binding);
   // Outer-level code up to a phase, from the totals of those before it.
-  const auto begin_block = [&](LoopRunner& runner, Extent b, std::size_t phase) {
-    const Extent begin = b * code.block, end = std::min(begin + code.block, code.outer);
+  const auto begin_block = [&](Extent block, std::size_t last) {
+    const Extent begin = block * code.block, end = std::min(begin + code.block, code.outer);
     runner.set_block(begin, end);
-    for (std::size_t p = 0; p <= phase; ++p) {
-      runner.outer_code(code.phases[p]);
-      if (p == phase) break;
-      for (const int r : code.phases[p].reductions) {
+    for (std::size_t q = 0; q <= last; ++q) {
+      runner.outer_code(code.phases[q]);
+      if (q == last) break;
+      for (const int r : code.phases[q].reductions) {
         const ReductionInfo& info = code.reductions[static_cast<std::size_t>(r)];
         const std::size_t at = static_cast<std::size_t>(r) * count + static_cast<std::size_t>(begin);
-        std::copy_n(totals.begin() + static_cast<Extent>(at), end - begin, runner.accumulators(info));
-        std::copy_n(total_positions.begin() + static_cast<Extent>(at), end - begin, runner.positions(info));
+        std::copy_n(t.totals.begin() + static_cast<Extent>(at), end - begin, runner.accumulators(info));
+        if (info.gives_position())
+          std::copy_n(t.total_positions.begin() + static_cast<Extent>(at), end - begin, runner.positions(info));
       }
-      runner.finish_reductions(code.phases[p]);
+      runner.finish_reductions(code.phases[q]);
     }
   };
-  for (std::size_t p = 0; p < code.phases.size(); ++p) {
-    const Phase& phase = code.phases[p];
-    const std::size_t here = phase.reductions.size();
-    if (phase.inner.empty()) continue;
-    partial.assign(static_cast<std::size_t>(parts) * here * count, 0);
-    partial_positions.assign(partial.size(), -1);
-    parallel_for(blocks * parts, [&](Extent t) {
-      const Extent b = t % blocks, k = t / blocks;
-      LoopRunner runner(code, binding);
-      begin_block(runner, b, p);
-      runner.start_reductions(phase);
-      runner.chunks(phase, k * part, std::min((k + 1) * part, code.inner));
-      const Extent begin = b * code.block, n = std::min(code.block, code.outer - begin);
-      for (std::size_t r = 0; r < here; ++r) {
-        const ReductionInfo& info = code.reductions[static_cast<std::size_t>(phase.reductions[r])];
-        const Extent at = (k * static_cast<Extent>(here) + static_cast<Extent>(r)) * code.outer + begin;
-        std::copy_n(runner.accumulators(info), n, partial.begin() + at);
-        std::copy_n(runner.positions(info), n, partial_positions.begin() + at);
-      }
-      runner.fence();
-    });
-    for (std::size_t r = 0; r < here; ++r) {
-      const auto index = static_cast<std::size_t>(phase.reductions[r]);
-      for (std::size_t o = 0; o < count; ++o) {
-        double& value = totals[index * count + o] = partial[r * count + o];
-        std::int64_t& position = total_positions[index * count + o] = partial_positions[r * count + o];
-        for (std::size_t k = 1; k < static_cast<std::size_t>(parts); ++k)
-          join(code.reductions[index], &value, &position, partial[(k * here + r) * count + o],
-               partial_positions[(k * here + r) * count + o]);
+  begin_block(b, p);
+  runner.start_reductions(phase);
+  runner.chunks(phase, k * t.part, std::min((k + 1) * t.part, code.inner));
+  const std::size_t here = phase.reductions.size();
+  const Extent begin = b * code.block, n = std::min(code.block, code.outer - begin);
+  for (std::size_t r = 0; r < here; ++r) {
+    const ReductionInfo& info = code.reductions[static_cast<std::size_t>(phase.reductions[r])];
+    const Extent at = (k * static_cast<Extent>(here) + static_cast<Extent>(r)) * code.outer + begin;
+    std::copy_n(runner.accumulators(info), n, t.partial.begin() + at);
+    if (info.gives_position()) std::copy_n(runner.positions(info), n, t.partial_positions.begin() + at);
+  }
+  runner.fence();
+
+  if (t.ended.fetch_add(1, std::memory_order_acq_rel) + 1 < blocks * t.parts) return;
+  t.ended.store(0, std::memory_order_relaxed);
+  for (std::size_t r = 0; r < here; ++r) {
+    const ReductionInfo& info = code.reductions[static_cast<std::size_t>(phase.reductions[r])];
+    const auto index = static_cast<std::size_t>(phase.reductions[r]) * count;
+    double* totals = t.totals.data() + index;
+    std::int64_t* positions = t.total_positions.data() + index;
+    for (std::size_t part = 0; part < static_cast<std::size_t>(t.parts); ++part) {
+      const std::size_t at = (part * here + r) * count;
+      if (part == 0) {
+        std::copy_n(t.partial.data() + at, count, totals);
+        if (info.gives_position()) std::copy_n(t.partial_positions.data() + at, count, positions);
+      } else if (info.reduction == scalar::Reduction::sum && is_float(info.from)) {
+        for (std::size_t o = 0; o < count; ++o) totals[o] += t.partial[at + o];
+      } else {
+        for (std::size_t o = 0; o < count; ++o)
+          join(info, totals + o, positions + o, t.partial[at + o], t.partial_positions[at + o]);
       }
     }
   }
-  if (code.last.inner.empty()) return;
-  for (Extent b = 0; b < blocks; ++b) {
-    LoopRunner runner(code, binding);
-    begin_block(runner, b, code.phases.size() - 1);
+  if (stage + 1 < stages() || code.last.inner.empty()) return;
+  for (Extent block = 0; block < blocks; ++block) {
+    begin_block(block, code.phases.size() - 1);
     runner.last_code();
+  }
+}
+
+void LoopProgram::run(const LoopBinding& binding) const {
+  start();
+  for (int stage = 0; stage < stages(); ++stage) {
+    const Extent count = tasks(stage);
+    const auto task = [&](Extent i) { run_task(binding, stage, i); };
+    if (count == 1)
+      task(0);
+    else
+      parallel_for(count, task);
   }
 }
 

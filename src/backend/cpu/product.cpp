@@ -155,35 +155,50 @@ ProductProgram::ProductProgram(const kernel::MatmulKernel& asked)
     packed_a_.resize(static_cast<std::size_t>(kernel_.batch * kernel_.m * kernel_.k) * size);
   if (kernel_.b_row != 1 && kernel_.b_col != 1 && kernel_.k > 1 && kernel_.n > 1)
     packed_b_.resize(static_cast<std::size_t>(kernel_.batch * kernel_.k * kernel_.n) * size);
+  if (kernel_.a.type == DType::f32 && packed_a_.empty() && packed_b_.empty())
+    tasks_ = GemmTasks<float>(arguments<float>(nullptr, nullptr, {})).count();
 }
 
+void ProductProgram::AfterBlock::operator()(std::int64_t batch, std::int64_t row_begin, std::int64_t row_end,
+                                            std::int64_t column_begin, std::int64_t column_end) const {
+  const Extent first = batch * program->kernel_.m;
+  program->epilogue_.run_rectangle(epilogue, first + row_begin, first + row_end, column_begin, column_end);
+}
+
+/// What they refer to lives until the next call.
 template <class T>
-void ProductProgram::run_as(const char* a, const char* b, LoopBinding epilogue) {
+GemmArgs<T> ProductProgram::arguments(const char* a, const char* b, LoopBinding epilogue) {
   const kernel::MatmulKernel& k = kernel_;
   GemmArgs<T> args;
   args.batch = k.batch, args.m = k.m, args.n = k.n, args.k = k.k;
   args.a = {reinterpret_cast<const T*>(a), k.a_row, k.a_col, {0, a_offsets_.data()}};
   args.b = {reinterpret_cast<const T*>(b), k.b_row, k.b_col, {0, b_offsets_.data()}};
-  if (!packed_a_.empty()) {
-    pack(args.a.data, a_offsets_, k.m, k.k, k.a_row, k.a_col, reinterpret_cast<T*>(packed_a_.data()));
-    args.a = {reinterpret_cast<const T*>(packed_a_.data()), k.k, 1, {k.m * k.k, nullptr}};
-  }
-  if (!packed_b_.empty()) {
-    pack(args.b.data, b_offsets_, k.k, k.n, k.b_row, k.b_col, reinterpret_cast<T*>(packed_b_.data()));
-    args.b = {reinterpret_cast<const T*>(packed_b_.data()), k.n, 1, {k.k * k.n, nullptr}};
-  }
+  if (!packed_a_.empty()) args.a = {reinterpret_cast<const T*>(packed_a_.data()), k.k, 1, {k.m * k.k, nullptr}};
+  if (!packed_b_.empty()) args.b = {reinterpret_cast<const T*>(packed_b_.data()), k.n, 1, {k.k * k.n, nullptr}};
   char* product = scratch_.data();
-  if (product_output_ >= 0)
+  if (product_output_ >= 0 && !epilogue.outputs.empty())
     product =
         epilogue.outputs[static_cast<std::size_t>(product_output_)] + product_offset_ * static_cast<Extent>(sizeof(T));
   args.c = {reinterpret_cast<T*>(product), k.n, {k.m * k.n, nullptr}};
   epilogue.product = product;
-  const auto after = [&](std::int64_t batch, std::int64_t row_begin, std::int64_t row_end, std::int64_t column_begin,
-                         std::int64_t column_end) {
-    epilogue_.run_rectangle(epilogue, batch * k.m + row_begin, batch * k.m + row_end, column_begin, column_end);
-  };
-  if (!plain_) args.after_block = after;
-  gemm(args);
+  after_ = {this, epilogue};
+  if (!plain_) args.after_block = after_;
+  return args;
+}
+
+template <class T>
+void ProductProgram::run_as(const char* a, const char* b, LoopBinding epilogue) {
+  const kernel::MatmulKernel& k = kernel_;
+  if (!packed_a_.empty())
+    pack(reinterpret_cast<const T*>(a), a_offsets_, k.m, k.k, k.a_row, k.a_col, reinterpret_cast<T*>(packed_a_.data()));
+  if (!packed_b_.empty())
+    pack(reinterpret_cast<const T*>(b), b_offsets_, k.k, k.n, k.b_row, k.b_col, reinterpret_cast<T*>(packed_b_.data()));
+  gemm(arguments<T>(a, b, epilogue));
+}
+
+void ProductProgram::start(const char* a, const char* b, LoopBinding epilogue) {
+  if (swapped_) std::swap(a, b);
+  started_.emplace(arguments<float>(a, b, epilogue));
 }
 
 void ProductProgram::run_packed(std::span<const PackedCall> calls, const char* a) {

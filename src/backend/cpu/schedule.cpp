@@ -1,0 +1,58 @@
+#include "backend/cpu/schedule.hpp"
+
+#include <algorithm>
+#include <variant>
+
+#include "backend/cpu/loop.hpp"
+
+namespace weft::cpu {
+namespace {
+
+using kernel::Operand;
+
+struct Touched {
+  std::vector<Operand> reads, writes;
+};
+
+Touched touched(const kernel::LoopKernel& k) { return {k.inputs, k.outputs}; }
+Touched touched(const kernel::MatmulKernel& k) {
+  Touched made = touched(k.epilogue);
+  made.reads.push_back(k.a);
+  made.reads.push_back(k.b);
+  if (k.rows) made.reads.insert(made.reads.end(), k.rows->inputs.begin(), k.rows->inputs.end());
+  return made;
+}
+Touched touched(const kernel::ScatterAddKernel& k) { return {{k.indices, k.updates}, {k.out}}; }
+Touched touched(const kernel::AttentionKernel& k) {
+  if (!k.backward) return {{k.q.operand, k.k.operand, k.v.operand}, {k.o.operand, k.logsumexp}};
+  return {{k.q.operand, k.k.operand, k.v.operand, k.o.operand, k.logsumexp, k.d_o.operand},
+          {k.d_q.operand, k.d_k.operand, k.d_v.operand}};
+}
+Touched touched(const kernel::RoutineKernel& k) { return {k.reads, {k.out}}; }
+
+bool touch(const Operand& x, const Operand& y) { return x.buffer >= 0 && overlap(x, y); }
+bool touch(const std::vector<Operand>& some, const std::vector<Operand>& others) {
+  return std::any_of(some.begin(), some.end(), [&](const Operand& x) {
+    return std::any_of(others.begin(), others.end(), [&](const Operand& y) { return touch(x, y); });
+  });
+}
+
+}  // namespace
+
+std::vector<int> last_needed(const kernel::Plan& plan, std::size_t begin, std::size_t end) {
+  std::vector<Touched> all;
+  std::vector<int> needed;
+  for (std::size_t i = begin; i < end; ++i) {
+    all.push_back(std::visit([](const auto& k) { return touched(k); }, plan.kernels[i]));
+    const Touched& mine = all.back();
+    int last = static_cast<int>(i - begin) - 1;
+    for (; last >= 0; --last) {
+      const Touched& other = all[static_cast<std::size_t>(last)];
+      if (touch(mine.reads, other.writes) || touch(mine.writes, other.writes) || touch(mine.writes, other.reads)) break;
+    }
+    needed.push_back(last);
+  }
+  return needed;
+}
+
+}  // namespace weft::cpu
