@@ -139,6 +139,18 @@ NodeRef fold_constants(const NodeRef& node) {
   return graph::map_typed(std::move(e), std::move(inputs), node->name);
 }
 
+// A map that gives an operand as it is: gradients pass through sums so, as x * 1.
+NodeRef identity_map(const NodeRef& node) {
+  constexpr std::size_t kLongest = 3;  // instructions
+  if (node->kind != Kind::map || node->name == "copy" || node->expression->code.size() > kLongest) return node;
+  std::vector<DType> types;  // with which more is an identity: true * 1 is a number
+  for (const NodeRef& input : node->inputs) types.push_back(input->type);
+  const scalar::Expression e = scalar::typed(*node->expression, types);
+  if (e.code.back().op != scalar::Op::input) return node;
+  const NodeRef& operand = node->inputs[static_cast<std::size_t>(e.code.back().slot)];
+  return operand->type == node->type && operand->shape == node->shape ? operand : node;
+}
+
 // A view of a view of its kind is one view; a view of a splat is a splat (a pad is not: it adds zeros).
 NodeRef joined_views(const NodeRef& node) {
   if (!graph::is_view(node->kind) || is_leaf(*node)) return node;
@@ -199,6 +211,7 @@ constexpr Rewrite kRewrites[] = {
     {"joined_views", "reshape(reshape(x)) = reshape(x), likewise permute and expand; a view of a splat is a splat",
      joined_views},
     {"cast_of_same_type", "cast(x) = x when the type stays", cast_of_same_type},
+    {"identity_map", "x * 1 = x, and whatever else gives an operand as it is", identity_map},
     {"neighbouring_pads", "pad(a) + pad(b) = pad(concat(a, b)) for neighbours", neighbouring_pads},
     {"permuted_concat", "permute(concat(a, b)) = concat(permute(a), permute(b))", permuted_concat},
     {"fold_constants", "constant operands join the expression, which is simplified", fold_constants},
