@@ -6,8 +6,13 @@
 #include <bit>
 #include <future>
 
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
+
 #include "llm/read_config.hpp"
 #include "runtime/devices.hpp"
+#include "runtime/evaluate.hpp"
 #include "weft/error.hpp"
 #include "weft/ops.hpp"
 
@@ -30,6 +35,13 @@ std::size_t next_size(std::size_t steps, Device device) {
   for (const std::size_t each : kSizes)
     if (each <= std::min(steps, most)) size = each;
   return steps > 3 * size ? smallest_size(std::min(steps, most)) : size;
+}
+
+/// Graphs are made of many small pieces, and whoever compiles one is left with holes of megabytes.
+void return_free_memory() {
+#if defined(__GLIBC__)
+  malloc_trim(0);
+#endif
 }
 
 template <class T>
@@ -138,6 +150,11 @@ Tensor Engine::pass(std::span<const Step> steps, std::size_t size, Rows rows, co
                                    on_device(numbers, {4, count}, device_)};
   if (rows == Rows::last)
     arguments.push_back(on_device(std::vector{static_cast<std::int32_t>(steps.size()) - 1}, {1}, device_));
+  if (!passes_.contains({size, rows})) {
+    const runtime::WithoutPlans lean;
+    compiled(size, rows).prepare(arguments);
+    return_free_memory();
+  }
   if (profile) *profile = compiled(size, rows).profile(arguments);
   return compiled(size, rows)(arguments)[0];
 }

@@ -107,16 +107,16 @@ class CompiledFunction {
     std::vector<backend::KernelTime> times = trace.executable->program->profile(trace.last_externals);
     trace.last_externals.clear();
     if (times.empty()) return "this device does not time kernels\n";
-    const auto& kernels = trace.executable->compiled.plan.kernels;
+    const auto& work = trace.executable->work;
     double total = 0;
     for (const auto& time : times) total += time.microseconds;
     std::string text = fmt::format("{:>10} {:>6} {:>10} {:>9}  {}\n", "us", "%", "GFLOP/s", "GB/s", "kernel");
     for (std::size_t i = 0; i < times.size(); ++i) {
-      const bool matched = times.size() == kernels.size();
+      const bool matched = times.size() == work.size();
       const double us = std::max(times[i].microseconds, 1e-3);
       text += fmt::format("{:>10.1f} {:>6.1f} {:>10.1f} {:>9.1f}  {}\n", us, 100 * us / total,
-                          matched ? kernel::flops(kernels[i]) / us / 1e3 : 0.0,
-                          matched ? kernel::bytes_moved(kernels[i]) / us / 1e3 : 0.0, times[i].name);
+                          matched ? work[i].flops / us / 1e3 : 0.0, matched ? work[i].bytes / us / 1e3 : 0.0,
+                          times[i].name);
     }
     return text + fmt::format("{:>10.1f}  all {} kernels\n", total, times.size());
   }
@@ -263,7 +263,7 @@ void Compiled::prepare(std::span<const Tensor> arguments) {
   impl_->trace_for(arguments);
 }
 std::string Compiled::explain(bool source) const { return runtime::explain(*impl_->last().executable, source); }
-std::size_t Compiled::kernel_count() const { return impl_->last().executable->compiled.plan.kernels.size(); }
+std::size_t Compiled::kernel_count() const { return impl_->last().executable->work.size(); }
 std::size_t Compiled::scratch_bytes() const { return impl_->last().executable->program->scratch_bytes(); }
 std::size_t Compiled::trace_count() const { return impl_->count(); }
 std::string Compiled::profile(std::span<const Tensor> arguments) { return impl_->profile(arguments); }

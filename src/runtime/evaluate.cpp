@@ -40,21 +40,13 @@ namespace runtime {
 using graph::Node;
 using graph::NodeRef;
 
-std::shared_ptr<Executable> make_executable(const compiler::Request& request, Device device) {
-  const CompileSettings& s = compile_settings();
-  auto executable = std::make_shared<Executable>();
-  const compiler::Target target = target_of(device);
-  executable->compiled = compiler::compile(request, target, {s.fusion, s.fused_composites, s.disabled_rewrites});
-  executable->program = backend_of(device).compile(executable->compiled.plan);
-  for (const NodeRef& output : request.outputs)
-    executable->output_bytes.push_back(static_cast<std::size_t>(output->shape.numel()) *
-                                       target.storage_bytes(output->type));
-  return executable;
-}
-
 namespace {
 
 int& tracing_depth() {
+  thread_local int depth = 0;
+  return depth;
+}
+int& without_plans_depth() {
   thread_local int depth = 0;
   return depth;
 }
@@ -64,6 +56,25 @@ int& tracing_depth() {
 Tracing::Tracing() { ++tracing_depth(); }
 Tracing::~Tracing() { --tracing_depth(); }
 bool Tracing::active() { return tracing_depth() > 0; }
+
+WithoutPlans::WithoutPlans() { ++without_plans_depth(); }
+WithoutPlans::~WithoutPlans() { --without_plans_depth(); }
+
+std::shared_ptr<Executable> make_executable(const compiler::Request& request, Device device) {
+  const CompileSettings& s = compile_settings();
+  auto executable = std::make_shared<Executable>();
+  const compiler::Target target = target_of(device);
+  executable->compiled = compiler::compile(request, target, {s.fusion, s.fused_composites, s.disabled_rewrites});
+  executable->program = backend_of(device).compile(executable->compiled.plan);
+  for (const NodeRef& output : request.outputs)
+    executable->output_bytes.push_back(static_cast<std::size_t>(output->shape.numel()) *
+                                       target.storage_bytes(output->type));
+  kernel::Plan& plan = executable->compiled.plan;
+  for (const kernel::Kernel& each : plan.kernels)
+    executable->work.push_back({kernel::flops(each), kernel::bytes_moved(each)});
+  if (without_plans_depth() > 0) plan = {};
+  return executable;
+}
 
 namespace {
 
@@ -251,6 +262,9 @@ void evaluate(std::span<const NodeRef> nodes) {
 
 std::string explain(const Executable& executable, bool source) {
   const kernel::Plan& plan = executable.compiled.plan;
+  if (plan.kernels.size() != executable.work.size())
+    return fmt::format("{} kernels, whose plan was not kept\n", executable.work.size()) +
+           (source ? executable.program->source() : std::string());
   std::string text;
   double flops = 0, bytes = 0;
   std::size_t external = 0, scratch = 0;
@@ -265,10 +279,10 @@ std::string explain(const Executable& executable, bool source) {
       shape = fmt::format(" [{} x {}]", loop->outer, loop->inner);
     if (const auto* product = std::get_if<kernel::MatmulKernel>(&k))
       shape = fmt::format(" [{} x {}x{}x{}]", product->batch, product->m, product->n, product->k);
-    text += fmt::format("{:>4}  {:<10} {:>12.3f} {:>12.3f}  {}{}\n", i, forms[k.index()], kernel::flops(k) / 1e6,
-                        kernel::bytes_moved(k) / 1e6, name, shape);
-    flops += kernel::flops(k);
-    bytes += kernel::bytes_moved(k);
+    text += fmt::format("{:>4}  {:<10} {:>12.3f} {:>12.3f}  {}{}\n", i, forms[k.index()],
+                        executable.work[i].flops / 1e6, executable.work[i].bytes / 1e6, name, shape);
+    flops += executable.work[i].flops;
+    bytes += executable.work[i].bytes;
   }
   text +=
       fmt::format("{} kernels, {:.3f} MFLOP, {:.3f} MB moved at least; buffers: {:.3f} MB given, {:.3f} MB scratch\n",

@@ -13,11 +13,24 @@ namespace weft::runtime {
 
 /// A plan compiled for one device.
 struct Executable {
-  compiler::Compiled compiled;
+  struct Work {
+    double flops = 0, bytes = 0;
+  };
+  compiler::Compiled compiled;  // without kernels where plans are not kept
+  std::vector<Work> work;       // of each kernel
   std::unique_ptr<backend::Program> program;
   std::vector<std::size_t> output_bytes;
 };
 std::shared_ptr<Executable> make_executable(const compiler::Request& request, Device device);
+
+/// While one lives on a thread, programs that are compiled there do not keep their plans, which only `explain` needs and
+/// which take as much memory again.
+class WithoutPlans {
+ public:
+  WithoutPlans();
+  ~WithoutPlans();
+  WithoutPlans(const WithoutPlans&) = delete;
+};
 
 /// Computes the nodes (storage is set on them, but not on constants) and commits every pending Variable of their devices.
 void evaluate(std::span<const graph::NodeRef> nodes);

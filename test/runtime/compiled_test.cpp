@@ -282,5 +282,19 @@ TEST(CustomOps, WorkWhereTheRowsDo) {
   EXPECT_THROW(register_op({.name = "runtime_test_bad", .inputs = {"x"}, .forward = "x +"}), UsageError);
 }
 
+TEST(Compiled, RunsWithoutItsPlan) {
+  Compiled doubled([](std::span<const Tensor> a) { return std::vector<Tensor>{sum(a[0] * 2.0)}; });
+  const Tensor arguments[] = {tensor<float>({1, 2, 3})};
+  {
+    const runtime::WithoutPlans lean;
+    doubled.prepare(arguments);
+  }
+  EXPECT_EQ(doubled(arguments)[0].item<float>(), 12);
+  EXPECT_EQ(doubled.kernel_count(), 1u);
+  EXPECT_EQ(doubled.explain(), "1 kernels, whose plan was not kept\n");
+  EXPECT_NE(doubled.explain(true), doubled.explain());
+  EXPECT_NE(doubled.profile(arguments).find("all 1 kernels"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace weft

@@ -29,7 +29,7 @@
 namespace weft::cpu {
 namespace {
 
-constexpr std::size_t kLine = 64, kHugePage = 2 << 20;
+constexpr std::size_t kLine = 64, kPage = 4096, kHugePage = 2 << 20;
 
 class CpuBuffer final : public backend::Buffer {
  public:
@@ -48,8 +48,9 @@ std::size_t physical_memory() {
 
 std::shared_ptr<char> allocate_bytes(std::size_t bytes, std::string_view label) {
   const std::size_t limit = physical_memory();
-  // Large buffers stand on huge pages, so that streaming through them rarely misses the address cache.
-  const std::size_t alignment = bytes >= 2 * kHugePage ? kHugePage : kLine;
+  // Large buffers stand on huge pages, so that streaming through them rarely misses the address cache. Others of some size
+  // begin with a page: of a cache, as many are in memory as were written to.
+  const std::size_t alignment = bytes >= 2 * kHugePage ? kHugePage : bytes >= 16 * kPage ? kPage : kLine;
   void* memory = bytes > limit ? nullptr : std::aligned_alloc(alignment, (bytes + alignment) / alignment * alignment);
   if (memory == nullptr)
     throw DeviceError(fmt::format(

@@ -33,6 +33,8 @@ constexpr int64_t kStreamedRows = 4;            // of x, while memory and not ar
 constexpr double kBytesPerCycle = 5;            // from memory, for one core
 constexpr double kProductsPerCycle = 48;        // with the quickest kernels
 constexpr int64_t kWideGroups = 4;              // columns of a block for epilogues, when there are many rows
+constexpr int64_t kExactRows = 64;              // of x as they are, which take 4 times the room of rounded ones,
+constexpr int64_t kNearBytes = 256 * 1024;      // at a time, where the weights stay in the cache meanwhile
 constexpr int64_t kSerialElements = 16 * 1024;  // of x, packed sooner than a thread is called
 
 // --- Instruction sets.
@@ -201,6 +203,7 @@ void quant_matmul(std::span<const QuantProduct> products, const float* x, int64_
     return activations == Activations::eight_bit && !quant_format(product.weights->type()).is_plain();
   };
   bool any_rounded[2] = {}, any_exact = false;
+  int64_t weight_bytes = 0;
   const auto full_range = [&](const QuantProduct& product) {
     return kernels->takes_full_range(quant_format(product.weights->type()));
   };
@@ -209,6 +212,20 @@ void quant_matmul(std::span<const QuantProduct> products, const float* x, int64_
       throw ShapeError(fmt::format("quantised product: matrices of one x differ in k: [{}, {}] and [{}, {}]",
                                    products[0].weights->n(), k, product.weights->n(), product.weights->k()));
     (is_rounded(product) ? any_rounded[full_range(product)] : any_exact) = true;
+    weight_bytes += product.weights->bytes();
+  }
+  if (activations == Activations::exact && m > kExactRows && weight_bytes <= kNearBytes) {
+    for (const QuantProduct& product : products)
+      for (int64_t row = 0; row < m; row += kExactRows) {
+        const auto after = [&](int64_t batch, int64_t row_begin, int64_t row_end, int64_t column_begin,
+                               int64_t column_end) {
+          product.after_block(batch, row + row_begin, row + row_end, column_begin, column_end);
+        };
+        QuantProduct part{product.weights, product.y + row * product.y_row, product.y_row, {}};
+        if (product.after_block) part.after_block = after;
+        quant_matmul({&part, 1}, x + row * x_row, std::min(kExactRows, m - row), x_row, activations, kernels);
+      }
+    return;
   }
   Panels rounded[2], exact;
   for (int full = 0; full < 2; ++full)
