@@ -116,8 +116,9 @@ void write_state(std::span<const NamedVariable> variables, const StateDict& stat
                                        ? std::vector<std::byte>(bytes_of(before.dtype(), before.shape()))
                                        : download(before);
     for (const auto& [variable, array] : whole.parts)
-      std::memcpy(bytes.data() + static_cast<std::size_t>(variable->cell()->offset) * size_bytes(array->dtype),
-                  array->bytes.data(), array->bytes.size());
+      if (!array->bytes.empty())
+        std::memcpy(bytes.data() + static_cast<std::size_t>(variable->cell()->offset) * size_bytes(array->dtype),
+                    array->bytes.data(), array->bytes.size());
     graph::set_pending(whole.cell,
                        tensor_from_bytes(bytes.data(), before.shape(), before.dtype(), before.device()).node());
   }

@@ -11,8 +11,12 @@ void convert(const std::byte* from, float* to, std::size_t count) {
 
 }  // namespace
 
-void dequantise_f32(const std::byte* from, float* to, std::size_t count) { std::memcpy(to, from, count * sizeof *to); }
-void quantise_f32(const float* from, std::byte* to, std::size_t count) { std::memcpy(to, from, count * sizeof *from); }
+void dequantise_f32(const std::byte* from, float* to, std::size_t count) {
+  if (count > 0) std::memcpy(to, from, count * sizeof *to);  // of nothing the pointers may be null
+}
+void quantise_f32(const float* from, std::byte* to, std::size_t count) {
+  if (count > 0) std::memcpy(to, from, count * sizeof *from);
+}
 
 void dequantise_f16(const std::byte* from, float* to, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) to[i] = f32_from_f16(load<std::uint16_t>(from + 2 * i));

@@ -10,9 +10,7 @@
 #include <string>
 #include <string_view>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define WEFT_TEST_SANITIZED 1
-#endif
+#include "base/sanitized.hpp"
 
 namespace weft::test {
 
@@ -42,8 +40,8 @@ void for_each_mutation(const std::string& good, std::size_t end, std::size_t few
 /// themselves; script/test --sanitize limits single allocations instead.
 class MemoryLimit {
  public:
-  explicit MemoryLimit([[maybe_unused]] std::size_t bytes) {
-#ifndef WEFT_TEST_SANITIZED
+  explicit MemoryLimit(std::size_t bytes) {
+    if (kSanitized) return;
     std::size_t pages = 0;
     if (std::FILE* file = std::fopen("/proc/self/statm", "r")) {
       if (std::fscanf(file, "%zu", &pages) != 1) pages = 0;
@@ -53,7 +51,6 @@ class MemoryLimit {
     rlimit now = before_;
     now.rlim_cur = pages * 4096 + bytes;
     limited_ = setrlimit(RLIMIT_AS, &now) == 0;
-#endif
   }
   ~MemoryLimit() {
     if (limited_) setrlimit(RLIMIT_AS, &before_);

@@ -235,7 +235,7 @@ TEST(Template, EndsWhatWouldNotEnd) {
   limits.max_memory_bytes = std::size_t{64} << 20;
   limits.max_output_bytes = 1 << 20;
   limits.max_iterations = 300'000;
-  limits.max_time = std::chrono::milliseconds(5000);
+  limits.max_time = std::chrono::milliseconds(5000 * test::kSlowdown);
   for (const Refusal& r : kEndless)
     EXPECT_NE(refusal(r.source, "{}", limits).find(r.message), std::string::npos) << r.source << "\n"
                                                                                   << refusal(r.source, "{}", limits);
@@ -296,7 +296,7 @@ constexpr const char* kEverything =
 // Whatever comes out, it is text or an error.
 void expect_handled(const std::string& source) {
   TemplateLimits limits;
-  limits.max_time = std::chrono::milliseconds(2000);
+  limits.max_time = std::chrono::milliseconds(2000 * test::kSlowdown);
   try {
     Template(source, "chat", limits).render(variables_of(kVariables));
   } catch (const FileError&) {

@@ -9,6 +9,7 @@
 #include <random>
 #include <thread>
 
+#include "base/sanitized.hpp"
 #include "base/temporary_folder.hpp"
 #include "text/added_tokens.hpp"
 #include "text/load_tokenizer.hpp"
@@ -337,11 +338,7 @@ void expect_quick(const Tokenizer& t, const char* name, double limit) {
   }
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr double kLimit = 20;
-#else
-constexpr double kLimit = 1;
-#endif
+constexpr double kLimit = test::kSlowdown;  // seconds
 
 TEST(Tokenizer, HostileTextsTakeLessThanASecond) {
   json llama = byte_level();

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <fstream>
 
+#include "base/sanitized.hpp"
 #include "base/threads.hpp"
 #include "weft/train/generate.hpp"
 #include "weft/weft.hpp"
@@ -85,7 +86,7 @@ TEST(Trainer, MemoryStaysFlatOverAThousandSteps) {
   for (int i = 0; i < 100; ++i) trainer.step(0).loss.item<float>();
   const std::size_t before = resident_bytes();
   for (int i = 0; i < 1000; ++i) trainer.step(0).loss.item<float>();
-  EXPECT_LT(resident_bytes(), before + (std::size_t{1} << 20));
+  EXPECT_LT(resident_bytes(), before + (std::size_t{1} << 20) + test::kFreedMemoryKept);
 }
 
 TEST(Trainer, ResumedRunHasTheBitsOfTheUninterruptedOne) {

@@ -344,6 +344,7 @@ class CpuBackend final : public backend::Backend {
 
   void upload(backend::Buffer& to, Extent first, Extent count, DType type, const void* host) override {
     char* at = range(to, first, count, type);
+    if (count == 0) return;  // host may be null, which memcpy must not see
     if (type != DType::boolean) {
       std::memcpy(at, host, static_cast<std::size_t>(count) * size_bytes(type));
       return;
@@ -352,7 +353,8 @@ class CpuBackend final : public backend::Backend {
     for (Extent i = 0; i < count; ++i) at[i] = from[i] != 0;
   }
   void download(backend::Buffer& from, Extent first, Extent count, DType type, void* host) override {
-    std::memcpy(host, range(from, first, count, type), static_cast<std::size_t>(count) * size_bytes(type));
+    const char* at = range(from, first, count, type);
+    if (count > 0) std::memcpy(host, at, static_cast<std::size_t>(count) * size_bytes(type));
   }
   std::unique_ptr<backend::Program> compile(const kernel::Plan& plan) override {
     return std::make_unique<CpuProgram>(plan);

@@ -75,7 +75,7 @@ inline F log(F x) {
   const auto tiny = x < 0x1p-126f;
   const F scaled = tiny ? x * 0x1p23f : x;
   // Mantissa in [sqrt(1/2), sqrt(2)), so that 1 has exponent 0 and a small logarithm is not a difference of large ones.
-  const I shifted = (I)scaled - 0x3f3504f3;
+  const I shifted = (I)((U)scaled - 0x3f3504f3u);  // unsigned: below zero it wraps, and y is a NaN in the end
   const F e = __builtin_convertvector(shifted >> 23, F) - (tiny ? splat(23.0f) : F{});
   const F f = (F)((shifted & 0x7fffff) + 0x3f3504f3) - 1.0f;
   const F z = f * f;

@@ -40,10 +40,12 @@ class TraceBackend final : public backend::Backend {
     return std::make_shared<HostBuffer>(bytes);
   }
   void upload(backend::Buffer& to, Extent first, Extent count, DType type, const void* host) override {
-    std::memcpy(at(to, first, count, type), host, static_cast<std::size_t>(count) * size_bytes(type));
+    std::byte* bytes = at(to, first, count, type);
+    if (count > 0) std::memcpy(bytes, host, static_cast<std::size_t>(count) * size_bytes(type));
   }
   void download(backend::Buffer& from, Extent first, Extent count, DType type, void* host) override {
-    std::memcpy(host, at(from, first, count, type), static_cast<std::size_t>(count) * size_bytes(type));
+    const std::byte* bytes = at(from, first, count, type);
+    if (count > 0) std::memcpy(host, bytes, static_cast<std::size_t>(count) * size_bytes(type));
   }
   std::unique_ptr<backend::Program> compile(const kernel::Plan& plan) override {
     return std::make_unique<Recorded>(plan);

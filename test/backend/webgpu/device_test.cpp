@@ -15,6 +15,7 @@
 #if WEFT_HAS_WEBGPU
 #include "backend/webgpu/buffer.hpp"
 #include "backend/webgpu/program.hpp"
+#include "base/sanitized.hpp"
 
 namespace weft::webgpu {
 namespace {
@@ -455,11 +456,8 @@ TEST_F(WebgpuTest, ReplayKeepsMemoryConstant) {
   for (int i = 0; i < 1000; ++i) program.run(externals);
   device->synchronize();
   const std::size_t after = resident_bytes();
-#ifdef __SANITIZE_ADDRESS__
-  constexpr std::size_t kSlack = 256 << 20;  // the sanitizer keeps that much freed memory
-#else
-  constexpr std::size_t kSlack = 2 << 20;  // 100 bytes a dispatch would be as much
-#endif
+  // 100 bytes a dispatch would be 2 MB.
+  constexpr std::size_t kSlack = (2 << 20) + test::kFreedMemoryKept;
   EXPECT_LT(after, before + kSlack);
   EXPECT_EQ(read_floats(*y, 1), std::vector<float>{1500 * 20});
   EXPECT_EQ(program.bind_group_count(), 1u);
