@@ -139,7 +139,8 @@ Place contiguous_place(const Node* node) { return {node, 0, contiguous_strides(n
 
 // ---- The pipeline ------------------------------------------------------------------------------------------------------
 
-constexpr Extent kPackedBlock = 32;  // columns that packed weights have in a block
+constexpr Extent kPackedBlock = 32;                 // columns that packed weights have in a block
+constexpr std::size_t kWorthReplacing = 256 << 10;  // bytes of a product that takes over what its epilogue reads
 constexpr std::size_t kRoomyBytes = std::size_t{1}
                                     << 30;  // values below this in all are given more room than they need
 
@@ -902,7 +903,37 @@ class Compiler {
     return true;
   }
 
+  /// What a large product with packed weights reads in its epilogue just where it writes, and nothing reads afterwards: its
+  /// result can lie there. The gate of a gated unit is such a value. Null if there is none.
+  const Node* replaced_by(const Item& item, std::size_t at,
+                          const std::unordered_map<const Node*, std::size_t>& last) const {
+    const auto* product = std::get_if<kernel::MatmulKernel>(&item.kernel);
+    if (!product || !product->packed || product->rows || item.writes.size() != 1 ||
+        product->epilogue.stores.size() != 1)
+      return nullptr;
+    const Node* written = item.writes[0];
+    const kernel::Store& store = product->epilogue.stores[0];
+    if (bytes_of(written) < kWorthReplacing) return nullptr;
+    for (std::size_t i = 0; i < product->epilogue.inputs.size(); ++i) {
+      const Node* read = item.reads[2 + i];
+      if (last.at(read) != at || is_leaf(*read) || read->type != written->type ||
+          read->shape.numel() != written->shape.numel() || std::count(item.reads.begin(), item.reads.end(), read) != 1)
+        continue;
+      const bool where_it_writes =
+          std::all_of(product->epilogue.steps.begin(), product->epilogue.steps.end(), [&](const kernel::Step& step) {
+            return step.operand != static_cast<int>(i) ||
+                   (step.kind == kernel::StepKind::load && step.view == store.view);
+          });
+      if (where_it_writes) return read;
+    }
+    return nullptr;
+  }
+
   // ---- Buffers
+
+  std::size_t bytes_of(const Node* node) const {
+    return static_cast<std::size_t>(node->shape.numel()) * target_.storage_bytes(node->type);
+  }
 
   Compiled assemble() {
     Compiled result;
@@ -924,9 +955,6 @@ class Compiler {
       result.output_external.push_back(at);
     }
     result.external_count = ordinal;
-    auto bytes_of = [&](const Node* node) {
-      return static_cast<std::size_t>(node->shape.numel()) * target_.storage_bytes(node->type);
-    };
     for (int e = 0; e < ordinal; ++e) result.plan.buffers.push_back({.external = e, .bytes = 0, .label = ""});
     for (const auto& [node, e] : external) {
       auto& buffer = result.plan.buffers[static_cast<std::size_t>(e)];
@@ -943,11 +971,19 @@ class Compiler {
       memory.values[static_cast<std::size_t>(it->second)].last = at;
       return it->second;
     };
+    std::unordered_map<const Node*, std::size_t> last_read;
+    for (std::size_t k = 0; k < order_.size(); ++k)
+      for (const Node* owner : items_[order_[k]].reads) last_read[owner] = k;
     for (std::size_t k = 0; k < order_.size(); ++k) {
       const Item& item = items_[order_[k]];
       std::vector<int> reads, writes;
       for (const Node* owner : item.reads)
         if (const int v = value(owner, static_cast<int>(k)); v >= 0) reads.push_back(v);
+      // Where one buffer may be read and written.
+      if (!target_.prefers_separate_buffers)
+        if (const Node* read = replaced_by(item, k, last_read);
+            read && !external.contains(read) && !external.contains(item.writes[0]))
+          value_of.emplace(item.writes[0], value_of.at(read));
       for (const Node* owner : item.writes)
         if (const int v = value(owner, static_cast<int>(k)); v >= 0) writes.push_back(v);
       if (target_.prefers_separate_buffers)

@@ -150,13 +150,16 @@ Tensor Engine::pass(std::span<const Step> steps, std::size_t size, Rows rows, co
                                    on_device(numbers, {4, count}, device_)};
   if (rows == Rows::last)
     arguments.push_back(on_device(std::vector{static_cast<std::int32_t>(steps.size()) - 1}, {1}, device_));
-  if (!passes_.contains({size, rows})) {
+  const bool is_new = !passes_.contains({size, rows});
+  if (is_new) {
     const runtime::WithoutPlans lean;
     compiled(size, rows).prepare(arguments);
     return_free_memory();
   }
   if (profile) *profile = compiled(size, rows).profile(arguments);
-  return compiled(size, rows)(arguments)[0];
+  Tensor logits = compiled(size, rows)(arguments)[0];
+  if (is_new) return_free_memory();  // what kernels outgrew
+  return logits;
 }
 
 std::string Engine::profile(std::span<const Step> steps) {

@@ -20,44 +20,60 @@ using std::size_t;
 /// Merges by what they join, open addressing. The table holds places of merges and some bits of their hashes.
 class MergeTable {
  public:
+  struct Found {
+    std::uint32_t rank;
+    TokenId result;
+  };
+
   /// The last of equal pairs counts.
-  explicit MergeTable(std::vector<Merge> merges) : merges_(std::move(merges)) {
+  explicit MergeTable(const std::vector<Merge>& merges) : entries_(merges.size()) {
+    const auto out_of_order = [](const Merge& a, const Merge& b) { return a.rank >= b.rank; };
+    const bool ranked = std::adjacent_find(merges.begin(), merges.end(), out_of_order) != merges.end();
+    if (ranked) ranks_.resize(merges.size());
     size_t slots = 16;
-    while (slots < 2 * merges_.size()) slots *= 2;
+    while (3 * slots < 4 * merges.size()) slots *= 2;
     slots_.resize(slots);
     mask_ = slots - 1;
-    place_bits_ = std::bit_width(merges_.size());
-    for (size_t i = 0; i < merges_.size(); ++i) {
-      const std::uint64_t hash = hash_of(merges_[i].left, merges_[i].right);
-      slots_[place(merges_[i].left, merges_[i].right, hash)] = tag(hash) | static_cast<std::uint32_t>(i + 1);
+    place_bits_ = std::bit_width(merges.size());
+    for (size_t i = 0; i < merges.size(); ++i) {
+      const Merge& merge = merges[i];
+      entries_[i] = {merge.left, merge.right, merge.result};
+      if (ranked) ranks_[i] = merge.rank;
+      const std::uint64_t hash = hash_of(merge.left, merge.right);
+      slots_[place(merge.left, merge.right, hash)] = tag(hash) | static_cast<std::uint32_t>(i + 1);
     }
   }
-  /// Null if the two are not to be joined.
-  const Merge* find(TokenId left, TokenId right) const {
+  /// Nothing if the two are not to be joined.
+  std::optional<Found> find(TokenId left, TokenId right) const {
     const std::uint32_t slot = slots_[place(left, right, hash_of(left, right))];
-    return slot == 0 ? nullptr : &at(slot);
+    if (slot == 0) return std::nullopt;
+    const size_t i = index_of(slot);
+    return Found{ranks_.empty() ? static_cast<std::uint32_t>(i) : ranks_[i], entries_[i].result};
   }
-  const std::vector<Merge>& merges() const { return merges_; }
 
  private:
+  struct Entry {
+    TokenId left, right, result;
+  };
   static std::uint64_t hash_of(TokenId left, TokenId right) {
     return seeded_hash(std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right));
   }
   std::uint32_t tag(std::uint64_t hash) const {
     return static_cast<std::uint32_t>(hash >> 32) >> place_bits_ << place_bits_;
   }
-  const Merge& at(std::uint32_t slot) const { return merges_[(slot & ((1u << place_bits_) - 1)) - 1]; }
+  size_t index_of(std::uint32_t slot) const { return (slot & ((1u << place_bits_) - 1)) - 1; }
   size_t place(TokenId left, TokenId right, std::uint64_t hash) const {
     size_t at = hash & mask_;
     for (; slots_[at] != 0; at = (at + 1) & mask_) {
       if (((slots_[at] ^ tag(hash)) >> place_bits_) != 0) continue;
-      const Merge& merge = this->at(slots_[at]);
-      if (merge.left == left && merge.right == right) break;
+      const Entry& entry = entries_[index_of(slots_[at])];
+      if (entry.left == left && entry.right == right) break;
     }
     return at;
   }
 
-  std::vector<Merge> merges_;
+  std::vector<Entry> entries_;
+  std::vector<std::uint32_t> ranks_;  // empty: each is ranked by its place
   std::vector<std::uint32_t> slots_;  // 0: free
   size_t mask_ = 0;
   int place_bits_ = 0;
@@ -94,7 +110,7 @@ size_t merge_short(const MergeTable& table, TokenId* symbols, size_t count) {
   constexpr std::uint64_t kNever = ~std::uint64_t{0};
   std::uint64_t ranks[32];  // rank and result of each symbol with its right neighbour
   const auto rank_at = [&](size_t i) {
-    const Merge* entry = table.find(symbols[i], symbols[i + 1]);
+    const auto entry = table.find(symbols[i], symbols[i + 1]);
     return entry ? std::uint64_t{entry->rank} << 32 | static_cast<std::uint32_t>(entry->result) : kNever;
   };
   for (size_t i = 0; i + 1 < count; ++i) ranks[i] = rank_at(i);
@@ -124,10 +140,10 @@ class LongMerger {
     heap_.clear();
     for (std::uint32_t i = 0; i < count; ++i) next_[i] = i + 1, previous_[i] = i - 1;
     for (std::uint32_t i = 0; i + 1 < count; ++i)
-      if (const auto* entry = table.find(symbols[i], symbols[i + 1])) heap_.push_back(key(entry->rank, i));
+      if (const auto entry = table.find(symbols[i], symbols[i + 1])) heap_.push_back(key(entry->rank, i));
     std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
     const auto push = [&](std::uint32_t left, std::uint32_t right) {
-      if (const auto* entry = table.find(symbols[left], symbols[right])) {
+      if (const auto entry = table.find(symbols[left], symbols[right])) {
         heap_.push_back(key(entry->rank, left));
         std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
       }
@@ -139,7 +155,7 @@ class LongMerger {
       heap_.pop_back();
       if (symbols[left] == kNoToken || next_[left] == count) continue;
       const std::uint32_t right = next_[left];
-      const auto* entry = table.find(symbols[left], symbols[right]);
+      const auto entry = table.find(symbols[left], symbols[right]);
       if (!entry || entry->rank != rank) continue;  // one of the two has been joined since
       symbols[left] = entry->result;
       symbols[right] = kNoToken;
@@ -162,8 +178,8 @@ class LongMerger {
 
 class Bpe final : public Model {
  public:
-  Bpe(Vocabulary vocabulary, std::vector<Merge> merges, BpeOptions options)
-      : vocabulary_(std::move(vocabulary)), table_(std::move(merges)), options_(std::move(options)) {
+  Bpe(Vocabulary vocabulary, const std::vector<Merge>& merges, BpeOptions options)
+      : vocabulary_(std::move(vocabulary)), table_(merges), options_(std::move(options)) {
     bytes_.fill(kNoToken);
     for (int byte = 0; byte < 256; ++byte) {
       const char c = static_cast<char>(byte);
@@ -174,7 +190,7 @@ class Bpe final : public Model {
     if (options_.bytes) return;
     characters_.emplace(vocabulary_);
     plain_ = options_.continuing_prefix.empty() && options_.word_suffix.empty();
-    find_cuts(table_.merges());
+    find_cuts(merges);
   }
 
   const Vocabulary& vocabulary() const override { return vocabulary_; }
@@ -324,7 +340,7 @@ class Bpe final : public Model {
 }  // namespace
 
 ModelPtr make_bpe(Vocabulary vocabulary, std::vector<Merge> merges, BpeOptions options) {
-  return std::make_unique<Bpe>(std::move(vocabulary), std::move(merges), std::move(options));
+  return std::make_unique<Bpe>(std::move(vocabulary), merges, std::move(options));
 }
 
 std::string byte_piece(unsigned char byte) {

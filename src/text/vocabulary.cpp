@@ -26,6 +26,9 @@ struct Seeds {
 };
 const Seeds kSeeds;
 
+/// Whether a table has room enough. Slots have bits of the hash, so that a search passes over others of a line quickly.
+bool has_room(std::size_t pieces, std::size_t slots) { return 4 * pieces <= 3 * slots; }
+
 }  // namespace
 
 std::uint64_t seeded_hash(std::string_view text) {
@@ -51,7 +54,7 @@ void Vocabulary::reserve(std::size_t pieces, std::size_t bytes) {
   bytes_.reserve(bytes);
   spans_.reserve(pieces);
   std::size_t slots = 64;
-  while (slots < 2 * pieces) slots *= 2;
+  while (!has_room(pieces, slots)) slots *= 2;
   if (slots > slots_.size()) grow(slots);
 }
 
@@ -85,7 +88,7 @@ bool Vocabulary::add(std::string_view piece, TokenId id, bool findable) {
   longest_ = std::max(longest_, piece.size());
   if (!findable) return true;
 
-  if (2 * (count_ + 1) > slots_.size()) grow(std::max<std::size_t>(64, 2 * slots_.size()));
+  if (!has_room(count_ + 1, slots_.size())) grow(std::max<std::size_t>(64, 2 * slots_.size()));
   const std::uint64_t hash = seeded_hash(piece);
   Slot& slot = slots_[place_of(piece, hash)];
   const bool is_new = slot == 0;

@@ -12,7 +12,7 @@
 namespace weft::text {
 
 /// Pieces are byte strings. Ids may leave holes. Lookups are for many threads at once. Beside the bytes it takes 8 bytes an id
-/// and 8 to 16 a piece.
+/// and 6 to 11 a piece.
 class Vocabulary {
  public:
   /// Room for `pieces` of `bytes` in all.

@@ -54,6 +54,32 @@ TEST(PackedMatrix, ProductsAreThoseOfTheValues) {
     }
 }
 
+// The gate of a large gated unit gives its memory to the unit's result, and the other product is never in memory whole.
+TEST(PackedMatrix, GatedUnitsTakeTheMemoryOfOneProduct) {
+  const Extent k = 64, n = 544, rows = 150;
+  for (const BlockType type : {BlockType::q4_1, BlockType::q8_0, BlockType::f16}) {
+    const Weights gate = weights_of(type, n, k, 1), up = weights_of(type, n, k, 2), down = weights_of(type, k, n, 3);
+    std::vector<float> values = noise(4, rows * k);
+    for (const Extent zeros : {Extent{0}, Extent{60}}) {  // products leave out rows of zeros, where they are many
+      std::fill_n(values.begin(), zeros * k, 0.0f);
+      const Tensor x = tensor<float>(std::span<const float>(values), {rows, k});
+      for (const bool exact : {true, false}) {
+        auto unit = compile([&](Tensor input) {
+          const Tensor y = input * 1.0;
+          return packed_linear(silu(packed_linear(y, gate.packed, {}, exact)) * packed_linear(y, up.packed, {}, exact),
+                               down.packed, {}, exact);
+        });
+        const Tensor g = packed_linear(x, gate.packed, {}, exact), u = packed_linear(x, up.packed, {}, exact);
+        g.eval(), u.eval();
+        const Tensor h = silu(g) * u;
+        h.eval();
+        EXPECT_EQ(unit(x).to_vector<float>(), packed_linear(h, down.packed, {}, exact).to_vector<float>());
+        EXPECT_LT(unit.compiled().scratch_bytes(), static_cast<std::size_t>(rows * (n + 2 * k) * 4));
+      }
+    }
+  }
+}
+
 TEST(PackedMatrix, NeighboursRunTogetherAndChainsDoNot) {
   const Extent k = 64;
   const Weights a = weights_of(BlockType::q4_1, 64, k, 1), b = weights_of(BlockType::q4_1, 32, k, 2),

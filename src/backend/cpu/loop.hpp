@@ -25,6 +25,9 @@ struct LoopBinding {
   std::span<char*const> inputs, outputs;
   /// The matrix product of an epilogue: element (row, column) at product + (row * columns + column) elements.
   const char* product = nullptr;
+  /// Elements from row to row of a product that lies otherwise: element (row, column) at product + (row * product_row +
+  /// column) elements. For programs that take it (`takes_product_rows`); 0: as above.
+  Extent product_row = 0;
 };
 
 /// Whether two operands have memory in common.
@@ -51,6 +54,8 @@ class LoopProgram {
   /// Elementwise kernels only: rows [row_begin, row_end) and columns [column_begin, column_end), in the calling thread.
   void run_rectangle(const LoopBinding& binding, Extent row_begin, Extent row_end, Extent column_begin,
                      Extent column_end) const;
+  /// Whether an epilogue reads the product where it lies only, rows of `columns` elements.
+  bool takes_product_rows(Extent columns) const;
   /// The bytecode.
   std::string to_string() const;
 

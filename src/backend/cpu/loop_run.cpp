@@ -229,7 +229,10 @@ class LoopRunner {
   void place_memory(int v) const {
     const Value& value = code_.values[static_cast<std::size_t>(v)];
     const auto size = static_cast<Extent>(size_bytes(value.type));
-    const Extent slow_stride = Access::stride(value.access.slow), fast_stride = Access::stride(value.access.fast);
+    const bool is_product = value.place == Place::memory && value.operand < 0;
+    const Extent slow_stride =
+                     is_product && binding_.product_row > 0 ? binding_.product_row : Access::stride(value.access.slow),
+                 fast_stride = Access::stride(value.access.fast);
     const char* base = value.place == Place::output ? binding_.outputs[static_cast<std::size_t>(value.operand)]
                        : value.operand < 0          ? binding_.product
                                                     : binding_.inputs[static_cast<std::size_t>(value.operand)];
@@ -569,6 +572,23 @@ void LoopProgram::run(const LoopBinding& binding) const {
     else
       parallel_for(count, task);
   }
+}
+
+bool LoopProgram::takes_product_rows(Extent columns) const {
+  const Code& code = *code_;
+  for (const Value& value : code.values)
+    if (value.place == Place::memory && value.operand < 0 &&
+        (code.columns || value.access.offset != 0 || Access::stride(value.access.fast) != 1 ||
+         Access::stride(value.access.slow) != columns))
+      return false;
+  const auto none_copied = [](const std::vector<Instruction>& list) {
+    return std::none_of(list.begin(), list.end(), [](const Instruction& in) {
+      return (in.action == Action::fetch || in.action == Action::gather) && in.operand < 0;
+    });
+  };
+  return none_copied(code.last.inner) && std::all_of(code.phases.begin(), code.phases.end(), [&](const Phase& phase) {
+           return none_copied(phase.outer) && none_copied(phase.inner);
+         });
 }
 
 void LoopProgram::run_rectangle(const LoopBinding& binding, Extent row_begin, Extent row_end, Extent column_begin,

@@ -104,7 +104,7 @@ void multiply_rows_that_count(std::span<const QuantProduct> products, const floa
   std::vector<QuantProduct> dense;
   float* y = made.data();
   for (const QuantProduct& product : products) {
-    dense.push_back({product.weights, y, product.weights->n(), {}});
+    dense.push_back({product.weights, y, product.weights->n(), {}, {}});
     y += count * product.weights->n();
   }
   if (count > 0) quant_matmul(dense, gathered.data(), count, k, activations);
@@ -114,14 +114,24 @@ void multiply_rows_that_count(std::span<const QuantProduct> products, const floa
     const std::int64_t n = product.weights->n();
     const auto finish = [&, from = dense[p].y](std::int64_t task) {
       const std::int64_t begin = task * kRowsOfAnEpilogue, end = std::min(m, begin + kRowsOfAnEpilogue);
+      thread_local std::vector<float> tile;
+      float* to = product.y + begin * product.y_row;
+      std::int64_t to_row = product.y_row;
+      if (product.y == nullptr) {
+        tile.resize(static_cast<std::size_t>(kRowsOfAnEpilogue * n));
+        to = tile.data(), to_row = n;
+      }
       auto next = std::lower_bound(rows.begin(), rows.end(), begin);
       for (std::int64_t i = begin; i < end; ++i) {
         if (next != rows.end() && *next == i)
-          std::copy_n(from + (next++ - rows.begin()) * n, n, product.y + i * product.y_row);
+          std::copy_n(from + (next++ - rows.begin()) * n, n, to + (i - begin) * to_row);
         else
-          std::fill_n(product.y + i * product.y_row, n, 0.0f);
+          std::fill_n(to + (i - begin) * to_row, n, 0.0f);
       }
-      if (product.after_block) product.after_block(0, begin, end, 0, n);
+      if (product.y == nullptr)
+        product.after_tile(shifted(to, -begin * to_row), to_row, begin, end, 0, n);
+      else if (product.after_block)
+        product.after_block(0, begin, end, 0, n);
     };
     const std::int64_t tasks = (m + kRowsOfAnEpilogue - 1) / kRowsOfAnEpilogue;
     if (tasks == 1)
@@ -149,7 +159,9 @@ ProductProgram::ProductProgram(const kernel::MatmulKernel& asked)
   // The epilogue holds these as bytecode.
   kernel_.epilogue.steps = {};
   kernel_.epilogue.stores = {};
-  if (product_output_ < 0) scratch_.resize(static_cast<std::size_t>(kernel_.batch * kernel_.m * kernel_.n) * size);
+  in_tiles_ = kernel_.packed && product_output_ < 0 && epilogue_.takes_product_rows(kernel_.n);
+  if (product_output_ < 0 && !in_tiles_)
+    scratch_.resize(static_cast<std::size_t>(kernel_.batch * kernel_.m * kernel_.n) * size);
   if (kernel_.packed) return;
   if (kernel_.a_row != 1 && kernel_.a_col != 1 && kernel_.m > 1 && kernel_.k > 1)
     packed_a_.resize(static_cast<std::size_t>(kernel_.batch * kernel_.m * kernel_.k) * size);
@@ -211,6 +223,13 @@ void ProductProgram::run_packed(std::span<const PackedCall> calls, const char* a
                     std::int64_t column_end) const {
       program->epilogue_.run_rectangle(epilogue, row_begin, row_end, column_begin, column_end);
     }
+    void operator()(const float* y, std::int64_t y_row, std::int64_t row_begin, std::int64_t row_end,
+                    std::int64_t column_begin, std::int64_t column_end) const {
+      LoopBinding binding = epilogue;
+      binding.product = reinterpret_cast<const char*>(y);
+      binding.product_row = y_row;
+      program->epilogue_.run_rectangle(binding, row_begin, row_end, column_begin, column_end);
+    }
   };
   std::vector<Part> parts;
   parts.reserve(calls.size());  // products refer to them
@@ -227,8 +246,11 @@ void ProductProgram::run_packed(std::span<const PackedCall> calls, const char* a
     part.matrix = QuantisedMatrix::view(
         k.block_type, {reinterpret_cast<const std::byte*>(call.weights), static_cast<std::size_t>(k.b.count) * 4}, k.n,
         k.k);
-    products.push_back({&part.matrix, reinterpret_cast<float*>(product), k.n, {}});
-    if (!p.plain_) products.back().after_block = part;
+    products.push_back({&part.matrix, reinterpret_cast<float*>(product), k.n, {}, {}});
+    if (p.in_tiles_)
+      products.back().y = nullptr, products.back().after_tile = part;
+    else if (!p.plain_)
+      products.back().after_block = part;
   }
   const ProductProgram& first = *calls[0].program;
   multiply_rows_that_count(products, reinterpret_cast<const float*>(a) + first.a_offsets_[0], first.kernel_.m,
@@ -273,7 +295,8 @@ std::string ProductProgram::to_string() const {
   std::string text = fmt::format("{}product {}: {} x [{}, {}] x [{}, {}]",
                                  kernel_.packed ? fmt::format("{} ", name_of(kernel_.block_type)) : "", kernel_.name,
                                  kernel_.batch, kernel_.m, kernel_.k, kernel_.k, kernel_.n);
-  text += product_output_ >= 0 ? fmt::format(" into out{}\n", product_output_) : std::string(" into scratch\n");
+  text += product_output_ >= 0 ? fmt::format(" into out{}\n", product_output_)
+                               : std::string(in_tiles_ ? " into tiles\n" : " into scratch\n");
   if (!plain_) text += epilogue_.to_string();
   return text;
 }

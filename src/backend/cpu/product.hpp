@@ -52,6 +52,7 @@ class ProductProgram {
   Extent product_offset_ = 0;  // in elements; set while the next is initialised, so it comes first
   int product_output_ = -1;    // the output that the product itself goes to, before the epilogue passes over it
   bool plain_ = false;         // the epilogue is that store alone
+  bool in_tiles_ = false;      // nor is it stored: each block goes to the epilogue as it is made
   LoopProgram epilogue_;
   std::vector<std::int64_t> a_offsets_, b_offsets_;
   std::vector<char> scratch_, packed_a_, packed_b_;  // the product; sources that lack a stride of 1

@@ -87,7 +87,7 @@ class Scratch {
   void* data_ = nullptr;
   int64_t bytes_ = 0;
 };
-thread_local Scratch eight_bit_scratch[2], exact_scratch, group_scratch;
+thread_local Scratch eight_bit_scratch[2], exact_scratch, group_scratch, tile_scratch;
 
 /// The rows of x in panels of the greatest height; the last, or the only one, is as low as its rows allow.
 struct Panels {
@@ -158,7 +158,14 @@ void run_task(const Part& part, int64_t task, int64_t blocks) {
   const int64_t row_begin = panel_begin * panels.height, row_end = std::min(panels.m, panel_end * panels.height);
 
   const int64_t step = panel_end - panel_begin == 1 ? group_end - group_begin : 1;
-  QuantTile tile{.group_bytes = part.group_bytes, .blocks = blocks, .y_row = product.y_row};
+  float* y = product.y;
+  int64_t y_row = product.y_row;
+  if (y == nullptr) {
+    y_row = (group_end - group_begin) * kQuantGroup;
+    const std::byte* memory = tile_scratch.grown((row_end - row_begin) * y_row * static_cast<int64_t>(sizeof(float)));
+    y = shifted(memory, -(row_begin * y_row + group_begin * kQuantGroup));
+  }
+  QuantTile tile{.group_bytes = part.group_bytes, .blocks = blocks, .y_row = y_row};
   tile.panel_bytes = panels.bytes;
   if (part.together) tile.scratch = group_scratch.grown(kQuantScratchBytes * blocks);
   for (int64_t group = group_begin; group < group_end; group += step) {
@@ -166,7 +173,7 @@ void run_task(const Part& part, int64_t task, int64_t blocks) {
     tile.columns = std::min(column_end, (group + step) * kQuantGroup) - group * kQuantGroup;
     for (int64_t panel = panel_begin; panel < panel_end; panel += tile.panels) {
       tile.x = panels.at(panel);
-      tile.y = product.y + panel * panels.height * product.y_row + group * kQuantGroup;
+      tile.y = shifted(y, panel * panels.height * y_row + group * kQuantGroup);
       tile.rows = panels.rows_of(panel);
       tile.panels = 1;
       if (part.together && panels.index_of(panel) == panels.height_index) {
@@ -176,7 +183,10 @@ void run_task(const Part& part, int64_t task, int64_t blocks) {
       part.tiles[panels.index_of(panel)](tile);
     }
   }
-  if (product.after_block) product.after_block(0, row_begin, row_end, group_begin * kQuantGroup, column_end);
+  if (product.y == nullptr)
+    product.after_tile(y, y_row, row_begin, row_end, group_begin * kQuantGroup, column_end);
+  else if (product.after_block)
+    product.after_block(0, row_begin, row_end, group_begin * kQuantGroup, column_end);
 }
 
 }  // namespace
@@ -221,8 +231,14 @@ void quant_matmul(std::span<const QuantProduct> products, const float* x, int64_
                                int64_t column_end) {
           product.after_block(batch, row + row_begin, row + row_end, column_begin, column_end);
         };
-        QuantProduct part{product.weights, product.y + row * product.y_row, product.y_row, {}};
+        const auto after_tile = [&](const float* y, int64_t y_row, int64_t row_begin, int64_t row_end,
+                                    int64_t column_begin, int64_t column_end) {
+          product.after_tile(shifted(y, -row * y_row), y_row, row + row_begin, row + row_end, column_begin, column_end);
+        };
+        QuantProduct part{product.weights, nullptr, product.y_row, {}, {}};
+        if (product.y != nullptr) part.y = product.y + row * product.y_row;
         if (product.after_block) part.after_block = after;
+        if (product.after_tile) part.after_tile = after_tile;
         quant_matmul({&part, 1}, x + row * x_row, std::min(kExactRows, m - row), x_row, activations, kernels);
       }
     return;

@@ -51,7 +51,8 @@ class QuantisedMatrix {
 /// where the processor has no dot products), and multiplies integers; plain weights take x as it is. `exact` takes x as it is with all weights.
 enum class Activations : std::uint8_t { eight_bit, exact };
 
-/// y[m, n] = x[m, k] W^T, y(i, j) at y[i * y_row + j]. It overlaps neither x nor another y.
+/// y[m, n] = x[m, k] W^T, y(i, j) at y[i * y_row + j]. It overlaps neither x nor another y. Or, where y is null, each block
+/// of y is in memory of the thread that made it, until `after_tile` has seen it.
 struct QuantProduct {
   const QuantisedMatrix* weights = nullptr;
   float* y = nullptr;
@@ -61,7 +62,18 @@ struct QuantProduct {
   FunctionRef<void(std::int64_t batch, std::int64_t row_begin, std::int64_t row_end, std::int64_t column_begin,
                    std::int64_t column_end)>
       after_block;
+  /// The same for y null, with what y and y_row would be for this block.
+  FunctionRef<void(const float* y, std::int64_t y_row, std::int64_t row_begin, std::int64_t row_end,
+                   std::int64_t column_begin, std::int64_t column_end)>
+      after_tile;
 };
+
+/// `at` and so many floats. It need not lie in the memory that `at` is of: so a block's first element tells where the
+/// matrix would begin.
+inline float* shifted(const void* at, std::int64_t floats) {
+  return reinterpret_cast<float*>(reinterpret_cast<std::uintptr_t>(at) +
+                                  static_cast<std::uintptr_t>(floats) * sizeof(float));
+}
 
 /// Computes the products of one x with several matrices of the same k (queries, keys and values; gate and up), whose
 /// work is shared out together and for which x is rounded once. x(i, l) stands at x[i * x_row + l].
