@@ -3,7 +3,8 @@
 // A task owns a block of C (or some whole small products) and computes it alone, over all of k, so that tasks never wait
 // for each other. Inside it, k goes in blocks whose part of B stays in the L2 cache; a panel of A (as many rows as a
 // kernel takes) stays in L1 and meets all strips of B (as many columns as a kernel takes) before the next panel comes.
-// Where a product's tasks share a packed B, all threads pack it first, for as many columns as are at hand in the caches.
+// Where a product's tasks share a packed B, all threads pack it first; where all of B would not stay in the caches, k goes
+// in blocks for all tasks together, which share A as well.
 #include "backend/cpu/gemm.hpp"
 
 #if defined(__linux__)
@@ -47,14 +48,17 @@ const GemmKernels<double>* kernels_for(Isa isa, double) {
 
 // --- The split, a function of shapes and strides only.
 
-constexpr int64_t kBlockBytes = 640 * 1024;            // of B for one block of k, in an L2 cache of 1 MiB
-constexpr int64_t kStripBytesMax = 2048;               // columns of a task's block of C
-constexpr int64_t kPackedBytesMax = 8 * 1024 * 1024;   // of B packed over all of k, kept for the thread's next task
-constexpr int64_t kKeptTiles = 16;                     // column tiles that may be kept side by side
-constexpr int64_t kSharedBytesMax = 32 * 1024 * 1024;  // of B packed for all tasks together
-constexpr int64_t kSharedPanels = 64;                  // at least, for a packed B to pay
-constexpr int64_t kSharedTaskPanels = 9;               // of a task at most: they share the reading of B
-constexpr int64_t kPackDepth = 64;                     // rows of B that a task packs
+constexpr int64_t kBlockBytes = 640 * 1024;           // of B for one block of k, in an L2 cache of 1 MiB
+constexpr int64_t kStripBytesMax = 2048;              // columns of a task's block of C
+constexpr int64_t kPackedBytesMax = 8 * 1024 * 1024;  // of B packed over all of k, kept for the thread's next task
+constexpr int64_t kKeptTiles = 16;                    // column tiles that may be kept side by side
+constexpr int64_t kSharedBytesMax = 8 * 1024 * 1024;  // of A, and of B, packed for all tasks together
+constexpr int64_t kSharedBlockBytes = 800 * 1024;  // kBlockBytes with a shared B: C goes through memory for each block
+constexpr int64_t kSharedPanels = 64;              // at least, for a packed B to pay
+constexpr int64_t kSharedTaskPanels = 9;           // of a task at most, where its part of C stays in L2
+constexpr int64_t kSharedTaskPanelsMin = 3;        // of a task at least, where not
+constexpr int64_t kPackDepth = 16;                 // rows of a shared operand that a task packs
+constexpr int64_t kPackPanels = 2;                 // of A that it packs where they lie along memory
 constexpr int64_t kDepthMax = 512;
 constexpr int64_t kPieceDepth = 1024;                 // of k at least, when k is cut into pieces
 constexpr int64_t kPiecesBytesMax = 4 * 1024 * 1024;  // of the products of all pieces
@@ -73,8 +77,9 @@ struct Split {
   bool pack_a = false, pack_b = false;
   bool keeps_b = false;    // B of a column tile is packed whole and serves the tasks of a thread one after another
   bool keeps_all = false;  // the same for all column tiles side by side
-  std::vector<int64_t> row_begins;  // with a shared B: the panel that each row tile begins with, and the end
-  bool shares_b = false;            // all threads pack B first; a task takes rows of all its columns
+  bool shares_b = false;   // all threads pack B first
+  bool by_block = false;   // ... and go from one block of k to the next together
+  bool shares_a = false;   // ... for which they pack A, too
   int64_t tasks = 0;
 };
 
@@ -123,27 +128,25 @@ Split split(const GemmArgs<T>& args, const GemmKernels<T>& kernels) {
   // B of short rows is as quick where it lies, until many panels meet it.
   const int64_t pack_from_rows = args.b.row * kSize <= 1024 ? 1024 : 256;
   const bool is_large = args.m >= pack_from_rows || is_awkward(args.b.row * kSize);
+  const int64_t stride = args.a.column == 1 ? args.a.row : args.a.column;
+  s.pack_a = is_awkward(stride * kSize) && (args.a.column == 1 || width > strip);
   // Of a small B every thread packs its own sooner than it reads what another packed.
   s.shares_b = args.batch == 1 && s.panels >= kSharedPanels && s.row_tiles > 1 && (args.b.column != 1 || is_large) &&
-               args.k * args.n * kSize > kBlockBytes && args.k * s.tile_columns * kSize <= kSharedBytesMax;
+               args.k * args.n * kSize > kBlockBytes;
+  s.by_block = s.shares_b && args.k * args.n * kSize > kSharedBytesMax;
+  s.shares_a = s.by_block && s.pack_a;
   s.pack_b = s.shares_b || args.b.column != 1 || (s.panels > 2 * s.row_tiles && is_large);
   if (s.shares_b) {
-    // Ever smaller tasks, in pairs, so that threads end together.
-    s.row_begins = {0};
-    for (int64_t begin = 0, size = 1; begin < s.panels; begin = s.row_begins.back()) {
-      const int64_t rest = s.panels - begin;
-      if (s.row_begins.size() % 2 == 1) size = std::clamp<int64_t>(rest / 8, 1, kSharedTaskPanels);
-      s.row_begins.push_back(begin + std::min(size, rest));
-    }
-    s.row_tiles = static_cast<int64_t>(s.row_begins.size()) - 1;
+    s.column_tiles = ceil_divide(args.n * kSize, kStripBytesMax);
+    s.tile_columns = ceil_divide(strips, s.column_tiles) * strip;
+    s.column_tiles = ceil_divide(args.n, s.tile_columns);
   }
-  const int64_t depth_max = std::clamp<int64_t>(kBlockBytes / (width * kSize), 128, kDepthMax);
+  const int64_t depth_max = s.shares_b ? std::min(kDepthMax, kSharedBlockBytes / (s.tile_columns * kSize))
+                                       : std::clamp<int64_t>(kBlockBytes / (width * kSize), 128, kDepthMax);
   s.depth_block = ceil_divide(args.k, std::max<int64_t>(1, ceil_divide(args.k, depth_max)));
   s.keeps_b = !s.shares_b && s.pack_b && s.row_tiles > 1 && args.k * s.tile_columns * kSize <= kPackedBytesMax;
   s.keeps_all =
       s.keeps_b && s.column_tiles <= kKeptTiles && args.k * s.tile_columns * s.column_tiles * kSize <= kPackedBytesMax;
-  const int64_t stride = args.a.column == 1 ? args.a.row : args.a.column;
-  s.pack_a = is_awkward(stride * kSize) && (args.a.column == 1 || width > strip);
   return s;
 }
 
@@ -213,8 +216,8 @@ class Product {
 
   /// Tasks that do not depend on each other; 0 where there are steps before them.
   int64_t tasks() const { return split_.shares_b ? 0 : split_.tasks; }
-  /// Blocks of C that one product is split into.
-  int64_t tiles() const { return split_.row_tiles * split_.column_tiles; }
+  /// Blocks of C that one product is split into, or can be.
+  int64_t tiles() const { return (split_.shares_b ? split_.panels : split_.row_tiles) * split_.column_tiles; }
 
   void run() const {
     if (split_.shares_b)
@@ -240,65 +243,111 @@ class Product {
     int64_t size() const { return end - begin; }
   };
 
-  /// Packs B for some column tiles, then computes all rows of them, until all columns are done.
-  void run_shared() const {
-    constexpr int64_t kSize = sizeof(T);
-    const int64_t tile_size = args_.k * split_.tile_columns;
-    const int64_t tiles = std::clamp<int64_t>(kSharedBytesMax / (tile_size * kSize), 1, split_.column_tiles);
-    const int64_t depths = ceil_divide(args_.k, split_.depth_block),
-                  parts = ceil_divide(split_.depth_block, kPackDepth);
-    T* const packed = scratch.b<T>(tiles * tile_size);
-    const T* b = args_.b.data + args_.b.batch[0];
-    for (int64_t first = 0; first < split_.column_tiles; first += tiles) {
-      const int64_t last = std::min(first + tiles, split_.column_tiles);
-      parallel_for((last - first) * depths * parts, [&](int64_t task) {
-        const int64_t tile = task / (depths * parts);
-        const Range columns = columns_of(first + tile), depth = depth_of(task / parts % depths);
-        const int64_t begin = depth.begin + task % parts * kPackDepth;
-        if (begin >= depth.end) return;
-        pack_b(b, depth, {begin, std::min(depth.end, begin + kPackDepth)}, columns,
-               packed + tile * tile_size + depth.begin * packed_width(columns.size()));
-      });
-      if (split_.pack_a) {
-        parallel_for(split_.row_tiles, [&](int64_t row_tile) { run_rows(row_tile, first, last, first, packed); });
-      } else {
-        parallel_for(split_.row_tiles * (last - first), [&](int64_t task) {
-          const int64_t tile = first + task / split_.row_tiles;
-          run_rows(task % split_.row_tiles, tile, tile + 1, first, packed);
-        });
+  /// A part of C: some panels by the columns of some tiles.
+  struct Part {
+    Range panels, tiles;
+  };
+
+  /// C in parts that get smaller towards the end, in pairs, so that threads end together. Those of one tile follow each
+  /// other; where a task packs its own A, it takes all tiles.
+  std::vector<Part> parts_of(Range panels, Range tiles) const {
+    const bool takes_all = split_.pack_a && !split_.shares_a;
+    const int64_t least = split_.by_block ? kSharedTaskPanelsMin : 1;
+    const int64_t most = split_.by_block ? panels.size() : kSharedTaskPanels;
+    const int64_t share = split_.by_block ? kTasks : kTasks / 2;  // of what is left
+    std::vector<Part> parts;
+    int64_t rest = panels.size() * (takes_all ? 1 : tiles.size()), size = 1;
+    for (int64_t tile = tiles.begin; tile < tiles.end; tile = parts.back().tiles.end)
+      for (int64_t begin = panels.begin; begin < panels.end; begin = parts.back().panels.end) {
+        if (parts.size() % 2 == 0) size = std::clamp(rest / share, least, most);
+        const int64_t end = panels.end - begin < size + least ? panels.end : begin + size;
+        parts.push_back({{begin, end}, {tile, takes_all ? tiles.end : tile + 1}});
+        rest -= end - begin;
       }
-    }
+    return parts;
   }
 
-  /// The rows of a tile with all columns of tiles [first, last), for which A is packed once. Packed B begins with that of
-  /// `packed_first`.
-  void run_rows(int64_t row_tile, int64_t first, int64_t last, int64_t packed_first, const T* packed) const {
-    const Range panels = panels_of(row_tile);
-    const int64_t a_width = packed_width(kernels_.rows), tile_size = args_.k * split_.tile_columns;
-    T* packed_a = split_.pack_a ? scratch.a<T>(panels.size() * a_width * split_.depth_block) : nullptr;
-    for (int64_t block = 0; block < ceil_divide(args_.k, split_.depth_block); ++block) {
-      const Range depth = depth_of(block);
-      if (split_.pack_a) pack_a(args_.a.data + args_.a.batch[0], depth, panels, packed_a);
-      for (int64_t tile = first; tile < last; ++tile) {
-        const Range columns = columns_of(tile);
-        run_depth(0, depth, panels, columns,
-                  packed + (tile - packed_first) * tile_size + depth.begin * packed_width(columns.size()), packed_a);
+  /// All threads pack what they share, then compute. A B that stays in the caches is packed over all of k, and a task
+  /// computes its part of C over all of k. Else what is packed of both operands is packed block by block of k and stays in
+  /// the caches for that block; where it would not, C goes in groups of rows and of columns.
+  void run_shared() const {
+    const int64_t depth = split_.by_block ? split_.depth_block : args_.k;
+    const int64_t a_size = split_.shares_a ? split_.panels * packed_width(kernels_.rows) * depth : 0;
+    const int64_t b_size = split_.column_tiles * split_.tile_columns * depth;
+    constexpr auto kMax = static_cast<int64_t>(kSharedBytesMax / sizeof(T));
+    const int64_t row_groups = std::max<int64_t>(1, ceil_divide(a_size, kMax));
+    const int64_t tiles = ceil_divide(split_.column_tiles, ceil_divide(b_size, kMax));
+    T* const packed_a = split_.shares_a
+                            ? scratch.a<T>(ceil_divide(split_.panels, row_groups) * packed_width(kernels_.rows) * depth)
+                            : nullptr;
+    T* const packed_b = scratch.b<T>(tiles * split_.tile_columns * depth);
+    for (int64_t row_group = 0; row_group < row_groups; ++row_group)
+      for (int64_t tile = 0; tile < split_.column_tiles; tile += tiles) {
+        const Range panels{split_.panels * row_group / row_groups, split_.panels * (row_group + 1) / row_groups};
+        const Range group{tile, std::min(tile + tiles, split_.column_tiles)};
+        const std::vector<Part> parts = parts_of(panels, group);
+        for (int64_t begin = 0; begin < args_.k; begin += depth)
+          run_shared_depth({begin, std::min(args_.k, begin + depth)}, panels, group, parts, packed_a, packed_b);
       }
-    }
+  }
+
+  /// The parts of C, all of `panels` by `tiles`, over `whole_depth`: one block of k, or all of them.
+  void run_shared_depth(Range whole_depth, Range panels, Range tiles, const std::vector<Part>& parts, T* packed_a,
+                        T* packed_b) const {
+    const T *a = args_.a.data + args_.a.batch[0], *b = args_.b.data + args_.b.batch[0];
+    const Range columns{columns_of(tiles.begin).begin, columns_of(tiles.end - 1).end};
+    const int64_t a_width = packed_width(kernels_.rows), b_width = packed_width(columns.size());
+    const int64_t blocks = ceil_divide(whole_depth.size(), split_.depth_block);
+    const auto depth_of = [&](int64_t block) {
+      const int64_t begin = whole_depth.begin + block * split_.depth_block;
+      return Range{begin, std::min(whole_depth.end, begin + split_.depth_block)};
+    };
+    const auto a_of = [&](Range depth, int64_t panel) {
+      return packed_a + (panel - panels.begin) * a_width * depth.size();
+    };
+    const auto b_of = [&](Range depth, int64_t column) {
+      return packed_b + (depth.begin - whole_depth.begin) * b_width + (column - columns.begin) * depth.size();
+    };
+
+    // What lies along memory is packed by rows, what lies across it by strips or panels: long runs of it either way.
+    const bool a_across = args_.a.column == 1, b_across = args_.b.column != 1;
+    const int64_t a_step = a_across ? kPackPanels : kPackDepth;
+    const int64_t b_step = b_across ? kernels_.lanes * kGemmVectors : kPackDepth;
+    const int64_t a_pieces = split_.shares_a ? ceil_divide(a_across ? panels.size() : split_.depth_block, a_step) : 0;
+    const int64_t pieces = a_pieces + ceil_divide(b_across ? columns.size() : split_.depth_block, b_step);
+    parallel_for(blocks * pieces, [&](int64_t task) {
+      const Range depth = depth_of(task / pieces);
+      const int64_t piece = task % pieces;
+      const bool is_a = piece < a_pieces, across = is_a ? a_across : b_across;
+      const int64_t step = is_a ? a_step : b_step, skip = (is_a ? piece : piece - a_pieces) * step;
+      const Range others = is_a ? panels : columns, divided = across ? others : depth;
+      const Range part{divided.begin + skip, std::min(divided.end, divided.begin + skip + step)};
+      if (part.begin >= part.end) return;
+      const Range rows = across ? depth : part, chosen = across ? part : others;
+      if (is_a)
+        pack_a(a, depth, rows, chosen, a_of(depth, chosen.begin));
+      else
+        pack_b(b, depth, rows, chosen, b_of(depth, chosen.begin));
+    });
+    parallel_for(static_cast<int64_t>(parts.size()), [&](int64_t task) {
+      const Part& part = parts[static_cast<std::size_t>(task)];
+      T* own_a = nullptr;
+      if (split_.pack_a && !split_.shares_a) own_a = scratch.a<T>(part.panels.size() * a_width * split_.depth_block);
+      for (int64_t block = 0; block < blocks; ++block) {
+        const Range depth = depth_of(block);
+        if (own_a != nullptr) pack_a(a, depth, depth, part.panels, own_a);
+        const T* part_a = split_.shares_a ? a_of(depth, part.panels.begin) : own_a;
+        for (int64_t tile = part.tiles.begin; tile < part.tiles.end; ++tile)
+          run_depth(0, depth, part.panels, columns_of(tile), b_of(depth, columns_of(tile).begin), part_a);
+      }
+    });
   }
 
   Range panels_of(int64_t row_tile) const {
-    if (split_.shares_b) {
-      const int64_t* begins = split_.row_begins.data() + row_tile;
-      return {begins[0], begins[1]};
-    }
     return {split_.panels * row_tile / split_.row_tiles, split_.panels * (row_tile + 1) / split_.row_tiles};
   }
   Range columns_of(int64_t column_tile) const {
     return {column_tile * split_.tile_columns, std::min(args_.n, (column_tile + 1) * split_.tile_columns)};
-  }
-  Range depth_of(int64_t block) const {
-    return {block * split_.depth_block, std::min(args_.k, (block + 1) * split_.depth_block)};
   }
 
   Range rows_of(int64_t panel) const {
@@ -330,12 +379,12 @@ class Product {
     }
   }
 
-  /// Packs these panels of A over `depth`, one after another.
-  void pack_a(const T* a, Range depth, Range panels, T* to) const {
+  /// Packs columns of A, of those in `depth`, for these panels, panel after panel; each holds depth.size() columns.
+  void pack_a(const T* a, Range depth, Range columns_of_a, Range panels, T* to) const {
     const int64_t width = packed_width(kernels_.rows);
-    const int64_t step = args_.a.column == 1 ? depth.size() : kPackRows;
-    for (int64_t k = depth.begin; k < depth.end; k += step) {
-      const int64_t size = std::min(step, depth.end - k);
+    const int64_t step = args_.a.column == 1 ? columns_of_a.size() : kPackRows;
+    for (int64_t k = columns_of_a.begin; k < columns_of_a.end; k += step) {
+      const int64_t size = std::min(step, columns_of_a.end - k);
       for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
         const Range rows = rows_of(panel);
         const T* from = a + rows.begin * args_.a.row + k * args_.a.column;
@@ -389,7 +438,7 @@ class Product {
     int64_t ready = rows_of(panels.begin).begin;
     for (int64_t first = panels.begin; first < panels.end; first += group_size) {
       const Range group{first, std::min(panels.end, first + group_size)};
-      if (packs) pack_a(a, depth, group, packed_a);
+      if (packs) pack_a(a, depth, depth, group, packed_a);
       for (int64_t panel = group.begin; panel < group.end; ++panel) {
         const Range rows = rows_of(panel);
         if (split_.pack_a) {

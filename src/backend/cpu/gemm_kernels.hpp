@@ -9,7 +9,8 @@ namespace weft::cpu {
 
 inline constexpr int kGemmRowsMax = 16;
 inline constexpr int kGemmVectors = 2;
-inline constexpr int kGemmAhead = 12;  // rows that a kernel fetches before it wants them
+inline constexpr int kGemmAhead = 12;     // rows that a kernel fetches before it wants them
+inline constexpr int kGemmAheadOfC = 48;  // steps before its last, at which it begins to fetch what it adds to
 
 template <class T>
 struct GemmKernels {

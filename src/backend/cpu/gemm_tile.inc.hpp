@@ -22,17 +22,8 @@ void tile(std::int64_t depth, const typename V::Element* a, std::int64_t a_strid
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) sum[r][v] = V::zero();
 
-  if (accumulate) {
-    // C is wanted only after the loop; its lines come as near as L2 meanwhile (rows may crowd one set of L1).
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
-      __builtin_prefetch(c + r * c_stride, 0, 2);
-      __builtin_prefetch(c + r * c_stride + (kVectors - 1) * V::kLanes + last - 1, 0, 2);
-    }
-  }
-
   const auto mask = V::mask(kWhole ? V::kLanes : last);
-  for (std::int64_t k = 0; k < depth; ++k) {
+  const auto step = [&]() __attribute__((always_inline)) {
     Register right[kVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v)
@@ -49,17 +40,39 @@ void tile(std::int64_t depth, const typename V::Element* a, std::int64_t a_strid
     for (int v = 0; v < kVectors; ++v) __builtin_prefetch(b + kGemmAhead * b_stride + v * V::kLanes);
     b += b_stride;
     a += kByRow ? 1 : a_stride;
-  }
+  };
 
+  // C is wanted only after the loop. Its lines are asked for shortly before, as B would push them out of L1, and few at a
+  // time, as all at once would leave the loads of A and B waiting.
+  std::int64_t k = 0;
+  for (const std::int64_t end = accumulate ? depth - kGemmAheadOfC : depth; k < end; ++k) step();
+  const T* wanted = c;
+  for (int r = 0; r < kRows && k < depth; ++r, ++k, wanted += c_stride) {
+    __builtin_prefetch(wanted);
+    __builtin_prefetch(wanted + (kVectors - 1) * V::kLanes + last - 1);
+    step();
+  }
+  for (; k < depth; ++k) step();
+
+  // All loads before all stores: a load that follows a store at a distance of a multiple of 4096 bytes waits for it.
+  if (accumulate) {
+    const T* from = c;
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r, from += c_stride)
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v)
+        sum[r][v] = V::add(
+            kWhole || v + 1 < kVectors ? V::load(from + v * V::kLanes) : V::load_first(from + v * V::kLanes, mask),
+            sum[r][v]);
+  }
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r, c += c_stride) {
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
-      T* to = c + v * V::kLanes;
       if (kWhole || v + 1 < kVectors) {
-        V::store(to, accumulate ? V::add(V::load(to), sum[r][v]) : sum[r][v]);
+        V::store(c + v * V::kLanes, sum[r][v]);
       } else {
-        V::store_first(to, accumulate ? V::add(V::load_first(to, mask), sum[r][v]) : sum[r][v], mask);
+        V::store_first(c + v * V::kLanes, sum[r][v], mask);
       }
     }
   }
