@@ -95,6 +95,7 @@ Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) : 
     caches_.emplace(tensor.name, Variable(memory, tensor.name, false));
   }
   cached_.resize(static_cast<std::size_t>(slots_));
+  return_free_memory();
 }
 
 std::uint64_t Engine::cache_bytes() const {
@@ -173,6 +174,7 @@ Tensor Engine::last_logits(std::span<const Step> steps) {
   Tensor logits;
   while (!steps.empty()) {
     const std::size_t size = next_size(steps.size(), device_), taken = std::min(size, steps.size());
+    logits = {};  // those of the part before go first
     logits = pass(steps.first(taken), size, Rows::last);
     steps = steps.subspan(taken);
   }

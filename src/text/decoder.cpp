@@ -90,6 +90,11 @@ DecoderRun::DecoderRun(const Decoder& decoder, bool streaming)
 
 void DecoderRun::put(std::string_view piece, std::string& out) { step(0, piece, out); }
 
+void DecoderRun::put_bytes(std::string_view bytes, std::string& out) {
+  ++states_[0].count;
+  put_bytes(states_[0], bytes, 0, out);
+}
+
 void DecoderRun::finish(std::string& out) {
   for (std::size_t i = 0; i < steps_.size(); ++i) end_step(i, out);
 }

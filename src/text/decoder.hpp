@@ -52,6 +52,9 @@ class DecoderRun {
   explicit DecoderRun(const Decoder& decoder, bool streaming);
   /// Appends to `out` what is certain by now.
   void put(std::string_view piece, std::string& out);
+  /// The same for a piece of the byte-level alphabet by its bytes, where the decoder begins with reading that.
+  void put_bytes(std::string_view bytes, std::string& out);
+  bool takes_bytes() const { return !steps_.empty() && steps_[0].kind == DecoderStep::Kind::kByteLevel; }
   /// Appends what was held back.
   void finish(std::string& out);
 

@@ -230,9 +230,11 @@ void put(const TokenizerParts& parts, TokenId id, bool skip_special, DecoderRun&
          std::string& out) {
   if (const auto added = parts.added_by_id.find(id); added != parts.added_by_id.end()) {
     if (!(skip_special && parts.added[added->second].special)) run.put(parts.added_text[added->second], out);
-  } else if (const auto piece = parts.piece(id, memory)) {
-    run.put(*piece, out);
+    return;
   }
+  if (parts.byte_level && run.takes_bytes())
+    if (const auto bytes = parts.model->vocabulary().piece(id)) return run.put_bytes(*bytes, out);
+  if (const auto piece = parts.piece(id, memory)) run.put(*piece, out);
 }
 
 }  // namespace
