@@ -128,7 +128,7 @@ std::string prose() {
 TEST(RealModel, LogitsFollowTheExactEvaluation) {
   if (!std::filesystem::exists(model_file())) GTEST_SKIP() << "no model; run script/setup --model";
   const char* asked = std::getenv("WEFT_TEST_PROMPTS");
-  const std::size_t prompts = asked ? std::strtoul(asked, nullptr, 10) : 2;
+  const std::size_t prompts = asked ? std::strtoul(asked, nullptr, 10) : 10;
   ExactSmolLM2 exact(model_file());
   const Model plain = load(model_file(), {.context = 128, .exact = true, .device = kCpu});
   const Model rounded = load(model_file(), {.context = 128, .device = kCpu});
@@ -161,7 +161,7 @@ TEST(RealModel, LogitsFollowTheExactEvaluation) {
       "same best token %d and %d of %zu\n",
       prompts, plain_rms, rounded_rms, same_best[0], same_best[1], prompts * 64);
   EXPECT_LE(plain_rms, 0.02);
-  EXPECT_LE(rounded_rms, 0.199);  // how far llama.cpp is off over the first two prompts
+  EXPECT_LE(rounded_rms, 0.212);  // how far llama.cpp is off over the same ten; of two, either may be further off
 }
 
 TEST(RealModel, ChatsAndStopsAtTheEndOfItsTurn) {
