@@ -3,12 +3,15 @@
 
 #include <ctime>
 
+#include "base/message_of.hpp"
 #include "graph/node.hpp"
 #include "weft/grad.hpp"
 #include "weft/ops.hpp"
 
 namespace weft {
 namespace {
+
+using test::message_of;
 
 constexpr Device kTrace{Device::Kind::trace, 0};
 
@@ -17,17 +20,6 @@ Tensor argument(const Shape& shape, DType type = DType::f32, Extent number = 0) 
       graph::make_node({.kind = graph::Kind::input, .type = type, .shape = shape, .device = kTrace, .ints = {number}}));
 }
 
-template <class E, class F>
-std::string message_of(F f) {
-  try {
-    f();
-  } catch (const E& error) {
-    return error.what();
-  } catch (const std::exception& error) {
-    return std::string("another error: ") + error.what();
-  }
-  return "(nothing was thrown)";
-}
 #define EXPECT_MESSAGE(Error, expression, part)                                 \
   do {                                                                          \
     const std::string message = message_of<Error>([&] { (void)(expression); }); \

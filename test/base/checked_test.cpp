@@ -1,5 +1,6 @@
 // Sizes that overflow throw, at the limits and around them.
 #include "base/checked.hpp"
+#include "base/message_of.hpp"
 
 #include <gtest/gtest.h>
 

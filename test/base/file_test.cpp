@@ -1,5 +1,6 @@
 // Reading, mapping, atomic writing and appending, with faults at every system call, lost power and killed writers.
 #include "base/file.hpp"
+#include "base/message_of.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 // JSON from hostile files: what is refused, where, and in which words.
 #include "base/json.hpp"
+#include "base/message_of.hpp"
 
 #include <gtest/gtest.h>
 

@@ -37,17 +37,4 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-/// The message of the E that `call` throws, or a text that says that it did not.
-template <class E, class Call>
-std::string message_of(const Call& call) {
-  try {
-    call();
-  } catch (const E& error) {
-    return error.what();
-  } catch (const std::exception& error) {
-    return std::string("another error: ") + error.what();
-  }
-  return "no error";
-}
-
 }  // namespace weft::test

@@ -1,5 +1,6 @@
 // Well-formed and ill-formed UTF-8, byte by byte, and names made safe for messages.
 #include "base/utf8.hpp"
+#include "base/message_of.hpp"
 
 #include <gtest/gtest.h>
 

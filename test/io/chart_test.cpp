@@ -1,5 +1,6 @@
 // Charts: ticks, decimation, and both pictures for ordinary, empty, odd and hostile data.
 #include "io/chart.hpp"
+#include "base/message_of.hpp"
 
 #include <gtest/gtest.h>
 

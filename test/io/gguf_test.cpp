@@ -1,5 +1,6 @@
 // GGUF: round trips, one bad file for each rule, damaged heads, split files, faults while saving.
 #include "io/gguf.hpp"
+#include "base/message_of.hpp"
 
 #include <gtest/gtest.h>
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <random>
 
+#include "base/message_of.hpp"
 #include "base/temporary_folder.hpp"
 #include "base/threads.hpp"
 #include "io/convert_model.hpp"

@@ -1,5 +1,6 @@
 // .npy: round trips, NumPy's variants, one bad file for each rule, damaged headers.
 #include "io/npy.hpp"
+#include "base/message_of.hpp"
 
 #include <gtest/gtest.h>
 

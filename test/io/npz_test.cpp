@@ -1,5 +1,6 @@
 // .npz and the zip archives below it: round trips, one bad archive for each rule, bombs, damaged bytes.
 #include "io/npz.hpp"
+#include "base/message_of.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>

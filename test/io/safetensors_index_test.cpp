@@ -1,5 +1,6 @@
 // Sharded models: what an index may name.
 #include "io/safetensors_index.hpp"
+#include "base/message_of.hpp"
 
 #include <gtest/gtest.h>
 

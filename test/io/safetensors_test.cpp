@@ -1,5 +1,6 @@
 // safetensors: round trips, one bad file for each rule, damaged headers, faults while saving.
 #include "io/safetensors.hpp"
+#include "base/message_of.hpp"
 
 #include <gtest/gtest.h>
 

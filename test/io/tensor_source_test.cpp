@@ -1,5 +1,6 @@
 // One set of named tensors over GGUF, safetensors and folders.
 #include "io/tensor_source.hpp"
+#include "base/message_of.hpp"
 
 #include <gtest/gtest.h>
 

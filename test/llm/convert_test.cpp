@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/file.hpp"
+#include "base/message_of.hpp"
 #include "io/gguf.hpp"
 #include "llm/tiny_model.hpp"
 #include "llm/transformers_cases.hpp"

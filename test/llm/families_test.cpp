@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/message_of.hpp"
 #include "llm/reference.hpp"
 #include "llm/weights.hpp"
 #include "weft/llm.hpp"

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "base/message_of.hpp"
 #include "llm/reasoning.hpp"
 #include "llm/stop_texts.hpp"
 #include "llm/tiny_model.hpp"

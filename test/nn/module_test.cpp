@@ -1,4 +1,5 @@
 #include "weft/nn/module.hpp"
+#include "base/message_of.hpp"
 
 #include <gtest/gtest.h>
 
@@ -11,6 +12,8 @@
 namespace weft::nn {
 namespace {
 
+using test::message_of;
+
 struct Pair : Module {
   Linear first{3, 4}, second{4, 2};
   Dropout dropout{0.5};
@@ -22,17 +25,6 @@ struct Pair : Module {
   }
   Tensor operator()(const Tensor& x) const { return second(relu(first(x))); }
 };
-
-template <class E, class F>
-std::string message_of(F f) {
-  try {
-    f();
-  } catch (const E& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return "";
-}
 
 TEST(Module, NamesAreDottedAndInOrder) {
   Pair pair;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "base/message_of.hpp"
 #include "graph/node.hpp"
 #include "runtime/evaluate.hpp"
 #include "weft/compile.hpp"
@@ -14,17 +15,9 @@
 namespace weft {
 namespace {
 
-using Floats = std::vector<float>;
+using test::message_of;
 
-template <class E, class F>
-std::string message_of(F f) {
-  try {
-    f();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "(no such error)";
-}
+using Floats = std::vector<float>;
 
 TEST(Compiled, ReplaysWithNewArguments) {
   int traced = 0;

@@ -6,10 +6,13 @@
 #include <cstring>
 #include <limits>
 
+#include "base/message_of.hpp"
 #include "weft/ops.hpp"
 
 namespace weft {
 namespace {
+
+using test::message_of;
 
 template <class T>
 void expect_round_trip(const std::vector<T>& values, const Shape& shape) {
@@ -62,16 +65,6 @@ TEST(Values, Printing) {
   EXPECT_EQ(zeros({2, 0}).to_string(), "f32 [2, 0] [[], []]");
   EXPECT_EQ(tensor<float>({NAN, INFINITY, -INFINITY}).to_string(), "f32 [3] [nan, inf, -inf]");
   EXPECT_EQ(arange(2000).to_string(), "i32 [2000] [0, 1, 2, ..., 1997, 1998, 1999]");
-}
-
-template <class E, class F>
-std::string message_of(F f) {
-  try {
-    f();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "(no such error)";
 }
 
 TEST(Values, ErrorsSayWhatToDo) {

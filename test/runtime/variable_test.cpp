@@ -1,6 +1,7 @@
 // Variables: assignment, slices of shared state, gradients left by backward, and values held across updates.
 #include <gtest/gtest.h>
 
+#include "base/message_of.hpp"
 #include "graph/node.hpp"
 #include "weft/compile.hpp"
 #include "weft/grad.hpp"
@@ -9,17 +10,9 @@
 namespace weft {
 namespace {
 
-using Floats = std::vector<float>;
+using test::message_of;
 
-template <class E, class F>
-std::string message_of(F f) {
-  try {
-    f();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "(no such error)";
-}
+using Floats = std::vector<float>;
 
 TEST(Variable, ReadsItsNewestValue) {
   Variable v(tensor<float>({1, 2}), "v");

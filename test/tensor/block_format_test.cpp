@@ -1,5 +1,6 @@
 // Block formats: values to the last bit, errors of rounding, what is refused.
 #include "tensor/block_format.hpp"
+#include "base/message_of.hpp"
 
 #include <gtest/gtest.h>
 

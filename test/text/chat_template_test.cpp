@@ -1,5 +1,6 @@
 // Chat templates of models: where they are found, which one is chosen, what they see.
 #include "text/chat_template.hpp"
+#include "base/message_of.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
 // Scanners against PCRE2 on generated texts, and what regular expressions may and may not do.
+#include "base/message_of.hpp"
 #include "text/scanners.hpp"
 
 #include <gtest/gtest.h>

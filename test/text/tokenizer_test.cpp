@@ -1,6 +1,7 @@
 // Tokenizers from tokenizer.json and GGUF vocabularies: what they give, what they refuse, and that hostile input ends soon.
 // Equality with the official library is tokenizer_judge.py's part.
 #include "text/tokenizer.hpp"
+#include "base/message_of.hpp"
 
 #include <gtest/gtest.h>
 #include <time.h>

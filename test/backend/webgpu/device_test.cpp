@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "backend/webgpu/adapter.hpp"
+#include "base/message_of.hpp"
 #include "weft/error.hpp"
 
 #if WEFT_HAS_WEBGPU
@@ -19,6 +20,8 @@
 
 namespace weft::webgpu {
 namespace {
+
+using test::message_of;
 namespace fs = std::filesystem;
 
 // The driver is read when the library makes its first instance, so the choice stands before any test.
@@ -62,16 +65,6 @@ class WebgpuTest : public testing::Test {
   }
 };
 
-template <class Function>
-std::string message_of(Function&& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "(nothing was thrown)";
-}
-
 ::testing::AssertionResult contains(const std::string& text, const std::string& part) {
   if (text.find(part) != std::string::npos) return ::testing::AssertionSuccess();
   return ::testing::AssertionFailure() << "\"" << part << "\" is not in: " << text;
@@ -107,7 +100,7 @@ const Shader kIncrement{"increment",
 // In processes of their own, because a process loads the library once.
 void print_library_error_and_exit(const char* file) {
   setenv("WEFT_WEBGPU_LIBRARY", file, 1);
-  fmt::print(stderr, "{}", message_of([] { list_adapters(); }));
+  fmt::print(stderr, "{}", message_of<Error>([] { list_adapters(); }));
   std::exit(3);
 }
 
@@ -159,10 +152,10 @@ TEST(WebgpuAdapter, SoftwareIsUsedOnlyWhenNamed) {
   real.index = 0, real.name = "H200", real.type = AdapterType::discrete;
   EXPECT_EQ(choose_adapter(std::vector{software, real}), 1u);
   EXPECT_EQ(choose_adapter(std::vector{real, software}, 1), 1u);
-  EXPECT_TRUE(contains(message_of([&] { choose_adapter(std::vector{software}); }), "webgpu:1  llvmpipe"));
+  EXPECT_TRUE(contains(message_of<Error>([&] { choose_adapter(std::vector{software}); }), "webgpu:1  llvmpipe"));
   EXPECT_TRUE(
-      contains(message_of([&] { choose_adapter(std::vector{real}, 5); }), "webgpu:5: there is no such adapter"));
-  EXPECT_TRUE(contains(message_of([&] { choose_adapter({}); }), "no adapter was found"));
+      contains(message_of<Error>([&] { choose_adapter(std::vector{real}, 5); }), "webgpu:5: there is no such adapter"));
+  EXPECT_TRUE(contains(message_of<Error>([&] { choose_adapter({}); }), "no adapter was found"));
 }
 
 TEST_F(WebgpuTest, DeviceHasTheSwitchesItWasGiven) {
@@ -210,14 +203,14 @@ TEST_F(WebgpuTest, NewAndClearedBuffersAreZero) {
 TEST_F(WebgpuTest, RangesOutsideABufferAreRefused) {
   const auto buffer = Buffer::create(shared_device(), 10, "ten");
   std::uint32_t word = 0;
-  EXPECT_TRUE(contains(message_of([&] { buffer->upload(8, &word, 4); }), "\"ten\", which has 10"));
-  EXPECT_TRUE(contains(message_of([&] { buffer->download(UINT64_MAX, &word, 4); }), "\"ten\", which has 10"));
+  EXPECT_TRUE(contains(message_of<Error>([&] { buffer->upload(8, &word, 4); }), "\"ten\", which has 10"));
+  EXPECT_TRUE(contains(message_of<Error>([&] { buffer->download(UINT64_MAX, &word, 4); }), "\"ten\", which has 10"));
 }
 
 TEST_F(WebgpuTest, ABufferOverTheLimitNamesLabelBytesAndLimit) {
   const std::uint64_t limit = shared_device()->info().limits.buffer_bytes;
   for (const std::uint64_t bytes : {limit + 1, std::uint64_t{UINT64_MAX}}) {
-    const std::string message = message_of([&] { Buffer::create(shared_device(), bytes, "embedding.weight"); });
+    const std::string message = message_of<Error>([&] { Buffer::create(shared_device(), bytes, "embedding.weight"); });
     EXPECT_TRUE(contains(message, "embedding.weight"));
     EXPECT_TRUE(contains(message, std::to_string(bytes)));
     EXPECT_TRUE(contains(message, std::to_string(limit)));
@@ -233,7 +226,7 @@ TEST_F(WebgpuTest, AnOperandOverTheBindingLimitNamesItself) {
   Recording recording = double_recording(64);
   std::get<Dispatch>(recording.commands[0]).bindings[0].bytes = bytes;
   Program program(shared_device(), recording);
-  const std::string message = message_of([&] { program.run(std::vector<backend::BufferPtr>{big, small}); });
+  const std::string message = message_of<Error>([&] { program.run(std::vector<backend::BufferPtr>{big, small}); });
   EXPECT_TRUE(contains(message, "operand 0 (\"big\")"));
   EXPECT_TRUE(contains(message, std::to_string(bytes)));
 }
@@ -320,7 +313,7 @@ TEST_F(WebgpuTest, AShaderThatDoesNotCompileIsShownWithItsLines) {
   for (const bool validate : {true, false}) {
     const auto device = open_device({.validate = validate, .cache_folder = {}});
     const Shader bad{"broken", "@compute @workgroup_size(1)\nfn main() { let x = nonsense; }\n", {}};
-    const std::string message = message_of([&] { Program(device, {.shaders = {kIncrement, bad}}); });
+    const std::string message = message_of<Error>([&] { Program(device, {.shaders = {kIncrement, bad}}); });
     EXPECT_TRUE(contains(message, "shader \"broken\" does not compile"));
     EXPECT_TRUE(contains(message, "unresolved value 'nonsense'"));
     EXPECT_TRUE(contains(message, "   2 | fn main() { let x = nonsense; }"));
@@ -353,7 +346,7 @@ TEST_F(WebgpuTest, CopiesAndClearsRunInOrder) {
   EXPECT_EQ(read_floats(*a, 4), (std::vector<float>{3, 0, 5, 6}));
   EXPECT_EQ(read_floats(*b, 4), (std::vector<float>{0, 0, 2, 3}));
   const Copy within{{0, 0, 4}, {0, 8, 4}};
-  EXPECT_TRUE(contains(message_of([&] { Program(device, {.slots = {{.buffer = a}}, .commands = {within}}); }),
+  EXPECT_TRUE(contains(message_of<Error>([&] { Program(device, {.slots = {{.buffer = a}}, .commands = {within}}); }),
                        "of the same buffer"));
 }
 
@@ -362,7 +355,7 @@ TEST_F(WebgpuTest, RulesOfBindingAreCheckedByLabel) {
   const auto a = Buffer::create(device, 4096, "a");
   const std::uint32_t step = device->info().limits.offset_alignment;
   const auto error = [&](Dispatch dispatch, const Shader& shader) {
-    return message_of(
+    return message_of<Error>(
         [&] { Program(device, {.slots = {{.buffer = a}}, .shaders = {shader}, .commands = {dispatch}}); });
   };
   EXPECT_TRUE(contains(error({.label = "mix", .bindings = {{0, 0, 16}, {0, 2048, 16}}}, kDouble),
@@ -386,7 +379,7 @@ TEST_F(WebgpuTest, MistakesThatOnlyTheLibrarySeesComeUpWithTheLabel) {
   const auto a = Buffer::create(device, 64, "a");
   Shader wrong = kIncrement;  // the text writes what the layout says is only read
   wrong.read_only = {true};
-  const std::string message = message_of([&] {
+  const std::string message = message_of<Error>([&] {
     Program(device, {.slots = {{.buffer = a}}, .shaders = {wrong}, .commands = {Dispatch{.bindings = {{0, 0, 64}}}}});
   });
   EXPECT_TRUE(contains(message, "shader \"increment\" does not compile"));
@@ -396,7 +389,7 @@ TEST_F(WebgpuTest, MistakesThatOnlyTheLibrarySeesComeUpWithTheLabel) {
                            .shaders = {kIncrement},
                            .commands = {Dispatch{.label = "late", .bindings = {{0, 0, 64}}}}});
   library().BufferDestroy(a->handle());
-  const std::string late = message_of([&] { program.run({}), device->synchronize(); });
+  const std::string late = message_of<Error>([&] { program.run({}), device->synchronize(); });
   EXPECT_TRUE(contains(late, "\"a\""));
   EXPECT_TRUE(contains(late, "an earlier operation failed"));
   EXPECT_THROW(Buffer::create(device, 16, "after"), DeviceError);
@@ -431,15 +424,15 @@ TEST_F(WebgpuTest, OperandsOfAnotherDeviceAreRefused) {
   const auto other = open_device({.cache_folder = {}});
   const auto x = Buffer::create(other, 64, "x"), y = Buffer::create(shared_device(), 64, "y");
   Program program(shared_device(), double_recording(64));
-  EXPECT_TRUE(contains(message_of([&] {
+  EXPECT_TRUE(contains(message_of<Error>([&] {
                          program.run(std::vector<backend::BufferPtr>{x, y});
                        }),
                        "operand 0 (\"x\") lies on"));
-  EXPECT_TRUE(contains(message_of([&] {
+  EXPECT_TRUE(contains(message_of<Error>([&] {
                          program.run(std::vector<backend::BufferPtr>{nullptr, y});
                        }),
                        "another device"));
-  EXPECT_TRUE(contains(message_of([&] { program.run({}); }), "2 external buffers was run with 0"));
+  EXPECT_TRUE(contains(message_of<Error>([&] { program.run({}); }), "2 external buffers was run with 0"));
 }
 
 TEST_F(WebgpuTest, ReplayKeepsMemoryConstant) {
@@ -473,7 +466,10 @@ TEST_F(WebgpuTest, NewExternalsGetNewBindGroupsAndOldOnesGo) {
     EXPECT_EQ(read_floats(*y, 16), std::vector<float>(16, 6.0f)) << "run " << i;
   }
   EXPECT_LT(program.bind_group_count(), 100u);
-  EXPECT_TRUE(contains(message_of([&] { program.run(std::vector<backend::BufferPtr>{x, x}); }), "one buffer, \"x\""));
+  EXPECT_TRUE(contains(message_of<Error>([&] {
+                         program.run(std::vector<backend::BufferPtr>{x, x});
+                       }),
+                       "one buffer, \"x\""));
   const auto y = Buffer::create(device, 64, "y");  // a failed run leaves the program usable
   program.run(std::vector<backend::BufferPtr>{x, y});
   EXPECT_EQ(read_floats(*y, 16), std::vector<float>(16, 6.0f));
