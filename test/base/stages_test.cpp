@@ -8,16 +8,11 @@
 #include <stdexcept>
 #include <vector>
 
+#include "base/keep_thread_count.hpp"
 #include "base/threads.hpp"
 
 namespace weft {
 namespace {
-
-/// Gives the pool its size back at the end of a test.
-struct KeepThreadCount {
-  int before = thread_count();
-  ~KeepThreadCount() { set_thread_count(before); }
-};
 
 TEST(Stages, EachTaskRunsOnceAndAfterWhatItNeeds) {
   const KeepThreadCount keep;

@@ -13,16 +13,11 @@
 #include <thread>
 #include <vector>
 
+#include "base/keep_thread_count.hpp"
 #include "weft/error.hpp"
 
 namespace weft {
 namespace {
-
-/// Gives the pool its size back at the end of a test.
-struct KeepThreadCount {
-  int before = thread_count();
-  ~KeepThreadCount() { set_thread_count(before); }
-};
 
 TEST(Threads, EachTaskRunsExactlyOnce) {
   const KeepThreadCount keep;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "backend/cpu/isa.hpp"
+#include "backend/cpu/keep_settings.hpp"
 #include "base/threads.hpp"
 #include "weft/error.hpp"
 
@@ -31,13 +32,6 @@ std::vector<Isa> runnable() {
     if (isa <= best_isa()) all.push_back(isa);
   return all;
 }
-
-/// Gives the process its instruction set and thread count back.
-struct KeepSettings {
-  Isa isa_before = isa();
-  int threads_before = thread_count();
-  ~KeepSettings() { set_isa(isa_before), set_thread_count(threads_before); }
-};
 
 enum class Form { plain, transposed };
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "backend/cpu/isa.hpp"
+#include "backend/cpu/keep_settings.hpp"
 #include "backend/cpu/quant_kernels.hpp"
 #include "base/half.hpp"
 #include "base/threads.hpp"
@@ -26,13 +27,6 @@ namespace {
 using std::int64_t;
 
 constexpr float kGuard = -12345.0f;
-
-/// Gives the process its instruction set and thread count back.
-struct KeepSettings {
-  Isa isa_before = isa();
-  int threads_before = thread_count();
-  ~KeepSettings() { set_isa(isa_before), set_thread_count(threads_before); }
-};
 
 /// Blocks of random bits, whose scales are then made tame: every pattern of integers and of small scales occurs.
 std::vector<std::byte> random_blocks(BlockType type, int64_t n, int64_t k, std::mt19937& random) {
@@ -121,6 +115,16 @@ Expected reference(const std::vector<float>& w, const std::vector<float>& x, int
   return e;
 }
 
+/// Products with activations of eight bits are what `expected` says.
+void expect_products(const QuantisedMatrix& packed, const std::vector<float>& x, int64_t m, const Expected& expected,
+                     const QuantKernels* kernels) {
+  const int64_t n = packed.n();
+  std::vector<float> y(static_cast<std::size_t>(m * n));
+  const QuantProduct product{.weights = &packed, .y = y.data(), .y_row = n};
+  quant_matmul({&product, 1}, x.data(), m, packed.k(), Activations::eight_bit, kernels);
+  for (int64_t i = 0; i < m * n; ++i) ASSERT_NEAR(y[i], expected.y[i], expected.tolerance[i]) << kernels->name;
+}
+
 struct Case {
   int64_t m, n, k;
 };
@@ -179,10 +183,7 @@ TEST_P(EveryType, RoundsActivationsOnly) {
     std::vector<float> x = integers;
     for (int64_t b = 0; b < m * k; b += 32) x[b] = b % 64 == 0 ? most : -most;
     const Expected expected = reference(w, x, m, n, k, false);
-    std::vector<float> y(static_cast<std::size_t>(m * n));
-    const QuantProduct product{.weights = &packed, .y = y.data(), .y_row = n};
-    quant_matmul({&product, 1}, x.data(), m, k, Activations::eight_bit, kernels);
-    for (int64_t i = 0; i < m * n; ++i) ASSERT_NEAR(y[i], expected.y[i], expected.tolerance[i]) << kernels->name;
+    expect_products(packed, x, m, expected, kernels);
   }
 }
 
@@ -202,10 +203,7 @@ TEST_P(EveryType, BothEndsOfABlockFit) {
   const QuantisedMatrix packed = QuantisedMatrix::pack(type, blocks, n, k);
   const Expected expected = reference(w, x, m, n, k, !block_format(type).is_plain());
   for (const QuantKernels* kernels : runnable_quant_kernels()) {
-    std::vector<float> y(static_cast<std::size_t>(m * n));
-    const QuantProduct product{.weights = &packed, .y = y.data(), .y_row = n};
-    quant_matmul({&product, 1}, x.data(), m, k, Activations::eight_bit, kernels);
-    for (int64_t i = 0; i < m * n; ++i) ASSERT_NEAR(y[i], expected.y[i], expected.tolerance[i]) << kernels->name;
+    expect_products(packed, x, m, expected, kernels);
   }
 }
 
