@@ -14,6 +14,9 @@ namespace weft::cpu {
 /// `isa()` says when a plan is compiled, the number of threads what `thread_count()` says when it runs.
 std::unique_ptr<backend::Backend> make_cpu_backend();
 
+/// DeviceError as `Backend::allocate`.
+backend::BufferPtr allocate_memory(std::size_t bytes, std::string_view label);
+
 /// Buffers side by side on huge pages, for weights: products stream through many small matrices without missing the
 /// address cache. Memory goes with the last buffer of a piece.
 class WeightMemory {

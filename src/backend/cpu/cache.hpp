@@ -1,9 +1,10 @@
 // Caches of keys and values: rows written in place, and attention over them.
 #pragma once
 
+#include <memory>
 #include <span>
 
-#include "compile/kernel.hpp"
+#include "backend/cpu/prepared.hpp"
 
 namespace weft::cpu {
 
@@ -11,6 +12,6 @@ namespace weft::cpu {
 void run_write_rows(const kernel::RoutineKernel& kernel, std::span<char* const> reads, char* out);
 /// Few queries of a sequence: heads of keys and stretches of keys are tasks, joined at the end. Many: blocks of queries,
 /// by matrix products. Sums have one order, whatever the number of threads.
-void run_cache_attention(const kernel::RoutineKernel& kernel, std::span<char* const> reads, char* out);
+std::unique_ptr<Prepared> prepare_cache_attention(const kernel::RoutineKernel& kernel);
 
 }  // namespace weft::cpu

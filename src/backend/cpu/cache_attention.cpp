@@ -1,7 +1,9 @@
 // Attention over a cache. Tokens that follow each other in one sequence make a run; a long run is cut into blocks of
 // queries that meet the keys in matrix products, a short one into stretches of keys, each a pass over memory.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <deque>
 #include <limits>
 #include <vector>
 
@@ -15,6 +17,7 @@ namespace {
 
 constexpr Extent kShortRun = 6;         // queries that take the passes
 constexpr Extent kStretch = 256;        // keys of a task
+constexpr Extent kTasksPerThread = 2;   // for a schedule
 constexpr Extent kFetched = 32;         // rows of f32 that are asked for while those before them are used
 constexpr Extent kUnpacked = 64;        // rows unpacked at a time: with 64 channels half the nearest cache
 constexpr Extent kRowsOfBlock = 96;     // queries times the heads that share keys
@@ -24,77 +27,119 @@ struct Slot {
   Extent begin = 0, end = 0;  // keys that a query sees
 };
 
-class CacheAttention {
+class CacheAttention final : public Prepared {
  public:
-  CacheAttention(const kernel::RoutineKernel& kernel, std::span<char* const> reads, char* out)
-      : a_(ops::cache_attention_of(kernel.attributes)),
-        tokens_(kernel.shapes[0][0]),
-        heads_(kernel.shapes[0][1]),
-        width_(kernel.shapes[0][2]),
-        words_(kernel.shapes[1][1]),
+  explicit CacheAttention(kernel::RoutineKernel kernel)
+      : kernel_(std::move(kernel)),
+        a_(ops::cache_attention_of(kernel_.attributes)),
+        tokens_(kernel_.shapes[0][0]),
+        heads_(kernel_.shapes[0][1]),
+        width_(kernel_.shapes[0][2]),
+        rows_(kernel_.shapes[1][0]),
+        words_(kernel_.shapes[1][1]),
         group_(heads_ / a_.kv_heads),
-        q_(reinterpret_cast<const float*>(reads[0])),
-        k_(reinterpret_cast<const std::uint32_t*>(reads[1])),
-        v_(reinterpret_cast<const std::uint32_t*>(reads[2])),
-        out_(reinterpret_cast<float*>(out)),
+        hands_(std::min<Extent>(tokens_ * a_.kv_heads * ((rows_ + kStretch - 1) / kStretch),
+                                kTasksPerThread * thread_count())),
         cache_(tile_table().cache),
-        softmax_(tile_table().attention_f32.softmax) {
-    const auto* first = reinterpret_cast<const std::int32_t*>(reads[3]);
-    const auto* length = reinterpret_cast<const std::int32_t*>(reads[4]);
-    const Extent rows = kernel.shapes[1][0];
+        softmax_(tile_table().attention_f32.softmax) {}
+
+  void bind(const Memory& memory) override {
+    q_ = reinterpret_cast<const float*>(memory.at(kernel_.reads[0]));
+    k_ = reinterpret_cast<const std::uint32_t*>(memory.at(kernel_.reads[1]));
+    v_ = reinterpret_cast<const std::uint32_t*>(memory.at(kernel_.reads[2]));
+    first_ = reinterpret_cast<const std::int32_t*>(memory.at(kernel_.reads[3]));
+    length_ = reinterpret_cast<const std::int32_t*>(memory.at(kernel_.reads[4]));
+    out_ = reinterpret_cast<float*>(memory.at(kernel_.out));
+  }
+  void run() override {
+    start();
+    parallel_for(static_cast<Extent>(tasks_.size()), [&](Extent i) { run_one(tasks_[static_cast<std::size_t>(i)]); });
+  }
+  /// How many tasks there are is known when a run begins; a schedule needs a number before, and gets that of the hands
+  /// which take them in turn.
+  int stages() const override { return 1; }
+  Extent tasks(int) const override { return hands_; }
+  std::vector<kernel::Operand> read_at_start() const override { return {kernel_.reads[3], kernel_.reads[4]}; }
+  void start() override {
+    seen_.clear();
+    tasks_.clear();
+    joins_.clear();
+    partials_ = 0;
     for (Extent t = 0; t < tokens_; ++t) {
-      const Extent end = std::clamp<Extent>(Extent{first[t]} + length[t], 0, rows);
-      Extent begin = std::clamp<Extent>(first[t], 0, end);
+      const Extent end = std::clamp<Extent>(Extent{first_[t]} + length_[t], 0, rows_);
+      Extent begin = std::clamp<Extent>(first_[t], 0, end);
       if (a_.window > 0) begin = std::max(begin, end - a_.window);
-      seen_.push_back({begin, length[t] > 0 ? end : begin});
+      seen_.push_back({begin, length_[t] > 0 ? end : begin});
     }
     for (Extent t = 0; t < tokens_;) {
       Extent end = t + 1;
-      while (end < tokens_ && first[end] == first[t] && (length[end] > 0) == (length[t] > 0)) ++end;
-      if (length[t] <= 0)
-        std::fill_n(out_ + t * heads_ * width_, (end - t) * heads_ * width_, 0.0f);
+      while (end < tokens_ && first_[end] == first_[t] && (length_[end] > 0) == (length_[t] > 0)) ++end;
+      if (length_[t] <= 0)
+        tasks_.push_back({.kind = Kind::nothing_seen, .token = t, .token_end = end});
       else if (end - t <= kShortRun)
         for (; t < end; ++t) add_stretches(t);
       else
         add_blocks(t, end);
       t = end;
     }
-  }
-
-  void run() {
     partial_.resize(static_cast<std::size_t>(partials_ * group_) * static_cast<std::size_t>(width_ + 1));
     // Tasks differ in length; the longest first, so that the last are short.
     std::stable_sort(tasks_.begin(), tasks_.end(), [](const Task& x, const Task& y) { return x.work > y.work; });
-    parallel_for(static_cast<Extent>(tasks_.size()), [&](Extent i) {
-      const Task& task = tasks_[static_cast<std::size_t>(i)];
-      if (task.stretch)
-        run_stretch(task);
-      else
-        run_block(task);
-    });
-    for (const Join& join : joins_) run_join(join);
   }
+  void run_task(int, Extent hand) override {
+    for (auto i = static_cast<std::size_t>(hand); i < tasks_.size(); i += static_cast<std::size_t>(hands_))
+      run_one(tasks_[i]);
+  }
+  std::string to_string() const override { return routine_text(kernel_); }
 
  private:
+  enum class Kind : std::uint8_t { nothing_seen, stretch, block };
   struct Task {
-    bool stretch = false;
+    Kind kind = Kind::block;
     Extent kv_head = 0, work = 0;
-    Extent token = 0, token_end = 0;  // a block's queries, or a stretch's one
+    Extent token = 0, token_end = 0;  // its queries; a stretch has one
     Extent begin = 0, end = 0;        // a stretch's keys
     Extent partial = -1;              // where the stretch leaves its part; -1: it is the whole
+    std::size_t join = 0;             // of that part
   };
+  /// Parts of one query's sums.
   struct Join {
-    Extent token = 0, kv_head = 0, partial = 0, count = 0;
+    Extent token, kv_head, partial, count;
+    std::atomic<Extent> left;  // that are not made yet
+
+    Join(Extent of_token, Extent of_head, Extent first, Extent parts)
+        : token(of_token), kv_head(of_head), partial(first), count(parts), left(parts) {}
   };
 
+  void run_one(const Task& task) {
+    switch (task.kind) {
+      case Kind::nothing_seen:
+        std::fill_n(out_ + task.token * heads_ * width_, (task.token_end - task.token) * heads_ * width_, 0.0f);
+        return;
+      case Kind::block: return run_block(task);
+      case Kind::stretch: break;
+    }
+    run_stretch(task);
+    if (task.partial < 0) return;
+    // Whoever made the last part joins them, in their order.
+    Join& join = joins_[task.join];
+    if (join.left.fetch_sub(1, std::memory_order_acq_rel) == 1) run_join(join);
+  }
   void add_stretches(Extent token) {
     const Slot seen = seen_[static_cast<std::size_t>(token)];
     const Extent keys = seen.end - seen.begin, stretches = (keys + kStretch - 1) / kStretch;
     for (Extent h = 0; h < a_.kv_heads; ++h) {
-      if (stretches > 1) joins_.push_back({token, h, partials_, stretches});
+      if (stretches > 1) joins_.emplace_back(token, h, partials_, stretches);
       for (Extent s = 0; s < stretches; ++s) {
         const Extent begin = seen.begin + s * kStretch, end = std::min(begin + kStretch, seen.end);
-        tasks_.push_back({true, h, end - begin, token, token + 1, begin, end, stretches > 1 ? partials_++ : -1});
+        tasks_.push_back({.kind = Kind::stretch,
+                          .kv_head = h,
+                          .work = end - begin,
+                          .token = token,
+                          .token_end = token + 1,
+                          .begin = begin,
+                          .end = end});
+        if (stretches > 1) tasks_.back().partial = partials_++, tasks_.back().join = joins_.size() - 1;
       }
     }
   }
@@ -107,7 +152,10 @@ class CacheAttention {
     for (Extent h = 0; h < a_.kv_heads; ++h)
       for (Extent t = begin; t < end; t += block) {
         const Extent last = std::min(t + block, end);
-        tasks_.push_back({false, h, (last - t) * seen_[static_cast<std::size_t>(last - 1)].end, t, last});
+        tasks_.push_back({.kv_head = h,
+                          .work = (last - t) * seen_[static_cast<std::size_t>(last - 1)].end,
+                          .token = t,
+                          .token_end = last});
       }
   }
 
@@ -259,24 +307,28 @@ class CacheAttention {
     gemm(args);
   }
 
+  kernel::RoutineKernel kernel_;
   ops::CacheAttention a_;
-  Extent tokens_, heads_, width_, words_, group_;
-  const float* q_;
-  const std::uint32_t *k_, *v_;
-  float* out_;
+  Extent tokens_, heads_, width_, rows_, words_, group_;
+  Extent hands_;
   const CacheParts& cache_;
   decltype(AttentionParts<float>::softmax) softmax_;
-  std::vector<Slot> seen_;
+  // Of this run.
+  const float* q_ = nullptr;
+  const std::uint32_t *k_ = nullptr, *v_ = nullptr;
+  const std::int32_t *first_ = nullptr, *length_ = nullptr;
+  float* out_ = nullptr;
+  std::vector<Slot> seen_;  // by each token
   std::vector<Task> tasks_;
-  std::vector<Join> joins_;
+  std::deque<Join> joins_;
   Extent partials_ = 0;
   std::vector<float> partial_;  // of each stretch: [group, width] and a logsumexp each
 };
 
 }  // namespace
 
-void run_cache_attention(const kernel::RoutineKernel& kernel, std::span<char* const> reads, char* out) {
-  CacheAttention(kernel, reads, out).run();
+std::unique_ptr<Prepared> prepare_cache_attention(const kernel::RoutineKernel& kernel) {
+  return std::make_unique<CacheAttention>(kernel);
 }
 
 }  // namespace weft::cpu

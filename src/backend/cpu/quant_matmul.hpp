@@ -31,6 +31,8 @@ class QuantisedMatrix {
   /// part of `blocks`, in order, before it is read; parts before it are not read again.
   static void pack_into(BlockType type, std::span<const std::byte> blocks, std::int64_t n, std::int64_t k,
                         std::span<std::byte> packed, FunctionRef<void(std::span<const std::byte> part)> before = {});
+  /// Its type and extents alone. Errors as of `packed_bytes`.
+  static QuantisedMatrix without_data(BlockType type, std::int64_t n, std::int64_t k);
   /// What `pack_into` has made; `packed` outlives the handle.
   static QuantisedMatrix view(BlockType type, std::span<const std::byte> packed, std::int64_t n, std::int64_t k);
 
@@ -75,8 +77,8 @@ inline float* shifted(const void* at, std::int64_t floats) {
                                   static_cast<std::uintptr_t>(floats) * sizeof(float));
 }
 
-/// Computes the products of one x with several matrices of the same k (queries, keys and values; gate and up), whose
-/// work is shared out together and for which x is rounded once. x(i, l) stands at x[i * x_row + l].
+/// The products of one x with several matrices of the same k (queries, keys and values; gate and up), as tasks that share
+/// their work out together. x(i, l) stands at x[i * x_row + l], and is rounded once.
 ///
 /// Shapes    any extent may be 0; k = 0 gives zeros, and after_block is still called
 /// Numbers   a row of y depends on its row of x, the weights and the instruction set only: neither on the number of
@@ -85,6 +87,27 @@ inline float* shifted(const void* at, std::int64_t floats) {
 ///           what the sums give); a block whose largest element is below 4e-37 counts as zero in eight bits
 /// Errors    ShapeError if the k differ
 /// `kernels`: an instruction set other than the best for `isa()`, for tests.
+class QuantTasks {
+ public:
+  /// What it needs beforehand are types and extents; `products` outlive it, and their pointers may change between runs.
+  QuantTasks(std::span<const QuantProduct> products, std::int64_t m, Activations activations,
+             const QuantKernels* kernels = nullptr);
+  ~QuantTasks();
+  /// x is so small that each thread lays it out for itself when it needs it. Where it is all zero the weights are not
+  /// read: y is zero.
+  bool is_small() const;
+  std::int64_t count() const;
+  /// x of the tasks that follow. Reads it, on all threads, unless it is small.
+  void start(const float* x, std::int64_t x_row);
+  /// May be called at the same time for different tasks.
+  void run(std::int64_t task) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// All of it, on all threads.
 void quant_matmul(std::span<const QuantProduct> products, const float* x, std::int64_t m, std::int64_t x_row,
                   Activations activations, const QuantKernels* kernels = nullptr);
 

@@ -99,10 +99,15 @@ QuantisedMatrix QuantisedMatrix::pack(BlockType type, std::span<const std::byte>
   return matrix;
 }
 
-QuantisedMatrix QuantisedMatrix::view(BlockType type, std::span<const std::byte> packed, int64_t n, int64_t k) {
+QuantisedMatrix QuantisedMatrix::without_data(BlockType type, int64_t n, int64_t k) {
   QuantisedMatrix matrix;
   matrix.type_ = type, matrix.n_ = n, matrix.k_ = k;
   matrix.bytes_ = packed_bytes(type, n, k);
+  return matrix;
+}
+
+QuantisedMatrix QuantisedMatrix::view(BlockType type, std::span<const std::byte> packed, int64_t n, int64_t k) {
+  QuantisedMatrix matrix = without_data(type, n, k);
   if (static_cast<int64_t>(packed.size()) < matrix.bytes_ ||
       reinterpret_cast<std::uintptr_t>(packed.data()) % kLine != 0)
     throw UsageError(fmt::format("quantised matrix: {} packed bytes at {} are given; give {} at a multiple of {}",

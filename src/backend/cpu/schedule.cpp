@@ -30,6 +30,10 @@ Touched touched(const kernel::AttentionKernel& k) {
 }
 Touched touched(const kernel::RoutineKernel& k) { return {k.reads, {k.out}}; }
 
+Touched touched_by(const kernel::Kernel& kernel) {
+  return std::visit([](const auto& k) { return touched(k); }, kernel);
+}
+
 bool touch(const Operand& x, const Operand& y) { return x.buffer >= 0 && overlap(x, y); }
 bool touch(const std::vector<Operand>& some, const std::vector<Operand>& others) {
   return std::any_of(some.begin(), some.end(), [&](const Operand& x) {
@@ -39,11 +43,18 @@ bool touch(const std::vector<Operand>& some, const std::vector<Operand>& others)
 
 }  // namespace
 
+bool is_written(const kernel::Plan& plan, std::size_t begin, std::size_t end, const std::vector<Operand>& operands) {
+  return !operands.empty() &&
+         std::any_of(plan.kernels.begin() + static_cast<std::ptrdiff_t>(begin),
+                     plan.kernels.begin() + static_cast<std::ptrdiff_t>(end),
+                     [&](const auto& kernel) { return touch(operands, touched_by(kernel).writes); });
+}
+
 std::vector<int> last_needed(const kernel::Plan& plan, std::size_t begin, std::size_t end) {
   std::vector<Touched> all;
   std::vector<int> needed;
   for (std::size_t i = begin; i < end; ++i) {
-    all.push_back(std::visit([](const auto& k) { return touched(k); }, plan.kernels[i]));
+    all.push_back(touched_by(plan.kernels[i]));
     const Touched& mine = all.back();
     int last = static_cast<int>(i - begin) - 1;
     for (; last >= 0; --last) {

@@ -320,6 +320,41 @@ TEST(QuantMatmul, MatricesShareOneX) {
   for (int i = 0; i < 4; ++i) EXPECT_EQ(together[i], alone[i]) << block_format(types[i]).name;
 }
 
+TEST(QuantTasks, RunAgainWithOtherOperands) {
+  std::mt19937 random(17);
+  const int64_t m = 3, n = 200, k = 512;
+  const QuantisedMatrix matrices[] = {
+      QuantisedMatrix::pack(BlockType::q4_1, random_blocks(BlockType::q4_1, n, k, random), n, k),
+      QuantisedMatrix::pack(BlockType::q4_1, random_blocks(BlockType::q4_1, n, k, random), n, k)};
+  QuantisedMatrix matrix = QuantisedMatrix::without_data(BlockType::q4_1, n, k);
+  QuantProduct product{.weights = &matrix, .y_row = n};
+  QuantTasks tasks({&product, 1}, m, Activations::eight_bit);
+  ASSERT_TRUE(tasks.is_small());
+  for (const QuantisedMatrix& each : matrices) {
+    const std::vector<float> x = random_floats(m * k, random);
+    std::vector<float> y(m * n), expected(m * n);
+    matrix = each, product.y = y.data();
+    tasks.start(x.data(), k);
+    parallel_for(tasks.count(), [&](int64_t task) { tasks.run(task); });
+    const QuantProduct alone{.weights = &each, .y = expected.data(), .y_row = n};
+    quant_matmul({&alone, 1}, x.data(), m, k, Activations::eight_bit);
+    EXPECT_EQ(y, expected);
+  }
+}
+
+TEST(QuantTasks, WeightsOfAZeroXAreNotRead) {
+  const int64_t m = 2, n = 40, k = 64;
+  const std::vector<float> weights(n * k, std::nanf("")), x(m * k, 0.0f);
+  const QuantisedMatrix matrix = QuantisedMatrix::pack(BlockType::f32, std::as_bytes(std::span(weights)), n, k);
+  std::vector<float> y(m * n, 7.0f);
+  int blocks = 0;
+  const auto after = [&](int64_t, int64_t, int64_t, int64_t, int64_t) { ++blocks; };
+  const QuantProduct product{.weights = &matrix, .y = y.data(), .y_row = n, .after_block = after};
+  quant_matmul({&product, 1}, x.data(), m, k, Activations::exact);
+  EXPECT_EQ(y, std::vector<float>(m * n, 0.0f));
+  EXPECT_GT(blocks, 0);
+}
+
 TEST(QuantMatmul, BlocksOfTheEpilogueCoverTheResultOnce) {
   std::mt19937 random(14);
   for (const Case& c : {Case{1, 1000, 256}, {5, 70, 256}, {600, 333, 512}, {64, 16, 0}}) {

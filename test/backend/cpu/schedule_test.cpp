@@ -29,6 +29,16 @@ TEST(Schedule, AKernelWaitsForTheLastThatTouchesWhatItTouches) {
   EXPECT_EQ(last_needed(plan, 2, 7), (std::vector<int>{-1, -1, 0, 1, -1}));
 }
 
+TEST(Schedule, WhatARangeOfKernelsWritesIsFound) {
+  kernel::Plan plan;
+  plan.kernels.push_back(loop({floats(0, 0, 8)}, {floats(1, 0, 8)}));
+  plan.kernels.push_back(loop({floats(1, 0, 8)}, {floats(2, 0, 8)}));
+  EXPECT_TRUE(is_written(plan, 0, 2, {floats(0, 0, 8), floats(2, 7, 1)}));
+  EXPECT_FALSE(is_written(plan, 0, 1, {floats(0, 0, 8), floats(2, 7, 1)}));
+  EXPECT_FALSE(is_written(plan, 0, 2, {floats(0, 0, 8)}));
+  EXPECT_FALSE(is_written(plan, 0, 2, {}));
+}
+
 TEST(Schedule, SizesOfElementsCount) {
   kernel::Plan plan;
   plan.kernels.push_back(loop({}, {{0, DType::f64, 4, 4}}));  // bytes 32 to 64

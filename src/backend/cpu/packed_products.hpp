@@ -1,0 +1,55 @@
+// Products of one A with matrices that stay packed as they were loaded, each with its epilogue.
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/prepared.hpp"
+#include "backend/cpu/product_epilogue.hpp"
+#include "backend/cpu/quant_matmul.hpp"
+
+namespace weft::cpu {
+
+/// Rows of A that are zero take no part: their rows of the products are zero, and where all are, the weights are not read.
+/// Experts of a mixture see the tokens of others as such rows.
+class PackedProducts final : public Prepared {
+ public:
+  explicit PackedProducts(std::span<const kernel::MatmulKernel* const> kernels);
+  /// Whether it is a packed product, of the same A as all of these, and none touches what another writes.
+  static bool may_join(const kernel::MatmulKernel& kernel, std::span<const kernel::MatmulKernel* const> others);
+
+  void bind(const Memory& memory) override;
+  void run() override { run_products(products_); }
+  void run_kernel(std::size_t index) override { run_products({&products_[index], 1}); }
+  int stages() const override { return tasks_ ? 1 : 0; }
+  Extent tasks(int) const override { return tasks_->count(); }
+  void start() override { tasks_->start(x_, x_row_); }
+  void run_task(int, Extent task) override { tasks_->run(task); }
+  std::string to_string() const override;
+  std::size_t scratch_bytes() const override;
+
+ private:
+  struct Member {
+    explicit Member(const kernel::MatmulKernel& kernel);
+    std::string name;
+    kernel::Operand weights;
+    BlockType type;
+    Extent n, k;
+    ProductEpilogue epilogue;
+    QuantisedMatrix matrix;
+  };
+  void run_products(std::span<const QuantProduct> products) const;
+
+  kernel::Operand a_;
+  Extent a_offset_, x_row_, m_;
+  Activations activations_;
+  std::deque<Member> members_;  // products refer to them
+  std::vector<QuantProduct> products_;
+  std::optional<QuantTasks> tasks_;  // for few rows
+  const float* x_ = nullptr;
+};
+
+}  // namespace weft::cpu

@@ -1,0 +1,155 @@
+#include "backend/cpu/prepared.hpp"
+
+#include <utility>
+#include <variant>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "backend/cpu/attention.hpp"
+#include "backend/cpu/cache.hpp"
+#include "backend/cpu/packed_products.hpp"
+#include "backend/cpu/product.hpp"
+#include "backend/cpu/sample.hpp"
+#include "backend/cpu/scatter.hpp"
+#include "backend/cpu/unpack_rows.hpp"
+
+namespace weft::cpu {
+namespace {
+
+class PreparedLoop final : public Prepared {
+ public:
+  explicit PreparedLoop(const kernel::LoopKernel& kernel) : program_(kernel), operands_(kernel) {}
+  void bind(const Memory& memory) override { operands_.bind(memory); }
+  void run() override { program_.run(operands_.binding()); }
+  int stages() const override { return program_.stages(); }
+  Extent tasks(int stage) const override { return program_.tasks(stage); }
+  void start() override { program_.start(); }
+  void run_task(int stage, Extent task) override { program_.run_task(operands_.binding(), stage, task); }
+  std::string to_string() const override { return program_.to_string(); }
+
+ private:
+  LoopProgram program_;
+  LoopOperands operands_;
+};
+
+class PreparedScatter final : public Prepared {
+ public:
+  explicit PreparedScatter(kernel::ScatterAddKernel kernel) : kernel_(std::move(kernel)) {}
+  void bind(const Memory& memory) override {
+    indices_ = memory.at(kernel_.indices), updates_ = memory.at(kernel_.updates), out_ = memory.at(kernel_.out);
+  }
+  void run() override { run_scatter_add(kernel_, indices_, updates_, out_); }
+  std::string to_string() const override {
+    return fmt::format("scatter-add {}: {} rows of {} into {}\n", kernel_.name, kernel_.count, kernel_.columns,
+                       kernel_.rows);
+  }
+
+ private:
+  kernel::ScatterAddKernel kernel_;
+  const char *indices_ = nullptr, *updates_ = nullptr;
+  char* out_ = nullptr;
+};
+
+class PreparedAttention final : public Prepared {
+ public:
+  explicit PreparedAttention(kernel::AttentionKernel kernel)
+      : kernel_(std::move(kernel)), tasks_(attention_tasks(kernel_)) {}
+  void bind(const Memory& memory) override {
+    const kernel::AttentionKernel& a = kernel_;
+    binding_ = {memory.at(a.q.operand),   memory.at(a.k.operand),   memory.at(a.v.operand),
+                memory.at(a.o.operand),   memory.at(a.logsumexp),   memory.at(a.d_o.operand),
+                memory.at(a.d_q.operand), memory.at(a.d_k.operand), memory.at(a.d_v.operand)};
+  }
+  void run() override { run_attention(kernel_, binding_); }
+  int stages() const override { return 1; }
+  Extent tasks(int) const override { return tasks_; }
+  void run_task(int, Extent task) override { run_attention_task(kernel_, binding_, task); }
+  std::string to_string() const override {
+    const kernel::AttentionKernel& a = kernel_;
+    return fmt::format("attention {}{} {}: {} x {} heads, {} queries, {} keys, width {}\n", a.causal ? "causal " : "",
+                       a.backward ? "backward" : "forward", a.name, a.batch, a.heads, a.queries, a.keys, a.width);
+  }
+
+ private:
+  kernel::AttentionKernel kernel_;
+  Extent tasks_;
+  AttentionBinding binding_;
+};
+
+/// A routine that is one function: for a schedule one task, where it is short.
+class PreparedRoutine final : public Prepared {
+ public:
+  using Function = void (*)(const kernel::RoutineKernel&, std::span<char* const> reads, char* out);
+
+  PreparedRoutine(kernel::RoutineKernel kernel, Function function, bool is_short)
+      : kernel_(std::move(kernel)), function_(function), short_(is_short) {}
+  void bind(const Memory& memory) override {
+    reads_.clear();
+    for (const kernel::Operand& operand : kernel_.reads) reads_.push_back(memory.at(operand));
+    out_ = memory.at(kernel_.out);
+  }
+  void run() override { function_(kernel_, reads_, out_); }
+  int stages() const override { return short_ ? 1 : 0; }
+  Extent tasks(int) const override { return 1; }
+  void run_task(int, Extent) override { run(); }
+  std::string to_string() const override { return routine_text(kernel_); }
+
+ private:
+  kernel::RoutineKernel kernel_;
+  Function function_;
+  bool short_;
+  std::vector<char*> reads_;
+  char* out_ = nullptr;
+};
+
+std::unique_ptr<Prepared> prepare(const kernel::LoopKernel& k) { return std::make_unique<PreparedLoop>(k); }
+std::unique_ptr<Prepared> prepare(const kernel::MatmulKernel& k) { return std::make_unique<ProductProgram>(k); }
+std::unique_ptr<Prepared> prepare(const kernel::ScatterAddKernel& k) { return std::make_unique<PreparedScatter>(k); }
+std::unique_ptr<Prepared> prepare(const kernel::AttentionKernel& k) { return std::make_unique<PreparedAttention>(k); }
+std::unique_ptr<Prepared> prepare(const kernel::RoutineKernel& k) {
+  constexpr Extent kFewRows = 32;
+  switch (k.routine) {
+    case ops::Routine::write_rows:
+      return std::make_unique<PreparedRoutine>(k, run_write_rows, k.shapes.at(1)[0] <= kFewRows);
+    case ops::Routine::cache_attention: return prepare_cache_attention(k);
+    case ops::Routine::unpack_rows:
+      return std::make_unique<PreparedRoutine>(k, run_unpack_rows, k.shape[0] <= kFewRows);
+    case ops::Routine::sample_token: break;
+  }
+  return std::make_unique<PreparedRoutine>(k, run_sample_token, false);
+}
+
+}  // namespace
+
+void LoopOperands::bind(const Memory& memory) {
+  input_pointers_.clear();
+  output_pointers_.clear();
+  for (const kernel::Operand& operand : inputs_) input_pointers_.push_back(memory.at(operand));
+  for (const kernel::Operand& operand : outputs_) output_pointers_.push_back(memory.at(operand));
+}
+
+std::string routine_text(const kernel::RoutineKernel& kernel) {
+  return fmt::format("routine {}: {}\n", kernel.name, fmt::join(kernel.attributes, " "));
+}
+
+std::vector<PreparedKernels> prepare(const kernel::Plan& plan) {
+  std::vector<PreparedKernels> all;
+  const std::vector<kernel::Kernel>& kernels = plan.kernels;
+  for (std::size_t i = 0; i < kernels.size();) {
+    std::vector<const kernel::MatmulKernel*> sharing;
+    for (std::size_t j = i; j < kernels.size(); ++j) {
+      const auto* product = std::get_if<kernel::MatmulKernel>(&kernels[j]);
+      if (product == nullptr || !PackedProducts::may_join(*product, sharing)) break;
+      sharing.push_back(product);
+    }
+    if (sharing.empty())
+      all.push_back({i, 1, std::visit([](const auto& k) { return prepare(k); }, kernels[i])});
+    else
+      all.push_back({i, sharing.size(), std::make_unique<PackedProducts>(sharing)});
+    i += all.back().count;
+  }
+  return all;
+}
+
+}  // namespace weft::cpu

@@ -1,0 +1,75 @@
+// A kernel of a plan made ready to run, or several that share their work.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/loop.hpp"
+#include "compile/kernel.hpp"
+
+namespace weft::cpu {
+
+/// Where the buffers of a plan lie in a run.
+class Memory {
+ public:
+  explicit Memory(std::span<char* const> buffers) : buffers_(buffers) {}
+  /// The operand's first element; null for an operand that is absent.
+  char* at(const kernel::Operand& operand) const {
+    if (operand.buffer < 0) return nullptr;
+    return buffers_[static_cast<std::size_t>(operand.buffer)] +
+           operand.offset * static_cast<Extent>(size_bytes(operand.type));
+  }
+
+ private:
+  std::span<char* const> buffers_;
+};
+
+class Prepared {
+ public:
+  virtual ~Prepared() = default;
+  /// Takes the operands of the runs that follow.
+  virtual void bind(const Memory& memory) = 0;
+  /// All of it, on all threads.
+  virtual void run() = 0;
+  /// One of the kernels that share their work, as if it were alone: for timing.
+  virtual void run_kernel(std::size_t /*index*/) { run(); }
+  /// The same in parts, for a schedule of the caller's: `start`, then all tasks of one stage after the other; the tasks of
+  /// a stage may run at the same time. No stages: only `run` can do it.
+  virtual int stages() const { return 0; }
+  virtual Extent tasks(int /*stage*/) const { return 0; }
+  virtual void start() {}
+  virtual void run_task(int /*stage*/, Extent /*task*/) {}
+  /// What `start` itself reads: it must be there before the first stage of the schedule.
+  virtual std::vector<kernel::Operand> read_at_start() const { return {}; }
+  /// For `explain`.
+  virtual std::string to_string() const = 0;
+  virtual std::size_t scratch_bytes() const { return 0; }
+};
+
+/// Operands of a loop, or of an epilogue, and where they lie.
+class LoopOperands {
+ public:
+  explicit LoopOperands(const kernel::LoopKernel& kernel) : inputs_(kernel.inputs), outputs_(kernel.outputs) {}
+  void bind(const Memory& memory);
+  /// Valid until the operands go or are bound again.
+  LoopBinding binding() const { return {input_pointers_, output_pointers_, nullptr}; }
+
+ private:
+  std::vector<kernel::Operand> inputs_, outputs_;
+  std::vector<char*> input_pointers_, output_pointers_;
+};
+
+std::string routine_text(const kernel::RoutineKernel& kernel);
+
+/// The kernels of a plan from `first` on that share their work, most often one.
+struct PreparedKernels {
+  std::size_t first = 0, count = 1;
+  std::unique_ptr<Prepared> prepared;
+};
+/// All kernels of a plan in order. DTypeError for a kernel without code for its types.
+std::vector<PreparedKernels> prepare(const kernel::Plan& plan);
+
+}  // namespace weft::cpu
