@@ -117,7 +117,11 @@ Perplexity Model::perplexity(std::string_view text, const PerplexityOptions& opt
     throw UsageError(fmt::format("llm: {} windows of a text, not 1 or more, nor 0 for all", options.windows_max));
   if (window < 4 || window > context())
     throw UsageError(fmt::format("llm: a window of {} tokens; 4 to the context of {} can be", window, context()));
-  const std::vector<std::int32_t> tokens = encode(text, false);
+  // Where the tokenizer begins texts with a token, as that of Llama does, each window begins with it.
+  const std::vector<std::int32_t> around = encode("");
+  const bool begins = !around.empty();
+  std::vector<std::int32_t> tokens = encode(text, false);
+  if (begins) tokens.insert(tokens.begin(), around[0]);
   const auto size = static_cast<std::size_t>(window);
   if (tokens.size() < size)
     throw UsageError(
@@ -130,6 +134,7 @@ Perplexity Model::perplexity(std::string_view text, const PerplexityOptions& opt
   double sum = 0, squares = 0;
   for (std::size_t w = 0; w < windows; ++w) {
     const auto part = std::span(tokens).subspan(w * size, size);
+    if (begins) part[0] = around[0];
     const std::vector<float> logits = forward(part);
     for (std::size_t t = size / 2; t + 1 < size; ++t) {
       const float* row = logits.data() + t * v;

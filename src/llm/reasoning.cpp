@@ -44,8 +44,13 @@ std::vector<ReasoningSplitter::Part> ReasoningSplitter::finish() {
   return parts;
 }
 
-std::string without_reasoning(std::string_view reply) {
-  ReasoningSplitter splitter;
+bool opens_reasoning(std::string_view prompt) {
+  const std::size_t last = prompt.find_last_not_of(" \t\r\n");
+  return last != std::string_view::npos && prompt.substr(0, last + 1).ends_with(kOpen);
+}
+
+std::string without_reasoning(std::string_view reply, bool inside) {
+  ReasoningSplitter splitter(inside);
   std::string answer;
   for (const auto& parts : {splitter.put(reply), splitter.finish()})
     for (const auto& part : parts)

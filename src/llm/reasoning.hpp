@@ -27,6 +27,9 @@ class ReasoningSplitter {
 };
 
 /// A reply without its reasoning and without white space before the answer: what goes into the next turn.
-std::string without_reasoning(std::string_view reply);
+std::string without_reasoning(std::string_view reply, bool inside = false);
+
+/// Whether a prompt ends inside the reasoning, so that the reply begins there.
+bool opens_reasoning(std::string_view prompt);
 
 }  // namespace weft::llm

@@ -23,6 +23,17 @@ std::vector<Step> steps_of(std::span<const TokenId> tokens, Extent first_positio
   return steps;
 }
 
+/// All of what the cache lacks of a prompt but its last token. In parts, so that a request to stop is heard between them.
+void read_prompt(Engine& engine, std::span<const TokenId> rest, Extent place, int slot, const std::stop_token& cancel) {
+  auto& held = engine.cached(slot);
+  for (std::size_t at = 0; at + 1 < rest.size() && !cancel.stop_requested();) {
+    const auto part = rest.subspan(at, std::min(Engine::kStepsMax, rest.size() - 1 - at));
+    engine.last_logits(steps_of(part, place + static_cast<Extent>(at), slot));
+    held.insert(held.end(), part.begin(), part.end());
+    at += part.size();
+  }
+}
+
 void check_prompt(const std::vector<TokenId>& prompt, const Engine& engine) {
   if (prompt.empty()) throw UsageError("llm: the prompt has no tokens; give some text");
   if (static_cast<Extent>(prompt.size()) >= engine.context())
@@ -156,15 +167,7 @@ void Run::start() {
   const Extent reused = engine_->reuse(0, tokens_);
   reply_.result.reused_tokens = reused;
   const auto rest = std::span<const TokenId>(tokens_).subspan(static_cast<std::size_t>(reused));
-  auto& held = engine_->cached(0);
-  // In parts, so that a request to stop is heard between them.
-  for (std::size_t at = 0; at + 1 < rest.size();) {
-    if (options_.cancel.stop_requested()) break;
-    const auto part = rest.subspan(at, std::min(Engine::kStepsMax, rest.size() - 1 - at));
-    engine_->last_logits(steps_of(part, reused + static_cast<Extent>(at), 0));
-    held.insert(held.end(), part.begin(), part.end());
-    at += part.size();
-  }
+  read_prompt(*engine_, rest, reused, 0, options_.cancel);
   reply_.result.prompt_seconds = seconds_since(begin);
 }
 
@@ -254,7 +257,7 @@ std::vector<Result> run_batch(Engine& engine, std::vector<std::vector<TokenId>> 
   for (;;) {
     // A free slot takes the next prompt; sequences that have ended make room for others at once.
     for (std::size_t s = 0; s < slots.size(); ++s) {
-      if (slots[s] || next >= prompts.size()) continue;
+      if (slots[s] || next >= prompts.size() || options.cancel.stop_requested()) continue;
       const auto begin = Clock::now();
       Sequence sequence{next, std::move(prompts[next]), nullptr};
       ++next;
@@ -263,8 +266,7 @@ std::vector<Result> run_batch(Engine& engine, std::vector<std::vector<TokenId>> 
       const Extent reused = engine.reuse(slot, sequence.tokens);
       sequence.reply->result.reused_tokens = reused;
       const auto part = std::span<const TokenId>(sequence.tokens).subspan(static_cast<std::size_t>(reused));
-      if (part.size() > 1) engine.last_logits(steps_of(part.first(part.size() - 1), reused, slot));
-      engine.cached(slot).assign(sequence.tokens.begin(), sequence.tokens.end() - 1);
+      read_prompt(engine, part, reused, slot, options.cancel);
       sequence.reply->result.prompt_seconds = seconds_since(begin);
       slots[s].emplace(std::move(sequence));
     }
@@ -301,6 +303,8 @@ std::vector<Result> run_batch(Engine& engine, std::vector<std::vector<TokenId>> 
     }
     if (cancelled) break;
   }
+  if (options.cancel.stop_requested())  // those that no sequence was free for
+    for (; next < results.size(); ++next) results[next].finish = Finish::cancelled;
   return results;
 }
 

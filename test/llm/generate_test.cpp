@@ -132,6 +132,21 @@ TEST_F(Generate, CancellingEndsItBeforeTheNextToken) {
   EXPECT_LE(g.result().tokens.size(), 5u);
 }
 
+TEST_F(Generate, ABatchThatIsCancelledSaysSoOfEachPrompt) {
+  const Model model = load_tiny({.sequences = 2});
+  std::stop_source source;
+  source.request_stop();
+  GenerateOptions options = greedy(50);
+  options.cancel = source.get_token();
+  const std::vector<std::string> prompts = {"w1 w2", "w3", "w4 w5"};
+  const std::vector<Result> results = model.generate_batch(prompts, options);
+  ASSERT_EQ(results.size(), 3u);
+  for (const Result& result : results) {
+    EXPECT_EQ(result.finish, Finish::cancelled);
+    EXPECT_TRUE(result.tokens.empty());
+  }
+}
+
 TEST_F(Generate, LogProbabilitiesAreThoseOfTheModel) {
   const Model model = load_tiny();
   GenerateOptions options = greedy(3);
@@ -173,6 +188,33 @@ TEST_F(Generate, PerplexityIsOfTheSecondHalves) {
   }
   EXPECT_NEAR(p.value, std::exp(loss / 14), 1e-3);
   EXPECT_EQ(model.perplexity(text, {.window = 16, .windows_max = 1}).tokens, 7);
+}
+
+TEST_F(Generate, WindowsOfAPerplexityBeginAsTheTokenizerBeginsTexts) {
+  test::put(test::tiny_models()[0], folder_);
+  Json tokenizer = read_json_file(folder_ / "tokenizer.json");
+  tokenizer["post_processor"] = parse_json(
+      R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "w0", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+          "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+          "special_tokens": {"w0": {"id": "w0", "ids": [0], "tokens": ["w0"]}}})",
+      "test");
+  folder_.put("tokenizer.json", tokenizer.dump());
+  const Model model = load(folder_.path());
+  const std::vector<std::int32_t> begin = model.encode("");
+  ASSERT_EQ(begin.size(), 1u);
+  std::string text;
+  for (int i = 0; i < 15; ++i) text += "w" + std::to_string(i * 7 % 48) + " ";
+  // The window is that token and the text, as if the text were a prompt.
+  const std::vector<std::int32_t> tokens = model.encode(text);
+  ASSERT_EQ(tokens.size(), 16u);
+  const std::vector<float> logits = model.forward(tokens);
+  double loss = 0;
+  for (std::size_t t = 8; t < 15; ++t) {
+    double total = 0;
+    for (std::size_t i = 0; i < 48; ++i) total += std::exp(logits[t * 48 + i]);
+    loss -= logits[t * 48 + static_cast<std::size_t>(tokens[t + 1])] - std::log(total);
+  }
+  EXPECT_NEAR(model.perplexity(text, {.window = 16}).value, std::exp(loss / 7), 1e-3);
 }
 
 TEST_F(Generate, ErrorsSayWhatToDo) {
@@ -231,6 +273,11 @@ TEST(Reasoning, IsToldApartAcrossPieces) {
   EXPECT_EQ(answer, "It is <b>4");
   EXPECT_EQ(without_reasoning("<think>\nx\n</think>\n\nyes"), "yes");
   EXPECT_EQ(without_reasoning(" plain"), " plain");
+  EXPECT_EQ(without_reasoning("hm\n</think>\n\nyes", true), "yes");
+  EXPECT_EQ(without_reasoning("hm", true), "");
+  EXPECT_TRUE(opens_reasoning("<|assistant|><think>\n"));
+  EXPECT_FALSE(opens_reasoning("<think>\n\n</think>\n\n"));
+  EXPECT_FALSE(opens_reasoning(""));
 }
 
 }  // namespace
