@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -15,8 +16,9 @@
 #include "cli/commands.hpp"
 #include "cli/language_model.hpp"
 #include "cli/line_editor.hpp"
+#include "cli/output.hpp"
+#include "cli/stop_on_interrupt.hpp"
 #include "llm/reasoning.hpp"
-#include "train/interrupt.hpp"
 #include "weft/error.hpp"
 
 namespace weft::cli {
@@ -28,7 +30,8 @@ constexpr const char* kHelp =
     "  /system TEXT      set what the model is told first; without TEXT, nothing\n"
     "  /undo             take back the last question and its answer\n"
     "  /again            answer the last question anew\n"
-    "  /set NAME VALUE   temperature, top-k, top-p, min-p or max-tokens\n"
+    "  /set NAME VALUE   temperature, top-k, top-p, min-p, typical, repetition-penalty, frequency-penalty,\n"
+    "                    presence-penalty, seed or max-tokens\n"
     "  /history          the conversation so far\n"
     "  /save FILE        write the conversation as JSON\n"
     "  /stats            speed of the last answer\n"
@@ -58,11 +61,11 @@ class Chat {
     require_utf8_text(system_, "--system");
     if (terminal_) put_text("/help lists the commands.\n");
     while (const auto line = read_line()) {
-      if (line->empty()) continue;
+      if (line->find_first_not_of(" \t") == std::string::npos) continue;
       try {
         require_utf8_text(*line, "the line was not taken");
       } catch (const UsageError& error) {
-        fmt::print(stderr, "{}\n", error.what());
+        put_message(error.what());
         continue;
       }
       if (line->starts_with('/')) {
@@ -105,35 +108,48 @@ class Chat {
 
   /// False when nobody reads the output any more.
   bool answer() {
-    const train::InterruptScope interrupt;
-    std::stop_source stop;
+    StopOnInterrupt stop;
     llm::GenerateOptions options = options_;
-    options.cancel = stop.get_token();
-    llm::ReasoningSplitter splitter;
+    options.cancel = stop.token();
+    bool thinks = false;  // from the first word on, as some templates have it
     bool reads = true;
     try {
+      thinks = llm::opens_reasoning(model_.render(messages()));
+      llm::ReasoningSplitter splitter(thinks);
       llm::Generation generation = model_.chat(messages(), options);
       for (const std::string_view piece : generation) {
         for (const auto& part : splitter.put(piece)) reads = reads && show(part);
-        if (interrupt.signal() != 0 || !reads) stop.request_stop();
+        if (!reads) stop.request_stop();
       }
       for (const auto& part : splitter.finish()) reads = reads && show(part);
       last_ = generation.result();
     } catch (const UsageError& error) {  // the conversation is too long, say: that is no reason to lose it
       history_.pop_back();
-      fmt::print(stderr, "{}\n", error.what());
+      put_message(error.what());
+      if (!history_.empty()) put_message("/clear forgets the conversation, /undo its last turn");
       return true;
     }
     reads = put_text(thinking_ && terminal_ ? "\033[0m\n" : "\n") && reads;
     thinking_ = false;
-    history_.push_back({"assistant", llm::without_reasoning(last_.text)});
+    history_.push_back({"assistant", llm::without_reasoning(last_.text, thinks)});
+    if (terminal_) put_text(fmt::format("\033[2m{}\033[0m\n", short_speed_text()));
+    // A person at a terminal stops the answer; whoever feeds a pipe, or ends the process, means the chat.
+    if (stop.signal() == SIGTERM || (stop.signal() != 0 && !terminal_)) throw Interrupted{};
     return reads;
+  }
+
+  std::string short_speed_text() const {
+    const auto count = static_cast<double>(last_.tokens.size());
+    std::string text = fmt::format("{} tokens", last_.tokens.size());
+    if (last_.seconds > 0) text += fmt::format(", {:.1f} a second", count / last_.seconds);
+    if (last_.finish == llm::Finish::length) text += "; cut, as max-tokens or the context was reached";
+    return text;
   }
 
   /// Reasoning is dim on a terminal; elsewhere it goes to the other stream, so that answers can be piped on.
   bool show(const llm::ReasoningSplitter::Part& part) {
     if (!terminal_ && part.reasoning) {
-      fmt::print(stderr, "{}", part.text);
+      std::fwrite(part.text.data(), 1, part.text.size(), stderr);
       return true;
     }
     if (terminal_ && part.reasoning != thinking_) put_text(part.reasoning ? "\033[2m" : "\033[0m\n");
@@ -169,7 +185,7 @@ class Chat {
     } else if (name == "save") {
       save(rest);
     } else {
-      fmt::print(stderr, "/{} is no command; /help lists them\n", name);
+      put_message(fmt::format("/{} is no command; /help lists them", name));
     }
     return true;
   }
@@ -177,7 +193,7 @@ class Chat {
   std::optional<std::string> take_back() {
     if (!history_.empty() && history_.back().role == "assistant") history_.pop_back();
     if (history_.empty()) {
-      fmt::print(stderr, "there is no question to take back\n");
+      put_message("there is no question to take back");
       return std::nullopt;
     }
     const std::string question = history_.back().content;
@@ -191,7 +207,7 @@ class Chat {
     double value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc() || std::isnan(value) || end != text.data() + text.size() || text.empty()) {
-      fmt::print(stderr, "/set {}: \"{}\" is no number\n", name, text);
+      put_message(fmt::format("/set {}: \"{}\" is no number", name, text));
       return;
     }
     const auto whole = [&] { return static_cast<Extent>(std::clamp(value, -1e15, 1e15)); };
@@ -205,15 +221,25 @@ class Chat {
       s.top_p = value;
     else if (name == "min-p")
       s.min_p = value;
+    else if (name == "typical")
+      s.typical = value;
+    else if (name == "repetition-penalty")
+      s.repetition_penalty = value;
+    else if (name == "frequency-penalty")
+      s.frequency_penalty = value;
+    else if (name == "presence-penalty")
+      s.presence_penalty = value;
+    else if (name == "seed" && value >= 0)
+      s.seed = static_cast<std::uint64_t>(whole());
     else if (name == "max-tokens")
       changed.max_tokens = whole();
     else
-      fmt::print(stderr, "/set {}: there is temperature, top-k, top-p, min-p and max-tokens\n", name);
+      put_message(fmt::format("/set {} {}: there is no such setting; /help lists them", name, text));
     try {
       model_.check(changed);
       options_ = changed;
     } catch (const UsageError& error) {
-      fmt::print(stderr, "{}\n", error.what());
+      put_message(error.what());
     }
   }
 
@@ -225,7 +251,7 @@ class Chat {
       const std::string text = list.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
       write_file_atomically(path, text);
     } catch (const Error& error) {
-      fmt::print(stderr, "{}\n", error.what());
+      put_message(error.what());
     }
   }
 

@@ -6,9 +6,11 @@
 
 #include "base/quote.hpp"
 #include "cli/commands.hpp"
+#include "cli/output.hpp"
 #include "io/convert_model.hpp"
 #include "llm/convert.hpp"
 #include "train/console.hpp"
+#include "train/interrupt.hpp"
 #include "weft/error.hpp"
 
 namespace weft::cli {
@@ -31,8 +33,10 @@ bool names_folder(const fs::path& path) {
 /// Between a GGUF file and a Hugging Face folder, where names and layouts change too.
 int convert_between_kinds(const Request& request, const io::TensorSource& model, llm::ConvertOptions options) {
   train::Console console(stderr);
+  const train::InterruptScope interrupt;
   options.with_tokenizer = !request.no_tokenizer;
   options.progress = [&](std::string_view tensor, std::uint64_t done, std::uint64_t total) {
+    if (interrupt.signal() != 0) throw Interrupted{};  // what is half written goes
     console.status(fmt::format("{:3.0f} %  {}", 100.0 * static_cast<double>(done) / static_cast<double>(total),
                                quote(tensor, 64)));
   };
@@ -40,7 +44,7 @@ int convert_between_kinds(const Request& request, const io::TensorSource& model,
                                                 : llm::convert_to_gguf(model, request.out, options);
   console.status("100 %", true);
   console.end_status();
-  for (const std::string& note : converted.notes) fmt::print(stderr, "note: {}\n", note);
+  for (const std::string& note : converted.notes) put_message("note: " + note);
   fmt::print("{} tensors: {}\n", converted.tensors, request.out.string());
   return kOk;
 }
@@ -60,7 +64,9 @@ int convert(const Request& request) {
   if ((model.gguf() && names_folder(request.out)) || (described && request.out.extension() == ".gguf"))
     return convert_between_kinds(request, model, {.type = options.type});
   train::Console console(stderr);
+  const train::InterruptScope interrupt;
   options.progress = [&](const io::SourceTensor& tensor, std::uint64_t done, std::uint64_t total) {
+    if (interrupt.signal() != 0) throw Interrupted{};  // what is half written goes
     console.status(fmt::format("{:3.0f} %  {}",
                                total ? 100.0 * static_cast<double>(done) / static_cast<double>(total) : 100.0,
                                quote(tensor.name, 64)));

@@ -3,13 +3,15 @@
 
 #include <algorithm>
 #include <climits>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "cli/commands.hpp"
+#include "cli/input.hpp"
 #include "cli/language_model.hpp"
-#include "train/interrupt.hpp"
+#include "cli/output.hpp"
+#include "cli/stop_on_interrupt.hpp"
 #include "weft/device.hpp"
 #include "weft/error.hpp"
 #include "weft/train/generate.hpp"
@@ -21,28 +23,58 @@ struct Request {
   ModelOptions model;
   DrawOptions draw;
   std::string prompt;
-  bool stats = false;
+  std::filesystem::path file;
+  bool stats = false, json = false;
 };
+
+constexpr std::uint64_t kMaxTextBytes = std::uint64_t{1} << 28;
+
+/// The newline that ends a file's last line is not part of what is to be gone on from.
+std::string prompt_of(const Request& request) {
+  if (request.file.empty()) return request.prompt;
+  if (!request.prompt.empty()) throw UsageError("weft generate: give --prompt or --file, not both");
+  std::string text = read_text(request.file, kMaxTextBytes);
+  if (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+void put_json(const llm::Model& model, const llm::Result& result) {
+  nlohmann::ordered_json json{{"text", result.text}, {"tokens", nlohmann::ordered_json::array()}};
+  for (const llm::GeneratedToken& token : result.tokens)
+    json["tokens"].push_back(
+        {{"id", token.id}, {"text", model.decode({&token.id, 1})}, {"log_probability", token.log_probability}});
+  json.update({{"finish", llm::name_of(result.finish)},
+               {"prompt_tokens", result.prompt_tokens},
+               {"prompt_seconds", result.prompt_seconds},
+               {"seconds", result.seconds}});
+  put_text(json.dump(2) + "\n");
+}
 
 /// A language model's file.
 int generate_by_language_model(const Request& request) {
-  require_utf8_text(request.prompt, "--prompt");
+  require_utf8_text(request.prompt, request.file.empty() ? "--prompt" : "--file");
   const llm::Model model = load_language_model(request.model);
-  const train::InterruptScope interrupt;
-  std::stop_source stop;
+  StopOnInterrupt stop;
   llm::GenerateOptions options = generate_options(request.draw);
-  options.cancel = stop.get_token();
+  options.cancel = stop.token();
+  options.log_probabilities = request.json;
   llm::Generation generation = model.generate(request.prompt, options);
-  put_text(request.prompt);
-  for (const std::string_view piece : generation)
-    if (!put_text(piece) || interrupt.signal() != 0) stop.request_stop();
-  put_text("\n");
-  if (request.stats) fmt::print(stderr, "{}\n", speed_text(generation.result()));
-  return interrupt.signal() != 0 ? kInterrupted : kOk;
+  if (request.json) {
+    put_json(model, generation.result());
+  } else {
+    put_text(request.prompt);
+    for (const std::string_view piece : generation)
+      if (!put_text(piece)) stop.request_stop();
+    put_text("\n");
+  }
+  if (request.stats) put_message(speed_text(generation.result()));
+  return stop.signal() != 0 ? kInterrupted : kOk;
 }
 
-int generate(const Request& request) {
+int generate(Request request) {
+  request.prompt = prompt_of(request);
   if (is_language_model(request.model.path)) return generate_by_language_model(request);
+  if (request.json) throw UsageError("weft generate: --json is for language models; leave it out");
   const llm::Sampling& s = request.draw.generate.sampling;
   const train::SampleOptions options{.temperature = s.temperature,
                                      .top_k = static_cast<int>(std::clamp<Extent>(s.top_k, INT_MIN, INT_MAX)),
@@ -53,18 +85,14 @@ int generate(const Request& request) {
     throw UsageError(fmt::format("--max-tokens {}: it must be at least 0", request.draw.generate.max_tokens));
   set_default_device(parse_device(request.model.device));
   const train::LoadedModel loaded = train::load_model(request.model.path);
-  if (!loaded.warning.empty()) fmt::print(stderr, "warning: {}\n", loaded.warning);
+  if (!loaded.warning.empty()) put_message("warning: " + loaded.warning);
   train::Generator generator(*loaded.model, loaded.vocabulary);
 
-  auto put = [](std::string_view text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
-    return std::ferror(stdout) == 0;  // a closed pipe ends the writing
-  };
   loaded.vocabulary.encode(request.prompt);  // its errors come before any output
-  put(request.prompt);
-  generator.generate(request.prompt, request.draw.generate.max_tokens, options, put);
-  put("\n");
+  put_text(request.prompt);
+  generator.generate(request.prompt, request.draw.generate.max_tokens, options,
+                     put_text);  // a closed pipe ends the writing
+  put_text("\n");
   return kOk;
 }
 
@@ -79,8 +107,11 @@ void set_up_generate(CLI::App& app, Action& action) {
   add_model_options(app, r.model,
                     "GGUF file, folder of a language model, folder of a run (its best checkpoint), or a checkpoint");
   app.add_option("--prompt", r.prompt, "text to go on from");
+  app.add_option("--file", r.file, "read the prompt from a file, without its last newline; - is standard input");
   add_draw_options(app, r.draw);
   app.add_flag("--stats", r.stats, "tell the speed at the end (language models)");
+  app.add_flag("--json", r.json,
+               "the text as JSON, with its tokens, their log-probabilities, and why it ended (language models)");
   app.callback([&action, request] { action = [request] { return generate(*request); }; });
 }
 

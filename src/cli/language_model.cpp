@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cstdio>
 #include <fstream>
 
@@ -16,7 +17,9 @@ void add_model_options(CLI::App& app, ModelOptions& o, const std::string& what) 
   app.add_option("--device", o.device, "auto, cpu, webgpu or webgpu:INDEX")->capture_default_str();
   app.add_option("--context", o.context, "positions kept; 0: what the model was trained for, at most 4096")
       ->capture_default_str();
-  app.add_option("--cache", o.cache, "type of cached keys and values: f32, f16 or q8")->capture_default_str();
+  // Its twin is WEFT_CACHE_TYPE: WEFT_CACHE is the folder where the scripts keep what they fetch.
+  app.add_option("--cache-type,--cache", o.cache, "type of cached keys and values: f32, f16 or q8")
+      ->capture_default_str();
   app.add_flag("--exact", o.exact, "activations stay f32 in products with quantised weights");
 }
 
@@ -40,18 +43,37 @@ void add_draw_options(CLI::App& app, DrawOptions& o) {
   app.add_option("--presence-penalty", s.presence_penalty, "taken from the logits of the last tokens")
       ->capture_default_str();
   app.add_option("--penalty-window", s.penalty_window, "how many last tokens penalties look at")->capture_default_str();
-  app.add_option("--stop", g.stop, "text that ends the writing; may be given several times")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--stop", g.stop, "text that ends the writing; may be given several times")->allow_extra_args(false);
   app.add_option("--draft", g.draft, "tokens to guess from the text so far and check together; the text stays the same")
       ->capture_default_str();
+  app.add_option("--logit-bias", o.biases,
+                 "ID=VALUE: added to the logit of a token, -inf forbids it; may be given several times")
+      ->allow_extra_args(false);
   app.add_option("--seed", o.seed, "the same seed writes the same text; -1: another each time")->capture_default_str();
 }
+
+namespace {
+
+std::pair<std::int32_t, double> parse_bias(std::string_view text) {
+  const std::size_t at = text.find('=');
+  const std::string_view id = text.substr(0, at), number = at == std::string_view::npos ? "" : text.substr(at + 1);
+  std::pair<std::int32_t, double> bias{};
+  const auto whole = [](std::string_view part, std::from_chars_result read) {
+    return !part.empty() && read.ec == std::errc() && read.ptr == part.data() + part.size();
+  };
+  if (!whole(id, std::from_chars(id.data(), id.data() + id.size(), bias.first)) ||
+      !whole(number, std::from_chars(number.data(), number.data() + number.size(), bias.second)))
+    throw UsageError(fmt::format("--logit-bias {}: write ID=VALUE, as in 42=-5; weft tokenize tells the ids", text));
+  return bias;
+}
+
+}  // namespace
 
 llm::GenerateOptions generate_options(const DrawOptions& options) {
   llm::GenerateOptions g = options.generate;
   if (options.seed < -1) throw UsageError(fmt::format("--seed {}: not 0 or more, nor -1", options.seed));
   if (options.seed >= 0) g.sampling.seed = static_cast<std::uint64_t>(options.seed);
+  for (const std::string& text : options.biases) g.sampling.logit_bias.push_back(parse_bias(text));
   return g;
 }
 
@@ -102,12 +124,6 @@ std::string speed_text(const llm::Result& r) {
                       r.seconds, r.seconds > 0 ? count / r.seconds : 0.0);
   if (r.drafted_tokens > 0) text += fmt::format(", {} of {} guesses right", r.accepted_tokens, r.drafted_tokens);
   return text + fmt::format("; ended by {}", llm::name_of(r.finish));
-}
-
-bool put_text(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
-  return std::ferror(stdout) == 0;
 }
 
 }  // namespace weft::cli

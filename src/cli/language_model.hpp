@@ -24,6 +24,7 @@ void add_model_options(
 struct DrawOptions {
   llm::GenerateOptions generate;
   std::int64_t seed = -1;
+  std::vector<std::string> biases;  // ID=VALUE
 };
 /// --max-tokens, --temperature, --top-k and so on; some commands have the first ones already.
 void add_draw_options(CLI::App& app, DrawOptions& options);
@@ -38,7 +39,4 @@ llm::Model load_language_model(const ModelOptions& options, int sequences = 1);
 
 /// "36 tokens of prompt in 0.12 s, 60 tokens in 0.50 s (120.0 a second)".
 std::string speed_text(const llm::Result& result);
-/// Writes text at once; false when nobody reads any more.
-bool put_text(std::string_view text);
-
 }  // namespace weft::cli

@@ -1,15 +1,16 @@
 // The `weft` command: finds the command meant, runs it, and turns errors into messages and exit codes.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cctype>
 #include <charconv>
 #include <csignal>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <new>
 
 #include "cli/commands.hpp"
+#include "cli/output.hpp"
 #include "ops/names.hpp"
 #include "weft/error.hpp"
 
@@ -55,13 +56,6 @@ void complete_options(CLI::App& app) {
   for (CLI::App* sub : app.get_subcommands([](CLI::App*) { return true; })) complete_options(*sub);
 }
 
-int fail(std::string_view message, int code) {
-  const char* no_colour = std::getenv("NO_COLOR");
-  const bool colour = isatty(STDERR_FILENO) && !(no_colour && *no_colour);
-  fmt::print(stderr, "{}error:{} {}\n", colour ? "\033[1;31m" : "", colour ? "\033[0m" : "", message);
-  return code;
-}
-
 // The names that could stand where `wrong` stands: options of the innermost app reached, or its subcommands.
 std::string suggestion(const CLI::App& root, std::string_view wrong) {
   const CLI::App* app = &root;
@@ -91,7 +85,7 @@ std::string path_of(const CLI::App& root) {
 
 // Help and version end well; everything else is wrong usage.
 int report(const CLI::App& app, const CLI::ParseError& error) {
-  if (error.get_exit_code() == 0) return app.exit(error);
+  if (error.get_exit_code() == 0) return finish_output(app.exit(error));
   std::string message = error.what();
   for (const CLI::App* at = &app; at; at = at->get_subcommands().empty() ? nullptr : at->get_subcommands().back())
     for (const std::string& extra : at->remaining()) {
@@ -104,7 +98,9 @@ int report(const CLI::App& app, const CLI::ParseError& error) {
 
 int run(const Action& action) {
   try {
-    return action();
+    return finish_output(action());
+  } catch (const Interrupted&) {
+    return kInterrupted;
   } catch (const UsageError& error) {
     return fail(error.what(), kUsage);
   } catch (const FileError& error) {
@@ -114,11 +110,13 @@ int run(const Action& action) {
   } catch (const std::bad_alloc&) {
     return fail("out of memory; a smaller --batch, --context or --preset needs less", kFailure);
   } catch (const std::exception& error) {
+    if (std::ferror(stdout)) return finish_output(kOk);  // printing throws
     return fail(error.what(), kFailure);
   }
 }
 
 int main(int count, char** arguments) {
+  hold_standard_streams();
   // A closed pipe and a file over its limit are errors of a write, not the end of the process.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);

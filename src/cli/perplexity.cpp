@@ -3,10 +3,11 @@
 
 #include <memory>
 
-#include "base/file.hpp"
 #include "base/utf8.hpp"
 #include "cli/commands.hpp"
+#include "cli/input.hpp"
 #include "cli/language_model.hpp"
+#include "cli/output.hpp"
 #include "train/console.hpp"
 #include "weft/error.hpp"
 
@@ -21,8 +22,8 @@ struct Request {
 
 int perplexity(const Request& r) {
   constexpr std::uint64_t kMaxTextBytes = std::uint64_t{1} << 28;
-  const std::string text = read_text_file(r.file, kMaxTextBytes);
-  require_utf8(text, r.file.string());
+  const std::string text = read_text(r.file, kMaxTextBytes);
+  require_utf8(text, r.file == "-" ? "standard input" : r.file.string());
   const llm::Model model = load_language_model(r.model);
   train::Console console(stderr);
   const llm::Perplexity p =
@@ -40,7 +41,7 @@ void set_up_perplexity(CLI::App& app, Action& action) {
   auto request = std::make_shared<Request>();
   Request& r = *request;
   add_model_options(app, r.model);
-  app.add_option("--file", r.file, "text to predict")->required();
+  app.add_option("--file", r.file, "text to predict; - is standard input")->required();
   app.add_option("--window", r.window, "tokens that are predicted together; 0: 512, or the context if smaller")
       ->capture_default_str();
   app.add_option("--windows", r.windows, "how many windows of the text to take; 0: all")->capture_default_str();

@@ -8,8 +8,10 @@
 
 #include "base/quote.hpp"
 #include "cli/commands.hpp"
+#include "cli/output.hpp"
 #include "io/quantise_model.hpp"
 #include "train/console.hpp"
+#include "train/interrupt.hpp"
 #include "weft/error.hpp"
 
 namespace weft::cli {
@@ -59,8 +61,10 @@ int quantize(const Request& request) {
   const io::TensorSource model = io::TensorSource::open(request.in);
 
   train::Console console(stderr);
+  const train::InterruptScope interrupt;
   const auto start = std::chrono::steady_clock::now();
   options.progress = [&](const io::SourceTensor& tensor, io::BlockType type, std::uint64_t done, std::uint64_t total) {
+    if (interrupt.signal() != 0) throw Interrupted{};  // what is half written goes
     console.status(fmt::format("{:3.0f} %  {}  {} -> {}",
                                total ? 100.0 * static_cast<double>(done) / static_cast<double>(total) : 100.0,
                                quote(tensor.name, 64), tensor.type_name, name_of(type)));
@@ -93,10 +97,9 @@ int quantize(const Request& request) {
              grouped(static_cast<std::int64_t>(after)),
              std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), request.out.string());
   if (twice > 0)
-    fmt::print(stderr,
-               "warning: {} tensors were in blocks before and are rounded twice; start from F32, F16 or BF16 where you "
-               "can\n",
-               twice);
+    put_message(fmt::format(
+        "warning: {} tensors were in blocks before and are rounded twice; start from F32, F16 or BF16 where you can",
+        twice));
   return kOk;
 }
 

@@ -9,6 +9,7 @@
 #include "base/file.hpp"
 #include "base/quote.hpp"
 #include "cli/commands.hpp"
+#include "cli/output.hpp"
 #include "text/chat_template.hpp"
 #include "weft/error.hpp"
 
@@ -86,8 +87,7 @@ int render(const Request& request) {
   } else {
     out = rendered.text();
   }
-  if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size() || std::fflush(stdout) != 0)
-    throw FileError("standard output: the text could not be written; is the pipe or the disk still there?");
+  put_text(out);
   return kOk;
 }
 

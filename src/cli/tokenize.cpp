@@ -9,9 +9,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "base/file.hpp"
 #include "base/quote.hpp"
 #include "cli/commands.hpp"
+#include "cli/input.hpp"
+#include "cli/output.hpp"
 #include "text/load_tokenizer.hpp"
 #include "weft/error.hpp"
 
@@ -23,8 +24,7 @@ using OrderedJson = nlohmann::ordered_json;
 
 struct Request {
   std::filesystem::path model, file;
-  std::optional<std::string> text;
-  std::string decode;
+  std::optional<std::string> text, decode;
   bool ids = false, pieces = false, count = false, json = false, plain = false, no_special = false,
        skip_special = false;
 };
@@ -52,32 +52,29 @@ std::vector<TokenId> parse_ids(std::string_view list) {
 std::string text_of(const Request& request) {
   if (request.text && !request.file.empty()) throw UsageError("give TEXT or --file, not both");
   if (request.text) return *request.text;
-  if (!request.file.empty() && request.file != "-") return read_text_file(request.file, kMaxTextBytes);
-  std::string text;
-  char buffer[1 << 16];
-  for (std::size_t got; (got = std::fread(buffer, 1, sizeof buffer, stdin)) > 0;) {
-    text.append(buffer, got);
-    if (text.size() > kMaxTextBytes)
-      throw UsageError(fmt::format("the text exceeds {} bytes; split it", kMaxTextBytes));
-  }
-  return text;
+  return read_text(request.file.empty() ? "-" : request.file, kMaxTextBytes);
 }
 
 int put(std::string_view out) {
-  std::fwrite(out.data(), 1, out.size(), stdout);
-  return std::fflush(stdout) == 0 && !std::ferror(stdout) ? kOk : kFailure;
+  put_text(out);
+  return kOk;
 }
 
 int decode(const Request& request, const text::Tokenizer& tokenizer) {
   if (request.text || !request.file.empty()) throw UsageError("give a text or --decode, not both");
-  const std::string text = tokenizer.decode(parse_ids(request.decode), request.skip_special);
+  const std::vector<TokenId> ids = parse_ids(*request.decode);
+  for (const TokenId id : ids)
+    if (!tokenizer.piece(id))
+      throw UsageError(fmt::format("--decode: the id {} stands for no token; this vocabulary's are below {}", id,
+                                   tokenizer.vocabulary_size()));
+  const std::string text = tokenizer.decode(ids, request.skip_special);
   return put(request.json ? OrderedJson{{"text", text}}.dump() + "\n" : text + "\n");
 }
 
 int tokenize(const Request& request) {
   if (request.ids + request.pieces + request.count > 1) throw UsageError("give one of --ids, --pieces and --count");
   const text::Tokenizer tokenizer = text::load_tokenizer(request.model);
-  if (!request.decode.empty()) return decode(request, tokenizer);
+  if (request.decode) return decode(request, tokenizer);
 
   const std::vector<TokenId> ids =
       tokenizer.encode(text_of(request), {.add_special = !request.no_special, .parse_special = !request.plain});

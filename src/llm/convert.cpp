@@ -296,8 +296,18 @@ Converted convert_to_folder(const io::TensorSource& source, const fs::path& fold
   json.update({{"dtype", dtype}, {"torch_dtype", dtype}});
 
   std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) throw FileError(fmt::format("{}: the folder cannot be made: {}", folder.string(), error.message()));
+  // Made here, it goes again if nothing comes into it.
+  struct MadeFolder {
+    ~MadeFolder() {
+      std::error_code ignored;
+      if (made) fs::remove(path, ignored);
+    }
+    fs::path path;
+    bool made;
+  } const made{folder, fs::create_directories(folder, error)};
+  if (error)
+    throw FileError(fmt::format("{}: the folder cannot be made: {}; choose another place, or change the permissions",
+                                folder.string(), error.message()));
   io::write_safetensors(folder / "model.safetensors", infos, {{"format", "pt"}},
                         [&](std::size_t i, const auto& put) { c.put(*parts[i].first, parts[i].second, put); });
   for (const auto& [name, text] : tokenizer.files) write_file_atomically(folder / name, text);

@@ -68,7 +68,8 @@ class ChatTest(ModelTest):
 
     def test_settings_are_checked(self):
         self.assertIn('"x" is no number', self.chat("/set top-k x\n").stderr)
-        self.assertIn("there is temperature", self.chat("/set colour 3\n").stderr)
+        self.assertIn("/set colour 3: there is no such setting", self.chat("/set colour 3\n").stderr)
+        self.assertIn("repetition_penalty is 0", self.chat("/set repetition-penalty 0\n").stderr)
         self.assertIn("top_p is 0", self.chat("/set top-p 0\nw1\n").stderr)
         self.assertIn("/nonsense is no command", self.chat("/nonsense\n").stderr)
 
@@ -83,6 +84,16 @@ class ChatTest(ModelTest):
         done = self.chat("w1 " * 200 + "\nw1\n")
         self.assertIn("the context", done.stderr)
         self.assertEqual(len(done.stdout.splitlines()), 1)
+        self.assertIn("/clear forgets", self.chat("w1\n" + "w1 " * 200 + "\n").stderr)
+
+    def test_reasoning_that_the_template_opens_is_no_answer(self):
+        thinking = self.folder / "thinking"
+        shutil.copytree(self.model, thinking)
+        template = (thinking / "chat_template.jinja").read_text()
+        (thinking / "chat_template.jinja").write_text(template.replace("'assistant '", "'assistant <think>\\n'"))
+        done = weft("chat", thinking, "--device", "cpu", "--temperature", "0", "--max-tokens", "6", text="w1\n/history\n")
+        self.assertRegex(done.stderr, "w[0-9]")  # it thought to the end
+        self.assertEqual(done.stdout, "\nuser: w1\nassistant: \n")
 
     def test_stats_tell_the_speed(self):
         self.assertIn("a second", self.chat("w1\n/stats\n").stdout)
@@ -147,6 +158,9 @@ class TerminalTest(ModelTest):
         self.assertEqual(self.code, OK)
         self.assertEqual(self.saved(), ["w1 w2", "w9", "/exit"])
 
+    def test_each_answer_tells_its_speed(self):
+        self.assertRegex(self.talk(b"w1\r", b"/exit\r"), r"3 tokens, [0-9.]+ a second; cut, as max-tokens")
+
     def test_the_history_outlives_the_run(self):
         self.talk(b"w5 w6\r", b"w7\r", b"\x04")
         self.assertEqual(self.code, OK)
@@ -184,6 +198,45 @@ class GenerateTest(ModelTest):
         self.assertEqual(weft(*arguments).stdout, first.stdout)
         self.assertEqual(weft(*arguments, "--draft", "4").stdout, first.stdout)
 
+    def test_prompts_come_from_files(self):
+        arguments = ["generate", self.model, "--device", "cpu", "--max-tokens", "5", "--seed", "3"]
+        wanted = weft(*arguments, "--prompt", "w1 w2").stdout
+        (self.folder / "prompt.txt").write_text("w1 w2\n")
+        self.assertEqual(weft(*arguments, "--file", self.folder / "prompt.txt").stdout, wanted)
+        self.assertEqual(weft(*arguments, "--file", "-", text="w1 w2").stdout, wanted)
+        done = weft(*arguments, "--file", "-", "--prompt", "w1", text="w2")
+        self.assertEqual((done.returncode, done.stdout), (USAGE, ""))
+        self.assertIn("give --prompt or --file, not both", done.stderr)
+
+    def test_json_has_the_tokens(self):
+        arguments = ["generate", self.model, "--device", "cpu", "--prompt", "w1 w2", "--max-tokens", "5", "--seed", "3"]
+        result = json.loads(weft(*arguments, "--json").stdout)
+        self.assertEqual(weft(*arguments).stdout, "w1 w2" + result["text"] + "\n")
+        self.assertEqual((len(result["tokens"]), result["prompt_tokens"], result["finish"]), (5, 2, "length"))
+        self.assertTrue(all(-50 < t["log_probability"] < 0 and t["text"] for t in result["tokens"]))
+        first = result["tokens"][0]["id"]
+        biased = json.loads(weft(*arguments, "--json", "--logit-bias", f"{first}=-inf").stdout)
+        self.assertNotIn(first, [t["id"] for t in biased["tokens"]])
+        always = json.loads(weft(*arguments, "--json", "--logit-bias", "7=1e6", "--logit-bias", "8=-1").stdout)
+        self.assertEqual([t["id"] for t in always["tokens"]], [7] * 5)
+        for wrong in ("7", "7=", "=3", "7=x", "x=7", "7=nan", "48=1", "-1=1", "99999999999=1"):
+            done = weft(*arguments, "--logit-bias", wrong)
+            self.assertEqual(done.returncode, USAGE, wrong)
+            self.assertIn("logit", done.stderr)
+
+    def test_the_folder_of_the_scripts_is_no_type_of_cache(self):
+        environment = {**os.environ, "WEFT_CACHE": str(self.folder), "WEFT_THREADS": "1"}
+        command = [WEFT, "generate", self.model, "--device", "cpu", "--prompt", "w1", "--max-tokens", "1"]
+        self.assertEqual(subprocess.run(command, capture_output=True, env=environment).returncode, OK)
+        self.assertEqual(subprocess.run(command, capture_output=True, env={**environment, "WEFT_CACHE_TYPE": "f8"}).returncode, USAGE)
+
+    def test_each_of_several_stops_counts(self):
+        arguments = ["generate", self.model, "--device", "cpu", "--prompt", "w1 w2", "--max-tokens", "12", "--temperature", "1.5", "--seed", "3"]
+        words = weft(*arguments).stdout.removeprefix("w1 w2").split()
+        stop = words[3]
+        for stops in (("--stop", stop, "--stop", "never"), ("--stop", "never", "--stop", stop)):
+            self.assertEqual(weft(*arguments, *stops).stdout.removeprefix("w1 w2").split(), words[:words.index(stop)])
+
     def test_generate_refuses_bad_numbers(self):
         done = weft("generate", self.model, "--device", "cpu", "--prompt", "w1", "--top-p", "7")
         self.assertEqual(done.returncode, USAGE)
@@ -208,6 +261,7 @@ class GenerateTest(ModelTest):
         done = weft("perplexity", self.model, "--device", "cpu", "--file", text, "--window", "32")
         self.assertEqual(done.returncode, OK, done.stderr)
         self.assertRegex(done.stdout, r"perplexity \d+\.\d+ \+- \d+\.\d+ over 90 tokens")
+        self.assertEqual(weft("perplexity", self.model, "--device", "cpu", "--file", "-", "--window", "32", text=text.read_text()).stdout, done.stdout)
         done = weft("perplexity", self.model, "--device", "cpu", "--file", text, "--window", "3")
         self.assertEqual(done.returncode, USAGE)
 

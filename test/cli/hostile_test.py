@@ -3,18 +3,23 @@
 
 Every refusal is one message of a few lines that names the thing, and a documented exit code.
 """
+import json
+import math
 import os
 import pathlib
 import shutil
+import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 from tiny_model import put_model
 
 WEFT = pathlib.Path(sys.argv.pop(1)).resolve()
-OK, USAGE, FILE, DEVICE = 0, 2, 3, 4
+OK, USAGE, FILE, DEVICE, INTERRUPTED = 0, 2, 3, 4, 130
 NOBODY = 65534
 
 
@@ -154,6 +159,8 @@ class HostileTest(unittest.TestCase):
             self.refused(FILE, said, *tokenize, "--file", self.folder / name)
         for ids in ("99999999999", "-1", "x", "1;2"):
             self.refused(USAGE, "stands no id", *tokenize, "--decode", ids)
+        self.refused(USAGE, "the id 48 stands for no token; this vocabulary's are below 48", *tokenize, "--decode", "1,48")
+        self.assertEqual(weft(*tokenize, "--decode", "", text=b"w1").stdout, b"\n")
 
     def test_places_to_write(self):
         for command in (["quantize", self.gguf, "--type", "Q8_0"], ["convert", self.gguf]):
@@ -161,6 +168,97 @@ class HostileTest(unittest.TestCase):
                 self.refused(FILE, said, *command[:2], place, *command[2:])
         self.refused(FILE, "is a folder", "quantize", self.gguf, self.folder / "dir", "--type", "Q8_0")
         self.assertEqual(sorted(p.name for p in self.folder.glob("*.tmp-*")), [])
+
+    def printing(self):
+        """Commands that print."""
+        messages = self.folder / "messages.json"
+        messages.write_text('[{"role": "user", "content": "w1"}]')
+        run = ["--device", "cpu", "--max-tokens", "2"]
+        return {"chat": ["chat", self.model, *run], "generate": ["generate", self.model, "--prompt", "w1", *run],
+                "perplexity": ["perplexity", self.model, "--device", "cpu", "--file", self.folder / "text.txt", "--window", "32"],
+                "tokenize": ["tokenize", "--model", self.model, "w1"], "inspect": ["inspect", self.model], "help": ["chat", "--help"],
+                "template": ["template", "render", "--model", self.model, "--messages", messages]}
+
+    def test_output_that_is_lost_is_an_error(self):
+        for name, command in self.printing().items():
+            with self.subTest(command=name), open("/dev/full", "wb") as full:
+                done = subprocess.run([WEFT, *command], input=b"w1\n", stdout=full, stderr=subprocess.PIPE, timeout=60)
+                self.assertEqual((done.returncode, done.stderr.count(b"\n")), (FILE, 1), done.stderr)
+                self.assertIn(b"error: standard output: not all of the text could be written", done.stderr)
+
+    def test_a_reader_that_goes_is_no_error(self):
+        for name, command in self.printing().items():
+            with self.subTest(command=name):
+                reader, writer = os.pipe()
+                os.close(reader)
+                done = subprocess.run([WEFT, *command], input=b"w1\n", stdout=writer, stderr=subprocess.PIPE, timeout=60)
+                os.close(writer)
+                self.assertEqual((done.returncode, done.stderr), (OK, b""))
+
+    def test_closed_streams_harm_no_file(self):
+        wanted, out = self.folder / "wanted.gguf", self.folder / "closed.gguf"
+        self.assertEqual(weft("quantize", self.gguf, wanted, "--type", "Q8_0").returncode, OK)
+        for closed in ((1,), (2,), (0, 1), (0, 1, 2)):
+            with self.subTest(closed=closed):
+                redirections = " ".join(f"{stream}>&-" for stream in closed)
+                done = subprocess.run(["bash", "-c", f'"$@" {redirections}', "bash", WEFT, "quantize", self.gguf, out, "--type", "Q8_0"],
+                                      capture_output=True, timeout=60)
+                self.assertEqual(done.returncode, FILE if 1 in closed else OK, done.stderr)
+                self.assertEqual(out.read_bytes(), wanted.read_bytes())
+
+    def interrupt(self, command, ready, signal_number=signal.SIGINT, text=b""):
+        """Runs it until it would hear the signal, sends that, and gives what came."""
+        environment = {**os.environ, "WEFT_THREADS": "1"}
+        with subprocess.Popen([WEFT, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
+            if text:
+                process.stdin.write(text)
+                process.stdin.flush()
+            deadline = time.monotonic() + 60
+            while not ready(process.pid) and process.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.002)
+            process.send_signal(signal_number)
+            process.wait(60)  # with its input still open
+            return process.returncode, process.stdout.read(), process.stderr.read()
+
+    @staticmethod
+    def catches(number):
+        def ready(pid):
+            for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+                if line.startswith("SigCgt:"):
+                    return int(line.split()[1], 16) >> (number - 1) & 1
+        return ready
+
+    def test_an_interrupt_is_heard_while_the_prompt_is_read(self):
+        long = self.folder / "long"
+        shutil.copytree(self.model, long)
+        config = json.loads((long / "config.json").read_text())
+        (long / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 16384}))
+        prompt = self.folder / "prompt.txt"
+        prompt.write_text("w1 " * 16000)
+        options = [long, "--device", "cpu", "--context", "16384", "--max-tokens", "300"]
+        for number in (signal.SIGINT, signal.SIGTERM):
+            code, out, _ = self.interrupt(["generate", *options, "--file", prompt], self.catches(number), number)
+            self.assertEqual((code, out), (INTERRUPTED, prompt.read_bytes() + b"\n"))
+            code, out, _ = self.interrupt(["chat", *options], self.catches(number), number, prompt.read_bytes() + b"\nw2\n")
+            self.assertEqual((code, out), (INTERRUPTED, b"\n"))
+
+    def test_an_interrupt_leaves_no_half_files(self):
+        rows, columns, count = 512, 1024, 24
+        values = struct.pack("<4096f", *(math.sin(i * i) for i in range(4096))) * (rows * columns // 4096)
+        head = b"GGUF" + struct.pack("<IQQ", 3, count, 0)
+        for i in range(count):
+            name = b"blk.%d.ffn_up.weight" % i
+            head += struct.pack("<Q", len(name)) + name + struct.pack("<IQQIQ", 2, columns, rows, 0, i * len(values))
+        folder = self.folder / "interrupted"
+        folder.mkdir()
+        big = self.folder / "big.gguf"
+        big.write_bytes(head + bytes(-len(head) % 32) + values * count)
+        out = folder / "out.gguf"
+        for command in (["quantize", big, out, "--type", "Q2_K"], ["convert", big, out, "--type", "F16"]):
+            for number in (signal.SIGINT, signal.SIGTERM):
+                with self.subTest(command=command[0], number=number):
+                    code, _, _ = self.interrupt(command, lambda pid: list(folder.iterdir()), number)
+                    self.assertEqual((code, list(folder.iterdir())), (INTERRUPTED, []))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,38 @@
+// Ctrl-C and SIGTERM as a stop token, which is heard in the middle of a long pass too.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+
+#include "train/interrupt.hpp"
+
+namespace weft::cli {
+
+/// While one lives, the first signal asks for a stop; the second has its usual effect. One at a time.
+class StopOnInterrupt {
+ public:
+  StopOnInterrupt()
+      : watch_([this](const std::stop_token& end) {
+          // A handler may not do more than set a flag, so that somebody has to look at it.
+          std::unique_lock lock(mutex_);
+          while (!end.stop_requested() && signal() == 0)
+            wake_.wait_for(lock, end, std::chrono::milliseconds(20), [] { return false; });
+          if (signal() != 0) stop_.request_stop();
+        }) {}
+  std::stop_token token() const { return stop_.get_token(); }
+  void request_stop() { stop_.request_stop(); }
+  /// The signal that came, or 0.
+  int signal() const { return scope_.signal(); }
+
+ private:
+  train::InterruptScope scope_;
+  std::stop_source stop_;
+  std::mutex mutex_;
+  std::condition_variable_any wake_;
+  std::jthread watch_;  // last: it uses the others
+};
+
+}  // namespace weft::cli
