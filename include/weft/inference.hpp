@@ -27,16 +27,18 @@ struct CacheAttentionOptions {
   double scale = 0;     ///< 0: 1 / sqrt(D)
   Extent window = 0;    ///< keys that a query sees at most, its own included; 0: all
   double soft_cap = 0;  ///< c: scores s become c tanh(s / c); 0: they stay
+  Extent ring = 0;      ///< rows of a sequence, which its positions take in turn; at least the window. 0: no turns
 };
 /// Attention of T queries, each over the rows of the cache that belong to its sequence: query t sees rows
-/// first[t] .. first[t] + length[t] - 1, or the last `window` of them. Work follows these lengths, not the cache's size. A
-/// query with length 0 (padding) gives zeros. Fewer heads of keys than of queries are shared by neighbouring queries.
+/// first[t] .. first[t] + length[t] - 1, or the last `window` of them. With a ring, position p of a sequence lies in row
+/// first[t] + p % ring, and what a query sees ends at position length[t] - 1. Work follows these lengths, not the cache's
+/// size. A query with length 0 (padding) gives zeros. Fewer heads of keys than of queries are shared by neighbouring queries.
 ///
 ///   y[t, h] = sum_j softmax_j(cap(scale q[t, h] . k[j, h / group])) v[j, h / group]
 ///
 /// Shapes    q [T, H, D], keys and values as `empty_cache(rows, Hkv * D)` made them, first [T], length [T] -> [T, H, D]
 /// Dtypes    q f32; first, length i32
-/// Errors    ShapeError unless H is a multiple of Hkv; DTypeError
+/// Errors    ShapeError unless H is a multiple of Hkv; DTypeError; UsageError for a ring without a window that fits it
 /// Source    Dao et al. 2022, arXiv:2205.14135; soft cap: Gemma 2, arXiv:2408.00118
 [[nodiscard]] Tensor cache_attention(const Tensor& q, const Tensor& keys, const Tensor& values, const Tensor& first,
                                      const Tensor& length, Extent kv_heads, const CacheAttentionOptions& options = {},

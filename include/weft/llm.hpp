@@ -26,6 +26,9 @@ struct LoadOptions {
   Extent context = 0;  ///< positions kept of a sequence; 0: as many as the model was trained for, at most 4096
   int sequences = 1;   ///< kept side by side: as many prompts a batch holds
   CacheType cache = CacheType::f32;
+  /// Layers that see only a window keep all positions too, and not just those that it reaches: more memory, and a text
+  /// that goes on from far before the end of the last one is not read again.
+  bool whole_cache = false;
   /// Weights in blocks meet activations as f32, and not rounded to eight bits: slower, and closer to the exact values.
   bool exact = false;
   Device device = default_device();

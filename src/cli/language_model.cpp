@@ -20,6 +20,9 @@ void add_model_options(CLI::App& app, ModelOptions& o, const std::string& what) 
   // Its twin is WEFT_CACHE_TYPE: WEFT_CACHE is the folder where the scripts keep what they fetch.
   app.add_option("--cache-type,--cache", o.cache, "type of cached keys and values: f32, f16 or q8")
       ->capture_default_str();
+  app.add_flag(
+      "--whole-cache", o.whole_cache,
+      "layers with windows keep all positions too: more memory, and nothing is read again after a long step back");
   app.add_flag("--exact", o.exact, "activations stay f32 in products with quantised weights");
 }
 
@@ -94,8 +97,11 @@ void require_utf8_text(std::string_view text, std::string_view what) {
 }
 
 llm::Model load_language_model(const ModelOptions& o, int sequences) {
-  llm::LoadOptions load{
-      .context = o.context, .sequences = sequences, .exact = o.exact, .device = parse_device(o.device)};
+  llm::LoadOptions load{.context = o.context,
+                        .sequences = sequences,
+                        .whole_cache = o.whole_cache,
+                        .exact = o.exact,
+                        .device = parse_device(o.device)};
   if (o.cache == "f16")
     load.cache = CacheType::f16;
   else if (o.cache == "q8")

@@ -103,9 +103,15 @@ Tensor cache_attention(const Tensor& q, const Tensor& keys, const Tensor& values
     throw UsageError(
         describe(op, fmt::format("window {}, soft cap {}; neither may be negative", options.window, options.soft_cap),
                  {}, where));
+  if (options.ring != 0 && (options.window < 1 || options.window > options.ring || options.ring > keys.dim(0)))
+    throw UsageError(describe(op,
+                              fmt::format("a ring of {} rows with a window of {}; a ring takes a window of 1 or more "
+                                          "that it holds, and fits the cache",
+                                          options.ring, options.window),
+                              operands, where));
   const double scale = options.scale != 0 ? options.scale : 1 / std::sqrt(static_cast<double>(q.dim(2)));
-  const Extent attributes[] = {static_cast<Extent>(options.type), kv_heads, ops::bits_of(scale), options.window,
-                               ops::bits_of(options.soft_cap)};
+  const Extent attributes[] = {static_cast<Extent>(options.type), kv_heads,    ops::bits_of(scale), options.window,
+                               ops::bits_of(options.soft_cap),    options.ring};
   return graph::wrap(graph::routine(ops::Routine::cache_attention,
                                     {q.node(), keys.node(), values.node(), first.node(), length.node()}, DType::f32,
                                     q.shape(), attributes, where));
@@ -164,13 +170,19 @@ Tensor cache_attention_parts(const Node& node, const ops::CacheAttention& attrib
   if (attributes.soft_cap > 0) scores = elementwise("tanh", {scores / attributes.soft_cap}) * attributes.soft_cap;
   auto column = [&](const Tensor& x) { return weft::reshape(x, {1, t, 1, 1}); };
   const Tensor row(iota({1, t, 1, rows}, 3, DType::i32, q.device()));
-  Tensor lowest = column(first);
-  if (attributes.window > 0) {
-    const Tensor skipped = column(length) - static_cast<double>(attributes.window);
-    lowest = lowest + elementwise("maximum", {skipped, scalar_like(0, skipped)});
+  // How far before the query's own each row's key is.
+  const Tensor place = row - column(first);
+  Tensor age = column(length) - 1.0 - place, seen = elementwise("ge", {place, scalar_like(0, place)});
+  const auto require = [&](const Tensor& condition) { seen = elementwise("logical_and", {seen, condition}); };
+  if (attributes.ring > 0) {
+    const auto ring = static_cast<double>(attributes.ring);
+    require(elementwise("lt", {place, scalar_like(ring, place)}));
+    age = elementwise("remainder", {age, scalar_like(ring, age)});
+    require(elementwise("lt", {age, column(length)}));
   }
-  const Tensor seen =
-      elementwise("logical_and", {elementwise("ge", {row, lowest}), elementwise("lt", {row, column(first + length)})});
+  require(elementwise("ge", {age, scalar_like(0, age)}));
+  if (attributes.window > 0)
+    require(elementwise("lt", {age, scalar_like(static_cast<double>(attributes.window), age)}));
   scores = elementwise("where", {seen, scores, scalar_like(-std::numeric_limits<double>::infinity(), scores)});
   const Tensor top = amax(scores, {-1}, {.keepdims = true});
   const Tensor none = elementwise("eq", {top, scalar_like(-std::numeric_limits<double>::infinity(), top)});

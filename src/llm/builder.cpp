@@ -164,18 +164,21 @@ std::string GraphBuilder::attention(std::string q, std::string k, const std::str
     q = turned("q_rope", q, c.heads);
     k = turned("k_rope", k, c.kv_heads);
   }
-  const Extent width = c.kv_heads * c.head_dim;
+  const Extent width = c.kv_heads * c.head_dim, window = options.local ? c.window : 0;
   std::vector<std::string> inputs = {q, k, v};
   for (const char* name : {"k_cache", "v_cache"}) {
     inputs.push_back(full(name));
-    graph_.tensors.push_back({inputs.back(), {Symbol::length, width}, Element::cache, TensorStorage::kv_cache});
+    graph_.tensors.push_back({inputs.back(),
+                              {window > 0 ? Symbol::recent : Symbol::length, width},
+                              Element::cache,
+                              TensorStorage::kv_cache});
   }
   const double scale = options.scale > 0 ? options.scale : 1 / std::sqrt(static_cast<double>(c.head_dim));
   const std::string mixed = node("attn", OpType::attention, std::move(inputs), shape_of(q),
                                  {{"heads", c.heads},
                                   {"kv_heads", c.kv_heads},
                                   {"scale", scale},
-                                  {"window", options.local ? c.window : Extent{0}},
+                                  {"window", window},
                                   {"soft_cap", options.soft_cap}});
   return linear("o", mixed, c.hidden, options.output_bias, options.output_transposed);
 }

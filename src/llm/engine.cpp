@@ -85,10 +85,16 @@ Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) : 
   };
   frequencies_ = table(false);
   local_frequencies_ = table(true);
+  const auto is_recent = [](const TensorDesc& tensor) { return tensor.shape[0].symbol == Symbol::recent; };
+  // A pass is written before it is read, so a ring holds a window and the longest pass. Shorter ones leave room to go back.
+  if (const Extent rows = config.window + Extent{kStepsMax};
+      !options.whole_cache && rows < context_ && std::any_of(graph_.tensors.begin(), graph_.tensors.end(), is_recent))
+    ring_ = rows;
   // Memory as it comes: rows that no token was written to are never read.
   for (const TensorDesc& tensor : graph_.tensors) {
     if (tensor.storage != TensorStorage::kv_cache) continue;
-    const Tensor like = empty_cache(context_ * slots_, tensor.shape[1].value, cache_type_, device_);
+    const Extent rows = ring_ > 0 && is_recent(tensor) ? ring_ : context_;
+    const Tensor like = empty_cache(rows * slots_, tensor.shape[1].value, cache_type_, device_);
     const auto bytes = static_cast<std::size_t>(like.numel()) * size_bytes(like.dtype());
     const Tensor memory(
         runtime::data_node(like.dtype(), like.shape(), device_, runtime::allocate(device_, bytes, tensor.name)));
@@ -111,25 +117,29 @@ Compiled& Engine::compiled(std::size_t size, Rows rows) {
   return passes_
       .emplace(key, Compiled([this, rows](std::span<const Tensor> arguments) {
                  const auto numbers = [&](Extent row) { return select(arguments[1], 0, row); };
-                 const PassInputs inputs{rows == Rows::drawn ? select(arguments[0], 1, 0) : arguments[0],
-                                         numbers(0),
-                                         numbers(1),
-                                         numbers(2),
-                                         numbers(3),
-                                         rows == Rows::last ? arguments[2] : Tensor()};
-                 return std::vector<Tensor>{lower(
-                     {graph_, weights_, caches_, cache_type_, exact_, frequencies_, local_frequencies_, magnitude_},
-                     inputs)};
+                 PassInputs inputs{.tokens = rows == Rows::drawn ? select(arguments[0], 1, 0) : arguments[0],
+                                   .positions = numbers(0),
+                                   .length = numbers(1),
+                                   .all = {numbers(2), numbers(3)}};
+                 if (ring_ > 0) inputs.ring = {numbers(4), numbers(5)};
+                 if (rows == Rows::last) inputs.rows = arguments[2];
+                 return std::vector<Tensor>{lower({graph_, weights_, caches_, cache_type_, ring_, exact_, frequencies_,
+                                                   local_frequencies_, magnitude_},
+                                                  inputs)};
                }))
       .first->second;
 }
 
 Tensor Engine::pass(std::span<const Step> steps, std::size_t size, Rows rows, const Tensor& drawn,
                     std::string* profile) {
-  std::vector<std::int32_t> tokens(size, 0), numbers(4 * size, 0);
+  const std::size_t lists = ring_ > 0 ? 6 : 4;  // of numbers, as `compiled` takes them
+  std::vector<std::int32_t> tokens(size, 0), numbers(lists * size, 0);
   for (std::size_t t = 0; t < size; ++t) {
+    const auto put = [&](std::size_t list, Extent value) {
+      numbers[list * size + t] = static_cast<std::int32_t>(value);
+    };
     if (t >= steps.size()) {
-      numbers[size + t] = -1;
+      for (std::size_t list = 2; list < lists; list += 2) put(list, -1);
       continue;
     }
     const Step& step = steps[t];
@@ -139,16 +149,24 @@ Tensor Engine::pass(std::span<const Step> steps, std::size_t size, Rows rows, co
     if (step.position >= context_)
       throw UsageError(fmt::format(
           "llm: the text has more tokens than the context of {}; load with a larger one, or shorten it", context_));
-    const Extent first = step.slot * context_;
+    Extent& written = cached_[static_cast<std::size_t>(step.slot)].written;
+    written = step.position == 0 ? 1 : std::max(written, step.position + 1);
+    if (!has_window(step.slot, step.position))
+      throw InternalError(
+          fmt::format("llm: position {} of a sequence whose ring was written up to {}", step.position, written));
     tokens[t] = step.token;
-    numbers[t] = static_cast<std::int32_t>(step.position);
-    numbers[size + t] = static_cast<std::int32_t>(first + step.position);
-    numbers[2 * size + t] = static_cast<std::int32_t>(first);
-    numbers[3 * size + t] = static_cast<std::int32_t>(step.position + 1);
+    put(0, step.position);
+    put(1, step.position + 1);
+    const auto put_places = [&](std::size_t list, Extent rows) {
+      put(list, step.slot * rows + step.position % rows);
+      put(list + 1, step.slot * rows);
+    };
+    put_places(2, context_);
+    if (ring_ > 0) put_places(4, ring_);
   }
   const auto count = static_cast<Extent>(size);
   std::vector<Tensor> arguments = {rows == Rows::drawn ? drawn.to(device_) : on_device(tokens, {count}, device_),
-                                   on_device(numbers, {4, count}, device_)};
+                                   on_device(numbers, {static_cast<Extent>(lists), count}, device_)};
   if (rows == Rows::last)
     arguments.push_back(on_device(std::vector{static_cast<std::int32_t>(steps.size()) - 1}, {1}, device_));
   const bool is_new = !passes_.contains({size, rows});
@@ -262,10 +280,16 @@ std::vector<Draw> Engine::finish(Drawing drawing, std::size_t count) const {
   return draws;
 }
 
+bool Engine::has_window(int slot, Extent position) const {
+  const Extent lost = cached_[static_cast<std::size_t>(slot)].written - ring_;  // positions whose rows have others now
+  return ring_ == 0 || position == 0 || std::max<Extent>(position + 1 - config().window, 0) >= lost;
+}
+
 Extent Engine::reuse(int slot, std::span<const text::TokenId> prompt) {
   std::vector<text::TokenId>& held = cached(slot);
   std::size_t same = 0;
   while (same < held.size() && same + 1 < prompt.size() && held[same] == prompt[same]) ++same;
+  if (!has_window(slot, static_cast<Extent>(same))) same = 0;
   held.resize(same);
   return static_cast<Extent>(same);
 }

@@ -96,9 +96,10 @@ class Engine {
   bool runs_beside_host() const { return device_.kind == Device::Kind::webgpu; }
 
   /// What the cache holds of a sequence.
-  std::vector<text::TokenId>& cached(int slot) { return cached_[static_cast<std::size_t>(slot)]; }
+  std::vector<text::TokenId>& cached(int slot) { return cached_[static_cast<std::size_t>(slot)].tokens; }
   /// Tokens of the prompt that the slot already holds, but for the last, which must be computed for its logits; the cache
-  /// is cut there.
+  /// is cut there. Where rings have lost the window before that place, nothing is reused: that window came of windows
+  /// before it, which are lost too.
   Extent reuse(int slot, std::span<const text::TokenId> prompt);
 
   /// False while a generation uses the model.
@@ -111,6 +112,13 @@ class Engine {
     drawn
   };  // whose logits; of `drawn`, the tokens come as a Drawing has them
 
+  struct Cached {
+    std::vector<text::TokenId> tokens;
+    Extent written = 0;  // positions from 0 on that rows were written for, some perhaps beyond the tokens
+  };
+
+  /// Whether rings hold all that a token at this position sees before it.
+  bool has_window(int slot, Extent position) const;
   Tensor pass(std::span<const Step> steps, std::size_t size, Rows rows, const Tensor& drawn = {},
               std::string* profile = nullptr);
   Compiled& compiled(std::size_t size, Rows rows);
@@ -120,11 +128,12 @@ class Engine {
   std::optional<Vocabulary> vocabulary_;
   Device device_;
   Extent context_ = 0;
+  Extent ring_ = 0;  // rows of a sequence in caches of layers with a window; 0: as many as in all others
   int slots_ = 1;
   CacheType cache_type_ = CacheType::f32;
   bool exact_ = false;
   std::map<std::string, Variable> caches_;
-  std::vector<std::vector<text::TokenId>> cached_;
+  std::vector<Cached> cached_;
   Tensor frequencies_, local_frequencies_;
   double magnitude_ = 1;
   std::map<std::pair<std::size_t, Rows>, Compiled> passes_;

@@ -47,7 +47,7 @@ std::string text(const std::vector<Dim>& shape) {
 std::string_view name_of(OpType op) { return row_of(op).name; }
 
 std::string Dim::to_string() const {
-  constexpr std::string_view names[] = {"", "T", "R", "L"};
+  constexpr std::string_view names[] = {"", "T", "R", "L", "W"};
   return symbol == Symbol::none ? std::to_string(value) : std::string(names[static_cast<std::size_t>(symbol)]);
 }
 
@@ -164,7 +164,8 @@ void ModelGraph::validate() const {
         const Extent heads = n.integer("heads"), kv = n.integer("kv_heads");
         const std::vector<Dim> k = shape_of(n.inputs[1]), cache = shape_of(n.inputs[3]);
         fit(x == y && heads > 0 && kv > 0 && heads % kv == 0 && x[1].value / heads * kv == k[1].value &&
-            k == shape_of(n.inputs[2]) && cache == std::vector<Dim>{Symbol::length, k[1]} &&
+            k == shape_of(n.inputs[2]) &&
+            cache == std::vector<Dim>{n.integer("window") > 0 ? Symbol::recent : Symbol::length, k[1]} &&
             cache == shape_of(n.inputs[4]));
         for (std::size_t i : {std::size_t{3}, std::size_t{4}})
           if (known.at(n.inputs[i])->storage != TensorStorage::kv_cache) problem(n.id, n.inputs[i] + " is no cache");

@@ -20,6 +20,7 @@ enum class Symbol : std::uint8_t {
   tokens,  // T: tokens in this pass
   rows,    // R: rows of logits asked for
   length,  // L: cached positions
+  recent,  // W: cached positions of a layer that sees a window of them
 };
 struct Dim {
   Extent value = 0;

@@ -125,19 +125,21 @@ class Lowering {
 
   Tensor attended(const OpNode& node) {
     const Tensor q = input(node, 0);
-    const Extent heads = node.integer("heads");
+    const Extent heads = node.integer("heads"), window = node.integer("window"), ring = window > 0 ? context_.ring : 0;
+    const PassInputs::Places& places = ring > 0 ? inputs_.ring : inputs_.all;
     const auto cached = [&](std::size_t value, std::size_t cache) {
       Variable& variable = context_.caches.at(node.inputs[cache]);
-      variable.assign(write_rows(variable, input(node, value), inputs_.places, context_.cache_type));
+      variable.assign(write_rows(variable, input(node, value), places.at, context_.cache_type));
       return variable.value();
     };
     const Tensor k = cached(1, 3), v = cached(2, 4);
-    const Tensor y = cache_attention(reshape(q, {q.dim(0), heads, q.dim(1) / heads}), k, v, inputs_.first,
+    const Tensor y = cache_attention(reshape(q, {q.dim(0), heads, q.dim(1) / heads}), k, v, places.first,
                                      inputs_.length, node.integer("kv_heads"),
                                      {.type = context_.cache_type,
                                       .scale = node.real("scale"),
-                                      .window = node.integer("window"),
-                                      .soft_cap = node.real("soft_cap")});
+                                      .window = window,
+                                      .soft_cap = node.real("soft_cap"),
+                                      .ring = ring});
     return reshape(y, q.shape());
   }
 

@@ -13,9 +13,12 @@ namespace weft::llm {
 struct PassInputs {
   Tensor tokens;     // [T]
   Tensor positions;  // [T], in their sequences
-  Tensor places;     // [T], rows of the caches
-  Tensor first;      // [T], first row of their sequence in the caches
-  Tensor length;     // [T], rows that they see
+  Tensor length;     // [T], positions that they see
+  struct Places {
+    Tensor at;     // [T], rows of the caches
+    Tensor first;  // [T], first row of their sequence in the caches
+  };
+  Places all, ring;  // in caches of all positions, and in those that are rings
   Tensor rows;       // [R], tokens whose logits are wanted; undefined: of all T
 };
 
@@ -24,6 +27,7 @@ struct LowerContext {
   const Weights& weights;
   std::map<std::string, Variable>& caches;
   CacheType cache_type = CacheType::f32;
+  Extent ring = 0;                        // rows of a sequence in layers with a window; 0: all positions
   bool exact = false;                     // products with packed weights take activations as f32
   Tensor frequencies, local_frequencies;  // [dims / 2]
   double magnitude = 1;

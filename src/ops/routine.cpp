@@ -33,7 +33,7 @@ Extent row_words(CacheType type, Extent width) {
 UnpackRows unpack_rows_of(std::span<const Extent> a) { return {a[0], a[1]}; }
 WriteRows write_rows_of(std::span<const Extent> a) { return {static_cast<CacheType>(a[0])}; }
 CacheAttention cache_attention_of(std::span<const Extent> a) {
-  return {static_cast<CacheType>(a[0]), a[1], real_of(a[2]), a[3], real_of(a[4])};
+  return {static_cast<CacheType>(a[0]), a[1], real_of(a[2]), a[3], real_of(a[4]), a[5]};
 }
 
 }  // namespace weft::ops

@@ -38,13 +38,14 @@ struct WriteRows {
   CacheType type = CacheType::f32;
 };
 /// cache_attention (q [T, H, D], k [R, words], v [R, words], first [T], length [T]): {type, heads of k, scale, window,
-/// soft cap}.
+/// soft cap, ring}.
 struct CacheAttention {
   CacheType type = CacheType::f32;
   Extent kv_heads = 1;
   double scale = 1;
   Extent window = 0;    // 0: none
   double soft_cap = 0;  // 0: none
+  Extent ring = 0;      // rows that the positions of a sequence share in turn; 0: each has its own
 };
 /// unpack_rows (weights, packed for the device, rows [T]): {block type, n}; k is the result's width.
 struct UnpackRows {

@@ -197,6 +197,7 @@ class GenerateTest(ModelTest):
         self.assertIn("5 tokens in", first.stderr)
         self.assertEqual(weft(*arguments).stdout, first.stdout)
         self.assertEqual(weft(*arguments, "--draft", "4").stdout, first.stdout)
+        self.assertEqual(weft(*arguments, "--whole-cache").stdout, first.stdout)
 
     def test_prompts_come_from_files(self):
         arguments = ["generate", self.model, "--device", "cpu", "--max-tokens", "5", "--seed", "3"]

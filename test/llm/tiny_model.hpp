@@ -193,6 +193,18 @@ inline std::vector<TinyModel> tiny_models() {
   return models;
 }
 
+/// A mistral, gemma2 or gemma3_text with a window of 5 positions and a context of 2048.
+inline TinyModel tiny_with_window(const std::string& type, const Json& changes = Json::object()) {
+  Json c = base_config(type);
+  c.update({{"sliding_window", 5}, {"head_dim", 32}, {"max_position_embeddings", 2048}});
+  if (type != "mistral")
+    c.update(
+        {{"hidden_activation", "gelu_pytorch_tanh"}, {"tie_word_embeddings", true}, {"query_pre_attn_scalar", 24}});
+  if (type == "gemma3_text") c.update({{"sliding_window_pattern", 2}, {"rope_local_base_freq", 10000.0}});
+  c.update(changes);
+  return finish(type, std::move(c));
+}
+
 /// A word a token: "w0" ... "w47".
 inline std::string tiny_tokenizer(Extent vocabulary) {
   Json words = Json::object();

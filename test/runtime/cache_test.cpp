@@ -1,6 +1,7 @@
 // Caches of keys and values: kernels against the decompositions that define them, types of storage, writes in place.
 #include "weft/inference.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -55,6 +56,19 @@ std::vector<AttentionCase> attention_cases() {
       {"soft cap", 4, 2, 32, 64, repeat(0, 20), count_up(1, 20), {.scale = 0.7, .soft_cap = 1.5}},
       {"soft cap, one token", 4, 2, 32, 64, {3}, {40}, {.soft_cap = 0.5}},
       {"a scale", 2, 2, 16, 64, {0}, {33}, {.scale = -0.4}},
+      {"ring, one token", 4, 2, 32, 64, {20}, {50}, {.window = 16, .ring = 24}},
+      {"ring, many stretches", 4, 2, 16, 800, {90}, {1500}, {.window = 600, .ring = 700}},
+      {"ring, prefill from its start", 4, 2, 32, 64, repeat(8, 20), count_up(1, 20), {.window = 8, .ring = 32}},
+      {"ring, prefill over its end", 4, 2, 32, 64, repeat(8, 20), count_up(50, 20), {.window = 8, .ring = 32}},
+      {"ring, shorter than what a run sees", 6, 2, 16, 40, repeat(3, 40), count_up(70, 40), {.window = 9, .ring = 11}},
+      {"ring, sequences of a batch and padding",
+       2,
+       1,
+       32,
+       80,
+       {0, 24, 48, 0},
+       {3, 100, 24, 0},
+       {.window = 9, .ring = 24}},
   };
 }
 
@@ -137,6 +151,32 @@ TEST(CacheAttention, StorageTypesAreReadAsTheyWereRounded) {
     }
 }
 
+TEST(CacheAttention, ARingHoldsWhatAWindowSees) {
+  const Extent positions = 150, kv_heads = 2, width = 32, window = 40, ring = 64, chunk = 25;
+  const Tensor k = noise_tensor(2, {positions, kv_heads * width}), v = noise_tensor(3, {positions, kv_heads * width});
+  for (const CacheType type : {CacheType::f32, CacheType::f16, CacheType::q8}) {
+    // The ring begins at row 7.
+    Tensor whole[] = {empty_cache(positions, kv_heads * width, type), empty_cache(positions, kv_heads * width, type)};
+    Tensor rings[] = {empty_cache(ring + 9, kv_heads * width, type), empty_cache(ring + 9, kv_heads * width, type)};
+    for (Extent at = 0; at < positions; at += chunk)
+      for (const Extent tokens : {chunk, Extent{1}}) {
+        const Tensor position = arange(tokens) + static_cast<double>(at + chunk - tokens),
+                     place = elementwise("remainder", {position, scalar_like(ring, position)}) + 7.0;
+        for (const int which : {0, 1}) {
+          const Tensor given = narrow(which == 0 ? k : v, 0, at + chunk - tokens, tokens);
+          whole[which] = write_rows(whole[which], given, position, type);
+          rings[which] = write_rows(rings[which], given, place, type);
+        }
+        const Tensor q = noise_tensor(4, {tokens, 2 * kv_heads, width}), first = zeros({tokens}, DType::i32);
+        const auto wanted =
+            cache_attention(q, whole[0], whole[1], first, position + 1.0, kv_heads, {.type = type, .window = window});
+        const auto got = cache_attention(q, rings[0], rings[1], first + 7.0, position + 1.0, kv_heads,
+                                         {.type = type, .window = window, .ring = ring});
+        EXPECT_EQ(got.to_vector<float>(), wanted.to_vector<float>()) << at;
+      }
+  }
+}
+
 TEST(WriteRows, ReplacesRowsAndDropsWhatLiesOutside) {
   const Tensor cache = noise_tensor(1, {6, 4}), rows = noise_tensor(2, {5, 4});
   const Tensor at = tensor<std::int32_t>({3, -1, 0, 6, 3});
@@ -186,6 +226,12 @@ TEST(Cache, ErrorsNameWhatDoesNotFit) {
   expect_error<DTypeError>([&] { (void)cache_attention(q, k, k, at, at, 2, {.type = CacheType::f16}); }, "f16 is u32");
   expect_error<DTypeError>([&] { (void)cache_attention(q, k, k, zeros({2}), at, 2); }, "first is not i32");
   expect_error<UsageError>([&] { (void)cache_attention(q, k, k, at, at, 2, {.window = -1}); }, "negative");
+  for (const CacheAttentionOptions& options : {CacheAttentionOptions{.ring = 8},
+                                               {.window = 9, .ring = 8},
+                                               {.window = 2, .ring = 10},
+                                               {.window = 2, .ring = -1}})
+    expect_error<UsageError>([&] { (void)cache_attention(q, k, k, at, at, 2, options); },
+                             fmt::format("a ring of {} rows with a window of {}", options.ring, options.window));
   expect_error<ShapeError>([&] { (void)write_rows(k, zeros({2, 32}), at); }, "not [rows, 32]");
   expect_error<DTypeError>([&] { (void)write_rows(k, zeros({2, 64}, DType::i32), at); }, "rows are not f32");
   expect_error<ShapeError>([&] { (void)empty_cache(4, 33, CacheType::f16); }, "multiples of 2");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstring>
 #include <deque>
 #include <limits>
 #include <vector>
@@ -23,8 +24,10 @@ constexpr Extent kUnpacked = 64;        // rows unpacked at a time: with 64 chan
 constexpr Extent kRowsOfBlock = 96;     // queries times the heads that share keys
 constexpr Extent kScoresMax = 1 << 17;  // of a block: half a megabyte
 
+/// Keys that a query sees: positions of its sequence where the cache is a ring, else rows of the cache.
 struct Slot {
-  Extent begin = 0, end = 0;  // keys that a query sees
+  Extent begin = 0, end = 0;
+  Extent first = 0;  // row of key 0
 };
 
 class CacheAttention final : public Prepared {
@@ -38,6 +41,7 @@ class CacheAttention final : public Prepared {
         rows_(kernel_.shapes[1][0]),
         words_(kernel_.shapes[1][1]),
         group_(heads_ / a_.kv_heads),
+        ring_(a_.ring > 0 ? a_.ring : std::max<Extent>(rows_, 1)),
         hands_(std::min<Extent>(tokens_ * a_.kv_heads * ((rows_ + kStretch - 1) / kStretch),
                                 kTasksPerThread * thread_count())),
         cache_(tile_table().cache),
@@ -65,11 +69,14 @@ class CacheAttention final : public Prepared {
     tasks_.clear();
     joins_.clear();
     partials_ = 0;
+    const bool turns = a_.ring > 0;
     for (Extent t = 0; t < tokens_; ++t) {
-      const Extent end = std::clamp<Extent>(Extent{first_[t]} + length_[t], 0, rows_);
-      Extent begin = std::clamp<Extent>(first_[t], 0, end);
+      const Extent end =
+          turns ? std::max<Extent>(length_[t], 0) : std::clamp<Extent>(Extent{first_[t]} + length_[t], 0, rows_);
+      Extent begin = turns ? 0 : std::clamp<Extent>(first_[t], 0, end);
       if (a_.window > 0) begin = std::max(begin, end - a_.window);
-      seen_.push_back({begin, length_[t] > 0 ? end : begin});
+      seen_.push_back(
+          {begin, length_[t] > 0 ? end : begin, turns ? std::clamp<Extent>(first_[t], 0, rows_ - ring_) : 0});
     }
     for (Extent t = 0; t < tokens_;) {
       Extent end = t + 1;
@@ -159,32 +166,44 @@ class CacheAttention final : public Prepared {
       }
   }
 
-  /// Rows [begin, end) of a head as floats: where they lie, or unpacked into `memory`.
-  const float* rows_of(const std::uint32_t* cache, Extent head, Extent begin, Extent end, std::vector<float>& memory,
-                       Extent* row) const {
-    if (a_.type == ops::CacheType::f32) {
+  /// Calls `each` with the rows of keys [begin, end), which go on at the ring's first after its last.
+  template <class Each>
+  void each_row(const std::uint32_t* cache, Extent first, Extent begin, Extent end, Each each) const {
+    Extent place = begin % ring_;
+    for (Extent key = begin; key < end; ++key) {
+      each(cache + (first + place) * words_);
+      if (++place == ring_) place = 0;
+    }
+  }
+  /// Keys [begin, end) of a head as floats: where they lie, or unpacked into `memory`. `token` is one that sees them.
+  const float* rows_of(const std::uint32_t* cache, Extent token, Extent head, Extent begin, Extent end,
+                       std::vector<float>& memory, Extent* row) const {
+    const Extent first = seen_[static_cast<std::size_t>(token)].first, place = begin % ring_;
+    if (a_.type == ops::CacheType::f32 && place + (end - begin) <= ring_) {
       *row = words_;
-      return reinterpret_cast<const float*>(cache) + begin * words_ + head * width_;
+      return reinterpret_cast<const float*>(cache) + (first + place) * words_ + head * width_;
     }
     *row = width_;
     memory.resize(std::max(memory.size(), static_cast<std::size_t>((end - begin) * width_)));
-    for (Extent r = begin; r < end; ++r) {
-      float* to = memory.data() + (r - begin) * width_;
-      const std::uint32_t* from = cache + r * words_;
-      if (a_.type == ops::CacheType::f16)
+    float* to = memory.data();
+    each_row(cache, first, begin, end, [&](const std::uint32_t* from) {
+      if (a_.type == ops::CacheType::f32)
+        std::memcpy(to, from + head * width_, static_cast<std::size_t>(width_) * sizeof(float));
+      else if (a_.type == ops::CacheType::f16)
         cache_.unpack_f16(reinterpret_cast<const std::uint16_t*>(from) + head * width_, to, width_);
       else
         cache_.unpack_q8(from + head * width_ / 32 * 9, to, width_);
-    }
+      to += width_;
+    });
     return memory.data();
   }
   /// Asks memory for the rows that come next: a head's part of a row is too short for the processor to see a stream.
   void fetch_ahead(const std::uint32_t* cache, const Task& task, Extent from, Extent count) const {
-    const Extent words = words_ / a_.kv_heads, end = std::min(task.end, task.begin + from + count);
-    for (Extent r = task.begin + from; r < end; ++r) {
-      const std::uint32_t* row = cache + r * words_ + task.kv_head * words;
-      for (Extent w = 0; w < words; w += 16) __builtin_prefetch(row + w);
-    }
+    const Extent words = words_ / a_.kv_heads, end = std::min(task.end, task.begin + from + count),
+                 first = seen_[static_cast<std::size_t>(task.token)].first;
+    each_row(cache, first, task.begin + from, end, [&](const std::uint32_t* row) {
+      for (Extent w = 0; w < words; w += 16) __builtin_prefetch(row + task.kv_head * words + w);
+    });
   }
   void cap(float* scores, Extent count) const {
     const float soft_cap = static_cast<float>(a_.soft_cap), factor = static_cast<float>(a_.scale) / soft_cap;
@@ -206,7 +225,7 @@ class CacheAttention final : public Prepared {
         fetch_ahead(k_, task, j + n, step);
       else
         fetch_ahead(v_, task, 0, step);
-      const float* k = rows_of(k_, task.kv_head, task.begin + j, task.begin + j + n, memory, &row);
+      const float* k = rows_of(k_, task.token, task.kv_head, task.begin + j, task.begin + j + n, memory, &row);
       cache_.dots(q, group_, width_, k, row, n, scores.data() + j, keys);
     }
     if (a_.soft_cap > 0) cap(scores.data(), group_ * keys);
@@ -219,7 +238,7 @@ class CacheAttention final : public Prepared {
     for (Extent j = 0; j < keys; j += step) {
       const Extent n = std::min(step, keys - j);
       if (j + n < keys) fetch_ahead(v_, task, j + n, step);
-      const float* v = rows_of(v_, task.kv_head, task.begin + j, task.begin + j + n, memory, &row);
+      const float* v = rows_of(v_, task.token, task.kv_head, task.begin + j, task.begin + j + n, memory, &row);
       cache_.mix(scores.data() + j, group_, keys, width_, v, row, n, out);
     }
     for (Extent g = 0; g < group_; ++g) {
@@ -268,7 +287,7 @@ class CacheAttention final : public Prepared {
       std::copy_n(q_ + ((task.token + t) * heads_ + task.kv_head * group_) * width_, group_ * width_,
                   q.data() + t * group_ * width_);
     Extent row = 0;
-    const float* k = rows_of(k_, task.kv_head, begin, end, memory, &row);
+    const float* k = rows_of(k_, task.token, task.kv_head, begin, end, memory, &row);
     multiply(rows, keys, width_, q.data(), width_, k, 1, row, scores.data());
     if (a_.soft_cap > 0) cap(scores.data(), rows * keys);
     float *total = totals.data(), *logsumexp = total + rows;
@@ -288,7 +307,7 @@ class CacheAttention final : public Prepared {
                  logsumexp + r);
       }
     }
-    const float* v = rows_of(v_, task.kv_head, begin, end, memory, &row);
+    const float* v = rows_of(v_, task.token, task.kv_head, begin, end, memory, &row);
     multiply(rows, width_, keys, scores.data(), keys, v, row, 1, out.data());
     for (Extent r = 0; r < rows; ++r) {
       const float inverse = 1 / total[r];
@@ -310,6 +329,7 @@ class CacheAttention final : public Prepared {
   kernel::RoutineKernel kernel_;
   ops::CacheAttention a_;
   Extent tokens_, heads_, width_, rows_, words_, group_;
+  Extent ring_;  // rows that keys take in turn; all of a cache that is no ring
   Extent hands_;
   const CacheParts& cache_;
   decltype(AttentionParts<float>::softmax) softmax_;

@@ -116,7 +116,7 @@ class AttentionWriter {
       text_ += fmt::format("var<workgroup> parts: array<f32, {}>;\n", 2 * parts());
       text_ += fmt::format("var<workgroup> mixed: array<vec4f, {}>;\n", parts() * fours_);
     } else {
-      text_ += "var<workgroup> seen: array<u32, 2>;\n";
+      text_ += fmt::format("var<workgroup> seen: array<u32, {}>;\n", a_.ring > 0 ? 3 : 2);
       text_ += fmt::format("var<workgroup> queries: array<vec4f, {}>;\n", together_ * fours_);
       text_ += fmt::format("var<workgroup> weights: array<f32, {}>;\n", together_ * threads_);
       text_ += fmt::format("var<workgroup> parts: array<f32, {}>;\n", together_ * parts());
@@ -144,9 +144,11 @@ class AttentionWriter {
       write_seen(bindings, first, length);
       line("seen[0] = begin;");
       line("seen[1] = end;");
+      if (a_.ring > 0) line("seen[2] = origin;");
       line("}");
       line("let begin = workgroupUniformLoad(&seen[0]);");
       line("let end = workgroupUniformLoad(&seen[1]);");
+      if (a_.ring > 0) line("let origin = workgroupUniformLoad(&seen[2]);");
       write_queries(bindings, q);
       write_keys();
       write_result(bindings, to);
@@ -165,14 +167,20 @@ class AttentionWriter {
     for (Extent g = 0; g < together_; ++g) each(g);
   }
 
+  /// The row of a key. In a ring, keys are positions of the sequence whose ring begins at `origin`; else they are rows.
+  std::string row_of(const std::string& key) const {
+    return a_.ring > 0 ? fmt::format("origin + {}", modulo(key, a_.ring)) : key;
+  }
+
   /// The keys of this workgroup, begin to end.
   void write_seen(const Bindings& bindings, int first, int length) {
     line(fmt::format("let first = {};", bindings.load(first, fmt::format("t + {}u", bindings.base(first)))));
     line(fmt::format("let length = {};", bindings.load(length, fmt::format("t + {}u", bindings.base(length)))));
-    line(fmt::format("let last = clamp(first + length, 0, {});", rows_));
+    if (a_.ring > 0) line(fmt::format("let origin = u32(clamp(first, 0, {}));", rows_ - a_.ring));
+    line(a_.ring > 0 ? "let last = max(length, 0);" : fmt::format("let last = clamp(first + length, 0, {});", rows_));
+    const std::string earliest = a_.ring > 0 ? "0" : "clamp(first, 0, last)";
     const std::string lowest =
-        a_.window > 0 ? fmt::format("max(clamp(first, 0, last), last - {})", std::min<Extent>(a_.window, rows_))
-                      : "clamp(first, 0, last)";
+        a_.window > 0 ? fmt::format("max({}, last - {})", earliest, std::min<Extent>(a_.window, rows_)) : earliest;
     line(fmt::format("let lowest = select({}, last, length <= 0);", lowest));
     if (splits_ > 1) {
       line(fmt::format("let stretch = max({}, (last - lowest + {}) / {});", kKeysUnsplit, splits_ - 1, splits_));
@@ -253,8 +261,9 @@ class AttentionWriter {
     line("  let key = key0 + thread;");
     each_head([&](Extent g) { line(fmt::format("  var s{0} = 0f;", g)); });
     line("  if (key < end) {");
+    line(fmt::format("    let row = {};", row_of("key")));
     line(fmt::format("    for (var i = 0u; i < {}u; i++) {{", fours_));
-    line("      let k = key_at(key, kv, i);");
+    line("      let k = key_at(row, kv, i);");
     each_head([&](Extent g) { line(fmt::format("      s{0} += dot(queries[{1}u + i], k);", g, g * fours_)); });
     line("    }");
     if (a_.soft_cap > 0) each_head([&](Extent g) { line("    " + capped(fmt::format("s{}", g))); });
@@ -273,7 +282,7 @@ class AttentionWriter {
     line("  workgroupBarrier();");
     line(fmt::format("  if (slice < {}u) {{", slices));
     line(fmt::format("    for (var j = slice; j < min({}u, end - key0); j += {}u) {{", threads_, slices));
-    line("      let v = value_at(key0 + j, kv, c);");
+    line(fmt::format("      let v = value_at({}, kv, c);", row_of("(key0 + j)")));
     each_head([&](Extent g) { line(fmt::format("      mix{0} += weights[{1}u + j] * v;", g, g * threads_)); });
     line("    }");
     line("  }");
@@ -344,7 +353,9 @@ class AttentionWriter {
     line(fmt::format("for (var next = begin; next < end; next += {}u) {{", teams() * ahead));
     each_key([&](int u) {
       line(fmt::format("  let key{} = next + team + {}u;", u, u * teams()));
-      line(fmt::format("  let row{0} = min(key{0}, {1}u);", u, rows_ - 1));
+      const std::string key = fmt::format("key{}", u);
+      line(
+          fmt::format("  let row{} = {};", u, a_.ring > 0 ? row_of(key) : fmt::format("min({}, {}u)", key, rows_ - 1)));
     });
     for (const char* what : {"key", "value"})
       each_key([&](int u) {
