@@ -10,8 +10,12 @@
 #include "base/json.hpp"
 #include "base/quote.hpp"
 #include "cli/commands.hpp"
+#include "cli/output.hpp"
 #include "io/tensor_source.hpp"
+#include "llm/families.hpp"
+#include "llm/read_config.hpp"
 #include "train/console.hpp"
+#include "weft/error.hpp"
 #include "weft/train/checkpoint.hpp"
 
 namespace weft::cli {
@@ -23,7 +27,7 @@ using train::grouped;
 
 struct Request {
   fs::path path;
-  bool json = false, full = false, check = false;
+  bool json = false, full = false, check = false, graph = false;
 };
 
 constexpr std::size_t kShownElements = 8;  // of a long array
@@ -195,8 +199,23 @@ fs::path checkpoint_of_run(const fs::path& path) {
   return path;
 }
 
+/// What a language model computes, node by node; its tensors are checked against that.
+int print_graph(const io::TensorSource& model) {
+  const llm::TensorNames names(model);
+  const llm::ModelConfig config = llm::read_config(model, names);
+  const llm::Family& family = llm::family_of(config);
+  const llm::ModelGraph graph =
+      family.build({config, family, [&](std::string_view key) { return names.find(key) != nullptr; }});
+  llm::check_tensors(graph, names);
+  put_text(graph.to_string());
+  return kOk;
+}
+
 int inspect(const Request& request) {
   const io::TensorSource model = io::TensorSource::open(checkpoint_of_run(request.path));
+  if (request.graph && (request.json || request.full || request.check))
+    throw UsageError("weft inspect: --graph stands alone; leave --json, --full and --check out");
+  if (request.graph) return print_graph(model);
   if (request.check)
     for (const io::SourceTensor& tensor : model.tensors())
       if (tensor.type) model.require_finite(tensor);
@@ -224,6 +243,8 @@ void set_up_inspect(CLI::App& app, Action& action) {
   app.add_flag("--json", r.json, "for machines");
   app.add_flag("--full", r.full, "cut no arrays and texts of the metadata");
   app.add_flag("--check", r.check, "read the data and refuse values or scales that are NaN or infinite");
+  app.add_flag("--graph", r.graph,
+               "print what a language model computes, node by node, once its configuration and tensors are checked");
   app.callback([&action, request] { action = [request] { return inspect(*request); }; });
 }
 

@@ -130,6 +130,18 @@ class HostileTest(unittest.TestCase):
                 self.refused(FILE, f"(nearest: {nearest}", command, broken, "--device", "cpu", *(["--prompt", "w1"] if command == "generate" else []))
                 self.refused(FILE, "it knows mixtral, llama", command, broken, "--device", "cpu")
 
+    def test_the_graph_is_printed_where_it_fits(self):
+        for model in (self.model, self.gguf):
+            shown = weft("inspect", model, "--graph").stdout.decode()
+            self.assertRegex(shown, r"(?m)layer1_attn\b.*attention")
+            self.assertIn("lm_head", shown)
+        self.refused(USAGE, "--graph stands alone", "inspect", self.gguf, "--graph", "--json")
+        wrong = self.folder / "wrong"
+        shutil.copytree(self.model, wrong)
+        config = json.loads((wrong / "config.json").read_text())
+        (wrong / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 3}))
+        self.refused(FILE, "missing: model.layers.2.input_layernorm.weight", "inspect", wrong, "--graph")
+
     def test_prompts(self):
         generate = ["generate", self.model, "--device", "cpu"]
         self.refused(USAGE, "the prompt has no tokens", *generate, "--prompt", "")
