@@ -1,9 +1,13 @@
 #include "train/interrupt.hpp"
 
+#include <atomic>
+
 namespace weft::train {
 namespace {
 
-volatile std::sig_atomic_t received = 0;
+// Any thread may run the handler, and another one looks.
+std::atomic<int> received = 0;
+static_assert(std::atomic<int>::is_always_lock_free, "a handler may touch nothing else");
 
 void remember(int signal) { received = signal; }
 

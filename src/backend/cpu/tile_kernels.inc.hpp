@@ -385,6 +385,11 @@ void stream_rows(const TileCall& call) {
 
 template <Reduction reduction, class X>
 inline X combine(X a, X b) {
+  constexpr bool overflows = reduction == Reduction::sum || reduction == Reduction::prod;
+  if constexpr (overflows && std::is_same_v<std::remove_cvref_t<decltype(a[0])>, std::int32_t>) {
+    using Wrapping = V<std::uint32_t, sizeof(X) / 4>;  // signed lanes may not overflow
+    return (X)combine<reduction>((Wrapping)a, (Wrapping)b);
+  }
   if constexpr (reduction == Reduction::sum) return a + b;
   if constexpr (reduction == Reduction::prod) return a * b;
   if constexpr (reduction == Reduction::max) return max_nan(a, b);

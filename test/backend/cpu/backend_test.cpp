@@ -118,7 +118,7 @@ void check(const Trial& t, const std::string& label, double tolerance) {
       set_thread_count(threads);
       const std::vector<Values> again = run_on_cpu(t);
       for (std::size_t b = 0; b < got.size(); ++b)
-        ASSERT_EQ(std::memcmp(again[b].data(), got[b].data(), got[b].size() * sizeof(double)), 0)
+        ASSERT_TRUE(got[b].empty() || std::memcmp(again[b].data(), got[b].data(), got[b].size() * sizeof(double)) == 0)
             << label << ": bits depend on threads";
     }
   }

@@ -197,7 +197,7 @@ TEST(VectorMath, CachesRoundToTheNearestFiniteF16) {
   for (std::uint32_t half = 0; half < 0x10000; ++half) {
     const float value = f32_from_f16(static_cast<std::uint16_t>(half));
     for (const std::int32_t step : {-0x1001, -0x1000, -0xFFF, -1, 0, 1, 0xFFF, 0x1000, 0x1001})
-      x.push_back(std::bit_cast<float>(std::bit_cast<std::int32_t>(value) + step));
+      x.push_back(std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) + static_cast<std::uint32_t>(step)));
   }
   x.resize(x.size() / 64 * 64 + 13);  // whole vectors and a rest
   for (const Isa isa : isas()) {
