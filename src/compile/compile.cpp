@@ -135,6 +135,20 @@ std::optional<std::pair<const Node*, Extent>> contiguous_operand(const Node* nod
   return std::pair(s->owner, s->offset);
 }
 
+// Rows that a product with packed weights takes part in: a vector with any stride.
+struct ChosenOperand {
+  const Node* owner = nullptr;
+  Extent offset = 0, stride = 0;
+};
+
+std::optional<ChosenOperand> chosen_operand(const Node* node, const PlaceOf& place) {
+  const auto s = strided(node, place);
+  if (!s) return std::nullopt;
+  const auto stride = stride_of(s->axes[0]);
+  if (!stride) return std::nullopt;
+  return ChosenOperand{s->owner, s->offset, *stride};
+}
+
 Place contiguous_place(const Node* node) { return {node, 0, contiguous_strides(node->shape)}; }
 
 // ---- The pipeline ------------------------------------------------------------------------------------------------------
@@ -236,6 +250,7 @@ class Compiler {
           return with_copies([&](std::size_t i, const Node& x) {
             if (x.shape.numel() == 0) return false;
             if (i == 1) return !contiguous_operand(&x, place);
+            if (i == 2) return !chosen_operand(&x, place);
             const auto operand = matmul_operand(&x, place);
             return !operand || operand->column != 1;
           });
@@ -598,6 +613,14 @@ class Compiler {
     k.epilogue = std::move(loop.kernel);
     item.reads = {owners[0], owners[1]};
     item.reads.insert(item.reads.end(), loop.inputs.begin(), loop.inputs.end());
+    if (product.kind == Kind::packed_matmul && product.inputs.size() > 2) {
+      const auto chosen = chosen_operand(product.inputs[2].get(), place);
+      if (!chosen)
+        throw InternalError(fmt::format("compile: the rows of {} are not chosen by strides", title(product)));
+      k.chosen = Operand{.type = DType::f32, .offset = chosen->offset};
+      k.chosen_stride = chosen->stride;
+      item.reads.push_back(chosen->owner);
+    }
     item.writes = std::move(loop.outputs);
     item.kernel = std::move(k);
     item.rank = rank_of(cluster);
@@ -763,6 +786,7 @@ class Compiler {
       if (!product->rows) list.push_back(&product->a);
       list.push_back(&product->b);
       for (Operand& o : product->epilogue.inputs) list.push_back(&o);
+      if (product->chosen) list.push_back(&*product->chosen);
       if (product->rows)
         for (Operand& o : product->rows->inputs) list.push_back(&o);
       for (Operand& o : product->epilogue.outputs) list.push_back(&o);

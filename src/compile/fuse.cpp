@@ -344,7 +344,8 @@ class Fuser {
     if (!built) return std::nullopt;
     NodeSet operands(built->inputs.begin(), built->inputs.end());
     operands.insert(built->outputs.begin(), built->outputs.end());
-    if (static_cast<int>(operands.size()) + (product ? 2 : 0) > request_.operands_max) return std::nullopt;
+    const auto read_by_product = product ? static_cast<int>(merged.anchor->inputs.size()) : 0;
+    if (static_cast<int>(operands.size()) + read_by_product > request_.operands_max) return std::nullopt;
     double elements = 0;
     for (const Node* operand : built->inputs) elements += static_cast<double>(operand->shape.numel());
     for (const Node* root : roots) elements += static_cast<double>(root->shape.numel());

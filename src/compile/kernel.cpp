@@ -90,9 +90,10 @@ double routine_bytes(const RoutineKernel& k) {
 std::string to_string(const Kernel& kernel) {
   if (const auto* k = std::get_if<LoopKernel>(&kernel)) return text(*k, "loop");
   if (const auto* k = std::get_if<MatmulKernel>(&kernel); k && k->packed)
-    return fmt::format("packed matmul \"{}\" m {} n {} k {} of {}{}  a {} ({})  b {}\n", k->name, k->m, k->n, k->k,
+    return fmt::format("packed matmul \"{}\" m {} n {} k {} of {}{}  a {} ({})  b {}{}\n", k->name, k->m, k->n, k->k,
                        name_of(k->block_type), k->exact ? ", exact" : "", k->rows ? "computed" : text(k->a), k->a_row,
-                       text(k->b)) +
+                       text(k->b),
+                       k->chosen ? fmt::format("  chosen {} ({})", text(*k->chosen), k->chosen_stride) : "") +
            (k->rows ? text(*k->rows, "  rows") : "") + text(k->epilogue, "  epilogue");
   if (const auto* k = std::get_if<MatmulKernel>(&kernel))
     return fmt::format("matmul \"{}\" batch {} m {} n {} k {}  a {} ({},{}) batch {}  b {} ({},{}) batch {}\n", k->name,

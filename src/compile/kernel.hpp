@@ -99,6 +99,10 @@ struct MatmulKernel {
   /// together. Exact: A stays f32; else the device may round it to eight bits, a scale for each 32 elements.
   bool packed = false, exact = true;
   BlockType block_type = BlockType::f32;
+  /// Only for packed B. Rows of C are zero, whatever A and B hold, where element i * chosen_stride of this is; where all
+  /// are, B need not be read.
+  std::optional<Operand> chosen;
+  Extent chosen_stride = 0;
   /// Rows of A that are computed as they are read: what the loop (outer m, inner k) stores. It is of the kind that
   /// compile/row_factors.hpp describes, and `a` is then no operand. Only for packed B.
   std::optional<LoopKernel> rows;

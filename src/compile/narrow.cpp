@@ -116,6 +116,8 @@ void narrow_operands(kernel::Kernel& kernel) {
       narrow(product->a, product->a_batch, product->m, product->a_row, product->k, product->a_col);
     if (!product->packed)  // packed weights are read whole, in an order of the device's own
       narrow(product->b, product->b_batch, product->k, product->b_row, product->n, product->b_col);
+    if (product->chosen)
+      product->chosen->count = std::min(product->chosen->count, (product->m - 1) * product->chosen_stride + 1);
     narrow(product->epilogue);
   }
 }

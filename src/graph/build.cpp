@@ -300,14 +300,18 @@ NodeRef routine(ops::Routine routine, std::vector<NodeRef> inputs, DType type, c
                    where);
 }
 
-NodeRef packed_matmul(const NodeRef& x, const NodeRef& weights, BlockType type, Extent n, bool exact) {
-  check(x->shape.rank() == 3 && x->shape[0] == 1 && x->type == DType::f32 && weights->type == DType::u32,
+NodeRef packed_matmul(const NodeRef& x, const NodeRef& weights, BlockType type, Extent n, bool exact,
+                      const NodeRef& chosen) {
+  check(x->shape.rank() == 3 && x->shape[0] == 1 && x->type == DType::f32 && weights->type == DType::u32 &&
+            (!chosen || (chosen->shape == Shape{x->shape[1]} && chosen->type == DType::f32)),
         "packed_matmul of operands that do not fit");
+  std::vector<NodeRef> inputs{x, weights};
+  if (chosen) inputs.push_back(chosen);
   return make_node({.kind = Kind::packed_matmul,
                     .type = DType::f32,
                     .shape = {1, x->shape[1], n},
                     .device = x->device,
-                    .inputs = {x, weights},
+                    .inputs = std::move(inputs),
                     .ints = {static_cast<Extent>(type), n, x->shape[2], exact}});
 }
 

@@ -48,7 +48,8 @@ enum class Kind : std::uint8_t {
   attention_backward,  // (q, k, v, o, logsumexp, d_o) -> tuple: d_q, d_k, d_v
   project,             // result ints[0] of a tuple
   routine,             // ops::Routine ints[0], its attributes from ints[1] on
-  packed_matmul,  // (x [1, m, k] f32, weights u32, packed for the device) -> [1, m, n]; ints = {block type, n, k, exact}
+  packed_matmul,  // (x [1, m, k] f32, weights u32, packed for the device) -> [1, m, n]; ints = {block type, n, k, exact};
+                  // a third input, f32 [m], leaves out the rows where it is zero
 };
 std::string_view name_of(Kind kind);
 bool is_view(Kind kind);
@@ -143,7 +144,8 @@ NodeRef project(const NodeRef& tuple, int index);
 NodeRef routine(ops::Routine routine, std::vector<NodeRef> inputs, DType type, const Shape& shape,
                 std::span<const Extent> attributes, Where where = Where::current());
 ops::Routine routine_of(const Node& node);
-NodeRef packed_matmul(const NodeRef& x, const NodeRef& weights, BlockType type, Extent n, bool exact);
+NodeRef packed_matmul(const NodeRef& x, const NodeRef& weights, BlockType type, Extent n, bool exact,
+                      const NodeRef& chosen = {});
 /// The same value in primitives, for devices without the kernel; null where there is no such form.
 NodeRef decompose_routine(const Node& node);
 /// Type and shape of result `index` of a tuple node.

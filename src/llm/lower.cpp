@@ -39,14 +39,17 @@ class Lowering {
     auto it = values_.find(node.inputs[i]);
     return it != values_.end() ? it->second : context_.weights.at(node.inputs[i]).dense;
   }
-  /// x W^T + b, whatever W is kept as; of several matrices the `expert`-th. Exact: x is not rounded to eight bits.
-  Tensor product(const Tensor& x, const std::string& name, const Tensor& bias = {}, Extent expert = -1,
-                 bool exact = false) const {
+  /// x W^T + b, whatever W is kept as. Exact: x is not rounded to eight bits.
+  Tensor product(const Tensor& x, const std::string& name, const Tensor& bias = {}, bool exact = false) const {
     const Weight& weight = context_.weights.at(name);
-    if (!weight.packed.empty())
-      return packed_linear(x, weight.packed[static_cast<std::size_t>(std::max<Extent>(expert, 0))], bias,
-                           exact || context_.exact);
-    return linear(x, expert < 0 ? weight.dense : select(weight.dense, 0, expert), bias);
+    if (!weight.packed.empty()) return packed_linear(x, weight.packed[0], bias, exact || context_.exact);
+    return linear(x, weight.dense, bias);
+  }
+  /// x W^T with the `expert`-th of several matrices. Rows of x for which `chosen` is zero are left out if W is packed.
+  Tensor product_of_expert(const Tensor& x, const std::string& name, Extent expert, const Tensor& chosen) const {
+    const Weight& weight = context_.weights.at(name);
+    if (weight.packed.empty()) return linear(x, select(weight.dense, 0, expert));
+    return packed_linear(x, weight.packed[static_cast<std::size_t>(expert)], {}, context_.exact, chosen);
   }
 
   Tensor one(const OpNode& node) {
@@ -62,7 +65,7 @@ class Lowering {
       case OpType::matmul:
         // The values of attention are a small product, and rounding there costs the most: without it the
         // logits of SmolLM2 lie 0.186 off, with it 0.216.
-        return product(input(node, 0), node.inputs[1], node.inputs.size() > 2 ? input(node, 2) : Tensor(), -1,
+        return product(input(node, 0), node.inputs[1], node.inputs.size() > 2 ? input(node, 2) : Tensor(),
                        attended_values_.contains(node.output));
       case OpType::columns: return narrow(input(node, 0), 1, node.integer("begin"), node.integer("count"));
       case OpType::rope: return turned(node);
@@ -143,8 +146,8 @@ class Lowering {
     return reshape(y, q.shape());
   }
 
-  // In the graph every expert sees every token, and what the router did not choose weighs nothing. Products on the CPU
-  // leave out rows of zeros, so there an expert sees the other experts' tokens as such.
+  // In the graph every expert sees every token, and what the router did not choose weighs nothing: its products leave out
+  // those tokens, and where none is left they do not read their weights.
   Tensor mixed(const OpNode& node) const {
     const Tensor x = input(node, 0);
     const Tensor scores = product(x, node.inputs[1]);  // [T, E]
@@ -161,12 +164,12 @@ class Lowering {
     }
     const Tensor taken = chosen > zeros_like(chosen);
     const Tensor weight = softmax(elementwise("where", {taken, scores, scalar_like(none, scores)}), 1);
-    const bool leaves_out = x.device().kind == Device::Kind::cpu && !context_.weights.at(node.inputs[2]).packed.empty();
     Tensor sum;
     for (Extent e = 0; e < experts; ++e) {
-      const Tensor seen = leaves_out ? elementwise("where", {narrow(taken, 1, e, 1), x, scalar_like(0, x)}) : x;
-      const Tensor h = swiglu(product(seen, node.inputs[2], {}, e), product(seen, node.inputs[3], {}, e));
-      const Tensor part = product(h, node.inputs[4], {}, e) * narrow(weight, 1, e, 1);
+      const Tensor mine = select(weight, 1, e);
+      const Tensor h =
+          swiglu(product_of_expert(x, node.inputs[2], e, mine), product_of_expert(x, node.inputs[3], e, mine));
+      const Tensor part = product_of_expert(h, node.inputs[4], e, mine) * unsqueeze(mine, 1);
       sum = sum.defined() ? sum + part : part;
     }
     return sum;

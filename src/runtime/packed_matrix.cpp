@@ -37,7 +37,8 @@ PackedMatrix pack_matrix(BlockType type, std::span<const std::byte> blocks, Exte
   return {Tensor(runtime::data_node(DType::u32, {static_cast<Extent>(bytes / 4)}, device, buffer)), type, n, k};
 }
 
-Tensor packed_linear(const Tensor& x, const PackedMatrix& weight, const Tensor& bias, bool exact, Where where) {
+Tensor packed_linear(const Tensor& x, const PackedMatrix& weight, const Tensor& bias, bool exact, const Tensor& chosen,
+                     Where where) {
   constexpr std::string_view op = "packed_linear";
   if (!x.defined() || !weight.words.defined()) throw UsageError("packed_linear: an operand has no value");
   if (x.dtype() != DType::f32) throw DTypeError(describe(op, "x is not f32; cast it", {{"x", x}}, where));
@@ -51,11 +52,20 @@ Tensor packed_linear(const Tensor& x, const PackedMatrix& weight, const Tensor& 
     throw ShapeError(describe(op, fmt::format("bias is not [{}]", weight.n), {{"bias", bias}}, where));
   const Extent rows =
       weight.k > 0 ? x.numel() / weight.k : Shape(std::vector<Extent>(x.shape().begin(), x.shape().end() - 1)).numel();
+  if (chosen.defined()) {
+    if (chosen.dtype() != DType::f32) throw DTypeError(describe(op, "chosen is not f32", {{"chosen", chosen}}, where));
+    if (chosen.shape() != Shape{rows})
+      throw ShapeError(describe(op, fmt::format("chosen is not [{}], one number for each row of x", rows),
+                                {{"x", x}, {"chosen", chosen}}, where));
+    if (chosen.device() != x.device())
+      throw DeviceError(describe(op, "x and chosen are on different devices", {{"x", x}, {"chosen", chosen}}, where));
+  }
   Shape shape = x.shape();
   shape[shape.rank() - 1] = weight.n;
-  const Tensor y = graph::wrap(graph::reshape(graph::packed_matmul(graph::reshape(x.node(), {1, rows, weight.k}),
-                                                                   weight.words.node(), weight.type, weight.n, exact),
-                                              shape));
+  const graph::NodeRef product =
+      graph::packed_matmul(graph::reshape(x.node(), {1, rows, weight.k}), weight.words.node(), weight.type, weight.n,
+                           exact, chosen.defined() ? chosen.node() : nullptr);
+  const Tensor y = graph::wrap(graph::reshape(product, shape));
   return bias.defined() ? elementwise("add", {y, bias}, {}, where) : y;
 }
 

@@ -35,12 +35,14 @@ PackedMatrix pack_matrix(BlockType type, std::span<const std::byte> blocks, Exte
                          const PackOptions& options = {});
 
 /// x W^T + b; b [n] may be undefined. Not exact, x may be rounded to eight bits, a scale for each 32 elements of a row.
+/// Where `chosen` is given, rows of x for which it is zero are left out: x W^T is zero there, whatever x and W hold, and
+/// W is not read where no row is chosen.
 ///
-/// Shapes    x [..., k] -> [..., n]
+/// Shapes    x [..., k] -> [..., n]; chosen [the number of rows of x]
 /// Dtypes    f32
 /// Errors    ShapeError, DTypeError, DeviceError as `linear`. No gradient: packed weights do not train
 Tensor packed_linear(const Tensor& x, const PackedMatrix& weight, const Tensor& bias = {}, bool exact = false,
-                     Where where = Where::current());
+                     const Tensor& chosen = {}, Where where = Where::current());
 /// Rows of W by i32 index [T] -> f32 [T, k], the values that the blocks stand for. An index outside reads zeros.
 Tensor packed_rows(const PackedMatrix& table, const Tensor& indices, Where where = Where::current());
 

@@ -23,6 +23,7 @@ inline KernelOperands operands_of(const kernel::Kernel& kernel) {
   if (const auto* loop = std::get_if<kernel::LoopKernel>(&kernel)) add_loop(*loop);
   if (const auto* product = std::get_if<kernel::MatmulKernel>(&kernel)) {
     list.reads = {&product->a, &product->b};
+    if (product->chosen) list.reads.push_back(&*product->chosen);
     add_loop(product->epilogue);
   }
   if (const auto* scatter = std::get_if<kernel::ScatterAddKernel>(&kernel)) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/half.hpp"
 #include "base/json.hpp"
 #include "base/philox.hpp"
 #include "base/temporary_folder.hpp"
@@ -219,13 +220,18 @@ inline std::string tiny_tokenizer(Extent vocabulary) {
       .dump();
 }
 
-/// Writes the model into the folder.
-inline void put(const TinyModel& model, const TemporaryFolder& folder) {
+/// Writes the model into the folder, its tensors as F32 or F16.
+inline void put(const TinyModel& model, const TemporaryFolder& folder, const std::string& type = "F32") {
   folder.put("config.json", model.config.dump());
   folder.put("tokenizer.json", tiny_tokenizer(48));
   std::vector<io::TensorView> views;
-  for (const auto& [name, tensor] : model.tensors)
-    views.push_back({name, "F32", tensor.shape, std::as_bytes(std::span(tensor.values))});
+  std::map<std::string, std::vector<std::uint16_t>> halves;
+  for (const auto& [name, tensor] : model.tensors) {
+    std::vector<std::uint16_t>& half = halves[name];
+    for (const float value : tensor.values) half.push_back(f16_from_f32(value));
+    views.push_back({name, type, tensor.shape,
+                     type == "F16" ? std::as_bytes(std::span(half)) : std::as_bytes(std::span(tensor.values))});
+  }
   io::write_safetensors(folder / "model.safetensors", views);
 }
 

@@ -59,24 +59,53 @@ TEST(PackedMatrix, GatedUnitsTakeTheMemoryOfOneProduct) {
   const Extent k = 64, n = 544, rows = 150;
   for (const BlockType type : {BlockType::q4_1, BlockType::q8_0, BlockType::f16}) {
     const Weights gate = weights_of(type, n, k, 1), up = weights_of(type, n, k, 2), down = weights_of(type, k, n, 3);
-    std::vector<float> values = noise(4, rows * k);
-    for (const Extent zeros : {Extent{0}, Extent{60}}) {  // products leave out rows of zeros, where they are many
-      std::fill_n(values.begin(), zeros * k, 0.0f);
-      const Tensor x = tensor<float>(std::span<const float>(values), {rows, k});
+    const Tensor x = tensor<float>(std::span<const float>(noise(4, rows * k)), {rows, k});
+    for (const Extent left_out : {Extent{0}, Extent{60}}) {
+      const Tensor chosen =
+          cast(arange(rows, DType::i32) >= scalar_like(left_out, arange(rows, DType::i32)), DType::f32);
       for (const bool exact : {true, false}) {
+        const auto times = [&](const Tensor& y, const Weights& w) {
+          return packed_linear(y, w.packed, {}, exact, left_out > 0 ? chosen : Tensor());
+        };
         auto unit = compile([&](Tensor input) {
           const Tensor y = input * 1.0;
-          return packed_linear(silu(packed_linear(y, gate.packed, {}, exact)) * packed_linear(y, up.packed, {}, exact),
-                               down.packed, {}, exact);
+          return times(silu(times(y, gate)) * times(y, up), down);
         });
-        const Tensor g = packed_linear(x, gate.packed, {}, exact), u = packed_linear(x, up.packed, {}, exact);
+        const Tensor g = times(x, gate), u = times(x, up);
         g.eval(), u.eval();
         const Tensor h = silu(g) * u;
         h.eval();
-        EXPECT_EQ(unit(x).to_vector<float>(), packed_linear(h, down.packed, {}, exact).to_vector<float>());
+        EXPECT_EQ(unit(x).to_vector<float>(), times(h, down).to_vector<float>());
         EXPECT_LT(unit.compiled().scratch_bytes(), static_cast<std::size_t>(rows * (n + 2 * k) * 4));
       }
     }
+  }
+}
+
+TEST(PackedMatrix, RowsThatAreNotChosenAreZeroWhateverOthersAre) {
+  const Extent k = 64, n = 48;
+  for (const BlockType type : {BlockType::q4_1, BlockType::q8_0, BlockType::f16}) {
+    const Weights w = weights_of(type, n, k, 1);
+    const std::vector<std::byte> no_numbers(bytes_for(type, static_cast<std::uint64_t>(n * k), "test"),
+                                            std::byte{0xFF});
+    const PackedMatrix broken = pack_matrix(type, no_numbers, n, k, kCpu);
+    for (const Extent rows : {1, 5, 40})
+      for (const bool exact : {true, false}) {
+        std::vector<float> values = noise(2, rows * k), chosen(static_cast<std::size_t>(2 * rows));
+        for (Extent i = 0; i < rows; ++i) {
+          const bool takes_part = i % 3 == 1;
+          chosen[static_cast<std::size_t>(2 * i)] = takes_part ? 0.25f : 0.0f;
+          if (!takes_part) std::fill_n(values.begin() + i * k, k, std::nanf(""));
+        }
+        const Tensor x = tensor<float>(std::span<const float>(values), {rows, k}),
+                     both = tensor<float>(std::span<const float>(chosen), {rows, 2}), some = select(both, 1, 0),
+                     none = select(both, 1, 1);
+        const std::vector<float> got = packed_linear(x, w.packed, {}, exact, some).to_vector<float>(),
+                                 all = packed_linear(x, w.packed, {}, exact).to_vector<float>();
+        for (std::size_t i = 0; i < got.size(); ++i)
+          ASSERT_EQ(got[i], i / n % 3 == 1 ? all[i] : 0) << name_of(type) << ", element " << i;
+        for (const float value : packed_linear(x, broken, {}, exact, none).to_vector<float>()) ASSERT_EQ(value, 0);
+      }
   }
 }
 
@@ -133,6 +162,8 @@ TEST(PackedMatrix, ErrorsNameWhatDoesNotFit) {
   EXPECT_THROW((void)packed_linear(zeros({2, 32}), w.packed), ShapeError);
   EXPECT_THROW((void)packed_linear(zeros({2, 64}, DType::i32), w.packed), DTypeError);
   EXPECT_THROW((void)packed_linear(zeros({2, 64}), w.packed, zeros({3})), ShapeError);
+  EXPECT_THROW((void)packed_linear(zeros({2, 64}), w.packed, {}, true, zeros({3})), ShapeError);
+  EXPECT_THROW((void)packed_linear(zeros({2, 64}), w.packed, {}, true, zeros({2}, DType::i32)), DTypeError);
   EXPECT_THROW((void)packed_rows(w.packed, zeros({2})), DTypeError);
   EXPECT_THROW((void)pack_matrix(BlockType::i32, {}, 0, 32, kCpu), DTypeError);
   EXPECT_THROW((void)pack_matrix(BlockType::q8_0, {}, 4, 33, kCpu), ShapeError);

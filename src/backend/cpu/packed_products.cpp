@@ -11,19 +11,18 @@ namespace {
 
 constexpr std::int64_t kRowsOfAnEpilogue = 16;
 
-/// `quant_matmul` of the rows of x that are not zero. Rows do not depend on each other, so they have the same bits with the
-/// others and without.
-void multiply_rows_that_count(std::span<const QuantProduct> products, const float* x, std::int64_t m,
-                              std::int64_t x_row, Activations activations) {
+/// `quant_matmul` of the chosen rows of x, put together. Rows do not depend on each other, so they have the same bits with
+/// the others and without.
+void multiply_chosen_rows(std::span<const QuantProduct> products, const float* x, std::int64_t m, std::int64_t x_row,
+                          ChosenRows chosen, Activations activations) {
   const std::int64_t k = products[0].weights->k();
   thread_local std::vector<std::int64_t> scratch_rows;
   std::vector<std::int64_t>& rows = scratch_rows;  // this thread's, also where others read it
   rows.clear();
   for (std::int64_t i = 0; i < m; ++i)
-    if (std::any_of(x + i * x_row, x + i * x_row + k, [](float value) { return value != 0; })) rows.push_back(i);
+    if (chosen.has(i)) rows.push_back(i);
   const auto count = static_cast<std::int64_t>(rows.size());
-  // Rows that are gathered are copied twice, which pays where many are left out.
-  if (count > 0 && 4 * count > 3 * m) return quant_matmul(products, x, m, x_row, activations);
+  if (count == m) return quant_matmul(products, x, m, x_row, activations);
 
   thread_local std::vector<float> gathered, made;
   gathered.resize(static_cast<std::size_t>(count * k));
@@ -88,7 +87,9 @@ PackedProducts::PackedProducts(std::span<const kernel::MatmulKernel* const> kern
       a_offset_(kernels[0]->a_batch.offset),
       x_row_(kernels[0]->a_row),
       m_(kernels[0]->m),
-      activations_(kernels[0]->exact ? Activations::exact : Activations::eight_bit) {
+      activations_(kernels[0]->exact ? Activations::exact : Activations::eight_bit),
+      chosen_(kernels[0]->chosen),
+      chosen_stride_(kernels[0]->chosen_stride) {
   for (const kernel::MatmulKernel* kernel : kernels)
     products_.push_back({&members_.emplace_back(*kernel).matrix, nullptr, kernel->n, {}, {}});
   tasks_.emplace(products_, m_, activations_);
@@ -98,7 +99,7 @@ PackedProducts::PackedProducts(std::span<const kernel::MatmulKernel* const> kern
 bool PackedProducts::may_join(const kernel::MatmulKernel& k, std::span<const kernel::MatmulKernel* const> others) {
   const auto touches = [](const kernel::MatmulKernel& writer, const kernel::MatmulKernel& user) {
     for (const kernel::Operand& out : writer.epilogue.outputs) {
-      if (overlap(out, user.a) || overlap(out, user.b)) return true;
+      if (overlap(out, user.a) || overlap(out, user.b) || (user.chosen && overlap(out, *user.chosen))) return true;
       for (const auto* list : {&user.epilogue.inputs, &user.epilogue.outputs})
         for (const kernel::Operand& operand : *list)
           if (overlap(out, operand)) return true;
@@ -107,12 +108,14 @@ bool PackedProducts::may_join(const kernel::MatmulKernel& k, std::span<const ker
   };
   return k.packed && std::all_of(others.begin(), others.end(), [&](const kernel::MatmulKernel* o) {
            return k.a == o->a && k.a_row == o->a_row && k.a_batch.offset == o->a_batch.offset && k.m == o->m &&
-                  k.k == o->k && k.exact == o->exact && !touches(*o, k) && !touches(k, *o);
+                  k.k == o->k && k.exact == o->exact && k.chosen == o->chosen && k.chosen_stride == o->chosen_stride &&
+                  !touches(*o, k) && !touches(k, *o);
          });
 }
 
 void PackedProducts::bind(const Memory& memory) {
   x_ = reinterpret_cast<const float*>(memory.at(a_)) + a_offset_;
+  if (chosen_) rows_ = {reinterpret_cast<const float*>(memory.at(*chosen_)), chosen_stride_};
   for (std::size_t i = 0; i < products_.size(); ++i) {
     Member& member = members_[i];
     QuantProduct& product = products_[i];
@@ -129,7 +132,7 @@ void PackedProducts::bind(const Memory& memory) {
 }
 
 void PackedProducts::run_products(std::span<const QuantProduct> products) const {
-  multiply_rows_that_count(products, x_, m_, x_row_, activations_);
+  multiply_chosen_rows(products, x_, m_, x_row_, rows_, activations_);
 }
 
 std::string PackedProducts::to_string() const {

@@ -13,12 +13,12 @@
 
 namespace weft::cpu {
 
-/// Rows of A that are zero take no part: their rows of the products are zero, and where all are, the weights are not read.
-/// Experts of a mixture see the tokens of others as such rows.
+/// Of an expert of a mixture, rows of A are not chosen, those of tokens that others take: their rows of the products are
+/// zero, and where no row is chosen the weights are not read.
 class PackedProducts final : public Prepared {
  public:
   explicit PackedProducts(std::span<const kernel::MatmulKernel* const> kernels);
-  /// Whether it is a packed product, of the same A as all of these, and none touches what another writes.
+  /// Whether it is a packed product, of the same rows as all of these, and none touches what another writes.
   static bool may_join(const kernel::MatmulKernel& kernel, std::span<const kernel::MatmulKernel* const> others);
 
   void bind(const Memory& memory) override;
@@ -26,7 +26,7 @@ class PackedProducts final : public Prepared {
   void run_kernel(std::size_t index) override { run_products({&products_[index], 1}); }
   int stages() const override { return tasks_ ? 1 : 0; }
   Extent tasks(int) const override { return tasks_->count(); }
-  void start() override { tasks_->start(x_, x_row_); }
+  void start() override { tasks_->start(x_, x_row_, rows_); }
   void run_task(int, Extent task) override { tasks_->run(task); }
   std::string to_string() const override;
   std::size_t scratch_bytes() const override;
@@ -46,10 +46,13 @@ class PackedProducts final : public Prepared {
   kernel::Operand a_;
   Extent a_offset_, x_row_, m_;
   Activations activations_;
+  std::optional<kernel::Operand> chosen_;
+  Extent chosen_stride_;
   std::deque<Member> members_;  // products refer to them
   std::vector<QuantProduct> products_;
   std::optional<QuantTasks> tasks_;  // for few rows
   const float* x_ = nullptr;
+  ChosenRows rows_;
 };
 
 }  // namespace weft::cpu

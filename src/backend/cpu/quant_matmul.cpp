@@ -126,7 +126,6 @@ struct Panels {
 struct ThreadMemory {
   Scratch panels, group, tile;
   std::uint64_t laid_out = 0;  // which call's x the panels hold
-  bool zero = false;           // that x
 };
 thread_local ThreadMemory memory_of_thread;
 std::atomic<std::uint64_t> calls = 0;
@@ -150,7 +149,7 @@ double cycles_of_group(const Part& part, int64_t k) {
                   static_cast<double>(kQuantGroup * k) * rows / kProductsPerCycle);
 }
 
-void run_task(const Part& part, int64_t task, int64_t blocks, const std::byte* x, bool zero) {
+void run_task(const Part& part, int64_t task, int64_t blocks, const std::byte* x, ChosenRows chosen) {
   const Panels& panels = *part.panels;
   const QuantProduct& product = *part.product;
   const int64_t row_tile = task % part.row_tiles, column_tile = task / part.row_tiles;
@@ -174,10 +173,9 @@ void run_task(const Part& part, int64_t task, int64_t blocks, const std::byte* x
   QuantTile tile{.group_bytes = part.group_bytes, .blocks = blocks, .y_row = y_row};
   tile.panel_bytes = panels.bytes;
   if (part.together) tile.scratch = memory_of_thread.group.grown(kQuantScratchBytes * blocks);
-  if (zero)
-    for (int64_t row = row_begin; row < row_end; ++row)
-      std::fill_n(shifted(y, row * y_row + column_begin), column_end - column_begin, 0.0f);
-  for (int64_t group = zero ? group_end : group_begin; group < group_end; group += step) {
+  bool any = false;
+  for (int64_t row = row_begin; row < row_end; ++row) any = any || chosen.has(row);
+  for (int64_t group = any ? group_begin : group_end; group < group_end; group += step) {
     tile.weights = product.weights->data() + group * part.group_bytes;
     tile.columns = std::min(column_end, (group + step) * kQuantGroup) - group * kQuantGroup;
     for (int64_t panel = panel_begin; panel < panel_end; panel += tile.panels) {
@@ -192,6 +190,8 @@ void run_task(const Part& part, int64_t task, int64_t blocks, const std::byte* x
       part.tiles[panels.index_of(panel)](tile);
     }
   }
+  for (int64_t row = row_begin; row < row_end; ++row)
+    if (!chosen.has(row)) std::fill_n(shifted(y, row * y_row + column_begin), column_end - column_begin, 0.0f);
   if (product.y == nullptr)
     product.after_tile(y, y_row, row_begin, row_end, column_begin, column_end);
   else if (product.after_block)
@@ -244,19 +244,18 @@ struct QuantTasks::State {
   // Of this run.
   const float* x = nullptr;
   int64_t x_row = 0;
+  ChosenRows chosen;
   std::uint64_t call = 0;
   const std::byte* shared = nullptr;  // panels that the thread which called `start` keeps
 
   void make_panels_of_thread() const {
     ThreadMemory& mine = memory_of_thread;
     if (mine.laid_out == call) return;
-    const auto is_zero = [](float value) { return value == 0; };
-    mine.zero = true;
-    for (int64_t row = 0; mine.zero && row < m; ++row)
-      mine.zero = std::all_of(x + row * x_row, x + row * x_row + k, is_zero);
+    bool any = false;
+    for (int64_t row = 0; row < m; ++row) any = any || chosen.has(row);
     std::byte* memory = mine.panels.grown(panel_bytes);
     for (const Panels& each : panels)
-      for (int64_t panel = 0; !mine.zero && panel < each.count; ++panel) each.make(panel, x, x_row, memory);
+      for (int64_t panel = 0; any && panel < each.count; ++panel) each.make(panel, x, x_row, memory);
     mine.laid_out = call;
   }
 };
@@ -314,9 +313,9 @@ QuantTasks::~QuantTasks() = default;
 bool QuantTasks::is_small() const { return state_->small; }
 int64_t QuantTasks::count() const { return state_->tasks; }
 
-void QuantTasks::start(const float* x, int64_t x_row) {
+void QuantTasks::start(const float* x, int64_t x_row, ChosenRows chosen) {
   State& s = *state_;
-  s.x = x, s.x_row = x_row;
+  s.x = x, s.x_row = x_row, s.chosen = chosen;
   s.call = calls.fetch_add(1, std::memory_order_relaxed) + 1;
   if (s.small) return;
   ThreadMemory& mine = memory_of_thread;
@@ -334,8 +333,7 @@ void QuantTasks::run(int64_t task) const {
   if (s.small) s.make_panels_of_thread();
   std::size_t i = s.parts.size() - 1;
   while (s.parts[i].first_task > task) --i;
-  run_task(s.parts[i], task - s.parts[i].first_task, s.blocks, s.small ? mine.panels.data() : s.shared,
-           s.small && mine.zero);
+  run_task(s.parts[i], task - s.parts[i].first_task, s.blocks, s.small ? mine.panels.data() : s.shared, s.chosen);
 }
 
 void quant_matmul(std::span<const QuantProduct> products, const float* x, int64_t m, int64_t x_row,

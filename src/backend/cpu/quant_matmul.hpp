@@ -77,6 +77,13 @@ inline float* shifted(const void* at, std::int64_t floats) {
                                   static_cast<std::uintptr_t>(floats) * sizeof(float));
 }
 
+/// The rows of x that a product is asked for: those whose weight is not zero, or all.
+struct ChosenRows {
+  const float* weights = nullptr;
+  std::int64_t stride = 0;
+  bool has(std::int64_t row) const { return weights == nullptr || weights[row * stride] != 0; }
+};
+
 /// The products of one x with several matrices of the same k (queries, keys and values; gate and up), as tasks that share
 /// their work out together. x(i, l) stands at x[i * x_row + l], and is rounded once.
 ///
@@ -93,12 +100,12 @@ class QuantTasks {
   QuantTasks(std::span<const QuantProduct> products, std::int64_t m, Activations activations,
              const QuantKernels* kernels = nullptr);
   ~QuantTasks();
-  /// x is so small that each thread lays it out for itself when it needs it. Where it is all zero the weights are not
-  /// read: y is zero.
+  /// x is so small that each thread lays it out for itself when it needs it.
   bool is_small() const;
   std::int64_t count() const;
-  /// x of the tasks that follow. Reads it, on all threads, unless it is small.
-  void start(const float* x, std::int64_t x_row);
+  /// x of the tasks that follow. Reads it, on all threads, unless it is small. Rows of y are zero, whatever x and the
+  /// weights hold, where those of x are not chosen; a task without chosen rows does not read the weights.
+  void start(const float* x, std::int64_t x_row, ChosenRows chosen = {});
   /// May be called at the same time for different tasks.
   void run(std::int64_t task) const;
 

@@ -19,6 +19,7 @@ Touched touched(const kernel::MatmulKernel& k) {
   Touched made = touched(k.epilogue);
   made.reads.push_back(k.a);
   made.reads.push_back(k.b);
+  if (k.chosen) made.reads.push_back(*k.chosen);
   if (k.rows) made.reads.insert(made.reads.end(), k.rows->inputs.begin(), k.rows->inputs.end());
   return made;
 }

@@ -31,7 +31,7 @@ bool touches(const kernel::Kernel& kernel, std::initializer_list<int> buffers) {
   const auto loop = [&](const kernel::LoopKernel& k) { return any(k.inputs) || any(k.outputs); };
   if (const auto* k = std::get_if<kernel::LoopKernel>(&kernel)) return loop(*k);
   if (const auto* k = std::get_if<kernel::MatmulKernel>(&kernel))
-    return (k->rows ? loop(*k->rows) : in(k->a)) || in(k->b) || loop(k->epilogue);
+    return (k->rows ? loop(*k->rows) : in(k->a)) || in(k->b) || (k->chosen && in(*k->chosen)) || loop(k->epilogue);
   if (const auto* k = std::get_if<kernel::RoutineKernel>(&kernel)) return any(k->reads) || in(k->out);
   return true;  // not looked into
 }

@@ -129,9 +129,10 @@ struct Staging {
   int handle = -1;
   Extent extent = 0;  // rows of A or columns of B
   Extent stride = 0, k_stride = 0;
-  int tile = 0;          // of that extent
-  bool along_k = false;  // neighbouring elements follow k: transposed on the way
-  bool vectors = false;  // read in aligned groups of four
+  int tile = 0;            // of that extent
+  bool along_k = false;    // neighbouring elements follow k: transposed on the way
+  bool vectors = false;    // read in aligned groups of four
+  bool reordered = false;  // rows come in another order
   std::string batch_offset;
 
   int pitch() const { return tile / 4 + (along_k ? 1 : 0); }                  // groups of four from one k to the next
@@ -141,9 +142,16 @@ struct Staging {
 
 class TileWriter {
  public:
-  TileWriter(const MatmulKernel& kernel, const Tile& tile, int split, const Target& target, Scratch& scratch,
-             Rendered& rendered)
-      : kernel_(kernel), tile_(tile), split_(split), target_(target), scratch_(scratch), rendered_(rendered) {
+  /// `order`: see render_ordered; or null.
+  TileWriter(const MatmulKernel& kernel, const kernel::Operand* order, const Tile& tile, int split,
+             const Target& target, Scratch& scratch, Rendered& rendered)
+      : kernel_(kernel),
+        order_(order),
+        tile_(tile),
+        split_(split),
+        target_(target),
+        scratch_(scratch),
+        rendered_(rendered) {
     const Extent steps = divide_up(kernel.k, tile.depth);
     steps_per_split_ = divide_up(steps, split);
     split_ = static_cast<int>(divide_up(steps, steps_per_split_));  // none is empty
@@ -155,6 +163,7 @@ class TileWriter {
     Staging a = stage('a', kernel_.a, kernel_.m, kernel_.a_row, kernel_.a_col, tile_.rows, kernel_.a_batch, bindings);
     Staging b =
         stage('b', kernel_.b, kernel_.n, kernel_.b_col, kernel_.b_row, tile_.columns, kernel_.b_batch, bindings);
+    const int order = order_ ? bindings.add(*order_, false) : -1;
 
     LoopKernel epilogue = without_inner(kernel_.epilogue), join;
     std::vector<Axis> axes = {{"b", kernel_.batch}, {"i", kernel_.m}, {"j", kernel_.n}};
@@ -172,12 +181,20 @@ class TileWriter {
     locate_batch(a, kernel_.a_batch, bindings);
     locate_batch(b, kernel_.b_batch, bindings);
 
+    if (order_) {
+      const auto at = [&](const std::string& i) {
+        return bindings.load(order, fmt::format("{} + {}u", i, bindings.base(order)));
+      };
+      text_ = fmt::format("fn row_at(slot: u32) -> u32 {{ return {}; }}\nfn chosen_rows() -> u32 {{ return {}; }}\n",
+                          at("slot"), at(fmt::format("{}u", kernel_.m)));
+    }
     const std::string finish = finish_function(epilogue, writer, helpers, wide);
     const Extent tiles_m = divide_up(kernel_.m, tile_.rows), tiles_n = divide_up(kernel_.n, tile_.columns);
     const auto groups = static_cast<std::uint64_t>(tiles_m * tiles_n * kernel_.batch * split_);
     const WorkgroupNumber number = workgroup_number(groups, target_);
 
-    text_ = bindings.declarations() + helpers.text();
+    text_ = bindings.declarations() + helpers.text() + text_;
+    if (order_) text_ += "var<workgroup> shared_rows: array<u32, 1>;\n";
     for (const Staging* s : {&a, &b})
       text_ += fmt::format("var<workgroup> shared_{}: array<vec4f, {}>;\n", s->name, tile_.depth * s->pitch());
     text_ += finish;
@@ -185,7 +202,14 @@ class TileWriter {
                          number.parameters, number.text, number.guard);
     write_place(tiles_m, tiles_n);
     for (const Staging* s : {&a, &b}) write_staging_places(*s);
+    write_registers(a, b);
+    if (order_) {
+      // Through workgroup memory, as what is read of a buffer may differ between threads for all a compiler knows.
+      line("if (thread == 0u) { shared_rows[0] = chosen_rows(); }");
+      line("if (row0 < workgroupUniformLoad(&shared_rows[0])) {");
+    }
     write_product(a, b, bindings);
+    if (order_) line("}");
     write_results(wide);
     text_ += "}\n";
     rendered_.dispatches.push_back(
@@ -204,8 +228,9 @@ class TileWriter {
     Staging s{name, bindings.add(operand, false), extent, stride, k_stride, tile};
     s.along_k = stride != 1 && (k_stride == 1 || std::abs(k_stride) < std::abs(stride));
     const Extent along = s.along_k ? k_stride : stride, across = s.along_k ? stride : k_stride;
-    s.vectors = along == 1 && across % 4 == 0 && operand.offset % 4 == 0 && (s.along_k ? kernel_.k : extent) % 4 == 0 &&
-                by_fours(batch);
+    s.reordered = order_ && name == 'a';
+    s.vectors = along == 1 && across % 4 == 0 && (s.along_k || !s.reordered) && operand.offset % 4 == 0 &&
+                (s.along_k ? kernel_.k : extent) % 4 == 0 && by_fours(batch);
     if (s.vectors) bindings.want_vectors(s.handle);
     return s;
   }
@@ -255,11 +280,15 @@ class TileWriter {
     }
     for (const kernel::Store& store : epilogue.stores) writer.write_store(store);
     std::string guard;
-    if (kernel_.m % tile_.rows != 0) guard += fmt::format("i >= {}u", kernel_.m);
+    const char* row = order_ ? "slot" : "i";
+    const char* type = wide ? "vec4f" : "f32";
+    if (kernel_.m % tile_.rows != 0) guard += fmt::format("{} >= {}u", row, kernel_.m);
     if (kernel_.n % tile_.columns != 0) guard += fmt::format("{}j >= {}u", guard.empty() ? "" : " || ", kernel_.n);
     if (!guard.empty()) guard = fmt::format("  if ({}) {{ return; }}\n", guard);
-    return fmt::format("fn finish({}b: u32, i: u32, j: u32, v: {}) {{\n{}{}}}\n", split_ > 1 ? "s: u32, " : "",
-                       wide ? "vec4f" : "f32", guard, writer.take_text());
+    if (order_)
+      guard += fmt::format("  let i = row_at(slot);\n  let v = select({}(), made, slot < chosen_rows());\n", type);
+    return fmt::format("fn finish({}b: u32, {}: u32, j: u32, {}: {}) {{\n{}{}}}\n", split_ > 1 ? "s: u32, " : "", row,
+                       order_ ? "made" : "v", type, guard, writer.take_text());
   }
 
   void line(const std::string& text) { text_ += "  " + text + "\n"; }
@@ -298,7 +327,10 @@ class TileWriter {
     const std::string last = fmt::format("{}u", s.extent - 1);
     line(fmt::format("let {}_line = {};", s.name, divided("thread", s.line_vectors(tile_.depth))));
     line(fmt::format("let {}_vector = {};", s.name, modulo("thread", s.line_vectors(tile_.depth))));
-    const auto clamped = [&](const std::string& at) { return s.guarded() ? fmt::format("min({}, {})", at, last) : at; };
+    const auto clamped = [&](const std::string& at) {
+      const std::string inside = s.guarded() ? fmt::format("min({}, {})", at, last) : at;
+      return s.reordered ? fmt::format("row_at({})", inside) : inside;
+    };
     if (s.along_k) {
       for (int i = 0; i < loads(s); ++i) {
         const std::string at = clamped(fmt::format("{} + {}_line + {}u", first, s.name, i * lines_apart(s)));
@@ -399,12 +431,15 @@ class TileWriter {
     if (loops) text_ += indent + "}\n";
   }
 
-  // One buffer in workgroup memory; the next step is read into registers while this one is multiplied.
-  void write_product(const Staging& a, const Staging& b, const Bindings& bindings) {
+  void write_registers(const Staging& a, const Staging& b) {
     for (int r = 0; r < tile_.thread_rows; ++r)
       for (int h = 0; h < column_groups(); ++h) line(fmt::format("var c{}_{} = vec4f();", r, h));
     for (const Staging* s : {&a, &b})
       for (int i = 0; i < loads(*s); ++i) line(fmt::format("var {}_next{}: vec4f;", s->name, i));
+  }
+
+  // One buffer in workgroup memory; the next step is read into registers while this one is multiplied.
+  void write_product(const Staging& a, const Staging& b, const Bindings& bindings) {
     const Extent steps = divide_up(kernel_.k, tile_.depth);
     std::string first = "0u", end = fmt::format("{}u", steps);
     if (split_ > 1) {
@@ -501,6 +536,7 @@ class TileWriter {
   }
 
   const MatmulKernel& kernel_;
+  const kernel::Operand* order_;
   const Tile& tile_;
   int split_;
   Extent steps_per_split_ = 1;
@@ -576,10 +612,18 @@ void render(const MatmulKernel& kernel, const Target& target, Scratch& scratch, 
   if (kernel.batch * kernel.m * kernel.n == 0) return;
   if (kernel.packed) return render_packed(kernel, target, scratch, rendered);
   const bool tiled =
-      kernel.k > 0 && kernel.m > 4 && kernel.n > 4 && kernel.a.type == DType::f32 && kernel.b.type == DType::f32;
+      is_tiled(kernel.m, kernel.n, kernel.k) && kernel.a.type == DType::f32 && kernel.b.type == DType::f32;
   if (!tiled && !choice) return render_as_reduction(kernel, target, scratch, rendered);
   if (!choice) choice = choose_tile(kernel.batch, kernel.m, kernel.n, kernel.k, target);
-  TileWriter(kernel, kTiles[choice->tile], choice->split, target, scratch, rendered).render();
+  TileWriter(kernel, nullptr, kTiles[choice->tile], choice->split, target, scratch, rendered).render();
+}
+
+bool is_tiled(Extent m, Extent n, Extent k) { return k > 0 && m > 4 && n > 4; }
+
+void render_ordered(const MatmulKernel& kernel, const kernel::Operand& order, const Target& target, Scratch& scratch,
+                    Rendered& rendered) {
+  const TileChoice choice = choose_tile(kernel.batch, kernel.m, kernel.n, kernel.k, target);
+  TileWriter(kernel, &order, kTiles[choice.tile], choice.split, target, scratch, rendered).render();
 }
 
 }  // namespace weft::webgpu

@@ -48,5 +48,11 @@ double estimate(const Tile& tile, int split, Extent batch, Extent m, Extent n, E
 /// `choice` overrules choose_tile.
 void render(const kernel::MatmulKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered,
             std::optional<TileChoice> choice = {});
+/// Whether an f32 product of these extents is tiled.
+bool is_tiled(Extent m, Extent n, Extent k);
+/// Such a product whose rows are taken in an order, `order` u32 [m + 1]: row i of A and C is number order[i], and order[m]
+/// rows are asked for. The rest of C is zero; tiles of such rows only read nothing.
+void render_ordered(const kernel::MatmulKernel& kernel, const kernel::Operand& order, const Target& target,
+                    Scratch& scratch, Rendered& rendered);
 
 }  // namespace weft::webgpu

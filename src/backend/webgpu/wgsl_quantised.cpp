@@ -129,6 +129,57 @@ class PackedReader {
   int values_ = -1, high_ = -1, scales_ = -1, factors_ = -1;
 };
 
+// --- Rows of A that count ------------------------------------------------------------------------------------------------
+
+constexpr int kOrderThreads = 256;
+
+/// Whether a row of A is one that the product is asked for. By bits: a weight that is no number counts.
+std::string is_chosen_function(const MatmulKernel& kernel, int chosen, const Bindings& bindings) {
+  const std::string at =
+      fmt::format("min(i, {}u) * {}u + {}u", kernel.m - 1, kernel.chosen_stride, bindings.base(chosen));
+  return fmt::format("fn is_chosen(i: u32) -> bool {{ return (bitcast<u32>({}) << 1u) != 0u; }}\n",
+                     bindings.load(chosen, at));
+}
+
+/// The rows in an order, those first that count, and how many these are.
+RenderedDispatch order_rows(const MatmulKernel& kernel, const Operand& order, const Target& target) {
+  Bindings bindings(target, kernel.name);
+  const int chosen = bindings.add(*kernel.chosen, false), to = bindings.add(order, true);
+  bindings.resolve();
+  const auto put = [&](const std::string& at, const std::string& value) {
+    return bindings.store(to, fmt::format("{} + {}u", at, bindings.base(to)), value);
+  };
+  std::string body;
+  const auto line = [&](const std::string& text) { body += "  " + text + "\n"; };
+  const Extent each = divide_up(kernel.m, kOrderThreads);
+  line(fmt::format("let begin = thread * {}u;", each));
+  line(fmt::format("let end = min(begin + {}u, {}u);", each, kernel.m));
+  line("var mine = 0u;");
+  line("for (var i = begin; i < end; i++) { mine += u32(is_chosen(i)); }");
+  line("chosen_until[thread] = mine;");
+  line("workgroupBarrier();");
+  line(fmt::format("for (var distance = 1u; distance < {}u; distance <<= 1u) {{", kOrderThreads));
+  line("  var sum = chosen_until[thread];");
+  line("  if (thread >= distance) { sum += chosen_until[thread - distance]; }");
+  line("  workgroupBarrier();");
+  line("  chosen_until[thread] = sum;");
+  line("  workgroupBarrier();");
+  line("}");
+  line("var next = chosen_until[thread] - mine;");
+  line("for (var i = begin; i < end; i++) {");
+  line(fmt::format("  if (is_chosen(i)) {{ {} next++; }}", put("next", "i")));
+  line(fmt::format("  else {{ {} }}", put(fmt::format("({}u + next - i)", kernel.m - 1), "i")));
+  line("}");
+  line(fmt::format("if (thread == {}u) {{ {} }}", kOrderThreads - 1,
+                   put(fmt::format("{}u", kernel.m), fmt::format("chosen_until[{}]", kOrderThreads - 1))));
+  const WorkgroupNumber number = workgroup_number(1, target);
+  std::string text = bindings.declarations() + is_chosen_function(kernel, chosen, bindings) +
+                     fmt::format("var<workgroup> chosen_until: array<u32, {}>;\n", kOrderThreads);
+  text += fmt::format("@compute @workgroup_size({})\nfn main({}) {{\n{}{}}}\n", kOrderThreads, number.parameters,
+                      number.guard, body);
+  return {kernel.name + ".order", std::move(text), bindings.ranges(), 1};
+}
+
 // --- Few rows of A ----------------------------------------------------------------------------------------------------
 
 /// Rows of A that are computed as they are read (MatmulKernel::rows), but for one factor a row, which is known at the end.
@@ -212,6 +263,7 @@ class RowsWriter {
     by_fours_ = !kernel_.rows && kernel_.k % 4 == 0 && kernel_.a_row % 4 == 0 && kernel_.a.offset % 4 == 0 &&
                 kernel_.a_batch.offset % 4 == 0;
     if (by_fours_) bindings.want_vectors(a);
+    const int chosen = kernel_.chosen ? bindings.add(*kernel_.chosen, false) : -1;
     std::optional<ComputedRows> computed;
     if (kernel_.rows) computed.emplace(*kernel_.rows, bindings, helpers);
     const PackedReader reader(kernel_.block_type, kernel_.b, kernel_.n, kernel_.k, bindings);
@@ -235,6 +287,7 @@ class RowsWriter {
     text_ = head + bindings.declarations() + helpers.text() + reader.functions() +
             (before_ ? reader_before->functions() : "") + finish;
     text_ += activations;
+    if (kernel_.chosen) text_ += is_chosen_function(kernel_, chosen, bindings);
     if (target_.subgroup_size < 2) text_ += fmt::format("var<workgroup> joined: array<f32, {}>;\n", kThreads);
     text_ += fmt::format("@compute @workgroup_size({})\nfn main({}) {{\n  let group = {};\n{}", kThreads,
                          number.parameters, number.text, number.guard);
@@ -242,6 +295,7 @@ class RowsWriter {
     line(fmt::format("let i0 = {} * {}u;", divided("group", groups_n), rows_));
     line(fmt::format("let j0 = ({} * {}u + {}) * {}u;", modulo("group", groups_n), teams, divided("thread", lanes_),
                      columns_));
+    if (kernel_.chosen) write_units(reader);
     write_sums(reader, "s");
     std::vector<std::string> joined = sums_of("s");
     if (before_) {
@@ -302,13 +356,21 @@ class RowsWriter {
                        before_ ? ", u: f32" : "", kernel_.m, kernel_.n, writer.take_text());
   }
 
+  /// Units of W to read: none where no row counts. A loop that ends at once, and no early return, for the barriers after it.
+  void write_units(const PackedReader& reader) {
+    std::string any;
+    for (int i = 0; i < rows_; ++i) any += fmt::format("{}is_chosen(i0 + {}u)", any.empty() ? "" : " || ", i);
+    line(fmt::format("let units = select(0u, {}u, {});", reader.units(), any));
+  }
+
   /// `sum`: the first letter of the sums' names, 's' or 'u'. What else is named stands in a scope of its own.
   void write_sums(const PackedReader& reader, const std::string& sum) {
     const std::string mark = sum == "s" ? "" : "_before";
     each_sum([&](int r, int i) { line(fmt::format("var {}{}_{} = 0f;", sum, r, i)); });
     for (int i = 0; i < rows_; ++i)
       for (int r = 0; r < sums_; ++r) line(fmt::format("var {}{}_{} = vec4f();", sum == "s" ? "row" : "again", i, r));
-    line(fmt::format("for (var unit = lane; unit < {}u; unit += {}u) {{", reader.units(), lanes_));
+    line(fmt::format("for (var unit = lane; unit < {}; unit += {}u) {{",
+                     kernel_.chosen ? "units" : fmt::format("{}u", reader.units()), lanes_));
     for (int r = 0; r < columns_; ++r)
       text_ += reader.read(fmt::format("min(j0 + {}u, {}u)", r, kernel_.n - 1), "unit", std::to_string(r), "    ");
     const int together = reader.chunks_together();
@@ -401,6 +463,8 @@ class RowsWriter {
       line(fmt::format("  if (at == {0}u) {{ v = s{1}_{2};{3} }}", r * rows_ + i, r, i,
                        before_ ? fmt::format(" u = u{}_{};", r, i) : ""));
     });
+    if (kernel_.chosen)
+      line(fmt::format("  if (!is_chosen(i0 + {})) {{ v = 0f;{} }}", modulo("at", rows_), before_ ? " u = 0f;" : ""));
     line(fmt::format("  finish(i0 + {}, j0 + {}, v{});", modulo("at", rows_), divided("at", rows_),
                      before_ ? ", u" : ""));
     line("}");
@@ -503,7 +567,8 @@ void render_packed(const MatmulKernel& kernel, const Target& target, Scratch& sc
   if (kernel.m * kernel.n == 0) return;
   const Extent elements = kernel.n * kernel.k;
   const bool unpacks = kernel.m > kFewRows && elements <= kUnpackedMax &&
-                       static_cast<std::uint64_t>(elements) * 4 <= target.limits.binding_bytes;
+                       static_cast<std::uint64_t>(elements) * 4 <= target.limits.binding_bytes &&
+                       (!kernel.chosen || is_tiled(kernel.m, kernel.n, kernel.k));
   if (!unpacks) return RowsWriter(kernel, target).render(rendered);
   MatmulKernel plain = kernel;
   plain.packed = false;
@@ -513,7 +578,10 @@ void render_packed(const MatmulKernel& kernel, const Target& target, Scratch& sc
   plain.b_batch = {{1}, {0}, 0, {}};
   rendered.dispatches.push_back(unpack(kernel.name + ".unpack", kernel.block_type, kernel.b, kernel.n, kernel.k,
                                        nullptr, plain.b, kernel.n, target));
-  render(plain, target, scratch, rendered);
+  if (!kernel.chosen) return render(plain, target, scratch, rendered);
+  const Operand order = scratch.add(DType::u32, kernel.m + 1);
+  rendered.dispatches.push_back(order_rows(kernel, order, target));
+  render_ordered(plain, order, target, scratch, rendered);
 }
 
 namespace {
@@ -530,8 +598,8 @@ bool same_rows(const MatmulKernel& x, const MatmulKernel& y) {
 bool render_packed_pair(const MatmulKernel& first, const MatmulKernel& second, const Target& target,
                         Rendered& rendered) {
   if (!first.packed || !second.packed || first.block_type != second.block_type || first.m != second.m ||
-      first.n != second.n || first.k != second.k || first.m > kFewRows || first.m * first.n == 0 ||
-      !same_rows(first, second))
+      first.chosen != second.chosen || first.chosen_stride != second.chosen_stride || first.n != second.n ||
+      first.k != second.k || first.m > kFewRows || first.m * first.n == 0 || !same_rows(first, second))
     return false;
   const kernel::LoopKernel before = without_inner(first.epilogue), after = without_inner(second.epilogue);
   if (before.outputs.size() != 1 || before.stores.size() != 1) return false;
@@ -554,9 +622,9 @@ bool render_packed_pair(const MatmulKernel& first, const MatmulKernel& second, c
       return false;
   Bindings counted(target, second.name);
   const int runs = PackedReader(first.block_type, first.b, first.n, first.k, counted).runs();
-  const std::size_t bindings = (first.rows ? first.rows->inputs.size() : 1) + 2 * static_cast<std::size_t>(runs) +
-                               before.inputs.size() + after.inputs.size() + before.outputs.size() +
-                               after.outputs.size();
+  const std::size_t bindings = (first.rows ? first.rows->inputs.size() : 1) + (first.chosen ? 1 : 0) +
+                               2 * static_cast<std::size_t>(runs) + before.inputs.size() + after.inputs.size() +
+                               before.outputs.size() + after.outputs.size();
   if (!is_read || bindings > target.limits.storage_buffers) return false;
   RowsWriter(second, target, &first).render(rendered);
   return true;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -342,17 +343,30 @@ TEST(QuantTasks, RunAgainWithOtherOperands) {
   }
 }
 
-TEST(QuantTasks, WeightsOfAZeroXAreNotRead) {
+TEST(QuantTasks, RowsThatAreNotChosenAreZeroAndReadNoWeights) {
   const int64_t m = 2, n = 40, k = 64;
-  const std::vector<float> weights(n * k, std::nanf("")), x(m * k, 0.0f);
-  const QuantisedMatrix matrix = QuantisedMatrix::pack(BlockType::f32, std::as_bytes(std::span(weights)), n, k);
-  std::vector<float> y(m * n, 7.0f);
-  int blocks = 0;
-  const auto after = [&](int64_t, int64_t, int64_t, int64_t, int64_t) { ++blocks; };
-  const QuantProduct product{.weights = &matrix, .y = y.data(), .y_row = n, .after_block = after};
-  quant_matmul({&product, 1}, x.data(), m, k, Activations::exact);
-  EXPECT_EQ(y, std::vector<float>(m * n, 0.0f));
-  EXPECT_GT(blocks, 0);
+  const std::vector<float> nan(n * k, std::nanf("")), ones(n * k, 1.0f);
+  const float first[] = {0.5f, 9.0f, 0.0f, 9.0f}, none[] = {0, 0};  // at every second place, and at every one
+  struct Rows {
+    const std::vector<float>& weights;
+    ChosenRows chosen;
+    float wanted[2];
+  };
+  for (const Rows& rows : {Rows{ones, {first, 2}, {k, 0}}, Rows{nan, {none, 1}, {0, 0}}}) {
+    std::vector<float> x(m * k, 1.0f);
+    x.back() = std::nanf("");
+    const QuantisedMatrix matrix = QuantisedMatrix::pack(BlockType::f32, std::as_bytes(std::span(rows.weights)), n, k);
+    std::vector<float> y(m * n, 7.0f);
+    std::atomic<int> blocks = 0;
+    const auto after = [&](int64_t, int64_t, int64_t, int64_t, int64_t) { ++blocks; };
+    const QuantProduct product{.weights = &matrix, .y = y.data(), .y_row = n, .after_block = after};
+    QuantTasks tasks({&product, 1}, m, Activations::exact);
+    tasks.start(x.data(), k, rows.chosen);
+    parallel_for(tasks.count(), [&](int64_t task) { tasks.run(task); });
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) EXPECT_EQ(y[i * n + j], rows.wanted[i]);
+    EXPECT_GT(blocks, 0);
+  }
 }
 
 TEST(QuantMatmul, BlocksOfTheEpilogueCoverTheResultOnce) {
