@@ -33,6 +33,11 @@ constexpr ModelShape kShapes[] = {
                          "num_attention_heads": 12, "num_key_value_heads": 4, "intermediate_size": 2688,
                          "max_position_embeddings": 32768, "rms_norm_eps": 1e-5, "rope_theta": 1000000.0,
                          "num_local_experts": 8, "num_experts_per_tok": 2, "hidden_act": "silu"})"},
+    // Two layers that are half as wide, so that an expert is large beside what a dispatch costs. 1.1 GB.
+    {"mixtral-2-layers", R"({"model_type": "mixtral", "vocab_size": 8000, "hidden_size": 2048, "num_hidden_layers": 2,
+                            "num_attention_heads": 16, "num_key_value_heads": 4, "intermediate_size": 5376,
+                            "max_position_embeddings": 32768, "rms_norm_eps": 1e-5, "rope_theta": 1000000.0,
+                            "num_local_experts": 8, "num_experts_per_tok": 2, "hidden_act": "silu"})"},
 };
 
 const ModelShape* find_shape(std::string_view name) {
