@@ -353,16 +353,30 @@ void check(const ModelConfig& c) {
             fmt::format("{} factors of positions for {} pairs of channels", factors.size(), c.rope_dims / 2));
 }
 
-RopeTable rope_table(const ModelConfig& c, Extent context, bool local) {
+namespace {
+
+Extent original_context(const ModelConfig& c) {
+  return c.rope_scaling.original_context > 0 ? c.rope_scaling.original_context : c.context;
+}
+
+}  // namespace
+
+std::optional<Extent> short_positions(const ModelConfig& c) {
+  const RopeScaling& s = c.rope_scaling;
+  if (s.kind != RopeScaling::Kind::longrope || s.short_factors == s.long_factors) return {};
+  return original_context(c);
+}
+
+RopeTable rope_table(const ModelConfig& c, Extent length, bool local) {
   local = local && c.rope_local_base > 0;
   RopeTable table;
   const double base = local ? c.rope_local_base : c.rope_base, dims = static_cast<double>(c.rope_dims);
   const RopeScaling none;
   const RopeScaling& s = local ? none : c.rope_scaling;
-  const auto original = static_cast<double>(s.original_context > 0 ? s.original_context : c.context);
+  const auto original = static_cast<double>(original_context(c));
   const std::vector<double>* factors = nullptr;
   if (s.kind == RopeScaling::Kind::longrope)
-    factors = static_cast<double>(context) > original ? &s.long_factors : &s.short_factors;
+    factors = static_cast<double>(length) > original ? &s.long_factors : &s.short_factors;
   // yarn: the pairs that turn `beta` times within the original context lie here.
   const auto pair_of = [&](double beta) {
     return dims * std::log(original / (beta * 2 * M_PI)) / (2 * std::log(base));

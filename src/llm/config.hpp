@@ -62,12 +62,15 @@ ModelConfig config_from_gguf(const io::GgufMetadata& metadata, Extent vocabulary
 /// FileError unless sizes are within bounds and fit each other.
 void check(const ModelConfig& config);
 
-/// Frequencies of the pairs, scaled, and what cosine and sine are multiplied with. `context` decides between short and
-/// long factors; `local` takes the base of local layers, if they have one, without scaling.
+/// Longrope has short factors and long ones: the most positions of a sequence that turns by the short ones. Nothing where
+/// there is no choice.
+std::optional<Extent> short_positions(const ModelConfig& config);
+/// Frequencies of the pairs, scaled, and what cosine and sine are multiplied with. `length`, of the whole sequence, decides
+/// between short and long factors; `local` takes the base of local layers, if they have one, without scaling.
 struct RopeTable {
   std::vector<double> frequencies;
   double magnitude = 1;
 };
-RopeTable rope_table(const ModelConfig& config, Extent context, bool local);
+RopeTable rope_table(const ModelConfig& config, Extent length, bool local);
 
 }  // namespace weft::llm

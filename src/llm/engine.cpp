@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <future>
+#include <utility>
 
 #if defined(__GLIBC__)
 #include <malloc.h>
@@ -77,11 +78,17 @@ Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) : 
   weights_ = load_weights(graph_, names, device_, options.progress);
   vocabulary_ = vocabulary.get();
 
+  if (const auto most = short_positions(config); most && *most < context_) short_positions_ = most;
   const auto table = [&](bool local) {
-    const RopeTable rope = rope_table(config, context_, local);
-    if (!local) magnitude_ = rope.magnitude;
-    return on_device(std::vector<float>(rope.frequencies.begin(), rope.frequencies.end()), {config.rope_dims / 2},
-                     device_);
+    std::vector<Extent> lengths = {short_positions_.value_or(context_)};
+    if (short_positions_) lengths.push_back(context_);
+    std::vector<float> sets;
+    for (const Extent length : lengths) {
+      const RopeTable rope = rope_table(config, length, local);
+      if (!local) magnitude_ = rope.magnitude;
+      sets.insert(sets.end(), rope.frequencies.begin(), rope.frequencies.end());
+    }
+    return on_device(sets, {static_cast<Extent>(lengths.size()), config.rope_dims / 2}, device_);
   };
   frequencies_ = table(false);
   local_frequencies_ = table(true);
@@ -122,6 +129,7 @@ Compiled& Engine::compiled(std::size_t size, Rows rows) {
                                    .length = numbers(1),
                                    .all = {numbers(2), numbers(3)}};
                  if (ring_ > 0) inputs.ring = {numbers(4), numbers(5)};
+                 if (short_positions_) inputs.factors = numbers(arguments[1].dim(0) - 1);
                  if (rows == Rows::last) inputs.rows = arguments[2];
                  return std::vector<Tensor>{lower({graph_, weights_, caches_, cache_type_, ring_, exact_, frequencies_,
                                                    local_frequencies_, magnitude_},
@@ -132,14 +140,15 @@ Compiled& Engine::compiled(std::size_t size, Rows rows) {
 
 Tensor Engine::pass(std::span<const Step> steps, std::size_t size, Rows rows, const Tensor& drawn,
                     std::string* profile) {
-  const std::size_t lists = ring_ > 0 ? 6 : 4;  // of numbers, as `compiled` takes them
+  // Lists of numbers, as `compiled` takes them.
+  const std::size_t lists_of_places = ring_ > 0 ? 6 : 4, lists = lists_of_places + (short_positions_ ? 1 : 0);
   std::vector<std::int32_t> tokens(size, 0), numbers(lists * size, 0);
   for (std::size_t t = 0; t < size; ++t) {
     const auto put = [&](std::size_t list, Extent value) {
       numbers[list * size + t] = static_cast<std::int32_t>(value);
     };
     if (t >= steps.size()) {
-      for (std::size_t list = 2; list < lists; list += 2) put(list, -1);
+      for (std::size_t list = 2; list < lists_of_places; list += 2) put(list, -1);
       continue;
     }
     const Step& step = steps[t];
@@ -163,6 +172,7 @@ Tensor Engine::pass(std::span<const Step> steps, std::size_t size, Rows rows, co
     };
     put_places(2, context_);
     if (ring_ > 0) put_places(4, ring_);
+    if (short_positions_) put(lists - 1, cached_[static_cast<std::size_t>(step.slot)].is_long ? 1 : 0);
   }
   const auto count = static_cast<Extent>(size);
   std::vector<Tensor> arguments = {rows == Rows::drawn ? drawn.to(device_) : on_device(tokens, {count}, device_),
@@ -285,8 +295,24 @@ bool Engine::has_window(int slot, Extent position) const {
   return ring_ == 0 || position == 0 || std::max<Extent>(position + 1 - config().window, 0) >= lost;
 }
 
+bool Engine::turns_anew(int slot, Extent length) const {
+  return short_positions_ && (length > *short_positions_) != cached_[static_cast<std::size_t>(slot)].is_long;
+}
+
+void Engine::grow(int slot, Extent length) {
+  if (!turns_anew(slot, length)) return;
+  cached_[static_cast<std::size_t>(slot)].is_long = length > *short_positions_;
+  const std::vector<text::TokenId> held = std::exchange(cached(slot), {});
+  std::vector<Step> steps;
+  for (std::size_t i = 0; i < held.size(); ++i) steps.push_back({held[i], static_cast<Extent>(i), slot});
+  if (!steps.empty()) last_logits(steps);
+  cached(slot) = held;
+}
+
 Extent Engine::reuse(int slot, std::span<const text::TokenId> prompt) {
   std::vector<text::TokenId>& held = cached(slot);
+  if (turns_anew(slot, static_cast<Extent>(prompt.size()))) held.clear();
+  grow(slot, static_cast<Extent>(prompt.size()));
   std::size_t same = 0;
   while (same < held.size() && same + 1 < prompt.size() && held[same] == prompt[same]) ++same;
   if (!has_window(slot, static_cast<Extent>(same))) same = 0;

@@ -97,6 +97,12 @@ class Engine {
 
   /// What the cache holds of a sequence.
   std::vector<text::TokenId>& cached(int slot) { return cached_[static_cast<std::size_t>(slot)].tokens; }
+  /// To be called before steps that make a sequence `length` tokens long, but for the prompt's, where `reuse` is. Longrope
+  /// turns a whole sequence by short factors or by long ones: when it outgrows the short ones, the keys that the cache
+  /// holds of it are computed anew, in as many passes as it took.
+  void grow(int slot, Extent length);
+  /// Whether `grow` would do that.
+  bool turns_anew(int slot, Extent length) const;
   /// Tokens of the prompt that the slot already holds, but for the last, which must be computed for its logits; the cache
   /// is cut there. Where rings have lost the window before that place, nothing is reused: that window came of windows
   /// before it, which are lost too.
@@ -114,7 +120,8 @@ class Engine {
 
   struct Cached {
     std::vector<text::TokenId> tokens;
-    Extent written = 0;  // positions from 0 on that rows were written for, some perhaps beyond the tokens
+    Extent written = 0;    // positions from 0 on that rows were written for, some perhaps beyond the tokens
+    bool is_long = false;  // it turns by the long factors of longrope
   };
 
   /// Whether rings hold all that a token at this position sees before it.
@@ -134,7 +141,8 @@ class Engine {
   bool exact_ = false;
   std::map<std::string, Variable> caches_;
   std::vector<Cached> cached_;
-  Tensor frequencies_, local_frequencies_;
+  Tensor frequencies_, local_frequencies_;  // of the short factors, and of the long ones where sequences may need them
+  std::optional<Extent> short_positions_;   // of a sequence that turns by short factors, where both kinds are needed
   double magnitude_ = 1;
   std::map<std::pair<std::size_t, Rows>, Compiled> passes_;
   std::optional<Compiled> sampler_;

@@ -96,7 +96,8 @@ class Lowering {
     Tensor& table = angles_[local ? 1 : 0][sine ? 1 : 0];
     if (!table.defined()) {
       const Tensor position = unsqueeze(cast(inputs_.positions, DType::f32), 1);
-      const Tensor angle = position * (local ? context_.local_frequencies : context_.frequencies);
+      const Tensor& sets = local ? context_.local_frequencies : context_.frequencies;
+      const Tensor angle = position * (inputs_.factors.defined() ? embedding(sets, inputs_.factors) : sets);
       table = elementwise(sine ? "sin" : "cos", {angle});
       if (!local && context_.magnitude != 1) table = table * context_.magnitude;
     }

@@ -19,6 +19,7 @@ struct PassInputs {
     Tensor first;  // [T], first row of their sequence in the caches
   };
   Places all, ring;  // in caches of all positions, and in those that are rings
+  Tensor factors;    // [T], rows of the frequencies; undefined: there is one
   Tensor rows;       // [R], tokens whose logits are wanted; undefined: of all T
 };
 
@@ -29,7 +30,7 @@ struct LowerContext {
   CacheType cache_type = CacheType::f32;
   Extent ring = 0;                        // rows of a sequence in layers with a window; 0: all positions
   bool exact = false;                     // products with packed weights take activations as f32
-  Tensor frequencies, local_frequencies;  // [dims / 2]
+  Tensor frequencies, local_frequencies;  // [1 or more, dims / 2]
   double magnitude = 1;
 };
 

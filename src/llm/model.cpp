@@ -97,6 +97,7 @@ std::vector<float> Model::forward(std::span<const std::int32_t> tokens) const {
   if (engine_->busy) throw UsageError("llm: a generation of this model is under way; finish or destroy it first");
   std::vector<float> logits;
   engine_->cached(0).clear();
+  engine_->grow(0, static_cast<Extent>(tokens.size()));
   Extent position = 0;
   while (!tokens.empty()) {
     const auto part = tokens.first(std::min(tokens.size(), detail::Engine::kStepsMax));

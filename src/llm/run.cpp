@@ -175,6 +175,7 @@ void Run::start() {
 void Run::step(std::string& piece) {
   if (options_.cancel.stop_requested()) return reply_.cancel(piece);
   const auto begin = Clock::now();
+  engine_->grow(0, static_cast<Extent>(tokens_.size()));
   const std::vector<TokenId> guesses = guess();
   std::vector<TokenId> ahead = {tokens_.back()};
   ahead.insert(ahead.end(), guesses.begin(), guesses.end());
@@ -209,10 +210,14 @@ void Run::step_beside_device(std::string& piece) {
     const DrawRequest wanted = request(reply_.result.tokens.size() + ahead, tokens_);
     return engine_->start_draw(logits, {&wanted, 1});
   };
-  if (!drawing_) drawing_ = start_draw(engine_->last_logits(steps_of({&tokens_.back(), 1}, place - 1, 0)), 0);
+  if (!drawing_) {
+    engine_->grow(0, place);
+    drawing_ = start_draw(engine_->last_logits(steps_of({&tokens_.back(), 1}, place - 1, 0)), 0);
+  }
   Drawing drawing = std::move(*drawing_);
   drawing_.reset();
-  if (reply_.room() > 1) drawing_ = start_draw(engine_->next_logits(drawing, place, 0), 1);
+  if (reply_.room() > 1 && !engine_->turns_anew(0, place + 1))
+    drawing_ = start_draw(engine_->next_logits(drawing, place, 0), 1);
   const Draw draw = engine_->finish(std::move(drawing), 1)[0];
   engine_->cached(0).push_back(tokens_.back());
   if (reply_.take(draw, piece)) tokens_.push_back(draw.token);
@@ -221,8 +226,10 @@ void Run::step_beside_device(std::string& piece) {
 
 /// What followed the last time that the text ended as it does now.
 std::vector<TokenId> Run::guess() const {
-  const Extent room = std::min({options_.draft, engine_->context() - static_cast<Extent>(tokens_.size()),
-                                options_.max_tokens - static_cast<Extent>(reply_.result.tokens.size()) - 1});
+  const auto length = static_cast<Extent>(tokens_.size());
+  Extent room = std::min({options_.draft, engine_->context() - length,
+                          options_.max_tokens - static_cast<Extent>(reply_.result.tokens.size()) - 1});
+  while (room > 0 && engine_->turns_anew(0, length + room)) --room;
   if (room <= 0) return {};
   constexpr std::size_t kLongest = 4, kShortest = 2;
   for (std::size_t n = kLongest; n >= kShortest; --n) {
@@ -276,6 +283,7 @@ std::vector<Result> run_batch(Engine& engine, std::vector<std::vector<TokenId>> 
     for (std::size_t s = 0; s < slots.size(); ++s) {
       if (!slots[s]) continue;
       const auto& tokens = slots[s]->tokens;
+      engine.grow(static_cast<int>(s), static_cast<Extent>(tokens.size()));
       steps.push_back({tokens.back(), static_cast<Extent>(tokens.size()) - 1, static_cast<int>(s)});
       // Each prompt draws from a stream of its own, whatever runs beside it.
       requests.push_back({&options.sampling, seed + slots[s]->prompt, slots[s]->reply->result.tokens.size(),

@@ -1,6 +1,7 @@
 // Generation on a tiny model: streams, ends, caches that are reused, batches, guesses, errors.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/message_of.hpp"
@@ -93,6 +94,39 @@ TEST_F(Generate, GuessesChangeSpeedOnly) {
     EXPECT_LE(got.accepted_tokens, got.drafted_tokens);
     EXPECT_EQ(wanted.drafted_tokens, 0);
   }
+}
+
+// Longrope turns a text of more than 16 tokens by other factors than a shorter one: all of it.
+TEST_F(Generate, TextsThatOutgrowTheShortFactorsAreTurnedAnew) {
+  const std::vector<test::TinyModel> all = test::tiny_models();
+  const auto tiny = std::find_if(all.begin(), all.end(), [](const auto& m) { return m.name == "phi3 longrope"; });
+  ASSERT_NE(tiny, all.end());
+  test::put(*tiny, folder_);
+  const Model model = load(folder_.path(), {.context = 64, .sequences = 3});
+  const std::vector<std::string> prompts = {
+      kPrompt, "w1 w2 w3", "w1 w2 w3 w4 w5 w6 w7 w8 w9 w8 w7 w6 w5 w4 w3 w2 w1 w9", "w5 w6 w5 w6 w5 w6 w5 w6 w5 w6"};
+  std::vector<std::vector<std::int32_t>> alone;
+  for (const std::string& prompt : prompts) {
+    std::vector<std::int32_t> tokens = model.encode(prompt);
+    for (int i = 0; i < 20; ++i) {
+      const std::vector<float> logits = model.forward(tokens);
+      tokens.push_back(
+          static_cast<std::int32_t>(std::max_element(logits.end() - 48, logits.end()) - (logits.end() - 48)));
+    }
+    alone.emplace_back(tokens.end() - 20, tokens.end());
+  }
+  for (const Extent draft : {0, 5})
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+      GenerateOptions options = greedy(20);
+      options.draft = draft;
+      EXPECT_EQ(ids_of(model.generate(prompts[i], options).result()), alone[i]) << prompts[i];
+    }
+  const std::vector<Result> together = model.generate_batch(prompts, greedy(20));
+  for (std::size_t i = 0; i < prompts.size(); ++i) EXPECT_EQ(ids_of(together[i]), alone[i]) << prompts[i];
+  // Keys that were turned by the long factors are of no use to a short text.
+  EXPECT_EQ(model.generate(prompts[0], greedy(4)).result().tokens.size(), 4u);
+  EXPECT_EQ(model.generate(prompts[0], greedy(20)).result().reused_tokens, 6);
+  EXPECT_EQ(model.generate(prompts[0], greedy(4)).result().reused_tokens, 0);
 }
 
 TEST_F(Generate, BatchesGiveWhatEachPromptGivesAlone) {

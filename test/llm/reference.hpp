@@ -79,7 +79,7 @@ class ReferenceModel {
             const double smooth = std::clamp((original / wave - low) / (high - low), 0.0, 1.0);
             f = (1 - smooth) * f / factor + smooth * f;
           }
-          if (kind == "longrope") {  // the test's context is above the original one
+          if (kind == "longrope") {  // the test's text is longer than the original context
             f /= s["long_factor"][d].get<double>();
             const double context = c_["max_position_embeddings"], original = c_["original_max_position_embeddings"];
             magnitude = std::sqrt(1 + std::log(context / original) / std::log(original));

@@ -65,6 +65,9 @@ CASES = [
                                     "sliding_window": 9, "prompt": 34}),
     ("phi3-longrope-short", "Phi3", {"rope_parameters": longrope(4), "original_max_position_embeddings": 32,
                                      "context": 32, "tokens": 30, "prompt": 14}),
+    # A short text in a long context, and one that outgrows the short factors.
+    ("phi3-longrope-grows", "Phi3", {"rope_parameters": longrope(4), "original_max_position_embeddings": 32,
+                                     "tokens": 31, "prompt": 26}),
     ("gpt2", "GPT2", {"n_inner": 48}),
     ("mixtral", "Mixtral", {"num_local_experts": 4, "num_experts_per_tok": 2}),
     ("mixtral-window", "Mixtral", {"num_local_experts": 5, "num_experts_per_tok": 3, "sliding_window": 6, "head_dim": 16}),

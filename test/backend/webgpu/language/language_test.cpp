@@ -313,9 +313,10 @@ TEST_F(WebgpuLanguage, AModelWritesWhatItWritesOnTheCpu) {
     const char* weights;
     std::vector<std::string> prompts;
   };
-  // Of the last one prompt, as software adapters compile each size of pass for long.
-  for (const Case& c : {Case{"llama", CacheType::f32, "F32", several}, Case{"llama", CacheType::f16, "F32", several},
-                        Case{"mixtral", CacheType::f32, "F16", {"w3"}}}) {
+  // Of the last two one prompt, as software adapters compile each size of pass for long.
+  for (const Case& c :
+       {Case{"llama", CacheType::f32, "F32", several}, Case{"llama", CacheType::f16, "F32", several},
+        Case{"mixtral", CacheType::f32, "F16", {"w3"}}, Case{"phi3 longrope", CacheType::f32, "F32", {"w3"}}}) {
     SCOPED_TRACE(c.model);
     test::TemporaryFolder folder;
     test::put(named(c.model), folder, c.weights);
