@@ -27,7 +27,8 @@ struct Stages::Shared {
   };
 
   std::vector<Stage> stages;
-  bool serial = true;  // no stage has several tasks
+  std::vector<std::size_t> streamed;  // by stage: the next that is, from it on
+  bool serial = true;                 // no stage has several tasks
   std::vector<Next> next;
   std::vector<Left> left;
   int parts = 0;
@@ -35,8 +36,13 @@ struct Stages::Shared {
   std::exception_ptr failure;
   std::mutex failure_mutex;
 
-  explicit Shared(std::vector<Stage> list) : stages(std::move(list)), left(stages.size()) {
-    for (const Stage& stage : stages) serial = serial && stage.tasks <= 1;
+  explicit Shared(std::vector<Stage> list) : stages(std::move(list)), streamed(stages.size()), left(stages.size()) {
+    std::size_t next_streamed = stages.size();
+    for (std::size_t s = stages.size(); s-- > 0;) {
+      serial = serial && stages[s].tasks <= 1;
+      if (stages[s].is_streamed) next_streamed = s;
+      streamed[s] = next_streamed;
+    }
   }
 
   std::int64_t part_begin(const Stage& stage, int part) const { return stage.tasks * part / parts; }
@@ -59,18 +65,23 @@ struct Stages::Shared {
     }
   }
 
-  void wait_for(std::size_t stage) {
+  /// `ask_ahead` is called until it has nothing left to do.
+  void wait_for(std::size_t stage, FunctionRef<bool()> ask_ahead) {
     std::atomic<std::uint32_t>& tasks = left[stage].tasks;
     const auto done = [&] { return tasks.load(std::memory_order_acquire) == 0; };
+    while (!done() && ask_ahead()) {
+    }
     if (done() || (threads_may_spin() && spin_until(kSpin, done))) return;
     for (std::uint32_t seen; (seen = tasks.load(std::memory_order_acquire)) != 0;)
       tasks.wait(seen, std::memory_order_acquire);
   }
 
   /// One thread's way through all stages.
-  void walk(FunctionRef<void(int, std::int64_t)> task) {
+  void walk(FunctionRef<void(int, std::int64_t)> task, FunctionRef<bool(int, std::int64_t, int)> ask_ahead) {
     const int own = thread_index() % parts;
-    int done = -1;  // stages up to here are known to be
+    int done = -1;          // stages up to here are known to be
+    std::size_t asked = 0;  // the stage that memory was asked for last, and how many pieces
+    int pieces = 0;
     for (std::size_t s = 0; s < stages.size(); ++s) {
       std::uint32_t taken = 0;
       for (int k = 0; k < parts; ++k) {
@@ -78,7 +89,12 @@ struct Stages::Shared {
         std::atomic<std::int64_t>& first = counter(s, part);
         const std::int64_t end = part_begin(stages[s], part + 1);
         if (first.load(std::memory_order_relaxed) >= end) continue;
-        for (; done < stages[s].after; ++done) wait_for(static_cast<std::size_t>(done + 1));
+        const auto ask = [&, ahead = streamed[s]] {
+          if (!ask_ahead || ahead == stages.size()) return false;
+          if (asked != ahead) asked = ahead, pieces = 0;
+          return ask_ahead(static_cast<int>(ahead), part_begin(stages[ahead], own), pieces++);
+        };
+        for (; done < stages[s].after; ++done) wait_for(static_cast<std::size_t>(done + 1), ask);
         for (std::int64_t i; (i = first.fetch_add(1, std::memory_order_relaxed)) < end; ++taken)
           run_one(task, static_cast<int>(s), i);
       }
@@ -102,7 +118,8 @@ Stages::Stages(std::vector<Stage> stages) : shared_(std::make_unique<Shared>(std
 Stages::~Stages() = default;
 Stages::Stages(Stages&&) noexcept = default;
 
-void Stages::run(FunctionRef<void(int stage, std::int64_t task)> task) {
+void Stages::run(FunctionRef<void(int stage, std::int64_t task)> task,
+                 FunctionRef<bool(int stage, std::int64_t task, int piece)> ask_ahead) {
   Shared& shared = *shared_;
   if (shared.serial || thread_count() == 1) {
     for (std::size_t s = 0; s < shared.stages.size(); ++s)
@@ -110,7 +127,7 @@ void Stages::run(FunctionRef<void(int stage, std::int64_t task)> task) {
     return;
   }
   shared.reset();
-  parallel_for(thread_count(), [&](std::int64_t) { shared.walk(task); });
+  parallel_for(thread_count(), [&](std::int64_t) { shared.walk(task, ask_ahead); });
   if (shared.failure) std::rethrow_exception(std::exchange(shared.failure, nullptr));
 }
 

@@ -52,6 +52,29 @@ TEST(Stages, AStageThatNeedsNoneMayRunBesideTheOneBefore) {
   EXPECT_TRUE(begun);
 }
 
+TEST(Stages, WhoWaitsAsksAheadForTheNextStreamedStage) {
+  const KeepThreadCount keep;
+  set_thread_count(2);
+  // The only task of stage 0 ends when the other thread, which waits for it, has asked for three pieces.
+  Stages stages({{1, -1}, {2, 0}, {4, 1, true}, {2, 2, true}});
+  for (int run = 0; run < 50; ++run) {
+    std::atomic<int> asked = 0, wrong = 0, begun = 0;
+    stages.run(
+        [&](int s, std::int64_t) {
+          begun += s == 2;
+          while (s == 0 && asked < 3) {
+          }
+        },
+        [&](int s, std::int64_t task, int piece) {
+          if (asked < 3) wrong += s != 2 || (task != 0 && task != 2) || piece != asked || begun > 0;
+          ++asked;
+          return piece < 7;
+        });
+    ASSERT_GE(asked, 3);
+    ASSERT_EQ(wrong, 0);
+  }
+}
+
 TEST(Stages, TheFirstExceptionComesOutAndTheListRunsAgain) {
   const KeepThreadCount keep;
   Stages stages({{8, -1}, {8, 0}, {8, 1}});

@@ -28,6 +28,8 @@ class PackedProducts final : public Prepared {
   Extent tasks(int) const override { return tasks_->count(); }
   void start() override { tasks_->start(x_, x_row_, rows_); }
   void run_task(int, Extent task) override { tasks_->run(task); }
+  bool is_streamed() const override { return tasks_.has_value(); }
+  bool ask_ahead(Extent task, int piece) const override { return tasks_->ask_ahead(task, piece); }
   std::string to_string() const override;
   std::size_t scratch_bytes() const override;
 

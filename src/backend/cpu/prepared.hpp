@@ -42,6 +42,10 @@ class Prepared {
   virtual Extent tasks(int /*stage*/) const { return 0; }
   virtual void start() {}
   virtual void run_task(int /*stage*/, Extent /*task*/) {}
+  /// Whether its tasks read so much that threads which wait should ask memory for it: `ask_ahead` asks for a piece, counted
+  /// from 0, of what a task reads, and says whether there may be more.
+  virtual bool is_streamed() const { return false; }
+  virtual bool ask_ahead(Extent /*task*/, int /*piece*/) const { return false; }
   /// What `start` itself reads: it must be there before the first stage of the schedule.
   virtual std::vector<kernel::Operand> read_at_start() const { return {}; }
   /// For `explain`.

@@ -98,7 +98,7 @@ class CpuProgram final : public backend::Program {
             after = std::max(after, last_stage[static_cast<std::size_t>(need)]);
         for (int stage = 0; stage < each.prepared->stages(); ++stage) {
           parts.push_back({each.prepared.get(), stage});
-          stages.push_back({each.prepared->tasks(stage), after});
+          stages.push_back({each.prepared->tasks(stage), after, each.prepared->is_streamed()});
           after = static_cast<int>(stages.size()) - 1;
         }
         last_stage.insert(last_stage.end(), each.count, static_cast<int>(stages.size()) - 1);
@@ -108,10 +108,10 @@ class CpuProgram final : public backend::Program {
   }
   void run_section(Section& section) {
     for (std::size_t i = section.begin; i < section.end; ++i) kernels_[i].prepared->start();
-    section.stages.run([&](int stage, std::int64_t task) {
-      const Section::Part& part = section.parts[static_cast<std::size_t>(stage)];
-      part.prepared->run_task(part.stage, task);
-    });
+    const auto part = [&](int stage) -> const Section::Part& { return section.parts[static_cast<std::size_t>(stage)]; };
+    section.stages.run(
+        [&](int stage, std::int64_t task) { part(stage).prepared->run_task(part(stage).stage, task); },
+        [&](int stage, std::int64_t task, int piece) { return part(stage).prepared->ask_ahead(task, piece); });
   }
 
   void bind(std::span<const backend::BufferPtr> externals) {

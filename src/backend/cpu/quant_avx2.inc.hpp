@@ -13,6 +13,7 @@ struct QuantAvx2 {
   using Int = __m256i;
   static constexpr int kLanes = 8;
   static constexpr int kWholeGroupRows = 2;
+  static constexpr int kRuns = 1;
   static constexpr int kExactHeights[kQuantHeights] = {1, 2, 4, 0, 0};
 
   static Float zero() { return _mm256_setzero_ps(); }

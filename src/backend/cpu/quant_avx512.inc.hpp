@@ -13,6 +13,7 @@ struct QuantAvx512 {
   using Int = __m512i;
   static constexpr int kLanes = 16;
   static constexpr int kWholeGroupRows = 16;
+  static constexpr int kRuns = 4;  // of memory at once, for one row
   static constexpr int kExactHeights[kQuantHeights] = {1, 2, 4, 8, 0};
 
   static Float zero() { return _mm512_setzero_ps(); }

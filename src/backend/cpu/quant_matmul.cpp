@@ -38,6 +38,7 @@ constexpr int64_t kExactRows = 64;             // of x as they are, which take 4
 constexpr int64_t kNearBytes = 256 * 1024;     // at a time, where the weights stay in the cache meanwhile
 constexpr int64_t kSmallElements = 16 * 1024;  // of x, laid out sooner than another thread is asked to
 constexpr int64_t kLine = 64;
+constexpr int64_t kPieceBytes = 1024, kAskedBytes = 32 * 1024;  // of weights that a waiting thread asks for
 
 // --- Instruction sets.
 
@@ -248,6 +249,11 @@ struct QuantTasks::State {
   std::uint64_t call = 0;
   const std::byte* shared = nullptr;  // panels that the thread which called `start` keeps
 
+  const Part& part_of(int64_t task) const {
+    std::size_t i = parts.size() - 1;
+    while (parts[i].first_task > task) --i;
+    return parts[i];
+  }
   void make_panels_of_thread() const {
     ThreadMemory& mine = memory_of_thread;
     if (mine.laid_out == call) return;
@@ -331,9 +337,20 @@ void QuantTasks::run(int64_t task) const {
   const State& s = *state_;
   const ThreadMemory& mine = memory_of_thread;
   if (s.small) s.make_panels_of_thread();
-  std::size_t i = s.parts.size() - 1;
-  while (s.parts[i].first_task > task) --i;
-  run_task(s.parts[i], task - s.parts[i].first_task, s.blocks, s.small ? mine.panels.data() : s.shared, s.chosen);
+  const Part& part = s.part_of(task);
+  run_task(part, task - part.first_task, s.blocks, s.small ? mine.panels.data() : s.shared, s.chosen);
+}
+
+bool QuantTasks::ask_ahead(int64_t task, int piece) const {
+  const State& s = *state_;
+  if (task >= s.tasks) return false;
+  const Part& part = s.part_of(task);
+  const int64_t group = (task - part.first_task) / part.row_tiles * part.tile_groups;
+  const int64_t bytes = std::min(kAskedBytes, (part.groups - group) * part.group_bytes);
+  const int64_t begin = piece * kPieceBytes, end = std::min(bytes, begin + kPieceBytes);
+  const std::byte* weights = part.product->weights->data() + group * part.group_bytes;
+  for (int64_t at = begin; at < end; at += kLine) __builtin_prefetch(weights + at, 0, 2);
+  return end < bytes;
 }
 
 void quant_matmul(std::span<const QuantProduct> products, const float* x, int64_t m, int64_t x_row,

@@ -108,6 +108,8 @@ class QuantTasks {
   void start(const float* x, std::int64_t x_row, ChosenRows chosen = {});
   /// May be called at the same time for different tasks.
   void run(std::int64_t task) const;
+  /// Asks memory for a piece, counted from 0, of the weights that a task begins with; false: they are not so many.
+  bool ask_ahead(std::int64_t task, int piece) const;
 
  private:
   struct State;

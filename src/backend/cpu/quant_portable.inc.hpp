@@ -21,6 +21,7 @@ struct QuantPortable {
   static constexpr bool kHasDot = true;
   static constexpr int kLanes = 4;
   static constexpr int kWholeGroupRows = 1;
+  static constexpr int kRuns = 1;
   static constexpr int kEightBitHeights[kQuantHeights] = {1, 4, 0, 0, 0};
   static constexpr int kExactHeights[kQuantHeights] = {1, 4, 0, 0, 0};
 

@@ -147,50 +147,61 @@ inline void dot_words(const std::byte* values, const std::byte* x, const std::in
   }
 }
 
-template <class V, QuantFormat f, int kRows>
-void tile_eight_bit(const QuantTile& tile) {
+/// The first `kRuns * groups` groups of 16 columns, in so many runs of memory side by side: the processor looks only so far
+/// ahead in each.
+template <class V, QuantFormat f, int kRows, int kRuns>
+void tile_eight_bit_runs(const QuantTile& tile, std::int64_t groups) {
   using Float = typename V::Float;
   // Few rows take all columns of a group at once, so that memory is read straight through; many take what registers hold.
   constexpr int kVectors = kRows <= V::kWholeGroupRows ? kQuantGroup / V::kLanes : 1;
   constexpr int kWords = 8 / f.scales_per_block;
   constexpr std::int64_t kValueBytes = f.value_bytes(), kScaleBytes = f.scale_bytes();
   constexpr int kChunk = f.chunk_blocks();
-  const std::byte* group = tile.weights;
-  float* y = tile.y;
-  for (std::int64_t columns = tile.columns; columns > 0; columns -= kQuantGroup) {
+  const std::int64_t run_bytes = groups * tile.group_bytes, run_columns = groups * kQuantGroup;
+  for (std::int64_t group = 0; group < groups; ++group) {
+    const std::byte* first = tile.weights + group * tile.group_bytes;
+    float* y = tile.y + group * kQuantGroup;
     for (int column = 0; column < kQuantGroup; column += kVectors * V::kLanes) {
-      Float sum[kRows][kVectors];
-#pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r)
+      Float sum[kRuns][kRows][kVectors];
 #pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) sum[r][v] = V::zero();
+      for (int s = 0; s < kRuns; ++s)
+#pragma GCC unroll 16
+        for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+          for (int v = 0; v < kVectors; ++v) sum[s][r][v] = V::zero();
 
-      const std::byte* scales = group;
-      const std::byte* values = group + kScaleBytes;
+      const std::byte* scales = first;
+      const std::byte* values = first + kScaleBytes;
       const std::byte* x = tile.x;
       for (std::int64_t block = 0; block < tile.blocks; ++block) {
-        fetch_ahead<f, kRows>(values);
         const float* x_scales = reinterpret_cast<const float*>(x + 32 * kRows);
         const std::int32_t* minus_sums = reinterpret_cast<const std::int32_t*>(x + 36 * kRows);
         const float* scaled_sums = reinterpret_cast<const float*>(x + 48 * kRows);
-#pragma GCC unroll 2
-        for (int sub = 0; sub < f.scales_per_block; ++sub) {
-          const int kind = f.scales_per_block == 1 ? 2 : sub;
-          typename V::Int acc[kRows][kVectors];
-          dot_words<V, f, kRows, kVectors>(values, x, minus_sums + kind * kRows, sub * kWords, (sub + 1) * kWords,
-                                           column, acc);
 #pragma GCC unroll 4
-          for (int v = 0; v < kVectors; ++v) {
-            const Float scale = weight_scale<V, f>(scales, block & (kChunk - 1), sub, column + v * V::kLanes);
-#pragma GCC unroll 16
-            for (int r = 0; r < kRows; ++r)
-              sum[r][v] =
-                  V::multiply_add(V::multiply(scale, V::broadcast(x_scales + r)), V::to_float(acc[r][v]), sum[r][v]);
-            if constexpr (f.has_minimum) {
-              const Float minimum = weight_minimum<V, f>(scales, block & (kChunk - 1), sub, column + v * V::kLanes);
+        for (int s = 0; s < kRuns; ++s) {
+          const std::byte* run_values = values + s * run_bytes;
+          const std::byte* run_scales = scales + s * run_bytes;
+          fetch_ahead<f, kRows>(run_values);
+#pragma GCC unroll 2
+          for (int sub = 0; sub < f.scales_per_block; ++sub) {
+            const int kind = f.scales_per_block == 1 ? 2 : sub;
+            typename V::Int acc[kRows][kVectors];
+            dot_words<V, f, kRows, kVectors>(run_values, x, minus_sums + kind * kRows, sub * kWords, (sub + 1) * kWords,
+                                             column, acc);
+#pragma GCC unroll 4
+            for (int v = 0; v < kVectors; ++v) {
+              const Float scale = weight_scale<V, f>(run_scales, block & (kChunk - 1), sub, column + v * V::kLanes);
 #pragma GCC unroll 16
               for (int r = 0; r < kRows; ++r)
-                sum[r][v] = V::multiply_add(minimum, V::broadcast(scaled_sums + kind * kRows + r), sum[r][v]);
+                sum[s][r][v] = V::multiply_add(V::multiply(scale, V::broadcast(x_scales + r)), V::to_float(acc[r][v]),
+                                               sum[s][r][v]);
+              if constexpr (f.has_minimum) {
+                const Float minimum =
+                    weight_minimum<V, f>(run_scales, block & (kChunk - 1), sub, column + v * V::kLanes);
+#pragma GCC unroll 16
+                for (int r = 0; r < kRows; ++r)
+                  sum[s][r][v] = V::multiply_add(minimum, V::broadcast(scaled_sums + kind * kRows + r), sum[s][r][v]);
+              }
             }
           }
         }
@@ -201,17 +212,32 @@ void tile_eight_bit(const QuantTile& tile) {
         }
         x += 60 * kRows;
       }
-#pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r)
-        if (r < tile.rows)
 #pragma GCC unroll 4
-          for (int v = 0; v < kVectors; ++v) {
-            const std::int64_t first = column + v * V::kLanes;
-            store_columns<V>(y + r * tile.y_row + first, sum[r][v], columns - first);
-          }
+      for (int s = 0; s < kRuns; ++s)
+#pragma GCC unroll 16
+        for (int r = 0; r < kRows; ++r)
+          if (r < tile.rows)
+#pragma GCC unroll 4
+            for (int v = 0; v < kVectors; ++v) {
+              const std::int64_t at = s * run_columns + column + v * V::kLanes;
+              store_columns<V>(y + r * tile.y_row + at, sum[s][r][v], tile.columns - group * kQuantGroup - at);
+            }
     }
-    group += tile.group_bytes;
-    y += kQuantGroup;
+  }
+}
+
+template <class V, QuantFormat f, int kRows>
+void tile_eight_bit(const QuantTile& tile) {
+  constexpr int kRuns = kRows == 1 ? V::kRuns : 1;
+  const std::int64_t groups = (tile.columns + kQuantGroup - 1) / kQuantGroup, each = groups / kRuns;
+  tile_eight_bit_runs<V, f, kRows, kRuns>(tile, each);
+  if constexpr (kRuns > 1) {
+    const std::int64_t done = kRuns * each;
+    QuantTile rest = tile;
+    rest.weights += done * tile.group_bytes;
+    rest.y += done * kQuantGroup;
+    rest.columns -= done * kQuantGroup;
+    tile_eight_bit_runs<V, f, kRows, 1>(rest, groups - done);
   }
 }
 
