@@ -151,6 +151,24 @@ TEST(CacheAttention, StorageTypesAreReadAsTheyWereRounded) {
     }
 }
 
+TEST(CacheAttention, AFewQueriesHaveTheBitsOfEachAlone) {
+  // A token and fifteen guesses, which must not change what is written: eight bits make much of a sum in another order.
+  const Extent tokens = 16, kv_heads = 2, heads = 6, width = 64, rows = 700;
+  const Tensor q = noise_tensor(1, {tokens, heads, width}), k = noise_tensor(2, {rows, kv_heads * width}),
+               v = noise_tensor(3, {rows, kv_heads * width});
+  for (const CacheAttentionOptions& options : {CacheAttentionOptions{}, {.window = 40}, {.soft_cap = 2}}) {
+    const Tensor first = zeros({tokens}, DType::i32), length = arange(tokens) + 600.0;
+    const auto together = cache_attention(q, k, v, first, length, kv_heads, options).to_vector<float>();
+    std::vector<float> alone;
+    for (Extent t = 0; t < tokens; ++t)
+      for (const float value :
+           cache_attention(narrow(q, 0, t, 1), k, v, narrow(first, 0, t, 1), narrow(length, 0, t, 1), kv_heads, options)
+               .to_vector<float>())
+        alone.push_back(value);
+    EXPECT_EQ(together, alone);
+  }
+}
+
 TEST(CacheAttention, ARingHoldsWhatAWindowSees) {
   const Extent positions = 150, kv_heads = 2, width = 32, window = 40, ring = 64, chunk = 25;
   const Tensor k = noise_tensor(2, {positions, kv_heads * width}), v = noise_tensor(3, {positions, kv_heads * width});

@@ -16,7 +16,9 @@
 namespace weft::cpu {
 namespace {
 
-constexpr Extent kShortRun = 6;         // queries that take the passes
+// Queries that take the passes: a token and the guesses that are checked with it at most (15), as these then have the bits
+// of single tokens. Rounding to eight bits would make another text of a sum in another order.
+constexpr Extent kShortRun = 16;
 constexpr Extent kStretch = 256;        // keys of a task
 constexpr Extent kTasksPerThread = 2;   // for a schedule
 constexpr Extent kFetched = 32;         // rows of f32 that are asked for while those before them are used
