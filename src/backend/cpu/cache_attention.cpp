@@ -19,10 +19,9 @@ namespace {
 // Queries that take the passes: a token and the guesses that are checked with it at most (15), as these then have the bits
 // of single tokens. Rounding to eight bits would make another text of a sum in another order.
 constexpr Extent kShortRun = 16;
-constexpr Extent kStretch = 256;        // keys of a task
+constexpr Extent kStretch = 128;        // keys of a task
 constexpr Extent kTasksPerThread = 2;   // for a schedule
-constexpr Extent kFetched = 32;         // rows of f32 that are asked for while those before them are used
-constexpr Extent kUnpacked = 64;        // rows unpacked at a time: with 64 channels half the nearest cache
+constexpr Extent kStepBytes = 8192;     // of rows that are asked for while those before them are used
 constexpr Extent kRowsOfBlock = 96;     // queries times the heads that share keys
 constexpr Extent kScoresMax = 1 << 17;  // of a block: half a megabyte
 
@@ -70,7 +69,7 @@ class CacheAttention final : public Prepared {
     seen_.clear();
     tasks_.clear();
     joins_.clear();
-    partials_ = 0;
+    parts_memory_ = 0;
     const bool turns = a_.ring > 0;
     for (Extent t = 0; t < tokens_; ++t) {
       const Extent end =
@@ -91,7 +90,7 @@ class CacheAttention final : public Prepared {
         add_blocks(t, end);
       t = end;
     }
-    partial_.resize(static_cast<std::size_t>(partials_ * group_) * static_cast<std::size_t>(width_ + 1));
+    parts_.resize(static_cast<std::size_t>(parts_memory_));
     // Tasks differ in length; the longest first, so that the last are short.
     std::stable_sort(tasks_.begin(), tasks_.end(), [](const Task& x, const Task& y) { return x.work > y.work; });
   }
@@ -105,19 +104,20 @@ class CacheAttention final : public Prepared {
   enum class Kind : std::uint8_t { nothing_seen, stretch, block };
   struct Task {
     Kind kind = Kind::block;
-    Extent kv_head = 0, work = 0;
+    Extent kv_head = 0, kv_heads = 1;  // a block has one
+    Extent work = 0;
     Extent token = 0, token_end = 0;  // its queries; a stretch has one
     Extent begin = 0, end = 0;        // a stretch's keys
-    Extent partial = -1;              // where the stretch leaves its part; -1: it is the whole
-    std::size_t join = 0;             // of that part
+    Extent part = -1;                 // which part of its sums the stretch is; -1: it is the whole
+    std::size_t join = 0;             // of those parts
   };
-  /// Parts of one query's sums.
+  /// Parts of one query's sums for some heads, each [heads, width] and a logsumexp for each head, from `memory` on.
   struct Join {
-    Extent token, kv_head, partial, count;
+    Extent token, first_head, heads, count, memory;
     std::atomic<Extent> left;  // that are not made yet
 
-    Join(Extent of_token, Extent of_head, Extent first, Extent parts)
-        : token(of_token), kv_head(of_head), partial(first), count(parts), left(parts) {}
+    Join(Extent of_token, Extent first, Extent of_heads, Extent parts, Extent begin)
+        : token(of_token), first_head(first), heads(of_heads), count(parts), memory(begin), left(parts) {}
   };
 
   void run_one(const Task& task) {
@@ -129,26 +129,34 @@ class CacheAttention final : public Prepared {
       case Kind::stretch: break;
     }
     run_stretch(task);
-    if (task.partial < 0) return;
+    if (task.part < 0) return;
     // Whoever made the last part joins them, in their order.
     Join& join = joins_[task.join];
     if (join.left.fetch_sub(1, std::memory_order_acq_rel) == 1) run_join(join);
   }
+  /// A stretch takes all heads, whose parts of a row lie together, unless there would be too few of them.
   void add_stretches(Extent token) {
     const Slot seen = seen_[static_cast<std::size_t>(token)];
     const Extent keys = seen.end - seen.begin, stretches = (keys + kStretch - 1) / kStretch;
-    for (Extent h = 0; h < a_.kv_heads; ++h) {
-      if (stretches > 1) joins_.emplace_back(token, h, partials_, stretches);
+    const Extent cuts = std::clamp<Extent>(hands_ / (stretches * tokens_), 1, a_.kv_heads);
+    const Extent kv_heads = (a_.kv_heads + cuts - 1) / cuts;
+    for (Extent h = 0; h < a_.kv_heads; h += kv_heads) {
+      const Extent some = std::min(kv_heads, a_.kv_heads - h);
+      if (stretches > 1) {
+        joins_.emplace_back(token, h * group_, some * group_, stretches, parts_memory_);
+        parts_memory_ += stretches * some * group_ * (width_ + 1);
+      }
       for (Extent s = 0; s < stretches; ++s) {
-        const Extent begin = seen.begin + s * kStretch, end = std::min(begin + kStretch, seen.end);
+        const Extent begin = seen.begin + keys * s / stretches, end = seen.begin + keys * (s + 1) / stretches;
         tasks_.push_back({.kind = Kind::stretch,
                           .kv_head = h,
-                          .work = end - begin,
+                          .kv_heads = some,
+                          .work = (end - begin) * some,
                           .token = token,
                           .token_end = token + 1,
                           .begin = begin,
                           .end = end});
-        if (stretches > 1) tasks_.back().partial = partials_++, tasks_.back().join = joins_.size() - 1;
+        if (stretches > 1) tasks_.back().part = s, tasks_.back().join = joins_.size() - 1;
       }
     }
   }
@@ -199,12 +207,12 @@ class CacheAttention final : public Prepared {
     });
     return memory.data();
   }
-  /// Asks memory for the rows that come next: a head's part of a row is too short for the processor to see a stream.
+  /// Asks memory for the rows that come next: they are too short for the processor to see a stream.
   void fetch_ahead(const std::uint32_t* cache, const Task& task, Extent from, Extent count) const {
     const Extent words = words_ / a_.kv_heads, end = std::min(task.end, task.begin + from + count),
                  first = seen_[static_cast<std::size_t>(task.token)].first;
     each_row(cache, first, task.begin + from, end, [&](const std::uint32_t* row) {
-      for (Extent w = 0; w < words; w += 16) __builtin_prefetch(row + task.kv_head * words + w);
+      for (Extent w = 0; w < task.kv_heads * words; w += 16) __builtin_prefetch(row + task.kv_head * words + w);
     });
   }
   void cap(float* scores, Extent count) const {
@@ -215,38 +223,48 @@ class CacheAttention final : public Prepared {
 
   void run_stretch(const Task& task) {
     thread_local std::vector<float> scores, memory, totals;
-    const Extent keys = task.end - task.begin;
-    scores.resize(std::max(scores.size(), static_cast<std::size_t>(group_ * keys)));
-    totals.resize(std::max(totals.size(), static_cast<std::size_t>(2 * group_)));
-    const float* q = q_ + (task.token * heads_ + task.kv_head * group_) * width_;
-    const Extent step = a_.type == ops::CacheType::f32 ? kFetched : kUnpacked;
-    Extent row = 0;
+    const Extent keys = task.end - task.begin, heads = task.kv_heads * group_, first_head = task.kv_head * group_;
+    scores.resize(std::max(scores.size(), static_cast<std::size_t>(heads * keys)));
+    totals.resize(std::max(totals.size(), static_cast<std::size_t>(2 * heads)));
+    const float* q = q_ + (task.token * heads_ + first_head) * width_;
+    const Extent row_bytes = words_ / a_.kv_heads * task.kv_heads * 4;
+    const Extent step = std::clamp<Extent>(kStepBytes / row_bytes, 4, kStretch);
+    const auto each_head = [&](const std::uint32_t* cache, Extent j, Extent n, auto use) {
+      for (Extent h = 0; h < task.kv_heads; ++h) {
+        Extent row = 0;
+        const float* rows =
+            rows_of(cache, task.token, task.kv_head + h, task.begin + j, task.begin + j + n, memory, &row);
+        use(h * group_, rows, row);
+      }
+    };
     for (Extent j = 0; j < keys; j += step) {
       const Extent n = std::min(step, keys - j);
       if (j + n < keys)
         fetch_ahead(k_, task, j + n, step);
       else
         fetch_ahead(v_, task, 0, step);
-      const float* k = rows_of(k_, task.token, task.kv_head, task.begin + j, task.begin + j + n, memory, &row);
-      cache_.dots(q, group_, width_, k, row, n, scores.data() + j, keys);
+      each_head(k_, j, n, [&](Extent head, const float* rows, Extent row) {
+        cache_.dots(q + head * width_, group_, width_, rows, row, n, scores.data() + head * keys + j, keys);
+      });
     }
-    if (a_.soft_cap > 0) cap(scores.data(), group_ * keys);
-    visible_of(keys);
-    float *total = totals.data(), *logsumexp = total + group_;
-    softmax_(scores.data(), group_, keys, visible().data(), scale_after_cap(), total, logsumexp);
-    float* out = task.partial < 0 ? out_ + (task.token * heads_ + task.kv_head * group_) * width_
-                                  : partial_.data() + task.partial * group_ * (width_ + 1);
-    std::fill_n(out, group_ * width_, 0.0f);
+    if (a_.soft_cap > 0) cap(scores.data(), heads * keys);
+    visible().assign(static_cast<std::size_t>(heads), keys);
+    float *total = totals.data(), *logsumexp = total + heads;
+    softmax_(scores.data(), heads, keys, visible().data(), scale_after_cap(), total, logsumexp);
+    float* out =
+        task.part < 0 ? out_ + (task.token * heads_ + first_head) * width_ : part_of(joins_[task.join], task.part);
+    std::fill_n(out, heads * width_, 0.0f);
     for (Extent j = 0; j < keys; j += step) {
       const Extent n = std::min(step, keys - j);
       if (j + n < keys) fetch_ahead(v_, task, j + n, step);
-      const float* v = rows_of(v_, task.token, task.kv_head, task.begin + j, task.begin + j + n, memory, &row);
-      cache_.mix(scores.data() + j, group_, keys, width_, v, row, n, out);
+      each_head(v_, j, n, [&](Extent head, const float* rows, Extent row) {
+        cache_.mix(scores.data() + head * keys + j, group_, keys, width_, rows, row, n, out + head * width_);
+      });
     }
-    for (Extent g = 0; g < group_; ++g) {
-      const float inverse = 1 / total[g];
-      for (Extent c = 0; c < width_; ++c) out[g * width_ + c] *= inverse;
-      if (task.partial >= 0) out[group_ * width_ + g] = logsumexp[g];
+    for (Extent h = 0; h < heads; ++h) {
+      const float inverse = 1 / total[h];
+      for (Extent c = 0; c < width_; ++c) out[h * width_ + c] *= inverse;
+      if (task.part >= 0) out[heads * width_ + h] = logsumexp[h];
     }
   }
   /// The softmax takes a count for each row.
@@ -254,20 +272,22 @@ class CacheAttention final : public Prepared {
     thread_local std::vector<std::int64_t> counts;
     return counts;
   }
-  void visible_of(Extent keys) const { visible().assign(static_cast<std::size_t>(group_), keys); }
 
+  float* part_of(const Join& join, Extent part) {
+    return parts_.data() + join.memory + part * join.heads * (width_ + 1);
+  }
   /// Parts weigh as much as their sums of exponentials.
   void run_join(const Join& join) {
-    const auto part = [&](Extent i) { return partial_.data() + (join.partial + i) * group_ * (width_ + 1); };
-    for (Extent g = 0; g < group_; ++g) {
+    for (Extent h = 0; h < join.heads; ++h) {
+      const auto logsumexp = [&](Extent i) { return part_of(join, i)[join.heads * width_ + h]; };
       float top = -std::numeric_limits<float>::infinity(), total = 0;
-      for (Extent i = 0; i < join.count; ++i) top = std::max(top, part(i)[group_ * width_ + g]);
-      for (Extent i = 0; i < join.count; ++i) total += std::exp(part(i)[group_ * width_ + g] - top);
-      float* out = out_ + (join.token * heads_ + join.kv_head * group_ + g) * width_;
+      for (Extent i = 0; i < join.count; ++i) top = std::max(top, logsumexp(i));
+      for (Extent i = 0; i < join.count; ++i) total += std::exp(logsumexp(i) - top);
+      float* out = out_ + (join.token * heads_ + join.first_head + h) * width_;
       std::fill_n(out, width_, 0.0f);
       for (Extent i = 0; i < join.count; ++i) {
-        const float weight = std::exp(part(i)[group_ * width_ + g] - top) / total;
-        const float* from = part(i) + g * width_;
+        const float weight = std::exp(logsumexp(i) - top) / total;
+        const float* from = part_of(join, i) + h * width_;
         for (Extent c = 0; c < width_; ++c) out[c] += weight * from[c];
       }
     }
@@ -343,8 +363,8 @@ class CacheAttention final : public Prepared {
   std::vector<Slot> seen_;  // by each token
   std::vector<Task> tasks_;
   std::deque<Join> joins_;
-  Extent partials_ = 0;
-  std::vector<float> partial_;  // of each stretch: [group, width] and a logsumexp each
+  Extent parts_memory_ = 0;
+  std::vector<float> parts_;  // of all joins
 };
 
 }  // namespace

@@ -79,9 +79,13 @@ void cache_mix(const float* weights, std::int64_t group, std::int64_t stride, st
 void cache_unpack_f16(const std::uint16_t* from, float* to, std::int64_t count) {
   std::int64_t i = 0;
   for (; i + kFloats <= count; i += kFloats) {
+#if defined(__AVX512F__)
+    store<kFloats>(to + i, (F)_mm512_cvtph_ps((__m256i)load<kFloats>(from + i)));
+#else
     const U h = __builtin_convertvector(load<kFloats>(from + i), U);
     const F magnitude = (F)((h & 0x7FFFu) << 13) * 0x1p112f;
     store<kFloats>(to + i, (F)((U)magnitude | (h & 0x8000u) << 16));
+#endif
   }
   for (; i < count; ++i) {
     const std::uint32_t h = from[i];
