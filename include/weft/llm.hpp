@@ -159,7 +159,8 @@ class Model {
   std::string render(const std::vector<Message>& messages) const;
 
   Extent vocabulary() const;
-  Extent context() const;
+  Extent context() const;          ///< positions kept of a sequence
+  Extent trained_context() const;  ///< positions that the model was made for
   Device device() const;
   bool has_template() const;
   /// Architecture, sizes, bytes on the device; with `graph` the model's graph.

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "base/utf8.hpp"
+#include "cli/output.hpp"
 #include "train/console.hpp"
 #include "weft/error.hpp"
 
@@ -119,6 +120,11 @@ llm::Model load_language_model(const ModelOptions& o, int sequences) {
     };
   llm::Model model = llm::load(o.path, load);
   if (console.is_terminal()) console.print(model.describe() + "\n");
+  if (model.context() > model.trained_context())
+    put_message(
+        fmt::format("note: a context of {}, where the model was made for {} positions: what lies beyond them is "
+                    "guessed badly; a smaller --context takes less memory",
+                    model.context(), model.trained_context()));
   return model;
 }
 

@@ -165,6 +165,7 @@ std::string Model::decode(std::span<const std::int32_t> tokens) const {
 std::string Model::render(const std::vector<Message>& messages) const { return rendered(*engine_, messages).text(); }
 Extent Model::vocabulary() const { return engine_->config().vocabulary; }
 Extent Model::context() const { return engine_->context(); }
+Extent Model::trained_context() const { return engine_->config().context; }
 Device Model::device() const { return engine_->device(); }
 bool Model::has_template() const { return engine_->vocabulary().chat.has_value(); }
 

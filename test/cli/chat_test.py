@@ -238,6 +238,13 @@ class GenerateTest(ModelTest):
         for stops in (("--stop", stop, "--stop", "never"), ("--stop", "never", "--stop", stop)):
             self.assertEqual(weft(*arguments, *stops).stdout.removeprefix("w1 w2").split(), words[:words.index(stop)])
 
+    def test_a_context_beyond_the_models_is_noted(self):
+        arguments = ["generate", self.model, "--device", "cpu", "--prompt", "w1", "--max-tokens", "1", "--context"]
+        done = weft(*arguments, "97")
+        self.assertEqual(done.returncode, OK, done.stderr)
+        self.assertIn("note: a context of 97, where the model was made for 96 positions", done.stderr)
+        self.assertEqual(weft(*arguments, "96").stderr, "")
+
     def test_generate_refuses_bad_numbers(self):
         done = weft("generate", self.model, "--device", "cpu", "--prompt", "w1", "--top-p", "7")
         self.assertEqual(done.returncode, USAGE)
