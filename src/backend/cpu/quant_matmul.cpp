@@ -174,8 +174,7 @@ void run_task(const Part& part, int64_t task, int64_t blocks, const std::byte* x
   QuantTile tile{.group_bytes = part.group_bytes, .blocks = blocks, .y_row = y_row};
   tile.panel_bytes = panels.bytes;
   if (part.together) tile.scratch = memory_of_thread.group.grown(kQuantScratchBytes * blocks);
-  bool any = false;
-  for (int64_t row = row_begin; row < row_end; ++row) any = any || chosen.has(row);
+  const bool any = chosen.has_any(row_begin, row_end);
   for (int64_t group = any ? group_begin : group_end; group < group_end; group += step) {
     tile.weights = product.weights->data() + group * part.group_bytes;
     tile.columns = std::min(column_end, (group + step) * kQuantGroup) - group * kQuantGroup;
@@ -257,8 +256,7 @@ struct QuantTasks::State {
   void make_panels_of_thread() const {
     ThreadMemory& mine = memory_of_thread;
     if (mine.laid_out == call) return;
-    bool any = false;
-    for (int64_t row = 0; row < m; ++row) any = any || chosen.has(row);
+    const bool any = chosen.has_any(0, m);
     std::byte* memory = mine.panels.grown(panel_bytes);
     for (const Panels& each : panels)
       for (int64_t panel = 0; any && panel < each.count; ++panel) each.make(panel, x, x_row, memory);

@@ -82,6 +82,10 @@ struct ChosenRows {
   const float* weights = nullptr;
   std::int64_t stride = 0;
   bool has(std::int64_t row) const { return weights == nullptr || weights[row * stride] != 0; }
+  bool has_any(std::int64_t begin, std::int64_t end) const {
+    while (begin < end && !has(begin)) ++begin;
+    return begin < end;
+  }
 };
 
 /// The products of one x with several matrices of the same k (queries, keys and values; gate and up), as tasks that share
