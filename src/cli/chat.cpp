@@ -10,6 +10,8 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <string_view>
+#include <utility>
 
 #include "base/file.hpp"
 #include "base/json.hpp"
@@ -42,6 +44,17 @@ struct Request {
   ModelOptions model;
   DrawOptions draw;
   std::string system;
+};
+
+/// What /set takes as it is.
+constexpr std::pair<std::string_view, double llm::Sampling::*> kRealSettings[] = {
+    {"temperature", &llm::Sampling::temperature},
+    {"top-p", &llm::Sampling::top_p},
+    {"min-p", &llm::Sampling::min_p},
+    {"typical", &llm::Sampling::typical},
+    {"repetition-penalty", &llm::Sampling::repetition_penalty},
+    {"frequency-penalty", &llm::Sampling::frequency_penalty},
+    {"presence-penalty", &llm::Sampling::presence_penalty},
 };
 
 class Chat {
@@ -213,22 +226,12 @@ class Chat {
     const auto whole = [&] { return static_cast<Extent>(std::clamp(value, -1e15, 1e15)); };
     llm::GenerateOptions changed = options_;
     llm::Sampling& s = changed.sampling;
-    if (name == "temperature")
-      s.temperature = value;
+    const auto* real = std::find_if(std::begin(kRealSettings), std::end(kRealSettings),
+                                    [&](const auto& each) { return each.first == name; });
+    if (real != std::end(kRealSettings))
+      s.*real->second = value;
     else if (name == "top-k")
       s.top_k = whole();
-    else if (name == "top-p")
-      s.top_p = value;
-    else if (name == "min-p")
-      s.min_p = value;
-    else if (name == "typical")
-      s.typical = value;
-    else if (name == "repetition-penalty")
-      s.repetition_penalty = value;
-    else if (name == "frequency-penalty")
-      s.frequency_penalty = value;
-    else if (name == "presence-penalty")
-      s.presence_penalty = value;
     else if (name == "seed" && value >= 0)
       s.seed = static_cast<std::uint64_t>(whole());
     else if (name == "max-tokens")
