@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/name_pattern.hpp"
 #include "base/quote.hpp"
 #include "io/recode.hpp"
 #include "weft/error.hpp"
@@ -85,27 +86,6 @@ TensorPlan plan_of(const SourceTensor& tensor, const QuantiseOptions& options, c
 }
 
 }  // namespace
-
-bool matches_pattern(std::string_view name, std::string_view pattern) {
-  // One star at a time can be tried again: the last one met.
-  std::size_t n = 0, p = 0, star = std::string_view::npos, resumed = 0;
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      resumed = n;
-    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
-      ++p;
-      ++n;
-    } else if (star != std::string_view::npos) {
-      p = star + 1;
-      n = ++resumed;
-    } else {
-      return false;
-    }
-  }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
-}
 
 std::vector<TensorPlan> plan_quantisation(const TensorSource& model, const QuantiseOptions& options) {
   if (!model.gguf())

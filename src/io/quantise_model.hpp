@@ -37,9 +37,6 @@ struct TensorPlan {
   TypeReason reason;
 };
 
-/// Whether `name` matches a pattern of '*' and '?'.
-bool matches_pattern(std::string_view name, std::string_view pattern);
-
 /// The type of each tensor. As in llama.cpp: matrices (rank 2 and more) named *.weight are converted, but for norms,
 /// positions, routers of experts and short convolutions; where rows do not divide into blocks of 256, the nearest format
 /// of 32 is taken (Q4_K: Q5_0, Q5_K: Q5_1, Q6_K: Q8_0, Q2_K, Q3_K and IQ4_XS: IQ4_NL), and where not into those, F16.

@@ -4,6 +4,7 @@
 #include "llm/convert.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -17,6 +18,7 @@
 #include "llm/builder.hpp"
 #include "llm/config_write.hpp"
 #include "llm/convert_vocabulary.hpp"
+#include "llm/model_folder.hpp"
 #include "llm/read_config.hpp"
 #include "weft/error.hpp"
 
@@ -274,6 +276,30 @@ struct Conversion {
   std::uint64_t total = 0, done = 0;
 };
 
+/// The folder is to hold the new model and nothing of another: FileError if it would. Without `with_tokenizer` its
+/// tokenizer is the user's affair, and noted.
+void check_folder(const fs::path& folder, const ConvertOptions& options, const TokenizerFiles& tokenizer,
+                  std::vector<std::string>& notes) {
+  FolderRest rest = rest_of_folder(folder, [&](std::string_view name) {
+    return name == "model.safetensors" || tokenizer.files.contains(std::string(name));
+  });
+  const auto listed = [](const std::vector<std::string>& names) {
+    std::vector<std::string> quoted;
+    for (std::size_t i = 0; i < std::min<std::size_t>(names.size(), 5); ++i) quoted.push_back(quote(names[i], 80));
+    const std::size_t more = names.size() - quoted.size();
+    return fmt::format("{}{}", fmt::join(quoted, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
+  };
+  if (options.with_tokenizer)
+    rest.weights.insert(rest.weights.end(), rest.tokenizer.begin(), rest.tokenizer.end());
+  else if (!rest.tokenizer.empty())
+    notes.push_back(fmt::format("the folder keeps its tokenizer: {}", listed(rest.tokenizer)));
+  if (!rest.weights.empty())
+    throw FileError(
+        fmt::format("{}: the folder has files that would be taken for parts of this model: {}; remove "
+                    "them, or choose another folder",
+                    folder.string(), listed(rest.weights)));
+}
+
 }  // namespace
 
 Converted convert_to_folder(const io::TensorSource& source, const fs::path& folder, const ConvertOptions& options) {
@@ -283,6 +309,7 @@ Converted convert_to_folder(const io::TensorSource& source, const fs::path& fold
   Converted result{0, c.notes()};
   TokenizerFiles tokenizer;
   if (options.with_tokenizer) tokenizer = tokenizer_files_of(*source.gguf(), c.config, json);
+  check_folder(folder, options, tokenizer, result.notes);
 
   std::vector<io::TensorInfo> infos;
   std::vector<std::pair<const Move*, std::size_t>> parts;

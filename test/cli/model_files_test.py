@@ -259,6 +259,11 @@ class Convert(ModelFiles):
         self.assertTrue({"token_embd.weight", "blk.0.attn_q.weight", "output.weight"} <= names)
         self.run_ok("convert", self.folder / "m.gguf", str(back) + "/")
         self.assertEqual({n: (d, s, r) for n, (d, s, r) in safetensors(back / "model.safetensors")[0].items()}, tensors)
+        (back / "chat_template.jinja").write_text("of another model")
+        self.refused(FILE, 'taken for parts of this model: "chat_template.jinja"; remove them, or choose another folder', "convert", self.folder / "m.gguf", back)
+        done = weft("convert", self.folder / "m.gguf", back, "--no-tokenizer")
+        self.assertEqual(done.returncode, OK, done.stderr)
+        self.assertIn('note: the folder keeps its tokenizer: "chat_template.jinja", ', done.stderr)
         (there / "tokenizer.json").unlink()
         self.refused(FILE, "no tokenizer.json; put it there, or give --no-tokenizer", "convert", there, self.folder / "n.gguf")
 

@@ -251,6 +251,54 @@ TEST(Convert, WhatCannotBeCarriedOverIsRefused) {
             std::string::npos);
 }
 
+TEST(Convert, AFolderWithPartsOfAnotherModelIsRefused) {
+  const TemporaryFolder folder;
+  put_with_vocabulary(small_vocabulary(), folder);
+  const auto source = io::TensorSource::open(folder / "model.gguf");
+  const fs::path out = folder / "out";
+  convert_to_folder(source, out);
+  const auto put = [&](const char* name, std::string_view text) { write_file_atomically(out / name, text); };
+  const auto refusal = [&] { return message_of<FileError>([&] { convert_to_folder(source, out); }); };
+
+  // What was written is replaced by what the new model is, and other files are nobody's business.
+  put("tokenizer_config.json", R"({"chat_template": "old"})");
+  put("generation_config.json", R"({"eos_token_id": 3})");
+  put("model.safetensors", "old");
+  put("README.md", "a model");
+  put("other.gguf", "");
+  convert_to_folder(source, out);
+  EXPECT_EQ(load(out).render({{"user", "hi"}}), "<s>hi");
+  EXPECT_EQ(read_json_file(out / "generation_config.json").at("eos_token_id"), 29);
+  EXPECT_TRUE(fs::exists(out / "README.md"));
+
+  put("config.json", "{}");
+  for (const char* name : {"chat_template.jinja", "chat_template.json", "special_tokens_map.json", "tokenizer.model",
+                           "preprocessor_config.json", "model.safetensors.index.json", "adapter_config.json",
+                           "model-00001-of-00002.safetensors", "pytorch_model.bin"}) {
+    put(name, "{}");
+    const std::string message = refusal();
+    EXPECT_NE(message.find(fmt::format("taken for parts of this model: \"{}\"; remove them", name)), std::string::npos)
+        << message;
+    fs::remove(out / name);
+  }
+  fs::create_directory(out / "additional_chat_templates");
+  EXPECT_NE(refusal().find("additional_chat_templates"), std::string::npos);
+  EXPECT_EQ(read_text_file(out / "config.json"), "{}");  // nothing was written
+
+  // Whoever leaves the tokenizer behind may have put another there.
+  put("chat_template.jinja", "{{ bos_token }}");
+  const Converted converted = convert_to_folder(source, out, {.with_tokenizer = false});
+  ASSERT_EQ(converted.notes.size(), 1u);
+  EXPECT_EQ(converted.notes[0],
+            "the folder keeps its tokenizer: \"additional_chat_templates\", \"chat_template.jinja\", "
+            "\"generation_config.json\", \"tokenizer.json\", \"tokenizer_config.json\"");
+  for (int i = 1; i <= 7; ++i) put(fmt::format("model-0000{}-of-00007.safetensors", i).c_str(), "");
+  EXPECT_NE(message_of<FileError>([&] {
+              convert_to_folder(source, out, {.with_tokenizer = false});
+            }).find("\"model-00005-of-00007.safetensors\" and 2 more; remove them"),
+            std::string::npos);
+}
+
 // With packed weights an expert computes the tokens that chose it only; with f32 ones, all.
 TEST(Convert, ExpertsThatSeeTheirTokensOnlyGiveWhatAllWouldGive) {
   for (const test::TransformersCase& c : test::transformers_cases()) {

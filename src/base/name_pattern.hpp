@@ -1,0 +1,11 @@
+// Patterns for names: '*' stands for any text, '?' for one character.
+#pragma once
+
+#include <string_view>
+
+namespace weft {
+
+/// Whether all of `name` matches. Time is at most the product of the two lengths.
+bool matches_pattern(std::string_view name, std::string_view pattern);
+
+}  // namespace weft
