@@ -9,6 +9,7 @@
 #include "base/quote.hpp"
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
+#include "io/quantise_mixture.hpp"
 #include "io/quantise_model.hpp"
 #include "train/console.hpp"
 #include "train/interrupt.hpp"
@@ -27,26 +28,23 @@ struct Request {
   bool pure = false;
 };
 
-io::BlockType parse_type(std::string_view name, std::string_view option) {
-  const io::BlockFormat* format = io::find_block_format(name);
-  if (!format || !format->can_quantise())
-    throw UsageError(fmt::format("{} {}: there is no such type to quantize to; choose one of {}", option,
-                                 quote(name, 40), io::block_format_list(true)));
-  return format->type;
-}
-
 io::TensorTypeRule parse_rule(const std::string& text) {
   const std::size_t at = text.rfind('=');
   if (at == std::string::npos || at == 0)
     throw UsageError(fmt::format("--tensor-type {}: write PATTERN=TYPE, as in '*attn_v.weight=Q6_K'", quote(text)));
-  return {text.substr(0, at), parse_type(std::string_view(text).substr(at + 1), "--tensor-type")};
+  const std::string type = text.substr(at + 1);
+  const io::BlockFormat* format = io::find_block_format(type);
+  if (!format || !format->can_quantise())
+    throw UsageError(fmt::format("--tensor-type {}: there is no such type to quantize to; choose one of {}",
+                                 quote(type, 40), io::block_format_list(true)));
+  return {text.substr(0, at), format->type};
 }
 
 std::string_view reason_text(io::TypeReason reason) {
   switch (reason) {
     case io::TypeReason::wanted: return "";
     case io::TypeReason::rule: return "by --tensor-type";
-    case io::TypeReason::output: return "the output matrix";
+    case io::TypeReason::mixture: return "where rounding hurts most";
     case io::TypeReason::kept: return "kept";
     case io::TypeReason::rows: return "its rows do not divide into the blocks of the type asked";
   }
@@ -55,7 +53,7 @@ std::string_view reason_text(io::TypeReason reason) {
 
 int quantize(const Request& request) {
   io::QuantiseOptions options;
-  options.type = parse_type(request.type, "--type");
+  options.type = io::find_mixture(request.type).name;  // a wrong one is told before files are read
   options.pure = request.pure;
   for (const std::string& text : request.tensor_types) options.rules.push_back(parse_rule(text));
   const io::TensorSource model = io::TensorSource::open(request.in);
@@ -109,16 +107,19 @@ void set_up_quantize(CLI::App& app, Action& action) {
   auto request = std::make_shared<Request>();
   Request& r = *request;
   app.footer(
-      "Vectors, norms and other small tensors keep their type. The output matrix gets Q6_K (with --pure: TYPE). Where\n"
-      "rows do not divide into blocks of 256, the nearest type with blocks of 32 is taken, else F16.");
+      "Names as Q4_K_M are mixtures: the matrices that rounding hurts most get a better type (Q3_K, Q4_K and Q5_K "
+      "stand for\n"
+      "the M of each). The output matrix gets Q6_K at least. With --pure all get one type. Vectors, norms and other "
+      "small\n"
+      "tensors keep theirs. Where rows do not divide into blocks of 256, a type with blocks of 32 is taken, else F16.");
   app.add_option("in", r.in, "a GGUF file")->required();
   app.add_option("out", r.out, "the GGUF file to write")->required();
-  app.add_option("--type", r.type, io::block_format_list(true))->required();
+  app.add_option("--type", r.type, io::mixture_list())->required();
   app.add_option("--tensor-type", r.tensor_types,
                  "PATTERN=TYPE: the type of tensors with these names, '*' and '?' for any text and any character; may "
                  "be given several times, and the last that matches counts")
       ->allow_extra_args(false);
-  app.add_flag("--pure", r.pure, "the output matrix gets TYPE too");
+  app.add_flag("--pure", r.pure, "all matrices get TYPE, of a mixture the type of most");
   app.callback([&action, request] { action = [request] { return quantize(*request); }; });
 }
 

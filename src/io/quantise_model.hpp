@@ -20,17 +20,18 @@ struct TensorTypeRule {
 };
 
 struct QuantiseOptions {
-  BlockType type = BlockType::q4_k;
+  std::string type = "Q4_K_M";  ///< a mixture or a single format, as `find_mixture` takes it
   /// Exceptions; of several that match, the last counts. They also reach tensors that would be kept.
   std::vector<TensorTypeRule> rules;
-  /// One type for all matrices; otherwise the output matrix (where tied, the token embedding) gets Q6_K or more.
+  /// One type for all matrices, that of most in the mixture. Otherwise some get a better one, of every type in blocks the
+  /// output matrix (where tied, the token embedding): Q6_K or more.
   bool pure = false;
   /// Called before each tensor with the bytes of the model read so far, and in all.
   std::function<void(const SourceTensor& tensor, BlockType type, std::uint64_t done, std::uint64_t total)> progress;
 };
 
 /// Why a tensor got its type.
-enum class TypeReason { wanted, rule, output, kept, rows };
+enum class TypeReason { wanted, rule, mixture, kept, rows };
 struct TensorPlan {
   const SourceTensor* tensor;
   BlockType type;
@@ -38,9 +39,10 @@ struct TensorPlan {
 };
 
 /// The type of each tensor. As in llama.cpp: matrices (rank 2 and more) named *.weight are converted, but for norms,
-/// positions, routers of experts and short convolutions; where rows do not divide into blocks of 256, the nearest format
-/// of 32 is taken (Q4_K: Q5_0, Q5_K: Q5_1, Q6_K: Q8_0, Q2_K, Q3_K and IQ4_XS: IQ4_NL), and where not into those, F16.
-/// UsageError for a rule that matches no tensor, or one that is no number; FileError for a source that is no GGUF file.
+/// positions, routers of experts and short convolutions; where rows do not divide into blocks of 256, a format of 32 is
+/// taken (Q2_K and Q3_K: Q4_0, Q4_K: Q5_0, Q5_K: Q5_1, Q6_K: Q8_0, IQ4_XS: IQ4_NL), and where not into those, F16.
+/// UsageError for a type that there is not, a rule that matches no tensor, or one that is no number; FileError for a source
+/// that is no GGUF file.
 std::vector<TensorPlan> plan_quantisation(const TensorSource& model, const QuantiseOptions& options);
 
 /// Carries the plan out: writes a GGUF file in one part with the metadata of `model`, general.file_type and

@@ -177,10 +177,13 @@ class Quantize(ModelFiles):
         return {t["name"]: t["type"] for t in self.inspect(out, "--check")["tensors"]}
 
     def test_types_follow_names_rows_and_rules(self):
-        self.assertEqual(self.types("--type", "q4_k"), {"token_embd.weight": "Q4_K", "output.weight": "Q6_K", "blk.0.attn_v.weight": "Q4_K",
+        self.assertEqual(self.types("--type", "q4_k_s"), {"token_embd.weight": "Q4_K", "output.weight": "Q6_K", "blk.0.attn_v.weight": "Q5_K",
                                                         "blk.0.ffn_up.weight": "Q5_0", "blk.0.norm.weight": "F32"})
         self.assertIn("its rows do not divide", self.said)
         self.assertEqual(self.inspect(self.folder / "out.gguf")["metadata"]["general.file_type"], 14)
+        self.assertEqual(self.types("--type", "Q3_K_M")["blk.0.attn_v.weight"], "Q5_K")
+        self.assertIn("where rounding hurts most", self.said)
+        self.assertEqual(self.inspect(self.folder / "out.gguf")["metadata"]["general.file_type"], 12)
         got = self.types("--type", "Q4_K", "--pure", "--tensor-type", "blk.?.attn_v.*=Q8_0", "--tensor-type", "*ffn*=F16")
         self.assertEqual((got["output.weight"], got["blk.0.attn_v.weight"], got["blk.0.ffn_up.weight"]), ("Q4_K", "Q8_0", "F16"))
 

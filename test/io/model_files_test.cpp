@@ -73,20 +73,20 @@ TEST(QuantiseModel, EachTensorGetsTheTypeThatItsNameAndRowsAskFor) {
       EXPECT_EQ(static_cast<int>(plan[i].reason), static_cast<int>(wanted[i].second)) << plan[i].tensor->name;
     }
   };
-  expect({.type = B::q4_k, .rules = {}, .pure = false, .progress = {}}, {{B::q4_k, R::wanted},
-                                                                         {B::q6_k, R::output},
-                                                                         {B::f32, R::kept},
-                                                                         {B::q4_k, R::wanted},
-                                                                         {B::f32, R::kept},
-                                                                         {B::f32, R::kept},
-                                                                         {B::f32, R::kept},
-                                                                         {B::q5_0, R::rows},
-                                                                         {B::f16, R::rows},
-                                                                         {B::f32, R::kept},
-                                                                         {B::q4_k, R::wanted},
-                                                                         {B::i32, R::kept},
-                                                                         {B::f16, R::kept}});
-  expect({.type = B::q2_k,
+  expect({.type = "Q4_K", .rules = {}, .pure = false, .progress = {}}, {{B::q4_k, R::wanted},
+                                                                        {B::q6_k, R::mixture},
+                                                                        {B::f32, R::kept},
+                                                                        {B::q4_k, R::wanted},
+                                                                        {B::f32, R::kept},
+                                                                        {B::f32, R::kept},
+                                                                        {B::f32, R::kept},
+                                                                        {B::q5_0, R::rows},
+                                                                        {B::f16, R::rows},
+                                                                        {B::f32, R::kept},
+                                                                        {B::q4_k, R::wanted},
+                                                                        {B::i32, R::kept},
+                                                                        {B::f16, R::kept}});
+  expect({.type = "Q2_K",
           .rules = {{"*attn_q.weight", B::q8_0}, {"blk.0.ffn_*", B::q5_k}, {"*ffn_down*", B::f32}},
           .pure = true,
           .progress = {}},
@@ -103,21 +103,21 @@ TEST(QuantiseModel, EachTensorGetsTheTypeThatItsNameAndRowsAskFor) {
           {B::q2_k, R::wanted},
           {B::i32, R::kept},
           {B::f16, R::kept}});
-  for (const auto& [type, smaller] : {std::pair{B::q3_k, B::iq4_nl},
-                                      {B::iq4_xs, B::iq4_nl},
-                                      {B::q5_k, B::q5_1},
-                                      {B::q6_k, B::q8_0},
-                                      {B::q8_0, B::q8_0},
-                                      {B::bf16, B::bf16}})
+  for (const auto& [type, smaller] : {std::pair{"Q3_K", B::q4_0},
+                                      {"IQ4_XS", B::iq4_nl},
+                                      {"Q5_K", B::q5_1},
+                                      {"Q6_K", B::q8_0},
+                                      {"Q8_0", B::q8_0},
+                                      {"BF16", B::bf16}})
     EXPECT_EQ(plan_quantisation(model, {.type = type, .rules = {}, .pure = false, .progress = {}})[7].type, smaller);
 
   EXPECT_NE(
       message_of<UsageError>([&] {
-        plan_quantisation(model, {.type = B::q4_k, .rules = {{"*nothing*", B::f16}}, .pure = false, .progress = {}});
+        plan_quantisation(model, {.type = "Q4_K", .rules = {{"*nothing*", B::f16}}, .pure = false, .progress = {}});
       }).find("the pattern \"*nothing*\" matches no tensor of"),
       std::string::npos);
   EXPECT_NE(message_of<UsageError>([&] {
-              plan_quantisation(model, {.type = B::q4_k, .rules = {{"*", B::f16}}, .pure = false, .progress = {}});
+              plan_quantisation(model, {.type = "Q4_K", .rules = {{"*", B::f16}}, .pure = false, .progress = {}});
             }).find("matches tensor \"blk.0.numbers.weight\" of I32, which holds whole numbers"),
             std::string::npos);
 }
@@ -132,7 +132,7 @@ TEST(QuantiseModel, WritesWhatTheFormatsMakeOfTheValues) {
       put_model(folder, {{"token_embd.weight", {300, 256}}, {"norm.weight", {256}}, {"w.weight", {0, 256}}}, metadata);
   const TensorSource model = TensorSource::open(path);
   std::vector<std::string> seen;
-  QuantiseOptions options{.type = BlockType::q4_k, .rules = {}, .pure = true, .progress = {}};
+  QuantiseOptions options{.type = "Q4_K_S", .rules = {}, .pure = true, .progress = {}};
   options.progress = [&](const SourceTensor& tensor, BlockType type, std::uint64_t done, std::uint64_t total) {
     seen.push_back(tensor.name + " " + std::string(name_of(type)));
     EXPECT_LE(done, total);
@@ -170,7 +170,7 @@ TEST(QuantiseModel, WhatIsRefused) {
   write_safetensors(folder / "m.safetensors", std::vector<TensorView>{{"a", "F32", {4}, bytes}});
   write_gguf(folder / "bad.gguf", {}, std::vector<GgufTensor>{{"a.weight", {2, 2}, BlockType::f32, bytes}});
   write_gguf(folder / "large.gguf", {}, std::vector<GgufTensor>{{"a.weight", {2, 2}, BlockType::f32, large_bytes}});
-  const QuantiseOptions f16{.type = BlockType::f16, .rules = {}, .pure = false, .progress = {}};
+  const QuantiseOptions f16{.type = "F16", .rules = {}, .pure = false, .progress = {}};
   const auto error = [&](const char* name, const QuantiseOptions& options) {
     return message_of<FileError>([&] { quantise_model(TensorSource::open(folder / name), folder / "out", options); });
   };
@@ -182,8 +182,8 @@ TEST(QuantiseModel, WhatIsRefused) {
       std::string::npos);
   EXPECT_NE(message_of<UsageError>([&] {
               quantise_model(TensorSource::open(folder / "large.gguf"), folder / "out",
-                             {.type = BlockType::i8, .rules = {}, .pure = false, .progress = {}});
-            }).find("I8 takes no rounded values"),
+                             {.type = "I8", .rules = {}, .pure = false, .progress = {}});
+            }).find("\"I8\": there is no such type to quantize to; choose one of F32, F16"),
             std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(folder / "out"));
   EXPECT_TRUE(find_leftovers(folder.path()).empty());
