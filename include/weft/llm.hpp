@@ -53,6 +53,8 @@ struct GenerateOptions {
   Sampling sampling = {};
   std::vector<std::string> stop = {};  ///< texts that end it; they are not part of the result
   bool log_probabilities = false;
+  /// How many of the most probable tokens each token is listed with, 0 to 20; with their log-probabilities and its own.
+  Extent top_log_probabilities = 0;
   Extent draft = 0;             ///< tokens guessed from the text so far and checked together; the result stays the same
   std::stop_token cancel = {};  ///< checked before every token
 };
@@ -61,9 +63,15 @@ struct Message {
   std::string role, content;
 };
 
+struct TokenProbability {
+  std::int32_t id = 0;
+  float log_probability = 0;  ///< under the model's own distribution: before bias, penalties, temperature and filters
+};
+
 struct GeneratedToken {
   std::int32_t id = 0;
-  float log_probability = 0;  ///< under the model's own distribution; only if asked for
+  float log_probability = 0;          ///< as TokenProbability's; only if asked for
+  std::vector<TokenProbability> top;  ///< the most probable in its place, in order; only if asked for
 };
 
 enum class Finish { end_of_text, stop_text, length, cancelled };

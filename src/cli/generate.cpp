@@ -40,9 +40,13 @@ std::string prompt_of(const Request& request) {
 
 void put_json(const llm::Model& model, const llm::Result& result) {
   nlohmann::ordered_json json{{"text", result.text}, {"tokens", nlohmann::ordered_json::array()}};
-  for (const llm::GeneratedToken& token : result.tokens)
-    json["tokens"].push_back(
-        {{"id", token.id}, {"text", model.decode({&token.id, 1})}, {"log_probability", token.log_probability}});
+  const auto put = [&](std::int32_t id, float log_probability) {
+    return nlohmann::ordered_json{{"id", id}, {"text", model.decode({&id, 1})}, {"log_probability", log_probability}};
+  };
+  for (const llm::GeneratedToken& token : result.tokens) {
+    nlohmann::ordered_json& entry = json["tokens"].emplace_back(put(token.id, token.log_probability));
+    for (const llm::TokenProbability& other : token.top) entry["top"].push_back(put(other.id, other.log_probability));
+  }
   json.update({{"finish", llm::name_of(result.finish)},
                {"prompt_tokens", result.prompt_tokens},
                {"prompt_seconds", result.prompt_seconds},
@@ -58,6 +62,8 @@ int generate_by_language_model(const Request& request) {
   llm::GenerateOptions options = generate_options(request.draw);
   options.cancel = stop.token();
   options.log_probabilities = request.json;
+  if (request.draw.generate.top_log_probabilities != 0 && !request.json)
+    throw UsageError("--top-logprobs is shown as JSON; add --json");
   llm::Generation generation = model.generate(request.prompt, options);
   if (request.json) {
     put_json(model, generation.result());
@@ -112,6 +118,9 @@ void set_up_generate(CLI::App& app, Action& action) {
   app.add_flag("--stats", r.stats, "tell the speed at the end (language models)");
   app.add_flag("--json", r.json,
                "the text as JSON, with its tokens, their log-probabilities, and why it ended (language models)");
+  app.add_option(
+      "--top-logprobs", r.draw.generate.top_log_probabilities,
+      "with --json: so many of the most probable tokens in each place, with their log-probabilities; at most 20");
   app.callback([&action, request] { action = [request] { return generate(*request); }; });
 }
 

@@ -11,6 +11,7 @@
 #include <malloc.h>
 #endif
 
+#include "llm/most_probable.hpp"
 #include "llm/read_config.hpp"
 #include "runtime/devices.hpp"
 #include "runtime/evaluate.hpp"
@@ -269,9 +270,15 @@ Drawing Engine::start_draw(const Tensor& logits, std::span<const DrawRequest> re
                               bias_tokens_.of(std::move(bias_tokens), {b, m}, device_),
                               bias_.of(std::move(bias), {b, m}, device_),
                               on_device(state, {b, 4}, device_)};
-  Drawing drawing{(*sampler_)(arguments)[0], nullptr};
-  drawing.readback =
-      runtime::backend_of(device_).start_download(*runtime::buffer_of(*drawing.drawn.node()), 0, drawing.drawn.numel());
+  Drawing drawing{.drawn = (*sampler_)(arguments)[0]};
+  backend::Backend& backend = runtime::backend_of(device_);
+  drawing.readback = backend.start_download(*runtime::buffer_of(*drawing.drawn.node()), 0, drawing.drawn.numel());
+  drawing.top = requests.front().top;
+  if (drawing.top > 0) {
+    drawing.logits = logits;
+    drawing.logits_readback = backend.start_download(*runtime::buffer_of(*logits.node()), 0,
+                                                     static_cast<Extent>(requests.size()) * logits.dim(1));
+  }
   return drawing;
 }
 
@@ -285,7 +292,23 @@ std::vector<Draw> Engine::finish(Drawing drawing, std::size_t count) const {
   for (std::size_t i = 0; i < count; ++i) {
     if (drawn[2 * i] < 0)
       throw UsageError("llm: the model gave logits that are no numbers; its weights or its context are out of range");
-    draws.push_back({drawn[2 * i], std::bit_cast<float>(drawn[2 * i + 1])});
+    draws.push_back({drawn[2 * i], std::bit_cast<float>(drawn[2 * i + 1]), {}});
+  }
+  if (drawing.top > 0) {
+    const auto vocabulary = static_cast<std::size_t>(drawing.logits.dim(1));
+    std::vector<float> logits(count * vocabulary);
+    if (drawing.logits_readback)
+      drawing.logits_readback->finish(logits.data());
+    else
+      runtime::backend_of(device_).download(*runtime::buffer_of(*drawing.logits.node()), 0,
+                                            static_cast<Extent>(logits.size()), DType::f32, logits.data());
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto row = std::span<const float>(logits).subspan(i * vocabulary, vocabulary);
+      const double total = log_total(row);
+      draws[i].top = most_probable(row, drawing.top, total);
+      // By the same sum, so that the token has the same number in the list.
+      draws[i].log_probability = static_cast<float>(row[static_cast<std::size_t>(draws[i].token)] - total);
+    }
   }
   return draws;
 }

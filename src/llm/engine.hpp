@@ -29,12 +29,17 @@ struct Step {
 struct Draw {
   text::TokenId token = text::kNoToken;
   float log_probability = 0;
+  std::vector<TokenProbability> top;
 };
 
 /// Tokens of some rows that the device draws, or has drawn.
 struct Drawing {
   Tensor drawn;  // [rows, 2] i32: token, bits of its log-probability
   std::unique_ptr<backend::Readback> readback;
+  // What most probable tokens are found in, on the host, where some are asked for.
+  Extent top = 0;
+  Tensor logits;
+  std::unique_ptr<backend::Readback> logits_readback;
 };
 
 /// What a row of logits is drawn by.
@@ -43,6 +48,7 @@ struct DrawRequest {
   std::uint64_t seed = 0;
   std::uint64_t position = 0;  // of the draw in its generation
   bool log_probability = false;
+  Extent top = 0;                          // the same for all requests of a drawing
   std::span<const text::TokenId> history;  // tokens before it
 };
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "llm/most_probable.hpp"
 #include "llm/run.hpp"
 #include "weft/error.hpp"
 #include "weft/ops.hpp"
@@ -139,10 +140,7 @@ Perplexity Model::perplexity(std::string_view text, const PerplexityOptions& opt
     const std::vector<float> logits = forward(part);
     for (std::size_t t = size / 2; t + 1 < size; ++t) {
       const float* row = logits.data() + t * v;
-      const float top = *std::max_element(row, row + v);
-      double total = 0;
-      for (std::size_t i = 0; i < v; ++i) total += std::exp(row[i] - top);
-      const double loss = std::log(total) + top - row[part[t + 1]];
+      const double loss = log_total({row, v}) - row[part[t + 1]];
       sum += loss;
       squares += loss * loss;
       ++p.tokens;

@@ -62,6 +62,8 @@ void check(const GenerateOptions& o, const Engine& engine) {
   require(std::isfinite(s.presence_penalty), "presence_penalty", s.presence_penalty, "a number");
   require(s.penalty_window >= 0 && s.penalty_window <= 256, "penalty_window", static_cast<double>(s.penalty_window),
           "between 0 and 256");
+  require(o.top_log_probabilities >= 0 && o.top_log_probabilities <= 20, "top_log_probabilities",
+          static_cast<double>(o.top_log_probabilities), "between 0 and 20");
   require(o.draft >= 0 && o.draft <= 15, "draft", static_cast<double>(o.draft), "between 0 and 15");
   require(s.logit_bias.size() <= 1024, "the number of logit biases", static_cast<double>(s.logit_bias.size()),
           "at most 1024");
@@ -97,7 +99,7 @@ bool Reply::take(const Draw& draw, std::string& piece) {
     end(Finish::end_of_text, piece);
     return false;
   }
-  result.tokens.push_back({draw.token, draw.log_probability});
+  result.tokens.push_back({draw.token, draw.log_probability, draw.top});
   const std::string certain = stop_.put(decoder_.put(draw.token));
   piece += certain;
   result.text += certain;
@@ -139,7 +141,7 @@ Run::Run(std::shared_ptr<Engine> engine, std::vector<TokenId> prompt, GenerateOp
 Run::~Run() { engine_->busy = false; }
 
 DrawRequest Run::request(std::size_t drawn, std::span<const TokenId> history) const {
-  return {&options_.sampling, seed_, drawn, options_.log_probabilities, history};
+  return {&options_.sampling, seed_, drawn, options_.log_probabilities, options_.top_log_probabilities, history};
 }
 
 bool Run::next(std::string& piece) {
@@ -287,7 +289,7 @@ std::vector<Result> run_batch(Engine& engine, std::vector<std::vector<TokenId>> 
       steps.push_back({tokens.back(), static_cast<Extent>(tokens.size()) - 1, static_cast<int>(s)});
       // Each prompt draws from a stream of its own, whatever runs beside it.
       requests.push_back({&options.sampling, seed + slots[s]->prompt, slots[s]->reply->result.tokens.size(),
-                          options.log_probabilities, tokens});
+                          options.log_probabilities, options.top_log_probabilities, tokens});
       taken.push_back(s);
     }
     if (steps.empty()) break;

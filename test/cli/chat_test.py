@@ -215,6 +215,17 @@ class GenerateTest(ModelTest):
         self.assertEqual(weft(*arguments).stdout, "w1 w2" + result["text"] + "\n")
         self.assertEqual((len(result["tokens"]), result["prompt_tokens"], result["finish"]), (5, 2, "length"))
         self.assertTrue(all(-50 < t["log_probability"] < 0 and t["text"] for t in result["tokens"]))
+        listed = json.loads(weft(*arguments, "--json", "--top-logprobs", "4").stdout)
+        self.assertEqual([t["id"] for t in listed["tokens"]], [t["id"] for t in result["tokens"]])
+        for token in listed["tokens"]:
+            values = [t["log_probability"] for t in token["top"]]
+            self.assertEqual((len(values), values), (4, sorted(values, reverse=True)))
+            self.assertTrue(all(t["text"] for t in token["top"]))
+            self.assertTrue(all(t["log_probability"] == token["log_probability"] for t in token["top"] if t["id"] == token["id"]))
+        for extra, said in ([["--top-logprobs", "4"], "add --json"], [["--json", "--top-logprobs", "21"], "top_log_probabilities is 21, not between 0 and 20"]):
+            done = weft(*arguments, *extra)
+            self.assertEqual(done.returncode, USAGE)
+            self.assertIn(said, done.stderr)
         first = result["tokens"][0]["id"]
         biased = json.loads(weft(*arguments, "--json", "--logit-bias", f"{first}=-inf").stdout)
         self.assertNotIn(first, [t["id"] for t in biased["tokens"]])

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <span>
 
 #include "base/message_of.hpp"
 #include "llm/reasoning.hpp"
@@ -194,6 +196,62 @@ TEST_F(Generate, LogProbabilitiesAreThoseOfTheModel) {
     EXPECT_NEAR(token.log_probability,
                 logits[logits.size() - 48 + static_cast<std::size_t>(token.id)] - std::log(total), 1e-4);
     tokens.push_back(token.id);
+  }
+}
+
+/// What `forward` says of the token after each of a text's last ones, and what the generation listed.
+void expect_top(const Model& model, std::vector<std::int32_t> tokens, const Result& result, std::size_t top) {
+  for (const GeneratedToken& token : result.tokens) {
+    const std::vector<float> all = model.forward(tokens);
+    const auto v = static_cast<std::size_t>(model.vocabulary());
+    const std::span<const float> logits = std::span(all).last(v);
+    double total = 0;
+    for (const float l : logits) total += std::exp(l);
+    std::vector<std::int32_t> order(v);
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+      return logits[static_cast<std::size_t>(a)] > logits[static_cast<std::size_t>(b)];
+    });
+    ASSERT_EQ(token.top.size(), top);
+    for (std::size_t i = 0; i < top; ++i) {
+      EXPECT_EQ(token.top[i].id, order[i]);
+      EXPECT_NEAR(token.top[i].log_probability, logits[static_cast<std::size_t>(order[i])] - std::log(total), 1e-4);
+      if (token.top[i].id == token.id) {
+        EXPECT_EQ(token.top[i].log_probability, token.log_probability);
+      }
+    }
+    EXPECT_NEAR(token.log_probability, logits[static_cast<std::size_t>(token.id)] - std::log(total), 1e-4);
+    tokens.push_back(token.id);
+  }
+}
+
+TEST_F(Generate, TheMostProbableTokensAreThoseOfForward) {
+  const Model model = load_tiny({.sequences = 2});
+  GenerateOptions options{.max_tokens = 6, .sampling = {.temperature = 1.5, .logit_bias = {{3, 4.0}}, .seed = 5}};
+  const Result without = model.generate(kPrompt, options).result();
+  EXPECT_TRUE(without.tokens[0].top.empty());
+  for (const Extent top : {1, 20}) {
+    options.top_log_probabilities = top;
+    const Result result = model.generate(kPrompt, options).result();
+    EXPECT_EQ(result.text, without.text);
+    expect_top(model, model.encode(kPrompt), result, static_cast<std::size_t>(top));
+  }
+  options.top_log_probabilities = 3;
+  const std::vector<std::string> prompts = {"w1 w2", "w3", "w4 w5 w6"};
+  const std::vector<Result> results = model.generate_batch(prompts, options);
+  for (std::size_t i = 0; i < prompts.size(); ++i) expect_top(model, model.encode(prompts[i]), results[i], 3);
+  // With guesses, which are checked several at once.
+  GenerateOptions guessing = greedy(20);
+  guessing.draft = 4;
+  guessing.top_log_probabilities = 2;
+  const Result guessed = model.generate(kPrompt, guessing).result();
+  EXPECT_GT(guessed.accepted_tokens, 0);
+  expect_top(model, model.encode(kPrompt), guessed, 2);
+
+  for (const Extent wrong : {-1, 21}) {
+    options.top_log_probabilities = wrong;
+    EXPECT_NE(test::message_of<UsageError>([&] { model.check(options); }).find("top_log_probabilities is"),
+              std::string::npos);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "weft/error.hpp"
@@ -15,7 +16,7 @@ Staging::~Staging() {
   for (StagingPiece& piece : downloads_)
     if (piece.buffer) library().BufferDestroy(piece.buffer.get());
   if (small_download_.buffer) library().BufferDestroy(small_download_.buffer.get());
-  for (const BufferHandle& buffer : idle_readings_) library().BufferDestroy(buffer.get());
+  for (const StagingPiece& piece : idle_readings_) library().BufferDestroy(piece.buffer.get());
 }
 
 void Staging::create(StagingPiece& piece, std::uint64_t bytes, bool upload) {
@@ -26,6 +27,7 @@ void Staging::create(StagingPiece& piece, std::uint64_t bytes, bool upload) {
       upload ? WGPUBufferUsage_MapWrite | WGPUBufferUsage_CopySrc : WGPUBufferUsage_MapRead | WGPUBufferUsage_CopyDst;
   descriptor.mappedAtCreation = upload;
   ErrorScope out_of_memory(device_, WGPUErrorFilter_OutOfMemory);
+  piece.bytes = bytes;
   piece.buffer = BufferHandle(library().DeviceCreateBuffer(device_.handle(), &descriptor));
   if (const std::string error = out_of_memory.text(); !error.empty() || !piece.buffer) {
     piece.buffer.reset();
@@ -114,13 +116,15 @@ void Staging::download(WGPUBuffer from, std::uint64_t offset, void* data, std::u
 }
 
 std::unique_ptr<Reading> Staging::start_download(WGPUBuffer from, std::uint64_t offset, std::uint64_t bytes) {
-  if (bytes > kSmallBytes) throw InternalError(fmt::format("webgpu: {} bytes read at leisure", bytes));
+  const std::uint64_t size = std::bit_ceil(std::max(bytes, kSmallBytes));
   std::unique_ptr<Reading> reading(new Reading(*this, bytes));
-  if (idle_readings_.empty()) {
-    create(reading->piece_, kSmallBytes, false);
+  const auto idle = std::find_if(idle_readings_.begin(), idle_readings_.end(),
+                                 [&](const StagingPiece& piece) { return piece.bytes == size; });
+  if (idle == idle_readings_.end()) {
+    create(reading->piece_, size, false);
   } else {
-    reading->piece_.buffer = std::move(idle_readings_.back());
-    idle_readings_.pop_back();
+    reading->piece_ = std::move(*idle);
+    idle_readings_.erase(idle);
   }
   copy_out(reading->piece_, from, offset, bytes);
   return reading;
@@ -131,7 +135,7 @@ void Reading::finish(void* data) {
   staging_.finish_map(piece_);
   std::memcpy(data, api.BufferGetConstMappedRange(piece_.buffer.get(), 0, bytes_), bytes_);
   api.BufferUnmap(piece_.buffer.get());
-  staging_.idle_readings_.push_back(std::move(piece_.buffer));
+  staging_.idle_readings_.push_back(std::move(piece_));
 }
 
 // One that nobody waits for any more may still be asked to be mapped: its buffer goes.

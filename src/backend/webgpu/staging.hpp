@@ -14,6 +14,7 @@ class Staging;
 
 struct StagingPiece {
   BufferHandle buffer;
+  std::uint64_t bytes = 0;
   Pending map;  // the last request to map; no outcome: mapped at creation
 };
 
@@ -45,7 +46,7 @@ class Staging {
   void upload(WGPUBuffer to, std::uint64_t offset, const void* data, std::uint64_t bytes);
   /// Returns with the bytes, after all work submitted before.
   void download(WGPUBuffer from, std::uint64_t offset, void* data, std::uint64_t bytes);
-  /// A few bytes, at most kSmallBytes, after all work submitted before, read at leisure.
+  /// After all work submitted before, read at leisure.
   std::unique_ptr<Reading> start_download(WGPUBuffer from, std::uint64_t offset, std::uint64_t bytes);
 
   static constexpr std::uint64_t kSmallBytes = 64 << 10;  // a read of a loss needs no more
@@ -65,7 +66,7 @@ class Staging {
   std::size_t next_upload_ = 0;
   StagingPiece small_download_;
   std::array<StagingPiece, 2> downloads_;
-  std::vector<BufferHandle> idle_readings_;
+  std::vector<StagingPiece> idle_readings_;  // of powers of two
 };
 
 }  // namespace weft::webgpu

@@ -16,6 +16,7 @@
 #if WEFT_HAS_WEBGPU
 #include "backend/webgpu/buffer.hpp"
 #include "backend/webgpu/program.hpp"
+#include "backend/webgpu/staging.hpp"
 #include "base/sanitized.hpp"
 
 namespace weft::webgpu {
@@ -190,6 +191,29 @@ TEST_F(WebgpuTest, BytesComeBackAtAnyOffsetAndSize) {
       buffer->download(offset, again.data(), size);
       EXPECT_TRUE(again == part) << "part, size " << size << " offset " << offset;
     }
+}
+
+TEST_F(WebgpuTest, ReadingsHoldWhatWasThereWhenTheyBegan) {
+  constexpr std::uint64_t kSizes[] = {8, 4096, 200 << 10, 64 << 10, 9 << 20, 200 << 10};
+  for (int round = 0; round < 2; ++round) {  // the second in memory of the first
+    std::vector<std::unique_ptr<Reading>> readings;
+    const auto buffer = Buffer::create(shared_device(), 9 << 20, "changing");
+    for (std::size_t i = 0; i < std::size(kSizes); ++i) {
+      const std::vector<std::uint8_t> sent(kSizes[i], static_cast<std::uint8_t>(i + 1));
+      buffer->upload(0, sent.data(), sent.size());
+      const std::lock_guard lock(shared_device()->mutex());
+      readings.push_back(shared_device()->staging().start_download(buffer->handle(), 0, kSizes[i]));
+    }
+    buffer->clear();
+    for (const std::size_t i : {std::size_t{4}, std::size_t{0}, std::size_t{5}, std::size_t{1}, std::size_t{2}}) {
+      std::vector<std::uint8_t> got(kSizes[i], 0);
+      {
+        const std::lock_guard lock(shared_device()->mutex());
+        readings[i]->finish(got.data());
+      }
+      EXPECT_EQ(got, std::vector<std::uint8_t>(kSizes[i], static_cast<std::uint8_t>(i + 1))) << i;
+    }  // and one that nobody waits for
+  }
 }
 
 TEST_F(WebgpuTest, NewAndClearedBuffersAreZero) {

@@ -352,16 +352,27 @@ TEST_F(WebgpuLanguage, AModelWritesWhatItWritesOnTheCpu) {
     test::put(named(c.model), folder, c.weights);
     const auto tokens_on = [&](Device device) {
       const llm::Model model = llm::load(folder.path(), {.cache = c.cache, .exact = true, .device = device});
-      std::vector<std::int32_t> ids;
+      std::vector<llm::GeneratedToken> tokens;
       for (const std::string& prompt : c.prompts)
         for (const Extent count : {20, 1, 2}) {
-          const llm::Result result =
-              model.generate(prompt, {.max_tokens = count, .sampling = {.temperature = 0}}).result();
-          for (const llm::GeneratedToken& token : result.tokens) ids.push_back(token.id);
+          const llm::GenerateOptions options{
+              .max_tokens = count, .sampling = {.temperature = 0}, .top_log_probabilities = count == 20 ? 2 : 0};
+          const llm::Result result = model.generate(prompt, options).result();
+          tokens.insert(tokens.end(), result.tokens.begin(), result.tokens.end());
         }
-      return ids;
+      return tokens;
     };
-    EXPECT_EQ(tokens_on(device_), tokens_on(kCpu));
+    const auto got = tokens_on(device_), wanted = tokens_on(kCpu);
+    ASSERT_EQ(got.size(), wanted.size());
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      EXPECT_EQ(got[i].id, wanted[i].id);
+      EXPECT_NEAR(got[i].log_probability, wanted[i].log_probability, 1e-4);
+      ASSERT_EQ(got[i].top.size(), wanted[i].top.size());
+      for (std::size_t j = 0; j < got[i].top.size(); ++j) {
+        EXPECT_EQ(got[i].top[j].id, wanted[i].top[j].id);
+        EXPECT_NEAR(got[i].top[j].log_probability, wanted[i].top[j].log_probability, 1e-4);
+      }
+    }
   }
 }
 
