@@ -354,6 +354,7 @@ class Fuser {
 
   // True if some path leads from cluster `from` to cluster `to` through other clusters.
   bool indirect_path(int from, int to) {
+    const int horizon = horizon_of(from);
     std::vector<int> stack;
     std::vector<bool> seen(clusters_.size(), false);
     auto push_sources = [&](int c) {
@@ -361,6 +362,7 @@ class Fuser {
         auto it = cluster_at_.find(source);
         if (it == cluster_at_.end() || it->second == c || seen[static_cast<std::size_t>(it->second)]) continue;
         if (c == to && it->second == from) continue;  // the direct edge
+        if (spans_[static_cast<std::size_t>(it->second)].last < horizon) continue;
         seen[static_cast<std::size_t>(it->second)] = true;
         stack.push_back(it->second);
       }
@@ -374,8 +376,21 @@ class Fuser {
     }
     return false;
   }
-  int last_position(int c) const { return position_.at(clusters_[static_cast<std::size_t>(c)].members.back()); }
-  int first_position(int c) const { return position_.at(clusters_[static_cast<std::size_t>(c)].members.front()); }
+  // A place in the order of nodes that no cluster stands on both sides of, the last one at or before `c`. Whatever lies
+  // before it reads what lies before it only, so no path leads there from `c`.
+  int horizon_of(int c) const {
+    int horizon = spans_[static_cast<std::size_t>(c)].first;
+    for (bool again = true; again;) {
+      again = false;
+      for (const Span& span : spans_) {
+        if (span.first >= horizon || span.last < horizon) continue;
+        horizon = span.first;
+        again = true;
+      }
+    }
+    return horizon;
+  }
+  int last_position(int c) const { return spans_[static_cast<std::size_t>(c)].last; }
 
   bool is_loop(const Node* node) const { return is_loop_kind(node->kind) && !request_.placed.contains(node); }
   bool can_host(const Cluster& cluster) const {
@@ -401,10 +416,10 @@ class Fuser {
       host = std::move(merged);
       changed(c);
       cluster_at_[node] = c;
-      clusters_.pop_back();
+      drop_last();
       return true;
     }
-    clusters_.pop_back();
+    drop_last();
     cluster_at_.erase(node);
     return false;
   }
@@ -499,7 +514,16 @@ class Fuser {
     return reads_[at].emplace(std::move(reads));
   }
   void changed(int c) {
-    if (const auto at = static_cast<std::size_t>(c); at < reads_.size()) reads_[at].reset();
+    const auto at = static_cast<std::size_t>(c);
+    if (at < reads_.size()) reads_[at].reset();
+    if (at >= spans_.size()) spans_.resize(at + 1);
+    spans_[at] = {};
+    const std::vector<const Node*>& members = clusters_[at].members;
+    if (!members.empty()) spans_[at] = {position_.at(members.front()), position_.at(members.back())};
+  }
+  void drop_last() {
+    clusters_.pop_back();
+    spans_.pop_back();
   }
   bool connected(int from, int to) {
     for (const Node* source : reads_of(to))
@@ -615,6 +639,10 @@ class Fuser {
   std::unordered_map<const Node*, int> position_, cluster_at_;
   std::vector<Cluster> clusters_;
   std::vector<std::optional<std::vector<const Node*>>> reads_;  // of each cluster, once asked for
+  struct Span {
+    int first = -1, last = -1;  // places of members; -1: none
+  };
+  std::vector<Span> spans_;  // of each cluster
   NodeSet inlined_;
 };
 
