@@ -31,6 +31,9 @@ struct LoadOptions {
   bool whole_cache = false;
   /// Weights in blocks meet activations as f32, and not rounded to eight bits: slower, and closer to the exact values.
   bool exact = false;
+  /// On the CPU: weights of 16 MB or more are kept in the cache folder (WEFT_CACHE_DIR) as they were packed, and mapped
+  /// from there the next time. The files take at most a tenth of the disk, and may be removed at any time.
+  bool keep_packed = true;
   Device device = default_device();
   std::function<void(std::uint64_t done, std::uint64_t total)> progress = {};  ///< bytes of weights
 };

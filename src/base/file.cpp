@@ -71,8 +71,16 @@ class Descriptor {
   int fd_;
 };
 
-/// Opens for reading; the size goes to `size_bytes`.
-int open_regular_file(const std::filesystem::path& path, std::uint64_t* size_bytes) {
+FileStamp stamp_from(const struct ::stat& status) {
+  const auto nanoseconds = [](const struct ::timespec& time) {
+    return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+  };
+  return {static_cast<std::uint64_t>(status.st_size), static_cast<std::uint64_t>(status.st_ino),
+          nanoseconds(status.st_mtim), nanoseconds(status.st_ctim)};
+}
+
+/// Opens for reading; what is known of it, its size before all, goes to `stamp`.
+int open_regular_file(const std::filesystem::path& path, FileStamp* stamp) {
   // O_NONBLOCK: opening a pipe must fail below, not wait for a writer.
   const int fd =
       retry_interrupted([&] { return file_system().open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0); });
@@ -88,14 +96,15 @@ int open_regular_file(const std::filesystem::path& path, std::uint64_t* size_byt
     throw FileError(fmt::format("cannot read '{}': it is {}; name a file", path.string(),
                                 S_ISDIR(status.st_mode) ? "a folder" : "no regular file"));
   }
-  *size_bytes = static_cast<std::uint64_t>(status.st_size);
+  *stamp = stamp_from(status);
   return fd;
 }
 
 template <class Bytes>
 Bytes read_whole(const std::filesystem::path& path, std::uint64_t max_bytes) {
-  std::uint64_t size = 0;
-  const Descriptor file(open_regular_file(path, &size));
+  FileStamp stamp;
+  const Descriptor file(open_regular_file(path, &stamp));
+  const std::uint64_t size = stamp.bytes;
   if (size > max_bytes)
     throw FileError(fmt::format("cannot read '{}': it holds {} bytes, over the limit of {}; use a smaller file",
                                 path.string(), size, max_bytes));
@@ -166,9 +175,24 @@ void release_pages(std::span<const std::byte> mapped) {
   if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
+void expect_pages(const MappedFile& file) {
+  if (file.bytes().empty()) return;
+  void* const begin = const_cast<std::byte*>(file.bytes().data());
+#if defined(MADV_HUGEPAGE)
+  madvise(begin, file.bytes().size(), MADV_HUGEPAGE);
+#endif
+  madvise(begin, file.bytes().size(), MADV_WILLNEED);
+}
+
+FileStamp stamp_of(const std::filesystem::path& path) {
+  struct ::stat status {};
+  if (file_system().stat(path.c_str(), &status) != 0) throw_file_error("look at", path, errno);
+  return stamp_from(status);
+}
+
 MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
-  std::uint64_t size = 0;
-  const Descriptor file(open_regular_file(path, &size));
+  const Descriptor file(open_regular_file(path, &stamp_));
+  const std::uint64_t size = stamp_.bytes;
   if (size == 0) return;  // an empty range cannot be mapped
   if (size > std::numeric_limits<std::size_t>::max()) throw_file_error("map", path, EFBIG);
   void* const address = file_system().mmap(size, file.get());
@@ -279,10 +303,14 @@ void AtomicFile::keep_previous() {
   if (result != 0) fail("keep the previous version of", error);
 }
 
-void AtomicFile::commit() {
-  if (fd_ < 0) throw UsageError(fmt::format("'{}' is committed twice; open a new AtomicFile", path_.string()));
+void AtomicFile::sync() {
   flush();
   if (retry_interrupted([&] { return file_system().fsync(fd_); }) != 0) fail("write", errno);
+}
+
+void AtomicFile::commit() {
+  if (fd_ < 0) throw UsageError(fmt::format("'{}' is committed twice; open a new AtomicFile", path_.string()));
+  sync();
   const int closed = file_system().close(fd_);
   fd_ = -1;
   if (closed != 0 && errno != EINTR) fail("write", errno);  // Linux closes also when interrupted
@@ -336,11 +364,11 @@ LineLog::LineLog(const std::filesystem::path& path) : path_(path) {
       [&] { return file_system().open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666); });
   if (fd_ < 0) throw_file_error("append to", path, errno);
   try {
-    std::uint64_t size = 0;
-    const Descriptor reader(open_regular_file(path, &size));
+    FileStamp stamp;
+    const Descriptor reader(open_regular_file(path, &stamp));
     char last = '\n';
-    const off_t end = static_cast<off_t>(size);
-    if (size > 0 && retry_interrupted([&] { return file_system().pread(reader.get(), &last, 1, end - 1); }) < 0)
+    const off_t end = static_cast<off_t>(stamp.bytes);
+    if (stamp.bytes > 0 && retry_interrupted([&] { return file_system().pread(reader.get(), &last, 1, end - 1); }) < 0)
       throw_file_error("read", path, errno);
     if (last != '\n') append_bytes("\n");
   } catch (...) {

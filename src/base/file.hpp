@@ -22,6 +22,16 @@ std::vector<std::byte> read_file(const std::filesystem::path& path, std::uint64_
 /// The same as text; the encoding is not checked (see base/utf8.hpp).
 std::string read_text_file(const std::filesystem::path& path, std::uint64_t max_bytes = kMaxReadBytes);
 
+/// What tells a file from another, and from itself before something wrote to it.
+struct FileStamp {
+  std::uint64_t bytes = 0, node = 0;
+  std::int64_t modified = 0, changed = 0;  ///< nanoseconds since 1970; the second one also moves when the first is set
+
+  bool operator==(const FileStamp&) const = default;
+};
+/// FileError if it cannot be looked at.
+FileStamp stamp_of(const std::filesystem::path& path);
+
 /// A regular file mapped read-only. Copies share the mapping; the last one unmaps it. Files that Weft replaces keep
 /// their old content in existing mappings; a file that something else truncates in place while mapped ends the process
 /// (SIGBUS), as with every mapping.
@@ -31,15 +41,21 @@ class MappedFile {
   explicit MappedFile(const std::filesystem::path& path);
   std::span<const std::byte> bytes() const { return bytes_; }
   const std::filesystem::path& path() const { return path_; }
+  /// As it was when it was mapped.
+  const FileStamp& stamp() const { return stamp_; }
 
  private:
   std::filesystem::path path_;
+  FileStamp stamp_;
   std::shared_ptr<const void> mapping_;
   std::span<const std::byte> bytes_;
 };
 
 /// Bytes of a mapping that need not stay in memory: they are read again when they are next looked at.
 void release_pages(std::span<const std::byte> mapped);
+/// All of a mapped file will be read soon, and often: it is read from disk meanwhile if it is not in memory, in large pages
+/// where the system has them for files.
+void expect_pages(const MappedFile& file);
 
 struct AtomicFileOptions {
   /// Keeps the replaced file as `previous_path(path)`. At every instant, also after a loss of power, `path` (or, on
@@ -63,6 +79,8 @@ class AtomicFile {
   /// FileError on failure; the object is then good for destruction only.
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+  /// What was written so far reaches the disk now, so that `commit` has little left to wait for. FileError on failure.
+  void sync();
   /// FileError on failure. `path` then holds the old file, except when the very last step fails: the message says so,
   /// and `path` holds the new one whole. Either way the whole save can simply be tried again.
   void commit();

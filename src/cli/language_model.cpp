@@ -25,6 +25,8 @@ void add_model_options(CLI::App& app, ModelOptions& o, const std::string& what) 
       "--whole-cache", o.whole_cache,
       "layers with windows keep all positions too: more memory, and nothing is read again after a long step back");
   app.add_flag("--exact", o.exact, "activations stay f32 in products with quantised weights");
+  app.add_flag("--no-packed-file", o.no_packed_file,
+               "weights are packed for the CPU at each start, and not kept packed in the cache folder");
 }
 
 void add_draw_options(CLI::App& app, DrawOptions& o) {
@@ -102,6 +104,7 @@ llm::Model load_language_model(const ModelOptions& o, int sequences) {
                         .sequences = sequences,
                         .whole_cache = o.whole_cache,
                         .exact = o.exact,
+                        .keep_packed = !o.no_packed_file,
                         .device = parse_device(o.device)};
   if (o.cache == "f16")
     load.cache = CacheType::f16;

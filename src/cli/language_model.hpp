@@ -15,7 +15,7 @@ struct ModelOptions {
   std::filesystem::path path;
   std::string device = "auto", cache = "f32";
   std::int64_t context = 0;
-  bool whole_cache = false, exact = false;
+  bool whole_cache = false, exact = false, no_packed_file = false;
 };
 void add_model_options(
     CLI::App& app, ModelOptions& options,

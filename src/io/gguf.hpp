@@ -54,6 +54,8 @@ class GgufFile {
   /// Bytes of all parts.
   std::uint64_t file_bytes() const { return file_bytes_; }
   std::size_t part_count() const { return part_count_; }
+  /// All parts; none where it was read from memory.
+  const std::vector<MappedFile>& files() const { return mappings_; }
   /// Frees the metadata, and what of the mapping was read for it: it reads as empty from then on.
   void forget_metadata();
 

@@ -55,6 +55,8 @@ class SafetensorsFile {
   const TensorView& at(std::string_view name) const;
   const SafetensorsMetadata& metadata() const { return metadata_; }
   const std::string& source() const { return source_; }
+  /// Null where it was read from memory.
+  const MappedFile* file() const { return mapping_.get(); }
 
  private:
   std::string source_;

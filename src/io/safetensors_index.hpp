@@ -30,6 +30,7 @@ class SafetensorsFolder {
 
   /// By name.
   const std::map<std::string, TensorView>& tensors() const { return tensors_; }
+  const std::vector<SafetensorsFile>& files() const { return files_; }
 
  private:
   std::vector<SafetensorsFile> files_;  // keep the mappings that the views read from

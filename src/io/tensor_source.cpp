@@ -48,18 +48,19 @@ TensorSource TensorSource::open(const std::filesystem::path& path) {
       for (const GgufTensor& tensor : source.gguf_->tensors())
         source.tensors_.push_back(
             {tensor.name, tensor.shape, std::string(name_of(tensor.type)), tensor.type, tensor.data});
+      source.files_ = source.gguf_->files();
       break;
     case SourceKind::safetensors: {
-      const auto file = std::make_shared<const SafetensorsFile>(SafetensorsFile::open(path));
-      for (const TensorView& view : file->tensors()) source.tensors_.push_back(from_view(view));
-      source.metadata_ = file->metadata();
-      source.owner_ = file;
+      const SafetensorsFile file = SafetensorsFile::open(path);
+      for (const TensorView& view : file.tensors()) source.tensors_.push_back(from_view(view));
+      source.metadata_ = file.metadata();
+      source.files_ = {*file.file()};
       break;
     }
     case SourceKind::folder: {
-      const auto folder = std::make_shared<const SafetensorsFolder>(SafetensorsFolder::open(path));
-      for (const auto& [name, view] : folder->tensors()) source.tensors_.push_back(from_view(view));
-      source.owner_ = folder;
+      const SafetensorsFolder folder = SafetensorsFolder::open(path);
+      for (const auto& [name, view] : folder.tensors()) source.tensors_.push_back(from_view(view));
+      for (const SafetensorsFile& file : folder.files()) source.files_.push_back(*file.file());
       break;
     }
   }

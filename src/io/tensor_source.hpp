@@ -46,6 +46,8 @@ class TensorSource {
   const SourceTensor* find(std::string_view name) const;
   /// FileError that names some that are there, if there is none of this name.
   const SourceTensor& at(std::string_view name) const;
+  /// All that the tensors are in.
+  const std::vector<MappedFile>& files() const { return files_; }
   /// The GGUF file with its metadata, or nullptr.
   const GgufFile* gguf() const { return gguf_.get(); }
   /// Frees what the GGUF file's metadata takes, and reads as if there were none from then on. Tensors stay.
@@ -68,7 +70,7 @@ class TensorSource {
   SourceKind kind_ = SourceKind::gguf;
   std::filesystem::path path_;
   std::shared_ptr<GgufFile> gguf_;
-  std::shared_ptr<const void> owner_;  // of the mappings that safetensors' views read from
+  std::vector<MappedFile> files_;
   SafetensorsMetadata metadata_;
   std::vector<SourceTensor> tensors_;
   struct TextHash {

@@ -76,7 +76,8 @@ Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) : 
     source.forget_metadata();
     return read;
   });
-  weights_ = load_weights(graph_, names, device_, options.progress);
+  weights_ = load_weights(graph_, names, device_, options.progress,
+                          options.keep_packed ? usual_packed_files() : PackedFileRules());
   vocabulary_ = vocabulary.get();
 
   if (const auto most = short_positions(config); most && *most < context_) short_positions_ = most;

@@ -80,6 +80,8 @@ class Engine {
   int slots() const { return slots_; }
   Device device() const { return device_; }
   std::uint64_t weight_bytes() const { return weights_.bytes; }
+  /// The file that weights were mapped from; empty where they were packed.
+  const std::filesystem::path& packed_file() const { return weights_.packed_file; }
   std::uint64_t cache_bytes() const;
 
   /// Runs the steps, any number, in passes of fixed sizes; what comes earlier in a sequence comes earlier here or is in

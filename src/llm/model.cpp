@@ -175,6 +175,7 @@ std::string Model::describe(bool graph) const {
       c.architecture, c.name.empty() ? "" : " ", c.name, c.layers, c.hidden, c.heads, c.kv_heads, c.head_dim,
       c.vocabulary, engine_->context(), c.context, static_cast<double>(engine_->weight_bytes()) / 1e6,
       static_cast<double>(engine_->cache_bytes()) / 1e6, engine_->device().to_string());
+  if (!engine_->packed_file().empty()) s += "; packed weights from " + engine_->packed_file().string();
   if (graph) s += "\n" + engine_->graph().to_string();
   return s;
 }

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <optional>
 #include <unordered_set>
 
 #include "backend/cpu/backend.hpp"
@@ -62,28 +64,38 @@ bool packs(const TensorDesc& tensor, const TensorNames& names, Device device) {
   return true;
 }
 
-Weight packed(const TensorDesc& tensor, const TensorNames& names, Device device, cpu::WeightMemory& memory) {
+/// A matrix in the model's files.
+struct Matrix {
+  const io::SourceTensor* source = nullptr;
+  std::size_t index = 0;  // of those in the tensor
+  std::span<const std::byte> blocks;
+  Extent n = 0, k = 0;
+};
+
+/// One of a plain weight, one for each expert of a mixture's.
+std::vector<Matrix> matrices_of(const TensorDesc& tensor, const TensorNames& names) {
   const Shape shape = shape_of(tensor);
   const Extent n = shape[shape.rank() - 2], k = shape[shape.rank() - 1];
-  Weight weight;
+  std::vector<Matrix> matrices;
   for (const std::string& key : tensor.keys) {
     const io::SourceTensor& found = *names.find(key);
-    std::span<const std::byte> before;
-    const auto check = [&](std::span<const std::byte> part) {
-      release_pages(before);  // what has been copied to the device need not stay beside it
-      // Scales that are no numbers would make every logit none.
-      names.source().require_finite(found, part);
-      before = part;
-    };
-    const std::size_t matrices = static_cast<std::size_t>(found.shape.numel() / (n * k)),
-                      bytes = found.data.size() / matrices;
-    for (std::size_t i = 0; i < matrices; ++i) {
-      weight.packed.push_back(pack_matrix(*found.type, found.data.subspan(i * bytes, bytes), n, k, device,
-                                          {.memory = &memory, .before = check}));
-      weight.packed.back().words = weight.packed.back().words.named(tensor.name);
-    }
+    const auto count = static_cast<std::size_t>(found.shape.numel() / (n * k));
+    const std::size_t bytes = found.data.size() / count;
+    for (std::size_t i = 0; i < count; ++i) matrices.push_back({&found, i, found.data.subspan(i * bytes, bytes), n, k});
   }
-  return weight;
+  return matrices;
+}
+
+PackedMatrix packed(const Matrix& matrix, const TensorNames& names, Device device, cpu::WeightMemory& memory) {
+  std::span<const std::byte> before;
+  const auto check = [&](std::span<const std::byte> part) {
+    release_pages(before);  // what has been copied to the device need not stay beside it
+    // Scales that are no numbers would make every logit none.
+    names.source().require_finite(*matrix.source, part);
+    before = part;
+  };
+  return pack_matrix(*matrix.source->type, matrix.blocks, matrix.n, matrix.k, device,
+                     {.memory = &memory, .before = check});
 }
 
 Weight dense(const TensorDesc& tensor, const TensorNames& names, Device device) {
@@ -161,24 +173,54 @@ void check_tensors(const ModelGraph& graph, const TensorNames& names) {
                               graph.config.architecture, problems));
 }
 
-Weights load_weights(const ModelGraph& graph, const TensorNames& names, Device device, const LoadProgress& progress) {
+Weights load_weights(const ModelGraph& graph, const TensorNames& names, Device device, const LoadProgress& progress,
+                     const PackedFileRules& rules) {
   check_tensors(graph, names);
+  const auto start = std::chrono::steady_clock::now();
   std::uint64_t total = 0, done = 0;
-  for (const TensorDesc& tensor : graph.tensors)
-    for (const std::string& key : tensor.keys) total += names.find(key)->data.size();
-  Weights weights;
-  cpu::WeightMemory memory(static_cast<std::size_t>(total));  // matrices take about as much packed as in the file
+  std::vector<std::vector<Matrix>> matrices;  // of each tensor of the graph; none: it is dense, or no weight
+  std::vector<PackedPart> parts;
   for (const TensorDesc& tensor : graph.tensors) {
+    for (const std::string& key : tensor.keys) total += names.find(key)->data.size();
+    const bool is_packed = !tensor.keys.empty() && packs(tensor, names, device);
+    matrices.push_back(is_packed ? matrices_of(tensor, names) : std::vector<Matrix>());
+    for (const Matrix& m : matrices.back()) parts.push_back({m.source->name, m.index, *m.source->type, m.n, m.k});
+  }
+  std::optional<PackedFile> file;
+  if (device.kind == Device::Kind::cpu) file = PackedFile::of(names.source().files(), parts, rules);
+  const bool is_mapped = file && file->open();
+
+  Weights weights;
+  std::vector<PackedMatrix> all_packed;
+  // Matrices take about as much packed as in the model's files. What stands in a file soon need not stand as well as can be.
+  cpu::WeightMemory memory(static_cast<std::size_t>(total), file ? cpu::Pages::usual : cpu::Pages::huge);
+  for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
+    const TensorDesc& tensor = graph.tensors[i];
     if (tensor.keys.empty()) continue;
-    Weight weight = packs(tensor, names, device) ? packed(tensor, names, device, memory) : dense(tensor, names, device);
+    Weight weight = matrices[i].empty() ? dense(tensor, names, device) : Weight();
+    for (const Matrix& matrix : matrices[i]) {
+      PackedMatrix made = is_mapped ? file->matrix(all_packed.size()) : packed(matrix, names, device, memory);
+      all_packed.push_back(made);
+      made.words = made.words.named(tensor.name);
+      weights.bytes += made.bytes();
+      weight.packed.push_back(std::move(made));
+    }
     weights.bytes += static_cast<std::uint64_t>(weight.dense.defined() ? weight.dense.numel() : 0) * sizeof(float);
-    for (const PackedMatrix& matrix : weight.packed) weights.bytes += matrix.bytes();
     weights.weights.emplace(tensor.name, std::move(weight));
     for (const std::string& key : tensor.keys) {
       done += names.find(key)->data.size();
       release_pages(names.find(key)->data);
     }
     if (progress) progress(done, total);
+  }
+  if (is_mapped) {
+    weights.packed_file = file->path();
+  } else if (file) {
+    // A model that is used for a moment only waits for the file as long as it took to load, or a little more.
+    const auto loading = std::chrono::steady_clock::now() - start;
+    weights.writer = std::make_unique<PackedFileWriter>(
+        std::move(*file), std::move(all_packed),
+        std::chrono::duration_cast<std::chrono::milliseconds>(loading) + std::chrono::seconds(2));
   }
   return weights;
 }

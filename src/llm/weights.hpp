@@ -1,13 +1,16 @@
 // The constants of a model graph, checked against the file and moved to the device.
 #pragma once
 
+#include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "io/tensor_source.hpp"
 #include "llm/ir.hpp"
+#include "llm/packed_file.hpp"
 #include "runtime/packed_matrix.hpp"
 #include "weft/tensor.hpp"
 
@@ -35,6 +38,8 @@ struct Weight {
 struct Weights {
   std::unordered_map<std::string, Weight> weights;  // by the graph's names
   std::uint64_t bytes = 0;                          // on the device
+  std::filesystem::path packed_file;                // that matrices were mapped from; empty: they were packed
+  std::unique_ptr<PackedFileWriter> writer;         // of the file for the next load
 
   const Weight& at(const std::string& name) const;
 };
@@ -45,7 +50,9 @@ using LoadProgress = std::function<void(std::uint64_t done, std::uint64_t total)
 /// FileError that lists every tensor that is missing, of another shape than the graph's, of a type that cannot be read, or
 /// in the file without the graph asking for it.
 void check_tensors(const ModelGraph& graph, const TensorNames& names);
+/// Matrices that the CPU has packed before are mapped from their file, where there is one by these rules; else they are
+/// packed, and the file is written.
 Weights load_weights(const ModelGraph& graph, const TensorNames& names, Device device,
-                     const LoadProgress& progress = {});
+                     const LoadProgress& progress = {}, const PackedFileRules& rules = {});
 
 }  // namespace weft::llm

@@ -37,6 +37,17 @@ PackedMatrix pack_matrix(BlockType type, std::span<const std::byte> blocks, Exte
   return {Tensor(runtime::data_node(DType::u32, {static_cast<Extent>(bytes / 4)}, device, buffer)), type, n, k};
 }
 
+std::span<const std::byte> packed_bytes(const PackedMatrix& matrix) {
+  return cpu::memory_of(*runtime::buffer_of(*matrix.words.node()));
+}
+
+PackedMatrix matrix_over(BlockType type, Extent n, Extent k, std::span<const std::byte> packed,
+                         std::shared_ptr<const void> owner) {
+  const auto bytes = static_cast<std::size_t>(cpu::QuantisedMatrix::view(type, packed, n, k).bytes());
+  const backend::BufferPtr buffer = cpu::borrow_memory(std::move(owner), packed.first(bytes));
+  return {Tensor(runtime::data_node(DType::u32, {static_cast<Extent>(bytes / 4)}, Device(), buffer)), type, n, k};
+}
+
 Tensor packed_linear(const Tensor& x, const PackedMatrix& weight, const Tensor& bias, bool exact, const Tensor& chosen,
                      Where where) {
   constexpr std::string_view op = "packed_linear";

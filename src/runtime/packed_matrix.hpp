@@ -34,6 +34,13 @@ struct PackOptions {
 PackedMatrix pack_matrix(BlockType type, std::span<const std::byte> blocks, Extent n, Extent k, Device device,
                          const PackOptions& options = {});
 
+/// The CPU's packed bytes, and a matrix over such bytes, which `owner` keeps; they begin at a multiple of 64 and are only
+/// read. UsageError for fewer bytes than it takes. Where `QuantisedMatrix::layout_digest` of a type is the same, bytes of
+/// another process serve as well.
+std::span<const std::byte> packed_bytes(const PackedMatrix& matrix);
+PackedMatrix matrix_over(BlockType type, Extent n, Extent k, std::span<const std::byte> packed,
+                         std::shared_ptr<const void> owner);
+
 /// x W^T + b; b [n] may be undefined. Not exact, x may be rounded to eight bits, a scale for each 32 elements of a row.
 /// Where `chosen` is given, rows of x for which it is zero are left out: x W^T is zero there, whatever x and W hold, and
 /// W is not read where no row is chosen.

@@ -35,11 +35,13 @@ std::size_t physical_memory() {
   return static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
-std::shared_ptr<char> allocate_bytes(std::size_t bytes, std::string_view label) {
+std::shared_ptr<char> allocate_bytes(std::size_t bytes, std::string_view label, Pages pages = Pages::huge) {
   const std::size_t limit = physical_memory();
   // Large buffers stand on huge pages, so that streaming through them rarely misses the address cache. Others of some size
   // begin with a page: of a cache, as many are in memory as were written to.
-  const std::size_t alignment = bytes >= 2 * kHugePage ? kHugePage : bytes >= 16 * kPage ? kPage : kLine;
+  const std::size_t alignment = bytes >= 2 * kHugePage && pages == Pages::huge ? kHugePage
+                                : bytes >= 16 * kPage                          ? kPage
+                                                                               : kLine;
   void* memory = bytes > limit ? nullptr : std::aligned_alloc(alignment, (bytes + alignment) / alignment * alignment);
   if (memory == nullptr)
     throw DeviceError(fmt::format(
@@ -112,7 +114,7 @@ backend::BufferPtr WeightMemory::allocate(std::size_t bytes, std::string_view la
   if (left_ < rounded) {
     // Only pages that are written to take memory, so that a piece may be too large.
     left_ = std::max(rounded, piece_bytes_);
-    next_ = allocate_bytes(left_, label);
+    next_ = allocate_bytes(left_, label, pages_);
   }
   auto buffer = std::make_shared<CpuBuffer>(next_, bytes);
   next_ = {next_, next_.get() + rounded};
@@ -122,6 +124,11 @@ backend::BufferPtr WeightMemory::allocate(std::size_t bytes, std::string_view la
 
 backend::BufferPtr allocate_memory(std::size_t bytes, std::string_view label) {
   return std::make_shared<CpuBuffer>(allocate_bytes(bytes, label), bytes);
+}
+
+backend::BufferPtr borrow_memory(std::shared_ptr<const void> owner, std::span<const std::byte> bytes) {
+  auto* const first = const_cast<char*>(reinterpret_cast<const char*>(bytes.data()));
+  return std::make_shared<CpuBuffer>(std::shared_ptr<char>(std::move(owner), first), bytes.size());
 }
 
 std::span<std::byte> memory_of(backend::Buffer& buffer) {

@@ -35,6 +35,8 @@ class QuantisedMatrix {
   static QuantisedMatrix without_data(BlockType type, std::int64_t n, std::int64_t k);
   /// What `pack_into` has made; `packed` outlives the handle.
   static QuantisedMatrix view(BlockType type, std::span<const std::byte> packed, std::int64_t n, std::int64_t k);
+  /// Of a small matrix of this type as it is packed: another number where the layout is another.
+  static std::uint64_t layout_digest(BlockType type);
 
   BlockType type() const { return type_; }
   std::int64_t n() const { return n_; }

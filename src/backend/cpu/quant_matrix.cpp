@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <new>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -13,6 +14,7 @@
 #include "backend/cpu/quant_pack.hpp"
 #include "base/checked.hpp"
 #include "base/threads.hpp"
+#include "base/xxh64.hpp"
 #include "weft/error.hpp"
 
 namespace weft::cpu {
@@ -114,6 +116,18 @@ QuantisedMatrix QuantisedMatrix::view(BlockType type, std::span<const std::byte>
                                  packed.size(), static_cast<const void*>(packed.data()), matrix.bytes_, kLine));
   matrix.data_ = packed.data();
   return matrix;
+}
+
+std::uint64_t QuantisedMatrix::layout_digest(BlockType type) {
+  constexpr int64_t kRows = kQuantGroup + 4,
+                    kColumns = 2 * kQuantBlock * kQuantSuper;  // a full group and another, two of all blocks
+  std::vector<std::byte> blocks(static_cast<std::size_t>(kRows * row_bytes(type, kColumns)));
+  std::uint32_t state = 1;
+  for (std::byte& byte : blocks) byte = static_cast<std::byte>((state = state * 1664525u + 1013904223u) >> 24);
+  const QuantisedMatrix matrix = pack(type, blocks, kRows, kColumns);
+  Xxh64 digest;
+  digest.add({matrix.data(), static_cast<std::size_t>(matrix.bytes())});
+  return digest.digest();
 }
 
 void quant_gather(const QuantisedMatrix& weights, std::span<const std::int32_t> rows, float* y, int64_t y_row) {

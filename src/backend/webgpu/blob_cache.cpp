@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <string>
 
+#include "base/cache_folder.hpp"
 #include "base/hash.hpp"
 
 namespace weft::webgpu {
@@ -30,46 +30,17 @@ std::uint64_t digest_of(std::string_view first, std::string_view second = {}) {
   return hasher.digest();
 }
 
-// Removes the oldest entries until those that stay are few enough, in bytes and in number.
-void prune(const fs::path& root, std::uint64_t bytes_max, std::size_t entries_max) {
-  struct Entry {
-    fs::path path;
-    std::uint64_t bytes;
-    fs::file_time_type time;
-  };
-  std::vector<Entry> entries;
-  std::uint64_t total = 0;
+std::vector<fs::path> files_below(const fs::path& folder) {
+  std::vector<fs::path> files;
   std::error_code error;
-  for (fs::recursive_directory_iterator it(root, error), end; !error && it != end; it.increment(error)) {
+  for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     std::error_code ignored;
-    if (!it->is_regular_file(ignored)) continue;
-    const std::uint64_t bytes = it->file_size(ignored);
-    if (ignored) continue;
-    entries.push_back({it->path(), bytes, it->last_write_time(ignored)});
-    total += bytes;
+    if (it->is_regular_file(ignored)) files.push_back(it->path());
   }
-  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.time < b.time; });
-  std::size_t left = entries.size();
-  for (const Entry& entry : entries) {
-    if (total <= bytes_max && left <= entries_max) break;
-    fs::remove(entry.path, error);
-    total -= entry.bytes;
-    --left;
-  }
+  return files;
 }
 
 }  // namespace
-
-fs::path default_cache_folder() {
-  const auto value = [](const char* name) {
-    const char* text = std::getenv(name);
-    return fs::path(text ? text : "");
-  };
-  if (fs::path own = value("WEFT_CACHE_DIR"); !own.empty()) return own;
-  if (fs::path cache = value("XDG_CACHE_HOME"); !cache.empty()) return cache / "weft";
-  if (fs::path home = value("HOME"); !home.empty()) return home / ".cache" / "weft";
-  return {};
-}
 
 BlobCache::BlobCache(const fs::path& folder, std::string_view owner, std::uint64_t bytes_max, std::size_t entries_max) {
   if (folder.empty()) return;
@@ -80,7 +51,7 @@ BlobCache::BlobCache(const fs::path& folder, std::string_view owner, std::uint64
   if (error)
     folder_.clear();
   else
-    prune(root, bytes_max, entries_max);
+    remove_oldest(files_below(root), bytes_max, entries_max);
 }
 
 fs::path BlobCache::file_of(std::string_view key) const { return folder_ / fmt::format("{:016x}", digest_of(key)); }

@@ -9,9 +9,6 @@
 
 namespace weft::webgpu {
 
-/// WEFT_CACHE_DIR, else XDG_CACHE_HOME/weft, else HOME/.cache/weft; empty where none of them is set.
-std::filesystem::path default_cache_folder();
-
 /// A map from bytes to bytes in a folder. Every failure (no space, no permission, a damaged file) is a miss and nothing
 /// worse: entries carry their key and a checksum, and are written to a temporary file and renamed. Thread safe, and safe
 /// with several processes in one folder.

@@ -10,6 +10,7 @@
 
 #include "backend/webgpu/blob_cache.hpp"
 #include "backend/webgpu/instance.hpp"
+#include "base/cache_folder.hpp"
 
 namespace weft::webgpu {
 

@@ -1,0 +1,48 @@
+#include "base/cache_folder.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <vector>
+
+namespace weft {
+namespace fs = std::filesystem;
+
+fs::path default_cache_folder() {
+  const auto value = [](const char* name) {
+    const char* text = std::getenv(name);
+    return fs::path(text ? text : "");
+  };
+  if (fs::path own = value("WEFT_CACHE_DIR"); !own.empty()) return own;
+  if (fs::path cache = value("XDG_CACHE_HOME"); !cache.empty()) return cache / "weft";
+  if (fs::path home = value("HOME"); !home.empty()) return home / ".cache" / "weft";
+  return {};
+}
+
+std::uint64_t remove_oldest(std::span<const fs::path> files, std::uint64_t bytes_max, std::size_t files_max) {
+  struct File {
+    const fs::path* path;
+    std::uint64_t bytes;
+    fs::file_time_type time;
+  };
+  std::vector<File> found;
+  std::uint64_t total = 0;
+  for (const fs::path& path : files) {
+    std::error_code error;
+    const std::uint64_t bytes = fs::file_size(path, error);
+    if (error) continue;
+    found.push_back({&path, bytes, fs::last_write_time(path, error)});
+    total += bytes;
+  }
+  std::sort(found.begin(), found.end(), [](const File& a, const File& b) { return a.time < b.time; });
+  std::size_t left = found.size();
+  for (const File& file : found) {
+    if (total <= bytes_max && left <= files_max) break;
+    std::error_code error;
+    if (!fs::remove(*file.path, error)) continue;
+    total -= file.bytes;
+    --left;
+  }
+  return total;
+}
+
+}  // namespace weft

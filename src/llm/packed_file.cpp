@@ -1,0 +1,210 @@
+#include "llm/packed_file.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <memory>
+#include <set>
+
+#if defined(__linux__)
+#include <sys/resource.h>
+#include <unistd.h>
+#endif
+
+#include "backend/cpu/quant_matmul.hpp"
+#include "base/cache_folder.hpp"
+#include "base/xxh64.hpp"
+#include "weft/error.hpp"
+
+namespace weft::llm {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::string_view kTitle = "weft packed weights 1\n", kModel = "model ";
+constexpr std::size_t kPage = 4096, kLine = 64;
+// Written at once: a system whose files may stand in large pages makes as large ones of it. Then it is flushed, so that
+// little waits for the disk when the file is done, and a writer may give up.
+constexpr std::size_t kWriteBytes = std::size_t{64} << 20;
+
+std::uint64_t digest_of(std::string_view text) {
+  Xxh64 digest;
+  digest.add(text);
+  return digest.digest();
+}
+
+/// Below programs that compute: they hand tasks around, and would wait for a thread that lost its processor.
+void lower_priority_of_thread() {
+#if defined(__linux__)
+  constexpr int kNice = 10;
+  setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNice);
+#endif
+}
+
+/// The model that a packed file was made of, as its head says; nothing for files of others.
+std::optional<fs::path> model_of(const fs::path& packed) {
+  std::ifstream file(packed, std::ios::binary);
+  std::string head(kPage, '\0');
+  file.read(head.data(), static_cast<std::streamsize>(head.size()));
+  const std::size_t begin = kTitle.size() + kModel.size(), end = head.find('\n', begin);
+  if (!head.starts_with(kTitle) || head.compare(kTitle.size(), kModel.size(), kModel) != 0 || end == std::string::npos)
+    return std::nullopt;
+  return fs::path(head.substr(begin, end - begin));
+}
+
+/// What a writer that was killed left. One that is at work writes often.
+void remove_leftovers(const fs::path& folder) {
+  for (const fs::path& path : find_leftovers(folder)) {
+    std::error_code error;
+    const auto written = fs::last_write_time(path, error);
+    if (!error && fs::file_time_type::clock::now() - written > std::chrono::hours(1)) fs::remove(path, error);
+  }
+}
+
+/// Removes what makes room for `bytes` more; false where that would be too much.
+bool make_room(const fs::path& folder, std::uint64_t bytes, double disk_share) {
+  std::vector<fs::path> packed;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const auto model = model_of(it->path());
+    if (!model) continue;
+    std::error_code ignored;
+    if (fs::exists(*model, ignored) || ignored)
+      packed.push_back(it->path());
+    else
+      fs::remove(it->path(), ignored);
+  }
+  const std::uint64_t held = remove_oldest(packed, std::numeric_limits<std::uint64_t>::max());
+  const fs::space_info space = fs::space(folder, error);
+  if (error) return false;
+  const auto share = static_cast<std::uint64_t>(disk_share * static_cast<double>(space.capacity));
+  const std::uint64_t most = std::min<std::uint64_t>(share, (space.available + held) / 2);
+  if (bytes > most) return false;
+  remove_oldest(packed, most - bytes);
+  return true;
+}
+
+}  // namespace
+
+PackedFileRules usual_packed_files() {
+  const fs::path folder = default_cache_folder();
+  return {.folder = folder.empty() ? folder : folder / "packed"};
+}
+
+std::optional<PackedFile> PackedFile::of(std::span<const MappedFile> model, std::span<const PackedPart> parts,
+                                         const PackedFileRules& rules) {
+  if (rules.folder.empty() || model.empty()) return std::nullopt;
+  PackedFile file;
+  file.disk_share_ = rules.disk_share;
+  std::string matrices;
+  std::set<BlockType> types;
+  std::size_t bytes = 0;
+  for (const PackedPart& part : parts) {
+    file.parts_.push_back({part.type, part.n, part.k, bytes});
+    bytes += static_cast<std::size_t>(cpu::QuantisedMatrix::packed_bytes(part.type, part.n, part.k));
+    bytes = (bytes + kLine - 1) / kLine * kLine;
+    matrices += fmt::format("{} {} {} {} {}\n", part.tensor, part.index, name_of(part.type), part.n, part.k);
+    types.insert(part.type);
+  }
+  if (bytes < rules.bytes_min) return std::nullopt;
+
+  std::int64_t newest = 0;
+  std::string files, names;
+  for (const MappedFile& each : model) {
+    std::error_code error;
+    const fs::path path = fs::canonical(each.path(), error);
+    if (error) return std::nullopt;
+    const FileStamp& stamp = each.stamp();
+    files += fmt::format("file {} bytes, node {}, modified {}, changed {}: {}\n", stamp.bytes, stamp.node,
+                         stamp.modified, stamp.changed, path.string());
+    names += path.string() + '\n';
+    newest = std::max({newest, stamp.modified, stamp.changed});
+    file.model_.emplace_back(path, stamp);
+  }
+  const std::chrono::nanoseconds now = std::chrono::system_clock::now().time_since_epoch();
+  file.settled_ = now.count() - newest >= rules.settled.count();
+
+  std::string layout;
+  for (const BlockType type : types)
+    layout += fmt::format("layout of {}: {:016x}\n", name_of(type), cpu::QuantisedMatrix::layout_digest(type));
+  const fs::path& first = file.model_.front().first;
+  file.head_ = fmt::format("{}{}{}\n{}{} matrices in {} bytes: {:016x}\n{}", kTitle, kModel, first.string(), files,
+                           parts.size(), bytes, digest_of(matrices), layout);
+  file.head_.resize((file.head_.size() + kPage - 1) / kPage * kPage);
+  for (Part& part : file.parts_) part.at += file.head_.size();
+  file.bytes_ = file.head_.size() + bytes;
+  file.path_ = rules.folder / fmt::format("{}-{:016x}.packed", first.stem().string().substr(0, 100), digest_of(names));
+  return file;
+}
+
+bool PackedFile::open() {
+  try {
+    MappedFile mapped(path_);
+    if (mapped.bytes().size() != bytes_ ||
+        !std::ranges::equal(mapped.bytes().first(head_.size()), std::as_bytes(std::span(head_))))
+      return false;
+    expect_pages(mapped);
+    mapped_ = std::move(mapped);
+  } catch (const FileError&) {
+    return false;
+  }
+  std::error_code ignored;                                                // of a folder that cannot be written to
+  fs::last_write_time(path_, fs::file_time_type::clock::now(), ignored);  // the least used go first
+  return true;
+}
+
+PackedMatrix PackedFile::matrix(std::size_t part) const {
+  const Part& p = parts_.at(part);
+  return matrix_over(p.type, p.n, p.k, mapped_->bytes().subspan(p.at), std::make_shared<MappedFile>(*mapped_));
+}
+
+bool PackedFile::is_current() const {
+  return std::all_of(model_.begin(), model_.end(),
+                     [](const auto& file) { return stamp_of(file.first) == file.second; });
+}
+
+void PackedFile::write(std::span<const PackedMatrix> matrices, const std::stop_token& stop) const {
+  if (!settled_) return;
+  try {
+    fs::create_directories(path_.parent_path());
+    fs::remove(path_);  // it is none of this model as it is now
+    remove_leftovers(path_.parent_path());
+    if (!make_room(path_.parent_path(), bytes_, disk_share_)) return;
+    AtomicFile file(path_, {.expected_bytes = bytes_});
+    file.write(head_);
+    // Matrices that stand side by side in memory are written together.
+    for (std::size_t i = 0; i < matrices.size();) {
+      std::span<const std::byte> run = packed_bytes(matrices[i]);
+      if (file.bytes_written() != parts_[i].at) throw InternalError("llm: packed matrices do not follow each other");
+      for (++i; i < matrices.size() && packed_bytes(matrices[i]).data() == run.data() + run.size(); ++i)
+        run = {run.data(), run.size() + packed_bytes(matrices[i]).size()};
+      while (!run.empty()) {
+        if (stop.stop_requested()) return;
+        const auto part = run.first(std::min(run.size(), kWriteBytes));
+        file.write(part);
+        if (part.size() == kWriteBytes) file.sync();
+        run = run.subspan(part.size());
+      }
+    }
+    if (is_current()) file.commit();
+  } catch (const FileError&) {  // a model loads without it too
+  } catch (const fs::filesystem_error&) {
+  }
+}
+
+PackedFileWriter::PackedFileWriter(PackedFile file, std::vector<PackedMatrix> matrices,
+                                   std::chrono::milliseconds patience)
+    : patience_(patience),
+      done_(std::async(std::launch::async,
+                       [file = std::move(file), matrices = std::move(matrices), stop = stop_.get_token()] {
+                         lower_priority_of_thread();
+                         file.write(matrices, stop);
+                       })) {}
+
+PackedFileWriter::~PackedFileWriter() {
+  if (done_.wait_for(patience_) != std::future_status::ready) stop_.request_stop();
+  done_.wait();
+}
+
+}  // namespace weft::llm

@@ -1,0 +1,93 @@
+// Weights as the CPU packs them, kept in a file between runs: a later load of the model maps it, and neither packs nor
+// takes memory for what it reads.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <future>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/file.hpp"
+#include "runtime/packed_matrix.hpp"
+
+namespace weft::llm {
+
+/// A matrix of a model: where it comes from in the model's files, and what it is.
+struct PackedPart {
+  std::string_view tensor;
+  std::size_t index = 0;  // of the matrices that the tensor holds
+  BlockType type = BlockType::f32;
+  Extent n = 0, k = 0;
+};
+
+struct PackedFileRules {
+  std::filesystem::path folder;          // empty: no files
+  std::uint64_t bytes_min = 16'000'000;  // less is packed in some milliseconds
+  // Since the model's files were last written to. Times of files have steps, so that a second change may look like the
+  // first: of newer files none is written.
+  std::chrono::nanoseconds settled = std::chrono::seconds(2);
+  double disk_share = 0.1;  // of the disk that packed files take together at most
+};
+/// In `packed` of the cache folder.
+PackedFileRules usual_packed_files();
+
+/// The packed file of a model. It begins with a text that says what it was made of: the model's files with sizes and times,
+/// the matrices, the layout. It is taken where that text is, byte for byte, what a new file would begin with, and it is as
+/// long as it must be; else it counts as absent. Failures of the disk are no errors: a model loads without such a file too.
+/// Several processes may use one folder.
+class PackedFile {
+ public:
+  /// Nothing where the rules want none.
+  static std::optional<PackedFile> of(std::span<const MappedFile> model, std::span<const PackedPart> parts,
+                                      const PackedFileRules& rules);
+
+  /// Maps it; false if there is none.
+  bool open();
+  /// In the mapping, by its place among the parts.
+  PackedMatrix matrix(std::size_t part) const;
+  const std::filesystem::path& path() const { return path_; }
+
+  /// Writes it, the matrices in the order of the parts, where the disk has room: packed files take no more than their share,
+  /// and leave as much free as they take. Files whose model is gone make room, and then those that were not used for longest.
+  void write(std::span<const PackedMatrix> matrices, const std::stop_token& stop) const;
+
+ private:
+  struct Part {
+    BlockType type;
+    Extent n, k;
+    std::size_t at;  // in the file
+  };
+  bool is_current() const;
+
+  std::filesystem::path path_;
+  std::string head_;
+  std::vector<Part> parts_;
+  std::size_t bytes_ = 0;  // of the file
+  std::vector<std::pair<std::filesystem::path, FileStamp>> model_;
+  bool settled_ = false;
+  double disk_share_ = 0;
+  std::optional<MappedFile> mapped_;
+};
+
+/// Writes a packed file while the model is in use already. Its end waits for the file, but not longer than `patience`.
+class PackedFileWriter {
+ public:
+  PackedFileWriter(PackedFile file, std::vector<PackedMatrix> matrices, std::chrono::milliseconds patience);
+  ~PackedFileWriter();
+  PackedFileWriter(const PackedFileWriter&) = delete;
+  PackedFileWriter& operator=(const PackedFileWriter&) = delete;
+
+ private:
+  std::chrono::milliseconds patience_;
+  std::stop_source stop_;
+  std::future<void> done_;
+};
+
+}  // namespace weft::llm
