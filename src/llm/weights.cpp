@@ -52,12 +52,14 @@ Shape shape_of_part(const TensorDesc& tensor) {
   return shape;
 }
 
-/// f32 stays what it is: its products have kernels of their own.
+/// Matrices of f32 stay what they are, as their products have kernels of their own. Experts are packed even so: packed ones
+/// leave out the tokens that others take.
 bool packs(const TensorDesc& tensor, const TensorNames& names, Device device) {
   if (tensor.element != Element::weight || tensor.transposed || tensor.shape.size() < 2) return false;
+  const bool of_experts = tensor.shape.size() > 2;
   for (const std::string& key : tensor.keys) {
     const io::SourceTensor& found = *names.find(key);
-    if (*found.type == BlockType::f32 || !can_pack(*found.type, device) ||
+    if ((*found.type == BlockType::f32 && !of_experts) || !can_pack(*found.type, device) ||
         !rows_divide(*found.type, tensor.shape.back().value))
       return false;
   }

@@ -173,6 +173,7 @@ QuantForm quant_form(BlockType type) {
   using V = QuantValues;
   using S = QuantScales;
   switch (type) {
+    case BlockType::f32: return {.values = V::f32};
     case BlockType::bf16: return {.values = V::bf16};
     case BlockType::q4_0: return {.values = V::nibble, .scales = S::half, .zero = 8};
     case BlockType::q4_1: return {.values = V::nibble, .scales = S::half, .has_minimum = true};
@@ -219,7 +220,7 @@ std::vector<std::uint32_t> pack_quantised(BlockType type, std::span<const std::b
   parallel_for(n, [&](Extent row) {
     const std::byte* from = blocks.data() + row * row_bytes;
     if (form.scales == QuantScales::none) {
-      std::memcpy(words.data() + row * at.blocks * 16, from, static_cast<std::size_t>(row_bytes));
+      std::memcpy(words.data() + row * at.blocks * form.value_words(), from, static_cast<std::size_t>(row_bytes));
       return;
     }
     Block block;

@@ -5,7 +5,7 @@
 // has the blocks of 32 elements row after row (n * ceil(k / 32)). Of 32 elements, chunk c (0 to 7) is elements 4 c to
 // 4 c + 3, and element i of a chunk stands in byte i of a word:
 //   values   nibble: 4 words; chunk c is in word c / 2, in the low halves of the bytes for even c, else the high ones.
-//            byte: 8 words, signed. f16, bf16: 16 words, two elements each.
+//            byte: 8 words, signed. f16, bf16: 16 words, two elements each. f32: 32 words.
 //   high     bits above the fourth: one plane a word with bit c of byte i, or two planes as two words with bits 2 (c % 4)
 //            of word c / 4.
 //   scales   half: f16 scale, f16 minimum; single: f32 scale; coded: signed bytes scale, minimum of elements 0 to 15,
@@ -23,7 +23,7 @@ namespace weft::webgpu {
 
 inline constexpr Extent kQuantBlock = 32;
 
-enum class QuantValues : std::uint8_t { nibble, byte, f16, bf16 };
+enum class QuantValues : std::uint8_t { nibble, byte, f16, bf16, f32 };
 enum class QuantScales : std::uint8_t { none, half, single, coded };
 
 /// value = scale * (q - zero) + minimum.
@@ -35,10 +35,19 @@ struct QuantForm {
   int zero = 0;
   int planes = 0;  // of bits above the fourth
 
-  Extent value_words() const { return values == QuantValues::nibble ? 4 : values == QuantValues::byte ? 8 : 16; }
+  Extent value_words() const {
+    switch (values) {
+      case QuantValues::nibble: return 4;
+      case QuantValues::byte: return 8;
+      case QuantValues::f16:
+      case QuantValues::bf16: return 16;
+      case QuantValues::f32: return 32;
+    }
+    return 0;
+  }
 };
 
-/// Whether there are products with weights of this type. f32 is none: its products have kernels of their own.
+/// Whether there are products with weights of this type.
 bool has_quantised_products(BlockType type);
 QuantForm quant_form(BlockType type);
 

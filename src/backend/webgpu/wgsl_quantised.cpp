@@ -25,7 +25,7 @@ constexpr int kThreads = 128;  // of a workgroup of the product
 constexpr int kUnpackThreads = 256;
 constexpr Extent kUnpackedMax = Extent{1} << 28;  // elements of scratch
 
-/// Reads a packed matrix by units of 16 bytes: 32, 16 or 8 elements of a row.
+/// Reads a packed matrix by units of 16 bytes: 32, 16, 8 or 4 elements of a row.
 class PackedReader {
  public:
   /// `mark` ends the names of its functions.
@@ -74,6 +74,7 @@ class PackedReader {
             "  return vec4f(bitcast<f32>(pair.x << 16u), bitcast<f32>(pair.x & 0xFFFF0000u), "
             "bitcast<f32>(pair.y << 16u), bitcast<f32>(pair.y & 0xFFFF0000u));\n";
         break;
+      case QuantValues::f32: text += "  return bitcast<vec4f>(q);\n"; break;
     }
     text += "}\n";
     if (!has_scales()) return text;
@@ -572,12 +573,17 @@ void render_packed(const MatmulKernel& kernel, const Target& target, Scratch& sc
   if (!unpacks) return RowsWriter(kernel, target).render(rendered);
   MatmulKernel plain = kernel;
   plain.packed = false;
-  plain.b = scratch.add(DType::f32, elements);
   plain.b_row = 1;
-  plain.b_col = kernel.k;
   plain.b_batch = {{1}, {0}, 0, {}};
-  rendered.dispatches.push_back(unpack(kernel.name + ".unpack", kernel.block_type, kernel.b, kernel.n, kernel.k,
-                                       nullptr, plain.b, kernel.n, target));
+  if (kernel.block_type == BlockType::f32) {  // lies there as it is, but for the ends of rows
+    plain.b_col = quant_layout(quant_form(BlockType::f32), kernel.n, kernel.k).blocks * kQuantBlock;
+    plain.b = {kernel.b.buffer, DType::f32, kernel.b.offset, kernel.n * plain.b_col};
+  } else {
+    plain.b_col = kernel.k;
+    plain.b = scratch.add(DType::f32, elements);
+    rendered.dispatches.push_back(unpack(kernel.name + ".unpack", kernel.block_type, kernel.b, kernel.n, kernel.k,
+                                         nullptr, plain.b, kernel.n, target));
+  }
   if (!kernel.chosen) return render(plain, target, scratch, rendered);
   const Operand order = scratch.add(DType::u32, kernel.m + 1);
   rendered.dispatches.push_back(order_rows(kernel, order, target));

@@ -77,11 +77,11 @@ TEST_F(WebgpuLanguage, ProductsAreThoseOfTheValuesForEveryType) {
 }
 
 TEST_F(WebgpuLanguage, PlainTypesTakeRowsOfAnyLength) {
-  for (const BlockType type : {BlockType::f16, BlockType::bf16})
+  for (const BlockType type : {BlockType::f16, BlockType::bf16, BlockType::f32})
     for (const Extent k : {1, 7, 36, 70}) {
       SCOPED_TRACE(k);
       const Extent n = 5;
-      std::vector<std::byte> bytes(static_cast<std::size_t>(2 * n * k));
+      std::vector<std::byte> bytes(block_format(type).block_bytes * static_cast<std::size_t>(n * k));
       const std::vector<float> given = noise(1, n * k);
       quantise(type, given, bytes);
       std::vector<float> values(given.size());
@@ -192,20 +192,23 @@ TEST_F(WebgpuLanguage, ExpertsThatAreNotChosenTakeNoPart) {
 // Many rows: those that are chosen come first, in tiles of their own.
 TEST_F(WebgpuLanguage, RowsThatAreNotChosenAreZeroWhateverOthersAre) {
   const Extent n = 64, k = 64, rows = 70;
-  const Blocks blocks = blocks_of(BlockType::q8_0, n, k);
-  const std::vector<std::byte> no_numbers(blocks.bytes.size(), std::byte{0xFF});
-  std::vector<float> x = noise(2, rows * k), weights(rows);
-  for (Extent i = 0; i < rows; ++i) weights[static_cast<std::size_t>(i)] = i % 3 == 1 ? -0.5f : 0.0f;
-  const Tensor y = linear(floats(x, {rows, k}, kCpu), floats(blocks.values, {n, k}, kCpu)) *
-                   abs(sign(floats(weights, {rows, 1}, kCpu)));
-  for (Extent i = 0; i < rows; ++i)
-    if (weights[static_cast<std::size_t>(i)] == 0) std::fill_n(x.begin() + i * k, k, std::nanf(""));
-  const auto product = [&](const std::vector<std::byte>& bytes, const std::vector<float>& chosen) {
-    return packed_linear(floats(x, {rows, k}, device_), pack_matrix(BlockType::q8_0, bytes, n, k, device_), {}, true,
-                         floats(chosen, {rows}, device_));
-  };
-  expect_close(product(blocks.bytes, weights), y, 3e-5);
-  expect_close(product(no_numbers, std::vector<float>(rows)), zeros({rows, n}), 0);
+  for (const BlockType type : {BlockType::q8_0, BlockType::f32}) {
+    SCOPED_TRACE(name_of(type));
+    const Blocks blocks = blocks_of(type, n, k);
+    const std::vector<std::byte> no_numbers(blocks.bytes.size(), std::byte{0xFF});
+    std::vector<float> x = noise(2, rows * k), weights(rows);
+    for (Extent i = 0; i < rows; ++i) weights[static_cast<std::size_t>(i)] = i % 3 == 1 ? -0.5f : 0.0f;
+    const Tensor y = linear(floats(x, {rows, k}, kCpu), floats(blocks.values, {n, k}, kCpu)) *
+                     abs(sign(floats(weights, {rows, 1}, kCpu)));
+    for (Extent i = 0; i < rows; ++i)
+      if (weights[static_cast<std::size_t>(i)] == 0) std::fill_n(x.begin() + i * k, k, std::nanf(""));
+    const auto product = [&](const std::vector<std::byte>& bytes, const std::vector<float>& chosen) {
+      return packed_linear(floats(x, {rows, k}, device_), pack_matrix(type, bytes, n, k, device_), {}, true,
+                           floats(chosen, {rows}, device_));
+    };
+    expect_close(product(blocks.bytes, weights), y, 3e-5);
+    expect_close(product(no_numbers, std::vector<float>(rows)), zeros({rows, n}), 0);
+  }
 }
 
 TEST_F(WebgpuLanguage, ANormIsComputedByTheProductsThatReadIt) {
@@ -320,14 +323,17 @@ TEST_F(WebgpuLanguage, WhatIsComputedForACacheIsWrittenByTheSameDispatch) {
 
 TEST_F(WebgpuLanguage, AMixtureHasTheLogitsOfTheCpu) {
   const std::vector<test::TinyModel> all = test::tiny_models();
-  test::TemporaryFolder folder;
-  test::put(*std::find_if(all.begin(), all.end(), [](const auto& tiny) { return tiny.name == "mixtral"; }), folder,
-            "F16");
-  const std::int32_t token[] = {3};
-  const auto logits_on = [&](Device device) {
-    return llm::load(folder.path(), {.exact = true, .device = device}).forward(token);
-  };
-  expect_close(floats(logits_on(device_), {48}, kCpu), floats(logits_on(kCpu), {48}, kCpu), 1e-4);
+  for (const char* weights : {"F16", "F32"}) {
+    SCOPED_TRACE(weights);
+    test::TemporaryFolder folder;
+    test::put(*std::find_if(all.begin(), all.end(), [](const auto& tiny) { return tiny.name == "mixtral"; }), folder,
+              weights);
+    const std::int32_t token[] = {3};
+    const auto logits_on = [&](Device device) {
+      return llm::load(folder.path(), {.exact = true, .device = device}).forward(token);
+    };
+    expect_close(floats(logits_on(device_), {48}, kCpu), floats(logits_on(kCpu), {48}, kCpu), 1e-4);
+  }
 }
 
 TEST_F(WebgpuLanguage, AModelWritesWhatItWritesOnTheCpu) {
