@@ -140,23 +140,24 @@ std::optional<PackedFile> PackedFile::of(std::span<const MappedFile> model, std:
 
 bool PackedFile::open() {
   try {
-    MappedFile mapped(path_);
-    if (mapped.bytes().size() != bytes_ ||
-        !std::ranges::equal(mapped.bytes().first(head_.size()), std::as_bytes(std::span(head_))))
+    const auto mapped = std::make_shared<const MappedFile>(path_);
+    if (mapped->bytes().size() != bytes_ ||
+        !std::ranges::equal(mapped->bytes().first(head_.size()), std::as_bytes(std::span(head_))))
       return false;
-    expect_pages(mapped);
-    mapped_ = std::move(mapped);
+    expect_pages(*mapped);
+    mapped_ = mapped;
   } catch (const FileError&) {
     return false;
   }
-  std::error_code ignored;                                                // of a folder that cannot be written to
-  fs::last_write_time(path_, fs::file_time_type::clock::now(), ignored);  // the least used go first
+  // So that the least used go first; a folder that cannot be written to keeps its times.
+  std::error_code ignored;
+  fs::last_write_time(path_, fs::file_time_type::clock::now(), ignored);
   return true;
 }
 
 PackedMatrix PackedFile::matrix(std::size_t part) const {
   const Part& p = parts_.at(part);
-  return matrix_over(p.type, p.n, p.k, mapped_->bytes().subspan(p.at), std::make_shared<MappedFile>(*mapped_));
+  return matrix_over(p.type, p.n, p.k, mapped_->bytes().subspan(p.at), mapped_);
 }
 
 bool PackedFile::is_current() const {

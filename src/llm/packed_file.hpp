@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <future>
+#include <memory>
 #include <optional>
 #include <span>
 #include <stop_token>
@@ -73,7 +74,7 @@ class PackedFile {
   std::vector<std::pair<std::filesystem::path, FileStamp>> model_;
   bool settled_ = false;
   double disk_share_ = 0;
-  std::optional<MappedFile> mapped_;
+  std::shared_ptr<const MappedFile> mapped_;
 };
 
 /// Writes a packed file while the model is in use already. Its end waits for the file, but not longer than `patience`.

@@ -96,8 +96,10 @@ PackedMatrix packed(const Matrix& matrix, const TensorNames& names, Device devic
     names.source().require_finite(*matrix.source, part);
     before = part;
   };
-  return pack_matrix(*matrix.source->type, matrix.blocks, matrix.n, matrix.k, device,
-                     {.memory = &memory, .before = check});
+  PackedMatrix made = pack_matrix(*matrix.source->type, matrix.blocks, matrix.n, matrix.k, device,
+                                  {.memory = &memory, .before = check});
+  release_pages(before);
+  return made;
 }
 
 Weight dense(const TensorDesc& tensor, const TensorNames& names, Device device) {
