@@ -66,12 +66,12 @@ def main():
     print("namespace {\n")
     print("constexpr PropertyRun kRuns[] = {\n" + written(runs()) + "\n};\n")
     for kind, pairs in simple.items():
-        print(f"constexpr CaseStretch k{kind.title()}[] = {{\n" + written(stretches(pairs)) + "\n};\n")
+        print(f"constexpr CaseStretch k{kind.title()}Stretches[] = {{\n" + written(stretches(pairs)) + "\n};\n")
     print("constexpr SpecialCase kSpecial[] = {\n" + written(special) + "\n};\n")
     print("}  // namespace\n// clang-format on\n")
     print("std::span<const PropertyRun> property_runs() { return kRuns; }")
     for kind in simple:
-        print(f"std::span<const CaseStretch> {kind}_stretches() {{ return k{kind.title()}; }}")
+        print(f"std::span<const CaseStretch> {kind}_stretches() {{ return k{kind.title()}Stretches; }}")
     print("std::span<const SpecialCase> special_cases() { return kSpecial; }\n\n}  // namespace weft::text::jinja")
 
 

@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-constexpr auto kSpin = std::chrono::microseconds(100);
+constexpr auto kStageSpin = std::chrono::microseconds(100);
 constexpr int kPartsMax = 8;  // more threads share parts
 
 }  // namespace
@@ -71,7 +71,7 @@ struct Stages::Shared {
     const auto done = [&] { return tasks.load(std::memory_order_acquire) == 0; };
     while (!done() && ask_ahead()) {
     }
-    if (done() || (threads_may_spin() && spin_until(kSpin, done))) return;
+    if (done() || (threads_may_spin() && spin_until(kStageSpin, done))) return;
     for (std::uint32_t seen; (seen = tasks.load(std::memory_order_acquire)) != 0;)
       tasks.wait(seen, std::memory_order_acquire);
   }

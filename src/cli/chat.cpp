@@ -40,7 +40,7 @@ constexpr const char* kHelp =
     "  /exit             or the end of the input\n"
     "A line that ends in \\ goes on in the next one. Ctrl-C stops an answer.\n";
 
-struct Request {
+struct ChatRequest {
   ModelOptions model;
   DrawOptions draw;
   std::string system;
@@ -59,7 +59,7 @@ constexpr std::pair<std::string_view, double llm::Sampling::*> kRealSettings[] =
 
 class Chat {
  public:
-  Chat(const Request& request, llm::Model model)
+  Chat(const ChatRequest& request, llm::Model model)
       : model_(std::move(model)),
         options_(generate_options(request.draw)),
         system_(request.system),
@@ -270,7 +270,7 @@ class Chat {
 }  // namespace
 
 void set_up_chat(CLI::App& app, Action& action) {
-  auto request = std::make_shared<Request>();
+  auto request = std::make_shared<ChatRequest>();
   request->draw.generate.max_tokens = 1024;
   add_model_options(app, request->model);
   app.add_option("--system", request->system, "what the model is told first");

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Request {
+struct ConvertRequest {
   fs::path in, out;
   std::string type;
   bool no_metadata = false, no_tokenizer = false;
@@ -31,7 +31,7 @@ bool names_folder(const fs::path& path) {
 }
 
 /// Between a GGUF file and a Hugging Face folder, where names and layouts change too.
-int convert_between_kinds(const Request& request, const io::TensorSource& model, llm::ConvertOptions options) {
+int convert_between_kinds(const ConvertRequest& request, const io::TensorSource& model, llm::ConvertOptions options) {
   train::Console console(stderr);
   const train::InterruptScope interrupt;
   options.with_tokenizer = !request.no_tokenizer;
@@ -49,7 +49,7 @@ int convert_between_kinds(const Request& request, const io::TensorSource& model,
   return kOk;
 }
 
-int convert(const Request& request) {
+int convert(const ConvertRequest& request) {
   io::ConvertOptions options;
   options.with_metadata = !request.no_metadata;
   if (!request.type.empty()) {
@@ -82,8 +82,8 @@ int convert(const Request& request) {
 }  // namespace
 
 void set_up_convert(CLI::App& app, Action& action) {
-  auto request = std::make_shared<Request>();
-  Request& r = *request;
+  auto request = std::make_shared<ConvertRequest>();
+  ConvertRequest& r = *request;
   app.footer(
       "From a GGUF file to a folder, and from a folder with config.json to a GGUF file: the model with its "
       "configuration and\n"

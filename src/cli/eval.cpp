@@ -307,12 +307,12 @@ class Runner {
   bool blamed_ = false;  // the innermost step is named in the error
 };
 
-struct Request {
+struct EvalRequest {
   fs::path program, inputs, out;
   std::string device = "auto";
 };
 
-int evaluate(const Request& request) {
+int evaluate(const EvalRequest& request) {
   Program program;
   try {
     program = program_of(read_json_file(request.program));
@@ -329,7 +329,7 @@ int evaluate(const Request& request) {
 }  // namespace
 
 void set_up_eval(CLI::App& app, Action& action) {
-  auto request = std::make_shared<Request>();
+  auto request = std::make_shared<EvalRequest>();
   app.footer(
       "The program: {\"steps\": [{\"op\": \"softmax\", \"inputs\": [\"x\"], \"attributes\": {\"axis\": -1}, "
       "\"output\": \"y\"}],\n"

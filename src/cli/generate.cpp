@@ -19,7 +19,7 @@
 namespace weft::cli {
 namespace {
 
-struct Request {
+struct GenerateRequest {
   ModelOptions model;
   DrawOptions draw;
   std::string prompt;
@@ -27,13 +27,13 @@ struct Request {
   bool stats = false, json = false;
 };
 
-constexpr std::uint64_t kMaxTextBytes = std::uint64_t{1} << 28;
+constexpr std::uint64_t kMaxPromptBytes = std::uint64_t{1} << 28;
 
 /// The newline that ends a file's last line is not part of what is to be gone on from.
-std::string prompt_of(const Request& request) {
+std::string prompt_of(const GenerateRequest& request) {
   if (request.file.empty()) return request.prompt;
   if (!request.prompt.empty()) throw UsageError("weft generate: give --prompt or --file, not both");
-  std::string text = read_text(request.file, kMaxTextBytes);
+  std::string text = read_text(request.file, kMaxPromptBytes);
   if (text.ends_with('\n')) text.pop_back();
   return text;
 }
@@ -55,7 +55,7 @@ void put_json(const llm::Model& model, const llm::Result& result) {
 }
 
 /// A language model's file.
-int generate_by_language_model(const Request& request) {
+int generate_by_language_model(const GenerateRequest& request) {
   require_utf8_text(request.prompt, request.file.empty() ? "--prompt" : "--file");
   const llm::Model model = load_language_model(request.model);
   StopOnInterrupt stop;
@@ -77,7 +77,7 @@ int generate_by_language_model(const Request& request) {
   return stop.signal() != 0 ? kInterrupted : kOk;
 }
 
-int generate(Request request) {
+int generate(GenerateRequest request) {
   request.prompt = prompt_of(request);
   if (is_language_model(request.model.path)) return generate_by_language_model(request);
   if (request.json) throw UsageError("weft generate: --json is for language models; leave it out");
@@ -105,8 +105,8 @@ int generate(Request request) {
 }  // namespace
 
 void set_up_generate(CLI::App& app, Action& action) {
-  auto request = std::make_shared<Request>();
-  Request& r = *request;
+  auto request = std::make_shared<GenerateRequest>();
+  GenerateRequest& r = *request;
   r.draw.generate.max_tokens = 500;
   r.draw.generate.sampling = {.top_k = 0, .top_p = 1, .min_p = 0};
   r.draw.seed = 1;

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
 using train::grouped;
 
-struct Request {
+struct InspectRequest {
   fs::path path;
   bool json = false, full = false, check = false, graph = false;
 };
@@ -211,7 +211,7 @@ int print_graph(const io::TensorSource& model) {
   return kOk;
 }
 
-int inspect(const Request& request) {
+int inspect(const InspectRequest& request) {
   const io::TensorSource model = io::TensorSource::open(checkpoint_of_run(request.path));
   if (request.graph && (request.json || request.full || request.check))
     throw UsageError("weft inspect: --graph stands alone; leave --json, --full and --check out");
@@ -234,8 +234,8 @@ int inspect(const Request& request) {
 }  // namespace
 
 void set_up_inspect(CLI::App& app, Action& action) {
-  auto request = std::make_shared<Request>();
-  Request& r = *request;
+  auto request = std::make_shared<InspectRequest>();
+  InspectRequest& r = *request;
   app.add_option("model", r.path,
                  "a GGUF file (any part of a split one), a safetensors file, a Hugging Face folder, or a checkpoint or "
                  "run of weft train")

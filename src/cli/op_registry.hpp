@@ -104,6 +104,7 @@ const OpSpec& find_op(std::string_view name);
 std::vector<Tensor> apply_op(const OpSpec& spec, std::vector<Tensor> inputs, const Json& attributes);
 
 // Entries of the families that are no rows.
+inline constexpr const char* kSameAsX = "that of x";
 std::vector<OpSpec> shape_ops();      // making tensors, views, joining, cast
 std::vector<OpSpec> composite_ops();  // products, gathers, composites, losses, random numbers, updates
 

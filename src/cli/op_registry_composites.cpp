@@ -10,9 +10,8 @@ namespace {
 using Results = std::vector<Tensor>;
 
 constexpr const char* kFloats = "f32 f64";
-constexpr const char* kSame = "that of x";
 
-AttributeSpec axis(Json fallback) { return {"axis", AttributeType::integer, std::move(fallback), "axis", {"dim"}}; }
+AttributeSpec axis_or(Json fallback) { return {"axis", AttributeType::integer, std::move(fallback), "axis", {"dim"}}; }
 AttributeSpec number(std::string name, double fallback, std::string doc, std::vector<std::string> aliases = {}) {
   return {std::move(name), AttributeType::number, fallback, std::move(doc), std::move(aliases)};
 }
@@ -23,7 +22,7 @@ AttributeSpec integer(std::string name, std::optional<Json> fallback, std::strin
 AttributeSpec flag(std::string name, bool fallback, std::string doc, std::vector<std::string> aliases = {}) {
   return {std::move(name), AttributeType::boolean, fallback, std::move(doc), std::move(aliases)};
 }
-AttributeSpec dtype() { return {"dtype", AttributeType::dtype, Json("f32"), "dtype of the result"}; }
+AttributeSpec float_dtype() { return {"dtype", AttributeType::dtype, Json("f32"), "dtype of the result"}; }
 
 std::vector<OpSpec> products() {
   return {
@@ -39,7 +38,7 @@ std::vector<OpSpec> products() {
        .family = "product",
        .inputs = {{"x"}, {"weight"}, {.name = "bias", .optional = true}},
        .dtypes = "f32 f64 i32",
-       .result = kSame,
+       .result = kSameAsX,
        .doc = "x W^T + b, with W [out, in].",
        .apply = [](const Arguments& a) { return Results{linear(a.input(0), a.input(1), a.input(2))}; }},
       {.name = "embedding",
@@ -52,9 +51,9 @@ std::vector<OpSpec> products() {
       {.name = "take_along_axis",
        .family = "gather",
        .inputs = {{"x"}, {"indices"}},
-       .attributes = {axis(-1)},
+       .attributes = {axis_or(-1)},
        .dtypes = "x: any; indices: i32 u32",
-       .result = kSame,
+       .result = kSameAsX,
        .doc = "out[..., i, ...] = x[..., indices[..., i, ...], ...] along an axis; other extents equal those of x.",
        .apply = [](const Arguments& a) { return Results{take_along_axis(a.input(0), a.input(1), a.small("axis"))}; }},
       {.name = "scatter_add",
@@ -68,7 +67,7 @@ std::vector<OpSpec> products() {
       {.name = "one_hot",
        .family = "gather",
        .inputs = {{"indices"}},
-       .attributes = {integer("classes", {}, "extent of the new last axis", {"num_classes"}), dtype()},
+       .attributes = {integer("classes", {}, "extent of the new last axis", {"num_classes"}), float_dtype()},
        .dtypes = "i32 u32",
        .result = "as given",
        .differentiable = false,
@@ -83,17 +82,17 @@ std::vector<OpSpec> composites() {
       {.name = "softmax",
        .family = "composite",
        .inputs = {{"x"}},
-       .attributes = {axis(-1)},
+       .attributes = {axis_or(-1)},
        .dtypes = kFloats,
-       .result = kSame,
+       .result = kSameAsX,
        .doc = "exp(x_i - max x) / sum_j exp(x_j - max x) along an axis.",
        .apply = [](const Arguments& a) { return Results{softmax(a.input(0), a.small("axis"))}; }},
       {.name = "log_softmax",
        .family = "composite",
        .inputs = {{"x"}},
-       .attributes = {axis(-1)},
+       .attributes = {axis_or(-1)},
        .dtypes = kFloats,
-       .result = kSame,
+       .result = kSameAsX,
        .doc = "x_i - max x - log sum_j exp(x_j - max x) along an axis.",
        .apply = [](const Arguments& a) { return Results{log_softmax(a.input(0), a.small("axis"))}; }},
       {.name = "layer_norm",
@@ -101,7 +100,7 @@ std::vector<OpSpec> composites() {
        .inputs = {{"x"}, {.name = "weight", .optional = true}, {.name = "bias", .optional = true}},
        .attributes = {number("eps", 1e-5, "added to the variance", {"epsilon"})},
        .dtypes = kFloats,
-       .result = kSame,
+       .result = kSameAsX,
        .doc = "(x - mean) / sqrt(var + eps) * weight + bias over the last axis, with the population variance.",
        .apply =
            [](const Arguments& a) { return Results{layer_norm(a.input(0), a.input(1), a.input(2), a.number("eps"))}; }},
@@ -110,7 +109,7 @@ std::vector<OpSpec> composites() {
        .inputs = {{"x"}, {.name = "weight", .optional = true}},
        .attributes = {number("eps", 1e-6, "added to the mean square", {"epsilon"})},
        .dtypes = kFloats,
-       .result = kSame,
+       .result = kSameAsX,
        .doc = "x / sqrt(mean(x^2) + eps) * weight over the last axis.",
        .apply = [](const Arguments& a) { return Results{rms_norm(a.input(0), a.input(1), a.number("eps"))}; }},
       {.name = "rope",
@@ -118,7 +117,7 @@ std::vector<OpSpec> composites() {
        .inputs = {{"x"}},
        .attributes = {number("base", 10000, "of the angles"), integer("offset", 0, "position of the first row")},
        .dtypes = kFloats,
-       .result = kSame,
+       .result = kSameAsX,
        .doc = "Rotary positions, rotate-half form, x [..., T, D]: the pair (x[d], x[d + D/2]) at position p turns by p "
               "base^(-2d/D).",
        .apply = [](const Arguments& a) { return Results{rope(a.input(0), a.number("base"), a.integer("offset"))}; }},
@@ -232,8 +231,8 @@ std::vector<OpSpec> random() {
   return {
       {.name = "rand",
        .family = "random",
-       .attributes = {shape, number("low", 0, "lower bound"), number("high", 1, "upper bound, never reached"), dtype(),
-                      seed},
+       .attributes = {shape, number("low", 0, "lower bound"), number("high", 1, "upper bound, never reached"),
+                      float_dtype(), seed},
        .dtypes = "",
        .result = "as given",
        .differentiable = false,
@@ -245,7 +244,7 @@ std::vector<OpSpec> random() {
       {.name = "randn",
        .family = "random",
        .attributes = {shape, number("mean", 0, "of the distribution"),
-                      number("deviation", 1, "of the distribution", {"std"}), dtype(), seed},
+                      number("deviation", 1, "of the distribution", {"std"}), float_dtype(), seed},
        .dtypes = "",
        .result = "as given",
        .differentiable = false,
@@ -260,7 +259,7 @@ std::vector<OpSpec> random() {
        .inputs = {{"x"}},
        .attributes = {{"p", AttributeType::number, {}, "probability of a 0"}, seed},
        .dtypes = kFloats,
-       .result = kSame,
+       .result = kSameAsX,
        .doc = "Each element kept with probability 1-p and then divided by 1-p, else 0.",
        .apply = [seeded](const Arguments& a) { return seeded(a), Results{dropout(a.input(0), a.number("p"))}; }},
   };

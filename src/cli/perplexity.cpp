@@ -14,13 +14,13 @@
 namespace weft::cli {
 namespace {
 
-struct Request {
+struct PerplexityRequest {
   ModelOptions model;
   std::filesystem::path file;
   std::int64_t window = 0, windows = 0;
 };
 
-int perplexity(const Request& r) {
+int perplexity(const PerplexityRequest& r) {
   constexpr std::uint64_t kMaxTextBytes = std::uint64_t{1} << 28;
   const std::string text = read_text(r.file, kMaxTextBytes);
   require_utf8(text, r.file == "-" ? "standard input" : r.file.string());
@@ -38,8 +38,8 @@ int perplexity(const Request& r) {
 }  // namespace
 
 void set_up_perplexity(CLI::App& app, Action& action) {
-  auto request = std::make_shared<Request>();
-  Request& r = *request;
+  auto request = std::make_shared<PerplexityRequest>();
+  PerplexityRequest& r = *request;
   add_model_options(app, r.model);
   app.add_option("--file", r.file, "text to predict; - is standard input")->required();
   app.add_option("--window", r.window, "tokens that are predicted together; 0: 512, or the context if smaller")

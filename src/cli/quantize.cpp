@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using train::grouped;
 
-struct Request {
+struct QuantizeRequest {
   fs::path in, out;
   std::string type;
   std::vector<std::string> tensor_types;
@@ -51,7 +51,7 @@ std::string_view reason_text(io::TypeReason reason) {
   return "";
 }
 
-int quantize(const Request& request) {
+int quantize(const QuantizeRequest& request) {
   io::QuantiseOptions options;
   options.type = io::find_mixture(request.type).name;  // a wrong one is told before files are read
   options.pure = request.pure;
@@ -104,8 +104,8 @@ int quantize(const Request& request) {
 }  // namespace
 
 void set_up_quantize(CLI::App& app, Action& action) {
-  auto request = std::make_shared<Request>();
-  Request& r = *request;
+  auto request = std::make_shared<QuantizeRequest>();
+  QuantizeRequest& r = *request;
   app.footer(
       "Names as Q4_K_M are mixtures: the matrices that rounding hurts most get a better type (Q3_K, Q4_K and Q5_K "
       "stand for\n"

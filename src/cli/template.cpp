@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using text::OrderedJson;
 
-struct Request {
+struct TemplateRequest {
   std::string template_file, model, messages = "-", tools, name, date;
   std::vector<std::string> variables;
   bool add_generation_prompt = false, segments = false;
@@ -38,7 +38,7 @@ OrderedJson read_json(const std::string& path) {
   return text::parse_ordered_json(input, "standard input", limits);
 }
 
-text::ChatTemplate template_of(const Request& request) {
+text::ChatTemplate template_of(const TemplateRequest& request) {
   if (request.template_file.empty() == request.model.empty())
     throw UsageError("weft template render: give one of --template FILE and --model FOLDER or FILE.gguf");
   if (!request.model.empty()) return text::ChatTemplate::load(request.model);
@@ -69,7 +69,7 @@ std::tm parse_date(const std::string& text) {
   throw UsageError(fmt::format("--date {} is no date; write 2025-03-31 or 2025-03-31T12:00:00", quote(text)));
 }
 
-int render(const Request& request) {
+int render(const TemplateRequest& request) {
   const text::ChatTemplate chat = template_of(request);
   text::ChatOptions options;
   options.add_generation_prompt = request.add_generation_prompt;
@@ -96,7 +96,7 @@ int render(const Request& request) {
 void set_up_template(CLI::App& app, Action& action) {
   app.require_subcommand(1);
   CLI::App* sub = app.add_subcommand("render", "print what a model gets to read for a list of messages");
-  auto request = std::make_shared<Request>();
+  auto request = std::make_shared<TemplateRequest>();
   sub->add_option("--template", request->template_file, "a chat template in Jinja (docs/chat-templates.md)");
   sub->add_option("--model", request->model, "a folder of a model, or a GGUF file, that holds one");
   sub->add_option("--name", request->name, "which template of a model with several, such as tool_use");

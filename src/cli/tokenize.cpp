@@ -22,7 +22,7 @@ namespace {
 using text::TokenId;
 using OrderedJson = nlohmann::ordered_json;
 
-struct Request {
+struct TokenizeRequest {
   std::filesystem::path model, file;
   std::optional<std::string> text, decode;
   bool ids = false, pieces = false, count = false, json = false, plain = false, no_special = false,
@@ -49,7 +49,7 @@ std::vector<TokenId> parse_ids(std::string_view list) {
   return ids;
 }
 
-std::string text_of(const Request& request) {
+std::string text_of(const TokenizeRequest& request) {
   if (request.text && !request.file.empty()) throw UsageError("give TEXT or --file, not both");
   if (request.text) return *request.text;
   return read_text(request.file.empty() ? "-" : request.file, kMaxTextBytes);
@@ -60,7 +60,7 @@ int put(std::string_view out) {
   return kOk;
 }
 
-int decode(const Request& request, const text::Tokenizer& tokenizer) {
+int decode(const TokenizeRequest& request, const text::Tokenizer& tokenizer) {
   if (request.text || !request.file.empty()) throw UsageError("give a text or --decode, not both");
   const std::vector<TokenId> ids = parse_ids(*request.decode);
   for (const TokenId id : ids)
@@ -71,7 +71,7 @@ int decode(const Request& request, const text::Tokenizer& tokenizer) {
   return put(request.json ? OrderedJson{{"text", text}}.dump() + "\n" : text + "\n");
 }
 
-int tokenize(const Request& request) {
+int tokenize(const TokenizeRequest& request) {
   if (request.ids + request.pieces + request.count > 1) throw UsageError("give one of --ids, --pieces and --count");
   const text::Tokenizer tokenizer = text::load_tokenizer(request.model);
   if (request.decode) return decode(request, tokenizer);
@@ -104,8 +104,8 @@ int tokenize(const Request& request) {
 }  // namespace
 
 void set_up_tokenize(CLI::App& app, Action& action) {
-  auto request = std::make_shared<Request>();
-  Request& r = *request;
+  auto request = std::make_shared<TokenizeRequest>();
+  TokenizeRequest& r = *request;
   app.add_option("text", r.text, "text to cut into tokens; without it and --file, standard input");
   app.add_option("--model", r.model, "a tokenizer.json, a folder that holds one, or a GGUF file")->required();
   app.add_option("--file", r.file, "read the text from a file; - is standard input");

@@ -71,7 +71,7 @@ void put_value(std::string& out, const GgufMetadata::Entry& entry) {
       entry.value);
 }
 
-std::uint32_t alignment_of(const GgufMetadata& metadata) {
+std::uint32_t alignment_to_write(const GgufMetadata& metadata) {
   const GgufValue* value = metadata.find(gguf::kAlignmentKey);
   if (!value) return gguf::kDefaultAlignment;
   const std::uint32_t* alignment = std::get_if<std::uint32_t>(value);
@@ -139,7 +139,7 @@ std::vector<GgufTensorInfo> infos_of(std::span<const GgufTensor> tensors) {
 
 GgufWriter::GgufWriter(const std::filesystem::path& path, const GgufMetadata& metadata,
                        std::vector<GgufTensorInfo> tensors, AtomicFileOptions options)
-    : tensors_(std::move(tensors)), sizes_(sizes_of(tensors_)), alignment_(alignment_of(metadata)) {
+    : tensors_(std::move(tensors)), sizes_(sizes_of(tensors_)), alignment_(alignment_to_write(metadata)) {
   const std::string head = head_of(metadata, tensors_, sizes_, alignment_);
   std::uint64_t total = head.size();
   for (const std::uint64_t size : sizes_)
@@ -189,7 +189,7 @@ void write_gguf(const std::filesystem::path& path, const GgufMetadata& metadata,
 
 std::vector<std::byte> gguf_bytes(const GgufMetadata& metadata, std::span<const GgufTensor> tensors) {
   const std::vector<GgufTensorInfo> infos = infos_of(tensors);
-  const std::uint32_t alignment = alignment_of(metadata);
+  const std::uint32_t alignment = alignment_to_write(metadata);
   const std::string head = head_of(metadata, infos, sizes_of(infos), alignment);
   const auto start = std::as_bytes(std::span(head));
   std::vector<std::byte> bytes(start.begin(), start.end());

@@ -13,8 +13,8 @@ namespace weft::io {
 namespace {
 
 // Whole blocks of every format. A task is some milliseconds of work, a piece enough tasks for any number of cores.
-constexpr std::size_t kTaskElements = 1 << 14;
-constexpr std::size_t kPieceElements = 256 * kTaskElements;
+constexpr std::size_t kRecodeElements = 1 << 14;
+constexpr std::size_t kPieceElements = 256 * kRecodeElements;
 
 std::size_t bytes_of(BlockType type, std::size_t elements) {
   const BlockFormat& format = block_format(type);
@@ -34,9 +34,9 @@ void recode(const TensorSource& source, const SourceTensor& tensor, BlockType ty
     const std::size_t count = std::min(kPieceElements, total - begin);
     const std::span<const std::byte> data = tensor.data.subspan(bytes_of(from, begin), bytes_of(from, count));
     piece.resize(bytes_of(type, count));
-    parallel_for(static_cast<std::int64_t>((count + kTaskElements - 1) / kTaskElements), [&](std::int64_t task) {
-      const std::size_t first = static_cast<std::size_t>(task) * kTaskElements;
-      const std::size_t n = std::min(kTaskElements, count - first);
+    parallel_for(static_cast<std::int64_t>((count + kRecodeElements - 1) / kRecodeElements), [&](std::int64_t task) {
+      const std::size_t first = static_cast<std::size_t>(task) * kRecodeElements;
+      const std::size_t n = std::min(kRecodeElements, count - first);
       thread_local std::vector<float> values;
       values.resize(n);
       dequantise(from, data.subspan(bytes_of(from, first), bytes_of(from, n)), values);

@@ -16,7 +16,7 @@
 namespace weft::io {
 namespace {
 
-struct Entry {
+struct HeaderEntry {
   std::string name;
   std::string dtype;
   std::vector<Extent> shape;
@@ -26,7 +26,8 @@ struct Entry {
 /// Accepts exactly {"__metadata__": {text: text}, name: {"dtype": text, "shape": [n...], "data_offsets": [n, n]}, ...}.
 class HeaderHandler : public JsonHandler {
  public:
-  HeaderHandler(std::vector<Entry>& entries, SafetensorsMetadata& metadata) : entries_(entries), metadata_(metadata) {}
+  HeaderHandler(std::vector<HeaderEntry>& entries, SafetensorsMetadata& metadata)
+      : entries_(entries), metadata_(metadata) {}
 
   void key(std::string name, const JsonCursor& cursor) override {
     if (at_ == Place::header) {
@@ -129,7 +130,7 @@ class HeaderHandler : public JsonHandler {
       refuse(cursor, fmt::format("{} holds {}, which is no whole number from 0 to 2^64 - 1", field_name(),
                                  quote(scalar.dump(), 40)));
     const auto value = scalar.get<std::uint64_t>();
-    Entry& entry = entries_.back();
+    HeaderEntry& entry = entries_.back();
     if (field_ == Field::offsets) {
       if (entry.offsets.size() == 2) refuse(cursor, "data_offsets holds more than a begin and an end");
       entry.offsets.push_back(value);
@@ -142,7 +143,7 @@ class HeaderHandler : public JsonHandler {
     }
   }
 
-  std::vector<Entry>& entries_;
+  std::vector<HeaderEntry>& entries_;
   SafetensorsMetadata& metadata_;
   Place at_ = Place::outside;
   Field field_ = Field::dtype;
@@ -179,7 +180,7 @@ std::string_view header_of(std::span<const std::byte> bytes, const std::string& 
 }
 
 /// Bytes that dtype and shape of `entry` ask for.
-std::uint64_t bytes_of(const Entry& entry, const std::string& context) {
+std::uint64_t bytes_of(const HeaderEntry& entry, const std::string& context) {
   const std::uint64_t count = checked_numel(Shape(entry.shape), context);
   const std::uint64_t bits =
       checked_multiply<FileError, std::uint64_t>(count, *safetensors_dtype_bits(entry.dtype), context);
@@ -195,15 +196,16 @@ SafetensorsFile SafetensorsFile::parse(std::span<const std::byte> bytes, std::st
   SafetensorsFile file;
   file.source_ = std::move(source);
   const std::string_view header = header_of(bytes, file.source_);
-  std::vector<Entry> entries;
+  std::vector<HeaderEntry> entries;
   HeaderHandler handler(entries, file.metadata_);
   parse_json_events(header, file.source_ + " (header)", handler, {.max_depth = 3});
 
-  std::sort(entries.begin(), entries.end(),
-            [](const Entry& a, const Entry& b) { return std::tie(a.offsets, a.name) < std::tie(b.offsets, b.name); });
+  std::sort(entries.begin(), entries.end(), [](const HeaderEntry& a, const HeaderEntry& b) {
+    return std::tie(a.offsets, a.name) < std::tie(b.offsets, b.name);
+  });
   const std::span<const std::byte> data = bytes.subspan(8 + header.size());
   std::uint64_t at = 0;
-  for (Entry& entry : entries) {
+  for (HeaderEntry& entry : entries) {
     const std::string context = fmt::format("{}: tensor {}", file.source_, quote(entry.name));
     const std::uint64_t begin = entry.offsets[0], end = entry.offsets[1];
     if (end < begin)

@@ -81,7 +81,7 @@ std::vector<Item> in_order_of_writing(std::span<const Tensor> tensors) {
 }
 
 /// Header length and header.
-std::string header_of(const std::vector<Item>& order, const SafetensorsMetadata& metadata) {
+std::string header_text(const std::vector<Item>& order, const SafetensorsMetadata& metadata) {
   std::string json = "{";
   const auto separate = [&] {
     if (json.back() != '{') json += ',';
@@ -130,7 +130,7 @@ void write_in_order(const std::filesystem::path& path, const std::vector<Item>& 
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,
                        const SafetensorsMetadata& metadata, AtomicFileOptions options) {
   const auto order = in_order_of_writing(tensors);
-  const std::string header = header_of(order, metadata);
+  const std::string header = header_text(order, metadata);
   write_in_order(
       path, order, header, [&](const Item& item, AtomicFile& file) { file.write(tensors[item.index].data); }, options);
 }
@@ -138,7 +138,7 @@ void write_safetensors(const std::filesystem::path& path, std::span<const Tensor
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorInfo> tensors,
                        const SafetensorsMetadata& metadata, const TensorDataSource& data, AtomicFileOptions options) {
   const auto order = in_order_of_writing(tensors);
-  const std::string header = header_of(order, metadata);
+  const std::string header = header_text(order, metadata);
   write_in_order(
       path, order, header,
       [&](const Item& item, AtomicFile& file) {
@@ -156,7 +156,7 @@ void write_safetensors(const std::filesystem::path& path, std::span<const Tensor
 
 std::vector<std::byte> safetensors_bytes(std::span<const TensorView> tensors, const SafetensorsMetadata& metadata) {
   const auto order = in_order_of_writing(tensors);
-  const std::string header = header_of(order, metadata);
+  const std::string header = header_text(order, metadata);
   const auto head = std::as_bytes(std::span(header));
   std::vector<std::byte> bytes(head.begin(), head.end());
   for (const Item& item : order) {

@@ -122,7 +122,7 @@ struct Central {
   std::uint64_t end;  ///< of its data
 };
 
-std::string text_of(std::span<const std::byte> bytes) {
+std::string as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
@@ -161,7 +161,7 @@ void locate(const Reader& file, Central& central, std::uint64_t directory_at, co
   local.skip(16);
   const std::uint16_t name_bytes = local.u16(), extra_bytes = local.u16();
   if (method != (central.member.deflated ? kDeflated : kStored) ||
-      text_of(file.at(central.local_at + kLocalBytes, name_bytes, fmt::format("member {}: its name", name))) !=
+      as_text(file.at(central.local_at + kLocalBytes, name_bytes, fmt::format("member {}: its name", name))) !=
           central.member.name)
     file.fail(fmt::format("member {}: the local header and the directory differ", name));
   const std::uint64_t data_at = central.local_at + kLocalBytes + name_bytes + extra_bytes;
@@ -202,7 +202,7 @@ std::vector<ZipMember> read_zip_directory(std::span<const std::byte> bytes, std:
                         disk = fields.u16();
     fields.skip(6);
     central.local_at = fields.u32();
-    central.member.name = text_of(file.at(at + kCentralBytes, name_bytes, "the directory"));
+    central.member.name = as_text(file.at(at + kCentralBytes, name_bytes, "the directory"));
     const std::string name = quote(central.member.name);
     const auto extra = file.at(at + kCentralBytes + name_bytes, extra_bytes, "the directory");
     at += kCentralBytes + name_bytes + extra_bytes + comment_bytes;

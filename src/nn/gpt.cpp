@@ -9,7 +9,7 @@
 namespace weft::nn {
 namespace {
 
-const GptConfig& checked(const GptConfig& config) {
+const GptConfig& checked_config(const GptConfig& config) {
   config.check();
   return config;
 }
@@ -99,7 +99,7 @@ Tensor Block::operator()(const Tensor& x) const {
 }
 
 GPT::GPT(const GptConfig& config)
-    : config_(checked(config)),
+    : config_(checked_config(config)),
       token_embedding_(config.vocabulary, config.width, Init::normal(config.deviation())),
       position_embedding_(config.context, config.width, Init::normal(config.deviation())),
       dropout_(config.dropout),

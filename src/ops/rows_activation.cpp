@@ -6,7 +6,7 @@ namespace {
 
 // A row is a paragraph.
 // clang-format off
-constexpr ElementwiseRow kRows[] = {
+constexpr ElementwiseRow kActivationRows[] = {
     {.name = "celu", .inputs = {"x"},
      .attributes = {{"alpha", 1, 1.5, "scale of the negative side"}},
      .forward = "x > 0 ? x : alpha * expm1(x / alpha)",
@@ -85,6 +85,6 @@ constexpr ElementwiseRow kRows[] = {
 
 }  // namespace
 
-std::span<const ElementwiseRow> activation_rows() { return kRows; }
+std::span<const ElementwiseRow> activation_rows() { return kActivationRows; }
 
 }  // namespace weft::ops

@@ -6,7 +6,7 @@ namespace {
 
 // A row is a paragraph.
 // clang-format off
-constexpr ElementwiseRow kRows[] = {
+constexpr ElementwiseRow kBinaryRows[] = {
     {.name = "add", .inputs = {"x", "y"},
      .attributes = {{"alpha", 1, 1.5, "factor of y"}},
      .forward = "x + alpha * y",
@@ -141,6 +141,6 @@ constexpr ElementwiseRow kRows[] = {
 
 }  // namespace
 
-std::span<const ElementwiseRow> binary_rows() { return kRows; }
+std::span<const ElementwiseRow> binary_rows() { return kBinaryRows; }
 
 }  // namespace weft::ops

@@ -8,7 +8,7 @@ using scalar::Reduction;
 
 // A row is a paragraph.
 // clang-format off
-constexpr ReduceRow kRows[] = {
+constexpr ReduceRow kReduceRows[] = {
     {.name = "sum", .pre = "x", .reduction = Reduction::sum, .post = "r",
      .dtypes = DTypes::all, .result = Result::same, .tested = {-4, 4}, .max_ulp = 16, .ulp_floor = 100,
      .doc = "Sum of the elements; 0 of none. Bools are counted in i32."},
@@ -65,6 +65,6 @@ constexpr ReduceRow kRows[] = {
 
 }  // namespace
 
-std::span<const ReduceRow> reduce_rows() { return kRows; }
+std::span<const ReduceRow> reduce_rows() { return kReduceRows; }
 
 }  // namespace weft::ops

@@ -6,7 +6,7 @@ namespace {
 
 // A row is a paragraph.
 // clang-format off
-constexpr ElementwiseRow kRows[] = {
+constexpr ElementwiseRow kTernaryRows[] = {
     {.name = "where", .inputs = {"condition", "x", "y"}, .forward = "condition ? x : y",
      .dtypes = DTypes::all, .result = Result::same, .tested = {{0, 1}, {-4, 4}, {-4, 4}}, .kinks = {"condition"},
      .max_ulp = 0,
@@ -37,6 +37,6 @@ constexpr ElementwiseRow kRows[] = {
 
 }  // namespace
 
-std::span<const ElementwiseRow> ternary_rows() { return kRows; }
+std::span<const ElementwiseRow> ternary_rows() { return kTernaryRows; }
 
 }  // namespace weft::ops

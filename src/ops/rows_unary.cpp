@@ -8,7 +8,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // A row is a paragraph.
 // clang-format off
-constexpr ElementwiseRow kRows[] = {
+constexpr ElementwiseRow kUnaryRows[] = {
     {.name = "abs", .aliases = {"absolute"}, .inputs = {"x"}, .forward = "abs(x)",
      .dtypes = DTypes::numbers, .result = Result::same, .tested = {{-4, 4}}, .kinks = {"x"}, .max_ulp = 0,
      .doc = "|x|; its gradient at 0 is 0."},
@@ -163,6 +163,6 @@ constexpr ElementwiseRow kRows[] = {
 
 }  // namespace
 
-std::span<const ElementwiseRow> unary_rows() { return kRows; }
+std::span<const ElementwiseRow> unary_rows() { return kUnaryRows; }
 
 }  // namespace weft::ops

@@ -10,7 +10,7 @@
 namespace weft::text {
 namespace {
 
-using Kind = DecoderStep::Kind;
+using StepKind = DecoderStep::Kind;
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
 std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
@@ -55,26 +55,26 @@ std::string Decoder::bytes_of(std::string_view piece) const {
   std::string text(piece);
   for (const DecoderStep& step : steps_) {
     switch (step.kind) {
-      case Kind::kBpe: text = replaced(text, step.text, " "); break;
-      case Kind::kByteLevel:
+      case StepKind::kBpe: text = replaced(text, step.text, " "); break;
+      case StepKind::kByteLevel:
         if (auto bytes = bytes_of_characters(text)) text = std::move(*bytes);
         break;
-      case Kind::kByteFallback:
+      case StepKind::kByteFallback:
         if (const auto byte = byte_of_piece(text)) return std::string(1, static_cast<char>(*byte));
         break;
-      case Kind::kCtc:
+      case StepKind::kCtc:
         text = replaced(text, step.text, "");
         if (step.flag) text = replaced(cleaned(std::move(text)), step.other, " ");
         break;
-      case Kind::kMetaspace: text = replaced(text, step.text, " "); break;
-      case Kind::kReplace: text = replaced(text, *step.pattern, step.other); break;
-      case Kind::kWordPiece:
+      case StepKind::kMetaspace: text = replaced(text, step.text, " "); break;
+      case StepKind::kReplace: text = replaced(text, *step.pattern, step.other); break;
+      case StepKind::kWordPiece:
         text = text.starts_with(step.text) ? text.substr(step.text.size()) : " " + text;
         if (step.flag) text = cleaned(std::move(text));
         break;
-      case Kind::kFuse:
-      case Kind::kStrip:
-      case Kind::kJoin: break;
+      case StepKind::kFuse:
+      case StepKind::kStrip:
+      case StepKind::kJoin: break;
     }
   }
   return text;
@@ -84,7 +84,7 @@ DecoderRun::DecoderRun(const Decoder& decoder, bool streaming)
     : steps_(decoder.steps()), states_(steps_.size()), fused_(steps_.size() + 1, false), streaming_(streaming) {
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     states_[i].left = steps_[i].start;
-    fused_[i + 1] = fused_[i] || steps_[i].kind == Kind::kFuse || steps_[i].kind == Kind::kByteLevel;
+    fused_[i + 1] = fused_[i] || steps_[i].kind == StepKind::kFuse || steps_[i].kind == StepKind::kByteLevel;
   }
 }
 
@@ -108,25 +108,25 @@ void DecoderRun::step(std::size_t i, std::string_view piece, std::string& out) {
   }
   const DecoderStep& step = steps_[i];
   State& state = states_[i];
-  if (fused_[i] && step.kind != Kind::kFuse && step.kind != Kind::kStrip) {
+  if (fused_[i] && step.kind != StepKind::kFuse && step.kind != StepKind::kStrip) {
     state.held.append(piece);
     return;
   }
   const bool first = state.count++ == 0;
   switch (step.kind) {
-    case Kind::kBpe:
+    case StepKind::kBpe:
       if (state.holding)
         this->step(i + 1, replaced(std::exchange(state.held, std::string(piece)), step.text, " "), out);
       else
         state.held = piece;
       state.holding = true;
       break;
-    case Kind::kByteLevel: {
+    case StepKind::kByteLevel: {
       const auto bytes = bytes_of_characters(piece);
       put_bytes(state, bytes ? std::string_view(*bytes) : piece, i, out);
       break;
     }
-    case Kind::kByteFallback:
+    case StepKind::kByteFallback:
       if (const auto byte = byte_of_piece(piece)) {
         state.held.push_back(static_cast<char>(*byte));
         if (streaming_ && utf8_sequence_length(state.held) == state.held.size()) end_run(i, out);
@@ -135,7 +135,7 @@ void DecoderRun::step(std::size_t i, std::string_view piece, std::string& out) {
         this->step(i + 1, piece, out);
       }
       break;
-    case Kind::kCtc: {
+    case StepKind::kCtc: {
       if (state.holding && state.held == piece) break;
       state.held = piece;
       state.holding = true;
@@ -144,10 +144,10 @@ void DecoderRun::step(std::size_t i, std::string_view piece, std::string& out) {
       if (!text.empty()) this->step(i + 1, text, out);
       break;
     }
-    case Kind::kFuse: this->step(i + 1, piece, out); break;
-    case Kind::kMetaspace: this->step(i + 1, replaced(piece, step.text, first && step.flag ? "" : " "), out); break;
-    case Kind::kReplace: this->step(i + 1, replaced(piece, *step.pattern, step.other), out); break;
-    case Kind::kStrip: {
+    case StepKind::kFuse: this->step(i + 1, piece, out); break;
+    case StepKind::kMetaspace: this->step(i + 1, replaced(piece, step.text, first && step.flag ? "" : " "), out); break;
+    case StepKind::kReplace: this->step(i + 1, replaced(piece, *step.pattern, step.other), out); break;
+    case StepKind::kStrip: {
       if (!fused_[i]) {
         this->step(i + 1, stripped(piece, step), out);
         break;
@@ -172,14 +172,14 @@ void DecoderRun::step(std::size_t i, std::string_view piece, std::string& out) {
       if (!text.empty()) this->step(i + 1, text, out);
       break;
     }
-    case Kind::kWordPiece: {
+    case StepKind::kWordPiece: {
       std::string text(piece);
       if (!first) text = piece.starts_with(step.text) ? text.substr(step.text.size()) : " " + text;
       if (step.flag) text = cleaned(std::move(text));
       this->step(i + 1, text, out);
       break;
     }
-    case Kind::kJoin:
+    case StepKind::kJoin:
       if (!first) this->step(i + 1, " ", out);
       this->step(i + 1, piece, out);
       break;
@@ -189,7 +189,7 @@ void DecoderRun::step(std::size_t i, std::string_view piece, std::string& out) {
 void DecoderRun::end_step(std::size_t i, std::string& out) {
   const DecoderStep& step = steps_[i];
   State& state = states_[i];
-  if (fused_[i] && step.kind != Kind::kFuse && step.kind != Kind::kStrip) {
+  if (fused_[i] && step.kind != StepKind::kFuse && step.kind != StepKind::kStrip) {
     // The whole text is the only piece.
     const std::string text = std::exchange(state.held, {});
     fused_[i] = false;
@@ -198,17 +198,17 @@ void DecoderRun::end_step(std::size_t i, std::string& out) {
     return;
   }
   switch (step.kind) {
-    case Kind::kBpe:
+    case StepKind::kBpe:
       if (state.holding) this->step(i + 1, replaced(state.held, step.text, ""), out);
       break;
-    case Kind::kByteLevel: {
+    case StepKind::kByteLevel: {
       std::string text;
       append_repaired(text, state.held);
       state.held.clear();
       if (!text.empty()) this->step(i + 1, text, out);
       break;
     }
-    case Kind::kByteFallback: end_run(i, out); break;
+    case StepKind::kByteFallback: end_run(i, out); break;
     default: break;  // what kStrip holds is what it removes
   }
 }

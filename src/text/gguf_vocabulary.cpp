@@ -19,7 +19,7 @@ namespace {
 
 using std::size_t;
 
-constexpr size_t kMaxPieceBytes = 1024;
+constexpr size_t kMaxTokenBytes = 1024;
 
 class Reader {
  public:
@@ -68,8 +68,8 @@ class Reader {
     for (size_t i = 0; i < v_.scores.size(); ++i)
       if (!std::isfinite(v_.scores[i])) fail("scores", i, "is not a finite number");
     for (size_t i = 0; i < count; ++i) {
-      if (v_.tokens[i].size() > kMaxPieceBytes)
-        fail("tokens", i, fmt::format("has {} bytes; a token has at most {}", v_.tokens[i].size(), kMaxPieceBytes));
+      if (v_.tokens[i].size() > kMaxTokenBytes)
+        fail("tokens", i, fmt::format("has {} bytes; a token has at most {}", v_.tokens[i].size(), kMaxTokenBytes));
       if (find_invalid_utf8(v_.tokens[i])) fail("tokens", i, fmt::format("{} is not UTF-8", quote(v_.tokens[i], 40)));
     }
     const auto check_id = [&](std::string_view key, TokenId id) {

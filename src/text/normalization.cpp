@@ -38,9 +38,9 @@ void order_marks(std::vector<utf8proc_int32_t>& text) {
   }
 }
 
-class Normalizer {
+class FormWriter {
  public:
-  explicit Normalizer(NormalizationForm form)
+  explicit FormWriter(NormalizationForm form)
       : compose_(form == NormalizationForm::kNfc || form == NormalizationForm::kNfkc),
         options_(form == NormalizationForm::kNfkc || form == NormalizationForm::kNfkd
                      ? UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT
@@ -79,7 +79,7 @@ std::string normalize(std::string_view text, NormalizationForm form) {
   const std::uint32_t unstable = unstable_bit(form);
   std::string out;
   out.reserve(text.size());
-  Normalizer normalizer(form);
+  FormWriter writer(form);
   const char *at = text.data(), *const end = at + text.size();
   const char* copied = at;    // all before it is in `out`
   const char* previous = at;  // the last stable character: what follows may join it
@@ -97,7 +97,7 @@ std::string normalize(std::string_view text, NormalizationForm form) {
       if (!(table[next.value] & unstable)) break;
       stop += next.length;
     }
-    normalizer.append(out, {previous, static_cast<std::size_t>(stop - previous)});
+    writer.append(out, {previous, static_cast<std::size_t>(stop - previous)});
     copied = previous = at = stop;
   }
   out.append(copied, end);

@@ -176,7 +176,7 @@ class Prepend final : public Normalizer {
   std::string prefix_;
 };
 
-class ByteLevel final : public Normalizer {
+class ByteLevelNormalizer final : public Normalizer {
  public:
   std::string apply(std::string text, bool&) const override {
     std::string out;
@@ -186,9 +186,9 @@ class ByteLevel final : public Normalizer {
   }
 };
 
-class Sequence final : public Normalizer {
+class NormalizerSequence final : public Normalizer {
  public:
-  explicit Sequence(std::vector<NormalizerPtr> parts) : parts_(std::move(parts)) {}
+  explicit NormalizerSequence(std::vector<NormalizerPtr> parts) : parts_(std::move(parts)) {}
   std::string apply(std::string text, bool& first) const override {
     for (const NormalizerPtr& part : parts_) text = part->apply(std::move(text), first);
     return text;
@@ -219,9 +219,9 @@ NormalizerPtr make_replace(std::unique_ptr<Pattern> pattern, std::string content
   return std::make_unique<Replace>(std::move(pattern), std::move(content));
 }
 NormalizerPtr make_prepend(std::string prefix) { return std::make_unique<Prepend>(std::move(prefix)); }
-NormalizerPtr make_byte_level_normalizer() { return std::make_unique<ByteLevel>(); }
+NormalizerPtr make_byte_level_normalizer() { return std::make_unique<ByteLevelNormalizer>(); }
 NormalizerPtr make_normalizer_sequence(std::vector<NormalizerPtr> parts) {
-  return std::make_unique<Sequence>(std::move(parts));
+  return std::make_unique<NormalizerSequence>(std::move(parts));
 }
 
 }  // namespace weft::text

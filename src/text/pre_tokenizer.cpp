@@ -94,9 +94,9 @@ bool is_punctuation(char32_t c, std::uint32_t classes) {
   return (classes & kPunctuation) || (c < 0x80 && (classes & kSymbol));
 }
 
-class ByteLevel final : public PreTokenizer {
+class ByteLevelPreTokenizer final : public PreTokenizer {
  public:
-  ByteLevel(bool add_prefix_space, bool use_regex, bool keep_bytes)
+  ByteLevelPreTokenizer(bool add_prefix_space, bool use_regex, bool keep_bytes)
       : pattern_(use_regex ? make_scanner(kGpt2Expression) : nullptr),
         add_prefix_space_(add_prefix_space),
         keep_bytes_(keep_bytes) {}
@@ -131,9 +131,9 @@ class ByteLevel final : public PreTokenizer {
   bool add_prefix_space_, keep_bytes_;
 };
 
-class Metaspace final : public PreTokenizer {
+class MetaspacePreTokenizer final : public PreTokenizer {
  public:
-  Metaspace(char32_t replacement, PrependScheme scheme, bool split) : scheme_(scheme), split_(split) {
+  MetaspacePreTokenizer(char32_t replacement, PrependScheme scheme, bool split) : scheme_(scheme), split_(split) {
     append_character(replacement_, replacement);
   }
   void split(Word word, Sink sink) const override {
@@ -269,9 +269,9 @@ class UnicodeScripts final : public PreTokenizer {
   }
 };
 
-class Sequence final : public PreTokenizer {
+class PreTokenizerSequence final : public PreTokenizer {
  public:
-  explicit Sequence(std::vector<PreTokenizerPtr> parts) : parts_(std::move(parts)) {}
+  explicit PreTokenizerSequence(std::vector<PreTokenizerPtr> parts) : parts_(std::move(parts)) {}
   void split(Word word, Sink sink) const override { run(0, word, sink); }
 
  private:
@@ -293,10 +293,10 @@ PreTokenizerPtr make_split(std::unique_ptr<Pattern> pattern, SplitBehavior behav
   return std::make_unique<Split>(std::move(pattern), behavior, invert);
 }
 PreTokenizerPtr make_byte_level(bool add_prefix_space, bool use_regex, bool keep_bytes) {
-  return std::make_unique<ByteLevel>(add_prefix_space, use_regex, keep_bytes);
+  return std::make_unique<ByteLevelPreTokenizer>(add_prefix_space, use_regex, keep_bytes);
 }
 PreTokenizerPtr make_metaspace(char32_t replacement, PrependScheme scheme, bool split) {
-  return std::make_unique<Metaspace>(replacement, scheme, split);
+  return std::make_unique<MetaspacePreTokenizer>(replacement, scheme, split);
 }
 PreTokenizerPtr make_bert_pre_tokenizer() { return std::make_unique<BertPreTokenizer>(); }
 PreTokenizerPtr make_whitespace_split() { return std::make_unique<WhitespaceSplit>(); }
@@ -307,7 +307,7 @@ PreTokenizerPtr make_character_delimiter(char32_t delimiter) { return std::make_
 PreTokenizerPtr make_fixed_length(size_t length) { return std::make_unique<FixedLength>(length); }
 PreTokenizerPtr make_unicode_scripts() { return std::make_unique<UnicodeScripts>(); }
 PreTokenizerPtr make_pre_tokenizer_sequence(std::vector<PreTokenizerPtr> parts) {
-  return std::make_unique<Sequence>(std::move(parts));
+  return std::make_unique<PreTokenizerSequence>(std::move(parts));
 }
 
 }  // namespace weft::text

@@ -691,11 +691,11 @@ Value filter_attr(const Value& value, const Arguments& arguments) {
              : found;
 }
 
-struct Row {
+struct FilterRow {
   std::string_view name;
   FilterFunction function;
 };
-constexpr Row kFilters[] = {
+constexpr FilterRow kFilters[] = {
     {"abs", filter_abs},
     {"attr", filter_attr},
     {"batch", filter_batch},
@@ -751,7 +751,7 @@ constexpr Row kFilters[] = {
 }  // namespace
 
 FilterFunction find_filter(std::string_view name) {
-  for (const Row& row : kFilters)
+  for (const FilterRow& row : kFilters)
     if (row.name == name) return row.function;
   return nullptr;
 }
@@ -760,7 +760,7 @@ UnknownName unknown_filter(std::string_view name) {
   for (const std::string_view left_out : {"pprint", "random", "striptags", "urlize", "wordwrap"})
     if (name == left_out) return {fmt::format("the filter {} is not supported", name), "do it before the template"};
   std::string names;
-  for (const Row& row : kFilters) names += (names.empty() ? "" : ", ") + std::string(row.name);
+  for (const FilterRow& row : kFilters) names += (names.empty() ? "" : ", ") + std::string(row.name);
   return {fmt::format("no filter is called {}", quote(name, 40)), "there are " + names};
 }
 

@@ -41,7 +41,7 @@ std::optional<std::string> without_underscores(std::string_view text) {
 }
 
 // A decimal number that is known to be one; from_chars is free of the locale.
-double read(std::string_view digits) {
+double read_digits(std::string_view digits) {
   double value = 0;
   std::from_chars(digits.data(), digits.data() + digits.size(), value);
   return value;
@@ -99,7 +99,7 @@ std::string python_format(double value, char format, int digits, bool alternate)
 
 double python_round(double value, std::int64_t digits) {
   if (!std::isfinite(value) || digits > 323) return value;
-  if (digits >= 0) return read(python_format(value, 'f', static_cast<int>(digits)));
+  if (digits >= 0) return read_digits(python_format(value, 'f', static_cast<int>(digits)));
   if (digits < -308) return std::copysign(0.0, value);
   // The digits of the whole number, and whether anything lies behind them; rounded by hand at 10^-digits.
   const double whole = std::trunc(value);
@@ -121,7 +121,7 @@ double python_round(double value, std::int64_t digits) {
     }
   }
   if (head.empty()) head = "0";
-  return std::copysign(read(head + std::string(cut, '0')), value);
+  return std::copysign(read_digits(head + std::string(cut, '0')), value);
 }
 
 std::optional<double> parse_float(std::string_view text) {

@@ -412,12 +412,12 @@ Value is_integer(const Value& self, const Arguments& arguments) {
   return std::isfinite(self.real()) && std::floor(self.real()) == self.real();
 }
 
-struct Row {
+struct MethodRow {
   std::string_view name;
   Method method;
 };
 
-constexpr Row kTextMethods[] = {
+constexpr MethodRow kTextMethods[] = {
     {"capitalize", mapped_title<append_capitalized>},
     {"center", pad<Side::both>},
     {"count", count},
@@ -460,22 +460,22 @@ constexpr Row kTextMethods[] = {
     {"upper", mapped_case<append_upper>},
     {"zfill", zfill},
 };
-constexpr Row kListMethods[] = {{"copy", copy}, {"count", count_items}, {"index", index_of_item}};
-constexpr Row kTupleMethods[] = {{"count", count_items}, {"index", index_of_item}};
-constexpr Row kDictMethods[] = {{"copy", copy},
-                                {"get", get},
-                                {"items", view<DictView::Part::items>},
-                                {"keys", view<DictView::Part::keys>},
-                                {"values", view<DictView::Part::values>}};
-constexpr Row kFloatMethods[] = {{"is_integer", is_integer}};
+constexpr MethodRow kListMethods[] = {{"copy", copy}, {"count", count_items}, {"index", index_of_item}};
+constexpr MethodRow kTupleMethods[] = {{"count", count_items}, {"index", index_of_item}};
+constexpr MethodRow kDictMethods[] = {{"copy", copy},
+                                      {"get", get},
+                                      {"items", view<DictView::Part::items>},
+                                      {"keys", view<DictView::Part::keys>},
+                                      {"values", view<DictView::Part::values>}};
+constexpr MethodRow kFloatMethods[] = {{"is_integer", is_integer}};
 
 // Python has these too; a template that asks for one is told so instead of finding nothing.
 constexpr std::string_view kTextLeftOut[] = {"casefold",     "encode",    "format_map",
                                              "isidentifier", "maketrans", "translate"};
 
 template <std::size_t kCount>
-std::optional<Value> find_in_table(const Row (&rows)[kCount], const Value& object, std::string_view name) {
-  for (const Row& row : rows)
+std::optional<Value> find_in_table(const MethodRow (&rows)[kCount], const Value& object, std::string_view name) {
+  for (const MethodRow& row : rows)
     if (row.name == name) return ObjectPointer(std::make_shared<BoundMethod>(object, row.name, row.method));
   return std::nullopt;
 }

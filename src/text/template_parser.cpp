@@ -14,7 +14,7 @@ namespace weft::text::jinja {
 namespace {
 
 using Kind = ExpressionKind;
-using Names = std::vector<std::string_view>;
+using NameList = std::vector<std::string_view>;
 
 class Parser {
  public:
@@ -36,7 +36,7 @@ class Parser {
   bool is(TokenKind kind) const { return token().kind == kind; }
   bool is_symbol(std::string_view symbol) const { return is(TokenKind::symbol) && token().text == symbol; }
   bool is_name(std::string_view name) const { return is(TokenKind::name) && token().text == name; }
-  bool is_any_name(const Names& names) const {
+  bool is_any_name(const NameList& names) const {
     return is(TokenKind::name) && std::find(names.begin(), names.end(), token().text) != names.end();
   }
   bool skip_symbol(std::string_view symbol) { return is_symbol(symbol) && (take(), true); }
@@ -131,7 +131,7 @@ class Parser {
 
   // Statements up to a block that begins with one of `ends`, whose name is then the current token; an empty list: up to
   // the end of the template.
-  Block parse_block(const Names& ends) {
+  Block parse_block(const NameList& ends) {
     const Nesting nesting(*this);
     Block block;
     while (!is(TokenKind::end)) {
@@ -160,7 +160,7 @@ class Parser {
     return block;
   }
   // The body of a statement: behind its opening block, up to one of `ends`.
-  Block parse_body(const Names& ends) {
+  Block parse_body(const NameList& ends) {
     skip_symbol(":");
     if (!is(TokenKind::block_end)) fail_expecting("%}");
     take();
@@ -172,14 +172,14 @@ class Parser {
     return body;
   }
 
-  void parse_statement(Block& block, const Names& ends) {
+  void parse_statement(Block& block, const NameList& ends) {
     const std::size_t position = token().position;
     const std::string tag = expect_identifier("the name of a statement");
     open_.push_back(position);
     parse_statement(block, ends, tag, position);
     open_.pop_back();
   }
-  void parse_statement(Block& block, const Names& ends, const std::string& tag, std::size_t position) {
+  void parse_statement(Block& block, const NameList& ends, const std::string& tag, std::size_t position) {
     const auto add = [&](StatementKind kind) -> Statement& {
       block.push_back(statement(kind, position));
       return *block.back();
@@ -206,7 +206,7 @@ class Parser {
     }
   }
 
-  [[noreturn]] static void fail_unknown_tag(const std::string& tag, std::size_t position, const Names& ends) {
+  [[noreturn]] static void fail_unknown_tag(const std::string& tag, std::size_t position, const NameList& ends) {
     for (const std::string_view other :
          {"extends", "include", "import", "from", "block", "endblock", "autoescape", "endautoescape", "do"})
       if (tag == other)
@@ -314,7 +314,7 @@ class Parser {
   }
 
   // A name, ns.attribute, or a tuple of targets.
-  ExpressionPointer parse_target(const Names& ends, bool with_namespace) {
+  ExpressionPointer parse_target(const NameList& ends, bool with_namespace) {
     const std::size_t position = token().position;
     std::vector<ExpressionPointer> items;
     bool is_tuple = false;
@@ -364,7 +364,7 @@ class Parser {
   bool is_tuple_end() const { return is(TokenKind::variable_end) || is(TokenKind::block_end) || is_symbol(")"); }
 
   // One expression, or several with commas between them.
-  ExpressionPointer parse_tuple(bool with_condition = true, const Names& ends = {}, bool in_parentheses = false) {
+  ExpressionPointer parse_tuple(bool with_condition = true, const NameList& ends = {}, bool in_parentheses = false) {
     const std::size_t position = token().position;
     std::vector<ExpressionPointer> items;
     bool is_tuple = false;

@@ -128,11 +128,11 @@ bool test_test(const Value& value, const Arguments& arguments) {
   return find_test(name_in(value, arguments)) != nullptr;
 }
 
-struct Row {
+struct TestRow {
   std::string_view name;
   TestFunction function;
 };
-constexpr Row kTests[] = {
+constexpr TestRow kTests[] = {
     {"!=", test_ne},
     {"<", test_lt},
     {"<=", test_le},
@@ -177,14 +177,14 @@ constexpr Row kTests[] = {
 }  // namespace
 
 TestFunction find_test(std::string_view name) {
-  for (const Row& row : kTests)
+  for (const TestRow& row : kTests)
     if (row.name == name) return row.function;
   return nullptr;
 }
 
 UnknownName unknown_test(std::string_view name) {
   std::string names;
-  for (const Row& row : kTests) names += (names.empty() ? "" : ", ") + std::string(row.name);
+  for (const TestRow& row : kTests) names += (names.empty() ? "" : ", ") + std::string(row.name);
   return {fmt::format("no test is called {}", quote(name, 40)), "there are " + names};
 }
 

@@ -11,7 +11,7 @@
 #include "base/temporary_folder.hpp"
 #include "weft/error.hpp"
 
-namespace weft::io {
+namespace weft::io::gguf_test {
 namespace {
 
 using test::message_of;
@@ -544,4 +544,4 @@ TEST(GgufFaults, EveryCallOfASaveMayFail) {
 }
 
 }  // namespace
-}  // namespace weft::io
+}  // namespace weft::io::gguf_test

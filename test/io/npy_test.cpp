@@ -9,7 +9,7 @@
 #include "base/temporary_folder.hpp"
 #include "weft/error.hpp"
 
-namespace weft::io {
+namespace weft::io::npy_test {
 namespace {
 
 using test::message_of;
@@ -261,4 +261,4 @@ TEST(NpyMutations, EveryFlippedBitAndReplacedByteLoadsOrIsRefused) {
 }
 
 }  // namespace
-}  // namespace weft::io
+}  // namespace weft::io::npy_test

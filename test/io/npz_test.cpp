@@ -12,7 +12,7 @@
 #include "io/npy.hpp"
 #include "weft/error.hpp"
 
-namespace weft::io {
+namespace weft::io::npz_test {
 namespace {
 
 using test::message_of;
@@ -322,4 +322,4 @@ TEST(NpzMutations, EveryFlippedBitLoadsOrIsRefused) {
 }
 
 }  // namespace
-}  // namespace weft::io
+}  // namespace weft::io::npz_test

@@ -11,7 +11,7 @@
 #include "base/temporary_folder.hpp"
 #include "weft/error.hpp"
 
-namespace weft::io {
+namespace weft::io::safetensors_test {
 namespace {
 
 using test::message_of;
@@ -415,4 +415,4 @@ TEST(SafetensorsFaults, EveryCallOfASaveMayFail) {
 }
 
 }  // namespace
-}  // namespace weft::io
+}  // namespace weft::io::safetensors_test

@@ -8,7 +8,7 @@
 #include "llm/weights.hpp"
 #include "weft/llm.hpp"
 
-namespace weft::llm {
+namespace weft::llm::families_test {
 namespace {
 
 std::vector<std::int32_t> some_tokens(std::size_t count) {
@@ -190,4 +190,4 @@ TEST(Families, ConfigurationsNameKeyAndCure) {
 }
 
 }  // namespace
-}  // namespace weft::llm
+}  // namespace weft::llm::families_test

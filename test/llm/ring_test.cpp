@@ -8,7 +8,7 @@
 #include "weft/error.hpp"
 #include "weft/llm.hpp"
 
-namespace weft::llm {
+namespace weft::llm::ring_test {
 namespace {
 
 constexpr Extent kContext = 2048, kRing = 5 + 512;
@@ -156,4 +156,4 @@ TEST_F(Ring, KeepsWhatTheWindowCanReachOnly) {
 }
 
 }  // namespace
-}  // namespace weft::llm
+}  // namespace weft::llm::ring_test

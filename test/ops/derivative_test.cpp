@@ -10,7 +10,7 @@
 #include "ops/gradient_check.hpp"
 #include "ops/parse.hpp"
 
-namespace weft::scalar {
+namespace weft::scalar::derivative_test {
 namespace {
 
 const std::vector<std::string> kOperands = {"x", "y"};
@@ -181,4 +181,4 @@ TEST(Derivative, ExtremesStayFinite) {
 }
 
 }  // namespace
-}  // namespace weft::scalar
+}  // namespace weft::scalar::derivative_test

@@ -11,7 +11,7 @@
 #include "ops/gradient_check.hpp"
 #include "ops/parse.hpp"
 
-namespace weft::scalar {
+namespace weft::scalar::fuzz_test {
 namespace {
 
 const std::vector<std::string> kOperands = {"x", "y"};
@@ -218,4 +218,4 @@ TEST(Fuzz, DerivativesOfSmoothCodeAgreeWithDifferences) {
 }
 
 }  // namespace
-}  // namespace weft::scalar
+}  // namespace weft::scalar::fuzz_test

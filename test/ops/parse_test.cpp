@@ -11,7 +11,7 @@
 #include "base/sanitized.hpp"
 #include "weft/error.hpp"
 
-namespace weft::scalar {
+namespace weft::scalar::parse_test {
 namespace {
 
 const std::vector<std::string> kOperands = {"x", "y", "z"};
@@ -272,7 +272,7 @@ TEST(Parse, HostileTextsFailFast) {
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     EXPECT_NE(error.find(message), std::string::npos) << text.substr(0, 20) << "\n" << error.substr(0, 300);
     EXPECT_LT(error.size(), 400u) << text.substr(0, 20);
-    EXPECT_LT(seconds.count(), 1.0 * test::kSlowdown) << text.substr(0, 20);
+    EXPECT_LT(seconds.count(), 1.0 * weft::test::kSlowdown) << text.substr(0, 20);
   }
 }
 
@@ -293,4 +293,4 @@ TEST(Parse, EveryByteIsSafe) {
 }
 
 }  // namespace
-}  // namespace weft::scalar
+}  // namespace weft::scalar::parse_test

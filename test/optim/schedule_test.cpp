@@ -6,7 +6,7 @@
 
 #include "weft/error.hpp"
 
-namespace weft::optim {
+namespace weft::optim::schedule_test {
 namespace {
 
 struct Case {
@@ -49,4 +49,4 @@ TEST(Schedule, BadNumbersAreErrors) {
 }
 
 }  // namespace
-}  // namespace weft::optim
+}  // namespace weft::optim::schedule_test

@@ -262,7 +262,9 @@ TEST_P(Sample, DrawsWhatTheCpuDraws) {
                                           << ", k " << s.top_k << ", typical " << s.typical << ", p " << s.top_p
                                           << ", min " << s.min_p << ", draw " << rows.position + r);
           ++all;
-          if (s.temperature == 0 || s.top_k == 1) EXPECT_EQ(got[r].token, wanted[r].token);
+          if (s.temperature == 0 || s.top_k == 1) {
+            EXPECT_EQ(got[r].token, wanted[r].token);
+          }
           if (got[r].token != wanted[r].token) {
             ++different;
             continue;

@@ -9,7 +9,7 @@
 #include "io/gguf.hpp"
 #include "weft/error.hpp"
 
-namespace weft::text {
+namespace weft::text::chat_template_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -170,4 +170,4 @@ TEST(OrderedJson, KeepsOrderAndRefusesTwins) {
 }
 
 }  // namespace
-}  // namespace weft::text
+}  // namespace weft::text::chat_template_test

@@ -11,7 +11,7 @@
 #include "base/mutations.hpp"
 #include "weft/error.hpp"
 
-namespace weft::text {
+namespace weft::text::template_test {
 namespace {
 
 std::vector<TemplateVariable> variables_of(const char* json, bool from_user = true) {
@@ -348,4 +348,4 @@ TEST(Template, RendersInSeveralThreadsAtOnce) {
 }
 
 }  // namespace
-}  // namespace weft::text
+}  // namespace weft::text::template_test

@@ -1,4 +1,6 @@
 # Kernels of one instruction set each get its flags; everything else runs on any processor of the architecture.
+# The rest is hot too: what one file inlines shall not depend on its neighbours.
+set_property(TARGET weft_backend_cpu PROPERTY UNITY_BUILD OFF)
 target_link_libraries(weft_backend_cpu PUBLIC weft_base)
 set(cpu_folder ${PROJECT_SOURCE_DIR}/src/backend/cpu)
 set(gemm_flags -O3 -fno-ivopts)  # ivopts would turn the few shared strides of a tile's rows into a pointer each

@@ -15,7 +15,7 @@ namespace {
 constexpr int kSuper = 256;  // elements that share factors
 
 /// One block of a file: 32 or 256 elements.
-struct Block {
+struct UnpackedBlock {
   std::uint8_t q[kSuper];
   std::uint16_t scale = 0, minimum = 0;  // f16 bits
   float single = 0;
@@ -50,7 +50,7 @@ unsigned k_nibble(const std::byte* from, int i) {
 }
 
 /// The 6-bit scales and minimums of Q4_K and Q5_K, of 32 elements each.
-void read_k_scales(const std::byte* from, Block& block) {
+void read_k_scales(const std::byte* from, UnpackedBlock& block) {
   for (int j = 0; j < 8; ++j) {
     const auto [scale, minimum] = codec::load_pair(from, j);
     block.codes[2 * j] = block.codes[2 * j + 1] = static_cast<std::int8_t>(scale);
@@ -62,7 +62,7 @@ void look_up(const std::int8_t* table, std::uint8_t* q, int count) {
   for (int i = 0; i < count; ++i) q[i] = static_cast<std::uint8_t>(table[q[i]]);
 }
 
-void read_block(BlockType type, const std::byte* from, Block& block) {
+void read_block(BlockType type, const std::byte* from, UnpackedBlock& block) {
   switch (type) {
     case BlockType::q4_0:
     case BlockType::iq4_nl:
@@ -223,7 +223,7 @@ std::vector<std::uint32_t> pack_quantised(BlockType type, std::span<const std::b
       std::memcpy(words.data() + row * at.blocks * form.value_words(), from, static_cast<std::size_t>(row_bytes));
       return;
     }
-    Block block;
+    UnpackedBlock block;
     for (Extent b = 0; b < at.blocks; from += bytes) {
       read_block(type, from, block);
       for (int part = 0; part < elements / kQuantBlock; ++part, ++b) {

@@ -19,7 +19,7 @@ constexpr int kAcross = 8;  // threads that share owned rows
 constexpr Extent kWidthMax = 128;
 constexpr const char* kMasked = "-1e30f";  // a score that is hidden: finite, so that differences stay numbers
 constexpr double kLog2E = 1.4426950408889634;
-constexpr double kCompactProducts = 0x1p28;  // kernels of fewer products are written compactly
+constexpr double kCompactAttention = 0x1p28;  // kernels of fewer products are written compactly
 // Up to so many queries the gradients of keys and values compute rowsum(dO * O) again, and so need not wait for those of
 // the queries.
 constexpr Extent kDeltaQueriesMax = 128;
@@ -109,7 +109,7 @@ class AttentionWriter {
   bool compact() const {
     return static_cast<double>(kernel_.batch * kernel_.heads * kernel_.queries) *
                static_cast<double>(kernel_.keys * kernel_.width) <
-           kCompactProducts;
+           kCompactAttention;
   }
   /// A loop's end. Numbers of threads are below 2^16; compilers cannot tell, and so leave the loop alone.
   std::string end_of(Extent count) const {

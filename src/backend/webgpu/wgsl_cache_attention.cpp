@@ -66,9 +66,9 @@ constexpr Extent kKeysUnsplit = 256;  // are not split further
 /// Few queries leave most of a GPU idle, and what counts is how long one takes. There a workgroup takes one head of a
 /// query, and a team of neighbouring threads a key, four channels each. A team has a softmax of its own over the keys that
 /// it meets, so that its loads wait for nobody; the teams join at the end.
-class AttentionWriter {
+class CacheAttentionWriter {
  public:
-  AttentionWriter(const RoutineKernel& kernel, const Target& target)
+  CacheAttentionWriter(const RoutineKernel& kernel, const Target& target)
       : kernel_(kernel),
         target_(target),
         a_(ops::cache_attention_of(kernel.attributes)),
@@ -475,7 +475,7 @@ class AttentionWriter {
 
 void render_cache_attention(const RoutineKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered) {
   if (kernel.shape.numel() == 0) return;
-  AttentionWriter(kernel, target).render(scratch, rendered);
+  CacheAttentionWriter(kernel, target).render(scratch, rendered);
 }
 
 }  // namespace weft::webgpu

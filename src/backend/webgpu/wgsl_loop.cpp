@@ -17,7 +17,7 @@ using kernel::Step;
 using kernel::StepKind;
 using scalar::Reduction;
 
-constexpr int kThreads = 256;               // of a workgroup: every device allows as many
+constexpr int kLoopThreads = 256;           // of a workgroup: every device allows as many
 constexpr Extent kLarge = Extent{1} << 20;  // elements or groups of four, from which a thread takes several
 
 void check_extent(const LoopKernel& kernel) {
@@ -53,14 +53,14 @@ void render_elementwise(const LoopKernel& kernel, const Target& target, Rendered
 
     const Extent items = total / width;
     const Extent turns = items >= kLarge ? 4 : 1;
-    const auto groups = static_cast<std::uint64_t>(divide_up(items, kThreads * turns));
-    const bool exact = items % (kThreads * turns) == 0;
+    const auto groups = static_cast<std::uint64_t>(divide_up(items, kLoopThreads * turns));
+    const bool exact = items % (kLoopThreads * turns) == 0;
     if (turns > 1) {
       writer.line(fmt::format("for (var turn = 0u; turn < {}u; turn++) {{", turns));
       writer.indent();
-      writer.line(fmt::format("let item = (group * {}u + turn) * {}u + thread;", turns, kThreads));
+      writer.line(fmt::format("let item = (group * {}u + turn) * {}u + thread;", turns, kLoopThreads));
     } else {
-      writer.line(fmt::format("let item = group * {}u + thread;", kThreads));
+      writer.line(fmt::format("let item = group * {}u + thread;", kLoopThreads));
     }
     if (!exact) {
       writer.line(fmt::format("if (item < {}u) {{", items));
@@ -83,7 +83,7 @@ void render_elementwise(const LoopKernel& kernel, const Target& target, Rendered
     }
     const WorkgroupNumber number = workgroup_number(groups, target);
     rendered.dispatches.push_back({kernel.name,
-                                   compute_shader(bindings, helpers, number, kThreads, "", writer.take_text()),
+                                   compute_shader(bindings, helpers, number, kLoopThreads, "", writer.take_text()),
                                    bindings.ranges(), groups});
     return;
   }

@@ -21,7 +21,7 @@ using kernel::Operand;
 using kernel::RoutineKernel;
 using kernel::StepKind;
 
-constexpr int kThreads = 128;  // of a workgroup of the product
+constexpr int kProductThreads = 128;  // of a workgroup of the product
 constexpr int kUnpackThreads = 256;
 constexpr Extent kUnpackedMax = Extent{1} << 28;  // elements of scratch
 
@@ -279,7 +279,7 @@ class RowsWriter {
     sums_ = computed ? computed->sums() : 0;
 
     const std::string finish = finish_function(epilogue, writer, helpers);
-    const Extent teams = kThreads / lanes_;
+    const Extent teams = kProductThreads / lanes_;
     const Extent groups_n = divide_up(kernel_.n, teams * columns_), groups_m = divide_up(kernel_.m, rows_);
     const auto groups = static_cast<std::uint64_t>(groups_n * groups_m);
     std::string head;
@@ -289,8 +289,8 @@ class RowsWriter {
             (before_ ? reader_before->functions() : "") + finish;
     text_ += activations;
     if (kernel_.chosen) text_ += is_chosen_function(kernel_, chosen, bindings);
-    if (target_.subgroup_size < 2) text_ += fmt::format("var<workgroup> joined: array<f32, {}>;\n", kThreads);
-    text_ += fmt::format("@compute @workgroup_size({})\nfn main({}) {{\n  let group = {};\n{}", kThreads,
+    if (target_.subgroup_size < 2) text_ += fmt::format("var<workgroup> joined: array<f32, {}>;\n", kProductThreads);
+    text_ += fmt::format("@compute @workgroup_size({})\nfn main({}) {{\n  let group = {};\n{}", kProductThreads,
                          number.parameters, number.text, number.guard);
     line(fmt::format("let lane = {};", modulo("thread", lanes_)));
     line(fmt::format("let i0 = {} * {}u;", divided("group", groups_n), rows_));

@@ -18,14 +18,14 @@ using kernel::Step;
 using kernel::StepKind;
 using scalar::Reduction;
 
-constexpr int kThreads = 256;          // of a workgroup: every device allows as many
-constexpr Extent kSlotsMax = 8;        // parts of a row in the registers of one thread
-constexpr Extent kSlotsMaxRolled = 2;  // the same where text is to be short
-constexpr Extent kRegistersMax = 96;   // values kept across passes by one thread
-constexpr Extent kSlotsSplit = 64;     // parts of a row a thread: fewer cost less than a second dispatch
-constexpr Extent kSlotsChunk = 4;      // the least that a chunk leaves each thread
-constexpr int kSharedWordsMax = 2048;  // of workgroup memory for joining lanes
-constexpr int kSerialPartsMax = 16;    // partial results that every thread adds up by itself
+constexpr int kReductionThreads = 256;  // of a workgroup: every device allows as many
+constexpr Extent kSlotsMax = 8;         // parts of a row in the registers of one thread
+constexpr Extent kSlotsMaxRolled = 2;   // the same where text is to be short
+constexpr Extent kRegistersMax = 96;    // values kept across passes by one thread
+constexpr Extent kSlotsSplit = 64;      // parts of a row a thread: fewer cost less than a second dispatch
+constexpr Extent kSlotsChunk = 4;       // the least that a chunk leaves each thread
+constexpr int kSharedWordsMax = 2048;   // of workgroup memory for joining lanes
+constexpr int kSerialPartsMax = 16;     // partial results that every thread adds up by itself
 
 /// How workgroups and threads share a reduction.
 struct Layout {
@@ -37,7 +37,7 @@ struct Layout {
   Extent chunks = 1;       // workgroups that share a row
   bool registers = false;  // each thread keeps its part of the row
 
-  int rows_per_group() const { return kThreads / lanes; }
+  int rows_per_group() const { return kReductionThreads / lanes; }
   Extent slots() const { return divide_up(items, lanes); }
   Extent chunk_items() const { return divide_up(items, chunks); }
 };
@@ -133,8 +133,9 @@ class ReductionWriter {
     if (layout.columns) {
       // At least 64 bytes of neighbours, or all there are, so that memory is read in whole sectors.
       const Extent wanted = std::min(divide_up(busy_threads, layout.rows), divide_up(layout.items, 4));
-      const int most = static_cast<int>(
-          kThreads / std::bit_ceil(static_cast<std::uint64_t>(std::min<Extent>(layout.rows, 16 / layout.width))));
+      const int most =
+          static_cast<int>(kReductionThreads /
+                           std::bit_ceil(static_cast<std::uint64_t>(std::min<Extent>(layout.rows, 16 / layout.width))));
       layout.lanes = lanes_for(wanted, target_.unroll ? most : std::min(most, kSerialPartsMax));
     } else {
       // A subgroup a row where four items a thread suffice; many short rows take fewer lanes each.
@@ -143,7 +144,7 @@ class ReductionWriter {
         layout.lanes = lanes_for(layout.rows >= busy_threads ? divide_up(layout.items, 4) : layout.items,
                                  static_cast<int>(subgroup));
       } else {
-        layout.lanes = lanes_for(divide_up(layout.items, 4), kThreads);
+        layout.lanes = lanes_for(divide_up(layout.items, 4), kReductionThreads);
       }
     }
     const Extent kept = static_cast<Extent>(kept_values()) * layout.width * layout.slots();
@@ -299,9 +300,10 @@ class ReductionWriter {
     if (uses_subgroups_) head = "enable subgroups;\ndiagnostic(off, subgroup_uniformity);\n";
     if (shared_words_ > 0) head += fmt::format("var<workgroup> shared_words: array<u32, {}>;\n", shared_words_);
     const WorkgroupNumber number = workgroup_number(groups, target_);
-    rendered_.dispatches.push_back({partials ? kernel_.name + ".part" : kernel_.name,
-                                    compute_shader(bindings, helpers, number, kThreads, head, writer.take_text()),
-                                    bindings.ranges(), groups});
+    rendered_.dispatches.push_back(
+        {partials ? kernel_.name + ".part" : kernel_.name,
+         compute_shader(bindings, helpers, number, kReductionThreads, head, writer.take_text()), bindings.ranges(),
+         groups});
   }
 
   bool is_reduced_in(std::size_t s, int pass) const {
@@ -490,7 +492,7 @@ class ReductionWriter {
         int words = 0;
         std::vector<int> some;
         for (; to < steps.size(); ++to) {
-          const int more = kThreads / joined * accumulators() * components(steps[to]);
+          const int more = kReductionThreads / joined * accumulators() * components(steps[to]);
           if (!some.empty() && words + more > kSharedWordsMax) break;
           words += more;
           some.push_back(steps[to]);
@@ -513,7 +515,7 @@ class ReductionWriter {
   void join_through_memory(const std::vector<int>& steps, int joined, StepWriter& writer, Helpers& helpers) {
     const int parts = layout_.lanes / joined;                           // of a row
     const int stride = layout_.columns ? layout_.rows_per_group() : 1;  // in memory, from part to part
-    const int region = kThreads / joined;                               // words of one accumulator
+    const int region = kReductionThreads / joined;                      // words of one accumulator
     const auto each = [&](const auto& visit) {
       int base = 0;
       for (int s : steps)

@@ -17,7 +17,7 @@ using kernel::ScatterAddKernel;
 using kernel::Step;
 using kernel::StepKind;
 
-constexpr Extent kThreads = 256;  // of a workgroup: a column each
+constexpr Extent kColumnThreads = 256;  // of a workgroup: a column each
 constexpr Extent kIndicesAtOnce = 1024;
 constexpr Extent kPartMin = 256;  // updates in a part
 constexpr Extent kPartialBytesMax = Extent{64} << 20;
@@ -30,7 +30,7 @@ struct Plan {
 
 Plan plan_of(const ScatterAddKernel& kernel, const Target& target) {
   Plan plan;
-  plan.column_groups = divide_up(kernel.columns, kThreads);
+  plan.column_groups = divide_up(kernel.columns, kColumnThreads);
   const Extent enough = 4 * Extent{target.multiprocessors};
   plan.rows_per_group = std::clamp<Extent>(kernel.rows * plan.column_groups / enough, 1, 8);
   plan.row_groups = divide_up(kernel.rows, plan.rows_per_group);
@@ -52,23 +52,23 @@ std::string text_of(const ScatterAddKernel& kernel, const Plan& plan, const Bind
     return type == DType::boolean ? fmt::format("{} || {}", a, b) : fmt::format("{} + {}", a, b);
   };
   std::string text = bindings.declarations() + helpers.text();
-  text += fmt::format("var<workgroup> sums: array<{}, {}>;\n", wgsl, plan.rows_per_group * kThreads);
+  text += fmt::format("var<workgroup> sums: array<{}, {}>;\n", wgsl, plan.rows_per_group * kColumnThreads);
   text += fmt::format("var<workgroup> row_of: array<u32, {0}>;\nvar<workgroup> found: array<atomic<u32>, {1}>;\n",
                       kIndicesAtOnce, kIndicesAtOnce / 32);
-  text += fmt::format("@compute @workgroup_size({})\nfn main({}) {{\n  let group = {};\n{}", kThreads,
+  text += fmt::format("@compute @workgroup_size({})\nfn main({}) {{\n  let group = {};\n{}", kColumnThreads,
                       number.parameters, number.text, number.guard);
   const auto line = [&](const std::string& statement) { text += "  " + statement + "\n"; };
-  line(fmt::format("let column = {} * {}u + thread;", modulo("group", plan.column_groups), kThreads));
+  line(fmt::format("let column = {} * {}u + thread;", modulo("group", plan.column_groups), kColumnThreads));
   line(fmt::format("let rest = {};", divided("group", plan.column_groups)));
   line(fmt::format("let row0 = {} * {}u;", modulo("rest", plan.row_groups), plan.rows_per_group));
   line(fmt::format("let part = {};", divided("rest", plan.row_groups)));
   line(fmt::format("let end = min((part + 1u) * {}u, {}u);", plan.part(kernel), kernel.count));
   line(fmt::format("for (var row = 0u; row < {}u; row++) {{ sums[row * {}u + thread] = {}(); }}", plan.rows_per_group,
-                   kThreads, wgsl));
+                   kColumnThreads, wgsl));
   line(fmt::format("for (var first = part * {}u; first < end; first += {}u) {{", plan.part(kernel), kIndicesAtOnce));
   line(fmt::format("  if (thread < {}u) {{ atomicStore(&found[thread], 0u); }}", kIndicesAtOnce / 32));
   line("  workgroupBarrier();");
-  line(fmt::format("  for (var at = thread; at < {}u; at += {}u) {{", kIndicesAtOnce, kThreads));
+  line(fmt::format("  for (var at = thread; at < {}u; at += {}u) {{", kIndicesAtOnce, kColumnThreads));
   line("    if (first + at < end) {");
   // A negative index is a large one as u32, and so outside too.
   line(fmt::format("      let wanted = {};", kernel.indices.type == DType::u32
@@ -95,7 +95,7 @@ std::string text_of(const ScatterAddKernel& kernel, const Plan& plan, const Bind
                      element(updates, fmt::format("(first + at{}) * {}u + column", i, kernel.columns))));
   }
   for (int i = 0; i < kInFlight; ++i) {
-    const std::string place = fmt::format("sums[row_of[at{}] * {}u + thread]", i, kThreads);
+    const std::string place = fmt::format("sums[row_of[at{}] * {}u + thread]", i, kColumnThreads);
     line(fmt::format("        {}{} = {};{}", i == 0 ? "" : fmt::format("if (has{}) {{ ", i), place,
                      add(place, fmt::format("x{}", i)), i == 0 ? "" : " }"));
   }
@@ -109,7 +109,7 @@ std::string text_of(const ScatterAddKernel& kernel, const Plan& plan, const Bind
   line("    " + bindings.store(out,
                                fmt::format("(part * {}u + row0 + row) * {}u + column + {}u", kernel.rows,
                                            kernel.columns, bindings.base(out)),
-                               fmt::format("sums[row * {}u + thread]", kThreads)));
+                               fmt::format("sums[row * {}u + thread]", kColumnThreads)));
   line("  }");
   line("}");
   return text + "}\n";

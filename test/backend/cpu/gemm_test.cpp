@@ -19,7 +19,7 @@
 #include "base/threads.hpp"
 #include "weft/error.hpp"
 
-namespace weft::cpu {
+namespace weft::cpu::gemm_test {
 namespace {
 
 using std::int64_t;
@@ -477,4 +477,4 @@ TEST(Isa, EnvironmentLowersIt) {
 }
 
 }  // namespace
-}  // namespace weft::cpu
+}  // namespace weft::cpu::gemm_test

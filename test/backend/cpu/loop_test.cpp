@@ -15,7 +15,7 @@
 #include "base/threads.hpp"
 #include "kernel_reference.hpp"
 
-namespace weft::cpu {
+namespace weft::cpu::loop_test {
 namespace {
 
 using kernel::Level;
@@ -655,4 +655,4 @@ TEST(Loop, EqualKernelsShareTheirCodeWherePlacesDiffer) {
 }
 
 }  // namespace
-}  // namespace weft::cpu
+}  // namespace weft::cpu::loop_test

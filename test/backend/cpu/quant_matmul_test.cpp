@@ -22,7 +22,7 @@
 #include "tensor/block_format.hpp"
 #include "weft/error.hpp"
 
-namespace weft::cpu {
+namespace weft::cpu::quant_matmul_test {
 namespace {
 
 using std::int64_t;
@@ -456,4 +456,4 @@ TEST(QuantMatmul, Mistakes) {
 }
 
 }  // namespace
-}  // namespace weft::cpu
+}  // namespace weft::cpu::quant_matmul_test

@@ -14,7 +14,7 @@
 #include "backend/cpu/tile.hpp"
 #include "base/half.hpp"
 
-namespace weft::cpu {
+namespace weft::cpu::vector_math_test {
 namespace {
 
 using scalar::Op;
@@ -209,4 +209,4 @@ TEST(VectorMath, CachesRoundToTheNearestFiniteF16) {
 }
 
 }  // namespace
-}  // namespace weft::cpu
+}  // namespace weft::cpu::vector_math_test

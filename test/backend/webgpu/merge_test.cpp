@@ -10,7 +10,7 @@
 #include "render_support.hpp"
 
 #if WEFT_HAS_WEBGPU
-namespace weft::webgpu {
+namespace weft::webgpu::merge_test {
 namespace {
 
 const Target kTarget{{.storage_buffers = 8, .workgroup_bytes = 16384, .workgroup_invocations = 256}, 0, 16};
@@ -138,5 +138,5 @@ TEST_F(MergeOnDeviceTest, MergedKernelsComputeTheSame) {
 }
 
 }  // namespace
-}  // namespace weft::webgpu
+}  // namespace weft::webgpu::merge_test
 #endif

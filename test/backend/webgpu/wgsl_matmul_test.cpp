@@ -7,7 +7,7 @@
 #include "render_support.hpp"
 
 #if WEFT_HAS_WEBGPU
-namespace weft::webgpu {
+namespace weft::webgpu::wgsl_matmul_test {
 namespace {
 
 using kernel::Level;
@@ -208,5 +208,5 @@ TEST(WgslMatmulChoiceTest, SmallOrIntegerProductsAreReductions) {
 }
 
 }  // namespace
-}  // namespace weft::webgpu
+}  // namespace weft::webgpu::wgsl_matmul_test
 #endif

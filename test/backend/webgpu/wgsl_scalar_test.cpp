@@ -6,7 +6,7 @@
 #include "render_support.hpp"
 
 #if WEFT_HAS_WEBGPU
-namespace weft::webgpu {
+namespace weft::webgpu::wgsl_scalar_test {
 namespace {
 
 using kernel::Level;
@@ -308,5 +308,5 @@ TEST(WgslScalarTextTest, ErrorsNameTheTypeAndTheCure) {
 }
 
 }  // namespace
-}  // namespace weft::webgpu
+}  // namespace weft::webgpu::wgsl_scalar_test
 #endif
