@@ -354,15 +354,20 @@ class Fuser {
 
   // True if some path leads from cluster `from` to cluster `to` through other clusters.
   bool indirect_path(int from, int to) {
-    const int horizon = horizon_of(from);
+    int horizon = -1;  // not known yet: most clusters read nothing else
     std::vector<int> stack;
-    std::vector<bool> seen(clusters_.size(), false);
+    std::vector<bool> seen;
     auto push_sources = [&](int c) {
       for (const Node* source : reads_of(c)) {
         auto it = cluster_at_.find(source);
-        if (it == cluster_at_.end() || it->second == c || seen[static_cast<std::size_t>(it->second)]) continue;
+        if (it == cluster_at_.end() || it->second == c) continue;
         if (c == to && it->second == from) continue;  // the direct edge
-        if (spans_[static_cast<std::size_t>(it->second)].last < horizon) continue;
+        if (horizon < 0) {
+          horizon = horizon_of(from);
+          seen.resize(clusters_.size());
+        }
+        if (spans_[static_cast<std::size_t>(it->second)].last < horizon || seen[static_cast<std::size_t>(it->second)])
+          continue;
         seen[static_cast<std::size_t>(it->second)] = true;
         stack.push_back(it->second);
       }
