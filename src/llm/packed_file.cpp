@@ -197,13 +197,15 @@ void PackedFile::write(std::span<const PackedMatrix> matrices, const std::stop_t
 PackedFileWriter::PackedFileWriter(PackedFile file, std::vector<PackedMatrix> matrices,
                                    std::chrono::milliseconds patience)
     : patience_(patience),
-      done_(std::async(std::launch::async,
-                       [file = std::move(file), matrices = std::move(matrices), stop = stop_.get_token()] {
-                         lower_priority_of_thread();
-                         file.write(matrices, stop);
-                       })) {}
+      done_(std::async(std::launch::async, [file = std::move(file), matrices = std::move(matrices),
+                                            stop = stop_.get_token(), end = end_.get_future()] {
+        end.wait_for(std::chrono::milliseconds(500));
+        lower_priority_of_thread();
+        file.write(matrices, stop);
+      })) {}
 
 PackedFileWriter::~PackedFileWriter() {
+  end_.set_value();
   if (done_.wait_for(patience_) != std::future_status::ready) stop_.request_stop();
   done_.wait();
 }

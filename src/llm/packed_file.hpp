@@ -77,7 +77,8 @@ class PackedFile {
   std::shared_ptr<const MappedFile> mapped_;
 };
 
-/// Writes a packed file while the model is in use already. Its end waits for the file, but not longer than `patience`.
+/// Writes a packed file while the model is in use already, from half a second after it was loaded: the first token comes
+/// before. Its end waits for the file, but not longer than `patience`.
 class PackedFileWriter {
  public:
   PackedFileWriter(PackedFile file, std::vector<PackedMatrix> matrices, std::chrono::milliseconds patience);
@@ -87,6 +88,7 @@ class PackedFileWriter {
 
  private:
   std::chrono::milliseconds patience_;
+  std::promise<void> end_;
   std::stop_source stop_;
   std::future<void> done_;
 };
