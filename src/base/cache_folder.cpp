@@ -18,7 +18,7 @@ fs::path default_cache_folder() {
   return {};
 }
 
-std::uint64_t remove_oldest(std::span<const fs::path> files, std::uint64_t bytes_max, std::size_t files_max) {
+void remove_oldest(std::span<const fs::path> files, std::uint64_t bytes_max, std::size_t files_max) {
   struct File {
     const fs::path* path;
     std::uint64_t bytes;
@@ -42,7 +42,6 @@ std::uint64_t remove_oldest(std::span<const fs::path> files, std::uint64_t bytes
     total -= file.bytes;
     --left;
   }
-  return total;
 }
 
 }  // namespace weft

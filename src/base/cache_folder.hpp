@@ -13,8 +13,8 @@ namespace weft {
 std::filesystem::path default_cache_folder();
 
 /// Removes some of these files, those first that were written to the longest ago, until the others are few enough in bytes
-/// and in number. Gives the bytes of the others. What cannot be removed stays, without an error.
-std::uint64_t remove_oldest(std::span<const std::filesystem::path> files, std::uint64_t bytes_max,
-                            std::size_t files_max = std::numeric_limits<std::size_t>::max());
+/// and in number. What cannot be removed stays, without an error.
+void remove_oldest(std::span<const std::filesystem::path> files, std::uint64_t bytes_max,
+                   std::size_t files_max = std::numeric_limits<std::size_t>::max());
 
 }  // namespace weft

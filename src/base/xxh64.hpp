@@ -79,4 +79,12 @@ class Xxh64 {
   std::uint64_t total_ = 0;
 };
 
+/// Of one piece.
+inline std::uint64_t xxh64(std::span<const std::byte> bytes) {
+  Xxh64 hash;
+  hash.add(bytes);
+  return hash.digest();
+}
+inline std::uint64_t xxh64(std::string_view text) { return xxh64(std::as_bytes(std::span(text))); }
+
 }  // namespace weft

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <limits>
 #include <memory>
 #include <set>
 
@@ -27,12 +26,6 @@ constexpr std::size_t kPage = 4096, kLine = 64;
 // Written at once: a system whose files may stand in large pages makes as large ones of it. Then it is flushed, so that
 // little waits for the disk when the file is done, and a writer may give up.
 constexpr std::size_t kWriteBytes = std::size_t{64} << 20;
-
-std::uint64_t digest_of(std::string_view text) {
-  Xxh64 digest;
-  digest.add(text);
-  return digest.digest();
-}
 
 /// Below programs that compute: they hand tasks around, and would wait for a thread that lost its processor.
 void lower_priority_of_thread() {
@@ -65,17 +58,19 @@ void remove_leftovers(const fs::path& folder) {
 /// Removes what makes room for `bytes` more; false where that would be too much.
 bool make_room(const fs::path& folder, std::uint64_t bytes, double disk_share) {
   std::vector<fs::path> packed;
+  std::uint64_t held = 0;
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     const auto model = model_of(it->path());
     if (!model) continue;
     std::error_code ignored;
-    if (fs::exists(*model, ignored) || ignored)
-      packed.push_back(it->path());
-    else
+    if (!fs::exists(*model, ignored) && !ignored) {
       fs::remove(it->path(), ignored);
+      continue;
+    }
+    packed.push_back(it->path());
+    if (const std::uint64_t size = it->file_size(ignored); !ignored) held += size;
   }
-  const std::uint64_t held = remove_oldest(packed, std::numeric_limits<std::uint64_t>::max());
   const fs::space_info space = fs::space(folder, error);
   if (error) return false;
   const auto share = static_cast<std::uint64_t>(disk_share * static_cast<double>(space.capacity));
@@ -130,11 +125,11 @@ std::optional<PackedFile> PackedFile::of(std::span<const MappedFile> model, std:
     layout += fmt::format("layout of {}: {:016x}\n", name_of(type), cpu::QuantisedMatrix::layout_digest(type));
   const fs::path& first = file.model_.front().first;
   file.head_ = fmt::format("{}{}{}\n{}{} matrices in {} bytes: {:016x}\n{}", kTitle, kModel, first.string(), files,
-                           parts.size(), bytes, digest_of(matrices), layout);
+                           parts.size(), bytes, xxh64(matrices), layout);
   file.head_.resize((file.head_.size() + kPage - 1) / kPage * kPage);
   for (Part& part : file.parts_) part.at += file.head_.size();
   file.bytes_ = file.head_.size() + bytes;
-  file.path_ = rules.folder / fmt::format("{}-{:016x}.packed", first.stem().string().substr(0, 100), digest_of(names));
+  file.path_ = rules.folder / fmt::format("{}-{:016x}.packed", first.stem().string().substr(0, 100), xxh64(names));
   return file;
 }
 

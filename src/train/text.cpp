@@ -81,9 +81,7 @@ TextData TextData::load(const std::filesystem::path& path, Vocabulary::Kind kind
   require_utf8(text, path.string());
 
   TextData data;
-  Xxh64 hash;
-  hash.add(text);
-  data.content_hash = hash.digest();
+  data.content_hash = xxh64(text);
   data.vocabulary =
       kind == Vocabulary::Kind::bytes ? Vocabulary::bytes() : Vocabulary::characters_of(text, path.string());
   data.tokens = data.vocabulary.encode(text);

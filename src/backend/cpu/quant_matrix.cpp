@@ -125,9 +125,7 @@ std::uint64_t QuantisedMatrix::layout_digest(BlockType type) {
   std::uint32_t state = 1;
   for (std::byte& byte : blocks) byte = static_cast<std::byte>((state = state * 1664525u + 1013904223u) >> 24);
   const QuantisedMatrix matrix = pack(type, blocks, kRows, kColumns);
-  Xxh64 digest;
-  digest.add({matrix.data(), static_cast<std::size_t>(matrix.bytes())});
-  return digest.digest();
+  return xxh64({matrix.data(), static_cast<std::size_t>(matrix.bytes())});
 }
 
 void quant_gather(const QuantisedMatrix& weights, std::span<const std::int32_t> rows, float* y, int64_t y_row) {
