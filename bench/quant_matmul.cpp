@@ -20,8 +20,8 @@
 
 #include <fmt/format.h>
 
-#include "backend/cpu/quant_kernels.hpp"
-#include "backend/cpu/quant_matmul.hpp"
+#include "backend/cpu/quant/kernels.hpp"
+#include "backend/cpu/quant/matmul.hpp"
 #include "base/half.hpp"
 #include "base/threads.hpp"
 

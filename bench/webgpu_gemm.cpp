@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "backend/webgpu/wgsl_matmul.hpp"
+#include "backend/webgpu/wgsl/matmul.hpp"
 #include "webgpu_timing.hpp"
 
 using namespace weft;

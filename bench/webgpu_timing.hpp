@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "backend/webgpu/program.hpp"
-#include "backend/webgpu/wgsl_render.hpp"
+#include "backend/webgpu/wgsl/render.hpp"
 
 namespace weft::webgpu::bench {
 

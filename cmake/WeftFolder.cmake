@@ -1,5 +1,6 @@
-# weft_folder(NAME DEPS...): one static library a folder of src/, weft_NAME, from every .cpp in it. A folder links only
-# the folders named here, so that an include that runs against the order of folders does not link (script/lint says it sooner).
+# weft_folder(NAME DEPS...): one static library a folder of src/, weft_NAME, from every .cpp in it and in the folders inside
+# it. A folder links only the folders named here, so that an include that runs against the order of folders does not link
+# (script/lint says it sooner).
 # Flags for single files stand in the folder's own flags.cmake, when there is one.
 add_library(weft_flags INTERFACE)
 # Messages name source files from the project's root on, wherever it was built.
@@ -17,7 +18,8 @@ endif()
 set_property(GLOBAL PROPERTY WEFT_FOLDERS "")
 function(weft_folder folder)
   string(REPLACE "/" "_" name ${folder})
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${folder}/*.cpp)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${folder}/*.cpp
+       ${PROJECT_SOURCE_DIR}/src/${folder}/*/*.cpp)
   if(NOT sources)
     return()
   endif()

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Writes src/text/template_unicode_table.cpp from the character database of this Python: generate_case_table.py > FILE
+"""Writes src/jinja/unicode_table.cpp from the character database of this Python: generate_case_table.py > FILE
 
 Templates treat text as Python 3.11 does (Unicode 14). Run again with another Python to follow another version.
 """
@@ -62,7 +62,7 @@ def main():
             if result != (mapped["upper"] if kind == "title" else char):
                 simple[kind].append((code_point, ord(result) - code_point))
     print("// Properties and case of characters, Unicode " + unicodedata.unidata_version + ". Written by tools/generate_case_table.py.\n"
-          '#include "text/template_unicode_table.hpp"\n\nnamespace weft::text::jinja {\n\n// clang-format off')
+          '#include "jinja/unicode_table.hpp"\n\nnamespace weft::jinja {\n\n// clang-format off')
     print("namespace {\n")
     print("constexpr PropertyRun kRuns[] = {\n" + written(runs()) + "\n};\n")
     for kind, pairs in simple.items():
@@ -72,7 +72,7 @@ def main():
     print("std::span<const PropertyRun> property_runs() { return kRuns; }")
     for kind in simple:
         print(f"std::span<const CaseStretch> {kind}_stretches() {{ return k{kind.title()}Stretches; }}")
-    print("std::span<const SpecialCase> special_cases() { return kSpecial; }\n\n}  // namespace weft::text::jinja")
+    print("std::span<const SpecialCase> special_cases() { return kSpecial; }\n\n}  // namespace weft::jinja")
 
 
 if __name__ == "__main__":

@@ -28,14 +28,14 @@ struct TemplateRequest {
 OrderedJson read_json(const std::string& path) {
   constexpr std::size_t kBytesMax = std::size_t{64} << 20;
   const JsonLimits limits{.max_bytes = kBytesMax, .max_values = 2'000'000};
-  if (path != "-") return text::parse_ordered_json(read_text_file(path, kBytesMax), path, limits);
+  if (path != "-") return jinja::parse_ordered_json(read_text_file(path, kBytesMax), path, limits);
   std::string input;
   for (char buffer[1 << 16]; std::cin.read(buffer, sizeof buffer), std::cin.gcount() > 0;) {
     input.append(buffer, static_cast<std::size_t>(std::cin.gcount()));
     if (input.size() > kBytesMax)
       throw FileError(fmt::format("standard input: more than {} bytes; give fewer messages", kBytesMax));
   }
-  return text::parse_ordered_json(input, "standard input", limits);
+  return jinja::parse_ordered_json(input, "standard input", limits);
 }
 
 text::ChatTemplate template_of(const TemplateRequest& request) {
@@ -54,7 +54,7 @@ void set_variable(OrderedJson& variables, const std::string& setting) {
   const std::string value = setting.substr(equals + 1);
   OrderedJson& variable = variables[setting.substr(0, equals)];
   try {
-    variable = text::parse_ordered_json(value, "--set");
+    variable = jinja::parse_ordered_json(value, "--set");
   } catch (const FileError&) {
     variable = value;
   }
@@ -81,7 +81,7 @@ int render(const TemplateRequest& request) {
   std::string out;
   if (request.segments) {
     OrderedJson json = OrderedJson::array();
-    for (const text::Segment& segment : rendered.segments)
+    for (const jinja::Segment& segment : rendered.segments)
       json.push_back(OrderedJson{{"text", segment.text}, {"from_user", segment.from_user}});
     out = json.dump(1) + "\n";
   } else {

@@ -69,7 +69,7 @@ text::Rendered rendered(const detail::Engine& engine, const std::vector<Message>
 
 std::vector<TokenId> tokens_of(const detail::Engine& engine, const text::Rendered& chat) {
   std::vector<text::TextSegment> segments;
-  for (const text::Segment& s : chat.segments) segments.push_back({s.text, !s.from_user});
+  for (const jinja::Segment& s : chat.segments) segments.push_back({s.text, !s.from_user});
   // Templates write the tokens around a text themselves.
   return engine.vocabulary().tokenizer.encode(segments, false);
 }

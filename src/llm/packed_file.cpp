@@ -12,7 +12,7 @@
 #include <unistd.h>
 #endif
 
-#include "backend/cpu/quant_matmul.hpp"
+#include "backend/cpu/quant/matmul.hpp"
 #include "base/cache_folder.hpp"
 #include "base/xxh64.hpp"
 #include "weft/error.hpp"

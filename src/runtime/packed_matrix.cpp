@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "backend/cpu/backend.hpp"
-#include "backend/cpu/quant_matmul.hpp"
+#include "backend/cpu/quant/matmul.hpp"
 #include "backend/webgpu/quantised_pack.hpp"
 #include "graph/describe.hpp"
 #include "graph/no_grad.hpp"

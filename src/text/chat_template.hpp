@@ -8,9 +8,17 @@
 #include <vector>
 
 #include "io/gguf_metadata.hpp"
-#include "text/template.hpp"
+#include "jinja/template.hpp"
 
 namespace weft::text {
+
+using jinja::OrderedJson;
+using jinja::parse_ordered_json;
+using jinja::Rendered;
+using jinja::Segment;
+using jinja::Template;
+using jinja::TemplateLimits;
+using jinja::TemplateVariable;
 
 /// What a template sees beside the messages.
 struct ChatOptions {

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "backend/cpu/quant_format.hpp"
+#include "backend/cpu/quant/format.hpp"
 #include "base/faulty_file_system.hpp"
 #include "io/tensor_source.hpp"
 #include "llm/families.hpp"

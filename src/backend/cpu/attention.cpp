@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "backend/cpu/gemm.hpp"
-#include "backend/cpu/tile.hpp"
+#include "backend/cpu/loop/tile.hpp"
 #include "base/threads.hpp"
 #include "weft/error.hpp"
 

@@ -1,7 +1,7 @@
 // The parts of attention for one instruction set; see AttentionParts in tile.hpp.
 #pragma once
 
-#include "backend/cpu/tile_kernels.inc.hpp"
+#include "backend/cpu/loop/tile_kernels.inc.hpp"
 
 namespace weft::cpu {
 namespace {

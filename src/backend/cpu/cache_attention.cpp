@@ -10,7 +10,7 @@
 
 #include "backend/cpu/cache.hpp"
 #include "backend/cpu/gemm.hpp"
-#include "backend/cpu/tile.hpp"
+#include "backend/cpu/loop/tile.hpp"
 #include "base/threads.hpp"
 
 namespace weft::cpu {

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "backend/cpu/cache.hpp"
-#include "backend/cpu/tile.hpp"
+#include "backend/cpu/loop/tile.hpp"
 
 namespace weft::cpu {
 namespace {

@@ -12,23 +12,23 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
 endif()
 set_property(SOURCE ${cpu_folder}/gemm_baseline.cpp APPEND PROPERTY COMPILE_OPTIONS ${gemm_flags})
 set(tile_flags -O3 -fno-math-errno -fno-trapping-math -Wno-psabi -Wno-uninitialized -Wno-maybe-uninitialized)
-set_property(SOURCE ${cpu_folder}/tile_baseline.cpp APPEND PROPERTY COMPILE_OPTIONS ${tile_flags})
+set_property(SOURCE ${cpu_folder}/loop/tile_baseline.cpp APPEND PROPERTY COMPILE_OPTIONS ${tile_flags})
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  set_property(SOURCE ${cpu_folder}/tile_avx2.cpp APPEND PROPERTY COMPILE_OPTIONS ${tile_flags} -mavx2 -mfma)
-  set_property(SOURCE ${cpu_folder}/tile_avx512.cpp APPEND PROPERTY COMPILE_OPTIONS
+  set_property(SOURCE ${cpu_folder}/loop/tile_avx2.cpp APPEND PROPERTY COMPILE_OPTIONS ${tile_flags} -mavx2 -mfma)
+  set_property(SOURCE ${cpu_folder}/loop/tile_avx512.cpp APPEND PROPERTY COMPILE_OPTIONS
                ${tile_flags} -mavx512f -mavx512dq -mavx512bw -mavx512vl -mfma -mprefer-vector-width=512)
 endif()
 set(quant_flags -O3 -fno-math-errno -Wno-psabi -Wno-uninitialized -Wno-maybe-uninitialized)
-set_property(SOURCE ${cpu_folder}/quant_baseline.cpp APPEND PROPERTY COMPILE_OPTIONS ${quant_flags})
+set_property(SOURCE ${cpu_folder}/quant/baseline.cpp APPEND PROPERTY COMPILE_OPTIONS ${quant_flags})
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(quant_avx2_flags ${quant_flags} -mavx2 -mfma -mf16c)
-  if(WEFT_SANITIZE)  # GCC would take an hour; quant_baseline.cpp is the same code, and callers are checked
+  if(WEFT_SANITIZE)  # GCC would take an hour; baseline.cpp is the same code, and callers are checked
     list(APPEND quant_avx2_flags -fno-sanitize=all)
   endif()
   set(quant_avx512_flags ${quant_avx2_flags} -mavx512f -mavx512dq -mavx512bw -mavx512vl -mprefer-vector-width=512)
-  set_property(SOURCE ${cpu_folder}/quant_avx2.cpp APPEND PROPERTY COMPILE_OPTIONS ${quant_avx2_flags})
-  set_property(SOURCE ${cpu_folder}/quant_avx2_vnni.cpp APPEND PROPERTY COMPILE_OPTIONS ${quant_avx2_flags} -mavxvnni)
-  set_property(SOURCE ${cpu_folder}/quant_avx512.cpp APPEND PROPERTY COMPILE_OPTIONS ${quant_avx512_flags})
-  set_property(SOURCE ${cpu_folder}/quant_avx512_vnni.cpp ${cpu_folder}/quant_amx.cpp APPEND PROPERTY COMPILE_OPTIONS
+  set_property(SOURCE ${cpu_folder}/quant/avx2.cpp APPEND PROPERTY COMPILE_OPTIONS ${quant_avx2_flags})
+  set_property(SOURCE ${cpu_folder}/quant/avx2_vnni.cpp APPEND PROPERTY COMPILE_OPTIONS ${quant_avx2_flags} -mavxvnni)
+  set_property(SOURCE ${cpu_folder}/quant/avx512.cpp APPEND PROPERTY COMPILE_OPTIONS ${quant_avx512_flags})
+  set_property(SOURCE ${cpu_folder}/quant/avx512_vnni.cpp ${cpu_folder}/quant/amx.cpp APPEND PROPERTY COMPILE_OPTIONS
                ${quant_avx512_flags} -mavx512vnni)
 endif()

@@ -9,7 +9,7 @@
 
 #include "backend/cpu/prepared.hpp"
 #include "backend/cpu/product_epilogue.hpp"
-#include "backend/cpu/quant_matmul.hpp"
+#include "backend/cpu/quant/matmul.hpp"
 
 namespace weft::cpu {
 

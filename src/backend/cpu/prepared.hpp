@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/cpu/loop.hpp"
+#include "backend/cpu/loop/loop.hpp"
 #include "compile/kernel.hpp"
 
 namespace weft::cpu {

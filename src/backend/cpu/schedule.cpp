@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <variant>
 
-#include "backend/cpu/loop.hpp"
+#include "backend/cpu/loop/loop.hpp"
 
 namespace weft::cpu {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "backend/cpu/quant_matmul.hpp"
+#include "backend/cpu/quant/matmul.hpp"
 
 namespace weft::cpu {
 

@@ -12,8 +12,8 @@
 #include "backend/webgpu/program.hpp"
 #include "backend/webgpu/render.hpp"
 #include "backend/webgpu/staging.hpp"
-#include "backend/webgpu/wgsl_cache.hpp"
-#include "backend/webgpu/wgsl_quantised.hpp"
+#include "backend/webgpu/wgsl/cache.hpp"
+#include "backend/webgpu/wgsl/quantised.hpp"
 #include "weft/error.hpp"
 
 namespace weft::webgpu {

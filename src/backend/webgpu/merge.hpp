@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "backend/webgpu/wgsl_render.hpp"
+#include "backend/webgpu/wgsl/render.hpp"
 
 namespace weft::webgpu {
 

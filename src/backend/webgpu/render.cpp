@@ -1,13 +1,13 @@
 #include "backend/webgpu/render.hpp"
 
-#include "backend/webgpu/wgsl_attention.hpp"
-#include "backend/webgpu/wgsl_cache.hpp"
-#include "backend/webgpu/wgsl_cache_attention.hpp"
-#include "backend/webgpu/wgsl_loop.hpp"
-#include "backend/webgpu/wgsl_matmul.hpp"
-#include "backend/webgpu/wgsl_quantised.hpp"
-#include "backend/webgpu/wgsl_sample.hpp"
-#include "backend/webgpu/wgsl_scatter.hpp"
+#include "backend/webgpu/wgsl/attention.hpp"
+#include "backend/webgpu/wgsl/cache.hpp"
+#include "backend/webgpu/wgsl/cache_attention.hpp"
+#include "backend/webgpu/wgsl/loop.hpp"
+#include "backend/webgpu/wgsl/matmul.hpp"
+#include "backend/webgpu/wgsl/quantised.hpp"
+#include "backend/webgpu/wgsl/sample.hpp"
+#include "backend/webgpu/wgsl/scatter.hpp"
 #include "weft/error.hpp"
 
 namespace weft::webgpu {

@@ -1,7 +1,7 @@
 // Any kernel as WGSL.
 #pragma once
 
-#include "backend/webgpu/wgsl_render.hpp"
+#include "backend/webgpu/wgsl/render.hpp"
 
 namespace weft::webgpu {
 

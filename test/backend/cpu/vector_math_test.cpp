@@ -11,7 +11,7 @@
 #include <random>
 #include <vector>
 
-#include "backend/cpu/tile.hpp"
+#include "backend/cpu/loop/tile.hpp"
 #include "base/half.hpp"
 
 namespace weft::cpu::vector_math_test {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backend/webgpu/render.hpp"
-#include "render_support.hpp"
+#include "backend/webgpu/render_support.hpp"
 
 #if WEFT_HAS_WEBGPU
 namespace weft::webgpu::merge_test {

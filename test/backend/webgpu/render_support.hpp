@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "backend/webgpu/backend.hpp"
-#include "backend/webgpu/wgsl_render.hpp"
+#include "backend/webgpu/wgsl/render.hpp"
 #include "kernel_reference.hpp"
 #include "weft/error.hpp"
 

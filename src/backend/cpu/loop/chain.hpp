@@ -1,0 +1,106 @@
+// Chains of elementwise f32 work as machine code: a vector goes through all of a chain in registers. The values are those
+// of the tile kernels, bit for bit. Only where the processor has AVX-512; elsewhere, and where WEFT_CPU_JIT=0 asks for it,
+// the tile kernels do the work one by one.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "backend/cpu/loop/assembler.hpp"
+
+namespace weft::cpu {
+
+enum class ChainOp : std::uint8_t {
+  none,  // not one of these
+  copy,
+  neg,
+  abs,
+  floor,
+  ceil,
+  round,
+  trunc,
+  sqrt,
+  rsqrt,
+  exp,
+  log,
+  tanh,
+  erf,
+  add,
+  sub,
+  mul,
+  div,
+  min,
+  max,
+  copysign,
+  mul_add,    // a * b + c
+  mul_sub,    // a * b - c
+  sub_mul,    // c - a * b
+  eq_select,  // a == b ? c : d, and so on
+  ne_select,
+  lt_select,
+  le_select,
+  gt_select,
+  ge_select,
+};
+
+inline constexpr int kChainOperandsMax = 12;
+
+/// A chain over rows of floats in memory.
+struct Chain {
+  /// Where an operand comes from: memory (an index into `varies`), or an earlier step.
+  struct Arg {
+    bool memory = false;
+    int index = 0;
+    auto operator<=>(const Arg&) const = default;
+  };
+  struct Step {
+    ChainOp op = ChainOp::none;
+    int arg_count = 0;
+    Arg args[4];
+    int store = -1;  // memory that the result goes to as well
+    auto operator<=>(const Step&) const = default;
+  };
+  std::vector<bool> varies;  // each place in memory: along the row, or one float for all of it
+  std::vector<Step> steps;
+  bool far = false;  // operands come from beyond the second cache: the lines ahead are asked for
+  auto operator<=>(const Chain&) const = default;
+};
+
+/// A call of a chain, which changes it: rows, bytes of the whole vectors of a row, the lanes of the last part, and each
+/// place in memory with the bytes from row to row.
+struct ChainCall {
+  std::int64_t rows = 1, bytes = 0, rest = 0;
+  struct Place {
+    char* data;
+    std::int64_t row;
+  } places[kChainOperandsMax];
+};
+using ChainFunction = void (*)(ChainCall*);
+
+/// Equal chains, as the layers of a model have them, share one code. For many threads at once.
+class ChainCode {
+ public:
+  /// Nothing where a chain needs more registers than there are, or the system allows no such code.
+  static std::optional<ChainCode> make(const Chain& chain);
+  void run(ChainCall& call) const { function_(&call); }
+
+ private:
+  struct Code {
+    Executable memory;
+    ChainFunction function = nullptr;
+  };
+  static std::shared_ptr<const Code> assemble(const Chain& chain);
+
+  std::shared_ptr<const Code> code_;
+  ChainFunction function_ = nullptr;
+};
+
+/// Whether chains are used: the instruction set has AVX-512 and nobody asked otherwise.
+bool chains_enabled();
+/// For tests.
+void set_chains_enabled(bool enabled);
+
+}  // namespace weft::cpu

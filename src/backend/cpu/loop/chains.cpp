@@ -1,0 +1,163 @@
+// Neighbouring instructions of a loop program that are elementwise work on floats, joined to chains: what only they use
+// never leaves the registers.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "backend/cpu/loop/code.hpp"
+
+namespace weft::cpu {
+namespace {
+
+constexpr std::size_t kLongest = 64;  // instructions
+
+class ChainFormer {
+ public:
+  explicit ChainFormer(LoopProgram::Code& code) : code_(code), uses_(code.values.size()) {
+    each_list([&](const std::vector<Instruction>& list) {
+      for (const Instruction& in : list)
+        for (int i = 0; i < in.arg_count; ++i) ++uses_[static_cast<std::size_t>(in.args[i].value)];
+    });
+  }
+
+  void run() {
+    for (Phase& phase : code_.phases) {
+      join(phase.outer, false);
+      if (join(phase.inner, !phase.ahead.empty())) phase.ahead.clear();
+    }
+    join(code_.last.inner, false);
+    drop_unused_registers();
+  }
+
+ private:
+  template <class Visit>
+  void each_list(Visit visit) const {
+    for (const Phase& phase : code_.phases) visit(phase.outer), visit(phase.inner);
+    visit(code_.last.inner);
+  }
+
+  /// Replaces runs of instructions by chains; says whether there was one.
+  bool join(std::vector<Instruction>& list, bool far) {
+    std::vector<Instruction> joined;
+    bool any = false;
+    for (std::size_t i = 0; i < list.size();) {
+      std::size_t count = run_from(list, i);
+      bool made = false;
+      while (count >= 2 && !made) {
+        made = make(list, i, count, far, &joined);
+        if (!made) count = count * 3 / 4;
+      }
+      if (!made) joined.push_back(list[i]);
+      any = any || made;
+      i += made ? count : 1;
+    }
+    list = std::move(joined);
+    return any;
+  }
+
+  /// How many instructions from `begin` on can run as one.
+  std::size_t run_from(const std::vector<Instruction>& list, std::size_t begin) const {
+    std::size_t end = begin;
+    while (end < list.size() && end - begin < kLongest && list[end].in_chain != ChainOp::none &&
+           list[end].slow == list[begin].slow && list[end].fast == list[begin].fast)
+      ++end;
+    return end - begin;
+  }
+
+  bool make(const std::vector<Instruction>& list, std::size_t begin, std::size_t count, bool far,
+            std::vector<Instruction>* joined) {
+    const bool column = list[begin].slow && !list[begin].fast;
+    Chain chain;
+    LoopChain made;
+    std::map<int, int> step_of, place_of;  // of values
+    std::map<int, int> uses_here;
+    for (std::size_t i = begin; i < begin + count; ++i)
+      for (int k = 0; k < list[i].arg_count; ++k) ++uses_here[list[i].args[k].value];
+    const auto add_place = [&](LoopChain::Place place, bool varies) {
+      made.places.push_back(place);
+      chain.varies.push_back(varies);
+      return static_cast<int>(made.places.size()) - 1;
+    };
+    for (std::size_t i = begin; i < begin + count; ++i) {
+      const Instruction& in = list[i];
+      Chain::Step step;
+      step.op = in.in_chain;
+      for (int k = 0; k < in.arg_count; ++k) {
+        const Source& source = in.args[k];
+        if (const auto found = step_of.find(source.value); found != step_of.end()) {
+          step.args[step.arg_count++] = {false, found->second};
+          continue;
+        }
+        auto found = place_of.find(source.value);
+        if (found == place_of.end())
+          found = place_of.emplace(source.value, add_place({source, -1, -1}, column ? source.slow : source.fast)).first;
+        step.args[step.arg_count++] = {true, found->second};
+      }
+      if (in.action == Action::store) {
+        step.store = add_place({{}, in.operand, in.access}, true);
+      } else {
+        const Value& value = code_.values[static_cast<std::size_t>(in.out)];
+        if (value.place == Place::output || uses_[static_cast<std::size_t>(in.out)] > uses_here[in.out]) {
+          for (const LoopChain::Place& place : made.places)
+            if (clashes(place, in.out)) return false;
+          step.store = add_place({{in.out, in.slow, in.fast, 4}, -1, -1}, true);
+        }
+        step_of[in.out] = static_cast<int>(chain.steps.size());
+      }
+      chain.steps.push_back(step);
+    }
+    if (chain.varies.size() > kChainOperandsMax) return false;
+    chain.far = far;
+    std::optional<ChainCode> code = ChainCode::make(chain);
+    if (!code) return false;
+    made.code = std::move(*code);
+    made.instructions.assign(list.begin() + static_cast<std::ptrdiff_t>(begin),
+                             list.begin() + static_cast<std::ptrdiff_t>(begin + count));
+    Instruction in;
+    in.action = Action::chain;
+    in.slow = list[begin].slow;
+    in.fast = list[begin].fast;
+    in.chain = static_cast<int>(code_.chains.size());
+    code_.chains.push_back(std::move(made));
+    joined->push_back(in);
+    return true;
+  }
+
+  /// Whether a result would overwrite, in a register that is reused, elements that later vectors still read.
+  bool clashes(const LoopChain::Place& read, int written) const {
+    if (read.access >= 0) return false;
+    const Value &a = code_.values[static_cast<std::size_t>(read.value.value)],
+                &b = code_.values[static_cast<std::size_t>(written)];
+    return a.place == Place::tile && b.place == Place::tile && a.offset == b.offset &&
+           (a.slow != b.slow || a.fast != b.fast || a.type != b.type);
+  }
+
+  void drop_unused_registers() {
+    std::set<int> used;
+    each_list([&](const std::vector<Instruction>& list) {
+      for (const Instruction& in : list) {
+        if (in.action == Action::chain) {
+          for (const LoopChain::Place& place : code_.chains[static_cast<std::size_t>(in.chain)].places)
+            if (place.access < 0) used.insert(place.value.value);
+          continue;
+        }
+        for (int k = 0; k < in.arg_count; ++k) used.insert(in.args[k].value);
+        if (in.action != Action::reduce && in.action != Action::store) used.insert(in.out);
+      }
+    });
+    const auto drop = [&](std::vector<int>& values) {
+      std::erase_if(values, [&](int v) { return !used.contains(v); });
+    };
+    for (Phase& phase : code_.phases) drop(phase.inner_registers);
+    drop(code_.outer_registers);
+  }
+
+  LoopProgram::Code& code_;
+  std::vector<int> uses_;
+};
+
+}  // namespace
+
+void form_chains(LoopProgram::Code& code) { ChainFormer(code).run(); }
+
+}  // namespace weft::cpu

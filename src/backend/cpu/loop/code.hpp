@@ -1,0 +1,133 @@
+// The compiled form of a loop kernel, shared by its compiler (loop.cpp) and its interpreter (run.cpp).
+#pragma once
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/loop/chain.hpp"
+#include "backend/cpu/loop/loop.hpp"
+
+namespace weft::cpu {
+
+/// Where a value lies.
+enum class Place : std::uint8_t {
+  constant,  // in `constants`
+  memory,    // read in place from an input, or from the product
+  tile,      // a register of one tile, reused
+  kept,      // a register that lasts for the block: outer-level values, and what later phases read again
+  output,    // written in place to an output
+};
+
+struct Value {
+  DType type = DType::f32;
+  bool slow = false, fast = false;  // along which axes it varies
+  bool outer = true;                // outer level: does not vary along the chunk axis
+  Place place = Place::tile;
+  Extent offset = 0;  // bytes in the frame (tile, kept) or in the constants
+  int operand = -1;   // memory: input, or -1 for the product; output: output
+  Access access;      // memory and output
+};
+
+enum class Action : std::uint8_t { map, fetch, index, gather, reduce, store, chain };
+
+/// An operand as an instruction reads it.
+struct Source {
+  int value = -1;
+  bool slow = false, fast = false;  // along which axes it varies
+  Extent bytes = 0;                 // of an element
+};
+
+struct Instruction {
+  Action action = Action::map;
+  bool slow = false, fast = false;  // axes it runs over
+  int arg_count = 0;
+  TileFunction map = nullptr;  // also the copy of a plain store
+  ReduceFunction reduce = nullptr;
+  int out = -1;  // value; reductions: index of the reduction
+  Source args[4];
+  Extent out_bytes = 0;  // of an element
+  int operand = -1;
+  int access = -1;  // fetch, index, gather, store: index into the accesses
+  Extent axis_stride = 0, axis_extent = 0;
+  int name = -1;                     // for printing: index into the names
+  ChainOp in_chain = ChainOp::none;  // what it is as a part of a chain, if it can be one
+  int chain = -1;                    // index into the chains
+};
+
+/// Instructions that run as one.
+struct LoopChain {
+  struct Place {
+    Source value;     // as it is read or written; or
+    int output = -1;  // an output, through an access
+    int access = -1;
+  };
+  ChainCode code;
+  std::vector<Place> places;
+  std::vector<Instruction> instructions;  // for printing
+};
+
+struct ReductionInfo {
+  scalar::Reduction reduction = scalar::Reduction::sum;
+  DType from = DType::f32;
+  int value = -1;  // the outer-level value it gives
+  int phase = 0;
+  Extent accumulators = 0, positions = 0;  // offsets in the frame
+
+  bool gives_position() const {
+    return reduction == scalar::Reduction::argmax || reduction == scalar::Reduction::argmin;
+  }
+};
+
+/// What runs once a block before the chunks of a phase, and once a chunk.
+struct Phase {
+  std::vector<Instruction> outer, inner;
+  std::vector<int> outer_memory, inner_memory;  // values read or written in place, whose pointers move
+  std::vector<int> inner_registers;             // inner-level values whose rows are as long as the chunk
+  std::vector<int> reductions;
+  std::vector<int> ahead;  // values in memory whose next tile is worth asking for while this one is worked on
+};
+
+struct LoopProgram::Code {
+  std::string name;
+  bool columns = false;  // the inner axis is the slow one
+  Extent outer = 1, inner = 1;
+  Extent block = 1, chunk = 1;  // extents of a tile along outer and inner, at most
+  Extent tile = 1;              // its elements, at most
+  std::vector<Value> values;
+  std::vector<Access> accesses;
+  std::vector<std::string> names;
+  std::vector<int> outer_registers;
+  std::vector<ReductionInfo> reductions;
+  std::vector<Phase> phases;
+  Phase last;  // outer-level stores
+  std::vector<LoopChain> chains;
+  std::vector<char> constants;
+  Extent frame_bytes = 0;
+  std::vector<std::size_t> input_bytes, output_bytes;  // of an element
+  std::size_t product_bytes = 4;
+  bool streams = false;  // some store goes past the caches
+  Extent splits = 1;     // parts of the inner axis that are tasks of their own
+  Extent blocks_per_task = 1;
+};
+
+struct LoopProgram::Totals {
+  std::vector<int> phases;              // those that are stages
+  Extent part = 1, parts = 1;           // of the inner axis
+  std::vector<double> totals, partial;  // by reduction and outer index; by part, reduction of the phase, outer index
+  std::vector<std::int64_t> total_positions, partial_positions;
+  std::atomic<Extent> ended = 0;  // tasks of the stage
+};
+
+/// The bytecode of a kernel; arguments as LoopProgram's.
+std::shared_ptr<const LoopProgram::Code> compile_loop(const kernel::LoopKernel& kernel, Extent columns,
+                                                      DType product_type, int product_output);
+/// The same, made once for kernels that differ in nothing but where operands lie, while one of them lives. For many
+/// threads at once.
+std::shared_ptr<const LoopProgram::Code> shared_code(const kernel::LoopKernel& kernel, Extent columns,
+                                                     DType product_type, int product_output);
+
+/// Joins neighbouring instructions to chains, where chains are used.
+void form_chains(LoopProgram::Code& code);
+
+}  // namespace weft::cpu

@@ -1,0 +1,608 @@
+// Runs loop bytecode.
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <new>
+
+#include "backend/cpu/loop/code.hpp"
+#include "base/threads.hpp"
+#include "weft/error.hpp"
+
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+namespace weft::cpu {
+namespace {
+
+/// Memory for the registers of the loop that this thread runs; grows and stays.
+class Frame {
+ public:
+  char* reserve(Extent bytes) {
+    if (bytes > size_) {
+      std::free(memory_);
+      size_ = (bytes + 8191) / 4096 * 4096;
+      memory_ = static_cast<char*>(std::aligned_alloc(4096, static_cast<std::size_t>(size_)));
+      if (memory_ == nullptr) throw std::bad_alloc();
+    }
+    return memory_;
+  }
+  ~Frame() { std::free(memory_); }
+
+ private:
+  char* memory_ = nullptr;
+  Extent size_ = 0;
+};
+
+double empty_value(scalar::Reduction reduction, DType type) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  using scalar::Reduction;
+  switch (reduction) {
+    case Reduction::prod: return 1;
+    case Reduction::max:
+      return is_float(type) ? -kInfinity : type == DType::i32 ? std::numeric_limits<std::int32_t>::min() : 0;
+    case Reduction::min:
+      if (is_float(type)) return kInfinity;
+      if (type == DType::boolean) return 1;
+      return type == DType::i32 ? std::numeric_limits<std::int32_t>::max() : std::numeric_limits<std::uint32_t>::max();
+    default: return 0;
+  }
+}
+
+double wrap(double value, DType type) {
+  const auto bits = static_cast<std::uint32_t>(static_cast<std::int64_t>(value));
+  return type == DType::i32 ? static_cast<double>(static_cast<std::int32_t>(bits)) : bits;
+}
+
+/// Joins the accumulators of a later part of the inner axis to those of an earlier one.
+void join(const ReductionInfo& info, double* value, std::int64_t* position, double later, std::int64_t later_position) {
+  using scalar::Reduction;
+  const bool number = is_float(info.from);
+  switch (info.reduction) {
+    case Reduction::sum:
+      if (info.from == DType::boolean)
+        *value = std::max(*value, later);
+      else
+        *value = number ? *value + later : wrap(*value + later, info.from);
+      break;
+    case Reduction::prod:
+      if (number) {
+        *value *= later;
+      } else if (info.from == DType::boolean) {
+        *value = std::min(*value, later);
+      } else {
+        const auto low = [](double x) { return static_cast<std::uint32_t>(static_cast<std::int64_t>(x)); };
+        *value = wrap(static_cast<double>(low(*value) * low(later)), info.from);
+      }
+      break;
+    case Reduction::max:
+      if (!std::isnan(*value) && !(later <= *value)) *value = later;
+      break;
+    case Reduction::min:
+      if (!std::isnan(*value) && !(later >= *value)) *value = later;
+      break;
+    case Reduction::argmax:
+    case Reduction::argmin: {
+      if (later_position < 0) break;
+      const bool better = std::isnan(later) || (info.reduction == Reduction::argmax ? later > *value : later < *value);
+      if (*position < 0 || (!std::isnan(*value) && better)) *value = later, *position = later_position;
+      break;
+    }
+  }
+}
+
+void store_as(DType type, char* out, Extent i, double value) {
+  switch (type) {
+    case DType::f32: reinterpret_cast<float*>(out)[i] = static_cast<float>(value); break;
+    case DType::f64: reinterpret_cast<double*>(out)[i] = value; break;
+    case DType::i32: reinterpret_cast<std::int32_t*>(out)[i] = static_cast<std::int32_t>(value); break;
+    case DType::u32: reinterpret_cast<std::uint32_t*>(out)[i] = static_cast<std::uint32_t>(value); break;
+    case DType::boolean: reinterpret_cast<std::uint8_t*>(out)[i] = value != 0; break;
+  }
+}
+
+}  // namespace
+
+/// One thread's run through blocks of one program.
+class LoopRunner {
+ public:
+  using Code = LoopProgram::Code;
+  LoopRunner(const Code& code, const LoopBinding& binding) : code_(code), binding_(binding) {
+    thread_local Frame frame;
+    const auto slots = static_cast<Extent>(code.values.size() * sizeof(Slot));
+    frame_ = frame.reserve(code.frame_bytes + slots + 64);
+    slots_ = reinterpret_cast<Slot*>(frame_ + code.frame_bytes);
+    for (std::size_t v = 0; v < code.values.size(); ++v)
+      if (code.values[v].place == Place::constant)
+        slots_[v] = {const_cast<char*>(code.constants.data()) + code.values[v].offset, 0};
+  }
+
+  void set_block(Extent begin, Extent end) {
+    outer_begin_ = begin;
+    outer_end_ = end;
+    (code_.columns ? f0_ : s0_) = begin;
+    (code_.columns ? fast_ : slow_) = end - begin;
+    (code_.columns ? s0_ : f0_) = 0;
+    (code_.columns ? slow_ : fast_) = 1;
+    for (const int v : code_.outer_registers) place_register(v);
+  }
+  void set_chunk(Extent begin, Extent end) {
+    (code_.columns ? s0_ : f0_) = begin;
+    (code_.columns ? slow_ : fast_) = end - begin;
+  }
+
+  void outer_code(const Phase& phase) {
+    for (const int v : phase.outer_memory) place_memory(v);
+    for (const Instruction& in : phase.outer) execute(in);
+  }
+  void inner_code(const Phase& phase) {
+    for (const int v : phase.inner_registers) place_register(v);
+    for (const int v : phase.inner_memory) place_memory(v);
+    const auto count = static_cast<Extent>(phase.inner.size());
+    for (Extent i = 0; i < count; ++i) {
+      // The next tile is asked for in portions, so that the requests do not wait for each other.
+      for (const int v : phase.ahead) ask_for_next(v, i, count);
+      execute(phase.inner[static_cast<std::size_t>(i)]);
+    }
+  }
+  void chunks(const Phase& phase, Extent begin, Extent end) {
+    if (phase.inner.empty()) return;
+    for (Extent at = begin; at < end; at += code_.chunk) {
+      set_chunk(at, std::min(at + code_.chunk, end));
+      inner_code(phase);
+    }
+  }
+
+  void start_reductions(const Phase& phase) {
+    for (const int r : phase.reductions) {
+      const ReductionInfo& info = code_.reductions[static_cast<std::size_t>(r)];
+      std::fill_n(accumulators(info), outer_end_ - outer_begin_, empty_value(info.reduction, info.from));
+      if (info.gives_position()) std::fill_n(positions(info), outer_end_ - outer_begin_, std::int64_t{-1});
+    }
+  }
+  double* accumulators(const ReductionInfo& info) const {
+    return reinterpret_cast<double*>(frame_ + info.accumulators);
+  }
+  std::int64_t* positions(const ReductionInfo& info) const {
+    return reinterpret_cast<std::int64_t*>(frame_ + info.positions);
+  }
+  /// Accumulators to the outer-level values they stand for.
+  void finish_reductions(const Phase& phase) {
+    for (const int r : phase.reductions) {
+      const ReductionInfo& info = code_.reductions[static_cast<std::size_t>(r)];
+      const Value& value = code_.values[static_cast<std::size_t>(info.value)];
+      const Extent count = outer_end_ - outer_begin_;
+      if (value.type == DType::f32) {
+        auto* out = reinterpret_cast<float*>(frame_ + value.offset);
+        const double* from = accumulators(info);
+        for (Extent i = 0; i < count; ++i) out[i] = static_cast<float>(from[i]);
+        continue;
+      }
+      for (Extent i = 0; i < count; ++i)
+        store_as(value.type, frame_ + value.offset, i,
+                 info.gives_position() ? static_cast<double>(std::max<std::int64_t>(positions(info)[i], 0))
+                                       : accumulators(info)[i]);
+    }
+  }
+  void last_code() {
+    if (code_.last.inner.empty()) return;
+    (code_.columns ? s0_ : f0_) = 0;
+    (code_.columns ? slow_ : fast_) = 1;
+    for (const Instruction& in : code_.last.inner) execute(in);
+  }
+  void whole_block(Extent begin, Extent end) {
+    set_block(begin, end);
+    for (const Phase& phase : code_.phases) {
+      outer_code(phase);
+      start_reductions(phase);
+      chunks(phase, 0, code_.inner);
+      finish_reductions(phase);
+    }
+    last_code();
+  }
+  void fence() const {
+#if defined(__SSE2__)
+    if (code_.streams) _mm_sfence();
+#endif
+  }
+
+ private:
+  struct Slot {
+    char* data;
+    Extent stride;  // bytes, along slow
+  };
+
+  void place_register(int v) const {
+    const Value& value = code_.values[static_cast<std::size_t>(v)];
+    Slot* slot = &slots_[v];
+    const auto size = static_cast<Extent>(size_bytes(value.type));
+    const bool kept = value.place == Place::kept && !value.outer;
+    if (!value.fast) {
+      *slot = {frame_ + value.offset + (kept ? s0_ * size : 0), size};
+    } else if (code_.columns) {
+      *slot = {frame_ + value.offset + (kept ? (value.slow ? s0_ * fast_ : 0) * size : 0), fast_ * size};
+    } else {
+      *slot = {frame_ + value.offset + (kept ? f0_ * size : 0), (kept ? code_.inner : fast_) * size};
+    }
+  }
+  void place_memory(int v) const {
+    const Value& value = code_.values[static_cast<std::size_t>(v)];
+    const auto size = static_cast<Extent>(size_bytes(value.type));
+    const bool is_product = value.place == Place::memory && value.operand < 0;
+    const Extent slow_stride =
+                     is_product && binding_.product_row > 0 ? binding_.product_row : Access::stride(value.access.slow),
+                 fast_stride = Access::stride(value.access.fast);
+    const char* base = value.place == Place::output ? binding_.outputs[static_cast<std::size_t>(value.operand)]
+                       : value.operand < 0          ? binding_.product
+                                                    : binding_.inputs[static_cast<std::size_t>(value.operand)];
+    slots_[v] = {const_cast<char*>(base) + (value.access.offset + s0_ * slow_stride + f0_ * fast_stride) * size,
+                 slow_stride * size};
+  }
+
+  /// Portion `part` of `parts` of the cache lines that follow this tile of a value in memory.
+  void ask_for_next(int v, Extent part, Extent parts) const {
+    const Value& value = code_.values[static_cast<std::size_t>(v)];
+    const Extent row = fast_ * static_cast<Extent>(size_bytes(value.type));
+    const Extent lines = (value.slow ? slow_ : 1) * row / 64;
+    const char* next = slots_[v].data + (value.slow ? slow_ - 1 : 0) * slots_[v].stride + row;
+    for (Extent line = lines * part / parts; line < lines * (part + 1) / parts; ++line)
+      __builtin_prefetch(next + line * 64);
+  }
+
+  /// An operand for an instruction that runs over both axes, or over a row made of the slow one.
+  TileArg source(const Source& from, bool column) const {
+    const Slot& slot = slots_[from.value];
+    if (column) return {slot.data, 0, !from.slow};
+    return {slot.data, from.slow ? slot.stride : 0, !from.fast};
+  }
+
+  void execute(const Instruction& in) {
+    switch (in.action) {
+      case Action::map: return map(in);
+      case Action::reduce: return reduce(in);
+      case Action::store: return store(in);
+      case Action::chain: return chain(in);
+      case Action::fetch:
+      case Action::gather:
+      case Action::index: break;
+    }
+    switch (in.out_bytes) {
+      case 8: return in.action == Action::gather ? gather<double>(in) : fetch<double>(in);
+      case 4:
+        if (in.action == Action::index) return index(in);
+        return in.action == Action::gather ? gather<std::uint32_t>(in) : fetch<std::uint32_t>(in);
+      default: return in.action == Action::gather ? gather<std::uint8_t>(in) : fetch<std::uint8_t>(in);
+    }
+  }
+
+  /// Calls it; a whole tile without gaps is one long row.
+  void call(const Instruction& in, TileCall& call) const {
+    if (call.slow > 1 && call.out_stride == call.fast * in.out_bytes) {
+      bool dense = true;
+      for (int i = 0; i < in.arg_count; ++i) {
+        const TileArg& arg = call.args[i];
+        dense = dense && arg.slow_stride == (arg.broadcast ? 0 : call.fast * in.args[i].bytes);
+      }
+      if (dense) call.fast *= call.slow, call.slow = 1;
+    }
+    in.map(call);
+  }
+  void map(const Instruction& in) {
+    const Slot& out = slots_[in.out];
+    TileCall tile;
+    tile.out = out.data;
+    const bool column = in.slow && !in.fast;
+    tile.slow = in.slow && in.fast ? slow_ : 1;
+    tile.fast = column ? slow_ : in.fast ? fast_ : 1;
+    tile.out_stride = out.stride;
+    for (int i = 0; i < in.arg_count; ++i) tile.args[i] = source(in.args[i], column);
+    call(in, tile);
+  }
+  void reduce(const Instruction& in) {
+    const ReductionInfo& info = code_.reductions[static_cast<std::size_t>(in.out)];
+    TileReduction tile;
+    tile.arg = source(in.args[0], false);
+    tile.slow = slow_;
+    tile.fast = fast_;
+    tile.accumulators = accumulators(info);
+    tile.positions = positions(info);
+    tile.base = code_.columns ? s0_ : f0_;
+    in.reduce(tile);
+  }
+
+  /// The rows of an instruction that writes a register: calls row(s, fast index, count, destination).
+  template <class Word, class Row>
+  void each_row(const Instruction& in, Row row) const {
+    const Slot& out = slots_[in.out];
+    const Extent rows = in.slow ? slow_ : 1, count = in.fast ? fast_ : 1;
+    for (Extent s = 0; s < rows; ++s)
+      row(s0_ + s, in.fast ? f0_ : 0, count, reinterpret_cast<Word*>(out.data + (in.slow ? s * out.stride : 0)));
+  }
+  const Access& access_of(const Instruction& in) const { return code_.accesses[static_cast<std::size_t>(in.access)]; }
+  /// Whether memory lies along the slow axis: then that is the one to walk along, a cache line at a time.
+  bool is_turned(const Instruction& in) const {
+    const Access& access = access_of(in);
+    return in.slow && in.fast && access.plain_slow() && access.plain_fast() && Access::stride(access.slow) == 1;
+  }
+  template <class Word>
+  void fetch(const Instruction& in) const {
+    const Access& access = access_of(in);
+    const char* base = in.operand < 0 ? binding_.product : binding_.inputs[static_cast<std::size_t>(in.operand)];
+    const Word* from = reinterpret_cast<const Word*>(base);
+    if (is_turned(in)) {
+      const Slot& out = slots_[in.out];
+      const Extent stride = Access::stride(access.fast), row = out.stride / static_cast<Extent>(sizeof(Word));
+      for (Extent f = 0; f < fast_; ++f)
+        copy_strided(from + access.offset + s0_ + (f0_ + f) * stride, 1, reinterpret_cast<Word*>(out.data) + f, row,
+                     slow_);
+      return;
+    }
+    each_row<Word>(in, [&](Extent s, Extent f, Extent count, Word* to) {
+      if (is_of_pairs(access, f, count)) return copy_pairs(access, s, f, count, from, to);
+      walk_row(
+          access, s, f, count,
+          [&](Extent i, Extent at, Extent stride, Extent n) { copy_strided(from + at, stride, to + i, 1, n); },
+          [&](Extent i, Extent n) { std::fill_n(to + i, n, Word{}); });
+    });
+  }
+  void index(const Instruction& in) const {
+    const Access& access = access_of(in);
+    each_row<std::uint32_t>(in, [&](Extent s, Extent f, Extent count, std::uint32_t* to) {
+      walk_row(
+          access, s, f, count,
+          [&](Extent i, Extent at, Extent stride, Extent n) {
+            for (Extent k = 0; k < n; ++k) to[i + k] = static_cast<std::uint32_t>(at + k * stride);
+          },
+          [&](Extent i, Extent n) { std::fill_n(to + i, n, 0u); });
+    });
+  }
+  template <class Word>
+  void gather(const Instruction& in) const {
+    const Access& access = access_of(in);
+    const Word* from = reinterpret_cast<const Word*>(binding_.inputs[static_cast<std::size_t>(in.operand)]);
+    const Source& chosen = in.args[0];
+    const Slot& slot = slots_[chosen.value];
+    each_row<Word>(in, [&](Extent s, Extent f, Extent count, Word* to) {
+      const auto* indices =
+          reinterpret_cast<const std::int32_t*>(slot.data + (chosen.slow ? (s - s0_) * slot.stride : 0));
+      const auto outside = [&](std::int32_t index) { return index < 0 || index >= in.axis_extent; };
+      const bool one = !chosen.fast;
+      if (one && outside(*indices)) {
+        std::fill_n(to, count, Word{});
+        return;
+      }
+      const Word* row = one ? from + *indices * in.axis_stride : from;
+      walk_row(
+          access, s, f, count,
+          [&](Extent i, Extent at, Extent stride, Extent n) {
+            if (one) return copy_strided(row + at, stride, to + i, 1, n);
+            for (Extent k = 0; k < n; ++k) {
+              const std::int32_t index = indices[i + k];
+              to[i + k] = outside(index) ? Word{} : from[at + k * stride + index * in.axis_stride];
+            }
+          },
+          [&](Extent i, Extent n) { std::fill_n(to + i, n, Word{}); });
+    });
+  }
+
+  void store(const Instruction& in) {
+    const Access& access = access_of(in);
+    const Source& value = in.args[0];
+    char* base = binding_.outputs[static_cast<std::size_t>(in.operand)];
+    const Extent size = value.bytes;
+    const Extent rows = in.slow ? slow_ : 1, count = in.fast ? fast_ : 1;
+    if (in.map != nullptr) {
+      TileCall tile;
+      const Extent slow_stride = Access::stride(access.slow);
+      tile.out = base + (access.offset + s0_ * slow_stride + f0_) * size;
+      tile.out_stride = slow_stride * size;
+      const bool column = in.slow && !in.fast;
+      tile.slow = column ? 1 : rows;
+      tile.fast = column ? rows : count;
+      tile.args[0] = source(in.args[0], column);
+      call(in, tile);
+      return;
+    }
+    const Slot& slot = slots_[value.value];
+    const auto scatter = [&]<class Word>(Word) {
+      if (is_turned(in)) {
+        const Extent stride = Access::stride(access.fast), row = value.slow ? slot.stride / size : 0;
+        for (Extent f = 0; f < count; ++f)
+          copy_strided(reinterpret_cast<const Word*>(slot.data) + (value.fast ? f : 0), row,
+                       reinterpret_cast<Word*>(base) + access.offset + s0_ + (f0_ + f) * stride, 1, rows);
+        return;
+      }
+      for (Extent s = 0; s < rows; ++s) {
+        const Word* from = reinterpret_cast<const Word*>(slot.data + (value.slow ? s * slot.stride : 0));
+        Word* to = reinterpret_cast<Word*>(base);
+        walk_row(
+            access, s0_ + s, f0_, count,
+            [&](Extent i, Extent at, Extent stride, Extent n) {
+              copy_strided(from + (value.fast ? i : 0), value.fast ? 1 : 0, to + at, stride, n);
+            },
+            [](Extent, Extent) {});
+      }
+    };
+    if (size == 8)
+      scatter(double{});
+    else if (size == 4)
+      scatter(std::uint32_t{});
+    else
+      scatter(std::uint8_t{});
+  }
+
+  void chain(const Instruction& in) const {
+    const LoopChain& chain = code_.chains[static_cast<std::size_t>(in.chain)];
+    const bool column = in.slow && !in.fast;
+    const Extent lanes = column ? slow_ : in.fast ? fast_ : 1;
+    ChainCall call;
+    call.rows = in.slow && in.fast ? slow_ : 1;
+    bool dense = call.rows > 1;
+    std::size_t i = 0;
+    for (const LoopChain::Place& place : chain.places) {
+      ChainCall::Place& to = call.places[i++];
+      bool varies = true;
+      if (place.access >= 0) {
+        const Access& access = code_.accesses[static_cast<std::size_t>(place.access)];
+        const Extent slow_stride = Access::stride(access.slow);
+        to.data = binding_.outputs[static_cast<std::size_t>(place.output)] +
+                  (access.offset + s0_ * slow_stride + f0_) * static_cast<Extent>(sizeof(float));
+        to.row = slow_stride * static_cast<Extent>(sizeof(float));
+      } else {
+        const Slot& slot = slots_[place.value.value];
+        to.data = slot.data;
+        to.row = place.value.slow ? slot.stride : 0;
+        varies = column ? place.value.slow : place.value.fast;
+      }
+      dense = dense && to.row == (varies ? lanes * static_cast<Extent>(sizeof(float)) : 0);
+    }
+    const Extent count = dense ? lanes * call.rows : lanes;
+    if (dense) call.rows = 1;
+    call.bytes = count / 16 * 64;
+    call.rest = (1 << count % 16) - 1;
+    chain.code.run(call);
+  }
+
+  const Code& code_;
+  const LoopBinding& binding_;
+  char* frame_ = nullptr;
+  Slot* slots_ = nullptr;
+  Extent outer_begin_ = 0, outer_end_ = 0;
+  Extent s0_ = 0, slow_ = 1, f0_ = 0, fast_ = 1;
+};
+
+int LoopProgram::stages() const { return totals_ ? static_cast<int>(totals_->phases.size()) : 1; }
+
+Extent LoopProgram::tasks(int) const {
+  const Code& code = *code_;
+  const Extent blocks = (code.outer + code.block - 1) / code.block;
+  return totals_ ? blocks * totals_->parts : (blocks + code.blocks_per_task - 1) / code.blocks_per_task;
+}
+
+void LoopProgram::start() const {
+  if (totals_) totals_->ended.store(0, std::memory_order_relaxed);
+}
+
+void LoopProgram::run_task(const LoopBinding& binding, int stage, Extent task) const {
+  if (totals_) return run_part(binding, stage, task);
+  const Code& code = *code_;
+  const Extent blocks = (code.outer + code.block - 1) / code.block;
+  LoopRunner runner(code, binding);
+  const Extent end = std::min((task + 1) * code.blocks_per_task, blocks);
+  for (Extent b = task * code.blocks_per_task; b < end; ++b)
+    runner.whole_block(b * code.block, std::min((b + 1) * code.block, code.outer));
+  runner.fence();
+}
+
+/// One phase of one block over a part of the inner axis. The last task of a phase joins the accumulators of all parts, in
+/// their order.
+void LoopProgram::run_part(const LoopBinding& binding, int stage, Extent task) const {
+  const Code& code = *code_;
+  Totals& t = *totals_;
+  const auto p = static_cast<std::size_t>(t.phases[static_cast<std::size_t>(stage)]);
+  const Phase& phase = code.phases[p];
+  const Extent blocks = (code.outer + code.block - 1) / code.block, b = task % blocks, k = task / blocks;
+  const auto count = static_cast<std::size_t>(code.outer);
+  LoopRunner runner(code, binding);
+  // Outer-level code up to a phase, from the totals of those before it.
+  const auto begin_block = [&](Extent block, std::size_t last) {
+    const Extent begin = block * code.block, end = std::min(begin + code.block, code.outer);
+    runner.set_block(begin, end);
+    for (std::size_t q = 0; q <= last; ++q) {
+      runner.outer_code(code.phases[q]);
+      if (q == last) break;
+      for (const int r : code.phases[q].reductions) {
+        const ReductionInfo& info = code.reductions[static_cast<std::size_t>(r)];
+        const std::size_t at = static_cast<std::size_t>(r) * count + static_cast<std::size_t>(begin);
+        std::copy_n(t.totals.begin() + static_cast<Extent>(at), end - begin, runner.accumulators(info));
+        if (info.gives_position())
+          std::copy_n(t.total_positions.begin() + static_cast<Extent>(at), end - begin, runner.positions(info));
+      }
+      runner.finish_reductions(code.phases[q]);
+    }
+  };
+  begin_block(b, p);
+  runner.start_reductions(phase);
+  runner.chunks(phase, k * t.part, std::min((k + 1) * t.part, code.inner));
+  const std::size_t here = phase.reductions.size();
+  const Extent begin = b * code.block, n = std::min(code.block, code.outer - begin);
+  for (std::size_t r = 0; r < here; ++r) {
+    const ReductionInfo& info = code.reductions[static_cast<std::size_t>(phase.reductions[r])];
+    const Extent at = (k * static_cast<Extent>(here) + static_cast<Extent>(r)) * code.outer + begin;
+    std::copy_n(runner.accumulators(info), n, t.partial.begin() + at);
+    if (info.gives_position()) std::copy_n(runner.positions(info), n, t.partial_positions.begin() + at);
+  }
+  runner.fence();
+
+  if (t.ended.fetch_add(1, std::memory_order_acq_rel) + 1 < blocks * t.parts) return;
+  t.ended.store(0, std::memory_order_relaxed);
+  for (std::size_t r = 0; r < here; ++r) {
+    const ReductionInfo& info = code.reductions[static_cast<std::size_t>(phase.reductions[r])];
+    const auto index = static_cast<std::size_t>(phase.reductions[r]) * count;
+    double* totals = t.totals.data() + index;
+    std::int64_t* positions = t.total_positions.data() + index;
+    for (std::size_t part = 0; part < static_cast<std::size_t>(t.parts); ++part) {
+      const std::size_t at = (part * here + r) * count;
+      if (part == 0) {
+        std::copy_n(t.partial.data() + at, count, totals);
+        if (info.gives_position()) std::copy_n(t.partial_positions.data() + at, count, positions);
+      } else if (info.reduction == scalar::Reduction::sum && is_float(info.from)) {
+        for (std::size_t o = 0; o < count; ++o) totals[o] += t.partial[at + o];
+      } else {
+        for (std::size_t o = 0; o < count; ++o)
+          join(info, totals + o, positions + o, t.partial[at + o], t.partial_positions[at + o]);
+      }
+    }
+  }
+  if (stage + 1 < stages() || code.last.inner.empty()) return;
+  for (Extent block = 0; block < blocks; ++block) {
+    begin_block(block, code.phases.size() - 1);
+    runner.last_code();
+  }
+}
+
+void LoopProgram::run(const LoopBinding& binding) const {
+  start();
+  for (int stage = 0; stage < stages(); ++stage) {
+    const Extent count = tasks(stage);
+    const auto task = [&](Extent i) { run_task(binding, stage, i); };
+    if (count == 1)
+      task(0);
+    else
+      parallel_for(count, task);
+  }
+}
+
+bool LoopProgram::takes_product_rows(Extent columns) const {
+  const Code& code = *code_;
+  for (const Value& value : code.values)
+    if (value.place == Place::memory && value.operand < 0 &&
+        (code.columns || value.access.offset != 0 || Access::stride(value.access.fast) != 1 ||
+         Access::stride(value.access.slow) != columns))
+      return false;
+  const auto none_copied = [](const std::vector<Instruction>& list) {
+    return std::none_of(list.begin(), list.end(), [](const Instruction& in) {
+      return (in.action == Action::fetch || in.action == Action::gather) && in.operand < 0;
+    });
+  };
+  return none_copied(code.last.inner) && std::all_of(code.phases.begin(), code.phases.end(), [&](const Phase& phase) {
+           return none_copied(phase.outer) && none_copied(phase.inner);
+         });
+}
+
+void LoopProgram::run_rectangle(const LoopBinding& binding, Extent row_begin, Extent row_end, Extent column_begin,
+                                Extent column_end) const {
+  const Code& code = *code_;
+  LoopRunner runner(code, binding);
+  const Extent width = std::clamp<Extent>(column_end - column_begin, 1, code.chunk);
+  const Extent rows = std::clamp<Extent>(code.tile / width, 1, code.block);
+  for (Extent begin = row_begin; begin < row_end; begin += rows) {
+    runner.set_block(begin, std::min(begin + rows, row_end));
+    runner.outer_code(code.phases[0]);
+    runner.chunks(code.phases[0], column_begin, column_end);
+  }
+  runner.fence();
+}
+
+}  // namespace weft::cpu

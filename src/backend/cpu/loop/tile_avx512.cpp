@@ -1,0 +1,14 @@
+// Tile kernels for AVX-512.
+#if defined(__x86_64__)
+#include "backend/cpu/loop/tile_kernels.inc.hpp"
+#include "backend/cpu/loop/tile_tables.hpp"
+
+namespace weft::cpu {
+
+const TileTable& tile_table_avx512() {
+  static const TileTable table = make_tile_table();
+  return table;
+}
+
+}  // namespace weft::cpu
+#endif

@@ -1,0 +1,595 @@
+// The tile kernels of one instruction set; see tile.hpp. A row is processed in whole vectors and one partly filled vector
+// that runs the same formula, so that a value depends neither on its place nor on the length of its row.
+#pragma once
+
+#include "backend/cpu/loop/tile.hpp"
+#include "backend/cpu/vector_math.inc.hpp"
+
+namespace weft::cpu {
+namespace {
+
+using Byte = std::uint8_t;  // a bool: 0 or 1
+using scalar::Op;
+using scalar::Reduction;
+
+/// The rows of one source, as vectors of N.
+template <class T, int N>
+struct Reader {
+  const T* data = nullptr;
+  std::int64_t step = N;
+  alignas(64) T constant[N];
+
+  void open(const TileArg& arg, std::int64_t slow) {
+    data = reinterpret_cast<const T*>(static_cast<const char*>(arg.data) + slow * arg.slow_stride);
+    if (!arg.broadcast) return;
+    store<N>(constant, splat<N>(*data));
+    data = constant;
+    step = 0;
+  }
+  V<T, N> whole(std::int64_t vector) const { return load<N>(data + vector * step); }
+  V<T, N> part(std::int64_t vector, std::int64_t count) const {
+    return step == 0 ? load<N>(data) : load_first<N>(data + vector * step, count);
+  }
+};
+
+template <class... T>
+constexpr int kLanesOf = kVectorBytes / static_cast<int>([] {
+                           std::size_t most = 1;
+                           ((most = sizeof(T) > most ? sizeof(T) : most), ...);
+                           return most;
+                         }());
+
+/// Rows of `out` from rows of the arguments, each read at a pointer that moves by `step` elements a vector: N, or 0 for
+/// one that is constant along the row, which stands in `constants`.
+template <class R, class... A, class Function, int... i>
+inline void run_rows(const TileCall& call, Function function, std::integer_sequence<int, i...>) {
+  constexpr int N = kLanesOf<R, A...>;
+  const std::int64_t vectors = call.fast / N, rest = call.fast % N;
+  alignas(64) char constants[sizeof...(A)][64];
+  for (std::int64_t s = 0; s < call.slow; ++s) {
+    const char* at[] = {static_cast<const char*>(call.args[i].data) + s * call.args[i].slow_stride...};
+    std::int64_t step[] = {static_cast<std::int64_t>(N * sizeof(A))...};
+    const auto open = [&]<class T>(int k, T) {
+      if (!call.args[k].broadcast) return;
+      store<N>(reinterpret_cast<T*>(constants[k]), splat<N>(*reinterpret_cast<const T*>(at[k])));
+      at[k] = constants[k];
+      step[k] = 0;
+    };
+    (open(i, A{}), ...);
+    R* out = reinterpret_cast<R*>(static_cast<char*>(call.out) + s * call.out_stride);
+    std::int64_t v = 0;
+    for (; v + 2 <= vectors; v += 2, out += 2 * N) {
+      const auto first = function(load<N>(reinterpret_cast<const A*>(at[i]))...);
+      const auto second = function(load<N>(reinterpret_cast<const A*>(at[i] + step[i]))...);
+      store<N>(out, (V<R, N>)first);
+      store<N>(out + N, (V<R, N>)second);
+      ((at[i] += 2 * step[i]), ...);
+    }
+    if (v < vectors) {
+      store<N>(out, (V<R, N>)function(load<N>(reinterpret_cast<const A*>(at[i]))...));
+      ((at[i] += step[i]), ...);
+      out += N;
+    }
+    if (rest != 0) {
+      const auto part = [&]<class T>(int k, T) {
+        const T* data = reinterpret_cast<const T*>(at[k]);
+        return step[k] == 0 ? load<N>(data) : load_first<N>(data, rest);
+      };
+      store_first<N>(out, (V<R, N>)function(part(i, A{})...), rest);
+    }
+  }
+}
+
+/// The tile kernel that gives R from operands of types A by a function of vectors.
+template <class R, class... A, class Function>
+constexpr TileFunction tile(Function) {
+  return [](const TileCall& call) {
+    run_rows<R, A...>(call, Function{}, std::make_integer_sequence<int, sizeof...(A)>());
+  };
+}
+
+template <class T>
+using Mask =
+    V<std::conditional_t<sizeof(T) == 8, std::int64_t, std::conditional_t<sizeof(T) == 4, std::int32_t, std::int8_t>>,
+      kVectorBytes / static_cast<int>(sizeof(T))>;
+template <class T>
+constexpr int kNative = kVectorBytes / static_cast<int>(sizeof(T));
+template <class T>
+using Native = V<T, kNative<T>>;
+
+/// A comparison's result as bools, and bools as a mask for T.
+template <class T>
+inline V<Byte, kNative<T>> to_bools(Mask<T> mask) {
+  return (V<Byte, kNative<T>>)__builtin_convertvector(mask, V<std::int8_t, kNative<T>>) & 1;
+}
+template <class T>
+inline Mask<T> to_mask(V<Byte, kNative<T>> bools) {
+  return __builtin_convertvector(bools, Mask<T>) != 0;
+}
+
+template <class X>
+constexpr bool kIsFloat = std::is_floating_point_v<std::remove_cvref_t<decltype(X{}[0])>>;
+
+/// The larger or smaller; a NaN of either wins.
+template <class X>
+inline X max_nan(X a, X b) {
+  if constexpr (kIsFloat<X> && sizeof(X) == kVectorBytes)
+    return b != b ? b : greater(b, a);
+  else
+    return (b > a) | (b != b) ? b : a;
+}
+template <class X>
+inline X min_nan(X a, X b) {
+  if constexpr (kIsFloat<X> && sizeof(X) == kVectorBytes)
+    return b != b ? b : lesser(b, a);
+  else
+    return (b < a) | (b != b) ? b : a;
+}
+
+template <class T>
+constexpr int kIndexOf = std::is_same_v<T, float>           ? 0
+                         : std::is_same_v<T, double>        ? 1
+                         : std::is_same_v<T, std::int32_t>  ? 2
+                         : std::is_same_v<T, std::uint32_t> ? 3
+                                                            : 4;
+
+constexpr int at(Op op) { return static_cast<int>(op); }
+
+template <class T>
+void fill_comparisons(TileTable& table) {
+  constexpr int t = kIndexOf<T>;
+  using X = Native<T>;
+  table.map[at(Op::eq)][t] = tile<Byte, T, T>([](X a, X b) { return to_bools<T>(a == b); });
+  table.map[at(Op::ne)][t] = tile<Byte, T, T>([](X a, X b) { return to_bools<T>(a != b); });
+  table.map[at(Op::lt)][t] = tile<Byte, T, T>([](X a, X b) { return to_bools<T>(a < b); });
+  table.map[at(Op::le)][t] = tile<Byte, T, T>([](X a, X b) { return to_bools<T>(a <= b); });
+  table.map[at(Op::gt)][t] = tile<Byte, T, T>([](X a, X b) { return to_bools<T>(a > b); });
+  table.map[at(Op::ge)][t] = tile<Byte, T, T>([](X a, X b) { return to_bools<T>(a >= b); });
+  table.map[at(Op::select)][t] =
+      tile<T, Byte, T, T>([](V<Byte, kNative<T>> c, X a, X b) { return to_mask<T>(c) ? a : b; });
+}
+
+template <class T>
+void fill_float(TileTable& table) {
+  constexpr int t = kIndexOf<T>;
+  using X = Native<T>;
+  const auto unary = [&]<class Function>(Op op, Function f) { table.map[at(op)][t] = tile<T, T>(f); };
+  const auto binary = [&]<class Function>(Op op, Function f) { table.map[at(op)][t] = tile<T, T, T>(f); };
+  unary(Op::neg, [](X x) { return -x; });
+  unary(Op::abs, [](X x) { return abs(x); });
+  unary(Op::sign, [](X x) { return x > T{0} ? splat(T{1}) : x < T{0} ? splat(T{-1}) : x; });
+  unary(Op::floor, [](X x) { return floor(x); });
+  unary(Op::ceil, [](X x) { return ceil(x); });
+  unary(Op::round, [](X x) { return round_even(x); });
+  unary(Op::trunc, [](X x) { return trunc(x); });
+  unary(Op::sqrt, [](X x) { return sqrt(x); });
+  unary(Op::rsqrt, [](X x) { return T{1} / sqrt(x); });
+  unary(Op::exp, [](X x) { return exp(x); });
+  unary(Op::exp2, [](X x) { return exp2(x); });
+  unary(Op::expm1, [](X x) { return expm1(x); });
+  unary(Op::log, [](X x) { return log(x); });
+  unary(Op::log2, [](X x) { return log2(x); });
+  unary(Op::log10, [](X x) { return log10(x); });
+  unary(Op::log1p, [](X x) { return log1p(x); });
+  unary(Op::sin, [](X x) { return sin(x); });
+  unary(Op::cos, [](X x) { return cos(x); });
+  unary(Op::tan, [](X x) { return tan(x); });
+  unary(Op::asin, [](X x) { return asin(x); });
+  unary(Op::acos, [](X x) { return acos(x); });
+  unary(Op::atan, [](X x) { return atan(x); });
+  unary(Op::sinh, [](X x) { return sinh(x); });
+  unary(Op::cosh, [](X x) { return cosh(x); });
+  unary(Op::tanh, [](X x) { return tanh(x); });
+  unary(Op::asinh, [](X x) { return asinh(x); });
+  unary(Op::acosh, [](X x) { return acosh(x); });
+  unary(Op::atanh, [](X x) { return atanh(x); });
+  unary(Op::erf, [](X x) { return erf(x); });
+  table.map[at(Op::is_nan)][t] = tile<Byte, T>([](X x) { return to_bools<T>(x != x); });
+
+  binary(Op::add, [](X a, X b) { return a + b; });
+  binary(Op::sub, [](X a, X b) { return a - b; });
+  binary(Op::mul, [](X a, X b) { return a * b; });
+  binary(Op::div, [](X a, X b) { return a / b; });
+  binary(Op::rem, [](X a, X b) { return rem(a, b); });
+  binary(Op::pow, [](X a, X b) { return pow(a, b); });
+  binary(Op::atan2, [](X a, X b) { return atan2(a, b); });
+  binary(Op::min, [](X a, X b) { return min_nan(a, b); });
+  binary(Op::max, [](X a, X b) { return max_nan(a, b); });
+  binary(Op::copysign, [](X a, X b) { return copysign(a, b); });
+
+  table.mul_add[t] = tile<T, T, T, T>([](X a, X b, X c) { return fma(a, b, c); });
+  table.mul_sub[t] = tile<T, T, T, T>([](X a, X b, X c) { return fma(a, b, -c); });
+  table.sub_mul[t] = tile<T, T, T, T>([](X a, X b, X c) { return fma(-a, b, c); });
+  const auto choose = [&]<class Function>(Op op, Function f) {
+    table.compare_select[at(op)][t] = tile<T, T, T, T, T>(f);
+  };
+  choose(Op::eq, [](X a, X b, X c, X d) { return a == b ? c : d; });
+  choose(Op::ne, [](X a, X b, X c, X d) { return a != b ? c : d; });
+  choose(Op::lt, [](X a, X b, X c, X d) { return a < b ? c : d; });
+  choose(Op::le, [](X a, X b, X c, X d) { return a <= b ? c : d; });
+  choose(Op::gt, [](X a, X b, X c, X d) { return a > b ? c : d; });
+  choose(Op::ge, [](X a, X b, X c, X d) { return a >= b ? c : d; });
+}
+
+/// Without hardware for it, division goes lane by lane; by zero it gives the dividend, with remainder 0, and the smallest
+/// number over -1 wraps.
+template <class X>
+inline X divide_lanes(X a, X b) {
+  for (int i = 0; i < kFloats; ++i) a[i] = b[i] == 0 ? a[i] : static_cast<decltype(+a[0])>(std::int64_t{a[i]} / b[i]);
+  return a;
+}
+template <class X>
+inline X remainder_lanes(X a, X b) {
+  for (int i = 0; i < kFloats; ++i) a[i] = b[i] == 0 ? 0 : static_cast<decltype(+a[0])>(std::int64_t{a[i]} % b[i]);
+  return a;
+}
+template <class X>
+inline X power_lanes(X a, X b) {
+  for (int i = 0; i < kFloats; ++i) {
+    std::int64_t exponent = b[i];
+    std::uint32_t result = 1, base = static_cast<std::uint32_t>(a[i]);
+    if (exponent < 0) result = base == 1 || (base == ~0u && exponent % 2 == 0) ? 1 : base == ~0u ? ~0u : 0;
+    for (; exponent > 0; exponent >>= 1, base *= base)
+      if (exponent & 1) result *= base;
+    a[i] = static_cast<decltype(+a[0])>(result);
+  }
+  return a;
+}
+
+template <class T>
+void fill_integer(TileTable& table) {
+  constexpr int t = kIndexOf<T>;
+  using X = Native<T>;
+  const auto unary = [&]<class Function>(Op op, Function f) { table.map[at(op)][t] = tile<T, T>(f); };
+  const auto binary = [&]<class Function>(Op op, Function f) { table.map[at(op)][t] = tile<T, T, T>(f); };
+  unary(Op::neg, [](X x) { return (X) - (U)x; });
+  unary(Op::abs, [](X x) { return std::is_signed_v<T> ? (X)(x < T{0} ? -(U)x : (U)x) : x; });
+  unary(Op::sign, [](X x) { return (X)((U)(x != T{0}) & ((U)(x < T{0}) | 1u)); });
+  unary(Op::bit_not, [](X x) { return ~x; });
+  for (const Op same : {Op::floor, Op::ceil, Op::round, Op::trunc}) unary(same, [](X x) { return x; });
+  table.map[at(Op::is_nan)][t] = tile<Byte, T>([](X x) { return to_bools<T>(x != x); });
+  binary(Op::add, [](X a, X b) { return (X)((U)a + (U)b); });
+  binary(Op::sub, [](X a, X b) { return (X)((U)a - (U)b); });
+  binary(Op::mul, [](X a, X b) { return (X)((U)a * (U)b); });
+  binary(Op::div, [](X a, X b) { return divide_lanes(a, b); });
+  binary(Op::rem, [](X a, X b) { return remainder_lanes(a, b); });
+  binary(Op::pow, [](X a, X b) { return power_lanes(a, b); });
+  binary(Op::min, [](X a, X b) { return b < a ? b : a; });
+  binary(Op::max, [](X a, X b) { return b > a ? b : a; });
+  binary(Op::bit_and, [](X a, X b) { return a & b; });
+  binary(Op::bit_or, [](X a, X b) { return a | b; });
+  binary(Op::bit_xor, [](X a, X b) { return a ^ b; });
+  binary(Op::shl, [](X a, X b) { return (X)((U)a << ((U)b & 31u)); });
+  binary(Op::shr, [](X a, X b) { return (X)(a >> (X)((U)b & 31u)); });
+}
+
+void fill_bool(TileTable& table) {
+  constexpr int t = kIndexOf<Byte>;
+  using X = Native<Byte>;
+  const auto binary = [&]<class Function>(Op op, Function f) { table.map[at(op)][t] = tile<Byte, Byte, Byte>(f); };
+  for (const Op op : {Op::logical_and, Op::bit_and, Op::mul, Op::min}) binary(op, [](X a, X b) { return a & b; });
+  for (const Op op : {Op::logical_or, Op::bit_or, Op::add, Op::max}) binary(op, [](X a, X b) { return a | b; });
+  binary(Op::bit_xor, [](X a, X b) { return a ^ b; });
+  for (const Op op : {Op::logical_not, Op::bit_not}) table.map[at(op)][t] = tile<Byte, Byte>([](X a) { return a ^ 1; });
+  table.map[at(Op::is_nan)][t] = tile<Byte, Byte>([](X a) { return a ^ a; });
+  for (const Op op : {Op::abs, Op::sign}) table.map[at(op)][t] = tile<Byte, Byte>([](X a) { return a; });
+}
+
+/// The high and the low half of a 32 by 32 bit product.
+inline U multiply_high(U a, std::uint32_t factor) {
+#if defined(__AVX512F__)
+  const __m512i k = _mm512_set1_epi32(static_cast<int>(factor));
+  const __m512i even = _mm512_srli_epi64(_mm512_mul_epu32((__m512i)a, k), 32);
+  const __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64((__m512i)a, 32), k);
+  return (U)_mm512_mask_blend_epi32(0xaaaa, even, odd);
+#elif defined(__AVX2__)
+  const __m256i k = _mm256_set1_epi32(static_cast<int>(factor));
+  const __m256i even = _mm256_srli_epi64(_mm256_mul_epu32((__m256i)a, k), 32);
+  const __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64((__m256i)a, 32), k);
+  return (U)_mm256_blend_epi32(even, odd, 0xaa);
+#else
+  for (int i = 0; i < kFloats; ++i) a[i] = static_cast<std::uint32_t>((std::uint64_t{a[i]} * factor) >> 32);
+  return a;
+#endif
+}
+
+/// Philox 4x32-10 of key (seed, stream) and counter (index, 0, 0, 0): the first word.
+inline U philox(U seed, U stream, U index) {
+  U c0 = index, c1 = {}, c2 = {}, c3 = {};
+  for (int round = 0; round < 10; ++round) {
+    const U high0 = multiply_high(c0, 0xD2511F53u), low0 = c0 * 0xD2511F53u;
+    const U high1 = multiply_high(c2, 0xCD9E8D57u), low1 = c2 * 0xCD9E8D57u;
+    c0 = high1 ^ c1 ^ seed;
+    c1 = low1;
+    c2 = high0 ^ c3 ^ stream;
+    c3 = low0;
+    seed += 0x9E3779B9u;
+    stream += 0xBB67AE85u;
+  }
+  return c0;
+}
+
+template <class To, class From>
+inline To cast_lane(From x) {
+  if constexpr (std::is_same_v<To, Byte>) {
+    return x != From{0};
+  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
+    constexpr double low = std::is_signed_v<To> ? -2147483648.0 : 0.0,
+                     high = std::is_signed_v<To> ? 2147483647.0 : 4294967295.0;
+    const double d = static_cast<double>(x);
+    const double inside = d > low ? (d < high ? d : high) : low;
+    return d != d ? To{0} : static_cast<To>(static_cast<std::int64_t>(inside));
+  } else {
+    return static_cast<To>(x);
+  }
+}
+template <class To, class From>
+void fill_cast(TileTable& table) {
+  constexpr int N = kLanesOf<To, From>;
+  TileFunction& slot = table.cast[kIndexOf<From>][kIndexOf<To>];
+  if constexpr (std::is_same_v<To, From>) {
+    slot = tile<To, From>([](V<From, N> x) { return x; });
+  } else if constexpr (std::is_same_v<To, Byte> && !std::is_same_v<From, Byte>) {
+    slot = tile<To, From>([](V<From, N> x) { return to_bools<From>(x != From{0}); });
+  } else if constexpr (sizeof(To) == 4 && sizeof(From) == 4 && std::is_integral_v<To> && std::is_integral_v<From>) {
+    slot = tile<To, From>([](V<From, N> x) { return (V<To, N>)x; });
+  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
+    slot = tile<To, From>([](V<From, N> x) {
+      V<To, N> y;
+      for (int i = 0; i < N; ++i) y[i] = cast_lane<To>(x[i]);
+      return y;
+    });
+  } else {
+    slot = tile<To, From>([](V<From, N> x) { return __builtin_convertvector(x, V<To, N>); });
+  }
+}
+template <class From>
+void fill_casts(TileTable& table) {
+  fill_cast<float, From>(table);
+  fill_cast<double, From>(table);
+  fill_cast<std::int32_t, From>(table);
+  fill_cast<std::uint32_t, From>(table);
+  fill_cast<Byte, From>(table);
+}
+
+/// Copies rows past the caches. The caller fences.
+template <class T>
+void stream_rows(const TileCall& call) {
+  for (std::int64_t s = 0; s < call.slow; ++s) {
+    Reader<T, kNative<T>> reader;
+    reader.open(call.args[0], s);
+    T* out = reinterpret_cast<T*>(static_cast<char*>(call.out) + s * call.out_stride);
+    std::int64_t i = 0;
+    const auto unaligned =
+        static_cast<std::int64_t>((0 - reinterpret_cast<std::uintptr_t>(out)) % kVectorBytes / sizeof(T));
+    const std::int64_t head = unaligned < call.fast ? unaligned : call.fast;
+    for (; i < head; ++i) out[i] = reader.step == 0 ? reader.constant[0] : reader.data[i];
+    for (; i + kNative<T> <= call.fast; i += kNative<T>) {
+      const auto v = load<kNative<T>>(reader.step == 0 ? reader.data : reader.data + i);
+#if defined(__AVX512F__)
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(out + i), (__m512i)v);
+#elif defined(__AVX2__)
+      _mm256_stream_si256(reinterpret_cast<__m256i*>(out + i), (__m256i)v);
+#elif defined(__SSE2__)
+      _mm_stream_si128(reinterpret_cast<__m128i*>(out + i), (__m128i)v);
+#else
+      store<kNative<T>>(out + i, v);
+#endif
+    }
+    for (; i < call.fast; ++i) out[i] = reader.step == 0 ? reader.constant[0] : reader.data[i];
+  }
+}
+
+// Reductions. A combination works on vectors within a tile and on doubles between tiles; every supported value, and every
+// sum of 32-bit integers after wrapping, is exact in a double.
+
+template <Reduction reduction, class X>
+inline X combine(X a, X b) {
+  constexpr bool overflows = reduction == Reduction::sum || reduction == Reduction::prod;
+  if constexpr (overflows && std::is_same_v<std::remove_cvref_t<decltype(a[0])>, std::int32_t>) {
+    using Wrapping = V<std::uint32_t, sizeof(X) / 4>;  // signed lanes may not overflow
+    return (X)combine<reduction>((Wrapping)a, (Wrapping)b);
+  }
+  if constexpr (reduction == Reduction::sum) return a + b;
+  if constexpr (reduction == Reduction::prod) return a * b;
+  if constexpr (reduction == Reduction::max) return max_nan(a, b);
+  return min_nan(a, b);
+}
+template <Reduction reduction>
+inline double combine_scalar(double a, double b) {
+  if constexpr (reduction == Reduction::sum) return a + b;
+  if constexpr (reduction == Reduction::prod) return a * b;
+  if constexpr (reduction == Reduction::max) return a != a || !(b > a || b != b) ? a : b;
+  return a != a || !(b < a || b != b) ? a : b;
+}
+/// Joins a tile's result to the accumulator.
+template <Reduction reduction, class T>
+inline double join(double accumulator, double value) {
+  if constexpr (std::is_floating_point_v<T> || reduction == Reduction::max || reduction == Reduction::min)
+    return combine_scalar<reduction>(accumulator, value);
+  const auto a = static_cast<std::uint32_t>(static_cast<std::int64_t>(accumulator)),
+             b = static_cast<std::uint32_t>(static_cast<std::int64_t>(value));
+  return static_cast<double>(static_cast<T>(reduction == Reduction::sum ? a + b : a * b));
+}
+template <Reduction reduction, class T>
+constexpr T identity() {
+  if constexpr (reduction == Reduction::sum) return T{0};
+  if constexpr (reduction == Reduction::prod) return T{1};
+  constexpr bool max = reduction == Reduction::max;
+  if constexpr (std::is_floating_point_v<T>) return static_cast<T>(max ? -__builtin_inf() : __builtin_inf());
+  if constexpr (std::is_same_v<T, Byte>) return max ? 0 : 1;
+  if constexpr (std::is_signed_v<T>) return static_cast<T>(max ? INT32_MIN : INT32_MAX);
+  return static_cast<T>(max ? 0 : UINT32_MAX);
+}
+
+/// Lanes from `count` on become the identity.
+template <Reduction reduction, class T>
+inline Native<T> pad(Native<T> x, std::int64_t count) {
+  constexpr int N = kNative<T>;
+  Mask<T> lane;
+  for (int i = 0; i < N; ++i) lane[i] = static_cast<std::remove_reference_t<decltype(lane[0])>>(i);
+  return lane < splat<N>(static_cast<std::remove_cvref_t<decltype(lane[0])>>(count))
+             ? x
+             : splat<N>(identity<reduction, T>());
+}
+template <Reduction reduction, class T>
+inline double across(Native<T> x) {
+  return static_cast<double>(fold<T, kNative<T>>(x, [](auto a, auto b) { return combine<reduction>(a, b); }));
+}
+
+/// The reduction of one row, with four vectors in flight.
+template <Reduction reduction, class T>
+inline double reduce_row(const Reader<T, kNative<T>>& reader, std::int64_t count) {
+  constexpr int N = kNative<T>;
+  using X = Native<T>;
+  const std::int64_t vectors = count / N, rest = count % N;
+  X a[4];
+  for (X& x : a) x = splat<N>(identity<reduction, T>());
+  std::int64_t v = 0;
+  for (; v + 4 <= vectors; v += 4)
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) a[i] = combine<reduction>(a[i], reader.whole(v + i));
+  for (; v < vectors; ++v) a[0] = combine<reduction>(a[0], reader.whole(v));
+  if (rest != 0) a[1] = combine<reduction>(a[1], pad<reduction, T>(reader.part(vectors, rest), rest));
+  return across<reduction, T>(combine<reduction>(combine<reduction>(a[0], a[1]), combine<reduction>(a[2], a[3])));
+}
+
+template <Reduction reduction, class T>
+void reduce_fast(const TileReduction& call) {
+  for (std::int64_t s = 0; s < call.slow; ++s) {
+    Reader<T, kNative<T>> reader;
+    reader.open(call.arg, s);
+    call.accumulators[s] = join<reduction, T>(call.accumulators[s], reduce_row<reduction, T>(reader, call.fast));
+  }
+}
+
+/// Joins what a column of vectors gave to the accumulators of its columns.
+template <Reduction reduction, class T>
+inline void join_lanes(double* accumulators, Native<T> x, std::int64_t count) {
+  constexpr int N = kNative<T>;
+  alignas(64) T lanes[N];
+  store<N>(lanes, x);
+  if (count == N)  // a loop of known length becomes vectors
+    for (int i = 0; i < N; ++i) accumulators[i] = join<reduction, T>(accumulators[i], static_cast<double>(lanes[i]));
+  else
+    for (std::int64_t i = 0; i < count; ++i)
+      accumulators[i] = join<reduction, T>(accumulators[i], static_cast<double>(lanes[i]));
+}
+
+/// Down the columns, in groups of rows so that f32 sums stay short before they widen; four vectors side by side, whose
+/// additions do not wait for each other.
+template <Reduction reduction, class T>
+void reduce_slow(const TileReduction& call) {
+  constexpr int N = kNative<T>, kGroup = 32, kBeside = 4;
+  const auto row = [&](std::int64_t s) {
+    return reinterpret_cast<const T*>(static_cast<const char*>(call.arg.data) + s * call.arg.slow_stride);
+  };
+  for (std::int64_t begin = 0; begin < call.slow; begin += kGroup) {
+    const std::int64_t end = begin + kGroup < call.slow ? begin + kGroup : call.slow;
+    std::int64_t f = 0;
+    for (; f + kBeside * N <= call.fast && !call.arg.broadcast; f += kBeside * N) {
+      Native<T> a[kBeside];
+      for (Native<T>& x : a) x = splat<N>(identity<reduction, T>());
+      for (std::int64_t s = begin; s < end; ++s)
+#pragma GCC unroll 4
+        for (int k = 0; k < kBeside; ++k) a[k] = combine<reduction>(a[k], load<N>(row(s) + f + k * N));
+      for (int k = 0; k < kBeside; ++k) join_lanes<reduction, T>(call.accumulators + f + k * N, a[k], N);
+    }
+    for (; f < call.fast; f += N) {
+      const std::int64_t count = call.fast - f < N ? call.fast - f : N;
+      Native<T> a = splat<N>(identity<reduction, T>());
+      for (std::int64_t s = begin; s < end; ++s) {
+        const Native<T> x = call.arg.broadcast ? splat<N>(*row(s))
+                            : count == N       ? load<N>(row(s) + f)
+                                               : load_first<N>(row(s) + f, count);
+        a = combine<reduction>(a, x);
+      }
+      join_lanes<reduction, T>(call.accumulators + f, a, count);
+    }
+  }
+}
+
+template <Reduction reduction>
+inline bool better(double x, double than) {
+  return than == than && (x != x || (reduction == Reduction::argmax ? x > than : x < than));
+}
+template <Reduction reduction, class T>
+void find_fast(const TileReduction& call) {
+  constexpr Reduction extreme = reduction == Reduction::argmax ? Reduction::max : Reduction::min;
+  for (std::int64_t s = 0; s < call.slow && call.fast > 0; ++s) {
+    Reader<T, kNative<T>> reader;
+    reader.open(call.arg, s);
+    const double found = reduce_row<extreme, T>(reader, call.fast);
+    if (call.positions[s] >= 0 && !better<reduction>(found, call.accumulators[s])) continue;
+    const T* row = reader.data;
+    std::int64_t i = 0;
+    if (reader.step != 0)
+      while (found != found ? row[i] == row[i] : row[i] != static_cast<T>(found)) ++i;
+    call.accumulators[s] = found;
+    call.positions[s] = call.base + i;
+  }
+}
+template <Reduction reduction, class T>
+void find_slow(const TileReduction& call) {
+  for (std::int64_t s = 0; s < call.slow; ++s) {
+    const T* row = reinterpret_cast<const T*>(static_cast<const char*>(call.arg.data) + s * call.arg.slow_stride);
+    for (std::int64_t f = 0; f < call.fast; ++f) {
+      const double x = static_cast<double>(row[call.arg.broadcast ? 0 : f]);
+      if (call.positions[f] >= 0 && !better<reduction>(x, call.accumulators[f])) continue;
+      call.accumulators[f] = x;
+      call.positions[f] = call.base + s;
+    }
+  }
+}
+
+template <class T>
+void fill_reductions(TileTable& table) {
+  constexpr int t = kIndexOf<T>;
+  constexpr bool is_bool = std::is_same_v<T, Byte>;
+  constexpr Reduction kSum = is_bool ? Reduction::max : Reduction::sum,
+                      kProd = is_bool ? Reduction::min : Reduction::prod;
+  const auto set = [&](Reduction r, ReduceFunction fast, ReduceFunction slow) {
+    table.reduce_fast[static_cast<int>(r)][t] = fast;
+    table.reduce_slow[static_cast<int>(r)][t] = slow;
+  };
+  set(Reduction::sum, reduce_fast<kSum, T>, reduce_slow<kSum, T>);
+  set(Reduction::prod, reduce_fast<kProd, T>, reduce_slow<kProd, T>);
+  set(Reduction::max, reduce_fast<Reduction::max, T>, reduce_slow<Reduction::max, T>);
+  set(Reduction::min, reduce_fast<Reduction::min, T>, reduce_slow<Reduction::min, T>);
+  set(Reduction::argmax, find_fast<Reduction::argmax, T>, find_slow<Reduction::argmax, T>);
+  set(Reduction::argmin, find_fast<Reduction::argmin, T>, find_slow<Reduction::argmin, T>);
+}
+
+}  // namespace
+}  // namespace weft::cpu
+
+#include "backend/cpu/attention_parts.inc.hpp"
+#include "backend/cpu/cache_parts.inc.hpp"
+
+namespace weft::cpu {
+namespace {
+
+TileTable make_tile_table() {
+  TileTable table;
+  fill_float<float>(table);
+  fill_float<double>(table);
+  fill_integer<std::int32_t>(table);
+  fill_integer<std::uint32_t>(table);
+  fill_bool(table);
+  table.map[at(Op::philox)][kIndexOf<std::uint32_t>] = tile<std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t>(
+      [](U seed, U stream, U index) { return philox(seed, stream, index); });
+  const auto all = [&]<class... T>(T...) {
+    (fill_comparisons<T>(table), ...);
+    (fill_casts<T>(table), ...);
+    (fill_reductions<T>(table), ...);
+    ((table.stream[kIndexOf<T>] = stream_rows<T>), ...);
+  };
+  all(float{}, double{}, std::int32_t{}, std::uint32_t{}, Byte{});
+  table.attention_f32 = attention_parts_of<float>();
+  table.attention_f64 = attention_parts_of<double>();
+  table.cache = cache_parts_of_isa();
+  return table;
+}
+
+}  // namespace
+}  // namespace weft::cpu

@@ -1,0 +1,75 @@
+// What matmul.cpp asks of an instruction set: packing of activations, and kernels over panels of their rows.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "backend/cpu/quant/format.hpp"
+
+namespace weft::cpu {
+
+/// A panel is some rows of x, in the order in which a kernel of that height reads them: block after block along k, of
+/// each the values of row after row and then, as [kind][row], what belongs to them.
+///
+/// Eight bits: 32 signed bytes a row; the scale (f32); minus the sums (i32) of the first 16, the last 16 and all; the
+/// scale times those sums (f32), not negated. Exact: 32 floats a row; their sums as floats, likewise three.
+constexpr std::int64_t eight_bit_panel_bytes(std::int64_t height, std::int64_t blocks) { return 60 * height * blocks; }
+constexpr std::int64_t exact_panel_bytes(std::int64_t height, std::int64_t blocks) { return 140 * height * blocks; }
+
+struct QuantTile {
+  const std::byte* weights;  // the first group of 16 columns of y
+  std::int64_t group_bytes;
+  std::int64_t blocks;
+  std::int64_t columns;  // of y, in all groups; the last group may have fewer than 16
+  const std::byte* x;    // a panel
+  float* y;
+  std::int64_t y_row;
+  int rows;  // of the panel that exist
+  // For kernels that take panels together:
+  std::int64_t panels = 1, panel_bytes = 0;  // x holds so many, one after another; `rows` exist of all
+  std::byte* scratch = nullptr;              // `kQuantScratchBytes` for each block, at a multiple of 64
+};
+
+/// A block of a group as bytes, with scales and minimums as floats.
+inline constexpr std::int64_t kQuantScratchBytes = kQuantGroup * (kQuantBlock + 4 * 4);
+
+inline constexpr int kQuantHeights = 5;
+
+struct QuantKernels {
+  using Tile = void (*)(const QuantTile&);
+  using Pack = void (*)(const float* x, std::int64_t x_row, int rows, int height, std::int64_t k, std::byte* panel);
+
+  const char* name;
+  /// Heights that panels may have, ascending, 0 after the last. Each row's result is the same in all of them.
+  int eight_bit_heights[kQuantHeights], exact_heights[kQuantHeights];
+  Tile eight_bit[kQuantTypeCount][kQuantHeights];  // by `quant_index` and height; none for plain formats
+  bool panels_together;                            // those of the greatest height of eight bits take panels together
+  Tile exact[kQuantTypeCount][kQuantHeights];
+  /// Panels of `rows` rows of k elements; rows up to `height` and k up to whole blocks are filled with zeros. A block
+  /// that is not finite makes every product with it NaN in eight bits.
+  Pack pack_eight_bit[2], pack_exact;  // [1]: with the integer -128
+  bool has_dot;
+
+  /// Whether products with this format take -128: where pairs of products are summed in 16 bits, weights of eight bits
+  /// leave no room for it.
+  bool takes_full_range(const QuantFormat& format) const { return has_dot || format.max <= 127; }
+};
+
+namespace baseline {
+extern const QuantKernels kQuant;
+}
+namespace avx2 {
+extern const QuantKernels kQuant, kQuantVnni;
+}
+namespace avx512 {
+extern const QuantKernels kQuant, kQuantVnni;
+const QuantKernels& quant_amx();
+}  // namespace avx512
+
+/// The best for `isa()`.
+const QuantKernels& quant_kernels();
+/// All that this processor runs, for tests.
+std::span<const QuantKernels* const> runnable_quant_kernels();
+
+}  // namespace weft::cpu

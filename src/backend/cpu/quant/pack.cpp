@@ -1,0 +1,324 @@
+// Packing of weights. What the formats differ in is read into one plain form, a super-block's integers and scales, which
+// is then written to its places; the commonest formats are copied four elements at a time.
+#include "backend/cpu/quant/pack.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "base/half.hpp"
+#include "tensor/block_k.hpp"
+
+namespace weft::cpu {
+namespace {
+
+using std::int64_t;
+
+using codec::load;
+using codec::store;
+
+constexpr int kSuperElements = kQuantSuper * kQuantBlock;
+
+/// One file block of one row: 32 or 256 elements.
+struct Block {
+  std::uint8_t q[kSuperElements];  // less than or equal to QuantFormat::max
+  std::uint16_t scale, minimum;    // f16 bits
+  float single;
+  std::int8_t codes[16], minimum_codes[16];
+};
+
+unsigned byte_at(const std::byte* p, int i) { return static_cast<unsigned>(p[i]); }
+
+void read_nibbles(const std::byte* from, std::uint8_t* q) {
+  for (int i = 0; i < 16; ++i) {
+    q[i] = static_cast<std::uint8_t>(byte_at(from, i) & 15);
+    q[i + 16] = static_cast<std::uint8_t>(byte_at(from, i) >> 4);
+  }
+}
+
+void read_fifth_bits(const std::byte* from, std::uint8_t* q) {
+  for (int i = 0; i < kQuantBlock; ++i)
+    q[i] = static_cast<std::uint8_t>(q[i] | (byte_at(from, i / 8) >> i % 8 & 1) << 4);
+}
+
+/// Two bits of each of 256 elements: of 128, byte l holds l, l + 32, l + 64 and l + 96.
+void read_bit_pairs(const std::byte* from, std::uint8_t* q) {
+  for (int half = 0; half < 2; ++half)
+    for (int j = 0; j < 4; ++j)
+      for (int l = 0; l < 32; ++l)
+        q[128 * half + 32 * j + l] = static_cast<std::uint8_t>(byte_at(from, 32 * half + l) >> 2 * j & 3);
+}
+
+/// Four bits of each of 256 elements: of 64, byte l holds l and l + 32.
+void read_k_nibbles(const std::byte* from, std::uint8_t* q) {
+  for (int j = 0; j < 8; ++j)
+    for (int l = 0; l < 32; ++l)
+      q[32 * j + l] = static_cast<std::uint8_t>(byte_at(from, 32 * (j / 2) + l) >> 4 * (j % 2) & 15);
+}
+
+/// The 6-bit scales and minimums of Q4_K and Q5_K.
+void read_k_scales(const std::byte* from, Block& block) {
+  for (int j = 0; j < 8; ++j) {
+    const auto [scale, minimum] = codec::load_pair(from, j);
+    block.codes[j] = static_cast<std::int8_t>(scale);
+    block.minimum_codes[j] = static_cast<std::int8_t>(minimum);
+  }
+}
+
+constexpr std::uint16_t kSignBit = 0x8000;  // of an f16: the K formats subtract their minimums
+
+void read_block(BlockType type, const std::byte* from, Block& block) {
+  switch (type) {
+    case BlockType::q4_0:
+    case BlockType::iq4_nl:
+      block.scale = load<std::uint16_t>(from);
+      read_nibbles(from + 2, block.q);
+      break;
+    case BlockType::q4_1:
+      block.scale = load<std::uint16_t>(from);
+      block.minimum = load<std::uint16_t>(from + 2);
+      read_nibbles(from + 4, block.q);
+      break;
+    case BlockType::q5_0:
+      block.scale = load<std::uint16_t>(from);
+      read_nibbles(from + 6, block.q);
+      read_fifth_bits(from + 2, block.q);
+      break;
+    case BlockType::q5_1:
+      block.scale = load<std::uint16_t>(from);
+      block.minimum = load<std::uint16_t>(from + 2);
+      read_nibbles(from + 8, block.q);
+      read_fifth_bits(from + 4, block.q);
+      break;
+    case BlockType::q8_0:
+      block.scale = load<std::uint16_t>(from);
+      for (int i = 0; i < kQuantBlock; ++i) block.q[i] = static_cast<std::uint8_t>(byte_at(from, 2 + i) ^ 128);
+      break;
+    case BlockType::mxfp4: {
+      const unsigned exponent = byte_at(from, 0);
+      // Half of 2^(exponent - 127), for the table holds doubled values.
+      block.single = std::bit_cast<float>(exponent < 2 ? 0x00200000u << exponent : (exponent - 1) << 23);
+      read_nibbles(from + 1, block.q);
+      break;
+    }
+    case BlockType::q2_k:
+      block.scale = load<std::uint16_t>(from + 80);
+      block.minimum = load<std::uint16_t>(from + 82) ^ kSignBit;
+      for (int j = 0; j < 16; ++j) {
+        block.codes[j] = static_cast<std::int8_t>(byte_at(from, j) & 15);
+        block.minimum_codes[j] = static_cast<std::int8_t>(byte_at(from, j) >> 4);
+      }
+      read_bit_pairs(from + 16, block.q);
+      break;
+    case BlockType::q3_k:
+      block.scale = load<std::uint16_t>(from + 108);
+      for (int j = 0; j < 16; ++j) {
+        block.codes[j] = static_cast<std::int8_t>(static_cast<int>(codec::load_q3_scale(from + 96, j)) - 32);
+      }
+      read_bit_pairs(from + 32, block.q);
+      for (int i = 0; i < kSuperElements; ++i)
+        block.q[i] = static_cast<std::uint8_t>(block.q[i] | (byte_at(from, i % 32) >> i / 32 & 1) << 2);
+      break;
+    case BlockType::q4_k:
+      block.scale = load<std::uint16_t>(from);
+      block.minimum = load<std::uint16_t>(from + 2) ^ kSignBit;
+      read_k_scales(from + 4, block);
+      read_k_nibbles(from + 16, block.q);
+      break;
+    case BlockType::q5_k:
+      block.scale = load<std::uint16_t>(from);
+      block.minimum = load<std::uint16_t>(from + 2) ^ kSignBit;
+      read_k_scales(from + 4, block);
+      read_k_nibbles(from + 48, block.q);
+      for (int i = 0; i < kSuperElements; ++i)
+        block.q[i] = static_cast<std::uint8_t>(block.q[i] | (byte_at(from, 16 + i % 32) >> i / 32 & 1) << 4);
+      break;
+    case BlockType::q6_k:
+      block.scale = load<std::uint16_t>(from + 208);
+      for (int j = 0; j < 16; ++j) block.codes[j] = static_cast<std::int8_t>(byte_at(from, 192 + j));
+      read_bit_pairs(from + 128, block.q);
+      for (int half = 0; half < 2; ++half)
+        for (int l = 0; l < 128; ++l) {
+          const unsigned low = byte_at(from, 64 * half + l % 64) >> 4 * (l / 64) & 15;
+          block.q[128 * half + l] = static_cast<std::uint8_t>(low | block.q[128 * half + l] << 4);
+        }
+      break;
+    case BlockType::iq4_xs: {
+      block.scale = load<std::uint16_t>(from);
+      const unsigned high = load<std::uint16_t>(from + 2);
+      for (int j = 0; j < 8; ++j) {
+        const unsigned low = byte_at(from, 4 + j / 2) >> 4 * (j % 2) & 15;
+        block.codes[j] = static_cast<std::int8_t>(static_cast<int>(low | (high >> 2 * j & 3) << 4) - 32);
+        read_nibbles(from + 8 + 16 * j, block.q + kQuantBlock * j);
+      }
+      break;
+    }
+    default: break;
+  }
+}
+
+/// Where in a group the scales of block `b` lie, of row 0.
+struct ScalePlaces {
+  const QuantFormat& format;
+  int64_t factor(int64_t b) const {
+    return format.chunk_at(b) + (format.scales == QuantScales::half ? 32 * (b % format.chunk_blocks()) : 0);
+  }
+  int64_t minimum_factor(int64_t b) const { return factor(b) + (format.scales == QuantScales::half ? 64 : 32); }
+  int64_t code(int64_t b, int sub) const {
+    return format.chunk_at(b) + (format.has_minimum ? 64 : 32) + 16 * (b % kQuantSuper * format.scales_per_block + sub);
+  }
+  int64_t minimum_code(int64_t b, int sub) const { return code(b, sub) + 16 * kQuantSuper * format.scales_per_block; }
+};
+
+/// The integers of block `b` of a row.
+void write_values(const QuantFormat& format, const std::uint8_t* q, int row, std::byte* values) {
+  if (format.values == QuantValues::byte) {
+    for (int g = 0; g < 8; ++g) std::memcpy(values + 64 * g + 4 * row, q + 4 * g, 4);
+    return;
+  }
+  std::uint8_t both[16];
+  for (int i = 0; i < 16; ++i) both[i] = static_cast<std::uint8_t>((q[i] & 15) | (q[i + 16] & 15) << 4);
+  for (int g = 0; g < 4; ++g) std::memcpy(values + 64 * g + 4 * row, both + 4 * g, 4);
+  for (int plane = 0; plane < format.planes(); ++plane)
+    for (int g = 0; g < 8; ++g) {
+      // Bit 4 + plane of four bytes, gathered to bits 24 to 27 by a product in which no two terms meet.
+      const std::uint32_t four = load<std::uint32_t>(reinterpret_cast<const std::byte*>(q) + 4 * g);
+      const std::uint32_t bits = (four >> (4 + plane) & 0x01010101u) * 0x01020408u >> 24 & 15u;
+      std::byte& at = values[256 + 64 * plane + 8 * g + row / 2];
+      at |= static_cast<std::byte>(bits << 4 * (row % 2));
+    }
+}
+
+void write_block(const QuantFormat& format, const Block& block, int64_t first, int count, int row, std::byte* group) {
+  const ScalePlaces places{format};
+  for (int i = 0; i < count; ++i) {
+    const int64_t b = first + i;
+    if (format.scales == QuantScales::single) {
+      store(group + places.factor(b) + 4 * row, block.single);
+    } else if (format.scales == QuantScales::half || i == 0) {
+      store(group + places.factor(b) + 2 * row, block.scale);
+      if (format.has_minimum) store(group + places.minimum_factor(b) + 2 * row, block.minimum);
+    }
+    if (format.scales == QuantScales::coded)
+      for (int sub = 0; sub < format.scales_per_block; ++sub) {
+        const int code = i * format.scales_per_block + sub;
+        group[places.code(b, sub) + row] = static_cast<std::byte>(block.codes[code]);
+        if (format.has_minimum)
+          group[places.minimum_code(b, sub) + row] = static_cast<std::byte>(block.minimum_codes[code]);
+      }
+    write_values(format, block.q + kQuantBlock * i, row, group + format.values_at(b));
+  }
+}
+
+/// Formats whose bytes keep their order within a row: copied without looking into them. f16 scales, and minimums if there
+/// are any, come before `words` groups of four bytes.
+template <int words, bool has_minimum, std::uint32_t flip>
+void copy_blocks(const QuantFormat& format, const std::byte* from, int64_t blocks, int row, std::byte* group) {
+  const ScalePlaces places{format};
+  for (int64_t b = 0; b < blocks; ++b) {
+    store(group + places.factor(b) + 2 * row, load<std::uint16_t>(from));
+    if (has_minimum) store(group + places.minimum_factor(b) + 2 * row, load<std::uint16_t>(from + 2));
+    from += has_minimum ? 4 : 2;
+    std::byte* values = group + format.values_at(b) + 4 * row;
+    for (int g = 0; g < words; ++g, from += 4) store(values + 64 * g, load<std::uint32_t>(from) ^ flip);
+  }
+}
+
+template <class T>
+void copy_plain(const std::byte* from, int64_t k, int row, std::byte* values) {
+  for (int64_t i = 0; i < k; ++i)
+    store(values + (i * kQuantGroup + row) * static_cast<int64_t>(sizeof(T)),
+          load<T>(from + i * static_cast<int64_t>(sizeof(T))));
+}
+
+void pack_row(BlockType type, const std::byte* from, int row, int64_t k, std::byte* group) {
+  const QuantFormat format = quant_format(type);
+  const int64_t blocks = (k + kQuantBlock - 1) / kQuantBlock;
+  switch (type) {
+    case BlockType::f32: return copy_plain<std::uint32_t>(from, k, row, group);
+    case BlockType::f16:
+    case BlockType::bf16: return copy_plain<std::uint16_t>(from, k, row, group);
+    case BlockType::q4_0:
+    case BlockType::iq4_nl: return copy_blocks<4, false, 0>(format, from, blocks, row, group);
+    case BlockType::q4_1: return copy_blocks<4, true, 0>(format, from, blocks, row, group);
+    case BlockType::q8_0: return copy_blocks<8, false, 0x80808080u>(format, from, blocks, row, group);
+    default: break;
+  }
+  const BlockFormat& source = block_format(type);
+  const int count = static_cast<int>(source.block_elements) / kQuantBlock;
+  Block block;
+  for (int64_t b = 0; b < blocks; b += count, from += source.block_bytes) {
+    read_block(type, from, block);
+    write_block(format, block, b, count, row, group);
+  }
+}
+
+}  // namespace
+
+void quant_pack_group(BlockType type, const std::byte* blocks, int rows, int64_t k, std::byte* group) {
+  const QuantFormat format = quant_format(type);
+  const BlockFormat& source = block_format(type);
+  const int64_t count = (k + kQuantBlock - 1) / kQuantBlock;
+  // Planes of bits are added to, and what no row fills stays zero; so does what pads the scales.
+  if (rows < kQuantGroup || format.planes() > 0 || format.is_plain()) {
+    std::memset(group, 0, static_cast<std::size_t>(format.group_bytes(count)));
+  } else {
+    for (int64_t b = 0; b < count; b += format.chunk_blocks())
+      std::memset(group + format.chunk_at(b), 0, static_cast<std::size_t>(format.scale_bytes()));
+  }
+  const int64_t row_bytes = k / static_cast<int64_t>(source.block_elements) * static_cast<int64_t>(source.block_bytes);
+  for (int row = 0; row < rows; ++row) pack_row(type, blocks + row * row_bytes, row, k, group);
+}
+
+void quant_unpack_row(BlockType type, const std::byte* group, int row, int64_t k, float* y) {
+  const QuantFormat format = quant_format(type);
+  const int64_t blocks = (k + kQuantBlock - 1) / kQuantBlock;
+  if (format.is_plain()) {
+    const std::byte* values = group;
+    for (int64_t i = 0; i < k; ++i) {
+      const int64_t at = i * kQuantGroup + row;
+      y[i] = format.values == QuantValues::f32   ? load<float>(values + 4 * at)
+             : format.values == QuantValues::f16 ? f32_from_f16(load<std::uint16_t>(values + 2 * at))
+                                                 : f32_from_bf16(load<std::uint16_t>(values + 2 * at));
+    }
+    return;
+  }
+  const ScalePlaces places{format};
+  const int zero = format.zero(), elements = kQuantBlock / format.scales_per_block;
+  for (int64_t b = 0; b < blocks; ++b, y += kQuantBlock) {
+    const std::byte* values = group + format.values_at(b);
+    for (int sub = 0; sub < format.scales_per_block; ++sub) {
+      float scale = 0, minimum = 0;
+      if (format.scales == QuantScales::single) {
+        scale = load<float>(group + places.factor(b) + 4 * row);
+      } else {
+        scale = f32_from_f16(load<std::uint16_t>(group + places.factor(b) + 2 * row));
+        if (format.has_minimum) minimum = f32_from_f16(load<std::uint16_t>(group + places.minimum_factor(b) + 2 * row));
+        if (format.scales == QuantScales::coded) {
+          scale *= static_cast<float>(static_cast<std::int8_t>(group[places.code(b, sub) + row]));
+          if (format.has_minimum)
+            minimum *= static_cast<float>(static_cast<std::int8_t>(group[places.minimum_code(b, sub) + row]));
+        }
+      }
+      for (int i = sub * elements; i < (sub + 1) * elements; ++i) {
+        const int g = i / 4;
+        int q = 0;
+        if (format.values == QuantValues::byte) {
+          q = static_cast<int>(byte_at(values, 64 * g + 4 * row + i % 4));
+        } else {
+          q = static_cast<int>(byte_at(values, 64 * (g % 4) + 4 * row + i % 4) >> 4 * (g / 4) & 15);
+          if (format.values == QuantValues::iq4_table) q = kIq4Values[q];
+          if (format.values == QuantValues::e2m1_table) q = kE2m1Values[q];
+          for (int plane = 0; plane < format.planes(); ++plane) {
+            const unsigned bits = byte_at(values, 256 + 64 * plane + 8 * g + row / 2) >> 4 * (row % 2);
+            q |= static_cast<int>(bits >> i % 4 & 1) << (4 + plane);
+          }
+        }
+        const float value = scale * static_cast<float>(q - zero);
+        y[i] = format.has_minimum ? value + minimum : value;
+      }
+    }
+  }
+}
+
+}  // namespace weft::cpu

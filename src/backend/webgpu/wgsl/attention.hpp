@@ -1,0 +1,20 @@
+// Attention as WGSL: scores stay on the chip, forward and backward.
+#pragma once
+
+#include "backend/webgpu/wgsl/render.hpp"
+#include "compile/kernel.hpp"
+
+namespace weft::webgpu {
+
+/// Appends the dispatches of `kernel` (f32, width at most 128): one forward, two backward.
+///
+/// A workgroup owns a block of rows (queries; for dK and dV keys) of one head and walks over tiles of the other side, with
+/// the softmax computed online; tiles that the causal mask hides are skipped. Backward recomputes the probabilities
+/// from the saved logsumexp: the first dispatch gives dQ and keeps rowsum(dO * O), the second dK and dV. Nothing is added
+/// atomically, so results repeat bit for bit. A query that sees no key gets O = 0 and L = -infinity.
+///
+/// Throws DTypeError for other types, DeviceError where the device has too little workgroup memory for the width.
+/// Source: Dao 2023, arXiv:2307.08691.
+void render(const kernel::AttentionKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered);
+
+}  // namespace weft::webgpu

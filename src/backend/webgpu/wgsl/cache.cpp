@@ -1,0 +1,168 @@
+#include "backend/webgpu/wgsl/cache.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "backend/webgpu/wgsl/loop.hpp"
+#include "backend/webgpu/wgsl/scalar.hpp"
+#include "backend/webgpu/wgsl/steps.hpp"
+
+namespace weft::webgpu {
+namespace {
+
+using kernel::Operand;
+using kernel::RoutineKernel;
+using ops::CacheType;
+
+constexpr int kWriteThreads = 256;  // as elementwise kernels have, so that they run side by side
+
+void copy(const Operand& from, const Operand& to, const Target& target, Scratch& scratch, Rendered& rendered) {
+  kernel::LoopKernel loop;
+  loop.name = "copy";
+  loop.outer = to.count;
+  loop.inputs = {from};
+  loop.outputs = {to};
+  const kernel::View view{{to.count}, {1}, 0, {}};
+  kernel::Step load{kernel::StepKind::load, to.type, kernel::Level::outer};
+  load.operand = 0;
+  load.view = view;
+  loop.steps = {load};
+  loop.stores = {{0, 0, view}};
+  render(loop, target, scratch, rendered);
+}
+
+/// Statements that write unit `u` of a row: an element, a word of two halves, or a block of 32.
+std::string write_unit(CacheType type, const Bindings& bindings, int rows, int out) {
+  const auto value = [&](const std::string& i) {
+    return bindings.load(rows, fmt::format("source + {} + {}u", i, bindings.base(rows)));
+  };
+  const auto store = [&](const std::string& i, const std::string& v) {
+    return bindings.store(out, fmt::format("place + {} + {}u", i, bindings.base(out)), v);
+  };
+  switch (type) {
+    case CacheType::f32: return "      " + store("u", value("u")) + "\n";
+    case CacheType::f16:
+      // Out of range saturates.
+      return fmt::format("      let pair = clamp(vec2f({}, {}), vec2f(-65504f), vec2f(65504f));\n      {}\n",
+                         value("2u * u"), value("2u * u + 1u"), store("u", "pack2x16float(pair)"));
+    case CacheType::q8: break;
+  }
+  std::string text = "      var largest = 0f;\n";
+  text += fmt::format("      for (var i = 0u; i < 32u; i++) {{ largest = max(largest, abs({})); }}\n",
+                      value("u * 32u + i"));
+  text += "      let inverse = select(0f, 127f / largest, largest > 0f);\n";
+  text += fmt::format("      {}\n", store("u * 9u", "bitcast<u32>(largest / 127f)"));
+  text += "      for (var w = 0u; w < 8u; w++) {\n";
+  text += "        var word = 0u;\n        for (var i = 0u; i < 4u; i++) {\n";
+  text +=
+      fmt::format("          let q = i32(round(clamp({} * inverse, -127f, 127f)));\n", value("u * 32u + w * 4u + i"));
+  text += "          word |= (bitcast<u32>(q) & 255u) << (i * 8u);\n        }\n";
+  text += fmt::format("        {}\n      }}\n", store("u * 9u + w + 1u", "word"));
+  return text;
+}
+
+}  // namespace
+
+void render_write_rows(const RoutineKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered) {
+  const CacheType type = ops::write_rows_of(kernel.attributes).type;
+  const Extent rows = kernel.shape[0], words = kernel.shape[1], count = kernel.shapes[1][0],
+               width = kernel.shapes[1][1];
+  if (kernel.out.buffer != kernel.reads[0].buffer || kernel.out.offset != kernel.reads[0].offset)
+    copy(kernel.reads[0], kernel.out, target, scratch, rendered);
+  const Extent units = type == CacheType::q8 ? words / 9 : words;
+  if (count * units * rows == 0) return;
+  Bindings bindings(target, kernel.name);
+  const int from = bindings.add(kernel.reads[1], false), at = bindings.add(kernel.reads[2], false),
+            out = bindings.add(kernel.out, true);
+  bindings.forbid_vectors(out);
+  bindings.resolve();
+  const auto groups = static_cast<std::uint64_t>(divide_up(count * units, kWriteThreads));
+  const auto place = [&](const std::string& t) {
+    return bindings.load(at, fmt::format("{} + {}u", t, bindings.base(at)));
+  };
+  std::string body;
+  const auto line = [&](const std::string& text) { body += "  " + text + "\n"; };
+  line(fmt::format("let number = group * {}u + thread;", kWriteThreads));
+  line(fmt::format("if (number < {}u) {{", count * units));
+  line(fmt::format("  let t = {};", divided("number", units)));
+  line(fmt::format("  let u = {};", modulo("number", units)));
+  line(fmt::format("  let row = {};", place("t")));
+  line(fmt::format("  var last = row >= 0 && row < {};", rows));
+  // Of equal places the last counts.
+  if (count > 1)
+    line(fmt::format("  for (var later = t + 1u; later < {}u; later++) {{ last = last && row != {}; }}", count,
+                     place("later")));
+  line("  if (last) {");
+  line(fmt::format("    let source = t * {}u;", width));
+  line(fmt::format("    let place = u32(row) * {}u;", words));
+  body += write_unit(type, bindings, from, out);
+  line("  }");
+  line("}");
+  rendered.dispatches.push_back(
+      {kernel.name, compute_shader(bindings, {}, workgroup_number(groups, target), kWriteThreads, "", body),
+       bindings.ranges(), groups});
+}
+
+bool render_written_loop(const kernel::LoopKernel& loop, const RoutineKernel& write, const Target& target,
+                         Rendered& rendered) {
+  if (write.routine != ops::Routine::write_rows || ops::write_rows_of(write.attributes).type != CacheType::f32 ||
+      write.out != write.reads[0] || loop.inner != 1 || loop.outputs.size() != 1 || loop.stores.size() != 1)
+    return false;
+  const Extent rows = write.shape[0], width = write.shape[1], count = write.shapes[1][0];
+  const Operand &made = loop.outputs[0], &given = write.reads[1];
+  kernel::LoopKernel each = without_inner(loop);
+  if (each.outer != count * width || count * width == 0 || made.buffer != given.buffer ||
+      made.offset + each.stores[0].view.offset != given.offset || !each.stores[0].view.bounds.empty())
+    return false;
+  // The loop's elements lie as those of the rows do.
+  const kernel::View& view = each.stores[0].view;
+  Extent stride = 1;
+  for (std::size_t d = view.extents.size(); d-- > 0; stride *= view.extents[d])
+    if (view.extents[d] != 1 && view.strides[d] != stride) return false;
+  for (const Operand& input : each.inputs)
+    if (input.buffer == write.out.buffer || input.buffer == made.buffer) return false;
+  for (const kernel::Step& step : each.steps)
+    if (step.kind == kernel::StepKind::reduce) return false;
+  if (each.inputs.size() + 3 > target.limits.storage_buffers || made.buffer == write.out.buffer ||
+      made.buffer == write.reads[2].buffer)
+    return false;
+
+  const std::string name = loop.name + " + " + write.name;
+  Bindings bindings(target, name);
+  Helpers helpers;
+  const int at = bindings.add(write.reads[2], false), out = bindings.add(write.out, true);
+  bindings.forbid_vectors(out);
+  const Space space{{{"t", count}, {"u", width}}, -1};
+  StepWriter writer(each, bindings, helpers, space, space);
+  bindings.resolve();
+  const std::vector<bool> needed = needed_steps(each);
+  for (std::size_t step = 0; step < each.steps.size(); ++step)
+    if (needed[step]) writer.write(static_cast<int>(step));
+  writer.write_store(each.stores[0]);
+  const auto place = [&](const std::string& t) {
+    return bindings.load(at, fmt::format("{} + {}u", t, bindings.base(at)));
+  };
+  const auto groups = static_cast<std::uint64_t>(divide_up(count * width, kWriteThreads));
+  std::string body;
+  const auto line = [&](const std::string& text) { body += "  " + text + "\n"; };
+  line(fmt::format("let number = group * {}u + thread;", kWriteThreads));
+  line(fmt::format("if (number >= {}u) {{ return; }}", count * width));
+  line(fmt::format("let t = {};", divided("number", width)));
+  line(fmt::format("let u = {};", modulo("number", width)));
+  body += writer.take_text();
+  line(fmt::format("let row = {};", place("t")));
+  line(fmt::format("var last = row >= 0 && row < {};", rows));
+  if (count > 1)
+    line(fmt::format("for (var later = t + 1u; later < {}u; later++) {{ last = last && row != {}; }}", count,
+                     place("later")));
+  line(fmt::format("if (last) {{ {} }}",
+                   bindings.store(out, fmt::format("u32(row) * {}u + u + {}u", width, bindings.base(out)),
+                                  writer.value(each.stores[0].value).text)));
+  rendered.dispatches.push_back(
+      {name, compute_shader(bindings, helpers, workgroup_number(groups, target), kWriteThreads, "", body),
+       bindings.ranges(), groups});
+  return true;
+}
+
+}  // namespace weft::webgpu

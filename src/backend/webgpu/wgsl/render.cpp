@@ -1,0 +1,194 @@
+#include "backend/webgpu/wgsl/render.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "backend/webgpu/wgsl/scalar.hpp"
+#include "weft/error.hpp"
+
+namespace weft::webgpu {
+
+Target target_of(const AdapterInfo& adapter) {
+  Target target;
+  target.limits = adapter.limits;
+  if (adapter.subgroups && adapter.subgroup_size_min == adapter.subgroup_size_max &&
+      std::has_single_bit(adapter.subgroup_size_min) && adapter.subgroup_size_min <= 128)
+    target.subgroup_size = adapter.subgroup_size_min;
+  if (adapter.type != AdapterType::discrete) target.multiprocessors = 16;
+  target.unroll = adapter.type != AdapterType::software;
+  return target;
+}
+
+kernel::Operand Scratch::add(DType type, Extent count) {
+  rendered_.scratch_bytes.push_back(static_cast<std::uint64_t>(count) * 4);
+  return {.buffer = first_ + static_cast<int>(rendered_.scratch_bytes.size()) - 1,
+          .type = type,
+          .offset = 0,
+          .count = count};
+}
+
+int Bindings::add(const kernel::Operand& operand, bool written) {
+  accesses_.push_back({operand, written});
+  return static_cast<int>(accesses_.size()) - 1;
+}
+
+void Bindings::resolve() {
+  merge(false);
+  // Operands of one buffer can share a binding: worth it only when there are too many.
+  if (bindings_.size() > target_.limits.storage_buffers) merge(true);
+  if (bindings_.size() > target_.limits.storage_buffers)
+    throw InternalError(
+        fmt::format("webgpu: kernel {} uses {} buffer ranges, and a shader of this device has at most {}", kernel_,
+                    bindings_.size(), target_.limits.storage_buffers));
+}
+
+void Bindings::merge(bool whole_buffers) {
+  bindings_.clear();
+  const std::uint64_t alignment = std::max<std::uint64_t>(16, target_.limits.offset_alignment);
+  for (const Access& access : accesses_) {
+    if (access.operand.count == 0) continue;
+    const std::uint64_t start = static_cast<std::uint64_t>(access.operand.offset) * 4;
+    const std::uint64_t offset = start / alignment * alignment;
+    const std::uint64_t end = (start + static_cast<std::uint64_t>(access.operand.count) * 4 + 15) / 16 * 16;
+    BoundRange range{access.operand.buffer, offset, end - offset, access.written};
+    // Growing by one range can make it overlap another, so look until nothing changes.
+    for (std::size_t i = 0; i < bindings_.size();) {
+      const BoundRange& other = bindings_[i].range;
+      const bool overlaps = other.buffer == range.buffer && other.offset < range.offset + range.bytes &&
+                            range.offset < other.offset + other.bytes;
+      if (!overlaps && !(whole_buffers && other.buffer == range.buffer)) {
+        ++i;
+        continue;
+      }
+      const std::uint64_t first = std::min(range.offset, other.offset);
+      range.bytes = std::max(range.offset + range.bytes, other.offset + other.bytes) - first;
+      range.offset = first;
+      range.written = range.written || other.written;
+      bindings_.erase(bindings_.begin() + static_cast<std::ptrdiff_t>(i));
+      i = 0;
+    }
+    bindings_.push_back({range, {}, false, 0});
+  }
+  // WebGPU forbids one buffer to be both read-only and written in a dispatch.
+  for (Binding& a : bindings_)
+    for (const Binding& b : bindings_)
+      if (a.range.buffer == b.range.buffer && b.range.written) a.range.written = true;
+  for (Access& access : accesses_) {
+    if (access.operand.count == 0) continue;
+    const std::uint64_t start = static_cast<std::uint64_t>(access.operand.offset) * 4;
+    for (std::size_t i = 0; i < bindings_.size(); ++i) {
+      Binding& binding = bindings_[i];
+      if (binding.range.buffer != access.operand.buffer || start < binding.range.offset ||
+          start >= binding.range.offset + binding.range.bytes)
+        continue;
+      access.binding = static_cast<int>(i);
+      access.base = static_cast<Extent>((start - binding.range.offset) / 4);
+      const std::string_view element = wgsl_storage_type(access.operand.type);
+      binding.element = binding.users == 0 || binding.element == element ? element : "u32";
+      if (access.atomic) binding.element = "atomic<u32>";
+      ++binding.users;
+    }
+  }
+  for (std::size_t i = 0; i < bindings_.size(); ++i) {
+    bool wanted = false, forbidden = false;
+    for (const Access& access : accesses_) {
+      if (access.binding != static_cast<int>(i)) continue;
+      wanted = wanted || access.vector_wanted;
+      forbidden = forbidden || access.vector_forbidden;
+    }
+    bindings_[i].vectors = wanted && !forbidden;
+  }
+}
+
+bool Bindings::has_vectors(int handle) const { return is_bound(handle) && binding_of(handle).vectors; }
+bool Bindings::is_shared(int handle) const { return is_bound(handle) && binding_of(handle).users > 1; }
+
+std::string Bindings::from_word(int handle, const std::string& word) const {
+  const Access& access = at(handle);
+  std::string value = word;
+  const std::string_view type = wgsl_storage_type(access.operand.type);
+  if (binding_of(handle).element != type) value = fmt::format("bitcast<{}>({})", type, value);
+  return access.operand.type == DType::boolean ? fmt::format("({} != 0u)", value) : value;
+}
+
+std::string Bindings::to_word(int handle, const std::string& value) const {
+  const Access& access = at(handle);
+  std::string word = access.operand.type == DType::boolean ? fmt::format("u32({})", value) : value;
+  const std::string_view element = binding_of(handle).element;
+  if (element != wgsl_storage_type(access.operand.type)) word = fmt::format("bitcast<{}>({})", element, word);
+  return word;
+}
+
+std::string Bindings::load(int handle, const std::string& index) const {
+  const int binding = at(handle).binding;
+  if (!has_vectors(handle)) return from_word(handle, fmt::format("data{}[{}]", binding, index));
+  return from_word(handle, fmt::format("data{0}[({1}) >> 2u][({1}) & 3u]", binding, index));
+}
+
+std::string Bindings::load_vector(int handle, const std::string& index) const {
+  return fmt::format("data{}[({}) >> 2u]", at(handle).binding, index);
+}
+
+std::string Bindings::component(int handle, const std::string& vector, int lane) const {
+  return from_word(handle, fmt::format("{}.{}", vector, "xyzw"[lane]));
+}
+
+std::string Bindings::store(int handle, const std::string& index, const std::string& value) const {
+  return fmt::format("data{}[{}] = {};", at(handle).binding, index, to_word(handle, value));
+}
+
+std::string Bindings::store_vector(int handle, const std::string& index, const std::string (&values)[4]) const {
+  return fmt::format("data{}[({}) >> 2u] = vec4<{}>({}, {}, {}, {});", at(handle).binding, index,
+                     binding_of(handle).element, to_word(handle, values[0]), to_word(handle, values[1]),
+                     to_word(handle, values[2]), to_word(handle, values[3]));
+}
+
+std::string Bindings::declarations() const {
+  std::string text;
+  for (std::size_t i = 0; i < bindings_.size(); ++i) {
+    const Binding& binding = bindings_[i];
+    text += fmt::format("@group(0) @binding({0}) var<storage, {1}> data{0}: array<{2}>;\n", i,
+                        binding.range.written ? "read_write" : "read",
+                        binding.vectors ? fmt::format("vec4<{}>", binding.element) : std::string(binding.element));
+  }
+  return text;
+}
+
+std::vector<BoundRange> Bindings::ranges() const {
+  std::vector<BoundRange> ranges;
+  for (const Binding& binding : bindings_) ranges.push_back(binding.range);
+  return ranges;
+}
+
+WorkgroupNumber workgroup_number(std::uint64_t count, const Target& target) {
+  if (count > 0xffffffffu)
+    throw DeviceError(
+        fmt::format("webgpu: {} workgroups are more than one dispatch can number; use a smaller batch", count));
+  WorkgroupNumber number{"@builtin(workgroup_id) workgroup: vec3u, @builtin(local_invocation_index) thread: u32",
+                         "workgroup.x", ""};
+  if (count <= target.limits.workgroups_per_dimension) return number;
+  number.parameters += ", @builtin(num_workgroups) workgroups: vec3u";
+  number.text = "(workgroup.z * workgroups.y + workgroup.y) * workgroups.x + workgroup.x";
+  number.guard = fmt::format("  if (group >= {}u) {{ return; }}\n", count);
+  return number;
+}
+
+std::string divided(const std::string& a, Extent divisor) {
+  if (divisor == 1) return a;
+  const auto d = static_cast<std::uint64_t>(divisor);
+  if (d >> 32 != 0) return "0u";
+  if (std::has_single_bit(d)) return fmt::format("({} >> {}u)", a, std::countr_zero(d));
+  return fmt::format("({} / {}u)", a, d);
+}
+
+std::string modulo(const std::string& a, Extent divisor) {
+  if (divisor == 1) return "0u";
+  const auto d = static_cast<std::uint64_t>(divisor);
+  if (d >> 32 != 0) return a;
+  if (std::has_single_bit(d)) return fmt::format("({} & {}u)", a, d - 1);
+  return fmt::format("({} % {}u)", a, d);
+}
+
+}  // namespace weft::webgpu

@@ -1,0 +1,258 @@
+// Nothing is sorted but a few candidates. Many workgroups adjust logits and find the best of their part; many then count
+// candidates and their mass by bins of the distance to the best logit; one workgroup a row walks from bin to candidate.
+//
+// Masses are integers of 64 bits (words low, high), so that sums are exact and do not depend on an order: the CPU adds in
+// f64, and a vocabulary of equal logits tells sums in f32 from those.
+#include "backend/webgpu/wgsl/sample.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "backend/webgpu/wgsl/sample_text.hpp"
+#include "backend/webgpu/wgsl/scalar.hpp"
+#include "backend/webgpu/wgsl/steps.hpp"
+#include "base/philox.hpp"
+#include "weft/error.hpp"
+#include "weft/inference.hpp"
+
+namespace weft::webgpu {
+namespace {
+
+using namespace sample;
+using kernel::Operand;
+using kernel::RoutineKernel;
+
+// Of a part: best key, its token; best key before bias and penalties, sum of the others.
+constexpr Extent kRecordWords = 4;
+constexpr Extent kExtraWords = 4;  // of a row, after its bins: bins per unit of logits; mass of all (low, high)
+constexpr double kReach = 28;      // e^-28 of the most probable: all that is beyond weighs less than a draw can tell
+
+std::string number(const char* name, Extent value) { return fmt::format("const {} = {}u;\n", name, value); }
+std::string shared(const char* name, const char* element, Extent count) {
+  return fmt::format("var<workgroup> {}: array<{}, {}>;\n", name, element, count);
+}
+
+std::string without_barriers(std::string text) {
+  const std::pair<std::string_view, std::string_view> replaced[] = {
+      {"workgroupBarrier();", ""}, {"storageBarrier();", ""}, {"workgroupUniformLoad(&", "("}};
+  for (const auto& [from, to] : replaced)
+    for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at))
+      text.replace(at, from.size(), to);
+  return text;
+}
+
+/// Operands of a shader, each behind functions with a name.
+class Operands {
+ public:
+  Operands(const Target& target, const std::string& kernel) : bindings(target, kernel) {}
+
+  /// NAME(i) gives an element.
+  int read(const char* name, const Operand& operand) { return add({bindings.add(operand, false), name, operand.type}); }
+  /// put_NAME(i, value) replaces one.
+  int write(const char* name, const Operand& operand) {
+    const int handle = add({bindings.add(operand, true), name, operand.type, true});
+    bindings.forbid_vectors(handle);
+    return handle;
+  }
+  std::string functions() const {
+    std::string text;
+    for (const Access& access : accesses_) {
+      if (!bindings.is_bound(access.handle)) continue;
+      const std::string at = fmt::format("i + {}u", bindings.base(access.handle));
+      const std::string_view type = wgsl_storage_type(access.type);
+      if (access.is_written)
+        text += fmt::format("fn put_{}(i: u32, value: {}) {{ {} }}\n", access.name, type,
+                            bindings.store(access.handle, at, "value"));
+      else
+        text +=
+            fmt::format("fn {}(i: u32) -> {} {{ return {}; }}\n", access.name, type, bindings.load(access.handle, at));
+    }
+    return text;
+  }
+
+  Bindings bindings;
+
+ private:
+  struct Access {
+    int handle;
+    const char* name;
+    DType type;
+    bool is_written = false;
+  };
+  int add(const Access& access) {
+    accesses_.push_back(access);
+    return access.handle;
+  }
+  std::vector<Access> accesses_;
+};
+
+class SampleWriter {
+ public:
+  SampleWriter(const RoutineKernel& kernel, const Target& target, Scratch& scratch)
+      : kernel_(kernel), target_(target), rows_(kernel.shapes[0][0]), vocabulary_(kernel.shapes[0][1]) {
+    // 12 bytes a bin, and 16 for the two candidates of each that can be listed.
+    bins_ = target.limits.workgroup_bytes >= 32768 ? 1024 : 512;
+    const auto most = static_cast<Extent>(std::bit_floor(target.limits.workgroup_invocations));
+    if (target.unroll) {
+      threads_ = std::min<Extent>(256, most);
+      draw_threads_ = std::min({Extent{1024}, most, bins_});
+    }
+    while (divide_up(vocabulary_, part_) > bins_ && 2 * part_ <= capacity()) part_ *= 2;
+    parts_ = divide_up(vocabulary_, part_);
+    if (parts_ > bins_)
+      throw DeviceError(fmt::format("webgpu: {}: a vocabulary of {} tokens; this device draws of at most {}",
+                                    kernel.name, vocabulary_, bins_ * part_));
+    adjusted_ = scratch.add(DType::f32, rows_ * parts_ * part_);
+    records_ = scratch.add(DType::u32, rows_ * parts_ * kRecordWords);
+    words_ = scratch.add(DType::u32, rows_ * row_words());
+    masses_ = scratch.add(DType::u32, rows_ * parts_ * 2);
+  }
+
+  RenderedDispatch parts() {
+    Operands operands(target_, kernel_.name);
+    operands.read("logit", kernel_.reads[0]);
+    operands.read("setting", kernel_.reads[1]);
+    operands.read("history", kernel_.reads[2]);
+    operands.read("bias_token", kernel_.reads[3]);
+    operands.read("bias", kernel_.reads[4]);
+    operands.write("adjusted", adjusted_);
+    operands.write("record", records_);
+    operands.write("word", words_);
+    operands.bindings.resolve();
+    std::string text = numbers(threads_) + shared("marks", "atomic<u32>", part_) +
+                       shared("given", "f32", kSampleSettings) + shared("keys", "u32", threads_) +
+                       shared("places", "u32", threads_) + operands.functions();
+    text += mark_functions();
+    for (const std::string_view each : {kKeys, kSum, kQuotient, kPartFunctions}) text += each;
+    return dispatch(".parts", operands, text, kPartBody, threads_, rows_ * parts_);
+  }
+
+  RenderedDispatch weights() {
+    Operands operands(target_, kernel_.name);
+    operands.read("setting", kernel_.reads[1]);
+    operands.read("adjusted", adjusted_);
+    operands.read("record", records_);
+    operands.write("part_mass", masses_);
+    const int words = operands.bindings.add(words_, true);
+    operands.bindings.want_atomics(words);
+    operands.bindings.resolve();
+    std::string text = numbers(threads_) + shared("given", "f32", kSampleSettings) + shared("keys", "u32", threads_) +
+                       shared("places", "u32", threads_) + shared("total", "atomic<u32>", 2) + bin_arrays() +
+                       operands.functions();
+    const std::string array = operands.bindings.array_of(words);
+    text += fmt::format("fn word(i: u32) -> u32 {{ return atomicLoad(&{}[i]); }}\n", array);
+    text += fmt::format("fn add_word(i: u32, value: u32) -> u32 {{ return atomicAdd(&{}[i], value); }}\n", array);
+    for (const std::string_view each : {kKeys, kQuotient, kMasses, kWeightFunctions}) text += each;
+    return dispatch(".weights", operands, text, kWeightBody, threads_, rows_ * parts_);
+  }
+
+  RenderedDispatch draw() {
+    Operands operands(target_, kernel_.name);
+    operands.read("logit", kernel_.reads[0]);
+    operands.read("setting", kernel_.reads[1]);
+    operands.read("draw_word", kernel_.reads[5]);
+    operands.read("record", records_);
+    operands.read("part_mass", masses_);
+    operands.read("word", words_);
+    const int adjusted = operands.read("adjusted", adjusted_);
+    if (target_.unroll) operands.bindings.want_vectors(adjusted);
+    operands.write("word", words_);
+    operands.write("result", kernel_.out);
+    operands.bindings.resolve();
+    const auto bits = std::countr_zero(static_cast<std::uint64_t>(bins_));
+    std::string text = numbers(draw_threads_) + number("capacity", capacity()) + number("per_bin", capacity() / bins_) +
+                       number("bin_bits", bits) + number("distance_shift", 31 - bits) +  // distances are below 2^31
+                       number("sampling_use", static_cast<Extent>(philox::Use::sampling));
+    const auto count_up = [&](std::initializer_list<const char*> names) {
+      Extent next = 0;
+      for (const char* name : names) text += number(name, next++);
+    };
+    count_up({"fill_bins", "fill_digits", "list_them", "sum_distances", "sum_kept"});
+    count_up({"order_by_key", "order_by_distance", "order_by_token"});
+    count_up({"stage_top_k", "stage_typical", "stage_top_p", "stage_first", "stage_draw"});
+    text += shared("given", "u32", 16) + shared("found", "u32", 8) + shared("listed", "atomic<u32>", 1) + bin_arrays() +
+            shared("keys", "u32", capacity()) + shared("places", "u32", capacity()) + operands.functions();
+    text += number("lanes", target_.unroll ? 4 : 1) +
+            fmt::format("fn adjusted_lanes(i: u32) -> vec4f {{ return {}; }}\n",
+                        target_.unroll ? operands.bindings.vector(adjusted, "i") : "vec4f(adjusted(i))");
+    for (const std::string_view each : {kKeys, kSum, kQuotient, kMasses, kDrawNumbers, kDrawSums,
+                                        draw_threads_ == 1 ? kRunUpAlone : kRunUp, kDrawCandidates})
+      text += each;
+    return dispatch(".draw", operands, text, kDrawBody, draw_threads_, rows_);
+  }
+
+ private:
+  Extent capacity() const { return 2 * bins_; }
+  Extent row_words() const { return 3 * bins_ + kExtraWords; }
+  std::string bin_arrays() const {
+    return shared("counts", "atomic<u32>", bins_) + shared("lows", "atomic<u32>", bins_) +
+           shared("highs", "atomic<u32>", bins_);
+  }
+  std::string numbers(Extent threads) const {
+    // The mass of a whole vocabulary of the most probable stays below 2^63.
+    const int unit_bits = 31 - std::bit_width(static_cast<std::uint64_t>(vocabulary_));
+    return number("vocabulary", vocabulary_) + number("part", part_) + number("parts", parts_) +
+           number("pitch", parts_ * part_) + number("bins", bins_) + number("row_words", row_words()) +
+           number("threads", threads) + fmt::format("const unit = {}f;\n", std::int64_t{1} << unit_bits) +
+           fmt::format("const bins_per_distance = {:.9g}f;\n", static_cast<double>(bins_) / kReach);
+  }
+  std::string mark_functions() const {
+    const Extent window = kernel_.shapes[2][1], biased = kernel_.shapes[3][1];
+    // Marks count how often the history has a token; their highest bit says that it has a bias.
+    std::string text = "fn mark_history(thread: u32, row: u32, begin: u32, size: u32) {\n";
+    if (window > 0)
+      text += fmt::format(
+          "  for (var i = thread; i < {0}u; i += threads) {{\n"
+          "    let at = bitcast<u32>(history(row * {0}u + i)) - begin;\n"
+          "    if (at < size) {{ atomicAdd(&marks[at], 1u); }}\n  }}\n",
+          window);
+    text += "}\nfn mark_bias(thread: u32, row: u32, begin: u32, size: u32) {\n";
+    if (biased > 0)
+      text += fmt::format(
+          "  for (var i = thread; i < {0}u; i += threads) {{\n"
+          "    let at = bitcast<u32>(bias_token(row * {0}u + i)) - begin;\n"
+          "    if (at < size) {{ atomicOr(&marks[at], 0x80000000u); }}\n  }}\n",
+          biased);
+    text += "}\nfn biased(l: f32, row: u32, token: u32) -> f32 {\n  var sum = l;\n";
+    if (biased > 0)
+      text += fmt::format(
+          "  for (var i = row * {0}u; i < (row + 1u) * {0}u; i++) {{\n"
+          "    if (bitcast<u32>(bias_token(i)) == token) {{ sum += bias(i); }}\n  }}\n",
+          biased);
+    return text + "  return sum;\n}\n";
+  }
+  RenderedDispatch dispatch(const char* name, const Operands& operands, const std::string& text, std::string_view body,
+                            Extent threads, Extent groups) const {
+    Helpers helpers;
+    helpers.use_called(text);
+    helpers.use_called(body);
+    const auto count = static_cast<std::uint64_t>(groups);
+    std::string shader = compute_shader(operands.bindings, helpers, workgroup_number(count, target_),
+                                        static_cast<int>(threads), text, std::string(body));
+    if (threads == 1) shader = without_barriers(std::move(shader));
+    return {kernel_.name + name, std::move(shader), operands.bindings.ranges(), count};
+  }
+
+  const RoutineKernel& kernel_;
+  const Target& target_;
+  Extent rows_, vocabulary_;
+  Extent bins_ = 0;
+  Extent threads_ = 1, draw_threads_ = 1;  // software adapters compile this many barriers for half a minute
+  Extent part_ = 1024, parts_ = 0;
+  Operand adjusted_, records_, words_, masses_;
+};
+
+}  // namespace
+
+void render_sample_token(const RoutineKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered) {
+  if (kernel.shapes[0][0] == 0) return;
+  SampleWriter writer(kernel, target, scratch);
+  rendered.dispatches.push_back(writer.parts());
+  rendered.dispatches.push_back(writer.weights());
+  rendered.dispatches.push_back(writer.draw());
+}
+
+}  // namespace weft::webgpu

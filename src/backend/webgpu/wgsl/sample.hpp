@@ -1,0 +1,14 @@
+// The draw of the next token as WGSL.
+#pragma once
+
+#include "backend/webgpu/wgsl/render.hpp"
+#include "compile/kernel.hpp"
+
+namespace weft::webgpu {
+
+/// Appends the dispatches of ops::Routine::sample_token: three, of which the second returns at once where no row draws by
+/// chance. Settings are read when it runs. Throws DeviceError for a vocabulary beyond two million tokens.
+void render_sample_token(const kernel::RoutineKernel& kernel, const Target& target, Scratch& scratch,
+                         Rendered& rendered);
+
+}  // namespace weft::webgpu

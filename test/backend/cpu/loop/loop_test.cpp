@@ -1,0 +1,658 @@
+// Loop programs against the slow reference: chosen cases and random kernels, on every instruction set and thread count.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/isa.hpp"
+#include "backend/cpu/loop/chain.hpp"
+#include "backend/cpu/loop/code.hpp"
+#include "backend/cpu/loop/loop.hpp"
+#include "base/sanitized.hpp"
+#include "base/threads.hpp"
+#include "kernel_reference.hpp"
+
+namespace weft::cpu::loop_test {
+namespace {
+
+using kernel::Level;
+using kernel::LoopKernel;
+using kernel::Operand;
+using kernel::Step;
+using kernel::StepKind;
+using kernel::Store;
+using kernel::View;
+using reference::Values;
+using scalar::Op;
+using scalar::Reduction;
+
+/// Builds kernels in a few words.
+struct Builder {
+  LoopKernel kernel;
+  std::vector<DType> types;  // of buffers
+  std::vector<Extent> sizes;
+
+  int input(DType type, Extent count) {
+    types.push_back(type);
+    sizes.push_back(count);
+    kernel.inputs.push_back({static_cast<int>(types.size()) - 1, type, 0, count});
+    return static_cast<int>(kernel.inputs.size()) - 1;
+  }
+  int output(DType type, Extent count) {
+    types.push_back(type);
+    sizes.push_back(count);
+    kernel.outputs.push_back({static_cast<int>(types.size()) - 1, type, 0, count});
+    return static_cast<int>(kernel.outputs.size()) - 1;
+  }
+  int step(Step s) {
+    kernel.steps.push_back(std::move(s));
+    return static_cast<int>(kernel.steps.size()) - 1;
+  }
+  int load(int operand, Level level, View view) {
+    Step s{StepKind::load};
+    s.type = kernel.inputs[static_cast<std::size_t>(operand)].type;
+    s.level = level;
+    s.operand = operand;
+    s.view = std::move(view);
+    return step(s);
+  }
+  int constant(DType type, double value) {
+    Step s{StepKind::constant};
+    s.type = type;
+    s.value = value;
+    return step(s);
+  }
+  DType type(int s) const { return kernel.steps[static_cast<std::size_t>(s)].type; }
+  Level level(int s) const { return kernel.steps[static_cast<std::size_t>(s)].level; }
+  int map(Op op, DType type, int a, int b = -1, int c = -1) {
+    Step s{StepKind::map};
+    s.op = op;
+    s.type = type;
+    s.a = a, s.b = b, s.c = c;
+    for (const int arg : {a, b, c})
+      if (arg >= 0 && level(arg) == Level::inner) s.level = Level::inner;
+    return step(s);
+  }
+  int reduce(Reduction r, int a) {
+    Step s{StepKind::reduce};
+    s.reduction = r;
+    s.a = a;
+    s.type = r == Reduction::argmax || r == Reduction::argmin ? DType::i32 : type(a);
+    return step(s);
+  }
+  void store(int value, int output, View view) { kernel.stores.push_back({value, output, std::move(view)}); }
+};
+
+constexpr std::size_t kGuard = 64;  // bytes around each buffer that nobody may touch
+
+std::vector<char> to_bytes(const Values& values, DType type) {
+  std::vector<char> bytes(values.size() * size_bytes(type) + 2 * kGuard, char(0x5a));
+  char* at = bytes.data() + kGuard;
+  for (const double x : values) {
+    const auto put = [&](auto v) { std::memcpy(at, &v, sizeof v), at += sizeof v; };
+    switch (type) {
+      case DType::f32: put(static_cast<float>(x)); break;
+      case DType::f64: put(x); break;
+      case DType::i32: put(static_cast<std::int32_t>(x)); break;
+      case DType::u32: put(static_cast<std::uint32_t>(x)); break;
+      case DType::boolean: put(static_cast<std::uint8_t>(x != 0)); break;
+    }
+  }
+  return bytes;
+}
+Values from_bytes(const std::vector<char>& bytes, DType type) {
+  Values values;
+  for (std::size_t at = kGuard; at + kGuard < bytes.size(); at += size_bytes(type)) {
+    const auto get = [&](auto v) { return std::memcpy(&v, bytes.data() + at, sizeof v), static_cast<double>(v); };
+    switch (type) {
+      case DType::f32: values.push_back(get(float{})); break;
+      case DType::f64: values.push_back(get(double{})); break;
+      case DType::i32: values.push_back(get(std::int32_t{})); break;
+      case DType::u32: values.push_back(get(std::uint32_t{})); break;
+      case DType::boolean: values.push_back(get(std::uint8_t{})); break;
+    }
+  }
+  return values;
+}
+
+bool close(double got, double want, DType type, double tolerance) {
+  if (std::isnan(got) || std::isnan(want)) return std::isnan(got) && std::isnan(want);
+  if (got == want) return true;
+  if (!is_float(type)) return false;
+  if (std::isinf(got) || std::isinf(want)) return false;
+  return std::fabs(got - want) <= tolerance * std::max(1.0, std::fabs(want));
+}
+
+/// The buffers after a run.
+std::vector<std::vector<char>> run(const LoopProgram& program, const Builder& b, const std::vector<Values>& buffers) {
+  std::vector<std::vector<char>> bytes;
+  for (std::size_t k = 0; k < buffers.size(); ++k) bytes.push_back(to_bytes(buffers[k], b.types[k]));
+  const auto pointers = [&](const std::vector<Operand>& operands) {
+    std::vector<char*> result;
+    for (const Operand& o : operands)
+      result.push_back(bytes[static_cast<std::size_t>(o.buffer)].data() + kGuard +
+                       o.offset * static_cast<Extent>(size_bytes(o.type)));
+    return result;
+  };
+  const std::vector<char*> inputs = pointers(b.kernel.inputs), outputs = pointers(b.kernel.outputs);
+  program.run({inputs, outputs, nullptr});
+  return bytes;
+}
+
+/// Machine code for chains of ops gives the bits of the ops one by one. (NaN is NaN: which one is not promised.)
+void check_chains(const Builder& b, const std::vector<Values>& buffers, const std::string& label) {
+  if (best_isa() < Isa::avx512) return;
+  const Isa isa_before = isa();
+  set_isa(Isa::avx512);
+  const LoopProgram chained(b.kernel);
+  set_chains_enabled(false);
+  const LoopProgram plain(b.kernel);
+  set_chains_enabled(true);
+  ASSERT_EQ(plain.to_string().find("chain"), std::string::npos);
+  const auto got = run(chained, b, buffers), expected = run(plain, b, buffers);
+  for (std::size_t k = 0; k < buffers.size(); ++k) {
+    const Values g = from_bytes(got[k], b.types[k]), e = from_bytes(expected[k], b.types[k]);
+    for (std::size_t i = 0; i < g.size(); ++i)
+      ASSERT_TRUE((std::isnan(g[i]) && std::isnan(e[i])) || (g[i] == e[i] && std::signbit(g[i]) == std::signbit(e[i])))
+          << label << ": buffer " << k << " element " << i << " is " << g[i] << " in a chain, and " << e[i]
+          << " without\n"
+          << chained.to_string();
+  }
+  set_isa(isa_before);
+}
+
+/// Runs on every instruction set with 1, 2 and 4 threads; bits must not depend on threads, values must be the reference's.
+void check(const Builder& b, const std::vector<Values>& buffers, const std::string& label, double tolerance = 1e-5) {
+  std::vector<Values> expected = buffers;
+  reference::run(b.kernel, expected);
+  const int threads_before = thread_count();
+  const Isa isa_before = isa();
+  for (const Isa i : {Isa::baseline, Isa::avx2, Isa::avx512}) {
+    if (i > best_isa()) continue;
+    set_isa(i);
+    const LoopProgram program(b.kernel);
+    std::vector<std::vector<char>> first;
+    for (const int threads : {1, 2, 4}) {
+      set_thread_count(threads);
+      const std::vector<std::vector<char>> bytes = run(program, b, buffers);
+      if (threads > 1) {
+        ASSERT_EQ(bytes, first) << label << ": bits depend on threads\n" << program.to_string();
+        continue;
+      }
+      first = bytes;
+      for (std::size_t k = 0; k < bytes.size(); ++k) {
+        for (std::size_t g = 0; g < kGuard; ++g)
+          ASSERT_TRUE(bytes[k][g] == 0x5a && bytes[k][bytes[k].size() - 1 - g] == 0x5a)
+              << label << ": wrote around buffer " << k << "\n"
+              << program.to_string();
+        const Values got = from_bytes(bytes[k], b.types[k]);
+        for (std::size_t e = 0; e < got.size(); ++e)
+          ASSERT_TRUE(close(got[e], expected[k][e], b.types[k], tolerance))
+              << label << " on " << name(i) << ": buffer " << k << " element " << e << " is " << got[e] << ", not "
+              << expected[k][e] << "\n"
+              << program.to_string();
+      }
+    }
+  }
+  set_thread_count(threads_before);
+  set_isa(isa_before);
+  check_chains(b, buffers, label);
+}
+
+Values random_values(std::mt19937& random, DType type, Extent count, double low = -2, double high = 2) {
+  Values values;
+  std::uniform_real_distribution<double> uniform(low, high);
+  for (Extent i = 0; i < count; ++i) {
+    switch (type) {
+      case DType::f32: values.push_back(static_cast<float>(uniform(random))); break;
+      case DType::f64: values.push_back(uniform(random)); break;
+      case DType::i32: values.push_back(std::uniform_int_distribution<int>(-9, 9)(random)); break;
+      case DType::u32: values.push_back(std::uniform_int_distribution<int>(0, 9)(random)); break;
+      case DType::boolean: values.push_back(random() % 2); break;
+    }
+  }
+  return values;
+}
+
+std::vector<Values> random_buffers(std::mt19937& random, const Builder& b) {
+  std::vector<Values> buffers;
+  for (std::size_t k = 0; k < b.types.size(); ++k) buffers.push_back(random_values(random, b.types[k], b.sizes[k]));
+  return buffers;
+}
+
+View row_major(std::vector<Extent> extents) {
+  View view;
+  view.strides.assign(extents.size(), 1);
+  for (std::size_t d = extents.size(); d-- > 1;) view.strides[d - 1] = view.strides[d] * extents[d];
+  view.extents = std::move(extents);
+  return view;
+}
+
+Builder softmax(Extent rows, Extent columns, bool along_columns) {
+  Builder b;
+  b.kernel.outer = rows, b.kernel.inner = columns;
+  const int x = b.input(DType::f32, rows * columns);
+  const int y = b.output(DType::f32, rows * columns);
+  // Along columns the outer index moves by one element and the inner by a row.
+  const View view = along_columns ? View{{rows, columns}, {1, rows}, 0, {}} : row_major({rows, columns});
+  const int v = b.load(x, Level::inner, view);
+  const int centred = b.map(Op::sub, DType::f32, v, b.reduce(Reduction::max, v));
+  const int e = b.map(Op::exp, DType::f32, centred);
+  b.store(b.map(Op::div, DType::f32, e, b.reduce(Reduction::sum, e)), y, view);
+  return b;
+}
+
+TEST(Loop, Softmax) {
+  std::mt19937 random(1);
+  for (const bool along_columns : {false, true})
+    for (const auto& [rows, columns] : std::vector<std::pair<Extent, Extent>>{
+             {1, 1}, {3, 5}, {0, 4}, {70, 64}, {5, 3000}, {300, 130}, {1, 50000}, {2, 300000}, {33, 2049}}) {
+      const Builder b = softmax(rows, columns, along_columns);
+      check(b, random_buffers(random, b), "softmax " + std::to_string(rows) + " x " + std::to_string(columns), 1e-5);
+    }
+}
+
+TEST(Loop, ReductionOfNothing) {
+  std::mt19937 random(2);
+  for (const DType type : {DType::f32, DType::i32, DType::u32, DType::boolean})
+    for (const Reduction r : {Reduction::sum, Reduction::prod, Reduction::max, Reduction::min, Reduction::argmax}) {
+      Builder b;
+      b.kernel.outer = 3, b.kernel.inner = 0;
+      const int x = b.input(type, 0);
+      const int y = b.output(r == Reduction::argmax ? DType::i32 : type, 3);
+      b.store(b.reduce(r, b.load(x, Level::inner, {{3, 0}, {0, 1}, 0, {}})), y, row_major({3}));
+      check(b, random_buffers(random, b), "reduction of nothing");
+    }
+}
+
+TEST(Loop, EveryReductionOfEveryType) {
+  std::mt19937 random(3);
+  for (const bool columns : {false, true})
+    for (const DType type : kAllDTypes)
+      for (const Reduction r :
+           {Reduction::sum, Reduction::prod, Reduction::max, Reduction::min, Reduction::argmax, Reduction::argmin})
+        for (const auto& [outer, inner] : std::vector<std::pair<Extent, Extent>>{
+                 {5, 37}, {40, 3}, {17, 300}, {2, test::kSanitized ? 70000 : 200000}}) {
+          Builder b;
+          b.kernel.outer = outer, b.kernel.inner = inner;
+          const int x = b.input(type, outer * inner);
+          const int y = b.output(r >= Reduction::argmax ? DType::i32 : type, outer);
+          b.store(b.reduce(r, b.load(x, Level::inner,
+                                     columns ? View{{outer, inner}, {1, outer}, 0, {}} : row_major({outer, inner}))),
+                  y, row_major({outer}));
+          std::vector<Values> buffers = random_buffers(random, b);
+          if (r == Reduction::prod && is_float(type))
+            for (double& v : buffers[0]) v = static_cast<float>(1 + v * 1e-3);
+          check(b, buffers, std::string(scalar::name_of(r)), 1e-4);
+        }
+}
+
+TEST(Loop, NanIsExtremeAndTheFirstExtremeWins) {
+  for (const bool columns : {false, true}) {
+    const double nan = std::nan("");
+    Builder b;
+    b.kernel.outer = 4, b.kernel.inner = 40;
+    const int x = b.input(DType::f32, 160);
+    const View view = columns ? View{{4, 40}, {1, 4}, 0, {}} : row_major({4, 40});
+    const int v = b.load(x, Level::inner, view);
+    for (const Reduction r : {Reduction::argmax, Reduction::argmin, Reduction::max, Reduction::min})
+      b.store(b.reduce(r, v), b.output(r >= Reduction::argmax ? DType::i32 : DType::f32, 4), row_major({4}));
+    Values values(160, 1.0);
+    const auto at = [&](int row, int column) -> double& {
+      return values[static_cast<std::size_t>(columns ? column * 4 + row : row * 40 + column)];
+    };
+    at(0, 7) = at(0, 30) = 3;
+    at(1, 33) = nan, at(1, 35) = nan, at(1, 2) = 9;
+    at(2, 20) = -5, at(2, 21) = -5;
+    std::vector<Values> buffers = {values};
+    for (int k = 0; k < 4; ++k) buffers.push_back(Values(4, 0.0));
+    check(b, buffers, "extremes");
+  }
+}
+
+TEST(Loop, FullReductionOfMillionsIsAccurate) {
+  const Extent n = 5'000'011;
+  Builder b;
+  b.kernel.outer = 1, b.kernel.inner = n;
+  const int x = b.input(DType::f32, n);
+  b.store(b.reduce(Reduction::sum, b.load(x, Level::inner, row_major({1, n}))), b.output(DType::f32, 1),
+          row_major({1}));
+  check(b, {Values(static_cast<std::size_t>(n), static_cast<double>(0.1f)), Values(1, 0.0)}, "sum of 0.1", 1e-6);
+}
+
+TEST(Loop, GatherIndexAndPhilox) {
+  std::mt19937 random(5);
+  Builder b;
+  const Extent rows = 50, width = 33, table = 7;
+  b.kernel.outer = rows * width;
+  const int ids = b.input(DType::i32, rows), weights = b.input(DType::f32, table * width),
+            seed = b.input(DType::u32, 2);
+  const int out = b.output(DType::f32, rows * width), bits = b.output(DType::u32, rows * width);
+  const int id = b.load(ids, Level::outer, {{rows, width}, {1, 0}, 0, {}});
+  Step gather{StepKind::gather};
+  gather.operand = weights;
+  gather.a = id;
+  gather.axis_stride = width;
+  gather.axis_extent = table;
+  gather.view = {{rows, width}, {0, 1}, 0, {}};
+  b.store(b.step(gather), out, row_major({rows * width}));
+  Step index{StepKind::index, DType::u32};
+  index.view = row_major({rows * width});
+  const int counter = b.step(index);
+  const int s = b.load(seed, Level::outer, {{rows * width}, {0}, 0, {}}),
+            t = b.load(seed, Level::outer, {{rows * width}, {0}, 1, {}});
+  b.store(b.map(Op::philox, DType::u32, s, t, counter), bits, row_major({rows * width}));
+  check(b, random_buffers(random, b), "gather");  // ids go from -9 to 9: some are outside
+}
+
+TEST(Loop, PadsReadZeroAndAreNotStored) {
+  std::mt19937 random(6);
+  Builder b;
+  b.kernel.outer = 6 * 40;
+  const int x = b.input(DType::f32, 4 * 36);
+  const int y = b.output(DType::f32, 6 * 40), z = b.output(DType::f32, 4 * 36);
+  const View padded{{6, 40}, {36, 1}, -1 * 36 - 2, {{1, 5}, {2, 38}}};
+  const int v = b.load(x, Level::outer, padded);
+  b.store(v, y, row_major({6, 40}));
+  b.store(b.map(Op::neg, DType::f32, v), z, padded);
+  check(b, random_buffers(random, b), "pad");
+}
+
+TEST(Loop, UpdatesInPlace) {
+  std::mt19937 random(7);
+  const Extent rows = 40, width = 100;
+  Builder b;  // x = x - mean(x), and y = 2 x of before
+  b.kernel.outer = rows, b.kernel.inner = width;
+  const int x = b.input(DType::f32, rows * width);
+  b.kernel.outputs.push_back(b.kernel.inputs[0]);
+  const View view = row_major({rows, width});
+  const int v = b.load(x, Level::inner, view);
+  const int sum = b.reduce(Reduction::sum, v);
+  const int mean = b.map(Op::mul, DType::f32, sum, b.constant(DType::f32, 1.0 / width));
+  const int y = b.output(DType::f32, rows * width);
+  const int out = b.map(Op::sub, DType::f32, v, mean);
+  b.store(out, 0, view);
+  b.store(b.map(Op::mul, DType::f32, v, b.constant(DType::f32, 2)), y, view);
+  check(b, random_buffers(random, b), "in place");
+}
+
+TEST(Loop, TransposedAndPermutedViews) {
+  std::mt19937 random(8);
+  Builder b;
+  const Extent n = 75, m = 130;
+  b.kernel.outer = n * m;
+  const int x = b.input(DType::f32, n * m);
+  const int y = b.output(DType::f32, n * m), z = b.output(DType::f32, n * m);
+  const int v = b.load(x, Level::outer, {{n, m}, {1, n}, 0, {}});
+  b.store(v, y, row_major({n, m}));
+  b.store(b.map(Op::neg, DType::f32, v), z, {{n, m}, {-m, -1}, n * m - 1, {}});
+  check(b, random_buffers(random, b), "transpose");
+}
+
+/// A random view over `space` elements, and the number of elements it may touch.
+View random_view(std::mt19937& random, Extent outer, Extent inner, bool injective, Extent* count) {
+  const auto factor = [&](Extent n) {
+    std::vector<Extent> factors;
+    for (Extent f = 2; f <= n && factors.size() < 2; ++f)
+      if (n % f == 0 && random() % 2) factors.push_back(f), n /= f;
+    factors.push_back(n);
+    std::shuffle(factors.begin(), factors.end(), random);
+    return factors;
+  };
+  std::vector<Extent> extents = factor(outer);
+  for (const Extent e : factor(inner)) extents.push_back(e);
+  if (random() % 6 == 0) extents = {outer * inner};
+  std::vector<std::size_t> order(extents.size());
+  for (std::size_t d = 0; d < order.size(); ++d) order[d] = d;
+  if (random() % 2) std::shuffle(order.begin(), order.end(), random);
+  View view;
+  view.extents = extents;
+  view.strides.assign(extents.size(), 0);
+  view.offset = random() % 3 ? 0 : static_cast<Extent>(random() % 5);
+  Extent stride = random() % 6 ? 1 : 2, last = view.offset;
+  for (std::size_t k = order.size(); k-- > 0;) {
+    const std::size_t d = order[k];
+    if (!injective && random() % 4 == 0) continue;  // broadcast
+    view.strides[d] = stride;
+    last += (extents[d] - 1) * stride;
+    stride *= extents[d];
+    if (random() % 5 == 0) {  // backwards
+      view.offset += (extents[d] - 1) * view.strides[d];
+      view.strides[d] = -view.strides[d];
+    }
+  }
+  if (random() % 4 == 0)
+    for (const Extent e : extents) {
+      const Extent lo = random() % 2 ? 0 : static_cast<Extent>(random() % static_cast<unsigned>(e + 1));
+      view.bounds.push_back(
+          {lo, random() % 2 ? e : std::min(e, lo + static_cast<Extent>(random() % static_cast<unsigned>(e + 1)))});
+    }
+  *count = last + 1;
+  return view;
+}
+
+TEST(Loop, RandomKernels) {
+  const unsigned seeds = 400;
+  for (unsigned seed = 0; seed < seeds; ++seed) {
+    std::mt19937 random(seed);
+    Builder b;
+    const Extent sizes[] = {1, 2, 3, 7, 16, 30, 64, 100, 129, 360, 1000};
+    const bool flat = random() % 3 == 0;
+    b.kernel.outer = sizes[random() % 11];
+    b.kernel.inner = flat ? 1 : sizes[random() % 11];
+    if (b.kernel.outer * b.kernel.inner > 40000) b.kernel.inner = 7;
+    std::vector<int> values;
+    const auto pick = [&] { return values[random() % values.size()]; };
+    const auto load = [&](Level level) {
+      const DType types[] = {DType::f32, DType::f32, DType::f32, DType::f64, DType::i32, DType::u32, DType::boolean};
+      Extent count;
+      const View view = random_view(random, b.kernel.outer, level == Level::inner ? b.kernel.inner : 1, false, &count);
+      const int operand = b.input(types[random() % 7], count);
+      return b.load(operand, level, view);
+    };
+    const Level element = flat ? Level::outer : Level::inner;
+    values.push_back(load(element));
+    values.push_back(load(random() % 2 ? element : Level::outer));
+    values.push_back(b.constant(DType::f32, 0.75));
+    const int length = 3 + static_cast<int>(random() % 12);
+    for (int k = 0; k < length; ++k) {
+      const int a = pick(), c = pick();
+      const DType type = promote(b.type(a), b.type(c));
+      switch (random() % 9) {
+        case 0: values.push_back(load(random() % 2 ? element : Level::outer)); break;
+        case 1: {
+          const Op ops[] = {Op::neg, Op::abs, Op::sign};
+          if (b.type(a) != DType::boolean) values.push_back(b.map(ops[random() % 3], b.type(a), a));
+          break;
+        }
+        case 2: {
+          const Op ops[] = {Op::tanh, Op::exp, Op::sin, Op::atan};
+          if (is_float(b.type(a)))
+            values.push_back(
+                b.map(Op::tanh, b.type(a), b.map(ops[random() % 4], b.type(a), b.map(Op::tanh, b.type(a), a))));
+          break;
+        }
+        case 3: {
+          const Op ops[] = {Op::add, Op::sub, Op::mul, Op::min, Op::max};
+          if (type != DType::boolean)
+            values.push_back(
+                b.map(Op::tanh, DType::f32, b.map(Op::cast, DType::f32, b.map(ops[random() % 5], type, a, c))));
+          break;
+        }
+        case 4: {
+          const Op ops[] = {Op::eq, Op::ne, Op::lt, Op::le, Op::gt, Op::ge};
+          values.push_back(b.map(ops[random() % 6], DType::boolean, a, c));
+          break;
+        }
+        case 5: {
+          const int condition = random() % 2 ? b.map(Op::lt, DType::boolean, a, c) : pick();
+          if (b.type(condition) == DType::boolean) values.push_back(b.map(Op::select, type, condition, a, c));
+          break;
+        }
+        case 6: values.push_back(b.map(Op::cast, kAllDTypes[random() % 5], a)); break;
+        case 7: {
+          // a * c + d, kept small.
+          const int d = pick();
+          values.push_back(
+              b.map(Op::tanh, DType::f32,
+                    b.map(Op::add, DType::f32,
+                          b.map(Op::mul, DType::f32, b.map(Op::cast, DType::f32, a), b.map(Op::cast, DType::f32, c)),
+                          b.map(Op::cast, DType::f32, d))));
+          break;
+        }
+        case 8: {
+          if (flat || b.level(a) != Level::inner) break;
+          const Reduction reductions[] = {Reduction::sum, Reduction::max, Reduction::min, Reduction::argmax};
+          const Reduction r = reductions[random() % 4];
+          // Bounded, so that what follows does not magnify rounding.
+          if (r == Reduction::sum && is_float(b.type(a)))
+            values.push_back(b.map(Op::mul, b.type(a), b.reduce(r, a),
+                                   b.constant(b.type(a), 1.0 / static_cast<double>(b.kernel.inner))));
+          else
+            values.push_back(b.reduce(r, a));
+          break;
+        }
+      }
+    }
+    for (int k = 0; k < 3; ++k) {
+      const int value = k == 0 ? values.back() : pick();
+      Extent count;
+      const View view =
+          random_view(random, b.kernel.outer, b.level(value) == Level::inner ? b.kernel.inner : 1, true, &count);
+      b.store(value, b.output(b.type(value), count), view);
+    }
+    // Comparisons and casts of values that rounding moves would differ: all leaves are multiples of 1/4, and a
+    // discontinuous step of a rounded value is possible but not met by these seeds.
+    std::vector<Values> buffers;
+    for (std::size_t k = 0; k < b.types.size(); ++k) {
+      Values v = random_values(random, b.types[k], b.sizes[k]);
+      if (is_float(b.types[k]))
+        for (double& x : v) x = std::round(x * 4) / 4;
+      buffers.push_back(v);
+    }
+    check(b, buffers, "seed " + std::to_string(seed), 2e-4);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(Loop, ChainsHaveTheBitsOfTheirOps) {
+  // Every op in the middle of a chain, on numbers of all sizes, for rows that do and do not fill vectors.
+  const double infinity = INFINITY;
+  const Values special = {0.0,     -0.0,  1,      -1,      0.5,    -0.5,     1.5,       2.5,
+                          -2.5,    1e-3,  3.9499, -3.9501, 10,     -10.0001, 88.9,      89.1,
+                          -104.9,  -106,  1e-38,  1e-41,   -1e-45, 1e38,     3.4e38,    -3e38,
+                          8388609, -0.75, 0.7071, 1.4143,  1e-20,  infinity, -infinity, std::nan("")};
+  std::mt19937 random(11);
+  for (const Op op : {Op::neg,      Op::abs,  Op::floor, Op::ceil, Op::round, Op::trunc, Op::sqrt, Op::rsqrt, Op::exp,
+                      Op::log,      Op::tanh, Op::erf,   Op::add,  Op::sub,   Op::mul,   Op::div,  Op::min,   Op::max,
+                      Op::copysign, Op::eq,   Op::ne,    Op::lt,   Op::le,    Op::gt,    Op::ge})
+    for (const auto& [rows, columns] :
+         std::vector<std::pair<Extent, Extent>>{{1, 1}, {3, 15}, {2, 16}, {5, 37}, {1, 4099}}) {
+      Builder b;
+      b.kernel.outer = rows * columns;
+      const View whole = row_major({rows, columns}), row{{rows, columns}, {0, 1}, 0, {}},
+                 column{{rows, columns}, {1, 0}, 0, {}};
+      const int x = b.load(b.input(DType::f32, rows * columns), Level::outer, whole);
+      const int y = b.load(b.input(DType::f32, rows * columns), Level::outer, whole);
+      const int r = b.load(b.input(DType::f32, columns), Level::outer, row);
+      const int c = b.load(b.input(DType::f32, rows), Level::outer, column);
+      const int sum = b.map(Op::add, DType::f32, x, c);
+      const int other = b.map(Op::mul, DType::f32, y, r);
+      int value;
+      if (op >= Op::eq && op <= Op::ge)
+        value = b.map(Op::select, DType::f32, b.map(op, DType::boolean, sum, other), x, other);
+      else
+        value = b.map(op, DType::f32, sum, op >= Op::add ? other : -1);
+      const int product = b.map(Op::mul, DType::f32, value, c), offset = b.map(Op::mul, DType::f32, value, r);
+      b.store(value, b.output(DType::f32, rows * columns), whole);
+      b.store(b.map(Op::sub, DType::f32, product, y), b.output(DType::f32, rows * columns), whole);
+      b.store(b.map(Op::sub, DType::f32, x, offset), b.output(DType::f32, rows * columns), whole);
+      b.store(b.map(Op::add, DType::f32, b.map(Op::mul, DType::f32, x, y), value), b.output(DType::f32, rows * columns),
+              whole);
+      std::vector<Values> buffers = random_buffers(random, b);
+      for (Values& values : buffers)
+        for (double& v : values)
+          if (random() % 2) v = special[random() % special.size()];
+      for (const std::size_t k : {2, 3})  // these leave the others as they are, mostly
+        for (double& v : buffers[k])
+          if (random() % 4) v = k == 2 ? 1 : 0;
+      if (isa() >= Isa::avx512) {
+        ASSERT_NE(LoopProgram(b.kernel).to_string().find("chain"), std::string::npos);
+      }
+      check_chains(b, buffers, std::string(scalar::name_of(op)));
+      if (HasFatalFailure()) return;
+    }
+}
+
+/// As sigmoid has it: both choices take their comparison along, and the whole is one chain.
+TEST(Loop, AConditionOfTwoChoicesIsPartOfAChain) {
+  std::mt19937 random(8);
+  Builder b;
+  b.kernel.outer = 6, b.kernel.inner = 700;
+  const int x = b.input(DType::f32, 6 * 700);
+  const View view = row_major({6, 700});
+  const int v = b.load(x, Level::inner, view), zero = b.constant(DType::f32, 0), one = b.constant(DType::f32, 1);
+  const int negative = b.map(Op::lt, DType::boolean, v, zero);
+  const int e = b.map(Op::exp, DType::f32, b.map(Op::select, DType::f32, negative, v, b.map(Op::neg, DType::f32, v)));
+  const int above = b.map(Op::select, DType::f32, negative, e, one);
+  b.store(b.map(Op::div, DType::f32, above, b.map(Op::add, DType::f32, one, e)), b.output(DType::f32, 6 * 700), view);
+  check(b, random_buffers(random, b), "sigmoid");
+  for (const bool chained : {false, true}) {
+    if (chained && best_isa() < Isa::avx512) continue;
+    set_chains_enabled(chained);
+    const std::string text = LoopProgram(b.kernel).to_string();
+    set_chains_enabled(true);
+    EXPECT_EQ(text.find("= lt "), std::string::npos) << text;
+    EXPECT_EQ(text.find("chain") != std::string::npos, chained) << text;
+  }
+}
+
+TEST(Loop, ChainsOfManyValuesAreDivided) {
+  // More values alive, and more operands, than there are registers.
+  std::mt19937 random(12);
+  for (const int inputs : {3, 14})
+    for (const int alive : {10, 30, 50}) {
+      const Extent n = 333;
+      Builder b;
+      b.kernel.outer = n;
+      std::vector<int> loads, values;
+      for (int i = 0; i < inputs; ++i) loads.push_back(b.load(b.input(DType::f32, n), Level::outer, row_major({n})));
+      for (int i = 0; i < alive; ++i) {
+        const auto at = [&](int k) { return loads[static_cast<std::size_t>(k % inputs)]; };
+        values.push_back(b.map(Op::max, DType::f32, b.map(Op::tanh, DType::f32, at(i)),
+                               b.map(Op::mul, DType::f32, at(i * 5 + 1), at(i * 7 + 2))));
+      }
+      int sum = values[0];
+      for (std::size_t i = 1; i < values.size(); ++i) sum = b.map(Op::sub, DType::f32, values[i], sum);
+      b.store(sum, b.output(DType::f32, n), row_major({n}));
+      check(b, random_buffers(random, b), "many values", 1e-4);
+      if (HasFatalFailure()) return;
+    }
+}
+
+TEST(Loop, EqualKernelsShareTheirCodeWherePlacesDiffer) {
+  const auto made = [](double added, int buffer, Extent first) {
+    Builder b;
+    b.kernel.outer = 100;
+    const int x = b.load(b.input(DType::f32, 100), Level::outer, row_major({100}));
+    b.store(b.map(Op::mul, DType::f32, x, b.constant(DType::f32, added)), b.output(DType::f32, 100), row_major({100}));
+    b.kernel.inputs[0].offset = first;
+    b.kernel.outputs[0].buffer = buffer;
+    return b.kernel;
+  };
+  const auto code = [](const LoopKernel& kernel) { return shared_code(kernel, 0, DType::f32, -1); };
+  const auto first = code(made(0.0, 1, 0));
+  EXPECT_EQ(code(made(0.0, 1, 0)), first);
+  EXPECT_EQ(code(made(0.0, 7, 50)), first);
+  EXPECT_NE(code(made(-0.0, 1, 0)), first);  // the product of it is another
+  EXPECT_NE(code(made(0.0, 0, 0)), first);   // in place
+  EXPECT_NE(code(made(0.0, 0, 200)), code(made(0.0, 0, 50)));
+  std::weak_ptr<const LoopProgram::Code> gone = code(made(3.0, 1, 0));
+  EXPECT_TRUE(gone.expired());
+}
+
+}  // namespace
+}  // namespace weft::cpu::loop_test

@@ -1,0 +1,497 @@
+// Loop kernels on the device against the reference: hand-written ones for each mode, and random ones.
+#include "backend/webgpu/wgsl/loop.hpp"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "backend/webgpu/render.hpp"
+#include "backend/webgpu/render_support.hpp"
+#include "backend/webgpu/wgsl/index.hpp"
+
+#if WEFT_HAS_WEBGPU
+namespace weft::webgpu {
+namespace {
+
+using kernel::Level;
+using kernel::LoopKernel;
+using kernel::Step;
+using kernel::StepKind;
+using kernel::View;
+using scalar::Op;
+using scalar::Reduction;
+
+const double kInf = std::numeric_limits<double>::infinity();
+
+/// Puts a kernel together over test buffers.
+struct Builder {
+  LoopKernel loop;
+  std::vector<TestBuffer> buffers;
+
+  explicit Builder(Extent outer, Extent inner = 1) {
+    loop.name = "test";
+    loop.outer = outer;
+    loop.inner = inner;
+  }
+  Extent space(Level level) const { return level == Level::outer ? loop.outer : loop.outer * loop.inner; }
+  int step(Step s) {
+    loop.steps.push_back(std::move(s));
+    return static_cast<int>(loop.steps.size()) - 1;
+  }
+  /// A new buffer of `guard` elements, the operand, and `guard` elements.
+  kernel::Operand operand(TestBuffer buffer, Extent guard = 0) {
+    const Extent count = static_cast<Extent>(buffer.values.size());
+    buffer.values.insert(buffer.values.begin(), static_cast<std::size_t>(guard), 7);
+    buffer.values.insert(buffer.values.end(), static_cast<std::size_t>(guard), 7);
+    buffers.push_back(std::move(buffer));
+    return {static_cast<int>(buffers.size()) - 1, buffers.back().type, guard, count};
+  }
+  int load(Level level, TestBuffer buffer, View view, Extent guard = 0) {
+    Step s{StepKind::load, buffer.type, level};
+    loop.inputs.push_back(operand(std::move(buffer), guard));
+    s.operand = static_cast<int>(loop.inputs.size()) - 1;
+    s.view = std::move(view);
+    return step(s);
+  }
+  int map(Op op, DType type, int a, int b = -1, int c = -1) {
+    Level level = loop.steps[static_cast<std::size_t>(a)].level;
+    for (int other : {b, c})
+      if (other >= 0 && loop.steps[static_cast<std::size_t>(other)].level == Level::inner) level = Level::inner;
+    Step s{StepKind::map, type, level};
+    s.op = op;
+    s.a = a;
+    s.b = b;
+    s.c = c;
+    return step(s);
+  }
+  int constant(double value, DType type = DType::f32) {
+    Step s{StepKind::constant, type};
+    s.value = value;
+    return step(s);
+  }
+  int reduce(Reduction reduction, int a, DType type = DType::f32) {
+    Step s{StepKind::reduce, type, Level::outer};
+    s.reduction = reduction;
+    s.a = a;
+    return step(s);
+  }
+  void store(int value, DType type, View view, Extent count, Extent guard = 0) {
+    loop.outputs.push_back(operand({type, reference::Values(static_cast<std::size_t>(count), 0.0)}, guard));
+    loop.stores.push_back({value, static_cast<int>(loop.outputs.size()) - 1, std::move(view)});
+  }
+  void store(int value, DType type = DType::f32, Extent guard = 0) {
+    const Extent n = space(loop.steps[static_cast<std::size_t>(value)].level);
+    store(value, type, contiguous({n}), n, guard);
+  }
+  void check(double tolerance = 1e-5) const {
+    kernel::Plan plan;
+    plan.kernels.emplace_back(loop);
+    expect_same(plan, buffers, tolerance);
+  }
+};
+
+using WgslLoopTest = RenderTest;
+
+TEST_F(WgslLoopTest, ElementwiseOfAwkwardSizesLeavesItsNeighboursAlone) {
+  std::mt19937 random(1);
+  for (Extent n : {0, 1, 2, 3, 4, 5, 255, 256, 257, 1023, 1024, 1025, 4096}) {
+    for (Extent guard : {0, 64, 3}) {
+      SCOPED_TRACE(fmt::format("{} elements, guard {}", n, guard));
+      Builder b(n);
+      const int x = b.load(Level::outer, random_buffer(random, DType::f32, n), contiguous({n}), guard);
+      const int y = b.load(Level::outer, random_buffer(random, DType::f32, n), contiguous({n}), 0);
+      b.store(b.map(Op::add, DType::f32, b.map(Op::mul, DType::f32, x, y), x), DType::f32, guard);
+      b.check();
+    }
+  }
+}
+
+TEST_F(WgslLoopTest, ElementwiseBeyondTheWorkgroupsOfOneDimension) {
+  // One element a thread, and more than 65,535 workgroups of 256: the bool keeps the reference's vector small enough.
+  const Extent n = Extent{65'536} * 256 + 1001;
+  LoopKernel loop;
+  loop.name = "long";
+  loop.outer = n;
+  Step index{StepKind::index, DType::i32, Level::outer};
+  index.view = contiguous({n});
+  Step is_last{StepKind::map, DType::boolean, Level::outer};
+  Step last{StepKind::constant, DType::i32, Level::outer};
+  last.value = static_cast<double>(n - 1);
+  is_last.op = Op::eq;
+  is_last.a = 0;
+  is_last.b = 1;
+  loop.steps = {index, last, is_last};
+  loop.outputs = {{0, DType::i32, 0, n}};
+  loop.stores = {{0, 0, contiguous({n})}};
+  const auto rendered =
+      render(kernel::Kernel(loop), 1, {{.storage_buffers = 8, .workgroups_per_dimension = 1000}, 0, 132});
+  EXPECT_GT(rendered.dispatches.at(0).workgroups, 1000u);
+  kernel::Plan plan;
+  plan.kernels.emplace_back(loop);
+  const auto got =
+      run_on_device(*test_backend(), plan, {{DType::i32, reference::Values(static_cast<std::size_t>(n), -1.0)}});
+  for (Extent i = 0; i < n; ++i) ASSERT_EQ(got[0][static_cast<std::size_t>(i)], static_cast<double>(i));
+}
+
+TEST_F(WgslLoopTest, ViewsBroadcastPermuteFlipSliceAndPad) {
+  std::mt19937 random(2);
+  const Extent a = 6, c = 5, d = 8;
+  Builder b(a * c * d);
+  const View whole = contiguous({a, c, d});
+  const int x = b.load(Level::outer, random_buffer(random, DType::f32, a * c * d), whole);
+  const int row = b.load(Level::outer, random_buffer(random, DType::f32, d), {{a, c, d}, {0, 0, 1}, 0, {}});
+  const int column = b.load(Level::outer, random_buffer(random, DType::f32, a * c), {{a, c, d}, {c, 1, 0}, 0, {}});
+  const int permuted =
+      b.load(Level::outer, random_buffer(random, DType::f32, a * c * d), {{a, c, d}, {1, a * d, a}, 0, {}});
+  const int flipped =
+      b.load(Level::outer, random_buffer(random, DType::f32, a * c * d), {{a, c, d}, {c * d, d, -1}, d - 1, {}});
+  const int sliced = b.load(Level::outer, random_buffer(random, DType::f32, 200 * a), {{a, c, d}, {200, 20, 2}, 3, {}});
+  const int padded = b.load(Level::outer, random_buffer(random, DType::f32, a * c * d),
+                            {{a, c, d}, {c * d, d, 1}, -2, {{0, a}, {1, 4}, {2, 7}}});
+  int sum = x;
+  for (int other : {row, column, permuted, flipped, sliced, padded}) sum = b.map(Op::add, DType::f32, sum, other);
+  b.store(sum);
+  b.store(x, DType::f32, {{a, c, d}, {1, a * d, a}, 0, {}}, a * c * d);  // transposed on the way out
+  b.store(row, DType::f32, {{a, c, d}, {c * d, d, 1}, 0, {{1, 3}, {0, 5}, {3, 8}}}, a * c * d, 4);  // a part only
+  b.check();
+}
+
+TEST_F(WgslLoopTest, BoolsAndIntegersKeepTheirMemoryForm) {
+  std::mt19937 random(3);
+  for (Extent n : {64, 37}) {
+    Builder b(n);
+    const int p = b.load(Level::outer, random_buffer(random, DType::boolean, n), contiguous({n}));
+    const int i = b.load(Level::outer, random_buffer(random, DType::i32, n), contiguous({n}));
+    const int u = b.load(Level::outer, random_buffer(random, DType::u32, n), contiguous({n}));
+    b.store(b.map(Op::logical_not, DType::boolean, p), DType::boolean);
+    b.store(b.map(Op::select, DType::i32, p, i, u), DType::i32);
+    b.store(b.map(Op::add, DType::f32, i, p), DType::f32);
+    b.store(u, DType::u32);
+    b.check();
+  }
+}
+
+TEST_F(WgslLoopTest, NanAndInfinityPassThroughEveryMode) {
+  const double nan = std::nan("");
+  for (Extent inner : {4, 6, 700}) {
+    TestBuffer x{DType::f32, reference::Values(static_cast<std::size_t>(5 * inner), 1.0)};
+    x.values[2] = nan;
+    x.values[static_cast<std::size_t>(inner)] = kInf;
+    x.values[static_cast<std::size_t>(2 * inner + 1)] = -kInf;
+    x.values[static_cast<std::size_t>(3 * inner + 3)] = kInf;
+    x.values[static_cast<std::size_t>(3 * inner + 2)] = -kInf;
+    Builder b(5, inner);
+    const int v = b.load(Level::inner, x, contiguous({5 * inner}));
+    for (Reduction reduction : {Reduction::sum, Reduction::max, Reduction::min}) b.store(b.reduce(reduction, v));
+    for (Reduction reduction : {Reduction::argmax, Reduction::argmin})
+      b.store(b.reduce(reduction, v, DType::i32), DType::i32);
+    b.store(b.map(Op::max, DType::f32, v, b.constant(0)));
+    b.check();
+  }
+}
+
+TEST_F(WgslLoopTest, GatherClampsAndReadsZeroOutside) {
+  std::mt19937 random(4);
+  const Extent rows = 7, columns = 12, tokens = 10;
+  for (DType index_type : {DType::i32, DType::u32}) {
+    TestBuffer indices{index_type, {0, 6, 3, 7, -1, 2, 2, 100, 5, -2147483648.0}};
+    if (index_type == DType::u32) indices.values = {0, 6, 3, 7, 4294967295.0, 2, 2, 100, 5, 8};
+    Builder b(tokens * columns);
+    const int index = b.load(Level::outer, indices, {{tokens, columns}, {1, 0}, 0, {}});
+    b.loop.inputs.push_back(b.operand(random_buffer(random, DType::f32, rows * columns)));
+    Step gather{StepKind::gather, DType::f32, Level::outer};
+    gather.operand = 1;
+    gather.a = index;
+    gather.axis_stride = columns;
+    gather.axis_extent = rows;
+    gather.view = {{tokens, columns}, {0, 1}, 0, {}};
+    b.store(b.step(gather));
+    b.check(0);
+  }
+}
+
+TEST_F(WgslLoopTest, SoftmaxAndLayerNormForEveryLengthOfRow) {
+  std::mt19937 random(5);
+  for (Extent inner : {2, 7, 8, 65, 384, 1000, 1024, 20000}) {
+    const Extent outer = inner > 4000 ? 3 : 37;
+    SCOPED_TRACE(fmt::format("{} x {}", outer, inner));
+    const View rows = contiguous({outer, inner});
+    {
+      Builder b(outer, inner);
+      const int x = b.load(Level::inner, random_buffer(random, DType::f32, outer * inner), rows, 8);
+      const int top = b.reduce(Reduction::max, x);
+      const int e = b.map(Op::exp, DType::f32, b.map(Op::sub, DType::f32, x, top));
+      b.store(b.map(Op::div, DType::f32, e, b.reduce(Reduction::sum, e)), DType::f32, 8);
+      b.store(b.reduce(Reduction::argmax, x, DType::i32), DType::i32);
+      b.check();
+    }
+    Builder b(outer, inner);
+    const int x = b.load(Level::inner, random_buffer(random, DType::f32, outer * inner), rows);
+    const int gain = b.load(Level::inner, random_buffer(random, DType::f32, inner), {{outer, inner}, {0, 1}, 0, {}});
+    const int scale = b.constant(1.0 / static_cast<double>(inner));
+    const int mean = b.map(Op::mul, DType::f32, b.reduce(Reduction::sum, x), scale);
+    const int centered = b.map(Op::sub, DType::f32, x, mean);
+    const int variance =
+        b.map(Op::mul, DType::f32, b.reduce(Reduction::sum, b.map(Op::mul, DType::f32, centered, centered)), scale);
+    const int r = b.map(Op::rsqrt, DType::f32, b.map(Op::add, DType::f32, variance, b.constant(1e-5)));
+    b.store(b.map(Op::mul, DType::f32, b.map(Op::mul, DType::f32, centered, r), gain));
+    b.store(mean);
+    b.store(r);
+    b.check(1e-4);
+  }
+}
+
+TEST_F(WgslLoopTest, ColumnReductionsOfEveryShape) {
+  std::mt19937 random(6);
+  struct Case {
+    Extent outer, inner;
+  };
+  for (const Case c : {Case{4, 2}, {384, 4097}, {3, 50}, {30, 999}, {1028, 17}}) {
+    SCOPED_TRACE(fmt::format("{} columns of {}", c.outer, c.inner));
+    const View columns{{c.outer, c.inner}, {1, c.outer}, 0, {}};
+    Builder b(c.outer, c.inner);
+    const int x = b.load(Level::inner, random_buffer(random, DType::f32, c.outer * c.inner), columns);
+    b.store(b.reduce(Reduction::sum, x), DType::f32, 5);
+    b.store(b.reduce(Reduction::argmin, x, DType::i32), DType::i32);
+    b.store(b.map(Op::mul, DType::f32, b.reduce(Reduction::max, x), b.constant(2)));
+    b.check(1e-4);
+    Builder softmax(c.outer, c.inner);
+    const int y = softmax.load(Level::inner, random_buffer(random, DType::f32, c.outer * c.inner), columns);
+    const int e =
+        softmax.map(Op::exp, DType::f32, softmax.map(Op::sub, DType::f32, y, softmax.reduce(Reduction::max, y)));
+    softmax.store(softmax.map(Op::div, DType::f32, e, softmax.reduce(Reduction::sum, e)), DType::f32, columns,
+                  c.outer * c.inner);
+    softmax.check();
+  }
+}
+
+TEST_F(WgslLoopTest, LongReductionsAreSplitAndRepeatBitForBit) {
+  std::mt19937 random(8);
+  const Extent n = 300'001;
+  for (Extent inner : {n, Extent{300'000}}) {
+    Builder b(1, inner);
+    const int x = b.load(Level::inner, random_buffer(random, DType::f32, inner), contiguous({inner}));
+    b.store(b.reduce(Reduction::sum, b.map(Op::mul, DType::f32, x, x)));
+    b.store(b.map(Op::sqrt, DType::f32, b.reduce(Reduction::sum, b.map(Op::abs, DType::f32, x))));
+    b.store(b.reduce(Reduction::argmax, x, DType::i32), DType::i32);
+    b.store(b.reduce(Reduction::max, b.map(Op::gt, DType::boolean, x, b.constant(100)), DType::boolean),
+            DType::boolean);
+    kernel::Plan plan;
+    plan.kernels.emplace_back(b.loop);
+    std::vector<reference::Values> wanted;
+    for (const TestBuffer& buffer : b.buffers) wanted.push_back(buffer.values);
+    reference::run(plan, wanted);
+    const auto first = run_on_device(*test_backend(), plan, b.buffers),
+               second = run_on_device(*test_backend(), plan, b.buffers);
+    EXPECT_EQ(first, second);
+    EXPECT_NEAR(first[1][0], wanted[1][0], 1e-5 * wanted[1][0]);
+    EXPECT_NEAR(first[2][0], wanted[2][0], 1e-5 * wanted[2][0]);
+    EXPECT_EQ(first[3][0], wanted[3][0]);
+    EXPECT_EQ(first[4][0], wanted[4][0]);
+    EXPECT_EQ(render(kernel::Kernel(b.loop), 5, {{.storage_buffers = 10}, 32, 132}).dispatches.size(), 2u);
+  }
+}
+
+TEST_F(WgslLoopTest, ReductionsOverNothingAndOverOne) {
+  std::mt19937 random(9);
+  for (DType type : {DType::f32, DType::i32, DType::u32, DType::boolean})
+    for (Extent inner : {0, 1}) {
+      Builder b(6, inner);
+      const int x = b.load(Level::inner, random_buffer(random, type, 6 * inner), contiguous({6, inner}));
+      for (Reduction reduction : {Reduction::sum, Reduction::prod, Reduction::max, Reduction::min})
+        b.store(b.reduce(reduction, x, type), type);
+      if (inner > 0) b.store(b.reduce(Reduction::argmin, x, DType::i32), DType::i32);
+      b.check();
+    }
+}
+
+TEST_F(WgslLoopTest, IntegerAndBoolReductions) {
+  std::mt19937 random(10);
+  for (DType type : {DType::i32, DType::u32, DType::boolean})
+    for (const bool columns : {false, true}) {
+      const Extent outer = 8, inner = 300;
+      const TestBuffer data = random_buffer(random, type, outer * inner);
+      for (const bool positions : {false, true}) {
+        Builder b(outer, inner);
+        const int x =
+            b.load(Level::inner, data, columns ? View{{outer, inner}, {1, outer}, 0, {}} : contiguous({outer, inner}));
+        if (positions) {
+          for (Reduction reduction : {Reduction::argmax, Reduction::argmin})
+            b.store(b.reduce(reduction, x, DType::i32), DType::i32);
+        } else {
+          for (Reduction reduction : {Reduction::sum, Reduction::prod, Reduction::max, Reduction::min})
+            b.store(b.reduce(reduction, x, type), type);
+        }
+        b.check(0);
+      }
+    }
+}
+
+TEST_F(WgslLoopTest, UpdatesInPlaceReadEachOldValueFirst) {
+  std::mt19937 random(11);
+  for (Extent inner : {1, 12, 40, 9001}) {
+    const Extent outer = 9;
+    Builder b(outer, inner);
+    const View all = contiguous({outer * inner});
+    const int x = b.load(Level::inner, random_buffer(random, DType::f32, outer * inner), all, 64);
+    const int old = b.load(Level::outer, random_buffer(random, DType::f32, outer), contiguous({outer}), 64);
+    const int sum = b.reduce(Reduction::sum, x);
+    const int changed = b.map(Op::sub, DType::f32, x, b.map(Op::mul, DType::f32, sum, b.constant(0.01)));
+    const int again = b.map(Op::add, DType::f32, b.reduce(Reduction::max, b.map(Op::mul, DType::f32, changed, x)), old);
+    b.loop.outputs = b.loop.inputs;
+    b.loop.stores = {{b.map(Op::add, DType::f32, changed, old), 0, all}, {again, 1, contiguous({outer})}};
+    b.check(1e-4);
+  }
+}
+
+TEST_F(WgslLoopTest, ValuesOfBothLevelsWithoutReductions) {
+  std::mt19937 random(12);
+  for (Extent inner : {5, 8}) {
+    const Extent outer = 33;
+    Builder b(outer, inner);
+    const int r = b.load(Level::outer, random_buffer(random, DType::f32, outer), contiguous({outer}));
+    const int x = b.load(Level::inner, random_buffer(random, DType::f32, outer * inner), contiguous({outer, inner}));
+    const int scaled = b.map(Op::mul, DType::f32, r, b.constant(3));
+    b.store(b.map(Op::add, DType::f32, x, scaled));
+    b.store(scaled);
+    b.check();
+  }
+}
+
+/// A random kernel: loads through random views, a chain of maps, perhaps reductions, stores at both levels.
+Builder random_kernel(std::mt19937& random) {
+  const auto pick = [&](Extent n) { return static_cast<Extent>(random() % static_cast<unsigned>(n)); };
+  const Extent inner_choices[] = {1, 2, 3, 4, 8, 12, 31, 64, 100, 257};
+  const Extent outer_a = 1 + pick(6), outer_b = 1 + pick(9), inner = inner_choices[pick(10)];
+  Builder b(outer_a * outer_b, inner);
+  const auto random_view = [&](Level level, Extent& count) {
+    View view{{outer_a, outer_b}, {}, 0, {}};
+    if (level == Level::inner) view.extents.push_back(inner);
+    if (level == Level::inner && inner % 4 == 0 && pick(3) == 0) {  // the inner space split in two
+      view.extents.back() = inner / 4;
+      view.extents.push_back(4);
+    }
+    std::vector<std::size_t> order(view.extents.size());
+    for (std::size_t d = 0; d < order.size(); ++d) order[d] = d;
+    if (pick(3) == 0) std::shuffle(order.begin(), order.end(), random);
+    view.strides.assign(order.size(), 0);
+    count = 1;
+    for (std::size_t d = order.size(); d-- > 0;) {
+      const std::size_t at = order[d];
+      if (pick(5) == 0) continue;  // broadcast
+      view.strides[at] = count;
+      count *= view.extents[at];
+      if (pick(6) == 0) count += pick(5);
+    }
+    if (pick(5) == 0) {
+      const std::size_t flipped = static_cast<std::size_t>(pick(static_cast<Extent>(order.size())));
+      view.offset += view.strides[flipped] * (view.extents[flipped] - 1);
+      view.strides[flipped] = -view.strides[flipped];
+    }
+    if (pick(5) == 0)
+      for (std::size_t d = 0; d < order.size(); ++d) view.bounds.push_back({pick(2), view.extents[d] - pick(2)});
+    const Extent shift = pick(4) == 0 ? pick(7) : 0;
+    view.offset += shift;
+    count += shift;
+    return view;
+  };
+  std::vector<int> values;
+  const Extent loads = 1 + pick(4);
+  for (Extent i = 0; i < loads; ++i) {
+    const Level level = pick(3) == 0 ? Level::outer : Level::inner;
+    Extent count = 0;
+    View view = random_view(level, count);
+    values.push_back(
+        b.load(level, random_buffer(random, pick(6) == 0 ? DType::i32 : DType::f32, count), view, pick(2) * 4));
+  }
+  const Op ops[] = {Op::add, Op::sub, Op::mul, Op::min, Op::max, Op::abs, Op::neg, Op::tanh, Op::floor, Op::select};
+  const Extent length = 3 + pick(8);
+  for (Extent i = 0; i < length; ++i) {
+    const auto any = [&] { return values[static_cast<std::size_t>(pick(static_cast<Extent>(values.size())))]; };
+    const int a = any();
+    if (pick(3) == 0 && b.loop.steps[static_cast<std::size_t>(a)].level == Level::inner) {
+      const Reduction reductions[] = {Reduction::sum, Reduction::max, Reduction::min};
+      values.push_back(b.map(Op::tanh, DType::f32,
+                             b.reduce(reductions[pick(3)], a, b.loop.steps[static_cast<std::size_t>(a)].type)));
+      continue;
+    }
+    const Op op = ops[pick(10)];
+    const int arity = scalar::arity(op);
+    values.push_back(b.map(op, DType::f32, a, arity > 1 ? any() : -1, arity > 2 ? any() : -1));
+  }
+  const Extent stores = 1 + pick(3);
+  for (Extent i = 0; i < stores && i < static_cast<Extent>(values.size()); ++i) {
+    const int value = values[values.size() - 1 - static_cast<std::size_t>(i)];
+    b.store(value, DType::f32, pick(3));
+  }
+  return b;
+}
+
+TEST_F(WgslLoopTest, RandomKernelsAgreeWithTheReference) {
+  const char* seed_text = std::getenv("WEFT_TEST_SEED");
+  const unsigned seed = seed_text ? static_cast<unsigned>(std::atoi(seed_text)) : 1;
+  const char* count_text = std::getenv("WEFT_TEST_COUNT");
+  const int count = count_text ? std::atoi(count_text) : 40;
+  for (int i = 0; i < count; ++i) {
+    SCOPED_TRACE(fmt::format("WEFT_TEST_SEED={}, kernel {}", seed, i));
+    std::mt19937 random(seed * 1000003u + static_cast<unsigned>(i));
+    random_kernel(random).check(2e-4);
+    if (HasFailure()) return;
+  }
+}
+
+const Target kTarget{{.storage_buffers = 8, .workgroup_bytes = 16384, .workgroup_invocations = 256}, 32, 132};
+
+TEST(WgslLoopTextTest, EqualLayersHaveEqualText) {
+  const auto text_at = [](Extent offset) {
+    Builder b(1024);
+    const int x = b.load(Level::outer, {DType::f32, reference::Values(1024)}, contiguous({1024}));
+    b.store(b.map(Op::exp, DType::f32, x));
+    b.loop.inputs[0].offset = offset;
+    b.loop.name = fmt::format("layer {}", offset);
+    return render(kernel::Kernel(b.loop), 2, kTarget).dispatches.at(0).text;
+  };
+  EXPECT_EQ(text_at(0), text_at(64 * 1000));
+  EXPECT_NE(text_at(0), text_at(1));
+}
+
+TEST(WgslLoopTextTest, TooManyBuffersIsAnErrorThatNamesTheKernelAndTheLimit) {
+  Builder b(16);
+  int sum = -1;
+  for (int i = 0; i < 9; ++i) {
+    const int x = b.load(Level::outer, {DType::f32, reference::Values(16)}, contiguous({16}));
+    sum = i == 0 ? x : b.map(Op::add, DType::f32, sum, x);
+  }
+  b.store(sum);
+  try {
+    render(kernel::Kernel(b.loop), 10, kTarget);
+    FAIL();
+  } catch (const InternalError& error) {
+    EXPECT_NE(
+        std::string(error.what()).find("kernel test uses 10 buffer ranges, and a shader of this device has at most 8"),
+        std::string::npos)
+        << error.what();
+  }
+  // Ranges of one buffer join when there are too many.
+  for (std::size_t i = 0; i < b.loop.inputs.size(); ++i)
+    b.loop.inputs[i] = {0, DType::f32, static_cast<Extent>(i) * 64, 16};
+  EXPECT_EQ(render(kernel::Kernel(b.loop), 10, kTarget).dispatches.at(0).bindings.size(), 2u);
+}
+
+TEST(WgslIndexTest, MergesWhatIsContiguousAndSplitsAtTheAxes) {
+  const Space row{{{"r", 6}, {"j", 8}}, 1};
+  EXPECT_EQ(Index(contiguous({2, 3, 8}), row).offset(0), "r * 8u + j");
+  EXPECT_EQ(Index(contiguous({48}), row).offset(4), "r * 8u + j + 4u");
+  EXPECT_EQ(Index({{2, 3, 8}, {0, 8, 1}, 0, {}}, row).offset(0), "(r % 3u) * 8u + j");
+  EXPECT_TRUE(Index(contiguous({48}), row).is_vector(0));
+  EXPECT_FALSE(Index(contiguous({48}), row).is_vector(2));
+  const Index padded({{6, 8}, {8, 1}, 0, {{0, 6}, {4, 8}}}, row);
+  EXPECT_EQ(padded.guard(), "j >= 4u");
+  EXPECT_TRUE(padded.is_vector(0));
+  const Index crossing({{4, 12}, {12, 1}, 1, {{0, 4}, {0, 12}}}, row);
+  EXPECT_EQ(crossing.offset(0), "(r * 8u + j) + 1u");
+}
+
+}  // namespace
+}  // namespace weft::webgpu
+#endif

@@ -1,0 +1,212 @@
+// Matrix products on the device against the reference: every tile, layout, edge and split, with epilogues.
+#include "backend/webgpu/wgsl/matmul.hpp"
+
+#include <fmt/format.h>
+
+#include "backend/webgpu/render.hpp"
+#include "backend/webgpu/render_support.hpp"
+
+#if WEFT_HAS_WEBGPU
+namespace weft::webgpu::wgsl_matmul_test {
+namespace {
+
+using kernel::Level;
+using kernel::MatmulKernel;
+using kernel::Step;
+using kernel::StepKind;
+using scalar::Op;
+
+struct Product {
+  MatmulKernel kernel;
+  std::vector<TestBuffer> buffers;
+};
+
+/// A product with operands that lie as `layout` says ("nn", "nt", "tn", "tt": A, then B transposed in memory).
+Product product(std::mt19937& random, const std::string& layout, Extent batch, Extent m, Extent n, Extent k,
+                DType type = DType::f32, Extent row_gap = 0) {
+  Product p;
+  p.kernel = {.name = "matmul", .batch = batch, .m = m, .n = n, .k = k};
+  const auto lay = [&](bool transposed, Extent rows, Extent columns, kernel::Operand& operand, Extent& row,
+                       Extent& column, kernel::View& view) {
+    const Extent lines = transposed ? columns : rows, line = (transposed ? rows : columns) + row_gap;
+    row = transposed ? 1 : line;
+    column = transposed ? line : 1;
+    view = {{batch}, {lines * line}, 0, {}};
+    p.buffers.push_back(random_buffer(random, type, batch * lines * line));
+    operand = {static_cast<int>(p.buffers.size()) - 1, type, 0, batch * lines * line};
+  };
+  lay(layout[0] == 't', m, k, p.kernel.a, p.kernel.a_row, p.kernel.a_col, p.kernel.a_batch);
+  lay(layout[1] == 't', k, n, p.kernel.b, p.kernel.b_row, p.kernel.b_col, p.kernel.b_batch);
+  kernel::LoopKernel& epilogue = p.kernel.epilogue;
+  epilogue.name = "epilogue";
+  epilogue.outer = batch * m * n;
+  epilogue.steps = {Step{StepKind::accumulator, type}};
+  p.buffers.push_back({type, reference::Values(static_cast<std::size_t>(batch * m * n + 40), 0.0)});
+  epilogue.outputs = {{2, type, 20, batch * m * n}};
+  epilogue.stores = {{0, 0, contiguous({batch, m, n})}};
+  return p;
+}
+
+/// gelu-like: tanh(product + bias) * scale + residual, stored twice, once transposed.
+void add_epilogue(Product& p, std::mt19937& random) {
+  kernel::LoopKernel& e = p.kernel.epilogue;
+  const Extent batch = p.kernel.batch, m = p.kernel.m, n = p.kernel.n;
+  const auto load = [&](Extent count, kernel::View view) {
+    p.buffers.push_back(random_buffer(random, DType::f32, count));
+    e.inputs.push_back({static_cast<int>(p.buffers.size()) - 1, DType::f32, 0, count});
+    Step step{StepKind::load};
+    step.operand = static_cast<int>(e.inputs.size()) - 1;
+    step.view = std::move(view);
+    e.steps.push_back(step);
+    return static_cast<int>(e.steps.size()) - 1;
+  };
+  const auto map = [&](Op op, int a, int b = -1) {
+    Step step{StepKind::map};
+    step.op = op;
+    step.a = a;
+    step.b = b;
+    e.steps.push_back(step);
+    return static_cast<int>(e.steps.size()) - 1;
+  };
+  const int bias = load(n, {{batch, m, n}, {0, 0, 1}, 0, {}});
+  const int scale = load(batch * m, {{batch, m, n}, {m, 1, 0}, 0, {}});
+  const int residual = load(batch * m * n, contiguous({batch, m, n}));
+  const int y = map(Op::add, map(Op::mul, map(Op::tanh, map(Op::add, 0, bias)), scale), residual);
+  e.stores[0].value = y;
+  p.buffers.push_back({DType::f32, reference::Values(static_cast<std::size_t>(batch * m * n), 0.0)});
+  e.outputs.push_back({static_cast<int>(p.buffers.size()) - 1, DType::f32, 0, batch * m * n});
+  e.stores.push_back({0, 1, {{batch, m, n}, {m * n, 1, m}, 0, {}}});
+}
+
+void check(const Product& p) {
+  kernel::Plan plan;
+  plan.kernels.emplace_back(p.kernel);
+  expect_same(plan, p.buffers, 1e-4);
+}
+
+const Target kLargeGpu{
+    {.binding_bytes = 1u << 31, .storage_buffers = 16, .workgroup_bytes = 49152, .workgroup_invocations = 1024},
+    32,
+    132};
+const Target kLargeGpuRolled{kLargeGpu.limits, 32, 132,
+                             false};  // for lavapipe, which takes seconds to compile unrolled text
+const Target kSmallGpu{{.storage_buffers = 8, .workgroup_bytes = 16384, .workgroup_invocations = 256}, 0, 16};
+
+/// Runs the product with a given tile and split.
+void check_choice(const Product& p, TileChoice choice, const Target& target) {
+  Rendered rendered;
+  Scratch scratch(static_cast<int>(p.buffers.size()), rendered);
+  render(p.kernel, target, scratch, rendered, choice);
+  EXPECT_EQ(rendered.dispatches.size(), choice.split > 1 ? 2u : 1u);
+  replay(rendered, p.kernel, p.buffers, 1e-4);
+}
+
+using WgslMatmulTest = RenderTest;
+
+TEST_F(WgslMatmulTest, AllLayoutsAndSizes) {
+  std::mt19937 random(1);
+  struct Case {
+    Extent batch, m, n, k;
+  };
+  for (const Case c : {Case{1, 1, 1, 1},
+                       {1, 5, 7, 3},
+                       {2, 33, 65, 17},
+                       {1, 64, 64, 64},
+                       {3, 16, 20, 24},
+                       {1, 3, 100, 50},
+                       {1, 100, 2, 50},
+                       {0, 3, 3, 3},
+                       {1, 0, 4, 4},
+                       {2, 6, 8, 0}})
+    for (const char* layout : {"nn", "nt", "tn", "tt"}) {
+      SCOPED_TRACE(fmt::format("{} {}x{}x{}x{}", layout, c.batch, c.m, c.n, c.k));
+      check(product(random, layout, c.batch, c.m, c.n, c.k));
+    }
+}
+
+TEST_F(WgslMatmulTest, UnalignedRowsAndOffsets) {
+  std::mt19937 random(2);
+  for (const char* layout : {"nn", "nt", "tn"}) {
+    check(product(random, layout, 2, 40, 44, 36, DType::f32, 1));
+    Product p = product(random, layout, 1, 40, 44, 36);
+    for (kernel::Operand* operand : {&p.kernel.a, &p.kernel.b}) {
+      TestBuffer& buffer = p.buffers[static_cast<std::size_t>(operand->buffer)];
+      buffer.values.insert(buffer.values.begin(), 3, 99.0);
+      operand->offset = 3;
+    }
+    check(p);
+  }
+}
+
+TEST_F(WgslMatmulTest, EpiloguesReadBroadcastAndStoreTwice) {
+  std::mt19937 random(3);
+  for (const auto& [m, n] : {std::pair<Extent, Extent>{32, 64}, {37, 9}, {2, 16}}) {
+    Product p = product(random, "nn", 2, m, n, 24);
+    add_epilogue(p, random);
+    check(p);
+  }
+}
+
+TEST_F(WgslMatmulTest, EveryTileAndSplit) {
+  std::mt19937 random(4);
+  for (int tile = 0; tile < static_cast<int>(tiles().size()); ++tile) {
+    const Tile& t = tiles()[static_cast<std::size_t>(tile)];
+    SCOPED_TRACE(t.name);
+    Product exact = product(random, tile % 2 ? "nt" : "tn", 1, t.rows, t.columns, 48);
+    check_choice(exact, {tile, tile % 3 == 0 ? 3 : 1}, kLargeGpuRolled);
+    Product edges = product(random, "nn", 2, t.rows + 9, 30, 41);
+    add_epilogue(edges, random);
+    check_choice(edges, {tile, tile % 3 == 1 ? 2 : 1}, kLargeGpuRolled);
+  }
+}
+
+TEST_F(WgslMatmulTest, UnrolledTextReadsAheadOverEveryStep) {
+  std::mt19937 random(9);
+  const int smallest = static_cast<int>(tiles().size()) - 1;
+  check_choice(product(random, "nn", 1, 40, 30, 75), {smallest, 3}, kLargeGpu);
+}
+
+TEST_F(WgslMatmulTest, IntegersMultiplyExactly) {
+  std::mt19937 random(5);
+  check(product(random, "nn", 2, 9, 11, 13, DType::i32));
+  check(product(random, "nt", 1, 8, 12, 16, DType::u32));
+}
+
+TEST_F(WgslMatmulTest, BatchesBroadcastByView) {
+  std::mt19937 random(6);
+  Product p = product(random, "nn", 6, 12, 16, 8);
+  p.kernel.a_batch = {{2, 3}, {12 * 8, 0}, 0, {}};
+  p.kernel.b_batch = {{2, 3}, {0, 8 * 16}, 0, {}};
+  check(p);
+}
+
+TEST(WgslMatmulChoiceTest, FollowsTheShape) {
+  const auto name = [](const TileChoice& choice) {
+    return std::string(tiles()[static_cast<std::size_t>(choice.tile)].name);
+  };
+  const TileChoice square = choose_tile(1, 4096, 4096, 4096, kLargeGpu);
+  EXPECT_EQ(name(square), "128x64x16");
+  EXPECT_EQ(square.split, 1);
+  const TileChoice weight_gradient = choose_tile(1, 384, 1152, 16384, kLargeGpu);
+  EXPECT_GE(weight_gradient.split, 4);
+  const TileChoice little = choose_tile(1, 64, 64, 64, kLargeGpu);
+  EXPECT_EQ(little.split, 1);
+  for (Extent m : {5, 64, 1000})
+    EXPECT_LE(tiles()[static_cast<std::size_t>(choose_tile(1, m, 100, 100, kSmallGpu).tile)].workgroup_bytes(), 16384);
+}
+
+TEST(WgslMatmulChoiceTest, NoTileFitsIsAnError) {
+  EXPECT_THROW(choose_tile(1, 64, 64, 64, {{.workgroup_bytes = 512, .workgroup_invocations = 256}, 0, 16}),
+               DeviceError);
+}
+
+TEST(WgslMatmulChoiceTest, SmallOrIntegerProductsAreReductions) {
+  std::mt19937 random(7);
+  const auto dispatches = [&](const Product& p) { return render(kernel::Kernel(p.kernel), 3, kLargeGpu).dispatches; };
+  EXPECT_EQ(dispatches(product(random, "nt", 1, 1, 512, 256)).at(0).text.find("shared_a"), std::string::npos);
+  EXPECT_NE(dispatches(product(random, "nt", 1, 32, 512, 256)).at(0).text.find("shared_a"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace weft::webgpu::wgsl_matmul_test
+#endif
