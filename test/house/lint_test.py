@@ -25,6 +25,10 @@ CASES = [
     ("a backend without gradients", "src/backend/cpu/a.cpp", '#include "autograd/b.hpp"\n', "must not include autograd/"),
     ("backends apart", "src/backend/cpu/a.cpp", '#include "backend/webgpu/b.hpp"\n', "must not include backend/webgpu/"),
     ("the contract alone", "src/backend/a.hpp", ONCE + '#include "backend/cpu/b.hpp"\n', "backend/ must not include backend/cpu/"),
+    ("links against the order", "src/CMakeLists.txt", "weft_folder(graph)\nweft_folder(ops graph)\n", "ops/ must not link graph/"),
+    ("links that bring gradients", "src/CMakeLists.txt", "weft_folder(autograd)\nweft_folder(compile autograd)\n",
+     "compile/ must not link autograd/"),
+    ("links in order", "src/CMakeLists.txt", "weft_folder(base)\nweft_folder(compile base)\nweft_folder(backend/cpu compile)\n", None),
     ("an unknown folder", "src/misc/a.cpp", "int a;\n", "lies in no folder of the map"),
     ("public headers stay public", "include/weft/a.hpp", ONCE + '#include "graph/node.hpp"\n', "public and standard headers only"),
     ("public headers without libraries", "include/weft/a.hpp", ONCE + "#include <fmt/core.h>\n", "public and standard headers only"),
@@ -57,10 +61,19 @@ def main():
             if not good:
                 failed += 1
                 print(f"{name}: expected {expected!r}, got {result.returncode}: {result.stdout}{result.stderr}")
+    with tempfile.TemporaryDirectory() as tree:
+        source = pathlib.Path(tree) / "src"
+        (source / "llm").mkdir(parents=True)
+        (source / "CMakeLists.txt").write_text("weft_folder(base)\nweft_folder(nn base)\nweft_folder(llm base)\n", "utf-8")
+        (source / "llm" / "a.cpp").write_text('#include "base/a.hpp"\n#include "nn/b.hpp"\n', "utf-8")
+        result = lint(tree)
+        if "llm/a.cpp:2: llm/ includes nn/ (nn/b.hpp) but does not link it" not in result.stdout or "1 finding\n" not in result.stdout:
+            failed += 1
+            print(f"an include without a link: got {result.returncode}: {result.stdout}{result.stderr}")
     if lint("--bogus").returncode != 2:
         failed += 1
         print("a wrong argument must exit with 2")
-    print(f"{len(CASES) + 1 - failed} passed, {failed} failed")
+    print(f"{len(CASES) + 2 - failed} passed, {failed} failed")
     return 1 if failed else 0
 
 
