@@ -966,9 +966,10 @@ class Compiler {
       for (const Node* owner : items_[i].reads)
         if (is_leaf(*owner) && external.try_emplace(owner, static_cast<int>(result.leaves.size())).second)
           result.leaves.push_back(owner->shared_from_this());
-    for (const auto& [output, leaf] : in_place_)
-      if (external.try_emplace(leaf, static_cast<int>(result.leaves.size())).second)
-        result.leaves.push_back(leaf->shared_from_this());
+    for (const NodeRef& output : graph_.outputs)
+      if (auto it = in_place_.find(output.get()); it != in_place_.end())
+        if (external.try_emplace(it->second, static_cast<int>(result.leaves.size())).second)
+          result.leaves.push_back(it->second->shared_from_this());
     int ordinal = static_cast<int>(result.leaves.size());
     for (const NodeRef& output : graph_.outputs) {
       auto it = in_place_.find(output.get());
@@ -980,11 +981,13 @@ class Compiler {
     }
     result.external_count = ordinal;
     for (int e = 0; e < ordinal; ++e) result.plan.buffers.push_back({.external = e, .bytes = 0, .label = ""});
-    for (const auto& [node, e] : external) {
-      auto& buffer = result.plan.buffers[static_cast<std::size_t>(e)];
-      buffer.bytes = bytes_of(node);
+    const auto describe = [&](const NodeRef& node) {
+      auto& buffer = result.plan.buffers[static_cast<std::size_t>(external.at(node.get()))];
+      buffer.bytes = bytes_of(node.get());
       if (buffer.label.empty()) buffer.label = title(*node);
-    }
+    };
+    for (const NodeRef& leaf : result.leaves) describe(leaf);
+    for (const NodeRef& output : graph_.outputs) describe(output);
     // Intermediate values: when each is alive, and which must lie apart.
     MemoryRequest memory{{}, {}, target_.offset_alignment, target_.buffer_bytes_max, target_.binding_bytes_max};
     std::unordered_map<const Node*, int> value_of;

@@ -80,6 +80,11 @@ OrderedGraph rebuild(const OrderedGraph& graph, const Transform& transform) {
     }
   }
   for (const NodeRef& output : graph.outputs) result.outputs.push_back(replacement.at(output.get()));
+  // Nodes that were replaced die with this call, and their addresses may come back as other nodes.
+  std::unordered_map<const Node*, int> rank;
+  for (const Node* node : graph::topological_order(result.outputs, [](const Node& n) { return is_leaf(n); }))
+    rank.emplace(node, result.rank.at(node));
+  result.rank = std::move(rank);
   return result;
 }
 
