@@ -97,6 +97,15 @@ struct Pooled final : backend::Buffer {
 
 backend::Backend& backend_of(Device device) { return *entry_of(device).backend; }
 
+void use_backend(Device device, std::unique_ptr<backend::Backend> backend) {
+  Registry& r = registry();
+  std::lock_guard lock(r.mutex);
+  auto& entry = r.entries[{static_cast<int>(device.kind), device.index}];
+  if (entry) throw UsageError(fmt::format("use_backend: {} is in use already", device.to_string()));
+  entry = std::make_unique<Entry>();
+  entry->backend = std::move(backend);
+}
+
 compiler::Target target_of(Device device) {
   backend::Backend& backend = backend_of(device);
   const backend::Description& d = backend.describe();

@@ -15,6 +15,9 @@ namespace weft::runtime {
 
 /// Throws DeviceError when there is no such device.
 backend::Backend& backend_of(Device device);
+/// Puts another backend in the place of a device that nothing has used yet, such as one that only records its programs.
+/// Throws UsageError if the device has a backend already.
+void use_backend(Device device, std::unique_ptr<backend::Backend> backend);
 /// What the compiler must know of it.
 compiler::Target target_of(Device device);
 

@@ -1,0 +1,48 @@
+#include "backend/webgpu/description.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "backend/webgpu/wgsl/quantised.hpp"
+
+namespace weft::webgpu {
+
+backend::Description description_of(const AdapterInfo& info) {
+  backend::Description description;
+  const Limits& limits = info.limits;
+  description.name = fmt::format("webgpu:{}", info.index);
+  description.hardware = webgpu::describe(info);
+  description.is_software = info.type == AdapterType::software;
+  description.dtypes = {DType::f32, DType::i32, DType::u32, DType::boolean};
+  description.buffer_bytes_max = limits.buffer_bytes;
+  description.binding_bytes_max = limits.binding_bytes;
+  description.offset_alignment = std::max(256u, limits.offset_alignment);
+  description.prefers_separate_buffers = true;
+  description.kernels_side_by_side = 6;
+  description.computed_rows_max = kFewRows;
+  description.operands_max = static_cast<int>(info.limits.storage_buffers);
+
+  // H200, 384 heads x 256 positions x 64 channels: a step's attention takes 2.0 ms a layer fused, 0.8 as products.
+  description.attention_keys_fused = 128;
+  description.attention_score_bytes_max = std::size_t{256} << 20;
+  const auto yes = [](bool is) { return is ? "yes" : "no"; };
+  description.details = {
+      {"type", std::string(name_of(info.type))},
+      {"backend", info.backend},
+      {"vendor", info.vendor},
+      {"architecture", info.architecture},
+      {"driver", info.driver},
+      {"subgroups",
+       info.subgroups ? fmt::format("{} to {} threads", info.subgroup_size_min, info.subgroup_size_max) : "no"},
+      {"f16", yes(info.f16)},
+      {"tensor cores", info.subgroup_matrices.empty() ? "no" : fmt::format("{} shapes", info.subgroup_matrices.size())},
+      {"timestamps", yes(info.timestamps)},
+      {"workgroup memory", fmt::format("{} bytes", limits.workgroup_bytes)},
+      {"workgroup size", fmt::format("{} threads", limits.workgroup_invocations)},
+      {"storage buffers of a kernel", fmt::format("{}", limits.storage_buffers)},
+  };
+  return description;
+}
+
+}  // namespace weft::webgpu

@@ -1,0 +1,20 @@
+// A whole plan as dispatches: kernels rendered, some of them together, and short ones merged.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "backend/webgpu/wgsl/render.hpp"
+
+namespace weft::webgpu {
+
+struct RenderedPlan {
+  std::vector<RenderedDispatch> dispatches;  // in the order that they run in
+  /// Scratch of the kernels' own, each a buffer numbered after the plan's.
+  std::vector<std::uint64_t> scratch_bytes;
+};
+
+/// Needs no device. Errors: as `render`.
+RenderedPlan render_plan(const kernel::Plan& plan, const Target& target);
+
+}  // namespace weft::webgpu
