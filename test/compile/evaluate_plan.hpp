@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "compile/compile.hpp"
+#include "compile/leaves.hpp"
 #include "graph/node.hpp"
 #include "kernel_reference.hpp"
 #include "weft/tensor.hpp"
@@ -21,9 +22,9 @@ inline compiler::Target reference_target() {
 }
 
 /// An argument of the graph: a leaf with values.
-class Arguments {
+class Arguments final : public LeafMaker {
  public:
-  Tensor make(const Shape& shape, std::vector<double> values, DType type = DType::f32) {
+  Tensor make(const Shape& shape, std::vector<double> values, DType type = DType::f32) override {
     Tensor t(graph::make_node({.kind = graph::Kind::input,
                                .type = type,
                                .shape = shape,

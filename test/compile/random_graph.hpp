@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <random>
+#include <span>
 #include <vector>
 
-#include "compile/evaluate_plan.hpp"
+#include "compile/leaves.hpp"
+#include "graph/node.hpp"
 #include "ops/table.hpp"
 #include "weft/grad.hpp"
 #include "weft/ops.hpp"
@@ -19,10 +21,23 @@ class RandomGraph {
   enum class Smooth { no, yes };
   explicit RandomGraph(std::uint64_t seed, Smooth smooth = Smooth::no) : random_(seed) {
     with_attention_ = pick(0, 3) == 0 || smooth == Smooth::yes;
+    elementwise_rows_ = ops::elementwise_rows();
+    for (const ops::ReduceRow& row : ops::reduce_rows()) reduce_rows_.push_back(&row);
+  }
+  /// Of the table's rows only these, so that graphs stay the same when the table grows.
+  void draw_rows_from(std::span<const char* const> elementwise, std::span<const char* const> reductions) {
+    const auto keep_named = [](auto& rows, std::span<const char* const> names) {
+      auto all = rows;
+      rows.clear();
+      for (const char* name : names)
+        rows.push_back(*std::find_if(all.begin(), all.end(), [&](auto* row) { return row->name == name; }));
+    };
+    keep_named(elementwise_rows_, elementwise);
+    keep_named(reduce_rows_, reductions);
   }
 
   /// Outputs of a new graph, some of them views of others or repeated, gradients among them.
-  std::vector<Tensor> make(Arguments& arguments) {
+  std::vector<Tensor> make(LeafMaker& arguments) {
     const int leaves = pick(2, 4);
     for (int i = 0; i < leaves; ++i) {
       Shape shape;
@@ -43,10 +58,8 @@ class RandomGraph {
         if (steps <= 8 && pick(0, 2) == 0) outputs.push_back(grad(sum(g * g), x));
       }
     }
-    if (pick(0, 2) == 0)
-      outputs.push_back(view_of(outputs[static_cast<std::size_t>(pick(0, static_cast<int>(outputs.size()) - 1))]));
-    if (pick(0, 2) == 0)
-      outputs.push_back(outputs[static_cast<std::size_t>(pick(0, static_cast<int>(outputs.size()) - 1))]);
+    if (pick(0, 2) == 0) outputs.push_back(view_of(any_of(outputs)));
+    if (pick(0, 2) == 0) outputs.push_back(Tensor(any_of(outputs)));
     return outputs;
   }
   int pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
@@ -54,17 +67,21 @@ class RandomGraph {
  private:
   static constexpr Extent kElementsMax = 3000;
 
-  Tensor any() { return values_[static_cast<std::size_t>(pick(0, static_cast<int>(values_.size()) - 1))]; }
+  template <class T>
+  const T& any_of(const std::vector<T>& all) {
+    return all[static_cast<std::size_t>(pick(0, static_cast<int>(all.size()) - 1))];
+  }
+  Tensor any() { return any_of(values_); }
   void keep(const Tensor& x) {
     if (x.defined() && x.numel() <= kElementsMax && x.rank() <= 6) values_.push_back(x);
   }
-  Tensor leaf(Arguments& arguments, const Shape& shape) {
+  Tensor leaf(LeafMaker& arguments, const Shape& shape) {
     std::vector<double> values;
     std::uniform_real_distribution<double> uniform(-1, 1);
     for (Extent i = 0; i < shape.numel(); ++i) values.push_back(uniform(random_));
     return arguments.make(shape, std::move(values));
   }
-  Tensor indices(Arguments& arguments, const Shape& shape, Extent below) {
+  Tensor indices(LeafMaker& arguments, const Shape& shape, Extent below) {
     std::vector<double> values;
     for (Extent i = 0; i < shape.numel(); ++i) values.push_back(pick(-1, static_cast<int>(below)));  // some lie outside
     return arguments.make(shape, std::move(values), DType::i32);
@@ -85,9 +102,8 @@ class RandomGraph {
     return !row.kinks.empty() || !row.differentiable || row.result != ops::Result::same;
   }
 
-  Tensor elementwise_row(Arguments& arguments, const Tensor& x) {
-    const auto rows = ops::elementwise_rows();
-    const ops::ElementwiseRow& row = *rows[static_cast<std::size_t>(pick(0, static_cast<int>(rows.size()) - 1))];
+  Tensor elementwise_row(LeafMaker& arguments, const Tensor& x) {
+    const ops::ElementwiseRow& row = *any_of(elementwise_rows_);
     if (with_attention_ && has_kinks(row)) return {};
     const bool integers = row.dtypes == ops::DTypes::integers || row.dtypes == ops::DTypes::bits;
     std::vector<Tensor> inputs;
@@ -108,7 +124,7 @@ class RandomGraph {
   }
   Tensor as_float(const Tensor& y) { return y.dtype() == DType::f32 ? y : cast(y, DType::f32); }
   // Another value that broadcasts against x.
-  Tensor partner(Arguments& arguments, const Tensor& x) {
+  Tensor partner(LeafMaker& arguments, const Tensor& x) {
     for (int tries = 0; tries < 3; ++tries) {
       const Tensor other = any();
       if (Shape joined; graph::broadcast_shapes(x.shape(), other.shape(), joined) && joined.numel() <= kElementsMax)
@@ -176,8 +192,7 @@ class RandomGraph {
   }
 
   Tensor reduction(const Tensor& x) {
-    const auto rows = ops::reduce_rows();
-    const ops::ReduceRow& row = rows[static_cast<std::size_t>(pick(0, static_cast<int>(rows.size()) - 1))];
+    const ops::ReduceRow& row = *any_of(reduce_rows_);
     const ReduceOptions options{.keepdims = pick(0, 1) == 1};
     const bool position = row.reduction == scalar::Reduction::argmax || row.reduction == scalar::Reduction::argmin;
     if (!row.allows_empty && x.numel() == 0) return {};
@@ -188,7 +203,7 @@ class RandomGraph {
     return as_float(reduce(row.name, within(x, row.tested), axes, options));
   }
 
-  Tensor gathered(Arguments& arguments, const Tensor& x) {
+  Tensor gathered(LeafMaker& arguments, const Tensor& x) {
     const int rank = x.rank();
     if (rank == 0 || x.numel() == 0) return {};
     const int axis = pick(0, rank - 1);
@@ -207,7 +222,7 @@ class RandomGraph {
     }
   }
 
-  Tensor attended(Arguments& arguments, const Tensor& x) {
+  Tensor attended(LeafMaker& arguments, const Tensor& x) {
     if (!with_attention_) return {};
     Tensor q = x;
     while (q.rank() < 4) q = unsqueeze(q, 0);
@@ -220,7 +235,7 @@ class RandomGraph {
     return attention(q, k, v, causal);
   }
 
-  Tensor composite(Arguments& arguments, const Tensor& x) {
+  Tensor composite(LeafMaker& arguments, const Tensor& x) {
     if (x.rank() == 0 || x.numel() == 0) return {};
     switch (pick(0, 6)) {
       case 0: return softmax(x, pick(0, x.rank() - 1));
@@ -238,7 +253,7 @@ class RandomGraph {
     }
   }
 
-  Tensor product(Arguments& arguments, const Tensor& x) {
+  Tensor product(LeafMaker& arguments, const Tensor& x) {
     switch (x.rank()) {
       case 0: return {};
       case 1:
@@ -254,7 +269,7 @@ class RandomGraph {
     }
   }
 
-  Tensor grown(Arguments& arguments) {
+  Tensor grown(LeafMaker& arguments) {
     const Tensor x = any();
     switch (pick(0, 15)) {
       case 0:
@@ -284,6 +299,8 @@ class RandomGraph {
   }
 
   std::mt19937_64 random_;
+  std::vector<const ops::ElementwiseRow*> elementwise_rows_;
+  std::vector<const ops::ReduceRow*> reduce_rows_;
   std::vector<Tensor> values_;
   bool with_attention_ = false;
 };

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "compile/evaluate_plan.hpp"
 #include "compile/plan_check.hpp"
 #include "compile/rewrite.hpp"
 
