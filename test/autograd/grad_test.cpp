@@ -59,11 +59,21 @@ TEST(Gradients, NothingLeaks) {
   EXPECT_EQ(graph::live_node_count(), before);
 }
 
+// An op on two types computes in the wider one; each operand's gradient has the operand's own.
+TEST(Gradients, HaveTheTypesOfTheirOperands) {
+  const Tensor narrow = argument({3}), wide = argument({3}, DType::f64, 1);
+  const Tensor y = sum(narrow * wide);
+  EXPECT_EQ(y.dtype(), DType::f64);
+  EXPECT_EQ(grad(y, narrow).dtype(), DType::f32);
+  EXPECT_EQ(grad(y, wide).dtype(), DType::f64);
+}
+
 TEST(Gradients, ErrorsSayWhatWithOperandsAndTheCallersLine) {
   const Tensor x = argument({2, 3}), y = argument({4, 5}), i = argument({2}, DType::i32);
   EXPECT_MESSAGE(UsageError, grad(x, x), "more than one element; sum it, or give a seed");
   EXPECT_MESSAGE(DTypeError, grad(sum(i), x), "the output is not f32 or f64");
   EXPECT_MESSAGE(ShapeError, grad(x, std::vector<Tensor>{x}, y), "the seed's shape differs");
+  EXPECT_MESSAGE(ShapeError, grad(x, std::vector<Tensor>{x}, argument({3, 2})), "the seed's shape differs");
   EXPECT_THROW((void)grad(Tensor(), x), UsageError);
   EXPECT_THROW((void)grad(sum(x), Tensor()), UsageError);
 }

@@ -65,6 +65,7 @@ TEST(NarrowTest, AGatherReachesEveryRow) {
   const LoopKernel& n = narrowed(k);
   EXPECT_EQ(n.inputs[0].offset, 3);
   EXPECT_EQ(n.inputs[0].count, 36);
+  EXPECT_EQ(n.steps[0].view.offset, 0);
 }
 
 TEST(NarrowTest, WhatIsUpdatedInPlaceStaysOneRange) {

@@ -88,6 +88,7 @@ TEST(Errors, SayWhatWithOperandsLabelsAndTheCallersLine) {
   EXPECT_MESSAGE(ShapeError, reshape(x, {4}), "reshape: [4] has 4 elements, x has 6");
   EXPECT_MESSAGE(ShapeError, reshape(x, {-1, -1}), "only one extent may be -1");
   EXPECT_MESSAGE(ShapeError, reshape(x, {-1, 4}), "6 elements do not divide into [-1, 4]");
+  EXPECT_MESSAGE(ShapeError, reshape(argument({0, 3}), {0, -1}), "0 elements do not divide into [0, -1]");
   EXPECT_MESSAGE(ShapeError, permute(x, {0}), "order has 1 axes, x has 2");
   EXPECT_MESSAGE(ShapeError, permute(x, {0, 0}), "axis 0 is given twice");
   EXPECT_MESSAGE(ShapeError, transpose(x, 0, 2), "axis 2 is outside of [-2, 2)");

@@ -447,6 +447,9 @@ TEST(GgufSplit, PartsThatDoNotBelongTogetherAreRefused) {
   EXPECT_NE(error({{"m-00001-of-00002.gguf", 0, 2, {"a"}}, {"m-00002-of-00002.gguf", 0, 2, {"b"}}})
                 .find("split.no and split.count are not those of part 2 of 2"),
             std::string::npos);
+  EXPECT_NE(error({{"m-00001-of-00002.gguf", 0, 2, {"a"}}, {"m-00002-of-00002.gguf", 1, 3, {"b"}}})
+                .find("split.no and split.count are not those of part 2 of 2"),
+            std::string::npos);
   EXPECT_NE(error({{"m-00001-of-00002.gguf", 0, 2, {"a"}}, {"m-00002-of-00002.gguf", 1, 2, {"a"}}})
                 .find("tensor \"a\" is in two parts"),
             std::string::npos);

@@ -142,6 +142,36 @@ TEST_F(Generate, BatchesGiveWhatEachPromptGivesAlone) {
   }
 }
 
+// Prompts of a batch draw with seeds that follow one another, so that equal prompts go on differently.
+TEST_F(Generate, EachPromptOfABatchHasASeedOfItsOwn) {
+  const Model model = load_tiny({.sequences = 2});
+  const std::vector<std::string> prompts = {kPrompt, kPrompt, kPrompt};
+  const std::vector<Result> results = model.generate_batch(prompts, seeded(12));
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    GenerateOptions alone = seeded(12);
+    alone.sampling.seed = *alone.sampling.seed + i;
+    EXPECT_EQ(ids_of(results[i]), ids_of(model.generate(kPrompt, alone).result())) << i;
+  }
+  EXPECT_NE(ids_of(results[0]), ids_of(results[1]));
+}
+
+// Tokens that a bias makes certain are drawn again once they lie before the window that penalties look at.
+TEST_F(Generate, PenaltiesLookAtTheLastTokens) {
+  const Model model = load_tiny();
+  GenerateOptions options = greedy(1);
+  options.sampling.presence_penalty = 1000;
+  options.sampling.penalty_window = 3;
+  const auto next_of = [&](std::vector<std::int32_t> prompt) {
+    return model.generate(prompt, options).result().tokens.at(0).id;
+  };
+  options.sampling.logit_bias = {{7, 100}};
+  EXPECT_EQ(next_of({7, 7, 7, 1, 2, 3}), 7);
+  EXPECT_NE(next_of({1, 2, 3, 7, 4, 5}), 7);
+  EXPECT_NE(next_of({1, 2, 3, 4, 5, 7}), 7);
+  options.sampling.penalty_window = 6;
+  EXPECT_NE(next_of({7, 7, 7, 1, 2, 3}), 7);
+}
+
 TEST_F(Generate, StopTextsEndItAndAreNoPartOfIt) {
   const Model model = load_tiny();
   const Result whole = model.generate(kPrompt, greedy(12)).result();
@@ -337,6 +367,16 @@ TEST_F(Generate, ErrorsSayWhatToDo) {
   expect(test::message_of<UsageError>([&] { (void)load_tiny({.sequences = 0}); }), "0 sequences");
   // The context ends it without an error.
   EXPECT_EQ(model.generate(kPrompt, greedy(100)).result().tokens.size(), 9u);
+}
+
+// The first in the text counts, not the first or the last of the list.
+TEST(StopTexts, TheFirstInTheTextEndsIt) {
+  StopTexts both({"bb", "cc"});
+  EXPECT_EQ(both.put("a bb cc"), "a ");
+  StopTexts other({"cc", "bb"});
+  EXPECT_EQ(other.put("a bb cc"), "a ");
+  StopTexts third({"bb", "cc", "zz"});
+  EXPECT_EQ(third.put("a cc bb"), "a ");
 }
 
 TEST(StopTexts, HoldBackWhatMayBeOne) {

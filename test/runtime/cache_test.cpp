@@ -4,8 +4,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <memory>
 
+#include "backend/cpu/backend.hpp"
 #include "base/half.hpp"
 #include "graph/node.hpp"
 #include "runtime/devices.hpp"
@@ -223,6 +226,30 @@ TEST(WriteRows, AssignedInACompiledFunctionItWritesInPlace) {
   const Tensor held = cache.value();
   EXPECT_EQ(step(ones({1, 8}), tensor<std::int32_t>({19})).item<float>(), 24);
   EXPECT_EQ(sum(held).item<float>(), 16);
+}
+
+// Nothing is written beside the cache: here it is the middle of an array.
+TEST(WriteRows, NothingIsWrittenBesideTheCache) {
+  constexpr int kRows = 5, kWidth = 16, kBefore = 4;
+  const auto memory =
+      std::make_shared<std::vector<float>>(static_cast<std::size_t>((kBefore + kRows + kBefore) * kWidth), 7.0f);
+  std::fill_n(memory->begin() + kBefore * kWidth, kRows * kWidth, 0.0f);
+  const std::span<const float> middle(memory->data() + kBefore * kWidth, kRows * kWidth);
+  Variable cache(
+      Tensor(runtime::data_node(DType::f32, {kRows, kWidth}, kCpu, cpu::borrow_memory(memory, std::as_bytes(middle)))),
+      "cache", false);
+  auto step = compile([&](Tensor rows, Tensor at) {
+    cache.assign(write_rows(cache, rows, at));
+    return sum(cache.value());
+  });
+  const Tensor at = tensor<std::int32_t>({0, kRows, -1, kRows + 1, kRows - 1, -kBefore});
+  EXPECT_EQ(step(ones({6, kWidth}), at).item<float>(), 2 * kWidth);
+  for (std::size_t i = 0; i < memory->size(); ++i) {
+    const int row = static_cast<int>(i) / kWidth;
+    const bool is_beside = row < kBefore || row >= kBefore + kRows;
+    const bool is_written = row == kBefore || row == kBefore + kRows - 1;
+    ASSERT_EQ((*memory)[i], is_beside ? 7.0f : is_written ? 1.0f : 0.0f) << "element " << i;
+  }
 }
 
 template <class E, class F>

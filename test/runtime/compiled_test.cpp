@@ -238,6 +238,39 @@ TEST(Plans, AreKeptByStructure) {
   EXPECT_EQ(runtime::compiled_plan_count(), plans + 2);
 }
 
+// The same nodes may be asked for in different ways: what is a step on the way here is a result there.
+TEST(Plans, TellWhichNodesAreAskedFor) {
+  const auto results_of = [](const std::vector<bool>& wanted) {
+    const Tensor x = tensor<float>({1, 2, 3});
+    const Tensor a = elementwise("exp2", {x}), b = a * 3.0;
+    std::vector<Tensor> asked;
+    if (wanted[0]) asked.push_back(a);
+    if (wanted[1]) asked.push_back(b);
+    eval(asked);
+    return std::pair(wanted[0] ? a.to_vector<float>() : Floats{}, wanted[1] ? b.to_vector<float>() : Floats{});
+  };
+  const Floats a{2, 4, 8}, b{6, 12, 24};
+  EXPECT_EQ(results_of({true, true}), std::pair(a, b));
+  EXPECT_EQ(results_of({false, true}), std::pair(Floats{}, b));
+  EXPECT_EQ(results_of({true, false}), std::pair(a, Floats{}));
+  EXPECT_EQ(results_of({true, true}), std::pair(a, b));
+}
+
+TEST(Plans, AreCompiledAgainWhereRewritesAreOff) {
+  const auto compute = [] { return (tensor<float>({1, 2, 3}) * 1.0 + 2.0).to_vector<float>(); };
+  const Floats wanted = compute();
+  const std::size_t plans = runtime::compiled_plan_count();
+  compile_settings().disabled_rewrites = {"fold_constants"};
+  EXPECT_EQ(compute(), wanted);
+  EXPECT_EQ(runtime::compiled_plan_count(), plans + 1);
+  compile_settings().disabled_rewrites = {"fold_constants", "identity_map"};
+  EXPECT_EQ(compute(), wanted);
+  EXPECT_EQ(runtime::compiled_plan_count(), plans + 2);
+  compile_settings().disabled_rewrites.clear();
+  EXPECT_EQ(compute(), wanted);
+  EXPECT_EQ(runtime::compiled_plan_count(), plans + 2);
+}
+
 TEST(Plans, FollowTheSettings) {
   const Tensor x = tensor<float>({1, 2, 3, 4}, {2, 2});
   auto kernels = [&] {

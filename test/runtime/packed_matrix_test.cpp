@@ -135,6 +135,26 @@ TEST(PackedMatrix, RowsAreTheValuesThemselves) {
   EXPECT_EQ(packed_rows(w.packed, rows).to_vector<float>(), embedding(w.dense, rows).to_vector<float>());
 }
 
+// The least exponents of mxfp4 stand for subnormal scales.
+TEST(PackedMatrix, SmallExponentsOfMxfp4AreExact) {
+  const Extent k = 32;
+  const BlockFormat& format = block_format(BlockType::mxfp4);
+  std::vector<std::byte> blocks;
+  const int exponents[] = {0, 1, 2, 3, 127, 254};
+  for (const int exponent : exponents) {
+    blocks.push_back(static_cast<std::byte>(exponent));
+    for (int i = 0; i < 16; ++i) blocks.push_back(static_cast<std::byte>(i * 17));
+  }
+  ASSERT_EQ(blocks.size(), std::size(exponents) * static_cast<std::size_t>(format.block_bytes));
+  const auto n = static_cast<Extent>(std::size(exponents));
+  std::vector<float> wanted(static_cast<std::size_t>(n * k));
+  dequantise(BlockType::mxfp4, blocks, wanted);
+  EXPECT_EQ(wanted[1], std::ldexp(0.5f, -127));
+  const PackedMatrix packed = pack_matrix(BlockType::mxfp4, blocks, n, k, kCpu);
+  const Tensor rows = tensor<std::int32_t>({0, 1, 2, 3, 4, 5});
+  EXPECT_EQ(packed_rows(packed, rows).to_vector<float>(), wanted);
+}
+
 TEST(PackedMatrix, PartsComeInOrderAndMatricesLieSideBySide) {
   const Extent n = 8200, k = 1024;  // more than a part
   std::vector<std::byte> blocks(bytes_for(BlockType::q8_0, static_cast<std::uint64_t>(n * k), "test"));

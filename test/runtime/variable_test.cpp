@@ -51,6 +51,16 @@ TEST(Variable, HoldersOfAnOldValueKeepIt) {
   EXPECT_EQ(v.value().to_vector<float>(), (Floats{0, 0}));
 }
 
+TEST(Variable, AssigningTheValueItHasDropsWhatIsPending) {
+  Variable v(tensor<float>({1, 2}), "v");
+  const Tensor old = v.value().eval();
+  v.assign(v.value() + 1.0);
+  v.assign(old);
+  EXPECT_EQ(v.value().to_vector<float>(), (Floats{1, 2}));
+  eval_pending();
+  EXPECT_EQ(v.value().to_vector<float>(), (Floats{1, 2}));
+}
+
 TEST(Variable, AssignmentsOfNumbersNeedNoNewPlans) {
   Variable rate(full({}, 0.1), "rate", false);
   eval_pending();

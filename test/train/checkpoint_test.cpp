@@ -108,6 +108,23 @@ TEST_F(CheckpointTest, ADamagedOneFallsBackToThePrevious) {
   EXPECT_THROW(load_checkpoint_or_previous(path(), &warning), FileError);
 }
 
+// Its hash is right, so that it was written like this.
+TEST_F(CheckpointTest, AVocabularyLargerThanTheModelsIsRefused) {
+  Checkpoint c = sample(3);
+  c.config.model.vocabulary = c.vocabulary.size();
+  save_checkpoint(path(), c);
+  expect_equal(load_checkpoint(path()), c);
+  c.config.model.vocabulary = c.vocabulary.size() - 1;
+  save_checkpoint(path(), c);
+  try {
+    load_checkpoint(path());
+    ADD_FAILURE() << "no error";
+  } catch (const FileError& error) {
+    EXPECT_NE(std::string(error.what()).find("its vocabulary is larger than its model's"), std::string::npos)
+        << error.what();
+  }
+}
+
 TEST_F(CheckpointTest, ForeignFilesAreRefusedByName) {
   io::write_safetensors(path(), {}, {{"format", "pt"}});
   try {

@@ -61,6 +61,19 @@ TEST(RunConfig, RateRisesAndFallsOverSteps) {
   EXPECT_NEAR(c.learning_rate_at(1000, 0), 0.1, 1e-12);
 }
 
+// However long the rise is to be, it takes at most a tenth of the run.
+TEST(RunConfig, AShortRunRisesShortly) {
+  TrainRequest r = request();
+  r.steps = 20;
+  r.warm_up = 100;
+  r.learning_rate = 1;
+  const RunConfig c = new_run(r);
+  EXPECT_NEAR(c.learning_rate_at(0, 0), 0.5, 1e-12);
+  EXPECT_NEAR(c.learning_rate_at(1, 0), 1, 1e-12);
+  r.steps = 2000;
+  EXPECT_NEAR(new_run(r).learning_rate_at(49, 0), 0.5, 1e-12);
+}
+
 TEST(RunConfig, RateRisesAndFallsOverTime) {
   TrainRequest r = request();
   r.seconds = 100;
