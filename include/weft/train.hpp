@@ -4,5 +4,7 @@
 #include "weft/train/checkpoint.hpp"
 #include "weft/train/config.hpp"
 #include "weft/train/generate.hpp"
+#include "weft/train/observer.hpp"
+#include "weft/train/run.hpp"
 #include "weft/train/text.hpp"
 #include "weft/train/trainer.hpp"

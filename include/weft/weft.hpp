@@ -10,6 +10,7 @@
 #include "weft/grad.hpp"
 #include "weft/inference.hpp"
 #include "weft/llm.hpp"
+#include "weft/log.hpp"
 #include "weft/nn.hpp"
 #include "weft/ops.hpp"
 #include "weft/optim.hpp"

@@ -147,7 +147,7 @@ class Chat {
     history_.push_back({"assistant", llm::without_reasoning(last_.text, thinks)});
     if (terminal_) put_text(fmt::format("\033[2m{}\033[0m\n", short_speed_text()));
     // A person at a terminal stops the answer; whoever feeds a pipe, or ends the process, means the chat.
-    if (stop.signal() == SIGTERM || (stop.signal() != 0 && !terminal_)) throw Interrupted{};
+    if (stop.signal() != 0 && (stop.signal() != SIGINT || !terminal_)) throw Interrupted{};
     return reads;
   }
 

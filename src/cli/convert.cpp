@@ -6,11 +6,11 @@
 
 #include "base/quote.hpp"
 #include "cli/commands.hpp"
+#include "cli/console.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/output.hpp"
 #include "io/convert_model.hpp"
 #include "llm/convert.hpp"
-#include "train/console.hpp"
-#include "train/interrupt.hpp"
 #include "weft/error.hpp"
 
 namespace weft::cli {
@@ -32,8 +32,8 @@ bool names_folder(const fs::path& path) {
 
 /// Between a GGUF file and a Hugging Face folder, where names and layouts change too.
 int convert_between_kinds(const ConvertRequest& request, const io::TensorSource& model, llm::ConvertOptions options) {
-  train::Console console(stderr);
-  const train::InterruptScope interrupt;
+  Console console(stderr);
+  const InterruptScope interrupt;
   options.with_tokenizer = !request.no_tokenizer;
   options.progress = [&](std::string_view tensor, std::uint64_t done, std::uint64_t total) {
     if (interrupt.signal() != 0) throw Interrupted{};  // what is half written goes
@@ -63,8 +63,8 @@ int convert(const ConvertRequest& request) {
   const bool described = model.kind() == io::SourceKind::folder && fs::exists(request.in / "config.json");
   if ((model.gguf() && names_folder(request.out)) || (described && request.out.extension() == ".gguf"))
     return convert_between_kinds(request, model, {.type = options.type});
-  train::Console console(stderr);
-  const train::InterruptScope interrupt;
+  Console console(stderr);
+  const InterruptScope interrupt;
   options.progress = [&](const io::SourceTensor& tensor, std::uint64_t done, std::uint64_t total) {
     if (interrupt.signal() != 0) throw Interrupted{};  // what is half written goes
     console.status(fmt::format("{:3.0f} %  {}",
@@ -75,7 +75,7 @@ int convert(const ConvertRequest& request) {
   console.status("100 %", true);
   console.end_status();
   fmt::print("{} tensors, {} bytes: {}\n", model.tensors().size(),
-             train::grouped(static_cast<std::int64_t>(fs::file_size(request.out))), request.out.string());
+             grouped(static_cast<std::int64_t>(fs::file_size(request.out))), request.out.string());
   return kOk;
 }
 

@@ -10,11 +10,11 @@
 #include "base/json.hpp"
 #include "base/quote.hpp"
 #include "cli/commands.hpp"
+#include "cli/console.hpp"
 #include "cli/output.hpp"
 #include "io/tensor_source.hpp"
 #include "llm/families.hpp"
 #include "llm/read_config.hpp"
-#include "train/console.hpp"
 #include "weft/error.hpp"
 #include "weft/train/checkpoint.hpp"
 
@@ -23,7 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
-using train::grouped;
 
 struct InspectRequest {
   fs::path path;

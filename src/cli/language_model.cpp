@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include "base/utf8.hpp"
+#include "cli/console.hpp"
 #include "cli/output.hpp"
-#include "train/console.hpp"
 #include "weft/error.hpp"
 
 namespace weft::cli {
@@ -112,7 +112,7 @@ llm::Model load_language_model(const ModelOptions& o, int sequences) {
     load.cache = CacheType::q8;
   else if (o.cache != "f32")
     throw UsageError(fmt::format("--cache {}: not f32, f16 or q8", o.cache));
-  train::Console console(stderr);
+  Console console(stderr);
   if (console.is_terminal())
     load.progress = [&](std::uint64_t done, std::uint64_t total) {
       constexpr std::size_t kColumns = 30;

@@ -19,7 +19,8 @@ namespace {
 
 constexpr const char* kFooter =
     "Every option has an environment twin: WEFT_ and its name in capitals (--log-every: WEFT_LOG_EVERY).\n"
-    "Further: WEFT_THREADS (CPU threads), WEFT_WEBGPU_LIBRARY (path of the WebGPU library), NO_COLOR.\n\n"
+    "Further: WEFT_THREADS (CPU threads), WEFT_WEBGPU_LIBRARY (path of the WebGPU library), NO_COLOR,\n"
+    "WEFT_LOG (1: messages of the WebGPU library on standard error; or a file).\n\n"
     "Exit codes: 0 done, 1 failure, 2 wrong usage, 3 a file that is missing, invalid or cannot be written,\n"
     "            4 no such device or device lost, 130 interrupted (training then has written a checkpoint).";
 

@@ -5,10 +5,10 @@
 
 #include "base/utf8.hpp"
 #include "cli/commands.hpp"
+#include "cli/console.hpp"
 #include "cli/input.hpp"
 #include "cli/language_model.hpp"
 #include "cli/output.hpp"
-#include "train/console.hpp"
 #include "weft/error.hpp"
 
 namespace weft::cli {
@@ -25,7 +25,7 @@ int perplexity(const PerplexityRequest& r) {
   const std::string text = read_text(r.file, kMaxTextBytes);
   require_utf8(text, r.file == "-" ? "standard input" : r.file.string());
   const llm::Model model = load_language_model(r.model);
-  train::Console console(stderr);
+  Console console(stderr);
   const llm::Perplexity p =
       model.perplexity(text, {.window = r.window, .windows_max = r.windows}, [&](const llm::Perplexity& now) {
         if (console.is_terminal()) console.status(fmt::format("{} tokens: {:.4f}", now.tokens, now.value));

@@ -8,18 +8,17 @@
 
 #include "base/quote.hpp"
 #include "cli/commands.hpp"
+#include "cli/console.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/output.hpp"
 #include "io/quantise_mixture.hpp"
 #include "io/quantise_model.hpp"
-#include "train/console.hpp"
-#include "train/interrupt.hpp"
 #include "weft/error.hpp"
 
 namespace weft::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using train::grouped;
 
 struct QuantizeRequest {
   fs::path in, out;
@@ -58,8 +57,8 @@ int quantize(const QuantizeRequest& request) {
   for (const std::string& text : request.tensor_types) options.rules.push_back(parse_rule(text));
   const io::TensorSource model = io::TensorSource::open(request.in);
 
-  train::Console console(stderr);
-  const train::InterruptScope interrupt;
+  Console console(stderr);
+  const InterruptScope interrupt;
   const auto start = std::chrono::steady_clock::now();
   options.progress = [&](const io::SourceTensor& tensor, io::BlockType type, std::uint64_t done, std::uint64_t total) {
     if (interrupt.signal() != 0) throw Interrupted{};  // what is half written goes

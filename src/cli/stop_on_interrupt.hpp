@@ -1,4 +1,4 @@
-// Ctrl-C and SIGTERM as a stop token, which is heard in the middle of a long pass too.
+// Ctrl-C, SIGTERM and SIGHUP as a stop token, which is heard in the middle of a long pass too.
 #pragma once
 
 #include <chrono>
@@ -7,15 +7,15 @@
 #include <stop_token>
 #include <thread>
 
-#include "train/interrupt.hpp"
+#include "cli/interrupt.hpp"
 
 namespace weft::cli {
 
 /// While one lives, the first signal asks for a stop; the second has its usual effect. One at a time.
 class StopOnInterrupt {
  public:
-  StopOnInterrupt()
-      : watch_([this](const std::stop_token& end) {
+  explicit StopOnInterrupt(std::stop_source stop = {})
+      : stop_(std::move(stop)), watch_([this](const std::stop_token& end) {
           // A handler may not do more than set a flag, so that somebody has to look at it.
           std::unique_lock lock(mutex_);
           while (!end.stop_requested() && signal() == 0)
@@ -28,7 +28,7 @@ class StopOnInterrupt {
   int signal() const { return scope_.signal(); }
 
  private:
-  train::InterruptScope scope_;
+  InterruptScope scope_;
   std::stop_source stop_;
   std::mutex mutex_;
   std::condition_variable_any wake_;

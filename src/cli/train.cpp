@@ -4,8 +4,10 @@
 #include <memory>
 
 #include "cli/commands.hpp"
+#include "cli/stop_on_interrupt.hpp"
+#include "cli/train_console.hpp"
 #include "weft/train/config.hpp"
-#include "weft/train/trainer.hpp"
+#include "weft/train/run.hpp"
 
 namespace weft::cli {
 namespace {
@@ -20,6 +22,29 @@ std::optional<fs::path> demo_text() {
   return fs::exists(path, ignored) ? std::optional(path) : std::nullopt;
 }
 
+struct TextRequest : train::TrainRequest {
+  bool quiet = false;
+};
+
+// Until its first step a run has nothing to keep, and a signal ends the process.
+class StopsTraining : public train::Observer {
+ public:
+  explicit StopsTraining(std::stop_source stop) : stop_(std::move(stop)) {}
+  void begin(const train::RunStart&) override { interrupts_.emplace(stop_); }
+
+ private:
+  std::stop_source stop_;
+  std::optional<StopOnInterrupt> interrupts_;
+};
+
+int train_text(const TextRequest& request) {
+  const std::stop_source stop;
+  TrainConsole console(request.quiet);
+  StopsTraining stops(stop);
+  train::Observer* const observers[] = {&console, &stops};
+  return train::train_text(request, observers, stop.get_token()).interrupted ? kInterrupted : kOk;
+}
+
 std::string preset_help() {
   std::string text = "model and batch to start from:";
   for (const train::Preset& preset : train::presets())
@@ -28,12 +53,12 @@ std::string preset_help() {
 }
 
 void set_up_text(CLI::App& app, Action& action) {
-  auto request = std::make_shared<train::TrainRequest>();
-  train::TrainRequest& r = *request;
+  auto request = std::make_shared<TextRequest>();
+  TextRequest& r = *request;
   app.footer(
       "Writes to OUT: last.safetensors and best.safetensors (each with the one before it), metrics.jsonl, loss.svg,\n"
-      "samples.txt, config.json. Ctrl-C ends after the step at hand, with a checkpoint. A run by --steps that is\n"
-      "resumed ends with the same bits as one that was never interrupted.");
+      "samples.txt, config.json. Ctrl-C, SIGTERM or a lost terminal end the run after the step at hand, with a\n"
+      "checkpoint. A run by --steps that is resumed ends with the same bits as one that was never interrupted.");
 
   const char* run = "Run";
   app.add_option("--data", r.data,
@@ -92,13 +117,12 @@ void set_up_text(CLI::App& app, Action& action) {
   app.add_option("--sample-tokens", r.sample_tokens, "length of samples; 0: none")
       ->group(report)
       ->capture_default_str();
-  app.add_flag("--quiet", r.quiet, "print errors only")->group(report);
+  app.add_flag("--quiet", r.quiet, "print warnings and errors only")->group(report);
 
   app.callback([&action, request] {
     action = [request] {
       if (!request->data && !request->resume) request->data = demo_text();
-      const train::TrainResult result = train::train_text(*request);
-      return result.interrupted ? kInterrupted : kOk;
+      return train_text(*request);
     };
   });
 }

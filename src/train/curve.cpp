@@ -1,8 +1,12 @@
 #include "train/curve.hpp"
 
+#include <fmt/format.h>
+
+#include <filesystem>
+
 namespace weft::train {
 
-io::Chart loss_curve(const std::vector<Metrics>& metrics, const std::string& title) {
+io::Chart loss_curve(std::span<const Metrics> metrics, const std::string& title) {
   io::Chart chart{title, "step", "loss (nats)", {{"training", {}}, {"validation", {}}}};
   for (const Metrics& m : metrics) {
     const auto step = static_cast<double>(m.step);
@@ -10,6 +14,10 @@ io::Chart loss_curve(const std::vector<Metrics>& metrics, const std::string& tit
     if (m.val_loss) chart.series[1].points.push_back({step, *m.val_loss});
   }
   return chart;
+}
+
+std::string curve_title(const RunConfig& config) {
+  return fmt::format("{} on {}", config.preset, std::filesystem::path(config.data).filename().string());
 }
 
 }  // namespace weft::train

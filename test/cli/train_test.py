@@ -187,7 +187,7 @@ class Resuming(CliTest):
 
     def test_interrupted_runs_go_on_bit_for_bit(self):
         whole = self.whole()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             shutil.rmtree(self.out, ignore_errors=True)
             process = self.start(self.arguments())
             while not (self.out / "metrics.jsonl").exists() or len((self.out / "metrics.jsonl").read_text().splitlines()) < 3:
@@ -228,6 +228,15 @@ class Resuming(CliTest):
             steps = [json.loads(line)["step"] for line in (self.out / "metrics.jsonl").read_text().splitlines()]
             self.assertEqual(steps, sorted(set(steps)), f"seed {seed}")
 
+    def test_an_ignored_hangup_stays_ignored(self):
+        arguments = self.arguments()
+        process = subprocess.Popen([WEFT, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment(),
+                                   preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        while not (self.out / "metrics.jsonl").exists() or len((self.out / "metrics.jsonl").read_text().splitlines()) < 3:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGHUP)
+        self.assertEqual(process.wait(60), OK)
+
     def test_a_damaged_last_checkpoint_falls_back(self):
         whole = self.whole()
         shutil.copytree(whole, self.out)
@@ -237,6 +246,12 @@ class Resuming(CliTest):
         self.assert_code(result, OK)
         self.assertIn("warning:", result.stdout)
         self.assert_same_run(self.out, whole)
+        shutil.copy(whole / "last.safetensors", previous)
+        last.write_bytes(b"garbage")
+        result = self.resume("--quiet")
+        self.assert_code(result, OK)
+        self.assertEqual(result.stdout, "")
+        self.assertIn("warning:", result.stderr)
         last.write_bytes(b"garbage")
         previous.write_bytes(b"garbage")
         result = self.resume()

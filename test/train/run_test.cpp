@@ -1,88 +1,160 @@
-// Runs that go on: what a checkpoint remembers besides weights counts in what follows.
+// A run as a library call: what observers are told, how it stops and goes on, and that it prints nothing.
+#include "weft/train/run.hpp"
+
 #include <gtest/gtest.h>
 
-#include <fstream>
+#include <cmath>
+#include <stdexcept>
+#include <string>
+#include <vector>
 
-#include "base/file.hpp"
 #include "base/temporary_folder.hpp"
+#include "weft/error.hpp"
 #include "weft/train/checkpoint.hpp"
-#include "weft/train/trainer.hpp"
 
-namespace weft::train {
+namespace weft::train::run_test {
 namespace {
 
-TrainRequest request_in(const test::TemporaryFolder& folder, std::int64_t steps) {
-  TrainRequest request;
-  request.out = folder / "run";
-  request.device = "cpu";
-  request.steps = steps;
-  request.eval_every = 2;
-  request.eval_batches = 1;
-  request.sample_every = 0;
-  request.sample_tokens = 0;
-  request.quiet = true;
-  return request;
-}
+struct Recorder : Observer {
+  std::vector<std::string> events;
+  std::vector<Metrics> metrics, whole_run;
+  std::vector<std::string> warnings;
 
-class ResumedRun : public testing::Test {
- protected:
-  void SetUp() override {
-    std::string text;
-    for (int i = 0; i < 60; ++i) text += "row, row, row your boat, gently down the stream\n";
-    TrainRequest request = request_in(folder_, 2);
-    request.data = folder_.put("text.txt", text);
-    request.preset = "tiny";
-    request.layers = 1;
-    request.width = 16;
-    request.context = 8;
-    request.batch = 2;
-    train_text(request);
+  void begin(const RunStart& run) override { add(run.resumed ? "resumed " : "begin ", run.steps); }
+  void step(const Metrics& m) override {
+    add("step ", m.step);
+    metrics.push_back(m);
   }
-  std::filesystem::path last() const { return folder_ / "run" / kLastCheckpoint; }
-  TrainResult go_on(std::int64_t steps) {
-    TrainRequest request = request_in(folder_, steps);
-    request.resume = true;
-    return train_text(request);
+  void validating(const Metrics& m) override { add("validating ", m.step); }
+  void validation(const Validation& v) override { add(v.best ? "best validation " : "validation ", v.step); }
+  void sample(const Sample& s) override { add("sample ", s.step); }
+  void checkpoint(const SavedCheckpoint& c) override {
+    EXPECT_EQ(load_checkpoint(c.path).step, c.step);
+    add(c.best ? "best checkpoint " : "checkpoint ", c.step);
   }
-  test::TemporaryFolder folder_;
+  void warning(std::string_view text) override { warnings.emplace_back(text); }
+  void end(const RunEnd& run) override {
+    add(run.result.interrupted ? "interrupted " : "end ", run.result.steps);
+    whole_run.assign(run.metrics.begin(), run.metrics.end());
+  }
+
+ private:
+  void add(const char* event, std::int64_t step) { events.push_back(event + std::to_string(step)); }
 };
 
-TEST_F(ResumedRun, KeepsItsBestUntilItIsBetter) {
-  Checkpoint c = load_checkpoint(last());
-  ASSERT_TRUE(c.best_loss.has_value());
-  c.best_loss = 1e-3;  // no model of two letters gets there
-  c.best_step = 1;
-  save_checkpoint(last(), c);
-  const std::filesystem::path best = last().parent_path() / kBestCheckpoint;
-  const std::string before = read_text_file(best);
-  EXPECT_EQ(go_on(6).steps, 6);
-  const Checkpoint after = load_checkpoint(last());
-  EXPECT_EQ(after.step, 6);
-  EXPECT_EQ(after.best_loss, 1e-3);
-  EXPECT_EQ(after.best_step, 1);
-  EXPECT_EQ(read_text_file(best), before);
+// Asks for a stop at a step.
+struct StopAt : Observer {
+  std::stop_source stop;
+  std::int64_t last;
+  explicit StopAt(std::int64_t last) : last(last) {}
+  void step(const Metrics& m) override {
+    if (m.step >= last) stop.request_stop();
+  }
+};
+
+class Run : public testing::Test {
+ protected:
+  Run() {
+    std::string text;
+    for (int i = 0; i < 200; ++i) text += "the quick brown fox jumps over the lazy dog\n";
+    folder_.put("fox.txt", text);
+    request_.out = folder_ / "run";
+    request_.data = folder_ / "fox.txt";
+    request_.device = "cpu";
+    request_.preset = "tiny";
+    request_.layers = 1;
+    request_.width = 16;
+    request_.heads = 1;
+    request_.context = 8;
+    request_.batch = 2;
+    request_.steps = 4;
+    request_.log_every = 1;
+    request_.eval_every = 2;
+    request_.sample_every = 2;
+    request_.eval_batches = 1;
+    request_.checkpoint_every = 3;
+    request_.sample_tokens = 3;
+  }
+
+  TrainResult train(std::vector<Observer*> observers, const std::stop_token& stop = {}) {
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    TrainResult result;
+    std::exception_ptr error;
+    try {
+      result = train_text(request_, observers, stop);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+    EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+    if (error) std::rethrow_exception(error);
+    return result;
+  }
+
+  test::TemporaryFolder folder_;
+  TrainRequest request_;
+};
+
+TEST_F(Run, ObserversAreToldInOrderAndNothingIsPrinted) {
+  Recorder first, second;
+  const TrainResult result = train({&first, &second});
+  EXPECT_EQ(result.steps, 4);
+  EXPECT_FALSE(result.interrupted);
+  const std::vector<std::string> expected = {"begin 0",           "step 1",      "validating 2", "best validation 2",
+                                             "best checkpoint 2", "step 2",      "sample 2",     "step 3",
+                                             "checkpoint 3",      "validating 4"};
+  ASSERT_GE(first.events.size(), expected.size());
+  EXPECT_EQ(std::vector(first.events.begin(), first.events.begin() + static_cast<std::ptrdiff_t>(expected.size())),
+            expected);
+  EXPECT_EQ(std::vector(first.events.end() - 4, first.events.end()),
+            (std::vector<std::string>{"step 4", "checkpoint 4", "sample 4", "end 4"}));
+  EXPECT_EQ(first.events, second.events);
+  ASSERT_EQ(first.metrics.size(), 4u);
+  EXPECT_FALSE(first.metrics[0].val_loss.has_value());
+  EXPECT_EQ(first.metrics[3].val_loss, result.validation_loss);
+  EXPECT_EQ(first.whole_run.size(), 4u);
+  EXPECT_TRUE(first.warnings.empty());
 }
 
-TEST_F(ResumedRun, ReplacesItsBestByABetterOne) {
-  Checkpoint c = load_checkpoint(last());
-  c.best_loss = 100;
-  c.best_step = 1;
-  save_checkpoint(last(), c);
-  go_on(4);
-  const Checkpoint after = load_checkpoint(last());
-  EXPECT_LT(after.best_loss.value(), 100);
-  EXPECT_GT(after.best_step, 1);
+TEST_F(Run, AStopLeavesACheckpointThatARunGoesOnFrom) {
+  StopAt stop(2);
+  Recorder stopped, resumed;
+  const TrainResult half = train({&stop, &stopped}, stop.stop.get_token());
+  EXPECT_TRUE(half.interrupted);
+  EXPECT_EQ(half.steps, 2);
+  EXPECT_EQ(std::vector(stopped.events.end() - 2, stopped.events.end()),
+            (std::vector<std::string>{"checkpoint 2", "interrupted 2"}));
+  EXPECT_EQ(load_checkpoint(request_.out / kLastCheckpoint).step, 2);
+
+  folder_.put("run/last.safetensors.tmp-0123456789abcdef", "half");
+  request_.resume = true;
+  const TrainResult whole = train({&resumed});
+  EXPECT_EQ(whole.steps, 4);
+  EXPECT_EQ(resumed.events.front(), "resumed 2");
+  EXPECT_EQ(resumed.whole_run.size(), 4u);
+  ASSERT_EQ(resumed.warnings.size(), 1u);
+  EXPECT_NE(resumed.warnings[0].find("tmp-0123456789abcdef"), std::string::npos);
 }
 
-TEST_F(ResumedRun, CountsTheTimeBefore) {
-  Checkpoint c = load_checkpoint(last());
-  EXPECT_LT(c.elapsed_seconds, 1000);
-  c.elapsed_seconds = 5000;
-  save_checkpoint(last(), c);
-  go_on(4);
-  EXPECT_GE(load_checkpoint(last()).elapsed_seconds, 5000);
-  EXPECT_LT(load_checkpoint(last()).elapsed_seconds, 6000);
+TEST_F(Run, WhatAnObserverThrowsEndsTheRun) {
+  struct Thrower : Observer {
+    void step(const Metrics&) override { throw std::runtime_error("enough"); }
+  } thrower;
+  EXPECT_THROW(train({&thrower}), std::runtime_error);
+}
+
+TEST_F(Run, ALossThatIsNotFiniteIsReportedAndThenAnError) {
+  Recorder recorder;
+  request_.learning_rate = 1e6;  // with weight decay: weights grow by a factor of 1e5 a step
+  request_.warm_up = 0;
+  request_.clip_norm = 0;
+  request_.steps = 50;
+  EXPECT_THROW(train({&recorder}), Error);
+  ASSERT_FALSE(recorder.metrics.empty());
+  EXPECT_FALSE(std::isfinite(recorder.metrics.back().loss));
+  EXPECT_NE(recorder.events.back().substr(0, 3), "end");
 }
 
 }  // namespace
-}  // namespace weft::train
+}  // namespace weft::train::run_test

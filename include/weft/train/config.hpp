@@ -74,8 +74,7 @@ struct TrainRequest {
   std::int64_t eval_batches = 20;                // of each of these checks
   std::optional<std::int64_t> checkpoint_every;  // steps; unset: every 30 seconds
   std::optional<std::int64_t> sample_every;      // steps; unset: every fourth check; 0: only at the end
-  std::int64_t sample_tokens = 200;
-  bool quiet = false;  // warnings and errors only
+  std::int64_t sample_tokens = 200;              // 0: no samples
 };
 
 /// The run of a request without `resume`. Errors: UsageError.

@@ -1,4 +1,4 @@
-// Training a GPT on a text: the loop, its checks, its checkpoints.
+// Training a GPT on a text, step by step.
 #pragma once
 
 #include <memory>
@@ -54,17 +54,5 @@ class Trainer {
   std::int64_t step_ = 0;
   double learning_rate_ = 0;
 };
-
-struct TrainResult {
-  std::int64_t steps = 0;
-  double validation_loss = 0;  // over the whole validation text, at the end
-  double seconds = 0;
-  bool interrupted = false;  // by Ctrl-C or SIGTERM; the last checkpoint holds everything
-};
-/// `weft train text`: sets up or resumes the run of a request, trains it, and keeps checkpoints, metrics, samples and
-/// curves in its folder.
-/// Errors  UsageError: options; a folder with a run but no `resume`, or the reverse. FileError: text, folder, checkpoints,
-///         a full disk (the last checkpoint stays whole). DeviceError: none, or lost. Error: a loss that is not finite.
-TrainResult train_text(const TrainRequest& request);
 
 }  // namespace weft::train

@@ -25,6 +25,14 @@ struct Toggles {
   const char* const* disabled;
 };
 
+/// For wgpuDeviceSetLoggingCallback. Levels: 1 verbose, 2 info, 3 warning, 4 error.
+struct LoggingCallbackInfo {
+  WGPUChainedStruct* next;
+  void (*callback)(std::uint32_t level, WGPUStringView message, void* user1, void* user2);
+  void* user1;
+  void* user2;
+};
+
 /// Load and store of compiled pipelines. Load is called with a null value first and gives the size; 0 is a miss.
 /// Both are called from any thread.
 struct Cache {

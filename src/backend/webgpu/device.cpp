@@ -3,12 +3,14 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
 #include "backend/webgpu/dawn.hpp"
 #include "backend/webgpu/pipeline.hpp"
 #include "backend/webgpu/staging.hpp"
+#include "base/log.hpp"
 #include "weft/error.hpp"
 
 namespace weft::webgpu {
@@ -45,6 +47,17 @@ std::size_t load_blob(std::size_t key_size, const void* key, std::size_t value_s
 void store_blob(std::size_t key_size, const void* key, std::size_t value_size, const void* value, void* cache, void*) {
   static_cast<BlobCache*>(cache)->store({static_cast<const char*>(key), key_size},
                                         {static_cast<const char*>(value), value_size});
+}
+
+// What Dawn says about a device: of compiled shaders, say.
+void take_messages(WGPUDevice device) {
+  using Function = void (*)(WGPUDevice, dawn::LoggingCallbackInfo);
+  const auto set = reinterpret_cast<Function>(dlsym(library().handle, "wgpuDeviceSetLoggingCallback"));
+  if (!set) return;
+  const auto callback = [](std::uint32_t level, WGPUStringView message, void*, void*) {
+    log(static_cast<LogLevel>(std::clamp(level, 1u, 4u) - 1), "webgpu", to_string(message));
+  };
+  set(device, {nullptr, callback, nullptr, nullptr});
 }
 
 }  // namespace
@@ -99,6 +112,7 @@ Device::Device(std::shared_ptr<const Instance> instance, const Instance::Adapter
     faults->lost = reason == WGPUDeviceLostReason_Destroyed ? "it was destroyed" : to_string(message);
     if (faults->lost.empty()) faults->lost = "the driver gave no reason";
     faults->any = true;
+    log(LogLevel::error, "webgpu", "device lost: " + faults->lost);
   };
   descriptor.uncapturedErrorCallbackInfo.userdata1 = faults_.get();
   descriptor.uncapturedErrorCallbackInfo.callback = [](const WGPUDevice*, WGPUErrorType, WGPUStringView message,
@@ -107,6 +121,7 @@ Device::Device(std::shared_ptr<const Instance> instance, const Instance::Adapter
     const std::lock_guard lock(faults->mutex);
     if (faults->error.empty()) faults->error = to_string(message);
     faults->any = true;
+    log(LogLevel::error, "webgpu", to_string(message));
   };
 
   std::vector<const char*> enabled{"disable_workgroup_init"};
@@ -139,6 +154,7 @@ Device::Device(std::shared_ptr<const Instance> instance, const Instance::Adapter
   if (!outcome->object)
     throw DeviceError(fmt::format("{}: the device could not be opened: {}", name_, outcome->message));
   handle_ = DeviceHandle(static_cast<WGPUDevice>(outcome->object));
+  if (api.is_dawn) take_messages(handle_.get());
   queue_ = QueueHandle(api.DeviceGetQueue(handle_.get()));
   pipelines_ = std::make_unique<PipelineCache>(*this);
   staging_ = std::make_unique<Staging>(*this);

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "backend/webgpu/library_prints.hpp"
 #include "weft/error.hpp"
 
 namespace weft::webgpu {
@@ -78,6 +79,7 @@ Library load() {
     Dl_info info{};
     const bool found = dladdr(reinterpret_cast<void*>(table.CreateInstance), &info) && info.dli_fname;
     table.path = found ? info.dli_fname : file;
+    if (table.is_dawn) take_prints(reinterpret_cast<void*>(table.CreateInstance));
     return table;
   }
   throw DeviceError(

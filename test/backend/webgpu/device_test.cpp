@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "backend/webgpu/adapter.hpp"
+#include "base/log.hpp"
 #include "base/message_of.hpp"
 #include "weft/error.hpp"
 
@@ -103,6 +104,39 @@ void print_library_error_and_exit(const char* file) {
   setenv("WEFT_WEBGPU_LIBRARY", file, 1);
   fmt::print(stderr, "{}", message_of<Error>([] { list_adapters(); }));
   std::exit(3);
+}
+
+// What the library says where the system has no driver at all.
+void count_messages_and_exit() {
+  setenv("VK_ICD_FILENAMES", "/nowhere/driver.json", 1);
+  setenv("VK_DRIVER_FILES", "/nowhere/driver.json", 1);
+  int count = 0;
+  set_log_sink([&](LogLevel level, std::string_view source, std::string_view) {
+    if (level == LogLevel::warning && source == "webgpu") ++count;
+  });
+  list_adapters();
+  fmt::print(stderr, "{} messages", count);
+  std::exit(3);
+}
+
+TEST(WebgpuLibraryDeathTest, WarningsGoToTheLog) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  try {
+    if (!library().is_dawn) GTEST_SKIP() << "only Dawn prints";
+  } catch (const DeviceError& error) {
+    GTEST_SKIP() << error.what();
+  }
+  EXPECT_EXIT(count_messages_and_exit(), testing::ExitedWithCode(3), "^[1-9][0-9]* messages$");
+}
+
+TEST_F(WebgpuTest, NothingIsPrinted) {
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  list_adapters();
+  const auto device = open_device({.validate = true, .cache_folder = {}});
+  EXPECT_EQ(read_floats(*float_buffer(device, {1, 2}, "two"), 2), (std::vector<float>{1, 2}));
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
 TEST(WebgpuLibraryDeathTest, WhatWasTriedIsListed) {

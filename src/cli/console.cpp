@@ -1,4 +1,4 @@
-#include "train/console.hpp"
+#include "cli/console.hpp"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
-namespace weft::train {
+namespace weft::cli {
 Console::Console(std::FILE* out, Style style) : out_(out), style_(style) {
   if (style_ == Style::automatic) {
     const char* term = std::getenv("TERM");
@@ -95,4 +95,4 @@ std::size_t resident_bytes() {
   return read == 2 ? resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) : 0;
 }
 
-}  // namespace weft::train
+}  // namespace weft::cli

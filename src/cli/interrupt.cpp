@@ -1,8 +1,8 @@
-#include "train/interrupt.hpp"
+#include "cli/interrupt.hpp"
 
 #include <atomic>
 
-namespace weft::train {
+namespace weft::cli {
 namespace {
 
 // Any thread may run the handler, and another one looks.
@@ -19,15 +19,16 @@ InterruptScope::InterruptScope() {
   action.sa_handler = remember;
   action.sa_flags = SA_RESETHAND | SA_RESTART;  // files being written finish; the second signal ends the process
   sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, &old_interrupt_);
-  sigaction(SIGTERM, &action, &old_terminate_);
+  for (std::size_t i = 0; i < kSignals.size(); ++i) {
+    sigaction(kSignals[i], nullptr, &old_[i]);
+    if (old_[i].sa_handler != SIG_IGN) sigaction(kSignals[i], &action, nullptr);
+  }
 }
 
 InterruptScope::~InterruptScope() {
-  sigaction(SIGINT, &old_interrupt_, nullptr);
-  sigaction(SIGTERM, &old_terminate_, nullptr);
+  for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &old_[i], nullptr);
 }
 
 int InterruptScope::signal() const { return received; }
 
-}  // namespace weft::train
+}  // namespace weft::cli

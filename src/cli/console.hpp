@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace weft::train {
+namespace weft::cli {
 
 class Console {
  public:
@@ -48,4 +48,4 @@ std::string short_count(double value);
 /// Memory of this process in bytes, where the system tells it; else 0.
 std::size_t resident_bytes();
 
-}  // namespace weft::train
+}  // namespace weft::cli

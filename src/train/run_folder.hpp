@@ -1,0 +1,27 @@
+// The folder of a run, and what stands in it.
+#pragma once
+
+#include <filesystem>
+
+#include "weft/train/checkpoint.hpp"
+#include "weft/train/config.hpp"
+
+namespace weft::train {
+
+struct RunFolder {
+  std::filesystem::path path;
+  std::filesystem::path last() const { return path / kLastCheckpoint; }
+  std::filesystem::path best() const { return path / kBestCheckpoint; }
+  std::filesystem::path config() const { return path / "config.json"; }
+  std::filesystem::path metrics() const { return path / "metrics.jsonl"; }
+  std::filesystem::path samples() const { return path / "samples.txt"; }
+  std::filesystem::path curve() const { return path / "loss.svg"; }
+
+  bool has_checkpoint() const;
+  bool has_run() const;
+};
+
+/// The folder of the run, made if need be. Errors: UsageError, FileError, before any work is done.
+RunFolder open_run_folder(const TrainRequest& request);
+
+}  // namespace weft::train
