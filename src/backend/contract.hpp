@@ -8,27 +8,15 @@
 #include <string_view>
 #include <vector>
 
+#include "compile/capabilities.hpp"
 #include "compile/kernel.hpp"
 
 namespace weft::backend {
 
-struct Description {
-  std::string name;      // "cpu", "webgpu:0"
+/// What a device says of itself.
+struct Description : compiler::Capabilities {
   std::string hardware;  // "NVIDIA H200 (Vulkan, driver 580.159)"
   bool is_software = false;
-  std::vector<DType> dtypes;
-  std::size_t buffer_bytes_max = 0;       // of one buffer
-  std::size_t binding_bytes_max = 0;      // of one operand of a kernel
-  std::size_t offset_alignment = 64;      // bytes; operands are laid out at multiples of it
-  bool prefers_separate_buffers = false;  // a kernel must not read and write one buffer object (WebGPU)
-  int operands_max = 64;                  // distinct operands of one kernel
-  Extent launch_points = 4096;            // independent kernels over no more points than this run best as one
-  int kernels_side_by_side = 0;           // neighbours in a plan that the device may run at one time
-  Extent computed_rows_max = 0;           // rows of a product with packed weights that it may compute as it reads
-  // Fused attention is the faster form up to so many keys, and beyond them for scores over so many bytes; in between,
-  // products and a softmax are (0: fused always).
-  Extent attention_keys_fused = 0;
-  std::size_t attention_score_bytes_max = 0;
   std::vector<std::pair<std::string, std::string>> details;  // for `weft devices`
 };
 

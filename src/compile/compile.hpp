@@ -5,28 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "compile/capabilities.hpp"
 #include "compile/kernel.hpp"
 #include "graph/node.hpp"
 
 namespace weft::compiler {
 
-/// What the compiler must know of a device.
-struct Target {
-  std::string name;
+/// What the compiler must know of a device: its own word, and the size of elements in its buffers.
+struct Target : Capabilities {
   std::function<std::size_t(DType)> storage_bytes;
-  std::vector<DType> dtypes;
-  std::size_t buffer_bytes_max = 0, binding_bytes_max = 0, offset_alignment = 64;
-  bool prefers_separate_buffers = false;
-  int operands_max = 64;
-  Extent launch_points = 4096;   // independent kernels over no more points than this become one
-  int kernels_side_by_side = 0;  // neighbours in the plan that the device may run at one time
-  bool has_attention = true;     // fused attention kernels
-  int attention_width_max = 128;
-  Extent attention_keys_fused = 0;  // as in backend::Description
-  std::size_t attention_score_bytes_max = 0;
-  std::function<bool(ops::Routine)> has_routine;  // empty: none
-  bool packed_products = false;                   // products with weights in blocks
-  Extent computed_rows_max = 0;                   // rows of such a product that may be computed as they are read
 };
 
 struct Settings {

@@ -21,6 +21,7 @@ struct Place {
   Extent offset = 0;
   std::vector<Extent> strides;
 };
+using PlaceOf = std::function<Place(const graph::Node*)>;
 
 /// A kernel whose operands are still nodes: inputs[i] and outputs[i] own the memory of the kernel's operand i.
 struct BuiltLoop {
@@ -34,7 +35,7 @@ struct EmitContext {
   const NodeSet* members = nullptr;
   const NodeSet* inlined = nullptr;
   const graph::Node* product = nullptr;  // the matrix product, for epilogues
-  std::function<Place(const graph::Node*)> place;
+  PlaceOf place;
 };
 
 class Emitter {

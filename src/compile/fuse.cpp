@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "compile/split_frames.hpp"
+
 namespace weft::compiler {
 
 using graph::Kind;
@@ -117,94 +119,100 @@ Frame frame_of(const Cluster& cluster, const std::vector<const Node*>& roots) {
   return frame;
 }
 
+// Kept axes come from the outer part of the frame in order, reduced ones from the inner part.
+Access permuted_access(const Node* root, const Frame& frame, const Node& reduce) {
+  const auto is_reduced = [&](int d) {
+    return std::find(reduce.ints.begin(), reduce.ints.end(), d) != reduce.ints.end();
+  };
+  std::vector<Extent> kept, taken;
+  for (int d = 0; d < root->shape.rank(); ++d) (is_reduced(d) ? taken : kept).push_back(root->shape[d]);
+  const int rank = static_cast<int>(frame.extents.size());
+  const auto outer = split_linear(frame_linear(frame.extents, 0, frame.outer_rank), Shape(kept), frame.extents, root);
+  const auto inner =
+      split_linear(frame_linear(frame.extents, frame.outer_rank, rank), Shape(taken), frame.extents, root);
+  Access access;
+  std::size_t next_outer = 0, next_inner = 0;
+  for (int d = 0; d < root->shape.rank(); ++d)
+    access.dims.push_back(is_reduced(d) ? inner[next_inner++] : outer[next_outer++]);
+  return access;
+}
+
+// Axes of a copy, split so that each is one axis of the value that it reorders.
+struct Reordering {
+  std::vector<Extent> extents;     // of the split axes, in the copy's order
+  std::vector<std::size_t> order;  // those with more than one point, by how far they move in the value
+  Access access;                   // of the copy, over its split axes
+};
+
+// nullopt unless the copy holds each element of `base` once.
+std::optional<Reordering> reordering_of(const Node* copy, const Node* base) {
+  std::vector<Extent> extents = copy->shape.vector();
+  auto follow_views = [&]() -> std::optional<Reordering> {
+    Reordering r{extents, {}, {}};
+    r.access.dims =
+        split_linear(frame_linear(extents, 0, static_cast<int>(extents.size())), copy->shape, extents, copy);
+    Access source = r.access;
+    for (const Node* node = copy->inputs[0].get(); node != base; node = node->inputs[0].get())
+      source = through_view(*node, source, extents);
+    if (!source.masks.empty()) return std::nullopt;
+    const Affine linear = linear_of(source.dims, contiguous_strides(base->shape), extents.size());
+    if (linear.base != 0) return std::nullopt;
+    for (std::size_t f = 0; f < extents.size(); ++f)
+      if (extents[f] > 1) r.order.push_back(f);
+    std::sort(r.order.begin(), r.order.end(),
+              [&](std::size_t a, std::size_t b) { return linear.coefficients[a] > linear.coefficients[b]; });
+    Extent stride = 1;
+    for (std::size_t i = r.order.size(); i-- > 0;) {
+      if (linear.coefficients[r.order[i]] != stride) return std::nullopt;
+      stride *= extents[r.order[i]];
+    }
+    return r;
+  };
+  return with_split_frames(extents, follow_views, [](const SplitFrame&) {});
+}
+
+// A copy that only reorders a value of this cluster: run in the value's order and store in the copy's.
+std::optional<Access> reordered_access(const Node* root, const Frame& frame) {
+  const Node* base = base_of(root->inputs[0].get());
+  if (base->shape.numel() != root->shape.numel()) return std::nullopt;
+  const auto r = reordering_of(root, base);
+  if (!r) return std::nullopt;
+  // Coordinates of the sorted axes over the frame, then of the copy's own axes.
+  std::vector<Extent> sorted;
+  for (std::size_t f : r->order) sorted.push_back(r->extents[f]);
+  const auto coordinates = split_linear(frame_linear(frame.extents, 0, static_cast<int>(frame.extents.size())),
+                                        Shape(sorted), frame.extents, root);
+  Access access;
+  for (const Affine& dim : r->access.dims) {
+    Affine a{dim.base, std::vector<Extent>(frame.extents.size(), 0)};
+    for (std::size_t i = 0; i < r->order.size(); ++i) {
+      const Extent c = dim.coefficients[r->order[i]];
+      a.base += c * coordinates[i].base;
+      for (std::size_t f = 0; f < frame.extents.size(); ++f) a.coefficients[f] += c * coordinates[i].coefficients[f];
+    }
+    access.dims.push_back(std::move(a));
+  }
+  return access;
+}
+
 // The access of a stored value over the frame. Several forms can be right; `form` picks one, nullopt when there is no such.
+constexpr int kRootForms = 3;
 std::optional<Access> root_access(const Node* root, const Frame& frame, const Cluster& cluster, int form) {
   const Extent outer = frame.outer(), inner = frame.inner(), n = root->shape.numel();
   const int rank = static_cast<int>(frame.extents.size());
+  const auto row_major = [&](int axes) {
+    return Access{split_linear(frame_linear(frame.extents, 0, axes), root->shape, frame.extents, root), {}};
+  };
   const Node* reduce = graph::is_product(cluster.anchor->kind) ? nullptr : first_reduce(cluster);
   if (n == outer * inner && (inner != 1 || !reduce || frame.outer_rank == rank)) {
     const bool permuted = reduce && !axes_are_last(*reduce);
-    if (form == 0 && permuted && root->shape == reduce->inputs[0]->shape) {
-      // Kept axes come from the outer part of the frame in order, reduced ones from the inner part.
-      std::vector<Extent> kept, taken;
-      std::size_t at = 0;
-      for (int d = 0; d < root->shape.rank(); ++d) {
-        const bool is_reduced = at < reduce->ints.size() && reduce->ints[at] == d;
-        if (is_reduced) ++at;
-        (is_reduced ? taken : kept).push_back(root->shape[d]);
-      }
-      const auto outer_dims =
-          split_linear(frame_linear(frame.extents, 0, frame.outer_rank), Shape(kept), frame.extents, root);
-      const auto inner_dims =
-          split_linear(frame_linear(frame.extents, frame.outer_rank, rank), Shape(taken), frame.extents, root);
-      Access access;
-      std::size_t k = 0, t = 0;
-      at = 0;
-      for (int d = 0; d < root->shape.rank(); ++d) {
-        const bool is_reduced = at < reduce->ints.size() && reduce->ints[at] == d;
-        if (is_reduced) ++at;
-        access.dims.push_back(is_reduced ? inner_dims[t++] : outer_dims[k++]);
-      }
-      return access;
-    }
-    if (form == (permuted ? 1 : 0))
-      return Access{split_linear(frame_linear(frame.extents, 0, rank), root->shape, frame.extents, root), {}};
+    if (form == 0 && permuted && root->shape == reduce->inputs[0]->shape) return permuted_access(root, frame, *reduce);
+    if (form == (permuted ? 1 : 0)) return row_major(rank);
   } else if (n == outer && form == 0) {
-    return Access{split_linear(frame_linear(frame.extents, 0, frame.outer_rank), root->shape, frame.extents, root), {}};
+    return row_major(frame.outer_rank);
   }
-  if (form == 2 && root->kind == Kind::map && root->name == "copy" && n == outer * inner) {
-    // A copy that only reorders a value of this cluster: run in the value's order and store in the copy's.
-    const Node* base = base_of(root->inputs[0].get());
-    if (base->shape.numel() != n) return std::nullopt;
-    std::vector<Extent> own = root->shape.vector();
-    for (int attempt = 0; attempt < 16; ++attempt) {
-      try {
-        Access access{split_linear(frame_linear(own, 0, static_cast<int>(own.size())), root->shape, own, root), {}};
-        Access source = access;
-        for (const Node* node = root->inputs[0].get(); node != base; node = node->inputs[0].get())
-          source = through_view(*node, source, own);
-        if (!source.masks.empty()) return std::nullopt;
-        const Affine linear = linear_of(source.dims, contiguous_strides(base->shape), own.size());
-        // Sorted by how far they move in the value, the axes must tile it exactly.
-        std::vector<std::size_t> order;
-        for (std::size_t f = 0; f < own.size(); ++f)
-          if (own[f] > 1) order.push_back(f);
-        std::sort(order.begin(), order.end(),
-                  [&](std::size_t a, std::size_t b) { return linear.coefficients[a] > linear.coefficients[b]; });
-        Extent stride = 1;
-        for (std::size_t i = order.size(); i-- > 0;) {
-          if (linear.coefficients[order[i]] != stride) return std::nullopt;
-          stride *= own[order[i]];
-        }
-        if (linear.base != 0) return std::nullopt;
-        // Coordinates of those sorted axes over the real frame, then of the copy's own axes.
-        std::vector<Extent> sorted;
-        for (std::size_t f : order) sorted.push_back(own[f]);
-        const auto coordinates = split_linear(frame_linear(frame.extents, 0, rank), Shape(sorted), frame.extents, root);
-        Access result;
-        for (const Affine& dim : access.dims) {
-          Affine a{dim.base, std::vector<Extent>(frame.extents.size(), 0)};
-          for (std::size_t i = 0; i < order.size(); ++i) {
-            const Extent c = dim.coefficients[order[i]];
-            a.base += c * coordinates[i].base;
-            for (std::size_t f = 0; f < frame.extents.size(); ++f)
-              a.coefficients[f] += c * coordinates[i].coefficients[f];
-          }
-          result.dims.push_back(std::move(a));
-        }
-        return result;
-      } catch (SplitFrame& split) {
-        if (split.axis >= static_cast<int>(own.size())) throw;
-        // The split may be of the copy's own axes or of the frame's; the frame's extents differ from ours when it is theirs.
-        const auto axis = static_cast<std::size_t>(split.axis);
-        if (own[axis] % split.inner != 0 || own[axis] == split.inner) throw;
-        own[axis] /= split.inner;
-        own.insert(own.begin() + split.axis + 1, split.inner);
-      } catch (MustMaterialize&) {
-        return std::nullopt;
-      }
-    }
-  }
+  if (form == 2 && root->kind == Kind::map && root->name == "copy" && n == outer * inner)
+    return reordered_access(root, frame);
   return std::nullopt;
 }
 
@@ -227,31 +235,30 @@ std::optional<BuiltLoop> build_loop(const Cluster& cluster, const std::vector<co
   if (roots.empty()) return std::nullopt;
   Frame frame = frame_of(cluster, roots);
   std::vector<int> forms(roots.size(), 0);
-  for (int attempt = 0; attempt < 64; ++attempt) {
-    std::size_t at = 0;
-    try {
-      Emitter emitter(frame, context);
-      for (; at < roots.size(); ++at) {
-        std::optional<Access> access;
-        while (forms[at] < 3 && !(access = root_access(roots[at], frame, cluster, forms[at]))) ++forms[at];
-        if (!access) return std::nullopt;
-        emitter.store(roots[at], *access);
-        if (emitter.recomputes()) throw MustMaterialize{roots[at]};
+  std::size_t at = 0;
+  // Stores the roots with their forms; moves on to the next form of the root that has no kernel this way.
+  auto emit_roots = [&]() -> std::optional<BuiltLoop> {
+    for (;;) {
+      at = 0;
+      try {
+        Emitter emitter(frame, context);
+        for (; at < roots.size(); ++at) {
+          std::optional<Access> access;
+          while (forms[at] < kRootForms && !(access = root_access(roots[at], frame, cluster, forms[at]))) ++forms[at];
+          if (!access) return std::nullopt;
+          emitter.store(roots[at], *access);
+          if (emitter.recomputes()) throw MustMaterialize{roots[at]};
+        }
+        return emitter.finish(name_of(cluster));
+      } catch (const MustMaterialize& must) {
+        if (blame) *blame = must.node;
+        if (++forms[at] >= kRootForms) return std::nullopt;
       }
-      return emitter.finish(name_of(cluster));
-    } catch (SplitFrame& split) {
-      const auto axis = static_cast<std::size_t>(split.axis);
-      if (axis >= frame.extents.size() || frame.extents[axis] % split.inner != 0 || frame.extents[axis] == split.inner)
-        return std::nullopt;
-      frame.extents[axis] /= split.inner;
-      frame.extents.insert(frame.extents.begin() + split.axis + 1, split.inner);
-      if (split.axis < frame.outer_rank) ++frame.outer_rank;
-    } catch (MustMaterialize& must) {
-      if (blame) *blame = must.node;
-      if (++forms[at] > 2) return std::nullopt;
     }
-  }
-  return std::nullopt;
+  };
+  return with_split_frames(frame.extents, emit_roots, [&](const SplitFrame& split) {
+    if (split.axis < frame.outer_rank) ++frame.outer_rank;
+  });
 }
 
 std::vector<const Node*> roots_of(const Cluster& cluster, const FuseRequest& request, const NodeSet& inlined,

@@ -19,7 +19,7 @@ struct FuseRequest {
   std::vector<const graph::Node*> compute;  // nodes to compute, in a valid order
   NodeSet placed;                           // have no kernel: what they read is written where they belong
   NodeSet stored;                           // must be in memory at the end, or are read by something other than loops
-  std::function<Place(const graph::Node*)> place;
+  PlaceOf place;
   NodeSet apart;  // are not fused with anything
   int operands_max = 64;
   Extent launch_points = 4096;

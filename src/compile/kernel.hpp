@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -150,6 +151,63 @@ struct RoutineKernel {
 };
 
 using Kernel = std::variant<LoopKernel, MatmulKernel, ScatterAddKernel, AttentionKernel, RoutineKernel>;
+
+/// Calls visit(operand, is_written) for each operand of the kernel (const or not): those that it reads in order, then those
+/// that it writes. An operand that is updated in place comes twice.
+template <class AnyKernel, class Visit>
+void visit_operands(AnyKernel& kernel, Visit visit) {
+  constexpr bool kRead = false, kWritten = true;
+  auto visit_all = [&](auto& operands, bool is_written) {
+    for (auto& operand : operands) visit(operand, is_written);
+  };
+  auto visit_form = [&](auto& k) {
+    using Form = std::remove_cvref_t<decltype(k)>;
+    if constexpr (std::is_same_v<Form, LoopKernel>) {
+      visit_all(k.inputs, kRead);
+      visit_all(k.outputs, kWritten);
+    } else if constexpr (std::is_same_v<Form, MatmulKernel>) {
+      if (!k.rows) visit(k.a, kRead);
+      visit(k.b, kRead);
+      visit_all(k.epilogue.inputs, kRead);
+      if (k.chosen) visit(*k.chosen, kRead);
+      if (k.rows) visit_all(k.rows->inputs, kRead);
+      visit_all(k.epilogue.outputs, kWritten);
+    } else if constexpr (std::is_same_v<Form, ScatterAddKernel>) {
+      if (k.count > 0) visit(k.indices, kRead);
+      if (k.count > 0) visit(k.updates, kRead);
+      visit(k.out, kWritten);
+    } else if constexpr (std::is_same_v<Form, AttentionKernel>) {
+      for (auto* tensor : {&k.q, &k.k, &k.v}) visit(tensor->operand, kRead);
+      if (k.backward) {
+        visit(k.o.operand, kRead);
+        visit(k.logsumexp, kRead);
+        visit(k.d_o.operand, kRead);
+        for (auto* tensor : {&k.d_q, &k.d_k, &k.d_v}) visit(tensor->operand, kWritten);
+      } else {
+        visit(k.o.operand, kWritten);
+        visit(k.logsumexp, kWritten);
+      }
+    } else {
+      static_assert(std::is_same_v<Form, RoutineKernel>);
+      visit_all(k.reads, kRead);
+      visit(k.out, kWritten);
+    }
+  };
+  if constexpr (std::is_same_v<std::remove_const_t<AnyKernel>, Kernel>)
+    std::visit(visit_form, kernel);
+  else
+    visit_form(kernel);
+}
+
+/// Calls visit(loop) for each loop that is part of the kernel: itself, an epilogue, rows that are computed as they are read.
+template <class AnyKernel, class Visit>
+void visit_loops(AnyKernel& kernel, Visit visit) {
+  if (auto* loop = std::get_if<LoopKernel>(&kernel)) visit(*loop);
+  if (auto* product = std::get_if<MatmulKernel>(&kernel)) {
+    if (product->rows) visit(*product->rows);
+    visit(product->epilogue);
+  }
+}
 
 /// A buffer of a plan: given by the caller at each run (external, in the order of their ordinals), or the plan's own
 /// scratch, kept between runs but without meaning.

@@ -107,19 +107,14 @@ void narrow(Operand& operand, View& batch, Extent rows, Extent row_stride, Exten
 }  // namespace
 
 void narrow_operands(kernel::Kernel& kernel) {
-  if (auto* loop = std::get_if<LoopKernel>(&kernel)) {
-    narrow(*loop);
-  } else if (auto* product = std::get_if<MatmulKernel>(&kernel)) {
-    if (product->rows)
-      narrow(*product->rows);
-    else
-      narrow(product->a, product->a_batch, product->m, product->a_row, product->k, product->a_col);
-    if (!product->packed)  // packed weights are read whole, in an order of the device's own
-      narrow(product->b, product->b_batch, product->k, product->b_row, product->n, product->b_col);
-    if (product->chosen)
-      product->chosen->count = std::min(product->chosen->count, (product->m - 1) * product->chosen_stride + 1);
-    narrow(product->epilogue);
-  }
+  kernel::visit_loops(kernel, [](LoopKernel& loop) { narrow(loop); });
+  auto* product = std::get_if<MatmulKernel>(&kernel);
+  if (!product) return;
+  if (!product->rows) narrow(product->a, product->a_batch, product->m, product->a_row, product->k, product->a_col);
+  if (!product->packed)  // packed weights are read whole, in an order of the device's own
+    narrow(product->b, product->b_batch, product->k, product->b_row, product->n, product->b_col);
+  if (product->chosen)
+    product->chosen->count = std::min(product->chosen->count, (product->m - 1) * product->chosen_stride + 1);
 }
 
 }  // namespace weft::compiler

@@ -20,6 +20,11 @@ OrderedGraph ordered(std::span<const NodeRef> outputs) {
   return result;
 }
 
+int rank_of(const OrderedGraph& graph, const Node* node) {
+  const auto found = graph.rank.find(node);
+  return found == graph.rank.end() ? 0 : found->second;
+}
+
 NodeRef with_inputs(const Node& node, std::vector<NodeRef> inputs) {
   bool same = inputs.size() == node.inputs.size();
   for (std::size_t i = 0; same && i < inputs.size(); ++i) same = inputs[i] == node.inputs[i];

@@ -17,6 +17,9 @@ struct OrderedGraph {
   std::unordered_map<const graph::Node*, int> rank;
 };
 
+/// The node's place in that order; 0 if it has none.
+int rank_of(const OrderedGraph& graph, const graph::Node* node);
+
 /// Rebuilds the graph below `outputs` (leaves stay): `transform` gets each node with its inputs already rebuilt, and
 /// gives its replacement. The replacement must have the same type and shape (verified: InternalError).
 using Transform = std::function<graph::NodeRef(const graph::Node& original, const graph::NodeRef& rebuilt)>;

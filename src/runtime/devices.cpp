@@ -108,24 +108,7 @@ void use_backend(Device device, std::unique_ptr<backend::Backend> backend) {
 
 compiler::Target target_of(Device device) {
   backend::Backend& backend = backend_of(device);
-  const backend::Description& d = backend.describe();
-  compiler::Target target;
-  target.name = d.name;
-  target.storage_bytes = [&backend](DType type) { return backend.storage_bytes(type); };
-  target.dtypes = d.dtypes;
-  target.buffer_bytes_max = d.buffer_bytes_max;
-  target.binding_bytes_max = d.binding_bytes_max;
-  target.offset_alignment = d.offset_alignment;
-  target.prefers_separate_buffers = d.prefers_separate_buffers;
-  target.kernels_side_by_side = d.kernels_side_by_side;
-  target.operands_max = d.operands_max;
-  target.launch_points = d.launch_points;
-  target.attention_keys_fused = d.attention_keys_fused;
-  target.attention_score_bytes_max = d.attention_score_bytes_max;
-  target.has_routine = [](ops::Routine) { return true; };
-  target.packed_products = true;
-  target.computed_rows_max = d.computed_rows_max;
-  return target;
+  return {{backend.describe()}, [&backend](DType type) { return backend.storage_bytes(type); }};
 }
 
 backend::BufferPtr allocate(Device device, std::size_t bytes, std::string_view label) {

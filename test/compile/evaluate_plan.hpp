@@ -18,6 +18,7 @@ inline compiler::Target reference_target() {
   target.storage_bytes = [](DType) { return std::size_t{1}; };  // buffers are vectors of doubles: one "byte" an element
   target.dtypes.assign(std::begin(kAllDTypes), std::end(kAllDTypes));
   target.offset_alignment = 1;
+  target.has_attention = true;
   return target;
 }
 

@@ -16,34 +16,9 @@ struct KernelOperands {
 
 inline KernelOperands operands_of(const kernel::Kernel& kernel) {
   KernelOperands list;
-  auto add_loop = [&](const kernel::LoopKernel& loop) {
-    for (const auto& operand : loop.inputs) list.reads.push_back(&operand);
-    for (const auto& operand : loop.outputs) list.writes.push_back(&operand);
-  };
-  if (const auto* loop = std::get_if<kernel::LoopKernel>(&kernel)) add_loop(*loop);
-  if (const auto* product = std::get_if<kernel::MatmulKernel>(&kernel)) {
-    list.reads = {&product->a, &product->b};
-    if (product->chosen) list.reads.push_back(&*product->chosen);
-    add_loop(product->epilogue);
-  }
-  if (const auto* scatter = std::get_if<kernel::ScatterAddKernel>(&kernel)) {
-    if (scatter->count) list.reads = {&scatter->indices, &scatter->updates};
-    list.writes = {&scatter->out};
-  }
-  if (const auto* routine = std::get_if<kernel::RoutineKernel>(&kernel)) {
-    for (const auto& operand : routine->reads) list.reads.push_back(&operand);
-    list.writes = {&routine->out};
-  }
-  if (const auto* attention = std::get_if<kernel::AttentionKernel>(&kernel)) {
-    list.reads = {&attention->q.operand, &attention->k.operand, &attention->v.operand};
-    if (attention->backward) {
-      for (const auto* operand : {&attention->o.operand, &attention->logsumexp, &attention->d_o.operand})
-        list.reads.push_back(operand);
-      list.writes = {&attention->d_q.operand, &attention->d_k.operand, &attention->d_v.operand};
-    } else {
-      list.writes = {&attention->o.operand, &attention->logsumexp};
-    }
-  }
+  kernel::visit_operands(kernel, [&](const kernel::Operand& operand, bool is_written) {
+    (is_written ? list.writes : list.reads).push_back(&operand);
+  });
   return list;
 }
 

@@ -69,7 +69,11 @@ class Conformance : public testing::Test {
 
   /// Values of the outputs as the device computes them.
   Results run(const std::vector<Tensor>& outputs, const Arguments& arguments) {
-    const compiler::Target target = runtime::target_of(device_);
+    return run(outputs, arguments, target());
+  }
+  /// What the device says of itself; a test may take kernels away from it.
+  compiler::Target target() const { return runtime::target_of(device_); }
+  Results run(const std::vector<Tensor>& outputs, const Arguments& arguments, const compiler::Target& target) {
     compiler::Request request;
     for (const Tensor& t : outputs) request.outputs.push_back(t.node());
     compiler::Compiled compiled = compiler::compile(request, target, {});
@@ -165,28 +169,9 @@ class Conformance : public testing::Test {
   }
 
   static void shift(kernel::Kernel& k, const kernel::Plan& plan, Extent by) {
-    auto move = [&](kernel::Operand& operand) {
-      if (operand.buffer >= 0 && plan.buffers[static_cast<std::size_t>(operand.buffer)].external >= 0)
-        operand.offset += by;
-    };
-    auto move_loop = [&](kernel::LoopKernel& loop) {
-      for (auto& operand : loop.inputs) move(operand);
-      for (auto& operand : loop.outputs) move(operand);
-    };
-    if (auto* loop = std::get_if<kernel::LoopKernel>(&k)) move_loop(*loop);
-    if (auto* product = std::get_if<kernel::MatmulKernel>(&k)) {
-      move(product->a);
-      move(product->b);
-      move_loop(product->epilogue);
-    }
-    if (auto* scatter = std::get_if<kernel::ScatterAddKernel>(&k))
-      for (auto* operand : {&scatter->indices, &scatter->updates, &scatter->out}) move(*operand);
-    if (auto* attention = std::get_if<kernel::AttentionKernel>(&k)) {
-      for (auto* tensor : {&attention->q, &attention->k, &attention->v, &attention->o}) move(tensor->operand);
-      move(attention->logsumexp);
-      if (attention->backward)
-        for (auto* tensor : {&attention->d_o, &attention->d_q, &attention->d_k, &attention->d_v}) move(tensor->operand);
-    }
+    kernel::visit_operands(k, [&](kernel::Operand& operand, bool) {
+      if (plan.buffers[static_cast<std::size_t>(operand.buffer)].external >= 0) operand.offset += by;
+    });
   }
 
   template <class F>

@@ -5,6 +5,7 @@
 #include "conformance/device_run.hpp"
 #include "ops/table.hpp"
 #include "weft/grad.hpp"
+#include "weft/inference.hpp"
 #include "weft/ops.hpp"
 
 namespace weft::test {
@@ -185,6 +186,26 @@ TEST_F(Kernels, AttentionForwardAndBackward) {
       outputs.push_back(y);
       expect_like_reference(outputs, arguments, 2e-4, 1e-5);
     }
+}
+
+TEST_F(Kernels, AttentionAndCachesWithoutKernelsOfTheirOwn) {
+  compiler::Target plain = target();
+  plain.has_attention = plain.packed_products = false;
+  plain.has_routine = nullptr;
+  Arguments arguments;
+  const Tensor q = random(arguments, {1, 2, 5, 8}), k = random(arguments, {1, 2, 7, 8}),
+               v = random(arguments, {1, 2, 7, 8}), cache = random(arguments, {9, 8}), rows = random(arguments, {3, 8}),
+               at = arguments.make({3}, {4, -1, 0}, DType::i32), heads = random(arguments, {2, 4, 4}),
+               first = arguments.make({2}, {0, 2}, DType::i32), length = arguments.make({2}, {6, 3}, DType::i32);
+  const Tensor written = write_rows(cache, rows, at), y = attention(q, k, v, true);
+  const std::vector<Tensor> outputs{
+      y, written, cache_attention(heads, written, cache, first, length, 2, {.window = 4, .soft_cap = 2})};
+  const Results expected = evaluate(outputs, arguments), actual = run(outputs, arguments, plain);
+  for (std::size_t o = 0; o < outputs.size(); ++o)
+    expect_close(actual[o], expected[o], 2e-5, 2e-6, fmt::format("output {} in primitives", o));
+  const Results whole = run(outputs, arguments);
+  for (std::size_t o = 0; o < outputs.size(); ++o)
+    expect_close(whole[o], expected[o], 2e-5, 2e-6, fmt::format("output {} from kernels", o));
 }
 
 TEST_F(Kernels, RandomNumbersAreTheSameBitsEverywhere) {

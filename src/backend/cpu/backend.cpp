@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "backend/cpu/isa.hpp"
+#include "backend/cpu/prepared.hpp"
 #include "backend/cpu/program.hpp"
 #include "base/threads.hpp"
 #include "weft/error.hpp"
@@ -68,6 +69,8 @@ class CpuBackend final : public backend::Backend {
     description_.dtypes.assign(std::begin(kAllDTypes), std::end(kAllDTypes));
     description_.buffer_bytes_max = description_.binding_bytes_max = physical_memory();
     description_.offset_alignment = kLine;
+    description_.has_attention = description_.packed_products = true;
+    description_.has_routine = has_routine;
     description_.details = {{"instruction set", name(isa())},
                             {"threads", std::to_string(thread_count())},
                             {"memory", fmt::format("{:.1f} GiB", static_cast<double>(physical_memory()) / (1 << 30))}};

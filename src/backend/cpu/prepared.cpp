@@ -107,20 +107,32 @@ std::unique_ptr<Prepared> prepare(const kernel::LoopKernel& k) { return std::mak
 std::unique_ptr<Prepared> prepare(const kernel::MatmulKernel& k) { return std::make_unique<ProductProgram>(k); }
 std::unique_ptr<Prepared> prepare(const kernel::ScatterAddKernel& k) { return std::make_unique<PreparedScatter>(k); }
 std::unique_ptr<Prepared> prepare(const kernel::AttentionKernel& k) { return std::make_unique<PreparedAttention>(k); }
-std::unique_ptr<Prepared> prepare(const kernel::RoutineKernel& k) {
-  constexpr Extent kFewRows = 32;
-  switch (k.routine) {
+
+constexpr Extent kFewRows = 32;
+using PrepareRoutine = std::unique_ptr<Prepared> (*)(const kernel::RoutineKernel&);
+PrepareRoutine preparer_of(ops::Routine routine) {
+  switch (routine) {
     case ops::Routine::write_rows:
-      return std::make_unique<PreparedRoutine>(k, run_write_rows, k.shapes.at(1)[0] <= kFewRows);
-    case ops::Routine::cache_attention: return prepare_cache_attention(k);
+      return [](const kernel::RoutineKernel& k) -> std::unique_ptr<Prepared> {
+        return std::make_unique<PreparedRoutine>(k, run_write_rows, k.shapes.at(1)[0] <= kFewRows);
+      };
+    case ops::Routine::cache_attention: return prepare_cache_attention;
     case ops::Routine::unpack_rows:
-      return std::make_unique<PreparedRoutine>(k, run_unpack_rows, k.shape[0] <= kFewRows);
-    case ops::Routine::sample_token: break;
+      return [](const kernel::RoutineKernel& k) -> std::unique_ptr<Prepared> {
+        return std::make_unique<PreparedRoutine>(k, run_unpack_rows, k.shape[0] <= kFewRows);
+      };
+    case ops::Routine::sample_token:
+      return [](const kernel::RoutineKernel& k) -> std::unique_ptr<Prepared> {
+        return std::make_unique<PreparedRoutine>(k, run_sample_token, false);
+      };
   }
-  return std::make_unique<PreparedRoutine>(k, run_sample_token, false);
+  return nullptr;
 }
+std::unique_ptr<Prepared> prepare(const kernel::RoutineKernel& k) { return preparer_of(k.routine)(k); }
 
 }  // namespace
+
+bool has_routine(ops::Routine routine) { return preparer_of(routine) != nullptr; }
 
 void LoopOperands::bind(const Memory& memory) {
   input_pointers_.clear();

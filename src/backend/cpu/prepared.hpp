@@ -66,6 +66,8 @@ class LoopOperands {
   std::vector<char*> input_pointers_, output_pointers_;
 };
 
+/// Whether there is code for the routine.
+bool has_routine(ops::Routine routine);
 std::string routine_text(const kernel::RoutineKernel& kernel);
 
 /// The kernels of a plan from `first` on that share their work, most often one.

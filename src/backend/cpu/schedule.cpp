@@ -1,7 +1,6 @@
 #include "backend/cpu/schedule.hpp"
 
 #include <algorithm>
-#include <variant>
 
 #include "backend/cpu/loop/loop.hpp"
 
@@ -14,25 +13,12 @@ struct Touched {
   std::vector<Operand> reads, writes;
 };
 
-Touched touched(const kernel::LoopKernel& k) { return {k.inputs, k.outputs}; }
-Touched touched(const kernel::MatmulKernel& k) {
-  Touched made = touched(k.epilogue);
-  made.reads.push_back(k.a);
-  made.reads.push_back(k.b);
-  if (k.chosen) made.reads.push_back(*k.chosen);
-  if (k.rows) made.reads.insert(made.reads.end(), k.rows->inputs.begin(), k.rows->inputs.end());
-  return made;
-}
-Touched touched(const kernel::ScatterAddKernel& k) { return {{k.indices, k.updates}, {k.out}}; }
-Touched touched(const kernel::AttentionKernel& k) {
-  if (!k.backward) return {{k.q.operand, k.k.operand, k.v.operand}, {k.o.operand, k.logsumexp}};
-  return {{k.q.operand, k.k.operand, k.v.operand, k.o.operand, k.logsumexp, k.d_o.operand},
-          {k.d_q.operand, k.d_k.operand, k.d_v.operand}};
-}
-Touched touched(const kernel::RoutineKernel& k) { return {k.reads, {k.out}}; }
-
 Touched touched_by(const kernel::Kernel& kernel) {
-  return std::visit([](const auto& k) { return touched(k); }, kernel);
+  Touched touched;
+  kernel::visit_operands(kernel, [&](const Operand& operand, bool is_written) {
+    (is_written ? touched.writes : touched.reads).push_back(operand);
+  });
+  return touched;
 }
 
 bool touch(const Operand& x, const Operand& y) { return x.buffer >= 0 && overlap(x, y); }

@@ -33,6 +33,8 @@ class TraceBackend final : public backend::Backend {
     description_.is_software = true;
     description_.dtypes.assign(std::begin(kAllDTypes), std::end(kAllDTypes));
     description_.buffer_bytes_max = description_.binding_bytes_max = std::size_t{1} << 40;
+    description_.has_attention = description_.packed_products = true;
+    description_.has_routine = [](ops::Routine) { return true; };
   }
   const backend::Description& describe() const override { return description_; }
   std::size_t storage_bytes(DType type) const override { return size_bytes(type); }

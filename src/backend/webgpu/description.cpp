@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "backend/webgpu/render.hpp"
 #include "backend/webgpu/wgsl/quantised.hpp"
 
 namespace weft::webgpu {
@@ -20,6 +21,8 @@ backend::Description description_of(const AdapterInfo& info) {
   description.offset_alignment = std::max(256u, limits.offset_alignment);
   description.prefers_separate_buffers = true;
   description.kernels_side_by_side = 6;
+  description.has_attention = description.packed_products = true;
+  description.has_routine = has_routine;
   description.computed_rows_max = kFewRows;
   description.operands_max = static_cast<int>(info.limits.storage_buffers);
 

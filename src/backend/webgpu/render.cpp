@@ -13,16 +13,27 @@
 namespace weft::webgpu {
 namespace {
 
-void render(const kernel::RoutineKernel& k, const Target& target, Scratch& scratch, Rendered& rendered) {
-  switch (k.routine) {
-    case ops::Routine::write_rows: return render_write_rows(k, target, scratch, rendered);
-    case ops::Routine::cache_attention: return render_cache_attention(k, target, scratch, rendered);
-    case ops::Routine::sample_token: return render_sample_token(k, target, scratch, rendered);
-    case ops::Routine::unpack_rows: return render_unpack_rows(k, target, rendered);
+using RenderRoutine = void (*)(const kernel::RoutineKernel&, const Target&, Scratch&, Rendered&);
+RenderRoutine renderer_of(ops::Routine routine) {
+  switch (routine) {
+    case ops::Routine::write_rows: return render_write_rows;
+    case ops::Routine::cache_attention: return render_cache_attention;
+    case ops::Routine::sample_token: return render_sample_token;
+    case ops::Routine::unpack_rows:
+      return [](const kernel::RoutineKernel& k, const Target& target, Scratch&, Rendered& rendered) {
+        render_unpack_rows(k, target, rendered);
+      };
   }
+  return nullptr;
+}
+
+void render(const kernel::RoutineKernel& k, const Target& target, Scratch& scratch, Rendered& rendered) {
+  renderer_of(k.routine)(k, target, scratch, rendered);
 }
 
 }  // namespace
+
+bool has_routine(ops::Routine routine) { return renderer_of(routine) != nullptr; }
 
 Rendered render(const kernel::Kernel& kernel, int plan_buffers, const Target& target) {
   Rendered rendered;

@@ -1,7 +1,6 @@
 #include "backend/webgpu/render_plan.hpp"
 
 #include <algorithm>
-#include <initializer_list>
 #include <utility>
 
 #include "backend/webgpu/merge.hpp"
@@ -15,28 +14,17 @@ namespace {
 constexpr std::uint64_t kOwnScratchBytes = 8 << 20;
 constexpr std::size_t kMergedDispatchesMaxRolled = 64;
 
-/// Whether the kernel has an operand in one of these buffers.
-bool touches(const kernel::Kernel& kernel, std::initializer_list<int> buffers) {
-  const auto in = [&](const kernel::Operand& o) {
-    return std::find(buffers.begin(), buffers.end(), o.buffer) != buffers.end();
-  };
-  const auto any = [&](const std::vector<kernel::Operand>& list) { return std::any_of(list.begin(), list.end(), in); };
-  const auto loop = [&](const kernel::LoopKernel& k) { return any(k.inputs) || any(k.outputs); };
-  if (const auto* k = std::get_if<kernel::LoopKernel>(&kernel)) return loop(*k);
-  if (const auto* k = std::get_if<kernel::MatmulKernel>(&kernel))
-    return (k->rows ? loop(*k->rows) : in(k->a)) || in(k->b) || (k->chosen && in(*k->chosen)) || loop(k->epilogue);
-  if (const auto* k = std::get_if<kernel::RoutineKernel>(&kernel)) return any(k->reads) || in(k->out);
-  return true;  // not looked into
+bool touches(const kernel::Kernel& kernel, int buffer) {
+  bool found = false;
+  kernel::visit_operands(kernel, [&](const kernel::Operand& o, bool) { found |= o.buffer == buffer; });
+  return found;
 }
 
 bool writes(const kernel::Kernel& kernel, int buffer) {
-  const auto any = [&](const std::vector<kernel::Operand>& list) {
-    return std::any_of(list.begin(), list.end(), [&](const kernel::Operand& o) { return o.buffer == buffer; });
-  };
-  if (const auto* k = std::get_if<kernel::LoopKernel>(&kernel)) return any(k->outputs);
-  if (const auto* k = std::get_if<kernel::MatmulKernel>(&kernel)) return any(k->epilogue.outputs);
-  if (const auto* k = std::get_if<kernel::RoutineKernel>(&kernel)) return k->out.buffer == buffer;
-  return true;
+  bool found = false;
+  kernel::visit_operands(kernel,
+                         [&](const kernel::Operand& o, bool is_written) { found |= is_written && o.buffer == buffer; });
+  return found;
 }
 
 /// Renders the kernel at `at` together with a later one where both are one dispatch; gives the place of that one, or `at`.
@@ -55,8 +43,8 @@ std::size_t render_with_another(const kernel::Plan& plan, std::size_t at, const 
     // The write moves ahead, so that nothing between may know its cache or its places.
     bool is_free = true;
     for (std::size_t between = at + 1; between < later; ++between)
-      is_free = is_free && !touches(kernels[between], {write->out.buffer}) &&
-                !writes(kernels[between], write->reads[2].buffer);
+      is_free =
+          is_free && !touches(kernels[between], write->out.buffer) && !writes(kernels[between], write->reads[2].buffer);
     if (is_free && render_written_loop(*loop, *write, target, rendered)) return later;
   }
   return at;

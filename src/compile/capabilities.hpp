@@ -1,0 +1,37 @@
+// What a device says of itself that the compiler reads.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ops/routine.hpp"
+#include "weft/dtype.hpp"
+#include "weft/shape.hpp"
+
+namespace weft::compiler {
+
+/// A backend fills this in once, in its description. Where a backend lacks a kernel, the compiler takes primitives in its place.
+struct Capabilities {
+  std::string name;                       // "cpu", "webgpu:0"
+  std::vector<DType> dtypes;              // that its kernels compute
+  std::size_t buffer_bytes_max = 0;       // of one buffer
+  std::size_t binding_bytes_max = 0;      // of one operand of a kernel
+  std::size_t offset_alignment = 64;      // bytes; operands are laid out at multiples of it
+  bool prefers_separate_buffers = false;  // a kernel must not read and write one buffer object (WebGPU)
+  int operands_max = 64;                  // distinct operands of one kernel
+  Extent launch_points = 4096;            // independent kernels over no more points than this run best as one
+  int kernels_side_by_side = 0;           // neighbours in a plan that the device may run at one time
+
+  bool has_attention = false;        // kernels of whole attention; else products and a softmax
+  Extent attention_width_max = 128;  // channels of a head in such kernels
+  /// Whole attention runs as one kernel with at most `attention_keys_fused` keys, or if the scores exceed
+  /// `attention_score_bytes_max` bytes; otherwise as products and a softmax. 0 keys: always as one kernel.
+  Extent attention_keys_fused = 0;
+  std::size_t attention_score_bytes_max = 0;
+  std::function<bool(ops::Routine)> has_routine;  // empty: none
+  bool packed_products = false;                   // products with packed weights
+  Extent computed_rows_max = 0;  // rows of a product with packed weights that may be computed as they are read
+};
+
+}  // namespace weft::compiler

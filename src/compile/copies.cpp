@@ -1,0 +1,123 @@
+#include "compile/copies.hpp"
+
+#include <fmt/format.h>
+
+#include "compile/fuse.hpp"
+#include "compile/strided.hpp"
+
+namespace weft::compiler {
+namespace {
+
+using graph::Kind;
+using graph::Node;
+using graph::NodeRef;
+
+bool is_viewed(const Node& node) { return graph::is_view(node.kind) && !is_leaf(node); }
+
+// True if the node alone has a form as a kernel, with what it reads in memory; else `blame` is what stands in the way.
+bool has_kernel(const Node& node, const Node** blame) {
+  const NodeSet members{&node};
+  return node.shape.numel() == 0 ||
+         build_loop({&node, {&node}}, {&node}, {&members, nullptr, nullptr, contiguous_place}, blame);
+}
+bool has_kernel(const Node& node) {
+  const Node* blame = nullptr;
+  return has_kernel(node, &blame);
+}
+
+// A chain of views that has no form, with a copy below as many of its last views as must be.
+NodeRef shortened(const NodeRef& view) {
+  std::vector<NodeRef> above{view};
+  NodeRef below = view->inputs[0];
+  while (is_viewed(*below) && !has_kernel(*copy_of(below))) {
+    above.push_back(below);
+    below = below->inputs[0];
+  }
+  if (is_compute(*below) || is_leaf(*below))
+    throw InternalError(fmt::format("compile: {} of {} has no form", title(*above.back()), title(*below)));
+  NodeRef result = copy_of(below);
+  for (; !above.empty(); above.pop_back()) result = with_inputs(*above.back(), {result});
+  return result;
+}
+
+// The loop node with copies below it where views between it and memory have no form together. Each step puts more of
+// what it reads into memory; with everything there, contiguous, every loop has a kernel.
+NodeRef readable(NodeRef node) {
+  const Node* blame = nullptr;
+  while (!has_kernel(*node, &blame)) {
+    auto replaced = [&](std::size_t i, NodeRef with) {
+      std::vector<NodeRef> inputs = node->inputs;
+      inputs[i] = std::move(with);
+      return with_inputs(*node, std::move(inputs));
+    };
+    NodeRef next = node;
+    // A gather reads its rows at computed places: through strides, from memory, or not at all.
+    if (node->kind == Kind::gather && blame == node->inputs[0].get())
+      next = replaced(0, readable(copy_of(node->inputs[0])));
+    // An operand that has no form even by itself.
+    for (std::size_t i = 0; next == node && i < node->inputs.size(); ++i)
+      if (!has_kernel(*copy_of(node->inputs[i]))) next = replaced(i, shortened(node->inputs[i]));
+    // Operands whose forms exclude each other.
+    for (std::size_t i = 0; next == node && i < node->inputs.size(); ++i)
+      if (is_viewed(*node->inputs[i])) next = replaced(i, readable(copy_of(node->inputs[i])));
+    if (next == node)
+      throw InternalError(
+          fmt::format("compile: no kernel for {} (blocked by {})", title(*node), blame ? title(*blame) : "nothing"));
+    node = std::move(next);
+  }
+  return node;
+}
+
+template <class NeedsCopy>
+NodeRef with_copied_inputs(const NodeRef& node, NeedsCopy needs_copy) {
+  std::vector<NodeRef> inputs = node->inputs;
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (needs_copy(i, *inputs[i])) inputs[i] = readable(copy_of(inputs[i]));
+  return with_inputs(*node, std::move(inputs));
+}
+
+bool packed_product_needs_copy(std::size_t input, const Node& x) {
+  if (x.shape.numel() == 0) return false;
+  if (input == 1) return !contiguous_operand(&x, contiguous_place);
+  if (input == 2) return !chosen_operand(&x, contiguous_place);
+  const auto operand = matmul_operand(&x, contiguous_place);
+  return !operand || operand->column != 1;
+}
+
+}  // namespace
+
+bool is_copy(const Node& node) { return node.kind == Kind::map && node.name == "copy"; }
+
+OrderedGraph with_copies(OrderedGraph graph) {
+  for (NodeRef& output : graph.outputs) {
+    if (is_compute(*output)) continue;
+    const NodeRef copy = copy_of(output);
+    graph.rank.try_emplace(copy.get(), rank_of(graph, output.get()));
+    output = copy;
+  }
+  const PlaceOf place = contiguous_place;
+  return rebuild(graph, [&](const Node&, const NodeRef& node) -> NodeRef {
+    switch (node->kind) {
+      case Kind::map:
+      case Kind::reduce:
+      case Kind::gather: return readable(node);
+      case Kind::concat: return with_copied_inputs(node, [](std::size_t, const Node& part) { return !is_copy(part); });
+      case Kind::packed_matmul: return with_copied_inputs(node, packed_product_needs_copy);
+      case Kind::matmul:
+        return with_copied_inputs(
+            node, [&](std::size_t, const Node& x) { return x.shape.numel() > 0 && !matmul_operand(&x, place); });
+      case Kind::attention:
+      case Kind::attention_backward:
+        return with_copied_inputs(node, [&](std::size_t i, const Node& x) {
+          return i == 4 ? !contiguous_operand(&x, place) : !attention_operand(&x, place);
+        });
+      case Kind::routine:
+      case Kind::scatter_add:
+        return with_copied_inputs(
+            node, [&](std::size_t, const Node& x) { return x.shape.numel() > 0 && !contiguous_operand(&x, place); });
+      default: return node;
+    }
+  });
+}
+
+}  // namespace weft::compiler

@@ -1,0 +1,178 @@
+#include "compile/forms.hpp"
+
+#include <fmt/format.h>
+
+#include "compile/strided.hpp"
+
+namespace weft::compiler {
+namespace {
+
+using graph::Kind;
+using graph::Node;
+using graph::NodeRef;
+using kernel::Operand;
+
+/// The operand. It has one by now, because copies.hpp made a copy where views stood in the way.
+template <class Found>
+Found found(std::optional<Found> operand, const Node& node, const Node& input, std::string_view needs) {
+  if (!operand)
+    throw InternalError(fmt::format("compile: {} of {} needs {} in memory", title(input), title(node), needs));
+  return *operand;
+}
+
+PlaceOf places_of(const Placement& placement) {
+  return [&placement](const Node* node) { return placement.of(node); };
+}
+
+}  // namespace
+
+DraftKernel draft_of_product(const Node& product, BuiltLoop loop, const Placement& placement) {
+  const PlaceOf place = places_of(placement);
+  const Node &a = *product.inputs[0], &b = *product.inputs[1];
+  DraftKernel draft;
+  draft.writes = std::move(loop.outputs);
+  if (a.shape[2] == 0) {
+    for (kernel::Step& step : loop.kernel.steps)
+      if (step.kind == kernel::StepKind::accumulator) step = {.kind = kernel::StepKind::constant, .type = step.type};
+    draft.kernel = std::move(loop.kernel);
+    draft.reads = std::move(loop.inputs);
+    return draft;
+  }
+  kernel::MatmulKernel k;
+  k.name = loop.kernel.name;
+  k.batch = product.shape[0];
+  k.m = product.shape[1];
+  k.n = product.shape[2];
+  k.k = a.shape[2];
+  const MatmulOperand rows = found(matmul_operand(&a, place), product, a, "rows and columns with strides");
+  k.a = {.type = product.type, .offset = rows.offset};
+  k.a_row = rows.row;
+  k.a_col = rows.column;
+  k.a_batch = rows.batch;
+  draft.reads.push_back(rows.owner);
+  if (product.kind == Kind::packed_matmul) {
+    const ContiguousOperand weights = found(contiguous_operand(&b, place), product, b, "contiguous elements");
+    k.packed = true;
+    k.block_type = static_cast<BlockType>(product.ints[0]);
+    k.exact = product.ints[3] != 0;
+    k.b = {.type = b.type, .offset = weights.offset};
+    k.b_row = k.b_col = 0;
+    draft.reads.push_back(weights.owner);
+  } else {
+    const MatmulOperand columns = found(matmul_operand(&b, place), product, b, "rows and columns with strides");
+    k.b = {.type = b.type, .offset = columns.offset};
+    k.b_row = columns.row;
+    k.b_col = columns.column;
+    k.b_batch = columns.batch;
+    draft.reads.push_back(columns.owner);
+  }
+  k.epilogue = std::move(loop.kernel);
+  draft.reads.insert(draft.reads.end(), loop.inputs.begin(), loop.inputs.end());
+  if (product.kind == Kind::packed_matmul && product.inputs.size() > 2) {
+    const Node& input = *product.inputs[2];
+    const ChosenOperand chosen = found(chosen_operand(&input, place), product, input, "one stride");
+    k.chosen = Operand{.type = DType::f32, .offset = chosen.offset};
+    k.chosen_stride = chosen.stride;
+    draft.reads.push_back(chosen.owner);
+  }
+  draft.kernel = std::move(k);
+  return draft;
+}
+
+DraftKernel draft_of_scatter(const Node& node, const Placement& placement) {
+  const PlaceOf place = places_of(placement);
+  const Node &indices = *node.inputs[0], &updates = *node.inputs[1];
+  DraftKernel draft;
+  kernel::ScatterAddKernel k;
+  k.name = "scatter_add";
+  k.count = indices.shape[0];
+  k.rows = node.shape[0];
+  k.columns = node.shape[1];
+  k.indices.type = indices.type;
+  k.updates.type = updates.type;
+  if (k.count > 0) {
+    const auto read = [&](Operand& operand, const Node& input) {
+      const ContiguousOperand at = found(contiguous_operand(&input, place), node, input, "contiguous elements");
+      operand.offset = at.offset;
+      draft.reads.push_back(at.owner);
+    };
+    read(k.indices, indices);
+    read(k.updates, updates);
+  }
+  const Place out = placement.of(&node);
+  k.out = {.type = node.type, .offset = out.offset};
+  draft.kernel = std::move(k);
+  draft.writes = {out.owner};
+  return draft;
+}
+
+DraftKernel draft_of_routine(const Node& node, const Placement& placement) {
+  const PlaceOf place = places_of(placement);
+  DraftKernel draft;
+  kernel::RoutineKernel k{.name = node.name, .routine = graph::routine_of(node)};
+  k.attributes.assign(node.ints.begin() + 1, node.ints.end());
+  for (const NodeRef& input : node.inputs) {
+    const ContiguousOperand at = found(contiguous_operand(input.get(), place), node, *input, "contiguous elements");
+    k.reads.push_back({.type = input->type, .offset = at.offset});
+    k.shapes.push_back(input->shape);
+    draft.reads.push_back(at.owner);
+  }
+  k.out = {.type = node.type};
+  k.shape = node.shape;
+  draft.kernel = std::move(k);
+  draft.writes = {&node};
+  return draft;
+}
+
+DraftKernel draft_of_attention(const Node& node, const Placement& placement, std::vector<NodeRef>& results) {
+  const PlaceOf place = places_of(placement);
+  const Shape &q = node.inputs[0]->shape, &keys = node.inputs[1]->shape;
+  DraftKernel draft;
+  kernel::AttentionKernel k;
+  k.backward = node.kind == Kind::attention_backward;
+  k.name = k.backward ? "attention_backward" : "attention";
+  k.batch = q[0];
+  k.queries = q[1];
+  k.heads = q[2];
+  k.width = q[3];
+  k.keys = keys[1];
+  k.scale = node.value;
+  k.causal = graph::attention_mask_of(node).causal;
+  auto read = [&](kernel::AttentionKernel::Tensor& tensor, std::size_t i) {
+    const Node& input = *node.inputs[i];
+    const AttentionOperand at = found(attention_operand(&input, place), node, input, "one stride an axis");
+    tensor = {{.type = node.type, .offset = at.offset}, at.batch, at.head, at.row};
+    draft.reads.push_back(at.owner);
+  };
+  auto result = [&](int index) {
+    results.push_back(graph::project(node.shared_from_this(), index));
+    return placement.of(results.back().get());
+  };
+  auto write = [&](kernel::AttentionKernel::Tensor& tensor, int index) {
+    const Place at = result(index);
+    tensor = {{.type = node.type, .offset = at.offset}, at.strides[0], at.strides[2], at.strides[1]};
+    draft.writes.push_back(at.owner);
+  };
+  read(k.q, 0);
+  read(k.k, 1);
+  read(k.v, 2);
+  k.logsumexp.type = node.type;
+  if (k.backward) {
+    read(k.o, 3);
+    const Node& logsumexp = *node.inputs[4];
+    const ContiguousOperand at = found(contiguous_operand(&logsumexp, place), node, logsumexp, "contiguous elements");
+    k.logsumexp.offset = at.offset;
+    draft.reads.push_back(at.owner);
+    read(k.d_o, 5);
+    write(k.d_q, 0);
+    write(k.d_k, 1);
+    write(k.d_v, 2);
+  } else {
+    write(k.o, 0);
+    draft.writes.push_back(result(1).owner);
+  }
+  draft.kernel = std::move(k);
+  return draft;
+}
+
+}  // namespace weft::compiler

@@ -1,0 +1,20 @@
+// Nodes as kernels of the forms that are not loops. What such a kernel reads has copies where it needs them (copies.hpp).
+#pragma once
+
+#include <optional>
+
+#include "compile/draft.hpp"
+#include "compile/emit.hpp"
+#include "compile/place.hpp"
+
+namespace weft::compiler {
+
+/// The product with its epilogue. A product over no elements is the epilogue alone, applied to zeros.
+DraftKernel draft_of_product(const graph::Node& product, BuiltLoop epilogue, const Placement& placement);
+DraftKernel draft_of_scatter(const graph::Node& node, const Placement& placement);
+DraftKernel draft_of_routine(const graph::Node& node, const Placement& placement);
+/// `results` receives the projections that the kernel writes; the draft points at them.
+DraftKernel draft_of_attention(const graph::Node& node, const Placement& placement,
+                               std::vector<graph::NodeRef>& results);
+
+}  // namespace weft::compiler

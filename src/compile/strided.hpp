@@ -1,0 +1,46 @@
+// Operands that kernels read through strides, without a copy.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "compile/emit.hpp"
+#include "compile/kernel.hpp"
+
+namespace weft::compiler {
+
+/// The value in memory of its own, row-major.
+Place contiguous_place(const graph::Node* node);
+
+/// All functions below give the owner of the memory and where the value starts in it; nullopt if the value must be copied.
+
+/// [batch, row, column], where one of the two strides is 1.
+struct MatmulOperand {
+  const graph::Node* owner = nullptr;
+  Extent offset = 0, row = 0, column = 0;
+  kernel::View batch;
+};
+std::optional<MatmulOperand> matmul_operand(const graph::Node* node, const PlaceOf& place);
+
+/// [batch, position, head, channel], with channels that lie together.
+struct AttentionOperand {
+  const graph::Node* owner = nullptr;
+  Extent offset = 0, batch = 0, row = 0, head = 0;
+};
+std::optional<AttentionOperand> attention_operand(const graph::Node* node, const PlaceOf& place);
+
+/// Row-major elements.
+struct ContiguousOperand {
+  const graph::Node* owner = nullptr;
+  Extent offset = 0;
+};
+std::optional<ContiguousOperand> contiguous_operand(const graph::Node* node, const PlaceOf& place);
+
+/// A vector with any stride: which rows of a product with packed weights are wanted.
+struct ChosenOperand {
+  const graph::Node* owner = nullptr;
+  Extent offset = 0, stride = 0;
+};
+std::optional<ChosenOperand> chosen_operand(const graph::Node* node, const PlaceOf& place);
+
+}  // namespace weft::compiler
