@@ -298,7 +298,8 @@ class Reverse {
     const int axis = static_cast<int>(n.ints[0]);
     // Rows by one index each (embedding): add the rows up.
     if (axis == 0 && x->shape.rank() == 2 && indices->kind == Kind::expand && indices->inputs[0]->shape[1] == 1) {
-      const NodeRef rows = graph::reshape(indices->inputs[0], {indices->shape[0]});
+      const Extent count = indices->shape[0];  // one index may serve for all rows too
+      const NodeRef rows = graph::reshape(graph::expand(indices->inputs[0], {count, 1}), {count});
       return add(x, graph::scatter_add(rows, g, x->shape[0]));
     }
     // An index an element: compare with every position along the axis.

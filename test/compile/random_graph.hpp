@@ -135,9 +135,58 @@ class RandomGraph {
     return leaf(arguments, shape);
   }
 
+  /// Of an axis with any begin, end and step; seldom of no elements, which would be all that follows.
+  Tensor sliced(const Tensor& x) {
+    for (int tries = 0; tries < 4; ++tries) {
+      const int axis = pick(0, x.rank() - 1), n = static_cast<int>(x.dim(axis));
+      const int step = pick(0, 1) ? pick(1, 4) : -pick(1, 4);
+      // What lies outside is clipped; a negative place counts from the end.
+      const Extent start = pick(0, 3) ? pick(-n - 2, n + 2) : step > 0 ? 0 : kEnd;
+      const Extent stop = pick(0, 1) ? pick(-n - 2, n + 2) : kEnd;
+      const Tensor y = slice(x, pick(0, 1) ? axis : axis - x.rank(), start, stop, step);
+      if (y.numel() > 0 || pick(0, 9) == 0) return y;
+    }
+    return flip(x, some_axes(x.rank()));
+  }
+  Tensor padded(const Tensor& x) {
+    std::vector<std::pair<Extent, Extent>> padding;
+    const int width_max = pick(0, 2) ? 2 : 9;  // seldom wider than the axis
+    for (int i = 0; i < x.rank(); ++i)
+      padding.emplace_back(pick(0, 2) ? 0 : pick(1, width_max), pick(0, 2) ? 0 : pick(1, width_max));
+    return pad(x, padding);
+  }
+  /// As gradients of parts add up: two values that lie side by side along an axis, apart, or one over the other.
+  Tensor sum_of_pads(const Tensor& x) {
+    if (x.rank() == 0) return {};
+    const int axis = pick(0, x.rank() - 1);
+    const Extent n = x.dim(axis), before = pick(0, 3), second = std::max<Extent>(0, before + n + pick(-1, 2));
+    const Extent total = std::max(before, second) + n + pick(0, 2);
+    const auto at = [&](const Tensor& y, Extent place) {
+      std::vector<std::pair<Extent, Extent>> padding(static_cast<std::size_t>(x.rank()));
+      padding[static_cast<std::size_t>(axis)] = {place, total - place - n};
+      return pad(y, padding);
+    };
+    return elementwise("add", {at(x, before), at(x * 0.5, second)}, {pick(0, 2) ? 1.0 : 0.25});
+  }
+  /// A part along an axis, or one place of it.
+  Tensor part_of(const Tensor& x) {
+    const int axis = pick(0, x.rank() - 1);
+    const auto n = static_cast<int>(x.dim(axis));
+    if (n == 0) return x;
+    const int start = pick(0, n - 1);
+    switch (pick(0, 2)) {
+      case 0: return narrow(x, axis, start, pick(0, n - start));
+      case 1: return select(x, axis, pick(0, 1) ? start : start - n);
+      default: {
+        const Extent lengths[] = {start, n - start};
+        return split(x, lengths, axis)[static_cast<std::size_t>(pick(0, 1))];
+      }
+    }
+  }
+
   Tensor view_of(const Tensor& x) {
     const int rank = x.rank();
-    switch (pick(0, 6)) {
+    switch (rank == 0 ? pick(0, 1) : pick(0, 8)) {
       case 0: {
         Axes order(static_cast<std::size_t>(rank));
         for (int i = 0; i < rank; ++i) order[static_cast<std::size_t>(i)] = i;
@@ -145,17 +194,10 @@ class RandomGraph {
         return permute(x, order);
       }
       case 1: return rank > 1 && pick(0, 1) ? flatten(x, 0, 1) : unsqueeze(x, pick(0, rank));
-      case 2: {
-        if (rank == 0) return x;
-        const int axis = pick(0, rank - 1);
-        const Tensor y = slice(x, axis, pick(0, 2), pick(0, 1) ? kEnd : 3, pick(1, 2));
-        return pick(0, 2) == 0 ? flip(y, {axis}) : y;
-      }
-      case 3: {
-        std::vector<std::pair<Extent, Extent>> padding;
-        for (int i = 0; i < rank; ++i) padding.emplace_back(pick(0, 1), pick(0, 1));
-        return pad(x, padding);
-      }
+      case 2: return sliced(x);
+      case 3: return padded(x);
+      case 6: return flip(x, some_axes(rank));
+      case 7: return part_of(x);
       case 4: {
         Shape shape = x.shape();
         for (int i = 0; i < rank; ++i)
@@ -197,10 +239,19 @@ class RandomGraph {
     const bool position = row.reduction == scalar::Reduction::argmax || row.reduction == scalar::Reduction::argmin;
     if (!row.allows_empty && x.numel() == 0) return {};
     if (with_attention_ && (position || row.result == ops::Result::boolean)) return {};
-    if (row.dtypes == ops::DTypes::integers || row.dtypes == ops::DTypes::bits) return {};
     Axes axes = some_axes(x.rank());
     if (position && axes.size() > 1) axes.resize(1);
-    return as_float(reduce(row.name, within(x, row.tested), axes, options));
+    const bool floats = ops::allows(row.dtypes, DType::f32), jumps = !with_attention_;
+    if (floats && (!jumps || pick(0, 3) || !ops::allows(row.dtypes, DType::i32)))
+      return as_float(reduce(row.name, within(x, row.tested), axes, options));
+    if (!jumps) return {};
+    // Small ones: the reference computes in doubles, where no product wraps around.
+    const bool is_product = row.reduction == scalar::Reduction::prod;
+    const Tensor small =
+        elementwise("clamp", {x * (is_product ? 1.5 : 5.0)}, {is_product ? -1.0 : -9.0, is_product ? 1.0 : 9.0});
+    const DType type = !floats || pick(0, 2) ? DType::i32 : DType::boolean;
+    if (!ops::allows(row.dtypes, type)) return {};
+    return as_float(reduce(row.name, cast(small, type), axes, options));
   }
 
   Tensor gathered(LeafMaker& arguments, const Tensor& x) {
@@ -215,11 +266,50 @@ class RandomGraph {
       case 1: {
         Shape shape = x.shape();
         shape[axis] = pick(1, 4);
-        return take_along_axis(x, indices(arguments, shape, x.dim(axis)), axis);
+        if (pick(0, 1)) return take_along_axis(x, indices(arguments, shape, x.dim(axis)), axis);
+        // One index for many elements.
+        Shape few = shape;
+        for (int i = 0; i < rank; ++i)
+          if (pick(0, 1)) few[i] = 1;
+        return take_along_axis(x, expand(indices(arguments, few, x.dim(axis)), shape), axis);
       }
       case 2: return scatter_add(indices(arguments, {x.dim(0)}, 3), x, 3);
       default: return rank == 1 ? one_hot(indices(arguments, {3}, 4), 4) * 0.5 : Tensor();
     }
+  }
+
+  /// Through another type and back.
+  Tensor through_type(const Tensor& x) {
+    if (with_attention_) return {};
+    const Tensor small = elementwise("clamp", {x * 4.0}, {-100.0, 100.0});
+    switch (pick(0, 3)) {
+      case 0: return cast(cast(small, DType::i32) + cast(flip(small, {}), DType::i32), DType::f32);
+      case 1: return cast(cast(elementwise("abs", {small}), DType::u32), DType::f32);
+      case 2: return cast(small > scalar_like(0.5, small), DType::f32) * x;
+      default: return cast(cast(cast(small, DType::boolean), DType::i32) * 3.0, DType::f32);
+    }
+  }
+
+  /// Pieces of a value, and of others that fit beside it, along any axis.
+  Tensor joined(const Tensor& x) {
+    if (x.rank() == 0) return {};
+    const int axis = pick(0, x.rank() - 1);
+    std::vector<Tensor> parts{x};
+    for (int i = pick(1, 3); i > 0; --i) {
+      const Tensor other = any();
+      bool fits = other.rank() == x.rank();
+      for (int d = 0; fits && d < x.rank(); ++d) fits = d == axis || other.dim(d) == x.dim(d);
+      Tensor part = fits && pick(0, 1) ? other : pick(0, 1) ? elementwise("neg", {x}) : x;
+      if (pick(0, 1) && part.dim(axis) > 0) {
+        const auto n = static_cast<int>(part.dim(axis));
+        part = slice(part, axis, pick(0, n - 1), kEnd, pick(0, 1) ? pick(1, 2) : -pick(1, 2));
+      }
+      if (pick(0, 3) == 0) part = flip(part, some_axes(x.rank()));
+      parts.insert(pick(0, 1) ? parts.begin() : parts.end(), part);
+    }
+    for (const Tensor& part : parts)
+      if (part.shape() != x.shape() || pick(0, 2)) return concat(parts, axis);
+    return stack(parts, pick(0, x.rank()));
   }
 
   Tensor attended(LeafMaker& arguments, const Tensor& x) {
@@ -271,7 +361,9 @@ class RandomGraph {
 
   Tensor grown(LeafMaker& arguments) {
     const Tensor x = any();
-    switch (pick(0, 15)) {
+    switch (pick(0, 17)) {
+      case 16: return through_type(x);
+      case 17: return sum_of_pads(x);
       case 0:
       case 1: return elementwise_row(arguments, x);
       case 2: return x * 0.5 + 0.25;
@@ -283,12 +375,7 @@ class RandomGraph {
       case 8:
       case 9: return view_of(view_of(x));
       case 10: return view_of(x);
-      case 11: {
-        if (x.rank() == 0) return {};
-        const Tensor parts[] = {x, pick(0, 1) ? elementwise("neg", {x}) : x,
-                                pick(0, 1) ? x : slice(x, pick(0, x.rank() - 1), 0)};
-        return pick(0, 2) ? concat(parts, pick(0, x.rank() - 1)) : stack(parts, pick(0, x.rank()));
-      }
+      case 11: return joined(x);
       case 12: return product(arguments, x);
       case 13: return composite(arguments, x);
       case 14: return gathered(arguments, x);

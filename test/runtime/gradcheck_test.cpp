@@ -304,6 +304,12 @@ TEST(GradientCheckOfGathers, RowsAndElementsAndTheirSums) {
           [&](std::span<const Tensor> x) { return take_along_axis(x[0] * x[0], one, axis) * x[0]; },
           {random_leaf({4, 4}, random)});
   }
+  for (int axis = 0; axis < 2; ++axis) {
+    const Tensor one = expand(tensor<std::int32_t>({2}, {1, 1}), {4, 4});
+    check(fmt::format("take_along_axis {}, one index for all", axis),
+          [&](std::span<const Tensor> x) { return take_along_axis(x[0] * x[0], one, axis) * x[0]; },
+          {random_leaf({4, 4}, random)});
+  }
   const Tensor to = tensor<std::int32_t>({1, 1, 4, 0, -2});
   check("scatter_add",
         [&](std::span<const Tensor> x) {
