@@ -15,6 +15,8 @@
 namespace weft::cpu {
 namespace {
 
+using scalar::Op;
+
 constexpr int kValues = 24;  // vector registers for values; those above are for the insides of functions
 constexpr int kTemporary = kValues;
 constexpr int kRest = 1, kChosen = 2;  // mask registers
@@ -29,7 +31,51 @@ constexpr std::uint8_t kEqual = 0, kUnordered = 3, kNotEqual = 4, kLess = 1, kLe
 
 VectorOperand literal(float x) { return VectorOperand::literal(std::bit_cast<std::uint32_t>(x)); }
 VectorOperand reg(int r) { return VectorOperand::of(r); }
-const VectorOperand kSignBit = VectorOperand::literal(0x80000000u), kOtherBits = VectorOperand::literal(0x7fffffffu);
+constexpr std::uint32_t kSignBit = 0x80000000u, kOtherBits = 0x7fffffffu;
+
+/// How an op is written. The one list of those that chains have.
+struct Form {
+  enum class Kind : std::uint8_t { none, binary, extreme, masked, rounded, sqrt, rsqrt, copysign, function };
+  Kind kind = Kind::none;
+  VectorCode code{};
+  std::uint32_t bits = 0;  // masked: what x is combined with; rounded: how
+};
+Form form_of(Op op) {
+  using Kind = Form::Kind;
+  switch (op) {
+    case Op::neg: return {Kind::masked, kXorInt, kSignBit};
+    case Op::abs: return {Kind::masked, kAndInt, kOtherBits};
+    case Op::floor: return {Kind::rounded, {}, kDown};
+    case Op::ceil: return {Kind::rounded, {}, kUp};
+    case Op::round: return {Kind::rounded, {}, kNearestEven};
+    case Op::trunc: return {Kind::rounded, {}, kToZero};
+    case Op::sqrt: return {Kind::sqrt};
+    case Op::rsqrt: return {Kind::rsqrt};
+    case Op::exp:
+    case Op::log:
+    case Op::tanh:
+    case Op::erf: return {Kind::function};
+    case Op::add: return {Kind::binary, kAddPs};
+    case Op::sub: return {Kind::binary, kSubPs};
+    case Op::mul: return {Kind::binary, kMulPs};
+    case Op::div: return {Kind::binary, kDivPs};
+    case Op::min: return {Kind::extreme, kMinPs};
+    case Op::max: return {Kind::extreme, kMaxPs};
+    case Op::copysign: return {Kind::copysign};
+    default: return {};
+  }
+}
+
+std::uint8_t comparison_of(Op op) {
+  switch (op) {
+    case Op::eq: return kEqual;
+    case Op::ne: return kNotEqual;
+    case Op::lt: return kLess;
+    case Op::le: return kLessOrEqual;
+    case Op::gt: return kGreater;
+    default: return kGreaterOrEqual;
+  }
+}
 
 class Emitter {
  public:
@@ -128,101 +174,21 @@ class Emitter {
 
   void run(std::size_t index) {
     const Chain::Step& step = chain_.steps[index];
-    const auto arg = [&](int i) { return in_register(step.args[i]); };
     int to = 0;
-    if (step.op == ChainOp::copy) {
-      to = arg(0);
+    if (step.op == kChainCopy) {
+      to = in_register(step.args[0]);
       if (step.store >= 0) a_.store(kPlaces[step.store], to, mask_);
       // A copied value that later steps read is the same register: copies only store.
       release(step);
       return;
     }
     // Sources first: the result's register must be none of theirs.
-    const auto binary = [&](VectorCode code) {
-      const int x = arg(0);
-      const VectorOperand y = last(step.args[1]);
-      a_.vector(code, to = take(), x, y);
-    };
-    const auto unary = [&](VectorCode code) {
-      const VectorOperand x = last(step.args[0]);
-      a_.vector(code, to = take(), 0, x);
-    };
-    const auto rounded = [&](std::uint8_t how) {
-      const VectorOperand x = last(step.args[0]);
-      a_.immediate(kRoundPs, to = take(), 0, x, how);
-    };
-    const auto fused = [&](VectorCode code) {
-      const int x = arg(0), y = arg(1);
-      const VectorOperand z = last(step.args[2]);
-      move(to = take(), x);
-      a_.vector(code, to, y, z);
-    };
-    const auto chosen = [&](std::uint8_t comparison) {
-      const int x = arg(0);
-      a_.immediate(kComparePs, kChosen, x, last(step.args[1]), comparison);
-      const int otherwise = arg(3);
-      const VectorOperand then = last(step.args[2]);
-      a_.vector(kBlendPs, to = take(), otherwise, then, kChosen);
-    };
-    const auto extreme = [&](VectorCode code) {  // a NaN of either wins
-      const VectorOperand x = last(step.args[0]);
-      const int y = arg(1);
-      a_.immediate(kComparePs, kChosen, y, reg(y), kUnordered);
-      a_.vector(code, to = take(), y, x);
-      a_.vector(kMovePs, to, 0, reg(y), kChosen);
-    };
-    const auto function = [&](void (Emitter::*emit)(int, int)) {
-      const int x = arg(0);
-      (this->*emit)(to = take(), x);
-    };
-    switch (step.op) {
-      case ChainOp::none:
-      case ChainOp::copy: break;
-      case ChainOp::neg: {
-        const int x = arg(0);
-        a_.vector(kXorInt, to = take(), x, kSignBit);
-        break;
-      }
-      case ChainOp::abs: {
-        const int x = arg(0);
-        a_.vector(kAndInt, to = take(), x, kOtherBits);
-        break;
-      }
-      case ChainOp::floor: rounded(kDown); break;
-      case ChainOp::ceil: rounded(kUp); break;
-      case ChainOp::round: rounded(kNearestEven); break;
-      case ChainOp::trunc: rounded(kToZero); break;
-      case ChainOp::sqrt: unary(kSqrtPs); break;
-      case ChainOp::rsqrt: {
-        unary(kSqrtPs);
-        all(kTemporary, 1);
-        a_.vector(kDivPs, to, kTemporary, reg(to));
-        break;
-      }
-      case ChainOp::exp: function(&Emitter::exp); break;
-      case ChainOp::log: function(&Emitter::log); break;
-      case ChainOp::tanh: function(&Emitter::tanh); break;
-      case ChainOp::erf: function(&Emitter::erf); break;
-      case ChainOp::add: binary(kAddPs); break;
-      case ChainOp::sub: binary(kSubPs); break;
-      case ChainOp::mul: binary(kMulPs); break;
-      case ChainOp::div: binary(kDivPs); break;
-      case ChainOp::min: extreme(kMinPs); break;
-      case ChainOp::max: extreme(kMaxPs); break;
-      case ChainOp::copysign: {
-        const int x = arg(0), y = arg(1);
-        copysign(to = take(), x, y);
-        break;
-      }
-      case ChainOp::mul_add: fused(kMulAdd213); break;
-      case ChainOp::mul_sub: fused(kMulSub213); break;
-      case ChainOp::sub_mul: fused(kNegMulAdd213); break;
-      case ChainOp::eq_select: chosen(kEqual); break;
-      case ChainOp::ne_select: chosen(kNotEqual); break;
-      case ChainOp::lt_select: chosen(kLess); break;
-      case ChainOp::le_select: chosen(kLessOrEqual); break;
-      case ChainOp::gt_select: chosen(kGreater); break;
-      case ChainOp::ge_select: chosen(kGreaterOrEqual); break;
+    switch (step.op.joined) {
+      case Joined::mul_add: to = fused(step, kMulAdd213); break;
+      case Joined::mul_sub: to = fused(step, kMulSub213); break;
+      case Joined::sub_mul: to = fused(step, kNegMulAdd213); break;
+      case Joined::compare_select: to = chosen(step, comparison_of(step.op.op)); break;
+      case Joined::none: to = single(step, form_of(step.op.op)); break;
     }
     made_in_[index] = to;
     if (step.store >= 0) a_.store(kPlaces[step.store], to, mask_);
@@ -230,10 +196,84 @@ class Emitter {
     if (uses_of_step_[index] == 0) give(to);
   }
 
+  int fused(const Chain::Step& step, VectorCode code) {
+    const int x = in_register(step.args[0]), y = in_register(step.args[1]);
+    const VectorOperand z = last(step.args[2]);
+    const int to = take();
+    move(to, x);
+    a_.vector(code, to, y, z);
+    return to;
+  }
+  int chosen(const Chain::Step& step, std::uint8_t comparison) {
+    const int x = in_register(step.args[0]);
+    a_.immediate(kComparePs, kChosen, x, last(step.args[1]), comparison);
+    const int otherwise = in_register(step.args[3]);
+    const VectorOperand then = last(step.args[2]);
+    const int to = take();
+    a_.vector(kBlendPs, to, otherwise, then, kChosen);
+    return to;
+  }
+  int single(const Chain::Step& step, const Form& form) {
+    int to = 0;
+    switch (form.kind) {
+      case Form::Kind::none: fits_ = false; break;
+      case Form::Kind::binary: {
+        const int x = in_register(step.args[0]);
+        const VectorOperand y = last(step.args[1]);
+        a_.vector(form.code, to = take(), x, y);
+        break;
+      }
+      case Form::Kind::extreme: {  // a NaN of either wins
+        const VectorOperand x = last(step.args[0]);
+        const int y = in_register(step.args[1]);
+        a_.immediate(kComparePs, kChosen, y, reg(y), kUnordered);
+        a_.vector(form.code, to = take(), y, x);
+        a_.vector(kMovePs, to, 0, reg(y), kChosen);
+        break;
+      }
+      case Form::Kind::masked: {
+        const int x = in_register(step.args[0]);
+        a_.vector(form.code, to = take(), x, VectorOperand::literal(form.bits));
+        break;
+      }
+      case Form::Kind::rounded: {
+        const VectorOperand x = last(step.args[0]);
+        a_.immediate(kRoundPs, to = take(), 0, x, static_cast<std::uint8_t>(form.bits));
+        break;
+      }
+      case Form::Kind::sqrt:
+      case Form::Kind::rsqrt: {
+        const VectorOperand x = last(step.args[0]);
+        a_.vector(kSqrtPs, to = take(), 0, x);
+        if (form.kind == Form::Kind::sqrt) break;
+        all(kTemporary, 1);
+        a_.vector(kDivPs, to, kTemporary, reg(to));
+        break;
+      }
+      case Form::Kind::copysign: {
+        const int x = in_register(step.args[0]), y = in_register(step.args[1]);
+        copysign(to = take(), x, y);
+        break;
+      }
+      case Form::Kind::function: {
+        const int x = in_register(step.args[0]);
+        to = take();
+        switch (step.op.op) {
+          case Op::exp: exp(to, x); break;
+          case Op::log: log(to, x); break;
+          case Op::tanh: tanh(to, x); break;
+          default: erf(to, x); break;
+        }
+        break;
+      }
+    }
+    return to;
+  }
+
   void copysign(int to, int x, int sign) {
     constexpr int t = kTemporary + 7;
-    a_.vector(kAndInt, t, sign, kSignBit);
-    a_.vector(kAndInt, to, x, kOtherBits);
+    a_.vector(kAndInt, t, sign, VectorOperand::literal(kSignBit));
+    a_.vector(kAndInt, to, x, VectorOperand::literal(kOtherBits));
     a_.vector(kOrInt, to, to, reg(t));
   }
   void polynomial(int to, int x, std::initializer_list<float> coefficients) {
@@ -278,7 +318,7 @@ class Emitter {
   }
   void tanh(int to, int x) {
     constexpr int a = kTemporary + 4, t = a + 1;
-    a_.vector(kAndInt, a, x, kOtherBits);
+    a_.vector(kAndInt, a, x, VectorOperand::literal(kOtherBits));
     a_.immediate(kComparePs, kChosen, a, literal(10.0f), kGreater);
     a_.vector(kAddPs, a, a, reg(a));
     a_.vector(kBroadcastPs, a, 0, literal(20.0f), kChosen);
@@ -290,7 +330,7 @@ class Emitter {
   void erf(int to, int x) {
     constexpr int a = kTemporary + 4, q = a + 1;
     constexpr float kLast = 1.1283791716f;
-    a_.vector(kAndInt, a, x, kOtherBits);
+    a_.vector(kAndInt, a, x, VectorOperand::literal(kOtherBits));
     a_.immediate(kComparePs, kChosen, a, literal(3.95f), kGreater);
     a_.vector(kBroadcastPs, a, 0, literal(3.95f), kChosen);
     polynomial(
@@ -299,9 +339,9 @@ class Emitter {
          -1.91530217368e-2f, 1.02777820561e-1f, 6.36619382844e-1f, static_cast<float>(1.1283791716 - double{kLast})});
     a_.vector(kMulPs, q, q, reg(a));
     a_.vector(kMulAdd231, q, a, literal(kLast));
-    a_.vector(kXorInt, a, q, kSignBit);
+    a_.vector(kXorInt, a, q, VectorOperand::literal(kSignBit));
     expm1_bounded(to, a);
-    a_.vector(kXorInt, to, to, kSignBit);
+    a_.vector(kXorInt, to, to, VectorOperand::literal(kSignBit));
     copysign(to, to, x);
   }
   void log(int to, int x) {
@@ -386,6 +426,14 @@ std::optional<ChainCode> ChainCode::make(const Chain& chain) {
     most = std::max<std::size_t>(256, 2 * known.size());
   }
   return made.code_ ? std::optional(std::move(made)) : std::nullopt;
+}
+
+bool is_chain_op(ChainOp op) {
+  switch (op.joined) {
+    case Joined::none: return form_of(op.op).kind != Form::Kind::none;
+    case Joined::compare_select: return op.op >= Op::eq && op.op <= Op::ge;
+    default: return true;
+  }
 }
 
 bool chains_enabled() { return isa() >= Isa::avx512 && enabled().load(std::memory_order_relaxed); }

@@ -10,41 +10,28 @@
 #include <vector>
 
 #include "backend/cpu/loop/assembler.hpp"
+#include "ops/scalar.hpp"
 
 namespace weft::cpu {
 
-enum class ChainOp : std::uint8_t {
-  none,  // not one of these
-  copy,
-  neg,
-  abs,
-  floor,
-  ceil,
-  round,
-  trunc,
-  sqrt,
-  rsqrt,
-  exp,
-  log,
-  tanh,
-  erf,
-  add,
-  sub,
-  mul,
-  div,
-  min,
-  max,
-  copysign,
-  mul_add,    // a * b + c
-  mul_sub,    // a * b - c
-  sub_mul,    // c - a * b
-  eq_select,  // a == b ? c : d, and so on
-  ne_select,
-  lt_select,
-  le_select,
-  gt_select,
-  ge_select,
+/// Two ops that are one instruction.
+enum class Joined : std::uint8_t {
+  none,
+  mul_add,         // a * b + c
+  mul_sub,         // a * b - c
+  sub_mul,         // c - a * b
+  compare_select,  // a == b ? c : d, and so on, by the op
 };
+
+/// A step of a chain: an op on floats, or two of them.
+struct ChainOp {
+  scalar::Op op = scalar::Op::input;
+  Joined joined = Joined::none;
+  auto operator<=>(const ChainOp&) const = default;
+};
+inline constexpr ChainOp kChainCopy{};
+/// Whether chains have it.
+bool is_chain_op(ChainOp op);
 
 inline constexpr int kChainOperandsMax = 12;
 
@@ -57,7 +44,7 @@ struct Chain {
     auto operator<=>(const Arg&) const = default;
   };
   struct Step {
-    ChainOp op = ChainOp::none;
+    ChainOp op;
     int arg_count = 0;
     Arg args[4];
     int store = -1;  // memory that the result goes to as well

@@ -58,8 +58,8 @@ class ChainFormer {
   /// How many instructions from `begin` on can run as one.
   std::size_t run_from(const std::vector<Instruction>& list, std::size_t begin) const {
     std::size_t end = begin;
-    while (end < list.size() && end - begin < kLongest && list[end].in_chain != ChainOp::none &&
-           list[end].slow == list[begin].slow && list[end].fast == list[begin].fast)
+    while (end < list.size() && end - begin < kLongest && list[end].in_chain && list[end].slow == list[begin].slow &&
+           list[end].fast == list[begin].fast)
       ++end;
     return end - begin;
   }
@@ -81,7 +81,7 @@ class ChainFormer {
     for (std::size_t i = begin; i < begin + count; ++i) {
       const Instruction& in = list[i];
       Chain::Step step;
-      step.op = in.in_chain;
+      step.op = *in.in_chain;
       for (int k = 0; k < in.arg_count; ++k) {
         const Source& source = in.args[k];
         if (const auto found = step_of.find(source.value); found != step_of.end()) {

@@ -1,7 +1,8 @@
-// The compiled form of a loop kernel, shared by its compiler (loop.cpp) and its interpreter (run.cpp).
+// The compiled form of a loop kernel, shared by its compiler (loop.cpp, schedule.cpp) and its interpreter (run.cpp).
 #pragma once
 
 #include <atomic>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,9 +51,9 @@ struct Instruction {
   int operand = -1;
   int access = -1;  // fetch, index, gather, store: index into the accesses
   Extent axis_stride = 0, axis_extent = 0;
-  int name = -1;                     // for printing: index into the names
-  ChainOp in_chain = ChainOp::none;  // what it is as a part of a chain, if it can be one
-  int chain = -1;                    // index into the chains
+  int name = -1;                    // for printing: index into the names
+  std::optional<ChainOp> in_chain;  // what it is as a part of a chain, if it can be one
+  int chain = -1;                   // index into the chains
 };
 
 /// Instructions that run as one.

@@ -1,0 +1,77 @@
+// How large a tile is, and how the rectangle is divided into tasks.
+#include <algorithm>
+
+#include "backend/cpu/loop/schedule.hpp"
+
+namespace weft::cpu {
+namespace {
+
+using kernel::StepKind;
+
+constexpr Extent kChainRows = 4;       // times more rows in a tile where chains work on it
+constexpr Extent kChainBlocks = 16;    // at least
+constexpr Extent kPartRows = 64;       // of a product at most, for work on its parts
+constexpr Extent kTaskWork = 1 << 16;  // element-ops that are worth a task
+constexpr Extent kTasksMax = 64;
+
+/// Whether some access runs along the slow axis where another runs along the fast one.
+bool transposes_something(const LoopNodes& nodes) {
+  const auto turned = [](const Access& access) {
+    const Extent slow = access.slow.empty() ? 0 : access.slow.back().stride,
+                 fast = access.fast.empty() ? 0 : access.fast.back().stride;
+    return access.separable && slow == 1 && (fast > 1 || fast < 0);
+  };
+  return std::any_of(nodes.nodes.begin(), nodes.nodes.end(),
+                     [&](const LoopNode& node) { return node.kind == StepKind::load && turned(node.access); }) ||
+         std::any_of(nodes.stores.begin(), nodes.stores.end(),
+                     [&](const StoreNode& store) { return turned(store.access); });
+}
+
+/// Tasks of at least kTaskWork: ranges of blocks, or, where there are few blocks of long rows, parts of the inner axis.
+void divide_into_tasks(const LoopNodes& nodes, LoopProgram::Code& code) {
+  const Extent outer = std::max<Extent>(code.outer, 1), inner = std::max<Extent>(code.inner, 1);
+  const Extent blocks = (outer + code.block - 1) / code.block, chunks = (inner + code.chunk - 1) / code.chunk;
+  const auto operations =
+      static_cast<Extent>(std::count_if(nodes.nodes.begin(), nodes.nodes.end(), [](const LoopNode& node) {
+        return node.kind != StepKind::constant && !node.outer;
+      }));
+  const Extent tasks = std::clamp<Extent>(outer * inner * std::max<Extent>(operations, 1) / kTaskWork, 1, kTasksMax);
+  code.splits = blocks >= std::min<Extent>(tasks, 8) ? 1 : std::min(chunks, (tasks + blocks - 1) / blocks);
+  code.blocks_per_task = code.splits > 1 ? 1 : (blocks + tasks - 1) / tasks;
+}
+
+}  // namespace
+
+void choose_tile(const LoopNodes& nodes, Extent tile_elements, LoopProgram::Code& code) {
+  const Extent outer = std::max<Extent>(code.outer, 1), inner = std::max<Extent>(code.inner, 1);
+  const bool computes = std::any_of(nodes.nodes.begin(), nodes.nodes.end(), [](const LoopNode& node) {
+    return !node.outer && node.kind != StepKind::load && node.kind != StepKind::constant;
+  });
+  if (code.columns) {
+    code.block = std::min(outer, std::min<Extent>(128, tile_elements));
+    // Kernels that only add up what lies in memory hold no tiles: they go down many rows at once.
+    code.chunk = std::min(inner, std::max<Extent>(1, (computes ? 4 : 16) * tile_elements / code.block));
+  } else if (transposes_something(nodes)) {
+    code.chunk = std::min<Extent>(inner, 64);
+    code.block = std::min(outer, std::max<Extent>(1, tile_elements / code.chunk));
+  } else if (inner <= tile_elements) {
+    code.chunk = inner;
+    code.block = std::min(outer, std::max<Extent>(1, tile_elements / inner));
+    // Chains hold few tiles: each may be larger, which costs fewer calls. Not so large that tasks become few.
+    if (chains_enabled())
+      code.block = std::max(code.block, std::min(kChainRows * tile_elements / inner, outer / kChainBlocks));
+  } else {
+    const Extent chunks = (inner + tile_elements - 1) / tile_elements;
+    code.chunk = std::min(inner, ((inner + chunks - 1) / chunks + 63) / 64 * 64);
+    code.block = 1;
+  }
+  code.tile = code.block * code.chunk;
+  if (nodes.part_by_part) {
+    // How wide the parts are is known when they are ready: narrow ones come with more rows at a time.
+    code.block = std::min(outer, kPartRows);
+    code.tile = std::max(code.tile, tile_elements * (chains_enabled() ? kChainRows : 1));
+  }
+  divide_into_tasks(nodes, code);
+}
+
+}  // namespace weft::cpu

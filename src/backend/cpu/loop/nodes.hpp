@@ -1,0 +1,67 @@
+// A loop kernel as its compiler sees it: steps with explicit types over a rectangle, pairs of them joined.
+#pragma once
+
+#include <set>
+#include <vector>
+
+#include "backend/cpu/access.hpp"
+#include "backend/cpu/loop/chain.hpp"
+#include "backend/cpu/loop/loop.hpp"
+#include "compile/kernel.hpp"
+
+namespace weft::cpu {
+
+/// A step with explicit types, or two of them joined.
+struct LoopNode {
+  kernel::StepKind kind = kernel::StepKind::constant;
+  DType type = DType::f32;
+  scalar::Op op = scalar::Op::input;
+  Joined joined = Joined::none;
+  scalar::Reduction reduction = scalar::Reduction::sum;
+  std::vector<int> args;
+  int operand = -1;
+  Access access;
+  Extent axis_stride = 0, axis_extent = 0;
+  double value = 0;
+  bool slow = false, fast = false, outer = true;
+  int phase = 0;
+  int uses = 0;
+};
+
+struct StoreNode {
+  int value;
+  int output;
+  Access access;
+  bool outer;
+  int phase = 0;
+};
+
+struct LoopNodes {
+  const kernel::LoopKernel& kernel;
+  DType product_type;
+  int product_output;         // -1: none
+  bool flat = false;          // elementwise: the rectangle is cut from the one space of the kernel
+  bool part_by_part = false;  // an epilogue, which runs on parts of a product
+  bool columns = false;       // the inner axis is the slow one
+  Extent outer = 1, inner = 1;
+  std::vector<LoopNode> nodes = {};
+  std::vector<StoreNode> stores = {};
+  int phases = 1;
+
+  LoopNode& operator[](int index) { return nodes[static_cast<std::size_t>(index)]; }
+  const LoopNode& operator[](int index) const { return nodes[static_cast<std::size_t>(index)]; }
+  int count() const { return static_cast<int>(nodes.size()); }
+  /// Whether the output's elements are also an input's (input -1: the product).
+  bool overlaps(int output, int input) const;
+  /// Loads that ops read where they lie: one stride on the slow axis, 1 (or 0) on the fast one.
+  bool is_memory(int node) const;
+};
+
+/// Arguments as LoopProgram's. The kernel must outlive what comes out.
+LoopNodes read_nodes(const kernel::LoopKernel& kernel, Extent columns, DType product_type, int product_output);
+/// a * b + c and the like, and a comparison that only chooses, become one node.
+void join_pairs(LoopNodes& nodes);
+
+inline bool is_comparison(scalar::Op op) { return op >= scalar::Op::eq && op <= scalar::Op::ge; }
+
+}  // namespace weft::cpu

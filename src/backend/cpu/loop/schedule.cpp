@@ -1,0 +1,174 @@
+#include "backend/cpu/loop/schedule.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "backend/cpu/loop/inner.hpp"
+#include "backend/cpu/loop/instructions.hpp"
+
+namespace weft::cpu {
+namespace {
+
+using kernel::StepKind;
+
+constexpr Extent kKeptBytes = 512 << 10;  // of values that later phases read again; beyond, they are computed again
+
+class Scheduler {
+ public:
+  Scheduler(const LoopNodes& nodes, LoopProgram::Code& code)
+      : nodes_(nodes), code_(code), make_(nodes, code), reductions_(nodes.nodes.size(), -1) {}
+
+  int run() {
+    code_.phases.assign(static_cast<std::size_t>(nodes_.phases), {});
+    choose_kept();
+    for (int phase = 0; phase < nodes_.phases; ++phase) needed_.push_back(inner_needs(phase));
+    place_reductions();
+    write_outer();
+    TileRegisters registers;
+    for (int phase = 0; phase < nodes_.phases; ++phase)
+      write_inner(nodes_, phase, needed_[static_cast<std::size_t>(phase)], reductions_, make_, code_, registers);
+    place_registers(registers);
+    for (const StoreNode& store : nodes_.stores)
+      if (store.outer) write_outer_store(store);
+    return registers.count;
+  }
+
+ private:
+  /// The inner-level nodes that a phase computes.
+  std::set<int> inner_needs(int phase) const {
+    std::vector<int> open;
+    for (const LoopNode& node : nodes_.nodes)
+      if (node.kind == StepKind::reduce && node.phase == phase + 1) open.push_back(node.args[0]);
+    for (const StoreNode& store : nodes_.stores)
+      if (!store.outer && store.phase == phase) open.push_back(store.value);
+    for (const int kept : make_.kept)
+      if (nodes_[kept].phase == phase) open.push_back(kept);
+    std::set<int> needed;
+    while (!open.empty()) {
+      const int index = open.back();
+      open.pop_back();
+      const LoopNode& node = nodes_[index];
+      if (node.outer || needed.contains(index)) continue;
+      if (node.phase < phase && make_.kept.contains(index)) continue;
+      needed.insert(index);
+      if (node.kind != StepKind::reduce) open.insert(open.end(), node.args.begin(), node.args.end());
+    }
+    return needed;
+  }
+
+  /// Whether a phase after the node's own reads it, not only what is made of it.
+  bool is_read_later(int index) const {
+    const int phase = nodes_[index].phase;
+    for (const LoopNode& user : nodes_.nodes) {
+      const int at = user.kind == StepKind::reduce ? user.phase - 1 : user.phase;
+      if (at > phase && std::find(user.args.begin(), user.args.end(), index) != user.args.end()) return true;
+    }
+    return std::any_of(nodes_.stores.begin(), nodes_.stores.end(), [&](const StoreNode& store) {
+      return !store.outer && store.value == index && store.phase > phase;
+    });
+  }
+
+  /// What is kept for later phases, unless the inner axis is divided between tasks.
+  void choose_kept() {
+    if (nodes_.phases == 1 || code_.splits > 1) return;
+    std::set<int> wanted;
+    for (int phase = 1; phase < nodes_.phases; ++phase)
+      for (const int index : inner_needs(phase)) {
+        const LoopNode& node = nodes_[index];
+        if (node.phase < phase && !nodes_.is_memory(index) && node.kind != StepKind::constant && is_read_later(index))
+          wanted.insert(index);
+      }
+    Extent bytes = 0;
+    for (const int index : wanted)
+      bytes += std::max<Extent>(code_.inner, 1) * code_.block * static_cast<Extent>(size_bytes(nodes_[index].type));
+    if (bytes <= kKeptBytes) make_.kept = std::move(wanted);
+  }
+
+  void place_reductions() {
+    for (int i = 0; i < nodes_.count(); ++i) {
+      const LoopNode& node = nodes_[i];
+      if (node.kind != StepKind::reduce) continue;
+      ReductionInfo info;
+      info.reduction = node.reduction;
+      info.from = nodes_[node.args[0]].type;
+      info.value = make_.value_of(i);
+      info.phase = node.phase - 1;
+      info.accumulators = code_.frame_bytes;
+      info.positions = info.accumulators + (code_.block * 8 + 63) / 64 * 64;
+      code_.frame_bytes = info.positions + (code_.block * 8 + 63) / 64 * 64;
+      int& index = reductions_[static_cast<std::size_t>(i)];
+      index = static_cast<int>(code_.reductions.size());
+      code_.phases[static_cast<std::size_t>(info.phase)].reductions.push_back(index);
+      code_.reductions.push_back(info);
+    }
+  }
+
+  /// Outer-level code: everything that phases and stores need, at the phase where it can be had.
+  void write_outer() {
+    std::vector<int> open;
+    for (const std::set<int>& needed : needed_)
+      for (const int index : needed) open.insert(open.end(), nodes_[index].args.begin(), nodes_[index].args.end());
+    for (const StoreNode& store : nodes_.stores) open.push_back(store.value);
+    for (const LoopNode& node : nodes_.nodes)
+      if (node.kind == StepKind::reduce) open.push_back(node.args[0]);
+    std::set<int> outer;
+    while (!open.empty()) {
+      const int index = open.back();
+      open.pop_back();
+      const LoopNode& node = nodes_[index];
+      if (!node.outer || !outer.insert(index).second) continue;
+      open.insert(open.end(), node.args.begin(), node.args.end());
+    }
+    for (const int index : outer) {
+      const LoopNode& node = nodes_[index];
+      Phase& phase = code_.phases[static_cast<std::size_t>(node.phase)];
+      if (node.kind == StepKind::constant || node.kind == StepKind::reduce) continue;
+      if (nodes_.is_memory(index))
+        phase.outer_memory.push_back(make_.value_of(index));
+      else
+        phase.outer.push_back(make_.instruction_of(index));
+    }
+  }
+
+  void place_registers(const TileRegisters& registers) {
+    const Extent padded = (registers.bytes + 127) / 64 * 64;
+    for (const auto& [value, reg] : registers.values)
+      code_.values[static_cast<std::size_t>(value)].offset = code_.frame_bytes + reg * padded;
+    code_.frame_bytes += registers.count * padded;
+    for (std::size_t v = 0; v < code_.values.size(); ++v)
+      if (code_.values[v].outer && code_.values[v].place == Place::kept)
+        code_.outer_registers.push_back(static_cast<int>(v));
+  }
+
+  void write_outer_store(const StoreNode& store) {
+    Instruction made;
+    made.action = Action::store;
+    made.slow = !code_.columns;
+    made.fast = code_.columns;
+    made.operand = store.output;
+    made.access = make_.keep(store.access);
+    made.args[made.arg_count++] = make_.source_of(store.value);
+    made.out_bytes = made.args[0].bytes;
+    made.name = make_.keep("store");
+    const auto& along = code_.columns ? store.access.fast : store.access.slow;
+    const DType type = nodes_[store.value].type;
+    const auto t = static_cast<std::size_t>(type);
+    if (store.access.separable && Access::plain(along) && Access::stride(along) == 1) {
+      made.map = tile_table().cast[t][t];
+      if (type == DType::f32) made.in_chain = kChainCopy;
+    }
+    code_.last.inner.push_back(std::move(made));
+  }
+
+  const LoopNodes& nodes_;
+  LoopProgram::Code& code_;
+  InstructionMaker make_;
+  std::vector<int> reductions_;        // indices by node
+  std::vector<std::set<int>> needed_;  // inner-level nodes by phase
+};
+
+}  // namespace
+
+int schedule(const LoopNodes& nodes, LoopProgram::Code& code) { return Scheduler(nodes, code).run(); }
+
+}  // namespace weft::cpu
