@@ -88,6 +88,10 @@ const Case kCases[] = {
     {"{{ ' a b '.split() }} {{ 'ß'|upper }} {{ 'ΑΣ'|lower }} {{ 'a-b'|title }}", "['a', 'b'] SS ας A-B"},
     {"{{ range(3)|list }} {{ dict(a=1) }} {{ strftime_now('%d %b %Y') }}", "[0, 1, 2] {'a': 1} 26 Jul 2024"},
     {"{{ '{\"a\": [1]}'|from_json }}", "{'a': [1]}"},
+    // A reversed sort keeps the order of equal ones.
+    {"{{ [{'a': 1, 'b': 'x'}, {'a': 2, 'b': 'y'}, {'a': 1, 'b': 'z'}]|sort(reverse=true, attribute='a')"
+     "|map(attribute='b')|join }}",
+     "yxz"},
     // Texts as long as length and leeway stay whole; one character more, and they are cut.
     {"{{ 'abcdefghij'|truncate(5, leeway=5) }} {{ 'abcdefghijk'|truncate(5, leeway=5) }}", "abcdefghij ab..."},
     {"{{ 'abcdefgh'|truncate(8, leeway=0) }} {{ 'abcdefghi'|truncate(8, leeway=0) }}", "abcdefgh abcde..."},

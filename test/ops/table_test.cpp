@@ -370,6 +370,7 @@ TEST(Table, GradientsAtKinksAndExtremes) {
       {"mish", {-1000}, 0, 0},
       {"mish", {1000}, 0, 1},
       {"softplus", {1000, 1, 20}, 0, 1},
+      {"softplus", {3, 1, 2}, 0, 1},
       {"softplus", {-1000, 1, 20}, 0, 0},
       {"log_sigmoid", {-1000}, 0, 1},
       {"gelu", {-40}, 0, 0},
@@ -384,6 +385,17 @@ TEST(Table, GradientsAtKinksAndExtremes) {
     EXPECT_DOUBLE_EQ(scalar::test::value_of(gradients(row)[c.input], forward(row), c.operands), c.value)
         << c.op << " by " << row.inputs[c.input] << " at " << fmt::format("{}", fmt::join(c.operands, ", "));
   }
+}
+
+// Beyond the threshold it is x, whatever the attributes.
+TEST(Table, SoftplusIsLinearBeyondItsThreshold) {
+  const scalar::Expression softplus = forward(elementwise_row("softplus"));
+  const auto at = [&](double x, double beta, double threshold) {
+    return scalar::evaluate(softplus, std::vector<double>{x, beta, threshold});
+  };
+  EXPECT_EQ(at(3, 1, 2), 3);
+  EXPECT_EQ(at(1.5, 2, 2.5), 1.5);
+  EXPECT_DOUBLE_EQ(at(1.5, 1, 2), std::log1p(std::exp(1.5)));
 }
 
 // ---- Reductions ----

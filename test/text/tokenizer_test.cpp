@@ -84,6 +84,36 @@ TEST(Tokenizer, EncodesAndDecodes) {
   EXPECT_EQ(t.decode(Ids{-5, 1 << 20}), "");
 }
 
+// The best pair joins first, of equal ones the leftmost; a pair whose piece has gone into another is no pair any more.
+TEST(Tokenizer, JoinsTheBestPairFirst) {
+  const json document = {{"version", "1.0"},
+                         {"added_tokens", json::array()},
+                         {"model",
+                          {{"type", "BPE"},
+                           {"vocab", {{"a", 0}, {"b", 1}, {"c", 2}, {"aa", 3}, {"ab", 4}, {"bc", 5}, {"abc", 6}}},
+                           {"merges", {"a a", "a b", "b c", "ab c"}}}}};
+  const Tokenizer t = made(document);
+  EXPECT_EQ(t.encode("aaa"), (Ids{3, 0}));
+  EXPECT_EQ(t.encode("aaaaa"), (Ids{3, 3, 0}));
+  EXPECT_EQ(t.encode("aab"), (Ids{3, 1}));
+  EXPECT_EQ(t.encode("abc"), (Ids{6}));
+  EXPECT_EQ(t.encode("bcabc"), (Ids{5, 6}));
+  EXPECT_EQ(t.encode("aabc"), (Ids{3, 5}));
+}
+
+TEST(Tokenizer, StripsTheSidesAskedFor) {
+  const auto text_of = [](bool left, bool right) {
+    json document = byte_level();
+    document["normalizer"] = {{"type", "Strip"}, {"strip_left", left}, {"strip_right", right}};
+    const Tokenizer t = made(document);
+    return t.decode(t.encode(" \n a b  "), true);
+  };
+  EXPECT_EQ(text_of(false, false), " \n a b  ");
+  EXPECT_EQ(text_of(true, false), "a b  ");
+  EXPECT_EQ(text_of(false, true), " \n a b");
+  EXPECT_EQ(text_of(true, true), "a b");
+}
+
 TEST(Tokenizer, PiecesThatAreNoBytesKeepTheirIds) {
   json document = byte_level();
   document["model"]["vocab"]["日"] = 500;
