@@ -9,6 +9,9 @@ target_compile_options(weft_flags INTERFACE -Wall -Wextra -Wno-missing-field-ini
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(weft_flags INTERFACE -Wno-restrict)  # false alarms on "literal" + std::string (GCC bug 105651)
 endif()
+if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
+  target_link_options(weft_flags INTERFACE LINKER:-z,relro LINKER:-z,now)  # what is imported cannot be overwritten
+endif()
 if(WEFT_SANITIZE)
   target_compile_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE} -fno-sanitize-recover=all
                          -fno-omit-frame-pointer)

@@ -48,6 +48,18 @@ foreach(library ${libraries})
   endif()
 endforeach()
 
+# Whoever built the command alone, as script/demo does, gets the rest when installing. The library needs a target with a
+# name of its own: to Ninja, "weft" is the file of the command.
+add_custom_target(weft_library DEPENDS weft)
+if(PROJECT_IS_TOP_LEVEL)
+  set(install_targets weft_library)
+  if(TARGET weft_command)
+    list(APPEND install_targets weft_command)
+  endif()
+  string(REPLACE ";" " " install_targets "${install_targets}")
+  install(CODE "execute_process(COMMAND \"${CMAKE_COMMAND}\" --build \"${PROJECT_BINARY_DIR}\" --target ${install_targets}
+                COMMAND_ERROR_IS_FATAL ANY)")
+endif()
 install(TARGETS weft EXPORT weft-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/weft DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp")
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/weft)

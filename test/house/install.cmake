@@ -1,3 +1,11 @@
-# Installs BUILD into an emptied PREFIX.
+# Installs BUILD into an emptied PREFIX; what is installed names nothing in the TREE that it was built from.
 file(REMOVE_RECURSE ${prefix})
 execute_process(COMMAND ${CMAKE_COMMAND} --install ${build} --prefix ${prefix} COMMAND_ERROR_IS_FATAL ANY OUTPUT_QUIET)
+file(GLOB_RECURSE programs ${prefix}/bin/*)
+file(GLOB_RECURSE archives ${prefix}/lib/*.a)
+foreach(file ${programs} ${archives})
+  file(STRINGS ${file} places REGEX "${tree}/")
+  if(places)
+    message(FATAL_ERROR "${file} names places in the tree that it was built from: ${places}")
+  endif()
+endforeach()

@@ -9,8 +9,7 @@ endif()
 
 if(WEFT_WEBGPU AND WEFT_WEBGPU_HEADER)
   target_include_directories(weft_backend_webgpu SYSTEM PUBLIC ${WEFT_WEBGPU_HEADER})
-  target_compile_definitions(weft_backend_webgpu PUBLIC WEFT_HAS_WEBGPU=1
-                             PRIVATE WEFT_WEBGPU_TREE_FOLDER="${weft_webgpu_cache}/lib")
+  target_compile_definitions(weft_backend_webgpu PUBLIC WEFT_HAS_WEBGPU=1)
   target_link_libraries(weft_backend_webgpu PUBLIC ${CMAKE_DL_LIBS})
 else()
   if(WEFT_WEBGPU)

@@ -36,9 +36,7 @@ std::vector<std::string> candidates() {
   for (const auto& folder : own_folders())
     for (const auto& place : {folder, folder.parent_path() / "lib" / "weft"})
       for (const char* name : kNames) files.push_back((place / name).string());
-#ifdef WEFT_WEBGPU_TREE_FOLDER
-  for (const char* name : kNames) files.push_back(std::string(WEFT_WEBGPU_TREE_FOLDER "/") + name);
-#endif
+  // Programs of the source tree find the one that was fetched there by their run path, which an installation drops.
   for (const char* name : kNames) files.emplace_back(name);
   return files;
 }

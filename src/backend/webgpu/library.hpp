@@ -42,7 +42,7 @@ struct Library {
 };
 
 /// The library, loaded at the first call: from WEFT_WEBGPU_LIBRARY (a file), else from beside the program or ../lib/weft,
-/// else from the source tree's .cache in builds within the tree, else by the system's names. Thread safe.
+/// else by name, on the program's run path (the tree's .cache, for programs of the build tree) and in the system. Thread safe.
 /// Throws DeviceError with everything that was tried; the next call tries again.
 const Library& library();
 
