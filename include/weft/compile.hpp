@@ -1,11 +1,15 @@
 // Explicit compilation: trace a function once, replay its plan ever after.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -18,8 +22,11 @@ class CompiledFunction;
 }
 
 /// A traced function. A call binds its arguments, runs the plan and gives the results; updates of Variables made inside
-/// the function are part of the plan and write in place. It is traced again when shapes or dtypes of arguments change
-/// (the last eight are kept). Numbers that change from call to call travel as arguments (rank 0), never baked in.
+/// the function are part of the plan and write in place. It is traced again for other shapes or dtypes of arguments, and
+/// when a module that it uses changes between training and evaluation; the last 256 traces are kept. Numbers that change
+/// from call to call travel as arguments (rank 0), never baked in. Assignments and gradients that the function leaves on
+/// Variables while it is traced stay in the trace.
+/// Thread safety: calls from several threads run one after another.
 class Compiled {
  public:
   using Function = std::function<std::vector<Tensor>(std::span<const Tensor>)>;
@@ -41,31 +48,70 @@ class Compiled {
   std::shared_ptr<runtime::CompiledFunction> impl_;
 };
 
-/// A function of tensors that gives one tensor, compiled at its first call.
+/// A function of tensors, compiled at its first call. It gives what the function gives: a Tensor, a pair, tuple, array or
+/// vector of Tensors, or nothing. Copies share the compiled function, so it may be a member or a std::function:
+///
+///     std::function<std::pair<Tensor, Tensor>(const Tensor&)> act = compile([&](const Tensor& x) { ... });
 template <class F>
 class CompiledCall {
  public:
-  explicit CompiledCall(F function) : function_(std::move(function)) {}
+  explicit CompiledCall(F function) : state_(std::make_shared<State>(std::move(function))) {}
+
   template <class... Arguments>
-  Tensor operator()(const Arguments&... arguments) {
-    if (!compiled_)
-      compiled_.emplace([this](std::span<const Tensor> given) {
-        return [&]<std::size_t... I>(std::index_sequence<I...>) { return std::vector<Tensor>{function_(given[I]...)}; }
+  auto operator()(const Arguments&... arguments) const {
+    using Given = std::remove_cvref_t<decltype(std::declval<F&>()(Tensor(arguments)...))>;
+    using Result = std::conditional_t<std::is_convertible_v<Given, Tensor>, Tensor, Given>;
+    State& state = *state_;
+    std::call_once(state.once, [&] {
+      state.compiled.emplace([function = &state.function](std::span<const Tensor> given) {
+        return [&]<std::size_t... I>(std::index_sequence<I...>) {
+          if constexpr (std::is_void_v<Result>) {
+            (*function)(given[I]...);
+            return std::vector<Tensor>{};
+          } else {
+            return listed(Result((*function)(given[I]...)));
+          }
+        }
         (std::index_sequence_for<Arguments...>{});
       });
+    });
     const std::vector<Tensor> list{Tensor(arguments)...};
-    return (*compiled_)(list)[0];
+    std::vector<Tensor> results = (*state.compiled)(list);
+    if constexpr (!std::is_void_v<Result>) return gathered<Result>(std::move(results));
   }
   /// The compiled function, to explain or to profile. Errors: UsageError before the first call.
-  Compiled& compiled() {
-    if (!compiled_) throw UsageError("compile: call the function once before asking for its plan");
-    return *compiled_;
+  Compiled& compiled() const {
+    if (!state_->compiled) throw UsageError("compile: call the function once before asking for its plan");
+    return *state_->compiled;
   }
-  CompiledCall(CompiledCall&&) = delete;  // the traced function refers to this object
 
  private:
-  F function_;
-  std::optional<Compiled> compiled_;
+  struct State {
+    explicit State(F function) : function(std::move(function)) {}
+    F function;
+    std::once_flag once;
+    std::optional<Compiled> compiled;  // refers to `function`
+  };
+
+  static std::vector<Tensor> listed(Tensor result) { return {std::move(result)}; }
+  static std::vector<Tensor> listed(std::vector<Tensor> results) { return results; }
+  template <class Tuple>
+  static std::vector<Tensor> listed(const Tuple& results) {
+    return std::apply([](const auto&... each) { return std::vector<Tensor>{Tensor(each)...}; }, results);
+  }
+  template <class Result>
+  static Result gathered(std::vector<Tensor> results) {
+    if constexpr (std::is_same_v<Result, Tensor>) {
+      return std::move(results.at(0));
+    } else if constexpr (std::is_same_v<Result, std::vector<Tensor>>) {
+      return results;
+    } else {
+      return [&]<std::size_t... I>(std::index_sequence<I...>) { return Result{std::move(results.at(I))...}; }
+      (std::make_index_sequence<std::tuple_size_v<Result>>{});
+    }
+  }
+
+  std::shared_ptr<State> state_;
 };
 
 /// auto step = compile([&](Tensor x, Tensor y) { ... return loss; }); Tensor loss = step(x, y);
@@ -77,7 +123,7 @@ CompiledCall<F> compile(F function) {
 /// What would run to compute `tensor`: kernels, shapes, bytes, FLOPs, buffers.
 std::string explain(const Tensor& tensor, bool source = false);
 
-/// Switches of the compiler, for tests and for finding faults. Environment twin: WEFT_DISABLE=fusion,rewrites,...
+/// Switches of the compiler, a session's own, for tests and for finding faults. Environment twin: WEFT_DISABLE=fusion,rewrites,...
 struct CompileSettings {
   bool fusion = true;            // off: one kernel an op
   bool fused_composites = true;  // off: attention as matmul and softmax

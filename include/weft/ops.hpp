@@ -135,7 +135,7 @@ struct ReduceOptions {
 /// Seeds the default generator. Its state, (seed, number of draws so far), is a Variable: compiled steps draw anew each run.
 void manual_seed(std::uint32_t seed);
 /// The state, u32 [2], to save and restore.
-Variable& random_state();
+Variable random_state();
 /// Uniform in [low, high), 24 bits.
 [[nodiscard]] Tensor rand(const Shape& shape, double low = 0, double high = 1, DType type = DType::f32,
                           Where where = Where::current());

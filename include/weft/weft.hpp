@@ -14,6 +14,7 @@
 #include "weft/nn.hpp"
 #include "weft/ops.hpp"
 #include "weft/optim.hpp"
+#include "weft/session.hpp"
 #include "weft/shape.hpp"
 #include "weft/tensor.hpp"
 #include "weft/train.hpp"

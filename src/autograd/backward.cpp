@@ -11,7 +11,10 @@ void backward(const Tensor& output, const Tensor& seed, Where where) {
   if (!output.defined()) throw UsageError("backward: the output has no value");
   std::unordered_set<const graph::Node*> below;
   const graph::NodeRef roots[] = {output.node()};
-  for (const graph::Node* node : graph::topological_order(roots)) below.insert(node);
+  // No gradient flows through a detached value, and what was assigned to a Variable is one: the walk ends there, however
+  // many assignments wait below it.
+  const auto ends = [](const graph::Node& node) { return node.kind == graph::Kind::detach; };
+  for (const graph::Node* node : graph::topological_order(roots, ends)) below.insert(node);
   std::vector<std::shared_ptr<graph::Cell>> cells;
   std::vector<Tensor> values;
   for (const auto& cell : graph::all_cells()) {
@@ -22,8 +25,10 @@ void backward(const Tensor& output, const Tensor& seed, Where where) {
     values.emplace_back(value);
   }
   const std::vector<Tensor> gradients = grad(output, values, seed, where);
-  for (std::size_t i = 0; i < cells.size(); ++i)
-    cells[i]->grad = cells[i]->grad.defined() ? cells[i]->grad + gradients[i] : gradients[i];
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    Tensor& held = graph::gradient_of(cells[i]);
+    held = held.defined() ? held + gradients[i] : gradients[i];
+  }
 }
 
 }  // namespace weft

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <mutex>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -19,18 +21,29 @@ using graph::Kind;
 using graph::Node;
 using graph::NodeRef;
 
-// Gradient texts of a map: those of its row, or derived from its expression and kept.
-const std::vector<scalar::Expression>& gradients_of(const Node& map) {
-  if (map.row) return ops::gradients(*map.row);
+// Gradient texts of a map: those of its row, or derived from its expression and kept as long as it lives.
+std::shared_ptr<const std::vector<scalar::Expression>> gradients_of(const Node& map) {
+  if (map.row) return {std::shared_ptr<void>(), &ops::gradients(*map.row)};
+  struct Derived {
+    std::weak_ptr<const scalar::Expression> of;
+    std::shared_ptr<const std::vector<scalar::Expression>> gradients;
+  };
   static std::mutex mutex;
-  static auto& derived =
-      *new std::unordered_map<const scalar::Expression*,
-                              std::pair<std::shared_ptr<const scalar::Expression>, std::vector<scalar::Expression>>>;
+  static auto& derived = *new std::unordered_map<const scalar::Expression*, Derived>;
+  static std::size_t sweep_at = 256;
   std::lock_guard lock(mutex);
-  auto it = derived.find(map.expression.get());
-  if (it == derived.end())  // the entry keeps the expression alive, so that its address stays its own
-    it = derived.emplace(map.expression.get(), std::pair(map.expression, scalar::gradient(*map.expression))).first;
-  return it->second.second;
+  Derived& entry = derived[map.expression.get()];
+  if (entry.of.expired()) {  // new, or of another expression at the same address
+    entry.of = map.expression;
+    entry.gradients = std::make_shared<const std::vector<scalar::Expression>>(scalar::gradient(*map.expression));
+  }
+  const auto result = entry.gradients;
+  // Those whose expressions have gone are swept out whenever the map has doubled.
+  if (derived.size() >= sweep_at) {
+    std::erase_if(derived, [](const auto& each) { return each.second.of.expired(); });
+    sweep_at = std::max<std::size_t>(256, derived.size() * 2);
+  }
+  return result;
 }
 
 // Sums g over what expanding `from` to g's shape repeated.
@@ -47,8 +60,9 @@ class Reverse {
   Reverse(const NodeRef& output, const std::unordered_set<const Node*>& wanted, bool ends_there = false)
       : wanted_(wanted), ends_there_(ends_there) {
     const NodeRef roots[] = {output};
-    // Only what leads from a wanted value to the output takes part; other wanted values may lie below a wanted one.
-    order_ = graph::topological_order(roots);
+    // Only what leads from a wanted value to the output takes part; other wanted values may lie below a wanted one. No
+    // gradient flows below a detached value, such as one that waits to be assigned: the walk ends there.
+    order_ = graph::topological_order(roots, [](const Node& node) { return node.kind == Kind::detach; });
     for (const Node* node : order_) {
       bool needed = wanted_.contains(node);
       if (node->kind != Kind::detach || needed)
@@ -156,7 +170,8 @@ class Reverse {
   }
 
   void map_gradient(const Node& n, const NodeRef& self, const NodeRef& g) {
-    const auto& texts = gradients_of(n);
+    const auto kept = gradients_of(n);
+    const std::vector<scalar::Expression>& texts = *kept;
     for (std::size_t i = 0; i < n.inputs.size(); ++i) {
       if (!needs(n.inputs[i]) || scalar::is_zero(texts[i])) continue;
       std::vector<NodeRef> operands = n.inputs;

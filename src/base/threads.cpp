@@ -1,5 +1,5 @@
-// The pool: one job at a time, its tasks handed out through an atomic counter. Workers join a job if they come in time;
-// the caller never waits for one that did not, so a parked worker costs a job nothing but its help.
+// A pool for each session: one job at a time, its tasks handed out through an atomic counter. Workers join a job if they
+// come in time; the caller never waits for one that did not, so a parked worker costs a job nothing but its help.
 #include "base/threads.hpp"
 
 #include <sched.h>
@@ -21,6 +21,7 @@
 
 #include <fmt/format.h>
 
+#include "base/session_state.hpp"
 #include "base/spin.hpp"
 #include "weft/error.hpp"
 
@@ -92,12 +93,23 @@ void leave_cpu(int cpu, const std::vector<int>& allowed) {
 thread_local int current_index = 0;
 thread_local bool inside_task = false;
 
-class Pool {
+/// Threads of all pools that have workers. Beyond the number of processors a spinning thread holds the processor of one
+/// that has work.
+std::atomic<int> pooled_threads = 0;
+
+class Pool final : public SessionState::Part {
  public:
-  Pool() { resize(default_thread_count()); }
+  static constexpr auto kSlot = SessionState::Slot::threads;
+
+  explicit Pool(SessionState& session) : session_(session), allowed_(allowed_cpus()) {
+    resize(session.threads() > 0 ? session.threads() : default_thread_count());
+  }
+  ~Pool() override { resize(1); }
 
   int size() const { return size_.load(std::memory_order_relaxed); }
-  bool spins() const { return spins_.load(std::memory_order_relaxed); }
+  bool spins() const {
+    return size() > 1 && pooled_threads.load(std::memory_order_relaxed) <= static_cast<int>(allowed_.size());
+  }
 
   void set_size(int count) {
     const std::lock_guard lock(job_mutex_);
@@ -148,6 +160,7 @@ class Pool {
   }
 
   void worker(int index, std::uint32_t seen) {
+    const SessionState::Scope scope(session_);
     current_index = index;
     inside_task = true;
     auto limit = Clock::duration(kSpin);
@@ -176,10 +189,8 @@ class Pool {
     for (std::thread& thread : workers_) thread.join();
     workers_.clear();
     stop_.store(false, std::memory_order_relaxed);
+    pooled_threads -= counted_;
     size_.store(1, std::memory_order_relaxed);
-    // With more threads than processors a spinning one would hold the processor of one that has work.
-    if (allowed_.empty()) allowed_ = allowed_cpus();
-    spins_ = count > 1 && count <= static_cast<int>(allowed_.size());
     try {
       for (int index = 1; index < count; ++index) {
         workers_.emplace_back([this, index, seen = epoch_.load()] { worker(index, seen); });
@@ -188,13 +199,15 @@ class Pool {
     } catch (const std::system_error&) {
       // At the system's limit of threads: the ones that started do.
     }
+    pooled_threads += counted_ = size() > 1 ? size() : 0;
   }
 
+  SessionState& session_;
   std::mutex job_mutex_;
   std::vector<std::thread> workers_;
   std::atomic<int> size_ = 1;
-  std::atomic<bool> spins_ = true;
   std::vector<int> allowed_;  // processors this process may use, as the pool found them
+  int counted_ = 0;           // its share of `pooled_threads`
 
   // Written by the caller while the gate is closed and empty, read by workers inside the gate.
   FunctionRef<void(std::int64_t)> task_;
@@ -209,11 +222,7 @@ class Pool {
   std::atomic<int> caller_cpu_ = -1;  // where the caller of the open job ran when it opened it
 };
 
-/// Never destroyed: a worker may still look at it while the process exits.
-Pool& pool() {
-  static Pool* const instance = new Pool;
-  return *instance;
-}
+Pool& pool() { return SessionState::current().part<Pool>(); }
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// The one threading runtime of the process: a pool that spins briefly between jobs and then parks.
+// The one threading runtime: each session has a pool that spins briefly between jobs and then parks.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace weft {
 
-/// Number of threads that `parallel_for` uses (the caller is one of them). Default: WEFT_THREADS, else physical cores
-/// that this process may use.
+/// Number of threads that `parallel_for` uses in this thread's session (the caller is one of them). Default: WEFT_THREADS,
+/// else physical cores that this process may use.
 int thread_count();
 /// Sets it (at least 1, else UsageError). Results never depend on it: see `parallel_for`. Waits for a job of another
 /// thread to end; UsageError from inside a task.
@@ -17,7 +17,7 @@ void set_thread_count(int count);
 /// Runs `task(i)` for i in [0, count), each exactly once, on up to `thread_count()` threads, and returns when all are
 /// done. Tasks are handed out dynamically, so the split of work into tasks, and never the number of threads, must fix
 /// the result. Calls from inside a task run serially in that task, and so does a call made while another thread's job
-/// holds the pool. The first exception thrown by a task is rethrown; tasks not begun by then are dropped.
+/// holds the session's pool; jobs of different sessions run at the same time. The first exception thrown by a task is rethrown; tasks not begun by then are dropped.
 void parallel_for(std::int64_t count, FunctionRef<void(std::int64_t)> task);
 
 /// Index of the pool thread that runs the current task, in [0, thread_count()); 0 outside of tasks. No two tasks of one

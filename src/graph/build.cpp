@@ -24,10 +24,12 @@ NodeRef view(Kind kind, const NodeRef& x, Shape shape, std::vector<Extent> ints 
                     .ints = std::move(ints)});
 }
 
-// Typed expressions are interned, so that equal ones are one pointer and nodes compare by it.
+// Typed expressions are interned, so that equal ones are one pointer and nodes compare by it. They live as long as somebody
+// holds them.
 std::shared_ptr<const scalar::Expression> intern(scalar::Expression expression) {
   static std::mutex mutex;
-  static auto& known = *new std::unordered_multimap<std::uint64_t, std::shared_ptr<const scalar::Expression>>;
+  static auto& known = *new std::unordered_multimap<std::uint64_t, std::weak_ptr<const scalar::Expression>>;
+  static std::size_t sweep_at = 1024;
   Hasher h;
   h.add(static_cast<std::uint64_t>(expression.inputs));
   for (const auto& i : expression.code) {
@@ -49,9 +51,21 @@ std::shared_ptr<const scalar::Expression> intern(scalar::Expression expression) 
     }
     return true;
   };
+  auto gone = known.end();  // an entry whose expression has gone; it serves again
   for (auto it = first; it != last; ++it)
-    if (bits_equal(*it->second)) return it->second;
+    if (auto found = it->second.lock(); !found)
+      gone = it;
+    else if (bits_equal(*found))
+      return found;
   auto made = std::make_shared<const scalar::Expression>(std::move(expression));
+  if (gone != known.end()) {
+    gone->second = made;
+    return made;
+  }
+  if (known.size() >= sweep_at) {
+    std::erase_if(known, [](const auto& each) { return each.second.expired(); });
+    sweep_at = std::max<std::size_t>(1024, known.size() * 2);
+  }
   known.emplace(h.digest(), made);
   return made;
 }

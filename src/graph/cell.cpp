@@ -3,21 +3,13 @@
 #include <atomic>
 #include <mutex>
 
-#include "graph/node.hpp"
+#include "graph/graph_state.hpp"
+#include "graph/trace_scope.hpp"
 
 namespace weft::graph {
 namespace {
 
-struct Pending {
-  std::mutex mutex;
-  std::vector<std::shared_ptr<Cell>> cells;
-  std::vector<std::weak_ptr<Cell>> known;
-  std::size_t sweep_at = 64;
-};
-Pending& pending() {
-  static Pending* p = new Pending;
-  return *p;
-}
+GraphState& state_of(const Cell& cell) { return cell.session->part<GraphState>(); }
 
 // A node of its own that views of the parameter do not fold into: gradients are asked for by node, and the reshape of a
 // reshape would lead past it.
@@ -48,35 +40,61 @@ void append_range(const NodeRef& whole, Extent begin, Extent end, std::vector<No
 }  // namespace
 
 std::shared_ptr<Cell> make_cell() {
+  SessionState& session = SessionState::current();
+  GraphState& state = session.part<GraphState>();
   auto cell = std::make_shared<Cell>();
-  std::lock_guard lock(pending().mutex);
-  auto& known = pending().known;
+  cell->session = session.shared_from_this();
+  cell->made_in_trace = TraceScope::current() != nullptr;
+  std::lock_guard lock(state.cells_mutex);
+  auto& known = state.known;
   // Forgotten ones are swept out whenever the list has doubled.
-  if (known.size() >= pending().sweep_at) {
+  if (known.size() >= state.sweep_at) {
     known.erase(std::remove_if(known.begin(), known.end(), [](const auto& weak) { return weak.expired(); }),
                 known.end());
-    pending().sweep_at = std::max<std::size_t>(64, known.size() * 2);
+    state.sweep_at = std::max<std::size_t>(64, known.size() * 2);
   }
   known.push_back(cell);
   return cell;
 }
 
 std::vector<std::shared_ptr<Cell>> all_cells() {
-  std::lock_guard lock(pending().mutex);
+  GraphState& state = GraphState::current();
+  std::lock_guard lock(state.cells_mutex);
   std::vector<std::shared_ptr<Cell>> cells;
-  for (const auto& weak : pending().known)
+  for (const auto& weak : state.known)
     if (auto cell = weak.lock()) cells.push_back(std::move(cell));
   return cells;
 }
 
-std::vector<std::shared_ptr<Cell>> pending_cells() {
-  std::lock_guard lock(pending().mutex);
+std::vector<PendingUpdate> pending_updates() {
+  GraphState& state = GraphState::current();
+  std::vector<std::shared_ptr<Cell>> forgotten;  // released once the lock is open
+  std::vector<PendingUpdate> updates;
+  std::lock_guard lock(state.cells_mutex);
   // A cell that only this list still knows can never be read again.
-  auto& cells = pending().cells;
-  cells.erase(std::remove_if(cells.begin(), cells.end(), [](const auto& cell) { return cell.use_count() == 1; }),
-              cells.end());
+  auto& cells = state.pending;
+  const auto first = std::stable_partition(cells.begin(), cells.end(), [](const auto& c) { return c.use_count() > 1; });
+  forgotten.assign(std::make_move_iterator(first), std::make_move_iterator(cells.end()));
+  cells.erase(first, cells.end());
+  updates.reserve(cells.size());
+  for (const auto& cell : cells) updates.push_back({cell, cell->pending});
+  return updates;
+}
+
+std::vector<std::shared_ptr<Cell>> pending_cells() {
+  std::vector<std::shared_ptr<Cell>> cells;
+  for (PendingUpdate& update : pending_updates()) cells.push_back(std::move(update.cell));
   return cells;
 }
+
+namespace {
+
+void remove_pending(GraphState& state, const std::shared_ptr<Cell>& cell) {
+  cell->pending = nullptr;
+  state.pending.erase(std::remove(state.pending.begin(), state.pending.end(), cell), state.pending.end());
+}
+
+}  // namespace
 
 void set_pending(const std::shared_ptr<Cell>& cell, NodeRef next) {
   if (cell->shared) {
@@ -89,7 +107,16 @@ void set_pending(const std::shared_ptr<Cell>& cell, NodeRef next) {
     append_range(whole, end, total, parts);
     return set_pending(cell->shared, concat(std::move(parts), 0));
   }
-  if (next == cell->committed) return clear_pending(cell);
+  GraphState& state = state_of(*cell);
+  TraceScope* trace = TraceScope::current();
+  NodeRef before;  // released once the lock is open
+  if (!trace) {
+    std::lock_guard lock(state.cells_mutex);
+    if (next == cell->committed) {
+      before = cell->pending;
+      return remove_pending(state, cell);
+    }
+  }
   // A node of its own for every assignment: variables with equal values (two biases of zeros) must stay apart, since
   // gradients are asked for by node.
   static std::atomic<Extent> assignments = 0;
@@ -99,22 +126,121 @@ void set_pending(const std::shared_ptr<Cell>& cell, NodeRef next) {
                     .device = next->device,
                     .inputs = {next},
                     .ints = {++assignments}});
-  std::lock_guard lock(pending().mutex);
-  auto& cells = pending().cells;
-  if (!cell->pending) cells.push_back(cell);
-  cell->pending = std::move(next);
+  if (trace) return trace->assign(cell, std::move(next));
+  std::lock_guard lock(state.cells_mutex);
+  if (!cell->pending) state.pending.push_back(cell);
+  before = std::exchange(cell->pending, std::move(next));
 }
 
 void clear_pending(const std::shared_ptr<Cell>& cell) {
-  std::lock_guard lock(pending().mutex);
-  auto& cells = pending().cells;
-  cell->pending = nullptr;
-  cells.erase(std::remove(cells.begin(), cells.end(), cell), cells.end());
+  GraphState& state = state_of(*cell);
+  NodeRef before;
+  std::lock_guard lock(state.cells_mutex);
+  before = cell->pending;
+  remove_pending(state, cell);
+}
+
+void commit(const std::shared_ptr<Cell>& cell, const NodeRef& computed, NodeRef value) {
+  GraphState& state = state_of(*cell);
+  std::unique_lock lock(state.cells_mutex);
+  state.released.wait(lock, [&] { return !cell->updating; });
+  if (cell->pending != computed) return;
+  remove_pending(state, cell);
+  cell->committed.swap(value);
+  cell->assigned = false;
+  lock.unlock();  // the old value goes after it
+}
+
+void make_slice(const std::shared_ptr<Cell>& cell, const std::shared_ptr<Cell>& whole, Extent offset) {
+  GraphState& state = state_of(*cell);
+  NodeRef pending, committed;
+  std::lock_guard lock(state.cells_mutex);
+  pending = cell->pending;
+  remove_pending(state, cell);
+  committed = std::exchange(cell->committed, nullptr);
+  cell->shared = whole;
+  cell->offset = offset;
 }
 
 NodeRef value_of(const std::shared_ptr<Cell>& cell) {
   if (cell->shared) return slice_of(value_of(cell->shared), cell->offset, cell->shape);
+  if (TraceScope* trace = TraceScope::current()) return trace->value_of(cell);
+  GraphState& state = state_of(*cell);
+  std::unique_lock lock(state.cells_mutex);
+  state.released.wait(lock, [&] { return !cell->updating; });
   return cell->pending ? cell->pending : cell->committed;
+}
+
+Tensor& gradient_of(const std::shared_ptr<Cell>& cell) {
+  TraceScope* trace = TraceScope::current();
+  if (!trace) return cell->grad;
+  TraceScope::Entry& entry = trace->entry(cell);
+  if (!entry.has_grad) entry.grad = cell->grad, entry.has_grad = true;
+  return entry.grad;
+}
+
+CellUpdate::CellUpdate(std::span<const std::shared_ptr<Cell>> cells) : cells_(cells) {
+  if (cells_.empty()) return;
+  GraphState& state = state_of(*cells_[0]);
+  std::unique_lock lock(state.cells_mutex);
+  state.released.wait(
+      lock, [&] { return std::none_of(cells_.begin(), cells_.end(), [](const auto& c) { return c->updating; }); });
+  for (const auto& cell : cells_) cell->updating = true;
+}
+
+CellUpdate::~CellUpdate() {
+  if (cells_.empty()) return;
+  GraphState& state = state_of(*cells_[0]);
+  {
+    std::lock_guard lock(state.cells_mutex);
+    for (const auto& cell : cells_) cell->updating = false;
+  }
+  state.released.notify_all();
+}
+
+NodeRef committed_of(const Cell& cell) {
+  std::lock_guard lock(state_of(cell).cells_mutex);
+  return cell.committed;
+}
+
+void set_committed(Cell& cell, NodeRef value) {
+  std::unique_lock lock(state_of(cell).cells_mutex);
+  cell.committed.swap(value);
+  lock.unlock();  // the old value goes after it
+}
+
+namespace {
+
+std::atomic<void (*)(std::uint64_t)> evaluator = nullptr;
+
+}  // namespace
+
+void set_evaluator(void (*evaluate_held)(std::uint64_t)) { evaluator = evaluate_held; }
+
+void evaluate_if_much_waits(Cell& cell) {
+  constexpr std::uint64_t kMuch = 256;  // nodes: plans of a few hundred are compiled in milliseconds
+  const auto evaluate = evaluator.load();
+  if (TraceScope::current() || !evaluate || cell.shared) return;
+  GraphState& state = state_of(cell);
+  std::uint64_t last = 0;
+  {
+    std::lock_guard lock(state.cells_mutex);
+    const bool waits = std::exchange(cell.assigned, true) && cell.pending && !cell.pending->storage;
+    if (!waits || state.table.made() - state.evaluated_up_to < kMuch) return;
+    for (const auto& each : state.pending) last = std::max(last, each->pending->id);
+  }
+  evaluate(last);
+}
+
+void GraphState::close() {
+  std::vector<std::shared_ptr<Cell>> cells;
+  std::vector<std::pair<Device, Variable>> states;
+  {
+    std::lock_guard lock(cells_mutex);
+    cells.swap(pending);
+  }
+  std::lock_guard lock(random_mutex);
+  states.swap(generators);
 }
 
 }  // namespace weft::graph

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "base/hash.hpp"
+#include "graph/graph_state.hpp"
 
 namespace weft::graph {
 namespace {
@@ -32,17 +33,7 @@ bool same(const NodeFields& a, const NodeFields& b) {
          a.reduction == b.reduction && a.expression == b.expression && a.row == b.row;
 }
 
-struct Table {
-  std::mutex mutex;
-  std::unordered_multimap<std::uint64_t, std::weak_ptr<const Node>> nodes;
-  std::uint64_t next_id = 1;
-  std::size_t live = 0;
-};
-// Never destroyed: nodes held by globals of the user's program die after it otherwise.
-Table& table() {
-  static Table* t = new Table;
-  return *t;
-}
+thread_local NodeTable* private_table = nullptr;
 
 }  // namespace
 
@@ -57,31 +48,98 @@ std::string_view name_of(Kind kind) {
 
 bool is_view(Kind kind) { return kind >= Kind::reshape && kind <= Kind::detach; }
 
-NodeRef make_node(NodeFields fields, Where where) {
-  Table& t = table();
+NodeTable& NodeTable::current() { return private_table ? *private_table : GraphState::current().table; }
+
+NodeTable::~NodeTable() {
+  // Nodes that outlive their table would write to it. Only a mistake of ours leaves some.
+  if (live_ > 0) std::terminate();
+}
+
+NodeRef NodeTable::make(NodeFields fields, Where where) {
+  for (const NodeRef& input : fields.inputs)
+    if (&input->table != this)
+      throw UsageError(fmt::format(
+          "{}: an operand, {} {}{}, belongs to another session; use it where that session is entered, or give a copy "
+          "to "
+          "this one with Session::copy",
+          fields.name.empty() ? std::string(graph::name_of(fields.kind)) : fields.name, weft::name_of(input->type),
+          input->shape.to_string(), input->label.empty() ? "" : fmt::format(" \"{}\"", input->label)));
   const std::uint64_t hash = hash_of(fields);
   const bool unique = fields.kind == Kind::data || fields.kind == Kind::input;
-  std::lock_guard lock(t.mutex);
+  std::lock_guard lock(mutex_);
   if (!unique) {
-    auto [first, last] = t.nodes.equal_range(hash);
-    for (auto it = first; it != last; ++it)
-      if (NodeRef existing = it->second.lock(); existing && same(*existing, fields)) return existing;
+    for (const Node* node = buckets_[hash & (buckets_.size() - 1)]; node; node = node->next_in_bucket)
+      if (node->hash == hash && same(*node, fields))
+        if (NodeRef existing = node->weak_from_this().lock()) return existing;
   }
-  auto node = std::make_shared<const Node>(std::move(fields), t.next_id++, hash);
+  const std::uint64_t id = next_id_.load(std::memory_order_relaxed);
+  auto node = std::make_shared<const Node>(std::move(fields), id, hash, *this);
   node->where = where;
-  ++t.live;
-  if (!unique) t.nodes.emplace(hash, node);
+  next_id_.store(id + 1, std::memory_order_relaxed);
+  if (live_++ == 0) kept_ = owner_.lock();
+  node->older = newest_;
+  if (newest_) newest_->newer = node.get();
+  newest_ = node.get();
+  if (!unique) {
+    if (hashed_++ >= buckets_.size()) grow();
+    const Node*& bucket = buckets_[hash & (buckets_.size() - 1)];
+    node->next_in_bucket = std::exchange(bucket, node.get());
+  }
   return node;
 }
 
-Node::~Node() {
-  {
-    Table& t = table();
-    std::lock_guard lock(t.mutex);
-    --t.live;
-    auto [first, last] = t.nodes.equal_range(hash);
-    for (auto it = first; it != last;) it = it->second.expired() ? t.nodes.erase(it) : std::next(it);
+void NodeTable::grow() {
+  std::vector<const Node*> larger(buckets_.size() * 2, nullptr);
+  for (const Node* node : buckets_)
+    while (node) {
+      const Node*& bucket = larger[node->hash & (larger.size() - 1)];
+      const Node* next = node->next_in_bucket;
+      node->next_in_bucket = std::exchange(bucket, node);
+      node = next;
+    }
+  buckets_.swap(larger);
+}
+
+// `last` receives what must be released once the lock is open.
+void NodeTable::forget(Node& node, std::shared_ptr<void>& last) {
+  std::lock_guard lock(mutex_);
+  if (node.kind != Kind::data && node.kind != Kind::input) {
+    const Node** at = &buckets_[node.hash & (buckets_.size() - 1)];
+    while (*at != &node) at = &(*at)->next_in_bucket;
+    *at = node.next_in_bucket;
+    --hashed_;
   }
+  if (node.older) node.older->newer = node.newer;
+  (node.newer ? node.newer->older : newest_) = node.older;
+  if (--live_ == 0) last = std::move(kept_);
+}
+
+std::size_t NodeTable::live() const {
+  std::lock_guard lock(mutex_);
+  return live_;
+}
+
+std::vector<NodeRef> NodeTable::nodes_after(std::uint64_t id) const {
+  std::vector<NodeRef> nodes;
+  {
+    std::lock_guard lock(mutex_);
+    for (const Node* node = newest_; node && node->id > id; node = node->older)
+      if (NodeRef ref = node->weak_from_this().lock()) nodes.push_back(std::move(ref));
+  }
+  std::reverse(nodes.begin(), nodes.end());
+  return nodes;
+}
+
+PrivateGraph::PrivateGraph() : table_({}, &SessionState::current()), before_(std::exchange(private_table, &table_)) {}
+PrivateGraph::~PrivateGraph() { private_table = before_; }
+
+SessionState& session_of(const Node& node) { return *node.table.session; }
+
+NodeRef make_node(NodeFields fields, Where where) { return NodeTable::current().make(std::move(fields), where); }
+
+Node::~Node() {
+  std::shared_ptr<void> last;  // the session, where this was its last node
+  table.forget(*this, last);
   // A long chain must not be destroyed by recursion: the outermost destructor works off a list.
   thread_local std::vector<NodeRef>* worklist = nullptr;
   if (worklist) {
@@ -91,9 +149,9 @@ Node::~Node() {
   std::vector<NodeRef> list = std::move(inputs);
   worklist = &list;
   while (!list.empty()) {
-    NodeRef last = std::move(list.back());
+    NodeRef node = std::move(list.back());
     list.pop_back();
-    last.reset();
+    node.reset();
   }
   worklist = nullptr;
 }
@@ -102,11 +160,7 @@ std::vector<const Node*> topological_order(std::span<const NodeRef> roots) {
   return topological_order(roots, [](const Node&) { return false; });
 }
 
-std::size_t live_node_count() {
-  Table& t = table();
-  std::lock_guard lock(t.mutex);
-  return t.live;
-}
+std::size_t live_node_count() { return GraphState::current().table.live(); }
 
 std::string to_string(std::span<const NodeRef> roots) {
   std::string text;

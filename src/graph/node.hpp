@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -18,6 +19,9 @@
 #include "weft/shape.hpp"
 #include "weft/tensor.hpp"
 
+namespace weft {
+class SessionState;
+}
 namespace weft::ops {
 struct ElementwiseRow;
 }
@@ -57,11 +61,32 @@ bool is_view(Kind kind);
 inline bool is_product(Kind kind) { return kind == Kind::matmul || kind == Kind::packed_matmul; }
 
 class Node;
+class NodeTable;
 using NodeRef = std::shared_ptr<const Node>;
 
 /// Storage of an evaluated value, made by the runtime.
 struct Storage {
   virtual ~Storage() = default;
+  /// Another handle to the same memory, for another node.
+  virtual std::unique_ptr<Storage> shared() const = 0;
+};
+
+/// A node's storage, which is set once at most and stays: several threads may compute one node, and the first wins.
+class StorageSlot {
+ public:
+  StorageSlot() = default;
+  ~StorageSlot() { delete storage_.load(std::memory_order_relaxed); }
+  StorageSlot(const StorageSlot&) = delete;
+  const Storage* get() const { return storage_.load(std::memory_order_acquire); }
+  explicit operator bool() const { return get() != nullptr; }
+  bool operator==(std::nullptr_t) const { return get() == nullptr; }
+  void set(std::unique_ptr<Storage> storage) {
+    Storage* none = nullptr;
+    if (storage_.compare_exchange_strong(none, storage.get(), std::memory_order_acq_rel)) storage.release();
+  }
+
+ private:
+  std::atomic<Storage*> storage_ = nullptr;
 };
 
 /// What a node is, without its identity.
@@ -81,20 +106,31 @@ struct NodeFields {
 
 class Node : public std::enable_shared_from_this<Node>, public NodeFields {
  public:
-  Node(NodeFields fields, std::uint64_t id, std::uint64_t hash) : NodeFields(std::move(fields)), id(id), hash(hash) {}
+  Node(NodeFields fields, std::uint64_t id, std::uint64_t hash, NodeTable& table)
+      : NodeFields(std::move(fields)), id(id), hash(hash), table(table) {}
   ~Node();
   Node(const Node&) = delete;
 
   /// Grows with creation: a node's inputs have smaller ids, so ascending ids are a topological order.
   const std::uint64_t id;
   const std::uint64_t hash;
+  /// The table that it stands in; a node and its inputs stand in one.
+  NodeTable& table;
   /// The value, once computed (always for `data`). Set by the runtime only.
-  mutable std::shared_ptr<Storage> storage;
+  mutable StorageSlot storage;
   mutable std::string label;
   mutable Where where;
+
+ private:
+  friend class NodeTable;
+  mutable const Node* next_in_bucket = nullptr;
+  mutable const Node *older = nullptr, *newer = nullptr;  // living nodes of the table by age
 };
+/// The session that a node belongs to.
+SessionState& session_of(const Node& node);
 
 /// The node with these fields: an existing one or a new one. `data` nodes are always new.
+/// Errors  UsageError: an input belongs to another session.
 NodeRef make_node(NodeFields fields, Where where = Where::current());
 
 /// Nodes that `roots` need, in topological order. Stops below nodes for which `is_leaf` holds (they are included).
@@ -102,7 +138,7 @@ template <class IsLeaf>
 std::vector<const Node*> topological_order(std::span<const NodeRef> roots, IsLeaf is_leaf);
 std::vector<const Node*> topological_order(std::span<const NodeRef> roots);
 
-/// Number of live nodes, for leak tests.
+/// Number of live nodes of this thread's session, for leak tests.
 std::size_t live_node_count();
 
 /// The graph below `roots` as text, one node a line: "%5 = add f32 [2, 3] (%3, %4)".
@@ -156,12 +192,17 @@ std::vector<NodeRef> decompose(const Node& tuple);
 /// Shape both broadcast to, if they do.
 bool broadcast_shapes(const Shape& a, const Shape& b, Shape& out);
 
-/// State behind a Variable: the stored value (`data`, or a slice of a shared cell) and the pending next one.
+/// State behind a Variable: the stored value (`data`, or a slice of a shared cell) and the pending next one. Values are
+/// read and written under the session's lock, by the functions below.
 struct Cell {
-  NodeRef committed;  // a data node; null for a slice
-  NodeRef pending;    // next value, or null
+  std::shared_ptr<SessionState> session;
+  NodeRef committed;      // a data node; null for a slice, and before the first value was computed
+  NodeRef pending;        // next value, or null
+  bool updating = false;  // a compiled function may be writing over the value; others wait
+  bool assigned = false;  // by `assign`, since the value was last computed
+  bool made_in_trace = false;
   std::string name;
-  bool requires_grad = true;
+  std::atomic<bool> requires_grad = true;
   Tensor grad;
   DType type;
   Shape shape;
@@ -170,15 +211,43 @@ struct Cell {
   std::shared_ptr<Cell> shared;
   Extent offset = 0;
 };
-/// Every cell that a Variable still holds.
+/// Every cell of this thread's session that a Variable still holds.
 std::vector<std::shared_ptr<Cell>> all_cells();
 std::shared_ptr<Cell> make_cell();
-/// Cells with a pending value, for evaluation to pick up.
+/// The session's cells with a pending value.
 std::vector<std::shared_ptr<Cell>> pending_cells();
+/// Both at one moment, for evaluation to pick up.
+struct PendingUpdate {
+  std::shared_ptr<Cell> cell;
+  NodeRef next;
+};
+std::vector<PendingUpdate> pending_updates();
 void set_pending(const std::shared_ptr<Cell>& cell, NodeRef next);
 void clear_pending(const std::shared_ptr<Cell>& cell);
+/// Gives the cell the value that `computed`, its pending one, was computed to. Where it has been assigned again since then,
+/// the newer one stays pending.
+void commit(const std::shared_ptr<Cell>& cell, const NodeRef& computed, NodeRef value);
+/// Makes the cell a slice of `whole`, which holds its value.
+void make_slice(const std::shared_ptr<Cell>& cell, const std::shared_ptr<Cell>& whole, Extent offset);
 /// The current value's node.
 NodeRef value_of(const std::shared_ptr<Cell>& cell);
+/// The gradient that `backward` left; of a trace's own while a function is traced.
+Tensor& gradient_of(const std::shared_ptr<Cell>& cell);
+
+/// While one lives, this thread alone reads and writes the values of the cells, so that a plan may write over them. They
+/// have committed values then, unless nothing was ever assigned.
+class CellUpdate {
+ public:
+  explicit CellUpdate(std::span<const std::shared_ptr<Cell>> cells);
+  ~CellUpdate();
+  CellUpdate(const CellUpdate&) = delete;
+
+ private:
+  std::span<const std::shared_ptr<Cell>> cells_;
+};
+/// The value in memory; null before the first one was computed.
+NodeRef committed_of(const Cell& cell);
+void set_committed(Cell& cell, NodeRef value);
 
 template <class IsLeaf>
 std::vector<const Node*> topological_order(std::span<const NodeRef> roots, IsLeaf is_leaf) {

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "graph/describe.hpp"
+#include "graph/graph_state.hpp"
 #include "graph/node.hpp"
 #include "weft/ops.hpp"
 #include "weft/tensor.hpp"
@@ -13,6 +14,15 @@ graph::Cell& cell_of(const Variable& variable) {
   return *variable.cell();
 }
 
+// A Variable's value is made of nodes of its session.
+void check_session(const graph::Cell& cell, std::string_view op) {
+  if (cell.session.get() != &SessionState::current())
+    throw UsageError(fmt::format(
+        "{}: variable \"{}\" belongs to another session; use it where that session is entered, or give a copy "
+        "of its value to this one with Session::copy",
+        op, cell.name));
+}
+
 }  // namespace
 
 Variable::Variable(const Tensor& initial, std::string_view name, bool requires_grad) {
@@ -23,18 +33,18 @@ Variable::Variable(const Tensor& initial, std::string_view name, bool requires_g
   cell_->type = initial.dtype();
   cell_->shape = initial.shape();
   cell_->device = initial.device();
-  if (initial.node()->storage) {
+  if (const graph::Storage* storage = initial.node()->storage.get()) {
     // In memory already: nothing to run. A node of its own, since gradients are asked for by node.
     cell_->committed = graph::make_node(
         {.kind = graph::Kind::data, .type = cell_->type, .shape = cell_->shape, .device = cell_->device});
-    cell_->committed->storage = initial.node()->storage;
+    cell_->committed->storage.set(storage->shared());
   } else {
     graph::set_pending(cell_, initial.node());
   }
 }
 
 Tensor Variable::value() const {
-  cell_of(*this);
+  check_session(cell_of(*this), "variable");
   return Tensor(graph::value_of(cell_));
 }
 const Shape& Variable::shape() const { return cell_of(*this).shape; }
@@ -44,19 +54,27 @@ const std::string& Variable::name() const { return cell_of(*this).name; }
 void Variable::set_name(std::string_view name) { cell_of(*this).name = name; }
 bool Variable::requires_grad() const { return cell_of(*this).requires_grad; }
 void Variable::set_requires_grad(bool value) { cell_of(*this).requires_grad = value && is_float(dtype()); }
-const Tensor& Variable::grad() const { return cell_of(*this).grad; }
-void Variable::set_grad(const Tensor& grad) { cell_of(*this).grad = grad; }
-void Variable::clear_grad() { cell_of(*this).grad = Tensor(); }
+const Tensor& Variable::grad() const {
+  cell_of(*this);
+  return graph::gradient_of(cell_);
+}
+void Variable::set_grad(const Tensor& grad) {
+  cell_of(*this);
+  graph::gradient_of(cell_) = grad;
+}
+void Variable::clear_grad() { set_grad(Tensor()); }
 
 void Variable::assign(const Tensor& next, Where where) {
   graph::Cell& cell = cell_of(*this);
-  const std::string op = fmt::format("assign to variable \"{}\"", cell.name);
-  const std::vector<std::pair<std::string, Tensor>> operands = {{"variable", value()}, {"value", next}};
-  if (next.shape() != cell.shape) throw ShapeError(graph::describe(op, "the shapes differ", operands, where));
-  if (next.dtype() != cell.type)
-    throw DTypeError(graph::describe(op, "the dtypes differ; cast the value", operands, where));
-  if (next.device() != cell.device)
-    throw DeviceError(graph::describe(op, "the devices differ; move the value with .to(device)", operands, where));
+  check_session(cell, "assign");
+  const auto text = [&](std::string_view fact) {
+    return graph::describe(fmt::format("assign to variable \"{}\"", cell.name), fact,
+                           {{"variable", value()}, {"value", next}}, where);
+  };
+  if (next.shape() != cell.shape) throw ShapeError(text("the shapes differ"));
+  if (next.dtype() != cell.type) throw DTypeError(text("the dtypes differ; cast the value"));
+  if (next.device() != cell.device) throw DeviceError(text("the devices differ; move the value with .to(device)"));
+  graph::evaluate_if_much_waits(cell);
   graph::set_pending(cell_, next.node());
 }
 
@@ -87,11 +105,7 @@ Variable flatten_together(std::span<const Variable> variables, std::string_view 
   Variable flat(concat(parts, 0), name, false);
   Extent offset = 0;
   for (const Variable& v : variables) {
-    graph::Cell& cell = *v.cell();
-    graph::clear_pending(v.cell());
-    cell.committed = nullptr;
-    cell.shared = flat.cell();
-    cell.offset = offset;
+    graph::make_slice(v.cell(), flat.cell(), offset);
     offset += v.numel();
   }
   return flat;

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "graph/node.hpp"
+#include "graph/trace_scope.hpp"
 #include "weft/ops.hpp"
 
 namespace weft::nn {
@@ -27,15 +27,10 @@ std::string joined(const std::string& prefix, const std::string& name) {
   return prefix.empty() ? name : prefix + "." + name;
 }
 
-// A variable that holds host values from the start. Its first value is no pending update, so that a parameter that is
-// first asked for inside a traced function does not become a part of that function.
+// A variable that holds host values from the start.
 Variable make_variable(const void* values, const Shape& shape, DType type, const std::string& name,
                        bool requires_grad) {
-  const Tensor initial = tensor_from_bytes(values, shape, type);
-  Variable variable(initial, name, requires_grad);
-  graph::clear_pending(variable.cell());
-  variable.cell()->committed = initial.node();
-  return variable;
+  return Variable(tensor_from_bytes(values, shape, type), name, requires_grad);
 }
 
 std::uint64_t default_seed() { return random_state().value().to_vector<std::uint32_t>().at(0); }
@@ -173,8 +168,14 @@ void Module::initialize(std::uint64_t seed) {
   if (!made.empty()) write_state(made, state, true, "initialize");
 }
 
+bool Module::is_training() const {
+  const bool on = *training_;
+  if (graph::TraceScope* trace = graph::TraceScope::current()) trace->note(training_, on);
+  return on;
+}
+
 void Module::train(bool on) {
-  training_ = on;
+  *training_ = on;
   for (auto& [name, child] : children_) child->train(on);
 }
 

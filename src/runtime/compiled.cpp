@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <list>
+#include <mutex>
 
 #include "compile/rewrite.hpp"
+#include "graph/graph_state.hpp"
+#include "graph/trace_scope.hpp"
 #include "runtime/devices.hpp"
 #include "runtime/evaluate.hpp"
 #include "weft/compile.hpp"
@@ -22,18 +25,24 @@ struct Trace {
     NodeRef constant;                   // a value known when tracing
   };
   struct Update {
-    std::shared_ptr<graph::Cell> cell;
     int external = -1;
     bool in_place = false;
   };
   std::vector<std::pair<DType, Shape>> signature;
+  std::vector<std::pair<graph::TraceScope::Switch, bool>> switches;  // that the function read, and what they were
   Device device;
   std::shared_ptr<Executable> executable;
   std::vector<Leaf> leaves;
   std::vector<Tensor> results;  // types and shapes of results; values that did not depend on the run stay as they are
   std::vector<int> result_external;  // -1: results[i] as it is
   std::vector<Update> updates;
+  std::vector<std::shared_ptr<graph::Cell>> updated;  // the Variables of the updates
   std::vector<backend::BufferPtr> last_externals;
+
+  bool serves(const std::vector<std::pair<DType, Shape>>& wanted, Device on) const {
+    return device == on && signature == wanted &&
+           std::all_of(switches.begin(), switches.end(), [](const auto& s) { return *s.first == s.second; });
+  }
 };
 
 class CompiledFunction {
@@ -49,38 +58,54 @@ class CompiledFunction {
         throw DeviceError(fmt::format("compile: arguments on {} and {}; move one with .to(device)", device.to_string(),
                                       argument.device().to_string()));
     for (auto it = traces_.begin(); it != traces_.end(); ++it)
-      if (it->device == device && it->signature == signature) {
+      if (it->serves(signature, device)) {
         traces_.splice(traces_.begin(), traces_, it);
         return traces_.front();
       }
     traces_.push_front(make_trace(signature, device));
+    // Results must not keep the traced graph alive; type and shape are enough.
+    Trace& made = traces_.front();
+    for (std::size_t i = 0; i < made.results.size(); ++i)
+      if (made.result_external[i] >= 0)
+        made.results[i] = full(made.results[i].shape(), 0, made.results[i].dtype(), device);
     ++count_;
     if (traces_.size() > kTracesMax) traces_.pop_back();
     return traces_.front();
   }
 
   std::vector<Tensor> call(std::span<const Tensor> arguments) {
-    if (Tracing::active()) return function_(arguments);  // part of the function being traced
+    if (graph::TraceScope::current()) return function_(arguments);  // part of the function being traced
+    const std::lock_guard lock(mutex_);
     if (!graph::pending_cells().empty()) evaluate({});
     const std::vector<backend::BufferPtr> argument_buffers = buffers_of(arguments);
     Trace& trace = trace_for(arguments);
     const compiler::Compiled& plan = trace.executable->compiled;
     std::vector<backend::BufferPtr> externals(static_cast<std::size_t>(plan.external_count));
-    for (const Trace::Update& update : trace.updates)
-      if (update.in_place) make_exclusive(*update.cell);
+    // A Variable that was made, but whose first value nobody asked for, is computed.
+    const bool all_committed = std::all_of(trace.leaves.begin(), trace.leaves.end(), [](const Trace::Leaf& leaf) {
+      return !leaf.cell || graph::committed_of(*leaf.cell);
+    });
+    if (!all_committed) evaluate({});
+    const graph::CellUpdate alone(trace.updated);
+    for (std::size_t u = 0; u < trace.updates.size(); ++u)
+      if (trace.updates[u].in_place) make_exclusive(*trace.updated[u]);
     for (std::size_t i = 0; i < trace.leaves.size(); ++i) {
       const Trace::Leaf& leaf = trace.leaves[i];
       externals[i] = leaf.argument >= 0 ? argument_buffers[static_cast<std::size_t>(leaf.argument)]
-                                        : buffer_of(leaf.cell ? *leaf.cell->committed : *leaf.constant);
+                                        : buffer_of(leaf.cell ? *committed(*leaf.cell) : *leaf.constant);
     }
     for (std::size_t o = 0; o < plan.output_external.size(); ++o) {
       auto& slot = externals[static_cast<std::size_t>(plan.output_external[o])];
-      if (!slot) slot = allocate(trace.device, trace.executable->output_bytes[o], "result of a compiled function");
+      if (!slot)
+        slot = allocate(trace.device, trace.executable->output_bytes[o],
+                        std::string_view("result of a compiled function"));
     }
     trace.executable->program->run(externals);
-    for (const Trace::Update& update : trace.updates)
-      update.cell->committed = data_node(update.cell->type, update.cell->shape, trace.device,
-                                         externals[static_cast<std::size_t>(update.external)]);
+    for (std::size_t u = 0; u < trace.updates.size(); ++u) {
+      graph::Cell& cell = *trace.updated[u];
+      graph::set_committed(cell, data_node(cell.type, cell.shape, trace.device,
+                                           externals[static_cast<std::size_t>(trace.updates[u].external)]));
+    }
     std::vector<Tensor> results;
     for (std::size_t i = 0; i < trace.results.size(); ++i) {
       const Tensor& like = trace.results[i];
@@ -104,6 +129,7 @@ class CompiledFunction {
     call(arguments);
     keep_externals_ = false;
     Trace& trace = traces_.front();
+    const graph::CellUpdate alone(trace.updated);
     std::vector<backend::KernelTime> times = trace.executable->program->profile(trace.last_externals);
     trace.last_externals.clear();
     if (times.empty()) return "this device does not time kernels\n";
@@ -124,7 +150,16 @@ class CompiledFunction {
   std::size_t count() const { return count_; }
 
  private:
-  static constexpr std::size_t kTracesMax = 8;
+  static constexpr std::size_t kTracesMax = PlanCache::kPlansMax;
+
+  // The value in memory of a Variable that a trace reads.
+  static NodeRef committed(const graph::Cell& cell) {
+    if (NodeRef value = graph::committed_of(cell)) return value;
+    throw UsageError(
+        fmt::format("compile: variable \"{}\" has become a slice of another since the function was traced; flatten "
+                    "variables together before the first call",
+                    cell.name));
+  }
 
   Trace make_trace(std::vector<std::pair<DType, Shape>> signature, Device device) {
     Trace trace;
@@ -137,82 +172,76 @@ class CompiledFunction {
                                                .shape = trace.signature[i].second,
                                                .device = device,
                                                .ints = {static_cast<Extent>(i)}}));
-    std::vector<std::pair<std::shared_ptr<graph::Cell>, NodeRef>> assigned;
-    const std::vector<Tensor> results = traced(arguments, assigned);
+    graph::TraceScope scope;
+    const std::vector<Tensor> results = function_(arguments);
+    trace.switches = scope.switches();
     std::unordered_map<const graph::Node*, std::shared_ptr<graph::Cell>> cell_of;
-    for (const auto& cell : graph::all_cells())
-      if (cell->committed) cell_of[cell->committed.get()] = cell;
-    compiler::Request request;
+    for (const graph::TraceScope::Entry& entry : scope.entries())
+      if (entry.stand_in) cell_of[entry.stand_in.get()] = entry.cell;
+
+    std::vector<NodeRef> outputs;
     trace.results = results;
     for (const Tensor& result : results) {
       if (!result.defined()) throw UsageError("compile: the function gave a tensor without a value");
       if (result.device() != device)
         throw DeviceError(fmt::format("compile: a result is on {}, the arguments are on {}",
                                       result.device().to_string(), device.to_string()));
-      // A value in memory stays what it is, unless it is a Variable's, which changes from call to call.
-      const bool known = result.node()->storage && !cell_of.contains(result.node().get());
-      trace.result_external.push_back(known ? -1 : static_cast<int>(request.outputs.size()));
-      if (known) continue;
-      request.outputs.push_back(result.node());
-      request.may_overwrite.push_back(nullptr);
+      const bool known = static_cast<bool>(result.node()->storage);  // a value in memory stays what it is
+      trace.result_external.push_back(known ? -1 : static_cast<int>(outputs.size()));
+      if (!known) outputs.push_back(result.node());
     }
-    for (const auto& [cell, next] : assigned) {
-      request.outputs.push_back(next);
-      request.may_overwrite.push_back(cell->committed.get());
-      trace.updates.push_back({cell, static_cast<int>(request.outputs.size()) - 1, false});
+    const std::size_t result_count = outputs.size();
+    for (const std::size_t index : scope.assigned()) {
+      const graph::TraceScope::Entry& entry = scope.entries()[index];
+      if (entry.cell->made_in_trace && !graph::committed_of(*entry.cell))
+        throw UsageError(
+            fmt::format("compile: variable \"{}\" was made inside the function, which runs once; make it before, so "
+                        "that its value is kept",
+                        entry.cell->name));
+      outputs.push_back(entry.next);
+      trace.updated.push_back(entry.cell);
+    }
+
+    // Compiled from a copy that no other thread knows, without what the function's values keep alive.
+    Structure structure;
+    structure_of(outputs, 0, structure);
+    const graph::PrivateGraph graph;
+    Blueprint blueprint = blueprint_of(outputs, structure, std::vector<bool>(structure.holes.size(), false));
+    std::unordered_map<const graph::Node*, const graph::Node*> original;
+    std::unordered_map<const graph::Cell*, const graph::Node*> old_value;
+    for (std::size_t i = 0; i < structure.leaves.size(); ++i) {
+      original[blueprint.leaves[i].get()] = structure.leaves[i];
+      if (const auto it = cell_of.find(structure.leaves[i]); it != cell_of.end())
+        old_value[it->second.get()] = blueprint.leaves[i].get();
+    }
+    compiler::Request request{blueprint.outputs, std::vector<const graph::Node*>(outputs.size(), nullptr)};
+    for (std::size_t u = 0; u < trace.updated.size(); ++u) {
+      const auto it = old_value.find(trace.updated[u].get());
+      if (it != old_value.end()) request.may_overwrite[result_count + u] = it->second;
     }
     trace.executable = make_executable(request, device);
+
     compiler::Compiled& plan = trace.executable->compiled;
     const int leaves = static_cast<int>(plan.leaves.size());
     for (const NodeRef& leaf : plan.leaves) {
+      const graph::Node* node = original.at(leaf.get());
       Trace::Leaf bound;
-      if (leaf->kind == graph::Kind::input)
-        bound.argument = static_cast<int>(leaf->ints[0]);
-      else if (auto it = cell_of.find(leaf.get()); it != cell_of.end())
+      if (node->kind == graph::Kind::input)
+        bound.argument = static_cast<int>(node->ints[0]);
+      else if (auto it = cell_of.find(node); it != cell_of.end())
         bound.cell = it->second;
       else
-        bound.constant = leaf;
+        bound.constant = node->shared_from_this();
       trace.leaves.push_back(std::move(bound));
     }
     plan.leaves.clear();
     for (int& external : trace.result_external)
       if (external >= 0) external = plan.output_external[static_cast<std::size_t>(external)];
-    for (Trace::Update& update : trace.updates) {
-      update.external = plan.output_external[static_cast<std::size_t>(update.external)];
-      update.in_place = update.external < leaves;
+    for (std::size_t u = 0; u < trace.updated.size(); ++u) {
+      const int external = plan.output_external[result_count + u];
+      trace.updates.push_back({external, external < leaves});
     }
-    // Results must not keep the traced graph alive; type and shape are enough.
-    for (std::size_t i = 0; i < trace.results.size(); ++i)
-      if (trace.result_external[i] >= 0)
-        trace.results[i] = full(trace.results[i].shape(), 0, trace.results[i].dtype(), device);
     return trace;
-  }
-
-  // The function's results, and what it assigned to Variables. Whatever happens, Variables keep the values and gradients
-  // that they had: what is made of arguments means nothing outside.
-  std::vector<Tensor> traced(const std::vector<Tensor>& arguments,
-                             std::vector<std::pair<std::shared_ptr<graph::Cell>, NodeRef>>& assigned) {
-    struct Restore {
-      std::vector<std::pair<std::shared_ptr<graph::Cell>, Tensor>> gradients;
-      Restore() {
-        for (const auto& cell : graph::all_cells()) gradients.emplace_back(cell, cell->grad);
-      }
-      ~Restore() {
-        for (auto& [cell, gradient] : gradients) cell->grad = std::move(gradient);
-        for (const auto& cell : graph::pending_cells()) graph::clear_pending(cell);
-      }
-    } restore;
-    const Tracing tracing;
-    std::vector<Tensor> results = function_(arguments);
-    for (const auto& cell : graph::pending_cells()) {
-      if (!cell->committed)
-        throw UsageError(
-            fmt::format("compile: variable \"{}\" was made inside the function, which runs once; make it before, so "
-                        "that its value is kept",
-                        cell->name));
-      assigned.emplace_back(cell, cell->pending);
-    }
-    return results;
   }
 
   // Constants get a buffer for this call: a plan that makes one would be another for every value.
@@ -236,18 +265,26 @@ class CompiledFunction {
   }
 
   // The plan will write into the Variable's buffer. If a tensor that somebody holds shares it, the Variable moves to a copy.
+  // The Variable is this thread's alone by now.
   static void make_exclusive(graph::Cell& cell) {
-    const auto& storage = cell.committed->storage;
-    if (cell.committed.use_count() == 1 && storage.use_count() == 1 && buffer_of(*cell.committed).use_count() == 1)
-      return;
-    const NodeRef copy = compiler::copy_of(cell.committed);
-    const NodeRef list[] = {copy};
-    evaluate(list);
-    const backend::BufferPtr buffer = buffer_of(*copy);
-    copy->storage = nullptr;
-    cell.committed = data_node(cell.type, cell.shape, cell.device, buffer);
+    NodeRef value = committed(cell);
+    {
+      // A handle that comes and goes orders what other holders did with the memory before what the plan will do.
+      const backend::BufferPtr seen = buffer_of(*value);
+    }
+    if (value.use_count() == 2 && buffer_of(*value).use_count() == 1) return;
+    const NodeRef copy = compiler::copy_of(value);
+    if (!copy->storage) compute({&copy, 1}, cell.device);
+    backend::BufferPtr buffer = buffer_of(*copy);
+    if (copy.use_count() > 1 || buffer.use_count() > 2) {  // the copy is somebody's, too
+      const NodeRef second = compiler::copy_of(copy);
+      compute({&second, 1}, cell.device);
+      buffer = buffer_of(*second);
+    }
+    graph::set_committed(cell, data_node(cell.type, cell.shape, cell.device, std::move(buffer)));
   }
 
+  std::mutex mutex_;  // one thread calls at a time
   Compiled::Function function_;
   std::list<Trace> traces_;
   bool keep_externals_ = false;
@@ -271,7 +308,16 @@ std::string Compiled::profile(std::span<const Tensor> arguments) { return impl_-
 std::string explain(const Tensor& tensor, bool source) {
   if (!tensor.defined()) throw UsageError("explain: the tensor has no value");
   if (tensor.node()->storage) return "the value is in memory; nothing would run\n";
-  return runtime::explain(*runtime::make_executable({{tensor.node()}, {}}, tensor.device()), source);
+  const graph::NodeRef outputs[] = {tensor.node()};
+  runtime::Structure structure;
+  runtime::structure_of(outputs, 0, structure);
+  const graph::PrivateGraph graph;
+  const runtime::Blueprint blueprint =
+      runtime::blueprint_of(outputs, structure, std::vector<bool>(structure.holes.size(), false));
+  const auto executable = runtime::make_executable({blueprint.outputs, {}}, tensor.device());
+  const std::string text = runtime::explain(*executable, source);
+  executable->compiled.leaves.clear();
+  return text;
 }
 
 }  // namespace weft

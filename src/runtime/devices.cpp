@@ -4,14 +4,13 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <mutex>
-#include <unordered_map>
 
 #include "backend/cpu/backend.hpp"
 #include "backend/trace/backend.hpp"
 #include "backend/webgpu/adapter.hpp"
 #include "backend/webgpu/backend.hpp"
+#include "runtime/runtime_state.hpp"
 #include "tensor/device.hpp"
 
 namespace weft {
@@ -19,91 +18,95 @@ namespace weft {
 namespace runtime {
 namespace {
 
-// Buffers given back, by size, for the next request of that size.
-class Pool {
- public:
-  backend::BufferPtr take(std::size_t bytes) {
-    std::lock_guard lock(mutex_);
-    auto it = free_.find(bytes);
-    if (it == free_.end() || it->second.empty()) return nullptr;
-    backend::BufferPtr buffer = std::move(it->second.back());
-    it->second.pop_back();
-    held_bytes_ -= bytes;
-    return buffer;
+// A pooled buffer's handle: gives the buffer back when it goes.
+struct Pooled final : backend::Buffer {
+  Pooled(std::shared_ptr<DeviceEntry> device, backend::BufferPtr inner)
+      : device(std::move(device)), inner(std::move(inner)) {}
+  ~Pooled() override {
+    const std::size_t n = inner->bytes();
+    device->pool.give(n, std::move(inner));
   }
-  void give(std::size_t bytes, backend::BufferPtr buffer) {
-    std::lock_guard lock(mutex_);
-    if (held_bytes_ + bytes > kBytesMax) return;
-    held_bytes_ += bytes;
-    free_[bytes].push_back(std::move(buffer));
-  }
-  void clear() {
-    std::lock_guard lock(mutex_);
-    free_.clear();
-    held_bytes_ = 0;
-  }
-
- private:
-  static constexpr std::size_t kBytesMax = std::size_t{512} << 20;
-  std::mutex mutex_;
-  std::unordered_map<std::size_t, std::vector<backend::BufferPtr>> free_;
-  std::size_t held_bytes_ = 0;
+  std::size_t bytes() const override { return inner->bytes(); }
+  std::shared_ptr<DeviceEntry> device;
+  backend::BufferPtr inner;
 };
 
-struct Entry {
-  std::unique_ptr<backend::Backend> backend;
-  Pool pool;
-};
-
-struct Registry {
-  std::mutex mutex;
-  std::map<std::pair<int, int>, std::unique_ptr<Entry>> entries;
-};
-// Never destroyed: tensors in globals of the user's program are released after it.
-Registry& registry() {
-  static Registry* r = new Registry;
-  return *r;
+CompileSettings settings_of_environment() {
+  CompileSettings s;
+  const char* text = std::getenv("WEFT_DISABLE");
+  std::string_view rest = text ? text : "";
+  while (!rest.empty()) {
+    const std::size_t comma = rest.find(',');
+    const std::string_view word = rest.substr(0, comma);
+    if (word == "fusion")
+      s.fusion = false;
+    else if (word == "fused_composites")
+      s.fused_composites = false;
+    else if (!word.empty())
+      s.disabled_rewrites.emplace_back(word);
+    rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
+  }
+  return s;
 }
 
-Entry& entry_of(Device device) {
-  Registry& r = registry();
-  std::lock_guard lock(r.mutex);
-  auto& entry = r.entries[{static_cast<int>(device.kind), device.index}];
+}  // namespace
+
+backend::BufferPtr BufferPool::take(std::size_t bytes) {
+  std::lock_guard lock(mutex_);
+  auto it = free_.find(bytes);
+  if (it == free_.end() || it->second.empty()) return nullptr;
+  backend::BufferPtr buffer = std::move(it->second.back());
+  it->second.pop_back();
+  held_bytes_ -= bytes;
+  return buffer;
+}
+
+void BufferPool::give(std::size_t bytes, backend::BufferPtr buffer) {
+  std::lock_guard lock(mutex_);
+  if (held_bytes_ + bytes > kBytesMax) return;
+  held_bytes_ += bytes;
+  free_[bytes].push_back(std::move(buffer));
+}
+
+void BufferPool::clear() {
+  std::lock_guard lock(mutex_);
+  free_.clear();
+  held_bytes_ = 0;
+}
+
+RuntimeState::RuntimeState(SessionState&) : settings(settings_of_environment()) {}
+
+DeviceEntry& RuntimeState::device(Device device) {
+  const auto kind = static_cast<std::size_t>(device.kind);
+  if (device.index == 0)
+    if (DeviceEntry* first = first_[kind].load(std::memory_order_acquire)) return *first;
+  std::lock_guard lock(mutex_);
+  auto& entry = devices_[{static_cast<int>(device.kind), device.index}];
   if (!entry) {
-    auto made = std::make_unique<Entry>();
+    auto made = std::make_shared<DeviceEntry>();
     switch (device.kind) {
       case Device::Kind::cpu: made->backend = cpu::make_cpu_backend(); break;
       case Device::Kind::webgpu: made->backend = webgpu::make_webgpu_backend(device.index); break;
       case Device::Kind::trace: made->backend = trace::make_trace_backend(); break;
     }
     entry = std::move(made);
+    if (device.index == 0) first_[kind].store(entry.get(), std::memory_order_release);
   }
   return *entry;
 }
 
-// A pooled buffer's handle: gives the buffer back when it goes.
-struct Pooled final : backend::Buffer {
-  Pooled(Entry& entry, backend::BufferPtr inner) : entry(entry), inner(std::move(inner)) {}
-  ~Pooled() override {
-    const std::size_t n = inner->bytes();
-    entry.pool.give(n, std::move(inner));
-  }
-  std::size_t bytes() const override { return inner->bytes(); }
-  Entry& entry;
-  backend::BufferPtr inner;
-};
+void RuntimeState::use(Device device, std::unique_ptr<backend::Backend> backend) {
+  std::lock_guard lock(mutex_);
+  auto& entry = devices_[{static_cast<int>(device.kind), device.index}];
+  if (entry) throw UsageError(fmt::format("use_backend: {} is in use already", device.to_string()));
+  entry = std::make_shared<DeviceEntry>();
+  entry->backend = std::move(backend);
+}
 
-}  // namespace
-
-backend::Backend& backend_of(Device device) { return *entry_of(device).backend; }
+backend::Backend& backend_of(Device device) { return *RuntimeState::current().device(device).backend; }
 
 void use_backend(Device device, std::unique_ptr<backend::Backend> backend) {
-  Registry& r = registry();
-  std::lock_guard lock(r.mutex);
-  auto& entry = r.entries[{static_cast<int>(device.kind), device.index}];
-  if (entry) throw UsageError(fmt::format("use_backend: {} is in use already", device.to_string()));
-  entry = std::make_unique<Entry>();
-  entry->backend = std::move(backend);
+  RuntimeState::current().use(device, std::move(backend));
 }
 
 compiler::Target target_of(Device device) {
@@ -111,21 +114,26 @@ compiler::Target target_of(Device device) {
   return {{backend.describe()}, [&backend](DType type) { return backend.storage_bytes(type); }};
 }
 
-backend::BufferPtr allocate(Device device, std::size_t bytes, std::string_view label) {
-  Entry& entry = entry_of(device);
+backend::BufferPtr allocate(Device device, std::size_t bytes, FunctionRef<std::string()> label) {
+  DeviceEntry& entry = RuntimeState::current().device(device);
   bytes = std::max<std::size_t>(bytes, 4);
   backend::BufferPtr inner = entry.pool.take(bytes);
   if (!inner) {
+    const std::string text = label();
     try {
-      inner = entry.backend->allocate(bytes, label);
+      inner = entry.backend->allocate(bytes, text);
     } catch (DeviceError&) {
       entry.pool.clear();  // what the pool keeps may be what is missing
-      inner = entry.backend->allocate(bytes, label);
+      inner = entry.backend->allocate(bytes, text);
     }
   }
   // The handle shares ownership of a Pooled and points at the buffer inside.
-  auto pooled = std::make_shared<Pooled>(entry, std::move(inner));
+  auto pooled = std::make_shared<Pooled>(entry.shared_from_this(), std::move(inner));
   return backend::BufferPtr(pooled, pooled->inner.get());
+}
+
+backend::BufferPtr allocate(Device device, std::size_t bytes, std::string_view label) {
+  return allocate(device, bytes, [&] { return std::string(label); });
 }
 
 const backend::BufferPtr& buffer_of(const graph::Node& node) {
@@ -136,23 +144,30 @@ const backend::BufferPtr& buffer_of(const graph::Node& node) {
 
 graph::NodeRef data_node(DType type, const Shape& shape, Device device, backend::BufferPtr buffer) {
   graph::NodeRef node = graph::make_node({.kind = graph::Kind::data, .type = type, .shape = shape, .device = device});
-  node->storage = std::make_shared<BufferStorage>(std::move(buffer));
+  node->storage.set(std::make_unique<BufferStorage>(std::move(buffer)));
   return node;
 }
 
-std::vector<std::byte> constant_bytes(const graph::Node& constant) {
-  const std::size_t count = static_cast<std::size_t>(constant.shape.numel()), size = size_bytes(constant.type);
-  std::vector<std::byte> bytes(count * size);
-  auto fill = [&](auto value) {
-    for (std::size_t i = 0; i < count; ++i) std::memcpy(bytes.data() + i * size, &value, size);
+void append_element(std::vector<std::byte>& bytes, DType type, double value) {
+  const auto append = [&](auto element) {
+    const auto* first = reinterpret_cast<const std::byte*>(&element);
+    bytes.insert(bytes.end(), first, first + size_bytes(type));
   };
-  switch (constant.type) {
-    case DType::f32: fill(static_cast<float>(constant.value)); break;
-    case DType::f64: fill(constant.value); break;
-    case DType::i32: fill(static_cast<std::int32_t>(constant.value)); break;
-    case DType::u32: fill(static_cast<std::uint32_t>(constant.value)); break;
-    case DType::boolean: fill(static_cast<unsigned char>(constant.value != 0)); break;
+  switch (type) {
+    case DType::f32: append(static_cast<float>(value)); break;
+    case DType::f64: append(value); break;
+    case DType::i32: append(static_cast<std::int32_t>(value)); break;
+    case DType::u32: append(static_cast<std::uint32_t>(value)); break;
+    case DType::boolean: append(static_cast<unsigned char>(value != 0)); break;
   }
+}
+
+std::vector<std::byte> constant_bytes(const graph::Node& constant) {
+  std::vector<std::byte> element;
+  append_element(element, constant.type, constant.value);
+  std::vector<std::byte> bytes(static_cast<std::size_t>(constant.shape.numel()) * element.size());
+  for (std::size_t at = 0; at < bytes.size(); at += element.size())
+    std::memcpy(bytes.data() + at, element.data(), element.size());
   return bytes;
 }
 

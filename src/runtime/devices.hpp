@@ -1,4 +1,4 @@
-// The devices of the process: one backend each, made when first used, and buffers that are kept for reuse.
+// The devices of this thread's session: one backend each, made when first used, and buffers that are kept for reuse.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/contract.hpp"
+#include "base/function_ref.hpp"
 #include "compile/compile.hpp"
 #include "graph/node.hpp"
 #include "weft/device.hpp"
@@ -21,12 +22,15 @@ void use_backend(Device device, std::unique_ptr<backend::Backend> backend);
 /// What the compiler must know of it.
 compiler::Target target_of(Device device);
 
-/// A buffer, perhaps one that was given back before; it returns to the pool when the last handle goes.
+/// A buffer, perhaps one that was given back before; it returns to the pool when the last handle goes. The label is asked
+/// for when the memory is new.
+backend::BufferPtr allocate(Device device, std::size_t bytes, FunctionRef<std::string()> label);
 backend::BufferPtr allocate(Device device, std::size_t bytes, std::string_view label);
 
 /// The value of an evaluated node.
 struct BufferStorage : graph::Storage {
   explicit BufferStorage(backend::BufferPtr buffer) : buffer(std::move(buffer)) {}
+  std::unique_ptr<Storage> shared() const override { return std::make_unique<BufferStorage>(buffer); }
   backend::BufferPtr buffer;
 };
 const backend::BufferPtr& buffer_of(const graph::Node& node);
@@ -35,6 +39,8 @@ graph::NodeRef data_node(DType type, const Shape& shape, Device device, backend:
 
 /// A buffer with the elements of a constant of few elements, made without a plan (a plan would be one a value); else null.
 backend::BufferPtr small_constant(const graph::Node& node);
+/// Adds one element in host form.
+void append_element(std::vector<std::byte>& bytes, DType type, double value);
 /// Elements in host form.
 std::vector<std::byte> constant_bytes(const graph::Node& constant);
 

@@ -3,37 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/hash.hpp"
 #include "compile/emit.hpp"
+#include "graph/graph_state.hpp"
+#include "graph/trace_scope.hpp"
 #include "runtime/devices.hpp"
 #include "weft/compile.hpp"
 
 namespace weft {
 
-CompileSettings& compile_settings() {
-  static CompileSettings settings = [] {
-    CompileSettings s;
-    const char* text = std::getenv("WEFT_DISABLE");
-    std::string_view rest = text ? text : "";
-    while (!rest.empty()) {
-      const std::size_t comma = rest.find(',');
-      const std::string_view word = rest.substr(0, comma);
-      if (word == "fusion")
-        s.fusion = false;
-      else if (word == "fused_composites")
-        s.fused_composites = false;
-      else if (!word.empty())
-        s.disabled_rewrites.emplace_back(word);
-      rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
-    }
-    return s;
-  }();
-  return settings;
-}
+CompileSettings& compile_settings() { return runtime::RuntimeState::current().settings; }
 
 namespace runtime {
 
@@ -42,10 +25,6 @@ using graph::NodeRef;
 
 namespace {
 
-int& tracing_depth() {
-  thread_local int depth = 0;
-  return depth;
-}
 int& without_plans_depth() {
   thread_local int depth = 0;
   return depth;
@@ -53,19 +32,16 @@ int& without_plans_depth() {
 
 }  // namespace
 
-Tracing::Tracing() { ++tracing_depth(); }
-Tracing::~Tracing() { --tracing_depth(); }
-bool Tracing::active() { return tracing_depth() > 0; }
-
 WithoutPlans::WithoutPlans() { ++without_plans_depth(); }
 WithoutPlans::~WithoutPlans() { --without_plans_depth(); }
 
 std::shared_ptr<Executable> make_executable(const compiler::Request& request, Device device) {
   const CompileSettings& s = compile_settings();
   auto executable = std::make_shared<Executable>();
+  executable->device = RuntimeState::current().device(device).shared_from_this();
   const compiler::Target target = target_of(device);
   executable->compiled = compiler::compile(request, target, {s.fusion, s.fused_composites, s.disabled_rewrites});
-  executable->program = backend_of(device).compile(executable->compiled.plan);
+  executable->program = executable->device->backend->compile(executable->compiled.plan);
   for (const NodeRef& output : request.outputs)
     executable->output_bytes.push_back(static_cast<std::size_t>(output->shape.numel()) *
                                        target.storage_bytes(output->type));
@@ -78,119 +54,45 @@ std::shared_ptr<Executable> make_executable(const compiler::Request& request, De
 
 namespace {
 
-// The structure of a graph: everything that a plan depends on, leaves by type and shape only. Leaves are numbered by a
-// depth-first walk from the outputs, so that equal programs have equal keys whatever the identities of their leaves.
-struct Structure {
-  std::vector<std::uint64_t> key;
-  std::vector<const Node*> leaves;
-};
-
-Structure structure_of(std::span<const NodeRef> outputs) {
-  Structure s;
-  std::unordered_map<const Node*, std::uint64_t> number;
-  std::vector<std::pair<const Node*, std::size_t>> stack;
-  auto put = [&](std::uint64_t value) { s.key.push_back(value); };
+std::uint64_t settings_word() {
   const CompileSettings& settings = compile_settings();
-  put(settings.fusion | settings.fused_composites << 1);
-  for (const std::string& name : settings.disabled_rewrites) {
-    Hasher h;
-    h.add(name);
-    put(h.digest());
-  }
-  for (const NodeRef& output : outputs) {
-    stack.emplace_back(output.get(), 0);
-    while (!stack.empty()) {
-      auto& [node, next] = stack.back();
-      if (number.contains(node)) {
-        stack.pop_back();
-        continue;
-      }
-      const bool leaf = compiler::is_leaf(*node);
-      if (!leaf && next < node->inputs.size()) {
-        const Node* input = node->inputs[next++].get();
-        if (!number.contains(input)) stack.emplace_back(input, 0);
-        continue;
-      }
-      const Node* n = node;
-      stack.pop_back();
-      number.emplace(n, number.size());
-      put(static_cast<std::uint64_t>(leaf ? graph::Kind::data : n->kind) | static_cast<std::uint64_t>(n->type) << 8 |
-          static_cast<std::uint64_t>(n->shape.size()) << 16 | static_cast<std::uint64_t>(n->device.kind) << 24 |
-          static_cast<std::uint64_t>(n->device.index) << 32);
-      for (Extent e : n->shape) put(static_cast<std::uint64_t>(e));
-      if (leaf) {
-        s.leaves.push_back(n);
-        continue;
-      }
-      put(n->inputs.size());
-      for (const NodeRef& input : n->inputs) put(number.at(input.get()));
-      // The number that tells assignments apart is identity, not structure.
-      if (n->kind != graph::Kind::detach)
-        for (Extent e : n->ints) put(static_cast<std::uint64_t>(e));
-      put(std::bit_cast<std::uint64_t>(n->value));
-      put(static_cast<std::uint64_t>(n->reduction));
-      put(reinterpret_cast<std::uintptr_t>(n->expression.get()));  // interned for ever
-      put(reinterpret_cast<std::uintptr_t>(n->row));
-    }
-    put(~number.at(output.get()));
-  }
-  return s;
+  const auto switches = static_cast<std::uint64_t>(settings.fusion | settings.fused_composites << 1);
+  if (settings.disabled_rewrites.empty()) return switches;
+  Hasher h;
+  h.add(switches);
+  for (const std::string& name : settings.disabled_rewrites) h.add(name);
+  return h.digest();
 }
 
-struct KeyHash {
-  std::size_t operator()(const std::vector<std::uint64_t>& key) const {
-    Hasher h;
-    for (std::uint64_t value : key) h.add(value);
-    return h.digest();
+void compile(CachedPlan& plan, const Structure& structure, std::span<const NodeRef> outputs, Device device) {
+  const graph::PrivateGraph graph;
+  Blueprint blueprint = blueprint_of(outputs, structure, plan.is_operand);
+  auto executable = make_executable({blueprint.outputs, {}}, device);
+  std::unordered_map<const Node*, int> binding;
+  for (std::size_t i = 0; i < blueprint.leaves.size(); ++i) binding[blueprint.leaves[i].get()] = static_cast<int>(i);
+  for (std::size_t i = 0; i < blueprint.operands.size(); ++i) {
+    binding[blueprint.operands[i].node.get()] = -1 - static_cast<int>(i);
+    blueprint.operands[i].node = nullptr;
   }
-};
-
-struct CachedPlan {
-  std::shared_ptr<Executable> executable;
-  std::vector<std::size_t> leaf_at;  // for each external leaf of the plan its number in the structure
-  std::uint64_t last_use = 0;
-};
-
-struct PlanCache {
-  std::mutex mutex;
-  std::unordered_map<std::vector<std::uint64_t>, CachedPlan, KeyHash> plans;
-  std::uint64_t clock = 0;
-  std::size_t compiled = 0;
-};
-PlanCache& plan_cache() {
-  static PlanCache* cache = new PlanCache;
-  return *cache;
+  for (const NodeRef& leaf : executable->compiled.leaves) plan.bindings.push_back(binding.at(leaf.get()));
+  executable->compiled.leaves.clear();
+  plan.operands = std::move(blueprint.operands);
+  plan.executable = std::move(executable);
 }
-constexpr std::size_t kPlansMax = 256;
 
-// Computes `outputs`, all on one device.
-void run_outputs(const std::vector<NodeRef>& outputs, Device device) {
-  const Structure structure = structure_of(outputs);
-  PlanCache& cache = plan_cache();
-  std::lock_guard lock(cache.mutex);
-  auto found = cache.plans.find(structure.key);
-  if (found == cache.plans.end()) {
-    CachedPlan plan;
-    plan.executable = make_executable({outputs, {}}, device);
-    std::unordered_map<const Node*, std::size_t> at;
-    for (std::size_t i = 0; i < structure.leaves.size(); ++i) at[structure.leaves[i]] = i;
-    for (const NodeRef& leaf : plan.executable->compiled.leaves) plan.leaf_at.push_back(at.at(leaf.get()));
-    plan.executable->compiled.leaves.clear();  // the plan must not keep the values of its first run alive
-    ++cache.compiled;
-    if (cache.plans.size() >= kPlansMax) {
-      auto oldest = std::min_element(cache.plans.begin(), cache.plans.end(), [](const auto& a, const auto& b) {
-        return a.second.last_use < b.second.last_use;
-      });
-      cache.plans.erase(oldest);
-    }
-    found = cache.plans.emplace(structure.key, std::move(plan)).first;
-  }
-  CachedPlan& plan = found->second;
-  plan.last_use = ++cache.clock;
+void run(const CachedPlan& plan, const Structure& structure, std::span<const NodeRef> outputs, Device device) {
   Executable& executable = *plan.executable;
   std::vector<backend::BufferPtr> externals(static_cast<std::size_t>(executable.compiled.external_count));
-  for (std::size_t i = 0; i < plan.leaf_at.size(); ++i) {
-    const Node& leaf = *structure.leaves[plan.leaf_at[i]];
+  for (std::size_t i = 0; i < plan.bindings.size(); ++i) {
+    if (plan.bindings[i] < 0) {
+      const Blueprint::Operand& operand = plan.operands[static_cast<std::size_t>(-1 - plan.bindings[i])];
+      const std::vector<std::byte> bytes = operand_bytes(operand, structure);
+      backend::Backend& backend = *executable.device->backend;
+      externals[i] = allocate(device, operand.holes.size() * backend.storage_bytes(operand.type), "numbers");
+      backend.upload(*externals[i], 0, static_cast<Extent>(operand.holes.size()), operand.type, bytes.data());
+      continue;
+    }
+    const Node& leaf = *structure.leaves[static_cast<std::size_t>(plan.bindings[i])];
     if (!leaf.storage)
       throw UsageError(
           "eval: the value depends on an argument of a function that was compiled; only results of the function have "
@@ -199,66 +101,175 @@ void run_outputs(const std::vector<NodeRef>& outputs, Device device) {
   }
   for (std::size_t o = 0; o < outputs.size(); ++o) {
     auto& slot = externals[static_cast<std::size_t>(executable.compiled.output_external[o])];
-    if (!slot) slot = allocate(device, executable.output_bytes[o], compiler::title(*outputs[o]));
+    if (!slot) slot = allocate(device, executable.output_bytes[o], [&] { return compiler::title(*outputs[o]); });
   }
   executable.program->run(externals);
   for (std::size_t o = 0; o < outputs.size(); ++o)
-    outputs[o]->storage =
-        std::make_shared<BufferStorage>(externals[static_cast<std::size_t>(executable.compiled.output_external[o])]);
+    outputs[o]->storage.set(
+        std::make_unique<BufferStorage>(externals[static_cast<std::size_t>(executable.compiled.output_external[o])]));
+}
+
+const Node* base_of(const Node* node) {
+  while (graph::is_view(node->kind) && !node->storage) node = node->inputs[0].get();
+  return node;
+}
+
+// A concat of very many parts would be a plan of as many kernels. Pieces of it are equal programs, which share one.
+void compute_wide(const Node& concat, Device device) {
+  const std::vector<NodeRef>& parts = concat.inputs;
+  const auto axis = static_cast<int>(concat.ints[0]);
+  // What several pieces are made from is computed once.
+  std::unordered_map<const Node*, std::size_t> piece_of;
+  std::vector<NodeRef> common;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const Node* base = base_of(parts[i].get());
+    if (base->storage || base->inputs.empty()) continue;
+    const auto [at, is_new] = piece_of.try_emplace(base, i / kWideConcat);
+    if (is_new || at->second == i / kWideConcat) continue;
+    if (at->second != parts.size()) common.push_back(base->shared_from_this());
+    at->second = parts.size();
+  }
+  for (std::size_t i = 0; i < common.size(); i += kWideConcat)
+    compute(std::span(common).subspan(i, std::min(kWideConcat, common.size() - i)), device);
+
+  std::vector<NodeRef> level = parts;
+  while (level.size() > kWideConcat) {
+    std::vector<NodeRef> next;
+    for (std::size_t i = 0; i < level.size(); i += kWideConcat) {
+      const auto first = level.begin() + static_cast<std::ptrdiff_t>(i);
+      const auto last = first + static_cast<std::ptrdiff_t>(std::min(kWideConcat, level.size() - i));
+      next.push_back(graph::concat({first, last}, axis));
+      if (next.back()->kind == graph::Kind::concat && !next.back()->storage) compute({&next.back(), 1}, device);
+    }
+    level = std::move(next);
+  }
+  const NodeRef whole = graph::concat(std::move(level), axis);
+  if (!whole->storage) compute({&whole, 1}, device);
+  concat.storage.set(whole->storage.get()->shared());
 }
 
 }  // namespace
 
-std::size_t compiled_plan_count() {
-  PlanCache& cache = plan_cache();
-  std::lock_guard lock(cache.mutex);
-  return cache.compiled;
+void compute(std::span<const NodeRef> outputs, Device device) {
+  thread_local std::unique_ptr<Structure> kept;  // its memory serves again; empty while in use
+  std::unique_ptr<Structure> structure = kept ? std::move(kept) : std::make_unique<Structure>();
+  const std::uint64_t settings = settings_word();
+  structure_of(outputs, settings, *structure);
+  if (!structure->wide_concats.empty()) {
+    const std::vector<const Node*> wide = structure->wide_concats;
+    for (const Node* concat : wide)
+      if (!concat->storage) compute_wide(*concat, device);
+    std::vector<NodeRef> left;
+    for (const NodeRef& output : outputs)
+      if (!output->storage) left.push_back(output);
+    if (!left.empty()) compute(left, device);
+    return;
+  }
+  RuntimeState& state = RuntimeState::current();
+  const std::shared_ptr<CachedPlan> plan = state.plans.find(*structure);
+  {
+    const std::lock_guard lock(plan->mutex);
+    if (!plan->executable) {
+      try {
+        compile(*plan, *structure, outputs, device);
+      } catch (...) {
+        state.plans.remove(plan);
+        throw;
+      }
+    }
+    run(*plan, *structure, outputs, device);
+  }
+  kept = std::move(structure);
 }
 
-void evaluate(std::span<const NodeRef> nodes) {
+std::size_t compiled_plan_count() { return RuntimeState::current().plans.made(); }
+
+void evaluate(std::span<const NodeRef> nodes, std::optional<Device> device) {
+  if (graph::TraceScope::current())
+    throw UsageError(
+        "eval: a value was asked for inside a function that is being compiled, where arguments have no elements yet; "
+        "return it as a result");
+  graph::GraphState& graph_state = graph::GraphState::current();
   std::vector<std::pair<Device, std::vector<NodeRef>>> by_device;
   auto list_of = [&](Device device) -> std::vector<NodeRef>& {
     for (auto& [d, list] : by_device)
       if (d == device) return list;
     return by_device.emplace_back(device, std::vector<NodeRef>()).second;
   };
-  if (Tracing::active())
-    throw UsageError(
-        "eval: a value was asked for inside a function that is being compiled, where arguments have no elements yet; "
-        "return it as a result");
   for (const NodeRef& node : nodes) {
+    if (node->storage || node->kind == graph::Kind::constant) continue;
     if (node->kind == graph::Kind::input)
       throw UsageError("eval: the value is an argument of a function that was compiled; it has no elements of its own");
-    if (!node->storage && node->kind != graph::Kind::constant) list_of(node->device).push_back(node);
+    if (&node->table != &graph_state.table)
+      throw UsageError(
+          "eval: the value belongs to another session; ask for it where that session is entered, or give a copy to "
+          "this "
+          "one with Session::copy");
+    list_of(node->device).push_back(node);
   }
   // Asking for anything also brings the Variables of those devices up to date.
-  const auto cells = graph::pending_cells();
-  std::vector<std::shared_ptr<graph::Cell>> committed;
-  for (const auto& cell : cells) {
-    bool wanted = nodes.empty();
-    for (const NodeRef& node : nodes) wanted |= node->device == cell->device;
-    if (!wanted) continue;
-    if (!cell->pending->storage) {
-      const Node* value = cell->pending.get();
-      while (value->kind == graph::Kind::detach) value = value->inputs[0].get();
-      if (backend::BufferPtr buffer = small_constant(*value))
-        cell->pending->storage = std::make_shared<BufferStorage>(std::move(buffer));
-      else
-        list_of(cell->device).push_back(cell->pending);
-    }
-    committed.push_back(cell);
+  std::vector<graph::PendingUpdate> updates = graph::pending_updates();
+  std::erase_if(updates, [&](const graph::PendingUpdate& update) {
+    const Device on = update.cell->device;
+    return (!nodes.empty() || device) && device != on &&
+           std::none_of(nodes.begin(), nodes.end(), [&](const NodeRef& node) { return node->device == on; });
+  });
+  for (const graph::PendingUpdate& update : updates) {
+    if (update.next->storage) continue;
+    const Node* value = update.next.get();
+    while (value->kind == graph::Kind::detach) value = value->inputs[0].get();
+    if (const graph::Storage* storage = value->storage.get())
+      update.next->storage.set(storage->shared());  // tensors never change, so the Variable may share one's memory
+    else if (backend::BufferPtr buffer = small_constant(*value))
+      update.next->storage.set(std::make_unique<BufferStorage>(std::move(buffer)));
+    else
+      list_of(update.cell->device).push_back(update.next);
   }
-  for (auto& [device, outputs] : by_device) {
+  if (by_device.empty() && updates.empty()) return;
+  graph_state.evaluated_up_to = graph_state.table.made();
+  for (auto& [on, outputs] : by_device) {
     std::sort(outputs.begin(), outputs.end(), [](const NodeRef& a, const NodeRef& b) { return a->id < b->id; });
     outputs.erase(std::unique(outputs.begin(), outputs.end()), outputs.end());
-    if (!outputs.empty()) run_outputs(outputs, device);
+    compute(outputs, on);
   }
-  for (const auto& cell : committed) {
-    const NodeRef value = cell->pending;
-    graph::clear_pending(cell);
-    cell->committed = data_node(cell->type, cell->shape, cell->device, buffer_of(*value));
-  }
+  for (const graph::PendingUpdate& update : updates)
+    graph::commit(update.cell, update.next,
+                  data_node(update.cell->type, update.cell->shape, update.cell->device, buffer_of(*update.next)));
 }
+
+namespace {
+
+// Computes the session's values up to a node that are held: those that no other of them is made from.
+void evaluate_held(std::uint64_t last_id) {
+  graph::GraphState& state = graph::GraphState::current();
+  std::vector<NodeRef> nodes = state.table.nodes_after(state.held_up_to);
+  std::erase_if(nodes, [&](const NodeRef& node) { return node->id > last_id; });
+  state.held_up_to = last_id;
+  std::unordered_set<const Node*> used;
+  for (const NodeRef& node : nodes)
+    for (const NodeRef& input : node->inputs) used.insert(input.get());
+  std::vector<NodeRef> held;
+  for (const NodeRef& node : nodes)
+    if (!used.contains(node.get()) && !node->storage && !node->inputs.empty() && node->kind != graph::Kind::attention &&
+        node->kind != graph::Kind::attention_backward)
+      held.push_back(node);
+  // What a function that another thread traces is made of has no elements.
+  std::unordered_map<const Node*, bool> is_traced;
+  const auto ends = [](const Node& node) { return node.storage || node.inputs.empty(); };
+  for (const Node* node : graph::topological_order(held, ends)) {
+    bool& traced = is_traced[node];
+    if (ends(*node))
+      traced = !node->storage && (node->kind == graph::Kind::data || node->kind == graph::Kind::input);
+    else
+      for (const NodeRef& input : node->inputs) traced |= is_traced[input.get()];
+  }
+  std::erase_if(held, [&](const NodeRef& node) { return is_traced[node.get()]; });
+  evaluate(held);
+}
+
+const bool evaluator_is_set = (graph::set_evaluator(evaluate_held), true);
+
+}  // namespace
 
 std::string explain(const Executable& executable, bool source) {
   const kernel::Plan& plan = executable.compiled.plan;

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "backend/contract.hpp"
 #include "compile/compile.hpp"
 #include "graph/node.hpp"
+#include "runtime/runtime_state.hpp"
 
 namespace weft::runtime {
 
@@ -16,11 +18,13 @@ struct Executable {
   struct Work {
     double flops = 0, bytes = 0;
   };
-  compiler::Compiled compiled;  // without kernels where plans are not kept
-  std::vector<Work> work;       // of each kernel
+  std::shared_ptr<DeviceEntry> device;  // goes after the program
+  compiler::Compiled compiled;          // without kernels where plans are not kept
+  std::vector<Work> work;               // of each kernel
   std::unique_ptr<backend::Program> program;
   std::vector<std::size_t> output_bytes;
 };
+/// Compiles in the current table of nodes; see graph::PrivateGraph.
 std::shared_ptr<Executable> make_executable(const compiler::Request& request, Device device);
 
 /// While one lives on a thread, programs that are compiled there do not keep their plans, which only `explain` needs and
@@ -32,20 +36,14 @@ class WithoutPlans {
   WithoutPlans(const WithoutPlans&) = delete;
 };
 
-/// Computes the nodes (storage is set on them, but not on constants) and commits every pending Variable of their devices.
-void evaluate(std::span<const graph::NodeRef> nodes);
+/// Computes the nodes (storage is set on them, but not on constants) and commits every pending Variable of their devices,
+/// or of the one given; without nodes and device, of all.
+/// Errors  UsageError: while a function is being traced on this thread, whose arguments have no elements yet.
+void evaluate(std::span<const graph::NodeRef> nodes, std::optional<Device> device = {});
+/// Computes the nodes and nothing else. All are on one device and not yet computed.
+void compute(std::span<const graph::NodeRef> nodes, Device device);
 
-/// While one lives on a thread, a function is being traced there: its arguments have no elements yet, so values cannot be
-/// asked for, and assignments to Variables wait for the plan.
-class Tracing {
- public:
-  Tracing();
-  ~Tracing();
-  Tracing(const Tracing&) = delete;
-  static bool active();
-};
-
-/// Number of plans compiled by `evaluate` so far, for tests.
+/// Number of plans compiled by `evaluate` so far in this session, for tests.
 std::size_t compiled_plan_count();
 
 std::string explain(const Executable& executable, bool source);

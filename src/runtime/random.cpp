@@ -2,9 +2,11 @@
 // functions draw anew at every run.
 #include <fmt/format.h>
 
+#include <mutex>
 #include <numbers>
 
 #include "graph/describe.hpp"
+#include "graph/graph_state.hpp"
 #include "graph/no_grad.hpp"
 #include "graph/node.hpp"
 #include "weft/grad.hpp"
@@ -13,28 +15,38 @@
 namespace weft {
 namespace {
 
-// 32 random bits an element; `lane` tells apart several words of one draw.
-Tensor random_bits(const Shape& shape, int lane) {
-  Variable& state = random_state();
-  const Tensor current = state.value();
-  const Tensor seed = select(current, 0, 0), draw = select(current, 0, 1);
-  if (lane == 0) {
-    const std::uint32_t step[] = {0, 1};
-    NoGrad no_grad;
-    state.assign(current + Tensor(graph::concat({graph::constant(step[0], DType::u32, {1}, current.device()),
-                                                 graph::constant(step[1], DType::u32, {1}, current.device())},
-                                                0)));
+// Numbers of one draw. The generator moves on when the draw is taken, so that threads of a session never share one.
+class Draw {
+ public:
+  Draw() : lock_(graph::GraphState::current().random_mutex), state_(random_state()), current_(state_.value()) {}
+  // 32 random bits an element; `lane` tells apart several words of one draw.
+  Tensor bits(const Shape& shape, int lane) {
+    const Tensor seed = select(current_, 0, 0), draw = select(current_, 0, 1);
+    if (lane == 0) {
+      const std::uint32_t step[] = {0, 1};
+      NoGrad no_grad;
+      const Tensor steps(graph::concat({graph::constant(step[0], DType::u32, {1}, current_.device()),
+                                        graph::constant(step[1], DType::u32, {1}, current_.device())},
+                                       0));
+      // Not `assign`, which takes the second assignment of a step for that of another step.
+      graph::set_pending(state_.cell(), (current_ + steps).node());
+    }
+    // The element number over the whole shape, row-major.
+    const Tensor element = reshape(Tensor(graph::iota({shape.numel()}, 0, DType::u32, current_.device())), shape);
+    scalar::Expression philox{3,
+                              {{.op = scalar::Op::input, .slot = 0},
+                               {.op = scalar::Op::input, .slot = 1},
+                               {.op = scalar::Op::input, .slot = 2},
+                               {.op = scalar::Op::philox, .type = DType::u32, .a = 0, .b = 1, .c = 2}}};
+    const Tensor stream = draw * 2.0 + static_cast<double>(lane);
+    return Tensor(graph::map(philox, {seed.node(), stream.node(), element.node()}, "philox"));
   }
-  // The element number over the whole shape, row-major.
-  const Tensor element = reshape(Tensor(graph::iota({shape.numel()}, 0, DType::u32, current.device())), shape);
-  scalar::Expression philox{3,
-                            {{.op = scalar::Op::input, .slot = 0},
-                             {.op = scalar::Op::input, .slot = 1},
-                             {.op = scalar::Op::input, .slot = 2},
-                             {.op = scalar::Op::philox, .type = DType::u32, .a = 0, .b = 1, .c = 2}}};
-  const Tensor stream = draw * 2.0 + static_cast<double>(lane);
-  return Tensor(graph::map(philox, {seed.node(), stream.node(), element.node()}, "philox"));
-}
+
+ private:
+  std::lock_guard<std::recursive_mutex> lock_;
+  Variable state_;
+  Tensor current_;
+};
 
 // [0, 1): the upper 24 bits, exact in f32.
 Tensor unit(const Tensor& bits, DType type) {
@@ -51,13 +63,16 @@ void check(std::string_view op, const Shape& shape, DType type) {
 
 }  // namespace
 
-Variable& random_state() {
-  static auto* states = new std::vector<std::pair<Device, Variable>>;
-  for (auto& [device, state] : *states)
-    if (device == default_device()) return state;
+Variable random_state() {
+  graph::GraphState& session = graph::GraphState::current();
+  const Device device = default_device();
+  std::lock_guard lock(session.random_mutex);
+  for (auto& [known, state] : session.generators)
+    if (known == device) return state;
   const std::uint32_t initial[] = {0, 0};
-  states->emplace_back(default_device(), Variable(tensor_from_bytes(initial, {2}, DType::u32), "random_state", false));
-  return states->back().second;
+  session.generators.emplace_back(device,
+                                  Variable(tensor_from_bytes(initial, {2}, DType::u32, device), "random_state", false));
+  return session.generators.back().second;
 }
 
 void manual_seed(std::uint32_t seed) {
@@ -67,13 +82,14 @@ void manual_seed(std::uint32_t seed) {
 
 Tensor rand(const Shape& shape, double low, double high, DType type, Where) {
   check("rand", shape, type);
-  return unit(random_bits(shape, 0), type) * (high - low) + low;
+  return unit(Draw().bits(shape, 0), type) * (high - low) + low;
 }
 
 Tensor randn(const Shape& shape, double mean, double deviation, DType type, Where) {
   check("randn", shape, type);
   // Both words belong to one draw; the second is read before the state moves on.
-  const Tensor second = unit(random_bits(shape, 1), type), first = unit(random_bits(shape, 0), type);
+  Draw draw;
+  const Tensor second = unit(draw.bits(shape, 1), type), first = unit(draw.bits(shape, 0), type);
   // 1 - u lies in (0, 1], so the logarithm is finite.
   const Tensor radius = elementwise("sqrt", {elementwise("log", {1.0 - first}) * -2.0});
   return radius * elementwise("cos", {second * (2 * std::numbers::pi)}) * deviation + mean;
@@ -85,7 +101,7 @@ Tensor dropout(const Tensor& x, double p, Where where) {
   if (!is_float(x.dtype())) throw DTypeError(graph::describe("dropout", "takes f32 or f64; cast x", {{"x", x}}, where));
   if (p == 0) return x;
   if (p == 1) return x * 0.0;
-  const Tensor keep = unit(random_bits(x.shape(), 0), x.dtype()) >= scalar_like(p, x);
+  const Tensor keep = unit(Draw().bits(x.shape(), 0), x.dtype()) >= scalar_like(p, x);
   return elementwise("where", {keep, x * (1 / (1 - p)), scalar_like(0, x)}, {}, where);
 }
 

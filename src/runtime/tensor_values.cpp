@@ -6,8 +6,10 @@
 
 #include "graph/describe.hpp"
 #include "graph/node.hpp"
+#include "graph/trace_scope.hpp"
 #include "runtime/devices.hpp"
 #include "runtime/evaluate.hpp"
+#include "runtime/runtime_state.hpp"
 #include "weft/tensor.hpp"
 
 namespace weft {
@@ -23,8 +25,9 @@ Tensor tensor_from_bytes(const void* data, const Shape& shape, DType type, Devic
     throw DTypeError(
         fmt::format("tensor: {} does not hold {}; convert to f32, or use the CPU", device.to_string(), name_of(type)));
   const Extent count = shape.numel();
-  backend::BufferPtr buffer = runtime::allocate(device, static_cast<std::size_t>(count) * backend.storage_bytes(type),
-                                                fmt::format("tensor {} {}", name_of(type), shape.to_string()));
+  backend::BufferPtr buffer =
+      runtime::allocate(device, static_cast<std::size_t>(count) * backend.storage_bytes(type),
+                        [&] { return fmt::format("tensor {} {}", name_of(type), shape.to_string()); });
   if (count > 0) backend.upload(*buffer, 0, count, type, data);
   return Tensor(runtime::data_node(type, shape, device, std::move(buffer)));
 }
@@ -62,18 +65,69 @@ void eval(std::span<const Tensor> tensors) {
 
 void eval_pending() { runtime::evaluate({}); }
 
+namespace {
+
+// The element of a view's base that element `index` of the view is. `views` leads from the view down to the base.
+Extent base_index(std::span<const graph::Node* const> views, Extent index) {
+  for (const graph::Node* view : views) {
+    const Shape &shape = view->shape, &input = view->inputs[0]->shape;
+    if (view->kind == graph::Kind::reshape || view->kind == graph::Kind::detach) continue;
+    Extent strides[16], stride = 1;  // of the input
+    for (int axis = input.rank(); axis-- > 0; stride *= input[axis]) strides[axis] = stride;
+    Extent at = 0;
+    for (int axis = shape.rank(); axis-- > 0; index /= shape[axis]) {
+      const Extent place = index % shape[axis];
+      const auto a = static_cast<std::size_t>(axis);
+      switch (view->kind) {
+        case graph::Kind::permute: at += place * strides[view->ints[a]]; break;
+        case graph::Kind::expand: at += input[axis] == 1 ? 0 : place * strides[axis]; break;
+        default: at += (view->ints[2 * a] + place * view->ints[2 * a + 1]) * strides[axis];
+      }
+    }
+    index = at;
+  }
+  return index;
+}
+
+// A few elements that views find in memory are read where they lie: a plan would be another for each place. False where
+// that cannot be done.
+bool read_in_place(const graph::Node& node, backend::Backend& backend, void* out) {
+  constexpr Extent kFew = 16;
+  constexpr int kRankMax = 16;
+  const Extent count = node.shape.numel();
+  if (count < 1 || count > kFew || node.storage) return false;
+  std::vector<const graph::Node*> views;
+  const graph::Node* base = &node;
+  for (; !base->storage; base = base->inputs[0].get()) {
+    if (!graph::is_view(base->kind) || base->kind == graph::Kind::pad || base->shape.rank() > kRankMax ||
+        base->inputs[0]->shape.rank() > kRankMax)
+      return false;
+    views.push_back(base);
+  }
+  const Extent first = base_index(views, 0);
+  for (Extent i = 1; i < count; ++i)
+    if (base_index(views, i) != first + i) return false;
+  backend.download(*runtime::buffer_of(*base), first, count, node.type, out);
+  return true;
+}
+
+}  // namespace
+
 void Tensor::copy_to(void* out, std::size_t bytes) const {
   const std::size_t needed = static_cast<std::size_t>(numel()) * size_bytes(dtype());
   if (bytes != needed)
     throw UsageError(fmt::format("copy_to: {} bytes given for {} bytes of {} {}", bytes, needed, name_of(dtype()),
                                  shape().to_string()));
+  // Elements in memory may be read from any session.
+  backend::Backend& backend = *graph::session_of(*node_).part<runtime::RuntimeState>().device(device()).backend;
+  if (!graph::TraceScope::current() && read_in_place(*node_, backend, out)) return runtime::evaluate({}, device());
   eval();
   if (!needed) return;
   if (!node_->storage) {  // a constant
     std::memcpy(out, runtime::constant_bytes(*node_).data(), needed);
     return;
   }
-  runtime::backend_of(device()).download(*runtime::buffer_of(*node_), 0, numel(), dtype(), out);
+  backend.download(*runtime::buffer_of(*node_), 0, numel(), dtype(), out);
 }
 
 template <class T>
@@ -101,7 +155,11 @@ template <class T>
 T Tensor::item() const {
   if (numel() != 1)
     throw ShapeError(fmt::format("item: the tensor has {} elements {}; item takes one", numel(), shape().to_string()));
-  return to_vector<T>()[0];
+  if (dtype() != dtype_of<T>)
+    throw DTypeError(fmt::format("item: the tensor is {}, not {}; cast it", name_of(dtype()), name_of(dtype_of<T>)));
+  std::conditional_t<std::is_same_v<T, bool>, unsigned char, T> value;
+  copy_to(&value, sizeof value);
+  return static_cast<T>(value);
 }
 template float Tensor::item() const;
 template double Tensor::item() const;

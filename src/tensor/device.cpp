@@ -2,16 +2,26 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cstdlib>
-#include <optional>
+
+#include "base/session_state.hpp"
 
 namespace weft {
 namespace {
 
-std::optional<Device>& chosen() {
-  static std::optional<Device> device;
-  return device;
-}
+// A session's default device.
+class Choice final : public SessionState::Part {
+ public:
+  static constexpr auto kSlot = SessionState::Slot::device;
+  explicit Choice(SessionState&) {}
+
+  static constexpr std::int64_t kNone = -1;
+  std::atomic<std::int64_t> packed = kNone;  // one word, so that it changes at once
+};
+std::int64_t pack(Device device) { return static_cast<std::int64_t>(device.kind) << 32 | device.index; }
+Device unpack(std::int64_t packed) { return {static_cast<Device::Kind>(packed >> 32), static_cast<int>(packed)}; }
+
 DeviceResolver& resolver() {
   static DeviceResolver r = nullptr;
   return r;
@@ -31,13 +41,17 @@ std::string Device::to_string() const {
 void set_device_resolver(DeviceResolver r) { resolver() = r; }
 
 Device default_device() {
-  auto& device = chosen();
-  if (!device) {
+  auto& choice = SessionState::current().part<Choice>().packed;
+  std::int64_t packed = choice.load(std::memory_order_relaxed);
+  if (packed == Choice::kNone) {
     const char* name = std::getenv("WEFT_DEVICE");
-    device = name && *name && resolver() ? resolver()(name) : kCpu;
+    packed = pack(name && *name && resolver() ? resolver()(name) : kCpu);
+    choice.store(packed, std::memory_order_relaxed);
   }
-  return *device;
+  return unpack(packed);
 }
-void set_default_device(Device device) { chosen() = device; }
+void set_default_device(Device device) {
+  SessionState::current().part<Choice>().packed.store(pack(device), std::memory_order_relaxed);
+}
 
 }  // namespace weft

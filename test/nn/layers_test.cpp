@@ -61,6 +61,21 @@ TEST(Dropout, KeepsScaledWhileTrainingAndAllOtherwise) {
   EXPECT_EQ(values(dropout(ones({4}))), std::vector<float>(4, 1));
 }
 
+TEST(Dropout, ModesAreTracesOfTheirOwn) {
+  Dropout dropout(0.5);
+  auto f = compile([&](const Tensor& x) { return dropout(x); });
+  const Tensor x = ones({64});
+  const auto dropped = [&] { return values(f(x)) != std::vector<float>(64, 1); };
+  EXPECT_TRUE(dropped());
+  dropout.eval();
+  EXPECT_FALSE(dropped());
+  dropout.train();
+  EXPECT_TRUE(dropped());
+  dropout.eval();
+  EXPECT_FALSE(dropped());
+  EXPECT_EQ(f.compiled().trace_count(), 2u);
+}
+
 TEST(Sequential, RunsInOrderAndNamesByPlace) {
   Sequential net;
   net.emplace<Linear>(2, 3).then([](const Tensor& x) { return x * 0.0 + 2.0; }).emplace<Linear>(3, 1);

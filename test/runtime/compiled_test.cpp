@@ -39,20 +39,74 @@ TEST(Compiled, ReplaysWithNewArguments) {
   EXPECT_EQ(f.compiled().kernel_count(), 1u);
 }
 
-TEST(Compiled, TracesAgainForNewShapesAndKeepsEight) {
-  Compiled f([](std::span<const Tensor> x) { return std::vector<Tensor>{sum(x[0] * x[0])}; });
-  auto call = [&](Extent n) { return f(std::vector<Tensor>{ones({n}) + 0.0})[0].item<float>(); };
-  for (Extent n = 1; n <= 8; ++n) EXPECT_EQ(call(n), static_cast<float>(n));
-  for (Extent n = 1; n <= 8; ++n) EXPECT_EQ(call(n), static_cast<float>(n));
-  EXPECT_EQ(f.trace_count(), 8u);
-  EXPECT_EQ(call(9), 9);
-  EXPECT_EQ(f.trace_count(), 9u);
+TEST(Compiled, TracesAgainForNewShapesAndKeepsAsManyAsEagerPlans) {
+  const compiler::Settings defaults;
+  compile_settings().fusion = false;  // quicker to compile
+  Compiled f([](std::span<const Tensor> x) { return std::vector<Tensor>{x[0] + 1.0}; });
+  auto call = [&](Extent n) { return f(std::vector<Tensor>{ones({n})})[0].numel(); };
+  for (Extent n = 1; n <= 256; ++n) EXPECT_EQ(call(n), n);
+  for (Extent n = 1; n <= 256; ++n) EXPECT_EQ(call(n), n);
+  EXPECT_EQ(f.trace_count(), 256u);
+  EXPECT_EQ(call(257), 257);
+  EXPECT_EQ(f.trace_count(), 257u);
   EXPECT_EQ(call(1), 1);  // the one not used for longest was dropped
-  EXPECT_EQ(f.trace_count(), 10u);
-  EXPECT_EQ(call(9), 9);
-  EXPECT_EQ(f.trace_count(), 10u);
+  EXPECT_EQ(f.trace_count(), 258u);
+  EXPECT_EQ(call(257), 257);
+  EXPECT_EQ(f.trace_count(), 258u);
   EXPECT_EQ(f(std::vector<Tensor>{ones({2}, DType::f64)})[0].dtype(), DType::f64);
-  EXPECT_EQ(f.trace_count(), 11u);
+  EXPECT_EQ(f.trace_count(), 259u);
+  compile_settings().fusion = defaults.fusion;
+}
+
+TEST(Compiled, GivesWhatTheFunctionGives) {
+  auto pair = compile([](const Tensor& x) { return std::pair(x + 1.0, sum(x)); });
+  const auto [more, total] = pair(tensor<float>({1, 2}));
+  EXPECT_EQ(more.to_vector<float>(), (Floats{2, 3}));
+  EXPECT_EQ(total.item<float>(), 3);
+  auto three = compile([](const Tensor& x, const Tensor& y) { return std::tuple(x * y, x - y, x + y); });
+  EXPECT_EQ(std::get<2>(three(full({}, 2), full({}, 5))).item<float>(), 7);
+  auto list = compile([](const Tensor& x) { return std::vector<Tensor>{x, x * 2.0, x * 3.0}; });
+  EXPECT_EQ(list(full({}, 2)).at(2).item<float>(), 6);
+  auto array = compile([](const Tensor& x) { return std::array<Tensor, 2>{x, x * 2.0}; });
+  EXPECT_EQ(array(full({}, 2))[1].item<float>(), 4);
+  Variable count(full({}, 0), "count", false);
+  auto nothing = compile([&](const Tensor& by) { count.assign(count.value() + by); });
+  nothing(full({}, 3));
+  nothing(full({}, 4));
+  EXPECT_EQ(count.value().item<float>(), 7);
+  auto variable = compile([&](const Tensor&) { return count; });
+  EXPECT_EQ(variable(full({}, 3)).item<float>(), 7);
+}
+
+TEST(Compiled, MayBeAMember) {
+  struct Model {
+    Variable w{tensor<float>({2}), "w"};
+    std::function<Tensor(const Tensor&)> forward = compile([this](const Tensor& x) { return sum(x * w.value()); });
+  };
+  Model model;
+  EXPECT_EQ(model.forward(tensor<float>({1, 2})).item<float>(), 6);
+  model.w.assign(tensor<float>({3}));
+  EXPECT_EQ(model.forward(tensor<float>({1, 2})).item<float>(), 9);
+  auto first = compile([](const Tensor& x) { return x * 2.0; });
+  first(full({}, 1));
+  auto moved = std::move(first);  // with the trace
+  EXPECT_EQ(moved(full({}, 4)).item<float>(), 8);
+  EXPECT_EQ(moved.compiled().trace_count(), 1u);
+}
+
+TEST(Compiled, LeavesGradientsAndAssignmentsInTheTrace) {
+  Variable w(tensor<float>({2}), "w");
+  w.set_grad(tensor<float>({5}));
+  auto step = compile([&](const Tensor& x) {
+    w.clear_grad();
+    backward(sum(w.value() * x));
+    w.assign(w.value() - w.grad());
+    return w.value() * 1.0;
+  });
+  EXPECT_EQ(step(tensor<float>({3})).item<float>(), -1);
+  EXPECT_EQ(w.grad().item<float>(), 5);
+  EXPECT_EQ(w.value().item<float>(), -1);
+  EXPECT_EQ(step(tensor<float>({3})).item<float>(), -4);
 }
 
 TEST(Compiled, NumbersAsArgumentsNeverCompileAgain) {

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/message_of.hpp"
+#include "runtime/evaluate.hpp"
 #include "weft/ops.hpp"
 
 namespace weft {
@@ -71,8 +72,7 @@ TEST(Values, ErrorsSayWhatToDo) {
   const Tensor x = tensor<float>({1, 2, 3});
   EXPECT_EQ(message_of<ShapeError>([&] { x.item<float>(); }), "item: the tensor has 3 elements [3]; item takes one");
   EXPECT_EQ(message_of<DTypeError>([&] { x.to_vector<double>(); }), "to_vector: the tensor is f32, not f64; cast it");
-  EXPECT_EQ(message_of<DTypeError>([&] { sum(x).item<std::int32_t>(); }),
-            "to_vector: the tensor is f32, not i32; cast it");
+  EXPECT_EQ(message_of<DTypeError>([&] { sum(x).item<std::int32_t>(); }), "item: the tensor is f32, not i32; cast it");
   float out[2];
   EXPECT_EQ(message_of<UsageError>([&] { x.copy_to(out, sizeof out); }),
             "copy_to: 8 bytes given for 12 bytes of f32 [3]");
@@ -83,6 +83,90 @@ TEST(Values, ErrorsSayWhatToDo) {
             std::string::npos);
   EXPECT_EQ(message_of<ShapeError>([&] { (void)tensor_from_bytes(nullptr, {-1}, DType::f32); }),
             "tensor: negative extent in [-1]");
+}
+
+TEST(Values, ElementsOfViewsAreReadWithoutPlans) {
+  std::vector<float> values(60);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  const Tensor x = tensor<float>(values, {3, 4, 5}), turned = permute(x, {2, 0, 1});
+  const std::size_t plans = runtime::compiled_plan_count();
+  for (Extent i = 0; i < 3; ++i)
+    for (Extent j = 0; j < 4; ++j)
+      for (Extent k = 0; k < 5; ++k) {
+        const float expected = static_cast<float>(20 * i + 5 * j + k);
+        EXPECT_EQ(select(select(select(x, 0, i), 0, j), 0, k).item<float>(), expected);
+        EXPECT_EQ(select(select(select(turned, 0, k), 0, i), 0, j).item<float>(), expected);
+        EXPECT_EQ(select(reshape(flip(x, {0, 2}), {60}), 0, 20 * (2 - i) + 5 * j + 4 - k).item<float>(), expected);
+      }
+  EXPECT_EQ(narrow(select(x, 0, 2), 0, 1, 2).to_vector<float>(),
+            (std::vector<float>{45, 46, 47, 48, 49, 50, 51, 52, 53, 54}));
+  EXPECT_EQ(expand(select(select(select(x, 0, 1), 0, 1), 0, 1), {1}).item<float>(), 26);
+  EXPECT_EQ(runtime::compiled_plan_count(), plans);
+  // Elements that do not lie side by side, and zeros around them, take a plan.
+  EXPECT_EQ(select(select(x, 2, 1), 0, 1).to_vector<float>(), (std::vector<float>{21, 26, 31, 36}));
+  EXPECT_EQ(pad(select(select(x, 0, 0), 0, 0), {{1, 0}}).to_vector<float>(), (std::vector<float>{0, 0, 1, 2, 3, 4}));
+}
+
+TEST(Values, NumbersThatChangeMakeTwoPlansInAll) {
+  const Tensor x = tensor<float>({1, 2, 3});
+  const std::size_t plans = runtime::compiled_plan_count();
+  for (int i = 0; i < 50; ++i) {
+    const double rate = 1.0 / (1 + i);
+    const auto expected = static_cast<float>(2 * (static_cast<float>(rate) * 6.0f) + 3);
+    EXPECT_FLOAT_EQ(sum(x * rate * 2.0 + 1.0).item<float>(), expected);
+  }
+  EXPECT_EQ(runtime::compiled_plan_count(), plans + 2);  // 1 is in the first; the others are operands of the second
+  EXPECT_FLOAT_EQ(sum(x * 1.0 * 2.0 + 1.0).item<float>(), 15);
+  EXPECT_FLOAT_EQ(sum(x * 0.5 * 3.0 + 1.0).item<float>(), 12);  // another number begins to change
+  EXPECT_EQ(runtime::compiled_plan_count(), plans + 3);
+  for (int i = 0; i < 20; ++i)
+    EXPECT_FLOAT_EQ(sum(x * 0.5 * (0.1 * i) + 1.0).item<float>(), 3 + 0.3f * static_cast<float>(i));
+  EXPECT_EQ(runtime::compiled_plan_count(), plans + 3);
+}
+
+TEST(Values, OperandsOfPowersKeepTheirBits) {
+  const Tensor x = tensor<float>({1.7f, 2.3f});
+  const auto powers = [&](double p) { return (pow(x, p) + 0.0).to_vector<float>(); };
+  const auto squares = powers(2), cubes = powers(3);
+  EXPECT_EQ(squares, (x * x).to_vector<float>());
+  EXPECT_EQ(powers(2.5).size(), 2u);
+  EXPECT_EQ(powers(2), squares);
+  EXPECT_EQ(powers(3), cubes);
+}
+
+TEST(Values, StartsOfSlicesStopMakingPlans) {
+  std::vector<float> values(400);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  const Tensor x = tensor<float>(values, {20, 20});
+  const std::size_t plans = runtime::compiled_plan_count();
+  for (Extent i = 0; i < 15; ++i) {
+    const Tensor part = slice(slice(x, 0, i, i + 4, 2), 1, 18 - i, 20 - i);
+    float expected = 0;
+    for (Extent row : {i, i + 2})
+      for (Extent column : {18 - i, 19 - i}) expected += 2 * static_cast<float>(20 * row + column);
+    EXPECT_EQ(sum(part * 2.0).item<float>(), expected) << i;
+  }
+  EXPECT_EQ(runtime::compiled_plan_count(), plans + 5);
+}
+
+TEST(Values, ConcatOfVeryManyPartsIsComputedInPieces) {
+  std::vector<Tensor> rows;
+  for (int i = 0; i < 1000; ++i) {
+    const auto v = static_cast<float>(i);
+    rows.push_back(tensor<float>({v, v + 1, v + 2, v + 3}));
+  }
+  const std::size_t plans = runtime::compiled_plan_count();
+  const std::vector<float> whole = (stack(rows, 0) * 2.0).to_vector<float>();
+  EXPECT_LE(runtime::compiled_plan_count(), plans + 5);
+  ASSERT_EQ(whole.size(), 4000u);
+  for (std::size_t i = 0; i < whole.size(); ++i) ASSERT_EQ(whole[i], 2 * static_cast<float>(i / 4 + i % 4)) << i;
+  // Parts that are computed, from something in common.
+  const Tensor common = exp(tensor<float>({0, 1, 2, 3}));
+  std::vector<Tensor> columns;
+  for (int i = 0; i < 200; ++i) columns.push_back(reshape(common * static_cast<double>(i), {4, 1}));
+  const Tensor wide = concat(columns, 1);
+  const std::vector<float> sums = sum(wide, {1}).to_vector<float>(), base = common.to_vector<float>();
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(sums[i], 19900 * base[i], 1e-1);
 }
 
 TEST(Values, EvaluatedTensorsAreReadAgain) {

@@ -1,6 +1,7 @@
 // Modules: a tree of named parameters.
 #pragma once
 
+#include <atomic>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -73,7 +74,8 @@ class Module {
   void initialize(std::uint64_t seed);
   void train(bool on = true);
   void eval() { train(false); }
-  bool is_training() const { return training_; }
+  /// A compiled function that asks is traced for both answers.
+  bool is_training() const;
   /// Whether gradients flow to the parameters of this tree.
   void set_requires_grad(bool on);
   /// Clears what `backward` accumulated.
@@ -112,7 +114,7 @@ class Module {
 
   Module* parent_ = nullptr;
   std::string name_;
-  bool training_ = true;
+  std::shared_ptr<std::atomic<bool>> training_ = std::make_shared<std::atomic<bool>>(true);
   mutable std::optional<std::uint64_t> seed_;  // of the root: given, or the generator's at the first draw
   std::vector<std::pair<std::string, Module*>> children_;
   std::vector<std::shared_ptr<Parameter::Record>> parameters_;

@@ -1,0 +1,89 @@
+// A session's part of the graph: its nodes, its Variables and what is pending on them, its generators of random numbers.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "base/session_state.hpp"
+#include "graph/node.hpp"
+
+namespace weft::graph {
+
+/// The table of nodes by what they are. Nodes refer to it, so it goes after the last of them.
+class NodeTable {
+ public:
+  /// `owner` is kept alive while there are nodes.
+  explicit NodeTable(std::weak_ptr<void> owner, SessionState* session) : session(session), owner_(std::move(owner)) {}
+  ~NodeTable();
+
+  NodeRef make(NodeFields fields, Where where);
+  std::size_t live() const;
+  /// Number of nodes made so far.
+  std::uint64_t made() const { return next_id_.load(std::memory_order_relaxed) - 1; }
+  /// Living nodes with larger ids, in ascending order.
+  std::vector<NodeRef> nodes_after(std::uint64_t id) const;
+
+  /// The table that this thread makes nodes in: its session's, or that of a PrivateGraph.
+  static NodeTable& current();
+
+  SessionState* const session;
+
+ private:
+  friend class Node;
+  void forget(Node& node, std::shared_ptr<void>& last);
+  void grow();
+
+  mutable std::mutex mutex_;
+  std::vector<const Node*> buckets_ = std::vector<const Node*>(1024, nullptr);
+  std::size_t hashed_ = 0;
+  const Node* newest_ = nullptr;
+  std::atomic<std::uint64_t> next_id_ = 1;
+  std::size_t live_ = 0;
+  std::weak_ptr<void> owner_;
+  std::shared_ptr<void> kept_;  // the owner, while there are nodes
+};
+
+/// While one lives on a thread, nodes that are made there belong to a table of its own: what the compiler makes of a graph
+/// meets no other thread. All of them must be gone before it is.
+class PrivateGraph {
+ public:
+  PrivateGraph();
+  ~PrivateGraph();
+  PrivateGraph(const PrivateGraph&) = delete;
+
+ private:
+  NodeTable table_;
+  NodeTable* before_;
+};
+
+struct GraphState final : SessionState::Part {
+  static constexpr auto kSlot = SessionState::Slot::graph;
+  explicit GraphState(SessionState& session) : table(session.weak_from_this(), &session) {}
+  void close() override;
+  static GraphState& current() { return SessionState::current().part<GraphState>(); }
+
+  NodeTable table;
+  /// Nodes made up to the last evaluation, and up to the one before which all that was held was computed.
+  std::atomic<std::uint64_t> evaluated_up_to = 0, held_up_to = 0;
+
+  std::mutex cells_mutex;            // fields of cells, and the two lists
+  std::condition_variable released;  // a cell that a compiled function updated
+  std::vector<std::shared_ptr<Cell>> pending;
+  std::vector<std::weak_ptr<Cell>> known;
+  std::size_t sweep_at = 64;
+
+  std::recursive_mutex random_mutex;  // reading a generator and moving it on is one step
+  std::vector<std::pair<Device, Variable>> generators;
+};
+
+/// What computes the values of this thread's session that somebody holds and that were made up to a node; set by the runtime.
+void set_evaluator(void (*evaluate_held)(std::uint64_t last_id));
+/// Called before each assignment. One that replaces a value which was never computed is a loop that asks for nothing: where
+/// many nodes have come together, what was made up to the last assignment is computed, so that neither graphs nor plans grow
+/// with the loop. What the loop's current turn has made is left to a later plan, whole.
+void evaluate_if_much_waits(Cell& cell);
+
+}  // namespace weft::graph

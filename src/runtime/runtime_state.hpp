@@ -1,0 +1,62 @@
+// A session's part of the runtime: its devices, its plans, and the compiler's settings.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "backend/contract.hpp"
+#include "base/session_state.hpp"
+#include "runtime/plan_cache.hpp"
+#include "weft/compile.hpp"
+#include "weft/device.hpp"
+
+namespace weft::runtime {
+
+/// Buffers given back, by size, for the next request of that size.
+class BufferPool {
+ public:
+  backend::BufferPtr take(std::size_t bytes);
+  void give(std::size_t bytes, backend::BufferPtr buffer);
+  void clear();
+
+ private:
+  static constexpr std::size_t kBytesMax = std::size_t{512} << 20;
+  std::mutex mutex_;
+  std::unordered_map<std::size_t, std::vector<backend::BufferPtr>> free_;
+  std::size_t held_bytes_ = 0;
+};
+
+/// A device of a session. Buffers and programs share ownership, so that it goes after them.
+struct DeviceEntry : std::enable_shared_from_this<DeviceEntry> {
+  std::unique_ptr<backend::Backend> backend;
+  BufferPool pool;
+};
+
+class RuntimeState final : public SessionState::Part {
+ public:
+  static constexpr auto kSlot = SessionState::Slot::runtime;
+  explicit RuntimeState(SessionState&);
+  void close() override { plans.clear(); }
+  static RuntimeState& current() { return SessionState::current().part<RuntimeState>(); }
+
+  /// Opens the device when it is first asked for. Errors: DeviceError when there is no such device.
+  DeviceEntry& device(Device device);
+  /// Gives a device that is not open yet a backend of the caller's.
+  void use(Device device, std::unique_ptr<backend::Backend> backend);
+
+  PlanCache plans;
+  CompileSettings settings;
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<int, int>, std::shared_ptr<DeviceEntry>> devices_;
+  std::array<std::atomic<DeviceEntry*>, 3> first_ = {};  // index 0 of each kind, found without the lock
+};
+
+}  // namespace weft::runtime
