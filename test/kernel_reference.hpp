@@ -1,6 +1,5 @@
 // The meaning of kernels, slowly: evaluates kernel IR element by element in double, as the yardstick of every backend.
-// Buffers are vectors of doubles, one element each (an f32, i32, u32 or bool is exact in a double), so a buffer holds one
-// element type. Each f32 step is rounded to f32 after being computed in double, as a correctly rounded device would.
+// Each f32 step is rounded to f32 after being computed in double, as a correctly rounded device would.
 #pragma once
 
 #include <algorithm>
@@ -13,31 +12,11 @@
 #include <vector>
 
 #include "compile/kernel.hpp"
+#include "reference/packed.hpp"
+#include "reference/routines.hpp"
+#include "reference/values.hpp"
 
 namespace weft::reference {
-
-using Values = std::vector<double>;
-
-inline double to_type(double value, DType type) {
-  switch (type) {
-    case DType::f32: return static_cast<float>(value);
-    case DType::f64: return value;
-    case DType::i32: return static_cast<double>(static_cast<std::int32_t>(static_cast<std::int64_t>(value)));
-    case DType::u32: return static_cast<double>(static_cast<std::uint32_t>(static_cast<std::int64_t>(value)));
-    case DType::boolean: return value != 0;
-  }
-  return value;
-}
-
-/// scalar::Op::cast: float to integer truncates and saturates, NaN gives 0; integer to integer keeps the low 32 bits.
-inline double cast(double value, DType from, DType to) {
-  if (is_float(from) && is_integer(to)) {
-    if (std::isnan(value)) return 0;
-    if (to == DType::i32) return std::clamp(std::trunc(value), -2147483648.0, 2147483647.0);
-    return std::clamp(std::trunc(value), 0.0, 4294967295.0) + 0.0;
-  }
-  return to_type(value, to);
-}
 
 /// Philox 4x32-10 with key (seed, stream) and counter (index, 0, 0, 0): the first word.
 inline std::uint32_t philox(std::uint32_t seed, std::uint32_t stream, std::uint32_t index) {
@@ -173,30 +152,6 @@ inline double apply(scalar::Op op, DType type, double a, DType ta, double b = 0,
     case Op::select: throw std::logic_error("not an operation of a map step");
   }
   return to_type(r, type);
-}
-
-/// Element offset of linear index `i` in a view, or -1 where a bound excludes it.
-inline Extent locate(const kernel::View& view, Extent i) {
-  Extent at = view.offset;
-  bool inside = true;
-  for (std::size_t d = view.extents.size(); d-- > 0;) {
-    const Extent c = i % view.extents[d];
-    i /= view.extents[d];
-    at += c * view.strides[d];
-    if (!view.bounds.empty()) inside = inside && view.bounds[d].lo <= c && c < view.bounds[d].hi;
-  }
-  if (!inside) return -1;
-  if (at < 0) throw std::logic_error("a view leads before its operand");
-  return at;
-}
-
-inline double read(const kernel::Operand& operand, Extent at, const std::vector<Values>& buffers) {
-  if (at < 0 || at >= operand.count) throw std::logic_error("a view leads outside its operand");
-  return buffers.at(static_cast<std::size_t>(operand.buffer)).at(static_cast<std::size_t>(operand.offset + at));
-}
-inline void write(const kernel::Operand& operand, Extent at, double value, std::vector<Values>& buffers) {
-  if (at < 0 || at >= operand.count) throw std::logic_error("a view leads outside its operand");
-  buffers.at(static_cast<std::size_t>(operand.buffer)).at(static_cast<std::size_t>(operand.offset + at)) = value;
 }
 
 /// The value a reduction of nothing gives.
@@ -335,6 +290,34 @@ inline void run(const kernel::MatmulKernel& kernel, std::vector<Values>& buffers
   run(kernel.epilogue, buffers, &product);
 }
 
+/// The weights are blocks as files have them (reference/packed.hpp).
+inline void run(const kernel::PackedMatmulKernel& kernel, std::vector<Values>& buffers) {
+  Values rows, product(static_cast<std::size_t>(kernel.m * kernel.n), 0.0);
+  if (kernel.rows) {
+    kernel::LoopKernel stored = *kernel.rows;
+    const int own = static_cast<int>(buffers.size());
+    stored.outputs = {{own, DType::f32, 0, kernel.m * kernel.k}};
+    std::vector<Values> with_rows = buffers;
+    with_rows.emplace_back(static_cast<std::size_t>(kernel.m * kernel.k));
+    run(stored, with_rows);
+    rows = with_rows.back();
+  }
+  const auto a = [&](Extent i, Extent k) {
+    return kernel.rows ? rows[static_cast<std::size_t>(i * kernel.k + k)]
+                       : read(kernel.a, i * kernel.a_row + k, buffers);
+  };
+  const Values weights = unpacked(kernel.block_type, kernel.n, kernel.k, kernel.weights, buffers);
+  for (Extent i = 0; i < kernel.m; ++i) {
+    if (kernel.chosen && read(*kernel.chosen, i * kernel.chosen_stride, buffers) == 0) continue;
+    for (Extent j = 0; j < kernel.n; ++j) {
+      double sum = 0;
+      for (Extent k = 0; k < kernel.k; ++k) sum += a(i, k) * weights[static_cast<std::size_t>(j * kernel.k + k)];
+      product[static_cast<std::size_t>(i * kernel.n + j)] = to_type(sum, DType::f32);
+    }
+  }
+  run(kernel.epilogue, buffers, &product);
+}
+
 inline void run(const kernel::ScatterAddKernel& kernel, std::vector<Values>& buffers) {
   Values out(static_cast<std::size_t>(kernel.rows * kernel.columns), 0.0);
   for (Extent i = 0; i < kernel.count; ++i) {
@@ -414,10 +397,6 @@ inline void run(const kernel::AttentionKernel& kernel, std::vector<Values>& buff
           put(kernel.d_v, j, c, d_v[static_cast<std::size_t>(j * width + c)]);
         }
     }
-}
-
-inline void run(const kernel::RoutineKernel& kernel, std::vector<Values>&) {
-  throw std::logic_error("reference: routines are judged by their decomposition, not by " + kernel.name);
 }
 
 inline void run(const kernel::Kernel& kernel, std::vector<Values>& buffers) {

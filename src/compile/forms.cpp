@@ -38,43 +38,50 @@ DraftKernel draft_of_product(const Node& product, BuiltLoop loop, const Placemen
     draft.reads = std::move(loop.inputs);
     return draft;
   }
-  kernel::MatmulKernel k;
-  k.name = loop.kernel.name;
+  const MatmulOperand rows = found(matmul_operand(&a, place), product, a, "rows and columns with strides");
+  draft.reads.push_back(rows.owner);
+  const Operand first{.type = product.type, .offset = rows.offset};
+  if (product.kind == Kind::packed_matmul) {
+    kernel::PackedMatmulKernel k{.name = loop.kernel.name};
+    k.m = product.shape[1];
+    k.n = product.shape[2];
+    k.k = a.shape[2];
+    k.block_type = static_cast<BlockType>(product.ints[0]);
+    k.exact = product.ints[3] != 0;
+    k.a = first;
+    k.a_row = rows.row;
+    const ContiguousOperand weights = found(contiguous_operand(&b, place), product, b, "contiguous elements");
+    k.weights = {.type = b.type, .offset = weights.offset};
+    draft.reads.push_back(weights.owner);
+    k.epilogue = std::move(loop.kernel);
+    draft.reads.insert(draft.reads.end(), loop.inputs.begin(), loop.inputs.end());
+    if (product.inputs.size() > 2) {
+      const Node& input = *product.inputs[2];
+      const ChosenOperand chosen = found(chosen_operand(&input, place), product, input, "one stride");
+      k.chosen = Operand{.type = DType::f32, .offset = chosen.offset};
+      k.chosen_stride = chosen.stride;
+      draft.reads.push_back(chosen.owner);
+    }
+    draft.kernel = std::move(k);
+    return draft;
+  }
+  kernel::MatmulKernel k{.name = loop.kernel.name};
   k.batch = product.shape[0];
   k.m = product.shape[1];
   k.n = product.shape[2];
   k.k = a.shape[2];
-  const MatmulOperand rows = found(matmul_operand(&a, place), product, a, "rows and columns with strides");
-  k.a = {.type = product.type, .offset = rows.offset};
+  k.a = first;
   k.a_row = rows.row;
   k.a_col = rows.column;
   k.a_batch = rows.batch;
-  draft.reads.push_back(rows.owner);
-  if (product.kind == Kind::packed_matmul) {
-    const ContiguousOperand weights = found(contiguous_operand(&b, place), product, b, "contiguous elements");
-    k.packed = true;
-    k.block_type = static_cast<BlockType>(product.ints[0]);
-    k.exact = product.ints[3] != 0;
-    k.b = {.type = b.type, .offset = weights.offset};
-    k.b_row = k.b_col = 0;
-    draft.reads.push_back(weights.owner);
-  } else {
-    const MatmulOperand columns = found(matmul_operand(&b, place), product, b, "rows and columns with strides");
-    k.b = {.type = b.type, .offset = columns.offset};
-    k.b_row = columns.row;
-    k.b_col = columns.column;
-    k.b_batch = columns.batch;
-    draft.reads.push_back(columns.owner);
-  }
+  const MatmulOperand columns = found(matmul_operand(&b, place), product, b, "rows and columns with strides");
+  k.b = {.type = b.type, .offset = columns.offset};
+  k.b_row = columns.row;
+  k.b_col = columns.column;
+  k.b_batch = columns.batch;
+  draft.reads.push_back(columns.owner);
   k.epilogue = std::move(loop.kernel);
   draft.reads.insert(draft.reads.end(), loop.inputs.begin(), loop.inputs.end());
-  if (product.kind == Kind::packed_matmul && product.inputs.size() > 2) {
-    const Node& input = *product.inputs[2];
-    const ChosenOperand chosen = found(chosen_operand(&input, place), product, input, "one stride");
-    k.chosen = Operand{.type = DType::f32, .offset = chosen.offset};
-    k.chosen_stride = chosen.stride;
-    draft.reads.push_back(chosen.owner);
-  }
   draft.kernel = std::move(k);
   return draft;
 }

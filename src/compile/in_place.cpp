@@ -53,9 +53,8 @@ bool can_overwrite(const DraftKernel& draft, const Node* leaf, const Node* outpu
 
 const Node* replaced_by_product(const DraftKernel& draft, const std::function<bool(const Node*)>& is_read_later,
                                 const std::function<std::size_t(const Node*)>& bytes_of) {
-  const auto* product = std::get_if<kernel::MatmulKernel>(&draft.kernel);
-  if (!product || !product->packed || product->rows || draft.writes.size() != 1 || product->epilogue.stores.size() != 1)
-    return nullptr;
+  const auto* product = std::get_if<kernel::PackedMatmulKernel>(&draft.kernel);
+  if (!product || product->rows || draft.writes.size() != 1 || product->epilogue.stores.size() != 1) return nullptr;
   const Node* written = draft.writes[0];
   const kernel::LoopKernel& epilogue = product->epilogue;
   if (bytes_of(written) < kWorthReplacing) return nullptr;

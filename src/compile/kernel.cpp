@@ -89,10 +89,10 @@ double routine_bytes(const RoutineKernel& k) {
 
 std::string to_string(const Kernel& kernel) {
   if (const auto* k = std::get_if<LoopKernel>(&kernel)) return text(*k, "loop");
-  if (const auto* k = std::get_if<MatmulKernel>(&kernel); k && k->packed)
+  if (const auto* k = std::get_if<PackedMatmulKernel>(&kernel))
     return fmt::format("packed matmul \"{}\" m {} n {} k {} of {}{}  a {} ({})  b {}{}\n", k->name, k->m, k->n, k->k,
                        name_of(k->block_type), k->exact ? ", exact" : "", k->rows ? "computed" : text(k->a), k->a_row,
-                       text(k->b),
+                       text(k->weights),
                        k->chosen ? fmt::format("  chosen {} ({})", text(*k->chosen), k->chosen_stride) : "") +
            (k->rows ? text(*k->rows, "  rows") : "") + text(k->epilogue, "  epilogue");
   if (const auto* k = std::get_if<MatmulKernel>(&kernel))
@@ -130,6 +130,9 @@ double flops(const Kernel& kernel) {
   if (const auto* k = std::get_if<MatmulKernel>(&kernel))
     return 2.0 * static_cast<double>(k->batch) * static_cast<double>(k->m) * static_cast<double>(k->n) *
                static_cast<double>(k->k) +
+           loop_flops(k->epilogue);
+  if (const auto* k = std::get_if<PackedMatmulKernel>(&kernel))
+    return 2.0 * static_cast<double>(k->m) * static_cast<double>(k->n) * static_cast<double>(k->k) +
            (k->rows ? loop_flops(*k->rows) : 0) + loop_flops(k->epilogue);
   if (const auto* k = std::get_if<ScatterAddKernel>(&kernel))
     return static_cast<double>(k->count) * static_cast<double>(k->columns);
@@ -141,9 +144,9 @@ double flops(const Kernel& kernel) {
 
 double bytes_moved(const Kernel& kernel) {
   if (const auto* k = std::get_if<LoopKernel>(&kernel)) return loop_bytes(*k);
-  if (const auto* k = std::get_if<MatmulKernel>(&kernel); k && k->packed)
+  if (const auto* k = std::get_if<PackedMatmulKernel>(&kernel))
     return (k->rows ? loop_bytes(*k->rows) : 4.0 * static_cast<double>(k->m * k->k)) +
-           4.0 * static_cast<double>(k->b.count) + loop_bytes(k->epilogue);
+           4.0 * static_cast<double>(k->weights.count) + loop_bytes(k->epilogue);
   if (const auto* k = std::get_if<MatmulKernel>(&kernel))
     return static_cast<double>(size_bytes(k->a.type)) * static_cast<double>(k->batch) *
                static_cast<double>(k->m * k->k + k->k * k->n) +

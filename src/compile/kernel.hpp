@@ -96,16 +96,25 @@ struct MatmulKernel {
   Operand a, b;
   Extent a_row = 0, a_col = 1, b_row = 0, b_col = 1;  // strides in elements
   View a_batch, b_batch;                              // linear batch index to element offset
-  /// B is a matrix W [n, k] packed for the device, all of operand b, and C = A W^T. The batch is 1 and columns of A lie
-  /// together. Exact: A stays f32; else the device may round it to eight bits, a scale for each 32 elements.
-  bool packed = false, exact = true;
+  LoopKernel epilogue;
+};
+
+/// C[i, j] = sum_k A[i, k] * W[j, k] in f32, then the epilogue, as in MatmulKernel. W [n, k] is packed for the device, in
+/// blocks of this type.
+struct PackedMatmulKernel {
+  std::string name;
+  Extent m = 0, n = 0, k = 0;
   BlockType block_type = BlockType::f32;
-  /// Only for packed B. Rows of C are zero, whatever A and B hold, where element i * chosen_stride of this is; where all
-  /// are, B need not be read.
+  bool exact = true;  // A stays f32; else the device may round it to eight bits, with a scale for each 32 elements
+  Operand a;          // rows are a_row elements apart, and the elements of a row are neighbours
+  Extent a_row = 0;
+  Operand weights;  // all of the packed matrix
+  /// Row i of C is zero, whatever A and W hold, where element i * chosen_stride of this is zero. A device need not read W
+  /// where all of them are.
   std::optional<Operand> chosen;
   Extent chosen_stride = 0;
-  /// Rows of A that are computed as they are read: what the loop (outer m, inner k) stores. It is of the kind that
-  /// compile/row_factors.hpp describes, and `a` is then no operand. Only for packed B.
+  /// Rows of A that are computed as they are read: those that the loop (outer m, inner k) stores. The loop is of the kind
+  /// that compile/row_factors.hpp describes, and `a` is then not an operand.
   std::optional<LoopKernel> rows;
   LoopKernel epilogue;
 };
@@ -150,7 +159,8 @@ struct RoutineKernel {
   std::vector<Extent> attributes;
 };
 
-using Kernel = std::variant<LoopKernel, MatmulKernel, ScatterAddKernel, AttentionKernel, RoutineKernel>;
+using Kernel =
+    std::variant<LoopKernel, MatmulKernel, PackedMatmulKernel, ScatterAddKernel, AttentionKernel, RoutineKernel>;
 
 /// Calls visit(operand, is_written) for each operand of the kernel (const or not): those that it reads in order, then those
 /// that it writes. An operand that is updated in place comes twice.
@@ -166,8 +176,13 @@ void visit_operands(AnyKernel& kernel, Visit visit) {
       visit_all(k.inputs, kRead);
       visit_all(k.outputs, kWritten);
     } else if constexpr (std::is_same_v<Form, MatmulKernel>) {
-      if (!k.rows) visit(k.a, kRead);
+      visit(k.a, kRead);
       visit(k.b, kRead);
+      visit_all(k.epilogue.inputs, kRead);
+      visit_all(k.epilogue.outputs, kWritten);
+    } else if constexpr (std::is_same_v<Form, PackedMatmulKernel>) {
+      if (!k.rows) visit(k.a, kRead);
+      visit(k.weights, kRead);
       visit_all(k.epilogue.inputs, kRead);
       if (k.chosen) visit(*k.chosen, kRead);
       if (k.rows) visit_all(k.rows->inputs, kRead);
@@ -203,7 +218,8 @@ void visit_operands(AnyKernel& kernel, Visit visit) {
 template <class AnyKernel, class Visit>
 void visit_loops(AnyKernel& kernel, Visit visit) {
   if (auto* loop = std::get_if<LoopKernel>(&kernel)) visit(*loop);
-  if (auto* product = std::get_if<MatmulKernel>(&kernel)) {
+  if (auto* product = std::get_if<MatmulKernel>(&kernel)) visit(product->epilogue);
+  if (auto* product = std::get_if<PackedMatmulKernel>(&kernel)) {
     if (product->rows) visit(*product->rows);
     visit(product->epilogue);
   }

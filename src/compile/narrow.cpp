@@ -108,13 +108,16 @@ void narrow(Operand& operand, View& batch, Extent rows, Extent row_stride, Exten
 
 void narrow_operands(kernel::Kernel& kernel) {
   kernel::visit_loops(kernel, [](LoopKernel& loop) { narrow(loop); });
-  auto* product = std::get_if<MatmulKernel>(&kernel);
-  if (!product) return;
-  if (!product->rows) narrow(product->a, product->a_batch, product->m, product->a_row, product->k, product->a_col);
-  if (!product->packed)  // packed weights are read whole, in an order of the device's own
+  if (auto* product = std::get_if<MatmulKernel>(&kernel)) {
+    narrow(product->a, product->a_batch, product->m, product->a_row, product->k, product->a_col);
     narrow(product->b, product->b_batch, product->k, product->b_row, product->n, product->b_col);
-  if (product->chosen)
-    product->chosen->count = std::min(product->chosen->count, (product->m - 1) * product->chosen_stride + 1);
+  }
+  if (auto* product = std::get_if<kernel::PackedMatmulKernel>(&kernel)) {  // the weights are read whole
+    const Reach rows = reach_of({{product->m, product->k}, {product->a_row, 1}, 0, {}});
+    if (!product->rows && can_cut(product->a, rows)) cut(product->a, rows);
+    if (product->chosen)
+      product->chosen->count = std::min(product->chosen->count, (product->m - 1) * product->chosen_stride + 1);
+  }
 }
 
 }  // namespace weft::compiler

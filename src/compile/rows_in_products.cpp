@@ -25,9 +25,9 @@ const kernel::LoopKernel* norm_of_few_rows(const DraftKernel& draft, const Targe
 /// Whether the kernel is a product with packed weights whose first operand is just these rows.
 bool can_compute(const DraftKernel& reader, const Node* rows, const kernel::LoopKernel& norm, const Target& target) {
   constexpr std::size_t kOfPackedWeights = 3;  // operands that packed weights may take beyond the first
-  const auto* product = std::get_if<kernel::MatmulKernel>(&reader.kernel);
-  return product && product->packed && product->m == norm.outer && product->k == norm.inner && product->a.offset == 0 &&
-         product->a_row == product->k && product->a_batch.offset == 0 && reader.reads[0] == rows &&
+  const auto* product = std::get_if<kernel::PackedMatmulKernel>(&reader.kernel);
+  return product && product->m == norm.outer && product->k == norm.inner && product->a.offset == 0 &&
+         product->a_row == product->k && reader.reads[0] == rows &&
          std::count(reader.reads.begin(), reader.reads.end(), rows) == 1 &&
          reader.reads.size() + norm.inputs.size() + reader.writes.size() + kOfPackedWeights <=
              static_cast<std::size_t>(target.operands_max);
@@ -55,7 +55,7 @@ void compute_rows_in_products(std::vector<DraftKernel>& kernels, const Placement
       continue;
     for (const std::size_t reader : of_rows) {
       DraftKernel& draft = kernels[reader];
-      std::get<kernel::MatmulKernel>(draft.kernel).rows = *norm;
+      std::get<kernel::PackedMatmulKernel>(draft.kernel).rows = *norm;
       draft.reads.erase(draft.reads.begin());
       draft.reads.insert(draft.reads.end(), kernels[i].reads.begin(), kernels[i].reads.end());
     }

@@ -283,13 +283,15 @@ std::string explain(const Executable& executable, bool source) {
   text += fmt::format("{:>4}  {:<10} {:>12} {:>12}  {}\n", "#", "form", "MFLOP", "MB", "name");
   for (std::size_t i = 0; i < plan.kernels.size(); ++i) {
     const kernel::Kernel& k = plan.kernels[i];
-    constexpr const char* forms[] = {"loop", "matmul", "scatter", "attention", "routine"};
+    constexpr const char* forms[] = {"loop", "matmul", "packed", "scatter", "attention", "routine"};
     const std::string name = std::visit([](const auto& kernel) { return kernel.name; }, k);
     std::string shape;
     if (const auto* loop = std::get_if<kernel::LoopKernel>(&k))
       shape = fmt::format(" [{} x {}]", loop->outer, loop->inner);
     if (const auto* product = std::get_if<kernel::MatmulKernel>(&k))
       shape = fmt::format(" [{} x {}x{}x{}]", product->batch, product->m, product->n, product->k);
+    if (const auto* product = std::get_if<kernel::PackedMatmulKernel>(&k))
+      shape = fmt::format(" [{}x{}x{}]", product->m, product->n, product->k);
     text += fmt::format("{:>4}  {:<10} {:>12.3f} {:>12.3f}  {}{}\n", i, forms[k.index()],
                         executable.work[i].flops / 1e6, executable.work[i].bytes / 1e6, name, shape);
     flops += executable.work[i].flops;

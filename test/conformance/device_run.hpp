@@ -63,6 +63,7 @@ class Conformance : public testing::Test {
     const auto& types = backend().describe().dtypes;
     return std::find(types.begin(), types.end(), type) != types.end();
   }
+  Device device() const { return device_; }
   bool is_cpu() const { return device_.kind == Device::Kind::cpu; }
 
   using Results = std::vector<std::vector<double>>;

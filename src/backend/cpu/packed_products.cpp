@@ -73,48 +73,48 @@ void multiply_chosen_rows(std::span<const QuantProduct> products, const float* x
 
 }  // namespace
 
-PackedProducts::Member::Member(const kernel::MatmulKernel& kernel)
+PackedProducts::Member::Member(const kernel::PackedMatmulKernel& kernel)
     : name(kernel.name),
-      weights(kernel.b),
+      weights(kernel.weights),
       type(kernel.block_type),
       n(kernel.n),
       k(kernel.k),
       epilogue(kernel),
       matrix(QuantisedMatrix::without_data(type, n, k)) {}
 
-PackedProducts::PackedProducts(std::span<const kernel::MatmulKernel* const> kernels)
+PackedProducts::PackedProducts(std::span<const kernel::PackedMatmulKernel* const> kernels)
     : a_(kernels[0]->a),
-      a_offset_(kernels[0]->a_batch.offset),
       x_row_(kernels[0]->a_row),
       m_(kernels[0]->m),
       activations_(kernels[0]->exact ? Activations::exact : Activations::eight_bit),
       chosen_(kernels[0]->chosen),
       chosen_stride_(kernels[0]->chosen_stride) {
-  for (const kernel::MatmulKernel* kernel : kernels)
+  for (const kernel::PackedMatmulKernel* kernel : kernels)
     products_.push_back({&members_.emplace_back(*kernel).matrix, nullptr, kernel->n, {}, {}});
   tasks_.emplace(products_, m_, activations_);
   if (!tasks_->is_small()) tasks_.reset();
 }
 
-bool PackedProducts::may_join(const kernel::MatmulKernel& k, std::span<const kernel::MatmulKernel* const> others) {
-  const auto touches = [](const kernel::MatmulKernel& writer, const kernel::MatmulKernel& user) {
+bool PackedProducts::may_join(const kernel::PackedMatmulKernel& k,
+                              std::span<const kernel::PackedMatmulKernel* const> others) {
+  const auto touches = [](const kernel::PackedMatmulKernel& writer, const kernel::PackedMatmulKernel& user) {
     for (const kernel::Operand& out : writer.epilogue.outputs) {
-      if (overlap(out, user.a) || overlap(out, user.b) || (user.chosen && overlap(out, *user.chosen))) return true;
+      if (overlap(out, user.a) || overlap(out, user.weights) || (user.chosen && overlap(out, *user.chosen)))
+        return true;
       for (const auto* list : {&user.epilogue.inputs, &user.epilogue.outputs})
         for (const kernel::Operand& operand : *list)
           if (overlap(out, operand)) return true;
     }
     return false;
   };
-  return k.packed && std::all_of(others.begin(), others.end(), [&](const kernel::MatmulKernel* o) {
-           return k.a == o->a && k.a_row == o->a_row && k.a_batch.offset == o->a_batch.offset && k.m == o->m &&
-                  k.k == o->k && k.exact == o->exact && k.chosen == o->chosen && k.chosen_stride == o->chosen_stride &&
-                  !touches(*o, k) && !touches(k, *o);
-         });
+  return std::all_of(others.begin(), others.end(), [&](const kernel::PackedMatmulKernel* o) {
+    return k.a == o->a && k.a_row == o->a_row && k.m == o->m && k.k == o->k && k.exact == o->exact &&
+           k.chosen == o->chosen && k.chosen_stride == o->chosen_stride && !touches(*o, k) && !touches(k, *o);
+  });
 }
 
 void PackedProducts::bind(const Memory& memory) {
-  x_ = reinterpret_cast<const float*>(memory.at(a_)) + a_offset_;
+  x_ = reinterpret_cast<const float*>(memory.at(a_));
   if (chosen_) rows_ = {reinterpret_cast<const float*>(memory.at(*chosen_)), chosen_stride_};
   for (std::size_t i = 0; i < products_.size(); ++i) {
     Member& member = members_[i];

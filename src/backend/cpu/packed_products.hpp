@@ -17,9 +17,10 @@ namespace weft::cpu {
 /// zero, and where no row is chosen the weights are not read.
 class PackedProducts final : public Prepared {
  public:
-  explicit PackedProducts(std::span<const kernel::MatmulKernel* const> kernels);
-  /// Whether it is a packed product, of the same rows as all of these, and none touches what another writes.
-  static bool may_join(const kernel::MatmulKernel& kernel, std::span<const kernel::MatmulKernel* const> others);
+  explicit PackedProducts(std::span<const kernel::PackedMatmulKernel* const> kernels);
+  /// Whether it is a product of the same rows as all of these, and none touches what another writes.
+  static bool may_join(const kernel::PackedMatmulKernel& kernel,
+                       std::span<const kernel::PackedMatmulKernel* const> others);
 
   void bind(const Memory& memory) override;
   void run() override { run_products(products_); }
@@ -35,7 +36,7 @@ class PackedProducts final : public Prepared {
 
  private:
   struct Member {
-    explicit Member(const kernel::MatmulKernel& kernel);
+    explicit Member(const kernel::PackedMatmulKernel& kernel);
     std::string name;
     kernel::Operand weights;
     BlockType type;
@@ -46,7 +47,7 @@ class PackedProducts final : public Prepared {
   void run_products(std::span<const QuantProduct> products) const;
 
   kernel::Operand a_;
-  Extent a_offset_, x_row_, m_;
+  Extent x_row_, m_;
   Activations activations_;
   std::optional<kernel::Operand> chosen_;
   Extent chosen_stride_;

@@ -105,6 +105,10 @@ class PreparedRoutine final : public Prepared {
 
 std::unique_ptr<Prepared> prepare(const kernel::LoopKernel& k) { return std::make_unique<PreparedLoop>(k); }
 std::unique_ptr<Prepared> prepare(const kernel::MatmulKernel& k) { return std::make_unique<ProductProgram>(k); }
+std::unique_ptr<Prepared> prepare(const kernel::PackedMatmulKernel& k) {
+  const kernel::PackedMatmulKernel* const alone[] = {&k};
+  return std::make_unique<PackedProducts>(alone);
+}
 std::unique_ptr<Prepared> prepare(const kernel::ScatterAddKernel& k) { return std::make_unique<PreparedScatter>(k); }
 std::unique_ptr<Prepared> prepare(const kernel::AttentionKernel& k) { return std::make_unique<PreparedAttention>(k); }
 
@@ -149,9 +153,9 @@ std::vector<PreparedKernels> prepare(const kernel::Plan& plan) {
   std::vector<PreparedKernels> all;
   const std::vector<kernel::Kernel>& kernels = plan.kernels;
   for (std::size_t i = 0; i < kernels.size();) {
-    std::vector<const kernel::MatmulKernel*> sharing;
+    std::vector<const kernel::PackedMatmulKernel*> sharing;
     for (std::size_t j = i; j < kernels.size(); ++j) {
-      const auto* product = std::get_if<kernel::MatmulKernel>(&kernels[j]);
+      const auto* product = std::get_if<kernel::PackedMatmulKernel>(&kernels[j]);
       if (product == nullptr || !PackedProducts::may_join(*product, sharing)) break;
       sharing.push_back(product);
     }

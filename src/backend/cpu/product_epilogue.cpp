@@ -5,12 +5,19 @@
 namespace weft::cpu {
 namespace {
 
+bool stores_the_product_alone(const kernel::LoopKernel& epilogue) {
+  return epilogue.stores.size() == 1 &&
+         epilogue.steps.at(static_cast<std::size_t>(epilogue.stores[0].value)).kind == kernel::StepKind::accumulator;
+}
+
+}  // namespace
+
 /// An output of the product's type that is stored row by row without gaps and that nothing else of this kernel reads: the
 /// product is written there, and the epilogue changes it in place.
-int output_for_product(const kernel::MatmulKernel& k, Extent* offset) {
+int ProductEpilogue::output_for(const Product& k, Extent* offset) {
   for (const kernel::Store& store : k.epilogue.stores) {
     const kernel::Operand& output = k.epilogue.outputs.at(static_cast<std::size_t>(store.output));
-    if (output.type != k.a.type || overlap(output, k.a) || overlap(output, k.b)) continue;
+    if (output.type != k.type || overlap(output, k.a) || overlap(output, k.b)) continue;
     bool read = false;
     for (const kernel::Operand& input : k.epilogue.inputs) read = read || overlap(output, input);
     int stores = 0;
@@ -23,20 +30,19 @@ int output_for_product(const kernel::MatmulKernel& k, Extent* offset) {
   return -1;
 }
 
-bool stores_the_product_alone(const kernel::LoopKernel& epilogue) {
-  return epilogue.stores.size() == 1 &&
-         epilogue.steps.at(static_cast<std::size_t>(epilogue.stores[0].value)).kind == kernel::StepKind::accumulator;
-}
-
-}  // namespace
-
 ProductEpilogue::ProductEpilogue(const kernel::MatmulKernel& k)
+    : ProductEpilogue(Product{k.epilogue, k.batch, k.m, k.n, k.a.type, k.a, k.b, false}) {}
+
+ProductEpilogue::ProductEpilogue(const kernel::PackedMatmulKernel& k)
+    : ProductEpilogue(Product{k.epilogue, 1, k.m, k.n, DType::f32, k.a, k.weights, true}) {}
+
+ProductEpilogue::ProductEpilogue(const Product& k)
     : m_(k.m),
-      element_bytes_(size_bytes(k.a.type)),
-      output_(output_for_product(k, &offset_)),
+      element_bytes_(size_bytes(k.type)),
+      output_(output_for(k, &offset_)),
       plain_(output_ >= 0 && stores_the_product_alone(k.epilogue)),
-      program_(k.epilogue, k.n, k.a.type, output_),
-      in_tiles_(k.packed && output_ < 0 && program_.takes_product_rows(k.n)),
+      program_(k.epilogue, k.n, k.type, output_),
+      in_tiles_(k.gives_tiles && output_ < 0 && program_.takes_product_rows(k.n)),
       operands_(k.epilogue) {
   if (output_ < 0 && !in_tiles_) scratch_.resize(static_cast<std::size_t>(k.batch * k.m * k.n) * element_bytes_);
 }

@@ -12,6 +12,7 @@ namespace weft::cpu {
 class ProductEpilogue {
  public:
   explicit ProductEpilogue(const kernel::MatmulKernel& kernel);
+  explicit ProductEpilogue(const kernel::PackedMatmulKernel& kernel);
 
   /// Takes the operands, and says where the product is to be stored in this run; null: nowhere, the epilogue
   /// sees each block where it was made.
@@ -29,6 +30,17 @@ class ProductEpilogue {
   std::size_t scratch_bytes() const { return scratch_.size(); }
 
  private:
+  /// The product that the epilogue is of.
+  struct Product {
+    const kernel::LoopKernel& epilogue;
+    Extent batch, m, n;
+    DType type;
+    const kernel::Operand &a, &b;
+    bool gives_tiles;  // as it is made, instead of storing it whole
+  };
+  explicit ProductEpilogue(const Product& product);
+  static int output_for(const Product& product, Extent* offset);
+
   Extent m_;
   std::size_t element_bytes_;
   Extent offset_ = 0;  // in elements; set while the next is initialised, so it comes first

@@ -31,8 +31,8 @@ bool writes(const kernel::Kernel& kernel, int buffer) {
 std::size_t render_with_another(const kernel::Plan& plan, std::size_t at, const Target& target, Rendered& rendered) {
   constexpr std::size_t kFar = 6;
   const std::vector<kernel::Kernel>& kernels = plan.kernels;
-  if (const auto* product = std::get_if<kernel::MatmulKernel>(&kernels[at])) {
-    const auto* next = at + 1 < kernels.size() ? std::get_if<kernel::MatmulKernel>(&kernels[at + 1]) : nullptr;
+  if (const auto* product = std::get_if<kernel::PackedMatmulKernel>(&kernels[at])) {
+    const auto* next = at + 1 < kernels.size() ? std::get_if<kernel::PackedMatmulKernel>(&kernels[at + 1]) : nullptr;
     return next && render_packed_pair(*product, *next, target, rendered) ? at + 1 : at;
   }
   const auto* loop = std::get_if<kernel::LoopKernel>(&kernels[at]);

@@ -8,7 +8,6 @@
 #include <limits>
 
 #include "backend/webgpu/wgsl/loop.hpp"
-#include "backend/webgpu/wgsl/quantised.hpp"
 #include "backend/webgpu/wgsl/steps.hpp"
 #include "weft/error.hpp"
 
@@ -610,7 +609,6 @@ TileChoice choose_tile(Extent batch, Extent m, Extent n, Extent k, const Target&
 void render(const MatmulKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered,
             std::optional<TileChoice> choice) {
   if (kernel.batch * kernel.m * kernel.n == 0) return;
-  if (kernel.packed) return render_packed(kernel, target, scratch, rendered);
   const bool tiled =
       is_tiled(kernel.m, kernel.n, kernel.k) && kernel.a.type == DType::f32 && kernel.b.type == DType::f32;
   if (!tiled && !choice) return render_as_reduction(kernel, target, scratch, rendered);

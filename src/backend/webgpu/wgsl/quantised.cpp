@@ -16,8 +16,8 @@
 namespace weft::webgpu {
 namespace {
 
-using kernel::MatmulKernel;
 using kernel::Operand;
+using kernel::PackedMatmulKernel;
 using kernel::RoutineKernel;
 using kernel::StepKind;
 
@@ -135,7 +135,7 @@ class PackedReader {
 constexpr int kOrderThreads = 256;
 
 /// Whether a row of A is one that the product is asked for. By bits: a weight that is no number counts.
-std::string is_chosen_function(const MatmulKernel& kernel, int chosen, const Bindings& bindings) {
+std::string is_chosen_function(const PackedMatmulKernel& kernel, int chosen, const Bindings& bindings) {
   const std::string at =
       fmt::format("min(i, {}u) * {}u + {}u", kernel.m - 1, kernel.chosen_stride, bindings.base(chosen));
   return fmt::format("fn is_chosen(i: u32) -> bool {{ return (bitcast<u32>({}) << 1u) != 0u; }}\n",
@@ -143,7 +143,7 @@ std::string is_chosen_function(const MatmulKernel& kernel, int chosen, const Bin
 }
 
 /// The rows in an order, those first that count, and how many these are.
-RenderedDispatch order_rows(const MatmulKernel& kernel, const Operand& order, const Target& target) {
+RenderedDispatch order_rows(const PackedMatmulKernel& kernel, const Operand& order, const Target& target) {
   Bindings bindings(target, kernel.name);
   const int chosen = bindings.add(*kernel.chosen, false), to = bindings.add(order, true);
   bindings.resolve();
@@ -183,7 +183,7 @@ RenderedDispatch order_rows(const MatmulKernel& kernel, const Operand& order, co
 
 // --- Few rows of A ----------------------------------------------------------------------------------------------------
 
-/// Rows of A that are computed as they are read (MatmulKernel::rows), but for one factor a row, which is known at the end.
+/// Rows of A that are computed as they are read (PackedMatmulKernel::rows), but for one factor a row, which is known at the end.
 class ComputedRows {
  public:
   ComputedRows(const kernel::LoopKernel& rows, Bindings& bindings, Helpers& helpers)
@@ -249,7 +249,7 @@ class ComputedRows {
 class RowsWriter {
  public:
   /// `before`: a product of the same rows, computed beside `kernel`, whose epilogue reads it.
-  RowsWriter(const MatmulKernel& kernel, const Target& target, const MatmulKernel* before = nullptr)
+  RowsWriter(const PackedMatmulKernel& kernel, const Target& target, const PackedMatmulKernel* before = nullptr)
       : kernel_(kernel), before_(before), target_(target) {
     rows_ = static_cast<int>(std::min(kernel.m, kFewRows));
     lanes_ = target.subgroup_size >= 2 ? static_cast<int>(std::min(target.subgroup_size, 32u)) : 32;
@@ -261,15 +261,14 @@ class RowsWriter {
     Bindings bindings(target_, kernel_.name);
     Helpers helpers;
     const int a = kernel_.rows ? -1 : bindings.add(kernel_.a, false);
-    by_fours_ = !kernel_.rows && kernel_.k % 4 == 0 && kernel_.a_row % 4 == 0 && kernel_.a.offset % 4 == 0 &&
-                kernel_.a_batch.offset % 4 == 0;
+    by_fours_ = !kernel_.rows && kernel_.k % 4 == 0 && kernel_.a_row % 4 == 0 && kernel_.a.offset % 4 == 0;
     if (by_fours_) bindings.want_vectors(a);
     const int chosen = kernel_.chosen ? bindings.add(*kernel_.chosen, false) : -1;
     std::optional<ComputedRows> computed;
     if (kernel_.rows) computed.emplace(*kernel_.rows, bindings, helpers);
-    const PackedReader reader(kernel_.block_type, kernel_.b, kernel_.n, kernel_.k, bindings);
+    const PackedReader reader(kernel_.block_type, kernel_.weights, kernel_.n, kernel_.k, bindings);
     std::optional<PackedReader> reader_before;
-    if (before_) reader_before.emplace(kernel_.block_type, before_->b, kernel_.n, kernel_.k, bindings, "_before");
+    if (before_) reader_before.emplace(kernel_.block_type, before_->weights, kernel_.n, kernel_.k, bindings, "_before");
     const kernel::LoopKernel epilogue = before_ ? epilogue_of_both() : without_inner(kernel_.epilogue);
     const Space space{{{"i", kernel_.m}, {"j", kernel_.n}}, -1};
     StepWriter writer(epilogue, bindings, helpers, space, space);
@@ -322,7 +321,7 @@ class RowsWriter {
 
   /// Four elements of a row of A; beyond k they are zero.
   std::string activation_function(int a, const Bindings& bindings) const {
-    const Extent base = bindings.base(a) + kernel_.a_batch.offset;
+    const Extent base = bindings.base(a);
     const bool whole = kernel_.k % kQuantBlock == 0;
     const std::string row = fmt::format("min(i, {}u) * {}u", kernel_.m - 1, static_cast<std::uint32_t>(kernel_.a_row));
     std::string text = "fn activations(i: u32, e: u32) -> vec4f {\n";
@@ -501,8 +500,8 @@ class RowsWriter {
     return both;
   }
 
-  const MatmulKernel& kernel_;
-  const MatmulKernel* before_;
+  const PackedMatmulKernel& kernel_;
+  const PackedMatmulKernel* before_;
   const Target& target_;
   std::size_t steps_before_ = 0;             // of both epilogues, those of `before_`
   int sums_ = 0;                             // over each row of A, where it is computed
@@ -564,24 +563,26 @@ RenderedDispatch unpack(const std::string& name, BlockType type, const Operand& 
 
 }  // namespace
 
-void render_packed(const MatmulKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered) {
+void render(const PackedMatmulKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered) {
   if (kernel.m * kernel.n == 0) return;
   const Extent elements = kernel.n * kernel.k;
   const bool unpacks = kernel.m > kFewRows && elements <= kUnpackedMax &&
                        static_cast<std::uint64_t>(elements) * 4 <= target.limits.binding_bytes &&
                        (!kernel.chosen || is_tiled(kernel.m, kernel.n, kernel.k));
   if (!unpacks) return RowsWriter(kernel, target).render(rendered);
-  MatmulKernel plain = kernel;
-  plain.packed = false;
-  plain.b_row = 1;
+  kernel::MatmulKernel plain{.name = kernel.name, .batch = 1, .m = kernel.m, .n = kernel.n, .k = kernel.k};
+  plain.a = kernel.a;
+  plain.a_row = kernel.a_row;
   plain.b_batch = {{1}, {0}, 0, {}};
+  plain.b_row = 1;
+  plain.epilogue = kernel.epilogue;
   if (kernel.block_type == BlockType::f32) {  // lies there as it is, but for the ends of rows
     plain.b_col = quant_layout(quant_form(BlockType::f32), kernel.n, kernel.k).blocks * kQuantBlock;
-    plain.b = {kernel.b.buffer, DType::f32, kernel.b.offset, kernel.n * plain.b_col};
+    plain.b = {kernel.weights.buffer, DType::f32, kernel.weights.offset, kernel.n * plain.b_col};
   } else {
     plain.b_col = kernel.k;
     plain.b = scratch.add(DType::f32, elements);
-    rendered.dispatches.push_back(unpack(kernel.name + ".unpack", kernel.block_type, kernel.b, kernel.n, kernel.k,
+    rendered.dispatches.push_back(unpack(kernel.name + ".unpack", kernel.block_type, kernel.weights, kernel.n, kernel.k,
                                          nullptr, plain.b, kernel.n, target));
   }
   if (!kernel.chosen) return render(plain, target, scratch, rendered);
@@ -593,19 +594,19 @@ void render_packed(const MatmulKernel& kernel, const Target& target, Scratch& sc
 namespace {
 
 /// Whether two products have the same A.
-bool same_rows(const MatmulKernel& x, const MatmulKernel& y) {
+bool same_rows(const PackedMatmulKernel& x, const PackedMatmulKernel& y) {
   if (x.rows && y.rows)
     return x.rows->inputs == y.rows->inputs && x.rows->steps == y.rows->steps && x.rows->stores == y.rows->stores;
-  return !x.rows && !y.rows && x.a == y.a && x.a_row == y.a_row && x.a_batch == y.a_batch;
+  return !x.rows && !y.rows && x.a == y.a && x.a_row == y.a_row;
 }
 
 }  // namespace
 
-bool render_packed_pair(const MatmulKernel& first, const MatmulKernel& second, const Target& target,
+bool render_packed_pair(const PackedMatmulKernel& first, const PackedMatmulKernel& second, const Target& target,
                         Rendered& rendered) {
-  if (!first.packed || !second.packed || first.block_type != second.block_type || first.m != second.m ||
-      first.chosen != second.chosen || first.chosen_stride != second.chosen_stride || first.n != second.n ||
-      first.k != second.k || first.m > kFewRows || first.m * first.n == 0 || !same_rows(first, second))
+  if (first.block_type != second.block_type || first.m != second.m || first.chosen != second.chosen ||
+      first.chosen_stride != second.chosen_stride || first.n != second.n || first.k != second.k || first.m > kFewRows ||
+      first.m * first.n == 0 || !same_rows(first, second))
     return false;
   const kernel::LoopKernel before = without_inner(first.epilogue), after = without_inner(second.epilogue);
   if (before.outputs.size() != 1 || before.stores.size() != 1) return false;
@@ -627,7 +628,7 @@ bool render_packed_pair(const MatmulKernel& first, const MatmulKernel& second, c
         out.buffer == made.buffer)
       return false;
   Bindings counted(target, second.name);
-  const int runs = PackedReader(first.block_type, first.b, first.n, first.k, counted).runs();
+  const int runs = PackedReader(first.block_type, first.weights, first.n, first.k, counted).runs();
   const std::size_t bindings = (first.rows ? first.rows->inputs.size() : 1) + (first.chosen ? 1 : 0) +
                                2 * static_cast<std::size_t>(runs) + before.inputs.size() + after.inputs.size() +
                                before.outputs.size() + after.outputs.size();

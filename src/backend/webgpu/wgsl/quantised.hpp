@@ -10,12 +10,12 @@ inline constexpr Extent kFewRows = 8;  // of A, for which weights are multiplied
 
 /// Appends the dispatches of a product with packed weights. For few rows of A one, in which a subgroup multiplies some rows
 /// of W as it reads them; for more the weights become f32 in scratch, and the tiled product follows.
-void render_packed(const kernel::MatmulKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered);
+void render(const kernel::PackedMatmulKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered);
 
 /// Two neighbouring products of the same few rows, the second of which has the first in its epilogue, element for element
 /// (a gated unit), as one dispatch. False where they are none.
-bool render_packed_pair(const kernel::MatmulKernel& first, const kernel::MatmulKernel& second, const Target& target,
-                        Rendered& rendered);
+bool render_packed_pair(const kernel::PackedMatmulKernel& first, const kernel::PackedMatmulKernel& second,
+                        const Target& target, Rendered& rendered);
 
 /// Appends the dispatch of ops::Routine::unpack_rows.
 void render_unpack_rows(const kernel::RoutineKernel& kernel, const Target& target, Rendered& rendered);

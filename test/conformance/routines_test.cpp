@@ -1,0 +1,193 @@
+// Conformance of products with packed weights and of routines, each against its plain reference.
+#include <bit>
+#include <random>
+
+#include "conformance/device_run.hpp"
+#include "runtime/packed_matrix.hpp"
+#include "weft/inference.hpp"
+#include "weft/ops.hpp"
+
+namespace weft::test {
+namespace {
+
+/// The reference with kernels for all that it has a meaning for, instead of primitives.
+compiler::Target whole_target() {
+  compiler::Target target = reference_target();
+  target.packed_products = true;
+  target.has_routine = [](ops::Routine) { return true; };
+  target.computed_rows_max = 8;
+  return target;
+}
+
+class Routines : public Conformance {
+ protected:
+  std::vector<double> noise(Extent count, double lo = -1, double hi = 1) {
+    std::vector<double> values;
+    for (Extent i = 0; i < count; ++i) values.push_back(std::uniform_real_distribution<double>(lo, hi)(random_));
+    return values;
+  }
+
+  /// The arguments of one side: the reference reads blocks as files have them, the device its own packing.
+  struct Side {
+    Arguments arguments;
+    bool is_device = false;
+  };
+  Tensor weights(Side& side, BlockType type, Extent n, Extent k, const std::vector<double>& values) {
+    const std::vector<float> floats(values.begin(), values.end());
+    std::vector<std::byte> blocks(bytes_for(type, static_cast<std::uint64_t>(n * k), "test"));
+    quantise(type, floats, blocks);
+    std::vector<double> words = reference::words_of(blocks);
+    if (side.is_device) {
+      const auto packed = pack_matrix(type, blocks, n, k, device()).words.to_vector<std::uint32_t>();
+      words.assign(packed.begin(), packed.end());
+    }
+    const auto count = static_cast<Extent>(words.size());
+    return side.arguments.make({count}, std::move(words), DType::u32);
+  }
+
+  /// The values that `make(side)` gives, on the device and by the reference, whose kernels are then in `kernels_`.
+  template <class Make>
+  std::pair<Results, Results> both(Make make) {
+    Side device, slow;
+    device.is_device = true;
+    const std::vector<Tensor> on_device = make(device), by_reference = make(slow);
+    compiler::Request request;
+    for (const Tensor& t : by_reference) request.outputs.push_back(t.node());
+    request.may_overwrite.assign(by_reference.size(), nullptr);
+    kernels_ = compiler::compile(request, whole_target(), {}).plan.kernels;
+    return {run(on_device, device.arguments), evaluate(by_reference, slow.arguments, {}, whole_target())};
+  }
+  template <class Make>
+  void expect_same(Make make, double relative = 2e-5, double absolute = 2e-6) {
+    const auto [actual, expected] = both(make);
+    for (std::size_t o = 0; o < expected.size(); ++o)
+      expect_close(actual[o], expected[o], relative, absolute, fmt::format("output {}", o));
+  }
+
+  std::vector<kernel::Kernel> kernels_;
+  std::mt19937_64 random_{17};
+};
+
+Tensor packed_product(const Tensor& x, const Tensor& words, BlockType type, Extent n, const Tensor& chosen = {}) {
+  const graph::NodeRef rows = graph::reshape(x.node(), {1, x.dim(0), x.dim(1)});
+  const Tensor y(graph::packed_matmul(rows, words.node(), type, n, true, chosen.defined() ? chosen.node() : nullptr));
+  return reshape(y, {x.dim(0), n});
+}
+
+TEST_F(Routines, PackedProductsWithEpiloguesAndChosenRows) {
+  const Extent n = 40, k = 256;
+  for (const BlockType type : {BlockType::q8_0, BlockType::q4_1, BlockType::q6_k, BlockType::mxfp4, BlockType::f16})
+    for (const Extent m : {Extent{1}, Extent{5}, Extent{20}}) {
+      if (!is_cpu() && (type != BlockType::q8_0 || m == 1)) continue;  // software adapters take seconds for each shader
+      SCOPED_TRACE(fmt::format("{} rows of {}", m, name_of(type)));
+      const auto x = noise(m * k), w = noise(n * k), bias = noise(n);
+      std::vector<double> chosen(static_cast<std::size_t>(2 * m), 1.0);
+      for (std::size_t i = 0; i < chosen.size(); i += 4) chosen[i] = 0;  // every other row
+      expect_same([&](Side& side) {
+        const Tensor rows = side.arguments.make({m, k}, x), words = weights(side, type, n, k, w);
+        const Tensor flags = narrow(side.arguments.make({m, 2}, chosen), 1, 0, 1);
+        return std::vector<Tensor>{silu(packed_product(rows, words, type, n) + side.arguments.make({n}, bias)),
+                                   packed_product(rows, words, type, n, reshape(flags, {m}))};
+      });
+      ASSERT_EQ(kernels_.size(), 2u);
+      const auto& second = std::get<kernel::PackedMatmulKernel>(kernels_[1]);
+      EXPECT_TRUE(second.chosen && second.chosen_stride == (m == 1 ? second.chosen_stride : 2));
+    }
+}
+
+TEST_F(Routines, PackedProductsOfRowsThatAreComputedAsTheyAreRead) {
+  const Extent m = 2, n = 24, k = 64;
+  const auto x = noise(m * k), w = noise(n * k), scale = noise(k);
+  expect_same([&](Side& side) {
+    const Tensor rows = side.arguments.make({m, k}, x);
+    const Tensor norm = rows * elementwise("rsqrt", {mean(rows * rows, {1}, {.keepdims = true}) + 1e-5}) *
+                        side.arguments.make({k}, scale);
+    return std::vector<Tensor>{packed_product(norm, weights(side, BlockType::q8_0, n, k, w), BlockType::q8_0, n)};
+  });
+  ASSERT_EQ(kernels_.size(), 1u);
+  EXPECT_TRUE(std::get<kernel::PackedMatmulKernel>(kernels_[0]).rows);
+}
+
+TEST_F(Routines, RowsOfPackedWeights) {
+  const Extent n = 12, k = 256;
+  for (const BlockType type : {BlockType::q8_0, BlockType::q4_k, BlockType::bf16}) {
+    if (!is_cpu() && type != BlockType::q4_k) continue;
+    SCOPED_TRACE(name_of(type));
+    const auto w = noise(n * k);
+    expect_same([&](Side& side) {
+      const Extent attributes[] = {static_cast<Extent>(type), n};
+      const Tensor at = side.arguments.make({5}, {3, 11, -1, 12, 3}, DType::i32);
+      return std::vector<Tensor>{
+          Tensor(graph::routine(ops::Routine::unpack_rows, {weights(side, type, n, k, w).node(), at.node()}, DType::f32,
+                                {5, k}, attributes))};
+    });
+    EXPECT_TRUE(std::holds_alternative<kernel::RoutineKernel>(kernels_[0]));
+  }
+}
+
+TEST_F(Routines, CachesKeepRowsInEveryType) {
+  const Extent rows = 20, kv_heads = 2, width = 32, tokens = 9;
+  for (const CacheType type : {CacheType::f32, CacheType::f16, CacheType::q8}) {
+    const Extent words = ops::row_words(static_cast<ops::CacheType>(type), kv_heads * width);
+    const DType stored = type == CacheType::f32 ? DType::f32 : DType::u32;
+    const auto k = noise(tokens * kv_heads * width), v = noise(tokens * kv_heads * width), q = noise(2 * 4 * width);
+    const std::vector<double> at{4, 5, 6, 7, 8, 9, 10, -1, 20};  // the last two are dropped
+    for (const CacheAttentionOptions& options :
+         {CacheAttentionOptions{.type = type}, CacheAttentionOptions{.type = type, .window = 3, .soft_cap = 0.5},
+          CacheAttentionOptions{.type = type, .window = 4, .ring = 5}}) {
+      if (!is_cpu() && options.ring == 0) continue;
+      SCOPED_TRACE(fmt::format("cache type {}, window {}", static_cast<int>(type), options.window));
+      const auto [actual, expected] = both([&](Side& side) {
+        const auto written = [&](const std::vector<double>& values) {
+          const std::vector<double> empty(static_cast<std::size_t>(rows * words), 0.0);
+          return write_rows(side.arguments.make({rows, words}, empty, stored),
+                            side.arguments.make({tokens, kv_heads * width}, values),
+                            side.arguments.make({tokens}, at, DType::i32), type);
+        };
+        const Tensor keys = written(k), values = written(v), queries = side.arguments.make({2, 4, width}, q);
+        return std::vector<Tensor>{cache_attention(queries, keys, values, side.arguments.make({2}, {4, 5}, DType::i32),
+                                                   side.arguments.make({2}, {7, 6}, DType::i32), kv_heads, options),
+                                   keys};
+      });
+      EXPECT_EQ(kernels_.size(), 3u);
+      expect_close(actual[0], expected[0], 2e-5, 2e-6, "attention");
+      if (type != CacheType::q8) {
+        EXPECT_EQ(actual[1], expected[1]);
+      }
+    }
+  }
+}
+
+TEST_F(Routines, DrawsOfTokens) {
+  const Extent vocabulary = 300;
+  // Temperature, top-k, typical, top-p, min-p, repetition, frequency, presence, log-probability.
+  const std::vector<std::vector<double>> settings = {
+      {1, 0, 1, 1, 0, 1, 0, 0, 1},          {0, 0, 1, 1, 0, 1, 0, 0, 1},       {0.7, 12, 1, 0.9, 0, 1, 0, 0, 0},
+      {1.3, 0, 0.6, 0.8, 0.05, 1, 0, 0, 1}, {1, 0, 1, 1, 0.2, 1.5, 0.5, 1, 1}, {0.5, 40, 0.9, 1, 0, 1.1, 0, 0.25, 1}};
+  const auto rows = static_cast<Extent>(settings.size());
+  std::vector<double> all, draws;
+  for (Extent b = 0; b < rows; ++b) {
+    all.insert(all.end(), settings[static_cast<std::size_t>(b)].begin(), settings[static_cast<std::size_t>(b)].end());
+    draws.insert(draws.end(), {5, 9, static_cast<double>(b), 0});
+  }
+  std::vector<double> history, tokens;
+  for (Extent b = 0; b < rows; ++b) {
+    history.insert(history.end(), {-1, 7, 7, 20, 299});
+    tokens.insert(tokens.end(), {3, -1});
+  }
+  const auto logits = noise(rows * vocabulary, -4, 4), bias = noise(rows * 2, 0, 3);
+  const auto [actual, expected] = both([&](Side& side) {
+    return std::vector<Tensor>{sample_token(
+        side.arguments.make({rows, vocabulary}, logits), side.arguments.make({rows, kSampleSettings}, all),
+        side.arguments.make({rows, 5}, history, DType::i32), side.arguments.make({rows, 2}, tokens, DType::i32),
+        side.arguments.make({rows, 2}, bias), side.arguments.make({rows, 4}, draws, DType::u32))};
+  });
+  const auto log_probability = [](double bits) { return std::bit_cast<float>(static_cast<std::int32_t>(bits)); };
+  for (std::size_t b = 0; b < static_cast<std::size_t>(rows); ++b) {
+    EXPECT_EQ(actual[0][2 * b], expected[0][2 * b]) << "row " << b;
+    EXPECT_NEAR(log_probability(actual[0][2 * b + 1]), log_probability(expected[0][2 * b + 1]), 1e-5) << "row " << b;
+  }
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -1,0 +1,242 @@
+// The meaning of routines: caches that keep rows in three types, attention over them, rows of packed weights, and the draw
+// of tokens. Everything is computed from its definition, in double.
+#pragma once
+
+#include <bit>
+#include <limits>
+#include <map>
+#include <numeric>
+
+#include "base/half.hpp"
+#include "base/philox.hpp"
+#include "reference/packed.hpp"
+#include "reference/values.hpp"
+
+namespace weft::reference {
+
+inline std::uint32_t bits_of_f32(double value) { return std::bit_cast<std::uint32_t>(static_cast<float>(value)); }
+inline double f32_of_bits(double word) { return std::bit_cast<float>(static_cast<std::uint32_t>(word)); }
+
+/// A row of a cache as elements of its buffer.
+inline Values packed_row(ops::CacheType type, const Values& row) {
+  Values words;
+  switch (type) {
+    case ops::CacheType::f32: return row;
+    case ops::CacheType::f16:
+      for (std::size_t i = 0; i < row.size(); i += 2)
+        words.push_back(f16_from_f32(static_cast<float>(row[i])) |
+                        static_cast<std::uint32_t>(f16_from_f32(static_cast<float>(row[i + 1]))) << 16);
+      break;
+    case ops::CacheType::q8:
+      for (std::size_t block = 0; block < row.size(); block += 32) {
+        double largest = 0;
+        for (std::size_t i = 0; i < 32; ++i) largest = std::max(largest, std::fabs(row[block + i]));
+        words.push_back(bits_of_f32(largest / 127));
+        for (std::size_t i = 0; i < 32; i += 4) {
+          std::uint32_t word = 0;
+          for (std::size_t byte = 0; byte < 4; ++byte) {
+            const double steps = largest > 0 ? std::nearbyint(row[block + i + byte] * 127 / largest) : 0;
+            word |= static_cast<std::uint32_t>(static_cast<std::uint8_t>(static_cast<std::int8_t>(steps))) << 8 * byte;
+          }
+          words.push_back(word);
+        }
+      }
+      break;
+  }
+  return words;
+}
+
+/// Element `e` of a row of a cache, whose words `word(i)` gives.
+template <class Word>
+double cached_element(ops::CacheType type, Extent e, Word word) {
+  switch (type) {
+    case ops::CacheType::f32: return word(e);
+    case ops::CacheType::f16:
+      return f32_from_f16(static_cast<std::uint16_t>(static_cast<std::uint32_t>(word(e / 2)) >> 16 * (e % 2)));
+    case ops::CacheType::q8: break;
+  }
+  const Extent block = e / 32 * 9, i = e % 32;
+  const auto bytes = static_cast<std::uint32_t>(word(block + 1 + i / 4));
+  return f32_of_bits(word(block)) * static_cast<std::int8_t>(bytes >> 8 * (i % 4));
+}
+
+inline void run_write_rows(const kernel::RoutineKernel& k, std::vector<Values>& buffers) {
+  const ops::CacheType type = ops::write_rows_of(k.attributes).type;
+  const Extent rows = k.shape[0], words = k.shape[1], width = k.shapes[1][1];
+  Values cache;
+  for (Extent i = 0; i < rows * words; ++i) cache.push_back(read(k.reads[0], i, buffers));
+  for (Extent t = 0; t < k.shapes[1][0]; ++t) {
+    const auto at = static_cast<Extent>(read(k.reads[2], t, buffers));
+    if (at < 0 || at >= rows) continue;
+    Values row;
+    for (Extent e = 0; e < width; ++e) row.push_back(read(k.reads[1], t * width + e, buffers));
+    const Values packed = packed_row(type, row);
+    std::copy(packed.begin(), packed.end(), cache.begin() + at * words);
+  }
+  for (Extent i = 0; i < rows * words; ++i) write(k.out, i, cache[static_cast<std::size_t>(i)], buffers);
+}
+
+inline void run_cache_attention(const kernel::RoutineKernel& k, std::vector<Values>& buffers) {
+  const ops::CacheAttention a = ops::cache_attention_of(k.attributes);
+  const Extent tokens = k.shape[0], heads = k.shape[1], width = k.shape[2], rows = k.shapes[1][0],
+               words = k.shapes[1][1];
+  const auto cached = [&](std::size_t operand, Extent row, Extent e) {
+    return cached_element(a.type, e, [&](Extent i) { return read(k.reads[operand], row * words + i, buffers); });
+  };
+  for (Extent t = 0; t < tokens; ++t) {
+    const auto first = static_cast<Extent>(read(k.reads[3], t, buffers)),
+               length = static_cast<Extent>(read(k.reads[4], t, buffers));
+    // The rows that the token sees: position p of its sequence is in row first + p, or in a ring first + p % ring.
+    std::vector<Extent> seen;
+    const Extent begin = a.window > 0 ? std::max<Extent>(0, length - a.window) : 0;
+    for (Extent position = begin; position < length; ++position) {
+      const Extent row = first + (a.ring > 0 ? position % a.ring : position);
+      if (row >= 0 && row < rows) seen.push_back(row);
+    }
+    for (Extent h = 0; h < heads; ++h) {
+      const Extent kv = h / (heads / a.kv_heads) * width;
+      std::vector<double> score;
+      for (const Extent row : seen) {
+        double s = 0;
+        for (Extent e = 0; e < width; ++e)
+          s += read(k.reads[0], (t * heads + h) * width + e, buffers) * cached(1, row, kv + e);
+        s *= a.scale;
+        score.push_back(a.soft_cap > 0 ? a.soft_cap * std::tanh(s / a.soft_cap) : s);
+      }
+      const double top = score.empty() ? 0 : *std::max_element(score.begin(), score.end());
+      double total = 0;
+      for (double& s : score) total += s = std::exp(s - top);
+      for (Extent e = 0; e < width; ++e) {
+        double sum = 0;
+        for (std::size_t j = 0; j < seen.size(); ++j) sum += score[j] / total * cached(2, seen[j], kv + e);
+        write(k.out, (t * heads + h) * width + e, to_type(sum, DType::f32), buffers);
+      }
+    }
+  }
+}
+
+/// A row outside of the matrix is zeros.
+inline void run_unpack_rows(const kernel::RoutineKernel& k, std::vector<Values>& buffers) {
+  const ops::UnpackRows a = ops::unpack_rows_of(k.attributes);
+  const Extent width = k.shape[1];
+  const Values weights = unpacked(static_cast<BlockType>(a.block_type), a.n, width, k.reads[0], buffers);
+  for (Extent t = 0; t < k.shape[0]; ++t) {
+    const auto row = static_cast<Extent>(read(k.reads[1], t, buffers));
+    for (Extent e = 0; e < width; ++e)
+      write(k.out, t * width + e, row >= 0 && row < a.n ? weights[static_cast<std::size_t>(row * width + e)] : 0,
+            buffers);
+  }
+}
+
+struct DrawSettings {
+  double temperature, top_k, typical, top_p, min_p, repetition, frequency, presence, log_probability;
+};
+
+/// The token that a row of logits, bias and penalties included, draws with a number in [0, 1).
+inline Extent drawn_token(const Values& logits, const DrawSettings& s, double unit) {
+  struct Candidate {
+    double probability;
+    Extent id;
+  };
+  const auto best_first = [](const Candidate& x, const Candidate& y) {
+    return x.probability != y.probability ? x.probability > y.probability : x.id < y.id;
+  };
+  std::size_t best = 0;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    if (std::isnan(logits[i])) return -1;
+    if (logits[i] > logits[best]) best = i;
+  }
+  if (!(s.temperature > 0) || std::isinf(logits[best])) return static_cast<Extent>(best);
+  std::vector<Candidate> left;
+  for (std::size_t i = 0; i < logits.size(); ++i)
+    left.push_back({std::exp((logits[i] - logits[best]) / s.temperature), static_cast<Extent>(i)});
+  const auto mass = [&] {
+    double sum = 0;
+    for (const Candidate& c : left) sum += c.probability;
+    return sum;
+  };
+  const auto keep_mass = [&](double share) {
+    const double goal = share * mass();
+    double sum = 0;
+    std::size_t count = 0;
+    while (count < left.size() && (count == 0 || sum < goal)) sum += left[count++].probability;
+    left.resize(count);
+  };
+  std::sort(left.begin(), left.end(), best_first);
+  if (s.top_k > 0) left.resize(std::min(left.size(), static_cast<std::size_t>(s.top_k)));
+  if (s.typical < 1) {
+    const double total = mass();
+    const auto surprise = [&](const Candidate& c) { return -std::log(c.probability / total); };
+    double entropy = 0;
+    for (const Candidate& c : left)
+      if (c.probability > 0) entropy += c.probability / total * surprise(c);
+    std::stable_sort(left.begin(), left.end(), [&](const Candidate& x, const Candidate& y) {
+      return std::fabs(surprise(x) - entropy) < std::fabs(surprise(y) - entropy);
+    });
+    keep_mass(s.typical);
+    std::sort(left.begin(), left.end(), best_first);
+  }
+  if (s.top_p < 1) keep_mass(s.top_p);
+  if (s.min_p > 0)
+    std::erase_if(left, [least = std::min(s.min_p, 1.0) * left[0].probability](const Candidate& c) {
+      return c.probability < least;
+    });
+  // Without a filter that ranks, the draw goes through the tokens by id.
+  if (s.top_k <= 0 && s.typical >= 1 && s.top_p >= 1)
+    std::sort(left.begin(), left.end(), [](const Candidate& x, const Candidate& y) { return x.id < y.id; });
+  const double goal = unit * mass();
+  double sum = 0;
+  for (const Candidate& c : left)
+    if (goal < (sum += c.probability)) return c.id;
+  return left.back().id;
+}
+
+inline void run_sample_token(const kernel::RoutineKernel& k, std::vector<Values>& buffers) {
+  const auto row_of = [&](std::size_t operand, Extent b) {
+    Values row;
+    const Extent columns = k.shapes[operand][1];
+    for (Extent i = 0; i < columns; ++i) row.push_back(read(k.reads[operand], b * columns + i, buffers));
+    return row;
+  };
+  for (Extent b = 0; b < k.shape[0]; ++b) {
+    const Values raw = row_of(0, b), settings = row_of(1, b), history = row_of(2, b), tokens = row_of(3, b),
+                 bias = row_of(4, b), draw = row_of(5, b);
+    const DrawSettings s{settings[0], settings[1], settings[2], settings[3], settings[4],
+                         settings[5], settings[6], settings[7], settings[8]};
+    const auto inside = [&](double token) { return token >= 0 && token < static_cast<double>(raw.size()); };
+    Values logits = raw;
+    for (std::size_t i = 0; i < tokens.size(); ++i)
+      if (inside(tokens[i])) logits[static_cast<std::size_t>(tokens[i])] += bias[i];
+    std::map<double, int> times;
+    for (const double token : history)
+      if (inside(token)) ++times[token];
+    for (const auto& [token, count] : times) {
+      double& l = logits[static_cast<std::size_t>(token)];
+      l = (l > 0 ? l / s.repetition : l * s.repetition) - s.frequency * count - s.presence;
+    }
+    const auto word = [&](std::size_t i) { return static_cast<std::uint32_t>(draw[i]); };
+    const philox::Block random =
+        philox::block({word(0), word(1)}, {word(2), word(3), 0, static_cast<std::uint32_t>(philox::Use::sampling)});
+    const Extent token = drawn_token(logits, s, philox::to_unit_double(random[0], random[1]));
+    double log_probability = 0;
+    if (s.log_probability != 0 && token >= 0) {
+      const double top = *std::max_element(raw.begin(), raw.end());
+      double total = 0;
+      for (const double l : raw) total += std::exp(l - top);
+      log_probability = raw[static_cast<std::size_t>(token)] - top - std::log(total);
+    }
+    write(k.out, 2 * b, static_cast<double>(token), buffers);
+    write(k.out, 2 * b + 1, static_cast<std::int32_t>(bits_of_f32(log_probability)), buffers);
+  }
+}
+
+inline void run(const kernel::RoutineKernel& kernel, std::vector<Values>& buffers) {
+  switch (kernel.routine) {
+    case ops::Routine::write_rows: return run_write_rows(kernel, buffers);
+    case ops::Routine::cache_attention: return run_cache_attention(kernel, buffers);
+    case ops::Routine::sample_token: return run_sample_token(kernel, buffers);
+    case ops::Routine::unpack_rows: return run_unpack_rows(kernel, buffers);
+  }
+}
+
+}  // namespace weft::reference
