@@ -2,6 +2,14 @@
 # The rest is hot too: what one file inlines shall not depend on its neighbours.
 set_property(TARGET weft_backend_cpu PROPERTY UNITY_BUILD OFF)
 target_link_libraries(weft_backend_cpu PUBLIC weft_base)
+# Machine code of chains is put together by Xbyak, which has headers only.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  find_path(WEFT_XBYAK_INCLUDE xbyak/xbyak.h)
+  if(NOT WEFT_XBYAK_INCLUDE)
+    message(FATAL_ERROR "Xbyak was not found: run script/setup (Debian: libxbyak-dev)")
+  endif()
+  target_include_directories(weft_backend_cpu SYSTEM PRIVATE ${WEFT_XBYAK_INCLUDE})
+endif()
 set(cpu_folder ${PROJECT_SOURCE_DIR}/src/backend/cpu)
 set(gemm_flags -O3 -fno-ivopts)  # ivopts would turn the few shared strides of a tile's rows into a pointer each
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")

@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "backend/cpu/loop/assembler.hpp"
+#include "backend/cpu/loop/executable.hpp"
 #include "ops/scalar.hpp"
 
 namespace weft::cpu {

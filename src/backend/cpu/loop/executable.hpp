@@ -1,0 +1,25 @@
+// Memory to run machine code from.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace weft::cpu {
+
+/// Machine code in memory of its own, which is never writable and executable at once.
+class Executable {
+ public:
+  /// Null where the system allows no such memory.
+  static const void* make(std::span<const std::uint8_t> code, Executable* owner);
+  Executable() = default;
+  ~Executable();
+  Executable(Executable&& other) noexcept;
+  Executable& operator=(Executable&& other) noexcept;
+
+ private:
+  void* memory_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace weft::cpu
