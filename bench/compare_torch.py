@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs a Weft benchmark and its PyTorch peer in turns on the same processors and prints the ratios.
 
-usage: compare_torch.py FOLDER [train_step|elementwise] [DEVICE [PRESET]] [--rounds N]
+usage: compare_torch.py FOLDER [train_step|elementwise|eager] [DEVICE [PRESET]] [--rounds N]
 
 FOLDER holds the bench_ programs. The peer runs under the Python named by WEFT_TORCH_PYTHON (else /usr/bin/python3), with
 as many threads as this process may use processors. The fastest of all rounds counts for each side, beside the mean.
@@ -52,9 +52,24 @@ def elementwise(arguments, python):
           f"(ratio {min(copies) / min(ours):.2f}), {name} {min(theirs):.2f} ms (ratio {min(theirs) / min(ours):.1f})")
 
 
+def eager(arguments, python):
+    line = re.compile(r"^(.*): ([\d.]+) us$", re.MULTILINE)
+    ours, theirs, name = {}, {}, ""
+    for _ in range(arguments.rounds):
+        for what, value in line.findall(run([f"{arguments.folder}/bench_eager"])):
+            ours[what] = min(float(value), ours.get(what, float("inf")))
+        text = run([*python, f"{HERE}/torch_eager.py"])
+        name = text.split("\n")[0]
+        for what, value in line.findall(text):
+            theirs[what] = min(float(value), theirs.get(what, float("inf")))
+    for what, mine in ours.items():
+        other = f"{name} {theirs[what]:10.2f} us  ratio {theirs[what] / mine:.2f}" if what in theirs else ""
+        print(f"{what:40} Weft {mine:10.2f} us  {other}")
+
+
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("folder")
-parser.add_argument("what", nargs="?", choices=["train_step", "elementwise"], default="train_step")
+parser.add_argument("what", nargs="?", choices=["train_step", "elementwise", "eager"], default="train_step")
 parser.add_argument("device", nargs="?", default="cpu")
 parser.add_argument("preset", nargs="?", default="small")
 parser.add_argument("--rounds", type=int, default=3)
@@ -62,4 +77,4 @@ options = parser.parse_args()
 interpreter = [os.environ.get("WEFT_TORCH_PYTHON", "/usr/bin/python3")]
 if subprocess.run([*interpreter, "-c", "import torch"], capture_output=True).returncode:
     sys.exit(f"{interpreter[0]} has no PyTorch: install python3-torch, or name another Python with WEFT_TORCH_PYTHON")
-{"train_step": train_step, "elementwise": elementwise}[options.what](options, interpreter)
+{"train_step": train_step, "elementwise": elementwise, "eager": eager}[options.what](options, interpreter)

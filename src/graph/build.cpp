@@ -3,10 +3,13 @@
 #include <cmath>
 #include <limits>
 #include <mutex>
+#include <shared_mutex>
 #include <unordered_map>
 
 #include "base/hash.hpp"
+#include "graph/map_row.hpp"
 #include "graph/node.hpp"
+#include "ops/table.hpp"
 
 namespace weft::graph {
 namespace {
@@ -157,30 +160,58 @@ NodeRef map(const scalar::Expression& expression, std::vector<NodeRef> inputs, s
   return map_typed(scalar::typed(expression, types), std::move(inputs), name, row, where);
 }
 
-NodeRef map_typed(scalar::Expression expression, std::vector<NodeRef> inputs, std::string_view name,
-                  const ops::ElementwiseRow* row, Where where) {
+namespace {
+
+NodeRef map_interned(std::shared_ptr<const scalar::Expression> typed, std::vector<NodeRef> inputs,
+                     std::string_view name, const ops::ElementwiseRow* row, Where where) {
   Shape shape = inputs.empty() ? Shape{} : inputs[0]->shape;
   for (const NodeRef& input : inputs) {
+    if (input->shape == shape) continue;
     Shape joined;
     check(broadcast_shapes(shape, input->shape, joined), "map of shapes that do not broadcast");
-    shape = joined;
+    shape = std::move(joined);
   }
-  auto typed = intern(std::move(expression));
   const DType type = typed->code.back().type;
   const Device device = inputs.empty() ? Device{} : inputs[0]->device;
-  for (NodeRef& input : inputs) input = expand(input, shape);
+  for (NodeRef& input : inputs)
+    if (input->shape != shape) input = expand(input, shape);
   // The identity leaves no node (but a copy is one: it asks for memory of its own).
   if (const auto& result = typed->code.back(); result.op == scalar::Op::input && name != "copy")
     return inputs[static_cast<std::size_t>(result.slot)];
   return make_node({.kind = Kind::map,
                     .type = type,
-                    .shape = shape,
+                    .shape = std::move(shape),
                     .device = device,
                     .inputs = std::move(inputs),
-                    .expression = typed,
+                    .expression = std::move(typed),
                     .row = row,
                     .name = std::string(name)},
                    where);
+}
+
+}  // namespace
+
+NodeRef map_typed(scalar::Expression expression, std::vector<NodeRef> inputs, std::string_view name,
+                  const ops::ElementwiseRow* row, Where where) {
+  return map_interned(intern(std::move(expression)), std::move(inputs), name, row, where);
+}
+
+NodeRef map_row(const ops::ElementwiseRow& row, const scalar::Expression& typed, std::vector<NodeRef> inputs,
+                Where where) {
+  // The row's expressions live for ever, so each is interned once and found by its address.
+  static std::shared_mutex mutex;
+  static auto& known = *new std::unordered_map<const scalar::Expression*, std::shared_ptr<const scalar::Expression>>;
+  std::shared_ptr<const scalar::Expression> interned;
+  {
+    const std::shared_lock lock(mutex);
+    if (const auto it = known.find(&typed); it != known.end()) interned = it->second;
+  }
+  if (!interned) {
+    interned = intern(typed);
+    const std::lock_guard lock(mutex);
+    known.emplace(&typed, interned);
+  }
+  return map_interned(std::move(interned), std::move(inputs), row.name, &row, where);
 }
 
 NodeRef cast(const NodeRef& x, DType type) {

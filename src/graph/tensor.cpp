@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "graph/describe.hpp"
+#include "graph/map_row.hpp"
 #include "graph/no_grad.hpp"
 #include "graph/node.hpp"
 #include "ops/table.hpp"
@@ -85,46 +86,60 @@ Tensor elementwise(std::string_view name, std::initializer_list<Tensor> inputs,
                      std::span<const double>(attributes.begin(), attributes.size()), where);
 }
 
-Tensor elementwise(std::string_view name, std::span<const Tensor> inputs, std::span<const double> attributes,
-                   Where where) {
-  const ops::ElementwiseRow& row = ops::elementwise_row(name);
+namespace {
+
+// What only messages need is put together when there is one.
+Tensor apply(const ops::ElementwiseRow& row, std::span<const Tensor> inputs, std::span<const double> attributes,
+             Where where) {
   const auto& names = row.inputs;
   if (inputs.size() != names.size())
     throw UsageError(fmt::format("{}: takes {} inputs ({}), {} given", row.name, names.size(), fmt::join(names, ", "),
                                  inputs.size()));
-  std::vector<std::pair<std::string, Tensor>> operands;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    node_of(inputs[i]);
-    operands.emplace_back(std::string(names[i]), inputs[i]);
-  }
-  Shape shape;
-  std::vector<DType> types;
-  for (const Tensor& input : inputs) {
-    if (input.device() != inputs[0].device())
-      throw DeviceError(describe(row.name,
-                                 fmt::format("operands on {} and {}; move one with .to(device)",
-                                             inputs[0].device().to_string(), input.device().to_string()),
-                                 operands, where));
-    Shape joined;
-    if (!graph::broadcast_shapes(shape, input.shape(), joined))
-      throw ShapeError(describe(row.name, "shapes do not broadcast: extents must be equal or 1, aligned from the right",
-                                operands, where));
-    shape = joined;
-    types.push_back(input.dtype());
-  }
+  const auto text = [&](std::string_view fact) {
+    std::vector<std::pair<std::string, Tensor>> operands;
+    for (std::size_t i = 0; i < inputs.size(); ++i) operands.emplace_back(std::string(names[i]), inputs[i]);
+    return describe(row.name, fact, operands, where);
+  };
+  DType types[ops::kOperandsMax];
   std::vector<graph::NodeRef> nodes;
-  for (const Tensor& input : inputs) nodes.push_back(input.node());
+  nodes.reserve(inputs.size() + row.attributes.size());
+  for (const Tensor& input : inputs) node_of(input);
+  const Shape* shape = &inputs[0].shape();
+  Shape joined;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const graph::Node& node = *inputs[i].node();
+    if (node.device != inputs[0].node()->device)
+      throw DeviceError(text(fmt::format("operands on {} and {}; move one with .to(device)",
+                                         inputs[0].device().to_string(), node.device.to_string())));
+    if (node.shape != *shape) {
+      Shape wider;
+      if (!graph::broadcast_shapes(*shape, node.shape, wider))
+        throw ShapeError(text("shapes do not broadcast: extents must be equal or 1, aligned from the right"));
+      joined = std::move(wider);
+      shape = &joined;
+    }
+    types[i] = node.type;
+    nodes.push_back(inputs[i].node());
+  }
+  const std::span<const DType> of_inputs(types, inputs.size());
   try {
-    const scalar::Expression& typed = ops::typed_forward(row, types);
+    const scalar::Expression& typed = ops::typed_forward(row, of_inputs);
     if (!row.attributes.empty() || !attributes.empty()) {
-      const DType type = ops::attribute_type(row, types);
+      const DType type = ops::attribute_type(row, of_inputs);
       for (double value : ops::checked_attributes(row, attributes, type))
         nodes.push_back(graph::constant(value, type, {}, inputs[0].device()));
     }
-    return graph::wrap(graph::map_typed(typed, std::move(nodes), row.name, &row, where));
+    return graph::wrap(graph::map_row(row, typed, std::move(nodes), where));
   } catch (const DTypeError& error) {
-    throw DTypeError(describe(row.name, error.what(), operands, where));
+    throw DTypeError(text(error.what()));
   }
+}
+
+}  // namespace
+
+Tensor elementwise(std::string_view name, std::span<const Tensor> inputs, std::span<const double> attributes,
+                   Where where) {
+  return apply(ops::elementwise_row(name), inputs, attributes, where);
 }
 
 Tensor cast(const Tensor& x, DType type, Where) {
@@ -133,19 +148,26 @@ Tensor cast(const Tensor& x, DType type, Where) {
 }
 
 // An operator cannot be told its caller's line, so its messages name none.
-#define WEFT_BINARY(symbol, name)                                                                                      \
-  Tensor operator symbol(const Tensor& x, const Tensor& y) { return elementwise(name, {x, y}, {}, Where()); }          \
-  Tensor operator symbol(const Tensor& x, double y) { return elementwise(name, {x, scalar_like(y, x)}, {}, Where()); } \
-  Tensor operator symbol(double x, const Tensor& y) { return elementwise(name, {scalar_like(x, y), y}, {}, Where()); }
+#define WEFT_COMPARISON(symbol, name)                                   \
+  Tensor operator symbol(const Tensor& x, const Tensor& y) {            \
+    static const ops::ElementwiseRow& row = ops::elementwise_row(name); \
+    const Tensor inputs[] = {x, y};                                     \
+    return apply(row, inputs, {}, Where());                             \
+  }
+#define WEFT_BINARY(symbol, name)                                                          \
+  WEFT_COMPARISON(symbol, name)                                                            \
+  Tensor operator symbol(const Tensor& x, double y) { return x symbol scalar_like(y, x); } \
+  Tensor operator symbol(double x, const Tensor& y) { return scalar_like(x, y) symbol y; }
 WEFT_BINARY(+, "add")
 WEFT_BINARY(-, "sub")
 WEFT_BINARY(*, "mul")
 WEFT_BINARY(/, "div")
+WEFT_COMPARISON(<, "lt")
+WEFT_COMPARISON(<=, "le")
+WEFT_COMPARISON(>, "gt")
+WEFT_COMPARISON(>=, "ge")
 #undef WEFT_BINARY
-Tensor operator<(const Tensor& x, const Tensor& y) { return elementwise("lt", {x, y}, {}, Where()); }
-Tensor operator<=(const Tensor& x, const Tensor& y) { return elementwise("le", {x, y}, {}, Where()); }
-Tensor operator>(const Tensor& x, const Tensor& y) { return elementwise("gt", {x, y}, {}, Where()); }
-Tensor operator>=(const Tensor& x, const Tensor& y) { return elementwise("ge", {x, y}, {}, Where()); }
+#undef WEFT_COMPARISON
 
 CustomOp register_op(const OpDefinition& definition) {
   ops::CustomOp op{.name = definition.name,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <unordered_map>
 #include <utility>
@@ -31,7 +32,7 @@ class TraceScope {
   NodeRef value_of(const std::shared_ptr<Cell>& cell);
   void assign(const std::shared_ptr<Cell>& cell, NodeRef next);
   /// In the order in which the function met the Variables.
-  const std::vector<Entry>& entries() const { return entries_; }
+  const std::deque<Entry>& entries() const { return entries_; }
   /// Cells with assigned values, in the order of their first assignment.
   const std::vector<std::size_t>& assigned() const { return assigned_; }
 
@@ -43,7 +44,7 @@ class TraceScope {
  private:
   static inline constinit thread_local TraceScope* current_ = nullptr;
   TraceScope* before_;
-  std::vector<Entry> entries_;
+  std::deque<Entry> entries_;  // gradients are handed out by reference, so entries stay where they are
   std::unordered_map<const Cell*, std::size_t> index_;
   std::vector<std::size_t> assigned_;
   std::vector<std::pair<Switch, bool>> switches_;

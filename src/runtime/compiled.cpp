@@ -23,6 +23,7 @@ struct Trace {
     int argument = -1;                  // the argument's number, or
     std::shared_ptr<graph::Cell> cell;  // a Variable's current buffer, or
     NodeRef constant;                   // a value known when tracing
+    bool is_updated = false;            // the Variable is one that the function assigns to
   };
   struct Update {
     int external = -1;
@@ -38,6 +39,7 @@ struct Trace {
   std::vector<Update> updates;
   std::vector<std::shared_ptr<graph::Cell>> updated;  // the Variables of the updates
   std::vector<backend::BufferPtr> last_externals;
+  bool was_called = false;
 
   bool serves(const std::vector<std::pair<DType, Shape>>& wanted, Device on) const {
     return device == on && signature == wanted &&
@@ -82,17 +84,21 @@ class CompiledFunction {
     const compiler::Compiled& plan = trace.executable->compiled;
     std::vector<backend::BufferPtr> externals(static_cast<std::size_t>(plan.external_count));
     // A Variable that was made, but whose first value nobody asked for, is computed.
-    const bool all_committed = std::all_of(trace.leaves.begin(), trace.leaves.end(), [](const Trace::Leaf& leaf) {
-      return !leaf.cell || graph::committed_of(*leaf.cell);
-    });
-    if (!all_committed) evaluate({});
+    if (!std::exchange(trace.was_called, true) &&
+        !std::all_of(trace.leaves.begin(), trace.leaves.end(),
+                     [](const Trace::Leaf& leaf) { return !leaf.cell || graph::committed_of(*leaf.cell); }))
+      evaluate({});
     const graph::CellUpdate alone(trace.updated);
     for (std::size_t u = 0; u < trace.updates.size(); ++u)
       if (trace.updates[u].in_place) make_exclusive(*trace.updated[u]);
     for (std::size_t i = 0; i < trace.leaves.size(); ++i) {
       const Trace::Leaf& leaf = trace.leaves[i];
-      externals[i] = leaf.argument >= 0 ? argument_buffers[static_cast<std::size_t>(leaf.argument)]
-                                        : buffer_of(leaf.cell ? *committed(*leaf.cell) : *leaf.constant);
+      if (leaf.argument >= 0)
+        externals[i] = argument_buffers[static_cast<std::size_t>(leaf.argument)];
+      else if (leaf.is_updated && leaf.cell->committed)
+        externals[i] = buffer_of(*leaf.cell->committed);  // which this thread alone writes by now
+      else
+        externals[i] = buffer_of(leaf.cell ? *committed(*leaf.cell) : *leaf.constant);
     }
     for (std::size_t o = 0; o < plan.output_external.size(); ++o) {
       auto& slot = externals[static_cast<std::size_t>(plan.output_external[o])];
@@ -228,9 +234,10 @@ class CompiledFunction {
       Trace::Leaf bound;
       if (node->kind == graph::Kind::input)
         bound.argument = static_cast<int>(node->ints[0]);
-      else if (auto it = cell_of.find(node); it != cell_of.end())
+      else if (auto it = cell_of.find(node); it != cell_of.end()) {
         bound.cell = it->second;
-      else
+        bound.is_updated = std::find(trace.updated.begin(), trace.updated.end(), it->second) != trace.updated.end();
+      } else
         bound.constant = node->shared_from_this();
       trace.leaves.push_back(std::move(bound));
     }
@@ -267,12 +274,13 @@ class CompiledFunction {
   // The plan will write into the Variable's buffer. If a tensor that somebody holds shares it, the Variable moves to a copy.
   // The Variable is this thread's alone by now.
   static void make_exclusive(graph::Cell& cell) {
-    NodeRef value = committed(cell);
+    if (!cell.committed) committed(cell);  // says what is wrong
     {
       // A handle that comes and goes orders what other holders did with the memory before what the plan will do.
-      const backend::BufferPtr seen = buffer_of(*value);
+      const backend::BufferPtr seen = buffer_of(*cell.committed);
     }
-    if (value.use_count() == 2 && buffer_of(*value).use_count() == 1) return;
+    if (cell.committed.use_count() == 1 && buffer_of(*cell.committed).use_count() == 1) return;
+    const NodeRef value = cell.committed;
     const NodeRef copy = compiler::copy_of(value);
     if (!copy->storage) compute({&copy, 1}, cell.device);
     backend::BufferPtr buffer = buffer_of(*copy);

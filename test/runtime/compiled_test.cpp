@@ -94,6 +94,19 @@ TEST(Compiled, MayBeAMember) {
   EXPECT_EQ(moved.compiled().trace_count(), 1u);
 }
 
+TEST(Compiled, GradientsStayWhereTheyAreWhileOthersAreRead) {
+  std::vector<Variable> many;
+  for (int i = 0; i < 40; ++i) many.emplace_back(full({}, i), "v");
+  auto f = compile([&](const Tensor& x) {
+    backward(many[0].value() * x);
+    const Tensor& gradient = many[0].grad();
+    Tensor total = x;
+    for (Variable& v : many) total = total + v.value();
+    return total + gradient;
+  });
+  EXPECT_EQ(f(full({}, 2)).item<float>(), 780 + 4);
+}
+
 TEST(Compiled, LeavesGradientsAndAssignmentsInTheTrace) {
   Variable w(tensor<float>({2}), "w");
   w.set_grad(tensor<float>({5}));
