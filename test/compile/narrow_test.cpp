@@ -82,6 +82,20 @@ TEST(NarrowTest, WhatIsUpdatedInPlaceStaysOneRange) {
   EXPECT_EQ(n.steps[1].view.offset, 20);
 }
 
+TEST(NarrowTest, WhatIsUpdatedInTwoPlacesStaysOneRange) {
+  const Operand same{0, DType::f32, 0, 50};
+  kernel::Kernel k = copy({{6}, {1}, 10, {}}, {{6}, {1}, 10, {}}, same, same);
+  kernel::Store more = std::get<LoopKernel>(k).stores[0];
+  more.view.offset = 30;
+  std::get<LoopKernel>(k).stores.push_back(more);
+  const LoopKernel& n = narrowed(k);
+  EXPECT_EQ(n.inputs[0], n.outputs[0]);
+  EXPECT_EQ(n.inputs[0].offset, 10);
+  EXPECT_EQ(n.inputs[0].count, 26);
+  EXPECT_EQ(n.steps[0].view.offset, 0);
+  EXPECT_EQ(n.stores[1].view.offset, 20);
+}
+
 TEST(NarrowTest, NothingReachedIsLeftAlone) {
   kernel::Kernel k = copy({{0}, {1}, 10, {}}, {{6}, {1}, 0, {}}, {0, DType::f32, 5, 50}, {1, DType::f32, 0, 6});
   EXPECT_EQ(narrowed(k).inputs[0], (Operand{0, DType::f32, 5, 50}));

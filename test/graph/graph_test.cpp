@@ -67,6 +67,8 @@ TEST(Graph, ShapesAndTypesOfResults) {
   EXPECT_EQ(argmax(x, -1).shape(), (Shape{2, 3}));
   EXPECT_EQ(sum(x, {0, -1}, {.keepdims = true}).shape(), (Shape{1, 3, 1}));
   EXPECT_EQ(sum(x).shape(), Shape{});
+  EXPECT_EQ(sum(x, {}, {.keepdims = true}).shape(), (Shape{1, 1, 1}));
+  EXPECT_EQ(reduce("argmax", x, {}, {.keepdims = true}).shape(), (Shape{1, 1, 1}));
   EXPECT_EQ(matmul(x, argument({4, 5})).shape(), (Shape{2, 3, 5}));
   EXPECT_EQ(matmul(argument({4}), argument({4})).shape(), Shape{});
   EXPECT_EQ(matmul(argument({7, 1, 3, 4}), argument({2, 4, 5})).shape(), (Shape{7, 2, 3, 5}));
@@ -74,6 +76,8 @@ TEST(Graph, ShapesAndTypesOfResults) {
   EXPECT_EQ(one_hot(argument({3}, DType::i32), 7).shape(), (Shape{3, 7}));
   EXPECT_EQ(slice(x, 2, -1, kEnd, -2).shape(), (Shape{2, 3, 2}));
   EXPECT_EQ(slice(x, 2, 100).shape(), (Shape{2, 3, 0}));
+  EXPECT_EQ(slice(x, 2, -3).shape(), (Shape{2, 3, 3}));
+  EXPECT_EQ(slice(x, 2, -3, -1).shape(), (Shape{2, 3, 2}));
   EXPECT_EQ(flatten(x, 1).shape(), (Shape{2, 12}));
   EXPECT_EQ(stack(std::vector<Tensor>{x, x}, -1).shape(), (Shape{2, 3, 4, 2}));
 }
@@ -93,6 +97,8 @@ TEST(Errors, SayWhatWithOperandsLabelsAndTheCallersLine) {
   EXPECT_MESSAGE(ShapeError, permute(x, {0, 0}), "axis 0 is given twice");
   EXPECT_MESSAGE(ShapeError, transpose(x, 0, 2), "axis 2 is outside of [-2, 2)");
   EXPECT_MESSAGE(ShapeError, expand(x, {2, 4}), "x does not broadcast to [2, 4]");
+  EXPECT_MESSAGE(ShapeError, expand(x, {1, 3}), "x does not broadcast to [1, 3]");
+  EXPECT_MESSAGE(ShapeError, expand(x, {3}), "x does not broadcast to [3]");
   EXPECT_MESSAGE(ShapeError, slice(x, 0, 0, 1, 0), "step is 0");
   EXPECT_MESSAGE(ShapeError, narrow(x, 1, 2, 2), "[2, 2+2) is outside of axis 1 with extent 3");
   EXPECT_MESSAGE(ShapeError, select(x, 0, 2), "index 2 is outside of axis 0 with extent 2");
