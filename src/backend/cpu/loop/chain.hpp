@@ -43,15 +43,15 @@ struct Chain {
     int index = 0;
     auto operator<=>(const Arg&) const = default;
   };
-  struct Step {
+  struct Link {
     ChainOp op;
     int arg_count = 0;
     Arg args[4];
     int store = -1;  // memory that the result goes to as well
-    auto operator<=>(const Step&) const = default;
+    auto operator<=>(const Link&) const = default;
   };
   std::vector<bool> varies;  // each place in memory: along the row, or one float for all of it
-  std::vector<Step> steps;
+  std::vector<Link> steps;
   bool far = false;  // operands come from beyond the second cache: the lines ahead are asked for
   auto operator<=>(const Chain&) const = default;
 };

@@ -117,9 +117,9 @@ std::uint8_t comparison_of(Op op) {
   }
 }
 
-class Emitter {
+class ChainEmitter {
  public:
-  explicit Emitter(const Chain& chain) : chain_(chain) {}
+  explicit ChainEmitter(const Chain& chain) : chain_(chain) {}
 
   bool emit() {
     Xbyak::Label row, whole, no_whole, no_rest;
@@ -172,7 +172,7 @@ class Emitter {
     made_in_.assign(chain_.steps.size(), -1);
     uses_of_memory_.assign(chain_.varies.size(), 0);
     uses_of_step_.assign(chain_.steps.size(), 0);
-    for (const Chain::Step& step : chain_.steps)
+    for (const Chain::Link& step : chain_.steps)
       for (int i = 0; i < step.arg_count; ++i) ++uses(step.args[i]);
     free_ = (1u << kValues) - 1;
     fits_ = true;
@@ -216,7 +216,7 @@ class Emitter {
       return a_.ptr_b[Reg64(kPlaces[arg.index])];
     return in_register(arg);
   }
-  void release(const Chain::Step& step) {
+  void release(const Chain::Link& step) {
     for (int i = 0; i < step.arg_count; ++i)
       if (--uses(step.args[i]) == 0 && home(step.args[i]) >= 0) give(home(step.args[i]));
   }
@@ -242,7 +242,7 @@ class Emitter {
   }
 
   void run(std::size_t index) {
-    const Chain::Step& step = chain_.steps[index];
+    const Chain::Link& step = chain_.steps[index];
     int to = 0;
     if (step.op == kChainCopy) {
       to = in_register(step.args[0]);
@@ -265,7 +265,7 @@ class Emitter {
     if (uses_of_step_[index] == 0) give(to);
   }
 
-  int fused(const Chain::Step& step, Code code) {
+  int fused(const Chain::Link& step, Code code) {
     const int x = in_register(step.args[0]), y = in_register(step.args[1]);
     const Last z = last(step.args[2]);
     const int to = take();
@@ -273,7 +273,7 @@ class Emitter {
     op(code, to, y, z);
     return to;
   }
-  int chosen(const Chain::Step& step, std::uint8_t comparison) {
+  int chosen(const Chain::Link& step, std::uint8_t comparison) {
     const int x = in_register(step.args[0]);
     choose(x, last(step.args[1]), comparison);
     const int otherwise = in_register(step.args[3]);
@@ -282,7 +282,7 @@ class Emitter {
     op_chosen(kBlendPs, to, otherwise, then);
     return to;
   }
-  int single(const Chain::Step& step, const Form& form) {
+  int single(const Chain::Link& step, const Form& form) {
     int to = 0;
     switch (form.kind) {
       case Form::Kind::none: fits_ = false; break;
@@ -460,7 +460,7 @@ class Emitter {
 }  // namespace
 
 std::vector<std::uint8_t> machine_code_of(const Chain& chain) {
-  Emitter emitter(chain);
+  ChainEmitter emitter(chain);
   return emitter.emit() ? emitter.finish() : std::vector<std::uint8_t>();
 }
 

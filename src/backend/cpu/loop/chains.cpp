@@ -14,8 +14,8 @@ constexpr std::size_t kLongest = 64;  // instructions
 class ChainFormer {
  public:
   explicit ChainFormer(LoopProgram::Code& code) : code_(code), uses_(code.values.size()) {
-    each_list([&](const std::vector<Instruction>& list) {
-      for (const Instruction& in : list)
+    each_list([&](const std::vector<LoopInstruction>& list) {
+      for (const LoopInstruction& in : list)
         for (int i = 0; i < in.arg_count; ++i) ++uses_[static_cast<std::size_t>(in.args[i].value)];
     });
   }
@@ -37,8 +37,8 @@ class ChainFormer {
   }
 
   /// Replaces runs of instructions by chains; says whether there was one.
-  bool join(std::vector<Instruction>& list, bool far) {
-    std::vector<Instruction> joined;
+  bool join(std::vector<LoopInstruction>& list, bool far) {
+    std::vector<LoopInstruction> joined;
     bool any = false;
     for (std::size_t i = 0; i < list.size();) {
       std::size_t count = run_from(list, i);
@@ -56,7 +56,7 @@ class ChainFormer {
   }
 
   /// How many instructions from `begin` on can run as one.
-  std::size_t run_from(const std::vector<Instruction>& list, std::size_t begin) const {
+  std::size_t run_from(const std::vector<LoopInstruction>& list, std::size_t begin) const {
     std::size_t end = begin;
     while (end < list.size() && end - begin < kLongest && list[end].in_chain && list[end].slow == list[begin].slow &&
            list[end].fast == list[begin].fast)
@@ -64,8 +64,8 @@ class ChainFormer {
     return end - begin;
   }
 
-  bool make(const std::vector<Instruction>& list, std::size_t begin, std::size_t count, bool far,
-            std::vector<Instruction>* joined) {
+  bool make(const std::vector<LoopInstruction>& list, std::size_t begin, std::size_t count, bool far,
+            std::vector<LoopInstruction>* joined) {
     const bool column = list[begin].slow && !list[begin].fast;
     Chain chain;
     LoopChain made;
@@ -79,8 +79,8 @@ class ChainFormer {
       return static_cast<int>(made.places.size()) - 1;
     };
     for (std::size_t i = begin; i < begin + count; ++i) {
-      const Instruction& in = list[i];
-      Chain::Step step;
+      const LoopInstruction& in = list[i];
+      Chain::Link step;
       step.op = *in.in_chain;
       for (int k = 0; k < in.arg_count; ++k) {
         const Source& source = in.args[k];
@@ -113,7 +113,7 @@ class ChainFormer {
     made.code = std::move(*code);
     made.instructions.assign(list.begin() + static_cast<std::ptrdiff_t>(begin),
                              list.begin() + static_cast<std::ptrdiff_t>(begin + count));
-    Instruction in;
+    LoopInstruction in;
     in.action = Action::chain;
     in.slow = list[begin].slow;
     in.fast = list[begin].fast;
@@ -134,8 +134,8 @@ class ChainFormer {
 
   void drop_unused_registers() {
     std::set<int> used;
-    each_list([&](const std::vector<Instruction>& list) {
-      for (const Instruction& in : list) {
+    each_list([&](const std::vector<LoopInstruction>& list) {
+      for (const LoopInstruction& in : list) {
         if (in.action == Action::chain) {
           for (const LoopChain::Place& place : code_.chains[static_cast<std::size_t>(in.chain)].places)
             if (place.access < 0) used.insert(place.value.value);

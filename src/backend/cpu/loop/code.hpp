@@ -39,7 +39,7 @@ struct Source {
   Extent bytes = 0;                 // of an element
 };
 
-struct Instruction {
+struct LoopInstruction {
   Action action = Action::map;
   bool slow = false, fast = false;  // axes it runs over
   int arg_count = 0;
@@ -65,7 +65,7 @@ struct LoopChain {
   };
   ChainCode code;
   std::vector<Place> places;
-  std::vector<Instruction> instructions;  // for printing
+  std::vector<LoopInstruction> instructions;  // for printing
 };
 
 struct ReductionInfo {
@@ -82,7 +82,7 @@ struct ReductionInfo {
 
 /// What runs once a block before the chunks of a phase, and once a chunk.
 struct Phase {
-  std::vector<Instruction> outer, inner;
+  std::vector<LoopInstruction> outer, inner;
   std::vector<int> outer_memory, inner_memory;  // values read or written in place, whose pointers move
   std::vector<int> inner_registers;             // inner-level values whose rows are as long as the chunk
   std::vector<int> reductions;

@@ -137,7 +137,7 @@ class InnerWriter {
     const LoopNode& node = nodes_[index];
     const int arg = node.args[0];
     note_memory(arg);
-    Instruction made;
+    LoopInstruction made;
     made.action = Action::reduce;
     made.slow = made.fast = true;
     made.out = reductions_[static_cast<std::size_t>(index)];
@@ -154,7 +154,7 @@ class InnerWriter {
     if (nodes_.is_memory(index)) return note_memory(index);
     if (node.kind == StepKind::constant) return;
     for (const int arg : node.args) note_memory(arg);
-    Instruction made = make_.instruction_of(index);
+    LoopInstruction made = make_.instruction_of(index);
     // A map may overwrite an operand of the same shape and size: each vector is read before it is written.
     const auto release_args = [&] {
       for (const int arg : node.args) release(arg, i);
@@ -191,7 +191,7 @@ class InnerWriter {
   void write_store(const StoreNode& store) {
     note_memory(store.value);
     const LoopNode& node = nodes_[store.value];
-    Instruction made;
+    LoopInstruction made;
     made.action = Action::store;
     made.slow = made.fast = true;
     made.operand = store.output;
@@ -211,7 +211,7 @@ class InnerWriter {
 
   void note_registers() {
     std::set<int> used;
-    for (const Instruction& in : phase_.inner) {
+    for (const LoopInstruction& in : phase_.inner) {
       for (int k = 0; k < in.arg_count; ++k) used.insert(in.args[k].value);
       if (in.action != Action::reduce && in.action != Action::store) used.insert(in.out);
     }

@@ -62,10 +62,10 @@ int InstructionMaker::keep(std::string name) {
   return static_cast<int>(code_.names.size()) - 1;
 }
 
-Instruction InstructionMaker::instruction_of(int index) {
+LoopInstruction InstructionMaker::instruction_of(int index) {
   const TileTable& table = tile_table();
   const LoopNode& node = nodes_[index];
-  Instruction made;
+  LoopInstruction made;
   made.slow = node.slow;
   made.fast = node.fast;
   made.operand = node.kind == StepKind::accumulator ? -1 : node.operand;

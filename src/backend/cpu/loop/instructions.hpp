@@ -21,7 +21,7 @@ class InstructionMaker {
   void forget_value(int node) { values_[static_cast<std::size_t>(node)] = -1; }
   Source source_of(int node);
   /// Errors  DTypeError: an op that the CPU does not have for its type.
-  Instruction instruction_of(int node);
+  LoopInstruction instruction_of(int node);
   /// Index of what is kept beside the instructions.
   int keep(const Access& access);
   int keep(std::string name);

@@ -34,8 +34,9 @@ std::string LoopProgram::to_string() const {
                                  code_->outer, code_->inner, code_->block, code_->chunk);
   if (code_->splits > 1) text += fmt::format(", {} parts", code_->splits);
   text += '\n';
-  const auto print = [&](const auto& self, const std::vector<Instruction>& list, const std::string& indent) -> void {
-    for (const Instruction& in : list) {
+  const auto print = [&](const auto& self, const std::vector<LoopInstruction>& list,
+                         const std::string& indent) -> void {
+    for (const LoopInstruction& in : list) {
       if (in.action == Action::chain) {
         text += indent + "chain\n";
         self(self, code_->chains[static_cast<std::size_t>(in.chain)].instructions, indent + "| ");

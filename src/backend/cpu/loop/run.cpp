@@ -17,7 +17,7 @@ namespace weft::cpu {
 namespace {
 
 /// Memory for the registers of the loop that this thread runs; grows and stays.
-class Frame {
+class TileMemory {
  public:
   char* reserve(Extent bytes) {
     if (bytes > size_) {
@@ -28,7 +28,7 @@ class Frame {
     }
     return memory_;
   }
-  ~Frame() { std::free(memory_); }
+  ~TileMemory() { std::free(memory_); }
 
  private:
   char* memory_ = nullptr;
@@ -109,7 +109,7 @@ class LoopRunner {
  public:
   using Code = LoopProgram::Code;
   LoopRunner(const Code& code, const LoopBinding& binding) : code_(code), binding_(binding) {
-    thread_local Frame frame;
+    thread_local TileMemory frame;
     const auto slots = static_cast<Extent>(code.values.size() * sizeof(Slot));
     frame_ = frame.reserve(code.frame_bytes + slots + 64);
     slots_ = reinterpret_cast<Slot*>(frame_ + code.frame_bytes);
@@ -134,7 +134,7 @@ class LoopRunner {
 
   void outer_code(const Phase& phase) {
     for (const int v : phase.outer_memory) place_memory(v);
-    for (const Instruction& in : phase.outer) execute(in);
+    for (const LoopInstruction& in : phase.outer) execute(in);
   }
   void inner_code(const Phase& phase) {
     for (const int v : phase.inner_registers) place_register(v);
@@ -189,7 +189,7 @@ class LoopRunner {
     if (code_.last.inner.empty()) return;
     (code_.columns ? s0_ : f0_) = 0;
     (code_.columns ? slow_ : fast_) = 1;
-    for (const Instruction& in : code_.last.inner) execute(in);
+    for (const LoopInstruction& in : code_.last.inner) execute(in);
   }
   void whole_block(Extent begin, Extent end) {
     set_block(begin, end);
@@ -257,7 +257,7 @@ class LoopRunner {
     return {slot.data, from.slow ? slot.stride : 0, !from.fast};
   }
 
-  void execute(const Instruction& in) {
+  void execute(const LoopInstruction& in) {
     switch (in.action) {
       case Action::map: return map(in);
       case Action::reduce: return reduce(in);
@@ -277,7 +277,7 @@ class LoopRunner {
   }
 
   /// Calls it; a whole tile without gaps is one long row.
-  void call(const Instruction& in, TileCall& call) const {
+  void call(const LoopInstruction& in, TileCall& call) const {
     if (call.slow > 1 && call.out_stride == call.fast * in.out_bytes) {
       bool dense = true;
       for (int i = 0; i < in.arg_count; ++i) {
@@ -288,7 +288,7 @@ class LoopRunner {
     }
     in.map(call);
   }
-  void map(const Instruction& in) {
+  void map(const LoopInstruction& in) {
     const Slot& out = slots_[in.out];
     TileCall tile;
     tile.out = out.data;
@@ -299,7 +299,7 @@ class LoopRunner {
     for (int i = 0; i < in.arg_count; ++i) tile.args[i] = source(in.args[i], column);
     call(in, tile);
   }
-  void reduce(const Instruction& in) {
+  void reduce(const LoopInstruction& in) {
     const ReductionInfo& info = code_.reductions[static_cast<std::size_t>(in.out)];
     TileReduction tile;
     tile.arg = source(in.args[0], false);
@@ -313,20 +313,22 @@ class LoopRunner {
 
   /// The rows of an instruction that writes a register: calls row(s, fast index, count, destination).
   template <class Word, class Row>
-  void each_row(const Instruction& in, Row row) const {
+  void each_row(const LoopInstruction& in, Row row) const {
     const Slot& out = slots_[in.out];
     const Extent rows = in.slow ? slow_ : 1, count = in.fast ? fast_ : 1;
     for (Extent s = 0; s < rows; ++s)
       row(s0_ + s, in.fast ? f0_ : 0, count, reinterpret_cast<Word*>(out.data + (in.slow ? s * out.stride : 0)));
   }
-  const Access& access_of(const Instruction& in) const { return code_.accesses[static_cast<std::size_t>(in.access)]; }
+  const Access& access_of(const LoopInstruction& in) const {
+    return code_.accesses[static_cast<std::size_t>(in.access)];
+  }
   /// Whether memory lies along the slow axis: then that is the one to walk along, a cache line at a time.
-  bool is_turned(const Instruction& in) const {
+  bool is_turned(const LoopInstruction& in) const {
     const Access& access = access_of(in);
     return in.slow && in.fast && access.plain_slow() && access.plain_fast() && Access::stride(access.slow) == 1;
   }
   template <class Word>
-  void fetch(const Instruction& in) const {
+  void fetch(const LoopInstruction& in) const {
     const Access& access = access_of(in);
     const char* base = in.operand < 0 ? binding_.product : binding_.inputs[static_cast<std::size_t>(in.operand)];
     const Word* from = reinterpret_cast<const Word*>(base);
@@ -346,7 +348,7 @@ class LoopRunner {
           [&](Extent i, Extent n) { std::fill_n(to + i, n, Word{}); });
     });
   }
-  void index(const Instruction& in) const {
+  void index(const LoopInstruction& in) const {
     const Access& access = access_of(in);
     each_row<std::uint32_t>(in, [&](Extent s, Extent f, Extent count, std::uint32_t* to) {
       walk_row(
@@ -358,7 +360,7 @@ class LoopRunner {
     });
   }
   template <class Word>
-  void gather(const Instruction& in) const {
+  void gather(const LoopInstruction& in) const {
     const Access& access = access_of(in);
     const Word* from = reinterpret_cast<const Word*>(binding_.inputs[static_cast<std::size_t>(in.operand)]);
     const Source& chosen = in.args[0];
@@ -386,7 +388,7 @@ class LoopRunner {
     });
   }
 
-  void store(const Instruction& in) {
+  void store(const LoopInstruction& in) {
     const Access& access = access_of(in);
     const Source& value = in.args[0];
     char* base = binding_.outputs[static_cast<std::size_t>(in.operand)];
@@ -432,7 +434,7 @@ class LoopRunner {
       scatter(std::uint8_t{});
   }
 
-  void chain(const Instruction& in) const {
+  void chain(const LoopInstruction& in) const {
     const LoopChain& chain = code_.chains[static_cast<std::size_t>(in.chain)];
     const bool column = in.slow && !in.fast;
     const Extent lanes = column ? slow_ : in.fast ? fast_ : 1;
@@ -581,8 +583,8 @@ bool LoopProgram::takes_product_rows(Extent columns) const {
         (code.columns || value.access.offset != 0 || Access::stride(value.access.fast) != 1 ||
          Access::stride(value.access.slow) != columns))
       return false;
-  const auto none_copied = [](const std::vector<Instruction>& list) {
-    return std::none_of(list.begin(), list.end(), [](const Instruction& in) {
+  const auto none_copied = [](const std::vector<LoopInstruction>& list) {
+    return std::none_of(list.begin(), list.end(), [](const LoopInstruction& in) {
       return (in.action == Action::fetch || in.action == Action::gather) && in.operand < 0;
     });
   };

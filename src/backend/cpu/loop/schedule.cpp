@@ -141,7 +141,7 @@ class Scheduler {
   }
 
   void write_outer_store(const StoreNode& store) {
-    Instruction made;
+    LoopInstruction made;
     made.action = Action::store;
     made.slow = !code_.columns;
     made.fast = code_.columns;
