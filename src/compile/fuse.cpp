@@ -47,37 +47,10 @@ bool is_loop_kind(Kind kind) { return kind == Kind::map || kind == Kind::reduce 
 bool is_cheap(const Node& node) {
   if (node.kind != Kind::map) return false;
   int operations = 0;
-  for (const auto& i : node.expression->code) {
-    using scalar::Op;
-    switch (i.op) {
-      case Op::input:
-      case Op::constant: break;
-      case Op::exp:
-      case Op::exp2:
-      case Op::expm1:
-      case Op::log:
-      case Op::log2:
-      case Op::log10:
-      case Op::log1p:
-      case Op::sin:
-      case Op::cos:
-      case Op::tan:
-      case Op::asin:
-      case Op::acos:
-      case Op::atan:
-      case Op::sinh:
-      case Op::cosh:
-      case Op::tanh:
-      case Op::asinh:
-      case Op::acosh:
-      case Op::atanh:
-      case Op::erf:
-      case Op::pow:
-      case Op::atan2:
-      case Op::philox:
-      case Op::rem: return false;
-      default: ++operations;
-    }
+  for (const auto& instruction : node.expression->code) {
+    const scalar::Cost cost = scalar::cost_of(instruction.op);
+    if (cost == scalar::Cost::function) return false;
+    operations += cost == scalar::Cost::plain;
   }
   return operations <= 4;
 }

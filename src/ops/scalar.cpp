@@ -10,20 +10,72 @@ namespace {
 struct OpInfo {
   std::string_view name;
   int arity;
+  Cost cost;
+  bool gives_bool = false;
 };
 
 // In the order of the enumeration.
 constexpr std::array<OpInfo, kOpCount> kOps = {{
-    {"input", 0},  {"constant", 0}, {"neg", 1},         {"abs", 1},         {"sign", 1},       {"floor", 1},
-    {"ceil", 1},   {"round", 1},    {"trunc", 1},       {"sqrt", 1},        {"rsqrt", 1},      {"exp", 1},
-    {"exp2", 1},   {"expm1", 1},    {"log", 1},         {"log2", 1},        {"log10", 1},      {"log1p", 1},
-    {"sin", 1},    {"cos", 1},      {"tan", 1},         {"asin", 1},        {"acos", 1},       {"atan", 1},
-    {"sinh", 1},   {"cosh", 1},     {"tanh", 1},        {"asinh", 1},       {"acosh", 1},      {"atanh", 1},
-    {"erf", 1},    {"is_nan", 1},   {"logical_not", 1}, {"bit_not", 1},     {"cast", 1},       {"add", 2},
-    {"sub", 2},    {"mul", 2},      {"div", 2},         {"rem", 2},         {"pow", 2},        {"atan2", 2},
-    {"min", 2},    {"max", 2},      {"copysign", 2},    {"eq", 2},          {"ne", 2},         {"lt", 2},
-    {"le", 2},     {"gt", 2},       {"ge", 2},          {"logical_and", 2}, {"logical_or", 2}, {"bit_and", 2},
-    {"bit_or", 2}, {"bit_xor", 2},  {"shl", 2},         {"shr", 2},         {"select", 3},     {"philox", 3},
+    {"input", 0, Cost::none},
+    {"constant", 0, Cost::none},
+    {"neg", 1, Cost::plain},
+    {"abs", 1, Cost::plain},
+    {"sign", 1, Cost::plain},
+    {"floor", 1, Cost::plain},
+    {"ceil", 1, Cost::plain},
+    {"round", 1, Cost::plain},
+    {"trunc", 1, Cost::plain},
+    {"sqrt", 1, Cost::plain},
+    {"rsqrt", 1, Cost::plain},
+    {"exp", 1, Cost::function},
+    {"exp2", 1, Cost::function},
+    {"expm1", 1, Cost::function},
+    {"log", 1, Cost::function},
+    {"log2", 1, Cost::function},
+    {"log10", 1, Cost::function},
+    {"log1p", 1, Cost::function},
+    {"sin", 1, Cost::function},
+    {"cos", 1, Cost::function},
+    {"tan", 1, Cost::function},
+    {"asin", 1, Cost::function},
+    {"acos", 1, Cost::function},
+    {"atan", 1, Cost::function},
+    {"sinh", 1, Cost::function},
+    {"cosh", 1, Cost::function},
+    {"tanh", 1, Cost::function},
+    {"asinh", 1, Cost::function},
+    {"acosh", 1, Cost::function},
+    {"atanh", 1, Cost::function},
+    {"erf", 1, Cost::function},
+    {"is_nan", 1, Cost::plain, true},
+    {"logical_not", 1, Cost::plain, true},
+    {"bit_not", 1, Cost::plain},
+    {"cast", 1, Cost::plain},
+    {"add", 2, Cost::plain},
+    {"sub", 2, Cost::plain},
+    {"mul", 2, Cost::plain},
+    {"div", 2, Cost::plain},
+    {"rem", 2, Cost::function},
+    {"pow", 2, Cost::function},
+    {"atan2", 2, Cost::function},
+    {"min", 2, Cost::plain},
+    {"max", 2, Cost::plain},
+    {"copysign", 2, Cost::plain},
+    {"eq", 2, Cost::plain, true},
+    {"ne", 2, Cost::plain, true},
+    {"lt", 2, Cost::plain, true},
+    {"le", 2, Cost::plain, true},
+    {"gt", 2, Cost::plain, true},
+    {"ge", 2, Cost::plain, true},
+    {"logical_and", 2, Cost::plain, true},
+    {"logical_or", 2, Cost::plain, true},
+    {"bit_and", 2, Cost::plain},
+    {"bit_or", 2, Cost::plain},
+    {"bit_xor", 2, Cost::plain},
+    {"shl", 2, Cost::plain},
+    {"shr", 2, Cost::plain},
+    {"select", 3, Cost::plain},
+    {"philox", 3, Cost::function},
 }};
 static_assert(kOps[static_cast<int>(Op::erf)].name == "erf" && kOps[static_cast<int>(Op::add)].name == "add" &&
               kOps[static_cast<int>(Op::copysign)].name == "copysign" &&
@@ -34,21 +86,8 @@ static_assert(kOps[static_cast<int>(Op::erf)].name == "erf" && kOps[static_cast<
 int arity(Op op) { return kOps[static_cast<std::size_t>(op)].arity; }
 std::string_view name_of(Op op) { return kOps[static_cast<std::size_t>(op)].name; }
 
-bool gives_bool(Op op) {
-  switch (op) {
-    case Op::is_nan:
-    case Op::logical_not:
-    case Op::eq:
-    case Op::ne:
-    case Op::lt:
-    case Op::le:
-    case Op::gt:
-    case Op::ge:
-    case Op::logical_and:
-    case Op::logical_or: return true;
-    default: return false;
-  }
-}
+Cost cost_of(Op op) { return kOps[static_cast<std::size_t>(op)].cost; }
+bool gives_bool(Op op) { return kOps[static_cast<std::size_t>(op)].gives_bool; }
 
 std::string_view name_of(Reduction reduction) {
   constexpr std::string_view names[] = {"sum", "prod", "max", "min", "argmax", "argmin"};

@@ -90,6 +90,10 @@ inline constexpr int kOpCount = static_cast<int>(Op::philox) + 1;
 /// prints it as +).
 int arity(Op op);
 std::string_view name_of(Op op);
+/// What an op takes: nothing (operands, constants), about one instruction, or the many of a function such as exp. Fusion
+/// computes a value again in each reader only if it takes few plain ops.
+enum class Cost : std::uint8_t { none, plain, function };
+Cost cost_of(Op op);
 /// True for comparisons, logic and is_nan: the result is a bool whatever the operands are.
 bool gives_bool(Op op);
 

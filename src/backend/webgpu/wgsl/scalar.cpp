@@ -152,29 +152,12 @@ std::string render_float(Op op, const Scalar& a, const Scalar& b, Helpers& helpe
       return call(helpers, "pow_f32", x, y);
     case Op::rem: return call(helpers, "rem_f32", x, y);
     case Op::atan2: return call(helpers, "atan2_f32", x, y);
-    case Op::sign:
-    case Op::exp:
-    case Op::exp2:
-    case Op::expm1:
-    case Op::log:
-    case Op::log2:
-    case Op::log10:
-    case Op::log1p:
-    case Op::sin:
-    case Op::cos:
-    case Op::tan:
-    case Op::asin:
-    case Op::acos:
-    case Op::atan:
-    case Op::sinh:
-    case Op::cosh:
-    case Op::tanh:
-    case Op::asinh:
-    case Op::acosh:
-    case Op::atanh:
-    case Op::erf: return call(helpers, fmt::format("{}_f32", scalar::name_of(op)), x);
-    default: no_form(op, DType::f32);
+    case Op::sign: return call(helpers, "sign_f32", x);
+    default: break;
   }
+  if (scalar::arity(op) == 1 && scalar::cost_of(op) == scalar::Cost::function)
+    return call(helpers, fmt::format("{}_f32", scalar::name_of(op)), x);
+  no_form(op, DType::f32);
 }
 
 }  // namespace
