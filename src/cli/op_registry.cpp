@@ -13,15 +13,11 @@
 namespace weft::cli {
 namespace {
 
-std::string_view text_of(ops::DTypes dtypes) {
-  switch (dtypes) {
-    case ops::DTypes::floats: return "f32 f64";
-    case ops::DTypes::numbers: return "f32 f64 i32 u32";
-    case ops::DTypes::integers: return "i32 u32";
-    case ops::DTypes::bits: return "i32 u32 bool";
-    case ops::DTypes::all: return "f32 f64 i32 u32 bool";
-  }
-  throw InternalError("op registry: unknown set of dtypes");
+std::string text_of(ops::DTypes dtypes) {
+  std::string names;
+  for (DType type : kComputeDTypes)
+    if (ops::allows(dtypes, type)) names += (names.empty() ? "" : " ") + std::string(name_of(type));
+  return names;
 }
 
 std::string_view text_of(ops::Result result) {

@@ -10,6 +10,7 @@
 #include "graph/map_row.hpp"
 #include "graph/node.hpp"
 #include "ops/table.hpp"
+#include "tensor/element.hpp"
 
 namespace weft::graph {
 namespace {
@@ -76,16 +77,13 @@ std::shared_ptr<const scalar::Expression> intern(scalar::Expression expression) 
 }  // namespace
 
 NodeRef constant(double value, DType type, const Shape& shape, Device device) {
-  if (type == DType::f32) value = static_cast<float>(value);
-  if (type == DType::boolean) value = value != 0;
-  if (is_integer(type)) {  // as a cast does: truncated, saturated, 0 for NaN
-    const double lo = type == DType::i32 ? -2147483648.0 : 0, hi = type == DType::i32 ? 2147483647.0 : 4294967295.0;
-    value = std::isnan(value) ? 0 : std::clamp(std::trunc(value), lo, hi) + 0.0;
-  }
+  value = rounded_to(type, value);
+  if (!is_float(type)) value += 0.0;  // no -0
   return make_node({.kind = Kind::constant, .type = type, .shape = shape, .device = device, .value = value});
 }
 
 NodeRef iota(const Shape& shape, int axis, DType type, Device device) {
+  if (type != DType::i32 && type != DType::u32) return cast(iota(shape, axis, DType::i32, device), type);
   return make_node({.kind = Kind::iota, .type = type, .shape = shape, .device = device, .ints = {axis}});
 }
 
@@ -216,8 +214,9 @@ NodeRef map_row(const ops::ElementwiseRow& row, const scalar::Expression& typed,
 
 NodeRef cast(const NodeRef& x, DType type) {
   if (x->type == type) return x;
-  scalar::Expression e{1, {{.op = scalar::Op::input, .slot = 0}, {.op = scalar::Op::cast, .type = type, .a = 0}}};
-  return map(e, {x}, "cast");
+  scalar::Expression e{
+      1, {{.op = scalar::Op::input, .type = x->type, .slot = 0}, {.op = scalar::Op::cast, .type = type, .a = 0}}};
+  return map_typed(std::move(e), {x}, "cast");
 }
 
 NodeRef reduce(scalar::Reduction reduction, const NodeRef& x, std::vector<int> axes) {
@@ -228,6 +227,10 @@ NodeRef reduce(scalar::Reduction reduction, const NodeRef& x, std::vector<int> a
     if (!std::binary_search(axes.begin(), axes.end(), i)) shape.push_back(x->shape[i]);
   if (axes.empty()) return x;
   const bool position = reduction == scalar::Reduction::argmax || reduction == scalar::Reduction::argmin;
+  if (is_narrow(x->type)) {
+    const NodeRef wide = reduce(reduction, cast(x, compute_type(x->type)), std::move(axes));
+    return position ? wide : cast(wide, x->type);
+  }
   check(!position || axes.size() == 1, "argmax over several axes");
   if (!position && x->shape.numel() == shape.numel()) return reshape(x, shape);  // only extents of 1 are reduced
   const DType type = position ? DType::i32 : x->type;
@@ -244,6 +247,10 @@ NodeRef matmul(const NodeRef& a, const NodeRef& b) {
   check(a->shape.rank() == 3 && b->shape.rank() == 3 && a->shape[0] == b->shape[0] && a->shape[2] == b->shape[1] &&
             a->type == b->type,
         "matmul of operands that do not fit");
+  if (is_narrow(a->type)) {
+    const DType computed = compute_type(a->type);
+    return cast(matmul(cast(a, computed), cast(b, computed)), a->type);
+  }
   return make_node({.kind = Kind::matmul,
                     .type = a->type,
                     .shape = {a->shape[0], a->shape[1], b->shape[2]},
@@ -251,8 +258,27 @@ NodeRef matmul(const NodeRef& a, const NodeRef& b) {
                     .inputs = {a, b}});
 }
 
-NodeRef gather(const NodeRef& x, const NodeRef& indices, int axis) {
-  check(x->shape.rank() == indices->shape.rank() && is_integer(indices->type), "gather indices do not fit");
+NodeRef index_type(const NodeRef& indices) {
+  if (element(indices->type).bits < 64) {
+    const bool as_is = indices->type == DType::i32 || indices->type == DType::u32;
+    return as_is ? indices : cast(indices, DType::i32);
+  }
+  using scalar::Op;
+  const double least = element(indices->type).is_signed ? -1 : 0;
+  const DType type = indices->type;
+  scalar::Expression e{1,
+                       {{.op = Op::input, .type = type, .slot = 0},
+                        {.op = Op::constant, .type = type, .value = least},
+                        {.op = Op::max, .type = type, .a = 0, .b = 1},
+                        {.op = Op::constant, .type = type, .value = 0x1p31 - 1},
+                        {.op = Op::min, .type = type, .a = 2, .b = 3},
+                        {.op = Op::cast, .type = DType::i32, .a = 4}}};
+  return map_typed(std::move(e), {indices}, "index");
+}
+
+NodeRef gather(const NodeRef& x, const NodeRef& given, int axis) {
+  check(x->shape.rank() == given->shape.rank() && is_integer(given->type), "gather indices do not fit");
+  const NodeRef indices = index_type(given);
   return make_node({.kind = Kind::gather,
                     .type = x->type,
                     .shape = indices->shape,
@@ -261,9 +287,12 @@ NodeRef gather(const NodeRef& x, const NodeRef& indices, int axis) {
                     .ints = {axis}});
 }
 
-NodeRef scatter_add(const NodeRef& indices, const NodeRef& updates, Extent rows) {
+NodeRef scatter_add(const NodeRef& given, const NodeRef& updates, Extent rows) {
+  const NodeRef indices = index_type(given);
   check(indices->shape.rank() == 1 && updates->shape.rank() == 2 && indices->shape[0] == updates->shape[0],
         "scatter_add operands do not fit");
+  if (is_narrow(updates->type))
+    return cast(scatter_add(indices, cast(updates, compute_type(updates->type)), rows), updates->type);
   return make_node({.kind = Kind::scatter_add,
                     .type = updates->type,
                     .shape = {rows, updates->shape[1]},

@@ -20,8 +20,11 @@ namespace {
 
 void check_float(std::string_view op, const Tensor& x, Where where) {
   if (!x.defined()) throw UsageError(fmt::format("{}: the tensor has no value", op));
-  if (!is_float(x.dtype())) throw DTypeError(describe(op, "takes f32 or f64; cast x", {{"x", x}}, where));
+  if (!is_float(x.dtype())) throw DTypeError(describe(op, "takes floats; cast x", {{"x", x}}, where));
 }
+
+// Composites of narrow types compute in f32 from end to end, and round once.
+Tensor widened(const Tensor& x) { return x.defined() && is_narrow(x.dtype()) ? cast(x, compute_type(x.dtype())) : x; }
 
 // x - max x, where the maximum carries no gradient (it cancels).
 Tensor centered(const Tensor& x, int axis, Where where) {
@@ -40,6 +43,7 @@ Tensor softmax(const Tensor& x, int axis, Where where) {
   check_float("softmax", x, where);
   const int a = graph::normalized_axis("softmax", x, axis, where);
   if (x.numel() == 0) return x;
+  if (is_narrow(x.dtype())) return cast(softmax(widened(x), axis, where), x.dtype());
   const Tensor e = elementwise("exp", {centered(x, a, where)}, {}, where);
   return e / sum(e, {a}, {.keepdims = true}, where);
 }
@@ -48,6 +52,7 @@ Tensor log_softmax(const Tensor& x, int axis, Where where) {
   check_float("log_softmax", x, where);
   const int a = graph::normalized_axis("log_softmax", x, axis, where);
   if (x.numel() == 0) return x;
+  if (is_narrow(x.dtype())) return cast(log_softmax(widened(x), axis, where), x.dtype());
   const Tensor c = centered(x, a, where);
   return c - elementwise("log", {sum(elementwise("exp", {c}), {a}, {.keepdims = true}, where)}, {}, where);
 }
@@ -57,6 +62,12 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
   if (x.rank() == 0) throw ShapeError(describe("layer_norm", "x is a scalar", {{"x", x}}, where));
   check_vector("layer_norm", x, weight, "weight", where);
   check_vector("layer_norm", x, bias, "bias", where);
+  if (is_narrow(x.dtype())) {
+    DType type = x.dtype();
+    for (const Tensor& v : {weight, bias})
+      if (v.defined()) type = promote(type, v.dtype());
+    return cast(layer_norm(widened(x), widened(weight), widened(bias), eps, where), type);
+  }
   const Tensor c = x - mean(x, {-1}, {.keepdims = true}, where);
   const Tensor variance = mean(elementwise("square", {c}), {-1}, {.keepdims = true}, where);
   Tensor y = c * elementwise("rsqrt", {variance + eps});
@@ -69,6 +80,9 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps, Where where) 
   check_float("rms_norm", x, where);
   if (x.rank() == 0) throw ShapeError(describe("rms_norm", "x is a scalar", {{"x", x}}, where));
   check_vector("rms_norm", x, weight, "weight", where);
+  if (is_narrow(x.dtype()))
+    return cast(rms_norm(widened(x), widened(weight), eps, where),
+                weight.defined() ? promote(x.dtype(), weight.dtype()) : x.dtype());
   const Tensor y = x * elementwise("rsqrt", {mean(elementwise("square", {x}), {-1}, {.keepdims = true}, where) + eps});
   return weight.defined() ? elementwise("mul", {y, weight}, {}, where) : y;
 }
@@ -83,6 +97,10 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int ignore_ind
   for (int i = 0; fits && i < targets.rank(); ++i) fits = logits.shape()[i] == targets.shape()[i];
   if (!fits)
     throw ShapeError(describe("cross_entropy", "targets are not logits' shape without its last axis", operands, where));
+  if (is_narrow(logits.dtype()))
+    return cast(cross_entropy(widened(logits), targets, ignore_index, where), logits.dtype());
+  if (targets.dtype() != DType::i32)
+    return cross_entropy(logits, cast(Tensor(graph::index_type(targets.node())), DType::i32), ignore_index, where);
   const Extent rows = targets.numel(), classes = logits.dim(-1);
   const Tensor flat = reshape(logits, {rows, classes}), target = reshape(targets, {rows, 1});
   const Tensor class_index(graph::iota({rows, classes}, 1, targets.dtype(), logits.device()));
@@ -114,6 +132,7 @@ Tensor rope(const Tensor& x, double base, Extent offset, Where where) {
   if (x.rank() < 2 || x.dim(-1) % 2 != 0)
     throw ShapeError(
         describe("rope", "x is not [..., positions, channels] with an even number of channels", {{"x", x}}, where));
+  if (is_narrow(x.dtype())) return cast(rope(widened(x), base, offset, where), x.dtype());
   const Extent positions = x.dim(-2), half = x.dim(-1) / 2;
   const Tensor position =
       cast(Tensor(graph::iota({positions, half}, 0, DType::i32, x.device())), x.dtype()) + static_cast<double>(offset);
@@ -151,6 +170,8 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
   if (window < 0)
     throw UsageError(describe("attention", fmt::format("the window is {}; give 0 for none", window), operands, where));
   if (scale == 0) scale = 1 / std::sqrt(static_cast<double>(q.dim(3)));
+  if (is_narrow(q.dtype()))
+    return cast(attention(widened(q), widened(k), widened(v), causal, scale, window, where), q.dtype());
   // A window that everything is in is none, and none has kernels.
   if (window >= std::max(q.dim(2), k.dim(2))) window = 0;
   const NodeRef fused = graph::attention(heads_last(q), heads_last(k), heads_last(v), {causal, window}, scale);

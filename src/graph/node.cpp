@@ -55,7 +55,29 @@ NodeTable::~NodeTable() {
   if (live_ > 0) std::terminate();
 }
 
+namespace {
+
+// What a device does not hold is refused where it would first be, so that no plan fails for it later.
+bool holds(Device::Kind kind, const Element& row) {
+  if (row.kind == ElementKind::storage) return false;
+  return kind == Device::Kind::webgpu ? row.on_gpu : row.on_cpu;
+}
+void check_type(DType type, Device device) {
+  if (holds(device.kind, element(type))) return;
+  const bool gpu = device.kind == Device::Kind::webgpu;
+  throw DTypeError(
+      fmt::format("{} does not hold {}, but {}; cast{}", device.to_string(), name_of(type),
+                  dtype_list(gpu ? [](const Element& e) { return holds(Device::Kind::webgpu, e); }
+                                 : [](const Element& e) { return holds(Device::Kind::cpu, e); }),
+                  gpu && holds(Device::Kind::cpu, element(type)) ? ", or compute on the CPU" : " to one of these"));
+}
+
+}  // namespace
+
 NodeRef NodeTable::make(NodeFields fields, Where where) {
+  check_type(fields.type, fields.device);
+  if (fields.kind == Kind::map && fields.device.kind == Device::Kind::webgpu)
+    for (const scalar::Instruction& in : fields.expression->code) check_type(in.type, fields.device);
   for (const NodeRef& input : fields.inputs)
     if (&input->table != this)
       throw UsageError(fmt::format(

@@ -165,6 +165,8 @@ NodeRef cast(const NodeRef& x, DType type);
 NodeRef reduce(scalar::Reduction reduction, const NodeRef& x, std::vector<int> axes);  // axes dropped
 NodeRef matmul(const NodeRef& a, const NodeRef& b);                                    // rank 3 both
 NodeRef gather(const NodeRef& x, const NodeRef& indices, int axis);
+/// Integers as i32 or u32, for indices: what is beyond i32 becomes its largest number, or -1, and so stays out of range.
+NodeRef index_type(const NodeRef& indices);
 NodeRef scatter_add(const NodeRef& indices, const NodeRef& updates, Extent rows);
 NodeRef concat(std::vector<NodeRef> parts, int axis);
 /// What attention and its backward keep in Node::ints.

@@ -20,8 +20,8 @@ void check_product(std::string_view op, const Tensor& a, const Tensor& b, const 
   if (a.device() != b.device())
     throw DeviceError(describe(op, "operands on different devices; move one with .to(device)", operands, where));
   if (a.dtype() != b.dtype()) throw DTypeError(describe(op, "the dtypes differ; cast one", operands, where));
-  if (a.dtype() == DType::boolean || a.dtype() == DType::u32)
-    throw DTypeError(describe(op, "takes f32, f64 or i32; cast the operands", operands, where));
+  if (!is_float(a.dtype()) && !is_integer(a.dtype()))
+    throw DTypeError(describe(op, "takes floats and integers; cast the operands", operands, where));
 }
 
 }  // namespace
@@ -80,11 +80,11 @@ Tensor embedding(const Tensor& table, const Tensor& indices, Where where) {
   const Operands operands = {{"table", table}, {"indices", indices}};
   if (table.rank() != 2) throw ShapeError(describe("embedding", "table is not [rows, columns]", operands, where));
   if (!is_integer(indices.dtype()))
-    throw DTypeError(describe("embedding", "indices are not i32; cast them", operands, where));
+    throw DTypeError(describe("embedding", "indices are not integers; cast them", operands, where));
   if (table.device() != indices.device())
     throw DeviceError(describe("embedding", "operands on different devices", operands, where));
   const Extent count = indices.numel(), columns = table.dim(1);
-  const NodeRef rows = graph::expand(graph::reshape(indices.node(), {count, 1}), {count, columns});
+  const NodeRef rows = graph::expand(graph::reshape(graph::index_type(indices.node()), {count, 1}), {count, columns});
   Shape shape = indices.shape();
   shape.push_back(columns);
   return graph::wrap(graph::reshape(graph::gather(table.node(), rows, 0), shape));
@@ -95,7 +95,7 @@ Tensor take_along_axis(const Tensor& x, const Tensor& indices, int axis, Where w
   const Operands operands = {{"x", x}, {"indices", indices}};
   const int a = graph::normalized_axis("take_along_axis", x, axis, where);
   if (!is_integer(indices.dtype()))
-    throw DTypeError(describe("take_along_axis", "indices are not i32; cast them", operands, where));
+    throw DTypeError(describe("take_along_axis", "indices are not integers; cast them", operands, where));
   bool fits = x.rank() == indices.rank();
   for (int i = 0; fits && i < x.rank(); ++i) fits = i == a || x.shape()[i] == indices.shape()[i];
   if (!fits)
@@ -108,7 +108,7 @@ Tensor scatter_add(const Tensor& indices, const Tensor& updates, Extent rows, Wh
   if (!indices.defined() || !updates.defined()) throw UsageError("scatter_add: an operand has no value");
   const Operands operands = {{"indices", indices}, {"updates", updates}};
   if (!is_integer(indices.dtype()))
-    throw DTypeError(describe("scatter_add", "indices are not i32; cast them", operands, where));
+    throw DTypeError(describe("scatter_add", "indices are not integers; cast them", operands, where));
   if (updates.dtype() == DType::boolean)
     throw DTypeError(describe("scatter_add", "updates are bool; cast them", operands, where));
   if (indices.rank() != 1 || updates.rank() < 1 || updates.dim(0) != indices.dim(0))
@@ -125,7 +125,7 @@ Tensor scatter_add(const Tensor& indices, const Tensor& updates, Extent rows, Wh
 Tensor one_hot(const Tensor& indices, Extent classes, DType type, Where where) {
   if (!indices.defined()) throw UsageError("one_hot: the tensor has no value");
   if (!is_integer(indices.dtype()))
-    throw DTypeError(describe("one_hot", "indices are not i32; cast them", {{"indices", indices}}, where));
+    throw DTypeError(describe("one_hot", "indices are not integers; cast them", {{"indices", indices}}, where));
   if (classes < 0)
     throw ShapeError(describe("one_hot", fmt::format("{} classes", classes), {{"indices", indices}}, where));
   const Tensor position(graph::iota({classes}, 0, indices.dtype(), indices.device()));

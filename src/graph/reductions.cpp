@@ -80,7 +80,8 @@ Tensor reduce_by_row(std::string_view name, const Tensor& x, const Axes& axes, R
   std::vector<double> values(attributes.begin(), attributes.end());
   for (std::size_t i = values.size(); i < row.attributes.size(); ++i) values.push_back(row.attributes[i].default_value);
   try {
-    NodeRef result = apply(row, from, reduced, values);
+    const ops::ReduceTypes types = ops::reduce_types(row, x.dtype());
+    const NodeRef result = graph::cast(apply(row, graph::cast(from, types.computed), reduced, values), types.result);
     Shape shape;
     if (options.keepdims) {
       for (int i = 0; i < x.rank(); ++i)

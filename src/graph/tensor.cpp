@@ -73,8 +73,12 @@ Tensor arange(Extent n, DType type, Device device) {
 Tensor scalar_like(double value, const Tensor& like) {
   // A number does not promote: it takes the tensor's type, unless that would change it.
   DType type = like.dtype();
-  if (type == DType::boolean || (is_integer(type) && value != std::trunc(value)))
-    type = value == std::trunc(value) ? DType::i32 : DType::f32;
+  const bool is_whole = value == std::trunc(value);
+  if (type == DType::boolean || (is_integer(type) && !is_whole)) type = is_whole ? DType::i32 : DType::f32;
+  const Element& row = element(type);
+  if (is_integer(type) && std::isfinite(value) && (value < row.lowest || value > row.highest))
+    throw UsageError(fmt::format("{} is not a number of type {}, which holds {:.0f} to {:.0f}; cast the tensor", value,
+                                 row.name, row.lowest, row.highest));
   return full({}, value, type, like.device());
 }
 Tensor zeros_like(const Tensor& like) { return full(like.shape(), 0, like.dtype(), like.device()); }

@@ -36,7 +36,6 @@ struct Stored {
 Stored stored_as(const std::string& descr, std::string_view source) {
   constexpr std::string_view kSaveAgain = "save the array again with numpy.save";
   constexpr std::string_view kToFloat = "convert it first, for example array.astype('float32')";
-  constexpr std::string_view kToInt = "convert it first, for example array.astype('int32')";
   if (descr.empty()) refuse_descr(descr, source, "empty", kSaveAgain);
   const char order = descr[0];
   const std::string type = descr.substr(1);
@@ -44,20 +43,17 @@ Stored stored_as(const std::string& descr, std::string_view source) {
     refuse_descr(descr, source, "without a byte order (<, > or |)", kSaveAgain);
   if (type.starts_with('O'))
     refuse_descr(descr, source, "an array of Python objects, which only running code could load", kToFloat);
-  for (const char* other : {"f2", "f16", "c8", "c16", "c32"})
-    if (type == other) refuse_descr(descr, source, "a dtype that Weft's arrays do not hold", kToFloat);
-  for (const char* other : {"i1", "u1", "i2", "u2", "u8"})
-    if (type == other) refuse_descr(descr, source, "a dtype that Weft's arrays do not hold", kToInt);
-  const bool big = order == '>';
-  if (order == '|') {
-    if (type == "b1") return {DType::boolean, 1, false};
-  } else {
-    if (type == "f4") return {DType::f32, 4, big};
-    if (type == "f8") return {DType::f64, 8, big};
-    if (type == "i4") return {DType::i32, 4, big};
-    if (type == "u4") return {DType::u32, 4, big};
-    if (type == "i8") return {DType::i32, 8, big};
+  for (const Element& row : kElements) {
+    if (row.npy.empty() || type != row.npy) continue;
+    const std::size_t size = size_bytes(row.type);
+    if (size == 1 || order != '|') return {row.type, size, size > 1 && order == '>'};
   }
+  for (const char* other : {"f16", "c8", "c16", "c32"})
+    if (type == other)
+      refuse_descr(descr, source,
+                   fmt::format("not a type of Weft's arrays, which are {}",
+                               dtype_list([](const Element& row) { return !row.npy.empty(); })),
+                   kToFloat);
   refuse_descr(descr, source, "no number type", kToFloat);
 }
 
@@ -87,32 +83,11 @@ std::vector<std::byte> transposed(std::span<const std::byte> data, const Shape& 
   return result;
 }
 
-/// i64 -> i32.
-std::vector<std::byte> narrowed(const std::vector<std::byte>& data, std::string_view source) {
-  std::vector<std::byte> result(data.size() / 2);
-  for (std::size_t i = 0; i < data.size() / 8; ++i) {
-    std::int64_t wide;
-    std::memcpy(&wide, data.data() + 8 * i, 8);
-    const auto narrow = static_cast<std::int32_t>(wide);
-    if (narrow != wide)
-      throw FileError(
-          fmt::format("{}: element {} is {}, which i32 cannot hold (descr i8 is read as i32); save smaller values or "
-                      "array.astype('float64')",
-                      source, i, wide));
-    std::memcpy(result.data() + 4 * i, &narrow, 4);
-  }
-  return result;
-}
-
-std::string_view descr_of(DType dtype) {
-  switch (dtype) {
-    case DType::f32: return "<f4";
-    case DType::f64: return "<f8";
-    case DType::i32: return "<i4";
-    case DType::u32: return "<u4";
-    case DType::boolean: return "|b1";
-  }
-  throw InternalError("a dtype without a NumPy name");
+std::string descr_of(DType dtype) {
+  const Element& row = element(dtype);
+  if (row.npy.empty())
+    throw UsageError(fmt::format("npy: the format has no {}; save it as safetensors, or cast it to f32", row.name));
+  return fmt::format("{}{}", row.bits == 8 ? '|' : '<', row.npy);
 }
 
 /// Everything before the data.
@@ -177,7 +152,6 @@ Array parse_npy(std::span<const std::byte> bytes, std::string_view source) {
   array.data = header.fortran_order && array.shape.rank() > 1 ? transposed(data, array.shape, stored.size)
                                                               : std::vector<std::byte>(data.begin(), data.end());
   if (stored.swapped) swap_bytes(array.data, stored.size);
-  if (stored.size != size_bytes(stored.dtype)) array.data = narrowed(array.data, source);
   if (stored.dtype == DType::boolean)
     for (std::size_t i = 0; i < array.data.size(); ++i)
       if (array.data[i] > std::byte{1})

@@ -11,14 +11,13 @@
 
 namespace weft::io {
 
-/// Reads versions 1.0 to 3.0, C and Fortran order (transposed on reading), both byte orders. dtypes f4, f8, i4, u4, b1,
-/// and i8 where every value fits i32. FileError "source: ..." for anything else, with the cure for dtypes that Weft's
-/// tensors do not hold; sizes are checked against the file before anything is allocated.
+/// Reads versions 1.0 to 3.0, C and Fortran order (transposed on reading), both byte orders. Floats of 2, 4 and 8 bytes,
+/// integers of 1, 2, 4 and 8, bools. FileError "source: ..." for anything else, with the cure; sizes are checked against the file before anything is allocated.
 Array read_npy(const std::filesystem::path& path);
 Array parse_npy(std::span<const std::byte> bytes, std::string_view source);
 
 /// Writes version 1.0, C order, little-endian, atomically. UsageError if the data does
-/// not fit dtype and shape; FileError as AtomicFile.
+/// not fit dtype and shape, and for types that the format lacks (bf16); FileError as AtomicFile.
 void write_npy(const std::filesystem::path& path, const Array& array, AtomicFileOptions options = {});
 /// The same bytes in memory.
 std::vector<std::byte> npy_bytes(const Array& array);

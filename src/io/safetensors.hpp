@@ -29,7 +29,8 @@ struct TensorView {
 
 /// Bits of one element of a dtype of the format, if there is one of that name.
 std::optional<int> safetensors_dtype_bits(std::string_view dtype);
-/// F32, F64, I32, U32, BOOL <-> f32, f64, i32, u32, bool; nothing for the dtypes that Weft's tensors do not hold.
+/// F32 <-> f32, F8_E4M3 <-> fp8_e4m3, ..., as the rows of the types say; nothing for dtypes that Weft's tensors do not hold.
+/// The other way UsageError for types that the format lacks.
 std::optional<DType> dtype_from_safetensors(std::string_view dtype);
 std::string_view safetensors_dtype(DType type);
 

@@ -14,32 +14,13 @@ namespace {
 struct Row {
   std::string_view name;
   int bits;
-  std::optional<DType> weft;
 };
 
 constexpr Row kRows[] = {
-    {"BOOL", 8, DType::boolean},
-    {"F4", 4, {}},
-    {"F6_E2M3", 6, {}},
-    {"F6_E3M2", 6, {}},
-    {"U8", 8, {}},
-    {"I8", 8, {}},
-    {"F8_E5M2", 8, {}},
-    {"F8_E4M3", 8, {}},
-    {"F8_E8M0", 8, {}},
-    {"F8_E4M3FNUZ", 8, {}},
-    {"F8_E5M2FNUZ", 8, {}},
-    {"I16", 16, {}},
-    {"U16", 16, {}},
-    {"F16", 16, {}},
-    {"BF16", 16, {}},
-    {"I32", 32, DType::i32},
-    {"U32", 32, DType::u32},
-    {"F32", 32, DType::f32},
-    {"C64", 64, {}},
-    {"F64", 64, DType::f64},
-    {"I64", 64, {}},
-    {"U64", 64, {}},
+    {"BOOL", 8},    {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6},     {"U8", 8},          {"I8", 8},
+    {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"I16", 16},
+    {"U16", 16},    {"F16", 16},    {"BF16", 16},   {"I32", 32},        {"U32", 32},        {"F32", 32},
+    {"C64", 64},    {"F64", 64},    {"I64", 64},    {"U64", 64},
 };
 
 }  // namespace
@@ -62,14 +43,14 @@ std::optional<int> safetensors_dtype_bits(std::string_view dtype) {
 }
 
 std::optional<DType> dtype_from_safetensors(std::string_view dtype) {
-  const auto rank = safetensors_dtype_rank(dtype);
-  return rank ? kRows[*rank].weft : std::nullopt;
+  for (const Element& row : kElements)
+    if (!dtype.empty() && row.safetensors == dtype) return row.type;
+  return std::nullopt;
 }
 
 std::string_view safetensors_dtype(DType type) {
-  for (const Row& row : kRows)
-    if (row.weft == type) return row.name;
-  throw InternalError(fmt::format("dtype {} has no safetensors name", name_of(type)));
+  if (!element(type).safetensors.empty()) return element(type).safetensors;
+  throw UsageError(fmt::format("safetensors: the format has no {}; cast it to a type that it has", name_of(type)));
 }
 
 }  // namespace weft::io

@@ -204,7 +204,7 @@ std::vector<NamedVariable> Module::named_state() const {
 
 StateDict Module::state_dict() const { return read_state(named_state()); }
 
-void Module::load_state_dict(const StateDict& state, bool strict) {
+void Module::load_state_dict(const StateDict& given_state, bool strict, bool lossy) {
   std::vector<NamedShape> expected;
   visit("", [&](const std::string& prefix, const Module& m) {
     for (const auto& record : m.parameters_)
@@ -212,6 +212,13 @@ void Module::load_state_dict(const StateDict& state, bool strict) {
     for (const NamedVariable& b : m.buffers_)
       expected.push_back({joined(prefix, b.name), b.variable.dtype(), b.variable.shape()});
   });
+  bool casts = false;
+  for (const NamedShape& want : expected) {
+    const NamedArray* given = find(given_state, want.name);
+    casts = casts || (given && given->dtype != want.dtype);
+  }
+  const StateDict cast = casts ? cast_state(given_state, expected, lossy) : StateDict{};
+  const StateDict& state = casts ? cast : given_state;
   check_state(expected, state, strict, describe());
   // Parameters that nobody asked for yet begin with the loaded values: drawing them first would be wasted.
   std::vector<NamedVariable> made;

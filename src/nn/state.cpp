@@ -9,6 +9,7 @@
 
 #include "graph/node.hpp"
 #include "io/safetensors.hpp"
+#include "tensor/element.hpp"
 
 namespace weft::nn {
 namespace {
@@ -83,6 +84,26 @@ void check_state(std::span<const NamedShape> expected, const StateDict& state, b
         fmt::format("state of {}: the names or shapes given are not those of this object; build it with the options it "
                     "was saved with{}{}{}",
                     owner, missing, unknown, different));
+}
+
+StateDict cast_state(const StateDict& state, std::span<const NamedShape> expected, bool lossy) {
+  std::map<std::string_view, DType> types;
+  for (const NamedShape& want : expected) types.emplace(want.name, want.dtype);
+  StateDict result;
+  for (const NamedArray& array : state) {
+    const auto want = types.find(array.name);
+    // What has another size than its shape says is refused later, by its name.
+    if (want == types.end() || want->second == array.dtype || is_storage(array.dtype) ||
+        !(lossy || holds_all(want->second, array.dtype)) || array.bytes.size() != bytes_of(array.dtype, array.shape)) {
+      result.push_back(array);
+      continue;
+    }
+    NamedArray cast{array.name, want->second, array.shape, std::vector<std::byte>(bytes_of(want->second, array.shape))};
+    cast_elements(array.dtype, array.bytes.data(), cast.dtype, cast.bytes.data(),
+                  static_cast<std::size_t>(array.shape.numel()));
+    result.push_back(std::move(cast));
+  }
+  return result;
 }
 
 void write_state(std::span<const NamedVariable> variables, const StateDict& state, bool strict,

@@ -6,6 +6,7 @@
 
 #include "base/hash.hpp"
 #include "ops/evaluate.hpp"
+#include "tensor/element.hpp"
 
 namespace weft::scalar {
 namespace {
@@ -62,10 +63,8 @@ int Builder::constant(double value, DType type) {
   if (std::isnan(value)) value = std::numeric_limits<double>::quiet_NaN();  // one NaN, whatever its payload
   if (mode_ == Mode::untyped)
     type = DType::f32;
-  else if (type == DType::f32)
-    value = static_cast<double>(static_cast<float>(value));
-  else if (type != DType::f64)
-    value = apply(Op::cast, type, DType::f64, value);
+  else
+    value = rounded_to(type, value);
   return add({.op = Op::constant, .type = type, .value = value});
 }
 
@@ -139,8 +138,10 @@ int Builder::simplify(const Instruction& in) {
   const bool carries_type = in.op == Op::philox || (!typed && in.op == Op::cast);  // more than a number
   if (va && vb && vc && !carries_type) {
     const double value = apply(in.op, in.type, (*this)[a].type, *va, *vb, *vc);
+    // Beyond 2^53 a double may stand for several integers: then the device computes.
+    const bool is_exact = !typed || element(in.type).bits < 64 || is_float(in.type) || std::fabs(value) < 0x1p53;
     if (!typed && (gives_bool(in.op) || (in.op == Op::select && is_bool(b) && is_bool(c)))) return boolean(value != 0);
-    return constant(value, in.type);
+    if (is_exact) return constant(value, in.type);
   }
 
   const bool floats = typed && is_float(in.type);

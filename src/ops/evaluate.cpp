@@ -5,58 +5,68 @@
 #include <cmath>
 #include <limits>
 
+#include "tensor/element.hpp"
 #include "weft/error.hpp"
 
 namespace weft::scalar {
 namespace {
 
-double saturated(double x, double lo, double hi) {
-  if (std::isnan(x)) return 0;
-  return std::trunc(x < lo ? lo : x > hi ? hi : x);
-}
-
-/// The low 32 bits, read as `type` (anything but u32 reads as i32).
+/// Integers of 64 bits do not all fit a double, and the reference computes in doubles: what is beyond 2^53 is rounded
+/// there, and the builder does not fold it.
 double wrapped(std::uint64_t bits, DType type) {
-  const auto low = static_cast<std::uint32_t>(bits);
-  return type == DType::u32 ? static_cast<double>(low) : static_cast<double>(static_cast<std::int32_t>(low));
-}
-
-/// An integer value as 64 bits. Values come from i32 or u32, so they are whole; untyped ones are cut.
-std::int64_t whole(double x) { return static_cast<std::int64_t>(saturated(x, -2147483648.0, 4294967295.0)); }
-
-double cast(double x, DType type, DType from) {
   switch (type) {
-    case DType::boolean: return x != 0;
-    case DType::i32:
-      return from == DType::u32 ? wrapped(static_cast<std::uint64_t>(x), type)
-                                : saturated(x, -2147483648.0, 2147483647.0);
-    case DType::u32:
-      return from == DType::i32 ? wrapped(static_cast<std::uint64_t>(static_cast<std::int64_t>(x)), type)
-                                : saturated(x, 0, 4294967295.0);
-    default: return x;
+    case DType::i8: return static_cast<std::int8_t>(bits);
+    case DType::u8: return static_cast<std::uint8_t>(bits);
+    case DType::i16: return static_cast<std::int16_t>(bits);
+    case DType::u16: return static_cast<std::uint16_t>(bits);
+    case DType::u32: return static_cast<std::uint32_t>(bits);
+    case DType::i64: return static_cast<double>(static_cast<std::int64_t>(bits));
+    case DType::u64: return static_cast<double>(bits);
+    default: return static_cast<std::int32_t>(bits);
   }
 }
 
+/// The bits of an integer value. Untyped values are cut.
+std::uint64_t whole(double x) {
+  if (std::isnan(x)) return 0;
+  if (x >= 0) return x < 0x1p64 ? static_cast<std::uint64_t>(x) : ~std::uint64_t{0};
+  return static_cast<std::uint64_t>(x > -0x1p63 ? static_cast<std::int64_t>(x)
+                                                : std::numeric_limits<std::int64_t>::min());
+}
+
+double cast(double x, DType type, DType from) {
+  if (type == DType::f32) return x;  // the reference rounds to what is narrower only
+  if (is_integer(type) && (is_integer(from) || from == DType::boolean)) return wrapped(whole(x), type);
+  return rounded_to(type, x);
+}
+
 double apply_integer(Op op, DType type, double x, double y) {
-  const std::int64_t a = whole(x), b = whole(y);
-  const auto ua = static_cast<std::uint64_t>(a), ub = static_cast<std::uint64_t>(b);
+  const std::uint64_t ua = whole(x), ub = whole(y);
+  const auto a = static_cast<std::int64_t>(ua), b = static_cast<std::int64_t>(ub);
+  const bool wide = type == DType::u64;  // everything else fits a signed number of 64 bits
+  const std::uint64_t places = element(type).bits == 64 ? 63 : 31;
   switch (op) {
     case Op::neg: return wrapped(0 - ua, type);
-    case Op::abs: return wrapped(a < 0 ? 0 - ua : ua, type);
-    case Op::sign: return static_cast<double>((a > 0) - (a < 0));
+    case Op::abs: return wrapped(a < 0 && !wide ? 0 - ua : ua, type);
+    case Op::sign: return x > 0 ? 1 : x < 0 ? -1 : 0;
     case Op::add: return wrapped(ua + ub, type);
     case Op::sub: return wrapped(ua - ub, type);
     case Op::mul: return wrapped(ua * ub, type);
-    case Op::div: return b == 0 ? x : wrapped(static_cast<std::uint64_t>(a / b), type);
-    case Op::rem: return b == 0 ? 0 : static_cast<double>(a % b);
+    case Op::div:
+      if (b == 0) return x;
+      if (!wide && b == -1) return wrapped(0 - ua, type);
+      return wrapped(wide ? ua / ub : static_cast<std::uint64_t>(a / b), type);
+    case Op::rem:
+      if (b == 0 || (!wide && b == -1)) return 0;
+      return wide ? static_cast<double>(ua % ub) : static_cast<double>(a % b);
     case Op::bit_not: return wrapped(~ua, type);
     case Op::bit_and: return wrapped(ua & ub, type);
     case Op::bit_or: return wrapped(ua | ub, type);
     case Op::bit_xor: return wrapped(ua ^ ub, type);
-    case Op::shl: return wrapped(ua << (ub & 31), type);
-    case Op::shr: return wrapped(static_cast<std::uint64_t>(a >> (ub & 31)), type);
-    case Op::min: return a < b ? x : y;
-    case Op::max: return a > b ? x : y;
+    case Op::shl: return wrapped(ua << (ub & places), type);
+    case Op::shr: return wrapped(wide ? ua >> (ub & places) : static_cast<std::uint64_t>(a >> (ub & places)), type);
+    case Op::min: return x < y ? x : y;
+    case Op::max: return x > y ? x : y;
     default: return x;  // floor, ceil, round, trunc
   }
 }

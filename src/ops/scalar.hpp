@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,8 +16,8 @@ namespace weft::scalar {
 
 /// Instructions. Semantics are IEEE: NaN propagates through every arithmetic op and through min and max; comparisons
 /// with NaN are false (ne is true); round goes half to even; rem has the sign of the dividend (fmod); integer division
-/// truncates (x / 0 = x, x rem 0 = 0, INT_MIN / -1 = INT_MIN, as in WGSL); i32 and u32 wrap around; shifts take the low
-/// five bits of the count, and shr of an i32 keeps its sign; sign(0) = 0, sign(NaN) = NaN; copysign looks at the sign
+/// truncates (x / 0 = x, x rem 0 = 0, INT_MIN / -1 = INT_MIN, as in WGSL); integers wrap around; shifts take the low
+/// five bits of the count (six for 64 bits), and shr of a signed number keeps its sign; sign(0) = 0, sign(NaN) = NaN; copysign looks at the sign
 /// bit, so -0 counts as negative (of a NaN it may be either); pow is that of C (pow(x, 0) = 1, pow(1, y) = 1, NaN for x < 0 and y not whole).
 enum class Op : std::uint8_t {
   input,     // slot: which operand
@@ -54,7 +55,8 @@ enum class Op : std::uint8_t {
   is_nan,
   logical_not,
   bit_not,
-  cast,  // to `type`; float to integer truncates and saturates, NaN gives 0; i32 and u32 keep the bits; to bool: x != 0
+  cast,  // to `type`; float to integer truncates and saturates, NaN gives 0; of integers the low bits stay; to a narrower
+         // float it rounds to the nearest, ties to even; to bool: x != 0
   // two operands
   add,
   sub,
@@ -130,9 +132,13 @@ std::uint64_t hash(const Expression& expression);
 ///   type cannot hold (0.5 beside an i32) makes it f32. Left alone they take the operands' promoted type.
 /// - sqrt, exp, sin, pow, atan2, ... compute in floats: i32, u32 and bool are cast to f32 first.
 /// - floor, ceil, round, trunc of integers are the integers; `/` of integers truncates.
+/// - Operands of narrow types (f16, bf16, integers of 8 and 16 bits) are cast to the type that these compute in. The result
+///   is cast back to `meet`, by default its `result_type`.
 /// The result has every type set, constants rounded to theirs, and is simplified. `inputs` has one type an operand.
-/// Throws DTypeError for bit operations and shifts on floats.
-Expression typed(const Expression& expression, std::span<const DType> inputs);
+/// Throws DTypeError for bit operations and shifts on floats, and for storage types.
+Expression typed(const Expression& expression, std::span<const DType> inputs, std::optional<DType> meet = {});
+/// The type of the result over operands of these types. Throws as `typed`.
+DType result_type(const Expression& expression, std::span<const DType> inputs);
 
 /// The same function with equal values shared, constants folded, dead code dropped, and identities applied that hold
 /// for every IEEE value (x * 1, -(-x), x - 0; never x + 0 or x * 0). Instructions stand in the order of first use.

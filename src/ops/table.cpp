@@ -190,22 +190,26 @@ std::vector<Expression> make_gradients(Entry& entry) {
 
 DType computing_type(Result result, DType promoted) {
   if (result == Result::floating && !is_float(promoted)) return DType::f32;
-  return promoted == DType::boolean ? DType::i32 : promoted;
+  return promoted == DType::boolean ? DType::i32 : compute_type(promoted);
 }
 
 DType promoted(std::span<const DType> types) {
   DType out = types[0];
-  for (DType type : types) out = promote(out, type);
+  try {
+    for (DType type : types) out = promote(out, type);
+  } catch (const DTypeError&) {
+    return out;  // if these types meet in the text at all, typing it says that they have none in common
+  }
   return out;
 }
 
 std::string_view words_of(DTypes set) {
   switch (set) {
-    case DTypes::floats: return "f32 and f64";
-    case DTypes::numbers: return "f32, f64, i32 and u32";
-    case DTypes::integers: return "i32 and u32";
-    case DTypes::bits: return "i32, u32 and bool";
-    case DTypes::all: return "every dtype";
+    case DTypes::floats: return "floats";
+    case DTypes::numbers: return "floats and integers";
+    case DTypes::integers: return "integers";
+    case DTypes::bits: return "integers and bool";
+    case DTypes::all: return "every dtype that computes";
   }
   return "";
 }
@@ -255,10 +259,10 @@ void check_name(const CustomOp& op, std::string_view name) {
 bool allows(DTypes set, DType type) {
   switch (set) {
     case DTypes::floats: return is_float(type);
-    case DTypes::numbers: return type != DType::boolean;
+    case DTypes::numbers: return is_float(type) || is_integer(type);
     case DTypes::integers: return is_integer(type);
-    case DTypes::bits: return !is_float(type);
-    case DTypes::all: return true;
+    case DTypes::bits: return is_integer(type) || type == DType::boolean;
+    case DTypes::all: return !is_storage(type);
   }
   return false;
 }
@@ -306,19 +310,28 @@ const Expression& typed_forward(const ElementwiseRow& row, std::span<const DType
                                  row.inputs.size(), row.inputs.size() == 1 ? "" : "s", fmt::join(row.inputs, ", "),
                                  inputs.size()));
   Entry& entry = Registry::instance().entry_of(row);
-  std::uint64_t key = 0;
-  for (DType type : inputs) key = key * 8 + static_cast<std::uint64_t>(type);
+  static_assert(kDTypeCount <= 64);
+  std::uint64_t key = 0;  // injective: at most kOperandsMax types of six bits
+  for (DType type : inputs) key = key * 64 + static_cast<std::uint64_t>(type);
   {
     const std::lock_guard lock(entry.typed_mutex);
     if (const auto found = entry.typed.find(key); found != entry.typed.end()) return found->second;
   }
   for (std::size_t i = 0; i < inputs.size(); ++i) check_dtype(row.dtypes, inputs[i], row.inputs[i]);
-  const DType attribute = attribute_type(row, inputs);
-  std::vector<DType> types(inputs.begin(), inputs.end());
-  types.resize(row.inputs.size() + row.attributes.size(), attribute);
   const Expression& untyped = forward(entry);
+  // Attributes count as the type of the inputs, and are of the type that these compute in.
+  const auto of_type = [&](DType attribute) {
+    std::vector<DType> types(inputs.begin(), inputs.end());
+    types.resize(row.inputs.size() + row.attributes.size(), attribute);
+    return types;
+  };
+  const auto prepared = [&](DType attribute) {
+    return row.result == Result::floating ? in_floats(untyped, inputs, attribute) : untyped;
+  };
+  const DType attribute = attribute_type(row, inputs), given = promoted(inputs);
+  const DType meant = is_narrow(given) && (is_float(given) || row.result != Result::floating) ? given : attribute;
   Expression typed =
-      scalar::typed(row.result == Result::floating ? in_floats(untyped, inputs, attribute) : untyped, types);
+      scalar::typed(prepared(attribute), of_type(attribute), scalar::result_type(prepared(meant), of_type(meant)));
   const std::lock_guard lock(entry.typed_mutex);
   return entry.typed.try_emplace(key, std::move(typed)).first->second;
 }
@@ -331,7 +344,7 @@ std::vector<double> checked_attributes(const ElementwiseRow& row, std::span<cons
   for (std::size_t i = 0; i < row.attributes.size(); ++i) {
     double value = i < values.size() ? values[i] : row.attributes[i].default_value;
     if (is_integer(type)) {
-      const double lo = type == DType::u32 ? 0 : -2147483648.0, hi = type == DType::u32 ? 4294967295.0 : 2147483647.0;
+      const double lo = element(type).lowest, hi = element(type).highest;
       if (std::isinf(value)) value = value < 0 ? lo : hi;
       if (!(value >= lo && value <= hi && std::trunc(value) == value))
         throw UsageError(
@@ -361,6 +374,17 @@ const ReduceExpressions& expressions(const ReduceRow& row) {
 }
 
 DType reduce_scalar_type(DType x) { return x == DType::f64 ? DType::f64 : DType::f32; }
+
+ReduceTypes reduce_types(const ReduceRow& row, DType x) {
+  check_dtype(row.dtypes, x, "x");
+  if (!is_narrow(x)) return {x, typed_post(row, x).type()};
+  const bool adds = row.reduction == scalar::Reduction::sum || row.reduction == scalar::Reduction::prod;
+  // Sums of few bits are counted in 32, as the standard asks.
+  const DType computed = is_integer(x) && adds && !element(x).is_signed ? DType::u32 : compute_type(x);
+  const DType result = typed_post(row, computed).type();
+  const bool keeps = result == computed && row.result != Result::integer && (is_float(x) || !adds);
+  return {computed, keeps ? x : result};
+}
 
 scalar::Expression typed_pre(const ReduceRow& row, DType x) {
   check_dtype(row.dtypes, x, "x");

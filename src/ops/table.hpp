@@ -74,11 +74,11 @@ struct Ranges : List<Range, kOperandsMax> {
 
 /// Input types that an op takes. What it computes in then follows from `scalar::typed`.
 enum class DTypes : std::uint8_t {
-  floats,    // f32 f64
-  numbers,   // f32 f64 i32 u32
-  integers,  // i32 u32
-  bits,      // i32 u32 bool
-  all,
+  floats,
+  numbers,  // floats and integers
+  integers,
+  bits,  // integers and bool
+  all,   // but storage types
 };
 bool allows(DTypes set, DType type);
 
@@ -172,7 +172,14 @@ struct ReduceExpressions {
   scalar::Expression pre, post;
 };
 const ReduceExpressions& expressions(const ReduceRow& row);
-/// `pre` with types and casts for x (and c) of this type. The reduction keeps its result's type; argmax
+/// The type that x is cast to before a reduction, and that of its result: another than x only for narrow types and what
+/// the row says. Sums and products of integers of 8 and 16 bits are i32 or u32. Throws DTypeError where the row does not
+/// take the type.
+struct ReduceTypes {
+  DType computed, result;
+};
+ReduceTypes reduce_types(const ReduceRow& row, DType x);
+/// `pre` with types and casts for x (and c) of this type, not a narrow one. The reduction keeps its result's type; argmax
 /// and argmin give i32. Throws DTypeError where the row does not take the type.
 scalar::Expression typed_pre(const ReduceRow& row, DType x);
 /// `post` with types, for x of this type; n and attributes are of type `reduce_scalar_type(x)`.

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "ops/builder.hpp"
 #include "weft/error.hpp"
@@ -67,22 +68,50 @@ Family family_of(Op op) {
   }
 }
 
+/// Integer types that hold a weak value.
+struct Fit {
+  bool i32 = true, u32 = true, i64 = true, u64 = true;
+  Fit operator&(const Fit& other) const {
+    return {i32 && other.i32, u32 && other.u32, i64 && other.i64, u64 && other.u64};
+  }
+};
+
 /// A value before and after it has a type. Constants, and what is made of them alone, are weak: they take a type when
 /// they meet one, and may be given several.
 struct Value {
   bool weak = false;
-  bool fits_i32 = true, fits_u32 = true;                               // weak: the numbers it may be
-  DType type = DType::f32;                                             // strong
-  int index = -1;                                                      // strong: in the typed builder
-  std::array<int, std::size(kAllDTypes)> made = {-1, -1, -1, -1, -1};  // weak: as an instruction of each type so far
+  Fit fits = {};                            // weak: the numbers it may be
+  DType type = DType::f32;                  // strong
+  int index = -1;                           // strong: in the typed builder
+  std::array<int, kDTypeCount> made = [] {  // weak: as an instruction of each type so far
+    std::array<int, kDTypeCount> none;
+    none.fill(-1);
+    return none;
+  }();
 };
+
+/// The type that two meet in if they do; types that never meet, as a condition and a choice, may have none.
+DType common(DType a, DType b) {
+  try {
+    return promote(a, b);
+  } catch (const DTypeError&) {
+    return a;
+  }
+}
+
+/// The type in which a value of a type meets a number: a negative number makes an unsigned type signed.
+DType meet_number(DType type, DType number) {
+  if (is_integer(type) && is_integer(number) && element(type).bits == element(number).bits)
+    return element(type).is_signed ? type : number;
+  return promote(type, number);
+}
 
 class Typing {
  public:
   Typing(const Expression& from, std::span<const DType> inputs)
       : from_(from), inputs_(inputs), builder_(from.inputs, Builder::Mode::typed), values_(from.code.size()) {
     if (!inputs.empty()) default_ = inputs[0];
-    for (DType type : inputs) default_ = promote(default_, type);
+    for (DType type : inputs) default_ = common(default_, type);
     if (default_ == DType::boolean) default_ = DType::i32;
   }
 
@@ -102,9 +131,13 @@ class Typing {
   DType holding(int i, DType type) {
     const Value& v = value(i);
     if (type == DType::boolean) type = DType::i32;
-    if (type == DType::u32) return v.fits_u32 ? type : v.fits_i32 ? DType::i32 : DType::f32;
-    if (type == DType::i32) return v.fits_i32 ? type : DType::f32;
-    return type;
+    switch (type) {
+      case DType::u32: return v.fits.u32 ? type : v.fits.i32 ? DType::i32 : DType::f32;
+      case DType::i32: return v.fits.i32 ? type : DType::f32;
+      case DType::u64: return v.fits.u64 ? type : v.fits.i64 ? DType::i64 : DType::f32;
+      case DType::i64: return v.fits.i64 ? type : DType::f32;
+      default: return type;
+    }
   }
 
   DType type_alone(int i) { return value(i).weak ? holding(i, default_) : value(i).type; }
@@ -120,7 +153,7 @@ class Typing {
     }
     const DType met = type;
     for (int i : operands)
-      if (value(i).weak) type = promote(type, holding(i, met));
+      if (value(i).weak) type = meet_number(type, holding(i, met));
     return type;
   }
 
@@ -153,8 +186,8 @@ class Typing {
       return strong(builder_.make(in.op, as(in.a, operand_type), in.b < 0 ? -1 : as(in.b, operand_type), -1, type));
     };
     auto weak_of = [&](std::span<const int> parts, bool keeps_whole) {
-      Value v{.weak = true, .fits_i32 = keeps_whole, .fits_u32 = false};
-      for (int part : parts) v.fits_i32 = v.fits_i32 && value(part).fits_i32;
+      Value v{.weak = true, .fits = {keeps_whole, false, keeps_whole, false}};
+      for (int part : parts) v.fits = v.fits & value(part).fits;
       return v;
     };
 
@@ -162,9 +195,13 @@ class Typing {
       case Family::leaf: {
         if (in.op == Op::input) return strong(builder_.input(in.slot, inputs_[static_cast<std::size_t>(in.slot)]));
         const bool whole = std::trunc(in.value) == in.value;
+        const auto fits = [&](DType type) {
+          return whole && in.value >= element(type).lowest && in.value <= element(type).highest &&
+                 in.value < 0x1p63;  // the rounded bound of i64 is one too large
+        };
         return {.weak = true,
-                .fits_i32 = whole && in.value >= -2147483648.0 && in.value <= 2147483647.0,
-                .fits_u32 = whole && in.value >= 0 && in.value <= 4294967295.0};
+                .fits = {fits(DType::i32), fits(DType::u32), fits(DType::i64),
+                         fits(DType::u64) || (whole && in.value >= 0x1p63 && in.value < 0x1p64)}};
       }
       case Family::any_number:
       case Family::number: {
@@ -218,10 +255,7 @@ class Typing {
         const int sides[] = {in.b, in.c};
         if (value(in.b).weak && value(in.c).weak) {
           Value v{.weak = true};
-          for (int side : sides) {
-            v.fits_i32 = v.fits_i32 && value(side).fits_i32;
-            v.fits_u32 = v.fits_u32 && value(side).fits_u32;
-          }
+          for (int side : sides) v.fits = v.fits & value(side).fits;
           return v;
         }
         const DType type = meeting(sides);
@@ -246,7 +280,7 @@ class Typing {
     const std::string what =
         value(operand).weak ? std::string("a fraction") : std::string(name_of(value(operand).type));
     throw DTypeError(
-        fmt::format("{} takes i32, u32 and bool, and was given {}; cast it, as in i32(x)", name_of(op), what));
+        fmt::format("{} takes integers and bool, and was given {}; cast it, as in i32(x)", name_of(op), what));
   }
 
   const Expression& from_;
@@ -258,10 +292,37 @@ class Typing {
 
 }  // namespace
 
-Expression typed(const Expression& expression, std::span<const DType> inputs) {
+Expression typed(const Expression& expression, std::span<const DType> inputs, std::optional<DType> meet) {
   if (inputs.size() != static_cast<std::size_t>(expression.inputs))
     throw InternalError(fmt::format("typed: {} types for {} operands", inputs.size(), expression.inputs));
-  return Typing(expression, inputs).run();
+  bool narrow = false;
+  for (DType type : inputs) {
+    if (is_storage(type))
+      throw DTypeError(fmt::format("{} is for storage, and nothing is computed in it; cast it to f32", name_of(type)));
+    narrow = narrow || is_narrow(type);
+  }
+  if (!narrow) return Typing(expression, inputs).run();
+
+  // Narrow operands are widened, and the result is rounded or cut to the type that it has by their own types.
+  if (!meet) meet = result_type(expression, inputs);
+  DType integer = DType::i32;
+  for (bool first = true; DType type : inputs)
+    if (is_integer(type)) integer = std::exchange(first, false) ? type : common(integer, type);
+  std::vector<DType> wide(inputs.begin(), inputs.end());
+  for (DType& type : wide)
+    if (is_narrow(type)) type = compute_type(is_integer(type) ? integer : type);
+  const Expression body = Typing(expression, wide).run();
+  Builder builder(expression.inputs, Builder::Mode::typed);
+  std::vector<int> operands;
+  for (int i = 0; i < expression.inputs; ++i) {
+    const auto k = static_cast<std::size_t>(i);
+    operands.push_back(builder.cast(builder.input(i, inputs[k]), wide[k]));
+  }
+  return builder.finish(builder.cast(builder.inlined(body, operands), *meet));
+}
+
+DType result_type(const Expression& expression, std::span<const DType> inputs) {
+  return Typing(expression, inputs).run().type();
 }
 
 }  // namespace weft::scalar

@@ -12,6 +12,7 @@
 #include "backend/webgpu/backend.hpp"
 #include "runtime/runtime_state.hpp"
 #include "tensor/device.hpp"
+#include "tensor/element.hpp"
 
 namespace weft {
 
@@ -149,17 +150,9 @@ graph::NodeRef data_node(DType type, const Shape& shape, Device device, backend:
 }
 
 void append_element(std::vector<std::byte>& bytes, DType type, double value) {
-  const auto append = [&](auto element) {
-    const auto* first = reinterpret_cast<const std::byte*>(&element);
-    bytes.insert(bytes.end(), first, first + size_bytes(type));
-  };
-  switch (type) {
-    case DType::f32: append(static_cast<float>(value)); break;
-    case DType::f64: append(value); break;
-    case DType::i32: append(static_cast<std::int32_t>(value)); break;
-    case DType::u32: append(static_cast<std::uint32_t>(value)); break;
-    case DType::boolean: append(static_cast<unsigned char>(value != 0)); break;
-  }
+  const std::size_t at = bytes.size();
+  bytes.resize(at + size_bytes(type));
+  write_element(type, value, bytes.data() + at);
 }
 
 std::vector<std::byte> constant_bytes(const graph::Node& constant) {

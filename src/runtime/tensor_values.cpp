@@ -10,6 +10,7 @@
 #include "runtime/devices.hpp"
 #include "runtime/evaluate.hpp"
 #include "runtime/runtime_state.hpp"
+#include "tensor/element.hpp"
 #include "weft/tensor.hpp"
 
 namespace weft {
@@ -41,11 +42,6 @@ Tensor tensor(std::span<const T> values, const Shape& shape, Where where) {
         where));
   return tensor_from_bytes(values.data(), shape, dtype_of<T>);
 }
-template Tensor tensor(std::span<const float>, const Shape&, Where);
-template Tensor tensor(std::span<const double>, const Shape&, Where);
-template Tensor tensor(std::span<const std::int32_t>, const Shape&, Where);
-template Tensor tensor(std::span<const std::uint32_t>, const Shape&, Where);
-template Tensor tensor(std::span<const bool>, const Shape&, Where);
 
 const Tensor& Tensor::eval() const {
   shape();  // complains when there is no value
@@ -145,12 +141,6 @@ std::vector<T> Tensor::to_vector() const {
     return values;
   }
 }
-template std::vector<float> Tensor::to_vector() const;
-template std::vector<double> Tensor::to_vector() const;
-template std::vector<std::int32_t> Tensor::to_vector() const;
-template std::vector<std::uint32_t> Tensor::to_vector() const;
-template std::vector<bool> Tensor::to_vector() const;
-
 template <class T>
 T Tensor::item() const {
   if (numel() != 1)
@@ -161,11 +151,24 @@ T Tensor::item() const {
   copy_to(&value, sizeof value);
   return static_cast<T>(value);
 }
-template float Tensor::item() const;
-template double Tensor::item() const;
-template std::int32_t Tensor::item() const;
-template std::uint32_t Tensor::item() const;
-template bool Tensor::item() const;
+#define WEFT_HOST_TYPE(T)                                          \
+  template Tensor tensor(std::span<const T>, const Shape&, Where); \
+  template std::vector<T> Tensor::to_vector() const;               \
+  template T Tensor::item() const;
+WEFT_HOST_TYPE(float)
+WEFT_HOST_TYPE(double)
+WEFT_HOST_TYPE(Float16)
+WEFT_HOST_TYPE(BFloat16)
+WEFT_HOST_TYPE(std::int64_t)
+WEFT_HOST_TYPE(std::int32_t)
+WEFT_HOST_TYPE(std::int16_t)
+WEFT_HOST_TYPE(std::int8_t)
+WEFT_HOST_TYPE(std::uint64_t)
+WEFT_HOST_TYPE(std::uint32_t)
+WEFT_HOST_TYPE(std::uint16_t)
+WEFT_HOST_TYPE(std::uint8_t)
+WEFT_HOST_TYPE(bool)
+#undef WEFT_HOST_TYPE
 
 Tensor Tensor::to(Device target) const {
   if (device() == target) return *this;
@@ -206,15 +209,7 @@ std::string Tensor::to_string() const {
   copy_to(bytes.data(), bytes.size());
   std::string out = fmt::format("{} {} ", name_of(dtype()), shape().to_string());
   print(out, shape(), 0, 0, numel() > kPrintedMax, [&](Extent i) -> std::string {
-    const std::byte* at = bytes.data() + static_cast<std::size_t>(i) * size_bytes(dtype());
-    switch (dtype()) {
-      case DType::f32: return fmt::format("{:.6g}", *reinterpret_cast<const float*>(at));
-      case DType::f64: return fmt::format("{:.10g}", *reinterpret_cast<const double*>(at));
-      case DType::i32: return fmt::format("{}", *reinterpret_cast<const std::int32_t*>(at));
-      case DType::u32: return fmt::format("{}", *reinterpret_cast<const std::uint32_t*>(at));
-      case DType::boolean: return std::to_integer<int>(*at) ? "true" : "false";
-    }
-    return "?";
+    return element_text(dtype(), bytes.data() + static_cast<std::size_t>(i) * size_bytes(dtype()));
   });
   return out;
 }

@@ -112,7 +112,7 @@ class Eval(unittest.TestCase):
         self.refused(USAGE, "\"steps\" is missing", {"gradients": []}, x)
         self.refused(USAGE, "the program is not an object", [], x)
         self.refused(USAGE, "1 names in \"outputs\" for 2", {**step(), "gradients": [{"of": "y", "with_respect_to": ["x", "w"], "outputs": "g"}]}, x)
-        self.refused(FAILURE, "f32 and f64 only", {**step(), "gradients": [{"of": "y", "with_respect_to": "n"}]}, x)
+        self.refused(FAILURE, "floats only", {**step(), "gradients": [{"of": "y", "with_respect_to": "n"}]}, x)
         self.refused(FAILURE, "no gradient", {**step(inputs=["x"], op="isnan"), "gradients": [{"of": "y", "with_respect_to": "x"}]}, x)
         self.refused(FAILURE, "seed's shape differs", {**step(op="sum"), "gradients": [{"of": "y", "weight": "x", "with_respect_to": "x"}]}, x)
         self.refused(FAILURE, "do not broadcast", step(op="add", inputs=["x", "v"]), {**x, "v": ("f8", [2], [1, 2])})

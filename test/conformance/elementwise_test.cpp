@@ -33,10 +33,10 @@ class Elementwise : public Conformance {
       std::vector<double> values;
       for (Extent e = 0; e < shape.numel(); ++e) {
         double v = std::uniform_real_distribution<double>(range.lo, range.hi)(random);
-        if (is_integer(type)) v = std::round(v);
-        if (type == DType::u32) v = std::fabs(v);
+        if (is_integer(type)) v = std::round(v) + 0.0;  // no -0
+        if (is_integer(type) && !element(type).is_signed) v = std::fabs(v);
         if (type == DType::boolean) v = v > 0;
-        values.push_back(v);
+        values.push_back(is_narrow(type) ? reference::to_type(v, type) : v);
       }
       inputs.push_back(arguments.make(shape, std::move(values), type));
     }
@@ -54,15 +54,19 @@ class Elementwise : public Conformance {
       for (const Tensor& input : inputs) at.push_back(arguments.of(input.node().get())[e]);
       for (double a : checked) at.push_back(y.dtype() == DType::f32 || type == DType::f32 ? static_cast<float>(a) : a);
       const double expected = scalar::evaluate(typed, at);
-      const double epsilon = type == DType::f64 ? 0x1p-52 : 0x1p-23;
+      // Narrow floats are rounded once at the end; there the last bit may differ.
+      const bool is_rounded = is_narrow(y.dtype());
+      const double epsilon = std::ldexp(1.0, 1 - (is_float(y.dtype()) ? element(y.dtype()).digits : 24));
       // Results that jump (comparisons, rounding) are held to equality; others to the row's bound, twice that on GPUs,
       // whose built-in functions are allowed a little more.
-      const double ulps =
-          type == DType::f64 ? std::max(16.0, 4 * double(row.max_ulp)) : double(row.max_ulp) * (is_cpu() ? 1 : 2) + 0.5;
+      const double ulps = is_rounded           ? 1.0
+                          : type == DType::f64 ? std::max(16.0, 4 * double(row.max_ulp))
+                                               : double(row.max_ulp) * (is_cpu() ? 1 : 2) + 0.5;
       const double tolerance =
           is_float(y.dtype()) ? ulps * epsilon * std::max(std::fabs(expected), double(row.ulp_floor)) : 0;
       const bool same = actual[e] == expected || (std::isnan(actual[e]) && std::isnan(expected));
-      if (same || std::fabs(actual[e] - expected) <= tolerance) continue;
+      const double unit = is_rounded ? std::ldexp(epsilon, y.dtype() == DType::f16 ? -14 : -126) : 0;  // of denormals
+      if (same || std::fabs(actual[e] - expected) <= std::max(tolerance, unit)) continue;
       ++shown;
       ADD_FAILURE() << "element " << e << " at (" << fmt::format("{}", fmt::join(at, ", ")) << "): " << actual[e]
                     << ", expected " << expected << ", "
@@ -75,8 +79,14 @@ class Elementwise : public Conformance {
 
 TEST_F(Elementwise, EveryRowOnEveryDType) {
   for (const ops::ElementwiseRow* row : ops::elementwise_rows())
-    for (DType type : kAllDTypes)
-      if (ops::allows(row->dtypes, type) && computes(type)) check_row(*row, type, {3, 67});
+    for (DType type : kComputeDTypes) {
+      // Of u64 a negative difference is beyond what the reference, in doubles, can square.
+      if (type == DType::u64 && row->name == "squared_difference") continue;
+      // A row of a narrow type is that of f32 or i32 between casts: on a GPU a few stand for all, as compiling takes long.
+      if (ops::allows(row->dtypes, type) && computes(type) &&
+          (is_cpu() || !is_narrow(type) || row->name == "add" || row->name == "gelu" || row->name == "lt"))
+        check_row(*row, type, {3, 67});
+    }
 }
 
 TEST_F(Elementwise, OddSizesRankZeroAndNothing) {
@@ -135,13 +145,13 @@ TEST_F(Elementwise, CastsTruncateAndSaturate) {
                                       2147483520, 2147483648.0, -2147483648.0, -3e9, 4294967040.0, 4294967296.0,
                                       1e20,       -1e20,        inf,           -inf, nan};
   const std::vector<double> integers = {0, 1, -1, 2147483647, -2147483648.0, 7, 16777217};
-  for (DType from : kAllDTypes)
-    for (DType to : kAllDTypes) {
+  for (DType from : kComputeDTypes)
+    for (DType to : kComputeDTypes) {
       if (!computes(from) || !computes(to) || from == to) continue;
       SCOPED_TRACE(fmt::format("{} to {}", name_of(from), name_of(to)));
       std::vector<double> values;
       for (double v : is_float(from) ? floats : integers)
-        values.push_back(reference::to_type(from == DType::u32 ? std::fabs(v) : v, from));
+        values.push_back(reference::to_type(is_integer(from) && !element(from).is_signed ? std::fabs(v) : v, from));
       Arguments arguments;
       const Tensor x = arguments.make({static_cast<Extent>(values.size())}, values, from);
       const auto actual = run({cast(x, to)}, arguments)[0];
@@ -189,12 +199,11 @@ TEST_F(Elementwise, MoreElementsThanOneRowOfWorkgroups) {
 TEST_F(Elementwise, UnknownDTypesAreRefusedByName) {
   if (computes(DType::f64)) GTEST_SKIP() << "the device computes every dtype";
   Arguments arguments;
-  const Tensor x = arguments.make({2}, {1, 2}, DType::f64);
   try {
-    run({x + 1.0}, arguments);
+    run({arguments.make({2}, {1, 2}, DType::f64) + 1.0}, arguments);
     FAIL() << "f64 was accepted";
   } catch (const DTypeError& error) {
-    EXPECT_NE(std::string(error.what()).find("does not compute f64"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("does not hold f64"), std::string::npos) << error.what();
   }
 }
 

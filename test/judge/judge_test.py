@@ -14,6 +14,7 @@ if os.environ.get("WEFT_TEST_JUDGES"):
 
 import blocks
 import composites
+import dtypes
 import elementwise
 import files
 import opinfo
@@ -24,7 +25,7 @@ import torch
 from door import Judge
 
 SHOWN = 20  # failures of a subject
-MODULES = [elementwise, reductions, products, composites, traps, opinfo, files, blocks]
+MODULES = [dtypes, elementwise, reductions, products, composites, traps, opinfo, files, blocks]
 
 
 def main(weft, device, *wanted):

@@ -31,7 +31,16 @@ TEST(Typed, PromotesAndCasts) {
       {"x + y", f32, f32, f32, "x + y"},
       {"x + y", i32, f32, f32, "f32(x) + y"},
       {"x + y", f32, f64, f64, "f64(x) + y"},
-      {"x + y", i32, u32, i32, "x + i32(y)"},
+      {"x + y", i32, u32, i64, "i64(x) + i64(y)"},
+      {"x + y", f16, f16, f16, "f16(f32(x) + f32(y))"},
+      {"exp(x) * 2", bf16, f32, bf16, "bf16(exp(f32(x)) * 2)"},
+      {"x + y", f16, bf16, f32, "f32(x) + f32(y)"},
+      {"x + y", i8, u8, i16, "i16(i32(x) + i32(y))"},
+      {"x + y", u8, u32, u32, "u32(x) + y"},
+      {"x < y", u8, u8, boolean, "i32(x) < i32(y)"},
+      {"exp(x)", i8, i8, f32, "exp(f32(i32(x)))"},
+      {"x - 1", u64, u64, u64, "x - 1"},
+      {"x * -1", u64, u64, i64, "i64(x) * -1"},
       {"x + y", boolean, i32, i32, "i32(x) + y"},
       {"x + y", boolean, boolean, i32, "i32(x) + i32(y)"},
       {"-x", boolean, f32, i32, "-i32(x)"},
@@ -50,7 +59,7 @@ TEST(Typed, PromotesAndCasts) {
       {"pow(x, y)", i32, i32, f32, "pow(f32(x), f32(y))"},
       {"pow(x, 2)", i32, i32, f32, "var t0 = f32(x); t0 * t0"},
       {"atan2(x, y)", i32, f64, f64, "atan2(f64(x), y)"},
-      {"floor(x) + trunc(y)", i32, u32, i32, "x + i32(y)"},
+      {"floor(x) + trunc(y)", i32, u32, i64, "i64(x) + i64(y)"},
       {"abs(x)", u32, f32, u32, "x"},
       {"x < y", boolean, boolean, boolean, "i32(x) < i32(y)"},
       {"x == y", i32, f32, boolean, "f32(x) == y"},
@@ -64,7 +73,7 @@ TEST(Typed, PromotesAndCasts) {
       {"min(x, y)", boolean, boolean, boolean, "x && y"},
       {"max(x, y)", i32, f32, f32, "max(f32(x), y)"},
       {"max(x, 0)", boolean, f32, i32, "max(i32(x), 0)"},
-      {"x & y", i32, u32, i32, "x & i32(y)"},
+      {"x & y", i32, u32, i64, "i64(x) & i64(y)"},
       {"x & y", boolean, boolean, boolean, "x && y"},
       {"x | y", boolean, boolean, boolean, "x || y"},
       {"x ^ y", boolean, boolean, boolean, "i32(x) != i32(y)"},
@@ -107,7 +116,7 @@ TEST(Typed, BitOperationsRefuseFloats) {
   try {
     typed(parse("x & y", kOperands), floats);
   } catch (const DTypeError& error) {
-    EXPECT_STREQ(error.what(), "bit_and takes i32, u32 and bool, and was given f32; cast it, as in i32(x)");
+    EXPECT_STREQ(error.what(), "bit_and takes integers and bool, and was given f32; cast it, as in i32(x)");
   }
   EXPECT_NO_THROW(typed(parse("x & y", kOperands), integers));
 }

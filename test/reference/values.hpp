@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <stdexcept>
 #include <vector>
 
@@ -14,23 +15,45 @@ namespace weft::reference {
 
 using Values = std::vector<double>;
 
+inline double round_half_even(double x) {
+  const double down = std::floor(x), part = x - down;
+  const double r = part < 0.5 ? down : part > 0.5 ? down + 1 : std::fmod(down, 2) == 0 ? down : down + 1;
+  return std::copysign(r, x);
+}
+
+/// The nearest number with `digits` bits of significand, ties to even; below 2^least the unit stays that of 2^least.
+inline double with_digits(double value, int digits, int least, double highest) {
+  if (value == 0 || !std::isfinite(value)) return value;
+  const double unit = std::ldexp(1.0, std::max(std::ilogb(value), least) - digits + 1);
+  const double rounded = unit * round_half_even(value / unit);
+  return std::fabs(rounded) > highest ? std::copysign(std::numeric_limits<double>::infinity(), value) : rounded;
+}
+
+/// The low bits of a whole number, read as the type.
+inline double low_bits(double value, DType type) {
+  // Of 64 bits tests keep below 2^53, or have references of their own.
+  if (element(type).bits == 64) return value < 0 && !element(type).is_signed ? value + 0x1p64 : value;
+  const double range = std::ldexp(1.0, element(type).bits);
+  const double rest = value - range * std::floor(value / range);
+  return element(type).is_signed && rest >= range / 2 ? rest - range : rest;
+}
+
 inline double to_type(double value, DType type) {
   switch (type) {
     case DType::f32: return static_cast<float>(value);
     case DType::f64: return value;
-    case DType::i32: return static_cast<double>(static_cast<std::int32_t>(static_cast<std::int64_t>(value)));
-    case DType::u32: return static_cast<double>(static_cast<std::uint32_t>(static_cast<std::int64_t>(value)));
+    case DType::f16: return with_digits(value, 11, -14, 65504);
+    case DType::bf16: return with_digits(value, 8, -126, 0x1.fep127);
     case DType::boolean: return value != 0;
+    default: return low_bits(value, type);
   }
-  return value;
 }
 
-/// scalar::Op::cast: float to integer truncates and saturates, NaN gives 0; integer to integer keeps the low 32 bits.
+/// scalar::Op::cast: float to integer truncates and saturates, NaN gives 0; integer to integer keeps the low bits.
 inline double cast(double value, DType from, DType to) {
   if (is_float(from) && is_integer(to)) {
     if (std::isnan(value)) return 0;
-    if (to == DType::i32) return std::clamp(std::trunc(value), -2147483648.0, 2147483647.0);
-    return std::clamp(std::trunc(value), 0.0, 4294967295.0) + 0.0;
+    return std::clamp(std::trunc(value), element(to).lowest, element(to).highest) + 0.0;
   }
   return to_type(value, to);
 }

@@ -125,8 +125,8 @@ class RecordingWebgpu final : public Recording {
   explicit RecordingWebgpu(const webgpu::AdapterInfo& info)
       : Recording(webgpu::description_of(info)), target_(webgpu::target_of(info)) {}
   std::size_t storage_bytes(DType type) const override {
-    if (type == DType::f64) throw DTypeError("snapshot: f64 does not exist on GPUs");
-    return 4;
+    if (element(type).wgsl.empty()) throw DTypeError("snapshot: the type does not exist on GPUs");
+    return type == DType::boolean ? 4 : size_bytes(type);
   }
   std::unique_ptr<backend::Program> compile(const kernel::Plan& plan) override {
     const webgpu::RenderedPlan rendered = webgpu::render_plan(plan, target_);

@@ -84,8 +84,9 @@ class Module {
   /// Parameters and buffers by their dotted names.
   StateDict state_dict() const;
   /// Errors  UsageError that lists every name missing and unknown and every shape or dtype that differs; nothing is
-  ///         changed then. With strict false, missing and unknown names are passed over.
-  void load_state_dict(const StateDict& state, bool strict = true);
+  ///         changed then. With strict false, missing and unknown names are passed over. Arrays of other dtypes are cast
+  ///         where that loses nothing (`cast_state`), and with `lossy` always.
+  void load_state_dict(const StateDict& state, bool strict = true, bool lossy = false);
   /// As safetensors. Errors: FileError; `load` also as `load_state_dict`.
   void save(const std::filesystem::path& path) const;
   void load(const std::filesystem::path& path);

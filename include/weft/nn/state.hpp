@@ -44,6 +44,10 @@ struct NamedShape {
 /// Errors  UsageError that lists everything missing, unknown (both only if `strict`) and of another shape or dtype.
 void check_state(std::span<const NamedShape> expected, const StateDict& state, bool strict, std::string_view owner);
 
+/// The arrays of `state` in the dtypes that are expected: cast where that loses nothing (f16, bf16 and small integers to
+/// f32), and with `lossy` in any case, rounded as the op `cast` does. Others stay as they are.
+StateDict cast_state(const StateDict& state, std::span<const NamedShape> expected, bool lossy = false);
+
 /// Values of the variables now. Slices of a shared variable are read together, with one transfer.
 StateDict read_state(std::span<const NamedVariable> variables);
 /// Assigns values to variables; slices of a shared variable are written together. Errors as `check_state`; nothing is

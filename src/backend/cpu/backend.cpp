@@ -66,7 +66,8 @@ class CpuBackend final : public backend::Backend {
   CpuBackend() {
     description_.name = "cpu";
     description_.hardware = fmt::format("{} ({}, {} threads)", processor_name(), name(isa()), thread_count());
-    description_.dtypes.assign(std::begin(kAllDTypes), std::end(kAllDTypes));
+    for (const Element& row : kElements)
+      if (row.on_cpu && !is_storage(row.type)) description_.dtypes.push_back(row.type);
     description_.buffer_bytes_max = description_.binding_bytes_max = physical_memory();
     description_.offset_alignment = kLine;
     description_.has_attention = description_.packed_products = true;

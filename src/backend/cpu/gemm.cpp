@@ -595,19 +595,20 @@ void gemm_vectorised(const GemmArgs<T>& given) {
 }
 
 /// Row by row, in the unsigned numbers, where overflow is defined to wrap around.
-void gemm_plain(const GemmArgs<std::int32_t>& args) {
+template <class T>
+void gemm_plain(const GemmArgs<T>& args) {
+  using Wrapping = std::make_unsigned_t<T>;
   parallel_for(args.batch * args.m, [&](int64_t task) {
     const int64_t batch = task / args.m, i = task % args.m;
-    const std::int32_t* a = args.a.data + args.a.batch[batch] + i * args.a.row;
-    const std::int32_t* b = args.b.data + args.b.batch[batch];
-    std::int32_t* c = args.c.data + args.c.batch[batch] + i * args.c.row;
-    if (!args.accumulate) std::fill_n(c, args.n, 0);
+    const T* a = args.a.data + args.a.batch[batch] + i * args.a.row;
+    const T* b = args.b.data + args.b.batch[batch];
+    T* c = args.c.data + args.c.batch[batch] + i * args.c.row;
+    if (!args.accumulate) std::fill_n(c, args.n, T{0});
     for (int64_t k = 0; k < args.k; ++k) {
-      const auto left = static_cast<std::uint32_t>(a[k * args.a.column]);
-      const std::int32_t* right = b + k * args.b.row;
+      const auto left = static_cast<Wrapping>(a[k * args.a.column]);
+      const T* right = b + k * args.b.row;
       for (int64_t j = 0; j < args.n; ++j)
-        c[j] = static_cast<std::int32_t>(static_cast<std::uint32_t>(c[j]) +
-                                         left * static_cast<std::uint32_t>(right[j * args.b.column]));
+        c[j] = static_cast<T>(static_cast<Wrapping>(c[j]) + left * static_cast<Wrapping>(right[j * args.b.column]));
     }
     if (args.after_block) args.after_block(batch, i, i + 1, 0, args.n);
   });
@@ -625,6 +626,10 @@ void gemm<double>(const GemmArgs<double>& args) {
 }
 template <>
 void gemm<std::int32_t>(const GemmArgs<std::int32_t>& args) {
+  if (args.batch > 0 && args.m > 0 && args.n > 0) gemm_plain(args);
+}
+template <>
+void gemm<std::int64_t>(const GemmArgs<std::int64_t>& args) {
   if (args.batch > 0 && args.m > 0 && args.n > 0) gemm_plain(args);
 }
 

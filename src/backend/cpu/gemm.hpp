@@ -52,7 +52,7 @@ struct GemmArgs {
       after_block;
 };
 
-/// Computes it. Defined for float, double and int32 (which wraps around, and is plain rather than fast).
+/// Computes it. Defined for float, double, int32 and int64 (which wrap around, and are plain rather than fast).
 ///
 /// Shapes    any extent may be 0; k = 0 gives zeros (or C as it was, when accumulating) and after_block is still called
 /// Numbers   0 * NaN and 0 * infinity are NaN; k is summed in blocks, in an order that depends on shapes, strides and the
@@ -67,6 +67,8 @@ template <>
 void gemm<double>(const GemmArgs<double>& args);
 template <>
 void gemm<std::int32_t>(const GemmArgs<std::int32_t>& args);
+template <>
+void gemm<std::int64_t>(const GemmArgs<std::int64_t>& args);
 
 /// A product as tasks that may run at the same time, for a schedule of the caller's.
 template <class T>

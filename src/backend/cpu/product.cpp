@@ -111,7 +111,9 @@ void ProductProgram::run() {
   switch (kernel_.a.type) {
     case DType::f32: return run_as<float>();
     case DType::f64: return run_as<double>();
-    default: return run_as<std::int32_t>();  // u32 wraps as i32 does
+    case DType::i64:
+    case DType::u64: return run_as<std::int64_t>();  // unsigned numbers wrap as signed ones do
+    default: return run_as<std::int32_t>();
   }
 }
 

@@ -52,9 +52,11 @@ void run_scatter_add(const kernel::ScatterAddKernel& kernel, const void* indices
     case DType::f64: return run(double{});
     case DType::i32:  // wraps as u32 does
     case DType::u32: return run(std::uint32_t{});
-    case DType::boolean: break;
+    case DType::i64:
+    case DType::u64: return run(std::uint64_t{});
+    default: break;
   }
-  throw DTypeError(fmt::format("{}: scatter-add has no sums of bool; cast to i32 first", kernel.name));
+  throw DTypeError(fmt::format("{}: scatter-add has no sums of {}; cast first", kernel.name, name_of(kernel.out.type)));
 }
 
 }  // namespace weft::cpu

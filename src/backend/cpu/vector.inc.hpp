@@ -64,6 +64,8 @@ inline V<T, N> load_first(const T* p, std::int64_t count) {
   if constexpr (sizeof(T) == 4 && N == 8) return (V<T, N>)_mm256_maskz_loadu_epi32(static_cast<__mmask8>(mask), p);
   if constexpr (sizeof(T) == 1 && N == 64) return (V<T, N>)_mm512_maskz_loadu_epi8(mask, p);
   if constexpr (sizeof(T) == 1 && N == 16) return (V<T, N>)_mm_maskz_loadu_epi8(static_cast<__mmask16>(mask), p);
+  if constexpr (sizeof(T) == 2 && N == 32) return (V<T, N>)_mm512_maskz_loadu_epi16(static_cast<__mmask32>(mask), p);
+  if constexpr (sizeof(T) == 2 && N == 16) return (V<T, N>)_mm256_maskz_loadu_epi16(static_cast<__mmask16>(mask), p);
 #endif
   V<T, N> v = {};
   for (std::int64_t i = 0; i < count; ++i) v[i] = p[i];
@@ -78,6 +80,8 @@ inline void store_first(T* p, V<T, N> v, std::int64_t count) {
   if constexpr (sizeof(T) == 4 && N == 8) return _mm256_mask_storeu_epi32(p, static_cast<__mmask8>(mask), (__m256i)v);
   if constexpr (sizeof(T) == 1 && N == 64) return _mm512_mask_storeu_epi8(p, mask, (__m512i)v);
   if constexpr (sizeof(T) == 1 && N == 16) return _mm_mask_storeu_epi8(p, static_cast<__mmask16>(mask), (__m128i)v);
+  if constexpr (sizeof(T) == 2 && N == 32) return _mm512_mask_storeu_epi16(p, static_cast<__mmask32>(mask), (__m512i)v);
+  if constexpr (sizeof(T) == 2 && N == 16) return _mm256_mask_storeu_epi16(p, static_cast<__mmask16>(mask), (__m256i)v);
 #endif
   for (std::int64_t i = 0; i < count; ++i) p[i] = v[i];
 }

@@ -31,7 +31,8 @@ class TraceBackend final : public backend::Backend {
     description_.name = "trace";
     description_.hardware = "records plans, computes nothing";
     description_.is_software = true;
-    description_.dtypes.assign(std::begin(kAllDTypes), std::end(kAllDTypes));
+    for (const Element& row : kElements)
+      if (row.on_cpu && !is_storage(row.type)) description_.dtypes.push_back(row.type);
     description_.buffer_bytes_max = description_.binding_bytes_max = std::size_t{1} << 40;
     description_.has_attention = description_.packed_products = true;
     description_.has_routine = [](ops::Routine) { return true; };

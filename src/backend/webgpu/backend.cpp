@@ -98,8 +98,8 @@ class WebgpuBackend final : public backend::Backend {
   const backend::Description& describe() const override { return description_; }
 
   std::size_t storage_bytes(DType type) const override {
-    if (type == DType::f64) unsupported();
-    return 4;
+    if (element(type).wgsl.empty()) unsupported(type);
+    return type == DType::boolean ? 4 : size_bytes(type);
   }
 
   backend::BufferPtr allocate(std::size_t bytes, std::string_view label) override {
@@ -110,7 +110,7 @@ class WebgpuBackend final : public backend::Backend {
     Buffer& buffer = own(to);
     const std::uint64_t offset = static_cast<std::uint64_t>(first) * storage_bytes(type);
     const auto n = static_cast<std::size_t>(count);
-    if (type != DType::boolean) return buffer.upload(offset, host, n * 4);
+    if (type != DType::boolean) return buffer.upload(offset, host, n * size_bytes(type));
     const auto* bytes = static_cast<const unsigned char*>(host);
     std::vector<std::uint32_t> words(n);
     std::transform(bytes, bytes + n, words.begin(), [](unsigned char byte) { return byte != 0 ? 1u : 0u; });
@@ -121,7 +121,7 @@ class WebgpuBackend final : public backend::Backend {
     const Buffer& buffer = own(from);
     const std::uint64_t offset = static_cast<std::uint64_t>(first) * storage_bytes(type);
     const auto n = static_cast<std::size_t>(count);
-    if (type != DType::boolean) return buffer.download(offset, host, n * 4);
+    if (type != DType::boolean) return buffer.download(offset, host, n * size_bytes(type));
     std::vector<std::uint32_t> words(n);
     buffer.download(offset, words.data(), n * 4);
     std::transform(words.begin(), words.end(), static_cast<unsigned char*>(host),
@@ -144,9 +144,9 @@ class WebgpuBackend final : public backend::Backend {
   void synchronize() override { device_->synchronize(); }
 
  private:
-  [[noreturn]] void unsupported() const {
-    throw DTypeError(
-        fmt::format("{}: f64 does not exist on GPUs; cast to f32, or compute on the device cpu", description_.name));
+  [[noreturn]] void unsupported(DType type) const {
+    throw DTypeError(fmt::format("{}: {} does not exist on GPUs; cast it, or compute on the device cpu",
+                                 description_.name, weft::name_of(type)));
   }
   Buffer& own(backend::Buffer& given) const {
     auto* buffer = dynamic_cast<Buffer*>(&given);

@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
-
+#include "tensor/element.hpp"
 #include "weft/error.hpp"
 
 namespace weft::cpu {
@@ -25,14 +24,7 @@ int InstructionMaker::value_of(int index) {
     value.offset = static_cast<Extent>(code_.constants.size());
     code_.constants.resize(code_.constants.size() + 8);
     char* at = code_.constants.data() + value.offset;
-    const auto put = [&](auto x) { std::memcpy(at, &x, sizeof x); };
-    switch (node.type) {
-      case DType::f32: put(static_cast<float>(node.value)); break;
-      case DType::f64: put(node.value); break;
-      case DType::i32: put(static_cast<std::int32_t>(static_cast<std::int64_t>(node.value))); break;
-      case DType::u32: put(static_cast<std::uint32_t>(static_cast<std::int64_t>(node.value))); break;
-      case DType::boolean: put(static_cast<std::uint8_t>(node.value != 0)); break;
-    }
+    write_element(node.type, node.value, at);
   } else if (nodes_.is_memory(index)) {
     value.place = Place::memory;
     value.operand = node.kind == StepKind::accumulator ? -1 : node.operand;

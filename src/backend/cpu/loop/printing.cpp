@@ -1,9 +1,8 @@
 // The bytecode of a loop program as text.
 #include <fmt/format.h>
 
-#include <cstring>
-
 #include "backend/cpu/loop/code.hpp"
+#include "tensor/element.hpp"
 
 namespace weft::cpu {
 
@@ -13,15 +12,9 @@ std::string LoopProgram::to_string() const {
     switch (value.place) {
       case Place::constant: {
         const char* at = code_->constants.data() + value.offset;
-        const auto get = [&](auto x) { return std::memcpy(&x, at, sizeof x), x; };
-        switch (value.type) {
-          case DType::f32: return fmt::format("{}", get(float{}));
-          case DType::f64: return fmt::format("{}", get(double{}));
-          case DType::i32: return fmt::format("{}", get(std::int32_t{}));
-          case DType::u32: return fmt::format("{}u", get(std::uint32_t{}));
-          case DType::boolean: return std::string(*at ? "true" : "false");
-        }
-        return std::string();
+        if (value.type == DType::f32) return fmt::format("{}", static_cast<float>(read_element(value.type, at)));
+        if (is_float(value.type)) return fmt::format("{}", read_element(value.type, at));
+        return element_text(value.type, at) + (value.type == DType::u32 ? "u" : "");
       }
       case Place::memory: return value.operand < 0 ? std::string("product") : fmt::format("in{}", value.operand);
       case Place::output: return fmt::format("out{}", value.operand);

@@ -5,6 +5,8 @@
 #include <set>
 
 #include "backend/cpu/loop/nodes.hpp"
+#include "ops/evaluate.hpp"
+#include "tensor/element.hpp"
 
 namespace weft::cpu {
 namespace {
@@ -107,24 +109,6 @@ void inherit(LoopNode& node, const LoopNodes& nodes) {
   }
 }
 
-/// The value a constant of type `from` has after a cast.
-double constant_as(DType type, DType from, double value) {
-  switch (type) {
-    case DType::f64: return value;
-    case DType::f32: return static_cast<float>(value);
-    case DType::boolean: return value != 0;
-    case DType::i32:
-    case DType::u32: break;
-  }
-  if (is_float(from)) {
-    const double low = type == DType::i32 ? -2147483648.0 : 0.0,
-                 high = type == DType::i32 ? 2147483647.0 : 4294967295.0;
-    return std::isnan(value) ? 0 : std::clamp(std::trunc(value), low, high);
-  }
-  const auto bits = static_cast<std::uint32_t>(static_cast<std::int64_t>(value));
-  return type == DType::i32 ? static_cast<double>(static_cast<std::int32_t>(bits)) : bits;
-}
-
 int NodeReader::cast_to(int source, DType type) {
   const LoopNode& from = nodes_[source];
   if (from.type == type) return source;
@@ -133,7 +117,9 @@ int NodeReader::cast_to(int source, DType type) {
   if (from.kind == StepKind::constant) {
     node = from;
     node.type = type;
-    node.value = constant_as(type, from.type, from.value);
+    node.value = rounded_to(type, scalar::apply(Op::cast, type, from.type, from.value));
+  } else if (const DType step = cast_step(from.type, type); step != type) {
+    return casts_[{source, type}] = cast_to(cast_to(source, step), type);
   } else {
     node.kind = StepKind::map;
     node.op = Op::cast;
@@ -194,7 +180,7 @@ void NodeReader::read_steps() {
     node.kind = step.kind;
     node.type = step.type;
     node.operand = step.operand;
-    node.value = step.kind == StepKind::constant ? constant_as(step.type, DType::f64, step.value) : 0;
+    node.value = step.kind == StepKind::constant ? rounded_to(step.type, step.value) : 0;
     node.axis_stride = step.axis_stride;
     node.axis_extent = step.axis_extent;
     switch (step.kind) {

@@ -1,12 +1,15 @@
 // Runs loop bytecode.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <new>
 
 #include "backend/cpu/loop/code.hpp"
 #include "base/threads.hpp"
+#include "tensor/element.hpp"
 #include "weft/error.hpp"
 
 #if defined(__SSE2__)
@@ -35,17 +38,24 @@ class TileMemory {
   Extent size_ = 0;
 };
 
+/// An accumulator of integers of 64 bits holds their bits, every other the number.
+bool carries_bits(DType type) { return is_integer(type) && size_bytes(type) == 8; }
+
 double empty_value(scalar::Reduction reduction, DType type) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   using scalar::Reduction;
+  if (carries_bits(type)) {
+    const bool is_signed = element(type).is_signed;
+    std::uint64_t bits = 0;
+    if (reduction == Reduction::prod) bits = 1;
+    if (reduction == Reduction::max && is_signed) bits = std::uint64_t{1} << 63;
+    if (reduction == Reduction::min) bits = is_signed ? ~std::uint64_t{0} >> 1 : ~std::uint64_t{0};
+    return std::bit_cast<double>(bits);
+  }
   switch (reduction) {
     case Reduction::prod: return 1;
-    case Reduction::max:
-      return is_float(type) ? -kInfinity : type == DType::i32 ? std::numeric_limits<std::int32_t>::min() : 0;
-    case Reduction::min:
-      if (is_float(type)) return kInfinity;
-      if (type == DType::boolean) return 1;
-      return type == DType::i32 ? std::numeric_limits<std::int32_t>::max() : std::numeric_limits<std::uint32_t>::max();
+    case Reduction::max: return is_float(type) ? -kInfinity : element(type).lowest;
+    case Reduction::min: return is_float(type) ? kInfinity : element(type).highest;
     default: return 0;
   }
 }
@@ -55,9 +65,36 @@ double wrap(double value, DType type) {
   return type == DType::i32 ? static_cast<double>(static_cast<std::int32_t>(bits)) : bits;
 }
 
+/// As `join`, for accumulators that hold bits.
+template <class T>
+void join_bits(const ReductionInfo& info, double* value, std::int64_t* position, double later,
+               std::int64_t later_position) {
+  using scalar::Reduction;
+  const T a = std::bit_cast<T>(*value), b = std::bit_cast<T>(later);
+  const auto x = static_cast<std::uint64_t>(a), y = static_cast<std::uint64_t>(b);
+  T joined = a;
+  switch (info.reduction) {
+    case Reduction::sum: joined = static_cast<T>(x + y); break;
+    case Reduction::prod: joined = static_cast<T>(x * y); break;
+    case Reduction::max: joined = std::max(a, b); break;
+    case Reduction::min: joined = std::min(a, b); break;
+    case Reduction::argmax:
+    case Reduction::argmin:
+      if (later_position < 0) return;
+      if (*position >= 0 && !(info.reduction == Reduction::argmax ? b > a : b < a)) return;
+      joined = b;
+      *position = later_position;
+      break;
+  }
+  *value = std::bit_cast<double>(joined);
+}
+
 /// Joins the accumulators of a later part of the inner axis to those of an earlier one.
 void join(const ReductionInfo& info, double* value, std::int64_t* position, double later, std::int64_t later_position) {
   using scalar::Reduction;
+  if (carries_bits(info.from))
+    return element(info.from).is_signed ? join_bits<std::int64_t>(info, value, position, later, later_position)
+                                        : join_bits<std::uint64_t>(info, value, position, later, later_position);
   const bool number = is_float(info.from);
   switch (info.reduction) {
     case Reduction::sum:
@@ -89,16 +126,6 @@ void join(const ReductionInfo& info, double* value, std::int64_t* position, doub
       if (*position < 0 || (!std::isnan(*value) && better)) *value = later, *position = later_position;
       break;
     }
-  }
-}
-
-void store_as(DType type, char* out, Extent i, double value) {
-  switch (type) {
-    case DType::f32: reinterpret_cast<float*>(out)[i] = static_cast<float>(value); break;
-    case DType::f64: reinterpret_cast<double*>(out)[i] = value; break;
-    case DType::i32: reinterpret_cast<std::int32_t*>(out)[i] = static_cast<std::int32_t>(value); break;
-    case DType::u32: reinterpret_cast<std::uint32_t*>(out)[i] = static_cast<std::uint32_t>(value); break;
-    case DType::boolean: reinterpret_cast<std::uint8_t*>(out)[i] = value != 0; break;
   }
 }
 
@@ -179,10 +206,16 @@ class LoopRunner {
         for (Extent i = 0; i < count; ++i) out[i] = static_cast<float>(from[i]);
         continue;
       }
-      for (Extent i = 0; i < count; ++i)
-        store_as(value.type, frame_ + value.offset, i,
-                 info.gives_position() ? static_cast<double>(std::max<std::int64_t>(positions(info)[i], 0))
-                                       : accumulators(info)[i]);
+      char* to = frame_ + value.offset;
+      const std::size_t size = size_bytes(value.type);
+      for (Extent i = 0; i < count; ++i, to += size) {
+        if (info.gives_position())
+          write_element(value.type, static_cast<double>(std::max<std::int64_t>(positions(info)[i], 0)), to);
+        else if (carries_bits(value.type))
+          std::memcpy(to, accumulators(info) + i, size);
+        else
+          write_element(value.type, accumulators(info)[i], to);
+      }
     }
   }
   void last_code() {
@@ -272,6 +305,7 @@ class LoopRunner {
       case 4:
         if (in.action == Action::index) return index(in);
         return in.action == Action::gather ? gather<std::uint32_t>(in) : fetch<std::uint32_t>(in);
+      case 2: return in.action == Action::gather ? gather<std::uint16_t>(in) : fetch<std::uint16_t>(in);
       default: return in.action == Action::gather ? gather<std::uint8_t>(in) : fetch<std::uint8_t>(in);
     }
   }
@@ -430,6 +464,8 @@ class LoopRunner {
       scatter(double{});
     else if (size == 4)
       scatter(std::uint32_t{});
+    else if (size == 2)
+      scatter(std::uint16_t{});
     else
       scatter(std::uint8_t{});
   }

@@ -26,7 +26,8 @@ struct TileCall {
 using TileFunction = void (*)(const TileCall&);
 
 /// Combines a tile into accumulators, one for each slow index (along fast) or for each fast index (along slow). Sums and
-/// products of f32 are accumulated in f64 between tiles; positions (argmax, argmin) count from `base`.
+/// products of f32 are accumulated in f64 between tiles; accumulators of i64 and u64 hold their bits; positions (argmax,
+/// argmin) count from `base`.
 struct TileReduction {
   TileArg arg;
   std::int64_t slow = 1, fast = 0;
@@ -64,14 +65,16 @@ struct CacheParts {
   void (*unpack_q8)(const std::uint32_t* from, float* to, std::int64_t count) = nullptr;  // whole blocks
 };
 
-inline constexpr int kTypeCount = 5;
+inline constexpr int kTypeCount = kDTypeCount;  // an index is the number of the type
 inline constexpr int kOpCount = static_cast<int>(scalar::Op::philox) + 1;
 inline constexpr int kReductionCount = 6;
 
 /// Functions by op and by the type that the operands meet in; null where an op has no such type.
 struct TileTable {
   TileFunction map[kOpCount][kTypeCount] = {};
-  TileFunction cast[kTypeCount][kTypeCount] = {};          // from, to; from == to copies
+  /// From, to; from == to copies. Narrow types and types of storage have casts from and to the few types that they
+  /// compute in, and other casts take two steps (`cast_step`).
+  TileFunction cast[kTypeCount][kTypeCount] = {};
   TileFunction mul_add[kTypeCount] = {};                   // a * b + c, fused where the hardware can; floats
   TileFunction mul_sub[kTypeCount] = {};                   // a * b - c
   TileFunction sub_mul[kTypeCount] = {};                   // c - a * b
@@ -86,6 +89,8 @@ struct TileTable {
 
 /// The functions of `isa()`.
 const TileTable& tile_table();
+/// The type to cast to next, from one type on the way to another: the other itself, or one between them.
+DType cast_step(DType from, DType to);
 const TileTable& tile_table(Isa isa);
 template <class T>
 const AttentionParts<T>& attention_parts();

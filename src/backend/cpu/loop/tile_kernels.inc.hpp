@@ -88,10 +88,12 @@ constexpr TileFunction tile(Function) {
   };
 }
 
+template <int bytes>
+using Signed = std::conditional_t<
+    bytes == 8, std::int64_t,
+    std::conditional_t<bytes == 4, std::int32_t, std::conditional_t<bytes == 2, std::int16_t, std::int8_t>>>;
 template <class T>
-using Mask =
-    V<std::conditional_t<sizeof(T) == 8, std::int64_t, std::conditional_t<sizeof(T) == 4, std::int32_t, std::int8_t>>,
-      kVectorBytes / static_cast<int>(sizeof(T))>;
+using Mask = V<Signed<static_cast<int>(sizeof(T))>, kVectorBytes / static_cast<int>(sizeof(T))>;
 template <class T>
 constexpr int kNative = kVectorBytes / static_cast<int>(sizeof(T));
 template <class T>
@@ -126,12 +128,9 @@ inline X min_nan(X a, X b) {
     return (b < a) | (b != b) ? b : a;
 }
 
+constexpr int at(DType type) { return static_cast<int>(type); }
 template <class T>
-constexpr int kIndexOf = std::is_same_v<T, float>           ? 0
-                         : std::is_same_v<T, double>        ? 1
-                         : std::is_same_v<T, std::int32_t>  ? 2
-                         : std::is_same_v<T, std::uint32_t> ? 3
-                                                            : 4;
+constexpr int kIndexOf = at(std::is_same_v<T, Byte> ? DType::boolean : dtype_of<T>);
 
 constexpr int at(Op op) { return static_cast<int>(op); }
 
@@ -214,24 +213,47 @@ void fill_float(TileTable& table) {
 /// Without hardware for it, division goes lane by lane; by zero it gives the dividend, with remainder 0, and the smallest
 /// number over -1 wraps.
 template <class X>
+using Lane = std::remove_cvref_t<decltype(X{}[0])>;
+template <class X>
+constexpr int kLanes = static_cast<int>(sizeof(X) / sizeof(Lane<X>));
+template <class X>
 inline X divide_lanes(X a, X b) {
-  for (int i = 0; i < kFloats; ++i) a[i] = b[i] == 0 ? a[i] : static_cast<decltype(+a[0])>(std::int64_t{a[i]} / b[i]);
+  using T = Lane<X>;
+  for (int i = 0; i < kLanes<X>; ++i) {
+    if constexpr (std::is_signed_v<T>)
+      a[i] = b[i] == 0    ? a[i]
+             : b[i] == -1 ? static_cast<T>(0 - static_cast<std::make_unsigned_t<T>>(a[i]))
+                          : a[i] / b[i];
+    else
+      a[i] = b[i] == 0 ? a[i] : a[i] / b[i];
+  }
   return a;
 }
 template <class X>
 inline X remainder_lanes(X a, X b) {
-  for (int i = 0; i < kFloats; ++i) a[i] = b[i] == 0 ? 0 : static_cast<decltype(+a[0])>(std::int64_t{a[i]} % b[i]);
+  using T = Lane<X>;
+  for (int i = 0; i < kLanes<X>; ++i) {
+    if constexpr (std::is_signed_v<T>)
+      a[i] = b[i] == 0 || b[i] == -1 ? 0 : a[i] % b[i];
+    else
+      a[i] = b[i] == 0 ? 0 : a[i] % b[i];
+  }
   return a;
 }
 template <class X>
 inline X power_lanes(X a, X b) {
-  for (int i = 0; i < kFloats; ++i) {
-    std::int64_t exponent = b[i];
-    std::uint32_t result = 1, base = static_cast<std::uint32_t>(a[i]);
-    if (exponent < 0) result = base == 1 || (base == ~0u && exponent % 2 == 0) ? 1 : base == ~0u ? ~0u : 0;
-    for (; exponent > 0; exponent >>= 1, base *= base)
-      if (exponent & 1) result *= base;
-    a[i] = static_cast<decltype(+a[0])>(result);
+  using T = Lane<X>;
+  using Wrapping = std::make_unsigned_t<T>;
+  for (int i = 0; i < kLanes<X>; ++i) {
+    T exponent = b[i];
+    Wrapping result = 1, base = static_cast<Wrapping>(a[i]);
+    if (exponent < 0)
+      result = base == 1 || (base == Wrapping(~Wrapping{0}) && exponent % 2 == 0) ? 1
+               : base == Wrapping(~Wrapping{0})                                   ? base
+                                                                                  : 0;
+    for (; exponent > 0; exponent /= 2, base *= base)
+      if (exponent % 2 != 0) result *= base;
+    a[i] = static_cast<T>(result);
   }
   return a;
 }
@@ -240,17 +262,19 @@ template <class T>
 void fill_integer(TileTable& table) {
   constexpr int t = kIndexOf<T>;
   using X = Native<T>;
+  using W = Native<std::make_unsigned_t<T>>;  // signed lanes may not overflow
+  constexpr auto kPlaces = static_cast<std::make_unsigned_t<T>>(8 * sizeof(T) - 1);
   const auto unary = [&]<class Function>(Op op, Function f) { table.map[at(op)][t] = tile<T, T>(f); };
   const auto binary = [&]<class Function>(Op op, Function f) { table.map[at(op)][t] = tile<T, T, T>(f); };
-  unary(Op::neg, [](X x) { return (X) - (U)x; });
-  unary(Op::abs, [](X x) { return std::is_signed_v<T> ? (X)(x < T{0} ? -(U)x : (U)x) : x; });
-  unary(Op::sign, [](X x) { return (X)((U)(x != T{0}) & ((U)(x < T{0}) | 1u)); });
+  unary(Op::neg, [](X x) { return (X) - (W)x; });
+  unary(Op::abs, [](X x) { return std::is_signed_v<T> ? (X)(x < T{0} ? -(W)x : (W)x) : x; });
+  unary(Op::sign, [](X x) { return (X)((W)(x != T{0}) & ((W)(x < T{0}) | std::make_unsigned_t<T>{1})); });
   unary(Op::bit_not, [](X x) { return ~x; });
   for (const Op same : {Op::floor, Op::ceil, Op::round, Op::trunc}) unary(same, [](X x) { return x; });
   table.map[at(Op::is_nan)][t] = tile<Byte, T>([](X x) { return to_bools<T>(x != x); });
-  binary(Op::add, [](X a, X b) { return (X)((U)a + (U)b); });
-  binary(Op::sub, [](X a, X b) { return (X)((U)a - (U)b); });
-  binary(Op::mul, [](X a, X b) { return (X)((U)a * (U)b); });
+  binary(Op::add, [](X a, X b) { return (X)((W)a + (W)b); });
+  binary(Op::sub, [](X a, X b) { return (X)((W)a - (W)b); });
+  binary(Op::mul, [](X a, X b) { return (X)((W)a * (W)b); });
   binary(Op::div, [](X a, X b) { return divide_lanes(a, b); });
   binary(Op::rem, [](X a, X b) { return remainder_lanes(a, b); });
   binary(Op::pow, [](X a, X b) { return power_lanes(a, b); });
@@ -259,8 +283,8 @@ void fill_integer(TileTable& table) {
   binary(Op::bit_and, [](X a, X b) { return a & b; });
   binary(Op::bit_or, [](X a, X b) { return a | b; });
   binary(Op::bit_xor, [](X a, X b) { return a ^ b; });
-  binary(Op::shl, [](X a, X b) { return (X)((U)a << ((U)b & 31u)); });
-  binary(Op::shr, [](X a, X b) { return (X)(a >> (X)((U)b & 31u)); });
+  binary(Op::shl, [](X a, X b) { return (X)((W)a << ((W)b & kPlaces)); });
+  binary(Op::shr, [](X a, X b) { return (X)(a >> (X)((W)b & kPlaces)); });
 }
 
 void fill_bool(TileTable& table) {
@@ -311,16 +335,17 @@ inline U philox(U seed, U stream, U index) {
 
 template <class To, class From>
 inline To cast_lane(From x) {
-  if constexpr (std::is_same_v<To, Byte>) {
-    return x != From{0};
-  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
+  const double d = static_cast<double>(x);
+  if constexpr (sizeof(To) == 4) {
     constexpr double low = std::is_signed_v<To> ? -2147483648.0 : 0.0,
                      high = std::is_signed_v<To> ? 2147483647.0 : 4294967295.0;
-    const double d = static_cast<double>(x);
     const double inside = d > low ? (d < high ? d : high) : low;
     return d != d ? To{0} : static_cast<To>(static_cast<std::int64_t>(inside));
   } else {
-    return static_cast<To>(x);
+    constexpr double low = std::is_signed_v<To> ? -0x1p63 : 0.0, beyond = std::is_signed_v<To> ? 0x1p63 : 0x1p64;
+    if (d != d) return 0;
+    if (d >= beyond) return std::is_signed_v<To> ? static_cast<To>(INT64_MAX) : static_cast<To>(UINT64_MAX);
+    return d <= low ? static_cast<To>(low) : static_cast<To>(d);
   }
 }
 template <class To, class From>
@@ -331,13 +356,19 @@ void fill_cast(TileTable& table) {
     slot = tile<To, From>([](V<From, N> x) { return x; });
   } else if constexpr (std::is_same_v<To, Byte> && !std::is_same_v<From, Byte>) {
     slot = tile<To, From>([](V<From, N> x) { return to_bools<From>(x != From{0}); });
-  } else if constexpr (sizeof(To) == 4 && sizeof(From) == 4 && std::is_integral_v<To> && std::is_integral_v<From>) {
+  } else if constexpr (sizeof(To) == sizeof(From) && std::is_integral_v<To> && std::is_integral_v<From>) {
     slot = tile<To, From>([](V<From, N> x) { return (V<To, N>)x; });
   } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
     slot = tile<To, From>([](V<From, N> x) {
-      V<To, N> y;
-      for (int i = 0; i < N; ++i) y[i] = cast_lane<To>(x[i]);
-      return y;
+      if constexpr (sizeof(To) == 8) {
+        To lanes[N];  // a vector filled lane by lane makes GCC 12 give up
+        for (int i = 0; i < N; ++i) lanes[i] = cast_lane<To>(x[i]);
+        return load<N>(lanes);
+      } else {
+        V<To, N> y;
+        for (int i = 0; i < N; ++i) y[i] = cast_lane<To>(x[i]);
+        return y;
+      }
     });
   } else {
     slot = tile<To, From>([](V<From, N> x) { return __builtin_convertvector(x, V<To, N>); });
@@ -349,6 +380,8 @@ void fill_casts(TileTable& table) {
   fill_cast<double, From>(table);
   fill_cast<std::int32_t, From>(table);
   fill_cast<std::uint32_t, From>(table);
+  fill_cast<std::int64_t, From>(table);
+  fill_cast<std::uint64_t, From>(table);
   fill_cast<Byte, From>(table);
 }
 
@@ -380,14 +413,32 @@ void stream_rows(const TileCall& call) {
   }
 }
 
-// Reductions. A combination works on vectors within a tile and on doubles between tiles; every supported value, and every
-// sum of 32-bit integers after wrapping, is exact in a double.
+// Reductions. A combination works on vectors within a tile and on doubles between tiles. Integers of 64 bits do not fit a
+// double; there they are carried as their bits. Every other value, and every sum of 32-bit integers after wrapping, is exact.
+
+template <class T>
+constexpr bool kCarriesBits = std::is_integral_v<T> && sizeof(T) == 8;
+template <class T>
+inline double carried(T x) {
+  if constexpr (kCarriesBits<T>)
+    return __builtin_bit_cast(double, x);
+  else
+    return static_cast<double>(x);
+}
+template <class T>
+using Held = std::conditional_t<kCarriesBits<T>, T, double>;
+/// What an accumulator of a reduction of T holds.
+template <class T>
+inline Held<T> held(double accumulator) {
+  return __builtin_bit_cast(Held<T>, accumulator);
+}
 
 template <Reduction reduction, class X>
 inline X combine(X a, X b) {
   constexpr bool overflows = reduction == Reduction::sum || reduction == Reduction::prod;
-  if constexpr (overflows && std::is_same_v<std::remove_cvref_t<decltype(a[0])>, std::int32_t>) {
-    using Wrapping = V<std::uint32_t, sizeof(X) / 4>;  // signed lanes may not overflow
+  using T = Lane<X>;
+  if constexpr (overflows && std::is_integral_v<T> && std::is_signed_v<T>) {
+    using Wrapping = V<std::make_unsigned_t<T>, kLanes<X>>;  // signed lanes may not overflow
     return (X)combine<reduction>((Wrapping)a, (Wrapping)b);
   }
   if constexpr (reduction == Reduction::sum) return a + b;
@@ -405,6 +456,13 @@ inline double combine_scalar(double a, double b) {
 /// Joins a tile's result to the accumulator.
 template <Reduction reduction, class T>
 inline double join(double accumulator, double value) {
+  if constexpr (kCarriesBits<T>) {
+    const T a = held<T>(accumulator), b = held<T>(value);
+    if constexpr (reduction == Reduction::max) return carried(b > a ? b : a);
+    if constexpr (reduction == Reduction::min) return carried(b < a ? b : a);
+    const auto x = static_cast<std::uint64_t>(a), y = static_cast<std::uint64_t>(b);
+    return carried(static_cast<T>(reduction == Reduction::sum ? x + y : x * y));
+  }
   if constexpr (std::is_floating_point_v<T> || reduction == Reduction::max || reduction == Reduction::min)
     return combine_scalar<reduction>(accumulator, value);
   const auto a = static_cast<std::uint32_t>(static_cast<std::int64_t>(accumulator)),
@@ -418,6 +476,8 @@ constexpr T identity() {
   constexpr bool max = reduction == Reduction::max;
   if constexpr (std::is_floating_point_v<T>) return static_cast<T>(max ? -__builtin_inf() : __builtin_inf());
   if constexpr (std::is_same_v<T, Byte>) return max ? 0 : 1;
+  if constexpr (sizeof(T) == 8 && std::is_signed_v<T>) return static_cast<T>(max ? INT64_MIN : INT64_MAX);
+  if constexpr (sizeof(T) == 8) return static_cast<T>(max ? 0 : UINT64_MAX);
   if constexpr (std::is_signed_v<T>) return static_cast<T>(max ? INT32_MIN : INT32_MAX);
   return static_cast<T>(max ? 0 : UINT32_MAX);
 }
@@ -434,7 +494,7 @@ inline Native<T> pad(Native<T> x, std::int64_t count) {
 }
 template <Reduction reduction, class T>
 inline double across(Native<T> x) {
-  return static_cast<double>(fold<T, kNative<T>>(x, [](auto a, auto b) { return combine<reduction>(a, b); }));
+  return carried(fold<T, kNative<T>>(x, [](auto a, auto b) { return combine<reduction>(a, b); }));
 }
 
 /// The reduction of one row, with four vectors in flight.
@@ -470,10 +530,9 @@ inline void join_lanes(double* accumulators, Native<T> x, std::int64_t count) {
   alignas(64) T lanes[N];
   store<N>(lanes, x);
   if (count == N)  // a loop of known length becomes vectors
-    for (int i = 0; i < N; ++i) accumulators[i] = join<reduction, T>(accumulators[i], static_cast<double>(lanes[i]));
+    for (int i = 0; i < N; ++i) accumulators[i] = join<reduction, T>(accumulators[i], carried(lanes[i]));
   else
-    for (std::int64_t i = 0; i < count; ++i)
-      accumulators[i] = join<reduction, T>(accumulators[i], static_cast<double>(lanes[i]));
+    for (std::int64_t i = 0; i < count; ++i) accumulators[i] = join<reduction, T>(accumulators[i], carried(lanes[i]));
 }
 
 /// Down the columns, in groups of rows so that f32 sums stay short before they widen; four vectors side by side, whose
@@ -509,8 +568,8 @@ void reduce_slow(const TileReduction& call) {
   }
 }
 
-template <Reduction reduction>
-inline bool better(double x, double than) {
+template <Reduction reduction, class X>
+inline bool better(X x, X than) {
   return than == than && (x != x || (reduction == Reduction::argmax ? x > than : x < than));
 }
 template <Reduction reduction, class T>
@@ -519,13 +578,14 @@ void find_fast(const TileReduction& call) {
   for (std::int64_t s = 0; s < call.slow && call.fast > 0; ++s) {
     Reader<T, kNative<T>> reader;
     reader.open(call.arg, s);
-    const double found = reduce_row<extreme, T>(reader, call.fast);
-    if (call.positions[s] >= 0 && !better<reduction>(found, call.accumulators[s])) continue;
+    const double carrier = reduce_row<extreme, T>(reader, call.fast);
+    const Held<T> found = held<T>(carrier);
+    if (call.positions[s] >= 0 && !better<reduction>(found, held<T>(call.accumulators[s]))) continue;
     const T* row = reader.data;
     std::int64_t i = 0;
     if (reader.step != 0)
       while (found != found ? row[i] == row[i] : row[i] != static_cast<T>(found)) ++i;
-    call.accumulators[s] = found;
+    call.accumulators[s] = carrier;
     call.positions[s] = call.base + i;
   }
 }
@@ -534,9 +594,9 @@ void find_slow(const TileReduction& call) {
   for (std::int64_t s = 0; s < call.slow; ++s) {
     const T* row = reinterpret_cast<const T*>(static_cast<const char*>(call.arg.data) + s * call.arg.slow_stride);
     for (std::int64_t f = 0; f < call.fast; ++f) {
-      const double x = static_cast<double>(row[call.arg.broadcast ? 0 : f]);
-      if (call.positions[f] >= 0 && !better<reduction>(x, call.accumulators[f])) continue;
-      call.accumulators[f] = x;
+      const double carrier = carried(row[call.arg.broadcast ? 0 : f]);
+      if (call.positions[f] >= 0 && !better<reduction>(held<T>(carrier), held<T>(call.accumulators[f]))) continue;
+      call.accumulators[f] = carrier;
       call.positions[f] = call.base + s;
     }
   }
@@ -565,6 +625,7 @@ void fill_reductions(TileTable& table) {
 
 #include "backend/cpu/attention_parts.inc.hpp"
 #include "backend/cpu/cache_parts.inc.hpp"
+#include "backend/cpu/loop/narrow_casts.inc.hpp"
 
 namespace weft::cpu {
 namespace {
@@ -575,7 +636,10 @@ TileTable make_tile_table() {
   fill_float<double>(table);
   fill_integer<std::int32_t>(table);
   fill_integer<std::uint32_t>(table);
+  fill_integer<std::int64_t>(table);
+  fill_integer<std::uint64_t>(table);
   fill_bool(table);
+  fill_narrow(table);
   table.map[at(Op::philox)][kIndexOf<std::uint32_t>] = tile<std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t>(
       [](U seed, U stream, U index) { return philox(seed, stream, index); });
   const auto all = [&]<class... T>(T...) {
@@ -584,7 +648,7 @@ TileTable make_tile_table() {
     (fill_reductions<T>(table), ...);
     ((table.stream[kIndexOf<T>] = stream_rows<T>), ...);
   };
-  all(float{}, double{}, std::int32_t{}, std::uint32_t{}, Byte{});
+  all(float{}, double{}, std::int32_t{}, std::uint32_t{}, std::int64_t{}, std::uint64_t{}, Byte{});
   table.attention_f32 = attention_parts_of<float>();
   table.attention_f64 = attention_parts_of<double>();
   table.cache = cache_parts_of_isa();

@@ -59,6 +59,37 @@ constexpr WgslFunction kFunctions[] = {
 }
 )"},
     // Larger for larger numbers; -0 as 0.
+    // 16-bit floats by integers, as conversions of a device may flush denormals and round as they like.
+    {"f32_from_f16", R"(fn f32_from_f16(bits: u32) -> f32 {
+  let rest = bits & 0x7fffu;
+  let large = (rest << 13u) + select(0x38000000u, 0x70000000u, rest >= 0x7c00u);
+  let magnitude = select(large, bitcast<u32>(f32(rest) * 0x1p-24f), rest < 0x400u);
+  return bitcast<f32>(magnitude | ((bits & 0x8000u) << 16u));
+}
+)"},
+    {"f16_from_f32", R"(fn f16_from_f32(x: f32) -> u32 {
+  let bits = bitcast<u32>(x);
+  let rest = bits & 0x7fffffffu;
+  let normal = (rest + 0xfffu + ((rest >> 13u) & 1u) - 0x38000000u) >> 13u;
+  let places = min(126u - min(rest >> 23u, 112u), 31u);
+  let digits = (rest & 0x7fffffu) | 0x800000u;
+  let small = (digits + (1u << (places - 1u)) - 1u + ((digits >> places) & 1u)) >> places;
+  var half = select(normal, small, rest < 0x38800000u);
+  half = select(half, 0x7c00u, rest >= 0x47800000u);
+  half = select(half, 0x7e00u | ((rest >> 13u) & 0x3ffu), rest > 0x7f800000u);
+  return half | ((bits >> 16u) & 0x8000u);
+}
+)"},
+    {"bf16_from_f32", R"(fn bf16_from_f32(x: f32) -> u32 {
+  let bits = bitcast<u32>(x);
+  let rounded = (bits + 0x7fffu + ((bits >> 16u) & 1u)) >> 16u;
+  return select(rounded, (bits >> 16u) | 0x40u, (bits & 0x7fffffffu) > 0x7f800000u);
+}
+)"},
+    {"rounded_f16", R"(fn rounded_f16(x: f32) -> f32 { return f32_from_f16(f16_from_f32(x)); }
+)"},
+    {"rounded_bf16", R"(fn rounded_bf16(x: f32) -> f32 { return bitcast<f32>(bf16_from_f32(x) << 16u); }
+)"},
     {"order_key_f32", R"(fn order_key_f32(x: f32) -> u32 {
   let bits = select(bitcast<u32>(x), 0u, (bitcast<u32>(x) & 0x7fffffffu) == 0u);
   return select(bits | 0x80000000u, ~bits, (bits & 0x80000000u) != 0u);

@@ -44,14 +44,33 @@ void Bindings::resolve() {
                     bindings_.size(), target_.limits.storage_buffers));
 }
 
+namespace {
+
+/// Bytes of an element in a storage buffer: a bool takes four there.
+int bytes_of(const kernel::Operand& operand) {
+  return operand.type == DType::boolean ? 4 : static_cast<int>(size_bytes(operand.type));
+}
+
+/// Where elements of one or two bytes lie in words of four.
+std::string word_index(int bytes, const std::string& index) {
+  return fmt::format("({}) >> {}u", index, bytes == 2 ? 1 : 2);
+}
+std::string bit_of(int bytes, const std::string& index) {
+  return bytes == 2 ? fmt::format("((({}) & 1u) << 4u)", index) : fmt::format("((({}) & 3u) << 3u)", index);
+}
+std::string_view mask_of(int bytes) { return bytes == 2 ? "0xffffu" : "0xffu"; }
+
+}  // namespace
+
 void Bindings::merge(bool whole_buffers) {
   bindings_.clear();
   const std::uint64_t alignment = std::max<std::uint64_t>(16, target_.limits.offset_alignment);
   for (const Access& access : accesses_) {
     if (access.operand.count == 0) continue;
-    const std::uint64_t start = static_cast<std::uint64_t>(access.operand.offset) * 4;
+    const auto bytes = static_cast<std::uint64_t>(bytes_of(access.operand));
+    const std::uint64_t start = static_cast<std::uint64_t>(access.operand.offset) * bytes;
     const std::uint64_t offset = start / alignment * alignment;
-    const std::uint64_t end = (start + static_cast<std::uint64_t>(access.operand.count) * 4 + 15) / 16 * 16;
+    const std::uint64_t end = (start + static_cast<std::uint64_t>(access.operand.count) * bytes + 15) / 16 * 16;
     BoundRange range{access.operand.buffer, offset, end - offset, access.written};
     // Growing by one range can make it overlap another, so look until nothing changes.
     for (std::size_t i = 0; i < bindings_.size();) {
@@ -77,17 +96,19 @@ void Bindings::merge(bool whole_buffers) {
       if (a.range.buffer == b.range.buffer && b.range.written) a.range.written = true;
   for (Access& access : accesses_) {
     if (access.operand.count == 0) continue;
-    const std::uint64_t start = static_cast<std::uint64_t>(access.operand.offset) * 4;
+    const int bytes = bytes_of(access.operand);
+    const std::uint64_t start = static_cast<std::uint64_t>(access.operand.offset) * static_cast<std::uint64_t>(bytes);
     for (std::size_t i = 0; i < bindings_.size(); ++i) {
       Binding& binding = bindings_[i];
       if (binding.range.buffer != access.operand.buffer || start < binding.range.offset ||
           start >= binding.range.offset + binding.range.bytes)
         continue;
       access.binding = static_cast<int>(i);
-      access.base = static_cast<Extent>((start - binding.range.offset) / 4);
+      access.base = static_cast<Extent>((start - binding.range.offset) / static_cast<std::uint64_t>(bytes));
       const std::string_view element = wgsl_storage_type(access.operand.type);
       binding.element = binding.users == 0 || binding.element == element ? element : "u32";
       if (access.atomic) binding.element = "atomic<u32>";
+      binding.element_bytes = binding.users == 0 || binding.element_bytes == bytes ? bytes : 0;
       ++binding.users;
     }
   }
@@ -98,7 +119,12 @@ void Bindings::merge(bool whole_buffers) {
       wanted = wanted || access.vector_wanted;
       forbidden = forbidden || access.vector_forbidden;
     }
-    bindings_[i].vectors = wanted && !forbidden;
+    bindings_[i].vectors = wanted && !forbidden && bindings_[i].element_bytes != 0;
+    // Threads that write parts of one word do it without losing each other's.
+    for (const Access& access : accesses_)
+      if (access.binding == static_cast<int>(i) && access.written && bytes_of(access.operand) < 4 &&
+          !bindings_[i].vectors)
+        bindings_[i].element = "atomic<u32>";
   }
 }
 
@@ -123,6 +149,15 @@ std::string Bindings::to_word(int handle, const std::string& value) const {
 
 std::string Bindings::load(int handle, const std::string& index) const {
   const int binding = at(handle).binding;
+  if (const int bytes = bytes_of(at(handle).operand); bytes < 4) {
+    std::string word = fmt::format("data{}[{}]", binding, word_index(bytes, index));
+    if (has_vectors(handle))
+      word = fmt::format("data{}[({}) >> 2u]{}", binding, index,
+                         bytes == 2 ? fmt::format("[(({}) >> 1u) & 1u]", index) : "");
+    else if (binding_of(handle).element == "atomic<u32>")
+      word = fmt::format("atomicLoad(&{})", word);
+    return fmt::format("(({} >> {}) & {})", word, bit_of(bytes, index), mask_of(bytes));
+  }
   if (!has_vectors(handle)) return from_word(handle, fmt::format("data{}[{}]", binding, index));
   return from_word(handle, fmt::format("data{0}[({1}) >> 2u][({1}) & 3u]", binding, index));
 }
@@ -132,14 +167,33 @@ std::string Bindings::load_vector(int handle, const std::string& index) const {
 }
 
 std::string Bindings::component(int handle, const std::string& vector, int lane) const {
+  switch (bytes_of(at(handle).operand)) {
+    case 1: return fmt::format("(({} >> {}u) & 0xffu)", vector, 8 * lane);
+    case 2: return fmt::format("(({}.{} >> {}u) & 0xffffu)", vector, "xy"[lane / 2], 16 * (lane % 2));
+    default: break;
+  }
   return from_word(handle, fmt::format("{}.{}", vector, "xyzw"[lane]));
 }
 
 std::string Bindings::store(int handle, const std::string& index, const std::string& value) const {
+  if (const int bytes = bytes_of(at(handle).operand); bytes < 4) {
+    const std::string word = fmt::format("data{}[{}]", at(handle).binding, word_index(bytes, index));
+    return fmt::format("atomicAnd(&{0}, ~({1} << {2})); atomicOr(&{0}, {3} << {2});", word, mask_of(bytes),
+                       bit_of(bytes, index), value);
+  }
   return fmt::format("data{}[{}] = {};", at(handle).binding, index, to_word(handle, value));
 }
 
 std::string Bindings::store_vector(int handle, const std::string& index, const std::string (&values)[4]) const {
+  switch (bytes_of(at(handle).operand)) {
+    case 1:
+      return fmt::format("data{}[({}) >> 2u] = {} | ({} << 8u) | ({} << 16u) | ({} << 24u);", at(handle).binding, index,
+                         values[0], values[1], values[2], values[3]);
+    case 2:
+      return fmt::format("data{}[({}) >> 2u] = vec2<u32>({} | ({} << 16u), {} | ({} << 16u));", at(handle).binding,
+                         index, values[0], values[1], values[2], values[3]);
+    default: break;
+  }
   return fmt::format("data{}[({}) >> 2u] = vec4<{}>({}, {}, {}, {});", at(handle).binding, index,
                      binding_of(handle).element, to_word(handle, values[0]), to_word(handle, values[1]),
                      to_word(handle, values[2]), to_word(handle, values[3]));
@@ -151,7 +205,9 @@ std::string Bindings::declarations() const {
     const Binding& binding = bindings_[i];
     text += fmt::format("@group(0) @binding({0}) var<storage, {1}> data{0}: array<{2}>;\n", i,
                         binding.range.written ? "read_write" : "read",
-                        binding.vectors ? fmt::format("vec4<{}>", binding.element) : std::string(binding.element));
+                        !binding.vectors || binding.element_bytes == 1 ? std::string(binding.element)
+                        : binding.element_bytes == 2                   ? "vec2<u32>"
+                                                                       : fmt::format("vec4<{}>", binding.element));
   }
   return text;
 }

@@ -199,14 +199,59 @@ std::string Helpers::text() const {
 }
 
 std::string_view wgsl_type(DType type) {
-  if (type == DType::f64)
-    throw DTypeError("webgpu: f64 does not exist on GPUs; cast to f32, or compute on the device cpu");
-  return name_of(type);
+  if (element(type).wgsl.empty())
+    throw DTypeError(
+        fmt::format("webgpu: {} does not exist on GPUs; cast to a type of 32 bits, or compute on the device cpu",
+                    weft::name_of(type)));
+  return element(type).wgsl;
 }
 
-std::string_view wgsl_storage_type(DType type) { return type == DType::boolean ? "u32" : wgsl_type(type); }
+std::string_view wgsl_storage_type(DType type) {
+  return type == DType::boolean || is_narrow(type) ? "u32" : wgsl_type(type);
+}
+
+std::string render_unpacked(DType type, const std::string& bits, Helpers& helpers) {
+  switch (type) {
+    case DType::f16: return call(helpers, "f32_from_f16", bits);
+    case DType::bf16: return fmt::format("bitcast<f32>({} << 16u)", bits);
+    case DType::i16: return fmt::format("(bitcast<i32>({} << 16u) >> 16u)", bits);
+    case DType::i8: return fmt::format("(bitcast<i32>({} << 24u) >> 24u)", bits);
+    case DType::u16:
+    case DType::u8: return fmt::format("bitcast<i32>({})", bits);
+    default: return bits;
+  }
+}
+
+std::string render_packed(DType type, const std::string& value, Helpers& helpers) {
+  switch (type) {
+    case DType::f16: return call(helpers, "f16_from_f32", value);
+    case DType::bf16: return call(helpers, "bf16_from_f32", value);
+    case DType::i16:
+    case DType::u16: return fmt::format("(bitcast<u32>({}) & 0xffffu)", value);
+    case DType::i8:
+    case DType::u8: return fmt::format("(bitcast<u32>({}) & 0xffu)", value);
+    default: return value;
+  }
+}
+
+namespace {
+
+/// A value of the type that `to` computes in, cut or rounded to what `to` holds.
+std::string narrowed(const std::string& value, DType to, Helpers& helpers) {
+  switch (to) {
+    case DType::f16: return call(helpers, "rounded_f16", value);
+    case DType::bf16: return call(helpers, "rounded_bf16", value);
+    case DType::i16: return fmt::format("(({} << 16u) >> 16u)", value);
+    case DType::i8: return fmt::format("(({} << 24u) >> 24u)", value);
+    case DType::u16: return fmt::format("({} & 0xffffi)", value);
+    default: return fmt::format("({} & 0xffi)", value);
+  }
+}
+
+}  // namespace
 
 std::string render_constant(double value, DType type, Helpers& helpers) {
+  if (is_narrow(type)) return render_constant(value, compute_type(type), helpers);
   switch (type) {
     case DType::f32: {
       const float x = static_cast<float>(value);
@@ -220,7 +265,7 @@ std::string render_constant(double value, DType type, Helpers& helpers) {
     case DType::i32: return fmt::format("i32({})", static_cast<std::int32_t>(static_cast<std::int64_t>(value)));
     case DType::u32: return fmt::format("{}u", static_cast<std::uint32_t>(static_cast<std::int64_t>(value)));
     case DType::boolean: return value != 0 ? "true" : "false";
-    case DType::f64: break;
+    default: break;
   }
   return std::string(wgsl_type(type));
 }
@@ -228,6 +273,13 @@ std::string render_constant(double value, DType type, Helpers& helpers) {
 std::string render_cast(const Scalar& value, DType to, Helpers& helpers) {
   if (value.type == to) return value.text;
   wgsl_type(value.type);
+  if (is_narrow(value.type)) return render_cast({value.text, compute_type(value.type), {}}, to, helpers);
+  if (is_narrow(to)) {
+    const std::string wide = render_cast(value, compute_type(to), helpers);
+    if (is_integer(to) && value.type == DType::f32)  // what is too large saturates
+      return fmt::format("clamp({}, {:.0f}i, {:.0f}i)", wide, element(to).lowest, element(to).highest);
+    return narrowed(wide, to, helpers);
+  }
   const bool from_float = value.type == DType::f32;
   switch (to) {
     case DType::boolean:
@@ -236,7 +288,7 @@ std::string render_cast(const Scalar& value, DType to, Helpers& helpers) {
     case DType::f32: return fmt::format("f32({})", value.text);
     case DType::i32: return from_float ? call(helpers, "i32_from_f32", value.text) : fmt::format("i32({})", value.text);
     case DType::u32: return from_float ? call(helpers, "u32_from_f32", value.text) : fmt::format("u32({})", value.text);
-    case DType::f64: break;
+    default: break;
   }
   return std::string(wgsl_type(to));
 }

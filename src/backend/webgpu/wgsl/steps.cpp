@@ -122,7 +122,9 @@ std::string StepWriter::element(const Step& s, const Place& place, int lane, con
   std::string index = place.index.offset(base, lane) + shift;
   // An element outside is not read, even speculatively: its place is the operand's first.
   if (!guard.empty()) index = fmt::format("select({}u, {}, {})", base, index, guard);
-  const std::string loaded = render_cast({bindings_.load(place.handle, index), operand.type, {}}, s.type, helpers_);
+  const std::string loaded =
+      render_cast({render_unpacked(operand.type, bindings_.load(place.handle, index), helpers_), operand.type, {}},
+                  s.type, helpers_);
   return guard.empty() ? loaded : fmt::format("select({}, {}, {})", zero, loaded, guard);
 }
 
@@ -170,7 +172,9 @@ std::vector<std::string> StepWriter::load(int step, const Step& s, const std::st
   const std::string name = fmt::format("q{}{}", step, slot);
   line(fmt::format("let {} = {};", name, bindings_.load_vector(place.handle, index)));
   for (int lane = 0; lane < 4; ++lane) {
-    std::string v = render_cast({bindings_.component(place.handle, name, lane), operand.type, {}}, s.type, helpers_);
+    std::string v = render_cast(
+        {render_unpacked(operand.type, bindings_.component(place.handle, name, lane), helpers_), operand.type, {}},
+        s.type, helpers_);
     if (!guard.empty()) v = fmt::format("select({}, {}, {})", render_constant(0, s.type, helpers_), v, guard);
     values.push_back(std::move(v));
   }
@@ -230,7 +234,9 @@ void StepWriter::write_store(const kernel::Store& store, const std::string& give
   if (!bindings_.is_bound(place.handle)) return;
   write(store.value, slot);
   const Extent base = bindings_.base(place.handle);
-  const auto in_lane = [&](int lane) { return render_cast(value(store.value, lane, slot), operand.type, helpers_); };
+  const auto in_lane = [&](int lane) {
+    return render_packed(operand.type, render_cast(value(store.value, lane, slot), operand.type, helpers_), helpers_);
+  };
   const auto guarded = [&](const std::string& guard, const std::string& statement) {
     if (guard != "false") line(guard.empty() ? statement : fmt::format("if ({}) {{ {} }}", guard, statement));
   };
