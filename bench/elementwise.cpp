@@ -285,7 +285,7 @@ void attention(Extent batch, Extent heads, Extent length, Extent width) {
     Bench b;
     kernel::AttentionKernel k;
     k.name = "attention";
-    k.batch = batch, k.heads = heads, k.queries = k.keys = length, k.width = width;
+    k.batch = batch, k.heads = k.kv_heads = heads, k.queries = k.keys = length, k.width = width;
     k.scale = 1 / std::sqrt(static_cast<double>(width));
     k.backward = backward;
     const auto tensor = [&] {

@@ -327,40 +327,50 @@ inline void run(const kernel::ScatterAddKernel& kernel, std::vector<Values>& buf
 }
 
 inline void run(const kernel::AttentionKernel& kernel, std::vector<Values>& buffers) {
+  using Tensor = kernel::AttentionKernel::Tensor;
   const Extent queries = kernel.queries, keys = kernel.keys, width = kernel.width;
   const DType type = kernel.q.operand.type;
+  const Extent members = kernel.heads / std::max<Extent>(kernel.kv_heads, 1);
   for (Extent b = 0; b < kernel.batch; ++b)
     for (Extent h = 0; h < kernel.heads; ++h) {
-      const auto place = [&](const kernel::AttentionKernel::Tensor& t, Extent row, Extent channel) {
-        return b * t.batch_stride + h * t.head_stride + row * t.row_stride + channel;
+      const auto place = [&](const Tensor& t, Extent row, Extent channel) {
+        const bool of_keys = &t == &kernel.k || &t == &kernel.v || &t == &kernel.d_k || &t == &kernel.d_v;
+        return b * t.batch_stride + (of_keys ? h / members : h) * t.head_stride + row * t.row_stride + channel;
       };
-      const auto get = [&](const kernel::AttentionKernel::Tensor& t, Extent row, Extent channel) {
+      const auto get = [&](const Tensor& t, Extent row, Extent channel) {
         return read(t.operand, place(t, row, channel), buffers);
       };
-      const auto put = [&](const kernel::AttentionKernel::Tensor& t, Extent row, Extent channel, double value) {
-        write(t.operand, place(t, row, channel), to_type(value, type), buffers);
+      const auto put = [&](const Tensor& t, Extent row, Extent channel, double value) {
+        write(t.operand, place(t, row, channel), value, buffers);
       };
-      const auto visible = [&](Extent i) {
-        return kernel.causal ? std::clamp<Extent>(i + keys - queries + 1, 0, keys) : keys;
+      const auto sees = [&](Extent i, Extent j) {
+        const Extent at = i + keys - queries;
+        if (kernel.causal && j > at) return false;
+        return kernel.window == 0 || (j > at - kernel.window && j < at + kernel.window);
       };
-      Values d_k(static_cast<std::size_t>(keys * width), 0.0), d_v = d_k;
+      if (kernel.backward && h % members == 0)
+        for (Extent j = 0; j < keys; ++j)
+          for (Extent c = 0; c < width; ++c)
+            for (const Tensor* t : {&kernel.d_k, &kernel.d_v}) put(*t, j, c, 0);
       for (Extent i = 0; i < queries; ++i) {
         Values p(static_cast<std::size_t>(keys), 0.0);
         double top = -std::numeric_limits<double>::infinity(), total = 0;
-        for (Extent j = 0; j < visible(i); ++j) {
+        for (Extent j = 0; j < keys; ++j) {
+          if (!sees(i, j)) continue;
           double dot = 0;
           for (Extent c = 0; c < width; ++c) dot += get(kernel.q, i, c) * get(kernel.k, j, c);
           p[static_cast<std::size_t>(j)] = dot * kernel.scale;
           top = std::max(top, p[static_cast<std::size_t>(j)]);
         }
-        for (Extent j = 0; j < visible(i); ++j)
-          total += p[static_cast<std::size_t>(j)] = std::exp(p[static_cast<std::size_t>(j)] - top);
+        for (Extent j = 0; j < keys; ++j)
+          if (sees(i, j)) total += p[static_cast<std::size_t>(j)] = std::exp(p[static_cast<std::size_t>(j)] - top);
         for (double& x : p) x = total == 0 ? 0 : x / total;  // a NaN reaches the whole row
         if (!kernel.backward) {
           for (Extent c = 0; c < width; ++c) {
             double sum = 0;
-            for (Extent j = 0; j < visible(i); ++j) sum += p[static_cast<std::size_t>(j)] * get(kernel.v, j, c);
-            put(kernel.o, i, c, sum);
+            for (Extent j = 0; j < keys; ++j)
+              if (sees(i, j)) sum += p[static_cast<std::size_t>(j)] * get(kernel.v, j, c);
+            put(kernel.o, i, c, to_type(sum, type));
           }
           write(kernel.logsumexp, (b * kernel.heads + h) * queries + i, to_type(top + std::log(total), type), buffers);
           continue;
@@ -368,27 +378,26 @@ inline void run(const kernel::AttentionKernel& kernel, std::vector<Values>& buff
         double delta = 0;  // sum over j of p_j * dp_j
         for (Extent c = 0; c < width; ++c) delta += get(kernel.d_o, i, c) * get(kernel.o, i, c);
         Values d_q(static_cast<std::size_t>(width), 0.0);
-        for (Extent j = 0; j < visible(i); ++j) {
+        for (Extent j = 0; j < keys; ++j) {
+          if (!sees(i, j)) continue;
           const double pj = p[static_cast<std::size_t>(j)];
           double dp = 0;
           for (Extent c = 0; c < width; ++c) {
             dp += get(kernel.d_o, i, c) * get(kernel.v, j, c);
-            d_v[static_cast<std::size_t>(j * width + c)] += pj * get(kernel.d_o, i, c);
+            put(kernel.d_v, j, c, get(kernel.d_v, j, c) + pj * get(kernel.d_o, i, c));
           }
           const double ds = pj * (dp - delta) * kernel.scale;
           for (Extent c = 0; c < width; ++c) {
             d_q[static_cast<std::size_t>(c)] += ds * get(kernel.k, j, c);
-            d_k[static_cast<std::size_t>(j * width + c)] += ds * get(kernel.q, i, c);
+            put(kernel.d_k, j, c, get(kernel.d_k, j, c) + ds * get(kernel.q, i, c));
           }
         }
-        for (Extent c = 0; c < width; ++c) put(kernel.d_q, i, c, d_q[static_cast<std::size_t>(c)]);
+        for (Extent c = 0; c < width; ++c) put(kernel.d_q, i, c, to_type(d_q[static_cast<std::size_t>(c)], type));
       }
-      if (!kernel.backward) continue;
+      if (!kernel.backward || (h + 1) % members != 0) continue;
       for (Extent j = 0; j < keys; ++j)
-        for (Extent c = 0; c < width; ++c) {
-          put(kernel.d_k, j, c, d_k[static_cast<std::size_t>(j * width + c)]);
-          put(kernel.d_v, j, c, d_v[static_cast<std::size_t>(j * width + c)]);
-        }
+        for (Extent c = 0; c < width; ++c)
+          for (const Tensor* t : {&kernel.d_k, &kernel.d_v}) put(*t, j, c, to_type(get(*t, j, c), type));
     }
 }
 

@@ -141,10 +141,13 @@ DraftKernel draft_of_attention(const Node& node, const Placement& placement, std
   k.batch = q[0];
   k.queries = q[1];
   k.heads = q[2];
+  k.kv_heads = keys[2];
   k.width = q[3];
   k.keys = keys[1];
   k.scale = node.value;
-  k.causal = graph::attention_mask_of(node).causal;
+  const graph::AttentionMask mask = graph::attention_mask_of(node);
+  k.causal = mask.causal;
+  k.window = mask.window;
   auto read = [&](kernel::AttentionKernel::Tensor& tensor, std::size_t i) {
     const Node& input = *node.inputs[i];
     const AttentionOperand at = found(attention_operand(&input, place), node, input, "one stride an axis");

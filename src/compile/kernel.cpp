@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace weft::kernel {
 namespace {
 
@@ -110,8 +112,10 @@ std::string to_string(const Kernel& kernel) {
     return s + fmt::format(" -> {}{}\n", text(k->out), k->shape.to_string());
   }
   const auto& k = std::get<AttentionKernel>(kernel);
-  return fmt::format("{} batch {} heads {} queries {} keys {} width {} scale {}{}\n", k.name, k.batch, k.heads,
-                     k.queries, k.keys, k.width, k.scale, k.causal ? " causal" : "");
+  return fmt::format("{} batch {} heads {} queries {} keys {} width {} scale {}{}{}{}\n", k.name, k.batch, k.heads,
+                     k.queries, k.keys, k.width, k.scale, k.causal ? " causal" : "",
+                     k.kv_heads != k.heads ? fmt::format(" kv heads {}", k.kv_heads) : "",
+                     k.window > 0 ? fmt::format(" window {}", k.window) : "");
 }
 
 std::string to_string(const Plan& plan) {
@@ -138,7 +142,9 @@ double flops(const Kernel& kernel) {
     return static_cast<double>(k->count) * static_cast<double>(k->columns);
   if (const auto* k = std::get_if<RoutineKernel>(&kernel)) return routine_flops(*k);
   const auto& k = std::get<AttentionKernel>(kernel);
-  const double pairs = static_cast<double>(k.queries) * static_cast<double>(k.keys) * (k.causal ? 0.5 : 1.0);
+  double keys = static_cast<double>(k.keys) * (k.causal ? 0.5 : 1.0);
+  if (k.window > 0) keys = std::min(keys, static_cast<double>(k.window) * (k.causal ? 1.0 : 2.0));
+  const double pairs = static_cast<double>(k.queries) * keys;
   return static_cast<double>(k.batch * k.heads) * pairs * static_cast<double>(k.width) * (k.backward ? 10.0 : 4.0);
 }
 

@@ -127,8 +127,8 @@ struct ScatterAddKernel {
   Operand indices, updates, out;
 };
 
-/// Attention of one head per (b, h): O = softmax(scale * Q K^T, causal: j <= i + (keys - queries)) V, and the
-/// logsumexp of each row, L, contiguous [batch, heads, queries]. Strides are for [batch, head, position, channel].
+/// Attention of one head per (b, h): O = softmax(scale * Q K^T, masked) V, and the logsumexp of each row, L, contiguous
+/// [batch, heads, queries]. Strides are for [batch, head, position, channel]; k and v have kv_heads.
 struct AttentionKernel {
   struct Tensor {
     Operand operand;
@@ -137,8 +137,10 @@ struct AttentionKernel {
   };
   std::string name;
   Extent batch = 0, heads = 0, queries = 0, keys = 0, width = 0;
+  Extent kv_heads = 0;  // of k and v: a divisor of heads, each shared by heads / kv_heads neighbouring ones
   double scale = 1;
-  bool causal = true;
+  bool causal = true;  // query i, at position p = i + keys - queries, sees keys j <= p
+  Extent window = 0;   // and only those with j > p - window (and j < p + window); 0: no window
   bool backward = false;
   Tensor q, k, v;        // read
   Tensor o;              // written by forward, read by backward

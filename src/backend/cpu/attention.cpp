@@ -141,6 +141,8 @@ class Attention {
 /// Calls `use` with the attention in the type of its operands.
 template <class Use>
 auto with_attention(const kernel::AttentionKernel& kernel, const AttentionBinding& binding, Use use) {
+  if (kernel.kv_heads != kernel.heads || kernel.window != 0)
+    throw InternalError(fmt::format("cpu: kernel {}: attention with shared heads or a window", kernel.name));
   switch (kernel.q.operand.type) {
     case DType::f32: return use(Attention<float>(kernel, binding));
     case DType::f64: return use(Attention<double>(kernel, binding));

@@ -243,7 +243,7 @@ AttentionKernel attention(Trial& t, std::mt19937& random, DType type, Extent bat
                           Extent keys, Extent width, bool causal) {
   AttentionKernel k;
   k.name = "attention";
-  k.batch = batch, k.heads = heads, k.queries = queries, k.keys = keys, k.width = width;
+  k.batch = batch, k.heads = k.kv_heads = heads, k.queries = queries, k.keys = keys, k.width = width;
   k.scale = 1 / std::sqrt(static_cast<double>(width));
   k.causal = causal;
   // Heads lie within a position's channels, as a projection leaves them.

@@ -59,13 +59,23 @@ struct TestBuffer {
   reference::Values values;
 };
 
+/// An element as a word of a buffer, and back.
+inline std::uint32_t to_word(DType type, double value) {
+  return type == DType::f32   ? std::bit_cast<std::uint32_t>(static_cast<float>(value))
+         : type == DType::i32 ? static_cast<std::uint32_t>(static_cast<std::int32_t>(value))
+                              : static_cast<std::uint32_t>(value);
+}
+inline double from_word(DType type, std::uint32_t word) {
+  return type == DType::f32   ? static_cast<double>(std::bit_cast<float>(word))
+         : type == DType::i32 ? static_cast<double>(static_cast<std::int32_t>(word))
+                              : word;
+}
+
 inline std::vector<unsigned char> to_host(const TestBuffer& buffer) {
   std::vector<unsigned char> host(buffer.values.size() * size_bytes(buffer.type));
   for (std::size_t i = 0; i < buffer.values.size(); ++i) {
     const double value = buffer.values[i];
-    const auto word = buffer.type == DType::f32   ? std::bit_cast<std::uint32_t>(static_cast<float>(value))
-                      : buffer.type == DType::i32 ? static_cast<std::uint32_t>(static_cast<std::int32_t>(value))
-                                                  : static_cast<std::uint32_t>(value);
+    const std::uint32_t word = to_word(buffer.type, value);
     if (buffer.type == DType::boolean) {
       host[i] = value != 0;
     } else {
@@ -80,9 +90,7 @@ inline reference::Values from_host(DType type, const std::vector<unsigned char>&
   for (std::size_t i = 0; i < values.size(); ++i) {
     std::uint32_t word = host[type == DType::boolean ? i : 0];
     if (type != DType::boolean) std::memcpy(&word, &host[i * 4], 4);
-    values[i] = type == DType::f32   ? std::bit_cast<float>(word)
-                : type == DType::i32 ? static_cast<double>(static_cast<std::int32_t>(word))
-                                     : word;
+    values[i] = from_word(type, word);
   }
   return values;
 }
@@ -140,7 +148,8 @@ inline void replay(const Rendered& rendered, const kernel::Plan& plan, const std
   std::vector<std::shared_ptr<Buffer>> own;
   for (const TestBuffer& buffer : buffers) {
     own.push_back(Buffer::create(device, buffer.values.size() * 4, "buffer"));
-    std::vector<float> host(buffer.values.begin(), buffer.values.end());
+    std::vector<std::uint32_t> host;
+    for (const double value : buffer.values) host.push_back(to_word(buffer.type, value));
     own.back()->upload(0, host.data(), host.size() * 4);
     recording.slots.push_back({own.back()});
   }
@@ -163,11 +172,12 @@ inline void replay(const Rendered& rendered, const kernel::Plan& plan, const std
   reference::run(plan, wanted);
   int shown = 0;
   for (std::size_t b = 0; b < wanted.size(); ++b) {
-    std::vector<float> got(wanted[b].size());
-    own[b]->download(0, got.data(), got.size() * 4);
-    for (std::size_t i = 0; i < got.size() && shown < 5; ++i) {
-      if (std::abs(got[i] - wanted[b][i]) <= tolerance * (1 + std::abs(wanted[b][i]))) continue;
-      ADD_FAILURE() << "buffer " << b << " element " << i << ": got " << got[i] << ", wanted " << wanted[b][i];
+    std::vector<std::uint32_t> host(wanted[b].size());
+    own[b]->download(0, host.data(), host.size() * 4);
+    for (std::size_t i = 0; i < host.size() && shown < 5; ++i) {
+      const double got = from_word(buffers[b].type, host[i]);
+      if (got == wanted[b][i] || std::abs(got - wanted[b][i]) <= tolerance * (1 + std::abs(wanted[b][i]))) continue;
+      ADD_FAILURE() << "buffer " << b << " element " << i << ": got " << got << ", wanted " << wanted[b][i];
       ++shown;
     }
   }

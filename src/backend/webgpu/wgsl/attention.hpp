@@ -6,15 +6,33 @@
 
 namespace weft::webgpu {
 
-/// Appends the dispatches of `kernel` (f32, width at most 128): one forward, two backward.
+/// Sizes of a workgroup's work.
+struct AttentionBlock {
+  int lane_rows = 4;    // owned rows of a thread
+  int lane_others = 8;  // rows of a tile that a thread scores, 4 or 8
+  int patches = 4;      // of 32 threads
+  int buffers = 3;      // slabs in workgroup memory, 2 or 3
+  bool ahead = true;    // reads the next slab into registers while one is multiplied
+  bool written = true;  // inner loops are written out: faster, and slower to start
+
+  int rows() const { return 4 * lane_rows * patches; }
+  int tile() const { return 8 * lane_others; }
+  int threads() const { return 32 * patches; }
+};
+
+/// Appends the dispatches of `kernel` (f32, width at most 256): one forward, two backward.
 ///
 /// A workgroup owns a block of rows (queries; for dK and dV keys) of one head and walks over tiles of the other side, with
-/// the softmax computed online; tiles that the causal mask hides are skipped. Backward recomputes the probabilities
-/// from the saved logsumexp: the first dispatch gives dQ and keeps rowsum(dO * O), the second dK and dV. Nothing is added
-/// atomically, so results repeat bit for bit. A query that sees no key gets O = 0 and L = -infinity.
+/// the softmax computed online; tiles that the mask hides are skipped. Backward recomputes the probabilities
+/// from the saved logsumexp: the first dispatch gives dQ and keeps rowsum(dO * O), the second dK and dV, of each key head
+/// from all query heads that share it. Nothing is added atomically, so results repeat bit for bit. A query that sees no
+/// key gets O = 0 and L = -infinity. `block` overrules the choice of block, for measuring.
 ///
 /// Throws DTypeError for other types, DeviceError where the device has too little workgroup memory for the width.
 /// Source: Dao 2023, arXiv:2307.08691.
-void render(const kernel::AttentionKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered);
+void render(const kernel::AttentionKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered,
+            const AttentionBlock* block = nullptr);
+/// Whether the device can run it in such blocks.
+bool is_possible(const kernel::AttentionKernel& kernel, const Target& target, const AttentionBlock& block);
 
 }  // namespace weft::webgpu

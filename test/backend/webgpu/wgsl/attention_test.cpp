@@ -15,6 +15,7 @@ using kernel::AttentionKernel;
 struct Case {
   Extent batch, heads, queries, keys, width;
   bool causal;
+  Extent kv_heads = 0, window = 0;  // 0: as many as heads; none
   bool packed = false;  // q, k and v lie in one matrix [batch, row, 3, head, channel], o as [batch, row, head, channel]
 };
 
@@ -32,20 +33,22 @@ Attention attention(std::mt19937& random, const Case& c) {
        .queries = c.queries,
        .keys = c.keys,
        .width = c.width,
+       .kv_heads = c.kv_heads > 0 ? c.kv_heads : c.heads,
        .scale = 0.37,
-       .causal = c.causal};
+       .causal = c.causal,
+       .window = c.window};
   const auto buffer = [&](Extent count) {
     a.buffers.push_back(random_buffer(random, DType::f32, count));
     return static_cast<int>(a.buffers.size()) - 1;
   };
-  const auto tensor = [&](Extent rows) {
-    const Extent count = c.batch * c.heads * rows * c.width;
+  const auto tensor = [&](Extent heads, Extent rows) {
+    const Extent count = c.batch * heads * rows * c.width;
     return c.packed ? AttentionKernel::Tensor{{buffer(count), DType::f32, 0, count},
-                                              c.heads * rows * c.width,
+                                              heads * rows * c.width,
                                               c.width,
-                                              c.heads * c.width}
+                                              heads * c.width}
                     : AttentionKernel::Tensor{
-                          {buffer(count), DType::f32, 0, count}, c.heads * rows * c.width, rows * c.width, c.width};
+                          {buffer(count), DType::f32, 0, count}, heads * rows * c.width, rows * c.width, c.width};
   };
   if (c.packed) {
     const Extent row = 3 * c.heads * c.width, count = c.batch * c.queries * row;
@@ -56,18 +59,18 @@ Attention attention(std::mt19937& random, const Case& c) {
       offset += c.heads * c.width;
     }
   } else {
-    f.q = tensor(c.queries);
-    f.k = tensor(c.keys);
-    f.v = tensor(c.keys);
+    f.q = tensor(f.heads, c.queries);
+    f.k = tensor(f.kv_heads, c.keys);
+    f.v = tensor(f.kv_heads, c.keys);
   }
-  f.o = tensor(c.queries);
+  f.o = tensor(f.heads, c.queries);
   f.logsumexp = {buffer(c.batch * c.heads * c.queries), DType::f32, 0, c.batch * c.heads * c.queries};
   a.backward = f;
   a.backward.backward = true;
-  a.backward.d_o = tensor(c.queries);
-  a.backward.d_q = tensor(c.queries);
-  a.backward.d_k = tensor(c.keys);
-  a.backward.d_v = tensor(c.keys);
+  a.backward.d_o = tensor(f.heads, c.queries);
+  a.backward.d_q = tensor(f.heads, c.queries);
+  a.backward.d_k = tensor(f.kv_heads, c.keys);
+  a.backward.d_v = tensor(f.kv_heads, c.keys);
   return a;
 }
 
@@ -82,13 +85,14 @@ using WgslAttentionTest = RenderTest;
 
 TEST_F(WgslAttentionTest, ForwardAndBackwardAgreeWithTheReference) {
   std::mt19937 random(1);
-  for (const Case c : {Case{1, 2, 40, 40, 64, true},
-                       {2, 1, 7, 50, 8, true},
-                       {1, 1, 50, 7, 9, true},
-                       {1, 2, 37, 21, 32, false},
-                       {2, 2, 35, 35, 12, true, true}}) {
-    SCOPED_TRACE(fmt::format("{}x{} heads, {} queries, {} keys, width {}, {}", c.batch, c.heads, c.queries, c.keys,
-                             c.width, c.causal ? "causal" : "full"));
+  for (const Case& c : {Case{1, 1, 50, 7, 9, true},
+                        {2, 2, 35, 21, 32, false},
+                        {2, 2, 35, 35, 12, true, 0, 0, true},
+                        {1, 4, 70, 70, 32, true, 2, 20},
+                        {1, 2, 33, 65, 40, false, 1, 7},
+                        {1, 1, 17, 33, 192, true}}) {
+    SCOPED_TRACE(fmt::format("{}x{} heads, {} queries, {} keys, width {}, {}, window {}", c.batch, c.heads, c.queries,
+                             c.keys, c.width, c.causal ? "causal" : "full", c.window));
     check(attention(random, c));
   }
 }
@@ -102,25 +106,37 @@ TEST_F(WgslAttentionTest, NothingToAttendTo) {
 
 TEST_F(WgslAttentionTest, OtherBlocksAndNoSubgroups) {
   std::mt19937 random(3);
-  // Limits as on a large GPU (blocks of 128 and 64 rows, several groups a thread) and on a small one.
-  const Target large{{.storage_buffers = 16, .workgroup_bytes = 32768, .workgroup_invocations = 1024}, 8, 2, false};
+  // Limits as on a large GPU and on a small one; blocks with and without reading ahead, and threads without subgroups.
+  const Target large{{.storage_buffers = 16, .workgroup_bytes = 49152, .workgroup_invocations = 1024}, 8, 2, false};
   const Target no_subgroups{
       {.storage_buffers = 8, .workgroup_bytes = 16384, .workgroup_invocations = 256}, 0, 16, false};
-  for (const auto& [target, width] : {std::pair(large, 24), {large, 128}, {no_subgroups, 24}}) {
-    const Attention a = attention(random, {1, 4, 130, 130, width, true});
-    Rendered forward;
-    Scratch scratch(static_cast<int>(a.buffers.size()), forward);
-    render(a.forward, target, scratch, forward);
-    replay(forward, a.forward, a.buffers, 1e-4);
+  const AttentionBlock ahead{1, 4, 2, 3, true, true}, two_slabs{2, 8, 1, 2, false, false};
+  struct Trial {
+    const Target& target;
+    const AttentionBlock* block;
+    Case shape;
+  };
+  for (const Trial& trial : {Trial{large, &ahead, {1, 2, 40, 75, 24, true, 1, 50}},
+                             {large, &two_slabs, {1, 1, 70, 65, 70, true}},
+                             {no_subgroups, nullptr, {1, 1, 130, 130, 24, true}}}) {
+    const Attention a = attention(random, trial.shape);
+    Rendered rendered;
+    Scratch scratch(static_cast<int>(a.buffers.size()), rendered);
+    render(a.forward, trial.target, scratch, rendered, trial.block);
+    render(a.backward, trial.target, scratch, rendered, trial.block);
+    kernel::Plan plan;
+    plan.kernels.emplace_back(a.forward);
+    plan.kernels.emplace_back(a.backward);
+    replay(rendered, plan, a.buffers, 1e-4);
   }
 }
 
 TEST(WgslAttentionTextTest, ErrorsNameTheWidthAndTheMemory) {
   std::mt19937 random(4);
-  const Target small{{.storage_buffers = 8, .workgroup_bytes = 8192, .workgroup_invocations = 256}, 0, 16};
+  const Target small{{.storage_buffers = 8, .workgroup_bytes = 4096, .workgroup_invocations = 256}, 0, 16};
   for (const auto& [width, part] :
-       {std::pair<Extent, const char*>{160, "attention of width 160 per head; the device computes at most 128"},
-        {128, "attention of width 128 needs more workgroup memory than the 8192 bytes"}})
+       {std::pair<Extent, const char*>{260, "attention of width 260 per head; the device computes at most 256"},
+        {128, "attention of width 128 needs more workgroup memory than the 4096 bytes"}})
     try {
       render(kernel::Kernel(attention(random, {1, 1, 8, 8, width, true}).forward), 9, small);
       FAIL();

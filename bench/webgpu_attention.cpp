@@ -1,0 +1,243 @@
+// Attention on a WebGPU device: microseconds and TFLOP/s of the block that Weft chooses and, with "all", of others; some
+// rows of each result are compared with attention in double.
+// Usage: bench_webgpu_attention [adapter index] [substring of a shape's name] [all]
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "backend/webgpu/wgsl/attention.hpp"
+#include "webgpu_timing.hpp"
+
+using namespace weft;
+using namespace weft::webgpu;
+using kernel::AttentionKernel;
+
+namespace {
+
+struct Problem {
+  const char* name;
+  Extent heads, kv_heads, positions, width;
+  bool causal = true;
+  Extent window = 0;
+};
+
+constexpr Problem kShapes[] = {
+    {"T1024 D64", 96, 96, 1024, 64},         {"T256 D64", 384, 384, 256, 64},
+    {"T1024 D128", 64, 64, 1024, 128},       {"T8192 D64", 16, 16, 8192, 64},
+    {"small T64 D32", 64, 64, 64, 32},       {"T1024 full D64", 96, 96, 1024, 64, false},
+    {"T1024 shared D128", 32, 8, 1024, 128}, {"window T4096 D64", 32, 32, 4096, 64, true, 512},
+    {"T512 D256", 32, 32, 512, 256},
+};
+
+constexpr AttentionBlock kOthers[] = {
+    {4, 8, 4, 3, true},  {4, 8, 4, 3, false}, {4, 8, 4, 2, true},  {4, 8, 4, 2, false}, {4, 8, 2, 3, true},
+    {4, 8, 2, 3, false}, {4, 8, 8, 2, true},  {4, 8, 8, 2, false}, {2, 8, 4, 3, true},  {2, 8, 4, 3, false},
+    {2, 8, 8, 3, true},  {2, 8, 8, 3, false}, {2, 8, 4, 2, false}, {4, 4, 4, 3, true},  {4, 4, 4, 3, false},
+    {4, 4, 2, 3, false}, {2, 4, 2, 3, false}, {1, 8, 8, 3, true},  {1, 8, 8, 3, false}, {1, 8, 4, 3, false},
+};
+
+enum { kQ, kK, kV, kO, kDO, kDQ, kDK, kDV, kLogsumexp, kBuffers };
+
+AttentionKernel attention(const Problem& shape, bool backward) {
+  AttentionKernel kernel{.name = "attention",
+                         .batch = 1,
+                         .heads = shape.heads,
+                         .queries = shape.positions,
+                         .keys = shape.positions,
+                         .width = shape.width,
+                         .kv_heads = shape.kv_heads,
+                         .scale = 1 / std::sqrt(static_cast<double>(shape.width)),
+                         .causal = shape.causal,
+                         .window = shape.window};
+  kernel.backward = backward;
+  const auto tensor = [&](int buffer, Extent heads) {
+    const Extent one = shape.positions * shape.width;
+    return AttentionKernel::Tensor{{buffer, DType::f32, 0, heads * one}, heads * one, one, shape.width};
+  };
+  kernel.q = tensor(kQ, shape.heads);
+  kernel.k = tensor(kK, shape.kv_heads);
+  kernel.v = tensor(kV, shape.kv_heads);
+  kernel.o = tensor(kO, shape.heads);
+  kernel.d_o = tensor(kDO, shape.heads);
+  kernel.d_q = tensor(kDQ, shape.heads);
+  kernel.d_k = tensor(kDK, shape.kv_heads);
+  kernel.d_v = tensor(kDV, shape.kv_heads);
+  kernel.logsumexp = {kLogsumexp, DType::f32, 0, shape.heads * shape.positions};
+  return kernel;
+}
+
+/// Pairs of a query and a key that see each other, in one head.
+double pairs(const Problem& shape) {
+  const auto t = static_cast<double>(shape.positions), w = static_cast<double>(shape.window);
+  if (!shape.causal) return t * t;
+  return shape.window > 0 ? w * t - w * w / 2 : t * t / 2;
+}
+
+/// The tensors on the host, and some of their rows computed again in double.
+class Judge {
+ public:
+  Judge(const Problem& shape, const std::vector<std::shared_ptr<Buffer>>& buffers, const std::vector<Extent>& counts)
+      : shape_(shape), buffers_(buffers), host_(kBuffers) {
+    for (std::size_t b = 0; b < kBuffers; ++b) host_[b].resize(static_cast<std::size_t>(counts[b]));
+    for (const int b : {kQ, kK, kV, kDO}) download(b);
+  }
+  void download(int b) {
+    auto& host = host_[static_cast<std::size_t>(b)];
+    buffers_[static_cast<std::size_t>(b)]->download(0, host.data(), host.size() * 4);
+  }
+
+  /// Largest error over the size of such results (the largest in the row, or 1 where all are smaller: sums of values of
+  /// about 1 whose terms cancel), over some rows of the results.
+  double worst(bool backward) {
+    for (const int b : {kO, kLogsumexp, kDQ, kDK, kDV}) download(b);
+    std::minstd_rand random(7);
+    double most = 0;
+    for (int n = 0; n < 6; ++n) {
+      const Extent head = random() % shape_.heads;
+      // Edges of blocks first, then anywhere.
+      const Extent row = n == 0 ? 0 : n == 1 ? shape_.positions - 1 : random() % shape_.positions;
+      most = std::max(most, backward ? worst_of_query(head, row, true) : worst_of_query(head, row, false));
+      if (backward) most = std::max(most, worst_of_key(head / members(), row));
+    }
+    return most;
+  }
+
+ private:
+  Extent members() const { return shape_.heads / shape_.kv_heads; }
+  const float* row(int buffer, Extent head, Extent at) const {
+    return &host_[static_cast<std::size_t>(buffer)]
+                 [static_cast<std::size_t>((head * shape_.positions + at) * shape_.width)];
+  }
+  double dot(const float* a, const float* b) const {
+    double sum = 0;
+    for (Extent c = 0; c < shape_.width; ++c) sum += static_cast<double>(a[c]) * b[c];
+    return sum;
+  }
+  bool sees(Extent i, Extent j) const {
+    return (!shape_.causal || j <= i) && (shape_.window == 0 || j > i - shape_.window);
+  }
+  double score(Extent head, Extent i, Extent j) const {
+    return dot(row(kQ, head, i), row(kK, head / members(), j)) / std::sqrt(static_cast<double>(shape_.width));
+  }
+  double compare(const std::vector<double>& wanted, const float* got) const {
+    double size = 1, error = 0;
+    for (std::size_t c = 0; c < wanted.size(); ++c) {
+      size = std::max(size, std::abs(wanted[c]));
+      const double off = std::abs(wanted[c] - static_cast<double>(got[c]));
+      error = std::max(error, std::isnan(off) ? 1e9 : off);
+    }
+    return error / size;
+  }
+
+  double worst_of_query(Extent head, Extent i, bool backward) const {
+    const auto width = static_cast<std::size_t>(shape_.width);
+    std::vector<double> p(static_cast<std::size_t>(shape_.positions)), o(width), d_q(width);
+    double total = 0;
+    for (Extent j = 0; j < shape_.positions; ++j)
+      if (sees(i, j)) total += p[static_cast<std::size_t>(j)] = std::exp(score(head, i, j));
+    for (Extent j = 0; j < shape_.positions; ++j)
+      for (std::size_t c = 0; c < width; ++c)
+        o[c] += p[static_cast<std::size_t>(j)] / total * static_cast<double>(row(kV, head / members(), j)[c]);
+    if (!backward) {
+      const double log_sum = host_[kLogsumexp][static_cast<std::size_t>(head * shape_.positions + i)] - std::log(total);
+      return std::max(compare(o, row(kO, head, i)), std::abs(log_sum));
+    }
+    const double delta = dot(row(kDO, head, i), row(kO, head, i));
+    for (Extent j = 0; j < shape_.positions; ++j) {
+      if (!sees(i, j)) continue;
+      const double slope = p[static_cast<std::size_t>(j)] / total *
+                           (dot(row(kDO, head, i), row(kV, head / members(), j)) - delta) /
+                           std::sqrt(static_cast<double>(shape_.width));
+      for (std::size_t c = 0; c < width; ++c) d_q[c] += slope * static_cast<double>(row(kK, head / members(), j)[c]);
+    }
+    return compare(d_q, row(kDQ, head, i));
+  }
+
+  // The logsumexp is the device's own, which the forward kernel's check has compared.
+  double worst_of_key(Extent kv_head, Extent j) const {
+    const auto width = static_cast<std::size_t>(shape_.width);
+    std::vector<double> d_k(width), d_v(width);
+    for (Extent head = kv_head * members(); head < (kv_head + 1) * members(); ++head)
+      for (Extent i = 0; i < shape_.positions; ++i) {
+        if (!sees(i, j)) continue;
+        const double log_sum = host_[kLogsumexp][static_cast<std::size_t>(head * shape_.positions + i)];
+        const double p = std::exp(score(head, i, j) - log_sum);
+        const double slope = p *
+                             (dot(row(kDO, head, i), row(kV, kv_head, j)) - dot(row(kDO, head, i), row(kO, head, i))) /
+                             std::sqrt(static_cast<double>(shape_.width));
+        for (std::size_t c = 0; c < width; ++c) {
+          d_v[c] += p * static_cast<double>(row(kDO, head, i)[c]);
+          d_k[c] += slope * static_cast<double>(row(kQ, head, i)[c]);
+        }
+      }
+    return std::max(compare(d_k, row(kDK, kv_head, j)), compare(d_v, row(kDV, kv_head, j)));
+  }
+
+  const Problem& shape_;
+  const std::vector<std::shared_ptr<Buffer>>& buffers_;
+  std::vector<std::vector<float>> host_;
+};
+
+std::string name_of_block(const AttentionBlock& b) {
+  return fmt::format("{} rows x {}, {} a thread, {} slabs{}", b.rows(), b.tile(), b.lane_rows, b.buffers,
+                     b.ahead ? ", ahead" : "");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const auto device = Device::open(argc > 1 ? std::atoi(argv[1]) : -1, {.validate = false, .robust = false});
+  const Target target = target_of(device->info());
+  const bool all = argc > 3 && std::strcmp(argv[3], "all") == 0;
+  fmt::print("{}\n", describe(device->info()));
+  for (const Problem& shape : kShapes) {
+    if (argc > 2 && !std::strstr(shape.name, argv[2])) continue;
+    const Extent q = shape.heads * shape.positions * shape.width, k = shape.kv_heads * shape.positions * shape.width;
+    const std::vector<Extent> counts{q, k, k, q, q, q, k, k, shape.heads * shape.positions};
+    const auto buffers = bench::make_buffers(device, counts);
+    Judge judge(shape, buffers, counts);
+    struct Trial {
+      std::string name;
+      bool backward;
+      Rendered rendered;
+    };
+    std::vector<Trial> trials;
+    const auto add = [&](const std::string& name, bool backward, const AttentionBlock* block) {
+      Rendered rendered;
+      Scratch scratch(kBuffers, rendered);
+      render(attention(shape, backward), target, scratch, rendered, block);
+      trials.push_back({name, backward, std::move(rendered)});
+    };
+    for (const bool backward : {false, true}) {
+      add("* chosen", backward, nullptr);
+      if (all)
+        for (const AttentionBlock& block : kOthers)
+          if (is_possible(attention(shape, backward), target, block)) add(name_of_block(block), backward, &block);
+    }
+    Recording shaders;  // compiles everything side by side
+    for (const Trial& trial : trials) {
+      Recording one = bench::record(device, buffers, trial.rendered, 0);
+      shaders.shaders.insert(shaders.shaders.end(), one.shaders.begin(), one.shaders.end());
+    }
+    const Program compiled(device, std::move(shaders));
+    for (const Trial& trial : trials) {
+      const double us = bench::microseconds(device, buffers, trial.rendered);
+      const double error = judge.worst(trial.backward);  // before parts of it run alone
+      const double flops = (trial.backward ? 10 : 4) * pairs(shape) * static_cast<double>(shape.heads * shape.width);
+      std::string parts;
+      if (trial.rendered.dispatches.size() > 1)
+        for (const RenderedDispatch& dispatch : trial.rendered.dispatches) {
+          Rendered one;
+          one.scratch_bytes = trial.rendered.scratch_bytes;
+          one.dispatches = {dispatch};
+          parts += fmt::format(" {:8.1f}", bench::microseconds(device, buffers, one));
+        }
+      fmt::print("{:<18} {:<9} {:<42} {:9.1f} us {:6.2f} TFLOP/s  error {:.0e} {}\n", shape.name,
+                 trial.backward ? "backward" : "forward", trial.name, us, flops / us * 1e-6, error, parts);
+      std::fflush(stdout);
+    }
+  }
+}
