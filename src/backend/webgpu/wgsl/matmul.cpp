@@ -20,18 +20,17 @@ using kernel::MatmulKernel;
 using kernel::Step;
 using kernel::StepKind;
 
-// Larger tiles reuse more, smaller ones fill the device sooner. Measured on an H200 at 4096: 48 TFLOP/s with
-// 128x64x16, 44 with 128x128x16.
+// Larger tiles reuse more, smaller ones fill the device sooner. Measured on an H200 at 4096.
+constexpr int kPatchRows = 4, kPatchColumns = 8;  // threads
 constexpr Tile kTiles[] = {
-    {"128x128x16", MathUnit::f32_registers, 128, 128, 16, 8, 8, 4, 8, 0.68, 2},
-    {"128x128x8", MathUnit::f32_registers, 128, 128, 8, 8, 8, 4, 8, 0.66, 2},
-    {"128x64x16", MathUnit::f32_registers, 128, 64, 16, 8, 8, 4, 8, 0.73, 4},
-    {"64x128x16", MathUnit::f32_registers, 64, 128, 16, 8, 8, 4, 8, 0.73, 4},
-    {"64x64x16", MathUnit::f32_registers, 64, 64, 16, 8, 4, 4, 8, 0.62, 5},
-    {"64x64x16s", MathUnit::f32_registers, 64, 64, 16, 4, 4, 4, 8, 0.45, 4},
-    {"64x32x16", MathUnit::f32_registers, 64, 32, 16, 4, 4, 4, 8, 0.42, 8},
-    {"32x64x16", MathUnit::f32_registers, 32, 64, 16, 4, 4, 4, 8, 0.42, 8},
-    {"32x32x16", MathUnit::f32_registers, 32, 32, 16, 4, 4, 4, 8, 0.38, 14},
+    {"128x128x16", MathUnit::f32_registers, 128, 128, 16, 8, 8, 0.75, 2},
+    {"128x64x16", MathUnit::f32_registers, 128, 64, 16, 8, 8, 0.72, 4},
+    {"64x128x16", MathUnit::f32_registers, 64, 128, 16, 8, 8, 0.71, 4},
+    {"64x64x16", MathUnit::f32_registers, 64, 64, 16, 8, 4, 0.66, 5},
+    {"64x64x16s", MathUnit::f32_registers, 64, 64, 16, 4, 4, 0.45, 4},
+    {"64x32x16", MathUnit::f32_registers, 64, 32, 16, 4, 4, 0.42, 8},
+    {"32x64x16", MathUnit::f32_registers, 32, 64, 16, 4, 4, 0.42, 8},
+    {"32x32x16", MathUnit::f32_registers, 32, 32, 16, 4, 4, 0.38, 14},
 };
 
 // The device that the estimate knows: H100/H200.
@@ -306,19 +305,30 @@ class TileWriter {
     line(fmt::format("let row0 = ({} * {}u + {}) * {}u;", divided("tile", together * tiles_n), together,
                      modulo(within, together), tile_.rows));
     line(fmt::format("let column0 = {} * {}u;", divided(within, together), tile_.columns));
-    const int patches = tile_.columns / (tile_.patch_columns * tile_.thread_columns);  // side by side
+    const int patches = tile_.columns / (kPatchColumns * tile_.thread_columns);  // side by side
+    // Numbers down and across a patch alternate in the lowest bits of a thread's: four neighbours then read two vectors of
+    // either operand, which workgroup memory serves in half the time.
     line("let patch_number = thread / 32u;");
     line("let place = thread % 32u;");
-    line(fmt::format("let m0 = {} * {}u + {};", divided("patch_number", patches),
-                     tile_.patch_rows * tile_.thread_rows / 4, divided("place", tile_.patch_columns)));
-    line(fmt::format("let n0 = {} * {}u + {};", modulo("patch_number", patches),
-                     tile_.patch_columns * tile_.thread_columns / 4, modulo("place", tile_.patch_columns)));
+    line(fmt::format("let m0 = {} * {}u + (((place >> 1u) & 1u) | ((place >> 3u) & 2u));",
+                     divided("patch_number", patches), kPatchRows * tile_.thread_rows / 4));
+    line(fmt::format("let n0 = {} * {}u + ((place & 1u) | ((place >> 1u) & 6u));", modulo("patch_number", patches),
+                     kPatchColumns * tile_.thread_columns / 4));
   }
 
   int loads(const Staging& s) const { return s.tile * tile_.depth / 4 / tile_.threads(); }  // of a thread, a tile
   int lines_apart(const Staging& s) const {
     return tile_.threads() / s.line_vectors(tile_.depth);
   }  // from one load to the next
+
+  /// Whether loads stand at fixed distances, all of them inside the operand: one address is enough, and registers are few.
+  bool is_flat(const Staging& s) const {
+    return s.vectors && !s.reordered && !s.guarded() && kernel_.k % tile_.depth == 0;
+  }
+  // Vectors from one line of a flat operand to the next.
+  static std::string line_stride(const Staging& s) {
+    return fmt::format("{}u", static_cast<std::uint32_t>((s.along_k ? s.stride : s.k_stride) / 4));
+  }
 
   // The part of addresses that does not change with k: one for each load where rows have to be clamped to the operand.
   void write_staging_places(const Staging& s) {
@@ -330,7 +340,12 @@ class TileWriter {
       const std::string inside = s.guarded() ? fmt::format("min({}, {})", at, last) : at;
       return s.reordered ? fmt::format("row_at({})", inside) : inside;
     };
-    if (s.along_k) {
+    if (is_flat(s)) {
+      const std::string lines =
+          s.along_k ? fmt::format("({} + {}_line)", first, s.name) : fmt::format("{}_line", s.name);
+      line(fmt::format("let {0}_at = ({1}) / 4u + {2} * {3} + {4}{0}_vector;", s.name, s.batch_offset, lines,
+                       line_stride(s), s.along_k ? "" : first + " / 4u + "));
+    } else if (s.along_k) {
       for (int i = 0; i < loads(s); ++i) {
         const std::string at = clamped(fmt::format("{} + {}_line + {}u", first, s.name, i * lines_apart(s)));
         line(fmt::format("let {}_at{} = ({} + ({}) * {}u){};", s.name, i, s.batch_offset, at,
@@ -360,7 +375,14 @@ class TileWriter {
     };
     for (int i = 0; i < loads(s); ++i) {
       const std::string target = fmt::format("{}_next{}", s.name, i);
-      if (s.along_k && s.vectors) {
+      if (is_flat(s)) {
+        const Extent ahead = s.along_k ? tile_.depth / 4 : tile_.depth * s.k_stride / 4;
+        const Extent apart = i * lines_apart(s) * (s.along_k ? s.stride : s.k_stride) / 4;
+        emit(fmt::format("{} = {};", target,
+                         bindings.vector(s.handle, fmt::format("{}_at + {} * {}u + {}u", s.name, step,
+                                                               static_cast<std::uint32_t>(ahead),
+                                                               static_cast<std::uint32_t>(apart)))));
+      } else if (s.along_k && s.vectors) {
         const std::string k = fmt::format("({} * {}u + {}_vector * 4u)", step, tile_.depth, s.name);
         const std::string vector = fmt::format("({} * {}u + {}_vector)", step, tile_.depth / 4, s.name);
         const std::string at = guarded ? fmt::format("min({}, {}u)", vector, kernel_.k / 4 - 1) : vector;
@@ -418,9 +440,9 @@ class TileWriter {
                      : fmt::format("{}u", k * s.pitch() + group);
       };
       for (int g = 0; g < row_groups(); ++g)
-        text_ += fmt::format("{}  let a{} = shared_a[m0 + {}];\n", indent, g, line_of(a, g * tile_.patch_rows));
+        text_ += fmt::format("{}  let a{} = shared_a[m0 + {}];\n", indent, g, line_of(a, g * kPatchRows));
       for (int h = 0; h < column_groups(); ++h)
-        text_ += fmt::format("{}  let b{} = shared_b[n0 + {}];\n", indent, h, line_of(b, h * tile_.patch_columns));
+        text_ += fmt::format("{}  let b{} = shared_b[n0 + {}];\n", indent, h, line_of(b, h * kPatchColumns));
       for (int r = 0; r < tile_.thread_rows; ++r)
         for (int h = 0; h < column_groups(); ++h)
           text_ += fmt::format("{0}  c{1}_{2} = fma(vec4f(a{3}.{4}), b{2}, c{1}_{2});\n", indent, r, h, r / 4,
@@ -505,9 +527,8 @@ class TileWriter {
       return write_results_in_loop(wide);
     for (int r = 0; r < tile_.thread_rows; ++r)
       for (int h = 0; h < column_groups(); ++h) {
-        const std::string where =
-            fmt::format("{}b, row0 + (m0 + {}u) * 4u + {}u, column0 + (n0 + {}u) * 4u", split_ > 1 ? "s, " : "",
-                        r / 4 * tile_.patch_rows, r % 4, h * tile_.patch_columns);
+        const std::string where = fmt::format("{}b, row0 + (m0 + {}u) * 4u + {}u, column0 + (n0 + {}u) * 4u",
+                                              split_ > 1 ? "s, " : "", r / 4 * kPatchRows, r % 4, h * kPatchColumns);
         if (wide) {
           line(fmt::format("finish({}, c{}_{});", where, r, h));
         } else {
@@ -525,8 +546,8 @@ class TileWriter {
     line(fmt::format("var results = array<vec4f, {}>({});", count, all));
     line(fmt::format("for (var at = 0u; at < {}u + (thread >> 16u); at++) {{", count));
     line(fmt::format("  let r = {};", divided("at", column_groups())));
-    line(fmt::format("  let i = row0 + (m0 + (r >> 2u) * {}u) * 4u + (r & 3u);", tile_.patch_rows));
-    line(fmt::format("  let j = column0 + (n0 + {} * {}u) * 4u;", modulo("at", column_groups()), tile_.patch_columns));
+    line(fmt::format("  let i = row0 + (m0 + (r >> 2u) * {}u) * 4u + (r & 3u);", kPatchRows));
+    line(fmt::format("  let j = column0 + (n0 + {} * {}u) * 4u;", modulo("at", column_groups()), kPatchColumns));
     const std::string place = split_ > 1 ? "s, b, i, " : "b, i, ";
     line(wide ? fmt::format("  finish({}j, results[at]);", place)
               : fmt::format("  for (var e = 0u; e < 4u + (thread >> 16u); e++) {{ finish({}j + e, results[at][e]); }}",

@@ -15,14 +15,13 @@ namespace weft::webgpu {
 enum class MathUnit : std::uint8_t { f32_registers };
 
 /// One way to tile a product: a workgroup computes rows x columns results, `depth` of k at a time, and each thread
-/// thread_rows x thread_columns of them, in groups of 4 x 4; patch_rows x patch_columns = 32 neighbouring threads form a
-/// patch, so that what they read from workgroup memory is broadcast or contiguous.
+/// thread_rows x thread_columns of them, in groups of 4 x 4; 32 neighbouring threads form a patch of 4 x 8, so that what
+/// they read from workgroup memory is broadcast or contiguous.
 struct Tile {
   const char* name;
   MathUnit unit;
   int rows, columns, depth;
   int thread_rows, thread_columns;
-  int patch_rows, patch_columns;
   double efficiency;  // of a multiprocessor's peak, when full
   int resident;       // workgroups a multiprocessor holds
 
