@@ -74,6 +74,30 @@ Case softmax(Extent rows, Extent columns) {
   return {fmt::format("softmax of {} x {}", rows, columns), loop, {n, n}, 0, 8.0 * static_cast<double>(n)};
 }
 
+Case layer_norm(Extent rows, Extent columns) {
+  const Extent n = rows * columns;
+  LoopKernel loop{
+      .name = "layer norm", .outer = rows, .inner = columns, .inputs = {whole(0, n)}, .outputs = {whole(1, n)}};
+  Step size{StepKind::constant, DType::f32, Level::outer};
+  size.value = static_cast<double>(columns);
+  Step epsilon = size;
+  epsilon.value = 1e-5;
+  loop.steps = {load(0, Level::inner, {{n}, {1}, 0, {}}),
+                size,
+                reduce(Reduction::sum, 0),
+                map(Op::div, Level::outer, 2, 1),  // mean
+                map(Op::sub, Level::inner, 0, 3),
+                map(Op::mul, Level::inner, 4, 4),
+                reduce(Reduction::sum, 5),
+                map(Op::div, Level::outer, 6, 1),  // variance
+                epsilon,
+                map(Op::add, Level::outer, 7, 8),
+                map(Op::sqrt, Level::outer, 9),
+                map(Op::div, Level::inner, 4, 10)};
+  loop.stores = {{11, 0, {{n}, {1}, 0, {}}}};
+  return {fmt::format("layer norm of {} x {}", rows, columns), loop, {n, n}, 0, 8.0 * static_cast<double>(n)};
+}
+
 Case column_sums(Extent rows, Extent columns) {
   const Extent n = rows * columns;
   LoopKernel loop{
@@ -110,6 +134,7 @@ Case attention(Extent heads, Extent positions, Extent width, bool backward) {
                                  .queries = positions,
                                  .keys = positions,
                                  .width = width,
+                                 .kv_heads = heads,
                                  .scale = 0.1};
   kernel.backward = backward;
   const Extent n = heads * positions * width;
@@ -140,9 +165,16 @@ int main(int argc, char** argv) {
       cases.push_back(attention(heads, positions, width, backward));
   for (const Extent n : {Extent{1} << 14, Extent{1} << 20, Extent{1} << 24, Extent{1} << 26})
     for (const bool gelu : {false, true}) cases.push_back(copy(n, gelu));
-  for (const auto& [rows, columns] :
-       {std::pair<Extent, Extent>{1024, 128}, {16384, 384}, {16384, 83}, {4096, 4096}, {64, 50257}})
+  for (const auto& [rows, columns] : {std::pair<Extent, Extent>{1024, 128},
+                                      {16384, 384},
+                                      {16384, 83},
+                                      {4096, 4096},
+                                      {8192, 8192},
+                                      {64, 50257},
+                                      {8192, 50257}})
     cases.push_back(softmax(rows, columns));
+  for (const auto& [rows, columns] : {std::pair<Extent, Extent>{1024, 128}, {16384, 384}, {8192, 8192}})
+    cases.push_back(layer_norm(rows, columns));
   for (const auto& [rows, columns] : {std::pair<Extent, Extent>{1024, 128}, {16384, 384}, {16384, 1536}})
     cases.push_back(column_sums(rows, columns));
   for (const Extent n : {Extent{1} << 20, Extent{1} << 26}) cases.push_back(total(n));

@@ -19,6 +19,9 @@ using kernel::StepKind;
 using scalar::Reduction;
 
 constexpr int kReductionThreads = 256;  // of a workgroup: every device allows as many
+constexpr int kLongRowThreads = 1024;   // of one that has a long row to itself, where the device allows as many
+constexpr Extent kLongRow = 16;         // items of a row for each of those threads
+constexpr Extent kTurnsWritten = 8;     // reads in flight: turns of a loop over a row that are written out
 constexpr Extent kSlotsMax = 8;         // parts of a row in the registers of one thread
 constexpr Extent kSlotsMaxRolled = 2;   // the same where text is to be short
 constexpr Extent kRegistersMax = 96;    // values kept across passes by one thread
@@ -36,8 +39,9 @@ struct Layout {
   int lanes = 1;           // threads that share a row
   Extent chunks = 1;       // workgroups that share a row
   bool registers = false;  // each thread keeps its part of the row
+  int threads = kReductionThreads;
 
-  int rows_per_group() const { return kReductionThreads / lanes; }
+  int rows_per_group() const { return threads / lanes; }
   Extent slots() const { return divide_up(items, lanes); }
   Extent chunk_items() const { return divide_up(items, chunks); }
 };
@@ -145,6 +149,10 @@ class ReductionWriter {
                                  static_cast<int>(subgroup));
       } else {
         layout.lanes = lanes_for(divide_up(layout.items, 4), kReductionThreads);
+        // Few long rows: nothing else keeps a multiprocessor busy.
+        if (target_.unroll && !can_split() && layout.rows <= 2 * Extent{target_.multiprocessors} &&
+            layout.items >= kLongRow * kLongRowThreads && target_.limits.workgroup_invocations >= kLongRowThreads)
+          layout.lanes = layout.threads = kLongRowThreads;
       }
     }
     const Extent kept = static_cast<Extent>(kept_values()) * layout.width * layout.slots();
@@ -302,7 +310,7 @@ class ReductionWriter {
     const WorkgroupNumber number = workgroup_number(groups, target_);
     rendered_.dispatches.push_back(
         {partials ? kernel_.name + ".part" : kernel_.name,
-         compute_shader(bindings, helpers, number, kReductionThreads, head, writer.take_text()), bindings.ranges(),
+         compute_shader(bindings, helpers, number, layout_.threads, head, writer.take_text()), bindings.ranges(),
          groups});
   }
 
@@ -346,49 +354,84 @@ class ReductionWriter {
     const std::string end = layout_.chunks > 1
                                 ? fmt::format("min((chunk + 1u) * {}u, {}u)", layout_.chunk_items(), layout_.items)
                                 : fmt::format("{}u", layout_.items);
-    writer.line(fmt::format("for (var item = {}; item < {}; item += {}u) {{", first, end, layout_.lanes));
+    // A thread takes its items in the same order whether turns are written out or not.
+    const Extent turns = layout_.slots() / layout_.chunks;
+    const Extent written =
+        !target_.unroll || turns < 2 * kTurnsWritten ? 1 : kTurnsWritten / (layout_.width == 4 ? 2 : 1);
+    const std::string scale = !layout_.columns && layout_.width == 4 ? " * 4u" : "";
+    writer.line("{");
     writer.indent();
-    writer.line(!layout_.columns && layout_.width == 4 ? "let j = item * 4u;" : "let j = item;");
-    write_items(stores, writer, helpers, pass, "s", -1, true, all_rows);
+    writer.line(fmt::format("var item = {};", first));
+    writer.line(fmt::format("let end = {};", end));
+    if (written > 1) {
+      writer.line(fmt::format("for (; item + {}u < end; item += {}u) {{", (written - 1) * layout_.lanes,
+                              written * layout_.lanes));
+      writer.indent();
+      std::vector<std::string> slots;
+      for (Extent turn = 0; turn < written; ++turn) {
+        slots.push_back(fmt::format("t{}", turn));
+        writer.line(fmt::format("let j{} = (item + {}u){};", slots.back(), turn * layout_.lanes, scale));
+      }
+      // All reads come before the first store, past which compilers would not take them.
+      for (const std::string& slot : slots) write_values(stores, writer, helpers, pass, slot, "j" + slot, "");
+      for (const std::string& slot : slots) write_stores(stores, writer, pass, slot, "j" + slot, "", all_rows);
+      for (const std::string& slot : slots) writer.forget(slot);
+      writer.dedent();
+      writer.line("}");
+    }
+    writer.line(fmt::format("for (; item < end; item += {}u) {{", layout_.lanes));
+    writer.indent();
+    writer.line(fmt::format("let j = item{};", scale));
+    write_values(stores, writer, helpers, pass, "s", "j", "");
+    write_stores(stores, writer, pass, "s", "j", "", all_rows);
     writer.forget("s");
+    writer.dedent();
+    writer.line("}");
     writer.dedent();
     writer.line("}");
   }
 
-  // One item of the row in this thread. Slot -1: in a loop, with j defined; else the item is named after its slot and, where
-  // not `whole`, may lie beyond the row's end: then the last one is read again, and neither added nor stored.
+  // The item of slot `number` in a thread that keeps its part of the row. Where not `whole` it may lie beyond the row's end:
+  // then the last one is read again, and neither added nor stored.
   void write_items(bool stores, StepWriter& writer, Helpers& helpers, int pass, const std::string& slot, Extent number,
                    bool whole, bool all_rows) {
-    std::string valid;
-    if (number >= 0) {
-      // Blocks of their own would hide the kept values, so that j is declared once a slot, in the first pass that runs.
-      if (std::find(declared_.begin(), declared_.end(), slot) == declared_.end()) {
-        declared_.push_back(slot);
-        std::string item = number == 0 ? "lane" : fmt::format("lane + {}u", number * layout_.lanes);
-        if (!whole) {
-          writer.line(fmt::format("let in_{} = {} < {}u;", slot, item, layout_.items));
-          item = fmt::format("min({}, {}u)", item, layout_.items - 1);
-        }
-        writer.line(!layout_.columns && layout_.width == 4 ? fmt::format("let j{} = ({}) * 4u;", slot, item)
-                                                           : fmt::format("let j{} = {};", slot, item));
+    // Blocks of their own would hide the kept values, so that j is declared once a slot, in the first pass that runs.
+    if (std::find(declared_.begin(), declared_.end(), slot) == declared_.end()) {
+      declared_.push_back(slot);
+      std::string item = number == 0 ? "lane" : fmt::format("lane + {}u", number * layout_.lanes);
+      if (!whole) {
+        writer.line(fmt::format("let in_{} = {} < {}u;", slot, item, layout_.items));
+        item = fmt::format("min({}, {}u)", item, layout_.items - 1);
       }
-      if (!whole) valid = "in_" + slot;
-      writer.set_inner_variable("j" + slot);
-    } else {
-      writer.set_inner_variable("j");
+      writer.line(!layout_.columns && layout_.width == 4 ? fmt::format("let j{} = ({}) * 4u;", slot, item)
+                                                         : fmt::format("let j{} = {};", slot, item));
     }
+    const std::string valid = whole ? "" : "in_" + slot;
+    write_values(stores, writer, helpers, pass, slot, "j" + slot, valid);
+    write_stores(stores, writer, pass, slot, "j" + slot, valid, all_rows);
+  }
+
+  // What the pass reduces and stores of one item, whose index is `at`; `valid`: whether it is one, or "".
+  void write_values(bool stores, StepWriter& writer, Helpers& helpers, int pass, const std::string& slot,
+                    const std::string& at, const std::string& valid) {
+    writer.set_inner_variable(at);
     for (std::size_t s = 0; s < kernel_.steps.size(); ++s) {
       if (!is_reduced_in(s, pass)) continue;
-      const Step& step = kernel_.steps[s];
-      writer.write(step.a, slot);
+      writer.write(kernel_.steps[s].a, slot);
       accumulate(static_cast<int>(s), writer, helpers, slot, valid);
     }
-    std::string guard = valid;
-    if (!all_rows) guard += (guard.empty() ? "" : " && ") + fmt::format("row < {}u", layout_.rows);
     if (!stores) return;
     // All values come before the first store, which may overwrite what they are made of.
     for (std::size_t i = 0; i < kernel_.stores.size(); ++i)
       if (passes_.store[i] == pass) writer.write(kernel_.stores[i].value, slot);
+  }
+
+  void write_stores(bool stores, StepWriter& writer, int pass, const std::string& slot, const std::string& at,
+                    const std::string& valid, bool all_rows) {
+    if (!stores) return;
+    writer.set_inner_variable(at);
+    std::string guard = valid;
+    if (!all_rows) guard += (guard.empty() ? "" : " && ") + fmt::format("row < {}u", layout_.rows);
     for (std::size_t i = 0; i < kernel_.stores.size(); ++i) {
       if (passes_.store[i] != pass) continue;
       if (!guard.empty()) writer.line(fmt::format("if ({}) {{", guard));
@@ -492,7 +535,7 @@ class ReductionWriter {
         int words = 0;
         std::vector<int> some;
         for (; to < steps.size(); ++to) {
-          const int more = kReductionThreads / joined * accumulators() * components(steps[to]);
+          const int more = layout_.threads / joined * accumulators() * components(steps[to]);
           if (!some.empty() && words + more > kSharedWordsMax) break;
           words += more;
           some.push_back(steps[to]);
@@ -515,7 +558,7 @@ class ReductionWriter {
   void join_through_memory(const std::vector<int>& steps, int joined, StepWriter& writer, Helpers& helpers) {
     const int parts = layout_.lanes / joined;                           // of a row
     const int stride = layout_.columns ? layout_.rows_per_group() : 1;  // in memory, from part to part
-    const int region = kReductionThreads / joined;                      // words of one accumulator
+    const int region = layout_.threads / joined;                        // words of one accumulator
     const auto each = [&](const auto& visit) {
       int base = 0;
       for (int s : steps)
