@@ -22,6 +22,10 @@ constexpr Extent kIndicesAtOnce = 1024;
 constexpr Extent kPartMin = 256;  // updates in a part
 constexpr Extent kPartialBytesMax = Extent{64} << 20;
 constexpr int kInFlight = 4;  // updates read before the first is added
+// Many rows: workgroups own more of them, and sort what they find.
+constexpr Extent kManyRows = 32;  // of a multiprocessor
+constexpr Extent kOwnedMax = 64;
+constexpr int kSortedInFlight = 8;
 
 struct Plan {
   Extent rows_per_group = 1, row_groups = 1, column_groups = 1, parts = 1;
@@ -115,6 +119,155 @@ std::string text_of(const ScatterAddKernel& kernel, const Plan& plan, const Bind
   return text + "}\n";
 }
 
+// A workgroup owns some rows of the result. It searches the indices for them, a round at a time, and appends the places of
+// those it finds to a list, in order. When the list may not hold another round, and at the end, the list is sorted by row,
+// which keeps the order within each row, and every thread adds up the updates of some vectors of columns: each of a row at
+// once, so that most of the result is written by the way. Nothing is added atomically: sums repeat bit for bit.
+struct SortedPlan {
+  Extent owned = 1, groups = 1, capacity = 0;
+  int width = 1;  // columns of a thread
+  Extent round() const { return capacity / 2; }
+};
+
+SortedPlan sorted_plan_of(const ScatterAddKernel& kernel, const Target& target) {
+  SortedPlan plan;
+  plan.owned = std::clamp<Extent>(kernel.rows / (8 * Extent{target.multiprocessors}), 1, kOwnedMax);
+  plan.groups = divide_up(kernel.rows, plan.owned);
+  plan.capacity = target.limits.workgroup_bytes >= 3 * 4 * 2048 + 4096 ? 2048 : 1024;
+  return plan;
+}
+
+std::string sorted_text_of(const ScatterAddKernel& kernel, const SortedPlan& plan, const Bindings& bindings,
+                           int indices, int updates, int out, const WorkgroupNumber& number) {
+  const Extent round = plan.round(), words = round / 32, vectors = kernel.columns / plan.width;
+  const std::string type = plan.width == 4 ? "vec4f" : std::string(wgsl_type(kernel.out.type));
+  const auto load = [&](int handle, const std::string& row) {
+    return plan.width == 4
+               ? bindings.vector(handle,
+                                 fmt::format("({}) * {}u + column + {}u", row, vectors, bindings.base(handle) / 4))
+               : bindings.load(handle, fmt::format("({}) * {}u + column + {}u", row, vectors, bindings.base(handle)));
+  };
+  const auto store = [&](const std::string& row, const std::string& value) {
+    return plan.width == 4
+               ? fmt::format("{} = {};", load(out, row), value)
+               : bindings.store(out, fmt::format("({}) * {}u + column + {}u", row, vectors, bindings.base(out)), value);
+  };
+  const std::string add = kernel.out.type == DType::boolean ? "sum = sum || {};" : "sum = sum + {};";
+  const std::string index = bindings.load(indices, fmt::format("at + {}u", bindings.base(indices)));
+  // A negative index is a large one as u32, and so outside too.
+  const std::string wanted = kernel.indices.type == DType::u32 ? index : fmt::format("bitcast<u32>({})", index);
+  std::string text = bindings.declarations();
+  text += fmt::format("fn row_at(at: u32) -> u32 {{ return {}; }}\n", wanted);
+  text += fmt::format("var<workgroup> found: array<atomic<u32>, {}>;\n", words);
+  for (const char* list : {"places", "rows", "sorted"})
+    text += fmt::format("var<workgroup> {}: array<u32, {}>;\n", list, plan.capacity);
+  text += fmt::format("var<workgroup> counts: array<u32, {}>;\nvar<workgroup> listed: u32;\n", plan.owned);
+  text += fmt::format("@compute @workgroup_size({})\nfn main({}) {{\n  let group = {};\n{}", kColumnThreads,
+                      number.parameters, number.text, number.guard);
+  std::string indent = "  ";
+  const auto line = [&](const std::string& statement) { text += indent + statement + "\n"; };
+  const auto open = [&](const std::string& statement) {
+    line(statement + " {");
+    indent += "  ";
+  };
+  const auto close = [&] {
+    indent.resize(indent.size() - 2);
+    line("}");
+  };
+  const auto for_threads = [&](const char* name, const std::string& end) {
+    open(fmt::format("for (var {0} = thread; {0} < {1}; {0} += {2}u)", name, end, kColumnThreads));
+  };
+  line(fmt::format("let row0 = group * {}u;", plan.owned));
+  line(fmt::format("let owned = min({}u, {}u - row0);", plan.owned, kernel.rows));
+  line("var held = 0u;  // in the list");
+  line("var written = false;");
+  open(fmt::format("for (var first = 0u; first < {}u; first += {}u)", kernel.count, round));
+  line(fmt::format("let end = min({}u, {}u - first);", round, kernel.count));
+  open(fmt::format("if (thread < {}u)", words));
+  line("atomicStore(&found[thread], 0u);");
+  close();
+  line("workgroupBarrier();");
+  for_threads("i", "end");
+  line("let row = row_at(first + i) - row0;");
+  line("if (row < owned) { atomicOr(&found[i >> 5u], 1u << (i & 31u)); }");
+  close();
+  line("workgroupBarrier();");
+  open(fmt::format("if (thread < {}u)", words));
+  line("var to = held;");
+  line("for (var word = 0u; word < thread; word++) { to += countOneBits(atomicLoad(&found[word])); }");
+  line("var bits = atomicLoad(&found[thread]);");
+  open("while (bits != 0u)");
+  line("let place = first + thread * 32u + firstTrailingBit(bits);");
+  line("bits &= bits - 1u;");
+  line("places[to] = place;");
+  line("rows[to] = row_at(place) - row0;");
+  line("to++;");
+  close();
+  line(fmt::format("if (thread == {}u) {{ listed = to; }}", words - 1));
+  close();
+  line("held = workgroupUniformLoad(&listed);");
+  line(fmt::format("let last = first + {}u >= {}u;", round, kernel.count));
+  open(fmt::format("if (last || held > {}u)", plan.capacity - round));
+  // Sorted by row: how many each has, then where its own begin, then in order.
+  line("var mine = 0u;");
+  open("if (thread < owned)");
+  line("for (var i = 0u; i < held; i++) { mine += select(0u, 1u, rows[i] == thread); }");
+  line("counts[thread] = mine;");
+  close();
+  line("workgroupBarrier();");
+  open("if (thread < owned)");
+  line("var to = 0u;");
+  line("for (var row = 0u; row < thread; row++) { to += counts[row]; }");
+  line("for (var i = 0u; mine > 0u; i++) { if (rows[i] == thread) { sorted[to] = places[i]; to++; mine--; } }");
+  close();
+  line("workgroupBarrier();");
+  line("var row = 0u;");
+  line("var begin = 0u;");
+  for_threads("item", fmt::format("owned * {}u", vectors));
+  line(fmt::format("let column = {};", modulo("item", vectors)));
+  line(fmt::format("for (; row < {}; row++) {{ begin += counts[row]; }}", divided("item", vectors)));
+  line("let after = begin + counts[row];");
+  line("if (written && after == begin) { continue; }");
+  line(fmt::format("var sum = {}();", type));
+  line(fmt::format("if (written) {{ sum = {}; }}", load(out, "row0 + row")));
+  open(fmt::format("for (var i = begin; i < after; i += {}u)", kSortedInFlight));
+  for (int i = 0; i < kSortedInFlight; ++i)
+    line(fmt::format("let x{} = {};", i, load(updates, fmt::format("sorted[min(i + {}u, after - 1u)]", i))));
+  for (int i = 0; i < kSortedInFlight; ++i)
+    line((i == 0 ? "" : fmt::format("if (i + {}u < after) {{ ", i)) +
+         fmt::format(fmt::runtime(add), fmt::format("x{}", i)) + (i == 0 ? "" : " }"));
+  close();
+  line(store("row0 + row", "sum"));
+  close();
+  line("written = true;");
+  line("held = 0u;");
+  close();
+  line("workgroupBarrier();");
+  close();
+  return text + "}\n";
+}
+
+void render_sorted(const ScatterAddKernel& kernel, const Target& target, Rendered& rendered) {
+  SortedPlan plan = sorted_plan_of(kernel, target);
+  Bindings bindings(target, kernel.name);
+  const int indices = bindings.add(kernel.indices, false), updates = bindings.add(kernel.updates, false),
+            out = bindings.add(kernel.out, true);
+  const bool vectors = kernel.out.type == DType::f32 && kernel.columns % 4 == 0 && kernel.updates.offset % 4 == 0 &&
+                       kernel.out.offset % 4 == 0;
+  if (vectors) {
+    bindings.want_vectors(updates);
+    bindings.want_vectors(out);
+  } else {
+    bindings.forbid_vectors(out);
+  }
+  bindings.resolve();
+  if (vectors && bindings.has_vectors(updates) && bindings.has_vectors(out)) plan.width = 4;
+  const auto groups = static_cast<std::uint64_t>(plan.groups);
+  rendered.dispatches.push_back(
+      {kernel.name, sorted_text_of(kernel, plan, bindings, indices, updates, out, workgroup_number(groups, target)),
+       bindings.ranges(), groups});
+}
+
 }  // namespace
 
 void render(const ScatterAddKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered) {
@@ -134,6 +287,7 @@ void render(const ScatterAddKernel& kernel, const Target& target, Scratch& scrat
     return render(zero, target, scratch, rendered);
   }
   const Plan plan = plan_of(kernel, target);
+  if (kernel.rows >= kManyRows * Extent{target.multiprocessors}) return render_sorted(kernel, target, rendered);
   kernel::Operand out = kernel.out;
   if (plan.parts > 1) out = scratch.add(kernel.out.type, results * plan.parts);
   Bindings bindings(target, kernel.name);

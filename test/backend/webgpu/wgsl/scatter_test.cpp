@@ -44,6 +44,44 @@ TEST_F(WgslScatterTest, AddsRowsAndDropsIndicesOutside) {
   }
 }
 
+// Some rows meet most of the updates, so that lists fill before the indices end.
+TEST_F(WgslScatterTest, ManyRowsSortWhatTheyFind) {
+  std::mt19937 random(2);
+  const Target target{{.storage_buffers = 8, .workgroup_bytes = 16384, .workgroup_invocations = 256}, 0, 1, false};
+  struct Case {
+    Extent count, rows, columns;
+    DType index, value;
+    Extent offset;
+  };
+  for (const Case c : {Case{3000, 83, 8, DType::i32, DType::f32, 8},
+                       {700, 100, 3, DType::u32, DType::f32, 5},
+                       {1300, 40, 5, DType::i32, DType::i32, 0},
+                       {20, 35, 4, DType::i32, DType::boolean, 0}}) {
+    SCOPED_TRACE(fmt::format("{} into {} x {}", c.count, c.rows, c.columns));
+    TestBuffer indices{c.index, {}};
+    for (Extent i = 0; i < c.count; ++i)
+      indices.values.push_back(random() % 4 != 0 ? 7.0 + static_cast<double>(random() % 2)
+                                                 : static_cast<double>(random() % static_cast<unsigned>(c.rows + 2)) -
+                                                       (c.index == DType::i32 ? 1 : 0));
+    std::vector<TestBuffer> buffers{indices,
+                                    random_buffer(random, c.value, c.count * c.columns),
+                                    {c.value, reference::Values(static_cast<std::size_t>(c.rows * c.columns + 10),
+                                                                c.value == DType::boolean ? 1 : 9)}};
+    kernel::ScatterAddKernel kernel{.name = "scatter", .count = c.count, .rows = c.rows, .columns = c.columns};
+    kernel.indices = {0, c.index, 0, c.count};
+    kernel.updates = {1, c.value, 0, c.count * c.columns};
+    kernel.out = {2, c.value, c.offset, c.rows * c.columns};
+    kernel::Plan plan;
+    plan.kernels.emplace_back(kernel);
+    Rendered rendered;
+    Scratch scratch(3, rendered);
+    render(kernel, target, scratch, rendered);
+    ASSERT_EQ(rendered.dispatches.size(), 1u);
+    EXPECT_NE(rendered.dispatches[0].text.find("sorted"), std::string::npos);
+    replay(rendered, plan, buffers, 1e-4);
+  }
+}
+
 TEST(WgslScatterTextTest, LongInputsForFewRowsAreDividedAndJoined) {
   kernel::ScatterAddKernel kernel{.name = "scatter", .count = 16384, .rows = 83, .columns = 384};
   kernel.indices = {0, DType::i32, 0, kernel.count};
