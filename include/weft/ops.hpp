@@ -78,6 +78,16 @@ struct ReduceOptions {
 [[nodiscard]] Tensor var(const Tensor& x, const Axes& axes = {}, ReduceOptions options = {}, int correction = 1,
                          Where where = Where::current());
 
+// ---- Scans ------------------------------------------------------------------------------------------------------------
+
+/// Sums of the elements up to each along `axis`: y_i = sum_{j <= i} x_j. `exclusive` leaves out x_i itself; `reverse` adds
+/// from the end. Floats of 32 bits add in f64 on the CPU and in blocks of f32 on GPUs. Integers wrap; bools count in i32.
+/// Shapes    x [..., n, ...] -> the same
+/// Errors    ShapeError if axis lies outside [-rank, rank)
+/// Gradient  the cumulative sum of g from the other end
+[[nodiscard]] Tensor cumsum(const Tensor& x, int axis = -1, bool exclusive = false, bool reverse = false,
+                            Where where = Where::current());
+
 // ---- Products and gathers ---------------------------------------------------------------------------------------------
 
 /// Matrix product over the last two axes, batch axes broadcast. Rank 1: as in PyTorch (dot, matrix-vector). Transposed

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "weft/compile.hpp"
+#include "weft/custom_kernel.hpp"
 #include "weft/custom_op.hpp"
 #include "weft/device.hpp"
 #include "weft/dtype.hpp"

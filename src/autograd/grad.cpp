@@ -10,6 +10,8 @@
 
 #include "graph/describe.hpp"
 #include "graph/node.hpp"
+#include "graph/op.hpp"
+#include "graph/scatter.hpp"
 #include "ops/derivative.hpp"
 #include "ops/table.hpp"
 #include "weft/ops.hpp"
@@ -60,13 +62,11 @@ class Reverse {
   Reverse(const NodeRef& output, const std::unordered_set<const Node*>& wanted, bool ends_there = false)
       : wanted_(wanted), ends_there_(ends_there) {
     const NodeRef roots[] = {output};
-    // Only what leads from a wanted value to the output takes part; other wanted values may lie below a wanted one. No
-    // gradient flows below a detached value, such as one that waits to be assigned: the walk ends there.
-    order_ = graph::topological_order(roots, [](const Node& node) { return node.kind == Kind::detach; });
+    // Only what leads from a wanted value to the output takes part; other wanted values may lie below a wanted one.
+    order_ = graph::topological_order_along(roots, sources);
     for (const Node* node : order_) {
       bool needed = wanted_.contains(node);
-      if (node->kind != Kind::detach || needed)
-        for (const NodeRef& input : node->inputs) needed |= node->kind != Kind::detach && needed_.contains(input.get());
+      for (const NodeRef& source : sources(*node)) needed |= needed_.contains(source.get());
       if (needed && (is_float(node->type))) needed_.insert(node);
     }
   }
@@ -76,11 +76,12 @@ class Reverse {
     for (auto it = order_.rbegin(); it != order_.rend(); ++it) {
       const Node* node = *it;
       if (!needed_.contains(node) || (ends_there_ && wanted_.contains(node))) continue;
-      if (node->kind == Kind::attention || node->kind == Kind::attention_backward) {
-        tuple(*node);
+      auto found = gradients_.find(node);
+      if (node->kind == Kind::call && node->parts.empty()) {
+        if (found != gradients_.end()) call_gradients_[node].emplace_back(0, found->second);
+        call(*node);
         continue;
       }
-      auto found = gradients_.find(node);
       if (found != gradients_.end()) propagate(*node, found->second);
     }
   }
@@ -92,6 +93,15 @@ class Reverse {
 
  private:
   bool needs(const NodeRef& x) const { return needed_.contains(x.get()); }
+
+  // What a gradient flows on to: a call that was written out in other ops is its parts.
+  // No gradient flows below a detached value, such as one that waits to be assigned: the walk ends there.
+  static const std::vector<NodeRef>& sources(const Node& node) {
+    static const std::vector<NodeRef> kNone;
+    if (node.kind == Kind::detach) return kNone;
+    if (node.kind == Kind::project && !node.inputs[0]->parts.empty()) return node.inputs[0]->parts;
+    return graph::made_of(node);
+  }
 
   void add(const NodeRef& x, const NodeRef& g) {
     if (!needs(x)) return;
@@ -134,12 +144,6 @@ class Reverse {
         if (needs(input(1))) add(input(1), graph::matmul(graph::permute(input(0), {0, 2, 1}), g));
         break;
       case Kind::gather: gather_gradient(n, g); break;
-      case Kind::scatter_add: {
-        const NodeRef& indices = input(0);
-        const NodeRef rows = graph::expand(graph::reshape(indices, {indices->shape[0], 1}), input(1)->shape);
-        add(input(1), graph::gather(g, rows, 0));
-        break;
-      }
       case Kind::concat: {
         const int axis = static_cast<int>(n.ints[0]);
         Extent start = 0;
@@ -152,20 +156,15 @@ class Reverse {
         }
         break;
       }
-      case Kind::project: tuple_gradients_[input(0).get()].emplace_back(static_cast<int>(n.ints[0]), g); break;
-      case Kind::attention:
-      case Kind::attention_backward: break;
-      case Kind::packed_matmul:
-        throw UsageError(
-            "grad: a product with packed weights has no gradient: they are for generation; load the model's weights as "
-            "f32 "
-            "to train");
-      case Kind::routine:
-        throw UsageError(
-            fmt::format("grad: {} has no gradient: it serves generation, over caches that change in place; train with "
-                        "attention over "
-                        "whole sequences",
-                        n.name));
+      case Kind::call: add(n.parts[0], g); break;  // the others are handled by `call`
+      case Kind::project: {
+        const auto index = static_cast<int>(n.ints[0]);
+        if (input(0)->parts.empty())
+          call_gradients_[input(0).get()].emplace_back(index, g);
+        else
+          add(input(0)->parts[static_cast<std::size_t>(index)], g);
+        break;
+      }
     }
   }
 
@@ -330,19 +329,32 @@ class Reverse {
     add(x, graph::reduce(scalar::Reduction::sum, routed.node(), {axis + 1}));
   }
 
-  void tuple(const Node& n) {
-    auto found = tuple_gradients_.find(&n);
-    if (found == tuple_gradients_.end()) return;
+  // A call with a gradient of its own, or one that is taken of its decomposition.
+  void call(const Node& n) {
+    auto found = call_gradients_.find(&n);
+    if (found == call_gradients_.end()) return;
+    const graph::OpRow& row = *n.op;
     const NodeRef self = n.shared_from_this();
-    if (n.kind == Kind::attention && found->second.size() == 1 && found->second[0].first == 0) {
-      const NodeRef back = graph::attention_backward(n.inputs[0], n.inputs[1], n.inputs[2], graph::project(self, 0),
-                                                     graph::project(self, 1), found->second[0].second,
-                                                     graph::attention_mask_of(n), n.value);
-      for (int i = 0; i < 3; ++i) add(n.inputs[static_cast<std::size_t>(i)], graph::project(back, i));
-      return;
+    if (!row.differentiable || (!row.gradient && !row.decompose))
+      throw UsageError(
+          fmt::format("grad: {} has no gradient{}{}", row.name, row.no_gradient.empty() ? "" : ": ", row.no_gradient));
+    if (row.gradient) {
+      const graph::Call call(n);
+      const std::size_t count = row.infer(call).size();
+      graph::Tensors results, gradients(count);
+      for (std::size_t i = 0; i < count; ++i)
+        results.emplace_back(count == 1 ? self : graph::project(self, static_cast<int>(i)));
+      for (const auto& [index, g] : found->second) {
+        Tensor& sum = gradients[static_cast<std::size_t>(index)];
+        sum = sum.defined() ? sum + Tensor(g) : Tensor(g);
+      }
+      const graph::Tensors given = row.gradient({call, results, gradients});
+      for (std::size_t i = 0; i < given.size(); ++i)
+        if (given[i].defined() && call.input(i).defined()) add(call.input(i).node(), given[i].node());
+      if (!given.empty()) return;
     }
-    // Gradients of gradients, or through logsumexp: by the decomposition, taken of stand-ins for the inputs. These may be
-    // one value several times, or depend on each other, and views of them may cancel; a stand-in is a node of its own.
+    // By the decomposition, taken of stand-ins for the inputs. These may be one value several times, or depend on each
+    // other, and views of them may cancel; a stand-in is a node of its own.
     graph::NodeFields fields = n;
     std::unordered_set<const Node*> wanted;
     for (std::size_t i = 0; i < fields.inputs.size(); ++i) {
@@ -371,7 +383,7 @@ class Reverse {
   std::vector<const Node*> order_;
   std::unordered_set<const Node*> needed_;
   std::unordered_map<const Node*, NodeRef> gradients_;
-  std::unordered_map<const Node*, std::vector<std::pair<int, NodeRef>>> tuple_gradients_;
+  std::unordered_map<const Node*, std::vector<std::pair<int, NodeRef>>> call_gradients_;
 };
 
 NodeRef seed_for(const Tensor& output, const Tensor& seed, std::string_view op, Where where) {

@@ -5,8 +5,9 @@
 #include <cmath>
 #include <limits>
 
+#include "graph/op.hpp"
 #include "ops/table.hpp"
-#include "tensor/element.hpp"
+#include "runtime/op_cases.hpp"
 #include "weft/weft.hpp"
 
 namespace weft::cli {
@@ -14,38 +15,11 @@ namespace {
 
 using Tensors = std::vector<Tensor>;
 
-// ---- Inputs: the same numbers in every dtype, on the default device ----------------------------------------------------
-
-std::vector<double> random_numbers(Extent count, double lo, double hi, std::uint32_t seed) {
-  std::vector<double> values;
-  for (Extent i = 0; i < count; ++i) {
-    // A multiply-xorshift hash is random enough for inputs.
-    std::uint64_t h = (static_cast<std::uint64_t>(seed) << 32 | static_cast<std::uint64_t>(i)) * 0x9e3779b97f4a7c15ull;
-    h = (h ^ h >> 32) * 0xd6e8feb86659fd93ull;
-    const double unit = static_cast<double>((h ^ h >> 32) >> 40) * 0x1p-24;
-    values.push_back(static_cast<float>(lo + (hi - lo) * unit));
-  }
-  return values;
-}
-
-Tensor made(const std::vector<double>& values, const Shape& shape, DType type) {
-  const std::size_t size = size_bytes(type);
-  std::vector<std::byte> bytes(values.size() * size);
-  for (std::size_t i = 0; i < values.size(); ++i) write_element(type, values[i], bytes.data() + i * size);
-  return tensor_from_bytes(bytes.data(), shape, type);
-}
+using runtime::numbers_of;
+using runtime::random_numbers;
 
 Tensor random(const Shape& shape, DType type, std::uint32_t seed, double lo = -2, double hi = 2) {
-  return made(random_numbers(shape.numel(), lo, hi, seed), shape, type);
-}
-
-std::vector<double> numbers_of(const Tensor& t) {
-  const std::size_t size = size_bytes(t.dtype());
-  std::vector<std::byte> bytes(static_cast<std::size_t>(t.numel()) * size);
-  t.copy_to(bytes.data(), bytes.size());
-  std::vector<double> numbers;
-  for (std::size_t at = 0; at < bytes.size(); at += size) numbers.push_back(read_element(t.dtype(), bytes.data() + at));
-  return numbers;
+  return runtime::tensor_of(random_numbers(shape.numel(), lo, hi, seed), shape, type);
 }
 
 // ---- Comparing ---------------------------------------------------------------------------------------------------------
@@ -258,64 +232,18 @@ Findings check_reductions(Device device) {
   return group.take();
 }
 
-Findings check_views(Device device) {
-  struct Case {
-    const char* name;
-    Tensor (*f)(const Tensor&);
-  };
-  static constexpr Case kCases[] = {
-      {"reshape",
-       [](const Tensor& x) {
-         return reshape(x, {7, -1}) * 1.0;
-       }},
-      {"permute",
-       [](const Tensor& x) {
-         return permute(x, {2, 0, 1}) * 2.0;
-       }},
-      {"transpose", [](const Tensor& x) { return transpose(x, 0, 2); }},
-      {"expand",
-       [](const Tensor& x) {
-         return expand(unsqueeze(x, 1), {6, 3, 7, 5});
-       }},
-      {"slice", [](const Tensor& x) { return slice(x, 1, -2, -7, -2); }},
-      {"select", [](const Tensor& x) { return select(x, 0, -1); }},
-      {"flip",
-       [](const Tensor& x) {
-         return flip(x, {0, 2});
-       }},
-      {"pad",
-       [](const Tensor& x) {
-         return pad(x, {{1, 0}, {0, 2}, {3, 1}});
-       }},
-      {"concat",
-       [](const Tensor& x) {
-         const Tensor parts[] = {x, flip(x, {1}), slice(x, 1, 2, 4)};
-         return concat(parts, 1);
-       }},
-      {"stack",
-       [](const Tensor& x) {
-         const Tensor parts[] = {x, x * 2.0};
-         return stack(parts, -1);
-       }},
-      {"tril", [](const Tensor& x) { return tril(x, -1); }},
-      {"triu", [](const Tensor& x) { return triu(x, 1); }},
-      {"take_along_axis", [](const Tensor& x) { return take_along_axis(x, argmax(x, 1, {.keepdims = true}), 1); }},
-      {"embedding",
-       [](const Tensor& x) {
-         return embedding(reshape(x, {30, 7}), made({3, 29, 0, 3}, {2, 2}, DType::i32));
-       }},
-      {"scatter_add",
-       [](const Tensor& x) {
-         return scatter_add(made({2, 0, 2, 1, 2, 0}, {6}, DType::i32), x, 4);
-       }},
-  };
+// Tested cases of all rows that are neither elementwise ops nor reductions.
+Findings check_cases(Device device) {
   Group group;
-  // Sums of a few numbers in the gradients need not be exact.
-  for (const Case& c : kCases)
-    group.both(device, c.name, of_largest(1e-6), [&](DType type) {
-      const Tensor x = random({6, 7, 5}, type, 1);
-      return with_gradients(c.f(x), {x});
-    });
+  for (const graph::OpRow* row : graph::op_rows())
+    for (const graph::OpCase& one : row->cases) {
+      const bool with_gradients = row->differentiable && one.compares_gradients;
+      const bool in_f64 = runtime::takes(*row, one.inputs, DType::f64);
+      // Sums of a few thousand f32 numbers in another order.
+      group.both(device, row->name + ", " + one.name, of_largest(5e-5), [&](DType type) {
+        return runtime::case_results(*row, one, in_f64 ? type : DType::f32, with_gradients);
+      });
+    }
   return group.take();
 }
 
@@ -349,77 +277,6 @@ Findings check_products(Device device) {
   return group.take();
 }
 
-Findings check_composites(Device device) {
-  Group group;
-  const Allowance allowed = of_largest(2e-5);
-  const Shape shape{6, 9, 50};
-  auto x_of = [&](DType type) { return random(shape, type, 1, -4, 4); };
-  group.both(device, "softmax", allowed, [&](DType t) {
-    const Tensor x = x_of(t);
-    return with_gradients(softmax(x), {x});
-  });
-  group.both(device, "softmax over axis 1", allowed, [&](DType t) {
-    const Tensor x = x_of(t);
-    return with_gradients(softmax(x, 1), {x});
-  });
-  group.both(device, "log_softmax", allowed, [&](DType t) {
-    const Tensor x = x_of(t);
-    return with_gradients(log_softmax(x), {x});
-  });
-  group.both(device, "layer_norm", allowed, [&](DType t) {
-    const Tensor x = x_of(t), w = random({50}, t, 2), b = random({50}, t, 3);
-    return with_gradients(layer_norm(x, w, b), {x, w, b});
-  });
-  group.both(device, "rms_norm", allowed, [&](DType t) {
-    const Tensor x = x_of(t), w = random({50}, t, 2);
-    return with_gradients(rms_norm(x, w), {x, w});
-  });
-  group.both(device, "cross_entropy", allowed, [&](DType t) {
-    const Tensor x = random({40, 65}, t, 1, -4, 4);
-    std::vector<double> targets = random_numbers(40, 0, 65, 2);
-    targets[7] = targets[30] = -100;
-    return with_gradients(cross_entropy(x, made(targets, {40}, DType::i32)), {x});
-  });
-  group.both(device, "mse_loss", allowed, [&](DType t) {
-    const Tensor x = x_of(t), y = random(shape, t, 2);
-    return with_gradients(mse_loss(x, y), {x, y});
-  });
-  group.both(device, "rope", allowed, [&](DType t) {
-    const Tensor x = x_of(t);
-    return with_gradients(rope(x, 10000, 3), {x});
-  });
-  group.both(device, "swiglu", allowed, [&](DType t) {
-    const Tensor x = x_of(t), y = random(shape, t, 2);
-    return with_gradients(swiglu(x, y), {x, y});
-  });
-  group.both(device, "linear", allowed, [&](DType t) {
-    const Tensor x = x_of(t), w = random({33, 50}, t, 2), b = random({33}, t, 3);
-    return with_gradients(gelu(linear(x, w, b)), {x, w, b});
-  });
-  return group.take();
-}
-
-Findings check_attention(Device device) {
-  struct Case {
-    Extent batch, heads, key_heads, queries, keys, width;
-    bool causal;
-  };
-  static constexpr Case kCases[] = {{2, 3, 3, 17, 17, 8, true},   {1, 4, 2, 64, 64, 32, true},
-                                    {2, 2, 2, 65, 65, 64, false}, {1, 4, 1, 5, 33, 16, true},
-                                    {1, 1, 1, 1, 1, 4, true},     {1, 2, 2, 130, 70, 24, false}};
-  Group group;
-  for (const Case& c : kCases)
-    group.both(device,
-               fmt::format("{} heads, {} queries, {} keys{}", c.heads, c.queries, c.keys, c.causal ? ", causal" : ""),
-               of_largest(5e-5), [&](DType t) {
-                 const Tensor q = random({c.batch, c.heads, c.queries, c.width}, t, 1),
-                              k = random({c.batch, c.key_heads, c.keys, c.width}, t, 2),
-                              v = random({c.batch, c.key_heads, c.keys, c.width}, t, 3);
-                 return with_gradients(attention(q, k, v, c.causal), {q, k, v});
-               });
-  return group.take();
-}
-
 // ---- Special values, sizes, random numbers, training -------------------------------------------------------------------
 
 Findings check_special_values(Device device) {
@@ -438,7 +295,7 @@ Findings check_special_values(Device device) {
         "tanh",  "reciprocal", "erf",      "clamp",  "nan_to_num", "signbit", "logical_not"})
     group.run(name, [&] {
       const ops::ElementwiseRow& row = ops::elementwise_row(name);
-      const Tensor y = elementwise(name, {made(left, {count}, DType::f32)});
+      const Tensor y = elementwise(name, {runtime::tensor_of(left, {count}, DType::f32)});
       std::vector<double> attributes;
       for (const ops::Attribute& a : row.attributes) attributes.push_back(a.default_value);
       group.compare(name, numbers_of(y), reference(ops::forward(row), {left}, attributes), of_largest(1e-6));
@@ -447,14 +304,15 @@ Findings check_special_values(Device device) {
                            "logical_and", "fmax", "fmin", "logaddexp"})
     group.run(name, [&] {
       const ops::ElementwiseRow& row = ops::elementwise_row(name);
-      const Tensor y = elementwise(name, {made(left, {count}, DType::f32), made(right, {count}, DType::f32)});
+      const Tensor y = elementwise(
+          name, {runtime::tensor_of(left, {count}, DType::f32), runtime::tensor_of(right, {count}, DType::f32)});
       std::vector<double> attributes;
       for (const ops::Attribute& a : row.attributes) attributes.push_back(a.default_value);
       group.compare(name, numbers_of(y), reference(ops::forward(row), {left, right}, attributes), of_largest(1e-6));
     });
   for (const char* name : {"sum", "amax", "amin", "argmax", "argmin", "any", "all", "count_nonzero", "logsumexp"})
     group.both(device, name, of_largest(1e-6), [&](DType t) {
-      return Tensors{reduce(name, made(left, {10, 10}, t), {1})};
+      return Tensors{reduce(name, runtime::tensor_of(left, {10, 10}, t), {1})};
     });
   return group.take();
 }
@@ -540,10 +398,8 @@ std::span<const CheckGroup> check_groups() {
       {"their gradients", check_row_gradients},
       {"integers and bools", check_integer_rows},
       {"reductions and gradients", check_reductions},
-      {"views and gathers", check_views},
       {"matrix products", check_products},
-      {"composites and gradients", check_composites},
-      {"attention and gradients", check_attention},
+      {"all other ops and gradients", check_cases},
       {"NaN, infinity, zeros", check_special_values},
       {"sizes from 0 to 16 million", check_sizes},
       {"random numbers", check_random},

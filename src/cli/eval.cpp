@@ -10,7 +10,7 @@
 
 #include "base/quote.hpp"
 #include "cli/commands.hpp"
-#include "cli/op_registry.hpp"
+#include "cli/op_json.hpp"
 #include "io/npz.hpp"
 #include "io/safetensors.hpp"
 #include "ops/names.hpp"
@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 // ---- The program as written -------------------------------------------------------------------------------------------
 
 struct Step {
-  const OpSpec* op = nullptr;
+  const graph::OpRow* op = nullptr;
   std::vector<Json> inputs;  // a name, a number, or null for an optional input left out
   Json attributes = Json::object();
   std::vector<std::string> outputs;
@@ -72,7 +72,7 @@ void check_operand(const Json& operand) {
 }
 
 // A list in the op's order, or an object by the names of its inputs.
-std::vector<Json> operands_in(const Json& inputs, const OpSpec& op) {
+std::vector<Json> operands_in(const Json& inputs, const graph::OpRow& op) {
   std::vector<Json> operands;
   if (inputs.is_array()) {
     operands.assign(inputs.begin(), inputs.end());
@@ -80,10 +80,10 @@ std::vector<Json> operands_in(const Json& inputs, const OpSpec& op) {
     operands.resize(op.inputs.size());
     for (const auto& [name, value] : inputs.items()) {
       const auto found =
-          std::find_if(op.inputs.begin(), op.inputs.end(), [&](const InputSpec& i) { return i.name == name; });
+          std::find_if(op.inputs.begin(), op.inputs.end(), [&](const graph::InputSpec& i) { return i.name == name; });
       if (found == op.inputs.end()) {
         std::vector<std::string> known;
-        for (const InputSpec& input : op.inputs) known.push_back(input.name);
+        for (const graph::InputSpec& input : op.inputs) known.push_back(input.name);
         throw UsageError(
             fmt::format("{}: unknown input {}; it takes {}", op.name, quote(name), fmt::join(known, ", ")));
       }
@@ -103,7 +103,7 @@ Step step_of(const Json& json) {
   check_keys(json, "the step", {"op", "inputs", "attributes", "output", "outputs", "comment"});
   const Json& name = member(json, "the step", "op");
   if (!name.is_string()) throw UsageError("\"op\" is not a name");
-  Step step{.op = &find_op(name.get<std::string>())};
+  Step step{.op = &graph::op_row(name.get<std::string>())};
   if (json.contains("inputs")) step.inputs = operands_in(json["inputs"], *step.op);
   if (json.contains("attributes")) step.attributes = json["attributes"];
   if (json.contains("output") == json.contains("outputs"))
@@ -287,7 +287,7 @@ class Runner {
       }
     for (std::size_t k = 0; k < inputs.size(); ++k)
       if (step.inputs[k].is_number()) inputs[k] = scalar(step.inputs[k].get<double>(), common);
-    return apply_op(*step.op, std::move(inputs), step.attributes);
+    return graph::apply(*step.op, std::move(inputs), attributes_from(*step.op, step.attributes));
   }
 
   // A number beside tensors takes their dtype, if that can hold it.

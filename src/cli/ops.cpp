@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "cli/commands.hpp"
-#include "cli/op_registry.hpp"
+#include "cli/op_json.hpp"
 #include "weft/error.hpp"
 
 namespace weft::cli {
@@ -52,43 +52,91 @@ void add_row(OrderedJson& json, const ops::ReduceRow& row) {
   json["allows_empty"] = row.allows_empty;
 }
 
-OrderedJson described(const OpSpec& spec) {
+// "f32 f64", or with names where inputs differ: "table: any; indices: i32 u32".
+std::string dtypes_text(const graph::OpRow& row) {
+  if (row.inputs.empty()) return "";
+  const std::string first = row.inputs[0].dtypes_text();
+  std::vector<std::string> each;
+  bool all_same = true;
+  for (const graph::InputSpec& input : row.inputs) {
+    all_same &= input.dtypes_text() == first;
+    each.push_back(fmt::format("{}: {}", input.name, input.dtypes_text()));
+  }
+  return all_same ? first : fmt::format("{}", fmt::join(each, "; "));
+}
+
+OrderedJson described(const graph::CaseInput& input) {
+  if (input.absent) return nullptr;
+  OrderedJson json{{"shape", input.shape.vector()}, {"dtype", name_of(input.type)}};
+  if (input.values.empty()) {
+    json["lo"] = input.lo;
+    json["hi"] = input.hi;
+  } else {
+    json["values"] = input.values;
+  }
+  return json;
+}
+
+OrderedJson described(const auto& one) {  // a tested case, or one that is refused
+  OrderedJson json{{"name", one.name}, {"inputs", OrderedJson::array()}, {"attributes", OrderedJson::object()}};
+  for (const graph::CaseInput& input : one.inputs) json["inputs"].push_back(described(input));
+  for (const auto& [name, value] : one.attributes) json["attributes"][name] = to_json(value);
+  return json;
+}
+
+OrderedJson described(const graph::OpRow& row) {
   OrderedJson json;
-  json["name"] = spec.name;
-  json["aliases"] = spec.aliases;
-  json["family"] = spec.family;
+  json["name"] = row.name;
+  json["aliases"] = row.aliases;
+  json["family"] = row.family;
   json["inputs"] = OrderedJson::array();
-  for (const InputSpec& input : spec.inputs)
-    json["inputs"].push_back({{"name", input.name}, {"optional", input.optional}, {"repeated", input.repeated}});
+  for (const graph::InputSpec& input : row.inputs)
+    json["inputs"].push_back({{"name", input.name},
+                              {"optional", input.optional},
+                              {"repeated", input.repeated},
+                              {"dtypes", input.dtypes_text()}});
   json["attributes"] = OrderedJson::array();
-  for (const AttributeSpec& a : spec.attributes) {
+  for (const graph::AttributeSpec& a : row.attributes) {
     OrderedJson attribute{
         {"name", a.name}, {"aliases", a.aliases}, {"type", name_of(a.type)}, {"required", !a.default_value}};
-    if (a.default_value) attribute["default"] = *a.default_value;
+    if (a.default_value) attribute["default"] = to_json(*a.default_value);
     if (!a.choices.empty()) attribute["choices"] = a.choices;
     attribute["doc"] = a.doc;
     json["attributes"].push_back(std::move(attribute));
   }
-  json["outputs"] = spec.several_outputs ? "several" : "one";
-  json["dtypes"] = spec.dtypes;
-  json["result"] = spec.result;
-  json["differentiable"] = spec.differentiable;
-  if (spec.row) add_row(json, *spec.row);
-  if (spec.reduce) add_row(json, *spec.reduce);
-  json["doc"] = spec.doc;
+  json["outputs"] = row.several_outputs ? "several" : "one";
+  json["dtypes"] = dtypes_text(row);
+  json["result"] = row.result;
+  json["differentiable"] = row.differentiable;
+  if (row.elementwise) add_row(json, *row.elementwise);
+  if (row.reduction) add_row(json, *row.reduction);
+  if (!row.formula.empty()) json["formula"] = row.formula;
+  OrderedJson names = OrderedJson::object();
+  if (!row.torch.empty()) names["torch"] = row.torch;
+  if (!row.numpy.empty()) names["numpy"] = row.numpy;
+  if (!row.onnx.empty()) names["onnx"] = row.onnx;
+  json["names"] = names;
+  json["cases"] = OrderedJson::array();
+  for (const graph::OpCase& one : row.cases) {
+    json["cases"].push_back(described(one));
+    json["cases"].back()["gradients"] = row.differentiable && one.compares_gradients;
+  }
+  json["errors"] = OrderedJson::array();
+  for (const graph::ErrorCase& one : row.errors) {
+    json["errors"].push_back(described(one));
+    json["errors"].back()["message"] = one.message;
+  }
+  json["doc"] = row.doc;
   return json;
 }
 
 // "clamp (clip)  x; min=-inf, max=inf".
-std::string signature(const OpSpec& spec) {
+std::string signature(const graph::OpRow& row) {
   std::vector<std::string> inputs, attributes;
-  for (const InputSpec& input : spec.inputs)
+  for (const graph::InputSpec& input : row.inputs)
     inputs.push_back(input.optional ? "[" + input.name + "]" : input.repeated ? input.name + "..." : input.name);
-  for (const AttributeSpec& a : spec.attributes)
-    attributes.push_back(!a.default_value ? a.name
-                         : a.default_value->is_string()
-                             ? fmt::format("{}={}", a.name, a.default_value->get<std::string>())
-                             : fmt::format("{}={}", a.name, a.default_value->dump()));
+  for (const graph::AttributeSpec& a : row.attributes)
+    attributes.push_back(a.default_value ? fmt::format("{}={}", a.name, graph::to_string(*a.default_value)) : a.name);
   return fmt::format("{}{}{}", fmt::join(inputs, ", "), inputs.empty() || attributes.empty() ? "" : "; ",
                      fmt::join(attributes, ", "));
 }
@@ -96,23 +144,25 @@ std::string signature(const OpSpec& spec) {
 int list(bool json) {
   if (json) {
     OrderedJson all{{"weft", WEFT_VERSION}, {"ops", OrderedJson::array()}};
-    for (const OpSpec& spec : op_specs()) all["ops"].push_back(described(spec));
+    for (const graph::OpRow* row : graph::op_rows()) all["ops"].push_back(described(*row));
     fmt::print("{}\n", all.dump(2));
     return kOk;
   }
   std::string_view family;
   std::size_t aliases = 0;
-  for (const OpSpec& spec : op_specs()) {
-    if (spec.family != family) fmt::print("{}{}\n", family.empty() ? "" : "\n", spec.family);
-    family = spec.family;
-    aliases += spec.aliases.size();
-    std::string name = spec.name;
-    if (!spec.aliases.empty()) name += fmt::format(" ({})", fmt::join(spec.aliases, ", "));
-    fmt::print("  {:<34}  {:<44}  {}\n", name, signature(spec), spec.doc);
+  const std::vector<const graph::OpRow*> rows = graph::op_rows();
+  for (const graph::OpRow* each : rows) {
+    const graph::OpRow& row = *each;
+    if (row.family != family) fmt::print("{}{}\n", family.empty() ? "" : "\n", row.family);
+    family = row.family;
+    aliases += row.aliases.size();
+    std::string name = row.name;
+    if (!row.aliases.empty()) name += fmt::format(" ({})", fmt::join(row.aliases, ", "));
+    fmt::print("  {:<34}  {:<44}  {}\n", name, signature(row), row.doc);
   }
   fmt::print(
       "\n{} ops, {} further names. Inputs come before the semicolon, attributes with their defaults behind it.\n",
-      op_specs().size(), aliases);
+      rows.size(), aliases);
   return kOk;
 }
 

@@ -6,6 +6,7 @@
 
 #include "compile/forms.hpp"
 #include "compile/fuse.hpp"
+#include "graph/op.hpp"
 
 namespace weft::compiler {
 namespace {
@@ -52,14 +53,15 @@ class LoopBuilder {
       if (is_loop(cluster) && !placement_.written_elsewhere.contains(cluster.anchor)) continue;
       for (const Node* source : sources_of(*cluster.anchor)) demanded_.insert(source);
       const Kind kind = cluster.anchor->kind;
-      if (kind == Kind::attention || kind == Kind::attention_backward || kind == Kind::concat || kind == Kind::project)
+      if (kind == Kind::concat || kind == Kind::project ||
+          graph::has_form(*cluster.anchor, graph::KernelForm::attention))
         demanded_.insert(cluster.anchor);
     }
   }
 
   bool build_cluster(std::size_t c, NodeSet& apart) {
     const Cluster& cluster = fused_.clusters[c];
-    const bool is_product = graph::is_product(cluster.anchor->kind);
+    const bool is_product = graph::is_product(*cluster.anchor);
     if ((!is_loop(cluster) && !is_product) || placement_.written_elsewhere.contains(cluster.anchor)) return true;
     std::vector<const Node*> roots;
     for (const Node* node : cluster.members)
@@ -110,6 +112,24 @@ DraftKernel draft_of_loop(BuiltLoop loop) {
   return {std::move(loop.kernel), std::move(loop.inputs), std::move(loop.outputs)};
 }
 
+std::optional<DraftKernel> draft_of_any_call(const Node& call, std::optional<BuiltLoop>& loop,
+                                             const Placement& placement, std::vector<NodeRef>& made) {
+  switch (call.op->form) {
+    case graph::KernelForm::packed_product:
+      if (loop) return draft_of_product(call, std::move(*loop), placement);
+      return std::nullopt;
+    case graph::KernelForm::attention: return draft_of_attention(call, placement, made);
+    case graph::KernelForm::scatter_add:
+      if (call.shape.numel() > 0) return draft_of_scatter(call, placement);
+      return std::nullopt;
+    case graph::KernelForm::routine:
+      if (call.shape.numel() > 0) return draft_of_call(call, placement, made);
+      return std::nullopt;
+    case graph::KernelForm::none: break;
+  }
+  throw InternalError(fmt::format("compile: {} has parts and no kernel", title(call)));
+}
+
 /// The kernel of a cluster; nullopt if there is nothing to compute, or the cluster is a place and not a kernel.
 std::optional<DraftKernel> draft_of(const Cluster& cluster, std::optional<BuiltLoop>& loop, const Placement& placement,
                                     std::vector<NodeRef>& made) {
@@ -121,17 +141,9 @@ std::optional<DraftKernel> draft_of(const Cluster& cluster, std::optional<BuiltL
       if (loop) return draft_of_loop(std::move(*loop));
       break;
     case Kind::matmul:
-    case Kind::packed_matmul:
       if (loop) return draft_of_product(anchor, std::move(*loop), placement);
       break;
-    case Kind::scatter_add:
-      if (anchor.shape.numel() > 0) return draft_of_scatter(anchor, placement);
-      break;
-    case Kind::routine:
-      if (anchor.shape.numel() > 0) return draft_of_routine(anchor, placement);
-      break;
-    case Kind::attention:
-    case Kind::attention_backward: return draft_of_attention(anchor, placement, made);
+    case Kind::call: return draft_of_any_call(anchor, loop, placement, made);
     default: break;
   }
   return std::nullopt;

@@ -5,9 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "ops/routine.hpp"
 #include "weft/dtype.hpp"
 #include "weft/shape.hpp"
+
+namespace weft::graph {
+class Call;
+}
 
 namespace weft::compiler {
 
@@ -23,14 +26,12 @@ struct Capabilities {
   Extent launch_points = 4096;            // independent kernels over no more points than this run best as one
   int kernels_side_by_side = 0;           // neighbours in a plan that the device may run at one time
 
-  bool has_attention = false;        // kernels of whole attention; else products and a softmax
-  Extent attention_width_max = 128;  // channels of a head in such kernels
+  /// Whether the device has a kernel for this op with these types, shapes and attributes. Empty: for none.
+  std::function<bool(const graph::Call&)> has_kernel;
   /// Whole attention runs as one kernel with at most `attention_keys_fused` keys, or if the scores exceed
   /// `attention_score_bytes_max` bytes; otherwise as products and a softmax. 0 keys: always as one kernel.
   Extent attention_keys_fused = 0;
   std::size_t attention_score_bytes_max = 0;
-  std::function<bool(ops::Routine)> has_routine;  // empty: none
-  bool packed_products = false;                   // products with packed weights
   Extent computed_rows_max = 0;  // rows of a product with packed weights that may be computed as they are read
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "compile/emit.hpp"
+#include "graph/op.hpp"
 
 namespace weft::compiler {
 namespace {
@@ -13,42 +14,55 @@ using graph::Kind;
 using graph::Node;
 using graph::NodeRef;
 
-bool runs_routine(const Target& target, const Node& node) {
-  return target.has_routine && target.has_routine(graph::routine_of(node));
+bool has_kernel(const Target& target, const Node& call) {
+  return target.has_kernel && target.has_kernel(graph::Call(call));
 }
 
-NodeRef routine_or_parts(const NodeRef& node, const Target& target, const Settings& settings) {
-  if (settings.fused_composites && runs_routine(target, *node)) return node;
-  if (NodeRef parts = graph::decompose_routine(*node)) return parts;
-  if (runs_routine(target, *node)) return node;
-  throw DeviceError(fmt::format("{}: {} has no kernel for it, and it has no form in other ops; use the CPU",
-                                title(*node), target.name));
-}
-
-bool runs_attention(const Target& target, const Node& attention) {
+// Whole attention is not always the faster form.
+bool is_faster_whole(const Target& target, const Node& attention) {
   const Shape &q = attention.inputs[0]->shape, &k = attention.inputs[1]->shape;
-  if (!target.has_attention || graph::attention_mask_of(attention).window != 0 || attention.type != DType::f32 ||
-      q.numel() == 0 || k.numel() == 0 || q[3] > target.attention_width_max)
-    return false;
   const Extent keys = k[1];
   const auto score_bytes = static_cast<std::size_t>(q[0] * q[2] * q[1] * keys) * sizeof(float);
   return target.attention_keys_fused == 0 || keys <= target.attention_keys_fused ||
          score_bytes > target.attention_score_bytes_max;
 }
 
+// Whether the call stays as it is. Without a kernel it becomes its parts; so it does where composites are not to be fused,
+// if it has parts.
+bool stays(const Node& call, const Target& target, const Settings& settings) {
+  const bool has_parts = call.op->decompose != nullptr;
+  if (has_kernel(target, call)) {
+    if (!has_parts) return true;
+    if (!settings.fused_composites) return graph::decompose(call).empty();
+    return call.op->form != graph::KernelForm::attention || is_faster_whole(target, call);
+  }
+  if (!has_parts || graph::decompose(call).empty())
+    throw DeviceError(fmt::format("{}: {} has no kernel for it, and it has no form in other ops; {}", title(call),
+                                  target.name, call.op->no_kernel));
+  return false;
+}
+
 }  // namespace
 
 OrderedGraph with_composites_split(const OrderedGraph& graph, const Target& target, const Settings& settings) {
-  return rebuild(graph, [&](const Node&, const NodeRef& node) -> NodeRef {
-    if (node->kind == Kind::packed_matmul && !target.packed_products)
-      throw DeviceError(fmt::format("{}: {} has no products with packed weights; load them as f32, or use the CPU",
-                                    title(*node), target.name));
-    if (node->kind == Kind::routine) return routine_or_parts(node, target, settings);
-    if (node->kind != Kind::project) return node;
-    const Node& tuple = *node->inputs[0];
-    if (settings.fused_composites && runs_attention(target, tuple)) return node;
-    return graph::decompose(tuple)[static_cast<std::size_t>(node->ints[0])];
-  });
+  const auto parts_or_none = [&](const Node& call) {
+    return stays(call, target, settings) ? std::vector<NodeRef>() : graph::decompose(call);
+  };
+  const Transform split = [&](const Node&, const NodeRef& node) -> NodeRef {
+    const bool is_result = node->kind == Kind::project;
+    const Node& call = is_result ? *node->inputs[0] : *node;
+    if (call.kind != Kind::call || (!is_result && graph::has_several_results(call))) return node;
+    const std::vector<NodeRef> parts = parts_or_none(call);
+    return parts.empty() ? node : parts[is_result ? static_cast<std::size_t>(node->ints[0]) : 0];
+  };
+  const auto all_stay = [&](const OrderedGraph& g) {
+    for (const Node* node : graph::topological_order(g.outputs, [](const Node& n) { return is_leaf(n); }))
+      if (node->kind == Kind::call && !is_leaf(*node) && !stays(*node, target, settings)) return false;
+    return true;
+  };
+  OrderedGraph result = rebuild(graph, split);
+  while (!all_stay(result)) result = rebuild(result, split);  // parts may be calls themselves
+  return result;
 }
 
 void check_dtypes(const OrderedGraph& graph, const Target& target) {

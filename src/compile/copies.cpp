@@ -4,6 +4,7 @@
 
 #include "compile/fuse.hpp"
 #include "compile/strided.hpp"
+#include "graph/op.hpp"
 
 namespace weft::compiler {
 namespace {
@@ -84,6 +85,23 @@ bool packed_product_needs_copy(std::size_t input, const Node& x) {
   return !operand || operand->column != 1;
 }
 
+/// Which inputs of a call need a copy in memory, by the kernel's form.
+std::function<bool(std::size_t input, const Node& x)> needs_copy_of(graph::KernelForm form) {
+  switch (form) {
+    case graph::KernelForm::packed_product: return packed_product_needs_copy;
+    case graph::KernelForm::attention:
+      return [](std::size_t input, const Node& x) {
+        constexpr std::size_t kLogsumexp = 4;
+        return input == kLogsumexp ? !contiguous_operand(&x, contiguous_place)
+                                   : !attention_operand(&x, contiguous_place);
+      };
+    case graph::KernelForm::none:
+    case graph::KernelForm::routine:
+    case graph::KernelForm::scatter_add: break;
+  }
+  return [](std::size_t, const Node& x) { return x.shape.numel() > 0 && !contiguous_operand(&x, contiguous_place); };
+}
+
 }  // namespace
 
 bool is_copy(const Node& node) { return node.kind == Kind::map && node.name == "copy"; }
@@ -102,19 +120,10 @@ OrderedGraph with_copies(OrderedGraph graph) {
       case Kind::reduce:
       case Kind::gather: return readable(node);
       case Kind::concat: return with_copied_inputs(node, [](std::size_t, const Node& part) { return !is_copy(part); });
-      case Kind::packed_matmul: return with_copied_inputs(node, packed_product_needs_copy);
       case Kind::matmul:
         return with_copied_inputs(
             node, [&](std::size_t, const Node& x) { return x.shape.numel() > 0 && !matmul_operand(&x, place); });
-      case Kind::attention:
-      case Kind::attention_backward:
-        return with_copied_inputs(node, [&](std::size_t i, const Node& x) {
-          return i == 4 ? !contiguous_operand(&x, place) : !attention_operand(&x, place);
-        });
-      case Kind::routine:
-      case Kind::scatter_add:
-        return with_copied_inputs(
-            node, [&](std::size_t, const Node& x) { return x.shape.numel() > 0 && !contiguous_operand(&x, place); });
+      case Kind::call: return with_copied_inputs(node, needs_copy_of(node->op->form));
       default: return node;
     }
   });

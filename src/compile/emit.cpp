@@ -169,7 +169,7 @@ int Emitter::emit(const Node* node, const Access& access) {
       case Kind::map: result = emit_map(node, access); break;
       case Kind::reduce: result = emit_reduce(node, access); break;
       case Kind::gather: result = emit_gather(node, access); break;
-      case Kind::packed_matmul:
+      case Kind::call:
       case Kind::matmul: {
         if (node != context_.product) throw MustMaterialize{node};
         const Affine linear = linear_of(access.dims, contiguous_strides(node->shape), frame_.extents.size());

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include "compile/strided.hpp"
+#include "graph/attention.hpp"
+#include "graph/cache.hpp"
 
 namespace weft::compiler {
 namespace {
@@ -41,13 +43,14 @@ DraftKernel draft_of_product(const Node& product, BuiltLoop loop, const Placemen
   const MatmulOperand rows = found(matmul_operand(&a, place), product, a, "rows and columns with strides");
   draft.reads.push_back(rows.owner);
   const Operand first{.type = product.type, .offset = rows.offset};
-  if (product.kind == Kind::packed_matmul) {
+  if (graph::is_call_of(product, graph::packed_matmul_row())) {
+    const auto attributes = graph::attributes_of<graph::PackedMatmul>(product);
     kernel::PackedMatmulKernel k{.name = loop.kernel.name};
     k.m = product.shape[1];
     k.n = product.shape[2];
     k.k = a.shape[2];
-    k.block_type = static_cast<BlockType>(product.ints[0]);
-    k.exact = product.ints[3] != 0;
+    k.block_type = static_cast<BlockType>(attributes.block_type);
+    k.exact = attributes.exact;
     k.a = first;
     k.a_row = rows.row;
     const ContiguousOperand weights = found(contiguous_operand(&b, place), product, b, "contiguous elements");
@@ -113,21 +116,35 @@ DraftKernel draft_of_scatter(const Node& node, const Placement& placement) {
   return draft;
 }
 
-DraftKernel draft_of_routine(const Node& node, const Placement& placement) {
+DraftKernel draft_of_call(const Node& node, const Placement& placement, std::vector<NodeRef>& results) {
   const PlaceOf place = places_of(placement);
   DraftKernel draft;
-  kernel::RoutineKernel k{.name = node.name, .routine = graph::routine_of(node)};
-  k.attributes.assign(node.ints.begin() + 1, node.ints.end());
+  const graph::Call call(node);
+  kernel::CallKernel k{.name = node.name, .op = node.op, .attributes = call.words()};
   for (const NodeRef& input : node.inputs) {
     const ContiguousOperand at = found(contiguous_operand(input.get(), place), node, *input, "contiguous elements");
     k.reads.push_back({.type = input->type, .offset = at.offset});
     k.shapes.push_back(input->shape);
     draft.reads.push_back(at.owner);
   }
-  k.out = {.type = node.type};
-  k.shape = node.shape;
+  auto write = [&](const Node& result) {
+    k.outs.push_back({.type = result.type});
+    k.out_shapes.push_back(result.shape);
+    draft.writes.push_back(&result);
+  };
+  if (graph::has_several_results(node)) {
+    const std::size_t count = node.op->infer(call).size();
+    for (std::size_t i = 0; i < count; ++i) {
+      results.push_back(graph::project(node.shared_from_this(), static_cast<int>(i)));
+      write(*results.back());
+    }
+  } else {
+    write(node);
+  }
+  double elements = 0;
+  for (const Shape& shape : k.out_shapes) elements += static_cast<double>(shape.numel());
+  k.flops = node.op->flops ? node.op->flops(call) : elements;
   draft.kernel = std::move(k);
-  draft.writes = {&node};
   return draft;
 }
 
@@ -136,7 +153,7 @@ DraftKernel draft_of_attention(const Node& node, const Placement& placement, std
   const Shape &q = node.inputs[0]->shape, &keys = node.inputs[1]->shape;
   DraftKernel draft;
   kernel::AttentionKernel k;
-  k.backward = node.kind == Kind::attention_backward;
+  k.backward = graph::is_call_of(node, graph::attention_backward_row());
   k.name = k.backward ? "attention_backward" : "attention";
   k.batch = q[0];
   k.queries = q[1];
@@ -144,10 +161,10 @@ DraftKernel draft_of_attention(const Node& node, const Placement& placement, std
   k.kv_heads = keys[2];
   k.width = q[3];
   k.keys = keys[1];
-  k.scale = node.value;
-  const graph::AttentionMask mask = graph::attention_mask_of(node);
-  k.causal = mask.causal;
-  k.window = mask.window;
+  const auto attributes = graph::attributes_of<graph::AttentionAttributes>(node);
+  k.scale = attributes.scale;
+  k.causal = attributes.causal;
+  k.window = attributes.window;
   auto read = [&](kernel::AttentionKernel::Tensor& tensor, std::size_t i) {
     const Node& input = *node.inputs[i];
     const AttentionOperand at = found(attention_operand(&input, place), node, input, "one stride an axis");

@@ -12,8 +12,9 @@ namespace weft::compiler {
 /// The product with its epilogue. A product over no elements is the epilogue alone, applied to zeros.
 DraftKernel draft_of_product(const graph::Node& product, BuiltLoop epilogue, const Placement& placement);
 DraftKernel draft_of_scatter(const graph::Node& node, const Placement& placement);
-DraftKernel draft_of_routine(const graph::Node& node, const Placement& placement);
-/// `results` receives the projections that the kernel writes; the draft points at them.
+/// A call whose kernel reads and writes whole contiguous values. `results` receives the projections that the kernel
+/// writes, here and below; the draft points at them.
+DraftKernel draft_of_call(const graph::Node& node, const Placement& placement, std::vector<graph::NodeRef>& results);
 DraftKernel draft_of_attention(const graph::Node& node, const Placement& placement,
                                std::vector<graph::NodeRef>& results);
 

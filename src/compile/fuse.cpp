@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "compile/split_frames.hpp"
+#include "graph/op.hpp"
 
 namespace weft::compiler {
 
@@ -68,7 +69,7 @@ bool axes_are_last(const Node& reduce) {
 
 Frame frame_of(const Cluster& cluster, const std::vector<const Node*>& roots) {
   Frame frame;
-  if (graph::is_product(cluster.anchor->kind)) {
+  if (graph::is_product(*cluster.anchor)) {
     frame.extents = cluster.anchor->shape.vector();
     frame.outer_rank = 3;
   } else if (const Node* reduce = first_reduce(cluster)) {
@@ -176,7 +177,7 @@ std::optional<Access> root_access(const Node* root, const Frame& frame, const Cl
   const auto row_major = [&](int axes) {
     return Access{split_linear(frame_linear(frame.extents, 0, axes), root->shape, frame.extents, root), {}};
   };
-  const Node* reduce = graph::is_product(cluster.anchor->kind) ? nullptr : first_reduce(cluster);
+  const Node* reduce = graph::is_product(*cluster.anchor) ? nullptr : first_reduce(cluster);
   if (n == outer * inner && (inner != 1 || !reduce || frame.outer_rank == rank)) {
     const bool permuted = reduce && !axes_are_last(*reduce);
     if (form == 0 && permuted && root->shape == reduce->inputs[0]->shape) return permuted_access(root, frame, *reduce);
@@ -295,7 +296,7 @@ class Fuser {
         return std::nullopt;
     const Node* reduce = first_reduce(merged);
     Extent points = 1, outer = 1;
-    const bool product = graph::is_product(merged.anchor->kind);
+    const bool product = graph::is_product(*merged.anchor);
     if (product) {
       if (reduce) return std::nullopt;
       points = outer = merged.anchor->shape.numel();
@@ -378,9 +379,7 @@ class Fuser {
   int last_position(int c) const { return spans_[static_cast<std::size_t>(c)].last; }
 
   bool is_loop(const Node* node) const { return is_loop_kind(node->kind) && !request_.placed.contains(node); }
-  bool can_host(const Cluster& cluster) const {
-    return graph::is_product(cluster.anchor->kind) || is_loop(cluster.anchor);
-  }
+  bool can_host(const Cluster& cluster) const { return graph::is_product(*cluster.anchor) || is_loop(cluster.anchor); }
 
   bool join_producer(const Node* node) {
     std::vector<int> candidates;
@@ -412,7 +411,7 @@ class Fuser {
   bool try_merge(int into, int from) {
     Cluster merged = clusters_[static_cast<std::size_t>(into)];
     const Cluster& other = clusters_[static_cast<std::size_t>(from)];
-    if (graph::is_product(other.anchor->kind)) merged.anchor = other.anchor;
+    if (graph::is_product(*other.anchor)) merged.anchor = other.anchor;
     merged.members.insert(merged.members.end(), other.members.begin(), other.members.end());
     std::sort(merged.members.begin(), merged.members.end(),
               [&](const Node* a, const Node* b) { return position_[a] < position_[b]; });
@@ -534,7 +533,7 @@ class Fuser {
         const int c = cluster_at_[consumer];
         affected.push_back(c);
         const Node* anchor = clusters_[static_cast<std::size_t>(c)].anchor;
-        good &= is_loop(anchor) || (graph::is_product(anchor->kind) && !graph::is_product(consumer->kind));
+        good &= is_loop(anchor) || (graph::is_product(*anchor) && !graph::is_product(*consumer));
       }
       if (!good) continue;
       const std::vector<int> readers = affected;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compile/emit.hpp"
+#include "graph/op.hpp"
 
 namespace weft::compiler {
 namespace {
@@ -20,9 +21,9 @@ int place_in(const std::vector<const Node*>& owners, const Node* owner) {
   return static_cast<int>(owners.rend() - found) - 1;
 }
 
-bool routine_can_overwrite(const kernel::RoutineKernel& routine, const DraftKernel& draft, const Node* leaf,
+bool routine_can_overwrite(const kernel::CallKernel& routine, const DraftKernel& draft, const Node* leaf,
                            const Node* output) {
-  const int taken = ops::row_of(routine.routine).in_place;
+  const int taken = routine.op->in_place;
   return taken >= 0 && draft.writes[0] == output && draft.reads[static_cast<std::size_t>(taken)] == leaf &&
          std::count(draft.reads.begin(), draft.reads.end(), leaf) == 1;
 }
@@ -45,7 +46,7 @@ bool loop_can_overwrite(const kernel::LoopKernel& loop, const DraftKernel& draft
 
 bool can_overwrite(const DraftKernel& draft, const Node* leaf, const Node* output) {
   if (!fits(leaf, output)) return false;
-  if (const auto* routine = std::get_if<kernel::RoutineKernel>(&draft.kernel))
+  if (const auto* routine = std::get_if<kernel::CallKernel>(&draft.kernel))
     return routine_can_overwrite(*routine, draft, leaf, output);
   const auto* loop = std::get_if<kernel::LoopKernel>(&draft.kernel);
   return loop && loop_can_overwrite(*loop, draft, leaf, output);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "graph/op.hpp"
+
 namespace weft::kernel {
 namespace {
 
@@ -72,19 +74,16 @@ double loop_bytes(const LoopKernel& k) {
   return n;
 }
 
-// What depends on values known only at a run (the length of a sequence) is counted in full.
-double routine_flops(const RoutineKernel& k) {
-  if (k.routine == ops::Routine::cache_attention)
-    return 4.0 * static_cast<double>(k.shapes[0].numel()) * static_cast<double>(k.shapes[1][0]);
-  return static_cast<double>(k.shape.numel());
-}
-double routine_bytes(const RoutineKernel& k) {
+double call_bytes(const CallKernel& k) {
   double n = 0;
-  const bool in_place = ops::row_of(k.routine).in_place >= 0;
+  const int taken = k.op->in_place;
   for (std::size_t i = 0; i < k.reads.size(); ++i)
-    if (!in_place || static_cast<int>(i) != ops::row_of(k.routine).in_place)
+    if (static_cast<int>(i) != taken)
       n += static_cast<double>(k.shapes[i].numel()) * static_cast<double>(size_bytes(k.reads[i].type));
-  return in_place ? 2 * n : n + static_cast<double>(k.shape.numel()) * static_cast<double>(size_bytes(k.out.type));
+  if (taken >= 0) return 2 * n;
+  for (std::size_t i = 0; i < k.outs.size(); ++i)
+    n += static_cast<double>(k.out_shapes[i].numel()) * static_cast<double>(size_bytes(k.outs[i].type));
+  return n;
 }
 
 }  // namespace
@@ -105,11 +104,14 @@ std::string to_string(const Kernel& kernel) {
   if (const auto* k = std::get_if<ScatterAddKernel>(&kernel))
     return fmt::format("scatter_add count {} rows {} columns {}  {} {} -> {}\n", k->count, k->rows, k->columns,
                        text(k->indices), text(k->updates), text(k->out));
-  if (const auto* k = std::get_if<RoutineKernel>(&kernel)) {
-    std::string s = fmt::format("routine {} [{}] ", k->name, fmt::join(k->attributes, ","));
+  if (const auto* k = std::get_if<CallKernel>(&kernel)) {
+    std::string s = fmt::format("call {} [{}] ", k->name, fmt::join(k->attributes, ","));
     for (std::size_t i = 0; i < k->reads.size(); ++i)
       s += fmt::format(" {}{}", text(k->reads[i]), k->shapes[i].to_string());
-    return s + fmt::format(" -> {}{}\n", text(k->out), k->shape.to_string());
+    s += " ->";
+    for (std::size_t i = 0; i < k->outs.size(); ++i)
+      s += fmt::format(" {}{}", text(k->outs[i]), k->out_shapes[i].to_string());
+    return s + "\n";
   }
   const auto& k = std::get<AttentionKernel>(kernel);
   return fmt::format("{} batch {} heads {} queries {} keys {} width {} scale {}{}{}{}\n", k.name, k.batch, k.heads,
@@ -140,7 +142,7 @@ double flops(const Kernel& kernel) {
            (k->rows ? loop_flops(*k->rows) : 0) + loop_flops(k->epilogue);
   if (const auto* k = std::get_if<ScatterAddKernel>(&kernel))
     return static_cast<double>(k->count) * static_cast<double>(k->columns);
-  if (const auto* k = std::get_if<RoutineKernel>(&kernel)) return routine_flops(*k);
+  if (const auto* k = std::get_if<CallKernel>(&kernel)) return k->flops;
   const auto& k = std::get<AttentionKernel>(kernel);
   double keys = static_cast<double>(k.keys) * (k.causal ? 0.5 : 1.0);
   if (k.window > 0) keys = std::min(keys, static_cast<double>(k.window) * (k.causal ? 1.0 : 2.0));
@@ -160,7 +162,7 @@ double bytes_moved(const Kernel& kernel) {
   if (const auto* k = std::get_if<ScatterAddKernel>(&kernel))
     return 4.0 * static_cast<double>(k->count) +
            4.0 * static_cast<double>(k->columns) * static_cast<double>(k->count + k->rows);
-  if (const auto* k = std::get_if<RoutineKernel>(&kernel)) return routine_bytes(*k);
+  if (const auto* k = std::get_if<CallKernel>(&kernel)) return call_bytes(*k);
   const auto& k = std::get<AttentionKernel>(kernel);
   return 4.0 * static_cast<double>(k.batch * k.heads * k.width) * static_cast<double>(k.queries + k.keys) *
          (k.backward ? 4.0 : 2.0);

@@ -9,11 +9,14 @@
 #include <variant>
 #include <vector>
 
-#include "ops/routine.hpp"
 #include "ops/scalar.hpp"
 #include "tensor/block_format.hpp"
 #include "weft/dtype.hpp"
 #include "weft/shape.hpp"
+
+namespace weft::graph {
+struct OpRow;
+}
 
 namespace weft::kernel {
 
@@ -149,20 +152,24 @@ struct AttentionKernel {
   Tensor d_q, d_k, d_v;  // backward: written
 };
 
-/// A routine (ops/routine.hpp says what each computes): contiguous operands, integers and reals as their bits. Where the
-/// result takes over the memory of an input, the two are one range of one buffer.
-struct RoutineKernel {
+/// A call of an op that the device has a kernel for (graph/op.hpp): contiguous operands, attributes as their words. Where
+/// the result takes over the memory of an input, the two are one range of one buffer.
+struct CallKernel {
   std::string name;
-  ops::Routine routine = ops::Routine::write_rows;
+  const graph::OpRow* op = nullptr;
   std::vector<Operand> reads;
   std::vector<Shape> shapes;  // of what is read
-  Operand out;
-  Shape shape;  // of the result
+  std::vector<Operand> outs;
+  std::vector<Shape> out_shapes;
   std::vector<Extent> attributes;
+  double flops = 0;
+
+  const Operand& out() const { return outs.front(); }
+  const Shape& shape() const { return out_shapes.front(); }
 };
 
 using Kernel =
-    std::variant<LoopKernel, MatmulKernel, PackedMatmulKernel, ScatterAddKernel, AttentionKernel, RoutineKernel>;
+    std::variant<LoopKernel, MatmulKernel, PackedMatmulKernel, ScatterAddKernel, AttentionKernel, CallKernel>;
 
 /// Calls visit(operand, is_written) for each operand of the kernel (const or not): those that it reads in order, then those
 /// that it writes. An operand that is updated in place comes twice.
@@ -205,9 +212,9 @@ void visit_operands(AnyKernel& kernel, Visit visit) {
         visit(k.logsumexp, kWritten);
       }
     } else {
-      static_assert(std::is_same_v<Form, RoutineKernel>);
+      static_assert(std::is_same_v<Form, CallKernel>);
       visit_all(k.reads, kRead);
-      visit(k.out, kWritten);
+      visit_all(k.outs, kWritten);
     }
   };
   if constexpr (std::is_same_v<std::remove_const_t<AnyKernel>, Kernel>)

@@ -6,6 +6,7 @@
 #include "compile/fuse.hpp"
 #include "compile/split_frames.hpp"
 #include "compile/strided.hpp"
+#include "graph/op.hpp"
 
 namespace weft::compiler {
 namespace {
@@ -54,9 +55,10 @@ std::optional<std::vector<Extent>> strides_through(const Node* copy, const Node*
 // itself.
 void place_whole_result(Placement& placement, const Node* copy, const Place& place, const Consumers& consumers) {
   const Node* source = base_of(copy->inputs[0].get());
-  const bool attention = source->kind == Kind::project && source->shape.rank() == 4;
-  if (!(attention || source->kind == Kind::scatter_add) || is_leaf(*source) || placement.stored.contains(source) ||
-      source->shape.numel() != copy->shape.numel())
+  const bool attention = source->kind == Kind::project && source->shape.rank() == 4 &&
+                         graph::has_form(*source->inputs[0], graph::KernelForm::attention);
+  if (!(attention || graph::has_form(*source, graph::KernelForm::scatter_add)) || is_leaf(*source) ||
+      placement.stored.contains(source) || source->shape.numel() != copy->shape.numel())
     return;
   auto it = consumers.find(source);
   if (it == consumers.end() || it->second.size() != 1) return;

@@ -12,11 +12,41 @@ using graph::Node;
 using graph::NodeRef;
 
 OrderedGraph ordered(std::span<const NodeRef> outputs) {
+  static const std::vector<NodeRef> kNone;
+  const auto sources = [](const Node& node) -> const std::vector<NodeRef>& {
+    return is_leaf(node) ? kNone : graph::made_of(node);
+  };
+  // Calls that were written out in other ops give way to their parts, which have places of their own in the order.
+  std::unordered_map<const Node*, NodeRef> replacement;
+  const auto replaced = [&](const NodeRef& node) {
+    const auto found = replacement.find(node.get());
+    return found == replacement.end() ? node : found->second;
+  };
   OrderedGraph result;
-  result.outputs.assign(outputs.begin(), outputs.end());
   int rank = 0;
-  for (const Node* node : graph::topological_order(outputs, [](const Node& n) { return is_leaf(n); }))
-    result.rank[node] = rank++;
+  for (const Node* node : graph::topological_order_along(outputs, sources)) {
+    if (!is_leaf(*node) && !replacement.empty()) {
+      const Node* tuple = node->kind == Kind::project ? node->inputs[0].get() : nullptr;
+      if (tuple && !tuple->parts.empty()) {
+        replacement[node] = replaced(tuple->parts[static_cast<std::size_t>(node->ints[0])]);
+        continue;
+      }
+    }
+    if (!is_leaf(*node) && !node->parts.empty()) {
+      replacement[node] = replaced(node->parts[0]);
+      continue;
+    }
+    const NodeRef self = node->shared_from_this();
+    NodeRef rebuilt = self;
+    if (!is_leaf(*node) && !replacement.empty()) {
+      std::vector<NodeRef> inputs;
+      for (const NodeRef& input : node->inputs) inputs.push_back(replaced(input));
+      rebuilt = with_inputs(*node, std::move(inputs));
+      if (rebuilt != self) replacement[node] = rebuilt;
+    }
+    result.rank.try_emplace(rebuilt.get(), rank++);
+  }
+  for (const NodeRef& output : outputs) result.outputs.push_back(replaced(output));
   return result;
 }
 

@@ -24,6 +24,7 @@ int rank_of(const OrderedGraph& graph, const graph::Node* node);
 /// gives its replacement. The replacement must have the same type and shape (verified: InternalError).
 using Transform = std::function<graph::NodeRef(const graph::Node& original, const graph::NodeRef& rebuilt)>;
 OrderedGraph rebuild(const OrderedGraph& graph, const Transform& transform);
+/// The graph below the outputs in the order in which it was written, composite calls replaced by their parts.
 OrderedGraph ordered(std::span<const graph::NodeRef> outputs);
 
 /// The node with other inputs.

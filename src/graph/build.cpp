@@ -9,6 +9,7 @@
 #include "base/hash.hpp"
 #include "graph/map_row.hpp"
 #include "graph/node.hpp"
+#include "graph/op.hpp"
 #include "ops/table.hpp"
 #include "tensor/element.hpp"
 
@@ -287,20 +288,6 @@ NodeRef gather(const NodeRef& x, const NodeRef& given, int axis) {
                     .ints = {axis}});
 }
 
-NodeRef scatter_add(const NodeRef& given, const NodeRef& updates, Extent rows) {
-  const NodeRef indices = index_type(given);
-  check(indices->shape.rank() == 1 && updates->shape.rank() == 2 && indices->shape[0] == updates->shape[0],
-        "scatter_add operands do not fit");
-  if (is_narrow(updates->type))
-    return cast(scatter_add(indices, cast(updates, compute_type(updates->type)), rows), updates->type);
-  return make_node({.kind = Kind::scatter_add,
-                    .type = updates->type,
-                    .shape = {rows, updates->shape[1]},
-                    .device = updates->device,
-                    .inputs = {indices, updates},
-                    .ints = {rows}});
-}
-
 NodeRef concat(std::vector<NodeRef> parts, int axis) {
   check(!parts.empty(), "concat of nothing");
   if (parts.size() == 1) return parts[0];
@@ -316,80 +303,16 @@ NodeRef concat(std::vector<NodeRef> parts, int axis) {
                     .ints = {axis}});
 }
 
-AttentionMask attention_mask_of(const Node& tuple) { return {tuple.ints[0] != 0, tuple.ints[1]}; }
-
-NodeRef attention(const NodeRef& q, const NodeRef& k, const NodeRef& v, AttentionMask mask, double scale) {
-  return make_node({.kind = Kind::attention,
-                    .type = q->type,
-                    .shape = q->shape,
-                    .device = q->device,
-                    .inputs = {q, k, v},
-                    .ints = {mask.causal, mask.window},
-                    .value = scale});
-}
-
-NodeRef attention_backward(const NodeRef& q, const NodeRef& k, const NodeRef& v, const NodeRef& o,
-                           const NodeRef& logsumexp, const NodeRef& d_o, AttentionMask mask, double scale) {
-  return make_node({.kind = Kind::attention_backward,
-                    .type = q->type,
-                    .shape = q->shape,
-                    .device = q->device,
-                    .inputs = {q, k, v, o, logsumexp, d_o},
-                    .ints = {mask.causal, mask.window},
-                    .value = scale});
-}
-
-std::pair<DType, Shape> tuple_result(const Node& tuple, int index) {
-  if (tuple.kind == Kind::attention) {
-    const Shape& q = tuple.inputs[0]->shape;
-    return {tuple.type, index == 0 ? q : Shape{q[0], q[2], q[1]}};
-  }
-  check(tuple.kind == Kind::attention_backward, "result of a node that is no tuple");
-  return {tuple.type, tuple.inputs[static_cast<std::size_t>(index)]->shape};
-}
-
-NodeRef project(const NodeRef& tuple, int index) {
-  auto [type, shape] = tuple_result(*tuple, index);
+NodeRef project(const NodeRef& call, int index) {
+  check(call->kind == Kind::call, "result of a node that is not a call");
+  const Result result = call->op->infer(Call(*call)).at(static_cast<std::size_t>(index));
   return make_node({.kind = Kind::project,
-                    .type = type,
-                    .shape = shape,
-                    .device = tuple->device,
-                    .inputs = {tuple},
+                    .type = result.type,
+                    .shape = result.shape,
+                    .device = call->device,
+                    .inputs = {call},
                     .ints = {index}});
 }
-
-NodeRef routine(ops::Routine routine, std::vector<NodeRef> inputs, DType type, const Shape& shape,
-                std::span<const Extent> attributes, Where where) {
-  check(!inputs.empty(), "routine without inputs");
-  std::vector<Extent> ints{static_cast<Extent>(routine)};
-  ints.insert(ints.end(), attributes.begin(), attributes.end());
-  const Device device = inputs[0]->device;
-  return make_node({.kind = Kind::routine,
-                    .type = type,
-                    .shape = shape,
-                    .device = device,
-                    .inputs = std::move(inputs),
-                    .ints = std::move(ints),
-                    .name = std::string(ops::row_of(routine).name)},
-                   where);
-}
-
-NodeRef packed_matmul(const NodeRef& x, const NodeRef& weights, BlockType type, Extent n, bool exact,
-                      const NodeRef& chosen) {
-  check(x->shape.rank() == 3 && x->shape[0] == 1 && x->type == DType::f32 && weights->type == DType::u32 &&
-            (!chosen || (chosen->shape == Shape{x->shape[1]} && chosen->type == DType::f32)),
-        "packed_matmul of operands that do not fit");
-  std::vector<NodeRef> inputs{x, weights};
-  if (chosen) inputs.push_back(chosen);
-  return make_node({.kind = Kind::packed_matmul,
-                    .type = DType::f32,
-                    .shape = {1, x->shape[1], n},
-                    .device = x->device,
-                    .inputs = std::move(inputs),
-                    .ints = {static_cast<Extent>(type), n, x->shape[2], exact}});
-}
-
-ops::Routine routine_of(const Node& node) { return static_cast<ops::Routine>(node.ints[0]); }
 
 bool broadcast_shapes(const Shape& a, const Shape& b, Shape& out) {
   const int rank = std::max(a.rank(), b.rank());

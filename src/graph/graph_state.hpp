@@ -20,6 +20,8 @@ class NodeTable {
   ~NodeTable();
 
   NodeRef make(NodeFields fields, Where where);
+  /// The living node with these fields, or null.
+  NodeRef find(const NodeFields& fields) const;
   std::size_t live() const;
   /// Number of nodes made so far.
   std::uint64_t made() const { return next_id_.load(std::memory_order_relaxed) - 1; }

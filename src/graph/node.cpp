@@ -24,13 +24,14 @@ std::uint64_t hash_of(const NodeFields& fields) {
   h.add(static_cast<std::uint64_t>(fields.reduction));
   h.add(reinterpret_cast<std::uintptr_t>(fields.expression.get()));
   h.add(reinterpret_cast<std::uintptr_t>(fields.row));
+  h.add(reinterpret_cast<std::uintptr_t>(fields.op));
   return h.digest();
 }
 
 bool same(const NodeFields& a, const NodeFields& b) {
   return a.kind == b.kind && a.type == b.type && a.shape == b.shape && a.device == b.device && a.inputs == b.inputs &&
          a.ints == b.ints && std::bit_cast<std::uint64_t>(a.value) == std::bit_cast<std::uint64_t>(b.value) &&
-         a.reduction == b.reduction && a.expression == b.expression && a.row == b.row;
+         a.reduction == b.reduction && a.expression == b.expression && a.row == b.row && a.op == b.op;
 }
 
 thread_local NodeTable* private_table = nullptr;
@@ -38,12 +39,25 @@ thread_local NodeTable* private_table = nullptr;
 }  // namespace
 
 std::string_view name_of(Kind kind) {
-  constexpr std::string_view names[] = {
-      "constant", "data",    "input",        "iota",   "reshape",   "permute",
-      "expand",   "slice",   "pad",          "detach", "map",       "reduce",
-      "matmul",   "gather",  "scatter_add",  "concat", "attention", "attention_backward",
-      "project",  "routine", "packed_matmul"};
+  constexpr std::string_view names[] = {"constant", "data",   "input",  "iota",   "reshape", "permute",
+                                        "expand",   "slice",  "pad",    "detach", "map",     "reduce",
+                                        "matmul",   "gather", "concat", "call",   "project"};
   return names[static_cast<int>(kind)];
+}
+
+const std::vector<NodeRef>& made_of(const Node& node) { return node.parts.empty() ? node.inputs : node.parts; }
+
+const Node* written_out(const Node* node) {
+  for (;;) {
+    const Node* call = node->kind == Kind::project ? node->inputs[0].get() : node;
+    if (call->parts.empty()) return node;
+    node = call->parts[call == node ? 0 : static_cast<std::size_t>(node->ints[0])].get();
+  }
+}
+
+void set_storage(const Node& node, std::unique_ptr<Storage> storage) {
+  if (const Node* part = written_out(&node); part != &node) part->storage.set(storage->shared());
+  node.storage.set(std::move(storage));
 }
 
 bool is_view(Kind kind) { return kind >= Kind::reshape && kind <= Kind::detach; }
@@ -73,6 +87,17 @@ void check_type(DType type, Device device) {
 }
 
 }  // namespace
+
+NodeRef NodeTable::find(const NodeFields& fields) const {
+  const std::uint64_t hash = hash_of(fields);
+  std::lock_guard lock(mutex_);
+  for (const Node* node = buckets_[hash & (buckets_.size() - 1)]; node; node = node->next_in_bucket)
+    if (node->hash == hash && same(*node, fields))
+      if (NodeRef existing = node->weak_from_this().lock()) return existing;
+  return nullptr;
+}
+
+NodeRef find_node(const NodeFields& fields) { return NodeTable::current().find(fields); }
 
 NodeRef NodeTable::make(NodeFields fields, Where where) {
   check_type(fields.type, fields.device);
@@ -166,9 +191,11 @@ Node::~Node() {
   thread_local std::vector<NodeRef>* worklist = nullptr;
   if (worklist) {
     for (NodeRef& input : inputs) worklist->push_back(std::move(input));
+    for (NodeRef& part : parts) worklist->push_back(std::move(part));
     return;
   }
   std::vector<NodeRef> list = std::move(inputs);
+  for (NodeRef& part : parts) list.push_back(std::move(part));
   worklist = &list;
   while (!list.empty()) {
     NodeRef node = std::move(list.back());

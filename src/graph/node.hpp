@@ -10,7 +10,6 @@
 #include <string_view>
 #include <vector>
 
-#include "ops/routine.hpp"
 #include "ops/scalar.hpp"
 #include "tensor/block_format.hpp"
 #include "weft/device.hpp"
@@ -42,26 +41,20 @@ enum class Kind : std::uint8_t {
   pad,     // ints: -, order, -, (start, step) an axis, (before, after) an axis
   detach,  // the same value, no gradient
   // compute
-  map,          // `expression` on inputs of one shape
-  reduce,       // `reduction` over axes ints (ascending), which are dropped
-  matmul,       // [B, m, k] x [B, k, n], rank 3 both
-  gather,       // (x, indices): x's coordinate along axis ints[0] is the index; indices has the result's shape
-  scatter_add,  // (indices [n], updates [n, columns]) -> [ints[0], columns]
-  concat,       // along axis ints[0]
-  attention,    // (q, k, v), each [B, T, H, D]; value = scale, ints = {causal} -> tuple: o [B,T,H,D], logsumexp [B,H,T]
-  attention_backward,  // (q, k, v, o, logsumexp, d_o) -> tuple: d_q, d_k, d_v
-  project,             // result ints[0] of a tuple
-  routine,             // ops::Routine ints[0], its attributes from ints[1] on
-  packed_matmul,  // (x [1, m, k] f32, weights u32, packed for the device) -> [1, m, n]; ints = {block type, n, k, exact};
-                  // a third input, f32 [m], leaves out the rows where it is zero
+  map,      // `expression` on inputs of one shape
+  reduce,   // `reduction` over axes ints (ascending), which are dropped
+  matmul,   // [B, m, k] x [B, k, n], rank 3 both
+  gather,   // (x, indices): x's coordinate along axis ints[0] is the index; indices has the result's shape
+  concat,   // along axis ints[0]
+  call,     // `op` on the inputs; ints: its attributes (graph/op.hpp)
+  project,  // result ints[0] of a call with several
 };
 std::string_view name_of(Kind kind);
 bool is_view(Kind kind);
-/// Matrix products, which take epilogues.
-inline bool is_product(Kind kind) { return kind == Kind::matmul || kind == Kind::packed_matmul; }
 
 class Node;
 class NodeTable;
+struct OpRow;
 using NodeRef = std::shared_ptr<const Node>;
 
 /// Storage of an evaluated value, made by the runtime.
@@ -102,6 +95,10 @@ struct NodeFields {
   std::shared_ptr<const scalar::Expression> expression = nullptr;  // map, typed for the inputs
   const ops::ElementwiseRow* row = nullptr;                        // map: the row that it came from, if any
   std::string name = "";                                           // for printing: row name, "tanh.grad"
+  const OpRow* op = nullptr;                                       // call
+  /// Of a call that is written out in other ops: its results in them. They follow from the other fields, and are no part
+  /// of what the node is. Ids of parts are smaller than the call's.
+  std::vector<NodeRef> parts = {};
 };
 
 class Node : public std::enable_shared_from_this<Node>, public NodeFields {
@@ -133,10 +130,24 @@ SessionState& session_of(const Node& node);
 /// Errors  UsageError: an input belongs to another session.
 NodeRef make_node(NodeFields fields, Where where = Where::current());
 
+/// The live node with these fields, or null.
+NodeRef find_node(const NodeFields& fields);
+
+/// What a value is made of: the parts of a call that was written out, else the inputs.
+const std::vector<NodeRef>& made_of(const Node& node);
+/// The node that gives the same value in other ops: the part that a call, or a result of one, was written out as. The
+/// node itself where there is none.
+const Node* written_out(const Node* node);
+/// Stores the value of an evaluated node, also for the part that is the same value.
+void set_storage(const Node& node, std::unique_ptr<Storage> storage);
+
 /// Nodes that `roots` need, in topological order. Stops below nodes for which `is_leaf` holds (they are included).
 template <class IsLeaf>
 std::vector<const Node*> topological_order(std::span<const NodeRef> roots, IsLeaf is_leaf);
 std::vector<const Node*> topological_order(std::span<const NodeRef> roots);
+/// The same along `sources(node)`, a vector of nodes whose ids are smaller.
+template <class Sources>
+std::vector<const Node*> topological_order_along(std::span<const NodeRef> roots, Sources sources);
 
 /// Number of live nodes of this thread's session, for leak tests.
 std::size_t live_node_count();
@@ -167,29 +178,8 @@ NodeRef matmul(const NodeRef& a, const NodeRef& b);                             
 NodeRef gather(const NodeRef& x, const NodeRef& indices, int axis);
 /// Integers as i32 or u32, for indices: what is beyond i32 becomes its largest number, or -1, and so stays out of range.
 NodeRef index_type(const NodeRef& indices);
-NodeRef scatter_add(const NodeRef& indices, const NodeRef& updates, Extent rows);
 NodeRef concat(std::vector<NodeRef> parts, int axis);
-/// What attention and its backward keep in Node::ints.
-struct AttentionMask {
-  bool causal = true;
-  Extent window = 0;  // 0: none
-};
-AttentionMask attention_mask_of(const Node& tuple);
-NodeRef attention(const NodeRef& q, const NodeRef& k, const NodeRef& v, AttentionMask mask, double scale);
-NodeRef attention_backward(const NodeRef& q, const NodeRef& k, const NodeRef& v, const NodeRef& o,
-                           const NodeRef& logsumexp, const NodeRef& d_o, AttentionMask mask, double scale);
-NodeRef project(const NodeRef& tuple, int index);
-NodeRef routine(ops::Routine routine, std::vector<NodeRef> inputs, DType type, const Shape& shape,
-                std::span<const Extent> attributes, Where where = Where::current());
-ops::Routine routine_of(const Node& node);
-NodeRef packed_matmul(const NodeRef& x, const NodeRef& weights, BlockType type, Extent n, bool exact,
-                      const NodeRef& chosen = {});
-/// The same value in primitives, for devices without the kernel; null where there is no such form.
-NodeRef decompose_routine(const Node& node);
-/// Type and shape of result `index` of a tuple node.
-std::pair<DType, Shape> tuple_result(const Node& tuple, int index);
-/// The same value in primitives: attention -> {o, logsumexp}, attention_backward -> {d_q, d_k, d_v}.
-std::vector<NodeRef> decompose(const Node& tuple);
+NodeRef project(const NodeRef& call, int index);
 
 /// Shape both broadcast to, if they do.
 bool broadcast_shapes(const Shape& a, const Shape& b, Shape& out);
@@ -253,6 +243,13 @@ void set_committed(Cell& cell, NodeRef value);
 
 template <class IsLeaf>
 std::vector<const Node*> topological_order(std::span<const NodeRef> roots, IsLeaf is_leaf) {
+  static const std::vector<NodeRef> kNone;
+  return topological_order_along(
+      roots, [&](const Node& node) -> const std::vector<NodeRef>& { return is_leaf(node) ? kNone : node.inputs; });
+}
+
+template <class Sources>
+std::vector<const Node*> topological_order_along(std::span<const NodeRef> roots, Sources sources) {
   std::vector<const Node*> order;
   std::vector<const Node*> stack;
   // Marks are a sorted-by-id vector at the end: ids order the result, a hash set finds repeats.
@@ -282,8 +279,7 @@ std::vector<const Node*> topological_order(std::span<const NodeRef> roots, IsLea
     stack.pop_back();
     if (!seen.insert(node->id)) continue;
     order.push_back(node);
-    if (!is_leaf(*node))
-      for (const NodeRef& input : node->inputs) stack.push_back(input.get());
+    for (const NodeRef& source : sources(*node)) stack.push_back(source.get());
   }
   std::sort(order.begin(), order.end(), [](const Node* a, const Node* b) { return a->id < b->id; });
   return order;

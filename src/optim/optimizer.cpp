@@ -7,12 +7,18 @@
 #include <cstring>
 #include <set>
 
+#include "graph/op_families.hpp"
 #include "optim/flat.hpp"
 #include "weft/grad.hpp"
 #include "weft/ops.hpp"
 
 namespace weft::optim {
+
+graph::Rows update_family();  // update_rows.cpp
+
 namespace {
+
+const bool updates_are_in_the_table = graph::add_family(update_family);
 
 // Offsets that are multiples of 64 elements keep vector loads whole and GPU bindings aligned.
 constexpr Extent kAlignedElements = 64;

@@ -10,6 +10,7 @@
 #include "backend/trace/backend.hpp"
 #include "backend/webgpu/adapter.hpp"
 #include "backend/webgpu/backend.hpp"
+#include "graph/op_families.hpp"
 #include "runtime/runtime_state.hpp"
 #include "tensor/device.hpp"
 #include "tensor/element.hpp"
@@ -17,6 +18,9 @@
 namespace weft {
 
 namespace runtime {
+
+graph::Rows random_family();  // random_rows.cpp
+
 namespace {
 
 // A pooled buffer's handle: gives the buffer back when it goes.
@@ -229,6 +233,7 @@ Device parse_device(std::string_view text) {
 namespace {
 // Linked wherever a device is used; from then on WEFT_DEVICE may name any device.
 const bool resolver_is_set = (set_device_resolver(parse_device), true);
+const bool random_ops_are_in_the_table = graph::add_family(runtime::random_family);
 }  // namespace
 
 void synchronize(Device device) { runtime::backend_of(device).synchronize(); }

@@ -10,6 +10,7 @@
 #include "base/hash.hpp"
 #include "compile/emit.hpp"
 #include "graph/graph_state.hpp"
+#include "graph/op.hpp"
 #include "graph/trace_scope.hpp"
 #include "runtime/devices.hpp"
 #include "weft/compile.hpp"
@@ -105,8 +106,8 @@ void run(const CachedPlan& plan, const Structure& structure, std::span<const Nod
   }
   executable.program->run(externals);
   for (std::size_t o = 0; o < outputs.size(); ++o)
-    outputs[o]->storage.set(
-        std::make_unique<BufferStorage>(externals[static_cast<std::size_t>(executable.compiled.output_external[o])]));
+    graph::set_storage(*outputs[o], std::make_unique<BufferStorage>(
+                                        externals[static_cast<std::size_t>(executable.compiled.output_external[o])]));
 }
 
 const Node* base_of(const Node* node) {
@@ -247,11 +248,12 @@ void evaluate_held(std::uint64_t last_id) {
   state.held_up_to = last_id;
   std::unordered_set<const Node*> used;
   for (const NodeRef& node : nodes)
-    for (const NodeRef& input : node->inputs) used.insert(input.get());
+    for (const std::vector<NodeRef>* sources : {&node->inputs, &node->parts})
+      for (const NodeRef& source : *sources) used.insert(source.get());
   std::vector<NodeRef> held;
   for (const NodeRef& node : nodes)
-    if (!used.contains(node.get()) && !node->storage && !node->inputs.empty() && node->kind != graph::Kind::attention &&
-        node->kind != graph::Kind::attention_backward)
+    if (!used.contains(node.get()) && !node->storage && !node->inputs.empty() &&
+        !(node->kind == graph::Kind::call && graph::has_several_results(*node)))
       held.push_back(node);
   // What a function that another thread traces is made of has no elements.
   std::unordered_map<const Node*, bool> is_traced;

@@ -5,9 +5,10 @@
 #include "backend/cpu/backend.hpp"
 #include "backend/cpu/quant/matmul.hpp"
 #include "backend/webgpu/quantised_pack.hpp"
+#include "graph/cache.hpp"
 #include "graph/describe.hpp"
 #include "graph/no_grad.hpp"
-#include "graph/node.hpp"
+#include "graph/op.hpp"
 #include "runtime/devices.hpp"
 #include "weft/ops.hpp"
 
@@ -73,9 +74,11 @@ Tensor packed_linear(const Tensor& x, const PackedMatrix& weight, const Tensor& 
   }
   Shape shape = x.shape();
   shape[shape.rank() - 1] = weight.n;
-  const graph::NodeRef product =
-      graph::packed_matmul(graph::reshape(x.node(), {1, rows, weight.k}), weight.words.node(), weight.type, weight.n,
-                           exact, chosen.defined() ? chosen.node() : nullptr);
+  const graph::NodeRef product = graph::call_nodes(
+      graph::packed_matmul_row(), {Tensor(graph::reshape(x.node(), {1, rows, weight.k})), weight.words, chosen},
+      graph::words_of(graph::packed_matmul_row().attributes,
+                      graph::PackedMatmul{static_cast<Extent>(weight.type), weight.n, weight.k, exact}),
+      where)[0];
   const Tensor y = graph::wrap(graph::reshape(product, shape));
   return bias.defined() ? elementwise("add", {y, bias}, {}, where) : y;
 }
@@ -88,9 +91,8 @@ Tensor packed_rows(const PackedMatrix& table, const Tensor& indices, Where where
   if (indices.rank() != 1) throw ShapeError(describe(op, "indices are not [T]", {{"indices", indices}}, where));
   if (indices.device() != table.words.device())
     throw DeviceError(describe(op, "operands on different devices", {{"indices", indices}}, where));
-  const Extent attributes[] = {static_cast<Extent>(table.type), table.n};
-  return graph::wrap(graph::routine(ops::Routine::unpack_rows, {table.words.node(), indices.node()}, DType::f32,
-                                    {indices.dim(0), table.k}, attributes, where));
+  return graph::call(graph::unpack_rows_row(), {table.words, indices},
+                     graph::UnpackRows{static_cast<Extent>(table.type), table.n, table.k}, where);
 }
 
 }  // namespace weft

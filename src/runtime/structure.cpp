@@ -68,6 +68,9 @@ const Node* splat_of(const Node* node) {
   return node->kind == Kind::constant ? node : nullptr;
 }
 
+// What a node is computed as: calls that were written out in other ops are their parts.
+const Node* source_of(const NodeRef& node) { return node->storage ? node.get() : graph::written_out(node.get()); }
+
 bool is_value_leaf(const Node& node) { return node.kind == Kind::data || node.kind == Kind::input || node.storage; }
 
 }  // namespace
@@ -85,7 +88,7 @@ void structure_of(std::span<const NodeRef> outputs, std::uint64_t settings, Stru
   };
   put(settings);
   for (const NodeRef& output : outputs) {
-    stack.emplace_back(output.get(), 0);
+    stack.emplace_back(source_of(output), 0);
     while (!stack.empty()) {
       auto& [node, next] = stack.back();
       if (next == 0 && numbers.find(node) >= 0) {
@@ -97,7 +100,7 @@ void structure_of(std::span<const NodeRef> outputs, std::uint64_t settings, Stru
       if (next == 0 && is_value_leaf(*node)) next = kLeaf;
       const bool leaf = next == kLeaf;
       if (!leaf && next < node->inputs.size()) {
-        const Node* input = node->inputs[next++].get();
+        const Node* input = source_of(node->inputs[next++]);
         if (numbers.find(input) < 0 && !splat_of(input)) stack.emplace_back(input, 0);
         continue;
       }
@@ -119,15 +122,15 @@ void structure_of(std::span<const NodeRef> outputs, std::uint64_t settings, Stru
       put(n->inputs.size());
       bool of_leaf = false;
       for (std::size_t i = 0; i < n->inputs.size(); ++i) {
-        const NodeRef& input = n->inputs[i];
-        if (const Node* constant = splat_of(input.get())) {
+        const Node* input = source_of(n->inputs[i]);
+        if (const Node* constant = splat_of(input)) {
           put(~std::uint64_t{0} - static_cast<std::uint64_t>(input->type));
           put(input->shape.size());
           for (Extent e : input->shape) put(static_cast<std::uint64_t>(e));
           s.holes.push_back({n, static_cast<int>(i), false, std::bit_cast<std::uint64_t>(constant->value)});
           continue;
         }
-        const auto number = static_cast<std::size_t>(numbers.find(input.get()));
+        const auto number = static_cast<std::size_t>(numbers.find(input));
         put(number);
         of_leaf = views_leaf[number];
       }
@@ -153,9 +156,10 @@ void structure_of(std::span<const NodeRef> outputs, std::uint64_t settings, Stru
           put(static_cast<std::uint64_t>(n->reduction));
           put(reinterpret_cast<std::uintptr_t>(n->expression.get()));  // interned, and kept by whoever keeps the key
           put(reinterpret_cast<std::uintptr_t>(n->row));
+          put(reinterpret_cast<std::uintptr_t>(n->op));
       }
     }
-    put(~static_cast<std::uint64_t>(numbers.find(output.get())));
+    put(~static_cast<std::uint64_t>(numbers.find(source_of(output))));
   }
   s.hash = hash;
 }
@@ -205,10 +209,11 @@ std::vector<Filling> fillings_of(const Structure& structure) {
     if (structure.is_leaf[i]) continue;
     std::vector<bool> numbers;
     bool all = !node->inputs.empty();
-    for (const NodeRef& input : node->inputs) {
-      readers[input.get()].push_back(node);
-      const auto known = is_number.find(input.get());
-      numbers.push_back((known != is_number.end() && known->second) || splat_of(input.get()) != nullptr);
+    for (const NodeRef& each : node->inputs) {
+      const Node* input = source_of(each);
+      readers[input].push_back(node);
+      const auto known = is_number.find(input);
+      numbers.push_back((known != is_number.end() && known->second) || splat_of(input) != nullptr);
       all = all && numbers.back();
     }
     is_number[node] = all;
@@ -328,9 +333,10 @@ Blueprint blueprint_of(std::span<const NodeRef> outputs, const Structure& s, con
     graph::NodeFields fields = *node;
     for (std::size_t i = 0; i < fields.inputs.size(); ++i) {
       NodeRef& input = fields.inputs[i];
-      const Node* constant = splat_of(input.get());
+      const Node* source = source_of(input);
+      const Node* constant = splat_of(source);
       input =
-          constant ? graph::constant(constant->value, input->type, input->shape, input->device) : made.at(input.get());
+          constant ? graph::constant(constant->value, source->type, source->shape, source->device) : made.at(source);
     }
     if (holes != filled.end())
       for (const auto& [i, value] : holes->second.inputs) fields.inputs[static_cast<std::size_t>(i)] = value;
@@ -340,7 +346,7 @@ Blueprint blueprint_of(std::span<const NodeRef> outputs, const Structure& s, con
       copy = graph::make_node(std::move(fields), node->where);
     if (copy->label.empty()) copy->label = node->label;
   }
-  for (const NodeRef& output : outputs) result.outputs.push_back(made.at(output.get()));
+  for (const NodeRef& output : outputs) result.outputs.push_back(made.at(source_of(output)));
   for (const Node* leaf : s.leaves) result.leaves.push_back(made.at(leaf));
   return result;
 }

@@ -162,7 +162,7 @@ class Doctor(unittest.TestCase):
     def test_the_cpu_is_well(self):
         done = weft("doctor", "--device", "cpu")
         self.assertEqual(done.returncode, OK, done.stdout + done.stderr)
-        self.assertGreaterEqual(done.stdout.count("PASS"), 12)
+        self.assertGreaterEqual(done.stdout.count("PASS"), 10)
         self.assertNotIn("FAIL", done.stdout)
         for key in ("For a bug report", "weft ", "processor", "memory", "instruction set"):
             self.assertIn(key, done.stdout)

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "compile/evaluate_plan.hpp"
+#include "graph/cache.hpp"
 #include "weft/error.hpp"
 #include "weft/inference.hpp"
 #include "weft/ops.hpp"
@@ -43,7 +44,7 @@ TEST(Capabilities, WithoutAttentionThereAreProductsAndASoftmax) {
   const Attended a;
   const compiler::Target whole = reference_target();
   compiler::Target parts = whole;
-  parts.has_attention = false;
+  parts.has_kernel = nullptr;
   EXPECT_EQ(count_kernels<kernel::AttentionKernel>(a.y, whole), 1);
   EXPECT_EQ(count_kernels<kernel::AttentionKernel>(a.y, parts), 0);
   EXPECT_EQ(count_kernels<kernel::MatmulKernel>(a.y, parts), 2);
@@ -58,8 +59,8 @@ TEST(Capabilities, AttentionIsOneKernelWhereTheDeviceSaysItIsFaster) {
     return count_kernels<kernel::AttentionKernel>(a.y, target);
   };
   const std::size_t score_bytes = 2 * 6 * 6 * sizeof(float);
-  EXPECT_EQ(kernels([](auto& t) { t.attention_width_max = 3; }), 0);
-  EXPECT_EQ(kernels([](auto& t) { t.attention_width_max = 4; }), 1);
+  EXPECT_EQ(kernels([](auto& t) { t.has_kernel = [](const graph::Call& c) { return graph::fits_tiles(c, 3); }; }), 0);
+  EXPECT_EQ(kernels([](auto& t) { t.has_kernel = [](const graph::Call& c) { return graph::fits_tiles(c, 4); }; }), 1);
   EXPECT_EQ(kernels([](auto& t) { t.attention_keys_fused = 6; }), 1);
   EXPECT_EQ(kernels([&](auto& t) {
               t.attention_keys_fused = 5;
@@ -91,9 +92,9 @@ struct Cached {
 TEST(Capabilities, WithoutRoutinesThereArePrimitives) {
   const Cached c(CacheType::f32);
   compiler::Target some = reference_target();
-  some.has_routine = [](ops::Routine routine) { return routine == ops::Routine::write_rows; };
-  EXPECT_EQ(count_kernels<kernel::RoutineKernel>(c.attended, some), 1);
-  EXPECT_EQ(count_kernels<kernel::RoutineKernel>(c.attended, reference_target()), 0);
+  some.has_kernel = [](const graph::Call& call) { return &call.row() == &graph::write_rows_row(); };
+  EXPECT_EQ(count_kernels<kernel::CallKernel>(c.attended, some), 1);
+  EXPECT_EQ(count_kernels<kernel::CallKernel>(c.attended, reference_target()), 0);
   // Rows 0 and 1 are the second and the first that were written, and the rest stays.
   const std::vector<double> rows = wave(8, 0.9), written = evaluate({c.written}, c.arguments)[0];
   for (std::size_t e = 0; e < written.size(); ++e)
@@ -125,14 +126,13 @@ TEST(Capabilities, WhatHasNoPrimitivesIsAnErrorWithACure) {
                 .find("reference has no kernel for it, and it has no form in other ops; use the CPU"),
             std::string::npos);
   Arguments arguments;
-  const Tensor product(graph::packed_matmul(arguments.make({1, 1, 32}, wave(32, 1)).node(),
-                                            arguments.make({10}, wave(10, 1), DType::u32).node(), BlockType::q8_0, 1,
-                                            true, nullptr));
-  EXPECT_NE(error_of(product, reference_target())
-                .find("reference has no products with packed weights; load them as f32, or use the CPU"),
-            std::string::npos);
+  const Tensor x = arguments.make({1, 1, 32}, wave(32, 1)), weights = arguments.make({10}, wave(10, 1), DType::u32);
+  const Tensor product =
+      graph::call(graph::packed_matmul_row(), {x, weights, Tensor()},
+                  graph::PackedMatmul{static_cast<Extent>(BlockType::q8_0), 1, 32, true}, Where::current());
+  EXPECT_NE(error_of(product, reference_target()).find("load the weights as f32, or use the CPU"), std::string::npos);
   compiler::Target packed = reference_target();
-  packed.packed_products = true;
+  packed.has_kernel = [](const graph::Call& call) { return &call.row() == &graph::packed_matmul_row(); };
   EXPECT_EQ(error_of(product, packed), "");
 }
 

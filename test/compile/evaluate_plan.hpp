@@ -6,6 +6,7 @@
 
 #include "compile/compile.hpp"
 #include "compile/leaves.hpp"
+#include "graph/attention.hpp"
 #include "graph/node.hpp"
 #include "kernel_reference.hpp"
 #include "weft/tensor.hpp"
@@ -18,7 +19,11 @@ inline compiler::Target reference_target() {
   target.storage_bytes = [](DType) { return std::size_t{1}; };  // buffers are vectors of doubles: one "byte" an element
   target.dtypes.assign(std::begin(kAllDTypes), std::end(kAllDTypes));
   target.offset_alignment = 1;
-  target.has_attention = true;
+  target.has_kernel = [](const graph::Call& call) {
+    constexpr Extent kWidthMax = 128;
+    if (call.row().form == graph::KernelForm::scatter_add) return true;
+    return call.row().form == graph::KernelForm::attention && graph::fits_tiles(call, kWidthMax);
+  };
   return target;
 }
 

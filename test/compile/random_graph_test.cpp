@@ -72,7 +72,7 @@ TEST(RandomGraph, CompilesToTheSameValuesInEveryWay) {
   apart.offset_alignment = 4;
   apart.operands_max = 9;
   compiler::Target plain_target = reference_target();
-  plain_target.has_attention = false;
+  plain_target.has_kernel = nullptr;
   std::size_t fused_kernels = 0, plain_kernels = 0;
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     SCOPED_TRACE(seed);

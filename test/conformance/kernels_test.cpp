@@ -190,8 +190,7 @@ TEST_F(Kernels, AttentionForwardAndBackward) {
 
 TEST_F(Kernels, AttentionAndCachesWithoutKernelsOfTheirOwn) {
   compiler::Target plain = target();
-  plain.has_attention = plain.packed_products = false;
-  plain.has_routine = nullptr;
+  plain.has_kernel = nullptr;
   Arguments arguments;
   const Tensor q = random(arguments, {1, 2, 5, 8}), k = random(arguments, {1, 2, 7, 8}),
                v = random(arguments, {1, 2, 7, 8}), cache = random(arguments, {9, 8}), rows = random(arguments, {3, 8}),

@@ -3,6 +3,7 @@
 #include <random>
 
 #include "conformance/device_run.hpp"
+#include "graph/cache.hpp"
 #include "runtime/packed_matrix.hpp"
 #include "weft/inference.hpp"
 #include "weft/ops.hpp"
@@ -13,8 +14,7 @@ namespace {
 /// The reference with kernels for all that it has a meaning for, instead of primitives.
 compiler::Target whole_target() {
   compiler::Target target = reference_target();
-  target.packed_products = true;
-  target.has_routine = [](ops::Routine) { return true; };
+  target.has_kernel = [](const graph::Call&) { return true; };
   target.computed_rows_max = 8;
   return target;
 }
@@ -70,7 +70,8 @@ class Routines : public Conformance {
 
 Tensor packed_product(const Tensor& x, const Tensor& words, BlockType type, Extent n, const Tensor& chosen = {}) {
   const graph::NodeRef rows = graph::reshape(x.node(), {1, x.dim(0), x.dim(1)});
-  const Tensor y(graph::packed_matmul(rows, words.node(), type, n, true, chosen.defined() ? chosen.node() : nullptr));
+  const Tensor y = graph::call(graph::packed_matmul_row(), {Tensor(rows), words, chosen},
+                               graph::PackedMatmul{static_cast<Extent>(type), n, x.dim(1), true}, Where::current());
   return reshape(y, {x.dim(0), n});
 }
 
@@ -115,20 +116,18 @@ TEST_F(Routines, RowsOfPackedWeights) {
     SCOPED_TRACE(name_of(type));
     const auto w = noise(n * k);
     expect_same([&](Side& side) {
-      const Extent attributes[] = {static_cast<Extent>(type), n};
       const Tensor at = side.arguments.make({5}, {3, 11, -1, 12, 3}, DType::i32);
-      return std::vector<Tensor>{
-          Tensor(graph::routine(ops::Routine::unpack_rows, {weights(side, type, n, k, w).node(), at.node()}, DType::f32,
-                                {5, k}, attributes))};
+      return std::vector<Tensor>{graph::call(graph::unpack_rows_row(), {weights(side, type, n, k, w), at},
+                                             graph::UnpackRows{static_cast<Extent>(type), n, k}, Where::current())};
     });
-    EXPECT_TRUE(std::holds_alternative<kernel::RoutineKernel>(kernels_[0]));
+    EXPECT_TRUE(std::holds_alternative<kernel::CallKernel>(kernels_[0]));
   }
 }
 
 TEST_F(Routines, CachesKeepRowsInEveryType) {
   const Extent rows = 20, kv_heads = 2, width = 32, tokens = 9;
   for (const CacheType type : {CacheType::f32, CacheType::f16, CacheType::q8}) {
-    const Extent words = ops::row_words(static_cast<ops::CacheType>(type), kv_heads * width);
+    const Extent words = graph::row_words(type, kv_heads * width);
     const DType stored = type == CacheType::f32 ? DType::f32 : DType::u32;
     const auto k = noise(tokens * kv_heads * width), v = noise(tokens * kv_heads * width), q = noise(2 * 4 * width);
     const std::vector<double> at{4, 5, 6, 7, 8, 9, 10, -1, 20};  // the last two are dropped

@@ -20,12 +20,13 @@ import files
 import opinfo
 import products
 import reductions
+import rows
 import traps
 import torch
 from door import Judge
 
 SHOWN = 20  # failures of a subject
-MODULES = [dtypes, elementwise, reductions, products, composites, traps, opinfo, files, blocks]
+MODULES = [dtypes, elementwise, reductions, products, composites, traps, opinfo, rows, files, blocks]
 
 
 def main(weft, device, *wanted):

@@ -9,6 +9,8 @@
 
 #include "base/half.hpp"
 #include "base/philox.hpp"
+#include "compile/call_attributes.hpp"
+#include "graph/cache.hpp"
 #include "reference/packed.hpp"
 #include "reference/values.hpp"
 
@@ -18,16 +20,16 @@ inline std::uint32_t bits_of_f32(double value) { return std::bit_cast<std::uint3
 inline double f32_of_bits(double word) { return std::bit_cast<float>(static_cast<std::uint32_t>(word)); }
 
 /// A row of a cache as elements of its buffer.
-inline Values packed_row(ops::CacheType type, const Values& row) {
+inline Values packed_row(CacheType type, const Values& row) {
   Values words;
   switch (type) {
-    case ops::CacheType::f32: return row;
-    case ops::CacheType::f16:
+    case CacheType::f32: return row;
+    case CacheType::f16:
       for (std::size_t i = 0; i < row.size(); i += 2)
         words.push_back(f16_from_f32(static_cast<float>(row[i])) |
                         static_cast<std::uint32_t>(f16_from_f32(static_cast<float>(row[i + 1]))) << 16);
       break;
-    case ops::CacheType::q8:
+    case CacheType::q8:
       for (std::size_t block = 0; block < row.size(); block += 32) {
         double largest = 0;
         for (std::size_t i = 0; i < 32; ++i) largest = std::max(largest, std::fabs(row[block + i]));
@@ -48,21 +50,21 @@ inline Values packed_row(ops::CacheType type, const Values& row) {
 
 /// Element `e` of a row of a cache, whose words `word(i)` gives.
 template <class Word>
-double cached_element(ops::CacheType type, Extent e, Word word) {
+double cached_element(CacheType type, Extent e, Word word) {
   switch (type) {
-    case ops::CacheType::f32: return word(e);
-    case ops::CacheType::f16:
+    case CacheType::f32: return word(e);
+    case CacheType::f16:
       return f32_from_f16(static_cast<std::uint16_t>(static_cast<std::uint32_t>(word(e / 2)) >> 16 * (e % 2)));
-    case ops::CacheType::q8: break;
+    case CacheType::q8: break;
   }
   const Extent block = e / 32 * 9, i = e % 32;
   const auto bytes = static_cast<std::uint32_t>(word(block + 1 + i / 4));
   return f32_of_bits(word(block)) * static_cast<std::int8_t>(bytes >> 8 * (i % 4));
 }
 
-inline void run_write_rows(const kernel::RoutineKernel& k, std::vector<Values>& buffers) {
-  const ops::CacheType type = ops::write_rows_of(k.attributes).type;
-  const Extent rows = k.shape[0], words = k.shape[1], width = k.shapes[1][1];
+inline void run_write_rows(const kernel::CallKernel& k, std::vector<Values>& buffers) {
+  const CacheType type = kernel::attributes_of<graph::WriteRows>(k).type;
+  const Extent rows = k.shape()[0], words = k.shape()[1], width = k.shapes[1][1];
   Values cache;
   for (Extent i = 0; i < rows * words; ++i) cache.push_back(read(k.reads[0], i, buffers));
   for (Extent t = 0; t < k.shapes[1][0]; ++t) {
@@ -73,12 +75,12 @@ inline void run_write_rows(const kernel::RoutineKernel& k, std::vector<Values>& 
     const Values packed = packed_row(type, row);
     std::copy(packed.begin(), packed.end(), cache.begin() + at * words);
   }
-  for (Extent i = 0; i < rows * words; ++i) write(k.out, i, cache[static_cast<std::size_t>(i)], buffers);
+  for (Extent i = 0; i < rows * words; ++i) write(k.out(), i, cache[static_cast<std::size_t>(i)], buffers);
 }
 
-inline void run_cache_attention(const kernel::RoutineKernel& k, std::vector<Values>& buffers) {
-  const ops::CacheAttention a = ops::cache_attention_of(k.attributes);
-  const Extent tokens = k.shape[0], heads = k.shape[1], width = k.shape[2], rows = k.shapes[1][0],
+inline void run_cache_attention(const kernel::CallKernel& k, std::vector<Values>& buffers) {
+  const graph::CacheAttention a = kernel::attributes_of<graph::CacheAttention>(k);
+  const Extent tokens = k.shape()[0], heads = k.shape()[1], width = k.shape()[2], rows = k.shapes[1][0],
                words = k.shapes[1][1];
   const auto cached = [&](std::size_t operand, Extent row, Extent e) {
     return cached_element(a.type, e, [&](Extent i) { return read(k.reads[operand], row * words + i, buffers); });
@@ -109,21 +111,21 @@ inline void run_cache_attention(const kernel::RoutineKernel& k, std::vector<Valu
       for (Extent e = 0; e < width; ++e) {
         double sum = 0;
         for (std::size_t j = 0; j < seen.size(); ++j) sum += score[j] / total * cached(2, seen[j], kv + e);
-        write(k.out, (t * heads + h) * width + e, to_type(sum, DType::f32), buffers);
+        write(k.out(), (t * heads + h) * width + e, to_type(sum, DType::f32), buffers);
       }
     }
   }
 }
 
 /// A row outside of the matrix is zeros.
-inline void run_unpack_rows(const kernel::RoutineKernel& k, std::vector<Values>& buffers) {
-  const ops::UnpackRows a = ops::unpack_rows_of(k.attributes);
-  const Extent width = k.shape[1];
+inline void run_unpack_rows(const kernel::CallKernel& k, std::vector<Values>& buffers) {
+  const graph::UnpackRows a = kernel::attributes_of<graph::UnpackRows>(k);
+  const Extent width = k.shape()[1];
   const Values weights = unpacked(static_cast<BlockType>(a.block_type), a.n, width, k.reads[0], buffers);
-  for (Extent t = 0; t < k.shape[0]; ++t) {
+  for (Extent t = 0; t < k.shape()[0]; ++t) {
     const auto row = static_cast<Extent>(read(k.reads[1], t, buffers));
     for (Extent e = 0; e < width; ++e)
-      write(k.out, t * width + e, row >= 0 && row < a.n ? weights[static_cast<std::size_t>(row * width + e)] : 0,
+      write(k.out(), t * width + e, row >= 0 && row < a.n ? weights[static_cast<std::size_t>(row * width + e)] : 0,
             buffers);
   }
 }
@@ -191,14 +193,14 @@ inline Extent drawn_token(const Values& logits, const DrawSettings& s, double un
   return left.back().id;
 }
 
-inline void run_sample_token(const kernel::RoutineKernel& k, std::vector<Values>& buffers) {
+inline void run_sample_token(const kernel::CallKernel& k, std::vector<Values>& buffers) {
   const auto row_of = [&](std::size_t operand, Extent b) {
     Values row;
     const Extent columns = k.shapes[operand][1];
     for (Extent i = 0; i < columns; ++i) row.push_back(read(k.reads[operand], b * columns + i, buffers));
     return row;
   };
-  for (Extent b = 0; b < k.shape[0]; ++b) {
+  for (Extent b = 0; b < k.shape()[0]; ++b) {
     const Values raw = row_of(0, b), settings = row_of(1, b), history = row_of(2, b), tokens = row_of(3, b),
                  bias = row_of(4, b), draw = row_of(5, b);
     const DrawSettings s{settings[0], settings[1], settings[2], settings[3], settings[4],
@@ -225,18 +227,17 @@ inline void run_sample_token(const kernel::RoutineKernel& k, std::vector<Values>
       for (const double l : raw) total += std::exp(l - top);
       log_probability = raw[static_cast<std::size_t>(token)] - top - std::log(total);
     }
-    write(k.out, 2 * b, static_cast<double>(token), buffers);
-    write(k.out, 2 * b + 1, static_cast<std::int32_t>(bits_of_f32(log_probability)), buffers);
+    write(k.out(), 2 * b, static_cast<double>(token), buffers);
+    write(k.out(), 2 * b + 1, static_cast<std::int32_t>(bits_of_f32(log_probability)), buffers);
   }
 }
 
-inline void run(const kernel::RoutineKernel& kernel, std::vector<Values>& buffers) {
-  switch (kernel.routine) {
-    case ops::Routine::write_rows: return run_write_rows(kernel, buffers);
-    case ops::Routine::cache_attention: return run_cache_attention(kernel, buffers);
-    case ops::Routine::sample_token: return run_sample_token(kernel, buffers);
-    case ops::Routine::unpack_rows: return run_unpack_rows(kernel, buffers);
-  }
+inline void run(const kernel::CallKernel& kernel, std::vector<Values>& buffers) {
+  if (kernel.op == &graph::write_rows_row()) return run_write_rows(kernel, buffers);
+  if (kernel.op == &graph::cache_attention_row()) return run_cache_attention(kernel, buffers);
+  if (kernel.op == &graph::sample_token_row()) return run_sample_token(kernel, buffers);
+  if (kernel.op == &graph::unpack_rows_row()) return run_unpack_rows(kernel, buffers);
+  throw std::logic_error("reference: " + kernel.name + " is judged by its decomposition");
 }
 
 }  // namespace weft::reference

@@ -264,12 +264,12 @@ void expect_error(F f, std::string_view part) {
 
 TEST(Cache, ErrorsNameWhatDoesNotFit) {
   const Tensor q = zeros({2, 4, 32}), k = zeros({9, 64}), at = zeros({2}, DType::i32), rows = zeros({2, 64});
-  expect_error<ShapeError>([&] { (void)cache_attention(q, k, k, at, at, 3); }, "no multiple of 3");
+  expect_error<ShapeError>([&] { (void)cache_attention(q, k, k, at, at, 3); }, "not a multiple of 3");
   expect_error<ShapeError>([&] { (void)cache_attention(q, k, k, at, zeros({3}, DType::i32), 2); }, "length is not [2]");
   expect_error<ShapeError>([&] { (void)cache_attention(q, k, zeros({8, 64}), at, at, 2); }, "differ in rows");
   expect_error<ShapeError>([&] { (void)cache_attention(q, zeros({9, 60}), k, at, at, 2); }, "keys is not [rows, 64]");
   expect_error<DTypeError>([&] { (void)cache_attention(q, k, k, at, at, 2, {.type = CacheType::f16}); }, "f16 is u32");
-  expect_error<DTypeError>([&] { (void)cache_attention(q, k, k, zeros({2}), at, 2); }, "first is not i32");
+  expect_error<DTypeError>([&] { (void)cache_attention(q, k, k, zeros({2}), at, 2); }, "first takes i32");
   expect_error<UsageError>([&] { (void)cache_attention(q, k, k, at, at, 2, {.window = -1}); }, "negative");
   for (const CacheAttentionOptions& options : {CacheAttentionOptions{.ring = 8},
                                                {.window = 9, .ring = 8},
@@ -278,7 +278,7 @@ TEST(Cache, ErrorsNameWhatDoesNotFit) {
     expect_error<UsageError>([&] { (void)cache_attention(q, k, k, at, at, 2, options); },
                              fmt::format("a ring of {} rows with a window of {}", options.ring, options.window));
   expect_error<ShapeError>([&] { (void)write_rows(k, zeros({2, 32}), at); }, "not [rows, 32]");
-  expect_error<DTypeError>([&] { (void)write_rows(k, zeros({2, 64}, DType::i32), at); }, "rows are not f32");
+  expect_error<DTypeError>([&] { (void)write_rows(k, zeros({2, 64}, DType::i32), at); }, "rows takes f32");
   expect_error<ShapeError>([&] { (void)empty_cache(4, 33, CacheType::f16); }, "multiples of 2");
   expect_error<ShapeError>([&] { (void)empty_cache(4, 48, CacheType::q8); }, "multiples of 32");
   const Tensor blocks = empty_cache(4, 32, CacheType::q8), number = tensor<std::int32_t>({0}, {1});

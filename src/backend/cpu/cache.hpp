@@ -8,10 +8,10 @@
 
 namespace weft::cpu {
 
-/// Operands as ops/routine.hpp lists them, by pointers to their first elements.
-void run_write_rows(const kernel::RoutineKernel& kernel, std::span<char* const> reads, char* out);
+/// Operands as the row lists them (graph/cache.hpp), by pointers to their first elements.
+void run_write_rows(const kernel::CallKernel& kernel, std::span<char* const> reads, std::span<char* const> outs);
 /// Few queries of a sequence: heads of keys and stretches of keys are tasks, joined at the end. Many: blocks of queries,
 /// by matrix products. Sums have one order, whatever the number of threads.
-std::unique_ptr<Prepared> prepare_cache_attention(const kernel::RoutineKernel& kernel);
+std::unique_ptr<Prepared> prepare_cache_attention(const kernel::CallKernel& kernel);
 
 }  // namespace weft::cpu

@@ -12,6 +12,8 @@
 #include "backend/cpu/gemm.hpp"
 #include "backend/cpu/loop/tile.hpp"
 #include "base/threads.hpp"
+#include "compile/call_attributes.hpp"
+#include "graph/cache.hpp"
 
 namespace weft::cpu {
 namespace {
@@ -33,9 +35,9 @@ struct Slot {
 
 class CacheAttention final : public Prepared {
  public:
-  explicit CacheAttention(kernel::RoutineKernel kernel)
+  explicit CacheAttention(kernel::CallKernel kernel)
       : kernel_(std::move(kernel)),
-        a_(ops::cache_attention_of(kernel_.attributes)),
+        a_(kernel::attributes_of<graph::CacheAttention>(kernel_)),
         tokens_(kernel_.shapes[0][0]),
         heads_(kernel_.shapes[0][1]),
         width_(kernel_.shapes[0][2]),
@@ -54,7 +56,7 @@ class CacheAttention final : public Prepared {
     v_ = reinterpret_cast<const std::uint32_t*>(memory.at(kernel_.reads[2]));
     first_ = reinterpret_cast<const std::int32_t*>(memory.at(kernel_.reads[3]));
     length_ = reinterpret_cast<const std::int32_t*>(memory.at(kernel_.reads[4]));
-    out_ = reinterpret_cast<float*>(memory.at(kernel_.out));
+    out_ = reinterpret_cast<float*>(memory.at(kernel_.out()));
   }
   void run() override {
     start();
@@ -98,7 +100,7 @@ class CacheAttention final : public Prepared {
     for (auto i = static_cast<std::size_t>(hand); i < tasks_.size(); i += static_cast<std::size_t>(hands_))
       run_one(tasks_[i]);
   }
-  std::string to_string() const override { return routine_text(kernel_); }
+  std::string to_string() const override { return call_text(kernel_); }
 
  private:
   enum class Kind : std::uint8_t { nothing_seen, stretch, block };
@@ -189,7 +191,7 @@ class CacheAttention final : public Prepared {
   const float* rows_of(const std::uint32_t* cache, Extent token, Extent head, Extent begin, Extent end,
                        std::vector<float>& memory, Extent* row) const {
     const Extent first = seen_[static_cast<std::size_t>(token)].first, place = begin % ring_;
-    if (a_.type == ops::CacheType::f32 && place + (end - begin) <= ring_) {
+    if (a_.type == CacheType::f32 && place + (end - begin) <= ring_) {
       *row = words_;
       return reinterpret_cast<const float*>(cache) + (first + place) * words_ + head * width_;
     }
@@ -197,9 +199,9 @@ class CacheAttention final : public Prepared {
     memory.resize(std::max(memory.size(), static_cast<std::size_t>((end - begin) * width_)));
     float* to = memory.data();
     each_row(cache, first, begin, end, [&](const std::uint32_t* from) {
-      if (a_.type == ops::CacheType::f32)
+      if (a_.type == CacheType::f32)
         std::memcpy(to, from + head * width_, static_cast<std::size_t>(width_) * sizeof(float));
-      else if (a_.type == ops::CacheType::f16)
+      else if (a_.type == CacheType::f16)
         cache_.unpack_f16(reinterpret_cast<const std::uint16_t*>(from) + head * width_, to, width_);
       else
         cache_.unpack_q8(from + head * width_ / 32 * 9, to, width_);
@@ -348,8 +350,8 @@ class CacheAttention final : public Prepared {
     gemm(args);
   }
 
-  kernel::RoutineKernel kernel_;
-  ops::CacheAttention a_;
+  kernel::CallKernel kernel_;
+  graph::CacheAttention a_;
   Extent tokens_, heads_, width_, rows_, words_, group_;
   Extent ring_;  // rows that keys take in turn; all of a cache that is no ring
   Extent hands_;
@@ -369,7 +371,7 @@ class CacheAttention final : public Prepared {
 
 }  // namespace
 
-std::unique_ptr<Prepared> prepare_cache_attention(const kernel::RoutineKernel& kernel) {
+std::unique_ptr<Prepared> prepare_cache_attention(const kernel::CallKernel& kernel) {
   return std::make_unique<CacheAttention>(kernel);
 }
 

@@ -5,6 +5,8 @@
 
 #include "backend/cpu/cache.hpp"
 #include "backend/cpu/loop/tile.hpp"
+#include "compile/call_attributes.hpp"
+#include "graph/cache.hpp"
 
 namespace weft::cpu {
 namespace {
@@ -23,9 +25,10 @@ void pack_q8(const float* from, std::uint32_t* to, Extent count) {
 
 }  // namespace
 
-void run_write_rows(const kernel::RoutineKernel& kernel, std::span<char* const> reads, char* out) {
-  const ops::CacheType type = ops::write_rows_of(kernel.attributes).type;
-  const Extent rows = kernel.shape[0], words = kernel.shape[1], count = kernel.shapes[1][0],
+void run_write_rows(const kernel::CallKernel& kernel, std::span<char* const> reads, std::span<char* const> outs) {
+  const CacheType type = kernel::attributes_of<graph::WriteRows>(kernel).type;
+  char* const out = outs[0];
+  const Extent rows = kernel.shape()[0], words = kernel.shape()[1], count = kernel.shapes[1][0],
                width = kernel.shapes[1][1];
   const auto* from = reinterpret_cast<const float*>(reads[1]);
   const auto* at = reinterpret_cast<const std::int32_t*>(reads[2]);
@@ -36,9 +39,9 @@ void run_write_rows(const kernel::RoutineKernel& kernel, std::span<char* const> 
     auto* row = reinterpret_cast<std::uint32_t*>(out) + at[t] * words;
     const float* values = from + t * width;
     switch (type) {
-      case ops::CacheType::f32: std::memcpy(row, values, static_cast<std::size_t>(width) * 4); break;
-      case ops::CacheType::f16: parts.pack_f16(values, reinterpret_cast<std::uint16_t*>(row), width); break;
-      case ops::CacheType::q8: pack_q8(values, row, width); break;
+      case CacheType::f32: std::memcpy(row, values, static_cast<std::size_t>(width) * 4); break;
+      case CacheType::f16: parts.pack_f16(values, reinterpret_cast<std::uint16_t*>(row), width); break;
+      case CacheType::q8: pack_q8(values, row, width); break;
     }
   }
 }

@@ -4,15 +4,13 @@
 #include <variant>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "backend/cpu/attention.hpp"
-#include "backend/cpu/cache.hpp"
+#include "backend/cpu/calls.hpp"
 #include "backend/cpu/packed_products.hpp"
 #include "backend/cpu/product.hpp"
-#include "backend/cpu/sample.hpp"
 #include "backend/cpu/scatter.hpp"
-#include "backend/cpu/unpack_rows.hpp"
+#include "weft/error.hpp"
 
 namespace weft::cpu {
 namespace {
@@ -77,32 +75,6 @@ class PreparedAttention final : public Prepared {
   AttentionBinding binding_;
 };
 
-/// A routine that is one function: for a schedule one task, where it is short.
-class PreparedRoutine final : public Prepared {
- public:
-  using Function = void (*)(const kernel::RoutineKernel&, std::span<char* const> reads, char* out);
-
-  PreparedRoutine(kernel::RoutineKernel kernel, Function function, bool is_short)
-      : kernel_(std::move(kernel)), function_(function), short_(is_short) {}
-  void bind(const Memory& memory) override {
-    reads_.clear();
-    for (const kernel::Operand& operand : kernel_.reads) reads_.push_back(memory.at(operand));
-    out_ = memory.at(kernel_.out);
-  }
-  void run() override { function_(kernel_, reads_, out_); }
-  int stages() const override { return short_ ? 1 : 0; }
-  Extent tasks(int) const override { return 1; }
-  void run_task(int, Extent) override { run(); }
-  std::string to_string() const override { return routine_text(kernel_); }
-
- private:
-  kernel::RoutineKernel kernel_;
-  Function function_;
-  bool short_;
-  std::vector<char*> reads_;
-  char* out_ = nullptr;
-};
-
 std::unique_ptr<Prepared> prepare(const kernel::LoopKernel& k) { return std::make_unique<PreparedLoop>(k); }
 std::unique_ptr<Prepared> prepare(const kernel::MatmulKernel& k) { return std::make_unique<ProductProgram>(k); }
 std::unique_ptr<Prepared> prepare(const kernel::PackedMatmulKernel& k) {
@@ -111,42 +83,19 @@ std::unique_ptr<Prepared> prepare(const kernel::PackedMatmulKernel& k) {
 }
 std::unique_ptr<Prepared> prepare(const kernel::ScatterAddKernel& k) { return std::make_unique<PreparedScatter>(k); }
 std::unique_ptr<Prepared> prepare(const kernel::AttentionKernel& k) { return std::make_unique<PreparedAttention>(k); }
-
-constexpr Extent kFewRows = 32;
-using PrepareRoutine = std::unique_ptr<Prepared> (*)(const kernel::RoutineKernel&);
-PrepareRoutine preparer_of(ops::Routine routine) {
-  switch (routine) {
-    case ops::Routine::write_rows:
-      return [](const kernel::RoutineKernel& k) -> std::unique_ptr<Prepared> {
-        return std::make_unique<PreparedRoutine>(k, run_write_rows, k.shapes.at(1)[0] <= kFewRows);
-      };
-    case ops::Routine::cache_attention: return prepare_cache_attention;
-    case ops::Routine::unpack_rows:
-      return [](const kernel::RoutineKernel& k) -> std::unique_ptr<Prepared> {
-        return std::make_unique<PreparedRoutine>(k, run_unpack_rows, k.shape[0] <= kFewRows);
-      };
-    case ops::Routine::sample_token:
-      return [](const kernel::RoutineKernel& k) -> std::unique_ptr<Prepared> {
-        return std::make_unique<PreparedRoutine>(k, run_sample_token, false);
-      };
-  }
-  return nullptr;
+std::unique_ptr<Prepared> prepare(const kernel::CallKernel& k) {
+  const CallEntry* entry = find_call(*k.op);
+  if (!entry || !entry->prepare) throw InternalError(fmt::format("cpu: there is no kernel for {}", k.name));
+  return entry->prepare(k);
 }
-std::unique_ptr<Prepared> prepare(const kernel::RoutineKernel& k) { return preparer_of(k.routine)(k); }
 
 }  // namespace
-
-bool has_routine(ops::Routine routine) { return preparer_of(routine) != nullptr; }
 
 void LoopOperands::bind(const Memory& memory) {
   input_pointers_.clear();
   output_pointers_.clear();
   for (const kernel::Operand& operand : inputs_) input_pointers_.push_back(memory.at(operand));
   for (const kernel::Operand& operand : outputs_) output_pointers_.push_back(memory.at(operand));
-}
-
-std::string routine_text(const kernel::RoutineKernel& kernel) {
-  return fmt::format("routine {}: {}\n", kernel.name, fmt::join(kernel.attributes, " "));
 }
 
 std::vector<PreparedKernels> prepare(const kernel::Plan& plan) {

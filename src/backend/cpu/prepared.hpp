@@ -66,9 +66,8 @@ class LoopOperands {
   std::vector<char*> input_pointers_, output_pointers_;
 };
 
-/// Whether there is code for the routine.
-bool has_routine(ops::Routine routine);
-std::string routine_text(const kernel::RoutineKernel& kernel);
+/// The kernel for `explain`.
+std::string call_text(const kernel::CallKernel& kernel);
 
 /// The kernels of a plan from `first` on that share their work, most often one.
 struct PreparedKernels {

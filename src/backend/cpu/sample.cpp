@@ -173,7 +173,7 @@ class Row {
 
 }  // namespace
 
-void run_sample_token(const kernel::RoutineKernel& kernel, std::span<char* const> reads, char* out) {
+void run_sample_token(const kernel::CallKernel& kernel, std::span<char* const> reads, std::span<char* const> outs) {
   const Extent rows = kernel.shapes[0][0], vocabulary = kernel.shapes[0][1], window = kernel.shapes[2][1],
                biased = kernel.shapes[3][1];
   parallel_for(rows, [&](Extent b) {
@@ -193,7 +193,7 @@ void run_sample_token(const kernel::RoutineKernel& kernel, std::span<char* const
     const std::int32_t token = row.draw(s, philox::to_unit_double(words[0], words[1]));
     const float log_probability = s.log_probability != 0 && token >= 0 ? row.log_probability(token) : 0;
     const std::int32_t result[] = {token, std::bit_cast<std::int32_t>(log_probability)};
-    std::memcpy(out + b * static_cast<Extent>(sizeof result), result, sizeof result);
+    std::memcpy(outs[0] + b * static_cast<Extent>(sizeof result), result, sizeof result);
   });
 }
 

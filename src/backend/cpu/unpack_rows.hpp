@@ -7,7 +7,7 @@
 
 namespace weft::cpu {
 
-/// Operands as ops/routine.hpp lists them. A row outside the matrix reads zeros.
-void run_unpack_rows(const kernel::RoutineKernel& kernel, std::span<char* const> reads, char* out);
+/// Operands as the row lists them (graph/cache.hpp). A row outside the matrix reads zeros.
+void run_unpack_rows(const kernel::CallKernel& kernel, std::span<char* const> reads, std::span<char* const> outs);
 
 }  // namespace weft::cpu

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "graph/attention.hpp"
 #include "weft/error.hpp"
 
 namespace weft::trace {
@@ -34,8 +35,10 @@ class TraceBackend final : public backend::Backend {
     for (const Element& row : kElements)
       if (row.on_cpu && !is_storage(row.type)) description_.dtypes.push_back(row.type);
     description_.buffer_bytes_max = description_.binding_bytes_max = std::size_t{1} << 40;
-    description_.has_attention = description_.packed_products = true;
-    description_.has_routine = [](ops::Routine) { return true; };
+    description_.has_kernel = [](const graph::Call& call) {
+      constexpr Extent kWidthMax = 128;
+      return call.row().form != graph::KernelForm::attention || graph::fits_tiles(call, kWidthMax);
+    };
   }
   const backend::Description& describe() const override { return description_; }
   std::size_t storage_bytes(DType type) const override { return size_bytes(type); }

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "backend/webgpu/render.hpp"
+#include "backend/webgpu/calls.hpp"
 #include "backend/webgpu/wgsl/quantised.hpp"
 
 namespace weft::webgpu {
@@ -22,11 +22,9 @@ backend::Description description_of(const AdapterInfo& info) {
   description.offset_alignment = std::max(256u, limits.offset_alignment);
   description.prefers_separate_buffers = true;
   description.kernels_side_by_side = 6;
-  description.has_attention = description.packed_products = true;
-  description.has_routine = has_routine;
+  description.has_kernel = has_kernel;
   description.computed_rows_max = kFewRows;
   description.operands_max = static_cast<int>(info.limits.storage_buffers);
-  description.attention_width_max = 256;
 
   const auto yes = [](bool is) { return is ? "yes" : "no"; };
   description.details = {

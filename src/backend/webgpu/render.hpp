@@ -9,7 +9,4 @@ namespace weft::webgpu {
 /// with more operands than the target binds, DeviceError for one beyond its counting. Messages name the kernel.
 Rendered render(const kernel::Kernel& kernel, int plan_buffers, const Target& target);
 
-/// Whether there is a shader for the routine.
-bool has_routine(ops::Routine routine);
-
 }  // namespace weft::webgpu

@@ -7,6 +7,7 @@
 #include "backend/webgpu/render.hpp"
 #include "backend/webgpu/wgsl/cache.hpp"
 #include "backend/webgpu/wgsl/quantised.hpp"
+#include "graph/cache.hpp"
 
 namespace weft::webgpu {
 namespace {
@@ -38,13 +39,13 @@ std::size_t render_with_another(const kernel::Plan& plan, std::size_t at, const 
   const auto* loop = std::get_if<kernel::LoopKernel>(&kernels[at]);
   if (!loop) return at;
   for (std::size_t later = at + 1; later < std::min(at + kFar, kernels.size()); ++later) {
-    const auto* write = std::get_if<kernel::RoutineKernel>(&kernels[later]);
-    if (!write || write->routine != ops::Routine::write_rows) continue;
+    const auto* write = std::get_if<kernel::CallKernel>(&kernels[later]);
+    if (!write || write->op != &graph::write_rows_row()) continue;
     // The write moves ahead, so that nothing between may know its cache or its places.
     bool is_free = true;
     for (std::size_t between = at + 1; between < later; ++between)
-      is_free =
-          is_free && !touches(kernels[between], write->out.buffer) && !writes(kernels[between], write->reads[2].buffer);
+      is_free = is_free && !touches(kernels[between], write->out().buffer) &&
+                !writes(kernels[between], write->reads[2].buffer);
     if (is_free && render_written_loop(*loop, *write, target, rendered)) return later;
   }
   return at;

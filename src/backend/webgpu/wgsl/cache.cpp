@@ -7,13 +7,14 @@
 #include "backend/webgpu/wgsl/loop.hpp"
 #include "backend/webgpu/wgsl/scalar.hpp"
 #include "backend/webgpu/wgsl/steps.hpp"
+#include "compile/call_attributes.hpp"
+#include "graph/cache.hpp"
 
 namespace weft::webgpu {
 namespace {
 
+using kernel::CallKernel;
 using kernel::Operand;
-using kernel::RoutineKernel;
-using ops::CacheType;
 
 constexpr int kWriteThreads = 256;  // as elementwise kernels have, so that they run side by side
 
@@ -64,17 +65,17 @@ std::string write_unit(CacheType type, const Bindings& bindings, int rows, int o
 
 }  // namespace
 
-void render_write_rows(const RoutineKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered) {
-  const CacheType type = ops::write_rows_of(kernel.attributes).type;
-  const Extent rows = kernel.shape[0], words = kernel.shape[1], count = kernel.shapes[1][0],
+void render_write_rows(const CallKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered) {
+  const CacheType type = kernel::attributes_of<graph::WriteRows>(kernel).type;
+  const Extent rows = kernel.shape()[0], words = kernel.shape()[1], count = kernel.shapes[1][0],
                width = kernel.shapes[1][1];
-  if (kernel.out.buffer != kernel.reads[0].buffer || kernel.out.offset != kernel.reads[0].offset)
-    copy(kernel.reads[0], kernel.out, target, scratch, rendered);
+  if (kernel.out().buffer != kernel.reads[0].buffer || kernel.out().offset != kernel.reads[0].offset)
+    copy(kernel.reads[0], kernel.out(), target, scratch, rendered);
   const Extent units = type == CacheType::q8 ? words / 9 : words;
   if (count * units * rows == 0) return;
   Bindings bindings(target, kernel.name);
   const int from = bindings.add(kernel.reads[1], false), at = bindings.add(kernel.reads[2], false),
-            out = bindings.add(kernel.out, true);
+            out = bindings.add(kernel.out(), true);
   bindings.forbid_vectors(out);
   bindings.resolve();
   const auto groups = static_cast<std::uint64_t>(divide_up(count * units, kWriteThreads));
@@ -104,12 +105,12 @@ void render_write_rows(const RoutineKernel& kernel, const Target& target, Scratc
        bindings.ranges(), groups});
 }
 
-bool render_written_loop(const kernel::LoopKernel& loop, const RoutineKernel& write, const Target& target,
+bool render_written_loop(const kernel::LoopKernel& loop, const CallKernel& write, const Target& target,
                          Rendered& rendered) {
-  if (write.routine != ops::Routine::write_rows || ops::write_rows_of(write.attributes).type != CacheType::f32 ||
-      write.out != write.reads[0] || loop.inner != 1 || loop.outputs.size() != 1 || loop.stores.size() != 1)
+  if (write.op != &graph::write_rows_row() || kernel::attributes_of<graph::WriteRows>(write).type != CacheType::f32 ||
+      write.out() != write.reads[0] || loop.inner != 1 || loop.outputs.size() != 1 || loop.stores.size() != 1)
     return false;
-  const Extent rows = write.shape[0], width = write.shape[1], count = write.shapes[1][0];
+  const Extent rows = write.shape()[0], width = write.shape()[1], count = write.shapes[1][0];
   const Operand &made = loop.outputs[0], &given = write.reads[1];
   kernel::LoopKernel each = without_inner(loop);
   if (each.outer != count * width || count * width == 0 || made.buffer != given.buffer ||
@@ -121,17 +122,17 @@ bool render_written_loop(const kernel::LoopKernel& loop, const RoutineKernel& wr
   for (std::size_t d = view.extents.size(); d-- > 0; stride *= view.extents[d])
     if (view.extents[d] != 1 && view.strides[d] != stride) return false;
   for (const Operand& input : each.inputs)
-    if (input.buffer == write.out.buffer || input.buffer == made.buffer) return false;
+    if (input.buffer == write.out().buffer || input.buffer == made.buffer) return false;
   for (const kernel::Step& step : each.steps)
     if (step.kind == kernel::StepKind::reduce) return false;
-  if (each.inputs.size() + 3 > target.limits.storage_buffers || made.buffer == write.out.buffer ||
+  if (each.inputs.size() + 3 > target.limits.storage_buffers || made.buffer == write.out().buffer ||
       made.buffer == write.reads[2].buffer)
     return false;
 
   const std::string name = loop.name + " + " + write.name;
   Bindings bindings(target, name);
   Helpers helpers;
-  const int at = bindings.add(write.reads[2], false), out = bindings.add(write.out, true);
+  const int at = bindings.add(write.reads[2], false), out = bindings.add(write.out(), true);
   bindings.forbid_vectors(out);
   const Space space{{{"t", count}, {"u", width}}, -1};
   StepWriter writer(each, bindings, helpers, space, space);

@@ -6,12 +6,12 @@
 
 namespace weft::webgpu {
 
-/// Appends the dispatches of ops::Routine::write_rows: one, and a copy before it unless the cache is written in place.
-void render_write_rows(const kernel::RoutineKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered);
+/// Appends the dispatches of write_rows: one, and a copy before it unless the cache is written in place.
+void render_write_rows(const kernel::CallKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered);
 
 /// An elementwise kernel and the write of what it makes into a cache of f32 that is written in place, as one dispatch.
 /// False where they are none.
-bool render_written_loop(const kernel::LoopKernel& loop, const kernel::RoutineKernel& write, const Target& target,
+bool render_written_loop(const kernel::LoopKernel& loop, const kernel::CallKernel& write, const Target& target,
                          Rendered& rendered);
 
 }  // namespace weft::webgpu

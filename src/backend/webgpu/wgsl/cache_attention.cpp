@@ -6,13 +6,14 @@
 #include <bit>
 
 #include "backend/webgpu/wgsl/steps.hpp"
+#include "compile/call_attributes.hpp"
+#include "graph/cache.hpp"
 
 namespace weft::webgpu {
 namespace {
 
+using kernel::CallKernel;
 using kernel::Operand;
-using kernel::RoutineKernel;
-using ops::CacheType;
 
 /// Functions that give four channels of a row of a cache, for a head of keys.
 std::string row_function(const char* name, CacheType type, const Bindings& bindings, int handle, Extent words,
@@ -68,10 +69,10 @@ constexpr Extent kKeysUnsplit = 256;  // are not split further
 /// it meets, so that its loads wait for nobody; the teams join at the end.
 class CacheAttentionWriter {
  public:
-  CacheAttentionWriter(const RoutineKernel& kernel, const Target& target)
+  CacheAttentionWriter(const CallKernel& kernel, const Target& target)
       : kernel_(kernel),
         target_(target),
-        a_(ops::cache_attention_of(kernel.attributes)),
+        a_(kernel::attributes_of<graph::CacheAttention>(kernel)),
         tokens_(kernel.shapes[0][0]),
         heads_(kernel.shapes[0][1]),
         width_(kernel.shapes[0][2]),
@@ -95,7 +96,7 @@ class CacheAttentionWriter {
   }
 
   void render(Scratch& scratch, Rendered& rendered) {
-    Operand out = kernel_.out;
+    Operand out = kernel_.out();
     if (splits_ > 1) out = scratch.add(DType::f32, tokens_ * heads_ * splits_ * (width_ + 2));
     Bindings bindings(target_, kernel_.name);
     const int q = bindings.add(kernel_.reads[0], false), k = bindings.add(kernel_.reads[1], false),
@@ -430,7 +431,7 @@ class CacheAttentionWriter {
   RenderedDispatch join(const Operand& partial) const {
     constexpr int kJoinThreads = 128;
     Bindings bindings(target_, kernel_.name);
-    const int from = bindings.add(partial, false), to = bindings.add(kernel_.out, true);
+    const int from = bindings.add(partial, false), to = bindings.add(kernel_.out(), true);
     bindings.resolve();
     const Extent all = tokens_ * heads_ * width_;
     const auto groups = static_cast<std::uint64_t>(divide_up(all, kJoinThreads));
@@ -462,9 +463,9 @@ class CacheAttentionWriter {
             groups};
   }
 
-  const RoutineKernel& kernel_;
+  const CallKernel& kernel_;
   const Target& target_;
-  ops::CacheAttention a_;
+  graph::CacheAttention a_;
   Extent tokens_, heads_, width_, rows_, words_, fours_;
   Extent together_ = 1, threads_ = 128, splits_ = 1;
   Extent team_ = 0;  // threads that share a key, where queries are few
@@ -473,8 +474,8 @@ class CacheAttentionWriter {
 
 }  // namespace
 
-void render_cache_attention(const RoutineKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered) {
-  if (kernel.shape.numel() == 0) return;
+void render_cache_attention(const CallKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered) {
+  if (kernel.shape().numel() == 0) return;
   CacheAttentionWriter(kernel, target).render(scratch, rendered);
 }
 

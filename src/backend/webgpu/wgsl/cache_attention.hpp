@@ -6,9 +6,9 @@
 
 namespace weft::webgpu {
 
-/// Appends the dispatches of ops::Routine::cache_attention: one, or two where long caches are split over workgroups. How
+/// Appends the dispatches of cache_attention: one, or two where long caches are split over workgroups. How
 /// many keys are visited is known when it runs.
-void render_cache_attention(const kernel::RoutineKernel& kernel, const Target& target, Scratch& scratch,
+void render_cache_attention(const kernel::CallKernel& kernel, const Target& target, Scratch& scratch,
                             Rendered& rendered);
 
 }  // namespace weft::webgpu

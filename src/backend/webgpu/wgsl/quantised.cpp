@@ -11,14 +11,16 @@
 #include "backend/webgpu/wgsl/matmul.hpp"
 #include "backend/webgpu/wgsl/scalar.hpp"
 #include "backend/webgpu/wgsl/steps.hpp"
+#include "compile/call_attributes.hpp"
 #include "compile/row_factors.hpp"
+#include "graph/cache.hpp"
 
 namespace weft::webgpu {
 namespace {
 
+using kernel::CallKernel;
 using kernel::Operand;
 using kernel::PackedMatmulKernel;
-using kernel::RoutineKernel;
 using kernel::StepKind;
 
 constexpr int kProductThreads = 128;  // of a workgroup of the product
@@ -637,11 +639,11 @@ bool render_packed_pair(const PackedMatmulKernel& first, const PackedMatmulKerne
   return true;
 }
 
-void render_unpack_rows(const RoutineKernel& kernel, const Target& target, Rendered& rendered) {
-  const ops::UnpackRows a = ops::unpack_rows_of(kernel.attributes);
-  if (kernel.shape.numel() == 0) return;
+void render_unpack_rows(const CallKernel& kernel, const Target& target, Rendered& rendered) {
+  const auto a = kernel::attributes_of<graph::UnpackRows>(kernel);
+  if (kernel.shape().numel() == 0) return;
   rendered.dispatches.push_back(unpack(kernel.name, static_cast<BlockType>(a.block_type), kernel.reads[0], a.n,
-                                       kernel.shape[1], &kernel.reads[1], kernel.out, kernel.shape[0], target));
+                                       kernel.shape()[1], &kernel.reads[1], kernel.out(), kernel.shape()[0], target));
 }
 
 }  // namespace weft::webgpu

@@ -17,7 +17,7 @@ void render(const kernel::PackedMatmulKernel& kernel, const Target& target, Scra
 bool render_packed_pair(const kernel::PackedMatmulKernel& first, const kernel::PackedMatmulKernel& second,
                         const Target& target, Rendered& rendered);
 
-/// Appends the dispatch of ops::Routine::unpack_rows.
-void render_unpack_rows(const kernel::RoutineKernel& kernel, const Target& target, Rendered& rendered);
+/// Appends the dispatch of unpack_rows.
+void render_unpack_rows(const kernel::CallKernel& kernel, const Target& target, Rendered& rendered);
 
 }  // namespace weft::webgpu

@@ -22,8 +22,8 @@ namespace weft::webgpu {
 namespace {
 
 using namespace sample;
+using kernel::CallKernel;
 using kernel::Operand;
-using kernel::RoutineKernel;
 
 // Of a part: best key, its token; best key before bias and penalties, sum of the others.
 constexpr Extent kRecordWords = 4;
@@ -91,7 +91,7 @@ class Operands {
 
 class SampleWriter {
  public:
-  SampleWriter(const RoutineKernel& kernel, const Target& target, Scratch& scratch)
+  SampleWriter(const CallKernel& kernel, const Target& target, Scratch& scratch)
       : kernel_(kernel), target_(target), rows_(kernel.shapes[0][0]), vocabulary_(kernel.shapes[0][1]) {
     // 12 bytes a bin, and 16 for the two candidates of each that can be listed.
     bins_ = target.limits.workgroup_bytes >= 32768 ? 1024 : 512;
@@ -160,7 +160,7 @@ class SampleWriter {
     const int adjusted = operands.read("adjusted", adjusted_);
     if (target_.unroll) operands.bindings.want_vectors(adjusted);
     operands.write("word", words_);
-    operands.write("result", kernel_.out);
+    operands.write("result", kernel_.out());
     operands.bindings.resolve();
     const auto bits = std::countr_zero(static_cast<std::uint64_t>(bins_));
     std::string text = numbers(draw_threads_) + number("capacity", capacity()) + number("per_bin", capacity() / bins_) +
@@ -236,7 +236,7 @@ class SampleWriter {
     return {kernel_.name + name, std::move(shader), operands.bindings.ranges(), count};
   }
 
-  const RoutineKernel& kernel_;
+  const CallKernel& kernel_;
   const Target& target_;
   Extent rows_, vocabulary_;
   Extent bins_ = 0;
@@ -247,7 +247,7 @@ class SampleWriter {
 
 }  // namespace
 
-void render_sample_token(const RoutineKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered) {
+void render_sample_token(const CallKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered) {
   if (kernel.shapes[0][0] == 0) return;
   SampleWriter writer(kernel, target, scratch);
   rendered.dispatches.push_back(writer.parts());

@@ -1,0 +1,113 @@
+#include "backend/cpu/calls.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <mutex>
+#include <unordered_map>
+
+#include "backend/cpu/cache.hpp"
+#include "backend/cpu/sample.hpp"
+#include "backend/cpu/scan.hpp"
+#include "backend/cpu/unpack_rows.hpp"
+#include "graph/attention.hpp"
+#include "graph/cache.hpp"
+#include "graph/scan.hpp"
+#include "graph/scatter.hpp"
+#include "weft/error.hpp"
+
+namespace weft::cpu {
+namespace {
+
+class PreparedFunction final : public Prepared {
+ public:
+  PreparedFunction(kernel::CallKernel kernel, CallFunction function, bool is_short)
+      : kernel_(std::move(kernel)), function_(std::move(function)), short_(is_short) {}
+  void bind(const Memory& memory) override {
+    reads_.clear();
+    outs_.clear();
+    for (const kernel::Operand& operand : kernel_.reads) reads_.push_back(memory.at(operand));
+    for (const kernel::Operand& operand : kernel_.outs) outs_.push_back(memory.at(operand));
+  }
+  void run() override { function_(kernel_, reads_, outs_); }
+  int stages() const override { return short_ ? 1 : 0; }
+  Extent tasks(int) const override { return 1; }
+  void run_task(int, Extent) override { run(); }
+  std::string to_string() const override { return call_text(kernel_); }
+
+ private:
+  kernel::CallKernel kernel_;
+  CallFunction function_;
+  bool short_;
+  std::vector<char*> reads_, outs_;
+};
+
+bool accepts_attention(const graph::Call& call) {
+  constexpr Extent kWidthMax = 128;  // channels of a head
+  return graph::fits_tiles(call, kWidthMax);
+}
+
+bool accepts_cumsum(const graph::Call& call) {
+  const DType type = call.input(0).dtype();
+  return type == DType::f32 || type == DType::f64 || type == DType::i32 || type == DType::u32 || type == DType::boolean;
+}
+
+struct Table {
+  Table() {
+    constexpr Extent kFewRows = 32;
+    const auto put = [&](const graph::OpRow& row, CallEntry entry) { entries.emplace(&row, std::move(entry)); };
+    put(graph::attention_row(), {.accepts = accepts_attention});
+    put(graph::attention_backward_row(), {.accepts = accepts_attention});
+    put(graph::scatter_rows_row(), {});
+    put(graph::packed_matmul_row(), {});
+    put(graph::write_rows_row(), {.prepare = [](const kernel::CallKernel& k) {
+          return prepare_function(k, run_write_rows, k.shapes.at(1)[0] <= kFewRows);
+        }});
+    put(graph::cache_attention_row(), {.prepare = prepare_cache_attention});
+    put(graph::unpack_rows_row(), {.prepare = [](const kernel::CallKernel& k) {
+          return prepare_function(k, run_unpack_rows, k.shape()[0] <= kFewRows);
+        }});
+    put(graph::cumsum_row(), {.accepts = accepts_cumsum, .prepare = [](const kernel::CallKernel& k) {
+                                return prepare_function(k, run_cumsum, false);
+                              }});
+    put(graph::sample_token_row(),
+        {.prepare = [](const kernel::CallKernel& k) { return prepare_function(k, run_sample_token, false); }});
+  }
+  std::mutex mutex;
+  std::unordered_map<const graph::OpRow*, CallEntry> entries;
+};
+Table& table() {
+  static Table& t = *new Table;
+  return t;
+}
+
+}  // namespace
+
+const CallEntry* find_call(const graph::OpRow& row) {
+  Table& t = table();
+  const std::lock_guard lock(t.mutex);
+  const auto found = t.entries.find(&row);
+  return found == t.entries.end() ? nullptr : &found->second;
+}
+
+void register_call(const graph::OpRow& row, CallEntry entry) {
+  Table& t = table();
+  const std::lock_guard lock(t.mutex);
+  if (!t.entries.emplace(&row, std::move(entry)).second)
+    throw UsageError(fmt::format("{}: the CPU has a kernel for it already", row.name));
+}
+
+bool has_kernel(const graph::Call& call) {
+  const CallEntry* entry = find_call(call.row());
+  return entry && (!entry->accepts || entry->accepts(call));
+}
+
+std::unique_ptr<Prepared> prepare_function(const kernel::CallKernel& kernel, CallFunction function, bool is_short) {
+  return std::make_unique<PreparedFunction>(kernel, std::move(function), is_short);
+}
+
+std::string call_text(const kernel::CallKernel& kernel) {
+  return fmt::format("call {}: {}\n", kernel.name, fmt::join(kernel.attributes, " "));
+}
+
+}  // namespace weft::cpu

@@ -1,0 +1,118 @@
+#include "backend/webgpu/wgsl/custom.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+
+#include "backend/webgpu/wgsl/steps.hpp"
+#include "ops/parse.hpp"
+#include "weft/error.hpp"
+
+namespace weft::webgpu {
+namespace {
+
+/// Names that the number of workgroups may use, and their values where an op is used.
+struct Counts {
+  std::vector<std::string> names;
+  std::vector<double> values;
+  void add(std::string name, double value) {
+    names.push_back(std::move(name));
+    values.push_back(value);
+  }
+  void add_shape(const std::string& name, const Shape& shape) {
+    add(name + "_size", static_cast<double>(shape.numel()));
+    for (int d = 0; d < shape.rank(); ++d) add(fmt::format("{}_{}", name, d), static_cast<double>(shape[d]));
+  }
+};
+
+std::string_view value_type(DType type) {
+  switch (type) {
+    case DType::i32: return "i32";
+    case DType::u32: return "u32";
+    case DType::boolean: return "bool";
+    default: return "f32";
+  }
+}
+
+// f32 text that reads back as the same number.
+std::string literal(double value) {
+  const auto number = static_cast<float>(value);
+  return std::isfinite(number) ? fmt::format("f32({:.9g})", number)
+                               : fmt::format("bitcast<f32>({}u)", std::bit_cast<std::uint32_t>(number));
+}
+
+std::string shape_constants(const std::string& name, const Shape& shape) {
+  std::vector<std::string> extents;
+  for (Extent extent : shape) extents.push_back(fmt::format("{}u", extent));
+  if (extents.empty()) extents.emplace_back("1u");  // WGSL has no arrays without elements
+  return fmt::format("const {0}_size = {1}u;\nconst {0}_shape = array<u32, {2}>({3});\n", name, shape.numel(),
+                     extents.size(), fmt::join(extents, ", "));
+}
+
+}  // namespace
+
+void check_custom(const KernelDefinition& definition) {
+  // Ranks are known only where the op is used, so every extent that it could mean is allowed here.
+  constexpr int kRankMax = 8;
+  std::vector<std::string> names = {"workgroup_size"};
+  const auto add = [&](const std::string& name) {
+    names.push_back(name + "_size");
+    for (int d = 0; d < kRankMax; ++d) names.push_back(fmt::format("{}_{}", name, d));
+  };
+  for (const std::string& input : definition.inputs) add(input);
+  for (int k = 0; k < kRankMax; ++k) add(fmt::format("out{}", k));
+  for (const auto& [name, value] : definition.attributes) names.push_back(name);
+  scalar::parse(definition.workgroups, names);
+}
+
+void render_custom(const KernelDefinition& definition, const KernelAttributes& attributes,
+                   const kernel::CallKernel& kernel, const Target& target, Rendered& rendered) {
+  Counts counts;
+  counts.add("workgroup_size", definition.workgroup_size);
+  Bindings bindings(target, kernel.name);
+  std::vector<int> inputs, outs;
+  for (const kernel::Operand& operand : kernel.reads) inputs.push_back(bindings.add(operand, false));
+  for (const kernel::Operand& operand : kernel.outs) outs.push_back(bindings.add(operand, true));
+  for (int handle : outs) bindings.forbid_vectors(handle);
+  bindings.resolve();
+  std::string head;
+  for (const auto& [name, value] : attributes) {
+    counts.add(name, value);
+    head += fmt::format("const {} = {};\n", name, literal(value));
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const std::string& name = definition.inputs[i];
+    const std::string_view type = value_type(kernel.reads[i].type);
+    counts.add_shape(name, kernel.shapes[i]);
+    head += shape_constants(name, kernel.shapes[i]);
+    const bool is_bound = bindings.is_bound(inputs[i]);
+    const std::string value = is_bound ? bindings.load(inputs[i], fmt::format("i + {}u", bindings.base(inputs[i])))
+                                       : fmt::format("{}()", type);
+    head += fmt::format("fn {0}(i: u32) -> {1} {{\n  if (i >= {2}u) {{ return {1}(); }}\n  return {3};\n}}\n", name,
+                        type, kernel.shapes[i].numel(), value);
+  }
+  for (std::size_t k = 0; k < outs.size(); ++k) {
+    const std::string name = fmt::format("out{}", k);
+    counts.add_shape(name, kernel.out_shapes[k]);
+    head += shape_constants(name, kernel.out_shapes[k]);
+    const std::string store = bindings.is_bound(outs[k])
+                                  ? bindings.store(outs[k], fmt::format("i + {}u", bindings.base(outs[k])), "value")
+                                  : "";
+    head += fmt::format("fn store{}(i: u32, value: {}) {{\n  if (i < {}u) {{ {} }}\n}}\n", k,
+                        value_type(kernel.outs[k].type), kernel.out_shapes[k].numel(), store);
+  }
+  const double wanted = scalar::evaluate(scalar::parse(definition.workgroups, counts.names), counts.values);
+  if (!(wanted >= 0 && wanted <= 0x1p40))
+    throw UsageError(fmt::format("{}: \"{}\" gives {} workgroups", definition.name, definition.workgroups, wanted));
+  const auto groups = static_cast<std::uint64_t>(std::ceil(wanted));
+  if (groups == 0) return;
+  const std::string body =
+      fmt::format("  let index = group * {}u + thread;\n{}\n", definition.workgroup_size, definition.wgsl);
+  rendered.dispatches.push_back(
+      {kernel.name,
+       compute_shader(bindings, {}, workgroup_number(groups, target), definition.workgroup_size, head, body),
+       bindings.ranges(), groups});
+}
+
+}  // namespace weft::webgpu

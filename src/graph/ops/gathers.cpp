@@ -1,0 +1,240 @@
+// Gathers and scatters: elements by index.
+#include <fmt/format.h>
+
+#include "graph/axes.hpp"
+#include "graph/describe.hpp"
+#include "graph/no_grad.hpp"
+#include "graph/op.hpp"
+#include "graph/op_families.hpp"
+#include "graph/scatter.hpp"
+#include "weft/ops.hpp"
+
+namespace weft {
+
+using graph::describe;
+using graph::NodeRef;
+
+namespace {
+
+using Operands = std::vector<std::pair<std::string, Tensor>>;
+
+}  // namespace
+
+Tensor embedding(const Tensor& table, const Tensor& indices, Where where) {
+  if (!table.defined() || !indices.defined()) throw UsageError("embedding: an operand has no value");
+  const Operands operands = {{"table", table}, {"indices", indices}};
+  if (table.rank() != 2) throw ShapeError(describe("embedding", "table is not [rows, columns]", operands, where));
+  if (!is_integer(indices.dtype()))
+    throw DTypeError(describe("embedding", "indices are not integers; cast them", operands, where));
+  if (table.device() != indices.device())
+    throw DeviceError(describe("embedding", "operands on different devices", operands, where));
+  const Extent count = indices.numel(), columns = table.dim(1);
+  const NodeRef rows = graph::expand(graph::reshape(graph::index_type(indices.node()), {count, 1}), {count, columns});
+  Shape shape = indices.shape();
+  shape.push_back(columns);
+  return graph::wrap(graph::reshape(graph::gather(table.node(), rows, 0), shape));
+}
+
+Tensor take_along_axis(const Tensor& x, const Tensor& indices, int axis, Where where) {
+  if (!x.defined() || !indices.defined()) throw UsageError("take_along_axis: an operand has no value");
+  const Operands operands = {{"x", x}, {"indices", indices}};
+  const int a = graph::normalized_axis("take_along_axis", x, axis, where);
+  if (!is_integer(indices.dtype()))
+    throw DTypeError(describe("take_along_axis", "indices are not integers; cast them", operands, where));
+  bool fits = x.rank() == indices.rank();
+  for (int i = 0; fits && i < x.rank(); ++i) fits = i == a || x.shape()[i] == indices.shape()[i];
+  if (!fits)
+    throw ShapeError(
+        describe("take_along_axis", fmt::format("extents differ elsewhere than on axis {}", axis), operands, where));
+  return graph::wrap(graph::gather(x.node(), indices.node(), a));
+}
+
+Tensor scatter_add(const Tensor& indices, const Tensor& updates, Extent rows, Where where) {
+  if (!indices.defined() || !updates.defined()) throw UsageError("scatter_add: an operand has no value");
+  const Operands operands = {{"indices", indices}, {"updates", updates}};
+  if (!is_integer(indices.dtype()))
+    throw DTypeError(describe("scatter_add", "indices are not integers; cast them", operands, where));
+  if (updates.dtype() == DType::boolean)
+    throw DTypeError(describe("scatter_add", "updates are bool; cast them", operands, where));
+  if (indices.rank() != 1 || updates.rank() < 1 || updates.dim(0) != indices.dim(0))
+    throw ShapeError(describe("scatter_add", "indices are not [n] with updates [n, ...]", operands, where));
+  if (rows < 0) throw ShapeError(describe("scatter_add", fmt::format("{} rows", rows), operands, where));
+  Shape shape = updates.shape();
+  const Extent columns = indices.dim(0) ? updates.numel() / indices.dim(0)
+                                        : Shape(std::vector<Extent>(shape.begin() + 1, shape.end())).numel();
+  shape[0] = rows;
+  return graph::wrap(graph::reshape(
+      graph::scatter_add(indices.node(), graph::reshape(updates.node(), {indices.dim(0), columns}), rows), shape));
+}
+
+namespace graph {
+
+const OpRow& scatter_rows_row() {
+  static const OpRow row{
+      .name = "scatter_add_rows",
+      .family = "gather",
+      .inputs = {{"indices", ops::DTypes::integers}, {"updates", ops::DTypes::numbers}},
+      .attributes = {field("rows", &ScatterAttributes::rows, "extent 0 of the result", {.required = true, .least = 0})},
+      .result = "that of updates",
+      .doc = "out[r, c] = sum of updates[i, c] with indices[i] = r; indices [n], updates [n, columns].",
+      .infer =
+          [](const Call& c) {
+            const Tensor &indices = c.input(0), &updates = c.input(1);
+            if (indices.rank() != 1 || updates.rank() != 2 || updates.dim(0) != indices.dim(0))
+              c.shape_error("indices are not [n] with updates [n, columns]");
+            return std::vector<Result>{
+                {updates.dtype(), Shape{c.attributes<ScatterAttributes>().rows, updates.dim(1)}}};
+          },
+      .decompose =
+          [](const Call& c) {  // each row of the result sums the updates whose index it is
+            const Tensor &indices = c.input(0), &updates = c.input(1);
+            const Extent rows = c.attributes<ScatterAttributes>().rows, n = indices.dim(0), columns = updates.dim(1);
+            const Tensor row(iota({rows, n, columns}, 0, indices.dtype(), indices.device()));
+            const Tensor index = weft::expand(weft::reshape(indices, {1, n, 1}), {rows, n, columns});
+            const Tensor update = weft::expand(weft::reshape(updates, {1, n, columns}), {rows, n, columns});
+            const Tensor added =
+                elementwise("where", {elementwise("eq", {row, index}), update, scalar_like(0, update)}, {}, c.where());
+            return Tensors{sum(added, {1}, {}, c.where())};
+          },
+      .gradient =
+          [](const GradientCall& g) {
+            const Tensor &indices = g.call.input(0), &updates = g.call.input(1);
+            const NodeRef rows = expand(reshape(indices.node(), {indices.dim(0), 1}), updates.shape());
+            return Tensors{Tensor(), Tensor(gather(g.gradients[0].node(), rows, 0))};
+          },
+      .form = KernelForm::scatter_add,
+      .flops = [](const Call& c) { return static_cast<double>(c.input(1).numel()); },
+      .cases = {{"rows",
+                 {{.shape = {6}, .type = DType::i32, .values = {2, 0, 2, 1, 2, 0}}, {{6, 35}}},
+                 {{"rows", Extent{4}}}},
+                {"rows outside",
+                 {{.shape = {4}, .type = DType::i32, .values = {5, -1, 1, 1}}, {{4, 3}}},
+                 {{"rows", Extent{2}}}}},
+      .errors =
+          {{"another length", {{{4}, 0, 2, DType::i32}, {{5, 3}}}, {{"rows", Extent{2}}}, "indices are not [n]"},
+           {"negative rows", {{{4}, 0, 2, DType::i32}, {{4, 3}}}, {{"rows", Extent{-2}}}, "attribute rows is -2"}}};
+  return row;
+}
+
+NodeRef scatter_add(const NodeRef& indices, const NodeRef& updates, Extent rows) {
+  if (is_narrow(updates->type))  // sums of narrow types are made in their compute type and rounded once
+    return cast(scatter_add(indices, cast(updates, compute_type(updates->type)), rows), updates->type);
+  return call_nodes(scatter_rows_row(), {Tensor(index_type(indices)), Tensor(updates)}, {rows})[0];
+}
+
+namespace {
+
+struct OneHotAttributes {
+  Extent classes = 0;
+  DType dtype = DType::f32;
+};
+
+const OpRow& one_hot_row() {
+  static const OpRow row{
+      .name = "one_hot",
+      .family = "gather",
+      .inputs = {{"indices", ops::DTypes::integers}},
+      .attributes = {field("classes", &OneHotAttributes::classes, "extent of the new last axis",
+                           {.required = true, .aliases = {"num_classes"}}),
+                     field("dtype", &OneHotAttributes::dtype, "dtype of the result")},
+      .result = "as given",
+      .differentiable = false,
+      .doc = "1 where the new last axis equals the index, else 0.",
+      .torch = "F.one_hot(indices.long(), classes).double()",
+      .onnx = "OneHot",
+      .infer =
+          [](const Call& c) {
+            const auto [classes, dtype] = c.attributes<OneHotAttributes>();
+            if (classes < 0) c.shape_error(fmt::format("{} classes", classes));
+            Shape shape = c.input(0).shape();
+            shape.push_back(classes);
+            return std::vector<Result>{{dtype, shape}};
+          },
+      .decompose =
+          [](const Call& c) {
+            const Tensor& indices = c.input(0);
+            const auto [classes, dtype] = c.attributes<OneHotAttributes>();
+            const Tensor position(iota({classes}, 0, indices.dtype(), indices.device()));
+            return Tensors{weft::cast(elementwise("eq", {unsqueeze(indices, -1), position}, {}, c.where()), dtype)};
+          },
+      .cases = {{"indices", {{{4, 6}, 0, 11, DType::i32}}, {{"classes", Extent{12}}}}},
+      .errors = {{"negative classes", {{{4}, 0, 2, DType::i32}}, {{"classes", Extent{-1}}}, "-1 classes"},
+                 {"floats", {{{4}}}, {{"classes", Extent{3}}}, "takes integers"},
+                 {"no classes", {{{4}, 0, 2, DType::i32}}, {}, "attribute classes is missing"}}};
+  return row;
+}
+
+const OpRow& embedding_row() {
+  static const OpRow row{
+      .name = "embedding",
+      .family = "gather",
+      .inputs = {{"table"}, {"indices", ops::DTypes::integers}},
+      .result = "that of table",
+      .doc = "Rows of table [rows, columns] by index; an index outside reads zeros.",
+      .formula = "out[i..., c] = table[indices[i...], c]",
+      .torch = "F.embedding(indices.long(), table)",
+      .onnx = "Gather",
+      .cases = {{"indices of two axes", {{{30, 7}}, {.shape = {2, 2}, .type = DType::i32, .values = {3, 29, 0, 3}}}}},
+      .errors = {{"one axis", {{{30}}, {{2}, 0, 3, DType::i32}}, {}, "table is not [rows, columns]"},
+                 {"indices that are floats", {{{30, 7}}, {{2}}}, {}, "indices are not integers"}},
+      .apply = [](const Arguments& a) { return Tensors{weft::embedding(a.input(0), a.input(1))}; }};
+  return row;
+}
+
+const OpRow& take_along_axis_row() {
+  static const OpRow row{
+      .name = "take_along_axis",
+      .family = "gather",
+      .inputs = {{"x"}, {"indices", ops::DTypes::integers}},
+      .attributes = {{.name = "axis",
+                      .type = AttributeType::integer,
+                      .default_value = Extent{-1},
+                      .doc = "axis",
+                      .aliases = {"dim"}}},
+      .doc = "out[..., i, ...] = x[..., indices[..., i, ...], ...] along an axis; other extents equal those of x.",
+      .torch = "torch.gather(x, axis, indices.long())",
+      .numpy = "np.take_along_axis(x, indices, axis)",
+      .onnx = "GatherElements",
+      .cases = {{"along axis 1", {{{3, 8, 5}}, {{3, 4, 5}, 0, 7, DType::i32}}, {{"axis", Extent{1}}}},
+                {"one index repeated",
+                 {{{3, 8}}, {.shape = {3, 2}, .type = DType::i32, .values = {5, 5, 0, 7, 2, 2}}}}},
+      .errors = {{"other extents differ", {{{3, 8}}, {{2, 4}, 0, 7, DType::i32}}, {}, "extents differ elsewhere"}},
+      .apply = [](const Arguments& a) {
+        return Tensors{weft::take_along_axis(a.input(0), a.input(1), a.small("axis"))};
+      }};
+  return row;
+}
+
+const OpRow& scatter_add_row() {
+  static const OpRow row{
+      .name = "scatter_add",
+      .family = "gather",
+      .inputs = {{"indices", ops::DTypes::integers}, {"updates", ops::DTypes::numbers}},
+      .attributes = {{.name = "rows", .type = AttributeType::integer, .doc = "extent 0 of the result"}},
+      .result = "that of updates",
+      .doc = "out[r, ...] = sum of updates[i, ...] with indices[i] = r; indices [n], updates [n, ...].",
+      .torch = "torch.zeros((rows, *updates.shape[1:]), dtype=updates.dtype).index_add(0, indices.long(), updates)",
+      .onnx = "ScatterND",
+      .cases = {{"three axes",
+                 {{.shape = {6}, .type = DType::i32, .values = {2, 0, 2, 1, 2, 0}}, {{6, 7, 5}}},
+                 {{"rows", Extent{4}}}}},
+      .errors = {{"another length", {{{4}, 0, 2, DType::i32}, {{5, 3}}}, {{"rows", Extent{2}}}, "indices are not [n]"}},
+      .apply = [](const Arguments& a) {
+        return Tensors{weft::scatter_add(a.input(0), a.input(1), a.integer("rows"))};
+      }};
+  return row;
+}
+
+}  // namespace
+
+Rows gather_rows() {
+  return {&embedding_row(), &take_along_axis_row(), &scatter_add_row(), &scatter_rows_row(), &one_hot_row()};
+}
+
+}  // namespace graph
+
+Tensor one_hot(const Tensor& indices, Extent classes, DType type, Where where) {
+  return graph::call(graph::one_hot_row(), {indices}, graph::OneHotAttributes{classes, type}, where);
+}
+
+}  // namespace weft
