@@ -93,7 +93,7 @@ webgpu::AdapterInfo properties(Gpu gpu) {
     info.limits.buffer_bytes = 256 << 20;
     info.limits.binding_bytes = 128 << 20;
     info.limits.storage_buffers = 8;
-    info.limits.workgroup_bytes = 16 << 10;
+    info.limits.workgroup_bytes = 32 << 10;
     info.limits.workgroup_invocations = 256;
     info.limits.workgroup_size_x = info.limits.workgroup_size_y = 256;
     info.limits.workgroup_size_z = 64;
