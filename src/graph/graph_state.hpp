@@ -35,6 +35,7 @@ class NodeTable {
 
  private:
   friend class Node;
+  NodeRef find_locked(const NodeFields& fields, std::uint64_t hash) const;
   void forget(Node& node, std::shared_ptr<void>& last);
   void grow();
 

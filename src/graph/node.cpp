@@ -88,13 +88,17 @@ void check_type(DType type, Device device) {
 
 }  // namespace
 
-NodeRef NodeTable::find(const NodeFields& fields) const {
-  const std::uint64_t hash = hash_of(fields);
-  std::lock_guard lock(mutex_);
+NodeRef NodeTable::find_locked(const NodeFields& fields, std::uint64_t hash) const {
   for (const Node* node = buckets_[hash & (buckets_.size() - 1)]; node; node = node->next_in_bucket)
     if (node->hash == hash && same(*node, fields))
       if (NodeRef existing = node->weak_from_this().lock()) return existing;
   return nullptr;
+}
+
+NodeRef NodeTable::find(const NodeFields& fields) const {
+  const std::uint64_t hash = hash_of(fields);
+  std::lock_guard lock(mutex_);
+  return find_locked(fields, hash);
 }
 
 NodeRef find_node(const NodeFields& fields) { return NodeTable::current().find(fields); }
@@ -114,11 +118,8 @@ NodeRef NodeTable::make(NodeFields fields, Where where) {
   const std::uint64_t hash = hash_of(fields);
   const bool unique = fields.kind == Kind::data || fields.kind == Kind::input;
   std::lock_guard lock(mutex_);
-  if (!unique) {
-    for (const Node* node = buckets_[hash & (buckets_.size() - 1)]; node; node = node->next_in_bucket)
-      if (node->hash == hash && same(*node, fields))
-        if (NodeRef existing = node->weak_from_this().lock()) return existing;
-  }
+  if (!unique)
+    if (NodeRef known = find_locked(fields, hash)) return known;
   const std::uint64_t id = next_id_.load(std::memory_order_relaxed);
   auto node = std::make_shared<const Node>(std::move(fields), id, hash, *this);
   node->where = where;

@@ -101,7 +101,9 @@ struct NodeFields {
   std::vector<NodeRef> parts = {};
 };
 
-class Node : public std::enable_shared_from_this<Node>, public NodeFields {
+// Of const Node: a weak_ptr<Node> that becomes a weak_ptr<const Node> locks and releases the node on the way (libstdc++'s
+// converting constructor), and a last release under the table's lock would wait for that lock.
+class Node : public std::enable_shared_from_this<const Node>, public NodeFields {
  public:
   Node(NodeFields fields, std::uint64_t id, std::uint64_t hash, NodeTable& table)
       : NodeFields(std::move(fields)), id(id), hash(hash), table(table) {}

@@ -75,7 +75,7 @@ TEST(Threads, RandomGraphsHaveTheBitsOfEachAlone) {
 }
 
 // Threads that build and drop nodes side by side, from leaves of their own.
-TEST(Threads, DISABLED_BuildGraphsSideBySide) {
+TEST(Threads, BuildGraphsSideBySide) {
   std::atomic<int> wrong = 0;
   const int rounds = test::kSanitized ? 20 : 200;
   in_threads([&](int t) {
