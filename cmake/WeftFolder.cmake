@@ -22,7 +22,8 @@ set_property(GLOBAL PROPERTY WEFT_FOLDERS "")
 function(weft_folder folder)
   string(REPLACE "/" "_" name ${folder})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${folder}/*.cpp
-       ${PROJECT_SOURCE_DIR}/src/${folder}/*/*.cpp)
+       ${PROJECT_SOURCE_DIR}/src/${folder}/*/*.cpp
+       ${PROJECT_SOURCE_DIR}/src/${folder}/*/*/*.cpp)
   if(NOT sources)
     return()
   endif()

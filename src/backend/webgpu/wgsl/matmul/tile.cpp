@@ -1,0 +1,101 @@
+#include "backend/webgpu/wgsl/matmul/tile.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "weft/error.hpp"
+
+namespace weft::webgpu {
+
+namespace {
+
+// Larger tiles reuse more, smaller ones fill the device sooner. Measured on an H200 at 4096.
+constexpr Tile kTiles[] = {
+    {"128x128x16", MathUnit::f32_registers, 128, 128, 16, 8, 8, 0.75, 2},
+    {"128x64x16", MathUnit::f32_registers, 128, 64, 16, 8, 8, 0.72, 4},
+    {"64x128x16", MathUnit::f32_registers, 64, 128, 16, 8, 8, 0.71, 4},
+    {"64x64x16", MathUnit::f32_registers, 64, 64, 16, 8, 4, 0.66, 5},
+    {"64x64x16s", MathUnit::f32_registers, 64, 64, 16, 4, 4, 0.45, 4},
+    {"64x32x16", MathUnit::f32_registers, 64, 32, 16, 4, 4, 0.42, 8},
+    {"32x64x16", MathUnit::f32_registers, 32, 64, 16, 4, 4, 0.42, 8},
+    {"32x32x16", MathUnit::f32_registers, 32, 32, 16, 4, 4, 0.38, 14},
+};
+
+// The device that the estimate knows: H100/H200.
+constexpr double kPeakFlopsPerMultiprocessor = 67e12 / 132;
+constexpr double kBytesPerSecond = 2.5e12;
+constexpr double kDispatchMicroseconds = 4.5;  // with the first read and the last write
+constexpr double kJoinMicroseconds = 5;        // of the second dispatch that a split needs
+constexpr double kCyclesPerMicrosecond = 1700, kStepCycles = 10, kProductCycles = 1.25;  // of one thread and one k
+constexpr double kStepMicroseconds = 0.35;  // one step of k in a multiprocessor that has little else to do
+
+bool fits(const Tile& tile, const Target& target) {
+  return tile.workgroup_bytes() <= static_cast<int>(target.limits.workgroup_bytes) &&
+         tile.threads() <= static_cast<int>(target.limits.workgroup_invocations);
+}
+
+}  // namespace
+
+std::span<const Tile> tiles() { return kTiles; }
+
+double estimate(const Tile& tile, int split, Extent batch, Extent m, Extent n, Extent k, const Target& target) {
+  const double groups = static_cast<double>(divide_up(m, tile.rows) * divide_up(n, tile.columns) * batch) * split;
+  const double steps = static_cast<double>(divide_up(divide_up(k, tile.depth), split));
+  const double alone =
+      2.0 * tile.rows * tile.columns * tile.depth * steps / (kPeakFlopsPerMultiprocessor * tile.efficiency) * 1e6;
+  const double slots = static_cast<double>(target.multiprocessors) * tile.resident;
+  const double full = std::floor(groups / slots);
+  // In the last round a multiprocessor that holds few workgroups waits: for memory, and each thread for its own results.
+  const double last = std::ceil((groups - full * slots) / target.multiprocessors);
+  const double thread_alone = steps * tile.depth *
+                              (kStepCycles + kProductCycles * tile.thread_rows * tile.thread_columns) /
+                              kCyclesPerMicrosecond;
+  double time = full * tile.resident * alone;
+  if (last > 0) time += std::max({last * alone, thread_alone, steps * kStepMicroseconds});
+  time += kDispatchMicroseconds;
+  if (split > 1) time += kJoinMicroseconds + 8.0 * static_cast<double>(batch * m * n) * split / kBytesPerSecond * 1e6;
+  return time;
+}
+
+bool split_fits(Extent batch, Extent m, Extent n, int split, const Target& target) {
+  return split == 1 || static_cast<double>(batch) * static_cast<double>(m) * static_cast<double>(n) * split * 4 <
+                           static_cast<double>(target.limits.binding_bytes);
+}
+
+TileChoice choose_tile(Extent batch, Extent m, Extent n, Extent k, const Target& target) {
+  TileChoice best{-1, 1};
+  double least = std::numeric_limits<double>::infinity();
+  for (int t = 0; t < static_cast<int>(std::size(kTiles)); ++t) {
+    const Tile& tile = kTiles[t];
+    if (!fits(tile, target)) continue;
+    if (!target.unroll) {
+      // Software adapters spend their time between the multiplications, the more the less a thread has of them.
+      const double time =
+          static_cast<double>(divide_up(m, tile.rows) * tile.rows * divide_up(n, tile.columns) * tile.columns) /
+          (tile.thread_rows * tile.thread_columns);
+      if (time < least) {
+        least = time;
+        best = {t, 1};
+      }
+      continue;
+    }
+    const Extent steps = divide_up(k, tile.depth);
+    const Extent split_max = std::clamp<Extent>(steps / 4, 1, 64);
+    for (int split = 1; split <= split_max && split_fits(batch, m, n, split, target); ++split) {
+      const double time = estimate(tile, split, batch, m, n, k, target);
+      if (time < least * 0.999) {
+        least = time;
+        best = {t, split};
+      }
+    }
+  }
+  if (best.tile < 0)
+    throw DeviceError(fmt::format("webgpu: no matrix product kernel fits {} bytes of workgroup memory and {} threads",
+                                  target.limits.workgroup_bytes, target.limits.workgroup_invocations));
+  return best;
+}
+
+}  // namespace weft::webgpu

@@ -1,0 +1,45 @@
+// How a matrix product is cut into tiles: the table, the estimate of each, and the choice.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "backend/webgpu/wgsl/render.hpp"
+
+namespace weft::webgpu {
+
+/// What multiplies. Kernels for tensor cores (subgroup matrices) will be rows of the same table with a unit of their own,
+/// to be chosen where the adapter lists a fitting SubgroupMatrixConfig and the precision asked for allows it.
+enum class MathUnit : std::uint8_t { f32_registers };
+
+/// One way to tile a product: a workgroup computes rows x columns results, `depth` of k at a time, and each thread
+/// thread_rows x thread_columns of them, in groups of 4 x 4; 32 neighbouring threads form a patch of 4 x 8, so that what
+/// they read from workgroup memory is broadcast or contiguous.
+struct Tile {
+  const char* name;
+  MathUnit unit;
+  int rows, columns, depth;
+  int thread_rows, thread_columns;
+  double efficiency;  // of a multiprocessor's peak, when full
+  int resident;       // workgroups a multiprocessor holds
+
+  int threads() const { return rows / thread_rows * (columns / thread_columns); }
+  /// Of workgroup memory, both operands padded.
+  int workgroup_bytes() const { return depth * (rows / 4 + 1 + columns / 4 + 1) * 16; }
+};
+std::span<const Tile> tiles();
+
+struct TileChoice {
+  int tile = 0;   // index into tiles()
+  int split = 1;  // workgroups that share a result, each over a part of k
+};
+/// The tile and split with the least estimated time among those that fit the target's limits.
+TileChoice choose_tile(Extent batch, Extent m, Extent n, Extent k, const Target& target);
+/// Whether the partial results of so many splits can be bound as one operand.
+bool split_fits(Extent batch, Extent m, Extent n, int split, const Target& target);
+/// Estimated microseconds.
+double estimate(const Tile& tile, int split, Extent batch, Extent m, Extent n, Extent k, const Target& target);
+
+constexpr int kPatchRows = 4, kPatchColumns = 8;  // threads
+
+}  // namespace weft::webgpu

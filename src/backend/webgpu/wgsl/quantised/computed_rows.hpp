@@ -1,0 +1,34 @@
+// Rows of A that a product computes as it reads them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "backend/webgpu/wgsl/steps.hpp"
+#include "compile/row_factors.hpp"
+
+namespace weft::webgpu {
+
+/// Rows of A that are computed as they are read (PackedMatmulKernel::rows), but for one factor a row, which is known at the end.
+class ComputedRows {
+ public:
+  ComputedRows(const kernel::LoopKernel& rows, Bindings& bindings, Helpers& helpers);
+  int sums() const { return static_cast<int>(factors_.sums.size()); }
+
+  /// `activations`: four elements of a row without its factor, their part of the row's sums added to these; and
+  /// `row_factor`.
+  std::string functions();
+
+ private:
+  static kernel::LoopKernel without_stores(kernel::LoopKernel rows);
+  Space outer() const { return {{{"i", rows_.outer}}, -1}; }
+  Space inner() const { return {{{"i", rows_.outer}, {"e", rows_.inner}}, 1}; }
+  std::vector<int> wanted() const;
+  std::string four(int step) const;
+
+  kernel::LoopKernel rows_;
+  compiler::RowFactors factors_;
+  StepWriter elements_, scales_;
+};
+
+}  // namespace weft::webgpu

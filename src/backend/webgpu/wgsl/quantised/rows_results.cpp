@@ -1,0 +1,73 @@
+// What happens to the products: the epilogue of one product, or of the two of a gated unit.
+#include "backend/webgpu/wgsl/quantised/rows_writer.hpp"
+
+#include <fmt/format.h>
+
+#include "backend/webgpu/wgsl/loop.hpp"
+
+namespace weft::webgpu {
+using kernel::StepKind;
+
+std::string RowsWriter::finish_function(const kernel::LoopKernel& epilogue, StepWriter& writer,
+                                        Helpers& helpers) const {
+  const std::vector<bool> needed = needed_steps(epilogue);
+  for (std::size_t s = 0; s < epilogue.steps.size(); ++s) {
+    if (!needed[s]) continue;
+    if (epilogue.steps[s].kind == StepKind::accumulator)
+      writer.define(static_cast<int>(s), {render_cast({before_ && s < steps_before_ ? "u" : "v", DType::f32, {}},
+                                                      epilogue.steps[s].type, helpers)});
+    else
+      writer.write(static_cast<int>(s));
+  }
+  for (const kernel::Store& store : epilogue.stores) writer.write_store(store);
+  return fmt::format("fn finish(i: u32, j: u32, v: f32{}) {{\n  if (i >= {}u || j >= {}u) {{ return; }}\n{}}}\n",
+                     before_ ? ", u: f32" : "", kernel_.m, kernel_.n, writer.take_text());
+}
+
+void RowsWriter::write_results() {
+  const int count = rows_ * columns_;
+  line(fmt::format("for (var at = lane; at < {}u; at += {}u) {{", count, lanes_));
+  line("  var v = s0_0;");
+  if (before_) line("  var u = u0_0;");
+  each_sum([&](int r, int i) {
+    if (r + i == 0) return;
+    line(fmt::format("  if (at == {0}u) {{ v = s{1}_{2};{3} }}", r * rows_ + i, r, i,
+                     before_ ? fmt::format(" u = u{}_{};", r, i) : ""));
+  });
+  if (kernel_.chosen)
+    line(fmt::format("  if (!is_chosen(i0 + {})) {{ v = 0f;{} }}", modulo("at", rows_), before_ ? " u = 0f;" : ""));
+  line(
+      fmt::format("  finish(i0 + {}, j0 + {}, v{});", modulo("at", rows_), divided("at", rows_), before_ ? ", u" : ""));
+  line("}");
+}
+
+kernel::LoopKernel RowsWriter::epilogue_of_both() {
+  kernel::LoopKernel both = without_inner(before_->epilogue), after = without_inner(kernel_.epilogue);
+  const auto steps = static_cast<int>(both.steps.size()), inputs = static_cast<int>(both.inputs.size()),
+             outputs = static_cast<int>(both.outputs.size());
+  steps_before_ = both.steps.size();
+  for (kernel::Step step : after.steps) {
+    for (int* operand : {&step.a, &step.b, &step.c})
+      if (*operand >= 0) *operand += steps;
+    if (step.operand >= 0) {
+      if (after.inputs[static_cast<std::size_t>(step.operand)] == both.outputs[0]) {
+        step = {StepKind::map, step.type, step.level};
+        step.op = scalar::Op::cast;
+        step.a = both.stores[0].value;
+      } else {
+        step.operand += inputs;
+      }
+    }
+    both.steps.push_back(step);
+  }
+  both.inputs.insert(both.inputs.end(), after.inputs.begin(), after.inputs.end());
+  both.outputs.insert(both.outputs.end(), after.outputs.begin(), after.outputs.end());
+  for (kernel::Store store : after.stores) {
+    store.value += steps;
+    store.output += outputs;
+    both.stores.push_back(store);
+  }
+  return both;
+}
+
+}  // namespace weft::webgpu

@@ -1,0 +1,64 @@
+#include "backend/webgpu/wgsl/quantised/unpack.hpp"
+
+#include <fmt/format.h>
+
+#include "backend/webgpu/wgsl/quantised/packed_reader.hpp"
+
+namespace weft::webgpu {
+using kernel::Operand;
+
+namespace {
+
+constexpr int kUnpackThreads = 256;
+
+}  // namespace
+
+RenderedDispatch unpack(const std::string& name, BlockType type, const Operand& words, Extent n, Extent k,
+                        const Operand* indices, const Operand& out, Extent count, const Target& target) {
+  Bindings bindings(target, name);
+  const PackedReader reader(type, words, n, k, bindings);
+  const int rows = indices ? bindings.add(*indices, false) : -1, to = bindings.add(out, true);
+  const bool by_fours = k % 4 == 0 && out.offset % 4 == 0;
+  if (by_fours)
+    bindings.want_vectors(to);
+  else
+    bindings.forbid_vectors(to);
+  bindings.resolve();
+  const Extent chunks = divide_up(k, 4), all = count * chunks;
+  const auto groups = static_cast<std::uint64_t>(divide_up(all, kUnpackThreads));
+  std::string body;
+  const auto line = [&](const std::string& text) { body += "  " + text + "\n"; };
+  line(fmt::format("let number = group * {}u + thread;", kUnpackThreads));
+  line(fmt::format("if (number < {}u) {{", all));
+  line(fmt::format("  let t = {};", divided("number", chunks)));
+  line(fmt::format("  let e = {} * 4u;", modulo("number", chunks)));
+  // A negative index is a large one as u32, and so outside too.
+  const std::string index = indices ? bindings.load(rows, fmt::format("t + {}u", bindings.base(rows))) : "";
+  line(fmt::format("  let row = {};", indices ? fmt::format("bitcast<u32>({})", index) : "t"));
+  line("  var v = vec4f();");
+  line(fmt::format("  if (row < {}u) {{", n));
+  body += reader.read("row", divided("e", reader.elements()), "", "      ");
+  line(fmt::format("    let c = {} >> 2u;", modulo("e", reader.elements())));
+  line("    v = chunk(q, high, c);");
+  if (reader.has_scales()) {
+    line(fmt::format("    let f = {};", reader.scale("", "c")));
+    line("    v = v * f.x + f.y;");
+  }
+  line("  }");
+  const std::string place = fmt::format("t * {}u + e + {}u", k, bindings.base(to));
+  if (by_fours && bindings.has_vectors(to)) {
+    line("  " + bindings.store_vector(to, place, {"v.x", "v.y", "v.z", "v.w"}));
+  } else {
+    for (int c = 0; c < 4; ++c)
+      line(fmt::format("  if (e + {}u < {}u) {{ {} }}", c, k,
+                       bindings.store(to, fmt::format("{} + {}u", place, c), fmt::format("v.{}", "xyzw"[c]))));
+  }
+  line("}");
+  const WorkgroupNumber number = workgroup_number(groups, target);
+  std::string text = bindings.declarations() + reader.functions();
+  text += fmt::format("@compute @workgroup_size({})\nfn main({}) {{\n  let group = {};\n{}{}}}\n", kUnpackThreads,
+                      number.parameters, number.text, number.guard, body);
+  return {name, std::move(text), bindings.ranges(), groups};
+}
+
+}  // namespace weft::webgpu

@@ -1,0 +1,15 @@
+// Weights as f32.
+#pragma once
+
+#include <string>
+
+#include "backend/webgpu/wgsl/render.hpp"
+#include "tensor/block_format.hpp"
+
+namespace weft::webgpu {
+
+/// Rows of the matrix, all of them or those that `indices` names, to `out`.
+RenderedDispatch unpack(const std::string& name, BlockType type, const kernel::Operand& words, Extent n, Extent k,
+                        const kernel::Operand* indices, const kernel::Operand& out, Extent count, const Target& target);
+
+}  // namespace weft::webgpu

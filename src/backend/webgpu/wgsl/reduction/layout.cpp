@@ -1,0 +1,118 @@
+// The choice of a layout: which way memory runs, lanes of a row, values that stay in registers, chunks of long rows.
+#include "backend/webgpu/wgsl/reduction/writer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+namespace weft::webgpu {
+using kernel::Level;
+using kernel::LoopKernel;
+using kernel::Step;
+using kernel::StepKind;
+using scalar::Reduction;
+
+namespace {
+
+constexpr int kLongRowThreads = 1024;  // of one that has a long row to itself, where the device allows as many
+constexpr Extent kLongRow = 16;        // items of a row for each of those threads
+constexpr Extent kSlotsMax = 8;        // parts of a row in the registers of one thread
+constexpr Extent kSlotsMaxRolled = 2;  // the same where text is to be short
+constexpr Extent kRegistersMax = 96;   // values kept across passes by one thread
+constexpr Extent kSlotsSplit = 64;     // parts of a row a thread: fewer cost less than a second dispatch
+constexpr Extent kSlotsChunk = 4;      // the least that a chunk leaves each thread
+
+}  // namespace
+
+int ReductionWriter::vector_accesses(const ReductionLayout& layout) const {
+  Bindings bindings(target_, kernel_.name);
+  Helpers helpers;
+  return StepWriter(kernel_, bindings, helpers, outer_space(layout), inner_space(layout)).vector_accesses();
+}
+
+bool ReductionWriter::memory_runs_along_outer() const {
+  // The larger operands decide.
+  Extent along_inner = 0, along_outer = 0;
+  const auto count = [&](const kernel::View& view, const kernel::Operand& operand) {
+    const Space inner{{{"r", kernel_.outer}, {"j", kernel_.inner}}, 1},
+        outer{{{"r", kernel_.outer}, {"j", kernel_.inner}}, 0};
+    if (Index(view, inner).lane_stride() == 1) along_inner += operand.count;
+    if (kernel_.outer > 1 && Index(view, outer).lane_stride() == 1) along_outer += operand.count;
+  };
+  for (std::size_t s = 0; s < kernel_.steps.size(); ++s) {
+    const Step& step = kernel_.steps[s];
+    if (needed_[s] && step.level == Level::inner && (step.kind == StepKind::load || step.kind == StepKind::gather))
+      count(step.view, kernel_.inputs[static_cast<std::size_t>(step.operand)]);
+  }
+  for (const kernel::Store& store : kernel_.stores)
+    if (kernel_.steps[static_cast<std::size_t>(store.value)].level == Level::inner)
+      count(store.view, kernel_.outputs[static_cast<std::size_t>(store.output)]);
+  return along_outer > along_inner;
+}
+
+int ReductionWriter::kept_values() const {
+  int kept = 0;
+  for (int pass = 0; pass + 1 < passes_.count; ++pass) {
+    int now = 0;
+    for (std::size_t s = 0; s < kernel_.steps.size(); ++s)
+      if (passes_.first[s] >= 0 && passes_.first[s] <= pass && passes_.last[s] > pass &&
+          kernel_.steps[s].kind != StepKind::constant)
+        ++now;
+    kept = std::max(kept, now);
+  }
+  return kept;
+}
+
+bool ReductionWriter::can_split() const {
+  for (std::size_t s = 0; s < kernel_.steps.size(); ++s)
+    if (needed_[s] && kernel_.steps[s].kind == StepKind::reduce && passes_.ready[s] != 1) return false;
+  return passes_.count == 1 &&
+         std::all_of(passes_.store.begin(), passes_.store.end(), [](int pass) { return pass < 0; });
+}
+
+void ReductionWriter::choose_layout() {
+  ReductionLayout& layout = layout_;
+  layout.items = layout.columns ? kernel_.inner : kernel_.inner / layout.width;
+  layout.rows = layout.columns ? kernel_.outer / layout.width : kernel_.outer;
+  const Extent busy_threads = Extent{target_.multiprocessors} * 1024;
+  const auto lanes_for = [](Extent wanted, int most) {
+    return static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(std::clamp<Extent>(wanted, 1, most))));
+  };
+  if (layout.columns) {
+    // At least 64 bytes of neighbours, or all there are, so that memory is read in whole sectors.
+    const Extent wanted = std::min(divide_up(busy_threads, layout.rows), divide_up(layout.items, 4));
+    const int most =
+        static_cast<int>(kReductionThreads /
+                         std::bit_ceil(static_cast<std::uint64_t>(std::min<Extent>(layout.rows, 16 / layout.width))));
+    layout.lanes = lanes_for(wanted, target_.unroll ? most : std::min(most, kSerialPartsMax));
+  } else {
+    // A subgroup a row where four items a thread suffice; many short rows take fewer lanes each.
+    const Extent subgroup = target_.subgroup_size ? target_.subgroup_size : 32;
+    if (layout.items <= 4 * subgroup) {
+      layout.lanes = lanes_for(layout.rows >= busy_threads ? divide_up(layout.items, 4) : layout.items,
+                               static_cast<int>(subgroup));
+    } else {
+      layout.lanes = lanes_for(divide_up(layout.items, 4), kReductionThreads);
+      // Few long rows: nothing else keeps a multiprocessor busy.
+      if (target_.unroll && !can_split() && layout.rows <= 2 * Extent{target_.multiprocessors} &&
+          layout.items >= kLongRow * kLongRowThreads && target_.limits.workgroup_invocations >= kLongRowThreads)
+        layout.lanes = layout.threads = kLongRowThreads;
+    }
+  }
+  const Extent kept = static_cast<Extent>(kept_values()) * layout.width * layout.slots();
+  layout.registers = layout.slots() <= (target_.unroll ? kSlotsMax : kSlotsMaxRolled) && kept <= kRegistersMax;
+
+  const Extent groups = divide_up(layout.rows, layout.rows_per_group());
+  const Extent enough = 2 * Extent{target_.multiprocessors};
+  if (can_split() && groups < enough && layout.slots() >= kSlotsSplit) {
+    const Extent chunks = std::min(divide_up(2 * enough, groups), layout.slots() / kSlotsChunk);
+    if (chunks > 1) {
+      // The last chunk must not be empty.
+      layout.chunks = divide_up(layout.items, divide_up(layout.items, chunks));
+      layout.registers = false;
+    }
+  }
+}
+
+}  // namespace weft::webgpu
