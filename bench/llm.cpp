@@ -58,7 +58,7 @@ int run(int argc, char** argv) {
   const double load = seconds_of([&] { engine = std::make_shared<Engine>(model, options); });
   fmt::print("{} on {}: loaded in {:.2f} s\n", argv[1], device.to_string(), load);
 
-  std::vector<llm::detail::Step> steps;
+  std::vector<llm::detail::PositionedToken> steps;
   for (std::size_t i = 0; i < prompt; ++i)
     steps.push_back(
         {static_cast<text::TokenId>((i * 7919 + 13) % static_cast<std::size_t>(engine->config().vocabulary)),
@@ -77,7 +77,7 @@ int run(int argc, char** argv) {
 
   // As users generate, but for texts that end.
   std::vector<text::TokenId> tokens;
-  for (const llm::detail::Step& step : steps) tokens.push_back(step.token);
+  for (const llm::detail::PositionedToken& step : steps) tokens.push_back(step.token);
   llm::GenerateOptions generate{.max_tokens = count, .sampling = {.temperature = 0}};
   for (const text::TokenId end : engine->vocabulary().end_tokens)
     generate.sampling.logit_bias.emplace_back(end, -std::numeric_limits<float>::infinity());
@@ -90,7 +90,7 @@ int run(int argc, char** argv) {
   times = times_of(3, generated);
   fmt::print("decode {} tokens after {}: {:.3f} ms a token, {:.1f} tokens/s (median {:.1f})\n", count, prompt,
              times.best * 1e3 / count, count / times.best, count / times.median);
-  const llm::detail::Step step{1, static_cast<Extent>(prompt), 0};
+  const llm::detail::PositionedToken step{1, static_cast<Extent>(prompt), 0};
   const auto passes = [&] {
     for (int t = 0; t < count; ++t) engine->last_logits({&step, 1});
     synchronize(device);

@@ -67,7 +67,7 @@ QuantisedMatrix random_matrix(BlockType type, int64_t n, int64_t k) {
 }
 
 /// A call of the model: matrices that share their x.
-struct Step {
+struct Product {
   const char* name;
   std::vector<QuantisedMatrix> weights;
   int64_t bytes() const {
@@ -92,14 +92,14 @@ struct Buffers {
   std::vector<float> x, y;
 };
 
-void run(const Step& step, int64_t m, Buffers& buffers, const Settings& settings) {
+void run(const Product& product, int64_t m, Buffers& buffers, const Settings& settings) {
   QuantProduct products[3];
   float* y = buffers.y.data();
-  for (std::size_t i = 0; i < step.weights.size(); ++i) {
-    products[i] = {.weights = &step.weights[i], .y = y, .y_row = step.weights[i].n()};
-    y += m * step.weights[i].n();
+  for (std::size_t i = 0; i < product.weights.size(); ++i) {
+    products[i] = {.weights = &product.weights[i], .y = y, .y_row = product.weights[i].n()};
+    y += m * product.weights[i].n();
   }
-  quant_matmul({products, step.weights.size()}, buffers.x.data(), m, step.weights[0].k(), settings.activations,
+  quant_matmul({products, product.weights.size()}, buffers.x.data(), m, product.weights[0].k(), settings.activations,
                settings.kernels);
 }
 
@@ -146,7 +146,7 @@ int main(int argc, char** argv) {
   const int64_t block = static_cast<int64_t>(block_format(type).block_elements);
   // 576 is no multiple of 256: the K formats are measured with rows of 768 instead, and say so by their sizes.
   const int64_t width = (kWidth + block - 1) / block * block;
-  std::vector<Step> layers[4];
+  std::vector<Product> layers[4];
   const auto start = Clock::now();
   for (int i = 0; i < kLayers; ++i) {
     layers[0].push_back(
@@ -156,7 +156,7 @@ int main(int argc, char** argv) {
     layers[2].push_back({"gate, up", {random_matrix(type, kHidden, width), random_matrix(type, kHidden, width)}});
     layers[3].push_back({"down", {random_matrix(type, kWidth, kHidden)}});
   }
-  const Step head{"head, Q8_0", {random_matrix(BlockType::q8_0, kVocabulary, kWidth)}};
+  const Product head{"head, Q8_0", {random_matrix(BlockType::q8_0, kVocabulary, kWidth)}};
   const double made = std::chrono::duration<double>(Clock::now() - start).count();
   fmt::print("{} layers of {}, {}, {}, {} threads; made in {:.2f} s\n", kLayers, block_format(type).name,
              settings.activations == Activations::exact ? "exact" : "eight bits",
@@ -172,18 +172,18 @@ int main(int argc, char** argv) {
       fmt::print("{:<12} {:>10.1f} {:>10.1f} {:>10.1f}\n", name, seconds * 1e6, bytes / seconds * 1e-9,
                  2e-9 * static_cast<double>(m) * elements / seconds);
     };
-    for (const std::vector<Step>& steps : layers) {
+    for (const std::vector<Product>& steps : layers) {
       // One after another through all layers: none finds its weights in the cache.
       const double seconds = best_seconds(settings.seconds / 8,
                                           [&](int) {
-                                            for (const Step& step : steps) run(step, m, buffers, settings);
+                                            for (const Product& product : steps) run(product, m, buffers, settings);
                                           }) /
                              kLayers;
       report(steps[0].name, seconds, static_cast<double>(steps[0].bytes()), static_cast<double>(steps[0].elements()));
     }
     const int64_t head_rows = std::min<int64_t>(m, 8);  // prompts need logits of their last token only
     double bytes = static_cast<double>(head.bytes()), elements = 0;
-    for (const std::vector<Step>& steps : layers) {
+    for (const std::vector<Product>& steps : layers) {
       bytes += kLayers * static_cast<double>(steps[0].bytes());
       elements += kLayers * static_cast<double>(steps[0].elements());
     }
@@ -193,7 +193,7 @@ int main(int argc, char** argv) {
     }
     const double pass = best_seconds(settings.seconds, [&](int) {
       for (int i = 0; i < kLayers; ++i)
-        for (const std::vector<Step>& steps : layers) run(steps[static_cast<std::size_t>(i)], m, buffers, settings);
+        for (const std::vector<Product>& steps : layers) run(steps[static_cast<std::size_t>(i)], m, buffers, settings);
       run(head, m > 8 ? 1 : head_rows, buffers, settings);
     });
     report("all", pass, bytes, elements);

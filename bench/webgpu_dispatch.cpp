@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "backend/webgpu/buffer.hpp"
-#include "backend/webgpu/program.hpp"
+#include "backend/webgpu/command_sequence.hpp"
 #include "weft/error.hpp"
 
 using namespace weft;
@@ -68,7 +68,7 @@ Recording chain(const std::shared_ptr<Device>& device, int buffers, int shaders,
   return recording;
 }
 
-void bench_dispatch(const std::shared_ptr<Device>& device, bool immediates, const ProgramOptions& options) {
+void bench_dispatch(const std::shared_ptr<Device>& device, bool immediates, const CommandSequenceOptions& options) {
   Program program(device, chain(device, 16, 20, immediates), options);
   const auto wait = [&] { device->synchronize(); };
   // The clocks idle low: half a second of work first.
@@ -126,7 +126,7 @@ int main(int argc, char** argv) try {
   bench_start(index);
   const auto device = Device::open(index, {.validate = false, .cache_folder = {}});
   fmt::print("{}, {}, {}\n", device->name(), describe(device->info()), library().path);
-  for (const ProgramOptions options : {ProgramOptions{16, 128}, {16, 64}, {8, 32}, {200, 200}})
+  for (const CommandSequenceOptions options : {CommandSequenceOptions{16, 128}, {16, 64}, {8, 32}, {200, 200}})
     bench_dispatch(device, false, options);
   if (device->info().limits.immediate_bytes >= 48) bench_dispatch(device, true, {});
   bench_transfers(device);

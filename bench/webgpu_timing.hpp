@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "backend/webgpu/program.hpp"
+#include "backend/webgpu/command_sequence.hpp"
 #include "backend/webgpu/wgsl/render.hpp"
 
 namespace weft::webgpu::bench {

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 // ---- The program as written -------------------------------------------------------------------------------------------
 
-struct Step {
+struct EvalStep {
   const graph::OpRow* op = nullptr;
   std::vector<Json> inputs;  // a name, a number, or null for an optional input left out
   Json attributes = Json::object();
@@ -35,8 +35,8 @@ struct Gradient {
   std::string of, weight;  // weight: "" for ones
   std::vector<std::string> with_respect_to, outputs;
 };
-struct Program {
-  std::vector<Step> steps;
+struct EvalProgram {
+  std::vector<EvalStep> steps;
   std::vector<Gradient> gradients;
   std::vector<std::string> results;  // names to write
 };
@@ -99,11 +99,11 @@ std::vector<Json> operands_in(const Json& inputs, const graph::OpRow& op) {
   return operands;
 }
 
-Step step_of(const Json& json) {
+EvalStep step_of(const Json& json) {
   check_keys(json, "the step", {"op", "inputs", "attributes", "output", "outputs", "comment"});
   const Json& name = member(json, "the step", "op");
   if (!name.is_string()) throw UsageError("\"op\" is not a name");
-  Step step{.op = &graph::op_row(name.get<std::string>())};
+  EvalStep step{.op = &graph::op_row(name.get<std::string>())};
   if (json.contains("inputs")) step.inputs = operands_in(json["inputs"], *step.op);
   if (json.contains("attributes")) step.attributes = json["attributes"];
   if (json.contains("output") == json.contains("outputs"))
@@ -154,9 +154,9 @@ void for_each_entry(const Json& list, std::string_view what, F f) {
   }
 }
 
-Program program_of(const Json& json) {
+EvalProgram program_of(const Json& json) {
   check_keys(json, "the program", {"steps", "gradients", "outputs", "comment"});
-  Program program;
+  EvalProgram program;
   for_each_entry(member(json, "the program", "steps"), "step",
                  [&](const Json& j) { program.steps.push_back(step_of(j)); });
   if (json.contains("gradients"))
@@ -164,7 +164,7 @@ Program program_of(const Json& json) {
   if (json.contains("outputs")) {
     program.results = names_in(json["outputs"], "\"outputs\" of the program");
   } else {
-    for (const Step& s : program.steps)
+    for (const EvalStep& s : program.steps)
       program.results.insert(program.results.end(), s.outputs.begin(), s.outputs.end());
     for (const Gradient& g : program.gradients)
       program.results.insert(program.results.end(), g.outputs.begin(), g.outputs.end());
@@ -177,7 +177,7 @@ Program program_of(const Json& json) {
 // Builds values by name. What a step or gradient needs is built before it, wherever it stands in the program.
 class Runner {
  public:
-  Runner(const Program& program, const io::Arrays& inputs, Device device)
+  Runner(const EvalProgram& program, const io::Arrays& inputs, Device device)
       : program_(program), inputs_(inputs), device_(device), state_(program.steps.size() + program.gradients.size()) {
     for (std::size_t i = 0; i < state_.size(); ++i)
       for (const std::string& name : outputs_of(i)) {
@@ -277,7 +277,7 @@ class Runner {
     state_[i] = State::made;
   }
 
-  std::vector<Tensor> applied(const Step& step) {
+  std::vector<Tensor> applied(const EvalStep& step) {
     std::vector<Tensor> inputs(step.inputs.size());
     std::optional<DType> common;
     for (std::size_t k = 0; k < inputs.size(); ++k)
@@ -312,7 +312,7 @@ class Runner {
     return grad(of, inputs, weight);
   }
 
-  const Program& program_;
+  const EvalProgram& program_;
   const io::Arrays& inputs_;
   Device device_;
   std::vector<State> state_;  // of steps, then of gradients
@@ -345,7 +345,7 @@ void write_arrays(const fs::path& path, const io::Arrays& arrays) {
 }
 
 int evaluate(const EvalRequest& request) {
-  Program program;
+  EvalProgram program;
   try {
     program = program_of(read_json_file(request.program));
   } catch (UsageError& error) {

@@ -28,7 +28,7 @@ bool has_unicode() {
   return false;
 }
 
-bool is_bytes(const RunConfig& config) { return config.vocabulary == train::Vocabulary::Kind::bytes; }
+bool is_bytes(const RunConfig& config) { return config.vocabulary == train::Alphabet::Kind::bytes; }
 
 std::string plan_text(const RunConfig& config) {
   if (config.steps > 0 && config.seconds > 0)

@@ -85,9 +85,9 @@ OpRow row_of(const ops::ReduceRow& row) {
 }
 
 // Globals of other files add to it while the program starts, on one thread.
-std::vector<Rows (*)()>& families() {
-  static auto& list = *new std::vector<Rows (*)()>{making_rows,    view_rows, product_rows, gather_rows, norm_rows,
-                                                   attention_rows, loss_rows, cache_rows,   scan_rows};
+std::vector<OpRows (*)()>& families() {
+  static auto& list = *new std::vector<OpRows (*)()>{making_rows,    view_rows, product_rows, gather_rows, norm_rows,
+                                                     attention_rows, loss_rows, cache_rows,   scan_rows};
   return list;
 }
 
@@ -96,7 +96,7 @@ class OpTable {
   OpTable() {
     add_elementwise();
     for (const ops::ReduceRow& row : ops::reduce_rows()) enter(keep(row_of(row)));
-    for (Rows (*family)() : families())
+    for (OpRows (*family)() : families())
       for (const OpRow* row : family()) enter(*row);
   }
 
@@ -173,7 +173,7 @@ OpTable& op_table() {
 
 }  // namespace
 
-bool add_family(Rows (*family)()) {
+bool add_family(OpRows (*family)()) {
   families().push_back(family);
   return true;
 }

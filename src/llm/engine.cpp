@@ -71,14 +71,14 @@ Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) : 
   cache_type_ = options.cache;
   exact_ = options.exact;
   // One thread reads the vocabulary while the others pack weights.
-  auto vocabulary = std::async(std::launch::async, [&] {
-    Vocabulary read = source.gguf() ? vocabulary_of_gguf(*source.gguf(), config) : vocabulary_of_folder(path, config);
+  auto text = std::async(std::launch::async, [&] {
+    ModelText read = source.gguf() ? model_text_of_gguf(*source.gguf(), config) : model_text_of_folder(path, config);
     source.forget_metadata();
     return read;
   });
   weights_ = load_weights(graph_, names, device_, options.progress,
                           options.keep_packed ? usual_packed_files() : PackedFileRules());
-  vocabulary_ = vocabulary.get();
+  text_ = text.get();
 
   if (const auto most = short_positions(config); most && *most < context_) short_positions_ = most;
   const auto table = [&](bool local) {
@@ -120,19 +120,19 @@ std::uint64_t Engine::cache_bytes() const {
   return bytes;
 }
 
-Compiled& Engine::compiled(std::size_t size, Rows rows) {
-  const std::pair key(size, rows);
+Compiled& Engine::compiled(std::size_t size, LogitsOf wanted) {
+  const std::pair key(size, wanted);
   if (auto it = passes_.find(key); it != passes_.end()) return it->second;
   return passes_
-      .emplace(key, Compiled([this, rows](std::span<const Tensor> arguments) {
+      .emplace(key, Compiled([this, wanted](std::span<const Tensor> arguments) {
                  const auto numbers = [&](Extent row) { return select(arguments[1], 0, row); };
-                 PassInputs inputs{.tokens = rows == Rows::drawn ? select(arguments[0], 1, 0) : arguments[0],
+                 PassInputs inputs{.tokens = wanted == LogitsOf::drawn ? select(arguments[0], 1, 0) : arguments[0],
                                    .positions = numbers(0),
                                    .length = numbers(1),
                                    .all = {numbers(2), numbers(3)}};
                  if (ring_ > 0) inputs.ring = {numbers(4), numbers(5)};
                  if (short_positions_) inputs.factors = numbers(arguments[1].dim(0) - 1);
-                 if (rows == Rows::last) inputs.rows = arguments[2];
+                 if (wanted == LogitsOf::last) inputs.rows = arguments[2];
                  return std::vector<Tensor>{lower({graph_, weights_, caches_, cache_type_, ring_, exact_, frequencies_,
                                                    local_frequencies_, magnitude_},
                                                   inputs)};
@@ -140,7 +140,7 @@ Compiled& Engine::compiled(std::size_t size, Rows rows) {
       .first->second;
 }
 
-Tensor Engine::pass(std::span<const Step> steps, std::size_t size, Rows rows, const Tensor& drawn,
+Tensor Engine::pass(std::span<const PositionedToken> batch, std::size_t size, LogitsOf wanted, const Tensor& drawn,
                     std::string* profile) {
   // Lists of numbers, as `compiled` takes them.
   const std::size_t lists_of_places = ring_ > 0 ? 6 : 4, lists = lists_of_places + (short_positions_ ? 1 : 0);
@@ -149,77 +149,77 @@ Tensor Engine::pass(std::span<const Step> steps, std::size_t size, Rows rows, co
     const auto put = [&](std::size_t list, Extent value) {
       numbers[list * size + t] = static_cast<std::int32_t>(value);
     };
-    if (t >= steps.size()) {
+    if (t >= batch.size()) {
       for (std::size_t list = 2; list < lists_of_places; list += 2) put(list, -1);
       continue;
     }
-    const Step& step = steps[t];
-    if (rows != Rows::drawn && (step.token < 0 || step.token >= config().vocabulary))
+    const PositionedToken& token = batch[t];
+    if (wanted != LogitsOf::drawn && (token.token < 0 || token.token >= config().vocabulary))
       throw UsageError(
-          fmt::format("llm: token {} is none of the {} of the vocabulary", step.token, config().vocabulary));
-    if (step.position >= context_)
+          fmt::format("llm: token {} is none of the {} of the vocabulary", token.token, config().vocabulary));
+    if (token.position >= context_)
       throw UsageError(fmt::format(
           "llm: the text has more tokens than the context of {}; load with a larger one, or shorten it", context_));
-    Extent& written = cached_[static_cast<std::size_t>(step.slot)].written;
-    written = step.position == 0 ? 1 : std::max(written, step.position + 1);
-    if (!has_window(step.slot, step.position))
+    Extent& written = cached_[static_cast<std::size_t>(token.slot)].written;
+    written = token.position == 0 ? 1 : std::max(written, token.position + 1);
+    if (!has_window(token.slot, token.position))
       throw InternalError(
-          fmt::format("llm: position {} of a sequence whose ring was written up to {}", step.position, written));
-    tokens[t] = step.token;
-    put(0, step.position);
-    put(1, step.position + 1);
+          fmt::format("llm: position {} of a sequence whose ring was written up to {}", token.position, written));
+    tokens[t] = token.token;
+    put(0, token.position);
+    put(1, token.position + 1);
     const auto put_places = [&](std::size_t list, Extent rows) {
-      put(list, step.slot * rows + step.position % rows);
-      put(list + 1, step.slot * rows);
+      put(list, token.slot * rows + token.position % rows);
+      put(list + 1, token.slot * rows);
     };
     put_places(2, context_);
     if (ring_ > 0) put_places(4, ring_);
-    if (short_positions_) put(lists - 1, cached_[static_cast<std::size_t>(step.slot)].is_long ? 1 : 0);
+    if (short_positions_) put(lists - 1, cached_[static_cast<std::size_t>(token.slot)].is_long ? 1 : 0);
   }
   const auto count = static_cast<Extent>(size);
-  std::vector<Tensor> arguments = {rows == Rows::drawn ? drawn.to(device_) : on_device(tokens, {count}, device_),
+  std::vector<Tensor> arguments = {wanted == LogitsOf::drawn ? drawn.to(device_) : on_device(tokens, {count}, device_),
                                    on_device(numbers, {static_cast<Extent>(lists), count}, device_)};
-  if (rows == Rows::last)
-    arguments.push_back(on_device(std::vector{static_cast<std::int32_t>(steps.size()) - 1}, {1}, device_));
-  const bool is_new = !passes_.contains({size, rows});
+  if (wanted == LogitsOf::last)
+    arguments.push_back(on_device(std::vector{static_cast<std::int32_t>(batch.size()) - 1}, {1}, device_));
+  const bool is_new = !passes_.contains({size, wanted});
   if (is_new) {
     const runtime::WithoutPlans lean;
-    compiled(size, rows).prepare(arguments);
+    compiled(size, wanted).prepare(arguments);
     return_free_memory();
   }
-  if (profile) *profile = compiled(size, rows).profile(arguments);
-  Tensor logits = compiled(size, rows)(arguments)[0];
+  if (profile) *profile = compiled(size, wanted).profile(arguments);
+  Tensor logits = compiled(size, wanted)(arguments)[0];
   if (is_new) return_free_memory();  // what kernels outgrew
   return logits;
 }
 
-std::string Engine::profile(std::span<const Step> steps) {
+std::string Engine::profile(std::span<const PositionedToken> batch) {
   std::string profile;
-  pass(steps, smallest_size(steps.size()), Rows::last, {}, &profile);
+  pass(batch, smallest_size(batch.size()), LogitsOf::last, {}, &profile);
   return profile;
 }
 
-Tensor Engine::last_logits(std::span<const Step> steps) {
-  if (steps.empty()) throw UsageError("llm: no tokens; give at least one");
+Tensor Engine::last_logits(std::span<const PositionedToken> batch) {
+  if (batch.empty()) throw UsageError("llm: no tokens; give at least one");
   Tensor logits;
-  while (!steps.empty()) {
-    const std::size_t size = next_size(steps.size(), device_), taken = std::min(size, steps.size());
+  while (!batch.empty()) {
+    const std::size_t size = next_size(batch.size(), device_), taken = std::min(size, batch.size());
     logits = {};  // those of the part before go first
-    logits = pass(steps.first(taken), size, Rows::last);
-    steps = steps.subspan(taken);
+    logits = pass(batch.first(taken), size, LogitsOf::last);
+    batch = batch.subspan(taken);
   }
   return logits;
 }
 
-Tensor Engine::all_logits(std::span<const Step> steps) {
-  if (steps.empty() || steps.size() > kStepsMax)
-    throw InternalError(fmt::format("llm: a pass over {} tokens", steps.size()));
-  return pass(steps, smallest_size(steps.size()), Rows::every);
+Tensor Engine::all_logits(std::span<const PositionedToken> batch) {
+  if (batch.empty() || batch.size() > kStepsMax)
+    throw InternalError(fmt::format("llm: a pass over {} tokens", batch.size()));
+  return pass(batch, smallest_size(batch.size()), LogitsOf::every);
 }
 
 Tensor Engine::next_logits(const Drawing& token, Extent position, int slot) {
-  const Step step{text::kNoToken, position, slot};
-  return pass({&step, 1}, 1, Rows::drawn, token.drawn);
+  const PositionedToken nothing{text::kNoToken, position, slot};
+  return pass({&nothing, 1}, 1, LogitsOf::drawn, token.drawn);
 }
 
 std::vector<Draw> Engine::draw(const Tensor& logits, std::span<const DrawRequest> requests) {
@@ -327,9 +327,9 @@ void Engine::grow(int slot, Extent length) {
   if (!turns_anew(slot, length)) return;
   cached_[static_cast<std::size_t>(slot)].is_long = length > *short_positions_;
   const std::vector<text::TokenId> held = std::exchange(cached(slot), {});
-  std::vector<Step> steps;
-  for (std::size_t i = 0; i < held.size(); ++i) steps.push_back({held[i], static_cast<Extent>(i), slot});
-  if (!steps.empty()) last_logits(steps);
+  std::vector<PositionedToken> batch;
+  for (std::size_t i = 0; i < held.size(); ++i) batch.push_back({held[i], static_cast<Extent>(i), slot});
+  if (!batch.empty()) last_logits(batch);
   cached(slot) = held;
 }
 

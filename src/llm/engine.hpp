@@ -11,7 +11,7 @@
 #include "backend/contract.hpp"
 #include "llm/families.hpp"
 #include "llm/lower.hpp"
-#include "llm/vocabulary.hpp"
+#include "llm/model_text.hpp"
 #include "llm/weights.hpp"
 #include "weft/compile.hpp"
 #include "weft/llm.hpp"
@@ -19,7 +19,7 @@
 namespace weft::llm::detail {
 
 /// A token on its way through the model: at `position` of the sequence `slot`.
-struct Step {
+struct PositionedToken {
   text::TokenId token = 0;
   Extent position = 0;
   int slot = 0;
@@ -75,7 +75,7 @@ class Engine {
 
   const ModelConfig& config() const { return graph_.config; }
   const ModelGraph& graph() const { return graph_; }
-  const Vocabulary& vocabulary() const { return *vocabulary_; }
+  const ModelText& text() const { return *text_; }
   Extent context() const { return context_; }
   int slots() const { return slots_; }
   Device device() const { return device_; }
@@ -84,16 +84,16 @@ class Engine {
   const std::filesystem::path& packed_file() const { return weights_.packed_file; }
   std::uint64_t cache_bytes() const;
 
-  /// Runs the steps, any number, in passes of fixed sizes; what comes earlier in a sequence comes earlier here or is in
-  /// the cache. Gives the logits of the last step, [1, V], or of every step of a single pass, [T, V] with T at least their
+  /// Runs a batch of any size, in passes of fixed sizes; what comes earlier in a sequence comes earlier here or is in
+  /// the cache. Gives the logits of the last token, [1, V], or of every token of a single pass, [T, V] with T at least their
   /// number.
-  Tensor last_logits(std::span<const Step> steps);
-  Tensor all_logits(std::span<const Step> steps);
+  Tensor last_logits(std::span<const PositionedToken> batch);
+  Tensor all_logits(std::span<const PositionedToken> batch);
   /// As last_logits of the one token that is being drawn, which the host need not know yet.
   Tensor next_logits(const Drawing& token, Extent position, int slot);
   static constexpr std::size_t kStepsMax = 512;
-  /// Runs the steps of a single pass, its kernels timed.
-  std::string profile(std::span<const Step> steps);
+  /// Runs the batch of a single pass, its kernels timed.
+  std::string profile(std::span<const PositionedToken> batch);
 
   /// Draws from the first rows of the logits, one for each request.
   std::vector<Draw> draw(const Tensor& logits, std::span<const DrawRequest> requests);
@@ -105,7 +105,7 @@ class Engine {
 
   /// What the cache holds of a sequence.
   std::vector<text::TokenId>& cached(int slot) { return cached_[static_cast<std::size_t>(slot)].tokens; }
-  /// To be called before steps that make a sequence `length` tokens long, but for the prompt's, where `reuse` is. Longrope
+  /// To be called before a batch that makes a sequence `length` tokens long, but for the prompt's, where `reuse` is. Longrope
   /// turns a whole sequence by short factors or by long ones: when it outgrows the short ones, the keys that the cache
   /// holds of it are computed anew, in as many passes as it took.
   void grow(int slot, Extent length);
@@ -120,7 +120,7 @@ class Engine {
   bool busy = false;
 
  private:
-  enum class Rows : std::uint8_t {
+  enum class LogitsOf : std::uint8_t {
     last,
     every,
     drawn
@@ -134,13 +134,13 @@ class Engine {
 
   /// Whether rings hold all that a token at this position sees before it.
   bool has_window(int slot, Extent position) const;
-  Tensor pass(std::span<const Step> steps, std::size_t size, Rows rows, const Tensor& drawn = {},
+  Tensor pass(std::span<const PositionedToken> batch, std::size_t size, LogitsOf wanted, const Tensor& drawn = {},
               std::string* profile = nullptr);
-  Compiled& compiled(std::size_t size, Rows rows);
+  Compiled& compiled(std::size_t size, LogitsOf wanted);
 
   ModelGraph graph_;
   Weights weights_;
-  std::optional<Vocabulary> vocabulary_;
+  std::optional<ModelText> text_;
   Device device_;
   Extent context_ = 0;
   Extent ring_ = 0;  // rows of a sequence in caches of layers with a window; 0: as many as in all others
@@ -152,7 +152,7 @@ class Engine {
   Tensor frequencies_, local_frequencies_;  // of the short factors, and of the long ones where sequences may need them
   std::optional<Extent> short_positions_;   // of a sequence that turns by short factors, where both kinds are needed
   double magnitude_ = 1;
-  std::map<std::pair<std::size_t, Rows>, Compiled> passes_;
+  std::map<std::pair<std::size_t, LogitsOf>, Compiled> passes_;
   std::optional<Compiled> sampler_;
   Uploaded<float> settings_, bias_;
   Uploaded<std::int32_t> history_, bias_tokens_;

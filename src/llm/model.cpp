@@ -58,7 +58,7 @@ const Result& Generation::result() {
 namespace {
 
 text::Rendered rendered(const detail::Engine& engine, const std::vector<Message>& messages) {
-  const Vocabulary& v = engine.vocabulary();
+  const ModelText& v = engine.text();
   if (!v.chat)
     throw UsageError(fmt::format("{}: the model has no chat template, so it is not made for chats; use generate",
                                  engine.config().source));
@@ -71,7 +71,7 @@ std::vector<TokenId> tokens_of(const detail::Engine& engine, const text::Rendere
   std::vector<text::TextSegment> segments;
   for (const jinja::Segment& s : chat.segments) segments.push_back({s.text, !s.from_user});
   // Templates write the tokens around a text themselves.
-  return engine.vocabulary().tokenizer.encode(segments, false);
+  return engine.text().tokenizer.encode(segments, false);
 }
 
 }  // namespace
@@ -102,9 +102,9 @@ std::vector<float> Model::forward(std::span<const std::int32_t> tokens) const {
   Extent position = 0;
   while (!tokens.empty()) {
     const auto part = tokens.first(std::min(tokens.size(), detail::Engine::kStepsMax));
-    std::vector<detail::Step> steps;
-    for (const std::int32_t token : part) steps.push_back({token, position++, 0});
-    const std::vector<float> rows = engine_->all_logits(steps).to_vector<float>();
+    std::vector<detail::PositionedToken> batch;
+    for (const std::int32_t token : part) batch.push_back({token, position++, 0});
+    const std::vector<float> rows = engine_->all_logits(batch).to_vector<float>();
     logits.insert(logits.end(), rows.begin(),
                   rows.begin() + static_cast<std::ptrdiff_t>(part.size() * static_cast<std::size_t>(vocabulary())));
     tokens = tokens.subspan(part.size());
@@ -155,17 +155,17 @@ Perplexity Model::perplexity(std::string_view text, const PerplexityOptions& opt
 }
 
 std::vector<std::int32_t> Model::encode(std::string_view text, bool add_special) const {
-  return engine_->vocabulary().tokenizer.encode(text, {.add_special = add_special});
+  return engine_->text().tokenizer.encode(text, {.add_special = add_special});
 }
 std::string Model::decode(std::span<const std::int32_t> tokens) const {
-  return engine_->vocabulary().tokenizer.decode(tokens, false);
+  return engine_->text().tokenizer.decode(tokens, false);
 }
 std::string Model::render(const std::vector<Message>& messages) const { return rendered(*engine_, messages).text(); }
 Extent Model::vocabulary() const { return engine_->config().vocabulary; }
 Extent Model::context() const { return engine_->context(); }
 Extent Model::trained_context() const { return engine_->config().context; }
 Device Model::device() const { return engine_->device(); }
-bool Model::has_template() const { return engine_->vocabulary().chat.has_value(); }
+bool Model::has_template() const { return engine_->text().chat.has_value(); }
 
 std::string Model::describe(bool graph) const {
   const ModelConfig& c = engine_->config();

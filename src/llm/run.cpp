@@ -16,11 +16,11 @@ using text::TokenId;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-std::vector<Step> steps_of(std::span<const TokenId> tokens, Extent first_position, int slot) {
-  std::vector<Step> steps;
+std::vector<PositionedToken> positioned(std::span<const TokenId> tokens, Extent first_position, int slot) {
+  std::vector<PositionedToken> batch;
   for (std::size_t i = 0; i < tokens.size(); ++i)
-    steps.push_back({tokens[i], first_position + static_cast<Extent>(i), slot});
-  return steps;
+    batch.push_back({tokens[i], first_position + static_cast<Extent>(i), slot});
+  return batch;
 }
 
 /// All of what the cache lacks of a prompt but its last token. In parts, so that a request to stop is heard between them.
@@ -28,7 +28,7 @@ void read_prompt(Engine& engine, std::span<const TokenId> rest, Extent place, in
   auto& held = engine.cached(slot);
   for (std::size_t at = 0; at + 1 < rest.size() && !cancel.stop_requested();) {
     const auto part = rest.subspan(at, std::min(Engine::kStepsMax, rest.size() - 1 - at));
-    engine.last_logits(steps_of(part, place + static_cast<Extent>(at), slot));
+    engine.last_logits(positioned(part, place + static_cast<Extent>(at), slot));
     held.insert(held.end(), part.begin(), part.end());
     at += part.size();
   }
@@ -83,7 +83,7 @@ std::uint64_t seed_of(const Sampling& sampling) {
 // ---- Reply -------------------------------------------------------------------------------------------------------------
 
 Reply::Reply(const Engine& engine, const GenerateOptions& options, Extent prompt_tokens)
-    : engine_(engine), options_(options), decoder_(engine.vocabulary().tokenizer), stop_(options.stop) {
+    : engine_(engine), options_(options), decoder_(engine.text().tokenizer), stop_(options.stop) {
   result.prompt_tokens = prompt_tokens;
   tokens_max_ = std::min(options.max_tokens, engine.context() - prompt_tokens);
 }
@@ -94,7 +94,7 @@ bool Reply::take(const Draw& draw, std::string& piece) {
     end(Finish::length, piece);
     return false;
   }
-  const auto& ends = engine_.vocabulary().end_tokens;
+  const auto& ends = engine_.text().end_tokens;
   if (std::find(ends.begin(), ends.end(), draw.token) != ends.end()) {
     end(Finish::end_of_text, piece);
     return false;
@@ -181,8 +181,8 @@ void Run::step(std::string& piece) {
   const std::vector<TokenId> guesses = guess();
   std::vector<TokenId> ahead = {tokens_.back()};
   ahead.insert(ahead.end(), guesses.begin(), guesses.end());
-  const auto steps = steps_of(ahead, static_cast<Extent>(tokens_.size()) - 1, 0);
-  const Tensor logits = guesses.empty() ? engine_->last_logits(steps) : engine_->all_logits(steps);
+  const auto batch = positioned(ahead, static_cast<Extent>(tokens_.size()) - 1, 0);
+  const Tensor logits = guesses.empty() ? engine_->last_logits(batch) : engine_->all_logits(batch);
   std::vector<TokenId> history = tokens_;
   history.insert(history.end(), guesses.begin(), guesses.end());
   std::vector<DrawRequest> requests;
@@ -214,7 +214,7 @@ void Run::step_beside_device(std::string& piece) {
   };
   if (!drawing_) {
     engine_->grow(0, place);
-    drawing_ = start_draw(engine_->last_logits(steps_of({&tokens_.back(), 1}, place - 1, 0)), 0);
+    drawing_ = start_draw(engine_->last_logits(positioned({&tokens_.back(), 1}, place - 1, 0)), 0);
   }
   Drawing drawing = std::move(*drawing_);
   drawing_.reset();
@@ -279,24 +279,24 @@ std::vector<Result> run_batch(Engine& engine, std::vector<std::vector<TokenId>> 
       sequence.reply->result.prompt_seconds = seconds_since(begin);
       slots[s].emplace(std::move(sequence));
     }
-    std::vector<Step> steps;
+    std::vector<PositionedToken> batch;
     std::vector<DrawRequest> requests;
     std::vector<std::size_t> taken;
     for (std::size_t s = 0; s < slots.size(); ++s) {
       if (!slots[s]) continue;
       const auto& tokens = slots[s]->tokens;
       engine.grow(static_cast<int>(s), static_cast<Extent>(tokens.size()));
-      steps.push_back({tokens.back(), static_cast<Extent>(tokens.size()) - 1, static_cast<int>(s)});
+      batch.push_back({tokens.back(), static_cast<Extent>(tokens.size()) - 1, static_cast<int>(s)});
       // Each prompt draws from a stream of its own, whatever runs beside it.
       requests.push_back({&options.sampling, seed + slots[s]->prompt, slots[s]->reply->result.tokens.size(),
                           options.log_probabilities, options.top_log_probabilities, tokens});
       taken.push_back(s);
     }
-    if (steps.empty()) break;
+    if (batch.empty()) break;
     const auto begin = Clock::now();
     const bool cancelled = options.cancel.stop_requested();
-    std::vector<Draw> draws(steps.size());
-    if (!cancelled) draws = engine.draw(engine.all_logits(steps), requests);
+    std::vector<Draw> draws(batch.size());
+    if (!cancelled) draws = engine.draw(engine.all_logits(batch), requests);
     for (std::size_t i = 0; i < taken.size(); ++i) {
       auto& sequence = slots[taken[i]];
       if (cancelled)

@@ -14,7 +14,7 @@
 
 namespace weft::optim {
 
-graph::Rows update_family();  // update_rows.cpp
+graph::OpRows update_family();  // update_rows.cpp
 
 namespace {
 

@@ -108,8 +108,8 @@ const std::vector<OpRow>& update_rows() {
 
 }  // namespace
 
-graph::Rows update_family() {
-  graph::Rows list;
+graph::OpRows update_family() {
+  graph::OpRows list;
   for (const OpRow& row : update_rows()) list.push_back(&row);
   return list;
 }

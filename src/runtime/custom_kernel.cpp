@@ -137,26 +137,26 @@ CustomKernel register_kernel(KernelDefinition given) {
     row.gradient = [definition](const graph::GradientCall& g) { return gradients(*definition, g); };
   const OpRow& entered = graph::register_row(std::move(row));
   if (definition->cpu)
-    cpu::register_call(entered, {.prepare = [definition](const kernel::CallKernel& kernel) {
-                         return cpu::prepare_function(
-                             kernel,
-                             [definition](const kernel::CallKernel& k, std::span<char* const> reads,
-                                          std::span<char* const> outs) { run_on_cpu(*definition, k, reads, outs); },
-                             false);
-                       }});
+    cpu::calls().add(entered, {.prepare = [definition](const kernel::CallKernel& kernel) {
+                       return cpu::prepare_function(
+                           kernel,
+                           [definition](const kernel::CallKernel& k, std::span<char* const> reads,
+                                        std::span<char* const> outs) { run_on_cpu(*definition, k, reads, outs); },
+                           false);
+                     }});
   if (!definition->wgsl.empty())
-    webgpu::register_call(entered, {.accepts =
-                                        [](const Call& call) {
-                                          return std::none_of(call.inputs().begin(), call.inputs().end(),
-                                                              [](const Tensor& x) { return x.dtype() == DType::f64; });
-                                        },
-                                    .render =
-                                        [definition](const kernel::CallKernel& kernel, const webgpu::Target& target,
-                                                     webgpu::Scratch&, webgpu::Rendered& rendered) {
-                                          webgpu::render_custom(*definition,
-                                                                attributes_of(*definition, kernel.attributes.data()),
-                                                                kernel, target, rendered);
-                                        }});
+    webgpu::calls().add(entered, {.accepts =
+                                      [](const Call& call) {
+                                        return std::none_of(call.inputs().begin(), call.inputs().end(),
+                                                            [](const Tensor& x) { return x.dtype() == DType::f64; });
+                                      },
+                                  .render =
+                                      [definition](const kernel::CallKernel& kernel, const webgpu::Target& target,
+                                                   webgpu::Scratch&, webgpu::Rendered& rendered) {
+                                        webgpu::render_custom(*definition,
+                                                              attributes_of(*definition, kernel.attributes.data()),
+                                                              kernel, target, rendered);
+                                      }});
   return CustomKernel(definition->name);
 }
 

@@ -19,7 +19,7 @@ namespace weft {
 
 namespace runtime {
 
-graph::Rows random_family();  // random_rows.cpp
+graph::OpRows random_family();  // random_rows.cpp
 
 namespace {
 

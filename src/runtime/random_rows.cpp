@@ -92,8 +92,8 @@ const std::vector<OpRow>& random_rows() {
 
 }  // namespace
 
-graph::Rows random_family() {
-  graph::Rows list;
+graph::OpRows random_family() {
+  graph::OpRows list;
   for (const OpRow& row : random_rows()) list.push_back(&row);
   return list;
 }

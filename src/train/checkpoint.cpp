@@ -104,10 +104,10 @@ Checkpoint load_checkpoint(const std::filesystem::path& path) {
 
   Checkpoint c;
   c.config = run_config_from_json(text_of(file, "config"), file.source());
-  if (vocabulary_kind(text_of(file, "vocabulary")) == Vocabulary::Kind::bytes)
-    c.vocabulary = Vocabulary::bytes();
+  if (alphabet_kind(text_of(file, "vocabulary")) == Alphabet::Kind::bytes)
+    c.vocabulary = Alphabet::bytes();
   else
-    c.vocabulary = Vocabulary::characters_of(text_of(file, "characters"), file.source());
+    c.vocabulary = Alphabet::characters_of(text_of(file, "characters"), file.source());
   if (c.vocabulary.size() > c.config.model.vocabulary)
     foreign(file.source(), "its vocabulary is larger than its model's");
   c.step = number_of<std::int64_t>(file, "step");

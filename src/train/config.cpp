@@ -131,7 +131,7 @@ RunConfig new_run(const TrainRequest& request) {
 
   if (!request.data) throw UsageError("no text to train on: give --data FILE (any UTF-8 text)");
   run.data = request.data->string();
-  run.vocabulary = vocabulary_kind(request.vocabulary.value_or("char"));
+  run.vocabulary = alphabet_kind(request.vocabulary.value_or("char"));
   run.model.context = request.context.value_or(run.model.context);
   run.model.layers = request.layers.value_or(run.model.layers);
   run.model.heads = request.heads.value_or(run.model.heads);
@@ -153,7 +153,7 @@ RunConfig resumed_run(const RunConfig& stored, const TrainRequest& request, doub
   Contradictions c;
   c.check("preset", request.preset, stored.preset);
   if (request.vocabulary)
-    c.check("vocabulary", std::optional(std::string(name_of(vocabulary_kind(*request.vocabulary)))),
+    c.check("vocabulary", std::optional(std::string(name_of(alphabet_kind(*request.vocabulary)))),
             std::string(name_of(stored.vocabulary)));
   c.check("seed", request.seed, stored.seed);
   c.check("batch", request.batch, stored.batch);
@@ -225,7 +225,7 @@ RunConfig run_config_from_json(std::string_view text, std::string_view source) {
                .init_deviation = m.at("init_deviation").get<double>()};
     c.data = json.at("data").get<std::string>();
     c.data_hash = std::stoull(json.at("data_hash").get<std::string>(), nullptr, 16);
-    c.vocabulary = vocabulary_kind(json.at("vocabulary").get<std::string>());
+    c.vocabulary = alphabet_kind(json.at("vocabulary").get<std::string>());
     c.batch = json.at("batch").get<Extent>();
     c.seed = json.at("seed").get<std::uint64_t>();
     c.steps = json.at("steps").get<std::int64_t>();

@@ -55,7 +55,7 @@ constexpr Extent kSmallestWindow = 16;
 
 }  // namespace
 
-Generator::Generator(nn::GPT& model, const Vocabulary& vocabulary)
+Generator::Generator(nn::GPT& model, const Alphabet& vocabulary)
     : model_(model), vocabulary_(vocabulary), forward_([this](std::span<const Tensor> arguments) {
         // Only the row of the last token goes through the head.
         const Tensor hidden = model_.hidden(arguments[0]);
@@ -89,7 +89,7 @@ void Generator::generate(std::string_view prompt, std::int64_t count, const Samp
   if (tokens.empty()) {
     // Something must come first: a new line, where the vocabulary has one.
     const std::vector<Token> start =
-        vocabulary_.kind() == Vocabulary::Kind::bytes || vocabulary_.characters().find('\n') != std::string::npos
+        vocabulary_.kind() == Alphabet::Kind::bytes || vocabulary_.characters().find('\n') != std::string::npos
             ? vocabulary_.encode("\n")
             : std::vector<Token>{0};
     tokens = start;

@@ -14,14 +14,14 @@
 
 namespace weft::train {
 
-Vocabulary Vocabulary::bytes() {
-  Vocabulary v;
+Alphabet Alphabet::bytes() {
+  Alphabet v;
   for (int i = 0; i < 256; ++i) v.pieces_.emplace_back(1, static_cast<char>(i));
   return v;
 }
 
-Vocabulary Vocabulary::characters_of(std::string_view text, std::string_view source) {
-  Vocabulary v;
+Alphabet Alphabet::characters_of(std::string_view text, std::string_view source) {
+  Alphabet v;
   v.kind_ = Kind::characters;
   const std::u32string decoded = decode_utf8(text, source);
   const std::set<char32_t> distinct(decoded.begin(), decoded.end());
@@ -33,7 +33,7 @@ Vocabulary Vocabulary::characters_of(std::string_view text, std::string_view sou
   return v;
 }
 
-std::vector<Token> Vocabulary::encode(std::string_view text) const {
+std::vector<Token> Alphabet::encode(std::string_view text) const {
   std::vector<Token> result;
   if (kind_ == Kind::bytes) {
     for (const char c : text) result.push_back(static_cast<unsigned char>(c));
@@ -53,37 +53,36 @@ std::vector<Token> Vocabulary::encode(std::string_view text) const {
   return result;
 }
 
-std::string_view Vocabulary::piece(Token token) const {
+std::string_view Alphabet::piece(Token token) const {
   if (token < 0 || token >= size())
     throw UsageError(fmt::format("token {} lies outside the vocabulary of {}", token, size()));
   return pieces_[static_cast<std::size_t>(token)];
 }
 
-std::string Vocabulary::decode(std::span<const Token> tokens) const {
+std::string Alphabet::decode(std::span<const Token> tokens) const {
   std::string text;
   for (const Token token : tokens) text += piece(token);
   return text;
 }
 
-std::string Vocabulary::characters() const { return encode_utf8(characters_); }
+std::string Alphabet::characters() const { return encode_utf8(characters_); }
 
-Vocabulary::Kind vocabulary_kind(std::string_view name) {
-  if (name == "char" || name == "characters") return Vocabulary::Kind::characters;
-  if (name == "byte" || name == "bytes") return Vocabulary::Kind::bytes;
+Alphabet::Kind alphabet_kind(std::string_view name) {
+  if (name == "char" || name == "characters") return Alphabet::Kind::characters;
+  if (name == "byte" || name == "bytes") return Alphabet::Kind::bytes;
   throw UsageError(fmt::format("vocabulary {}: there are char and byte", quote(name)));
 }
 
-std::string_view name_of(Vocabulary::Kind kind) { return kind == Vocabulary::Kind::bytes ? "byte" : "char"; }
+std::string_view name_of(Alphabet::Kind kind) { return kind == Alphabet::Kind::bytes ? "byte" : "char"; }
 
-TextData TextData::load(const std::filesystem::path& path, Vocabulary::Kind kind, Extent context) {
+TextData TextData::load(const std::filesystem::path& path, Alphabet::Kind kind, Extent context) {
   const std::string text = read_text_file(path);
   if (text.empty()) throw FileError(fmt::format("{}: the file is empty; give a UTF-8 text", path.string()));
   require_utf8(text, path.string());
 
   TextData data;
   data.content_hash = xxh64(text);
-  data.vocabulary =
-      kind == Vocabulary::Kind::bytes ? Vocabulary::bytes() : Vocabulary::characters_of(text, path.string());
+  data.vocabulary = kind == Alphabet::Kind::bytes ? Alphabet::bytes() : Alphabet::characters_of(text, path.string());
   data.tokens = data.vocabulary.encode(text);
   data.training_count = data.tokens.size() - data.tokens.size() / 10;
 
@@ -93,8 +92,8 @@ TextData TextData::load(const std::filesystem::path& path, Vocabulary::Kind kind
         fmt::format("{}: {} {} are too short a text for a context of {}: the last tenth, which is for validation, "
                     "needs {}; give a text of at "
                     "least {}, or a smaller --context",
-                    path.string(), data.tokens.size(), kind == Vocabulary::Kind::bytes ? "bytes" : "characters",
-                    context, needed, needed * 10));
+                    path.string(), data.tokens.size(), kind == Alphabet::Kind::bytes ? "bytes" : "characters", context,
+                    needed, needed * 10));
   return data;
 }
 

@@ -99,7 +99,7 @@ TEST_F(Ring, WhatItStillHoldsOfAPromptIsReusedAndTheRestReadAgain) {
 
 TEST_F(Ring, APassOverWhatItLostIsRefused) {
   detail::Engine engine(folder_.path(), {.context = kContext});
-  std::vector<detail::Step> steps;
+  std::vector<detail::PositionedToken> steps;
   for (const std::int32_t token : some_tokens(1000)) steps.push_back({token, static_cast<Extent>(steps.size()), 0});
   (void)engine.last_logits(steps);
   const auto from = [&](std::size_t position) { (void)engine.last_logits(std::span(steps).subspan(position, 1)); };

@@ -19,7 +19,7 @@ void preset_step(const train::Preset& preset, double dropout) {
   config.batch = preset.batch;
   config.steps = preset.steps;
   train::TextData data;
-  data.vocabulary = train::Vocabulary::bytes();
+  data.vocabulary = train::Alphabet::bytes();
   data.tokens.assign(static_cast<std::size_t>(4 * config.model.context + 100), 0);
   data.training_count = static_cast<std::size_t>(2 * config.model.context + 50);
   train::Trainer trainer(config, data);

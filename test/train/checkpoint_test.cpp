@@ -35,7 +35,7 @@ class CheckpointTest : public testing::Test {
     Checkpoint c;
     c.config.data = "text.txt";
     c.config.steps = 100;
-    c.vocabulary = Vocabulary::characters_of("abc\n");
+    c.vocabulary = Alphabet::characters_of("abc\n");
     c.step = step;
     c.elapsed_seconds = 0.1;
     c.best_loss = 1.0 / 3;

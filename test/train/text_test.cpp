@@ -20,19 +20,19 @@ std::filesystem::path write(const std::string& name, const std::string& text) {
 
 std::string error_of(const std::filesystem::path& path, Extent context = 8) {
   try {
-    TextData::load(path, Vocabulary::Kind::characters, context);
+    TextData::load(path, Alphabet::Kind::characters, context);
   } catch (const FileError& error) {
     return error.what();
   }
   return "no error";
 }
 
-TEST(Vocabulary, CharactersAscendAndGoRound) {
-  const Vocabulary v = Vocabulary::characters_of("naïve – 日本\n");
+TEST(Alphabet, CharactersAscendAndGoRound) {
+  const Alphabet v = Alphabet::characters_of("naïve – 日本\n");
   EXPECT_EQ(v.size(), 10);
   EXPECT_EQ(v.decode(v.encode("日ïn")), "日ïn");
   EXPECT_EQ(v.encode("\n")[0], 0);
-  EXPECT_EQ(Vocabulary::characters_of(v.characters()), v);
+  EXPECT_EQ(Alphabet::characters_of(v.characters()), v);
   EXPECT_EQ(v.characters(), "\n aenvï–日本");
   EXPECT_THROW(v.encode("z"), UsageError);
   EXPECT_THROW(v.piece(10), UsageError);
@@ -40,25 +40,25 @@ TEST(Vocabulary, CharactersAscendAndGoRound) {
   EXPECT_THROW(v.encode("\xFF"), FileError);
 }
 
-TEST(Vocabulary, BytesTakeAnything) {
-  const Vocabulary v = Vocabulary::bytes();
+TEST(Alphabet, BytesTakeAnything) {
+  const Alphabet v = Alphabet::bytes();
   EXPECT_EQ(v.size(), 256);
   const std::string odd("\x00\xFFz", 3);
   EXPECT_EQ(v.encode(odd), (std::vector<Token>{0, 255, 122}));
   EXPECT_EQ(v.decode(v.encode(odd)), odd);
-  EXPECT_EQ(vocabulary_kind("byte"), Vocabulary::Kind::bytes);
-  EXPECT_THROW(vocabulary_kind("word"), UsageError);
+  EXPECT_EQ(alphabet_kind("byte"), Alphabet::Kind::bytes);
+  EXPECT_THROW(alphabet_kind("word"), UsageError);
 }
 
 TEST(TextData, LastTenthOfCharactersIsForValidation) {
   std::string text;
   for (int i = 0; i < 1009; ++i) text += i % 2 ? "é" : "a";
   const auto path = write("split", text);
-  const TextData data = TextData::load(path, Vocabulary::Kind::characters, 8);
+  const TextData data = TextData::load(path, Alphabet::Kind::characters, 8);
   EXPECT_EQ(data.tokens.size(), 1009u);
   EXPECT_EQ(data.validation().size(), 100u);
   EXPECT_EQ(data.training().size(), 909u);
-  const TextData bytes = TextData::load(path, Vocabulary::Kind::bytes, 8);
+  const TextData bytes = TextData::load(path, Alphabet::Kind::bytes, 8);
   EXPECT_EQ(bytes.tokens.size(), text.size());
   EXPECT_EQ(bytes.content_hash, data.content_hash);
   std::filesystem::remove(path);

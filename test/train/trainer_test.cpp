@@ -18,7 +18,7 @@ TextData make_data() {
   std::string text;
   for (int i = 0; i < 400; ++i) text += "the quick brown fox jumps over the lazy dog\n";
   TextData data;
-  data.vocabulary = Vocabulary::characters_of(text);
+  data.vocabulary = Alphabet::characters_of(text);
   data.tokens = data.vocabulary.encode(text);
   data.training_count = data.tokens.size() - data.tokens.size() / 10;
   return data;
@@ -168,10 +168,10 @@ TEST(Generator, PaddingDoesNotReachTheLogits) {
 TEST(Generator, BytesComeAsWholeCharacters) {
   nn::GPT model({.vocabulary = 256, .context = 8, .layers = 1, .heads = 1, .width = 8});
   model.initialize(2);
-  const Vocabulary bytes = Vocabulary::bytes();
+  const Alphabet bytes = Alphabet::bytes();
   Generator generator(model, bytes);
   generator.generate("\xC3\xA9", 200, {.temperature = 1}, [](std::string_view piece) {
-    EXPECT_NO_THROW(Vocabulary::characters_of(piece));
+    EXPECT_NO_THROW(Alphabet::characters_of(piece));
     return true;
   });
 }

@@ -14,7 +14,7 @@ namespace weft::train {
 /// What a checkpoint holds. Batches are drawn by (seed, step), so that the step is the position in the data.
 struct Checkpoint {
   RunConfig config;
-  Vocabulary vocabulary;
+  Alphabet vocabulary;
   std::int64_t step = 0;
   double elapsed_seconds = 0;
   std::optional<double> best_loss;  // least validation loss so far, and the step it was measured at

@@ -19,7 +19,7 @@ struct RunConfig {
   nn::GptConfig model;
   std::string data;  // path of the text
   std::uint64_t data_hash = 0;
-  Vocabulary::Kind vocabulary = Vocabulary::Kind::characters;
+  Alphabet::Kind vocabulary = Alphabet::Kind::characters;
   Extent batch = 16;
   std::uint64_t seed = 1;
   std::int64_t steps = 0;  // planned in all; 0: as many as the seconds allow

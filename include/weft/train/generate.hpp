@@ -35,7 +35,7 @@ Token draw_token(std::span<const float> logits, const SampleOptions& options, do
 class Generator {
  public:
   /// `model` must outlive this; it is put into evaluation mode.
-  Generator(nn::GPT& model, const Vocabulary& vocabulary);
+  Generator(nn::GPT& model, const Alphabet& vocabulary);
   /// Logits of the token after `tokens` (the last `context` of them), one for each entry of the vocabulary.
   std::vector<float> logits(std::span<const Token> tokens);
   /// Draws `count` tokens after the prompt and hands over the text of each as it comes, which is UTF-8 cut between
@@ -47,14 +47,14 @@ class Generator {
 
  private:
   nn::GPT& model_;
-  const Vocabulary& vocabulary_;
+  const Alphabet& vocabulary_;
   Compiled forward_;
 };
 
 /// A model and its vocabulary, from a run's folder (its best checkpoint, or the last if there is none yet) or a file.
 struct LoadedModel {
   std::unique_ptr<nn::GPT> model;
-  Vocabulary vocabulary;
+  Alphabet vocabulary;
   std::filesystem::path path;  // of the checkpoint
   std::int64_t step = 0;
   std::string warning;  // when a damaged checkpoint was passed over

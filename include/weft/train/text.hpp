@@ -17,13 +17,13 @@ namespace weft::train {
 using Token = std::int32_t;
 
 /// What tokens stand for: the characters that a text holds, in ascending order, or the 256 bytes.
-class Vocabulary {
+class Alphabet {
  public:
   enum class Kind : std::uint8_t { characters, bytes };
 
-  static Vocabulary bytes();
+  static Alphabet bytes();
   /// The characters of UTF-8 text. Errors: FileError (naming `source`) if it is not UTF-8.
-  static Vocabulary characters_of(std::string_view text, std::string_view source = "text");
+  static Alphabet characters_of(std::string_view text, std::string_view source = "text");
 
   Kind kind() const { return kind_; }
   Extent size() const { return kind_ == Kind::bytes ? 256 : static_cast<Extent>(characters_.size()); }
@@ -34,7 +34,7 @@ class Vocabulary {
   std::string decode(std::span<const Token> tokens) const;
   /// All characters as one UTF-8 text; empty for bytes. `characters_of` makes the same vocabulary of it.
   std::string characters() const;
-  bool operator==(const Vocabulary& other) const { return kind_ == other.kind_ && characters_ == other.characters_; }
+  bool operator==(const Alphabet& other) const { return kind_ == other.kind_ && characters_ == other.characters_; }
 
  private:
   Kind kind_ = Kind::bytes;
@@ -44,12 +44,12 @@ class Vocabulary {
 };
 
 /// "characters" or "bytes" by its short name on the command line: "char", "byte". Errors: UsageError.
-Vocabulary::Kind vocabulary_kind(std::string_view name);
-std::string_view name_of(Vocabulary::Kind kind);
+Alphabet::Kind alphabet_kind(std::string_view name);
+std::string_view name_of(Alphabet::Kind kind);
 
 /// A UTF-8 file as tokens: the last tenth (rounded down) is for validation.
 struct TextData {
-  Vocabulary vocabulary;
+  Alphabet vocabulary;
   std::vector<Token> tokens;
   std::size_t training_count = 0;
   std::uint64_t content_hash = 0;  // of the file's bytes
@@ -59,7 +59,7 @@ struct TextData {
 
   /// Errors  FileError: missing, unreadable, empty, not UTF-8 (with the byte position), or so short that training or
   ///         validation cannot fill one window of `context` tokens and the one after.
-  static TextData load(const std::filesystem::path& path, Vocabulary::Kind kind, Extent context);
+  static TextData load(const std::filesystem::path& path, Alphabet::Kind kind, Extent context);
 };
 
 /// Rows of `length` consecutive tokens, one after another, each from a place drawn by Philox on (seed, step, row): what a

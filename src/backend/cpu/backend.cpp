@@ -71,7 +71,7 @@ class CpuBackend final : public backend::Backend {
       if (row.on_cpu && !is_storage(row.type)) description_.dtypes.push_back(row.type);
     description_.buffer_bytes_max = description_.binding_bytes_max = physical_memory();
     description_.offset_alignment = kLine;
-    description_.has_kernel = has_kernel;
+    description_.has_kernel = [](const graph::Call& call) { return calls().accepts(call); };
     description_.details = {{"instruction set", name(isa())},
                             {"threads", std::to_string(thread_count())},
                             {"memory", fmt::format("{:.1f} GiB", static_cast<double>(physical_memory()) / (1 << 30))}};

@@ -3,9 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <mutex>
-#include <unordered_map>
-
 #include "backend/cpu/cache.hpp"
 #include "backend/cpu/sample.hpp"
 #include "backend/cpu/scan.hpp"
@@ -14,7 +11,6 @@
 #include "graph/cache.hpp"
 #include "graph/scan.hpp"
 #include "graph/scatter.hpp"
-#include "weft/error.hpp"
 
 namespace weft::cpu {
 namespace {
@@ -52,54 +48,34 @@ bool accepts_cumsum(const graph::Call& call) {
   return type == DType::f32 || type == DType::f64 || type == DType::i32 || type == DType::u32 || type == DType::boolean;
 }
 
-struct Table {
-  Table() {
-    constexpr Extent kFewRows = 32;
-    const auto put = [&](const graph::OpRow& row, CallEntry entry) { entries.emplace(&row, std::move(entry)); };
-    put(graph::attention_row(), {.accepts = accepts_attention});
-    put(graph::attention_backward_row(), {.accepts = accepts_attention});
-    put(graph::scatter_rows_row(), {});
-    put(graph::packed_matmul_row(), {});
-    put(graph::write_rows_row(), {.prepare = [](const kernel::CallKernel& k) {
-          return prepare_function(k, run_write_rows, k.shapes.at(1)[0] <= kFewRows);
-        }});
-    put(graph::cache_attention_row(), {.prepare = prepare_cache_attention});
-    put(graph::unpack_rows_row(), {.prepare = [](const kernel::CallKernel& k) {
-          return prepare_function(k, run_unpack_rows, k.shape()[0] <= kFewRows);
-        }});
-    put(graph::cumsum_row(), {.accepts = accepts_cumsum, .prepare = [](const kernel::CallKernel& k) {
-                                return prepare_function(k, run_cumsum, false);
-                              }});
-    put(graph::sample_token_row(),
-        {.prepare = [](const kernel::CallKernel& k) { return prepare_function(k, run_sample_token, false); }});
-  }
-  std::mutex mutex;
-  std::unordered_map<const graph::OpRow*, CallEntry> entries;
-};
-Table& table() {
-  static Table& t = *new Table;
-  return t;
-}
+constexpr Extent kFewRows = 32;
 
 }  // namespace
 
-const CallEntry* find_call(const graph::OpRow& row) {
-  Table& t = table();
-  const std::lock_guard lock(t.mutex);
-  const auto found = t.entries.find(&row);
-  return found == t.entries.end() ? nullptr : &found->second;
-}
-
-void register_call(const graph::OpRow& row, CallEntry entry) {
-  Table& t = table();
-  const std::lock_guard lock(t.mutex);
-  if (!t.entries.emplace(&row, std::move(entry)).second)
-    throw UsageError(fmt::format("{}: the CPU has a kernel for it already", row.name));
-}
-
-bool has_kernel(const graph::Call& call) {
-  const CallEntry* entry = find_call(call.row());
-  return entry && (!entry->accepts || entry->accepts(call));
+backend::CallTable<CallEntry>& calls() {
+  static auto& table = *new backend::CallTable<CallEntry>(
+      "the CPU", {{&graph::attention_row(), {.accepts = accepts_attention}},
+                  {&graph::attention_backward_row(), {.accepts = accepts_attention}},
+                  {&graph::scatter_rows_row(), {}},
+                  {&graph::packed_matmul_row(), {}},
+                  {&graph::write_rows_row(),
+                   {.prepare =
+                        [](const kernel::CallKernel& k) {
+                          return prepare_function(k, run_write_rows, k.shapes.at(1)[0] <= kFewRows);
+                        }}},
+                  {&graph::cache_attention_row(), {.prepare = prepare_cache_attention}},
+                  {&graph::unpack_rows_row(),
+                   {.prepare =
+                        [](const kernel::CallKernel& k) {
+                          return prepare_function(k, run_unpack_rows, k.shape()[0] <= kFewRows);
+                        }}},
+                  {&graph::cumsum_row(),
+                   {.accepts = accepts_cumsum,
+                    .prepare = [](const kernel::CallKernel& k) { return prepare_function(k, run_cumsum, false); }}},
+                  {&graph::sample_token_row(), {.prepare = [](const kernel::CallKernel& k) {
+                     return prepare_function(k, run_sample_token, false);
+                   }}}});
+  return table;
 }
 
 std::unique_ptr<Prepared> prepare_function(const kernel::CallKernel& kernel, CallFunction function, bool is_short) {

@@ -1,12 +1,12 @@
-// Ops that the CPU has kernels for: a table that is open while the program runs.
+// Ops that the CPU has kernels for.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <span>
 
+#include "backend/call_table.hpp"
 #include "backend/cpu/prepared.hpp"
-#include "graph/op.hpp"
 
 namespace weft::cpu {
 
@@ -21,11 +21,7 @@ struct CallEntry {
   std::function<std::unique_ptr<Prepared>(const kernel::CallKernel&)> prepare = {};
 };
 
-/// The kernel of a row; null where there is none. Valid for ever. Thread safe, as is `register_call`.
-const CallEntry* find_call(const graph::OpRow& row);
-/// Errors: UsageError if the row has one already.
-void register_call(const graph::OpRow& row, CallEntry entry);
-bool has_kernel(const graph::Call& call);
+backend::CallTable<CallEntry>& calls();
 
 /// A kernel that is one function; `is_short`: one task of a schedule of the neighbours' kernels.
 std::unique_ptr<Prepared> prepare_function(const kernel::CallKernel& kernel, CallFunction function, bool is_short);

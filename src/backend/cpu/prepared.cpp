@@ -84,7 +84,7 @@ std::unique_ptr<Prepared> prepare(const kernel::PackedMatmulKernel& k) {
 std::unique_ptr<Prepared> prepare(const kernel::ScatterAddKernel& k) { return std::make_unique<PreparedScatter>(k); }
 std::unique_ptr<Prepared> prepare(const kernel::AttentionKernel& k) { return std::make_unique<PreparedAttention>(k); }
 std::unique_ptr<Prepared> prepare(const kernel::CallKernel& k) {
-  const CallEntry* entry = find_call(*k.op);
+  const CallEntry* entry = calls().find(*k.op);
   if (!entry || !entry->prepare) throw InternalError(fmt::format("cpu: there is no kernel for {}", k.name));
   return entry->prepare(k);
 }

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "backend/webgpu/buffer.hpp"
+#include "backend/webgpu/command_sequence.hpp"
 #include "backend/webgpu/description.hpp"
-#include "backend/webgpu/program.hpp"
 #include "backend/webgpu/render_plan.hpp"
 #include "backend/webgpu/staging.hpp"
 #include "weft/error.hpp"
@@ -66,7 +66,7 @@ class CompiledPlan final : public backend::Program {
 
  private:
   std::size_t scratch_bytes_ = 0;
-  std::optional<webgpu::Program> program_;
+  std::optional<webgpu::CommandSequence> program_;
 };
 
 /// Holds on to the device, which may have no other owner when it ends.

@@ -1,11 +1,11 @@
-// Ops that WebGPU has kernels for: a table that is open while the program runs.
+// Ops that WebGPU has kernels for.
 #pragma once
 
 #include <functional>
 
+#include "backend/call_table.hpp"
 #include "backend/webgpu/wgsl/render.hpp"
 #include "compile/kernel.hpp"
-#include "graph/op.hpp"
 
 namespace weft::webgpu {
 
@@ -16,10 +16,6 @@ struct CallEntry {
   std::function<void(const kernel::CallKernel&, const Target&, Scratch&, Rendered&)> render = {};
 };
 
-/// The kernel of a row; null where there is none. Valid for ever. Thread safe, as is `register_call`.
-const CallEntry* find_call(const graph::OpRow& row);
-/// Errors: UsageError if the row has one already.
-void register_call(const graph::OpRow& row, CallEntry entry);
-bool has_kernel(const graph::Call& call);
+backend::CallTable<CallEntry>& calls();
 
 }  // namespace weft::webgpu

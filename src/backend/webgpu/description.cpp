@@ -25,7 +25,7 @@ backend::Description description_of(const AdapterInfo& info) {
   // Tiles of attention take more workgroup memory than WebGPU promises: with less, products and a softmax stand in.
   constexpr std::uint64_t kAttentionBytes = 32 << 10;
   description.has_kernel = [has_room = limits.workgroup_bytes >= kAttentionBytes](const graph::Call& call) {
-    return has_kernel(call) && (has_room || call.row().form != graph::KernelForm::attention);
+    return calls().accepts(call) && (has_room || call.row().form != graph::KernelForm::attention);
   };
   description.computed_rows_max = kFewRows;
   description.operands_max = static_cast<int>(info.limits.storage_buffers);

@@ -12,7 +12,7 @@ namespace weft::webgpu {
 namespace {
 
 void render(const kernel::CallKernel& k, const Target& target, Scratch& scratch, Rendered& rendered) {
-  const CallEntry* entry = find_call(*k.op);
+  const CallEntry* entry = calls().find(*k.op);
   if (!entry || !entry->render) throw InternalError("webgpu: there is no kernel for it");
   entry->render(k, target, scratch, rendered);
 }

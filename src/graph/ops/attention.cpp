@@ -312,7 +312,7 @@ bool fits_tiles(const Call& attention, Extent width_max) {
          q.numel() > 0 && k.numel() > 0;
 }
 
-Rows attention_rows() {
+OpRows attention_rows() {
   return {&attention_row(), &attention_backward_row(), &public_attention_row(), &rope_row(), &swiglu_row()};
 }
 

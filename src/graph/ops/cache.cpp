@@ -319,7 +319,7 @@ const OpRow& packed_matmul_row() {
   return row;
 }
 
-Rows cache_rows() {
+OpRows cache_rows() {
   return {&write_rows_row(), &cache_attention_row(), &sample_token_row(), &unpack_rows_row(), &packed_matmul_row()};
 }
 

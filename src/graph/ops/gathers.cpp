@@ -227,7 +227,7 @@ const OpRow& scatter_add_row() {
 
 }  // namespace
 
-Rows gather_rows() {
+OpRows gather_rows() {
   return {&embedding_row(), &take_along_axis_row(), &scatter_add_row(), &scatter_rows_row(), &one_hot_row()};
 }
 

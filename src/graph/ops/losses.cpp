@@ -248,7 +248,7 @@ const OpRow& cross_entropy_row() {
 
 }  // namespace
 
-Rows loss_rows() {
+OpRows loss_rows() {
   return {&cross_entropy_row(), &mse_row(), &l1_row(), &huber_row(), &binary_cross_entropy_row(), &nll_row()};
 }
 

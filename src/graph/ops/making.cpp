@@ -88,8 +88,8 @@ const std::vector<OpRow>& rows_of_making() {
 
 }  // namespace
 
-Rows making_rows() {
-  Rows list;
+OpRows making_rows() {
+  OpRows list;
   for (const OpRow& row : rows_of_making()) list.push_back(&row);
   return list;
 }

@@ -163,7 +163,7 @@ const OpRow& rms_norm_row() {
 
 }  // namespace
 
-Rows norm_rows() { return {&softmax_row(), &log_softmax_row(), &layer_norm_row(), &rms_norm_row()}; }
+OpRows norm_rows() { return {&softmax_row(), &log_softmax_row(), &layer_norm_row(), &rms_norm_row()}; }
 
 }  // namespace graph
 

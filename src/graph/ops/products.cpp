@@ -134,7 +134,7 @@ const OpRow& linear_row() {
 
 }  // namespace
 
-Rows product_rows() { return {&matmul_row(), &linear_row()}; }
+OpRows product_rows() { return {&matmul_row(), &linear_row()}; }
 
 }  // namespace graph
 

@@ -76,7 +76,7 @@ const OpRow& cumsum_row() {
   return row;
 }
 
-Rows scan_rows() { return {&cumsum_row()}; }
+OpRows scan_rows() { return {&cumsum_row()}; }
 
 }  // namespace graph
 

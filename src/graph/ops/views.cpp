@@ -542,8 +542,8 @@ const std::vector<OpRow>& rows_of_view() {
 
 }  // namespace
 
-Rows view_rows() {
-  Rows list;
+OpRows view_rows() {
+  OpRows list;
   for (const OpRow& row : rows_of_view()) list.push_back(&row);
   return list;
 }

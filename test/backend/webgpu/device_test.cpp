@@ -16,7 +16,7 @@
 
 #if WEFT_HAS_WEBGPU
 #include "backend/webgpu/buffer.hpp"
-#include "backend/webgpu/program.hpp"
+#include "backend/webgpu/command_sequence.hpp"
 #include "backend/webgpu/staging.hpp"
 #include "base/sanitized.hpp"
 

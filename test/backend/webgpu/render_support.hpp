@@ -20,7 +20,7 @@
 
 #if WEFT_HAS_WEBGPU
 #include "backend/webgpu/buffer.hpp"
-#include "backend/webgpu/program.hpp"
+#include "backend/webgpu/command_sequence.hpp"
 
 namespace weft::webgpu {
 

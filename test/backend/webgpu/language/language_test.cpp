@@ -417,7 +417,7 @@ TEST_F(WebgpuLanguage, RingsOfEveryTypeGiveWhatWholeCachesGive) {
     options.device = kCpu;
     llm::detail::Engine whole(folder.path(), options);
     for (std::int32_t i = 0; i < 540; ++i) {
-      const llm::detail::Step step{i * i % 41, i, 0};
+      const llm::detail::PositionedToken step{i * i % 41, i, 0};
       const Tensor got = ring.last_logits({&step, 1}), wanted = whole.last_logits({&step, 1});
       if (i > 500) expect_close(got, wanted, type == CacheType::f32 ? 1e-4 : 2e-2);
     }

@@ -1,4 +1,4 @@
-#include "backend/webgpu/program.hpp"
+#include "backend/webgpu/command_sequence.hpp"
 
 #include <fmt/format.h>
 
@@ -39,7 +39,8 @@ Workgroups fold_workgroups(std::uint64_t count, std::uint32_t dimension_max) {
   return {static_cast<std::uint32_t>(x), static_cast<std::uint32_t>(y), static_cast<std::uint32_t>(z)};
 }
 
-Program::Program(std::shared_ptr<Device> device, Recording recording, const ProgramOptions& options)
+CommandSequence::CommandSequence(std::shared_ptr<Device> device, Recording recording,
+                                 const CommandSequenceOptions& options)
     : device_(std::move(device)), recording_(std::move(recording)), options_(options) {
   const std::lock_guard lock(device_->mutex());
   for (const Slot& slot : recording_.slots) {
@@ -52,33 +53,33 @@ Program::Program(std::shared_ptr<Device> device, Recording recording, const Prog
   pipelines_ = device_->pipelines().compile(recording_.shaders);
 
   const auto is_external = [&](const Range& range) { return recording_.slots.at(range.slot).external >= 0; };
-  steps_.resize(recording_.commands.size());
-  for (std::size_t i = 0; i < steps_.size(); ++i) {
-    Step& step = steps_[i];
+  bound_.resize(recording_.commands.size());
+  for (std::size_t i = 0; i < bound_.size(); ++i) {
+    BoundCommand& bound = bound_[i];
     if (const auto* dispatch = std::get_if<Dispatch>(&recording_.commands[i])) {
-      step.dispatch = dispatch;
-      step.pipeline = pipelines_[dispatch->shader]->handle.get();
-      step.has_externals = std::any_of(dispatch->bindings.begin(), dispatch->bindings.end(), is_external);
+      bound.dispatch = dispatch;
+      bound.pipeline = pipelines_[dispatch->shader]->handle.get();
+      bound.has_externals = std::any_of(dispatch->bindings.begin(), dispatch->bindings.end(), is_external);
     } else if (const auto* copy = std::get_if<Copy>(&recording_.commands[i])) {
-      step.from = copy->from;
-      step.to = copy->to;
-      step.has_externals = is_external(copy->from) || is_external(copy->to);
+      bound.from = copy->from;
+      bound.to = copy->to;
+      bound.has_externals = is_external(copy->from) || is_external(copy->to);
     } else {
-      step.to = std::get<Clear>(recording_.commands[i]).range;
-      step.has_externals = is_external(step.to);
+      bound.to = std::get<Clear>(recording_.commands[i]).range;
+      bound.has_externals = is_external(bound.to);
     }
-    if (!step.has_externals) resolve(step, recording_.commands[i]);
+    if (!bound.has_externals) resolve(bound, recording_.commands[i]);
   }
   device_->check();
 }
 
-Program::~Program() {
+CommandSequence::~CommandSequence() {
   const std::lock_guard lock(device_->mutex());
-  steps_.clear();
+  bound_.clear();
   groups_.clear();
 }
 
-void Program::check(const Dispatch& dispatch) const {
+void CommandSequence::check(const Dispatch& dispatch) const {
   const auto fail = [&](const std::string& fact) {
     throw InternalError(fmt::format("webgpu: dispatch \"{}\": {}", dispatch.label, fact));
   };
@@ -103,7 +104,7 @@ void Program::check(const Dispatch& dispatch) const {
       fail(fmt::format("a binding at offset {}, which is not a multiple of {}", range.offset, limits.offset_alignment));
 }
 
-const Buffer& Program::buffer_of(const Range& range, const std::string& label) const {
+const Buffer& CommandSequence::buffer_of(const Range& range, const std::string& label) const {
   const Slot& slot = recording_.slots.at(range.slot);
   const Buffer& buffer = slot.external >= 0 ? *externals_[slot.external] : *slot.buffer;
   if (range.offset > buffer.allocated_bytes() || bound_bytes(range) > buffer.allocated_bytes() - range.offset)
@@ -112,7 +113,7 @@ const Buffer& Program::buffer_of(const Range& range, const std::string& label) c
   return buffer;
 }
 
-Program::Group Program::group_of(const Dispatch& dispatch, const Pipeline& pipeline) {
+CommandSequence::Group CommandSequence::group_of(const Dispatch& dispatch, const Pipeline& pipeline) {
   std::vector<std::uint64_t> key{reinterpret_cast<std::uintptr_t>(pipeline.layout)};
   std::vector<WGPUBindGroupEntry> entries(dispatch.bindings.size());
   const std::uint64_t limit = device_->info().limits.binding_bytes;
@@ -155,25 +156,25 @@ Program::Group Program::group_of(const Dispatch& dispatch, const Pipeline& pipel
   return group;
 }
 
-void Program::resolve(Step& step, const Command& command) {
+void CommandSequence::resolve(BoundCommand& bound, const Command& command) {
   if (const auto* dispatch = std::get_if<Dispatch>(&command)) {
-    step.group_owner = group_of(*dispatch, *pipelines_[dispatch->shader]);
-    step.group = step.group_owner->get();
+    bound.group_owner = group_of(*dispatch, *pipelines_[dispatch->shader]);
+    bound.group = bound.group_owner->get();
     return;
   }
   const bool is_copy = std::holds_alternative<Copy>(command);
   const std::string label = is_copy ? "copy" : "clear";
-  step.to_buffer = buffer_of(step.to, label).handle();
-  if (is_copy) step.from_buffer = buffer_of(step.from, label).handle();
-  if (step.to.offset % 4 != 0 || step.from.offset % 4 != 0)
+  bound.to_buffer = buffer_of(bound.to, label).handle();
+  if (is_copy) bound.from_buffer = buffer_of(bound.from, label).handle();
+  if (bound.to.offset % 4 != 0 || bound.from.offset % 4 != 0)
     throw InternalError(
-        fmt::format("webgpu: {} at byte {} or {}, which is inside a word", label, step.from.offset, step.to.offset));
-  if (is_copy && (step.from.bytes != step.to.bytes || step.from_buffer == step.to_buffer))
-    throw InternalError(fmt::format("webgpu: copy of {} bytes to {} bytes{}", step.from.bytes, step.to.bytes,
-                                    step.from_buffer == step.to_buffer ? " of the same buffer" : ""));
+        fmt::format("webgpu: {} at byte {} or {}, which is inside a word", label, bound.from.offset, bound.to.offset));
+  if (is_copy && (bound.from.bytes != bound.to.bytes || bound.from_buffer == bound.to_buffer))
+    throw InternalError(fmt::format("webgpu: copy of {} bytes to {} bytes{}", bound.from.bytes, bound.to.bytes,
+                                    bound.from_buffer == bound.to_buffer ? " of the same buffer" : ""));
 }
 
-void Program::take_externals(std::span<const backend::BufferPtr> externals) {
+void CommandSequence::take_externals(std::span<const backend::BufferPtr> externals) {
   if (externals.size() != external_ids_.size())
     throw InternalError(fmt::format("webgpu: a program of {} external buffers was run with {}", external_ids_.size(),
                                     externals.size()));
@@ -191,41 +192,41 @@ void Program::take_externals(std::span<const backend::BufferPtr> externals) {
   }
   if (!changed) return;
 
-  // If a step cannot take its buffers, some stand on the new ones and some do not: the next run looks all up again.
+  // If a bound cannot take its buffers, some stand on the new ones and some do not: the next run looks all up again.
   const std::vector<std::uint64_t> old_ids =
       std::exchange(external_ids_, std::vector<std::uint64_t>(externals.size(), 0));
   const auto moved = [&](const Range& range) {
     const int external = recording_.slots[range.slot].external;
     return external >= 0 && externals_[external]->id() != old_ids[external];
   };
-  for (std::size_t i = 0; i < steps_.size(); ++i) {
-    Step& step = steps_[i];
-    if (!step.has_externals) continue;
-    const bool stale = step.dispatch
-                           ? std::any_of(step.dispatch->bindings.begin(), step.dispatch->bindings.end(), moved)
-                           : moved(step.from) || moved(step.to);
-    if (stale) resolve(step, recording_.commands[i]);
+  for (std::size_t i = 0; i < bound_.size(); ++i) {
+    BoundCommand& bound = bound_[i];
+    if (!bound.has_externals) continue;
+    const bool stale = bound.dispatch
+                           ? std::any_of(bound.dispatch->bindings.begin(), bound.dispatch->bindings.end(), moved)
+                           : moved(bound.from) || moved(bound.to);
+    if (stale) resolve(bound, recording_.commands[i]);
   }
   for (std::size_t i = 0; i < externals.size(); ++i) external_ids_[i] = externals_[i]->id();
   drop_unused_groups();
 }
 
-void Program::drop_unused_groups() {
-  // Room for a few turns of externals; beyond it only what the steps use stays.
-  if (groups_.size() <= 4 * steps_.size() + 64) return;
+void CommandSequence::drop_unused_groups() {
+  // Room for a few turns of externals; beyond it only what the commands use stays.
+  if (groups_.size() <= 4 * bound_.size() + 64) return;
   std::erase_if(groups_, [](const auto& entry) { return entry.second.use_count() == 1; });
 }
 
-void Program::encode_transfer(WGPUCommandEncoder encoder, const Step& step) const {
+void CommandSequence::encode_transfer(WGPUCommandEncoder encoder, const BoundCommand& bound) const {
   const Library& api = library();
-  if (step.from_buffer)
-    api.CommandEncoderCopyBufferToBuffer(encoder, step.from_buffer, step.from.offset, step.to_buffer, step.to.offset,
-                                         bound_bytes(step.to));
+  if (bound.from_buffer)
+    api.CommandEncoderCopyBufferToBuffer(encoder, bound.from_buffer, bound.from.offset, bound.to_buffer,
+                                         bound.to.offset, bound_bytes(bound.to));
   else
-    api.CommandEncoderClearBuffer(encoder, step.to_buffer, step.to.offset, bound_bytes(step.to));
+    api.CommandEncoderClearBuffer(encoder, bound.to_buffer, bound.to.offset, bound_bytes(bound.to));
 }
 
-void Program::run(std::span<const backend::BufferPtr> externals) {
+void CommandSequence::run(std::span<const backend::BufferPtr> externals) {
   const std::lock_guard lock(device_->mutex());
   device_->check();
   take_externals(externals);
@@ -237,8 +238,8 @@ void Program::run(std::span<const backend::BufferPtr> externals) {
   const auto dispatch_workgroups = api.ComputePassEncoderDispatchWorkgroups;
 
   std::size_t next = 0;
-  for (std::size_t chunk = options_.first_chunk; next < steps_.size(); chunk = options_.chunk) {
-    const std::size_t end = std::min(steps_.size(), next + std::max<std::size_t>(1, chunk));
+  for (std::size_t chunk = options_.first_chunk; next < bound_.size(); chunk = options_.chunk) {
+    const std::size_t end = std::min(bound_.size(), next + std::max<std::size_t>(1, chunk));
     EncoderHandle encoder = device_->encoder();
     PassHandle pass;
     WGPUComputePipeline pipeline = nullptr;
@@ -249,23 +250,23 @@ void Program::run(std::span<const backend::BufferPtr> externals) {
       pass.reset();
     };
     for (; next < end; ++next) {
-      const Step& step = steps_[next];
-      if (!step.dispatch) {
+      const BoundCommand& bound = bound_[next];
+      if (!bound.dispatch) {
         end_pass();
-        encode_transfer(encoder.get(), step);
+        encode_transfer(encoder.get(), bound);
         continue;
       }
-      if (is_empty(step.dispatch->workgroups)) continue;
+      if (is_empty(bound.dispatch->workgroups)) continue;
       if (!pass) {
         pass = PassHandle(api.CommandEncoderBeginComputePass(encoder.get(), nullptr));
         pipeline = nullptr;
         group = nullptr;
       }
-      if (step.pipeline != pipeline) set_pipeline(pass.get(), pipeline = step.pipeline);
-      if (step.group != group) set_group(pass.get(), 0, group = step.group, 0, nullptr);
-      const std::vector<std::uint32_t>& immediates = step.dispatch->immediates;
+      if (bound.pipeline != pipeline) set_pipeline(pass.get(), pipeline = bound.pipeline);
+      if (bound.group != group) set_group(pass.get(), 0, group = bound.group, 0, nullptr);
+      const std::vector<std::uint32_t>& immediates = bound.dispatch->immediates;
       if (!immediates.empty()) set_immediates(pass.get(), 0, immediates.data(), immediates.size() * 4);
-      const Workgroups& groups = step.dispatch->workgroups;
+      const Workgroups& groups = bound.dispatch->workgroups;
       dispatch_workgroups(pass.get(), groups.x, groups.y, groups.z);
     }
     end_pass();
@@ -275,13 +276,14 @@ void Program::run(std::span<const backend::BufferPtr> externals) {
   device_->check();
 }
 
-void Program::submit_timed(std::span<const Step* const> steps, WGPUQuerySet queries, WGPUBuffer resolved) {
+void CommandSequence::submit_timed(std::span<const BoundCommand* const> commands, WGPUQuerySet queries,
+                                   WGPUBuffer resolved) {
   const Library& api = library();
   EncoderHandle encoder = device_->encoder();
   std::uint32_t timestamp = 0;
-  for (const Step* step : steps) {
-    if (!step->dispatch) {
-      encode_transfer(encoder.get(), *step);
+  for (const BoundCommand* bound : commands) {
+    if (!bound->dispatch) {
+      encode_transfer(encoder.get(), *bound);
       continue;
     }
     WGPUPassTimestampWrites writes{};
@@ -289,14 +291,14 @@ void Program::submit_timed(std::span<const Step* const> steps, WGPUQuerySet quer
     writes.beginningOfPassWriteIndex = timestamp++;
     writes.endOfPassWriteIndex = timestamp++;
     WGPUComputePassDescriptor descriptor{};
-    descriptor.label = view_of(step->dispatch->label);
+    descriptor.label = view_of(bound->dispatch->label);
     descriptor.timestampWrites = &writes;
     const PassHandle pass(api.CommandEncoderBeginComputePass(encoder.get(), &descriptor));
-    const Workgroups& groups = step->dispatch->workgroups;
+    const Workgroups& groups = bound->dispatch->workgroups;
     if (!is_empty(groups)) {
-      const std::vector<std::uint32_t>& immediates = step->dispatch->immediates;
-      api.ComputePassEncoderSetPipeline(pass.get(), step->pipeline);
-      api.ComputePassEncoderSetBindGroup(pass.get(), 0, step->group, 0, nullptr);
+      const std::vector<std::uint32_t>& immediates = bound->dispatch->immediates;
+      api.ComputePassEncoderSetPipeline(pass.get(), bound->pipeline);
+      api.ComputePassEncoderSetBindGroup(pass.get(), 0, bound->group, 0, nullptr);
       if (!immediates.empty())
         api.ComputePassEncoderSetImmediates(pass.get(), 0, immediates.data(), immediates.size() * 4);
       api.ComputePassEncoderDispatchWorkgroups(pass.get(), groups.x, groups.y, groups.z);
@@ -307,7 +309,7 @@ void Program::submit_timed(std::span<const Step* const> steps, WGPUQuerySet quer
   device_->submit(std::move(encoder));
 }
 
-std::vector<backend::KernelTime> Program::profile(std::span<const backend::BufferPtr> externals) {
+std::vector<backend::KernelTime> CommandSequence::profile(std::span<const backend::BufferPtr> externals) {
   if (!device_->info().timestamps) return {};
   const std::lock_guard lock(device_->mutex());
   device_->check();
@@ -327,7 +329,7 @@ std::vector<backend::KernelTime> Program::profile(std::span<const backend::Buffe
   const double period_ns = api.QueueGetTimestampPeriod ? api.QueueGetTimestampPeriod(device_->queue()) : 1.0;
 
   std::vector<backend::KernelTime> times;
-  std::vector<const Step*> batch;
+  std::vector<const BoundCommand*> batch;
   std::vector<std::uint64_t> stamps;
   std::size_t timed = 0;
   const auto flush = [&] {
@@ -335,26 +337,26 @@ std::vector<backend::KernelTime> Program::profile(std::span<const backend::Buffe
     stamps.resize(2 * timed);
     if (timed > 0) device_->staging().download(resolved.get(), 0, stamps.data(), stamps.size() * sizeof stamps[0]);
     timed = 0;
-    for (const Step* step : batch) {
-      if (!step->dispatch) continue;
+    for (const BoundCommand* bound : batch) {
+      if (!bound->dispatch) continue;
       // Some drivers write the end of an empty pass before its beginning.
       const std::uint64_t begin = stamps[2 * timed], end = std::max(begin, stamps[2 * timed + 1]);
-      times.push_back({step->dispatch->label, static_cast<double>(end - begin) * period_ns / 1000});
+      times.push_back({bound->dispatch->label, static_cast<double>(end - begin) * period_ns / 1000});
       ++timed;
     }
     timed = 0;
     batch.clear();
   };
-  for (const Step& step : steps_) {
-    batch.push_back(&step);
-    if (step.dispatch && ++timed == kTimedDispatchesMax) flush();
+  for (const BoundCommand& bound : bound_) {
+    batch.push_back(&bound);
+    if (bound.dispatch && ++timed == kTimedDispatchesMax) flush();
   }
   flush();
   device_->check();
   return times;
 }
 
-void Program::set_immediates(std::size_t command, std::span<const std::uint32_t> words) {
+void CommandSequence::set_immediates(std::size_t command, std::span<const std::uint32_t> words) {
   const std::lock_guard lock(device_->mutex());
   auto* dispatch = std::get_if<Dispatch>(&recording_.commands.at(command));
   if (!dispatch || dispatch->immediates.size() != words.size())

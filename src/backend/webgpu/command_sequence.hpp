@@ -57,20 +57,20 @@ struct Recording {
   std::vector<Command> commands;
 };
 
-struct ProgramOptions {
+struct CommandSequenceOptions {
   /// Dispatches in the first submission (few, so that the device starts early) and in the others.
   std::size_t first_chunk = 16, chunk = 128;
 };
 
 /// Compiles the shaders and makes bind groups once; a run only replays. Bind groups on externals are kept, so that
 /// callers who come back with the same buffers (or take turns between a few) pay for them once.
-class Program {
+class CommandSequence {
  public:
   /// Throws InternalError for a recording that breaks a rule of WebGPU (each message names the dispatch), DeviceError for
   /// one that is over a limit.
-  Program(std::shared_ptr<Device> device, Recording recording, const ProgramOptions& options = {});
-  Program(const Program&) = delete;
-  ~Program();
+  CommandSequence(std::shared_ptr<Device> device, Recording recording, const CommandSequenceOptions& options = {});
+  CommandSequence(const CommandSequence&) = delete;
+  ~CommandSequence();
 
   /// Submits everything and returns; the device may still work. Externals must be webgpu::Buffers of this device.
   void run(std::span<const backend::BufferPtr> externals);
@@ -87,7 +87,7 @@ class Program {
  private:
   using Group = std::shared_ptr<const BindGroupHandle>;
   // A command with everything looked up.
-  struct Step {
+  struct BoundCommand {
     const Dispatch* dispatch = nullptr;  // null: a copy (`from` and `to` set) or a clear (`to` alone)
     WGPUComputePipeline pipeline = nullptr;
     WGPUBindGroup group = nullptr;
@@ -99,19 +99,19 @@ class Program {
 
   void check(const Dispatch& dispatch) const;
   void take_externals(std::span<const backend::BufferPtr> externals);
-  void resolve(Step& step, const Command& command);
+  void resolve(BoundCommand& bound, const Command& command);
   const Buffer& buffer_of(const Range& range, const std::string& label) const;
   Group group_of(const Dispatch& dispatch, const Pipeline& pipeline);
   void drop_unused_groups();
-  void encode_transfer(WGPUCommandEncoder encoder, const Step& step) const;
-  void submit_timed(std::span<const Step* const> steps, WGPUQuerySet queries, WGPUBuffer resolved);
+  void encode_transfer(WGPUCommandEncoder encoder, const BoundCommand& bound) const;
+  void submit_timed(std::span<const BoundCommand* const> commands, WGPUQuerySet queries, WGPUBuffer resolved);
 
   std::shared_ptr<Device> device_;
   Recording recording_;
-  ProgramOptions options_;
+  CommandSequenceOptions options_;
   std::vector<PipelinePtr> pipelines_;
-  std::vector<Step> steps_;
-  std::vector<std::uint64_t> external_ids_;             // of the buffers the steps stand on now; 0: none yet
+  std::vector<BoundCommand> bound_;
+  std::vector<std::uint64_t> external_ids_;             // of the buffers the commands stand on now; 0: none yet
   std::vector<const Buffer*> externals_;                // valid during a run only
   std::map<std::vector<std::uint64_t>, Group> groups_;  // by layout and (buffer id, offset, bytes) of each binding
 };

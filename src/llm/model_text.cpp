@@ -1,4 +1,4 @@
-#include "llm/vocabulary.hpp"
+#include "llm/model_text.hpp"
 
 #include <fmt/format.h>
 
@@ -14,7 +14,7 @@ namespace {
 using text::TokenId;
 
 /// Ends that models of chats use, where a file names only the end of a document.
-void add_usual_ends(Vocabulary& v) {
+void add_usual_ends(ModelText& v) {
   for (const char* piece :
        {"<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "<|endoftext|>", "</s>", "<|end_of_text|>"}) {
     const TokenId id = v.tokenizer.id_of(piece);
@@ -23,7 +23,7 @@ void add_usual_ends(Vocabulary& v) {
   }
 }
 
-void add_ends(Vocabulary& v, const ModelConfig& config) {
+void add_ends(ModelText& v, const ModelConfig& config) {
   for (const std::int64_t id : config.end_tokens)
     if (id >= 0 && id < config.vocabulary) v.end_tokens.push_back(static_cast<TokenId>(id));
   add_usual_ends(v);
@@ -31,21 +31,21 @@ void add_ends(Vocabulary& v, const ModelConfig& config) {
 
 }  // namespace
 
-Vocabulary vocabulary_of_gguf(const io::GgufFile& file, const ModelConfig& config) {
+ModelText model_text_of_gguf(const io::GgufFile& file, const ModelConfig& config) {
   const io::GgufMetadata& m = file.metadata();
-  Vocabulary v{text::tokenizer_of_gguf(m), {}, {}};
+  ModelText v{text::tokenizer_of_gguf(m), {}, {}};
   if (m.contains("tokenizer.chat_template")) v.chat = text::ChatTemplate::from_gguf(m);
   add_ends(v, config);
   return v;
 }
 
-Vocabulary vocabulary_of_folder(const std::filesystem::path& folder, const ModelConfig& config) {
+ModelText model_text_of_folder(const std::filesystem::path& folder, const ModelConfig& config) {
   const auto path = folder / "tokenizer.json";
   if (!std::filesystem::exists(path))
     throw FileError(
         fmt::format("{}: the folder has no tokenizer.json, which text is read with; download it beside the weights",
                     folder.string()));
-  Vocabulary v{text::Tokenizer::from_json_file(path), {}, {}};
+  ModelText v{text::Tokenizer::from_json_file(path), {}, {}};
   const auto settings_path = folder / "tokenizer_config.json";
   const Json settings = std::filesystem::exists(settings_path) ? read_json_file(settings_path) : Json::object();
   if (std::filesystem::exists(folder / "chat_template.jinja") ||

@@ -11,14 +11,14 @@
 
 namespace weft::llm {
 
-struct Vocabulary {
+struct ModelText {
   text::Tokenizer tokenizer;
   std::optional<text::ChatTemplate> chat;
   std::vector<text::TokenId> end_tokens;
 };
 
-Vocabulary vocabulary_of_gguf(const io::GgufFile& file, const ModelConfig& config);
+ModelText model_text_of_gguf(const io::GgufFile& file, const ModelConfig& config);
 /// FileError if there is no tokenizer.json.
-Vocabulary vocabulary_of_folder(const std::filesystem::path& folder, const ModelConfig& config);
+ModelText model_text_of_folder(const std::filesystem::path& folder, const ModelConfig& config);
 
 }  // namespace weft::llm
