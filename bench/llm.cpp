@@ -79,7 +79,7 @@ int run(int argc, char** argv) {
   std::vector<text::TokenId> tokens;
   for (const llm::detail::PositionedToken& step : steps) tokens.push_back(step.token);
   llm::GenerateOptions generate{.max_tokens = count, .sampling = {.temperature = 0}};
-  for (const text::TokenId end : engine->vocabulary().end_tokens)
+  for (const text::TokenId end : engine->text().end_tokens)
     generate.sampling.logit_bias.emplace_back(end, -std::numeric_limits<float>::infinity());
   const auto generated = [&] {
     llm::detail::Run run(engine, tokens, generate);

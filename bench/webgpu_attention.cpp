@@ -222,7 +222,7 @@ int main(int argc, char** argv) {
       Recording one = bench::record(device, buffers, trial.rendered, 0);
       shaders.shaders.insert(shaders.shaders.end(), one.shaders.begin(), one.shaders.end());
     }
-    const Program compiled(device, std::move(shaders));
+    const CommandSequence compiled(device, std::move(shaders));
     for (const Trial& trial : trials) {
       const double us = bench::microseconds(device, buffers, trial.rendered);
       const double error = judge.worst(trial.backward);  // before parts of it run alone

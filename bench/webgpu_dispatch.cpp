@@ -69,7 +69,7 @@ Recording chain(const std::shared_ptr<Device>& device, int buffers, int shaders,
 }
 
 void bench_dispatch(const std::shared_ptr<Device>& device, bool immediates, const CommandSequenceOptions& options) {
-  Program program(device, chain(device, 16, 20, immediates), options);
+  CommandSequence program(device, chain(device, 16, 20, immediates), options);
   const auto wait = [&] { device->synchronize(); };
   // The clocks idle low: half a second of work first.
   for (double warm = 0; warm < 0.5;) warm += seconds_of([&] { program.run({}), wait(); });
@@ -113,7 +113,7 @@ void bench_start(int index) {
     std::shared_ptr<Device> device;
     const double open = seconds_of([&] { device = Device::open(index, options); });
     const Recording recording = chain(device, 2, 60, false);
-    const double compile = seconds_of([&] { Program(device, recording); });
+    const double compile = seconds_of([&] { CommandSequence(device, recording); });
     fmt::print("{}: open {:.0f} ms, 60 pipelines {:.0f} ms\n", state, open * 1e3, compile * 1e3);
   }
   std::filesystem::remove_all(folder);

@@ -125,7 +125,7 @@ int main(int argc, char** argv) {
       Recording one = bench::record(device, buffers, rendered[i], 0);
       all.shaders.insert(all.shaders.end(), one.shaders.begin(), one.shaders.end());
     }
-    const Program compiled(device, std::move(all));
+    const CommandSequence compiled(device, std::move(all));
     fmt::print("{} {} {} x {} x {}\n", shape.name, shape.layout, shape.m, shape.n, shape.k);
     for (std::size_t i = 0; i < choices.size(); ++i) {
       const double us = bench::microseconds(device, buffers, rendered[i]);

@@ -193,7 +193,7 @@ int main(int argc, char** argv) {
       all.shaders.push_back(std::move(shader));
     }
   }
-  const Program compiled(device, std::move(all));
+  const CommandSequence compiled(device, std::move(all));
   for (std::size_t i = 0; i < cases.size(); ++i) {
     if (rendered[i].dispatches.empty()) continue;
     const Case& c = cases[i];

@@ -58,21 +58,21 @@ inline Recording record(const std::shared_ptr<Device>& device, const std::vector
 inline double microseconds(const std::shared_ptr<Device>& device, const std::vector<std::shared_ptr<Buffer>>& buffers,
                            const Rendered& rendered) {
   using Clock = std::chrono::steady_clock;
-  const auto time = [&](Program& program) {
+  const auto time = [&](CommandSequence& program) {
     const auto start = Clock::now();
     program.run({});
     device->synchronize();
     return std::chrono::duration<double>(Clock::now() - start).count();
   };
   // Clocks idle low, and while shaders are compiled: warm up before timing.
-  const auto warm_up = [&](Program& program) {
+  const auto warm_up = [&](CommandSequence& program) {
     for (const auto until = Clock::now() + std::chrono::milliseconds(150); Clock::now() < until;) time(program);
   };
-  Program once(device, record(device, buffers, rendered, 1));
+  CommandSequence once(device, record(device, buffers, rendered, 1));
   warm_up(once);
   const double rough = std::max(1e-6, time(once));
   const int repeats = std::clamp(static_cast<int>(0.02 / rough), 4, 2000);
-  Program many(device, record(device, buffers, rendered, repeats));
+  CommandSequence many(device, record(device, buffers, rendered, repeats));
   warm_up(many);
   std::vector<double> times;
   for (int i = 0; i < 7; ++i) times.push_back(time(many));

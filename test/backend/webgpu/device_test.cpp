@@ -283,7 +283,7 @@ TEST_F(WebgpuTest, AnOperandOverTheBindingLimitNamesItself) {
   const auto small = Buffer::create(shared_device(), 64, "small");
   Recording recording = double_recording(64);
   std::get<Dispatch>(recording.commands[0]).bindings[0].bytes = bytes;
-  Program program(shared_device(), recording);
+  CommandSequence program(shared_device(), recording);
   const std::string message = message_of<Error>([&] { program.run(std::vector<backend::BufferPtr>{big, small}); });
   EXPECT_TRUE(contains(message, "operand 0 (\"big\")"));
   EXPECT_TRUE(contains(message, std::to_string(bytes)));
@@ -294,7 +294,7 @@ TEST_F(WebgpuTest, AKernelComputes) {
   std::iota(values.begin(), values.end(), 0.0f);
   const auto x = float_buffer(shared_device(), values, "x");
   const auto y = Buffer::create(shared_device(), values.size() * 4, "y");
-  Program program(shared_device(), double_recording(values.size() * 4));
+  CommandSequence program(shared_device(), double_recording(values.size() * 4));
   program.run(std::vector<backend::BufferPtr>{x, y});
   for (float& value : values) value *= 2;
   EXPECT_EQ(read_floats(*y, values.size()), values);
@@ -315,7 +315,7 @@ TEST_F(WebgpuTest, ImmediatesReachTheKernelAndCanBeReplaced) {
     return std::vector<std::uint32_t>{count, std::bit_cast<std::uint32_t>(scale), std::bit_cast<std::uint32_t>(shift)};
   };
   const auto y = Buffer::create(shared_device(), 400, "y");
-  Program program(
+  CommandSequence program(
       shared_device(),
       {.slots = {{.buffer = y}},
        .shaders = {shader},
@@ -356,7 +356,7 @@ TEST_F(WebgpuTest, MoreWorkgroupsThanADimensionHolds) {
                       "}\n",
                       {false}};
   const auto y = Buffer::create(shared_device(), count * 4, "y");
-  Program program(shared_device(),
+  CommandSequence program(shared_device(),
                   {.slots = {{.buffer = y}},
                    .shaders = {shader},
                    .commands = {Dispatch{.label = "number", .bindings = {{0, 0, count * 4}}, .workgroups = groups}}});
@@ -371,7 +371,7 @@ TEST_F(WebgpuTest, AShaderThatDoesNotCompileIsShownWithItsLines) {
   for (const bool validate : {true, false}) {
     const auto device = open_device({.validate = validate, .cache_folder = {}});
     const Shader bad{"broken", "@compute @workgroup_size(1)\nfn main() { let x = nonsense; }\n", {}};
-    const std::string message = message_of<Error>([&] { Program(device, {.shaders = {kIncrement, bad}}); });
+    const std::string message = message_of<Error>([&] { CommandSequence(device, {.shaders = {kIncrement, bad}}); });
     EXPECT_TRUE(contains(message, "shader \"broken\" does not compile"));
     EXPECT_TRUE(contains(message, "unresolved value 'nonsense'"));
     EXPECT_TRUE(contains(message, "   2 | fn main() { let x = nonsense; }"));
@@ -384,9 +384,9 @@ TEST_F(WebgpuTest, OneTextIsCompiledOnce) {
   const auto device = open_device({.validate = true, .cache_folder = {}});
   Shader renamed = kDouble;
   renamed.name = "other name";
-  Program first(device, {.shaders = {kDouble, kIncrement, renamed}});
+  CommandSequence first(device, {.shaders = {kDouble, kIncrement, renamed}});
   EXPECT_EQ(device->pipelines().size(), 2u);
-  Program second(device, {.shaders = {kIncrement}});
+  CommandSequence second(device, {.shaders = {kIncrement}});
   EXPECT_EQ(device->pipelines().size(), 2u);
 }
 
@@ -395,7 +395,7 @@ TEST_F(WebgpuTest, CopiesAndClearsRunInOrder) {
   const auto a = float_buffer(device, {1, 2, 3, 4}, "a");
   const auto b = Buffer::create(device, 16, "b");
   const Dispatch add{.label = "add", .bindings = {{0, 0, 16}}};
-  Program program(device,
+  CommandSequence program(device,
                   {.slots = {{.buffer = a}, {.buffer = b}},
                    .shaders = {kIncrement},
                    .commands = {add, Copy{{0, 0, 8}, {1, 8, 8}}, add, Clear{{0, 4, 4}}}},
@@ -404,7 +404,7 @@ TEST_F(WebgpuTest, CopiesAndClearsRunInOrder) {
   EXPECT_EQ(read_floats(*a, 4), (std::vector<float>{3, 0, 5, 6}));
   EXPECT_EQ(read_floats(*b, 4), (std::vector<float>{0, 0, 2, 3}));
   const Copy within{{0, 0, 4}, {0, 8, 4}};
-  EXPECT_TRUE(contains(message_of<Error>([&] { Program(device, {.slots = {{.buffer = a}}, .commands = {within}}); }),
+  EXPECT_TRUE(contains(message_of<Error>([&] { CommandSequence(device, {.slots = {{.buffer = a}}, .commands = {within}}); }),
                        "of the same buffer"));
 }
 
@@ -414,7 +414,7 @@ TEST_F(WebgpuTest, RulesOfBindingAreCheckedByLabel) {
   const std::uint32_t step = device->info().limits.offset_alignment;
   const auto error = [&](Dispatch dispatch, const Shader& shader) {
     return message_of<Error>(
-        [&] { Program(device, {.slots = {{.buffer = a}}, .shaders = {shader}, .commands = {dispatch}}); });
+        [&] { CommandSequence(device, {.slots = {{.buffer = a}}, .shaders = {shader}, .commands = {dispatch}}); });
   };
   EXPECT_TRUE(contains(error({.label = "mix", .bindings = {{0, 0, 16}, {0, 2048, 16}}}, kDouble),
                        "dispatch \"mix\": operands 0 and 1 are read from and written to one buffer, \"a\""));
@@ -438,12 +438,12 @@ TEST_F(WebgpuTest, MistakesThatOnlyTheLibrarySeesComeUpWithTheLabel) {
   Shader wrong = kIncrement;  // the text writes what the layout says is only read
   wrong.read_only = {true};
   const std::string message = message_of<Error>([&] {
-    Program(device, {.slots = {{.buffer = a}}, .shaders = {wrong}, .commands = {Dispatch{.bindings = {{0, 0, 64}}}}});
+    CommandSequence(device, {.slots = {{.buffer = a}}, .shaders = {wrong}, .commands = {Dispatch{.bindings = {{0, 0, 64}}}}});
   });
   EXPECT_TRUE(contains(message, "shader \"increment\" does not compile"));
 
   // A buffer that is gone behind the program's back: the submission fails, and so does all that follows.
-  Program program(device, {.slots = {{.buffer = a}},
+  CommandSequence program(device, {.slots = {{.buffer = a}},
                            .shaders = {kIncrement},
                            .commands = {Dispatch{.label = "late", .bindings = {{0, 0, 64}}}}});
   library().BufferDestroy(a->handle());
@@ -456,7 +456,7 @@ TEST_F(WebgpuTest, MistakesThatOnlyTheLibrarySeesComeUpWithTheLabel) {
 TEST_F(WebgpuTest, AfterALossEveryOperationSaysSo) {
   const auto device = open_device({.validate = false, .cache_folder = {}});
   const auto x = Buffer::create(device, 64, "x"), y = Buffer::create(device, 64, "y");
-  Program program(device, double_recording(64));
+  CommandSequence program(device, double_recording(64));
   program.run(std::vector<backend::BufferPtr>{x, y});
   device->destroy();
   float value = 0;
@@ -472,7 +472,7 @@ TEST_F(WebgpuTest, AfterALossEveryOperationSaysSo) {
   EXPECT_TRUE(lost([&] { x->download(0, &value, 4); }));
   EXPECT_TRUE(lost([&] { x->clear(); }));
   EXPECT_TRUE(lost([&] { Buffer::create(device, 16, "z"); }));
-  EXPECT_TRUE(lost([&] { Program(device, double_recording(64)); }));
+  EXPECT_TRUE(lost([&] { CommandSequence(device, double_recording(64)); }));
   EXPECT_TRUE(lost([&] { program.run(std::vector<backend::BufferPtr>{x, y}); }));
   EXPECT_TRUE(lost([&] { program.profile(std::vector<backend::BufferPtr>{x, y}); }));
   EXPECT_TRUE(lost([&] { device->synchronize(); }));
@@ -481,7 +481,7 @@ TEST_F(WebgpuTest, AfterALossEveryOperationSaysSo) {
 TEST_F(WebgpuTest, OperandsOfAnotherDeviceAreRefused) {
   const auto other = open_device({.cache_folder = {}});
   const auto x = Buffer::create(other, 64, "x"), y = Buffer::create(shared_device(), 64, "y");
-  Program program(shared_device(), double_recording(64));
+  CommandSequence program(shared_device(), double_recording(64));
   EXPECT_TRUE(contains(message_of<Error>([&] {
                          program.run(std::vector<backend::BufferPtr>{x, y});
                        }),
@@ -499,7 +499,7 @@ TEST_F(WebgpuTest, ReplayKeepsMemoryConstant) {
   const auto y = Buffer::create(device, count * 4, "y");
   Recording recording{.slots = {{.external = 0}}, .shaders = {kIncrement}};
   for (int i = 0; i < 20; ++i) recording.commands.push_back(Dispatch{.label = "add", .bindings = {{0, 0, count * 4}}});
-  Program program(device, recording);
+  CommandSequence program(device, recording);
   const std::vector<backend::BufferPtr> externals{y};
   for (int i = 0; i < 500; ++i) program.run(externals);
   device->synchronize();
@@ -516,7 +516,7 @@ TEST_F(WebgpuTest, ReplayKeepsMemoryConstant) {
 
 TEST_F(WebgpuTest, NewExternalsGetNewBindGroupsAndOldOnesGo) {
   const auto device = shared_device();
-  Program program(device, double_recording(64));
+  CommandSequence program(device, double_recording(64));
   const auto x = float_buffer(device, std::vector<float>(16, 3.0f), "x");
   for (int i = 0; i < 300; ++i) {
     const auto y = Buffer::create(device, 64, "y");
@@ -543,7 +543,7 @@ TEST_F(WebgpuTest, ThreadsShareADevice) {
         const float value = static_cast<float>(100 * t + i);
         const auto x = float_buffer(device, std::vector<float>(1000, value), "x");
         const auto y = Buffer::create(device, 4000, "y");
-        Program program(device, double_recording(4000));
+        CommandSequence program(device, double_recording(4000));
         program.run(std::vector<backend::BufferPtr>{x, y});
         right += read_floats(*y, 1000) == std::vector<float>(1000, 2 * value);
       }
@@ -561,7 +561,7 @@ TEST_F(WebgpuTest, AProfileTimesEachDispatch) {
   recording.commands.push_back(
       Dispatch{.label = "large", .bindings = {{0, 0, 4 << 20}}, .workgroups = fold_workgroups((1 << 20) / 64)});
   recording.commands.push_back(Clear{{0, 0, 4}});
-  Program program(device, recording);
+  CommandSequence program(device, recording);
   const std::vector<backend::KernelTime> times = program.profile({});
   ASSERT_EQ(times.size(), 2051u);
   EXPECT_EQ(times[2049].name, "add 2049");
@@ -575,7 +575,7 @@ TEST_F(WebgpuTest, PipelinesAreFoundOnDiskTheSecondTime) {
   const auto compile = [&] {
     const auto device = open_device({.validate = false, .cache_folder = folder.path});
     const auto y = Buffer::create(device, 64, "y");
-    Program program(device, {.slots = {{.buffer = y}},
+    CommandSequence program(device, {.slots = {{.buffer = y}},
                              .shaders = {kIncrement},
                              .commands = {Dispatch{.label = "add", .bindings = {{0, 0, 64}}}}});
     program.run({});

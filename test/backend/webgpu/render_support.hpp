@@ -166,7 +166,7 @@ inline void replay(const Rendered& rendered, const kernel::Plan& plan, const std
     recording.shaders.push_back(shader);
     recording.commands.emplace_back(command);
   }
-  Program(device, recording).run({});
+  CommandSequence(device, recording).run({});
   std::vector<reference::Values> wanted;
   for (const TestBuffer& buffer : buffers) wanted.push_back(buffer.values);
   reference::run(plan, wanted);
