@@ -188,7 +188,7 @@ int main(int argc, char** argv) {
     const bool wanted = argc <= 2 || c.name.find(argv[2]) != std::string::npos;
     rendered.push_back(wanted ? render(c.kernel, static_cast<int>(c.buffers.size()), target) : Rendered{});
     for (const RenderedDispatch& dispatch : rendered.back().dispatches) {
-      Shader shader{dispatch.name, dispatch.text, {}};
+      Shader shader{dispatch.name, dispatch.shader.text(), {}};
       for (const BoundRange& range : dispatch.bindings) shader.read_only.push_back(!range.written);
       all.shaders.push_back(std::move(shader));
     }

@@ -107,13 +107,13 @@ std::string text_of(const webgpu::RenderedPlan& plan) {
   std::map<std::string, std::size_t> shader_of;
   for (std::size_t i = 0; i < plan.dispatches.size(); ++i) {
     const webgpu::RenderedDispatch& dispatch = plan.dispatches[i];
-    const auto [found, is_new] = shader_of.try_emplace(dispatch.text, shader_of.size());
+    const auto [found, is_new] = shader_of.try_emplace(dispatch.shader.text(), shader_of.size());
     text += fmt::format("dispatch {} {}: shader {}, {} workgroups{}\n", i, dispatch.name, found->second,
                         dispatch.workgroups, dispatch.beside_previous ? ", beside the one before" : "");
     for (const webgpu::BoundRange& range : dispatch.bindings)
       text += fmt::format("  buffer {} from {}, {} bytes{}\n", range.buffer, range.offset, range.bytes,
                           range.written ? ", written" : "");
-    if (is_new) text += fmt::format("shader {}\n{}\n", found->second, dispatch.text);
+    if (is_new) text += fmt::format("shader {}\n{}\n", found->second, found->first);
   }
   for (std::size_t i = 0; i < plan.scratch_bytes.size(); ++i)
     text += fmt::format("scratch {}: {} bytes\n", i, plan.scratch_bytes[i]);

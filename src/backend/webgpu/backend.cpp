@@ -33,10 +33,11 @@ class CompiledPlan final : public backend::Program {
     }
     RenderedPlan rendered = render_plan(plan, target);
     std::unordered_map<std::string, int> shader_of;
-    for (RenderedDispatch& dispatch : rendered.dispatches) {
-      const auto [found, is_new] = shader_of.try_emplace(dispatch.text, static_cast<int>(recording.shaders.size()));
+    for (const RenderedDispatch& dispatch : rendered.dispatches) {
+      const auto [found, is_new] =
+          shader_of.try_emplace(dispatch.shader.text(), static_cast<int>(recording.shaders.size()));
       if (is_new) {
-        Shader shader{dispatch.name, std::move(dispatch.text), {}};
+        Shader shader{dispatch.name, found->first, {}};
         for (const BoundRange& range : dispatch.bindings) shader.read_only.push_back(!range.written);
         recording.shaders.push_back(std::move(shader));
       }

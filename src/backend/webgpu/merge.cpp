@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
-#include <string_view>
 #include <utility>
+#include <vector>
 
 namespace weft::webgpu {
 namespace {
@@ -30,185 +30,74 @@ bool must_follow(const RenderedDispatch& later, const RenderedDispatch& earlier)
   return false;
 }
 
-/// WGSL of one dispatch, taken apart. The renderers write one declaration a line.
-struct Module {
-  std::vector<std::string> directives;
-  std::vector<std::string> elements;  // types of the storage arrays, by binding
-  struct Shared {
-    std::string name, element;
-    int count;
-  };
-  std::vector<Shared> shared;  // arrays in workgroup memory
-  std::string body;            // functions, `main` among them without its attributes
-  std::set<std::string, std::less<>> names;
-  int threads = 0;
-};
-
-bool is_name_char(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
-
-std::string_view name_at(std::string_view text, std::size_t at) {
-  std::size_t end = at;
-  while (end < text.size() && is_name_char(text[end])) ++end;
-  return text.substr(at, end - at);
+/// Whether the dispatch can be a branch of another one.
+bool can_merge(const RenderedDispatch& dispatch) {
+  return dispatch.workgroups > 0 && dispatch.workgroups <= kGroupsMax && dispatch.operations <= kOperationsMax &&
+         dispatch.shader.verbatim.empty() && dispatch.shader.folded_groups == 0;
 }
 
-std::optional<int> number_after(std::string_view text, std::string_view mark) {
-  const std::size_t at = text.find(mark);
-  if (at == std::string_view::npos) return {};
-  int value = 0;
-  const char* begin = text.data() + at + mark.size();
-  if (std::from_chars(begin, text.data() + text.size(), value).ec != std::errc()) return {};
-  return value;
-}
+/// Arrays in workgroup memory that branches share: of each element type, how many elements each has.
+using Pool = std::map<std::string, std::vector<std::int64_t>, std::less<>>;
 
-constexpr std::pair<std::string_view, int> kElementBytes[] = {{"vec4f", 16}, {"vec2f", 8}, {"f32", 4},
-                                                              {"u32", 4},    {"i32", 4},   {"atomic<u32>", 4}};
-
-/// "name: array<element, count>" for elements that the renderers use.
-std::optional<Module::Shared> shared_array(std::string_view text) {
-  const std::string_view name = name_at(text, 0);
-  for (const auto& [element, bytes] : kElementBytes) {
-    const std::string mark = fmt::format("{}: array<{}, ", name, element);
-    if (!text.starts_with(mark)) continue;
-    if (const auto count = number_after(text, mark))
-      return Module::Shared{std::string(name), std::string(element), *count};
-  }
-  return {};
-}
-
-/// Nothing where the text is not of the kind that can become a branch.
-std::optional<Module> take_apart(const std::string& text) {
-  constexpr std::string_view kParameters =
-      "(@builtin(workgroup_id) workgroup: vec3u, @builtin(local_invocation_index) thread: u32) {";
-  constexpr std::string_view kWorkgroup = "var<workgroup> ";
-  Module module;
-  std::size_t at = 0;
-  while (at < text.size()) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    const std::string_view line(text.data() + at, end - at);
-    at = end + 1;
-    if (line.starts_with("enable ") || line.starts_with("diagnostic(") || line.starts_with("requires ")) {
-      module.directives.emplace_back(line);
-    } else if (line.starts_with("@group(0) @binding(")) {
-      const auto binding = number_after(line, "@binding(");
-      const std::size_t colon = line.find(": ");
-      if (!binding || *binding != static_cast<int>(module.elements.size()) || colon == std::string_view::npos)
-        return {};
-      module.elements.emplace_back(line.substr(colon + 2, line.size() - colon - 3));
-      module.names.insert(fmt::format("data{}", *binding));
-    } else if (line.starts_with("@compute @workgroup_size(")) {
-      const auto threads = number_after(line, "@workgroup_size(");
-      if (!threads || !line.ends_with(")")) return {};
-      module.threads = *threads;
-    } else if (line.starts_with(kWorkgroup)) {
-      auto shared = shared_array(line.substr(kWorkgroup.size()));
-      if (!shared) return {};
-      module.shared.push_back(std::move(*shared));
-    } else {
-      if (line.starts_with("fn ")) {
-        const std::string_view name = name_at(line, 3);
-        module.names.emplace(name);
-        if (name == "main") {
-          if (line.substr(7) != kParameters) return {};
-          module.body += "fn main(workgroup: vec3u, thread: u32) {\n";
-          continue;
-        }
-      } else if (!line.empty() && line[0] != ' ' && line[0] != '}' && line[0] != '/') {
-        return {};  // a declaration of a kind that is not known here
-      }
-      module.body.append(line).append("\n");
-    }
-  }
-  if (module.threads == 0) return {};
-  return module;
-}
-
-/// `text` with names replaced. Components after a dot are not names.
-std::string renamed(std::string_view text, const std::map<std::string, std::string, std::less<>>& to) {
-  std::string out;
-  out.reserve(text.size() + text.size() / 8);
-  for (std::size_t at = 0; at < text.size();) {
-    if (!is_name_char(text[at])) {
-      out += text[at++];
-      continue;
-    }
-    const std::string_view name = name_at(text, at);
-    const auto found = to.find(name);
-    if (found != to.end() && (at == 0 || text[at - 1] != '.'))
-      out += found->second;
-    else
-      out += name;
-    at += name.size();
-  }
-  return out;
+std::string pooled_name(const std::string& element, std::size_t number) {
+  std::string name = "shared_";
+  for (const char c : element)
+    if (std::isalnum(static_cast<unsigned char>(c))) name += c;
+  return fmt::format("{}_{}", name, number);
 }
 
 /// Several dispatches that grow into one.
 class Merger {
  public:
-  Merger(const RenderedDispatch& first, const Module& module, const Target& target) : target_(target) {
-    threads_ = module.threads;
-    take(first, module, *place(first, module));
-  }
+  Merger(const RenderedDispatch& first, const Target& target) : target_(target) { take(first, *place(first)); }
 
-  bool try_add(const RenderedDispatch& dispatch, const Module& module) {
-    if (branches_.size() == kBranchesMax || module.threads != threads_ ||
+  bool try_add(const RenderedDispatch& dispatch) {
+    if (branches_.size() == kBranchesMax || dispatch.shader.threads != branches_[0]->shader.threads ||
         groups_ + dispatch.workgroups > target_.limits.workgroups_per_dimension)
       return false;
-    auto place_of = place(dispatch, module);
+    auto place_of = place(dispatch);
     if (!place_of) return false;
-    take(dispatch, module, std::move(*place_of));
+    take(dispatch, std::move(*place_of));
     return true;
   }
 
-  std::size_t branches() const { return branches_.size(); }
-
+  /// Each branch becomes a function, and names of its own become names of their own.
   RenderedDispatch finish() const {
     RenderedDispatch merged;
-    std::set<std::string> directives;
-    std::string text, call;
+    ShaderPieces& shader = merged.shader;
+    shader.threads = branches_[0]->shader.threads;
     std::uint64_t begin = 0;
     for (std::size_t b = 0; b < branches_.size(); ++b) {
-      const Branch& branch = branches_[b];
-      directives.insert(branch.module.directives.begin(), branch.module.directives.end());
-      std::map<std::string, std::string, std::less<>> names;
-      std::vector<int> used(std::size(kElementBytes));
-      for (const Module::Shared& shared : branch.module.shared) {
-        const int element = element_number(shared);
-        names[shared.name] = fmt::format("shared_{}_{}", element, used[static_cast<std::size_t>(element)]++);
-      }
-      for (const std::string& name : branch.module.names) names[name] = fmt::format("{}_{}", name, b);
-      for (std::size_t i = 0; i < branch.places.size(); ++i)
-        names[fmt::format("data{}", i)] = fmt::format("data{}", branch.places[i]);
-      text += renamed(branch.module.body, names);
+      const RenderedDispatch& branch = *branches_[b];
+      shader.subgroups = shader.subgroups || branch.shader.subgroups;
+      shader.helpers.use(branch.shader.helpers);
+      ShaderNames names;
+      std::map<std::string, std::size_t, std::less<>> used;
+      for (const ShaderPieces::Shared& array : branch.shader.shared)
+        names[array.name] = pooled_name(array.element, used[array.element]++);
+      for (const ShaderPieces::Function& function : branch.shader.functions)
+        names[function.name] = fmt::format("{}_{}", function.name, b);
+      for (std::size_t i = 0; i < places_[b].size(); ++i)
+        names[fmt::format("data{}", i)] = fmt::format("data{}", places_[b][i]);
+      for (const ShaderPieces::Function& function : branch.shader.functions)
+        shader.functions.push_back({names[function.name], with_new_names(function.text, names)});
+      const std::string main = fmt::format("branch_{}", b);
+      shader.functions.push_back(
+          {main, "(group: u32, thread: u32) {\n" + with_new_names(branch.shader.body, names) + "}\n"});
       const std::uint64_t end = begin + branch.workgroups;
-      const std::string condition =
-          b + 1 < branches_.size() ? fmt::format("if (workgroup.x < {}u) ", end) : std::string();
-      call += fmt::format("  {}{}{{ main_{}(vec3u(workgroup.x - {}u, 0u, 0u), thread); }}\n", b ? "else " : "",
-                          condition, b, begin);
+      const std::string condition = b + 1 < branches_.size() ? fmt::format("if (group < {}u) ", end) : std::string();
+      shader.body += fmt::format("  {}{}{{ ${}(group - {}u, thread); }}\n", b ? "else " : "", condition, main, begin);
       begin = end;
       merged.name += (b ? " | " : "") + branch.name;
     }
-    // Enables come before other directives.
-    std::string head;
-    for (const char* kind : {"enable ", "requires ", "diagnostic("})
-      for (const std::string& directive : directives)
-        if (directive.starts_with(kind)) head += directive + "\n";
-    for (std::size_t i = 0; i < bindings_.size(); ++i) {
-      BoundRange range = bindings_[i].range;
+    for (const Binding& binding : bindings_) {
+      BoundRange range = binding.range;
       range.written = is_written(range.buffer);
-      head += fmt::format("@group(0) @binding({}) var<storage, {}> data{}: {};\n", i,
-                          range.written ? "read_write" : "read", i, bindings_[i].element);
+      shader.storage.push_back({binding.element, range.written});
       merged.bindings.push_back(range);
     }
-    for (std::size_t e = 0; e < shared_.size(); ++e)
-      for (std::size_t i = 0; i < shared_[e].size(); ++i)
-        head +=
-            fmt::format("var<workgroup> shared_{}_{}: array<{}, {}>;\n", e, i, kElementBytes[e].first, shared_[e][i]);
-    merged.text = fmt::format(
-        "{}{}@compute @workgroup_size({})\nfn main(@builtin(workgroup_id) workgroup: vec3u, "
-        "@builtin(local_invocation_index) thread: u32) {{\n{}}}\n",
-        head, text, threads_, call);
+    for (const auto& [element, counts] : pool_)
+      for (std::size_t i = 0; i < counts.size(); ++i) shader.share(pooled_name(element, i), element, counts[i]);
     merged.workgroups = groups_;
     return merged;
   }
@@ -218,40 +107,28 @@ class Merger {
     BoundRange range;
     std::string element;
   };
-  /// What joins with one more dispatch: the bindings and workgroup arrays (counts, by element) of all, and which are its own.
+  /// The bindings and workgroup arrays of all after one more dispatch has joined, and which bindings are its own.
   struct Place {
     std::vector<int> places;
     std::vector<Binding> bindings;
-    std::vector<std::vector<int>> shared;
-  };
-  struct Branch {
-    std::string name;
-    Module module;
-    std::vector<int> places;  // its bindings among those of all
-    std::uint64_t workgroups;
+    Pool pool;
   };
 
-  static int element_number(const Module::Shared& shared) {
-    int e = 0;
-    while (kElementBytes[e].first != shared.element) ++e;
-    return e;
-  }
-
-  /// A workgroup takes one branch, so that branches share what lies in workgroup memory: the first array of one element type
-  /// of each, the second, and so on.
-  static void pool(const Module& module, std::vector<std::vector<int>>& shared) {
-    std::vector<std::size_t> used(shared.size());
-    for (const Module::Shared& array : module.shared) {
-      const auto e = static_cast<std::size_t>(element_number(array));
-      const std::size_t at = used[e]++;
-      if (at == shared[e].size()) shared[e].push_back(0);
-      shared[e][at] = std::max(shared[e][at], array.count);
+  /// A workgroup takes one branch, so that branches share workgroup memory: the first array of one element type of each
+  /// branch, the second, and so on.
+  static void add_to(Pool& pool, const ShaderPieces& shader) {
+    std::map<std::string, std::size_t, std::less<>> used;
+    for (const ShaderPieces::Shared& array : shader.shared) {
+      std::vector<std::int64_t>& counts = pool[array.element];
+      const std::size_t at = used[array.element]++;
+      if (at == counts.size()) counts.push_back(0);
+      counts[at] = std::max(counts[at], array.count);
     }
   }
-  static int bytes_of(const std::vector<std::vector<int>>& shared) {
-    int bytes = 0;
-    for (std::size_t e = 0; e < shared.size(); ++e)
-      for (const int count : shared[e]) bytes += (kElementBytes[e].second * count + 15) / 16 * 16;
+  static std::int64_t bytes_of(const Pool& pool) {
+    std::int64_t bytes = 0;
+    for (const auto& [element, counts] : pool)
+      for (const std::int64_t count : counts) bytes += (shared_element_bytes(element) * count + 15) / 16 * 16;
     return bytes;
   }
 
@@ -265,18 +142,20 @@ class Merger {
            binding.range.bytes == range.bytes && binding.element == element;
   }
 
-  /// Where the dispatch would stand, if it can. A buffer that is written has to be bound as writable throughout, and ranges
-  /// bound so must not overlap.
-  std::optional<Place> place(const RenderedDispatch& dispatch, const Module& module) const {
-    Place place{{}, bindings_, shared_};
-    pool(module, place.shared);
-    if (bytes_of(place.shared) > static_cast<int>(target_.limits.workgroup_bytes) && !branches_.empty()) return {};
+  /// What joins where the dispatch can. A buffer that is written has to be bound as writable throughout, and ranges bound
+  /// so must not overlap.
+  std::optional<Place> place(const RenderedDispatch& dispatch) const {
+    Place place{{}, bindings_, pool_};
+    add_to(place.pool, dispatch.shader);
+    if (bytes_of(place.pool) > static_cast<std::int64_t>(target_.limits.workgroup_bytes) && !branches_.empty())
+      return {};
     std::vector<Binding>& bindings = place.bindings;
     for (std::size_t i = 0; i < dispatch.bindings.size(); ++i) {
       const BoundRange& range = dispatch.bindings[i];
+      const std::string& element = dispatch.shader.storage[i].element;
       std::size_t at = 0;
-      while (at < bindings.size() && !same_place(bindings[at], range, module.elements[i])) ++at;
-      if (at == bindings.size()) bindings.push_back({range, module.elements[i]});
+      while (at < bindings.size() && !same_place(bindings[at], range, element)) ++at;
+      if (at == bindings.size()) bindings.push_back({range, element});
       bindings[at].range.written = bindings[at].range.written || range.written;
       place.places.push_back(static_cast<int>(at));
     }
@@ -291,20 +170,20 @@ class Merger {
     return place;
   }
 
-  void take(const RenderedDispatch& dispatch, const Module& module, Place place) {
+  void take(const RenderedDispatch& dispatch, Place place) {
     bindings_ = std::move(place.bindings);
-    shared_ = std::move(place.shared);
-    branches_.push_back({dispatch.name, module, std::move(place.places), dispatch.workgroups});
+    pool_ = std::move(place.pool);
+    branches_.push_back(&dispatch);
+    places_.push_back(std::move(place.places));
     groups_ += dispatch.workgroups;
   }
 
   const Target& target_;
+  std::vector<const RenderedDispatch*> branches_;
+  std::vector<std::vector<int>> places_;  // of each branch, its bindings among those of all
   std::vector<Binding> bindings_;
-  std::vector<Branch> branches_;
+  Pool pool_;
   std::uint64_t groups_ = 0;
-  int threads_ = 0;
-  std::vector<std::vector<int>> shared_ =
-      std::vector<std::vector<int>>(std::size(kElementBytes));  // counts, by element
 };
 
 /// Which dispatches have to come before which.
@@ -335,13 +214,6 @@ Order order_of(const std::vector<RenderedDispatch>& dispatches) {
 // do not fit wait for a better place until their own chain is the longest.
 std::vector<RenderedDispatch> merge_dispatches(std::vector<RenderedDispatch> dispatches, const Target& target) {
   Order order = order_of(dispatches);
-  std::vector<std::optional<Module>> modules(dispatches.size());
-  for (std::size_t i = 0; i < dispatches.size(); ++i) {
-    const RenderedDispatch& dispatch = dispatches[i];
-    if (dispatch.workgroups == 0 || dispatch.workgroups > kGroupsMax || dispatch.operations > kOperationsMax) continue;
-    modules[i] = take_apart(dispatch.text);
-    if (modules[i] && modules[i]->elements.size() != dispatch.bindings.size()) modules[i].reset();
-  }
   std::vector<std::size_t> ready;
   for (std::size_t i = 0; i < dispatches.size(); ++i)
     if (order.waits_for[i] == 0) ready.push_back(i);
@@ -353,10 +225,10 @@ std::vector<RenderedDispatch> merge_dispatches(std::vector<RenderedDispatch> dis
     });
     std::vector<std::size_t> taken{ready[0]}, left;
     std::optional<Merger> merger;
-    if (modules[taken[0]]) merger.emplace(dispatches[taken[0]], *modules[taken[0]], target);
+    if (can_merge(dispatches[taken[0]])) merger.emplace(dispatches[taken[0]], target);
     for (std::size_t r = 1; r < ready.size(); ++r) {
       const std::size_t i = ready[r];
-      const bool fits = merger && modules[i] && merger->try_add(dispatches[i], *modules[i]);
+      const bool fits = merger && can_merge(dispatches[i]) && merger->try_add(dispatches[i]);
       (fits ? taken : left).push_back(i);
     }
     merged.push_back(taken.size() > 1 ? merger->finish() : std::move(dispatches[taken[0]]));

@@ -356,10 +356,11 @@ TEST_F(WebgpuTest, MoreWorkgroupsThanADimensionHolds) {
                       "}\n",
                       {false}};
   const auto y = Buffer::create(shared_device(), count * 4, "y");
-  CommandSequence program(shared_device(),
-                  {.slots = {{.buffer = y}},
-                   .shaders = {shader},
-                   .commands = {Dispatch{.label = "number", .bindings = {{0, 0, count * 4}}, .workgroups = groups}}});
+  CommandSequence program(
+      shared_device(),
+      {.slots = {{.buffer = y}},
+       .shaders = {shader},
+       .commands = {Dispatch{.label = "number", .bindings = {{0, 0, count * 4}}, .workgroups = groups}}});
   program.run({});
   std::vector<std::uint32_t> got(count), expected(count);
   y->download(0, got.data(), count * 4);
@@ -396,16 +397,17 @@ TEST_F(WebgpuTest, CopiesAndClearsRunInOrder) {
   const auto b = Buffer::create(device, 16, "b");
   const Dispatch add{.label = "add", .bindings = {{0, 0, 16}}};
   CommandSequence program(device,
-                  {.slots = {{.buffer = a}, {.buffer = b}},
-                   .shaders = {kIncrement},
-                   .commands = {add, Copy{{0, 0, 8}, {1, 8, 8}}, add, Clear{{0, 4, 4}}}},
-                  {.first_chunk = 1, .chunk = 2});
+                          {.slots = {{.buffer = a}, {.buffer = b}},
+                           .shaders = {kIncrement},
+                           .commands = {add, Copy{{0, 0, 8}, {1, 8, 8}}, add, Clear{{0, 4, 4}}}},
+                          {.first_chunk = 1, .chunk = 2});
   program.run({});
   EXPECT_EQ(read_floats(*a, 4), (std::vector<float>{3, 0, 5, 6}));
   EXPECT_EQ(read_floats(*b, 4), (std::vector<float>{0, 0, 2, 3}));
   const Copy within{{0, 0, 4}, {0, 8, 4}};
-  EXPECT_TRUE(contains(message_of<Error>([&] { CommandSequence(device, {.slots = {{.buffer = a}}, .commands = {within}}); }),
-                       "of the same buffer"));
+  EXPECT_TRUE(
+      contains(message_of<Error>([&] { CommandSequence(device, {.slots = {{.buffer = a}}, .commands = {within}}); }),
+               "of the same buffer"));
 }
 
 TEST_F(WebgpuTest, RulesOfBindingAreCheckedByLabel) {
@@ -438,14 +440,15 @@ TEST_F(WebgpuTest, MistakesThatOnlyTheLibrarySeesComeUpWithTheLabel) {
   Shader wrong = kIncrement;  // the text writes what the layout says is only read
   wrong.read_only = {true};
   const std::string message = message_of<Error>([&] {
-    CommandSequence(device, {.slots = {{.buffer = a}}, .shaders = {wrong}, .commands = {Dispatch{.bindings = {{0, 0, 64}}}}});
+    CommandSequence(device,
+                    {.slots = {{.buffer = a}}, .shaders = {wrong}, .commands = {Dispatch{.bindings = {{0, 0, 64}}}}});
   });
   EXPECT_TRUE(contains(message, "shader \"increment\" does not compile"));
 
   // A buffer that is gone behind the program's back: the submission fails, and so does all that follows.
   CommandSequence program(device, {.slots = {{.buffer = a}},
-                           .shaders = {kIncrement},
-                           .commands = {Dispatch{.label = "late", .bindings = {{0, 0, 64}}}}});
+                                   .shaders = {kIncrement},
+                                   .commands = {Dispatch{.label = "late", .bindings = {{0, 0, 64}}}}});
   library().BufferDestroy(a->handle());
   const std::string late = message_of<Error>([&] { program.run({}), device->synchronize(); });
   EXPECT_TRUE(contains(late, "\"a\""));
@@ -576,8 +579,8 @@ TEST_F(WebgpuTest, PipelinesAreFoundOnDiskTheSecondTime) {
     const auto device = open_device({.validate = false, .cache_folder = folder.path});
     const auto y = Buffer::create(device, 64, "y");
     CommandSequence program(device, {.slots = {{.buffer = y}},
-                             .shaders = {kIncrement},
-                             .commands = {Dispatch{.label = "add", .bindings = {{0, 0, 64}}}}});
+                                     .shaders = {kIncrement},
+                                     .commands = {Dispatch{.label = "add", .bindings = {{0, 0, 64}}}}});
     program.run({});
     EXPECT_EQ(read_floats(*y, 1), std::vector<float>{1});
     return device->blob_cache().hits();

@@ -18,22 +18,15 @@ const Target kTarget{{.storage_buffers = 8, .workgroup_bytes = 16384, .workgroup
 /// out = in + 1 through workgroup memory, a workgroup of `threads` for 1,024 bytes.
 RenderedDispatch plus_one(std::string name, BoundRange in, BoundRange out, int threads = 64, int shared = 64) {
   out.written = true;
-  std::string text =
-      "@group(0) @binding(0) var<storage, read> data0: array<f32>;\n"
-      "@group(0) @binding(1) var<storage, read_write> data1: array<f32>;\n"
-      "var<workgroup> tile: array<f32, " +
-      std::to_string(shared) +
-      ">;\n"
-      "fn next(x: f32) -> f32 { return x + 1f; }\n"
-      "@compute @workgroup_size(" +
-      std::to_string(threads) +
-      ")\n"
-      "fn main(@builtin(workgroup_id) workgroup: vec3u, @builtin(local_invocation_index) thread: u32) {\n"
-      "  tile[thread] = next(data0[workgroup.x * 64u + thread]);\n"
+  ShaderPieces shader{.threads = threads};
+  shader.storage = {{"f32"}, {"f32", true}};
+  shader.share("tile", "f32", shared);
+  shader.functions = {{"next", "(x: f32) -> f32 { return x + 1f; }\n"}};
+  shader.body =
+      "  $tile[thread] = $next($data0[group * 64u + thread]);\n"
       "  workgroupBarrier();\n"
-      "  data1[workgroup.x * 64u + thread] = tile[thread];\n"
-      "}\n";
-  return {std::move(name), std::move(text), {in, out}, 4};
+      "  $data1[group * 64u + thread] = $tile[thread];\n";
+  return {std::move(name), std::move(shader), {in, out}, 4};
 }
 
 constexpr BoundRange range(int buffer, std::uint64_t offset = 0) { return {buffer, offset, 1024}; }
@@ -81,8 +74,25 @@ TEST(MergeTest, BranchesShareWorkgroupMemory) {
   const auto merged = merge_dispatches(
       {plus_one("a", range(0), range(1), 64, 3000), plus_one("b", range(0), range(2), 64, 4000)}, kTarget);
   ASSERT_EQ(merged.size(), 1u);
-  EXPECT_NE(merged[0].text.find("array<f32, 4000>"), std::string::npos);
-  EXPECT_EQ(merged[0].text.find("array<f32, 3000>"), std::string::npos);
+  const std::vector<ShaderPieces::Shared>& shared = merged[0].shader.shared;
+  ASSERT_EQ(shared.size(), 1u);
+  EXPECT_EQ(shared[0].element, "f32");
+  EXPECT_EQ(shared[0].count, 4000);
+}
+
+TEST(MergeTest, BranchesHaveNamesOfTheirOwnAndShareHelpers) {
+  std::vector<RenderedDispatch> dispatches{plus_one("a", range(0), range(1)), plus_one("b", range(0), range(2))};
+  for (RenderedDispatch& dispatch : dispatches) dispatch.shader.helpers.use("exp_f32");
+  const auto merged = merge_dispatches(std::move(dispatches), kTarget);
+  ASSERT_EQ(merged.size(), 1u);
+  const std::string text = merged[0].shader.text();
+  EXPECT_EQ(text.find("fn exp_f32("), text.rfind("fn exp_f32("));
+  for (const char* wanted :
+       {"fn next_0(x: f32)", "fn next_1(x: f32)", "shared_f32_0[thread] = next_0(data0[group * 64u + thread]);",
+        "data1[group * 64u + thread] = shared_f32_0[thread];", "data2[group * 64u + thread] = shared_f32_0[thread];",
+        "if (group < 4u) { branch_0(group - 0u, thread); }", "else { branch_1(group - 4u, thread); }"})
+    EXPECT_NE(text.find(wanted), std::string::npos) << wanted << " in\n" << text;
+  EXPECT_EQ(text.find('$'), std::string::npos);
 }
 
 TEST(MergeTest, OverlappingRangesOfABufferThatIsWrittenStayApart) {
@@ -97,7 +107,7 @@ TEST(MergeTest, LongOrManyOrUnknownWorkIsLeftAlone) {
                                            plus_one("c", range(0), range(3)), plus_one("d", range(0), range(4))};
   dispatches[0].workgroups = 5000;
   dispatches[1].operations = 1e12;
-  dispatches[2].text = "override n = 1;\n" + dispatches[2].text;
+  dispatches[2].shader.verbatim = "const n = 1;\n";
   EXPECT_EQ(names(merge_dispatches(dispatches, kTarget)), (Names{"a", "b", "c", "d"}));
 }
 

@@ -156,7 +156,7 @@ inline void replay(const Rendered& rendered, const kernel::Plan& plan, const std
   for (std::uint64_t bytes : rendered.scratch_bytes)
     recording.slots.push_back({Buffer::create(device, bytes, "scratch")});
   for (const RenderedDispatch& dispatch : rendered.dispatches) {
-    Shader shader{dispatch.name, dispatch.text, {}};
+    Shader shader{dispatch.name, dispatch.shader.text(), {}};
     Dispatch command{
         dispatch.name, static_cast<int>(recording.shaders.size()), {}, fold_workgroups(dispatch.workgroups)};
     for (const BoundRange& range : dispatch.bindings) {
@@ -181,7 +181,7 @@ inline void replay(const Rendered& rendered, const kernel::Plan& plan, const std
       ++shown;
     }
   }
-  if (shown > 0) ADD_FAILURE() << rendered.dispatches.at(0).text;
+  if (shown > 0) ADD_FAILURE() << rendered.dispatches.at(0).shader.text();
 }
 inline void replay(const Rendered& rendered, const kernel::Kernel& kernel, const std::vector<TestBuffer>& buffers,
                    double tolerance) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "backend/webgpu/wgsl/loop.hpp"
 #include "backend/webgpu/wgsl/scalar.hpp"
@@ -100,9 +101,8 @@ void render_write_rows(const CallKernel& kernel, const Target& target, Scratch& 
   body += write_unit(type, bindings, from, out);
   line("  }");
   line("}");
-  rendered.dispatches.push_back(
-      {kernel.name, compute_shader(bindings, {}, workgroup_number(groups, target), kWriteThreads, "", body),
-       bindings.ranges(), groups});
+  ShaderPieces shader{.threads = kWriteThreads, .body = std::move(body)};
+  rendered.dispatches.push_back(dispatch_of(kernel.name, std::move(shader), bindings, groups, target));
 }
 
 bool render_written_loop(const kernel::LoopKernel& loop, const CallKernel& write, const Target& target,
@@ -160,9 +160,8 @@ bool render_written_loop(const kernel::LoopKernel& loop, const CallKernel& write
   line(fmt::format("if (last) {{ {} }}",
                    bindings.store(out, fmt::format("u32(row) * {}u + u + {}u", width, bindings.base(out)),
                                   writer.value(each.stores[0].value).text)));
-  rendered.dispatches.push_back(
-      {name, compute_shader(bindings, helpers, workgroup_number(groups, target), kWriteThreads, "", body),
-       bindings.ranges(), groups});
+  ShaderPieces shader{.threads = kWriteThreads, .helpers = std::move(helpers), .body = std::move(body)};
+  rendered.dispatches.push_back(dispatch_of(name, std::move(shader), bindings, groups, target));
   return true;
 }
 

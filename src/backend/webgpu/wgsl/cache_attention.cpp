@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "backend/webgpu/wgsl/steps.hpp"
 #include "compile/call_attributes.hpp"
@@ -15,14 +16,14 @@ namespace {
 using kernel::CallKernel;
 using kernel::Operand;
 
-/// Functions that give four channels of a row of a cache, for a head of keys.
-std::string row_function(const char* name, CacheType type, const Bindings& bindings, int handle, Extent words,
-                         Extent width) {
+/// Declares a function that gives four channels of a row of a cache, for a head of keys.
+void declare_row_function(ShaderPieces& shader, const char* name, CacheType type, const Bindings& bindings, int handle,
+                          Extent words, Extent width) {
   const Extent base = bindings.base(handle);
   const auto load = [&](const std::string& at) { return bindings.load(handle, fmt::format("{} + {}u", at, base)); };
-  std::string text;
+  const std::string parameters = "(row: u32, head: u32, c: u32) -> vec4f {\n";
   if (width % 4 == 0) {
-    text += fmt::format("fn {}(row: u32, head: u32, c: u32) -> vec4f {{\n", name);
+    std::string text = parameters;
     if (type == CacheType::f32 && bindings.has_vectors(handle)) {
       text += fmt::format("  return {};\n", bindings.vector(handle, fmt::format("row * {}u + head * {}u + c + {}u",
                                                                                 words / 4, width / 4, base / 4)));
@@ -39,9 +40,11 @@ std::string row_function(const char* name, CacheType type, const Bindings& bindi
       text += fmt::format("  return vec4f(unpack4xI8({})) * bitcast<f32>({});\n", load("at + 1u + ((e & 31u) >> 2u)"),
                           load("at"));
     }
-    return text + "}\n";
+    shader.functions.push_back({name, text + "}\n"});
+    return;
   }
-  text += fmt::format("fn {}_of(row: u32, e: u32) -> f32 {{\n", name);
+  const std::string one = fmt::format("{}_of", name);
+  std::string text = "(row: u32, e: u32) -> f32 {\n";
   if (type == CacheType::f32) text += fmt::format("  return {};\n", load(fmt::format("row * {}u + e", words)));
   if (type == CacheType::f16)
     text += fmt::format("  return unpack2x16float({})[e & 1u];\n", load(fmt::format("row * {}u + (e >> 1u)", words)));
@@ -50,12 +53,13 @@ std::string row_function(const char* name, CacheType type, const Bindings& bindi
     text += fmt::format("  return f32(extractBits(bitcast<i32>({}), (e & 3u) * 8u, 8u)) * bitcast<f32>({});\n",
                         load("at + 1u + ((e & 31u) >> 2u)"), load("at"));
   }
-  text += fmt::format("}}\nfn {}(row: u32, head: u32, c: u32) -> vec4f {{\n  let e = head * {}u;\n  var v = vec4f();\n",
-                      name, width);
-  text += fmt::format(
-      "  for (var i = 0u; i < 4u; i++) {{ if (c * 4u + i < {}u) {{ v[i] = {}_of(row, e + c * 4u + i); }} }}\n", width,
-      name);
-  return text + "  return v;\n}\n";
+  shader.functions.push_back({one, text + "}\n"});
+  text = fmt::format(
+      "{0}  let e = head * {1}u;\n  var v = vec4f();\n"
+      "  for (var i = 0u; i < 4u; i++) {{ if (c * 4u + i < {1}u) {{ v[i] = ${2}(row, e + c * 4u + i); }} }}\n"
+      "  return v;\n}}\n",
+      parameters, width, one);
+  shader.functions.push_back({name, std::move(text)});
 }
 
 constexpr Extent kRowsUnsplit = 4096;  // of a cache, up to which a workgroup takes all keys of a query
@@ -108,23 +112,19 @@ class CacheAttentionWriter {
           bindings.want_vectors(each);
     bindings.resolve();
     const auto groups = static_cast<std::uint64_t>(tokens_ * (heads_ / together_) * splits_);
-    const WorkgroupNumber number = workgroup_number(groups, target_);
-
-    text_ = uses_subgroups() ? "enable subgroups;\ndiagnostic(off, subgroup_uniformity);\n" : "";
-    text_ += bindings.declarations() + row_function("key_at", a_.type, bindings, k, words_, width_) +
-             row_function("value_at", a_.type, bindings, v, words_, width_);
+    ShaderPieces shader{.threads = static_cast<int>(threads_), .subgroups = uses_subgroups()};
+    declare_row_function(shader, "key_at", a_.type, bindings, k, words_, width_);
+    declare_row_function(shader, "value_at", a_.type, bindings, v, words_, width_);
     if (team_ > 0) {
-      text_ += fmt::format("var<workgroup> parts: array<f32, {}>;\n", 2 * parts());
-      text_ += fmt::format("var<workgroup> mixed: array<vec4f, {}>;\n", parts() * fours_);
+      shader.share("parts", "f32", 2 * parts());
+      shader.share("mixed", "vec4f", parts() * fours_);
     } else {
-      text_ += fmt::format("var<workgroup> seen: array<u32, {}>;\n", a_.ring > 0 ? 3 : 2);
-      text_ += fmt::format("var<workgroup> queries: array<vec4f, {}>;\n", together_ * fours_);
-      text_ += fmt::format("var<workgroup> weights: array<f32, {}>;\n", together_ * threads_);
-      text_ += fmt::format("var<workgroup> parts: array<f32, {}>;\n", together_ * parts());
-      text_ += fmt::format("var<workgroup> mixed: array<vec4f, {}>;\n", threads_);
+      shader.share("seen", "u32", a_.ring > 0 ? 3 : 2);
+      shader.share("queries", "vec4f", together_ * fours_);
+      shader.share("weights", "f32", together_ * threads_);
+      shader.share("parts", "f32", together_ * parts());
+      shader.share("mixed", "vec4f", threads_);
     }
-    text_ += fmt::format("@compute @workgroup_size({})\nfn main({}) {{\n  let group = {};\n{}", threads_,
-                         number.parameters, number.text, number.guard);
     line(fmt::format("let split = {};", modulo("group", splits_)));
     line(fmt::format("let query = {};", divided("group", splits_)));
     line(fmt::format("let t = {};", divided("query", heads_ / together_)));
@@ -143,19 +143,19 @@ class CacheAttentionWriter {
       // They come from memory, and barriers follow.
       line("if (thread == 0u) {");
       write_seen(bindings, first, length);
-      line("seen[0] = begin;");
-      line("seen[1] = end;");
-      if (a_.ring > 0) line("seen[2] = origin;");
+      line("$seen[0] = begin;");
+      line("$seen[1] = end;");
+      if (a_.ring > 0) line("$seen[2] = origin;");
       line("}");
-      line("let begin = workgroupUniformLoad(&seen[0]);");
-      line("let end = workgroupUniformLoad(&seen[1]);");
-      if (a_.ring > 0) line("let origin = workgroupUniformLoad(&seen[2]);");
+      line("let begin = workgroupUniformLoad(&$seen[0]);");
+      line("let end = workgroupUniformLoad(&$seen[1]);");
+      if (a_.ring > 0) line("let origin = workgroupUniformLoad(&$seen[2]);");
       write_queries(bindings, q);
       write_keys();
       write_result(bindings, to);
     }
-    text_ += "}\n";
-    rendered.dispatches.push_back({kernel_.name, std::move(text_), bindings.ranges(), groups});
+    shader.body = std::move(text_);
+    rendered.dispatches.push_back(dispatch_of(kernel_.name, std::move(shader), bindings, groups, target_));
     if (splits_ > 1) rendered.dispatches.push_back(join(out));
   }
 
@@ -215,7 +215,7 @@ class CacheAttentionWriter {
   void write_queries(const Bindings& bindings, int q) {
     line(fmt::format("for (var i = thread; i < {}u; i += {}u) {{", together_ * fours_, threads_));
     line(fmt::format("  let c = {} * 4u;", modulo("i", fours_)));
-    line(fmt::format("  queries[i] = {};", query(bindings, q, divided("i", fours_), "c")));
+    line(fmt::format("  $queries[i] = {};", query(bindings, q, divided("i", fours_), "c")));
     line("}");
     line("workgroupBarrier();");
   }
@@ -235,18 +235,18 @@ class CacheAttentionWriter {
       });
       line(fmt::format("  if ({} == 0u) {{", modulo("thread", target_.subgroup_size)));
       each_head([&](Extent g) {
-        line(
-            fmt::format("    parts[{}u + {}] = {}{};", g * parts(), divided("thread", target_.subgroup_size), name, g));
+        line(fmt::format("    $parts[{}u + {}] = {}{};", g * parts(), divided("thread", target_.subgroup_size), name,
+                         g));
       });
       line("  }");
     } else {
-      each_head([&](Extent g) { line(fmt::format("  parts[{}u + thread] = {}{};", g * parts(), name, g)); });
+      each_head([&](Extent g) { line(fmt::format("  $parts[{}u + thread] = {}{};", g * parts(), name, g)); });
     }
     line("  workgroupBarrier();");
     each_head([&](Extent g) {
-      line(fmt::format("  {}{} = parts[{}u];", name, g, g * parts()));
+      line(fmt::format("  {}{} = $parts[{}u];", name, g, g * parts()));
       line(fmt::format("  for (var i = 1u; i < {}u; i++) {{ {}{} = {}; }}", parts(), name, g,
-                       combined(fmt::format("{}{}", name, g), fmt::format("parts[{}u + i]", g * parts()))));
+                       combined(fmt::format("{}{}", name, g), fmt::format("$parts[{}u + i]", g * parts()))));
     });
   }
 
@@ -264,8 +264,8 @@ class CacheAttentionWriter {
     line("  if (key < end) {");
     line(fmt::format("    let row = {};", row_of("key")));
     line(fmt::format("    for (var i = 0u; i < {}u; i++) {{", fours_));
-    line("      let k = key_at(row, kv, i);");
-    each_head([&](Extent g) { line(fmt::format("      s{0} += dot(queries[{1}u + i], k);", g, g * fours_)); });
+    line("      let k = $key_at(row, kv, i);");
+    each_head([&](Extent g) { line(fmt::format("      s{0} += dot($queries[{1}u + i], k);", g, g * fours_)); });
     line("    }");
     if (a_.soft_cap > 0) each_head([&](Extent g) { line("    " + capped(fmt::format("s{}", g))); });
     line("  }");
@@ -277,14 +277,14 @@ class CacheAttentionWriter {
       line(fmt::format("  let p{0} = select(0f, exp(s{0} - highest{0}), key < end);", g));
       line(fmt::format("  total{0} = total{0} * fade{0} + p{0};", g));
       line(fmt::format("  mix{0} *= fade{0};", g));
-      line(fmt::format("  weights[{1}u + thread] = p{0};", g, g * threads_));
+      line(fmt::format("  $weights[{1}u + thread] = p{0};", g, g * threads_));
       line(fmt::format("  top{0} = highest{0};", g));
     });
     line("  workgroupBarrier();");
     line(fmt::format("  if (slice < {}u) {{", slices));
     line(fmt::format("    for (var j = slice; j < min({}u, end - key0); j += {}u) {{", threads_, slices));
-    line(fmt::format("      let v = value_at({}, kv, c);", row_of("(key0 + j)")));
-    each_head([&](Extent g) { line(fmt::format("      mix{0} += weights[{1}u + j] * v;", g, g * threads_)); });
+    line(fmt::format("      let v = $value_at({}, kv, c);", row_of("(key0 + j)")));
+    each_head([&](Extent g) { line(fmt::format("      mix{0} += $weights[{1}u + j] * v;", g, g * threads_)); });
     line("    }");
     line("  }");
     line("  workgroupBarrier();");
@@ -295,10 +295,10 @@ class CacheAttentionWriter {
     const Extent slices = threads_ / fours_;
     write_joined("total", false);
     each_head([&](Extent g) {
-      line(fmt::format("mixed[thread] = mix{};", g));
+      line(fmt::format("$mixed[thread] = mix{};", g));
       line("workgroupBarrier();");
       line(fmt::format("if (thread < {}u) {{", fours_));
-      line(fmt::format("  for (var i = 1u; i < {0}u; i++) {{ mix{1} += mixed[i * {2}u + thread]; }}", slices, g,
+      line(fmt::format("  for (var i = 1u; i < {0}u; i++) {{ mix{1} += $mixed[i * {2}u + thread]; }}", slices, g,
                        fours_));
       write_row(bindings, to, g);
       line("}");
@@ -361,7 +361,7 @@ class CacheAttentionWriter {
     for (const char* what : {"key", "value"})
       each_key([&](int u) {
         each_four(
-            [&](Extent p) { line(fmt::format("  let {0}{1}_{2} = {3}_at(row{1}, kv, c{2});", what[0], u, p, what)); });
+            [&](Extent p) { line(fmt::format("  let {0}{1}_{2} = ${3}_at(row{1}, kv, c{2});", what[0], u, p, what)); });
       });
     each_key([&](int u) {
       std::string sum;
@@ -406,22 +406,22 @@ class CacheAttentionWriter {
     }
     line(fmt::format("let part = {};", divided("thread", size)));
     line(fmt::format("if ({} < {}u) {{", modulo("thread", size), team_));
-    line("  parts[part] = top0;");
-    line(fmt::format("  parts[part + {}u] = total0;", parts()));
+    line("  $parts[part] = top0;");
+    line(fmt::format("  $parts[part + {}u] = total0;", parts()));
     each_four([&](Extent p) {
       const std::string c = fmt::format("{} + {}u", modulo("thread", team_), p * team_);
-      line(fmt::format("  if ({} < {}u) {{ mixed[part * {}u + {}] = mix0_{}; }}", c, fours_, fours_, c, p));
+      line(fmt::format("  if ({} < {}u) {{ $mixed[part * {}u + {}] = mix0_{}; }}", c, fours_, fours_, c, p));
     });
     line("}");
     line("workgroupBarrier();");
     line(fmt::format("if (thread < {}u) {{", fours_));
-    line(fmt::format("  for (var i = 0u; i < {}u; i++) {{ top0 = max(top0, parts[i]); }}", parts()));
+    line(fmt::format("  for (var i = 0u; i < {}u; i++) {{ top0 = max(top0, $parts[i]); }}", parts()));
     line("  total0 = 0f;");
     line("  var mix0 = vec4f();");
     line(fmt::format("  for (var i = 0u; i < {}u; i++) {{", parts()));
-    line("    let fade = exp(parts[i] - top0);");
-    line(fmt::format("    total0 += fade * parts[i + {}u];", parts()));
-    line(fmt::format("    mix0 += fade * mixed[i * {}u + thread];", fours_));
+    line("    let fade = exp($parts[i] - top0);");
+    line(fmt::format("    total0 += fade * $parts[i + {}u];", parts()));
+    line(fmt::format("    mix0 += fade * $mixed[i * {}u + thread];", fours_));
     line("  }");
     write_row(bindings, to, 0);
     line("}");
@@ -458,9 +458,8 @@ class CacheAttentionWriter {
     line("  " +
          bindings.store(to, fmt::format("number + {}u", bindings.base(to)), "select(0f, sum / total, total > 0f)"));
     line("}");
-    return {kernel_.name + ".join",
-            compute_shader(bindings, {}, workgroup_number(groups, target_), kJoinThreads, "", body), bindings.ranges(),
-            groups};
+    ShaderPieces shader{.threads = kJoinThreads, .body = std::move(body)};
+    return dispatch_of(kernel_.name + ".join", std::move(shader), bindings, groups, target_);
   }
 
   const CallKernel& kernel_;

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <bit>
 #include <cmath>
+#include <utility>
 
 #include "backend/webgpu/wgsl/steps.hpp"
 #include "ops/parse.hpp"
@@ -50,6 +52,13 @@ std::string shape_constants(const std::string& name, const Shape& shape) {
                      extents.size(), fmt::join(extents, ", "));
 }
 
+/// The text with dollar signs that are no marks of pieces.
+std::string without_marks(std::string_view text) {
+  std::string out;
+  for (const char c : text) out.append(c == '$' ? 2 : 1, c);
+  return out;
+}
+
 }  // namespace
 
 void check_custom(const KernelDefinition& definition) {
@@ -76,43 +85,43 @@ void render_custom(const KernelDefinition& definition, const KernelAttributes& a
   for (const kernel::Operand& operand : kernel.outs) outs.push_back(bindings.add(operand, true));
   for (int handle : outs) bindings.forbid_vectors(handle);
   bindings.resolve();
-  std::string head;
+  // The body that a user wrote uses these names as they are.
+  ShaderPieces shader{.threads = definition.workgroup_size};
   for (const auto& [name, value] : attributes) {
     counts.add(name, value);
-    head += fmt::format("const {} = {};\n", name, literal(value));
+    shader.verbatim += fmt::format("const {} = {};\n", name, literal(value));
   }
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const std::string& name = definition.inputs[i];
     const std::string_view type = value_type(kernel.reads[i].type);
     counts.add_shape(name, kernel.shapes[i]);
-    head += shape_constants(name, kernel.shapes[i]);
+    shader.verbatim += shape_constants(name, kernel.shapes[i]);
     const bool is_bound = bindings.is_bound(inputs[i]);
     const std::string value = is_bound ? bindings.load(inputs[i], fmt::format("i + {}u", bindings.base(inputs[i])))
                                        : fmt::format("{}()", type);
-    head += fmt::format("fn {0}(i: u32) -> {1} {{\n  if (i >= {2}u) {{ return {1}(); }}\n  return {3};\n}}\n", name,
-                        type, kernel.shapes[i].numel(), value);
+    shader.functions.push_back({name, fmt::format("(i: u32) -> {0} {{\n  if (i >= {1}u) {{ return {0}(); }}\n"
+                                                  "  return {2};\n}}\n",
+                                                  type, kernel.shapes[i].numel(), value)});
   }
   for (std::size_t k = 0; k < outs.size(); ++k) {
     const std::string name = fmt::format("out{}", k);
     counts.add_shape(name, kernel.out_shapes[k]);
-    head += shape_constants(name, kernel.out_shapes[k]);
+    shader.verbatim += shape_constants(name, kernel.out_shapes[k]);
     const std::string store = bindings.is_bound(outs[k])
                                   ? bindings.store(outs[k], fmt::format("i + {}u", bindings.base(outs[k])), "value")
                                   : "";
-    head += fmt::format("fn store{}(i: u32, value: {}) {{\n  if (i < {}u) {{ {} }}\n}}\n", k,
-                        value_type(kernel.outs[k].type), kernel.out_shapes[k].numel(), store);
+    shader.functions.push_back(
+        {fmt::format("store{}", k), fmt::format("(i: u32, value: {}) {{\n  if (i < {}u) {{ {} }}\n}}\n",
+                                                value_type(kernel.outs[k].type), kernel.out_shapes[k].numel(), store)});
   }
   const double wanted = scalar::evaluate(scalar::parse(definition.workgroups, counts.names), counts.values);
   if (!(wanted >= 0 && wanted <= 0x1p40))
     throw UsageError(fmt::format("{}: \"{}\" gives {} workgroups", definition.name, definition.workgroups, wanted));
   const auto groups = static_cast<std::uint64_t>(std::ceil(wanted));
   if (groups == 0) return;
-  const std::string body =
-      fmt::format("  let index = group * {}u + thread;\n{}\n", definition.workgroup_size, definition.wgsl);
-  rendered.dispatches.push_back(
-      {kernel.name,
-       compute_shader(bindings, {}, workgroup_number(groups, target), definition.workgroup_size, head, body),
-       bindings.ranges(), groups});
+  shader.body = fmt::format("  let index = group * {}u + thread;\n{}\n", definition.workgroup_size,
+                            without_marks(definition.wgsl));
+  rendered.dispatches.push_back(dispatch_of(kernel.name, std::move(shader), bindings, groups, target));
 }
 
 }  // namespace weft::webgpu

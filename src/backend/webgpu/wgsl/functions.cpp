@@ -7,19 +7,19 @@ namespace weft::webgpu {
 namespace {
 
 constexpr WgslFunction kFunctions[] = {
-    {"inf_f32", R"(fn inf_f32() -> f32 { var bits = 0x7f800000u; return bitcast<f32>(bits); }
+    {"inf_f32", {}, R"(fn inf_f32() -> f32 { var bits = 0x7f800000u; return bitcast<f32>(bits); }
 )"},
-    {"nan_f32", R"(fn nan_f32() -> f32 { var bits = 0x7fc00000u; return bitcast<f32>(bits); }
+    {"nan_f32", {}, R"(fn nan_f32() -> f32 { var bits = 0x7fc00000u; return bitcast<f32>(bits); }
 )"},
-    {"is_nan_f32", R"(fn is_nan_f32(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }
+    {"is_nan_f32", {}, R"(fn is_nan_f32(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }
 )"},
     // A constant zero as a factor or a divisor, by bits: compilers fold x * 0 to 0 and x / 0 to anything.
-    {"times_zero_f32", R"(fn times_zero_f32(x: f32, zero: f32) -> f32 {
+    {"times_zero_f32", {"nan_f32"}, R"(fn times_zero_f32(x: f32, zero: f32) -> f32 {
   let sign = (bitcast<u32>(x) ^ bitcast<u32>(zero)) & 0x80000000u;
   return select(bitcast<f32>(sign), nan_f32(), (bitcast<u32>(x) & 0x7f800000u) == 0x7f800000u);
 }
 )"},
-    {"over_zero_f32", R"(fn over_zero_f32(x: f32, zero: f32) -> f32 {
+    {"over_zero_f32", {"nan_f32"}, R"(fn over_zero_f32(x: f32, zero: f32) -> f32 {
   let sign = (bitcast<u32>(x) ^ bitcast<u32>(zero)) & 0x80000000u;
   let size = bitcast<u32>(x) & 0x7fffffffu;
   return select(bitcast<f32>(sign | 0x7f800000u), nan_f32(), size == 0u || size > 0x7f800000u);
@@ -27,47 +27,47 @@ constexpr WgslFunction kFunctions[] = {
 )"},
     // NVIDIA divides by multiplying with the reciprocal, and that of a divisor beyond 2^126 is flushed to 0: infinity over
     // the largest number came out as NaN.
-    {"div_f32", R"(fn div_f32(x: f32, y: f32) -> f32 {
+    {"div_f32", {}, R"(fn div_f32(x: f32, y: f32) -> f32 {
   let scale = select(1f, 0.25f, abs(y) > 0x1p126f);
   return (x * scale) / (y * scale);
 }
 )"},
-    {"max_f32", R"(fn max_f32(a: f32, b: f32) -> f32 {
+    {"max_f32", {"nan_f32", "is_nan_f32"}, R"(fn max_f32(a: f32, b: f32) -> f32 {
   return select(max(a, b), nan_f32(), is_nan_f32(a) || is_nan_f32(b));
 }
 )"},
-    {"min_f32", R"(fn min_f32(a: f32, b: f32) -> f32 {
+    {"min_f32", {"nan_f32", "is_nan_f32"}, R"(fn min_f32(a: f32, b: f32) -> f32 {
   return select(min(a, b), nan_f32(), is_nan_f32(a) || is_nan_f32(b));
 }
 )"},
-    {"with_sign_f32", R"(fn with_sign_f32(magnitude: f32, sign: f32) -> f32 {
+    {"with_sign_f32", {}, R"(fn with_sign_f32(magnitude: f32, sign: f32) -> f32 {
   return bitcast<f32>((bitcast<u32>(magnitude) & 0x7fffffffu) | (bitcast<u32>(sign) & 0x80000000u));
 }
 )"},
-    {"sign_f32", R"(fn sign_f32(x: f32) -> f32 {
+    {"sign_f32", {"is_nan_f32", "with_sign_f32"}, R"(fn sign_f32(x: f32) -> f32 {
   return select(with_sign_f32(1f, x), x, (bitcast<u32>(x) & 0x7fffffffu) == 0u || is_nan_f32(x));
 }
 )"},
-    {"i32_from_f32", R"(fn i32_from_f32(x: f32) -> i32 {
+    {"i32_from_f32", {"is_nan_f32"}, R"(fn i32_from_f32(x: f32) -> i32 {
   let inside = i32(clamp(x, -2147483648f, 2147483520f));
   return select(select(inside, 2147483647i, x >= 2147483648f), 0i, is_nan_f32(x));
 }
 )"},
-    {"u32_from_f32", R"(fn u32_from_f32(x: f32) -> u32 {
+    {"u32_from_f32", {"is_nan_f32"}, R"(fn u32_from_f32(x: f32) -> u32 {
   let inside = u32(clamp(x, 0f, 4294967040f));
   return select(select(inside, 0xffffffffu, x >= 4294967296f), 0u, is_nan_f32(x));
 }
 )"},
     // Larger for larger numbers; -0 as 0.
     // 16-bit floats by integers, as conversions of a device may flush denormals and round as they like.
-    {"f32_from_f16", R"(fn f32_from_f16(bits: u32) -> f32 {
+    {"f32_from_f16", {}, R"(fn f32_from_f16(bits: u32) -> f32 {
   let rest = bits & 0x7fffu;
   let large = (rest << 13u) + select(0x38000000u, 0x70000000u, rest >= 0x7c00u);
   let magnitude = select(large, bitcast<u32>(f32(rest) * 0x1p-24f), rest < 0x400u);
   return bitcast<f32>(magnitude | ((bits & 0x8000u) << 16u));
 }
 )"},
-    {"f16_from_f32", R"(fn f16_from_f32(x: f32) -> u32 {
+    {"f16_from_f32", {}, R"(fn f16_from_f32(x: f32) -> u32 {
   let bits = bitcast<u32>(x);
   let rest = bits & 0x7fffffffu;
   let normal = (rest + 0xfffu + ((rest >> 13u) & 1u) - 0x38000000u) >> 13u;
@@ -80,22 +80,26 @@ constexpr WgslFunction kFunctions[] = {
   return half | ((bits >> 16u) & 0x8000u);
 }
 )"},
-    {"bf16_from_f32", R"(fn bf16_from_f32(x: f32) -> u32 {
+    {"bf16_from_f32", {}, R"(fn bf16_from_f32(x: f32) -> u32 {
   let bits = bitcast<u32>(x);
   let rounded = (bits + 0x7fffu + ((bits >> 16u) & 1u)) >> 16u;
   return select(rounded, (bits >> 16u) | 0x40u, (bits & 0x7fffffffu) > 0x7f800000u);
 }
 )"},
-    {"rounded_f16", R"(fn rounded_f16(x: f32) -> f32 { return f32_from_f16(f16_from_f32(x)); }
+    {"rounded_f16",
+     {"f32_from_f16", "f16_from_f32"},
+     R"(fn rounded_f16(x: f32) -> f32 { return f32_from_f16(f16_from_f32(x)); }
 )"},
-    {"rounded_bf16", R"(fn rounded_bf16(x: f32) -> f32 { return bitcast<f32>(bf16_from_f32(x) << 16u); }
+    {"rounded_bf16",
+     {"bf16_from_f32"},
+     R"(fn rounded_bf16(x: f32) -> f32 { return bitcast<f32>(bf16_from_f32(x) << 16u); }
 )"},
-    {"order_key_f32", R"(fn order_key_f32(x: f32) -> u32 {
+    {"order_key_f32", {}, R"(fn order_key_f32(x: f32) -> u32 {
   let bits = select(bitcast<u32>(x), 0u, (bitcast<u32>(x) & 0x7fffffffu) == 0u);
   return select(bits | 0x80000000u, ~bits, (bits & 0x80000000u) != 0u);
 }
 )"},
-    {"pow_i32", R"(fn pow_i32(a: i32, b: i32) -> i32 {
+    {"pow_i32", {}, R"(fn pow_i32(a: i32, b: i32) -> i32 {
   if (b < 0i) { return select(select(0i, select(1i, -1i, (b & 1i) != 0i), a == -1i), 1i, a == 1i); }
   var result = 1i;
   var base = a;
@@ -106,7 +110,7 @@ constexpr WgslFunction kFunctions[] = {
   return result;
 }
 )"},
-    {"pow_u32", R"(fn pow_u32(a: u32, b: u32) -> u32 {
+    {"pow_u32", {}, R"(fn pow_u32(a: u32, b: u32) -> u32 {
   var result = 1u;
   var base = a;
   for (var n = b; n > 0u; n >>= 1u) {
@@ -117,7 +121,7 @@ constexpr WgslFunction kFunctions[] = {
 }
 )"},
     // 64-bit product as (low, high).
-    {"mul_wide", R"(fn mul_wide(a: u32, b: u32) -> vec2u {
+    {"mul_wide", {}, R"(fn mul_wide(a: u32, b: u32) -> vec2u {
   let al = a & 0xffffu;
   let ah = a >> 16u;
   let bl = b & 0xffffu;
@@ -128,7 +132,7 @@ constexpr WgslFunction kFunctions[] = {
   return vec2u(a * b, ah * bh + (middle >> 16u) + (carry >> 16u));
 }
 )"},
-    {"philox_block", R"(fn philox_block(seed: vec2u, counter: vec4u) -> vec4u {
+    {"philox_block", {"mul_wide"}, R"(fn philox_block(seed: vec2u, counter: vec4u) -> vec4u {
   var c = counter;
   var key = seed;
   for (var round = 0u; round < 10u; round++) {
@@ -140,12 +144,12 @@ constexpr WgslFunction kFunctions[] = {
   return c;
 }
 )"},
-    {"philox", R"(fn philox(seed: u32, stream: u32, index: u32) -> u32 {
+    {"philox", {"philox_block"}, R"(fn philox(seed: u32, stream: u32, index: u32) -> u32 {
   return philox_block(vec2u(seed, stream), vec4u(index, 0u, 0u, 0u)).x;
 }
 )"},
     // Long division of the mantissas, a bit a turn.
-    {"rem_f32", R"(fn rem_f32(x: f32, y: f32) -> f32 {
+    {"rem_f32", {"nan_f32"}, R"(fn rem_f32(x: f32, y: f32) -> f32 {
   let sign = bitcast<u32>(x) & 0x80000000u;
   var a = bitcast<u32>(x) & 0x7fffffffu;
   var b = bitcast<u32>(y) & 0x7fffffffu;
@@ -170,15 +174,15 @@ constexpr WgslFunction kFunctions[] = {
   return bitcast<f32>(sign | magnitude);
 }
 )"},
-    {"power_of_two", R"(fn power_of_two(n: i32) -> f32 { return bitcast<f32>(u32(n + 127i) << 23u); }
+    {"power_of_two", {}, R"(fn power_of_two(n: i32) -> f32 { return bitcast<f32>(u32(n + 127i) << 23u); }
 )"},
-    {"scale_f32", R"(fn scale_f32(x: f32, n: i32) -> f32 {
+    {"scale_f32", {"power_of_two"}, R"(fn scale_f32(x: f32, n: i32) -> f32 {
   let half = n >> 1u;
   return x * power_of_two(half) * power_of_two(n - half);
 }
 )"},
     // (n, e^r - 1) where x = n ln 2 + r and |r| <= ln 2 / 2.
-    {"exp_parts_f32", R"(fn exp_parts_f32(x: f32) -> vec2f {
+    {"exp_parts_f32", {}, R"(fn exp_parts_f32(x: f32) -> vec2f {
   let n = round(x * 1.442695f);
   let r = (x - n * 0.693145751953125f) - n * 1.4286068e-06f;
   var p = fma(r, 0.00019914132f, 0.0013940998f);
@@ -190,20 +194,20 @@ constexpr WgslFunction kFunctions[] = {
 }
 )"},
     // e^x * 2^k for small k.
-    {"scaled_exp_f32", R"(fn scaled_exp_f32(x: f32, k: i32) -> f32 {
+    {"scaled_exp_f32", {"is_nan_f32", "scale_f32", "exp_parts_f32"}, R"(fn scaled_exp_f32(x: f32, k: i32) -> f32 {
   let parts = exp_parts_f32(clamp(x, -106f, 90f));
   return select(scale_f32(1f + parts.y, i32(parts.x) + k), x, is_nan_f32(x));
 }
 )"},
-    {"exp_f32", R"(fn exp_f32(x: f32) -> f32 { return scaled_exp_f32(x, 0i); }
+    {"exp_f32", {"scaled_exp_f32"}, R"(fn exp_f32(x: f32) -> f32 { return scaled_exp_f32(x, 0i); }
 )"},
-    {"expm1_f32", R"(fn expm1_f32(x: f32) -> f32 {
+    {"expm1_f32", {"is_nan_f32", "power_of_two", "exp_parts_f32"}, R"(fn expm1_f32(x: f32) -> f32 {
   let parts = exp_parts_f32(clamp(x, -20f, 89f));
   let t = power_of_two(i32(parts.x) - 1i);
   return select(fma(t, parts.y, t - 0.5f) * 2f, x, is_nan_f32(x) || abs(x) < 5e-08f);
 }
 )"},
-    {"exp2_f32", R"(fn exp2_f32(x: f32) -> f32 {
+    {"exp2_f32", {"is_nan_f32", "scale_f32"}, R"(fn exp2_f32(x: f32) -> f32 {
   let c = clamp(x, -152f, 129f);
   let n = round(c);
   let r = c - n;
@@ -217,7 +221,7 @@ constexpr WgslFunction kFunctions[] = {
 }
 )"},
     // ln(1 + f) for f in [-0.293, 0.415]: with s = f / (2 + f), ln = 2 atanh(s) = f - s (f - s^2 R(s^2)).
-    {"log1p_core_f32", R"(fn log1p_core_f32(f: f32) -> f32 {
+    {"log1p_core_f32", {}, R"(fn log1p_core_f32(f: f32) -> f32 {
   let s = f / (2f + f);
   let z = s * s;
   var p = fma(z, 0.23582147f, 0.2853731f);
@@ -227,7 +231,7 @@ constexpr WgslFunction kFunctions[] = {
 }
 )"},
     // (k, m) where x = 2^k m and m in [sqrt(1/2), sqrt(2)), for x > 0; denormals count by their bits.
-    {"log_split_f32", R"(fn log_split_f32(x: f32) -> vec2f {
+    {"log_split_f32", {}, R"(fn log_split_f32(x: f32) -> vec2f {
   var bits = bitcast<u32>(x);
   var base = 0i;
   if (bits < 0x00800000u) {
@@ -239,7 +243,7 @@ constexpr WgslFunction kFunctions[] = {
 }
 )"},
     // Replaces what a logarithm gives outside (0, infinity).
-    {"log_edges_f32", R"(fn log_edges_f32(x: f32, y: f32) -> f32 {
+    {"log_edges_f32", {"inf_f32", "nan_f32"}, R"(fn log_edges_f32(x: f32, y: f32) -> f32 {
   let bits = bitcast<u32>(x);
   if (bits > 0x7f800000u || bits == 0x7f800000u || bits == 0u) {
     if (bits == 0x7f800000u) { return x; }
@@ -249,30 +253,30 @@ constexpr WgslFunction kFunctions[] = {
   return y;
 }
 )"},
-    {"log_f32", R"(fn log_f32(x: f32) -> f32 {
+    {"log_f32", {"log1p_core_f32", "log_split_f32", "log_edges_f32"}, R"(fn log_f32(x: f32) -> f32 {
   let parts = log_split_f32(x);
   let low = fma(parts.x, 1.4286068e-06f, log1p_core_f32(parts.y - 1f));
   return log_edges_f32(x, fma(parts.x, 0.693145751953125f, low));
 }
 )"},
-    {"log2_f32", R"(fn log2_f32(x: f32) -> f32 {
+    {"log2_f32", {"log1p_core_f32", "log_split_f32", "log_edges_f32"}, R"(fn log2_f32(x: f32) -> f32 {
   let parts = log_split_f32(x);
   return log_edges_f32(x, fma(log1p_core_f32(parts.y - 1f), 1.442695f, parts.x));
 }
 )"},
-    {"log10_f32", R"(fn log10_f32(x: f32) -> f32 {
+    {"log10_f32", {"log1p_core_f32", "log_split_f32", "log_edges_f32"}, R"(fn log10_f32(x: f32) -> f32 {
   let parts = log_split_f32(x);
   let low = fma(parts.x, 7.903417e-07f, log1p_core_f32(parts.y - 1f) * 0.4342945f);
   return log_edges_f32(x, fma(parts.x, 0.301029205322265625f, low));
 }
 )"},
-    {"log1p_f32", R"(fn log1p_f32(x: f32) -> f32 {
+    {"log1p_f32", {"is_nan_f32", "log1p_core_f32", "log_f32"}, R"(fn log1p_f32(x: f32) -> f32 {
   if (x > -0.29f && x < 0.41f && !is_nan_f32(x)) { return log1p_core_f32(x); }
   return log_f32(1f + x);
 }
 )"},
     // x = quadrant * pi/2 + r with |r| <= pi/4, for |x|: 96 bits of 2/pi, chosen by x's exponent, times its mantissa.
-    {"reduce_angle", R"(struct Angle { r: f32, quadrant: u32 }
+    {"reduce_angle", {"nan_f32", "mul_wide"}, R"(struct Angle { r: f32, quadrant: u32 }
 fn reduce_angle(x: f32) -> Angle {
   let a = abs(x);
   if (a <= 0.7853981f) { return Angle(a, 0u); }
@@ -304,31 +308,35 @@ fn reduce_angle(x: f32) -> Angle {
   return Angle(select(r, -r, negative), quadrant & 3u);
 }
 )"},
-    {"sin_core_f32", R"(fn sin_core_f32(r: f32) -> f32 {
+    {"sin_core_f32", {}, R"(fn sin_core_f32(r: f32) -> f32 {
   let z = r * r;
   return fma(r * z, fma(z, fma(z, -0.00019517298f, 0.008332178f), -0.16666655f), r);
 }
 )"},
-    {"cos_core_f32", R"(fn cos_core_f32(r: f32) -> f32 {
+    {"cos_core_f32", {}, R"(fn cos_core_f32(r: f32) -> f32 {
   let z = r * r;
   return fma(z * z, fma(z, fma(z, 2.4438452e-05f, -0.0013887368f), 0.041666646f), fma(z, -0.5f, 1f));
 }
 )"},
-    {"sin_f32", R"(fn sin_f32(x: f32) -> f32 {
+    {"sin_f32",
+     {"nan_f32", "is_nan_f32", "reduce_angle", "sin_core_f32", "cos_core_f32"},
+     R"(fn sin_f32(x: f32) -> f32 {
   let angle = reduce_angle(x);
   let y = select(sin_core_f32(angle.r), cos_core_f32(angle.r), (angle.quadrant & 1u) != 0u);
   let flip = ((angle.quadrant & 2u) << 30u) ^ (bitcast<u32>(x) & 0x80000000u);
   return select(bitcast<f32>(bitcast<u32>(y) ^ flip), nan_f32(), is_nan_f32(angle.r));
 }
 )"},
-    {"cos_f32", R"(fn cos_f32(x: f32) -> f32 {
+    {"cos_f32",
+     {"nan_f32", "is_nan_f32", "reduce_angle", "sin_core_f32", "cos_core_f32"},
+     R"(fn cos_f32(x: f32) -> f32 {
   let angle = reduce_angle(x);
   let y = select(cos_core_f32(angle.r), sin_core_f32(angle.r), (angle.quadrant & 1u) != 0u);
   let flip = ((angle.quadrant + 1u) & 2u) << 30u;
   return select(bitcast<f32>(bitcast<u32>(y) ^ flip), nan_f32(), is_nan_f32(angle.r));
 }
 )"},
-    {"tan_f32", R"(fn tan_f32(x: f32) -> f32 {
+    {"tan_f32", {"nan_f32", "is_nan_f32", "reduce_angle"}, R"(fn tan_f32(x: f32) -> f32 {
   let angle = reduce_angle(x);
   let z = angle.r * angle.r;
   var p = fma(z, 0.00946562f, 0.0029743982f);
@@ -343,7 +351,7 @@ fn reduce_angle(x: f32) -> Angle {
 }
 )"},
     // For a in [0, 1].
-    {"atan_unit_f32", R"(fn atan_unit_f32(a: f32) -> f32 {
+    {"atan_unit_f32", {}, R"(fn atan_unit_f32(a: f32) -> f32 {
   let far = a > 0.41421357f;
   let t = select(a, (a - 1f) / (a + 1f), far);
   let z = t * t;
@@ -354,7 +362,7 @@ fn reduce_angle(x: f32) -> Angle {
   return select(y, y + 0.7853982f, far);
 }
 )"},
-    {"atan_f32", R"(fn atan_f32(x: f32) -> f32 {
+    {"atan_f32", {"is_nan_f32", "with_sign_f32", "atan_unit_f32"}, R"(fn atan_f32(x: f32) -> f32 {
   let a = abs(x);
   var y: f32;
   if (a > 1f) {
@@ -365,7 +373,7 @@ fn reduce_angle(x: f32) -> Angle {
   return select(with_sign_f32(y, x), x, is_nan_f32(x));
 }
 )"},
-    {"atan2_f32", R"(fn atan2_f32(y: f32, x: f32) -> f32 {
+    {"atan2_f32", {"nan_f32", "is_nan_f32", "with_sign_f32", "atan_unit_f32"}, R"(fn atan2_f32(y: f32, x: f32) -> f32 {
   let scale = select(1f, 0.0625f, abs(x) > 1e+37f || abs(y) > 1e+37f);
   let ax = abs(x) * scale;
   let ay = abs(y) * scale;
@@ -379,7 +387,7 @@ fn reduce_angle(x: f32) -> Angle {
 }
 )"},
     // For |x| <= 1/2.
-    {"asin_core_f32", R"(fn asin_core_f32(x: f32) -> f32 {
+    {"asin_core_f32", {}, R"(fn asin_core_f32(x: f32) -> f32 {
   let z = x * x;
   var p = fma(z, 0.042218618f, 0.024147563f);
   p = fma(z, p, 0.045477107f);
@@ -388,14 +396,14 @@ fn reduce_angle(x: f32) -> Angle {
   return fma(x * z, p, x);
 }
 )"},
-    {"asin_f32", R"(fn asin_f32(x: f32) -> f32 {
+    {"asin_f32", {"nan_f32", "is_nan_f32", "with_sign_f32", "asin_core_f32"}, R"(fn asin_f32(x: f32) -> f32 {
   let a = abs(x);
   if (is_nan_f32(x) || a > 1f) { return nan_f32(); }
   if (a <= 0.5f) { return asin_core_f32(x); }
   return with_sign_f32(1.5707964f - 2f * asin_core_f32(sqrt(0.5f * (1f - a))), x);
 }
 )"},
-    {"acos_f32", R"(fn acos_f32(x: f32) -> f32 {
+    {"acos_f32", {"nan_f32", "is_nan_f32", "asin_core_f32"}, R"(fn acos_f32(x: f32) -> f32 {
   let a = abs(x);
   if (is_nan_f32(x) || a > 1f) { return nan_f32(); }
   if (a <= 0.5f) { return 1.5707964f - (asin_core_f32(x) + 4.371139e-08f); }
@@ -403,7 +411,7 @@ fn reduce_angle(x: f32) -> Angle {
   return select(y, 3.1415927f - y, x < 0f);
 }
 )"},
-    {"sinh_f32", R"(fn sinh_f32(x: f32) -> f32 {
+    {"sinh_f32", {"with_sign_f32", "scaled_exp_f32"}, R"(fn sinh_f32(x: f32) -> f32 {
   let a = abs(x);
   if (a < 1f) {
     let z = x * x;
@@ -412,9 +420,11 @@ fn reduce_angle(x: f32) -> Angle {
   return with_sign_f32(scaled_exp_f32(a, -1i) - scaled_exp_f32(-a, -1i), x);
 }
 )"},
-    {"cosh_f32", R"(fn cosh_f32(x: f32) -> f32 { return scaled_exp_f32(abs(x), -1i) + scaled_exp_f32(-abs(x), -1i); }
+    {"cosh_f32",
+     {"scaled_exp_f32"},
+     R"(fn cosh_f32(x: f32) -> f32 { return scaled_exp_f32(abs(x), -1i) + scaled_exp_f32(-abs(x), -1i); }
 )"},
-    {"tanh_f32", R"(fn tanh_f32(x: f32) -> f32 {
+    {"tanh_f32", {"is_nan_f32", "with_sign_f32", "power_of_two", "exp_parts_f32"}, R"(fn tanh_f32(x: f32) -> f32 {
   let a = abs(x);
   let z = x * x;
   var p = fma(z, -0.005717042f, 0.020650584f);
@@ -428,7 +438,7 @@ fn reduce_angle(x: f32) -> Angle {
   return select(select(far, near, a < 0.625f), x, is_nan_f32(x));
 }
 )"},
-    {"asinh_f32", R"(fn asinh_f32(x: f32) -> f32 {
+    {"asinh_f32", {"is_nan_f32", "with_sign_f32", "log_f32", "log1p_f32"}, R"(fn asinh_f32(x: f32) -> f32 {
   let a = abs(x);
   var y: f32;
   if (a > 65536f) {
@@ -439,14 +449,14 @@ fn reduce_angle(x: f32) -> Angle {
   return select(with_sign_f32(y, x), x, is_nan_f32(x));
 }
 )"},
-    {"acosh_f32", R"(fn acosh_f32(x: f32) -> f32 {
+    {"acosh_f32", {"nan_f32", "is_nan_f32", "log_f32", "log1p_f32"}, R"(fn acosh_f32(x: f32) -> f32 {
   if (is_nan_f32(x) || x < 1f) { return nan_f32(); }
   if (x > 65536f) { return log_f32(x) + 0.6931472f; }
   let t = x - 1f;
   return log1p_f32(t + sqrt(2f * t + t * t));
 }
 )"},
-    {"atanh_f32", R"(fn atanh_f32(x: f32) -> f32 {
+    {"atanh_f32", {"inf_f32", "nan_f32", "is_nan_f32", "with_sign_f32", "log1p_f32"}, R"(fn atanh_f32(x: f32) -> f32 {
   let a = abs(x);
   if (is_nan_f32(x) || a > 1f) { return nan_f32(); }
   if (a == 1f) { return with_sign_f32(inf_f32(), x); }
@@ -454,7 +464,7 @@ fn reduce_angle(x: f32) -> Angle {
 }
 )"},
     // Near zero x + x Q(x^2); further out 1 - e^-P(|x|), where P fits -ln(erfc).
-    {"erf_f32", R"(fn erf_f32(x: f32) -> f32 {
+    {"erf_f32", {"is_nan_f32", "with_sign_f32", "scaled_exp_f32"}, R"(fn erf_f32(x: f32) -> f32 {
   let a = abs(x);
   if (a < 0.9375f) {
     let z = x * x;
@@ -478,10 +488,10 @@ fn reduce_angle(x: f32) -> Angle {
 }
 )"},
     // The upper 12 bits of the mantissa: products of two such numbers are exact.
-    {"upper_half_f32", R"(fn upper_half_f32(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) & 0xfffff000u); }
+    {"upper_half_f32", {}, R"(fn upper_half_f32(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) & 0xfffff000u); }
 )"},
     // a^y for finite a > 0 and finite y: y log2(a) with about 30 correct bits.
-    {"pow_core_f32", R"(fn pow_core_f32(a: f32, y_given: f32) -> f32 {
+    {"pow_core_f32", {"scale_f32", "log_split_f32", "upper_half_f32"}, R"(fn pow_core_f32(a: f32, y_given: f32) -> f32 {
   let y = clamp(y_given, -1.0995116e+12f, 1.0995116e+12f);
   let parts = log_split_f32(a);
   let f = parts.y - 1f;
@@ -516,7 +526,7 @@ fn reduce_angle(x: f32) -> Angle {
   return scale_f32(fma(rest, q, 1f), i32(whole));
 }
 )"},
-    {"pow_f32", R"(fn pow_f32(x: f32, y: f32) -> f32 {
+    {"pow_f32", {"inf_f32", "nan_f32", "pow_core_f32"}, R"(fn pow_f32(x: f32, y: f32) -> f32 {
   let a_bits = bitcast<u32>(x) & 0x7fffffffu;
   let y_bits = bitcast<u32>(y) & 0x7fffffffu;
   if (y_bits == 0u || bitcast<u32>(x) == 0x3f800000u) { return 1f; }

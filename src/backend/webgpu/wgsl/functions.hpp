@@ -1,6 +1,7 @@
 // The WGSL function library behind Helpers: the text of each function, by name.
 #pragma once
 
+#include <array>
 #include <span>
 #include <string_view>
 
@@ -8,6 +9,7 @@ namespace weft::webgpu {
 
 struct WgslFunction {
   std::string_view name;
+  std::array<std::string_view, 5> calls;  // the other functions of the library that it calls, then ""
   std::string_view text;
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <utility>
 
 #include "backend/webgpu/wgsl/reduction.hpp"
 #include "backend/webgpu/wgsl/steps.hpp"
@@ -81,10 +82,8 @@ void render_elementwise(const LoopKernel& kernel, const Target& target, Rendered
       writer.dedent();
       writer.line("}");
     }
-    const WorkgroupNumber number = workgroup_number(groups, target);
-    rendered.dispatches.push_back({kernel.name,
-                                   compute_shader(bindings, helpers, number, kLoopThreads, "", writer.take_text()),
-                                   bindings.ranges(), groups});
+    ShaderPieces shader{.threads = kLoopThreads, .helpers = std::move(helpers), .body = writer.take_text()};
+    rendered.dispatches.push_back(dispatch_of(kernel.name, std::move(shader), bindings, groups, target));
     return;
   }
 }

@@ -150,20 +150,20 @@ std::string Bindings::to_word(int handle, const std::string& value) const {
 std::string Bindings::load(int handle, const std::string& index) const {
   const int binding = at(handle).binding;
   if (const int bytes = bytes_of(at(handle).operand); bytes < 4) {
-    std::string word = fmt::format("data{}[{}]", binding, word_index(bytes, index));
+    std::string word = fmt::format("$data{}[{}]", binding, word_index(bytes, index));
     if (has_vectors(handle))
-      word = fmt::format("data{}[({}) >> 2u]{}", binding, index,
+      word = fmt::format("$data{}[({}) >> 2u]{}", binding, index,
                          bytes == 2 ? fmt::format("[(({}) >> 1u) & 1u]", index) : "");
     else if (binding_of(handle).element == "atomic<u32>")
       word = fmt::format("atomicLoad(&{})", word);
     return fmt::format("(({} >> {}) & {})", word, bit_of(bytes, index), mask_of(bytes));
   }
-  if (!has_vectors(handle)) return from_word(handle, fmt::format("data{}[{}]", binding, index));
-  return from_word(handle, fmt::format("data{0}[({1}) >> 2u][({1}) & 3u]", binding, index));
+  if (!has_vectors(handle)) return from_word(handle, fmt::format("$data{}[{}]", binding, index));
+  return from_word(handle, fmt::format("$data{0}[({1}) >> 2u][({1}) & 3u]", binding, index));
 }
 
 std::string Bindings::load_vector(int handle, const std::string& index) const {
-  return fmt::format("data{}[({}) >> 2u]", at(handle).binding, index);
+  return fmt::format("$data{}[({}) >> 2u]", at(handle).binding, index);
 }
 
 std::string Bindings::component(int handle, const std::string& vector, int lane) const {
@@ -177,39 +177,37 @@ std::string Bindings::component(int handle, const std::string& vector, int lane)
 
 std::string Bindings::store(int handle, const std::string& index, const std::string& value) const {
   if (const int bytes = bytes_of(at(handle).operand); bytes < 4) {
-    const std::string word = fmt::format("data{}[{}]", at(handle).binding, word_index(bytes, index));
+    const std::string word = fmt::format("$data{}[{}]", at(handle).binding, word_index(bytes, index));
     return fmt::format("atomicAnd(&{0}, ~({1} << {2})); atomicOr(&{0}, {3} << {2});", word, mask_of(bytes),
                        bit_of(bytes, index), value);
   }
-  return fmt::format("data{}[{}] = {};", at(handle).binding, index, to_word(handle, value));
+  return fmt::format("$data{}[{}] = {};", at(handle).binding, index, to_word(handle, value));
 }
 
 std::string Bindings::store_vector(int handle, const std::string& index, const std::string (&values)[4]) const {
   switch (bytes_of(at(handle).operand)) {
     case 1:
-      return fmt::format("data{}[({}) >> 2u] = {} | ({} << 8u) | ({} << 16u) | ({} << 24u);", at(handle).binding, index,
-                         values[0], values[1], values[2], values[3]);
+      return fmt::format("$data{}[({}) >> 2u] = {} | ({} << 8u) | ({} << 16u) | ({} << 24u);", at(handle).binding,
+                         index, values[0], values[1], values[2], values[3]);
     case 2:
-      return fmt::format("data{}[({}) >> 2u] = vec2<u32>({} | ({} << 16u), {} | ({} << 16u));", at(handle).binding,
+      return fmt::format("$data{}[({}) >> 2u] = vec2<u32>({} | ({} << 16u), {} | ({} << 16u));", at(handle).binding,
                          index, values[0], values[1], values[2], values[3]);
     default: break;
   }
-  return fmt::format("data{}[({}) >> 2u] = vec4<{}>({}, {}, {}, {});", at(handle).binding, index,
+  return fmt::format("$data{}[({}) >> 2u] = vec4<{}>({}, {}, {}, {});", at(handle).binding, index,
                      binding_of(handle).element, to_word(handle, values[0]), to_word(handle, values[1]),
                      to_word(handle, values[2]), to_word(handle, values[3]));
 }
 
-std::string Bindings::declarations() const {
-  std::string text;
-  for (std::size_t i = 0; i < bindings_.size(); ++i) {
-    const Binding& binding = bindings_[i];
-    text += fmt::format("@group(0) @binding({0}) var<storage, {1}> data{0}: array<{2}>;\n", i,
-                        binding.range.written ? "read_write" : "read",
-                        !binding.vectors || binding.element_bytes == 1 ? std::string(binding.element)
-                        : binding.element_bytes == 2                   ? "vec2<u32>"
-                                                                       : fmt::format("vec4<{}>", binding.element));
+std::vector<ShaderPieces::Storage> Bindings::storage() const {
+  std::vector<ShaderPieces::Storage> all;
+  for (const Binding& binding : bindings_) {
+    const std::string_view vector = !binding.vectors || binding.element_bytes == 1 ? "{}"
+                                    : binding.element_bytes == 2                   ? "vec2<u32>"
+                                                                                   : "vec4<{}>";
+    all.push_back({fmt::format(fmt::runtime(vector), binding.element), binding.range.written});
   }
-  return text;
+  return all;
 }
 
 std::vector<BoundRange> Bindings::ranges() const {
@@ -218,17 +216,14 @@ std::vector<BoundRange> Bindings::ranges() const {
   return ranges;
 }
 
-WorkgroupNumber workgroup_number(std::uint64_t count, const Target& target) {
-  if (count > 0xffffffffu)
+RenderedDispatch dispatch_of(std::string name, ShaderPieces shader, const Bindings& bindings, std::uint64_t workgroups,
+                             const Target& target) {
+  if (workgroups > 0xffffffffu)
     throw DeviceError(
-        fmt::format("webgpu: {} workgroups are more than one dispatch can number; use a smaller batch", count));
-  WorkgroupNumber number{"@builtin(workgroup_id) workgroup: vec3u, @builtin(local_invocation_index) thread: u32",
-                         "workgroup.x", ""};
-  if (count <= target.limits.workgroups_per_dimension) return number;
-  number.parameters += ", @builtin(num_workgroups) workgroups: vec3u";
-  number.text = "(workgroup.z * workgroups.y + workgroup.y) * workgroups.x + workgroup.x";
-  number.guard = fmt::format("  if (group >= {}u) {{ return; }}\n", count);
-  return number;
+        fmt::format("webgpu: {} workgroups are more than one dispatch can number; use a smaller batch", workgroups));
+  shader.storage = bindings.storage();
+  shader.folded_groups = workgroups > target.limits.workgroups_per_dimension ? workgroups : 0;
+  return {std::move(name), std::move(shader), bindings.ranges(), workgroups};
 }
 
 std::string divided(const std::string& a, Extent divisor) {

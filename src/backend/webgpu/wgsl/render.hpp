@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/webgpu/adapter.hpp"
+#include "backend/webgpu/wgsl/shader.hpp"
 #include "compile/kernel.hpp"
 
 namespace weft::webgpu {
@@ -30,7 +31,7 @@ struct BoundRange {
 
 struct RenderedDispatch {
   std::string name;
-  std::string text;  // WGSL with entry point main; equal for equal work on other buffers
+  ShaderPieces shader;  // its text is equal for equal work on other buffers
   std::vector<BoundRange> bindings;
   std::uint64_t workgroups = 0;
   double operations = 0;         // of the kernel that it is of
@@ -79,15 +80,13 @@ class Bindings {
   /// Whether another operand shares the binding (as in an update in place).
   bool is_shared(int handle) const;
 
-  /// Name of the array that the binding is.
-  std::string array_of(int handle) const { return "data" + std::to_string(at(handle).binding); }
+  /// Mark of the array that the binding is.
+  std::string array_of(int handle) const { return "$data" + std::to_string(at(handle).binding); }
   /// The element at `index` (u32 text, counted from the binding's start), as a value of the operand's type. Elements of one
   /// and two bytes are packed in words: they are loaded and stored as their bits, a u32 (`render_unpacked`).
   std::string load(int handle, const std::string& index) const;
   /// Group of four number `index`, as the buffer holds it (has_vectors).
-  std::string vector(int handle, const std::string& index) const {
-    return "data" + std::to_string(at(handle).binding) + "[" + index + "]";
-  }
+  std::string vector(int handle, const std::string& index) const { return array_of(handle) + "[" + index + "]"; }
   /// The group of four that starts at `index`, a multiple of 4; `component` takes a value of the operand's type out of it.
   std::string load_vector(int handle, const std::string& index) const;
   std::string component(int handle, const std::string& vector, int lane) const;
@@ -95,7 +94,7 @@ class Bindings {
   std::string store(int handle, const std::string& index, const std::string& value) const;
   std::string store_vector(int handle, const std::string& index, const std::string (&values)[4]) const;
 
-  std::string declarations() const;
+  std::vector<ShaderPieces::Storage> storage() const;
   std::vector<BoundRange> ranges() const;
 
  private:
@@ -124,12 +123,10 @@ class Bindings {
   std::vector<Binding> bindings_;
 };
 
-/// Text of the number of this workgroup among `count`, and the early return of surplus ones where there can be any;
-/// see fold_workgroups. `parameters` are the entry point's.
-struct WorkgroupNumber {
-  std::string parameters, text, guard;
-};
-WorkgroupNumber workgroup_number(std::uint64_t count, const Target& target);
+/// A dispatch of a shader that has all its pieces but the storage: that is what `bindings` has. Throws DeviceError for more
+/// workgroups than a shader can number; see fold_workgroups.
+RenderedDispatch dispatch_of(std::string name, ShaderPieces shader, const Bindings& bindings, std::uint64_t workgroups,
+                             const Target& target);
 
 /// `a / divisor` and `a % divisor` on u32 text, by shift and mask where possible.
 std::string divided(const std::string& a, Extent divisor);

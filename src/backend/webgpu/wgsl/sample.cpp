@@ -11,9 +11,7 @@
 #include <bit>
 #include <utility>
 
-#include "backend/webgpu/wgsl/sample_text.hpp"
-#include "backend/webgpu/wgsl/scalar.hpp"
-#include "backend/webgpu/wgsl/steps.hpp"
+#include "backend/webgpu/wgsl/sample/text.hpp"
 #include "base/philox.hpp"
 #include "weft/error.hpp"
 #include "weft/inference.hpp"
@@ -31,17 +29,11 @@ constexpr Extent kExtraWords = 4;  // of a row, after its bins: bins per unit of
 constexpr double kReach = 28;      // e^-28 of the most probable: all that is beyond weighs less than a draw can tell
 
 std::string number(const char* name, Extent value) { return fmt::format("const {} = {}u;\n", name, value); }
-std::string shared(const char* name, const char* element, Extent count) {
-  return fmt::format("var<workgroup> {}: array<{}, {}>;\n", name, element, count);
-}
 
-std::string without_barriers(std::string text) {
-  const std::pair<std::string_view, std::string_view> replaced[] = {
-      {"workgroupBarrier();", ""}, {"storageBarrier();", ""}, {"workgroupUniformLoad(&", "("}};
-  for (const auto& [from, to] : replaced)
-    for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at))
-      text.replace(at, from.size(), to);
-  return text;
+/// Functions that give all threads the same element of a workgroup array, after a barrier; a thread alone needs none.
+std::string same_element(const char* function, const char* array, const char* element, Extent threads) {
+  return fmt::format("fn {}(i: u32) -> {} {{ return {}; }}\n", function, element,
+                     fmt::format(fmt::runtime(threads > 1 ? "workgroupUniformLoad(&{}[i])" : "{}[i]"), array));
 }
 
 /// Operands of a shader, each behind functions with a name.
@@ -57,20 +49,19 @@ class Operands {
     bindings.forbid_vectors(handle);
     return handle;
   }
-  std::string functions() const {
-    std::string text;
+  void declare(ShaderPieces& shader) const {
     for (const Access& access : accesses_) {
       if (!bindings.is_bound(access.handle)) continue;
       const std::string at = fmt::format("i + {}u", bindings.base(access.handle));
       const std::string_view type = wgsl_storage_type(access.type);
       if (access.is_written)
-        text += fmt::format("fn put_{}(i: u32, value: {}) {{ {} }}\n", access.name, type,
-                            bindings.store(access.handle, at, "value"));
+        shader.functions.push_back(
+            {fmt::format("put_{}", access.name),
+             fmt::format("(i: u32, value: {}) {{ {} }}\n", type, bindings.store(access.handle, at, "value"))});
       else
-        text +=
-            fmt::format("fn {}(i: u32) -> {} {{ return {}; }}\n", access.name, type, bindings.load(access.handle, at));
+        shader.functions.push_back(
+            {access.name, fmt::format("(i: u32) -> {} {{ return {}; }}\n", type, bindings.load(access.handle, at))});
     }
-    return text;
   }
 
   Bindings bindings;
@@ -122,12 +113,15 @@ class SampleWriter {
     operands.write("record", records_);
     operands.write("word", words_);
     operands.bindings.resolve();
-    std::string text = numbers(threads_) + shared("marks", "atomic<u32>", part_) +
-                       shared("given", "f32", kSampleSettings) + shared("keys", "u32", threads_) +
-                       shared("places", "u32", threads_) + operands.functions();
-    text += mark_functions();
-    for (const std::string_view each : {kKeys, kSum, kQuotient, kPartFunctions}) text += each;
-    return dispatch(".parts", operands, text, kPartBody, threads_, rows_ * parts_);
+    ShaderPieces shader = shader_of(threads_, threads_);
+    shader.share("marks", "atomic<u32>", part_);
+    shader.share("given", "f32", kSampleSettings);
+    operands.declare(shader);
+    shader.verbatim += same_element("same_given", "given", "f32", threads_) + mark_functions();
+    for (const std::string_view each : {kKeys, kSum, kQuotient, kPartFunctions}) shader.verbatim += each;
+    for (const char* helper : {"order_key_f32", "is_nan_f32", "inf_f32", "exp_f32"}) shader.helpers.use(helper);
+    shader.body = kPartBody;
+    return dispatch(".parts", operands, std::move(shader), rows_ * parts_);
   }
 
   RenderedDispatch weights() {
@@ -139,14 +133,20 @@ class SampleWriter {
     const int words = operands.bindings.add(words_, true);
     operands.bindings.want_atomics(words);
     operands.bindings.resolve();
-    std::string text = numbers(threads_) + shared("given", "f32", kSampleSettings) + shared("keys", "u32", threads_) +
-                       shared("places", "u32", threads_) + shared("total", "atomic<u32>", 2) + bin_arrays() +
-                       operands.functions();
+    ShaderPieces shader = shader_of(threads_, threads_);
+    shader.share("given", "f32", kSampleSettings);
+    shader.share("total", "atomic<u32>", 2);
+    share_bins(shader);
+    operands.declare(shader);
     const std::string array = operands.bindings.array_of(words);
-    text += fmt::format("fn word(i: u32) -> u32 {{ return atomicLoad(&{}[i]); }}\n", array);
-    text += fmt::format("fn add_word(i: u32, value: u32) -> u32 {{ return atomicAdd(&{}[i], value); }}\n", array);
-    for (const std::string_view each : {kKeys, kQuotient, kMasses, kWeightFunctions}) text += each;
-    return dispatch(".weights", operands, text, kWeightBody, threads_, rows_ * parts_);
+    shader.functions.push_back({"word", fmt::format("(i: u32) -> u32 {{ return atomicLoad(&{}[i]); }}\n", array)});
+    shader.functions.push_back(
+        {"add_word", fmt::format("(i: u32, value: u32) -> u32 {{ return atomicAdd(&{}[i], value); }}\n", array)});
+    shader.verbatim += same_element("same_given", "given", "f32", threads_);
+    for (const std::string_view each : {kKeys, kQuotient, kMasses, kWeightFunctions}) shader.verbatim += each;
+    for (const char* helper : {"order_key_f32", "is_nan_f32", "exp_f32"}) shader.helpers.use(helper);
+    shader.body = kWeightBody;
+    return dispatch(".weights", operands, std::move(shader), rows_ * parts_);
   }
 
   RenderedDispatch draw() {
@@ -163,9 +163,11 @@ class SampleWriter {
     operands.write("result", kernel_.out());
     operands.bindings.resolve();
     const auto bits = std::countr_zero(static_cast<std::uint64_t>(bins_));
-    std::string text = numbers(draw_threads_) + number("capacity", capacity()) + number("per_bin", capacity() / bins_) +
-                       number("bin_bits", bits) + number("distance_shift", 31 - bits) +  // distances are below 2^31
-                       number("sampling_use", static_cast<Extent>(philox::Use::sampling));
+    ShaderPieces shader = shader_of(draw_threads_, capacity());
+    std::string& text = shader.verbatim;
+    text += number("capacity", capacity()) + number("per_bin", capacity() / bins_) + number("bin_bits", bits) +
+            number("distance_shift", 31 - bits) +  // distances are below 2^31
+            number("sampling_use", static_cast<Extent>(philox::Use::sampling));
     const auto count_up = [&](std::initializer_list<const char*> names) {
       Extent next = 0;
       for (const char* name : names) text += number(name, next++);
@@ -173,23 +175,45 @@ class SampleWriter {
     count_up({"fill_bins", "fill_digits", "list_them", "sum_distances", "sum_kept"});
     count_up({"order_by_key", "order_by_distance", "order_by_token"});
     count_up({"stage_top_k", "stage_typical", "stage_top_p", "stage_first", "stage_draw"});
-    text += shared("given", "u32", 16) + shared("found", "u32", 8) + shared("listed", "atomic<u32>", 1) + bin_arrays() +
-            shared("keys", "u32", capacity()) + shared("places", "u32", capacity()) + operands.functions();
-    text += number("lanes", target_.unroll ? 4 : 1) +
-            fmt::format("fn adjusted_lanes(i: u32) -> vec4f {{ return {}; }}\n",
-                        target_.unroll ? operands.bindings.vector(adjusted, "i") : "vec4f(adjusted(i))");
+    shader.share("given", "u32", 16);
+    shader.share("found", "u32", 8);
+    shader.share("listed", "atomic<u32>", 1);
+    share_bins(shader);
+    operands.declare(shader);
+    shader.functions.push_back(
+        {"all_given", fmt::format("() -> array<u32, 16> {{ return {}; }}\n",
+                                  draw_threads_ > 1 ? "workgroupUniformLoad(&given)" : "given")});
+    shader.functions.push_back({"adjusted_lanes", fmt::format("(i: u32) -> vec4f {{ return {}; }}\n",
+                                                              target_.unroll ? operands.bindings.vector(adjusted, "i")
+                                                                             : "vec4f(adjusted(i))")});
+    text += same_element("same_found", "found", "u32", draw_threads_) + number("lanes", target_.unroll ? 4 : 1);
     for (const std::string_view each : {kKeys, kSum, kQuotient, kMasses, kDrawNumbers, kDrawSums,
                                         draw_threads_ == 1 ? kRunUpAlone : kRunUp, kDrawCandidates})
       text += each;
-    return dispatch(".draw", operands, text, kDrawBody, draw_threads_, rows_);
+    for (const char* helper :
+         {"order_key_f32", "is_nan_f32", "nan_f32", "exp_f32", "log1p_f32", "mul_wide", "philox_block"})
+      shader.helpers.use(helper);
+    shader.body = kDrawBody;
+    return dispatch(".draw", operands, std::move(shader), rows_);
   }
 
  private:
   Extent capacity() const { return 2 * bins_; }
   Extent row_words() const { return 3 * bins_ + kExtraWords; }
-  std::string bin_arrays() const {
-    return shared("counts", "atomic<u32>", bins_) + shared("lows", "atomic<u32>", bins_) +
-           shared("highs", "atomic<u32>", bins_);
+  void share_bins(ShaderPieces& shader) const {
+    for (const char* each : {"counts", "lows", "highs"}) shader.share(each, "atomic<u32>", bins_);
+  }
+  /// What the three shaders have in common. A thread alone passes barriers by.
+  ShaderPieces shader_of(Extent threads, Extent keys) const {
+    ShaderPieces shader{.threads = static_cast<int>(threads), .verbatim = numbers(threads)};
+    const bool alone = threads == 1;
+    shader.functions.push_back({"barrier", alone ? "() {}\n" : "() { workgroupBarrier(); }\n"});
+    shader.functions.push_back({"storage_barrier", alone ? "() {}\n" : "() { storageBarrier(); }\n"});
+    shader.share("keys", "u32", keys);
+    shader.share("places", "u32", keys);
+    shader.verbatim +=
+        same_element("same_key", "keys", "u32", threads) + same_element("same_place", "places", "u32", threads);
+    return shader;
   }
   std::string numbers(Extent threads) const {
     // The mass of a whole vocabulary of the most probable stays below 2^63.
@@ -202,21 +226,19 @@ class SampleWriter {
   std::string mark_functions() const {
     const Extent window = kernel_.shapes[2][1], biased = kernel_.shapes[3][1];
     // Marks count how often the history has a token; their highest bit says that it has a bias.
-    std::string text = "fn mark_history(thread: u32, row: u32, begin: u32, size: u32) {\n";
-    if (window > 0)
-      text += fmt::format(
-          "  for (var i = thread; i < {0}u; i += threads) {{\n"
-          "    let at = bitcast<u32>(history(row * {0}u + i)) - begin;\n"
-          "    if (at < size) {{ atomicAdd(&marks[at], 1u); }}\n  }}\n",
-          window);
-    text += "}\nfn mark_bias(thread: u32, row: u32, begin: u32, size: u32) {\n";
-    if (biased > 0)
-      text += fmt::format(
-          "  for (var i = thread; i < {0}u; i += threads) {{\n"
-          "    let at = bitcast<u32>(bias_token(row * {0}u + i)) - begin;\n"
-          "    if (at < size) {{ atomicOr(&marks[at], 0x80000000u); }}\n  }}\n",
-          biased);
-    text += "}\nfn biased(l: f32, row: u32, token: u32) -> f32 {\n  var sum = l;\n";
+    const auto mark = [&](const char* name, const char* tokens, Extent count, const char* statement) {
+      std::string text = fmt::format("fn {}(thread: u32, row: u32, begin: u32, size: u32) {{\n", name);
+      if (count > 0)
+        text += fmt::format(
+            "  for (var i = thread; i < {0}u; i += threads) {{\n"
+            "    let at = bitcast<u32>({1}(row * {0}u + i)) - begin;\n"
+            "    if (at < size) {{ {2} }}\n  }}\n",
+            count, tokens, statement);
+      return text + "}\n";
+    };
+    std::string text = mark("mark_history", "history", window, "atomicAdd(&marks[at], 1u);") +
+                       mark("mark_bias", "bias_token", biased, "atomicOr(&marks[at], 0x80000000u);");
+    text += "fn biased(l: f32, row: u32, token: u32) -> f32 {\n  var sum = l;\n";
     if (biased > 0)
       text += fmt::format(
           "  for (var i = row * {0}u; i < (row + 1u) * {0}u; i++) {{\n"
@@ -224,16 +246,9 @@ class SampleWriter {
           biased);
     return text + "  return sum;\n}\n";
   }
-  RenderedDispatch dispatch(const char* name, const Operands& operands, const std::string& text, std::string_view body,
-                            Extent threads, Extent groups) const {
-    Helpers helpers;
-    helpers.use_called(text);
-    helpers.use_called(body);
-    const auto count = static_cast<std::uint64_t>(groups);
-    std::string shader = compute_shader(operands.bindings, helpers, workgroup_number(count, target_),
-                                        static_cast<int>(threads), text, std::string(body));
-    if (threads == 1) shader = without_barriers(std::move(shader));
-    return {kernel_.name + name, std::move(shader), operands.bindings.ranges(), count};
+  RenderedDispatch dispatch(const char* name, const Operands& operands, ShaderPieces shader, Extent groups) const {
+    return dispatch_of(kernel_.name + name, std::move(shader), operands.bindings, static_cast<std::uint64_t>(groups),
+                       target_);
   }
 
   const CallKernel& kernel_;

@@ -162,34 +162,19 @@ std::string render_float(Op op, const Scalar& a, const Scalar& b, Helpers& helpe
 
 }  // namespace
 
-namespace {
-
-/// Whether `text` calls `name` (and not a function whose name ends in it).
-bool calls(std::string_view text, std::string_view name) {
-  for (std::size_t at = text.find(name); at != std::string_view::npos; at = text.find(name, at + 1)) {
-    const bool begins = at == 0 || (std::isalnum(static_cast<unsigned char>(text[at - 1])) == 0 && text[at - 1] != '_');
-    if (begins && text.substr(at + name.size()).starts_with('(')) return true;
-  }
-  return false;
-}
-
-}  // namespace
-
 std::string_view Helpers::use(std::string_view name) {
   if (used_.contains(name)) return name;
   for (const WgslFunction& function : wgsl_functions()) {
     if (function.name != name) continue;
     used_.insert(std::string(name));
-    use_called(function.text);
+    for (const std::string_view called : function.calls)
+      if (!called.empty()) use(called);
     return function.name;
   }
   throw InternalError(fmt::format("webgpu: there is no helper function {}", name));
 }
 
-void Helpers::use_called(std::string_view text) {
-  for (const WgslFunction& function : wgsl_functions())
-    if (calls(text, function.name)) use(function.name);
-}
+void Helpers::use(const Helpers& others) { used_.insert(others.used_.begin(), others.used_.end()); }
 
 std::string Helpers::text() const {
   std::string text;

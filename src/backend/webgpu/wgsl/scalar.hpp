@@ -22,8 +22,8 @@ class Helpers {
  public:
   /// Names the function `name` (and what it calls) for the shader; returns the name.
   std::string_view use(std::string_view name);
-  /// Names all functions that the text calls.
-  void use_called(std::string_view text);
+  /// Names the functions that another shader uses.
+  void use(const Helpers& others);
   /// Declarations of all used functions.
   std::string text() const;
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "backend/webgpu/wgsl/steps.hpp"
 #include "compile/call_attributes.hpp"
 #include "graph/scan.hpp"
@@ -33,11 +35,9 @@ class ScanWriter {
   RenderedDispatch write() {
     const bool together = inner_ == 1 && n_ > kEach;
     const auto groups = static_cast<std::uint64_t>(together ? outer_ : divide_up(outer_ * inner_, kThreads));
-    const std::string shared =
-        together ? fmt::format("var<workgroup> sums: array<{}, {}>;\n", type_, kThreads) : std::string();
-    const std::string body = together ? by_workgroup() : by_thread();
-    return {kernel_.name, compute_shader(bindings_, {}, workgroup_number(groups, target_), kThreads, shared, body),
-            bindings_.ranges(), groups};
+    ShaderPieces shader{.threads = kThreads, .body = together ? by_workgroup() : by_thread()};
+    if (together) shader.share("sums", type_, kThreads);
+    return dispatch_of(kernel_.name, std::move(shader), bindings_, groups, target_);
   }
 
  private:
@@ -86,24 +86,24 @@ class ScanWriter {
                        load(place("start", fmt::format("(first + {}u)", e)))));
       line(fmt::format("  mine += x{};", e));
     }
-    line("  sums[thread] = mine;");
+    line("  $sums[thread] = mine;");
     line("  workgroupBarrier();");
     for (int by = 1; by < kThreads; by *= 2) {
       line(fmt::format("  var below{0} = {1}();", by, type_));
-      line(fmt::format("  if (thread >= {0}u) {{ below{0} = sums[thread - {0}u]; }}", by));
+      line(fmt::format("  if (thread >= {0}u) {{ below{0} = $sums[thread - {0}u]; }}", by));
       line("  workgroupBarrier();");
-      line(fmt::format("  sums[thread] += below{};", by));
+      line(fmt::format("  $sums[thread] += below{};", by));
       line("  workgroupBarrier();");
     }
     line("  var sum = carried;");
-    line("  if (thread > 0u) { sum += sums[thread - 1u]; }");
+    line("  if (thread > 0u) { sum += $sums[thread - 1u]; }");
     for (int e = 0; e < kEach; ++e) {
       const std::string at = place("start", fmt::format("(first + {}u)", e));
       if (!a_.exclusive) line(fmt::format("  sum += x{};", e));
       line(fmt::format("  if (first + {}u < {}u) {{ {} }}", e, n_, store(at, "sum")));
       if (a_.exclusive) line(fmt::format("  sum += x{};", e));
     }
-    line(fmt::format("  carried += sums[{}u];", kThreads - 1));
+    line(fmt::format("  carried += $sums[{}u];", kThreads - 1));
     line("  workgroupBarrier();");
     line("}");
     return text;

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "backend/webgpu/wgsl/loop.hpp"
-#include "backend/webgpu/wgsl/scalar.hpp"
 #include "weft/error.hpp"
 
 namespace weft::webgpu {
@@ -45,8 +44,8 @@ Plan plan_of(const ScatterAddKernel& kernel, const Target& target) {
   return plan;
 }
 
-std::string text_of(const ScatterAddKernel& kernel, const Plan& plan, const Bindings& bindings, int indices,
-                    int updates, int out, const Helpers& helpers, const WorkgroupNumber& number) {
+ShaderPieces shader_of(const ScatterAddKernel& kernel, const Plan& plan, const Bindings& bindings, int indices,
+                       int updates, int out) {
   const DType type = kernel.out.type;
   const std::string_view wgsl = wgsl_type(type);
   const auto element = [&](int handle, const std::string& at) {
@@ -55,22 +54,21 @@ std::string text_of(const ScatterAddKernel& kernel, const Plan& plan, const Bind
   const auto add = [&](const std::string& a, const std::string& b) {
     return type == DType::boolean ? fmt::format("{} || {}", a, b) : fmt::format("{} + {}", a, b);
   };
-  std::string text = bindings.declarations() + helpers.text();
-  text += fmt::format("var<workgroup> sums: array<{}, {}>;\n", wgsl, plan.rows_per_group * kColumnThreads);
-  text += fmt::format("var<workgroup> row_of: array<u32, {0}>;\nvar<workgroup> found: array<atomic<u32>, {1}>;\n",
-                      kIndicesAtOnce, kIndicesAtOnce / 32);
-  text += fmt::format("@compute @workgroup_size({})\nfn main({}) {{\n  let group = {};\n{}", kColumnThreads,
-                      number.parameters, number.text, number.guard);
+  ShaderPieces shader{.threads = kColumnThreads};
+  shader.share("sums", wgsl, plan.rows_per_group * kColumnThreads);
+  shader.share("row_of", "u32", kIndicesAtOnce);
+  shader.share("found", "atomic<u32>", kIndicesAtOnce / 32);
+  std::string& text = shader.body;
   const auto line = [&](const std::string& statement) { text += "  " + statement + "\n"; };
   line(fmt::format("let column = {} * {}u + thread;", modulo("group", plan.column_groups), kColumnThreads));
   line(fmt::format("let rest = {};", divided("group", plan.column_groups)));
   line(fmt::format("let row0 = {} * {}u;", modulo("rest", plan.row_groups), plan.rows_per_group));
   line(fmt::format("let part = {};", divided("rest", plan.row_groups)));
   line(fmt::format("let end = min((part + 1u) * {}u, {}u);", plan.part(kernel), kernel.count));
-  line(fmt::format("for (var row = 0u; row < {}u; row++) {{ sums[row * {}u + thread] = {}(); }}", plan.rows_per_group,
+  line(fmt::format("for (var row = 0u; row < {}u; row++) {{ $sums[row * {}u + thread] = {}(); }}", plan.rows_per_group,
                    kColumnThreads, wgsl));
   line(fmt::format("for (var first = part * {}u; first < end; first += {}u) {{", plan.part(kernel), kIndicesAtOnce));
-  line(fmt::format("  if (thread < {}u) {{ atomicStore(&found[thread], 0u); }}", kIndicesAtOnce / 32));
+  line(fmt::format("  if (thread < {}u) {{ atomicStore(&$found[thread], 0u); }}", kIndicesAtOnce / 32));
   line("  workgroupBarrier();");
   line(fmt::format("  for (var at = thread; at < {}u; at += {}u) {{", kIndicesAtOnce, kColumnThreads));
   line("    if (first + at < end) {");
@@ -80,15 +78,15 @@ std::string text_of(const ScatterAddKernel& kernel, const Plan& plan, const Bind
                                                  : fmt::format("bitcast<u32>({})", element(indices, "first + at"))));
   line(fmt::format("      let row = wanted - row0;"));
   line(fmt::format("      if (row < {}u && wanted < {}u) {{", plan.rows_per_group, kernel.rows));
-  line("        row_of[at] = row;");
-  line("        atomicOr(&found[at >> 5u], 1u << (at & 31u));");
+  line("        $row_of[at] = row;");
+  line("        atomicOr(&$found[at >> 5u], 1u << (at & 31u));");
   line("      }");
   line("    }");
   line("  }");
   line("  workgroupBarrier();");
   line(fmt::format("  if (column < {}u) {{", kernel.columns));
   line(fmt::format("    for (var word = 0u; word < {}u; word++) {{", kIndicesAtOnce / 32));
-  line("      var bits = atomicLoad(&found[word]);");
+  line("      var bits = atomicLoad(&$found[word]);");
   line("      while (bits != 0u) {");
   for (int i = 0; i < kInFlight; ++i) {
     line(fmt::format("        let has{} = bits != 0u;", i));
@@ -99,7 +97,7 @@ std::string text_of(const ScatterAddKernel& kernel, const Plan& plan, const Bind
                      element(updates, fmt::format("(first + at{}) * {}u + column", i, kernel.columns))));
   }
   for (int i = 0; i < kInFlight; ++i) {
-    const std::string place = fmt::format("sums[row_of[at{}] * {}u + thread]", i, kColumnThreads);
+    const std::string place = fmt::format("$sums[$row_of[at{}] * {}u + thread]", i, kColumnThreads);
     line(fmt::format("        {}{} = {};{}", i == 0 ? "" : fmt::format("if (has{}) {{ ", i), place,
                      add(place, fmt::format("x{}", i)), i == 0 ? "" : " }"));
   }
@@ -113,10 +111,10 @@ std::string text_of(const ScatterAddKernel& kernel, const Plan& plan, const Bind
   line("    " + bindings.store(out,
                                fmt::format("(part * {}u + row0 + row) * {}u + column + {}u", kernel.rows,
                                            kernel.columns, bindings.base(out)),
-                               fmt::format("sums[row * {}u + thread]", kColumnThreads)));
+                               fmt::format("$sums[row * {}u + thread]", kColumnThreads)));
   line("  }");
   line("}");
-  return text + "}\n";
+  return shader;
 }
 
 // A workgroup owns some rows of the result. It searches the indices for them, a round at a time, and appends the places of
@@ -137,8 +135,8 @@ SortedPlan sorted_plan_of(const ScatterAddKernel& kernel, const Target& target) 
   return plan;
 }
 
-std::string sorted_text_of(const ScatterAddKernel& kernel, const SortedPlan& plan, const Bindings& bindings,
-                           int indices, int updates, int out, const WorkgroupNumber& number) {
+ShaderPieces sorted_shader_of(const ScatterAddKernel& kernel, const SortedPlan& plan, const Bindings& bindings,
+                              int indices, int updates, int out) {
   const Extent round = plan.round(), words = round / 32, vectors = kernel.columns / plan.width;
   const std::string type = plan.width == 4 ? "vec4f" : std::string(wgsl_type(kernel.out.type));
   const auto load = [&](int handle, const std::string& row) {
@@ -156,14 +154,13 @@ std::string sorted_text_of(const ScatterAddKernel& kernel, const SortedPlan& pla
   const std::string index = bindings.load(indices, fmt::format("at + {}u", bindings.base(indices)));
   // A negative index is a large one as u32, and so outside too.
   const std::string wanted = kernel.indices.type == DType::u32 ? index : fmt::format("bitcast<u32>({})", index);
-  std::string text = bindings.declarations();
-  text += fmt::format("fn row_at(at: u32) -> u32 {{ return {}; }}\n", wanted);
-  text += fmt::format("var<workgroup> found: array<atomic<u32>, {}>;\n", words);
-  for (const char* list : {"places", "rows", "sorted"})
-    text += fmt::format("var<workgroup> {}: array<u32, {}>;\n", list, plan.capacity);
-  text += fmt::format("var<workgroup> counts: array<u32, {}>;\nvar<workgroup> listed: u32;\n", plan.owned);
-  text += fmt::format("@compute @workgroup_size({})\nfn main({}) {{\n  let group = {};\n{}", kColumnThreads,
-                      number.parameters, number.text, number.guard);
+  ShaderPieces shader{.threads = kColumnThreads};
+  shader.functions.push_back({"row_at", fmt::format("(at: u32) -> u32 {{ return {}; }}\n", wanted)});
+  shader.share("found", "atomic<u32>", words);
+  for (const char* list : {"places", "rows", "sorted"}) shader.share(list, "u32", plan.capacity);
+  shader.share("counts", "u32", plan.owned);
+  shader.share("listed", "u32", 1);
+  std::string& text = shader.body;
   std::string indent = "  ";
   const auto line = [&](const std::string& statement) { text += indent + statement + "\n"; };
   const auto open = [&](const std::string& statement) {
@@ -184,55 +181,55 @@ std::string sorted_text_of(const ScatterAddKernel& kernel, const SortedPlan& pla
   open(fmt::format("for (var first = 0u; first < {}u; first += {}u)", kernel.count, round));
   line(fmt::format("let end = min({}u, {}u - first);", round, kernel.count));
   open(fmt::format("if (thread < {}u)", words));
-  line("atomicStore(&found[thread], 0u);");
+  line("atomicStore(&$found[thread], 0u);");
   close();
   line("workgroupBarrier();");
   for_threads("i", "end");
-  line("let row = row_at(first + i) - row0;");
-  line("if (row < owned) { atomicOr(&found[i >> 5u], 1u << (i & 31u)); }");
+  line("let row = $row_at(first + i) - row0;");
+  line("if (row < owned) { atomicOr(&$found[i >> 5u], 1u << (i & 31u)); }");
   close();
   line("workgroupBarrier();");
   open(fmt::format("if (thread < {}u)", words));
   line("var to = held;");
-  line("for (var word = 0u; word < thread; word++) { to += countOneBits(atomicLoad(&found[word])); }");
-  line("var bits = atomicLoad(&found[thread]);");
+  line("for (var word = 0u; word < thread; word++) { to += countOneBits(atomicLoad(&$found[word])); }");
+  line("var bits = atomicLoad(&$found[thread]);");
   open("while (bits != 0u)");
   line("let place = first + thread * 32u + firstTrailingBit(bits);");
   line("bits &= bits - 1u;");
-  line("places[to] = place;");
-  line("rows[to] = row_at(place) - row0;");
+  line("$places[to] = place;");
+  line("$rows[to] = $row_at(place) - row0;");
   line("to++;");
   close();
-  line(fmt::format("if (thread == {}u) {{ listed = to; }}", words - 1));
+  line(fmt::format("if (thread == {}u) {{ $listed[0] = to; }}", words - 1));
   close();
-  line("held = workgroupUniformLoad(&listed);");
+  line("held = workgroupUniformLoad(&$listed[0]);");
   line(fmt::format("let last = first + {}u >= {}u;", round, kernel.count));
   open(fmt::format("if (last || held > {}u)", plan.capacity - round));
   // Sorted by row: how many each has, then where its own begin, then in order.
   line("var mine = 0u;");
   open("if (thread < owned)");
-  line("for (var i = 0u; i < held; i++) { mine += select(0u, 1u, rows[i] == thread); }");
-  line("counts[thread] = mine;");
+  line("for (var i = 0u; i < held; i++) { mine += select(0u, 1u, $rows[i] == thread); }");
+  line("$counts[thread] = mine;");
   close();
   line("workgroupBarrier();");
   open("if (thread < owned)");
   line("var to = 0u;");
-  line("for (var row = 0u; row < thread; row++) { to += counts[row]; }");
-  line("for (var i = 0u; mine > 0u; i++) { if (rows[i] == thread) { sorted[to] = places[i]; to++; mine--; } }");
+  line("for (var row = 0u; row < thread; row++) { to += $counts[row]; }");
+  line("for (var i = 0u; mine > 0u; i++) { if ($rows[i] == thread) { $sorted[to] = $places[i]; to++; mine--; } }");
   close();
   line("workgroupBarrier();");
   line("var row = 0u;");
   line("var begin = 0u;");
   for_threads("item", fmt::format("owned * {}u", vectors));
   line(fmt::format("let column = {};", modulo("item", vectors)));
-  line(fmt::format("for (; row < {}; row++) {{ begin += counts[row]; }}", divided("item", vectors)));
-  line("let after = begin + counts[row];");
+  line(fmt::format("for (; row < {}; row++) {{ begin += $counts[row]; }}", divided("item", vectors)));
+  line("let after = begin + $counts[row];");
   line("if (written && after == begin) { continue; }");
   line(fmt::format("var sum = {}();", type));
   line(fmt::format("if (written) {{ sum = {}; }}", load(out, "row0 + row")));
   open(fmt::format("for (var i = begin; i < after; i += {}u)", kSortedInFlight));
   for (int i = 0; i < kSortedInFlight; ++i)
-    line(fmt::format("let x{} = {};", i, load(updates, fmt::format("sorted[min(i + {}u, after - 1u)]", i))));
+    line(fmt::format("let x{} = {};", i, load(updates, fmt::format("$sorted[min(i + {}u, after - 1u)]", i))));
   for (int i = 0; i < kSortedInFlight; ++i)
     line((i == 0 ? "" : fmt::format("if (i + {}u < after) {{ ", i)) +
          fmt::format(fmt::runtime(add), fmt::format("x{}", i)) + (i == 0 ? "" : " }"));
@@ -244,7 +241,7 @@ std::string sorted_text_of(const ScatterAddKernel& kernel, const SortedPlan& pla
   close();
   line("workgroupBarrier();");
   close();
-  return text + "}\n";
+  return shader;
 }
 
 void render_sorted(const ScatterAddKernel& kernel, const Target& target, Rendered& rendered) {
@@ -263,9 +260,8 @@ void render_sorted(const ScatterAddKernel& kernel, const Target& target, Rendere
   bindings.resolve();
   if (vectors && bindings.has_vectors(updates) && bindings.has_vectors(out)) plan.width = 4;
   const auto groups = static_cast<std::uint64_t>(plan.groups);
-  rendered.dispatches.push_back(
-      {kernel.name, sorted_text_of(kernel, plan, bindings, indices, updates, out, workgroup_number(groups, target)),
-       bindings.ranges(), groups});
+  rendered.dispatches.push_back(dispatch_of(
+      kernel.name, sorted_shader_of(kernel, plan, bindings, indices, updates, out), bindings, groups, target));
 }
 
 }  // namespace
@@ -291,15 +287,12 @@ void render(const ScatterAddKernel& kernel, const Target& target, Scratch& scrat
   kernel::Operand out = kernel.out;
   if (plan.parts > 1) out = scratch.add(kernel.out.type, results * plan.parts);
   Bindings bindings(target, kernel.name);
-  Helpers helpers;
   const int indices = bindings.add(kernel.indices, false), updates = bindings.add(kernel.updates, false),
             written = bindings.add(out, true);
   bindings.resolve();
   const auto groups = static_cast<std::uint64_t>(plan.row_groups * plan.column_groups * plan.parts);
   rendered.dispatches.push_back(
-      {kernel.name,
-       text_of(kernel, plan, bindings, indices, updates, written, helpers, workgroup_number(groups, target)),
-       bindings.ranges(), groups});
+      dispatch_of(kernel.name, shader_of(kernel, plan, bindings, indices, updates, written), bindings, groups, target));
   if (plan.parts == 1) return;
 
   LoopKernel join;

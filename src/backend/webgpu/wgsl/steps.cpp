@@ -17,13 +17,6 @@ std::vector<int> operands_of(const Step& step) {
   return operands;
 }
 
-std::string compute_shader(const Bindings& bindings, const Helpers& helpers, const WorkgroupNumber& number, int threads,
-                           const std::string& head, const std::string& body) {
-  return fmt::format("{}{}{}@compute @workgroup_size({})\nfn main({}) {{\n  let group = {};\n{}{}}}\n", head,
-                     bindings.declarations(), helpers.text(), threads, number.parameters, number.text, number.guard,
-                     body);
-}
-
 std::vector<bool> needed_steps(const kernel::LoopKernel& kernel, std::span<const int> wanted) {
   std::vector<bool> needed(kernel.steps.size(), false);
   for (const int step : wanted) needed[static_cast<std::size_t>(step)] = true;

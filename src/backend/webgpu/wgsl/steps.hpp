@@ -73,9 +73,6 @@ class StepWriter {
 
 /// Which steps any store needs, or those of `wanted`.
 std::vector<bool> needed_steps(const kernel::LoopKernel& kernel, std::span<const int> wanted = {});
-/// A whole shader; `group` is the number of the workgroup in `body`, and `head` comes first.
-std::string compute_shader(const Bindings& bindings, const Helpers& helpers, const WorkgroupNumber& number, int threads,
-                           const std::string& head, const std::string& body);
 /// A step's operands, without the -1s.
 std::vector<int> operands_of(const kernel::Step& step);
 

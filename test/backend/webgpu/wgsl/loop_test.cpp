@@ -449,7 +449,7 @@ TEST(WgslLoopTextTest, EqualLayersHaveEqualText) {
     b.store(b.map(Op::exp, DType::f32, x));
     b.loop.inputs[0].offset = offset;
     b.loop.name = fmt::format("layer {}", offset);
-    return render(kernel::Kernel(b.loop), 2, kTarget).dispatches.at(0).text;
+    return render(kernel::Kernel(b.loop), 2, kTarget).dispatches.at(0).shader.text();
   };
   EXPECT_EQ(text_at(0), text_at(64 * 1000));
   EXPECT_NE(text_at(0), text_at(1));

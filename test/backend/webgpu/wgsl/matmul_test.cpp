@@ -203,8 +203,8 @@ TEST(WgslMatmulChoiceTest, NoTileFitsIsAnError) {
 TEST(WgslMatmulChoiceTest, SmallOrIntegerProductsAreReductions) {
   std::mt19937 random(7);
   const auto dispatches = [&](const Product& p) { return render(kernel::Kernel(p.kernel), 3, kLargeGpu).dispatches; };
-  EXPECT_EQ(dispatches(product(random, "nt", 1, 1, 512, 256)).at(0).text.find("shared_a"), std::string::npos);
-  EXPECT_NE(dispatches(product(random, "nt", 1, 32, 512, 256)).at(0).text.find("shared_a"), std::string::npos);
+  EXPECT_EQ(dispatches(product(random, "nt", 1, 1, 512, 256)).at(0).shader.text().find("shared_a"), std::string::npos);
+  EXPECT_NE(dispatches(product(random, "nt", 1, 32, 512, 256)).at(0).shader.text().find("shared_a"), std::string::npos);
 }
 
 }  // namespace

@@ -1,9 +1,12 @@
 // Every scalar op on the device against double arithmetic, with infinities, NaN and large arguments.
 #include "backend/webgpu/wgsl/scalar.hpp"
 
+#include <algorithm>
+#include <cctype>
 #include <limits>
 
 #include "backend/webgpu/render_support.hpp"
+#include "backend/webgpu/wgsl/functions.hpp"
 
 #if WEFT_HAS_WEBGPU
 namespace weft::webgpu::wgsl_scalar_test {
@@ -294,6 +297,24 @@ TEST(WgslScalarTextTest, HelpersAreDeclaredOnceWithWhatTheyCall) {
   EXPECT_EQ(text.find("fn erf_f32("), text.rfind("fn erf_f32("));
   EXPECT_NE(text.find("fn scaled_exp_f32("), std::string::npos);
   EXPECT_EQ(text.find("fn exp_f32("), std::string::npos);  // only called by another name that ends in it
+}
+
+// Whether `text` calls `name` (and not a function whose name ends in it).
+bool calls(std::string_view text, std::string_view name) {
+  for (std::size_t at = text.find(name); at != std::string_view::npos; at = text.find(name, at + 1)) {
+    const bool begins = at == 0 || (std::isalnum(static_cast<unsigned char>(text[at - 1])) == 0 && text[at - 1] != '_');
+    if (begins && text.substr(at + name.size()).starts_with('(')) return true;
+  }
+  return false;
+}
+
+TEST(WgslScalarTextTest, TheLibraryTellsWhatEachFunctionCalls) {
+  for (const WgslFunction& function : wgsl_functions())
+    for (const WgslFunction& other : wgsl_functions()) {
+      if (other.name == function.name) continue;
+      const bool told = std::find(function.calls.begin(), function.calls.end(), other.name) != function.calls.end();
+      EXPECT_EQ(told, calls(function.text, other.name)) << function.name << " calls " << other.name;
+    }
 }
 
 TEST(WgslScalarTextTest, ErrorsNameTheTypeAndTheCure) {

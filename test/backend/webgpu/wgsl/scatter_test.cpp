@@ -77,7 +77,7 @@ TEST_F(WgslScatterTest, ManyRowsSortWhatTheyFind) {
     Scratch scratch(3, rendered);
     render(kernel, target, scratch, rendered);
     ASSERT_EQ(rendered.dispatches.size(), 1u);
-    EXPECT_NE(rendered.dispatches[0].text.find("sorted"), std::string::npos);
+    EXPECT_NE(rendered.dispatches[0].shader.text().find("sorted"), std::string::npos);
     replay(rendered, plan, buffers, 1e-4);
   }
 }

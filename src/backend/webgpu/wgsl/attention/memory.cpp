@@ -158,7 +158,7 @@ void AttentionWriter::write_row_stats() {
     line(fmt::format("for (var d = 0u; d < {}; d++) {{ delta += dot({}, {}); }}", end_of(vectors_),
                      channels(d_o_, "query", "d"), channels(o_, "query", "d")));
     write_log_sum("log_sum", "query");
-    line("row_stats[at] = vec2f(log_sum, delta);");
+    line("$row_stats[at] = vec2f(log_sum, delta);");
   });
   line("}");
 }

@@ -19,11 +19,11 @@ void AttentionWriter::write_accumulate(const Phase& phase, const std::string& re
       for (int q = 0; q < quarters; ++q) {
         line("  {");
         for (int i = 0; i < block_.lane_rows; ++i)
-          line(fmt::format("    let a{} = slab{}[{} * {}u + ((m + {}u) ^ turned{})];", i, phase.left, own_row(i),
+          line(fmt::format("    let a{} = $slab{}[{} * {}u + ((m + {}u) ^ turned{})];", i, phase.left, own_row(i),
                            share_vectors(block_), q * kAcross, i % 2));
         for (int e = 0; e < 4; ++e)
           for (int h = 0; h < slice_ / kAcross; ++h) {
-            line(fmt::format("    {{ let b = slab{}[m * {}u + column + {}u];", phase.right, slice_,
+            line(fmt::format("    {{ let b = $slab{}[m * {}u + column + {}u];", phase.right, slice_,
                              (4 * q + e) * kAcross * slice_ + h * kAcross));
             for (int i = 0; i < block_.lane_rows; ++i)
               line(fmt::format("    {0}{1}_{2} = fma(vec4f(a{1}.{3}), b, {0}{1}_{2});", result, i,

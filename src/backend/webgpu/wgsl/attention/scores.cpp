@@ -28,11 +28,11 @@ void AttentionWriter::write_scores(const Phase& phase, const std::string& name) 
       line("{");
       const std::string d = fmt::format("(d + {}u)", u);
       for (int i = 0; i < block_.lane_rows; ++i)
-        line(fmt::format("  let a{} = slab{}[{} * {}u + ({} ^ turned{})];", i, phase.left, own_row(i), slice_, d,
+        line(fmt::format("  let a{} = $slab{}[{} * {}u + ({} ^ turned{})];", i, phase.left, own_row(i), slice_, d,
                          i % 2));
       line(fmt::format("  let column = {} ^ across;", d));
       for (int j = 0; j < block_.lane_others; ++j) {
-        line(fmt::format("  {{ let b = slab{}[across * {}u + column + {}u];", phase.right, slice_,
+        line(fmt::format("  {{ let b = $slab{}[across * {}u + column + {}u];", phase.right, slice_,
                          j * kAcross * slice_));
         for (const char c : std::string_view("xyzw"))
           for (int i = 0; i < block_.lane_rows; ++i)

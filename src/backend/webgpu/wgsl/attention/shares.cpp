@@ -23,7 +23,7 @@ void AttentionWriter::write_shares(const Phase& phase) {
     } else {
       for_each_score([&](int i, int j) {
         const std::string log_sum = part_ == Part::d_query ? fmt::format("log_sum{}", i)
-                                    : sums_delta()         ? fmt::format("row_stats[across + {}u].x", j * kAcross)
+                                    : sums_delta()         ? fmt::format("$row_stats[across + {}u].x", j * kAcross)
                                                            : fmt::format("log_sum{}", j);
         line(fmt::format("score{0}_{1} = exp2(score{0}_{1} - {2});", i, j, log_sum));
       });
@@ -32,7 +32,7 @@ void AttentionWriter::write_shares(const Phase& phase) {
   if (part_ != Part::forward && phase.product == Product::result)
     for_each_score([&](int i, int j) {
       const std::string delta = part_ == Part::d_query ? fmt::format("delta{}", i)
-                                : sums_delta()         ? fmt::format("row_stats[across + {}u].y", j * kAcross)
+                                : sums_delta()         ? fmt::format("$row_stats[across + {}u].y", j * kAcross)
                                                        : fmt::format("delta{}", j);
       line(fmt::format("score{0}_{1} = score{0}_{1} * (slope{0}_{1} - {2});", i, j, delta));
     });
@@ -41,7 +41,7 @@ void AttentionWriter::write_shares(const Phase& phase) {
   for (int i = 0; i < block_.lane_rows; ++i)
     for (int q = 0; q < block_.lane_others / 4; ++q)
       line(
-          fmt::format("slab{0}[{1} * {2}u + ((across + {3}u) ^ turned{4})] = vec4f(score{5}_{6}, score{5}_{7}, "
+          fmt::format("$slab{0}[{1} * {2}u + ((across + {3}u) ^ turned{4})] = vec4f(score{5}_{6}, score{5}_{7}, "
                       "score{5}_{8}, score{5}_{9});",
                       phase.left, own_row(i), share_vectors(block_), q * kAcross, i % 2, i, 4 * q, 4 * q + 1, 4 * q + 2,
                       4 * q + 3));
@@ -102,13 +102,13 @@ void AttentionWriter::write_join(const std::vector<std::string>& names, bool max
     std::string four;
     for (std::size_t e = n; e < n + 4; ++e)
       four += fmt::format("{}{}", e > n ? ", " : "", e < names.size() ? names[e] : "0f");
-    line(fmt::format("exchange[thread] = vec4f({});", four));
+    line(fmt::format("$exchange[thread] = vec4f({});", four));
     line("workgroupBarrier();");
     line("{");
     line(fmt::format("  let row = thread - lane + (lane & {}u);", 0b10010));  // the lowest thread of these rows
-    line("  var all = exchange[row];");
+    line("  var all = $exchange[row];");
     for (int i = 1; i < kAcross; ++i)
-      line("  " + joined("all", fmt::format("exchange[row + {}u]", (i & 1) | ((i & 6) << 1))));
+      line("  " + joined("all", fmt::format("$exchange[row + {}u]", (i & 1) | ((i & 6) << 1))));
     for (std::size_t e = n; e < std::min(n + 4, names.size()); ++e)
       line(fmt::format("  {} = all.{};", names[e], "xyzw"[e - n]));
     line("}");

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace weft::webgpu::attention {
 using kernel::AttentionKernel;
@@ -34,22 +35,18 @@ void AttentionWriter::render() {
   bind();
   const Extent blocks = divide_up(owned_, block_.rows());
   const auto groups = static_cast<std::uint64_t>(kernel_.batch * heads * blocks);
-  const WorkgroupNumber number = workgroup_number(groups, target_);
   write_place(heads, blocks);
   write_owned();
   if (others_ > 0) write_tiles();
   write_results();
 
-  std::string text = uses_subgroups_ ? "enable subgroups;\ndiagnostic(off, subgroup_uniformity);\n" : "";
-  text += bindings_.declarations() + helpers_.text();
-  for (int b = 0; b < block_.buffers; ++b)
-    text += fmt::format("var<workgroup> slab{}: array<vec4f, {}>;\n", b, buffer_vectors(block_, b));
-  if (needs_exchange()) text += fmt::format("var<workgroup> exchange: array<vec4f, {}>;\n", block_.threads());
-  if (sums_delta()) text += fmt::format("var<workgroup> row_stats: array<vec2f, {}>;\n", block_.tile());
-  text += fmt::format("@compute @workgroup_size({})\nfn main({}) {{\n  let group = {};\n{}{}}}\n", block_.threads(),
-                      number.parameters, number.text, number.guard, text_);
+  ShaderPieces shader{.threads = block_.threads(), .subgroups = uses_subgroups_, .helpers = helpers_};
+  for (int b = 0; b < block_.buffers; ++b) shader.share(fmt::format("slab{}", b), "vec4f", buffer_vectors(block_, b));
+  if (needs_exchange()) shader.share("exchange", "vec4f", block_.threads());
+  if (sums_delta()) shader.share("row_stats", "vec2f", block_.tile());
+  shader.body = std::move(text_);
   const std::string suffix = part_ == Part::forward ? "" : part_ == Part::d_query ? ".dq" : ".dkv";
-  RenderedDispatch dispatch{kernel_.name + suffix, std::move(text), bindings_.ranges(), groups};
+  RenderedDispatch dispatch = dispatch_of(kernel_.name + suffix, std::move(shader), bindings_, groups, target_);
   dispatch.beside_previous = part_ == Part::d_key_value && computes_delta_twice(kernel_);
   rendered_.dispatches.push_back(std::move(dispatch));
 }

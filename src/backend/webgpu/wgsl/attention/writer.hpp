@@ -128,7 +128,7 @@ class AttentionWriter {
   bool is_even(Matter matter) const { return slab_rows(block_, matter) * slice_ % block_.threads() == 0; }
 
   std::string slab_place(int buffer, const std::string& row, const std::string& d) const {
-    return fmt::format("slab{}[({}) * {}u + ({} ^ (({}) & 7u))]", buffer, row, slice_, d, row);
+    return fmt::format("$slab{}[({}) * {}u + ({} ^ (({}) & 7u))]", buffer, row, slice_, d, row);
   }
   std::string load_row(int i) const { return fmt::format("load_row + {}u", i * block_.threads() / slice_); }
 

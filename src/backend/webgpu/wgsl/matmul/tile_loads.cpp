@@ -38,7 +38,7 @@ void TileWriter::write_staging_places(const Staging& s) {
   line(fmt::format("let {}_vector = {};", s.name, modulo("thread", s.line_vectors(tile_.depth))));
   const auto clamped = [&](const std::string& at) {
     const std::string inside = s.guarded() ? fmt::format("min({}, {})", at, last) : at;
-    return s.reordered ? fmt::format("row_at({})", inside) : inside;
+    return s.reordered ? fmt::format("$row_at({})", inside) : inside;
   };
   if (is_flat(s)) {
     const std::string lines = s.along_k ? fmt::format("({} + {}_line)", first, s.name) : fmt::format("{}_line", s.name);
@@ -111,13 +111,13 @@ void TileWriter::write_shared(const Staging& s, const std::string& indent) {
   for (int i = 0; i < loads(s); ++i) {
     const int apart = i * lines_apart(s);
     if (!s.along_k) {
-      text_ += fmt::format("{}shared_{}[({}_line + {}u) * {}u + {}_vector] = {}_next{};\n", indent, s.name, s.name,
+      text_ += fmt::format("{}$shared_{}[({}_line + {}u) * {}u + {}_vector] = {}_next{};\n", indent, s.name, s.name,
                            apart, s.pitch(), s.name, s.name, i);
       continue;
     }
     for (int e = 0; e < 4; ++e)
       text_ += fmt::format(
-          "{0}shared_{1}[({1}_vector * 4u + {2}u) * {3}u + ({1}_line + {4}u) / 4u][{1}_line % 4u] = "
+          "{0}$shared_{1}[({1}_vector * 4u + {2}u) * {3}u + ({1}_line + {4}u) / 4u][{1}_line % 4u] = "
           "{1}_next{5}.{6};\n",
           indent, s.name, e, s.pitch(), apart, i, "xyzw"[e]);
   }

@@ -84,9 +84,9 @@ void TileWriter::write_multiply(const Staging& a, const Staging& b, const std::s
                    : fmt::format("{}u", k * s.pitch() + group);
     };
     for (int g = 0; g < row_groups(); ++g)
-      text_ += fmt::format("{}  let a{} = shared_a[m0 + {}];\n", indent, g, line_of(a, g * kPatchRows));
+      text_ += fmt::format("{}  let a{} = $shared_a[m0 + {}];\n", indent, g, line_of(a, g * kPatchRows));
     for (int h = 0; h < column_groups(); ++h)
-      text_ += fmt::format("{}  let b{} = shared_b[n0 + {}];\n", indent, h, line_of(b, h * kPatchColumns));
+      text_ += fmt::format("{}  let b{} = $shared_b[n0 + {}];\n", indent, h, line_of(b, h * kPatchColumns));
     for (int r = 0; r < tile_.thread_rows; ++r)
       for (int h = 0; h < column_groups(); ++h)
         text_ +=

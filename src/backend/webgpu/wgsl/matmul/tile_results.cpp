@@ -43,8 +43,8 @@ LoopKernel TileWriter::join_kernel(const kernel::Operand& partial, Extent result
 }
 
 // One call takes four results of a row (or one, where n is not a multiple of four) through the epilogue.
-std::string TileWriter::finish_function(const LoopKernel& epilogue, StepWriter& writer, Helpers& helpers,
-                                        bool wide) const {
+ShaderPieces::Function TileWriter::finish_function(const LoopKernel& epilogue, StepWriter& writer, Helpers& helpers,
+                                                   bool wide) const {
   const std::vector<bool> needed = needed_steps(epilogue);
   std::vector<std::string> lanes{"v"};
   if (wide) lanes = {"v.x", "v.y", "v.z", "v.w"};
@@ -67,9 +67,9 @@ std::string TileWriter::finish_function(const LoopKernel& epilogue, StepWriter& 
   if (kernel_.n % tile_.columns != 0) guard += fmt::format("{}j >= {}u", guard.empty() ? "" : " || ", kernel_.n);
   if (!guard.empty()) guard = fmt::format("  if ({}) {{ return; }}\n", guard);
   if (order_)
-    guard += fmt::format("  let i = row_at(slot);\n  let v = select({}(), made, slot < chosen_rows());\n", type);
-  return fmt::format("fn finish({}b: u32, {}: u32, j: u32, {}: {}) {{\n{}{}}}\n", split_ > 1 ? "s: u32, " : "", row,
-                     order_ ? "made" : "v", type, guard, writer.take_text());
+    guard += fmt::format("  let i = $row_at(slot);\n  let v = select({}(), made, slot < $chosen_rows());\n", type);
+  return {"finish", fmt::format("({}b: u32, {}: u32, j: u32, {}: {}) {{\n{}{}}}\n", split_ > 1 ? "s: u32, " : "", row,
+                                order_ ? "made" : "v", type, guard, writer.take_text())};
 }
 
 void TileWriter::write_results(bool wide) {
@@ -80,9 +80,9 @@ void TileWriter::write_results(bool wide) {
       const std::string where = fmt::format("{}b, row0 + (m0 + {}u) * 4u + {}u, column0 + (n0 + {}u) * 4u",
                                             split_ > 1 ? "s, " : "", r / 4 * kPatchRows, r % 4, h * kPatchColumns);
       if (wide) {
-        line(fmt::format("finish({}, c{}_{});", where, r, h));
+        line(fmt::format("$finish({}, c{}_{});", where, r, h));
       } else {
-        for (int e = 0; e < 4; ++e) line(fmt::format("finish({} + {}u, c{}_{}.{});", where, e, r, h, "xyzw"[e]));
+        for (int e = 0; e < 4; ++e) line(fmt::format("$finish({} + {}u, c{}_{}.{});", where, e, r, h, "xyzw"[e]));
       }
     }
 }
@@ -99,8 +99,8 @@ void TileWriter::write_results_in_loop(bool wide) {
   line(fmt::format("  let i = row0 + (m0 + (r >> 2u) * {}u) * 4u + (r & 3u);", kPatchRows));
   line(fmt::format("  let j = column0 + (n0 + {} * {}u) * 4u;", modulo("at", column_groups()), kPatchColumns));
   const std::string place = split_ > 1 ? "s, b, i, " : "b, i, ";
-  line(wide ? fmt::format("  finish({}j, results[at]);", place)
-            : fmt::format("  for (var e = 0u; e < 4u + (thread >> 16u); e++) {{ finish({}j + e, results[at][e]); }}",
+  line(wide ? fmt::format("  $finish({}j, results[at]);", place)
+            : fmt::format("  for (var e = 0u; e < 4u + (thread >> 16u); e++) {{ $finish({}j + e, results[at][e]); }}",
                           place));
   line("}");
 }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "backend/webgpu/wgsl/loop.hpp"
 
@@ -51,39 +52,36 @@ void TileWriter::render() {
   locate_batch(a, kernel_.a_batch, bindings);
   locate_batch(b, kernel_.b_batch, bindings);
 
+  ShaderPieces shader{.threads = tile_.threads()};
   if (order_) {
     const auto at = [&](const std::string& i) {
-      return bindings.load(order, fmt::format("{} + {}u", i, bindings.base(order)));
+      return fmt::format("{{ return {}; }}\n", bindings.load(order, fmt::format("{} + {}u", i, bindings.base(order))));
     };
-    text_ = fmt::format("fn row_at(slot: u32) -> u32 {{ return {}; }}\nfn chosen_rows() -> u32 {{ return {}; }}\n",
-                        at("slot"), at(fmt::format("{}u", kernel_.m)));
+    shader.functions.push_back({"row_at", "(slot: u32) -> u32 " + at("slot")});
+    shader.functions.push_back({"chosen_rows", "() -> u32 " + at(fmt::format("{}u", kernel_.m))});
+    shader.share("shared_rows", "u32", 1);
   }
-  const std::string finish = finish_function(epilogue, writer, helpers, wide);
+  for (const Staging* s : {&a, &b})
+    shader.share(fmt::format("shared_{}", s->name), "vec4f", Extent{tile_.depth} * s->pitch());
+  shader.functions.push_back(finish_function(epilogue, writer, helpers, wide));
+  shader.helpers = std::move(helpers);
   const Extent tiles_m = divide_up(kernel_.m, tile_.rows), tiles_n = divide_up(kernel_.n, tile_.columns);
   const auto groups = static_cast<std::uint64_t>(tiles_m * tiles_n * kernel_.batch * split_);
-  const WorkgroupNumber number = workgroup_number(groups, target_);
 
-  text_ = bindings.declarations() + helpers.text() + text_;
-  if (order_) text_ += "var<workgroup> shared_rows: array<u32, 1>;\n";
-  for (const Staging* s : {&a, &b})
-    text_ += fmt::format("var<workgroup> shared_{}: array<vec4f, {}>;\n", s->name, tile_.depth * s->pitch());
-  text_ += finish;
-  text_ += fmt::format("@compute @workgroup_size({})\nfn main({}) {{\n  let group = {};\n{}", tile_.threads(),
-                       number.parameters, number.text, number.guard);
   write_place(tiles_m, tiles_n);
   for (const Staging* s : {&a, &b}) write_staging_places(*s);
   write_registers(a, b);
   if (order_) {
     // Through workgroup memory, as what is read of a buffer may differ between threads for all a compiler knows.
-    line("if (thread == 0u) { shared_rows[0] = chosen_rows(); }");
-    line("if (row0 < workgroupUniformLoad(&shared_rows[0])) {");
+    line("if (thread == 0u) { $shared_rows[0] = $chosen_rows(); }");
+    line("if (row0 < workgroupUniformLoad(&$shared_rows[0])) {");
   }
   write_product(a, b, bindings);
   if (order_) line("}");
   write_results(wide);
-  text_ += "}\n";
+  shader.body = std::move(text_);
   rendered_.dispatches.push_back(
-      {split_ > 1 ? kernel_.name + ".part" : kernel_.name, std::move(text_), bindings.ranges(), groups});
+      dispatch_of(split_ > 1 ? kernel_.name + ".part" : kernel_.name, std::move(shader), bindings, groups, target_));
   if (split_ > 1) webgpu::render(join, target_, scratch_, rendered_);
 }
 

@@ -42,8 +42,8 @@ class TileWriter {
   void locate_batch(Staging& s, const kernel::View& batch, const Bindings& bindings);
   kernel::LoopKernel partial_kernel(const kernel::Operand& partial, Extent results) const;
   kernel::LoopKernel join_kernel(const kernel::Operand& partial, Extent results) const;
-  std::string finish_function(const kernel::LoopKernel& epilogue, StepWriter& writer, Helpers& helpers,
-                              bool wide) const;
+  ShaderPieces::Function finish_function(const kernel::LoopKernel& epilogue, StepWriter& writer, Helpers& helpers,
+                                         bool wide) const;
   void line(const std::string& text) { text_ += "  " + text + "\n"; }
 
   void write_place(Extent tiles_m, Extent tiles_n);

@@ -9,7 +9,8 @@
 namespace weft::webgpu {
 
 /// Whether a row of A is one that the product is asked for. By bits: a weight that is no number counts.
-std::string is_chosen_function(const kernel::PackedMatmulKernel& kernel, int chosen, const Bindings& bindings);
+ShaderPieces::Function is_chosen_function(const kernel::PackedMatmulKernel& kernel, int chosen,
+                                          const Bindings& bindings);
 
 /// The rows in an order, those first that count, and how many these are.
 RenderedDispatch order_rows(const kernel::PackedMatmulKernel& kernel, const kernel::Operand& order,

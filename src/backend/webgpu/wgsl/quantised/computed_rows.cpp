@@ -10,7 +10,7 @@ ComputedRows::ComputedRows(const kernel::LoopKernel& rows, Bindings& bindings, H
       elements_(rows_, bindings, helpers, outer(), inner(), wanted()),
       scales_(rows_, bindings, helpers, outer(), inner(), factors_.outer) {}
 
-std::string ComputedRows::functions() {
+void ComputedRows::declare(ShaderPieces& shader) {
   std::string pointers, numbers, adds, product;
   for (std::size_t r = 0; r < factors_.sums.size(); ++r) {
     pointers += fmt::format(", sum{}: ptr<function, vec4f>", r);
@@ -30,10 +30,10 @@ std::string ComputedRows::functions() {
     scale += (scale.empty() ? "" : " * ") + scales_.value(step).text;
   }
   const std::string at = fmt::format("  let i = min(row, {}u);\n", rows_.outer - 1);
-  return fmt::format("fn activations(row: u32, e: u32{}) -> vec4f {{\n{}{}{}  return {};\n}}\n", pointers, at,
-                     elements_.take_text(), adds, product) +
-         fmt::format("fn row_factor(row: u32{}) -> f32 {{\n{}{}  return {};\n}}\n", numbers, at, scales_.take_text(),
-                     scale);
+  shader.functions.push_back({"activations", fmt::format("(row: u32, e: u32{}) -> vec4f {{\n{}{}{}  return {};\n}}\n",
+                                                         pointers, at, elements_.take_text(), adds, product)});
+  shader.functions.push_back({"row_factor", fmt::format("(row: u32{}) -> f32 {{\n{}{}  return {};\n}}\n", numbers, at,
+                                                        scales_.take_text(), scale)});
 }
 
 kernel::LoopKernel ComputedRows::without_stores(kernel::LoopKernel rows) {

@@ -15,9 +15,9 @@ class ComputedRows {
   ComputedRows(const kernel::LoopKernel& rows, Bindings& bindings, Helpers& helpers);
   int sums() const { return static_cast<int>(factors_.sums.size()); }
 
-  /// `activations`: four elements of a row without its factor, their part of the row's sums added to these; and
-  /// `row_factor`.
-  std::string functions();
+  /// Declares `activations`, which gives four elements of a row without the row's factor and adds their part of the row's
+  /// sums to these, and `row_factor`.
+  void declare(ShaderPieces& shader);
 
  private:
   static kernel::LoopKernel without_stores(kernel::LoopKernel rows);

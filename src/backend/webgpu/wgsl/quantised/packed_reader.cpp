@@ -20,8 +20,8 @@ PackedReader::PackedReader(BlockType type, const kernel::Operand& words, Extent 
   if (form_.scales == QuantScales::coded) factors_ = run(at_.factors, all / 8);
 }
 
-std::string PackedReader::functions() const {
-  std::string text = fmt::format("fn chunk{}(q: vec4u, high: vec2u, c: u32) -> vec4f {{\n", mark_);
+void PackedReader::declare(ShaderPieces& shader) const {
+  std::string text = "(q: vec4u, high: vec2u, c: u32) -> vec4f {\n";
   switch (form_.values) {
     case QuantValues::nibble:
       text += "  var four = (q[c >> 1u] >> ((c & 1u) << 2u)) & 0x0F0F0F0Fu;\n";
@@ -41,9 +41,9 @@ std::string PackedReader::functions() const {
       break;
     case QuantValues::f32: text += "  return bitcast<vec4f>(q);\n"; break;
   }
-  text += "}\n";
-  if (!has_scales()) return text;
-  text += fmt::format("fn scale_at{}(block: u32, half: u32) -> vec2f {{\n", mark_);
+  shader.functions.push_back({"chunk" + mark_, text + "}\n"});
+  if (!has_scales()) return;
+  text = "(block: u32, half: u32) -> vec2f {\n";
   text += fmt::format("  let word = {};\n", load(scales_, "block"));
   if (form_.scales == QuantScales::half) text += "  let pair = unpack2x16float(word);\n";
   if (form_.scales == QuantScales::single) text += "  let pair = vec2f(bitcast<f32>(word), 0f);\n";
@@ -54,7 +54,7 @@ std::string PackedReader::functions() const {
   }
   text +=
       fmt::format("  return vec2f(pair.x, {}pair.x * {}f);\n}}\n", form_.has_minimum ? "pair.y - " : "-", form_.zero);
-  return text;
+  shader.functions.push_back({"scale_at" + mark_, std::move(text)});
 }
 
 std::string PackedReader::read(const std::string& row, const std::string& unit, const std::string& suffix,
@@ -79,7 +79,7 @@ std::string PackedReader::scale(const std::string& suffix, const std::string& ch
   const std::string half = form_.group == 32 ? "0u"
                            : chunks() == 8   ? fmt::format("({} >> 2u)", chunk)
                                              : fmt::format("(place{} & 1u)", suffix);
-  return fmt::format("scale_at{}({}, {})", mark_, divided("place" + suffix, form_.value_words() / 4), half);
+  return fmt::format("$scale_at{}({}, {})", mark_, divided("place" + suffix, form_.value_words() / 4), half);
 }
 
 std::string PackedReader::load(int handle, const std::string& index) const {

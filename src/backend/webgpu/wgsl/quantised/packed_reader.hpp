@@ -26,9 +26,9 @@ class PackedReader {
   /// Bindings that it takes.
   int runs() const { return 1 + (form_.planes > 0) + (has_scales() ? 1 : 0) + (form_.scales == QuantScales::coded); }
 
-  /// Functions `chunk`, which gives the integers or values of a chunk, and `scale_at`: what they are multiplied by, and
-  /// what is added then.
-  std::string functions() const;
+  /// Declares the functions `chunk`, which gives the integers or values of a chunk, and `scale_at`, which gives what they
+  /// are multiplied by and what is added then.
+  void declare(ShaderPieces& shader) const;
 
   /// Statements that define `q` and `high` (with a suffix) of a unit of a row.
   std::string read(const std::string& row, const std::string& unit, const std::string& suffix,

@@ -8,8 +8,8 @@
 namespace weft::webgpu {
 using kernel::StepKind;
 
-std::string RowsWriter::finish_function(const kernel::LoopKernel& epilogue, StepWriter& writer,
-                                        Helpers& helpers) const {
+ShaderPieces::Function RowsWriter::finish_function(const kernel::LoopKernel& epilogue, StepWriter& writer,
+                                                   Helpers& helpers) const {
   const std::vector<bool> needed = needed_steps(epilogue);
   for (std::size_t s = 0; s < epilogue.steps.size(); ++s) {
     if (!needed[s]) continue;
@@ -20,8 +20,8 @@ std::string RowsWriter::finish_function(const kernel::LoopKernel& epilogue, Step
       writer.write(static_cast<int>(s));
   }
   for (const kernel::Store& store : epilogue.stores) writer.write_store(store);
-  return fmt::format("fn finish(i: u32, j: u32, v: f32{}) {{\n  if (i >= {}u || j >= {}u) {{ return; }}\n{}}}\n",
-                     before_ ? ", u: f32" : "", kernel_.m, kernel_.n, writer.take_text());
+  return {"finish", fmt::format("(i: u32, j: u32, v: f32{}) {{\n  if (i >= {}u || j >= {}u) {{ return; }}\n{}}}\n",
+                                before_ ? ", u: f32" : "", kernel_.m, kernel_.n, writer.take_text())};
 }
 
 void RowsWriter::write_results() {
@@ -35,9 +35,9 @@ void RowsWriter::write_results() {
                      before_ ? fmt::format(" u = u{}_{};", r, i) : ""));
   });
   if (kernel_.chosen)
-    line(fmt::format("  if (!is_chosen(i0 + {})) {{ v = 0f;{} }}", modulo("at", rows_), before_ ? " u = 0f;" : ""));
-  line(
-      fmt::format("  finish(i0 + {}, j0 + {}, v{});", modulo("at", rows_), divided("at", rows_), before_ ? ", u" : ""));
+    line(fmt::format("  if (!$is_chosen(i0 + {})) {{ v = 0f;{} }}", modulo("at", rows_), before_ ? " u = 0f;" : ""));
+  line(fmt::format("  $finish(i0 + {}, j0 + {}, v{});", modulo("at", rows_), divided("at", rows_),
+                   before_ ? ", u" : ""));
   line("}");
 }
 

@@ -23,9 +23,9 @@ void RowsWriter::write_sums(const PackedReader& reader, const std::string& sum) 
     each_sum([&](int r, int i) { line(fmt::format("  var p{}_{} = 0f;", r, i)); });
   }
   line(fmt::format("  for (var c = {0}; c < {0} + {1}u; c++) {{", first, together));
-  for (int r = 0; r < columns_; ++r) line(fmt::format("    let w{0} = chunk{1}(q{0}, high{0}, c);", r, mark));
+  for (int r = 0; r < columns_; ++r) line(fmt::format("    let w{0} = $chunk{1}(q{0}, high{0}, c);", r, mark));
   for (int i = 0; i < rows_; ++i) {
-    line(fmt::format("    let x{0} = activations(i0 + {0}u, unit * {1}u + c * 4u{2});", i, reader.elements(),
+    line(fmt::format("    let x{0} = $activations(i0 + {0}u, unit * {1}u + c * 4u{2});", i, reader.elements(),
                      row_sums(i, sum == "s" ? "&row" : "&again")));
     if (reader.has_offset()) line(fmt::format("    t{0} += dot(x{0}, vec4f(1f));", i));
   }
@@ -65,7 +65,7 @@ void RowsWriter::write_factors() {
     }
   write_joined(names);
   for (int i = 0; i < rows_; ++i)
-    line(fmt::format("let factor{0} = row_factor(i0 + {0}u{1});", i, row_sums(i, "whole")));
+    line(fmt::format("let factor{0} = $row_factor(i0 + {0}u{1});", i, row_sums(i, "whole")));
   for (const char* sum : {"s", "u"})
     if (before_ || *sum == 's')
       each_sum([&](int r, int i) { line(fmt::format("{}{}_{} *= factor{};", sum, r, i, i)); });
@@ -78,13 +78,13 @@ void RowsWriter::write_joined(const std::vector<std::string>& names) {
     return;
   }
   for (const std::string& name : names) {
-    line(fmt::format("joined[thread] = {};", name));
+    line(fmt::format("$joined[thread] = {};", name));
     line("workgroupBarrier();");
     line(fmt::format("for (var distance = {}u; distance > 0u; distance >>= 1u) {{", lanes_ / 2));
-    line("  if (lane < distance) { joined[thread] += joined[thread + distance]; }");
+    line("  if (lane < distance) { $joined[thread] += $joined[thread + distance]; }");
     line("  workgroupBarrier();");
     line("}");
-    line(fmt::format("{} = joined[thread - lane];", name));
+    line(fmt::format("{} = $joined[thread - lane];", name));
     line("workgroupBarrier();");
   }
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "backend/webgpu/wgsl/loop.hpp"
 #include "backend/webgpu/wgsl/quantised.hpp"
@@ -45,23 +46,21 @@ void RowsWriter::render(Rendered& rendered) {
   StepWriter writer(epilogue, bindings, helpers, space, space);
   bindings.resolve();
   by_fours_ = by_fours_ && bindings.has_vectors(a);
-  const std::string activations = computed ? computed->functions() : activation_function(a, bindings);
+  ShaderPieces shader{.threads = kProductThreads, .subgroups = target_.subgroup_size >= 2};
+  reader.declare(shader);
+  if (before_) reader_before->declare(shader);
+  if (computed)
+    computed->declare(shader);
+  else
+    shader.functions.push_back(activation_function(a, bindings));
   sums_ = computed ? computed->sums() : 0;
-
-  const std::string finish = finish_function(epilogue, writer, helpers);
+  shader.functions.push_back(finish_function(epilogue, writer, helpers));
+  if (kernel_.chosen) shader.functions.push_back(is_chosen_function(kernel_, chosen, bindings));
+  if (!shader.subgroups) shader.share("joined", "f32", kProductThreads);
+  shader.helpers = std::move(helpers);
   const Extent teams = kProductThreads / lanes_;
   const Extent groups_n = divide_up(kernel_.n, teams * columns_), groups_m = divide_up(kernel_.m, rows_);
   const auto groups = static_cast<std::uint64_t>(groups_n * groups_m);
-  std::string head;
-  if (target_.subgroup_size >= 2) head = "enable subgroups;\ndiagnostic(off, subgroup_uniformity);\n";
-  const WorkgroupNumber number = workgroup_number(groups, target_);
-  text_ = head + bindings.declarations() + helpers.text() + reader.functions() +
-          (before_ ? reader_before->functions() : "") + finish;
-  text_ += activations;
-  if (kernel_.chosen) text_ += is_chosen_function(kernel_, chosen, bindings);
-  if (target_.subgroup_size < 2) text_ += fmt::format("var<workgroup> joined: array<f32, {}>;\n", kProductThreads);
-  text_ += fmt::format("@compute @workgroup_size({})\nfn main({}) {{\n  let group = {};\n{}", kProductThreads,
-                       number.parameters, number.text, number.guard);
   line(fmt::format("let lane = {};", modulo("thread", lanes_)));
   line(fmt::format("let i0 = {} * {}u;", divided("group", groups_n), rows_));
   line(fmt::format("let j0 = ({} * {}u + {}) * {}u;", modulo("group", groups_n), teams, divided("thread", lanes_),
@@ -76,16 +75,16 @@ void RowsWriter::render(Rendered& rendered) {
   write_joined(joined);
   if (computed) write_factors();
   write_results();
-  text_ += "}\n";
-  rendered.dispatches.push_back(
-      {before_ ? before_->name + " + " + kernel_.name : kernel_.name, std::move(text_), bindings.ranges(), groups});
+  shader.body = std::move(text_);
+  rendered.dispatches.push_back(dispatch_of(before_ ? before_->name + " + " + kernel_.name : kernel_.name,
+                                            std::move(shader), bindings, groups, target_));
 }
 
-std::string RowsWriter::activation_function(int a, const Bindings& bindings) const {
+ShaderPieces::Function RowsWriter::activation_function(int a, const Bindings& bindings) const {
   const Extent base = bindings.base(a);
   const bool whole = kernel_.k % kQuantBlock == 0;
   const std::string row = fmt::format("min(i, {}u) * {}u", kernel_.m - 1, static_cast<std::uint32_t>(kernel_.a_row));
-  std::string text = "fn activations(i: u32, e: u32) -> vec4f {\n";
+  std::string text = "(i: u32, e: u32) -> vec4f {\n";
   if (by_fours_) {
     const std::string at = whole ? "e" : fmt::format("min(e, {}u)", kernel_.k - 4);
     const std::string value = bindings.vector(a, fmt::format("({} + {} + {}u) >> 2u", row, at, base));
@@ -99,12 +98,12 @@ std::string RowsWriter::activation_function(int a, const Bindings& bindings) con
     }
     text += ");\n";
   }
-  return text + "}\n";
+  return {"activations", text + "}\n"};
 }
 
 void RowsWriter::write_units(const PackedReader& reader) {
   std::string any;
-  for (int i = 0; i < rows_; ++i) any += fmt::format("{}is_chosen(i0 + {}u)", any.empty() ? "" : " || ", i);
+  for (int i = 0; i < rows_; ++i) any += fmt::format("{}$is_chosen(i0 + {}u)", any.empty() ? "" : " || ", i);
   line(fmt::format("let units = select(0u, {}u, {});", reader.units(), any));
 }
 

@@ -27,8 +27,9 @@ class RowsWriter {
   }
 
   /// Four elements of a row of A; beyond k they are zero.
-  std::string activation_function(int a, const Bindings& bindings) const;
-  std::string finish_function(const kernel::LoopKernel& epilogue, StepWriter& writer, Helpers& helpers) const;
+  ShaderPieces::Function activation_function(int a, const Bindings& bindings) const;
+  ShaderPieces::Function finish_function(const kernel::LoopKernel& epilogue, StepWriter& writer,
+                                         Helpers& helpers) const;
 
   /// Units of W to read: none where no row counts. A loop that ends at once, and no early return, for the barriers after it.
   void write_units(const PackedReader& reader);

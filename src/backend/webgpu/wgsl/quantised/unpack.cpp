@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "backend/webgpu/wgsl/quantised/packed_reader.hpp"
 
 namespace weft::webgpu {
@@ -39,7 +41,7 @@ RenderedDispatch unpack(const std::string& name, BlockType type, const Operand& 
   line(fmt::format("  if (row < {}u) {{", n));
   body += reader.read("row", divided("e", reader.elements()), "", "      ");
   line(fmt::format("    let c = {} >> 2u;", modulo("e", reader.elements())));
-  line("    v = chunk(q, high, c);");
+  line("    v = $chunk(q, high, c);");
   if (reader.has_scales()) {
     line(fmt::format("    let f = {};", reader.scale("", "c")));
     line("    v = v * f.x + f.y;");
@@ -54,11 +56,9 @@ RenderedDispatch unpack(const std::string& name, BlockType type, const Operand& 
                        bindings.store(to, fmt::format("{} + {}u", place, c), fmt::format("v.{}", "xyzw"[c]))));
   }
   line("}");
-  const WorkgroupNumber number = workgroup_number(groups, target);
-  std::string text = bindings.declarations() + reader.functions();
-  text += fmt::format("@compute @workgroup_size({})\nfn main({}) {{\n  let group = {};\n{}{}}}\n", kUnpackThreads,
-                      number.parameters, number.text, number.guard, body);
-  return {name, std::move(text), bindings.ranges(), groups};
+  ShaderPieces shader{.threads = kUnpackThreads, .body = std::move(body)};
+  reader.declare(shader);
+  return dispatch_of(name, std::move(shader), bindings, groups, target);
 }
 
 }  // namespace weft::webgpu

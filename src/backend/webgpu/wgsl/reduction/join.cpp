@@ -96,19 +96,19 @@ void ReductionWriter::join_through_memory(const std::vector<int>& steps, int joi
   const auto put = [&](const std::string& at) {
     each([&](int s, int lane, int base) {
       writer.line(
-          fmt::format("  shared_words[{}u + {}] = {};", base, at, to_word(type_of(s), accumulator(s, lane, false))));
+          fmt::format("  $shared_words[{}u + {}] = {};", base, at, to_word(type_of(s), accumulator(s, lane, false))));
       if (has_position(s))
-        writer.line(
-            fmt::format("  shared_words[{}u + {}] = bitcast<u32>({});", base + region, at, accumulator(s, lane, true)));
+        writer.line(fmt::format("  $shared_words[{}u + {}] = bitcast<u32>({});", base + region, at,
+                                accumulator(s, lane, true)));
     });
   };
   const auto take = [&](const std::string& at, int count, int step) {
     each([&](int s, int lane, int base) {
       const auto get = [&](const std::string& from) {
-        return from_word(type_of(s), fmt::format("shared_words[{}u + {}]", base, from));
+        return from_word(type_of(s), fmt::format("$shared_words[{}u + {}]", base, from));
       };
       const auto get_position = [&](const std::string& from) {
-        return fmt::format("bitcast<i32>(shared_words[{}u + {}])", base + region, from);
+        return fmt::format("bitcast<i32>($shared_words[{}u + {}])", base + region, from);
       };
       writer.line(fmt::format("  {} = {};", accumulator(s, lane, false), get(at)));
       if (has_position(s)) writer.line(fmt::format("  {} = {};", accumulator(s, lane, true), get_position(at)));

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace weft::webgpu {
 using kernel::Level;
@@ -108,13 +109,11 @@ void ReductionWriter::write_kernel(const std::vector<kernel::Operand>* partials)
   }
   if (!partials) write_results(writer, all_rows);
 
-  std::string head;
-  if (uses_subgroups_) head = "enable subgroups;\ndiagnostic(off, subgroup_uniformity);\n";
-  if (shared_words_ > 0) head += fmt::format("var<workgroup> shared_words: array<u32, {}>;\n", shared_words_);
-  const WorkgroupNumber number = workgroup_number(groups, target_);
-  rendered_.dispatches.push_back({partials ? kernel_.name + ".part" : kernel_.name,
-                                  compute_shader(bindings, helpers, number, layout_.threads, head, writer.take_text()),
-                                  bindings.ranges(), groups});
+  ShaderPieces shader{.threads = layout_.threads, .subgroups = uses_subgroups_, .helpers = std::move(helpers)};
+  if (shared_words_ > 0) shader.share("shared_words", "u32", shared_words_);
+  shader.body = writer.take_text();
+  rendered_.dispatches.push_back(
+      dispatch_of(partials ? kernel_.name + ".part" : kernel_.name, std::move(shader), bindings, groups, target_));
 }
 
 DType ReductionWriter::type_of(int s) const {

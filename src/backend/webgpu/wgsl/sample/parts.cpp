@@ -1,6 +1,6 @@
 // The first two dispatches of a draw, of many workgroups each: logits adjusted and the best of each part; then candidates
 // and their mass by bins.
-#include "backend/webgpu/wgsl/sample_text.hpp"
+#include "backend/webgpu/wgsl/sample/text.hpp"
 
 namespace weft::webgpu::sample {
 
@@ -20,13 +20,13 @@ const std::string_view kPartBody = R"(  let row = group / parts;
   let size = min(part, vocabulary - begin);
   for (var i = thread; i < 9u; i += threads) { given[i] = setting(row * 9u + i); }
   for (var i = thread; i < part; i += threads) { atomicStore(&marks[i], 0u); }
-  workgroupBarrier();
+  barrier();
   let repetition = given[5];
   let frequency = given[6];
   let presence = given[7];
   if (repetition != 1f || frequency != 0f || presence != 0f) { mark_history(thread, row, begin, size); }
   mark_bias(thread, row, begin, size);
-  workgroupBarrier();
+  barrier();
   let draws = given[0] > 0f;
   var best = vec2u(0u, 0xffffffffu);
   var raw_best = best;
@@ -60,7 +60,7 @@ const std::string_view kPartBody = R"(  let row = group / parts;
     put_record(at, best.x);
     put_record(at + 1u, best.y);
   }
-  if (workgroupUniformLoad(&given[8]) == 0f) { return; }
+  if (same_given(8u) == 0f) { return; }
   raw_best = best_of(thread, raw_best.x, raw_best.y);
   var sum = 0f;
   if (is_finite_key(raw_best.x)) {
@@ -80,8 +80,8 @@ const std::string_view kPartBody = R"(  let row = group / parts;
 const std::string_view kWeightBody = R"(  let row = group / parts;
   let begin = row * pitch + group % parts * part;
   for (var i = thread; i < 9u; i += threads) { given[i] = setting(row * 9u + i); }
-  workgroupBarrier();
-  if (!(workgroupUniformLoad(&given[0]) > 0f)) { return; }
+  barrier();
+  if (!(same_given(0u) > 0f)) { return; }
   var best = vec2u(0u, 0xffffffffu);
   for (var i = thread; i < parts; i += threads) {
     let key = record((row * parts + i) * 4u);
@@ -103,7 +103,7 @@ const std::string_view kWeightBody = R"(  let row = group / parts;
     atomicStore(&lows[i], 0u);
     atomicStore(&highs[i], 0u);
   }
-  workgroupBarrier();
+  barrier();
   for (var i = thread; i < part; i += threads) {
     let l = adjusted(begin + i);
     let scaled = (top - l) * scale;
@@ -116,7 +116,7 @@ const std::string_view kWeightBody = R"(  let row = group / parts;
   }
   let old = atomicAdd(&total[0], sum.x);
   atomicAdd(&total[1], sum.y + select(0u, 1u, old + sum.x < old));
-  workgroupBarrier();
+  barrier();
   if (ranked) {
     for (var i = thread; i < bins; i += threads) {
       let count = atomicLoad(&counts[i]);

@@ -1,5 +1,5 @@
 // The last dispatch of a draw, a workgroup a row: from bin to candidate.
-#include "backend/webgpu/wgsl/sample_text.hpp"
+#include "backend/webgpu/wgsl/sample/text.hpp"
 
 namespace weft::webgpu::sample {
 
@@ -60,9 +60,9 @@ fn set_bin(i: u32, sum: vec3u) {
   atomicStore(&counts[i], sum.z);
 }
 fn clear(thread: u32) {
-  workgroupBarrier();
+  barrier();
   for (var i = thread; i < bins; i += threads) { set_bin(i, vec3u()); }
-  workgroupBarrier();
+  barrier();
 }
 // A goal less a sum; 0 where the sum is beyond it.
 fn rest_of(goal: vec3u, sum: vec3u) -> vec3u {
@@ -91,13 +91,13 @@ fn cross(thread: u32, wanted: vec3u) -> u32 {
     found[6] = goal.y;
     found[7] = goal.z;
   }
-  return workgroupUniformLoad(&found[1]);
+  return same_found(1u);
 }
 )";
 
 const std::string_view kRunUp = R"(// Makes running sums of the bins.
 fn run_up(thread: u32) {
-  workgroupBarrier();
+  barrier();
   for (var step = 1u; step < bins; step *= 2u) {
     var sums: array<vec3u, bins / threads>;
     for (var j = 0u; j < bins / threads; j++) {
@@ -105,9 +105,9 @@ fn run_up(thread: u32) {
       sums[j] = bin_at(i);
       if (i >= step) { sums[j] = joined(sums[j], bin_at(i - step)); }
     }
-    workgroupBarrier();
+    barrier();
     for (var j = 0u; j < bins / threads; j++) { set_bin(j * threads + thread, sums[j]); }
-    workgroupBarrier();
+    barrier();
   }
 }
 )";
@@ -181,26 +181,26 @@ fn sum(thread: u32, row: u32, task: u32, last: u32) -> vec2u {
   visit(thread, row, task, false, 0u, last, vec2u(), vec2u());
   run_up(thread);
   let all = bin_at(bins - 1u).xy;
-  workgroupBarrier();
+  barrier();
   return all;
 }
 fn fill(thread: u32, row: u32, by_distance: bool) {
   clear(thread);
   visit(thread, row, fill_bins, by_distance, 0u, cut_bin, vec2u(), vec2u());
-  workgroupBarrier();
+  barrier();
   for (var i = thread; i < bins; i += threads) {
     let sum = bin_at(i);
     put_word(row * row_words + i, sum.z);
     put_word(row * row_words + bins + i, sum.x);
     put_word(row * row_words + 2u * bins + i, sum.y);
   }
-  storageBarrier();
-  workgroupBarrier();
+  storage_barrier();
+  barrier();
 }
 fn sort(thread: u32, size: u32) {
   for (var stretch = 2u; stretch <= size; stretch *= 2u) {
     for (var step = stretch / 2u; step > 0u; step /= 2u) {
-      workgroupBarrier();
+      barrier();
       for (var i = thread; i < size / 2u; i += threads) {
         let a = (i / step) * step * 2u + i % step;
         let x = vec2u(keys[a], places[a]);
@@ -224,7 +224,7 @@ fn listed_sum(row: u32, i: u32) -> vec3u {
 }
 // The bins of the row: of candidates as they were counted, or for an order by token of parts.
 fn load_bins(thread: u32, row: u32, order: u32) {
-  workgroupBarrier();
+  barrier();
   for (var i = thread; i < bins; i += threads) {
     var sum = vec3u();
     if (order != order_by_token) {
@@ -288,12 +288,12 @@ fn find(thread: u32, row: u32, order: u32, wanted: vec3u) -> vec4u {
         keys[i] = 0xffffffffu;
         places[i] = 0xffffffffu;
       }
-      workgroupBarrier();
+      barrier();
       visit(thread, row, select(fill_digits, list_them, lists), is_by_distance, first, last, low, high);
       if (!lists) { continue; }
       sort(thread, size);
     }
-    workgroupBarrier();
+    barrier();
     for (var i = thread; i < bins; i += threads) {
       var sum = vec3u();
       for (var j = i * per_bin; j < min((i + 1u) * per_bin, size); j++) { sum = joined(sum, listed_sum(row, j)); }
@@ -309,7 +309,7 @@ fn find(thread: u32, row: u32, order: u32, wanted: vec3u) -> vec4u {
     goal = rest_of(goal, own);
   }
   let result = vec4u(keys[at], places[at], plus(before, listed_sum(row, at).xy));
-  workgroupBarrier();
+  barrier();
   return result;
 }
 )";
@@ -319,7 +319,7 @@ const std::string_view kDrawBody = R"(  let row = group;
   for (var i = thread; i < 9u; i += threads) { given[i] = bitcast<u32>(setting(row * 9u + i)); }
   for (var i = thread; i < 4u; i += threads) { given[9u + i] = draw_word(row * 4u + i); }
   for (var i = thread; i < 3u; i += threads) { given[13u + i] = word(base + 3u * bins + i); }
-  let g = workgroupUniformLoad(&given);
+  let g = all_given();
   let top_k = bitcast<f32>(g[1]);
   let typical = bitcast<f32>(g[2]);
   let top_p = bitcast<f32>(g[3]);

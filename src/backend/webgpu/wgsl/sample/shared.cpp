@@ -1,5 +1,5 @@
 // What the dispatches of a draw share: keys of logits, sums over a workgroup, quotients, and masses in bins.
-#include "backend/webgpu/wgsl/sample_text.hpp"
+#include "backend/webgpu/wgsl/sample/text.hpp"
 
 namespace weft::webgpu::sample {
 
@@ -13,7 +13,7 @@ fn best_of(thread: u32, key: u32, place: u32) -> vec2u {
   keys[thread] = key;
   places[thread] = place;
   for (var step = threads / 2u; step > 0u; step /= 2u) {
-    workgroupBarrier();
+    barrier();
     if (thread < step) {
       let other = vec2u(keys[thread + step], places[thread + step]);
       if (other.x > keys[thread] || (other.x == keys[thread] && other.y < places[thread])) {
@@ -22,18 +22,18 @@ fn best_of(thread: u32, key: u32, place: u32) -> vec2u {
       }
     }
   }
-  let best = workgroupUniformLoad(&keys[0]);
-  return vec2u(best, workgroupUniformLoad(&places[0]));
+  let best = same_key(0u);
+  return vec2u(best, same_place(0u));
 }
 )";
 
 const std::string_view kSum = R"(fn sum_of(thread: u32, value: f32) -> f32 {
   keys[thread] = bitcast<u32>(value);
   for (var step = threads / 2u; step > 0u; step /= 2u) {
-    workgroupBarrier();
+    barrier();
     if (thread < step) { keys[thread] = bitcast<u32>(bitcast<f32>(keys[thread]) + bitcast<f32>(keys[thread + step])); }
   }
-  return bitcast<f32>(workgroupUniformLoad(&keys[0]));
+  return bitcast<f32>(same_key(0u));
 }
 )";
 

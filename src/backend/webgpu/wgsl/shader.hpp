@@ -1,0 +1,63 @@
+// A compute shader in pieces, and the one place that joins them to WGSL.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/webgpu/wgsl/scalar.hpp"
+
+namespace weft::webgpu {
+
+/// What a shader declares, and the statements of its entry point.
+///
+/// In the text of functions and of the body, `$name` refers to a storage array, workgroup array or function of this
+/// shader. The marks are all that anyone looks for in the text: whoever renames a piece replaces marks by others. Helper
+/// functions have the same name in every shader and no mark. `$$` is a dollar sign.
+struct ShaderPieces {
+  /// Binding i is the array `$data<i>`.
+  struct Storage {
+    std::string element;  // WGSL type
+    bool written = false;
+  };
+  /// An array in workgroup memory.
+  struct Shared {
+    std::string name, element;
+    std::int64_t count = 0;
+  };
+  /// `text` follows the name: "(x: f32) -> f32 { return $other(x); }\n".
+  struct Function {
+    std::string name, text;
+  };
+
+  int threads = 1;         // of a workgroup
+  bool subgroups = false;  // uses subgroup functions, with values that are the same in a subgroup by design
+  std::vector<Storage> storage;
+  Helpers helpers;
+  /// Declarations whose names other pieces use without a mark. A shader that has any cannot be merged with others.
+  std::string verbatim;
+  std::vector<Shared> shared;
+  std::vector<Function> functions;
+  std::string body;  // statements; `group` is the number of the workgroup, `thread` that of the thread in it
+  /// 0 if workgroups have one dimension. Else their number; the dispatch may have more, which return at once.
+  std::uint64_t folded_groups = 0;
+
+  void share(std::string name, std::string_view element, std::int64_t count) {
+    shared.push_back({std::move(name), std::string(element), count});
+  }
+
+  /// The whole shader, with entry point main. Throws InternalError for a mark of something that is not declared.
+  std::string text() const;
+};
+
+using ShaderNames = std::map<std::string, std::string, std::less<>>;
+
+/// The text with each mark replaced by the mark of its new name. Throws InternalError for a name that has none.
+std::string with_new_names(std::string_view text, const ShaderNames& names);
+
+/// Bytes of an element of a workgroup array. Throws InternalError for a type that no renderer uses.
+int shared_element_bytes(std::string_view element);
+
+}  // namespace weft::webgpu
