@@ -83,6 +83,15 @@ int main() {
   constexpr int kSteps = 2000;
   report(
       "a step of logistic regression", kSteps, [] { logistic_regression(kSteps); }, 2);
+  std::vector<Variable> caches;
+  for (int i = 0; i < 60; ++i) caches.emplace_back(zeros({4}), "cache", false);
+  eval_pending();
+  auto write_all = compile([&](const Tensor& by) {
+    for (Variable& cache : caches) cache.assign(cache.value() + by);
+  });
+  report("calling a compiled function that writes to 60 Variables", kCount, [&] {
+    for (int i = 0; i < kCount; ++i) write_all(x);
+  });
   std::vector<Tensor> rows;
   for (int i = 0; i < 10000; ++i) rows.push_back(tensor<float>({static_cast<float>(i), 1, 2, 3}));
   const double start = processor_seconds();

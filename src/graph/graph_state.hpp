@@ -19,7 +19,7 @@ class NodeTable {
   explicit NodeTable(std::weak_ptr<void> owner, SessionState* session) : session(session), owner_(std::move(owner)) {}
   ~NodeTable();
 
-  NodeRef make(NodeFields fields, Where where);
+  NodeRef make(NodeFields&& fields, Where where);
   /// The living node with these fields, or null.
   NodeRef find(const NodeFields& fields) const;
   std::size_t live() const;

@@ -103,7 +103,7 @@ NodeRef NodeTable::find(const NodeFields& fields) const {
 
 NodeRef find_node(const NodeFields& fields) { return NodeTable::current().find(fields); }
 
-NodeRef NodeTable::make(NodeFields fields, Where where) {
+NodeRef NodeTable::make(NodeFields&& fields, Where where) {
   check_type(fields.type, fields.device);
   if (fields.kind == Kind::map && fields.device.kind == Device::Kind::webgpu)
     for (const scalar::Instruction& in : fields.expression->code) check_type(in.type, fields.device);
@@ -115,8 +115,8 @@ NodeRef NodeTable::make(NodeFields fields, Where where) {
           "this one with Session::copy",
           fields.name.empty() ? std::string(graph::name_of(fields.kind)) : fields.name, weft::name_of(input->type),
           input->shape.to_string(), input->label.empty() ? "" : fmt::format(" \"{}\"", input->label)));
-  const std::uint64_t hash = hash_of(fields);
   const bool unique = fields.kind == Kind::data || fields.kind == Kind::input;
+  const std::uint64_t hash = unique ? 0 : hash_of(fields);
   std::lock_guard lock(mutex_);
   if (!unique)
     if (NodeRef known = find_locked(fields, hash)) return known;

@@ -105,7 +105,7 @@ struct NodeFields {
 // converting constructor), and a last release under the table's lock would wait for that lock.
 class Node : public std::enable_shared_from_this<const Node>, public NodeFields {
  public:
-  Node(NodeFields fields, std::uint64_t id, std::uint64_t hash, NodeTable& table)
+  Node(NodeFields&& fields, std::uint64_t id, std::uint64_t hash, NodeTable& table)
       : NodeFields(std::move(fields)), id(id), hash(hash), table(table) {}
   ~Node();
   Node(const Node&) = delete;

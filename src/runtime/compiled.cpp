@@ -109,8 +109,10 @@ class CompiledFunction {
     trace.executable->program->run(externals);
     for (std::size_t u = 0; u < trace.updates.size(); ++u) {
       graph::Cell& cell = *trace.updated[u];
-      graph::set_committed(cell, data_node(cell.type, cell.shape, trace.device,
-                                           externals[static_cast<std::size_t>(trace.updates[u].external)]));
+      const backend::BufferPtr& buffer = externals[static_cast<std::size_t>(trace.updates[u].external)];
+      // Written over in place: nobody else holds the value's node, and it has the new value by now.
+      if (trace.updates[u].in_place && buffer_of(*cell.committed) == buffer) continue;
+      graph::set_committed(cell, data_node(cell.type, cell.shape, trace.device, buffer));
     }
     std::vector<Tensor> results;
     for (std::size_t i = 0; i < trace.results.size(); ++i) {

@@ -4,12 +4,16 @@
 #include <atomic>
 #include <barrier>
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <thread>
 
+#include "backend/trace/backend.hpp"
 #include "base/keep_thread_count.hpp"
 #include "base/message_of.hpp"
 #include "base/threads.hpp"
 #include "graph/node.hpp"
+#include "runtime/devices.hpp"
 #include "runtime/evaluate.hpp"
 #include "weft/compile.hpp"
 #include "weft/grad.hpp"
@@ -190,6 +194,64 @@ TEST(Session, ThreadsOfOneSessionEvaluateAtOnce) {
     }
   });
   EXPECT_EQ(wrong, 0);
+}
+
+// A device on which each run waits until a run on the other device is under way, too.
+struct Meeting {
+  std::mutex mutex;
+  std::condition_variable came;
+  int under_way = 0;
+  bool met = false;
+};
+class MeetingBackend final : public backend::Backend {
+ public:
+  explicit MeetingBackend(Meeting& meeting) : meeting_(meeting) {}
+  const backend::Description& describe() const override { return trace_->describe(); }
+  std::size_t storage_bytes(DType type) const override { return trace_->storage_bytes(type); }
+  backend::BufferPtr allocate(std::size_t bytes, std::string_view label) override {
+    return trace_->allocate(bytes, label);
+  }
+  void upload(backend::Buffer& to, Extent first, Extent count, DType type, const void* host) override {
+    trace_->upload(to, first, count, type, host);
+  }
+  void download(backend::Buffer& from, Extent first, Extent count, DType type, void* host) override {
+    trace_->download(from, first, count, type, host);
+  }
+  std::unique_ptr<backend::Program> compile(const kernel::Plan&) override {
+    struct Run final : backend::Program {
+      explicit Run(Meeting& meeting) : meeting(meeting) {}
+      void run(std::span<const backend::BufferPtr>) override {
+        std::unique_lock lock(meeting.mutex);
+        if (++meeting.under_way == 2) meeting.met = true;
+        meeting.came.notify_all();
+        meeting.came.wait_for(lock, std::chrono::seconds(20), [&] { return meeting.met; });
+        --meeting.under_way;
+      }
+      std::string source() const override { return ""; }
+      std::size_t scratch_bytes() const override { return 0; }
+      Meeting& meeting;
+    };
+    return std::make_unique<Run>(meeting_);
+  }
+  void synchronize() override {}
+
+ private:
+  std::unique_ptr<backend::Backend> trace_ = trace::make_trace_backend();
+  Meeting& meeting_;
+};
+
+TEST(Session, TwoDevicesOfOneSessionRunAtTheSameTime) {
+  Meeting meeting;
+  Session session;
+  const auto outer = session.enter();
+  const Device devices[] = {{Device::Kind::trace, 1}, {Device::Kind::trace, 2}};
+  for (const Device device : devices) runtime::use_backend(device, std::make_unique<MeetingBackend>(meeting));
+  together(2, [&](int t) {
+    const auto in = session.enter();
+    const Floats values(16, 1);
+    exp(tensor<float>(std::span(values), {16}).to(devices[t]) * 2.0).eval();
+  });
+  EXPECT_TRUE(meeting.met);
 }
 
 TEST(Session, ThreadsOfOneSessionTrainVariablesOfTheirOwn) {

@@ -185,7 +185,7 @@ TEST(WgslMatmulChoiceTest, FollowsTheShape) {
     return std::string(tiles()[static_cast<std::size_t>(choice.tile)].name);
   };
   const TileChoice square = choose_tile(1, 4096, 4096, 4096, kLargeGpu);
-  EXPECT_EQ(name(square), "128x128x16");
+  EXPECT_EQ(name(square), "128x64x16");
   EXPECT_EQ(square.split, 1);
   const TileChoice weight_gradient = choose_tile(1, 384, 1152, 16384, kLargeGpu);
   EXPECT_GE(weight_gradient.split, 4);

@@ -12,9 +12,10 @@ namespace weft::webgpu {
 
 namespace {
 
-// Larger tiles reuse more, smaller ones fill the device sooner. Measured on an H200 at 4096.
+// Larger tiles reuse more, smaller ones fill the device sooner. Measured on an H200 at 4096 and on the shapes of char-gpt,
+// where 128x128x16 reaches 34 to 39 TFLOP/s and the two tiles of half its size 43 to 46.
 constexpr Tile kTiles[] = {
-    {"128x128x16", MathUnit::f32_registers, 128, 128, 16, 8, 8, 0.75, 2},
+    {"128x128x16", MathUnit::f32_registers, 128, 128, 16, 8, 8, 0.66, 2},
     {"128x64x16", MathUnit::f32_registers, 128, 64, 16, 8, 8, 0.72, 4},
     {"64x128x16", MathUnit::f32_registers, 64, 128, 16, 8, 8, 0.71, 4},
     {"64x64x16", MathUnit::f32_registers, 64, 64, 16, 8, 4, 0.66, 5},
