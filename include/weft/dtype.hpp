@@ -13,9 +13,9 @@
 
 namespace weft {
 
-/// Types that tensors hold. Down to u8 they compute; the last ones are for storage: values are unpacked to f32 before
-/// anything is computed of them. A bool takes one byte on the host and on the CPU, and a u32 on a GPU (backends convert on
-/// upload and download).
+/// Types that tensors hold. The types down to u8 compute; the others are for storage: ops refuse them, and a cast unpacks
+/// them inside the kernel that reads them. A bool takes one byte on the host and on the CPU, and a u32 on a GPU (backends
+/// convert on upload and download).
 enum class DType : std::uint8_t {
   f32,
   f64,
@@ -126,15 +126,19 @@ inline constexpr DType kComputeDTypes[] = {DType::f32, DType::f64,  DType::i32, 
 
 /// Bytes of one element. Types below 8 bits share bytes: for them this is 1, and `bytes_of` counts what they take.
 constexpr std::size_t size_bytes(DType type) { return static_cast<std::size_t>((element(type).bits + 7) / 8); }
-/// Bytes of `count` elements in host form.
-constexpr std::size_t bytes_of(DType type, std::size_t count) {
-  const auto bits = static_cast<std::size_t>(element(type).bits);
-  return bits % 8 == 0 ? count * (bits / 8) : count / 8 * bits + (count % 8 * bits + 7) / 8;
+/// Bytes of `count` elements of `bits` bits each, the last byte filled up.
+constexpr std::size_t bytes_of_bits(int bits, std::size_t count) {
+  const auto b = static_cast<std::size_t>(bits);
+  return b % 8 == 0 ? count * (b / 8) : count / 8 * b + (count % 8 * b + 7) / 8;
 }
+/// Bytes of `count` elements in host form.
+constexpr std::size_t bytes_of(DType type, std::size_t count) { return bytes_of_bits(element(type).bits, count); }
 constexpr bool is_float(DType type) { return element(type).kind == ElementKind::real; }
 constexpr bool is_integer(DType type) { return element(type).kind == ElementKind::integer; }
 /// Whether values are only stored in it, and unpacked before anything is computed.
 constexpr bool is_storage(DType type) { return element(type).kind == ElementKind::storage; }
+/// Whether several elements share a byte: element i takes the bits from i * bits on, counted from the lowest of a byte.
+constexpr bool is_packed(DType type) { return element(type).bits < 8; }
 /// The type that arithmetic of it happens in; for most the type itself.
 constexpr DType compute_type(DType type) { return element(type).compute; }
 /// Whether ops compute in another type and round or cut their results to this one.

@@ -58,11 +58,16 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual const Description& describe() const = 0;
-  /// Bytes one element takes in this backend's buffers (a bool takes 1 on the CPU and 4 on a GPU).
-  virtual std::size_t storage_bytes(DType type) const = 0;
+  /// Bits that one element takes in this backend's buffers (a bool takes 8 on the CPU and 32 on a GPU).
+  virtual int storage_bits(DType type) const = 0;
+  /// Bytes that `count` elements take there.
+  std::size_t storage_bytes(DType type, Extent count) const {
+    return bytes_of_bits(storage_bits(type), static_cast<std::size_t>(count));
+  }
   /// Throws DeviceError naming the label, the bytes and the limit.
   virtual BufferPtr allocate(std::size_t bytes, std::string_view label) = 0;
   /// Host elements (as in weft/dtype.hpp, a bool one byte) to `count` elements of the buffer from element `first`, and back.
+  /// An upload of a packed type starts at a whole byte.
   /// Download waits for pending work.
   virtual void upload(Buffer& to, Extent first, Extent count, DType type, const void* host) = 0;
   virtual void download(Buffer& from, Extent first, Extent count, DType type, void* host) = 0;

@@ -197,7 +197,7 @@ class Runner {
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       const Tensor& t = tensors[i];
       io::Array array{t.dtype(), t.shape(),
-                      std::vector<std::byte>(static_cast<std::size_t>(t.numel()) * size_bytes(t.dtype()))};
+                      std::vector<std::byte>(bytes_of(t.dtype(), static_cast<std::size_t>(t.numel())))};
       t.copy_to(array.data.data(), array.data.size());
       results.insert_or_assign(program_.results[i], std::move(array));
     }

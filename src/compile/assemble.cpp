@@ -36,9 +36,7 @@ class Assembler {
   }
 
  private:
-  std::size_t bytes_of(const Node* node) const {
-    return static_cast<std::size_t>(node->shape.numel()) * target_.storage_bytes(node->type);
-  }
+  std::size_t bytes_of(const Node* node) const { return target_.storage_bytes(node->type, node->shape.numel()); }
 
   /// Leaves in the order in which kernels read them, then the outputs that overwrite no leaf.
   void number_externals() {
@@ -141,7 +139,8 @@ class Assembler {
     }
     const MemoryPlan::Slot& slot = planned_.slots[static_cast<std::size_t>(value_of_.at(owner))];
     operand.buffer = first_scratch_ + slot.buffer;
-    operand.offset = static_cast<Extent>(slot.offset / target_.storage_bytes(owner->type)) + within;
+    operand.offset =
+        static_cast<Extent>(slot.offset * 8 / static_cast<std::size_t>(target_.storage_bits(owner->type))) + within;
   }
 
   const Order& order_;

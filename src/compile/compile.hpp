@@ -13,7 +13,10 @@ namespace weft::compiler {
 
 /// What the compiler must know of a device: its own word, and the size of elements in its buffers.
 struct Target : Capabilities {
-  std::function<std::size_t(DType)> storage_bytes;
+  std::function<int(DType)> storage_bits;
+  std::size_t storage_bytes(DType type, Extent count) const {
+    return bytes_of_bits(storage_bits(type), static_cast<std::size_t>(count));
+  }
 };
 
 struct Settings {

@@ -69,6 +69,26 @@ void cut(Operand& operand, const Reach& reach) {
   operand.count = reach.last - reach.first + 1;
 }
 
+/// Operands of packed types begin at a whole byte; what comes before the first element moves into the views.
+void align(LoopKernel& loop) {
+  constexpr Extent kElements = 8;  // as many fill whole bytes, whatever their bits
+  const auto shift = [](Operand& operand) {
+    const Extent by = is_packed(operand.type) ? operand.offset % kElements : 0;
+    operand.offset -= by;
+    operand.count += by;
+    return by;
+  };
+  for (std::size_t i = 0; i < loop.inputs.size(); ++i)
+    if (const Extent by = shift(loop.inputs[i]); by != 0)
+      for (Step& step : loop.steps)
+        if ((step.kind == StepKind::load || step.kind == StepKind::gather) && step.operand == static_cast<int>(i))
+          step.view.offset += by;
+  for (std::size_t o = 0; o < loop.outputs.size(); ++o)
+    if (const Extent by = shift(loop.outputs[o]); by != 0)
+      for (kernel::Store& store : loop.stores)
+        if (store.output == static_cast<int>(o)) store.view.offset += by;
+}
+
 void narrow(LoopKernel& loop) {
   std::vector<Reach> inputs, outputs;
   for (std::size_t i = 0; i < loop.inputs.size(); ++i) inputs.push_back(of_input(loop, static_cast<int>(i)));
@@ -107,7 +127,10 @@ void narrow(Operand& operand, View& batch, Extent rows, Extent row_stride, Exten
 }  // namespace
 
 void narrow_operands(kernel::Kernel& kernel) {
-  kernel::visit_loops(kernel, [](LoopKernel& loop) { narrow(loop); });
+  kernel::visit_loops(kernel, [](LoopKernel& loop) {
+    narrow(loop);
+    align(loop);
+  });
   if (auto* product = std::get_if<MatmulKernel>(&kernel)) {
     narrow(product->a, product->a_batch, product->m, product->a_row, product->k, product->a_col);
     narrow(product->b, product->b_batch, product->k, product->b_row, product->n, product->b_col);

@@ -184,7 +184,10 @@ NodeRef identity_map(const NodeRef& node) {
   constexpr std::size_t kLongest = 3;  // instructions
   if (node->kind != Kind::map || node->name == "copy" || node->expression->code.size() > kLongest) return node;
   std::vector<DType> types;  // with which more is an identity: true * 1 is a number
-  for (const NodeRef& input : node->inputs) types.push_back(input->type);
+  for (const NodeRef& input : node->inputs) {
+    if (is_storage(input->type)) return node;  // a cast
+    types.push_back(input->type);
+  }
   const scalar::Expression e = scalar::typed(*node->expression, types);
   if (e.code.back().op != scalar::Op::input) return node;
   const NodeRef& operand = node->inputs[static_cast<std::size_t>(e.code.back().slot)];

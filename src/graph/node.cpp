@@ -72,10 +72,7 @@ NodeTable::~NodeTable() {
 namespace {
 
 // What a device does not hold is refused where it would first be, so that no plan fails for it later.
-bool holds(Device::Kind kind, const Element& row) {
-  if (row.kind == ElementKind::storage) return false;
-  return kind == Device::Kind::webgpu ? row.on_gpu : row.on_cpu;
-}
+bool holds(Device::Kind kind, const Element& row) { return kind == Device::Kind::webgpu ? row.on_gpu : row.on_cpu; }
 void check_type(DType type, Device device) {
   if (holds(device.kind, element(type))) return;
   const bool gpu = device.kind == Device::Kind::webgpu;

@@ -92,14 +92,14 @@ std::string descr_of(DType dtype) {
 
 /// Everything before the data.
 std::string preamble_of(const Array& array) {
+  const std::string descr = descr_of(array.dtype);
   const std::uint64_t needed = checked_multiply<UsageError, std::uint64_t>(
       checked_numel<UsageError>(array.shape, "npy"), size_bytes(array.dtype), "npy");
   if (needed != array.data.size())
     throw UsageError(fmt::format("npy: {} [{}] takes {} bytes, but {} are given", name_of(array.dtype),
                                  fmt::join(array.shape, ", "), needed, array.data.size()));
-  const std::string dictionary =
-      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", descr_of(array.dtype),
-                  fmt::join(array.shape, ", "), array.shape.rank() == 1 ? "," : "");
+  const std::string dictionary = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", descr,
+                                             fmt::join(array.shape, ", "), array.shape.rank() == 1 ? "," : "");
   const std::size_t prefix = kMagic.size() + 4;
   const std::size_t total = (prefix + dictionary.size() + 1 + kAlignment - 1) / kAlignment * kAlignment;
   const std::size_t length = total - prefix;

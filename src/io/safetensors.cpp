@@ -258,8 +258,10 @@ Array to_array(const TensorView& tensor, std::string_view source) {
   const auto dtype = dtype_from_safetensors(tensor.dtype);
   if (!dtype)
     throw FileError(
-        fmt::format("{}: tensor {} is {}, which Weft's tensors do not hold; convert it first, for example to F32",
-                    source, quote(tensor.name), tensor.dtype));
+        fmt::format("{}: tensor {} is {}, which Weft's tensors do not hold; convert it first, for example to F32; they "
+                    "hold {}",
+                    source, quote(tensor.name), tensor.dtype,
+                    dtype_list([](const Element& row) { return !row.safetensors.empty(); })));
   if (*dtype == DType::boolean)
     for (std::size_t i = 0; i < tensor.data.size(); ++i)
       if (tensor.data[i] > std::byte{1})

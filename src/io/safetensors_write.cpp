@@ -53,13 +53,14 @@ Item checked_item(const Tensor& tensor, std::size_t index) {
     throw UsageError(fmt::format("{}: rank {} is over the limit of {}", context, tensor.shape.rank(), kMaxRank));
   const std::uint64_t total_bits =
       checked_multiply<UsageError, std::uint64_t>(checked_numel<UsageError>(tensor.shape, context), *bits, context);
+  if (total_bits % 8 != 0)
+    throw UsageError(
+        fmt::format("{}: {} [{}] takes {} bits, which is no whole number of bytes; pad it to an even count", context,
+                    tensor.dtype, fmt::join(tensor.shape, ", "), total_bits));
   if constexpr (requires { tensor.data; })
-    if (total_bits % 8 != 0 || total_bits / 8 != tensor.data.size())
+    if (total_bits / 8 != tensor.data.size())
       throw UsageError(fmt::format("{}: {} [{}] takes {} bits, but {} bytes of data are given", context, tensor.dtype,
                                    fmt::join(tensor.shape, ", "), total_bits, tensor.data.size()));
-  if (total_bits % 8 != 0)
-    throw UsageError(fmt::format("{}: {} [{}] takes {} bits, which is no whole number of bytes", context, tensor.dtype,
-                                 fmt::join(tensor.shape, ", "), total_bits));
   return {&tensor.name, &tensor.dtype, &tensor.shape, total_bits / 8, index};
 }
 

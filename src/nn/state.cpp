@@ -15,7 +15,7 @@ namespace weft::nn {
 namespace {
 
 std::size_t bytes_of(DType dtype, const Shape& shape) {
-  return static_cast<std::size_t>(shape.numel()) * size_bytes(dtype);
+  return weft::bytes_of(dtype, static_cast<std::size_t>(shape.numel()));
 }
 
 std::vector<std::byte> download(const Tensor& value) {
@@ -93,8 +93,8 @@ StateDict cast_state(const StateDict& state, std::span<const NamedShape> expecte
   for (const NamedArray& array : state) {
     const auto want = types.find(array.name);
     // What has another size than its shape says is refused later, by its name.
-    if (want == types.end() || want->second == array.dtype || is_storage(array.dtype) ||
-        !(lossy || holds_all(want->second, array.dtype)) || array.bytes.size() != bytes_of(array.dtype, array.shape)) {
+    if (want == types.end() || want->second == array.dtype || !(lossy || holds_all(want->second, array.dtype)) ||
+        array.bytes.size() != bytes_of(array.dtype, array.shape)) {
       result.push_back(array);
       continue;
     }

@@ -116,7 +116,7 @@ void use_backend(Device device, std::unique_ptr<backend::Backend> backend) {
 
 compiler::Target target_of(Device device) {
   backend::Backend& backend = backend_of(device);
-  return {{backend.describe()}, [&backend](DType type) { return backend.storage_bytes(type); }};
+  return {{backend.describe()}, [&backend](DType type) { return backend.storage_bits(type); }};
 }
 
 backend::BufferPtr allocate(Device device, std::size_t bytes, FunctionRef<std::string()> label) {
@@ -160,9 +160,14 @@ void append_element(std::vector<std::byte>& bytes, DType type, double value) {
 }
 
 std::vector<std::byte> constant_bytes(const graph::Node& constant) {
+  const auto count = static_cast<std::size_t>(constant.shape.numel());
+  std::vector<std::byte> bytes(bytes_of(constant.type, count));
+  if (is_packed(constant.type)) {
+    for (std::size_t i = 0; i < count; ++i) write_element(constant.type, constant.value, bytes.data(), i);
+    return bytes;
+  }
   std::vector<std::byte> element;
   append_element(element, constant.type, constant.value);
-  std::vector<std::byte> bytes(static_cast<std::size_t>(constant.shape.numel()) * element.size());
   for (std::size_t at = 0; at < bytes.size(); at += element.size())
     std::memcpy(bytes.data() + at, element.data(), element.size());
   return bytes;
@@ -172,8 +177,7 @@ backend::BufferPtr small_constant(const graph::Node& node) {
   constexpr Extent kSmall = 1024;
   if (node.kind != graph::Kind::constant || node.storage || node.shape.numel() > kSmall) return nullptr;
   backend::Backend& backend = backend_of(node.device);
-  backend::BufferPtr buffer = allocate(
-      node.device, static_cast<std::size_t>(node.shape.numel()) * backend.storage_bytes(node.type), "constant");
+  backend::BufferPtr buffer = allocate(node.device, backend.storage_bytes(node.type, node.shape.numel()), "constant");
   if (node.shape.numel() > 0) backend.upload(*buffer, 0, node.shape.numel(), node.type, constant_bytes(node).data());
   return buffer;
 }

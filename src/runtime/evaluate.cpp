@@ -44,8 +44,7 @@ std::shared_ptr<Executable> make_executable(const compiler::Request& request, De
   executable->compiled = compiler::compile(request, target, {s.fusion, s.fused_composites, s.disabled_rewrites});
   executable->program = executable->device->backend->compile(executable->compiled.plan);
   for (const NodeRef& output : request.outputs)
-    executable->output_bytes.push_back(static_cast<std::size_t>(output->shape.numel()) *
-                                       target.storage_bytes(output->type));
+    executable->output_bytes.push_back(target.storage_bytes(output->type, output->shape.numel()));
   kernel::Plan& plan = executable->compiled.plan;
   for (const kernel::Kernel& each : plan.kernels)
     executable->work.push_back({kernel::flops(each), kernel::bytes_moved(each)});
@@ -89,7 +88,8 @@ void run(const CachedPlan& plan, const Structure& structure, std::span<const Nod
       const Blueprint::Operand& operand = plan.operands[static_cast<std::size_t>(-1 - plan.bindings[i])];
       const std::vector<std::byte> bytes = operand_bytes(operand, structure);
       backend::Backend& backend = *executable.device->backend;
-      externals[i] = allocate(device, operand.holes.size() * backend.storage_bytes(operand.type), "numbers");
+      externals[i] =
+          allocate(device, backend.storage_bytes(operand.type, static_cast<Extent>(operand.holes.size())), "numbers");
       backend.upload(*externals[i], 0, static_cast<Extent>(operand.holes.size()), operand.type, bytes.data());
       continue;
     }

@@ -21,18 +21,17 @@ std::vector<double> random_numbers(Extent count, double lo, double hi, std::uint
 }
 
 Tensor tensor_of(const std::vector<double>& numbers, const Shape& shape, DType type) {
-  const std::size_t size = size_bytes(type);
-  std::vector<std::byte> bytes(numbers.size() * size);
-  for (std::size_t i = 0; i < numbers.size(); ++i) write_element(type, numbers[i], bytes.data() + i * size);
+  std::vector<std::byte> bytes(bytes_of(type, numbers.size()));
+  for (std::size_t i = 0; i < numbers.size(); ++i) write_element(type, numbers[i], bytes.data(), i);
   return tensor_from_bytes(bytes.data(), shape, type);
 }
 
 std::vector<double> numbers_of(const Tensor& t) {
-  const std::size_t size = size_bytes(t.dtype());
-  std::vector<std::byte> bytes(static_cast<std::size_t>(t.numel()) * size);
+  const auto count = static_cast<std::size_t>(t.numel());
+  std::vector<std::byte> bytes(bytes_of(t.dtype(), count));
   t.copy_to(bytes.data(), bytes.size());
   std::vector<double> numbers;
-  for (std::size_t at = 0; at < bytes.size(); at += size) numbers.push_back(read_element(t.dtype(), bytes.data() + at));
+  for (std::size_t i = 0; i < count; ++i) numbers.push_back(read_element(t.dtype(), bytes.data(), i));
   return numbers;
 }
 

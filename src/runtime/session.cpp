@@ -30,7 +30,7 @@ Session::Entered Session::enter() const { return Entered(state_); }
 
 Tensor Session::copy(const Tensor& value) const {
   const Shape& shape = value.shape();  // complains when there is no value
-  std::vector<std::byte> bytes(static_cast<std::size_t>(shape.numel()) * size_bytes(value.dtype()));
+  std::vector<std::byte> bytes(bytes_of(value.dtype(), static_cast<std::size_t>(shape.numel())));
   {
     const SessionState::Scope own(graph::session_of(*value.node()));
     value.copy_to(bytes.data(), bytes.size());

@@ -62,8 +62,10 @@ class Numbers {
   std::uint32_t stamp_ = 1;
 };
 
-// The constant that the node repeats everywhere, or null.
+// The constant that the node repeats everywhere, or null. Constants of packed types stay in the structure: holes have
+// places of whole bytes.
 const Node* splat_of(const Node* node) {
+  if (is_packed(node->type)) return nullptr;
   while (graph::is_view(node->kind) && node->kind != Kind::pad) node = node->inputs[0].get();
   return node->kind == Kind::constant ? node : nullptr;
 }

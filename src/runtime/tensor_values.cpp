@@ -26,9 +26,9 @@ Tensor tensor_from_bytes(const void* data, const Shape& shape, DType type, Devic
     throw DTypeError(
         fmt::format("tensor: {} does not hold {}; convert to f32, or use the CPU", device.to_string(), name_of(type)));
   const Extent count = shape.numel();
-  backend::BufferPtr buffer =
-      runtime::allocate(device, static_cast<std::size_t>(count) * backend.storage_bytes(type),
-                        [&] { return fmt::format("tensor {} {}", name_of(type), shape.to_string()); });
+  backend::BufferPtr buffer = runtime::allocate(device, backend.storage_bytes(type, count), [&] {
+    return fmt::format("tensor {} {}", name_of(type), shape.to_string());
+  });
   if (count > 0) backend.upload(*buffer, 0, count, type, data);
   return Tensor(runtime::data_node(type, shape, device, std::move(buffer)));
 }
@@ -110,7 +110,7 @@ bool read_in_place(const graph::Node& node, backend::Backend& backend, void* out
 }  // namespace
 
 void Tensor::copy_to(void* out, std::size_t bytes) const {
-  const std::size_t needed = static_cast<std::size_t>(numel()) * size_bytes(dtype());
+  const std::size_t needed = bytes_of(dtype(), static_cast<std::size_t>(numel()));
   if (bytes != needed)
     throw UsageError(fmt::format("copy_to: {} bytes given for {} bytes of {} {}", bytes, needed, name_of(dtype()),
                                  shape().to_string()));
@@ -172,7 +172,7 @@ WEFT_HOST_TYPE(bool)
 
 Tensor Tensor::to(Device target) const {
   if (device() == target) return *this;
-  std::vector<std::byte> bytes(static_cast<std::size_t>(numel()) * size_bytes(dtype()));
+  std::vector<std::byte> bytes(bytes_of(dtype(), static_cast<std::size_t>(numel())));
   copy_to(bytes.data(), bytes.size());
   return tensor_from_bytes(bytes.data(), shape(), dtype(), target);
 }
@@ -205,12 +205,11 @@ void print(std::string& out, const Shape& shape, int axis, Extent offset, bool a
 }  // namespace
 
 std::string Tensor::to_string() const {
-  std::vector<std::byte> bytes(static_cast<std::size_t>(numel()) * size_bytes(dtype()));
+  std::vector<std::byte> bytes(bytes_of(dtype(), static_cast<std::size_t>(numel())));
   copy_to(bytes.data(), bytes.size());
   std::string out = fmt::format("{} {} ", name_of(dtype()), shape().to_string());
-  print(out, shape(), 0, 0, numel() > kPrintedMax, [&](Extent i) -> std::string {
-    return element_text(dtype(), bytes.data() + static_cast<std::size_t>(i) * size_bytes(dtype()));
-  });
+  print(out, shape(), 0, 0, numel() > kPrintedMax,
+        [&](Extent i) -> std::string { return element_text(dtype(), bytes.data(), static_cast<std::size_t>(i)); });
   return out;
 }
 

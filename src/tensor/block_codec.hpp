@@ -59,4 +59,9 @@ inline unsigned low_nibble(std::byte b) { return static_cast<unsigned>(b) & 15u;
 inline unsigned high_nibble(std::byte b) { return static_cast<unsigned>(b) >> 4; }
 inline std::byte nibbles(int low, int high) { return static_cast<std::byte>(low | high << 4); }
 
+/// The values of IQ4_NL and IQ4_XS: ascending, densest at 0, as weights are.
+inline constexpr int kIq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+/// The values of e2m1 (MXFP4), doubled so that they are integers: the scale is halved instead. Bit 3 is the sign.
+inline constexpr int kE2m1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
 }  // namespace weft::codec

@@ -15,11 +15,6 @@ namespace {
 
 constexpr int kGroup = 32;
 
-/// 16 values, ascending and symmetric about nothing: densest at 0, as weights are.
-constexpr int kIq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-/// The values of e2m1, doubled so that they are integers: the scale is halved instead. Bit 3 is the sign.
-constexpr int kE2m1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-
 /// For each half-integer step from -128 the index of the nearest entry of kIq4: midpoints of entries are such steps.
 struct Nearest {
   std::uint8_t index[512];

@@ -16,7 +16,7 @@ namespace weft::test {
 inline compiler::Target reference_target() {
   compiler::Target target;
   target.name = "reference";
-  target.storage_bytes = [](DType) { return std::size_t{1}; };  // buffers are vectors of doubles: one "byte" an element
+  target.storage_bits = [](DType) { return 8; };  // buffers are vectors of doubles: one "byte" an element
   target.dtypes.assign(std::begin(kAllDTypes), std::end(kAllDTypes));
   target.offset_alignment = 1;
   target.has_kernel = [](const graph::Call& call) {

@@ -40,8 +40,7 @@ inline std::string broken_promise(const compiler::Compiled& compiled, const comp
         note(*operand);
         if (operand->buffer < 0 || operand->buffer >= static_cast<int>(plan.buffers.size()))
           return fmt::format("kernel {}: no buffer {}", k, operand->buffer);
-        const std::size_t element = target.storage_bytes(operand->type),
-                          end = static_cast<std::size_t>(operand->offset + operand->count) * element;
+        const std::size_t end = target.storage_bytes(operand->type, operand->offset + operand->count);
         if (end > plan.buffers[static_cast<std::size_t>(operand->buffer)].bytes)
           return fmt::format("kernel {}: an operand ends after its buffer", k);
       }

@@ -94,12 +94,12 @@ class Conformance : public testing::Test {
     for (auto& buffer : compiled.plan.buffers)
       if (buffer.external >= 0) {
         const Operand& external = externals[static_cast<std::size_t>(buffer.external)];
-        buffer.bytes = static_cast<std::size_t>(external.count + 2 * guard) * target.storage_bytes(external.type);
+        buffer.bytes = target.storage_bytes(external.type, external.count + 2 * guard);
       }
     std::vector<backend::BufferPtr> buffers;
     for (const Operand& external : externals) {
       const std::size_t count = static_cast<std::size_t>(external.count + 2 * guard);
-      buffers.push_back(backend().allocate(count * target.storage_bytes(external.type), "guarded"));
+      buffers.push_back(backend().allocate(target.storage_bytes(external.type, external.count + 2 * guard), "guarded"));
       std::vector<double> values(count, sentinel(external.type));
       if (external.values) std::copy(external.values->begin(), external.values->end(), values.begin() + guard);
       upload(*buffers.back(), external.type, values);
@@ -169,6 +169,7 @@ class Conformance : public testing::Test {
   static double sentinel(DType type) {
     if (type == DType::boolean) return 1;
     const Element& row = element(type);
+    if (is_storage(type)) return row.highest;
     if (row.bits <= 16) return row.is_signed ? -112 : 177;  // every type of few bits has these
     return row.is_signed ? -12345678 : 3735928559.0;
   }
@@ -180,18 +181,16 @@ class Conformance : public testing::Test {
   }
 
   void upload(backend::Buffer& to, DType type, const std::vector<double>& values) {
-    const std::size_t size = size_bytes(type);
-    std::vector<std::byte> host(values.size() * size);
-    for (std::size_t i = 0; i < values.size(); ++i) write_element(type, values[i], host.data() + i * size);
+    std::vector<std::byte> host(bytes_of(type, values.size()));
+    for (std::size_t i = 0; i < values.size(); ++i) write_element(type, values[i], host.data(), i);
     backend().upload(to, 0, static_cast<Extent>(values.size()), type, host.data());
   }
   std::vector<double> download(backend::Buffer& from, DType type, Extent count) {
-    const std::size_t size = size_bytes(type);
-    std::vector<std::byte> host(static_cast<std::size_t>(count) * size);
+    std::vector<std::byte> host(bytes_of(type, static_cast<std::size_t>(count)));
     backend().download(from, 0, count, type, host.data());
     std::vector<double> values;
     for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i)
-      values.push_back(read_element(type, host.data() + i * size));
+      values.push_back(read_element(type, host.data(), i));
     return values;
   }
 

@@ -138,8 +138,9 @@ TEST(Safetensors, ArraysOfOtherDtypesAreRefusedWithTheCure) {
       R"({"w":{"dtype":"F8_E8M0","shape":[2],"data_offsets":[0,2]},"t":{"dtype":"BOOL","shape":[2],"data_offsets":[2,4]}})",
       "abab");
   const SafetensorsFile read = SafetensorsFile::parse(as_bytes(file), "m");
-  EXPECT_EQ(message_of<FileError>([&] { to_array(read.at("w"), "m"); }),
-            "m: tensor \"w\" is F8_E8M0, which Weft's tensors do not hold; convert it first, for example to F32");
+  EXPECT_TRUE(message_of<FileError>([&] { to_array(read.at("w"), "m"); })
+                  .starts_with("m: tensor \"w\" is F8_E8M0, which Weft's tensors do not hold; convert it first, for "
+                               "example to F32; they hold f32, "));
   EXPECT_NE(message_of<FileError>([&] {
               to_array(read.at("t"), "m");
             }).find("element 0 of BOOL is the byte 97; only 0 and 1"),
@@ -315,7 +316,7 @@ TEST(Safetensors, WriterRefusesWhatTheReaderWould) {
       {"metadata key not UTF-8", {}, {{"\xff", ""}}, "metadata key \"\\xff\" is not UTF-8"},
       {"unknown dtype", {{"a", "f32", {1}, "1234"}}, {}, "unknown dtype \"f32\""},
       {"short data", {{"a", "F32", {2}, "1234"}}, {}, "F32 [2] takes 64 bits, but 4 bytes of data are given"},
-      {"half a byte", {{"a", "F4", {3}, "12"}}, {}, "F4 [3] takes 12 bits, but 2 bytes"},
+      {"half a byte", {{"a", "F4", {3}, "12"}}, {}, "F4 [3] takes 12 bits, which is no whole number"},
       {"negative extent", {{"a", "U8", {-1}, "1"}}, {}, "extent -1 of shape [-1] is negative"},
       {"overflow", {{"a", "U8", {1LL << 40, 1LL << 40}, "1"}}, {}, "overflows 64 bits"},
       {"rank", {{"a", "U8", Shape(std::vector<Extent>(65, 1)), "1"}}, {}, "rank 65 is over the limit of 64"},

@@ -42,7 +42,7 @@ class Recording : public backend::Backend {
   backend::BufferPtr allocate(std::size_t bytes, std::string_view) override { return std::make_shared<Nothing>(bytes); }
   void upload(backend::Buffer&, Extent, Extent, DType, const void*) override {}
   void download(backend::Buffer&, Extent, Extent count, DType type, void* host) override {
-    if (count > 0) std::memset(host, 0, static_cast<std::size_t>(count) * size_bytes(type));
+    if (count > 0) std::memset(host, 0, bytes_of(type, static_cast<std::size_t>(count)));
   }
   void synchronize() override {}
 
@@ -59,7 +59,7 @@ class RecordingCpu final : public Recording {
  public:
   explicit RecordingCpu(std::unique_ptr<backend::Backend> inner)
       : Recording(without_memory_size(inner->describe())), inner_(std::move(inner)) {}
-  std::size_t storage_bytes(DType type) const override { return inner_->storage_bytes(type); }
+  int storage_bits(DType type) const override { return inner_->storage_bits(type); }
   std::unique_ptr<backend::Program> compile(const kernel::Plan& plan) override {
     const std::unique_ptr<backend::Program> program = inner_->compile(plan);
     return std::make_unique<RecordedProgram>(Recorded{kernel::to_string(plan), program->source()},
@@ -124,9 +124,9 @@ class RecordingWebgpu final : public Recording {
  public:
   explicit RecordingWebgpu(const webgpu::AdapterInfo& info)
       : Recording(webgpu::description_of(info)), target_(webgpu::target_of(info)) {}
-  std::size_t storage_bytes(DType type) const override {
+  int storage_bits(DType type) const override {
     if (element(type).wgsl.empty()) throw DTypeError("snapshot: the type does not exist on GPUs");
-    return type == DType::boolean ? 4 : size_bytes(type);
+    return type == DType::boolean ? 32 : element(type).bits;
   }
   std::unique_ptr<backend::Program> compile(const kernel::Plan& plan) override {
     const webgpu::RenderedPlan rendered = webgpu::render_plan(plan, target_);

@@ -15,6 +15,7 @@
 #include "backend/cpu/prepared.hpp"
 #include "backend/cpu/program.hpp"
 #include "base/threads.hpp"
+#include "tensor/element.hpp"
 #include "weft/error.hpp"
 
 namespace weft::cpu {
@@ -68,7 +69,7 @@ class CpuBackend final : public backend::Backend {
     description_.name = "cpu";
     description_.hardware = fmt::format("{} ({}, {} threads)", processor_name(), name(isa()), thread_count());
     for (const Element& row : kElements)
-      if (row.on_cpu && !is_storage(row.type)) description_.dtypes.push_back(row.type);
+      if (row.on_cpu) description_.dtypes.push_back(row.type);
     description_.buffer_bytes_max = description_.binding_bytes_max = physical_memory();
     description_.offset_alignment = kLine;
     description_.has_kernel = [](const graph::Call& call) { return calls().accepts(call); };
@@ -77,35 +78,35 @@ class CpuBackend final : public backend::Backend {
                             {"memory", fmt::format("{:.1f} GiB", static_cast<double>(physical_memory()) / (1 << 30))}};
   }
   const backend::Description& describe() const override { return description_; }
-  std::size_t storage_bytes(DType type) const override { return size_bytes(type); }
+  int storage_bits(DType type) const override { return element(type).bits; }
   backend::BufferPtr allocate(std::size_t bytes, std::string_view label) override {
     return allocate_memory(bytes, label);
   }
 
   void upload(backend::Buffer& to, Extent first, Extent count, DType type, const void* host) override {
-    char* at = range(to, first, count, type);
-    if (count == 0) return;  // host may be null, which memcpy must not see
-    if (type != DType::boolean) {
-      std::memcpy(at, host, static_cast<std::size_t>(count) * size_bytes(type));
-      return;
-    }
+    char* whole = memory(to, first, count, type);
+    if (type != DType::boolean)
+      return copy_elements(type, host, 0, whole, static_cast<std::size_t>(first), static_cast<std::size_t>(count));
+    char* at = whole + first;
     const auto* from = static_cast<const unsigned char*>(host);  // kernels rely on 0 and 1
     for (Extent i = 0; i < count; ++i) at[i] = from[i] != 0;
   }
   void download(backend::Buffer& from, Extent first, Extent count, DType type, void* host) override {
-    const char* at = range(from, first, count, type);
-    if (count > 0) std::memcpy(host, at, static_cast<std::size_t>(count) * size_bytes(type));
+    copy_elements(type, memory(from, first, count, type), static_cast<std::size_t>(first), host, 0,
+                  static_cast<std::size_t>(count));
+    clear_unused_bits(type, host, static_cast<std::size_t>(count));
   }
   std::unique_ptr<backend::Program> compile(const kernel::Plan& plan) override { return make_program(plan); }
   void synchronize() override {}  // programs run to their end
 
  private:
-  static char* range(backend::Buffer& buffer, Extent first, Extent count, DType type) {
-    const std::size_t end = static_cast<std::size_t>(first + count) * size_bytes(type);
+  /// All of the buffer, after a look that the elements lie in it.
+  static char* memory(backend::Buffer& buffer, Extent first, Extent count, DType type) {
+    const std::size_t end = bytes_of(type, static_cast<std::size_t>(first + count));
     if (first < 0 || count < 0 || end > buffer.bytes())
       throw InternalError(fmt::format("cpu: elements [{}, {}) of {} lie outside a buffer of {} bytes", first,
                                       first + count, name_of(type), buffer.bytes()));
-    return reinterpret_cast<char*>(memory_of(buffer).data()) + static_cast<std::size_t>(first) * size_bytes(type);
+    return reinterpret_cast<char*>(memory_of(buffer).data());
   }
 
   backend::Description description_;

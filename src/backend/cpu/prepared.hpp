@@ -20,7 +20,7 @@ class Memory {
   char* at(const kernel::Operand& operand) const {
     if (operand.buffer < 0) return nullptr;
     return buffers_[static_cast<std::size_t>(operand.buffer)] +
-           operand.offset * static_cast<Extent>(size_bytes(operand.type));
+           bytes_of(operand.type, static_cast<std::size_t>(operand.offset));
   }
 
  private:

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "graph/attention.hpp"
+#include "tensor/element.hpp"
 #include "weft/error.hpp"
 
 namespace weft::trace {
@@ -33,7 +34,7 @@ class TraceBackend final : public backend::Backend {
     description_.hardware = "records plans, computes nothing";
     description_.is_software = true;
     for (const Element& row : kElements)
-      if (row.on_cpu && !is_storage(row.type)) description_.dtypes.push_back(row.type);
+      if (row.on_cpu) description_.dtypes.push_back(row.type);
     description_.buffer_bytes_max = description_.binding_bytes_max = std::size_t{1} << 40;
     description_.has_kernel = [](const graph::Call& call) {
       constexpr Extent kWidthMax = 128;
@@ -41,17 +42,18 @@ class TraceBackend final : public backend::Backend {
     };
   }
   const backend::Description& describe() const override { return description_; }
-  std::size_t storage_bytes(DType type) const override { return size_bytes(type); }
+  int storage_bits(DType type) const override { return element(type).bits; }
   backend::BufferPtr allocate(std::size_t bytes, std::string_view) override {
     return std::make_shared<HostBuffer>(bytes);
   }
   void upload(backend::Buffer& to, Extent first, Extent count, DType type, const void* host) override {
-    std::byte* bytes = at(to, first, count, type);
-    if (count > 0) std::memcpy(bytes, host, static_cast<std::size_t>(count) * size_bytes(type));
+    copy_elements(type, host, 0, bytes_in(to, first, count, type), static_cast<std::size_t>(first),
+                  static_cast<std::size_t>(count));
   }
   void download(backend::Buffer& from, Extent first, Extent count, DType type, void* host) override {
-    const std::byte* bytes = at(from, first, count, type);
-    if (count > 0) std::memcpy(host, bytes, static_cast<std::size_t>(count) * size_bytes(type));
+    copy_elements(type, bytes_in(from, first, count, type), static_cast<std::size_t>(first), host, 0,
+                  static_cast<std::size_t>(count));
+    clear_unused_bits(type, host, static_cast<std::size_t>(count));
   }
   std::unique_ptr<backend::Program> compile(const kernel::Plan& plan) override {
     return std::make_unique<Recorded>(plan);
@@ -59,12 +61,11 @@ class TraceBackend final : public backend::Backend {
   void synchronize() override {}
 
  private:
-  static std::byte* at(backend::Buffer& buffer, Extent first, Extent count, DType type) {
+  static std::byte* bytes_in(backend::Buffer& buffer, Extent first, Extent count, DType type) {
     auto& data = static_cast<HostBuffer&>(buffer).data;
-    const std::size_t begin = static_cast<std::size_t>(first) * size_bytes(type);
-    if (begin + static_cast<std::size_t>(count) * size_bytes(type) > data.size())
+    if (bytes_of(type, static_cast<std::size_t>(first + count)) > data.size())
       throw InternalError("trace: transfer beyond the end of a buffer");
-    return data.data() + begin;
+    return data.data();
   }
   backend::Description description_;
 };

@@ -12,6 +12,7 @@
 #include "backend/webgpu/description.hpp"
 #include "backend/webgpu/render_plan.hpp"
 #include "backend/webgpu/staging.hpp"
+#include "tensor/element.hpp"
 #include "weft/error.hpp"
 
 namespace weft::webgpu {
@@ -98,9 +99,9 @@ class WebgpuBackend final : public backend::Backend {
 
   const backend::Description& describe() const override { return description_; }
 
-  std::size_t storage_bytes(DType type) const override {
+  int storage_bits(DType type) const override {
     if (element(type).wgsl.empty()) unsupported(type);
-    return type == DType::boolean ? 4 : size_bytes(type);
+    return type == DType::boolean ? 32 : element(type).bits;
   }
 
   backend::BufferPtr allocate(std::size_t bytes, std::string_view label) override {
@@ -109,9 +110,9 @@ class WebgpuBackend final : public backend::Backend {
 
   void upload(backend::Buffer& to, Extent first, Extent count, DType type, const void* host) override {
     Buffer& buffer = own(to);
-    const std::uint64_t offset = static_cast<std::uint64_t>(first) * storage_bytes(type);
+    const std::uint64_t offset = storage_bytes(type, first);
     const auto n = static_cast<std::size_t>(count);
-    if (type != DType::boolean) return buffer.upload(offset, host, n * size_bytes(type));
+    if (type != DType::boolean) return buffer.upload(offset, host, bytes_of(type, n));
     const auto* bytes = static_cast<const unsigned char*>(host);
     std::vector<std::uint32_t> words(n);
     std::transform(bytes, bytes + n, words.begin(), [](unsigned char byte) { return byte != 0 ? 1u : 0u; });
@@ -120,9 +121,16 @@ class WebgpuBackend final : public backend::Backend {
 
   void download(backend::Buffer& from, Extent first, Extent count, DType type, void* host) override {
     const Buffer& buffer = own(from);
-    const std::uint64_t offset = static_cast<std::uint64_t>(first) * storage_bytes(type);
     const auto n = static_cast<std::size_t>(count);
-    if (type != DType::boolean) return buffer.download(offset, host, n * size_bytes(type));
+    if (is_packed(type)) {  // from the whole byte before, then shifted
+      const auto before = static_cast<std::size_t>(first % 8);
+      std::vector<std::byte> bytes(bytes_of(type, before + n));
+      buffer.download(storage_bytes(type, first / 8 * 8), bytes.data(), bytes.size());
+      copy_elements(type, bytes.data(), before, host, 0, n);
+      return clear_unused_bits(type, host, n);
+    }
+    const std::uint64_t offset = storage_bytes(type, first);
+    if (type != DType::boolean) return buffer.download(offset, host, bytes_of(type, n));
     std::vector<std::uint32_t> words(n);
     buffer.download(offset, words.data(), n * 4);
     std::transform(words.begin(), words.end(), static_cast<unsigned char*>(host),

@@ -16,7 +16,7 @@ backend::Description description_of(const AdapterInfo& info) {
   description.hardware = webgpu::describe(info);
   description.is_software = info.type == AdapterType::software;
   for (const Element& row : kElements)
-    if (row.on_gpu && !is_storage(row.type)) description.dtypes.push_back(row.type);
+    if (row.on_gpu) description.dtypes.push_back(row.type);
   description.buffer_bytes_max = limits.buffer_bytes;
   description.binding_bytes_max = limits.binding_bytes;
   description.offset_alignment = std::max(256u, limits.offset_alignment);

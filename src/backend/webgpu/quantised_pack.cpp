@@ -8,143 +8,24 @@
 
 #include "base/threads.hpp"
 #include "tensor/block_k.hpp"
+#include "tensor/block_read.hpp"
 
 namespace weft::webgpu {
 namespace {
 
-constexpr int kSuper = 256;  // elements that share factors
-
-/// One block of a file: 32 or 256 elements.
-struct UnpackedBlock {
-  std::uint8_t q[kSuper];
-  std::uint16_t scale = 0, minimum = 0;  // f16 bits
-  float single = 0;
-  std::int8_t codes[16], minimum_codes[16];  // of 16 elements each
-};
-
-constexpr std::int8_t kIq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-constexpr std::int8_t kE2m1Twice[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-constexpr std::uint16_t kSignBit = 0x8000;  // of an f16: the K formats subtract their minimums
-
-unsigned byte_at(const std::byte* p, int i) { return static_cast<unsigned>(p[i]); }
-std::uint16_t half_at(const std::byte* p) { return static_cast<std::uint16_t>(byte_at(p, 0) | byte_at(p, 1) << 8); }
-std::uint8_t low_byte(unsigned x) { return static_cast<std::uint8_t>(x); }
-std::int8_t signed_byte(int x) { return static_cast<std::int8_t>(x); }
-
-void read_nibbles(const std::byte* from, std::uint8_t* q) {
-  for (int i = 0; i < 16; ++i) {
-    q[i] = low_byte(byte_at(from, i) & 15);
-    q[i + 16] = low_byte(byte_at(from, i) >> 4);
-  }
-}
-void read_fifth_bits(const std::byte* from, std::uint8_t* q) {
-  for (int i = 0; i < 32; ++i) q[i] = low_byte(q[i] | (byte_at(from, i / 8) >> i % 8 & 1) << 4);
-}
-/// Two bits of each of 256 elements: of 128, byte l holds l, l + 32, l + 64 and l + 96.
-unsigned bit_pair(const std::byte* from, int i) {
-  return byte_at(from, 32 * (i / 128) + i % 32) >> 2 * (i % 128 / 32) & 3;
-}
-/// Four bits of each: of 64, byte l holds l and l + 32.
-unsigned k_nibble(const std::byte* from, int i) {
-  return byte_at(from, 32 * (i / 64) + i % 32) >> 4 * (i % 64 / 32) & 15;
-}
-
-/// The 6-bit scales and minimums of Q4_K and Q5_K, of 32 elements each.
-void read_k_scales(const std::byte* from, UnpackedBlock& block) {
-  for (int j = 0; j < 8; ++j) {
-    const auto [scale, minimum] = codec::load_pair(from, j);
-    block.codes[2 * j] = block.codes[2 * j + 1] = static_cast<std::int8_t>(scale);
-    block.minimum_codes[2 * j] = block.minimum_codes[2 * j + 1] = static_cast<std::int8_t>(minimum);
-  }
-}
-
-void look_up(const std::int8_t* table, std::uint8_t* q, int count) {
-  for (int i = 0; i < count; ++i) q[i] = static_cast<std::uint8_t>(table[q[i]]);
-}
-
-void read_block(BlockType type, const std::byte* from, UnpackedBlock& block) {
-  switch (type) {
-    case BlockType::q4_0:
-    case BlockType::iq4_nl:
-      block.scale = half_at(from);
-      read_nibbles(from + 2, block.q);
-      if (type == BlockType::iq4_nl) look_up(kIq4, block.q, 32);
-      break;
-    case BlockType::q4_1:
-      block.scale = half_at(from);
-      block.minimum = half_at(from + 2);
-      read_nibbles(from + 4, block.q);
-      break;
-    case BlockType::q5_0:
-      block.scale = half_at(from);
-      read_nibbles(from + 6, block.q);
-      read_fifth_bits(from + 2, block.q);
-      break;
-    case BlockType::q5_1:
-      block.scale = half_at(from);
-      block.minimum = half_at(from + 2);
-      read_nibbles(from + 8, block.q);
-      read_fifth_bits(from + 4, block.q);
-      break;
-    case BlockType::q8_0:
-      block.scale = half_at(from);
-      std::memcpy(block.q, from + 2, 32);
-      break;
-    case BlockType::mxfp4: {
-      const unsigned exponent = byte_at(from, 0);
-      // Half of 2^(exponent - 127), for the table holds doubled values.
-      block.single = std::bit_cast<float>(exponent < 2 ? 0x00200000u << exponent : (exponent - 1) << 23);
-      read_nibbles(from + 1, block.q);
-      look_up(kE2m1Twice, block.q, 32);
-      break;
-    }
-    case BlockType::q2_k:
-      block.scale = half_at(from + 80);
-      block.minimum = half_at(from + 82) ^ kSignBit;
-      for (int j = 0; j < 16; ++j) {
-        block.codes[j] = signed_byte(static_cast<int>(byte_at(from, j) & 15));
-        block.minimum_codes[j] = signed_byte(static_cast<int>(byte_at(from, j) >> 4));
-      }
-      for (int i = 0; i < kSuper; ++i) block.q[i] = low_byte(bit_pair(from + 16, i));
-      break;
-    case BlockType::q3_k:
-      block.scale = half_at(from + 108);
-      for (int j = 0; j < 16; ++j)
-        block.codes[j] = signed_byte(static_cast<int>(codec::load_q3_scale(from + 96, j)) - 32);
-      for (int i = 0; i < kSuper; ++i)
-        block.q[i] = low_byte(bit_pair(from + 32, i) | (byte_at(from, i % 32) >> i / 32 & 1) << 2);
-      break;
-    case BlockType::q4_k:
-    case BlockType::q5_k:
-      block.scale = half_at(from);
-      block.minimum = half_at(from + 2) ^ kSignBit;
-      read_k_scales(from + 4, block);
-      for (int i = 0; i < kSuper; ++i)
-        block.q[i] = type == BlockType::q4_k
-                         ? low_byte(k_nibble(from + 16, i))
-                         : low_byte(k_nibble(from + 48, i) | (byte_at(from, 16 + i % 32) >> i / 32 & 1) << 4);
-      break;
-    case BlockType::q6_k:
-      block.scale = half_at(from + 208);
-      for (int j = 0; j < 16; ++j) block.codes[j] = static_cast<std::int8_t>(byte_at(from, 192 + j));
-      for (int i = 0; i < kSuper; ++i) {
-        const int half = i / 128, l = i % 128;
-        block.q[i] = low_byte((byte_at(from, 64 * half + l % 64) >> 4 * (l / 64) & 15) | bit_pair(from + 128, i) << 4);
-      }
-      break;
-    case BlockType::iq4_xs: {
-      block.scale = half_at(from);
-      const unsigned high = half_at(from + 2);
-      for (int j = 0; j < 8; ++j) {
-        const unsigned low = byte_at(from, 4 + j / 2) >> 4 * (j % 2) & 15;
-        block.codes[2 * j] = block.codes[2 * j + 1] =
-            signed_byte(static_cast<int>(low | (high >> 2 * j & 3) << 4) - 32);
-        read_nibbles(from + 8 + 16 * j, block.q + 32 * j);
-      }
-      look_up(kIq4, block.q, kSuper);
-      break;
-    }
-    default: break;
+/// As bytes that kernels multiply: table entries for their indices. Formats of 256 elements have eight or sixteen codes;
+/// kernels take one for each 16 elements.
+void prepare(BlockType type, const QuantForm& form, UnpackedBlock& block) {
+  const auto look_up = [&](const int* table, int count) {
+    for (int i = 0; i < count; ++i) block.q[i] = static_cast<std::uint8_t>(table[block.q[i]]);
+  };
+  if (type == BlockType::iq4_nl) look_up(codec::kIq4, 32);
+  if (type == BlockType::iq4_xs) look_up(codec::kIq4, codec::kSuper);
+  if (type == BlockType::mxfp4) look_up(codec::kE2m1, 32);
+  if (form.scales != QuantScales::coded || form.group == 16) return;
+  for (int j = 8; j-- > 0;) {
+    block.codes[2 * j] = block.codes[2 * j + 1] = block.codes[j];
+    block.minimum_codes[2 * j] = block.minimum_codes[2 * j + 1] = block.minimum_codes[j];
   }
 }
 
@@ -226,6 +107,7 @@ std::vector<std::uint32_t> pack_quantised(BlockType type, std::span<const std::b
     UnpackedBlock block;
     for (Extent b = 0; b < at.blocks; from += bytes) {
       read_block(type, from, block);
+      prepare(type, form, block);
       for (int part = 0; part < elements / kQuantBlock; ++part, ++b) {
         const auto i = static_cast<std::size_t>(row * at.blocks + b);
         write_values(form, block.q + 32 * part, words.data() + i * static_cast<std::size_t>(form.value_words()),

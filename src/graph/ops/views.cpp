@@ -159,6 +159,8 @@ Tensor flip(const Tensor& x, const Axes& axes, Where where) {
 
 Tensor pad(const Tensor& x, const std::vector<std::pair<Extent, Extent>>& padding, Where where) {
   node(x, "pad");
+  if (x.dtype() == DType::binary)
+    throw DTypeError(describe("pad", "binary holds 1 and -1, and no 0 to pad with; cast it first", {{"x", x}}, where));
   if (static_cast<int>(padding.size()) != x.rank())
     throw ShapeError(describe("pad", fmt::format("{} pairs for {} axes", padding.size(), x.rank()), {{"x", x}}, where));
   std::vector<Extent> ints;

@@ -328,7 +328,7 @@ TEST(CpuBackend, DescribesItselfAndItsPrograms) {
   std::mt19937 random(5);
   const auto cpu = make_cpu_backend();
   EXPECT_EQ(cpu->describe().name, "cpu");
-  EXPECT_EQ(cpu->describe().dtypes.size(), std::size(kComputeDTypes));
+  EXPECT_EQ(cpu->describe().dtypes.size(), std::size(kAllDTypes));
   Trial t;
   t.plan.kernels.push_back(product(t, random, DType::f32, 1, 8, 8, 8, false, false, Epilogue::bias_gelu));
   const auto program = cpu->compile(t.plan);

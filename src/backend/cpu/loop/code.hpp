@@ -48,6 +48,7 @@ struct LoopInstruction {
   int out = -1;  // value; reductions: index of the reduction
   Source args[4];
   Extent out_bytes = 0;  // of an element
+  int packed_bits = 0;   // fetch, gather, store: of an element in memory, where several share a byte
   int operand = -1;
   int access = -1;  // fetch, index, gather, store: index into the accesses
   Extent axis_stride = 0, axis_extent = 0;

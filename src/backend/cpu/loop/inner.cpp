@@ -89,7 +89,7 @@ class InnerWriter {
     const bool shape = node.fast == to.uses_fast() && node.slow == to.uses_slow();
     // A transposing load would write its columns far apart; in a register they are near.
     const bool turns = node.kind == StepKind::load && node.access.plain_slow() && Access::stride(node.access.slow) == 1;
-    return plain && shape && !turns && !streams(store) && may_write_early(store);
+    return plain && shape && !turns && !is_packed(node.type) && !streams(store) && may_write_early(store);
   }
 
   /// Whether the output may be written when its value is made: later reads of an input that it overwrites still see it.
@@ -200,7 +200,8 @@ class InnerWriter {
     made.out_bytes = made.args[0].bytes;
     const auto t = static_cast<std::size_t>(node.type);
     const Access& to = store.access;
-    const bool plain = to.plain_slow() && to.plain_fast() && Access::stride(to.fast) == 1;
+    if (is_packed(node.type)) made.packed_bits = element(node.type).bits;
+    const bool plain = to.plain_slow() && to.plain_fast() && Access::stride(to.fast) == 1 && !is_packed(node.type);
     const bool stream = streams(store);
     if (plain) made.map = stream ? tile_table().stream[t] : tile_table().cast[t][t];
     if (plain && !stream && node.type == DType::f32) made.in_chain = kChainCopy;

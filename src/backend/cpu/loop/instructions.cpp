@@ -68,6 +68,8 @@ LoopInstruction InstructionMaker::instruction_of(int index) {
   made.out = value_of(index);
   std::string name;
   if (node.kind != StepKind::map) made.access = keep(node.access);
+  if ((node.kind == StepKind::load || node.kind == StepKind::gather) && is_packed(node.type))
+    made.packed_bits = element(node.type).bits;
   switch (node.kind) {
     case StepKind::load:
     case StepKind::accumulator:

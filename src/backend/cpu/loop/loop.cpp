@@ -34,9 +34,9 @@ std::unique_ptr<LoopProgram::Totals> make_totals(const LoopProgram::Code& code) 
 }  // namespace
 
 bool overlap(const kernel::Operand& x, const kernel::Operand& y) {
-  const auto bytes = [](const kernel::Operand& o) { return static_cast<Extent>(size_bytes(o.type)); };
-  return x.buffer == y.buffer && x.offset * bytes(x) < (y.offset + y.count) * bytes(y) &&
-         y.offset * bytes(y) < (x.offset + x.count) * bytes(x);
+  const auto bits = [](const kernel::Operand& o) { return static_cast<Extent>(element(o.type).bits); };
+  return x.buffer == y.buffer && x.offset * bits(x) < (y.offset + y.count) * bits(y) &&
+         y.offset * bits(y) < (x.offset + x.count) * bits(x);
 }
 
 std::shared_ptr<const LoopProgram::Code> compile_loop(const kernel::LoopKernel& kernel, Extent columns,

@@ -66,8 +66,8 @@ inline HalfF to_odd(D x) {
   return (HalfF)bits;
 }
 
-/// The codes of a small float: `exponent` and `fraction` bits below a sign.
-template <int exponent_bits, int fraction, int bias, int highest, bool has_infinity, int N>
+/// The codes of a small float: `exponent_bits` and `fraction` bits below a sign.
+template <int exponent_bits, int fraction, int bias, int highest, bool has_infinity, bool has_nan, int N>
 inline V<std::uint8_t, N> small_of_floats(V<float, N> x) {
   using W = Words<N>;
   constexpr std::uint32_t kDrop = 23 - fraction, kHalf = (1u << (kDrop - 1)) - 1, kNormal = (127 - bias + 1) << 23,
@@ -80,8 +80,44 @@ inline V<std::uint8_t, N> small_of_floats(V<float, N> x) {
   constexpr std::uint32_t kOnes = ((1u << exponent_bits) - 1) << fraction;
   if constexpr (has_infinity) code = rest == 0x7F800000u ? W{} + kOnes : code;
   const std::uint32_t nan = kOnes | (has_infinity ? 1u << (fraction - 1) : (1u << fraction) - 1);
-  code = rest > 0x7F800000u ? W{} + nan : code;
-  return __builtin_convertvector(code | (bits >> 31 << 7), V<std::uint8_t, N>);
+  const W sign = bits >> 31 << (exponent_bits + fraction);
+  const W signed_code = code | sign;
+  if constexpr (has_nan)
+    return __builtin_convertvector(rest > 0x7F800000u ? nan | sign : signed_code, V<std::uint8_t, N>);
+  return __builtin_convertvector(rest > 0x7F800000u ? W{} : signed_code, V<std::uint8_t, N>);
+}
+
+/// The values of such codes: their bits as those of a float, times what moves the exponent. Small numbers come out right too.
+template <int exponent_bits, int fraction, int bias, bool has_infinity, bool has_nan>
+inline F floats_of_small(V<std::uint8_t, kFloats> x) {
+  const U code = __builtin_convertvector(x, U), sign = code >> (exponent_bits + fraction) & 1u;
+  constexpr std::uint32_t kMask = (1u << (exponent_bits + fraction)) - 1,
+                          kOnes = ((1u << exponent_bits) - 1) << fraction,
+                          kScale = static_cast<std::uint32_t>(127 + 127 - bias) << 23;
+  const U rest = code & kMask;
+  U bits = (U)((F)(rest << (23 - fraction)) * __builtin_bit_cast(float, kScale));
+  if constexpr (has_infinity) bits = rest == kOnes ? U{} + 0x7F800000u : bits;
+  bits |= sign << 31;
+  if constexpr (has_nan && has_infinity) bits = rest > kOnes ? U{} + 0x7FC00000u : bits;
+  if constexpr (has_nan && !has_infinity) bits = rest == kMask ? U{} + 0x7FC00000u : bits;
+  return (F)bits;
+}
+
+/// The codes of a small integer: rounded, ties to even, and cut to [low, high]; 0 for NaN. Adding and subtracting 1.5 * 2^23
+/// rounds, and leaves the number in the low bits of the sum.
+template <int bits, int low, int high, int N>
+inline V<std::uint8_t, N> small_of_numbers(V<float, N> x) {
+  using W = Words<N>;
+  const V<float, N> inside = x > high  ? V<float, N>{} + high
+                             : x < low ? V<float, N>{} + low
+                             : x == x  ? x
+                                       : V<float, N>{};
+  return __builtin_convertvector((W)(inside + 0x1.8p23f) & ((1u << bits) - 1), V<std::uint8_t, N>);
+}
+template <int bits, bool is_signed>
+inline F numbers_of_small(V<std::uint8_t, kFloats> x) {
+  const I code = __builtin_convertvector(x, I);
+  return __builtin_convertvector(is_signed ? code << (32 - bits) >> (32 - bits) : code & ((1 << bits) - 1), F);
 }
 
 template <class To, class X>
@@ -102,30 +138,37 @@ void fill_narrow_integer(TileTable& table) {
   table.cast[f64][t] = tile<T, double>([](D x) { return integers_of<T>(x); });
 }
 
-/// Values of the codes of a type of eight bits.
-template <DType type>
-const std::array<float, 256>& values_of() {
-  static const std::array<float, 256> values = [] {
-    std::array<float, 256> made;
-    for (std::uint32_t i = 0; i < 256; ++i) made[i] = static_cast<float>(decode_float(type, i));
-    return made;
-  }();
-  return values;
-}
-
-template <DType type, int exponent_bits, int fraction, int bias, int highest, bool has_infinity>
+template <DType type, int exponent_bits, int fraction, int bias, int highest, bool has_infinity, bool has_nan>
 void fill_small_float(TileTable& table) {
   constexpr int t = at(type), f32 = at(DType::f32), f64 = at(DType::f64);
-  table.cast[t][f32] = tile<float, std::uint8_t>([](V<std::uint8_t, kFloats> x) {
-    const std::array<float, 256>& values = values_of<type>();
-    F y;
-    for (int i = 0; i < kFloats; ++i) y[i] = values[x[i]];
-    return y;
+  table.cast[t][f32] = tile<float, Byte>(
+      [](V<Byte, kFloats> x) { return floats_of_small<exponent_bits, fraction, bias, has_infinity, has_nan>(x); });
+  table.cast[f32][t] = tile<Byte, float>(
+      [](F x) { return small_of_floats<exponent_bits, fraction, bias, highest, has_infinity, has_nan, kFloats>(x); });
+  table.cast[f64][t] = tile<Byte, double>([](D x) {
+    return small_of_floats<exponent_bits, fraction, bias, highest, has_infinity, has_nan, kDoubles>(to_odd(x));
   });
-  table.cast[f32][t] = tile<std::uint8_t, float>(
-      [](F x) { return small_of_floats<exponent_bits, fraction, bias, highest, has_infinity, kFloats>(x); });
-  table.cast[f64][t] = tile<std::uint8_t, double>(
-      [](D x) { return small_of_floats<exponent_bits, fraction, bias, highest, has_infinity, kDoubles>(to_odd(x)); });
+}
+
+template <DType type, int bits, bool is_signed, int low, int high>
+void fill_small_integer(TileTable& table) {
+  constexpr int t = at(type), f32 = at(DType::f32), f64 = at(DType::f64);
+  table.cast[t][f32] = tile<float, Byte>([](V<Byte, kFloats> x) { return numbers_of_small<bits, is_signed>(x); });
+  table.cast[f32][t] = tile<Byte, float>([](F x) { return small_of_numbers<bits, low, high, kFloats>(x); });
+  table.cast[f64][t] = tile<Byte, double>([](D x) { return small_of_numbers<bits, low, high, kDoubles>(to_odd(x)); });
+}
+
+template <int N>
+inline V<std::uint8_t, N> signs_of(V<float, N> x) {
+  return __builtin_convertvector(x > 0 ? Words<N>{} + 1u : Words<N>{}, V<std::uint8_t, N>);
+}
+
+void fill_binary(TileTable& table) {
+  constexpr int t = at(DType::binary), f32 = at(DType::f32), f64 = at(DType::f64);
+  table.cast[t][f32] = tile<float, Byte>(
+      [](V<Byte, kFloats> x) { return __builtin_convertvector(2 * (__builtin_convertvector(x, I) & 1) - 1, F); });
+  table.cast[f32][t] = tile<Byte, float>([](F x) { return signs_of<kFloats>(x); });
+  table.cast[f64][t] = tile<Byte, double>([](D x) { return signs_of<kDoubles>(to_odd(x)); });
 }
 
 void fill_narrow(TileTable& table) {
@@ -141,8 +184,15 @@ void fill_narrow(TileTable& table) {
   fill_narrow_integer<std::uint8_t>(table);
   fill_narrow_integer<std::int16_t>(table);
   fill_narrow_integer<std::uint16_t>(table);
-  fill_small_float<DType::fp8_e4m3, 4, 3, 7, 0x7E, false>(table);
-  fill_small_float<DType::fp8_e5m2, 5, 2, 15, 0x7B, true>(table);
+  fill_small_float<DType::fp8_e4m3, 4, 3, 7, 0x7E, false, true>(table);
+  fill_small_float<DType::fp8_e5m2, 5, 2, 15, 0x7B, true, true>(table);
+  fill_small_float<DType::fp4_e2m1, 2, 1, 1, 0x7, false, false>(table);
+  fill_small_integer<DType::int4, 4, true, -8, 7>(table);
+  fill_small_integer<DType::uint4, 4, false, 0, 15>(table);
+  fill_small_integer<DType::int2, 2, true, -2, 1>(table);
+  fill_small_integer<DType::uint2, 2, false, 0, 3>(table);
+  fill_small_integer<DType::ternary, 2, true, -1, 1>(table);
+  fill_binary(table);
   // Copies do not look at what they copy.
   for (const Element& row : kElements) {
     const int t = at(row.type);
@@ -150,7 +200,7 @@ void fill_narrow(TileTable& table) {
     if (row.bits == 16) {
       table.cast[t][t] = tile<Bits, Bits>([](Native<Bits> x) { return x; });
       table.stream[t] = stream_rows<Bits>;
-    } else if (row.bits == 8) {
+    } else if (row.bits <= 8) {  // types below a byte are codes, a byte each
       table.cast[t][t] = tile<Byte, Byte>([](Native<Byte> x) { return x; });
       table.stream[t] = stream_rows<Byte>;
     }

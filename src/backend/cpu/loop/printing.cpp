@@ -14,7 +14,7 @@ std::string LoopProgram::to_string() const {
         const char* at = code_->constants.data() + value.offset;
         if (value.type == DType::f32) return fmt::format("{}", static_cast<float>(read_element(value.type, at)));
         if (is_float(value.type)) return fmt::format("{}", read_element(value.type, at));
-        return element_text(value.type, at) + (value.type == DType::u32 ? "u" : "");
+        return element_text(value.type, at, 0) + (value.type == DType::u32 ? "u" : "");
       }
       case Place::memory: return value.operand < 0 ? std::string("product") : fmt::format("in{}", value.operand);
       case Place::output: return fmt::format("out{}", value.operand);

@@ -262,7 +262,7 @@ bool LoopNodes::overlaps(int output, int input) const {
 bool LoopNodes::is_memory(int index) const {
   const LoopNode& node = (*this)[index];
   if (node.kind != StepKind::load && node.kind != StepKind::accumulator) return false;
-  if (!node.access.plain_slow() || !node.access.plain_fast()) return false;
+  if (!node.access.plain_slow() || !node.access.plain_fast() || is_packed(node.type)) return false;
   // What is stored as it is, while another store overwrites it, needs a register.
   const int source = node.kind == StepKind::accumulator ? -1 : node.operand;
   for (const StoreNode& store : stores)

@@ -300,6 +300,7 @@ class LoopRunner {
       case Action::gather:
       case Action::index: break;
     }
+    if (in.packed_bits != 0) return in.action == Action::gather ? gather_packed(in) : fetch_packed(in);
     switch (in.out_bytes) {
       case 8: return in.action == Action::gather ? gather<double>(in) : fetch<double>(in);
       case 4:
@@ -382,6 +383,41 @@ class LoopRunner {
           [&](Extent i, Extent n) { std::fill_n(to + i, n, Word{}); });
     });
   }
+  /// As `fetch`, of a packed type: codes, a byte each.
+  void fetch_packed(const LoopInstruction& in) const {
+    const Access& access = access_of(in);
+    const char* from = binding_.inputs[static_cast<std::size_t>(in.operand)];
+    each_row<std::uint8_t>(in, [&](Extent s, Extent f, Extent count, std::uint8_t* to) {
+      walk_row(
+          access, s, f, count,
+          [&](Extent i, Extent at, Extent stride, Extent n) {
+            unpack_codes(in.packed_bits, from, at, stride, to + i, n);
+          },
+          [&](Extent i, Extent n) { std::fill_n(to + i, n, std::uint8_t{0}); });
+    });
+  }
+  void gather_packed(const LoopInstruction& in) const {
+    const Access& access = access_of(in);
+    const char* from = binding_.inputs[static_cast<std::size_t>(in.operand)];
+    const Source& chosen = in.args[0];
+    const Slot& slot = slots_[chosen.value];
+    each_row<std::uint8_t>(in, [&](Extent s, Extent f, Extent count, std::uint8_t* to) {
+      const auto* indices =
+          reinterpret_cast<const std::int32_t*>(slot.data + (chosen.slow ? (s - s0_) * slot.stride : 0));
+      std::fill_n(to, count, std::uint8_t{0});
+      const auto take = [&](std::int32_t index, Extent i, Extent at, Extent stride, Extent n) {
+        if (index >= 0 && index < in.axis_extent)
+          unpack_codes(in.packed_bits, from, at + index * in.axis_stride, stride, to + i, n);
+      };
+      walk_row(
+          access, s, f, count,
+          [&](Extent i, Extent at, Extent stride, Extent n) {
+            if (!chosen.fast) return take(*indices, i, at, stride, n);
+            for (Extent k = 0; k < n; ++k) take(indices[i + k], i + k, at + k * stride, 0, 1);
+          },
+          [](Extent, Extent) {});
+    });
+  }
   void index(const LoopInstruction& in) const {
     const Access& access = access_of(in);
     each_row<std::uint32_t>(in, [&](Extent s, Extent f, Extent count, std::uint32_t* to) {
@@ -441,6 +477,18 @@ class LoopRunner {
       return;
     }
     const Slot& slot = slots_[value.value];
+    if (in.packed_bits != 0) {
+      for (Extent s = 0; s < rows; ++s) {
+        const auto* from = reinterpret_cast<const std::uint8_t*>(slot.data + (value.slow ? s * slot.stride : 0));
+        walk_row(
+            access, s0_ + s, f0_, count,
+            [&](Extent i, Extent at, Extent stride, Extent n) {
+              pack_codes(in.packed_bits, from + (value.fast ? i : 0), value.fast ? 1 : 0, base, at, stride, n);
+            },
+            [](Extent, Extent) {});
+      }
+      return;
+    }
     const auto scatter = [&]<class Word>(Word) {
       if (is_turned(in)) {
         const Extent stride = Access::stride(access.fast), row = value.slow ? slot.stride / size : 0;

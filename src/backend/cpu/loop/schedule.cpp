@@ -153,7 +153,9 @@ class Scheduler {
     const auto& along = code_.columns ? store.access.fast : store.access.slow;
     const DType type = nodes_[store.value].type;
     const auto t = static_cast<std::size_t>(type);
-    if (store.access.separable && Access::plain(along) && Access::stride(along) == 1) {
+    if (is_packed(type)) {
+      made.packed_bits = element(type).bits;
+    } else if (store.access.separable && Access::plain(along) && Access::stride(along) == 1) {
       made.map = tile_table().cast[t][t];
       if (type == DType::f32) made.in_chain = kChainCopy;
     }

@@ -1,5 +1,5 @@
-// Packing of weights. What the formats differ in is read into one plain form, a super-block's integers and scales, which
-// is then written to its places; the commonest formats are copied four elements at a time.
+// Packing of weights. Blocks of files are read into one plain form (tensor/block_read.hpp), which is then written to its
+// places; the commonest formats are copied four elements at a time.
 #include "backend/cpu/quant/pack.hpp"
 
 #include <algorithm>
@@ -7,7 +7,8 @@
 #include <cstring>
 
 #include "base/half.hpp"
-#include "tensor/block_k.hpp"
+#include "tensor/block_codec.hpp"
+#include "tensor/block_read.hpp"
 
 namespace weft::cpu {
 namespace {
@@ -17,145 +18,7 @@ using std::int64_t;
 using codec::load;
 using codec::store;
 
-constexpr int kSuperElements = kQuantSuper * kQuantBlock;
-
-/// One file block of one row: 32 or 256 elements.
-struct Block {
-  std::uint8_t q[kSuperElements];  // less than or equal to QuantFormat::max
-  std::uint16_t scale, minimum;    // f16 bits
-  float single;
-  std::int8_t codes[16], minimum_codes[16];
-};
-
 unsigned byte_at(const std::byte* p, int i) { return static_cast<unsigned>(p[i]); }
-
-void read_nibbles(const std::byte* from, std::uint8_t* q) {
-  for (int i = 0; i < 16; ++i) {
-    q[i] = static_cast<std::uint8_t>(byte_at(from, i) & 15);
-    q[i + 16] = static_cast<std::uint8_t>(byte_at(from, i) >> 4);
-  }
-}
-
-void read_fifth_bits(const std::byte* from, std::uint8_t* q) {
-  for (int i = 0; i < kQuantBlock; ++i)
-    q[i] = static_cast<std::uint8_t>(q[i] | (byte_at(from, i / 8) >> i % 8 & 1) << 4);
-}
-
-/// Two bits of each of 256 elements: of 128, byte l holds l, l + 32, l + 64 and l + 96.
-void read_bit_pairs(const std::byte* from, std::uint8_t* q) {
-  for (int half = 0; half < 2; ++half)
-    for (int j = 0; j < 4; ++j)
-      for (int l = 0; l < 32; ++l)
-        q[128 * half + 32 * j + l] = static_cast<std::uint8_t>(byte_at(from, 32 * half + l) >> 2 * j & 3);
-}
-
-/// Four bits of each of 256 elements: of 64, byte l holds l and l + 32.
-void read_k_nibbles(const std::byte* from, std::uint8_t* q) {
-  for (int j = 0; j < 8; ++j)
-    for (int l = 0; l < 32; ++l)
-      q[32 * j + l] = static_cast<std::uint8_t>(byte_at(from, 32 * (j / 2) + l) >> 4 * (j % 2) & 15);
-}
-
-/// The 6-bit scales and minimums of Q4_K and Q5_K.
-void read_k_scales(const std::byte* from, Block& block) {
-  for (int j = 0; j < 8; ++j) {
-    const auto [scale, minimum] = codec::load_pair(from, j);
-    block.codes[j] = static_cast<std::int8_t>(scale);
-    block.minimum_codes[j] = static_cast<std::int8_t>(minimum);
-  }
-}
-
-constexpr std::uint16_t kSignBit = 0x8000;  // of an f16: the K formats subtract their minimums
-
-void read_block(BlockType type, const std::byte* from, Block& block) {
-  switch (type) {
-    case BlockType::q4_0:
-    case BlockType::iq4_nl:
-      block.scale = load<std::uint16_t>(from);
-      read_nibbles(from + 2, block.q);
-      break;
-    case BlockType::q4_1:
-      block.scale = load<std::uint16_t>(from);
-      block.minimum = load<std::uint16_t>(from + 2);
-      read_nibbles(from + 4, block.q);
-      break;
-    case BlockType::q5_0:
-      block.scale = load<std::uint16_t>(from);
-      read_nibbles(from + 6, block.q);
-      read_fifth_bits(from + 2, block.q);
-      break;
-    case BlockType::q5_1:
-      block.scale = load<std::uint16_t>(from);
-      block.minimum = load<std::uint16_t>(from + 2);
-      read_nibbles(from + 8, block.q);
-      read_fifth_bits(from + 4, block.q);
-      break;
-    case BlockType::q8_0:
-      block.scale = load<std::uint16_t>(from);
-      for (int i = 0; i < kQuantBlock; ++i) block.q[i] = static_cast<std::uint8_t>(byte_at(from, 2 + i) ^ 128);
-      break;
-    case BlockType::mxfp4: {
-      const unsigned exponent = byte_at(from, 0);
-      // Half of 2^(exponent - 127), for the table holds doubled values.
-      block.single = std::bit_cast<float>(exponent < 2 ? 0x00200000u << exponent : (exponent - 1) << 23);
-      read_nibbles(from + 1, block.q);
-      break;
-    }
-    case BlockType::q2_k:
-      block.scale = load<std::uint16_t>(from + 80);
-      block.minimum = load<std::uint16_t>(from + 82) ^ kSignBit;
-      for (int j = 0; j < 16; ++j) {
-        block.codes[j] = static_cast<std::int8_t>(byte_at(from, j) & 15);
-        block.minimum_codes[j] = static_cast<std::int8_t>(byte_at(from, j) >> 4);
-      }
-      read_bit_pairs(from + 16, block.q);
-      break;
-    case BlockType::q3_k:
-      block.scale = load<std::uint16_t>(from + 108);
-      for (int j = 0; j < 16; ++j) {
-        block.codes[j] = static_cast<std::int8_t>(static_cast<int>(codec::load_q3_scale(from + 96, j)) - 32);
-      }
-      read_bit_pairs(from + 32, block.q);
-      for (int i = 0; i < kSuperElements; ++i)
-        block.q[i] = static_cast<std::uint8_t>(block.q[i] | (byte_at(from, i % 32) >> i / 32 & 1) << 2);
-      break;
-    case BlockType::q4_k:
-      block.scale = load<std::uint16_t>(from);
-      block.minimum = load<std::uint16_t>(from + 2) ^ kSignBit;
-      read_k_scales(from + 4, block);
-      read_k_nibbles(from + 16, block.q);
-      break;
-    case BlockType::q5_k:
-      block.scale = load<std::uint16_t>(from);
-      block.minimum = load<std::uint16_t>(from + 2) ^ kSignBit;
-      read_k_scales(from + 4, block);
-      read_k_nibbles(from + 48, block.q);
-      for (int i = 0; i < kSuperElements; ++i)
-        block.q[i] = static_cast<std::uint8_t>(block.q[i] | (byte_at(from, 16 + i % 32) >> i / 32 & 1) << 4);
-      break;
-    case BlockType::q6_k:
-      block.scale = load<std::uint16_t>(from + 208);
-      for (int j = 0; j < 16; ++j) block.codes[j] = static_cast<std::int8_t>(byte_at(from, 192 + j));
-      read_bit_pairs(from + 128, block.q);
-      for (int half = 0; half < 2; ++half)
-        for (int l = 0; l < 128; ++l) {
-          const unsigned low = byte_at(from, 64 * half + l % 64) >> 4 * (l / 64) & 15;
-          block.q[128 * half + l] = static_cast<std::uint8_t>(low | block.q[128 * half + l] << 4);
-        }
-      break;
-    case BlockType::iq4_xs: {
-      block.scale = load<std::uint16_t>(from);
-      const unsigned high = load<std::uint16_t>(from + 2);
-      for (int j = 0; j < 8; ++j) {
-        const unsigned low = byte_at(from, 4 + j / 2) >> 4 * (j % 2) & 15;
-        block.codes[j] = static_cast<std::int8_t>(static_cast<int>(low | (high >> 2 * j & 3) << 4) - 32);
-        read_nibbles(from + 8 + 16 * j, block.q + kQuantBlock * j);
-      }
-      break;
-    }
-    default: break;
-  }
-}
 
 /// Where in a group the scales of block `b` lie, of row 0.
 struct ScalePlaces {
@@ -189,7 +52,8 @@ void write_values(const QuantFormat& format, const std::uint8_t* q, int row, std
     }
 }
 
-void write_block(const QuantFormat& format, const Block& block, int64_t first, int count, int row, std::byte* group) {
+void write_block(const QuantFormat& format, const UnpackedBlock& block, int64_t first, int count, int row,
+                 std::byte* group) {
   const ScalePlaces places{format};
   for (int i = 0; i < count; ++i) {
     const int64_t b = first + i;
@@ -246,7 +110,7 @@ void pack_row(BlockType type, const std::byte* from, int row, int64_t k, std::by
   }
   const BlockFormat& source = block_format(type);
   const int count = static_cast<int>(source.block_elements) / kQuantBlock;
-  Block block;
+  UnpackedBlock block;
   for (int64_t b = 0; b < blocks; b += count, from += source.block_bytes) {
     read_block(type, from, block);
     write_block(format, block, b, count, row, group);

@@ -94,6 +94,69 @@ constexpr WgslFunction kFunctions[] = {
      {"bf16_from_f32"},
      R"(fn rounded_bf16(x: f32) -> f32 { return bitcast<f32>(bf16_from_f32(x) << 16u); }
 )"},
+    // Types of storage: as f16, with fewer bits. What is too large becomes the largest number.
+    {"f32_from_fp8_e4m3", {}, R"(fn f32_from_fp8_e4m3(bits: u32) -> f32 {
+  let rest = bits & 0x7fu;
+  let large = (rest << 20u) + 0x3c000000u;
+  var magnitude = select(large, bitcast<u32>(f32(rest) * 0x1p-9f), rest < 8u);
+  magnitude = select(magnitude, 0x7fc00000u, rest > 0x7eu);
+  return bitcast<f32>(magnitude | ((bits & 0x80u) << 24u));
+}
+)"},
+    {"fp8_e4m3_from_f32", {}, R"(fn fp8_e4m3_from_f32(x: f32) -> u32 {
+  let bits = bitcast<u32>(x);
+  let rest = bits & 0x7fffffffu;
+  let normal = ((rest + 0x7ffffu + ((rest >> 20u) & 1u)) >> 20u) - 960u;
+  let places = min(141u - min(rest >> 23u, 120u), 31u);
+  let digits = (rest & 0x7fffffu) | 0x800000u;
+  let small = (digits + (1u << (places - 1u)) - 1u + ((digits >> places) & 1u)) >> places;
+  let code = min(select(normal, small, rest < 0x3c800000u), 0x7eu);
+  return select(code, 0x7fu, rest > 0x7f800000u) | ((bits >> 31u) << 7u);
+}
+)"},
+    {"f32_from_fp8_e5m2", {}, R"(fn f32_from_fp8_e5m2(bits: u32) -> f32 {
+  let rest = bits & 0x7fu;
+  let large = (rest << 21u) + 0x38000000u;
+  var magnitude = select(large, bitcast<u32>(f32(rest) * 0x1p-16f), rest < 4u);
+  magnitude = select(magnitude, 0x7f800000u, rest == 0x7cu);
+  magnitude = select(magnitude, 0x7fc00000u, rest > 0x7cu);
+  return bitcast<f32>(magnitude | ((bits & 0x80u) << 24u));
+}
+)"},
+    {"fp8_e5m2_from_f32", {}, R"(fn fp8_e5m2_from_f32(x: f32) -> u32 {
+  let bits = bitcast<u32>(x);
+  let rest = bits & 0x7fffffffu;
+  let normal = ((rest + 0xfffffu + ((rest >> 21u) & 1u)) >> 21u) - 448u;
+  let places = min(134u - min(rest >> 23u, 112u), 31u);
+  let digits = (rest & 0x7fffffu) | 0x800000u;
+  let small = (digits + (1u << (places - 1u)) - 1u + ((digits >> places) & 1u)) >> places;
+  var code = min(select(normal, small, rest < 0x38800000u), 0x7bu);
+  code = select(code, 0x7cu, rest == 0x7f800000u);
+  return select(code, 0x7eu, rest > 0x7f800000u) | ((bits >> 31u) << 7u);
+}
+)"},
+    {"f32_from_fp4_e2m1", {}, R"(fn f32_from_fp4_e2m1(bits: u32) -> f32 {
+  let rest = bits & 0x7u;
+  let large = (rest << 22u) + 0x3f000000u;
+  let magnitude = select(large, bitcast<u32>(f32(rest) * 0x1p-1f), rest < 2u);
+  return bitcast<f32>(magnitude | ((bits & 0x8u) << 28u));
+}
+)"},
+    {"fp4_e2m1_from_f32", {}, R"(fn fp4_e2m1_from_f32(x: f32) -> u32 {
+  let bits = bitcast<u32>(x);
+  let rest = bits & 0x7fffffffu;
+  let normal = ((rest + 0x1fffffu + ((rest >> 22u) & 1u)) >> 22u) - 252u;
+  let places = min(149u - min(rest >> 23u, 126u), 31u);
+  let digits = (rest & 0x7fffffu) | 0x800000u;
+  let small = (digits + (1u << (places - 1u)) - 1u + ((digits >> places) & 1u)) >> places;
+  let code = min(select(normal, small, rest < 0x3f800000u), 0x7u);
+  return select(code | ((bits >> 31u) << 3u), 0u, rest > 0x7f800000u);
+}
+)"},
+    {"small_integer_f32", {"is_nan_f32"}, R"(fn small_integer_f32(x: f32, low: f32, high: f32) -> f32 {
+  return select(f32(i32(round(clamp(x, low, high)))), 0f, is_nan_f32(x));
+}
+)"},
     {"order_key_f32", {}, R"(fn order_key_f32(x: f32) -> u32 {
   let bits = select(bitcast<u32>(x), 0u, (bitcast<u32>(x) & 0x7fffffffu) == 0u);
   return select(bits | 0x80000000u, ~bits, (bits & 0x80000000u) != 0u);

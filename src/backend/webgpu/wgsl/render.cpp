@@ -46,19 +46,24 @@ void Bindings::resolve() {
 
 namespace {
 
-/// Bytes of an element in a storage buffer: a bool takes four there.
-int bytes_of(const kernel::Operand& operand) {
-  return operand.type == DType::boolean ? 4 : static_cast<int>(size_bytes(operand.type));
+/// Bits of an element in a storage buffer: a bool takes a word there.
+int bits_of(const kernel::Operand& operand) { return operand.type == DType::boolean ? 32 : element(operand.type).bits; }
+std::uint64_t bytes_of(const kernel::Operand& operand, Extent elements) {
+  return bytes_of_bits(bits_of(operand), static_cast<std::size_t>(elements));
 }
+/// Operands of packed types begin at a whole byte.
+std::uint64_t start_of(const kernel::Operand& operand) { return bytes_of(operand, operand.offset); }
 
-/// Where elements of one or two bytes lie in words of four.
-std::string word_index(int bytes, const std::string& index) {
-  return fmt::format("({}) >> {}u", index, bytes == 2 ? 1 : 2);
+/// Where elements of fewer than 32 bits lie in words.
+std::string word_index(int bits, const std::string& index) {
+  return fmt::format("({}) >> {}u", index, std::countr_zero(32u / static_cast<unsigned>(bits)));
 }
-std::string bit_of(int bytes, const std::string& index) {
-  return bytes == 2 ? fmt::format("((({}) & 1u) << 4u)", index) : fmt::format("((({}) & 3u) << 3u)", index);
+std::string bit_of(int bits, const std::string& index) {
+  const int shift = std::countr_zero(static_cast<unsigned>(bits));
+  const std::string place = fmt::format("(({}) & {}u)", index, 32 / bits - 1);
+  return shift == 0 ? place : fmt::format("({} << {}u)", place, shift);
 }
-std::string_view mask_of(int bytes) { return bytes == 2 ? "0xffffu" : "0xffu"; }
+std::string mask_of(int bits) { return fmt::format("{:#x}u", (1u << bits) - 1); }
 
 }  // namespace
 
@@ -67,10 +72,9 @@ void Bindings::merge(bool whole_buffers) {
   const std::uint64_t alignment = std::max<std::uint64_t>(16, target_.limits.offset_alignment);
   for (const Access& access : accesses_) {
     if (access.operand.count == 0) continue;
-    const auto bytes = static_cast<std::uint64_t>(bytes_of(access.operand));
-    const std::uint64_t start = static_cast<std::uint64_t>(access.operand.offset) * bytes;
+    const std::uint64_t start = start_of(access.operand);
     const std::uint64_t offset = start / alignment * alignment;
-    const std::uint64_t end = (start + static_cast<std::uint64_t>(access.operand.count) * bytes + 15) / 16 * 16;
+    const std::uint64_t end = (start + bytes_of(access.operand, access.operand.count) + 15) / 16 * 16;
     BoundRange range{access.operand.buffer, offset, end - offset, access.written};
     // Growing by one range can make it overlap another, so look until nothing changes.
     for (std::size_t i = 0; i < bindings_.size();) {
@@ -96,19 +100,19 @@ void Bindings::merge(bool whole_buffers) {
       if (a.range.buffer == b.range.buffer && b.range.written) a.range.written = true;
   for (Access& access : accesses_) {
     if (access.operand.count == 0) continue;
-    const int bytes = bytes_of(access.operand);
-    const std::uint64_t start = static_cast<std::uint64_t>(access.operand.offset) * static_cast<std::uint64_t>(bytes);
+    const int bits = bits_of(access.operand);
+    const std::uint64_t start = start_of(access.operand);
     for (std::size_t i = 0; i < bindings_.size(); ++i) {
       Binding& binding = bindings_[i];
       if (binding.range.buffer != access.operand.buffer || start < binding.range.offset ||
           start >= binding.range.offset + binding.range.bytes)
         continue;
       access.binding = static_cast<int>(i);
-      access.base = static_cast<Extent>((start - binding.range.offset) / static_cast<std::uint64_t>(bytes));
+      access.base = static_cast<Extent>((start - binding.range.offset) * 8 / static_cast<std::uint64_t>(bits));
       const std::string_view element = wgsl_storage_type(access.operand.type);
       binding.element = binding.users == 0 || binding.element == element ? element : "u32";
       if (access.atomic) binding.element = "atomic<u32>";
-      binding.element_bytes = binding.users == 0 || binding.element_bytes == bytes ? bytes : 0;
+      binding.element_bits = binding.users == 0 || binding.element_bits == bits ? bits : 0;
       ++binding.users;
     }
   }
@@ -119,11 +123,11 @@ void Bindings::merge(bool whole_buffers) {
       wanted = wanted || access.vector_wanted;
       forbidden = forbidden || access.vector_forbidden;
     }
-    bindings_[i].vectors = wanted && !forbidden && bindings_[i].element_bytes != 0;
+    bindings_[i].vectors = wanted && !forbidden && bindings_[i].element_bits != 0;
     // Threads that write parts of one word do it without losing each other's.
     for (const Access& access : accesses_)
-      if (access.binding == static_cast<int>(i) && access.written && bytes_of(access.operand) < 4 &&
-          !bindings_[i].vectors)
+      if (access.binding == static_cast<int>(i) && access.written && bits_of(access.operand) < 32 &&
+          (!bindings_[i].vectors || bits_of(access.operand) < 8))
         bindings_[i].element = "atomic<u32>";
   }
 }
@@ -149,47 +153,65 @@ std::string Bindings::to_word(int handle, const std::string& value) const {
 
 std::string Bindings::load(int handle, const std::string& index) const {
   const int binding = at(handle).binding;
-  if (const int bytes = bytes_of(at(handle).operand); bytes < 4) {
-    std::string word = fmt::format("$data{}[{}]", binding, word_index(bytes, index));
-    if (has_vectors(handle))
-      word = fmt::format("$data{}[({}) >> 2u]{}", binding, index,
-                         bytes == 2 ? fmt::format("[(({}) >> 1u) & 1u]", index) : "");
+  if (const int bits = bits_of(at(handle).operand); bits < 32) {
+    std::string word = fmt::format("$data{}[{}]", binding, word_index(bits, index));
+    if (has_vectors(handle) && bits == 16)
+      word = fmt::format("$data{}[({}) >> 2u][(({}) >> 1u) & 1u]", binding, index, index);
     else if (binding_of(handle).element == "atomic<u32>")
       word = fmt::format("atomicLoad(&{})", word);
-    return fmt::format("(({} >> {}) & {})", word, bit_of(bytes, index), mask_of(bytes));
+    return fmt::format("(({} >> {}) & {})", word, bit_of(bits, index), mask_of(bits));
   }
   if (!has_vectors(handle)) return from_word(handle, fmt::format("$data{}[{}]", binding, index));
   return from_word(handle, fmt::format("$data{0}[({1}) >> 2u][({1}) & 3u]", binding, index));
 }
 
 std::string Bindings::load_vector(int handle, const std::string& index) const {
+  if (const int bits = bits_of(at(handle).operand); bits < 8) {  // the four elements in the low bits of a word
+    const std::string word = fmt::format("$data{}[{}]", at(handle).binding, word_index(bits, index));
+    const bool is_atomic = binding_of(handle).element == "atomic<u32>";
+    return fmt::format("({} >> {})", is_atomic ? fmt::format("atomicLoad(&{})", word) : word, bit_of(bits, index));
+  }
   return fmt::format("$data{}[({}) >> 2u]", at(handle).binding, index);
 }
 
 std::string Bindings::component(int handle, const std::string& vector, int lane) const {
-  switch (bytes_of(at(handle).operand)) {
-    case 1: return fmt::format("(({} >> {}u) & 0xffu)", vector, 8 * lane);
-    case 2: return fmt::format("(({}.{} >> {}u) & 0xffffu)", vector, "xy"[lane / 2], 16 * (lane % 2));
+  switch (const int bits = bits_of(at(handle).operand); bits) {
+    case 1:
+    case 2:
+    case 4:
+    case 8: return fmt::format("(({} >> {}u) & {})", vector, bits * lane, mask_of(bits));
+    case 16: return fmt::format("(({}.{} >> {}u) & 0xffffu)", vector, "xy"[lane / 2], 16 * (lane % 2));
     default: break;
   }
   return from_word(handle, fmt::format("{}.{}", vector, "xyzw"[lane]));
 }
 
 std::string Bindings::store(int handle, const std::string& index, const std::string& value) const {
-  if (const int bytes = bytes_of(at(handle).operand); bytes < 4) {
-    const std::string word = fmt::format("$data{}[{}]", at(handle).binding, word_index(bytes, index));
-    return fmt::format("atomicAnd(&{0}, ~({1} << {2})); atomicOr(&{0}, {3} << {2});", word, mask_of(bytes),
-                       bit_of(bytes, index), value);
+  if (const int bits = bits_of(at(handle).operand); bits < 32) {
+    const std::string word = fmt::format("$data{}[{}]", at(handle).binding, word_index(bits, index));
+    return fmt::format("atomicAnd(&{0}, ~({1} << {2})); atomicOr(&{0}, {3} << {2});", word, mask_of(bits),
+                       bit_of(bits, index), value);
   }
   return fmt::format("$data{}[{}] = {};", at(handle).binding, index, to_word(handle, value));
 }
 
 std::string Bindings::store_vector(int handle, const std::string& index, const std::string (&values)[4]) const {
-  switch (bytes_of(at(handle).operand)) {
+  const int bits = bits_of(at(handle).operand);
+  switch (bits) {
     case 1:
+    case 2:
+    case 4: {  // a part of a word, of which other threads write others
+      const std::string word = fmt::format("$data{}[{}]", at(handle).binding, word_index(bits, index));
+      return fmt::format(
+          "atomicAnd(&{0}, ~({1} << {2})); atomicOr(&{0}, ({3} | ({4} << {7}u) | ({5} << {8}u) | ({6} << {9}u)) << "
+          "{2});",
+          word, mask_of(4 * bits), bit_of(bits, index), values[0], values[1], values[2], values[3], bits, 2 * bits,
+          3 * bits);
+    }
+    case 8:
       return fmt::format("$data{}[({}) >> 2u] = {} | ({} << 8u) | ({} << 16u) | ({} << 24u);", at(handle).binding,
                          index, values[0], values[1], values[2], values[3]);
-    case 2:
+    case 16:
       return fmt::format("$data{}[({}) >> 2u] = vec2<u32>({} | ({} << 16u), {} | ({} << 16u));", at(handle).binding,
                          index, values[0], values[1], values[2], values[3]);
     default: break;
@@ -202,9 +224,9 @@ std::string Bindings::store_vector(int handle, const std::string& index, const s
 std::vector<ShaderPieces::Storage> Bindings::storage() const {
   std::vector<ShaderPieces::Storage> all;
   for (const Binding& binding : bindings_) {
-    const std::string_view vector = !binding.vectors || binding.element_bytes == 1 ? "{}"
-                                    : binding.element_bytes == 2                   ? "vec2<u32>"
-                                                                                   : "vec4<{}>";
+    const std::string_view vector = !binding.vectors || binding.element_bits <= 8 ? "{}"
+                                    : binding.element_bits == 16                  ? "vec2<u32>"
+                                                                                  : "vec4<{}>";
     all.push_back({fmt::format(fmt::runtime(vector), binding.element), binding.range.written});
   }
   return all;

@@ -82,8 +82,8 @@ class Bindings {
 
   /// Mark of the array that the binding is.
   std::string array_of(int handle) const { return "$data" + std::to_string(at(handle).binding); }
-  /// The element at `index` (u32 text, counted from the binding's start), as a value of the operand's type. Elements of one
-  /// and two bytes are packed in words: they are loaded and stored as their bits, a u32 (`render_unpacked`).
+  /// The element at `index` (u32 text, counted from the binding's start), as a value of the operand's type. Elements below
+  /// 32 bits are packed in words: they are loaded and stored as their bits, a u32 (`render_unpacked`).
   std::string load(int handle, const std::string& index) const;
   /// Group of four number `index`, as the buffer holds it (has_vectors).
   std::string vector(int handle, const std::string& index) const { return array_of(handle) + "[" + index + "]"; }
@@ -109,7 +109,7 @@ class Bindings {
     std::string_view element;  // WGSL type
     bool vectors = false;
     int users = 0;
-    int element_bytes = 0;  // of the operands; 0: they differ
+    int element_bits = 0;  // of the operands; 0: they differ
   };
   const Access& at(int handle) const { return accesses_[static_cast<std::size_t>(handle)]; }
   const Binding& binding_of(int handle) const { return bindings_[static_cast<std::size_t>(at(handle).binding)]; }

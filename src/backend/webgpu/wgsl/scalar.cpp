@@ -192,11 +192,20 @@ std::string_view wgsl_type(DType type) {
 }
 
 std::string_view wgsl_storage_type(DType type) {
-  return type == DType::boolean || is_narrow(type) ? "u32" : wgsl_type(type);
+  return type == DType::boolean || element(type).bits < 32 ? "u32" : wgsl_type(type);
 }
 
 std::string render_unpacked(DType type, const std::string& bits, Helpers& helpers) {
   switch (type) {
+    case DType::fp8_e4m3: return call(helpers, "f32_from_fp8_e4m3", bits);
+    case DType::fp8_e5m2: return call(helpers, "f32_from_fp8_e5m2", bits);
+    case DType::fp4_e2m1: return call(helpers, "f32_from_fp4_e2m1", bits);
+    case DType::int4: return fmt::format("f32(bitcast<i32>({} << 28u) >> 28u)", bits);
+    case DType::int2:
+    case DType::ternary: return fmt::format("f32(bitcast<i32>({} << 30u) >> 30u)", bits);
+    case DType::uint4:
+    case DType::uint2: return fmt::format("f32({})", bits);
+    case DType::binary: return fmt::format("(f32({}) * 2f - 1f)", bits);
     case DType::f16: return call(helpers, "f32_from_f16", bits);
     case DType::bf16: return fmt::format("bitcast<f32>({} << 16u)", bits);
     case DType::i16: return fmt::format("(bitcast<i32>({} << 16u) >> 16u)", bits);
@@ -209,6 +218,15 @@ std::string render_unpacked(DType type, const std::string& bits, Helpers& helper
 
 std::string render_packed(DType type, const std::string& value, Helpers& helpers) {
   switch (type) {
+    case DType::fp8_e4m3: return call(helpers, "fp8_e4m3_from_f32", value);
+    case DType::fp8_e5m2: return call(helpers, "fp8_e5m2_from_f32", value);
+    case DType::fp4_e2m1: return call(helpers, "fp4_e2m1_from_f32", value);
+    case DType::int4:
+    case DType::uint4: return fmt::format("(bitcast<u32>(i32({})) & 15u)", value);
+    case DType::int2:
+    case DType::uint2:
+    case DType::ternary: return fmt::format("(bitcast<u32>(i32({})) & 3u)", value);
+    case DType::binary: return fmt::format("u32({} > 0f)", value);
     case DType::f16: return call(helpers, "f16_from_f32", value);
     case DType::bf16: return call(helpers, "bf16_from_f32", value);
     case DType::i16:
@@ -224,6 +242,17 @@ namespace {
 /// A value of the type that `to` computes in, cut or rounded to what `to` holds.
 std::string narrowed(const std::string& value, DType to, Helpers& helpers) {
   switch (to) {
+    case DType::fp8_e4m3:
+    case DType::fp8_e5m2:
+    case DType::fp4_e2m1: return render_unpacked(to, render_packed(to, value, helpers), helpers);
+    case DType::binary: return fmt::format("select(-1f, 1f, {} > 0f)", value);
+    case DType::int4:
+    case DType::uint4:
+    case DType::int2:
+    case DType::uint2:
+    case DType::ternary:
+      return fmt::format("{}({}, {:.0f}f, {:.0f}f)", helpers.use("small_integer_f32"), value, element(to).lowest,
+                         element(to).highest);
     case DType::f16: return call(helpers, "rounded_f16", value);
     case DType::bf16: return call(helpers, "rounded_bf16", value);
     case DType::i16: return fmt::format("(({} << 16u) >> 16u)", value);
@@ -236,7 +265,7 @@ std::string narrowed(const std::string& value, DType to, Helpers& helpers) {
 }  // namespace
 
 std::string render_constant(double value, DType type, Helpers& helpers) {
-  if (is_narrow(type)) return render_constant(value, compute_type(type), helpers);
+  if (compute_type(type) != type) return render_constant(value, compute_type(type), helpers);
   switch (type) {
     case DType::f32: {
       const float x = static_cast<float>(value);
@@ -258,8 +287,9 @@ std::string render_constant(double value, DType type, Helpers& helpers) {
 std::string render_cast(const Scalar& value, DType to, Helpers& helpers) {
   if (value.type == to) return value.text;
   wgsl_type(value.type);
-  if (is_narrow(value.type)) return render_cast({value.text, compute_type(value.type), {}}, to, helpers);
-  if (is_narrow(to)) {
+  if (compute_type(value.type) != value.type)
+    return render_cast({value.text, compute_type(value.type), {}}, to, helpers);
+  if (compute_type(to) != to) {
     const std::string wide = render_cast(value, compute_type(to), helpers);
     if (is_integer(to) && value.type == DType::f32)  // what is too large saturates
       return fmt::format("clamp({}, {:.0f}i, {:.0f}i)", wide, element(to).lowest, element(to).highest);

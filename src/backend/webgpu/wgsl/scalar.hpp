@@ -38,13 +38,13 @@ struct Scalar {
   std::optional<double> constant;  // the value, where it is known
 };
 
-/// "f32", "i32", "u32", "bool": the type that values of `type` have in a shader. Narrow types have that which they compute in,
-/// and hold numbers of the narrow type only. Throws DTypeError for f64 and integers of 64 bits, which no shader has.
+/// "f32", "i32", "u32", "bool": the type that values of `type` have in a shader. Narrow types and types of storage have that
+/// which they compute in, and hold numbers of their own type only. Throws DTypeError for f64 and integers of 64 bits, which no shader has.
 std::string_view wgsl_type(DType type);
 /// The type of an element in a storage buffer: a bool is a u32, 0 or 1.
 std::string_view wgsl_storage_type(DType type);
 
-/// A value from the bits of an element of a narrow type, and back; other types are as they are.
+/// A value from the bits of an element below 32 bits, and back; other types are as they are.
 std::string render_unpacked(DType type, const std::string& bits, Helpers& helpers);
 std::string render_packed(DType type, const std::string& value, Helpers& helpers);
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "tensor/element.hpp"
 #include "weft/error.hpp"
 
 namespace weft::webgpu {
@@ -107,7 +108,7 @@ void StepWriter::forget(const std::string& slot) {
 std::string StepWriter::element(const Step& s, const Place& place, int lane, const std::string& shift,
                                 const std::string& shift_guard) {
   const kernel::Operand& operand = kernel_.inputs[static_cast<std::size_t>(s.operand)];
-  const std::string zero = render_constant(0, s.type, helpers_);
+  const std::string zero = render_constant(rounded_to(s.type, rounded_to(operand.type, 0)), s.type, helpers_);
   std::string guard = place.index.guard(lane);
   if (!shift_guard.empty()) guard += (guard.empty() ? "" : " && ") + shift_guard;
   if (operand.count == 0 || guard == "false") return zero;
@@ -160,6 +161,7 @@ std::vector<std::string> StepWriter::load(int step, const Step& s, const std::st
   std::string guard = place.index.guard();
   if (!inside.empty()) guard += (guard.empty() ? "" : " && ") + inside;
   const Extent base = bindings_.base(place.handle);
+  const std::string zero = render_constant(rounded_to(s.type, rounded_to(operand.type, 0)), s.type, helpers_);
   std::string index = place.index.offset(base) + add;
   if (!guard.empty()) index = fmt::format("select({}u, {}, {})", base, index, guard);
   const std::string name = fmt::format("q{}{}", step, slot);
@@ -168,7 +170,7 @@ std::vector<std::string> StepWriter::load(int step, const Step& s, const std::st
     std::string v = render_cast(
         {render_unpacked(operand.type, bindings_.component(place.handle, name, lane), helpers_), operand.type, {}},
         s.type, helpers_);
-    if (!guard.empty()) v = fmt::format("select({}, {}, {})", render_constant(0, s.type, helpers_), v, guard);
+    if (!guard.empty()) v = fmt::format("select({}, {}, {})", zero, v, guard);
     values.push_back(std::move(v));
   }
   return values;
