@@ -1,6 +1,7 @@
 // The tensor handle: a lazy, immutable value. Ops make new values; nothing runs until a value is asked for.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <initializer_list>
 #include <memory>
@@ -121,6 +122,48 @@ Tensor operator+(double x, const Tensor& y);
 Tensor operator-(double x, const Tensor& y);
 Tensor operator*(double x, const Tensor& y);
 Tensor operator/(double x, const Tensor& y);
+
+/// Integers of 64 bits keep all of them beside an i64 or u64 tensor; elsewhere they are as doubles.
+template <class T>
+concept LongInteger = std::integral<T> && sizeof(T) == 8;
+/// As `scalar_like`, of the integer with these bits.
+Tensor long_scalar_like(std::uint64_t bits, bool is_signed, const Tensor& like);
+template <LongInteger T>
+Tensor scalar_like(T value, const Tensor& like) {
+  return long_scalar_like(static_cast<std::uint64_t>(value), std::signed_integral<T>, like);
+}
+template <LongInteger T>
+Tensor operator+(const Tensor& x, T y) {
+  return x + scalar_like(y, x);
+}
+template <LongInteger T>
+Tensor operator-(const Tensor& x, T y) {
+  return x - scalar_like(y, x);
+}
+template <LongInteger T>
+Tensor operator*(const Tensor& x, T y) {
+  return x * scalar_like(y, x);
+}
+template <LongInteger T>
+Tensor operator/(const Tensor& x, T y) {
+  return x / scalar_like(y, x);
+}
+template <LongInteger T>
+Tensor operator+(T x, const Tensor& y) {
+  return scalar_like(x, y) + y;
+}
+template <LongInteger T>
+Tensor operator-(T x, const Tensor& y) {
+  return scalar_like(x, y) - y;
+}
+template <LongInteger T>
+Tensor operator*(T x, const Tensor& y) {
+  return scalar_like(x, y) * y;
+}
+template <LongInteger T>
+Tensor operator/(T x, const Tensor& y) {
+  return scalar_like(x, y) / y;
+}
 /// Comparisons give bool. (Use `equal` of values, not ==, which C++ containers expect to give one bool.)
 Tensor operator<(const Tensor& x, const Tensor& y);
 Tensor operator<=(const Tensor& x, const Tensor& y);

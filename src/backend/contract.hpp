@@ -2,14 +2,17 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/function_ref.hpp"
 #include "compile/capabilities.hpp"
 #include "compile/kernel.hpp"
+#include "tensor/block_format.hpp"
 
 namespace weft::backend {
 
@@ -17,6 +20,7 @@ namespace weft::backend {
 struct Description : compiler::Capabilities {
   std::string hardware;  // "NVIDIA H200 (Vulkan, driver 580.159)"
   bool is_software = false;
+  bool runs_beside_host = false;  // works on what it was given while the host does something else
   std::vector<std::pair<std::string, std::string>> details;  // for `weft devices`
 };
 
@@ -34,6 +38,41 @@ class Readback {
   virtual ~Readback() = default;
   /// Waits for them, once.
   virtual void finish(void* host) = 0;
+};
+
+/// Memory for matrices that are used together: each is a buffer, and they are side by side.
+class SharedMemory {
+ public:
+  virtual ~SharedMemory() = default;
+  /// Errors as `Backend::allocate`.
+  virtual BufferPtr allocate(std::size_t bytes, std::string_view label) = 0;
+};
+
+/// How a device keeps weights that stay in the blocks of model files: matrices W [n, k] in a layout of its own, which its
+/// products read. An optional part of a backend.
+class WeightPacking {
+ public:
+  virtual ~WeightPacking() = default;
+  /// Whether the device has products with matrices of this type.
+  virtual bool supports(BlockType type) const = 0;
+  /// Bytes that W takes, a multiple of 4. ShapeError for negative extents, or k not in whole blocks.
+  virtual std::size_t packed_bytes(BlockType type, Extent n, Extent k) const = 0;
+  /// From the blocks of a file, row by row, to a buffer of `packed_bytes`. `before` is called with each part of `blocks`, in
+  /// order, before it is read; parts before it are not read again. ShapeError unless `blocks` are n rows.
+  virtual void pack(BlockType type, std::span<const std::byte> blocks, Extent n, Extent k, Buffer& to,
+                    FunctionRef<void(std::span<const std::byte> part)> before) const = 0;
+  /// Optional: memory that matrices of `bytes` in all share, or null. `in_file` says that they are written to a file soon,
+  /// and used from there the next time.
+  virtual std::unique_ptr<SharedMemory> shared_memory(std::size_t /*bytes*/, bool /*in_file*/) const { return nullptr; }
+
+  /// Optional: whether packed bytes may be kept in a file, for other processes. The functions below are for that alone.
+  virtual bool can_keep() const { return false; }
+  /// Of a small matrix of this type as it is packed: another number where the layout is another.
+  virtual std::uint64_t layout_digest(BlockType) const { return 0; }
+  /// What is in the buffer.
+  virtual std::span<const std::byte> view(Buffer&) const { return {}; }
+  /// A buffer over packed bytes, which `owner` keeps; they begin at a multiple of 64 and are only read.
+  virtual BufferPtr borrow(std::shared_ptr<const void> /*owner*/, std::span<const std::byte>) const { return nullptr; }
 };
 
 struct KernelTime {
@@ -75,6 +114,8 @@ class Backend {
   /// Null where nothing is ever under way: `download` does not wait there.
   virtual std::unique_ptr<Readback> start_download(Buffer&, Extent /*first*/, Extent /*count*/) { return nullptr; }
   virtual std::unique_ptr<Program> compile(const kernel::Plan& plan) = 0;
+  /// Null where the device has no products with packed weights.
+  virtual const WeightPacking* weight_packing() const { return nullptr; }
   /// Waits for all work; throws DeviceError if the device was lost.
   virtual void synchronize() = 0;
 };

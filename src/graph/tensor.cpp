@@ -81,6 +81,20 @@ Tensor scalar_like(double value, const Tensor& like) {
                                  row.name, row.lowest, row.highest));
   return full({}, value, type, like.device());
 }
+Tensor long_scalar_like(std::uint64_t bits, bool is_signed, const Tensor& like) {
+  const auto as_signed = static_cast<std::int64_t>(bits);
+  const bool is_negative = is_signed && as_signed < 0;
+  const double value = is_negative ? static_cast<double>(as_signed) : static_cast<double>(bits);
+  const DType type = like.dtype();
+  if (std::fabs(value) <= 0x1p53 || !is_integer(type) || element(type).bits < 64) return scalar_like(value, like);
+  if (element(type).is_signed ? !is_negative && as_signed < 0 : is_negative)
+    throw UsageError(fmt::format("{} is not a number of type {}; cast the tensor",
+                                 is_negative ? fmt::format("{}", as_signed) : fmt::format("{}", bits), name_of(type)));
+  // A constant is a double; of two, one for each half, the device makes the number.
+  const double high = is_negative ? static_cast<double>(as_signed >> 32) : static_cast<double>(bits >> 32);
+  const auto number = [&](double half) { return full({}, half, type, like.device()); };
+  return number(high) * number(0x1p32) + number(static_cast<double>(bits & 0xffffffffu));
+}
 Tensor zeros_like(const Tensor& like) { return full(like.shape(), 0, like.dtype(), like.device()); }
 Tensor ones_like(const Tensor& like) { return full(like.shape(), 1, like.dtype(), like.device()); }
 

@@ -13,6 +13,7 @@
 #include "llm/lower.hpp"
 #include "llm/model_text.hpp"
 #include "llm/weights.hpp"
+#include "runtime/devices.hpp"
 #include "weft/compile.hpp"
 #include "weft/llm.hpp"
 
@@ -101,7 +102,7 @@ class Engine {
   Drawing start_draw(const Tensor& logits, std::span<const DrawRequest> requests);
   std::vector<Draw> finish(Drawing drawing, std::size_t count) const;
   /// Whether the device works while the host does something else.
-  bool runs_beside_host() const { return device_.kind == Device::Kind::webgpu; }
+  bool runs_beside_host() const { return runtime::backend_of(device_).describe().runs_beside_host; }
 
   /// What the cache holds of a sequence.
   std::vector<text::TokenId>& cached(int slot) { return cached_[static_cast<std::size_t>(slot)].tokens; }

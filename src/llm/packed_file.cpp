@@ -12,7 +12,7 @@
 #include <unistd.h>
 #endif
 
-#include "backend/cpu/quant/matmul.hpp"
+#include "backend/contract.hpp"
 #include "base/cache_folder.hpp"
 #include "base/xxh64.hpp"
 #include "weft/error.hpp"
@@ -88,16 +88,18 @@ PackedFileRules usual_packed_files() {
 }
 
 std::optional<PackedFile> PackedFile::of(std::span<const MappedFile> model, std::span<const PackedPart> parts,
-                                         const PackedFileRules& rules) {
+                                         const PackedFileRules& rules, Device device) {
   if (rules.folder.empty() || model.empty()) return std::nullopt;
+  const backend::WeightPacking& packing = *weight_packing(device);
   PackedFile file;
+  file.device_ = device;
   file.disk_share_ = rules.disk_share;
   std::string matrices;
   std::set<BlockType> types;
   std::size_t bytes = 0;
   for (const PackedPart& part : parts) {
     file.parts_.push_back({part.type, part.n, part.k, bytes});
-    bytes += static_cast<std::size_t>(cpu::QuantisedMatrix::packed_bytes(part.type, part.n, part.k));
+    bytes += packing.packed_bytes(part.type, part.n, part.k);
     bytes = (bytes + kLine - 1) / kLine * kLine;
     matrices += fmt::format("{} {} {} {} {}\n", part.tensor, part.index, name_of(part.type), part.n, part.k);
     types.insert(part.type);
@@ -122,7 +124,7 @@ std::optional<PackedFile> PackedFile::of(std::span<const MappedFile> model, std:
 
   std::string layout;
   for (const BlockType type : types)
-    layout += fmt::format("layout of {}: {:016x}\n", name_of(type), cpu::QuantisedMatrix::layout_digest(type));
+    layout += fmt::format("layout of {}: {:016x}\n", name_of(type), packing.layout_digest(type));
   const fs::path& first = file.model_.front().first;
   file.head_ = fmt::format("{}{}{}\n{}{} matrices in {} bytes: {:016x}\n{}", kTitle, kModel, first.string(), files,
                            parts.size(), bytes, xxh64(matrices), layout);
@@ -152,7 +154,7 @@ bool PackedFile::open() {
 
 PackedMatrix PackedFile::matrix(std::size_t part) const {
   const Part& p = parts_.at(part);
-  return matrix_over(p.type, p.n, p.k, mapped_->bytes().subspan(p.at), mapped_);
+  return matrix_over(p.type, p.n, p.k, mapped_->bytes().subspan(p.at), mapped_, device_);
 }
 
 bool PackedFile::is_current() const {

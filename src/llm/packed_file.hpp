@@ -1,4 +1,4 @@
-// Weights as the CPU packs them, kept in a file between runs: a later load of the model maps it, and neither packs nor
+// Weights as a device packs them, kept in a file between runs: a later load of the model maps it, and neither packs nor
 // takes memory for what it reads.
 #pragma once
 
@@ -45,9 +45,9 @@ PackedFileRules usual_packed_files();
 /// Several processes may use one folder.
 class PackedFile {
  public:
-  /// Nothing where the rules want none.
+  /// Nothing where the rules want none. The device is one whose packed weights can be kept.
   static std::optional<PackedFile> of(std::span<const MappedFile> model, std::span<const PackedPart> parts,
-                                      const PackedFileRules& rules);
+                                      const PackedFileRules& rules, Device device = {});
 
   /// Maps it; false if there is none.
   bool open();
@@ -69,6 +69,7 @@ class PackedFile {
 
   std::filesystem::path path_;
   std::string head_;
+  Device device_;
   std::vector<Part> parts_;
   std::size_t bytes_ = 0;  // of the file
   std::vector<std::pair<std::filesystem::path, FileStamp>> model_;

@@ -7,7 +7,7 @@
 #include <optional>
 #include <unordered_set>
 
-#include "backend/cpu/backend.hpp"
+#include "backend/contract.hpp"
 #include "base/file.hpp"
 #include "weft/error.hpp"
 
@@ -88,7 +88,7 @@ std::vector<Matrix> matrices_of(const TensorDesc& tensor, const TensorNames& nam
   return matrices;
 }
 
-PackedMatrix packed(const Matrix& matrix, const TensorNames& names, Device device, cpu::WeightMemory& memory) {
+PackedMatrix packed(const Matrix& matrix, const TensorNames& names, Device device, backend::SharedMemory* memory) {
   std::span<const std::byte> before;
   const auto check = [&](std::span<const std::byte> part) {
     release_pages(before);  // what has been copied to the device need not stay beside it
@@ -96,8 +96,8 @@ PackedMatrix packed(const Matrix& matrix, const TensorNames& names, Device devic
     names.source().require_finite(*matrix.source, part);
     before = part;
   };
-  PackedMatrix made = pack_matrix(*matrix.source->type, matrix.blocks, matrix.n, matrix.k, device,
-                                  {.memory = &memory, .before = check});
+  PackedMatrix made =
+      pack_matrix(*matrix.source->type, matrix.blocks, matrix.n, matrix.k, device, {.memory = memory, .before = check});
   release_pages(before);
   return made;
 }
@@ -191,19 +191,21 @@ Weights load_weights(const ModelGraph& graph, const TensorNames& names, Device d
     for (const Matrix& m : matrices.back()) parts.push_back({m.source->name, m.index, *m.source->type, m.n, m.k});
   }
   std::optional<PackedFile> file;
-  if (device.kind == Device::Kind::cpu) file = PackedFile::of(names.source().files(), parts, rules);
+  const backend::WeightPacking* packing = parts.empty() ? nullptr : weight_packing(device);
+  if (packing && packing->can_keep()) file = PackedFile::of(names.source().files(), parts, rules, device);
   const bool is_mapped = file && file->open();
 
   Weights weights;
   std::vector<PackedMatrix> all_packed;
-  // Matrices take about as much packed as in the model's files. What stands in a file soon need not stand as well as can be.
-  cpu::WeightMemory memory(static_cast<std::size_t>(total), file ? cpu::Pages::usual : cpu::Pages::huge);
+  // Matrices take about as much packed as in the model's files.
+  const std::unique_ptr<backend::SharedMemory> memory =
+      packing ? packing->shared_memory(static_cast<std::size_t>(total), file.has_value()) : nullptr;
   for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
     const TensorDesc& tensor = graph.tensors[i];
     if (tensor.keys.empty()) continue;
     Weight weight = matrices[i].empty() ? dense(tensor, names, device) : Weight();
     for (const Matrix& matrix : matrices[i]) {
-      PackedMatrix made = is_mapped ? file->matrix(all_packed.size()) : packed(matrix, names, device, memory);
+      PackedMatrix made = is_mapped ? file->matrix(all_packed.size()) : packed(matrix, names, device, memory.get());
       all_packed.push_back(made);
       made.words = made.words.named(tensor.name);
       weights.bytes += made.bytes();

@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "backend/cpu/backend.hpp"
-#include "backend/cpu/quant/matmul.hpp"
-#include "backend/webgpu/quantised_pack.hpp"
+#include "backend/contract.hpp"
 #include "graph/cache.hpp"
 #include "graph/describe.hpp"
 #include "graph/no_grad.hpp"
@@ -16,9 +14,11 @@ namespace weft {
 
 using graph::describe;
 
+const backend::WeightPacking* weight_packing(Device device) { return runtime::backend_of(device).weight_packing(); }
+
 bool can_pack(BlockType type, Device device) {
-  return device.kind == Device::Kind::webgpu ? webgpu::has_quantised_products(type)
-                                             : cpu::QuantisedMatrix::supports(type);
+  const backend::WeightPacking* packing = weight_packing(device);
+  return packing && packing->supports(type);
 }
 
 PackedMatrix pack_matrix(BlockType type, std::span<const std::byte> blocks, Extent n, Extent k, Device device,
@@ -26,27 +26,28 @@ PackedMatrix pack_matrix(BlockType type, std::span<const std::byte> blocks, Exte
   if (!can_pack(type, device))
     throw DTypeError(fmt::format("pack_matrix: {} has no products with {}; load the matrix as f32", device.to_string(),
                                  name_of(type)));
-  if (device.kind == Device::Kind::webgpu) {
-    if (options.before) options.before(blocks);
-    const std::vector<std::uint32_t> words = webgpu::pack_quantised(type, blocks, n, k);
-    return {tensor_from_bytes(words.data(), {static_cast<Extent>(words.size())}, DType::u32, device), type, n, k};
-  }
-  const auto bytes = static_cast<std::size_t>(cpu::QuantisedMatrix::packed_bytes(type, n, k));
-  cpu::WeightMemory own;
-  const backend::BufferPtr buffer = (options.memory ? options.memory : &own)->allocate(bytes, "weights in blocks");
-  cpu::QuantisedMatrix::pack_into(type, blocks, n, k, cpu::memory_of(*buffer), options.before);
+  constexpr std::string_view label = "weights in blocks";
+  const backend::WeightPacking& packing = *weight_packing(device);
+  const std::size_t bytes = packing.packed_bytes(type, n, k);
+  const backend::BufferPtr buffer =
+      options.memory ? options.memory->allocate(bytes, label) : runtime::allocate(device, bytes, label);
+  packing.pack(type, blocks, n, k, *buffer, options.before);
   return {Tensor(runtime::data_node(DType::u32, {static_cast<Extent>(bytes / 4)}, device, buffer)), type, n, k};
 }
 
 std::span<const std::byte> packed_bytes(const PackedMatrix& matrix) {
-  return cpu::memory_of(*runtime::buffer_of(*matrix.words.node()));
+  return weight_packing(matrix.words.device())->view(*runtime::buffer_of(*matrix.words.node())).first(matrix.bytes());
 }
 
 PackedMatrix matrix_over(BlockType type, Extent n, Extent k, std::span<const std::byte> packed,
-                         std::shared_ptr<const void> owner) {
-  const auto bytes = static_cast<std::size_t>(cpu::QuantisedMatrix::view(type, packed, n, k).bytes());
-  const backend::BufferPtr buffer = cpu::borrow_memory(std::move(owner), packed.first(bytes));
-  return {Tensor(runtime::data_node(DType::u32, {static_cast<Extent>(bytes / 4)}, Device(), buffer)), type, n, k};
+                         std::shared_ptr<const void> owner, Device device) {
+  const backend::WeightPacking& packing = *weight_packing(device);
+  const std::size_t bytes = packing.packed_bytes(type, n, k);
+  if (packed.size() < bytes)
+    throw UsageError(fmt::format("packed matrix: {} [{}, {}] takes {} bytes, and {} are given", name_of(type), n, k,
+                                 bytes, packed.size()));
+  const backend::BufferPtr buffer = packing.borrow(std::move(owner), packed.first(bytes));
+  return {Tensor(runtime::data_node(DType::u32, {static_cast<Extent>(bytes / 4)}, device, buffer)), type, n, k};
 }
 
 Tensor packed_linear(const Tensor& x, const PackedMatrix& weight, const Tensor& bias, bool exact, const Tensor& chosen,

@@ -9,9 +9,10 @@
 #include "weft/tensor.hpp"
 
 namespace weft {
-namespace cpu {
-class WeightMemory;
-}
+namespace backend {
+class SharedMemory;
+class WeightPacking;
+}  // namespace backend
 
 /// W [n, k] in a layout of the device's own. `words` are its memory and mean nothing elsewhere.
 struct PackedMatrix {
@@ -25,7 +26,7 @@ struct PackedMatrix {
 /// Whether the device has products with matrices of this type.
 bool can_pack(BlockType type, Device device);
 struct PackOptions {
-  cpu::WeightMemory* memory = nullptr;  ///< what matrices of the CPU that are used together share
+  backend::SharedMemory* memory = nullptr;  ///< of `WeightPacking::shared_memory`
   /// Called with each part of `blocks`, in order, before it is read; parts before it are not read again.
   FunctionRef<void(std::span<const std::byte> part)> before = {};
 };
@@ -34,12 +35,15 @@ struct PackOptions {
 PackedMatrix pack_matrix(BlockType type, std::span<const std::byte> blocks, Extent n, Extent k, Device device,
                          const PackOptions& options = {});
 
-/// The CPU's packed bytes, and a matrix over such bytes, which `owner` keeps; they begin at a multiple of 64 and are only
-/// read. UsageError for fewer bytes than it takes. Where `QuantisedMatrix::layout_digest` of a type is the same, bytes of
-/// another process serve as well.
+/// How the device packs weights; null where it has no products with them.
+const backend::WeightPacking* weight_packing(Device device);
+
+/// The packed bytes, and a matrix over such bytes, which `owner` keeps; they begin at a multiple of 64 and are only read. For
+/// devices whose packed weights can be kept (`WeightPacking::can_keep`). UsageError for fewer bytes than it takes. Where
+/// `WeightPacking::layout_digest` of a type is the same, bytes of another process serve as well.
 std::span<const std::byte> packed_bytes(const PackedMatrix& matrix);
 PackedMatrix matrix_over(BlockType type, Extent n, Extent k, std::span<const std::byte> packed,
-                         std::shared_ptr<const void> owner);
+                         std::shared_ptr<const void> owner, Device device = {});
 
 /// x W^T + b; b [n] may be undefined. Not exact, x may be rounded to eight bits, a scale for each 32 elements of a row.
 /// Where `chosen` is given, rows of x for which it is zero are left out: x W^T is zero there, whatever x and W hold, and

@@ -244,6 +244,23 @@ TEST_F(ElementTypes, LongIntegersAreExactBeyondDoubles) {
             (std::uint64_t{1} << 60) - 1);
 }
 
+TEST_F(ElementTypes, LongIntegersOfCppAreExact) {
+  constexpr std::int64_t big = (std::int64_t{1} << 60) + 1;
+  const Tensor x = of<std::int64_t>({1, -1, big});
+  EXPECT_EQ((x + big).to_vector<std::int64_t>(), (std::vector<std::int64_t>{big + 1, big - 1, 2 * big}));
+  EXPECT_EQ((x - -big).to_vector<std::int64_t>(), (std::vector<std::int64_t>{big + 1, big - 1, 2 * big}));
+  EXPECT_EQ((big - x).to_vector<std::int64_t>(), (std::vector<std::int64_t>{big - 1, big + 1, 0}));
+  EXPECT_EQ((x * std::int64_t{3}).to_vector<std::int64_t>(), (std::vector<std::int64_t>{3, -3, 3 * big}));
+  constexpr std::int64_t least = std::numeric_limits<std::int64_t>::min();
+  EXPECT_EQ((of<std::int64_t>({1}) + least).item<std::int64_t>(), least + 1);
+  constexpr std::uint64_t most = ~std::uint64_t{0};
+  EXPECT_EQ((most - of<std::uint64_t>({1})).item<std::uint64_t>(), most - 1);
+  EXPECT_THROW((void)(x + most), UsageError);
+  EXPECT_THROW((void)(of<std::uint64_t>({1}) + -big), UsageError);
+  EXPECT_EQ((tensor<float>({2}) * std::int64_t{2}).item<float>(), 4);
+  EXPECT_EQ((of<std::int32_t>({2}) + std::int64_t{2}).dtype(), DType::i32);
+}
+
 TEST_F(ElementTypes, LongSumsOfLongIntegers) {
   for (const bool columns : {false, true}) {
     const Extent n = 120001;

@@ -207,7 +207,7 @@ class MeetingBackend final : public backend::Backend {
  public:
   explicit MeetingBackend(Meeting& meeting) : meeting_(meeting) {}
   const backend::Description& describe() const override { return trace_->describe(); }
-  std::size_t storage_bytes(DType type) const override { return trace_->storage_bytes(type); }
+  int storage_bits(DType type) const override { return trace_->storage_bits(type); }
   backend::BufferPtr allocate(std::size_t bytes, std::string_view label) override {
     return trace_->allocate(bytes, label);
   }

@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "backend/cpu/backend.hpp"
+#include "backend/cpu/quant/matmul.hpp"
 #include "backend/webgpu/description.hpp"
+#include "backend/webgpu/quantised_pack.hpp"
 #include "backend/webgpu/render_plan.hpp"
 #include "weft/error.hpp"
 
@@ -55,11 +57,29 @@ backend::Description without_memory_size(backend::Description description) {
   return description;
 }
 
+/// Packs weights of which only the size is known.
+struct PackingNothing final : backend::WeightPacking {
+  PackingNothing(bool (*supported)(BlockType), std::size_t (*bytes)(BlockType, Extent, Extent))
+      : supported(supported), bytes(bytes) {}
+  bool supports(BlockType type) const override { return supported(type); }
+  std::size_t packed_bytes(BlockType type, Extent n, Extent k) const override { return bytes(type, n, k); }
+  void pack(BlockType, std::span<const std::byte>, Extent, Extent, backend::Buffer&,
+            FunctionRef<void(std::span<const std::byte>)>) const override {}
+  bool (*supported)(BlockType);
+  std::size_t (*bytes)(BlockType, Extent, Extent);
+};
+
 class RecordingCpu final : public Recording {
  public:
   explicit RecordingCpu(std::unique_ptr<backend::Backend> inner)
       : Recording(without_memory_size(inner->describe())), inner_(std::move(inner)) {}
   int storage_bits(DType type) const override { return inner_->storage_bits(type); }
+  const backend::WeightPacking* weight_packing() const override {
+    static const PackingNothing packing(cpu::QuantisedMatrix::supports, [](BlockType type, Extent n, Extent k) {
+      return static_cast<std::size_t>(cpu::QuantisedMatrix::packed_bytes(type, n, k));
+    });
+    return &packing;
+  }
   std::unique_ptr<backend::Program> compile(const kernel::Plan& plan) override {
     const std::unique_ptr<backend::Program> program = inner_->compile(plan);
     return std::make_unique<RecordedProgram>(Recorded{kernel::to_string(plan), program->source()},
@@ -124,6 +144,12 @@ class RecordingWebgpu final : public Recording {
  public:
   explicit RecordingWebgpu(const webgpu::AdapterInfo& info)
       : Recording(webgpu::description_of(info)), target_(webgpu::target_of(info)) {}
+  const backend::WeightPacking* weight_packing() const override {
+    static const PackingNothing packing(webgpu::has_quantised_products, [](BlockType type, Extent n, Extent k) {
+      return static_cast<std::size_t>(webgpu::quant_layout(webgpu::quant_form(type), n, k).words) * 4;
+    });
+    return &packing;
+  }
   int storage_bits(DType type) const override {
     if (element(type).wgsl.empty()) throw DTypeError("snapshot: the type does not exist on GPUs");
     return type == DType::boolean ? 32 : element(type).bits;

@@ -14,6 +14,7 @@
 #include "backend/cpu/isa.hpp"
 #include "backend/cpu/prepared.hpp"
 #include "backend/cpu/program.hpp"
+#include "backend/cpu/quant/matmul.hpp"
 #include "base/threads.hpp"
 #include "tensor/element.hpp"
 #include "weft/error.hpp"
@@ -63,6 +64,27 @@ std::string processor_name() {
   return "unknown processor";
 }
 
+class CpuPacking final : public backend::WeightPacking {
+ public:
+  bool supports(BlockType type) const override { return QuantisedMatrix::supports(type); }
+  std::size_t packed_bytes(BlockType type, Extent n, Extent k) const override {
+    return static_cast<std::size_t>(QuantisedMatrix::packed_bytes(type, n, k));
+  }
+  void pack(BlockType type, std::span<const std::byte> blocks, Extent n, Extent k, backend::Buffer& to,
+            FunctionRef<void(std::span<const std::byte> part)> before) const override {
+    QuantisedMatrix::pack_into(type, blocks, n, k, memory_of(to).first(packed_bytes(type, n, k)), before);
+  }
+  std::unique_ptr<backend::SharedMemory> shared_memory(std::size_t bytes, bool in_file) const override {
+    return std::make_unique<WeightMemory>(bytes, in_file ? Pages::usual : Pages::huge);
+  }
+  bool can_keep() const override { return true; }
+  std::uint64_t layout_digest(BlockType type) const override { return QuantisedMatrix::layout_digest(type); }
+  std::span<const std::byte> view(backend::Buffer& buffer) const override { return memory_of(buffer); }
+  backend::BufferPtr borrow(std::shared_ptr<const void> owner, std::span<const std::byte> bytes) const override {
+    return borrow_memory(std::move(owner), bytes);
+  }
+};
+
 class CpuBackend final : public backend::Backend {
  public:
   CpuBackend() {
@@ -98,6 +120,7 @@ class CpuBackend final : public backend::Backend {
   }
   std::unique_ptr<backend::Program> compile(const kernel::Plan& plan) override { return make_program(plan); }
   void synchronize() override {}  // programs run to their end
+  const backend::WeightPacking* weight_packing() const override { return &packing_; }
 
  private:
   /// All of the buffer, after a look that the elements lie in it.
@@ -110,6 +133,7 @@ class CpuBackend final : public backend::Backend {
   }
 
   backend::Description description_;
+  CpuPacking packing_;
 };
 
 }  // namespace

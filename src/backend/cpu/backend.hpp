@@ -23,13 +23,13 @@ backend::BufferPtr allocate_memory(std::size_t bytes, std::string_view label);
 enum class Pages : std::uint8_t { huge, usual };
 
 /// Buffers side by side, for weights. Memory goes with the last buffer of a piece.
-class WeightMemory {
+class WeightMemory final : public backend::SharedMemory {
  public:
   /// Pieces take `piece_bytes`, best all that will be asked for, or the largest buffer.
   explicit WeightMemory(std::size_t piece_bytes = 0, Pages pages = Pages::huge)
       : piece_bytes_(piece_bytes), pages_(pages) {}
   /// At a multiple of 64. DeviceError as `Backend::allocate`.
-  backend::BufferPtr allocate(std::size_t bytes, std::string_view label);
+  backend::BufferPtr allocate(std::size_t bytes, std::string_view label) override;
 
  private:
   std::size_t piece_bytes_, left_ = 0;

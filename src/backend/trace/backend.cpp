@@ -1,6 +1,6 @@
 #include "backend/trace/backend.hpp"
 
-#include <cstring>
+#include <algorithm>
 
 #include "graph/attention.hpp"
 #include "tensor/element.hpp"
@@ -25,6 +25,26 @@ struct Recorded final : backend::Program {
   std::size_t scratch_bytes() const override { return scratch; }
   std::string text;
   std::size_t scratch = 0;
+};
+
+/// Blocks as they are.
+class TracePacking final : public backend::WeightPacking {
+ public:
+  bool supports(BlockType type) const override {
+    return !block_format(type).is_plain() || type == BlockType::f32 || type == BlockType::f16 ||
+           type == BlockType::bf16;
+  }
+  std::size_t packed_bytes(BlockType type, Extent n, Extent k) const override {
+    return (static_cast<std::size_t>(bytes_for<ShapeError>(type, Shape{n, k}, "packed matrix")) + 3) / 4 * 4;
+  }
+  void pack(BlockType type, std::span<const std::byte> blocks, Extent n, Extent k, backend::Buffer& to,
+            FunctionRef<void(std::span<const std::byte> part)> before) const override {
+    if (blocks.size() != bytes_for<ShapeError>(type, Shape{n, k}, "packed matrix"))
+      throw ShapeError(
+          fmt::format("packed matrix: {} bytes are no [{}, {}] of {}", blocks.size(), n, k, weft::name_of(type)));
+    if (before) before(blocks);
+    std::copy(blocks.begin(), blocks.end(), static_cast<HostBuffer&>(to).data.begin());
+  }
 };
 
 class TraceBackend final : public backend::Backend {
@@ -59,6 +79,7 @@ class TraceBackend final : public backend::Backend {
     return std::make_unique<Recorded>(plan);
   }
   void synchronize() override {}
+  const backend::WeightPacking* weight_packing() const override { return &packing_; }
 
  private:
   static std::byte* bytes_in(backend::Buffer& buffer, Extent first, Extent count, DType type) {
@@ -68,6 +89,7 @@ class TraceBackend final : public backend::Backend {
     return data.data();
   }
   backend::Description description_;
+  TracePacking packing_;
 };
 
 }  // namespace

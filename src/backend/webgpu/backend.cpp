@@ -10,6 +10,7 @@
 #include "backend/webgpu/buffer.hpp"
 #include "backend/webgpu/command_sequence.hpp"
 #include "backend/webgpu/description.hpp"
+#include "backend/webgpu/quantised_pack.hpp"
 #include "backend/webgpu/render_plan.hpp"
 #include "backend/webgpu/staging.hpp"
 #include "tensor/element.hpp"
@@ -90,6 +91,20 @@ class WebgpuReadback final : public backend::Readback {
   std::unique_ptr<Reading> reading_;
 };
 
+class WebgpuPacking final : public backend::WeightPacking {
+ public:
+  bool supports(BlockType type) const override { return has_quantised_products(type); }
+  std::size_t packed_bytes(BlockType type, Extent n, Extent k) const override {
+    return static_cast<std::size_t>(quant_layout(quant_form(type), n, k).words) * 4;
+  }
+  void pack(BlockType type, std::span<const std::byte> blocks, Extent n, Extent k, backend::Buffer& to,
+            FunctionRef<void(std::span<const std::byte> part)> before) const override {
+    if (before) before(blocks);
+    const std::vector<std::uint32_t> words = pack_quantised(type, blocks, n, k);
+    if (!words.empty()) static_cast<Buffer&>(to).upload(0, words.data(), words.size() * 4);
+  }
+};
+
 class WebgpuBackend final : public backend::Backend {
  public:
   explicit WebgpuBackend(std::shared_ptr<Device> device)
@@ -151,6 +166,7 @@ class WebgpuBackend final : public backend::Backend {
   }
 
   void synchronize() override { device_->synchronize(); }
+  const backend::WeightPacking* weight_packing() const override { return &packing_; }
 
  private:
   [[noreturn]] void unsupported(DType type) const {
@@ -167,6 +183,7 @@ class WebgpuBackend final : public backend::Backend {
   std::shared_ptr<Device> device_;
   Target target_;
   backend::Description description_;
+  WebgpuPacking packing_;
 };
 
 }  // namespace

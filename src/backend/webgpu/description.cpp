@@ -17,6 +17,7 @@ backend::Description description_of(const AdapterInfo& info) {
   description.is_software = info.type == AdapterType::software;
   for (const Element& row : kElements)
     if (row.on_gpu) description.dtypes.push_back(row.type);
+  description.runs_beside_host = true;
   description.buffer_bytes_max = limits.buffer_bytes;
   description.binding_bytes_max = limits.binding_bytes;
   description.offset_alignment = std::max(256u, limits.offset_alignment);
