@@ -111,6 +111,7 @@ class Reverse {
 
   void propagate(const Node& n, const NodeRef& g) {
     const NodeRef self = n.shared_from_this();
+    const graph::Within gradient({n.within.op, true});
     auto input = [&](std::size_t i) -> const NodeRef& { return n.inputs[i]; };
     switch (n.kind) {
       case Kind::constant:

@@ -17,11 +17,12 @@ bool is_leaf(const Node& node) {
 }
 
 std::string title(const Node& node) {
-  return fmt::format("{} {} {}",
+  return fmt::format("{} {} {}{}",
                      !node.label.empty()  ? "\"" + node.label + "\""
                      : !node.name.empty() ? node.name
                                           : std::string(graph::name_of(node.kind)),
-                     name_of(node.type), node.shape.to_string());
+                     name_of(node.type), node.shape.to_string(),
+                     node.within.op ? fmt::format(" of {}", node.within.op->name) : "");
 }
 
 namespace {

@@ -190,14 +190,22 @@ std::optional<Access> root_access(const Node* root, const Frame& frame, const Cl
   return std::nullopt;
 }
 
+// The part of a kernel's name that a node gives: its composite's, where it was written out for one.
+std::string part_of_name(const Node& node) {
+  const std::string own = !node.name.empty()          ? node.name
+                          : node.kind == Kind::reduce ? std::string(scalar::name_of(node.reduction))
+                                                      : std::string(graph::name_of(node.kind));
+  return node.within.op ? node.within.op->name + (node.within.gradient ? ".grad" : "") : own;
+}
+
 std::string name_of(const Cluster& cluster) {
-  std::string name;
+  std::string name, last;
   int count = 0;
   for (const Node* node : cluster.members) {
-    if (++count > 6) continue;
-    name += (name.empty() ? "" : ".") + (!node->name.empty()          ? node->name
-                                         : node->kind == Kind::reduce ? std::string(scalar::name_of(node->reduction))
-                                                                      : std::string(graph::name_of(node->kind)));
+    std::string part = part_of_name(*node);
+    if (node->within.op && part == last) continue;
+    if (++count <= 6) name += (name.empty() ? "" : ".") + part;
+    last = std::move(part);
   }
   return count > 6 ? name + fmt::format("+{}", count - 6) : name;
 }

@@ -96,6 +96,7 @@ OrderedGraph rebuild(const OrderedGraph& graph, const Transform& transform) {
       stack.pop_back();
       NodeRef rebuilt = done->shared_from_this();
       if (!is_leaf(*done)) {
+        const graph::Within same(done->within);
         std::vector<NodeRef> inputs;
         for (const NodeRef& input : done->inputs) inputs.push_back(replacement.at(input.get()));
         rebuilt = transform(*done, with_inputs(*done, std::move(inputs)));

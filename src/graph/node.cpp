@@ -35,6 +35,7 @@ bool same(const NodeFields& a, const NodeFields& b) {
 }
 
 thread_local NodeTable* private_table = nullptr;
+thread_local Origin within;
 
 }  // namespace
 
@@ -180,7 +181,14 @@ PrivateGraph::~PrivateGraph() { private_table = before_; }
 
 SessionState& session_of(const Node& node) { return *node.table.session; }
 
-NodeRef make_node(NodeFields fields, Where where) { return NodeTable::current().make(std::move(fields), where); }
+Within::Within(Origin origin) : before_(std::exchange(within, origin)) {}
+Within::~Within() { within = before_; }
+Origin Within::current() { return within; }
+
+NodeRef make_node(NodeFields fields, Where where) {
+  if (!fields.within.op) fields.within = within;
+  return NodeTable::current().make(std::move(fields), where);
+}
 
 Node::~Node() {
   std::shared_ptr<void> last;  // the session, where this was its last node

@@ -82,6 +82,12 @@ class StorageSlot {
   std::atomic<Storage*> storage_ = nullptr;
 };
 
+/// The composite op that a node was written out for, if any, and whether it computes a gradient of that op.
+struct Origin {
+  const OpRow* op = nullptr;
+  bool gradient = false;
+};
+
 /// What a node is, without its identity.
 struct NodeFields {
   Kind kind;
@@ -99,6 +105,19 @@ struct NodeFields {
   /// Of a call that is written out in other ops: its results in them. They follow from the other fields, and are no part
   /// of what the node is. Ids of parts are smaller than the call's.
   std::vector<NodeRef> parts = {};
+  Origin within = {};  // for printing
+};
+
+/// While one lives on a thread, nodes that are made there without a `within` get this one.
+class Within {
+ public:
+  explicit Within(Origin origin);
+  ~Within();
+  Within(const Within&) = delete;
+  static Origin current();
+
+ private:
+  Origin before_;
 };
 
 // Of const Node: a weak_ptr<Node> that becomes a weak_ptr<const Node> locks and releases the node on the way (libstdc++'s

@@ -106,6 +106,7 @@ std::vector<NodeRef> parts_in_compute_type(const Call& call, const std::vector<R
 
 std::vector<NodeRef> parts_of(const Call& call, const std::vector<Result>& results) {
   const RecordGradients record;
+  const Within outermost(Within::current().op ? Within::current() : Origin{&call.row()});
   std::vector<NodeRef> parts = parts_in_compute_type(call, results);
   bool fits = parts.size() == results.size();
   for (std::size_t i = 0; fits && i < parts.size(); ++i)

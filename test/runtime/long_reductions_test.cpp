@@ -31,6 +31,14 @@ TEST(LongReductions, NanOfAnyPartStays) {
   }
 }
 
+TEST(LongReductions, TheFirstNanWins) {
+  std::vector<float> values(kLong, 1);
+  values[5] = values[kLong / 2] = values[kLong - 2] = std::numeric_limits<float>::quiet_NaN();
+  const Tensor x = long_tensor(values);
+  EXPECT_EQ(argmax(x, 0).item<std::int32_t>(), 5);
+  EXPECT_EQ(argmin(x, 0).item<std::int32_t>(), 5);
+}
+
 TEST(LongReductions, ExtremesComeFromTheirPlaces) {
   std::vector<float> values(kLong);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 1000);

@@ -152,5 +152,15 @@ TEST(OpTable, AttributesAreCheckedByType) {
   EXPECT_THROW(graph::apply(row, {}, {}), UsageError);
 }
 
+// Composites are written out in other ops; their names stay with what those ops become.
+TEST(OpTable, NamesOfCompositesReachTheirKernels) {
+  const Tensor x = rand({64, 32}).eval();
+  EXPECT_NE(explain(layer_norm(x, ones({32}), zeros({32}))).find("layer_norm"), std::string::npos);
+  const Tensor rows = softmax(x, 1);
+  EXPECT_NE(explain(rows).find("softmax"), std::string::npos);
+  const Tensor gradient = grad(sum(softmax(x, 1) * x), x);
+  EXPECT_NE(explain(gradient).find("softmax.grad"), std::string::npos) << explain(gradient);
+}
+
 }  // namespace
 }  // namespace weft::test
