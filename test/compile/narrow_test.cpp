@@ -96,6 +96,15 @@ TEST(NarrowTest, WhatIsUpdatedInTwoPlacesStaysOneRange) {
   EXPECT_EQ(n.stores[1].view.offset, 20);
 }
 
+TEST(NarrowTest, OperandsOfPackedTypesBeginAtAWholeByte) {
+  kernel::Kernel k = copy({{6}, {1}, 7, {}}, {{6}, {1}, 5, {}}, {0, DType::int4, 14, 50}, {1, DType::binary, 8, 20});
+  const LoopKernel& n = narrowed(k);
+  EXPECT_EQ(n.inputs[0], (Operand{0, DType::int4, 16, 11}));  // elements 21 to 26
+  EXPECT_EQ(n.steps[0].view.offset, 5);
+  EXPECT_EQ(n.outputs[0], (Operand{1, DType::binary, 8, 11}));  // elements 13 to 18
+  EXPECT_EQ(n.stores[0].view.offset, 5);
+}
+
 TEST(NarrowTest, NothingReachedIsLeftAlone) {
   kernel::Kernel k = copy({{0}, {1}, 10, {}}, {{6}, {1}, 0, {}}, {0, DType::f32, 5, 50}, {1, DType::f32, 0, 6});
   EXPECT_EQ(narrowed(k).inputs[0], (Operand{0, DType::f32, 5, 50}));
