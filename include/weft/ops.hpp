@@ -36,6 +36,22 @@ inline constexpr Extent kEnd = INT64_MAX;
 /// Zeros around: (before, after) for every axis.
 [[nodiscard]] Tensor pad(const Tensor& x, const std::vector<std::pair<Extent, Extent>>& padding,
                          Where where = Where::current());
+/// Windows of `size` elements, `step` apart, along `axis`: y[.., i, .., j] = x[.., step i + dilation j, ..], with the axis
+/// of a window's elements last. A window spans dilation (size - 1) + 1 elements, and windows overlap where `step` is
+/// smaller. No element is copied: reductions and matrix products read windows where they are.
+/// Shapes    x [.., n, ..] -> [.., floor((n - span) / step) + 1, .., size]
+/// Gradient  overlap_add
+/// Errors    ShapeError: a size, step or dilation below 1; a window longer than the axis
+[[nodiscard]] Tensor unfold(const Tensor& x, int axis, Extent size, Extent step = 1, Extent dilation = 1,
+                            Where where = Where::current());
+/// The sum of windows at their places, the adjoint of `unfold`: y[.., p, ..] = sum over step i + dilation j = p of
+/// x[.., i, .., j]. `axis` gets `extent` elements, and the last axis goes.
+/// Shapes    x [.., n, .., size] -> [.., extent, ..]
+/// Dtypes    numbers; f16 and bf16 are added in f32
+/// Gradient  unfold
+/// Errors    ShapeError: windows that do not fit into `extent`; a step or dilation below 1
+[[nodiscard]] Tensor overlap_add(const Tensor& x, int axis, Extent extent, Extent step = 1, Extent dilation = 1,
+                                 Where where = Where::current());
 [[nodiscard]] Tensor unsqueeze(const Tensor& x, int axis, Where where = Where::current());
 [[nodiscard]] Tensor squeeze(const Tensor& x, int axis, Where where = Where::current());
 /// Axes [first, last] become one.

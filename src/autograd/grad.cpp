@@ -77,7 +77,7 @@ class Reverse {
       const Node* node = *it;
       if (!needed_.contains(node) || (ends_there_ && wanted_.contains(node))) continue;
       auto found = gradients_.find(node);
-      if (node->kind == Kind::call && node->parts.empty()) {
+      if (node->kind == Kind::call && !is_parts(*node)) {
         if (found != gradients_.end()) call_gradients_[node].emplace_back(0, found->second);
         call(*node);
         continue;
@@ -94,13 +94,16 @@ class Reverse {
  private:
   bool needs(const NodeRef& x) const { return needed_.contains(x.get()); }
 
+  // Whether gradients of the node are those of its parts: it was written out in other ops, and its row gives none.
+  static bool is_parts(const Node& node) { return !node.parts.empty() && !node.op->gradient; }
+
   // What a gradient flows on to: a call that was written out in other ops is its parts.
   // No gradient flows below a detached value, such as one that waits to be assigned: the walk ends there.
   static const std::vector<NodeRef>& sources(const Node& node) {
     static const std::vector<NodeRef> kNone;
     if (node.kind == Kind::detach) return kNone;
-    if (node.kind == Kind::project && !node.inputs[0]->parts.empty()) return node.inputs[0]->parts;
-    return graph::made_of(node);
+    if (node.kind == Kind::project && is_parts(*node.inputs[0])) return node.inputs[0]->parts;
+    return is_parts(node) ? node.parts : node.inputs;
   }
 
   void add(const NodeRef& x, const NodeRef& g) {
@@ -138,6 +141,11 @@ class Reverse {
         add(input(0), graph::slice(g, starts, steps, input(0)->shape));
         break;
       }
+      case Kind::window: {
+        const auto axis = static_cast<int>(n.ints[0]);
+        add(input(0), overlap_add(Tensor(g), axis, input(0)->shape[axis], n.ints[1], n.ints[2]).node());
+        break;
+      }
       case Kind::map: map_gradient(n, self, g); break;
       case Kind::reduce: reduce_gradient(n, self, g); break;
       case Kind::matmul:
@@ -160,7 +168,7 @@ class Reverse {
       case Kind::call: add(n.parts[0], g); break;  // the others are handled by `call`
       case Kind::project: {
         const auto index = static_cast<int>(n.ints[0]);
-        if (input(0)->parts.empty())
+        if (!is_parts(*input(0)))
           call_gradients_[input(0).get()].emplace_back(index, g);
         else
           add(input(0)->parts[static_cast<std::size_t>(index)], g);

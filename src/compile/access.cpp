@@ -121,6 +121,16 @@ Access through_view(const graph::Node& view, const Access& access, const std::ve
         out.dims.push_back(std::move(a));
       }
       return out;
+    case Kind::window: {
+      out.dims.assign(access.dims.begin(), access.dims.end() - 1);
+      Affine& at = out.dims[static_cast<std::size_t>(view.ints[0])];
+      const Affine& within = access.dims.back();
+      const Extent step = view.ints[1], dilation = view.ints[2];
+      at.base = step * at.base + dilation * within.base;
+      for (std::size_t f = 0; f < rank; ++f)
+        at.coefficients[f] = step * at.coefficients[f] + dilation * within.coefficients[f];
+      return out;
+    }
     case Kind::reshape: {
       // Groups of axes with equal products are handled apart, so that independent axes do not meet in one linear index.
       const Shape &from = view.shape, &to = x.shape;

@@ -146,6 +146,15 @@ NodeRef pad(const NodeRef& x, const std::vector<Extent>& before_after) {
   return identity ? x : view(Kind::pad, x, shape, before_after);
 }
 
+NodeRef window(const NodeRef& x, int axis, Extent size, Extent step, Extent dilation) {
+  Shape shape = x->shape;
+  const Extent span = (size - 1) * dilation + 1;
+  check(size > 0 && step > 0 && dilation > 0 && span <= shape[axis], "window that is longer than its axis");
+  shape[axis] = (shape[axis] - span) / step + 1;
+  shape.push_back(size);
+  return view(Kind::window, x, shape, {axis, step, dilation});
+}
+
 NodeRef detach(const NodeRef& x) {
   if (x->kind == Kind::detach || !is_float(x->type)) return x;
   return view(Kind::detach, x, x->shape);

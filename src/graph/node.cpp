@@ -41,8 +41,8 @@ thread_local Origin within;
 
 std::string_view name_of(Kind kind) {
   constexpr std::string_view names[] = {"constant", "data",   "input",  "iota",   "reshape", "permute",
-                                        "expand",   "slice",  "pad",    "detach", "map",     "reduce",
-                                        "matmul",   "gather", "concat", "call",   "project"};
+                                        "expand",   "slice",  "pad",    "window", "detach",  "map",
+                                        "reduce",   "matmul", "gather", "concat", "call",    "project"};
   return names[static_cast<int>(kind)];
 }
 

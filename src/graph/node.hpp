@@ -39,6 +39,7 @@ enum class Kind : std::uint8_t {
   expand,
   slice,
   pad,     // ints: -, order, -, (start, step) an axis, (before, after) an axis
+  window,  // axis ints[0] becomes a number of windows, ints[1] apart; a last axis of their elements, ints[2] apart
   detach,  // the same value, no gradient
   // compute
   map,      // `expression` on inputs of one shape
@@ -186,6 +187,7 @@ NodeRef expand(const NodeRef& x, const Shape& shape);  // right-aligned
 NodeRef slice(const NodeRef& x, const std::vector<Extent>& starts, const std::vector<Extent>& steps,
               const Shape& shape);
 NodeRef pad(const NodeRef& x, const std::vector<Extent>& before_after);
+NodeRef window(const NodeRef& x, int axis, Extent size, Extent step, Extent dilation);
 NodeRef detach(const NodeRef& x);
 /// Untyped expression on inputs of any dtypes and broadcastable shapes.
 NodeRef map(const scalar::Expression& expression, std::vector<NodeRef> inputs, std::string_view name,

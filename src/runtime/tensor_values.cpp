@@ -95,8 +95,8 @@ bool read_in_place(const graph::Node& node, backend::Backend& backend, void* out
   std::vector<const graph::Node*> views;
   const graph::Node* base = &node;
   for (; !base->storage; base = base->inputs[0].get()) {
-    if (!graph::is_view(base->kind) || base->kind == graph::Kind::pad || base->shape.rank() > kRankMax ||
-        base->inputs[0]->shape.rank() > kRankMax)
+    if (!graph::is_view(base->kind) || base->kind == graph::Kind::pad || base->kind == graph::Kind::window ||
+        base->shape.rank() > kRankMax || base->inputs[0]->shape.rank() > kRankMax)
       return false;
     views.push_back(base);
   }
