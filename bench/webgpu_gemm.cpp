@@ -56,11 +56,9 @@ kernel::MatmulKernel product(const Product& shape) {
   kernel::MatmulKernel kernel{.name = shape.name, .batch = 1, .m = shape.m, .n = shape.n, .k = shape.k};
   kernel.a = {0, DType::f32, 0, shape.m * shape.k};
   kernel.b = {1, DType::f32, 0, shape.k * shape.n};
-  kernel.a_row = a_t ? 1 : shape.k;
-  kernel.a_col = a_t ? shape.m : 1;
-  kernel.b_row = b_t ? 1 : shape.n;
-  kernel.b_col = b_t ? shape.k : 1;
-  kernel.a_batch = kernel.b_batch = {{1}, {0}, 0, {}};
+  const kernel::View one{{1}, {0}, 0, {}};
+  kernel.a_view = kernel::matrix_view(one, shape.m, a_t ? 1 : shape.k, shape.k, a_t ? shape.m : 1);
+  kernel.b_view = kernel::matrix_view(one, shape.k, b_t ? 1 : shape.n, shape.n, b_t ? shape.k : 1);
   kernel.epilogue.outer = shape.m * shape.n;
   kernel.epilogue.steps = {kernel::Step{kernel::StepKind::accumulator}};
   kernel.epilogue.outputs = {{2, DType::f32, 0, shape.m * shape.n}};
@@ -82,8 +80,8 @@ double worst_error(const Product& shape, const std::vector<std::shared_ptr<Buffe
     const Extent row = random() % shape.m, column = random() % shape.n;
     double sum = 0;
     for (Extent k = 0; k < shape.k; ++k)
-      sum += static_cast<double>(a[static_cast<std::size_t>(row * kernel.a_row + k * kernel.a_col)]) *
-             b[static_cast<std::size_t>(k * kernel.b_row + column * kernel.b_col)];
+      sum += static_cast<double>(a[static_cast<std::size_t>(row * kernel.a_view.row() + k * kernel.a_view.column())]) *
+             b[static_cast<std::size_t>(k * kernel.b_view.row() + column * kernel.b_view.column())];
     worst = std::max(worst, std::abs(sum - c[static_cast<std::size_t>(row * shape.n + column)]));
   }
   return worst / std::sqrt(static_cast<double>(shape.k));

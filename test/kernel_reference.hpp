@@ -266,6 +266,22 @@ inline void run(const kernel::LoopKernel& kernel, std::vector<Values>& buffers, 
   buffers = std::move(written);
 }
 
+inline Extent locate(const kernel::MatrixView::Sum& sum, Extent b, Extent i, Extent j) {
+  const auto part = [](const kernel::View& view, Extent at) {
+    return at == 0 ? view.offset : locate({view.extents, view.strides, 0, {}}, at) + view.offset;
+  };
+  return part(sum.batch, b) + part(sum.rows, i) + part(sum.columns, j);
+}
+inline double read(const kernel::Operand& operand, const kernel::MatrixView& view, Extent b, Extent i, Extent j,
+                   const std::vector<Values>& buffers) {
+  for (const kernel::MatrixView::Edge& edge : view.edges) {
+    const Extent value = locate(edge.value, b, i, j);
+    if (value < 0) throw std::logic_error("the value of an edge is negative");
+    if (value < edge.lo || value >= edge.hi) return 0;
+  }
+  return read(operand, locate(view.at, b, i, j), buffers);
+}
+
 inline void run(const kernel::MatmulKernel& kernel, std::vector<Values>& buffers) {
   Values product(static_cast<std::size_t>(kernel.batch * kernel.m * kernel.n));
   const DType type = kernel.a.type;
@@ -274,8 +290,8 @@ inline void run(const kernel::MatmulKernel& kernel, std::vector<Values>& buffers
       for (Extent j = 0; j < kernel.n; ++j) {
         double sum = 0;
         for (Extent k = 0; k < kernel.k; ++k) {
-          const double x = read(kernel.a, locate(kernel.a_batch, b) + i * kernel.a_row + k * kernel.a_col, buffers);
-          const double y = read(kernel.b, locate(kernel.b_batch, b) + k * kernel.b_row + j * kernel.b_col, buffers);
+          const double x = read(kernel.a, kernel.a_view, b, i, k, buffers);
+          const double y = read(kernel.b, kernel.b_view, b, k, j, buffers);
           sum = is_float(type) ? sum + x * y : to_type(sum + apply(scalar::Op::mul, type, x, type, y, type), type);
         }
         product[static_cast<std::size_t>((b * kernel.m + i) * kernel.n + j)] = to_type(sum, type);

@@ -122,7 +122,7 @@ OrderedGraph with_copies(OrderedGraph graph) {
       case Kind::concat: return with_copied_inputs(node, [](std::size_t, const Node& part) { return !is_copy(part); });
       case Kind::matmul:
         return with_copied_inputs(
-            node, [&](std::size_t, const Node& x) { return x.shape.numel() > 0 && !matmul_operand(&x, place); });
+            node, [&](std::size_t, const Node& x) { return x.shape.numel() > 0 && !matrix_operand(&x, place); });
       case Kind::call: return with_copied_inputs(node, needs_copy_of(node->op->form));
       default: return node;
     }

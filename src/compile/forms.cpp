@@ -40,10 +40,10 @@ DraftKernel draft_of_product(const Node& product, BuiltLoop loop, const Placemen
     draft.reads = std::move(loop.inputs);
     return draft;
   }
-  const MatmulOperand rows = found(matmul_operand(&a, place), product, a, "rows and columns with strides");
-  draft.reads.push_back(rows.owner);
-  const Operand first{.type = product.type, .offset = rows.offset};
+  constexpr std::string_view kNeeds = "rows and columns with strides";
   if (graph::is_call_of(product, graph::packed_matmul_row())) {
+    const MatmulOperand rows = found(matmul_operand(&a, place), product, a, kNeeds);
+    draft.reads.push_back(rows.owner);
     const auto attributes = graph::attributes_of<graph::PackedMatmul>(product);
     kernel::PackedMatmulKernel k{.name = loop.kernel.name};
     k.m = product.shape[1];
@@ -51,7 +51,7 @@ DraftKernel draft_of_product(const Node& product, BuiltLoop loop, const Placemen
     k.k = a.shape[2];
     k.block_type = static_cast<BlockType>(attributes.block_type);
     k.exact = attributes.exact;
-    k.a = first;
+    k.a = {.type = product.type, .offset = rows.offset};
     k.a_row = rows.row;
     const ContiguousOperand weights = found(contiguous_operand(&b, place), product, b, "contiguous elements");
     k.weights = {.type = b.type, .offset = weights.offset};
@@ -73,16 +73,14 @@ DraftKernel draft_of_product(const Node& product, BuiltLoop loop, const Placemen
   k.m = product.shape[1];
   k.n = product.shape[2];
   k.k = a.shape[2];
-  k.a = first;
-  k.a_row = rows.row;
-  k.a_col = rows.column;
-  k.a_batch = rows.batch;
-  const MatmulOperand columns = found(matmul_operand(&b, place), product, b, "rows and columns with strides");
-  k.b = {.type = b.type, .offset = columns.offset};
-  k.b_row = columns.row;
-  k.b_col = columns.column;
-  k.b_batch = columns.batch;
-  draft.reads.push_back(columns.owner);
+  const auto read = [&](Operand& operand, kernel::MatrixView& view, const Node& input) {
+    MatrixOperand at = found(matrix_operand(&input, place), product, input, kNeeds);
+    operand = {.type = input.type, .offset = at.offset};
+    view = std::move(at.view);
+    draft.reads.push_back(at.owner);
+  };
+  read(k.a, k.a_view, a);
+  read(k.b, k.b_view, b);
   k.epilogue = std::move(loop.kernel);
   draft.reads.insert(draft.reads.end(), loop.inputs.begin(), loop.inputs.end());
   draft.kernel = std::move(k);

@@ -18,6 +18,17 @@ std::string text(const View& view) {
   return s;
 }
 
+std::string text(const MatrixView& view) {
+  if (view.is_plain()) return fmt::format("({},{}) batch {}", view.row(), view.column(), text(view.at.batch));
+  const auto sum = [](const MatrixView::Sum& s) {
+    return fmt::format("batch {} rows {} columns {}", text(s.batch), text(s.rows), text(s.columns));
+  };
+  std::string s = sum(view.at);
+  for (const MatrixView::Edge& edge : view.edges)
+    s += fmt::format(" if {}<=({})<{}", edge.lo, sum(edge.value), edge.hi);
+  return s;
+}
+
 std::string text(const Operand& o) { return fmt::format("b{}+{}:{}x{}", o.buffer, o.offset, o.count, name_of(o.type)); }
 
 std::string text(const LoopKernel& k, std::string_view form) {
@@ -88,6 +99,17 @@ double call_bytes(const CallKernel& k) {
 
 }  // namespace
 
+MatrixView MatrixView::transposed() const {
+  MatrixView view = *this;
+  std::swap(view.at.rows, view.at.columns);
+  for (Edge& edge : view.edges) std::swap(edge.value.rows, edge.value.columns);
+  return view;
+}
+
+MatrixView matrix_view(View batch, Extent rows, Extent row, Extent columns, Extent column) {
+  return {{std::move(batch), {{rows}, {row}, 0, {}}, {{columns}, {column}, 0, {}}}, {}};
+}
+
 std::string to_string(const Kernel& kernel) {
   if (const auto* k = std::get_if<LoopKernel>(&kernel)) return text(*k, "loop");
   if (const auto* k = std::get_if<PackedMatmulKernel>(&kernel))
@@ -97,9 +119,8 @@ std::string to_string(const Kernel& kernel) {
                        k->chosen ? fmt::format("  chosen {} ({})", text(*k->chosen), k->chosen_stride) : "") +
            (k->rows ? text(*k->rows, "  rows") : "") + text(k->epilogue, "  epilogue");
   if (const auto* k = std::get_if<MatmulKernel>(&kernel))
-    return fmt::format("matmul \"{}\" batch {} m {} n {} k {}  a {} ({},{}) batch {}  b {} ({},{}) batch {}\n", k->name,
-                       k->batch, k->m, k->n, k->k, text(k->a), k->a_row, k->a_col, text(k->a_batch), text(k->b),
-                       k->b_row, k->b_col, text(k->b_batch)) +
+    return fmt::format("matmul \"{}\" batch {} m {} n {} k {}  a {} {}  b {} {}\n", k->name, k->batch, k->m, k->n, k->k,
+                       text(k->a), text(k->a_view), text(k->b), text(k->b_view)) +
            text(k->epilogue, "  epilogue");
   if (const auto* k = std::get_if<ScatterAddKernel>(&kernel))
     return fmt::format("scatter_add count {} rows {} columns {}  {} {} -> {}\n", k->count, k->rows, k->columns,
@@ -155,10 +176,15 @@ double bytes_moved(const Kernel& kernel) {
   if (const auto* k = std::get_if<PackedMatmulKernel>(&kernel))
     return (k->rows ? loop_bytes(*k->rows) : 4.0 * static_cast<double>(k->m * k->k)) +
            4.0 * static_cast<double>(k->weights.count) + loop_bytes(k->epilogue);
-  if (const auto* k = std::get_if<MatmulKernel>(&kernel))
-    return static_cast<double>(size_bytes(k->a.type)) * static_cast<double>(k->batch) *
-               static_cast<double>(k->m * k->k + k->k * k->n) +
+  if (const auto* k = std::get_if<MatmulKernel>(&kernel)) {
+    const auto elements = [&](const Operand& operand, const MatrixView& view, Extent matrix) {
+      const double all = static_cast<double>(k->batch) * static_cast<double>(matrix);
+      return view.is_plain() ? all : std::min(all, static_cast<double>(operand.count));
+    };
+    return static_cast<double>(size_bytes(k->a.type)) *
+               (elements(k->a, k->a_view, k->m * k->k) + elements(k->b, k->b_view, k->k * k->n)) +
            loop_bytes(k->epilogue);
+  }
   if (const auto* k = std::get_if<ScatterAddKernel>(&kernel))
     return 4.0 * static_cast<double>(k->count) +
            4.0 * static_cast<double>(k->columns) * static_cast<double>(k->count + k->rows);

@@ -35,6 +35,36 @@ struct View {
   bool operator==(const View&) const = default;
 };
 
+/// Where a product finds the elements of an operand [batch, rows, columns]. Windows of a convolution, say, have several
+/// strides along each of the three.
+struct MatrixView {
+  /// A number for each (b, i, j): the sum of what three views without bounds lead to.
+  struct Sum {
+    View batch, rows, columns;
+    bool operator==(const Sum&) const = default;
+  };
+  /// Elements whose `value` is outside lo <= value < hi read as 0. Values are not negative.
+  struct Edge {
+    Sum value;
+    Extent lo, hi;
+    bool operator==(const Edge&) const = default;
+  };
+  static constexpr std::size_t kEdgesMax = 8;
+  Sum at;
+  std::vector<Edge> edges = {};
+  bool operator==(const MatrixView&) const = default;
+
+  /// One stride for rows and one for columns, and no edges.
+  bool is_plain() const { return at.rows.extents.size() == 1 && at.columns.extents.size() == 1 && edges.empty(); }
+  /// These strides of a plain view.
+  Extent row() const { return at.rows.strides[0]; }
+  Extent column() const { return at.columns.strides[0]; }
+  /// The same elements as [batch, columns, rows].
+  MatrixView transposed() const;
+};
+/// A plain view.
+MatrixView matrix_view(View batch, Extent rows, Extent row, Extent columns, Extent column);
+
 /// A run of elements in a buffer of the plan.
 struct Operand {
   int buffer = -1;  // index into Plan::buffers
@@ -97,8 +127,7 @@ struct MatmulKernel {
   std::string name;
   Extent batch = 1, m = 0, n = 0, k = 0;
   Operand a, b;
-  Extent a_row = 0, a_col = 1, b_row = 0, b_col = 1;  // strides in elements
-  View a_batch, b_batch;                              // linear batch index to element offset
+  MatrixView a_view, b_view;  // [batch, m, k] and [batch, k, n]
   LoopKernel epilogue;
 };
 

@@ -115,13 +115,17 @@ void narrow(LoopKernel& loop) {
   }
 }
 
-void narrow(Operand& operand, View& batch, Extent rows, Extent row_stride, Extent columns, Extent column_stride) {
-  Reach reach = reach_of(batch);
-  reach.add(rows, row_stride);
-  reach.add(columns, column_stride);
+void narrow(Operand& operand, kernel::MatrixView& view) {
+  Reach reach = reach_of(view.at.batch);
+  for (const View* axis : {&view.at.rows, &view.at.columns})
+    for (std::size_t d = 0; d < axis->extents.size(); ++d) reach.add(axis->extents[d], axis->strides[d]);
+  if (!view.edges.empty() && !reach.empty()) {  // the edges keep within the operand
+    reach.first = std::max<Extent>(reach.first, 0);
+    reach.last = std::min(reach.last, operand.count - 1);
+  }
   if (!can_cut(operand, reach)) return;
   cut(operand, reach);
-  batch.offset -= reach.first;
+  view.at.batch.offset -= reach.first;
 }
 
 }  // namespace
@@ -132,8 +136,8 @@ void narrow_operands(kernel::Kernel& kernel) {
     align(loop);
   });
   if (auto* product = std::get_if<MatmulKernel>(&kernel)) {
-    narrow(product->a, product->a_batch, product->m, product->a_row, product->k, product->a_col);
-    narrow(product->b, product->b_batch, product->k, product->b_row, product->n, product->b_col);
+    narrow(product->a, product->a_view);
+    narrow(product->b, product->b_view);
   }
   if (auto* product = std::get_if<kernel::PackedMatmulKernel>(&kernel)) {  // the weights are read whole
     const Reach rows = reach_of({{product->m, product->k}, {product->a_row, 1}, 0, {}});

@@ -12,15 +12,60 @@ using graph::Kind;
 using graph::Node;
 using kernel::View;
 
-// A value's axes as strides into its owner's memory: one view an axis.
+// A sum over a value's axes, each of which may be split: one view an axis.
+struct AxisSum {
+  Extent base = 0;
+  std::vector<View> axes;
+};
+
+// A value's axes as strides into its owner's memory.
 struct Strided {
   const Node* owner = nullptr;
   Extent offset = 0;
   std::vector<View> axes;
+  struct Edge {
+    AxisSum value;
+    Extent lo, hi;
+  };
+  std::vector<Edge> edges;  // the zeros of pads
 };
 
+// The affine form as a sum over axes; nullopt where it falls along an axis. `axis` says which one a frame extent is a part
+// of.
+std::optional<AxisSum> axis_sum(const Affine& linear, const std::vector<Extent>& extents, const std::vector<int>& axis,
+                                int axes) {
+  AxisSum sum{linear.base, std::vector<View>(static_cast<std::size_t>(axes))};
+  for (std::size_t f = 0; f < extents.size(); ++f) {
+    if (linear.coefficients[f] < 0) return std::nullopt;
+    View& view = sum.axes[static_cast<std::size_t>(axis[f])];
+    view.extents.push_back(extents[f]);
+    view.strides.push_back(linear.coefficients[f]);
+  }
+  for (View& view : sum.axes) view = simplified(std::move(view));
+  return sum;
+}
+
+Extent largest_of(const AxisSum& sum) {
+  Extent largest = sum.base;
+  for (const View& view : sum.axes)
+    for (std::size_t d = 0; d < view.extents.size(); ++d) largest += (view.extents[d] - 1) * view.strides[d];
+  return largest;
+}
+
+// The mask as an edge of values that are not negative. nullopt where it has no such form.
+std::optional<Strided::Edge> edge_of(const Mask& mask, const std::vector<Extent>& extents, const std::vector<int>& axis,
+                                     int axes) {
+  auto value = axis_sum(mask.value, extents, axis, axes);
+  if (!value) return std::nullopt;
+  const Extent up = std::max<Extent>(0, -value->base);
+  value->base += up;
+  return Strided::Edge{std::move(*value), mask.lo + up, mask.hi + up};
+}
+
+enum class Pads : bool { copied, read };
+
 // nullopt when no strides describe it, so that it must be copied.
-std::optional<Strided> strided(const Node* node, const PlaceOf& place) {
+std::optional<Strided> strided(const Node* node, const PlaceOf& place, Pads pads = Pads::copied) {
   const Node* base = base_of(node);
   if (base->kind == Kind::constant || base->kind == Kind::iota) return std::nullopt;
   std::vector<Extent> extents = node->shape.vector();
@@ -40,17 +85,17 @@ std::optional<Strided> strided(const Node* node, const PlaceOf& place) {
     }
     for (const Node* view = node; view != base; view = view->inputs[0].get())
       access = through_view(*view, access, extents);
-    if (!access.masks.empty()) return std::nullopt;
+    if (!access.masks.empty() && pads == Pads::copied) return std::nullopt;
     const Place at = place(base);
-    const Affine linear = linear_of(access.dims, at.strides, extents.size());
-    Strided s{at.owner, linear.base + at.offset, std::vector<View>(node->shape.size())};
-    if (s.offset < 0) return std::nullopt;
-    for (std::size_t f = 0; f < extents.size(); ++f) {
-      if (linear.coefficients[f] < 0) return std::nullopt;
-      s.axes[static_cast<std::size_t>(axis[f])].extents.push_back(extents[f]);
-      s.axes[static_cast<std::size_t>(axis[f])].strides.push_back(linear.coefficients[f]);
+    auto sum = axis_sum(linear_of(access.dims, at.strides, extents.size()), extents, axis, node->shape.rank());
+    if (!sum) return std::nullopt;
+    Strided s{at.owner, sum->base + at.offset, std::move(sum->axes), {}};
+    for (const Mask& mask : access.masks) {
+      auto edge = edge_of(mask, extents, axis, node->shape.rank());
+      if (!edge || edge->hi <= edge->lo) return std::nullopt;
+      if (edge->value.base < edge->lo || largest_of(edge->value) >= edge->hi) s.edges.push_back(std::move(*edge));
     }
-    for (View& view : s.axes) view = simplified(std::move(view));
+    if (s.offset < 0 && s.edges.empty()) return std::nullopt;
     return s;
   };
   return with_split_frames(extents, follow_views, [&](const SplitFrame& split) { repeat_entry(axis, split); });
@@ -82,6 +127,48 @@ std::optional<MatmulOperand> matmul_operand(const Node* node, const PlaceOf& pla
   if (columns == 1 && operand.row == 1) operand.column = std::max(operand.column, rows);
   if (operand.row != 1 && operand.column != 1) return std::nullopt;
   if (operand.row == 0 || operand.column == 0) return std::nullopt;  // rows that repeat
+  return operand;
+}
+
+namespace {
+
+bool reads_windows(const Node* node) {
+  for (const Node* base = base_of(node); node != base; node = node->inputs[0].get())
+    if (node->kind == Kind::window) return true;
+  return false;
+}
+
+// Whether neighbours along rows or columns are neighbours in memory, a cache line of f32 at least.
+bool has_runs(const Strided& s) {
+  constexpr Extent kRunMin = 16;
+  return std::any_of(s.axes.begin() + 1, s.axes.end(), [](const View& axis) {
+    return !axis.extents.empty() && axis.strides.back() == 1 && axis.extents.back() >= kRunMin;
+  });
+}
+
+kernel::MatrixView::Sum matrix_sum(AxisSum sum) {
+  kernel::MatrixView::Sum views{std::move(sum.axes[0]), std::move(sum.axes[1]), std::move(sum.axes[2])};
+  views.batch.offset = sum.base;
+  return views;
+}
+
+}  // namespace
+
+std::optional<MatrixOperand> matrix_operand(const Node* node, const PlaceOf& place) {
+  if (const auto plain = matmul_operand(node, place))
+    return MatrixOperand{plain->owner, plain->offset,
+                         kernel::matrix_view(plain->batch, node->shape[1], plain->row, node->shape[2], plain->column)};
+  auto s = strided(node, place, Pads::read);
+  if (!s) return std::nullopt;
+  // Windows repeat their elements, and a copy would be larger than they are. Of other values a copy is the quicker way to
+  // short runs.
+  if (!reads_windows(node) && !has_runs(*s)) return std::nullopt;
+  if (s->edges.size() > kernel::MatrixView::kEdgesMax) return std::nullopt;
+  // Before its first element a padded value is never read: the operand begins where the owner does.
+  const Extent offset = s->edges.empty() ? s->offset : 0;
+  MatrixOperand operand{s->owner, offset, {matrix_sum({s->offset - offset, std::move(s->axes)}), {}}};
+  for (Strided::Edge& edge : s->edges)
+    operand.view.edges.push_back({matrix_sum(std::move(edge.value)), edge.lo, edge.hi});
   return operand;
 }
 

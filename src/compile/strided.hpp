@@ -22,6 +22,15 @@ struct MatmulOperand {
 };
 std::optional<MatmulOperand> matmul_operand(const graph::Node* node, const PlaceOf& place);
 
+/// The same, or any number of strides along each axis where that is better than a copy: for windows, and where neighbours
+/// of rows or columns are neighbours in memory. Some elements may be the zeros of a pad.
+struct MatrixOperand {
+  const graph::Node* owner = nullptr;
+  Extent offset = 0;
+  kernel::MatrixView view;
+};
+std::optional<MatrixOperand> matrix_operand(const graph::Node* node, const PlaceOf& place);
+
 /// [batch, position, head, channel], with channels that lie together.
 struct AttentionOperand {
   const graph::Node* owner = nullptr;

@@ -56,6 +56,29 @@ TEST(NarrowTest, OnlyWhatLiesWithinTheBoundsIsReached) {
   EXPECT_EQ(n.steps[0].view.offset, -2);
 }
 
+TEST(NarrowTest, AProductsOperandIsCutToItsWindowsWithinTheEdges) {
+  kernel::MatmulKernel product;
+  product.batch = 1, product.m = 4, product.n = 1, product.k = 3;
+  product.a = {0, DType::f32, 10, 50};
+  product.b = {1, DType::f32, 0, 3};
+  // Windows of three of a row that begins at element 5, the first of which is a zero of the pad.
+  const View one{{1}, {0}, 0, {}};
+  product.a_view = kernel::matrix_view({{1}, {0}, 4, {}}, 4, 1, 3, 1);
+  product.b_view = kernel::matrix_view(one, 3, 1, 1, 1);
+  kernel::Kernel plain = product;
+  narrow_operands(plain);
+  const auto& cut = std::get<kernel::MatmulKernel>(plain);
+  EXPECT_EQ(cut.a, (Operand{0, DType::f32, 14, 6}));
+  EXPECT_EQ(cut.a_view.at.batch.offset, 0);
+  product.a_view = kernel::matrix_view({{1}, {0}, -1, {}}, 4, 1, 3, 1);
+  product.a_view.edges = {{{one, {{4}, {1}, 0, {}}, {{3}, {1}, 0, {}}}, 1, 6}};
+  kernel::Kernel padded = product;
+  narrow_operands(padded);
+  const auto& within = std::get<kernel::MatmulKernel>(padded);
+  EXPECT_EQ(within.a, (Operand{0, DType::f32, 10, 5}));
+  EXPECT_EQ(within.a_view.at.batch.offset, -1);
+}
+
 TEST(NarrowTest, AGatherReachesEveryRow) {
   kernel::Kernel k = copy({{6}, {1}, 3, {}}, {{6}, {1}, 0, {}}, {0, DType::f32, 0, 500}, {1, DType::f32, 0, 6});
   Step& gather = std::get<LoopKernel>(k).steps[0];

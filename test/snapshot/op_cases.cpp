@@ -24,6 +24,8 @@ void views() {
       {"flatten", flatten(x)},
       {"tril", tril(x, 1)},
       {"triu", triu(x, -1)},
+      {"unfold", unfold(x, 2, 3)},
+      {"unfold with steps", unfold(x, 1, 2, 3, 2)},
       {"flip of pad", flip(pad(x, {{0, 0}, {1, 1}, {0, 2}}), {2})},
   };
   for (const auto& [name, y] : ys) with_gradients({y * 2.0}, {x});
@@ -54,6 +56,9 @@ void matmuls() {
   product({257, 1030}, {1030, 129});
   const Tensor x = leaf({40, 30}), w = leaf({20, 30}), b = leaf({20});
   with_gradients({relu(linear(x, w, b)) + 1.0}, {x, w, b});
+  const Tensor image = leaf({2, 3, 10, 12}), kernels = leaf({27, 8});
+  const Tensor windows = unfold(unfold(pad(image, {{0, 0}, {0, 0}, {1, 1}, {1, 1}}), 2, 3), 3, 3);
+  with_gradients({matmul(reshape(permute(windows, {0, 2, 3, 1, 4, 5}), {240, 27}), kernels)}, {image, kernels});
   with_gradients({matmul(transpose(flip(x, {0})), expand(leaf({40, 1}), {40, 8}))}, {x});
 }
 

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "backend/cpu/gemm_kernels.hpp"
+#include "backend/cpu/gemm_view.hpp"
 #include "base/threads.hpp"
 #include "weft/error.hpp"
 
@@ -103,10 +104,13 @@ Split split(const GemmArgs<T>& args, const GemmKernels<T>& kernels) {
   s.column_tiles = ceil_divide(args.n * kSize, kStripBytesMax);
   s.panels = ceil_divide(args.m, kernels.rows);
   // A task's rows share the reading of B: from L2 when all of B fits there, else from further off.
-  const int64_t task_panels = args.k * std::min(args.n * kSize, kStripBytesMax) <= kBlockBytes ? 2 : 4;
+  // Rows that are found through a view are packed once for each tile of columns: tiles are narrow only where rows are few.
+  const bool finds_a = args.a.view != nullptr;
+  constexpr int64_t kRowTilesMin = 4;
+  const int64_t task_panels = finds_a ? 1 : args.k * std::min(args.n * kSize, kStripBytesMax) <= kBlockBytes ? 2 : 4;
   s.row_tiles =
       std::clamp<int64_t>(ceil_divide(per_product, s.column_tiles), 1, std::max<int64_t>(1, s.panels / task_panels));
-  if (s.row_tiles * s.column_tiles < std::min(per_product, kTasks)) {
+  if (s.row_tiles * s.column_tiles < std::min(per_product, finds_a ? kRowTilesMin : kTasks)) {
     // Narrow tiles read A more often: only where wide ones are too few.
     const int64_t wide = ceil_divide(args.n * kSize, kStripBytesMax / 2);
     const int64_t most = 2 * s.row_tiles * wide >= kTasks ? std::max(wide, std::min<int64_t>(2, strips / 2))
@@ -129,13 +133,14 @@ Split split(const GemmArgs<T>& args, const GemmKernels<T>& kernels) {
   const int64_t pack_from_rows = args.b.row * kSize <= 1024 ? 1024 : 256;
   const bool is_large = args.m >= pack_from_rows || is_awkward(args.b.row * kSize);
   const int64_t stride = args.a.column == 1 ? args.a.row : args.a.column;
-  s.pack_a = is_awkward(stride * kSize) && (args.a.column == 1 || width > strip);
+  s.pack_a = args.a.view != nullptr || (is_awkward(stride * kSize) && (args.a.column == 1 || width > strip));
   // Of a small B every thread packs its own sooner than it reads what another packed.
-  s.shares_b = args.batch == 1 && s.panels >= kSharedPanels && s.row_tiles > 1 && (args.b.column != 1 || is_large) &&
+  const bool must_pack_b = args.b.column != 1 || args.b.view != nullptr;
+  s.shares_b = args.batch == 1 && s.panels >= kSharedPanels && s.row_tiles > 1 && (must_pack_b || is_large) &&
                args.k * args.n * kSize > kBlockBytes;
   s.by_block = s.shares_b && args.k * args.n * kSize > kSharedBytesMax;
   s.shares_a = s.by_block && s.pack_a;
-  s.pack_b = s.shares_b || args.b.column != 1 || (s.panels > 2 * s.row_tiles && is_large);
+  s.pack_b = s.shares_b || must_pack_b || (s.panels > 2 * s.row_tiles && is_large);
   if (s.shares_b) {
     s.column_tiles = ceil_divide(args.n * kSize, kStripBytesMax);
     s.tile_columns = ceil_divide(strips, s.column_tiles) * strip;
@@ -294,7 +299,6 @@ class Product {
   /// The parts of C, all of `panels` by `tiles`, over `whole_depth`: one block of k, or all of them.
   void run_shared_depth(Range whole_depth, Range panels, Range tiles, const std::vector<Part>& parts, T* packed_a,
                         T* packed_b) const {
-    const T *a = args_.a.data + args_.a.batch[0], *b = args_.b.data + args_.b.batch[0];
     const Range columns{columns_of(tiles.begin).begin, columns_of(tiles.end - 1).end};
     const int64_t a_width = packed_width(kernels_.rows), b_width = packed_width(columns.size());
     const int64_t blocks = ceil_divide(whole_depth.size(), split_.depth_block);
@@ -310,7 +314,8 @@ class Product {
     };
 
     // What lies along memory is packed by rows, what lies across it by strips or panels: long runs of it either way.
-    const bool a_across = args_.a.column == 1, b_across = args_.b.column != 1;
+    const bool a_across = args_.a.column == 1 || args_.a.view != nullptr;
+    const bool b_across = args_.b.column != 1 || args_.b.view != nullptr;
     const int64_t a_step = a_across ? kPackPanels : kPackDepth;
     const int64_t b_step = b_across ? kernels_.lanes * kGemmVectors : kPackDepth;
     const int64_t a_pieces = split_.shares_a ? ceil_divide(a_across ? panels.size() : split_.depth_block, a_step) : 0;
@@ -325,9 +330,9 @@ class Product {
       if (part.begin >= part.end) return;
       const Range rows = across ? depth : part, chosen = across ? part : others;
       if (is_a)
-        pack_a(a, depth, rows, chosen, a_of(depth, chosen.begin));
+        pack_a(0, depth, rows, chosen, a_of(depth, chosen.begin));
       else
-        pack_b(b, depth, rows, chosen, b_of(depth, chosen.begin));
+        pack_b(0, depth, rows, chosen, b_of(depth, chosen.begin));
     });
     parallel_for(static_cast<int64_t>(parts.size()), [&](int64_t task) {
       const Part& part = parts[static_cast<std::size_t>(task)];
@@ -335,7 +340,7 @@ class Product {
       if (split_.pack_a && !split_.shares_a) own_a = scratch.a<T>(part.panels.size() * a_width * split_.depth_block);
       for (int64_t block = 0; block < blocks; ++block) {
         const Range depth = depth_of(block);
-        if (own_a != nullptr) pack_a(a, depth, depth, part.panels, own_a);
+        if (own_a != nullptr) pack_a(0, depth, depth, part.panels, own_a);
         const T* part_a = split_.shares_a ? a_of(depth, part.panels.begin) : own_a;
         for (int64_t tile = part.tiles.begin; tile < part.tiles.end; ++tile)
           run_depth(0, depth, part.panels, columns_of(tile), b_of(depth, columns_of(tile).begin), part_a);
@@ -357,9 +362,24 @@ class Product {
   /// Columns that a strip of `count` columns takes in packed B.
   int64_t packed_width(int64_t count) const { return ceil_divide(count, kernels_.lanes) * kernels_.lanes; }
 
+  /// The matrix of a view that matrix `batch` of the product reads: parts of k are all of one.
+  static int64_t matrix_of(const GemmSource<T>& source, int64_t batch) { return source.first_step != 0 ? 0 : batch; }
+
   /// Packs rows of B, of those in `depth`, for these columns, strip after strip; each holds depth.size() rows.
-  void pack_b(const T* b, Range depth, Range rows_of_b, Range columns, T* to) const {
+  void pack_b(int64_t batch, Range depth, Range rows_of_b, Range columns, T* to) const {
     const int64_t strip = kernels_.lanes * kGemmVectors;
+    if (args_.b.view != nullptr) {
+      for (int64_t j = columns.begin; j < columns.end; j += strip) {
+        const int64_t count = std::min(strip, columns.end - j), width = packed_width(count);
+        const int64_t first = args_.b.first + batch * args_.b.first_step;
+        pack_view<T, MatrixAxis::columns>(kernels_, args_.b.data, *args_.b.view, matrix_of(args_.b, batch), {j, count},
+                                          {first + rows_of_b.begin, rows_of_b.size()},
+                                          to + (rows_of_b.begin - depth.begin) * width, width);
+        to += width * depth.size();
+      }
+      return;
+    }
+    const T* b = args_.b.data + args_.b.batch[batch];
     // Plain rows are copied a few at a time across all strips: long runs of memory, and few pages at once.
     const int64_t step = args_.b.column == 1 ? kPackRows : rows_of_b.size();
     for (int64_t k = rows_of_b.begin; k < rows_of_b.end; k += step) {
@@ -380,8 +400,18 @@ class Product {
   }
 
   /// Packs columns of A, of those in `depth`, for these panels, panel after panel; each holds depth.size() columns.
-  void pack_a(const T* a, Range depth, Range columns_of_a, Range panels, T* to) const {
+  void pack_a(int64_t batch, Range depth, Range columns_of_a, Range panels, T* to) const {
     const int64_t width = packed_width(kernels_.rows);
+    if (args_.a.view != nullptr) {
+      const int64_t first = args_.a.first + batch * args_.a.first_step;
+      for (int64_t panel = panels.begin; panel < panels.end; ++panel, to += width * depth.size())
+        pack_view<T, MatrixAxis::rows>(kernels_, args_.a.data, *args_.a.view, matrix_of(args_.a, batch),
+                                       {rows_of(panel).begin, rows_of(panel).size()},
+                                       {first + columns_of_a.begin, columns_of_a.size()},
+                                       to + (columns_of_a.begin - depth.begin) * width, width);
+      return;
+    }
+    const T* a = args_.a.data + args_.a.batch[batch];
     const int64_t step = args_.a.column == 1 ? columns_of_a.size() : kPackRows;
     for (int64_t k = columns_of_a.begin; k < columns_of_a.end; k += step) {
       const int64_t size = std::min(step, columns_of_a.end - k);
@@ -399,7 +429,6 @@ class Product {
   }
 
   void run_block(int64_t batch, int64_t column_tile, Range panels, Range columns) const {
-    const T* b = args_.b.data + args_.b.batch[batch];
     const int64_t width = packed_width(columns.size());
     const Scratch::Kept key{call_, batch, column_tile};
     const int64_t slot = split_.keeps_all ? column_tile : 0;
@@ -419,7 +448,7 @@ class Product {
       depth = {depth.end, std::min(args_.k, depth.end + split_.depth_block)};
       // Block after block of k, each in one piece: strips over all of k would lie a power of two apart in the cache.
       T* block = split_.keeps_b ? packed + depth.begin * width : packed;
-      if (split_.pack_b && !is_packed) pack_b(b, depth, depth, columns, block);
+      if (split_.pack_b && !is_packed) pack_b(batch, depth, depth, columns, block);
       run_depth(batch, depth, panels, columns, block);
     } while (depth.end < args_.k);
     if (split_.keeps_b) scratch.kept[slot] = key;
@@ -428,7 +457,7 @@ class Product {
   /// All panels of a task over one block of k. Where A is packed, it is so already (`given_a`), or group by group here.
   void run_depth(int64_t batch, Range depth, Range panels, Range columns, const T* packed_b,
                  const T* given_a = nullptr) const {
-    const T* a = args_.a.data + args_.a.batch[batch];
+    const T* a = args_.a.view != nullptr ? nullptr : args_.a.data + args_.a.batch[batch];
     const bool is_final = args_.after_block && depth.end == args_.k;
     const int64_t a_width = packed_width(kernels_.rows);
     // Panels whose rows lie along memory are packed one by one, those that lie across it in a group, for longer runs.
@@ -438,13 +467,13 @@ class Product {
     int64_t ready = rows_of(panels.begin).begin;
     for (int64_t first = panels.begin; first < panels.end; first += group_size) {
       const Range group{first, std::min(panels.end, first + group_size)};
-      if (packs) pack_a(a, depth, depth, group, packed_a);
+      if (packs) pack_a(batch, depth, depth, group, packed_a);
       for (int64_t panel = group.begin; panel < group.end; ++panel) {
         const Range rows = rows_of(panel);
         if (split_.pack_a) {
           const T* panel_a = packs ? packed_a + (panel - group.begin) * a_width * depth.size()
                                    : given_a + (panel - panels.begin) * a_width * depth.size();
-          const bool asks = packs && panel + 1 < panels.end && args_.a.column == 1;
+          const bool asks = packs && panel + 1 < panels.end && args_.a.column == 1 && a != nullptr;
           run_panel(batch, depth, rows, columns, kernels_.by_depth, panel_a, a_width, packed_b,
                     asks ? a + rows.end * args_.a.row + depth.begin : nullptr);
         } else {
@@ -468,7 +497,7 @@ class Product {
     const int lanes = kernels_.lanes;
     const int64_t strip = lanes * kGemmVectors;
     const bool accumulate = args_.accumulate || depth.begin > 0;
-    const T* b = args_.b.data + args_.b.batch[batch] + depth.begin * args_.b.row;
+    const T* b = packed_b != nullptr ? nullptr : args_.b.data + args_.b.batch[batch] + depth.begin * args_.b.row;
     T* c = args_.c.data + args_.c.batch[batch] + rows.begin * args_.c.row;
     constexpr int64_t kLine = 64 / sizeof(T);
     const int64_t ahead_step =
@@ -503,6 +532,7 @@ class Product {
 /// A dimension of extent 1 has no stride: give it the one that makes the source regular.
 template <class T>
 void normalise(GemmSource<T>& source, int64_t rows, int64_t columns, const char* name) {
+  if (source.view != nullptr) return;
   if (columns == 1 && source.row != 1)
     source.column = 1;
   else if (rows == 1 && source.column != 1)
@@ -514,6 +544,7 @@ void normalise(GemmSource<T>& source, int64_t rows, int64_t columns, const char*
 /// A batch whose products share B and stack up in A and C is one product.
 template <class T>
 void fold_batch(GemmArgs<T>& args) {
+  if (args.a.view != nullptr || args.b.view != nullptr) return;
   const auto follows = [&](const BatchOffsets& offsets, int64_t stride) {
     return offsets.each == nullptr && offsets.stride == stride;
   };
@@ -539,8 +570,15 @@ void run_in_pieces(const GemmArgs<T>& args, const GemmKernels<T>& kernels, int64
   const int64_t depth = args.k / pieces, rest = args.k % pieces, size = args.m * args.n;
   T* const partial = scratch.pieces<T>(pieces * size);
   GemmArgs<T> parts{.batch = pieces, .m = args.m, .n = args.n, .k = depth};
-  parts.a = {args.a.data + args.a.batch[0], args.a.row, args.a.column, {.stride = depth * args.a.column}};
-  parts.b = {args.b.data + args.b.batch[0], args.b.row, args.b.column, {.stride = depth * args.b.row}};
+  const auto part_of = [&](const GemmSource<T>& source, int64_t k_stride) {
+    if (source.view == nullptr)
+      return GemmSource<T>{source.data + source.batch[0], source.row, source.column, {.stride = depth * k_stride}};
+    GemmSource<T> part = source;
+    part.first_step = depth;
+    return part;
+  };
+  parts.a = part_of(args.a, args.a.column);
+  parts.b = part_of(args.b, args.b.row);
   parts.c = {.data = partial, .row = args.n, .batch = {.stride = size}};
   Product<T>(parts, kernels).run();
 
@@ -560,8 +598,14 @@ void run_in_pieces(const GemmArgs<T>& args, const GemmKernels<T>& kernels, int64
   });
   if (rest == 0) return;
   GemmArgs<T> last = args;
-  last.a.data += (args.k - rest) * args.a.column;
-  last.b.data += (args.k - rest) * args.b.row;
+  const auto go_on = [&](GemmSource<T>& source, int64_t k_stride) {
+    if (source.view == nullptr)
+      source.data += (args.k - rest) * k_stride;
+    else
+      source.first += args.k - rest;
+  };
+  go_on(last.a, args.a.column);
+  go_on(last.b, args.b.row);
   last.k = rest;
   last.accumulate = true;
   Product<T>(last, kernels).run();

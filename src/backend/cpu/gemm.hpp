@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "base/function_ref.hpp"
+#include "compile/kernel.hpp"
 
 namespace weft::cpu {
 
@@ -27,6 +28,10 @@ struct GemmSource {
   const T* data = nullptr;
   std::int64_t row = 0, column = 1;
   BatchOffsets batch;
+  /// Elements are found through this view instead, as they are packed: windows of a convolution, say. One stride is then 1
+  /// all the same, and says along which axis neighbours lie together more often. `batch` is not read.
+  const kernel::MatrixView* view = nullptr;
+  std::int64_t first = 0, first_step = 0;  // of k: matrix b of the batch begins at first + b * first_step
 };
 
 /// The result: element (i, j) at data[i * row + j]. It overlaps no source, and its matrices do not overlap.

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/cpu/gemm_view.hpp"
 #include "base/threads.hpp"
 #include "weft/error.hpp"
 
@@ -26,33 +27,60 @@ kernel::MatmulKernel upright(kernel::MatmulKernel k) {
   store.view = {{k.n, k.m}, {k.m, 1}, access.offset, {}};
   std::swap(k.m, k.n);
   std::swap(k.a, k.b);
-  std::swap(k.a_batch, k.b_batch);
-  std::swap(k.a_row, k.b_col);
-  std::swap(k.a_col, k.b_row);
+  std::swap(k.a_view, k.b_view);
+  k.a_view = k.a_view.transposed();
+  k.b_view = k.b_view.transposed();
   return k;
 }
 
 std::vector<std::int64_t> batch_offsets(const kernel::View& view, Extent batch) {
-  std::vector<std::int64_t> offsets;
-  for (Extent b = 0; b < batch; ++b) {
-    Extent rest = b, at = view.offset;
-    for (std::size_t d = view.extents.size(); d-- > 0;) {
-      at += rest % view.extents[d] * view.strides[d];
-      rest /= view.extents[d];
-    }
-    offsets.push_back(at);
-  }
+  std::vector<std::int64_t> offsets(static_cast<std::size_t>(batch));
+  offsets_of(view, {0, batch}, offsets.data());
   return offsets;
 }
 
-/// A row-major copy of each matrix, for sources without a stride of 1.
+/// A row-major copy of each matrix.
 template <class T>
-void pack(const T* from, const std::vector<std::int64_t>& offsets, Extent rows, Extent columns, Extent row,
-          Extent column, T* to) {
-  parallel_for(static_cast<Extent>(offsets.size()) * rows, [&](Extent i) {
-    const T* source = from + offsets[static_cast<std::size_t>(i / rows)] + i % rows * row;
-    for (Extent c = 0; c < columns; ++c) to[i * columns + c] = source[c * column];
+void pack(const T* from, const kernel::MatrixView& view, Extent batch, Extent rows, Extent columns, T* to) {
+  parallel_for(batch * rows, [&](Extent i) {
+    const auto values = [&](const kernel::MatrixView::Sum& sum) {
+      std::vector<std::int64_t> value(static_cast<std::size_t>(columns));
+      offsets_of(sum.columns, {0, columns}, value.data());
+      const std::int64_t start = offset_at(sum.batch, i / rows) + offset_at(sum.rows, i % rows);
+      for (std::int64_t& v : value) v += start;
+      return value;
+    };
+    const std::vector<std::int64_t> at = values(view.at);
+    std::vector<char> inside(at.size(), true);
+    for (const kernel::MatrixView::Edge& edge : view.edges) {
+      const std::vector<std::int64_t> value = values(edge.value);
+      for (std::size_t c = 0; c < at.size(); ++c)
+        if (value[c] < edge.lo || value[c] >= edge.hi) inside[c] = false;
+    }
+    for (std::size_t c = 0; c < at.size(); ++c)
+      to[i * columns + static_cast<Extent>(c)] = inside[c] ? from[at[c]] : T{0};
   });
+}
+
+/// Whether gemm must be given a copy: of sources without a stride of 1, and of general views where it has plain loops.
+bool needs_copy(const kernel::MatrixView& view, DType type, Extent rows, Extent columns) {
+  if (!view.is_plain()) return type != DType::f32 && type != DType::f64;
+  return view.row() != 1 && view.column() != 1 && rows > 1 && columns > 1;
+}
+
+/// Elements that follow each other along the last dimension of an axis.
+Extent run_of(const kernel::View& axis) {
+  return !axis.extents.empty() && axis.strides.back() == 1 ? axis.extents.back() : 1;
+}
+
+template <class T>
+GemmSource<T> source_of(const char* data, const std::vector<char>& copy, const kernel::MatrixView& view,
+                        const std::vector<std::int64_t>& offsets, Extent rows, Extent columns) {
+  if (!copy.empty()) return {reinterpret_cast<const T*>(copy.data()), columns, 1, {rows * columns, nullptr}};
+  const T* elements = reinterpret_cast<const T*>(data);
+  if (view.is_plain()) return {elements, view.row(), view.column(), {0, offsets.data()}};
+  const bool along_rows = run_of(view.at.columns) >= run_of(view.at.rows);
+  return {elements, along_rows ? columns : 1, along_rows ? 1 : rows, {}, &view};
 }
 
 }  // namespace
@@ -60,16 +88,16 @@ void pack(const T* from, const std::vector<std::int64_t>& offsets, Extent rows, 
 ProductProgram::ProductProgram(const kernel::MatmulKernel& asked)
     : kernel_(upright(asked)),
       epilogue_(kernel_),
-      a_offsets_(batch_offsets(kernel_.a_batch, kernel_.batch)),
-      b_offsets_(batch_offsets(kernel_.b_batch, kernel_.batch)) {
+      a_offsets_(batch_offsets(kernel_.a_view.at.batch, kernel_.batch)),
+      b_offsets_(batch_offsets(kernel_.b_view.at.batch, kernel_.batch)) {
   if (kernel_.a.type == DType::boolean || kernel_.a.type != kernel_.b.type)
     throw DTypeError(fmt::format("{}: the CPU has no product of {} and {}; cast both to one number type", kernel_.name,
                                  name_of(kernel_.a.type), name_of(kernel_.b.type)));
   kernel_.epilogue = {};  // held as bytecode
   const auto size = static_cast<std::size_t>(size_bytes(kernel_.a.type));
-  if (kernel_.a_row != 1 && kernel_.a_col != 1 && kernel_.m > 1 && kernel_.k > 1)
+  if (needs_copy(kernel_.a_view, kernel_.a.type, kernel_.m, kernel_.k))
     packed_a_.resize(static_cast<std::size_t>(kernel_.batch * kernel_.m * kernel_.k) * size);
-  if (kernel_.b_row != 1 && kernel_.b_col != 1 && kernel_.k > 1 && kernel_.n > 1)
+  if (needs_copy(kernel_.b_view, kernel_.b.type, kernel_.k, kernel_.n))
     packed_b_.resize(static_cast<std::size_t>(kernel_.batch * kernel_.k * kernel_.n) * size);
   if (kernel_.a.type == DType::f32 && packed_a_.empty() && packed_b_.empty())
     tasks_ = GemmTasks<float>(arguments<float>()).count();
@@ -86,10 +114,8 @@ GemmArgs<T> ProductProgram::arguments() const {
   const kernel::MatmulKernel& k = kernel_;
   GemmArgs<T> args;
   args.batch = k.batch, args.m = k.m, args.n = k.n, args.k = k.k;
-  args.a = {reinterpret_cast<const T*>(a_), k.a_row, k.a_col, {0, a_offsets_.data()}};
-  args.b = {reinterpret_cast<const T*>(b_), k.b_row, k.b_col, {0, b_offsets_.data()}};
-  if (!packed_a_.empty()) args.a = {reinterpret_cast<const T*>(packed_a_.data()), k.k, 1, {k.m * k.k, nullptr}};
-  if (!packed_b_.empty()) args.b = {reinterpret_cast<const T*>(packed_b_.data()), k.n, 1, {k.k * k.n, nullptr}};
+  args.a = source_of<T>(a_, packed_a_, k.a_view, a_offsets_, k.m, k.k);
+  args.b = source_of<T>(b_, packed_b_, k.b_view, b_offsets_, k.k, k.n);
   args.c = {reinterpret_cast<T*>(c_), k.n, {k.m * k.n, nullptr}};
   if (!epilogue_.is_empty()) args.after_block = epilogue_;
   return args;
@@ -99,11 +125,9 @@ template <class T>
 void ProductProgram::run_as() {
   const kernel::MatmulKernel& k = kernel_;
   if (!packed_a_.empty())
-    pack(reinterpret_cast<const T*>(a_), a_offsets_, k.m, k.k, k.a_row, k.a_col,
-         reinterpret_cast<T*>(packed_a_.data()));
+    pack(reinterpret_cast<const T*>(a_), k.a_view, k.batch, k.m, k.k, reinterpret_cast<T*>(packed_a_.data()));
   if (!packed_b_.empty())
-    pack(reinterpret_cast<const T*>(b_), b_offsets_, k.k, k.n, k.b_row, k.b_col,
-         reinterpret_cast<T*>(packed_b_.data()));
+    pack(reinterpret_cast<const T*>(b_), k.b_view, k.batch, k.k, k.n, reinterpret_cast<T*>(packed_b_.data()));
   gemm(arguments<T>());
 }
 

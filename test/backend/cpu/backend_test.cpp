@@ -134,10 +134,8 @@ MatmulKernel product(Trial& t, std::mt19937& random, DType type, Extent batch, E
   mm.batch = batch, mm.m = m, mm.n = n, mm.k = k;
   mm.a = t.buffer(type, random_values(random, batch * m * k, type));
   mm.b = t.buffer(type, random_values(random, k * n, type));
-  mm.a_row = ta ? 1 : k, mm.a_col = ta ? m : 1;
-  mm.b_row = tb ? 1 : n, mm.b_col = tb ? k : 1;
-  mm.a_batch = {{batch}, {m * k}, 0, {}};
-  mm.b_batch = {{batch}, {0}, 0, {}};
+  mm.a_view = kernel::matrix_view({{batch}, {m * k}, 0, {}}, m, ta ? 1 : k, k, ta ? m : 1);
+  mm.b_view = kernel::matrix_view({{batch}, {0}, 0, {}}, k, tb ? 1 : n, n, tb ? k : 1);
   const Extent size = batch * m * n;
   LoopKernel& e = mm.epilogue;
   e.name = "epilogue";
@@ -210,10 +208,9 @@ TEST(CpuBackend, ProductOfSourcesWithoutUnitStride) {
   Trial t;
   MatmulKernel mm = product(t, random, DType::f32, 2, 6, 7, 5, false, false, Epilogue::none);
   mm.a = t.buffer(DType::f32, random_values(random, 2 * 6 * 5 * 3));
-  mm.a_row = 15, mm.a_col = 3;
-  mm.a_batch = {{2}, {90}, 0, {}};
+  mm.a_view = kernel::matrix_view({{2}, {90}, 0, {}}, 6, 15, 5, 3);
   mm.b = t.buffer(DType::f32, random_values(random, 5 * 7 * 2));
-  mm.b_row = 14, mm.b_col = 2;
+  mm.b_view = kernel::matrix_view({{2}, {0}, 0, {}}, 5, 14, 7, 2);
   t.plan.kernels.push_back(mm);
   check(t, "strided product", 1e-5);
 }

@@ -33,19 +33,18 @@ void render(const PackedMatmulKernel& kernel, const Target& target, Scratch& scr
   if (!unpacks) return RowsWriter(kernel, target).render(rendered);
   kernel::MatmulKernel plain{.name = kernel.name, .batch = 1, .m = kernel.m, .n = kernel.n, .k = kernel.k};
   plain.a = kernel.a;
-  plain.a_row = kernel.a_row;
-  plain.b_batch = {{1}, {0}, 0, {}};
-  plain.b_row = 1;
+  plain.a_view = kernel::matrix_view({}, kernel.m, kernel.a_row, kernel.k, 1);
+  Extent column = kernel.k;  // of the weights, from one to the next
   plain.epilogue = kernel.epilogue;
   if (kernel.block_type == BlockType::f32) {  // lies there as it is, but for the ends of rows
-    plain.b_col = quant_layout(quant_form(BlockType::f32), kernel.n, kernel.k).blocks * kQuantBlock;
-    plain.b = {kernel.weights.buffer, DType::f32, kernel.weights.offset, kernel.n * plain.b_col};
+    column = quant_layout(quant_form(BlockType::f32), kernel.n, kernel.k).blocks * kQuantBlock;
+    plain.b = {kernel.weights.buffer, DType::f32, kernel.weights.offset, kernel.n * column};
   } else {
-    plain.b_col = kernel.k;
     plain.b = scratch.add(DType::f32, elements);
     rendered.dispatches.push_back(unpack(kernel.name + ".unpack", kernel.block_type, kernel.weights, kernel.n, kernel.k,
                                          nullptr, plain.b, kernel.n, target));
   }
+  plain.b_view = kernel::matrix_view({{1}, {0}, 0, {}}, kernel.k, 1, kernel.n, column);
   if (!kernel.chosen) return render(plain, target, scratch, rendered);
   const Operand order = scratch.add(DType::u32, kernel.m + 1);
   rendered.dispatches.push_back(order_rows(kernel, order, target));

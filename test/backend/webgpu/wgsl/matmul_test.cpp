@@ -26,17 +26,16 @@ Product product(std::mt19937& random, const std::string& layout, Extent batch, E
                 DType type = DType::f32, Extent row_gap = 0) {
   Product p;
   p.kernel = {.name = "matmul", .batch = batch, .m = m, .n = n, .k = k};
-  const auto lay = [&](bool transposed, Extent rows, Extent columns, kernel::Operand& operand, Extent& row,
-                       Extent& column, kernel::View& view) {
+  const auto lay = [&](bool transposed, Extent rows, Extent columns, kernel::Operand& operand,
+                       kernel::MatrixView& view) {
     const Extent lines = transposed ? columns : rows, line = (transposed ? rows : columns) + row_gap;
-    row = transposed ? 1 : line;
-    column = transposed ? line : 1;
-    view = {{batch}, {lines * line}, 0, {}};
+    view = kernel::matrix_view({{batch}, {lines * line}, 0, {}}, rows, transposed ? 1 : line, columns,
+                               transposed ? line : 1);
     p.buffers.push_back(random_buffer(random, type, batch * lines * line));
     operand = {static_cast<int>(p.buffers.size()) - 1, type, 0, batch * lines * line};
   };
-  lay(layout[0] == 't', m, k, p.kernel.a, p.kernel.a_row, p.kernel.a_col, p.kernel.a_batch);
-  lay(layout[1] == 't', k, n, p.kernel.b, p.kernel.b_row, p.kernel.b_col, p.kernel.b_batch);
+  lay(layout[0] == 't', m, k, p.kernel.a, p.kernel.a_view);
+  lay(layout[1] == 't', k, n, p.kernel.b, p.kernel.b_view);
   kernel::LoopKernel& epilogue = p.kernel.epilogue;
   epilogue.name = "epilogue";
   epilogue.outer = batch * m * n;
@@ -175,8 +174,8 @@ TEST_F(WgslMatmulTest, IntegersMultiplyExactly) {
 TEST_F(WgslMatmulTest, BatchesBroadcastByView) {
   std::mt19937 random(6);
   Product p = product(random, "nn", 6, 12, 16, 8);
-  p.kernel.a_batch = {{2, 3}, {12 * 8, 0}, 0, {}};
-  p.kernel.b_batch = {{2, 3}, {0, 8 * 16}, 0, {}};
+  p.kernel.a_view.at.batch = {{2, 3}, {12 * 8, 0}, 0, {}};
+  p.kernel.b_view.at.batch = {{2, 3}, {0, 8 * 16}, 0, {}};
   check(p);
 }
 

@@ -13,14 +13,66 @@ using kernel::StepKind;
 
 namespace {
 
-kernel::View with_inner_dims(const kernel::View& batch, std::initializer_list<std::pair<Extent, Extent>> dims) {
+/// Over [batch, m, n, k], of parts that follow some of these axes.
+kernel::View joined(const kernel::View& batch, std::initializer_list<kernel::View> axes) {
   kernel::View view = batch;
-  for (const auto& [extent, stride] : dims) {
-    view.extents.push_back(extent);
-    view.strides.push_back(stride);
-    if (!batch.bounds.empty()) view.bounds.push_back({0, extent});
+  for (const kernel::View& axis : axes) {
+    view.extents.insert(view.extents.end(), axis.extents.begin(), axis.extents.end());
+    view.strides.insert(view.strides.end(), axis.strides.begin(), axis.strides.end());
   }
   return view;
+}
+
+kernel::View view_of_a(const MatmulKernel& kernel, const kernel::MatrixView::Sum& sum) {
+  return joined(sum.batch, {sum.rows, {{kernel.n}, {0}, 0, {}}, sum.columns});
+}
+kernel::View view_of_b(const MatmulKernel& kernel, const kernel::MatrixView::Sum& sum) {
+  return joined(sum.batch, {{{kernel.m}, {0}, 0, {}}, sum.columns, sum.rows});
+}
+
+/// Appends the steps that read an operand; the last of them gives the element.
+template <class ViewOf>
+int append_read(LoopKernel& loop, int input, const kernel::MatrixView& view, ViewOf view_of) {
+  const DType type = loop.inputs[static_cast<std::size_t>(input)].type;
+  const auto add = [&](Step step) {
+    step.level = Level::inner;
+    loop.steps.push_back(std::move(step));
+    return static_cast<int>(loop.steps.size()) - 1;
+  };
+  if (view.edges.empty()) return add(load_step(type, input, view_of(view.at)));
+  // With edges the place is computed, and a gather from outside of the operand reads 0.
+  const auto number = [&](Extent value) {
+    Step step{StepKind::constant, DType::i32};
+    step.value = static_cast<double>(value);
+    return add(step);
+  };
+  const auto map = [&](scalar::Op op, DType result, int a, int b, int c = -1) {
+    Step step{StepKind::map, result};
+    step.op = op, step.a = a, step.b = b, step.c = c;
+    return add(step);
+  };
+  const auto index = [&](const kernel::MatrixView::Sum& sum) {
+    Step step{StepKind::index, DType::i32};
+    step.view = view_of(sum);
+    return add(step);
+  };
+  int place = index(view.at);
+  const int outside = number(-1);
+  for (const kernel::MatrixView::Edge& edge : view.edges) {
+    const int value = index(edge.value);
+    const int lo = number(edge.lo), hi = number(edge.hi);
+    const int after = map(scalar::Op::ge, DType::boolean, value, lo);
+    const int before = map(scalar::Op::lt, DType::boolean, value, hi);
+    const int inside = map(scalar::Op::logical_and, DType::boolean, after, before);
+    place = map(scalar::Op::select, DType::i32, inside, place, outside);
+  }
+  Step gather{StepKind::gather, type};
+  gather.operand = input;
+  gather.a = place;
+  gather.axis_stride = 1;
+  gather.axis_extent = loop.inputs[static_cast<std::size_t>(input)].count;
+  gather.view = {{loop.outer * loop.inner}, {0}, 0, {}};
+  return add(gather);
 }
 
 }  // namespace
@@ -68,17 +120,13 @@ void render_as_reduction(const MatmulKernel& kernel, const Target& target, Scrat
   loop.inner = kernel.k;
   loop.inputs = {kernel.a, kernel.b};
   const DType type = kernel.a.type;
-  loop.steps.push_back(load_step(
-      type, 0, with_inner_dims(kernel.a_batch, {{kernel.m, kernel.a_row}, {kernel.n, 0}, {kernel.k, kernel.a_col}})));
-  loop.steps.push_back(load_step(
-      type, 1, with_inner_dims(kernel.b_batch, {{kernel.m, 0}, {kernel.n, kernel.b_col}, {kernel.k, kernel.b_row}})));
   Step multiply{StepKind::map, type, Level::inner};
   multiply.op = scalar::Op::mul;
-  multiply.a = 0;
-  multiply.b = 1;
+  multiply.a = append_read(loop, 0, kernel.a_view, [&](const auto& sum) { return view_of_a(kernel, sum); });
+  multiply.b = append_read(loop, 1, kernel.b_view, [&](const auto& sum) { return view_of_b(kernel, sum); });
   loop.steps.push_back(multiply);
-  loop.steps.push_back(sum_step(type, 2));
-  append_epilogue(loop, kernel.epilogue, 3);
+  loop.steps.push_back(sum_step(type, static_cast<int>(loop.steps.size()) - 1));
+  append_epilogue(loop, kernel.epilogue, static_cast<int>(loop.steps.size()) - 1);
   render(loop, target, scratch, rendered);
 }
 

@@ -12,15 +12,15 @@ constexpr double kCompactProducts = 0x1p30, kWrittenTwiceProducts = 0x1p35;
 
 }  // namespace
 
-void TileWriter::write_registers(const Staging& a, const Staging& b) {
+void TileWriter::write_registers(const StagedOperand& a, const StagedOperand& b) {
   for (int r = 0; r < tile_.thread_rows; ++r)
     for (int h = 0; h < column_groups(); ++h) line(fmt::format("var c{}_{} = vec4f();", r, h));
-  for (const Staging* s : {&a, &b})
+  for (const StagedOperand* s : {&a, &b})
     for (int i = 0; i < loads(*s); ++i) line(fmt::format("var {}_next{}: vec4f;", s->name, i));
 }
 
 // One buffer in workgroup memory; the next step is read into registers while this one is multiplied.
-void TileWriter::write_product(const Staging& a, const Staging& b, const Bindings& bindings) {
+void TileWriter::write_product(const StagedOperand& a, const StagedOperand& b, const Bindings& bindings) {
   const Extent steps = divide_up(kernel_.k, tile_.depth);
   std::string first = "0u", end = fmt::format("{}u", steps);
   if (split_ > 1) {
@@ -31,16 +31,16 @@ void TileWriter::write_product(const Staging& a, const Staging& b, const Binding
   }
   if (!target_.unroll) return write_plain_loop(a, b, bindings, first, end);
   if (compact()) line(opaque_depth());
-  for (const Staging* s : {&a, &b}) write_loads(*s, first, bindings, "  ");
-  for (const Staging* s : {&a, &b}) write_shared(*s, "  ");
+  for (const StagedOperand* s : {&a, &b}) write_loads(*s, first, bindings, "  ");
+  for (const StagedOperand* s : {&a, &b}) write_shared(*s, "  ");
   line("workgroupBarrier();");
   if (steps_per_split_ == 1) return write_multiply(a, b, "  ");
   if (written_twice()) {
     line(fmt::format("for (var step = {} + 1u; step < {}; step++) {{", first, end));
-    for (const Staging* s : {&a, &b}) write_loads(*s, "step", bindings, "    ");
+    for (const StagedOperand* s : {&a, &b}) write_loads(*s, "step", bindings, "    ");
     write_multiply(a, b, "    ");
     line("  workgroupBarrier();");
-    for (const Staging* s : {&a, &b}) write_shared(*s, "    ");
+    for (const StagedOperand* s : {&a, &b}) write_shared(*s, "    ");
     line("  workgroupBarrier();");
     line("}");
     return write_multiply(a, b, "  ");
@@ -48,24 +48,24 @@ void TileWriter::write_product(const Staging& a, const Staging& b, const Binding
   line(fmt::format("for (var step = {} + 1u; step <= {}; step++) {{", first, end));
   line(fmt::format("  let more = step < {};", end));
   line("  if (more) {");
-  for (const Staging* s : {&a, &b}) write_loads(*s, "step", bindings, "      ");
+  for (const StagedOperand* s : {&a, &b}) write_loads(*s, "step", bindings, "      ");
   line("  }");
   write_multiply(a, b, "    ");
   line("  workgroupBarrier();");
   line("  if (more) {");
-  for (const Staging* s : {&a, &b}) write_shared(*s, "      ");
+  for (const StagedOperand* s : {&a, &b}) write_shared(*s, "      ");
   line("  }");
   line("  workgroupBarrier();");
   line("}");
 }
 
 // The least text, for compilers that are slow: nothing is read ahead.
-void TileWriter::write_plain_loop(const Staging& a, const Staging& b, const Bindings& bindings,
+void TileWriter::write_plain_loop(const StagedOperand& a, const StagedOperand& b, const Bindings& bindings,
                                   const std::string& first, const std::string& end) {
   line(opaque_depth());
   line(fmt::format("for (var step = {}; step < {}; step++) {{", first, end));
-  for (const Staging* s : {&a, &b}) write_loads(*s, "step", bindings, "    ");
-  for (const Staging* s : {&a, &b}) write_shared(*s, "    ");
+  for (const StagedOperand* s : {&a, &b}) write_loads(*s, "step", bindings, "    ");
+  for (const StagedOperand* s : {&a, &b}) write_shared(*s, "    ");
   line("  workgroupBarrier();");
   write_multiply(a, b, "    ");
   line("  workgroupBarrier();");
@@ -73,13 +73,13 @@ void TileWriter::write_plain_loop(const Staging& a, const Staging& b, const Bind
 }
 
 // The steps of k in workgroup memory: 4 x 4 products of a row group and a column group each.
-void TileWriter::write_multiply(const Staging& a, const Staging& b, const std::string& indent) {
+void TileWriter::write_multiply(const StagedOperand& a, const StagedOperand& b, const std::string& indent) {
   const int written = !target_.unroll ? 1 : compact() ? 4 : tile_.depth;
   const bool loops = written < tile_.depth;
   if (loops) text_ += fmt::format("{}for (var k = 0u; k < depth; k += {}u) {{\n", indent, written);
   for (int k = 0; k < written; ++k) {
     text_ += indent + "{\n";
-    const auto line_of = [&](const Staging& s, int group) {
+    const auto line_of = [&](const StagedOperand& s, int group) {
       return loops ? fmt::format("(k + {}u) * {}u + {}u", k, s.pitch(), group)
                    : fmt::format("{}u", k * s.pitch() + group);
     };

@@ -32,8 +32,8 @@ TileWriter::TileWriter(const MatmulKernel& kernel, const kernel::Operand* order,
 void TileWriter::render() {
   Bindings bindings(target_, kernel_.name);
   Helpers helpers;
-  Staging a = stage('a', kernel_.a, kernel_.m, kernel_.a_row, kernel_.a_col, tile_.rows, kernel_.a_batch, bindings);
-  Staging b = stage('b', kernel_.b, kernel_.n, kernel_.b_col, kernel_.b_row, tile_.columns, kernel_.b_batch, bindings);
+  StagedOperand a = stage('a', kernel_.a, kernel_.a_view, kernel_.m, tile_.rows, bindings);
+  StagedOperand b = stage('b', kernel_.b, kernel_.b_view.transposed(), kernel_.n, tile_.columns, bindings);
   const int order = order_ ? bindings.add(*order_, false) : -1;
 
   LoopKernel epilogue = without_inner(kernel_.epilogue), join;
@@ -49,8 +49,8 @@ void TileWriter::render() {
   const Space space{axes, wide ? static_cast<int>(axes.size()) - 1 : -1};
   StepWriter writer(epilogue, bindings, helpers, space, space);
   bindings.resolve();
-  locate_batch(a, kernel_.a_batch, bindings);
-  locate_batch(b, kernel_.b_batch, bindings);
+  locate_batch(a, bindings);
+  locate_batch(b, bindings);
 
   ShaderPieces shader{.threads = tile_.threads()};
   if (order_) {
@@ -61,15 +61,17 @@ void TileWriter::render() {
     shader.functions.push_back({"chosen_rows", "() -> u32 " + at(fmt::format("{}u", kernel_.m))});
     shader.share("shared_rows", "u32", 1);
   }
-  for (const Staging* s : {&a, &b})
+  for (const StagedOperand* s : {&a, &b})
     shader.share(fmt::format("shared_{}", s->name), "vec4f", Extent{tile_.depth} * s->pitch());
+  for (const StagedOperand* s : {&a, &b})
+    if (!s->plain()) shader.functions.push_back(load_function(*s, bindings));
   shader.functions.push_back(finish_function(epilogue, writer, helpers, wide));
   shader.helpers = std::move(helpers);
   const Extent tiles_m = divide_up(kernel_.m, tile_.rows), tiles_n = divide_up(kernel_.n, tile_.columns);
   const auto groups = static_cast<std::uint64_t>(tiles_m * tiles_n * kernel_.batch * split_);
 
   write_place(tiles_m, tiles_n);
-  for (const Staging* s : {&a, &b}) write_staging_places(*s);
+  for (const StagedOperand* s : {&a, &b}) write_staging_places(*s);
   write_registers(a, b);
   if (order_) {
     // Through workgroup memory, as what is read of a buffer may differ between threads for all a compiler knows.

@@ -12,20 +12,22 @@
 namespace weft::webgpu {
 
 /// How one operand travels from its buffer to workgroup memory, where it lies with one k a line.
-struct Staging {
+struct StagedOperand {
   char name;  // 'a' or 'b'
   int handle = -1;
-  Extent extent = 0;  // rows of A or columns of B
-  Extent stride = 0, k_stride = 0;
-  int tile = 0;            // of that extent
-  bool along_k = false;    // neighbouring elements follow k: transposed on the way
-  bool vectors = false;    // read in aligned groups of four
-  bool reordered = false;  // rows come in another order
+  Extent extent = 0;                // rows of A or columns of B
+  int tile = 0;                     // of that extent
+  kernel::MatrixView view;          // [batch, extent, k]
+  Extent stride = 0, k_stride = 0;  // of a plain view
+  bool along_k = false;             // neighbouring elements follow k: transposed on the way
+  bool vectors = false;             // read in aligned groups of four
+  bool reordered = false;           // rows come in another order
   std::string batch_offset;
 
   int pitch() const { return tile / 4 + (along_k ? 1 : 0); }                  // groups of four from one k to the next
   int line_vectors(int depth) const { return (along_k ? depth : tile) / 4; }  // in one line as read
   bool guarded() const { return extent % tile != 0; }
+  bool plain() const { return view.is_plain(); }
 };
 
 class TileWriter {
@@ -37,9 +39,11 @@ class TileWriter {
 
  private:
   static bool by_fours(const kernel::View& view);
-  Staging stage(char name, const kernel::Operand& operand, Extent extent, Extent stride, Extent k_stride, int tile,
-                const kernel::View& batch, Bindings& bindings);
-  void locate_batch(Staging& s, const kernel::View& batch, const Bindings& bindings);
+  StagedOperand stage(char name, const kernel::Operand& operand, const kernel::MatrixView& view, Extent extent,
+                      int tile, Bindings& bindings);
+  void locate_batch(StagedOperand& s, const Bindings& bindings);
+  ShaderPieces::Function load_function(const StagedOperand& s, const Bindings& bindings) const;
+  void write_place_in_view(const StagedOperand& s, int number, const std::string& at);
   kernel::LoopKernel partial_kernel(const kernel::Operand& partial, Extent results) const;
   kernel::LoopKernel join_kernel(const kernel::Operand& partial, Extent results) const;
   ShaderPieces::Function finish_function(const kernel::LoopKernel& epilogue, StepWriter& writer, Helpers& helpers,
@@ -47,37 +51,38 @@ class TileWriter {
   void line(const std::string& text) { text_ += "  " + text + "\n"; }
 
   void write_place(Extent tiles_m, Extent tiles_n);
-  int loads(const Staging& s) const { return s.tile * tile_.depth / 4 / tile_.threads(); }  // of a thread, a tile
-  int lines_apart(const Staging& s) const {
+  int loads(const StagedOperand& s) const { return s.tile * tile_.depth / 4 / tile_.threads(); }  // of a thread, a tile
+  int lines_apart(const StagedOperand& s) const {
     return tile_.threads() / s.line_vectors(tile_.depth);
   }  // from one load to the next
 
   /// Whether loads stand at fixed distances, all of them inside the operand: one address is enough, and registers are few.
-  bool is_flat(const Staging& s) const {
-    return s.vectors && !s.reordered && !s.guarded() && kernel_.k % tile_.depth == 0;
+  bool is_flat(const StagedOperand& s) const {
+    return s.plain() && s.vectors && !s.reordered && !s.guarded() && kernel_.k % tile_.depth == 0;
   }
   // Vectors from one line of a flat operand to the next.
-  static std::string line_stride(const Staging& s) {
+  static std::string line_stride(const StagedOperand& s) {
     return fmt::format("{}u", static_cast<std::uint32_t>((s.along_k ? s.stride : s.k_stride) / 4));
   }
 
-  void write_staging_places(const Staging& s);
+  void write_staging_places(const StagedOperand& s);
   std::string k_end() const { return fmt::format("{}u", kernel_.k); }
 
-  void write_loads(const Staging& s, const std::string& step, const Bindings& bindings, const std::string& indent);
-  void write_shared(const Staging& s, const std::string& indent);
+  void write_loads(const StagedOperand& s, const std::string& step, const Bindings& bindings,
+                   const std::string& indent);
+  void write_shared(const StagedOperand& s, const std::string& indent);
   int row_groups() const { return tile_.thread_rows / 4; }
   int column_groups() const { return tile_.thread_columns / 4; }
 
-  void write_multiply(const Staging& a, const Staging& b, const std::string& indent);
-  void write_registers(const Staging& a, const Staging& b);
-  void write_product(const Staging& a, const Staging& b, const Bindings& bindings);
+  void write_multiply(const StagedOperand& a, const StagedOperand& b, const std::string& indent);
+  void write_registers(const StagedOperand& a, const StagedOperand& b);
+  void write_product(const StagedOperand& a, const StagedOperand& b, const Bindings& bindings);
   bool compact() const;
   bool written_twice() const;
   double products() const;
   std::string opaque_depth() const;
-  void write_plain_loop(const Staging& a, const Staging& b, const Bindings& bindings, const std::string& first,
-                        const std::string& end);
+  void write_plain_loop(const StagedOperand& a, const StagedOperand& b, const Bindings& bindings,
+                        const std::string& first, const std::string& end);
   void write_results(bool wide);
   void write_results_in_loop(bool wide);
 
