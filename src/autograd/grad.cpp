@@ -325,7 +325,10 @@ class Reverse {
       const NodeRef rows = graph::reshape(graph::expand(indices->inputs[0], {count, 1}), {count});
       return add(x, graph::scatter_add(rows, g, x->shape[0]));
     }
-    // An index an element: compare with every position along the axis.
+    // An index an element: a sum of each place, or where few are taken, which fuses with what is around it, a comparison
+    // with every position along the axis.
+    constexpr Extent kComparedMax = 4;
+    if (g->shape[axis] > kComparedMax) return add(x, graph::scatter_add_along(indices, g, axis, x->shape[axis]));
     std::vector<Extent> grown = g->shape.vector();
     grown.insert(grown.begin() + axis, x->shape[axis]);  // [.., position, taken, ..]
     std::vector<Extent> taken = g->shape.vector();

@@ -12,4 +12,12 @@ struct ScatterAttributes {
 const OpRow& scatter_rows_row();
 NodeRef scatter_add(const NodeRef& indices, const NodeRef& updates, Extent rows);
 
+struct ScatterAlongAttributes {
+  Extent axis = -1, extent = 0;
+};
+const OpRow& scatter_along_row();
+/// The adjoint of a gather along an axis: updates [.., taken, ..] added up at their indices, in order, along an axis that
+/// gets `extent` places.
+NodeRef scatter_add_along(const NodeRef& indices, const NodeRef& updates, int axis, Extent extent);
+
 }  // namespace weft::graph

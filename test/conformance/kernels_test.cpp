@@ -157,6 +157,13 @@ TEST_F(Kernels, GathersAndScatters) {
                         arguments, 0, 0);
   expect_like_reference({scatter_add(to, updates, 9), grad(sum(embedding(table * 2.0, indices)), table)}, arguments,
                         1e-5, 1e-5);
+  // Gradients of gathers with an index an element: of many lines along the axis, and of few.
+  const Tensor many = random(arguments, {40, 9}), taken = random(arguments, {40, 12}, -1, 9, DType::i32),
+               few = random(arguments, {2, 9, 3}), of_few = random(arguments, {2, 12, 3}, -1, 9, DType::i32),
+               weights = random(arguments, {40, 12});
+  expect_like_reference({grad(sum(take_along_axis(many, taken, 1) * weights), many),
+                         grad(sum(square(take_along_axis(few, of_few, 1))), few)},
+                        arguments, 1e-5, 1e-5);
   const Tensor none = arguments.make({0}, {}, DType::i32), nothing = arguments.make({0, 3}, {});
   expect_like_reference({scatter_add(none, nothing, 4), embedding(table, none)}, arguments);
 }

@@ -4,6 +4,7 @@
 
 #include "conformance/device_run.hpp"
 #include "graph/cache.hpp"
+#include "graph/scatter.hpp"
 #include "runtime/packed_matrix.hpp"
 #include "weft/inference.hpp"
 #include "weft/ops.hpp"
@@ -155,6 +156,53 @@ TEST_F(Routines, CachesKeepRowsInEveryType) {
       }
     }
   }
+}
+
+TEST_F(Routines, CumulativeSums) {
+  struct Scan {
+    Shape shape;
+    int axis;
+    bool exclusive, reverse;
+    DType type;
+  };
+  for (const Scan& scan : {Scan{{4, 37}, 1, false, false, DType::f32}, Scan{{3, 50, 5}, 1, true, true, DType::f32},
+                           Scan{{2, 3000}, -1, false, true, DType::f32}, Scan{{70, 3}, 0, true, false, DType::i32},
+                           Scan{{5, 40}, 1, false, false, DType::boolean}}) {
+    SCOPED_TRACE(fmt::format("[{}] over axis {}{}{}", scan.shape.to_string(), scan.axis,
+                             scan.exclusive ? ", exclusive" : "", scan.reverse ? ", reverse" : ""));
+    std::vector<double> x = noise(scan.shape.numel(), -9, 9);
+    if (scan.type != DType::f32)
+      for (double& v : x) v = std::round(v);
+    expect_same([&](Side& side) {
+      return std::vector<Tensor>{
+          cumsum(side.arguments.make(scan.shape, x, scan.type), scan.axis, scan.exclusive, scan.reverse)};
+    });
+    ASSERT_EQ(kernels_.size(), 1u);
+    EXPECT_TRUE(std::holds_alternative<kernel::CallKernel>(kernels_[0]));
+  }
+}
+
+TEST_F(Routines, ScatterAddsAlongAnAxis) {
+  for (const auto& [shape, axis, extent] : {std::tuple<Shape, int, Extent>{{40, 30}, 1, 7}, {{3, 9, 20}, 1, 4}}) {
+    SCOPED_TRACE(fmt::format("[{}] along axis {}", shape.to_string(), axis));
+    std::vector<double> at = noise(shape.numel(), -2, static_cast<double>(extent) + 1);
+    for (double& v : at) v = std::round(v);
+    const auto updates = noise(shape.numel());
+    expect_same([&, along = axis, places = extent, of = shape](Side& side) {
+      return std::vector<Tensor>{Tensor(graph::scatter_add_along(
+          side.arguments.make(of, at, DType::i32).node(), side.arguments.make(of, updates).node(), along, places))};
+    });
+    ASSERT_EQ(kernels_.size(), 1u);
+    EXPECT_TRUE(std::holds_alternative<kernel::CallKernel>(kernels_[0]));
+  }
+}
+
+TEST_F(Routines, EveryOneHasAReference) {
+  const std::vector<reference::RoutineReference> references = reference::routine_references();
+  for (const graph::OpRow* row : graph::op_rows())
+    if (row->form == graph::KernelForm::routine)
+      EXPECT_TRUE(std::any_of(references.begin(), references.end(), [&](const auto& r) { return r.row == row; }))
+          << row->name << ": add its meaning to reference/routines.hpp, and a test of it here";
 }
 
 TEST_F(Routines, DrawsOfTokens) {

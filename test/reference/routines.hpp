@@ -1,5 +1,5 @@
-// The meaning of routines: caches that keep rows in three types, attention over them, rows of packed weights, and the draw
-// of tokens. Everything is computed from its definition, in double.
+// The meaning of routines: caches that keep rows in three types, attention over them, rows of packed weights, the draw of
+// tokens, and scans. Everything is computed from its definition, in double.
 #pragma once
 
 #include <bit>
@@ -11,6 +11,8 @@
 #include "base/philox.hpp"
 #include "compile/call_attributes.hpp"
 #include "graph/cache.hpp"
+#include "graph/scan.hpp"
+#include "graph/scatter.hpp"
 #include "reference/packed.hpp"
 #include "reference/values.hpp"
 
@@ -232,12 +234,66 @@ inline void run_sample_token(const kernel::CallKernel& k, std::vector<Values>& b
   }
 }
 
+inline void run_cumsum(const kernel::CallKernel& k, std::vector<Values>& buffers) {
+  const auto a = kernel::attributes_of<graph::CumsumAttributes>(k);
+  const Shape& shape = k.shapes[0];
+  const int axis = static_cast<int>(a.axis < 0 ? a.axis + shape.rank() : a.axis);
+  Extent inner = 1;
+  for (int d = axis + 1; d < shape.rank(); ++d) inner *= shape[d];
+  const Extent n = shape[axis], lines = n == 0 ? 0 : shape.numel() / n;
+  const DType type = k.out().type;
+  for (Extent line = 0; line < lines; ++line) {
+    const auto place = [&](Extent i) {
+      return (line / inner * n + (a.reverse ? n - 1 - i : i)) * inner + line % inner;
+    };
+    double sum = 0;
+    for (Extent i = 0; i < n; ++i) {
+      const double x = read(k.reads[0], place(i), buffers), before = sum;
+      sum = is_float(type) ? sum + x : to_type(sum + x, type);
+      write(k.out(), place(i), to_type(a.exclusive ? before : sum, type), buffers);
+    }
+  }
+}
+
+inline void run_scatter_along(const kernel::CallKernel& k, std::vector<Values>& buffers) {
+  const auto a = kernel::attributes_of<graph::ScatterAlongAttributes>(k);
+  const Shape& shape = k.shape();
+  const int axis = static_cast<int>(a.axis < 0 ? a.axis + shape.rank() : a.axis);
+  Extent inner = 1;
+  for (int d = axis + 1; d < shape.rank(); ++d) inner *= shape[d];
+  const Extent taken = k.shapes[0][axis];
+  const DType type = k.out().type;
+  Values sums(static_cast<std::size_t>(shape.numel()), 0.0);
+  for (Extent i = 0; i < k.shapes[0].numel(); ++i) {
+    const double row = read(k.reads[0], i, buffers);
+    if (row < 0 || row >= static_cast<double>(a.extent)) continue;
+    const Extent line = i / inner / taken;
+    double& sum = sums[static_cast<std::size_t>((line * a.extent + static_cast<Extent>(row)) * inner + i % inner)];
+    sum += read(k.reads[1], i, buffers);
+    if (!is_float(type)) sum = to_type(sum, type);
+  }
+  for (Extent i = 0; i < shape.numel(); ++i)
+    write(k.out(), i, to_type(sums[static_cast<std::size_t>(i)], type), buffers);
+}
+
+struct RoutineReference {
+  const graph::OpRow* row;
+  void (*run)(const kernel::CallKernel&, std::vector<Values>&);
+};
+/// Every row that devices compute by a routine.
+inline std::vector<RoutineReference> routine_references() {
+  return {{&graph::write_rows_row(), run_write_rows},
+          {&graph::cache_attention_row(), run_cache_attention},
+          {&graph::sample_token_row(), run_sample_token},
+          {&graph::unpack_rows_row(), run_unpack_rows},
+          {&graph::cumsum_row(), run_cumsum},
+          {&graph::scatter_along_row(), run_scatter_along}};
+}
+
 inline void run(const kernel::CallKernel& kernel, std::vector<Values>& buffers) {
-  if (kernel.op == &graph::write_rows_row()) return run_write_rows(kernel, buffers);
-  if (kernel.op == &graph::cache_attention_row()) return run_cache_attention(kernel, buffers);
-  if (kernel.op == &graph::sample_token_row()) return run_sample_token(kernel, buffers);
-  if (kernel.op == &graph::unpack_rows_row()) return run_unpack_rows(kernel, buffers);
-  throw std::logic_error("reference: " + kernel.name + " is judged by its decomposition");
+  for (const RoutineReference& reference : routine_references())
+    if (reference.row == kernel.op) return reference.run(kernel, buffers);
+  throw std::logic_error("reference: " + kernel.name + " has no entry in routine_references()");
 }
 
 }  // namespace weft::reference

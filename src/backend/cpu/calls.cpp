@@ -6,6 +6,7 @@
 #include "backend/cpu/cache.hpp"
 #include "backend/cpu/sample.hpp"
 #include "backend/cpu/scan.hpp"
+#include "backend/cpu/scatter.hpp"
 #include "backend/cpu/unpack_rows.hpp"
 #include "graph/attention.hpp"
 #include "graph/cache.hpp"
@@ -48,33 +49,41 @@ bool accepts_cumsum(const graph::Call& call) {
   return type == DType::f32 || type == DType::f64 || type == DType::i32 || type == DType::u32 || type == DType::boolean;
 }
 
+bool accepts_scatter_along(const graph::Call& call) {
+  const DType index = call.input(0).dtype(), type = call.input(1).dtype();
+  return (index == DType::i32 || index == DType::u32) && size_bytes(type) >= 4;
+}
+
 constexpr Extent kFewRows = 32;
 
 }  // namespace
 
 backend::CallTable<CallEntry>& calls() {
   static auto& table = *new backend::CallTable<CallEntry>(
-      "the CPU", {{&graph::attention_row(), {.accepts = accepts_attention}},
-                  {&graph::attention_backward_row(), {.accepts = accepts_attention}},
-                  {&graph::scatter_rows_row(), {}},
-                  {&graph::packed_matmul_row(), {}},
-                  {&graph::write_rows_row(),
-                   {.prepare =
-                        [](const kernel::CallKernel& k) {
-                          return prepare_function(k, run_write_rows, k.shapes.at(1)[0] <= kFewRows);
-                        }}},
-                  {&graph::cache_attention_row(), {.prepare = prepare_cache_attention}},
-                  {&graph::unpack_rows_row(),
-                   {.prepare =
-                        [](const kernel::CallKernel& k) {
-                          return prepare_function(k, run_unpack_rows, k.shape()[0] <= kFewRows);
-                        }}},
-                  {&graph::cumsum_row(),
-                   {.accepts = accepts_cumsum,
-                    .prepare = [](const kernel::CallKernel& k) { return prepare_function(k, run_cumsum, false); }}},
-                  {&graph::sample_token_row(), {.prepare = [](const kernel::CallKernel& k) {
-                     return prepare_function(k, run_sample_token, false);
-                   }}}});
+      "the CPU",
+      {{&graph::attention_row(), {.accepts = accepts_attention}},
+       {&graph::attention_backward_row(), {.accepts = accepts_attention}},
+       {&graph::scatter_rows_row(), {}},
+       {&graph::packed_matmul_row(), {}},
+       {&graph::write_rows_row(),
+        {.prepare =
+             [](const kernel::CallKernel& k) {
+               return prepare_function(k, run_write_rows, k.shapes.at(1)[0] <= kFewRows);
+             }}},
+       {&graph::cache_attention_row(), {.prepare = prepare_cache_attention}},
+       {&graph::unpack_rows_row(),
+        {.prepare =
+             [](const kernel::CallKernel& k) {
+               return prepare_function(k, run_unpack_rows, k.shape()[0] <= kFewRows);
+             }}},
+       {&graph::cumsum_row(),
+        {.accepts = accepts_cumsum,
+         .prepare = [](const kernel::CallKernel& k) { return prepare_function(k, run_cumsum, false); }}},
+       {&graph::scatter_along_row(),
+        {.accepts = accepts_scatter_along,
+         .prepare = [](const kernel::CallKernel& k) { return prepare_function(k, run_scatter_along, false); }}},
+       {&graph::sample_token_row(),
+        {.prepare = [](const kernel::CallKernel& k) { return prepare_function(k, run_sample_token, false); }}}});
   return table;
 }
 

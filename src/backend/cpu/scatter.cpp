@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 
 #include "base/threads.hpp"
+#include "compile/call_attributes.hpp"
+#include "graph/scatter.hpp"
 #include "weft/error.hpp"
 
 namespace weft::cpu {
@@ -42,7 +44,51 @@ void scatter(const kernel::ScatterAddKernel& kernel, const std::uint32_t* indice
   }
 }
 
+template <class T>
+void scatter_along(const Shape& shape, int axis, Extent taken, const std::uint32_t* indices, const T* updates, T* out) {
+  Extent outer = 1, inner = 1;
+  for (int d = 0; d < shape.rank(); ++d)
+    if (d != axis) (d < axis ? outer : inner) *= shape[d];
+  const Extent extent = shape[axis], blocks = (inner + kColumnsOfTask - 1) / kColumnsOfTask;
+  const auto run = [&](Extent task) {
+    const Extent line = task / blocks, begin = task % blocks * kColumnsOfTask;
+    const Extent count = std::min(kColumnsOfTask, inner - begin);
+    T* const to = out + line * extent * inner + begin;
+    for (Extent r = 0; r < extent; ++r) std::fill_n(to + r * inner, count, T{0});
+    for (Extent t = 0; t < taken; ++t) {
+      const Extent from = (line * taken + t) * inner + begin;
+      for (Extent c = 0; c < count; ++c) {
+        const Extent row = indices[from + c];  // a negative index is beyond all places
+        if (row < extent) to[row * inner + c] += updates[from + c];
+      }
+    }
+  };
+  parallel_for(outer * blocks, run);
+}
+
 }  // namespace
+
+void run_scatter_along(const kernel::CallKernel& kernel, std::span<char* const> reads, std::span<char* const> outs) {
+  const auto a = kernel::attributes_of<graph::ScatterAlongAttributes>(kernel);
+  const Shape& shape = kernel.shape();
+  const int axis = static_cast<int>(a.axis < 0 ? a.axis + shape.rank() : a.axis);
+  const auto* at = reinterpret_cast<const std::uint32_t*>(reads[0]);
+  const auto run = [&]<class T>(T) {
+    scatter_along(shape, axis, kernel.shapes[0][axis], at, reinterpret_cast<const T*>(reads[1]),
+                  reinterpret_cast<T*>(outs[0]));
+  };
+  switch (kernel.out().type) {
+    case DType::f32: return run(float{});
+    case DType::f64: return run(double{});
+    case DType::i32:  // wraps as u32 does
+    case DType::u32: return run(std::uint32_t{});
+    case DType::i64:
+    case DType::u64: return run(std::uint64_t{});
+    default: break;
+  }
+  throw DTypeError(
+      fmt::format("{}: scatter-add has no sums of {}; cast first", kernel.name, name_of(kernel.out().type)));
+}
 
 void run_scatter_add(const kernel::ScatterAddKernel& kernel, const void* indices, const void* updates, void* out) {
   const auto* at = static_cast<const std::uint32_t*>(indices);

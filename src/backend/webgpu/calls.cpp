@@ -5,6 +5,7 @@
 #include "backend/webgpu/wgsl/quantised.hpp"
 #include "backend/webgpu/wgsl/sample.hpp"
 #include "backend/webgpu/wgsl/scan.hpp"
+#include "backend/webgpu/wgsl/scatter_along.hpp"
 #include "graph/attention.hpp"
 #include "graph/cache.hpp"
 #include "graph/scan.hpp"
@@ -23,6 +24,12 @@ bool accepts_cumsum(const graph::Call& call) {
   return type == DType::f32 || type == DType::i32 || type == DType::u32 || type == DType::boolean;
 }
 
+bool accepts_scatter_along(const graph::Call& call) {
+  const DType index = call.input(0).dtype(), type = call.input(1).dtype();
+  return (index == DType::i32 || index == DType::u32) &&
+         (type == DType::f32 || type == DType::i32 || type == DType::u32);
+}
+
 }  // namespace
 
 backend::CallTable<CallEntry>& calls() {
@@ -34,6 +41,7 @@ backend::CallTable<CallEntry>& calls() {
                  {&graph::write_rows_row(), {.render = render_write_rows}},
                  {&graph::cache_attention_row(), {.render = render_cache_attention}},
                  {&graph::cumsum_row(), {.accepts = accepts_cumsum, .render = render_cumsum}},
+                 {&graph::scatter_along_row(), {.accepts = accepts_scatter_along, .render = render_scatter_along}},
                  {&graph::sample_token_row(), {.render = render_sample_token}},
                  {&graph::unpack_rows_row(),
                   {.render = [](const kernel::CallKernel& k, const Target& target, Scratch&, Rendered& rendered) {

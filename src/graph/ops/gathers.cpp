@@ -122,6 +122,99 @@ NodeRef scatter_add(const NodeRef& indices, const NodeRef& updates, Extent rows)
   return call_nodes(scatter_rows_row(), {Tensor(index_type(indices)), Tensor(updates)}, {rows})[0];
 }
 
+const OpRow& scatter_along_row() {
+  static const OpRow row{
+      .name = "scatter_add_along_axis",
+      .family = "gather",
+      .inputs = {{"indices", ops::DTypes::integers}, {"updates", ops::DTypes::numbers}},
+      .attributes = {field("axis", &ScatterAlongAttributes::axis, "axis that the indices count", {.aliases = {"dim"}}),
+                     field("extent", &ScatterAlongAttributes::extent, "of the result along the axis",
+                           {.required = true, .least = 0})},
+      .result = "that of updates",
+      .doc = "Updates added up at their indices along an axis; indices outside are dropped.",
+      .formula = "out[.., r, ..] = sum of updates[.., t, ..] with indices[.., t, ..] = r",
+      .infer =
+          [](const Call& c) {
+            const auto a = c.attributes<ScatterAlongAttributes>();
+            const Tensor& updates = c.input(1);
+            if (c.input(0).shape() != updates.shape()) c.shape_error("the shapes of indices and updates differ");
+            Shape shape = updates.shape();
+            shape[c.axis(a.axis)] = a.extent;
+            return std::vector<Result>{{updates.dtype(), shape}};
+          },
+      .decompose =
+          [](const Call& c) {  // each place compares its number with all indices
+            const auto a = c.attributes<ScatterAlongAttributes>();
+            const Tensor &indices = c.input(0), &updates = c.input(1);
+            const int axis = c.axis(a.axis);
+            Shape taken = updates.shape(), grown = updates.shape();  // [.., place, taken, ..]
+            std::vector<Extent> with_one = taken.vector(), with_place = grown.vector();
+            with_one.insert(with_one.begin() + axis, 1);
+            with_place.insert(with_place.begin() + axis, a.extent);
+            const auto spread = [&](const Tensor& x) {
+              return weft::expand(weft::reshape(x, Shape(with_one)), Shape(with_place));
+            };
+            const Tensor place(iota(Shape(with_place), axis, indices.dtype(), indices.device()));
+            const Tensor update = spread(updates);
+            const Tensor added = elementwise(
+                "where", {elementwise("eq", {place, spread(indices)}), update, scalar_like(0, update)}, {}, c.where());
+            return Tensors{sum(added, {axis + 1}, {}, c.where())};
+          },
+      .gradient =
+          [](const GradientCall& g) {
+            const int axis = g.call.axis(g.call.attributes<ScatterAlongAttributes>().axis);
+            return Tensors{Tensor(), Tensor(gather(g.gradients[0].node(), g.call.input(0).node(), axis))};
+          },
+      .form = KernelForm::routine,
+      .flops = [](const Call& c) { return static_cast<double>(c.input(1).numel()); },
+      .cases = {{"the last axis",
+                 {{.shape = {2, 4}, .type = DType::i32, .values = {2, 0, 2, 1, 3, 3, -1, 5}}, {{2, 4}}},
+                 {{"axis", Extent{-1}}, {"extent", Extent{4}}}},
+                {"in the middle",
+                 {{{3, 7, 5}, -1, 4, DType::i32}, {{3, 7, 5}}},
+                 {{"axis", Extent{1}}, {"extent", Extent{4}}}},
+                {"many", {{{40, 300}, 0, 50, DType::i32}, {{40, 300}}}, {{"axis", Extent{1}}, {"extent", Extent{50}}}},
+                {"integers",
+                 {{{6, 9}, 0, 4, DType::i32}, {{6, 9}, -9, 9, DType::i32}},
+                 {{"axis", Extent{0}}, {"extent", Extent{5}}},
+                 false},
+                {"nothing", {{{3, 0}, 0, 2, DType::i32}, {{3, 0}}}, {{"axis", Extent{1}}, {"extent", Extent{2}}}}},
+      .errors = {{"shapes that differ",
+                  {{{3, 4}, 0, 2, DType::i32}, {{3, 5}}},
+                  {{"axis", Extent{1}}, {"extent", Extent{4}}},
+                  "the shapes of indices and updates differ"},
+                 {"an axis outside",
+                  {{{3}, 0, 2, DType::i32}, {{3}}},
+                  {{"axis", Extent{1}}, {"extent", Extent{4}}},
+                  "axis 1 is outside of"}}};
+  return row;
+}
+
+NodeRef scatter_add_along(const NodeRef& indices, const NodeRef& updates, int axis, Extent extent) {
+  if (is_narrow(updates->type))
+    return cast(scatter_add_along(indices, cast(updates, compute_type(updates->type)), axis, extent), updates->type);
+  const NodeRef at = index_type(indices);
+  Shape shape = updates->shape;
+  Extent outer = 1, inner = 1;
+  for (int d = 0; d < shape.rank(); ++d)
+    (d < axis ? outer : d == axis ? shape[axis] : inner) *= d == axis ? 1 : shape[d];
+  const Extent taken = shape[axis];
+  shape[axis] = extent;
+  // A line along the axis is added up in order, by one thread. Few lines are one long list of places instead.
+  constexpr Extent kLinesMin = 32;
+  if (outer * inner >= kLinesMin || shape.numel() > INT32_MAX || updates->shape.numel() == 0)
+    return call_nodes(scatter_along_row(), {Tensor(at), Tensor(updates)}, {axis, extent})[0];
+  const Shape lines{outer, taken, inner};
+  const Tensor index = weft::reshape(Tensor(at), lines);
+  const auto number = [&](Extent value) { return scalar_like(static_cast<double>(value), index); };
+  const auto coordinate = [&](int d) { return Tensor(iota(lines, d, at->type, at->device)); };
+  const Tensor place = (coordinate(0) * number(extent) + index) * number(inner) + coordinate(2);
+  const Tensor inside = elementwise("logical_and", {index >= number(0), index < number(extent)});
+  const Tensor rows = elementwise("where", {inside, place, number(shape.numel())});
+  const Extent count = updates->shape.numel();
+  return reshape(scatter_add(reshape(rows.node(), {count}), reshape(updates, {count, 1}), shape.numel()), shape);
+}
+
 namespace {
 
 struct OneHotAttributes {
@@ -228,7 +321,8 @@ const OpRow& scatter_add_row() {
 }  // namespace
 
 OpRows gather_rows() {
-  return {&embedding_row(), &take_along_axis_row(), &scatter_add_row(), &scatter_rows_row(), &one_hot_row()};
+  return {&embedding_row(),    &take_along_axis_row(), &scatter_add_row(),
+          &scatter_rows_row(), &scatter_along_row(),   &one_hot_row()};
 }
 
 }  // namespace graph

@@ -1,0 +1,13 @@
+// Scatter-add along an axis as WGSL.
+#pragma once
+
+#include "backend/webgpu/wgsl/render.hpp"
+#include "compile/kernel.hpp"
+
+namespace weft::webgpu {
+
+/// Appends the dispatch of `scatter_add_along_axis`. A thread takes a line along the axis and adds its updates in order;
+/// neighbouring threads take neighbouring lines.
+void render_scatter_along(const kernel::CallKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered);
+
+}  // namespace weft::webgpu
