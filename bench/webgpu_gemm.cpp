@@ -99,7 +99,7 @@ int main(int argc, char** argv) {
     const TileChoice chosen = choose_tile(1, shape.m, shape.n, shape.k, target);
     const auto estimated = [&](const TileChoice& choice) {
       return estimate(tiles()[static_cast<std::size_t>(choice.tile)], choice.split, 1, shape.m, shape.n, shape.k,
-                      target);
+                      target.profile);
     };
     std::vector<TileChoice> choices;
     if (shape.m > 4)

@@ -195,7 +195,7 @@ std::vector<DeviceInfo> list_devices(std::string* problem) {
       devices.push_back({{Device::Kind::webgpu, adapter.index},
                          webgpu::describe(adapter),
                          adapter.type == webgpu::AdapterType::software,
-                         {}});
+                         {{"profile", webgpu::describe(webgpu::profile_of(adapter))}}});
   } catch (const Error& error) {
     if (problem) *problem = error.what();
   }

@@ -16,6 +16,7 @@ namespace {
 }  // namespace
 
 std::vector<AdapterInfo> list_adapters() { fail(); }
+DeviceProfile profile_of(const AdapterInfo&) { fail(); }
 std::unique_ptr<backend::Backend> make_webgpu_backend(int, const BackendOptions&) { fail(); }
 
 }  // namespace weft::webgpu

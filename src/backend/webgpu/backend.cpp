@@ -10,9 +10,11 @@
 #include "backend/webgpu/buffer.hpp"
 #include "backend/webgpu/command_sequence.hpp"
 #include "backend/webgpu/description.hpp"
+#include "backend/webgpu/measure_profile.hpp"
 #include "backend/webgpu/quantised_pack.hpp"
 #include "backend/webgpu/render_plan.hpp"
 #include "backend/webgpu/staging.hpp"
+#include "backend/webgpu/wgsl/quantised.hpp"
 #include "tensor/element.hpp"
 #include "weft/error.hpp"
 
@@ -105,12 +107,30 @@ class WebgpuPacking final : public backend::WeightPacking {
   }
 };
 
+/// Whether the plan has a product that takes long enough to be worth a choice by measured figures. Plans without one never
+/// make anybody wait for a measurement, and do not change with it.
+bool has_large_product(const kernel::Plan& plan) {
+  constexpr double kLarge = 0x1p30;
+  return std::any_of(plan.kernels.begin(), plan.kernels.end(), [](const kernel::Kernel& kernel) {
+    const auto products = [](Extent batch, Extent m, Extent n, Extent k) {
+      return static_cast<double>(batch * m * n) * static_cast<double>(k);
+    };
+    if (const auto* matmul = std::get_if<kernel::MatmulKernel>(&kernel))
+      return products(matmul->batch, matmul->m, matmul->n, matmul->k) >= kLarge;
+    const auto* packed = std::get_if<kernel::PackedMatmulKernel>(&kernel);
+    return packed && packed->m > kFewRows && products(1, packed->m, packed->n, packed->k) >= kLarge;
+  });
+}
+
 class WebgpuBackend final : public backend::Backend {
  public:
-  explicit WebgpuBackend(std::shared_ptr<Device> device)
+  WebgpuBackend(std::shared_ptr<Device> device, const BackendOptions& options)
       : device_(std::move(device)),
+        profiles_(device_, options.profile),
         target_(target_of(device_->info())),
-        description_(description_of(device_->info())) {}
+        description_(description_of(device_->info())) {
+    target_.profile = profiles_.assumed();
+  }
 
   const backend::Description& describe() const override { return description_; }
 
@@ -162,7 +182,9 @@ class WebgpuBackend final : public backend::Backend {
   }
 
   std::unique_ptr<backend::Program> compile(const kernel::Plan& plan) override {
-    return std::make_unique<CompiledPlan>(device_, plan, target_);
+    Target target = target_;
+    if (target.unroll && has_large_product(plan)) target.profile = profiles_.measured();
+    return std::make_unique<CompiledPlan>(device_, plan, target);
   }
 
   void synchronize() override { device_->synchronize(); }
@@ -181,6 +203,7 @@ class WebgpuBackend final : public backend::Backend {
   }
 
   std::shared_ptr<Device> device_;
+  ProfileKeeper profiles_;
   Target target_;
   backend::Description description_;
   WebgpuPacking packing_;
@@ -193,7 +216,7 @@ std::unique_ptr<backend::Backend> make_webgpu_backend(int adapter_index, const B
   if (options.validate) device_options.validate = *options.validate;
   if (options.cache_folder) device_options.cache_folder = *options.cache_folder;
   device_options.robust = options.robust;
-  return std::make_unique<WebgpuBackend>(Device::open(adapter_index, device_options));
+  return std::make_unique<WebgpuBackend>(Device::open(adapter_index, device_options), options);
 }
 
 }  // namespace weft::webgpu

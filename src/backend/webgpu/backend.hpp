@@ -7,6 +7,7 @@
 
 #include "backend/contract.hpp"
 #include "backend/webgpu/adapter.hpp"
+#include "backend/webgpu/device_profile.hpp"
 
 namespace weft::webgpu {
 
@@ -17,6 +18,8 @@ struct BackendOptions {
   bool robust = false;
   /// Where compiled pipelines are kept (empty: nowhere); by default in the user's cache.
   std::optional<std::filesystem::path> cache_folder;
+  /// What kernels are chosen by; else as WEFT_WEBGPU_PROFILE says, or measured for the first large product.
+  std::optional<DeviceProfile> profile;
 };
 
 /// The backend on the adapter with this index (see list_adapters), or on the first real GPU for -1. Throws DeviceError

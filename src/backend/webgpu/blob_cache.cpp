@@ -48,6 +48,7 @@ BlobCache::BlobCache(const fs::path& folder, std::string_view owner, std::uint64
   folder_ = root / fmt::format("{:016x}", digest_of(owner));
   std::error_code error;
   fs::create_directories(folder_, error);
+  if (!error) fs::permissions(folder_, fs::perms::owner_all, error);  // what is read here becomes code on the device
   if (error)
     folder_.clear();
   else

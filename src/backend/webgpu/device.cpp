@@ -22,15 +22,6 @@ constexpr std::uint64_t kWaitStepNs = 1'000'000'000;
 using TogglesFunction = std::vector<const char*> (*)(WGPUDevice);
 constexpr const char* kTogglesSymbol = "_ZN4dawn6native14GetTogglesUsedEP14WGPUDeviceImpl";
 
-// What entries of the blob cache depend on besides their key: this very library and this driver.
-std::string cache_owner(const AdapterInfo& info) {
-  std::error_code ignored;
-  const std::filesystem::path file = library().path;
-  return fmt::format("{}|{}|{}|{}|{}", std::filesystem::file_size(file, ignored),
-                     std::filesystem::last_write_time(file, ignored).time_since_epoch().count(), info.name, info.driver,
-                     info.backend);
-}
-
 // Dawn asks for the size first and for the bytes right after, on one thread: the entry read for the first is kept.
 std::size_t load_blob(std::size_t key_size, const void* key, std::size_t value_size, void* value, void* cache, void*) {
   thread_local std::vector<std::byte> entry;
@@ -68,6 +59,14 @@ struct Device::Faults {
   std::string lost;   // why; empty: not lost
   std::string error;  // the first uncaptured error
 };
+
+std::string cache_owner(const AdapterInfo& info) {
+  std::error_code ignored;
+  const std::filesystem::path file = library().path;
+  return fmt::format("{}|{}|{}|{}|{}", std::filesystem::file_size(file, ignored),
+                     std::filesystem::last_write_time(file, ignored).time_since_epoch().count(), info.name, info.driver,
+                     info.backend);
+}
 
 bool default_validation() {
   if (const char* text = std::getenv("WEFT_WEBGPU_VALIDATE"); text && *text) return std::string_view(text) != "0";

@@ -30,6 +30,9 @@ struct DeviceOptions {
   std::filesystem::path cache_folder = default_cache_folder();
 };
 
+/// What entries of the blob cache depend on besides their key: this very library and this driver.
+std::string cache_owner(const AdapterInfo& info);
+
 /// A device and its one queue. Operations of Weft on one device (on it, its buffers and its programs) are thread safe:
 /// each holds `mutex()` and they run one after another. After a loss or an unexpected error every operation throws
 /// DeviceError with the reason; open the device again to go on.

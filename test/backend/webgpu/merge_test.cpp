@@ -13,7 +13,7 @@
 namespace weft::webgpu::merge_test {
 namespace {
 
-const Target kTarget{{.storage_buffers = 8, .workgroup_bytes = 16384, .workgroup_invocations = 256}, 0, 16};
+const Target kTarget{{.storage_buffers = 8, .workgroup_bytes = 16384, .workgroup_invocations = 256}};
 
 /// out = in + 1 through workgroup memory, a workgroup of `threads` for 1,024 bytes.
 RenderedDispatch plus_one(std::string name, BoundRange in, BoundRange out, int threads = 64, int shared = 64) {

@@ -83,7 +83,7 @@ class CacheAttentionWriter {
         rows_(kernel.shapes[1][0]),
         words_(kernel.shapes[1][1]),
         fours_(divide_up(width_, 4)) {
-    const bool few = tokens_ * heads_ <= 2 * Extent{target.multiprocessors};
+    const bool few = tokens_ * heads_ <= 2 * Extent{target.profile.compute_units};
     if (few && target.subgroup_size >= 2) {
       team_ = std::min<Extent>(target.subgroup_size,
                                static_cast<Extent>(std::bit_ceil(static_cast<std::uint64_t>(fours_))));

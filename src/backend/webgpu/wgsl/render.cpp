@@ -16,7 +16,7 @@ Target target_of(const AdapterInfo& adapter) {
   if (adapter.subgroups && adapter.subgroup_size_min == adapter.subgroup_size_max &&
       std::has_single_bit(adapter.subgroup_size_min) && adapter.subgroup_size_min <= 128)
     target.subgroup_size = adapter.subgroup_size_min;
-  if (adapter.type != AdapterType::discrete) target.multiprocessors = 16;
+  target.profile = profile_from_table(adapter);
   target.unroll = adapter.type != AdapterType::software;
   return target;
 }

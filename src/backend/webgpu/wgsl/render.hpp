@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/webgpu/adapter.hpp"
+#include "backend/webgpu/device_profile.hpp"
 #include "backend/webgpu/wgsl/shader.hpp"
 #include "compile/kernel.hpp"
 
@@ -14,10 +15,11 @@ namespace weft::webgpu {
 /// What rendering needs to know of a device.
 struct Target {
   Limits limits;
-  std::uint32_t subgroup_size = 0;      // 0: no subgroups, or of varying size
-  std::uint32_t multiprocessors = 132;  // of the GPU; WebGPU cannot tell, so that of the largest ones
-  bool unroll = true;                   // write inner loops out; software adapters would compile that for seconds
+  std::uint32_t subgroup_size = 0;  // 0: no subgroups, or of varying size
+  bool unroll = true;               // write inner loops out; software adapters would compile that for seconds
+  DeviceProfile profile;            // what choices depend on
 };
+/// With the profile of the table.
 Target target_of(const AdapterInfo& adapter);
 
 /// Whole bytes of a buffer that a dispatch sees as one storage binding.

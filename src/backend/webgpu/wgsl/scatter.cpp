@@ -22,7 +22,7 @@ constexpr Extent kPartMin = 256;  // updates in a part
 constexpr Extent kPartialBytesMax = Extent{64} << 20;
 constexpr int kInFlight = 4;  // updates read before the first is added
 // Many rows: workgroups own more of them, and sort what they find.
-constexpr Extent kManyRows = 32;  // of a multiprocessor
+constexpr Extent kManyRows = 32;  // of a compute unit
 constexpr Extent kOwnedMax = 64;
 constexpr int kSortedInFlight = 8;
 
@@ -34,7 +34,7 @@ struct Plan {
 Plan plan_of(const ScatterAddKernel& kernel, const Target& target) {
   Plan plan;
   plan.column_groups = divide_up(kernel.columns, kColumnThreads);
-  const Extent enough = 4 * Extent{target.multiprocessors};
+  const Extent enough = 4 * Extent{target.profile.compute_units};
   plan.rows_per_group = std::clamp<Extent>(kernel.rows * plan.column_groups / enough, 1, 8);
   plan.row_groups = divide_up(kernel.rows, plan.rows_per_group);
   const Extent wanted = divide_up(enough, plan.row_groups * plan.column_groups);
@@ -129,7 +129,7 @@ struct SortedPlan {
 
 SortedPlan sorted_plan_of(const ScatterAddKernel& kernel, const Target& target) {
   SortedPlan plan;
-  plan.owned = std::clamp<Extent>(kernel.rows / (8 * Extent{target.multiprocessors}), 1, kOwnedMax);
+  plan.owned = std::clamp<Extent>(kernel.rows / (8 * Extent{target.profile.compute_units}), 1, kOwnedMax);
   plan.groups = divide_up(kernel.rows, plan.owned);
   plan.capacity = target.limits.workgroup_bytes >= 3 * 4 * 2048 + 4096 ? 2048 : 1024;
   return plan;
@@ -283,7 +283,7 @@ void render(const ScatterAddKernel& kernel, const Target& target, Scratch& scrat
     return render(zero, target, scratch, rendered);
   }
   const Plan plan = plan_of(kernel, target);
-  if (kernel.rows >= kManyRows * Extent{target.multiprocessors}) return render_sorted(kernel, target, rendered);
+  if (kernel.rows >= kManyRows * Extent{target.profile.compute_units}) return render_sorted(kernel, target, rendered);
   kernel::Operand out = kernel.out;
   if (plan.parts > 1) out = scratch.add(kernel.out.type, results * plan.parts);
   Bindings bindings(target, kernel.name);

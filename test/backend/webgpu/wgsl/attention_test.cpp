@@ -107,9 +107,10 @@ TEST_F(WgslAttentionTest, NothingToAttendTo) {
 TEST_F(WgslAttentionTest, OtherBlocksAndNoSubgroups) {
   std::mt19937 random(3);
   // Limits as on a large GPU and on a small one; blocks with and without reading ahead, and threads without subgroups.
-  const Target large{{.storage_buffers = 16, .workgroup_bytes = 49152, .workgroup_invocations = 1024}, 8, 2, false};
+  const Target large{
+      {.storage_buffers = 16, .workgroup_bytes = 49152, .workgroup_invocations = 1024}, 8, false, {.compute_units = 2}};
   const Target no_subgroups{
-      {.storage_buffers = 8, .workgroup_bytes = 16384, .workgroup_invocations = 256}, 0, 16, false};
+      {.storage_buffers = 8, .workgroup_bytes = 16384, .workgroup_invocations = 256}, 0, false, {.compute_units = 16}};
   const AttentionBlock ahead{1, 4, 2, 3, true, true}, two_slabs{2, 8, 1, 2, false, false};
   struct Trial {
     const Target& target;
@@ -133,7 +134,8 @@ TEST_F(WgslAttentionTest, OtherBlocksAndNoSubgroups) {
 
 TEST(WgslAttentionTextTest, ErrorsNameTheWidthAndTheMemory) {
   std::mt19937 random(4);
-  const Target small{{.storage_buffers = 8, .workgroup_bytes = 4096, .workgroup_invocations = 256}, 0, 16};
+  const Target small{
+      {.storage_buffers = 8, .workgroup_bytes = 4096, .workgroup_invocations = 256}, 0, true, {.compute_units = 16}};
   for (const auto& [width, part] :
        {std::pair<Extent, const char*>{260, "attention of width 260 per head; the device computes at most 256"},
         {128, "attention of width 128 needs more workgroup memory than the 4096 bytes"}})

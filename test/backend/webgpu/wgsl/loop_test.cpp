@@ -123,8 +123,7 @@ TEST_F(WgslLoopTest, ElementwiseBeyondTheWorkgroupsOfOneDimension) {
   loop.steps = {index, last, is_last};
   loop.outputs = {{0, DType::i32, 0, n}};
   loop.stores = {{0, 0, contiguous({n})}};
-  const auto rendered =
-      render(kernel::Kernel(loop), 1, {{.storage_buffers = 8, .workgroups_per_dimension = 1000}, 0, 132});
+  const auto rendered = render(kernel::Kernel(loop), 1, {{.storage_buffers = 8, .workgroups_per_dimension = 1000}, 0});
   EXPECT_GT(rendered.dispatches.at(0).workgroups, 1000u);
   kernel::Plan plan;
   plan.kernels.emplace_back(loop);
@@ -288,7 +287,7 @@ TEST_F(WgslLoopTest, LongReductionsAreSplitAndRepeatBitForBit) {
     EXPECT_NEAR(first[2][0], wanted[2][0], 1e-5 * wanted[2][0]);
     EXPECT_EQ(first[3][0], wanted[3][0]);
     EXPECT_EQ(first[4][0], wanted[4][0]);
-    EXPECT_EQ(render(kernel::Kernel(b.loop), 5, {{.storage_buffers = 10}, 32, 132}).dispatches.size(), 2u);
+    EXPECT_EQ(render(kernel::Kernel(b.loop), 5, {{.storage_buffers = 10}, 32}).dispatches.size(), 2u);
   }
 }
 
@@ -440,7 +439,7 @@ TEST_F(WgslLoopTest, RandomKernelsAgreeWithTheReference) {
   }
 }
 
-const Target kTarget{{.storage_buffers = 8, .workgroup_bytes = 16384, .workgroup_invocations = 256}, 32, 132};
+const Target kTarget{{.storage_buffers = 8, .workgroup_bytes = 16384, .workgroup_invocations = 256}, 32};
 
 TEST(WgslLoopTextTest, EqualLayersHaveEqualText) {
   const auto text_at = [](Extent offset) {

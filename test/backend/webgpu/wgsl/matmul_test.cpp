@@ -84,12 +84,11 @@ void check(const Product& p) {
 }
 
 const Target kLargeGpu{
-    {.binding_bytes = 1u << 31, .storage_buffers = 16, .workgroup_bytes = 49152, .workgroup_invocations = 1024},
-    32,
-    132};
-const Target kLargeGpuRolled{kLargeGpu.limits, 32, 132,
+    {.binding_bytes = 1u << 31, .storage_buffers = 16, .workgroup_bytes = 49152, .workgroup_invocations = 1024}, 32};
+const Target kLargeGpuRolled{kLargeGpu.limits, 32,
                              false};  // for lavapipe, which takes seconds to compile unrolled text
-const Target kSmallGpu{{.storage_buffers = 8, .workgroup_bytes = 16384, .workgroup_invocations = 256}, 0, 16};
+const Target kSmallGpu{
+    {.storage_buffers = 8, .workgroup_bytes = 16384, .workgroup_invocations = 256}, 0, true, {.compute_units = 16}};
 
 /// Runs the product with a given tile and split.
 void check_choice(const Product& p, TileChoice choice, const Target& target) {
@@ -195,7 +194,8 @@ TEST(WgslMatmulChoiceTest, FollowsTheShape) {
 }
 
 TEST(WgslMatmulChoiceTest, NoTileFitsIsAnError) {
-  EXPECT_THROW(choose_tile(1, 64, 64, 64, {{.workgroup_bytes = 512, .workgroup_invocations = 256}, 0, 16}),
+  EXPECT_THROW(choose_tile(1, 64, 64, 64,
+                           {{.workgroup_bytes = 512, .workgroup_invocations = 256}, 0, true, {.compute_units = 16}}),
                DeviceError);
 }
 

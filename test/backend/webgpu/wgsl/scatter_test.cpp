@@ -47,7 +47,8 @@ TEST_F(WgslScatterTest, AddsRowsAndDropsIndicesOutside) {
 // Some rows meet most of the updates, so that lists fill before the indices end.
 TEST_F(WgslScatterTest, ManyRowsSortWhatTheyFind) {
   std::mt19937 random(2);
-  const Target target{{.storage_buffers = 8, .workgroup_bytes = 16384, .workgroup_invocations = 256}, 0, 1, false};
+  const Target target{
+      {.storage_buffers = 8, .workgroup_bytes = 16384, .workgroup_invocations = 256}, 0, false, {.compute_units = 1}};
   struct Case {
     Extent count, rows, columns;
     DType index, value;
@@ -87,7 +88,7 @@ TEST(WgslScatterTextTest, LongInputsForFewRowsAreDividedAndJoined) {
   kernel.indices = {0, DType::i32, 0, kernel.count};
   kernel.updates = {1, DType::f32, 0, kernel.count * kernel.columns};
   kernel.out = {2, DType::f32, 0, kernel.rows * kernel.columns};
-  const Target target{{.storage_buffers = 8, .workgroup_bytes = 32768, .workgroup_invocations = 256}, 32, 132};
+  const Target target{{.storage_buffers = 8, .workgroup_bytes = 32768, .workgroup_invocations = 256}, 32};
   EXPECT_EQ(render(kernel::Kernel(kernel), 3, target).dispatches.size(), 2u);
   kernel.rows = 50257;
   kernel.out.count = kernel.rows * kernel.columns;

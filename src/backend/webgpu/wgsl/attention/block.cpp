@@ -64,11 +64,11 @@ void AttentionWriter::choose_block(Extent heads) {
     return;
   }
   const AttentionBlock* best = nullptr;
-  // Smaller blocks where this one leaves multiprocessors without work, or is most of the rows.
+  // Smaller blocks where this one leaves compute units without work, or is most of the rows.
   const auto try_block = [&](const AttentionBlock& block) {
     if (!fits(block) || (best && block.rows() >= best->rows())) return;
     const bool enough = best && owned_ >= kBlocksOfRows * best->rows() &&
-                        kernel_.batch * heads * divide_up(owned_, best->rows()) >= target_.multiprocessors;
+                        kernel_.batch * heads * divide_up(owned_, best->rows()) >= target_.profile.compute_units;
     if (!enough) best = &block;
   };
   const Extent width_class = kernel_.width <= 64 ? 64 : kernel_.width <= 128 ? 128 : 256;

@@ -25,13 +25,12 @@ constexpr Tile kTiles[] = {
     {"32x32x16", MathUnit::f32_registers, 32, 32, 16, 4, 4, 0.38, 14},
 };
 
-// The device that the estimate knows: H100/H200.
-constexpr double kPeakFlopsPerMultiprocessor = 67e12 / 132;
-constexpr double kBytesPerSecond = 2.5e12;
-constexpr double kDispatchMicroseconds = 4.5;  // with the first read and the last write
-constexpr double kJoinMicroseconds = 5;        // of the second dispatch that a split needs
-constexpr double kCyclesPerMicrosecond = 1700, kStepCycles = 10, kProductCycles = 1.25;  // of one thread and one k
-constexpr double kStepMicroseconds = 0.35;  // one step of k in a multiprocessor that has little else to do
+// What parts of a product cost, in what a device profile measures. The ratios are those of an H200.
+constexpr double kFirstDispatches = 1.5;                  // with the first read and the last write
+constexpr double kJoinDispatches = 5.0 / 3;               // the second dispatch that a split needs
+constexpr double kJoinBandwidth = 2.5 / 4.5;              // of partial sums, which are written and read again
+constexpr double kStepLoads = 2.1875;                     // one step of k in a compute unit that has little else to do
+constexpr double kStepFmas = 2.5, kProductFmas = 0.3125;  // of one thread and one k, one after another
 
 bool fits(const Tile& tile, const Target& target) {
   return tile.workgroup_bytes() <= static_cast<int>(target.limits.workgroup_bytes) &&
@@ -42,22 +41,23 @@ bool fits(const Tile& tile, const Target& target) {
 
 std::span<const Tile> tiles() { return kTiles; }
 
-double estimate(const Tile& tile, int split, Extent batch, Extent m, Extent n, Extent k, const Target& target) {
+double estimate(const Tile& tile, int split, Extent batch, Extent m, Extent n, Extent k, const DeviceProfile& device) {
   const double groups = static_cast<double>(divide_up(m, tile.rows) * divide_up(n, tile.columns) * batch) * split;
   const double steps = static_cast<double>(divide_up(divide_up(k, tile.depth), split));
   const double alone =
-      2.0 * tile.rows * tile.columns * tile.depth * steps / (kPeakFlopsPerMultiprocessor * tile.efficiency) * 1e6;
-  const double slots = static_cast<double>(target.multiprocessors) * tile.resident;
+      2.0 * tile.rows * tile.columns * tile.depth * steps / (device.unit_flops * tile.efficiency) * 1e6;
+  const double slots = static_cast<double>(device.compute_units) * tile.resident;
   const double full = std::floor(groups / slots);
-  // In the last round a multiprocessor that holds few workgroups waits: for memory, and each thread for its own results.
-  const double last = std::ceil((groups - full * slots) / target.multiprocessors);
-  const double thread_alone = steps * tile.depth *
-                              (kStepCycles + kProductCycles * tile.thread_rows * tile.thread_columns) /
-                              kCyclesPerMicrosecond;
+  // In the last round a compute unit that holds few workgroups waits: for memory, and each thread for its own results.
+  const double last = std::ceil((groups - full * slots) / device.compute_units);
+  const double thread_alone = steps * tile.depth * (kStepFmas + kProductFmas * tile.thread_rows * tile.thread_columns) *
+                              device.fma_microseconds;
   double time = full * tile.resident * alone;
-  if (last > 0) time += std::max({last * alone, thread_alone, steps * kStepMicroseconds});
-  time += kDispatchMicroseconds;
-  if (split > 1) time += kJoinMicroseconds + 8.0 * static_cast<double>(batch * m * n) * split / kBytesPerSecond * 1e6;
+  if (last > 0) time += std::max({last * alone, thread_alone, steps * kStepLoads * device.load_microseconds});
+  time += kFirstDispatches * device.dispatch_microseconds;
+  if (split > 1)
+    time += kJoinDispatches * device.dispatch_microseconds +
+            8.0 * static_cast<double>(batch * m * n) * split / (kJoinBandwidth * device.bytes_per_second) * 1e6;
   return time;
 }
 
@@ -86,7 +86,7 @@ TileChoice choose_tile(Extent batch, Extent m, Extent n, Extent k, const Target&
     const Extent steps = divide_up(k, tile.depth);
     const Extent split_max = std::clamp<Extent>(steps / 4, 1, 64);
     for (int split = 1; split <= split_max && split_fits(batch, m, n, split, target); ++split) {
-      const double time = estimate(tile, split, batch, m, n, k, target);
+      const double time = estimate(tile, split, batch, m, n, k, target.profile);
       if (time < least * 0.999) {
         least = time;
         best = {t, split};

@@ -20,8 +20,8 @@ struct Tile {
   MathUnit unit;
   int rows, columns, depth;
   int thread_rows, thread_columns;
-  double efficiency;  // of a multiprocessor's peak, when full
-  int resident;       // workgroups a multiprocessor holds
+  double efficiency;  // of a compute unit's peak, when full
+  int resident;       // workgroups that a compute unit holds
 
   int threads() const { return rows / thread_rows * (columns / thread_columns); }
   /// Of workgroup memory, both operands padded.
@@ -38,7 +38,7 @@ TileChoice choose_tile(Extent batch, Extent m, Extent n, Extent k, const Target&
 /// Whether the partial results of so many splits can be bound as one operand.
 bool split_fits(Extent batch, Extent m, Extent n, int split, const Target& target);
 /// Estimated microseconds.
-double estimate(const Tile& tile, int split, Extent batch, Extent m, Extent n, Extent k, const Target& target);
+double estimate(const Tile& tile, int split, Extent batch, Extent m, Extent n, Extent k, const DeviceProfile& device);
 
 constexpr int kPatchRows = 4, kPatchColumns = 8;  // threads
 

@@ -75,7 +75,7 @@ void ReductionWriter::choose_layout() {
   ReductionLayout& layout = layout_;
   layout.items = layout.columns ? kernel_.inner : kernel_.inner / layout.width;
   layout.rows = layout.columns ? kernel_.outer / layout.width : kernel_.outer;
-  const Extent busy_threads = Extent{target_.multiprocessors} * 1024;
+  const Extent busy_threads = Extent{target_.profile.compute_units} * 1024;
   const auto lanes_for = [](Extent wanted, int most) {
     return static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(std::clamp<Extent>(wanted, 1, most))));
   };
@@ -94,8 +94,8 @@ void ReductionWriter::choose_layout() {
                                static_cast<int>(subgroup));
     } else {
       layout.lanes = lanes_for(divide_up(layout.items, 4), kReductionThreads);
-      // Few long rows: nothing else keeps a multiprocessor busy.
-      if (target_.unroll && !can_split() && layout.rows <= 2 * Extent{target_.multiprocessors} &&
+      // Few long rows: nothing else keeps a compute unit busy.
+      if (target_.unroll && !can_split() && layout.rows <= 2 * Extent{target_.profile.compute_units} &&
           layout.items >= kLongRow * kLongRowThreads && target_.limits.workgroup_invocations >= kLongRowThreads)
         layout.lanes = layout.threads = kLongRowThreads;
     }
@@ -104,7 +104,7 @@ void ReductionWriter::choose_layout() {
   layout.registers = layout.slots() <= (target_.unroll ? kSlotsMax : kSlotsMaxRolled) && kept <= kRegistersMax;
 
   const Extent groups = divide_up(layout.rows, layout.rows_per_group());
-  const Extent enough = 2 * Extent{target_.multiprocessors};
+  const Extent enough = 2 * Extent{target_.profile.compute_units};
   if (can_split() && groups < enough && layout.slots() >= kSlotsSplit) {
     const Extent chunks = std::min(divide_up(2 * enough, groups), layout.slots() / kSlotsChunk);
     if (chunks > 1) {
