@@ -28,10 +28,6 @@ struct Capabilities {
 
   /// Whether the device has a kernel for this op with these types, shapes and attributes. Empty: for none.
   std::function<bool(const graph::Call&)> has_kernel;
-  /// Whole attention runs as one kernel with at most `attention_keys_fused` keys, or if the scores exceed
-  /// `attention_score_bytes_max` bytes; otherwise as products and a softmax. 0 keys: always as one kernel.
-  Extent attention_keys_fused = 0;
-  std::size_t attention_score_bytes_max = 0;
   Extent computed_rows_max = 0;  // rows of a product with packed weights that may be computed as they are read
 };
 

@@ -18,23 +18,12 @@ bool has_kernel(const Target& target, const Node& call) {
   return target.has_kernel && target.has_kernel(graph::Call(call));
 }
 
-// Whole attention is not always the faster form.
-bool is_faster_whole(const Target& target, const Node& attention) {
-  const Shape &q = attention.inputs[0]->shape, &k = attention.inputs[1]->shape;
-  const Extent keys = k[1];
-  const auto score_bytes = static_cast<std::size_t>(q[0] * q[2] * q[1] * keys) * sizeof(float);
-  return target.attention_keys_fused == 0 || keys <= target.attention_keys_fused ||
-         score_bytes > target.attention_score_bytes_max;
-}
-
 // Whether the call stays as it is. Without a kernel it becomes its parts; so it does where composites are not to be fused,
 // if it has parts.
 bool stays(const Node& call, const Target& target, const Settings& settings) {
   const bool has_parts = call.op->decompose != nullptr;
   if (has_kernel(target, call)) {
-    if (!has_parts) return true;
-    if (!settings.fused_composites) return graph::decompose(call).empty();
-    return call.op->form != graph::KernelForm::attention || is_faster_whole(target, call);
+    return !has_parts || settings.fused_composites || graph::decompose(call).empty();
   }
   if (!has_parts || graph::decompose(call).empty())
     throw DeviceError(fmt::format("{}: {} has no kernel for it, and it has no form in other ops; {}", title(call),

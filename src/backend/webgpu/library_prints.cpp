@@ -20,7 +20,7 @@
 namespace weft::webgpu {
 namespace {
 
-// Stands in for fprintf in the library.
+// The library calls this function where its code says fprintf.
 int log_instead(std::FILE* stream, const char* format, ...) {
   std::va_list arguments;
   va_start(arguments, format);
