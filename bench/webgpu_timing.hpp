@@ -39,7 +39,7 @@ inline Recording record(const std::shared_ptr<Device>& device, const std::vector
     recording.slots.push_back({Buffer::create(device, bytes, "scratch")});
   std::vector<Dispatch> commands;
   for (const RenderedDispatch& dispatch : rendered.dispatches) {
-    Shader shader{dispatch.name, dispatch.text, {}};
+    Shader shader{dispatch.name, dispatch.shader.text(), {}};
     Dispatch command{
         dispatch.name, static_cast<int>(recording.shaders.size()), {}, fold_workgroups(dispatch.workgroups)};
     for (const BoundRange& range : dispatch.bindings) {
