@@ -66,6 +66,20 @@ void scatter_along(const Shape& shape, int axis, Extent taken, const std::uint32
   parallel_for(outer * blocks, run);
 }
 
+// Calls run with a zero of the C++ type that values of this type are added up in.
+template <class Run>
+void with_sum_type(DType type, std::string_view name, Run run) {
+  switch (type) {
+    case DType::f32: return run(float{});
+    case DType::f64: return run(double{});
+    case DType::i32:  // wraps as u32 does
+    case DType::u32: return run(std::uint32_t{});
+    case DType::i64:
+    case DType::u64: return run(std::uint64_t{});
+    default: throw DTypeError(fmt::format("{}: scatter-add has no sums of {}; cast first", name, name_of(type)));
+  }
+}
+
 }  // namespace
 
 void run_scatter_along(const kernel::CallKernel& kernel, std::span<char* const> reads, std::span<char* const> outs) {
@@ -77,32 +91,13 @@ void run_scatter_along(const kernel::CallKernel& kernel, std::span<char* const> 
     scatter_along(shape, axis, kernel.shapes[0][axis], at, reinterpret_cast<const T*>(reads[1]),
                   reinterpret_cast<T*>(outs[0]));
   };
-  switch (kernel.out().type) {
-    case DType::f32: return run(float{});
-    case DType::f64: return run(double{});
-    case DType::i32:  // wraps as u32 does
-    case DType::u32: return run(std::uint32_t{});
-    case DType::i64:
-    case DType::u64: return run(std::uint64_t{});
-    default: break;
-  }
-  throw DTypeError(
-      fmt::format("{}: scatter-add has no sums of {}; cast first", kernel.name, name_of(kernel.out().type)));
+  with_sum_type(kernel.out().type, kernel.name, run);
 }
 
 void run_scatter_add(const kernel::ScatterAddKernel& kernel, const void* indices, const void* updates, void* out) {
   const auto* at = static_cast<const std::uint32_t*>(indices);
   const auto run = [&]<class T>(T) { scatter(kernel, at, static_cast<const T*>(updates), static_cast<T*>(out)); };
-  switch (kernel.out.type) {
-    case DType::f32: return run(float{});
-    case DType::f64: return run(double{});
-    case DType::i32:  // wraps as u32 does
-    case DType::u32: return run(std::uint32_t{});
-    case DType::i64:
-    case DType::u64: return run(std::uint64_t{});
-    default: break;
-  }
-  throw DTypeError(fmt::format("{}: scatter-add has no sums of {}; cast first", kernel.name, name_of(kernel.out.type)));
+  with_sum_type(kernel.out.type, kernel.name, run);
 }
 
 }  // namespace weft::cpu
