@@ -52,7 +52,7 @@ std::string shape_constants(const std::string& name, const Shape& shape) {
                      extents.size(), fmt::join(extents, ", "));
 }
 
-/// The text with dollar signs that are no marks of pieces.
+/// The text with its dollar signs escaped, so that none is read as the mark of a piece.
 std::string without_marks(std::string_view text) {
   std::string out;
   for (const char c : text) out.append(c == '$' ? 2 : 1, c);

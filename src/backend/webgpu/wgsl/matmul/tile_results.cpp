@@ -16,7 +16,7 @@ using kernel::StepKind;
 
 namespace {
 
-constexpr std::size_t kWrittenEpilogueSteps = 6;  // longer epilogues stand in the text once, in a loop over the results
+constexpr std::size_t kWrittenEpilogueSteps = 6;  // longer ones are written once, in a loop over results
 
 }  // namespace
 

@@ -56,7 +56,7 @@ class TileWriter {
     return tile_.threads() / s.line_vectors(tile_.depth);
   }  // from one load to the next
 
-  /// Whether loads stand at fixed distances, all of them inside the operand: one address is enough, and registers are few.
+  /// Whether all loads lie inside the operand at fixed distances. One address then serves them, which saves registers.
   bool is_flat(const StagedOperand& s) const {
     return s.plain() && s.vectors && !s.reordered && !s.guarded() && kernel_.k % tile_.depth == 0;
   }

@@ -8,7 +8,7 @@
 
 namespace weft::webgpu {
 
-/// Whether a row of A is one that the product is asked for. By bits: a weight that is no number counts.
+/// Whether the product computes a row of A. The test compares bits, so that a NaN weight counts as chosen.
 ShaderPieces::Function is_chosen_function(const kernel::PackedMatmulKernel& kernel, int chosen,
                                           const Bindings& bindings);
 

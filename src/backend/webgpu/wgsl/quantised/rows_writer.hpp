@@ -34,7 +34,7 @@ class RowsWriter {
   /// Units of W to read: none where no row counts. A loop that ends at once, and no early return, for the barriers after it.
   void write_units(const PackedReader& reader);
 
-  /// `sum`: the first letter of the sums' names, 's' or 'u'. What else is named stands in a scope of its own.
+  /// `sum`: the first letter of the sums' names, 's' or 'u'. Other names have a scope of their own.
   void write_sums(const PackedReader& reader, const std::string& sum);
   std::vector<std::string> sums_of(const char* sum) const;
   /// The sums over row i of A as arguments: those of the first product count.
