@@ -130,7 +130,7 @@ class CustomKernel {
 
 /// Adds the op to the table: `weft::op` and the other surfaces have it too. On a device for which it has no kernel it is a
 /// DeviceError that says so.
-/// Errors  UsageError: the name is taken, an input or attribute has none, there is no kernel at all, or `workgroups` does
+/// Errors  UsageError: the name is taken, an input or attribute lacks a name, both kernels are missing, or `workgroups` does
 ///         not parse
 CustomKernel register_kernel(KernelDefinition definition);
 

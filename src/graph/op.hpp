@@ -141,7 +141,7 @@ struct ErrorCase {
 
 /// How a device computes a call that it has a kernel for; which operands the kernel takes follows from it.
 enum class KernelForm : std::uint8_t {
-  none,            // there are no kernels: the op is its parts
+  none,            // without kernels: the op is its parts
   routine,         // whole contiguous operands and results
   attention,       // [batch, position, head, channel] by strides
   scatter_add,     // whole contiguous operands; the result may have its place inside a concat
@@ -166,7 +166,7 @@ struct OpRow {
 
   /// Dtypes and shapes of the results. Throws what a user may have got wrong, through the call.
   std::function<std::vector<Result>(const Call&)> infer = {};
-  /// The results in other ops, which defines what the op means. Null where there is no such form.
+  /// The results in other ops, which defines what the op means. Null for an op that other ops cannot express.
   std::function<Tensors(const Call&)> decompose = {};
   /// Gradients of the inputs (undefined: none). Empty, or a result of no tensors: that of the decomposition.
   std::function<Tensors(const GradientCall&)> gradient = {};
