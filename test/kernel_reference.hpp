@@ -284,7 +284,7 @@ inline double read(const kernel::Operand& operand, const kernel::MatrixView& vie
 
 inline void run(const kernel::MatmulKernel& kernel, std::vector<Values>& buffers) {
   Values product(static_cast<std::size_t>(kernel.batch * kernel.m * kernel.n));
-  const DType type = kernel.a.type;
+  const DType type = kernel.type();
   for (Extent b = 0; b < kernel.batch; ++b)
     for (Extent i = 0; i < kernel.m; ++i)
       for (Extent j = 0; j < kernel.n; ++j) {
@@ -345,7 +345,7 @@ inline void run(const kernel::ScatterAddKernel& kernel, std::vector<Values>& buf
 inline void run(const kernel::AttentionKernel& kernel, std::vector<Values>& buffers) {
   using Tensor = kernel::AttentionKernel::Tensor;
   const Extent queries = kernel.queries, keys = kernel.keys, width = kernel.width;
-  const DType type = kernel.q.operand.type;
+  const DType type = kernel.type();
   const Extent members = kernel.heads / std::max<Extent>(kernel.kv_heads, 1);
   for (Extent b = 0; b < kernel.batch; ++b)
     for (Extent h = 0; h < kernel.heads; ++h) {

@@ -5,7 +5,7 @@
 #include "compile/emit.hpp"
 #include "compile/in_place.hpp"
 #include "compile/memory.hpp"
-#include "compile/narrow.hpp"
+#include "compile/trim.hpp"
 
 namespace weft::compiler {
 namespace {
@@ -29,7 +29,7 @@ class Assembler {
     plan_values();
     for (DraftKernel& draft : drafts_) {
       place_operands(draft);
-      narrow_operands(draft.kernel);
+      trim_operands(draft.kernel);
       result_.plan.kernels.push_back(std::move(draft.kernel));
     }
     return std::move(result_);

@@ -28,6 +28,9 @@ struct Capabilities {
 
   /// Whether the device has a kernel for this op with these types, shapes and attributes. Empty: for none.
   std::function<bool(const graph::Call&)> has_kernel;
+  /// Types of operands that its products and its attentions read as they are, beside those that they compute in: f16, bf16
+  /// and types of storage. A kernel converts them as it reads them (MatmulKernel, AttentionKernel). Empty: none.
+  std::vector<DType> product_reads, attention_reads;
   Extent computed_rows_max = 0;  // rows of a product with packed weights that may be computed as they are read
 };
 

@@ -4,6 +4,7 @@
 #include "compile/build.hpp"
 #include "compile/composites.hpp"
 #include "compile/copies.hpp"
+#include "compile/narrow_operands.hpp"
 #include "compile/order.hpp"
 #include "compile/place.hpp"
 #include "compile/rewrite.hpp"
@@ -16,6 +17,7 @@ Compiled compile(const Request& request, const Target& target, const Settings& s
   graph = with_composites_split(graph, target, settings);
   graph = rewrite(graph, settings.disabled_rewrites);  // the primitives deserve the rules too
   check_dtypes(graph, target);
+  graph = with_narrow_operands(std::move(graph), target, settings);
   graph = with_copies(std::move(graph));
   const std::vector<const graph::Node*> compute = in_order(graph);
   Placement placement = place_parts(graph, compute);

@@ -166,15 +166,21 @@ DraftKernel draft_of_attention(const Node& node, const Placement& placement, std
   auto read = [&](kernel::AttentionKernel::Tensor& tensor, std::size_t i) {
     const Node& input = *node.inputs[i];
     const AttentionOperand at = found(attention_operand(&input, place), node, input, "one stride an axis");
-    tensor = {{.type = node.type, .offset = at.offset}, at.batch, at.head, at.row};
+    tensor = {{.type = input.type, .offset = at.offset}, at.batch, at.head, at.row};
     draft.reads.push_back(at.owner);
   };
-  auto result = [&](int index) {
-    results.push_back(graph::project(node.shared_from_this(), index));
+  // The op's own rules know nothing of inputs of narrow types: the results have the call's.
+  auto result = [&](int index, const Shape& shape) {
+    results.push_back(graph::make_node({.kind = Kind::project,
+                                        .type = node.type,
+                                        .shape = shape,
+                                        .device = node.device,
+                                        .inputs = {node.shared_from_this()},
+                                        .ints = {index}}));
     return placement.of(results.back().get());
   };
   auto write = [&](kernel::AttentionKernel::Tensor& tensor, int index) {
-    const Place at = result(index);
+    const Place at = result(index, index == 0 ? q : keys);
     tensor = {{.type = node.type, .offset = at.offset}, at.strides[0], at.strides[2], at.strides[1]};
     draft.writes.push_back(at.owner);
   };
@@ -194,7 +200,7 @@ DraftKernel draft_of_attention(const Node& node, const Placement& placement, std
     write(k.d_v, 2);
   } else {
     write(k.o, 0);
-    draft.writes.push_back(result(1).owner);
+    draft.writes.push_back(result(1, {q[0], q[2], q[1]}).owner);
   }
   draft.kernel = std::move(k);
   return draft;

@@ -69,12 +69,15 @@ double loop_flops(const LoopKernel& k) {
   return n;
 }
 
+// Of one element, a fraction for packed types.
+double bytes_each(DType type) { return element(type).bits / 8.0; }
+
 // Bytes a step or store touches at least: repeated elements once.
 double touched(const View& view, DType type) {
   double n = 1;
   for (std::size_t i = 0; i < view.extents.size(); ++i)
     if (view.strides[i] != 0) n *= static_cast<double>(view.extents[i]);
-  return n * static_cast<double>(size_bytes(type));
+  return n * bytes_each(type);
 }
 
 double loop_bytes(const LoopKernel& k) {
@@ -89,11 +92,10 @@ double call_bytes(const CallKernel& k) {
   double n = 0;
   const int taken = k.op->in_place;
   for (std::size_t i = 0; i < k.reads.size(); ++i)
-    if (static_cast<int>(i) != taken)
-      n += static_cast<double>(k.shapes[i].numel()) * static_cast<double>(size_bytes(k.reads[i].type));
+    if (static_cast<int>(i) != taken) n += static_cast<double>(k.shapes[i].numel()) * bytes_each(k.reads[i].type);
   if (taken >= 0) return 2 * n;
   for (std::size_t i = 0; i < k.outs.size(); ++i)
-    n += static_cast<double>(k.out_shapes[i].numel()) * static_cast<double>(size_bytes(k.outs[i].type));
+    n += static_cast<double>(k.out_shapes[i].numel()) * bytes_each(k.outs[i].type);
   return n;
 }
 
@@ -135,10 +137,25 @@ std::string to_string(const Kernel& kernel) {
     return s + "\n";
   }
   const auto& k = std::get<AttentionKernel>(kernel);
-  return fmt::format("{} batch {} heads {} queries {} keys {} width {} scale {}{}{}{}\n", k.name, k.batch, k.heads,
-                     k.queries, k.keys, k.width, k.scale, k.causal ? " causal" : "",
-                     k.kv_heads != k.heads ? fmt::format(" kv heads {}", k.kv_heads) : "",
-                     k.window > 0 ? fmt::format(" window {}", k.window) : "");
+  std::string s = fmt::format("{} batch {} heads {} queries {} keys {} width {} scale {}{}{}{}", k.name, k.batch,
+                              k.heads, k.queries, k.keys, k.width, k.scale, k.causal ? " causal" : "",
+                              k.kv_heads != k.heads ? fmt::format(" kv heads {}", k.kv_heads) : "",
+                              k.window > 0 ? fmt::format(" window {}", k.window) : "");
+  const auto add = [&](std::string_view name, const AttentionKernel::Tensor& t) {
+    s += fmt::format("  {} {} ({},{},{})", name, text(t.operand), t.batch_stride, t.head_stride, t.row_stride);
+  };
+  add("q", k.q);
+  add("k", k.k);
+  add("v", k.v);
+  add("o", k.o);
+  s += fmt::format("  logsumexp {}", text(k.logsumexp));
+  if (k.backward) {
+    add("d_o", k.d_o);
+    add("d_q", k.d_q);
+    add("d_k", k.d_k);
+    add("d_v", k.d_v);
+  }
+  return s + "\n";
 }
 
 std::string to_string(const Plan& plan) {
@@ -177,21 +194,24 @@ double bytes_moved(const Kernel& kernel) {
     return (k->rows ? loop_bytes(*k->rows) : 4.0 * static_cast<double>(k->m * k->k)) +
            4.0 * static_cast<double>(k->weights.count) + loop_bytes(k->epilogue);
   if (const auto* k = std::get_if<MatmulKernel>(&kernel)) {
-    const auto elements = [&](const Operand& operand, const MatrixView& view, Extent matrix) {
+    const auto bytes = [&](const Operand& operand, const MatrixView& view, Extent matrix) {
       const double all = static_cast<double>(k->batch) * static_cast<double>(matrix);
-      return view.is_plain() ? all : std::min(all, static_cast<double>(operand.count));
+      return bytes_each(operand.type) * (view.is_plain() ? all : std::min(all, static_cast<double>(operand.count)));
     };
-    return static_cast<double>(size_bytes(k->a.type)) *
-               (elements(k->a, k->a_view, k->m * k->k) + elements(k->b, k->b_view, k->k * k->n)) +
-           loop_bytes(k->epilogue);
+    return bytes(k->a, k->a_view, k->m * k->k) + bytes(k->b, k->b_view, k->k * k->n) + loop_bytes(k->epilogue);
   }
   if (const auto* k = std::get_if<ScatterAddKernel>(&kernel))
     return 4.0 * static_cast<double>(k->count) +
            4.0 * static_cast<double>(k->columns) * static_cast<double>(k->count + k->rows);
   if (const auto* k = std::get_if<CallKernel>(&kernel)) return call_bytes(*k);
   const auto& k = std::get<AttentionKernel>(kernel);
-  return 4.0 * static_cast<double>(k.batch * k.heads * k.width) * static_cast<double>(k.queries + k.keys) *
-         (k.backward ? 4.0 : 2.0);
+  // Keys that heads share are counted for each head.
+  const auto rows = [&](const AttentionKernel::Tensor& tensor, Extent positions) {
+    return bytes_each(tensor.operand.type) * static_cast<double>(k.batch * k.heads * k.width * positions);
+  };
+  const double forward = rows(k.q, k.queries) + rows(k.o, k.queries) + rows(k.k, k.keys) + rows(k.v, k.keys);
+  if (!k.backward) return forward;
+  return forward + rows(k.d_o, k.queries) + rows(k.d_q, k.queries) + rows(k.d_k, k.keys) + rows(k.d_v, k.keys);
 }
 
 }  // namespace weft::kernel

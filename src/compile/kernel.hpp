@@ -123,12 +123,18 @@ struct LoopKernel {
 
 /// C[b, i, j] = sum_k A[b, i, k] * B[b, k, j], accumulated in f32 (f64 for f64, i32 for i32), then the epilogue, an
 /// elementwise loop kernel over batch * m * n (row-major) whose steps read the product as `accumulator`.
+/// Each operand has the type of the product, or one of Capabilities::product_reads that computes in it: then its elements
+/// are converted, exactly, as they are read. The two may differ. What an edge hides is a zero of the product's type. An
+/// operand of a packed type begins at a whole byte.
 struct MatmulKernel {
   std::string name;
   Extent batch = 1, m = 0, n = 0, k = 0;
   Operand a, b;
   MatrixView a_view, b_view;  // [batch, m, k] and [batch, k, n]
   LoopKernel epilogue;
+
+  /// The type of the product before the epilogue.
+  DType type() const { return compute_type(a.type); }
 };
 
 /// C[i, j] = sum_k A[i, k] * W[j, k] in f32, then the epilogue, as in MatmulKernel. W [n, k] is packed for the device, in
@@ -161,6 +167,8 @@ struct ScatterAddKernel {
 
 /// Attention of one head per (b, h): O = softmax(scale * Q K^T, masked) V, and the logsumexp of each row, L, contiguous
 /// [batch, heads, queries]. Strides are for [batch, head, position, channel]; k and v have kv_heads.
+/// What it writes and `logsumexp` have the type that it computes in. q, k, v, d_o and the o that it reads have that type too,
+/// or each one of Capabilities::attention_reads that computes in it, whose elements are converted as they are read.
 struct AttentionKernel {
   struct Tensor {
     Operand operand;
@@ -179,6 +187,9 @@ struct AttentionKernel {
   Operand logsumexp;     // written by forward, read by backward
   Tensor d_o;            // backward: read
   Tensor d_q, d_k, d_v;  // backward: written
+
+  /// The type that it computes in.
+  DType type() const { return compute_type(q.operand.type); }
 };
 
 /// A call of an op that the device has a kernel for (graph/op.hpp): contiguous operands, attributes as their words. Where

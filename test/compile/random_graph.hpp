@@ -36,6 +36,9 @@ class RandomGraph {
     keep_named(reduce_rows_, reductions);
   }
 
+  /// Products and attention also have operands that are cast from these types. Other graphs stay as they are without.
+  void draw_narrow_operands_from(std::span<const DType> types) { narrow_types_.assign(types.begin(), types.end()); }
+
   /// Outputs of a new graph, some of them views of others or repeated, gradients among them.
   std::vector<Tensor> make(LeafMaker& arguments) {
     const int leaves = pick(2, 4);
@@ -320,7 +323,7 @@ class RandomGraph {
     const Extent heads = q.dim(1) % 2 == 0 && pick(0, 1) ? q.dim(1) / 2 : q.dim(1);
     const Shape keys{q.dim(0), heads, pick(0, 1) ? q.dim(2) : q.dim(2) + pick(0, 2), q.dim(3)};
     const bool causal = pick(0, 1) == 1;
-    Tensor k = leaf(arguments, keys), v = pick(0, 1) ? leaf(arguments, keys) : k;
+    Tensor k = operand(arguments, keys), v = pick(0, 1) ? operand(arguments, keys) : k;
     if (pick(0, 1)) k = k * 0.5;
     return attention(q, k, v, causal);
   }
@@ -343,19 +346,47 @@ class RandomGraph {
     }
   }
 
+  /// A leaf, or one of a narrow type behind a cast, with views before and after.
+  Tensor operand(LeafMaker& arguments, const Shape& shape) {
+    if (narrow_types_.empty() || pick(0, 3) == 0) return leaf(arguments, shape);
+    const DType type = any_of(narrow_types_);
+    const auto last = shape.rank() - 1;
+    const bool turned = shape.rank() > 1 && pick(0, 1), turned_back = turned && pick(0, 1);
+    Shape stored = shape;
+    if (turned) std::swap(stored[last], stored[last - 1]);
+    const Extent before = pick(0, 3), after = pick(0, 2);  // cut off again
+    stored[last] += before + after;
+    std::vector<double> values;
+    std::uniform_real_distribution<double> uniform(-2, 2);
+    for (Extent i = 0; i < stored.numel(); ++i) values.push_back(uniform(random_));
+    Tensor x = arguments.make(stored, std::move(values), type);
+    if (pick(0, 1)) x = slice(x, last, before, before + stored[last] - before - after);
+    if (turned_back) x = transpose(x);
+    if (is_storage(type) && pick(0, 3) == 0) x = cast(x, DType::f16);
+    x = cast(x, DType::f32);
+    if (turned && !turned_back) x = transpose(x);
+    const int cut = turned ? last - 1 : last;
+    return x.dim(cut) == shape[cut] ? x : slice(x, cut, before, before + shape[cut]);
+  }
+
   Tensor product(LeafMaker& arguments, const Tensor& x) {
     switch (x.rank()) {
       case 0: return {};
       case 1:
-        return pick(0, 1) ? matmul(x, leaf(arguments, {x.dim(0)})) : matmul(leaf(arguments, {pick(1, 4), x.dim(0)}), x);
+        return pick(0, 1) ? matmul(x, operand(arguments, {x.dim(0)}))
+                          : matmul(operand(arguments, {pick(1, 4), x.dim(0)}), x);
       default: break;
+    }
+    if (!narrow_types_.empty() && pick(0, 3) == 0) {
+      const Extent k = pick(1, 20);
+      return matmul(operand(arguments, {pick(1, 3), pick(1, 5), k}), operand(arguments, {k, pick(1, 5)}));
     }
     switch (pick(0, 4)) {
       case 0: return matmul(x, transpose(x));
       case 1: return matmul(transpose(x), x);
-      case 2: return linear(x, leaf(arguments, {pick(1, 4), x.dim(-1)}), Tensor());
-      case 3: return matmul(leaf(arguments, {x.rank() > 3 ? 1 : 2, 1, pick(1, 3), x.dim(-2)}), x);
-      default: return matmul(x, leaf(arguments, {x.dim(-1), pick(1, 4)}));
+      case 2: return linear(x, operand(arguments, {pick(1, 4), x.dim(-1)}), Tensor());
+      case 3: return matmul(operand(arguments, {x.rank() > 3 ? 1 : 2, 1, pick(1, 3), x.dim(-2)}), x);
+      default: return matmul(x, operand(arguments, {x.dim(-1), pick(1, 4)}));
     }
   }
 
@@ -388,6 +419,7 @@ class RandomGraph {
   std::mt19937_64 random_;
   std::vector<const ops::ElementwiseRow*> elementwise_rows_;
   std::vector<const ops::ReduceRow*> reduce_rows_;
+  std::vector<DType> narrow_types_;
   std::vector<Tensor> values_;
   bool with_attention_ = false;
 };

@@ -65,14 +65,19 @@ std::uint64_t environment_number(const char* name, std::uint64_t otherwise) {
 TEST(RandomGraph, CompilesToTheSameValuesInEveryWay) {
   const std::uint64_t count = environment_number("WEFT_TEST_GRAPHS", 500),
                       first = environment_number("WEFT_TEST_SEED", 1);
-  std::vector<std::string> all_rewrites;
+  std::vector<std::string> all_rewrites{"narrow_operands"};
   for (const auto& rule : compiler::rewrites()) all_rewrites.emplace_back(rule.name);
+  constexpr DType kNarrow[] = {DType::f16,  DType::bf16, DType::fp8_e4m3, DType::fp4_e2m1,
+                               DType::int4, DType::int2, DType::ternary,  DType::binary};
   compiler::Target apart = reference_target();
   apart.prefers_separate_buffers = true;
   apart.offset_alignment = 4;
   apart.operands_max = 9;
   compiler::Target plain_target = reference_target();
   plain_target.has_kernel = nullptr;
+  compiler::Target reading = reference_target();
+  reading.product_reads = reading.attention_reads = {std::begin(kNarrow), std::end(kNarrow)};
+  apart.product_reads = {DType::f16, DType::int4};
   std::size_t fused_kernels = 0, plain_kernels = 0;
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     SCOPED_TRACE(seed);
@@ -80,12 +85,13 @@ TEST(RandomGraph, CompilesToTheSameValuesInEveryWay) {
     std::vector<Tensor> outputs;
     try {
       RandomGraph random(seed);
+      if (seed % 2 == 0) random.draw_narrow_operands_from(kNarrow);
       outputs = random.make(arguments);
       const compiler::Request request = request_of(outputs);
       const Results plain = run(request, outputs, arguments,
                                 {.fusion = false, .fused_composites = false, .disabled_rewrites = all_rewrites},
                                 plain_target, &plain_kernels);
-      expect_equal(run(request, outputs, arguments, {}, reference_target(), &fused_kernels), plain, "fused");
+      expect_equal(run(request, outputs, arguments, {}, reading, &fused_kernels), plain, "fused");
       expect_equal(
           run(request, outputs, arguments, {.disabled_rewrites = {all_rewrites[seed % all_rewrites.size()]}}, apart),
           plain, "separate buffers");

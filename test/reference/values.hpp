@@ -38,7 +38,20 @@ inline double low_bits(double value, DType type) {
   return element(type).is_signed && rest >= range / 2 ? rest - range : rest;
 }
 
+/// To a type of storage: to the nearest, ties to even; what is too large becomes the largest number.
+inline double to_storage(double value, DType type) {
+  const Element& row = element(type);
+  if (type == DType::binary) return value > 0 ? 1 : -1;
+  const bool is_fp8 = type == DType::fp8_e4m3 || type == DType::fp8_e5m2;
+  if (std::isnan(value)) return is_fp8 ? value : 0;
+  if (std::isinf(value) && row.has_infinity) return value;
+  const double inside = std::clamp(value, row.lowest, row.highest);
+  if (!is_fp8 && type != DType::fp4_e2m1) return round_half_even(inside);
+  return with_digits(inside, row.digits, type == DType::fp8_e4m3 ? -6 : type == DType::fp8_e5m2 ? -14 : 0, row.highest);
+}
+
 inline double to_type(double value, DType type) {
+  if (is_storage(type)) return to_storage(value, type);
   switch (type) {
     case DType::f32: return static_cast<float>(value);
     case DType::f64: return value;

@@ -1,4 +1,4 @@
-#include "compile/narrow.hpp"
+#include "compile/trim.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -69,15 +69,16 @@ void cut(Operand& operand, const Reach& reach) {
   operand.count = reach.last - reach.first + 1;
 }
 
-/// Operands of packed types begin at a whole byte; what comes before the first element moves into the views.
-void align(LoopKernel& loop) {
+/// Moves the begin of an operand of a packed type back to a whole byte. Gives the elements that its views must skip then.
+Extent shift(Operand& operand) {
   constexpr Extent kElements = 8;  // as many fill whole bytes, whatever their bits
-  const auto shift = [](Operand& operand) {
-    const Extent by = is_packed(operand.type) ? operand.offset % kElements : 0;
-    operand.offset -= by;
-    operand.count += by;
-    return by;
-  };
+  const Extent by = is_packed(operand.type) ? operand.offset % kElements : 0;
+  operand.offset -= by;
+  operand.count += by;
+  return by;
+}
+
+void align(LoopKernel& loop) {
   for (std::size_t i = 0; i < loop.inputs.size(); ++i)
     if (const Extent by = shift(loop.inputs[i]); by != 0)
       for (Step& step : loop.steps)
@@ -89,7 +90,7 @@ void align(LoopKernel& loop) {
         if (store.output == static_cast<int>(o)) store.view.offset += by;
 }
 
-void narrow(LoopKernel& loop) {
+void trim(LoopKernel& loop) {
   std::vector<Reach> inputs, outputs;
   for (std::size_t i = 0; i < loop.inputs.size(); ++i) inputs.push_back(of_input(loop, static_cast<int>(i)));
   for (std::size_t o = 0; o < loop.outputs.size(); ++o) outputs.push_back(of_output(loop, static_cast<int>(o)));
@@ -115,7 +116,7 @@ void narrow(LoopKernel& loop) {
   }
 }
 
-void narrow(Operand& operand, kernel::MatrixView& view) {
+void trim(Operand& operand, kernel::MatrixView& view) {
   Reach reach = reach_of(view.at.batch);
   for (const View* axis : {&view.at.rows, &view.at.columns})
     for (std::size_t d = 0; d < axis->extents.size(); ++d) reach.add(axis->extents[d], axis->strides[d]);
@@ -123,21 +124,23 @@ void narrow(Operand& operand, kernel::MatrixView& view) {
     reach.first = std::max<Extent>(reach.first, 0);
     reach.last = std::min(reach.last, operand.count - 1);
   }
-  if (!can_cut(operand, reach)) return;
-  cut(operand, reach);
-  view.at.batch.offset -= reach.first;
+  if (can_cut(operand, reach)) {
+    cut(operand, reach);
+    view.at.batch.offset -= reach.first;
+  }
+  view.at.batch.offset += shift(operand);
 }
 
 }  // namespace
 
-void narrow_operands(kernel::Kernel& kernel) {
+void trim_operands(kernel::Kernel& kernel) {
   kernel::visit_loops(kernel, [](LoopKernel& loop) {
-    narrow(loop);
+    trim(loop);
     align(loop);
   });
   if (auto* product = std::get_if<MatmulKernel>(&kernel)) {
-    narrow(product->a, product->a_view);
-    narrow(product->b, product->b_view);
+    trim(product->a, product->a_view);
+    trim(product->b, product->b_view);
   }
   if (auto* product = std::get_if<kernel::PackedMatmulKernel>(&kernel)) {  // the weights are read whole
     const Reach rows = reach_of({{product->m, product->k}, {product->a_row, 1}, 0, {}});

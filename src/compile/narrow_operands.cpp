@@ -1,0 +1,90 @@
+#include "compile/narrow_operands.hpp"
+
+#include <algorithm>
+
+#include "compile/fuse.hpp"
+#include "compile/strided.hpp"
+#include "graph/op.hpp"
+
+namespace weft::compiler {
+namespace {
+
+using graph::Kind;
+using graph::Node;
+using graph::NodeRef;
+
+/// Whether `to` holds every number of `from`.
+bool holds_all(DType to, DType from) {
+  const bool is_half = to == DType::f16 || to == DType::bf16;
+  return to == compute_type(from) || (is_half && is_storage(from));
+}
+
+/// Whether the node only converts its input, and loses nothing.
+bool is_exact_conversion(const Node& node) {
+  if (node.kind != Kind::map || is_leaf(node) || node.inputs.size() != 1) return false;
+  const auto& code = node.expression->code;
+  const Node& input = *node.inputs[0];
+  return code.size() == 2 && code[0].op == scalar::Op::input && code[1].op == scalar::Op::cast && code[1].a == 0 &&
+         code[1].type == node.type && input.shape == node.shape && input.type != node.type &&
+         holds_all(node.type, input.type);
+}
+
+/// The views from `below`, which is not included, up to `node`, over `source` instead.
+NodeRef views_over(const NodeRef& node, const Node* below, const NodeRef& source) {
+  std::vector<const Node*> views;
+  for (const Node* view = node.get(); view != below; view = view->inputs[0].get()) views.push_back(view);
+  NodeRef result = source;
+  for (; !views.empty(); views.pop_back()) {
+    graph::NodeFields fields = *views.back();
+    fields.type = source->type;
+    fields.inputs = {result};
+    result = graph::make_node(std::move(fields), views.back()->where);
+  }
+  return result;
+}
+
+/// The input, or a narrower value behind conversions that the kernel can read instead of it.
+template <class CanRead>
+NodeRef narrowest(const NodeRef& input, const std::vector<DType>& types, CanRead can_read) {
+  NodeRef found = input, at = input;
+  for (const Node* base = base_of(at.get()); is_exact_conversion(*base); base = base_of(at.get())) {
+    at = views_over(at, base, base->inputs[0]);
+    if (std::find(types.begin(), types.end(), at->type) != types.end() && can_read(*at)) found = at;
+  }
+  return found;
+}
+
+bool product_can_read(const Node& x) {
+  const auto operand = matrix_operand(&x, contiguous_place);
+  // Outside of an edge is 0, which is not a number of every type. As a part of the product it is one of f32; where the
+  // conversion came after the pad, it was not.
+  return operand && (x.type != DType::binary || operand->view.edges.empty());
+}
+
+bool attention_can_read(const Node& x) {
+  const auto operand = attention_operand(&x, contiguous_place);
+  constexpr Extent kElements = 8;  // that many begin at a whole byte
+  return operand && (!is_packed(x.type) || operand->offset % kElements == 0);
+}
+
+}  // namespace
+
+OrderedGraph with_narrow_operands(OrderedGraph graph, const Target& target, const Settings& settings) {
+  const auto& disabled = settings.disabled_rewrites;
+  if (target.product_reads.empty() && target.attention_reads.empty()) return graph;
+  if (std::find(disabled.begin(), disabled.end(), "narrow_operands") != disabled.end()) return graph;
+  return rebuild(graph, [&](const Node&, const NodeRef& node) -> NodeRef {
+    const bool is_attention = graph::has_form(*node, graph::KernelForm::attention);
+    if (is_leaf(*node) || (node->kind != Kind::matmul && !is_attention)) return node;
+    constexpr std::size_t kLogsumexp = 4;  // of the attention going backward; it is contiguous
+    std::vector<NodeRef> inputs = node->inputs;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (inputs[i]->shape.numel() == 0 || (is_attention && i == kLogsumexp)) continue;
+      inputs[i] = is_attention ? narrowest(inputs[i], target.attention_reads, attention_can_read)
+                               : narrowest(inputs[i], target.product_reads, product_can_read);
+    }
+    return with_inputs(*node, std::move(inputs));
+  });
+}
+
+}  // namespace weft::compiler
