@@ -1,7 +1,7 @@
 // Runs compiled graphs on the device under test through the backend contract, with guard regions around every buffer that
 // is given to it, and on the slow reference.
-// WEFT_TEST_DEVICE names the device (default cpu). For WebGPU, WEFT_TEST_DRIVER=swiftshader takes that driver instead of
-// lavapipe; WEFT_TEST_WEBGPU=required makes a missing adapter a failure.
+// WEFT_TEST_DEVICE names the device (default cpu), WEFT_TEST_DRIVER the Vulkan driver (webgpu_driver.hpp).
+// WEFT_TEST_WEBGPU=required makes a missing adapter a failure.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,6 +14,7 @@
 #include "compile/evaluate_plan.hpp"
 #include "runtime/devices.hpp"
 #include "tensor/element.hpp"
+#include "webgpu_driver.hpp"
 #include "weft/device.hpp"
 
 namespace weft::test {
@@ -27,16 +28,10 @@ inline std::string environment(const char* name, const char* otherwise) {
 inline std::optional<Device> device_under_test(std::string* problem) {
   const std::string name = environment("WEFT_TEST_DEVICE", "cpu");
   if (name != "cpu") {
-    const bool swiftshader = environment("WEFT_TEST_DRIVER", "") == "swiftshader";
-    const std::string driver = swiftshader
-                                   ? environment("WEFT_TEST_ICD_SWIFTSHADER", "")
-                                   : environment("WEFT_TEST_ICD_LAVAPIPE", "/usr/share/vulkan/icd.d/lvp_icd.json");
-    if (swiftshader && driver.empty()) {
-      *problem = "WEFT_TEST_ICD_SWIFTSHADER does not name SwiftShader's driver file";
+    if (choose_driver().empty()) {
+      *problem = "WEFT_TEST_DRIVER names a driver that is not there";
       return std::nullopt;
     }
-    if (swiftshader || !std::getenv("VK_ICD_FILENAMES")) setenv("VK_ICD_FILENAMES", driver.c_str(), 1);
-    setenv("XDG_RUNTIME_DIR", "/tmp", 0);
   }
   try {
     const Device device = parse_device(name);

@@ -25,6 +25,9 @@ import traps
 import torch
 from door import Judge
 
+if driver := os.environ.get("WEFT_TEST_DRIVER"):  # lavapipe, swiftshader
+    os.environ["VK_ICD_FILENAMES"] = os.environ[f"WEFT_TEST_ICD_{driver.upper()}"]
+
 SHOWN = 20  # failures of a subject
 MODULES = [dtypes, elementwise, reductions, products, composites, traps, opinfo, rows, files, blocks]
 

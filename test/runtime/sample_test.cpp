@@ -9,7 +9,7 @@
 #include <numeric>
 
 #include "base/philox.hpp"
-#include "runtime/lavapipe.hpp"
+#include "runtime/open_device.hpp"
 #include "weft/compile.hpp"
 #include "weft/inference.hpp"
 

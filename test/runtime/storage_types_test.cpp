@@ -6,7 +6,7 @@
 #include <limits>
 #include <random>
 
-#include "lavapipe.hpp"
+#include "runtime/open_device.hpp"
 #include "tensor/element.hpp"
 #include "weft/weft.hpp"
 

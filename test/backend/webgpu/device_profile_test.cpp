@@ -13,6 +13,7 @@
 
 #include "backend/webgpu/blob_cache.hpp"
 #include "backend/webgpu/wgsl/matmul.hpp"
+#include "webgpu_driver.hpp"
 #include "weft/error.hpp"
 
 #if WEFT_HAS_WEBGPU
@@ -195,8 +196,7 @@ TEST(DeviceProfileTest, OtherFiguresChooseOtherTiles) {
 class MeasureProfileTest : public testing::Test {
  protected:
   void SetUp() override {
-    const char* driver = std::getenv("WEFT_TEST_ICD_LAVAPIPE");
-    setenv("VK_ICD_FILENAMES", driver ? driver : "/usr/share/vulkan/icd.d/lvp_icd.json", 1);
+    test::choose_driver("lavapipe");
     try {
       device_ = Device::open(0, {.validate = true, .cache_folder = {}});
     } catch (const DeviceError& error) {

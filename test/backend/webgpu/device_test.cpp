@@ -1,5 +1,5 @@
 // The WebGPU device layer on the software renderer lavapipe: adapters, buffers, pipelines, replay, faults.
-// WEFT_TEST_ICD_LAVAPIPE names lavapipe's driver file; WEFT_TEST_WEBGPU=required makes a missing adapter a failure.
+// WEFT_TEST_WEBGPU=required makes a missing adapter a failure.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -12,6 +12,7 @@
 #include "backend/webgpu/adapter.hpp"
 #include "base/log.hpp"
 #include "base/message_of.hpp"
+#include "webgpu_driver.hpp"
 #include "weft/error.hpp"
 
 #if WEFT_HAS_WEBGPU
@@ -27,12 +28,7 @@ using test::message_of;
 namespace fs = std::filesystem;
 
 // The driver is read when the library makes its first instance, so the choice stands before any test.
-const bool kDriverChosen = [] {
-  const char* driver = std::getenv("WEFT_TEST_ICD_LAVAPIPE");
-  setenv("VK_ICD_FILENAMES", driver ? driver : "/usr/share/vulkan/icd.d/lvp_icd.json", 1);
-  if (!std::getenv("XDG_RUNTIME_DIR")) setenv("XDG_RUNTIME_DIR", fs::temp_directory_path().c_str(), 0);
-  return true;
-}();
+const std::string kDriver = test::choose_driver("lavapipe");
 
 // A new folder that goes with the object.
 struct TemporaryFolder {

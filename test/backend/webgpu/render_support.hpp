@@ -1,5 +1,5 @@
 // Runs plans on the software renderer lavapipe and compares every element of every buffer with the reference.
-// WEFT_TEST_ICD_LAVAPIPE names lavapipe's driver file; WEFT_TEST_WEBGPU=required makes a missing adapter a failure.
+// WEFT_TEST_WEBGPU=required makes a missing adapter a failure.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,6 +16,7 @@
 #include "backend/webgpu/backend.hpp"
 #include "backend/webgpu/wgsl/render.hpp"
 #include "kernel_reference.hpp"
+#include "webgpu_driver.hpp"
 #include "weft/error.hpp"
 
 #if WEFT_HAS_WEBGPU
@@ -28,9 +29,7 @@ namespace weft::webgpu {
 inline backend::Backend* test_backend(std::string* reason = nullptr) {
   static std::string why;
   static const std::unique_ptr<backend::Backend> backend = [&]() -> std::unique_ptr<backend::Backend> {
-    const char* driver = std::getenv("WEFT_TEST_ICD_LAVAPIPE");
-    setenv("VK_ICD_FILENAMES", driver ? driver : "/usr/share/vulkan/icd.d/lvp_icd.json", 1);
-    if (!std::getenv("XDG_RUNTIME_DIR")) setenv("XDG_RUNTIME_DIR", "/tmp", 0);
+    test::choose_driver("lavapipe");
     try {
       return make_webgpu_backend(0, {.validate = true, .cache_folder = std::filesystem::path()});
     } catch (const DeviceError& error) {

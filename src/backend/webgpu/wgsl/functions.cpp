@@ -58,6 +58,8 @@ constexpr WgslFunction kFunctions[] = {
   return select(select(inside, 0xffffffffu, x >= 4294967296f), 0u, is_nan_f32(x));
 }
 )"},
+    // WGSL lets a device choose how it rounds here (SwiftShader cuts off); both halves are exact, and a sum is rounded right.
+    {"f32_from_u32", {}, "fn f32_from_u32(x: u32) -> f32 { return f32(x >> 16u) * 65536f + f32(x & 0xffffu); }\n"},
     // Larger for larger numbers; -0 as 0.
     // 16-bit floats by integers, as conversions of a device may flush denormals and round as they like.
     {"f32_from_f16", {}, R"(fn f32_from_f16(bits: u32) -> f32 {

@@ -300,7 +300,8 @@ std::string render_cast(const Scalar& value, DType to, Helpers& helpers) {
     case DType::boolean:
       if (from_float) return fmt::format("((bitcast<u32>({}) & 0x7fffffffu) != 0u)", value.text);
       return fmt::format("({} != {})", value.text, value.type == DType::i32 ? "0i" : "0u");
-    case DType::f32: return fmt::format("f32({})", value.text);
+    case DType::f32:
+      return value.type == DType::u32 ? call(helpers, "f32_from_u32", value.text) : fmt::format("f32({})", value.text);
     case DType::i32: return from_float ? call(helpers, "i32_from_f32", value.text) : fmt::format("i32({})", value.text);
     case DType::u32: return from_float ? call(helpers, "u32_from_f32", value.text) : fmt::format("u32({})", value.text);
     default: break;
