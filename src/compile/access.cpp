@@ -134,6 +134,10 @@ Access through_view(const graph::Node& view, const Access& access, const std::ve
     case Kind::reshape: {
       // Groups of axes with equal products are handled apart, so that independent axes do not meet in one linear index.
       const Shape &from = view.shape, &to = x.shape;
+      if (to.numel() == 0) {  // no element is accessed, and products of 0 tell no groups apart
+        out.dims.assign(static_cast<std::size_t>(to.rank()), Affine{0, std::vector<Extent>(rank, 0)});
+        return out;
+      }
       int i = 0, j = 0;
       while (i < from.rank() || j < to.rank()) {
         const int i0 = i, j0 = j;

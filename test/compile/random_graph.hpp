@@ -39,6 +39,9 @@ class RandomGraph {
   /// Products and attention also have operands that are cast from these types. Other graphs stay as they are without.
   void draw_narrow_operands_from(std::span<const DType> types) { narrow_types_.assign(types.begin(), types.end()); }
 
+  /// Windows along axes are views that are drawn too, and what adds them up again.
+  void draw_windows() { with_windows_ = true; }
+
   /// Outputs of a new graph, some of them views of others or repeated, gradients among them.
   std::vector<Tensor> make(LeafMaker& arguments) {
     const int leaves = pick(2, 4);
@@ -187,8 +190,22 @@ class RandomGraph {
     }
   }
 
+  /// Windows along any axis: beside each other, apart, or overlapping. Some are added up at their places, or at others.
+  Tensor windows_of(const Tensor& x) {
+    const int axis = pick(0, x.rank() - 1);
+    const auto n = static_cast<int>(x.dim(axis));
+    if (n == 0) return x;
+    const int dilation = pick(1, 2), size = pick(1, std::min(4, (n - 1) / dilation + 1)), step = pick(1, 3);
+    const Tensor windows = unfold(x, pick(0, 1) ? axis : axis - x.rank(), size, step, dilation);
+    if (pick(0, 2)) return windows;
+    const int other = pick(1, 3);
+    const Extent extent = (windows.dim(axis) - 1) * other + (size - 1) * dilation + 1 + pick(0, 2);
+    return overlap_add(windows, axis, extent, other, dilation);
+  }
+
   Tensor view_of(const Tensor& x) {
     const int rank = x.rank();
+    if (with_windows_ && rank > 0 && pick(0, 4) == 0) return windows_of(x);
     switch (rank == 0 ? pick(0, 1) : pick(0, 8)) {
       case 0: {
         Axes order(static_cast<std::size_t>(rank));
@@ -422,6 +439,7 @@ class RandomGraph {
   std::vector<DType> narrow_types_;
   std::vector<Tensor> values_;
   bool with_attention_ = false;
+  bool with_windows_ = false;
 };
 
 }  // namespace weft::test

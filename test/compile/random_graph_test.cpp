@@ -86,6 +86,7 @@ TEST(RandomGraph, CompilesToTheSameValuesInEveryWay) {
     try {
       RandomGraph random(seed);
       if (seed % 2 == 0) random.draw_narrow_operands_from(kNarrow);
+      if (seed % 3 == 0) random.draw_windows();
       outputs = random.make(arguments);
       const compiler::Request request = request_of(outputs);
       const Results plain = run(request, outputs, arguments,

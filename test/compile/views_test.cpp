@@ -35,6 +35,12 @@ const ViewCase kViewCases[] = {
      {3, 2},
      [](const Tensor& x) { return unfold(flip(x, {0}), 0, 2) + 0.5; },
      {5.5, 3.5, 6.5, 4.5, 3.5, 1.5, 4.5, 2.5}},
+    {"a product over nothing, of reshaped values",
+     {4},
+     [](const Tensor& x) {
+       return matmul(reshape(slice(x, 0, 0, 0), {3, 0}), reshape(slice(x, 0, 4), {0, 2})) + 1.0;
+     },
+     {1, 1, 1, 1, 1, 1}},
     {"sums of windows of a pad",
      {3},
      [](const Tensor& x) { return sum(unfold(padded(x, 1, 1), 0, 3), {1}); },
