@@ -345,7 +345,6 @@ inline void run(const kernel::ScatterAddKernel& kernel, std::vector<Values>& buf
 inline void run(const kernel::AttentionKernel& kernel, std::vector<Values>& buffers) {
   using Tensor = kernel::AttentionKernel::Tensor;
   const Extent queries = kernel.queries, keys = kernel.keys, width = kernel.width;
-  const DType type = kernel.type();
   const Extent members = kernel.heads / std::max<Extent>(kernel.kv_heads, 1);
   for (Extent b = 0; b < kernel.batch; ++b)
     for (Extent h = 0; h < kernel.heads; ++h) {
@@ -386,9 +385,10 @@ inline void run(const kernel::AttentionKernel& kernel, std::vector<Values>& buff
             double sum = 0;
             for (Extent j = 0; j < keys; ++j)
               if (sees(i, j)) sum += p[static_cast<std::size_t>(j)] * get(kernel.v, j, c);
-            put(kernel.o, i, c, to_type(sum, type));
+            put(kernel.o, i, c, to_type(sum, kernel.o.operand.type));
           }
-          write(kernel.logsumexp, (b * kernel.heads + h) * queries + i, to_type(top + std::log(total), type), buffers);
+          write(kernel.logsumexp, (b * kernel.heads + h) * queries + i,
+                to_type(top + std::log(total), kernel.logsumexp.type), buffers);
           continue;
         }
         double delta = 0;  // sum over j of p_j * dp_j
@@ -408,12 +408,13 @@ inline void run(const kernel::AttentionKernel& kernel, std::vector<Values>& buff
             put(kernel.d_k, j, c, get(kernel.d_k, j, c) + ds * get(kernel.q, i, c));
           }
         }
-        for (Extent c = 0; c < width; ++c) put(kernel.d_q, i, c, to_type(d_q[static_cast<std::size_t>(c)], type));
+        for (Extent c = 0; c < width; ++c)
+          put(kernel.d_q, i, c, to_type(d_q[static_cast<std::size_t>(c)], kernel.d_q.operand.type));
       }
       if (!kernel.backward || (h + 1) % members != 0) continue;
       for (Extent j = 0; j < keys; ++j)
         for (Extent c = 0; c < width; ++c)
-          for (const Tensor* t : {&kernel.d_k, &kernel.d_v}) put(*t, j, c, to_type(get(*t, j, c), type));
+          for (const Tensor* t : {&kernel.d_k, &kernel.d_v}) put(*t, j, c, to_type(get(*t, j, c), t->operand.type));
     }
 }
 

@@ -122,11 +122,21 @@ bool has_large_product(const kernel::Plan& plan) {
   });
 }
 
+/// Whether some kernel reads elements that the device may be able to convert itself.
+bool reads_halves(const kernel::Plan& plan) {
+  bool found = false;
+  for (const kernel::Kernel& kernel : plan.kernels)
+    kernel::visit_operands(
+        kernel, [&](const kernel::Operand& operand, bool written) { found |= !written && operand.type == DType::f16; });
+  return found;
+}
+
 class WebgpuBackend final : public backend::Backend {
  public:
   WebgpuBackend(std::shared_ptr<Device> device, const BackendOptions& options)
       : device_(std::move(device)),
         profiles_(device_, options.profile),
+        facts_(device_),
         target_(target_of(device_->info())),
         description_(description_of(device_->info())) {
     target_.profile = profiles_.assumed();
@@ -184,6 +194,7 @@ class WebgpuBackend final : public backend::Backend {
   std::unique_ptr<backend::Program> compile(const kernel::Plan& plan) override {
     Target target = target_;
     if (target.unroll && has_large_product(plan)) target.profile = profiles_.measured();
+    if (reads_halves(plan)) target.tested = facts_.facts();
     return std::make_unique<CompiledPlan>(device_, plan, target);
   }
 
@@ -204,6 +215,7 @@ class WebgpuBackend final : public backend::Backend {
 
   std::shared_ptr<Device> device_;
   ProfileKeeper profiles_;
+  FactsKeeper facts_;
   Target target_;
   backend::Description description_;
   WebgpuPacking packing_;

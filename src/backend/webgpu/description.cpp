@@ -6,6 +6,7 @@
 
 #include "backend/webgpu/calls.hpp"
 #include "backend/webgpu/wgsl/quantised.hpp"
+#include "backend/webgpu/wgsl/render.hpp"
 
 namespace weft::webgpu {
 
@@ -15,8 +16,12 @@ backend::Description description_of(const AdapterInfo& info) {
   description.name = fmt::format("webgpu:{}", info.index);
   description.hardware = webgpu::describe(info);
   description.is_software = info.type == AdapterType::software;
-  for (const Element& row : kElements)
-    if (row.on_gpu) description.dtypes.push_back(row.type);
+  for (const Element& row : kElements) {
+    if (!row.on_gpu) continue;
+    description.dtypes.push_back(row.type);
+    if (row.type != DType::f32 && reads_as_f32(row.type)) description.product_reads.push_back(row.type);
+  }
+  description.attention_reads = description.product_reads;
   description.runs_beside_host = true;
   description.buffer_bytes_max = limits.buffer_bytes;
   description.binding_bytes_max = limits.binding_bytes;
@@ -41,8 +46,9 @@ backend::Description description_of(const AdapterInfo& info) {
       {"driver", info.driver},
       {"subgroups",
        info.subgroups ? fmt::format("{} to {} threads", info.subgroup_size_min, info.subgroup_size_max) : "no"},
-      {"f16", yes(info.f16)},
-      {"tensor cores", info.subgroup_matrices.empty() ? "no" : fmt::format("{} shapes", info.subgroup_matrices.size())},
+      {"shader-f16", yes(info.f16)},
+      {"subgroup matrices",
+       info.subgroup_matrices.empty() ? "no" : fmt::format("{} shapes", info.subgroup_matrices.size())},
       {"timestamps", yes(info.timestamps)},
       {"workgroup memory", fmt::format("{} bytes", limits.workgroup_bytes)},
       {"workgroup size", fmt::format("{} threads", limits.workgroup_invocations)},

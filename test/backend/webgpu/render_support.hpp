@@ -16,6 +16,7 @@
 #include "backend/webgpu/backend.hpp"
 #include "backend/webgpu/wgsl/render.hpp"
 #include "kernel_reference.hpp"
+#include "tensor/element.hpp"
 #include "webgpu_driver.hpp"
 #include "weft/error.hpp"
 
@@ -58,40 +59,21 @@ struct TestBuffer {
   reference::Values values;
 };
 
-/// An element as a word of a buffer, and back.
-inline std::uint32_t to_word(DType type, double value) {
-  return type == DType::f32   ? std::bit_cast<std::uint32_t>(static_cast<float>(value))
-         : type == DType::i32 ? static_cast<std::uint32_t>(static_cast<std::int32_t>(value))
-                              : static_cast<std::uint32_t>(value);
-}
-inline double from_word(DType type, std::uint32_t word) {
-  return type == DType::f32   ? static_cast<double>(std::bit_cast<float>(word))
-         : type == DType::i32 ? static_cast<double>(static_cast<std::int32_t>(word))
-                              : word;
-}
-
 inline std::vector<unsigned char> to_host(const TestBuffer& buffer) {
-  std::vector<unsigned char> host(buffer.values.size() * size_bytes(buffer.type));
-  for (std::size_t i = 0; i < buffer.values.size(); ++i) {
-    const double value = buffer.values[i];
-    const std::uint32_t word = to_word(buffer.type, value);
-    if (buffer.type == DType::boolean) {
-      host[i] = value != 0;
-    } else {
-      std::memcpy(&host[i * 4], &word, 4);
-    }
-  }
+  std::vector<unsigned char> host(bytes_of(buffer.type, buffer.values.size()));
+  for (std::size_t i = 0; i < buffer.values.size(); ++i) write_element(buffer.type, buffer.values[i], host.data(), i);
   return host;
 }
 
-inline reference::Values from_host(DType type, const std::vector<unsigned char>& host) {
-  reference::Values values(host.size() / size_bytes(type));
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    std::uint32_t word = host[type == DType::boolean ? i : 0];
-    if (type != DType::boolean) std::memcpy(&word, &host[i * 4], 4);
-    values[i] = from_word(type, word);
-  }
+inline reference::Values from_host(DType type, const std::vector<unsigned char>& host, std::size_t count) {
+  reference::Values values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = read_element(type, host.data(), i);
   return values;
+}
+
+/// As they lie on the device, where a bool is a word.
+inline std::vector<unsigned char> to_device(const TestBuffer& buffer) {
+  return to_host(buffer.type == DType::boolean ? TestBuffer{DType::u32, buffer.values} : buffer);
 }
 
 /// Runs the plan over the buffers on the device; returns them as they are afterwards.
@@ -112,10 +94,10 @@ inline std::vector<reference::Values> run_on_device(backend::Backend& backend, k
   program->run(externals);
   std::vector<reference::Values> results;
   for (std::size_t i = 0; i < buffers.size(); ++i) {
-    std::vector<unsigned char> host(buffers[i].values.size() * size_bytes(buffers[i].type));
-    if (!host.empty())
-      backend.download(*externals[i], 0, static_cast<Extent>(buffers[i].values.size()), buffers[i].type, host.data());
-    results.push_back(from_host(buffers[i].type, host));
+    const std::size_t count = buffers[i].values.size();
+    std::vector<unsigned char> host(bytes_of(buffers[i].type, count));
+    if (!host.empty()) backend.download(*externals[i], 0, static_cast<Extent>(count), buffers[i].type, host.data());
+    results.push_back(from_host(buffers[i].type, host, count));
   }
   return results;
 }
@@ -132,7 +114,7 @@ inline void expect_same(const kernel::Plan& plan, const std::vector<TestBuffer>&
     for (std::size_t i = 0; i < wanted[b].size() && shown < 5; ++i) {
       const double w = wanted[b][i], g = got[b][i];
       if (w == g || (std::isnan(w) && std::isnan(g))) continue;
-      if (buffers[b].type == DType::f32 && std::abs(w - g) <= tolerance * (1 + std::abs(w))) continue;
+      if (compute_type(buffers[b].type) == DType::f32 && std::abs(w - g) <= tolerance * (1 + std::abs(w))) continue;
       ADD_FAILURE() << "buffer " << b << " element " << i << ": got " << g << ", wanted " << w;
       ++shown;
     }
@@ -147,9 +129,8 @@ inline void replay(const Rendered& rendered, const kernel::Plan& plan, const std
   std::vector<std::shared_ptr<Buffer>> own;
   for (const TestBuffer& buffer : buffers) {
     own.push_back(Buffer::create(device, buffer.values.size() * 4, "buffer"));
-    std::vector<std::uint32_t> host;
-    for (const double value : buffer.values) host.push_back(to_word(buffer.type, value));
-    own.back()->upload(0, host.data(), host.size() * 4);
+    const std::vector<unsigned char> host = to_device(buffer);
+    own.back()->upload(0, host.data(), host.size());
     recording.slots.push_back({own.back()});
   }
   for (std::uint64_t bytes : rendered.scratch_bytes)
@@ -171,10 +152,12 @@ inline void replay(const Rendered& rendered, const kernel::Plan& plan, const std
   reference::run(plan, wanted);
   int shown = 0;
   for (std::size_t b = 0; b < wanted.size(); ++b) {
-    std::vector<std::uint32_t> host(wanted[b].size());
-    own[b]->download(0, host.data(), host.size() * 4);
-    for (std::size_t i = 0; i < host.size() && shown < 5; ++i) {
-      const double got = from_word(buffers[b].type, host[i]);
+    const DType type = buffers[b].type == DType::boolean ? DType::u32 : buffers[b].type;
+    std::vector<unsigned char> host(bytes_of(type, wanted[b].size()));
+    own[b]->download(0, host.data(), host.size());
+    const reference::Values values = from_host(type, host, wanted[b].size());
+    for (std::size_t i = 0; i < values.size() && shown < 5; ++i) {
+      const double got = values[i];
       if (got == wanted[b][i] || std::abs(got - wanted[b][i]) <= tolerance * (1 + std::abs(wanted[b][i]))) continue;
       ADD_FAILURE() << "buffer " << b << " element " << i << ": got " << got << ", wanted " << wanted[b][i];
       ++shown;
@@ -201,10 +184,11 @@ inline TestBuffer random_buffer(std::mt19937& random, DType type, Extent count) 
   TestBuffer buffer{type, reference::Values(static_cast<std::size_t>(count))};
   std::normal_distribution<float> normal;
   for (double& value : buffer.values)
-    value = type == DType::f32       ? normal(random)
-            : type == DType::boolean ? static_cast<double>(random() % 2)
-            : type == DType::i32     ? static_cast<double>(static_cast<int>(random() % 41) - 20)
-                                     : static_cast<double>(random() % 40);
+    value = type == DType::f32                 ? normal(random)
+            : type == DType::boolean           ? static_cast<double>(random() % 2)
+            : compute_type(type) == DType::f32 ? rounded_to(type, normal(random))
+            : type == DType::i32               ? static_cast<double>(static_cast<int>(random() % 41) - 20)
+                                               : static_cast<double>(random() % 40);
   return buffer;
 }
 

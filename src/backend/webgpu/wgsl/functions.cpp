@@ -62,11 +62,27 @@ constexpr WgslFunction kFunctions[] = {
     {"f32_from_u32", {}, "fn f32_from_u32(x: u32) -> f32 { return f32(x >> 16u) * 65536f + f32(x & 0xffffu); }\n"},
     // Larger for larger numbers; -0 as 0.
     // 16-bit floats by integers, as conversions of a device may flush denormals and round as they like.
-    {"f32_from_f16", {}, R"(fn f32_from_f16(bits: u32) -> f32 {
+    {"f32_from_f16",
+     {},
+     R"(fn f32_from_f16(bits: u32) -> f32 {
   let rest = bits & 0x7fffu;
   let large = (rest << 13u) + select(0x38000000u, 0x70000000u, rest >= 0x7c00u);
   let magnitude = select(large, bitcast<u32>(f32(rest) * 0x1p-24f), rest < 0x400u);
   return bitcast<f32>(magnitude | ((bits & 0x8000u) << 16u));
+}
+)",
+     "fn f32_from_f16(bits: u32) -> f32 { return unpack2x16float(bits).x; }\n"},
+    // Four neighbours, as buffers hold them.
+    {"vec4f_from_f16",
+     {"f32_from_f16"},
+     R"(fn vec4f_from_f16(v: vec2<u32>) -> vec4f {
+  return vec4f(f32_from_f16(v.x & 0xffffu), f32_from_f16(v.x >> 16u), f32_from_f16(v.y & 0xffffu), f32_from_f16(v.y >> 16u));
+}
+)",
+     R"(fn vec4f_from_f16(v: vec2<u32>) -> vec4f { return vec4f(unpack2x16float(v.x), unpack2x16float(v.y)); }
+)"},
+    {"vec4f_from_bf16", {}, R"(fn vec4f_from_bf16(v: vec2<u32>) -> vec4f {
+  return bitcast<vec4f>(vec4<u32>(v.x << 16u, v.x & 0xffff0000u, v.y << 16u, v.y & 0xffff0000u));
 }
 )"},
     {"f16_from_f32", {}, R"(fn f16_from_f32(x: f32) -> u32 {

@@ -10,7 +10,7 @@ void render(const MatmulKernel& kernel, const Target& target, Scratch& scratch, 
             std::optional<TileChoice> choice) {
   if (kernel.batch * kernel.m * kernel.n == 0) return;
   const bool tiled =
-      is_tiled(kernel.m, kernel.n, kernel.k) && kernel.a.type == DType::f32 && kernel.b.type == DType::f32;
+      is_tiled(kernel.m, kernel.n, kernel.k) && reads_as_f32(kernel.a.type) && reads_as_f32(kernel.b.type);
   if (!tiled && !choice) return render_as_reduction(kernel, target, scratch, rendered);
   if (!choice) choice = choose_tile(kernel.batch, kernel.m, kernel.n, kernel.k, target);
   TileWriter(kernel, nullptr, tiles()[static_cast<std::size_t>(choice->tile)], choice->split, target, scratch, rendered)

@@ -174,6 +174,49 @@ std::string Bindings::load_vector(int handle, const std::string& index) const {
   return fmt::format("$data{}[({}) >> 2u]", at(handle).binding, index);
 }
 
+std::string Bindings::vector(int handle, const std::string& index) const {
+  const int bits = bits_of(at(handle).operand);
+  if (bits >= 8) return fmt::format("{}[{}]", array_of(handle), index);
+  const int groups = 8 / bits;  // in a word
+  const std::string word =
+      fmt::format("{}[({}) >> {}u]", array_of(handle), index, std::countr_zero(static_cast<unsigned>(groups)));
+  const bool is_atomic = binding_of(handle).element == "atomic<u32>";
+  return fmt::format("({} >> ((({}) & {}u) * {}u))", is_atomic ? fmt::format("atomicLoad(&{})", word) : word, index,
+                     groups - 1, 4 * bits);
+}
+
+std::string Bindings::load_f32(int handle, const std::string& index, Helpers& helpers) const {
+  return render_unpacked(at(handle).operand.type, load(handle, index), helpers);
+}
+
+std::string Bindings::load_vec4f(int handle, const std::string& group, Helpers& helpers) const {
+  const DType type = at(handle).operand.type;
+  const std::string raw = vector(handle, group);
+  switch (type) {
+    case DType::f32: return binding_of(handle).element == "f32" ? raw : fmt::format("bitcast<vec4f>({})", raw);
+    case DType::f16: return fmt::format("{}({})", helpers.use("vec4f_from_f16"), raw);
+    case DType::bf16: return fmt::format("{}({})", helpers.use("vec4f_from_bf16"), raw);
+    default: break;
+  }
+  std::string values;
+  for (int lane = 0; lane < 4; ++lane)
+    values += (lane ? ", " : "") + render_unpacked(type, component(handle, raw, lane), helpers);
+  return fmt::format("vec4f({})", values);
+}
+
+std::string Bindings::store_f32(int handle, const std::string& index, const std::string& value,
+                                Helpers& helpers) const {
+  return store(handle, index, render_packed(at(handle).operand.type, value, helpers));
+}
+
+std::string Bindings::store_vec4f(int handle, const std::string& group, const std::string& vector,
+                                  Helpers& helpers) const {
+  const DType type = at(handle).operand.type;
+  if (type == DType::f32) return fmt::format("{}[{}] = {};", array_of(handle), group, vector);
+  const auto lane = [&](const char* name) { return render_packed(type, fmt::format("{}.{}", vector, name), helpers); };
+  return store_vector(handle, fmt::format("(({}) << 2u)", group), {lane("x"), lane("y"), lane("z"), lane("w")});
+}
+
 std::string Bindings::component(int handle, const std::string& vector, int lane) const {
   switch (const int bits = bits_of(at(handle).operand); bits) {
     case 1:
@@ -244,6 +287,7 @@ RenderedDispatch dispatch_of(std::string name, ShaderPieces shader, const Bindin
     throw DeviceError(
         fmt::format("webgpu: {} workgroups are more than one dispatch can number; use a smaller batch", workgroups));
   shader.storage = bindings.storage();
+  shader.helpers.take_exact_halves(target.tested.exact_halves);
   shader.folded_groups = workgroups > target.limits.workgroups_per_dimension ? workgroups : 0;
   return {std::move(name), std::move(shader), bindings.ranges(), workgroups};
 }

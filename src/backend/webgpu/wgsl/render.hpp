@@ -7,6 +7,7 @@
 
 #include "backend/webgpu/adapter.hpp"
 #include "backend/webgpu/device_profile.hpp"
+#include "backend/webgpu/tested_facts.hpp"
 #include "backend/webgpu/wgsl/shader.hpp"
 #include "compile/kernel.hpp"
 
@@ -18,6 +19,7 @@ struct Target {
   std::uint32_t subgroup_size = 0;  // 0: no subgroups, or of varying size
   bool unroll = true;               // write inner loops out; software adapters would compile that for seconds
   DeviceProfile profile;            // what choices depend on
+  TestedFacts tested = {};          // what a test on the device has shown, beyond what WGSL promises
 };
 /// With the profile of the table.
 Target target_of(const AdapterInfo& adapter);
@@ -87,14 +89,20 @@ class Bindings {
   /// The element at `index` (u32 text, counted from the binding's start), as a value of the operand's type. Elements below
   /// 32 bits are packed in words: they are loaded and stored as their bits, a u32 (`render_unpacked`).
   std::string load(int handle, const std::string& index) const;
-  /// Group of four number `index`, as the buffer holds it (has_vectors).
-  std::string vector(int handle, const std::string& index) const { return array_of(handle) + "[" + index + "]"; }
+  /// Group of four number `index`, as the buffer holds it (has_vectors); elements below 8 bits are in a word's low bits.
+  std::string vector(int handle, const std::string& index) const;
   /// The group of four that starts at `index`, a multiple of 4; `component` takes a value of the operand's type out of it.
   std::string load_vector(int handle, const std::string& index) const;
   std::string component(int handle, const std::string& vector, int lane) const;
+  /// The element at `index`, or group of four number `group` (has_vectors), of a type that computes in f32: an f32, a vec4f.
+  std::string load_f32(int handle, const std::string& index, Helpers& helpers) const;
+  std::string load_vec4f(int handle, const std::string& group, Helpers& helpers) const;
   /// Statements. Values have the operand's type.
   std::string store(int handle, const std::string& index, const std::string& value) const;
   std::string store_vector(int handle, const std::string& index, const std::string (&values)[4]) const;
+  /// The same for values in f32, which are rounded to the operand's type. `group` is the number of a group of four.
+  std::string store_f32(int handle, const std::string& index, const std::string& value, Helpers& helpers) const;
+  std::string store_vec4f(int handle, const std::string& group, const std::string& vector, Helpers& helpers) const;
 
   std::vector<ShaderPieces::Storage> storage() const;
   std::vector<BoundRange> ranges() const;
@@ -133,6 +141,9 @@ RenderedDispatch dispatch_of(std::string name, ShaderPieces shader, const Bindin
 /// `a / divisor` and `a % divisor` on u32 text, by shift and mask where possible.
 std::string divided(const std::string& a, Extent divisor);
 std::string modulo(const std::string& a, Extent divisor);
+
+/// Whether products and attention read such elements, as numbers in f32.
+constexpr bool reads_as_f32(DType type) { return compute_type(type) == DType::f32; }
 
 constexpr Extent divide_up(Extent a, Extent b) { return (a + b - 1) / b; }
 

@@ -24,11 +24,14 @@ class Helpers {
   std::string_view use(std::string_view name);
   /// Names the functions that another shader uses.
   void use(const Helpers& others);
+  /// Whether the device's own conversions from f16 may be used: they give every number its exact value.
+  void take_exact_halves(bool exact) { exact_halves_ = exact; }
   /// Declarations of all used functions.
   std::string text() const;
 
  private:
   std::set<std::string, std::less<>> used_;
+  bool exact_halves_ = false;
 };
 
 /// A scalar value in shader text: an expression without side effects, normally a name.

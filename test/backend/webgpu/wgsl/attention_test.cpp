@@ -24,7 +24,7 @@ struct Attention {
   std::vector<TestBuffer> buffers;
 };
 
-Attention attention(std::mt19937& random, const Case& c) {
+Attention attention(std::mt19937& random, const Case& c, DType type = DType::f32) {
   Attention a;
   AttentionKernel& f = a.forward;
   f = {.name = "attention",
@@ -37,25 +37,25 @@ Attention attention(std::mt19937& random, const Case& c) {
        .scale = 0.37,
        .causal = c.causal,
        .window = c.window};
-  const auto buffer = [&](Extent count) {
-    a.buffers.push_back(random_buffer(random, DType::f32, count));
+  const auto buffer = [&](Extent count, DType of) {
+    a.buffers.push_back(random_buffer(random, of, count));
     return static_cast<int>(a.buffers.size()) - 1;
   };
   const auto tensor = [&](Extent heads, Extent rows) {
     const Extent count = c.batch * heads * rows * c.width;
-    return c.packed ? AttentionKernel::Tensor{{buffer(count), DType::f32, 0, count},
+    return c.packed ? AttentionKernel::Tensor{{buffer(count, type), type, 0, count},
                                               heads * rows * c.width,
                                               c.width,
                                               heads * c.width}
                     : AttentionKernel::Tensor{
-                          {buffer(count), DType::f32, 0, count}, heads * rows * c.width, rows * c.width, c.width};
+                          {buffer(count, type), type, 0, count}, heads * rows * c.width, rows * c.width, c.width};
   };
   if (c.packed) {
     const Extent row = 3 * c.heads * c.width, count = c.batch * c.queries * row;
-    const int all = buffer(count);
+    const int all = buffer(count, type);
     Extent offset = 0;
     for (AttentionKernel::Tensor* t : {&f.q, &f.k, &f.v}) {
-      *t = {{all, DType::f32, offset, count - offset}, c.queries * row, c.width, row};
+      *t = {{all, type, offset, count - offset}, c.queries * row, c.width, row};
       offset += c.heads * c.width;
     }
   } else {
@@ -64,7 +64,7 @@ Attention attention(std::mt19937& random, const Case& c) {
     f.v = tensor(f.kv_heads, c.keys);
   }
   f.o = tensor(f.heads, c.queries);
-  f.logsumexp = {buffer(c.batch * c.heads * c.queries), DType::f32, 0, c.batch * c.heads * c.queries};
+  f.logsumexp = {buffer(c.batch * c.heads * c.queries, DType::f32), DType::f32, 0, c.batch * c.heads * c.queries};
   a.backward = f;
   a.backward.backward = true;
   a.backward.d_o = tensor(f.heads, c.queries);
@@ -74,11 +74,11 @@ Attention attention(std::mt19937& random, const Case& c) {
   return a;
 }
 
-void check(const Attention& a) {
+void check(const Attention& a, double tolerance = 1e-4) {
   kernel::Plan plan;
   plan.kernels.emplace_back(a.forward);
   plan.kernels.emplace_back(a.backward);
-  expect_same(plan, a.buffers, 1e-4);
+  expect_same(plan, a.buffers, tolerance);
 }
 
 using WgslAttentionTest = RenderTest;
@@ -95,6 +95,29 @@ TEST_F(WgslAttentionTest, ForwardAndBackwardAgreeWithTheReference) {
                              c.keys, c.width, c.causal ? "causal" : "full", c.window));
     check(attention(random, c));
   }
+}
+
+TEST_F(WgslAttentionTest, HalvesAreReadAndWritten) {
+  std::mt19937 random(5);
+  for (const DType type : {DType::f16, DType::bf16})
+    for (const Case& c :
+         {Case{2, 2, 35, 35, 12, true, 0, 0, true}, {1, 2, 33, 21, 40, true, 1}, {1, 1, 20, 24, 9, false}}) {
+      SCOPED_TRACE(fmt::format("{} width {}", name_of(type), c.width));
+      check(attention(random, c, type), type == DType::f16 ? 2e-3 : 1e-2);
+    }
+}
+
+TEST_F(WgslAttentionTest, OtherTypesAreRefused) {
+  std::mt19937 random(6);
+  Attention a = attention(random, {1, 1, 8, 8, 8, true}, DType::f16);
+  a.forward.o.operand.type = DType::fp8_e4m3;
+  EXPECT_THROW(render(kernel::Kernel(a.forward), 9,
+                      {{.storage_buffers = 8, .workgroup_bytes = 32768, .workgroup_invocations = 256}, 0}),
+               DTypeError);
+  a = attention(random, {1, 1, 8, 8, 8, true}, DType::i32);
+  EXPECT_THROW(render(kernel::Kernel(a.forward), 9,
+                      {{.storage_buffers = 8, .workgroup_bytes = 32768, .workgroup_invocations = 256}, 0}),
+               DTypeError);
 }
 
 TEST_F(WgslAttentionTest, NothingToAttendTo) {

@@ -39,9 +39,10 @@ Product product(std::mt19937& random, const std::string& layout, Extent batch, E
   kernel::LoopKernel& epilogue = p.kernel.epilogue;
   epilogue.name = "epilogue";
   epilogue.outer = batch * m * n;
-  epilogue.steps = {Step{StepKind::accumulator, type}};
-  p.buffers.push_back({type, reference::Values(static_cast<std::size_t>(batch * m * n + 40), 0.0)});
-  epilogue.outputs = {{2, type, 20, batch * m * n}};
+  const DType result = compute_type(type);
+  epilogue.steps = {Step{StepKind::accumulator, result}};
+  p.buffers.push_back({result, reference::Values(static_cast<std::size_t>(batch * m * n + 40), 0.0)});
+  epilogue.outputs = {{2, result, 20, batch * m * n}};
   epilogue.stores = {{0, 0, contiguous({batch, m, n})}};
   return p;
 }
@@ -168,6 +169,94 @@ TEST_F(WgslMatmulTest, IntegersMultiplyExactly) {
   std::mt19937 random(5);
   check(product(random, "nn", 2, 9, 11, 13, DType::i32));
   check(product(random, "nt", 1, 8, 12, 16, DType::u32));
+}
+
+constexpr DType kNarrow[] = {DType::f16,   DType::bf16, DType::fp8_e4m3, DType::fp8_e5m2, DType::fp4_e2m1, DType::int4,
+                             DType::uint4, DType::int2, DType::uint2,    DType::ternary,  DType::binary};
+
+/// The operands as they would be in f32.
+Product widened(Product p) {
+  for (kernel::Operand* operand : {&p.kernel.a, &p.kernel.b}) {
+    p.buffers[static_cast<std::size_t>(operand->buffer)].type = DType::f32;
+    operand->type = DType::f32;
+  }
+  return p;
+}
+
+std::vector<reference::Values> computed(const Product& p) {
+  kernel::Plan plan;
+  plan.kernels.emplace_back(p.kernel);
+  return run_on_device(*test_backend(), plan, p.buffers);
+}
+
+TEST_F(WgslMatmulTest, NarrowOperandsGiveTheBitsOfTheirNumbersInF32) {
+  std::mt19937 random(11);
+  int turn = 0;
+  for (const DType type : kNarrow)
+    for (const char* layout : {"nn", "nt", "tn", "tt"}) {
+      if (type != DType::f16 && turn++ % 4 != static_cast<int>(type) % 4) continue;  // one layout each
+      SCOPED_TRACE(fmt::format("{} {}", name_of(type), layout));
+      // By fours, one by one, and as a reduction.
+      for (const auto& [m, n, k] : {std::array<Extent, 3>{40, 24, 32}, {33, 13, 19}, {2, 16, 24}}) {
+        const Product p = product(random, layout, 2, m, n, k, type);
+        check(p);
+        EXPECT_EQ(computed(p)[2], computed(widened(p))[2]);
+      }
+    }
+}
+
+TEST_F(WgslMatmulTest, NarrowOperandsOfTwoTypesWithEpilogue) {
+  std::mt19937 random(12);
+  Product p = product(random, "nt", 1, 36, 44, 28, DType::f16);
+  p.kernel.b.type = DType::bf16;
+  p.buffers[1] = random_buffer(random, DType::bf16, p.kernel.b.count);
+  add_epilogue(p, random);
+  p.kernel.epilogue.outputs[1].type = DType::f16;  // stored across: one element a time
+  p.buffers.back().type = DType::f16;
+  kernel::Plan plan;
+  plan.kernels.emplace_back(p.kernel);
+  expect_same(plan, p.buffers, 1e-3);
+  p.kernel.b.type = DType::f32;
+  p.buffers[1] = random_buffer(random, DType::f32, p.kernel.b.count);
+  plan.kernels = {p.kernel};
+  expect_same(plan, p.buffers, 1e-3);
+}
+
+TEST_F(WgslMatmulTest, ExactHalvesAreConvertedByTheDevice) {
+  std::mt19937 random(13);
+  for (const bool exact : {false, true}) {
+    Target target = kLargeGpuRolled;
+    target.tested.exact_halves = exact;
+    for (const Extent k : {48, 41}) {
+      const Product p = product(random, "nt", 1, 40, 36, k, DType::f16);
+      Rendered rendered;
+      Scratch scratch(static_cast<int>(p.buffers.size()), rendered);
+      render(p.kernel, target, scratch, rendered);
+      EXPECT_EQ(rendered.dispatches[0].shader.text().find("unpack2x16float") != std::string::npos, exact);
+      replay(rendered, p.kernel, p.buffers, 1e-4);
+    }
+  }
+}
+
+TEST_F(WgslMatmulTest, NarrowWindowsReadZerosBesideTheirEdges) {
+  std::mt19937 random(14);
+  const Extent m = 37, channels = 4, taps = 3;
+  for (const DType type : {DType::f16, DType::bf16, DType::int4, DType::fp8_e4m3})
+    for (const Extent n : {20, 3}) {  // in tiles, and as a reduction
+      SCOPED_TRACE(name_of(type));
+      Product p = product(random, "nn", 1, m, n, channels * taps, type);
+      p.buffers[0] = random_buffer(random, type, channels * m);
+      p.kernel.a.count = channels * m;
+      // A[i, (c, t)] = x[c, i + t - 1], which is 0 outside of the row.
+      p.kernel.a_view = {
+          .at = {.batch = {{1}, {0}, -1, {}}, .rows = {{m}, {1}, 0, {}}, .columns = {{channels, taps}, {m, 1}, 0, {}}},
+          .edges = {{.value = {.batch = {{1}, {0}, 0, {}},
+                               .rows = {{m}, {1}, 0, {}},
+                               .columns = {{channels, taps}, {0, 1}, 0, {}}},
+                     .lo = 1,
+                     .hi = m + 1}}};
+      check(p);
+    }
 }
 
 TEST_F(WgslMatmulTest, BatchesBroadcastByView) {

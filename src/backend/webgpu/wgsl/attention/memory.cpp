@@ -14,6 +14,10 @@ Bound AttentionWriter::bind_tensor(const Tensor& tensor, bool written) {
   Bound bound{&tensor, bindings_.add(tensor.operand, written)};
   bound.vectors = kernel_.width % 4 == 0 && tensor.operand.offset % 4 == 0 && tensor.batch_stride % 4 == 0 &&
                   tensor.head_stride % 4 == 0 && tensor.row_stride % 4 == 0;
+  if (written && tensor.operand.type != DType::f32 && tensor.operand.type != DType::f16 &&
+      tensor.operand.type != DType::bf16)
+    throw DTypeError(fmt::format("webgpu: attention writes f32, f16 and bf16, not {}; cast its result",
+                                 name_of(tensor.operand.type)));
   if (bound.vectors) {
     bindings_.want_vectors(bound.handle);
   } else if (written) {
@@ -26,9 +30,9 @@ Bound AttentionWriter::bind_tensor(const Tensor& tensor, bool written) {
 void AttentionWriter::bind() {
   for (const Tensor* tensor :
        {&kernel_.q, &kernel_.k, &kernel_.v, &kernel_.o, &kernel_.d_o, &kernel_.d_q, &kernel_.d_k, &kernel_.d_v})
-    if (tensor->operand.count > 0 && tensor->operand.type != DType::f32)
-      throw DTypeError(
-          fmt::format("webgpu: attention of {}: only f32 is computed here", name_of(tensor->operand.type)));
+    if (tensor->operand.count > 0 && !reads_as_f32(tensor->operand.type))
+      throw DTypeError(fmt::format("webgpu: attention of {}: it reads and writes numbers that compute in f32",
+                                   name_of(tensor->operand.type)));
   q_ = bind_tensor(kernel_.q, false);
   k_ = bind_tensor(kernel_.k, false);
   v_ = bind_tensor(kernel_.v, false);
@@ -74,24 +78,25 @@ std::string AttentionWriter::row_start(const Bound& bound, const std::string& ro
                      bindings_.base(bound.handle), row, static_cast<std::uint32_t>(t.row_stride));
 }
 
-std::string AttentionWriter::channels(const Bound& bound, const std::string& row, const std::string& d) const {
+std::string AttentionWriter::channels(const Bound& bound, const std::string& row, const std::string& d) {
   if (!bindings_.is_bound(bound.handle)) return "vec4f()";
   const std::string start = row_start(bound, row);
   if (bound.vectors) {
     if (kernel_.width == 4 * vectors_)
-      return bindings_.vector(bound.handle, fmt::format("(({}) >> 2u) + {}", start, d));
+      return bindings_.load_vec4f(bound.handle, fmt::format("(({}) >> 2u) + {}", start, d), helpers_);
     return fmt::format(
         "select(vec4f(), {}, {} < {}u)",
-        bindings_.vector(bound.handle, fmt::format("(({}) >> 2u) + min({}, {}u)", start, d, kernel_.width / 4 - 1)), d,
-        kernel_.width / 4);
+        bindings_.load_vec4f(bound.handle, fmt::format("(({}) >> 2u) + min({}, {}u)", start, d, kernel_.width / 4 - 1),
+                             helpers_),
+        d, kernel_.width / 4);
   }
   std::string values;
   for (int e = 0; e < 4; ++e) {
     const std::string channel = fmt::format("({} * 4u + {}u)", d, e);
-    values +=
-        fmt::format("{}select(0f, {}, {} < {}u)", e ? ", " : "",
-                    bindings_.load(bound.handle, fmt::format("{} + min({}, {}u)", start, channel, kernel_.width - 1)),
-                    channel, kernel_.width);
+    values += fmt::format(
+        "{}select(0f, {}, {} < {}u)", e ? ", " : "",
+        bindings_.load_f32(bound.handle, fmt::format("{} + min({}, {}u)", start, channel, kernel_.width - 1), helpers_),
+        channel, kernel_.width);
   }
   return fmt::format("vec4f({})", values);
 }

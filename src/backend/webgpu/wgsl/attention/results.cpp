@@ -48,14 +48,14 @@ void AttentionWriter::write_rows(const Bound& bound, const std::string& result, 
       if (!factor.empty()) line(fmt::format("{0} = {0} * {1};", name, factor));
       if (bound.vectors) {
         const std::string store =
-            fmt::format("{} = {};", bindings_.vector(bound.handle, fmt::format("(at >> 2u) + {}", d)), name);
+            bindings_.store_vec4f(bound.handle, fmt::format("(at >> 2u) + {}", d), name, helpers_);
         line(kernel_.width == 4 * vectors_ ? store
                                            : fmt::format("if ({} < {}u) {{ {} }}", d, kernel_.width / 4, store));
       } else {
         for (int e = 0; e < 4; ++e)
           line(fmt::format("if ({0} * 4u + {1}u < {2}u) {{ {3} }}", d, e, kernel_.width,
-                           bindings_.store(bound.handle, fmt::format("at + {} * 4u + {}u", d, e),
-                                           fmt::format("{}.{}", name, "xyzw"[e]))));
+                           bindings_.store_f32(bound.handle, fmt::format("at + {} * 4u + {}u", d, e),
+                                               fmt::format("{}.{}", name, "xyzw"[e]), helpers_)));
       }
     }
   });

@@ -117,7 +117,7 @@ class AttentionWriter {
   std::string row_start(const Bound& bound, const std::string& row) const;
 
   /// Four channels, from vector `d`, of a row that exists; channels beyond the width are 0.
-  std::string channels(const Bound& bound, const std::string& row, const std::string& d) const;
+  std::string channels(const Bound& bound, const std::string& row, const std::string& d);
   std::string stat_index(int handle, const std::string& row) const;
 
   /// Row `row` of a slab, as text, and vector `d` of all channels. Rows beyond the tile's end are 0; owned ones are computed

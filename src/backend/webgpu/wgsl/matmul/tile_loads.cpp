@@ -59,7 +59,7 @@ std::string along(const kernel::View& axis, const std::string& at, Extent extent
 }  // namespace
 
 // The element of a general view: `at` and the values of the edges are what its row, and its batch, add to the sums.
-ShaderPieces::Function TileWriter::load_function(const StagedOperand& s, const Bindings& bindings) const {
+ShaderPieces::Function TileWriter::load_function(const StagedOperand& s, const Bindings& bindings) {
   std::string parameters, inside;
   for (std::size_t e = 0; e < s.view.edges.size(); ++e) {
     const kernel::MatrixView::Edge& edge = s.view.edges[e];
@@ -69,13 +69,15 @@ ShaderPieces::Function TileWriter::load_function(const StagedOperand& s, const B
   }
   const std::string at = fmt::format("at + {}", along(s.view.at.columns, "k", kernel_.k));
   if (s.vectors)
-    return {fmt::format("load_{}", s.name), fmt::format("(at: u32, k: u32) -> vec4f {{\n  return {};\n}}\n",
-                                                        bindings.vector(s.handle, fmt::format("({}) / 4u", at)))};
+    return {fmt::format("load_{}", s.name),
+            fmt::format("(at: u32, k: u32) -> vec4f {{\n  return {};\n}}\n",
+                        bindings.load_vec4f(s.handle, fmt::format("({}) / 4u", at), helpers_))};
   const std::string body =
       inside.empty()
-          ? fmt::format("return {};", bindings.load(s.handle, at))
+          ? fmt::format("return {};", bindings.load_f32(s.handle, at, helpers_))
           : fmt::format("let inside = {};\n  return select(0f, {}, inside);", inside,
-                        bindings.load(s.handle, fmt::format("select({}u, {}, inside)", bindings.base(s.handle), at)));
+                        bindings.load_f32(s.handle, fmt::format("select({}u, {}, inside)", bindings.base(s.handle), at),
+                                          helpers_));
   return {fmt::format("load_{}", s.name), fmt::format("(at: u32, {}k: u32) -> f32 {{\n  {}\n}}\n", parameters, body)};
 }
 
@@ -156,22 +158,26 @@ void TileWriter::write_loads(const StagedOperand& s, const std::string& step, co
     } else if (is_flat(s)) {
       const Extent ahead = s.along_k ? tile_.depth / 4 : tile_.depth * s.k_stride / 4;
       const Extent apart = i * lines_apart(s) * (s.along_k ? s.stride : s.k_stride) / 4;
-      emit(fmt::format("{} = {};", target,
-                       bindings.vector(s.handle, fmt::format("{}_at + {} * {}u + {}u", s.name, step,
-                                                             static_cast<std::uint32_t>(ahead),
-                                                             static_cast<std::uint32_t>(apart)))));
+      emit(fmt::format(
+          "{} = {};", target,
+          bindings.load_vec4f(s.handle,
+                              fmt::format("{}_at + {} * {}u + {}u", s.name, step, static_cast<std::uint32_t>(ahead),
+                                          static_cast<std::uint32_t>(apart)),
+                              helpers_)));
     } else if (s.along_k && s.vectors) {
       const std::string k = fmt::format("({} * {}u + {}_vector * 4u)", step, tile_.depth, s.name);
       const std::string vector = fmt::format("({} * {}u + {}_vector)", step, tile_.depth / 4, s.name);
       const std::string at = guarded ? fmt::format("min({}, {}u)", vector, kernel_.k / 4 - 1) : vector;
-      emit(fmt::format("{} = {};", target,
-                       inside(k, bindings.vector(s.handle, fmt::format("{}_at{} + {}", s.name, i, at)), "vec4f()")));
+      emit(fmt::format(
+          "{} = {};", target,
+          inside(k, bindings.load_vec4f(s.handle, fmt::format("{}_at{} + {}", s.name, i, at), helpers_), "vec4f()")));
     } else if (s.vectors) {
       const std::string k = fmt::format("({} * {}u + {}_line + {}u)", step, tile_.depth, s.name, i * lines_apart(s));
       const std::string at = guarded ? fmt::format("min({}, {}u)", k, kernel_.k - 1) : k;
       emit(fmt::format(
           "{} = {};", target,
-          inside(k, bindings.vector(s.handle, fmt::format("{}_at0 + {} * {}", s.name, at, k_stride(4))), "vec4f()")));
+          inside(k, bindings.load_vec4f(s.handle, fmt::format("{}_at0 + {} * {}", s.name, at, k_stride(4)), helpers_),
+                 "vec4f()")));
     } else {
       std::string values;
       for (int e = 0; e < 4; ++e) {
@@ -189,7 +195,7 @@ void TileWriter::write_loads(const StagedOperand& s, const std::string& step, co
           continue;
         }
         const std::string index = fmt::format("{}_at{} + {} * {}", s.name, s.along_k ? i : e, at, k_stride(1));
-        values += (e ? ", " : "") + inside(k, bindings.load(s.handle, index), "0f");
+        values += (e ? ", " : "") + inside(k, bindings.load_f32(s.handle, index, helpers_), "0f");
       }
       emit(fmt::format("{} = vec4f({});", target, values));
     }

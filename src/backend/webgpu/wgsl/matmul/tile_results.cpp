@@ -43,8 +43,7 @@ LoopKernel TileWriter::join_kernel(const kernel::Operand& partial, Extent result
 }
 
 // One call takes four results of a row (or one, where n is not a multiple of four) through the epilogue.
-ShaderPieces::Function TileWriter::finish_function(const LoopKernel& epilogue, StepWriter& writer, Helpers& helpers,
-                                                   bool wide) const {
+ShaderPieces::Function TileWriter::finish_function(const LoopKernel& epilogue, StepWriter& writer, bool wide) {
   const std::vector<bool> needed = needed_steps(epilogue);
   std::vector<std::string> lanes{"v"};
   if (wide) lanes = {"v.x", "v.y", "v.z", "v.w"};
@@ -56,7 +55,7 @@ ShaderPieces::Function TileWriter::finish_function(const LoopKernel& epilogue, S
     }
     std::vector<std::string> values;
     for (const std::string& lane : lanes)
-      values.push_back(render_cast({lane, DType::f32, {}}, epilogue.steps[s].type, helpers));
+      values.push_back(render_cast({lane, DType::f32, {}}, epilogue.steps[s].type, helpers_));
     writer.define(static_cast<int>(s), values);
   }
   for (const kernel::Store& store : epilogue.stores) writer.write_store(store);

@@ -31,7 +31,6 @@ TileWriter::TileWriter(const MatmulKernel& kernel, const kernel::Operand* order,
 
 void TileWriter::render() {
   Bindings bindings(target_, kernel_.name);
-  Helpers helpers;
   StagedOperand a = stage('a', kernel_.a, kernel_.a_view, kernel_.m, tile_.rows, bindings);
   StagedOperand b = stage('b', kernel_.b, kernel_.b_view.transposed(), kernel_.n, tile_.columns, bindings);
   const int order = order_ ? bindings.add(*order_, false) : -1;
@@ -47,7 +46,7 @@ void TileWriter::render() {
   }
   const bool wide = kernel_.n % 4 == 0;
   const Space space{axes, wide ? static_cast<int>(axes.size()) - 1 : -1};
-  StepWriter writer(epilogue, bindings, helpers, space, space);
+  StepWriter writer(epilogue, bindings, helpers_, space, space);
   bindings.resolve();
   locate_batch(a, bindings);
   locate_batch(b, bindings);
@@ -65,8 +64,7 @@ void TileWriter::render() {
     shader.share(fmt::format("shared_{}", s->name), "vec4f", Extent{tile_.depth} * s->pitch());
   for (const StagedOperand* s : {&a, &b})
     if (!s->plain()) shader.functions.push_back(load_function(*s, bindings));
-  shader.functions.push_back(finish_function(epilogue, writer, helpers, wide));
-  shader.helpers = std::move(helpers);
+  shader.functions.push_back(finish_function(epilogue, writer, wide));
   const Extent tiles_m = divide_up(kernel_.m, tile_.rows), tiles_n = divide_up(kernel_.n, tile_.columns);
   const auto groups = static_cast<std::uint64_t>(tiles_m * tiles_n * kernel_.batch * split_);
 
@@ -81,6 +79,7 @@ void TileWriter::render() {
   write_product(a, b, bindings);
   if (order_) line("}");
   write_results(wide);
+  shader.helpers = std::move(helpers_);
   shader.body = std::move(text_);
   rendered_.dispatches.push_back(
       dispatch_of(split_ > 1 ? kernel_.name + ".part" : kernel_.name, std::move(shader), bindings, groups, target_));

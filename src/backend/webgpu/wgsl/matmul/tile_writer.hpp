@@ -42,12 +42,11 @@ class TileWriter {
   StagedOperand stage(char name, const kernel::Operand& operand, const kernel::MatrixView& view, Extent extent,
                       int tile, Bindings& bindings);
   void locate_batch(StagedOperand& s, const Bindings& bindings);
-  ShaderPieces::Function load_function(const StagedOperand& s, const Bindings& bindings) const;
+  ShaderPieces::Function load_function(const StagedOperand& s, const Bindings& bindings);
   void write_place_in_view(const StagedOperand& s, int number, const std::string& at);
   kernel::LoopKernel partial_kernel(const kernel::Operand& partial, Extent results) const;
   kernel::LoopKernel join_kernel(const kernel::Operand& partial, Extent results) const;
-  ShaderPieces::Function finish_function(const kernel::LoopKernel& epilogue, StepWriter& writer, Helpers& helpers,
-                                         bool wide) const;
+  ShaderPieces::Function finish_function(const kernel::LoopKernel& epilogue, StepWriter& writer, bool wide);
   void line(const std::string& text) { text_ += "  " + text + "\n"; }
 
   void write_place(Extent tiles_m, Extent tiles_n);
@@ -94,6 +93,7 @@ class TileWriter {
   const Target& target_;
   Scratch& scratch_;
   Rendered& rendered_;
+  Helpers helpers_;
   std::string text_;
 };
 

@@ -1,0 +1,38 @@
+// What Weft has tested on a device, because WGSL does not promise it.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace weft::webgpu {
+
+class Device;
+
+struct TestedFacts {
+  bool exact_halves = false;  // unpack2x16float gives every f16 its value: subnormal numbers, infinities and NaN too
+
+  bool operator==(const TestedFacts&) const = default;
+};
+
+/// As JSON, and back. Nothing for text that is damaged or of another version.
+std::string facts_text(const TestedFacts& facts);
+std::optional<TestedFacts> parse_facts(std::string_view text);
+
+/// Runs the tests: some milliseconds beside the compilation of two short shaders.
+TestedFacts test_facts(const std::shared_ptr<Device>& device);
+
+/// The facts of one open device.
+class FactsKeeper {
+ public:
+  explicit FactsKeeper(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+  /// As kept on disk, or tested now and kept. Thread safe.
+  const TestedFacts& facts();
+
+ private:
+  std::shared_ptr<Device> device_;
+  std::optional<TestedFacts> facts_;
+};
+
+}  // namespace weft::webgpu
