@@ -1,9 +1,12 @@
 // f32 matrix products, Weft beside oneDNN and OpenBLAS on the same threads: GFLOP/s, and the ratio to the faster peer.
 //
-//   bench_gemm [square|step] [--rounds N] [--size N]
+//   bench_gemm [square|step|narrow] [--rounds N] [--size N]
 //
 // `square` are cubes from 256 to 4096, `step` the products of a training step of the `small` GPT. The three take turns;
 // each turn waits until the threads of the one before have gone to sleep, and counts its fastest call.
+//
+// `narrow` are products of f16, bf16 and int4 that read these operands as they are, beside the same products with kernels
+// that cast the operands to f32 first: milliseconds, and the ratio.
 #include <sched.h>
 #include <unistd.h>
 
@@ -22,9 +25,12 @@
 
 #include <fmt/format.h>
 
+#include "backend/cpu/backend.hpp"
 #include "backend/cpu/gemm.hpp"
 #include "backend/cpu/isa.hpp"
 #include "base/threads.hpp"
+#include "compile/compile.hpp"
+#include "tensor/element.hpp"
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -243,6 +249,83 @@ void measure(const Shape& s, int rounds) {
   std::fflush(stdout);
 }
 
+struct NarrowShape {
+  const char* form;
+  int64_t m, n, k;
+  weft::DType a, b;
+};
+
+constexpr weft::DType kF32 = weft::DType::f32, kF16 = weft::DType::f16, kBf16 = weft::DType::bf16,
+                      kInt4 = weft::DType::int4;
+const NarrowShape kNarrowShapes[] = {
+    {"nn", 1, 4096, 4096, kF16, kF16},    {"nt", 1, 4096, 4096, kF16, kF16},     {"nn", 8, 4096, 4096, kF16, kF16},
+    {"nt", 8, 4096, 4096, kF16, kF16},    {"nn", 1, 4096, 4096, kBf16, kBf16},   {"nt", 8, 4096, 4096, kBf16, kBf16},
+    {"nn", 1, 4096, 4096, kF32, kInt4},   {"nt", 1, 4096, 4096, kF32, kInt4},    {"nn", 8, 4096, 4096, kF32, kInt4},
+    {"nt", 8, 4096, 4096, kF32, kInt4},   {"nn", 64, 1024, 1024, kF16, kF16},    {"nt", 64, 1024, 1024, kF16, kF16},
+    {"nn", 512, 1024, 1024, kF16, kF16},  {"nt", 512, 1024, 1024, kBf16, kBf16}, {"tn", 512, 1024, 1024, kF16, kF16},
+    {"nt", 512, 1024, 1024, kF32, kInt4}, {"nn", 1024, 512, 128, kF16, kF16},    {"tn", 128, 512, 1024, kF16, kF16},
+    {"nn", 2048, 2048, 2048, kF16, kF16}, {"nt", 2048, 2048, 2048, kF16, kF16},  {"tn", 2048, 2048, 2048, kBf16, kBf16},
+    {"nn", 2048, 2048, 2048, kF32, kInt4}};
+
+/// The product as a plan of the CPU backend, with its buffers.
+struct NarrowProduct {
+  std::vector<weft::backend::BufferPtr> buffers;
+  std::unique_ptr<weft::backend::Program> program;
+
+  NarrowProduct(weft::backend::Backend& cpu, const NarrowShape& s, const std::vector<std::string>& disabled) {
+    using namespace weft;
+    const auto input = [&](DType type, const weft::Shape& shape, Extent ordinal) {
+      return graph::make_node({.kind = graph::Kind::input, .type = type, .shape = shape, .ints = {ordinal}});
+    };
+    const auto operand = [](const graph::NodeRef& leaf, bool turned) {
+      return turned ? graph::permute(graph::cast(leaf, kF32), {0, 2, 1}) : graph::cast(leaf, kF32);
+    };
+    const bool a_turned = s.form[0] == 't', b_turned = s.form[1] == 't';
+    const auto a = input(s.a, a_turned ? weft::Shape{1, s.k, s.m} : weft::Shape{1, s.m, s.k}, 0);
+    const auto b = input(s.b, b_turned ? weft::Shape{1, s.n, s.k} : weft::Shape{1, s.k, s.n}, 1);
+    compiler::Target target;
+    static_cast<compiler::Capabilities&>(target) = cpu.describe();
+    target.storage_bits = [&](DType type) { return cpu.storage_bits(type); };
+    const auto compiled = compiler::compile({{graph::matmul(operand(a, a_turned), operand(b, b_turned))}, {nullptr}},
+                                            target, {.disabled_rewrites = disabled});
+    for (const graph::NodeRef& leaf : compiled.leaves) {
+      std::mt19937 random(static_cast<unsigned>(leaf->ints[0]));
+      const auto count = static_cast<std::size_t>(leaf->shape.numel());
+      std::vector<std::byte> host(bytes_of(leaf->type, count));
+      for (std::size_t i = 0; i < count; ++i)
+        write_element(leaf->type, std::uniform_real_distribution<double>(-2, 2)(random), host.data(), i);
+      buffers.push_back(cpu.allocate(host.size(), "operand"));
+      cpu.upload(*buffers.back(), 0, leaf->shape.numel(), leaf->type, host.data());
+    }
+    buffers.push_back(cpu.allocate(static_cast<std::size_t>(s.m * s.n * 4), "result"));
+    program = cpu.compile(compiled.plan);
+  }
+  std::vector<float> result(weft::backend::Backend& cpu, int64_t count) {
+    std::vector<float> values(static_cast<std::size_t>(count));
+    cpu.download(*buffers.back(), 0, count, kF32, values.data());
+    return values;
+  }
+};
+
+void measure_narrow(const NarrowShape& s, int rounds) {
+  const auto cpu = weft::cpu::make_cpu_backend();
+  NarrowProduct narrow(*cpu, s, {}), cast_first(*cpu, s, {"narrow_operands"});
+  const Call calls[] = {[&] { narrow.program->run(narrow.buffers); },
+                        [&] { cast_first.program->run(cast_first.buffers); }};
+  for (const Call& call : calls) call();
+  if (narrow.result(*cpu, s.m * s.n) != cast_first.result(*cpu, s.m * s.n)) {
+    fmt::print(stderr, "{} {} {} {}: the results differ\n", s.form, s.m, s.n, s.k);
+    std::exit(1);
+  }
+  double best[2] = {1e30, 1e30};
+  for (int round = 0; round < rounds; ++round)
+    for (std::size_t who = 0; who < 2; ++who) best[who] = std::min(best[who], best_seconds(calls[who]));
+  fmt::print("{:<4} {:<20} {:<10} {:<10} {:>9.3f} {:>9.3f} {:>7.2f}\n", s.form,
+             fmt::format("{} x {} x {}", s.m, s.n, s.k), weft::name_of(s.a), weft::name_of(s.b), best[0] * 1e3,
+             best[1] * 1e3, best[1] / best[0]);
+  std::fflush(stdout);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -261,12 +344,22 @@ int main(int argc, char** argv) {
       rounds = std::max(1, std::atoi(argv[++i]));
     } else if (std::strcmp(argv[i], "--size") == 0 && i + 1 < argc) {
       only = std::atoll(argv[++i]);
-    } else if (std::strcmp(argv[i], "square") == 0 || std::strcmp(argv[i], "step") == 0) {
+    } else if (std::strcmp(argv[i], "square") == 0 || std::strcmp(argv[i], "step") == 0 ||
+               std::strcmp(argv[i], "narrow") == 0) {
       set = argv[i];
     } else {
-      fmt::print(stderr, "usage: bench_gemm [square|step] [--rounds N] [--size N]\n");
+      fmt::print(stderr, "usage: bench_gemm [square|step|narrow] [--rounds N] [--size N]\n");
       return 2;
     }
+  }
+  if (set == "narrow") {
+    fmt::print("products of narrow operands, milliseconds, {} threads, {}, best of {} turns\n", threads,
+               weft::cpu::name(weft::cpu::isa()), rounds);
+    fmt::print("{:<4} {:<20} {:<10} {:<10} {:>9} {:>9} {:>7}\n", "form", "m x n x k", "A", "B", "narrow", "cast",
+               "ratio");
+    for (const NarrowShape& s : kNarrowShapes)
+      if (only == 0 || s.k == only) measure_narrow(s, rounds);
+    return 0;
   }
 #ifndef WEFT_HAS_DNNL
   fmt::print("oneDNN was not found when this was built\n");

@@ -56,8 +56,7 @@ NodeRef narrowest(const NodeRef& input, const std::vector<DType>& types, CanRead
 
 bool product_can_read(const Node& x) {
   const auto operand = matrix_operand(&x, contiguous_place);
-  // Outside of an edge is 0, which is not a number of every type. As a part of the product it is one of f32; where the
-  // conversion came after the pad, it was not.
+  // A pad puts zeros beside the numbers, and binary numbers have none: only what they are cast to can be padded.
   return operand && (x.type != DType::binary || operand->view.edges.empty());
 }
 

@@ -46,7 +46,7 @@ inline double to_storage(double value, DType type) {
   if (std::isnan(value)) return is_fp8 ? value : 0;
   if (std::isinf(value) && row.has_infinity) return value;
   const double inside = std::clamp(value, row.lowest, row.highest);
-  if (!is_fp8 && type != DType::fp4_e2m1) return round_half_even(inside);
+  if (!is_fp8 && type != DType::fp4_e2m1) return round_half_even(inside) + 0.0;  // no -0
   return with_digits(inside, row.digits, type == DType::fp8_e4m3 ? -6 : type == DType::fp8_e5m2 ? -14 : 0, row.highest);
 }
 

@@ -142,6 +142,30 @@ void attentions() {
   attention_of({1, 1, 9, 200}, {1, 1, 9, 200}, true, 0);
 }
 
+/// Operands of narrow types, which products and attention read through their casts.
+void narrow_operands() {
+  const auto wide = [](const Tensor& x) { return cast(x, DType::f32); };
+  for (const Element& row : kElements) {
+    if (row.compute != DType::f32 || row.type == DType::f32) continue;
+    const Tensor a = leaf({40, 70}, row.type), b = leaf({70, 30}, row.type), x = leaf({40, 70});
+    matmul(wide(a), wide(b)).eval();
+    matmul(x, wide(b)).eval();
+    matmul(wide(transpose(b)), transpose(wide(a))).eval();
+    matmul(wide(slice(a, 1, 3, 60)), wide(slice(b, 0, 0, 57))).eval();
+  }
+  for (const DType type : {DType::f16, DType::bf16}) {
+    const Tensor x = leaf({24, 64}, type), w = leaf({64, 32}, type), v = leaf({1, 64}, type);
+    with_gradients({matmul(x, w)}, {x, w});
+    matmul(v, w).eval();
+    const Tensor image = leaf({2, 3, 10, 12}, type), kernels = leaf({27, 8}, type);
+    const Tensor windows = unfold(unfold(pad(wide(image), {{0, 0}, {0, 0}, {1, 1}, {1, 1}}), 2, 3), 3, 3);
+    matmul(reshape(permute(windows, {0, 2, 3, 1, 4, 5}), {240, 27}), wide(kernels)).eval();
+    const Shape heads{2, 2, 40, 16};
+    const Tensor q = leaf(heads, type), k = leaf(heads, type), values = leaf(heads, type);
+    with_gradients({attention(q, k, values)}, {q, k, values});
+  }
+}
+
 void caches() {
   for (const CacheType type : {CacheType::f32, CacheType::f16, CacheType::q8}) {
     const Extent rows = 64, heads = 2, width = 64;
@@ -232,6 +256,7 @@ std::vector<Case> op_cases() {
       {"op_losses", losses},
       {"op_rope_swiglu", ropes},
       {"op_attention", attentions, true},
+      {"op_narrow_operands", narrow_operands, true},
       {"op_cache", caches, true},
       {"op_sample", samples, true},
       {"op_packed_products", packed_products, true},

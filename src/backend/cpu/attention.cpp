@@ -67,11 +67,30 @@ class Attention {
   /// Tasks of a head going forward. One whose blocks are one task turns its keys once. Later blocks see more keys: where
   /// there are few heads, the longest blocks go first, so that the last tasks are short.
   Extent parts() const { return kernel_.batch * kernel_.heads >= kTasks ? 1 : blocks(); }
-  template <class Pointer>
-  auto at(Pointer* data, const Tensor& tensor, Extent head) const {
-    using Element = std::conditional_t<std::is_const_v<Pointer>, const T, T>;
-    return static_cast<Element*>(data) + head / kernel_.heads * tensor.batch_stride +
-           head % kernel_.heads * tensor.head_stride;
+  Extent first_of(const Tensor& tensor, Extent head) const {
+    return head / kernel_.heads * tensor.batch_stride + head % kernel_.heads * tensor.head_stride;
+  }
+  T* at(void* data, const Tensor& tensor, Extent head) const { return static_cast<T*>(data) + first_of(tensor, head); }
+
+  /// Rows of a head that are read.
+  struct Rows {
+    const T* data;
+    Extent row;
+  };
+  static bool is_narrow(const Tensor& tensor) { return tensor.operand.type != dtype_of<T>; }
+  /// Elements that `rows` rows take in scratch.
+  Extent scratch_for(const Tensor& tensor, Extent rows) const { return is_narrow(tensor) ? rows * kernel_.width : 0; }
+  /// Rows [begin, begin + count): where they are, or converted in `to`, which moves beyond them.
+  Rows read(const void* data, const Tensor& tensor, Extent head, Extent begin, Extent count, T*& to) const {
+    const Extent first = first_of(tensor, head) + begin * tensor.row_stride;
+    if constexpr (std::is_same_v<T, float>)
+      if (is_narrow(tensor)) {
+        widen_function(tensor.operand.type)(data, first, tensor.row_stride, count, kernel_.width, to, kernel_.width);
+        T* const converted = to;
+        to += count * kernel_.width;
+        return {converted, kernel_.width};
+      }
+    return {static_cast<const T*>(data) + first, tensor.row_stride};
   }
   /// Keys that query i sees.
   Extent visible(Extent i) const {
@@ -80,53 +99,66 @@ class Attention {
 
   void forward_blocks(Extent head, Extent first, Extent last) const {
     const Extent width = kernel_.width, most = visible(std::min(last * block_, kernel_.queries) - 1);
-    T* keys = scratch<T>(static_cast<std::size_t>(gemm_.packed_size(width, most) + block_ * most));
+    const Extent narrow =
+        scratch_for(kernel_.v, most) + std::max(scratch_for(kernel_.k, most), scratch_for(kernel_.q, block_));
+    T* keys = scratch<T>(static_cast<std::size_t>(gemm_.packed_size(width, most) + block_ * most + narrow));
     T* scores = keys + gemm_.packed_size(width, most);
-    gemm_.pack_transposed(width, most, at(binding_.k, kernel_.k, head), kernel_.k.row_stride, keys);
+    T* converted = scores + block_ * most;
+    const Rows v = read(binding_.v, kernel_.v, head, 0, most, converted);
+    T* const for_queries = converted;  // and, before them, for keys
+    const Rows k = read(binding_.k, kernel_.k, head, 0, most, converted);
+    gemm_.pack_transposed(width, most, k.data, k.row, keys);
     for (Extent begin = first * block_; begin < std::min(last * block_, kernel_.queries); begin += block_) {
       const Extent end = std::min(begin + block_, kernel_.queries), rows = end - begin, seen = visible(end - 1);
       T* o = at(binding_.o, kernel_.o, head) + begin * kernel_.o.row_stride;
       T* logsumexp = static_cast<T*>(binding_.logsumexp) + head * kernel_.queries;
-      gemm_.multiply_packed(rows, seen, width, at(binding_.q, kernel_.q, head) + begin * kernel_.q.row_stride,
-                            kernel_.q.row_stride, keys, scores, seen);
+      converted = for_queries;
+      const Rows q = read(binding_.q, kernel_.q, head, begin, rows, converted);
+      gemm_.multiply_packed(rows, seen, width, q.data, q.row, keys, scores, seen);
       T total[kQueriesOfBlock];
       Extent visible_of[kQueriesOfBlock];
       for (Extent r = 0; r < rows; ++r) visible_of[r] = visible(begin + r);
       parts_.softmax(scores, rows, seen, visible_of, static_cast<T>(kernel_.scale), total, logsumexp + begin);
-      gemm_.multiply(rows, width, seen, scores, seen, 1, at(binding_.v, kernel_.v, head), kernel_.v.row_stride, o,
-                     kernel_.o.row_stride);
+      gemm_.multiply(rows, width, seen, scores, seen, 1, v.data, v.row, o, kernel_.o.row_stride);
       parts_.divide(o, rows, kernel_.o.row_stride, width, total);
     }
   }
 
   void backward_head(Extent head) const {
     const Extent width = kernel_.width, keys = kernel_.keys;
-    const T *k = at(binding_.k, kernel_.k, head), *v = at(binding_.v, kernel_.v, head);
     T *d_k = at(binding_.d_k, kernel_.d_k, head), *d_v = at(binding_.d_v, kernel_.d_v, head);
     const T* logsumexp = static_cast<const T*>(binding_.logsumexp) + head * kernel_.queries;
     const Extent packed = gemm_.packed_size(width, keys);
-    T* turned_k = scratch<T>(static_cast<std::size_t>(2 * packed + 2 * block_ * keys));
+    const Extent of_block =
+        scratch_for(kernel_.q, block_) + scratch_for(kernel_.o, block_) + scratch_for(kernel_.d_o, block_);
+    const Extent narrow = scratch_for(kernel_.k, keys) + std::max(scratch_for(kernel_.v, keys), of_block);
+    T* turned_k = scratch<T>(static_cast<std::size_t>(2 * packed + 2 * block_ * keys + narrow));
     T* turned_v = turned_k + packed;
     T* p = turned_v + packed;
-    gemm_.pack_transposed(width, keys, k, kernel_.k.row_stride, turned_k);
-    gemm_.pack_transposed(width, keys, v, kernel_.v.row_stride, turned_v);
+    T* converted = p + 2 * block_ * keys;
+    const Rows k = read(binding_.k, kernel_.k, head, 0, keys, converted);
+    T* const for_block = converted;  // and, before it, for values
+    const Rows v = read(binding_.v, kernel_.v, head, 0, keys, converted);
+    gemm_.pack_transposed(width, keys, k.data, k.row, turned_k);
+    gemm_.pack_transposed(width, keys, v.data, v.row, turned_v);
     // The last queries see all keys: their gradients come first, and those of the others are added.
     for (Extent block = blocks(); block-- > 0;) {
       const Extent begin = block * block_, end = std::min(begin + block_, kernel_.queries), rows = end - begin,
                    seen = visible(end - 1);
       const bool adds = block + 1 < blocks();
-      const T* q = at(binding_.q, kernel_.q, head) + begin * kernel_.q.row_stride;
-      const T* o = at(static_cast<const void*>(binding_.o), kernel_.o, head) + begin * kernel_.o.row_stride;
-      const T* d_o = at(binding_.d_o, kernel_.d_o, head) + begin * kernel_.d_o.row_stride;
+      converted = for_block;
+      const Rows q = read(binding_.q, kernel_.q, head, begin, rows, converted);
+      const Rows o = read(binding_.o, kernel_.o, head, begin, rows, converted);
+      const Rows d_o = read(binding_.d_o, kernel_.d_o, head, begin, rows, converted);
       T* d_p = p + rows * seen;
-      gemm_.multiply_packed(rows, seen, width, q, kernel_.q.row_stride, turned_k, p, seen);
-      gemm_.multiply_packed(rows, seen, width, d_o, kernel_.d_o.row_stride, turned_v, d_p, seen);
+      gemm_.multiply_packed(rows, seen, width, q.data, q.row, turned_k, p, seen);
+      gemm_.multiply_packed(rows, seen, width, d_o.data, d_o.row, turned_v, d_p, seen);
       for (Extent r = 0; r < rows; ++r)
         parts_.gradient(p + r * seen, d_p + r * seen, visible(begin + r), seen, static_cast<T>(kernel_.scale),
-                        logsumexp[begin + r], o + r * kernel_.o.row_stride, d_o + r * kernel_.d_o.row_stride, width);
-      gemm_.multiply(seen, width, rows, p, 1, seen, d_o, kernel_.d_o.row_stride, d_v, kernel_.d_v.row_stride, adds);
-      gemm_.multiply(seen, width, rows, d_p, 1, seen, q, kernel_.q.row_stride, d_k, kernel_.d_k.row_stride, adds);
-      gemm_.multiply(rows, width, seen, d_p, seen, 1, k, kernel_.k.row_stride,
+                        logsumexp[begin + r], o.data + r * o.row, d_o.data + r * d_o.row, width);
+      gemm_.multiply(seen, width, rows, p, 1, seen, d_o.data, d_o.row, d_v, kernel_.d_v.row_stride, adds);
+      gemm_.multiply(seen, width, rows, d_p, 1, seen, q.data, q.row, d_k, kernel_.d_k.row_stride, adds);
+      gemm_.multiply(rows, width, seen, d_p, seen, 1, k.data, k.row,
                      at(binding_.d_q, kernel_.d_q, head) + begin * kernel_.d_q.row_stride, kernel_.d_q.row_stride);
     }
   }
@@ -143,13 +175,16 @@ template <class Use>
 auto with_attention(const kernel::AttentionKernel& kernel, const AttentionBinding& binding, Use use) {
   if (kernel.kv_heads != kernel.heads || kernel.window != 0)
     throw InternalError(fmt::format("cpu: kernel {}: attention with shared heads or a window", kernel.name));
-  switch (kernel.q.operand.type) {
-    case DType::f32: return use(Attention<float>(kernel, binding));
-    case DType::f64: return use(Attention<double>(kernel, binding));
-    default:
-      throw DTypeError(fmt::format("{}: attention is of f32 or f64, not {}; cast first", kernel.name,
-                                   name_of(kernel.q.operand.type)));
-  }
+  const DType type = kernel.type();
+  kernel::visit_operands(kernel, [&](const kernel::Operand& operand, bool is_written) {
+    const bool is_read = !is_written && type == DType::f32 && widen_function(operand.type) != nullptr;
+    if ((type != DType::f32 && type != DType::f64) || (operand.type != type && !is_read))
+      throw DTypeError(
+          fmt::format("{}: attention is of f32 or f64, with operands of that type or narrower, not {}; cast first",
+                      kernel.name, name_of(operand.type)));
+  });
+  if (type == DType::f64) return use(Attention<double>(kernel, binding));
+  return use(Attention<float>(kernel, binding));
 }
 
 }  // namespace

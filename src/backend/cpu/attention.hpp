@@ -13,7 +13,7 @@ struct AttentionBinding {
   void *d_q = nullptr, *d_k = nullptr, *d_v = nullptr;
 };
 
-/// Runs it for f32 or f64 (DTypeError for others). Heads, and forward blocks of queries too, are tasks; sums have one
+/// Runs it for f32 or f64, with operands of narrower types than f32 too (DTypeError for others). Heads, and forward blocks of queries too, are tasks; sums have one
 /// order, whatever the number of threads. A query that sees no key gives zeros and a logsumexp of -infinity.
 void run_attention(const kernel::AttentionKernel& kernel, const AttentionBinding& binding);
 /// The same as tasks for a schedule of the caller's.

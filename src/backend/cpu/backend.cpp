@@ -12,6 +12,7 @@
 
 #include "backend/cpu/calls.hpp"
 #include "backend/cpu/isa.hpp"
+#include "backend/cpu/loop/tile.hpp"
 #include "backend/cpu/prepared.hpp"
 #include "backend/cpu/program.hpp"
 #include "backend/cpu/quant/matmul.hpp"
@@ -93,6 +94,9 @@ class CpuBackend final : public backend::Backend {
     for (const Element& row : kElements)
       if (row.on_cpu) description_.dtypes.push_back(row.type);
     description_.buffer_bytes_max = description_.binding_bytes_max = physical_memory();
+    for (const Element& row : kElements)
+      if (widen_function(row.type) != nullptr) description_.product_reads.push_back(row.type);
+    description_.attention_reads = description_.product_reads;
     description_.offset_alignment = kLine;
     description_.has_kernel = [](const graph::Call& call) { return calls().accepts(call); };
     description_.details = {{"instruction set", name(isa())},

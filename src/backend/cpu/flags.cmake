@@ -22,7 +22,7 @@ set_property(SOURCE ${cpu_folder}/gemm_baseline.cpp APPEND PROPERTY COMPILE_OPTI
 set(tile_flags -O3 -fno-math-errno -fno-trapping-math -Wno-psabi -Wno-uninitialized -Wno-maybe-uninitialized)
 set_property(SOURCE ${cpu_folder}/loop/tile_baseline.cpp APPEND PROPERTY COMPILE_OPTIONS ${tile_flags})
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  set_property(SOURCE ${cpu_folder}/loop/tile_avx2.cpp APPEND PROPERTY COMPILE_OPTIONS ${tile_flags} -mavx2 -mfma)
+  set_property(SOURCE ${cpu_folder}/loop/tile_avx2.cpp APPEND PROPERTY COMPILE_OPTIONS ${tile_flags} -mavx2 -mfma -mf16c)
   set_property(SOURCE ${cpu_folder}/loop/tile_avx512.cpp APPEND PROPERTY COMPILE_OPTIONS
                ${tile_flags} -mavx512f -mavx512dq -mavx512bw -mavx512vl -mfma -mprefer-vector-width=512)
 endif()

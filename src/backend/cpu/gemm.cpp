@@ -18,6 +18,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "backend/cpu/gemm_kernels.hpp"
@@ -65,6 +66,7 @@ constexpr int64_t kPieceDepth = 1024;                 // of k at least, when k i
 constexpr int64_t kPiecesBytesMax = 4 * 1024 * 1024;  // of the products of all pieces
 constexpr int64_t kPackRows = 8;                      // copied at a time across a block
 constexpr int64_t kPanelGroup = 8;                    // panels packed together
+constexpr int64_t kConvertedPanels = 4;               // of a narrow A converted together
 constexpr int64_t kReadyElements = 8192;  // of C at least in a call of after_block: few calls, each for what L1 holds
 constexpr int64_t kTasks = 16;            // enough for a balance, and to keep many cores busy
 constexpr double kSmallTask = 1e6;        // multiply-adds: some 10 us, far above the cost of handing a task out
@@ -139,8 +141,10 @@ Split split(const GemmArgs<T>& args, const GemmKernels<T>& kernels) {
   s.shares_b = args.batch == 1 && s.panels >= kSharedPanels && s.row_tiles > 1 && (must_pack_b || is_large) &&
                args.k * args.n * kSize > kBlockBytes;
   s.by_block = s.shares_b && args.k * args.n * kSize > kSharedBytesMax;
+  // Where threads share A, or a task meets all tiles of a shared B with it, it is converted once.
+  s.pack_a = s.pack_a || (args.a.narrow && s.shares_b);
   s.shares_a = s.by_block && s.pack_a;
-  s.pack_b = s.shares_b || must_pack_b || (s.panels > 2 * s.row_tiles && is_large);
+  s.pack_b = s.shares_b || must_pack_b || args.b.narrow || (s.panels > 2 * s.row_tiles && is_large);
   if (s.shares_b) {
     s.column_tiles = ceil_divide(args.n * kSize, kStripBytesMax);
     s.tile_columns = ceil_divide(strips, s.column_tiles) * strip;
@@ -365,6 +369,41 @@ class Product {
   /// The matrix of a view that matrix `batch` of the product reads: parts of k are all of one.
   static int64_t matrix_of(const GemmSource<T>& source, int64_t batch) { return source.first_step != 0 ? 0 : batch; }
 
+  /// GemmKernels::pack of what begins at element `from` of the source.
+  void pack(const GemmSource<T>& source, int64_t depth, int64_t count, int64_t from, int64_t stride, T* to,
+            int64_t to_stride) const {
+    if constexpr (std::is_same_v<T, float>)
+      if (source.narrow) return source.narrow.copy_rows(from, stride, depth, count, to, to_stride);
+    kernels_.pack(depth, static_cast<int>(count), source.data + from, stride, to, static_cast<int>(to_stride));
+  }
+  void pack_transposed(const GemmSource<T>& source, int64_t depth, int64_t count, int64_t from, int64_t stride, T* to,
+                       int64_t to_stride) const {
+    if constexpr (std::is_same_v<T, float>)
+      if (source.narrow) return pack_narrow_transposed(source.narrow, depth, count, from, stride, to, to_stride);
+    kernels_.pack_transposed(depth, static_cast<int>(count), source.data + from, stride, to,
+                             static_cast<int>(to_stride));
+  }
+  /// A few elements of each run are converted at a time, and transposed while they are in L1.
+  void pack_narrow_transposed(const NarrowElements& elements, int64_t depth, int64_t count, int64_t from,
+                              int64_t stride, float* to, int64_t to_stride) const {
+    constexpr int64_t kDepth = 64, kPitch = kDepth + 16;  // rows fall on different sets of the cache
+    alignas(64) float stage[kGemmVectors * 16 * kPitch];
+    for (int64_t k = 0; k < depth; k += kDepth, to += kDepth * to_stride) {
+      const int64_t size = std::min(kDepth, depth - k);
+      elements.copy_rows(from + k, stride, count, size, stage, kPitch);
+      kernels_.pack_transposed(size, static_cast<int>(count), stage, kPitch, to, static_cast<int>(to_stride));
+    }
+  }
+  template <MatrixAxis kAxis>
+  void pack_view_of(const GemmSource<T>& source, int64_t batch, MatrixRange lanes, MatrixRange depth, T* to,
+                    int64_t width) const {
+    const int64_t matrix = matrix_of(source, batch);
+    if constexpr (std::is_same_v<T, float>)
+      if (source.narrow)
+        return pack_view<T, kAxis>(kernels_, source.narrow, *source.view, matrix, lanes, depth, to, width);
+    pack_view<T, kAxis>(kernels_, PlainElements<T>{source.data}, *source.view, matrix, lanes, depth, to, width);
+  }
+
   /// Packs rows of B, of those in `depth`, for these columns, strip after strip; each holds depth.size() rows.
   void pack_b(int64_t batch, Range depth, Range rows_of_b, Range columns, T* to) const {
     const int64_t strip = kernels_.lanes * kGemmVectors;
@@ -372,14 +411,12 @@ class Product {
       for (int64_t j = columns.begin; j < columns.end; j += strip) {
         const int64_t count = std::min(strip, columns.end - j), width = packed_width(count);
         const int64_t first = args_.b.first + batch * args_.b.first_step;
-        pack_view<T, MatrixAxis::columns>(kernels_, args_.b.data, *args_.b.view, matrix_of(args_.b, batch), {j, count},
-                                          {first + rows_of_b.begin, rows_of_b.size()},
+        pack_view_of<MatrixAxis::columns>(args_.b, batch, {j, count}, {first + rows_of_b.begin, rows_of_b.size()},
                                           to + (rows_of_b.begin - depth.begin) * width, width);
         to += width * depth.size();
       }
       return;
     }
-    const T* b = args_.b.data + args_.b.batch[batch];
     // Plain rows are copied a few at a time across all strips: long runs of memory, and few pages at once.
     const int64_t step = args_.b.column == 1 ? kPackRows : rows_of_b.size();
     for (int64_t k = rows_of_b.begin; k < rows_of_b.end; k += step) {
@@ -387,12 +424,12 @@ class Product {
       T* strip_to = to;
       for (int64_t j = columns.begin; j < columns.end; j += strip) {
         const int64_t count = std::min(strip, columns.end - j), width = packed_width(count);
-        const T* from = b + k * args_.b.row + j * args_.b.column;
+        const int64_t from = args_.b.batch[batch] + k * args_.b.row + j * args_.b.column;
         T* rows_to = strip_to + (k - depth.begin) * width;
         if (args_.b.column == 1) {
-          kernels_.pack(rows, count, from, args_.b.row, rows_to, width);
+          pack(args_.b, rows, count, from, args_.b.row, rows_to, width);
         } else {
-          kernels_.pack_transposed(rows, count, from, args_.b.column, rows_to, width);
+          pack_transposed(args_.b, rows, count, from, args_.b.column, rows_to, width);
         }
         strip_to += width * depth.size();
       }
@@ -405,27 +442,40 @@ class Product {
     if (args_.a.view != nullptr) {
       const int64_t first = args_.a.first + batch * args_.a.first_step;
       for (int64_t panel = panels.begin; panel < panels.end; ++panel, to += width * depth.size())
-        pack_view<T, MatrixAxis::rows>(kernels_, args_.a.data, *args_.a.view, matrix_of(args_.a, batch),
-                                       {rows_of(panel).begin, rows_of(panel).size()},
+        pack_view_of<MatrixAxis::rows>(args_.a, batch, {rows_of(panel).begin, rows_of(panel).size()},
                                        {first + columns_of_a.begin, columns_of_a.size()},
                                        to + (columns_of_a.begin - depth.begin) * width, width);
       return;
     }
-    const T* a = args_.a.data + args_.a.batch[batch];
     const int64_t step = args_.a.column == 1 ? columns_of_a.size() : kPackRows;
     for (int64_t k = columns_of_a.begin; k < columns_of_a.end; k += step) {
       const int64_t size = std::min(step, columns_of_a.end - k);
       for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
         const Range rows = rows_of(panel);
-        const T* from = a + rows.begin * args_.a.row + k * args_.a.column;
+        const int64_t from = args_.a.batch[batch] + rows.begin * args_.a.row + k * args_.a.column;
         T* panel_to = to + ((panel - panels.begin) * depth.size() + k - depth.begin) * width;
         if (args_.a.column == 1) {
-          kernels_.pack_transposed(size, rows.size(), from, args_.a.row, panel_to, width);
+          pack_transposed(args_.a, size, rows.size(), from, args_.a.row, panel_to, width);
         } else {
-          kernels_.pack(size, rows.size(), from, args_.a.column, panel_to, width);
+          pack(args_.a, size, rows.size(), from, args_.a.column, panel_to, width);
         }
       }
     }
+  }
+
+  /// Elements from one row of converted numbers to the next, so that rows fall on different sets of the cache.
+  static int64_t spread_row(int64_t count) {
+    constexpr auto kLine = static_cast<int64_t>(64 / sizeof(T));
+    return (ceil_divide(count, kLine) | 1) * kLine;
+  }
+  /// A part of a narrow A in the order that it has in memory, with rows or columns `stride` apart.
+  void convert_a(int64_t batch, Range depth, Range panels, T* to, int64_t stride) const {
+    const Range rows{rows_of(panels.begin).begin, rows_of(panels.end - 1).end};
+    const int64_t from = args_.a.batch[batch] + rows.begin * args_.a.row + depth.begin * args_.a.column;
+    if (args_.a.column == 1)
+      pack(args_.a, rows.size(), depth.size(), from, args_.a.row, to, stride);
+    else
+      pack(args_.a, depth.size(), rows.size(), from, args_.a.column, to, stride);
   }
 
   void run_block(int64_t batch, int64_t column_tile, Range panels, Range columns) const {
@@ -457,27 +507,35 @@ class Product {
   /// All panels of a task over one block of k. Where A is packed, it is so already (`given_a`), or group by group here.
   void run_depth(int64_t batch, Range depth, Range panels, Range columns, const T* packed_b,
                  const T* given_a = nullptr) const {
-    const T* a = args_.a.view != nullptr ? nullptr : args_.a.data + args_.a.batch[batch];
+    const T* a = args_.a.view != nullptr || args_.a.narrow ? nullptr : args_.a.data + args_.a.batch[batch];
     const bool is_final = args_.after_block && depth.end == args_.k;
     const int64_t a_width = packed_width(kernels_.rows);
-    // Panels whose rows lie along memory are packed one by one, those that lie across it in a group, for longer runs.
-    const int64_t group_size = split_.pack_a && args_.a.column != 1 ? kPanelGroup : 1;
+    const bool by_row = args_.a.column == 1;
     const bool packs = split_.pack_a && given_a == nullptr;
+    const bool converts = args_.a.narrow && !split_.pack_a;  // to f32, and the strides stay
+    // Panels whose rows lie along memory are packed one by one, those that lie across it in a group, for longer runs.
+    const int64_t group_size = by_row ? 1 : split_.pack_a ? kPanelGroup : converts ? kConvertedPanels : 1;
     T* packed_a = packs ? scratch.a<T>(group_size * a_width * split_.depth_block) : nullptr;
+    const int64_t converted_row = by_row ? spread_row(depth.size()) : packed_width(group_size * kernels_.rows);
+    if (converts) packed_a = scratch.a<T>(by_row ? kernels_.rows * converted_row : depth.size() * converted_row);
     int64_t ready = rows_of(panels.begin).begin;
     for (int64_t first = panels.begin; first < panels.end; first += group_size) {
       const Range group{first, std::min(panels.end, first + group_size)};
       if (packs) pack_a(batch, depth, depth, group, packed_a);
+      if (converts) convert_a(batch, depth, group, packed_a, converted_row);
       for (int64_t panel = group.begin; panel < group.end; ++panel) {
         const Range rows = rows_of(panel);
         if (split_.pack_a) {
           const T* panel_a = packs ? packed_a + (panel - group.begin) * a_width * depth.size()
                                    : given_a + (panel - panels.begin) * a_width * depth.size();
-          const bool asks = packs && panel + 1 < panels.end && args_.a.column == 1 && a != nullptr;
+          const bool asks = packs && panel + 1 < panels.end && by_row && a != nullptr;
           run_panel(batch, depth, rows, columns, kernels_.by_depth, panel_a, a_width, packed_b,
                     asks ? a + rows.end * args_.a.row + depth.begin : nullptr);
+        } else if (converts) {
+          const T* panel_a = by_row ? packed_a : packed_a + (rows.begin - rows_of(group.begin).begin);
+          run_panel(batch, depth, rows, columns, by_row ? kernels_.by_row : kernels_.by_depth, panel_a, converted_row,
+                    packed_b, nullptr);
         } else {
-          const bool by_row = args_.a.column == 1;
           run_panel(batch, depth, rows, columns, by_row ? kernels_.by_row : kernels_.by_depth,
                     a + rows.begin * args_.a.row + depth.begin * args_.a.column, by_row ? args_.a.row : args_.a.column,
                     packed_b, nullptr);
@@ -564,6 +622,14 @@ int64_t pieces_of(const GemmArgs<T>& args, int64_t tiles) {
   return std::max<int64_t>(1, std::min({kTasks, args.k / kPieceDepth, kPiecesBytesMax / bytes}));
 }
 
+template <class T>
+void skip(GemmSource<T>& source, int64_t elements) {
+  if (source.narrow)
+    source.narrow.first += elements;
+  else
+    source.data += elements;
+}
+
 /// The product as a batch of `pieces` products over parts of k, which are then added in their order.
 template <class T>
 void run_in_pieces(const GemmArgs<T>& args, const GemmKernels<T>& kernels, int64_t pieces) {
@@ -571,9 +637,12 @@ void run_in_pieces(const GemmArgs<T>& args, const GemmKernels<T>& kernels, int64
   T* const partial = scratch.pieces<T>(pieces * size);
   GemmArgs<T> parts{.batch = pieces, .m = args.m, .n = args.n, .k = depth};
   const auto part_of = [&](const GemmSource<T>& source, int64_t k_stride) {
-    if (source.view == nullptr)
-      return GemmSource<T>{source.data + source.batch[0], source.row, source.column, {.stride = depth * k_stride}};
     GemmSource<T> part = source;
+    if (source.view == nullptr) {
+      skip(part, source.batch[0]);
+      part.batch = {.stride = depth * k_stride};
+      return part;
+    }
     part.first_step = depth;
     return part;
   };
@@ -600,7 +669,7 @@ void run_in_pieces(const GemmArgs<T>& args, const GemmKernels<T>& kernels, int64
   GemmArgs<T> last = args;
   const auto go_on = [&](GemmSource<T>& source, int64_t k_stride) {
     if (source.view == nullptr)
-      source.data += (args.k - rest) * k_stride;
+      skip(source, (args.k - rest) * k_stride);
     else
       source.first += args.k - rest;
   };

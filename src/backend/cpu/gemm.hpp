@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "backend/cpu/widen.hpp"
 #include "base/function_ref.hpp"
 #include "compile/kernel.hpp"
 
@@ -32,6 +33,8 @@ struct GemmSource {
   /// all the same, and says along which axis neighbours lie together more often. `batch` is not read.
   const kernel::MatrixView* view = nullptr;
   std::int64_t first = 0, first_step = 0;  // of k: matrix b of the batch begins at first + b * first_step
+  /// Of a float product: elements of a narrow type, which are converted as they are packed. `data` is not read then.
+  NarrowElements narrow = {};
 };
 
 /// The result: element (i, j) at data[i * row + j]. It overlaps no source, and its matrices do not overlap.

@@ -53,11 +53,17 @@ inline std::int64_t offset_at(const kernel::View& view, std::int64_t at) {
   return offset;
 }
 
+template <class T>
+struct PlainElements {
+  const T* data;
+  void copy(std::int64_t at, T* to, std::int64_t count) const { copy_run(data + at, to, count); }
+};
+
 /// to[k * width + i] is element `lanes.begin + i` of the axis and `depth.begin + k` of k, for matrix `batch`. What lies
 /// between lanes.count and width is not finite only where memory of the operand is so, and is never used.
-template <class T, MatrixAxis kAxis>
-void pack_view(const GemmKernels<T>& kernels, const T* data, const kernel::MatrixView& view, std::int64_t batch,
-               MatrixRange lanes, MatrixRange depth, T* to, std::int64_t width) {
+template <class T, MatrixAxis kAxis, class Elements>
+void pack_view(const GemmKernels<T>& kernels, const Elements& elements, const kernel::MatrixView& view,
+               std::int64_t batch, MatrixRange lanes, MatrixRange depth, T* to, std::int64_t width) {
   constexpr std::int64_t kDepth = 64;  // of k at a time, of which tables and staged elements stay in L1
   constexpr std::int64_t kLanes = kGemmVectors * 16;
   constexpr std::size_t kEdges = kernel::MatrixView::kEdgesMax;
@@ -104,10 +110,10 @@ void pack_view(const GemmKernels<T>& kernels, const T* data, const kernel::Matri
     }
     return run;
   };
-  // The elements of run `all`, the first of which is at `from[at]`, inside of the edges. `row` is zeros where there are some.
-  const auto put = [&](T* row, Run all, const T* from, std::int64_t at, const auto& value_of) {
+  // The elements of run `all`, which begins at element `at`, inside of the edges. `row` is zeros where there are some.
+  const auto put = [&](T* row, Run all, std::int64_t at, const auto& value_of) {
     const Run run = inside(all, value_of);
-    copy_run(from + (at + run.begin - all.begin), row + run.begin, run.end - run.begin);
+    elements.copy(at + run.begin - all.begin, row + run.begin, run.end - run.begin);
   };
   const auto clear = [&](T* row, std::int64_t count) {
     if (edges > 0) std::memset(row, 0, static_cast<std::size_t>(count) * sizeof(T));
@@ -127,7 +133,7 @@ void pack_view(const GemmKernels<T>& kernels, const T* data, const kernel::Matri
         T* const row = block + d * width;
         clear(row, lanes.count);
         for (std::int64_t r = 0; r < lane_count; ++r)
-          put(row, lane_runs[r], data + base + depth_at[d], lane_at[lane_runs[r].begin],
+          put(row, lane_runs[r], base + depth_at[d] + lane_at[lane_runs[r].begin],
               [&](std::size_t e, std::int64_t i) { return lane_edge[e][i] + depth_edge[e][d]; });
         if constexpr (kAxis == MatrixAxis::columns)  // loaded with the others of a vector
           for (std::int64_t i = lanes.count; i < width; ++i) row[i] = T{0};
@@ -140,7 +146,7 @@ void pack_view(const GemmKernels<T>& kernels, const T* data, const kernel::Matri
       T* const row = stage + i * kStagePitch;
       clear(row, part.count);
       for (std::int64_t r = 0; r < depth_count; ++r)
-        put(row, depth_runs[r], data + base + lane_at[i], depth_at[depth_runs[r].begin],
+        put(row, depth_runs[r], base + lane_at[i] + depth_at[depth_runs[r].begin],
             [&](std::size_t e, std::int64_t d) { return lane_edge[e][i] + depth_edge[e][d]; });
     }
     kernels.pack_transposed(part.count, static_cast<int>(lanes.count), stage, kStagePitch, block,

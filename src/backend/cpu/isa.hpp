@@ -3,7 +3,7 @@
 
 namespace weft::cpu {
 
-/// Each holds all that stands before it. `avx2` means AVX2 with FMA, `avx512` AVX-512 F, DQ, BW and VL (and VNNI where it
+/// Each holds all that stands before it. `avx2` means AVX2 with FMA and F16C, `avx512` AVX-512 F, DQ, BW and VL (and VNNI where it
 /// is), `amx` AVX-512 VNNI and tiles of eight-bit integers.
 enum class Isa { baseline, avx2, avx512, amx };
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "backend/cpu/gemm_view.hpp"
+#include "backend/cpu/loop/tile.hpp"
 #include "base/threads.hpp"
 #include "weft/error.hpp"
 
@@ -39,9 +40,9 @@ std::vector<std::int64_t> batch_offsets(const kernel::View& view, Extent batch) 
   return offsets;
 }
 
-/// A row-major copy of each matrix.
-template <class T>
-void pack(const T* from, const kernel::MatrixView& view, Extent batch, Extent rows, Extent columns, T* to) {
+/// A row-major copy of each matrix. `element` gives the one at a place.
+template <class T, class ElementAt>
+void pack(ElementAt element, const kernel::MatrixView& view, Extent batch, Extent rows, Extent columns, T* to) {
   parallel_for(batch * rows, [&](Extent i) {
     const auto values = [&](const kernel::MatrixView::Sum& sum) {
       std::vector<std::int64_t> value(static_cast<std::size_t>(columns));
@@ -58,7 +59,7 @@ void pack(const T* from, const kernel::MatrixView& view, Extent batch, Extent ro
         if (value[c] < edge.lo || value[c] >= edge.hi) inside[c] = false;
     }
     for (std::size_t c = 0; c < at.size(); ++c)
-      to[i * columns + static_cast<Extent>(c)] = inside[c] ? from[at[c]] : T{0};
+      to[i * columns + static_cast<Extent>(c)] = inside[c] ? element(at[c]) : T{0};
   });
 }
 
@@ -74,13 +75,33 @@ Extent run_of(const kernel::View& axis) {
 }
 
 template <class T>
-GemmSource<T> source_of(const char* data, const std::vector<char>& copy, const kernel::MatrixView& view,
+GemmSource<T> source_of(const char* data, DType type, const std::vector<char>& copy, const kernel::MatrixView& view,
                         const std::vector<std::int64_t>& offsets, Extent rows, Extent columns) {
-  if (!copy.empty()) return {reinterpret_cast<const T*>(copy.data()), columns, 1, {rows * columns, nullptr}};
-  const T* elements = reinterpret_cast<const T*>(data);
-  if (view.is_plain()) return {elements, view.row(), view.column(), {0, offsets.data()}};
+  GemmSource<T> source;
+  if (!copy.empty()) {
+    source.data = reinterpret_cast<const T*>(copy.data());
+    source.row = columns;
+    source.batch.stride = rows * columns;
+    return source;
+  }
+  source.narrow = {widen_function(type), data, 0};
+  if (!source.narrow) source.data = reinterpret_cast<const T*>(data);
+  if (view.is_plain()) {
+    source.row = view.row();
+    source.column = view.column();
+    source.batch.each = offsets.data();
+    return source;
+  }
   const bool along_rows = run_of(view.at.columns) >= run_of(view.at.rows);
-  return {elements, along_rows ? columns : 1, along_rows ? 1 : rows, {}, &view};
+  source.row = along_rows ? columns : 1;
+  source.column = along_rows ? 1 : rows;
+  source.view = &view;
+  return source;
+}
+
+/// Whether the product reads operands of this type.
+bool can_read(DType operand, DType product) {
+  return operand == product || (product == DType::f32 && widen_function(operand) != nullptr);
 }
 
 }  // namespace
@@ -90,16 +111,17 @@ ProductProgram::ProductProgram(const kernel::MatmulKernel& asked)
       epilogue_(kernel_),
       a_offsets_(batch_offsets(kernel_.a_view.at.batch, kernel_.batch)),
       b_offsets_(batch_offsets(kernel_.b_view.at.batch, kernel_.batch)) {
-  if (kernel_.a.type == DType::boolean || kernel_.a.type != kernel_.b.type)
+  const DType type = kernel_.type();
+  if (type == DType::boolean || !can_read(kernel_.a.type, type) || !can_read(kernel_.b.type, type))
     throw DTypeError(fmt::format("{}: the CPU has no product of {} and {}; cast both to one number type", kernel_.name,
                                  name_of(kernel_.a.type), name_of(kernel_.b.type)));
   kernel_.epilogue = {};  // held as bytecode
-  const auto size = static_cast<std::size_t>(size_bytes(kernel_.a.type));
-  if (needs_copy(kernel_.a_view, kernel_.a.type, kernel_.m, kernel_.k))
+  const std::size_t size = size_bytes(type);
+  if (needs_copy(kernel_.a_view, type, kernel_.m, kernel_.k))
     packed_a_.resize(static_cast<std::size_t>(kernel_.batch * kernel_.m * kernel_.k) * size);
-  if (needs_copy(kernel_.b_view, kernel_.b.type, kernel_.k, kernel_.n))
+  if (needs_copy(kernel_.b_view, type, kernel_.k, kernel_.n))
     packed_b_.resize(static_cast<std::size_t>(kernel_.batch * kernel_.k * kernel_.n) * size);
-  if (kernel_.a.type == DType::f32 && packed_a_.empty() && packed_b_.empty())
+  if (type == DType::f32 && packed_a_.empty() && packed_b_.empty())
     tasks_ = GemmTasks<float>(arguments<float>()).count();
 }
 
@@ -114,8 +136,8 @@ GemmArgs<T> ProductProgram::arguments() const {
   const kernel::MatmulKernel& k = kernel_;
   GemmArgs<T> args;
   args.batch = k.batch, args.m = k.m, args.n = k.n, args.k = k.k;
-  args.a = source_of<T>(a_, packed_a_, k.a_view, a_offsets_, k.m, k.k);
-  args.b = source_of<T>(b_, packed_b_, k.b_view, b_offsets_, k.k, k.n);
+  args.a = source_of<T>(a_, k.a.type, packed_a_, k.a_view, a_offsets_, k.m, k.k);
+  args.b = source_of<T>(b_, k.b.type, packed_b_, k.b_view, b_offsets_, k.k, k.n);
   args.c = {reinterpret_cast<T*>(c_), k.n, {k.m * k.n, nullptr}};
   if (!epilogue_.is_empty()) args.after_block = epilogue_;
   return args;
@@ -124,15 +146,25 @@ GemmArgs<T> ProductProgram::arguments() const {
 template <class T>
 void ProductProgram::run_as() {
   const kernel::MatmulKernel& k = kernel_;
-  if (!packed_a_.empty())
-    pack(reinterpret_cast<const T*>(a_), k.a_view, k.batch, k.m, k.k, reinterpret_cast<T*>(packed_a_.data()));
-  if (!packed_b_.empty())
-    pack(reinterpret_cast<const T*>(b_), k.b_view, k.batch, k.k, k.n, reinterpret_cast<T*>(packed_b_.data()));
+  const auto copy = [&](const char* data, DType type, const kernel::MatrixView& view, Extent rows, Extent columns,
+                        std::vector<char>& to) {
+    if (to.empty()) return;
+    const NarrowElements narrow{widen_function(type), data, 0};
+    const auto element = [&](std::int64_t at) {
+      float wide = 0;
+      if (!narrow) return reinterpret_cast<const T*>(data)[at];
+      narrow.copy(at, &wide, 1);
+      return static_cast<T>(wide);
+    };
+    pack(element, view, k.batch, rows, columns, reinterpret_cast<T*>(to.data()));
+  };
+  copy(a_, k.a.type, k.a_view, k.m, k.k, packed_a_);
+  copy(b_, k.b.type, k.b_view, k.k, k.n, packed_b_);
   gemm(arguments<T>());
 }
 
 void ProductProgram::run() {
-  switch (kernel_.a.type) {
+  switch (kernel_.type()) {
     case DType::f32: return run_as<float>();
     case DType::f64: return run_as<double>();
     case DType::i64:
@@ -144,8 +176,12 @@ void ProductProgram::run() {
 void ProductProgram::start() { started_.emplace(arguments<float>()); }
 
 std::string ProductProgram::to_string() const {
-  return fmt::format("product {}: {} x [{}, {}] x [{}, {}]{}", kernel_.name, kernel_.batch, kernel_.m, kernel_.k,
-                     kernel_.k, kernel_.n, epilogue_.to_string());
+  const auto matrix = [this](Extent rows, Extent columns, DType type) {
+    return fmt::format("[{}, {}]{}", rows, columns, type == kernel_.type() ? "" : fmt::format(" of {}", name_of(type)));
+  };
+  return fmt::format("product {}: {} x {} x {}{}", kernel_.name, kernel_.batch,
+                     matrix(kernel_.m, kernel_.k, kernel_.a.type), matrix(kernel_.k, kernel_.n, kernel_.b.type),
+                     epilogue_.to_string());
 }
 
 }  // namespace weft::cpu

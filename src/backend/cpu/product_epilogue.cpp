@@ -31,7 +31,7 @@ int ProductEpilogue::output_for(const Product& k, Extent* offset) {
 }
 
 ProductEpilogue::ProductEpilogue(const kernel::MatmulKernel& k)
-    : ProductEpilogue(Product{k.epilogue, k.batch, k.m, k.n, k.a.type, k.a, k.b, false}) {}
+    : ProductEpilogue(Product{k.epilogue, k.batch, k.m, k.n, k.type(), k.a, k.b, false}) {}
 
 ProductEpilogue::ProductEpilogue(const kernel::PackedMatmulKernel& k)
     : ProductEpilogue(Product{k.epilogue, 1, k.m, k.n, DType::f32, k.a, k.weights, true}) {}

@@ -17,6 +17,8 @@ using Words = V<std::uint32_t, N>;
 inline F floats_of_f16(V<std::uint16_t, kFloats> half) {
 #if defined(__AVX512F__)
   return (F)_mm512_cvtph_ps((__m256i)half);
+#elif defined(__F16C__)
+  return (F)_mm256_cvtph_ps((__m128i)half);
 #else
   const U h = __builtin_convertvector(half, U), rest = h & 0x7FFFu;
   U bits = (U)((F)(rest << 13) * 0x1p112f);  // the product moves the exponent, and makes denormals right too
@@ -88,9 +90,10 @@ inline V<std::uint8_t, N> small_of_floats(V<float, N> x) {
 }
 
 /// The values of such codes: their bits as those of a float, times what moves the exponent. Small numbers come out right too.
+/// Bits above those of a code do not matter, here and below.
 template <int exponent_bits, int fraction, int bias, bool has_infinity, bool has_nan>
-inline F floats_of_small(V<std::uint8_t, kFloats> x) {
-  const U code = __builtin_convertvector(x, U), sign = code >> (exponent_bits + fraction) & 1u;
+inline F floats_of_small(U code) {
+  const U sign = code >> (exponent_bits + fraction) & 1u;
   constexpr std::uint32_t kMask = (1u << (exponent_bits + fraction)) - 1,
                           kOnes = ((1u << exponent_bits) - 1) << fraction,
                           kScale = static_cast<std::uint32_t>(127 + 127 - bias) << 23;
@@ -102,6 +105,9 @@ inline F floats_of_small(V<std::uint8_t, kFloats> x) {
   if constexpr (has_nan && !has_infinity) bits = rest == kMask ? U{} + 0x7FC00000u : bits;
   return (F)bits;
 }
+inline F floats_of_e4m3(U code) { return floats_of_small<4, 3, 7, false, true>(code); }
+inline F floats_of_e5m2(U code) { return floats_of_small<5, 2, 15, true, true>(code); }
+inline F floats_of_e2m1(U code) { return floats_of_small<2, 1, 1, false, false>(code); }
 
 /// The codes of a small integer: rounded, ties to even, and cut to [low, high]; 0 for NaN. Adding and subtracting 1.5 * 2^23
 /// rounds, and leaves the number in the low bits of the sum.
@@ -115,10 +121,11 @@ inline V<std::uint8_t, N> small_of_numbers(V<float, N> x) {
   return __builtin_convertvector((W)(inside + 0x1.8p23f) & ((1u << bits) - 1), V<std::uint8_t, N>);
 }
 template <int bits, bool is_signed>
-inline F numbers_of_small(V<std::uint8_t, kFloats> x) {
-  const I code = __builtin_convertvector(x, I);
-  return __builtin_convertvector(is_signed ? code << (32 - bits) >> (32 - bits) : code & ((1 << bits) - 1), F);
+inline F numbers_of_small(U code) {
+  const I number = (I)code;
+  return __builtin_convertvector(is_signed ? number << (32 - bits) >> (32 - bits) : number & ((1 << bits) - 1), F);
 }
+inline F numbers_of_binary(U code) { return __builtin_convertvector(2 * ((I)code & 1) - 1, F); }
 
 template <class To, class X>
 inline auto integers_of(X x) {
@@ -141,8 +148,9 @@ void fill_narrow_integer(TileTable& table) {
 template <DType type, int exponent_bits, int fraction, int bias, int highest, bool has_infinity, bool has_nan>
 void fill_small_float(TileTable& table) {
   constexpr int t = at(type), f32 = at(DType::f32), f64 = at(DType::f64);
-  table.cast[t][f32] = tile<float, Byte>(
-      [](V<Byte, kFloats> x) { return floats_of_small<exponent_bits, fraction, bias, has_infinity, has_nan>(x); });
+  table.cast[t][f32] = tile<float, Byte>([](V<Byte, kFloats> x) {
+    return floats_of_small<exponent_bits, fraction, bias, has_infinity, has_nan>(__builtin_convertvector(x, U));
+  });
   table.cast[f32][t] = tile<Byte, float>(
       [](F x) { return small_of_floats<exponent_bits, fraction, bias, highest, has_infinity, has_nan, kFloats>(x); });
   table.cast[f64][t] = tile<Byte, double>([](D x) {
@@ -153,7 +161,8 @@ void fill_small_float(TileTable& table) {
 template <DType type, int bits, bool is_signed, int low, int high>
 void fill_small_integer(TileTable& table) {
   constexpr int t = at(type), f32 = at(DType::f32), f64 = at(DType::f64);
-  table.cast[t][f32] = tile<float, Byte>([](V<Byte, kFloats> x) { return numbers_of_small<bits, is_signed>(x); });
+  table.cast[t][f32] = tile<float, Byte>(
+      [](V<Byte, kFloats> x) { return numbers_of_small<bits, is_signed>(__builtin_convertvector(x, U)); });
   table.cast[f32][t] = tile<Byte, float>([](F x) { return small_of_numbers<bits, low, high, kFloats>(x); });
   table.cast[f64][t] = tile<Byte, double>([](D x) { return small_of_numbers<bits, low, high, kDoubles>(to_odd(x)); });
 }
@@ -165,8 +174,8 @@ inline V<std::uint8_t, N> signs_of(V<float, N> x) {
 
 void fill_binary(TileTable& table) {
   constexpr int t = at(DType::binary), f32 = at(DType::f32), f64 = at(DType::f64);
-  table.cast[t][f32] = tile<float, Byte>(
-      [](V<Byte, kFloats> x) { return __builtin_convertvector(2 * (__builtin_convertvector(x, I) & 1) - 1, F); });
+  table.cast[t][f32] =
+      tile<float, Byte>([](V<Byte, kFloats> x) { return numbers_of_binary(__builtin_convertvector(x, U)); });
   table.cast[f32][t] = tile<Byte, float>([](F x) { return signs_of<kFloats>(x); });
   table.cast[f64][t] = tile<Byte, double>([](D x) { return signs_of<kDoubles>(to_odd(x)); });
 }

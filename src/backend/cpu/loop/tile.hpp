@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "backend/cpu/isa.hpp"
+#include "backend/cpu/widen.hpp"
 #include "ops/scalar.hpp"
 #include "weft/dtype.hpp"
 
@@ -80,6 +81,7 @@ struct TileTable {
   TileFunction sub_mul[kTypeCount] = {};                   // c - a * b
   TileFunction compare_select[kOpCount][kTypeCount] = {};  // op(a, b) ? c : d, by the type of all four
   TileFunction stream[kTypeCount] = {};                    // copies past the caches, for outputs larger than them
+  WidenFunction widen[kTypeCount] = {};                    // narrow types and types of storage that compute in f32
   ReduceFunction reduce_fast[kReductionCount][kTypeCount] = {};
   ReduceFunction reduce_slow[kReductionCount][kTypeCount] = {};
   AttentionParts<float> attention_f32;
@@ -89,6 +91,8 @@ struct TileTable {
 
 /// The functions of `isa()`.
 const TileTable& tile_table();
+/// How elements of this type are read as f32; null where they are not of a narrower type.
+inline WidenFunction widen_function(DType type) { return tile_table().widen[static_cast<std::size_t>(type)]; }
 /// The type to cast to next, from one type on the way to another: the other itself, or one between them.
 DType cast_step(DType from, DType to);
 const TileTable& tile_table(Isa isa);

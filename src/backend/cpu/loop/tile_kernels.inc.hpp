@@ -626,6 +626,7 @@ void fill_reductions(TileTable& table) {
 #include "backend/cpu/attention_parts.inc.hpp"
 #include "backend/cpu/cache_parts.inc.hpp"
 #include "backend/cpu/loop/narrow_casts.inc.hpp"
+#include "backend/cpu/loop/widen.inc.hpp"
 
 namespace weft::cpu {
 namespace {
@@ -640,6 +641,7 @@ TileTable make_tile_table() {
   fill_integer<std::uint64_t>(table);
   fill_bool(table);
   fill_narrow(table);
+  fill_widen(table);
   table.map[at(Op::philox)][kIndexOf<std::uint32_t>] = tile<std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t>(
       [](U seed, U stream, U index) { return philox(seed, stream, index); });
   const auto all = [&]<class... T>(T...) {
