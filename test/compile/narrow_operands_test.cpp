@@ -178,6 +178,12 @@ TEST_F(NarrowOperands, ACastThatComputesStays) {
   EXPECT_EQ(kernels_of<kernel::MatmulKernel>(c).at(1)->a.type, DType::bf16);
 }
 
+TEST_F(NarrowOperands, ACastThatRoundsStays) {
+  const Tensor x = narrow_leaf(DType::f16, {6, 8}), w = narrow_leaf(DType::f16, {8, 4});
+  const compiler::Compiled c = expect_kernels({matmul(wide(cast(x, DType::bf16)), wide(w))}, 2, 3);
+  EXPECT_EQ(kernels_of<kernel::MatmulKernel>(c).at(0)->a.type, DType::bf16);
+}
+
 TEST_F(NarrowOperands, ACastStaysWhereNoStridesLeadThrough) {
   // Rows and columns are both far apart: the value is copied, and the copy converts it.
   const Tensor x = narrow_leaf(DType::f16, {6, 3, 8, 3}), w = narrow_leaf(DType::f16, {8, 4});
