@@ -14,8 +14,8 @@
 namespace weft {
 
 /// Types that tensors hold. The types down to u8 compute; the others are for storage: ops refuse them, and a cast unpacks
-/// them inside the kernel that reads them. A bool takes one byte on the host and on the CPU, and a u32 on a GPU (backends
-/// convert on upload and download).
+/// them inside the kernel that reads them. The types from q4_0 on are the blocks of GGUF files: small integers that share
+/// scales. A bool takes one byte on the host and on the CPU, and a u32 on a GPU (backends convert on upload and download).
 enum class DType : std::uint8_t {
   f32,
   f64,
@@ -39,15 +39,30 @@ enum class DType : std::uint8_t {
   uint2,
   ternary,
   binary,
+  q4_0,
+  q4_1,
+  q5_0,
+  q5_1,
+  q8_0,  // 32 elements and one scale, for *_1 also a minimum
+  q2_k,
+  q3_k,
+  q4_k,
+  q5_k,
+  q6_k,  // 256 elements in 8 or 16 groups, whose scales are small integers themselves
+  iq4_nl,
+  iq4_xs,
+  mxfp4,  // 4 bits that index a table of values
 };
 
-enum class ElementKind : std::uint8_t { real, integer, boolean, storage };
+enum class ElementKind : std::uint8_t { real, integer, boolean, storage, block };
 
 /// The row of a type: the whole truth about it.
 struct Element {
   DType type;
   std::string_view name;  ///< "f32", as in listings and in expressions
-  int bits;               ///< in memory; types below 8 bits are packed, the first element in the low bits of a byte
+  /// Of an element in memory; types below 8 bits are packed, the first element in the low bits of a byte. 0 for blocks, whose
+  /// elements have no bits of their own: `block_bytes` counts there.
+  int bits;
   ElementKind kind;
   bool is_signed;
   /// What arithmetic happens in. Of f16 and bf16 each op computes in f32 and rounds its result; of 8 and 16 bits it
@@ -60,9 +75,19 @@ struct Element {
   std::string_view safetensors;  ///< names in files; "" or -1 where a format has no such type
   std::string_view npy;
   int gguf, onnx;
-  std::string_view wgsl;  ///< type of a value in a shader once it is read; "" where a GPU does not hold it
-  bool on_cpu, on_gpu;    ///< whether tensors there may hold it
+  std::string_view wgsl;   ///< type of a value in a shader once it is read; "" where a GPU does not hold it
+  bool on_cpu, on_gpu;     ///< whether tensors there may hold it
+  int block_elements = 1;  ///< of kind block: elements that share scales, neighbours along the last axis
+  int block_bytes = 0;     ///< of kind block: bytes of these in a file and on the host
 };
+
+/// The row of a GGUF block format. Its scales are f16 numbers, or powers of two, times small integers.
+constexpr Element block_element(DType type, std::string_view name, int digits, int gguf, int block_elements,
+                                int block_bytes) {  // clang-format off
+  return {type,  name, 0,  ElementKind::block, true, DType::f32, -0x1.fffffep127, 0x1.fffffep127, digits,
+          false, "",   "", "",                 gguf, -1,         "f32",           true,           true,
+          block_elements, block_bytes};
+}  // clang-format on
 
 inline constexpr Element kElements[] = {
     {DType::f32, "f32", 32, ElementKind::real, true, DType::f32, -0x1.fffffep127, 0x1.fffffep127, 24, true, "float",
@@ -109,36 +134,60 @@ inline constexpr Element kElements[] = {
      true, true},
     {DType::binary, "binary", 1, ElementKind::storage, true, DType::f32, -1, 1, 1, false, "", "", "", -1, -1, "f32",
      true, true},
+    // name, digits, number in GGUF, elements and bytes of a block
+    block_element(DType::q4_0, "q4_0", 4, 2, 32, 18),
+    block_element(DType::q4_1, "q4_1", 4, 3, 32, 20),
+    block_element(DType::q5_0, "q5_0", 5, 6, 32, 22),
+    block_element(DType::q5_1, "q5_1", 5, 7, 32, 24),
+    block_element(DType::q8_0, "q8_0", 7, 8, 32, 34),
+    block_element(DType::q2_k, "q2_k", 2, 10, 256, 84),
+    block_element(DType::q3_k, "q3_k", 3, 11, 256, 110),
+    block_element(DType::q4_k, "q4_k", 4, 12, 256, 144),
+    block_element(DType::q5_k, "q5_k", 5, 13, 256, 176),
+    block_element(DType::q6_k, "q6_k", 6, 14, 256, 210),
+    block_element(DType::iq4_nl, "iq4_nl", 4, 20, 32, 18),
+    block_element(DType::iq4_xs, "iq4_xs", 4, 23, 256, 136),
+    block_element(DType::mxfp4, "mxfp4", 2, 39, 32, 17),
 };
 inline constexpr int kDTypeCount = static_cast<int>(std::size(kElements));
 
 constexpr const Element& element(DType type) { return kElements[static_cast<int>(type)]; }
-
+// clang-format off
 /// Every type, and those that ops compute with, in the order of the enumeration.
 inline constexpr DType kAllDTypes[] = {DType::f32,      DType::f64,   DType::i32,   DType::u32,      DType::boolean,
                                        DType::f16,      DType::bf16,  DType::i64,   DType::i16,      DType::i8,
                                        DType::u64,      DType::u16,   DType::u8,    DType::fp8_e4m3, DType::fp8_e5m2,
                                        DType::fp4_e2m1, DType::int4,  DType::uint4, DType::int2,     DType::uint2,
-                                       DType::ternary,  DType::binary};
+                                       DType::ternary, DType::binary, DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1,
+                                       DType::q8_0, DType::q2_k, DType::q3_k, DType::q4_k, DType::q5_k, DType::q6_k,
+                                       DType::iq4_nl, DType::iq4_xs, DType::mxfp4};  // clang-format on
 inline constexpr DType kComputeDTypes[] = {DType::f32, DType::f64,  DType::i32, DType::u32, DType::boolean,
                                            DType::f16, DType::bf16, DType::i64, DType::i16, DType::i8,
                                            DType::u64, DType::u16,  DType::u8};
 
-/// Bytes of one element. Types below 8 bits share bytes: for them this is 1, and `bytes_of` counts what they take.
+/// Whether elements share scales by blocks: nothing reads one of them alone.
+constexpr bool is_block(DType type) { return element(type).kind == ElementKind::block; }
+/// Bytes of one element. Types below 8 bits share bytes: for them this is 1, and `bytes_of` counts what they take. 0 for
+/// blocks.
 constexpr std::size_t size_bytes(DType type) { return static_cast<std::size_t>((element(type).bits + 7) / 8); }
 /// Bytes of `count` elements of `bits` bits each, the last byte filled up.
 constexpr std::size_t bytes_of_bits(int bits, std::size_t count) {
   const auto b = static_cast<std::size_t>(bits);
   return b % 8 == 0 ? count * (b / 8) : count / 8 * b + (count % 8 * b + 7) / 8;
 }
-/// Bytes of `count` elements in host form.
-constexpr std::size_t bytes_of(DType type, std::size_t count) { return bytes_of_bits(element(type).bits, count); }
+/// Bytes of `count` elements in host form; of blocks, whole ones.
+constexpr std::size_t bytes_of(DType type, std::size_t count) {
+  const Element& row = element(type);
+  if (row.kind == ElementKind::block)
+    return count / static_cast<std::size_t>(row.block_elements) * static_cast<std::size_t>(row.block_bytes);
+  return bytes_of_bits(row.bits, count);
+}
 constexpr bool is_float(DType type) { return element(type).kind == ElementKind::real; }
 constexpr bool is_integer(DType type) { return element(type).kind == ElementKind::integer; }
 /// Whether values are only stored in it, and unpacked before anything is computed.
-constexpr bool is_storage(DType type) { return element(type).kind == ElementKind::storage; }
+constexpr bool is_storage(DType type) { return element(type).kind == ElementKind::storage || is_block(type); }
 /// Whether several elements share a byte: element i takes the bits from i * bits on, counted from the lowest of a byte.
-constexpr bool is_packed(DType type) { return element(type).bits < 8; }
+constexpr bool is_packed(DType type) { return element(type).bits < 8 && !is_block(type); }
 /// The type that arithmetic of it happens in; for most the type itself.
 constexpr DType compute_type(DType type) { return element(type).compute; }
 /// Whether ops compute in another type and round or cut their results to this one.

@@ -8,8 +8,8 @@ namespace weft {
 /// How a cache keeps its elements: as they are, as f16, or as blocks of 32 signed bytes with an f32 scale each.
 enum class CacheType : std::uint8_t { f32, f16, q8 };
 
-/// A cache of zeros for `rows` rows of `width` elements: f32 [rows, width], or u32 with so many words a row as the type
-/// needs. Errors: ShapeError for an odd width of f16, or one that does not divide by 32 of q8 (of a head, for attention).
+/// A cache of zeros for `rows` rows of `width` elements: f32 or f16 [rows, width], or for q8 i8 [rows, width / 32 * 36], where
+/// the scale's four bytes go before each 32 elements. Errors: ShapeError for an odd width of f16, or one that does not divide by 32 of q8 (of a head, for attention).
 [[nodiscard]] Tensor empty_cache(Extent rows, Extent width, CacheType type = CacheType::f32,
                                  Device device = default_device(), Where where = Where::current());
 
@@ -21,6 +21,24 @@ enum class CacheType : std::uint8_t { f32, f16, q8 };
 /// Errors    ShapeError, DTypeError; rows must be finite for q8
 [[nodiscard]] Tensor write_rows(const Tensor& cache, const Tensor& rows, const Tensor& at,
                                 CacheType type = CacheType::f32, Where where = Where::current());
+
+/// x W^T + b with weights in blocks, or packed: a row of W is read once, and never becomes f32 in memory. `linear` of such
+/// weights is this with `exact`. Not exact, x may be rounded to eight bits, a scale for each 32 elements of a row. Where
+/// `chosen` is given, rows of x for which it is zero are left out: x W^T is zero there, whatever x and W hold, and W is not
+/// read where no row is chosen.
+///
+/// Shapes    x [..., k], W [n, k], b [n] or undefined, chosen [the number of rows of x] -> [..., n]
+/// Dtypes    x, b, chosen f32; W a type of blocks
+/// Errors    ShapeError, DTypeError, DeviceError as `linear`
+/// Gradient  none: weights in blocks do not train
+[[nodiscard]] Tensor packed_linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, bool exact = false,
+                                   const Tensor& chosen = {}, Where where = Where::current());
+/// Rows of W [n, k] by index, as the f32 values that the blocks stand for. An index outside reads zeros.
+///
+/// Shapes    W [n, k], indices [T] -> [T, k]
+/// Dtypes    W a type of blocks; indices i32 -> f32
+/// Errors    ShapeError, DTypeError, DeviceError. Gradient: none
+[[nodiscard]] Tensor packed_rows(const Tensor& table, const Tensor& indices, Where where = Where::current());
 
 struct CacheAttentionOptions {
   CacheType type = CacheType::f32;

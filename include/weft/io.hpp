@@ -1,4 +1,4 @@
-// Tensors in files: NumPy's .npy and .npz, and safetensors.
+// Tensors in files: NumPy's .npy and .npz, safetensors, and GGUF.
 #pragma once
 
 #include <filesystem>
@@ -35,5 +35,16 @@ Safetensors load_safetensors(const std::filesystem::path& path, Device device = 
 /// Errors as `save_npy`, for types without a name in the format.
 void save_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
                       const std::map<std::string, std::string>& metadata = {});
+
+struct Gguf {
+  NamedTensors tensors;
+  std::map<std::string, std::string> metadata;  ///< the values that are texts
+};
+/// All tensors of a GGUF file in their own types: blocks stay blocks, and `cast` gives their values. Errors as `load_npy`.
+Gguf load_gguf(const std::filesystem::path& path, Device device = default_device());
+/// Blocks are written as they were loaded, bit for bit (but on GPUs a code of -0 of MXFP4 becomes 0). Rank is at most 4.
+/// Errors as `save_npy`, for types that the format lacks.
+void save_gguf(const std::filesystem::path& path, const NamedTensors& tensors,
+               const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace weft

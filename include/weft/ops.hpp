@@ -107,15 +107,15 @@ struct ReduceOptions {
 // ---- Products and gathers ---------------------------------------------------------------------------------------------
 
 /// Matrix product over the last two axes, batch axes broadcast. Rank 1: as in PyTorch (dot, matrix-vector). Transposed
-/// operands (`transpose`) are read in place. Accumulates in f32 (f64 for f64; i32 wraps).
+/// operands are read in place; `b` may be transpose(W) of W in blocks. Accumulates in f32 (f64 for f64; i32 wraps).
 /// Shapes    a [..., m, k], b [..., k, n] -> [..., m, n]
 /// Errors    ShapeError if k differs or batches do not broadcast; DTypeError if dtypes differ or are bool or u32
 /// Gradient  da = g b^T, db = a^T g, summed over what was broadcast
 [[nodiscard]] Tensor matmul(const Tensor& a, const Tensor& b, Where where = Where::current());
-/// x W^T + b with W [out, in]; b may be undefined.
+/// x W^T + b with W [out, in], of x's type or in blocks, which stay what they are; b may be undefined.
 [[nodiscard]] Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
                             Where where = Where::current());
-/// Rows of `table` by i32 index: out[i..., c] = table[indices[i...], c]. An index outside [0, rows) reads zeros.
+/// Rows of `table` (of blocks: as f32) by index: out[i..., c] = table[indices[i...], c]. Zeros outside of [0, rows).
 /// Gradient  of the table: rows of g added up by index, in the order of the indices
 [[nodiscard]] Tensor embedding(const Tensor& table, const Tensor& indices, Where where = Where::current());
 /// out[..., i, ...] = x[..., indices[..., i, ...], ...] along `axis`; other extents equal x's.

@@ -81,7 +81,7 @@ template <class T>
 Tensor tensor(std::initializer_list<T> values, const Shape& shape, Where where = Where::current()) {
   return tensor<T>(std::span<const T>(values.begin(), values.size()), shape, where);
 }
-/// From raw host elements of `type`.
+/// From raw host elements of `type`, or blocks as GGUF files have them. Errors: ShapeError for rows not in whole blocks.
 Tensor tensor_from_bytes(const void* data, const Shape& shape, DType type, Device device = default_device());
 
 /// `value` everywhere. full({}, 3) is a scalar.
@@ -106,8 +106,8 @@ Tensor elementwise(std::string_view name, std::initializer_list<Tensor> inputs,
 Tensor elementwise(std::string_view name, std::span<const Tensor> inputs, std::span<const double> attributes,
                    Where where = Where::current());
 
-/// Converts elements: float to integer truncates and saturates; anything to bool is x != 0. Gradient: cast back (between
-/// floats; none otherwise).
+/// Converts elements: float to integer truncates and saturates; to bool is x != 0; to blocks (q4_k) rounds, on the CPU.
+/// Errors: ShapeError for rows that are not whole blocks. Gradient: cast back (between floats; none otherwise).
 Tensor cast(const Tensor& x, DType type, Where where = Where::current());
 
 Tensor operator+(const Tensor& x, const Tensor& y);

@@ -64,7 +64,7 @@ int quantize(const QuantizeRequest& request) {
     if (interrupt.signal() != 0) throw Interrupted{};  // what is half written goes
     console.status(fmt::format("{:3.0f} %  {}  {} -> {}",
                                total ? 100.0 * static_cast<double>(done) / static_cast<double>(total) : 100.0,
-                               quote(tensor.name, 64), tensor.type_name, name_of(type)));
+                               quote(tensor.name, 64), tensor.type_name, io::file_name_of(type)));
   };
   const auto plan = io::quantise_model(model, request.out, options);
   console.status("100 %", true);
@@ -78,7 +78,7 @@ int quantize(const QuantizeRequest& request) {
   std::size_t twice = 0;
   std::uint64_t before = 0, after = 0;
   for (const io::TensorPlan& p : plan) {
-    Group& group = groups[{name_of(p.type), reason_text(p.reason)}];
+    Group& group = groups[{io::file_name_of(p.type), reason_text(p.reason)}];
     const std::uint64_t bytes = io::bytes_for(p.type, p.tensor->shape, p.tensor->name);
     ++group.tensors;
     group.bytes += bytes;

@@ -36,7 +36,7 @@ class Assembler {
   }
 
  private:
-  std::size_t bytes_of(const Node* node) const { return target_.storage_bytes(node->type, node->shape.numel()); }
+  std::size_t bytes_of(const Node* node) const { return target_.storage_bytes(*node); }
 
   /// Leaves in the order in which kernels read them, then the outputs that overwrite no leaf.
   void number_externals() {
@@ -133,6 +133,10 @@ class Assembler {
     const Extent within = operand.offset;
     operand.type = owner->type;
     operand.count = owner->shape.numel() - within;
+    if (graph::has_packed_layout(*owner)) {
+      operand.type = DType::u32;
+      operand.count = words_in(bytes_of(owner));
+    }
     if (const auto it = external_.find(owner); it != external_.end()) {
       operand.buffer = it->second;
       return;
@@ -140,7 +144,11 @@ class Assembler {
     const MemoryPlan::Slot& slot = planned_.slots[static_cast<std::size_t>(value_of_.at(owner))];
     operand.buffer = first_scratch_ + slot.buffer;
     operand.offset =
-        static_cast<Extent>(slot.offset * 8 / static_cast<std::size_t>(target_.storage_bits(owner->type))) + within;
+        static_cast<Extent>(slot.offset * 8 / static_cast<std::size_t>(target_.storage_bits(operand.type))) + within;
+  }
+
+  Extent words_in(std::size_t bytes) const {
+    return static_cast<Extent>(bytes * 8 / static_cast<std::size_t>(target_.storage_bits(DType::u32)));
   }
 
   const Order& order_;

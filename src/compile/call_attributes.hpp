@@ -1,4 +1,4 @@
-// Attributes of a kernel that computes a call, as the struct that its row describes.
+// Attributes of a kernel that computes a call, as the struct that its row describes; and its operands as words.
 #pragma once
 
 #include "compile/kernel.hpp"
@@ -9,6 +9,23 @@ namespace weft::kernel {
 template <class S>
 S attributes_of(const CallKernel& kernel) {
   return graph::struct_of<S>(kernel.op->attributes, kernel.attributes.data());
+}
+
+/// The kernel with operands of f16 and i8 as the u32 words that they are in memory. So kernels of caches read and write them;
+/// their rows are whole words.
+inline CallKernel with_words(CallKernel kernel) {
+  const auto convert = [](std::vector<Operand>& operands, std::vector<Shape>& shapes) {
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      Operand& operand = operands[i];
+      if (operand.type != DType::f16 && operand.type != DType::i8) continue;
+      const Extent elements = 32 / element(operand.type).bits;
+      operand = {operand.buffer, DType::u32, operand.offset / elements, operand.count / elements};
+      shapes[i][shapes[i].rank() - 1] /= elements;
+    }
+  };
+  convert(kernel.reads, kernel.shapes);
+  convert(kernel.outs, kernel.out_shapes);
+  return kernel;
 }
 
 }  // namespace weft::kernel

@@ -11,11 +11,18 @@
 
 namespace weft::compiler {
 
-/// What the compiler must know of a device: its own word, and the size of elements in its buffers.
+/// What the compiler must know of a device: its own word, and the size of values in its buffers.
 struct Target : Capabilities {
   std::function<int(DType)> storage_bits;
+  /// Bytes of a matrix [n, k] in the layout of `graph::has_packed_layout`.
+  std::function<std::size_t(DType, Extent n, Extent k)> packed_bytes;
   std::size_t storage_bytes(DType type, Extent count) const {
     return bytes_of_bits(storage_bits(type), static_cast<std::size_t>(count));
+  }
+  std::size_t storage_bytes(const graph::Node& node) const {
+    if (graph::has_packed_layout(node))
+      return packed_bytes(node.type, graph::rows_of(node.shape), graph::columns_of(node.shape));
+    return storage_bytes(node.type, node.shape.numel());
   }
 };
 

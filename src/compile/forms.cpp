@@ -4,7 +4,7 @@
 
 #include "compile/strided.hpp"
 #include "graph/attention.hpp"
-#include "graph/cache.hpp"
+#include "graph/packed.hpp"
 
 namespace weft::compiler {
 namespace {
@@ -49,7 +49,7 @@ DraftKernel draft_of_product(const Node& product, BuiltLoop loop, const Placemen
     k.m = product.shape[1];
     k.n = product.shape[2];
     k.k = a.shape[2];
-    k.block_type = static_cast<BlockType>(attributes.block_type);
+    k.block_type = b.type;
     k.exact = attributes.exact;
     k.a = {.type = product.type, .offset = rows.offset};
     k.a_row = rows.row;
@@ -123,11 +123,13 @@ DraftKernel draft_of_call(const Node& node, const Placement& placement, std::vec
     const ContiguousOperand at = found(contiguous_operand(input.get(), place), node, *input, "contiguous elements");
     k.reads.push_back({.type = input->type, .offset = at.offset});
     k.shapes.push_back(input->shape);
+    k.types.push_back(input->type);
     draft.reads.push_back(at.owner);
   }
   auto write = [&](const Node& result) {
     k.outs.push_back({.type = result.type});
     k.out_shapes.push_back(result.shape);
+    k.out_types.push_back(result.type);
     draft.writes.push_back(&result);
   };
   if (graph::has_several_results(node)) {

@@ -92,10 +92,11 @@ double call_bytes(const CallKernel& k) {
   double n = 0;
   const int taken = k.op->in_place;
   for (std::size_t i = 0; i < k.reads.size(); ++i)
-    if (static_cast<int>(i) != taken) n += static_cast<double>(k.shapes[i].numel()) * bytes_each(k.reads[i].type);
+    if (static_cast<int>(i) != taken)
+      n += static_cast<double>(bytes_of(k.types[i], static_cast<std::size_t>(k.shapes[i].numel())));
   if (taken >= 0) return 2 * n;
   for (std::size_t i = 0; i < k.outs.size(); ++i)
-    n += static_cast<double>(k.out_shapes[i].numel()) * bytes_each(k.outs[i].type);
+    n += static_cast<double>(bytes_of(k.out_types[i], static_cast<std::size_t>(k.out_shapes[i].numel())));
   return n;
 }
 

@@ -137,8 +137,8 @@ struct MatmulKernel {
   DType type() const { return compute_type(a.type); }
 };
 
-/// C[i, j] = sum_k A[i, k] * W[j, k] in f32, then the epilogue, as in MatmulKernel. W [n, k] is packed for the device, in
-/// blocks of this type.
+/// C[i, j] = sum_k A[i, k] * W[j, k] in f32, then the epilogue, as in MatmulKernel. W [n, k] of this type is packed for the
+/// device.
 struct PackedMatmulKernel {
   std::string name;
   Extent m = 0, n = 0, k = 0;
@@ -146,7 +146,7 @@ struct PackedMatmulKernel {
   bool exact = true;  // A stays f32; else the device may round it to eight bits, with a scale for each 32 elements
   Operand a;          // rows are a_row elements apart, and the elements of a row are neighbours
   Extent a_row = 0;
-  Operand weights;  // all of the packed matrix
+  Operand weights;  // all of the packed matrix, as u32 words
   /// Row i of C is zero, whatever A and W hold, where element i * chosen_stride of this is zero. A device need not read W
   /// where all of them are.
   std::optional<Operand> chosen;
@@ -199,6 +199,8 @@ struct CallKernel {
   const graph::OpRow* op = nullptr;
   std::vector<Operand> reads;
   std::vector<Shape> shapes;  // of what is read
+  /// Of what is read, and of the results. Operands of these types, but a packed matrix is an operand of u32: its words.
+  std::vector<DType> types = {}, out_types = {};
   std::vector<Operand> outs;
   std::vector<Shape> out_shapes;
   std::vector<Extent> attributes;

@@ -156,7 +156,7 @@ NodeRef window(const NodeRef& x, int axis, Extent size, Extent step, Extent dila
 }
 
 NodeRef detach(const NodeRef& x) {
-  if (x->kind == Kind::detach || !is_float(x->type)) return x;
+  if (x->kind == Kind::detach || !is_float(x->type) || x->packed) return x;
   return view(Kind::detach, x, x->shape);
 }
 

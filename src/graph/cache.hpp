@@ -1,4 +1,4 @@
-// Ops of generation: caches, attention over them, products with packed weights, the draw of a token.
+// Ops of generation: caches, attention over them, the draw of a token.
 #pragma once
 
 #include <string_view>
@@ -11,10 +11,11 @@ namespace weft::graph {
 struct OpRow;
 
 std::string_view name_of(CacheType type);
-/// 32-bit words of a row of `width` elements; 0 where the type has no such rows. f32: the elements. f16: two in a u32, the
-/// first in its low half. q8: blocks of 32 elements as nine u32, the f32 scale (largest magnitude / 127) and then 32
-/// signed bytes.
-Extent row_words(CacheType type, Extent width);
+/// The dtype that a cache is kept in, and the elements of it in a row of `width`; 0 where the type has no such rows. f32 and
+/// f16: the elements, of f16 an even number. q8: blocks of 32 elements as 36 i8, the four bytes of an f32 scale (largest
+/// magnitude / 127, the low byte first) and then 32 signed bytes.
+DType dtype_of_cache(CacheType type);
+Extent row_elements(CacheType type, Extent width);
 
 struct WriteRows {
   CacheType type = CacheType::f32;
@@ -27,18 +28,9 @@ struct CacheAttention {
   double soft_cap = 0;  // 0: none
   Extent ring = 0;      // rows that the positions of a sequence share in turn; 0: each has its own
 };
-struct UnpackRows {
-  Extent block_type = 0, n = 0, k = 0;
-};
-struct PackedMatmul {
-  Extent block_type = 0, n = 0, k = 0;
-  bool exact = false;
-};
 
 const OpRow& write_rows_row();
 const OpRow& cache_attention_row();
 const OpRow& sample_token_row();
-const OpRow& unpack_rows_row();
-const OpRow& packed_matmul_row();
 
 }  // namespace weft::graph

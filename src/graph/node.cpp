@@ -6,7 +6,9 @@
 #include <unordered_map>
 
 #include "base/hash.hpp"
+#include "graph/describe.hpp"
 #include "graph/graph_state.hpp"
+#include "graph/op.hpp"
 
 namespace weft::graph {
 namespace {
@@ -86,6 +88,34 @@ void check_type(DType type, Device device) {
 
 }  // namespace
 
+namespace {
+
+// Elements of blocks cannot be read one by one, so that only ops that know of blocks take them, and a transposed matrix
+// that a product follows.
+void check_reads_packed(const NodeFields& reader, const NodeRef& input, Where where) {
+  if (reader.kind == Kind::call && reader.op->reads_packed) return;
+  if (reader.kind == Kind::detach && !input->packed) return;  // the next value of a Variable
+  if (reader.kind == Kind::permute && input->kind != Kind::permute && reader.shape.rank() == 2 && !input->packed)
+    return;
+  const std::string name = reader.kind == Kind::call ? reader.op->name
+                           : reader.name.empty()     ? std::string(graph::name_of(reader.kind))
+                                                     : reader.name;
+  throw DTypeError(describe(name,
+                            "takes no weights in blocks, which linear, matmul with transpose, and embedding read; "
+                            "cast them to f32 first",
+                            {{"x", Tensor(input)}}, where));
+}
+
+void check_makes_blocks(const NodeFields& fields) {
+  constexpr Kind kinds[] = {Kind::data, Kind::input, Kind::permute, Kind::detach, Kind::call};
+  if (std::find(std::begin(kinds), std::end(kinds), fields.kind) == std::end(kinds))
+    throw DTypeError(fmt::format("{} does not make blocks of {}; make f32, and cast that with weft::cast",
+                                 fields.name.empty() ? std::string(graph::name_of(fields.kind)) : fields.name,
+                                 weft::name_of(fields.type)));
+}
+
+}  // namespace
+
 NodeRef NodeTable::find_locked(const NodeFields& fields, std::uint64_t hash) const {
   for (const Node* node = buckets_[hash & (buckets_.size() - 1)]; node; node = node->next_in_bucket)
     if (node->hash == hash && same(*node, fields))
@@ -113,6 +143,9 @@ NodeRef NodeTable::make(NodeFields&& fields, Where where) {
           "this one with Session::copy",
           fields.name.empty() ? std::string(graph::name_of(fields.kind)) : fields.name, weft::name_of(input->type),
           input->shape.to_string(), input->label.empty() ? "" : fmt::format(" \"{}\"", input->label)));
+  for (const NodeRef& input : fields.inputs)
+    if (has_packed_layout(*input)) check_reads_packed(fields, input, where);
+  if (is_block(fields.type)) check_makes_blocks(fields);
   const bool unique = fields.kind == Kind::data || fields.kind == Kind::input;
   const std::uint64_t hash = unique ? 0 : hash_of(fields);
   std::lock_guard lock(mutex_);

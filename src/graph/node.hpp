@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "ops/scalar.hpp"
-#include "tensor/block_format.hpp"
 #include "weft/device.hpp"
 #include "weft/dtype.hpp"
 #include "weft/error.hpp"
@@ -107,7 +106,17 @@ struct NodeFields {
   /// of what the node is. Ids of parts are smaller than the call's.
   std::vector<NodeRef> parts = {};
   Origin within = {};  // for printing
+  /// Of a leaf whose type has elements of its own: a matrix in the layout that products with weights read, as tensors of
+  /// blocks always are (`has_packed_layout`).
+  bool packed = false;
 };
+
+/// Whether the value is kept as the device's products with weights read it (backend::WeightPacking). Products and
+/// `unpack_rows` take such values, and nothing else does; a transposed one stands for its matrix in a product only.
+inline bool has_packed_layout(const NodeFields& node) { return node.packed || is_block(node.type); }
+/// Such a value as a matrix: the last axis is columns, all others together are rows.
+inline Extent columns_of(const Shape& shape) { return shape.dim(-1); }
+Extent rows_of(const Shape& shape);
 
 /// While one lives on a thread, nodes that are made there without a `within` get this one.
 class Within {

@@ -176,6 +176,7 @@ struct OpRow {
   /// What to do on a device without a kernel, for an op without a decomposition.
   std::string no_kernel = "use the CPU";
 
+  bool reads_packed = false;  // takes matrices in the layout of `has_packed_layout`
   KernelForm form = KernelForm::none;
   int in_place =
       -1;  // the input whose memory the result may take over: its elements are the input's but for what is written

@@ -86,8 +86,9 @@ OpRow row_of(const ops::ReduceRow& row) {
 
 // Globals of other files add to it while the program starts, on one thread.
 std::vector<OpRows (*)()>& families() {
-  static auto& list = *new std::vector<OpRows (*)()>{making_rows,    view_rows, product_rows, gather_rows, norm_rows,
-                                                     attention_rows, loss_rows, cache_rows,   scan_rows,   window_rows};
+  static auto& list =
+      *new std::vector<OpRows (*)()>{making_rows, view_rows,  product_rows, gather_rows, norm_rows,  attention_rows,
+                                     loss_rows,   cache_rows, block_rows,   scan_rows,   window_rows};
   return list;
 }
 

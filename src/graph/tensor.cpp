@@ -7,6 +7,7 @@
 #include "graph/map_row.hpp"
 #include "graph/no_grad.hpp"
 #include "graph/node.hpp"
+#include "graph/packed.hpp"
 #include "ops/table.hpp"
 #include "weft/custom_op.hpp"
 #include "weft/elementwise.hpp"
@@ -62,13 +63,15 @@ Tensor Tensor::operator-() const { return elementwise("neg", {*this}); }
 Tensor full(const Shape& shape, double value, DType type, Device device) {
   for (Extent e : shape)
     if (e < 0) throw ShapeError(fmt::format("full: negative extent in {}", shape.to_string()));
+  if (is_block(type))
+    throw DTypeError(fmt::format("full: elements of {} share scales; make them f32, and cast", name_of(type)));
   return Tensor(graph::constant(value, type, shape, device));
 }
 Tensor zeros(const Shape& shape, DType type, Device device) { return full(shape, 0, type, device); }
 Tensor ones(const Shape& shape, DType type, Device device) { return full(shape, 1, type, device); }
 Tensor arange(Extent n, DType type, Device device) {
   if (n < 0) throw ShapeError(fmt::format("arange: negative length {}", n));
-  return Tensor(graph::cast(graph::iota({n}, 0, DType::i32, device), type));
+  return cast(Tensor(graph::iota({n}, 0, DType::i32, device)), type);
 }
 Tensor scalar_like(double value, const Tensor& like) {
   // A number does not promote: it takes the tensor's type, unless that would change it.
@@ -160,8 +163,10 @@ Tensor elementwise(std::string_view name, std::span<const Tensor> inputs, std::s
   return apply(ops::elementwise_row(name), inputs, attributes, where);
 }
 
-Tensor cast(const Tensor& x, DType type, Where) {
-  node_of(x);
+Tensor cast(const Tensor& x, DType type, Where where) {
+  const graph::Node& node = node_of(x);
+  if (is_block(type)) return node.type == type ? x : graph::in_blocks(cast(x, DType::f32, where), type, where);
+  if (graph::has_packed_layout(node)) return cast(graph::unpacked(x, where), type, where);
   return graph::wrap(graph::cast(x.node(), type));
 }
 

@@ -12,6 +12,7 @@ using weft::BlockFormat;
 using weft::BlockType;
 using weft::bytes_for;
 using weft::dequantise;
+using weft::file_name_of;
 using weft::find_block_format;
 using weft::find_not_finite;
 using weft::quantise;

@@ -25,7 +25,7 @@ void check_type(const std::optional<BlockType>& type) {
     throw UsageError(
         fmt::format("models are converted to F32, F16 or BF16, not to {}; weft quantize makes that of a GGUF "
                     "file",
-                    name_of(*type)));
+                    file_name_of(*type)));
 }
 
 }  // namespace
@@ -73,7 +73,7 @@ void convert_model(const TensorSource& model, const std::filesystem::path& out, 
     metadata = model.gguf() ? metadata_as_text(model.gguf()->metadata()) : model.safetensors_metadata();
   std::vector<TensorInfo> infos;
   for (std::size_t i = 0; i < jobs.size(); ++i)
-    infos.push_back({jobs[i].name, std::string(name_of(jobs[i].type)), model.tensors()[i].shape});
+    infos.push_back({jobs[i].name, std::string(file_name_of(jobs[i].type)), model.tensors()[i].shape});
   write_safetensors(out, infos, metadata, [&](std::size_t i, const auto& put) { convert(i, put); });
 }
 

@@ -130,7 +130,7 @@ std::vector<GgufTensorInfo> infos_of(std::span<const GgufTensor> tensors) {
     const std::uint64_t size = bytes_for<UsageError>(tensor.type, tensor.shape, context);
     if (size != tensor.data.size())
       throw UsageError(fmt::format("{}: {} {} takes {} bytes, but {} bytes of data are given", context,
-                                   name_of(tensor.type), tensor.shape.to_string(), size, tensor.data.size()));
+                                   file_name_of(tensor.type), tensor.shape.to_string(), size, tensor.data.size()));
   }
   return infos;
 }

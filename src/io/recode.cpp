@@ -16,11 +16,6 @@ namespace {
 constexpr std::size_t kRecodeElements = 1 << 14;
 constexpr std::size_t kPieceElements = 256 * kRecodeElements;
 
-std::size_t bytes_of(BlockType type, std::size_t elements) {
-  const BlockFormat& format = block_format(type);
-  return elements / format.block_elements * format.block_bytes;
-}
-
 }  // namespace
 
 void recode(const TensorSource& source, const SourceTensor& tensor, BlockType type,
@@ -45,7 +40,7 @@ void recode(const TensorSource& source, const SourceTensor& tensor, BlockType ty
     if (const auto bad = find_not_finite(type, piece))
       throw FileError(
           fmt::format("{}: tensor {}: element {} is too large for {}; keep its type or take one of a wider range",
-                      source.path().string(), quote(tensor.name), begin + *bad, name_of(type)));
+                      source.path().string(), quote(tensor.name), begin + *bad, file_name_of(type)));
     put(piece);
   }
 }

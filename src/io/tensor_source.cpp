@@ -47,7 +47,7 @@ TensorSource TensorSource::open(const std::filesystem::path& path) {
       source.gguf_ = std::make_shared<GgufFile>(GgufFile::open(path));
       for (const GgufTensor& tensor : source.gguf_->tensors())
         source.tensors_.push_back(
-            {tensor.name, tensor.shape, std::string(name_of(tensor.type)), tensor.type, tensor.data});
+            {tensor.name, tensor.shape, std::string(file_name_of(tensor.type)), tensor.type, tensor.data});
       source.files_ = source.gguf_->files();
       break;
     case SourceKind::safetensors: {

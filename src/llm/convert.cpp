@@ -185,7 +185,7 @@ void put_as(BlockType type, const std::vector<float>& values, const io::TensorSo
   quantise(type, values, bytes);
   if (const auto bad = find_not_finite(type, bytes))
     throw FileError(fmt::format("{}: {}: element {} is too large for {}; take --type BF16 or F32",
-                                source.path().string(), quote(name), *bad, name_of(type)));
+                                source.path().string(), quote(name), *bad, file_name_of(type)));
   put(bytes);
 }
 
@@ -241,7 +241,7 @@ struct Conversion {
       throw UsageError(
           fmt::format("models are converted to F32, F16 or BF16, not to {}; weft quantize makes that of a "
                       "GGUF file",
-                      name_of(*options.type)));
+                      file_name_of(*options.type)));
     from = build(config, [&](std::string_view key) { return names.find(key) != nullptr; });
     check_tensors(from, names);
   }
@@ -315,7 +315,7 @@ Converted convert_to_folder(const io::TensorSource& source, const fs::path& fold
   std::vector<std::pair<const Move*, std::size_t>> parts;
   for (const Move& move : c.moves)
     for (std::size_t part = 0; part < move.to.size(); ++part) {
-      infos.push_back({move.to[part], std::string(name_of(move.type)), shape_of_part(move)});
+      infos.push_back({move.to[part], std::string(file_name_of(move.type)), shape_of_part(move)});
       parts.emplace_back(&move, part);
     }
   const BlockType type = c.moves.front().type;  // of the embedding

@@ -37,28 +37,23 @@ class Lowering {
  private:
   Tensor input(const OpNode& node, std::size_t i) const {
     auto it = values_.find(node.inputs[i]);
-    return it != values_.end() ? it->second : context_.weights.at(node.inputs[i]).dense;
+    return it != values_.end() ? it->second : context_.weights.at(node.inputs[i])[0];
   }
   /// x W^T + b, whatever W is kept as. Exact: x is not rounded to eight bits.
   Tensor product(const Tensor& x, const std::string& name, const Tensor& bias = {}, bool exact = false) const {
-    const Weight& weight = context_.weights.at(name);
-    if (!weight.packed.empty()) return packed_linear(x, weight.packed[0], bias, exact || context_.exact);
-    return linear(x, weight.dense, bias);
+    const Tensor& weight = context_.weights.at(name)[0];
+    return is_packed_matrix(weight) ? packed_linear(x, weight, bias, exact || context_.exact) : linear(x, weight, bias);
   }
   /// x W^T with the `expert`-th of several matrices. Rows of x for which `chosen` is zero are left out if W is packed.
   Tensor product_of_expert(const Tensor& x, const std::string& name, Extent expert, const Tensor& chosen) const {
     const Weight& weight = context_.weights.at(name);
-    if (weight.packed.empty()) return linear(x, select(weight.dense, 0, expert));
-    return packed_linear(x, weight.packed[static_cast<std::size_t>(expert)], {}, context_.exact, chosen);
+    if (!is_packed_matrix(weight[0])) return linear(x, select(weight[0], 0, expert));
+    return packed_linear(x, weight[static_cast<std::size_t>(expert)], {}, context_.exact, chosen);
   }
 
   Tensor one(const OpNode& node) {
     switch (node.op) {
-      case OpType::embedding: {
-        const Weight& table = context_.weights.at(node.inputs[0]);
-        return table.packed.empty() ? embedding(table.dense, input(node, 1))
-                                    : packed_rows(table.packed[0], input(node, 1));
-      }
+      case OpType::embedding: return embedding(input(node, 0), input(node, 1));
       case OpType::pick: return inputs_.rows.defined() ? embedding(input(node, 0), inputs_.rows) : input(node, 0);
       case OpType::rms_norm: return normed(node);
       case OpType::layer_norm: return layer_norm(input(node, 0), input(node, 1), input(node, 2), node.real("eps"));

@@ -152,7 +152,7 @@ bool PackedFile::open() {
   return true;
 }
 
-PackedMatrix PackedFile::matrix(std::size_t part) const {
+Tensor PackedFile::matrix(std::size_t part) const {
   const Part& p = parts_.at(part);
   return matrix_over(p.type, p.n, p.k, mapped_->bytes().subspan(p.at), mapped_, device_);
 }
@@ -162,7 +162,7 @@ bool PackedFile::is_current() const {
                      [](const auto& file) { return stamp_of(file.first) == file.second; });
 }
 
-void PackedFile::write(std::span<const PackedMatrix> matrices, const std::stop_token& stop) const {
+void PackedFile::write(std::span<const Tensor> matrices, const std::stop_token& stop) const {
   if (!settled_) return;
   try {
     fs::create_directories(path_.parent_path());
@@ -191,8 +191,7 @@ void PackedFile::write(std::span<const PackedMatrix> matrices, const std::stop_t
   }
 }
 
-PackedFileWriter::PackedFileWriter(PackedFile file, std::vector<PackedMatrix> matrices,
-                                   std::chrono::milliseconds patience)
+PackedFileWriter::PackedFileWriter(PackedFile file, std::vector<Tensor> matrices, std::chrono::milliseconds patience)
     : patience_(patience),
       done_(std::async(std::launch::async, [file = std::move(file), matrices = std::move(matrices),
                                             stop = stop_.get_token(), end = end_.get_future()] {

@@ -52,12 +52,12 @@ class PackedFile {
   /// Maps it; false if there is none.
   bool open();
   /// In the mapping, by its place among the parts.
-  PackedMatrix matrix(std::size_t part) const;
+  Tensor matrix(std::size_t part) const;
   const std::filesystem::path& path() const { return path_; }
 
   /// Writes it, the matrices in the order of the parts, where the disk has room: packed files take no more than their share,
   /// and leave as much free as they take. Files whose model is gone make room, and then those that were not used for longest.
-  void write(std::span<const PackedMatrix> matrices, const std::stop_token& stop) const;
+  void write(std::span<const Tensor> matrices, const std::stop_token& stop) const;
 
  private:
   struct Part {
@@ -82,7 +82,7 @@ class PackedFile {
 /// before. Its end waits for the file, but not longer than `patience`.
 class PackedFileWriter {
  public:
-  PackedFileWriter(PackedFile file, std::vector<PackedMatrix> matrices, std::chrono::milliseconds patience);
+  PackedFileWriter(PackedFile file, std::vector<Tensor> matrices, std::chrono::milliseconds patience);
   ~PackedFileWriter();
   PackedFileWriter(const PackedFileWriter&) = delete;
   PackedFileWriter& operator=(const PackedFileWriter&) = delete;

@@ -88,7 +88,7 @@ std::vector<Matrix> matrices_of(const TensorDesc& tensor, const TensorNames& nam
   return matrices;
 }
 
-PackedMatrix packed(const Matrix& matrix, const TensorNames& names, Device device, backend::SharedMemory* memory) {
+Tensor packed(const Matrix& matrix, const TensorNames& names, Device device, backend::SharedMemory* memory) {
   std::span<const std::byte> before;
   const auto check = [&](std::span<const std::byte> part) {
     release_pages(before);  // what has been copied to the device need not stay beside it
@@ -96,13 +96,13 @@ PackedMatrix packed(const Matrix& matrix, const TensorNames& names, Device devic
     names.source().require_finite(*matrix.source, part);
     before = part;
   };
-  PackedMatrix made =
-      pack_matrix(*matrix.source->type, matrix.blocks, matrix.n, matrix.k, device, {.memory = memory, .before = check});
+  Tensor made = pack_matrix(*matrix.source->type, matrix.blocks, {matrix.n, matrix.k}, device,
+                            {.memory = memory, .before = check});
   release_pages(before);
   return made;
 }
 
-Weight dense(const TensorDesc& tensor, const TensorNames& names, Device device) {
+Tensor dense(const TensorDesc& tensor, const TensorNames& names, Device device) {
   const Shape shape = shape_of(tensor);
   std::vector<float> values(static_cast<std::size_t>(shape.numel()));
   const std::size_t part = values.size() / tensor.keys.size();
@@ -118,7 +118,7 @@ Weight dense(const TensorDesc& tensor, const TensorNames& names, Device device) 
       for (std::size_t c = 0; c < columns; ++c) turned[r * columns + c] = values[c * rows + r];
     values = std::move(turned);
   }
-  return {tensor_from_bytes(values.data(), shape, DType::f32, device).named(tensor.name), {}};
+  return tensor_from_bytes(values.data(), shape, DType::f32, device).named(tensor.name);
 }
 
 }  // namespace
@@ -196,22 +196,24 @@ Weights load_weights(const ModelGraph& graph, const TensorNames& names, Device d
   const bool is_mapped = file && file->open();
 
   Weights weights;
-  std::vector<PackedMatrix> all_packed;
+  std::vector<Tensor> all_packed;
   // Matrices take about as much packed as in the model's files.
   const std::unique_ptr<backend::SharedMemory> memory =
       packing ? packing->shared_memory(static_cast<std::size_t>(total), file.has_value()) : nullptr;
   for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
     const TensorDesc& tensor = graph.tensors[i];
     if (tensor.keys.empty()) continue;
-    Weight weight = matrices[i].empty() ? dense(tensor, names, device) : Weight();
+    Weight weight;
     for (const Matrix& matrix : matrices[i]) {
-      PackedMatrix made = is_mapped ? file->matrix(all_packed.size()) : packed(matrix, names, device, memory.get());
+      const Tensor made = is_mapped ? file->matrix(all_packed.size()) : packed(matrix, names, device, memory.get());
       all_packed.push_back(made);
-      made.words = made.words.named(tensor.name);
-      weights.bytes += made.bytes();
-      weight.packed.push_back(std::move(made));
+      weights.bytes += packed_size(made);
+      weight.push_back(made.named(tensor.name));
     }
-    weights.bytes += static_cast<std::uint64_t>(weight.dense.defined() ? weight.dense.numel() : 0) * sizeof(float);
+    if (weight.empty()) {
+      weight.push_back(dense(tensor, names, device));
+      weights.bytes += static_cast<std::uint64_t>(weight[0].numel()) * sizeof(float);
+    }
     weights.weights.emplace(tensor.name, std::move(weight));
     for (const std::string& key : tensor.keys) {
       done += names.find(key)->data.size();

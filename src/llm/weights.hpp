@@ -28,12 +28,8 @@ class TensorNames {
   std::string drop_, add_;  // a key that starts with `drop_` has `add_` in its place in the file
 };
 
-/// A constant on the device: as f32, or in its blocks where the device multiplies these; then one matrix, or one for each
-/// expert.
-struct Weight {
-  Tensor dense;
-  std::vector<PackedMatrix> packed;
-};
+/// A constant on the device: f32, or in its blocks where the device multiplies these. Of a mixture in blocks one for each expert.
+using Weight = std::vector<Tensor>;
 
 struct Weights {
   std::unordered_map<std::string, Weight> weights;  // by the graph's names

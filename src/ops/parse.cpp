@@ -411,7 +411,7 @@ class Parser {
                          arguments.size()),
              token.begin);
     };
-    if (const auto type = dtype_from_name(token.text)) {
+    if (const auto type = dtype_from_name(token.text); type && !is_block(*type)) {
       wants(1);
       return checked(builder_.cast(arguments[0], *type));
     }
@@ -437,7 +437,8 @@ class Parser {
       if (const Op op = static_cast<Op>(i); arity(op) > 0) known.push_back(name_of(op));
     for (const DerivedFunction& function : derived_functions()) known.push_back(function.name);
     for (const OpAlias& alias : kOpAliases) known.push_back(alias.name);
-    for (DType type : kAllDTypes) known.push_back(weft::name_of(type));
+    for (DType type : kAllDTypes)
+      if (!is_block(type)) known.push_back(weft::name_of(type));
     std::string message = fmt::format("unknown function '{}'", token.text.substr(0, 40));
     if (const std::string_view near = nearest_name(token.text, known); !near.empty())
       message += fmt::format("; did you mean '{}'?", near);

@@ -69,7 +69,11 @@ class CompiledFunction {
     Trace& made = traces_.front();
     for (std::size_t i = 0; i < made.results.size(); ++i)
       if (made.result_external[i] >= 0)
-        made.results[i] = full(made.results[i].shape(), 0, made.results[i].dtype(), device);
+        made.results[i] = Tensor(graph::make_node({.kind = graph::Kind::input,
+                                                   .type = made.results[i].dtype(),
+                                                   .shape = made.results[i].shape(),
+                                                   .device = device,
+                                                   .ints = {0}}));
     ++count_;
     if (traces_.size() > kTracesMax) traces_.pop_back();
     return traces_.front();
@@ -225,7 +229,8 @@ class CompiledFunction {
     compiler::Request request{blueprint.outputs, std::vector<const graph::Node*>(outputs.size(), nullptr)};
     for (std::size_t u = 0; u < trace.updated.size(); ++u) {
       const auto it = old_value.find(trace.updated[u].get());
-      if (it != old_value.end()) request.may_overwrite[result_count + u] = it->second;
+      if (it != old_value.end() && !graph::has_packed_layout(*it->second))
+        request.may_overwrite[result_count + u] = it->second;
     }
     trace.executable = make_executable(request, device);
 
@@ -259,6 +264,7 @@ class CompiledFunction {
     for (const Tensor& argument : arguments) {
       argument.shape();  // complains when there is no value
       const graph::Node& node = *argument.node();
+      if (node.packed) throw UsageError("compile: an argument is a packed matrix; let the function hold it");
       if (node.storage) {
         buffers.push_back(buffer_of(node));
       } else if (backend::BufferPtr constant = small_constant(node)) {

@@ -116,7 +116,15 @@ void use_backend(Device device, std::unique_ptr<backend::Backend> backend) {
 
 compiler::Target target_of(Device device) {
   backend::Backend& backend = backend_of(device);
-  return {{backend.describe()}, [&backend](DType type) { return backend.storage_bits(type); }};
+  return {{backend.describe()},
+          [&backend](DType type) { return backend.storage_bits(type); },
+          [&backend, device](DType type, Extent n, Extent k) {
+            const backend::WeightPacking* packing = backend.weight_packing();
+            if (!packing || !packing->supports(type))
+              throw DTypeError(fmt::format("{} holds no {}; cast it to f32 on the CPU, and move that",
+                                           device.to_string(), name_of(type)));
+            return packing->packed_bytes(type, n, k);
+          }};
 }
 
 backend::BufferPtr allocate(Device device, std::size_t bytes, FunctionRef<std::string()> label) {

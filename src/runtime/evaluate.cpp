@@ -43,8 +43,7 @@ std::shared_ptr<Executable> make_executable(const compiler::Request& request, De
   const compiler::Target target = target_of(device);
   executable->compiled = compiler::compile(request, target, {s.fusion, s.fused_composites, s.disabled_rewrites});
   executable->program = executable->device->backend->compile(executable->compiled.plan);
-  for (const NodeRef& output : request.outputs)
-    executable->output_bytes.push_back(target.storage_bytes(output->type, output->shape.numel()));
+  for (const NodeRef& output : request.outputs) executable->output_bytes.push_back(target.storage_bytes(*output));
   kernel::Plan& plan = executable->compiled.plan;
   for (const kernel::Kernel& each : plan.kernels)
     executable->work.push_back({kernel::flops(each), kernel::bytes_moved(each)});
@@ -201,6 +200,11 @@ void evaluate(std::span<const NodeRef> nodes, std::optional<Device> device) {
     if (node->storage || node->kind == graph::Kind::constant) continue;
     if (node->kind == graph::Kind::input)
       throw UsageError("eval: the value is an argument of a function that was compiled; it has no elements of its own");
+    if (is_block(node->type) && node->kind == graph::Kind::permute)
+      throw DTypeError(
+          fmt::format("eval: blocks of {} lie along the last axis, so a transposed matrix of them is for matmul "
+                      "only; cast it to f32 before",
+                      name_of(node->type)));
     if (&node->table != &graph_state.table)
       throw UsageError(
           "eval: the value belongs to another session; ask for it where that session is entered, or give a copy to "

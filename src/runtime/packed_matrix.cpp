@@ -3,16 +3,30 @@
 #include <fmt/format.h>
 
 #include "backend/contract.hpp"
-#include "graph/cache.hpp"
-#include "graph/describe.hpp"
-#include "graph/no_grad.hpp"
-#include "graph/op.hpp"
+#include "graph/packed.hpp"
 #include "runtime/devices.hpp"
-#include "weft/ops.hpp"
+#include "runtime/runtime_state.hpp"
 
 namespace weft {
+namespace {
 
-using graph::describe;
+/// A leaf in the packed layout. Types of blocks have no other.
+Tensor packed_leaf(DType type, const Shape& shape, Device device, backend::BufferPtr buffer) {
+  graph::NodeRef node = graph::make_node(
+      {.kind = graph::Kind::data, .type = type, .shape = shape, .device = device, .packed = !is_block(type)});
+  node->storage.set(std::make_unique<runtime::BufferStorage>(std::move(buffer)));
+  return Tensor(std::move(node));
+}
+
+const backend::WeightPacking& packing_for(DType type, Device device) {
+  const backend::WeightPacking* packing = weight_packing(device);
+  if (!packing || !packing->supports(type))
+    throw DTypeError(fmt::format("{} has no products with {}; cast it to f32 on the CPU, and move that",
+                                 device.to_string(), name_of(type)));
+  return *packing;
+}
+
+}  // namespace
 
 const backend::WeightPacking* weight_packing(Device device) { return runtime::backend_of(device).weight_packing(); }
 
@@ -21,79 +35,48 @@ bool can_pack(BlockType type, Device device) {
   return packing && packing->supports(type);
 }
 
-PackedMatrix pack_matrix(BlockType type, std::span<const std::byte> blocks, Extent n, Extent k, Device device,
-                         const PackOptions& options) {
-  if (!can_pack(type, device))
-    throw DTypeError(fmt::format("pack_matrix: {} has no products with {}; load the matrix as f32", device.to_string(),
-                                 name_of(type)));
+Tensor pack_matrix(BlockType type, std::span<const std::byte> blocks, const Shape& shape, Device device,
+                   const PackOptions& options) {
+  const backend::WeightPacking& packing = packing_for(type, device);
+  graph::check_block_shape("tensor", type, shape);
   constexpr std::string_view label = "weights in blocks";
-  const backend::WeightPacking& packing = *weight_packing(device);
+  const Extent n = graph::rows_of(shape), k = graph::columns_of(shape);
   const std::size_t bytes = packing.packed_bytes(type, n, k);
   const backend::BufferPtr buffer =
       options.memory ? options.memory->allocate(bytes, label) : runtime::allocate(device, bytes, label);
   packing.pack(type, blocks, n, k, *buffer, options.before);
-  return {Tensor(runtime::data_node(DType::u32, {static_cast<Extent>(bytes / 4)}, device, buffer)), type, n, k};
+  return packed_leaf(type, shape, device, buffer);
 }
 
-std::span<const std::byte> packed_bytes(const PackedMatrix& matrix) {
-  return weight_packing(matrix.words.device())->view(*runtime::buffer_of(*matrix.words.node())).first(matrix.bytes());
+void unpack_matrix(const Tensor& matrix, std::span<std::byte> blocks) {
+  const graph::Node& node = *matrix.node();
+  // A value in memory may be read from any session.
+  const backend::Backend& backend = *graph::session_of(node).part<runtime::RuntimeState>().device(node.device).backend;
+  backend.weight_packing()->unpack(node.type, *runtime::buffer_of(node), graph::rows_of(node.shape),
+                                   graph::columns_of(node.shape), blocks);
 }
 
-PackedMatrix matrix_over(BlockType type, Extent n, Extent k, std::span<const std::byte> packed,
-                         std::shared_ptr<const void> owner, Device device) {
-  const backend::WeightPacking& packing = *weight_packing(device);
+bool is_packed_matrix(const Tensor& tensor) { return graph::has_packed_layout(*tensor.node()); }
+
+std::size_t packed_size(const Tensor& matrix) {
+  return packing_for(matrix.dtype(), matrix.device())
+      .packed_bytes(matrix.dtype(), graph::rows_of(matrix.shape()), graph::columns_of(matrix.shape()));
+}
+
+std::span<const std::byte> packed_bytes(const Tensor& matrix) {
+  return packing_for(matrix.dtype(), matrix.device())
+      .view(*runtime::buffer_of(*matrix.node()))
+      .first(packed_size(matrix));
+}
+
+Tensor matrix_over(BlockType type, Extent n, Extent k, std::span<const std::byte> packed,
+                   std::shared_ptr<const void> owner, Device device) {
+  const backend::WeightPacking& packing = packing_for(type, device);
   const std::size_t bytes = packing.packed_bytes(type, n, k);
   if (packed.size() < bytes)
     throw UsageError(fmt::format("packed matrix: {} [{}, {}] takes {} bytes, and {} are given", name_of(type), n, k,
                                  bytes, packed.size()));
-  const backend::BufferPtr buffer = packing.borrow(std::move(owner), packed.first(bytes));
-  return {Tensor(runtime::data_node(DType::u32, {static_cast<Extent>(bytes / 4)}, device, buffer)), type, n, k};
-}
-
-Tensor packed_linear(const Tensor& x, const PackedMatrix& weight, const Tensor& bias, bool exact, const Tensor& chosen,
-                     Where where) {
-  constexpr std::string_view op = "packed_linear";
-  if (!x.defined() || !weight.words.defined()) throw UsageError("packed_linear: an operand has no value");
-  if (x.dtype() != DType::f32) throw DTypeError(describe(op, "x is not f32; cast it", {{"x", x}}, where));
-  if (x.device() != weight.words.device())
-    throw DeviceError(describe(op, "x and the weight are on different devices", {{"x", x}}, where));
-  if (x.rank() < 1 || x.dim(-1) != weight.k)
-    throw ShapeError(
-        describe(op, fmt::format("the last axis of x differs from the columns of weight [{}, {}]", weight.n, weight.k),
-                 {{"x", x}}, where));
-  if (bias.defined() && (bias.rank() != 1 || bias.dim(0) != weight.n))
-    throw ShapeError(describe(op, fmt::format("bias is not [{}]", weight.n), {{"bias", bias}}, where));
-  const Extent rows =
-      weight.k > 0 ? x.numel() / weight.k : Shape(std::vector<Extent>(x.shape().begin(), x.shape().end() - 1)).numel();
-  if (chosen.defined()) {
-    if (chosen.dtype() != DType::f32) throw DTypeError(describe(op, "chosen is not f32", {{"chosen", chosen}}, where));
-    if (chosen.shape() != Shape{rows})
-      throw ShapeError(describe(op, fmt::format("chosen is not [{}], one number for each row of x", rows),
-                                {{"x", x}, {"chosen", chosen}}, where));
-    if (chosen.device() != x.device())
-      throw DeviceError(describe(op, "x and chosen are on different devices", {{"x", x}, {"chosen", chosen}}, where));
-  }
-  Shape shape = x.shape();
-  shape[shape.rank() - 1] = weight.n;
-  const graph::NodeRef product = graph::call_nodes(
-      graph::packed_matmul_row(), {Tensor(graph::reshape(x.node(), {1, rows, weight.k})), weight.words, chosen},
-      graph::words_of(graph::packed_matmul_row().attributes,
-                      graph::PackedMatmul{static_cast<Extent>(weight.type), weight.n, weight.k, exact}),
-      where)[0];
-  const Tensor y = graph::wrap(graph::reshape(product, shape));
-  return bias.defined() ? elementwise("add", {y, bias}, {}, where) : y;
-}
-
-Tensor packed_rows(const PackedMatrix& table, const Tensor& indices, Where where) {
-  constexpr std::string_view op = "packed_rows";
-  if (!indices.defined() || !table.words.defined()) throw UsageError("packed_rows: an operand has no value");
-  if (indices.dtype() != DType::i32)
-    throw DTypeError(describe(op, "indices are not i32", {{"indices", indices}}, where));
-  if (indices.rank() != 1) throw ShapeError(describe(op, "indices are not [T]", {{"indices", indices}}, where));
-  if (indices.device() != table.words.device())
-    throw DeviceError(describe(op, "operands on different devices", {{"indices", indices}}, where));
-  return graph::call(graph::unpack_rows_row(), {table.words, indices},
-                     graph::UnpackRows{static_cast<Extent>(table.type), table.n, table.k}, where);
+  return packed_leaf(type, {n, k}, device, packing.borrow(std::move(owner), packed.first(bytes)));
 }
 
 }  // namespace weft

@@ -112,9 +112,9 @@ void structure_of(std::span<const NodeRef> outputs, std::uint64_t settings, Stru
       numbers.add(n, static_cast<std::uint32_t>(s.nodes.size()));
       s.nodes.push_back(n);
       s.is_leaf.push_back(leaf);
-      put(static_cast<std::uint64_t>(leaf ? Kind::data : n->kind) | static_cast<std::uint64_t>(n->type) << 8 |
-          static_cast<std::uint64_t>(n->shape.size()) << 16 | static_cast<std::uint64_t>(n->device.kind) << 24 |
-          static_cast<std::uint64_t>(n->device.index) << 32);
+      put(static_cast<std::uint64_t>(leaf ? Kind::data : n->kind) | static_cast<std::uint64_t>(n->packed) << 7 |
+          static_cast<std::uint64_t>(n->type) << 8 | static_cast<std::uint64_t>(n->shape.size()) << 16 |
+          static_cast<std::uint64_t>(n->device.kind) << 24 | static_cast<std::uint64_t>(n->device.index) << 32);
       for (Extent e : n->shape) put(static_cast<std::uint64_t>(e));
       if (leaf) {
         views_leaf.push_back(true);
@@ -326,7 +326,8 @@ Blueprint blueprint_of(std::span<const NodeRef> outputs, const Structure& s, con
                                .type = node->type,
                                .shape = node->shape,
                                .device = node->device,
-                               .name = named ? node->name : std::string(graph::name_of(node->kind))},
+                               .name = named ? node->name : std::string(graph::name_of(node->kind)),
+                               .packed = node->packed},
                               node->where);
       copy->label = node->label;
       continue;

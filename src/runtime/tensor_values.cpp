@@ -6,9 +6,11 @@
 
 #include "graph/describe.hpp"
 #include "graph/node.hpp"
+#include "graph/packed.hpp"
 #include "graph/trace_scope.hpp"
 #include "runtime/devices.hpp"
 #include "runtime/evaluate.hpp"
+#include "runtime/packed_matrix.hpp"
 #include "runtime/runtime_state.hpp"
 #include "tensor/element.hpp"
 #include "weft/tensor.hpp"
@@ -26,6 +28,11 @@ Tensor tensor_from_bytes(const void* data, const Shape& shape, DType type, Devic
     throw DTypeError(
         fmt::format("tensor: {} does not hold {}; convert to f32, or use the CPU", device.to_string(), name_of(type)));
   const Extent count = shape.numel();
+  if (is_block(type)) {
+    graph::check_block_shape("tensor", type, shape);
+    return pack_matrix(type, {static_cast<const std::byte*>(data), bytes_of(type, static_cast<std::size_t>(count))},
+                       shape, device);
+  }
   backend::BufferPtr buffer = runtime::allocate(device, backend.storage_bytes(type, count), [&] {
     return fmt::format("tensor {} {}", name_of(type), shape.to_string());
   });
@@ -123,6 +130,7 @@ void Tensor::copy_to(void* out, std::size_t bytes) const {
     std::memcpy(out, runtime::constant_bytes(*node_).data(), needed);
     return;
   }
+  if (graph::has_packed_layout(*node_)) return unpack_matrix(*this, {static_cast<std::byte*>(out), bytes});
   backend.download(*runtime::buffer_of(*node_), 0, numel(), dtype(), out);
 }
 
@@ -208,8 +216,15 @@ std::string Tensor::to_string() const {
   std::vector<std::byte> bytes(bytes_of(dtype(), static_cast<std::size_t>(numel())));
   copy_to(bytes.data(), bytes.size());
   std::string out = fmt::format("{} {} ", name_of(dtype()), shape().to_string());
+  std::vector<float> values;  // that blocks stand for
+  if (is_block(dtype())) {
+    values.resize(static_cast<std::size_t>(numel()));
+    dequantise(dtype(), bytes, values);
+  }
+  const DType shown = is_block(dtype()) ? DType::f32 : dtype();
+  const void* elements = is_block(dtype()) ? static_cast<const void*>(values.data()) : bytes.data();
   print(out, shape(), 0, 0, numel() > kPrintedMax,
-        [&](Extent i) -> std::string { return element_text(dtype(), bytes.data(), static_cast<std::size_t>(i)); });
+        [&](Extent i) -> std::string { return element_text(shown, elements, static_cast<std::size_t>(i)); });
   return out;
 }
 

@@ -1,6 +1,7 @@
 #include "tensor/block_format.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cctype>
 #include <cmath>
@@ -15,8 +16,9 @@ namespace {
 using namespace codec;
 
 /// f16 scales at these places of each block.
-template <std::size_t block_bytes, std::size_t... places>
+template <DType type, std::size_t... places>
 std::size_t find_bad_scale(const std::byte* blocks, std::size_t count) {
+  constexpr auto block_bytes = static_cast<std::size_t>(element(type).block_bytes);
   for (std::size_t i = 0; i < count; ++i)
     // An exponent of all ones is infinity or NaN.
     if ((((load<std::uint16_t>(blocks + i * block_bytes + places) & 0x7C00u) == 0x7C00u) || ...)) return i;
@@ -36,39 +38,72 @@ std::size_t find_bad_exponent(const std::byte* blocks, std::size_t count) {
 }
 std::size_t all_finite(const std::byte*, std::size_t count) { return count; }
 
-using T = BlockType;
+/// The name of a type in capitals.
+template <DType type>
+constexpr auto kCapitals = [] {
+  std::array<char, name_of(type).size()> text;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = name_of(type)[i];
+    text[i] = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  }
+  return text;
+}();
+
+template <DType type>
+constexpr BlockFormat format_of(int file_type, void (*dequantise)(const std::byte*, float*, std::size_t),
+                                void (*quantise)(const float*, std::byte*, std::size_t),
+                                std::size_t (*find_not_finite)(const std::byte*, std::size_t)) {
+  const Element& row = element(type);
+  return {type,
+          {kCapitals<type>.data(), kCapitals<type>.size()},
+          static_cast<std::uint32_t>(row.gguf),
+          is_block(type) ? static_cast<std::size_t>(row.block_bytes) : size_bytes(type),
+          static_cast<std::size_t>(row.block_elements),
+          file_type,
+          dequantise,
+          quantise,
+          find_not_finite};
+}
+
 constexpr BlockFormat kFormats[] = {
-    // type, name, GGUF id, file type, bytes and elements of a block
-    {T::f32, "F32", 0, 0, 4, 1, dequantise_f32, quantise_f32, find_bad_value<std::uint32_t, 0x7F800000u>},
-    {T::f16, "F16", 1, 1, 2, 1, dequantise_f16, quantise_f16, find_bad_value<std::uint16_t, 0x7C00u>},
-    {T::bf16, "BF16", 30, 32, 2, 1, dequantise_bf16, quantise_bf16, find_bad_value<std::uint16_t, 0x7F80u>},
-    {T::f64, "F64", 28, -1, 8, 1, dequantise_f64, quantise_f64, find_bad_value<std::uint64_t, 0x7FF0000000000000u>},
-    {T::i8, "I8", 24, -1, 1, 1, dequantise_i8, nullptr, all_finite},
-    {T::i16, "I16", 25, -1, 2, 1, dequantise_i16, nullptr, all_finite},
-    {T::i32, "I32", 26, -1, 4, 1, dequantise_i32, nullptr, all_finite},
-    {T::i64, "I64", 27, -1, 8, 1, dequantise_i64, nullptr, all_finite},
-    {T::q4_0, "Q4_0", 2, 2, 18, 32, dequantise_q4_0, quantise_q4_0, find_bad_scale<18, 0>},
-    {T::q4_1, "Q4_1", 3, 3, 20, 32, dequantise_q4_1, quantise_q4_1, find_bad_scale<20, 0, 2>},
-    {T::q5_0, "Q5_0", 6, 8, 22, 32, dequantise_q5_0, quantise_q5_0, find_bad_scale<22, 0>},
-    {T::q5_1, "Q5_1", 7, 9, 24, 32, dequantise_q5_1, quantise_q5_1, find_bad_scale<24, 0, 2>},
-    {T::q8_0, "Q8_0", 8, 7, 34, 32, dequantise_q8_0, quantise_q8_0, find_bad_scale<34, 0>},
-    {T::q2_k, "Q2_K", 10, 10, 84, 256, dequantise_q2_k, quantise_q2_k, find_bad_scale<84, 80, 82>},
-    {T::q3_k, "Q3_K", 11, 11, 110, 256, dequantise_q3_k, quantise_q3_k, find_bad_scale<110, 108>},
-    {T::q4_k, "Q4_K", 12, 14, 144, 256, dequantise_q4_k, quantise_q4_k, find_bad_scale<144, 0, 2>},
-    {T::q5_k, "Q5_K", 13, 16, 176, 256, dequantise_q5_k, quantise_q5_k, find_bad_scale<176, 0, 2>},
-    {T::q6_k, "Q6_K", 14, 18, 210, 256, dequantise_q6_k, quantise_q6_k, find_bad_scale<210, 208>},
-    {T::iq4_nl, "IQ4_NL", 20, 25, 18, 32, dequantise_iq4_nl, quantise_iq4_nl, find_bad_scale<18, 0>},
-    {T::iq4_xs, "IQ4_XS", 23, 30, 136, 256, dequantise_iq4_xs, quantise_iq4_xs, find_bad_scale<136, 0>},
-    {T::mxfp4, "MXFP4", 39, 38, 17, 32, dequantise_mxfp4, quantise_mxfp4, find_bad_exponent},
+    // type (general.file_type, ...)
+    format_of<DType::f32>(0, dequantise_f32, quantise_f32, find_bad_value<std::uint32_t, 0x7F800000u>),
+    format_of<DType::f16>(1, dequantise_f16, quantise_f16, find_bad_value<std::uint16_t, 0x7C00u>),
+    format_of<DType::bf16>(32, dequantise_bf16, quantise_bf16, find_bad_value<std::uint16_t, 0x7F80u>),
+    format_of<DType::f64>(-1, dequantise_f64, quantise_f64, find_bad_value<std::uint64_t, 0x7FF0000000000000u>),
+    format_of<DType::i8>(-1, dequantise_i8, nullptr, all_finite),
+    format_of<DType::i16>(-1, dequantise_i16, nullptr, all_finite),
+    format_of<DType::i32>(-1, dequantise_i32, nullptr, all_finite),
+    format_of<DType::i64>(-1, dequantise_i64, nullptr, all_finite),
+    format_of<DType::q4_0>(2, dequantise_q4_0, quantise_q4_0, find_bad_scale<DType::q4_0, 0>),
+    format_of<DType::q4_1>(3, dequantise_q4_1, quantise_q4_1, find_bad_scale<DType::q4_1, 0, 2>),
+    format_of<DType::q5_0>(8, dequantise_q5_0, quantise_q5_0, find_bad_scale<DType::q5_0, 0>),
+    format_of<DType::q5_1>(9, dequantise_q5_1, quantise_q5_1, find_bad_scale<DType::q5_1, 0, 2>),
+    format_of<DType::q8_0>(7, dequantise_q8_0, quantise_q8_0, find_bad_scale<DType::q8_0, 0>),
+    format_of<DType::q2_k>(10, dequantise_q2_k, quantise_q2_k, find_bad_scale<DType::q2_k, 80, 82>),
+    format_of<DType::q3_k>(11, dequantise_q3_k, quantise_q3_k, find_bad_scale<DType::q3_k, 108>),
+    format_of<DType::q4_k>(14, dequantise_q4_k, quantise_q4_k, find_bad_scale<DType::q4_k, 0, 2>),
+    format_of<DType::q5_k>(16, dequantise_q5_k, quantise_q5_k, find_bad_scale<DType::q5_k, 0, 2>),
+    format_of<DType::q6_k>(18, dequantise_q6_k, quantise_q6_k, find_bad_scale<DType::q6_k, 208>),
+    format_of<DType::iq4_nl>(25, dequantise_iq4_nl, quantise_iq4_nl, find_bad_scale<DType::iq4_nl, 0>),
+    format_of<DType::iq4_xs>(30, dequantise_iq4_xs, quantise_iq4_xs, find_bad_scale<DType::iq4_xs, 0>),
+    format_of<DType::mxfp4>(38, dequantise_mxfp4, quantise_mxfp4, find_bad_exponent),
 };
 
-// `block_format` looks rows up by their place.
-constexpr bool rows_stand_in_order() {
+// Places of the formats by type; -1: model files do not hold the type.
+constexpr auto kPlaces = [] {
+  std::array<signed char, kDTypeCount> places;
+  for (signed char& place : places) place = -1;
   for (std::size_t i = 0; i < std::size(kFormats); ++i)
-    if (kFormats[i].type != static_cast<BlockType>(i)) return false;
-  return std::size(kFormats) == static_cast<std::size_t>(BlockType::mxfp4) + 1;
-}
-static_assert(rows_stand_in_order());
+    places[static_cast<std::size_t>(kFormats[i].type)] = static_cast<signed char>(i);
+  return places;
+}();
+// Every type with a number in GGUF has a format.
+static_assert([] {
+  for (const Element& row : kElements)
+    if ((row.gguf >= 0) != (kPlaces[static_cast<std::size_t>(row.type)] >= 0)) return false;
+  return true;
+}());
 
 struct UnreadType {
   std::uint32_t id;
@@ -120,7 +155,12 @@ std::size_t count_of(const BlockFormat& format, std::span<const std::byte> block
 }  // namespace
 
 std::span<const BlockFormat> block_formats() { return kFormats; }
-const BlockFormat& block_format(BlockType type) { return kFormats[static_cast<std::size_t>(type)]; }
+const BlockFormat& block_format(BlockType type) {
+  const int place = kPlaces[static_cast<std::size_t>(type)];
+  if (place < 0)
+    throw UsageError(fmt::format("model files hold no {}; cast it to one of {}", name_of(type), block_format_list()));
+  return kFormats[place];
+}
 
 const BlockFormat* find_block_format(std::string_view name) {
   for (const BlockFormat& format : kFormats)

@@ -9,44 +9,25 @@
 #include <string_view>
 
 #include "base/checked.hpp"
+#include "weft/dtype.hpp"
 #include "weft/error.hpp"
 #include "weft/shape.hpp"
 
 namespace weft {
 
-enum class BlockType : std::uint8_t {
-  f32,
-  f16,
-  bf16,
-  f64,
-  i8,
-  i16,
-  i32,
-  i64,  // plain
-  q4_0,
-  q4_1,
-  q5_0,
-  q5_1,
-  q8_0,  // 32 elements and one scale, for *_1 also a minimum
-  q2_k,
-  q3_k,
-  q4_k,
-  q5_k,
-  q6_k,  // 256 elements in 8 or 16 groups, whose scales are small integers themselves
-  iq4_nl,
-  iq4_xs,
-  mxfp4,  // 4 bits that index a table of values
-};
+/// The type of a tensor in a model file: plain numbers, or a type of blocks.
+using BlockType = DType;
 
-/// A format: the whole truth about it. `dequantise` gives the values that the format defines, bit for bit as llama.cpp
+/// A format: what model files need of a type beside its row in weft/dtype.hpp, from which the first five fields are.
+/// `dequantise` gives the values that the format defines, bit for bit as llama.cpp
 /// does; `quantise` searches scales for a small sum of squared errors.
 struct BlockFormat {
   BlockType type;
-  std::string_view name;  ///< "Q4_K", in GGUF files and on the command line
+  std::string_view name;  ///< "Q4_K", in model files and on the command line
   std::uint32_t gguf_id;  ///< type of a tensor in GGUF
-  int file_type;          ///< general.file_type of a GGUF file mostly of this type; -1: there is none
   std::size_t block_bytes;
   std::size_t block_elements;
+  int file_type;  ///< general.file_type of a GGUF file mostly of this type; -1: there is none
   void (*dequantise)(const std::byte* blocks, float* values, std::size_t block_count);
   void (*quantise)(const float* values, std::byte* blocks, std::size_t block_count);  ///< nullptr: not into integers
   /// Index of the first block with a scale (of plain floats: a value) that is NaN or infinite, else `block_count`.
@@ -57,8 +38,10 @@ struct BlockFormat {
 };
 
 std::span<const BlockFormat> block_formats();
+/// UsageError for a type that model files do not hold.
 const BlockFormat& block_format(BlockType type);
-inline std::string_view name_of(BlockType type) { return block_format(type).name; }
+/// "Q4_K", in model files.
+inline std::string_view file_name_of(BlockType type) { return block_format(type).name; }
 
 /// By name, in any case of letters ("q4_k"), if there is one.
 const BlockFormat* find_block_format(std::string_view name);

@@ -42,7 +42,7 @@ std::string dtype_list(bool (*holds)(const Element&)) {
 DType promote(DType a, DType b) {
   if (a == b) return a;
   const Element &x = element(a), &y = element(b);
-  if (x.kind == ElementKind::storage || y.kind == ElementKind::storage) no_common_type(a, b);
+  if (is_storage(a) || is_storage(b)) no_common_type(a, b);
   if (x.kind == ElementKind::boolean) return b;
   if (y.kind == ElementKind::boolean) return a;
   if (x.kind != y.kind) return x.kind == ElementKind::real ? a : b;

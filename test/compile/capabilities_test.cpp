@@ -5,6 +5,7 @@
 
 #include "compile/evaluate_plan.hpp"
 #include "graph/cache.hpp"
+#include "graph/packed.hpp"
 #include "weft/error.hpp"
 #include "weft/inference.hpp"
 #include "weft/ops.hpp"
@@ -66,9 +67,7 @@ struct Cached {
   Arguments arguments;
   Tensor written, attended;
   explicit Cached(CacheType type) {
-    const Extent width = type == CacheType::f32 ? 4 : 2;
-    const DType stored = type == CacheType::f32 ? DType::f32 : DType::u32;
-    const Tensor cache = arguments.make({6, width}, std::vector<double>(static_cast<std::size_t>(6 * width)), stored);
+    const Tensor cache = arguments.make({6, 4}, std::vector<double>(6 * 4), graph::dtype_of_cache(type));
     const Tensor rows = arguments.make({2, 4}, wave(8, 0.9)), at = arguments.make({2}, {1, 0}, DType::i32);
     written = write_rows(cache, rows, at, type);
     const Tensor q = arguments.make({1, 2, 4}, wave(8, 0.4)), first = arguments.make({1}, {0}, DType::i32),
@@ -114,10 +113,10 @@ TEST(Capabilities, WhatHasNoPrimitivesIsAnErrorWithACure) {
                 .find("reference has no kernel for it, and it has no form in other ops; use the CPU"),
             std::string::npos);
   Arguments arguments;
-  const Tensor x = arguments.make({1, 1, 32}, wave(32, 1)), weights = arguments.make({10}, wave(10, 1), DType::u32);
+  const Tensor x = arguments.make({1, 1, 32}, wave(32, 1)),
+               weights = arguments.make_packed({1, 32}, wave(9, 1), DType::q8_0);
   const Tensor product =
-      graph::call(graph::packed_matmul_row(), {x, weights, Tensor()},
-                  graph::PackedMatmul{static_cast<Extent>(BlockType::q8_0), 1, 32, true}, Where::current());
+      graph::call(graph::packed_matmul_row(), {x, weights, Tensor()}, graph::PackedMatmul{true}, Where::current());
   EXPECT_NE(error_of(product, reference_target()).find("load the weights as f32, or use the CPU"), std::string::npos);
   compiler::Target packed = reference_target();
   packed.has_kernel = [](const graph::Call& call) { return &call.row() == &graph::packed_matmul_row(); };

@@ -17,6 +17,10 @@ inline compiler::Target reference_target() {
   compiler::Target target;
   target.name = "reference";
   target.storage_bits = [](DType) { return 8; };  // buffers are vectors of doubles: one "byte" an element
+  // The words of reference/packed.hpp.
+  target.packed_bytes = [](DType type, Extent n, Extent k) {
+    return (bytes_of(type, static_cast<std::size_t>(n * k)) + 3) / 4;
+  };
   target.dtypes.assign(std::begin(kAllDTypes), std::end(kAllDTypes));
   target.offset_alignment = 1;
   target.has_kernel = [](const graph::Call& call) {
@@ -38,6 +42,17 @@ class Arguments final : public LeafMaker {
                                .ints = {next_++}}));
     for (double& v : values) v = reference::to_type(v, type);
     values_[t.node().get()] = std::move(values);
+    return t;
+  }
+  /// A matrix in the packed layout, whose words are u32 numbers.
+  Tensor make_packed(const Shape& shape, std::vector<double> words, DType type) {
+    Tensor t(graph::make_node({.kind = graph::Kind::input,
+                               .type = type,
+                               .shape = shape,
+                               .device = {Device::Kind::trace, 0},
+                               .ints = {next_++},
+                               .packed = !is_block(type)}));
+    values_[t.node().get()] = std::move(words);
     return t;
   }
   const std::vector<double>& of(const graph::Node* node) const { return values_.at(node); }

@@ -79,8 +79,10 @@ class Conformance : public testing::Test {
         static_cast<Extent>(std::max<std::size_t>(target.offset_alignment, 256));  // elements: whole alignments
     std::vector<Operand> externals(static_cast<std::size_t>(compiled.external_count));
     for (std::size_t i = 0; i < compiled.leaves.size(); ++i)
-      externals[i] = {compiled.leaves[i]->type, compiled.leaves[i]->shape.numel(),
-                      &arguments.of(compiled.leaves[i].get())};
+      if (const auto& values = arguments.of(compiled.leaves[i].get()); graph::has_packed_layout(*compiled.leaves[i]))
+        externals[i] = {DType::u32, static_cast<Extent>(values.size()), &values};
+      else
+        externals[i] = {compiled.leaves[i]->type, compiled.leaves[i]->shape.numel(), &values};
     for (std::size_t o = 0; o < outputs.size(); ++o) {
       auto& external = externals[static_cast<std::size_t>(compiled.output_external[o])];
       if (!external.values) external = {outputs[o].dtype(), outputs[o].numel(), nullptr};

@@ -4,6 +4,7 @@
 
 #include "conformance/device_run.hpp"
 #include "graph/cache.hpp"
+#include "graph/packed.hpp"
 #include "graph/scatter.hpp"
 #include "runtime/packed_matrix.hpp"
 #include "weft/inference.hpp"
@@ -19,6 +20,13 @@ compiler::Target whole_target() {
   target.computed_rows_max = 8;
   return target;
 }
+
+/// Every type that devices have products with.
+const std::vector<DType> kPackedTypes = [] {
+  std::vector<DType> types = {DType::f32, DType::f16, DType::bf16};
+  std::copy_if(std::begin(kAllDTypes), std::end(kAllDTypes), std::back_inserter(types), is_block);
+  return types;
+}();
 
 class Routines : public Conformance {
  protected:
@@ -39,11 +47,13 @@ class Routines : public Conformance {
     quantise(type, floats, blocks);
     std::vector<double> words = reference::words_of(blocks);
     if (side.is_device) {
-      const auto packed = pack_matrix(type, blocks, n, k, device()).words.to_vector<std::uint32_t>();
+      const Tensor matrix = pack_matrix(type, blocks, {n, k}, device());
+      std::vector<std::uint32_t> packed(packed_size(matrix) / 4);
+      backend().download(*runtime::buffer_of(*matrix.node()), 0, static_cast<Extent>(packed.size()), DType::u32,
+                         packed.data());
       words.assign(packed.begin(), packed.end());
     }
-    const auto count = static_cast<Extent>(words.size());
-    return side.arguments.make({count}, std::move(words), DType::u32);
+    return side.arguments.make_packed({n, k}, std::move(words), type);
   }
 
   /// The values that `make(side)` gives, on the device and by the reference, whose kernels are then in `kernels_`.
@@ -69,16 +79,9 @@ class Routines : public Conformance {
   std::mt19937_64 random_{17};
 };
 
-Tensor packed_product(const Tensor& x, const Tensor& words, BlockType type, Extent n, const Tensor& chosen = {}) {
-  const graph::NodeRef rows = graph::reshape(x.node(), {1, x.dim(0), x.dim(1)});
-  const Tensor y = graph::call(graph::packed_matmul_row(), {Tensor(rows), words, chosen},
-                               graph::PackedMatmul{static_cast<Extent>(type), n, x.dim(1), true}, Where::current());
-  return reshape(y, {x.dim(0), n});
-}
-
 TEST_F(Routines, PackedProductsWithEpiloguesAndChosenRows) {
   const Extent n = 40, k = 256;
-  for (const BlockType type : {BlockType::q8_0, BlockType::q4_1, BlockType::q6_k, BlockType::mxfp4, BlockType::f16})
+  for (const DType type : kPackedTypes)
     for (const Extent m : {Extent{1}, Extent{5}, Extent{20}}) {
       if (!is_cpu() && (type != BlockType::q8_0 || m == 1)) continue;  // software adapters take seconds for each shader
       SCOPED_TRACE(fmt::format("{} rows of {}", m, name_of(type)));
@@ -88,8 +91,8 @@ TEST_F(Routines, PackedProductsWithEpiloguesAndChosenRows) {
       expect_same([&](Side& side) {
         const Tensor rows = side.arguments.make({m, k}, x), words = weights(side, type, n, k, w);
         const Tensor flags = narrow(side.arguments.make({m, 2}, chosen), 1, 0, 1);
-        return std::vector<Tensor>{silu(packed_product(rows, words, type, n) + side.arguments.make({n}, bias)),
-                                   packed_product(rows, words, type, n, reshape(flags, {m}))};
+        return std::vector<Tensor>{silu(packed_linear(rows, words, {}, true) + side.arguments.make({n}, bias)),
+                                   packed_linear(rows, words, {}, true, reshape(flags, {m}))};
       });
       ASSERT_EQ(kernels_.size(), 2u);
       const auto& second = std::get<kernel::PackedMatmulKernel>(kernels_[1]);
@@ -104,7 +107,7 @@ TEST_F(Routines, PackedProductsOfRowsThatAreComputedAsTheyAreRead) {
     const Tensor rows = side.arguments.make({m, k}, x);
     const Tensor norm = rows * elementwise("rsqrt", {mean(rows * rows, {1}, {.keepdims = true}) + 1e-5}) *
                         side.arguments.make({k}, scale);
-    return std::vector<Tensor>{packed_product(norm, weights(side, BlockType::q8_0, n, k, w), BlockType::q8_0, n)};
+    return std::vector<Tensor>{packed_linear(norm, weights(side, BlockType::q8_0, n, k, w), {}, true)};
   });
   ASSERT_EQ(kernels_.size(), 1u);
   EXPECT_TRUE(std::get<kernel::PackedMatmulKernel>(kernels_[0]).rows);
@@ -112,24 +115,46 @@ TEST_F(Routines, PackedProductsOfRowsThatAreComputedAsTheyAreRead) {
 
 TEST_F(Routines, RowsOfPackedWeights) {
   const Extent n = 12, k = 256;
-  for (const BlockType type : {BlockType::q8_0, BlockType::q4_k, BlockType::bf16}) {
+  for (const DType type : kPackedTypes) {
     if (!is_cpu() && type != BlockType::q4_k) continue;
     SCOPED_TRACE(name_of(type));
     const auto w = noise(n * k);
     expect_same([&](Side& side) {
       const Tensor at = side.arguments.make({5}, {3, 11, -1, 12, 3}, DType::i32);
-      return std::vector<Tensor>{graph::call(graph::unpack_rows_row(), {weights(side, type, n, k, w), at},
-                                             graph::UnpackRows{static_cast<Extent>(type), n, k}, Where::current())};
+      return std::vector<Tensor>{packed_rows(weights(side, type, n, k, w), at)};
     });
     EXPECT_TRUE(std::holds_alternative<kernel::CallKernel>(kernels_[0]));
+  }
+}
+
+TEST_F(Routines, ValuesThatAreRoundedToBlocks) {
+  const Extent n = 19, k = 512;
+  for (const DType type : kPackedTypes) {
+    if (!is_block(type)) continue;
+    SCOPED_TRACE(name_of(type));
+    const auto x = noise(n * k), y = noise(3 * k);
+    const auto make = [&](Side& side) {
+      const Tensor blocks = cast(side.arguments.make({n, k}, x) * 2.0, type);
+      return std::vector<Tensor>{cast(blocks, DType::f32), linear(side.arguments.make({3, k}, y), blocks)};
+    };
+    if (is_cpu()) {
+      expect_same(make);
+      continue;
+    }
+    try {
+      (void)both(make);
+      FAIL() << "rounded on a device without a kernel for it";
+    } catch (const DeviceError& error) {
+      EXPECT_NE(std::string_view(error.what()).find("round on the CPU and move the result"), std::string_view::npos);
+    }
   }
 }
 
 TEST_F(Routines, CachesKeepRowsInEveryType) {
   const Extent rows = 20, kv_heads = 2, width = 32, tokens = 9;
   for (const CacheType type : {CacheType::f32, CacheType::f16, CacheType::q8}) {
-    const Extent words = graph::row_words(type, kv_heads * width);
-    const DType stored = type == CacheType::f32 ? DType::f32 : DType::u32;
+    const Extent words = graph::row_elements(type, kv_heads * width);
+    const DType stored = graph::dtype_of_cache(type);
     const auto k = noise(tokens * kv_heads * width), v = noise(tokens * kv_heads * width), q = noise(2 * 4 * width);
     const std::vector<double> at{4, 5, 6, 7, 8, 9, 10, -1, 20};  // the last two are dropped
     for (const CacheAttentionOptions& options :

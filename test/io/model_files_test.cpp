@@ -134,7 +134,7 @@ TEST(QuantiseModel, WritesWhatTheFormatsMakeOfTheValues) {
   std::vector<std::string> seen;
   QuantiseOptions options{.type = "Q4_K_S", .rules = {}, .pure = true, .progress = {}};
   options.progress = [&](const SourceTensor& tensor, BlockType type, std::uint64_t done, std::uint64_t total) {
-    seen.push_back(tensor.name + " " + std::string(name_of(type)));
+    seen.push_back(tensor.name + " " + std::string(file_name_of(type)));
     EXPECT_LE(done, total);
   };
   std::string first;

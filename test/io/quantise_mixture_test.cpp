@@ -66,7 +66,7 @@ Types types_of(const ModelOf& model, const std::string& type, bool pure = false)
   quantise_model(TensorSource::open(folder / "in.gguf"), folder / "out.gguf", options);
   const GgufFile out = GgufFile::open(folder / "out.gguf");
   Types types = {{"file_type", fmt::format("{}", out.metadata().get<int>("general.file_type"))}};
-  for (const GgufTensor& tensor : out.tensors()) types[tensor.name] = std::string(name_of(tensor.type));
+  for (const GgufTensor& tensor : out.tensors()) types[tensor.name] = std::string(file_name_of(tensor.type));
   return types;
 }
 

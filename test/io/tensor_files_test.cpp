@@ -207,5 +207,48 @@ TEST(TensorFiles, HostileFilesAreRefused) {
   EXPECT_EQ(text_of(path), "not a zip");  // what cannot be saved leaves the file as it was
 }
 
+TEST(TensorFiles, EveryTypeOfGgufBothWays) {
+  const TemporaryFolder folder;
+  NamedTensors tensors;
+  std::vector<Tensor> others;
+  for (const Element& row : kElements) {
+    const Shape shape{3, 512};
+    const Tensor t = tensor_from_bytes(bytes_for(row.type, 3 * 512).data(), shape, row.type);
+    if (row.gguf >= 0)
+      tensors.emplace(row.name, t);
+    else
+      others.push_back(t);
+  }
+  EXPECT_EQ(tensors.size(), 21u);
+  save_gguf(folder.path() / "a.gguf", tensors, {{"general.name", "all"}});
+  const Gguf read = load_gguf(folder.path() / "a.gguf");
+  EXPECT_EQ(read.metadata.at("general.name"), "all");
+  ASSERT_EQ(read.tensors.size(), tensors.size());
+  for (const auto& [name, t] : tensors) {
+    EXPECT_EQ(name_of(read.tensors.at(name).dtype()), name);
+    EXPECT_EQ(read.tensors.at(name).shape(), t.shape()) << name;
+    EXPECT_EQ(bytes_in(read.tensors.at(name)), bytes_in(t)) << name;
+    EXPECT_EQ(bytes_in(t), bytes_for(t.dtype(), 3 * 512)) << name;
+  }
+  save_gguf(folder.path() / "b.gguf", read.tensors, read.metadata);
+  EXPECT_EQ(text_of(folder.path() / "a.gguf"), text_of(folder.path() / "b.gguf"));
+  for (const Tensor& t : others)
+    EXPECT_NE(message_of<UsageError>([&] {
+                save_gguf(folder.path() / "c.gguf", {{"x", t}});
+              }).find("GGUF has no " + std::string(name_of(t.dtype()))),
+              std::string::npos);
+  const Tensor blocks = tensors.at("q4_k");
+  EXPECT_NE(message_of<UsageError>([&] {
+              save_safetensors(folder.path() / "d", {{"x", blocks}});
+            }).find("the format has no q4_k; cast it"),
+            std::string::npos);
+  EXPECT_NE(message_of<UsageError>([&] {
+              save_npz(folder.path() / "d", {{"x", blocks}});
+            }).find("the format has no q4_k"),
+            std::string::npos);
+  EXPECT_NE(message_of<FileError>([&] { (void)load_gguf(folder.path() / "none.gguf"); }).find("none.gguf"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace weft::tensor_files_test

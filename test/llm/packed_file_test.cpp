@@ -49,7 +49,8 @@ class Packed : public testing::Test {
     Loaded loaded{load_weights(graph, names, Device{}, {}, rules), {}};
     for (const TensorDesc& tensor : graph.tensors) {
       if (tensor.keys.empty()) continue;
-      for (const PackedMatrix& matrix : loaded.weights.at(tensor.name).packed) {
+      for (const Tensor& matrix : loaded.weights.at(tensor.name)) {
+        if (!is_packed_matrix(matrix)) continue;
         const auto bytes = packed_bytes(matrix);
         loaded.matrices.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
       }
@@ -100,23 +101,23 @@ TEST_F(Packed, WhatIsMappedIsWhatWasPacked) {
 TEST_F(Packed, EveryKindOfBlocks) {
   constexpr Extent kRows = 37, kColumns = 768;
   std::vector<PackedPart> parts;
-  std::vector<PackedMatrix> matrices;
+  std::vector<Tensor> matrices;
   const io::TensorSource source = io::TensorSource::open(model_.path());
   for (const BlockType type : cpu::kQuantTypes) {
     const BlockFormat& format = block_format(type);
     std::vector<std::byte> blocks(kRows * kColumns / format.block_elements * format.block_bytes);
     for (std::size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<std::byte>(i * 37 + i / 256 * 11);
     parts.push_back({"weight", parts.size(), type, kRows, kColumns});
-    matrices.push_back(pack_matrix(type, blocks, kRows, kColumns, Device{}));
+    matrices.push_back(pack_matrix(type, blocks, {kRows, kColumns}, Device{}));
   }
   auto packed_file = PackedFile::of(source.files(), parts, rules());
   packed_file->write(matrices, {});
   ASSERT_TRUE(packed_file->open());
   for (std::size_t i = 0; i < parts.size(); ++i) {
     SCOPED_TRACE(name_of(parts[i].type));
-    const PackedMatrix mapped = packed_file->matrix(i);
+    const Tensor mapped = packed_file->matrix(i);
     EXPECT_TRUE(std::ranges::equal(packed_bytes(mapped), packed_bytes(matrices[i])));
-    EXPECT_EQ(mapped.type, parts[i].type);
+    EXPECT_EQ(mapped.dtype(), parts[i].type);
   }
   // Another type, extent, order or name is another file.
   for (int change = 0; change < 4; ++change) {
@@ -199,7 +200,7 @@ TEST_F(Packed, NothingIsKeptOfAModelThatMayStillChange) {
   const PackedPart part{tensor.name, 0, *tensor.type, tensor.shape[0], tensor.shape[1]};
   auto packed_file = PackedFile::of(source.files(), {&part, 1}, rules());
   ASSERT_TRUE(packed_file);
-  const PackedMatrix matrices[] = {pack_matrix(part.type, tensor.data, part.n, part.k, Device{})};
+  const Tensor matrices[] = {pack_matrix(part.type, tensor.data, {part.n, part.k}, Device{})};
   std::ofstream(model_ / "model.safetensors", std::ios::app).flush();
   fs::last_write_time(model_ / "model.safetensors", fs::file_time_type::clock::now() + std::chrono::seconds(1));
   packed_file->write(matrices, {});
@@ -273,11 +274,11 @@ TEST_F(Packed, WhateverCallFailsTheModelLoads) {
   const std::vector<std::string> wanted = load().matrices;
   const io::TensorSource source = io::TensorSource::open(model_.path());
   std::vector<PackedPart> parts;
-  std::vector<PackedMatrix> matrices;
+  std::vector<Tensor> matrices;
   for (const io::SourceTensor& tensor : source.tensors()) {
     if (tensor.shape.rank() != 2) continue;
     parts.push_back({tensor.name, 0, *tensor.type, tensor.shape[0], tensor.shape[1]});
-    matrices.push_back(pack_matrix(*tensor.type, tensor.data, tensor.shape[0], tensor.shape[1], Device{}));
+    matrices.push_back(pack_matrix(*tensor.type, tensor.data, tensor.shape, Device{}));
   }
   for (const test::Fault& fault : test::kFaults)
     for (int n = 1;; ++n) {
@@ -310,7 +311,7 @@ TEST_F(Packed, AWriterMayBeStoppedAndSeveralMayWrite) {
   const io::TensorSource source = io::TensorSource::open(model_.path());
   const io::SourceTensor& tensor = source.at("model.embed_tokens.weight");
   const PackedPart part{tensor.name, 0, *tensor.type, tensor.shape[0], tensor.shape[1]};
-  const PackedMatrix matrix = pack_matrix(part.type, tensor.data, part.n, part.k, Device{});
+  const Tensor matrix = pack_matrix(part.type, tensor.data, {part.n, part.k}, Device{});
   auto packed_file = PackedFile::of(source.files(), {&part, 1}, rules());
   std::stop_source stop;
   stop.request_stop();

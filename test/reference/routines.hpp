@@ -11,6 +11,7 @@
 #include "base/philox.hpp"
 #include "compile/call_attributes.hpp"
 #include "graph/cache.hpp"
+#include "graph/packed.hpp"
 #include "graph/scan.hpp"
 #include "graph/scatter.hpp"
 #include "reference/packed.hpp"
@@ -23,45 +24,36 @@ inline double f32_of_bits(double word) { return std::bit_cast<float>(static_cast
 
 /// A row of a cache as elements of its buffer.
 inline Values packed_row(CacheType type, const Values& row) {
-  Values words;
+  Values elements;
   switch (type) {
     case CacheType::f32: return row;
     case CacheType::f16:
-      for (std::size_t i = 0; i < row.size(); i += 2)
-        words.push_back(f16_from_f32(static_cast<float>(row[i])) |
-                        static_cast<std::uint32_t>(f16_from_f32(static_cast<float>(row[i + 1]))) << 16);
+      for (const double value : row) elements.push_back(to_type(value, DType::f16));
       break;
     case CacheType::q8:
       for (std::size_t block = 0; block < row.size(); block += 32) {
         double largest = 0;
         for (std::size_t i = 0; i < 32; ++i) largest = std::max(largest, std::fabs(row[block + i]));
-        words.push_back(bits_of_f32(largest / 127));
-        for (std::size_t i = 0; i < 32; i += 4) {
-          std::uint32_t word = 0;
-          for (std::size_t byte = 0; byte < 4; ++byte) {
-            const double steps = largest > 0 ? std::nearbyint(row[block + i + byte] * 127 / largest) : 0;
-            word |= static_cast<std::uint32_t>(static_cast<std::uint8_t>(static_cast<std::int8_t>(steps))) << 8 * byte;
-          }
-          words.push_back(word);
-        }
+        const std::uint32_t scale = bits_of_f32(largest / 127);
+        for (int byte = 0; byte < 4; ++byte) elements.push_back(static_cast<std::int8_t>(scale >> 8 * byte));
+        for (std::size_t i = 0; i < 32; ++i)
+          elements.push_back(largest > 0 ? std::nearbyint(row[block + i] * 127 / largest) : 0);
       }
       break;
   }
-  return words;
+  return elements;
 }
 
-/// Element `e` of a row of a cache, whose words `word(i)` gives.
-template <class Word>
-double cached_element(CacheType type, Extent e, Word word) {
-  switch (type) {
-    case CacheType::f32: return word(e);
-    case CacheType::f16:
-      return f32_from_f16(static_cast<std::uint16_t>(static_cast<std::uint32_t>(word(e / 2)) >> 16 * (e % 2)));
-    case CacheType::q8: break;
-  }
-  const Extent block = e / 32 * 9, i = e % 32;
-  const auto bytes = static_cast<std::uint32_t>(word(block + 1 + i / 4));
-  return f32_of_bits(word(block)) * static_cast<std::int8_t>(bytes >> 8 * (i % 4));
+/// Element `e` of a row of a cache, whose buffer's elements `at(i)` gives.
+template <class At>
+double cached_element(CacheType type, Extent e, At at) {
+  if (type != CacheType::q8) return at(e);
+  const Extent block = e / 32 * 36;
+  std::uint32_t scale = 0;
+  for (int byte = 0; byte < 4; ++byte)
+    scale |= static_cast<std::uint32_t>(static_cast<std::uint8_t>(static_cast<std::int8_t>(at(block + byte))))
+             << 8 * byte;
+  return f32_of_bits(scale) * at(block + 4 + e % 32);
 }
 
 inline void run_write_rows(const kernel::CallKernel& k, std::vector<Values>& buffers) {
@@ -121,15 +113,23 @@ inline void run_cache_attention(const kernel::CallKernel& k, std::vector<Values>
 
 /// A row outside of the matrix is zeros.
 inline void run_unpack_rows(const kernel::CallKernel& k, std::vector<Values>& buffers) {
-  const graph::UnpackRows a = kernel::attributes_of<graph::UnpackRows>(k);
-  const Extent width = k.shape()[1];
-  const Values weights = unpacked(static_cast<BlockType>(a.block_type), a.n, width, k.reads[0], buffers);
+  const Extent width = k.shape()[1], rows = graph::rows_of(k.shapes[0]);
+  const Values weights = unpacked(k.types[0], rows, width, k.reads[0], buffers);
   for (Extent t = 0; t < k.shape()[0]; ++t) {
     const auto row = static_cast<Extent>(read(k.reads[1], t, buffers));
     for (Extent e = 0; e < width; ++e)
-      write(k.out(), t * width + e, row >= 0 && row < a.n ? weights[static_cast<std::size_t>(row * width + e)] : 0,
+      write(k.out(), t * width + e, row >= 0 && row < rows ? weights[static_cast<std::size_t>(row * width + e)] : 0,
             buffers);
   }
+}
+
+inline void run_pack_rows(const kernel::CallKernel& k, std::vector<Values>& buffers) {
+  std::vector<float> values;
+  for (Extent i = 0; i < k.shape().numel(); ++i) values.push_back(static_cast<float>(read(k.reads[0], i, buffers)));
+  std::vector<std::byte> blocks(bytes_of(k.out_types[0], values.size()));
+  quantise(k.out_types[0], values, blocks);
+  const Values words = words_of(blocks);
+  for (std::size_t w = 0; w < words.size(); ++w) write(k.out(), static_cast<Extent>(w), words[w], buffers);
 }
 
 struct DrawSettings {
@@ -282,11 +282,9 @@ struct RoutineReference {
 };
 /// Every row that devices compute by a routine.
 inline std::vector<RoutineReference> routine_references() {
-  return {{&graph::write_rows_row(), run_write_rows},
-          {&graph::cache_attention_row(), run_cache_attention},
-          {&graph::sample_token_row(), run_sample_token},
-          {&graph::unpack_rows_row(), run_unpack_rows},
-          {&graph::cumsum_row(), run_cumsum},
+  return {{&graph::write_rows_row(), run_write_rows},      {&graph::cache_attention_row(), run_cache_attention},
+          {&graph::sample_token_row(), run_sample_token},  {&graph::unpack_rows_row(), run_unpack_rows},
+          {&graph::pack_rows_row(), run_pack_rows},        {&graph::cumsum_row(), run_cumsum},
           {&graph::scatter_along_row(), run_scatter_along}};
 }
 

@@ -268,7 +268,8 @@ TEST(Cache, ErrorsNameWhatDoesNotFit) {
   expect_error<ShapeError>([&] { (void)cache_attention(q, k, k, at, zeros({3}, DType::i32), 2); }, "length is not [2]");
   expect_error<ShapeError>([&] { (void)cache_attention(q, k, zeros({8, 64}), at, at, 2); }, "differ in rows");
   expect_error<ShapeError>([&] { (void)cache_attention(q, zeros({9, 60}), k, at, at, 2); }, "keys is not [rows, 64]");
-  expect_error<DTypeError>([&] { (void)cache_attention(q, k, k, at, at, 2, {.type = CacheType::f16}); }, "f16 is u32");
+  expect_error<DTypeError>([&] { (void)cache_attention(q, k, k, at, at, 2, {.type = CacheType::f16}); },
+                           "a cache of f16 is f16");
   expect_error<DTypeError>([&] { (void)cache_attention(q, k, k, zeros({2}), at, 2); }, "first takes i32");
   expect_error<UsageError>([&] { (void)cache_attention(q, k, k, at, at, 2, {.window = -1}); }, "negative");
   for (const CacheAttentionOptions& options : {CacheAttentionOptions{.ring = 8},

@@ -10,6 +10,7 @@
 #include "runtime/noise.hpp"
 #include "weft/compile.hpp"
 #include "weft/grad.hpp"
+#include "weft/inference.hpp"
 #include "weft/ops.hpp"
 
 namespace weft {
@@ -18,7 +19,7 @@ namespace {
 using test::noise;
 
 struct Weights {
-  PackedMatrix packed;
+  Tensor packed;
   Tensor dense;  // the values that the blocks stand for
 };
 Weights weights_of(BlockType type, Extent n, Extent k, std::uint32_t stream) {
@@ -27,7 +28,7 @@ Weights weights_of(BlockType type, Extent n, Extent k, std::uint32_t stream) {
   quantise(type, values, blocks);
   std::vector<float> kept(values.size());
   dequantise(type, blocks, kept);
-  return {pack_matrix(type, blocks, n, k, kCpu), tensor<float>(std::span<const float>(kept), {n, k})};
+  return {pack_matrix(type, blocks, {n, k}, kCpu), tensor<float>(std::span<const float>(kept), {n, k})};
 }
 
 void expect_close(const Tensor& got, const Tensor& wanted, double tolerance) {
@@ -88,7 +89,7 @@ TEST(PackedMatrix, RowsThatAreNotChosenAreZeroWhateverOthersAre) {
     const Weights w = weights_of(type, n, k, 1);
     const std::vector<std::byte> no_numbers(bytes_for(type, static_cast<std::uint64_t>(n * k), "test"),
                                             std::byte{0xFF});
-    const PackedMatrix broken = pack_matrix(type, no_numbers, n, k, kCpu);
+    const Tensor broken = pack_matrix(type, no_numbers, {n, k}, kCpu);
     for (const Extent rows : {1, 5, 40})
       for (const bool exact : {true, false}) {
         std::vector<float> values = noise(2, rows * k), chosen(static_cast<std::size_t>(2 * rows));
@@ -150,7 +151,7 @@ TEST(PackedMatrix, SmallExponentsOfMxfp4AreExact) {
   std::vector<float> wanted(static_cast<std::size_t>(n * k));
   dequantise(BlockType::mxfp4, blocks, wanted);
   EXPECT_EQ(wanted[1], std::ldexp(0.5f, -127));
-  const PackedMatrix packed = pack_matrix(BlockType::mxfp4, blocks, n, k, kCpu);
+  const Tensor packed = pack_matrix(BlockType::mxfp4, blocks, {n, k}, kCpu);
   const Tensor rows = tensor<std::int32_t>({0, 1, 2, 3, 4, 5});
   EXPECT_EQ(packed_rows(packed, rows).to_vector<float>(), wanted);
 }
@@ -166,15 +167,19 @@ TEST(PackedMatrix, PartsComeInOrderAndMatricesLieSideBySide) {
     seen += part.size();
     ++parts;
   };
-  const PackedMatrix first = pack_matrix(BlockType::q8_0, blocks, n, k, kCpu, {&memory, before}),
-                     second = pack_matrix(BlockType::q8_0, blocks, n, k, kCpu, {.memory = &memory}),
-                     alone = pack_matrix(BlockType::q8_0, blocks, n, k, kCpu);
+  const Tensor first = pack_matrix(BlockType::q8_0, blocks, {n, k}, kCpu, {&memory, before}),
+               second = pack_matrix(BlockType::q8_0, blocks, {n, k}, kCpu, {.memory = &memory}),
+               alone = pack_matrix(BlockType::q8_0, blocks, {n, k}, kCpu);
   EXPECT_EQ(seen, blocks.size());
   EXPECT_GT(parts, 1u);
-  const auto at = [](const PackedMatrix& m) { return cpu::memory_of(*runtime::buffer_of(*m.words.node())).data(); };
-  EXPECT_EQ(at(second), at(first) + (first.bytes() + 63) / 64 * 64);
-  EXPECT_EQ(first.words.to_vector<std::uint32_t>(), alone.words.to_vector<std::uint32_t>());
-  EXPECT_EQ(second.words.to_vector<std::uint32_t>(), alone.words.to_vector<std::uint32_t>());
+  const auto at = [](const Tensor& m) { return cpu::memory_of(*runtime::buffer_of(*m.node())).data(); };
+  EXPECT_EQ(at(second), at(first) + (packed_size(first) + 63) / 64 * 64);
+  const auto packed = [](const Tensor& m) {
+    const std::span<const std::byte> bytes = packed_bytes(m);
+    return std::vector<std::byte>(bytes.begin(), bytes.end());
+  };
+  EXPECT_EQ(packed(first), packed(alone));
+  EXPECT_EQ(packed(second), packed(alone));
 }
 
 TEST(PackedMatrix, ErrorsNameWhatDoesNotFit) {
@@ -185,8 +190,8 @@ TEST(PackedMatrix, ErrorsNameWhatDoesNotFit) {
   EXPECT_THROW((void)packed_linear(zeros({2, 64}), w.packed, {}, true, zeros({3})), ShapeError);
   EXPECT_THROW((void)packed_linear(zeros({2, 64}), w.packed, {}, true, zeros({2}, DType::i32)), DTypeError);
   EXPECT_THROW((void)packed_rows(w.packed, zeros({2})), DTypeError);
-  EXPECT_THROW((void)pack_matrix(BlockType::i32, {}, 0, 32, kCpu), DTypeError);
-  EXPECT_THROW((void)pack_matrix(BlockType::q8_0, {}, 4, 33, kCpu), ShapeError);
+  EXPECT_THROW((void)pack_matrix(BlockType::i32, {}, {0, 32}, kCpu), DTypeError);
+  EXPECT_THROW((void)pack_matrix(BlockType::q8_0, {}, {4, 33}, kCpu), ShapeError);
   Variable x(zeros({2, 64}), "x");
   try {
     (void)grad(sum(packed_linear(x, w.packed)), {x});

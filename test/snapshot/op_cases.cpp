@@ -195,7 +195,7 @@ void packed_products() {
     if (!can_pack(format.type, default_device())) continue;
     const Extent n = 48, k = 512;
     const std::vector<std::byte> bytes(bytes_for(format.type, static_cast<std::uint64_t>(n * k), "snapshot"));
-    const PackedMatrix matrix = pack_matrix(format.type, bytes, n, k, default_device());
+    const Tensor matrix = pack_matrix(format.type, bytes, {n, k}, default_device());
     for (const Extent rows : {1, 5, 40}) packed_linear(leaf({rows, k}), matrix, leaf({n})).eval();
     packed_linear(leaf({2, k}), matrix, {}, true).eval();
     (silu(packed_linear(leaf({3, k}), matrix, {}, false, leaf({3}))) * 2.0).eval();

@@ -65,6 +65,7 @@ struct PackingNothing final : backend::WeightPacking {
   std::size_t packed_bytes(BlockType type, Extent n, Extent k) const override { return bytes(type, n, k); }
   void pack(BlockType, std::span<const std::byte>, Extent, Extent, backend::Buffer&,
             FunctionRef<void(std::span<const std::byte>)>) const override {}
+  void unpack(BlockType, backend::Buffer&, Extent, Extent, std::span<std::byte>) const override {}
   bool (*supported)(BlockType);
   std::size_t (*bytes)(BlockType, Extent, Extent);
 };

@@ -4,11 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
 
 #include "base/temporary_folder.hpp"
+#include "tensor/block_read.hpp"
 #include "weft/error.hpp"
 
 namespace weft {
@@ -61,6 +63,25 @@ TEST(BlockFormat, ValuesOfRandomBlocksAreTheReferencesBitForBit) {
     std::vector<float> values(64 * format.block_elements);
     dequantise(golden.type, bytes, values);
     EXPECT_EQ(hash_of(values), golden.hash) << format.name;
+  }
+}
+
+// Every bit of a block counts: what was read as integers and scales is written back as it was.
+TEST(BlockFormat, BlocksThatAreReadAreWrittenBackBitForBit) {
+  for (const BlockFormat& format : block_formats()) {
+    if (format.is_plain()) continue;
+    constexpr std::size_t kCount = 300;
+    auto bytes = pseudo_random_bytes(kCount * format.block_bytes);
+    if (format.type == DType::mxfp4)  // every exponent
+      for (std::size_t i = 0; i < kCount; ++i) bytes[i * format.block_bytes] = static_cast<std::byte>(i);
+    for (std::size_t i = 0; i < kCount; ++i) {
+      const std::span<const std::byte> one = std::span(bytes).subspan(i * format.block_bytes, format.block_bytes);
+      UnpackedBlock block;
+      read_block(format.type, one.data(), block);
+      std::vector<std::byte> written(format.block_bytes);
+      write_block(format.type, block, written.data());
+      ASSERT_TRUE(std::ranges::equal(written, one)) << format.name << ", block " << i;
+    }
   }
 }
 

@@ -79,21 +79,32 @@ TEST(Element, CastsOfPackedTypesOnTheHost) {
                holds_all(DType::int4, DType::int2));
 }
 
-// Plain types of GGUF are rows of both tables.
-TEST(Element, PlainTypesOfModelFilesAreThoseOfTensors) {
-  int found = 0;
-  for (const BlockFormat& format : block_formats()) {
-    for (const Element& row : kElements) {
-      if (row.gguf < 0 || static_cast<std::uint32_t>(row.gguf) != format.gguf_id) continue;
-      ++found;
-      std::string name(format.name);
-      for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-      EXPECT_EQ(name, row.name);
-      EXPECT_TRUE(format.is_plain());
-      EXPECT_EQ(static_cast<int>(8 * format.block_bytes), row.bits) << row.name;
+// What model files need beside the table of types follows it.
+TEST(Element, TypesOfModelFilesAreThoseOfTensors) {
+  int plain = 0, blocks = 0;
+  for (const Element& row : kElements) {
+    if (row.gguf < 0) {
+      EXPECT_THROW(block_format(row.type), UsageError) << row.name;
+      continue;
     }
+    const BlockFormat& format = block_format(row.type);
+    EXPECT_EQ(find_block_format(static_cast<std::uint32_t>(row.gguf)), &format) << row.name;
+    EXPECT_EQ(find_block_format(row.name), &format) << row.name;
+    EXPECT_EQ(format.is_plain(), !is_block(row.type)) << row.name;
+    ++(is_block(row.type) ? blocks : plain);
+    EXPECT_EQ(bytes_of(row.type, 3 * format.block_elements), 3 * format.block_bytes) << row.name;
   }
-  EXPECT_EQ(found, 8);
+  EXPECT_EQ(plain, 8);
+  EXPECT_EQ(blocks, 13);
+  EXPECT_EQ(file_name_of(DType::iq4_nl), "IQ4_NL");
+  EXPECT_EQ(bytes_of(DType::q4_k, 512), 288u);
+}
+
+TEST(Element, BlocksTakeNoPartInArithmetic) {
+  EXPECT_TRUE(is_storage(DType::q4_k) && is_block(DType::q4_k));
+  EXPECT_FALSE(is_packed(DType::q4_k) || is_narrow(DType::q4_k) || is_block(DType::int4) || is_float(DType::q8_0));
+  EXPECT_EQ(promote(DType::q4_k, DType::q4_k), DType::q4_k);
+  EXPECT_THROW(promote(DType::q4_k, DType::f32), DTypeError);
 }
 
 }  // namespace

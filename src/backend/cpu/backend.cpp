@@ -75,6 +75,9 @@ class CpuPacking final : public backend::WeightPacking {
             FunctionRef<void(std::span<const std::byte> part)> before) const override {
     QuantisedMatrix::pack_into(type, blocks, n, k, memory_of(to).first(packed_bytes(type, n, k)), before);
   }
+  void unpack(BlockType type, backend::Buffer& from, Extent n, Extent k, std::span<std::byte> blocks) const override {
+    QuantisedMatrix::restore(type, memory_of(from), n, k, blocks);
+  }
   std::unique_ptr<backend::SharedMemory> shared_memory(std::size_t bytes, bool in_file) const override {
     return std::make_unique<WeightMemory>(bytes, in_file ? Pages::usual : Pages::huge);
   }

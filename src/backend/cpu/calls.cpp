@@ -8,8 +8,10 @@
 #include "backend/cpu/scan.hpp"
 #include "backend/cpu/scatter.hpp"
 #include "backend/cpu/unpack_rows.hpp"
+#include "compile/call_attributes.hpp"
 #include "graph/attention.hpp"
 #include "graph/cache.hpp"
+#include "graph/packed.hpp"
 #include "graph/scan.hpp"
 #include "graph/scatter.hpp"
 
@@ -68,14 +70,17 @@ backend::CallTable<CallEntry>& calls() {
        {&graph::write_rows_row(),
         {.prepare =
              [](const kernel::CallKernel& k) {
-               return prepare_function(k, run_write_rows, k.shapes.at(1)[0] <= kFewRows);
+               return prepare_function(kernel::with_words(k), run_write_rows, k.shapes.at(1)[0] <= kFewRows);
              }}},
-       {&graph::cache_attention_row(), {.prepare = prepare_cache_attention}},
+       {&graph::cache_attention_row(),
+        {.prepare = [](const kernel::CallKernel& k) { return prepare_cache_attention(kernel::with_words(k)); }}},
        {&graph::unpack_rows_row(),
         {.prepare =
              [](const kernel::CallKernel& k) {
                return prepare_function(k, run_unpack_rows, k.shape()[0] <= kFewRows);
              }}},
+       {&graph::pack_rows_row(),
+        {.prepare = [](const kernel::CallKernel& k) { return prepare_function(k, run_pack_rows, false); }}},
        {&graph::cumsum_row(),
         {.accepts = accepts_cumsum,
          .prepare = [](const kernel::CallKernel& k) { return prepare_function(k, run_cumsum, false); }}},

@@ -1,4 +1,4 @@
-// Rows of a packed matrix, as embeddings take them.
+// Rows of a packed matrix, as embeddings take them, and packed matrices of values.
 #pragma once
 
 #include <span>
@@ -9,5 +9,7 @@ namespace weft::cpu {
 
 /// Operands as the row lists them (graph/cache.hpp). A row outside the matrix reads zeros.
 void run_unpack_rows(const kernel::CallKernel& kernel, std::span<char* const> reads, std::span<char* const> outs);
+/// Rounds f32 to blocks. UsageError for values that are not finite.
+void run_pack_rows(const kernel::CallKernel& kernel, std::span<char* const> reads, std::span<char* const> outs);
 
 }  // namespace weft::cpu

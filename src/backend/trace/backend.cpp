@@ -31,8 +31,7 @@ struct Recorded final : backend::Program {
 class TracePacking final : public backend::WeightPacking {
  public:
   bool supports(BlockType type) const override {
-    return !block_format(type).is_plain() || type == BlockType::f32 || type == BlockType::f16 ||
-           type == BlockType::bf16;
+    return is_block(type) || type == BlockType::f32 || type == BlockType::f16 || type == BlockType::bf16;
   }
   std::size_t packed_bytes(BlockType type, Extent n, Extent k) const override {
     return (static_cast<std::size_t>(bytes_for<ShapeError>(type, Shape{n, k}, "packed matrix")) + 3) / 4 * 4;
@@ -44,6 +43,9 @@ class TracePacking final : public backend::WeightPacking {
           fmt::format("packed matrix: {} bytes are no [{}, {}] of {}", blocks.size(), n, k, weft::name_of(type)));
     if (before) before(blocks);
     std::copy(blocks.begin(), blocks.end(), static_cast<HostBuffer&>(to).data.begin());
+  }
+  void unpack(BlockType, backend::Buffer& from, Extent, Extent, std::span<std::byte> blocks) const override {
+    std::copy_n(static_cast<HostBuffer&>(from).data.begin(), blocks.size(), blocks.begin());
   }
 };
 

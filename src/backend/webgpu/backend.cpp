@@ -105,6 +105,11 @@ class WebgpuPacking final : public backend::WeightPacking {
     const std::vector<std::uint32_t> words = pack_quantised(type, blocks, n, k);
     if (!words.empty()) static_cast<Buffer&>(to).upload(0, words.data(), words.size() * 4);
   }
+  void unpack(BlockType type, backend::Buffer& from, Extent n, Extent k, std::span<std::byte> blocks) const override {
+    std::vector<std::uint32_t> words(packed_bytes(type, n, k) / 4);
+    if (!words.empty()) static_cast<Buffer&>(from).download(0, words.data(), words.size() * 4);
+    unpack_quantised(type, words, n, k, blocks);
+  }
 };
 
 /// Whether the plan has a product that takes long enough to be worth a choice by measured figures. Plans without one never

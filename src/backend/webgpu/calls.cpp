@@ -6,8 +6,10 @@
 #include "backend/webgpu/wgsl/sample.hpp"
 #include "backend/webgpu/wgsl/scan.hpp"
 #include "backend/webgpu/wgsl/scatter_along.hpp"
+#include "compile/call_attributes.hpp"
 #include "graph/attention.hpp"
 #include "graph/cache.hpp"
+#include "graph/packed.hpp"
 #include "graph/scan.hpp"
 #include "graph/scatter.hpp"
 
@@ -30,6 +32,11 @@ bool accepts_scatter_along(const graph::Call& call) {
          (type == DType::f32 || type == DType::i32 || type == DType::u32);
 }
 
+template <auto render>
+void render_words(const kernel::CallKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered) {
+  render(kernel::with_words(kernel), target, scratch, rendered);
+}
+
 }  // namespace
 
 backend::CallTable<CallEntry>& calls() {
@@ -38,8 +45,8 @@ backend::CallTable<CallEntry>& calls() {
                  {&graph::attention_backward_row(), {.accepts = accepts_attention}},
                  {&graph::scatter_rows_row(), {}},
                  {&graph::packed_matmul_row(), {}},
-                 {&graph::write_rows_row(), {.render = render_write_rows}},
-                 {&graph::cache_attention_row(), {.render = render_cache_attention}},
+                 {&graph::write_rows_row(), {.render = render_words<render_write_rows>}},
+                 {&graph::cache_attention_row(), {.render = render_words<render_cache_attention>}},
                  {&graph::cumsum_row(), {.accepts = accepts_cumsum, .render = render_cumsum}},
                  {&graph::scatter_along_row(), {.accepts = accepts_scatter_along, .render = render_scatter_along}},
                  {&graph::sample_token_row(), {.render = render_sample_token}},

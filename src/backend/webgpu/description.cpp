@@ -19,7 +19,8 @@ backend::Description description_of(const AdapterInfo& info) {
   for (const Element& row : kElements) {
     if (!row.on_gpu) continue;
     description.dtypes.push_back(row.type);
-    if (row.type != DType::f32 && reads_as_f32(row.type)) description.product_reads.push_back(row.type);
+    if (row.type != DType::f32 && !is_block(row.type) && reads_as_f32(row.type))
+      description.product_reads.push_back(row.type);
   }
   description.attention_reads = description.product_reads;
   description.runs_beside_host = true;

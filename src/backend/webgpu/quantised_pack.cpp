@@ -46,6 +46,39 @@ void write_values(const QuantForm& form, const std::uint8_t* q, std::uint32_t* v
   }
 }
 
+/// What `prepare` and `write_values` made, as `read_block` gives it.
+void restore(BlockType type, const QuantForm& form, UnpackedBlock& block) {
+  const auto find = [&](const int* table, int count) {
+    for (int i = 0; i < count; ++i)
+      block.q[i] =
+          static_cast<std::uint8_t>(std::find(table, table + 16, static_cast<std::int8_t>(block.q[i])) - table);
+  };
+  if (type == BlockType::iq4_nl) find(codec::kIq4, 32);
+  if (type == BlockType::iq4_xs) find(codec::kIq4, codec::kSuper);
+  if (type == BlockType::mxfp4) find(codec::kE2m1, 32);
+  if (form.scales != QuantScales::coded || form.group == 16) return;
+  for (int j = 0; j < 8; ++j) {
+    block.codes[j] = block.codes[2 * j];
+    block.minimum_codes[j] = block.minimum_codes[2 * j];
+  }
+}
+
+void read_values(const QuantForm& form, const std::uint32_t* values, const std::uint32_t* high, std::uint8_t* q) {
+  for (int c = 0; c < 8; ++c) {
+    std::uint32_t four = form.values == QuantValues::byte ? values[c] : values[c / 2] >> 4 * (c % 2) & 0x0F0F0F0Fu;
+    if (form.planes == 1) four |= (high[0] >> c & 0x01010101u) << 4;
+    if (form.planes == 2) four |= (high[c / 4] >> 2 * (c % 4) & 0x03030303u) << 4;
+    for (int i = 0; i < 4; ++i) q[4 * c + i] = static_cast<std::uint8_t>(four >> 8 * i);
+  }
+}
+
+/// ShapeError unless they are the bytes of [n, k].
+void check_blocks(BlockType type, std::size_t given, Extent n, Extent k) {
+  if (given != bytes_for<ShapeError>(type, Shape{n, k}, "packed matrix"))
+    throw ShapeError(
+        fmt::format("packed matrix: {} bytes are not a [{}, {}] matrix of {}", given, n, k, name_of(type)));
+}
+
 Extent whole(Extent words) { return (words + 63) / 64 * 64; }
 
 }  // namespace
@@ -92,8 +125,7 @@ QuantLayout quant_layout(const QuantForm& form, Extent n, Extent k) {
 std::vector<std::uint32_t> pack_quantised(BlockType type, std::span<const std::byte> blocks, Extent n, Extent k) {
   const BlockFormat& format = block_format(type);
   const auto elements = static_cast<Extent>(format.block_elements), bytes = static_cast<Extent>(format.block_bytes);
-  if (k % elements != 0 || static_cast<Extent>(blocks.size()) != n * (k / elements) * bytes)
-    throw ShapeError(fmt::format("packed matrix: {} bytes are no [{}, {}] of {}", blocks.size(), n, k, format.name));
+  check_blocks(type, blocks.size(), n, k);
   const QuantForm form = quant_form(type);
   const QuantLayout at = quant_layout(form, n, k);
   std::vector<std::uint32_t> words(static_cast<std::size_t>(at.words));
@@ -128,6 +160,45 @@ std::vector<std::uint32_t> pack_quantised(BlockType type, std::span<const std::b
     }
   });
   return words;
+}
+
+void unpack_quantised(BlockType type, std::span<const std::uint32_t> words, Extent n, Extent k,
+                      std::span<std::byte> blocks) {
+  check_blocks(type, blocks.size(), n, k);
+  const QuantForm form = quant_form(type);
+  const QuantLayout at = quant_layout(form, n, k);
+  const BlockFormat& format = block_format(type);
+  const auto elements = static_cast<Extent>(format.block_elements), bytes = static_cast<Extent>(format.block_bytes);
+  const Extent row_bytes = k / elements * bytes;
+  parallel_for(n, [&](Extent row) {
+    std::byte* to = blocks.data() + row * row_bytes;
+    if (form.scales == QuantScales::none) {
+      std::memcpy(to, words.data() + row * at.blocks * form.value_words(), static_cast<std::size_t>(row_bytes));
+      return;
+    }
+    UnpackedBlock block;
+    for (Extent b = 0; b < at.blocks; to += bytes) {
+      for (int part = 0; part < elements / kQuantBlock; ++part, ++b) {
+        const auto i = static_cast<std::size_t>(row * at.blocks + b);
+        read_values(form, words.data() + i * static_cast<std::size_t>(form.value_words()),
+                    words.data() + static_cast<std::size_t>(at.high) + i * static_cast<std::size_t>(form.planes),
+                    block.q + 32 * part);
+        const std::uint32_t scale = words[static_cast<std::size_t>(at.scales) + i];
+        if (form.scales == QuantScales::single) block.single = std::bit_cast<float>(scale);
+        const std::uint32_t factors =
+            form.scales == QuantScales::coded ? words[static_cast<std::size_t>(at.factors) + i / 8] : scale;
+        block.scale = static_cast<std::uint16_t>(factors);
+        block.minimum = static_cast<std::uint16_t>(factors >> 16);
+        if (form.scales == QuantScales::coded)
+          for (int half = 0; half < 2; ++half) {
+            block.codes[2 * part + half] = static_cast<std::int8_t>(scale >> 16 * half);
+            block.minimum_codes[2 * part + half] = static_cast<std::int8_t>(scale >> (16 * half + 8));
+          }
+      }
+      restore(type, form, block);
+      write_block(type, block, to);
+    }
+  });
 }
 
 }  // namespace weft::webgpu

@@ -60,5 +60,9 @@ QuantLayout quant_layout(const QuantForm& form, Extent n, Extent k);
 
 /// The blocks of a file, n rows of k elements. ShapeError unless k divides into blocks and the bytes are so many.
 std::vector<std::uint32_t> pack_quantised(BlockType type, std::span<const std::byte> blocks, Extent n, Extent k);
+/// The blocks that were packed, bit for bit; but MXFP4's code of -0 comes back as that of 0, because they are one byte here.
+/// ShapeError as `pack_quantised`.
+void unpack_quantised(BlockType type, std::span<const std::uint32_t> words, Extent n, Extent k,
+                      std::span<std::byte> blocks);
 
 }  // namespace weft::webgpu

@@ -26,11 +26,16 @@ std::string_view name_of(CacheType type) {
   return names[static_cast<std::size_t>(type)];
 }
 
-Extent row_words(CacheType type, Extent width) {
+DType dtype_of_cache(CacheType type) {
+  constexpr DType types[] = {DType::f32, DType::f16, DType::i8};
+  return types[static_cast<std::size_t>(type)];
+}
+
+Extent row_elements(CacheType type, Extent width) {
   switch (type) {
     case CacheType::f32: return width;
-    case CacheType::f16: return width % 2 == 0 ? width / 2 : 0;
-    case CacheType::q8: return width % 32 == 0 ? width / 32 * 9 : 0;
+    case CacheType::f16: return width % 2 == 0 ? width : 0;
+    case CacheType::q8: return width % 32 == 0 ? width / 32 * 36 : 0;
   }
   return 0;
 }
@@ -38,13 +43,11 @@ Extent row_words(CacheType type, Extent width) {
 namespace {
 
 const std::vector<DType> kFloat = {DType::f32}, kIndex = {DType::i32}, kDraw = {DType::u32},
-                         kCache = {DType::f32, DType::u32};
+                         kCache = {DType::f32, DType::f16, DType::i8};
 constexpr const char* kNoGradient =
     "it serves generation, over caches that change in place; train with attention over whole sequences";
 
-DType dtype_of_cache(CacheType type) { return type == CacheType::f32 ? DType::f32 : DType::u32; }
-
-std::string no_words(CacheType type, Extent width) {
+std::string no_elements(CacheType type, Extent width) {
   return fmt::format("rows of {} elements cannot be kept as {}, which takes multiples of {}", width, name_of(type),
                      type == CacheType::f16 ? 2 : 32);
 }
@@ -65,9 +68,9 @@ void check_cache(const Call& c, std::size_t i, CacheType type, Extent width) {
   if (cache.dtype() != dtype_of_cache(type))
     c.dtype_error(fmt::format("{} is {}, but a cache of {} is {}", name, weft::name_of(cache.dtype()), name_of(type),
                               weft::name_of(dtype_of_cache(type))));
-  const Extent words = row_words(type, width);
-  if (words == 0 && width > 0) c.shape_error(no_words(type, width));
-  if (cache.rank() != 2 || cache.dim(1) != words) c.shape_error(fmt::format("{} is not [rows, {}]", name, words));
+  const Extent elements = row_elements(type, width);
+  if (elements == 0 && width > 0) c.shape_error(no_elements(type, width));
+  if (cache.rank() != 2 || cache.dim(1) != elements) c.shape_error(fmt::format("{} is not [rows, {}]", name, elements));
 }
 
 Tensor write_rows_parts(const Call& call) {
@@ -128,7 +131,7 @@ const OpRow& write_rows_row() {
       .attributes = {type_field<WriteRows>()},
       .result = "that of cache",
       .differentiable = false,
-      .doc = "A cache [R, words] with row at[t] replaced by rows[t]; places outside are left out.",
+      .doc = "A cache [R, elements] with row at[t] replaced by rows[t]; places outside are left out.",
       .infer =
           [](const Call& c) {
             if (c.input(1).rank() != 2) c.shape_error("rows are not [T, width]");
@@ -263,74 +266,16 @@ const OpRow& sample_token_row() {
   return row;
 }
 
-const OpRow& unpack_rows_row() {
-  static const OpRow row{
-      .name = "unpack_rows",
-      .family = "cache",
-      .inputs = {{.name = "weights", .only = kDraw}, {.name = "rows", .only = kIndex}},
-      .attributes = {field("block_type", &UnpackRows::block_type, "number of the block type", {.required = true}),
-                     field("n", &UnpackRows::n, "rows of the matrix", {.required = true}),
-                     field("k", &UnpackRows::k, "columns of the matrix", {.required = true})},
-      .result = "f32",
-      .differentiable = false,
-      .doc = "Rows by index of a matrix that is packed for the device, as f32; an index outside reads zeros.",
-      .infer =
-          [](const Call& c) {
-            if (c.input(1).rank() != 1) c.shape_error("rows are not [T]");
-            return std::vector<Result>{{DType::f32, Shape{c.input(1).dim(0), c.attributes<UnpackRows>().k}}};
-          },
-      .no_gradient = kNoGradient,
-      .form = KernelForm::routine};
-  return row;
-}
-
-const OpRow& packed_matmul_row() {
-  static const OpRow row{
-      .name = "packed_matmul",
-      .family = "cache",
-      .inputs = {{.name = "x", .only = kFloat},
-                 {.name = "weights", .only = kDraw},
-                 {.name = "chosen", .optional = true, .only = kFloat}},
-      .attributes = {field("block_type", &PackedMatmul::block_type, "number of the block type", {.required = true}),
-                     field("n", &PackedMatmul::n, "rows of the matrix", {.required = true}),
-                     field("k", &PackedMatmul::k, "columns of the matrix", {.required = true}),
-                     field("exact", &PackedMatmul::exact, "x stays f32; else it may be rounded to eight bits")},
-      .result = "f32",
-      .differentiable = false,
-      .doc =
-          "x W^T with x [1, m, k] and W [n, k] packed for the device. Rows of x where chosen [m] is zero give zeros.",
-      .infer =
-          [](const Call& c) {
-            const Tensor &x = c.input(0), &chosen = c.input(2);
-            const auto a = c.attributes<PackedMatmul>();
-            if (x.rank() != 3 || x.dim(0) != 1 || x.dim(2) != a.k)
-              c.shape_error(fmt::format("x is not [1, m, {}]", a.k));
-            if (chosen.defined() && chosen.shape() != Shape{x.dim(1)}) c.shape_error("chosen is not [m]");
-            return std::vector<Result>{{DType::f32, Shape{1, x.dim(1), a.n}}};
-          },
-      .no_gradient = "packed weights are for generation; load the model's weights as f32 to train",
-      .no_kernel = "load the weights as f32, or use the CPU",
-      .form = KernelForm::packed_product,
-      .flops =
-          [](const Call& c) {
-            const auto a = c.attributes<PackedMatmul>();
-            return 2.0 * static_cast<double>(c.input(0).dim(1)) * static_cast<double>(a.n) * static_cast<double>(a.k);
-          }};
-  return row;
-}
-
-OpRows cache_rows() {
-  return {&write_rows_row(), &cache_attention_row(), &sample_token_row(), &unpack_rows_row(), &packed_matmul_row()};
-}
+OpRows cache_rows() { return {&write_rows_row(), &cache_attention_row(), &sample_token_row()}; }
 
 }  // namespace graph
 
 Tensor empty_cache(Extent rows, Extent width, CacheType type, Device device, Where where) {
   if (rows < 0 || width < 0)
     throw ShapeError(describe("empty_cache", fmt::format("{} rows of {} elements", rows, width), {}, where));
-  const Extent words = graph::row_words(type, width);
-  if (words == 0 && width > 0) throw ShapeError(describe("empty_cache", graph::no_words(type, width), {}, where));
-  return zeros({rows, words}, graph::dtype_of_cache(type), device);
+  const Extent elements = graph::row_elements(type, width);
+  if (elements == 0 && width > 0) throw ShapeError(describe("empty_cache", graph::no_elements(type, width), {}, where));
+  return zeros({rows, elements}, graph::dtype_of_cache(type), device);
 }
 
 Tensor write_rows(const Tensor& cache, const Tensor& rows, const Tensor& at, CacheType type, Where where) {

@@ -7,6 +7,7 @@
 #include "graph/op.hpp"
 #include "graph/op_families.hpp"
 #include "graph/scatter.hpp"
+#include "weft/inference.hpp"
 #include "weft/ops.hpp"
 
 namespace weft {
@@ -29,6 +30,12 @@ Tensor embedding(const Tensor& table, const Tensor& indices, Where where) {
   if (table.device() != indices.device())
     throw DeviceError(describe("embedding", "operands on different devices", operands, where));
   const Extent count = indices.numel(), columns = table.dim(1);
+  if (graph::has_packed_layout(*table.node())) {
+    Shape shape = indices.shape();
+    shape.push_back(columns);
+    const graph::NodeRef at = graph::cast(graph::reshape(graph::index_type(indices.node()), {count}), DType::i32);
+    return reshape(packed_rows(table, Tensor(at), where), shape);
+  }
   const NodeRef rows = graph::expand(graph::reshape(graph::index_type(indices.node()), {count, 1}), {count, columns});
   Shape shape = indices.shape();
   shape.push_back(columns);

@@ -6,6 +6,7 @@
 #include "graph/no_grad.hpp"
 #include "graph/op.hpp"
 #include "graph/op_families.hpp"
+#include "weft/inference.hpp"
 #include "weft/ops.hpp"
 
 namespace weft {
@@ -32,6 +33,14 @@ void check_product(std::string_view op, const Tensor& a, const Tensor& b, const 
 Tensor matmul(const Tensor& a, const Tensor& b, Where where) {
   if (!a.defined() || !b.defined()) throw UsageError("matmul: an operand has no value");
   const Operands operands = {{"a", a}, {"b", b}};
+  if (is_block(b.dtype())) {
+    if (b.node()->kind != graph::Kind::permute)
+      throw DTypeError(describe("matmul",
+                                "b is in blocks along its last axis, and products take such a matrix as "
+                                "transpose(b) only; cast it to f32",
+                                operands, where));
+    return packed_linear(a, Tensor(b.node()->inputs[0]), {}, true, {}, where);
+  }
   check_product("matmul", a, b, operands, where);
   if (a.rank() == 0 || b.rank() == 0)
     throw ShapeError(describe("matmul", "an operand is a scalar; use *", operands, where));
@@ -139,6 +148,8 @@ OpRows product_rows() { return {&matmul_row(), &linear_row()}; }
 }  // namespace graph
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Where where) {
+  if (x.defined() && weight.defined() && graph::has_packed_layout(*weight.node()))
+    return packed_linear(x, weight, bias, true, {}, where);
   return graph::call(graph::linear_row(), {x, weight, bias}, graph::Words{}, where);
 }
 

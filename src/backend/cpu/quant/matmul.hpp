@@ -31,6 +31,10 @@ class QuantisedMatrix {
   /// part of `blocks`, in order, before it is read; parts before it are not read again.
   static void pack_into(BlockType type, std::span<const std::byte> blocks, std::int64_t n, std::int64_t k,
                         std::span<std::byte> packed, FunctionRef<void(std::span<const std::byte> part)> before = {});
+  /// The blocks that `pack_into` was given. Errors as of `packed_bytes`; ShapeError unless `blocks` are n rows, UsageError for
+  /// fewer packed bytes.
+  static void restore(BlockType type, std::span<const std::byte> packed, std::int64_t n, std::int64_t k,
+                      std::span<std::byte> blocks);
   /// Its type and extents alone. Errors as of `packed_bytes`.
   static QuantisedMatrix without_data(BlockType type, std::int64_t n, std::int64_t k);
   /// What `pack_into` has made; `packed` outlives the handle.

@@ -91,6 +91,21 @@ void QuantisedMatrix::pack_into(BlockType type, std::span<const std::byte> block
   }
 }
 
+void QuantisedMatrix::restore(BlockType type, std::span<const std::byte> packed, int64_t n, int64_t k,
+                              std::span<std::byte> blocks) {
+  const QuantisedMatrix matrix = view(type, packed, n, k);
+  const int64_t to_row = row_bytes(type, k), group_bytes = quant_format(type).group_bytes(blocks_of(k));
+  if (static_cast<int64_t>(blocks.size()) != n * to_row)
+    throw ShapeError(fmt::format("quantised matrix: {} bytes are given for [{}, {}] of {}, which takes {}",
+                                 blocks.size(), n, k, name_of(type), n * to_row));
+  parallel_for(groups_of(n), [&](int64_t group) {
+    const int64_t first = group * kQuantGroup;
+    for (int64_t row = first; row < std::min(n, first + kQuantGroup); ++row)
+      quant_restore_row(type, matrix.data() + group * group_bytes, static_cast<int>(row - first), k,
+                        blocks.data() + row * to_row);
+  });
+}
+
 QuantisedMatrix QuantisedMatrix::pack(BlockType type, std::span<const std::byte> blocks, int64_t n, int64_t k) {
   const int64_t bytes = packed_bytes(type, n, k);
   std::shared_ptr<std::byte> memory = allocate(bytes);

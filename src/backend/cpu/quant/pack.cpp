@@ -74,6 +74,51 @@ void write_block(const QuantFormat& format, const UnpackedBlock& block, int64_t 
   }
 }
 
+/// The integers of block `b` of a row, as files have them: Q8_0 as signed bytes, tables as indices.
+void read_values(const QuantFormat& format, const std::byte* values, int row, std::uint8_t* q) {
+  if (format.values == QuantValues::byte) {
+    for (int g = 0; g < 8; ++g) std::memcpy(q + 4 * g, values + 64 * g + 4 * row, 4);
+    return;
+  }
+  for (int i = 0; i < kQuantBlock; ++i) {
+    const int g = i / 4;
+    unsigned value = byte_at(values, 64 * (g % 4) + 4 * row + i % 4) >> 4 * (g / 4) & 15;
+    for (int plane = 0; plane < format.planes(); ++plane)
+      value |= (byte_at(values, 256 + 64 * plane + 8 * g + row / 2) >> 4 * (row % 2) >> i % 4 & 1) << (4 + plane);
+    q[i] = static_cast<std::uint8_t>(value);
+  }
+}
+
+/// What `write_block` wrote.
+void read_packed(const QuantFormat& format, UnpackedBlock& block, int64_t first, int count, int row,
+                 const std::byte* group) {
+  const ScalePlaces places{format};
+  if (format.scales == QuantScales::single) {
+    block.single = load<float>(group + places.factor(first) + 4 * row);
+  } else {
+    block.scale = load<std::uint16_t>(group + places.factor(first) + 2 * row);
+    if (format.has_minimum) block.minimum = load<std::uint16_t>(group + places.minimum_factor(first) + 2 * row);
+  }
+  for (int i = 0; i < count; ++i) {
+    const int64_t b = first + i;
+    if (format.scales == QuantScales::coded)
+      for (int sub = 0; sub < format.scales_per_block; ++sub) {
+        const int code = i * format.scales_per_block + sub;
+        block.codes[code] = static_cast<std::int8_t>(group[places.code(b, sub) + row]);
+        if (format.has_minimum)
+          block.minimum_codes[code] = static_cast<std::int8_t>(group[places.minimum_code(b, sub) + row]);
+      }
+    read_values(format, group + format.values_at(b), row, block.q + kQuantBlock * i);
+  }
+}
+
+template <class T>
+void copy_plain_back(const std::byte* values, int64_t k, int row, std::byte* to) {
+  for (int64_t i = 0; i < k; ++i)
+    store(to + i * static_cast<int64_t>(sizeof(T)),
+          load<T>(values + (i * kQuantGroup + row) * static_cast<int64_t>(sizeof(T))));
+}
+
 /// Formats whose bytes keep their order within a row: copied without looking into them. f16 scales, and minimums if there
 /// are any, come before `words` groups of four bytes.
 template <int words, bool has_minimum, std::uint32_t flip>
@@ -132,6 +177,21 @@ void quant_pack_group(BlockType type, const std::byte* blocks, int rows, int64_t
   }
   const int64_t row_bytes = k / static_cast<int64_t>(source.block_elements) * static_cast<int64_t>(source.block_bytes);
   for (int row = 0; row < rows; ++row) pack_row(type, blocks + row * row_bytes, row, k, group);
+}
+
+void quant_restore_row(BlockType type, const std::byte* group, int row, int64_t k, std::byte* blocks) {
+  const QuantFormat format = quant_format(type);
+  if (type == BlockType::f32) return copy_plain_back<std::uint32_t>(group, k, row, blocks);
+  if (format.is_plain()) return copy_plain_back<std::uint16_t>(group, k, row, blocks);
+  const Element& source = element(type);
+  const int count = source.block_elements / kQuantBlock;
+  UnpackedBlock block;
+  for (int64_t b = 0; b < k / kQuantBlock; b += count, blocks += source.block_bytes) {
+    read_packed(format, block, b, count, row, group);
+    if (type == BlockType::q8_0)  // kept as unsigned bytes
+      for (int i = 0; i < kQuantBlock; ++i) block.q[i] = static_cast<std::uint8_t>(block.q[i] ^ 0x80);
+    weft::write_block(type, block, blocks);
+  }
 }
 
 void quant_unpack_row(BlockType type, const std::byte* group, int row, int64_t k, float* y) {

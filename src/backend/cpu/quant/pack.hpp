@@ -1,4 +1,4 @@
-// Blocks as they stand in files to the layout of format.hpp, and back to single rows of values.
+// Blocks as they stand in files to the layout of format.hpp, and back to single rows of values or of blocks.
 #pragma once
 
 #include <cstddef>
@@ -14,5 +14,7 @@ void quant_pack_group(BlockType type, const std::byte* blocks, int rows, std::in
 
 /// The values of row `row` of a packed group: the same bits that the format defines.
 void quant_unpack_row(BlockType type, const std::byte* group, int row, std::int64_t k, float* values);
+/// The blocks of row `row` of a packed group, bit for bit as they were in the file.
+void quant_restore_row(BlockType type, const std::byte* group, int row, std::int64_t k, std::byte* blocks);
 
 }  // namespace weft::cpu

@@ -9,8 +9,7 @@
 #include "backend/webgpu/wgsl/quantised/packed_reader.hpp"
 #include "backend/webgpu/wgsl/quantised/rows_writer.hpp"
 #include "backend/webgpu/wgsl/quantised/unpack.hpp"
-#include "compile/call_attributes.hpp"
-#include "graph/cache.hpp"
+#include "graph/node.hpp"
 
 namespace weft::webgpu {
 using kernel::CallKernel;
@@ -98,9 +97,8 @@ bool render_packed_pair(const PackedMatmulKernel& first, const PackedMatmulKerne
 }
 
 void render_unpack_rows(const CallKernel& kernel, const Target& target, Rendered& rendered) {
-  const auto a = kernel::attributes_of<graph::UnpackRows>(kernel);
   if (kernel.shape().numel() == 0) return;
-  rendered.dispatches.push_back(unpack(kernel.name, static_cast<BlockType>(a.block_type), kernel.reads[0], a.n,
+  rendered.dispatches.push_back(unpack(kernel.name, kernel.types[0], kernel.reads[0], graph::rows_of(kernel.shapes[0]),
                                        kernel.shape()[1], &kernel.reads[1], kernel.out(), kernel.shape()[0], target));
 }
 

@@ -58,8 +58,16 @@ TEST_F(WebgpuLanguage, ProductsAreThoseOfTheValuesForEveryType) {
     if (!can_pack(format.type, device_) || !format.can_quantise()) continue;
     const Extent k = format.block_elements == 256 ? 512 : 96, n = 21;
     const Blocks blocks = blocks_of(format.type, n, k);
-    const PackedMatrix packed = pack_matrix(format.type, blocks.bytes, n, k, device_);
+    const Tensor packed = pack_matrix(format.type, blocks.bytes, {n, k}, device_);
     const Tensor dense = floats(blocks.values, {n, k}, kCpu);
+    std::vector<std::byte> back(blocks.bytes.size());
+    packed.copy_to(back.data(), back.size());
+    std::vector<float> values(blocks.values.size());
+    dequantise(format.type, back, values);
+    EXPECT_EQ(values, blocks.values) << format.name;
+    if (format.type != BlockType::mxfp4) {  // there -0 comes back as 0
+      EXPECT_EQ(back, blocks.bytes) << format.name;
+    }
     for (const Extent rows : {1, 3, 11}) {
       SCOPED_TRACE(std::string(format.name) + ", rows " + std::to_string(rows));
       const std::vector<float> x = noise(2, rows * k);
@@ -86,7 +94,7 @@ TEST_F(WebgpuLanguage, PlainTypesTakeRowsOfAnyLength) {
       quantise(type, given, bytes);
       std::vector<float> values(given.size());
       dequantise(type, bytes, values);
-      const PackedMatrix packed = pack_matrix(type, bytes, n, k, device_);
+      const Tensor packed = pack_matrix(type, bytes, {n, k}, device_);
       for (const Extent rows : {2, 9}) {
         const std::vector<float> x = noise(2, rows * k);
         expect_close(packed_linear(floats(x, {rows, k}, device_), packed),
@@ -103,7 +111,7 @@ TEST_F(WebgpuLanguage, PlainTypesTakeRowsOfAnyLength) {
 TEST_F(WebgpuLanguage, EpiloguesJoinTheProduct) {
   const Extent n = 64, k = 64;
   const Blocks blocks = blocks_of(BlockType::q4_1, n, k);
-  const PackedMatrix packed = pack_matrix(BlockType::q4_1, blocks.bytes, n, k, device_);
+  const Tensor packed = pack_matrix(BlockType::q4_1, blocks.bytes, {n, k}, device_);
   for (const Extent rows : {1, 5, 40}) {
     const std::vector<float> x = noise(2, rows * k), b = noise(3, n);
     const auto of = [&](Device device, auto product) {
@@ -124,8 +132,8 @@ TEST_F(WebgpuLanguage, AGatedUnitIsOneDispatch) {
   for (const BlockType type : {BlockType::q4_1, BlockType::q6_k, BlockType::f16})
     for (const Extent rows : {1, 4, 8}) {
       const Blocks up = blocks_of(type, n, k);
-      const PackedMatrix packed = pack_matrix(type, up.bytes, n, k, device_);
-      const PackedMatrix other = pack_matrix(type, up.bytes, n, k, device_);
+      const Tensor packed = pack_matrix(type, up.bytes, {n, k}, device_);
+      const Tensor other = pack_matrix(type, up.bytes, {n, k}, device_);
       const std::vector<float> x = noise(2, rows * k);
       auto step = compile([&](Tensor y) { return packed_linear(y, other) * silu(packed_linear(y, packed) + 1.0); });
       const Tensor at = floats(x, {rows, k}, device_);
@@ -156,14 +164,14 @@ TEST_F(WebgpuLanguage, ExpertsThatAreNotChosenTakeNoPart) {
   for (const BlockType type : {BlockType::q4_1, BlockType::f16}) {
     const Blocks up = blocks_of(type, n, k), down = blocks_of(type, k, n);
     const std::vector<std::byte> broken(up.bytes.size(), std::byte{0xFF});
-    std::vector<PackedMatrix> packed[3];
+    std::vector<Tensor> packed[3];
     for (Extent e = 0; e < experts; ++e)
       for (const Extent which : {0, 1, 2})
         packed[which].push_back(pack_matrix(type,
                                             e == 1       ? broken
                                             : which == 2 ? down.bytes
                                                          : up.bytes,
-                                            which == 2 ? k : n, which == 2 ? n : k, device_));
+                                            which == 2 ? Shape{k, n} : Shape{n, k}, device_));
     for (const Extent rows : {1, 5}) {
       if ((rows == 5) != (type == BlockType::f16)) continue;  // software adapters compile each for long
       SCOPED_TRACE(testing::Message() << name_of(type) << ", rows " << rows);
@@ -203,7 +211,7 @@ TEST_F(WebgpuLanguage, RowsThatAreNotChosenAreZeroWhateverOthersAre) {
     for (Extent i = 0; i < rows; ++i)
       if (weights[static_cast<std::size_t>(i)] == 0) std::fill_n(x.begin() + i * k, k, std::nanf(""));
     const auto product = [&](const std::vector<std::byte>& bytes, const std::vector<float>& chosen) {
-      return packed_linear(floats(x, {rows, k}, device_), pack_matrix(type, bytes, n, k, device_), {}, true,
+      return packed_linear(floats(x, {rows, k}, device_), pack_matrix(type, bytes, {n, k}, device_), {}, true,
                            floats(chosen, {rows}, device_));
     };
     expect_close(product(blocks.bytes, weights), y, 3e-5);
@@ -216,8 +224,8 @@ TEST_F(WebgpuLanguage, ANormIsComputedByTheProductsThatReadIt) {
   for (const Extent rows : {1, 5, 8, 9})
     for (const bool is_kept : {false, true}) {
       const Blocks weights = blocks_of(BlockType::q4_1, n, k);
-      const PackedMatrix one = pack_matrix(BlockType::q4_1, weights.bytes, n, k, device_),
-                         two = pack_matrix(BlockType::q4_1, weights.bytes, n, k, device_);
+      const Tensor one = pack_matrix(BlockType::q4_1, weights.bytes, {n, k}, device_),
+                   two = pack_matrix(BlockType::q4_1, weights.bytes, {n, k}, device_);
       const std::vector<float> x = noise(2, rows * k), scale = noise(3, k);
       Compiled step([&](std::span<const Tensor> a) {
         const Tensor y = rms_norm(a[0], a[1] + 1.0, 1e-5);

@@ -1,0 +1,190 @@
+// Tensors in blocks: products with them, rows and values of them, and rounding to them.
+#include "graph/packed.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "graph/describe.hpp"
+#include "graph/no_grad.hpp"
+#include "graph/op.hpp"
+#include "graph/op_families.hpp"
+#include "weft/inference.hpp"
+#include "weft/ops.hpp"
+
+namespace weft {
+
+using graph::describe;
+
+namespace graph {
+
+Extent rows_of(const Shape& shape) {
+  Extent rows = 1;
+  for (int axis = 0; axis + 1 < shape.rank(); ++axis) rows *= shape[axis];
+  return rows;
+}
+
+namespace {
+
+/// Every type that a device may have products with.
+const std::vector<DType> kPacked = [] {
+  std::vector<DType> types = {DType::f32, DType::f16, DType::bf16};
+  std::copy_if(std::begin(kAllDTypes), std::end(kAllDTypes), std::back_inserter(types), is_block);
+  return types;
+}();
+
+/// Input 'i' of the call is a packed matrix.
+void check_packed(const Call& c, std::size_t i) {
+  if (!has_packed_layout(*c.input(i).node()))
+    c.dtype_error(fmt::format("{} is not in blocks; use linear and embedding, or cast it to a type of blocks",
+                              c.row().inputs[i].name));
+}
+
+}  // namespace
+
+void check_block_shape(std::string_view context, DType type, const Shape& shape) {
+  const int elements = element(type).block_elements;
+  if (shape.rank() == 0)
+    throw ShapeError(fmt::format("{}: a scalar has no blocks of {} elements ({})", context, elements, name_of(type)));
+  if (columns_of(shape) % elements != 0)
+    throw ShapeError(
+        fmt::format("{}: rows of {} elements do not divide into blocks of {} ({}); choose a type of smaller "
+                    "blocks, or pad the rows",
+                    context, columns_of(shape), elements, name_of(type)));
+}
+
+Tensor unpacked(const Tensor& packed, Where where) {
+  const Tensor all(iota({rows_of(packed.shape())}, 0, DType::i32, packed.device()));
+  return Tensor(reshape(call_nodes(unpack_rows_row(), {packed, all}, Words{}, where)[0], packed.shape()));
+}
+
+Tensor in_blocks(const Tensor& x, DType type, Where where) {
+  const Tensor values(cast(x.node(), DType::f32));
+  return Tensor(call_nodes(pack_rows_row(), {values}, words_of(pack_rows_row().attributes, PackRows{type}), where)[0]);
+}
+
+const OpRow& unpack_rows_row() {
+  static const OpRow row{
+      .name = "unpack_rows",
+      .family = "packed",
+      .inputs = {{.name = "weights", .only = kPacked}, {.name = "rows", .only = {DType::i32}}},
+      .result = "f32",
+      .differentiable = false,
+      .doc = "Rows by index of a matrix in blocks, as f32; an index outside reads zeros.",
+      .infer =
+          [](const Call& c) {
+            check_packed(c, 0);
+            if (c.input(1).rank() != 1) c.shape_error("rows are not [T]");
+            return std::vector<Result>{{DType::f32, Shape{c.input(1).dim(0), columns_of(c.input(0).shape())}}};
+          },
+      .no_gradient = "weights in blocks do not train; cast them to f32 first, and train these",
+      .reads_packed = true,
+      .form = KernelForm::routine};
+  return row;
+}
+
+const OpRow& pack_rows_row() {
+  static const OpRow row{.name = "pack_rows",
+                         .family = "packed",
+                         .inputs = {{.name = "x", .only = {DType::f32}}},
+                         .attributes = {field("type", &PackRows::type, "the type of blocks", {.required = true})},
+                         .result = "type",
+                         .differentiable = false,
+                         .doc = "x [..., k] rounded to blocks of neighbours along the last axis.",
+                         .infer =
+                             [](const Call& c) {
+                               const DType type = c.attributes<PackRows>().type;
+                               if (!is_block(type))
+                                 c.dtype_error(fmt::format("{} is not a type of blocks", name_of(type)));
+                               check_block_shape(c.row().name, type, c.input(0).shape());
+                               return std::vector<Result>{{type, c.input(0).shape()}};
+                             },
+                         .no_gradient = "rounding to blocks has none; keep the f32 values to train",
+                         .no_kernel = "round on the CPU and move the result: cast(x.to(kCpu), type).to(device)",
+                         .form = KernelForm::routine};
+  return row;
+}
+
+const OpRow& packed_matmul_row() {
+  static const OpRow row{
+      .name = "packed_matmul",
+      .family = "packed",
+      .inputs = {{.name = "x", .only = {DType::f32}},
+                 {.name = "weights", .only = kPacked},
+                 {.name = "chosen", .optional = true, .only = {DType::f32}}},
+      .attributes = {field("exact", &PackedMatmul::exact, "x stays f32; else it may be rounded to eight bits")},
+      .result = "f32",
+      .differentiable = false,
+      .doc = "x W^T with x [1, m, k] and W [n, k] in blocks. Rows of x where chosen [m] is zero give zeros.",
+      .infer =
+          [](const Call& c) {
+            const Tensor &x = c.input(0), &weights = c.input(1), &chosen = c.input(2);
+            check_packed(c, 1);
+            if (weights.rank() != 2) c.shape_error("weights are not [n, k]");
+            if (x.rank() != 3 || x.dim(0) != 1 || x.dim(2) != weights.dim(1))
+              c.shape_error(fmt::format("x is not [1, m, {}]", weights.dim(1)));
+            if (chosen.defined() && chosen.shape() != Shape{x.dim(1)}) c.shape_error("chosen is not [m]");
+            return std::vector<Result>{{DType::f32, Shape{1, x.dim(1), weights.dim(0)}}};
+          },
+      .no_gradient = "packed weights are for generation; load the model's weights as f32 to train",
+      .no_kernel = "load the weights as f32, or use the CPU",
+      .reads_packed = true,
+      .form = KernelForm::packed_product,
+      .flops =
+          [](const Call& c) {
+            return 2.0 * static_cast<double>(c.input(0).dim(1)) * static_cast<double>(c.input(1).numel());
+          }};
+  return row;
+}
+
+OpRows block_rows() { return {&packed_matmul_row(), &unpack_rows_row(), &pack_rows_row()}; }
+
+}  // namespace graph
+
+Tensor packed_linear(const Tensor& x, const Tensor& weight, const Tensor& bias, bool exact, const Tensor& chosen,
+                     Where where) {
+  constexpr std::string_view op = "packed_linear";
+  if (!x.defined() || !weight.defined()) throw UsageError("packed_linear: an operand has no value");
+  const auto text = [&](std::string_view fact) { return describe(op, fact, {{"x", x}, {"weight", weight}}, where); };
+  if (!graph::has_packed_layout(*weight.node()))
+    throw DTypeError(text("the weight is not in blocks; use linear, or cast it to a type of blocks"));
+  if (x.dtype() != DType::f32) throw DTypeError(text("x is not f32; cast it"));
+  if (x.device() != weight.device()) throw DeviceError(text("x and the weight are on different devices"));
+  if (weight.rank() != 2 || x.rank() < 1 || x.dim(-1) != weight.dim(1))
+    throw ShapeError(text("the last axis of x differs from the columns of weight [out, in]"));
+  const Extent n = weight.dim(0), k = weight.dim(1);
+  if (bias.defined() && (bias.rank() != 1 || bias.dim(0) != n))
+    throw ShapeError(describe(op, fmt::format("bias is not [{}]", n), {{"bias", bias}}, where));
+  const Extent rows = graph::rows_of(x.shape());
+  if (chosen.defined()) {
+    if (chosen.dtype() != DType::f32) throw DTypeError(describe(op, "chosen is not f32", {{"chosen", chosen}}, where));
+    if (chosen.shape() != Shape{rows})
+      throw ShapeError(describe(op, fmt::format("chosen is not [{}], one number for each row of x", rows),
+                                {{"x", x}, {"chosen", chosen}}, where));
+    if (chosen.device() != x.device())
+      throw DeviceError(describe(op, "x and chosen are on different devices", {{"x", x}, {"chosen", chosen}}, where));
+  }
+  Shape shape = x.shape();
+  shape[shape.rank() - 1] = n;
+  const graph::OpRow& row = graph::packed_matmul_row();
+  const graph::NodeRef product =
+      graph::call_nodes(row, {Tensor(graph::reshape(x.node(), {1, rows, k})), weight, chosen},
+                        graph::words_of(row.attributes, graph::PackedMatmul{exact}), where)[0];
+  const Tensor y = graph::wrap(graph::reshape(product, shape));
+  return bias.defined() ? elementwise("add", {y, bias}, {}, where) : y;
+}
+
+Tensor packed_rows(const Tensor& table, const Tensor& indices, Where where) {
+  constexpr std::string_view op = "packed_rows";
+  if (!indices.defined() || !table.defined()) throw UsageError("packed_rows: an operand has no value");
+  if (indices.dtype() != DType::i32)
+    throw DTypeError(describe(op, "indices are not i32", {{"indices", indices}}, where));
+  if (indices.rank() != 1) throw ShapeError(describe(op, "indices are not [T]", {{"indices", indices}}, where));
+  if (table.rank() != 2) throw ShapeError(describe(op, "the table is not [n, k]", {{"table", table}}, where));
+  if (indices.device() != table.device())
+    throw DeviceError(describe(op, "operands on different devices", {{"indices", indices}}, where));
+  return graph::call(graph::unpack_rows_row(), {table, indices}, graph::Words{}, where);
+}
+
+}  // namespace weft
