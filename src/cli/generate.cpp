@@ -1,5 +1,6 @@
 // weft generate
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <climits>
@@ -25,7 +26,26 @@ struct GenerateRequest {
   std::string prompt;
   std::filesystem::path file;
   bool stats = false, json = false;
+  std::vector<std::string> for_language_models;  // options that were given and are for these alone
 };
+
+/// Options that change nothing of what a model of `weft train` writes.
+constexpr const char* kForLanguageModels[] = {"--json",
+                                              "--top-logprobs",
+                                              "--stats",
+                                              "--min-p",
+                                              "--typical",
+                                              "--repetition-penalty",
+                                              "--frequency-penalty",
+                                              "--presence-penalty",
+                                              "--penalty-window",
+                                              "--stop",
+                                              "--draft",
+                                              "--logit-bias",
+                                              "--context",
+                                              "--cache-type",
+                                              "--exact",
+                                              "--no-packed-file"};
 
 constexpr std::uint64_t kMaxPromptBytes = std::uint64_t{1} << 28;
 
@@ -80,7 +100,11 @@ int generate_by_language_model(const GenerateRequest& request) {
 int generate(GenerateRequest request) {
   request.prompt = prompt_of(request);
   if (is_language_model(request.model.path)) return generate_by_language_model(request);
-  if (request.json) throw UsageError("weft generate: --json is for language models; leave it out");
+  if (!request.for_language_models.empty())
+    throw UsageError(fmt::format(
+        "weft generate: {} {} for language models, and {} is a run of `weft train`; leave {} out",
+        fmt::join(request.for_language_models, ", "), request.for_language_models.size() == 1 ? "is" : "are",
+        request.model.path.string(), request.for_language_models.size() == 1 ? "it" : "them"));
   const llm::Sampling& s = request.draw.generate.sampling;
   const train::SampleOptions options{.temperature = s.temperature,
                                      .top_k = static_cast<int>(std::clamp<Extent>(s.top_k, INT_MIN, INT_MAX)),
@@ -121,7 +145,11 @@ void set_up_generate(CLI::App& app, Action& action) {
   app.add_option(
       "--top-logprobs", r.draw.generate.top_log_probabilities,
       "with --json: so many of the most probable tokens in each place, with their log-probabilities; at most 20");
-  app.callback([&action, request] { action = [request] { return generate(*request); }; });
+  app.callback([&app, &action, request] {
+    for (const char* option : kForLanguageModels)
+      if (app.count(option) > 0) request->for_language_models.emplace_back(option);
+    action = [request] { return generate(*request); };
+  });
 }
 
 }  // namespace weft::cli

@@ -9,7 +9,9 @@ namespace weft::optim {
 namespace {
 
 // 1 - beta^t without cancellation for small t.
-Tensor bias_correction(double beta, const Tensor& step) { return -elementwise("expm1", {step * std::log(beta)}); }
+Tensor bias_correction(double beta, const Tensor& step) {
+  return beta > 0 ? -elementwise("expm1", {step * std::log(beta)}) : ones_like(step);
+}
 
 AdamOptions as_adam(const AdamWOptions& o) {
   return {o.learning_rate, o.beta_1, o.beta_2, o.epsilon, o.weight_decay, o.clip_norm, o.decay_filter};
@@ -25,7 +27,7 @@ Adam::Adam(ParameterList parameters, AdamOptions options, bool decoupled)
       options_(std::move(options)),
       decoupled_(decoupled) {
   for (const double beta : {options_.beta_1, options_.beta_2})
-    if (!(beta > 0 && beta < 1)) throw UsageError(fmt::format("Adam: beta {} lies outside (0, 1)", beta));
+    if (!(beta >= 0 && beta < 1)) throw UsageError(fmt::format("Adam: beta {} lies outside [0, 1)", beta));
   if (!(options_.epsilon > 0)) throw UsageError(fmt::format("Adam: epsilon {} must be above 0", options_.epsilon));
   if (!(options_.weight_decay >= 0))
     throw UsageError(fmt::format("Adam: weight decay {} must be at least 0", options_.weight_decay));

@@ -105,8 +105,8 @@ void RunConfig::check() const {
       {"final-fraction", final_fraction, 0, 1},
       {"warm-up", warm_up, 0, 1e9},
       {"weight-decay", weight_decay, 0, 1e6},
-      {"beta-1", beta_1, 1e-9, 1 - 1e-9},
-      {"beta-2", beta_2, 1e-9, 1 - 1e-9},
+      {"beta-1", beta_1, 0, 1 - 1e-9},
+      {"beta-2", beta_2, 0, 1 - 1e-9},
       {"clip", clip_norm, 0, 1e30},
   };
   for (const Bound& b : bounds)
@@ -114,6 +114,17 @@ void RunConfig::check() const {
       throw UsageError(fmt::format("--{} {}: it must lie in [{}, {}]", b.name, b.value, b.least, b.limit));
   if (steps == 0 && seconds == 0) throw UsageError("a run needs --steps or --seconds above 0");
 }
+
+namespace {
+
+// A run may be resumed from another working folder.
+std::string absolute_path(const std::filesystem::path& path) {
+  std::error_code error;
+  const std::filesystem::path whole = std::filesystem::absolute(path, error);
+  return (error ? path : whole.lexically_normal()).string();
+}
+
+}  // namespace
 
 RunConfig new_run(const TrainRequest& request) {
   RunConfig run;
@@ -130,7 +141,7 @@ RunConfig new_run(const TrainRequest& request) {
     throw UsageError(fmt::format("--seconds {}: it must be above 0", *request.seconds));
 
   if (!request.data) throw UsageError("no text to train on: give --data FILE (any UTF-8 text)");
-  run.data = request.data->string();
+  run.data = absolute_path(*request.data);
   run.vocabulary = alphabet_kind(request.vocabulary.value_or("char"));
   run.model.context = request.context.value_or(run.model.context);
   run.model.layers = request.layers.value_or(run.model.layers);
@@ -176,7 +187,7 @@ RunConfig resumed_run(const RunConfig& stored, const TrainRequest& request, doub
                     "another --out{}",
                     request.out.string(), c.text));
   RunConfig run = stored;
-  if (request.data) run.data = request.data->string();
+  if (request.data) run.data = absolute_path(*request.data);
   if (request.steps) run.steps = *request.steps;
   if (request.seconds) {
     run.seconds = elapsed + *request.seconds;

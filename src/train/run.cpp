@@ -71,7 +71,13 @@ class Run {
   void set_up() {
     check_intervals(request_);
     std::optional<Checkpoint> resumed = read_stored();
-    data_ = TextData::load(config_.data, config_.vocabulary, config_.model.context);
+    try {
+      data_ = TextData::load(config_.data, config_.vocabulary, config_.model.context);
+    } catch (FileError& error) {
+      if (request_.resume && !request_.data)
+        error.add_context("resuming the run; if its text was moved, give the new place with --data");
+      throw;
+    }
     if (request_.resume && data_.content_hash != config_.data_hash)
       throw FileError(
           fmt::format("{}: not the text that the run in {} was trained on (its content differs); give that text, or "
@@ -127,7 +133,11 @@ class Run {
     Clock::time_point last_log = begin_, last_checkpoint = begin_;
     std::int64_t logged_step = trainer_->steps();
     bool over = is_over();
-    if (over) return;  // the run that is resumed has made all its steps
+    if (over) {  // the run that is resumed has made all its steps, or the time is too short for one
+      complete_ = true;
+      if (!folder_.has_checkpoint()) save_last();
+      return;
+    }
     while (!over && !stop_.stop_requested()) {
       const Trainer::StepResult result = trainer_->step(elapsed());
       const std::int64_t step = trainer_->steps();
@@ -200,8 +210,10 @@ class Run {
     try {
       save_checkpoint(path, checkpoint);
     } catch (FileError& error) {
-      error.add_context(fmt::format("saving step {}; the checkpoint of before is whole, go on from it with --resume",
-                                    checkpoint.step));
+      error.add_context(fmt::format("saving step {}; {}", checkpoint.step,
+                                    folder_.has_checkpoint()
+                                        ? "the checkpoint of before is whole, go on from it with --resume"
+                                        : "there is no checkpoint yet, so what was trained is lost"));
       throw;
     }
     tell(&Observer::checkpoint, {checkpoint.step, path, best});
@@ -211,7 +223,7 @@ class Run {
   void write_sample() {
     if (request_.sample_tokens <= 0) return;
     Generator generator(trainer_->model(), data_.vocabulary);
-    const std::string text = generator.generate("\n", request_.sample_tokens, {.seed = config_.seed});
+    const std::string text = generator.generate("", request_.sample_tokens, {.seed = config_.seed});
     trainer_->model().train();
     tell(&Observer::sample, {trainer_->steps(), text});
   }
@@ -227,6 +239,7 @@ class Run {
   const TrainRequest& request_;
   const std::stop_token stop_;
   RunFolder folder_;
+  const FolderLock lock_{folder_.path};
   RunFiles files_;
   std::vector<Observer*> observers_;
   RunConfig config_;

@@ -1,6 +1,11 @@
 #include "train/run_folder.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
 
 #include "base/file.hpp"
 #include "weft/error.hpp"
@@ -19,6 +24,17 @@ bool stands(const fs::path& path) {
 
 bool RunFolder::has_checkpoint() const { return stands(last()) || stands(previous_path(last())); }
 bool RunFolder::has_run() const { return has_checkpoint() || stands(config()); }
+
+FolderLock::FolderLock(const fs::path& folder)
+    : descriptor_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  if (descriptor_ < 0 || ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+  ::close(descriptor_);
+  throw UsageError(fmt::format("--out {}: another process is training there; wait for its end, or name another folder",
+                               folder.string()));
+}
+FolderLock::~FolderLock() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
 
 RunFolder open_run_folder(const TrainRequest& request) {
   if (request.out.empty()) throw UsageError("no place for the run: give --out FOLDER");

@@ -21,6 +21,19 @@ struct RunFolder {
   bool has_run() const;
 };
 
+/// Keeps other processes from training in a folder while it lives; the lock goes with the process. File systems without locks
+/// are not guarded. Errors: UsageError if another run holds it.
+class FolderLock {
+ public:
+  explicit FolderLock(const std::filesystem::path& folder);
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  int descriptor_ = -1;
+};
+
 /// The folder of the run, made if need be. Errors: UsageError, FileError, before any work is done.
 RunFolder open_run_folder(const TrainRequest& request);
 

@@ -159,6 +159,16 @@ class Training(CliTest):
         self.assert_code(self.begin("--steps", 5, "--vocabulary", "byte"), OK)
         self.assert_code(weft("generate", self.out, "--prompt", "日", "--max-tokens", 20, "--device", "cpu"), OK)
 
+    def test_a_text_without_line_breaks(self):
+        self.text.write_text("abc " * 2000)
+        self.assert_code(self.begin("--steps", 4, "--eval-every", 2, "--sample-every", 2), OK)
+        self.assertTrue((self.out / "samples.txt").read_text().strip())
+
+    def test_a_run_too_short_for_a_step_keeps_its_beginning(self):
+        self.assert_code(self.begin("--seconds", "1e-9"), OK)
+        self.assertTrue((self.out / "last.safetensors").exists())
+        self.assert_code(self.train("--resume", "--steps", 2, "--device", "cpu"), OK)
+
     def test_quiet_says_nothing(self):
         result = self.begin("--steps", 3, "--quiet")
         self.assert_code(result, OK)
@@ -270,6 +280,29 @@ class Resuming(CliTest):
         self.assertEqual(list(self.out.glob("*.tmp-*")), [])
         self.assert_code(self.train("--resume", "--steps", 20, "--device", "cpu"), OK)
 
+    def test_from_another_folder(self):
+        self.assert_code(weft("train", "text", "--out", self.out, "--data", self.text.name, *SMALL, "--steps", 2, cwd=self.folder), OK)
+        self.assert_code(self.train("--resume", "--steps", 4, "--device", "cpu", cwd="/"), OK)
+        moved = self.folder / "elsewhere.txt"
+        self.text.rename(moved)
+        result = self.train("--resume", "--steps", 6, "--device", "cpu")
+        self.assert_code(result, FILE)
+        self.assertIn("--data", result.stderr)
+        self.assert_code(self.train("--resume", "--steps", 6, "--device", "cpu", "--data", moved), OK)
+
+    def test_one_process_at_a_time(self):
+        command = [WEFT, "train", "text", "--out", self.out, "--data", self.text, *SMALL, "--seconds", "60"]
+        with subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, env=environment()) as first:
+            deadline = time.monotonic() + 60
+            while not (self.out / "metrics.jsonl").exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            for arguments in (["--resume"], ["--data", self.text, *SMALL]):
+                result = self.train(*arguments)
+                self.assert_code(result, USAGE)
+            self.assertIn("another", result.stderr)
+            first.terminate()
+        self.assert_code(self.train("--resume", "--steps", 1, "--device", "cpu"), OK)
+
     def test_leftovers_are_reported(self):
         self.assert_code(self.begin("--steps", 3), OK)
         leftover = self.out / "last.safetensors.tmp-0123456789abcdef"
@@ -335,6 +368,16 @@ class Refusals(CliTest):
 
 
 class Generating(CliTest):
+    def test_options_for_language_models_are_refused(self):
+        self.assert_code(self.begin("--steps", 2), OK)
+        for option in (["--stop", "a"], ["--logit-bias", "2=-1"], ["--stats"], ["--min-p", "0.5"], ["--typical", "0.5"],
+                       ["--repetition-penalty", "2"], ["--frequency-penalty", "1"], ["--presence-penalty", "1"], ["--json"],
+                       ["--context", "4"], ["--draft", "2"], ["--exact"], ["--cache-type", "q8"]):
+            result = weft("generate", self.out, "--device", "cpu", *option)
+            self.assert_code(result, USAGE)
+            self.assertIn(option[0], result.stderr)
+            self.assertIn("language models", result.stderr)
+
     def test_writes_by_seed(self):
         self.assert_code(self.begin("--steps", 30), OK)
 

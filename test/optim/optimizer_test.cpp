@@ -227,6 +227,18 @@ TEST(Optimizer, WrongGradientsAreErrors) {
   EXPECT_THROW(SGD(std::vector<Variable>{}), UsageError);
   EXPECT_THROW(SGD(make_parameters(), {.nesterov = true}), UsageError);
   EXPECT_THROW(AdamW(make_parameters(), {.beta_2 = 1}), UsageError);
+  EXPECT_THROW(AdamW(make_parameters(), {.beta_1 = -0.1}), UsageError);
+}
+
+// As WGAN-GP trains: the mean is the gradient itself.
+TEST(Optimizer, AdamWithoutMomentum) {
+  Variable p(tensor({1.0f, -2.0f}), "p");
+  Adam optimizer(std::vector<Variable>{p}, {.learning_rate = 0.1, .beta_1 = 0});
+  const std::vector<Tensor> gradients{tensor({0.5f, -3.0f})};
+  optimizer.step(gradients);
+  const std::vector<float> values = p.value().to_vector<float>();
+  EXPECT_NEAR(values[0], 0.9, 1e-5);
+  EXPECT_NEAR(values[1], -1.9, 1e-5);
 }
 
 TEST(Optimizer, TrainsAModule) {
