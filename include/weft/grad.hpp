@@ -14,6 +14,10 @@ namespace weft {
 /// Errors  UsageError: a non-scalar output without seed. ShapeError: seed's shape differs. DTypeError: output is not a float.
 std::vector<Tensor> grad(const Tensor& output, std::span<const Tensor> inputs, const Tensor& seed = {},
                          Where where = Where::current());
+inline std::vector<Tensor> grad(const Tensor& output, std::initializer_list<Tensor> inputs, const Tensor& seed = {},
+                                Where where = Where::current()) {
+  return grad(output, std::span<const Tensor>(inputs.begin(), inputs.size()), seed, where);
+}
 Tensor grad(const Tensor& output, const Tensor& input, Where where = Where::current());
 std::vector<Tensor> grad(const Tensor& output, std::span<const Variable> inputs, Where where = Where::current());
 

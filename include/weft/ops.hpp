@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <span>
 #include <utility>
 #include <vector>
@@ -11,7 +12,13 @@
 
 namespace weft {
 
-using Axes = std::vector<int>;
+/// Axes of a tensor; negative ones count from the end. One axis alone is a number: sum(x, 1).
+struct Axes : std::vector<int> {
+  using std::vector<int>::vector;
+  Axes() = default;
+  Axes(int axis) : std::vector<int>{axis} {}
+  Axes(std::vector<int> axes) : std::vector<int>(std::move(axes)) {}
+};
 
 // ---- Views: no data moves until a kernel must ------------------------------------------------------------------------
 
@@ -25,7 +32,6 @@ using Axes = std::vector<int>;
 [[nodiscard]] Tensor expand(const Tensor& x, const Shape& shape, Where where = Where::current());
 /// Elements start, start+step, ... before stop along `axis`; negative positions count from the end, step may be negative.
 /// Positions beyond the ends are clipped, as in Python. Gradient: the slice's place in zeros.
-inline constexpr Extent kEnd = INT64_MAX;
 [[nodiscard]] Tensor slice(const Tensor& x, int axis, Extent start, Extent stop = kEnd, Extent step = 1,
                            Where where = Where::current());
 /// `length` elements from `start` along `axis`; out of range is a ShapeError.
@@ -58,8 +64,18 @@ inline constexpr Extent kEnd = INT64_MAX;
 [[nodiscard]] Tensor flatten(const Tensor& x, int first = 0, int last = -1, Where where = Where::current());
 [[nodiscard]] Tensor concat(std::span<const Tensor> parts, int axis, Where where = Where::current());
 [[nodiscard]] Tensor stack(std::span<const Tensor> parts, int axis, Where where = Where::current());
+[[nodiscard]] inline Tensor concat(std::initializer_list<Tensor> parts, int axis, Where where = Where::current()) {
+  return concat(std::span<const Tensor>(parts.begin(), parts.size()), axis, where);
+}
+[[nodiscard]] inline Tensor stack(std::initializer_list<Tensor> parts, int axis, Where where = Where::current()) {
+  return stack(std::span<const Tensor>(parts.begin(), parts.size()), axis, where);
+}
 [[nodiscard]] std::vector<Tensor> split(const Tensor& x, std::span<const Extent> lengths, int axis,
                                         Where where = Where::current());
+[[nodiscard]] inline std::vector<Tensor> split(const Tensor& x, std::initializer_list<Extent> lengths, int axis,
+                                               Where where = Where::current()) {
+  return split(x, std::span<const Extent>(lengths.begin(), lengths.size()), axis, where);
+}
 /// Lower (upper) triangle of the last two axes, zeros elsewhere; `diagonal` shifts the edge to the right.
 [[nodiscard]] Tensor tril(const Tensor& x, int diagonal = 0, Where where = Where::current());
 [[nodiscard]] Tensor triu(const Tensor& x, int diagonal = 0, Where where = Where::current());
@@ -93,6 +109,23 @@ struct ReduceOptions {
 /// Mean square deviation; divides by n - correction.
 [[nodiscard]] Tensor var(const Tensor& x, const Axes& axes = {}, ReduceOptions options = {}, int correction = 1,
                          Where where = Where::current());
+/// sqrt(var). (The name `std` is that of C++'s library.)
+[[nodiscard]] Tensor stddev(const Tensor& x, const Axes& axes = {}, ReduceOptions options = {}, int correction = 1,
+                            Where where = Where::current());
+/// sqrt(sum x^2); its gradient at 0 is 0.
+[[nodiscard]] Tensor norm(const Tensor& x, const Axes& axes = {}, ReduceOptions options = {},
+                          Where where = Where::current());
+/// log(sum exp(x)), without overflow.
+[[nodiscard]] Tensor logsumexp(const Tensor& x, const Axes& axes = {}, ReduceOptions options = {},
+                               Where where = Where::current());
+/// Whether x != 0 for every element, for one at least: bool. Of no elements true and false.
+[[nodiscard]] Tensor all(const Tensor& x, const Axes& axes = {}, ReduceOptions options = {},
+                         Where where = Where::current());
+[[nodiscard]] Tensor any(const Tensor& x, const Axes& axes = {}, ReduceOptions options = {},
+                         Where where = Where::current());
+/// How many elements are not 0, i32.
+[[nodiscard]] Tensor count_nonzero(const Tensor& x, const Axes& axes = {}, ReduceOptions options = {},
+                                   Where where = Where::current());
 
 // ---- Scans ------------------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,9 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <initializer_list>
+#include <iosfwd>
 #include <memory>
 #include <optional>
 #include <span>
@@ -22,6 +24,30 @@ namespace graph {
 class Node;
 struct Cell;
 }  // namespace graph
+class Variable;
+
+/// The end of an axis, in slices.
+inline constexpr Extent kEnd = INT64_MAX;
+
+/// Positions start, start + step, ... before stop along an axis. Negative ones count from the end; what lies outside is left
+/// out. Without a start it begins at the first position, or with a negative step at the last.
+struct Slice {
+  static constexpr Extent kStart = INT64_MIN;
+  Extent start = kStart, stop = kEnd, step = 1;
+};
+inline constexpr Slice kAll;
+
+/// One position along an axis, or a slice of it, with the caller's line for messages.
+struct Index {
+  template <std::integral T>
+  Index(T position, Where where = Where::current()) : position(static_cast<Extent>(position)), where(where) {}
+  Index(const Slice& slice, Where where = Where::current()) : slice(slice), is_slice(true), where(where) {}
+  Extent position = 0;
+  Slice slice;
+  bool is_slice = false;
+  Where where;
+};
+struct Term;
 
 /// A handle to a value of known shape, dtype and device. Cheap to copy. Equal ops on equal values are one value.
 /// Thread safety: handles may be used from several threads, each handle from one at a time.
@@ -57,7 +83,20 @@ class Tensor {
   /// Values, abbreviated when many: "f32 [2, 2] [[1, 2], [3, 4]]".
   std::string to_string() const;
 
-  Tensor operator-() const;
+  // Parts along the first axes, as in NumPy: x[i], x[{i, kAll, Slice{1, 4}}], x[positions], x[mask]. Gradient: zeros around
+  // the part; of repeated positions the sum.
+  // Errors  ShapeError: a position outside of its axis, more places than axes, a mask of another shape than x's first axes.
+  //         DTypeError: positions that are no integers.
+
+  /// The part at a position along the first axis, which goes (-1 is the last), or of a slice of that axis.
+  Tensor operator[](const Index& index) const;
+  /// A position, a Slice or kAll along each of the first axes.
+  Tensor operator[](std::initializer_list<Index> indices) const;
+  /// With integers the parts at these positions along the first axis, in their shape; negative ones count from the end,
+  /// and one outside reads zeros. With a bool mask the elements where it is true, one after another: how many is known
+  /// once the mask is computed, so it is evaluated here. Errors: UsageError for a mask inside a compiled function.
+  Tensor operator[](const Term& positions_or_mask) const;
+
   const std::shared_ptr<const graph::Node>& node() const { return node_; }
 
  private:
@@ -70,12 +109,29 @@ class Tensor {
 template <class T>
 Tensor tensor(std::span<const T> values, const Shape& shape, Where where = Where::current());
 template <class T>
-Tensor tensor(const std::vector<T>& values, Where where = Where::current()) {
-  return tensor<T>(std::span<const T>(values), Shape{static_cast<Extent>(values.size())}, where);
+Tensor tensor(const std::vector<T>& values) {
+  return tensor<T>(std::span<const T>(values), Shape{static_cast<Extent>(values.size())});
+}
+/// One element, of rank 0.
+template <class T>
+requires requires { DTypeOf<T>::value; }
+Tensor tensor(T value) { return tensor<T>(std::span<const T>(&value, 1), Shape{}); }
+namespace detail {
+/// ShapeError unless the two are equal.
+void check_row_length(Extent length, Extent wanted, Where where);
+}  // namespace detail
+/// A row of numbers, or rows of them: tensor({{1.0f, 2.0f}, {3.0f, 4.0f}}). Errors: ShapeError if rows differ in length.
+template <class T>
+Tensor tensor(std::initializer_list<T> values) {
+  return tensor<T>(std::span<const T>(values.begin(), values.size()), Shape{static_cast<Extent>(values.size())});
 }
 template <class T>
-Tensor tensor(std::initializer_list<T> values, Where where = Where::current()) {
-  return tensor<T>(std::span<const T>(values.begin(), values.size()), Shape{static_cast<Extent>(values.size())}, where);
+Tensor tensor(std::initializer_list<std::initializer_list<T>> rows, Where where = Where::current()) {
+  std::vector<T> values;
+  for (const auto& row : rows) values.insert(values.end(), row.begin(), row.end());
+  const auto columns = static_cast<Extent>(rows.size() ? rows.begin()->size() : 0);
+  for (const auto& row : rows) detail::check_row_length(static_cast<Extent>(row.size()), columns, where);
+  return tensor<T>(std::span<const T>(values), Shape{static_cast<Extent>(rows.size()), columns}, where);
 }
 template <class T>
 Tensor tensor(std::initializer_list<T> values, const Shape& shape, Where where = Where::current()) {
@@ -110,18 +166,17 @@ Tensor elementwise(std::string_view name, std::span<const Tensor> inputs, std::s
 /// Errors: ShapeError for rows that are not whole blocks. Gradient: cast back (between floats; none otherwise).
 Tensor cast(const Tensor& x, DType type, Where where = Where::current());
 
-Tensor operator+(const Tensor& x, const Tensor& y);
-Tensor operator-(const Tensor& x, const Tensor& y);
-Tensor operator*(const Tensor& x, const Tensor& y);
-Tensor operator/(const Tensor& x, const Tensor& y);
-Tensor operator+(const Tensor& x, double y);
-Tensor operator-(const Tensor& x, double y);
-Tensor operator*(const Tensor& x, double y);
-Tensor operator/(const Tensor& x, double y);
-Tensor operator+(double x, const Tensor& y);
-Tensor operator-(double x, const Tensor& y);
-Tensor operator*(double x, const Tensor& y);
-Tensor operator/(double x, const Tensor& y);
+// ---- Operators ------------------------------------------------------------------------------------------------------
+
+/// What stands beside an operator: a Tensor or whatever converts to one (a Variable, a parameter of a module), with the
+/// caller's line for messages.
+struct Term {
+  template <class T>
+  requires std::convertible_to<const T&, Tensor> Term(const T& value, Where where = Where::current())
+      : tensor(value), where(where) {}
+  Tensor tensor;
+  Where where;
+};
 
 /// Integers of 64 bits keep all of them beside an i64 or u64 tensor; elsewhere they are as doubles.
 template <class T>
@@ -132,43 +187,55 @@ template <LongInteger T>
 Tensor scalar_like(T value, const Tensor& like) {
   return long_scalar_like(static_cast<std::uint64_t>(value), std::signed_integral<T>, like);
 }
-template <LongInteger T>
-Tensor operator+(const Tensor& x, T y) {
-  return x + scalar_like(y, x);
-}
-template <LongInteger T>
-Tensor operator-(const Tensor& x, T y) {
-  return x - scalar_like(y, x);
-}
-template <LongInteger T>
-Tensor operator*(const Tensor& x, T y) {
-  return x * scalar_like(y, x);
-}
-template <LongInteger T>
-Tensor operator/(const Tensor& x, T y) {
-  return x / scalar_like(y, x);
-}
-template <LongInteger T>
-Tensor operator+(T x, const Tensor& y) {
-  return scalar_like(x, y) + y;
-}
-template <LongInteger T>
-Tensor operator-(T x, const Tensor& y) {
-  return scalar_like(x, y) - y;
-}
-template <LongInteger T>
-Tensor operator*(T x, const Tensor& y) {
-  return scalar_like(x, y) * y;
-}
-template <LongInteger T>
-Tensor operator/(T x, const Tensor& y) {
-  return scalar_like(x, y) / y;
-}
-/// Comparisons give bool. (Use `equal` of values, not ==, which C++ containers expect to give one bool.)
-Tensor operator<(const Tensor& x, const Tensor& y);
-Tensor operator<=(const Tensor& x, const Tensor& y);
-Tensor operator>(const Tensor& x, const Tensor& y);
-Tensor operator>=(const Tensor& x, const Tensor& y);
+
+// Arithmetic; comparisons, which give bool (for equality there are `eq` and `ne`, as C++ containers expect one bool of
+// ==); and the operators of bits, which are those of logic for bool. A number takes the tensor's dtype, as `scalar_like`.
+// Errors: as `elementwise`.
+#define WEFT_OPERATOR(symbol)                                \
+  Tensor operator symbol(const Term& x, const Term& y);      \
+  Tensor operator symbol(const Term& x, double y);           \
+  Tensor operator symbol(double x, const Term& y);           \
+  template <LongInteger T>                                   \
+  Tensor operator symbol(const Term& x, T y) {               \
+    return x symbol Term(scalar_like(y, x.tensor), x.where); \
+  }                                                          \
+  template <LongInteger T>                                   \
+  Tensor operator symbol(T x, const Term& y) {               \
+    return Term(scalar_like(x, y.tensor), y.where) symbol y; \
+  }
+WEFT_OPERATOR(+)
+WEFT_OPERATOR(-)
+WEFT_OPERATOR(*)
+WEFT_OPERATOR(/)
+WEFT_OPERATOR(<)
+WEFT_OPERATOR(<=)
+WEFT_OPERATOR(>)
+WEFT_OPERATOR(>=)
+WEFT_OPERATOR(&)
+WEFT_OPERATOR(|)
+WEFT_OPERATOR(^)
+#undef WEFT_OPERATOR
+Tensor operator-(const Term& x);
+/// Every bit turned; of a bool its opposite.
+Tensor operator~(const Term& x);
+/// bool: x == 0.
+Tensor operator!(const Term& x);
+
+// x += y gives the handle another value, y broadcast to the shape of x. Other handles keep theirs; tensors never change. A
+// Variable is assigned to. Errors: as the operator; ShapeError or DTypeError if the result differs from x in either.
+#define WEFT_ASSIGNMENT(symbol)                          \
+  Tensor& operator symbol(Tensor& x, const Term& y);     \
+  Tensor& operator symbol(Tensor& x, double y);          \
+  Variable& operator symbol(Variable& x, const Term& y); \
+  Variable& operator symbol(Variable& x, double y);
+WEFT_ASSIGNMENT(+=)
+WEFT_ASSIGNMENT(-=)
+WEFT_ASSIGNMENT(*=)
+WEFT_ASSIGNMENT(/=)
+#undef WEFT_ASSIGNMENT
+
+/// Rows and columns as NumPy prints them, then dtype and shape; evaluates the value. The middle of long axes is left out.
+std::ostream& operator<<(std::ostream& out, const Tensor& x);
 
 // ---- Variables ------------------------------------------------------------------------------------------------------
 
@@ -182,6 +249,9 @@ class Variable {
   bool defined() const { return cell_ != nullptr; }
   Tensor value() const;
   operator Tensor() const { return value(); }
+  Tensor operator[](const Index& index) const { return value()[index]; }
+  Tensor operator[](std::initializer_list<Index> indices) const { return value()[indices]; }
+  Tensor operator[](const Term& positions_or_mask) const { return value()[positions_or_mask]; }
   /// Errors: ShapeError or DTypeError if `next` differs in shape or dtype; DeviceError if it lives elsewhere.
   void assign(const Tensor& next, Where where = Where::current());
 

@@ -58,8 +58,6 @@ Tensor Tensor::named(std::string_view label) const {
 }
 const std::string& Tensor::label() const { return node_of(*this).label; }
 
-Tensor Tensor::operator-() const { return elementwise("neg", {*this}); }
-
 Tensor full(const Shape& shape, double value, DType type, Device device) {
   for (Extent e : shape)
     if (e < 0) throw ShapeError(fmt::format("full: negative extent in {}", shape.to_string()));
@@ -170,27 +168,68 @@ Tensor cast(const Tensor& x, DType type, Where where) {
   return graph::wrap(graph::cast(x.node(), type));
 }
 
-// An operator cannot be told its caller's line, so its messages name none.
-#define WEFT_COMPARISON(symbol, name)                                   \
-  Tensor operator symbol(const Tensor& x, const Tensor& y) {            \
-    static const ops::ElementwiseRow& row = ops::elementwise_row(name); \
-    const Tensor inputs[] = {x, y};                                     \
-    return apply(row, inputs, {}, Where());                             \
-  }
-#define WEFT_BINARY(symbol, name)                                                          \
-  WEFT_COMPARISON(symbol, name)                                                            \
-  Tensor operator symbol(const Tensor& x, double y) { return x symbol scalar_like(y, x); } \
-  Tensor operator symbol(double x, const Tensor& y) { return scalar_like(x, y) symbol y; }
-WEFT_BINARY(+, "add")
-WEFT_BINARY(-, "sub")
-WEFT_BINARY(*, "mul")
-WEFT_BINARY(/, "div")
-WEFT_COMPARISON(<, "lt")
-WEFT_COMPARISON(<=, "le")
-WEFT_COMPARISON(>, "gt")
-WEFT_COMPARISON(>=, "ge")
-#undef WEFT_BINARY
-#undef WEFT_COMPARISON
+#define WEFT_OPERATOR(symbol, name)                                                                            \
+  Tensor operator symbol(const Term& x, const Term& y) {                                                       \
+    static const ops::ElementwiseRow& row = ops::elementwise_row(name);                                        \
+    const Tensor inputs[] = {x.tensor, y.tensor};                                                              \
+    return apply(row, inputs, {}, x.where);                                                                    \
+  }                                                                                                            \
+  Tensor operator symbol(const Term& x, double y) { return x symbol Term(scalar_like(y, x.tensor), x.where); } \
+  Tensor operator symbol(double x, const Term& y) { return Term(scalar_like(x, y.tensor), y.where) symbol y; }
+WEFT_OPERATOR(+, "add")
+WEFT_OPERATOR(-, "sub")
+WEFT_OPERATOR(*, "mul")
+WEFT_OPERATOR(/, "div")
+WEFT_OPERATOR(<, "lt")
+WEFT_OPERATOR(<=, "le")
+WEFT_OPERATOR(>, "gt")
+WEFT_OPERATOR(>=, "ge")
+WEFT_OPERATOR(&, "bitwise_and")
+WEFT_OPERATOR(|, "bitwise_or")
+WEFT_OPERATOR(^, "bitwise_xor")
+#undef WEFT_OPERATOR
+
+Tensor operator-(const Term& x) { return elementwise("neg", {x.tensor}, {}, x.where); }
+Tensor operator~(const Term& x) { return elementwise("bitwise_not", {x.tensor}, {}, x.where); }
+Tensor operator!(const Term& x) { return elementwise("logical_not", {x.tensor}, {}, x.where); }
+
+namespace {
+
+// The value of x after `x symbol= y`: another shape or dtype would be a surprise.
+Tensor next_value(std::string_view symbol, const Tensor& x, const Tensor& next, const Term& y) {
+  if (next.shape() == x.shape() && next.dtype() == x.dtype()) return next;
+  const std::string text = describe(symbol,
+                                    fmt::format("the result would be {} {}; write x = x {} y", name_of(next.dtype()),
+                                                next.shape().to_string(), symbol[0]),
+                                    {{"x", x}, {"y", y.tensor}}, y.where);
+  if (next.shape() != x.shape()) throw ShapeError(text);
+  throw DTypeError(text);
+}
+
+}  // namespace
+
+#define WEFT_ASSIGNMENT(symbol)                                                                    \
+  Tensor& operator symbol##=(Tensor& x, const Term& y) {                                           \
+    return x = next_value(#symbol "=", x, Term(x, y.where) symbol y, y);                           \
+  }                                                                                                \
+  Tensor& operator symbol##=(Tensor& x, double y) { return x symbol## = Term(scalar_like(y, x)); } \
+  Variable& operator symbol##=(Variable& x, const Term& y) {                                       \
+    const Tensor value = x.value();                                                                \
+    x.assign(next_value(#symbol "=", value, Term(value, y.where) symbol y, y), y.where);           \
+    return x;                                                                                      \
+  }                                                                                                \
+  Variable& operator symbol##=(Variable& x, double y) { return x symbol## = Term(scalar_like(y, x)); }
+WEFT_ASSIGNMENT(+)
+WEFT_ASSIGNMENT(-)
+WEFT_ASSIGNMENT(*)
+WEFT_ASSIGNMENT(/)
+#undef WEFT_ASSIGNMENT
+
+void detail::check_row_length(Extent length, Extent wanted, Where where) {
+  if (length != wanted)
+    throw ShapeError(
+        describe("tensor", fmt::format("a row has {} numbers and the first has {}", length, wanted), {}, where));
+}
 
 CustomOp register_op(const OpDefinition& definition) {
   ops::CustomOp op{.name = definition.name,

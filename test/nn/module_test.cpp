@@ -204,5 +204,22 @@ TEST(Table, FoldsEqualNeighboursAndCountsAll) {
   }
 }
 
+struct SelfNaming : Module {
+  Child<Linear> hidden{this, "hidden", 3, 4}, output{this, "output", 4, 2};
+  Tensor operator()(const Tensor& x) const { return output(relu(hidden(x))); }
+};
+
+TEST(Module, ChildrenAddThemselves) {
+  const SelfNaming module;
+  std::vector<std::string> names;
+  for (const NamedParameter& parameter : module.named_parameters()) names.push_back(parameter.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"hidden.weight", "hidden.bias", "output.weight", "output.bias"}));
+  EXPECT_EQ(module(ones({5, 3})).shape(), (Shape{5, 2}));
+  struct Twice : Module {
+    Child<Linear> a{this, "same", 1, 1}, b{this, "same", 1, 1};
+  };
+  EXPECT_THROW(Twice(), UsageError);
+}
+
 }  // namespace
 }  // namespace weft::nn

@@ -323,6 +323,14 @@ TEST(Plans, TellWhichNodesAreAskedFor) {
   EXPECT_EQ(results_of({true, true}), std::pair(a, b));
 }
 
+TEST(Plans, TellShapesApart) {
+  const Tensor x = tensor({0.0f, 1.0f, 2.0f, 3.0f, 4.0f, 5.0f});
+  EXPECT_EQ(sum(reshape(x, {2, 3}), 0).to_vector<float>(), (std::vector<float>{3, 5, 7}));
+  EXPECT_EQ(sum(reshape(x, {3, 2}), 0).to_vector<float>(), (std::vector<float>{6, 9}));
+  EXPECT_EQ(sum(expand(x, {4, 6})).item<float>(), 60);
+  EXPECT_EQ(sum(expand(x, {2, 6})).item<float>(), 30);
+}
+
 TEST(Plans, AreCompiledAgainWhereRewritesAreOff) {
   const auto compute = [] { return (tensor<float>({1, 2, 3}) * 1.0 + 2.0).to_vector<float>(); };
   const Floats wanted = compute();

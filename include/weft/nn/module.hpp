@@ -107,6 +107,8 @@ class Module {
 
  private:
   friend class Parameter;
+  template <class M>
+  friend class Child;
   void check_name(std::string_view name) const;
   const Module& root() const;
   template <class F>
@@ -120,6 +122,22 @@ class Module {
   std::vector<std::pair<std::string, Module*>> children_;
   std::vector<std::shared_ptr<Parameter::Record>> parameters_;
   std::vector<NamedVariable> buffers_;
+};
+
+/// A member that adds itself to the module that it is a member of:
+///
+///     struct Classifier : nn::Module {
+///       nn::Child<nn::Linear> hidden{this, "hidden", 784, 128}, output{this, "output", 128, 10};
+///     };
+///
+/// Errors: as `Module::add`.
+template <class M>
+class Child : public M {
+ public:
+  template <class... Arguments>
+  Child(Module* parent, std::string_view name, Arguments&&... arguments) : M(std::forward<Arguments>(arguments)...) {
+    parent->add(name, *this);
+  }
 };
 
 /// Modules by number: names "0", "1", ... Owns them.

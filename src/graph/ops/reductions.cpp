@@ -134,5 +134,24 @@ Tensor var(const Tensor& x, const Axes& axes, ReduceOptions options, int correct
   const double value = correction;
   return reduce_by_row("var", x, axes, options, {&value, 1}, where);
 }
+Tensor stddev(const Tensor& x, const Axes& axes, ReduceOptions options, int correction, Where where) {
+  const double value = correction;
+  return reduce_by_row("std", x, axes, options, {&value, 1}, where);
+}
+Tensor norm(const Tensor& x, const Axes& axes, ReduceOptions options, Where where) {
+  return reduce("norm", x, axes, options, where);
+}
+Tensor logsumexp(const Tensor& x, const Axes& axes, ReduceOptions options, Where where) {
+  return reduce("logsumexp", x, axes, options, where);
+}
+Tensor all(const Tensor& x, const Axes& axes, ReduceOptions options, Where where) {
+  return reduce("all", x, axes, options, where);
+}
+Tensor any(const Tensor& x, const Axes& axes, ReduceOptions options, Where where) {
+  return reduce("any", x, axes, options, where);
+}
+Tensor count_nonzero(const Tensor& x, const Axes& axes, ReduceOptions options, Where where) {
+  return reduce("count_nonzero", x, axes, options, where);
+}
 
 }  // namespace weft

@@ -3,6 +3,7 @@
 
 #include "graph/axes.hpp"
 #include "graph/describe.hpp"
+#include "graph/no_grad.hpp"
 #include "graph/op.hpp"
 #include "graph/op_families.hpp"
 #include "weft/ops.hpp"

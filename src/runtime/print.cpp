@@ -1,0 +1,98 @@
+// Tensors in rows and columns, for people.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ostream>
+
+#include "tensor/element.hpp"
+#include "weft/tensor.hpp"
+
+namespace weft {
+namespace {
+
+constexpr Extent kPrintedMax = 1000, kEdge = 3;
+constexpr std::string_view kOmitted = "...";
+
+/// The texts of the elements that are shown, and where they stand.
+class Table {
+ public:
+  explicit Table(const Tensor& x) : shape_(x.shape()), type_(x.dtype()), abbreviate_(x.numel() > kPrintedMax) {
+    bytes_.resize(bytes_of(type_, static_cast<std::size_t>(x.numel())));
+    x.copy_to(bytes_.data(), bytes_.size());
+    measure(0, 0);
+  }
+  void print(std::string& out) const { print(out, 0, 0); }
+
+ private:
+  std::string text(Extent i) const {
+    const auto at = static_cast<std::size_t>(i);
+    return compute_type(type_) == DType::f32 || type_ == DType::f64
+               ? fmt::format("{:.6g}", read_element(type_, bytes_.data(), at))
+               : element_text(type_, bytes_.data(), at);
+  }
+  Extent stride(int axis) const {
+    Extent n = 1;
+    for (int i = axis + 1; i < shape_.rank(); ++i) n *= shape_[i];
+    return n;
+  }
+  /// visit(i) for the places along an axis that are shown, and visit(-1) for those left out between.
+  template <class Visit>
+  void each(int axis, Visit visit) const {
+    const Extent n = shape_[axis];
+    const bool cut = abbreviate_ && n > 2 * kEdge;
+    for (Extent i = 0; i < n; ++i) {
+      if (cut && i == kEdge) {
+        visit(-1);
+        i = n - kEdge;
+      }
+      visit(i);
+    }
+  }
+  void measure(int axis, Extent offset) {
+    if (axis == shape_.rank()) {
+      width_ = std::max(width_, text(offset).size());
+      return;
+    }
+    each(axis, [&](Extent i) {
+      if (i >= 0) measure(axis + 1, offset + i * stride(axis));
+    });
+  }
+  void print(std::string& out, int axis, Extent offset) const {
+    if (axis == shape_.rank()) {
+      out += fmt::format("{:>{}}", text(offset), width_);
+      return;
+    }
+    const int inner = shape_.rank() - axis - 1;  // axes of what is listed
+    bool first = true;
+    out += "[";
+    each(axis, [&](Extent i) {
+      if (!first && inner == 0) out += ", ";
+      if (!first && inner > 0)
+        out += "," + std::string(static_cast<std::size_t>(inner), '\n') +
+               std::string(static_cast<std::size_t>(axis) + 1, ' ');
+      first = false;
+      if (i < 0)
+        out += kOmitted;
+      else
+        print(out, axis + 1, offset + i * stride(axis));
+    });
+    out += "]";
+  }
+
+  Shape shape_;
+  DType type_;
+  bool abbreviate_;
+  std::vector<std::byte> bytes_;
+  std::size_t width_ = 0;
+};
+
+}  // namespace
+
+std::ostream& operator<<(std::ostream& out, const Tensor& x) {
+  std::string text;
+  if (!x.defined()) return out << "(no value)";
+  Table(x).print(text);
+  return out << text << "  " << name_of(x.dtype()) << ' ' << x.shape().to_string();
+}
+
+}  // namespace weft
