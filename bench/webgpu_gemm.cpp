@@ -1,14 +1,22 @@
-// f32 matrix products on a WebGPU device: microseconds and TFLOP/s of the tile that Weft chooses, and of the others that it
-// thinks are near; each result is compared with products in double at some places.
-// Usage: bench_webgpu_gemm [adapter index] [substring of a shape's name]
+// Matrix products on a WebGPU device: microseconds and TFLOP/s of the tile that Weft chooses, and of the others that it
+// thinks are near; each result is compared with products in double at some places. Products of f16 run on subgroup matrices
+// where the device has them.
+// Usage: bench_webgpu_gemm [adapter index] [substring of a shape's name] [file of tiles]
+// A line of the file is a tile of subgroup matrices to measure beside those of the table: rows, columns, depth, those of a
+// subgroup, buffers, chunks of A and B, steps ahead, steps a turn, and 1 for late loads.
 #include <fmt/format.h>
 
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
+#include <fstream>
+#include <functional>
 
+#include "backend/webgpu/tested_facts.hpp"
 #include "backend/webgpu/wgsl/matmul.hpp"
+#include "tensor/element.hpp"
 #include "webgpu_timing.hpp"
 
 using namespace weft;
@@ -20,6 +28,7 @@ struct Product {
   const char* name;
   const char* layout;  // of A and B: t is transposed in memory
   Extent m, n, k;
+  DType type = DType::f32;
 };
 
 constexpr Product kProducts[] = {
@@ -49,13 +58,29 @@ constexpr Product kProducts[] = {
     {"small up dW", "tn", 128, 512, 1024},
     {"small logits", "nt", 1024, 83, 128},
     {"one row", "nt", 1, 4096, 4096},
+    {"half cube tn", "tn", 4096, 4096, 4096, DType::f16},
+    {"half cube nn", "nn", 4096, 4096, 4096, DType::f16},
+    {"half cube nt", "nt", 4096, 4096, 4096, DType::f16},
+    {"half cube tt", "tt", 4096, 4096, 4096, DType::f16},
+    {"half odd nn", "nn", 4001, 4003, 4005, DType::f16},
+    {"half odd nt", "nt", 4001, 4003, 4005, DType::f16},
+    {"half ragged nn", "nn", 4040, 4072, 4056, DType::f16},
+    {"half char-gpt qkv", "nn", 16384, 1152, 384, DType::f16},
+    {"half char-gpt qkv dx", "nt", 16384, 384, 1152, DType::f16},
+    {"half char-gpt qkv dW", "tn", 384, 1152, 16384, DType::f16},
+    {"half char-gpt up", "nn", 16384, 1536, 384, DType::f16},
+    {"half char-gpt down", "nn", 16384, 384, 1536, DType::f16},
+    {"half gpt2 logits", "nt", 8192, 50257, 768, DType::f16},
+    {"half small qkv", "nn", 1024, 384, 128, DType::f16},
+    {"half small up dW", "tn", 128, 512, 1024, DType::f16},
+    {"half rows 64", "nt", 64, 4096, 4096, DType::f16},
 };
 
 kernel::MatmulKernel product(const Product& shape) {
   const bool a_t = shape.layout[0] == 't', b_t = shape.layout[1] == 't';
   kernel::MatmulKernel kernel{.name = shape.name, .batch = 1, .m = shape.m, .n = shape.n, .k = shape.k};
-  kernel.a = {0, DType::f32, 0, shape.m * shape.k};
-  kernel.b = {1, DType::f32, 0, shape.k * shape.n};
+  kernel.a = {0, shape.type, 0, shape.m * shape.k};
+  kernel.b = {1, shape.type, 0, shape.k * shape.n};
   const kernel::View one{{1}, {0}, 0, {}};
   kernel.a_view = kernel::matrix_view(one, shape.m, a_t ? 1 : shape.k, shape.k, a_t ? shape.m : 1);
   kernel.b_view = kernel::matrix_view(one, shape.k, b_t ? 1 : shape.n, shape.n, b_t ? shape.k : 1);
@@ -66,72 +91,163 @@ kernel::MatmulKernel product(const Product& shape) {
   return kernel;
 }
 
+/// Operands drawn from [-1, 1), and the result.
+std::vector<std::shared_ptr<Buffer>> make_operands(const std::shared_ptr<Device>& device, const Product& shape,
+                                                   std::vector<std::vector<float>>& values) {
+  std::vector<std::shared_ptr<Buffer>> buffers;
+  values.clear();
+  std::minstd_rand random(1);
+  for (const Extent count : {shape.m * shape.k, shape.k * shape.n}) {
+    std::vector<float>& drawn = values.emplace_back(static_cast<std::size_t>(count));
+    std::vector<unsigned char> host(bytes_of(shape.type, drawn.size()));
+    for (std::size_t i = 0; i < drawn.size(); ++i) {
+      const double draw = static_cast<double>(random()) / static_cast<double>(std::minstd_rand::max());
+      drawn[i] = static_cast<float>(rounded_to(shape.type, draw * 2 - 1));
+      write_element(shape.type, drawn[i], host.data(), i);
+    }
+    buffers.push_back(Buffer::create(device, host.size(), "operand"));
+    buffers.back()->upload(0, host.data(), host.size());
+  }
+  buffers.push_back(Buffer::create(device, static_cast<std::uint64_t>(shape.m * shape.n) * 4, "result"));
+  return buffers;
+}
+
 /// Largest error at some places, over sqrt(k).
-double worst_error(const Product& shape, const std::vector<std::shared_ptr<Buffer>>& buffers) {
-  std::vector<float> a(static_cast<std::size_t>(shape.m * shape.k)), b(static_cast<std::size_t>(shape.k * shape.n)),
-      c(static_cast<std::size_t>(shape.m * shape.n));
-  buffers[0]->download(0, a.data(), a.size() * 4);
-  buffers[1]->download(0, b.data(), b.size() * 4);
-  buffers[2]->download(0, c.data(), c.size() * 4);
+double worst_error(const Product& shape, const std::vector<std::vector<float>>& values, const Buffer& result) {
+  std::vector<float> c(static_cast<std::size_t>(shape.m * shape.n));
+  result.download(0, c.data(), c.size() * 4);
   const kernel::MatmulKernel kernel = product(shape);
   std::minstd_rand random(5);
   double worst = 0;
-  for (int i = 0; i < 200; ++i) {
-    const Extent row = random() % shape.m, column = random() % shape.n;
+  for (int i = 0; i < 400; ++i) {
+    // The last rows and columns too, which tiles may cut off.
+    const Extent row = i < 40 ? shape.m - 1 - i % std::min<Extent>(8, shape.m) : random() % shape.m;
+    const Extent column = i < 40 ? shape.n - 1 - i / 8 : random() % shape.n;
     double sum = 0;
     for (Extent k = 0; k < shape.k; ++k)
-      sum += static_cast<double>(a[static_cast<std::size_t>(row * kernel.a_view.row() + k * kernel.a_view.column())]) *
-             b[static_cast<std::size_t>(k * kernel.b_view.row() + column * kernel.b_view.column())];
-    worst = std::max(worst, std::abs(sum - c[static_cast<std::size_t>(row * shape.n + column)]));
+      sum += static_cast<double>(
+                 values[0][static_cast<std::size_t>(row * kernel.a_view.row() + k * kernel.a_view.column())]) *
+             values[1][static_cast<std::size_t>(k * kernel.b_view.row() + column * kernel.b_view.column())];
+    const double error = std::abs(sum - c[static_cast<std::size_t>(row * shape.n + column)]);
+    if (!(error <= worst)) worst = error;  // NaN stays
   }
   return worst / std::sqrt(static_cast<double>(shape.k));
+}
+
+/// A way to compute a product.
+struct Candidate {
+  std::string name;
+  int split;
+  double estimated;
+  std::function<void(Scratch&, Rendered&)> render;
+};
+
+std::vector<MatrixTile> tiles_of_file(const char* path, std::deque<std::string>& names) {
+  std::vector<MatrixTile> tiles;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    MatrixTile t = matrix_tiles()[0];
+    int late = 0;
+    if (std::sscanf(line.c_str(), "%d %d %d %d %d %d %d %d %d %d %d", &t.rows, &t.columns, &t.depth, &t.subgroup_rows,
+                    &t.subgroup_columns, &t.buffers, &t.chunk_a, &t.chunk_b, &t.ahead, &t.turn, &late) != 11)
+      continue;
+    t.late_loads = late != 0;
+    t.name = names.emplace_back(line).c_str();
+    tiles.push_back(t);
+  }
+  return tiles;
+}
+
+/// The candidates, the chosen one last: it is measured when the device has woken up.
+std::vector<Candidate> candidates(const kernel::MatmulKernel& kernel, const Target& target,
+                                  std::span<const MatrixTile> more) {
+  constexpr double kNear = 1.4;
+  constexpr int kSplits[] = {1, 2, 3, 4, 6, 8, 9, 12, 16, 24, 32};
+  std::vector<Candidate> all;
+  if (!is_tiled(kernel.m, kernel.n, kernel.k)) {
+    all.push_back(
+        {"reduction", 1, 0, [&](Scratch& scratch, Rendered& rendered) { render(kernel, target, scratch, rendered); }});
+    return all;
+  }
+  const auto add = [&](const TileChoice& choice) {
+    const Tile& tile = tiles()[static_cast<std::size_t>(choice.tile)];
+    all.push_back(
+        {tile.name, choice.split, estimate(tile, choice.split, 1, kernel.m, kernel.n, kernel.k, target.profile),
+         [&, choice](Scratch& scratch, Rendered& rendered) { render(kernel, target, scratch, rendered, choice); }});
+  };
+  const auto add_matrices = [&](const MatrixTile& tile, int split) {
+    all.push_back({tile.name, split, estimate(tile, split, kernel, target.profile),
+                   [&, split](Scratch& scratch, Rendered& rendered) {
+                     render_on_matrices(kernel, tile, split, target, scratch, rendered);
+                   }});
+  };
+  const TileChoice chosen = choose_tile(1, kernel.m, kernel.n, kernel.k, target);
+  const auto on_matrices = choose_matrix_tile(kernel, target);
+  if (on_matrices) {
+    const bool a_along_k = follows_k(kernel.a_view), b_along_k = follows_k(kernel.b_view.transposed());
+    const auto fits = [&](const MatrixTile& t) { return webgpu::fits(t, a_along_k, b_along_k, target.limits); };
+    const double least = estimate(matrix_tiles()[static_cast<std::size_t>(on_matrices->tile)], on_matrices->split,
+                                  kernel, target.profile);
+    add(chosen);
+    for (const MatrixTile& t : more)
+      if (fits(t)) add_matrices(t, on_matrices->split);
+    for (const MatrixTile& t : matrix_tiles())
+      for (const int split : kSplits)
+        if (fits(t) && divide_up(kernel.k, t.depth * t.turn) >= split &&
+            split_fits(1, kernel.m, kernel.n, split, target) &&
+            estimate(t, split, kernel, target.profile) < kNear * least)
+          add_matrices(t, split);
+    add_matrices(matrix_tiles()[static_cast<std::size_t>(on_matrices->tile)], on_matrices->split);
+    return all;
+  }
+  add(chosen);
+  const double least = all[0].estimated;
+  all.clear();
+  for (int tile = 0; tile < static_cast<int>(tiles().size()); ++tile)
+    for (const int split : kSplits) {
+      const Tile& t = tiles()[static_cast<std::size_t>(tile)];
+      const bool same = tile == chosen.tile && split == chosen.split;
+      const bool fits = t.workgroup_bytes() <= static_cast<int>(target.limits.workgroup_bytes) &&
+                        split_fits(1, kernel.m, kernel.n, split, target);
+      if (!same && fits && divide_up(kernel.k, t.depth) >= split &&
+          estimate(t, split, 1, kernel.m, kernel.n, kernel.k, target.profile) < kNear * least)
+        add({tile, split});
+    }
+  add(chosen);
+  return all;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   const auto device = Device::open(argc > 1 ? std::atoi(argv[1]) : -1, {.validate = false, .robust = false});
-  const Target target = target_of(device->info());
-  fmt::print("{}\n", describe(device->info()));
+  Target target = target_of(device->info());
+  target.tested = test_facts(device);
+  std::deque<std::string> names;
+  const std::vector<MatrixTile> more = argc > 3 ? tiles_of_file(argv[3], names) : std::vector<MatrixTile>();
+  fmt::print("{}\n{}", describe(device->info()), facts_text(target.tested));
   for (const Product& shape : kProducts) {
     if (argc > 2 && !std::strstr(shape.name, argv[2])) continue;
     const kernel::MatmulKernel kernel = product(shape);
-    const TileChoice chosen = choose_tile(1, shape.m, shape.n, shape.k, target);
-    const auto estimated = [&](const TileChoice& choice) {
-      return estimate(tiles()[static_cast<std::size_t>(choice.tile)], choice.split, 1, shape.m, shape.n, shape.k,
-                      target.profile);
-    };
-    std::vector<TileChoice> choices;
-    if (shape.m > 4)
-      for (int tile = 0; tile < static_cast<int>(tiles().size()); ++tile)
-        for (int split : {1, 2, 3, 4, 6, 8, 9, 12, 16, 24, 32}) {
-          const TileChoice choice{tile, split};
-          const bool same = tile == chosen.tile && split == chosen.split;
-          const Tile& t = tiles()[static_cast<std::size_t>(tile)];
-          const bool fits = t.workgroup_bytes() <= static_cast<int>(target.limits.workgroup_bytes) &&
-                            split_fits(1, shape.m, shape.n, split, target);
-          if (!same && fits && divide_up(shape.k, t.depth) >= split && estimated(choice) < 1.4 * estimated(chosen))
-            choices.push_back(choice);
-        }
-    choices.push_back(chosen);  // measured last, when the device has woken up
-    const auto buffers = bench::make_buffers(device, {shape.m * shape.k, shape.k * shape.n, shape.m * shape.n});
-    std::vector<Rendered> rendered(choices.size());
-    Recording all;  // compiles everything side by side
-    for (std::size_t i = 0; i < choices.size(); ++i) {
+    std::vector<std::vector<float>> values;
+    const auto buffers = make_operands(device, shape, values);
+    const std::vector<Candidate> all = candidates(kernel, target, more);
+    std::vector<Rendered> rendered(all.size());
+    Recording recording;  // compiles everything side by side
+    for (std::size_t i = 0; i < all.size(); ++i) {
       Scratch scratch(3, rendered[i]);
-      render(kernel, target, scratch, rendered[i], shape.m > 4 ? std::optional(choices[i]) : std::nullopt);
+      all[i].render(scratch, rendered[i]);
       Recording one = bench::record(device, buffers, rendered[i], 0);
-      all.shaders.insert(all.shaders.end(), one.shaders.begin(), one.shaders.end());
+      recording.shaders.insert(recording.shaders.end(), one.shaders.begin(), one.shaders.end());
     }
-    const CommandSequence compiled(device, std::move(all));
+    const CommandSequence compiled(device, std::move(recording));
     fmt::print("{} {} {} x {} x {}\n", shape.name, shape.layout, shape.m, shape.n, shape.k);
-    for (std::size_t i = 0; i < choices.size(); ++i) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
       const double us = bench::microseconds(device, buffers, rendered[i]);
-      fmt::print("  {} {:<12} split {:<3} {:10.2f} us {:8.2f} TFLOP/s   estimated {:10.2f} us, error {:.1e}\n",
-                 i + 1 == choices.size() ? "*" : " ",
-                 shape.m > 4 ? tiles()[static_cast<std::size_t>(choices[i].tile)].name : "reduction", choices[i].split,
-                 us, 2e-6 * static_cast<double>(shape.m * shape.n * shape.k) / us, estimated(choices[i]),
-                 worst_error(shape, buffers));
+      fmt::print("  {} {:<40} split {:<3} {:10.2f} us {:8.2f} TFLOP/s   estimated {:10.2f} us, error {:.1e}\n",
+                 i + 1 == all.size() ? "*" : " ", all[i].name, all[i].split, us,
+                 2e-6 * static_cast<double>(shape.m * shape.n * shape.k) / us, all[i].estimated,
+                 worst_error(shape, values, *buffers[2]));
       std::fflush(stdout);
     }
   }

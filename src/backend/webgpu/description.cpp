@@ -48,8 +48,10 @@ backend::Description description_of(const AdapterInfo& info) {
       {"subgroups",
        info.subgroups ? fmt::format("{} to {} threads", info.subgroup_size_min, info.subgroup_size_max) : "no"},
       {"shader-f16", yes(info.f16)},
-      {"subgroup matrices",
-       info.subgroup_matrices.empty() ? "no" : fmt::format("{} shapes", info.subgroup_matrices.size())},
+      {"subgroup matrices", info.subgroup_matrices.empty()
+                                ? "no; products of f16 are computed in f32"
+                                : fmt::format("{} shapes; products of f16 {}", info.subgroup_matrices.size(),
+                                              target_of(info).lists_matrices ? "run on them" : "are computed in f32")},
       {"timestamps", yes(info.timestamps)},
       {"workgroup memory", fmt::format("{} bytes", limits.workgroup_bytes)},
       {"workgroup size", fmt::format("{} threads", limits.workgroup_invocations)},

@@ -33,7 +33,7 @@ bool must_follow(const RenderedDispatch& later, const RenderedDispatch& earlier)
 /// Whether the dispatch can be a branch of another one.
 bool can_merge(const RenderedDispatch& dispatch) {
   return dispatch.workgroups > 0 && dispatch.workgroups <= kGroupsMax && dispatch.operations <= kOperationsMax &&
-         dispatch.shader.verbatim.empty() && dispatch.shader.folded_groups == 0;
+         dispatch.shader.verbatim.empty() && !dispatch.shader.matrices && dispatch.shader.folded_groups == 0;
 }
 
 /// Arrays in workgroup memory that branches share: of each element type, how many elements each has.

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "backend/webgpu/command_sequence.hpp"
-#include "backend/webgpu/wgsl/shader.hpp"
+#include "backend/webgpu/wgsl/render.hpp"
 #include "base/half.hpp"
 #include "base/log.hpp"
 #include "weft/error.hpp"
@@ -18,7 +18,7 @@
 namespace weft::webgpu {
 namespace {
 
-constexpr int kVersion = 1;  // of the format and of the tests
+constexpr int kVersion = 2;  // of the format and of the tests
 constexpr std::string_view kKey = "weft tested facts";
 
 constexpr int kThreads = 256;
@@ -57,17 +57,78 @@ bool has_exact_halves(const std::shared_ptr<Device>& device) {
   return true;
 }
 
+int left_value(int row, int k) { return (row * 7 + k * 3) % 13 + 200; }
+int right_value(int k, int column) { return (k * 5 + column * 11) % 17 + 300; }
+
+// Two products of matrices in workgroup memory, whose lines are three vectors of packed halves apart: as they lie, and with
+// both the other way round. Their sums are whole numbers beyond f16.
+ShaderPieces matrices_shader() {
+  ShaderPieces pieces{.threads = 32, .matrices = true, .storage = {{"vec4<u32>", true}}};
+  pieces.share("staged", "vec4<u32>", 256);
+  pieces.functions.push_back({"left", "(row: u32, k: u32) -> f32 { return f32((row * 7u + k * 3u) % 13u + 200u); }\n"});
+  pieces.functions.push_back(
+      {"right", "(k: u32, column: u32) -> f32 { return f32((k * 5u + column * 11u) % 17u + 300u); }\n"});
+  pieces.body =
+      "  let line = thread / 2u;\n"
+      "  let vector = thread % 2u;\n"
+      "  for (var w = 0u; w < 4u; w++) {\n"
+      "    let at = vector * 8u + w * 2u;\n"
+      "    $staged[line * 3u + vector][w] = pack2x16float(vec2f($left(line, at), $left(line, at + 1u)));\n"
+      "    $staged[48u + line * 3u + vector][w] = pack2x16float(vec2f($right(line, at), $right(line, at + 1u)));\n"
+      "  }\n"
+      "  workgroupBarrier();\n"
+      "  var rows: subgroup_matrix_result<f32, 16, 16>;\n"
+      "  var columns: subgroup_matrix_result<f32, 16, 16>;\n"
+      "  let a = subgroupMatrixLoad<subgroup_matrix_left<f16, 16, 16>, row_major>(&$staged, subgroup * 48u, 3u);\n"
+      "  let b = subgroupMatrixLoad<subgroup_matrix_right<f16, 16, 16>, row_major>(&$staged, 48u, 3u);\n"
+      "  let c = subgroupMatrixLoad<subgroup_matrix_left<f16, 16, 16>, col_major>(&$staged, 48u, 3u);\n"
+      "  let d = subgroupMatrixLoad<subgroup_matrix_right<f16, 16, 16>, col_major>(&$staged, subgroup * 48u, 3u);\n"
+      "  rows = subgroupMatrixMultiplyAccumulate(a, b, rows);\n"
+      "  columns = subgroupMatrixMultiplyAccumulate(c, d, columns);\n"
+      "  subgroupMatrixStore<row_major>(&$staged, 96u, rows, 5u);\n"
+      "  subgroupMatrixStore<row_major>(&$staged, 176u, columns, 5u);\n"
+      "  workgroupBarrier();\n"
+      "  for (var at = thread; at < 256u; at += 32u) { $data0[at] = $staged[at]; }\n";
+  return pieces;
+}
+
+bool has_matrices(const std::shared_ptr<Device>& device) {
+  if (!target_of(device->info()).lists_matrices) return false;
+  try {
+    const std::vector<std::uint32_t> words = results(device, matrices_shader(), 1024, 1);
+    for (int row = 0; row < 16; ++row)
+      for (int column = 0; column < 16; ++column) {
+        int sum = 0;
+        for (int k = 0; k < 16; ++k) sum += left_value(row, k) * right_value(k, column);
+        const auto at = [&](int first, int r, int c) {
+          return std::bit_cast<float>(words[static_cast<std::size_t>(4 * first + 20 * r + c)]);
+        };
+        if (at(96, row, column) != static_cast<float>(sum) || at(176, column, row) != static_cast<float>(sum))
+          return false;
+      }
+    return true;
+  } catch (const Error& error) {
+    log(LogLevel::warning, "webgpu",
+        fmt::format("{}: subgroup matrices are not used: {}", device->name(), error.what()));
+    return false;
+  }
+}
+
 }  // namespace
 
 std::string facts_text(const TestedFacts& facts) {
-  return nlohmann::ordered_json{{"version", kVersion}, {"exact_halves", facts.exact_halves}}.dump() + "\n";
+  return nlohmann::ordered_json{
+             {"version", kVersion}, {"exact_halves", facts.exact_halves}, {"matrices", facts.matrices}}
+             .dump() +
+         "\n";
 }
 
 std::optional<TestedFacts> parse_facts(std::string_view text) {
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
   if (!json.is_object() || !json.contains("version") || json["version"] != kVersion) return {};
   TestedFacts facts;
-  for (const auto& [name, fact] : {std::pair{"exact_halves", &facts.exact_halves}}) {
+  for (const auto& [name, fact] :
+       {std::pair{"exact_halves", &facts.exact_halves}, std::pair{"matrices", &facts.matrices}}) {
     const auto found = json.find(name);
     if (found == json.end() || !found->is_boolean()) return {};
     *fact = found->get<bool>();
@@ -78,6 +139,7 @@ std::optional<TestedFacts> parse_facts(std::string_view text) {
 TestedFacts test_facts(const std::shared_ptr<Device>& device) {
   TestedFacts facts;
   facts.exact_halves = has_exact_halves(device);
+  facts.matrices = has_matrices(device);
   return facts;
 }
 

@@ -122,8 +122,9 @@ inline void expect_same(const kernel::Plan& plan, const std::vector<TestBuffer>&
 }
 
 /// Runs dispatches made of `kernel` and compares with the reference, as expect_same does for a plan.
+/// `rewrite`: changes the text of each shader first.
 inline void replay(const Rendered& rendered, const kernel::Plan& plan, const std::vector<TestBuffer>& buffers,
-                   double tolerance) {
+                   double tolerance, std::string (*rewrite)(std::string) = nullptr) {
   static const std::shared_ptr<Device> device = Device::open(0, {.validate = true, .cache_folder = {}});
   Recording recording;
   std::vector<std::shared_ptr<Buffer>> own;
@@ -137,6 +138,7 @@ inline void replay(const Rendered& rendered, const kernel::Plan& plan, const std
     recording.slots.push_back({Buffer::create(device, bytes, "scratch")});
   for (const RenderedDispatch& dispatch : rendered.dispatches) {
     Shader shader{dispatch.name, dispatch.shader.text(), {}};
+    if (rewrite) shader.text = rewrite(std::move(shader.text));
     Dispatch command{
         dispatch.name, static_cast<int>(recording.shaders.size()), {}, fold_workgroups(dispatch.workgroups)};
     for (const BoundRange& range : dispatch.bindings) {
@@ -166,10 +168,10 @@ inline void replay(const Rendered& rendered, const kernel::Plan& plan, const std
   if (shown > 0) ADD_FAILURE() << rendered.dispatches.at(0).shader.text();
 }
 inline void replay(const Rendered& rendered, const kernel::Kernel& kernel, const std::vector<TestBuffer>& buffers,
-                   double tolerance) {
+                   double tolerance, std::string (*rewrite)(std::string) = nullptr) {
   kernel::Plan plan;
   plan.kernels.push_back(kernel);
-  replay(rendered, plan, buffers, tolerance);
+  replay(rendered, plan, buffers, tolerance, rewrite);
 }
 
 inline kernel::View contiguous(std::vector<Extent> extents) {

@@ -37,12 +37,13 @@ class TestedFactsTest : public testing::Test {
 };
 
 TEST(TestedFactsTextTest, ReadsBackAndRefusesWhatIsDamaged) {
-  for (const bool exact : {false, true})
-    EXPECT_EQ(parse_facts(facts_text({.exact_halves = exact})), TestedFacts{.exact_halves = exact});
+  for (const TestedFacts& facts : {TestedFacts{}, TestedFacts{.exact_halves = true}, TestedFacts{.matrices = true}})
+    EXPECT_EQ(parse_facts(facts_text(facts)), facts);
   const std::string good = facts_text({});
-  for (const std::string& bad : {std::string(), good.substr(0, good.size() / 2), std::string("[]"),
-                                 std::string(R"({"version":0,"exact_halves":true})"),
-                                 std::string(R"({"version":1,"exact_halves":1})"), std::string(R"({"version":1})")})
+  for (const std::string& bad :
+       {std::string(), good.substr(0, good.size() / 2), std::string("[]"),
+        std::string(R"({"version":0,"exact_halves":true})"),
+        std::string(R"({"version":2,"exact_halves":1,"matrices":true})"), std::string(R"({"version":1})")})
     EXPECT_FALSE(parse_facts(bad)) << bad;
 }
 

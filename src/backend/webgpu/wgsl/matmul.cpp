@@ -1,6 +1,7 @@
 #include "backend/webgpu/wgsl/matmul.hpp"
 
 #include "backend/webgpu/wgsl/matmul/as_reduction.hpp"
+#include "backend/webgpu/wgsl/matmul/matrix_writer.hpp"
 #include "backend/webgpu/wgsl/matmul/tile_writer.hpp"
 
 namespace weft::webgpu {
@@ -12,9 +13,21 @@ void render(const MatmulKernel& kernel, const Target& target, Scratch& scratch, 
   const bool tiled =
       is_tiled(kernel.m, kernel.n, kernel.k) && reads_as_f32(kernel.a.type) && reads_as_f32(kernel.b.type);
   if (!tiled && !choice) return render_as_reduction(kernel, target, scratch, rendered);
+  if (!choice) {
+    if (const auto on_matrices = choose_matrix_tile(kernel, target)) {
+      const MatrixTile& tile = matrix_tiles()[static_cast<std::size_t>(on_matrices->tile)];
+      return render_on_matrices(kernel, tile, on_matrices->split, target, scratch, rendered);
+    }
+  }
   if (!choice) choice = choose_tile(kernel.batch, kernel.m, kernel.n, kernel.k, target);
   TileWriter(kernel, nullptr, tiles()[static_cast<std::size_t>(choice->tile)], choice->split, target, scratch, rendered)
       .render();
+}
+
+void render_on_matrices(const MatmulKernel& kernel, const MatrixTile& tile, int split, const Target& target,
+                        Scratch& scratch, Rendered& rendered) {
+  if (kernel.batch * kernel.m * kernel.n == 0) return;
+  MatrixWriter(kernel, tile, split, target, scratch, rendered).render();
 }
 
 bool is_tiled(Extent m, Extent n, Extent k) { return k > 0 && m > 4 && n > 4; }

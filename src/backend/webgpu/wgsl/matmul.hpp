@@ -1,8 +1,9 @@
-// Matrix products as WGSL: register-tiled in exact f32.
+// Matrix products as WGSL: tiled in registers in exact f32, or on subgroup matrices.
 #pragma once
 
 #include <optional>
 
+#include "backend/webgpu/wgsl/matmul/matrix_tile.hpp"
 #include "backend/webgpu/wgsl/matmul/tile.hpp"
 #include "backend/webgpu/wgsl/render.hpp"
 #include "compile/kernel.hpp"
@@ -10,10 +11,14 @@
 namespace weft::webgpu {
 
 /// Appends the dispatches of `kernel`: one, or two where k is split (the second adds up and applies the epilogue).
-/// f32 with all of m, n > 4 is tiled; the rest (matrix times vector, integers, k = 0) runs as a reduction.
-/// `choice` overrules choose_tile.
+/// Floats with all of m, n > 4 are tiled; the rest (matrix times vector, integers, k = 0) runs as a reduction. Tiles of f16
+/// run on subgroup matrices where the device has them (choose_matrix_tile): products are exact then, sums are in f32 as the
+/// device rounds them. `choice` overrules choose_tile, and with it that.
 void render(const kernel::MatmulKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered,
             std::optional<TileChoice> choice = {});
+/// The same in such a tile of subgroup matrices, whatever the device says of them.
+void render_on_matrices(const kernel::MatmulKernel& kernel, const MatrixTile& tile, int split, const Target& target,
+                        Scratch& scratch, Rendered& rendered);
 /// Whether an f32 product of these extents is tiled.
 bool is_tiled(Extent m, Extent n, Extent k);
 /// Such a product whose rows are taken in an order, `order` u32 [m + 1]: row i of A and C is number order[i], and order[m]

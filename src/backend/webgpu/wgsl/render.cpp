@@ -10,6 +10,17 @@
 
 namespace weft::webgpu {
 
+namespace {
+
+bool lists_half_matrices(const AdapterInfo& adapter) {
+  return std::any_of(adapter.subgroup_matrices.begin(), adapter.subgroup_matrices.end(),
+                     [](const SubgroupMatrixConfig& c) {
+                       return c.component == "f16" && c.result == "f32" && c.m == 16 && c.n == 16 && c.k == 16;
+                     });
+}
+
+}  // namespace
+
 Target target_of(const AdapterInfo& adapter) {
   Target target;
   target.limits = adapter.limits;
@@ -17,6 +28,7 @@ Target target_of(const AdapterInfo& adapter) {
       std::has_single_bit(adapter.subgroup_size_min) && adapter.subgroup_size_min <= 128)
     target.subgroup_size = adapter.subgroup_size_min;
   target.profile = profile_from_table(adapter);
+  target.lists_matrices = adapter.f16 && target.subgroup_size == 32 && lists_half_matrices(adapter);
   target.unroll = adapter.type != AdapterType::software;
   return target;
 }
@@ -117,13 +129,15 @@ void Bindings::merge(bool whole_buffers) {
     }
   }
   for (std::size_t i = 0; i < bindings_.size(); ++i) {
-    bool wanted = false, forbidden = false;
+    bool wanted = false, forbidden = false, eights = false;
     for (const Access& access : accesses_) {
       if (access.binding != static_cast<int>(i)) continue;
       wanted = wanted || access.vector_wanted;
+      eights = eights || access.eights_wanted;
       forbidden = forbidden || access.vector_forbidden;
     }
-    bindings_[i].vectors = wanted && !forbidden && bindings_[i].element_bits != 0;
+    bindings_[i].eights = eights && bindings_[i].element_bits == 16 && !bindings_[i].range.written;
+    bindings_[i].vectors = wanted && !forbidden && !bindings_[i].eights && bindings_[i].element_bits != 0;
     // Threads that write parts of one word do it without losing each other's.
     for (const Access& access : accesses_)
       if (access.binding == static_cast<int>(i) && access.written && bits_of(access.operand) < 32 &&
@@ -155,7 +169,9 @@ std::string Bindings::load(int handle, const std::string& index) const {
   const int binding = at(handle).binding;
   if (const int bits = bits_of(at(handle).operand); bits < 32) {
     std::string word = fmt::format("$data{}[{}]", binding, word_index(bits, index));
-    if (has_vectors(handle) && bits == 16)
+    if (binding_of(handle).eights)
+      word = fmt::format("$data{}[({}) >> 3u][(({}) >> 1u) & 3u]", binding, index, index);
+    else if (has_vectors(handle) && bits == 16)
       word = fmt::format("$data{}[({}) >> 2u][(({}) >> 1u) & 1u]", binding, index, index);
     else if (binding_of(handle).element == "atomic<u32>")
       word = fmt::format("atomicLoad(&{})", word);
@@ -267,9 +283,10 @@ std::string Bindings::store_vector(int handle, const std::string& index, const s
 std::vector<ShaderPieces::Storage> Bindings::storage() const {
   std::vector<ShaderPieces::Storage> all;
   for (const Binding& binding : bindings_) {
-    const std::string_view vector = !binding.vectors || binding.element_bits <= 8 ? "{}"
-                                    : binding.element_bits == 16                  ? "vec2<u32>"
-                                                                                  : "vec4<{}>";
+    const std::string_view vector = binding.eights                                  ? "vec4<u32>"
+                                    : !binding.vectors || binding.element_bits <= 8 ? "{}"
+                                    : binding.element_bits == 16                    ? "vec2<u32>"
+                                                                                    : "vec4<{}>";
     all.push_back({fmt::format(fmt::runtime(vector), binding.element), binding.range.written});
   }
   return all;

@@ -20,6 +20,10 @@ struct Target {
   bool unroll = true;               // write inner loops out; software adapters would compile that for seconds
   DeviceProfile profile;            // what choices depend on
   TestedFacts tested = {};          // what a test on the device has shown, beyond what WGSL promises
+  bool lists_matrices = false;      // the adapter lists subgroup matrices of f16 with sums in f32, 16 x 16 x 16
+
+  /// Whether products may use them.
+  bool matrices() const { return lists_matrices && tested.matrices; }
 };
 /// With the profile of the table.
 Target target_of(const AdapterInfo& adapter);
@@ -71,6 +75,9 @@ class Bindings {
   int add(const kernel::Operand& operand, bool written);
   /// Asks that the operand be accessible in aligned groups of four; scalar stores rule that out for its binding.
   void want_vectors(int handle) { accesses_[static_cast<std::size_t>(handle)].vector_wanted = true; }
+  /// Asks that the operand, of 16 bits and only read, be bound as groups of eight; others who share the binding then read it
+  /// one by one.
+  void want_eights(int handle) { accesses_[static_cast<std::size_t>(handle)].eights_wanted = true; }
   void forbid_vectors(int handle) { accesses_[static_cast<std::size_t>(handle)].vector_forbidden = true; }
   /// Declares a u32 operand, alone in its buffer, as atomics; they are used by `array_of`.
   void want_atomics(int handle) { accesses_[static_cast<std::size_t>(handle)].atomic = true; }
@@ -79,6 +86,7 @@ class Bindings {
 
   bool is_bound(int handle) const { return accesses_[static_cast<std::size_t>(handle)].binding >= 0; }
   bool has_vectors(int handle) const;
+  bool has_eights(int handle) const { return is_bound(handle) && binding_of(handle).eights; }
   /// Index of the operand's first element in its binding, in elements.
   Extent base(int handle) const { return accesses_[static_cast<std::size_t>(handle)].base; }
   /// Whether another operand shares the binding (as in an update in place).
@@ -110,14 +118,14 @@ class Bindings {
  private:
   struct Access {
     kernel::Operand operand;
-    bool written = false, vector_wanted = false, vector_forbidden = false, atomic = false;
+    bool written = false, vector_wanted = false, vector_forbidden = false, eights_wanted = false, atomic = false;
     int binding = -1;
     Extent base = 0;
   };
   struct Binding {
     BoundRange range;
     std::string_view element;  // WGSL type
-    bool vectors = false;
+    bool vectors = false, eights = false;
     int users = 0;
     int element_bits = 0;  // of the operands; 0: they differ
   };
@@ -143,7 +151,7 @@ std::string divided(const std::string& a, Extent divisor);
 std::string modulo(const std::string& a, Extent divisor);
 
 /// Whether products and attention read such elements, as numbers in f32.
-constexpr bool reads_as_f32(DType type) { return compute_type(type) == DType::f32; }
+constexpr bool reads_as_f32(DType type) { return compute_type(type) == DType::f32 && !is_block(type); }
 
 constexpr Extent divide_up(Extent a, Extent b) { return (a + b - 1) / b; }
 

@@ -32,8 +32,9 @@ void replace_marks(std::string_view text, std::string& out, const Write& write) 
   throw InternalError(fmt::format("webgpu: a shader refers to ${}, which it does not declare", name));
 }
 
-constexpr std::pair<std::string_view, int> kSharedElements[] = {
-    {"vec4f", 16}, {"vec2f", 8}, {"f32", 4}, {"u32", 4}, {"i32", 4}, {"bool", 4}, {"atomic<u32>", 4}};
+constexpr std::pair<std::string_view, int> kSharedElements[] = {{"vec4f", 16}, {"vec4<u32>", 16}, {"vec2f", 8},
+                                                                {"f32", 4},    {"u32", 4},        {"i32", 4},
+                                                                {"bool", 4},   {"atomic<u32>", 4}};
 
 }  // namespace
 
@@ -68,6 +69,10 @@ std::string ShaderPieces::text() const {
       out += name;
     });
   };
+  if (matrices)
+    out +=
+        "enable f16;\nenable subgroups;\nenable chromium_experimental_subgroup_matrix;\n"
+        "diagnostic(off, chromium.subgroup_matrix_uniformity);\n";
   if (subgroups) out += "enable subgroups;\ndiagnostic(off, subgroup_uniformity);\n";
   for (std::size_t i = 0; i < storage.size(); ++i)
     out += fmt::format("@group(0) @binding({0}) var<storage, {1}> data{0}: array<{2}>;\n", i,
@@ -82,8 +87,9 @@ std::string ShaderPieces::text() const {
   }
   out += fmt::format(
       "@compute @workgroup_size({})\n"
-      "fn main(@builtin(workgroup_id) workgroup: vec3u, @builtin(local_invocation_index) thread: u32{}) {{\n",
-      threads, folded_groups > 0 ? ", @builtin(num_workgroups) workgroups: vec3u" : "");
+      "fn main(@builtin(workgroup_id) workgroup: vec3u, @builtin(local_invocation_index) thread: u32{}{}) {{\n",
+      threads, matrices ? ", @builtin(subgroup_id) subgroup: u32" : "",
+      folded_groups > 0 ? ", @builtin(num_workgroups) workgroups: vec3u" : "");
   if (folded_groups > 0)
     out += fmt::format(
         "  let group = (workgroup.z * workgroups.y + workgroup.y) * workgroups.x + workgroup.x;\n"

@@ -34,6 +34,7 @@ struct ShaderPieces {
 
   int threads = 1;         // of a workgroup
   bool subgroups = false;  // uses subgroup functions, with values that are the same in a subgroup by design
+  bool matrices = false;   // uses subgroup matrices of f16; `subgroup` is the number of the subgroup in the workgroup
   std::vector<Storage> storage;
   Helpers helpers;
   /// Declarations whose names other pieces use without a mark. A shader that has any cannot be merged with others.

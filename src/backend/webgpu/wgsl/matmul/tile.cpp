@@ -15,14 +15,10 @@ namespace {
 // Larger tiles reuse more, smaller ones fill the device sooner. Measured on an H200 at 4096 and on the shapes of char-gpt,
 // where 128x128x16 reaches 34 to 39 TFLOP/s and the two tiles of half its size 43 to 46.
 constexpr Tile kTiles[] = {
-    {"128x128x16", MathUnit::f32_registers, 128, 128, 16, 8, 8, 0.66, 2},
-    {"128x64x16", MathUnit::f32_registers, 128, 64, 16, 8, 8, 0.72, 4},
-    {"64x128x16", MathUnit::f32_registers, 64, 128, 16, 8, 8, 0.71, 4},
-    {"64x64x16", MathUnit::f32_registers, 64, 64, 16, 8, 4, 0.66, 5},
-    {"64x64x16s", MathUnit::f32_registers, 64, 64, 16, 4, 4, 0.45, 4},
-    {"64x32x16", MathUnit::f32_registers, 64, 32, 16, 4, 4, 0.42, 8},
-    {"32x64x16", MathUnit::f32_registers, 32, 64, 16, 4, 4, 0.42, 8},
-    {"32x32x16", MathUnit::f32_registers, 32, 32, 16, 4, 4, 0.38, 14},
+    {"128x128x16", 128, 128, 16, 8, 8, 0.66, 2}, {"128x64x16", 128, 64, 16, 8, 8, 0.72, 4},
+    {"64x128x16", 64, 128, 16, 8, 8, 0.71, 4},   {"64x64x16", 64, 64, 16, 8, 4, 0.66, 5},
+    {"64x64x16s", 64, 64, 16, 4, 4, 0.45, 4},    {"64x32x16", 64, 32, 16, 4, 4, 0.42, 8},
+    {"32x64x16", 32, 64, 16, 4, 4, 0.42, 8},     {"32x32x16", 32, 32, 16, 4, 4, 0.38, 14},
 };
 
 // What parts of a product cost, in what a device profile measures. The ratios are those of an H200.
@@ -42,6 +38,12 @@ bool fits(const Tile& tile, const Target& target) {
 std::span<const Tile> tiles() { return kTiles; }
 
 double estimate(const Tile& tile, int split, Extent batch, Extent m, Extent n, Extent k, const DeviceProfile& device) {
+  return estimate(Work{tile.rows, tile.columns, tile.depth, tile.efficiency, tile.resident,
+                       kStepFmas + kProductFmas * tile.thread_rows * tile.thread_columns},
+                  split, batch, m, n, k, device);
+}
+
+double estimate(const Work& tile, int split, Extent batch, Extent m, Extent n, Extent k, const DeviceProfile& device) {
   const double groups = static_cast<double>(divide_up(m, tile.rows) * divide_up(n, tile.columns) * batch) * split;
   const double steps = static_cast<double>(divide_up(divide_up(k, tile.depth), split));
   const double alone =
@@ -50,8 +52,7 @@ double estimate(const Tile& tile, int split, Extent batch, Extent m, Extent n, E
   const double full = std::floor(groups / slots);
   // In the last round a compute unit that holds few workgroups waits: for memory, and each thread for its own results.
   const double last = std::ceil((groups - full * slots) / device.compute_units);
-  const double thread_alone = steps * tile.depth * (kStepFmas + kProductFmas * tile.thread_rows * tile.thread_columns) *
-                              device.fma_microseconds;
+  const double thread_alone = steps * tile.depth * tile.fmas * device.fma_microseconds;
   double time = full * tile.resident * alone;
   if (last > 0) time += std::max({last * alone, thread_alone, steps * kStepLoads * device.load_microseconds});
   time += kFirstDispatches * device.dispatch_microseconds;

@@ -8,16 +8,11 @@
 
 namespace weft::webgpu {
 
-/// What multiplies. Kernels for tensor cores (subgroup matrices) will be rows of the same table with a unit of their own,
-/// to be chosen where the adapter lists a fitting SubgroupMatrixConfig and the precision asked for allows it.
-enum class MathUnit : std::uint8_t { f32_registers };
-
-/// One way to tile a product: a workgroup computes rows x columns results, `depth` of k at a time, and each thread
+/// One way to tile a product in f32 registers (for tensor cores: matrix_tile.hpp): a workgroup computes rows x columns results, `depth` of k at a time, and each thread
 /// thread_rows x thread_columns of them, in groups of 4 x 4; 32 neighbouring threads form a patch of 4 x 8, so that what
 /// they read from workgroup memory is broadcast or contiguous.
 struct Tile {
   const char* name;
-  MathUnit unit;
   int rows, columns, depth;
   int thread_rows, thread_columns;
   double efficiency;  // of a compute unit's peak, when full
@@ -37,7 +32,15 @@ struct TileChoice {
 TileChoice choose_tile(Extent batch, Extent m, Extent n, Extent k, const Target& target);
 /// Whether the partial results of so many splits can be bound as one operand.
 bool split_fits(Extent batch, Extent m, Extent n, int split, const Target& target);
+/// A tile, as far as its time depends on it.
+struct Work {
+  int rows, columns, depth;
+  double efficiency;  // of a compute unit's peak in f32 registers, when full
+  int resident;       // workgroups that a compute unit holds
+  double fmas;        // for one k, that wait for one another
+};
 /// Estimated microseconds.
+double estimate(const Work& work, int split, Extent batch, Extent m, Extent n, Extent k, const DeviceProfile& device);
 double estimate(const Tile& tile, int split, Extent batch, Extent m, Extent n, Extent k, const DeviceProfile& device);
 
 constexpr int kPatchRows = 4, kPatchColumns = 8;  // threads

@@ -5,8 +5,8 @@
 
 #include <string>
 
+#include "backend/webgpu/wgsl/matmul/product_writer.hpp"
 #include "backend/webgpu/wgsl/matmul/tile.hpp"
-#include "backend/webgpu/wgsl/steps.hpp"
 #include "compile/kernel.hpp"
 
 namespace weft::webgpu {
@@ -30,7 +30,7 @@ struct StagedOperand {
   bool plain() const { return view.is_plain(); }
 };
 
-class TileWriter {
+class TileWriter : ProductWriter {
  public:
   /// `order`: see render_ordered; or null.
   TileWriter(const kernel::MatmulKernel& kernel, const kernel::Operand* order, const Tile& tile, int split,
@@ -44,12 +44,7 @@ class TileWriter {
   void locate_batch(StagedOperand& s, const Bindings& bindings);
   ShaderPieces::Function load_function(const StagedOperand& s, const Bindings& bindings);
   void write_place_in_view(const StagedOperand& s, int number, const std::string& at);
-  kernel::LoopKernel partial_kernel(const kernel::Operand& partial, Extent results) const;
-  kernel::LoopKernel join_kernel(const kernel::Operand& partial, Extent results) const;
-  ShaderPieces::Function finish_function(const kernel::LoopKernel& epilogue, StepWriter& writer, bool wide);
-  void line(const std::string& text) { text_ += "  " + text + "\n"; }
-
-  void write_place(Extent tiles_m, Extent tiles_n);
+  void write_place();
   int loads(const StagedOperand& s) const { return s.tile * tile_.depth / 4 / tile_.threads(); }  // of a thread, a tile
   int lines_apart(const StagedOperand& s) const {
     return tile_.threads() / s.line_vectors(tile_.depth);
@@ -82,19 +77,10 @@ class TileWriter {
   std::string opaque_depth() const;
   void write_plain_loop(const StagedOperand& a, const StagedOperand& b, const Bindings& bindings,
                         const std::string& first, const std::string& end);
-  void write_results(bool wide);
-  void write_results_in_loop(bool wide);
+  void write_results();
+  void write_results_in_loop();
 
-  const kernel::MatmulKernel& kernel_;
-  const kernel::Operand* order_;
   const Tile& tile_;
-  int split_;
-  Extent steps_per_split_ = 1;
-  const Target& target_;
-  Scratch& scratch_;
-  Rendered& rendered_;
-  Helpers helpers_;
-  std::string text_;
 };
 
 }  // namespace weft::webgpu

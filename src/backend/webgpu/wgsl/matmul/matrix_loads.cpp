@@ -1,0 +1,162 @@
+// How the operands of subgroup matrices come: from their buffers to registers, and from there to workgroup memory.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "backend/webgpu/wgsl/matmul/matrix_writer.hpp"
+
+namespace weft::webgpu {
+
+MatrixOperand MatrixWriter::stage(char name, const kernel::Operand& operand, const kernel::MatrixView& view,
+                                  Extent extent, int tile, Bindings& bindings) const {
+  MatrixOperand o{name, bindings.add(operand, false), operand.type, extent, view};
+  o.along_k = follows_k(view);
+  o.tile = tile;
+  const int chunk = tile_.buffers == 1 ? tile_.depth : name == 'a' ? tile_.chunk_a : tile_.chunk_b;
+  o.slices = o.along_k ? chunk / tile_.depth : 1;
+  o.lines = o.along_k ? tile : tile_.depth;
+  o.vectors = (o.along_k ? chunk : tile) / 8;
+  o.group = groups_of(operand, view, extent, kernel_.k);
+  if (o.group == 8 && operand.type != DType::f16) o.group = 4;
+  if (o.group == 8) bindings.want_eights(o.handle);
+  if (o.group == 4) bindings.want_vectors(o.handle);
+  return o;
+}
+
+// Eight neighbours that begin at `along` of line `across`, as halves. Beyond k they are zero; rows and columns beyond the
+// operand are those at its end, of which no result is kept.
+ShaderPieces::Function MatrixWriter::load_function(const MatrixOperand& o, const Bindings& bindings) {
+  const auto stride = [](Extent elements) { return fmt::format("{}u", static_cast<std::uint32_t>(elements)); };
+  const Extent along_stride = o.along_k ? o.view.column() : o.view.row();
+  const Extent across_stride = o.along_k ? o.view.row() : o.view.column();
+  const Extent along_end = o.along_k ? kernel_.k : o.extent;
+  std::string text = "(batch_at: u32, across: u32, along: u32) -> vec4<u32> {\n";
+  const std::string line_of =
+      o.along_k ? fmt::format("min(across, {}u)", o.extent - 1) : fmt::format("min(across, {}u)", kernel_.k - 1);
+  text += fmt::format("  let line_at = batch_at + {} * {};\n", line_of, stride(across_stride));
+  const auto inside = [&](const std::string& value, int e, const char* zero) {
+    return o.along_k ? fmt::format("select({}, {}, along + {}u < {}u)", zero, value, e, kernel_.k) : value;
+  };
+  std::string halves;
+  if (o.group == 4) {
+    for (int g = 0; g < 2; ++g) {
+      const std::string group = fmt::format("(line_at + min(along + {}u, {}u)) / 4u", 4 * g, along_end - 4);
+      if (o.type == DType::f16) {
+        const std::string value = inside(bindings.vector(o.handle, group), 4 * g, "vec2<u32>()");
+        text += fmt::format("  let g{} = {};\n", g, value);
+      } else {
+        const std::string value = inside(bindings.load_vec4f(o.handle, group, helpers_), 4 * g, "vec4f()");
+        text += fmt::format(
+            "  let f{0} = {1};\n  let g{0} = vec2<u32>(pack2x16float(f{0}.xy), pack2x16float(f{0}.zw));\n", g, value);
+      }
+    }
+    halves = "vec4<u32>(g0, g1)";
+  } else {
+    for (int e = 0; e < 8; ++e) {
+      const std::string at =
+          fmt::format("line_at + min(along + {}u, {}u) * {}", e, along_end - 1, stride(along_stride));
+      const bool is_half = o.type == DType::f16;
+      const std::string value = is_half ? inside(bindings.load(o.handle, at), e, "0u")
+                                        : inside(bindings.load_f32(o.handle, at, helpers_), e, "0f");
+      text += fmt::format("  let e{} = {};\n", e, value);
+    }
+    for (int e = 0; e < 8; e += 2)
+      halves +=
+          fmt::format(fmt::runtime(o.type == DType::f16 ? "{}e{} | (e{} << 16u)" : "{}pack2x16float(vec2f(e{}, e{}))"),
+                      e ? ", " : "", e, e + 1);
+    halves = fmt::format("vec4<u32>({})", halves);
+  }
+  text += o.along_k ? fmt::format("  return {};\n}}\n", halves)
+                    : fmt::format("  return select(vec4<u32>(), {}, across < {}u);\n}}\n", halves, kernel_.k);
+  return {fmt::format("eight_{}", o.name), text};
+}
+
+// The part of addresses that does not change with k, and this thread's place in workgroup memory.
+void MatrixWriter::write_bases(const MatrixOperand& o) {
+  const char n = o.name;
+  const std::string first = n == 'a' ? "row0" : "column0";
+  line(fmt::format("let {}_line = {};", n, divided("thread", o.vectors)));
+  line(fmt::format("let {}_vector = {};", n, modulo("thread", o.vectors)));
+  line(fmt::format("let {0}_staged = {0}_line * {1}u + {0}_vector + {2}u;", n, o.pitch(),
+                   n == 'a' ? 0 : a_.size() * tile_.buffers));
+  if (o.group < 8) {
+    line(fmt::format("let {}_batch = {};", n, o.batch_at));
+    return;
+  }
+  const auto eighth = [](Extent elements) { return fmt::format("{}u", static_cast<std::uint32_t>(elements / 8)); };
+  if (!o.along_k) {
+    const std::string at = fmt::format("{} / 8u + {}_vector", first, n);
+    line(fmt::format("let {}_at = ({}) / 8u + {}{};", n, o.batch_at,
+                     o.guarded() ? fmt::format("min({}, {}u)", at, o.extent / 8 - 1) : at,
+                     guards_k() ? "" : fmt::format(" + {}_line * {}", n, eighth(o.view.column()))));
+    return;
+  }
+  const std::string vector = guards_k() ? "" : fmt::format(" + {}_vector", n);
+  if (!o.guarded()) {
+    line(fmt::format("let {0}_at = ({1}) / 8u + ({2} + {0}_line) * {3}{4};", n, o.batch_at, first, eighth(o.view.row()),
+                     vector));
+    return;
+  }
+  for (int slice = 0; slice < o.slices; ++slice)
+    for (int i = 0; i < loads(o); ++i)
+      line(fmt::format("let {0}_at{1}_{2} = ({3}) / 8u + min({4} + {0}_line + {5}u, {6}u) * {7}{8};", n, slice, i,
+                       o.batch_at, first, slice * o.slice_lines() + i * lines_apart(o), o.extent - 1,
+                       eighth(o.view.row()), vector));
+}
+
+// Reads this thread's vectors of step `it + ahead` into set `set` of registers. Steps beyond the last chunk read that.
+void MatrixWriter::load(const MatrixOperand& o, const std::string& it, int ahead, int set, const Bindings& bindings) {
+  const Place at = place(o, it, ahead);
+  const char n = o.name;
+  const auto eighth = [](Extent elements) { return fmt::format("{}u", static_cast<std::uint32_t>(elements / 8)); };
+  const Extent chunks = divide_up(kernel_.k, o.chunk_k());
+  const int all = o.slice_lines() * o.vectors;
+  for (int i = 0; i < loads(o); ++i) {
+    const int lines_on = at.slice * o.slice_lines() + i * lines_apart(o);
+    std::string value;
+    if (o.group < 8) {
+      const std::string row = fmt::format("{}_line + {}u", n, lines_on);
+      value = o.along_k ? fmt::format("$eight_{0}({0}_batch, {1} + {2}, {3} * {4}u + {0}_vector * 8u)", n,
+                                      n == 'a' ? "row0" : "column0", row, at.chunk, o.chunk_k())
+                        : fmt::format("$eight_{0}({0}_batch, {1} * {2}u + {3}, {4} + {0}_vector * 8u)", n, at.chunk,
+                                      o.chunk_k(), row, n == 'a' ? "row0" : "column0");
+    } else if (!guards_k()) {
+      const std::string chunk = fmt::format("min({}, {}u)", at.chunk, chunks - 1);
+      if (!o.along_k) {
+        value = bindings.array_of(o.handle) + fmt::format("[{}_at + {} * {} + {}]", n, chunk,
+                                                          eighth(o.chunk_k() * o.view.column()),
+                                                          eighth(lines_on * o.view.column()));
+      } else if (o.guarded()) {
+        value = bindings.array_of(o.handle) + fmt::format("[{}_at{}_{} + {} * {}u]", n, at.slice, i, chunk, o.vectors);
+      } else {
+        value = bindings.array_of(o.handle) +
+                fmt::format("[{}_at + {} * {}u + {}]", n, chunk, o.vectors, eighth(lines_on * o.view.row()));
+      }
+    } else if (!o.along_k) {
+      const std::string k = fmt::format("({} * {}u + {}_line + {}u)", at.chunk, o.chunk_k(), n, lines_on);
+      value = fmt::format("select(vec4<u32>(), {}[{}_at + min({}, {}u) * {}], {} < {}u)", bindings.array_of(o.handle),
+                          n, k, kernel_.k - 1, eighth(o.view.column()), k, kernel_.k);
+    } else {
+      const std::string k = fmt::format("({} * {}u + {}_vector)", at.chunk, o.vectors, n);
+      const std::string row = o.guarded() ? fmt::format("{}_at{}_{}", n, at.slice, i)
+                                          : fmt::format("{}_at + {}", n, eighth(lines_on * o.view.row()));
+      value = fmt::format("select(vec4<u32>(), {}[{} + min({}, {}u)], {} < {}u)", bindings.array_of(o.handle), row, k,
+                          kernel_.k / 8 - 1, k, kernel_.k / 8);
+    }
+    const std::string read = fmt::format("{}_next{}_{} = {};", n, set, i, value);
+    line(all < tile_.threads() ? fmt::format("if (thread < {}u) {{ {} }}", all, read) : read);
+  }
+}
+
+// Moves set `set` of registers to where step `it + ahead` lies in workgroup memory.
+void MatrixWriter::store(const MatrixOperand& o, int ahead, int set) {
+  const Place at = place(o, "0u", ahead);
+  const int all = o.slice_lines() * o.vectors;
+  for (int i = 0; i < loads(o); ++i) {
+    const int on = at.buffer * o.size() + (at.slice * o.slice_lines() + i * lines_apart(o)) * o.pitch();
+    const std::string text = fmt::format("$staged[{0}_staged + {1}u] = {0}_next{2}_{3};", o.name, on, set, i);
+    line(all < tile_.threads() ? fmt::format("if (thread < {}u) {{ {} }}", all, text) : text);
+  }
+}
+
+}  // namespace weft::webgpu

@@ -1,0 +1,125 @@
+#include "backend/webgpu/wgsl/matmul/matrix_tile.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "tensor/element.hpp"
+
+namespace weft::webgpu {
+namespace {
+
+// Measured on an H200. Two buffers are for long sums; with one, a tile starts sooner.
+constexpr MatrixTile kTiles[] = {
+    {"128x128x16 in two buffers", 128, 128, 16, 64, 64, 2, 32, 32, 1, 4, false, {{5.2, 3.0}, {3.0, 2.8}}, 2},
+    {"128x256x16 in two buffers", 128, 256, 16, 64, 64, 2, 32, 32, 2, 4, false, {{4.6, 4.0}, {4.7, 3.5}}, 1},
+    {"256x128x16 in two buffers", 256, 128, 16, 64, 64, 2, 32, 32, 2, 4, false, {{4.6, 4.5}, {4.0, 3.5}}, 1},
+    {"128x128x64", 128, 128, 64, 128, 32, 1, 64, 64, 1, 1, false, {{3.5, 3.8}, {3.8, 4.0}}, 2},
+    {"128x128x32", 128, 128, 32, 64, 64, 1, 32, 32, 1, 1, false, {{4.0, 3.8}, {4.0, 3.5}}, 2},
+    {"64x64x32", 64, 64, 32, 32, 32, 1, 32, 32, 1, 1, false, {{2.4, 2.3}, {2.4, 2.2}}, 6},
+    {"32x64x32", 32, 64, 32, 16, 32, 1, 32, 32, 1, 1, false, {{1.5, 1.5}, {1.5, 1.4}}, 8},
+};
+
+// Of one subgroup and one k, one after another, as fmas: what it waits for, and what 64 x 64 results take.
+constexpr double kStepFmas = 4, kMatrixFmas = 6.5;
+
+/// Vectors of eight in a line and lines of one staging step, which threads share evenly.
+bool is_shared_evenly(const MatrixTile& tile, int extent, int chunk, bool along_k) {
+  const int vectors = (along_k ? chunk : extent) / 8, slices = along_k ? chunk / tile.depth : 1;
+  const int lines = (along_k ? extent : tile.depth) / slices;
+  return tile.threads() % vectors == 0 && (lines * vectors % tile.threads() == 0 || lines * vectors < tile.threads()) &&
+         (tile.buffers == 1 || tile.turn % (2 * slices) == 0);
+}
+
+/// Of the efficiency, where operands are not read by eights: much text for each vector, so that few of them are best.
+constexpr double one_by_one(const MatrixTile& tile) { return tile.depth > 32 ? 0.15 : tile.buffers == 2 ? 0.25 : 0.4; }
+
+/// Whether every group of eight neighbours is read at once.
+bool by_eights(const kernel::MatmulKernel& kernel) {
+  const auto aligned = [&](const kernel::Operand& operand, const kernel::MatrixView& view, Extent extent) {
+    return operand.type == DType::f16 && groups_of(operand, view, extent, kernel.k) == 8;
+  };
+  return aligned(kernel.a, kernel.a_view, kernel.m) && aligned(kernel.b, kernel.b_view.transposed(), kernel.n);
+}
+
+}  // namespace
+
+int groups_of(const kernel::Operand& operand, const kernel::MatrixView& view, Extent extent, Extent k) {
+  const bool along_k = follows_k(view);
+  const Extent along = along_k ? view.column() : view.row(), across = along_k ? view.row() : view.column();
+  const kernel::View& batch = view.at.batch;
+  for (const int group : {8, 4}) {
+    if (along == 1 && across % group == 0 && operand.offset % group == 0 && batch.bounds.empty() &&
+        batch.offset % group == 0 && (along_k ? k : extent) % group == 0 &&
+        std::all_of(batch.strides.begin(), batch.strides.end(), [&](Extent stride) { return stride % group == 0; }))
+      return group;
+  }
+  return 1;
+}
+
+bool fits(const MatrixTile& tile, bool a_along_k, bool b_along_k, const Limits& limits) {
+  return workgroup_bytes(tile, a_along_k, b_along_k) <= static_cast<int>(limits.workgroup_bytes) &&
+         tile.threads() <= static_cast<int>(limits.workgroup_invocations) &&
+         is_shared_evenly(tile, tile.rows, tile.buffers == 1 ? tile.depth : tile.chunk_a, a_along_k) &&
+         is_shared_evenly(tile, tile.columns, tile.buffers == 1 ? tile.depth : tile.chunk_b, b_along_k);
+}
+
+std::span<const MatrixTile> matrix_tiles() { return kTiles; }
+
+bool follows_k(const kernel::MatrixView& view) {
+  const Extent stride = view.row(), k_stride = view.column();
+  return stride != 1 && (k_stride == 1 || std::abs(k_stride) < std::abs(stride));
+}
+
+bool suits_matrices(const kernel::MatmulKernel& kernel) {
+  const auto suits = [](const kernel::Operand& operand, const kernel::MatrixView& view) {
+    return (operand.type == DType::f16 ||
+            (is_storage(operand.type) && !is_block(operand.type) && holds_all(DType::f16, operand.type))) &&
+           view.is_plain();
+  };
+  return (kernel.a.type == DType::f16 || kernel.b.type == DType::f16) && suits(kernel.a, kernel.a_view) &&
+         suits(kernel.b, kernel.b_view) && kernel.k > 0;
+}
+
+int workgroup_bytes(const MatrixTile& tile, bool a_along_k, bool b_along_k) {
+  const auto staged = [&](int extent, int chunk, bool along_k) {
+    const int lines = along_k ? extent : tile.depth;
+    const int vectors = (along_k ? (tile.buffers == 1 ? tile.depth : chunk) : extent) / 8;
+    return tile.buffers * lines * (vectors + 1);
+  };
+  const int results = tile.rows / tile.subgroup_rows * kMatrix * result_pitch(tile);
+  return 16 *
+         std::max(results, staged(tile.rows, tile.chunk_a, a_along_k) + staged(tile.columns, tile.chunk_b, b_along_k));
+}
+
+double estimate(const MatrixTile& tile, int split, const kernel::MatmulKernel& kernel, const DeviceProfile& device) {
+  const bool a_along_k = follows_k(kernel.a_view), b_along_k = follows_k(kernel.b_view.transposed());
+  const Work work{tile.rows,
+                  tile.columns,
+                  tile.depth * tile.turn,
+                  tile.efficiency[a_along_k][b_along_k] * (by_eights(kernel) ? 1 : one_by_one(tile)),
+                  tile.resident,
+                  kStepFmas + kMatrixFmas * tile.subgroup_rows * tile.subgroup_columns / (64 * 64)};
+  return estimate(work, split, kernel.batch, kernel.m, kernel.n, kernel.k, device);
+}
+
+std::optional<TileChoice> choose_matrix_tile(const kernel::MatmulKernel& kernel, const Target& target) {
+  if (!target.matrices() || !suits_matrices(kernel)) return {};
+  const bool a_along_k = follows_k(kernel.a_view), b_along_k = follows_k(kernel.b_view.transposed());
+  std::optional<TileChoice> best;
+  double least = std::numeric_limits<double>::infinity();
+  for (int t = 0; t < static_cast<int>(std::size(kTiles)); ++t) {
+    const MatrixTile& tile = kTiles[t];
+    if (!fits(tile, a_along_k, b_along_k, target.limits)) continue;
+    const Extent turns = divide_up(kernel.k, tile.depth * tile.turn);
+    const Extent split_max = std::clamp<Extent>(turns / 2, 1, 64);
+    for (int split = 1; split <= split_max && split_fits(kernel.batch, kernel.m, kernel.n, split, target); ++split) {
+      const double time = estimate(tile, split, kernel, target.profile);
+      if (time >= least * 0.999) continue;
+      least = time;
+      best = {t, split};
+    }
+  }
+  return best;
+}
+
+}  // namespace weft::webgpu

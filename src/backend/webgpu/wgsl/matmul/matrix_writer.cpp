@@ -1,0 +1,206 @@
+// The whole shader, and the loop over k.
+#include "backend/webgpu/wgsl/matmul/matrix_writer.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace weft::webgpu {
+using kernel::LoopKernel;
+using kernel::MatmulKernel;
+
+MatrixWriter::MatrixWriter(const MatmulKernel& kernel, const MatrixTile& tile, int split, const Target& target,
+                           Scratch& scratch, Rendered& rendered)
+    : ProductWriter(kernel, nullptr, {tile.rows, tile.columns, tile.depth}, split, tile.turn, target, scratch,
+                    rendered),
+      tile_(tile) {}
+
+void MatrixWriter::render() {
+  Bindings bindings(target_, kernel_.name);
+  a_ = stage('a', kernel_.a, kernel_.a_view, kernel_.m, tile_.rows, bindings);
+  b_ = stage('b', kernel_.b, kernel_.b_view.transposed(), kernel_.n, tile_.columns, bindings);
+  const LoopKernel results = begin_results();
+  StepWriter writer(results, bindings, helpers_, results_space(), results_space());
+  bindings.resolve();
+
+  ShaderPieces shader{.threads = tile_.threads(), .matrices = true};
+  for (MatrixOperand* o : {&a_, &b_}) {
+    if (o->group == 8 && !bindings.has_eights(o->handle)) o->group = 1;
+    if (o->group == 4 && !bindings.has_vectors(o->handle)) o->group = 1;
+    o->batch_at = Index(o->view.at.batch, {{{"b", kernel_.batch}}, -1}).offset(bindings.base(o->handle));
+    if (o->group < 8) shader.functions.push_back(load_function(*o, bindings));
+  }
+  shader.share("staged", "vec4<u32>", workgroup_bytes(tile_, a_.along_k, b_.along_k) / 16);
+  shader.functions.push_back(finish_function(results, writer));
+
+  write_tile_place();
+  write_place();
+  for (const MatrixOperand* o : {&a_, &b_}) write_bases(*o);
+  write_fragments();
+  std::string first = "0u";
+  if (split_ > 1) {
+    line(fmt::format("let first = s * {}u;", steps_per_split_));
+    first = "first";
+  }
+  if (tile_.buffers == 2) {
+    write_pipelined(bindings, first);
+  } else {
+    write_single(bindings, first);
+  }
+  write_results();
+  add_dispatches(std::move(shader), bindings, ".matrices");
+}
+
+// Which results this subgroup computes, in the workgroup's tile.
+void MatrixWriter::write_place() {
+  const int across = tile_.columns / tile_.subgroup_columns;
+  line(fmt::format("let m0 = {} * {}u;", divided("subgroup", across), tile_.subgroup_rows));
+  line(fmt::format("let n0 = {} * {}u;", modulo("subgroup", across), tile_.subgroup_columns));
+}
+
+MatrixWriter::Place MatrixWriter::place(const MatrixOperand& o, const std::string& it, int ahead) const {
+  std::string chunk = it == "0u" ? fmt::format("{}u", ahead / o.slices)
+                                 : fmt::format("({} + {}u)", divided(it, o.slices), ahead / o.slices);
+  return {std::move(chunk), ahead % o.slices, ahead / o.slices % tile_.buffers};
+}
+
+// One barrier a step: what is stored after it goes to the buffer whose fragments all threads have read before it.
+void MatrixWriter::write_pipelined(const Bindings& bindings, const std::string& first) {
+  for (const MatrixOperand* o : {&a_, &b_}) {
+    for (int slice = 0; slice < o->slices; ++slice) {
+      load(*o, first, slice, 0, bindings);
+      store(*o, slice, 0);
+    }
+    for (int set = 0; set < tile_.ahead; ++set) load(*o, first, o->slices + set, set, bindings);
+  }
+  line("workgroupBarrier();");
+  load_fragments("x", 0, 0, "");
+  const int parts = tile_.depth / kMatrix;
+  std::string current = "x", next = "y";
+  const auto [begin, end] = split_ > 1 ? std::pair{first, fmt::format("first + {}u", steps_per_split_)}
+                                       : std::pair{first, fmt::format("{}u", steps_per_split_)};
+  line(fmt::format("for (var it = {}; it < {}; it += {}u) {{", begin, end, tile_.turn));
+  for (int step = 0; step < tile_.turn; ++step) {
+    const int set = step % tile_.ahead;
+    for (const MatrixOperand* o : {&a_, &b_}) store(*o, step + o->slices, set);
+    const auto load_both = [&] {
+      for (const MatrixOperand* o : {&a_, &b_}) load(*o, "it", step + o->slices + tile_.ahead, set, bindings);
+    };
+    if (!tile_.late_loads) load_both();
+    for (int part = 0; part < parts; ++part) {
+      const bool last = part == parts - 1;
+      if (last) line("workgroupBarrier();");
+      load_fragments(next, last ? step + 1 : step, last ? 0 : part + 1, "");
+      if (last && tile_.late_loads) load_both();
+      multiply(current);
+      std::swap(current, next);
+    }
+  }
+  line("}");
+}
+
+void MatrixWriter::write_single(const Bindings& bindings, const std::string& first) {
+  const auto load_both = [&](const std::string& it) {
+    for (const MatrixOperand* o : {&a_, &b_}) load(*o, it, 0, 0, bindings);
+  };
+  const auto store_both = [&] {
+    for (const MatrixOperand* o : {&a_, &b_}) store(*o, 0, 0);
+  };
+  const auto multiply_step = [&] {
+    for (int part = 0; part < tile_.depth / kMatrix; ++part) {
+      line("{");
+      load_fragments("", 0, part, "let ");
+      multiply("");
+      line("}");
+    }
+  };
+  load_both(first);
+  store_both();
+  line("workgroupBarrier();");
+  if (steps_per_split_ > 1) {
+    line(fmt::format("for (var it = {} + 1u; it < {}{}u; it++) {{", first, split_ > 1 ? "first + " : "",
+                     steps_per_split_));
+    load_both("it");
+    multiply_step();
+    line("workgroupBarrier();");
+    store_both();
+    line("workgroupBarrier();");
+    line("}");
+  }
+  multiply_step();
+}
+
+void MatrixWriter::write_fragments() {
+  for (const MatrixOperand* o : {&a_, &b_})
+    for (int set = 0; set < tile_.ahead; ++set)
+      for (int i = 0; i < loads(*o); ++i) line(fmt::format("var {}_next{}_{}: vec4<u32>;", o->name, set, i));
+  const int rows = tile_.subgroup_rows / kMatrix, columns = tile_.subgroup_columns / kMatrix;
+  for (int r = 0; r < rows; ++r)
+    for (int c = 0; c < columns; ++c)
+      line(fmt::format("var sum{}_{}: subgroup_matrix_result<f32, {}, {}>;", r, c, kMatrix, kMatrix));
+  if (tile_.buffers == 1) return;
+  for (const char* prefix : {"x", "y"}) {
+    for (int r = 0; r < rows; ++r)
+      line(fmt::format("var {}a{}: subgroup_matrix_left<f16, {}, {}>;", prefix, r, kMatrix, kMatrix));
+    for (int c = 0; c < columns; ++c)
+      line(fmt::format("var {}b{}: subgroup_matrix_right<f16, {}, {}>;", prefix, c, kMatrix, kMatrix));
+  }
+}
+
+// The fragments of part `k_part` of step `it + ahead`.
+void MatrixWriter::load_fragments(const std::string& prefix, int ahead, int k_part, const char* declare) {
+  for (const MatrixOperand* o : {&a_, &b_}) {
+    const bool is_a = o == &a_;
+    const Place at = place(*o, "0u", ahead);
+    const int base = (is_a ? 0 : a_.size() * tile_.buffers) + at.buffer * o->size();
+    const int count = (is_a ? tile_.subgroup_rows : tile_.subgroup_columns) / kMatrix;
+    const char* corner = is_a ? "m0" : "n0";
+    for (int i = 0; i < count; ++i) {
+      const std::string where =
+          o->along_k ? fmt::format("{} * {}u + {}u", corner, o->pitch(),
+                                   base + i * kMatrix * o->pitch() + at.slice * tile_.depth / 8 + k_part * kMatrix / 8)
+                     : fmt::format("{} / 8u + {}u", corner,
+                                   base + (at.slice * tile_.depth + k_part * kMatrix) * o->pitch() + i * kMatrix / 8);
+      line(fmt::format("{}{}{}{} = subgroupMatrixLoad<subgroup_matrix_{}<f16, {}, {}>, {}>(&$staged, {}, {}u);",
+                       declare, prefix, o->name, i, is_a ? "left" : "right", kMatrix, kMatrix,
+                       is_a == o->along_k ? "row_major" : "col_major", where, o->pitch()));
+    }
+  }
+}
+
+void MatrixWriter::multiply(const std::string& prefix) {
+  for (int r = 0; r < tile_.subgroup_rows / kMatrix; ++r)
+    for (int c = 0; c < tile_.subgroup_columns / kMatrix; ++c)
+      line(fmt::format("sum{1}_{2} = subgroupMatrixMultiplyAccumulate({0}a{1}, {0}b{2}, sum{1}_{2});", prefix, r, c));
+}
+
+// Sixteen rows of each subgroup at a time go through workgroup memory, where threads take neighbouring results of a row.
+void MatrixWriter::write_results() {
+  const int across = tile_.columns / tile_.subgroup_columns;
+  const int rows = tile_.rows / tile_.subgroup_rows * kMatrix, fours = tile_.columns / 4;
+  const int pitch = result_pitch(tile_);
+  line("workgroupBarrier();");
+  for (int r = 0; r < tile_.subgroup_rows / kMatrix; ++r) {
+    if (r > 0) line("workgroupBarrier();");
+    for (int c = 0; c < tile_.subgroup_columns / kMatrix; ++c)
+      line(fmt::format("subgroupMatrixStore<row_major>(&$staged, {} * {}u + n0 / 4u + {}u, sum{}_{}, {}u);",
+                       divided("subgroup", across), kMatrix * pitch, c * kMatrix / 4, r, c, pitch));
+    line("workgroupBarrier();");
+    line(fmt::format("for (var at = thread; at < {}u; at += {}u) {{", rows * fours, tile_.threads()));
+    line(fmt::format("  let r = {};", divided("at", fours)));
+    line(fmt::format("  let c = {};", modulo("at", fours)));
+    line(fmt::format("  let results = bitcast<vec4f>($staged[r * {}u + c]);", pitch));
+    line(fmt::format("  let i = row0 + {} * {}u + {}u + {};", divided("r", kMatrix), tile_.subgroup_rows, r * kMatrix,
+                     modulo("r", kMatrix)));
+    line("  let j = column0 + c * 4u;");
+    if (wide()) {
+      line(fmt::format("  $finish({}i, j, results);", finish_batch()));
+    } else {
+      for (int e = 0; e < 4; ++e)
+        line(fmt::format("  $finish({}i, j + {}u, results.{});", finish_batch(), e, "xyzw"[e]));
+    }
+    line("}");
+  }
+}
+
+}  // namespace weft::webgpu

@@ -1,0 +1,59 @@
+// What the tiled products share, whatever multiplies: which tile a workgroup computes, and what happens to its results.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "backend/webgpu/wgsl/steps.hpp"
+#include "compile/kernel.hpp"
+
+namespace weft::webgpu {
+
+class ProductWriter {
+ protected:
+  struct TileShape {
+    int rows = 0, columns = 0, depth = 0;  // of results; of k in one step
+  };
+  /// `order`: see render_ordered; or null. `split` workgroups share a result, each over so many steps of k that they are a
+  /// multiple of `turn`.
+  ProductWriter(const kernel::MatmulKernel& kernel, const kernel::Operand* order, const TileShape& shape, int split,
+                int turn, const Target& target, Scratch& scratch, Rendered& rendered);
+
+  /// What is computed of each sum: the epilogue, or for a split its partial sums, which a second dispatch joins.
+  kernel::LoopKernel begin_results();
+  /// The iteration space of the results, by fours where n allows it.
+  Space results_space() const;
+  bool wide() const { return kernel_.n % 4 == 0; }
+  /// One call takes four results of a row (or one, where n is not a multiple of four) through the epilogue.
+  ShaderPieces::Function finish_function(const kernel::LoopKernel& results, StepWriter& writer);
+  /// The arguments of that function before the row.
+  std::string finish_batch() const { return split_ > 1 ? "s, b, " : "b, "; }
+  /// Which tile this workgroup computes: `row0`, `column0`, `b` and for a split `s`.
+  void write_tile_place();
+  /// Appends the dispatch, and for a split the one that joins. `form` is a part of the name.
+  void add_dispatches(ShaderPieces shader, const Bindings& bindings, const std::string& form = "");
+
+  void line(const std::string& text) { text_ += "  " + text + "\n"; }
+
+  const kernel::MatmulKernel& kernel_;
+  const kernel::Operand* order_;
+  TileShape shape_;
+  int split_;
+  Extent steps_per_split_ = 1;
+  const Target& target_;
+  Scratch& scratch_;
+  Rendered& rendered_;
+  Helpers helpers_;
+  kernel::LoopKernel join_;
+  std::string text_;
+
+ private:
+  kernel::LoopKernel partial_kernel(const kernel::Operand& partial, Extent results) const;
+  kernel::LoopKernel join_kernel(const kernel::Operand& partial, Extent results) const;
+  Extent tiles_m() const { return divide_up(kernel_.m, shape_.rows); }
+  Extent tiles_n() const { return divide_up(kernel_.n, shape_.columns); }
+};
+
+}  // namespace weft::webgpu
