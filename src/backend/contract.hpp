@@ -61,8 +61,8 @@ class WeightPacking {
   /// order, before it is read; parts before it are not read again. ShapeError unless `blocks` are n rows.
   virtual void pack(BlockType type, std::span<const std::byte> blocks, Extent n, Extent k, Buffer& to,
                     FunctionRef<void(std::span<const std::byte> part)> before) const = 0;
-  /// The blocks that were packed, row by row, bit for bit. (MXFP4 on GPUs: a code of -0 comes back as 0.) ShapeError unless `blocks` have room
-  /// for n rows and no more.
+  /// The blocks that were packed, row by row, bit for bit; of MXFP4 a code of -0 may come back as 0. ShapeError unless
+  /// `blocks` have room for n rows and no more.
   virtual void unpack(BlockType type, Buffer& from, Extent n, Extent k, std::span<std::byte> blocks) const = 0;
   /// Optional: memory that matrices of `bytes` in all share, or null. `in_file` says that they are written to a file soon,
   /// and used from there the next time.

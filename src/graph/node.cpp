@@ -86,10 +86,6 @@ void check_type(DType type, Device device) {
                   gpu && holds(Device::Kind::cpu, element(type)) ? ", or compute on the CPU" : " to one of these"));
 }
 
-}  // namespace
-
-namespace {
-
 // Elements of blocks cannot be read one by one, so that only ops that know of blocks take them, and a transposed matrix
 // that a product follows.
 void check_reads_packed(const NodeFields& reader, const NodeRef& input, Where where) {
