@@ -83,11 +83,28 @@ struct Element {
 
 /// The row of a GGUF block format. Its scales are f16 numbers, or powers of two, times small integers.
 constexpr Element block_element(DType type, std::string_view name, int digits, int gguf, int block_elements,
-                                int block_bytes) {  // clang-format off
-  return {type,  name, 0,  ElementKind::block, true, DType::f32, -0x1.fffffep127, 0x1.fffffep127, digits,
-          false, "",   "", "",                 gguf, -1,         "f32",           true,           true,
-          block_elements, block_bytes};
-}  // clang-format on
+                                int block_bytes) {
+  return {type,
+          name,
+          0,
+          ElementKind::block,
+          true,
+          DType::f32,
+          -0x1.fffffep127,
+          0x1.fffffep127,
+          digits,
+          false,
+          "",
+          "",
+          "",
+          gguf,
+          -1,
+          "f32",
+          true,
+          true,
+          block_elements,
+          block_bytes};
+}
 
 inline constexpr Element kElements[] = {
     {DType::f32, "f32", 32, ElementKind::real, true, DType::f32, -0x1.fffffep127, 0x1.fffffep127, 24, true, "float",
@@ -152,15 +169,13 @@ inline constexpr Element kElements[] = {
 inline constexpr int kDTypeCount = static_cast<int>(std::size(kElements));
 
 constexpr const Element& element(DType type) { return kElements[static_cast<int>(type)]; }
-// clang-format off
 /// Every type, and those that ops compute with, in the order of the enumeration.
-inline constexpr DType kAllDTypes[] = {DType::f32,      DType::f64,   DType::i32,   DType::u32,      DType::boolean,
-                                       DType::f16,      DType::bf16,  DType::i64,   DType::i16,      DType::i8,
-                                       DType::u64,      DType::u16,   DType::u8,    DType::fp8_e4m3, DType::fp8_e5m2,
-                                       DType::fp4_e2m1, DType::int4,  DType::uint4, DType::int2,     DType::uint2,
-                                       DType::ternary, DType::binary, DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1,
-                                       DType::q8_0, DType::q2_k, DType::q3_k, DType::q4_k, DType::q5_k, DType::q6_k,
-                                       DType::iq4_nl, DType::iq4_xs, DType::mxfp4};  // clang-format on
+inline constexpr DType kAllDTypes[] = {
+    DType::f32,      DType::f64,      DType::i32,  DType::u32,   DType::boolean, DType::f16,    DType::bf16,
+    DType::i64,      DType::i16,      DType::i8,   DType::u64,   DType::u16,     DType::u8,     DType::fp8_e4m3,
+    DType::fp8_e5m2, DType::fp4_e2m1, DType::int4, DType::uint4, DType::int2,    DType::uint2,  DType::ternary,
+    DType::binary,   DType::q4_0,     DType::q4_1, DType::q5_0,  DType::q5_1,    DType::q8_0,   DType::q2_k,
+    DType::q3_k,     DType::q4_k,     DType::q5_k, DType::q6_k,  DType::iq4_nl,  DType::iq4_xs, DType::mxfp4};
 inline constexpr DType kComputeDTypes[] = {DType::f32, DType::f64,  DType::i32, DType::u32, DType::boolean,
                                            DType::f16, DType::bf16, DType::i64, DType::i16, DType::i8,
                                            DType::u64, DType::u16,  DType::u8};
