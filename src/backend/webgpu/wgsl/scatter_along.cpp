@@ -58,8 +58,7 @@ void render_scatter_along(const kernel::CallKernel& kernel, const Target& target
   line("}");
   const auto groups = static_cast<std::uint64_t>(divide_up(lines, kThreads));
   ShaderPieces shader{.threads = kThreads, .body = std::move(body)};
-  rendered.dispatches.push_back(dispatch_of(kernel.name, std::move(shader), bindings,
-                                            static_cast<std::uint64_t>(divide_up(lines, kThreads)), target));
+  rendered.dispatches.push_back(dispatch_of(kernel.name, std::move(shader), bindings, groups, target));
 }
 
 }  // namespace weft::webgpu

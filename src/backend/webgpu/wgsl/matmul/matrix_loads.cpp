@@ -7,9 +7,9 @@
 
 namespace weft::webgpu {
 
-StagedOperand MatrixWriter::stage(char name, const kernel::Operand& operand, const kernel::MatrixView& view,
-                                  Extent extent, int tile, Bindings& bindings) const {
-  StagedOperand o{name, bindings.add(operand, false), operand.type, extent, view};
+StagedMatrix MatrixWriter::stage(char name, const kernel::Operand& operand, const kernel::MatrixView& view,
+                                 Extent extent, int tile, Bindings& bindings) const {
+  StagedMatrix o{name, bindings.add(operand, false), operand.type, extent, view};
   o.along_k = follows_k(view);
   o.tile = tile;
   const int chunk = tile_.buffers == 1 ? tile_.depth : name == 'a' ? tile_.chunk_a : tile_.chunk_b;
@@ -25,7 +25,7 @@ StagedOperand MatrixWriter::stage(char name, const kernel::Operand& operand, con
 
 // Eight neighbours that begin at `along` of line `across`, as halves. Beyond k they are zero; rows and columns beyond the
 // operand are those at its end, of which no result is kept.
-ShaderPieces::Function MatrixWriter::load_function(const StagedOperand& o, const Bindings& bindings) {
+ShaderPieces::Function MatrixWriter::load_function(const StagedMatrix& o, const Bindings& bindings) {
   const auto stride = [](Extent elements) { return fmt::format("{}u", static_cast<std::uint32_t>(elements)); };
   const Extent along_stride = o.along_k ? o.view.column() : o.view.row();
   const Extent across_stride = o.along_k ? o.view.row() : o.view.column();
@@ -72,7 +72,7 @@ ShaderPieces::Function MatrixWriter::load_function(const StagedOperand& o, const
 }
 
 // The part of addresses that does not change with k, and this thread's place in workgroup memory.
-void MatrixWriter::write_bases(const StagedOperand& o) {
+void MatrixWriter::write_bases(const StagedMatrix& o) {
   const char n = o.name;
   const std::string first = n == 'a' ? "row0" : "column0";
   line(fmt::format("let {}_line = {};", n, divided("thread", o.vectors)));
@@ -105,7 +105,7 @@ void MatrixWriter::write_bases(const StagedOperand& o) {
 }
 
 // Reads this thread's vectors of step `it + ahead` into set `set` of registers. Steps beyond the last chunk read that.
-void MatrixWriter::load(const StagedOperand& o, const std::string& it, int ahead, int set, const Bindings& bindings) {
+void MatrixWriter::load(const StagedMatrix& o, const std::string& it, int ahead, int set, const Bindings& bindings) {
   const Place at = place(o, it, ahead);
   const char n = o.name;
   const auto eighth = [](Extent elements) { return fmt::format("{}u", static_cast<std::uint32_t>(elements / 8)); };
@@ -149,7 +149,7 @@ void MatrixWriter::load(const StagedOperand& o, const std::string& it, int ahead
 }
 
 // Moves set `set` of registers to where step `it + ahead` lies in workgroup memory.
-void MatrixWriter::store(const StagedOperand& o, int ahead, int set) {
+void MatrixWriter::store(const StagedMatrix& o, int ahead, int set) {
   const Place at = place(o, "0u", ahead);
   const int all = o.slice_lines() * o.vectors;
   for (int i = 0; i < loads(o); ++i) {

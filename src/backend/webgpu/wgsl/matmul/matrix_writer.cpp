@@ -24,7 +24,7 @@ void MatrixWriter::render() {
   bindings.resolve();
 
   ShaderPieces shader{.threads = tile_.threads(), .matrices = true};
-  for (StagedOperand* o : {&a_, &b_}) {
+  for (StagedMatrix* o : {&a_, &b_}) {
     if (o->group == 8 && !bindings.has_eights(o->handle)) o->group = 1;
     if (o->group == 4 && !bindings.has_vectors(o->handle)) o->group = 1;
     o->batch_at = Index(o->view.at.batch, {{{"b", kernel_.batch}}, -1}).offset(bindings.base(o->handle));
@@ -35,7 +35,7 @@ void MatrixWriter::render() {
 
   write_tile_place();
   write_place();
-  for (const StagedOperand* o : {&a_, &b_}) write_bases(*o);
+  for (const StagedMatrix* o : {&a_, &b_}) write_bases(*o);
   write_fragments();
   std::string first = "0u";
   if (split_ > 1) {
@@ -58,7 +58,7 @@ void MatrixWriter::write_place() {
   line(fmt::format("let n0 = {} * {}u;", modulo("subgroup", across), tile_.subgroup_columns));
 }
 
-MatrixWriter::Place MatrixWriter::place(const StagedOperand& o, const std::string& it, int ahead) const {
+MatrixWriter::Place MatrixWriter::place(const StagedMatrix& o, const std::string& it, int ahead) const {
   std::string chunk = it == "0u" ? fmt::format("{}u", ahead / o.slices)
                                  : fmt::format("({} + {}u)", divided(it, o.slices), ahead / o.slices);
   return {std::move(chunk), ahead % o.slices, ahead / o.slices % tile_.buffers};
@@ -66,7 +66,7 @@ MatrixWriter::Place MatrixWriter::place(const StagedOperand& o, const std::strin
 
 // One barrier a step: what is stored after it goes to the buffer whose fragments all threads have read before it.
 void MatrixWriter::write_pipelined(const Bindings& bindings, const std::string& first) {
-  for (const StagedOperand* o : {&a_, &b_}) {
+  for (const StagedMatrix* o : {&a_, &b_}) {
     for (int slice = 0; slice < o->slices; ++slice) {
       load(*o, first, slice, 0, bindings);
       store(*o, slice, 0);
@@ -82,9 +82,9 @@ void MatrixWriter::write_pipelined(const Bindings& bindings, const std::string& 
   line(fmt::format("for (var it = {}; it < {}; it += {}u) {{", begin, end, tile_.turn));
   for (int step = 0; step < tile_.turn; ++step) {
     const int set = step % tile_.ahead;
-    for (const StagedOperand* o : {&a_, &b_}) store(*o, step + o->slices, set);
+    for (const StagedMatrix* o : {&a_, &b_}) store(*o, step + o->slices, set);
     const auto load_both = [&] {
-      for (const StagedOperand* o : {&a_, &b_}) load(*o, "it", step + o->slices + tile_.ahead, set, bindings);
+      for (const StagedMatrix* o : {&a_, &b_}) load(*o, "it", step + o->slices + tile_.ahead, set, bindings);
     };
     if (!tile_.late_loads) load_both();
     for (int part = 0; part < parts; ++part) {
@@ -101,10 +101,10 @@ void MatrixWriter::write_pipelined(const Bindings& bindings, const std::string& 
 
 void MatrixWriter::write_single(const Bindings& bindings, const std::string& first) {
   const auto load_both = [&](const std::string& it) {
-    for (const StagedOperand* o : {&a_, &b_}) load(*o, it, 0, 0, bindings);
+    for (const StagedMatrix* o : {&a_, &b_}) load(*o, it, 0, 0, bindings);
   };
   const auto store_both = [&] {
-    for (const StagedOperand* o : {&a_, &b_}) store(*o, 0, 0);
+    for (const StagedMatrix* o : {&a_, &b_}) store(*o, 0, 0);
   };
   const auto multiply_step = [&] {
     for (int part = 0; part < tile_.depth / kMatrix; ++part) {
@@ -131,7 +131,7 @@ void MatrixWriter::write_single(const Bindings& bindings, const std::string& fir
 }
 
 void MatrixWriter::write_fragments() {
-  for (const StagedOperand* o : {&a_, &b_})
+  for (const StagedMatrix* o : {&a_, &b_})
     for (int set = 0; set < tile_.ahead; ++set)
       for (int i = 0; i < loads(*o); ++i) line(fmt::format("var {}_next{}_{}: vec4<u32>;", o->name, set, i));
   const int rows = tile_.subgroup_rows / kMatrix, columns = tile_.subgroup_columns / kMatrix;
@@ -149,7 +149,7 @@ void MatrixWriter::write_fragments() {
 
 // The fragments of part `k_part` of step `it + ahead`.
 void MatrixWriter::load_fragments(const std::string& prefix, int ahead, int k_part, const char* declare) {
-  for (const StagedOperand* o : {&a_, &b_}) {
+  for (const StagedMatrix* o : {&a_, &b_}) {
     const bool is_a = o == &a_;
     const Place at = place(*o, "0u", ahead);
     const int base = (is_a ? 0 : a_.size() * tile_.buffers) + at.buffer * o->size();

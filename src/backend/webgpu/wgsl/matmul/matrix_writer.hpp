@@ -10,7 +10,7 @@ namespace weft::webgpu {
 
 /// How one operand travels: eight neighbours make a vector, and lines of vectors lie in workgroup memory as they do in the
 /// operand, with one vector more from line to line, so that neighbouring lines meet in no bank.
-struct StagedOperand {
+struct StagedMatrix {
   char name = 'a';
   int handle = -1;
   DType type = DType::f16;
@@ -37,11 +37,11 @@ class MatrixWriter : ProductWriter {
   void render();
 
  private:
-  StagedOperand stage(char name, const kernel::Operand& operand, const kernel::MatrixView& view, Extent extent,
-                      int tile, Bindings& bindings) const;
-  ShaderPieces::Function load_function(const StagedOperand& o, const Bindings& bindings);
-  int loads(const StagedOperand& o) const { return divide_up(o.slice_lines() * o.vectors, tile_.threads()); }
-  int lines_apart(const StagedOperand& o) const { return tile_.threads() / o.vectors; }
+  StagedMatrix stage(char name, const kernel::Operand& operand, const kernel::MatrixView& view, Extent extent, int tile,
+                     Bindings& bindings) const;
+  ShaderPieces::Function load_function(const StagedMatrix& o, const Bindings& bindings);
+  int loads(const StagedMatrix& o) const { return divide_up(o.slice_lines() * o.vectors, tile_.threads()); }
+  int lines_apart(const StagedMatrix& o) const { return tile_.threads() / o.vectors; }
   bool guards_k() const { return steps_per_split_ * split_ * tile_.depth > kernel_.k; }
 
   /// Where step `it + ahead` of an operand lies: its chunk, the slice of it, and the buffer.
@@ -49,13 +49,13 @@ class MatrixWriter : ProductWriter {
     std::string chunk;
     int slice, buffer;
   };
-  Place place(const StagedOperand& o, const std::string& it, int ahead) const;
+  Place place(const StagedMatrix& o, const std::string& it, int ahead) const;
 
   void write_place();
-  void write_bases(const StagedOperand& o);
+  void write_bases(const StagedMatrix& o);
   void write_fragments();
-  void load(const StagedOperand& o, const std::string& it, int ahead, int set, const Bindings& bindings);
-  void store(const StagedOperand& o, int ahead, int set);
+  void load(const StagedMatrix& o, const std::string& it, int ahead, int set, const Bindings& bindings);
+  void store(const StagedMatrix& o, int ahead, int set);
   void load_fragments(const std::string& prefix, int ahead, int k_part, const char* declare);
   void multiply(const std::string& prefix);
   void write_pipelined(const Bindings& bindings, const std::string& first);
@@ -63,7 +63,7 @@ class MatrixWriter : ProductWriter {
   void write_results();
 
   const MatrixTile& tile_;
-  StagedOperand a_, b_;
+  StagedMatrix a_, b_;
 };
 
 }  // namespace weft::webgpu
