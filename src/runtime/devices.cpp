@@ -10,6 +10,7 @@
 #include "backend/trace/backend.hpp"
 #include "backend/webgpu/adapter.hpp"
 #include "backend/webgpu/backend.hpp"
+#include "backend/webgpu/description.hpp"
 #include "graph/op_families.hpp"
 #include "runtime/runtime_state.hpp"
 #include "tensor/device.hpp"
@@ -199,11 +200,14 @@ std::vector<DeviceInfo> list_devices(std::string* problem) {
   };
   add(kCpu, runtime::backend_of(kCpu).describe());
   try {
-    for (const webgpu::AdapterInfo& adapter : webgpu::list_adapters())
+    for (const webgpu::AdapterInfo& adapter : webgpu::list_adapters()) {
+      auto details = webgpu::details_of(adapter);
+      details.emplace_back("profile", webgpu::describe(webgpu::profile_of(adapter)));
       devices.push_back({{Device::Kind::webgpu, adapter.index},
                          webgpu::describe(adapter),
                          adapter.type == webgpu::AdapterType::software,
-                         {{"profile", webgpu::describe(webgpu::profile_of(adapter))}}});
+                         std::move(details)});
+    }
   } catch (const Error& error) {
     if (problem) *problem = error.what();
   }

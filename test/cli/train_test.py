@@ -102,6 +102,9 @@ class Surface(CliTest):
         result = weft("devices")
         self.assert_code(result, OK)
         self.assertIn("cpu", result.stdout)
+        if "webgpu:0" in result.stdout:
+            for fact in ("subgroups", "shader-f16", "subgroup matrices", "profile"):
+                self.assertIn(fact, result.stdout)
 
     def test_environment_twins(self):
         result = weft("train", "text", *SMALL, env={"WEFT_OUT": str(self.out), "WEFT_DATA": str(self.text), "WEFT_STEPS": "3", "WEFT_SEED": "7"})

@@ -22,7 +22,7 @@ TEST(Operators, ComparisonsAndLogicTakeNumbers) {
   EXPECT_EQ((x > 0.5).to_vector<bool>(), (Bools{false, false, true}));
   EXPECT_EQ((0.5 >= x).to_vector<bool>(), (Bools{true, true, false}));
   EXPECT_EQ(((x > 0) & (x < 1)).to_vector<bool>(), (Bools{false, true, false}));
-  EXPECT_EQ((x<0 | x> 1).to_vector<bool>(), (Bools{true, false, true}));
+  EXPECT_EQ(((x < 0) | (x > 1)).to_vector<bool>(), (Bools{true, false, true}));
   EXPECT_EQ(((x < 0) ^ (x < 1)).to_vector<bool>(), (Bools{false, true, false}));
   EXPECT_EQ((!x).to_vector<bool>(), (Bools{false, false, false}));
   EXPECT_EQ((~(x > 0)).to_vector<bool>(), (Bools{true, false, false}));

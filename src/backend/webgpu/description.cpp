@@ -10,6 +10,28 @@
 
 namespace weft::webgpu {
 
+std::vector<std::pair<std::string, std::string>> details_of(const AdapterInfo& info) {
+  const auto yes = [](bool is) { return is ? "yes" : "no"; };
+  return {
+      {"type", std::string(name_of(info.type))},
+      {"backend", info.backend},
+      {"vendor", info.vendor},
+      {"architecture", info.architecture},
+      {"driver", info.driver},
+      {"subgroups",
+       info.subgroups ? fmt::format("{} to {} threads", info.subgroup_size_min, info.subgroup_size_max) : "no"},
+      {"shader-f16", yes(info.f16)},
+      {"subgroup matrices", info.subgroup_matrices.empty()
+                                ? "no; products of f16 are computed in f32"
+                                : fmt::format("{} shapes; products of f16 {}", info.subgroup_matrices.size(),
+                                              target_of(info).lists_matrices ? "run on them" : "are computed in f32")},
+      {"timestamps", yes(info.timestamps)},
+      {"workgroup memory", fmt::format("{} bytes", info.limits.workgroup_bytes)},
+      {"workgroup size", fmt::format("{} threads", info.limits.workgroup_invocations)},
+      {"storage buffers of a kernel", fmt::format("{}", info.limits.storage_buffers)},
+  };
+}
+
 backend::Description description_of(const AdapterInfo& info) {
   backend::Description description;
   const Limits& limits = info.limits;
@@ -38,25 +60,7 @@ backend::Description description_of(const AdapterInfo& info) {
   description.computed_rows_max = kFewRows;
   description.operands_max = static_cast<int>(info.limits.storage_buffers);
 
-  const auto yes = [](bool is) { return is ? "yes" : "no"; };
-  description.details = {
-      {"type", std::string(name_of(info.type))},
-      {"backend", info.backend},
-      {"vendor", info.vendor},
-      {"architecture", info.architecture},
-      {"driver", info.driver},
-      {"subgroups",
-       info.subgroups ? fmt::format("{} to {} threads", info.subgroup_size_min, info.subgroup_size_max) : "no"},
-      {"shader-f16", yes(info.f16)},
-      {"subgroup matrices", info.subgroup_matrices.empty()
-                                ? "no; products of f16 are computed in f32"
-                                : fmt::format("{} shapes; products of f16 {}", info.subgroup_matrices.size(),
-                                              target_of(info).lists_matrices ? "run on them" : "are computed in f32")},
-      {"timestamps", yes(info.timestamps)},
-      {"workgroup memory", fmt::format("{} bytes", limits.workgroup_bytes)},
-      {"workgroup size", fmt::format("{} threads", limits.workgroup_invocations)},
-      {"storage buffers of a kernel", fmt::format("{}", limits.storage_buffers)},
-  };
+  description.details = details_of(info);
   return description;
 }
 

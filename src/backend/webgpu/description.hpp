@@ -7,5 +7,7 @@
 namespace weft::webgpu {
 
 backend::Description description_of(const AdapterInfo& info);
+/// Its details for `weft devices`, as (name, value).
+std::vector<std::pair<std::string, std::string>> details_of(const AdapterInfo& info);
 
 }  // namespace weft::webgpu

@@ -31,7 +31,7 @@ std::vector<Isa> runnable() {
 std::vector<DType> narrow_types() {
   std::vector<DType> types;
   for (const Element& row : kElements)
-    if (row.compute == DType::f32 && row.type != DType::f32) types.push_back(row.type);
+    if (row.compute == DType::f32 && row.type != DType::f32 && !is_block(row.type)) types.push_back(row.type);
   return types;
 }
 
