@@ -31,4 +31,10 @@ inline std::string choose_driver(const char* name = std::getenv("WEFT_TEST_DRIVE
   return file;
 }
 
+/// As `choose_driver`, for tests of the device layer: lavapipe, unless WEFT_TEST_DRIVER names another.
+inline std::string choose_lavapipe() {
+  const char* named = std::getenv("WEFT_TEST_DRIVER");
+  return choose_driver(named ? named : "lavapipe");
+}
+
 }  // namespace weft::test

@@ -196,7 +196,7 @@ TEST(DeviceProfileTest, OtherFiguresChooseOtherTiles) {
 class MeasureProfileTest : public testing::Test {
  protected:
   void SetUp() override {
-    test::choose_driver("lavapipe");
+    test::choose_lavapipe();
     try {
       device_ = Device::open(0, {.validate = true, .cache_folder = {}});
     } catch (const DeviceError& error) {

@@ -28,7 +28,7 @@ using test::message_of;
 namespace fs = std::filesystem;
 
 // The driver is read when the library makes its first instance, so the choice stands before any test.
-const std::string kDriver = test::choose_driver("lavapipe");
+const std::string kDriver = test::choose_lavapipe();
 
 // A new folder that goes with the object.
 struct TemporaryFolder {

@@ -30,7 +30,7 @@ namespace weft::webgpu {
 inline backend::Backend* test_backend(std::string* reason = nullptr) {
   static std::string why;
   static const std::unique_ptr<backend::Backend> backend = [&]() -> std::unique_ptr<backend::Backend> {
-    test::choose_driver("lavapipe");
+    test::choose_lavapipe();
     try {
       return make_webgpu_backend(0, {.validate = true, .cache_folder = std::filesystem::path()});
     } catch (const DeviceError& error) {
