@@ -29,7 +29,7 @@ struct GenerateRequest {
   std::vector<std::string> for_language_models;  // options that were given and are for these alone
 };
 
-/// Options that change nothing of what a model of `weft train` writes.
+/// Options that have no effect on models trained by `weft train`.
 constexpr const char* kForLanguageModels[] = {"--json",
                                               "--top-logprobs",
                                               "--stats",

@@ -72,7 +72,7 @@ struct LineEditor::Terminal {
     el_set(editor, EL_EDITOR, "emacs");
     el_set(editor, EL_SIGNAL, 1);  // Ctrl-C leaves the terminal as it was
     el_set(editor, EL_BIND, "^R", "em-inc-search-prev", nullptr);
-    if (past) el_set(editor, EL_HIST, history, past);
+    if (past) el_set(editor, EL_HIST, ::history, past);
     el_source(editor, nullptr);  // the user's ~/.editrc
     if (path.empty()) return;
     for (const std::string& entry : last_entries(path)) remember(entry);

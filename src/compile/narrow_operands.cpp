@@ -5,6 +5,7 @@
 #include "compile/fuse.hpp"
 #include "compile/strided.hpp"
 #include "graph/op.hpp"
+#include "tensor/element.hpp"
 
 namespace weft::compiler {
 namespace {
@@ -13,12 +14,6 @@ using graph::Kind;
 using graph::Node;
 using graph::NodeRef;
 
-/// Whether `to` holds every number of `from`.
-bool holds_all(DType to, DType from) {
-  const bool is_half = to == DType::f16 || to == DType::bf16;
-  return to == compute_type(from) || (is_half && is_storage(from));
-}
-
 /// Whether the node only converts its input, and loses nothing.
 bool is_exact_conversion(const Node& node) {
   if (node.kind != Kind::map || is_leaf(node) || node.inputs.size() != 1) return false;
@@ -26,7 +21,7 @@ bool is_exact_conversion(const Node& node) {
   const Node& input = *node.inputs[0];
   return code.size() == 2 && code[0].op == scalar::Op::input && code[1].op == scalar::Op::cast && code[1].a == 0 &&
          code[1].type == node.type && input.shape == node.shape && input.type != node.type &&
-         holds_all(node.type, input.type);
+         compute_type(node.type) == DType::f32 && holds_all(node.type, input.type);
 }
 
 /// The views from `below`, which is not included, up to `node`, over `source` instead.

@@ -1,9 +1,11 @@
-// Tensors in rows and columns, for people.
+// Tensors as text: on one line with every digit (to_string), and in rows and columns (operator<<).
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <ostream>
 
+#include "tensor/block_format.hpp"
 #include "tensor/element.hpp"
 #include "weft/tensor.hpp"
 
@@ -13,22 +15,31 @@ namespace {
 constexpr Extent kPrintedMax = 1000, kEdge = 3;
 constexpr std::string_view kOmitted = "...";
 
-/// The texts of the elements that are shown, and where they stand.
-class Table {
+/// The elements of a tensor on the host, and which of them are shown.
+class Listing {
  public:
-  explicit Table(const Tensor& x) : shape_(x.shape()), type_(x.dtype()), abbreviate_(x.numel() > kPrintedMax) {
-    bytes_.resize(bytes_of(type_, static_cast<std::size_t>(x.numel())));
+  Listing(const Tensor& x, bool in_rows)
+      : shape_(x.shape()), type_(x.dtype()), abbreviate_(x.numel() > kPrintedMax), in_rows_(in_rows) {
+    const auto count = static_cast<std::size_t>(x.numel());
+    bytes_.resize(bytes_of(type_, count));
     x.copy_to(bytes_.data(), bytes_.size());
-    measure(0, 0);
+    if (is_block(type_)) {
+      std::vector<float> values(count);
+      dequantise(type_, bytes_, values);
+      bytes_.resize(count * sizeof(float));
+      std::memcpy(bytes_.data(), values.data(), bytes_.size());
+      type_ = DType::f32;
+    }
+    if (in_rows_) measure(0, 0);
   }
   void print(std::string& out) const { print(out, 0, 0); }
 
  private:
   std::string text(Extent i) const {
     const auto at = static_cast<std::size_t>(i);
-    return compute_type(type_) == DType::f32 || type_ == DType::f64
-               ? fmt::format("{:.6g}", read_element(type_, bytes_.data(), at))
-               : element_text(type_, bytes_.data(), at);
+    const bool is_real = compute_type(type_) == DType::f32 || type_ == DType::f64;
+    return in_rows_ && is_real ? fmt::format("{:.6g}", read_element(type_, bytes_.data(), at))
+                               : element_text(type_, bytes_.data(), at);
   }
   Extent stride(int axis) const {
     Extent n = 1;
@@ -62,14 +73,14 @@ class Table {
       out += fmt::format("{:>{}}", text(offset), width_);
       return;
     }
-    const int inner = shape_.rank() - axis - 1;  // axes of what is listed
+    const int inner = in_rows_ ? shape_.rank() - axis - 1 : 0;  // the rank of one entry that gets lines of its own
     bool first = true;
     out += "[";
     each(axis, [&](Extent i) {
-      if (!first && inner == 0) out += ", ";
-      if (!first && inner > 0)
-        out += "," + std::string(static_cast<std::size_t>(inner), '\n') +
-               std::string(static_cast<std::size_t>(axis) + 1, ' ');
+      if (!first)
+        out += inner > 0 ? "," + std::string(static_cast<std::size_t>(inner), '\n') +
+                               std::string(static_cast<std::size_t>(axis) + 1, ' ')
+                         : ", ";
       first = false;
       if (i < 0)
         out += kOmitted;
@@ -81,17 +92,23 @@ class Table {
 
   Shape shape_;
   DType type_;
-  bool abbreviate_;
+  bool abbreviate_, in_rows_;
   std::vector<std::byte> bytes_;
   std::size_t width_ = 0;
 };
 
 }  // namespace
 
+std::string Tensor::to_string() const {
+  std::string out = fmt::format("{} {} ", name_of(dtype()), shape().to_string());
+  Listing(*this, /*in_rows=*/false).print(out);
+  return out;
+}
+
 std::ostream& operator<<(std::ostream& out, const Tensor& x) {
   std::string text;
   if (!x.defined()) return out << "(no value)";
-  Table(x).print(text);
+  Listing(x, /*in_rows=*/true).print(text);
   return out << text << "  " << name_of(x.dtype()) << ' ' << x.shape().to_string();
 }
 

@@ -1,4 +1,4 @@
-// Values of tensors: from and to host memory, printing, moving between devices.
+// Values of tensors: from and to host memory, moving between devices.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -183,49 +183,6 @@ Tensor Tensor::to(Device target) const {
   std::vector<std::byte> bytes(bytes_of(dtype(), static_cast<std::size_t>(numel())));
   copy_to(bytes.data(), bytes.size());
   return tensor_from_bytes(bytes.data(), shape(), dtype(), target);
-}
-
-namespace {
-
-constexpr Extent kPrintedMax = 1000, kEdge = 3;
-
-void print(std::string& out, const Shape& shape, int axis, Extent offset, bool abbreviate,
-           const std::function<std::string(Extent)>& element) {
-  if (axis == shape.rank()) {
-    out += element(offset);
-    return;
-  }
-  Extent stride = 1;
-  for (int i = axis + 1; i < shape.rank(); ++i) stride *= shape[i];
-  out += "[";
-  for (Extent i = 0; i < shape[axis]; ++i) {
-    if (i) out += ", ";
-    if (abbreviate && shape[axis] > 2 * kEdge && i == kEdge) {
-      out += "...";
-      i = shape[axis] - kEdge - 1;
-      continue;
-    }
-    print(out, shape, axis + 1, offset + i * stride, abbreviate, element);
-  }
-  out += "]";
-}
-
-}  // namespace
-
-std::string Tensor::to_string() const {
-  std::vector<std::byte> bytes(bytes_of(dtype(), static_cast<std::size_t>(numel())));
-  copy_to(bytes.data(), bytes.size());
-  std::string out = fmt::format("{} {} ", name_of(dtype()), shape().to_string());
-  std::vector<float> values;  // that blocks stand for
-  if (is_block(dtype())) {
-    values.resize(static_cast<std::size_t>(numel()));
-    dequantise(dtype(), bytes, values);
-  }
-  const DType shown = is_block(dtype()) ? DType::f32 : dtype();
-  const void* elements = is_block(dtype()) ? static_cast<const void*>(values.data()) : bytes.data();
-  print(out, shape(), 0, 0, numel() > kPrintedMax,
-        [&](Extent i) -> std::string { return element_text(shown, elements, static_cast<std::size_t>(i)); });
-  return out;
 }
 
 }  // namespace weft

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -54,6 +55,11 @@ inline float load_scale(const std::byte* at) { return f32_from_f16(load<std::uin
 /// The f16 nearest to a scale, as a float; finite, so that values too large saturate.
 inline float rounded_scale(float scale) { return f32_from_f16(f16_from_f32(std::clamp(scale, -65504.0f, 65504.0f))); }
 inline void store_scale(std::byte* at, float scale) { store(at, f16_from_f32(scale)); }
+
+/// Half of the scale of MXFP4, 2^(exponent - 128): its table of values is doubled.
+inline float half_scale(unsigned exponent) {
+  return std::bit_cast<float>(exponent < 2 ? 0x00200000u << exponent : (exponent - 1) << 23);
+}
 
 inline unsigned low_nibble(std::byte b) { return static_cast<unsigned>(b) & 15u; }
 inline unsigned high_nibble(std::byte b) { return static_cast<unsigned>(b) >> 4; }

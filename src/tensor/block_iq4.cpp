@@ -82,11 +82,6 @@ void expand(const int* table, const std::byte* q, float scale, float* y) {
   }
 }
 
-/// 2^(exponent - 128): half of the scale, for the doubled table.
-float half_scale(unsigned exponent) {
-  return std::bit_cast<float>(exponent < 2 ? 0x00200000u << exponent : (exponent - 1) << 23);
-}
-
 /// Index into kE2m1 of the entry nearest to `value`, ties to the even one, -0 left out.
 int nearest_e2m1(float value) {
   const float a = std::fabs(value);

@@ -126,13 +126,10 @@ void read_block(BlockType type, const std::byte* from, UnpackedBlock& block) {
       block.scale = load<std::uint16_t>(from);
       std::memcpy(block.q, from + 2, 32);
       break;
-    case BlockType::mxfp4: {
-      const unsigned exponent = byte_at(from, 0);
-      // Half of 2^(exponent - 127), for the table holds doubled values.
-      block.single = std::bit_cast<float>(exponent < 2 ? 0x00200000u << exponent : (exponent - 1) << 23);
+    case BlockType::mxfp4:
+      block.single = codec::half_scale(byte_at(from, 0));
       read_nibbles(from + 1, block.q);
       break;
-    }
     case BlockType::q2_k:
       block.scale = load<std::uint16_t>(from + 80);
       block.minimum = load<std::uint16_t>(from + 82) ^ kSignBit;

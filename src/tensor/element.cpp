@@ -340,6 +340,7 @@ void pack_codes(int bits, const std::uint8_t* codes, std::int64_t codes_stride, 
 bool holds_all(DType to, DType from) {
   if (to == from || from == DType::boolean) return true;
   if (is_storage(to)) return false;
+  if (is_block(from)) return to == DType::f32 || to == DType::f64;
   if (is_storage(from)) {
     const bool is_whole = from > DType::fp4_e2m1;
     return is_float(to) || (is_whole && is_integer(to) && (element(to).is_signed || !element(from).is_signed));

@@ -170,7 +170,7 @@ TEST_F(NarrowOperands, AComputedValueIsStoredNarrow) {
 
 TEST_F(NarrowOperands, ACastThatComputesStays) {
   const Tensor x = narrow_leaf(DType::int4, {6, 8}), w = narrow_leaf(DType::f16, {8, 4});
-  const Tensor scaled = wide(x) * 0.5;  // what a kernel computes is no conversion
+  const Tensor scaled = wide(x) * 0.5;  // computed, and so not only converted
   const Tensor rounded =
       cast(cast(arguments_.make({4, 8}, std::vector<double>(32, 1.2345678)), DType::bf16), DType::f32);
   const compiler::Compiled c = expect_kernels({matmul(scaled, wide(w)), matmul(rounded, wide(w))}, 4, 4);

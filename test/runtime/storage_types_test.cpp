@@ -72,7 +72,7 @@ Tensor of_codes(DType type, const std::vector<int>& codes, const Shape& shape) {
     bytes[i * bits / 8] = static_cast<unsigned char>(bytes[i * bits / 8] | codes[i] << (i * bits % 8));
   return tensor_from_bytes(bytes.data(), shape, type);
 }
-std::vector<double> floats(const Tensor& t) {
+std::vector<double> values_of(const Tensor& t) {
   const std::vector<float> values = cast(t, DType::f32).to_vector<float>();
   return {values.begin(), values.end()};
 }
@@ -133,7 +133,7 @@ TEST_P(StorageTypes, EveryCodeIsUnpackedToEveryType) {
     std::vector<double> want;
     for (const int code : codes) want.push_back(value_of(type, code));
     const Tensor x = of_codes(type, codes, {static_cast<Extent>(codes.size())});
-    expect_same(floats(x), want);
+    expect_same(values_of(x), want);
     expect_same(stored(x), want);
     for (const DType to : kComputeDTypes) {
       if (!is_cpu() && !element(to).on_gpu) continue;
@@ -196,7 +196,7 @@ TEST_P(StorageTypes, CastsRoundToTheNearestAndSaturate) {
     std::vector<double> want;
     for (const float v : values) want.push_back(nearest(type, v));
     expect_same(stored(cast(x, type)), want);
-    expect_same(floats(cast(x, type)), want);  // in one kernel: never packed
+    expect_same(values_of(cast(x, type)), want);  // in one kernel: never packed
     for (std::size_t i = 0; i < values.size(); ++i)
       EXPECT_TRUE(same(rounded_to(type, values[i]), nearest(type, values[i]))) << "on the host: " << values[i];
     std::vector<double> whole, halves;
@@ -205,7 +205,7 @@ TEST_P(StorageTypes, CastsRoundToTheNearestAndSaturate) {
     integers.push_back(2147483647), whole.push_back(nearest(type, 2147483647));
     expect_same(stored(cast(tensor<std::int32_t>(integers, {81}), type)), whole);
     const Tensor half = cast(x, DType::f16);
-    for (const double v : floats(half)) halves.push_back(nearest(type, v));
+    for (const double v : values_of(half)) halves.push_back(nearest(type, v));
     expect_same(stored(cast(half.eval(), type)), halves);
     if (!is_cpu()) continue;
     // f64 is rounded once: just above a tie is not the tie.
@@ -229,7 +229,7 @@ TEST_P(StorageTypes, ViewsCutThroughBytes) {
     const Tensor x = random(type, {7, 13}, v);
     const auto at = [&](Extent r, Extent c) { return v[static_cast<std::size_t>(r * 13 + c)]; };
     const auto expect_view = [&](const Tensor& y, const std::vector<double>& want) {
-      expect_same(floats(y), want);
+      expect_same(values_of(y), want);
       expect_same(stored(y), want);
     };
     std::vector<double> turned, part, steps, back;
@@ -239,10 +239,10 @@ TEST_P(StorageTypes, ViewsCutThroughBytes) {
       for (Extent c = 3; c < 10; ++c) part.push_back(at(r, c));
     for (Extent c = 1; c < 13; c += 3) steps.push_back(at(3, c));
     for (Extent c = 13; c-- > 0;) back.push_back(at(6, c));
-    expect_same(floats(permute(x, {1, 0})), turned);
+    expect_same(values_of(permute(x, {1, 0})), turned);
     expect_same(stored(permute(x, {1, 0})), turned);
     expect_same(stored(slice(slice(x, 0, 2, 5), 1, 3, 10)), part);
-    expect_same(floats(slice(slice(x, 0, 2, 5), 1, 3, 10)), part);
+    expect_same(values_of(slice(slice(x, 0, 2, 5), 1, 3, 10)), part);
     expect_same(stored(slice(slice(x, 0, 3, 4), 1, 1, 13, 3)), steps);
     expect_same(stored(flip(slice(x, 0, 6, 7), {1})), back);
     expect_same(stored(slice(slice(x, 0, 4, 5), 1, 5, 8)), {at(4, 5), at(4, 6), at(4, 7)});  // read where it lies
@@ -256,12 +256,12 @@ TEST_P(StorageTypes, ViewsCutThroughBytes) {
     joined.insert(joined.end(), v.begin() + 13, v.begin() + 26);
     joined.insert(joined.end(), v.begin(), v.end());
     expect_same(stored(concat(parts, 0)), joined);
-    expect_same(floats(concat(parts, 0)), joined);
+    expect_same(values_of(concat(parts, 0)), joined);
     const Tensor rows = embedding(x, tensor<std::int32_t>({5, 0, 2}));
     std::vector<double> taken;
     for (const Extent r : {5, 0, 2})
       for (Extent c = 0; c < 13; ++c) taken.push_back(at(r, c));
-    expect_same(floats(rows), taken);
+    expect_same(values_of(rows), taken);
     expect_same(stored(rows), taken);
     if (type == DType::binary) {
       EXPECT_THROW(pad(x, {{1, 0}, {0, 0}}), DTypeError);
@@ -269,7 +269,7 @@ TEST_P(StorageTypes, ViewsCutThroughBytes) {
       std::vector<double> padded(13, 0.0);
       padded.insert(padded.end(), v.begin(), v.end());
       expect_same(stored(pad(x, {{1, 0}, {0, 0}})), padded);
-      expect_same(floats(pad(x, {{1, 0}, {0, 0}})), padded);
+      expect_same(values_of(pad(x, {{1, 0}, {0, 0}})), padded);
     }
   }
 }
@@ -335,7 +335,7 @@ TEST_P(StorageTypes, VariablesConstantsAndCompiledFunctions) {
     std::vector<double> want(13, 1.0);
     want.insert(want.end(), 3, type == DType::binary ? -1.0 : 0.0);
     expect_same(stored(concat(two, 0)), want);
-    expect_same(floats(reshape(full({}, 1.0, type), {1})), {1});
+    expect_same(values_of(reshape(full({}, 1.0, type), {1})), {1});
     EXPECT_EQ(cast(zeros({0, 3}, DType::f32), type).eval().numel(), 0);
   }
 }

@@ -75,6 +75,8 @@ TEST(Element, CastsOfPackedTypesOnTheHost) {
   cast_elements(DType::int4, packed, DType::f64, reinterpret_cast<std::byte*>(back), 5);
   EXPECT_EQ(std::vector<double>(back, back + 5), (std::vector<double>{1, -3, 7, 7, 0}));
   EXPECT_TRUE(holds_all(DType::f16, DType::fp8_e5m2) && holds_all(DType::i8, DType::uint4));
+  EXPECT_TRUE(holds_all(DType::f32, DType::q4_0) && !holds_all(DType::f16, DType::q4_0) &&
+              !holds_all(DType::i32, DType::q8_0));
   EXPECT_FALSE(holds_all(DType::u8, DType::int4) || holds_all(DType::i32, DType::fp4_e2m1) ||
                holds_all(DType::int4, DType::int2));
 }

@@ -369,7 +369,7 @@ class Product {
   /// The matrix of a view that matrix `batch` of the product reads: parts of k are all of one.
   static int64_t matrix_of(const GemmSource<T>& source, int64_t batch) { return source.first_step != 0 ? 0 : batch; }
 
-  /// GemmKernels::pack of what begins at element `from` of the source.
+  /// As GemmKernels::pack, from element `from` of the source on.
   void pack(const GemmSource<T>& source, int64_t depth, int64_t count, int64_t from, int64_t stride, T* to,
             int64_t to_stride) const {
     if constexpr (std::is_same_v<T, float>)

@@ -94,7 +94,7 @@ ShaderPieces fma_shader(int threads, int chains, int turns) {
   return pieces_of(threads, body + ";\n  if (sum == 0.123f) { $data0[1] = group; }\n");
 }
 
-/// The largest number of workgroups that take about as long as one. Nothing where there is no such number.
+/// The largest number of workgroups that take about as long as one workgroup, if the measurement finds one.
 std::optional<std::uint32_t> count_compute_units(Stopwatch& stopwatch, const ShaderPieces& busy, double alone,
                                                  std::uint32_t most) {
   std::uint32_t low = 1, high = 0;  // as long as one; longer

@@ -1,4 +1,4 @@
-// Blocks as they stand in files to the layout of format.hpp, and back to single rows of values or of blocks.
+// Converts blocks from the order of files to the layout of format.hpp, and rows back to values or to blocks.
 #pragma once
 
 #include <cstddef>

@@ -72,8 +72,7 @@ bool follows_k(const kernel::MatrixView& view) {
 
 bool suits_matrices(const kernel::MatmulKernel& kernel) {
   const auto suits = [](const kernel::Operand& operand, const kernel::MatrixView& view) {
-    return (operand.type == DType::f16 ||
-            (is_storage(operand.type) && !is_block(operand.type) && holds_all(DType::f16, operand.type))) &&
+    return (operand.type == DType::f16 || (is_storage(operand.type) && holds_all(DType::f16, operand.type))) &&
            view.is_plain();
   };
   return (kernel.a.type == DType::f16 || kernel.b.type == DType::f16) && suits(kernel.a, kernel.a_view) &&
