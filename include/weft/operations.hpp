@@ -1,0 +1,13 @@
+// Operations: everything that can be called, described as data, checked, and run in process or for clients elsewhere.
+//
+//   auto registry = std::make_shared<operations::Registry>();
+//   registry->add({.space = "text", .name = "length", .input = Value::parse(R"({"type": "string"})")},
+//                 [](operations::Context& call) { return Value(call.input().string().size()); });
+//   operations::Exchange exchange(registry);
+//   exchange.call("text.length", "four").data;  // 4
+#pragma once
+
+#include "weft/operations/envelope.hpp"
+#include "weft/operations/exchange.hpp"
+#include "weft/operations/registry.hpp"
+#include "weft/operations/specification.hpp"
