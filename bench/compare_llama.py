@@ -21,6 +21,8 @@ import sys
 import tempfile
 import time
 
+import figures
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROMPT, NEW = 512, 64
 
@@ -120,24 +122,32 @@ def compare(name, isa, program, options):
         weft.first_start()
         for i in range(2):
             speeds[i].append(sides[i].speeds())
+    def keep(work, unit, mine, peer):
+        figures.keep(group=f"{os.path.basename(options.model)}, {name}", work=work, unit=unit, weft=mine, peer="llama.cpp",
+                       of_peer=peer)
+
     print(f"{os.path.basename(options.model)}, {name}, {cores()} threads, {options.rounds} rounds:")
     for measure in speeds[0][0]:
         best = [max(r[measure][0] for r in side) for side in speeds]
         middle = [statistics.median(r[measure][1] for r in side) for side in speeds]
         print(f"  {measure:14} tokens/s  best {best[0]:8.1f} : {best[1]:8.1f}  ratio {best[0] / best[1]:.2f}"
               f"   median {middle[0]:8.1f} : {middle[1]:8.1f}  ratio {middle[0] / middle[1]:.2f}")
+        keep(measure, "tokens/s", best[0], best[1])
     best = [min(s[0] for s in side) for side in starts]
     middle = [statistics.median(s[0] for s in side) for side in starts]
     print(f"  {'first token':14} ms        best {best[0] * 1e3:8.1f} : {best[1] * 1e3:8.1f}  ratio {best[1] / best[0]:.2f}"
           f"   median {middle[0] * 1e3:8.1f} : {middle[1] * 1e3:8.1f}  ratio {middle[1] / middle[0]:.2f}")
+    keep("start to first token", "ms", best[0] * 1e3, best[1] * 1e3)
     first = [min(weft.first_starts), statistics.median(weft.first_starts)]
     print(f"  the first ever ms        best {first[0] * 1e3:8.1f} : {best[1] * 1e3:8.1f}  ratio {best[1] / first[0]:.2f}"
           f"   median {first[1] * 1e3:8.1f} : {middle[1] * 1e3:8.1f}  ratio {middle[1] / first[1]:.2f}")
+    keep("the first start, which packs the weights", "ms", first[0] * 1e3, best[1] * 1e3)
     for which, tokens in ((1, 1), (2, PROMPT)):
         memory = [statistics.median(s[which] for s in side) / 1e6 for side in starts]
         bar = (1.2 * os.path.getsize(options.model) + tokens * weft.cache_bytes) / 1e6
         print(f"  memory after {tokens:4} tokens MB {memory[0]:8.1f} : {memory[1]:8.1f}  ratio {memory[1] / memory[0]:.2f}"
               f"   1.2 x file + cache {bar:.1f}  ratio {bar / memory[0]:.2f}")
+        keep(f"peak memory after {tokens} tokens", "MB", *memory)
 
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -12,6 +12,8 @@ import re
 import subprocess
 import sys
 
+import figures
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -37,6 +39,9 @@ def train_step(arguments, python):
         mine, other = min(row[number] for row in ours), min(row[number] for row in theirs)
         print(f"training step {arguments.preset}, {arguments.device}: {what:8} Weft {mine:9.3f}  {name} {other:9.3f}  "
               f"ratio {other / mine:.2f}")
+        if number != 0:
+            figures.keep(group="training step", work=f"preset {arguments.preset}, {what.replace(what.split()[-1], '').strip()}",
+                           unit=what.split()[-1], weft=mine, peer=name, of_peer=other)
 
 
 def elementwise(arguments, python):
@@ -50,6 +55,9 @@ def elementwise(arguments, python):
         theirs.append(float(other[2]))
     print(f"six elementwise ops over 16 M floats: Weft {min(ours):.2f} ms, memcpy {min(copies):.2f} ms "
           f"(ratio {min(copies) / min(ours):.2f}), {name} {min(theirs):.2f} ms (ratio {min(theirs) / min(ours):.1f})")
+    work = "six elementwise ops over 16 M floats"
+    figures.keep(group="elementwise chains", work=work, unit="ms", weft=min(ours), peer=name, of_peer=min(theirs))
+    figures.keep(group="elementwise chains", work=work, unit="ms", weft=min(ours), peer="one memcpy", of_peer=min(copies))
 
 
 def eager(arguments, python):
@@ -65,6 +73,8 @@ def eager(arguments, python):
     for what, mine in ours.items():
         other = f"{name} {theirs[what]:10.2f} us  ratio {theirs[what] / mine:.2f}" if what in theirs else ""
         print(f"{what:40} Weft {mine:10.2f} us  {other}")
+        peer = {"peer": name, "of_peer": theirs[what]} if what in theirs else {}
+        figures.keep(group="eager code, one thread", work=what, unit="us", weft=mine, **peer)
 
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

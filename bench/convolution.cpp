@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <functional>
 
+#include "figure.hpp"
 #include "weft/weft.hpp"
 
 using namespace weft;
@@ -56,6 +57,10 @@ void compare(const Shape3x3& shape, int rounds) {
   const auto line = [&](const char* what, double without, double with) {
     fmt::print("  {:<24} {:8.3f} ms ({:5.1f} GFLOP/s), with the copy {:8.3f} ms, ratio {:.2f}\n", what, without,
                flops / without / 1e6, with, with / without);
+    figures::keep({"3x3 convolutions as windows and a product",
+                   fmt::format("[{0}, {1}, {2}, {2}] to {3} channels, {4}", shape.images, shape.channels, shape.extent,
+                               shape.out, what),
+                   "ms", without, "Weft with the windows copied to a matrix first", with});
   };
   fmt::print("[{}, {}, {}, {}] to {} channels\n", shape.images, shape.channels, shape.extent, shape.extent, shape.out);
   line("forward", best[0], best[1]);

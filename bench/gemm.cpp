@@ -30,6 +30,7 @@
 #include "backend/cpu/isa.hpp"
 #include "base/threads.hpp"
 #include "compile/compile.hpp"
+#include "figure.hpp"
 #include "tensor/element.hpp"
 
 #ifdef _OPENMP
@@ -112,6 +113,22 @@ Call weft_call(const Shape& s, Operands& o) {
             .batch = {.stride = s.k * s.n}};
   args.c = {.data = o.c.data.get(), .row = s.n, .batch = {.stride = s.m * s.n}};
   return [args] { weft::cpu::gemm(args); };
+}
+
+std::string onednn_name() {
+#ifdef WEFT_HAS_DNNL
+  return fmt::format("oneDNN {}.{}.{}", dnnl_version()->major, dnnl_version()->minor, dnnl_version()->patch);
+#else
+  return "";
+#endif
+}
+std::string openblas_name() {
+#ifdef WEFT_HAS_OPENBLAS
+  const std::string text = openblas_get_config();  // "OpenBLAS 0.3.21 DYNAMIC_ARCH ..."
+  return text.substr(0, text.find(' ', text.find(' ') + 1));
+#else
+  return "";
+#endif
 }
 
 #ifdef WEFT_HAS_DNNL
@@ -247,6 +264,11 @@ void measure(const Shape& s, int rounds) {
   fmt::print("{:<20} {:<4} {:<20} {:>9} {:>9} {:>9} {:>7}\n", s.what, s.form, size, rate(0), rate(1), rate(2),
              peer < 1e30 ? fmt::format("{:.2f}", peer / best[0]) : "-");
   std::fflush(stdout);
+  const std::string peers[] = {"", onednn_name(), openblas_name()};
+  for (std::size_t who = 1; who < calls.size(); ++who)
+    if (calls[who])
+      weft::figures::keep({"f32 matrix products", fmt::format("{} {} {}", s.what, s.form, size), "GFLOP/s",
+                           s.flops() / best[0] * 1e-9, peers[who], s.flops() / best[who] * 1e-9});
 }
 
 struct NarrowShape {
@@ -324,6 +346,10 @@ void measure_narrow(const NarrowShape& s, int rounds) {
              fmt::format("{} x {} x {}", s.m, s.n, s.k), weft::name_of(s.a), weft::name_of(s.b), best[0] * 1e3,
              best[1] * 1e3, best[1] / best[0]);
   std::fflush(stdout);
+  weft::figures::keep(
+      {"products that read narrow operands",
+       fmt::format("{} {} x {} x {}, {} by {}", s.form, s.m, s.n, s.k, weft::name_of(s.a), weft::name_of(s.b)), "ms",
+       best[0] * 1e3, "Weft with casts to f32 first", best[1] * 1e3});
 }
 
 }  // namespace

@@ -10,8 +10,10 @@
 #include <limits>
 #include <string>
 
+#include "figure.hpp"
 #include "llm/run.hpp"
 #include "random_model.hpp"
+#include "runtime/devices.hpp"
 #include "weft/device.hpp"
 #include "weft/error.hpp"
 
@@ -75,6 +77,8 @@ int run(int argc, char** argv) {
              times.best * 1e3, static_cast<double>(prompt) / times.best, static_cast<double>(prompt) / times.median,
              first);
 
+  const double prompt_rate = static_cast<double>(prompt) / times.best;
+
   // As users generate, but for texts that end.
   std::vector<text::TokenId> tokens;
   for (const llm::detail::PositionedToken& step : steps) tokens.push_back(step.token);
@@ -90,6 +94,13 @@ int run(int argc, char** argv) {
   times = times_of(3, generated);
   fmt::print("decode {} tokens after {}: {:.3f} ms a token, {:.1f} tokens/s (median {:.1f})\n", count, prompt,
              times.best * 1e3 / count, count / times.best, count / times.median);
+  if (device.kind == Device::Kind::webgpu) {  // bench/compare_llama.py keeps those of the CPU, beside a peer
+    const std::string machine = runtime::backend_of(device).describe().hardware,
+                      group = std::filesystem::path(argv[1]).filename().string();
+    figures::keep({group, fmt::format("prefill of {} tokens", prompt), "tokens/s", prompt_rate, "", 0, machine});
+    figures::keep({group, fmt::format("decode after {} tokens, {} cache", prompt, cache), "tokens/s",
+                   count / times.best, "", 0, machine});
+  }
   const llm::detail::PositionedToken step{1, static_cast<Extent>(prompt), 0};
   const auto passes = [&] {
     for (int t = 0; t < count; ++t) engine->last_logits({&step, 1});

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/file.hpp"
+#include "figure.hpp"
 #include "text/load_tokenizer.hpp"
 
 namespace {
@@ -113,6 +114,8 @@ int main(int count, char** arguments) {
     if (compared) {
       fmt::print(" {:>9.3f} {:>12.1f} {:>6.1f}x\n", official.load, megabytes / official.encode,
                  official.encode / best.encode);
+      weft::figures::keep({"tokenizers", "encode with " + model.stem().string(), "MB/s", megabytes / best.encode,
+                           "tokenizers (Hugging Face)", megabytes / official.encode});
     } else {
       fmt::print("   the official library was not found, or does not read this file\n");
     }

@@ -7,6 +7,8 @@
 #include <chrono>
 #include <fstream>
 
+#include "figure.hpp"
+#include "runtime/devices.hpp"
 #include "weft/weft.hpp"
 
 using namespace weft;
@@ -77,5 +79,8 @@ int main(int argc, char** argv) {
       best_host * 1e3 / static_cast<double>(step.kernel_count()),
       static_cast<double>(config.batch * config.model.context) / best * 1e3, loss, steps,
       static_cast<double>(usage.ru_maxrss) / 1e3);
+  if (device.kind == Device::Kind::webgpu)  // bench/compare_torch.py keeps those of the CPU, beside a peer
+    figures::keep({"training step", fmt::format("preset {}", argument(2, "small")), "ms", best, "", 0,
+                   runtime::backend_of(device).describe().hardware});
   if (extra == "profile") fmt::print("{}", step.profile(arguments()));
 }

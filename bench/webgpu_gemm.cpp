@@ -16,6 +16,7 @@
 
 #include "backend/webgpu/tested_facts.hpp"
 #include "backend/webgpu/wgsl/matmul.hpp"
+#include "figure.hpp"
 #include "tensor/element.hpp"
 #include "webgpu_timing.hpp"
 
@@ -249,6 +250,11 @@ int main(int argc, char** argv) {
                  2e-6 * static_cast<double>(shape.m * shape.n * shape.k) / us, all[i].estimated,
                  worst_error(shape, values, *buffers[2]));
       std::fflush(stdout);
+      if (i + 1 == all.size())
+        figures::keep({"matrix products on a GPU",
+                       fmt::format("{} {} {} x {} x {}", shape.name, shape.layout, shape.m, shape.n, shape.k),
+                       "TFLOP/s", 2e-6 * static_cast<double>(shape.m * shape.n * shape.k) / us, "", 0,
+                       describe(device->info())});
     }
   }
 }

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "backend/webgpu/render.hpp"
+#include "figure.hpp"
 #include "webgpu_timing.hpp"
 
 using namespace weft;
@@ -202,5 +203,6 @@ int main(int argc, char** argv) {
                c.flops > 0 ? fmt::format("{:8.2f} TFLOP/s", c.flops / us * 1e-6)
                            : fmt::format("{:8.1f} GB/s", c.bytes / us * 1e-3));
     std::fflush(stdout);
+    figures::keep({"kernels on a GPU", c.name, "us", us, "", 0, describe(device->info())});
   }
 }
