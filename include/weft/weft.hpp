@@ -1,6 +1,7 @@
 // All of Weft.
 #pragma once
 
+#include "weft/catalogue.hpp"
 #include "weft/compile.hpp"
 #include "weft/custom_kernel.hpp"
 #include "weft/custom_op.hpp"

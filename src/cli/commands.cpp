@@ -15,6 +15,7 @@ std::span<const Command> commands() {
       {"convert", "Models", "turn GGUF into safetensors, or the other way round", set_up_convert},
       {"eval", "Ops", "run a small program of ops on arrays from a file", set_up_eval},
       {"ops", "Ops", "list the ops: weft ops list", set_up_ops},
+      {"operations", "Operations", "list, describe and call operations: weft operations list", set_up_operations},
       {"devices", "Machine", "list the devices of this machine", set_up_devices},
       {"doctor", "Machine", "test every op on a device against the CPU", set_up_doctor},
   };

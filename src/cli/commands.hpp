@@ -39,6 +39,7 @@ void set_up_quantize(CLI::App& app, Action& action);
 void set_up_convert(CLI::App& app, Action& action);
 void set_up_eval(CLI::App& app, Action& action);
 void set_up_ops(CLI::App& app, Action& action);
+void set_up_operations(CLI::App& app, Action& action);
 void set_up_devices(CLI::App& app, Action& action);
 void set_up_doctor(CLI::App& app, Action& action);
 

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/quote.hpp"
+#include "catalogue/op_values.hpp"
 #include "cli/commands.hpp"
 #include "cli/op_json.hpp"
 #include "io/npz.hpp"
@@ -286,17 +287,9 @@ class Runner {
         common = common ? promote(*common, inputs[k].dtype()) : inputs[k].dtype();
       }
     for (std::size_t k = 0; k < inputs.size(); ++k)
-      if (step.inputs[k].is_number()) inputs[k] = scalar(step.inputs[k].get<double>(), common);
+      if (step.inputs[k].is_number())
+        inputs[k] = operations::number_operand(step.inputs[k].get<double>(), common, device_);
     return graph::apply(*step.op, std::move(inputs), attributes_from(*step.op, step.attributes));
-  }
-
-  // A number beside tensors takes their dtype, if that can hold it.
-  Tensor scalar(double number, std::optional<DType> common) const {
-    const bool is_whole = std::trunc(number) == number && std::abs(number) < 0x1p31;
-    DType type = common.value_or(DType::f32);
-    if (!is_float(type) && !is_whole) type = DType::f32;
-    if (type == DType::boolean || (is_integer(type) && !element(type).is_signed && number < 0)) type = DType::i32;
-    return full({}, number, type, device_);
   }
 
   std::vector<Tensor> differentiated(const Gradient& gradient) {

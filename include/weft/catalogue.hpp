@@ -1,0 +1,78 @@
+// The operations that Weft itself offers: tensor ops, tensors by handle, gradient checks, files of tensors, language models,
+// training runs, checkpoints and data sets.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/operations.hpp"
+
+namespace weft::operations {
+
+struct CatalogueOptions {
+  /// Folders that operations may read files in, and those that they may write in. Without `any_files` all other paths are
+  /// refused.
+  std::vector<std::filesystem::path> read_folders = {}, write_folders = {};
+  bool any_files = false;                                   ///< for the owner of the process
+  std::uint64_t tensor_bytes_max = std::uint64_t{1} << 30;  ///< of one result of a tensor op
+  std::size_t handles_max = 10'000;                         ///< tensors that one identity holds
+  std::uint64_t handle_bytes_max = std::uint64_t{4} << 30;  ///< and their bytes together
+};
+
+/// Tensors that clients hold by name. A handle belongs to the identity that made it, by its id; to others it does not exist.
+/// Thread safety: all of it.
+class Handles {
+ public:
+  explicit Handles(const CatalogueOptions& options = {});
+  ~Handles();
+  /// Computes the value and keeps it. Errors: OperationError HANDLE_LIMIT beyond what one identity may hold.
+  std::string put(Tensor tensor, std::string_view owner);
+  /// Nothing for a handle that is not there, or of another owner.
+  std::optional<Tensor> find(std::string_view handle, std::string_view owner);
+  bool free(std::string_view handle, std::string_view owner);
+  /// The handles of an owner, in the order in which they were made.
+  std::vector<std::string> list(std::string_view owner) const;
+  /// Frees all that an owner holds: it has gone.
+  void free_all_of(std::string_view owner);
+  /// Frees what was not used for so long.
+  void free_unused_for(std::chrono::seconds age);
+  std::size_t size() const;
+  std::uint64_t bytes() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Everything that Weft offers, in a registry. It lives as long as the registry's calls.
+///
+/// | namespace | operations | scopes and resources |
+/// |---|---|---|
+/// | `tensor` | every op of the table of ops, by its name | `tensor:run` |
+/// | `handle` | `create`, `read`, `free`, `list` | `tensor:run` |
+/// | `gradient` | `check` | `tensor:run` |
+/// | `weights` | `list`, `read`, `write` | `files:read`, `files:write`; action `read` or `write` on `weights:PATH` |
+/// | `model` | `load`, `list`, `describe`, `generate`, `chat`, `tokenize`, `detokenize`, `unload` | `model:load`; actions on `model:NAME` |
+/// | `training` | `start`, `observe`, `stop`, `list` | `training:run`, `training:read` |
+/// | `checkpoint` | `describe` | `files:read` |
+/// | `dataset` | `describe` | `files:read` |
+class Catalogue {
+ public:
+  explicit Catalogue(std::shared_ptr<Registry> registry, const CatalogueOptions& options = {});
+  ~Catalogue();
+  Catalogue(const Catalogue&) = delete;
+  Catalogue& operator=(const Catalogue&) = delete;
+  Handles& handles();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace weft::operations

@@ -1,0 +1,28 @@
+// The families of operations in the catalogue. Each adds its operations to a registry and keeps its state in them.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "weft/catalogue.hpp"
+
+namespace weft::operations {
+
+void add_tensor_operations(Registry& registry, const CatalogueOptions& options);
+void add_handle_operations(Registry& registry, std::shared_ptr<Handles> handles);
+void add_gradient_operations(Registry& registry);
+void add_file_operations(Registry& registry, const CatalogueOptions& options);
+void add_model_operations(Registry& registry, const CatalogueOptions& options);
+void add_training_operations(Registry& registry, const CatalogueOptions& options);
+
+/// The path for reading, or for writing. Errors: OperationError ACCESS_DENIED unless it lies in a folder of the options,
+/// links followed.
+std::filesystem::path allowed_path(const CatalogueOptions& options, std::string_view path, bool writes);
+
+/// The owner of handles and runs that a call makes: its caller's id, or "" for nobody.
+std::string owner_of(const Context& call);
+
+/// A schema from text, for rows of operations.
+Value schema_of(std::string_view text);
+
+}  // namespace weft::operations

@@ -1,0 +1,283 @@
+// Language models as operations. A loaded model is a resource, model:NAME. One call at a time uses a model; others wait.
+#include <fmt/format.h>
+
+#include <condition_variable>
+#include <map>
+#include <mutex>
+
+#include "base/quote.hpp"
+#include "catalogue/families.hpp"
+#include "weft/error.hpp"
+#include "weft/llm.hpp"
+
+namespace weft::operations {
+namespace {
+
+// A model that one call at a time may use.
+class SharedModel {
+ public:
+  explicit SharedModel(llm::Model model) : model_(std::move(model)) {}
+
+  // Waits for its turn. Errors: as Context::check.
+  template <class Function>
+  auto use(Context& call, const Function& function) {
+    std::unique_lock lock(mutex_);
+    if (!free_.wait(lock, call.stop(), [&] { return !used_; })) {
+      lock.unlock();
+      call.check();
+      throw OperationError(kAborted, "the call has ended");
+    }
+    used_ = true;
+    lock.unlock();
+    struct Turn {
+      SharedModel& model;
+      ~Turn() {
+        {
+          const std::lock_guard guard(model.mutex_);
+          model.used_ = false;
+        }
+        model.free_.notify_one();
+      }
+    } turn{*this};
+    return function(model_);
+  }
+
+ private:
+  llm::Model model_;
+  std::mutex mutex_;
+  std::condition_variable_any free_;
+  bool used_ = false;
+};
+
+class Models {
+ public:
+  void add(const std::string& name, llm::Model model) {
+    const std::lock_guard lock(mutex_);
+    if (!models_.emplace(name, std::make_shared<SharedModel>(std::move(model))).second)
+      throw OperationError("MODEL_EXISTS", fmt::format("there already is a model {}", quote(name)));
+  }
+  std::shared_ptr<SharedModel> find(const std::string& name) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = models_.find(name);
+    if (found == models_.end())
+      throw OperationError("MODEL_NOT_FOUND", fmt::format("no model {} is loaded", quote(name)));
+    return found->second;
+  }
+  bool has(const std::string& name) const {
+    const std::lock_guard lock(mutex_);
+    return models_.contains(name);
+  }
+  void remove(const std::string& name) {
+    std::shared_ptr<SharedModel> freed = find(name);
+    const std::lock_guard lock(mutex_);
+    models_.erase(name);
+  }
+  std::vector<std::string> names() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::string> all;
+    for (const auto& [name, model] : models_) all.push_back(name);
+    return all;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<SharedModel>> models_;
+};
+
+constexpr const char* kSamplingProperties = R"(
+  "max_tokens": {"type": "integer", "minimum": 1, "maximum": 1000000, "default": 256},
+  "temperature": {"type": "number", "minimum": 0, "default": 0.8},
+  "top_k": {"type": "integer", "minimum": 0, "default": 40},
+  "top_p": {"type": "number", "exclusiveMinimum": 0, "maximum": 1, "default": 0.95},
+  "min_p": {"type": "number", "minimum": 0, "maximum": 1, "default": 0.05},
+  "seed": {"type": "integer", "minimum": 0},
+  "stop": {"type": "array", "items": {"type": "string", "minLength": 1}, "maxItems": 16})";
+
+llm::GenerateOptions generate_options(Context& call) {
+  const Value& input = call.input();
+  llm::GenerateOptions options;
+  options.max_tokens = input["max_tokens"].integer();
+  options.sampling.temperature = input["temperature"].number();
+  options.sampling.top_k = input["top_k"].integer();
+  options.sampling.top_p = input["top_p"].number();
+  options.sampling.min_p = input["min_p"].number();
+  if (const Value* seed = input.find("seed")) options.sampling.seed = seed->unsigned_integer();
+  if (const Value* stop = input.find("stop"))
+    for (const Value& text : stop->elements()) options.stop.push_back(text.string());
+  options.cancel = call.stop();
+  return options;
+}
+
+// Pieces of text as they are made, then how it ended.
+Value stream(Context& call, llm::Generation generation) {
+  for (const std::string_view piece : generation) call.emit(Value::object({{"text", piece}}));
+  call.check();
+  const llm::Result& result = generation.result();
+  call.emit(Value::object({{"text", ""},
+                           {"finish", llm::name_of(result.finish)},
+                           {"tokens", result.tokens.size()},
+                           {"prompt_tokens", result.prompt_tokens}}));
+  return Value();
+}
+
+constexpr const char* kStreamOutput =
+    R"({"type": "object", "required": ["text"], "properties": {"text": {"type": "string"},
+  "finish": {"type": "string"}, "tokens": {"type": "integer"}, "prompt_tokens": {"type": "integer"}}})";
+
+}  // namespace
+
+void add_model_operations(Registry& registry, const CatalogueOptions& options) {
+  auto models = std::make_shared<Models>();
+  const DeclaredError missing{"MODEL_NOT_FOUND", "no such model is loaded", true, 404};
+  const auto on_model = [](const char* action) {
+    return Access{.resource_type = "model", .resource_action = action, .resource_input = "model"};
+  };
+  const Value only_model = schema_of(
+      R"({"type": "object", "required": ["model"], "additionalProperties": false, "properties": {"model": {"type": "string"}}})");
+
+  registry.add(
+      {.space = "model",
+       .name = "load",
+       .kind = Kind::mutation,
+       .title = "load a model",
+       .description = "Loads a language model from a GGUF file or a Hugging Face folder and keeps it under a name.",
+       .input =
+           schema_of(R"({"type": "object", "required": ["path", "model"], "additionalProperties": false, "properties": {
+                  "path": {"type": "string"}, "model": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,100}$"},
+                  "context": {"type": "integer", "minimum": 0, "default": 0, "description": "positions; 0: the model's own, at most 4096"}}})"),
+       .errors = {{"MODEL_EXISTS", "the name is taken", true, 409},
+                  {"FILE_ERROR", "a file that is missing or damaged"}},
+       .access =
+           {.scopes = {"model:load"}, .resource_type = "model", .resource_action = "load", .resource_input = "model"}},
+      [models, options](Context& call) {
+        const std::string& name = call.input("model").string();
+        if (models->has(name))
+          throw OperationError("MODEL_EXISTS", fmt::format("there already is a model {}", quote(name)));
+        try {
+          models->add(name, llm::load(allowed_path(options, call.input("path").string(), false),
+                                      {.context = call.input("context").integer()}));
+        } catch (const FileError& error) {
+          throw OperationError("FILE_ERROR", error.what());
+        }
+        return Value::object({{"model", name}});
+      });
+  registry.add({.space = "model",
+                .name = "list",
+                .title = "list models",
+                .description = "Names of the loaded models that the caller may describe.",
+                .input = schema_of(R"({"type": ["object", "null"]})"),
+                .output = schema_of(
+                    R"({"type": "object", "properties": {"models": {"type": "array", "items": {"type": "string"}}}})")},
+               [models](Context& call) {
+                 Value::Array names;
+                 for (const std::string& name : models->names())
+                   if (call.identity() && call.identity()->may("model", name, "describe")) names.push_back(name);
+                 return Value::object({{"models", std::move(names)}});
+               });
+  registry.add({.space = "model",
+                .name = "describe",
+                .title = "describe a model",
+                .description = "Architecture, sizes and bytes of a loaded model, as text.",
+                .input = only_model,
+                .errors = {missing},
+                .access = on_model("describe")},
+               [models](Context& call) {
+                 return models->find(call.input("model").string())->use(call, [](const llm::Model& model) {
+                   return Value::object({{"text", model.describe()},
+                                         {"vocabulary", model.vocabulary()},
+                                         {"context", model.context()},
+                                         {"chats", model.has_template()}});
+                 });
+               });
+  registry.add({.space = "model",
+                .name = "unload",
+                .kind = Kind::mutation,
+                .title = "unload a model",
+                .description = "Frees a model, once calls that use it have ended.",
+                .input = only_model,
+                .errors = {missing},
+                .access = on_model("load")},
+               [models](Context& call) {
+                 models->remove(call.input("model").string());
+                 return Value(Value::Object());
+               });
+  registry.add(
+      {.space = "model",
+       .name = "generate",
+       .kind = Kind::subscription,
+       .title = "generate text",
+       .description = "What follows a prompt, in pieces as it is made.",
+       .input = schema_of(fmt::format(
+           R"({{"type": "object", "required": ["model", "prompt"], "additionalProperties": false, "properties": {{
+                  "model": {{"type": "string"}}, "prompt": {{"type": "string"}}, {}}}}})",
+           kSamplingProperties)),
+       .output = schema_of(kStreamOutput),
+       .errors = {missing},
+       .access = on_model("run")},
+      [models](Context& call) {
+        return models->find(call.input("model").string())->use(call, [&](const llm::Model& model) {
+          return stream(call, model.generate(call.input("prompt").string(), generate_options(call)));
+        });
+      });
+  registry.add(
+      {.space = "model",
+       .name = "chat",
+       .kind = Kind::subscription,
+       .title = "chat",
+       .description = "The reply to a conversation, in pieces as it is made.",
+       .input = schema_of(fmt::format(
+           R"({{"type": "object", "required": ["model", "messages"], "additionalProperties": false, "properties": {{
+                  "model": {{"type": "string"}}, "messages": {{"type": "array", "minItems": 1, "items": {{"type": "object", "required": ["role", "content"],
+                  "additionalProperties": false, "properties": {{"role": {{"type": "string"}}, "content": {{"type": "string"}}}}}}}}, {}}}}})",
+           kSamplingProperties)),
+       .output = schema_of(kStreamOutput),
+       .errors = {missing},
+       .access = on_model("run")},
+      [models](Context& call) {
+        std::vector<llm::Message> messages;
+        for (const Value& message : call.input("messages").elements())
+          messages.push_back({message["role"].string(), message["content"].string()});
+        return models->find(call.input("model").string())->use(call, [&](const llm::Model& model) {
+          return stream(call, model.chat(messages, generate_options(call)));
+        });
+      });
+  registry.add({.space = "model",
+                .name = "tokenize",
+                .title = "tokenize",
+                .description = "The tokens of a text.",
+                .input = schema_of(
+                    R"({"type": "object", "required": ["model", "text"], "additionalProperties": false, "properties": {
+                  "model": {"type": "string"}, "text": {"type": "string"}, "add_special": {"type": "boolean", "default": true}}})"),
+                .output = schema_of(
+                    R"({"type": "object", "properties": {"tokens": {"type": "array", "items": {"type": "integer"}}}})"),
+                .errors = {missing},
+                .access = on_model("run")},
+               [models](Context& call) {
+                 return models->find(call.input("model").string())->use(call, [&](const llm::Model& model) {
+                   const std::vector<std::int32_t> tokens =
+                       model.encode(call.input("text").string(), call.input("add_special").boolean());
+                   return Value::object({{"tokens", Value::Array(tokens.begin(), tokens.end())}});
+                 });
+               });
+  registry.add(
+      {.space = "model",
+       .name = "detokenize",
+       .title = "detokenize",
+       .description = "The text of tokens.",
+       .input = schema_of(
+           R"({"type": "object", "required": ["model", "tokens"], "additionalProperties": false, "properties": {
+                  "model": {"type": "string"}, "tokens": {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 2147483647}}}})"),
+       .output = schema_of(R"({"type": "object", "properties": {"text": {"type": "string"}}})"),
+       .errors = {missing},
+       .access = on_model("run")},
+      [models](Context& call) {
+        std::vector<std::int32_t> tokens;
+        for (const Value& token : call.input("tokens").elements())
+          tokens.push_back(static_cast<std::int32_t>(token.integer()));
+        return models->find(call.input("model").string())->use(call, [&](const llm::Model& model) {
+          return Value::object({{"text", model.decode(tokens)}});
+        });
+      });
+}
+
+}  // namespace weft::operations

@@ -1,0 +1,367 @@
+// The catalogue: every op of the table as an operation, handles, the wire, gradient checks, files, training.
+#include "weft/catalogue.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <set>
+#include <thread>
+
+#include "base/message_of.hpp"
+#include "base/temporary_folder.hpp"
+#include "catalogue/op_values.hpp"
+#include "catalogue/wire.hpp"
+#include "runtime/op_cases.hpp"
+#include "weft/io.hpp"
+#include "weft/weft.hpp"
+
+namespace weft::operations::catalogue_test {
+namespace {
+
+using test::message_of;
+
+std::string code_of(const auto& call) {
+  try {
+    call();
+  } catch (const OperationError& error) {
+    return error.code();
+  }
+  return "none";
+}
+
+struct CatalogueTest : testing::Test {
+  CatalogueTest() { set_default_device(parse_device("cpu")); }
+  test::TemporaryFolder folder;
+  std::shared_ptr<Registry> registry = std::make_shared<Registry>();
+  CatalogueOptions options{.read_folders = {folder.path()},
+                           .write_folders = {folder.path() / "out"},
+                           .tensor_bytes_max = 1 << 20,
+                           .handles_max = 4,
+                           .handle_bytes_max = 1000};
+  Catalogue catalogue{registry, options};
+  Exchange exchange{registry};
+  CallOptions owner{.identity = registry->owner()};
+
+  Value call(std::string_view id, Value input) { return exchange.call(id, std::move(input), owner).data; }
+};
+
+// ---- Tensor ops -----------------------------------------------------------------------------------------------------------------
+
+TEST_F(CatalogueTest, EveryOpIsAnOperation) {
+  for (const graph::OpRow* row : graph::op_rows()) {
+    const auto specification = registry->find("tensor." + row->name);
+    ASSERT_TRUE(specification) << row->name;
+    EXPECT_EQ(specification->description, row->doc);
+    std::set<std::string> names;
+    for (const auto& input : row->inputs)
+      EXPECT_TRUE(names.insert(input.name).second) << row->name << " " << input.name;
+    for (const auto& attribute : row->attributes)
+      EXPECT_TRUE(names.insert(attribute.name).second) << row->name << " " << attribute.name;
+  }
+}
+
+// The tested cases of every row give the same bits through the exchange; what a row refuses is refused there too.
+TEST_F(CatalogueTest, OperationsGiveWhatTheirOpsGive) {
+  int cases = 0, refused = 0;
+  for (const graph::OpRow* row : graph::op_rows()) {
+    const auto input_of = [&](const graph::Tensors& inputs, const graph::CaseAttributes& attributes) {
+      Value::Object object;
+      std::size_t i = 0;
+      for (const graph::InputSpec& spec : row->inputs) {
+        if (spec.repeated) {
+          Value::Array rest(inputs.begin() + static_cast<std::ptrdiff_t>(std::min(i, inputs.size())), inputs.end());
+          object.set(spec.name, std::move(rest));
+        } else if (i < inputs.size() && inputs[i].defined()) {
+          object.set(spec.name, inputs[i]);
+        }
+        ++i;
+      }
+      for (const auto& [name, value] : attributes) object.set(graph::attribute_of(*row, name).name, value_of(value));
+      return object;
+    };
+    for (const graph::OpCase& one : row->cases) {
+      if (!runtime::takes(*row, one.inputs, DType::f32)) continue;
+      const graph::Tensors inputs = runtime::case_inputs(one.inputs, DType::f32);
+      graph::Tensors wanted;
+      try {
+        wanted = graph::apply(*row, inputs, one.attributes);
+      } catch (const Error&) {
+        continue;  // not in this dtype
+      }
+      const Envelope answer = exchange.call("tensor." + row->name, input_of(inputs, one.attributes), owner);
+      EXPECT_TRUE(answer.warnings.empty()) << row->name << ": " << one.name;
+      const Tensor got =
+          row->several_outputs ? answer.data["results"][std::size_t{0}].tensor() : answer.data["result"].tensor();
+      EXPECT_EQ(got.shape(), wanted[0].shape()) << row->name << ": " << one.name;
+      EXPECT_EQ(got.dtype(), wanted[0].dtype());
+      ++cases;
+    }
+    for (const graph::ErrorCase& one : row->errors) {
+      const graph::Tensors inputs = runtime::case_inputs(one.inputs, DType::f32);
+      const std::string code = code_of([&] { call("tensor." + row->name, input_of(inputs, one.attributes)); });
+      EXPECT_NE(code, "none") << row->name << ": " << one.name;
+      EXPECT_NE(code, kExecutionError) << row->name << ": " << one.name;
+      ++refused;
+    }
+  }
+  EXPECT_GE(cases, 100);
+  EXPECT_GE(refused, 90);
+}
+
+TEST_F(CatalogueTest, NumbersStandForTensors) {
+  const Value sum = call("tensor.add", Value::object({{"x", tensor({1.0f, 2.0f})}, {"y", 3}}));
+  EXPECT_EQ(sum["result"].tensor().to_vector<float>(), (std::vector<float>{4, 5}));
+  EXPECT_EQ(call("tensor.softmax", Value::object({{"x", zeros({2})}, {"axis", nullptr}}))["result"]
+                .tensor()
+                .to_vector<float>(),
+            (std::vector<float>{0.5, 0.5}));
+}
+
+TEST_F(CatalogueTest, RefusesWrongInputsByName) {
+  EXPECT_EQ(message_of<OperationError>([&] {
+              call("tensor.softmax", Value::object({{"x", zeros({2})}, {"axes", 1}}));
+            }),
+            "tensor.softmax: the input does not fit:\nthe value: has a property \"axes\", which is not known; known "
+            "are axis, x");
+  EXPECT_EQ(code_of([&] { call("tensor.softmax", Value::object({})); }), kValidationError);
+  EXPECT_EQ(code_of([&] { call("tensor.softmax", Value::object({{"x", zeros({2})}, {"axis", 5}})); }), "SHAPE_ERROR");
+  EXPECT_EQ(code_of([&] {
+              call("tensor.matmul", Value::object({{"a", zeros({2, 3})}, {"b", zeros({4, 5})}}));
+            }),
+            "SHAPE_ERROR");
+  EXPECT_EQ(code_of([&] {
+              call("tensor.elu", Value::object({{"x", zeros({2}, DType::i32)}}));
+            }),
+            kValidationError)
+      << "the schema has the dtypes";
+  EXPECT_EQ(code_of([&] {
+              call("tensor.expand", Value::object({{"x", zeros({1})}, {"shape", Value::array({1 << 20})}}));
+            }),
+            "TENSOR_TOO_LARGE");
+  EXPECT_EQ(code_of([&] { exchange.call("tensor.sin", Value::object({{"x", zeros({2})}})); }), kAccessDenied);
+}
+
+TEST_F(CatalogueTest, ChecksGradients) {
+  const Tensor x = tensor({{0.3f, -0.7f}, {0.1f, 0.9f}}), y = tensor({{0.2f, 0.5f}, {-0.4f, 0.6f}});
+  for (const auto& [op, input] : {std::pair<const char*, Value>{"tanh", Value::object({{"x", x}})},
+                                  {"softmax", Value::object({{"x", x}, {"axis", 0}})},
+                                  {"matmul", Value::object({{"a", x}, {"b", y}})},
+                                  {"concat", Value::object({{"parts", Value::array({x, y})}, {"axis", 1}})}}) {
+    const Value result = call("gradient.check", Value::object({{"op", op}, {"input", input}}));
+    EXPECT_TRUE(result["holds"].boolean()) << op << " " << result.to_json();
+  }
+  EXPECT_EQ(code_of([&] {
+              call("gradient.check", Value::object({{"op", "argmax"}, {"input", Value::object({{"x", x}})}}));
+            }),
+            "NO_GRADIENT");
+}
+
+// ---- Handles and the wire -----------------------------------------------------------------------------------------------------------
+
+TEST_F(CatalogueTest, HandlesBelongToTheirOwners) {
+  const Value handle = call("handle.create", Value::object({{"tensor", tensor({1.0f, 2.0f})}}));
+  EXPECT_EQ(call("handle.read", handle)["tensor"].tensor().to_vector<float>(), (std::vector<float>{1, 2}));
+  EXPECT_EQ(call("handle.list", {})["handles"].elements().size(), 1u);
+  Identity other = registry->owner();
+  other.id = "other";
+  for (const char* id : {"handle.read", "handle.free"})
+    EXPECT_EQ(code_of([&] { exchange.call(id, handle, {.identity = other}); }), "HANDLE_NOT_FOUND");
+  EXPECT_EQ(exchange.call("handle.list", {}, {.identity = other}).data["handles"].elements().size(), 0u);
+  EXPECT_EQ(code_of([&] {
+              from_wire(Value::object({{"$tensor", handle}}), catalogue.handles(), "other");
+            }),
+            kValidationError);
+  call("handle.free", handle);
+  EXPECT_EQ(code_of([&] { call("handle.read", handle); }), "HANDLE_NOT_FOUND");
+  EXPECT_EQ(catalogue.handles().size(), 0u);
+  EXPECT_EQ(catalogue.handles().bytes(), 0u);
+}
+
+TEST_F(CatalogueTest, HandlesHaveLimitsAndAreFreedWithTheirOwner) {
+  for (int i = 0; i < 4; ++i) call("handle.create", Value::object({{"tensor", zeros({4})}}));
+  EXPECT_EQ(code_of([&] { call("handle.create", Value::object({{"tensor", zeros({4})}})); }), "HANDLE_LIMIT");
+  catalogue.handles().free_all_of("owner");
+  EXPECT_EQ(catalogue.handles().size(), 0u);
+  EXPECT_EQ(code_of([&] {
+              call("handle.create", Value::object({{"tensor", zeros({251})}}));
+            }),
+            "HANDLE_LIMIT")
+      << "1004 bytes";
+  call("handle.create", Value::object({{"tensor", zeros({250})}}));
+  EXPECT_EQ(catalogue.handles().bytes(), 1000u);
+  catalogue.handles().free_unused_for(std::chrono::hours(1));
+  EXPECT_EQ(catalogue.handles().size(), 1u);
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  catalogue.handles().free_unused_for(std::chrono::seconds(0));
+  EXPECT_EQ(catalogue.handles().size(), 0u);
+}
+
+TEST_F(CatalogueTest, TensorsCrossTheWire) {
+  const Tensor x = tensor({{1.0f, -2.5f, 3.0f}});
+  const Value out = to_wire(Value::object({{"a", Value::array({x, 3})}}), WireTensors::data, catalogue.handles(), "me");
+  EXPECT_EQ(out.to_json(), R"({"a":[{"$tensor":{"dtype":"f32","shape":[1,3],"data":"AACAPwAAIMAAAEBA"}},3]})");
+  const Value back = from_wire(out, catalogue.handles(), "me");
+  EXPECT_EQ(back["a"][std::size_t{0}].tensor().to_vector<float>(), x.to_vector<float>());
+  const Value held = to_wire(Value(x), WireTensors::handles, catalogue.handles(), "me");
+  EXPECT_EQ(from_wire(held["$tensor"].find("handle")
+                          ? Value::object({{"$tensor", Value::object({{"handle", held["$tensor"]["handle"]}})}})
+                          : Value(),
+                      catalogue.handles(), "me")
+                .tensor()
+                .to_vector<float>(),
+            x.to_vector<float>());
+  for (const DType type : {DType::f64, DType::f16, DType::bf16, DType::i64, DType::i32, DType::u8, DType::boolean}) {
+    const Tensor typed = cast(tensor({0.0f, 1.0f, 1.0f}), type);
+    const Tensor again =
+        from_wire(to_wire(Value(typed), WireTensors::data, catalogue.handles(), ""), catalogue.handles(), "").tensor();
+    EXPECT_EQ(again.dtype(), type);
+    EXPECT_EQ(cast(again, DType::f32).to_vector<float>(), (std::vector<float>{0, 1, 1}));
+  }
+  EXPECT_EQ(encode_base64(""), "");
+  EXPECT_EQ(encode_base64("a"), "YQ==");
+  EXPECT_EQ(encode_base64("ab"), "YWI=");
+  EXPECT_EQ(encode_base64("abc"), "YWJj");
+}
+
+TEST_F(CatalogueTest, RefusesWrongTensorsOnTheWire) {
+  for (const char* wrong :
+       {R"({"$tensor": 3})", R"({"$tensor": {}})", R"({"$tensor": {"dtype": "f31", "shape": [], "data": ""}})",
+        R"({"$tensor": {"dtype": "q4_k", "shape": [256], "data": ""}})",
+        R"({"$tensor": {"dtype": "f32", "shape": [1], "data": "AA=="}})",
+        R"({"$tensor": {"dtype": "f32", "shape": [-1], "data": ""}})",
+        R"({"$tensor": {"dtype": "f32", "shape": [1.5], "data": ""}})",
+        R"({"$tensor": {"dtype": "f32", "shape": [1099511627776, 1099511627776], "data": ""}})",
+        R"({"$tensor": {"dtype": "f32", "shape": ["1"], "data": ""}})",
+        R"({"$tensor": {"dtype": "f32", "shape": [1], "data": "!!!!!!"}})",
+        R"({"$tensor": {"dtype": "bool", "shape": [1], "data": "Ag=="}})", R"({"$tensor": {"handle": "t-0"}})",
+        R"({"$tensor": {"handle": 3}})", R"({"$tensor": {"handle": "a", "dtype": "f32"}})",
+        R"({"$tensor": {"dtype": "f32", "shape": [0], "data": ""}, "x": 1})", R"([{"a": {"$tensor": null}}])"})
+    EXPECT_EQ(code_of([&] { from_wire(Value::parse(wrong), catalogue.handles(), ""); }), kValidationError) << wrong;
+}
+
+TEST_F(CatalogueTest, SchemasForTheWireAreSchemas) {
+  for (const auto& specification : registry->list()) {
+    const schema::Schema input(schema_for_wire(specification->input)), output(schema_for_wire(specification->output));
+  }
+  const Value schema = schema_for_wire(registry->find("tensor.tanh")->input);
+  EXPECT_TRUE(schema["properties"]["x"]["anyOf"][std::size_t{0}].find("properties"));
+}
+
+// ---- Files ------------------------------------------------------------------------------------------------------------------------------
+
+TEST_F(CatalogueTest, FilesLieInAllowedFolders) {
+  std::filesystem::create_directories(folder.path() / "out");
+  const std::string inside = (folder.path() / "out" / "w.safetensors").string();
+  call("weights.write", Value::object({{"path", inside}, {"tensors", Value::object({{"a", tensor({1.0f, 2.0f})}})}}));
+  EXPECT_EQ(call("weights.list", Value::object({{"path", inside}}))["tensors"][std::size_t{0}]["name"], Value("a"));
+  EXPECT_EQ(
+      call("weights.read", Value::object({{"path", inside}, {"name", "a"}}))["tensor"].tensor().to_vector<float>(),
+      (std::vector<float>{1, 2}));
+  EXPECT_EQ(code_of([&] { call("weights.read", Value::object({{"path", inside}, {"name", "b"}})); }), "FILE_ERROR");
+  std::filesystem::create_symlink("/etc", folder.path() / "link");
+  for (const std::string& path : {std::string("/etc/hostname"), (folder.path() / "out/../../x").string(),
+                                  (folder.path() / "link/hostname").string(), std::string(""), std::string("\0x", 2)})
+    for (const char* id : {"weights.list", "checkpoint.describe", "dataset.describe"})
+      EXPECT_EQ(code_of([&] { call(id, Value::object({{"path", path}})); }), kAccessDenied) << path;
+  EXPECT_EQ(code_of([&] {
+              call("weights.write", Value::object({{"path", (folder.path() / "x").string()},
+                                                   {"tensors", Value::object({{"a", zeros({1})}})}}));
+            }),
+            kAccessDenied)
+      << "it may be read, not written";
+  // Weights are resources.
+  Identity reader{.id = "reader", .scopes = {"files:read"}, .resources = {{"weights:" + inside, {"read"}}}};
+  exchange.call("weights.list", Value::object({{"path", inside}}), {.identity = reader});
+  reader.resources = {{"weights:other", {"read"}}};
+  EXPECT_EQ(code_of([&] {
+              exchange.call("weights.list", Value::object({{"path", inside}}), {.identity = reader});
+            }),
+            kAccessDenied);
+}
+
+// ---- Training ---------------------------------------------------------------------------------------------------------------------------
+
+TEST_F(CatalogueTest, TrainsObservesAndDescribes) {
+  const std::string data = (folder.path() / "text.txt").string();
+  {
+    std::ofstream out(data);
+    for (int i = 0; i < 200; ++i) out << "row, row, row your boat, gently down the stream\n";
+  }
+  EXPECT_GT(call("dataset.describe", Value::object({{"path", data}}))["tokens"].integer(), 9000);
+  const std::string out = (folder.path() / "out" / "run").string();
+  const Value run =
+      call("training.start",
+           Value::object({{"data", data}, {"out", out}, {"preset", "tiny"}, {"steps", 20}, {"log_every", 5}}));
+  std::string events;
+  Value last;
+  {
+    Subscription observed = exchange.subscribe("training.observe", run, owner);
+    while (auto answer = observed.next()) {
+      last = answer->data;
+      events += last["event"].string() + " ";
+    }
+  }
+  EXPECT_EQ(last["event"], Value("end")) << last.to_json();
+  EXPECT_EQ(last["steps"], Value(20));
+  EXPECT_EQ(events.substr(0, 11), "begin step ") << events;
+  Subscription late = exchange.subscribe("training.observe", run, owner);
+  EXPECT_EQ(late.next()->data["event"], Value("begin")) << "who comes late sees all of it";
+  EXPECT_TRUE(call("training.list", {})["runs"][std::size_t{0}]["done"].boolean());
+  const Value checkpoint = call("checkpoint.describe", Value::object({{"path", out + "/last.safetensors"}}));
+  EXPECT_EQ(checkpoint["step"], Value(20));
+  EXPECT_TRUE(checkpoint["resumable"].boolean());
+  Identity other = registry->owner();
+  other.id = "other";
+  EXPECT_EQ(code_of([&] { exchange.call("training.stop", run, {.identity = other}); }), "RUN_NOT_FOUND");
+}
+
+TEST_F(CatalogueTest, StopsTraining) {
+  const std::string data = (folder.path() / "text.txt").string();
+  {
+    std::ofstream out(data);
+    for (int i = 0; i < 200; ++i) out << "row, row, row your boat, gently down the stream\n";
+  }
+  const Value run = call("training.start", Value::object({{"data", data},
+                                                          {"out", (folder.path() / "out" / "run").string()},
+                                                          {"preset", "tiny"},
+                                                          {"seconds", 600},
+                                                          {"log_every", 1}}));
+  Subscription observed = exchange.subscribe("training.observe", run, owner);
+  Value last;
+  while (auto answer = observed.next()) {
+    last = answer->data;
+    if (last["event"] == Value("step")) call("training.stop", run);
+  }
+  EXPECT_EQ(last["event"], Value("end")) << last.to_json();
+  EXPECT_TRUE(last["interrupted"].boolean());
+}
+
+// ---- Models -----------------------------------------------------------------------------------------------------------------------------
+
+TEST_F(CatalogueTest, ModelsAreResources) {
+  EXPECT_EQ(code_of([&] {
+              call("model.generate", Value::object({{"model", "none"}, {"prompt", "x"}}));
+            }),
+            "MODEL_NOT_FOUND");
+  const Identity user{.id = "u", .resources = {{"model:a", {"run"}}}};
+  for (const char* id : {"model.generate", "model.chat", "model.tokenize", "model.detokenize", "model.describe",
+                         "model.unload", "model.load"})
+    EXPECT_EQ(code_of([&] {
+                exchange.call(id, Value::object({{"model", "b"}}), {.identity = user});
+              }),
+              kAccessDenied)
+        << id;
+  EXPECT_EQ(code_of([&] {
+              call("model.load", Value::object({{"model", "m"}, {"path", "/etc/passwd"}}));
+            }),
+            kAccessDenied);
+  std::ofstream(folder.path() / "broken.gguf") << "GGUF but not really";
+  EXPECT_EQ(code_of([&] {
+              call("model.load", Value::object({{"model", "m"}, {"path", (folder.path() / "broken.gguf").string()}}));
+            }),
+            "FILE_ERROR");
+  EXPECT_EQ(call("model.list", {})["models"], Value(Value::Array()));
+}
+
+}  // namespace
+}  // namespace weft::operations::catalogue_test
