@@ -11,6 +11,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
+#include "cli/version.hpp"
 #include "ops/names.hpp"
 #include "weft/error.hpp"
 
@@ -122,7 +123,7 @@ int main(int count, char** arguments) {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
   CLI::App app("Weft: tensors and neural networks on the CPU and on any GPU through WebGPU.", "weft");
-  app.set_version_flag("--version", std::string("weft ") + WEFT_VERSION);
+  app.set_version_flag("--version", version_text);
   app.footer(kFooter);
   app.get_formatter()->column_width(26);
   app.require_subcommand(1);

@@ -86,7 +86,7 @@ class Surface(CliTest):
         for flag in "--preset --data --out --device --steps --seconds --seed --resume".split():
             self.assertIn(flag, result.stdout)
         self.assertIn("WEFT_SECONDS", result.stdout)
-        self.assertRegex(weft("--version").stdout, r"^weft \d+\.\d+\.\d+")
+        self.assertRegex(weft("--version").stdout, r"^weft \d+\.\d+\.\d+( \([0-9a-f]{10}(-dirty)?\))?\ncpu +\S")
 
     def test_slips_are_named(self):
         for arguments, suggestion in ((["trian"], "train"), (["train", "txt"], "text"), (["train", "text", "--out", "x", "--seeed", "3"], "--seed"),

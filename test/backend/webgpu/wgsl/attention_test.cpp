@@ -94,12 +94,9 @@ std::span<const Case> chosen(std::span<const Case> cases, std::size_t quick) {
 
 TEST_F(WgslAttentionTest, ForwardAndBackwardAgreeWithTheReference) {
   std::mt19937 random(1);
-  const Case cases[] = {{1, 4, 70, 70, 32, true, 2, 20},
-                        {2, 2, 35, 35, 12, true, 0, 0, true},
-                        {1, 2, 33, 65, 40, false, 1, 7},
-                        {1, 1, 50, 7, 9, true},
-                        {2, 2, 35, 21, 32, false},
-                        {1, 1, 17, 33, 192, true}};
+  const Case cases[] = {{1, 4, 70, 70, 32, true, 2, 20}, {2, 2, 35, 35, 12, true, 0, 0, true},
+                        {1, 2, 33, 65, 40, false, 1, 7}, {1, 1, 50, 7, 9, true},
+                        {2, 2, 35, 21, 32, false},       {1, 1, 17, 33, 192, true}};
   for (const Case& c : chosen(cases, 3)) {
     SCOPED_TRACE(fmt::format("{}x{} heads, {} queries, {} keys, width {}, {}, window {}", c.batch, c.heads, c.queries,
                              c.keys, c.width, c.causal ? "causal" : "full", c.window));

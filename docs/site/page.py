@@ -1,0 +1,39 @@
+#!/usr/bin/env python3
+"""Doxygen's filter for pages: prints FILE with a label on each heading, links to headings that Doxygen follows, and without the
+notes that the tests of code blocks read.
+
+usage: page.py FILE
+"""
+import pathlib
+import re
+import sys
+
+LANGUAGES = {"wgsl", "text", "json", "sh", "cmake"}  # Doxygen has no colours for these
+
+
+def slug(heading):
+    """As code hosts make it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def label(page, heading):
+    return f"{page}-{heading}".lower()
+
+
+path = pathlib.Path(sys.argv[1])
+inside = False
+for line in path.read_text().splitlines():
+    fence = re.match(r"```(\w*)", line)
+    if fence:
+        inside = not inside
+        if fence[1] in LANGUAGES:
+            line = "```"
+    elif not inside:
+        if re.match(r"<!-- test: .*-->$", line):
+            continue
+        heading = re.match(r"(##+) (.*)$", line)
+        if heading:
+            line = f"{heading[1]} {heading[2]} {{#{label(path.stem, slug(heading[2]))}}}"
+        line = re.sub(r"\]\((?:[\w./-]*?([\w-]+)\.md)?#([\w-]+)\)", lambda m: f"](#{label(m[1] or path.stem, m[2])})", line)
+        line = re.sub(r"(?<!`)`([^`]*'[^`]*)`(?!`)", r"``\1``", line)  # an apostrophe would end the code
+    print(line)
