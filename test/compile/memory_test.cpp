@@ -26,8 +26,9 @@ void expect_sound(const MemoryRequest& request, const MemoryPlan& plan) {
   }
   for (const auto& [a, b] : request.apart)
     EXPECT_NE(plan.slots[static_cast<std::size_t>(a)].buffer, plan.slots[static_cast<std::size_t>(b)].buffer);
-  if (request.buffer_bytes_max > 0)
+  if (request.buffer_bytes_max > 0) {
     for (const std::size_t bytes : plan.buffers) EXPECT_LE(bytes, request.buffer_bytes_max);
+  }
 }
 
 MemoryRequest four_at_once() {

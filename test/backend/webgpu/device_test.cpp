@@ -164,14 +164,19 @@ TEST_F(WebgpuTest, AdaptersTellWhatTheyAre) {
   const std::vector<AdapterInfo> adapters = list_adapters();
   const AdapterInfo& adapter = adapters.at(0);
   EXPECT_EQ(adapter.index, 0);
-  EXPECT_EQ(adapter.type, AdapterType::software);
-  EXPECT_TRUE(contains(adapter.name, "llvmpipe"));
   EXPECT_EQ(adapter.backend, "Vulkan");
-  EXPECT_TRUE(contains(adapter.driver, "Mesa"));
+  EXPECT_FALSE(adapter.name.empty() || adapter.driver.empty());
   EXPECT_TRUE(adapter.f16);
   EXPECT_TRUE(adapter.subgroups);
   EXPECT_TRUE(adapter.timestamps);
-  EXPECT_EQ(adapter.subgroup_size_max, 8u);
+  if (std::getenv("WEFT_TEST_ADAPTER")) {
+    EXPECT_NE(adapter.type, AdapterType::unknown);
+  } else {
+    EXPECT_EQ(adapter.type, AdapterType::software);
+    EXPECT_TRUE(contains(adapter.name, "llvmpipe"));
+    EXPECT_TRUE(contains(adapter.driver, "Mesa"));
+    EXPECT_EQ(adapter.subgroup_size_max, 8u);
+  }
   EXPECT_GE(adapter.limits.binding_bytes, 128u << 20);
   EXPECT_GE(adapter.limits.workgroup_bytes, 32u << 10);
   EXPECT_GE(adapter.limits.immediate_bytes, 64u);
