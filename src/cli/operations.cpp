@@ -1,10 +1,14 @@
-// weft operations list|describe|call
+// weft operations list|describe|call|serve
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <charconv>
 #include <chrono>
+#include <condition_variable>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
 
 #include "base/file.hpp"
@@ -14,6 +18,8 @@
 #include "cli/output.hpp"
 #include "cli/stop_on_interrupt.hpp"
 #include "ops/names.hpp"
+#include "serve/http.hpp"
+#include "serve/mcp.hpp"
 #include "weft/catalogue.hpp"
 #include "weft/device.hpp"
 #include "weft/error.hpp"
@@ -165,6 +171,62 @@ int call(const CallRequest& request) {
   return kOk;
 }
 
+struct ServeRequest {
+  std::string http, device = "auto";
+  fs::path token_file;
+  bool mcp = false, quiet = false;
+  std::vector<fs::path> read_folders, write_folders;
+};
+
+// A line of standard input without its end; of one that is too long, its beginning.
+std::optional<std::string> read_line(std::size_t bytes_max) {
+  std::string line;
+  int c = 0;
+  while ((c = std::getc(stdin)) != EOF && c != '\n')
+    if (line.size() <= bytes_max) line += static_cast<char>(c);
+  if (c == EOF && line.empty()) return std::nullopt;
+  return line;
+}
+
+int serve(const ServeRequest& request) {
+  if (request.http.empty() && !request.mcp) throw UsageError("say how to serve: --http HOST:PORT, --mcp, or both");
+  set_default_device(parse_device(request.device));
+  const auto registry = std::make_shared<op::Registry>();
+  op::Catalogue catalogue(registry, {.read_folders = request.read_folders, .write_folders = request.write_folders});
+  op::Exchange exchange(registry);
+  const weft::serve::Service service{exchange, catalogue.handles()};
+  std::optional<weft::serve::HttpServer> http;
+  if (!request.http.empty()) {
+    if (request.token_file.empty()) throw UsageError("--http needs --token-file: who may call, and what");
+    const auto colon = request.http.rfind(':');
+    weft::serve::HttpOptions options{.host = request.http.substr(0, colon), .version = WEFT_VERSION};
+    const std::string port = colon == std::string::npos ? "" : request.http.substr(colon + 1);
+    const auto read = std::from_chars(port.data(), port.data() + port.size(), options.port);
+    if (port.empty() || read.ec != std::errc() || read.ptr != port.data() + port.size())
+      throw UsageError(fmt::format("--http is {}, and not HOST:PORT", quote(request.http)));
+    if (options.host.starts_with('[') && options.host.ends_with(']'))
+      options.host = options.host.substr(1, options.host.size() - 2);
+    if (!request.quiet) options.log = [](std::string_view line) { put_message(line); };
+    http.emplace(service, weft::serve::Tokens::load(request.token_file, *registry), options);
+    put_message(fmt::format("serving {} operations on http://{}:{}", registry->list().size(),
+                            request.http.substr(0, colon), http->port()));
+  }
+  if (request.mcp) {
+    // The client is whoever started this process.
+    const weft::serve::McpOptions options{.identity = registry->owner(), .version = WEFT_VERSION};
+    weft::serve::serve_mcp(
+        service, options, [&] { return read_line(options.line_bytes_max); },
+        [](std::string_view line) { return put_text(std::string(line) + "\n"); });
+    return kOk;
+  }
+  StopOnInterrupt interrupt;
+  std::mutex mutex;
+  std::condition_variable_any changed;
+  std::unique_lock lock(mutex);
+  changed.wait(lock, interrupt.token(), [] { return false; });
+  return kOk;
+}
+
 }  // namespace
 
 void set_up_operations(CLI::App& app, Action& action) {
@@ -198,6 +260,25 @@ void set_up_operations(CLI::App& app, Action& action) {
       ->check(CLI::NonNegativeNumber);
   call_app->add_flag("--envelope", request->envelope, "print where the answer came from, too");
   call_app->callback([&action, request] { action = [request] { return call(*request); }; });
+
+  CLI::App* serve_app = app.add_subcommand("serve", "offer the operations to clients, over HTTP or MCP");
+  auto serving = std::make_shared<ServeRequest>();
+  serve_app->footer(
+      "The token file: {\"tokens\": [{\"token\": \"...\", \"id\": \"me\", \"scopes\": [\"tensor:run\"], \"resources\": "
+      "{\"model:*\": [\"run\"]}}]}.\n"
+      "docs/operations.md describes routes and limits.");
+  serve_app->add_option("--http", serving->http, "HOST:PORT to listen on; port 0 takes a free one");
+  serve_app->add_option("--token-file", serving->token_file, "who may call over HTTP, and what");
+  serve_app->add_flag("--mcp", serving->mcp,
+                      "Model Context Protocol on standard input and output, for whoever starts this");
+  serve_app->add_option("--allow-read", serving->read_folders, "a folder that operations may read; may be repeated")
+      ->take_all();
+  serve_app
+      ->add_option("--allow-write", serving->write_folders, "a folder that operations may write in; may be repeated")
+      ->take_all();
+  serve_app->add_option("--device", serving->device, "auto, cpu, webgpu or webgpu:INDEX")->capture_default_str();
+  serve_app->add_flag("--quiet", serving->quiet, "print no line for each request");
+  serve_app->callback([&action, serving] { action = [serving] { return serve(*serving); }; });
 }
 
 }  // namespace weft::cli

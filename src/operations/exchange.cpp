@@ -507,11 +507,8 @@ std::optional<Envelope> Subscription::next() {
   return take(*state_, std::nullopt, timed_out);
 }
 
-std::optional<Envelope> Subscription::next_until(Clock::time_point time) {
-  bool timed_out = false;
-  auto envelope = take(*state_, time, timed_out);
-  if (timed_out) throw OperationError(kTimeout, fmt::format("{}: no answer yet", state_->operation_id));
-  return envelope;
+std::optional<Envelope> Subscription::next_until(Clock::time_point time, bool& is_waiting) {
+  return take(*state_, time, is_waiting);
 }
 
 void Subscription::abort() { exchange_->abort(state_, kAborted, "its subscriber has left"); }

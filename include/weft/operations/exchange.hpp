@@ -85,8 +85,8 @@ class Subscription {
   const std::string& request_id() const;
   /// The next answer; nothing behind the last one. Errors: OperationError once all earlier answers are taken.
   std::optional<Envelope> next();
-  /// Waits until a time only. Errors: OperationError TIMEOUT if there is no answer by then.
-  std::optional<Envelope> next_until(Clock::time_point time);
+  /// Waits until a time only. `is_waiting`: there is no answer yet.
+  std::optional<Envelope> next_until(Clock::time_point time, bool& is_waiting);
   void abort();
 
   Subscription(Subscription&&) noexcept = default;

@@ -1,0 +1,288 @@
+#include "serve/mcp.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "base/quote.hpp"
+#include "weft/error.hpp"
+
+namespace weft::serve {
+namespace {
+
+namespace op = operations;
+
+// The versions of the protocol that differ in nothing that this server does.
+constexpr std::string_view kVersions[] = {"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"};
+
+// Codes of JSON-RPC.
+constexpr int kParseError = -32700, kInvalidRequest = -32600, kMethodNotFound = -32601, kInvalidParams = -32602,
+              kInternalError = -32603;
+
+struct RpcError {
+  int code;
+  std::string message;
+};
+
+class McpServer {
+ public:
+  McpServer(const Service& service, const McpOptions& options, const std::function<bool(std::string_view)>& write_line)
+      : service_(service), options_(options), write_line_(write_line) {}
+
+  ~McpServer() {
+    std::unique_lock lock(mutex_);
+    ending_ = true;
+    std::vector<std::string> requests;
+    for (const auto& [id, call] : calls_) requests.push_back(call);
+    lock.unlock();
+    for (const std::string& request : requests) service_.exchange.abort(request, &options_.identity);
+    lock.lock();
+    changed_.wait(lock, [&] { return running_ == 0; });
+    lock.unlock();
+    service_.handles.free_all_of(options_.identity.id);
+  }
+
+  void line(const std::string& text) {
+    Value message;
+    try {
+      if (text.size() > options_.line_bytes_max)
+        throw FileError(fmt::format("a message has at most {} bytes", options_.line_bytes_max));
+      message = Value::parse(text, "the message");
+    } catch (const Error& error) {
+      return send_error(nullptr, {kParseError, error.what()});
+    }
+    if (!message.is_object())
+      return send_error(nullptr, {kInvalidRequest, "a message is an object; batches are not taken"});
+    const Value* id = message.find("id");
+    const Value* method = message.find("method");
+    if (!method) return;  // an answer; this server asks nothing
+    if (id && !id->is_string() && !id->is_integer())
+      return send_error(nullptr, {kInvalidRequest, "\"id\" is neither a string nor an integer"});
+    const Value* version = message.find("jsonrpc");
+    if (!method->is_string() || !version || *version != Value("2.0"))
+      return send_error(id ? *id : Value(), {kInvalidRequest, "this is not JSON-RPC 2.0"});
+    const Value none = Value::Object();
+    const Value* params = message.find("params");
+    if (!params) params = &none;
+    try {
+      if (!params->is_object()) throw RpcError{kInvalidParams, "\"params\" is not an object"};
+      if (!id) return notification(method->string(), *params);
+      request(*id, method->string(), *params);
+    } catch (const RpcError& error) {
+      if (id) send_error(*id, error);
+    } catch (const Error& error) {
+      if (id) send_error(*id, {kInvalidParams, error.what()});
+    }
+  }
+
+ private:
+  void request(const Value& id, const std::string& method, const Value& params) {
+    if (method == "initialize") return send_result(id, initialize(params));
+    if (method == "ping") return send_result(id, Value(Value::Object()));
+    if (method == "tools/list") return send_result(id, tools(params));
+    if (method == "tools/call") return call(id, params);
+    throw RpcError{kMethodNotFound, fmt::format("there is no method {}", quote(method))};
+  }
+
+  void notification(const std::string& method, const Value& params) {
+    if (method != "notifications/cancelled") return;
+    const Value* id = params.find("requestId");
+    if (!id) return;
+    std::string request;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = calls_.find(id->to_json());
+      if (found == calls_.end()) return;
+      request = found->second;
+      cancelled_.insert(id->to_json());
+    }
+    service_.exchange.abort(request, &options_.identity);
+  }
+
+  Value initialize(const Value& params) const {
+    std::string_view version = kVersions[0];
+    if (const Value* wanted = params.find("protocolVersion"); wanted && wanted->is_string())
+      for (const std::string_view each : kVersions)
+        if (each == wanted->string()) version = each;
+    return Value::object(
+        {{"protocolVersion", version},
+         {"capabilities", Value::object({{"tools", Value::object({{"listChanged", false}})}})},
+         {"serverInfo", Value::object({{"name", "weft"}, {"title", "Weft"}, {"version", options_.version}})},
+         {"instructions",
+          "Tensor ops, language models, training runs and files as tools. A tensor is {\"$tensor\": {dtype, shape, "
+          "data}} with "
+          "its elements in base64; handle.create keeps one, and {\"$tensor\": {\"handle\": ...}} names it."}});
+  }
+
+  // ---- Tools ------------------------------------------------------------------------------------------------------------------
+
+  // Tools take and give objects.
+  static Value object_schema(const Value& schema) {
+    Value wired = op::schema_for_wire(schema);
+    if (!wired.is_object()) return Value::object({{"type", "object"}});
+    wired.members().set("type", "object");
+    return wired;
+  }
+  static bool gives_objects(const op::Specification& specification) {
+    if (specification.kind == op::Kind::subscription || !specification.output.is_object()) return false;
+    const Value* type = specification.output.find("type");
+    return type && *type == Value("object");
+  }
+
+  Value tool(const op::Specification& s) const {
+    Value::Object tool{{"name", s.id()},
+                       {"title", s.title.empty() ? s.id() : s.title},
+                       {"description", s.description},
+                       {"inputSchema", object_schema(s.input)}};
+    if (gives_objects(s)) tool.set("outputSchema", object_schema(s.output));
+    tool.set("annotations", Value::object({{"readOnlyHint", s.kind == op::Kind::query}, {"openWorldHint", false}}));
+    return tool;
+  }
+
+  Value tools(const Value& params) const {
+    const auto all = service_.exchange.registry().list();
+    std::size_t first = 0;
+    if (const Value* cursor = params.find("cursor"); cursor && !cursor->is_null()) {
+      // The cursor is the id of the last tool of the page before.
+      if (!cursor->is_string()) throw RpcError{kInvalidParams, "the cursor is not one of this server"};
+      while (first < all.size() && all[first]->id() != cursor->string()) ++first;
+      if (first++ == all.size()) throw RpcError{kInvalidParams, "the cursor is not one of this server"};
+    }
+    const std::size_t end = std::min(all.size(), first + options_.page);
+    Value::Array list;
+    for (std::size_t i = first; i < end; ++i) list.push_back(tool(*all[i]));
+    Value::Object result{{"tools", std::move(list)}};
+    if (end < all.size()) result.set("nextCursor", all[end - 1]->id());
+    return result;
+  }
+
+  void call(const Value& id, const Value& params) {
+    const std::string name = params["name"].string();
+    const Value* arguments = params.find("arguments");
+    const auto specification = service_.exchange.registry().find(name);
+    if (!specification) throw RpcError{kInvalidParams, fmt::format("there is no tool {}", quote(name, 100))};
+    Value progress;
+    if (const Value* meta = params.find("_meta"); meta && meta->is_object())
+      if (const Value* token = meta->find("progressToken")) progress = *token;
+    {
+      const std::lock_guard lock(mutex_);
+      if (running_ >= options_.calls_max)
+        throw RpcError{kInternalError, fmt::format("{} calls are under way, which is the limit", running_)};
+      if (calls_.contains(id.to_json())) throw RpcError{kInvalidRequest, "the id is that of a call which is under way"};
+      calls_.emplace(id.to_json(), "");
+      ++running_;
+    }
+    std::thread([this, id, specification, progress, input = arguments ? *arguments : Value(Value::Object())]() mutable {
+      run(id, *specification, std::move(input), progress);
+      const std::lock_guard lock(mutex_);
+      calls_.erase(id.to_json());
+      cancelled_.erase(id.to_json());
+      --running_;
+      changed_.notify_all();
+    }).detach();
+  }
+
+  void run(const Value& id, const op::Specification& specification, Value input, const Value& progress) {
+    Value result;
+    try {
+      op::Subscription answers = service_.start(specification.id(), std::move(input), {.identity = options_.identity});
+      {
+        const std::lock_guard lock(mutex_);
+        calls_[id.to_json()] = answers.request_id();
+        if (ending_ || cancelled_.contains(id.to_json())) return;
+      }
+      result = specification.kind == op::Kind::subscription ? all_answers(answers, progress) : one_answer(answers);
+    } catch (const op::OperationError& error) {
+      const Value data = to_value(error);
+      result = Value::object({{"content", text_content(fmt::format("{}: {}", error.code(), error.what()))},
+                              {"isError", true},
+                              {"_meta", Value::object({{"error", data}})}});
+    } catch (const std::exception& error) {
+      result = Value::object({{"content", text_content(error.what())}, {"isError", true}});
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      if (cancelled_.contains(id.to_json())) return;  // a cancelled request has no answer
+    }
+    send_result(id, std::move(result));
+  }
+
+  static Value text_content(std::string_view text) {
+    return Value::array({Value::object({{"type", "text"}, {"text", text}})});
+  }
+
+  static Value tool_result(Value data) {
+    Value::Object result{{"content", text_content(data.to_json())}};
+    result.set("structuredContent", data.is_object() ? std::move(data) : Value::object({{"data", std::move(data)}}));
+    result.set("isError", false);
+    return result;
+  }
+
+  Value one_answer(op::Subscription& answers) const {
+    const auto envelope = answers.next();
+    if (!envelope) throw op::OperationError(op::kExecutionError, "the operation ended without an answer");
+    return tool_result(op::to_wire(envelope->data, op::WireTensors::data, service_.handles, options_.identity.id));
+  }
+
+  Value all_answers(op::Subscription& answers, const Value& progress) {
+    Value::Array all;
+    bool ended_early = false;
+    while (const auto envelope = answers.next()) {
+      all.push_back(op::to_wire(envelope->data, op::WireTensors::data, service_.handles, options_.identity.id));
+      if (!progress.is_null())
+        send(Value::object({{"jsonrpc", "2.0"},
+                            {"method", "notifications/progress"},
+                            {"params", Value::object({{"progressToken", progress},
+                                                      {"progress", all.size()},
+                                                      {"message", all.back().to_json()}})}}));
+      if (all.size() >= options_.answers_max) {
+        ended_early = true;
+        break;
+      }
+    }
+    return tool_result(Value::object({{"answers", std::move(all)}, {"ended_early", ended_early}}));
+  }
+
+  // ---- Messages ---------------------------------------------------------------------------------------------------------------
+
+  void send(const Value& message) {
+    const std::string text = message.to_json();
+    const std::lock_guard lock(writing_);
+    write_line_(text);
+  }
+  void send_result(const Value& id, Value result) {
+    send(Value::object({{"jsonrpc", "2.0"}, {"id", id}, {"result", std::move(result)}}));
+  }
+  void send_error(const Value& id, const RpcError& error) {
+    send(Value::object({{"jsonrpc", "2.0"},
+                        {"id", id},
+                        {"error", Value::object({{"code", error.code}, {"message", error.message}})}}));
+  }
+
+  const Service& service_;
+  const McpOptions& options_;
+  const std::function<bool(std::string_view)>& write_line_;
+  std::mutex writing_, mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, std::string> calls_;  // the id of the message -> that of the call
+  std::set<std::string> cancelled_;
+  std::size_t running_ = 0;
+  bool ending_ = false;
+};
+
+}  // namespace
+
+void serve_mcp(const Service& service, const McpOptions& options,
+               const std::function<std::optional<std::string>()>& read_line,
+               const std::function<bool(std::string_view)>& write_line) {
+  McpServer server(service, options, write_line);
+  while (const auto line = read_line())
+    if (!line->empty()) server.line(*line);
+}
+
+}  // namespace weft::serve
