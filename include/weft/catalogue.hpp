@@ -16,31 +16,31 @@
 namespace weft::operations {
 
 struct CatalogueOptions {
-  /// Folders that operations may read files in, and those that they may write in. Without `any_files` all other paths are
+  /// Folders in which operations may read files, and folders in which they may write. Without `any_files` all other paths are
   /// refused.
   std::vector<std::filesystem::path> read_folders = {}, write_folders = {};
   bool any_files = false;                                   ///< for the owner of the process
-  std::uint64_t tensor_bytes_max = std::uint64_t{1} << 30;  ///< of one result of a tensor op
-  std::size_t handles_max = 10'000;                         ///< tensors that one identity holds
-  std::uint64_t handle_bytes_max = std::uint64_t{4} << 30;  ///< and their bytes together
+  std::uint64_t tensor_bytes_max = std::uint64_t{1} << 30;  ///< limit for one result of a tensor op
+  std::size_t handles_max = 10'000;                         ///< limit for the tensors of one identity
+  std::uint64_t handle_bytes_max = std::uint64_t{4} << 30;  ///< limit for the bytes of these tensors together
 };
 
-/// Tensors that clients hold by name. A handle belongs to the identity that made it, by its id; to others it does not exist.
-/// Thread safety: all of it.
+/// Tensors that clients hold by name. A handle belongs to the id of the identity that made it; for others it does not exist.
+/// Thread safety: any thread may call any function.
 class Handles {
  public:
   explicit Handles(const CatalogueOptions& options = {});
   ~Handles();
   /// Computes the value and keeps it. Errors: OperationError HANDLE_LIMIT beyond what one identity may hold.
   std::string put(Tensor tensor, std::string_view owner);
-  /// Nothing for a handle that is not there, or of another owner.
+  /// Nothing if there is no such handle, or it belongs to another owner.
   std::optional<Tensor> find(std::string_view handle, std::string_view owner);
   bool free(std::string_view handle, std::string_view owner);
   /// The handles of an owner, in the order in which they were made.
   std::vector<std::string> list(std::string_view owner) const;
-  /// Frees all that an owner holds: it has gone.
+  /// Frees all handles of an owner that has gone.
   void free_all_of(std::string_view owner);
-  /// Frees what was not used for so long.
+  /// Frees handles that were not used for this time.
   void free_unused_for(std::chrono::seconds age);
   std::size_t size() const;
   std::uint64_t bytes() const;
@@ -50,7 +50,7 @@ class Handles {
   std::unique_ptr<State> state_;
 };
 
-/// Everything that Weft offers, in a registry. It lives as long as the registry's calls.
+/// Everything that Weft offers, in a registry. It must live as long as the registry's calls.
 ///
 /// | namespace | operations | scopes and resources |
 /// |---|---|---|

@@ -1,4 +1,4 @@
-// Explicit compilation: trace a function once, replay its plan ever after.
+// Explicit compilation: trace a function once, then replay its plan.
 #pragma once
 
 #include <array>
@@ -21,12 +21,12 @@ namespace runtime {
 class CompiledFunction;
 }
 
-/// A traced function. A call binds its arguments, runs the plan and gives the results; updates of Variables made inside
-/// the function are part of the plan and write in place. It is traced again for other shapes or dtypes of arguments, and
-/// when a module that it uses changes between training and evaluation; the last 256 traces are kept. Numbers that change
-/// from call to call travel as arguments (rank 0), never baked in. Assignments and gradients that the function leaves on
-/// Variables while it is traced stay in the trace.
-/// Thread safety: calls from several threads run one after another.
+/// A traced function. A call binds its arguments, runs the plan and returns the results. Updates of Variables
+/// inside the function are part of the plan and write in place. The function is traced again for other shapes or
+/// dtypes of arguments, and when a module that it uses changes between training and evaluation; the last 256
+/// traces are kept. Pass numbers that change from call to call as arguments of rank 0. Tracing itself assigns
+/// nothing and leaves no gradients on Variables. Thread safety: calls from several threads run one after
+/// another.
 class Compiled {
  public:
   using Function = std::function<std::vector<Tensor>(std::span<const Tensor>)>;
@@ -36,7 +36,7 @@ class Compiled {
   void prepare(std::span<const Tensor> arguments);
   /// Kernels, shapes, bytes, FLOPs, buffers of the last plan; with `source`, the program text too.
   std::string explain(bool source = false) const;
-  /// Kernels of the last plan: count, and bytes of scratch memory.
+  /// Number of kernels of the last plan, and its bytes of scratch memory.
   std::size_t kernel_count() const;
   std::size_t scratch_bytes() const;
   /// Number of traces made so far.
@@ -48,7 +48,7 @@ class Compiled {
   std::shared_ptr<runtime::CompiledFunction> impl_;
 };
 
-/// A function of tensors, compiled at its first call. It gives what the function gives: a Tensor, a pair, tuple, array or
+/// A function of tensors, compiled at its first call. It returns what the function returns: a Tensor, a pair, tuple, array or
 /// vector of Tensors, or nothing. Copies share the compiled function, so it may be a member or a std::function:
 ///
 ///     std::function<std::pair<Tensor, Tensor>(const Tensor&)> act = compile([&](const Tensor& x) { ... });
@@ -120,12 +120,12 @@ CompiledCall<F> compile(F function) {
   return CompiledCall<F>(std::move(function));
 }
 
-/// What would run to compute `tensor`: kernels, shapes, bytes, FLOPs, buffers.
+/// The plan that would compute `tensor`: kernels, shapes, bytes, FLOPs, buffers.
 std::string explain(const Tensor& tensor, bool source = false);
 
-/// Switches of the compiler, a session's own, for tests and for finding faults. Environment twin: WEFT_DISABLE=fusion,rewrites,...
+/// The compiler's switches of a session, for tests and for finding faults. Environment: WEFT_DISABLE=fusion,rewrites,...
 struct CompileSettings {
-  bool fusion = true;            // off: one kernel an op
+  bool fusion = true;            // off: one kernel for each op
   bool fused_composites = true;  // off: attention as matmul and softmax
   std::vector<std::string> disabled_rewrites;
 };

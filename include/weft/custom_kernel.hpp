@@ -1,4 +1,4 @@
-// Ops of the user's own with kernels of their own, for what no elementwise text and no other ops express.
+// User-defined ops with their own kernels, for computations that neither elementwise text nor other ops can express.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@ struct ValueType {
   Shape shape;
 };
 
-/// Elements of an operand. An index outside is an error that names the op and the operand, and reaches no memory.
+/// Elements of an operand. An index out of range is an error that names the op and the operand; no memory is touched.
 template <class T>
 class Elements {
  public:
@@ -45,7 +45,7 @@ void Elements<T>::out_of_bounds(Extent i) const {
 /// Attributes of one use of the op, by name.
 using KernelAttributes = std::map<std::string, double>;
 
-/// What the CPU function of an op works on. Operands are contiguous, row-major.
+/// The operands and attributes of a call of the CPU function. Operands are contiguous, row-major.
 class KernelArguments {
  public:
   struct Operand {
@@ -78,14 +78,14 @@ class KernelArguments {
   KernelAttributes attributes_;
 };
 
-/// What flows back into the op.
+/// The operands and incoming gradients of the op.
 struct KernelGradient {
   std::vector<Tensor> inputs, outputs;
-  std::vector<Tensor> output_gradients;  // undefined where nothing flows
+  std::vector<Tensor> output_gradients;  // undefined if no gradient flows
   KernelAttributes attributes;
 };
 
-/// An op by its kernels. Only name, inputs, shape and one of cpu and wgsl are needed.
+/// An op defined by its kernels. Only name, inputs, shape and one of cpu and wgsl are needed.
 struct KernelDefinition {
   std::string name;
   std::vector<std::string> inputs;
@@ -119,7 +119,7 @@ class CustomKernel {
   Tensor operator()(const Tensor& first, const T&... rest) const {
     return call({first, rest...}).at(0);
   }
-  /// All results. Attributes that are not given take their defaults.
+  /// Returns all results. Missing attributes take their defaults.
   std::vector<Tensor> call(const std::vector<Tensor>& inputs, const KernelAttributes& attributes = {},
                            Where where = Where::current()) const;
   const std::string& name() const { return name_; }
@@ -128,14 +128,14 @@ class CustomKernel {
   std::string name_;
 };
 
-/// Adds the op to the table: `weft::op` and the other surfaces have it too. On a device for which it has no kernel it is a
-/// DeviceError that says so.
+/// Adds the op to the table, so `weft::op` and the command know it too. Calling it on a device without a kernel for it is a
+/// DeviceError.
 /// Errors  UsageError: the name is taken, an input or attribute lacks a name, both kernels are missing, or `workgroups` does
 ///         not parse
 CustomKernel register_kernel(KernelDefinition definition);
 
 /// Any op by name, whatever its kind. Attributes are numbers; booleans are 0 and 1.
-/// Errors  UsageError for a name, an input or an attribute that there is not (the nearest is named); otherwise as the op
+/// Errors  UsageError for an unknown name, input or attribute (the nearest name is suggested); otherwise as the op
 std::vector<Tensor> op(std::string_view name, const std::vector<Tensor>& inputs,
                        const KernelAttributes& attributes = {}, Where where = Where::current());
 

@@ -1,4 +1,4 @@
-// Elementwise ops of the user's own: forward text in, kernels and gradients on every device out.
+// User-defined elementwise ops: Weft makes kernels and gradients for every device from the text of the forward pass.
 #pragma once
 
 #include <string>
@@ -16,13 +16,13 @@ struct OpDefinition {
   std::string name;
   std::vector<std::string> inputs;
   std::string forward;
-  std::vector<std::pair<std::string, double>> attributes = {};  // name and default, given as further numbers in calls
+  std::vector<std::pair<std::string, double>> attributes = {};  // name and default; calls pass them as further numbers
   std::vector<std::string> gradients =
-      {};  // one an input, over inputs, attributes, `output` and `g`; derived when absent
+      {};  // one for each input, over inputs, attributes, `output` and `g`; derived if absent
   std::string doc = {};
 };
 
-/// A registered op, to call. Works wherever the rows of the table do.
+/// A registered op, to call. It works wherever built-in ops do.
 class CustomOp {
  public:
   explicit CustomOp(std::string name) : name_(std::move(name)) {}

@@ -8,7 +8,7 @@
 
 namespace weft {
 
-/// Where a tensor lives. `trace` records what would run and computes nothing; it is never chosen unless named.
+/// The place of a tensor. `trace` records what would run and computes nothing; it is used only when named.
 struct Device {
   enum class Kind : unsigned char { cpu, webgpu, trace };
   Kind kind = Kind::cpu;
@@ -20,12 +20,12 @@ struct Device {
 
 inline constexpr Device kCpu{};
 
-/// Parses "auto", "cpu", "webgpu", "webgpu:1", "trace". `auto` takes a real GPU if there is one, else the CPU; a
-/// software adapter is taken only when named by its index.
-/// Errors  UsageError for another text; DeviceError when there is no such device, with what to do.
+/// Parses "auto", "cpu", "webgpu", "webgpu:1", "trace". `auto` takes a real GPU if there is one, else the CPU; a software
+/// adapter is used only when named by its index.
+/// Errors  UsageError for any other text; DeviceError with the cure if there is no such device.
 Device parse_device(std::string_view text);
 
-/// The device that new tensors are made on: WEFT_DEVICE, else the CPU, until it is set.
+/// The device that new tensors are made on. Until it is set: WEFT_DEVICE, else the CPU.
 Device default_device();
 void set_default_device(Device device);
 
@@ -35,7 +35,7 @@ struct DeviceInfo {
   bool is_software = false;
   std::vector<std::pair<std::string, std::string>> details;
 };
-/// Every device of this machine; `problem` (optional) receives why WebGPU has none.
+/// Every device of this machine; `problem` (optional) receives the reason if WebGPU has none.
 std::vector<DeviceInfo> list_devices(std::string* problem = nullptr);
 
 /// Waits until all work on the device is done. Errors: DeviceError if it was lost.

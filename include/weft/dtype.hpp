@@ -13,9 +13,9 @@
 
 namespace weft {
 
-/// Types that tensors hold. The types down to u8 compute; the others are for storage: ops refuse them, and a cast unpacks
-/// them inside the kernel that reads them. The types from q4_0 on are the blocks of GGUF files: small integers that share
-/// scales. A bool takes one byte on the host and on the CPU, and a u32 on a GPU (backends convert on upload and download).
+/// Types of elements. Ops compute with the types down to u8. The others are for storage: ops refuse them, and a cast unpacks
+/// them in the kernel that reads them. The types from q4_0 on are the blocks of GGUF files: small integers that share scales. A
+/// bool takes one byte on the host and on the CPU, and a u32 on a GPU (backends convert on upload and download).
 enum class DType : std::uint8_t {
   f32,
   f64,
@@ -43,7 +43,7 @@ enum class DType : std::uint8_t {
   q4_1,
   q5_0,
   q5_1,
-  q8_0,  // 32 elements and one scale, for *_1 also a minimum
+  q8_0,  // 32 elements and one scale; *_1 also have a minimum
   q2_k,
   q3_k,
   q4_k,
@@ -56,29 +56,29 @@ enum class DType : std::uint8_t {
 
 enum class ElementKind : std::uint8_t { real, integer, boolean, storage, block };
 
-/// The row of a type: the whole truth about it.
+/// The row of a type says everything about it.
 struct Element {
   DType type;
   std::string_view name;  ///< "f32", as in listings and in expressions
-  /// Of an element in memory; types below 8 bits are packed, the first element in the low bits of a byte. 0 for blocks, whose
-  /// elements have no bits of their own: `block_bytes` counts there.
+  /// Bits of an element in memory; elements below 8 bits are packed, the first in the low bits of a byte. 0 for blocks, whose
+  /// elements share bits: see `block_bytes`.
   int bits;
   ElementKind kind;
   bool is_signed;
-  /// What arithmetic happens in. Of f16 and bf16 each op computes in f32 and rounds its result; of 8 and 16 bits it
-  /// computes in i32 and keeps the low bits.
+  /// The type that ops compute in. For f16 and bf16 they compute in f32 and round the result; for integers of 8 and 16 bits
+  /// they compute in i32 and keep the low bits.
   DType compute;
-  double lowest, highest;  ///< finite numbers (of i64 and u64 rounded to a double)
+  double lowest, highest;  ///< the limits of finite numbers (for i64 and u64 rounded to a double)
   int digits;              ///< bits of the significand with the leading one, or of the magnitude of an integer
   bool has_infinity;
   std::string_view host;         ///< type in C++; "" for types without one
-  std::string_view safetensors;  ///< names in files; "" or -1 where a format has no such type
+  std::string_view safetensors;  ///< names in files; "" or -1 if a format has no such type
   std::string_view npy;
   int gguf, onnx;
-  std::string_view wgsl;   ///< type of a value in a shader once it is read; "" where a GPU does not hold it
-  bool on_cpu, on_gpu;     ///< whether tensors there may hold it
-  int block_elements = 1;  ///< of kind block: elements that share scales, neighbours along the last axis
-  int block_bytes = 0;     ///< of kind block: bytes of these in a file and on the host
+  std::string_view wgsl;   ///< type of a loaded value in a shader; "" if a GPU does not support the type
+  bool on_cpu, on_gpu;     ///< whether tensors on these devices may have it
+  int block_elements = 1;  ///< kind block: elements that share scales, neighbours along the last axis
+  int block_bytes = 0;     ///< kind block: bytes of a block in a file and on the host
 };
 
 /// The row of a GGUF block format. Its scales are f16 numbers, or powers of two, times small integers.
@@ -180,17 +180,17 @@ inline constexpr DType kComputeDTypes[] = {DType::f32, DType::f64,  DType::i32, 
                                            DType::f16, DType::bf16, DType::i64, DType::i16, DType::i8,
                                            DType::u64, DType::u16,  DType::u8};
 
-/// Whether elements share scales by blocks: nothing reads one of them alone.
+/// Whether the elements of a block share scales, so that none can be read alone.
 constexpr bool is_block(DType type) { return element(type).kind == ElementKind::block; }
-/// Bytes of one element. Types below 8 bits share bytes: for them this is 1, and `bytes_of` counts what they take. 0 for
+/// Bytes of one element. 1 for elements below 8 bits, which share bytes: use `bytes_of` to count them. 0 for
 /// blocks.
 constexpr std::size_t size_bytes(DType type) { return static_cast<std::size_t>((element(type).bits + 7) / 8); }
-/// Bytes of `count` elements of `bits` bits each, the last byte filled up.
+/// Bytes of `count` elements of `bits` bits each, rounded up to a whole byte.
 constexpr std::size_t bytes_of_bits(int bits, std::size_t count) {
   const auto b = static_cast<std::size_t>(bits);
   return b % 8 == 0 ? count * (b / 8) : count / 8 * b + (count % 8 * b + 7) / 8;
 }
-/// Bytes of `count` elements in host form; of blocks, whole ones.
+/// Bytes of `count` elements in host form; blocks must be whole.
 constexpr std::size_t bytes_of(DType type, std::size_t count) {
   const Element& row = element(type);
   if (row.kind == ElementKind::block)
@@ -199,26 +199,26 @@ constexpr std::size_t bytes_of(DType type, std::size_t count) {
 }
 constexpr bool is_float(DType type) { return element(type).kind == ElementKind::real; }
 constexpr bool is_integer(DType type) { return element(type).kind == ElementKind::integer; }
-/// Whether values are only stored in it, and unpacked before anything is computed.
+/// Whether the type only stores values, which are unpacked before ops compute with them.
 constexpr bool is_storage(DType type) { return element(type).kind == ElementKind::storage || is_block(type); }
 /// Whether several elements share a byte: element i takes the bits from i * bits on, counted from the lowest of a byte.
 constexpr bool is_packed(DType type) { return element(type).bits < 8 && !is_block(type); }
-/// The type that arithmetic of it happens in; for most the type itself.
+/// The type that ops compute in; for most types it is the type itself.
 constexpr DType compute_type(DType type) { return element(type).compute; }
-/// Whether ops compute in another type and round or cut their results to this one.
+/// Whether ops compute in another type and round or truncate their results to this one.
 constexpr bool is_narrow(DType type) { return element(type).compute != type && !is_storage(type); }
 
 /// "f32", "i64", "bool".
 constexpr std::string_view name_of(DType type) { return element(type).name; }
-/// The type of a name as printed by `name_of`, if there is one.
+/// The type with this name, as printed by `name_of`, if there is one.
 std::optional<DType> dtype_from_name(std::string_view name);
-/// The names of all types for which `holds` is true, as in "f32, f64 and i32".
+/// The names of all types for which `holds` is true, such as "f32, f64 and i32".
 std::string dtype_list(bool (*holds)(const Element&));
 
-/// The type two operands meet in, as the array-API standard has it: of two integers the one that holds both (i8 with u8
-/// is i16, i32 with u32 is i64), of two floats the wider (f16 with bf16 is f32), of an integer and a float the float, of
-/// bool and another the other. DTypeError for u64 with a signed integer, which have no common integer type, and for storage
-/// types, unless both are the same.
+/// The common type of two operands, as in the array-API standard: for two integers the narrowest that holds both (i8 with u8 is
+/// i16, i32 with u32 is i64), for two floats the wider (f16 with bf16 is f32), for an integer and a float the float, for bool
+/// and another type the other. DTypeError for u64 with a signed integer, which have no common integer type, and for storage
+/// types, unless both are equal.
 DType promote(DType a, DType b);
 
 template <class T>

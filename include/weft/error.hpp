@@ -1,4 +1,4 @@
-// The errors a caller can meet. Each message says what was asked, what is wrong, the operands, and what to do.
+// The errors that a caller can get. Each message names the op, what is wrong, the operands, and the cure if one is known.
 #pragma once
 
 #include <source_location>
@@ -11,7 +11,7 @@ namespace weft {
 /// The caller's line, defaulted in public functions: `void f(..., Where where = Where::current())`.
 using Where = std::source_location;
 
-/// Base of all errors at Weft's public face. `what()` is the whole message.
+/// Base of all errors that public functions throw. `what()` is the whole message.
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message) : std::runtime_error(message) {}
@@ -43,7 +43,7 @@ class FileError : public Error {
 class UsageError : public Error {
   using Error::Error;
 };
-/// A mistake of Weft's own. Please report it.
+/// A bug in Weft. Please report it.
 class InternalError : public Error {
   using Error::Error;
 };

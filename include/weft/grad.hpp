@@ -1,4 +1,4 @@
-// Gradients: transforms of the graph. A gradient is made of the same ops, so it has gradients itself.
+// Gradients: transforms of the graph. A gradient is made of the same ops, so it can be differentiated again.
 #pragma once
 
 #include <span>
@@ -8,9 +8,9 @@
 
 namespace weft {
 
-/// d sum(seed * output) / d input for every input, which may be any values that output was made from, Variables among
-/// them. `seed` defaults to 1 and may be left out only for outputs with one element. An input that output does not
-/// depend on gets zeros.
+/// d sum(seed * output) / d input for every input. An input may be any value that output was made from, Variables included.
+/// `seed` defaults to 1 and may be left out only for outputs with one element. An input that output does not depend on gets
+/// zeros.
 /// Errors  UsageError: a non-scalar output without seed. ShapeError: seed's shape differs. DTypeError: output is not a float.
 std::vector<Tensor> grad(const Tensor& output, std::span<const Tensor> inputs, const Tensor& seed = {},
                          Where where = Where::current());
@@ -37,10 +37,10 @@ auto value_and_grad(F f) {
 /// Adds d output / d v to v.grad() for every Variable v with requires_grad that output was made from.
 void backward(const Tensor& output, const Tensor& seed = {}, Where where = Where::current());
 
-/// The same value, through which no gradient flows.
+/// The same value, but no gradient flows through it.
 [[nodiscard]] Tensor detach(const Tensor& x);
 
-/// While one lives, ops of this thread give values through which no gradient flows, and Variables may be changed in place.
+/// While this object exists, no gradient flows through the results of this thread's ops, and Variables may be changed in place.
 class NoGrad {
  public:
   NoGrad();

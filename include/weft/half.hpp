@@ -17,7 +17,7 @@ constexpr float f32_from_f16(std::uint16_t half) {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | sign);
 }
 
-/// The nearest f16, ties to even; beyond 65519.99 infinity. A NaN stays one, made quiet, with the top of its payload.
+/// The nearest f16, ties to even; beyond 65519.99 infinity. A NaN becomes quiet and keeps its sign and the top of its payload.
 constexpr std::uint16_t f16_from_f32(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   const std::uint16_t sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000u);
@@ -25,7 +25,7 @@ constexpr std::uint16_t f16_from_f32(float value) {
   std::uint32_t half = 0;
   if (rest > 0x7F800000u) {
     half = 0x7E00u | (rest >> 13 & 0x3FFu);
-  } else if (rest >= 0x47800000u) {  // 65536; what lies just below rounds up to infinity by its carry
+  } else if (rest >= 0x47800000u) {  // 65536; numbers just below round up to infinity by their carry
     half = 0x7C00u;
   } else if (rest <
              0x38800000u) {  // 2^-14: the sum's last place is the unit of a denormal f16, so that it rounds there
@@ -39,15 +39,15 @@ constexpr std::uint16_t f16_from_f32(float value) {
 /// The value of bf16 bits, exactly.
 constexpr float f32_from_bf16(std::uint16_t bits) { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
 
-/// The nearest bf16, ties to even. A NaN stays one, made quiet, with the top of its payload.
+/// The nearest bf16, ties to even. A NaN becomes quiet and keeps its sign and the top of its payload.
 constexpr std::uint16_t bf16_from_f32(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return static_cast<std::uint16_t>(bits >> 16 | 0x40u);
   return static_cast<std::uint16_t>((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
 }
 
-/// A double as the f32 that rounds on to any narrower float as the double itself would: inexact values get an odd last
-/// bit, so that no tie is made up on the way.
+/// A double as an f32 that rounds to any narrower float just as the double itself would: inexact values get an odd last bit, so
+/// that the first rounding cannot create a tie.
 constexpr float f32_to_odd(double value) {
   const float nearest = static_cast<float>(value);
   if (static_cast<double>(nearest) == value || value != value) return nearest;
@@ -58,7 +58,7 @@ constexpr float f32_to_odd(double value) {
   return std::bit_cast<float>(bits | 1u);
 }
 
-/// An f16 on the host. Arithmetic happens in float: it converts to float by itself, and from numbers when asked.
+/// An f16 on the host. Arithmetic happens in float: conversion to float is implicit, conversion from float is explicit.
 struct Float16 {
   std::uint16_t bits = 0;
   constexpr Float16() = default;

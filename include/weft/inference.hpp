@@ -5,16 +5,16 @@
 
 namespace weft {
 
-/// How a cache keeps its elements: as they are, as f16, or as blocks of 32 signed bytes with an f32 scale each.
+/// How a cache keeps its elements: as f32, as f16, or as blocks of 32 signed bytes with an f32 scale each.
 enum class CacheType : std::uint8_t { f32, f16, q8 };
 
-/// A cache of zeros for `rows` rows of `width` elements: f32 or f16 [rows, width], or for q8 i8 [rows, width / 32 * 36], where
-/// the scale's four bytes go before each 32 elements. Errors: ShapeError for an odd width of f16, or one that does not divide by 32 of q8 (of a head, for attention).
+/// A zero cache: f32 or f16 [rows, width], or for q8 i8 [rows, width / 32 * 36] with four bytes of scale before each 32
+/// elements. Errors: ShapeError: odd width (f16); a width (for attention: of a head) not a multiple of 32 (q8).
 [[nodiscard]] Tensor empty_cache(Extent rows, Extent width, CacheType type = CacheType::f32,
                                  Device device = default_device(), Where where = Where::current());
 
 /// `cache` with row at[t] replaced by rows[t], rounded to the cache's type. Places outside the cache are dropped; of equal
-/// ones the last counts. Assigned to the Variable that `cache` is the value of, it writes in place.
+/// places the last counts. Assigned to the Variable whose value `cache` is, it writes in place.
 ///
 /// Shapes    cache as `empty_cache` made it, rows [T, width], at [T] -> shape of cache
 /// Dtypes    rows f32, at i32
@@ -23,9 +23,9 @@ enum class CacheType : std::uint8_t { f32, f16, q8 };
                                 CacheType type = CacheType::f32, Where where = Where::current());
 
 /// x W^T + b with weights in blocks, or packed: a row of W is read once, and never becomes f32 in memory. `linear` of such
-/// weights is this with `exact`. Not exact, x may be rounded to eight bits, a scale for each 32 elements of a row. Where
-/// `chosen` is given, rows of x for which it is zero are left out: x W^T is zero there, whatever x and W hold, and W is not
-/// read where no row is chosen.
+/// weights is this op with `exact`. Without `exact`, x may be rounded to eight bits, with a scale for each 32 elements of a
+/// row. Rows of x for which `chosen` is zero are skipped: x W^T is zero there, whatever x and W hold. If no row is chosen, W is
+/// not read.
 ///
 /// Shapes    x [..., k], W [n, k], b [n] or undefined, chosen [the number of rows of x] -> [..., n]
 /// Dtypes    x, b, chosen f32; W a type of blocks
@@ -33,7 +33,7 @@ enum class CacheType : std::uint8_t { f32, f16, q8 };
 /// Gradient  none: weights in blocks do not train
 [[nodiscard]] Tensor packed_linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, bool exact = false,
                                    const Tensor& chosen = {}, Where where = Where::current());
-/// Rows of W [n, k] by index, as the f32 values that the blocks stand for. An index outside reads zeros.
+/// Rows of W [n, k] by index, with the blocks' values as f32. An index out of range reads zeros.
 ///
 /// Shapes    W [n, k], indices [T] -> [T, k]
 /// Dtypes    W a type of blocks; indices i32 -> f32
@@ -43,14 +43,14 @@ enum class CacheType : std::uint8_t { f32, f16, q8 };
 struct CacheAttentionOptions {
   CacheType type = CacheType::f32;
   double scale = 0;     ///< 0: 1 / sqrt(D)
-  Extent window = 0;    ///< keys that a query sees at most, its own included; 0: all
-  double soft_cap = 0;  ///< c: scores s become c tanh(s / c); 0: they stay
-  Extent ring = 0;      ///< rows of a sequence, which its positions take in turn; at least the window. 0: no turns
+  Extent window = 0;    ///< most keys that a query sees, its own included; 0: all
+  double soft_cap = 0;  ///< c: scores s become c tanh(s / c); 0: no cap
+  Extent ring = 0;      ///< rows of a sequence, which its positions use in turn; at least the window. 0: no ring
 };
-/// Attention of T queries, each over the rows of the cache that belong to its sequence: query t sees rows
-/// first[t] .. first[t] + length[t] - 1, or the last `window` of them. With a ring, position p of a sequence lies in row
-/// first[t] + p % ring, and what a query sees ends at position length[t] - 1. Work follows these lengths, not the cache's
-/// size. A query with length 0 (padding) gives zeros. Fewer heads of keys than of queries are shared by neighbouring queries.
+/// Attention of T queries, each over the rows of the cache that belong to its sequence: query t sees rows first[t] .. first[t]
+/// + length[t] - 1, or the last `window` of them. With a ring, position p of a sequence is in row first[t] + p % ring, and a
+/// query sees positions up to length[t] - 1. The work depends on these lengths, not on the cache's size. A query with length 0
+/// (padding) gives zeros. If there are fewer key heads than query heads, neighbouring query heads share one.
 ///
 ///   y[t, h] = sum_j softmax_j(cap(scale q[t, h] . k[j, h / group])) v[j, h / group]
 ///
@@ -64,8 +64,8 @@ struct CacheAttentionOptions {
 
 /// Columns of the settings of `sample_token`, f32 [B, kSampleSettings]. A value in brackets turns the column off.
 enum class SampleSetting : std::uint8_t {
-  temperature,         ///< (0: the largest logit, ties to the smallest id; nothing below counts then but penalties)
-  top_k,               ///< so many of the most probable (0)
+  temperature,         ///< (0: the largest logit, ties to the smallest id; then only the penalties below apply)
+  top_k,               ///< only this many of the most probable (0)
   typical,             ///< the most typical up to this mass (1)
   top_p,               ///< the most probable up to this mass (1)
   min_p,               ///< those at least this fraction of the most probable (0)
@@ -76,14 +76,14 @@ enum class SampleSetting : std::uint8_t {
 };
 inline constexpr Extent kSampleSettings = 9;
 
-/// The next token of each row of logits: bias and penalties, then temperature, then the filters top-k, typical, top-p and
-/// min-p in this order, each on what the one before left, and a draw by Philox. One token is always left. Equal
+/// The next token of each row of logits: bias and penalties, then temperature, then the filters top-k, typical, top-p and min-p
+/// in this order, each on the tokens that the one before kept, and a draw by Philox. At least one token is always kept. Equal
 /// probabilities rank by id. A row whose logits hold a NaN gives token -1.
 ///
 /// Shapes    logits [B, V], settings [B, kSampleSettings], history [B, W] (-1: none), bias_tokens [B, M] (-1: none),
 ///           bias [B, M], draw [B, 4] (seed, position) -> [B, 2]: token, bits of its f32 log-probability
 /// Dtypes    logits, settings, bias f32; history, bias_tokens i32; draw u32 -> i32
-/// Errors    ShapeError, DTypeError; DeviceError on devices without a kernel for it
+/// Errors    ShapeError, DTypeError; DeviceError on devices without a kernel for the op
 /// Source    nucleus: Holtzman et al. 2020, arXiv:1904.09751; typical: Meister et al. 2023, arXiv:2202.00666; min-p:
 ///           Nguyen et al. 2024, arXiv:2407.01082; repetition penalty: Keskar et al. 2019, arXiv:1909.05858
 [[nodiscard]] Tensor sample_token(const Tensor& logits, const Tensor& settings, const Tensor& history,

@@ -1,4 +1,4 @@
-// Language models: loaded from GGUF files and Hugging Face folders, asked for text.
+// Language models: loaded from GGUF files and Hugging Face folders, to generate text.
 //
 //   auto model = llm::load("SmolLM2-135M-Instruct.Q4_1.gguf");
 //   for (std::string_view piece : model.chat({{"user", "Why is the sky blue?"}}, {.max_tokens = 200}))
@@ -23,16 +23,16 @@
 namespace weft::llm {
 
 struct LoadOptions {
-  Extent context = 0;  ///< positions kept of a sequence; 0: as many as the model was trained for, at most 4096
-  int sequences = 1;   ///< kept side by side: as many prompts a batch holds
+  Extent context = 0;  ///< positions kept of each sequence; 0: as many as the model was trained for, at most 4096
+  int sequences = 1;   ///< sequences in the cache: the number of prompts that run in parallel
   CacheType cache = CacheType::f32;
-  /// Layers that see only a window keep all positions too, and not just those that it reaches: more memory, and a text
-  /// that goes on from far before the end of the last one is not read again.
+  /// Layers with a window keep all positions too, not only those inside the window. This takes more memory, but a text that
+  /// differs from the last one far before its end is not read again.
   bool whole_cache = false;
-  /// Weights in blocks meet activations as f32, and not rounded to eight bits: slower, and closer to the exact values.
+  /// Products of weights in blocks use f32 activations, not activations rounded to eight bits: slower, but more exact.
   bool exact = false;
-  /// On the CPU: weights of 16 MB or more are kept in the cache folder (WEFT_CACHE_DIR) as they were packed, and mapped
-  /// from there the next time. The files take at most a tenth of the disk, and may be removed at any time.
+  /// On the CPU: packed weights of 16 MB or more are kept in the cache folder (WEFT_CACHE_DIR), and mapped from there the next
+  /// time. The files take at most a tenth of the disk, and may be removed at any time.
   bool keep_packed = true;
   Device device = default_device();
   std::function<void(std::uint64_t done, std::uint64_t total)> progress = {};  ///< bytes of weights
@@ -46,17 +46,17 @@ struct Sampling {
   double min_p = 0.05;
   double typical = 1;
   double repetition_penalty = 1, frequency_penalty = 0, presence_penalty = 0;
-  Extent penalty_window = 64;  ///< tokens before the next that penalties look at, at most 256
+  Extent penalty_window = 64;  ///< number of last tokens that penalties consider, at most 256
   std::vector<std::pair<std::int32_t, double>> logit_bias = {};
-  std::optional<std::uint64_t> seed = {};  ///< nothing: another for every call
+  std::optional<std::uint64_t> seed = {};  ///< unset: another seed for every call
 };
 
 struct GenerateOptions {
   Extent max_tokens = 256;
   Sampling sampling = {};
-  std::vector<std::string> stop = {};  ///< texts that end it; they are not part of the result
+  std::vector<std::string> stop = {};  ///< texts that end the generation; they are not part of the result
   bool log_probabilities = false;
-  /// How many of the most probable tokens each token is listed with, 0 to 20; with their log-probabilities and its own.
+  /// List this many of the most probable tokens (0 to 20) with each token, with their log-probabilities and its own.
   Extent top_log_probabilities = 0;
   Extent draft = 0;             ///< tokens guessed from the text so far and checked together; the result stays the same
   std::stop_token cancel = {};  ///< checked before every token
@@ -73,8 +73,8 @@ struct TokenProbability {
 
 struct GeneratedToken {
   std::int32_t id = 0;
-  float log_probability = 0;          ///< as TokenProbability's; only if asked for
-  std::vector<TokenProbability> top;  ///< the most probable in its place, in order; only if asked for
+  float log_probability = 0;          ///< as in TokenProbability; only if requested
+  std::vector<TokenProbability> top;  ///< the most probable tokens in its place, in order; only if requested
 };
 
 enum class Finish { end_of_text, stop_text, length, cancelled };
@@ -85,9 +85,9 @@ struct Result {
   std::vector<GeneratedToken> tokens;
   Finish finish = Finish::length;
   Extent prompt_tokens = 0;
-  Extent reused_tokens = 0;  ///< of the prompt, which were in the cache
+  Extent reused_tokens = 0;  ///< tokens of the prompt that were in the cache
   Extent drafted_tokens = 0, accepted_tokens = 0;
-  double prompt_seconds = 0, seconds = 0;  ///< of the prompt, and of what came after
+  double prompt_seconds = 0, seconds = 0;  ///< time for the prompt, and for the tokens after it
 };
 
 namespace detail {
@@ -95,8 +95,8 @@ class Engine;
 class Run;
 }  // namespace detail
 
-/// Text as it is made. Each step of the iterator runs the model until a piece of text is certain: pieces are whole UTF-8
-/// characters, and none is part of a stop text. Destroying it ends the generation. One at a time for a model.
+/// Text while it is generated. Each step of the iterator runs the model until a piece of text is certain: pieces are whole
+/// UTF-8 characters, never part of a stop text. Destruction ends the generation. A model runs one at a time.
 class Generation {
  public:
   class iterator {
@@ -116,7 +116,7 @@ class Generation {
   iterator begin();
   std::default_sentinel_t end() const { return {}; }
 
-  /// Runs it to its end.
+  /// Runs the generation to its end.
   const Result& result();
 
   Generation(Generation&&) noexcept;
@@ -133,45 +133,45 @@ class Generation {
 
 struct PerplexityOptions {
   Extent window = 0;       ///< tokens; 0: 512, or the context if that is smaller
-  Extent windows_max = 0;  ///< 0: all of the text
+  Extent windows_max = 0;  ///< 0: the whole text
 };
 struct Perplexity {
   double value = 0;      ///< exp of the mean negative log-probability
   double error = 0;      ///< its standard error
   double mean_loss = 0;  ///< in nats
-  Extent tokens = 0;     ///< that were predicted
+  Extent tokens = 0;     ///< number of predicted tokens
 };
 
 /// A model on its device, with the cache of its sequences. A cheap handle; one thread at a time.
 class Model {
  public:
-  /// The reply to a conversation, by the model's own template. What messages hold is text, never special tokens. What the
-  /// cache has of the conversation is not computed again.
-  /// Errors: UsageError if the model has no template, or the conversation with its reply does not fit the context.
+  /// The reply to a conversation, written with the model's own template. Messages are plain text, never special tokens. The
+  /// part of the conversation that is in the cache is not computed again. Errors: UsageError if the model has no template, or
+  /// the conversation with its reply does not fit the context.
   Generation chat(const std::vector<Message>& messages, const GenerateOptions& options = {}) const;
-  /// What follows a text. Special tokens written out in it count as such.
+  /// Continues a text. Special tokens written out in the text count as special tokens.
   Generation generate(std::string_view prompt, const GenerateOptions& options = {}) const;
   Generation generate(std::span<const std::int32_t> prompt, const GenerateOptions& options = {}) const;
-  /// Several at once, as many in parallel as `LoadOptions::sequences`; a result for each prompt.
+  /// Runs several prompts, `LoadOptions::sequences` of them in parallel; returns a result for each prompt.
   std::vector<Result> generate_batch(std::span<const std::string> prompts, const GenerateOptions& options = {}) const;
 
-  /// UsageError for a number out of its range, as a generation with these options would throw.
+  /// Throws the UsageError for a number out of its range that a generation with these options would throw.
   void check(const GenerateOptions& options) const;
   /// Logits after each of the tokens, [tokens, vocabulary].
   std::vector<float> forward(std::span<const std::int32_t> tokens) const;
-  /// Of a text, cut into windows; each token of the second half of a window is predicted from all before it in the window.
-  /// UsageError for a text shorter than a window.
+  /// The perplexity of a text, cut into windows; each token of the second half of a window is predicted from all tokens before
+  /// it in the window. Errors: UsageError for a text shorter than a window.
   Perplexity perplexity(std::string_view text, const PerplexityOptions& options = {},
                         const std::function<void(const Perplexity&)>& progress = {}) const;
 
   std::vector<std::int32_t> encode(std::string_view text, bool add_special = true) const;
   std::string decode(std::span<const std::int32_t> tokens) const;
-  /// The text that the template makes of a conversation.
+  /// The text of a conversation, written with the model's template.
   std::string render(const std::vector<Message>& messages) const;
 
   Extent vocabulary() const;
-  Extent context() const;          ///< positions kept of a sequence
-  Extent trained_context() const;  ///< positions that the model was made for
+  Extent context() const;          ///< positions kept of each sequence
+  Extent trained_context() const;  ///< positions that the model was trained for
   Device device() const;
   bool has_template() const;
   /// Architecture, sizes, bytes on the device; with `graph` the model's graph.
@@ -183,9 +183,9 @@ class Model {
   std::shared_ptr<detail::Engine> engine_;
 };
 
-/// From a GGUF file (by any part of a split one), or a folder with config.json, tokenizer.json and safetensors.
-/// Errors: FileError that names file, place and cure, for files that are damaged, of an unknown architecture, or do not fit
-/// it; UsageError for options; DeviceError when memory does not suffice.
+/// Loads a GGUF file (any part of a split one), or a folder with config.json, tokenizer.json and safetensors. Errors: FileError
+/// that names file, place and cure, for files that are damaged, of an unknown architecture, or do not fit it; UsageError for
+/// wrong options; DeviceError if there is not enough memory.
 Model load(const std::filesystem::path& path, const LoadOptions& options = {});
 
 }  // namespace weft::llm

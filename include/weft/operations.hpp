@@ -1,4 +1,4 @@
-// Operations: everything that can be called, described as data, checked, and run in process or for clients elsewhere.
+// Operations: functions that can be called by name, described as data, checked, and run in process or for remote clients.
 //
 //   auto registry = std::make_shared<operations::Registry>();
 //   registry->add({.space = "text", .name = "length", .input = Value::parse(R"({"type": "string"})")},

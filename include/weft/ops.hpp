@@ -12,7 +12,7 @@
 
 namespace weft {
 
-/// Axes of a tensor; negative ones count from the end. One axis alone is a number: sum(x, 1).
+/// Axes of a tensor; negative axes count from the end. A single axis may be given as a number: sum(x, 1).
 struct Axes : std::vector<int> {
   using std::vector<int>::vector;
   Axes() = default;
@@ -28,18 +28,18 @@ struct Axes : std::vector<int> {
 [[nodiscard]] Tensor permute(const Tensor& x, const Axes& order, Where where = Where::current());
 /// Swaps two axes (the last two by default).
 [[nodiscard]] Tensor transpose(const Tensor& x, int axis_a = -2, int axis_b = -1, Where where = Where::current());
-/// Broadcasts to `shape` (right-aligned; extents of 1 repeat). Gradient: the sum over what was repeated.
+/// Broadcasts to `shape` (right-aligned; extents of 1 repeat). Gradient: the sum over repeated elements.
 [[nodiscard]] Tensor expand(const Tensor& x, const Shape& shape, Where where = Where::current());
 /// Elements start, start+step, ... before stop along `axis`; negative positions count from the end, step may be negative.
-/// Positions beyond the ends are clipped, as in Python. Gradient: the slice's place in zeros.
+/// Positions beyond the ends are clipped, as in Python. Gradient: zeros outside of the slice.
 [[nodiscard]] Tensor slice(const Tensor& x, int axis, Extent start, Extent stop = kEnd, Extent step = 1,
                            Where where = Where::current());
-/// `length` elements from `start` along `axis`; out of range is a ShapeError.
+/// `length` elements from `start` along `axis`. Errors: ShapeError if they are out of range.
 [[nodiscard]] Tensor narrow(const Tensor& x, int axis, Extent start, Extent length, Where where = Where::current());
 /// Element `index` along `axis`, the axis removed.
 [[nodiscard]] Tensor select(const Tensor& x, int axis, Extent index, Where where = Where::current());
 [[nodiscard]] Tensor flip(const Tensor& x, const Axes& axes, Where where = Where::current());
-/// Zeros around: (before, after) for every axis.
+/// Adds zeros around x: (before, after) for every axis.
 [[nodiscard]] Tensor pad(const Tensor& x, const std::vector<std::pair<Extent, Extent>>& padding,
                          Where where = Where::current());
 /// Windows of `size` elements, `step` apart, along `axis`: y[.., i, .., j] = x[.., step i + dilation j, ..], with the axis
@@ -50,8 +50,8 @@ struct Axes : std::vector<int> {
 /// Errors    ShapeError: a size, step or dilation below 1; a window longer than the axis
 [[nodiscard]] Tensor unfold(const Tensor& x, int axis, Extent size, Extent step = 1, Extent dilation = 1,
                             Where where = Where::current());
-/// The sum of windows at their places, the adjoint of `unfold`: y[.., p, ..] = sum over step i + dilation j = p of
-/// x[.., i, .., j]. `axis` gets `extent` elements, and the last axis goes.
+/// The sum of overlapping windows, the adjoint of `unfold`: y[.., p, ..] = sum over step i + dilation j = p of x[.., i, .., j].
+/// `axis` gets `extent` elements, and the last axis is removed.
 /// Shapes    x [.., n, .., size] -> [.., extent, ..]
 /// Dtypes    numbers; f16 and bf16 are added in f32
 /// Gradient  unfold
@@ -87,10 +87,10 @@ struct ReduceOptions {
 };
 /// The reduction of that name in the op table (sum, mean, prod, norm, all, any, count_nonzero, amax, amin, argmax,
 /// argmin, var, std, logsumexp) over `axes` (empty: all axes).
-/// Errors  ShapeError: an axis out of range or given twice; an empty extent where the reduction has no value for it.
+/// Errors  ShapeError: an axis out of range or given twice; an empty extent, if the reduction has no value for it.
 [[nodiscard]] Tensor reduce(std::string_view name, const Tensor& x, const Axes& axes = {}, ReduceOptions options = {},
                             Where where = Where::current());
-/// The same with attributes of the row in their order (var, std: correction). Missing ones take their defaults.
+/// The same with the row's attributes in their order (var, std: correction). Missing attributes take their defaults.
 [[nodiscard]] Tensor reduce(std::string_view name, const Tensor& x, const Axes& axes, ReduceOptions options,
                             std::span<const double> attributes, Where where = Where::current());
 [[nodiscard]] Tensor sum(const Tensor& x, const Axes& axes = {}, ReduceOptions options = {},
@@ -106,10 +106,10 @@ struct ReduceOptions {
 /// Position of the first largest (smallest) element along `axis`, i32. A NaN counts as extreme.
 [[nodiscard]] Tensor argmax(const Tensor& x, int axis, ReduceOptions options = {}, Where where = Where::current());
 [[nodiscard]] Tensor argmin(const Tensor& x, int axis, ReduceOptions options = {}, Where where = Where::current());
-/// Mean square deviation; divides by n - correction.
+/// The sum of squared deviations from the mean, divided by n - correction.
 [[nodiscard]] Tensor var(const Tensor& x, const Axes& axes = {}, ReduceOptions options = {}, int correction = 1,
                          Where where = Where::current());
-/// sqrt(var). (The name `std` is that of C++'s library.)
+/// sqrt(var). (The name `std` belongs to the C++ library.)
 [[nodiscard]] Tensor stddev(const Tensor& x, const Axes& axes = {}, ReduceOptions options = {}, int correction = 1,
                             Where where = Where::current());
 /// sqrt(sum x^2); its gradient at 0 is 0.
@@ -118,21 +118,21 @@ struct ReduceOptions {
 /// log(sum exp(x)), without overflow.
 [[nodiscard]] Tensor logsumexp(const Tensor& x, const Axes& axes = {}, ReduceOptions options = {},
                                Where where = Where::current());
-/// Whether x != 0 for every element, for one at least: bool. Of no elements true and false.
+/// Whether x != 0 for every element (all), or for at least one (any): bool. Of no elements: true (all) and false (any).
 [[nodiscard]] Tensor all(const Tensor& x, const Axes& axes = {}, ReduceOptions options = {},
                          Where where = Where::current());
 [[nodiscard]] Tensor any(const Tensor& x, const Axes& axes = {}, ReduceOptions options = {},
                          Where where = Where::current());
-/// How many elements are not 0, i32.
+/// Number of elements that are not 0, i32.
 [[nodiscard]] Tensor count_nonzero(const Tensor& x, const Axes& axes = {}, ReduceOptions options = {},
                                    Where where = Where::current());
 
 // ---- Scans ------------------------------------------------------------------------------------------------------------
 
-/// Sums of the elements up to each along `axis`: y_i = sum_{j <= i} x_j. `exclusive` leaves out x_i itself; `reverse` adds
-/// from the end. Floats of 32 bits add in f64 on the CPU and in blocks of f32 on GPUs. Integers wrap; bools count in i32.
+/// Running sums along `axis`: y_i = sum_{j <= i} x_j. `exclusive` leaves out x_i itself; `reverse` adds from the end. 32-bit
+/// floats are added in f64 on the CPU and in blocks of f32 on GPUs. Integers wrap; bools count in i32.
 /// Shapes    x [..., n, ...] -> the same
-/// Errors    ShapeError if axis lies outside [-rank, rank)
+/// Errors    ShapeError if axis is outside [-rank, rank)
 /// Gradient  the cumulative sum of g from the other end
 [[nodiscard]] Tensor cumsum(const Tensor& x, int axis = -1, bool exclusive = false, bool reverse = false,
                             Where where = Where::current());
@@ -143,12 +143,12 @@ struct ReduceOptions {
 /// operands are read in place; `b` may be transpose(W) of W in blocks. Accumulates in f32 (f64 for f64; i32 wraps).
 /// Shapes    a [..., m, k], b [..., k, n] -> [..., m, n]
 /// Errors    ShapeError if k differs or batches do not broadcast; DTypeError if dtypes differ or are bool or u32
-/// Gradient  da = g b^T, db = a^T g, summed over what was broadcast
+/// Gradient  da = g b^T, db = a^T g, summed over broadcast axes
 [[nodiscard]] Tensor matmul(const Tensor& a, const Tensor& b, Where where = Where::current());
-/// x W^T + b with W [out, in], of x's type or in blocks, which stay what they are; b may be undefined.
+/// x W^T + b with W [out, in], of x's type or in blocks (which are not unpacked in memory); b may be undefined.
 [[nodiscard]] Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
                             Where where = Where::current());
-/// Rows of `table` (of blocks: as f32) by index: out[i..., c] = table[indices[i...], c]. Zeros outside of [0, rows).
+/// Rows of `table` by index (rows of blocks become f32): out[i..., c] = table[indices[i...], c]. Zeros outside of [0, rows).
 /// Gradient  of the table: rows of g added up by index, in the order of the indices
 [[nodiscard]] Tensor embedding(const Tensor& table, const Tensor& indices, Where where = Where::current());
 /// out[..., i, ...] = x[..., indices[..., i, ...], ...] along `axis`; other extents equal x's.
@@ -172,16 +172,16 @@ struct ReduceOptions {
 /// x / sqrt(mean(x^2) + eps) * weight over the last axis; weight may be undefined.
 [[nodiscard]] Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps = 1e-6, Where where = Where::current());
 /// Mean over rows of -log softmax(logits)[target]. logits [..., classes], targets [...] i32. Rows whose target equals
-/// `ignore_index` count neither in the sum nor in the mean; other targets outside [0, classes) give NaN.
+/// `ignore_index` count neither in the sum nor in the number of rows; other targets outside [0, classes) give NaN.
 [[nodiscard]] Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int ignore_index = -100,
                                    Where where = Where::current());
 [[nodiscard]] Tensor mse_loss(const Tensor& prediction, const Tensor& target, Where where = Where::current());
 /// Rotary positions, rotate-half form: x [..., T, D] with D even; angle of pair d at position p: p * base^(-2d/D).
 /// y[d] = x[d] cos - x[d+D/2] sin; y[d+D/2] = x[d+D/2] cos + x[d] sin. Positions are offset, offset+1, ...
 [[nodiscard]] Tensor rope(const Tensor& x, double base = 10000, Extent offset = 0, Where where = Where::current());
-/// softmax(scale * q k^T, masked) v. Query i stands at position p = i + (keys - queries); it sees keys j <= p when causal,
-/// and |j - p| < window only unless that is 0. scale 0 means 1/sqrt(D). Fused forward and backward where there are kernels
-/// (none for windows); k, v may have fewer heads than q (a whole fraction). A query that sees no key gets 0.
+/// softmax(scale * q k^T, masked) v. Query i is at position p = i + (keys - queries). It sees keys j <= p if causal, and only
+/// keys with |j - p| < window unless window is 0. scale 0 means 1/sqrt(D). Fused forward and backward where there are kernels
+/// (none for windows). k, v may have fewer heads than q: Hkv divides H. A query that sees no key gets 0.
 /// Shapes    q [B, H, T, D], k, v [B, Hkv, S, D] -> [B, H, T, D]
 /// Errors    ShapeError, DTypeError, DeviceError; UsageError for a negative window
 [[nodiscard]] Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal = true, double scale = 0,
@@ -198,10 +198,10 @@ Variable random_state();
 /// Uniform in [low, high), 24 bits.
 [[nodiscard]] Tensor rand(const Shape& shape, double low = 0, double high = 1, DType type = DType::f32,
                           Where where = Where::current());
-/// Normal with that mean and deviation (Box-Muller).
+/// Normal with this mean and standard deviation (Box-Muller).
 [[nodiscard]] Tensor randn(const Shape& shape, double mean = 0, double deviation = 1, DType type = DType::f32,
                            Where where = Where::current());
-/// Each element kept with probability 1-p and then divided by 1-p, else 0. p = 0 gives x.
+/// Each element is kept with probability 1-p and divided by 1-p, or else becomes 0. p = 0 gives x.
 [[nodiscard]] Tensor dropout(const Tensor& x, double p, Where where = Where::current());
 
 }  // namespace weft

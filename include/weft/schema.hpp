@@ -1,4 +1,4 @@
-// JSON Schema, draft 2020-12: which values something takes.
+// JSON Schema, draft 2020-12: descriptions of valid values.
 #pragma once
 
 #include <cstdint>
@@ -15,30 +15,30 @@
 
 namespace weft::schema {
 
-/// A schema that is wrong itself: what its meta-schema refuses, a reference that leads nowhere, a vocabulary that is not
-/// known and required, a regular expression that ECMA-262 does not have.
+/// An invalid schema: its meta-schema refuses it, a reference has no target, a required vocabulary is unknown, or a regular
+/// expression is not valid in ECMA-262.
 class SchemaError : public UsageError {
   using UsageError::UsageError;
 };
 
-/// What is wrong with a value, and where. Paths are JSON pointers; `instance_path` is "" for the whole value.
+/// What is wrong with a value, and at which place. Paths are JSON pointers; `instance_path` is "" for the whole value.
 struct Violation {
   std::string instance_path;
   std::string
-      schema_path;      ///< of the keyword that refuses it: "#/properties/axis/minimum", behind the URI of its resource
+      schema_path;      ///< of the keyword that refuses it: "#/properties/axis/minimum", after the URI of its resource
   std::string message;  ///< "is 3, which is above the maximum of 2"
 };
-/// "/axis: is 3, which is above the maximum of 2", a line each.
+/// "/axis: is 3, which is above the maximum of 2", a line for each violation.
 std::string to_string(std::span<const Violation> violations);
 
 struct SchemaOptions {
-  /// Formats are checked, and not only noted. A format that is not known is never checked.
+  /// Check formats. If false, formats are only annotations. Unknown formats are never checked.
   bool asserts_formats = false;
-  /// A document by its URI (without a fragment), for references to other documents. None: references lead to this document
-  /// and to the meta-schemas only. Nothing is ever fetched from a network.
+  /// Returns a document by its URI (without a fragment), for references to other documents. Unset: references reach only this
+  /// document and the meta-schemas. Nothing is ever fetched from a network.
   std::function<std::optional<Value>(const std::string& uri)> fetch = {};
-  std::size_t violations_max = 10;      ///< that a check lists
-  int depth_max = 200;                  ///< of schemas inside schemas as they are applied
+  std::size_t violations_max = 10;      ///< violations that a check lists
+  int depth_max = 200;                  ///< depth of nested schemas while they are applied
   std::uint64_t steps_max = 2'000'000;  ///< schemas applied to values, in one check
   std::size_t schemas_max = 100'000;    ///< subschemas, with those of other documents
 };
@@ -46,8 +46,8 @@ struct SchemaOptions {
 /// A schema that is ready to check values.
 ///
 /// All of draft 2020-12: every applicator, `unevaluatedItems` and `unevaluatedProperties`, references (`$ref`, `$dynamicRef`,
-/// `$anchor`, `$id` with embedded resources), `$vocabulary`. A value or schema that would take more than the limits is
-/// refused with a violation that says so.
+/// `$anchor`, `$id` with embedded resources), `$vocabulary`. A value or schema that exceeds the limits is refused with a
+/// violation that says so.
 ///
 /// Tensors: the keyword `x-tensor` ({"dtypes": ["f32"]} or true) takes tensors, of these dtypes, and nothing else. The other
 /// keywords beside it describe the JSON form for readers, and are not applied. Elsewhere a tensor has none of the types.
@@ -68,8 +68,8 @@ class Schema {
 
   /// The value with defaults where properties with a `default` are missing.
   Value with_defaults(Value value) const;
-  /// The value in the form that the schema has in mind: with defaults, 3.0 as 3 where it says "integer", without
-  /// properties that it does not know where `additionalProperties` is false.
+  /// The value in the schema's form: with defaults, with 3.0 as 3 where the schema says "integer", and without unknown
+  /// properties where `additionalProperties` is false.
   Value normalised(Value value) const;
 
   struct Compiled;

@@ -1,4 +1,4 @@
-// The tensor handle: a lazy, immutable value. Ops make new values; nothing runs until a value is asked for.
+// The tensor handle: a lazy, immutable value. Ops make new values; nothing runs until you ask for elements.
 #pragma once
 
 #include <concepts>
@@ -29,8 +29,8 @@ class Variable;
 /// The end of an axis, in slices.
 inline constexpr Extent kEnd = INT64_MAX;
 
-/// Positions start, start + step, ... before stop along an axis. Negative ones count from the end; what lies outside is left
-/// out. Without a start it begins at the first position, or with a negative step at the last.
+/// Positions start, start + step, ... before stop along an axis. Negative positions count from the end; positions outside are
+/// left out. The default start is the first position, or the last one with a negative step.
 struct Slice {
   static constexpr Extent kStart = INT64_MIN;
   Extent start = kStart, stop = kEnd, step = 1;
@@ -49,8 +49,8 @@ struct Index {
 };
 struct Term;
 
-/// A handle to a value of known shape, dtype and device. Cheap to copy. Equal ops on equal values are one value.
-/// Thread safety: handles may be used from several threads, each handle from one at a time.
+/// A handle to a value of known shape, dtype and device. Cheap to copy. The same op on the same inputs gives the same value.
+/// Thread safety: several threads may use handles, but only one thread at a time may use the same handle.
 class Tensor {
  public:
   Tensor() = default;  // no value; every use but `defined` is a UsageError
@@ -78,23 +78,23 @@ class Tensor {
   std::vector<T> to_vector() const;
   /// Copies all elements, row-major, in host form (a bool is one byte). Errors: UsageError if `bytes` does not fit exactly.
   void copy_to(void* out, std::size_t bytes) const;
-  /// The value on another device (evaluates it here first, if it differs).
+  /// The value on another device. Evaluates it on its own device first, if the devices differ.
   Tensor to(Device device) const;
-  /// Values, abbreviated when many: "f32 [2, 2] [[1, 2], [3, 4]]".
+  /// Values, abbreviated if there are many: "f32 [2, 2] [[1, 2], [3, 4]]".
   std::string to_string() const;
 
-  // Parts along the first axes, as in NumPy: x[i], x[{i, kAll, Slice{1, 4}}], x[positions], x[mask]. Gradient: zeros around
-  // the part; of repeated positions the sum.
+  // Parts along the first axes, as in NumPy: x[i], x[{i, kAll, Slice{1, 4}}], x[positions], x[mask]. Gradient: zeros around the
+  // part; gradients of repeated positions add up.
   // Errors  ShapeError: a position outside of its axis, more places than axes, a mask of another shape than x's first axes.
-  //         DTypeError: positions that are no integers.
+  //         DTypeError: positions that are not integers.
 
-  /// The part at a position along the first axis, which goes (-1 is the last), or of a slice of that axis.
+  /// The part at a position (-1 is the last) along the first axis, which is removed; or a slice of the first axis.
   Tensor operator[](const Index& index) const;
   /// A position, a Slice or kAll along each of the first axes.
   Tensor operator[](std::initializer_list<Index> indices) const;
-  /// With integers the parts at these positions along the first axis, in their shape; negative ones count from the end,
-  /// and one outside reads zeros. With a bool mask the elements where it is true, one after another: how many is known
-  /// once the mask is computed, so it is evaluated here. Errors: UsageError for a mask inside a compiled function.
+  /// With integers: the parts at these positions along the first axis, in the shape of the positions. Negative positions count
+  /// from the end; a position outside reads zeros. With a bool mask: the elements where it is true, in order. Their number
+  /// depends on the mask, so the mask is evaluated here. Errors: UsageError for a mask inside a compiled function.
   Tensor operator[](const Term& positions_or_mask) const;
 
   const std::shared_ptr<const graph::Node>& node() const { return node_; }
@@ -117,7 +117,7 @@ template <class T>
 requires requires { DTypeOf<T>::value; }
 Tensor tensor(T value) { return tensor<T>(std::span<const T>(&value, 1), Shape{}); }
 namespace detail {
-/// ShapeError unless the two are equal.
+/// Throws a ShapeError unless the two are equal.
 void check_row_length(Extent length, Extent wanted, Where where);
 }  // namespace detail
 /// A row of numbers, or rows of them: tensor({{1.0f, 2.0f}, {3.0f, 4.0f}}). Errors: ShapeError if rows differ in length.
@@ -137,7 +137,7 @@ template <class T>
 Tensor tensor(std::initializer_list<T> values, const Shape& shape, Where where = Where::current()) {
   return tensor<T>(std::span<const T>(values.begin(), values.size()), shape, where);
 }
-/// From raw host elements of `type`, or blocks as GGUF files have them. Errors: ShapeError for rows not in whole blocks.
+/// From raw host elements of `type`, or blocks as GGUF files have them. Errors: ShapeError for rows that are not whole blocks.
 Tensor tensor_from_bytes(const void* data, const Shape& shape, DType type, Device device = default_device());
 
 /// `value` everywhere. full({}, 3) is a scalar.
@@ -168,7 +168,7 @@ Tensor cast(const Tensor& x, DType type, Where where = Where::current());
 
 // ---- Operators ------------------------------------------------------------------------------------------------------
 
-/// What stands beside an operator: a Tensor or whatever converts to one (a Variable, a parameter of a module), with the
+/// An operand of an operator: a Tensor, or a value that converts to one (a Variable, a parameter of a module), with the
 /// caller's line for messages.
 struct Term {
   template <class T>
@@ -178,19 +178,19 @@ struct Term {
   Where where;
 };
 
-/// Integers of 64 bits keep all of them beside an i64 or u64 tensor; elsewhere they are as doubles.
+/// 64-bit integers keep all their bits beside an i64 or u64 tensor; beside others they become doubles.
 template <class T>
 concept LongInteger = std::integral<T> && sizeof(T) == 8;
-/// As `scalar_like`, of the integer with these bits.
+/// Like `scalar_like`, for the integer with these bits.
 Tensor long_scalar_like(std::uint64_t bits, bool is_signed, const Tensor& like);
 template <LongInteger T>
 Tensor scalar_like(T value, const Tensor& like) {
   return long_scalar_like(static_cast<std::uint64_t>(value), std::signed_integral<T>, like);
 }
 
-// Arithmetic; comparisons, which give bool (for equality there are `eq` and `ne`, as C++ containers expect one bool of
-// ==); and the operators of bits, which are those of logic for bool. A number takes the tensor's dtype, as `scalar_like`.
-// Errors: as `elementwise`.
+// Arithmetic; comparisons, which give bool (for equality use `eq` and `ne`, because C++ containers expect one bool from ==);
+// and bit operators, which are logical operators for bool. A number takes the tensor's dtype, as in `scalar_like`. Errors: as
+// `elementwise`.
 #define WEFT_OPERATOR(symbol)                                \
   Tensor operator symbol(const Term& x, const Term& y);      \
   Tensor operator symbol(const Term& x, double y);           \
@@ -216,13 +216,13 @@ WEFT_OPERATOR(|)
 WEFT_OPERATOR(^)
 #undef WEFT_OPERATOR
 Tensor operator-(const Term& x);
-/// Every bit turned; of a bool its opposite.
+/// Inverts every bit; inverts a bool.
 Tensor operator~(const Term& x);
 /// bool: x == 0.
 Tensor operator!(const Term& x);
 
-// x += y gives the handle another value, y broadcast to the shape of x. Other handles keep theirs; tensors never change. A
-// Variable is assigned to. Errors: as the operator; ShapeError or DTypeError if the result differs from x in either.
+// x += y gives the handle another value; y is broadcast to the shape of x. Other handles keep theirs; tensors never change. For
+// a Variable it assigns. Errors: as the operator; ShapeError or DTypeError if the result differs from x in shape or dtype.
 #define WEFT_ASSIGNMENT(symbol)                          \
   Tensor& operator symbol(Tensor& x, const Term& y);     \
   Tensor& operator symbol(Tensor& x, double y);          \
@@ -234,13 +234,13 @@ WEFT_ASSIGNMENT(*=)
 WEFT_ASSIGNMENT(/=)
 #undef WEFT_ASSIGNMENT
 
-/// Rows and columns as NumPy prints them, then dtype and shape; evaluates the value. The middle of long axes is left out.
+/// Prints rows and columns like NumPy, then dtype and shape; evaluates the value. Leaves out the middle of long axes.
 std::ostream& operator<<(std::ostream& out, const Tensor& x);
 
 // ---- Variables ------------------------------------------------------------------------------------------------------
 
-/// State that changes: parameters, optimiser state, running statistics, random state. Reading gives the current value
-/// as a Tensor; `assign` makes the next one, computed with whatever is evaluated next. Copies share the state.
+/// State that changes: parameters, optimiser state, running statistics, random state. Reading gives the current value as a
+/// Tensor; `assign` sets the next one, which is computed at the next evaluation. Copies share the state.
 class Variable {
  public:
   Variable() = default;
@@ -252,7 +252,7 @@ class Variable {
   Tensor operator[](const Index& index) const { return value()[index]; }
   Tensor operator[](std::initializer_list<Index> indices) const { return value()[indices]; }
   Tensor operator[](const Term& positions_or_mask) const { return value()[positions_or_mask]; }
-  /// Errors: ShapeError or DTypeError if `next` differs in shape or dtype; DeviceError if it lives elsewhere.
+  /// Errors: ShapeError or DTypeError if `next` differs in shape or dtype; DeviceError if it is on another device.
   void assign(const Tensor& next, Where where = Where::current());
 
   const Shape& shape() const;
@@ -263,7 +263,7 @@ class Variable {
   void set_name(std::string_view name);
   bool requires_grad() const;
   void set_requires_grad(bool value);
-  /// What `backward` accumulated; undefined before, and after `clear_grad`.
+  /// The gradient that `backward` accumulated; undefined before `backward`, and after `clear_grad`.
   const Tensor& grad() const;
   void set_grad(const Tensor& grad);
   void clear_grad();
@@ -275,12 +275,12 @@ class Variable {
   std::shared_ptr<graph::Cell> cell_;
 };
 
-/// Lays the variables one after another in a single variable and makes each a slice of it, so that an optimiser updates
-/// all of them in one pass. They keep names, values and gradients. Order: as given. Errors: UsageError unless all have one dtype and
-/// device; ones that already are slices of a shared variable may be given again only all together, in the same order.
+/// Puts the variables in this order into a single variable and makes each a slice of it, so that an optimiser updates all in
+/// one pass. They keep names, values and gradients. Errors: UsageError unless all have one dtype and device. Slices of an
+/// earlier shared variable may be given again only all together, in the same order.
 Variable flatten_together(std::span<const Variable> variables, std::string_view name);
 
-/// Computes all of them in one run.
+/// Computes all the tensors in one run.
 void eval(std::span<const Tensor> tensors);
 /// Runs every pending update of every Variable.
 void eval_pending();

@@ -1,4 +1,4 @@
-// Values that operations take and give: those of JSON, and tensors, which stay on their device.
+// Values that operations take and return: JSON, and tensors, which stay on their device.
 #pragma once
 
 #include <concepts>
@@ -35,17 +35,17 @@ class ValueObject {
   const Member& operator[](std::size_t i) const;
   Value& value(std::size_t i);
 
-  /// Null where there is no such member.
+  /// Null if there is no such member.
   const Value* find(std::string_view key) const;
   Value* find(std::string_view key);
   bool contains(std::string_view key) const { return find(key) != nullptr; }
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
-  /// The place of a member; kNone where there is no such member.
+  /// The index of a member; kNone if there is no such member.
   std::size_t index_of(std::string_view key) const;
 
-  /// Adds a member, or gives it another value.
+  /// Adds a member, or replaces its value.
   void set(std::string_view key, Value value);
-  /// Removes a member, if it is there.
+  /// Removes a member, if it exists.
   void remove(std::string_view key);
 
  private:
@@ -80,11 +80,11 @@ class Value {
   static Value array(std::initializer_list<Value> elements) { return Array(elements); }
   static Value object(std::initializer_list<ValueObject::Member> members) { return Object(members); }
 
-  /// JSON text (RFC 8259). `source` names it in errors. Errors: FileError that tells line and column, for text that is no
-  /// JSON, has a key twice, nests deeper than 64 or is larger than 256 MB.
+  /// JSON text (RFC 8259). `source` names it in errors. Errors: FileError with line and column, for text that is not JSON,
+  /// repeats a key, nests deeper than 64 or is larger than 256 MB.
   static Value parse(std::string_view text, std::string_view source = "JSON");
-  /// JSON text; with an indent on several lines. A tensor becomes {"$tensor": {"dtype": ..., "shape": ...}} without its
-  /// elements. Numbers that JSON does not have become "nan", "inf" and "-inf".
+  /// JSON text; an indent gives several lines. A tensor becomes {"$tensor": {"dtype": ..., "shape": ...}} without its elements.
+  /// NaN and infinities, which JSON lacks, become "nan", "inf" and "-inf".
   std::string to_json(int indent = -1) const;
 
   Kind kind() const;
@@ -99,7 +99,7 @@ class Value {
   bool is_object() const { return std::holds_alternative<Object>(data_); }
   bool is_tensor() const { return std::holds_alternative<Tensor>(data_); }
 
-  // What it holds. Errors: UsageError that tells what it holds instead.
+  // The content, if it has this kind. Errors: UsageError that says which kind it has.
   bool boolean() const;
   /// Errors: UsageError also for a number with a fraction, or outside of 64 bits.
   std::int64_t integer() const;
@@ -113,15 +113,15 @@ class Value {
   Object& members();
   const Tensor& tensor() const;
 
-  /// A member. Errors: UsageError if it holds no object, or the object has no such member.
+  /// A member. Errors: UsageError if the value is not an object, or the object has no such member.
   const Value& operator[](std::string_view key) const;
-  /// A member, or null where there is none. Errors: UsageError if it holds no object.
+  /// A member, or null if there is none. Errors: UsageError if the value is not an object.
   const Value* find(std::string_view key) const { return members().find(key); }
-  /// An element. Errors: UsageError if it holds no array, or a shorter one.
+  /// An element. Errors: UsageError if the value is not an array, or the array is too short.
   const Value& operator[](std::size_t index) const;
 
-  /// Equal as JSON: numbers by their value, objects without regard to order. Tensors are equal if they are the same value
-  /// of the graph.
+  /// Equal as JSON: numbers by their value, objects without regard to order. Tensors are equal if they are the same node of the
+  /// graph.
   bool operator==(const Value& other) const;
   /// Equal values have equal hashes.
   std::size_t hash() const;

@@ -14,7 +14,7 @@ struct GptConfig {
   Extent width = 128;
   double dropout = 0;
   bool bias = true;
-  /// The head shares its weights with the token embedding.
+  /// Whether the head shares its weights with the token embedding.
   bool tied = true;
   /// Deviation of the initial weights. 0: 0.02 * sqrt(768 / width), which is GPT-2's 0.02 at its own width.
   double init_deviation = 0;
@@ -25,7 +25,7 @@ struct GptConfig {
   bool operator==(const GptConfig&) const = default;
 };
 
-/// softmax(q k^T / sqrt(D), causal) v of H heads, then a projection. One matrix product gives q, k and v, which attention
+/// softmax(q k^T / sqrt(D), causal) v for H heads, then a projection. One matrix product computes q, k and v, which attention
 /// reads as strided views. Shapes: x [B, T, C] -> [B, T, C].
 class CausalSelfAttention : public Module {
  public:
@@ -66,14 +66,14 @@ class Block : public Module {
   MLP mlp_;
 };
 
-/// Weights begin normal with config.deviation(), those of projections into the residual stream with 1/sqrt(2 layers) of
-/// it, biases with 0.
+/// Initial weights are normal with config.deviation(), or 1/sqrt(2 layers) of it for projections into the residual stream.
+/// Initial biases are 0.
 class GPT : public Module {
  public:
   explicit GPT(const GptConfig& config);
   /// Logits of the next token at every position. Shapes: tokens i32 [B, T], T <= context -> [B, T, V].
   Tensor operator()(const Tensor& tokens, Where where = Where::current()) const;
-  /// What the head reads: [B, T, C].
+  /// The input of the head: [B, T, C].
   Tensor hidden(const Tensor& tokens, Where where = Where::current()) const;
   /// Shapes: hidden [..., C] -> [..., V].
   Tensor head(const Tensor& hidden) const;

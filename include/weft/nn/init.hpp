@@ -1,4 +1,4 @@
-// How the elements of a parameter begin: data, drawn on the host, the same bits on every device.
+// Initial elements of parameters: drawn on the host, with the same bits on every device.
 #pragma once
 
 #include <cmath>
@@ -15,15 +15,15 @@ namespace weft::nn {
 struct Init {
   enum class Kind : std::uint8_t { constant, normal, uniform };
   Kind kind = Kind::constant;
-  double a = 0;  // constant: the value; normal: the mean; uniform: the least value
-  double b = 0;  // normal: the deviation; uniform: the limit above
+  double a = 0;  // constant: the value; normal: the mean; uniform: the lower limit
+  double b = 0;  // normal: the deviation; uniform: the upper limit
 
   static Init constant(double value) { return {Kind::constant, value, 0}; }
   static Init zeros() { return constant(0); }
   static Init ones() { return constant(1); }
   static Init normal(double deviation, double mean = 0) { return {Kind::normal, mean, deviation}; }
   static Init uniform(double low, double high) { return {Kind::uniform, low, high}; }
-  /// Uniform in +-gain * sqrt(3 / fan_in), gain = sqrt(2 / (1 + slope^2)) for a leaky rectifier of that slope. The default
+  /// Uniform in +-gain * sqrt(3 / fan_in), gain = sqrt(2 / (1 + slope^2)) for a leaky rectifier with this slope. The default
   /// slope sqrt(5) gives +-1/sqrt(fan_in). Source: He et al. 2015, arXiv:1502.01852.
   static Init kaiming_uniform(Extent fan_in, double slope = 2.23606797749979);
   /// Normal with deviation sqrt(2 / fan_in).

@@ -71,7 +71,7 @@ class RMSNorm : public Module {
   Parameter weight_;
 };
 
-/// While training, each element is kept with probability 1-p and divided by it, else 0; x otherwise.
+/// In training, each element is kept with probability 1-p and divided by 1-p, or else becomes 0. In evaluation, gives x.
 class Dropout : public Module {
  public:
   /// Errors: UsageError unless 0 <= p < 1.
@@ -83,8 +83,8 @@ class Dropout : public Module {
   double p_;
 };
 
-/// Functions and modules one after another: Sequential net; net.emplace<Linear>(2, 32); net.then([](Tensor x) { return
-/// tanh(x); }); net.emplace<Linear>(32, 1). Names of modules are their positions: "0", "2".
+/// Functions and modules one after another: Sequential net; net.emplace<Linear>(2, 32); net.then([](Tensor x) { return tanh(x);
+/// }); net.emplace<Linear>(32, 1). Modules are named by their positions: "0", "2".
 class Sequential : public Module {
  public:
   template <class M, class... Arguments>

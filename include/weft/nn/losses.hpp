@@ -1,4 +1,4 @@
-// Losses: scalars to minimise, or one value an element.
+// Losses: scalars to minimise, or one value for each element.
 #pragma once
 
 #include "weft/ops.hpp"
@@ -6,7 +6,7 @@
 
 namespace weft::nn {
 
-/// What becomes of the losses of single elements.
+/// How the losses of single elements are combined.
 enum class Reduction { mean, sum, none };
 
 /// Mean over rows of -log softmax(logits)[target].

@@ -23,9 +23,9 @@ struct ParameterOptions {
   std::optional<bool> decay = {};
 };
 
-/// A parameter of a module: a Variable that is made, and its elements drawn, when it is first asked for. By then the
-/// tree is built and the full name ("blocks.0.mlp.up.weight") known, which selects the stream of random numbers: a
-/// parameter begins with the same bits on every device and whatever else the model holds.
+/// A parameter of a module: a Variable whose elements are drawn when it is first read. By then the tree is built and the full
+/// name ("blocks.0.mlp.up.weight") is known, which selects the stream of random numbers. So a parameter has the same initial
+/// bits on every device, and other parameters do not affect them.
 class Parameter {
  public:
   operator Tensor() const { return variable().value(); }
@@ -40,16 +40,16 @@ class Parameter {
   std::shared_ptr<Record> record_;
 };
 
-/// A parameter as its module's root sees it.
+/// A parameter with its full name.
 struct NamedParameter {
   std::string name;
   Variable variable;
   bool decay = true;
 };
 
-/// Base of everything that has parameters. Children and parameters are named by whoever holds them; children are members
-/// of the derived class (or owned by a list), and the base refers to them, so a module is neither copied nor moved.
-/// Thread safety: none; one thread at a time.
+/// Base of everything that has parameters. A module names its children and parameters. Children are members of the derived
+/// class (or owned by a list), and the base class refers to them, so a module can be neither copied nor moved. Thread safety:
+/// none; one thread at a time.
 class Module {
  public:
   Module() = default;
@@ -70,22 +70,22 @@ class Module {
   /// "blocks.0.mlp": names from the root to here; empty for the root.
   std::string path() const;
 
-  /// Draws all parameters anew under this seed. Without it they are drawn under the seed of `manual_seed`.
+  /// Draws all parameters again with this seed. Without this call they are drawn with the seed of `manual_seed`.
   void initialize(std::uint64_t seed);
   void train(bool on = true);
   void eval() { train(false); }
-  /// A compiled function that asks is traced for both answers.
+  /// A compiled function that calls this is traced once for each mode.
   bool is_training() const;
   /// Whether gradients flow to the parameters of this tree.
   void set_requires_grad(bool on);
-  /// Clears what `backward` accumulated.
+  /// Clears the gradients that `backward` accumulated.
   void zero_grad();
 
   /// Parameters and buffers by their dotted names.
   StateDict state_dict() const;
   /// Errors  UsageError that lists every name missing and unknown and every shape or dtype that differs; nothing is
-  ///         changed then. With strict false, missing and unknown names are passed over. Arrays of other dtypes are cast
-  ///         where that loses nothing (`cast_state`), and with `lossy` always.
+  ///         changed then. If `strict` is false, missing and unknown names are ignored. Arrays of other dtypes are cast if that
+  ///         loses nothing (`cast_state`), and with `lossy` always.
   void load_state_dict(const StateDict& state, bool strict = true, bool lossy = false);
   /// As safetensors. Errors: FileError; `load` also as `load_state_dict`.
   void save(const std::filesystem::path& path) const;
@@ -93,16 +93,16 @@ class Module {
 
   /// "Linear 128 -> 384", for tables.
   virtual std::string describe() const { return "Module"; }
-  /// Floating-point operations of one row (one token) of a forward pass, this module's own without its children's.
+  /// Floating-point operations of one row (one token) of a forward pass in this module, without its children.
   virtual double own_flops() const { return 0; }
 
  protected:
   /// Names a child that outlives this module or is a member of it.
   /// Errors  UsageError: a name that is empty, holds a dot, or is taken; a child that has a parent or is this module.
   void add(std::string_view name, Module& child);
-  /// A parameter of f32. Errors: UsageError for the name, as above; ShapeError for a negative extent.
+  /// An f32 parameter. Errors: UsageError for the name, as above; ShapeError for a negative extent.
   Parameter parameter(std::string_view name, const Shape& shape, const Init& init, ParameterOptions options = {});
-  /// State that is saved and not trained.
+  /// State that is saved but not trained.
   Variable buffer(std::string_view name, const Tensor& initial);
 
  private:
@@ -118,7 +118,7 @@ class Module {
   Module* parent_ = nullptr;
   std::string name_;
   std::shared_ptr<std::atomic<bool>> training_ = std::make_shared<std::atomic<bool>>(true);
-  mutable std::optional<std::uint64_t> seed_;  // of the root: given, or the generator's at the first draw
+  mutable std::optional<std::uint64_t> seed_;  // set at the root: given, or the generator's seed at the first draw
   std::vector<std::pair<std::string, Module*>> children_;
   std::vector<std::shared_ptr<Parameter::Record>> parameters_;
   std::vector<NamedVariable> buffers_;
@@ -140,7 +140,7 @@ class Child : public M {
   }
 };
 
-/// Modules by number: names "0", "1", ... Owns them.
+/// A list that owns its modules and names them "0", "1", ...
 template <class M>
 class ModuleList : public Module {
  public:

@@ -1,4 +1,4 @@
-// State dictionaries: named values on the host, as they go to files and come from them.
+// State dictionaries: named values on the host, to save to files and to load from them.
 #pragma once
 
 #include <cstddef>
@@ -29,13 +29,13 @@ using StateDict = std::vector<NamedArray>;
 /// The entry of that name, or nullptr.
 const NamedArray* find(const StateDict& state, std::string_view name);
 
-/// A variable with the name it has in state dictionaries.
+/// A variable with its name in state dictionaries.
 struct NamedVariable {
   std::string name;
   Variable variable;
 };
 
-/// What a state dictionary should hold.
+/// An expected entry of a state dictionary.
 struct NamedShape {
   std::string name;
   DType dtype = DType::f32;
@@ -44,14 +44,14 @@ struct NamedShape {
 /// Errors  UsageError that lists everything missing, unknown (both only if `strict`) and of another shape or dtype.
 void check_state(std::span<const NamedShape> expected, const StateDict& state, bool strict, std::string_view owner);
 
-/// The arrays of `state` in the dtypes that are expected: cast where that loses nothing (f16, bf16 and small integers to
-/// f32), and with `lossy` in any case, rounded as the op `cast` does. Others stay as they are.
+/// The arrays of `state` in the expected dtypes. Arrays are cast if that loses nothing (f16, bf16 and small integers to f32),
+/// and with `lossy` always, with the rounding of the op `cast`. Other arrays are unchanged.
 StateDict cast_state(const StateDict& state, std::span<const NamedShape> expected, bool lossy = false);
 
-/// Values of the variables now. Slices of a shared variable are read together, with one transfer.
+/// The current values of the variables. Slices of a shared variable are read together, in one transfer.
 StateDict read_state(std::span<const NamedVariable> variables);
-/// Assigns values to variables; slices of a shared variable are written together. Errors as `check_state`; nothing is
-/// assigned then.
+/// Assigns values to variables; slices of a shared variable are written together. Errors as `check_state`; on an error nothing
+/// is assigned.
 void write_state(std::span<const NamedVariable> variables, const StateDict& state, bool strict, std::string_view owner);
 
 /// As safetensors. Errors: FileError.

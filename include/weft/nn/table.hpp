@@ -1,4 +1,4 @@
-// What a module holds, as a table: layer, shape, parameters, megabytes.
+// The contents of a module as a table: layer, shape, parameters, megabytes.
 #pragma once
 
 #include <string>

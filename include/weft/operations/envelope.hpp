@@ -1,4 +1,4 @@
-// What a call answers with, its errors, and the events that tell others of it.
+// Answers of calls, their errors, and the events that report calls to observers.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@ namespace weft::operations {
 
 using Clock = std::chrono::system_clock;
 
-// Codes of errors that every operation may answer with.
+// Error codes that every operation may return.
 inline constexpr std::string_view kNotFound = "OPERATION_NOT_FOUND";
 inline constexpr std::string_view kAccessDenied = "ACCESS_DENIED";
 inline constexpr std::string_view kValidationError = "VALIDATION_ERROR";
@@ -24,9 +24,9 @@ inline constexpr std::string_view kTimeout = "TIMEOUT";
 inline constexpr std::string_view kAborted = "ABORTED";
 inline constexpr std::string_view kExecutionError = "EXECUTION_ERROR";
 inline constexpr std::string_view kUnknownError = "UNKNOWN_ERROR";
-inline constexpr std::string_view kOverloaded = "OVERLOADED";  ///< more calls at once than the exchange takes
+inline constexpr std::string_view kOverloaded = "OVERLOADED";  ///< more calls at once than the exchange allows
 
-/// A call that failed: a code, a message for people, and details as the declared error's schema has them.
+/// A call that failed: a code, a message for people, and details that fit the schema of the declared error.
 class OperationError : public Error {
  public:
   OperationError(std::string_view code, const std::string& message, Value details = nullptr)
@@ -55,15 +55,15 @@ struct McpSource {
   std::optional<Value> structured_content, meta;
 };
 
-/// An answer: the data, and where it came from. Handlers give plain data; the exchange wraps it.
+/// An answer: the data, and where it came from. Handlers return plain data; the exchange wraps it.
 struct Envelope {
   Value data;
   std::variant<LocalSource, HttpSource, McpSource> source;
-  std::vector<std::string> warnings;  ///< what the output's schema does not take
+  std::vector<std::string> warnings;  ///< violations of the output's schema
 };
 /// {"data": ..., "meta": {"source": "local", ...}}.
 Value to_value(const Envelope& envelope);
-/// And back. Errors: UsageError for what is not an envelope.
+/// The inverse. Errors: UsageError if the value is not an envelope.
 Envelope envelope_from(const Value& value);
 
 /// One event of a call. The names on a wire are "call.requested" and so on.

@@ -14,17 +14,17 @@
 
 namespace weft::operations {
 
-/// What becomes of a call when the one that made it is aborted. `abort_dependents`: it is aborted too, and all that it
-/// called. `continue_running`: it may finish, with the calls that it has made; new ones are refused as ABORTED.
+/// What happens to a nested call when its parent is aborted. `abort_dependents`: it is aborted too, with all calls that it
+/// made. `continue_running`: it may finish, with the calls that it has made; new calls are refused as ABORTED.
 enum class OnAbort : std::uint8_t { abort_dependents, continue_running };
 
 struct CallOptions {
-  std::optional<Identity> identity = {};  ///< who calls; nobody: open operations only
+  std::optional<Identity> identity = {};  ///< the caller; unset: only open operations can be called
   std::optional<Clock::time_point> deadline =
-      {};                       ///< TIMEOUT after it; of a nested call the parent's, if that is earlier
+      {};                       ///< TIMEOUT after it; a nested call has its parent's if that is earlier
   std::string request_id = {};  ///< empty: a new one
-  OnAbort on_abort = OnAbort::abort_dependents;  ///< of a nested call
-  std::size_t buffer = 64;                       ///< answers that wait for a subscriber, before the handler waits
+  OnAbort on_abort = OnAbort::abort_dependents;  ///< for a nested call
+  std::size_t buffer = 64;                       ///< answers that may wait for a subscriber before the handler waits
 };
 
 namespace detail {
@@ -32,26 +32,26 @@ class ExchangeState;
 struct CallState;
 }  // namespace detail
 
-/// A call that runs, as its handler sees it. Valid while the handler runs, on its thread and those that it waits for.
+/// A running call, for its handler. Valid while the handler runs, on its thread and on threads that it waits for.
 class Context {
  public:
   const Value& input() const;
-  /// A member of the input. Errors: UsageError where there is none.
+  /// A member of the input. Errors: UsageError if there is none.
   const Value& input(std::string_view name) const { return input()[name]; }
-  /// Who called: null for a caller without an identity.
+  /// The caller's identity, or null if it has none.
   const Identity* identity() const;
   const std::string& request_id() const;
   std::optional<Clock::time_point> deadline() const;
-  /// Asks the handler to stop: the call was aborted or its deadline has passed. What it answers later is dropped.
+  /// Tells the handler to stop: the call was aborted or its deadline has passed. Later answers are dropped.
   std::stop_token stop() const;
-  /// Errors: OperationError ABORTED or TIMEOUT once the call was asked to stop.
+  /// Does nothing, or throws OperationError ABORTED or TIMEOUT if the handler should stop.
   void check() const;
 
-  /// An answer of a subscription. Waits while as many answers as fit wait for the subscriber.
-  /// Errors: as `check`; UsageError in an operation that is not a subscription.
+  /// Sends an answer of a subscription. Waits while the subscriber's buffer is full. Errors: as `check`; UsageError in an
+  /// operation that is not a subscription.
   void emit(Value data);
 
-  /// Calls another operation for this one: with the handler's authority, within its reach, and no longer than this call.
+  /// Calls another operation from this one, with the handler's authority, within its reach, and no longer than this call.
   /// Errors: OperationError; UsageError for a subscription.
   Value call(std::string_view id, Value input, const CallOptions& options = {});
 
@@ -64,13 +64,13 @@ class Context {
   const Handler& handler_;
 };
 
-/// A call that was started. Thread safety: all of it.
+/// A call that was started. Thread safety: any thread may call any function.
 class PendingCall {
  public:
   const std::string& request_id() const;
   /// Waits for the answer. Errors: OperationError.
   Envelope get();
-  /// Waits until a time; nothing if there is no answer yet.
+  /// Waits until `time`; returns nothing if there is no answer by then.
   std::optional<Envelope> get_until(Clock::time_point time);
 
  private:
@@ -79,13 +79,13 @@ class PendingCall {
   std::shared_ptr<detail::CallState> state_;
 };
 
-/// The answers of a subscription. Destroying it aborts the call. Thread safety: one thread at a time, and `abort`.
+/// The answers of a subscription. Destroying it aborts the call. Thread safety: one thread at a time; `abort` from any.
 class Subscription {
  public:
   const std::string& request_id() const;
-  /// The next answer; nothing behind the last one. Errors: OperationError once all earlier answers are taken.
+  /// The next answer; nothing after the last one. Errors: OperationError once all earlier answers are taken.
   std::optional<Envelope> next();
-  /// Waits until a time only. `is_waiting`: there is no answer yet.
+  /// The same, but waits only until `time`. Sets `is_waiting` if there is no answer yet.
   std::optional<Envelope> next_until(Clock::time_point time, bool& is_waiting);
   void abort();
 
@@ -102,17 +102,17 @@ class Subscription {
 };
 
 struct ExchangeOptions {
-  int threads_max = 64;              ///< that run calls with deadlines, started calls and subscriptions
-  std::size_t waiting_max = 1024;    ///< calls that wait for a thread; more are OVERLOADED
-  std::size_t pending_max = 10'000;  ///< calls that are under way; more are OVERLOADED
+  int threads_max = 64;              ///< threads for calls with deadlines, started calls and subscriptions
+  std::size_t waiting_max = 1024;    ///< calls that may wait for a thread; more are OVERLOADED
+  std::size_t pending_max = 10'000;  ///< calls that may be pending; more are OVERLOADED
 };
 
-/// Runs calls of a registry's operations. The order: find the specification, find the handler, check access, validate the
-/// input, run, wrap, normalise and validate the output (an output that the schema does not take is a warning), publish.
+/// Runs calls of a registry's operations. The steps: find the specification, find the handler, check access, validate the
+/// input, run, wrap, normalise and validate the output (an output that does not fit its schema is a warning), publish.
 ///
-/// Everything that comes in here comes from outside: internal operations are not found. Handlers work in the session in
-/// which the exchange was made; it must outlive the exchange.
-/// Thread safety: all of it. Destroying it aborts all calls and waits for their handlers.
+/// Calls through an exchange come from outside, so internal operations are not found. Handlers work in the session in which the
+/// exchange was made; the session must outlive the exchange. Thread safety: any thread may call any function. Destroying it
+/// aborts all calls and waits for their handlers.
 class Exchange {
  public:
   explicit Exchange(std::shared_ptr<Registry> registry, const ExchangeOptions& options = {});
@@ -122,25 +122,25 @@ class Exchange {
 
   Registry& registry() const;
 
-  /// Calls a query or mutation and waits. Without a deadline it runs on this thread. Of a subscription: the first answer.
-  /// Errors: OperationError.
+  /// Calls a query or mutation and waits. Without a deadline it runs on this thread. For a subscription it returns the first
+  /// answer. Errors: OperationError.
   Envelope call(std::string_view id, Value input, const CallOptions& options = {});
-  /// Starts a call. Errors: OperationError OVERLOADED; all others come out of `PendingCall::get`.
+  /// Starts a call. Errors: OperationError OVERLOADED; `PendingCall::get` throws all others.
   PendingCall start(std::string_view id, Value input, const CallOptions& options = {});
-  /// All answers of a subscription, or the one of another operation. Errors: as `start`.
+  /// All answers of a subscription, or the one answer of another operation. Errors: as `start`.
   Subscription subscribe(std::string_view id, Value input, const CallOptions& options = {});
 
-  /// Aborts a call that is under way, and what it called. With `by`, only if that is the identity (by its id) that made the
-  /// call. False if there is no such call.
+  /// Aborts a pending call, and the calls that it made. With `by`, only if that identity (compared by its id) made the call.
+  /// False if there is no such call.
   bool abort(std::string_view request_id, const Identity* by = nullptr);
-  /// Aborts everything that an identity has under way.
+  /// Aborts all pending calls of an identity.
   void abort_all_of(std::string_view identity);
-  /// Calls that are under way.
+  /// Number of pending calls.
   std::size_t pending() const;
 
-  /// Tells of every event, on the thread where it happens. The function must not throw. Gives a number for `forget`.
+  /// Reports every event, on the thread where it happens. The function must not throw. Returns a number for `forget`.
   std::size_t observe(std::function<void(const Event&)> observer);
-  /// No event comes once this returns.
+  /// Removes an observer. It gets no event once this returns.
   void forget(std::size_t observer);
 
  private:

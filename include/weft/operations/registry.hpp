@@ -1,4 +1,4 @@
-// The registry: specifications and handlers of operations, apart.
+// The registry: specifications and handlers of operations, kept apart.
 #pragma once
 
 #include <functional>
@@ -16,21 +16,21 @@ namespace weft::operations {
 
 class Context;
 
-/// What runs when an operation is called. Operations that it calls in turn are checked against its own authority, and not
-/// against the caller's: a caller gains nothing, and loses nothing, by what the handler does for it.
+/// The function that runs when an operation is called. Operations that it calls are checked against its own authority, not
+/// against the caller's: the caller neither needs rights for them nor gains any.
 struct Handler {
-  /// Of a query or mutation: the answer. Of a subscription: answers through `Context::emit`; what it returns is ignored.
+  /// Returns the answer of a query or mutation. A subscription answers through `Context::emit`; its result is ignored.
   std::function<Value(Context&)> run;
-  /// The identity of its own calls.
+  /// The identity that its calls have.
   Identity authority = {};
-  /// Operations that it may call: ids, or "tensor.*" for a namespace. Others are not found. Nothing: none.
+  /// Operations that it may call: ids, or "tensor.*" for a namespace. Others are not found. Empty: none.
   std::vector<std::string> reach = {};
 };
 
-/// Decides about a call, beside scopes and resources. `identity` is null for a caller without one.
+/// Allows or refuses a call, in addition to scopes and resources. `identity` is null for a caller without one.
 using AccessFunction = std::function<bool(const Identity* identity, const Value& input)>;
 
-/// Thread safety: all of it.
+/// Thread safety: any thread may call any function.
 class Registry {
  public:
   Registry();
@@ -38,28 +38,28 @@ class Registry {
   Registry(const Registry&) = delete;
   Registry& operator=(const Registry&) = delete;
 
-  /// Adds a specification, and with it a handler. A specification without one can be listed and described.
-  /// Errors: UsageError for a name that is not [A-Za-z_][A-Za-z0-9_-]*, or an id that is taken; SchemaError.
+  /// Adds a specification, perhaps with its handler. A specification without a handler can be listed and described. Errors:
+  /// UsageError for a name that is not [A-Za-z_][A-Za-z0-9_-]*, or an id that is taken; SchemaError.
   void add(Specification specification);
   void add(Specification specification, Handler handler);
   void add(Specification specification, std::function<Value(Context&)> run);
-  /// Gives a specification its handler. Errors: UsageError if there is no such specification, or it has one.
+  /// Gives a specification its handler. Errors: UsageError if there is no such specification, or it has a handler.
   void set_handler(std::string_view id, Handler handler);
-  /// Removes an operation, if it is there. Calls that run are finished.
+  /// Removes an operation, if it exists. Running calls finish.
   void remove(std::string_view id);
-  /// A function that specifications name in `Access::function`. Errors: UsageError for a name that is taken.
+  /// Adds a function that specifications name in `Access::function`. Errors: UsageError for a name that is taken.
   void add_access_function(std::string_view name, AccessFunction function);
 
   /// External operations in the order of their ids; with `internal` all.
   std::vector<std::shared_ptr<const Specification>> list(bool internal = false) const;
-  /// Null where there is none, or an internal one and `internal` is false.
+  /// Null if there is none, or if it is internal and `internal` is false.
   std::shared_ptr<const Specification> find(std::string_view id, bool internal = false) const;
 
-  /// Whether the identity (null: nobody) may call with this input. Null: yes; else the reason for people.
+  /// Why the identity (null: nobody) may not call with this input, as text for people; nothing if it may.
   std::optional<std::string> refusal(const Specification& specification, const Identity* identity,
                                      const Value& input) const;
 
-  /// An identity with every scope that a specification names and every action on every resource: for the owner of the
+  /// An identity with every scope that a specification names and every action on every resource, for the owner of the
   /// process.
   Identity owner() const;
 

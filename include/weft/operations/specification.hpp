@@ -1,4 +1,4 @@
-// What an operation is, as data: its name, what it takes and gives, what may go wrong, who may call it.
+// The description of an operation as data: its name, input, output, errors, and who may call it.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ std::string_view name_of(Kind kind);
 /// Who sees an operation. An internal one can be called by other operations only; from outside it is not found.
 enum class Visibility : std::uint8_t { external, internal };
 
-/// A code that the operation itself may answer with.
+/// An error code that the operation itself may return.
 struct DeclaredError {
   std::string code;  ///< "CONTEXT_FULL"
   std::string description;
@@ -26,14 +26,14 @@ struct DeclaredError {
   int http_status = 422;
 };
 
-/// What a caller needs. Nothing: everybody may call.
+/// The rights that a caller needs. If empty, everybody may call.
 struct Access {
-  std::vector<std::string> scopes;      ///< all of these
-  std::vector<std::string> any_scopes;  ///< at least one of these
-  std::string resource_type;            ///< a resource of this type, as in "model",
-  std::string resource_action;          ///< with this action allowed, as in "run";
-  std::string resource_input;           ///< its id is this member of the input
-  std::string function;                 ///< a function of the registry that also has to agree
+  std::vector<std::string> scopes;      ///< the caller needs all of these
+  std::vector<std::string> any_scopes;  ///< the caller needs at least one of these
+  std::string resource_type;            ///< the caller needs a right on a resource of this type, such as "model";
+  std::string resource_action;          ///< the right to do this action, such as "run";
+  std::string resource_input;           ///< this member of the input is the resource's id
+  std::string function;                 ///< a function of the registry that must also agree
   bool is_open() const { return scopes.empty() && any_scopes.empty() && resource_type.empty() && function.empty(); }
 };
 
@@ -44,8 +44,8 @@ struct Specification {
   Kind kind = Kind::query;
   std::string title, description;
   std::vector<std::string> tags;
-  Value input = true;   ///< JSON Schema of what it takes
-  Value output = true;  ///< and of what it gives; of a subscription, each time
+  Value input = true;   ///< JSON Schema of the input
+  Value output = true;  ///< JSON Schema of the output; for a subscription, of each answer
   std::vector<DeclaredError> errors;
   Access access;
   Visibility visibility = Visibility::external;
@@ -54,13 +54,13 @@ struct Specification {
   std::string id() const { return space + "." + name; }
 };
 
-/// The specification as JSON, without what only the registry uses (visibility).
+/// The specification as JSON, without the visibility, which only the registry uses.
 Value to_value(const Specification& specification);
-/// And back. Errors: UsageError that names a member which is missing, unknown, or of the wrong kind.
+/// The inverse. Errors: UsageError that names a member which is missing, unknown, or of the wrong kind.
 Specification specification_from(const Value& value);
 
-/// Who calls: an id, scopes, and actions allowed on resources by "type:id". "type:*" stands for every resource of the
-/// type, the action "*" for every action.
+/// A caller: an id, scopes, and the actions allowed on each resource "type:id". "type:*" means every resource of the type, and
+/// the action "*" every action.
 struct Identity {
   std::string id;
   std::vector<std::string> scopes;

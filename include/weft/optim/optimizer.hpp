@@ -12,10 +12,10 @@
 
 namespace weft::optim {
 
-/// The parameters an optimiser trains, and which of them decay. Made of a module (those that require gradients; decay as
-/// the module says) or of variables (matrices decay: rank 2 and above).
+/// The parameters that an optimiser trains, and which of them decay. Made from a module (parameters that require gradients,
+/// with the module's decay) or from variables (those of rank 2 and above decay).
 struct ParameterList {
-  ParameterList(const nn::Module& module);                // NOLINT: implicit, so that a module can stand at the call
+  ParameterList(const nn::Module& module);                // NOLINT: implicit, so that callers can pass the whole module
   ParameterList(const std::vector<Variable>& variables);  // NOLINT
   ParameterList(std::vector<nn::NamedParameter> parameters);  // NOLINT
   std::vector<nn::NamedParameter> parameters;
@@ -30,28 +30,28 @@ Clipped clip_grad_norm(std::span<const Tensor> gradients, double max_norm);
 /// Every gradient divided by its own norm + 1e-8.
 std::vector<Tensor> normalize_gradients(std::span<const Tensor> gradients);
 
-/// What all optimisers take.
+/// Options of all optimisers.
 struct CommonOptions {
   double learning_rate = 1e-3;
   /// Global norm that gradients are clipped to; 0: no clipping.
   double clip_norm = 0;
-  /// Chooses what decays by name; unset: as the parameters say.
+  /// Chooses by name which parameters decay; unset: as the parameters say.
   std::function<bool(std::string_view)> decay_filter = {};
 };
 
-/// Base of optimisers. The constructor lays parameters that are treated alike one after another in one flat variable
-/// (weft::flatten_together; those with a multiple of 64 elements first, so that they stay aligned), with flat state
-/// beside it. A parameter belongs to one optimiser, or to several made of the same list.
+/// Base of optimisers. The constructor puts parameters that are treated alike one after another into one flat variable
+/// (weft::flatten_together; those with a multiple of 64 elements first, so that they stay aligned), with flat state beside it.
+/// A parameter belongs to one optimiser, or to several made of the same list.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  /// In the order that gradients are expected in.
+  /// The parameters in the order in which `step` expects gradients.
   const std::vector<Variable>& parameters() const { return variables_; }
-  /// One update. Gives the global norm of the gradients before clipping, which is computed only if asked for.
-  /// Errors  UsageError: not one gradient a parameter. ShapeError: a gradient of another shape.
+  /// Makes one update. Returns the global norm of the gradients before clipping, which is computed only if you read it.
+  /// Errors  UsageError: not one gradient for each parameter. ShapeError: a gradient of another shape.
   Tensor step(std::span<const Tensor> gradients);
   /// The same with a learning rate of rank 0 that may change from call to call of a compiled function.
   Tensor step(std::span<const Tensor> gradients, const Tensor& learning_rate);
@@ -63,19 +63,19 @@ class Optimizer {
 
   /// State by parameter: "step", "learning_rate", "moment_1.blocks.0.mlp.up.weight", ...
   nn::StateDict state_dict() const;
-  /// Errors  UsageError that lists what is missing, unknown, or of another shape; nothing is changed then.
+  /// Errors  UsageError that lists entries that are missing, unknown, or of another shape; nothing is changed then.
   void load_state_dict(const nn::StateDict& state);
 
  protected:
   struct Group {
     Variable flat;
-    std::vector<std::size_t> members;  // places in the parameter list, in their order inside `flat`
+    std::vector<std::size_t> members;  // indices in the parameter list, in their order inside `flat`
     bool decay = false;
     std::vector<Variable> state;  // one flat variable for each of state_names()
   };
   /// `state_names` are the flat variables kept beside each group's parameters.
   Optimizer(ParameterList list, const CommonOptions& options, std::vector<std::string> state_names);
-  /// Assigns the group's parameters and state. `step` is the number of this update, from 1, as f32 of rank 0.
+  /// Assigns the group's parameters and state. `step` is the number of this update, counted from 1, as f32 of rank 0.
   virtual void update(Group& group, const Tensor& gradient, const Tensor& learning_rate, const Tensor& step) = 0;
 
  private:
@@ -99,8 +99,8 @@ struct SgdOptions {
   double clip_norm = 0;
   std::function<bool(std::string_view)> decay_filter = {};
 };
-/// g = gradient + weight_decay * p; b = momentum * b + (1 - dampening) * g (the first time: b = g);
-/// d = g + momentum * b if nesterov, else b (without momentum: g); p = p - rate * d (maximize: the gradient's sign is turned).
+/// g = gradient + weight_decay * p; b = momentum * b + (1 - dampening) * g (the first time: b = g); d = g + momentum * b if
+/// nesterov, else b (without momentum: g); p = p - rate * d (maximize: the gradient's sign is flipped).
 class SGD : public Optimizer {
  public:
   explicit SGD(ParameterList parameters, SgdOptions options = {});

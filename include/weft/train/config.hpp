@@ -1,4 +1,4 @@
-// What a training run is: everything that its numbers follow from.
+// The configuration of a training run: everything that determines its numbers.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace weft::train {
 
-/// A run, with nothing left open. Kept in OUT/config.json and in every checkpoint.
+/// A complete configuration. Kept in OUT/config.json and in every checkpoint.
 struct RunConfig {
   std::string preset = "small";
   nn::GptConfig model;
@@ -22,10 +22,10 @@ struct RunConfig {
   Alphabet::Kind vocabulary = Alphabet::Kind::characters;
   Extent batch = 16;
   std::uint64_t seed = 1;
-  std::int64_t steps = 0;  // planned in all; 0: as many as the seconds allow
-  double seconds = 0;      // planned in all; 0: as long as the steps take
+  std::int64_t steps = 0;  // planned in total; 0: as many as the seconds allow
+  double seconds = 0;      // planned in total; 0: as long as the steps take
   double learning_rate = 4e-3;
-  double final_fraction = 0.1;  // of the learning rate, at the end
+  double final_fraction = 0.1;  // the last learning rate, as a fraction of learning_rate
   double warm_up = 100;         // steps, at most a tenth of the run
   double weight_decay = 0.1;
   double beta_1 = 0.9;
@@ -33,15 +33,15 @@ struct RunConfig {
   double clip_norm = 1;
 
   Extent tokens_per_step() const { return batch * model.context; }
-  /// The learning rate of step `step` (from 0), of which `elapsed` seconds of the run lie behind: a rise, then half a
-  /// cosine over the steps planned, or over the seconds planned if no steps are.
+  /// The learning rate of step `step` (from 0), after `elapsed` seconds of the run: a rise, then half a cosine over the planned
+  /// steps, or over the planned seconds if no steps are planned.
   double learning_rate_at(std::int64_t step, double elapsed) const;
   /// Errors  UsageError: a number out of its range.
   void check() const;
   bool operator==(const RunConfig&) const = default;
 };
 
-/// A named starting point. The vocabulary of the model is at least `model.vocabulary`, and that of the text if larger.
+/// A named starting point. The model's vocabulary has `model.vocabulary` entries, or as many as the text's if that is larger.
 struct Preset {
   std::string_view name;
   std::string_view doc;
@@ -51,10 +51,10 @@ struct Preset {
   double learning_rate;
 };
 std::span<const Preset> presets();
-/// Errors  UsageError that names the presets there are.
+/// Errors  UsageError that lists the presets.
 const Preset& preset(std::string_view name);
 
-/// What a user asks for; what is left open comes from the preset, or from the run that is resumed.
+/// A user's request. Fields that are unset come from the preset, or from the run that is resumed.
 struct TrainRequest {
   std::filesystem::path out;
   bool resume = false;
@@ -62,8 +62,8 @@ struct TrainRequest {
   std::optional<std::string> preset;
   std::optional<std::filesystem::path> data;
   std::optional<std::string> vocabulary;
-  std::optional<std::int64_t> steps;  // in all, those of the resumed run included
-  std::optional<double> seconds;      // of this call
+  std::optional<std::int64_t> steps;  // in total, those of the resumed run included
+  std::optional<double> seconds;      // for this call
   std::optional<std::uint64_t> seed;
   std::optional<Extent> batch, context, layers, heads, width;
   std::optional<double> dropout, learning_rate, final_fraction, warm_up, weight_decay, beta_1, beta_2, clip_norm;
@@ -71,7 +71,7 @@ struct TrainRequest {
 
   std::optional<std::int64_t> log_every;         // steps; unset: 10, or 2 seconds if they take longer
   std::optional<std::int64_t> eval_every;        // steps; unset: a tenth of the run, 250 if it runs by time
-  std::int64_t eval_batches = 20;                // of each of these checks
+  std::int64_t eval_batches = 20;                // in each of these checks
   std::optional<std::int64_t> checkpoint_every;  // steps; unset: every 30 seconds
   std::optional<std::int64_t> sample_every;      // steps; unset: every fourth check; 0: only at the end
   std::int64_t sample_tokens = 200;              // 0: no samples
@@ -79,11 +79,11 @@ struct TrainRequest {
 
 /// The run of a request without `resume`. Errors: UsageError.
 RunConfig new_run(const TrainRequest& request);
-/// The stored run, continued as asked, `elapsed` seconds into it. Errors: UsageError that lists every option that
+/// The stored run, continued as requested, `elapsed` seconds into it. Errors: UsageError that lists every option that
 /// contradicts the stored run.
 RunConfig resumed_run(const RunConfig& stored, const TrainRequest& request, double elapsed);
 
-/// The run as JSON, and back. Errors: FileError that names `source`, for text that is no such configuration.
+/// The run as JSON, and back. Errors: FileError that names `source`, for text that is not a valid configuration.
 std::string to_json(const RunConfig& config);
 RunConfig run_config_from_json(std::string_view json, std::string_view source);
 

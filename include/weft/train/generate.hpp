@@ -27,19 +27,19 @@ struct SampleOptions {
   void check() const;
 };
 
-/// Draws one token; `uniform` in [0, 1). Equal logits count in the order of their tokens.
+/// Draws one token; `uniform` in [0, 1). Equal logits rank in the order of their tokens.
 /// Errors  UsageError: no logits, or one that is NaN.
 Token draw_token(std::span<const float> logits, const SampleOptions& options, double uniform);
 
 /// Continues texts. The model sees at most `context` tokens; its windows grow by powers of two, each traced once.
 class Generator {
  public:
-  /// `model` must outlive this; it is put into evaluation mode.
+  /// `model` must outlive this object; the model is put into evaluation mode.
   Generator(nn::GPT& model, const Alphabet& vocabulary);
   /// Logits of the token after `tokens` (the last `context` of them), one for each entry of the vocabulary.
   std::vector<float> logits(std::span<const Token> tokens);
-  /// Draws `count` tokens after the prompt and hands over the text of each as it comes, which is UTF-8 cut between
-  /// characters; bytes that are no UTF-8 come as U+FFFD. Ends early when `sink` gives false.
+  /// Draws `count` tokens after the prompt and passes the text of each to `sink`, as UTF-8 cut between characters; bytes that
+  /// are not UTF-8 become U+FFFD. Ends early when `sink` returns false.
   /// Errors  UsageError: a character of the prompt that the vocabulary lacks.
   void generate(std::string_view prompt, std::int64_t count, const SampleOptions& options,
                 const std::function<bool(std::string_view)>& sink);
@@ -57,7 +57,7 @@ struct LoadedModel {
   Alphabet vocabulary;
   std::filesystem::path path;  // of the checkpoint
   std::int64_t step = 0;
-  std::string warning;  // when a damaged checkpoint was passed over
+  std::string warning;  // if a damaged checkpoint was skipped
 };
 /// Errors  FileError: no such folder or file, no checkpoint in it, or damaged ones.
 LoadedModel load_model(const std::filesystem::path& run_or_file);

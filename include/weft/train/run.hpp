@@ -9,9 +9,9 @@
 
 namespace weft::train {
 
-/// Sets up or resumes the run of a request, trains it, and keeps checkpoints, metrics, samples and curves in its folder.
-/// `observers` are told what happens, in their order; they must outlive the call. When `stop` asks for it, the run ends after
-/// the step at hand, with a checkpoint. Nothing is printed.
+/// Sets up or resumes the run of a request, trains it, and keeps checkpoints, metrics, samples and curves in its folder. Events
+/// are reported to `observers` in this order; they must outlive the call. When a stop is requested, the run ends after the
+/// current step, with a checkpoint. Nothing is printed.
 /// Errors  UsageError: options; a folder with a run but no `resume`, or the reverse. FileError: text, folder, checkpoints,
 ///         a full disk (the last checkpoint stays whole). DeviceError: none, or lost. Error: a loss that is not finite.
 TrainResult train_text(const TrainRequest& request, std::span<Observer* const> observers = {},

@@ -1,4 +1,4 @@
-// Text as data: a vocabulary, tokens, and the split into what is trained on and what is held back.
+// Text as data: a vocabulary, tokens, and the split into training and validation text.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace weft::train {
 
 using Token = std::int32_t;
 
-/// What tokens stand for: the characters that a text holds, in ascending order, or the 256 bytes.
+/// The vocabulary of tokens: the characters of a text, in ascending order, or the 256 bytes.
 class Alphabet {
  public:
   enum class Kind : std::uint8_t { characters, bytes };
@@ -29,10 +29,10 @@ class Alphabet {
   Extent size() const { return kind_ == Kind::bytes ? 256 : static_cast<Extent>(characters_.size()); }
   /// Errors  UsageError that names a character which the vocabulary lacks; FileError if `text` is not UTF-8.
   std::vector<Token> encode(std::string_view text) const;
-  /// The bytes that a token stands for. Errors: UsageError if there is no such token.
+  /// The bytes of a token. Errors: UsageError if there is no such token.
   std::string_view piece(Token token) const;
   std::string decode(std::span<const Token> tokens) const;
-  /// All characters as one UTF-8 text; empty for bytes. `characters_of` makes the same vocabulary of it.
+  /// All characters as one UTF-8 text; empty for bytes. `characters_of` turns it into the same vocabulary.
   std::string characters() const;
   bool operator==(const Alphabet& other) const { return kind_ == other.kind_ && characters_ == other.characters_; }
 
@@ -57,13 +57,13 @@ struct TextData {
   std::span<const Token> training() const { return std::span(tokens).first(training_count); }
   std::span<const Token> validation() const { return std::span(tokens).subspan(training_count); }
 
-  /// Errors  FileError: missing, unreadable, empty, not UTF-8 (with the byte position), or so short that training or
-  ///         validation cannot fill one window of `context` tokens and the one after.
+  /// Errors  FileError: missing, unreadable, empty, not UTF-8 (with the byte position), or so short that the training or
+  ///         validation text is not longer than `context` tokens.
   static TextData load(const std::filesystem::path& path, Alphabet::Kind kind, Extent context);
 };
 
-/// Rows of `length` consecutive tokens, one after another, each from a place drawn by Philox on (seed, step, row): what a
-/// step sees depends on nothing that came before it. Errors: UsageError if there are fewer than `length` tokens.
+/// Rows of `length` consecutive tokens, one after another, each from a place drawn by Philox on (seed, step, row): the batch of
+/// a step does not depend on earlier steps. Errors: UsageError if there are fewer than `length` tokens.
 std::vector<Token> draw_batch(std::span<const Token> tokens, std::uint64_t seed, std::uint64_t step, Extent rows,
                               Extent length);
 

@@ -16,18 +16,18 @@ namespace weft::train {
 /// Model, optimiser and position of a run. A step is one compiled function of (tokens, learning rate).
 class Trainer {
  public:
-  /// A run from its beginning; `data` must outlive this.
+  /// A new run; `data` must outlive this object.
   Trainer(const RunConfig& config, const TextData& data);
-  /// A run that goes on. Errors: FileError if the checkpoint does not fit its own configuration.
+  /// A resumed run. Errors: FileError if the checkpoint does not fit its own configuration.
   Trainer(const RunConfig& config, const TextData& data, const Checkpoint& checkpoint);
 
   struct StepResult {
     Tensor loss;       // of the batch, before the update; reading it waits for the device
     Tensor grad_norm;  // before clipping
   };
-  /// The next step, with `elapsed` seconds of the run behind it (for schedules that run over time).
+  /// Makes the next step, after `elapsed` seconds of the run (for schedules that follow time).
   StepResult step(double elapsed);
-  /// Steps made.
+  /// Number of steps made.
   std::int64_t steps() const { return step_; }
   double learning_rate() const { return learning_rate_; }
 
@@ -35,8 +35,8 @@ class Trainer {
     double loss = 0;          // mean over targets, in nats
     std::int64_t tokens = 0;  // how many
   };
-  /// Mean loss over the validation text, in windows of the context one after another; with `batches`, over that many
-  /// batches of windows spread evenly. Every target of the whole pass counts once.
+  /// Mean loss over the validation text, in windows of the context one after another; with `batches`, over this many batches of
+  /// windows spread evenly. A whole pass counts every target once.
   Evaluation evaluate(std::int64_t batches = 0);
 
   Checkpoint checkpoint() const;
