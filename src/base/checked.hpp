@@ -26,7 +26,7 @@ constexpr std::optional<T> try_multiply(T a, T b) {
   return __builtin_mul_overflow(a, b, &result) ? std::nullopt : std::optional<T>(result);
 }
 
-/// a + b, or E when it does not fit T. E is FileError for sizes read from files, ShapeError for sizes asked by callers.
+/// a + b, or E when it does not fit T. E is FileError for sizes read from files, ShapeError for sizes that callers request.
 template <class E = FileError, std::integral T>
 T checked_add(T a, T b, std::string_view context) {
   if (const auto result = try_add(a, b)) return *result;

@@ -19,7 +19,7 @@ namespace weft {
 namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
-// Linux moves at most 0x7ffff000 bytes a call; smaller pieces keep an interrupted one cheap.
+// Linux moves at most 0x7ffff000 bytes per call; with smaller pieces an interrupted call costs little.
 constexpr std::size_t kMaxCallBytes = std::size_t{64} << 20;
 constexpr std::string_view kTemporaryMark = ".tmp-";
 constexpr std::size_t kRandomDigits = 16;
@@ -79,7 +79,7 @@ FileStamp stamp_from(const struct ::stat& status) {
           nanoseconds(status.st_mtim), nanoseconds(status.st_ctim)};
 }
 
-/// Opens for reading; what is known of it, its size before all, goes to `stamp`.
+/// Opens for reading. `stamp` receives the file's size, times and identity.
 int open_regular_file(const std::filesystem::path& path, FileStamp* stamp) {
   // O_NONBLOCK: opening a pipe must fail below, not wait for a writer.
   const int fd =
@@ -130,7 +130,7 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
 
 std::optional<std::uint64_t> free_bytes(const std::filesystem::path& folder) {
   struct ::statvfs status {};
-  if (file_system().statvfs(folder.c_str(), &status) != 0) return std::nullopt;  // advice only: writing will tell
+  if (file_system().statvfs(folder.c_str(), &status) != 0) return std::nullopt;  // advice only: writing reports it
   return std::uint64_t{status.f_bavail} * status.f_frsize;
 }
 
@@ -146,7 +146,7 @@ bool is_leftover_name(std::string_view name) {
   return mark == kTemporaryMark && digits.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-/// Makes renames in `folder` survive a loss of power. Returns an errno value, 0 for success.
+/// Makes renames in `folder` survive a power failure. Returns an errno value, 0 for success.
 int sync_folder(const std::filesystem::path& folder) {
   const int fd =
       retry_interrupted([&] { return file_system().open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0); });
@@ -154,7 +154,7 @@ int sync_folder(const std::filesystem::path& folder) {
   const int result = retry_interrupted([&] { return file_system().fsync(fd); });
   const int error = errno;
   file_system().close(fd);
-  // Some network file systems know no fsync on folders: they order renames themselves.
+  // Some network file systems do not support fsync on folders: they order renames themselves.
   return result == 0 || error == EINVAL || error == ENOTSUP ? 0 : error;
 }
 
@@ -273,7 +273,7 @@ void AtomicFile::write_through(std::span<const std::byte> bytes) {
     const std::size_t count = std::min(bytes.size(), kMaxCallBytes);
     const ssize_t put = retry_interrupted([&] { return file_system().write(fd_, bytes.data(), count); });
     if (put < 0) fail("write", errno);
-    if (put == 0) fail("write", EIO);  // POSIX leaves it open; looping on it could last for ever
+    if (put == 0) fail("write", EIO);  // POSIX allows 0; looping on it could last for ever
     bytes = bytes.subspan(static_cast<std::size_t>(put));
   }
 }
@@ -298,7 +298,7 @@ void AtomicFile::keep_previous() {
   }
   const int result = file_system().rename(linked.c_str(), previous.c_str());
   const int error = errno;
-  // A rename between two links of one file does nothing, also not remove the first: so after a save that died here.
+  // A rename between two links of one file does nothing and removes neither. An earlier save that died here leaves such links.
   file_system().unlink(linked.c_str());
   if (result != 0) fail("keep the previous version of", error);
 }
@@ -313,14 +313,14 @@ void AtomicFile::commit() {
   sync();
   const int closed = file_system().close(fd_);
   fd_ = -1;
-  if (closed != 0 && errno != EINTR) fail("write", errno);  // Linux closes also when interrupted
+  if (closed != 0 && errno != EINTR) fail("write", errno);  // Linux also closes when interrupted
   if (options_.keep_previous) keep_previous();
   if (file_system().rename(temporary_.c_str(), path_.c_str()) != 0) {
     const int error = errno;
     struct ::stat status {};
     if (options_.keep_previous && file_system().stat(path_.c_str(), &status) != 0)
       file_system().rename(previous_path(path_).c_str(),
-                           path_.c_str());  // undoes the move that stood in for a hard link
+                           path_.c_str());  // undoes the move that replaced a hard link
     fail("write", error);
   }
   temporary_exists_ = false;

@@ -16,20 +16,20 @@ namespace weft {
 
 inline constexpr std::uint64_t kMaxReadBytes = std::uint64_t{4} << 30;
 
-/// The whole regular file. FileError if it is missing, unreadable, no regular file, over `max_bytes`, or shrinks
-/// meanwhile.
+/// The whole regular file. FileError if it is missing, unreadable, not a regular file, over `max_bytes`, or shrinks while it is
+/// read.
 std::vector<std::byte> read_file(const std::filesystem::path& path, std::uint64_t max_bytes = kMaxReadBytes);
 /// The same as text; the encoding is not checked (see base/utf8.hpp).
 std::string read_text_file(const std::filesystem::path& path, std::uint64_t max_bytes = kMaxReadBytes);
 
-/// What tells a file from another, and from itself before something wrote to it.
+/// Identifies a file and its content: another file, or the same file after a write, has another stamp.
 struct FileStamp {
   std::uint64_t bytes = 0, node = 0;
-  std::int64_t modified = 0, changed = 0;  ///< nanoseconds since 1970; the second one also moves when the first is set
+  std::int64_t modified = 0, changed = 0;  ///< nanoseconds since 1970; `changed` also moves when `modified` is set
 
   bool operator==(const FileStamp&) const = default;
 };
-/// FileError if it cannot be looked at.
+/// FileError if its properties cannot be read.
 FileStamp stamp_of(const std::filesystem::path& path);
 
 /// A regular file mapped read-only. Copies share the mapping; the last one unmaps it. Files that Weft replaces keep
@@ -41,7 +41,7 @@ class MappedFile {
   explicit MappedFile(const std::filesystem::path& path);
   std::span<const std::byte> bytes() const { return bytes_; }
   const std::filesystem::path& path() const { return path_; }
-  /// As it was when it was mapped.
+  /// The stamp when the file was mapped.
   const FileStamp& stamp() const { return stamp_; }
 
  private:
@@ -51,38 +51,38 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
-/// Bytes of a mapping that need not stay in memory: they are read again when they are next looked at.
+/// Lets the system drop these bytes of a mapping from memory: they are read again when they are next used.
 void release_pages(std::span<const std::byte> mapped);
-/// All of a mapped file will be read soon, and often: it is read from disk meanwhile if it is not in memory, in large pages
-/// where the system has them for files.
+/// Announces that the whole mapped file will be read soon and often. The system starts to read it from disk if it is not in
+/// memory, in large pages if it has them for files.
 void expect_pages(const MappedFile& file);
 
 struct AtomicFileOptions {
-  /// Keeps the replaced file as `previous_path(path)`. At every instant, also after a loss of power, `path` (or, on
-  /// file systems without hard links, at least one of the two) is a whole file.
+  /// Keeps the replaced file as `previous_path(path)`. At every instant, also after a power failure, `path` (or, on file
+  /// systems without hard links, at least one of the two) is a whole file.
   bool keep_previous = false;
-  /// Bytes about to be written, when known: too little free space is then reported before the first of them.
+  /// Number of bytes to be written, if known: too little free space is then reported before the first write.
   std::uint64_t expected_bytes = 0;
 };
 
-/// A file that appears whole or not at all: bytes go to `path`.tmp-<16 hex digits> in the same folder, and `commit`
-/// flushes it, calls fsync, renames it over `path` and calls fsync on the folder. Without `commit` the temporary file
-/// is removed and `path` is as it was. A symbolic link at `path` is replaced, not followed. One thread at a time.
+/// A file that appears whole or not at all: bytes go to `path`.tmp-<16 hex digits> in the same folder, and `commit` flushes it,
+/// calls fsync, renames it over `path` and calls fsync on the folder. Without `commit` the temporary file is removed and `path`
+/// is unchanged. A symbolic link at `path` is replaced, not followed. One thread at a time.
 class AtomicFile {
  public:
-  /// FileError if the folder is missing or unwritable, `path` is no regular file, or free space is short.
+  /// FileError if the folder is missing or unwritable, `path` is not a regular file, or free space is short.
   explicit AtomicFile(const std::filesystem::path& path, AtomicFileOptions options = {});
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  /// FileError on failure; the object is then good for destruction only.
+  /// FileError on failure; the object can then only be destroyed.
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
-  /// What was written so far reaches the disk now, so that `commit` has little left to wait for. FileError on failure.
+  /// Flushes everything written so far to the disk, so that `commit` has little left to wait for. FileError on failure.
   void sync();
-  /// FileError on failure. `path` then holds the old file, except when the very last step fails: the message says so,
-  /// and `path` holds the new one whole. Either way the whole save can simply be tried again.
+  /// FileError on failure. `path` then holds the old file, except when the very last step fails: the message says so, and
+  /// `path` holds the whole new file. Either way the save can be tried again.
   void commit();
   std::uint64_t bytes_written() const { return bytes_written_; }
 
@@ -115,12 +115,12 @@ std::filesystem::path previous_path(const std::filesystem::path& path);
 /// unreadable.
 std::vector<std::filesystem::path> find_leftovers(const std::filesystem::path& folder);
 
-/// A log of lines, created if missing. Each line is one write to the end of the file, handed to the system at once, so
-/// that several processes may append and a killed one loses nothing it appended. One thread at a time.
+/// A log of lines, created if missing. Each line is one write to the end of the file, passed to the system at once, so that
+/// several processes may append, and a killed process loses nothing it appended. One thread at a time.
 class LineLog {
  public:
-  /// FileError if the file cannot be opened. A last line without its newline (a loss of power) is closed first, so that
-  /// the next one stays whole.
+  /// FileError if the file cannot be opened. A last line without its newline (after a power failure) is ended first, so that
+  /// the next line stays whole.
   explicit LineLog(const std::filesystem::path& path);
   ~LineLog();
   LineLog(const LineLog&) = delete;

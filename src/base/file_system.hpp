@@ -11,8 +11,8 @@
 
 namespace weft {
 
-/// Each function is the POSIX call of its name: -1 (or MAP_FAILED) and errno on failure. Stateless and thread safe; an
-/// override that keeps state guards it itself.
+/// Each function is the POSIX call of its name: -1 (or MAP_FAILED) and errno on failure. Stateless and thread safe; an override
+/// with state must guard it.
 class FileSystem {
  public:
   virtual ~FileSystem() = default;

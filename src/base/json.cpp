@@ -15,7 +15,7 @@
 namespace weft {
 namespace {
 
-/// Input of the parser that tells how far it has read: nlohmann's event interface gives no positions.
+/// Input of the parser that counts the characters read, because nlohmann's event interface gives no positions.
 class CountingIterator {
  public:
   using iterator_category = std::forward_iterator_tag;
@@ -73,7 +73,7 @@ void JsonCursor::error(std::string_view what) const {
   throw FileError(fmt::format("{}: line {}, column {}: {}", source_, line, column, what));
 }
 
-/// Checks what nlohmann's parser leaves open and hands the pieces on.
+/// Checks the rules that nlohmann's parser does not check, and passes the pieces on.
 struct JsonEvents : nlohmann::json_sax<Json> {
   JsonEvents(JsonHandler& handler_, JsonCursor& cursor_, const JsonLimits& limits_)
       : handler(handler_), cursor(cursor_), limits(limits_) {}
@@ -119,7 +119,7 @@ struct JsonEvents : nlohmann::json_sax<Json> {
     return true;
   }
   bool parse_error(std::size_t position, const std::string& last, const nlohmann::detail::exception& failure) override {
-    cursor.byte_ = position;  // exact where the parser had looked one character ahead; behind the text at its end
+    cursor.byte_ = position;  // exact if the parser had read one character ahead; after the text at its end
     const std::string near = last.empty() ? "" : fmt::format(", near {}", quote(last, 40));
     cursor.error(fmt::format("not valid JSON: {}{}", parser_fact(failure.what()), near));
   }
@@ -128,10 +128,10 @@ struct JsonEvents : nlohmann::json_sax<Json> {
   JsonCursor& cursor;
   const JsonLimits& limits;
   std::uint64_t values = 0;
-  std::vector<std::unordered_set<std::string>> keys;  // one set a level
+  std::vector<std::unordered_set<std::string>> keys;  // one set for each level
 };
 
-/// Runs the parser; holds the right to move the cursor.
+/// Runs the parser; only this class may move the cursor.
 class JsonReader {
  public:
   static void read(std::string_view text, std::string_view source, JsonHandler& handler, const JsonLimits& limits) {
@@ -152,7 +152,7 @@ void parse_json_events(std::string_view text, std::string_view source, JsonHandl
         "{}: line 1, column 1: JSON must not begin with a byte order mark; remove the first three bytes", source));
   require_utf8(text, source);
   if (const auto nul = text.find('\0');
-      nul != std::string_view::npos)  // nlohmann's lexer takes it for the end of the text
+      nul != std::string_view::npos)  // nlohmann's lexer treats it as the end of the text
     throw FileError(fmt::format("{}: not valid JSON: byte {} is NUL", source, nul));
   JsonReader::read(text, source, handler, limits);
 }
@@ -171,7 +171,7 @@ class DocumentBuilder : public JsonHandler {
   Json take() { return std::move(root_); }
 
  private:
-  // Pointers to containers stay good: only the innermost one grows, and none that is open lies inside it.
+  // Pointers to containers stay valid: only the innermost one grows, and no open container is inside it.
   Json* place(Json value) {
     if (open_.empty()) return &(root_ = std::move(value));
     Json& container = *open_.back();

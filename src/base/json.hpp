@@ -18,15 +18,15 @@ struct JsonLimits {
   std::uint64_t max_values = 20'000'000;               ///< keys and values together; one takes about 40 bytes
 };
 
-/// Parses all of `text`. FileError "source: line 3, column 12: ..." if it is no JSON (RFC 8259, in UTF-8, no byte order
-/// mark), holds a key twice in one object, or exceeds a limit.
+/// Parses all of `text`. FileError "source: line 3, column 12: ..." if it is not JSON (RFC 8259, in UTF-8, no byte order mark),
+/// repeats a key in one object, or exceeds a limit.
 Json parse_json(std::string_view text, std::string_view source, const JsonLimits& limits = {});
 
 /// Reads and parses a file. FileError as `read_file` and `parse_json`.
 Json read_json_file(const std::filesystem::path& path, const JsonLimits& limits = {});
 
-/// Receives a document piece by piece, for large ones of a known form. A handler refuses a piece by throwing a
-/// FileError made with `JsonCursor::error`.
+/// Receives a document piece by piece, for large documents of a known form. A handler refuses a piece by throwing a FileError
+/// made with `JsonCursor::error`.
 class JsonCursor;
 class JsonHandler {
  public:
@@ -37,7 +37,7 @@ class JsonHandler {
   virtual void end(bool object, const JsonCursor& cursor) = 0;
 };
 
-/// Where the parser stands: just behind the piece handed out.
+/// The parser's position, just after the piece that was passed on.
 class JsonCursor {
  public:
   JsonCursor(std::string_view text, std::string_view source) : text_(text), source_(source) {}
@@ -53,7 +53,7 @@ class JsonCursor {
   std::size_t byte_ = 0;
 };
 
-/// `parse_json` with the document going to `handler`. Errors as `parse_json`.
+/// Like `parse_json`, but passes the document to `handler`. Errors as `parse_json`.
 void parse_json_events(std::string_view text, std::string_view source, JsonHandler& handler,
                        const JsonLimits& limits = {});
 

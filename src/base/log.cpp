@@ -12,7 +12,7 @@
 namespace weft {
 namespace {
 
-// The sink that WEFT_LOG asks for. The only place in the library that writes where nobody pointed it to in code.
+// The sink that WEFT_LOG requests. Only here does the library write to a place that no caller named.
 LogSink sink_of_environment() {
   const char* text = std::getenv("WEFT_LOG");
   if (!text || !*text || std::string_view(text) == "0") return {};
@@ -60,7 +60,7 @@ void log(LogLevel level, std::string_view source, std::string_view message) noex
     const std::lock_guard lock(log.mutex);
     if (log.sink) log.sink(level, source, message);
   } catch (...) {
-    // Whoever logs has something else to do.
+    // An error while logging must not stop the caller.
   }
 }
 

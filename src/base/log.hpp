@@ -1,4 +1,4 @@
-// The log: off unless WEFT_LOG or set_log_sink asks for it (weft/log.hpp).
+// The log: off unless WEFT_LOG or set_log_sink turns it on (weft/log.hpp).
 #pragma once
 
 #include <string_view>
@@ -7,7 +7,7 @@
 
 namespace weft {
 
-/// Whether anybody listens: messages that cost something to make are made only then.
+/// Whether the log is on. Callers build costly messages only then.
 bool is_logging();
 /// A message without a line break at its end. Never throws.
 void log(LogLevel level, std::string_view source, std::string_view message) noexcept;

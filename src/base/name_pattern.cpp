@@ -5,7 +5,7 @@
 namespace weft {
 
 bool matches_pattern(std::string_view name, std::string_view pattern) {
-  // One star at a time can be tried again: the last one met.
+  // On a mismatch only the last star is tried again, with one more character.
   std::size_t n = 0, p = 0, star = std::string_view::npos, resumed = 0;
   while (n < name.size()) {
     if (p < pattern.size() && pattern[p] == '*') {

@@ -23,8 +23,8 @@ constexpr Block block(Key key, Block counter) {
   return counter;
 }
 
-/// What random words on the host are for; the last counter word, so that uses never share words with each other or with
-/// the draws of tensors, which leave it 0.
+/// The use of random words on the host. It is the last counter word, so that uses never share words with each other or with the
+/// draws of tensors, which set it to 0.
 enum class Use : std::uint32_t { parameters = 1, batches = 2, sampling = 3, data = 4 };
 
 /// [0, 1) with 24 bits.
@@ -39,7 +39,7 @@ constexpr std::uint64_t to_below(std::uint64_t n, std::uint32_t high, std::uint3
   return static_cast<std::uint64_t>(static_cast<Wide>(std::uint64_t{high} << 32 | low) * n >> 64);
 }
 
-/// 64-bit FNV-1a, to make streams of names.
+/// 64-bit FNV-1a, to turn names into stream numbers.
 constexpr std::uint64_t stream_of(std::string_view name) {
   std::uint64_t hash = 0xcbf29ce484222325ull;
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;

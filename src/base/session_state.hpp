@@ -1,4 +1,4 @@
-// What belongs to one session, in parts: each folder keeps its own part here, and sees no other folder's.
+// The state of one session, in parts: each folder keeps its part here, and sees no other folder's.
 #pragma once
 
 #include <array>
@@ -10,29 +10,29 @@
 
 namespace weft {
 
-/// The state behind a Session. A thread works in one session at a time: the initial one, until it enters another.
-/// Thread safety: all of it. Parts guard themselves.
+/// The state behind a Session. A thread works in one session at a time: the initial one, until it enters another. Thread
+/// safety: any thread may call any function. Parts guard themselves.
 class SessionState : public std::enable_shared_from_this<SessionState> {
  public:
-  /// One a folder that keeps a part; destroyed in reverse order.
+  /// One for each folder that keeps a part; parts are destroyed in reverse order.
   enum class Slot : std::uint8_t { threads, device, graph, runtime, count };
   struct Part {
     virtual ~Part() = default;
-    /// The session's owner has gone: gives up what keeps values alive, so that the state can go with the last value.
+    /// Called when the session's owner has gone: drops references to values, so that the last value frees the state.
     virtual void close() {}
   };
 
   /// `threads`: size of the session's pool of threads; 0: the default of `thread_count()`.
   static std::shared_ptr<SessionState> make(int threads = 0);
-  /// That of the process: never destroyed, because tensors in globals of the user's program are released after it.
+  /// The initial state of the process: never destroyed, because tensors in globals of the user's program are released later.
   static SessionState& initial();
-  /// That of this thread.
+  /// The state in which this thread works.
   static SessionState& current() {
     SessionState* state = current_;
     return state ? *state : initial();
   }
 
-  /// The part of class P, made from this state when it is first asked for.
+  /// The part of class P, made from this state on first use.
   template <class P>
   P& part() {
     Part* part = slots_[static_cast<std::size_t>(P::kSlot)].load(std::memory_order_acquire);
@@ -41,7 +41,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     return static_cast<P&>(*part);
   }
 
-  /// Makes `state` the current one of this thread (null: the initial one) and gives the one before.
+  /// Makes `state` the current one of this thread (null: the initial one) and returns the previous one.
   static SessionState* enter(SessionState* state) { return std::exchange(current_, state); }
 
   int threads() const { return threads_; }

@@ -1,4 +1,4 @@
-// Waiting a short while without giving the processor away.
+// Waits for a short time without giving up the processor.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@ inline void pause_briefly() {
 #endif
 }
 
-/// Spins until `done()` or for about `limit`; says whether `done()` came true.
+/// Spins until `done()` is true, or for about `limit`; returns whether `done()` became true.
 template <class Done>
 bool spin_until(std::chrono::steady_clock::duration limit, Done done) {
   constexpr int kLooksPerClock = 32;

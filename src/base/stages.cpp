@@ -1,5 +1,5 @@
-// Tasks of a stage are handed out through counters, one for the part of each thread. Threads go through the stages in
-// their order, so that whoever waits for a stage waits for tasks that others are at already.
+// Counters hand out the tasks of a stage, one counter for the part of each thread. Threads go through the stages in order, so a
+// thread that waits for a stage waits for tasks that other threads already run.
 #include "base/stages.hpp"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct Stages::Shared {
   };
 
   std::vector<Stage> stages;
-  std::vector<std::size_t> streamed;  // by stage: the next that is, from it on
+  std::vector<std::size_t> streamed;  // by stage: the next streamed stage, from it on
   bool serial = true;                 // no stage has several tasks
   std::vector<Next> next;
   std::vector<Left> left;
@@ -65,7 +65,7 @@ struct Stages::Shared {
     }
   }
 
-  /// `ask_ahead` is called until it has nothing left to do.
+  /// Calls `ask_ahead` while it waits, until that has nothing left to do.
   void wait_for(std::size_t stage, FunctionRef<bool()> ask_ahead) {
     std::atomic<std::uint32_t>& tasks = left[stage].tasks;
     const auto done = [&] { return tasks.load(std::memory_order_acquire) == 0; };
@@ -79,8 +79,8 @@ struct Stages::Shared {
   /// One thread's way through all stages.
   void walk(FunctionRef<void(int, std::int64_t)> task, FunctionRef<bool(int, std::int64_t, int)> ask_ahead) {
     const int own = thread_index() % parts;
-    int done = -1;          // stages up to here are known to be
-    std::size_t asked = 0;  // the stage that memory was asked for last, and how many pieces
+    int done = -1;          // stages up to here are known to be done
+    std::size_t asked = 0;  // the stage that was prefetched last, and how many pieces
     int pieces = 0;
     for (std::size_t s = 0; s < stages.size(); ++s) {
       std::uint32_t taken = 0;

@@ -1,4 +1,4 @@
-// Tables by text that are searched without making a string.
+// Maps with text keys that are searched without making a string.
 #pragma once
 
 #include <functional>

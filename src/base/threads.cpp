@@ -1,5 +1,5 @@
-// A pool for each session: one job at a time, its tasks handed out through an atomic counter. Workers join a job if they
-// come in time; the caller never waits for one that did not, so a parked worker costs a job nothing but its help.
+// A pool for each session. It runs one job at a time and hands out its tasks through an atomic counter. Workers join a job if
+// they wake in time; the caller never waits for a late one, so a parked worker only means less help.
 #include "base/threads.hpp"
 
 #include <sched.h>
@@ -30,8 +30,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A hot pool answers in under a microsecond and a parked one in some 30: spin for about what waking costs, but only
-// while jobs keep coming that often.
+// A spinning pool starts in under a microsecond, and a parked one in some 30. So spin for about the cost of waking, but only
+// while jobs come that often.
 constexpr auto kSpin = std::chrono::microseconds(50);
 constexpr auto kSpinIdle = std::chrono::microseconds(5);
 constexpr auto kBusyGap = std::chrono::microseconds(200);
@@ -93,8 +93,8 @@ void leave_cpu(int cpu, const std::vector<int>& allowed) {
 thread_local int current_index = 0;
 thread_local bool inside_task = false;
 
-/// Threads of all pools that have workers. Beyond the number of processors a spinning thread holds the processor of one
-/// that has work.
+/// Threads of all pools that have workers. If there are more than processors, a spinning thread takes the processor of a thread
+/// with work.
 std::atomic<int> pooled_threads = 0;
 
 class Pool final : public SessionState::Part {
@@ -172,11 +172,11 @@ class Pool final : public SessionState::Part {
       limit = Clock::now() - idle_since < kBusyGap ? kSpin : kSpinIdle;
       seen = epoch_.load(std::memory_order_acquire);
       if (stop_.load(std::memory_order_relaxed)) return;
-      // Some schedulers pack a woken thread onto its waker's processor, where the two only take turns: a job of two
-      // threads then runs at the speed of one, call after call.
+      // Some schedulers put a woken thread on its waker's processor, where the two take turns: a job of two threads then runs
+      // at the speed of one, call after call.
       if (const int cpu = caller_cpu_.load(std::memory_order_relaxed); spins() && sched_getcpu() == cpu)
         leave_cpu(cpu, allowed_);
-      // The count in the gate keeps the job's fields alive; once it is closed they are the caller's again.
+      // The count in the gate keeps the job's fields alive. Once the gate is closed and empty, the caller may change them.
       if ((gate_.fetch_add(1, std::memory_order_acquire) & kClosed) == 0) work();
       if (gate_.fetch_sub(1, std::memory_order_release) == kClosed + 1) gate_.notify_one();
     }
@@ -197,7 +197,7 @@ class Pool final : public SessionState::Part {
         size_.store(index + 1, std::memory_order_relaxed);
       }
     } catch (const std::system_error&) {
-      // At the system's limit of threads: the ones that started do.
+      // At the system's limit of threads: use the threads that started.
     }
     pooled_threads += counted_ = size() > 1 ? size() : 0;
   }
@@ -207,7 +207,7 @@ class Pool final : public SessionState::Part {
   std::vector<std::thread> workers_;
   std::atomic<int> size_ = 1;
   std::vector<int> allowed_;  // processors this process may use, as the pool found them
-  int counted_ = 0;           // its share of `pooled_threads`
+  int counted_ = 0;           // this pool's share of `pooled_threads`
 
   // Written by the caller while the gate is closed and empty, read by workers inside the gate.
   FunctionRef<void(std::int64_t)> task_;
@@ -217,7 +217,7 @@ class Pool final : public SessionState::Part {
 
   alignas(64) std::atomic<std::int64_t> next_ = 0;         // next task of the open job
   alignas(64) std::atomic<std::uint32_t> gate_ = kClosed;  // workers inside, and the closed bit
-  alignas(64) std::atomic<std::uint32_t> epoch_ = 0;       // jobs so far; workers sleep on it
+  alignas(64) std::atomic<std::uint32_t> epoch_ = 0;       // number of jobs so far; workers sleep on it
   std::atomic<bool> stop_ = false;
   std::atomic<int> caller_cpu_ = -1;  // where the caller of the open job ran when it opened it
 };

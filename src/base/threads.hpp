@@ -24,7 +24,7 @@ void parallel_for(std::int64_t count, FunctionRef<void(std::int64_t)> task);
 /// `parallel_for` that run at the same time share it. Scratch that outlives the call is better thread_local.
 int thread_index();
 
-/// Whether there is a processor for each thread, so that one that waits briefly may spin.
+/// Whether there is a processor for each thread, so that a thread that waits briefly may spin.
 bool threads_may_spin();
 
 }  // namespace weft

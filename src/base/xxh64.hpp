@@ -1,4 +1,4 @@
-// XXH64 (Yann Collet): a fast 64-bit checksum of bytes. It finds damage; it is no protection against an attacker.
+// XXH64 (Yann Collet): a fast 64-bit checksum of bytes. It detects damage, but does not protect against an attacker.
 #pragma once
 
 #include <algorithm>
@@ -79,7 +79,7 @@ class Xxh64 {
   std::uint64_t total_ = 0;
 };
 
-/// Of one piece.
+/// The digest of one piece.
 inline std::uint64_t xxh64(std::span<const std::byte> bytes) {
   Xxh64 hash;
   hash.add(bytes);

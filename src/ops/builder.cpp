@@ -60,7 +60,7 @@ int Builder::add(Instruction in) {
 int Builder::input(int slot, DType type) { return add({.op = Op::input, .type = type, .slot = slot}); }
 
 int Builder::constant(double value, DType type) {
-  if (std::isnan(value)) value = std::numeric_limits<double>::quiet_NaN();  // one NaN, whatever its payload
+  if (std::isnan(value)) value = std::numeric_limits<double>::quiet_NaN();  // all NaNs become one
   if (mode_ == Mode::untyped)
     type = DType::f32;
   else
@@ -126,7 +126,7 @@ int Builder::simplify(const Instruction& in) {
   const int a = in.a, b = in.b, c = in.c;
   const bool typed = mode_ == Mode::typed;
 
-  // A truth value of untyped code is a constant under a cast.
+  // In untyped code a truth value is a constant under a cast.
   auto known = [&](int index) -> std::optional<double> {
     const Instruction& value = (*this)[index];
     if (value.op == Op::constant) return value.value;
@@ -138,7 +138,7 @@ int Builder::simplify(const Instruction& in) {
   const bool carries_type = in.op == Op::philox || (!typed && in.op == Op::cast);  // more than a number
   if (va && vb && vc && !carries_type) {
     const double value = apply(in.op, in.type, (*this)[a].type, *va, *vb, *vc);
-    // Beyond 2^53 a double may stand for several integers: then the device computes.
+    // Beyond 2^53 a double may represent several integers, so the device computes instead.
     const bool is_exact = !typed || element(in.type).bits < 64 || is_float(in.type) || std::fabs(value) < 0x1p53;
     if (!typed && (gives_bool(in.op) || (in.op == Op::select && is_bool(b) && is_bool(c)))) return boolean(value != 0);
     if (is_exact) return constant(value, in.type);
@@ -185,7 +185,7 @@ int Builder::simplify(const Instruction& in) {
       if (is_constant(a, -1) && floats) return make(Op::neg, b, -1, -1, in.type);
       if ((*this)[a].op == Op::neg && (*this)[b].op == Op::neg)
         return make(Op::mul, (*this)[a].a, (*this)[b].a, -1, in.type);
-      // Signs move outwards, where they meet an addition or another sign.
+      // Signs move outwards, where they can cancel or merge into an addition.
       if ((*this)[a].op == Op::neg) return make(Op::neg, make(Op::mul, (*this)[a].a, b, -1, in.type), -1, -1, in.type);
       if ((*this)[b].op == Op::neg) return make(Op::neg, make(Op::mul, a, (*this)[b].a, -1, in.type), -1, -1, in.type);
       break;
@@ -195,7 +195,7 @@ int Builder::simplify(const Instruction& in) {
         return make(Op::mul, a, constant(1 / (*this)[b].value, in.type), -1, in.type);
       break;
     case Op::pow:
-      if (!typed) break;  // of integers it is a float, so its operand cannot stand for it
+      if (!typed) break;  // of integers the result is a float, so its operand cannot replace it
       if (is_constant(b, 0) || is_constant(b, -0.0)) return constant(1, in.type);
       if (is_constant(b, 1)) return a;
       if (is_constant(b, 2)) return make(Op::mul, a, a, -1, in.type);
@@ -219,7 +219,7 @@ int Builder::simplify(const Instruction& in) {
       if (b == c) return b;
       if (va) {
         const int taken = *va != 0 ? b : c, other = *va != 0 ? c : b;
-        // Untyped, the side not taken has a say in the type, unless it is a small whole number beside a number.
+        // In untyped code the side not taken affects the type, unless it is a small whole number beside a number.
         const Instruction& left_out = (*this)[other];
         const bool is_small = left_out.op == Op::constant && left_out.value >= 0 && left_out.value <= 1000 &&
                               std::trunc(left_out.value) == left_out.value;
@@ -265,7 +265,7 @@ Expression Builder::finish(int result) const {
 }
 
 Expression simplified(const Expression& expression) {
-  // Untyped code has types on its casts alone; typed code of that kind is all f32, where untyped rules hold as well.
+  // In untyped code only casts have types. Typed code that looks the same is all f32, and there the untyped rules hold too.
   bool typed = false;
   for (const Instruction& in : expression.code) typed = typed || (in.type != DType::f32 && in.op != Op::cast);
   Builder builder(expression.inputs, typed ? Builder::Mode::typed : Builder::Mode::untyped);

@@ -7,10 +7,10 @@
 
 namespace weft::scalar {
 
-/// Values are named by the index that the making call returned; it is valid for this builder only.
+/// A value is identified by the index that its making call returned, which is valid for this builder only.
 ///
-/// Untyped (as parsing does), constants are real numbers that fold exactly; a truth value that folds is kept as a cast
-/// to bool. Typed, each instruction has its type, and folding follows the type's arithmetic.
+/// Untyped (as parsing does), constants are real numbers that fold exactly; a truth value that folds is kept as a cast to bool.
+/// In typed mode each instruction has its type, and folding follows the type's arithmetic.
 class Builder {
  public:
   enum class Mode : std::uint8_t { untyped, typed };
@@ -20,7 +20,7 @@ class Builder {
   int constant(double value, DType type = DType::f32);
   int boolean(bool value);
   int cast(int a, DType type);
-  /// An op on earlier values; `type` is the result's in typed mode.
+  /// An op on earlier values; in typed mode `type` is the result's type.
   int make(Op op, int a, int b = -1, int c = -1, DType type = DType::f32);
   /// Copies another expression, with values of this builder in place of its operands.
   int inlined(const Expression& expression, std::span<const int> arguments);
@@ -30,14 +30,14 @@ class Builder {
   int size() const { return static_cast<int>(code_.size()); }
   int inputs() const { return inputs_; }
 
-  /// The function whose result is `result`, without what it does not need, in the order of first use.
+  /// The function whose result is `result`, without unused instructions, in the order of first use.
   Expression finish(int result) const;
 
  private:
   int add(Instruction instruction);
   int simplify(const Instruction& in);
   bool is_bool(int index) const;
-  /// Not a bool, whatever the operands are: identities such as x * 1 may drop their op without changing the type.
+  /// Whether it is never a bool, whatever the operands: identities such as x * 1 may then drop their op.
   bool is_number(int index) const;
 
   struct Hash {

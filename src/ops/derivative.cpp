@@ -7,8 +7,8 @@
 namespace weft::scalar {
 namespace {
 
-// Tangents rather than adjoints: the derivative of a select is the select of the derivatives, so what the other side
-// does (0 * infinity) never reaches the result. The expressions come out the same, for `scaled` pushes g inwards.
+// Uses tangents, not adjoints: the derivative of a select is the select of the derivatives, so the side not taken (0 *
+// infinity) never reaches the result. The resulting expressions are the same, because `scaled` pushes g inwards.
 class Derivation {
  public:
   explicit Derivation(const Expression& forward)
@@ -63,7 +63,7 @@ class Derivation {
     return make(Op::select, condition, a == kZero ? constant(0) : a, b == kZero ? constant(0) : b);
   }
 
-  /// factor * t, written into t where t is a choice, a sign, a quotient or 1: g * (c ? 1 : 0) becomes c ? g : 0.
+  /// factor * t, with the factor moved into t if t is a choice, a sign, a quotient or 1: g * (c ? 1 : 0) becomes c ? g : 0.
   int scaled(int factor, int t) {
     const Instruction in = out_[t];
     if (in.op == Op::constant) {
@@ -95,10 +95,10 @@ class Derivation {
 
   int square(int a) { return make(Op::mul, a, a); }
 
-  /// Slope of max (or min, with the comparison turned) of a and b whose tangents are da and db.
+  /// Slope of max (or of min, with the comparison reversed) of a and b, whose tangents are da and db.
   int extreme(Op loses, Op wins, int a, int b, int da, int db) {
     const int tie = make(Op::eq, a, b);
-    if (da == kZero) {  // a NaN flows back to the operand that is asked for, whichever it is
+    if (da == kZero) {  // a NaN flows back to the requested operand, whichever it is
       if (db == kZero) return kZero;
       return choose(make(wins, a, b), kZero, choose(tie, times(db, constant(0.5)), db));
     }

@@ -16,7 +16,7 @@ namespace weft::scalar {
 /// and y >= 0. A select differentiates only the side it takes, so a NaN or infinity of the other side does not reach it.
 std::vector<Expression> gradient(const Expression& forward);
 
-/// True for the constant 0: nothing flows back.
+/// True for the constant 0: no gradient flows back.
 bool is_zero(const Expression& expression);
 
 }  // namespace weft::scalar

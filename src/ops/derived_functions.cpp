@@ -1,4 +1,4 @@
-// Functions of the expression language that are text themselves.
+// Functions of the expression language that are defined by text.
 #include "ops/parse.hpp"
 
 namespace weft::scalar {
@@ -12,7 +12,7 @@ std::span<const DerivedFunction> derived_functions() {
       {"isinf", {"x"}, "abs(x) == inf"},
       {"is_finite", {"x"}, "abs(x) < inf"},
       {"isfinite", {"x"}, "abs(x) < inf"},
-      // Neither it nor its derivatives meet an infinity.
+      // Neither the function nor its derivatives produce an infinity on the way.
       {"sigmoid", {"x"}, "var t = exp(x < 0 ? x : -x); (x < 0 ? t : 1) / (1 + t)"},
       // The exponent is never positive, so nothing overflows; both sides are smooth at 0.
       {"softplus", {"x"}, "(x < 0 ? 0 : x) + log1p(exp(x < 0 ? x : -x))"},
@@ -21,7 +21,7 @@ std::span<const DerivedFunction> derived_functions() {
       {"saturate", {"x"}, "min(max(x, 0), 1)"},
       {"step", {"edge", "x"}, "edge <= x ? 1 : 0"},
       {"fma", {"x", "y", "z"}, "x * y + z"},
-      // From the nearer end, so that t = 0 and t = 1 give x and y exactly.
+      // Starts from the nearer end, so that t = 0 and t = 1 give x and y exactly.
       {"mix", {"x", "y", "t"}, "t < 0.5 ? x + t * (y - x) : y - (y - x) * (1 - t)"},
       {"ldexp", {"x", "n"}, "x * exp2(n)"},
       // Scaled by the larger side, so that squares neither overflow nor vanish; an infinity wins over a NaN.

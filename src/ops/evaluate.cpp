@@ -11,8 +11,8 @@
 namespace weft::scalar {
 namespace {
 
-/// Integers of 64 bits do not all fit a double, and the reference computes in doubles: what is beyond 2^53 is rounded
-/// there, and the builder does not fold it.
+/// Not all 64-bit integers fit a double, and the reference computes in doubles. Values beyond 2^53 are rounded here, and the
+/// builder does not fold them.
 double wrapped(std::uint64_t bits, DType type) {
   switch (type) {
     case DType::i8: return static_cast<std::int8_t>(bits);
@@ -26,7 +26,7 @@ double wrapped(std::uint64_t bits, DType type) {
   }
 }
 
-/// The bits of an integer value. Untyped values are cut.
+/// The bits of an integer value. Untyped values are truncated.
 std::uint64_t whole(double x) {
   if (std::isnan(x)) return 0;
   if (x >= 0) return x < 0x1p64 ? static_cast<std::uint64_t>(x) : ~std::uint64_t{0};
@@ -35,7 +35,7 @@ std::uint64_t whole(double x) {
 }
 
 double cast(double x, DType type, DType from) {
-  if (type == DType::f32) return x;  // the reference rounds to what is narrower only
+  if (type == DType::f32) return x;  // the reference rounds only to narrower types
   if (is_integer(type) && (is_integer(from) || from == DType::boolean)) return wrapped(whole(x), type);
   return rounded_to(type, x);
 }

@@ -1,4 +1,4 @@
-// The meaning of each scalar op, slowly and in double: the reference that every backend is held to.
+// Computes each scalar op slowly and in double: the reference that every backend is compared with.
 #pragma once
 
 #include "ops/scalar.hpp"

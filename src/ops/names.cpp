@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-/// Edits (insert, delete, replace, swap of neighbours) that turn a into b; letter case counts nothing.
+/// Number of edits (insert, delete, replace, swap of neighbours) that turn a into b; letter case is ignored.
 std::size_t edits(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before(b.size() + 1), previous(b.size() + 1), row(b.size() + 1);
   auto same = [](char x, char y) {
@@ -28,7 +28,7 @@ std::size_t edits(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-/// Which of two names as many edits away is meant: slips keep the letters, or else the beginning.
+/// Breaks ties at equal edit distance: an anagram first, then the longest common prefix.
 std::size_t likeness(std::string_view name, std::string_view candidate) {
   std::string a(name), b(candidate);
   std::sort(a.begin(), a.end());
@@ -40,7 +40,7 @@ std::size_t likeness(std::string_view name, std::string_view candidate) {
 }  // namespace
 
 std::string_view nearest_name(std::string_view name, std::span<const std::string_view> names) {
-  if (name.size() > 64) return "";  // no slip of anything we know
+  if (name.size() > 64) return "";  // too long to be a misspelling of a known name
   std::string_view best;
   std::size_t best_edits = std::max<std::size_t>(1, name.size() / 3) + 1;
   for (std::string_view candidate : names) {

@@ -6,7 +6,7 @@
 
 namespace weft {
 
-/// The closest of the names to one that was not found, if it is near enough to be a slip; else "".
+/// The closest of the names to one that was not found, if it is close enough to be a misspelling; else "".
 std::string_view nearest_name(std::string_view name, std::span<const std::string_view> names);
 
 }  // namespace weft

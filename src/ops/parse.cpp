@@ -59,7 +59,7 @@ struct OpAlias {
 };
 constexpr OpAlias kOpAliases[] = {{"isnan", Op::is_nan}, {"inverseSqrt", Op::rsqrt}, {"fmod", Op::rem}};
 
-/// The op that a function name means; Op::input: none.
+/// The op of a function name; Op::input if there is none.
 Op op_of_function(std::string_view name) {
   for (int i = 0; i < kOpCount; ++i) {
     const Op op = static_cast<Op>(i);
@@ -82,10 +82,10 @@ struct Variable {
   bool is_operand = false;
 };
 
-// Whether `return` was passed: never, on every path so far, or where a bool value says.
+// Whether `return` was executed: never, on every path so far, or if the bool value with this index is true.
 constexpr int kNever = -1, kAlways = -2;
 
-/// What executing statements changes. Branches of `if` work on copies that are merged by select.
+/// The state that statements change. Branches of `if` work on copies, which are merged by select.
 struct State {
   std::vector<Variable> variables;
   int done = kNever;
@@ -101,13 +101,13 @@ class Parser {
 
   State state;
 
-  /// The whole text; the value is in `state`.
+  /// Parses the whole text; the value is in `state`.
   void run() {
     if (token_.kind == TokenKind::end) fail("the text is empty; expected an expression");
     while (token_.kind != TokenKind::end) statement();
   }
 
-  /// What `return` or the last statement gave.
+  /// The value of `return`, or of the last statement.
   int value() {
     if (state.done == kAlways) return state.returned;
     if (state.last < 0) fail("the text gives no value; expected an expression at the end");
@@ -118,7 +118,7 @@ class Parser {
   [[noreturn]] void fail(std::string_view what) const { fail(what, token_.begin); }
 
   [[noreturn]] void fail(std::string_view what, std::size_t column) const {
-    // The line of the mistake, cut to what fits a terminal.
+    // The line of the mistake, cut to fit a terminal.
     std::size_t begin = text_.rfind('\n', column == 0 ? 0 : column - 1);
     begin = begin == std::string_view::npos || begin >= column ? 0 : begin + 1;
     std::size_t end = std::min(text_.find('\n', column), text_.size());
@@ -179,7 +179,7 @@ class Parser {
     if (!accept(symbol)) fail(fmt::format("expected '{}', found {}", symbol, found()));
   }
 
-  /// Counts nesting while it lives.
+  /// Counts the nesting depth while the object exists.
   struct Nested {
     explicit Nested(Parser& parser) : parser(parser) {
       if (++parser.depth_ > kDepthMax) parser.fail(fmt::format("nested more than {} levels deep", kDepthMax));
@@ -259,7 +259,7 @@ class Parser {
     merge(condition, then);
   }
 
-  /// Makes `state` what it is where the condition is false, and `then` where it is true.
+  /// Sets `state` to select(condition, `then`, `state`): `then` holds if the condition is true.
   void merge(int condition, const State& then) {
     auto choose = [&](int a, int b) { return a == b ? a : checked(builder_.make(Op::select, condition, a, b)); };
     auto flag = [&](int done) {
@@ -478,7 +478,7 @@ Expression parse(std::string_view text, const Names& names) {
   Parser parser(text, builder, 0);
   declare(parser, builder, names);
   parser.run();
-  // A text may name its result (`output = ...`), or just be it.
+  // A text may assign its result (`output = ...`), or end with it.
   for (const Variable& variable : parser.state.variables)
     if (!names.results.empty() && variable.name == names.results[0] && variable.value >= 0)
       return builder.finish(variable.value);

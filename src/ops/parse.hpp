@@ -1,4 +1,4 @@
-// The expression language: what rows of the op table, and users who register ops, write.
+// The expression language, for rows of the op table and for ops that users register.
 #pragma once
 
 #include <span>
@@ -28,16 +28,16 @@ struct Names {
 /// as in WGSL, and those of `derived_functions()`. `%` has the sign of the dividend; `/` of two integers truncates;
 /// arithmetic on constants alone is that of real numbers (1 / 2 is 0.5).
 ///
-/// Throws UsageError with the text, a caret under the column, what was expected, and the nearest known name. Text beyond
-/// 64 KiB, 128 levels of nesting or 4096 instructions is refused.
-/// With result names, the value is what the text assigns to the first, if it does.
+/// Throws UsageError with the text, a caret under the column, what was expected, and the nearest known name. Text beyond 64
+/// KiB, 128 levels of nesting or 4096 instructions is refused. With result names, the value is the one that the text assigns to
+/// the first name, if it does.
 Expression parse(std::string_view text, std::span<const std::string> operands);
 Expression parse(std::string_view text, const Names& names);
 
-/// One expression for each of `names.results`: what the text assigns to it last. Throws UsageError if one is never assigned.
+/// One expression for each of `names.results`: the value assigned to it last. Throws UsageError if one is never assigned.
 std::vector<Expression> parse_results(std::string_view text, const Names& names);
 
-/// Functions of the language that are themselves text.
+/// Functions of the language that are defined by text.
 struct DerivedFunction {
   std::string_view name;
   std::vector<std::string_view> parameters;

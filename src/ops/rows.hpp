@@ -1,4 +1,4 @@
-// Where the rows of the op table stand: one file a family. Adding an op is adding a row to one of them.
+// The rows of the op table, in a file for each family. To add an op, add a row to one of them.
 #pragma once
 
 #include "ops/table.hpp"

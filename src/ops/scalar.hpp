@@ -1,5 +1,5 @@
-// Scalar code: what one element of an elementwise op computes, as a list of instructions in static single assignment.
-// The text of a row is parsed into it, gradients are derived on it, and kernels are made of it.
+// Scalar code: what one element of an elementwise op computes, as a list of instructions in static single assignment. The text
+// of a row is parsed into scalar code, gradients are derived from it, and kernels are made from it.
 #pragma once
 
 #include <bit>
@@ -92,8 +92,8 @@ inline constexpr int kOpCount = static_cast<int>(Op::philox) + 1;
 /// prints it as +).
 int arity(Op op);
 std::string_view name_of(Op op);
-/// What an op takes: nothing (operands, constants), about one instruction, or the many of a function such as exp. Fusion
-/// computes a value again in each reader only if it takes few plain ops.
+/// The cost of an op: nothing (operands, constants), about one instruction, or many for a function such as exp. Fusion computes
+/// a value again in each reader only if it takes few plain ops.
 enum class Cost : std::uint8_t { none, plain, function };
 Cost cost_of(Op op);
 /// True for comparisons, logic and is_nan: the result is a bool whatever the operands are.
@@ -113,8 +113,8 @@ struct Instruction {
   }
 };
 
-/// A function of `inputs` operands; the last instruction is its result. Untyped as parsed: constants take the type of
-/// what they meet.
+/// A function of `inputs` operands; the last instruction is its result. After parsing it is untyped: constants take the type of
+/// the other operand.
 struct Expression {
   int inputs = 0;
   std::vector<Instruction> code;
@@ -140,8 +140,8 @@ Expression typed(const Expression& expression, std::span<const DType> inputs, st
 /// The type of the result over operands of these types. Throws as `typed`.
 DType result_type(const Expression& expression, std::span<const DType> inputs);
 
-/// The same function with equal values shared, constants folded, dead code dropped, and identities applied that hold
-/// for every IEEE value (x * 1, -(-x), x - 0; never x + 0 or x * 0). Instructions stand in the order of first use.
+/// The same function with equal values shared, constants folded, dead code dropped, and identities applied that hold for every
+/// IEEE value (x * 1, -(-x), x - 0; never x + 0 or x * 0). Instructions are in the order of first use.
 Expression simplified(const Expression& expression);
 
 /// `outer` with argument i in place of operand i; all arguments are over the same operands. For untyped

@@ -30,7 +30,7 @@ std::vector<std::string> operands_of(const ElementwiseRow& row) {
   return names;
 }
 
-/// The names that texts written for the reference system use, where the row does not use them itself.
+/// Adds the names that texts written for the reference system use, unless the row uses them itself.
 void add_aliases(scalar::Names& names, std::size_t inputs) {
   auto add = [&](const char* alias, std::size_t operand) {
     if (std::find(names.operands.begin(), names.operands.end(), alias) == names.operands.end())
@@ -51,13 +51,13 @@ Expression parse_gradient(const ElementwiseRow& row, std::size_t input, std::str
   names.operands.insert(names.operands.end(), {"output", "g"});
   add_aliases(names, row.inputs.size());
   names.aliases.emplace_back("outputGrad", static_cast<int>(names.operands.size()) - 1);
-  // The first is the one wanted; a text may assign the other too.
+  // The first name is the result; a text may assign the other too.
   names.results = input == 0 ? std::vector<std::string>{"inputGrad", "otherGrad"}
                              : std::vector<std::string>{"otherGrad", "inputGrad"};
   return scalar::parse(text, names);
 }
 
-/// A row and what was made of its texts.
+/// A row and the expressions made from its texts.
 struct Entry {
   explicit Entry(const ElementwiseRow& given) : row(&given) {}
 
@@ -66,7 +66,7 @@ struct Entry {
   Expression forward;
   std::vector<Expression> gradients;
   std::mutex typed_mutex;
-  std::map<std::uint64_t, Expression> typed;  // by the inputs' types; nodes stay where they are
+  std::map<std::uint64_t, Expression> typed;  // by the inputs' types; nodes of a map do not move
 };
 
 /// A registered op owns the text that its row views.
@@ -129,7 +129,7 @@ class Registry {
 
   const ElementwiseRow& add(const CustomOp& op, Result result) {
     auto registered = std::make_unique<Registered>(Registered{op, row_of(op)});
-    registered->row = row_of(registered->op);  // its views are of the copy that stays
+    registered->row = row_of(registered->op);  // its views refer to the copy that stays
     registered->row.result = result;
     registered->row.differentiable = result == Result::same;
     const std::unique_lock lock(mutex_);
@@ -198,7 +198,7 @@ DType promoted(std::span<const DType> types) {
   try {
     for (DType type : types) out = promote(out, type);
   } catch (const DTypeError&) {
-    return out;  // if these types meet in the text at all, typing it says that they have none in common
+    return out;  // if the text combines these types, typing it reports that they have no common type
   }
   return out;
 }
@@ -232,7 +232,7 @@ Expression in_floats(const Expression& expression, std::span<const DType> inputs
   return builder.finish(builder.inlined(expression, operands));
 }
 
-/// What an op of the user's gives for floats, or where it takes none, for integers.
+/// The result type of a user's op for floats, or for integers if it takes no floats.
 Result result_of(const Expression& forward) {
   const auto count = static_cast<std::size_t>(forward.inputs);
   DType type;
@@ -319,7 +319,7 @@ const Expression& typed_forward(const ElementwiseRow& row, std::span<const DType
   }
   for (std::size_t i = 0; i < inputs.size(); ++i) check_dtype(row.dtypes, inputs[i], row.inputs[i]);
   const Expression& untyped = forward(entry);
-  // Attributes count as the type of the inputs, and are of the type that these compute in.
+  // Attributes are typed like the inputs, and have the type that the inputs compute in.
   const auto of_type = [&](DType attribute) {
     std::vector<DType> types(inputs.begin(), inputs.end());
     types.resize(row.inputs.size() + row.attributes.size(), attribute);
@@ -427,7 +427,7 @@ const ElementwiseRow& register_elementwise(const CustomOp& op) {
   if (find_reduce(op.name) != nullptr)
     throw UsageError(fmt::format("register_op: there is a reduction '{}' already; choose another name", op.name));
 
-  // Every text is read before the op is known to anyone.
+  // Every text is parsed before the op is added.
   const ElementwiseRow row = row_of(op);
   Result result = Result::same;
   try {

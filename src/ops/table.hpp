@@ -1,5 +1,5 @@
-// The op table: each row is the whole truth about an elementwise op or a reduction. Dispatch, gradients, kernels, the
-// generated header, documentation and tests read the rows.
+// The op table: each row says everything about an elementwise op or a reduction. Dispatch, gradients, kernels, the generated
+// header, documentation and tests read the rows.
 #pragma once
 
 #include <array>
@@ -68,17 +68,17 @@ struct Ranges : List<Range, kOperandsMax> {
   constexpr Ranges(Range all) : List{all} {}
   constexpr Ranges(Range first, Range second) : List{first, second} {}
   constexpr Ranges(Range first, Range second, Range third) : List{first, second, third} {}
-  /// The range of input i: its own, or the one that all share.
+  /// The range of input i: its own, or the shared one.
   constexpr Range of(std::size_t i) const { return (*this)[i < size() ? i : size() - 1]; }
 };
 
-/// Input types that an op takes. What it computes in then follows from `scalar::typed`.
+/// Input types that an op takes. `scalar::typed` then determines the type that it computes in.
 enum class DTypes : std::uint8_t {
   floats,
   numbers,  // floats and integers
   integers,
   bits,  // integers and bool
-  all,   // but storage types
+  all,   // except storage types
 };
 bool allows(DTypes set, DType type);
 
@@ -94,14 +94,14 @@ enum class Result : std::uint8_t {
 struct Attribute {
   std::string_view name;
   double default_value = 0;
-  double tested = 0;  // the value that tests use, unlike the default where that would hide a mistake
+  double tested = 0;  // the value that tests use; differs from the default if that would hide a mistake
   std::string_view doc;
 };
 
 struct ElementwiseRow {
   Text name;
   List<std::string_view, 4> aliases = {};
-  InputNames inputs;                              // as the texts call them
+  InputNames inputs;                              // names in the texts
   List<Attribute, kOperandsMax> attributes = {};  // further operands after the inputs
   Text forward;                                   // over inputs and attributes
   /// Gradient texts of the inputs, over inputs, attributes, `output` and `g`; "" or absent: derived from forward. Given
@@ -109,10 +109,10 @@ struct ElementwiseRow {
   List<std::string_view, kOperandsMax> gradients = {};
   Required<DTypes> dtypes;
   Required<Result> result;
-  Ranges tested;                         // values that tests draw: one range for all inputs, or one an input
+  Ranges tested;                         // values that tests draw: one range for all inputs, or one for each
   List<std::string_view, 4> kinks = {};  // texts over inputs and attributes; gradient checks stay away from their zeros
-  Required<double> max_ulp;              // of the f32 result over the tested range
-  double ulp_floor = 0;                  // results below it are held to the ulp of this size (where digits cancel)
+  Required<double> max_ulp;              // error of the f32 result over the tested range
+  double ulp_floor = 0;                  // smaller results are compared with the ulp of this size (where digits cancel)
   bool differentiable = true;
   bool second_order = true;  // whether the gradient's own derivative is checked too
   Text doc;                  // a sentence: formula, then conventions
@@ -125,22 +125,22 @@ struct ReduceRow {
   List<Attribute, kOperandsMax> attributes = {};
   /// Name of a reduction done first over the same axes, whose result (kept as extent 1) is `c` in pre and post; "": none.
   std::string_view center = "";
-  bool center_is_constant = false;  // the result does not depend on c, so gradients need not go through it
+  bool center_is_constant = false;  // the result does not depend on c, so no gradient flows through c
   Text pre;                         // over x (, c), attributes
   Required<scalar::Reduction> reduction;
   Text post;  // over r (the reduced value), n (the number of elements, as a float) (, c), attributes
   Required<DTypes> dtypes;
-  Required<Result> result;  // `same`: integers stay, bools are counted in i32 (amax, amin: stay bool)
+  Required<Result> result;  // `same`: integers keep their type, bools are counted in i32 (amax, amin: stay bool)
   TestedRange tested;
-  Required<double> max_ulp;  // of the f32 result for up to 1000 elements
+  Required<double> max_ulp;  // error of the f32 result for up to 1000 elements
   double ulp_floor = 0;      // as in ElementwiseRow
   bool differentiable = true;
   bool allows_empty = true;  // false: an error over an empty axis (amax, argmax)
   Text doc;
 };
 
-/// All elementwise rows: unary, binary, ternary, then those registered at run time, in that order. A copy of pointers,
-/// valid for ever.
+/// All elementwise rows: unary, binary, ternary, then those registered at run time, in that order. Returns a copy of pointers,
+/// which stay valid.
 std::vector<const ElementwiseRow*> elementwise_rows();
 /// The row of a name or alias; nullptr if there is none. Thread safe.
 const ElementwiseRow* find_elementwise(std::string_view name);
@@ -151,16 +151,16 @@ std::span<const ReduceRow> reduce_rows();
 const ReduceRow* find_reduce(std::string_view name);
 const ReduceRow& reduce_row(std::string_view name);
 
-/// Parsed once, kept for ever, thread safe. Untyped. `forward` is over inputs, then attributes; `gradients` has one
-/// expression for each of these, over (inputs..., attributes..., output, g).
+/// Parsed once, never freed, thread safe. Untyped. `forward` is over inputs, then attributes; `gradients` has one expression
+/// for each of these, over (inputs..., attributes..., output, g).
 const scalar::Expression& forward(const ElementwiseRow& row);
 const std::vector<scalar::Expression>& gradients(const ElementwiseRow& row);
 
-/// The type attributes travel in beside inputs of these types: the type the op computes in (i32 for bools).
+/// The type of attributes beside inputs of these types: the type that the op computes in (i32 for bools).
 DType attribute_type(const ElementwiseRow& row, std::span<const DType> inputs);
-/// `forward` with types and casts for inputs of these types (attributes are of `attribute_type`). Cached, thread safe.
-/// Throws DTypeError where the row does not take a type (the message is the fact alone; the caller knows the tensors),
-/// UsageError for a wrong number of inputs.
+/// `forward` with types and casts for inputs of these types (attributes are of `attribute_type`). Cached, thread safe. Throws
+/// DTypeError if the row does not take a type (the message states only the fact; the caller knows the tensors), UsageError for
+/// a wrong number of inputs.
 const scalar::Expression& typed_forward(const ElementwiseRow& row, std::span<const DType> inputs);
 /// Throws UsageError if there are too many values, or one that `type` cannot hold (0.5 for an i32). Returns all values,
 /// the defaults filled in; infinities saturate in integer types.
@@ -172,9 +172,9 @@ struct ReduceExpressions {
   scalar::Expression pre, post;
 };
 const ReduceExpressions& expressions(const ReduceRow& row);
-/// The type that x is cast to before a reduction, and that of its result: another than x only for narrow types and what
-/// the row says. Sums and products of integers of 8 and 16 bits are i32 or u32. Throws DTypeError where the row does not
-/// take the type.
+/// The type that x is cast to before a reduction, and the type of the result. Both are x's type except for narrow types, and
+/// where the row says otherwise. Sums and products of integers of 8 and 16 bits are i32 or u32. Throws DTypeError where the row
+/// does not take the type.
 struct ReduceTypes {
   DType computed, result;
 };
@@ -187,7 +187,7 @@ scalar::Expression typed_post(const ReduceRow& row, DType x);
 /// Type of n and of attributes: f64 for f64, else f32.
 DType reduce_scalar_type(DType x);
 
-/// An op of the user's own. Only the first three are needed.
+/// An op that a user registers. Only the first three fields are needed.
 struct CustomOp {
   std::string name;
   std::vector<std::string> inputs;

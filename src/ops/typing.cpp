@@ -76,11 +76,11 @@ struct Fit {
   }
 };
 
-/// A value before and after it has a type. Constants, and what is made of them alone, are weak: they take a type when
-/// they meet one, and may be given several.
+/// A value before and after it has a type. Constants, and values made only of constants, are weak: they take the type of the
+/// other operand, and may get several types.
 struct Value {
   bool weak = false;
-  Fit fits = {};                            // weak: the numbers it may be
+  Fit fits = {};                            // weak: integer types that can hold it
   DType type = DType::f32;                  // strong
   int index = -1;                           // strong: in the typed builder
   std::array<int, kDTypeCount> made = [] {  // weak: as an instruction of each type so far
@@ -90,7 +90,7 @@ struct Value {
   }();
 };
 
-/// The type that two meet in if they do; types that never meet, as a condition and a choice, may have none.
+/// The common type of two types, if they have one. Types that are never combined, such as a condition and a choice, need none.
 DType common(DType a, DType b) {
   try {
     return promote(a, b);
@@ -99,7 +99,7 @@ DType common(DType a, DType b) {
   }
 }
 
-/// The type in which a value of a type meets a number: a negative number makes an unsigned type signed.
+/// The common type of a value and a weak number: a negative number makes an unsigned type signed.
 DType meet_number(DType type, DType number) {
   if (is_integer(type) && is_integer(number) && element(type).bits == element(number).bits)
     return element(type).is_signed ? type : number;
@@ -127,7 +127,7 @@ class Typing {
 
   Value strong(int index) { return {.type = builder_[index].type, .index = index}; }
 
-  /// The type that holds weak value i where `type` is meant.
+  /// The type for weak value i beside `type`, large enough to hold it.
   DType holding(int i, DType type) {
     const Value& v = value(i);
     if (type == DType::boolean) type = DType::i32;
@@ -142,7 +142,7 @@ class Typing {
 
   DType type_alone(int i) { return value(i).weak ? holding(i, default_) : value(i).type; }
 
-  /// The type in which the operands meet.
+  /// The common type of the operands.
   DType meeting(std::span<const int> operands) {
     bool any = false;
     DType type = default_;
@@ -303,7 +303,7 @@ Expression typed(const Expression& expression, std::span<const DType> inputs, st
   }
   if (!narrow) return Typing(expression, inputs).run();
 
-  // Narrow operands are widened, and the result is rounded or cut to the type that it has by their own types.
+  // Narrow operands are widened, and the result is rounded or truncated to the type that follows from the narrow types.
   if (!meet) meet = result_type(expression, inputs);
   DType integer = DType::i32;
   for (bool first = true; DType type : inputs)

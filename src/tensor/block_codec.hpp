@@ -1,4 +1,4 @@
-// What the families of block formats offer to the table in block_format.cpp, and the reading of scales they share.
+// Declares the functions of each family of block formats for the table in block_format.cpp, and helpers that read scales.
 #pragma once
 
 #include <algorithm>

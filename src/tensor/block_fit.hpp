@@ -1,4 +1,4 @@
-// Scales for a run of values that integers will stand for: the search behind `quantise`.
+// Finds scales for values that will be stored as integers: the search behind `quantise`.
 //
 // For a given scale the best integers are found by rounding, and for given integers the best scale by least squares. Both
 // fits below try a row of first scales, around the one that maps the largest value to the largest integer, and then
@@ -48,10 +48,10 @@ inline float safe_inverse(float x) {
   return x != 0 && std::isfinite(inverse) ? inverse : 0.0f;
 }
 
-/// x_i ~ scale q_i, q_i the integers within [lo, hi] nearest to x_i `inverse`.
+/// x_i ~ scale q_i, where q_i is the integer in [lo, hi] nearest to x_i `inverse`.
 struct LinearSums {
   float xq = 0, qq = 0;
-  /// What the best scale for these integers takes off the sum of squares of x.
+  /// How much the best scale for these integers reduces the sum of squares of x.
   float gain() const { return qq > 0 ? xq * xq / qq : 0.0f; }
   float scale() const { return qq > 0 ? xq / qq : 0.0f; }
 };
@@ -89,7 +89,7 @@ float fit_linear(const float* x, int lo, int hi) {
     const LinearSums sums = linear_sums<n>(x, inverse, low, high);
     if (sums.gain() > best.gain()) best = sums;
   };
-  // The extreme on the side with the additional integer, then on the other. Few integers gain by leaving it outside.
+  // Tries the extreme on the side with the additional integer, then on the other. With few integers, clipping it can be better.
   for (int k = -8; k <= 8; ++k) attempt((low + 0.125f * static_cast<float>(k)) / extreme);
   for (int k = -6; k <= 3; ++k) attempt((high + 0.125f * static_cast<float>(k)) / extreme);
   for (int round = 0; round < 2; ++round) attempt(safe_inverse(best.scale()));
@@ -113,8 +113,8 @@ float affine_error(const float* x, const Affine& fit, float hi) {
   return sum_of(sum);
 }
 
-/// Scale (at least 0) and offset that make sum (x_i - scale q_i - offset)^2 small over integers q_i in [0, hi]; the
-/// offset at most 0 if asked.
+/// Scale (at least 0) and offset that make sum (x_i - scale q_i - offset)^2 small over integers q_i in [0, hi]; the offset is
+/// at most 0 if requested.
 template <int n>
 Affine fit_affine(const float* x, int hi, bool offset_at_most_zero) {
   const float high = static_cast<float>(hi);

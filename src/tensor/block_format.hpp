@@ -18,18 +18,18 @@ namespace weft {
 /// The type of a tensor in a model file: plain numbers, or a type of blocks.
 using BlockType = DType;
 
-/// A format: what model files need of a type beside its row in weft/dtype.hpp, from which the first five fields are.
-/// `dequantise` gives the values that the format defines, bit for bit as llama.cpp
-/// does; `quantise` searches scales for a small sum of squared errors.
+/// A format: what model files need to know of a type in addition to its row in weft/dtype.hpp, which gives the first five
+/// fields. `dequantise` gives the values that the format defines, bit for bit as llama.cpp does; `quantise` searches scales for
+/// a small sum of squared errors.
 struct BlockFormat {
   BlockType type;
   std::string_view name;  ///< "Q4_K", in model files and on the command line
   std::uint32_t gguf_id;  ///< type of a tensor in GGUF
   std::size_t block_bytes;
   std::size_t block_elements;
-  int file_type;  ///< general.file_type of a GGUF file mostly of this type; -1: there is none
+  int file_type;  ///< general.file_type of a GGUF file mostly of this type; -1: none
   void (*dequantise)(const std::byte* blocks, float* values, std::size_t block_count);
-  void (*quantise)(const float* values, std::byte* blocks, std::size_t block_count);  ///< nullptr: not into integers
+  void (*quantise)(const float* values, std::byte* blocks, std::size_t block_count);  ///< nullptr for integers
   /// Index of the first block with a scale (of plain floats: a value) that is NaN or infinite, else `block_count`.
   std::size_t (*find_not_finite)(const std::byte* blocks, std::size_t block_count);
 
@@ -49,7 +49,7 @@ const BlockFormat* find_block_format(std::string_view name);
 const BlockFormat* find_block_format(std::uint32_t gguf_id);
 /// Name of a tensor type of GGUF that exists but is not read here ("IQ2_XXS"), for messages; else "".
 std::string_view unread_gguf_type(std::uint32_t gguf_id);
-/// All names, separated by commas, for messages; only those that can be quantised into, if asked.
+/// All names, separated by commas, for messages; optionally only the types that values can be quantised to.
 std::string block_format_list(bool can_quantise_only = false);
 
 /// Whether rows of this many elements divide into blocks.

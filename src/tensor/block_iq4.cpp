@@ -37,7 +37,7 @@ int nearest_iq4(float value) {
   return kNearest.index[static_cast<int>(step)];
 }
 
-/// As `fit_linear` and `linear_error`, with the entries of kIq4 for the integers.
+/// Like `fit_linear` and `linear_error`, with the entries of kIq4 in place of the integers.
 float fit_iq4(const float* x) {
   const float extreme = extreme_of<kGroup>(x);
   if (safe_inverse(extreme) == 0) return 0;

@@ -1,4 +1,4 @@
-// Values of Q2_K to Q6_K. The order of the products is the formats': d scale is rounded before it meets q.
+// Values of Q2_K to Q6_K. The formats define the order of the products: d scale is rounded before it is multiplied by q.
 #include "tensor/block_k.hpp"
 
 namespace weft::codec {

@@ -1,5 +1,5 @@
-// Into Q2_K to Q6_K: a scale for each group is fitted (block_fit.hpp), the scales are rounded to integers times d, and
-// each integer is chosen among its neighbours by the error that it leaves; then d is fitted to them all, and they again.
+// Quantises to Q2_K to Q6_K. A scale is fitted for each group (block_fit.hpp), the scales are rounded to integers times d, and
+// each integer is chosen among its neighbours by its error. Then d is fitted to all of them, and they are chosen again.
 #include <limits>
 
 #include "tensor/block_fit.hpp"

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kBlock = 32;
 
-/// Integers 0 to 15 as they lie in 16 bytes.
+/// Stores integers 0 to 15 as nibbles in 16 bytes.
 void store_nibbles(std::byte* bytes, const int* q) {
   for (int i = 0; i < kBlock / 2; ++i) bytes[i] = nibbles(q[i] & 15, q[i + kBlock / 2] & 15);
 }
@@ -111,7 +111,7 @@ void dequantise_q8_0(const std::byte* at, float* y, std::size_t count) {
 
 void quantise_q8_0(const float* x, std::byte* at, std::size_t count) {
   for (; count > 0; --count, at += 34, x += kBlock) {
-    // Rounding to the scale as it is stored costs less than rounding to the one before f16.
+    // Rounding with the stored f16 scale gives less error than rounding with the scale before its conversion to f16.
     const float d = rounded_scale(std::fabs(extreme_of<kBlock>(x)) / 127.0f);
     const float inverse = safe_inverse(d);
     store_scale(at, d);

@@ -12,7 +12,7 @@ void convert(const std::byte* from, float* to, std::size_t count) {
 }  // namespace
 
 void dequantise_f32(const std::byte* from, float* to, std::size_t count) {
-  if (count > 0) std::memcpy(to, from, count * sizeof *to);  // of nothing the pointers may be null
+  if (count > 0) std::memcpy(to, from, count * sizeof *to);  // without elements the pointers may be null
 }
 void quantise_f32(const float* from, std::byte* to, std::size_t count) {
   if (count > 0) std::memcpy(to, from, count * sizeof *from);

@@ -1,4 +1,4 @@
-// The one reader and writer of blocks of model files as integers and scales: what backends pack weights from, and back.
+// The one reader and writer of blocks of model files as integers and scales. Backends pack weights with it, and unpack them.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ struct UnpackedBlock {
 
 /// Reads the block at `from`. Of formats without a minimum `minimum` keeps what it was. InternalError for plain types.
 void read_block(BlockType type, const std::byte* from, UnpackedBlock& block);
-/// The block that `read_block` reads so, bit for bit.
+/// Writes the block from which `read_block` would read `block`, bit for bit.
 void write_block(BlockType type, const UnpackedBlock& block, std::byte* to);
 
 }  // namespace weft

@@ -17,7 +17,7 @@ class Choice final : public SessionState::Part {
   explicit Choice(SessionState&) {}
 
   static constexpr std::int64_t kNone = -1;
-  std::atomic<std::int64_t> packed = kNone;  // one word, so that it changes at once
+  std::atomic<std::int64_t> packed = kNone;  // one word, so that it changes atomically
 };
 std::int64_t pack(Device device) { return static_cast<std::int64_t>(device.kind) << 32 | device.index; }
 Device unpack(std::int64_t packed) { return {static_cast<Device::Kind>(packed >> 32), static_cast<int>(packed)}; }

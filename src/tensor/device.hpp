@@ -1,4 +1,4 @@
-// The default device lives here, where tensors are made; finding hardware is the runtime's part.
+// The default device is kept here, where tensors are made; the runtime finds the hardware.
 #pragma once
 
 #include <string_view>

@@ -16,7 +16,7 @@ template <class T>
 T saturated(double value) {
   constexpr T low = std::numeric_limits<T>::min(), high = std::numeric_limits<T>::max();
   if (std::isnan(value)) return 0;
-  // high + 1 is a power of two, and so exact.
+  // high + 1 is a power of two, so it is exact.
   if (value >= std::ldexp(1.0, std::numeric_limits<T>::digits)) return high;
   return value <= static_cast<double>(low) ? low : static_cast<T>(value);
 }
@@ -248,7 +248,7 @@ void copy_elements(DType type, const void* from, std::size_t from_first, void* t
                    std::size_t count) {
   if (count == 0) return;
   const int bits = element(type).bits;
-  const std::size_t each = bits < 8 ? static_cast<std::size_t>(8 / bits) : 1;  // elements of a byte
+  const std::size_t each = bits < 8 ? static_cast<std::size_t>(8 / bits) : 1;  // elements in a byte
   if (from_first % each == 0 && to_first % each == 0 && count % each == 0) {
     std::memcpy(static_cast<std::byte*>(to) + bytes_of(type, to_first),
                 static_cast<const std::byte*>(from) + bytes_of(type, from_first), bytes_of(type, count));
