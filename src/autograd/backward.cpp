@@ -11,8 +11,8 @@ void backward(const Tensor& output, const Tensor& seed, Where where) {
   if (!output.defined()) throw UsageError("backward: the output has no value");
   std::unordered_set<const graph::Node*> below;
   const graph::NodeRef roots[] = {output.node()};
-  // No gradient flows through a detached value, and what was assigned to a Variable is one: the walk ends there, however
-  // many assignments wait below it.
+  // No gradient flows through a detached value, and assigned values are detached. So the walk ends there, however many
+  // assignments are pending below.
   const auto ends = [](const graph::Node& node) { return node.kind == graph::Kind::detach; };
   for (const graph::Node* node : graph::topological_order(roots, ends)) below.insert(node);
   std::vector<std::shared_ptr<graph::Cell>> cells;

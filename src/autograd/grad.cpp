@@ -23,7 +23,7 @@ using graph::Kind;
 using graph::Node;
 using graph::NodeRef;
 
-// Gradient texts of a map: those of its row, or derived from its expression and kept as long as it lives.
+// Gradient expressions of a map: its row's, or derived from its expression and kept as long as that exists.
 std::shared_ptr<const std::vector<scalar::Expression>> gradients_of(const Node& map) {
   if (map.row) return {std::shared_ptr<void>(), &ops::gradients(*map.row)};
   struct Derived {
@@ -40,7 +40,7 @@ std::shared_ptr<const std::vector<scalar::Expression>> gradients_of(const Node& 
     entry.gradients = std::make_shared<const std::vector<scalar::Expression>>(scalar::gradient(*map.expression));
   }
   const auto result = entry.gradients;
-  // Those whose expressions have gone are swept out whenever the map has doubled.
+  // Removes entries whose expressions are freed whenever the map has doubled.
   if (derived.size() >= sweep_at) {
     std::erase_if(derived, [](const auto& each) { return each.second.of.expired(); });
     sweep_at = std::max<std::size_t>(256, derived.size() * 2);
@@ -48,7 +48,7 @@ std::shared_ptr<const std::vector<scalar::Expression>> gradients_of(const Node& 
   return result;
 }
 
-// Sums g over what expanding `from` to g's shape repeated.
+// Sums g over the elements that expanding `from` to g's shape repeated.
 NodeRef sum_to(const NodeRef& g, const Shape& from) {
   std::vector<int> axes;
   for (int i = 0; i < from.rank(); ++i)
@@ -58,11 +58,11 @@ NodeRef sum_to(const NodeRef& g, const Shape& from) {
 
 class Reverse {
  public:
-  /// Gradients of the wanted values; with `ends_there` what these are made of gets none, and does not count for others.
+  /// Gradients of the wanted values. With `ends_there` their inputs get no gradients and do not contribute to others.
   Reverse(const NodeRef& output, const std::unordered_set<const Node*>& wanted, bool ends_there = false)
       : wanted_(wanted), ends_there_(ends_there) {
     const NodeRef roots[] = {output};
-    // Only what leads from a wanted value to the output takes part; other wanted values may lie below a wanted one.
+    // Only nodes between a wanted value and the output take part; a wanted value may be below another.
     order_ = graph::topological_order_along(roots, sources);
     for (const Node* node : order_) {
       bool needed = wanted_.contains(node);
@@ -94,11 +94,11 @@ class Reverse {
  private:
   bool needs(const NodeRef& x) const { return needed_.contains(x.get()); }
 
-  // Whether gradients of the node are those of its parts: it was written out in other ops, and its row gives none.
+  // Whether the node's gradients are those of its parts: it is a composite, and its row gives no gradient.
   static bool is_parts(const Node& node) { return !node.parts.empty() && !node.op->gradient; }
 
-  // What a gradient flows on to: a call that was written out in other ops is its parts.
-  // No gradient flows below a detached value, such as one that waits to be assigned: the walk ends there.
+  // The nodes to which a gradient flows on. For a composite call they are its parts. No gradient flows below a detached value,
+  // such as a pending assignment, so the walk ends there.
   static const std::vector<NodeRef>& sources(const Node& node) {
     static const std::vector<NodeRef> kNone;
     if (node.kind == Kind::detach) return kNone;
@@ -204,7 +204,7 @@ class Reverse {
         }
         instruction.slot = slot;
       }
-    if (used.empty()) used.push_back(operands.back());  // a constant: its shape still comes from g
+    if (used.empty()) used.push_back(operands.back());  // a constant: g still gives its shape
     // The result must have the shape of g even if only smaller operands are read.
     operands = std::move(used);
     e.inputs = static_cast<int>(operands.size());
@@ -220,7 +220,7 @@ class Reverse {
       case scalar::Reduction::sum: add(x, back(g)); break;
       case scalar::Reduction::max:
       case scalar::Reduction::min: {
-        // The winners share the gradient evenly, as in PyTorch's amax.
+        // Equal extremes share the gradient evenly, as in PyTorch's amax.
         const Tensor winner = elementwise("eq", {Tensor(x), Tensor(back(self))});
         const Tensor share = cast(winner, x->type);
         std::vector<int> axes(n.ints.begin(), n.ints.end());
@@ -234,8 +234,8 @@ class Reverse {
     }
   }
 
-  // For each element the product of the other elements along the reduced axes, right with any number of zeros. Exclusive
-  // products of prefixes and suffixes by doubling: log2(n) shifted multiplications.
+  // For each element the product of the other elements along the reduced axes, correct with any number of zeros. Computes
+  // exclusive products of prefixes and suffixes by doubling: log2(n) shifted multiplications.
   static Tensor product_of_others(const NodeRef& x, const std::vector<Extent>& axes) {
     std::vector<Extent> order, shape_kept;
     Extent n = 1;
@@ -253,7 +253,7 @@ class Reverse {
     }
     const NodeRef permuted = graph::permute(x, order);
     const Tensor rows(graph::reshape(permuted, {outer, n}));
-    auto shifted = [&](const Tensor& v, Extent by, bool forward) {  // moved by `by` places, ones moved in
+    auto shifted = [&](const Tensor& v, Extent by, bool forward) {  // moved by `by` places, shifting ones in
       const Tensor one = ones({outer, std::min(by, n)}, x->type, x->device);
       if (by >= n) return ones({outer, n}, x->type, x->device);
       const Tensor parts[] = {forward ? one : narrow(v, 1, by, n - by), forward ? narrow(v, 1, 0, n - by) : one};
@@ -325,8 +325,8 @@ class Reverse {
       const NodeRef rows = graph::reshape(graph::expand(indices->inputs[0], {count, 1}), {count});
       return add(x, graph::scatter_add(rows, g, x->shape[0]));
     }
-    // An index an element: a sum of each place, or where few are taken, which fuses with what is around it, a comparison
-    // with every position along the axis.
+    // One index for each element: sums updates for each place. If few elements are taken, compares the indices with every
+    // position along the axis instead, which fuses with neighbouring ops.
     constexpr Extent kComparedMax = 4;
     if (g->shape[axis] > kComparedMax) return add(x, graph::scatter_add_along(indices, g, axis, x->shape[axis]));
     std::vector<Extent> grown = g->shape.vector();
@@ -341,7 +341,7 @@ class Reverse {
     add(x, graph::reduce(scalar::Reduction::sum, routed.node(), {axis + 1}));
   }
 
-  // A call with a gradient of its own, or one that is taken of its decomposition.
+  // A call whose row has a gradient, or whose decomposition is differentiated.
   void call(const Node& n) {
     auto found = call_gradients_.find(&n);
     if (found == call_gradients_.end()) return;
@@ -365,8 +365,8 @@ class Reverse {
         if (given[i].defined() && call.input(i).defined()) add(call.input(i).node(), given[i].node());
       if (!given.empty()) return;
     }
-    // By the decomposition, taken of stand-ins for the inputs. These may be one value several times, or depend on each
-    // other, and views of them may cancel; a stand-in is a node of its own.
+    // Differentiates the decomposition with placeholders for the inputs. The inputs may be equal or depend on each other, and
+    // views of them may cancel; placeholders are separate nodes.
     graph::NodeFields fields = n;
     std::unordered_set<const Node*> wanted;
     for (std::size_t i = 0; i < fields.inputs.size(); ++i) {

@@ -14,10 +14,10 @@ int thread_count();
 /// thread to end; UsageError from inside a task.
 void set_thread_count(int count);
 
-/// Runs `task(i)` for i in [0, count), each exactly once, on up to `thread_count()` threads, and returns when all are
-/// done. Tasks are handed out dynamically, so the split of work into tasks, and never the number of threads, must fix
-/// the result. Calls from inside a task run serially in that task, and so does a call made while another thread's job
-/// holds the session's pool; jobs of different sessions run at the same time. The first exception thrown by a task is rethrown; tasks not begun by then are dropped.
+/// Runs `task(i)` for each i in [0, count) exactly once, on up to `thread_count()` threads; returns when all are done. Tasks
+/// are handed out dynamically, so the result may depend on the split into tasks only. Calls from inside a task run serially in
+/// that task, and so do calls while another thread's job holds the session's pool; jobs of different sessions run at the same
+/// time. The first exception of a task is rethrown; tasks not begun by then are dropped.
 void parallel_for(std::int64_t count, FunctionRef<void(std::int64_t)> task);
 
 /// Index of the pool thread that runs the current task, in [0, thread_count()); 0 outside of tasks. No two tasks of one

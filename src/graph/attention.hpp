@@ -1,4 +1,4 @@
-// Attention as one call, forward and backward: what the compiler has kernels for.
+// Attention as one call, forward and backward, for which devices have kernels.
 #pragma once
 
 #include "graph/op.hpp"
@@ -13,7 +13,7 @@ struct AttentionAttributes {
 
 /// (q, k, v), each [B, T, H, D] -> o [B, T, H, D], logsumexp [B, H, T].
 const OpRow& attention_row();
-/// Whether a call of either is of the kind that tiles of whole heads compute: f32, without a window, heads of at most
+/// Whether kernels with tiles of whole heads can compute a call of either op: f32, without a window, heads of at most
 /// `width_max` channels, neither queries nor keys empty.
 bool fits_tiles(const Call& attention, Extent width_max);
 /// (q, k, v, o, logsumexp, d_o) -> d_q, d_k, d_v.

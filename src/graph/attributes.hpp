@@ -17,7 +17,7 @@
 
 namespace weft::graph {
 
-/// What the value of an attribute is.
+/// The type of an attribute's value.
 enum class AttributeType : std::uint8_t {
   integer,   // 3
   number,    // 0.5
@@ -29,34 +29,34 @@ enum class AttributeType : std::uint8_t {
 };
 std::string_view name_of(AttributeType type);
 
-/// A value given by name. `monostate` is null: an integer that is left open (the end of a slice).
+/// A value given by name. `monostate` is null: an integer that is not given (the end of a slice).
 using Pairs = std::vector<std::pair<Extent, Extent>>;
 using AttributeValue =
     std::variant<std::monostate, Extent, double, bool, std::vector<Extent>, Pairs, DType, std::string>;
 std::string to_string(const AttributeValue& value);
 
-/// Values of a node's attributes, one after another: integers as they are, reals as their bits, lists behind their
-/// length, a choice as the number of its word.
+/// Values of a node's attributes, one after another: integers directly, reals as their bits, lists after their length, a choice
+/// as the index of its word.
 using Words = std::vector<Extent>;
 
 struct AttributeSpec {
   std::string name;
   AttributeType type = AttributeType::number;
-  std::optional<AttributeValue> default_value = {};  // none: it must be given
+  std::optional<AttributeValue> default_value = {};  // none: the attribute is required
   std::string doc = {};
   std::vector<std::string> aliases = {};
   std::vector<std::string> choices = {};
   double least = -std::numeric_limits<double>::infinity(), most = std::numeric_limits<double>::infinity();
-  /// Of a field of a struct: appends its value to words, and reads it from there (moving `at` on). Empty for attributes
-  /// that belong to no struct.
+  /// For a field of a struct: appends its value to words, and reads it from there (advancing `at`). Empty for attributes that
+  /// are not in a struct.
   std::function<void(const void* of, Words& words)> write = {};
   std::function<void(void* to, const Extent*& at)> read = {};
 };
 
 /// The words of a value that fits the attribute.
 void append_words(const AttributeSpec& spec, const AttributeValue& value, Words& words);
-/// The value as the attribute keeps it: 3 as 3.0 for a number, a single integer as a list. nullopt where it does not fit
-/// the type; ranges are checked by the caller.
+/// The value as the attribute keeps it: 3 as 3.0 for a number, a single integer as a list. nullopt if it does not fit the type;
+/// the caller checks ranges.
 std::optional<AttributeValue> converted(const AttributeSpec& spec, const AttributeValue& value);
 /// "an integer", "one of mean, sum, none".
 std::string wanted(const AttributeSpec& spec);

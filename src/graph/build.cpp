@@ -1,5 +1,5 @@
-// Construction of nodes with shape and dtype rules. Nothing is folded here but what is the same node anyway: gradients
-// are asked for by node, so a value that a user holds must stay in the graph. Folding is the compiler's part.
+// Construction of nodes with shape and dtype rules. Folds only what gives the same node anyway. Gradients are identified by
+// nodes, so a value that a user holds must stay in the graph. The compiler does the folding.
 #include <cmath>
 #include <limits>
 #include <mutex>
@@ -29,8 +29,8 @@ NodeRef view(Kind kind, const NodeRef& x, Shape shape, std::vector<Extent> ints 
                     .ints = std::move(ints)});
 }
 
-// Typed expressions are interned, so that equal ones are one pointer and nodes compare by it. They live as long as somebody
-// holds them.
+// Typed expressions are interned, so that equal ones are one pointer and nodes compare by it. They are freed when nobody holds
+// them.
 std::shared_ptr<const scalar::Expression> intern(scalar::Expression expression) {
   static std::mutex mutex;
   static auto& known = *new std::unordered_multimap<std::uint64_t, std::weak_ptr<const scalar::Expression>>;
@@ -56,7 +56,7 @@ std::shared_ptr<const scalar::Expression> intern(scalar::Expression expression) 
     }
     return true;
   };
-  auto gone = known.end();  // an entry whose expression has gone; it serves again
+  auto gone = known.end();  // an entry whose expression is freed; it is reused
   for (auto it = first; it != last; ++it)
     if (auto found = it->second.lock(); !found)
       gone = it;
@@ -183,7 +183,7 @@ NodeRef map_interned(std::shared_ptr<const scalar::Expression> typed, std::vecto
   const Device device = inputs.empty() ? Device{} : inputs[0]->device;
   for (NodeRef& input : inputs)
     if (input->shape != shape) input = expand(input, shape);
-  // The identity leaves no node (but a copy is one: it asks for memory of its own).
+  // The identity makes no node. (A copy does, because it needs its own memory.)
   if (const auto& result = typed->code.back(); result.op == scalar::Op::input && name != "copy")
     return inputs[static_cast<std::size_t>(result.slot)];
   return make_node({.kind = Kind::map,
@@ -206,7 +206,7 @@ NodeRef map_typed(scalar::Expression expression, std::vector<NodeRef> inputs, st
 
 NodeRef map_row(const ops::ElementwiseRow& row, const scalar::Expression& typed, std::vector<NodeRef> inputs,
                 Where where) {
-  // The row's expressions live for ever, so each is interned once and found by its address.
+  // The row's expressions are never freed, so each is interned once and found by its address.
   static std::shared_mutex mutex;
   static auto& known = *new std::unordered_map<const scalar::Expression*, std::shared_ptr<const scalar::Expression>>;
   std::shared_ptr<const scalar::Expression> interned;

@@ -11,9 +11,9 @@ namespace weft::graph {
 struct OpRow;
 
 std::string_view name_of(CacheType type);
-/// The dtype that a cache is kept in, and the elements of it in a row of `width`; 0 where the type has no such rows. f32 and
-/// f16: the elements, of f16 an even number. q8: blocks of 32 elements as 36 i8, the four bytes of an f32 scale (largest
-/// magnitude / 127, the low byte first) and then 32 signed bytes.
+/// The dtype of a cache, and the number of its elements in a row of `width`; 0 if the type has no such rows. f32 and f16: the
+/// elements, for f16 an even number. q8: blocks of 32 elements as 36 i8, the four bytes of an f32 scale (largest magnitude /
+/// 127, the low byte first) and then 32 signed bytes.
 DType dtype_of_cache(CacheType type);
 Extent row_elements(CacheType type, Extent width);
 
@@ -26,7 +26,7 @@ struct CacheAttention {
   double scale = 1;
   Extent window = 0;    // 0: none
   double soft_cap = 0;  // 0: none
-  Extent ring = 0;      // rows that the positions of a sequence share in turn; 0: each has its own
+  Extent ring = 0;      // rows that the positions of a sequence use in turn; 0: each has its own
 };
 
 const OpRow& write_rows_row();

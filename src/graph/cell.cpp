@@ -11,8 +11,8 @@ namespace {
 
 GraphState& state_of(const Cell& cell) { return cell.session->part<GraphState>(); }
 
-// A node of its own that views of the parameter do not fold into: gradients are asked for by node, and the reshape of a
-// reshape would lead past it.
+// A separate node that views of the parameter do not fold into. Gradients are identified by nodes, and the reshape of a reshape
+// would bypass it.
 NodeRef slice_of(const NodeRef& flat, Extent offset, const Shape& shape) {
   const NodeRef part = reshape(slice(flat, {offset}, {1}, {shape.numel()}), shape);
   return make_node({.kind = Kind::detach,
@@ -47,7 +47,7 @@ std::shared_ptr<Cell> make_cell() {
   cell->made_in_trace = TraceScope::current() != nullptr;
   std::lock_guard lock(state.cells_mutex);
   auto& known = state.known;
-  // Forgotten ones are swept out whenever the list has doubled.
+  // Removes forgotten cells whenever the list has doubled.
   if (known.size() >= state.sweep_at) {
     known.erase(std::remove_if(known.begin(), known.end(), [](const auto& weak) { return weak.expired(); }),
                 known.end());
@@ -68,7 +68,7 @@ std::vector<std::shared_ptr<Cell>> all_cells() {
 
 std::vector<PendingUpdate> pending_updates() {
   GraphState& state = GraphState::current();
-  std::vector<std::shared_ptr<Cell>> forgotten;  // released once the lock is open
+  std::vector<std::shared_ptr<Cell>> forgotten;  // released after the lock
   std::vector<PendingUpdate> updates;
   std::lock_guard lock(state.cells_mutex);
   // A cell that only this list still knows can never be read again.
@@ -98,7 +98,7 @@ void remove_pending(GraphState& state, const std::shared_ptr<Cell>& cell) {
 
 void set_pending(const std::shared_ptr<Cell>& cell, NodeRef next) {
   if (cell->shared) {
-    // A slice of shared state: the whole becomes its parts around the new one.
+    // A slice of shared state: the new whole joins the old parts around the new one.
     const NodeRef whole = value_of(cell->shared);
     const Extent n = cell->shape.numel(), total = whole->shape[0], end = cell->offset + n;
     std::vector<NodeRef> parts;
@@ -109,7 +109,7 @@ void set_pending(const std::shared_ptr<Cell>& cell, NodeRef next) {
   }
   GraphState& state = state_of(*cell);
   TraceScope* trace = TraceScope::current();
-  NodeRef before;  // released once the lock is open
+  NodeRef before;  // released after the lock
   if (!trace) {
     std::lock_guard lock(state.cells_mutex);
     if (next == cell->committed) {
@@ -117,8 +117,8 @@ void set_pending(const std::shared_ptr<Cell>& cell, NodeRef next) {
       return remove_pending(state, cell);
     }
   }
-  // A node of its own for every assignment: variables with equal values (two biases of zeros) must stay apart, since
-  // gradients are asked for by node.
+  // Makes a separate node for every assignment: variables with equal values (two biases of zeros) need different nodes, since
+  // gradients are identified by nodes.
   static std::atomic<Extent> assignments = 0;
   next = make_node({.kind = Kind::detach,
                     .type = next->type,
@@ -148,7 +148,7 @@ void commit(const std::shared_ptr<Cell>& cell, const NodeRef& computed, NodeRef 
   remove_pending(state, cell);
   cell->committed.swap(value);
   cell->assigned = false;
-  lock.unlock();  // the old value goes after it
+  lock.unlock();  // the old value is freed after it
 }
 
 void make_slice(const std::shared_ptr<Cell>& cell, const std::shared_ptr<Cell>& whole, Extent offset) {
@@ -206,7 +206,7 @@ NodeRef committed_of(const Cell& cell) {
 void set_committed(Cell& cell, NodeRef value) {
   std::unique_lock lock(state_of(cell).cells_mutex);
   cell.committed.swap(value);
-  lock.unlock();  // the old value goes after it
+  lock.unlock();  // the old value is freed after it
 }
 
 namespace {

@@ -12,7 +12,7 @@
 
 namespace weft::graph {
 
-/// The table of nodes by what they are. Nodes refer to it, so it goes after the last of them.
+/// The table of nodes by their fields. Nodes refer to it, so it is freed after the last node.
 class NodeTable {
  public:
   /// `owner` is kept alive while there are nodes.
@@ -49,8 +49,8 @@ class NodeTable {
   std::shared_ptr<void> kept_;  // the owner, while there are nodes
 };
 
-/// While one lives on a thread, nodes that are made there belong to a table of its own: what the compiler makes of a graph
-/// meets no other thread. All of them must be gone before it is.
+/// While this object exists, nodes that its thread makes belong to a private table, so no other thread sees the nodes that the
+/// compiler makes. All of them must be freed before this object.
 class PrivateGraph {
  public:
   PrivateGraph();
@@ -69,24 +69,24 @@ struct GraphState final : SessionState::Part {
   static GraphState& current() { return SessionState::current().part<GraphState>(); }
 
   NodeTable table;
-  /// Nodes made up to the last evaluation, and up to the one before which all that was held was computed.
+  /// Node counts: at the last evaluation, and at the last one that computed every held value.
   std::atomic<std::uint64_t> evaluated_up_to = 0, held_up_to = 0;
 
   std::mutex cells_mutex;            // fields of cells, and the two lists
-  std::condition_variable released;  // a cell that a compiled function updated
+  std::condition_variable released;  // signals that a compiled function released a cell
   std::vector<std::shared_ptr<Cell>> pending;
   std::vector<std::weak_ptr<Cell>> known;
   std::size_t sweep_at = 64;
 
-  std::recursive_mutex random_mutex;  // reading a generator and moving it on is one step
+  std::recursive_mutex random_mutex;  // reading a generator and advancing it is one step
   std::vector<std::pair<Device, Variable>> generators;
 };
 
-/// What computes the values of this thread's session that somebody holds and that were made up to a node; set by the runtime.
+/// Sets the function that computes the held values of this thread's session up to a node; called by the runtime.
 void set_evaluator(void (*evaluate_held)(std::uint64_t last_id));
-/// Called before each assignment. One that replaces a value which was never computed is a loop that asks for nothing: where
-/// many nodes have come together, what was made up to the last assignment is computed, so that neither graphs nor plans grow
-/// with the loop. What the loop's current turn has made is left to a later plan, whole.
+/// Called before each assignment. An assignment that replaces a value which was never computed is a sign of a loop that never
+/// asks for values. If many nodes have been made, everything up to the last assignment is computed, so that neither graphs nor
+/// plans grow with the loop. The nodes of the current turn stay together for a later plan.
 void evaluate_if_much_waits(Cell& cell);
 
 }  // namespace weft::graph

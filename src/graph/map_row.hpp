@@ -5,7 +5,7 @@
 
 namespace weft::graph {
 
-/// `typed` is what ops::typed_forward gives for the row and the types of the inputs, which must broadcast.
+/// `typed` is the result of ops::typed_forward for the row and the types of the inputs, which must broadcast.
 NodeRef map_row(const ops::ElementwiseRow& row, const scalar::Expression& typed, std::vector<NodeRef> inputs,
                 Where where);
 

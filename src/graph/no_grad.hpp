@@ -1,4 +1,4 @@
-// Whether ops of this thread record gradients, and the wrapping of results that follows from it.
+// Whether ops of this thread record gradients, and the wrapping of their results.
 #pragma once
 
 #include "graph/node.hpp"
@@ -8,7 +8,7 @@ namespace weft::graph {
 /// Depth of NoGrad scopes on this thread.
 int& no_grad_depth();
 
-/// A public op's result: detached while a NoGrad lives.
+/// A public op's result: detached while a NoGrad exists.
 inline Tensor wrap(const NodeRef& node) { return Tensor(no_grad_depth() > 0 ? detach(node) : node); }
 
 }  // namespace weft::graph

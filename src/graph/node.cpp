@@ -68,13 +68,13 @@ bool is_view(Kind kind) { return kind >= Kind::reshape && kind <= Kind::detach; 
 NodeTable& NodeTable::current() { return private_table ? *private_table : GraphState::current().table; }
 
 NodeTable::~NodeTable() {
-  // Nodes that outlive their table would write to it. Only a mistake of ours leaves some.
+  // Nodes that outlive their table would write to it. Only a bug leaves such nodes.
   if (live_ > 0) std::terminate();
 }
 
 namespace {
 
-// What a device does not hold is refused where it would first be, so that no plan fails for it later.
+// A type that a device does not support is refused when a node is made, so that no plan fails later.
 bool holds(Device::Kind kind, const Element& row) { return kind == Device::Kind::webgpu ? row.on_gpu : row.on_cpu; }
 void check_type(DType type, Device device) {
   if (holds(device.kind, element(type))) return;
@@ -86,8 +86,8 @@ void check_type(DType type, Device device) {
                   gpu && holds(Device::Kind::cpu, element(type)) ? ", or compute on the CPU" : " to one of these"));
 }
 
-// Elements of blocks cannot be read one by one, so that only ops that know of blocks take them, and a transposed matrix
-// that a product follows.
+// Elements of blocks cannot be read one by one, so only ops that know of blocks take them; also a transpose that a product
+// reads.
 void check_reads_packed(const NodeFields& reader, const NodeRef& input, Where where) {
   if (reader.kind == Kind::call && reader.op->reads_packed) return;
   if (reader.kind == Kind::detach && !input->packed) return;  // the next value of a Variable
@@ -220,9 +220,9 @@ NodeRef make_node(NodeFields fields, Where where) {
 }
 
 Node::~Node() {
-  std::shared_ptr<void> last;  // the session, where this was its last node
+  std::shared_ptr<void> last;  // the session, if this was its last node
   table.forget(*this, last);
-  // A long chain must not be destroyed by recursion: the outermost destructor works off a list.
+  // Recursion over a long chain would overflow the stack, so the outermost destructor works through a list.
   thread_local std::vector<NodeRef>* worklist = nullptr;
   if (worklist) {
     for (NodeRef& input : inputs) worklist->push_back(std::move(input));

@@ -57,14 +57,14 @@ class NodeTable;
 struct OpRow;
 using NodeRef = std::shared_ptr<const Node>;
 
-/// Storage of an evaluated value, made by the runtime.
+/// The storage of an evaluated value, made by the runtime.
 struct Storage {
   virtual ~Storage() = default;
   /// Another handle to the same memory, for another node.
   virtual std::unique_ptr<Storage> shared() const = 0;
 };
 
-/// A node's storage, which is set once at most and stays: several threads may compute one node, and the first wins.
+/// A node's storage, which is set at most once and then stays: several threads may compute a node, and the first one sets it.
 class StorageSlot {
  public:
   StorageSlot() = default;
@@ -82,13 +82,13 @@ class StorageSlot {
   std::atomic<Storage*> storage_ = nullptr;
 };
 
-/// The composite op that a node was written out for, if any, and whether it computes a gradient of that op.
+/// The composite op that a node is a part of, if any, and whether the node computes a gradient of that op.
 struct Origin {
   const OpRow* op = nullptr;
   bool gradient = false;
 };
 
-/// What a node is, without its identity.
+/// The fields that define a node, without its identity.
 struct NodeFields {
   Kind kind;
   DType type = DType::f32;
@@ -102,23 +102,23 @@ struct NodeFields {
   const ops::ElementwiseRow* row = nullptr;                        // map: the row that it came from, if any
   std::string name = "";                                           // for printing: row name, "tanh.grad"
   const OpRow* op = nullptr;                                       // call
-  /// Of a call that is written out in other ops: its results in them. They follow from the other fields, and are no part
-  /// of what the node is. Ids of parts are smaller than the call's.
+  /// For a composite call: its results in terms of other ops. The other fields determine them, so they do not count when nodes
+  /// are compared. Ids of parts are smaller than the call's.
   std::vector<NodeRef> parts = {};
   Origin within = {};  // for printing
-  /// Of a leaf whose type has elements of its own: a matrix in the layout that products with weights read, as tensors of
+  /// For a leaf of a type without blocks: whether it is a matrix in the layout that products with weights read. Tensors of
   /// blocks always are (`has_packed_layout`).
   bool packed = false;
 };
 
-/// Whether the value is kept as the device's products with weights read it (backend::WeightPacking). Products and
-/// `unpack_rows` take such values, and nothing else does; a transposed one stands for its matrix in a product only.
+/// Whether the value is in the layout of the device's products with weights (backend::WeightPacking). Only products and
+/// `unpack_rows` take such values; the transpose of one can be used only in a product.
 inline bool has_packed_layout(const NodeFields& node) { return node.packed || is_block(node.type); }
 /// Such a value as a matrix: the last axis is columns, all others together are rows.
 inline Extent columns_of(const Shape& shape) { return shape.dim(-1); }
 Extent rows_of(const Shape& shape);
 
-/// While one lives on a thread, nodes that are made there without a `within` get this one.
+/// While this object exists, nodes that its thread makes without a `within` get this one.
 class Within {
  public:
   explicit Within(Origin origin);
@@ -130,8 +130,8 @@ class Within {
   Origin before_;
 };
 
-// Of const Node: a weak_ptr<Node> that becomes a weak_ptr<const Node> locks and releases the node on the way (libstdc++'s
-// converting constructor), and a last release under the table's lock would wait for that lock.
+// Of const Node, because libstdc++ locks and releases the node when it converts a weak_ptr<Node> to a weak_ptr<const Node>; a
+// last release under the table's lock would then wait for that lock.
 class Node : public std::enable_shared_from_this<const Node>, public NodeFields {
  public:
   Node(NodeFields&& fields, std::uint64_t id, std::uint64_t hash, NodeTable& table)
@@ -142,7 +142,7 @@ class Node : public std::enable_shared_from_this<const Node>, public NodeFields 
   /// Grows with creation: a node's inputs have smaller ids, so ascending ids are a topological order.
   const std::uint64_t id;
   const std::uint64_t hash;
-  /// The table that it stands in; a node and its inputs stand in one.
+  /// The table of the node; a node and its inputs are in the same table.
   NodeTable& table;
   /// The value, once computed (always for `data`). Set by the runtime only.
   mutable StorageSlot storage;
@@ -154,7 +154,7 @@ class Node : public std::enable_shared_from_this<const Node>, public NodeFields 
   mutable const Node* next_in_bucket = nullptr;
   mutable const Node *older = nullptr, *newer = nullptr;  // living nodes of the table by age
 };
-/// The session that a node belongs to.
+/// The session of a node.
 SessionState& session_of(const Node& node);
 
 /// The node with these fields: an existing one or a new one. `data` nodes are always new.
@@ -164,12 +164,12 @@ NodeRef make_node(NodeFields fields, Where where = Where::current());
 /// The live node with these fields, or null.
 NodeRef find_node(const NodeFields& fields);
 
-/// What a value is made of: the parts of a call that was written out, else the inputs.
+/// What a value is made of: the parts of a composite call, else the inputs.
 const std::vector<NodeRef>& made_of(const Node& node);
-/// The node that gives the same value in other ops: the part that a call, or a result of one, was written out as. The
-/// node itself where there is none.
+/// The node with the same value in terms of other ops: the part for a composite call, or for a result of one. The node itself
+/// if there is none.
 const Node* written_out(const Node* node);
-/// Stores the value of an evaluated node, also for the part that is the same value.
+/// Stores the value of an evaluated node, also for the part with the same value.
 void set_storage(const Node& node, std::unique_ptr<Storage> storage);
 
 /// Nodes that `roots` need, in topological order. Stops below nodes for which `is_leaf` holds (they are included).
@@ -183,7 +183,7 @@ std::vector<const Node*> topological_order_along(std::span<const NodeRef> roots,
 /// Number of live nodes of this thread's session, for leak tests.
 std::size_t live_node_count();
 
-/// The graph below `roots` as text, one node a line: "%5 = add f32 [2, 3] (%3, %4)".
+/// The graph below `roots` as text, one line for each node: "%5 = add f32 [2, 3] (%3, %4)".
 std::string to_string(std::span<const NodeRef> roots);
 
 // ---- Typed construction; all validation of what users may do wrong is done by the callers in ops.cpp --------------------
@@ -208,12 +208,12 @@ NodeRef cast(const NodeRef& x, DType type);
 NodeRef reduce(scalar::Reduction reduction, const NodeRef& x, std::vector<int> axes);  // axes dropped
 NodeRef matmul(const NodeRef& a, const NodeRef& b);                                    // rank 3 both
 NodeRef gather(const NodeRef& x, const NodeRef& indices, int axis);
-/// Integers as i32 or u32, for indices: what is beyond i32 becomes its largest number, or -1, and so stays out of range.
+/// Integers as i32 or u32, for indices: a value beyond i32 becomes its largest number, or -1, and so stays out of range.
 NodeRef index_type(const NodeRef& indices);
 NodeRef concat(std::vector<NodeRef> parts, int axis);
 NodeRef project(const NodeRef& call, int index);
 
-/// Shape both broadcast to, if they do.
+/// The shape that both broadcast to, if they do.
 bool broadcast_shapes(const Shape& a, const Shape& b, Shape& out);
 
 /// State behind a Variable: the stored value (`data`, or a slice of a shared cell) and the pending next one. Values are
@@ -223,7 +223,7 @@ struct Cell {
   NodeRef committed;      // a data node; null for a slice, and before the first value was computed
   NodeRef pending;        // next value, or null
   bool updating = false;  // a compiled function may be writing over the value; others wait
-  bool assigned = false;  // by `assign`, since the value was last computed
+  bool assigned = false;  // assigned since the value was last computed
   bool made_in_trace = false;
   std::string name;
   std::atomic<bool> requires_grad = true;
@@ -240,7 +240,7 @@ std::vector<std::shared_ptr<Cell>> all_cells();
 std::shared_ptr<Cell> make_cell();
 /// The session's cells with a pending value.
 std::vector<std::shared_ptr<Cell>> pending_cells();
-/// Both at one moment, for evaluation to pick up.
+/// A cell and its pending value at one moment, for evaluation.
 struct PendingUpdate {
   std::shared_ptr<Cell> cell;
   NodeRef next;
@@ -248,18 +248,18 @@ struct PendingUpdate {
 std::vector<PendingUpdate> pending_updates();
 void set_pending(const std::shared_ptr<Cell>& cell, NodeRef next);
 void clear_pending(const std::shared_ptr<Cell>& cell);
-/// Gives the cell the value that `computed`, its pending one, was computed to. Where it has been assigned again since then,
-/// the newer one stays pending.
+/// Gives the cell the value of `computed`, its pending node. If the cell has been assigned again since then, the newer value
+/// stays pending.
 void commit(const std::shared_ptr<Cell>& cell, const NodeRef& computed, NodeRef value);
 /// Makes the cell a slice of `whole`, which holds its value.
 void make_slice(const std::shared_ptr<Cell>& cell, const std::shared_ptr<Cell>& whole, Extent offset);
 /// The current value's node.
 NodeRef value_of(const std::shared_ptr<Cell>& cell);
-/// The gradient that `backward` left; of a trace's own while a function is traced.
+/// The gradient that `backward` left; while a function is traced, the trace's own.
 Tensor& gradient_of(const std::shared_ptr<Cell>& cell);
 
-/// While one lives, this thread alone reads and writes the values of the cells, so that a plan may write over them. They
-/// have committed values then, unless nothing was ever assigned.
+/// While this object exists, only this thread reads and writes the values of the cells, so that a plan may overwrite them. The
+/// cells have committed values then, unless nothing was ever assigned.
 class CellUpdate {
  public:
   explicit CellUpdate(std::span<const std::shared_ptr<Cell>> cells);

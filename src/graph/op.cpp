@@ -50,7 +50,7 @@ void check_inputs(const Call& call) {
   }
 }
 
-// A node's words: behind a mask of the inputs that are there, where some may be left out.
+// A node's words, after a mask of the inputs that are given if some are optional.
 Words with_mask(const Call& call) {
   if (!has_optional(call.row())) return call.words();
   Words words{0};

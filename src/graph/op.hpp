@@ -1,6 +1,6 @@
-// The one table of ops. A row is the whole truth about an op of whatever kind: C++ functions, `weft eval`, the self-test,
-// gradient checks, comparisons with PyTorch and documentation read it. Elementwise ops and reductions have rows of their
-// own shape (ops/table.hpp) and enter the table by themselves.
+// The one table of ops. A row says everything about an op of any kind: C++ functions, `weft eval`, the self-test, gradient
+// checks, comparisons with PyTorch and documentation read it. Elementwise ops and reductions have rows of another form
+// (ops/table.hpp), which enter the table automatically.
 #pragma once
 
 #include <functional>
@@ -27,12 +27,12 @@ struct InputSpec {
   ops::DTypes dtypes = ops::DTypes::all;
   bool optional = false;
   bool repeated = false;         // takes every input given from here on, at least one
-  std::vector<DType> only = {};  // exactly these dtypes, where `dtypes` has no word for them
+  std::vector<DType> only = {};  // exactly these dtypes, if no value of `dtypes` means them
   bool allows(DType type) const;
   std::string dtypes_text() const;  // "f32 f64"
 };
 
-/// What an op gives: dtype and shape of one result.
+/// Dtype and shape of one result of an op.
 struct Result {
   DType type;
   Shape shape;
@@ -40,12 +40,12 @@ struct Result {
 /// Dtype and shape of an input.
 inline Result like(const Tensor& x) { return {x.dtype(), x.shape()}; }
 
-/// One use of an op: its inputs (undefined where an optional one is left out) and attributes.
+/// One use of an op: its inputs (undefined if an optional one is left out) and attributes.
 class Call {
  public:
   Call(const OpRow& row, Tensors inputs, Words words, Where where)
       : row_(row), inputs_(std::move(inputs)), words_(std::move(words)), where_(where) {}
-  /// The call that a node stands for.
+  /// The call of a node.
   explicit Call(const Node& node);
 
   const OpRow& row() const { return row_; }
@@ -71,7 +71,7 @@ class Call {
   Where where_;
 };
 
-/// What flows back into a call: one gradient for each result, undefined where nothing flows.
+/// A call and its incoming gradients: one for each result, undefined if none flows.
 struct GradientCall {
   const Call& call;
   const Tensors& results;
@@ -89,9 +89,9 @@ class Arguments {
   const std::vector<AttributeValue>& values() const { return values_; }
 
   Extent integer(std::string_view name) const { return std::get<Extent>(value(name)); }
-  /// The same where null stands for `fallback`.
+  /// The same, with `fallback` for null.
   Extent integer_or(std::string_view name, Extent fallback) const;
-  /// For parameters that are an int; UsageError beyond its range.
+  /// For parameters of type int; UsageError beyond its range.
   int small(std::string_view name) const;
   double number(std::string_view name) const { return std::get<double>(value(name)); }
   bool boolean(std::string_view name) const { return std::get<bool>(value(name)); }
@@ -103,7 +103,7 @@ class Arguments {
   const Pairs& pairs(std::string_view name) const { return std::get<Pairs>(value(name)); }
   DType dtype(std::string_view name) const { return std::get<DType>(value(name)); }
   const std::string& word(std::string_view name) const { return std::get<std::string>(value(name)); }
-  /// The number of the word among the attribute's choices.
+  /// The index of the word among the attribute's choices.
   int choice(std::string_view name) const;
 
  private:
@@ -113,8 +113,8 @@ class Arguments {
   std::vector<AttributeValue> values_;  // in the order of the row's attributes
 };
 
-/// An input of a tested case: random numbers between lo and hi, or the values given. A float dtype stands for the float
-/// type that the test computes in.
+/// An input of a tested case: random numbers between lo and hi, or the values given. A float dtype means the float type that
+/// the test computes in.
 struct CaseInput {
   Shape shape;
   double lo = -2, hi = 2;
@@ -123,13 +123,13 @@ struct CaseInput {
   bool absent = false;  // an optional input left out
 };
 using CaseAttributes = std::vector<std::pair<std::string, AttributeValue>>;
-/// Inputs that tests run on every device: results and gradients are compared with the decomposition in f64, and with
-/// PyTorch where the row names its form there.
+/// Inputs that tests run on every device: results and gradients are compared with the decomposition in f64, and with PyTorch if
+/// the row has a PyTorch expression.
 struct OpCase {
   std::string name;
   std::vector<CaseInput> inputs = {};
   CaseAttributes attributes = {};
-  bool compares_gradients = true;  // false where inputs lie on a kink
+  bool compares_gradients = true;  // false if inputs are at a kink
 };
 /// Inputs that the op refuses, and a part of the message.
 struct ErrorCase {
@@ -139,12 +139,12 @@ struct ErrorCase {
   std::string message;
 };
 
-/// How a device computes a call that it has a kernel for; which operands the kernel takes follows from it.
+/// The form of a device's kernel for a call, which determines the operands of the kernel.
 enum class KernelForm : std::uint8_t {
-  none,            // without kernels: the op is its parts
+  none,            // no kernels: the op is replaced by its parts
   routine,         // whole contiguous operands and results
   attention,       // [batch, position, head, channel] by strides
-  scatter_add,     // whole contiguous operands; the result may have its place inside a concat
+  scatter_add,     // whole contiguous operands; the result may be inside a concat
   packed_product,  // rows by strides times packed weights, with an epilogue
 };
 
@@ -156,19 +156,19 @@ struct OpRow {
   std::vector<AttributeSpec> attributes = {};
   std::string result = "that of x";  // dtype of the result, in words
   bool differentiable = true;
-  bool several_outputs = false;  // as many as the caller names
+  bool several_outputs = false;  // the caller names them, and so gives their number
   std::string doc;               // a sentence
   std::string formula = {};
 
-  /// Names elsewhere. `torch` is a Python expression over the inputs' and attributes' names, as in "torch.cumsum(x, axis)";
-  /// `onnx` the operator's type.
+  /// Names in other libraries. `torch` is a Python expression over the inputs' and attributes' names, such as "torch.cumsum(x,
+  /// axis)"; `onnx` is the operator's type.
   std::string torch = {}, numpy = {}, onnx = {};
 
-  /// Dtypes and shapes of the results. Throws what a user may have got wrong, through the call.
+  /// Dtypes and shapes of the results. Reports mistakes of the user through the call.
   std::function<std::vector<Result>(const Call&)> infer = {};
   /// The results in other ops, which defines what the op means. Null for an op that other ops cannot express.
   std::function<Tensors(const Call&)> decompose = {};
-  /// Gradients of the inputs (undefined: none). Empty, or a result of no tensors: that of the decomposition.
+  /// Gradients of the inputs (undefined: none). If empty, or if it returns no tensors, the decomposition is differentiated.
   std::function<Tensors(const GradientCall&)> gradient = {};
   /// Why there is no gradient and what to do instead, for an op without a decomposition.
   std::string no_gradient = {};
@@ -179,8 +179,8 @@ struct OpRow {
   bool reads_packed = false;  // takes matrices in the layout of `has_packed_layout`
   KernelForm form = KernelForm::none;
   int in_place =
-      -1;  // the input whose memory the result may take over: its elements are the input's but for what is written
-  std::function<double(const Call&)> flops = {};  // floating-point operations; empty: one an element of the result
+      -1;  // the input whose memory the result may reuse: elements that are not written keep the input's value
+  std::function<double(const Call&)> flops = {};  // floating-point operations; empty: one per result element
 
   std::vector<OpCase> cases = {};
   std::vector<ErrorCase> errors = {};
@@ -190,7 +190,7 @@ struct OpRow {
   const ops::ElementwiseRow* elementwise = nullptr;
   const ops::ReduceRow* reduction = nullptr;
 
-  /// True for an op that is written out in its parts as it is called.
+  /// True for an op that is decomposed when it is called.
   bool is_composite() const { return form == KernelForm::none && decompose != nullptr; }
 };
 
@@ -201,12 +201,12 @@ S Call::attributes() const {
 
 // ---- Calls ------------------------------------------------------------------------------------------------------------
 
-/// A call of the row as nodes, one for each result. Checks the inputs and what the row infers.
+/// A call of the row as nodes, one for each result. Checks the inputs and the types that the row infers.
 /// Errors  UsageError: an input without a value; DeviceError: inputs on different devices; DTypeError: a dtype that the
 ///         input does not take; otherwise as the row.
 std::vector<NodeRef> call_nodes(const OpRow& row, Tensors inputs, Words words, Where where = Where::current());
 
-/// The result of an op with one, as its public function gives it.
+/// The result of an op with one result, as its public function returns it.
 Tensor call(const OpRow& row, Tensors inputs, Words words, Where where);
 template <class S>
 Tensor call(const OpRow& row, Tensors inputs, const S& attributes, Where where) {
@@ -228,17 +228,17 @@ inline bool is_product(const Node& node) {
 /// Whether its results are read through `project` nodes; a call keeps their number in Node::value.
 inline bool has_several_results(const Node& call) { return call.value > 1; }
 inline bool is_call_of(const Node& node, const OpRow& row) { return node.kind == Kind::call && node.op == &row; }
-/// The results of a call in primitives and other calls: the parts that it remembers, or its decomposition. Empty where
-/// there is none.
+/// The results of a call in terms of primitives and other calls: its stored parts, or its decomposition. Empty if there is
+/// none.
 std::vector<NodeRef> decompose(const Node& call);
 
 // ---- The table ---------------------------------------------------------------------------------------------------------
 
-/// All rows: elementwise, reductions, the other families, then those registered later. Valid for ever. Thread safe.
+/// All rows: elementwise, reductions, the other families, then those registered later. Never freed. Thread safe.
 std::vector<const OpRow*> op_rows();
 /// The row of a name or alias. Errors: UsageError that names the nearest op.
 const OpRow& op_row(std::string_view name);
-/// Null where there is none.
+/// Null if there is none.
 const OpRow* find_op_row(std::string_view name);
 /// The attribute of a name or alias. Errors: UsageError that lists the known ones.
 const AttributeSpec& attribute_of(const OpRow& row, std::string_view name);

@@ -1,4 +1,4 @@
-// The families of ops, a file each: rows and the public functions side by side.
+// The families of ops, with a file for each: rows and public functions side by side.
 #pragma once
 
 #include <vector>
@@ -20,8 +20,8 @@ OpRows block_rows();      // ops/packed.cpp: packed_matmul, unpack_rows, pack_ro
 OpRows window_rows();     // ops/windows.cpp: unfold, overlap_add
 OpRows scan_rows();       // ops/scans.cpp: cumsum
 
-/// Adds a family from a folder that comes after graph/. Its rows enter the table when that is first asked for, so that a
-/// program which never asks does not wait for them. Always true, for initialisers of globals.
+/// Adds a family from a folder that comes after graph/. Its rows enter the table when the table is first used, so a program
+/// that does not use it does not wait for them. Returns true, for initialisers of globals.
 bool add_family(OpRows (*family)());
 
 }  // namespace weft::graph

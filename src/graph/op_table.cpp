@@ -1,4 +1,4 @@
-// All rows in one list: the elementwise rows and the reductions in the shape of the others, then the families.
+// All rows in one list: the elementwise rows and the reductions, converted to the form of the others, then the families.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -152,14 +152,14 @@ class OpTable {
     put(row.name);
     for (const std::string& alias : row.aliases) put(alias);
   }
-  // Rows that were registered since the last look.
+  // Adds rows that were registered since the last call.
   void add_elementwise() {
     const auto all = ops::elementwise_rows();
     for (; elementwise_count_ < all.size(); ++elementwise_count_) enter(keep(row_of(*all[elementwise_count_])));
   }
 
   std::mutex mutex_;
-  std::deque<OpRow> kept_;  // addresses stay
+  std::deque<OpRow> kept_;  // a deque, so addresses stay valid
   std::vector<const OpRow*> rows_;
   std::vector<std::string_view> names_;
   std::unordered_map<std::string_view, const OpRow*> by_name_;

@@ -1,4 +1,4 @@
-// Matrices in blocks, which products and rows read as they are (`has_packed_layout`).
+// Matrices in blocks, which products and row gathers read directly (`has_packed_layout`).
 #pragma once
 
 #include "graph/node.hpp"
@@ -24,7 +24,7 @@ Tensor unpacked(const Tensor& packed, Where where);
 /// A tensor rounded to blocks. ShapeError unless the last axis divides into them.
 Tensor in_blocks(const Tensor& x, DType type, Where where);
 
-/// ShapeError, as of `context`, unless a tensor of blocks may have the shape: its last axis divides into them.
+/// Throws ShapeError for `context` unless a tensor of blocks may have this shape: its last axis divides into blocks.
 void check_block_shape(std::string_view context, DType type, const Shape& shape);
 
 }  // namespace weft::graph

@@ -1,4 +1,4 @@
-// Rows added up by index, as one call that the compiler has kernels for.
+// Rows added up by index, as one call that devices have kernels for.
 #pragma once
 
 #include "graph/op.hpp"

@@ -1,4 +1,4 @@
-// The Tensor handle, elementwise ops and Variables: what needs the graph but no device.
+// The Tensor handle, elementwise ops and Variables: the parts that need the graph but no device.
 #include "weft/tensor.hpp"
 
 #include <fmt/format.h>
@@ -91,7 +91,7 @@ Tensor long_scalar_like(std::uint64_t bits, bool is_signed, const Tensor& like) 
   if (element(type).is_signed ? !is_negative && as_signed < 0 : is_negative)
     throw UsageError(fmt::format("{} is not a number of type {}; cast the tensor",
                                  is_negative ? fmt::format("{}", as_signed) : fmt::format("{}", bits), name_of(type)));
-  // A constant is a double; of two, one for each half, the device makes the number.
+  // A constant is a double, so the device makes the number from two constants, one for each half.
   const double high = is_negative ? static_cast<double>(as_signed >> 32) : static_cast<double>(bits >> 32);
   const auto number = [&](double half) { return full({}, half, type, like.device()); };
   return number(high) * number(0x1p32) + number(static_cast<double>(bits & 0xffffffffu));
@@ -107,7 +107,7 @@ Tensor elementwise(std::string_view name, std::initializer_list<Tensor> inputs,
 
 namespace {
 
-// What only messages need is put together when there is one.
+// The text that only messages need is built only for an error.
 Tensor apply(const ops::ElementwiseRow& row, std::span<const Tensor> inputs, std::span<const double> attributes,
              Where where) {
   const auto& names = row.inputs;
@@ -195,7 +195,7 @@ Tensor operator!(const Term& x) { return elementwise("logical_not", {x.tensor}, 
 
 namespace {
 
-// The value of x after `x symbol= y`: another shape or dtype would be a surprise.
+// The value of x after `x symbol= y`, which must keep shape and dtype.
 Tensor next_value(std::string_view symbol, const Tensor& x, const Tensor& next, const Term& y) {
   if (next.shape() == x.shape() && next.dtype() == x.dtype()) return next;
   const std::string text = describe(symbol,

@@ -14,7 +14,7 @@ graph::Cell& cell_of(const Variable& variable) {
   return *variable.cell();
 }
 
-// A Variable's value is made of nodes of its session.
+// Checks that the Variable belongs to this session.
 void check_session(const graph::Cell& cell, std::string_view op) {
   if (cell.session.get() != &SessionState::current())
     throw UsageError(fmt::format(
@@ -34,7 +34,7 @@ Variable::Variable(const Tensor& initial, std::string_view name, bool requires_g
   cell_->shape = initial.shape();
   cell_->device = initial.device();
   if (const graph::Storage* storage = initial.node()->storage.get()) {
-    // In memory already: nothing to run. A node of its own, since gradients are asked for by node.
+    // The value is already in memory: nothing to run. A separate node, since gradients are identified by nodes.
     cell_->committed = graph::make_node(
         {.kind = graph::Kind::data, .type = cell_->type, .shape = cell_->shape, .device = cell_->device});
     cell_->committed->storage.set(storage->shared());

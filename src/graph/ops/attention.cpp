@@ -1,4 +1,4 @@
-// Attention, and what stands beside it in a transformer: rotary positions, gated units.
+// Attention and other parts of a transformer: rotary positions, gated units.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -18,7 +18,7 @@ using graph::NodeRef;
 namespace graph {
 namespace {
 
-// Scores of attention and what follows from them, [B, H, T, S].
+// Scores and weights of attention, [B, H, T, S].
 struct Scores {
   Tensor q, k, v;  // [B, H, T, D]
   Tensor weights, logsumexp;
@@ -43,11 +43,11 @@ Scores scores_of(const Call& call) {
     if (mask.window > 0) hide(position < column + window);
     if (mask.window > 0 && !mask.causal) hide(column < position + window);
   }
-  // First queries, which see no key.
+  // Number of first queries that see no key.
   const Extent blind = mask.causal || keys == 0 ? surplus
                        : mask.window > 0        ? std::max<Extent>(surplus - mask.window + 1, 0)
                                                 : 0;
-  // The sum of nothing is 0; the largest of nothing is not there.
+  // The sum of no elements is 0, but their maximum does not exist.
   Tensor top =
       weft::detach(keys == 0 ? weft::sum(scores, {-1}, {.keepdims = true}) : amax(scores, {-1}, {.keepdims = true}));
   Tensor sees;
@@ -116,7 +116,7 @@ const OpRow& attention_row() {
                              },
                          .gradient = [](const GradientCall& g) -> Tensors {
                            if (!g.gradients[0].defined() || g.gradients[1].defined())
-                             return {};  // through logsumexp: by the decomposition
+                             return {};  // a gradient through logsumexp: use the decomposition
                            Tensors inputs = g.call.inputs();
                            inputs.insert(inputs.end(), {g.results[0], g.results[1], g.gradients[0]});
                            Tensors back;
@@ -209,7 +209,7 @@ const OpRow& public_attention_row() {
                   return Tensor(permute(n, {0, 2, 1, 3}));
                 };
             if (attributes.scale == 0) attributes.scale = 1 / std::sqrt(static_cast<double>(q.dim(3)));
-            // A window that everything is in is none, and none has kernels.
+            // A window that covers everything is dropped, because only attention without a window has kernels.
             if (attributes.window >= std::max(q.dim(2), k.dim(2))) attributes.window = 0;
             const Tensors inputs{positions_first(q), positions_first(k), positions_first(v)};
             const std::vector<NodeRef> fused =

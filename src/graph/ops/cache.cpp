@@ -1,5 +1,5 @@
-// Caches of keys and values, attention over them, and the draw of a token. What they are made of here defines what they
-// mean.
+// Caches of keys and values, attention over them, and the draw of a token. The decompositions here define their
+// meaning.
 #include "graph/cache.hpp"
 
 #include <fmt/format.h>
@@ -98,7 +98,7 @@ Tensor cache_attention_parts(const Call& call) {
   if (attributes.soft_cap > 0) scores = elementwise("tanh", {scores / attributes.soft_cap}) * attributes.soft_cap;
   auto column = [&](const Tensor& x) { return weft::reshape(x, {1, t, 1, 1}); };
   const Tensor row(iota({1, t, 1, rows}, 3, DType::i32, q.device()));
-  // How far before the query's own each row's key is.
+  // The distance of each row's key before the query's position.
   const Tensor place = row - column(first);
   Tensor age = column(length) - 1.0 - place, seen = elementwise("ge", {place, scalar_like(0, place)});
   const auto require = [&](const Tensor& condition) { seen = elementwise("logical_and", {seen, condition}); };
@@ -204,7 +204,7 @@ const OpRow& cache_attention_row() {
           },
       .no_gradient = kNoGradient,
       .form = KernelForm::routine,
-      // The length of a sequence is known only at a run: every row is counted.
+      // The length of a sequence is known only at run time, so every row is counted.
       .flops =
           [](const Call& c) {
             return 4.0 * static_cast<double>(c.input(0).numel()) * static_cast<double>(c.input(1).dim(0));

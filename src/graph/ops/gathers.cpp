@@ -150,7 +150,7 @@ const OpRow& scatter_along_row() {
             return std::vector<Result>{{updates.dtype(), shape}};
           },
       .decompose =
-          [](const Call& c) {  // each place compares its number with all indices
+          [](const Call& c) {  // each place compares its index with all indices
             const auto a = c.attributes<ScatterAlongAttributes>();
             const Tensor &indices = c.input(0), &updates = c.input(1);
             const int axis = c.axis(a.axis);
@@ -207,7 +207,7 @@ NodeRef scatter_add_along(const NodeRef& indices, const NodeRef& updates, int ax
     (d < axis ? outer : d == axis ? shape[axis] : inner) *= d == axis ? 1 : shape[d];
   const Extent taken = shape[axis];
   shape[axis] = extent;
-  // A line along the axis is added up in order, by one thread. Few lines are one long list of places instead.
+  // One thread adds up a line along the axis in order. If there are few lines, they are treated as one long list of places.
   constexpr Extent kLinesMin = 32;
   if (outer * inner >= kLinesMin || shape.numel() > INT32_MAX || updates->shape.numel() == 0)
     return call_nodes(scatter_along_row(), {Tensor(at), Tensor(updates)}, {axis, extent})[0];

@@ -1,4 +1,4 @@
-// Losses: scalars to minimise, or one value an element.
+// Losses: scalars to minimise, or one value for each element.
 #include "weft/nn/losses.hpp"
 
 #include <fmt/format.h>

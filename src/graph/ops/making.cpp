@@ -1,4 +1,4 @@
-// Making tensors of nothing but a shape, and of other dtypes. The functions stand in graph/tensor.cpp.
+// Ops that make tensors from a shape, and casts. Their public functions are in graph/tensor.cpp.
 #include "graph/op.hpp"
 #include "graph/op_families.hpp"
 #include "weft/grad.hpp"

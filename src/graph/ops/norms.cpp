@@ -1,4 +1,4 @@
-// Softmaxes and norms. What they are made of here defines what they mean; the compiler fuses them.
+// Softmaxes and norms. The decompositions here define their meaning; the compiler fuses them.
 #include <fmt/format.h>
 
 #include "graph/op.hpp"

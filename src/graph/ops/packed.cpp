@@ -1,4 +1,4 @@
-// Tensors in blocks: products with them, rows and values of them, and rounding to them.
+// Tensors in blocks: products with them, reading their rows and values, and rounding to blocks.
 #include "graph/packed.hpp"
 
 #include <fmt/format.h>
@@ -27,14 +27,14 @@ Extent rows_of(const Shape& shape) {
 
 namespace {
 
-/// Every type that a device may have products with.
+/// Every type that devices may have products for.
 const std::vector<DType> kPacked = [] {
   std::vector<DType> types = {DType::f32, DType::f16, DType::bf16};
   std::copy_if(std::begin(kAllDTypes), std::end(kAllDTypes), std::back_inserter(types), is_block);
   return types;
 }();
 
-/// Input 'i' of the call is a packed matrix.
+/// Checks that input `i` of the call is a packed matrix.
 void check_packed(const Call& c, std::size_t i) {
   if (!has_packed_layout(*c.input(i).node()))
     c.dtype_error(fmt::format("{} is not in blocks; use linear and embedding, or cast it to a type of blocks",

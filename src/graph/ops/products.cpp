@@ -44,7 +44,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, Where where) {
   check_product("matmul", a, b, operands, where);
   if (a.rank() == 0 || b.rank() == 0)
     throw ShapeError(describe("matmul", "an operand is a scalar; use *", operands, where));
-  // Rank 1: a row on the left, a column on the right; the added axis goes again.
+  // Rank 1: a row on the left, a column on the right; the added axis is removed at the end.
   NodeRef left = a.node(), right = b.node();
   if (a.rank() == 1) left = graph::reshape(left, {1, a.dim(0)});
   if (b.rank() == 1) right = graph::reshape(right, {b.dim(0), 1});
@@ -57,7 +57,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, Where where) {
     throw ShapeError(describe("matmul", "batch axes do not broadcast", operands, where));
   NodeRef product;
   if (sb.rank() == 2 && batch == batch_of(sa)) {
-    // One matrix on the right: the batch joins the rows, one large product.
+    // One matrix on the right: the batch joins the rows, which gives one large product.
     const Extent rows = batch.numel() * m;
     product = graph::matmul(graph::reshape(left, {1, rows, k}), graph::reshape(right, {1, k, n}));
   } else {

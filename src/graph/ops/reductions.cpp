@@ -24,7 +24,7 @@ Shape kept_shape(const Shape& shape, const std::vector<int>& axes) {
   return kept;
 }
 
-// The row over `axes`, the axes kept with extent 1.
+// Applies the row over `axes`, which are kept with extent 1.
 NodeRef apply(const ops::ReduceRow& row, const NodeRef& x, const std::vector<int>& axes,
               std::span<const double> attributes) {
   const Shape kept = kept_shape(x->shape, axes);
@@ -41,7 +41,7 @@ NodeRef apply(const ops::ReduceRow& row, const NodeRef& x, const std::vector<int
   std::vector<NodeRef> attribute_nodes;
   for (double value : attributes) attribute_nodes.push_back(graph::constant(value, scalar_type, {}, x->device));
   pre_inputs.insert(pre_inputs.end(), attribute_nodes.begin(), attribute_nodes.end());
-  // The row says how x is typed; texts that are the identity leave no node behind.
+  // The row says how x is typed; texts that are the identity make no node.
   const scalar::Expression pre = ops::typed_pre(row, x->type);
   const bool identity = pre.code.back().op == scalar::Op::input && pre.code.back().slot == 0;
   const NodeRef prepared = identity ? x : graph::map_typed(pre, std::move(pre_inputs), fmt::format("{}.pre", row.name));

@@ -1,4 +1,4 @@
-// Scans: results along an axis that build on those before them.
+// Scans: each result along an axis depends on the results before it.
 #include <fmt/format.h>
 
 #include "graph/op.hpp"
@@ -10,14 +10,14 @@ namespace weft {
 namespace graph {
 namespace {
 
-// Sums of all elements up to each, by doubling: log2(n) additions of the values moved by 1, 2, 4, ... places.
+// Running sums by doubling: log2(n) additions of the values moved by 1, 2, 4, ... places.
 Tensors cumsum_parts(const Call& c) {
   const auto [axis, exclusive, reverse] = c.attributes<CumsumAttributes>();
   const int a = c.axis(axis);
   Tensor x = c.input(0);
   if (x.dtype() == DType::boolean) x = cast(x, DType::i32);
   const Extent n = x.dim(a);
-  const auto moved = [&](const Tensor& v, Extent by) {  // zeros come in
+  const auto moved = [&](const Tensor& v, Extent by) {  // shifts zeros in
     by = std::min(by, n);
     Pairs padding(static_cast<std::size_t>(x.rank()), {0, 0});
     auto& [before, after] = padding[static_cast<std::size_t>(a)];

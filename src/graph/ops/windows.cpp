@@ -1,4 +1,4 @@
-// Windows along an axis, and their sum.
+// Windows along an axis, and the sum of overlapping windows.
 #include <fmt/format.h>
 
 #include "graph/axes.hpp"
@@ -33,7 +33,7 @@ struct OverlapAddAttributes {
   Extent axis = 0, extent = 0, step = 1, dilation = 1;
 };
 
-/// Of the result: the input's axis, counted from its start.
+/// `axis` counted from the start, in a result with one axis less than the input.
 int result_axis(const Call& c, Extent axis) {
   const int rank = c.input(0).rank() - 1;
   if (rank < 1) c.shape_error("x has no axis of windows and axis of their elements");
@@ -58,7 +58,7 @@ Tensor with_last_axis_at(const Tensor& x, int axis) {
 /// before, with q along `axis` of a result with `extent` elements there.
 Tensor shifted_sum(const Tensor& x, int axis, Extent extent, Extent shift) {
   const Extent parts = x.dim(-1), count = x.dim(axis);
-  // Few parts are padded and added in one kernel.
+  // A few parts are padded and added in one kernel.
   constexpr Extent kAddedPartsMax = 16;
   if (parts <= kAddedPartsMax) {
     Tensor sum;
@@ -68,8 +68,8 @@ Tensor shifted_sum(const Tensor& x, int axis, Extent extent, Extent shift) {
     }
     return sum;
   }
-  // Many are the rows of a matrix. A row of `extent + shift` elements that is read as one of `extent` moves by `shift`
-  // against the row before it.
+  // Many parts become the rows of a matrix. Rows of `extent + shift` elements, read as rows of `extent`, are each shifted by
+  // `shift` from the row before.
   Axes order;
   for (int i = 0; i + 1 < x.rank(); ++i)
     if (i != axis) order.push_back(i);
@@ -93,7 +93,7 @@ Tensors overlap_add_parts(const Call& c) {
   const DType type = x.dtype();
   x = cast(x, compute_type(type));
   if (a.step == 1) return {cast(shifted_sum(x, axis, a.extent, a.dilation), type)};
-  // Zeros between the elements of a dilated window make a plain one of it.
+  // Zeros between the elements turn a dilated window into a plain one.
   if (a.dilation > 1) {
     const Extent span = (x.dim(-1) - 1) * a.dilation + 1;
     x = weft::flatten(padded_along(weft::unsqueeze(x, -1), x.rank(), 0, a.dilation - 1), -2, -1);
