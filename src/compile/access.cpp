@@ -63,7 +63,7 @@ std::vector<Affine> split_linear(const Affine& linear, const Shape& shape, const
       dims.push_back(here);
       continue;
     }
-    // Terms that are whole multiples of the stride move this coordinate; what is left must stay below one stride.
+    // Terms that are whole multiples of the stride move this coordinate; the rest must stay below one stride.
     here.base = rest.base / stride;
     rest.base %= stride;
     for (std::size_t f = 0; f < rank; ++f)
@@ -132,9 +132,9 @@ Access through_view(const graph::Node& view, const Access& access, const std::ve
       return out;
     }
     case Kind::reshape: {
-      // Groups of axes with equal products are handled apart, so that independent axes do not meet in one linear index.
+      // Groups of axes with equal products are handled separately, so that independent axes do not share a linear index.
       const Shape &from = view.shape, &to = x.shape;
-      if (to.numel() == 0) {  // no element is accessed, and products of 0 tell no groups apart
+      if (to.numel() == 0) {  // no element is accessed, and products of 0 cannot separate groups
         out.dims.assign(static_cast<std::size_t>(to.rank()), Affine{0, std::vector<Extent>(rank, 0)});
         return out;
       }

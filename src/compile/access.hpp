@@ -1,4 +1,4 @@
-// Index algebra: where a kernel's iteration space reads a value, followed through views.
+// Index algebra: the places where a kernel's iteration space reads a value, followed through views.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ struct Affine {
   bool operator==(const Affine&) const = default;
 };
 
-/// Only where lo <= value < hi; elsewhere the read value is 0.
+/// The value is read only where lo <= value < hi; elsewhere it is 0.
 struct Mask {
   Affine value;
   Extent lo, hi;
@@ -30,8 +30,8 @@ struct Access {
   bool operator==(const Access&) const = default;
 };
 
-/// The iteration space of a kernel: outer extents, then inner ones. Splitting an extent does not change the row-major
-/// order of points, so it is done wherever a view needs it.
+/// The iteration space of a kernel: outer extents, then inner ones. Splitting an extent does not change the row-major order of
+/// points, so extents are split wherever a view needs it.
 struct Frame {
   std::vector<Extent> extents;
   int outer_rank = 0;
@@ -43,7 +43,7 @@ struct Frame {
 struct MustMaterialize {
   const graph::Node* node;
 };
-/// Thrown likewise: frame extent `axis` must be split so that its inner part has `inner` points.
+/// Thrown while following views: frame extent `axis` must be split so that its inner part has `inner` points.
 struct SplitFrame {
   int axis;
   Extent inner;
@@ -62,11 +62,11 @@ Access through_view(const graph::Node& view, const Access& access, const std::ve
 /// The linear index over frame axes [first, last).
 Affine frame_linear(const std::vector<Extent>& extents, int first, int last);
 
-/// The access as a kernel view over frame axes [0, rank): element strides of the value's dims given. nullopt where a
-/// mask has no form as a bound.
+/// The access as a kernel view over frame axes [0, rank), given the element strides of the value's dims. nullopt if a mask
+/// cannot be expressed as a bound.
 std::optional<kernel::View> to_view(const Access& access, const std::vector<Extent>& strides,
                                     const std::vector<Extent>& extents, int rank);
-/// Joins axes that lie contiguously and drops those of extent 1.
+/// Joins axes that are contiguous and drops axes of extent 1.
 kernel::View simplified(kernel::View view);
 
 }  // namespace weft::compiler

@@ -14,7 +14,7 @@ using graph::Node;
 using graph::NodeRef;
 using kernel::Operand;
 
-constexpr std::size_t kRoomyBytes = std::size_t{1} << 30;  // values below this in all get more room than they need
+constexpr std::size_t kRoomyBytes = std::size_t{1} << 30;  // values below this in total get more room than they need
 
 class Assembler {
  public:
@@ -68,7 +68,7 @@ class Assembler {
     for (std::size_t o = 0; o < outputs_.size(); ++o) describe(outputs_[o], result_.output_external[o]);
   }
 
-  /// Memory for what is neither a leaf nor an output: how long each value is kept, and which must be in separate buffers.
+  /// Memory for values that are neither leaves nor outputs: how long each is kept, and which need separate buffers.
   void plan_values() {
     MemoryRequest memory{{}, {}, target_.offset_alignment, target_.buffer_bytes_max, target_.binding_bytes_max};
     std::unordered_map<const Node*, std::size_t> last_read;
@@ -87,7 +87,7 @@ class Assembler {
           for (int w : writes)
             if (r != w) memory.apart.emplace_back(r, w);
     }
-    // Kernels that run side by side must not write where another still reads.
+    // Of kernels that run side by side, none may write where another still reads.
     std::size_t all_bytes = 0;
     for (const MemoryValue& v : memory.values) all_bytes += v.bytes;
     if (all_bytes <= kRoomyBytes)
@@ -99,7 +99,7 @@ class Assembler {
           {.external = -1, .bytes = planned_.buffers[b], .label = fmt::format("scratch {}", b)});
   }
 
-  /// The number of the value, which kernel k touches; -1 if it is external.
+  /// The number of a value that kernel k touches; -1 if it is external.
   int value_at(const Node* owner, std::size_t k, MemoryRequest& memory) {
     if (external_.contains(owner)) return -1;
     const int at = static_cast<int>(k);

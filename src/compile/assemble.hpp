@@ -1,4 +1,4 @@
-// From ordered kernels to a plan: external buffers, memory of intermediate values, and the operands' places in both.
+// Turns ordered kernels into a plan: external buffers, memory of intermediate values, and the operands' places in both.
 #pragma once
 
 #include "compile/compile.hpp"

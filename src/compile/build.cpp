@@ -24,18 +24,18 @@ bool all_empty(const std::vector<const Node*>& nodes) {
   return std::all_of(nodes.begin(), nodes.end(), [](const Node* n) { return n->shape.numel() == 0; });
 }
 
-/// Loops of the clusters (epilogues of products), and which values they must store because others load them.
+/// Builds loops of the clusters (epilogues of products), and finds the values that they must store because others load them.
 class LoopBuilder {
  public:
   LoopBuilder(const FuseResult& fused, const Placement& placement) : fused_(fused), placement_(placement) {}
 
-  /// False if a cluster has no form as a kernel: its members are then in `apart`, and fusion must start again.
+  /// False if a cluster has no form as a kernel. Its members are then in `apart`, and fusion must start again.
   bool build(NodeSet& apart) {
     find_demanded();
     loops_.resize(fused_.clusters.size());
     stored_by_.resize(fused_.clusters.size());
     is_built_.assign(fused_.clusters.size(), false);
-    // A kernel stores what another loads, until nothing changes.
+    // Repeats until nothing changes: a kernel stores the values that another kernel loads.
     do {
       changed_ = false;
       for (std::size_t c = 0; c < fused_.clusters.size(); ++c)
@@ -78,7 +78,7 @@ class LoopBuilder {
     const Node* blame = nullptr;
     loops_[c] = build_loop(cluster, roots, context, &blame);
     if (!loops_[c]) {
-      // The values that are stored differ from those that fusion foresaw, and the kernel has no form that way.
+      // The stored values differ from those that fusion expected, and with them the kernel has no form.
       if (cluster.members.size() == 1)
         throw InternalError(fmt::format("compile: no kernel for {} (blocked by {})", title(*roots[0]),
                                         blame ? title(*blame) : "nothing"));
@@ -100,8 +100,8 @@ class LoopBuilder {
   bool changed_ = false;
 };
 
-// A kernel runs as early as its first value was asked for: a weight's gradient right after the one it is made from, which
-// may then go.
+// A kernel runs at the rank of its first value: a weight's gradient right after the gradient it is made from, whose memory is
+// then free.
 int rank_of_cluster(const OrderedGraph& graph, const Cluster& cluster) {
   int rank = rank_of(graph, cluster.members[0]);
   for (const Node* node : cluster.members) rank = std::min(rank, rank_of(graph, node));
@@ -130,7 +130,7 @@ std::optional<DraftKernel> draft_of_any_call(const Node& call, std::optional<Bui
   throw InternalError(fmt::format("compile: {} has parts and no kernel", title(call)));
 }
 
-/// The kernel of a cluster; nullopt if there is nothing to compute, or the cluster is a place and not a kernel.
+/// The kernel of a cluster; nullopt if there is nothing to compute, or if the cluster only has a place and no kernel.
 std::optional<DraftKernel> draft_of(const Cluster& cluster, std::optional<BuiltLoop>& loop, const Placement& placement,
                                     std::vector<NodeRef>& made) {
   const Node& anchor = *cluster.anchor;
@@ -168,7 +168,7 @@ Drafts build_kernels(const OrderedGraph& graph, const std::vector<const Node*>& 
       drafts.kernels.push_back(std::move(*draft));
     }
   }
-  // Parts that also live elsewhere are copied into the concat.
+  // Parts that are also needed elsewhere are copied into the concat.
   for (const auto& [part, to] : placement.extra_parts) {
     if (part->shape.numel() == 0) continue;
     const NodeRef copy = copy_of(part->shared_from_this());

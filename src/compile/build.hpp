@@ -1,4 +1,4 @@
-// From placed values to kernels: fusion, loops with what they store, and the other forms.
+// Turns placed values into kernels: fusion, loops with the values that they store, and the other forms.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@ namespace weft::compiler {
 
 struct Drafts {
   std::vector<DraftKernel> kernels;
-  std::vector<graph::NodeRef> made;  // nodes that only the kernels point at
+  std::vector<graph::NodeRef> made;  // nodes that only the kernels refer to
 };
 
 /// Kernels for all of `compute`, in no particular order.

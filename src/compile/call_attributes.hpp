@@ -1,4 +1,4 @@
-// Attributes of a kernel that computes a call, as the struct that its row describes; and its operands as words.
+// Attributes of a call kernel, as the struct that the op's row describes; and its operands as words.
 #pragma once
 
 #include "compile/kernel.hpp"
@@ -11,8 +11,8 @@ S attributes_of(const CallKernel& kernel) {
   return graph::struct_of<S>(kernel.op->attributes, kernel.attributes.data());
 }
 
-/// The kernel with operands of f16 and i8 as the u32 words that they are in memory. So kernels of caches read and write them;
-/// their rows are whole words.
+/// The kernel with its f16 and i8 operands as the u32 words that hold them. Kernels of caches read and write them this way;
+/// rows of caches are whole words.
 inline CallKernel with_words(CallKernel kernel) {
   const auto convert = [](std::vector<Operand>& operands, std::vector<Shape>& shapes) {
     for (std::size_t i = 0; i < operands.size(); ++i) {

@@ -1,4 +1,4 @@
-// What a device says of itself that the compiler reads.
+// The description of a device that the compiler reads.
 #pragma once
 
 #include <functional>
@@ -14,24 +14,24 @@ class Call;
 
 namespace weft::compiler {
 
-/// A backend fills this in once, in its description. Where a backend lacks a kernel, the compiler takes primitives in its place.
+/// A backend fills this in once, in its description. If a backend lacks a kernel, the compiler uses primitives instead.
 struct Capabilities {
   std::string name;                       // "cpu", "webgpu:0"
-  std::vector<DType> dtypes;              // that its kernels compute
-  std::size_t buffer_bytes_max = 0;       // of one buffer
-  std::size_t binding_bytes_max = 0;      // of one operand of a kernel
-  std::size_t offset_alignment = 64;      // bytes; operands are laid out at multiples of it
+  std::vector<DType> dtypes;              // dtypes that its kernels compute
+  std::size_t buffer_bytes_max = 0;       // limit for one buffer
+  std::size_t binding_bytes_max = 0;      // limit for one operand of a kernel
+  std::size_t offset_alignment = 64;      // bytes; operands begin at multiples of it
   bool prefers_separate_buffers = false;  // a kernel must not read and write one buffer object (WebGPU)
   int operands_max = 64;                  // distinct operands of one kernel
-  Extent launch_points = 4096;            // independent kernels over no more points than this run best as one
-  int kernels_side_by_side = 0;           // neighbours in a plan that the device may run at one time
+  Extent launch_points = 4096;            // independent kernels over at most this many points run best as one
+  int kernels_side_by_side = 0;           // neighbours in a plan that the device may run at the same time
 
   /// Whether the device has a kernel for this op with these types, shapes and attributes. Empty: for none.
   std::function<bool(const graph::Call&)> has_kernel;
-  /// Types of operands that its products and its attentions read as they are, beside those that they compute in: f16, bf16
-  /// and types of storage. A kernel converts them as it reads them (MatmulKernel, AttentionKernel). Empty: none.
+  /// Types of operands that its products and attentions read directly, in addition to the types that they compute in: f16, bf16
+  /// and storage types. A kernel converts them while reading (MatmulKernel, AttentionKernel). Empty: none.
   std::vector<DType> product_reads, attention_reads;
-  Extent computed_rows_max = 0;  // rows of a product with packed weights that may be computed as they are read
+  Extent computed_rows_max = 0;  // most rows of a product with packed weights that may be computed while reading
 };
 
 }  // namespace weft::compiler

@@ -15,7 +15,7 @@ namespace weft::compiler {
 Compiled compile(const Request& request, const Target& target, const Settings& settings) {
   OrderedGraph graph = rewrite(ordered(request.outputs), settings.disabled_rewrites);
   graph = with_composites_split(graph, target, settings);
-  graph = rewrite(graph, settings.disabled_rewrites);  // the primitives deserve the rules too
+  graph = rewrite(graph, settings.disabled_rewrites);  // the rules apply to the primitives too
   check_dtypes(graph, target);
   graph = with_narrow_operands(std::move(graph), target, settings);
   graph = with_copies(std::move(graph));

@@ -1,4 +1,4 @@
-// From a graph to a plan: rewrites, copies where views cannot be read, fusion, kernels, order, memory.
+// Turns a graph into a plan: rewrites, copies where views cannot be read, fusion, kernels, order, memory.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace weft::compiler {
 
-/// What the compiler must know of a device: its own word, and the size of values in its buffers.
+/// What the compiler must know of a device: its capabilities, and the size of values in its buffers.
 struct Target : Capabilities {
   std::function<int(DType)> storage_bits;
   /// Bytes of a matrix [n, k] in the layout of `graph::has_packed_layout`.
@@ -34,14 +34,14 @@ struct Settings {
 
 struct Request {
   std::vector<graph::NodeRef> outputs;
-  /// For each output the leaf whose buffer it may take over (the old value of the Variable that it updates), or null.
+  /// For each output the leaf whose buffer it may overwrite (the old value of the Variable that it updates), or null.
   std::vector<const graph::Node*> may_overwrite;
 };
 
 struct Compiled {
   kernel::Plan plan;
   std::vector<graph::NodeRef> leaves;  // external buffers 0 .. leaves-1
-  /// External ordinal of each output: a leaf's for an update in place, else one after the leaves.
+  /// External ordinal of each output: a leaf's for an update in place, else an ordinal after the leaves.
   std::vector<int> output_external;
   int external_count = 0;
 };

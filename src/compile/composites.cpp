@@ -18,8 +18,8 @@ bool has_kernel(const Target& target, const Node& call) {
   return target.has_kernel && target.has_kernel(graph::Call(call));
 }
 
-// Whether the call stays as it is. Without a kernel it becomes its parts; so it does where composites are not to be fused,
-// if it has parts.
+// Whether the call stays a call. Without a kernel it is replaced by its parts; with composite fusion off it is too, if it has
+// parts.
 bool stays(const Node& call, const Target& target, const Settings& settings) {
   const bool has_parts = call.op->decompose != nullptr;
   if (has_kernel(target, call)) {

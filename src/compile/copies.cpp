@@ -15,7 +15,7 @@ using graph::NodeRef;
 
 bool is_viewed(const Node& node) { return graph::is_view(node.kind) && !is_leaf(node); }
 
-// True if the node alone has a form as a kernel, with what it reads in memory; else `blame` is what stands in the way.
+// True if the node alone has a form as a kernel, with its inputs in memory; else `blame` is the node that prevents it.
 bool has_kernel(const Node& node, const Node** blame) {
   const NodeSet members{&node};
   return node.shape.numel() == 0 ||
@@ -26,7 +26,7 @@ bool has_kernel(const Node& node) {
   return has_kernel(node, &blame);
 }
 
-// A chain of views that has no form, with a copy below as many of its last views as must be.
+// A chain of views without a form, with a copy below as few of its last views as possible.
 NodeRef shortened(const NodeRef& view) {
   std::vector<NodeRef> above{view};
   NodeRef below = view->inputs[0];
@@ -41,8 +41,8 @@ NodeRef shortened(const NodeRef& view) {
   return result;
 }
 
-// The loop node with copies below it where views between it and memory have no form together. Each step puts more of
-// what it reads into memory; with everything there, contiguous, every loop has a kernel.
+// The loop node, with copies below it where the views between it and memory have no form together. Each step puts more of its
+// inputs into memory. Once all are there, contiguous, every loop has a kernel.
 NodeRef readable(NodeRef node) {
   const Node* blame = nullptr;
   while (!has_kernel(*node, &blame)) {
@@ -52,10 +52,10 @@ NodeRef readable(NodeRef node) {
       return with_inputs(*node, std::move(inputs));
     };
     NodeRef next = node;
-    // A gather reads its rows at computed places: through strides, from memory, or not at all.
+    // A gather reads its rows at computed places, so they must be in memory, with strides.
     if (node->kind == Kind::gather && blame == node->inputs[0].get())
       next = replaced(0, readable(copy_of(node->inputs[0])));
-    // An operand that has no form even by itself.
+    // An operand that has no form even alone.
     for (std::size_t i = 0; next == node && i < node->inputs.size(); ++i)
       if (!has_kernel(*copy_of(node->inputs[i]))) next = replaced(i, shortened(node->inputs[i]));
     // Operands whose forms exclude each other.
@@ -85,7 +85,7 @@ bool packed_product_needs_copy(std::size_t input, const Node& x) {
   return !operand || operand->column != 1;
 }
 
-/// Which inputs of a call need a copy in memory, by the kernel's form.
+/// Which inputs of a call need a copy in memory depends on the kernel's form.
 std::function<bool(std::size_t input, const Node& x)> needs_copy_of(graph::KernelForm form) {
   switch (form) {
     case graph::KernelForm::packed_product: return packed_product_needs_copy;

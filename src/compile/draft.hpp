@@ -12,7 +12,7 @@ struct DraftKernel {
   kernel::Kernel kernel;
   std::vector<const graph::Node*> reads,
       writes;    // owners of the operands' memory, in the order of kernel::visit_operands
-  int rank = 0;  // kernels run by rank, as far as what they read allows
+  int rank = 0;  // kernels run by rank, as far as their inputs allow
 };
 
 }  // namespace weft::compiler

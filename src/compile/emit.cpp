@@ -120,7 +120,7 @@ int Emitter::emit(const Node* node, const Access& access) {
   if (node->shape.numel() == 0) return add({.kind = StepKind::constant, .type = node->type});
   if (is_leaf(*node)) return emit_load(node, access, context_.place(node));
   if (node->kind == Kind::reshape && in_memory(node->inputs[0].get())) {
-    // Contiguous memory has no shape: the linear index is the address, whatever the extents.
+    // In contiguous memory the linear index is the address, whatever the extents.
     const Node* base = node->inputs[0].get();
     Place place = context_.place(base);
     if (place.strides == contiguous_strides(base->shape)) {
@@ -134,7 +134,7 @@ int Emitter::emit(const Node* node, const Access& access) {
     try {
       return emit(node->inputs[0].get(), through_view(*node, access, frame_.extents));
     } catch (MustMaterialize& blocked) {
-      // Masks of two pads that no bounds describe together: the inner one goes to memory.
+      // No bounds describe the masks of these two pads together, so the inner one goes to memory.
       if (in_memory(blocked.node)) throw MustMaterialize{node};
       throw;
     }
@@ -250,7 +250,7 @@ int Emitter::emit_reduce(const Node* node, const Access& access) {
     inner.dims.push_back(is_reduced ? positions[at++] : access.dims[kept++]);
   }
   int value = emit(x, inner);
-  // A value that does not vary along the reduced axes is still reduced over them.
+  // A value that is constant along the reduced axes is still reduced over them.
   if (built_.kernel.steps[static_cast<std::size_t>(value)].level == Level::outer) value = raised(value);
   return add(
       {.kind = StepKind::reduce, .type = node->type, .level = Level::outer, .reduction = node->reduction, .a = value});
@@ -279,7 +279,7 @@ int Emitter::emit_gather(const Node* node, const Access& access) {
   const int axis = static_cast<int>(node->ints[0]);
   const Node* x = node->inputs[0].get();
   const int index = emit(node->inputs[1].get(), access);
-  // The gathered axis is one more frame axis while views of x are followed; its stride multiplies the index.
+  // The gathered axis is an additional frame axis while views of x are followed; its stride multiplies the index.
   std::vector<Extent> extents = frame_.extents;
   extents.push_back(x->shape[axis]);
   Access source = access;
@@ -318,7 +318,7 @@ void Emitter::store(const Node* node, const Access& access) {
   if (steps[static_cast<std::size_t>(value)].level == Level::inner && level == Level::outer)
     throw MustMaterialize{node};
   const Place place = context_.place(node);
-  // A stored value of lower level than its access (a splat) is stored through the access's view all the same.
+  // A value of lower level than its access (a splat) is also stored through the access's view.
   kernel::View view = view_of(access, place, level, node);
   if (steps[static_cast<std::size_t>(value)].level == Level::outer && level == Level::inner) value = raised(value);
   int output = -1;
@@ -337,7 +337,7 @@ BuiltLoop Emitter::finish(std::string name) {
   k.name = std::move(name);
   k.outer = frame_.outer();
   k.inner = frame_.inner();
-  // Steps that an identity made superfluous, and operands that only they read, go.
+  // Removes steps that an identity made unused, and operands that only they read.
   std::vector<bool> used(k.steps.size(), false);
   for (const kernel::Store& store : k.stores) used[static_cast<std::size_t>(store.value)] = true;
   for (std::size_t i = k.steps.size(); i-- > 0;)

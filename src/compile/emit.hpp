@@ -1,4 +1,4 @@
-// From nodes to one loop kernel: the steps that compute some stored values over a frame.
+// Turns nodes into one loop kernel: the steps that compute some stored values over a frame.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@ namespace weft::compiler {
 
 using NodeSet = std::unordered_set<const graph::Node*>;
 
-/// Where a value in memory lies inside the memory of its owner (itself, or the concat that it is a part of).
+/// The place of a value inside the memory of its owner (itself, or the concat that it is a part of).
 struct Place {
   const graph::Node* owner = nullptr;
   Extent offset = 0;
@@ -29,8 +29,8 @@ struct BuiltLoop {
   std::vector<const graph::Node*> inputs, outputs;
 };
 
-/// Nodes that are computed wherever they are read, instead of being loaded: members of the kernel being built, constants
-/// and iotas, and those in `inlined`.
+/// Nodes that are computed wherever they are read, instead of being loaded: members of the kernel being built, constants,
+/// iotas, and nodes in `inlined`.
 struct EmitContext {
   const NodeSet* members = nullptr;
   const NodeSet* inlined = nullptr;
@@ -42,9 +42,9 @@ class Emitter {
  public:
   Emitter(Frame frame, const EmitContext& context) : frame_(std::move(frame)), context_(context) {}
 
-  /// Step that holds the node's value at that access. Throws MustMaterialize or SplitFrame.
+  /// Emits the node and returns the step with its value at that access. Throws MustMaterialize or SplitFrame.
   int emit(const graph::Node* node, const Access& access);
-  /// Emits the node and stores it where its place says.
+  /// Emits the node and stores it in its place.
   void store(const graph::Node* node, const Access& access);
   /// True when some member was computed at two different accesses.
   bool recomputes() const { return recomputes_; }
@@ -74,7 +74,7 @@ class Emitter {
 
 /// True for values that exist in memory before any kernel runs.
 bool is_leaf(const graph::Node& node);
-/// Bytes, elements and names for messages: "layer_norm f32 [2, 3]" or the label.
+/// The type, shape and name of a node for messages: "layer_norm f32 [2, 3]" or the label.
 std::string title(const graph::Node& node);
 
 }  // namespace weft::compiler

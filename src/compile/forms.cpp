@@ -14,7 +14,7 @@ using graph::Node;
 using graph::NodeRef;
 using kernel::Operand;
 
-/// The operand. It has one by now, because copies.hpp made a copy where views stood in the way.
+/// The operand. It exists, because copies.hpp made a copy where views prevented it.
 template <class Found>
 Found found(std::optional<Found> operand, const Node& node, const Node& input, std::string_view needs) {
   if (!operand)
@@ -171,7 +171,7 @@ DraftKernel draft_of_attention(const Node& node, const Placement& placement, std
     tensor = {{.type = input.type, .offset = at.offset}, at.batch, at.head, at.row};
     draft.reads.push_back(at.owner);
   };
-  // The op's own rules know nothing of inputs of narrow types: the results have the call's.
+  // The op's own rules do not expect inputs of narrow types, so the results take the types of the call.
   auto result = [&](int index, const Shape& shape) {
     results.push_back(graph::make_node({.kind = Kind::project,
                                         .type = node.type,

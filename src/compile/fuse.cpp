@@ -145,7 +145,7 @@ std::optional<Reordering> reordering_of(const Node* copy, const Node* base) {
   return with_split_frames(extents, follow_views, [](const SplitFrame&) {});
 }
 
-// A copy that only reorders a value of this cluster: run in the value's order and store in the copy's.
+// For a copy that only reorders a value of this cluster: run in the value's order and store in the copy's.
 std::optional<Access> reordered_access(const Node* root, const Frame& frame) {
   const Node* base = base_of(root->inputs[0].get());
   if (base->shape.numel() != root->shape.numel()) return std::nullopt;
@@ -169,7 +169,7 @@ std::optional<Access> reordered_access(const Node* root, const Frame& frame) {
   return access;
 }
 
-// The access of a stored value over the frame. Several forms can be right; `form` picks one, nullopt when there is no such.
+// The access of a stored value over the frame. Several forms may be possible; `form` selects one. nullopt if it does not exist.
 constexpr int kRootForms = 3;
 std::optional<Access> root_access(const Node* root, const Frame& frame, const Cluster& cluster, int form) {
   const Extent outer = frame.outer(), inner = frame.inner(), n = root->shape.numel();
@@ -190,7 +190,7 @@ std::optional<Access> root_access(const Node* root, const Frame& frame, const Cl
   return std::nullopt;
 }
 
-// The part of a kernel's name that a node gives: its composite's, where it was written out for one.
+// The part of a kernel's name that comes from a node: its composite's name, if it is a part of one.
 std::string part_of_name(const Node& node) {
   const std::string own = !node.name.empty()          ? node.name
                           : node.kind == Kind::reduce ? std::string(scalar::name_of(node.reduction))
@@ -218,7 +218,7 @@ std::optional<BuiltLoop> build_loop(const Cluster& cluster, const std::vector<co
   Frame frame = frame_of(cluster, roots);
   std::vector<int> forms(roots.size(), 0);
   std::size_t at = 0;
-  // Stores the roots with their forms; moves on to the next form of the root that has no kernel this way.
+  // Stores the roots with their forms; if a root has no kernel with its form, tries its next form.
   auto emit_roots = [&]() -> std::optional<BuiltLoop> {
     for (;;) {
       at = 0;
@@ -284,14 +284,14 @@ class Fuser {
   }
 
  private:
-  // Keeps the time to compile long chains linear, and programs of a size that every backend takes.
+  // Keeps the compile time of long chains linear, and programs small enough for every backend.
   static constexpr std::size_t kMembersMax = 128;
 
   bool alive(int c) const { return !clusters_[static_cast<std::size_t>(c)].members.empty(); }
 
   bool fits(const Cluster& merged) { return cost_of(merged).has_value(); }
 
-  // Elements that the kernel of a cluster loads and stores; nullopt when it has no form as one kernel, or not a good one.
+  // Elements that the kernel of a cluster loads and stores; nullopt if it has no form as one kernel, or only a bad one.
   std::optional<double> cost_of(const Cluster& merged) {
     if (merged.members.size() > kMembersMax) return std::nullopt;
     const auto roots = roots_of(merged, request_, inlined_, consumers_);
@@ -299,7 +299,7 @@ class Fuser {
     if (merged.members.size() > 1)
       for (const Node* node : merged.members)
         if (request_.apart.contains(node)) return std::nullopt;
-    for (const Node* node : merged.members)  // empty values have no kernels to share
+    for (const Node* node : merged.members)  // empty values need no kernel
       if (node->shape.numel() == 0 || (node->kind == Kind::reduce && node->inputs[0]->shape.numel() == 0))
         return std::nullopt;
     const Node* reduce = first_reduce(merged);
@@ -314,14 +314,14 @@ class Fuser {
     } else {
       points = outer = roots.back()->shape.numel();
     }
-    // Smaller values would be computed again and again; larger ones do not fit the frame.
+    // Smaller values would be computed repeatedly; larger values do not fit the frame.
     for (const Node* node : merged.members)
       if (node->shape.numel() != points && node->shape.numel() != outer &&
           !(is_cheap(*node) && node->shape.numel() < points))
         return std::nullopt;
     if (reduce && outer != points) {
       const Extent inner = outer ? points / outer : 0;
-      // Column reductions and reductions of a few long rows run best with nothing else to store along the way.
+      // Column reductions and reductions of a few long rows run best if they store nothing else.
       const bool only_reduce = !axes_are_last(*reduce) || (outer < 64 && inner > 4096);
       if (only_reduce)
         for (const Node* root : roots)
@@ -343,7 +343,7 @@ class Fuser {
 
   // True if some path leads from cluster `from` to cluster `to` through other clusters.
   bool indirect_path(int from, int to) {
-    int horizon = -1;  // not known yet: most clusters read nothing else
+    int horizon = -1;  // not known yet: most clusters never need it
     std::vector<int> stack;
     std::vector<bool> seen;
     auto push_sources = [&](int c) {
@@ -370,8 +370,8 @@ class Fuser {
     }
     return false;
   }
-  // A place in the order of nodes that no cluster stands on both sides of, the last one at or before `c`. Whatever lies
-  // before it reads what lies before it only, so no path leads there from `c`.
+  // The last place in the order of nodes, at or before `c`, that no cluster spans. Clusters before it read only clusters before
+  // it, so no path leads there from `c`.
   int horizon_of(int c) const {
     int horizon = spans_[static_cast<std::size_t>(c)].first;
     for (bool again = true; again;) {
@@ -484,8 +484,8 @@ class Fuser {
       }
     }
   }
-  // Values that the cluster loads, through what it computes again. Asked for again and again, so they are kept until the
-  // cluster changes, or what is computed again does.
+  // Values that the cluster loads, also through nodes that it computes again. They are needed often, so they are kept until the
+  // cluster or the set of recomputed nodes changes.
   const std::vector<const Node*>& reads_of(int c) {
     const auto at = static_cast<std::size_t>(c);
     if (at >= reads_.size()) reads_.resize(clusters_.size());
@@ -523,8 +523,8 @@ class Fuser {
     return indirect_path(from, to);
   }
 
-  // A stored map that follows in few plain steps from other values is not stored but computed again where it is read, if
-  // that moves no more elements: the normalised input of a layer norm, say, from the input, its mean and its deviation.
+  // A stored map that takes few plain steps from other values is computed again where it is read, if that moves no more
+  // elements. An example is the normalised input of a layer norm, from the input, its mean and its deviation.
   void inline_cheap() {
     for (const Node* node : request_.compute) {
       if (node->kind != Kind::map || request_.stored.contains(node) || request_.placed.contains(node) ||
@@ -555,8 +555,8 @@ class Fuser {
       std::sort(affected.begin(), affected.end());
       affected.erase(std::unique(affected.begin(), affected.end()), affected.end());
       const auto before = cost_of_all(affected);
-      // Tried in place and taken back if it does not pay: readers compute the chain and read its sources themselves, so
-      // the clusters of these must store them.
+      // Tries the change and undoes it if it does not pay. Readers compute the chain and read its sources themselves, so the
+      // clusters of the sources must store them.
       std::vector<const Node*> added;
       std::vector<std::pair<const Node*, std::vector<const Node*>>> old_consumers;
       for (const Node* link : chain)
@@ -568,7 +568,7 @@ class Fuser {
           extra_readers(source, node);
         }
       const auto after = cost_of_all(affected);
-      // Small operands (a mean a row) weigh nothing against the pass over the value that is saved.
+      // Small operands (a mean for each row) cost nothing compared with the pass over the value that is saved.
       if (before && after && *after <= *before + static_cast<double>(node->shape.numel()) / 16) {
         reads_.clear();
         continue;
@@ -610,7 +610,7 @@ class Fuser {
       if (cluster_at_[consumer] != cluster_at_[node]) return true;
     return false;
   }
-  // A reader must not come before the cluster that makes what it reads, and not be inside a cycle with it.
+  // A reader must not come before the cluster that makes its input, or be in a cycle with it.
   bool reads_allowed(const Node* source, const std::vector<int>& readers) {
     const int maker = cluster_at_[source];
     for (int reader : readers)
@@ -630,7 +630,7 @@ class Fuser {
   std::unordered_map<const Node*, std::vector<const Node*>> consumers_;
   std::unordered_map<const Node*, int> position_, cluster_at_;
   std::vector<Cluster> clusters_;
-  std::vector<std::optional<std::vector<const Node*>>> reads_;  // of each cluster, once asked for
+  std::vector<std::optional<std::vector<const Node*>>> reads_;  // of each cluster, once needed
   struct Span {
     int first = -1, last = -1;  // places of members; -1: none
   };
@@ -638,7 +638,7 @@ class Fuser {
   NodeSet inlined_;
 };
 
-// Clusters in an order in which each runs after what it reads, early values first.
+// Clusters in an order in which each runs after its inputs, early values first.
 std::vector<Cluster> Fuser::ordered() {
   std::vector<Cluster> live;
   for (Cluster& cluster : clusters_) {

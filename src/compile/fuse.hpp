@@ -8,7 +8,7 @@
 
 namespace weft::compiler {
 
-/// One kernel to be: values computed together. `anchor` says which form it takes (a matrix product, a scatter, an
+/// A future kernel: values that are computed together. `anchor` says which form it takes (a matrix product, a scatter, an
 /// attention, or a loop).
 struct Cluster {
   const graph::Node* anchor = nullptr;
@@ -17,32 +17,32 @@ struct Cluster {
 
 struct FuseRequest {
   std::vector<const graph::Node*> compute;  // nodes to compute, in a valid order
-  NodeSet placed;                           // have no kernel: what they read is written where they belong
-  NodeSet stored;                           // must be in memory at the end, or are read by something other than loops
+  NodeSet placed;                           // nodes without a kernel: their inputs are written to their place
+  NodeSet stored;                           // must be in memory at the end, or are read by kernels other than loops
   PlaceOf place;
-  NodeSet apart;  // are not fused with anything
+  NodeSet apart;  // nodes that are not fused
   int operands_max = 64;
   Extent launch_points = 4096;
   bool enabled = true;
 };
 
 struct FuseResult {
-  std::vector<Cluster> clusters;  // in a valid order of running
-  NodeSet inlined;                // recomputed wherever read, never stored
+  std::vector<Cluster> clusters;  // in a valid order of execution
+  NodeSet inlined;                // computed again wherever they are read, never stored
 };
 
 FuseResult fuse(const FuseRequest& request);
 
-/// Values of the cluster that others read or that are results.
+/// Values of the cluster that other clusters read, and results.
 std::vector<const graph::Node*> roots_of(
     const Cluster& cluster, const FuseRequest& request, const NodeSet& inlined,
     const std::unordered_map<const graph::Node*, std::vector<const graph::Node*>>& consumers);
-/// The loop kernel of a cluster (the epilogue of a matmul cluster), if it has a form as one; else `blame` receives the
-/// value that stands in the way.
+/// The loop kernel of a cluster (the epilogue of a matmul cluster), if it has a form as one; else `blame` receives the value
+/// that prevents it.
 std::optional<BuiltLoop> build_loop(const Cluster& cluster, const std::vector<const graph::Node*>& roots,
                                     const EmitContext& context, const graph::Node** blame = nullptr);
 
-/// What a node reads, views looked through: compute nodes and leaves (constants and iotas are not listed).
+/// The inputs of a node, followed through views: compute nodes and leaves (without constants and iotas).
 std::vector<const graph::Node*> sources_of(const graph::Node& node);
 /// For each compute node, the compute nodes that read it (inlined ones included).
 std::unordered_map<const graph::Node*, std::vector<const graph::Node*>> consumers_of(

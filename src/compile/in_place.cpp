@@ -10,7 +10,7 @@ namespace {
 
 using graph::Node;
 
-constexpr std::size_t kWorthReplacing = 256 << 10;  // bytes of a product that takes over what its epilogue reads
+constexpr std::size_t kWorthReplacing = 256 << 10;  // bytes of a product that overwrites an input of its epilogue
 
 bool fits(const Node* old_value, const Node* new_value) {
   return old_value->shape.numel() == new_value->shape.numel() && old_value->type == new_value->type;

@@ -69,10 +69,10 @@ double loop_flops(const LoopKernel& k) {
   return n;
 }
 
-// Of one element, a fraction for packed types.
+// Bytes of one element, a fraction for packed types.
 double bytes_each(DType type) { return element(type).bits / 8.0; }
 
-// Bytes a step or store touches at least: repeated elements once.
+// Bytes that a step or store touches at least: repeated elements count once.
 double touched(const View& view, DType type) {
   double n = 1;
   for (std::size_t i = 0; i < view.extents.size(); ++i)

@@ -1,5 +1,5 @@
-// Kernel IR: what backends run. The compiler turns a graph into a Plan, a list of kernels over buffers; each backend
-// renders the kernels its own way (the CPU as blocked bytecode, WebGPU as WGSL text).
+// Kernel IR: what backends run. The compiler turns a graph into a Plan, a list of kernels over buffers; each backend renders
+// the kernels in its own form (the CPU as blocked bytecode, WebGPU as WGSL text).
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,9 @@ struct OpRow;
 
 namespace weft::kernel {
 
-/// Where elements lie. A linear index i over the iteration space splits row-major over `extents` (their product is the
-/// space's size) into coordinates c; the element is offset + sum c[d] * strides[d] (offset of the operand comes on top).
-/// With bounds, an element outside lo <= c[d] < hi for any d reads as 0 (and is not stored).
+/// The places of elements. A linear index i over the iteration space splits row-major over `extents` (their product is the
+/// space's size) into coordinates c; the element is offset + sum c[d] * strides[d] (offset of the operand comes on top). With
+/// bounds, an element outside lo <= c[d] < hi for any d reads as 0 (and is not stored).
 struct View {
   struct Bound {
     Extent lo, hi;
@@ -35,10 +35,10 @@ struct View {
   bool operator==(const View&) const = default;
 };
 
-/// Where a product finds the elements of an operand [batch, rows, columns]. Windows of a convolution, say, have several
-/// strides along each of the three.
+/// The places of the elements of a product's operand [batch, rows, columns]. Windows of a convolution, for example, have
+/// several strides along each of the three.
 struct MatrixView {
-  /// A number for each (b, i, j): the sum of what three views without bounds lead to.
+  /// A number for each (b, i, j): the sum of the places of three views without bounds.
   struct Sum {
     View batch, rows, columns;
     bool operator==(const Sum&) const = default;
@@ -56,7 +56,7 @@ struct MatrixView {
 
   /// One stride for rows and one for columns, and no edges.
   bool is_plain() const { return at.rows.extents.size() == 1 && at.columns.extents.size() == 1 && edges.empty(); }
-  /// These strides of a plain view.
+  /// The strides of a plain view.
   Extent row() const { return at.rows.strides[0]; }
   Extent column() const { return at.columns.strides[0]; }
   /// The same elements as [batch, columns, rows].
@@ -110,9 +110,9 @@ struct Store {
   bool operator==(const Store&) const = default;
 };
 
-/// For every outer index, over `inner` inner indices: loads, maps, reductions over inner (several, one after another, as
-/// in softmax), maps on what they gave, stores at either level. inner = 1 without inner-level steps: plain elementwise.
-/// An output may be the same buffer range as an input when both views are equal and at the same level (update in place).
+/// For every outer index, over `inner` inner indices: loads, maps, reductions over inner (several, one after another, as in
+/// softmax), maps of their results, stores at either level. inner = 1 without inner-level steps is plain elementwise work. An
+/// output may be the same buffer range as an input when both views are equal and at the same level (update in place).
 struct LoopKernel {
   std::string name;  // for printing: "add.gelu", "softmax"
   Extent outer = 1, inner = 1;
@@ -121,11 +121,11 @@ struct LoopKernel {
   std::vector<Store> stores;
 };
 
-/// C[b, i, j] = sum_k A[b, i, k] * B[b, k, j], accumulated in f32 (f64 for f64, i32 for i32), then the epilogue, an
-/// elementwise loop kernel over batch * m * n (row-major) whose steps read the product as `accumulator`.
-/// Each operand has the type of the product, or one of Capabilities::product_reads that computes in it: then its elements
-/// are converted, exactly, as they are read. The two may differ. What an edge hides is a zero of the product's type. An
-/// operand of a packed type begins at a whole byte.
+/// C[b, i, j] = sum_k A[b, i, k] * B[b, k, j], accumulated in f32 (f64 for f64, i32 for i32), then the epilogue, an elementwise
+/// loop kernel over batch * m * n (row-major) whose steps read the product as `accumulator`. Each operand has the type of the
+/// product, or one of Capabilities::product_reads that computes in it: then its elements are converted, exactly, as they are
+/// read. The two may differ. An element outside an edge is a zero of the product's type. An operand of a packed type begins at
+/// a whole byte.
 struct MatmulKernel {
   std::string name;
   Extent batch = 1, m = 0, n = 0, k = 0;
@@ -147,12 +147,12 @@ struct PackedMatmulKernel {
   Operand a;          // rows are a_row elements apart, and the elements of a row are neighbours
   Extent a_row = 0;
   Operand weights;  // all of the packed matrix, as u32 words
-  /// Row i of C is zero, whatever A and W hold, where element i * chosen_stride of this is zero. A device need not read W
-  /// where all of them are.
+  /// Row i of C is zero, whatever A and W hold, if element i * chosen_stride of this is zero. If all of them are zero, a device
+  /// need not read W.
   std::optional<Operand> chosen;
   Extent chosen_stride = 0;
-  /// Rows of A that are computed as they are read: those that the loop (outer m, inner k) stores. The loop is of the kind
-  /// that compile/row_factors.hpp describes, and `a` is then not an operand.
+  /// If set, A is computed while it is read: its rows are those that the loop (outer m, inner k) stores. The loop is of the
+  /// kind that compile/row_factors.hpp describes, and `a` is then not an operand.
   std::optional<LoopKernel> rows;
   LoopKernel epilogue;
 };
@@ -165,10 +165,10 @@ struct ScatterAddKernel {
   Operand indices, updates, out;
 };
 
-/// Attention of one head per (b, h): O = softmax(scale * Q K^T, masked) V, and the logsumexp of each row, L, contiguous
-/// [batch, heads, queries]. Strides are for [batch, head, position, channel]; k and v have kv_heads.
-/// What it writes and `logsumexp` have the type that it computes in. q, k, v, d_o and the o that it reads have that type too,
-/// or each one of Capabilities::attention_reads that computes in it, whose elements are converted as they are read.
+/// Attention of one head per (b, h): O = softmax(scale * Q K^T, masked) V, and the logsumexp of each row, L, contiguous [batch,
+/// heads, queries]. Strides are for [batch, head, position, channel]; k and v have kv_heads. Its results and `logsumexp` have
+/// the type that it computes in. Each of q, k, v, d_o and the o that it reads has that type too, or a type of
+/// Capabilities::attention_reads that computes in it; its elements are converted while reading.
 struct AttentionKernel {
   struct Tensor {
     Operand operand;
@@ -192,14 +192,14 @@ struct AttentionKernel {
   DType type() const { return compute_type(q.operand.type); }
 };
 
-/// A call of an op that the device has a kernel for (graph/op.hpp): contiguous operands, attributes as their words. Where
-/// the result takes over the memory of an input, the two are one range of one buffer.
+/// A call of an op that the device has a kernel for (graph/op.hpp): contiguous operands, attributes as their words. If the
+/// result overwrites an input, the two are the same range of one buffer.
 struct CallKernel {
   std::string name;
   const graph::OpRow* op = nullptr;
   std::vector<Operand> reads;
-  std::vector<Shape> shapes;  // of what is read
-  /// Of what is read, and of the results. Operands of these types, but a packed matrix is an operand of u32: its words.
+  std::vector<Shape> shapes;  // of the inputs
+  /// Types of the inputs and of the results. Operands have these types, except that a packed matrix is an operand of u32 words.
   std::vector<DType> types = {}, out_types = {};
   std::vector<Operand> outs;
   std::vector<Shape> out_shapes;
@@ -214,7 +214,7 @@ using Kernel =
     std::variant<LoopKernel, MatmulKernel, PackedMatmulKernel, ScatterAddKernel, AttentionKernel, CallKernel>;
 
 /// Calls visit(operand, is_written) for each operand of the kernel (const or not): those that it reads in order, then those
-/// that it writes. An operand that is updated in place comes twice.
+/// that it writes. An operand that is updated in place is visited twice.
 template <class AnyKernel, class Visit>
 void visit_operands(AnyKernel& kernel, Visit visit) {
   constexpr bool kRead = false, kWritten = true;
@@ -265,7 +265,7 @@ void visit_operands(AnyKernel& kernel, Visit visit) {
     visit_form(kernel);
 }
 
-/// Calls visit(loop) for each loop that is part of the kernel: itself, an epilogue, rows that are computed as they are read.
+/// Calls visit(loop) for each loop that is part of the kernel: itself, an epilogue, rows that are computed while reading.
 template <class AnyKernel, class Visit>
 void visit_loops(AnyKernel& kernel, Visit visit) {
   if (auto* loop = std::get_if<LoopKernel>(&kernel)) visit(*loop);
@@ -276,8 +276,8 @@ void visit_loops(AnyKernel& kernel, Visit visit) {
   }
 }
 
-/// A buffer of a plan: given by the caller at each run (external, in the order of their ordinals), or the plan's own
-/// scratch, kept between runs but without meaning.
+/// A buffer of a plan: given by the caller at each run (external, in the order of their ordinals), or the plan's own scratch,
+/// whose contents do not matter between runs.
 struct BufferInfo {
   int external = -1;  // ordinal; -1: scratch
   std::size_t bytes = 0;
@@ -291,10 +291,10 @@ struct Plan {
   std::vector<Kernel> kernels;
 };
 
-/// The plan as text: one line a kernel and one a step.
+/// The plan as text: a line for each kernel and each step.
 std::string to_string(const Kernel& kernel);
 std::string to_string(const Plan& plan);
-/// Floating-point operations and bytes moved at least (each operand once).
+/// Floating-point operations, and the fewest bytes moved (each operand once).
 double flops(const Kernel& kernel);
 double bytes_moved(const Kernel& kernel);
 

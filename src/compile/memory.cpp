@@ -31,7 +31,7 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
           fmt::format("{} needs {} bytes, over the device's limit of {} for one tensor; make it smaller (a smaller "
                       "batch), or use the CPU",
                       value.title, value.bytes, request.binding_bytes_max));
-    // The offset in a buffer that clears every value alive at the same time.
+    // The first offset in a buffer that does not overlap a value alive at the same time.
     auto offset_in = [&](std::size_t buffer) {
       std::vector<std::pair<std::size_t, std::size_t>> busy;
       for (int other : placed[buffer]) {

@@ -14,7 +14,7 @@ using graph::Kind;
 using graph::Node;
 using graph::NodeRef;
 
-/// Whether the node only converts its input, and loses nothing.
+/// Whether the node only converts its input, without loss.
 bool is_exact_conversion(const Node& node) {
   if (node.kind != Kind::map || is_leaf(node) || node.inputs.size() != 1) return false;
   const auto& code = node.expression->code;
@@ -24,7 +24,7 @@ bool is_exact_conversion(const Node& node) {
          compute_type(node.type) == DType::f32 && holds_all(node.type, input.type);
 }
 
-/// The views from `below`, which is not included, up to `node`, over `source` instead.
+/// The chain of views from `node` down to `below` (exclusive), applied to `source` instead.
 NodeRef views_over(const NodeRef& node, const Node* below, const NodeRef& source) {
   std::vector<const Node*> views;
   for (const Node* view = node.get(); view != below; view = view->inputs[0].get()) views.push_back(view);
@@ -51,13 +51,13 @@ NodeRef narrowest(const NodeRef& input, const std::vector<DType>& types, CanRead
 
 bool product_can_read(const Node& x) {
   const auto operand = matrix_operand(&x, contiguous_place);
-  // A pad puts zeros beside the numbers, and binary numbers have none: only what they are cast to can be padded.
+  // A pad adds zeros, and binary numbers have no zero: only the result of their cast can be padded.
   return operand && (x.type != DType::binary || operand->view.edges.empty());
 }
 
 bool attention_can_read(const Node& x) {
   const auto operand = attention_operand(&x, contiguous_place);
-  constexpr Extent kElements = 8;  // that many begin at a whole byte
+  constexpr Extent kElements = 8;  // multiples of this begin at a whole byte
   return operand && (!is_packed(x.type) || operand->offset % kElements == 0);
 }
 
@@ -70,7 +70,7 @@ OrderedGraph with_narrow_operands(OrderedGraph graph, const Target& target, cons
   return rebuild(graph, [&](const Node&, const NodeRef& node) -> NodeRef {
     const bool is_attention = graph::has_form(*node, graph::KernelForm::attention);
     if (is_leaf(*node) || (node->kind != Kind::matmul && !is_attention)) return node;
-    constexpr std::size_t kLogsumexp = 4;  // of the attention going backward; it is contiguous
+    constexpr std::size_t kLogsumexp = 4;  // input of the backward attention; it is contiguous
     std::vector<NodeRef> inputs = node->inputs;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       if (inputs[i]->shape.numel() == 0 || (is_attention && i == kLogsumexp)) continue;

@@ -1,4 +1,4 @@
-// Products and attention that read operands of narrow types as they are.
+// Products and attention that read operands of narrow types directly.
 #pragma once
 
 #include "compile/compile.hpp"
@@ -6,10 +6,10 @@
 
 namespace weft::compiler {
 
-/// Where an input of a product or an attention only converts a value to the type that the kernel computes in, the kernel
-/// reads that value itself, if the device says that it can (Capabilities::product_reads, attention_reads). The views on both
-/// sides of the conversion become one chain of views. The conversion is exact, so the results stay the same. A conversion
-/// that must copy its input anyway, because no strides describe the chain, stays.
+/// If an input of a product or an attention only converts a value to the type that the kernel computes in, the kernel reads
+/// that value directly, if the device can (Capabilities::product_reads, attention_reads). The views on both sides of the
+/// conversion become one chain of views. The conversion is exact, so the results stay the same. A conversion that must copy its
+/// input anyway, because no strides describe the chain, stays.
 ///
 /// Nodes of the result may have inputs of a narrower type than their own. `narrow_operands` in
 /// Settings::disabled_rewrites switches this off.

@@ -111,7 +111,7 @@ class Orderer {
   const std::vector<NodeRef>& outputs_;
   const Placement& placement_;
   std::unordered_map<const Node*, std::vector<std::size_t>> writers_, readers_;
-  std::vector<std::vector<std::size_t>> after_;  // kernels that each runs after
+  std::vector<std::vector<std::size_t>> after_;  // for each kernel, the kernels before it
   Order order_;
 };
 

@@ -11,7 +11,7 @@
 namespace weft::compiler {
 
 struct Order {
-  std::vector<std::size_t> kernels;                                     // numbers of drafts as they run
+  std::vector<std::size_t> kernels;                                     // numbers of drafts in the order they run
   std::unordered_map<const graph::Node*, const graph::Node*> in_place;  // outputs and the leaves that they overwrite
 };
 

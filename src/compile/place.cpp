@@ -16,7 +16,7 @@ using graph::Node;
 using graph::NodeRef;
 using Consumers = std::unordered_map<const Node*, std::vector<const Node*>>;
 
-// Strides with which `source`'s elements lie where `copy`, a reordering of it, has its place.
+// Strides that put `source`'s elements into the place of `copy`, a reordering of it.
 std::optional<std::vector<Extent>> strides_through(const Node* copy, const Node* source, const Place& place) {
   std::vector<Extent> extents = copy->shape.vector(), to = place.strides;  // split axes of the copy and their strides
   auto follow_views = [&]() -> std::optional<std::vector<Extent>> {
@@ -27,7 +27,7 @@ std::optional<std::vector<Extent>> strides_through(const Node* copy, const Node*
     if (!access.masks.empty()) return std::nullopt;
     std::vector<Extent> strides;
     for (const Affine& dim : access.dims) {
-      // The copy's axes that make up this axis of the source must lie in a row in both.
+      // The copy's axes that make up this axis of the source must be contiguous in both.
       if (dim.base != 0) return std::nullopt;
       std::vector<std::size_t> parts;
       for (std::size_t f = 0; f < extents.size(); ++f)
@@ -51,8 +51,8 @@ std::optional<std::vector<Extent>> strides_through(const Node* copy, const Node*
   });
 }
 
-// A part that is only another kernel's result in another order (an attention's, a scatter's) is written by that kernel
-// itself.
+// A part that only reorders another kernel's result (an attention's, a scatter's) is written directly by that
+// kernel.
 void place_whole_result(Placement& placement, const Node* copy, const Place& place, const Consumers& consumers) {
   const Node* source = base_of(copy->inputs[0].get());
   const bool attention = source->kind == Kind::project && source->shape.rank() == 4 &&

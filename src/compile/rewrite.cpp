@@ -16,7 +16,7 @@ OrderedGraph ordered(std::span<const NodeRef> outputs) {
   const auto sources = [](const Node& node) -> const std::vector<NodeRef>& {
     return is_leaf(node) ? kNone : graph::made_of(node);
   };
-  // Calls that were written out in other ops give way to their parts, which have places of their own in the order.
+  // Composite calls are replaced by their parts, which have their own places in the order.
   std::unordered_map<const Node*, NodeRef> replacement;
   const auto replaced = [&](const NodeRef& node) {
     const auto found = replacement.find(node.get());
@@ -73,7 +73,7 @@ NodeRef copy_of(const NodeRef& node) {
 
 OrderedGraph rebuild(const OrderedGraph& graph, const Transform& transform) {
   std::vector<const Node*> order = graph::topological_order(graph.outputs, [](const Node& n) { return is_leaf(n); });
-  // Ids are not an order of running any more once nodes have been rebuilt: the rank is. Inputs come first in both.
+  // Once nodes have been rebuilt, the rank gives the order of execution, not the id. Inputs come first in both.
   std::unordered_map<const Node*, NodeRef> replacement;
   OrderedGraph result;
   std::function<void(const Node*)> visit;
@@ -116,7 +116,7 @@ OrderedGraph rebuild(const OrderedGraph& graph, const Transform& transform) {
     }
   }
   for (const NodeRef& output : graph.outputs) result.outputs.push_back(replacement.at(output.get()));
-  // Nodes that were replaced die with this call, and their addresses may come back as other nodes.
+  // Replaced nodes are freed when this call ends, and other nodes may get their addresses.
   std::unordered_map<const Node*, int> rank;
   for (const Node* node : graph::topological_order(result.outputs, [](const Node& n) { return is_leaf(n); }))
     rank.emplace(node, result.rank.at(node));
@@ -131,13 +131,13 @@ bool is_row(const Node& node, std::string_view name) {
 }
 bool is_constant(const Node& node, double value) { return node.kind == Kind::constant && node.value == value; }
 
-// Detaching, and stand-ins for operands, matter to gradients only, and these are made before.
+// Detached nodes and placeholders for operands matter only to gradients, which have been made by now.
 NodeRef drop_detach(const NodeRef& node) {
   const bool stand_in = node->kind == Kind::reshape && node->shape == node->inputs[0]->shape;
   return node->kind == Kind::detach || stand_in ? node->inputs[0] : node;
 }
 
-// permute(concat(a, b)) = concat(permute(a), permute(b)): the parts are written in place in their final order.
+// permute(concat(a, b)) = concat(permute(a), permute(b)): the parts are written directly in their final order.
 NodeRef permuted_concat(const NodeRef& node) {
   if (node->kind != Kind::permute || node->inputs[0]->kind != Kind::concat || is_leaf(*node->inputs[0])) return node;
   const Node& concat = *node->inputs[0];
@@ -180,11 +180,11 @@ NodeRef fold_constants(const NodeRef& node) {
   return graph::map_typed(std::move(e), std::move(inputs), node->name);
 }
 
-// A map that gives an operand as it is: gradients pass through sums so, as x * 1.
+// A map that returns an operand unchanged: gradients of sums are such maps, x * 1.
 NodeRef identity_map(const NodeRef& node) {
   constexpr std::size_t kLongest = 3;  // instructions
   if (node->kind != Kind::map || node->name == "copy" || node->expression->code.size() > kLongest) return node;
-  std::vector<DType> types;  // with which more is an identity: true * 1 is a number
+  std::vector<DType> types;  // typed, because the type matters: true * 1 is a number
   for (const NodeRef& input : node->inputs) {
     if (is_storage(input->type)) return node;  // a cast
     types.push_back(input->type);
@@ -195,7 +195,7 @@ NodeRef identity_map(const NodeRef& node) {
   return operand->type == node->type && operand->shape == node->shape ? operand : node;
 }
 
-// A view of a view of its kind is one view; a view of a splat is a splat (a pad is not: it adds zeros).
+// A view of a view of the same kind is one view; a view of a splat is a splat (but not a pad, which adds zeros).
 NodeRef joined_views(const NodeRef& node) {
   if (!graph::is_view(node->kind) || is_leaf(*node)) return node;
   const NodeRef& x = node->inputs[0];

@@ -11,7 +11,7 @@
 
 namespace weft::compiler {
 
-/// A graph and, for its nodes, the place in the order of the graph it came from (nodes keep that order when they run).
+/// A graph, and the place of each node in the order of the original graph (nodes run in that order).
 struct OrderedGraph {
   std::vector<graph::NodeRef> outputs;
   std::unordered_map<const graph::Node*, int> rank;
@@ -20,8 +20,8 @@ struct OrderedGraph {
 /// The node's place in that order; 0 if it has none.
 int rank_of(const OrderedGraph& graph, const graph::Node* node);
 
-/// Rebuilds the graph below `outputs` (leaves stay): `transform` gets each node with its inputs already rebuilt, and
-/// gives its replacement. The replacement must have the same type and shape (verified: InternalError).
+/// Rebuilds the graph below `outputs` (leaves stay): `transform` gets each node with its inputs already rebuilt, and returns
+/// its replacement. The replacement must have the same type and shape (verified: InternalError).
 using Transform = std::function<graph::NodeRef(const graph::Node& original, const graph::NodeRef& rebuilt)>;
 OrderedGraph rebuild(const OrderedGraph& graph, const Transform& transform);
 /// The graph below the outputs in the order in which it was written, composite calls replaced by their parts.
@@ -29,15 +29,15 @@ OrderedGraph ordered(std::span<const graph::NodeRef> outputs);
 
 /// The node with other inputs.
 graph::NodeRef with_inputs(const graph::Node& node, std::vector<graph::NodeRef> inputs);
-/// A copy in memory of its own, contiguous.
+/// A contiguous copy in separate memory.
 graph::NodeRef copy_of(const graph::NodeRef& node);
 
 struct Rewrite {
   std::string_view name, doc;
-  graph::NodeRef (*apply)(const graph::NodeRef& node);  // the node itself where the rule does not match
+  graph::NodeRef (*apply)(const graph::NodeRef& node);  // the node itself if the rule does not match
 };
 std::span<const Rewrite> rewrites();
-/// All rules whose names are not in `disabled`, once over the graph.
+/// Applies all rules whose names are not in `disabled` once to the graph.
 OrderedGraph rewrite(const OrderedGraph& graph, std::span<const std::string> disabled);
 
 }  // namespace weft::compiler

@@ -10,7 +10,7 @@ namespace {
 
 using graph::Node;
 
-constexpr Extent kPackedBlock = 32;  // columns that packed weights have in a block
+constexpr Extent kPackedBlock = 32;  // columns in a block of packed weights
 
 /// The loop, if it is such a norm: it writes its rows whole and in order.
 const kernel::LoopKernel* norm_of_few_rows(const DraftKernel& draft, const Target& target) {
@@ -22,7 +22,7 @@ const kernel::LoopKernel* norm_of_few_rows(const DraftKernel& draft, const Targe
   return loop->stores[0].view == in_order ? loop : nullptr;
 }
 
-/// Whether the kernel is a product with packed weights whose first operand is just these rows.
+/// Whether the kernel is a product with packed weights whose first operand is exactly these rows.
 bool can_compute(const DraftKernel& reader, const Node* rows, const kernel::LoopKernel& norm, const Target& target) {
   constexpr std::size_t kOfPackedWeights = 3;  // operands that packed weights may take beyond the first
   const auto* product = std::get_if<kernel::PackedMatmulKernel>(&reader.kernel);

@@ -9,7 +9,7 @@
 
 namespace weft::compiler {
 
-/// Splits extents[split.axis] into an outer part and `split.inner` points. False if that gives nothing new.
+/// Splits extents[split.axis] into an outer part and `split.inner` points. False if that changes nothing.
 inline bool split_extent(std::vector<Extent>& extents, const SplitFrame& split) {
   const auto axis = static_cast<std::size_t>(split.axis);
   if (axis >= extents.size() || extents[axis] % split.inner != 0 || extents[axis] == split.inner) return false;
@@ -18,9 +18,9 @@ inline bool split_extent(std::vector<Extent>& extents, const SplitFrame& split) 
   return true;
 }
 
-/// The result of `attempt`, an optional, which follows views over a frame of these extents. Where it throws SplitFrame the
-/// frame is split, `on_split` does the same to what goes with it, and `attempt` starts again. nullopt where it throws
-/// MustMaterialize or where no split helps.
+/// Calls `attempt`, which follows views over a frame of these extents, and returns its optional result. If it throws
+/// SplitFrame, the frame is split, `on_split` splits data that belongs to the frame, and `attempt` runs again. nullopt if it
+/// throws MustMaterialize or no split helps.
 template <class Attempt, class OnSplit>
 auto with_split_frames(std::vector<Extent>& extents, Attempt attempt, OnSplit on_split) -> decltype(attempt()) {
   constexpr int kSplitsMax = 64;
@@ -37,7 +37,7 @@ auto with_split_frames(std::vector<Extent>& extents, Attempt attempt, OnSplit on
   return std::nullopt;
 }
 
-/// For parallel vectors: the entry of a split axis stands for both parts.
+/// For parallel vectors: the entry of a split axis is duplicated for both parts.
 template <class T>
 void repeat_entry(std::vector<T>& entries, const SplitFrame& split) {
   const T entry = entries[static_cast<std::size_t>(split.axis)];

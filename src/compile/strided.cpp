@@ -12,7 +12,7 @@ using graph::Kind;
 using graph::Node;
 using kernel::View;
 
-// A sum over a value's axes, each of which may be split: one view an axis.
+// A sum over a value's axes, each of which may be split: one view for each axis.
 struct AxisSum {
   Extent base = 0;
   std::vector<View> axes;
@@ -30,8 +30,8 @@ struct Strided {
   std::vector<Edge> edges;  // the zeros of pads
 };
 
-// The affine form as a sum over axes; nullopt where it falls along an axis. `axis` says which one a frame extent is a part
-// of.
+// The affine form as a sum over axes; nullopt if it decreases along an axis. `axis` gives the axis of each frame
+// extent.
 std::optional<AxisSum> axis_sum(const Affine& linear, const std::vector<Extent>& extents, const std::vector<int>& axis,
                                 int axes) {
   AxisSum sum{linear.base, std::vector<View>(static_cast<std::size_t>(axes))};
@@ -52,7 +52,7 @@ Extent largest_of(const AxisSum& sum) {
   return largest;
 }
 
-// The mask as an edge of values that are not negative. nullopt where it has no such form.
+// The mask as an edge of values that are not negative. nullopt if it has no such form.
 std::optional<Strided::Edge> edge_of(const Mask& mask, const std::vector<Extent>& extents, const std::vector<int>& axis,
                                      int axes) {
   auto value = axis_sum(mask.value, extents, axis, axes);
@@ -69,7 +69,7 @@ std::optional<Strided> strided(const Node* node, const PlaceOf& place, Pads pads
   const Node* base = base_of(node);
   if (base->kind == Kind::constant || base->kind == Kind::iota) return std::nullopt;
   std::vector<Extent> extents = node->shape.vector();
-  std::vector<int> axis;  // the value's axis that a frame extent is a part of
+  std::vector<int> axis;  // the value's axis of each frame extent
   for (int d = 0; d < node->shape.rank(); ++d) axis.push_back(d);
   auto follow_views = [&]() -> std::optional<Strided> {
     Access access;
@@ -101,7 +101,7 @@ std::optional<Strided> strided(const Node* node, const PlaceOf& place, Pads pads
   return with_split_frames(extents, follow_views, [&](const SplitFrame& split) { repeat_entry(axis, split); });
 }
 
-// The one stride of an axis (0 for an extent of 1), if its parts lie in a row.
+// The one stride of an axis (0 for an extent of 1), if its parts are contiguous.
 std::optional<Extent> stride_of(const View& axis) {
   if (axis.extents.empty()) return 0;
   return axis.extents.size() == 1 ? std::optional(axis.strides[0]) : std::nullopt;
@@ -160,11 +160,11 @@ std::optional<MatrixOperand> matrix_operand(const Node* node, const PlaceOf& pla
                          kernel::matrix_view(plain->batch, node->shape[1], plain->row, node->shape[2], plain->column)};
   auto s = strided(node, place, Pads::read);
   if (!s) return std::nullopt;
-  // Windows repeat their elements, and a copy would be larger than they are. Of other values a copy is the quicker way to
-  // short runs.
+  // Windows repeat elements, so a copy would be larger. For other values with short runs, a copy is
+  // faster.
   if (!reads_windows(node) && !has_runs(*s)) return std::nullopt;
   if (s->edges.size() > kernel::MatrixView::kEdgesMax) return std::nullopt;
-  // Before its first element a padded value is never read: the operand begins where the owner does.
+  // A padded value is never read before its first element, so the operand begins where the owner does.
   const Extent offset = s->edges.empty() ? s->offset : 0;
   MatrixOperand operand{s->owner, offset, {matrix_sum({s->offset - offset, std::move(s->axes)}), {}}};
   for (Strided::Edge& edge : s->edges)

@@ -9,10 +9,10 @@
 
 namespace weft::compiler {
 
-/// The value in memory of its own, row-major.
+/// The value in separate memory, row-major.
 Place contiguous_place(const graph::Node* node);
 
-/// All functions below give the owner of the memory and where the value starts in it; nullopt if the value must be copied.
+/// All functions below return the owner of the memory and the start of the value in it; nullopt if the value must be copied.
 
 /// [batch, row, column], where one of the two strides is 1.
 struct MatmulOperand {
@@ -22,8 +22,8 @@ struct MatmulOperand {
 };
 std::optional<MatmulOperand> matmul_operand(const graph::Node* node, const PlaceOf& place);
 
-/// The same, or any number of strides along each axis where that is better than a copy: for windows, and where neighbours
-/// of rows or columns are neighbours in memory. Some elements may be the zeros of a pad.
+/// The same, or any number of strides along each axis if that is better than a copy: for windows, and if neighbours of rows or
+/// columns are neighbours in memory. Some elements may be the zeros of a pad.
 struct MatrixOperand {
   const graph::Node* owner = nullptr;
   Extent offset = 0;
@@ -31,7 +31,7 @@ struct MatrixOperand {
 };
 std::optional<MatrixOperand> matrix_operand(const graph::Node* node, const PlaceOf& place);
 
-/// [batch, position, head, channel], with channels that lie together.
+/// [batch, position, head, channel], with contiguous channels.
 struct AttentionOperand {
   const graph::Node* owner = nullptr;
   Extent offset = 0, batch = 0, row = 0, head = 0;
@@ -45,7 +45,7 @@ struct ContiguousOperand {
 };
 std::optional<ContiguousOperand> contiguous_operand(const graph::Node* node, const PlaceOf& place);
 
-/// A vector with any stride: which rows of a product with packed weights are wanted.
+/// A vector with any stride that chooses rows of a product with packed weights.
 struct ChosenOperand {
   const graph::Node* owner = nullptr;
   Extent offset = 0, stride = 0;

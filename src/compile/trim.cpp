@@ -59,7 +59,7 @@ Reach of_output(const LoopKernel& loop, int output) {
   return reach;
 }
 
-/// Whether the operand could be cut to `reach`: it is reached at all, and only where it is.
+/// Whether the operand can be cut to `reach`: `reach` is not empty, and inside the operand.
 bool can_cut(const Operand& operand, const Reach& reach) {
   return !reach.empty() && reach.first >= 0 && reach.last < operand.count;
 }
@@ -69,9 +69,9 @@ void cut(Operand& operand, const Reach& reach) {
   operand.count = reach.last - reach.first + 1;
 }
 
-/// Moves the begin of an operand of a packed type back to a whole byte. Gives the elements that its views must skip then.
+/// Moves the start of an operand of a packed type back to a whole byte. Returns the elements that its views must then skip.
 Extent shift(Operand& operand) {
-  constexpr Extent kElements = 8;  // as many fill whole bytes, whatever their bits
+  constexpr Extent kElements = 8;  // this many elements fill whole bytes, whatever their bits
   const Extent by = is_packed(operand.type) ? operand.offset % kElements : 0;
   operand.offset -= by;
   operand.count += by;
@@ -94,7 +94,7 @@ void trim(LoopKernel& loop) {
   std::vector<Reach> inputs, outputs;
   for (std::size_t i = 0; i < loop.inputs.size(); ++i) inputs.push_back(of_input(loop, static_cast<int>(i)));
   for (std::size_t o = 0; o < loop.outputs.size(); ++o) outputs.push_back(of_output(loop, static_cast<int>(o)));
-  // What is updated in place stays one range.
+  // An operand that is updated in place stays one range.
   for (std::size_t i = 0; i < inputs.size(); ++i)
     for (std::size_t o = 0; o < outputs.size(); ++o)
       if (loop.inputs[i] == loop.outputs[o]) {
@@ -120,7 +120,7 @@ void trim(Operand& operand, kernel::MatrixView& view) {
   Reach reach = reach_of(view.at.batch);
   for (const View* axis : {&view.at.rows, &view.at.columns})
     for (std::size_t d = 0; d < axis->extents.size(); ++d) reach.add(axis->extents[d], axis->strides[d]);
-  if (!view.edges.empty() && !reach.empty()) {  // the edges keep within the operand
+  if (!view.edges.empty() && !reach.empty()) {  // the edges keep views inside the operand
     reach.first = std::max<Extent>(reach.first, 0);
     reach.last = std::min(reach.last, operand.count - 1);
   }

@@ -22,7 +22,7 @@ struct Trace {
   struct Leaf {
     int argument = -1;                  // the argument's number, or
     std::shared_ptr<graph::Cell> cell;  // a Variable's current buffer, or
-    NodeRef constant;                   // a value known when tracing
+    NodeRef constant;                   // a value that is known during the trace
     bool is_updated = false;            // the Variable is one that the function assigns to
   };
   struct Update {
@@ -30,14 +30,14 @@ struct Trace {
     bool in_place = false;
   };
   std::vector<std::pair<DType, Shape>> signature;
-  std::vector<std::pair<graph::TraceScope::Switch, bool>> switches;  // that the function read, and what they were
+  std::vector<std::pair<graph::TraceScope::Switch, bool>> switches;  // that the function read, and their values
   Device device;
   std::shared_ptr<Executable> executable;
   std::vector<Leaf> leaves;
-  std::vector<Tensor> results;  // types and shapes of results; values that did not depend on the run stay as they are
-  std::vector<int> result_external;  // -1: results[i] as it is
+  std::vector<Tensor> results;  // types and shapes of results; results that do not depend on the run keep their values
+  std::vector<int> result_external;  // -1: results[i] itself
   std::vector<Update> updates;
-  std::vector<std::shared_ptr<graph::Cell>> updated;  // the Variables of the updates
+  std::vector<std::shared_ptr<graph::Cell>> updated;  // the Variables that are updated
   std::vector<backend::BufferPtr> last_externals;
   bool was_called = false;
 
@@ -87,7 +87,7 @@ class CompiledFunction {
     Trace& trace = trace_for(arguments);
     const compiler::Compiled& plan = trace.executable->compiled;
     std::vector<backend::BufferPtr> externals(static_cast<std::size_t>(plan.external_count));
-    // A Variable that was made, but whose first value nobody asked for, is computed.
+    // Computes Variables whose first value is still pending.
     if (!std::exchange(trace.was_called, true) &&
         !std::all_of(trace.leaves.begin(), trace.leaves.end(),
                      [](const Trace::Leaf& leaf) { return !leaf.cell || graph::committed_of(*leaf.cell); }))
@@ -100,7 +100,7 @@ class CompiledFunction {
       if (leaf.argument >= 0)
         externals[i] = argument_buffers[static_cast<std::size_t>(leaf.argument)];
       else if (leaf.is_updated && leaf.cell->committed)
-        externals[i] = buffer_of(*leaf.cell->committed);  // which this thread alone writes by now
+        externals[i] = buffer_of(*leaf.cell->committed);  // only this thread may write it now
       else
         externals[i] = buffer_of(leaf.cell ? *committed(*leaf.cell) : *leaf.constant);
     }
@@ -114,7 +114,7 @@ class CompiledFunction {
     for (std::size_t u = 0; u < trace.updates.size(); ++u) {
       graph::Cell& cell = *trace.updated[u];
       const backend::BufferPtr& buffer = externals[static_cast<std::size_t>(trace.updates[u].external)];
-      // Written over in place: nobody else holds the value's node, and it has the new value by now.
+      // Updated in place: nobody else holds the value's node, which has the new value by now.
       if (trace.updates[u].in_place && buffer_of(*cell.committed) == buffer) continue;
       graph::set_committed(cell, data_node(cell.type, cell.shape, trace.device, buffer));
     }
@@ -198,7 +198,7 @@ class CompiledFunction {
       if (result.device() != device)
         throw DeviceError(fmt::format("compile: a result is on {}, the arguments are on {}",
                                       result.device().to_string(), device.to_string()));
-      const bool known = static_cast<bool>(result.node()->storage);  // a value in memory stays what it is
+      const bool known = static_cast<bool>(result.node()->storage);  // a value in memory does not change
       trace.result_external.push_back(known ? -1 : static_cast<int>(outputs.size()));
       if (!known) outputs.push_back(result.node());
     }
@@ -214,7 +214,7 @@ class CompiledFunction {
       trace.updated.push_back(entry.cell);
     }
 
-    // Compiled from a copy that no other thread knows, without what the function's values keep alive.
+    // Compiles a copy that no other thread knows, without the memory that the function's values keep alive.
     Structure structure;
     structure_of(outputs, 0, structure);
     const graph::PrivateGraph graph;
@@ -258,11 +258,11 @@ class CompiledFunction {
     return trace;
   }
 
-  // Constants get a buffer for this call: a plan that makes one would be another for every value.
+  // Constants get a buffer for this call, because a plan that makes the constant would differ for every value.
   static std::vector<backend::BufferPtr> buffers_of(std::span<const Tensor> arguments) {
     std::vector<backend::BufferPtr> buffers;
     for (const Tensor& argument : arguments) {
-      argument.shape();  // complains when there is no value
+      argument.shape();  // throws if there is no value
       const graph::Node& node = *argument.node();
       if (node.packed) throw UsageError("compile: an argument is a packed matrix; let the function hold it");
       if (node.storage) {
@@ -279,12 +279,12 @@ class CompiledFunction {
     return buffers;
   }
 
-  // The plan will write into the Variable's buffer. If a tensor that somebody holds shares it, the Variable moves to a copy.
-  // The Variable is this thread's alone by now.
+  // The plan will write into the Variable's buffer. If a tensor that is still held shares it, the Variable moves to a copy.
+  // Only this thread uses the Variable now.
   static void make_exclusive(graph::Cell& cell) {
-    if (!cell.committed) committed(cell);  // says what is wrong
+    if (!cell.committed) committed(cell);  // throws the right error
     {
-      // A handle that comes and goes orders what other holders did with the memory before what the plan will do.
+      // Taking and dropping a handle orders other holders' earlier uses of the memory before the plan's writes.
       const backend::BufferPtr seen = buffer_of(*cell.committed);
     }
     if (cell.committed.use_count() == 1 && buffer_of(*cell.committed).use_count() == 1) return;
@@ -292,7 +292,7 @@ class CompiledFunction {
     const NodeRef copy = compiler::copy_of(value);
     if (!copy->storage) compute({&copy, 1}, cell.device);
     backend::BufferPtr buffer = buffer_of(*copy);
-    if (copy.use_count() > 1 || buffer.use_count() > 2) {  // the copy is somebody's, too
+    if (copy.use_count() > 1 || buffer.use_count() > 2) {  // the copy is also shared
       const NodeRef second = compiler::copy_of(copy);
       compute({&second, 1}, cell.device);
       buffer = buffer_of(*second);

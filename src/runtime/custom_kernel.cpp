@@ -1,4 +1,4 @@
-// Ops of the user's own with kernels: a row, and an entry in each backend's table.
+// User-defined ops with kernels: a row, and an entry in each backend's table.
 #include "weft/custom_kernel.hpp"
 
 #include <fmt/format.h>

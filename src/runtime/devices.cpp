@@ -24,7 +24,7 @@ graph::OpRows random_family();  // random_rows.cpp
 
 namespace {
 
-// A pooled buffer's handle: gives the buffer back when it goes.
+// A handle of a pooled buffer, which returns the buffer to the pool when it is destroyed.
 struct Pooled final : backend::Buffer {
   Pooled(std::shared_ptr<DeviceEntry> device, backend::BufferPtr inner)
       : device(std::move(device)), inner(std::move(inner)) {}
@@ -137,7 +137,7 @@ backend::BufferPtr allocate(Device device, std::size_t bytes, FunctionRef<std::s
     try {
       inner = entry.backend->allocate(bytes, text);
     } catch (DeviceError&) {
-      entry.pool.clear();  // what the pool keeps may be what is missing
+      entry.pool.clear();  // the pool may keep the memory that is missing
       inner = entry.backend->allocate(bytes, text);
     }
   }
@@ -247,7 +247,7 @@ Device parse_device(std::string_view text) {
 }
 
 namespace {
-// Linked wherever a device is used; from then on WEFT_DEVICE may name any device.
+// Set in every program that uses a device, so that WEFT_DEVICE may name any device.
 const bool resolver_is_set = (set_device_resolver(parse_device), true);
 const bool random_ops_are_in_the_table = graph::add_family(runtime::random_family);
 }  // namespace

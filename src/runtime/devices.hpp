@@ -1,4 +1,4 @@
-// The devices of this thread's session: one backend each, made when first used, and buffers that are kept for reuse.
+// The devices of this thread's session: a backend for each, made on first use, and buffers that are kept for reuse.
 #pragma once
 
 #include <cstddef>
@@ -16,14 +16,14 @@ namespace weft::runtime {
 
 /// Throws DeviceError when there is no such device.
 backend::Backend& backend_of(Device device);
-/// Puts another backend in the place of a device that nothing has used yet, such as one that only records its programs.
-/// Throws UsageError if the device has a backend already.
+/// Sets the backend of a device that nothing has used yet, for example to one that only records its programs. Throws UsageError
+/// if the device has a backend already.
 void use_backend(Device device, std::unique_ptr<backend::Backend> backend);
-/// What the compiler must know of it.
+/// What the compiler must know of the device.
 compiler::Target target_of(Device device);
 
-/// A buffer, perhaps one that was given back before; it returns to the pool when the last handle goes. The label is asked
-/// for when the memory is new.
+/// A new buffer or one from the pool; it returns to the pool with its last handle. `label` is called only for new
+/// memory.
 backend::BufferPtr allocate(Device device, std::size_t bytes, FunctionRef<std::string()> label);
 backend::BufferPtr allocate(Device device, std::size_t bytes, std::string_view label);
 
@@ -37,7 +37,7 @@ const backend::BufferPtr& buffer_of(const graph::Node& node);
 /// A data node over a buffer.
 graph::NodeRef data_node(DType type, const Shape& shape, Device device, backend::BufferPtr buffer);
 
-/// A buffer with the elements of a constant of few elements, made without a plan (a plan would be one a value); else null.
+/// Uploads a small constant directly, because each value would need its own plan. Null if the constant is large.
 backend::BufferPtr small_constant(const graph::Node& node);
 /// Adds one element in host form.
 void append_element(std::vector<std::byte>& bytes, DType type, double value);

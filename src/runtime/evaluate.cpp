@@ -114,11 +114,11 @@ const Node* base_of(const Node* node) {
   return node;
 }
 
-// A concat of very many parts would be a plan of as many kernels. Pieces of it are equal programs, which share one.
+// A concat of very many parts would need a plan with as many kernels. Pieces of it have equal programs, and share one plan.
 void compute_wide(const Node& concat, Device device) {
   const std::vector<NodeRef>& parts = concat.inputs;
   const auto axis = static_cast<int>(concat.ints[0]);
-  // What several pieces are made from is computed once.
+  // Values that several pieces read are computed once.
   std::unordered_map<const Node*, std::size_t> piece_of;
   std::vector<NodeRef> common;
   for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -151,7 +151,7 @@ void compute_wide(const Node& concat, Device device) {
 }  // namespace
 
 void compute(std::span<const NodeRef> outputs, Device device) {
-  thread_local std::unique_ptr<Structure> kept;  // its memory serves again; empty while in use
+  thread_local std::unique_ptr<Structure> kept;  // kept to reuse its memory; empty while in use
   std::unique_ptr<Structure> structure = kept ? std::move(kept) : std::make_unique<Structure>();
   const std::uint64_t settings = settings_word();
   structure_of(outputs, settings, *structure);
@@ -212,7 +212,7 @@ void evaluate(std::span<const NodeRef> nodes, std::optional<Device> device) {
           "one with Session::copy");
     list_of(node->device).push_back(node);
   }
-  // Asking for anything also brings the Variables of those devices up to date.
+  // Every evaluation also computes the pending Variables of its devices.
   std::vector<graph::PendingUpdate> updates = graph::pending_updates();
   std::erase_if(updates, [&](const graph::PendingUpdate& update) {
     const Device on = update.cell->device;
@@ -224,7 +224,7 @@ void evaluate(std::span<const NodeRef> nodes, std::optional<Device> device) {
     const Node* value = update.next.get();
     while (value->kind == graph::Kind::detach) value = value->inputs[0].get();
     if (const graph::Storage* storage = value->storage.get())
-      update.next->storage.set(storage->shared());  // tensors never change, so the Variable may share one's memory
+      update.next->storage.set(storage->shared());  // tensors never change, so the Variable may share the memory of one
     else if (backend::BufferPtr buffer = small_constant(*value))
       update.next->storage.set(std::make_unique<BufferStorage>(std::move(buffer)));
     else
@@ -244,7 +244,7 @@ void evaluate(std::span<const NodeRef> nodes, std::optional<Device> device) {
 
 namespace {
 
-// Computes the session's values up to a node that are held: those that no other of them is made from.
+// Computes the held values of the session up to a node: the values that no other value of the session reads.
 void evaluate_held(std::uint64_t last_id) {
   graph::GraphState& state = graph::GraphState::current();
   std::vector<NodeRef> nodes = state.table.nodes_after(state.held_up_to);
@@ -259,7 +259,7 @@ void evaluate_held(std::uint64_t last_id) {
     if (!used.contains(node.get()) && !node->storage && !node->inputs.empty() &&
         !(node->kind == graph::Kind::call && graph::has_several_results(*node)))
       held.push_back(node);
-  // What a function that another thread traces is made of has no elements.
+  // Values of a function that another thread is tracing have no elements.
   std::unordered_map<const Node*, bool> is_traced;
   const auto ends = [](const Node& node) { return node.storage || node.inputs.empty(); };
   for (const Node* node : graph::topological_order(held, ends)) {

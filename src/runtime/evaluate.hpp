@@ -1,4 +1,4 @@
-// Evaluation: from asked-for values to a plan, kept by the structure of the graph, and its run.
+// Evaluation: finds or makes the plan for requested values, by the structure of the graph, and runs it.
 #pragma once
 
 #include <memory>
@@ -18,8 +18,8 @@ struct Executable {
   struct Work {
     double flops = 0, bytes = 0;
   };
-  std::shared_ptr<DeviceEntry> device;  // goes after the program
-  compiler::Compiled compiled;          // without kernels where plans are not kept
+  std::shared_ptr<DeviceEntry> device;  // freed after the program
+  compiler::Compiled compiled;          // without kernels if plans are not kept
   std::vector<Work> work;               // of each kernel
   std::unique_ptr<backend::Program> program;
   std::vector<std::size_t> output_bytes;
@@ -27,8 +27,8 @@ struct Executable {
 /// Compiles in the current table of nodes; see graph::PrivateGraph.
 std::shared_ptr<Executable> make_executable(const compiler::Request& request, Device device);
 
-/// While one lives on a thread, programs that are compiled there do not keep their plans, which only `explain` needs and
-/// which take as much memory again.
+/// While this object exists, programs that its thread compiles do not keep their plans, which only `explain` needs and which
+/// take as much memory as the programs.
 class WithoutPlans {
  public:
   WithoutPlans();
@@ -36,11 +36,11 @@ class WithoutPlans {
   WithoutPlans(const WithoutPlans&) = delete;
 };
 
-/// Computes the nodes (storage is set on them, but not on constants) and commits every pending Variable of their devices,
-/// or of the one given; without nodes and device, of all.
+/// Computes the nodes (storage is set on them, but not on constants) and commits every pending Variable of their devices, or of
+/// the given device; without nodes and device, of all devices.
 /// Errors  UsageError: while a function is being traced on this thread, whose arguments have no elements yet.
 void evaluate(std::span<const graph::NodeRef> nodes, std::optional<Device> device = {});
-/// Computes the nodes and nothing else. All are on one device and not yet computed.
+/// Computes only the nodes. All are on one device and not yet computed.
 void compute(std::span<const graph::NodeRef> nodes, Device device);
 
 /// Number of plans compiled by `evaluate` so far in this session, for tests.

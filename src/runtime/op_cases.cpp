@@ -11,7 +11,7 @@ namespace weft::runtime {
 std::vector<double> random_numbers(Extent count, double lo, double hi, std::uint32_t seed) {
   std::vector<double> values;
   for (Extent i = 0; i < count; ++i) {
-    // A multiply-xorshift hash is random enough for inputs.
+    // A multiply-xorshift hash is random enough for test inputs.
     std::uint64_t h = (static_cast<std::uint64_t>(seed) << 32 | static_cast<std::uint64_t>(i)) * 0x9e3779b97f4a7c15ull;
     h = (h ^ h >> 32) * 0xd6e8feb86659fd93ull;
     const double unit = static_cast<double>((h ^ h >> 32) >> 40) * 0x1p-24;
@@ -45,7 +45,7 @@ graph::Tensors case_inputs(const std::vector<graph::CaseInput>& inputs, DType ty
       continue;
     }
     const bool is_real = is_float(input.type);
-    // Whole numbers of an integer input reach hi as often as the others.
+    // Integer inputs get hi as often as every other whole number.
     std::vector<double> numbers =
         input.values.empty() ? random_numbers(input.shape.numel(), input.lo, input.hi + (is_real ? 0 : 1), seed)
                              : input.values;

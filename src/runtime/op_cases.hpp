@@ -8,7 +8,7 @@
 
 namespace weft::runtime {
 
-/// Numbers between lo and hi, the same on every machine; exact in f32.
+/// Random numbers between lo and hi, the same on every machine; exact in f32.
 std::vector<double> random_numbers(Extent count, double lo, double hi, std::uint32_t seed);
 /// A tensor on the default device of these numbers, converted to the dtype.
 Tensor tensor_of(const std::vector<double>& numbers, const Shape& shape, DType type);
@@ -19,7 +19,7 @@ std::vector<double> numbers_of(const Tensor& tensor);
 graph::Tensors case_inputs(const std::vector<graph::CaseInput>& inputs, DType type);
 /// Whether every input of the case can be of this float type.
 bool takes(const graph::OpRow& row, const std::vector<graph::CaseInput>& inputs, DType type);
-/// The op's results; with gradients also those of sum(weights * result 0) to every float input.
+/// The op's results; with gradients also those of sum(weights * result 0) with respect to every float input.
 graph::Tensors case_results(const graph::OpRow& row, const graph::OpCase& one, DType type, bool with_gradients);
 
 }  // namespace weft::runtime

@@ -23,23 +23,23 @@ struct PackOptions {
   /// Called with each part of `blocks`, in order, before it is read; parts before it are not read again.
   FunctionRef<void(std::span<const std::byte> part)> before = {};
 };
-/// A tensor of this shape, whose last axis is columns, from the blocks (or elements) of a file, row by row. Only products
-/// and rows read it; of a type of blocks every tensor is so. Errors: DTypeError if the device cannot; ShapeError for a shape
-/// without axes, columns that do not divide into blocks, or `blocks` that are not the rows.
+/// A tensor of this shape, whose last axis is columns, from the blocks (or elements) of a file, row by row. Only products and
+/// row gathers read it. All tensors of block types are packed. Errors: DTypeError if the device cannot; ShapeError for a shape
+/// without axes, columns that do not divide into blocks, or `blocks` of another size than the rows.
 Tensor pack_matrix(BlockType type, std::span<const std::byte> blocks, const Shape& shape, Device device,
                    const PackOptions& options = {});
-/// The blocks of such a tensor that is in memory. UsageError unless `blocks` are as many as it has.
+/// The blocks of such a tensor in memory. UsageError unless `blocks` has the right size.
 void unpack_matrix(const Tensor& matrix, std::span<std::byte> blocks);
 
-/// How the device packs weights; null where it has no products with them.
+/// How the device packs weights; null if it has no products with packed weights.
 const backend::WeightPacking* weight_packing(Device device);
 
-/// Whether a tensor is kept so, and the bytes that it takes.
+/// Whether a tensor is packed, and the bytes that it takes.
 bool is_packed_matrix(const Tensor& tensor);
 std::size_t packed_size(const Tensor& matrix);
 /// The packed bytes, and a matrix [n, k] over such bytes, which `owner` keeps; they begin at a multiple of 64 and are only
 /// read. For devices whose packed weights can be kept (`WeightPacking::can_keep`). UsageError for fewer bytes than it takes.
-/// Where `WeightPacking::layout_digest` of a type is the same, bytes of another process serve as well.
+/// Packed bytes of another process can be used if `WeightPacking::layout_digest` of the type is the same.
 std::span<const std::byte> packed_bytes(const Tensor& matrix);
 Tensor matrix_over(BlockType type, Extent n, Extent k, std::span<const std::byte> packed,
                    std::shared_ptr<const void> owner, Device device = {});

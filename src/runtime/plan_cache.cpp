@@ -6,7 +6,7 @@ namespace weft::runtime {
 
 namespace {
 
-constexpr std::size_t kSlicePlans = 4;  // with starts in them, before starts become operands
+constexpr std::size_t kSlicePlans = 4;  // plans that contain starts, before starts become operands
 
 bool serves(const CachedPlan& plan, const Structure& structure) {
   for (std::size_t h = 0; h < plan.values.size(); ++h)
@@ -37,7 +37,7 @@ std::shared_ptr<CachedPlan> PlanCache::find(const Structure& structure) {
 
 std::shared_ptr<CachedPlan> PlanCache::add(Family& family, const Structure& structure) {
   auto plan = std::make_shared<CachedPlan>();
-  const CachedPlan* like = family.plans.empty() ? nullptr : family.plans.back().get();  // and what differs from it
+  const CachedPlan* like = family.plans.empty() ? nullptr : family.plans.back().get();  // the holes that differ from it
   const std::vector<Filling> fillings = structure.holes.empty() ? std::vector<Filling>() : fillings_of(structure);
   for (std::size_t h = 0; h < structure.holes.size(); ++h) {
     const Structure::Hole& hole = structure.holes[h];

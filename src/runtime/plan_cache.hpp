@@ -16,37 +16,37 @@ namespace weft::runtime {
 
 struct Executable;
 
-/// A plan and what it needs to be run for another graph of its structure. One thread runs it at a time, under `mutex`.
+/// A plan, and the data to run it for another graph of its structure. One thread runs it at a time, under `mutex`.
 struct CachedPlan {
   std::mutex mutex;
   std::shared_ptr<Executable> executable;  // null until the first thread that needs it has compiled it
-  std::vector<bool> is_operand;            // of each hole; the values of the others are part of the plan:
+  std::vector<bool> is_operand;            // for each hole; the values of other holes are part of the plan:
   std::vector<std::uint64_t> values;
   std::vector<Blueprint::Operand> operands;  // without their nodes
-  std::vector<int> bindings;                 // of each leaf of the plan: a leaf of the structure, or -1 - an operand
+  std::vector<int> bindings;                 // for each leaf of the plan: a leaf of the structure, or -1 - an operand
   std::uint64_t last_use = 0;
 };
 
-/// A number that differs from those of the plans there are becomes an operand, so that it never makes another plan. The
-/// first plan has all numbers in it: most never change, and 0 and 1 are worth knowing. Starts of slices become operands
-/// later, because a slice at a known place is read where it lies. Thread safe.
+/// A number that differs from the existing plans becomes an operand, so that it never needs another plan. The first plan
+/// contains all numbers: most never change, and 0 and 1 allow simplification. Starts of slices become operands later, because a
+/// slice at a known place is read in place. Thread safe.
 class PlanCache {
  public:
   static constexpr std::size_t kPlansMax = 256;
 
-  /// The plan for this structure: one there is, or a new one without an executable.
+  /// The plan for this structure: an existing one, or a new one without an executable.
   std::shared_ptr<CachedPlan> find(const Structure& structure);
-  /// Forgets a plan that could not be compiled.
+  /// Removes a plan that could not be compiled.
   void remove(const std::shared_ptr<CachedPlan>& plan);
   void clear();
-  /// Plans made so far.
+  /// Number of plans made so far.
   std::size_t made() const;
 
  private:
   // All plans of one structure.
   struct Family {
     std::vector<std::uint64_t> key;
-    std::vector<std::shared_ptr<const scalar::Expression>> expressions;  // the key has their addresses
+    std::vector<std::shared_ptr<const scalar::Expression>> expressions;  // kept alive: the key has their addresses
     std::vector<std::shared_ptr<CachedPlan>> plans;
   };
   std::shared_ptr<CachedPlan> add(Family& family, const Structure& structure);

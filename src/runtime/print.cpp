@@ -46,7 +46,7 @@ class Listing {
     for (int i = axis + 1; i < shape_.rank(); ++i) n *= shape_[i];
     return n;
   }
-  /// visit(i) for the places along an axis that are shown, and visit(-1) for those left out between.
+  /// Calls visit(i) for the shown positions along an axis, and visit(-1) for the omitted ones between them.
   template <class Visit>
   void each(int axis, Visit visit) const {
     const Extent n = shape_[axis];
@@ -73,7 +73,7 @@ class Listing {
       out += fmt::format("{:>{}}", text(offset), width_);
       return;
     }
-    const int inner = in_rows_ ? shape_.rank() - axis - 1 : 0;  // the rank of one entry that gets lines of its own
+    const int inner = in_rows_ ? shape_.rank() - axis - 1 : 0;  // the rank of an entry that gets separate lines
     bool first = true;
     out += "[";
     each(axis, [&](Extent i) {

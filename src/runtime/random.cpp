@@ -1,5 +1,5 @@
-// Random numbers: Philox on (seed, number of the draw, element). The generator's state is a Variable, so that compiled
-// functions draw anew at every run.
+// Random numbers: Philox on (seed, number of the draw, element). The generator's state is a Variable, so compiled functions
+// draw new numbers in every run.
 #include <fmt/format.h>
 
 #include <mutex>
@@ -15,11 +15,11 @@
 namespace weft {
 namespace {
 
-// Numbers of one draw. The generator moves on when the draw is taken, so that threads of a session never share one.
+// Numbers of one draw. Making a Draw advances the generator, so threads of a session never share a draw.
 class Draw {
  public:
   Draw() : lock_(graph::GraphState::current().random_mutex), state_(random_state()), current_(state_.value()) {}
-  // 32 random bits an element; `lane` tells apart several words of one draw.
+  // 32 random bits for each element; `lane` distinguishes several words of one draw.
   Tensor bits(const Shape& shape, int lane) {
     const Tensor seed = select(current_, 0, 0), draw = select(current_, 0, 1);
     if (lane == 0) {
@@ -28,7 +28,7 @@ class Draw {
       const Tensor steps(graph::concat({graph::constant(step[0], DType::u32, {1}, current_.device()),
                                         graph::constant(step[1], DType::u32, {1}, current_.device())},
                                        0));
-      // Not `assign`, which takes the second assignment of a step for that of another step.
+      // Not `assign`, which would treat the second assignment of a step as one of another step.
       graph::set_pending(state_.cell(), (current_ + steps).node());
     }
     // The element number over the whole shape, row-major.
@@ -90,7 +90,7 @@ Tensor randn(const Shape& shape, double mean, double deviation, DType type, Wher
   // Both words belong to one draw; the second is read before the state moves on.
   Draw draw;
   const Tensor second = unit(draw.bits(shape, 1), type), first = unit(draw.bits(shape, 0), type);
-  // 1 - u lies in (0, 1], so the logarithm is finite.
+  // 1 - u is in (0, 1], so the logarithm is finite.
   const Tensor radius = elementwise("sqrt", {elementwise("log", {1.0 - first}) * -2.0});
   return radius * elementwise("cos", {second * (2 * std::numbers::pi)}) * deviation + mean;
 }

@@ -32,7 +32,7 @@ class BufferPool {
   std::size_t held_bytes_ = 0;
 };
 
-/// A device of a session. Buffers and programs share ownership, so that it goes after them.
+/// A device of a session. Buffers and programs share ownership, so it is freed after them.
 struct DeviceEntry : std::enable_shared_from_this<DeviceEntry> {
   std::unique_ptr<backend::Backend> backend;
   BufferPool pool;
@@ -45,9 +45,9 @@ class RuntimeState final : public SessionState::Part {
   void close() override { plans.clear(); }
   static RuntimeState& current() { return SessionState::current().part<RuntimeState>(); }
 
-  /// Opens the device when it is first asked for. Errors: DeviceError when there is no such device.
+  /// Opens the device on first use. Errors: DeviceError if there is no such device.
   DeviceEntry& device(Device device);
-  /// Gives a device that is not open yet a backend of the caller's.
+  /// Sets the backend of a device that is not open yet.
   void use(Device device, std::unique_ptr<backend::Backend> backend);
 
   PlanCache plans;

@@ -29,7 +29,7 @@ Session::Entered::~Entered() { SessionState::enter(before_); }
 Session::Entered Session::enter() const { return Entered(state_); }
 
 Tensor Session::copy(const Tensor& value) const {
-  const Shape& shape = value.shape();  // complains when there is no value
+  const Shape& shape = value.shape();  // throws if there is no value
   std::vector<std::byte> bytes(bytes_of(value.dtype(), static_cast<std::size_t>(shape.numel())));
   {
     const SessionState::Scope own(graph::session_of(*value.node()));

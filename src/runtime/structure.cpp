@@ -18,7 +18,7 @@ using graph::NodeRef;
 
 namespace {
 
-// Numbers of nodes, by the address. Emptied without touching its slots.
+// Maps node addresses to numbers. It is cleared without touching its slots.
 class Numbers {
  public:
   void clear() {
@@ -62,15 +62,15 @@ class Numbers {
   std::uint32_t stamp_ = 1;
 };
 
-// The constant that the node repeats everywhere, or null. Constants of packed types stay in the structure: holes have
-// places of whole bytes.
+// The constant that the node repeats everywhere, or null. Constants of packed types stay in the structure, because holes need
+// whole bytes.
 const Node* splat_of(const Node* node) {
   if (is_packed(node->type)) return nullptr;
   while (graph::is_view(node->kind) && node->kind != Kind::pad) node = node->inputs[0].get();
   return node->kind == Kind::constant ? node : nullptr;
 }
 
-// What a node is computed as: calls that were written out in other ops are their parts.
+// The node that is computed for a node: the part of a composite call.
 const Node* source_of(const NodeRef& node) { return node->storage ? node.get() : graph::written_out(node.get()); }
 
 bool is_value_leaf(const Node& node) { return node.kind == Kind::data || node.kind == Kind::input || node.storage; }
@@ -81,7 +81,7 @@ void structure_of(std::span<const NodeRef> outputs, std::uint64_t settings, Stru
   s.key.clear(), s.nodes.clear(), s.leaves.clear(), s.is_leaf.clear(), s.holes.clear(), s.wide_concats.clear();
   thread_local Numbers numbers;
   thread_local std::vector<std::pair<const Node*, std::size_t>> stack;
-  thread_local std::vector<char> views_leaf;  // of each node: a leaf, or views of one
+  thread_local std::vector<char> views_leaf;  // for each node: whether it is a leaf, or views of one
   numbers.clear(), stack.clear(), views_leaf.clear();
   std::uint64_t hash = 0x243f6a8885a308d3ull;
   const auto put = [&](std::uint64_t value) {
@@ -97,7 +97,7 @@ void structure_of(std::span<const NodeRef> outputs, std::uint64_t settings, Stru
         stack.pop_back();
         continue;
       }
-      // Another thread may compute the node at any time: whether it is a leaf is asked once.
+      // Another thread may compute the node at any time, so the check whether it is a leaf is made once.
       constexpr std::size_t kLeaf = std::numeric_limits<std::size_t>::max();
       if (next == 0 && is_value_leaf(*node)) next = kLeaf;
       const bool leaf = next == kLeaf;
@@ -138,7 +138,7 @@ void structure_of(std::span<const NodeRef> outputs, std::uint64_t settings, Stru
       }
       views_leaf.push_back(of_leaf && graph::is_view(n->kind));
       switch (n->kind) {
-        case Kind::detach: break;  // the number that tells assignments apart is identity, not structure
+        case Kind::detach: break;  // the number that distinguishes assignments is identity, not structure
         case Kind::constant: put(std::bit_cast<std::uint64_t>(n->value)); break;  // an output; others are holes
         case Kind::slice:
           for (std::size_t i = 0; i < n->ints.size(); i += 2) {
@@ -156,7 +156,7 @@ void structure_of(std::span<const NodeRef> outputs, std::uint64_t settings, Stru
           for (Extent e : n->ints) put(static_cast<std::uint64_t>(e));
           put(std::bit_cast<std::uint64_t>(n->value));
           put(static_cast<std::uint64_t>(n->reduction));
-          put(reinterpret_cast<std::uintptr_t>(n->expression.get()));  // interned, and kept by whoever keeps the key
+          put(reinterpret_cast<std::uintptr_t>(n->expression.get()));  // interned, and kept alive together with the key
           put(reinterpret_cast<std::uintptr_t>(n->row));
           put(reinterpret_cast<std::uintptr_t>(n->op));
       }
@@ -168,16 +168,16 @@ void structure_of(std::span<const NodeRef> outputs, std::uint64_t settings, Stru
 
 namespace {
 
-// Values with which a power becomes another operation that rounds differently.
+// Exponents with which a power becomes another operation that rounds differently.
 bool changes_power(double value) { return value == 0 || value == 1 || value == 2 || value == -1; }
 
-// Operations whose results a device may round differently than the compiler does.
+// Operations whose results a device may round differently from the compiler.
 bool is_rounded_twice(scalar::Op op) {
   using enum scalar::Op;
   return (op >= rsqrt && op <= erf) || op == pow || op == atan2 || op == rem;
 }
 
-// What the expression of a map does with operands that are numbers.
+// How the expression of a map uses operands that are numbers.
 struct Uses {
   bool power = false;    // raises to one of them
   bool rounded = false;  // rounds a function of numbers alone
@@ -202,7 +202,7 @@ Uses uses_of(const scalar::Expression& e, const std::vector<bool>& is_number) {
 }  // namespace
 
 std::vector<Filling> fillings_of(const Structure& structure) {
-  // Nodes that numbers alone make, in the order of the walk, which is from inputs to readers.
+  // Nodes made only of numbers, in the order of the walk, which goes from inputs to readers.
   std::unordered_map<const Node*, bool> is_number;
   std::unordered_map<const Node*, Uses> uses;
   std::unordered_map<const Node*, std::vector<const Node*>> readers;

@@ -51,7 +51,7 @@ Tensor tensor(std::span<const T> values, const Shape& shape, Where where) {
 }
 
 const Tensor& Tensor::eval() const {
-  shape();  // complains when there is no value
+  shape();  // throws if there is no value
   const NodeRef list[] = {node_};
   runtime::evaluate(list);
   return *this;
@@ -92,8 +92,8 @@ Extent base_index(std::span<const graph::Node* const> views, Extent index) {
   return index;
 }
 
-// A few elements that views find in memory are read where they lie: a plan would be another for each place. False where
-// that cannot be done.
+// Reads a few elements that views find in memory directly, because each place would need its own plan. False if that cannot be
+// done.
 bool read_in_place(const graph::Node& node, backend::Backend& backend, void* out) {
   constexpr Extent kFew = 16;
   constexpr int kRankMax = 16;
