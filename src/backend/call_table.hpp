@@ -1,4 +1,4 @@
-// The ops that a backend has kernels for: a table that is open while the program runs.
+// The ops that a backend has kernels for: a table to which programs may add at run time.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,15 +14,15 @@
 
 namespace weft::backend {
 
-/// `Entry::accepts` says whether there is a kernel for a call's types, shapes and attributes; empty: for all that the row
-/// takes. Thread safe.
+/// `Entry::accepts` says whether there is a kernel for a call's types, shapes and attributes; if empty, there is one for every
+/// call that the row accepts. Thread safe.
 template <typename Entry>
 class CallTable {
  public:
   CallTable(std::string device, std::initializer_list<std::pair<const graph::OpRow* const, Entry>> entries)
       : device_(std::move(device)), entries_(entries) {}
 
-  /// The kernel of a row; null where there is none. Valid for ever.
+  /// The kernel of a row; null if there is none. Never freed.
   const Entry* find(const graph::OpRow& row) const {
     const std::lock_guard lock(mutex_);
     const auto found = entries_.find(&row);

@@ -1,4 +1,4 @@
-// Values on their way between files and tensors.
+// Arrays that are read from files or written to them.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace weft::io {
 
-/// Of arrays in files, as in NumPy: a hostile shape must fill neither memory nor a message.
+/// The highest rank of arrays in files, as in NumPy: a hostile shape must fill neither memory nor a message.
 inline constexpr int kMaxRank = 64;
 
 /// An array in row-major order and the byte order of this machine (little-endian); a bool is a byte of 0 or 1.

@@ -1,4 +1,4 @@
-// The storage formats of tensors in model files, under the name that readers and writers of files use them by.
+// The storage formats of tensors in model files, in the namespace of the file readers and writers.
 #pragma once
 
 #include "tensor/block_format.hpp"

@@ -48,7 +48,7 @@ std::vector<double> nice_ticks(double low, double high, int count) {
     if (factor * power >= rough * (1 - 1e-9)) step = factor * power;
   std::vector<double> ticks;
   const double first = std::ceil(low / step - 1e-9);
-  for (int i = 0; i <= count; ++i) {  // by counting: adding the step would gather its error
+  for (int i = 0; i <= count; ++i) {  // multiplied, because adding steps would add up their errors
     const double tick = (first + i) * step;
     if (!(tick <= high + step * 1e-9)) break;
     ticks.push_back(tick == 0 ? 0.0 : tick);  // no -0

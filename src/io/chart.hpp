@@ -21,7 +21,7 @@ struct Chart {
   std::vector<ChartSeries> series;
 };
 
-/// The ranges that hold every finite point; of width above 0, also for no point or one.
+/// The ranges that contain every finite point. They are wider than 0, even for no points or one.
 struct ChartRange {
   double x_min = 0, x_max = 1, y_min = 0, y_max = 1;
 };
@@ -32,8 +32,8 @@ std::vector<double> nice_ticks(double low, double high, int count);
 /// A tick as short text: "0.25", "1500", "2e+06".
 std::string tick_text(double value, double step);
 
-/// The finite points in order of x; where more than two fall on one of `columns`, only the first, lowest, highest and
-/// last of them, so that no spike is lost.
+/// The finite points in order of x. If more than two fall into one of `columns`, only the first, lowest, highest and last of
+/// them are kept, so no spike is lost.
 std::vector<ChartPoint> decimated(const std::vector<ChartPoint>& points, double x_min, double x_max, int columns);
 
 }  // namespace weft::io

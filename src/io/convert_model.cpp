@@ -9,13 +9,13 @@
 namespace weft::io {
 namespace {
 
-/// The type that a tensor is written in.
+/// The type in which a tensor is written.
 BlockType target_of(const TensorSource& model, const SourceTensor& tensor, const ConvertOptions& options) {
   if (!tensor.type)
     throw FileError(fmt::format("{}: tensor {} is {}, which is not converted; the types are {}", model.path().string(),
                                 quote(tensor.name), tensor.type_name, block_format_list()));
   const BlockFormat& format = block_format(*tensor.type);
-  if (!format.can_quantise()) return format.type;  // whole numbers stay
+  if (!format.can_quantise()) return format.type;  // integers keep their type
   if (options.type) return *options.type;
   return format.is_plain() ? format.type : BlockType::f32;
 }

@@ -17,19 +17,19 @@ struct ConvertOptions {
   /// Type of all floating-point tensors: F32, F16 or BF16. By default each keeps its own, and blocks become F32.
   std::optional<BlockType> type;
   bool with_metadata = true;
-  /// New name of a tensor; by default its own. Names that meet are an error of the writers.
+  /// New name of a tensor; by default its own. The writers refuse names that are used twice.
   std::function<std::string(const std::string& name)> rename;
   std::function<void(const SourceTensor& tensor, std::uint64_t done, std::uint64_t total)> progress;
 };
 
 /// Writes the tensors of `model` to `out`, whose name ends in .gguf or .safetensors. Metadata of GGUF becomes text in
-/// safetensors, whose key "gguf.types" keeps the types; with it, metadata comes back as it was. FileError for tensors of
-/// types that the other container does not hold; UsageError for other endings of `out`, for a `type` that is none of the
-/// three, and for what GgufWriter and `write_safetensors` refuse.
+/// safetensors, whose key "gguf.types" keeps the types; with it, metadata is restored exactly. FileError for tensors of types
+/// that the other container does not have; UsageError for other endings of `out`, for a `type` that is not one of the three,
+/// and as GgufWriter and `write_safetensors`.
 void convert_model(const TensorSource& model, const std::filesystem::path& out, const ConvertOptions& options);
 
-/// Metadata as text and back; what `convert_model` uses. FileError for text that is not UTF-8, and for "gguf.types" that
-/// do not fit the texts.
+/// Metadata as text and back, for `convert_model`. FileError for text that is not UTF-8, and for "gguf.types" that do not fit
+/// the texts.
 SafetensorsMetadata metadata_as_text(const GgufMetadata& metadata);
 GgufMetadata metadata_from_text(const SafetensorsMetadata& text, const std::string& source);
 

@@ -1,4 +1,4 @@
-// Reading GGUF: each count is checked against the bytes that are left before anything is stored for it.
+// Reading GGUF: each count is checked against the remaining bytes before memory is allocated for it.
 #include "io/gguf.hpp"
 
 #include <fmt/format.h>
@@ -23,7 +23,7 @@ class Cursor {
 
   std::uint64_t at() const { return at_; }
   std::uint64_t left() const { return bytes_.size() - at_; }
-  /// What is being read, for messages: "metadata 3".
+  /// Sets the part that is being read, for messages: "metadata 3".
   void set_context(std::string context) { context_ = std::move(context); }
 
   [[noreturn]] void error(std::string_view what) const {
@@ -48,7 +48,7 @@ class Cursor {
     return value != 0;
   }
 
-  /// A length and as many bytes.
+  /// A length and that many bytes.
   std::string_view text(std::string_view what, std::uint64_t most = gguf::kMaxStringBytes) {
     const auto length = number<std::uint64_t>(what);
     if (length > most) error(fmt::format("{} has {} bytes; at most {} are allowed", what, length, most));
@@ -58,7 +58,7 @@ class Cursor {
     return result;
   }
 
-  /// Refuses a count of things of which each takes at least `least_bytes`.
+  /// Refuses a count of things that each take at least `least_bytes`, if they do not fit.
   void check_count(std::uint64_t count, std::uint64_t least_bytes, std::string_view what) const {
     if (count > left() / least_bytes)
       error(fmt::format("{} {} do not fit into the {} bytes that are left; the file is damaged or cut off", count, what,
@@ -165,7 +165,7 @@ Head read_head(Cursor& cursor, std::span<const std::byte> bytes) {
         fmt::format("version {} is newer than {}, the newest known here; use a newer Weft", version, gguf::kVersion));
   Head head{version, cursor.number<std::uint64_t>("number of tensors"), 0};
   head.metadata_count = cursor.number<std::uint64_t>("number of metadata values");
-  // The least that a tensor takes: name of one byte, rank 0, type, offset; and a value: key of one byte, type, one byte.
+  // The smallest tensor: name of one byte, rank 0, type, offset. The smallest value: key of one byte, type, one byte.
   cursor.check_count(head.tensor_count, 9 + 4 + 4 + 8, "tensors");
   cursor.check_count(head.metadata_count, 9 + 4 + 1, "metadata values");
   return head;
@@ -315,7 +315,7 @@ GgufFile GgufFile::open(const std::filesystem::path& path) {
   const auto count = opened.metadata_.get_or<std::uint16_t>("split.count", 0);
   if (count <= 1) return opened;
 
-  // The file's own name tells its siblings; nothing inside it names a file.
+  // The names of the other parts follow from the file's name; nothing inside the file names a file.
   const std::string name = path.filename().string();
   const std::string tail = fmt::format("-of-{:05}.gguf", count);
   const auto number = opened.metadata_.get<std::uint16_t>("split.no");

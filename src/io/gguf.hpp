@@ -18,8 +18,8 @@
 
 namespace weft::io {
 
-/// A tensor in a file or on its way into one. The shape is row-major: the last axis lies together in memory. `data` need
-/// not be aligned.
+/// A tensor in a file, or to be written to one. The shape is row-major: the last axis is contiguous. `data` need not be
+/// aligned.
 struct GgufTensor {
   std::string name;
   Shape shape;
@@ -27,18 +27,18 @@ struct GgufTensor {
   std::span<const std::byte> data;
 };
 
-/// A checked file of version 2 or 3. All rules hold before anything of the size that the file claims is allocated, and
-/// what is kept takes at most a small multiple of the file: counts, texts and arrays within the bytes that are left;
-/// keys and names well formed and none twice; bools 0 or 1; arrays of plain values; rank at most 4; extents whose
-/// product does not overflow and whose rows divide into blocks; data contiguous, in order and within the file. Where the
-/// format's document and its reference reader differ, the stricter rule holds. Values of tensors are not looked at: see
-/// `find_not_finite`. Copies share the mapping. Const calls are thread safe.
+/// A checked file of version 2 or 3. All rules are checked before memory of the size that the file claims is allocated, and the
+/// result takes at most a small multiple of the file: counts, texts and arrays within the remaining bytes; keys and names well
+/// formed and unique; bools 0 or 1; arrays of plain values; rank at most 4; extents whose product does not overflow and whose
+/// rows divide into blocks; data contiguous, in order and within the file. Where the format's document and its reference reader
+/// differ, the stricter rule holds. Values of tensors are not checked: see `find_not_finite`. Copies share the mapping. Const
+/// calls are thread safe.
 class GgufFile {
  public:
-  /// Maps the file; of a split one (NAME-00001-of-00003.gguf), by any of its parts, all. The metadata is the first
-  /// part's. FileError "path: byte 24: ..." for the first rule that does not hold.
+  /// Maps the file; for any part of a split file (NAME-00001-of-00003.gguf), maps all parts. The metadata is the first part's.
+  /// FileError "path: byte 24: ..." for the first broken rule.
   static GgufFile open(const std::filesystem::path& path);
-  /// Reads one file from memory that must outlive the result; `source` stands for the path in messages.
+  /// Reads one file from memory that must outlive the result; messages name `source` instead of the path.
   static GgufFile parse(std::span<const std::byte> bytes, std::string source);
 
   const GgufMetadata& metadata() const { return metadata_; }
@@ -46,7 +46,7 @@ class GgufFile {
   const std::vector<GgufTensor>& tensors() const { return tensors_; }
   /// The tensor of a name, or nullptr.
   const GgufTensor* find(std::string_view name) const;
-  /// FileError that names some that are there, if there is none of this name.
+  /// FileError that names some existing tensors if there is none with this name.
   const GgufTensor& at(std::string_view name) const;
   const std::string& source() const { return source_; }
   std::uint32_t version() const { return version_; }
@@ -54,9 +54,9 @@ class GgufFile {
   /// Bytes of all parts.
   std::uint64_t file_bytes() const { return file_bytes_; }
   std::size_t part_count() const { return part_count_; }
-  /// All parts; none where it was read from memory.
+  /// All parts; none if it was read from memory.
   const std::vector<MappedFile>& files() const { return mappings_; }
-  /// Frees the metadata, and what of the mapping was read for it: it reads as empty from then on.
+  /// Frees the metadata, and the pages of the mapping that were read for it. The metadata is empty from then on.
   void forget_metadata();
 
  private:
@@ -77,7 +77,7 @@ class GgufFile {
   std::unordered_map<std::string, std::size_t, TextHash, std::equal_to<>> index_;
 };
 
-/// What the head of a file says of a tensor, before its data.
+/// The description of a tensor in the head of a file.
 struct GgufTensorInfo {
   std::string name;
   Shape shape;
@@ -88,7 +88,7 @@ struct GgufTensorInfo {
 /// data is aligned to general.alignment of the metadata, else to 32 bytes. One thread at a time.
 class GgufWriter {
  public:
-  /// UsageError for what a reader would refuse: keys, names, shapes, sizes. FileError as AtomicFile.
+  /// UsageError for keys, names, shapes and sizes that a reader would refuse. FileError as AtomicFile.
   GgufWriter(const std::filesystem::path& path, const GgufMetadata& metadata, std::vector<GgufTensorInfo> tensors,
              AtomicFileOptions options = {});
   /// The next bytes of the data of the tensors, in the order given. A piece ends within one tensor, else UsageError.
@@ -103,7 +103,7 @@ class GgufWriter {
   std::vector<std::uint64_t> sizes_;
   std::uint32_t alignment_;
   std::size_t current_ = 0;
-  std::uint64_t written_ = 0;  // of the current tensor
+  std::uint64_t written_ = 0;  // bytes of the current tensor
   std::unique_ptr<AtomicFile> file_;
 };
 

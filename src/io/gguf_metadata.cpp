@@ -19,7 +19,7 @@ std::string_view name_of(GgufType type) { return kTypeNames[static_cast<std::siz
 GgufType type_of(const GgufValue& value) { return static_cast<GgufType>(value.index()); }
 
 GgufType element_type_of(const GgufArray& array) {
-  const std::size_t index = array.index();  // arrays themselves are left out of the list of elements
+  const std::size_t index = array.index();  // the list of element types omits arrays
   return static_cast<GgufType>(index < static_cast<std::size_t>(GgufType::array) ? index : index + 1);
 }
 

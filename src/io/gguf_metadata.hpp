@@ -20,7 +20,7 @@ enum class GgufType : std::uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, 
 /// "u8", ..., "bool", "string", "array".
 std::string_view name_of(GgufType type);
 
-/// An array; its element type is the vector's. Arrays of arrays are none of the format's reference reader, nor of this.
+/// An array; its element type is the vector's. Neither the format's reference reader nor this one supports arrays of arrays.
 using GgufArray = std::variant<std::vector<std::uint8_t>, std::vector<std::int8_t>, std::vector<std::uint16_t>,
                                std::vector<std::int16_t>, std::vector<std::uint32_t>, std::vector<std::int32_t>,
                                std::vector<float>, std::vector<bool>, std::vector<std::string>,

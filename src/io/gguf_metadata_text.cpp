@@ -1,4 +1,4 @@
-// Metadata of GGUF as the text of safetensors: numbers as they are written, arrays as JSON.
+// Metadata of GGUF as the text of safetensors: numbers as decimal text, arrays as JSON.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -44,7 +44,7 @@ std::optional<T> parsed(const std::string& text) {
   }
 }
 
-/// Calls `use` with a value of each C++ type of a GGUF value but arrays, until one has the name.
+/// Calls `use` with a value of each C++ type of a GGUF value except arrays, until one has the name.
 template <class Use>
 bool with_named_type(std::string_view name, const Use& use) {
   const auto attempt = [&](auto value) {

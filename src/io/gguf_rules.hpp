@@ -1,5 +1,5 @@
-// Limits and rules of GGUF that its reader and writer share. Where the format's document and its reference reader differ,
-// the stricter rule stands here.
+// Limits and rules of GGUF that its reader and writer share. If the format's document and its reference reader differ, this
+// file has the stricter rule.
 #pragma once
 
 #include <bit>
@@ -14,19 +14,19 @@ namespace weft::io::gguf {
 
 inline constexpr std::string_view kMagic = "GGUF";
 inline constexpr std::uint32_t kVersion =
-    3;  ///< written; 2 differs from it in nothing that a little-endian reader sees
+    3;  ///< written; a little-endian reader sees no difference between it and version 2
 inline constexpr std::uint32_t kDefaultAlignment = 32;
 inline constexpr std::uint32_t kMaxAlignment =
     65'536;  ///< the largest page of a common machine; the format has no bound
 inline constexpr int kMaxRank = 4;
 inline constexpr std::size_t kMaxKeyBytes = 65'535;
-inline constexpr std::size_t kMaxNameBytes = 63;  ///< the reference keeps names in 64 bytes, with a 0 at the end
+inline constexpr std::size_t kMaxNameBytes = 63;  ///< the reference stores names in 64 bytes with a final 0
 inline constexpr std::uint64_t kMaxStringBytes = std::uint64_t{1} << 30;
 inline constexpr std::uint64_t kMaxArrayElements = std::uint64_t{1} << 30;
 inline constexpr std::string_view kAlignmentKey = "general.alignment";
 
 /// What is wrong with a key, or "". Words of letters, digits, '_' and '-', with dots between them: the document's
-/// lower_snake_case, and what names of architectures (gpt-oss) and of templates bring in.
+/// lower_snake_case, and the characters in names of architectures (gpt-oss) and templates.
 inline std::string_view problem_of_key(std::string_view key) {
   if (key.empty()) return "the key is empty";
   if (key.size() > kMaxKeyBytes) return "the key has more than 65535 bytes";

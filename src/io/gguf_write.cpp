@@ -98,7 +98,7 @@ std::vector<std::uint64_t> sizes_of(const std::vector<GgufTensorInfo>& tensors) 
   return sizes;
 }
 
-/// All before the data, padded to the alignment.
+/// Everything before the data, padded to the alignment.
 std::string head_of(const GgufMetadata& metadata, const std::vector<GgufTensorInfo>& tensors,
                     const std::vector<std::uint64_t>& sizes, std::uint32_t alignment) {
   std::string out(gguf::kMagic);

@@ -15,7 +15,7 @@ struct NpyHeader {
   std::vector<Extent> shape;
 };
 
-/// Parses the literal; nothing else of Python is understood. FileError "source: ..." for anything else.
+/// Parses the literal, and no other Python. FileError "source: ..." for anything else.
 NpyHeader parse_npy_header(std::string_view text, std::string_view source);
 
 }  // namespace weft::io

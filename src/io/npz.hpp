@@ -15,8 +15,8 @@ namespace weft::io {
 
 using Arrays = std::map<std::string, Array>;
 
-/// Reads all arrays, named without ".npy". Stored and deflated members (numpy.savez, numpy.savez_compressed). FileError
-/// "path: ..." as `read_zip_directory`, `unpack` and `parse_npy`, and for members that are no .npy files.
+/// Reads all arrays, named without ".npy". Stored and deflated members (numpy.savez, numpy.savez_compressed). FileError "path:
+/// ..." as `read_zip_directory`, `unpack` and `parse_npy`, and for members that are not .npy files.
 Arrays read_npz(const std::filesystem::path& path, const ZipLimits& limits = {});
 Arrays parse_npz(std::span<const std::byte> bytes, std::string_view source, const ZipLimits& limits = {});
 

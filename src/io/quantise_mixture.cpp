@@ -56,7 +56,7 @@ constexpr Mixture kMixtures[] = {
     {"Q3_K", T::q3_k, 12, kQ3KM},    {"Q4_K", T::q4_k, 15, kQ4KM},    {"Q5_K", T::q5_k, 17, kQ5KM},
 };
 
-/// What holds for all mixtures: of eight experts, attention is so small a part that it may be large.
+/// Rules for all mixtures: with eight experts, attention is so small a part that larger types cost little.
 constexpr MixtureRule kAlways[] = {{R::attention_values, T::q8_0, L::all, M::with_8_experts},
                                    {R::attention_keys, T::q8_0, L::all, M::with_8_experts}};
 
@@ -83,7 +83,7 @@ bool is_in(ModelSet models, const MixtureModel& model) {
 
 bool fits(const MixtureRule& rule, const MixtureModel& model, const MixtureTensor& tensor) {
   const bool role = rule.role == R::any || (rule.role == R::experts ? tensor.of_experts : rule.role == tensor.role);
-  const bool by_index = tensor.role == R::attention_values;  // not every layer has to have one
+  const bool by_index = tensor.role == R::attention_values;  // not every layer must have one
   return role && is_in(rule.models, model) &&
          (by_index ? is_in(rule.layers, tensor.index, tensor.of_index)
                    : is_in(rule.layers, tensor.layer, model.layers));
@@ -129,7 +129,7 @@ TensorRole role_of(std::string_view name) {
 
 BlockType type_in_mixture(const Mixture& mixture, const MixtureModel& model, const MixtureTensor& tensor) {
   const BlockType type = type_by_rules(mixture, model, tensor);
-  // Of 70B values are an eighth of the queries, so that a better type costs next to nothing.
+  // In models of 70B, values are an eighth of the queries, so a better type costs next to nothing.
   const bool is_coarse = type == T::q3_k || type == T::q4_k;
   return tensor.role == R::attention_values && model.is_70b && is_coarse ? T::q5_k : type;
 }

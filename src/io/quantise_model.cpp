@@ -16,7 +16,7 @@
 namespace weft::io {
 namespace {
 
-/// Matrices that lose more than they save: small ones, and those that choose.
+/// Matrices whose quantisation costs more than it saves: small matrices, and routers.
 constexpr std::string_view kKept[] = {
     "*_norm.weight",
     "position_embd.weight",
@@ -46,7 +46,7 @@ constexpr std::string_view kKept[] = {
     "*time_mix_lerp_fused.weight",
 };
 
-/// Axes of more than one element count: [1, 576] is a vector.
+/// Only axes with more than one element count: [1, 576] is a vector.
 int rank_of(const Shape& shape) {
   return static_cast<int>(std::count_if(shape.begin(), shape.end(), [](Extent extent) { return extent != 1; }));
 }
@@ -75,7 +75,7 @@ bool is_kept(const SourceTensor& tensor) {
                      [&](std::string_view pattern) { return matches_pattern(tensor.name, pattern); });
 }
 
-/// N of a name that begins with "blk.N."; nothing for others, and for numbers that no model has.
+/// N of a name that begins with "blk.N."; nothing for other names, and for numbers too large for a model.
 std::optional<int> layer_of(std::string_view name) {
   constexpr std::string_view kPrefix = "blk.";
   if (!name.starts_with(kPrefix)) return {};
@@ -94,7 +94,7 @@ MixtureModel facts_of(const TensorSource& source) {
     model.layers = std::max(model.layers, layer_of(tensor.name).value_or(-1) + 1);
   const auto first = [&](std::string_view key) -> std::int64_t {
     const std::string full = fmt::format("{}.{}", family, key);
-    const auto all = m.contains(full) ? m.integers(full) : std::vector<std::int64_t>();  // some families: of each layer
+    const auto all = m.contains(full) ? m.integers(full) : std::vector<std::int64_t>();  // some families: for each layer
     return all.empty() ? 0 : all.front();
   };
   model.experts = static_cast<int>(std::clamp<std::int64_t>(first("expert_count"), 0, 100'000));
@@ -105,7 +105,7 @@ MixtureModel facts_of(const TensorSource& source) {
   return model;
 }
 
-/// What a mixture asks about each tensor.
+/// The facts about each tensor that the rules of a mixture need.
 std::vector<MixtureTensor> facts_of_tensors(const TensorSource& source) {
   const bool tied = source.find("output.weight") == nullptr;
   std::vector<MixtureTensor> facts;

@@ -1,4 +1,4 @@
-// Reading safetensors: the header is taken piece by piece, so that a hostile one is refused before it is stored.
+// Reading safetensors: the header is parsed piece by piece, so that a hostile header is refused before it is stored.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -179,7 +179,7 @@ std::string_view header_of(std::span<const std::byte> bytes, const std::string& 
   return header;
 }
 
-/// Bytes that dtype and shape of `entry` ask for.
+/// Bytes that follow from the dtype and shape of `entry`.
 std::uint64_t bytes_of(const HeaderEntry& entry, const std::string& context) {
   const std::uint64_t count = checked_numel(Shape(entry.shape), context);
   const std::uint64_t bits =

@@ -19,7 +19,7 @@
 
 namespace weft::io {
 
-/// A tensor in a file or on its way into one. `data` is little-endian, row-major, and need not be aligned in memory.
+/// A tensor in a file, or to be written to one. `data` is little-endian, row-major, and need not be aligned in memory.
 struct TensorView {
   std::string name;
   std::string dtype;  ///< by its name in the format: "F32", "BF16", "I64", ...
@@ -29,23 +29,23 @@ struct TensorView {
 
 /// Bits of one element of a dtype of the format, if there is one of that name.
 std::optional<int> safetensors_dtype_bits(std::string_view dtype);
-/// F32 <-> f32, F8_E4M3 <-> fp8_e4m3, ..., as the rows of the types say; nothing for dtypes that Weft's tensors do not hold.
-/// The other way UsageError for types that the format lacks.
+/// F32 <-> f32, F8_E4M3 <-> fp8_e4m3, ..., as the rows of the types say; nothing for dtypes that Weft's tensors do not have. In
+/// the other direction: UsageError for types that the format lacks.
 std::optional<DType> dtype_from_safetensors(std::string_view dtype);
 std::string_view safetensors_dtype(DType type);
 
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
-/// A checked file. All rules of the format hold before anything of the size that a header claims is allocated: header
-/// length at most 100,000,000 and within the file; a UTF-8 JSON object that begins with '{'; no name or key twice; each
-/// tensor with exactly dtype, shape and data_offsets; extents whose product does not overflow, wherever a 0 stands;
-/// byte counts that match; data that covers the rest of the file exactly, without holes, overlap or tail. Rank is at
-/// most 64. Copies share the bytes. Const calls are thread safe.
+/// A checked file. All rules of the format are checked before memory of the size that a header claims is allocated: header
+/// length at most 100,000,000 and within the file; a UTF-8 JSON object that begins with '{'; no name or key twice; each tensor
+/// with exactly dtype, shape and data_offsets; extents whose product does not overflow, wherever a 0 stands; byte counts that
+/// match; data that covers the rest of the file exactly, without holes, overlap or tail. Rank is at most 64. Copies share the
+/// bytes. Const calls are thread safe.
 class SafetensorsFile {
  public:
-  /// Maps the file; the views read from the mapping. FileError "path: ..." for the first rule that does not hold.
+  /// Maps the file; the views read from the mapping. FileError "path: ..." for the first broken rule.
   static SafetensorsFile open(const std::filesystem::path& path);
-  /// Reads from memory that must outlive the result; `source` stands for the path in messages.
+  /// Reads from memory that must outlive the result; messages name `source` instead of the path.
   static SafetensorsFile parse(std::span<const std::byte> bytes, std::string source);
 
   /// In the order of their data.
@@ -56,7 +56,7 @@ class SafetensorsFile {
   const TensorView& at(std::string_view name) const;
   const SafetensorsMetadata& metadata() const { return metadata_; }
   const std::string& source() const { return source_; }
-  /// Null where it was read from memory.
+  /// Null if it was read from memory.
   const MappedFile* file() const { return mapping_.get(); }
 
  private:
@@ -67,8 +67,8 @@ class SafetensorsFile {
   SafetensorsMetadata metadata_;
 };
 
-/// Copies a tensor out. FileError (with the cure) for dtypes that Weft's tensors do not hold, and for BOOL bytes other
-/// than 0 and 1. `source` opens the message.
+/// Copies a tensor out. FileError (with the cure) for dtypes that Weft's tensors do not have, and for BOOL bytes other than 0
+/// and 1. `source` opens the message.
 Array to_array(const TensorView& tensor, std::string_view source);
 
 /// Writes the file atomically (see AtomicFile), tensors sorted by dtype (widest first) and then by name, the header
@@ -76,17 +76,17 @@ Array to_array(const TensorView& tensor, std::string_view source);
 /// is not UTF-8, for an unknown dtype, and for data that does not fit dtype and shape; FileError as AtomicFile.
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,
                        const SafetensorsMetadata& metadata = {}, AtomicFileOptions options = {});
-/// What a header says of a tensor.
+/// The description of a tensor in a header.
 struct TensorInfo {
   std::string name;
   std::string dtype;
   Shape shape;
 };
-/// Gives the data of tensor `index` to `put`, in pieces of any size.
+/// Passes the data of tensor `index` to `put`, in pieces of any size.
 using TensorDataSource =
     std::function<void(std::size_t index, const std::function<void(std::span<const std::byte>)>& put)>;
-/// The same for tensors that are made while the file is written, so that a model need not be in memory. They are asked
-/// for in the order of the file. UsageError also for a tensor given too few bytes or too many.
+/// The same for tensors that are made while the file is written, so that a model need not be in memory. They are requested in
+/// the order of the file. UsageError also for too few or too many bytes of a tensor.
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorInfo> tensors,
                        const SafetensorsMetadata& metadata, const TensorDataSource& data,
                        AtomicFileOptions options = {});

@@ -7,7 +7,7 @@
 
 namespace weft::io {
 
-/// Place of a dtype in the format's list, narrowest alignment first, if there is one of that name.
+/// Index of a dtype in the format's list, narrowest alignment first, if there is one with this name.
 std::optional<int> safetensors_dtype_rank(std::string_view dtype);
 /// All names, separated by commas, for messages.
 std::string safetensors_dtype_list();

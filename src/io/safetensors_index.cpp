@@ -20,8 +20,8 @@ bool is_plain_name(const std::string& name) {
   return true;
 }
 
-/// FileError unless the file is there. It may be a link to anywhere: the caches of Hugging Face keep shards apart and link
-/// to them, and whoever can put a link into a folder can as well put the file there.
+/// FileError if the file does not exist. It may be a link to any place: Hugging Face's caches keep shards elsewhere and link to
+/// them, and anyone who can put a link into a folder can also put a file there.
 std::filesystem::path shard_in(const std::filesystem::path& folder, const std::string& name) {
   std::error_code error;
   const auto path = folder / name;

@@ -10,7 +10,7 @@
 
 namespace weft::io {
 
-/// What an index file says: which file of its folder holds which tensor.
+/// The contents of an index file: which file of its folder holds which tensor.
 struct SafetensorsIndex {
   std::map<std::string, std::string> weight_map;  ///< tensor -> file name
   std::vector<std::string> files;                 ///< each file once, sorted
@@ -23,9 +23,9 @@ SafetensorsIndex read_safetensors_index(const std::filesystem::path& path);
 /// The tensors of a model folder.
 class SafetensorsFolder {
  public:
-  /// Opens model.safetensors or, when there is none, model.safetensors.index.json with every shard it names, and checks
-  /// that each tensor is in the file that the index says, and in no other. Shards may be links to files elsewhere.
-  /// FileError as `read_safetensors_index` and SafetensorsFile, and for shards that are not there.
+  /// Opens model.safetensors or, when there is none, model.safetensors.index.json with every shard it names, and checks that
+  /// each tensor is in the file that the index says, and in no other. Shards may be links to files elsewhere. FileError as
+  /// `read_safetensors_index` and SafetensorsFile, and for missing shards.
   static SafetensorsFolder open(const std::filesystem::path& folder);
 
   /// By name.

@@ -6,9 +6,9 @@
 
 namespace weft::io {
 
-/// Of the format: reader and writer refuse longer headers.
+/// Limit of the format: reader and writer refuse longer headers.
 inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
-/// Key of the header that names no tensor.
+/// Key of the header that does not name a tensor.
 inline constexpr std::string_view kMetadataName = "__metadata__";
 
 }  // namespace weft::io

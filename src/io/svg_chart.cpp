@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view kColours[] = {"#3b82c4", "#d9742b", "#3a9a5c", "#b35fb0", "#8a8d3a", "#c9505a"};
 constexpr double kLeft = 72, kRight = 20, kTop = 52, kBottom = 56;
 
-/// XML text. Characters that XML forbids, also as references, and bytes that are not UTF-8 become U+FFFD.
+/// XML text. Characters that XML forbids even as references, and bytes that are not UTF-8, become U+FFFD.
 std::string escaped(std::string_view text) {
   std::string out;
   while (!text.empty()) {

@@ -1,4 +1,4 @@
-// The public functions between tensors and files.
+// The public functions that load and save tensors.
 #include <fmt/format.h>
 
 #include "base/quote.hpp"

@@ -1,4 +1,4 @@
-// The named tensors of a model, whatever it is stored in: a GGUF file, a safetensors file, or a Hugging Face folder.
+// The named tensors of a model in any container: a GGUF file, a safetensors file, or a Hugging Face folder.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +19,11 @@
 namespace weft::io {
 
 enum class SourceKind { gguf, safetensors, folder };
-/// By what is there: a folder, or a file's first bytes. FileError if it is neither GGUF nor safetensors.
+/// Decides by the kind of path, or by a file's first bytes. FileError if it is neither GGUF nor safetensors.
 SourceKind source_kind(const std::filesystem::path& path);
 
-/// A tensor, mapped. `type` is there for every dtype that has a row in the table of block formats; safetensors files may
-/// hold others (U8, F8_E4M3), which are named and not read.
+/// A mapped tensor. `type` is set for every dtype that has a row in the table of block formats; safetensors files may hold
+/// others (U8, F8_E4M3), which are listed but not read.
 struct SourceTensor {
   std::string name;
   Shape shape;
@@ -46,22 +46,22 @@ class TensorSource {
   const SourceTensor* find(std::string_view name) const;
   /// FileError that names some that are there, if there is none of this name.
   const SourceTensor& at(std::string_view name) const;
-  /// All that the tensors are in.
+  /// All files of the tensors.
   const std::vector<MappedFile>& files() const { return files_; }
   /// The GGUF file with its metadata, or nullptr.
   const GgufFile* gguf() const { return gguf_.get(); }
-  /// Frees what the GGUF file's metadata takes, and reads as if there were none from then on. Tensors stay.
+  /// Frees the GGUF file's metadata, which is empty from then on. Tensors stay.
   void forget_metadata();
   /// Metadata of a safetensors file; empty for the other kinds.
   const SafetensorsMetadata& safetensors_metadata() const { return metadata_; }
 
-  /// The values, row-major, on all threads. FileError if the type cannot be read as f32; UsageError unless `values` holds
-  /// one place for each element.
+  /// The values, row-major, on all threads. FileError if the type cannot be read as f32; UsageError unless `values` has the
+  /// size of the tensor.
   void read_f32(const SourceTensor& tensor, std::span<float> values) const;
   std::vector<float> read_f32(std::string_view name) const;
   /// FileError that names the first element of a block with a scale, or the first value, that is NaN or infinite.
   void require_finite(const SourceTensor& tensor) const { require_finite(tensor, tensor.data); }
-  /// Of some of its blocks.
+  /// The same for some of its blocks.
   void require_finite(const SourceTensor& tensor, std::span<const std::byte> part) const;
 
  private:

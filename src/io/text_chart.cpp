@@ -19,7 +19,7 @@ constexpr int kDotColumns = 2, kDotRows = 4;
 // Bits of U+2800 for the dot at row y, column x of a cell.
 constexpr unsigned kDot[kDotRows][kDotColumns] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
 
-/// Printable characters of `text`, at most `columns` (one column each is assumed); ASCII only when asked.
+/// Printable characters of `text`, at most `columns` (each is assumed to take one column); ASCII only if requested.
 std::u32string printable(std::string_view text, std::size_t columns, bool unicode) {
   std::u32string out;
   while (!text.empty() && out.size() < columns) {
@@ -66,7 +66,7 @@ class Canvas {
   std::vector<char32_t> marks_;
 };
 
-/// Place of `value` among `count`, 0 for `low` and count - 1 for `high`.
+/// Position of `value` among `count`: 0 for `low` and count - 1 for `high`.
 int place(double value, double low, double high, int count) {
   return std::clamp(static_cast<int>(std::lround((value - low) / (high - low) * (count - 1))), 0, count - 1);
 }

@@ -23,7 +23,7 @@ constexpr std::uint32_t kMax32 = 0xFFFFFFFF;
 constexpr std::uint16_t kMax16 = 0xFFFF, kStored = 0, kDeflated = 8, kEncrypted = 1, kUtf8Names = 1 << 11,
                         kZip64Extra = 1;
 constexpr std::uint16_t kDate1980 = 1 << 5 | 1;
-// Deflate packs at most 258 bytes into 2 bits, so a larger claim is a lie: https://zlib.net/zlib_tech.html
+// Deflate packs at most 258 bytes into 2 bits, so a larger claim is false: https://zlib.net/zlib_tech.html
 constexpr std::uint64_t kMaxDeflateRatio = 1032;
 
 class Reader {
@@ -126,7 +126,7 @@ std::string as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// Replaces the fields that stand at their maximum by those of the zip64 extra field.
+/// Replaces fields that have their maximum by those of the zip64 extra field.
 void apply_zip64(const Reader& file, std::span<const std::byte> extra, Central& central, const std::string& name) {
   std::uint64_t* const wide[] = {&central.member.size_bytes, &central.packed_bytes, &central.local_at};
   if (std::none_of(std::begin(wide), std::end(wide), [](const std::uint64_t* field) { return *field == kMax32; }))
@@ -258,7 +258,7 @@ std::vector<std::byte> unpack(const ZipMember& member, std::string_view source) 
     if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) fail("zlib cannot start");
     std::span<const std::byte> in = member.packed;
     std::span<std::byte> out = bytes;
-    std::byte extra{};  // room for one byte more than claimed, to notice it
+    std::byte extra{};  // one byte more than claimed, to detect longer data
     int result = Z_OK;
     while (result == Z_OK) {
       constexpr std::size_t kMaxPiece = std::numeric_limits<uInt>::max();

@@ -1,4 +1,4 @@
-// Zip archives: what .npz files need of them, for archives that may be hostile.
+// Zip archives: the features that .npz files need, safe for hostile archives.
 #pragma once
 
 #include <cstddef>

@@ -69,7 +69,7 @@ Tensor CausalSelfAttention::operator()(const Tensor& x) const {
 
 std::string CausalSelfAttention::describe() const { return fmt::format("Attention, {} x {}", heads_, width_ / heads_); }
 
-// q k^T and the product with v, each 2 C for each of the positions seen: half the context on average.
+// q k^T and the product with v each take 2 C for every visible position: half the context on average.
 double CausalSelfAttention::own_flops() const {
   return 4.0 * static_cast<double>(width_) * (static_cast<double>(context_) + 1) / 2;
 }
@@ -142,7 +142,7 @@ std::string GPT::describe() const {
                      config_.heads, config_.context, config_.vocabulary);
 }
 
-// The tied head; a head of its own counts itself.
+// The tied head; a separate head counts its own.
 double GPT::own_flops() const {
   return config_.tied ? 2.0 * static_cast<double>(config_.width) * static_cast<double>(config_.vocabulary) : 0;
 }

@@ -60,7 +60,7 @@ Init Init::xavier_uniform(Extent fan_in, Extent fan_out) {
 std::vector<float> draw(const Init& init, Extent count, std::uint64_t seed, std::string_view name) {
   std::vector<float> values(static_cast<std::size_t>(count), static_cast<float>(init.a));
   if (init.kind == Init::Kind::constant) return values;
-  // 64 bits of seed and 64 of name fill the key and one counter word: the seed's upper half is mixed into the name.
+  // The key and one counter word hold 64 bits of seed and 64 of name: the seed's upper half is mixed into the name.
   const std::uint64_t stream = philox::stream_of(name) ^ (seed >> 32) * 0x9E3779B97F4A7C15ull;
   const philox::Key key = {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(stream)};
   constexpr Extent chunk = 1 << 15;  // a multiple of 4

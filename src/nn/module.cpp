@@ -18,7 +18,7 @@ struct Parameter::Record {
   Init init;
   bool decay;
   bool requires_grad = true;
-  Variable variable;  // undefined until first asked for
+  Variable variable;  // undefined until first used
 };
 
 namespace {
@@ -27,7 +27,7 @@ std::string joined(const std::string& prefix, const std::string& name) {
   return prefix.empty() ? name : prefix + "." + name;
 }
 
-// A variable that holds host values from the start.
+// A variable with initial values from the host.
 Variable make_variable(const void* values, const Shape& shape, DType type, const std::string& name,
                        bool requires_grad) {
   return Variable(tensor_from_bytes(values, shape, type), name, requires_grad);
@@ -157,7 +157,7 @@ void Module::initialize(std::uint64_t seed) {
   std::vector<NamedVariable> made;
   visit(path(), [&](const std::string& prefix, const Module& m) {
     for (const auto& record : m.parameters_) {
-      if (!record->variable.defined()) continue;  // drawn when first asked for
+      if (!record->variable.defined()) continue;  // drawn on first use
       const std::string name = joined(prefix, record->name);
       const std::vector<float> values = draw(record->init, record->shape.numel(), seed, name);
       const auto bytes = std::as_bytes(std::span(values));
@@ -220,7 +220,7 @@ void Module::load_state_dict(const StateDict& given_state, bool strict, bool los
   const StateDict cast = casts ? cast_state(given_state, expected, lossy) : StateDict{};
   const StateDict& state = casts ? cast : given_state;
   check_state(expected, state, strict, describe());
-  // Parameters that nobody asked for yet begin with the loaded values: drawing them first would be wasted.
+  // Parameters that have not been used yet get the loaded values directly: drawing them first would be wasted.
   std::vector<NamedVariable> made;
   visit("", [&](const std::string& prefix, const Module& m) {
     for (const auto& record : m.parameters_) {

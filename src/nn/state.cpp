@@ -92,7 +92,7 @@ StateDict cast_state(const StateDict& state, std::span<const NamedShape> expecte
   StateDict result;
   for (const NamedArray& array : state) {
     const auto want = types.find(array.name);
-    // What has another size than its shape says is refused later, by its name.
+    // An array whose size does not fit its shape is refused later, by name.
     if (want == types.end() || want->second == array.dtype || !(lossy || holds_all(want->second, array.dtype)) ||
         array.bytes.size() != bytes_of(array.dtype, array.shape)) {
       result.push_back(array);

@@ -69,7 +69,7 @@ std::string to_text(const std::vector<TableRow>& rows, int columns) {
     parameters += row.parameters;
     flops += row.flops;
   }
-  // Numbers keep 35 columns. What a layer is and its shapes say the same twice, so they give way before the names do.
+  // Numbers keep 35 columns. Layers and shapes repeat each other, so they are shortened before the names.
   const std::size_t room = static_cast<std::size_t>(std::max(columns - 35, 30));
   const std::pair<std::size_t*, std::size_t> widths[] = {
       {&layer_width, 20}, {&shape_width, 18}, {&name_width, 10}, {&layer_width, 8}, {&shape_width, 6}};

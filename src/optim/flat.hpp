@@ -1,4 +1,4 @@
-// Pieces that the optimiser's step and the public clipping functions share.
+// Functions that the optimiser's step and the public clipping functions share.
 #pragma once
 
 #include "weft/tensor.hpp"

@@ -28,7 +28,7 @@ Variable float_variable(double value, std::string_view name, Device device) {
   return Variable(tensor_from_bytes(&number, {}, DType::f32, device), name, false);
 }
 
-// A value of a rank-0 or flat Variable, split by the members' sizes.
+// The part of one member in the value of a flat (or rank-0) Variable.
 nn::NamedArray part_of(const nn::NamedArray& flat, const std::string& name, const Shape& shape, std::size_t& offset) {
   const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * size_bytes(flat.dtype);
   const auto begin = flat.bytes.begin() + static_cast<std::ptrdiff_t>(offset);

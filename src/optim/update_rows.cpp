@@ -1,5 +1,5 @@
-// Updates of optimisers by name. Optimisers keep their state themselves, so such an op makes several updates with the same
-// gradient, from fresh state.
+// Updates of optimisers by name. Optimisers own their state, so such an op makes several updates with the same gradient,
+// starting from new state.
 #include "graph/op.hpp"
 #include "graph/op_families.hpp"
 #include "weft/grad.hpp"

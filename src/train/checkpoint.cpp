@@ -21,7 +21,7 @@ constexpr const char* kModel = "model.";
 constexpr const char* kOptimizer = "optimizer.";
 constexpr const char* kRandom = "random_state";
 
-// Over everything that the file says: metadata (but the hash) by key, tensors by name.
+// The hash of the whole content: metadata (except the hash) by key, tensors by name.
 std::string content_hash(const io::SafetensorsMetadata& metadata, std::vector<io::TensorView> tensors) {
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   Xxh64 hash;

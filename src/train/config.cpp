@@ -44,7 +44,7 @@ constexpr Preset kPresets[] = {
      6e-4},
 };
 
-// A field of RunConfig as the command line, config.json and messages know it.
+// Collects options that differ from the stored run, for the error message.
 struct Contradictions {
   std::string text;
   template <class T>

@@ -14,7 +14,7 @@
 namespace weft::train {
 namespace {
 
-// Hands out whole characters of a text that comes byte by byte.
+// Passes on whole characters of a text that arrives byte by byte.
 class Utf8Pieces {
  public:
   std::string take(std::string_view bytes) {
@@ -57,7 +57,7 @@ constexpr Extent kSmallestWindow = 16;
 
 Generator::Generator(nn::GPT& model, const Alphabet& vocabulary)
     : model_(model), vocabulary_(vocabulary), forward_([this](std::span<const Tensor> arguments) {
-        // Only the row of the last token goes through the head.
+        // The head needs only the row of the last token.
         const Tensor hidden = model_.hidden(arguments[0]);
         const Tensor rows = reshape(hidden, {hidden.dim(1), hidden.dim(2)});
         return std::vector<Tensor>{model_.head(embedding(rows, arguments[1]))};
@@ -73,12 +73,12 @@ std::vector<float> Generator::logits(std::span<const Token> tokens) {
   Extent window = std::min(kSmallestWindow, context);
   while (window < count) window = std::min(window * 2, context);
 
-  // What stands behind the last token does not reach it: attention is causal.
+  // Padding after the last token does not affect it, because attention is causal.
   std::vector<Token> padded(tokens.begin(), tokens.end());
   padded.resize(static_cast<std::size_t>(window), 0);
   const Tensor arguments[] = {tensor<Token>(padded, {1, window}), tensor<Token>({static_cast<Token>(count - 1)})};
   std::vector<float> all = forward_(arguments)[0].to_vector<float>();
-  all.resize(static_cast<std::size_t>(vocabulary_.size()));  // rows of the model that no token uses
+  all.resize(static_cast<std::size_t>(vocabulary_.size()));  // drops rows of the model that no token uses
   return all;
 }
 
@@ -87,7 +87,7 @@ void Generator::generate(std::string_view prompt, std::int64_t count, const Samp
   options.check();
   std::vector<Token> tokens = vocabulary_.encode(prompt);
   if (tokens.empty()) {
-    // Something must come first: a new line, where the vocabulary has one.
+    // The model needs a first token: a new line, if the vocabulary has one.
     const std::vector<Token> start =
         vocabulary_.kind() == Alphabet::Kind::bytes || vocabulary_.characters().find('\n') != std::string::npos
             ? vocabulary_.encode("\n")

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// A number, or NaN where the line has null.
+// A number, or NaN if the line has null.
 double number_at(const Json& json, const char* key) {
   const Json& value = json.at(key);
   return value.is_null() ? kNaN : value.get<double>();
@@ -31,7 +31,7 @@ std::optional<Metrics> parse_line(std::string_view line, const std::string& sour
     m.seconds = number_at(json, "seconds");
     return m;
   } catch (const std::exception&) {
-    return std::nullopt;  // torn by a kill, or written by something else
+    return std::nullopt;  // torn by a kill, or written by another program
   }
 }
 

@@ -39,7 +39,7 @@ void check_intervals(const TrainRequest& request) {
     if (value < least) throw UsageError(fmt::format("--{} {}: it must be at least {}", name, value, least));
 }
 
-// One run as it goes: the trainer and everything that is kept about it.
+// One run: the trainer and everything that is recorded about it.
 class Run {
  public:
   Run(const TrainRequest& request, std::span<Observer* const> observers, std::stop_token stop)
@@ -85,7 +85,7 @@ class Run {
                       config_.data, folder_.path.string()));
     config_.data_hash = data_.content_hash;
     config_.model.vocabulary = std::max(config_.model.vocabulary, data_.vocabulary.size());
-    set_default_device(parse_device(request_.device));  // after what is quicker to check
+    set_default_device(parse_device(request_.device));  // after the quicker checks
     write_file_atomically(folder_.config(), to_json(config_) + "\n");
     if (resumed) {
       trainer_.emplace(config_, data_, *resumed);
@@ -99,7 +99,7 @@ class Run {
                                     trainer_->steps(), elapsed_before_});
   }
 
-  // Fills config_; gives the checkpoint to go on from, if there is one.
+  // Fills config_; returns the checkpoint to resume from, if there is one.
   std::optional<Checkpoint> read_stored() {
     if (!request_.resume) {
       config_ = new_run(request_);
@@ -108,7 +108,7 @@ class Run {
     for (const std::filesystem::path& leftover : find_leftovers(folder_.path))
       warn(fmt::format("{} is a file that a killed run left unfinished; it can be deleted", leftover.string()));
     if (!folder_.has_checkpoint()) {
-      // Killed before its first checkpoint: nothing but the configuration is known, and nothing else is needed.
+      // The run was killed before its first checkpoint: only the configuration is known, and that is enough.
       config_ =
           resumed_run(run_config_from_json(read_text_file(folder_.config()), folder_.config().string()), request_, 0);
       return std::nullopt;
@@ -133,7 +133,7 @@ class Run {
     Clock::time_point last_log = begin_, last_checkpoint = begin_;
     std::int64_t logged_step = trainer_->steps();
     bool over = is_over();
-    if (over) {  // the run that is resumed has made all its steps, or the time is too short for one
+    if (over) {  // the resumed run has made all its steps, or the time is too short for one
       complete_ = true;
       if (!folder_.has_checkpoint()) save_last();
       return;

@@ -19,7 +19,7 @@ class RunFiles : public Observer {
   void sample(const Sample& sample) override;
   void end(const RunEnd& run) override;
 
-  /// All steps logged, those of the runs before included. After `begin`.
+  /// All logged steps, including those before the run was resumed. Valid after `begin`.
   const std::vector<Metrics>& metrics() const { return metrics_->all(); }
 
  private:

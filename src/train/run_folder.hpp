@@ -1,4 +1,4 @@
-// The folder of a run, and what stands in it.
+// The folder of a run, and its files.
 #pragma once
 
 #include <filesystem>
@@ -21,8 +21,8 @@ struct RunFolder {
   bool has_run() const;
 };
 
-/// Keeps other processes from training in a folder while it lives; the lock goes with the process. File systems without locks
-/// are not guarded. Errors: UsageError if another run holds it.
+/// Prevents other processes from training in a folder while it exists; the lock ends with the process. File systems without
+/// locks are not guarded. Errors: UsageError if another run holds it.
 class FolderLock {
  public:
   explicit FolderLock(const std::filesystem::path& folder);
@@ -34,7 +34,7 @@ class FolderLock {
   int descriptor_ = -1;
 };
 
-/// The folder of the run, made if need be. Errors: UsageError, FileError, before any work is done.
+/// The folder of the run, made if necessary. Errors: UsageError, FileError, before any work is done.
 RunFolder open_run_folder(const TrainRequest& request);
 
 }  // namespace weft::train

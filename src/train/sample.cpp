@@ -39,7 +39,7 @@ Token draw_token(std::span<const float> logits, const SampleOptions& options, do
   const double largest = static_cast<double>(logits[static_cast<std::size_t>(top)]);
   std::vector<double> weights;
   for (const Token t : order) {
-    // An infinite logit beats all others and shares with its like.
+    // Infinite logits share all the probability.
     const double logit = static_cast<double>(logits[static_cast<std::size_t>(t)]);
     weights.push_back(logit == largest ? 1.0 : std::exp((logit - largest) / options.temperature));
   }

@@ -12,7 +12,7 @@
 namespace weft::train {
 namespace {
 
-constexpr int kIgnored = -100;  // a target that does not count
+constexpr int kIgnored = -100;  // a target that is not counted
 
 Tensor loss_of(const nn::GPT& model, const Tensor& tokens, const Tensor& targets) {
   return cross_entropy(model(tokens), targets, kIgnored);

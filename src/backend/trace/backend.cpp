@@ -27,7 +27,7 @@ struct Recorded final : backend::Program {
   std::size_t scratch = 0;
 };
 
-/// Blocks as they are.
+/// Keeps blocks unchanged.
 class TracePacking final : public backend::WeightPacking {
  public:
   bool supports(BlockType type) const override {
