@@ -69,6 +69,8 @@ class Catalogue {
   Catalogue(const Catalogue&) = delete;
   Catalogue& operator=(const Catalogue&) = delete;
   Handles& handles();
+  /// Loads a language model, as `model.load` does, from anywhere. Errors: OperationError MODEL_EXISTS; as llm::load.
+  void load_model(const std::string& name, const std::filesystem::path& path);
 
  private:
   struct State;

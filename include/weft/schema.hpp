@@ -39,7 +39,8 @@ struct SchemaOptions {
   std::function<std::optional<Value>(const std::string& uri)> fetch = {};
   std::size_t violations_max = 10;      ///< violations that a check lists
   int depth_max = 200;                  ///< depth of nested schemas while they are applied
-  std::uint64_t steps_max = 2'000'000;  ///< schemas applied to values, in one check
+  std::uint64_t steps_max = 2'000'000;  ///< schemas applied to values, and values compared, in one check
+  double seconds_max = 10;              ///< seconds that one check may take
   std::size_t schemas_max = 100'000;    ///< subschemas, with those of other documents
 };
 

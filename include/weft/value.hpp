@@ -81,8 +81,9 @@ class Value {
   static Value object(std::initializer_list<ValueObject::Member> members) { return Object(members); }
 
   /// JSON text (RFC 8259). `source` names it in errors. Errors: FileError with line and column, for text that is not JSON,
-  /// repeats a key, nests deeper than 64 or is larger than 256 MB.
-  static Value parse(std::string_view text, std::string_view source = "JSON");
+  /// repeats a key, nests deeper than 64, is larger than 256 MB, or has more than `values_max` keys and values, of about 50
+  /// bytes each in memory.
+  static Value parse(std::string_view text, std::string_view source = "JSON", std::uint64_t values_max = 20'000'000);
   /// JSON text; an indent gives several lines. A tensor becomes {"$tensor": {"dtype": ..., "shape": ...}} without its elements.
   /// NaN and infinities, which JSON lacks, become "nan", "inf" and "-inf".
   std::string to_json(int indent = -1) const;

@@ -14,6 +14,7 @@ namespace fs = std::filesystem;
 struct Catalogue::State {
   std::shared_ptr<Registry> registry;
   std::shared_ptr<Handles> handles;
+  std::function<void(const std::string&, const fs::path&)> load_model;
 };
 
 Catalogue::Catalogue(std::shared_ptr<Registry> registry, const CatalogueOptions& options)
@@ -25,13 +26,15 @@ Catalogue::Catalogue(std::shared_ptr<Registry> registry, const CatalogueOptions&
   add_handle_operations(to, state_->handles);
   add_gradient_operations(to);
   add_file_operations(to, options);
-  add_model_operations(to, options);
+  state_->load_model = add_model_operations(to, options);
   add_training_operations(to, options);
 }
 
 Catalogue::~Catalogue() = default;
 
 Handles& Catalogue::handles() { return *state_->handles; }
+
+void Catalogue::load_model(const std::string& name, const fs::path& path) { state_->load_model(name, path); }
 
 fs::path allowed_path(const CatalogueOptions& options, std::string_view path, bool writes) {
   if (options.any_files) return fs::path(path);

@@ -1,6 +1,8 @@
 // The families of operations in the catalogue. Each adds its operations to a registry and keeps its state in them.
 #pragma once
 
+#include <filesystem>
+#include <functional>
 #include <memory>
 #include <string_view>
 
@@ -12,7 +14,9 @@ void add_tensor_operations(Registry& registry, const CatalogueOptions& options);
 void add_handle_operations(Registry& registry, std::shared_ptr<Handles> handles);
 void add_gradient_operations(Registry& registry);
 void add_file_operations(Registry& registry, const CatalogueOptions& options);
-void add_model_operations(Registry& registry, const CatalogueOptions& options);
+/// Gives the function that loads a model under a name.
+std::function<void(const std::string& name, const std::filesystem::path& path)> add_model_operations(
+    Registry& registry, const CatalogueOptions& options);
 void add_training_operations(Registry& registry, const CatalogueOptions& options);
 
 /// The path for reading, or for writing. Errors: OperationError ACCESS_DENIED unless it lies in a folder of the options,

@@ -126,7 +126,8 @@ constexpr const char* kStreamOutput =
 
 }  // namespace
 
-void add_model_operations(Registry& registry, const CatalogueOptions& options) {
+std::function<void(const std::string&, const std::filesystem::path&)> add_model_operations(
+    Registry& registry, const CatalogueOptions& options) {
   auto models = std::make_shared<Models>();
   const DeclaredError missing{"MODEL_NOT_FOUND", "no such model is loaded", true, 404};
   const auto on_model = [](const char* action) {
@@ -278,6 +279,11 @@ void add_model_operations(Registry& registry, const CatalogueOptions& options) {
           return Value::object({{"text", model.decode(tokens)}});
         });
       });
+  return [models](const std::string& name, const std::filesystem::path& path) {
+    if (models->has(name))
+      throw OperationError("MODEL_EXISTS", fmt::format("there already is a model {}", quote(name)));
+    models->add(name, llm::load(path));
+  };
 }
 
 }  // namespace weft::operations

@@ -92,6 +92,15 @@ struct CallRequest {
   bool envelope = false;
 };
 
+// "NAME=FILE" in two.
+std::pair<std::string, std::string> named_file(const std::string& pair, std::string_view option,
+                                               std::string_view file) {
+  const auto equals = pair.find('=');
+  if (equals == std::string::npos || equals == 0)
+    throw UsageError(fmt::format("{} is {}, and not NAME={}", option, quote(pair), file));
+  return {pair.substr(0, equals), pair.substr(equals + 1)};
+}
+
 Value input_of(const CallRequest& request, op::Handles& handles) {
   Value input = Value::Object();
   if (request.input.starts_with('@'))
@@ -100,11 +109,9 @@ Value input_of(const CallRequest& request, op::Handles& handles) {
     input = Value::parse(request.input, "--input");
   input = op::from_wire(std::move(input), handles, "owner");
   for (const std::string& pair : request.tensors) {
-    const auto equals = pair.find('=');
-    if (equals == std::string::npos || equals == 0)
-      throw UsageError(fmt::format("--tensor is {}, and not NAME=FILE.npy", quote(pair)));
+    const auto [name, file] = named_file(pair, "--tensor", "FILE.npy");
     if (!input.is_object()) throw UsageError("--tensor adds members to an input that is an object");
-    input.members().set(pair.substr(0, equals), load_npy(pair.substr(equals + 1)));
+    input.members().set(name, load_npy(file));
   }
   return input;
 }
@@ -176,6 +183,7 @@ struct ServeRequest {
   fs::path token_file;
   bool mcp = false, quiet = false;
   std::vector<fs::path> read_folders, write_folders;
+  std::vector<std::string> models;
 };
 
 // A line of standard input without its end; of one that is too long, its beginning.
@@ -193,6 +201,14 @@ int serve(const ServeRequest& request) {
   set_default_device(parse_device(request.device));
   const auto registry = std::make_shared<op::Registry>();
   op::Catalogue catalogue(registry, {.read_folders = request.read_folders, .write_folders = request.write_folders});
+  for (const std::string& pair : request.models) {
+    const auto [name, path] = named_file(pair, "--model", "PATH");
+    try {
+      catalogue.load_model(name, path);
+    } catch (const op::OperationError& error) {
+      throw UsageError(fmt::format("--model {}: {}", name, error.what()));
+    }
+  }
   op::Exchange exchange(registry);
   const weft::serve::Service service{exchange, catalogue.handles()};
   std::optional<weft::serve::HttpServer> http;
@@ -275,6 +291,8 @@ void set_up_operations(CLI::App& app, Action& action) {
       ->take_all();
   serve_app
       ->add_option("--allow-write", serving->write_folders, "a folder that operations may write in; may be repeated")
+      ->take_all();
+  serve_app->add_option("--model", serving->models, "NAME=PATH: a language model to load first; may be repeated")
       ->take_all();
   serve_app->add_option("--device", serving->device, "auto, cpu, webgpu or webgpu:INDEX")->capture_default_str();
   serve_app->add_flag("--quiet", serving->quiet, "print no line for each request");

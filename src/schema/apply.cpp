@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "base/quote.hpp"
 #include "schema/node.hpp"
@@ -113,8 +114,7 @@ class Application {
       : schema_(schema), violations_(violations) {}
 
   bool run(const Node& node, const Value& value, const Path& path, const DynamicScope* scope, Evaluated* outer) {
-    if (++steps_ > schema_.options.steps_max)
-      throw Stopped{fmt::format("takes more than {} steps to check", schema_.options.steps_max)};
+    take_steps(1);
     if (depth_ >= schema_.options.depth_max)
       throw Stopped{fmt::format("nests, or refers to itself, deeper than {} schemas", schema_.options.depth_max)};
     if (node.always) return *node.always || fail(node, "", path, "is not allowed here");
@@ -136,6 +136,36 @@ class Application {
   }
 
  private:
+  // Counts work. Errors: Stopped once it is too much.
+  void take_steps(std::uint64_t count) {
+    steps_ += count;
+    if (steps_ > schema_.options.steps_max)
+      throw Stopped{fmt::format("takes more than {} steps to check", schema_.options.steps_max)};
+    if (steps_ >= next_look_) {
+      next_look_ = steps_ + kStepsBetweenLooks;
+      look_at_time();
+    }
+  }
+  void look_at_time() const {
+    if (std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count() > schema_.options.seconds_max)
+      throw Stopped{fmt::format("takes longer than {} s to check", schema_.options.seconds_max)};
+  }
+  // What comparing a value costs.
+  static std::uint64_t size_of(const Value& value) {
+    std::uint64_t size = 1;
+    if (value.is_array())
+      for (const Value& each : value.elements()) size += size_of(each);
+    else if (value.is_object())
+      for (const auto& [key, each] : value.members()) size += size_of(each);
+    return size;
+  }
+  bool search(const Regex& regex, std::string_view text) {
+    take_steps(1);
+    const bool found = regex.is_found_in(text);
+    if (text.size() > kLongText) look_at_time();  // one search may take a tenth of a second
+    return found;
+  }
+
   // Whether checks go on behind a violation.
   bool lists_all() const { return violations_ && violations_->size() < schema_.options.violations_max; }
 
@@ -163,6 +193,7 @@ class Application {
       ok &= check(node.types & type, node, "type", path,
                   [&] { return fmt::format("is {}, and not {}", with_article(value.kind()), types_text(node.types)); });
     if (!ok) return false;  // what follows would say it again
+    if ((node.constant || node.choices) && (type & (kArray | kObject))) take_steps(size_of(value));
     if (node.constant)
       ok &= check(value == *node.constant, node, "const", path,
                   [&] { return fmt::format("is {}, and not {}", shown(value), shown(*node.constant)); });
@@ -232,7 +263,7 @@ class Application {
                   [&] { return fmt::format("has {} characters, and may have at most {}", length, rules.max_length); });
     }
     if (rules.pattern)
-      ok &= check(rules.pattern->is_found_in(text), node, "pattern", path, [&] {
+      ok &= check(search(*rules.pattern, text), node, "pattern", path, [&] {
         return fmt::format("is {}, which does not match {}", quote(text, 60), quote(rules.pattern_text));
       });
     if (rules.format)
@@ -287,7 +318,7 @@ class Application {
   }
 
   bool unique(const Node& node, const Value::Array& elements, const Path& path) {
-    steps_ += elements.size();
+    for (const Value& element : elements) take_steps(size_of(element));
     std::unordered_set<const Value*, ValueHash, ValueEqual> seen;
     for (std::size_t i = 0; i < elements.size(); ++i)
       if (!seen.insert(&elements[i]).second)
@@ -329,7 +360,6 @@ class Application {
     const Path here{&path, &key, 0};
     bool ok = true, known = false;
     if (rules.names) {
-      steps_ += 1;
       const Value name(key);
       ok &= check(quietly(*rules.names, name, here, scope, nullptr), node, "propertyNames", path,
                   [&] { return fmt::format("has a property with the name {}, which is not allowed", quote(key)); });
@@ -339,8 +369,7 @@ class Application {
       ok &= run(*found->second, value, here, scope, nullptr);
     }
     for (const ObjectRules::Pattern& pattern : rules.patterns) {
-      steps_ += 1;
-      if (!pattern.regex.is_found_in(key)) continue;
+      if (!search(pattern.regex, key)) continue;
       known = true;
       ok &= run(*pattern.node, value, here, scope, nullptr);
     }
@@ -512,9 +541,13 @@ class Application {
     return ok;
   }
 
+  static constexpr std::uint64_t kStepsBetweenLooks = 4096;  // at the clock
+  static constexpr std::size_t kLongText = 16;
+
   const Schema::Compiled& schema_;
   std::vector<Violation>* violations_;
-  std::uint64_t steps_ = 0;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::uint64_t steps_ = 0, next_look_ = kStepsBetweenLooks;
   int depth_ = 0, explaining_ = 0;
 };
 

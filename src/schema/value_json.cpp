@@ -158,9 +158,9 @@ struct JsonWriter {
 
 }  // namespace
 
-Value Value::parse(std::string_view text, std::string_view source) {
+Value Value::parse(std::string_view text, std::string_view source, std::uint64_t values_max) {
   ValueBuilder builder;
-  parse_json_events(text, source, builder);
+  parse_json_events(text, source, builder, {.max_values = values_max});
   return builder.take();
 }
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
@@ -49,6 +50,24 @@ struct Shared {
   Service service;
   Tokens tokens;
   HttpOptions options;
+  std::atomic<std::uint64_t> bodies_bytes = 0;  // of requests that arrive or are answered
+};
+
+// A part of the memory for bodies.
+class BodyShare {
+ public:
+  BodyShare(Shared& shared, std::uint64_t bytes) : shared_(shared), bytes_(bytes) {
+    if (shared.bodies_bytes.fetch_add(bytes) + bytes <= shared.options.bodies_bytes_max) return;
+    shared.bodies_bytes -= bytes;
+    throw HttpError{503, std::string(op::kOverloaded), "too many large requests at once; send it again later"};
+  }
+  ~BodyShare() { shared_.bodies_bytes -= bytes_; }
+  BodyShare(const BodyShare&) = delete;
+  BodyShare& operator=(const BodyShare&) = delete;
+
+ private:
+  Shared& shared_;
+  std::uint64_t bytes_;
 };
 
 class Connection {
@@ -110,6 +129,11 @@ class Connection {
       if (head.count(http::field::host) != 1 && head.version() >= 11)
         throw HttpError{400, "BAD_REQUEST", "one Host header is needed"};
       authorise(head);  // before the body is read
+      const auto length = parser.content_length();
+      const BodyShare share(shared_, std::min(length             ? *length
+                                              : parser.chunked() ? shared_.options.body_bytes_max
+                                                                 : 0,
+                                              shared_.options.body_bytes_max));
       if (view(head[http::field::expect]) == "100-continue") write_continue();
       if (const auto error = wait(left(), [&](auto done) { http::async_read(stream_, buffer_, parser, done); }))
         return refuse(error);
@@ -220,7 +244,8 @@ class Connection {
     if (!form_text.empty() && form_text != "data" && form_text != "handles")
       throw HttpError{400, std::string(op::kValidationError), "Weft-Tensors is data or handles"};
     const auto form = form_text == "handles" ? op::WireTensors::handles : op::WireTensors::data;
-    Value input = request.body().empty() ? Value(Value::Object()) : Value::parse(request.body(), "the body");
+    Value input = request.body().empty() ? Value(Value::Object())
+                                         : Value::parse(request.body(), "the body", shared_.options.values_max);
     const bool streams = (specification_ && specification_->kind == op::Kind::subscription) ||
                          view(request[http::field::accept]).find("text/event-stream") != std::string_view::npos;
     op::Subscription answers = shared_.service.start(id, std::move(input), std::move(options));

@@ -18,6 +18,8 @@ struct HttpOptions {
   std::string version = "0";
   std::size_t connections_max = 256;
   std::uint64_t body_bytes_max = std::uint64_t{64} << 20;
+  std::uint64_t bodies_bytes_max = std::uint64_t{1} << 30;  ///< of all requests that arrive at once
+  std::uint64_t values_max = 1'000'000;                     ///< keys and values of a body
   std::uint32_t header_bytes_max = 16 << 10;
   std::chrono::milliseconds request_time =
       std::chrono::seconds(30);                                    ///< for the head and the body of a request to arrive

@@ -18,6 +18,14 @@ Value json_content(Value schema) {
   return Value::object({{"application/json", Value::object({{"schema", std::move(schema)}})}});
 }
 
+bool has_references(const Value& schema) {
+  if (schema.is_array()) return std::any_of(schema.elements().begin(), schema.elements().end(), has_references);
+  if (!schema.is_object()) return false;
+  return std::any_of(schema.members().begin(), schema.members().end(), [](const Value::Object::Member& member) {
+    return member.key == "$ref" || member.key == "$dynamicRef" || has_references(member.value);
+  });
+}
+
 // A schema in which `x-tensor` refers to the one description of tensors.
 Value with_references(const Value& schema) {
   if (schema.is_array()) {
@@ -35,12 +43,20 @@ Value with_references(const Value& schema) {
   return out;
 }
 
+// A schema as a part of the description. References inside it lead to itself, so it becomes a resource of its own.
+Value embedded(const Value& schema, std::string_view id, std::string_view part) {
+  if (!has_references(schema)) return with_references(schema);
+  Value own = op::schema_for_wire(schema);
+  if (!own.find("$id")) own.members().set("$id", fmt::format("urn:weft:{}:{}", id, part));
+  return own;
+}
+
 Value responses_of(const op::Specification& specification) {
-  const Value envelope =
-      Value::object({{"type", "object"},
-                     {"required", Value::array({"data", "meta"})},
-                     {"properties", Value::object({{"data", with_references(specification.output)},
-                                                   {"meta", Value::object({{"type", "object"}})}})}});
+  const Value envelope = Value::object(
+      {{"type", "object"},
+       {"required", Value::array({"data", "meta"})},
+       {"properties", Value::object({{"data", embedded(specification.output, specification.id(), "output")},
+                                     {"meta", Value::object({{"type", "object"}})}})}});
   Value::Object content;
   if (specification.kind != op::Kind::subscription)
     content.set("application/json", Value::object({{"schema", envelope}}));
@@ -85,7 +101,8 @@ Value openapi(const op::Registry& registry, std::string_view version) {
     post.set("parameters", Value::array({Value::object({{"$ref", "#/components/parameters/Tensors"}}),
                                          Value::object({{"$ref", "#/components/parameters/Timeout"}})}));
     post.set("requestBody",
-             Value::object({{"required", true}, {"content", json_content(with_references(specification->input))}}));
+             Value::object({{"required", true},
+                            {"content", json_content(embedded(specification->input, specification->id(), "input"))}}));
     post.set("responses", responses_of(*specification));
     post.set("x-version", specification->version);
     post.set("x-kind", op::name_of(specification->kind));

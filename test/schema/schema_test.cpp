@@ -174,6 +174,24 @@ TEST(Schema, EndsSearchesThatTakeTooLong) {
   EXPECT_NE(message.find("takes too long"), std::string::npos) << message;
 }
 
+TEST(Schema, EndsChecksThatTakeTooLong) {
+  Value::Object many;  // each search takes some milliseconds, and none too many steps
+  for (int i = 0; i < 1000; ++i) many.set("k" + std::to_string(i), std::string(24, 'a') + "!");
+  const double seconds = seconds_of([&] {
+    EXPECT_EQ(violations(R"({"additionalProperties": {"not": {"pattern": "^(a|aa)+$"}}})", Value(many),
+                         {.seconds_max = 0.02}),
+              " # takes longer than 0.02 s to check\n");
+  });
+  EXPECT_LT(seconds, 10);
+  const Value large = Value::Array(100'000, Value::array({1, 2}));
+  EXPECT_EQ(
+      violations(
+          R"({"allOf": [{"not": {"const": 1}}, {"not": {"enum": [1]}}, {"not": {"const": 1}}, {"not": {"const": 1}}, {"not": {"const": 1}},
+                          {"not": {"const": 1}}, {"not": {"const": 1}}, {"not": {"const": 1}}]})",
+          large),
+      " # takes more than 2000000 steps to check\n");
+}
+
 TEST(Schema, ComparesManyElementsQuickly) {
   Value::Array many;
   for (int i = 0; i < 200'000; ++i) many.push_back(Value::array({i, "x"}));

@@ -41,10 +41,11 @@ class Server(unittest.TestCase):
             {"token": OTHER, "id": "other", "scopes": ["tensor:run", "training:read"]},
             {"token": WEAK, "id": "weak"}]}))
         (path / "data").mkdir()
+        tiny_model.put_model(path / "first")
         (path / "data" / "text.txt").write_text("row, row, row your boat, gently down the stream\n" * 200)
         cls.log = open(path / "log", "w+")
         cls.process = subprocess.Popen([WEFT, "operations", "serve", "--http", "127.0.0.1:0", "--token-file", path / "tokens.json", "--device", "cpu",
-                                        "--allow-read", path, "--allow-write", path / "data"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=cls.log)
+                                        "--allow-read", path, "--allow-write", path / "data", "--model", f"first={path}/first"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=cls.log)
         for _ in range(600):
             text = (path / "log").read_text()
             if found := re.search(r"serving \d+ operations on http://127.0.0.1:(\d+)\n", text):
@@ -130,6 +131,7 @@ class Server(unittest.TestCase):
             self.assertEqual(got, status, (name, answer))
             if code:
                 self.assertEqual(answer["error"]["code"], code)
+        self.assertEqual(self.call("tensor.neg", "[" + "1," * 1_000_000 + "1]")[0], 400, "too many values")
         self.assertEqual(self.call("tensor.neg", "{}", headers={"Content-Type": "text/plain"})[0], 415)
         for header, value in [("Weft-Timeout", "x"), ("Weft-Timeout", "-1"), ("Weft-Timeout", "nan"), ("Weft-Tensors", "both"), ("Weft-Request-Id", "x" * 101)]:
             self.assertEqual(self.call("tensor.neg", {"x": 1}, headers={header: value})[0], 400, header)
@@ -235,7 +237,7 @@ class Server(unittest.TestCase):
         self.assertEqual(self.call("model.load", {"path": str(folder), "model": "tiny"}, token=OTHER)[0], 403)
         self.assertEqual(self.call("model.load", {"path": str(folder), "model": "tiny"})[0], 200)
         self.assertEqual(self.call("model.load", {"path": str(folder), "model": "tiny"})[0], 409)
-        self.assertEqual(self.call("model.list", {})[1]["data"], {"models": ["tiny"]})
+        self.assertEqual(self.call("model.list", {})[1]["data"], {"models": ["first", "tiny"]})
         self.assertEqual(self.call("model.list", {}, token=OTHER)[1]["data"], {"models": []}, "it may not see it")
         self.assertEqual(self.call("model.tokenize", {"model": "tiny", "text": "w1 w2"}, token=OTHER)[0], 403)
         tokens = self.call("model.tokenize", {"model": "tiny", "text": "w1 w2"})[1]["data"]["tokens"]
