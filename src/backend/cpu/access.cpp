@@ -4,7 +4,7 @@
 namespace weft::cpu {
 namespace {
 
-/// Drops dimensions that move nothing and joins neighbours that make one stride.
+/// Drops dimensions with no effect on the offset, and joins neighbours that make one stride.
 std::vector<Access::Dim> simplify(const std::vector<Access::Dim>& dims) {
   std::vector<Access::Dim> out;
   for (const Access::Dim& dim : dims) {

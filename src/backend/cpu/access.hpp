@@ -1,5 +1,5 @@
-// How a view's elements lie over the rectangle of a loop: a `slow` by a `fast` axis, each of them a list of strided
-// dimensions; and walks along the fast axis in runs of constant stride.
+// Maps a view's elements to the rectangle of a loop, a `slow` by a `fast` axis, each a list of strided dimensions; and walks
+// along the fast axis in runs of constant stride.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ struct Access {
   };
   Extent offset = 0;
   std::vector<Dim> slow, fast;  // outermost first; neighbours that make one stride are joined
-  bool separable = true;        // false: the dimensions do not divide between the axes; `slow` holds them all
+  bool separable = true;        // false: the dimensions do not divide between the axes, and `slow` holds all
   Extent linear_slow = 0, linear_fast = 0;  // when not separable
 
   bool uses_slow() const { return !separable || !slow.empty(); }
@@ -29,7 +29,7 @@ struct Access {
   bool plain_slow() const { return separable && plain(slow); }
   bool plain_fast() const { return separable && plain(fast); }
 
-  /// Offset of a row, and whether its bounds admit it. Only when separable.
+  /// Offset of a row, and whether the row is within bounds. Only if separable.
   bool locate_row(Extent s, Extent* at) const {
     Extent where = offset;
     bool inside = true;
@@ -43,7 +43,7 @@ struct Access {
     *at = where;
     return inside;
   }
-  /// Offset of one element, or -1 outside of bounds, by its linear index. Only when not separable.
+  /// Offset of one element, or -1 outside of bounds, by its linear index. Only if not separable.
   Extent locate(Extent linear) const {
     Extent where = offset;
     for (std::size_t d = slow.size(); d-- > 0;) {
@@ -97,8 +97,8 @@ void walk_row(const Access& access, Extent s, Extent f0, Extent count, Run run, 
   }
 }
 
-/// Whether stretches of a row come by twos, as where neighbours are swapped (rotary embeddings) or repeated: a walk would
-/// take longer to find them than to copy them.
+/// Whether runs of a row have two elements, because neighbours are swapped (rotary embeddings) or repeated. A walk would take
+/// longer to find such runs than to copy them.
 inline bool is_of_pairs(const Access& access, Extent f0, Extent count) {
   const std::size_t dims = access.fast.size();
   return access.separable && dims >= 2 && access.fast[dims - 1].extent == 2 && !access.fast[dims - 1].bounded() &&

@@ -18,12 +18,12 @@ namespace weft::cpu {
 namespace {
 
 constexpr Extent kQueriesOfBlock = 64;
-constexpr Extent kCausalBlocks = 8;  // of one head at least: more blocks compute fewer scores that the mask throws away
+constexpr Extent kCausalBlocks = 8;  // least number for a head: more blocks compute fewer masked scores
 constexpr Extent kQueriesOfSmallBlock = 16;
-constexpr Extent kTasks = 16;               // enough for a balance
-constexpr Extent kScoresBytes = 512 << 10;  // of a block: half of the second cache
+constexpr Extent kTasks = 16;               // enough to balance the threads
+constexpr Extent kScoresBytes = 512 << 10;  // for a block: half of the L2 cache
 
-/// Queries of a block, so that its scores fit; at least 8, however many keys there are.
+/// Number of queries of a block, so that its scores fit; at least 8, whatever the number of keys.
 template <class T>
 Extent block_of(const kernel::AttentionKernel& kernel) {
   const Extent fitting = kScoresBytes / static_cast<Extent>(sizeof(T)) / std::max<Extent>(kernel.keys, 1) / 8 * 8;
@@ -31,7 +31,7 @@ Extent block_of(const kernel::AttentionKernel& kernel) {
   return std::clamp<Extent>(fitting, 8, kernel.causal ? wanted : kQueriesOfBlock);
 }
 
-/// Memory of a thread, kept for its next block.
+/// A thread's memory, kept for its next block.
 template <class T>
 T* scratch(std::size_t count) {
   struct Free {
@@ -64,23 +64,23 @@ class Attention {
  private:
   using Tensor = kernel::AttentionKernel::Tensor;
   Extent blocks() const { return (kernel_.queries + block_ - 1) / block_; }
-  /// Tasks of a head going forward. One whose blocks are one task turns its keys once. Later blocks see more keys: where
-  /// there are few heads, the longest blocks go first, so that the last tasks are short.
+  /// Tasks of a head in the forward pass. If all blocks of a head are one task, its keys are transposed once. Later blocks see
+  /// more keys, so with few heads the longest blocks go first, and the last tasks are short.
   Extent parts() const { return kernel_.batch * kernel_.heads >= kTasks ? 1 : blocks(); }
   Extent first_of(const Tensor& tensor, Extent head) const {
     return head / kernel_.heads * tensor.batch_stride + head % kernel_.heads * tensor.head_stride;
   }
   T* at(void* data, const Tensor& tensor, Extent head) const { return static_cast<T*>(data) + first_of(tensor, head); }
 
-  /// Rows of a head that are read.
+  /// Rows of a head to read.
   struct Rows {
     const T* data;
     Extent row;
   };
   static bool is_narrow(const Tensor& tensor) { return tensor.operand.type != dtype_of<T>; }
-  /// Elements that `rows` rows take in scratch.
+  /// Elements of `rows` rows in scratch memory.
   Extent scratch_for(const Tensor& tensor, Extent rows) const { return is_narrow(tensor) ? rows * kernel_.width : 0; }
-  /// Rows [begin, begin + count): where they are, or converted in `to`, which moves beyond them.
+  /// Rows [begin, begin + count): in place, or converted to `to`, which is advanced past them.
   Rows read(const void* data, const Tensor& tensor, Extent head, Extent begin, Extent count, T*& to) const {
     const Extent first = first_of(tensor, head) + begin * tensor.row_stride;
     if constexpr (std::is_same_v<T, float>)
@@ -105,7 +105,7 @@ class Attention {
     T* scores = keys + gemm_.packed_size(width, most);
     T* converted = scores + block_ * most;
     const Rows v = read(binding_.v, kernel_.v, head, 0, most, converted);
-    T* const for_queries = converted;  // and, before them, for keys
+    T* const for_queries = converted;  // and before that for keys
     const Rows k = read(binding_.k, kernel_.k, head, 0, most, converted);
     gemm_.pack_transposed(width, most, k.data, k.row, keys);
     for (Extent begin = first * block_; begin < std::min(last * block_, kernel_.queries); begin += block_) {
@@ -137,11 +137,11 @@ class Attention {
     T* p = turned_v + packed;
     T* converted = p + 2 * block_ * keys;
     const Rows k = read(binding_.k, kernel_.k, head, 0, keys, converted);
-    T* const for_block = converted;  // and, before it, for values
+    T* const for_block = converted;  // and before that for values
     const Rows v = read(binding_.v, kernel_.v, head, 0, keys, converted);
     gemm_.pack_transposed(width, keys, k.data, k.row, turned_k);
     gemm_.pack_transposed(width, keys, v.data, v.row, turned_v);
-    // The last queries see all keys: their gradients come first, and those of the others are added.
+    // The last queries see all keys, so their gradients come first, and those of the others are added.
     for (Extent block = blocks(); block-- > 0;) {
       const Extent begin = block * block_, end = std::min(begin + block_, kernel_.queries), rows = end - begin,
                    seen = visible(end - 1);

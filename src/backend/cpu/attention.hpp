@@ -5,7 +5,7 @@
 
 namespace weft::cpu {
 
-/// Pointers to the first element of each operand; those that the direction does not use may be null.
+/// Pointers to the first element of each operand; pointers that the direction does not use may be null.
 struct AttentionBinding {
   const void *q = nullptr, *k = nullptr, *v = nullptr;
   void *o = nullptr, *logsumexp = nullptr;
@@ -16,7 +16,7 @@ struct AttentionBinding {
 /// Runs it for f32 or f64, with operands of narrower types than f32 too (DTypeError for others). Heads, and forward blocks of queries too, are tasks; sums have one
 /// order, whatever the number of threads. A query that sees no key gives zeros and a logsumexp of -infinity.
 void run_attention(const kernel::AttentionKernel& kernel, const AttentionBinding& binding);
-/// The same as tasks for a schedule of the caller's.
+/// The same as tasks, for the caller's schedule.
 Extent attention_tasks(const kernel::AttentionKernel& kernel);
 void run_attention_task(const kernel::AttentionKernel& kernel, const AttentionBinding& binding, Extent task);
 

@@ -13,7 +13,7 @@ inline Reader<T, kNative<T>> read_row(const T* data) {
   return reader;
 }
 
-/// Visits a row in whole vectors and one partly filled: visit(vector, lanes).
+/// Visits a row in whole vectors and one partial vector: visit(vector, lanes).
 template <class T, class Visit>
 inline void each_vector(std::int64_t count, Visit visit) {
   constexpr int N = kNative<T>;
@@ -38,7 +38,7 @@ inline void clear(T* x, std::int64_t count) {
   each_vector<T>(count, [&](std::int64_t j, std::int64_t lanes) { store_some<T>(x + j, Native<T>{}, lanes); });
 }
 
-/// In passes over all rows, so that the latencies of one row hide behind the others; the logarithms of all rows together.
+/// Makes passes over all rows, so that the other rows hide the latencies of one; takes the logarithms of all rows together.
 template <class T>
 void attention_softmax(T* x, std::int64_t rows, std::int64_t size, const std::int64_t* visible, T scale, T* total,
                        T* logsumexp) {

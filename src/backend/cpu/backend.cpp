@@ -1,4 +1,4 @@
-// The CPU backend: its memory, and what it says of itself.
+// The CPU backend: its memory and its description.
 #include "backend/cpu/backend.hpp"
 
 #include <sys/mman.h>
@@ -42,8 +42,8 @@ std::size_t physical_memory() {
 
 std::shared_ptr<char> allocate_bytes(std::size_t bytes, std::string_view label, Pages pages = Pages::huge) {
   const std::size_t limit = physical_memory();
-  // Large buffers stand on huge pages, so that streaming through them rarely misses the address cache. Others of some size
-  // begin with a page: of a cache, as many are in memory as were written to.
+  // Large buffers use huge pages, so that streaming through them rarely misses the TLB. Other buffers of some size begin at a
+  // page, so that of a cache only the pages that were written take memory.
   const std::size_t alignment = bytes >= 2 * kHugePage && pages == Pages::huge ? kHugePage
                                 : bytes >= 16 * kPage                          ? kPage
                                                                                : kLine;
@@ -130,7 +130,7 @@ class CpuBackend final : public backend::Backend {
   const backend::WeightPacking* weight_packing() const override { return &packing_; }
 
  private:
-  /// All of the buffer, after a look that the elements lie in it.
+  /// The whole buffer, after a check that the elements are inside it.
   static char* memory(backend::Buffer& buffer, Extent first, Extent count, DType type) {
     const std::size_t end = bytes_of(type, static_cast<std::size_t>(first + count));
     if (first < 0 || count < 0 || end > buffer.bytes())
@@ -148,7 +148,7 @@ class CpuBackend final : public backend::Backend {
 backend::BufferPtr WeightMemory::allocate(std::size_t bytes, std::string_view label) {
   const std::size_t rounded = (bytes + kLine - 1) / kLine * kLine;
   if (left_ < rounded) {
-    // Only pages that are written to take memory, so that a piece may be too large.
+    // Only pages that are written take memory, so a piece may be too large.
     left_ = std::max(rounded, piece_bytes_);
     next_ = allocate_bytes(left_, label, pages_);
   }

@@ -11,21 +11,21 @@
 
 namespace weft::cpu {
 
-/// Every dtype, all of the machine's memory; programs run to their end before `run` returns. The instruction set is what
-/// `isa()` says when a plan is compiled, the number of threads what `thread_count()` says when it runs.
+/// Supports every dtype and all of the machine's memory; programs have finished when `run` returns. The instruction set is
+/// `isa()` when a plan is compiled, and the number of threads is `thread_count()` when it runs.
 std::unique_ptr<backend::Backend> make_cpu_backend();
 
 /// DeviceError as `Backend::allocate`.
 backend::BufferPtr allocate_memory(std::size_t bytes, std::string_view label);
 
-/// Huge pages are streamed through without missing the address cache. Fresh ones may be slow to come by: the host of a
-/// virtual machine takes back what is free in pieces of that size, and 100 MB then take 0.3 s, in usual pages 0.05.
+/// Streaming through huge pages does not miss the TLB. New huge pages may be slow to get: the host of a virtual machine takes
+/// back free memory in pieces of that size, and 100 MB then take 0.3 s, or 0.05 s in usual pages.
 enum class Pages : std::uint8_t { huge, usual };
 
-/// Buffers side by side, for weights. Memory goes with the last buffer of a piece.
+/// Adjacent buffers, for weights. A piece of memory is freed with its last buffer.
 class WeightMemory final : public backend::SharedMemory {
  public:
-  /// Pieces take `piece_bytes`, best all that will be asked for, or the largest buffer.
+  /// A piece takes `piece_bytes`, ideally the total that will be allocated, or the size of the largest buffer.
   explicit WeightMemory(std::size_t piece_bytes = 0, Pages pages = Pages::huge)
       : piece_bytes_(piece_bytes), pages_(pages) {}
   /// At a multiple of 64. DeviceError as `Backend::allocate`.
@@ -37,10 +37,10 @@ class WeightMemory final : public backend::SharedMemory {
   std::shared_ptr<char> next_;
 };
 
-/// A buffer over memory that stands already and is only read, as that of a mapped file; it begins at a multiple of 64.
+/// A buffer over existing memory that is only read, such as a mapped file; it begins at a multiple of 64.
 backend::BufferPtr borrow_memory(std::shared_ptr<const void> owner, std::span<const std::byte> bytes);
 
-/// Where a buffer of the CPU lies. InternalError for another device's.
+/// The memory of a CPU buffer. InternalError for a buffer of another device.
 std::span<std::byte> memory_of(backend::Buffer& buffer);
 
 }  // namespace weft::cpu

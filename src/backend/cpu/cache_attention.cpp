@@ -1,5 +1,5 @@
-// Attention over a cache. Tokens that follow each other in one sequence make a run; a long run is cut into blocks of
-// queries that meet the keys in matrix products, a short one into stretches of keys, each a pass over memory.
+// Attention over a cache. Consecutive tokens of a sequence make a run. A long run is cut into blocks of queries, which are
+// multiplied with the keys in matrix products; a short run is cut into stretches of keys, each a pass over memory.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -18,16 +18,16 @@
 namespace weft::cpu {
 namespace {
 
-// Queries that take the passes: a token and the guesses that are checked with it at most (15), as these then have the bits
-// of single tokens. Rounding to eight bits would make another text of a sum in another order.
+// The most queries for passes: a token and the guesses that are checked with it (at most 15), which then have the bits of
+// single tokens. With rounding to eight bits, sums in another order could lead to another text.
 constexpr Extent kShortRun = 16;
 constexpr Extent kStretch = 128;        // keys of a task
 constexpr Extent kTasksPerThread = 2;   // for a schedule
-constexpr Extent kStepBytes = 8192;     // of rows that are asked for while those before them are used
+constexpr Extent kStepBytes = 8192;     // of rows that are prefetched while the rows before them are used
 constexpr Extent kRowsOfBlock = 96;     // queries times the heads that share keys
 constexpr Extent kScoresMax = 1 << 17;  // of a block: half a megabyte
 
-/// Keys that a query sees: positions of its sequence where the cache is a ring, else rows of the cache.
+/// Keys that a query sees: positions of its sequence if the cache is a ring, else rows of the cache.
 struct Slot {
   Extent begin = 0, end = 0;
   Extent first = 0;  // row of key 0
@@ -62,8 +62,8 @@ class CacheAttention final : public Prepared {
     start();
     parallel_for(static_cast<Extent>(tasks_.size()), [&](Extent i) { run_one(tasks_[static_cast<std::size_t>(i)]); });
   }
-  /// How many tasks there are is known when a run begins; a schedule needs a number before, and gets that of the hands
-  /// which take them in turn.
+  /// The number of tasks is known only when a run begins. A schedule needs a number before, so its tasks are workers that take
+  /// the real tasks in turn.
   int stages() const override { return 1; }
   Extent tasks(int) const override { return hands_; }
   std::vector<kernel::Operand> read_at_start() const override { return {kernel_.reads[3], kernel_.reads[4]}; }
@@ -110,13 +110,13 @@ class CacheAttention final : public Prepared {
     Extent work = 0;
     Extent token = 0, token_end = 0;  // its queries; a stretch has one
     Extent begin = 0, end = 0;        // a stretch's keys
-    Extent part = -1;                 // which part of its sums the stretch is; -1: it is the whole
-    std::size_t join = 0;             // of those parts
+    Extent part = -1;                 // the stretch's part of the sums; -1: the whole
+    std::size_t join = 0;             // the join of these parts
   };
   /// Parts of one query's sums for some heads, each [heads, width] and a logsumexp for each head, from `memory` on.
   struct Join {
     Extent token, first_head, heads, count, memory;
-    std::atomic<Extent> left;  // that are not made yet
+    std::atomic<Extent> left;  // parts that are not made yet
 
     Join(Extent of_token, Extent first, Extent of_heads, Extent parts, Extent begin)
         : token(of_token), first_head(first), heads(of_heads), count(parts), memory(begin), left(parts) {}
@@ -132,11 +132,11 @@ class CacheAttention final : public Prepared {
     }
     run_stretch(task);
     if (task.part < 0) return;
-    // Whoever made the last part joins them, in their order.
+    // The thread that made the last part joins them, in order.
     Join& join = joins_[task.join];
     if (join.left.fetch_sub(1, std::memory_order_acq_rel) == 1) run_join(join);
   }
-  /// A stretch takes all heads, whose parts of a row lie together, unless there would be too few of them.
+  /// A stretch takes all heads, because their parts of a row are adjacent, unless there would be too few stretches.
   void add_stretches(Extent token) {
     const Slot seen = seen_[static_cast<std::size_t>(token)];
     const Extent keys = seen.end - seen.begin, stretches = (keys + kStretch - 1) / kStretch;
@@ -178,7 +178,7 @@ class CacheAttention final : public Prepared {
       }
   }
 
-  /// Calls `each` with the rows of keys [begin, end), which go on at the ring's first after its last.
+  /// Calls `each` with the rows of keys [begin, end), which wrap around at the ring's end.
   template <class Each>
   void each_row(const std::uint32_t* cache, Extent first, Extent begin, Extent end, Each each) const {
     Extent place = begin % ring_;
@@ -187,7 +187,7 @@ class CacheAttention final : public Prepared {
       if (++place == ring_) place = 0;
     }
   }
-  /// Keys [begin, end) of a head as floats: where they lie, or unpacked into `memory`. `token` is one that sees them.
+  /// Keys [begin, end) of a head as floats: in place, or unpacked into `memory`. `token` is a token that sees them.
   const float* rows_of(const std::uint32_t* cache, Extent token, Extent head, Extent begin, Extent end,
                        std::vector<float>& memory, Extent* row) const {
     const Extent first = seen_[static_cast<std::size_t>(token)].first, place = begin % ring_;
@@ -209,7 +209,7 @@ class CacheAttention final : public Prepared {
     });
     return memory.data();
   }
-  /// Asks memory for the rows that come next: they are too short for the processor to see a stream.
+  /// Prefetches the next rows, which are too short for the processor to detect a stream.
   void fetch_ahead(const std::uint32_t* cache, const Task& task, Extent from, Extent count) const {
     const Extent words = words_ / a_.kv_heads, end = std::min(task.end, task.begin + from + count),
                  first = seen_[static_cast<std::size_t>(task.token)].first;
@@ -353,7 +353,7 @@ class CacheAttention final : public Prepared {
   kernel::CallKernel kernel_;
   graph::CacheAttention a_;
   Extent tokens_, heads_, width_, rows_, words_, group_;
-  Extent ring_;  // rows that keys take in turn; all of a cache that is no ring
+  Extent ring_;  // rows that keys use in turn; the whole cache if it is not a ring
   Extent hands_;
   const CacheParts& cache_;
   decltype(AttentionParts<float>::softmax) softmax_;
@@ -362,7 +362,7 @@ class CacheAttention final : public Prepared {
   const std::uint32_t *k_ = nullptr, *v_ = nullptr;
   const std::int32_t *first_ = nullptr, *length_ = nullptr;
   float* out_ = nullptr;
-  std::vector<Slot> seen_;  // by each token
+  std::vector<Slot> seen_;  // for each token
   std::vector<Task> tasks_;
   std::deque<Join> joins_;
   Extent parts_memory_ = 0;

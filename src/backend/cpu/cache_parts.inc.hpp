@@ -38,7 +38,7 @@ void cache_dots(const float* q, std::int64_t group, std::int64_t width, const fl
   }
 }
 
-/// Sums of up to four vectors of channels stay in registers while the rows go by.
+/// Sums of up to four vectors of channels stay in registers during the pass over the rows.
 template <int G>
 void cache_mix_of(const float* weights, std::int64_t stride, std::int64_t width, const float* values, std::int64_t row,
                   std::int64_t count, float* out) {
@@ -75,7 +75,7 @@ void cache_mix(const float* weights, std::int64_t group, std::int64_t stride, st
   if (g < group) cache_mix_of<1>(weights + g * stride, stride, width, values, row, count, out + g * width);
 }
 
-/// Finite f16 only, as caches hold: the exponent is moved by a product, which makes denormals right too.
+/// For finite f16 only, as in caches: a product adjusts the exponent, which also handles denormals.
 void cache_unpack_f16(const std::uint16_t* from, float* to, std::int64_t count) {
   std::int64_t i = 0;
   for (; i + kFloats <= count; i += kFloats) {
@@ -94,13 +94,13 @@ void cache_unpack_f16(const std::uint16_t* from, float* to, std::int64_t count) 
   }
 }
 
-/// Beyond the greatest f16 they saturate: readers of caches take finite ones only. A NaN becomes one.
+/// Values beyond the largest f16 saturate, because readers of caches accept only finite numbers. A NaN becomes the largest.
 void cache_pack_f16(const float* from, std::uint16_t* to, std::int64_t count) {
   for (std::int64_t i = 0; i < count; i += kFloats) {
     const std::int64_t lanes = std::min<std::int64_t>(kFloats, count - i);
     const U bits = (U)load_some<float>(from + i, lanes), rest = bits & 0x7FFFFFFFu;
     const U finite = rest < 0x477FE000u ? rest : splat<kFloats>(0x477FE000u);  // 65504
-    // Below 2^-14 the last place of the sum is the unit of a denormal f16, so that it rounds there.
+    // Below 2^-14 the last place of the sum is the unit of a denormal f16, so the sum rounds there.
     const U small = (U)((F)finite + 0.5f) - 0x3F000000u;
     const U normal = (finite + 0xFFFu + (finite >> 13 & 1u) - ((127u - 15u) << 23)) >> 13;
     U half = finite < 0x38800000u ? small : normal;

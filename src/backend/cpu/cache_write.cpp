@@ -1,4 +1,4 @@
-// Rows written into a cache, in its own type.
+// Writes rows into a cache, in the cache's type.
 #include <algorithm>
 #include <cmath>
 #include <cstring>

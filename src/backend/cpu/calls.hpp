@@ -10,20 +10,20 @@
 
 namespace weft::cpu {
 
-/// Computes a whole call from pointers to the first elements of its operands.
+/// Computes a call from pointers to the first elements of its operands.
 using CallFunction =
     std::function<void(const kernel::CallKernel& kernel, std::span<char* const> reads, std::span<char* const> outs)>;
 
 struct CallEntry {
-  /// Whether there is a kernel for these types, shapes and attributes. Empty: for all that the row takes.
+  /// Whether there is a kernel for these types, shapes and attributes. Empty: for all that the row accepts.
   std::function<bool(const graph::Call&)> accepts = {};
-  /// Makes the kernel ready. Empty for forms that the compiler describes in another way (attention, products).
+  /// Prepares the kernel. Empty for forms that the compiler describes in another way (attention, products).
   std::function<std::unique_ptr<Prepared>(const kernel::CallKernel&)> prepare = {};
 };
 
 backend::CallTable<CallEntry>& calls();
 
-/// A kernel that is one function; `is_short`: one task of a schedule of the neighbours' kernels.
+/// A kernel that is one function; `is_short`: it is one task in a schedule with its neighbours.
 std::unique_ptr<Prepared> prepare_function(const kernel::CallKernel& kernel, CallFunction function, bool is_short);
 
 }  // namespace weft::cpu

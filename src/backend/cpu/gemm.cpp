@@ -1,10 +1,10 @@
 // The matrix product: how C is split into tasks, what each packs, and the loops around the kernels.
 //
-// A task owns a block of C (or some whole small products) and computes it alone, over all of k, so that tasks never wait
-// for each other. Inside it, k goes in blocks whose part of B stays in the L2 cache; a panel of A (as many rows as a
-// kernel takes) stays in L1 and meets all strips of B (as many columns as a kernel takes) before the next panel comes.
-// Where a product's tasks share a packed B, all threads pack it first; where all of B would not stay in the caches, k goes
-// in blocks for all tasks together, which share A as well.
+// A task owns a block of C (or some whole small products) and computes it alone, over all of k, so that tasks never wait for
+// each other. Inside it, k is cut into blocks whose part of B stays in the L2 cache. A panel of A (the rows of one kernel call)
+// stays in L1 and is multiplied with all strips of B (the columns of one kernel call) before the next panel. If a product's
+// tasks share a packed B, all threads pack it first. If all of B would not stay in the caches, all tasks go through blocks of k
+// together, and share A as well.
 #include "backend/cpu/gemm.hpp"
 
 #if defined(__linux__)
@@ -56,11 +56,11 @@ constexpr int64_t kPackedBytesMax = 8 * 1024 * 1024;  // of B packed over all of
 constexpr int64_t kKeptTiles = 16;                    // column tiles that may be kept side by side
 constexpr int64_t kSharedBytesMax = 8 * 1024 * 1024;  // of A, and of B, packed for all tasks together
 constexpr int64_t kSharedBlockBytes = 800 * 1024;  // kBlockBytes with a shared B: C goes through memory for each block
-constexpr int64_t kSharedPanels = 64;              // at least, for a packed B to pay
+constexpr int64_t kSharedPanels = 64;              // at least, so that packing B pays
 constexpr int64_t kSharedTaskPanels = 9;           // of a task at most, where its part of C stays in L2
 constexpr int64_t kSharedTaskPanelsMin = 3;        // of a task at least, where not
 constexpr int64_t kPackDepth = 16;                 // rows of a shared operand that a task packs
-constexpr int64_t kPackPanels = 2;                 // of A that it packs where they lie along memory
+constexpr int64_t kPackPanels = 2;                 // of A that it packs if they are along memory
 constexpr int64_t kDepthMax = 512;
 constexpr int64_t kPieceDepth = 1024;                 // of k at least, when k is cut into pieces
 constexpr int64_t kPiecesBytesMax = 4 * 1024 * 1024;  // of the products of all pieces
@@ -68,9 +68,9 @@ constexpr int64_t kPackRows = 8;                      // copied at a time across
 constexpr int64_t kPanelGroup = 8;                    // panels packed together
 constexpr int64_t kConvertedPanels = 4;               // of a narrow A converted together
 constexpr int64_t kReadyElements = 8192;  // of C at least in a call of after_block: few calls, each for what L1 holds
-constexpr int64_t kTasks = 16;            // enough for a balance, and to keep many cores busy
-constexpr double kSmallTask = 1e6;        // multiply-adds: some 10 us, far above the cost of handing a task out
-constexpr double kLargeTask = 1e9;        // beyond kTasks: the rows of one share what it packs
+constexpr int64_t kTasks = 16;            // enough to balance and to keep many cores busy
+constexpr double kSmallTask = 1e6;        // multiply-adds: some 10 us, far above the cost of starting a task
+constexpr double kLargeTask = 1e9;        // beyond kTasks: the rows of a task share its packed operands
 
 struct Split {
   int64_t panels = 0;  // of A, as even as can be: 64 rows are 4 panels of 13 and one of 12, not 4 of 14 and one of 8
@@ -86,7 +86,7 @@ struct Split {
   int64_t tasks = 0;
 };
 
-/// Rows this far apart fall on few sets of the cache, and a panel of them does not stay in it.
+/// Rows at this distance fall on few sets of the cache, so a panel of them does not stay there.
 bool is_awkward(int64_t stride_bytes) {
   const int64_t distance = std::abs(stride_bytes) % 4096;
   return std::abs(stride_bytes) >= 4096 && std::min(distance, 4096 - distance) < 256;
@@ -105,21 +105,21 @@ Split split(const GemmArgs<T>& args, const GemmKernels<T>& kernels) {
   const int64_t strips = ceil_divide(args.n, strip);
   s.column_tiles = ceil_divide(args.n * kSize, kStripBytesMax);
   s.panels = ceil_divide(args.m, kernels.rows);
-  // A task's rows share the reading of B: from L2 when all of B fits there, else from further off.
-  // Rows that are found through a view are packed once for each tile of columns: tiles are narrow only where rows are few.
+  // A task's rows share the reads of B, from L2 if all of B fits there. Rows that are read through a view are packed once for
+  // each tile of columns, so tiles are narrow only if there are few rows.
   const bool finds_a = args.a.view != nullptr;
   constexpr int64_t kRowTilesMin = 4;
   const int64_t task_panels = finds_a ? 1 : args.k * std::min(args.n * kSize, kStripBytesMax) <= kBlockBytes ? 2 : 4;
   s.row_tiles =
       std::clamp<int64_t>(ceil_divide(per_product, s.column_tiles), 1, std::max<int64_t>(1, s.panels / task_panels));
   if (s.row_tiles * s.column_tiles < std::min(per_product, finds_a ? kRowTilesMin : kTasks)) {
-    // Narrow tiles read A more often: only where wide ones are too few.
+    // Narrow tiles read A more often, so they are used only if there are too few wide tiles.
     const int64_t wide = ceil_divide(args.n * kSize, kStripBytesMax / 2);
     const int64_t most = 2 * s.row_tiles * wide >= kTasks ? std::max(wide, std::min<int64_t>(2, strips / 2))
                                                           : std::max<int64_t>(1, strips / 2);
     s.column_tiles = std::clamp(ceil_divide(per_product, s.row_tiles), s.column_tiles, most);
   }
-  // What must be packed is divided between two tiles at least, and so between threads.
+  // Packing is divided between at least two tiles, and so between threads.
   if (args.b.column != 1 && s.column_tiles == 1 && s.row_tiles > 1 && strips >= 4) s.column_tiles = 2;
   s.tile_columns = ceil_divide(strips, s.column_tiles) * strip;
   s.column_tiles = ceil_divide(args.n, s.tile_columns);
@@ -131,17 +131,17 @@ Split split(const GemmArgs<T>& args, const GemmKernels<T>& kernels) {
   s.tasks = s.row_tiles * s.column_tiles * s.batch_groups;
 
   const int64_t width = std::min(s.tile_columns, ceil_divide(args.n, kernels.lanes) * kernels.lanes);
-  // B of short rows is as quick where it lies, until many panels meet it.
+  // B with short rows is as fast unpacked, unless many panels read it.
   const int64_t pack_from_rows = args.b.row * kSize <= 1024 ? 1024 : 256;
   const bool is_large = args.m >= pack_from_rows || is_awkward(args.b.row * kSize);
   const int64_t stride = args.a.column == 1 ? args.a.row : args.a.column;
   s.pack_a = args.a.view != nullptr || (is_awkward(stride * kSize) && (args.a.column == 1 || width > strip));
-  // Of a small B every thread packs its own sooner than it reads what another packed.
+  // For a small B, packing a private copy is faster than reading one that another thread packed.
   const bool must_pack_b = args.b.column != 1 || args.b.view != nullptr;
   s.shares_b = args.batch == 1 && s.panels >= kSharedPanels && s.row_tiles > 1 && (must_pack_b || is_large) &&
                args.k * args.n * kSize > kBlockBytes;
   s.by_block = s.shares_b && args.k * args.n * kSize > kSharedBytesMax;
-  // Where threads share A, or a task meets all tiles of a shared B with it, it is converted once.
+  // If threads share A, or a task uses it with all tiles of a shared B, it is converted once.
   s.pack_a = s.pack_a || (args.a.narrow && s.shares_b);
   s.shares_a = s.by_block && s.pack_a;
   s.pack_b = s.shares_b || must_pack_b || args.b.narrow || (s.panels > 2 * s.row_tiles && is_large);
@@ -176,7 +176,7 @@ class Scratch {
     return static_cast<T*>(grown(pieces_, count * static_cast<int64_t>(sizeof(T))));
   }
 
-  /// The column tile whose B stands packed in b(): the call's number, the batch, the tile. Calls count from 1.
+  /// The column tile whose packed B is in b(): the call's number, the batch, the tile. Calls count from 1.
   struct Kept {
     std::uint64_t call = 0;
     int64_t batch = 0, column_tile = 0;
@@ -223,7 +223,7 @@ class Product {
   Product(const GemmArgs<T>& args, const GemmKernels<T>& kernels)
       : args_(args), kernels_(kernels), split_(split(args, kernels)), call_(++calls) {}
 
-  /// Tasks that do not depend on each other; 0 where there are steps before them.
+  /// Independent tasks; 0 if there are steps before them.
   int64_t tasks() const { return split_.shares_b ? 0 : split_.tasks; }
   /// Blocks of C that one product is split into, or can be.
   int64_t tiles() const { return (split_.shares_b ? split_.panels : split_.row_tiles) * split_.column_tiles; }
@@ -236,7 +236,7 @@ class Product {
   }
 
   void run_task(int64_t task) const {
-    // Where all column tiles are kept, threads that take turns stay on tiles of their own, and each packs only those.
+    // If all column tiles are kept, each thread stays on its own tiles and packs only those.
     const int64_t tile = task % (split_.row_tiles * split_.column_tiles);
     const int64_t row_tile = split_.keeps_all ? tile / split_.column_tiles : tile % split_.row_tiles;
     const int64_t column_tile = split_.keeps_all ? tile % split_.column_tiles : tile / split_.row_tiles;
@@ -257,13 +257,13 @@ class Product {
     Range panels, tiles;
   };
 
-  /// C in parts that get smaller towards the end, in pairs, so that threads end together. Those of one tile follow each
-  /// other; where a task packs its own A, it takes all tiles.
+  /// C in parts that get smaller towards the end, in pairs, so that threads end together. Parts of one tile are consecutive; if
+  /// a task packs its own A, it takes all tiles.
   std::vector<Part> parts_of(Range panels, Range tiles) const {
     const bool takes_all = split_.pack_a && !split_.shares_a;
     const int64_t least = split_.by_block ? kSharedTaskPanelsMin : 1;
     const int64_t most = split_.by_block ? panels.size() : kSharedTaskPanels;
-    const int64_t share = split_.by_block ? kTasks : kTasks / 2;  // of what is left
+    const int64_t share = split_.by_block ? kTasks : kTasks / 2;  // of the remaining work
     std::vector<Part> parts;
     int64_t rest = panels.size() * (takes_all ? 1 : tiles.size()), size = 1;
     for (int64_t tile = tiles.begin; tile < tiles.end; tile = parts.back().tiles.end)
@@ -276,9 +276,9 @@ class Product {
     return parts;
   }
 
-  /// All threads pack what they share, then compute. A B that stays in the caches is packed over all of k, and a task
-  /// computes its part of C over all of k. Else what is packed of both operands is packed block by block of k and stays in
-  /// the caches for that block; where it would not, C goes in groups of rows and of columns.
+  /// All threads pack the shared operands, then compute. A B that stays in the caches is packed over all of k, and a task
+  /// computes its part of C over all of k. Otherwise both operands are packed block by block of k, and a block stays in the
+  /// caches while it is used; if it is too large, C is computed in groups of rows and of columns.
   void run_shared() const {
     const int64_t depth = split_.by_block ? split_.depth_block : args_.k;
     const int64_t a_size = split_.shares_a ? split_.panels * packed_width(kernels_.rows) * depth : 0;
@@ -317,7 +317,7 @@ class Product {
       return packed_b + (depth.begin - whole_depth.begin) * b_width + (column - columns.begin) * depth.size();
     };
 
-    // What lies along memory is packed by rows, what lies across it by strips or panels: long runs of it either way.
+    // Operands along memory are packed by rows, operands across it by strips or panels: both read long runs.
     const bool a_across = args_.a.column == 1 || args_.a.view != nullptr;
     const bool b_across = args_.b.column != 1 || args_.b.view != nullptr;
     const int64_t a_step = a_across ? kPackPanels : kPackDepth;
@@ -369,7 +369,7 @@ class Product {
   /// The matrix of a view that matrix `batch` of the product reads: parts of k are all of one.
   static int64_t matrix_of(const GemmSource<T>& source, int64_t batch) { return source.first_step != 0 ? 0 : batch; }
 
-  /// As GemmKernels::pack, from element `from` of the source on.
+  /// Like GemmKernels::pack, starting at element `from` of the source.
   void pack(const GemmSource<T>& source, int64_t depth, int64_t count, int64_t from, int64_t stride, T* to,
             int64_t to_stride) const {
     if constexpr (std::is_same_v<T, float>)
@@ -468,7 +468,7 @@ class Product {
     constexpr auto kLine = static_cast<int64_t>(64 / sizeof(T));
     return (ceil_divide(count, kLine) | 1) * kLine;
   }
-  /// A part of a narrow A in the order that it has in memory, with rows or columns `stride` apart.
+  /// Converts a part of a narrow A in memory order, with rows or columns `stride` apart.
   void convert_a(int64_t batch, Range depth, Range panels, T* to, int64_t stride) const {
     const Range rows{rows_of(panels.begin).begin, rows_of(panels.end - 1).end};
     const int64_t from = args_.a.batch[batch] + rows.begin * args_.a.row + depth.begin * args_.a.column;
@@ -496,7 +496,7 @@ class Product {
     Range depth{0, 0};
     do {
       depth = {depth.end, std::min(args_.k, depth.end + split_.depth_block)};
-      // Block after block of k, each in one piece: strips over all of k would lie a power of two apart in the cache.
+      // Block after block of k, each in one piece: strips over all of k would be a power of two apart in the cache.
       T* block = split_.keeps_b ? packed + depth.begin * width : packed;
       if (split_.pack_b && !is_packed) pack_b(batch, depth, depth, columns, block);
       run_depth(batch, depth, panels, columns, block);
@@ -504,7 +504,7 @@ class Product {
     if (split_.keeps_b) scratch.kept[slot] = key;
   }
 
-  /// All panels of a task over one block of k. Where A is packed, it is so already (`given_a`), or group by group here.
+  /// Runs all panels of a task over one block of k. A packed A is given (`given_a`), or packed here group by group.
   void run_depth(int64_t batch, Range depth, Range panels, Range columns, const T* packed_b,
                  const T* given_a = nullptr) const {
     const T* a = args_.a.view != nullptr || args_.a.narrow ? nullptr : args_.a.data + args_.a.batch[batch];
@@ -513,7 +513,7 @@ class Product {
     const bool by_row = args_.a.column == 1;
     const bool packs = split_.pack_a && given_a == nullptr;
     const bool converts = args_.a.narrow && !split_.pack_a;  // to f32, and the strides stay
-    // Panels whose rows lie along memory are packed one by one, those that lie across it in a group, for longer runs.
+    // Panels whose rows are along memory are packed one by one, other panels in groups, for longer runs.
     const int64_t group_size = by_row ? 1 : split_.pack_a ? kPanelGroup : converts ? kConvertedPanels : 1;
     T* packed_a = packs ? scratch.a<T>(group_size * a_width * split_.depth_block) : nullptr;
     const int64_t converted_row = by_row ? spread_row(depth.size()) : packed_width(group_size * kernels_.rows);
@@ -548,7 +548,7 @@ class Product {
     }
   }
 
-  /// One panel of A, at `a`, and all strips of B. Meanwhile `next_a`, where the next panel begins in A, comes nearer.
+  /// One panel of A, at `a`, and all strips of B. Meanwhile prefetches the next panel of A, at `next_a`.
   void run_panel(int64_t batch, Range depth, Range rows, Range columns,
                  const typename GemmKernels<T>::Tile (&tiles)[2][kGemmRowsMax][kGemmVectors], const T* a,
                  int64_t a_stride, const T* packed_b, const T* next_a) const {
@@ -587,7 +587,7 @@ class Product {
   const std::uint64_t call_;
 };
 
-/// A dimension of extent 1 has no stride: give it the one that makes the source regular.
+/// A dimension of extent 1 may have any stride: choose the one that makes the source regular.
 template <class T>
 void normalise(GemmSource<T>& source, int64_t rows, int64_t columns, const char* name) {
   if (source.view != nullptr) return;
@@ -613,8 +613,8 @@ void fold_batch(GemmArgs<T>& args) {
   args.batch = 1;
 }
 
-/// How many pieces to cut k into: a small C over a deep k, as of weight gradients, has too few blocks for many threads,
-/// and each would read nearly all of A and B.
+/// The number of pieces of k: a small C with a deep k, as for weight gradients, has too few blocks for many threads, and each
+/// would read nearly all of A and B.
 template <class T>
 int64_t pieces_of(const GemmArgs<T>& args, int64_t tiles) {
   if (args.batch > 1 || tiles >= kTasks) return 1;
@@ -707,7 +707,7 @@ void gemm_vectorised(const GemmArgs<T>& given) {
   }
 }
 
-/// Row by row, in the unsigned numbers, where overflow is defined to wrap around.
+/// Row by row, in unsigned numbers, whose overflow is defined.
 template <class T>
 void gemm_plain(const GemmArgs<T>& args) {
   using Wrapping = std::make_unsigned_t<T>;

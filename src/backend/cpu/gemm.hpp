@@ -13,7 +13,7 @@ namespace weft::cpu {
 template <class T>
 struct GemmKernels;
 
-/// Where the matrices of a batch begin, in elements from `data`: at `each[i]`, or at `i * stride` when `each` is null.
+/// The starts of the matrices of a batch, in elements from `data`: `each[i]`, or `i * stride` if `each` is null.
 struct BatchOffsets {
   std::int64_t stride = 0;
   const std::int64_t* each = nullptr;
@@ -21,19 +21,19 @@ struct BatchOffsets {
   std::int64_t operator[](std::int64_t i) const { return each != nullptr ? each[i] : i * stride; }
 };
 
-/// A matrix, or a batch of them, that is read: element (i, j) at data[i * row + j * column]. One of the two strides is 1
-/// (a dimension of extent 1 may have any); the other may be anything, 0 and negative too, so transposed, broadcast and
-/// flipped sources need no copy.
+/// A source matrix, or a batch of them: element (i, j) at data[i * row + j * column]. One of the two strides is 1 (a dimension
+/// of extent 1 may have any); the other may be anything, 0 and negative too, so transposed, broadcast and flipped sources need
+/// no copy.
 template <class T>
 struct GemmSource {
   const T* data = nullptr;
   std::int64_t row = 0, column = 1;
   BatchOffsets batch;
-  /// Elements are found through this view instead, as they are packed: windows of a convolution, say. One stride is then 1
-  /// all the same, and says along which axis neighbours lie together more often. `batch` is not read.
+  /// If set, packing finds elements through this view, for example windows of a convolution. One stride must still be 1, and
+  /// says along which axis neighbours are adjacent more often. `batch` is not read.
   const kernel::MatrixView* view = nullptr;
   std::int64_t first = 0, first_step = 0;  // of k: matrix b of the batch begins at first + b * first_step
-  /// Of a float product: elements of a narrow type, which are converted as they are packed. `data` is not read then.
+  /// For a float product: elements of a narrow type, which are converted during packing. `data` is not read then.
   NarrowElements narrow = {};
 };
 
@@ -52,15 +52,15 @@ struct GemmArgs {
   GemmSource<T> a, b;
   GemmTarget<T> c;
   bool accumulate = false;
-  /// Optional: called for a block of C (batch, rows [row_begin, row_end), columns [column_begin, column_end)) once it is
-  /// final, by the thread that made it, while it is in that thread's cache. The blocks are disjoint and cover C. Several
-  /// calls may run at the same time. The callable must outlive the product and may not call gemm.
+  /// Optional: called for a block of C (batch, rows [row_begin, row_end), columns [column_begin, column_end)) once it is final,
+  /// by the thread that made it, while the block is in that thread's cache. The blocks are disjoint and cover C. Several calls
+  /// may run at the same time. The callable must outlive the product and may not call gemm.
   FunctionRef<void(std::int64_t batch, std::int64_t row_begin, std::int64_t row_end, std::int64_t column_begin,
                    std::int64_t column_end)>
       after_block;
 };
 
-/// Computes it. Defined for float, double, int32 and int64 (which wrap around, and are plain rather than fast).
+/// Computes the product. Defined for float, double, int32 and int64 (which wrap around, and are simple but not fast).
 ///
 /// Shapes    any extent may be 0; k = 0 gives zeros (or C as it was, when accumulating) and after_block is still called
 /// Numbers   0 * NaN and 0 * infinity are NaN; k is summed in blocks, in an order that depends on shapes, strides and the
@@ -78,17 +78,17 @@ void gemm<std::int32_t>(const GemmArgs<std::int32_t>& args);
 template <>
 void gemm<std::int64_t>(const GemmArgs<std::int64_t>& args);
 
-/// A product as tasks that may run at the same time, for a schedule of the caller's.
+/// A product as tasks that may run at the same time, for the caller's schedule.
 template <class T>
 class GemmTasks {
  public:
-  /// What `args` refers to must outlive the tasks.
+  /// Objects that `args` refers to must outlive the tasks.
   explicit GemmTasks(const GemmArgs<T>& args);
   ~GemmTasks();
   GemmTasks(GemmTasks&&) noexcept;
   GemmTasks& operator=(GemmTasks&&) noexcept;
-  /// 0 for a product that is made in several steps, whose tasks wait for each other: `gemm` runs it. A function of shapes
-  /// and strides only.
+  /// Number of tasks; 0 for a product in several steps, whose tasks depend on each other: use `gemm`. Depends on shapes and
+  /// strides only.
   std::int64_t count() const;
   void run(std::int64_t task) const;
 
@@ -97,8 +97,8 @@ class GemmTasks {
   std::unique_ptr<State> state_;
 };
 
-/// Small products in the calling thread, for loops of their own (attention): nothing is packed and nothing is split. The
-/// kernels are those of `gemm`.
+/// Small products in the calling thread, for other loops (attention): nothing is packed or split. The kernels are those of
+/// `gemm`.
 template <class T>
 class SmallGemm {
  public:

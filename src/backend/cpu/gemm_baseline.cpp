@@ -1,4 +1,4 @@
-// Matrix-product kernels in the compiler's portable vectors of 16 bytes: SSE2 or NEON, whatever every processor has.
+// Matrix-product kernels in the compiler's portable vectors of 16 bytes: SSE2 or NEON, which every processor has.
 #include "backend/cpu/gemm_tile.inc.hpp"
 
 namespace weft::cpu {

@@ -1,4 +1,4 @@
-// What gemm.cpp asks of an instruction set: kernels that keep a tile of C in registers, and packing of their operands.
+// The functions of an instruction set for gemm.cpp: kernels that keep a tile of C in registers, and packing of operands.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@ namespace weft::cpu {
 
 inline constexpr int kGemmRowsMax = 16;
 inline constexpr int kGemmVectors = 2;
-inline constexpr int kGemmAhead = 12;     // rows that a kernel fetches before it wants them
-inline constexpr int kGemmAheadOfC = 48;  // steps before its last, at which it begins to fetch what it adds to
+inline constexpr int kGemmAhead = 12;     // rows that a kernel prefetches ahead
+inline constexpr int kGemmAheadOfC = 48;  // steps before the last when it begins to prefetch C
 
 template <class T>
 struct GemmKernels {
-  /// Makes C[rows, columns] = A B, or += with `accumulate`, over k in [0, depth). B(k, j) stands at b[k * b_stride + j].
-  /// `last` (1 to lanes) columns of the last vector exist; no other element of B or C is touched.
+  /// Makes C[rows, columns] = A B, or += with `accumulate`, over k in [0, depth). B(k, j) is at b[k * b_stride + j]. `last` (1
+  /// to lanes) columns of the last vector exist; no other element of B or C is touched.
   using Tile = void (*)(std::int64_t depth, const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stride, T* c,
                         std::int64_t c_stride, int last, bool accumulate);
 
@@ -25,8 +25,8 @@ struct GemmKernels {
   Tile by_row[2][kGemmRowsMax][kGemmVectors];    // A(i, k) at a[i * a_stride + k]
   Tile by_depth[2][kGemmRowsMax][kGemmVectors];  // A(i, k) at a[k * a_stride + i]
 
-  /// to[k * to_stride + j] = from[k * stride + j] for k < depth, j < count <= to_stride, a multiple of `lanes`. What
-  /// stands in the columns from count to to_stride is finite only if it was so in `from`, and is never used.
+  /// to[k * to_stride + j] = from[k * stride + j] for k < depth, j < count <= to_stride, a multiple of `lanes`. Columns from
+  /// count to to_stride are finite only if `from` is, and are never used.
   void (*pack)(std::int64_t depth, int count, const T* from, std::int64_t stride, T* to, int to_stride);
   /// to[k * to_stride + j] = from[j * stride + k], the same otherwise.
   void (*pack_transposed)(std::int64_t depth, int count, const T* from, std::int64_t stride, T* to, int to_stride);

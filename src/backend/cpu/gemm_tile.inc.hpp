@@ -1,6 +1,6 @@
 // The kernels of GemmKernels, written once over a vector type and compiled once per instruction set. Everything here has
-// internal linkage and uses no inline function of the standard library: a copy of one compiled for a newer processor
-// must not be the one that the linker keeps for all.
+// internal linkage and uses no inline function of the standard library: the linker must not keep a copy that was compiled for a
+// newer processor.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ void tile(std::int64_t depth, const typename V::Element* a, std::int64_t a_strid
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) sum[r][v] = V::multiply_add(left, right[v], sum[r][v]);
     }
-    // Rows of a transposed A lie far apart, each perhaps on a page of its own: no hardware looks ahead there.
+    // Rows of a transposed A are far apart, perhaps each on another page, where the hardware does not prefetch.
     if constexpr (!kByRow) __builtin_prefetch(a + kGemmAhead * a_stride + kRows - 1);
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) __builtin_prefetch(b + kGemmAhead * b_stride + v * V::kLanes);
@@ -42,8 +42,8 @@ void tile(std::int64_t depth, const typename V::Element* a, std::int64_t a_strid
     a += kByRow ? 1 : a_stride;
   };
 
-  // C is wanted only after the loop. Its lines are asked for shortly before, as B would push them out of L1, and few at a
-  // time, as all at once would leave the loads of A and B waiting.
+  // C is needed only after the loop. Its lines are prefetched shortly before, because B would push them out of L1, and few at a
+  // time, because many at once would delay the loads of A and B.
   std::int64_t k = 0;
   for (const std::int64_t end = accumulate ? depth - kGemmAheadOfC : depth; k < end; ++k) step();
   const T* wanted = c;
@@ -84,7 +84,7 @@ void pack(std::int64_t depth, int count, const typename V::Element* from, std::i
   const int whole = count / V::kLanes * V::kLanes;
   const auto mask = V::mask(count - whole);
   for (std::int64_t k = 0; k < depth; ++k, from += stride, to += to_stride) {
-    // Each row may lie on a page of its own, where the processor does not look ahead by itself.
+    // Each row may be on another page, where the processor does not prefetch.
     const std::int64_t ahead = kGemmAhead * stride;
     __builtin_prefetch(from + ahead + count - 1);
     for (int j = 0; j < whole; j += V::kLanes) {
@@ -95,8 +95,8 @@ void pack(std::int64_t depth, int count, const typename V::Element* from, std::i
   }
 }
 
-/// Whole vectors of as many rows as a vector has lanes are transposed in registers, so that each line of the source is
-/// read once: rows a power of two apart share a set of the cache, and it does not hold them for a second look.
+/// Whole vectors of as many rows as a vector has lanes are transposed in registers, so that each line of the source is read
+/// once: rows a power of two apart share a set of the cache, which does not keep them for a second read.
 template <class V>
 void pack_transposed(std::int64_t depth, int count, const typename V::Element* from, std::int64_t stride,
                      typename V::Element* to, int to_stride) {
@@ -136,7 +136,7 @@ void pack_transposed(std::int64_t depth, int count, const typename V::Element* f
 template <class V, int kRows>
 constexpr void fill(GemmKernels<typename V::Element>& kernels) {
   if constexpr (kRows > 0) {
-    // Where a masked load costs as much as a whole one, one kernel serves both.
+    // If a masked load costs the same as a whole one, one kernel serves both.
     constexpr bool kWhole = !V::kMasksAreFree;
     kernels.by_row[0][kRows - 1][0] = tile<V, kRows, 1, true, false>;
     kernels.by_row[0][kRows - 1][1] = tile<V, kRows, 2, true, false>;

@@ -11,7 +11,7 @@
 
 namespace weft::cpu {
 
-/// The axis of a matrix whose neighbours a packed operand has side by side; the other is k.
+/// The axis of a matrix whose neighbours are adjacent in a packed operand; the other is k.
 enum class MatrixAxis : std::uint8_t { rows, columns };
 
 struct MatrixRange {
@@ -34,7 +34,7 @@ inline void offsets_of(const kernel::View& view, MatrixRange range, std::int64_t
   }
 }
 
-/// Copies a run, most of which are of a few vectors: the last one may overlap the one before it.
+/// Copies a run, usually of a few vectors: the last vector may overlap the one before it.
 template <class T>
 void copy_run(const T* from, T* to, std::int64_t count) {
   constexpr std::int64_t kMany = 8, kFew = 4;
@@ -59,12 +59,12 @@ struct PlainElements {
   void copy(std::int64_t at, T* to, std::int64_t count) const { copy_run(data + at, to, count); }
 };
 
-/// to[k * width + i] is element `lanes.begin + i` of the axis and `depth.begin + k` of k, for matrix `batch`. What lies
-/// between lanes.count and width is not finite only where memory of the operand is so, and is never used.
+/// to[k * width + i] is element `lanes.begin + i` of the axis and `depth.begin + k` of k, for matrix `batch`. Elements from
+/// lanes.count to width are finite unless the operand's memory is not, and are never used.
 template <class T, MatrixAxis kAxis, class Elements>
 void pack_view(const GemmKernels<T>& kernels, const Elements& elements, const kernel::MatrixView& view,
                std::int64_t batch, MatrixRange lanes, MatrixRange depth, T* to, std::int64_t width) {
-  constexpr std::int64_t kDepth = 64;  // of k at a time, of which tables and staged elements stay in L1
+  constexpr std::int64_t kDepth = 64;  // of k at a time, so that tables and staged elements stay in L1
   constexpr std::int64_t kLanes = kGemmVectors * 16;
   constexpr std::size_t kEdges = kernel::MatrixView::kEdgesMax;
   constexpr std::int64_t kStagePitch = kDepth + 16;  // rows of the stage fall on different sets of the cache
@@ -84,7 +84,7 @@ void pack_view(const GemmKernels<T>& kernels, const Elements& elements, const ke
     for (std::int64_t i = 0; i < lanes.count; ++i) lane_edge[e][i] += shift;
   }
 
-  // Runs of neighbours, along which the values of edges do not fall.
+  // Runs of neighbours along which the values of edges do not decrease.
   struct Run {
     std::int64_t begin, end;
   };
@@ -110,7 +110,7 @@ void pack_view(const GemmKernels<T>& kernels, const Elements& elements, const ke
     }
     return run;
   };
-  // The elements of run `all`, which begins at element `at`, inside of the edges. `row` is zeros where there are some.
+  // Puts the elements of run `all`, starting at element `at`, that are inside the edges. With edges, `row` is zero before.
   const auto put = [&](T* row, Run all, std::int64_t at, const auto& value_of) {
     const Run run = inside(all, value_of);
     elements.copy(at + run.begin - all.begin, row + run.begin, run.end - run.begin);

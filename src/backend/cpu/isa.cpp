@@ -36,7 +36,7 @@ Isa isa_from_environment() {
 }
 
 #if defined(__x86_64__)
-/// Tiles are 8 KiB of state for each thread: Linux gives them to a process that asks, once and for all its threads.
+/// Tiles are 8 KiB of state for each thread: Linux grants them once to a process that asks, for all its threads.
 bool may_use_tiles() {
 #if defined(__linux__)
   constexpr unsigned kTile = 1u << 24, kInt8 = 1u << 25;

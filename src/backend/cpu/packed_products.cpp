@@ -11,13 +11,13 @@ namespace {
 
 constexpr std::int64_t kRowsOfAnEpilogue = 16;
 
-/// `quant_matmul` of the chosen rows of x, put together. Rows do not depend on each other, so they have the same bits with
-/// the others and without.
+/// `quant_matmul` of the chosen rows of x, gathered. Rows do not depend on each other, so the bits are the same with and
+/// without other rows.
 void multiply_chosen_rows(std::span<const QuantProduct> products, const float* x, std::int64_t m, std::int64_t x_row,
                           ChosenRows chosen, Activations activations) {
   const std::int64_t k = products[0].weights->k();
   thread_local std::vector<std::int64_t> scratch_rows;
-  std::vector<std::int64_t>& rows = scratch_rows;  // this thread's, also where others read it
+  std::vector<std::int64_t>& rows = scratch_rows;  // of this thread, although other threads read it
   rows.clear();
   for (std::int64_t i = 0; i < m; ++i)
     if (chosen.has(i)) rows.push_back(i);

@@ -1,4 +1,4 @@
-// Products of one A with matrices that stay packed as they were loaded, each with its epilogue.
+// Products of one A with packed matrices, each with its epilogue.
 #pragma once
 
 #include <deque>
@@ -13,12 +13,12 @@
 
 namespace weft::cpu {
 
-/// Of an expert of a mixture, rows of A are not chosen, those of tokens that others take: their rows of the products are
-/// zero, and where no row is chosen the weights are not read.
+/// For an expert of a mixture, rows of tokens that use other experts are not chosen: their rows of the products are zero. If no
+/// row is chosen, the weights are not read.
 class PackedProducts final : public Prepared {
  public:
   explicit PackedProducts(std::span<const kernel::PackedMatmulKernel* const> kernels);
-  /// Whether it is a product of the same rows as all of these, and none touches what another writes.
+  /// Whether the kernel is a product of the same rows as all of these, and none touches memory that another writes.
   static bool may_join(const kernel::PackedMatmulKernel& kernel,
                        std::span<const kernel::PackedMatmulKernel* const> others);
 

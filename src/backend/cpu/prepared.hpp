@@ -1,4 +1,4 @@
-// A kernel of a plan made ready to run, or several that share their work.
+// A kernel of a plan that is ready to run, or several that share their work.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace weft::cpu {
 
-/// Where the buffers of a plan lie in a run.
+/// The memory of a plan's buffers in a run.
 class Memory {
  public:
   explicit Memory(std::span<char* const> buffers) : buffers_(buffers) {}
@@ -30,35 +30,35 @@ class Memory {
 class Prepared {
  public:
   virtual ~Prepared() = default;
-  /// Takes the operands of the runs that follow.
+  /// Sets the operands for the following runs.
   virtual void bind(const Memory& memory) = 0;
-  /// All of it, on all threads.
+  /// Runs the whole kernel on all threads.
   virtual void run() = 0;
-  /// One of the kernels that share their work, as if it were alone: for timing.
+  /// Runs one of the kernels that share their work alone, for timing.
   virtual void run_kernel(std::size_t /*index*/) { run(); }
-  /// The same in parts, for a schedule of the caller's: `start`, then all tasks of one stage after the other; the tasks of
-  /// a stage may run at the same time. No stages: only `run` can do it.
+  /// The same in parts, for the caller's schedule: `start`, then all tasks of one stage after the other; the tasks of a stage
+  /// may run at the same time. No stages: only `run` works.
   virtual int stages() const { return 0; }
   virtual Extent tasks(int /*stage*/) const { return 0; }
   virtual void start() {}
   virtual void run_task(int /*stage*/, Extent /*task*/) {}
-  /// Whether its tasks read so much that threads which wait should ask memory for it: `ask_ahead` asks for a piece, counted
-  /// from 0, of what a task reads, and says whether there may be more.
+  /// Whether its tasks read so much that waiting threads should prefetch it: `ask_ahead` prefetches piece `piece` (from 0) of a
+  /// task's input, and returns whether there may be more.
   virtual bool is_streamed() const { return false; }
   virtual bool ask_ahead(Extent /*task*/, int /*piece*/) const { return false; }
-  /// What `start` itself reads: it must be there before the first stage of the schedule.
+  /// Operands that `start` reads: they must be ready before the first stage of the schedule.
   virtual std::vector<kernel::Operand> read_at_start() const { return {}; }
   /// For `explain`.
   virtual std::string to_string() const = 0;
   virtual std::size_t scratch_bytes() const { return 0; }
 };
 
-/// Operands of a loop, or of an epilogue, and where they lie.
+/// Operands of a loop or an epilogue, and their memory.
 class LoopOperands {
  public:
   explicit LoopOperands(const kernel::LoopKernel& kernel) : inputs_(kernel.inputs), outputs_(kernel.outputs) {}
   void bind(const Memory& memory);
-  /// Valid until the operands go or are bound again.
+  /// Valid until this object is destroyed or bound again.
   LoopBinding binding() const { return {input_pointers_, output_pointers_, nullptr}; }
 
  private:
@@ -69,7 +69,7 @@ class LoopOperands {
 /// The kernel for `explain`.
 std::string call_text(const kernel::CallKernel& kernel);
 
-/// The kernels of a plan from `first` on that share their work, most often one.
+/// The kernels of a plan from `first` on that share their work, usually one.
 struct PreparedKernels {
   std::size_t first = 0, count = 1;
   std::unique_ptr<Prepared> prepared;

@@ -15,8 +15,8 @@ namespace {
 
 using kernel::StepKind;
 
-/// A product that is only stored, with its columns contiguous, as the transposed product, whose rows are: gradients of
-/// weights come so.
+/// Turns a product that is only stored, with contiguous columns, into the transposed product, which has contiguous rows.
+/// Gradients of weights are such products.
 kernel::MatmulKernel upright(kernel::MatmulKernel k) {
   if (k.batch != 1 || k.m == 0 || k.n == 0 || k.epilogue.stores.size() != 1) return k;
   kernel::Store& store = k.epilogue.stores[0];
@@ -63,13 +63,13 @@ void pack(ElementAt element, const kernel::MatrixView& view, Extent batch, Exten
   });
 }
 
-/// Whether gemm must be given a copy: of sources without a stride of 1, and of general views where it has plain loops.
+/// Whether gemm needs a copy: of sources without a stride of 1, and of general views for types that it does not pack.
 bool needs_copy(const kernel::MatrixView& view, DType type, Extent rows, Extent columns) {
   if (!view.is_plain()) return type != DType::f32 && type != DType::f64;
   return view.row() != 1 && view.column() != 1 && rows > 1 && columns > 1;
 }
 
-/// Elements that follow each other along the last dimension of an axis.
+/// Number of consecutive elements along the last dimension of an axis.
 Extent run_of(const kernel::View& axis) {
   return !axis.extents.empty() && axis.strides.back() == 1 ? axis.extents.back() : 1;
 }
@@ -115,7 +115,7 @@ ProductProgram::ProductProgram(const kernel::MatmulKernel& asked)
   if (type == DType::boolean || !can_read(kernel_.a.type, type) || !can_read(kernel_.b.type, type))
     throw DTypeError(fmt::format("{}: the CPU has no product of {} and {}; cast both to one number type", kernel_.name,
                                  name_of(kernel_.a.type), name_of(kernel_.b.type)));
-  kernel_.epilogue = {};  // held as bytecode
+  kernel_.epilogue = {};  // compiled to bytecode instead
   const std::size_t size = size_bytes(type);
   if (needs_copy(kernel_.a_view, type, kernel_.m, kernel_.k))
     packed_a_.resize(static_cast<std::size_t>(kernel_.batch * kernel_.m * kernel_.k) * size);
@@ -130,7 +130,7 @@ void ProductProgram::bind(const Memory& memory) {
   c_ = epilogue_.bind(memory);
 }
 
-/// What they refer to lives as long as the program.
+/// The arguments refer to objects that live as long as the program.
 template <class T>
 GemmArgs<T> ProductProgram::arguments() const {
   const kernel::MatmulKernel& k = kernel_;

@@ -11,8 +11,8 @@
 
 namespace weft::cpu {
 
-/// A product of two matrices as they lie, each of the product's type or of a narrower one; PackedProducts has those with
-/// packed weights.
+/// A product of two strided matrices, each of the product's type or of a narrower one. PackedProducts handles packed
+/// weights.
 class ProductProgram final : public Prepared {
  public:
   /// Throws DTypeError for products of bool or of mixed types.

@@ -12,7 +12,7 @@ bool stores_the_product_alone(const kernel::LoopKernel& epilogue) {
 
 }  // namespace
 
-/// An output of the product's type that is stored row by row without gaps and that nothing else of this kernel reads: the
+/// Finds an output of the product's type that is stored row by row without gaps and that nothing else in this kernel reads. The
 /// product is written there, and the epilogue changes it in place.
 int ProductEpilogue::output_for(const Product& k, Extent* offset) {
   for (const kernel::Store& store : k.epilogue.stores) {

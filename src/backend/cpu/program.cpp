@@ -89,7 +89,7 @@ class CpuProgram final : public backend::Program {
       const std::vector<int> needed = last_needed(plan, first, last.first + last.count);
       std::vector<Section::Part> parts;
       std::vector<Stage> stages;
-      std::vector<int> last_stage;  // of each kernel
+      std::vector<int> last_stage;  // for each kernel
       for (std::size_t i = begin; i < end; ++i) {
         const PreparedKernels& each = kernels_[i];
         int after = -1;
@@ -135,7 +135,7 @@ class CpuProgram final : public backend::Program {
   std::vector<PreparedKernels> kernels_;
   std::vector<backend::BufferPtr> scratch_;
   std::size_t scratch_bytes_ = 0;
-  std::vector<char*> memory_;       // of each buffer, in this run
+  std::vector<char*> memory_;       // for each buffer, in this run
   std::vector<std::string> names_;  // of the plan's kernels
   std::vector<Section> sections_;   // in order
 };

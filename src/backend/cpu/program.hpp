@@ -8,8 +8,8 @@
 
 namespace weft::cpu {
 
-/// Kernels run in order; neighbours that are made of tasks run as one list of stages, so that threads wait only where a
-/// kernel needs what another still writes. DTypeError for a kernel without code for its types.
+/// Kernels run in order; neighbours that consist of tasks run as one list of stages, so that threads wait only if a kernel
+/// needs data that another still writes. DTypeError for a kernel without code for its types.
 std::unique_ptr<backend::Program> make_program(const kernel::Plan& plan);
 
 }  // namespace weft::cpu

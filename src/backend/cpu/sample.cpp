@@ -1,5 +1,5 @@
-// The draw of the next token. Candidates come from a heap, most probable first, only as many as the filters ask for: to
-// sort a whole vocabulary would take longer than a layer of the model.
+// The draw of the next token. Candidates come from a heap, most probable first, only as many as the filters need: sorting a
+// whole vocabulary would take longer than a layer of the model.
 #include "backend/cpu/sample.hpp"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ struct Candidate {
   std::int32_t id = 0;
   float logit = 0;
 };
-// By logits, which tell apart what rounding makes equal weights of: every device ranks alike.
+// Compares logits, because rounding can make different weights equal. So every device ranks alike.
 bool precedes(const Candidate& x, const Candidate& y) { return x.logit != y.logit ? x.logit > y.logit : x.id < y.id; }
 
 class Row {
@@ -117,8 +117,8 @@ class Row {
     else
       kept = std::move(all_);
     if (s.typical < 1) {
-      // -log p = x + log(mass) with x = (top - logit) / temperature: from its mean, the entropy, it is as far as x is from its
-      // own.
+      // -log p = x + log(mass) with x = (top - logit) / temperature. So its distance from its mean (the entropy) is the
+      // distance of x from the mean of x.
       const auto x = [&](const Candidate& c) { return static_cast<double>((top - c.logit) / s.temperature); };
       const double mass = mass_of(kept);
       double mean = 0;

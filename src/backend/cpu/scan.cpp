@@ -10,7 +10,7 @@
 namespace weft::cpu {
 namespace {
 
-// [outer, n, inner]: scans of n elements that lie `inner` apart.
+// [outer, n, inner]: scans of n elements that are `inner` apart.
 struct Space {
   Extent outer = 1, n = 1, inner = 1;
 };

@@ -66,7 +66,7 @@ void scatter_along(const Shape& shape, int axis, Extent taken, const std::uint32
   parallel_for(outer * blocks, run);
 }
 
-// Calls run with a zero of the C++ type that values of this type are added up in.
+// Calls run with a zero of the C++ type in which values of this type are added up.
 template <class Run>
 void with_sum_type(DType type, std::string_view name, Run run) {
   switch (type) {

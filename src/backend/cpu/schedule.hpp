@@ -1,4 +1,4 @@
-// Which kernels of a plan must wait for which.
+// The dependencies between the kernels of a plan.
 #pragma once
 
 #include <vector>

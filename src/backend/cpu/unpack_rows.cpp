@@ -19,7 +19,7 @@ void run_unpack_rows(const kernel::CallKernel& kernel, std::span<char* const> re
       width);
   const auto* rows = reinterpret_cast<const std::int32_t*>(reads[1]);
   auto* to = reinterpret_cast<float*>(outs[0]);
-  // Runs of rows inside go together.
+  // Consecutive valid rows are unpacked together.
   for (Extent t = 0; t < count;) {
     Extent end = t;
     while (end < count && rows[end] >= 0 && rows[end] < rows_in) ++end;

@@ -1,4 +1,4 @@
-// Rows of a packed matrix, as embeddings take them, and packed matrices of values.
+// Reads rows of a packed matrix, for embeddings, and packs values into matrices.
 #pragma once
 
 #include <span>

@@ -38,7 +38,7 @@ using HalfF = V<float, kDoubles>;  // the floats that fill a vector of doubles
 
 template <int N, class T>
 inline V<T, N> splat(T x) {
-  return x - V<T, N>{};  // a vector meets a scalar lane by lane; x - 0 is x, for -0 too
+  return x - V<T, N>{};  // broadcasts the scalar to all lanes; x - 0 is x, also for -0
 }
 inline F splat(float x) { return splat<kFloats>(x); }
 inline D splat(double x) { return splat<kDoubles>(x); }

@@ -1,7 +1,7 @@
-// Elementary functions on vectors. In f32, exp, log, tanh and erf are computed in f32 (at most 2.1 ulp); the others go
-// through vectors of doubles, which leaves little more than the final rounding. In f64, exp and log are vectors and the
-// others call the C library lane by lane. Polynomials are Chebyshev fits made for these intervals.
-// Every function treats each lane by itself, so a value does not depend on where in a vector it stands.
+// Elementary functions on vectors. In f32, exp, log, tanh and erf are computed in f32 (at most 2.1 ulp); the others go through
+// vectors of doubles, which leaves little more than the final rounding. In f64, exp and log are vectors and the others call the
+// C library lane by lane. Polynomials are Chebyshev fits made for these intervals. Every function treats each lane separately,
+// so a value does not depend on its place in a vector.
 #pragma once
 
 #include "backend/cpu/vector.inc.hpp"
@@ -49,7 +49,7 @@ inline D scale(D x, D n) {
 }
 
 inline F exp(F x) {
-  x = x < -105.0f ? splat(-105.0f) : x;  // a NaN compares false and stays
+  x = x < -105.0f ? splat(-105.0f) : x;  // a NaN compares false, so it stays
   x = x > 89.0f ? splat(89.0f) : x;
   const F n = round_even(x * 1.44269504088896341f);
   F r = fma(n, splat(-0.693359375f), x);
@@ -143,8 +143,8 @@ inline F erf(F x) {
   return copysign(-expm1_bounded(-fma(a, splat(kLast), q * a)), x);
 }
 
-// Functions of one double vector that the f32 functions are made of. Their arguments come from floats, and 2^-35 is
-// accuracy enough.
+// Functions of one double vector that the f32 functions use. Their arguments come from floats, so an accuracy of 2^-35 is
+// enough.
 namespace wide {
 
 inline D expm1(D x) {
@@ -244,7 +244,7 @@ inline D cos_polynomial(D r) {
 template <int quarter>
 inline D sine(D x) {
   const Reduced reduced = reduce_angle(x);
-  // The quadrant stands in the low bits after adding 1.5 * 2^52.
+  // The quadrant is in the low bits after adding 1.5 * 2^52.
   const L q = (L)(reduced.n + (0x1.8p52 + quarter));
   D y = (q & 1) != 0 ? cos_polynomial(reduced.r) : sin_polynomial(reduced.r);
   y = (q & 2) != 0 ? -y : y;
@@ -267,7 +267,7 @@ inline D tan(D x) {
       if (huge[i]) y[i] = __builtin_tan(x[i]);
   return y;
 }
-/// The exact remainder where the quotient has fewer than 28 bits, which doubles hold with a float divisor.
+/// The exact remainder if the quotient has fewer than 28 bits: a double holds its product with a float divisor.
 inline D rem(D x, D y) {
   const D quotient = x / y;
   D r = fma(-trunc(quotient), y, x);

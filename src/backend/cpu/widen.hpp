@@ -1,4 +1,4 @@
-// Elements of narrow types and of types of storage, read as f32.
+// Reads elements of narrow types and of storage types as f32.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@ namespace weft::cpu {
 using WidenFunction = void (*)(const void* data, std::int64_t first, std::int64_t stride, std::int64_t rows,
                                std::int64_t count, float* to, std::int64_t to_stride);
 
-/// Where they are and how they are read; without a function there are none.
+/// The place of narrow elements and the function that reads them; without a function there are none.
 struct NarrowElements {
   WidenFunction widen = nullptr;
   const void* data = nullptr;
-  std::int64_t first = 0;  // element of `data` that others are counted from
+  std::int64_t first = 0;  // element of `data` from which other indices count
 
   explicit operator bool() const { return widen != nullptr; }
   /// `rows` runs of `count` neighbours; the runs begin `stride` apart, the first of them at element `at`.

@@ -34,7 +34,7 @@ std::shared_ptr<const ChainCode::Code> ChainCode::assemble(const Chain& chain) {
 
 std::optional<ChainCode> ChainCode::make(const Chain& chain) {
   if (chain.varies.size() > kChainOperandsMax) return std::nullopt;
-  // Code takes pages of its own, so the hundreds of equal chains of a deep model would take as many.
+  // Code takes whole pages, so hundreds of equal chains of a deep model would take hundreds of pages.
   static std::mutex mutex;
   static std::map<Chain, std::weak_ptr<const Code>> known;
   static std::size_t most = 256;

@@ -1,6 +1,6 @@
-// Chains of elementwise f32 work as machine code: a vector goes through all of a chain in registers. The values are those
-// of the tile kernels, bit for bit. Only where the processor has AVX-512; elsewhere, and where WEFT_CPU_JIT=0 asks for it,
-// the tile kernels do the work one by one.
+// Chains of elementwise f32 work as machine code: a vector goes through all of a chain in registers. The values equal those of
+// the tile kernels, bit for bit. Only if the processor has AVX-512; otherwise, or with WEFT_CPU_JIT=0, tile kernels do the work
+// one op at a time.
 #pragma once
 
 #include <compare>
@@ -30,14 +30,14 @@ struct ChainOp {
   auto operator<=>(const ChainOp&) const = default;
 };
 inline constexpr ChainOp kChainCopy{};
-/// Whether chains have it.
+/// Whether chains support the op.
 bool is_chain_op(ChainOp op);
 
 inline constexpr int kChainOperandsMax = 12;
 
 /// A chain over rows of floats in memory.
 struct Chain {
-  /// Where an operand comes from: memory (an index into `varies`), or an earlier step.
+  /// The source of an operand: memory (an index into `varies`), or an earlier step.
   struct Arg {
     bool memory = false;
     int index = 0;
@@ -47,12 +47,12 @@ struct Chain {
     ChainOp op;
     int arg_count = 0;
     Arg args[4];
-    int store = -1;  // memory that the result goes to as well
+    int store = -1;  // memory where the result is also stored
     auto operator<=>(const Link&) const = default;
   };
-  std::vector<bool> varies;  // each place in memory: along the row, or one float for all of it
+  std::vector<bool> varies;  // each place in memory: varies along the row, or one float for the row
   std::vector<Link> steps;
-  bool far = false;  // operands come from beyond the second cache: the lines ahead are asked for
+  bool far = false;  // operands are beyond the L2 cache, so the lines ahead are prefetched
   auto operator<=>(const Chain&) const = default;
 };
 
@@ -67,10 +67,10 @@ struct ChainCall {
 };
 using ChainFunction = void (*)(ChainCall*);
 
-/// Equal chains, as the layers of a model have them, share one code. For many threads at once.
+/// Equal chains, such as those of a model's layers, share code. Many threads may use it at once.
 class ChainCode {
  public:
-  /// Nothing where a chain needs more registers than there are, or the system allows no such code.
+  /// Nothing if a chain needs more registers than exist, or if the system does not allow such code.
   static std::optional<ChainCode> make(const Chain& chain);
   void run(ChainCall& call) const { function_(&call); }
 
@@ -85,7 +85,7 @@ class ChainCode {
   ChainFunction function_ = nullptr;
 };
 
-/// Whether chains are used: the instruction set has AVX-512 and nobody asked otherwise.
+/// Whether chains are used: the instruction set has AVX-512, and they are not switched off.
 bool chains_enabled();
 /// For tests.
 void set_chains_enabled(bool enabled);

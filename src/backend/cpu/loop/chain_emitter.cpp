@@ -15,7 +15,7 @@ namespace {
 
 using scalar::Op;
 
-constexpr int kValues = 24;  // vector registers for values; those above are for the insides of functions
+constexpr int kValues = 24;  // vector registers for values; functions use the others
 constexpr int kTemporary = kValues;
 const Xbyak::Opmask kRest(1), kChosen(2);
 constexpr std::int32_t kAhead = 1024;  // bytes
@@ -73,7 +73,7 @@ WEFT_CODE(kNegMulAdd213, vfnmadd213ps);
 WEFT_CODE(kMulAdd231, vfmadd231ps);
 #undef WEFT_CODE
 
-/// How an op is written. The one list of those that chains have.
+/// How an op is emitted. This is the list of all ops that chains support.
 struct Form {
   enum class Kind : std::uint8_t { none, binary, extreme, masked, rounded, sqrt, rsqrt, copysign, function };
   Kind kind = Kind::none;
@@ -151,14 +151,14 @@ class ChainEmitter {
     return true;
   }
 
-  /// The code with its constants behind it.
+  /// The code, followed by its constants.
   std::vector<std::uint8_t> finish() {
     a_.align(64, false);
     for (auto& [bits, label] : literals_) {
       a_.L(label);
       a_.dd(bits);
     }
-    a_.ready(Xbyak::CodeArray::PROTECT_RW);  // it runs from memory of its own
+    a_.ready(Xbyak::CodeArray::PROTECT_RW);  // it runs from other memory
     return {a_.getCode(), a_.getCode() + a_.getSize()};
   }
 
@@ -230,7 +230,7 @@ class ChainEmitter {
   Last bits(std::uint32_t value) { return a_.ptr_b[a_.rip + literals_[value]]; }
   Last literal(float x) { return bits(std::bit_cast<std::uint32_t>(x)); }
   void op(Code code, int to, int x, const Last& y) { code(a_, Zmm(to), Zmm(x), y); }
-  /// The same in the lanes that were chosen; the others stay.
+  /// The same in the chosen lanes; the others stay.
   void op_chosen(Code code, int to, int x, const Last& y) { code(a_, Zmm(to) | kChosen, Zmm(x), y); }
   void choose(int x, const Last& y, std::uint8_t comparison) { a_.vcmpps(kChosen, Zmm(x), y, comparison); }
   void round(int to, const Last& x, std::uint8_t how) { a_.vrndscaleps(Zmm(to), x, how); }
@@ -251,7 +251,7 @@ class ChainEmitter {
       release(step);
       return;
     }
-    // Sources first: the result's register must be none of theirs.
+    // Sources first: the result's register must differ from theirs.
     switch (step.op.joined) {
       case Joined::mul_add: to = fused(step, kMulAdd213); break;
       case Joined::mul_sub: to = fused(step, kMulSub213); break;
@@ -292,7 +292,7 @@ class ChainEmitter {
         op(form.code, to = take(), x, y);
         break;
       }
-      case Form::Kind::extreme: {  // a NaN of either wins
+      case Form::Kind::extreme: {  // a NaN in either wins
         const Last x = last(step.args[0]);
         const int y = in_register(step.args[1]);
         choose(y, y, kUnordered);
@@ -364,7 +364,7 @@ class ChainEmitter {
   void exp(int to, int x) {
     constexpr int n = kTemporary, r = n + 1, t = n + 2;
     all(t, -105.0f);
-    op(kMaxPs, to, t, x);  // of a NaN and a number the last operand comes out
+    op(kMaxPs, to, t, x);  // with a NaN and a number, the result is the last operand
     all(t, 89.0f);
     op(kMinPs, t, t, to);
     reduce(t, n, r, to);
@@ -373,7 +373,7 @@ class ChainEmitter {
     op(kAddPs, to, to, literal(1.0f));
     op(kScalePs, to, to, n);
   }
-  /// e^x - 1 for |x| <= 80; `x` is a temporary from the fifth on, which it keeps.
+  /// e^x - 1 for |x| <= 80; `x` is the fifth temporary or a later one, and is kept.
   void expm1_bounded(int to, int x) {
     constexpr int n = kTemporary, r = n + 1, t = n + 2;
     reduce(x, n, r, to);
@@ -415,7 +415,7 @@ class ChainEmitter {
   }
   void log(int to, int x) {
     constexpr int e = kTemporary, f = e + 1, z = e + 2, s = e + 3;
-    // A denormal is scaled up, and its exponent made good.
+    // A denormal is scaled up, and its exponent is corrected.
     move(s, x);
     choose(x, literal(0x1p-126f), kLess);
     op_chosen(kMulPs, s, x, literal(0x1p23f));

@@ -1,4 +1,4 @@
-// From a chain to machine code.
+// Turns a chain into machine code.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace weft::cpu {
 
-/// A ChainFunction, to be run from anywhere. Empty where the chain needs more registers than there are, and where the
-/// processor is of another kind.
+/// A ChainFunction that runs at any address. Empty if the chain needs more registers than exist, or on another kind of
+/// processor.
 std::vector<std::uint8_t> machine_code_of(const Chain& chain);
 
 }  // namespace weft::cpu

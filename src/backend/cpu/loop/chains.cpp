@@ -1,5 +1,5 @@
-// Neighbouring instructions of a loop program that are elementwise work on floats, joined to chains: what only they use
-// never leaves the registers.
+// Joins neighbouring instructions of a loop program that do elementwise work on floats to chains: values that only they use
+// never leave the registers.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -36,7 +36,7 @@ class ChainFormer {
     visit(code_.last.inner);
   }
 
-  /// Replaces runs of instructions by chains; says whether there was one.
+  /// Replaces runs of instructions by chains; returns whether there was one.
   bool join(std::vector<LoopInstruction>& list, bool far) {
     std::vector<LoopInstruction> joined;
     bool any = false;

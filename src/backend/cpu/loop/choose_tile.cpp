@@ -1,4 +1,4 @@
-// How large a tile is, and how the rectangle is divided into tasks.
+// Chooses the size of a tile, and the division of the rectangle into tasks.
 #include <algorithm>
 
 #include "backend/cpu/loop/schedule.hpp"
@@ -14,7 +14,7 @@ constexpr Extent kPartRows = 64;       // of a product at most, for work on its 
 constexpr Extent kTaskWork = 1 << 16;  // element-ops that are worth a task
 constexpr Extent kTasksMax = 64;
 
-/// Whether some access runs along the slow axis where another runs along the fast one.
+/// Whether one access runs along the slow axis and another along the fast one.
 bool transposes_something(const LoopNodes& nodes) {
   const auto turned = [](const Access& access) {
     const Extent slow = access.slow.empty() ? 0 : access.slow.back().stride,
@@ -27,7 +27,7 @@ bool transposes_something(const LoopNodes& nodes) {
                      [&](const StoreNode& store) { return turned(store.access); });
 }
 
-/// Tasks of at least kTaskWork: ranges of blocks, or, where there are few blocks of long rows, parts of the inner axis.
+/// Tasks of at least kTaskWork: ranges of blocks, or, if there are few blocks of long rows, parts of the inner axis.
 void divide_into_tasks(const LoopNodes& nodes, LoopProgram::Code& code) {
   const Extent outer = std::max<Extent>(code.outer, 1), inner = std::max<Extent>(code.inner, 1);
   const Extent blocks = (outer + code.block - 1) / code.block, chunks = (inner + code.chunk - 1) / code.chunk;
@@ -49,7 +49,7 @@ void choose_tile(const LoopNodes& nodes, Extent tile_elements, LoopProgram::Code
   });
   if (code.columns) {
     code.block = std::min(outer, std::min<Extent>(128, tile_elements));
-    // Kernels that only add up what lies in memory hold no tiles: they go down many rows at once.
+    // Kernels that only add up values in memory need no tiles: they go down many rows at once.
     code.chunk = std::min(inner, std::max<Extent>(1, (computes ? 4 : 16) * tile_elements / code.block));
   } else if (transposes_something(nodes)) {
     code.chunk = std::min<Extent>(inner, 64);
@@ -57,7 +57,7 @@ void choose_tile(const LoopNodes& nodes, Extent tile_elements, LoopProgram::Code
   } else if (inner <= tile_elements) {
     code.chunk = inner;
     code.block = std::min(outer, std::max<Extent>(1, tile_elements / inner));
-    // Chains hold few tiles: each may be larger, which costs fewer calls. Not so large that tasks become few.
+    // Chains need few tiles, so each may be larger, which saves calls; but not so large that there are few tasks.
     if (chains_enabled())
       code.block = std::max(code.block, std::min(kChainRows * tile_elements / inner, outer / kChainBlocks));
   } else {
@@ -67,7 +67,7 @@ void choose_tile(const LoopNodes& nodes, Extent tile_elements, LoopProgram::Code
   }
   code.tile = code.block * code.chunk;
   if (nodes.part_by_part) {
-    // How wide the parts are is known when they are ready: narrow ones come with more rows at a time.
+    // The width of the parts is known only when they are ready: narrow parts come with more rows at a time.
     code.block = std::min(outer, kPartRows);
     code.tile = std::max(code.tile, tile_elements * (chains_enabled() ? kChainRows : 1));
   }

@@ -11,12 +11,12 @@
 
 namespace weft::cpu {
 
-/// Where a value lies.
+/// The place of a value.
 enum class Place : std::uint8_t {
   constant,  // in `constants`
   memory,    // read in place from an input, or from the product
   tile,      // a register of one tile, reused
-  kept,      // a register that lasts for the block: outer-level values, and what later phases read again
+  kept,      // a register that lasts for the block: outer-level values, and values that later phases read again
   output,    // written in place to an output
 };
 
@@ -81,13 +81,13 @@ struct ReductionInfo {
   }
 };
 
-/// What runs once a block before the chunks of a phase, and once a chunk.
+/// The code that runs once per block before the chunks of a phase, and once per chunk.
 struct Phase {
   std::vector<LoopInstruction> outer, inner;
   std::vector<int> outer_memory, inner_memory;  // values read or written in place, whose pointers move
   std::vector<int> inner_registers;             // inner-level values whose rows are as long as the chunk
   std::vector<int> reductions;
-  std::vector<int> ahead;  // values in memory whose next tile is worth asking for while this one is worked on
+  std::vector<int> ahead;  // values in memory whose next tile is worth prefetching while this one is processed
 };
 
 struct LoopProgram::Code {
@@ -108,8 +108,8 @@ struct LoopProgram::Code {
   Extent frame_bytes = 0;
   std::vector<std::size_t> input_bytes, output_bytes;  // of an element
   std::size_t product_bytes = 4;
-  bool streams = false;  // some store goes past the caches
-  Extent splits = 1;     // parts of the inner axis that are tasks of their own
+  bool streams = false;  // some store bypasses the caches
+  Extent splits = 1;     // parts of the inner axis that are separate tasks
   Extent blocks_per_task = 1;
 };
 
@@ -124,12 +124,12 @@ struct LoopProgram::Totals {
 /// The bytecode of a kernel; arguments as LoopProgram's.
 std::shared_ptr<const LoopProgram::Code> compile_loop(const kernel::LoopKernel& kernel, Extent columns,
                                                       DType product_type, int product_output);
-/// The same, made once for kernels that differ in nothing but where operands lie, while one of them lives. For many
-/// threads at once.
+/// The same, made once for kernels that differ only in the places of operands, while one of them exists. Thread
+/// safe.
 std::shared_ptr<const LoopProgram::Code> shared_code(const kernel::LoopKernel& kernel, Extent columns,
                                                      DType product_type, int product_output);
 
-/// Joins neighbouring instructions to chains, where chains are used.
+/// Joins neighbouring instructions to chains, if chains are used.
 void form_chains(LoopProgram::Code& code);
 
 }  // namespace weft::cpu

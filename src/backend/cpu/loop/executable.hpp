@@ -7,10 +7,10 @@
 
 namespace weft::cpu {
 
-/// Machine code in memory of its own, which is never writable and executable at once.
+/// Machine code in separate memory, which is never writable and executable at once.
 class Executable {
  public:
-  /// Null where the system allows no such memory.
+  /// Null if the system does not allow such memory.
   static const void* make(std::span<const std::uint8_t> code, Executable* owner);
   Executable() = default;
   ~Executable();

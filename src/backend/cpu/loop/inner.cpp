@@ -10,9 +10,9 @@ namespace {
 
 using kernel::StepKind;
 
-constexpr Extent kStreamBytes = 24 << 20;  // outputs larger than this would only push others out of the caches
-constexpr std::size_t kAheadStreams = 3;   // with fewer sources the hardware's own prefetching does better
-constexpr Extent kAheadBytes = 1 << 20;    // smaller kernels find their operands in the second cache
+constexpr Extent kStreamBytes = 24 << 20;  // larger outputs would only push other data out of the caches
+constexpr std::size_t kAheadStreams = 3;   // with fewer sources the hardware's prefetching is better
+constexpr Extent kAheadBytes = 1 << 20;    // smaller kernels find their operands in the L2 cache
 
 class InnerWriter {
  public:
@@ -28,7 +28,7 @@ class InnerWriter {
         registers_(registers) {}
 
   void write() {
-    for (int i = 0; i < nodes_.count(); ++i)  // what several phases compute has a place in each
+    for (int i = 0; i < nodes_.count(); ++i)  // values that several phases compute have a place in each
       if (!nodes_[i].outer && !make_.kept.contains(i)) make_.forget_value(i);
     order_nodes();
     sort_stores();
@@ -46,7 +46,7 @@ class InnerWriter {
 
  private:
   void order_nodes() {
-    // What varies along one axis needs nothing that varies along both. It goes first, so that the rest joins to chains.
+    // Values that vary along one axis never need values that vary along both. They go first, so that the rest joins to chains.
     std::stable_partition(order_.begin(), order_.end(), [&](int index) {
       const LoopNode& node = nodes_[index];
       return !node.slow || !node.fast;
@@ -67,7 +67,7 @@ class InnerWriter {
     }
   }
 
-  /// The first store of a value takes it straight from the op where its place is plain; others come at the end.
+  /// The op writes the first store of a value directly if its place is plain; other stores come at the end.
   void sort_stores() {
     for (const StoreNode& store : nodes_.stores)
       if (!store.outer && store.phase == number_)
@@ -87,12 +87,12 @@ class InnerWriter {
     const bool plain = to.plain_slow() && to.plain_fast() && to.uses_fast() && Access::stride(to.fast) == 1 &&
                        (to.uses_slow() || (code_.columns ? code_.inner : code_.outer) == 1 || !node.slow);
     const bool shape = node.fast == to.uses_fast() && node.slow == to.uses_slow();
-    // A transposing load would write its columns far apart; in a register they are near.
+    // A transposing load would write its columns far apart; in a register they are close.
     const bool turns = node.kind == StepKind::load && node.access.plain_slow() && Access::stride(node.access.slow) == 1;
     return plain && shape && !turns && !is_packed(node.type) && !streams(store) && may_write_early(store);
   }
 
-  /// Whether the output may be written when its value is made: later reads of an input that it overwrites still see it.
+  /// Whether the output may be written when its value is made: later reads must still see an input that it overwrites.
   bool may_write_early(const StoreNode& store) const {
     const auto found = position_.find(store.value);
     if (found == position_.end() || nodes_.is_memory(store.value) || make_.kept.contains(store.value) ||
@@ -112,7 +112,7 @@ class InnerWriter {
     return true;
   }
 
-  /// Past the caches, unless the lines are there anyway because the store changes an input in place.
+  /// Whether the store bypasses the caches; not if the lines are there anyway, because it changes an input in place.
   bool streams(const StoreNode& store) const {
     bool in_place = store.output == nodes_.product_output;
     for (std::size_t i = 0; i < nodes_.kernel.inputs.size(); ++i)

@@ -16,8 +16,8 @@ struct TileRegisters {
   std::vector<std::pair<int, int>> values;  // value, register
 };
 
-/// Writes what computes the nodes `needed` in phase `phase`, its reductions (`reductions` holds their indices by node) and
-/// its stores.
+/// Writes the code that computes the nodes `needed` in phase `phase`, its reductions (`reductions` holds their indices by node)
+/// and its stores.
 void write_inner(const LoopNodes& nodes, int phase, const std::set<int>& needed, const std::vector<int>& reductions,
                  InstructionMaker& make, LoopProgram::Code& code, TileRegisters& registers);
 

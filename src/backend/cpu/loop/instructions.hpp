@@ -15,14 +15,14 @@ class InstructionMaker {
   InstructionMaker(const LoopNodes& nodes, LoopProgram::Code& code)
       : nodes_(nodes), code_(code), values_(nodes.nodes.size(), -1) {}
 
-  /// The value of a node, made when first asked for. Its place in a tile is chosen later.
+  /// The value of a node, made on first use. Its place in a tile is chosen later.
   int value_of(int node);
-  /// A value of the node's own from now on, since several phases compute it.
+  /// Makes a new value for the node from now on, since several phases compute it.
   void forget_value(int node) { values_[static_cast<std::size_t>(node)] = -1; }
   Source source_of(int node);
-  /// Errors  DTypeError: an op that the CPU does not have for its type.
+  /// Errors  DTypeError: an op that the CPU lacks for this type.
   LoopInstruction instruction_of(int node);
-  /// Index of what is kept beside the instructions.
+  /// Stores an access beside the instructions; returns its index.
   int keep(const Access& access);
   int keep(std::string name);
 

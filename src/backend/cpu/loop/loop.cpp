@@ -10,7 +10,7 @@ namespace weft::cpu {
 namespace {
 
 constexpr Extent kTileBytes = 4096;  // of one register of 4-byte values: several of them fill the nearest cache
-constexpr Extent kFrameTiles = 8;    // that the registers of a tile may take together
+constexpr Extent kFrameTiles = 8;    // limit for all registers of a tile together
 
 std::unique_ptr<LoopProgram::Totals> make_totals(const LoopProgram::Code& code) {
   auto made = std::make_unique<LoopProgram::Totals>();
@@ -55,7 +55,7 @@ std::shared_ptr<const LoopProgram::Code> compile_loop(const kernel::LoopKernel& 
   Extent widest = 1;
   for (const LoopNode& node : nodes.nodes)
     if (!node.outer) widest = std::max(widest, static_cast<Extent>(size_bytes(node.type)));
-  // How many registers a tile takes follows from what is kept, and that from the tile: smaller ones are tried.
+  // The number of registers depends on the values that are kept, and these depend on the tile: try smaller tiles.
   for (Extent elements = kTileBytes / std::max<Extent>(widest, 4);; elements /= 2) {
     auto code = std::make_shared<LoopProgram::Code>(begun);
     choose_tile(nodes, elements, *code);

@@ -1,8 +1,8 @@
 // Loop kernels as blocked bytecode: instructions over tiles of a slow x fast rectangle that stay in the nearest cache.
 //
-// The rectangle is outer x inner ("rows") or, where memory is contiguous along outer, inner x outer ("columns"). An
-// elementwise kernel is cut into rows where its views repeat. A block is a range of the outer axis, a chunk one of the
-// inner; the reductions of a kernel make phases, and each phase passes over the chunks once:
+// The rectangle is outer x inner ("rows") or, if memory is contiguous along outer, inner x outer ("columns"). An elementwise
+// kernel is cut into rows where its views repeat. A block is a range of the outer axis, a chunk one of the inner; the
+// reductions of a kernel make phases, and each phase passes over the chunks once:
 //
 //   for each block:  for each phase:  outer-level code;  for each chunk: inner-level code;  results of its reductions
 //
@@ -20,17 +20,17 @@
 
 namespace weft::cpu {
 
-/// Where a kernel's operands lie: one pointer each to an operand's first element.
+/// The memory of a kernel's operands: a pointer to the first element of each.
 struct LoopBinding {
   std::span<char*const> inputs, outputs;
   /// The matrix product of an epilogue: element (row, column) at product + (row * columns + column) elements.
   const char* product = nullptr;
-  /// Elements from row to row of a product that lies otherwise: element (row, column) at product + (row * product_row +
-  /// column) elements. For programs that take it (`takes_product_rows`); 0: as above.
+  /// Elements from row to row of a product with other rows: element (row, column) at product + (row * product_row + column)
+  /// elements. For programs with `takes_product_rows`; 0: as above.
   Extent product_row = 0;
 };
 
-/// Whether two operands have memory in common.
+/// Whether the memory of two operands overlaps.
 bool overlap(const kernel::Operand& x, const kernel::Operand& y);
 
 class LoopProgram {
@@ -45,8 +45,8 @@ class LoopProgram {
   LoopProgram(LoopProgram&&) noexcept;
 
   void run(const LoopBinding& binding) const;
-  /// The same in parts, for a schedule of the caller's: `start`, then all tasks of one stage after the other. The tasks of
-  /// a stage may run at the same time.
+  /// The same in parts, for the caller's schedule: `start`, then all tasks of one stage after the other. The tasks of a stage
+  /// may run at the same time.
   int stages() const;
   Extent tasks(int stage) const;
   void start() const;
@@ -54,18 +54,18 @@ class LoopProgram {
   /// Elementwise kernels only: rows [row_begin, row_end) and columns [column_begin, column_end), in the calling thread.
   void run_rectangle(const LoopBinding& binding, Extent row_begin, Extent row_end, Extent column_begin,
                      Extent column_end) const;
-  /// Whether an epilogue reads the product where it lies only, rows of `columns` elements.
+  /// Whether an epilogue reads the product only in place, as rows of `columns` elements.
   bool takes_product_rows(Extent columns) const;
   /// The bytecode.
   std::string to_string() const;
 
   struct Code;    // the bytecode, for its compiler and interpreter
-  struct Totals;  // what the parts of a divided inner axis gave
+  struct Totals;  // results of the parts of a divided inner axis
 
  private:
   void run_part(const LoopBinding& binding, int stage, Extent task) const;
 
-  std::shared_ptr<const Code> code_;  // of all equal kernels
+  std::shared_ptr<const Code> code_;  // shared by all equal kernels
   std::unique_ptr<Totals> totals_;
 };
 

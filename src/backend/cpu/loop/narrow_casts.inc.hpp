@@ -21,7 +21,7 @@ inline F floats_of_f16(V<std::uint16_t, kFloats> half) {
   return (F)_mm256_cvtph_ps((__m128i)half);
 #else
   const U h = __builtin_convertvector(half, U), rest = h & 0x7FFFu;
-  U bits = (U)((F)(rest << 13) * 0x1p112f);  // the product moves the exponent, and makes denormals right too
+  U bits = (U)((F)(rest << 13) * 0x1p112f);  // the product adjusts the exponent, and also handles denormals
   bits = rest >= 0x7C00u ? (rest << 13) + ((255u - 31u) << 23) : bits;
   bits = rest > 0x7C00u ? bits | 0x400000u : bits;
   return (F)(bits | (h & 0x8000u) << 16);
@@ -36,7 +36,7 @@ inline V<std::uint16_t, N> f16_of_floats(V<float, N> x) {
 #endif
   using W = Words<N>;
   const W bits = (W)x, rest = bits & 0x7FFFFFFFu;
-  // Below 2^-14 the last place of the sum is the unit of a denormal f16, so that it rounds there.
+  // Below 2^-14 the last place of the sum is the unit of a denormal f16, so the sum rounds there.
   const W small = (W)((V<float, N>)rest + 0.5f) - 0x3F000000u;
   const W normal = (rest + 0xFFFu + (rest >> 13 & 1u) - ((127u - 15u) << 23)) >> 13;
   W half = rest < 0x38800000u ? small : normal;
@@ -56,7 +56,7 @@ inline V<std::uint16_t, N> bf16_of_floats(V<float, N> x) {
   return __builtin_convertvector(kept, V<std::uint16_t, N>);
 }
 
-/// Doubles as floats that round on as the doubles would: what is not exact is cut and gets an odd last bit.
+/// Doubles as floats that later round as the doubles would: inexact values are truncated and get an odd last bit.
 inline HalfF to_odd(D x) {
   using M = V<std::int32_t, kDoubles>;
   const HalfF nearest = __builtin_convertvector(x, HalfF);
@@ -89,8 +89,8 @@ inline V<std::uint8_t, N> small_of_floats(V<float, N> x) {
   return __builtin_convertvector(rest > 0x7F800000u ? W{} : signed_code, V<std::uint8_t, N>);
 }
 
-/// The values of such codes: their bits as those of a float, times what moves the exponent. Small numbers come out right too.
-/// Bits above those of a code do not matter, here and below.
+/// The values of such codes: their bits as those of a float, times a factor that adjusts the exponent. Denormals are also
+/// correct. Bits above those of a code are ignored, here and below.
 template <int exponent_bits, int fraction, int bias, bool has_infinity, bool has_nan>
 inline F floats_of_small(U code) {
   const U sign = code >> (exponent_bits + fraction) & 1u;
@@ -109,8 +109,8 @@ inline F floats_of_e4m3(U code) { return floats_of_small<4, 3, 7, false, true>(c
 inline F floats_of_e5m2(U code) { return floats_of_small<5, 2, 15, true, true>(code); }
 inline F floats_of_e2m1(U code) { return floats_of_small<2, 1, 1, false, false>(code); }
 
-/// The codes of a small integer: rounded, ties to even, and cut to [low, high]; 0 for NaN. Adding and subtracting 1.5 * 2^23
-/// rounds, and leaves the number in the low bits of the sum.
+/// The codes of a small integer: rounded, ties to even, and clamped to [low, high]; 0 for NaN. Adding and subtracting 1.5 *
+/// 2^23 rounds, and leaves the number in the low bits of the sum.
 template <int bits, int low, int high, int N>
 inline V<std::uint8_t, N> small_of_numbers(V<float, N> x) {
   using W = Words<N>;
@@ -202,14 +202,14 @@ void fill_narrow(TileTable& table) {
   fill_small_integer<DType::uint2, 2, false, 0, 3>(table);
   fill_small_integer<DType::ternary, 2, true, -1, 1>(table);
   fill_binary(table);
-  // Copies do not look at what they copy.
+  // Copies ignore the values that they copy.
   for (const Element& row : kElements) {
     const int t = at(row.type);
     if (row.compute == row.type) continue;
     if (row.bits == 16) {
       table.cast[t][t] = tile<Bits, Bits>([](Native<Bits> x) { return x; });
       table.stream[t] = stream_rows<Bits>;
-    } else if (row.bits <= 8) {  // types below a byte are codes, a byte each
+    } else if (row.bits <= 8) {  // elements smaller than a byte are codes of a byte each
       table.cast[t][t] = tile<Byte, Byte>([](Native<Byte> x) { return x; });
       table.stream[t] = stream_rows<Byte>;
     }

@@ -53,13 +53,13 @@ struct LoopNodes {
   int count() const { return static_cast<int>(nodes.size()); }
   /// Whether the output's elements are also an input's (input -1: the product).
   bool overlaps(int output, int input) const;
-  /// Loads that ops read where they lie: one stride on the slow axis, 1 (or 0) on the fast one.
+  /// Loads that ops read in place: one stride on the slow axis, 1 (or 0) on the fast one.
   bool is_memory(int node) const;
 };
 
-/// Arguments as LoopProgram's. The kernel must outlive what comes out.
+/// Arguments as LoopProgram's. The kernel must outlive the result.
 LoopNodes read_nodes(const kernel::LoopKernel& kernel, Extent columns, DType product_type, int product_output);
-/// a * b + c and the like, and a comparison that only chooses, become one node.
+/// a * b + c and similar pairs, and a comparison that is only a condition, become one node.
 void join_pairs(LoopNodes& nodes);
 
 inline bool is_comparison(scalar::Op op) { return op >= scalar::Op::eq && op <= scalar::Op::ge; }

@@ -1,4 +1,4 @@
-// From the steps of a kernel to nodes: the rectangle chosen, casts made explicit, stores placed in phases.
+// Turns the steps of a kernel into nodes: chooses the rectangle, makes casts explicit, places stores in phases.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -33,8 +33,8 @@ class NodeReader {
   std::map<std::pair<int, DType>, int> casts_;
 };
 
-/// Reductions: rows unless the loads lie along the outer axis. Elementwise kernels: the widest row over which every view
-/// is one stride, if there is such a row of decent length.
+/// For reductions: rows, unless the loads run along the outer axis. For elementwise kernels: the widest row over which every
+/// view is one stride, if it is long enough.
 void NodeReader::choose_rectangle(Extent columns) {
   nodes_.flat = true;
   for (const kernel::Step& step : nodes_.kernel.steps)
@@ -98,7 +98,7 @@ int NodeReader::add(LoopNode node) {
   return nodes_.count() - 1;
 }
 
-/// Axes and phase of a node that depends on others only.
+/// Sets axes and phase of a node that depends only on other nodes.
 void inherit(LoopNode& node, const LoopNodes& nodes) {
   for (const int a : node.args) {
     const LoopNode& arg = nodes[a];
@@ -154,7 +154,7 @@ void NodeReader::map_step(const kernel::Step& step) {
   }
   inherit(node, nodes_);
   const int made = add(node);
-  // Ops that give bools make them whatever type was asked for.
+  // Ops that give bools make bools, whatever type was requested.
   const bool gives_bool = is_comparison(step.op) || step.op == Op::is_nan || step.op == Op::logical_not ||
                           step.op == Op::logical_and || step.op == Op::logical_or;
   if (gives_bool && step.type != DType::boolean) {
@@ -225,7 +225,7 @@ void NodeReader::read_steps() {
     const int step = store.value;
     const Level level = nodes_.kernel.steps.at(static_cast<std::size_t>(step)).level;
     const DType type = nodes_.kernel.outputs.at(static_cast<std::size_t>(store.output)).type;
-    // The product itself lies where it is to be stored.
+    // The product is already in the place of this store.
     if (store.output == nodes_.product_output &&
         nodes_.kernel.steps[static_cast<std::size_t>(step)].kind == StepKind::accumulator)
       continue;
@@ -235,7 +235,7 @@ void NodeReader::read_steps() {
   for (const LoopNode& node : nodes_.nodes) nodes_.phases = std::max(nodes_.phases, node.phase + 1);
 }
 
-/// Inner-level stores happen in the phase that makes their value; where they overwrite an input, in the last that reads.
+/// Inner-level stores are in the phase that makes their value, or, if they overwrite an input, in the last phase that reads.
 void NodeReader::place_stores() {
   int last_body = 0;
   for (StoreNode& store : nodes_.stores) {
@@ -263,7 +263,7 @@ bool LoopNodes::is_memory(int index) const {
   const LoopNode& node = (*this)[index];
   if (node.kind != StepKind::load && node.kind != StepKind::accumulator) return false;
   if (!node.access.plain_slow() || !node.access.plain_fast() || is_packed(node.type)) return false;
-  // What is stored as it is, while another store overwrites it, needs a register.
+  // A source that is stored unchanged while another store overwrites it needs a register.
   const int source = node.kind == StepKind::accumulator ? -1 : node.operand;
   for (const StoreNode& store : stores)
     if (store.value == index)

@@ -38,7 +38,7 @@ class TileMemory {
   Extent size_ = 0;
 };
 
-/// An accumulator of integers of 64 bits holds their bits, every other the number.
+/// An accumulator of 64-bit integers holds their bits, every other accumulator the number.
 bool carries_bits(DType type) { return is_integer(type) && size_bytes(type) == 8; }
 
 double empty_value(scalar::Reduction reduction, DType type) {
@@ -168,7 +168,7 @@ class LoopRunner {
     for (const int v : phase.inner_memory) place_memory(v);
     const auto count = static_cast<Extent>(phase.inner.size());
     for (Extent i = 0; i < count; ++i) {
-      // The next tile is asked for in portions, so that the requests do not wait for each other.
+      // The next tile is prefetched in portions, so that the requests do not wait for each other.
       for (const int v : phase.ahead) ask_for_next(v, i, count);
       execute(phase.inner[static_cast<std::size_t>(i)]);
     }
@@ -194,7 +194,7 @@ class LoopRunner {
   std::int64_t* positions(const ReductionInfo& info) const {
     return reinterpret_cast<std::int64_t*>(frame_ + info.positions);
   }
-  /// Accumulators to the outer-level values they stand for.
+  /// Converts accumulators to outer-level values.
   void finish_reductions(const Phase& phase) {
     for (const int r : phase.reductions) {
       const ReductionInfo& info = code_.reductions[static_cast<std::size_t>(r)];
@@ -311,7 +311,7 @@ class LoopRunner {
     }
   }
 
-  /// Calls it; a whole tile without gaps is one long row.
+  /// Calls the instruction; a whole tile without gaps is one long row.
   void call(const LoopInstruction& in, TileCall& call) const {
     if (call.slow > 1 && call.out_stride == call.fast * in.out_bytes) {
       bool dense = true;
@@ -357,7 +357,7 @@ class LoopRunner {
   const Access& access_of(const LoopInstruction& in) const {
     return code_.accesses[static_cast<std::size_t>(in.access)];
   }
-  /// Whether memory lies along the slow axis: then that is the one to walk along, a cache line at a time.
+  /// Whether memory runs along the slow axis: then the walk follows that axis, a cache line at a time.
   bool is_turned(const LoopInstruction& in) const {
     const Access& access = access_of(in);
     return in.slow && in.fast && access.plain_slow() && access.plain_fast() && Access::stride(access.slow) == 1;
@@ -383,7 +383,7 @@ class LoopRunner {
           [&](Extent i, Extent n) { std::fill_n(to + i, n, Word{}); });
     });
   }
-  /// As `fetch`, of a packed type: codes, a byte each.
+  /// Like `fetch`, for a packed type: codes, a byte each.
   void fetch_packed(const LoopInstruction& in) const {
     const Access& access = access_of(in);
     const char* from = binding_.inputs[static_cast<std::size_t>(in.operand)];

@@ -11,7 +11,7 @@ namespace {
 
 using kernel::StepKind;
 
-constexpr Extent kKeptBytes = 512 << 10;  // of values that later phases read again; beyond, they are computed again
+constexpr Extent kKeptBytes = 512 << 10;  // of values that later phases read again; larger ones are computed again
 
 class Scheduler {
  public:
@@ -56,7 +56,7 @@ class Scheduler {
     return needed;
   }
 
-  /// Whether a phase after the node's own reads it, not only what is made of it.
+  /// Whether a later phase reads the node itself, not only values made from it.
   bool is_read_later(int index) const {
     const int phase = nodes_[index].phase;
     for (const LoopNode& user : nodes_.nodes) {
@@ -68,7 +68,7 @@ class Scheduler {
     });
   }
 
-  /// What is kept for later phases, unless the inner axis is divided between tasks.
+  /// Chooses the values to keep for later phases, unless the inner axis is divided between tasks.
   void choose_kept() {
     if (nodes_.phases == 1 || code_.splits > 1) return;
     std::set<int> wanted;
@@ -103,7 +103,7 @@ class Scheduler {
     }
   }
 
-  /// Outer-level code: everything that phases and stores need, at the phase where it can be had.
+  /// Outer-level code: everything that phases and stores need, at the first phase where it can be computed.
   void write_outer() {
     std::vector<int> open;
     for (const std::set<int>& needed : needed_)

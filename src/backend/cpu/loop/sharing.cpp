@@ -1,4 +1,4 @@
-// One bytecode for all equal loop kernels: the layers of a deep model differ in their operands only.
+// One bytecode for all equal loop kernels: the layers of a deep model differ only in their operands.
 #include <algorithm>
 #include <bit>
 #include <mutex>
@@ -10,7 +10,7 @@
 namespace weft::cpu {
 namespace {
 
-/// What the compiler of loops reads, but for where operands lie; of that, which outputs share memory with which inputs.
+/// Everything that the loop compiler reads, except the places of operands; of these only which outputs overlap which inputs.
 struct Key {
   kernel::LoopKernel kernel;
   std::vector<bool> overlaps;
@@ -35,7 +35,7 @@ struct Key {
 
   bool operator==(const Key& other) const {
     const kernel::LoopKernel &a = kernel, &b = other.kernel;
-    // Constants by their bits: 0 and -0 are not the same.
+    // Compares constants by their bits: 0 and -0 differ.
     const auto same_bits = [](const kernel::Step& x, const kernel::Step& y) {
       return std::bit_cast<std::uint64_t>(x.value) == std::bit_cast<std::uint64_t>(y.value);
     };

@@ -25,7 +25,7 @@ const TileTable& tile_table(Isa isa) {
 
 DType cast_step(DType from, DType to) {
   if (tile_table().cast[static_cast<std::size_t>(from)][static_cast<std::size_t>(to)] != nullptr) return to;
-  // Out of a narrow type nothing is lost. Into a narrow float the way over f64 rounds once, but for integers beyond 2^53.
+  // Casts from a narrow type are exact. Casts to a narrow float through f64 round once, except for integers beyond 2^53.
   if (compute_type(from) != from) return compute_type(from);
   if (compute_type(to) == DType::f32) return from == DType::boolean ? DType::f32 : DType::f64;
   return compute_type(to);

@@ -1,5 +1,5 @@
-// Tile kernels: what one instruction of a loop program does to a rectangle of `slow` x `fast` values, `fast` contiguous.
-// They exist once for each instruction set; `tile_table` gives those in use.
+// Tile kernels: each does the work of one instruction of a loop program on a rectangle of `slow` x `fast` values, `fast`
+// contiguous. Each instruction set has its own; `tile_table` gives those in use.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +38,8 @@ struct TileReduction {
 };
 using ReduceFunction = void (*)(const TileReduction&);
 
-/// What attention does to scores: `rows` rows of `size` at x, of which row r counts its first visible[r]; the others
-/// become 0.
+/// Operations of attention on scores: `rows` rows of `size` at x. In row r the first visible[r] count; the others become
+/// 0.
 template <class T>
 struct AttentionParts {
   /// x_j becomes exp(scale * x_j - max), total their sum, and logsumexp = max + log(total).
@@ -53,7 +53,7 @@ struct AttentionParts {
                    std::int64_t width) = nullptr;
 };
 
-/// What attention of few queries does to the rows of a cache, and how these are read. Rows are `row` floats apart.
+/// Operations of attention with few queries on the rows of a cache, and functions that read rows. Rows are `row` floats apart.
 struct CacheParts {
   /// scores[g * stride + j] = q[g] . keys[j] for `group` queries and `count` keys.
   void (*dots)(const float* q, std::int64_t group, std::int64_t width, const float* keys, std::int64_t row,
@@ -70,17 +70,17 @@ inline constexpr int kTypeCount = kDTypeCount;  // an index is the number of the
 inline constexpr int kOpCount = static_cast<int>(scalar::Op::philox) + 1;
 inline constexpr int kReductionCount = 6;
 
-/// Functions by op and by the type that the operands meet in; null where an op has no such type.
+/// Functions by op and by the common type of the operands; null if an op does not support the type.
 struct TileTable {
   TileFunction map[kOpCount][kTypeCount] = {};
-  /// From, to; from == to copies. Narrow types and types of storage have casts from and to the few types that they
-  /// compute in, and other casts take two steps (`cast_step`).
+  /// From, to; from == to copies. Narrow types and storage types have casts only from and to the types that they compute in;
+  /// other casts take two steps (`cast_step`).
   TileFunction cast[kTypeCount][kTypeCount] = {};
   TileFunction mul_add[kTypeCount] = {};                   // a * b + c, fused where the hardware can; floats
   TileFunction mul_sub[kTypeCount] = {};                   // a * b - c
   TileFunction sub_mul[kTypeCount] = {};                   // c - a * b
   TileFunction compare_select[kOpCount][kTypeCount] = {};  // op(a, b) ? c : d, by the type of all four
-  TileFunction stream[kTypeCount] = {};                    // copies past the caches, for outputs larger than them
+  TileFunction stream[kTypeCount] = {};                    // copies bypassing the caches, for outputs larger than them
   WidenFunction widen[kTypeCount] = {};                    // narrow types and types of storage that compute in f32
   ReduceFunction reduce_fast[kReductionCount][kTypeCount] = {};
   ReduceFunction reduce_slow[kReductionCount][kTypeCount] = {};
@@ -91,9 +91,9 @@ struct TileTable {
 
 /// The functions of `isa()`.
 const TileTable& tile_table();
-/// How elements of this type are read as f32; null where they are not of a narrower type.
+/// The function that reads elements of this type as f32; null if the type is not narrower.
 inline WidenFunction widen_function(DType type) { return tile_table().widen[static_cast<std::size_t>(type)]; }
-/// The type to cast to next, from one type on the way to another: the other itself, or one between them.
+/// The next type in a cast between two types: the target itself, or a type between them.
 DType cast_step(DType from, DType to);
 const TileTable& tile_table(Isa isa);
 template <class T>

@@ -1,5 +1,5 @@
-// The tile kernels of one instruction set; see tile.hpp. A row is processed in whole vectors and one partly filled vector
-// that runs the same formula, so that a value depends neither on its place nor on the length of its row.
+// The tile kernels of one instruction set; see tile.hpp. A row is processed in whole vectors and one partial vector with the
+// same formula, so a value depends neither on its place nor on the length of its row.
 #pragma once
 
 #include "backend/cpu/loop/tile.hpp"
@@ -112,7 +112,7 @@ inline Mask<T> to_mask(V<Byte, kNative<T>> bools) {
 template <class X>
 constexpr bool kIsFloat = std::is_floating_point_v<std::remove_cvref_t<decltype(X{}[0])>>;
 
-/// The larger or smaller; a NaN of either wins.
+/// The larger or smaller; a NaN in either wins.
 template <class X>
 inline X max_nan(X a, X b) {
   if constexpr (kIsFloat<X> && sizeof(X) == kVectorBytes)
@@ -385,7 +385,7 @@ void fill_casts(TileTable& table) {
   fill_cast<Byte, From>(table);
 }
 
-/// Copies rows past the caches. The caller fences.
+/// Copies rows, bypassing the caches. The caller must fence.
 template <class T>
 void stream_rows(const TileCall& call) {
   for (std::int64_t s = 0; s < call.slow; ++s) {
@@ -427,7 +427,7 @@ inline double carried(T x) {
 }
 template <class T>
 using Held = std::conditional_t<kCarriesBits<T>, T, double>;
-/// What an accumulator of a reduction of T holds.
+/// The type of an accumulator for a reduction of T.
 template <class T>
 inline Held<T> held(double accumulator) {
   return __builtin_bit_cast(Held<T>, accumulator);
@@ -523,7 +523,7 @@ void reduce_fast(const TileReduction& call) {
   }
 }
 
-/// Joins what a column of vectors gave to the accumulators of its columns.
+/// Joins the results of a column of vectors to the accumulators of its columns.
 template <Reduction reduction, class T>
 inline void join_lanes(double* accumulators, Native<T> x, std::int64_t count) {
   constexpr int N = kNative<T>;

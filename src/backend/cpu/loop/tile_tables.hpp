@@ -1,4 +1,4 @@
-// The tables of the instruction sets this program was built for.
+// The tables of the instruction sets that this program was built for.
 #pragma once
 
 #include "backend/cpu/loop/tile.hpp"

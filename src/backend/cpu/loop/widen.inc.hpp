@@ -12,7 +12,7 @@ template <class Code, auto convert>
 void widen_rows(const void* data, std::int64_t first, std::int64_t stride, std::int64_t rows, std::int64_t count,
                 float* to, std::int64_t to_stride) {
   constexpr int N = kFloats;
-  constexpr std::int64_t kAhead = 12;  // rows, each of which may lie on a page of its own
+  constexpr std::int64_t kAhead = 12;  // rows, each of which may be on another page
   const Code* from = static_cast<const Code*>(data) + first;
   for (std::int64_t r = 0; r < rows; ++r, from += stride, to += to_stride) {
     __builtin_prefetch(from + kAhead * stride);

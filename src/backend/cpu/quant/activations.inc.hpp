@@ -1,4 +1,4 @@
-// Panels of activations for the kernels of tile.inc.hpp; their layout stands in kernels.hpp.
+// Panels of activations for the kernels of tile.inc.hpp; kernels.hpp describes their layout.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ inline void load_block(const float* x, std::int64_t count, float* block) {
   for (std::int64_t i = 0; i < kQuantBlock; ++i) block[i] = i < count ? x[i] : 0.0f;
 }
 
-/// Folded to four lanes, which are joined for all rows at once: the last steps of a fold wait for each other.
+/// Folds to four lanes, which are joined for all rows at once, because the last steps of a fold depend on each other.
 template <class T, int N, class Combine>
 inline V<T, 4> fold_to_four(V<T, N> x, Combine combine) {
   if constexpr (N == 4) {
@@ -89,7 +89,7 @@ inline void scales_of(I highest, U lowest, F* scale, F* inverse) {
   }
   const F signed_step = full ? (up ? -step : step) : step;
   const F quotient = step > F{} ? splat(1.0f) / signed_step : F{};
-  // Of a denormal block the products are far below what f32 sums keep; one that is not finite has no scale.
+  // The products of a denormal block are far below the precision of f32 sums. A block that is not finite has no scale.
   const U magnitude = (U)quotient & 0x7FFFFFFFu, limit = splat<kFloats>(__builtin_bit_cast(std::uint32_t, 3.0e38f));
   *inverse = magnitude <= limit ? quotient : F{};
   const F usable = magnitude <= limit ? signed_step : F{};
@@ -114,7 +114,7 @@ inline void round_block(const float* block, float inverse, std::int8_t* q, V<std
                         V<std::int32_t, 4>* second) {
   I half[2] = {}, integers[kBlockVectors];
   for (int v = 0; v < kBlockVectors; ++v) {
-    // A block without a scale may hold NaN.
+    // A block without a scale may contain NaN.
     const F scaled = inverse == 0 ? F{} : load<kFloats>(block + v * kFloats) * splat(inverse);
     integers[v] = __builtin_convertvector(round_even(scaled), I);
     half[2 * v / kBlockVectors] += integers[v];

@@ -6,7 +6,7 @@
 namespace weft::cpu {
 namespace {
 
-/// The instructions. Compilers' own wrappers do not say that a load reads memory.
+/// The instructions. The compilers' wrappers do not declare that a load reads memory.
 struct Tiles {
   static void configure(const TileConfiguration& c) { asm volatile("ldtilecfg %0" : : "m"(c)); }
   static void release() { asm volatile("tilerelease"); }

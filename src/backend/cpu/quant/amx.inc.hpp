@@ -1,8 +1,8 @@
 // Products of many rows with tiles of integers: 16 rows by 16 columns by the elements of one scale in an instruction.
 //
-// The words of a block are rows of a right-hand tile as they stand, and a panel of 16 rows of x is a left-hand one. A group
-// of weights is made bytes and floats once and meets all panels; each element of y is summed in the order of
-// tile_eight_bit, to the same bits. Written over the tile instructions too, so that a test can run it anywhere.
+// The words of a block are rows of a right-hand tile as they stand, and a panel of 16 rows of x is a left-hand one. A group of
+// weights is unpacked to bytes and floats once and is multiplied with all panels. Each element of y is summed in the order of
+// tile_eight_bit, to the same bits. The tile instructions are a parameter, so that a test can run the code anywhere.
 #pragma once
 
 #include "backend/cpu/quant/tile.inc.hpp"
@@ -12,7 +12,7 @@ namespace {
 
 inline constexpr int kTileRows = 16;
 
-/// What `ldtilecfg` reads.
+/// The data that `ldtilecfg` reads.
 struct alignas(64) TileConfiguration {
   std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
   std::uint16_t row_bytes[16] = {};
@@ -119,7 +119,7 @@ void tile_panels(const QuantTile& tile) {
       for (int r = 0; r < kTileRows; ++r)
 #pragma GCC unroll 4
         for (int v = 0; v < kVectors; ++v) sum[r][v] = V::zero();
-      // The tiles of a block are multiplied while the integers of the one before become floats.
+      // The tiles of a block are multiplied while the integers of the previous block become floats.
       const std::byte *x = panel, *weights = tile.scratch;
       if (blocks > 0) multiply_block<Tiles, f, 0>(x, weights, integers[0]);
       for (std::int64_t b = 0; b < blocks; b += 2) {

@@ -1,11 +1,11 @@
-// How weights in blocks are laid out for the CPU's quantised products: the values of every block format, exactly, in an
-// order that kernels of all instruction sets read straight through.
+// The layout of weights in blocks for the CPU's quantised products: the values of every block format, exactly, in an order that
+// kernels of all instruction sets read sequentially.
 //
 // A matrix W[n, k] is stored in groups of 16 rows, and a group in chunks of 1, 2 or 8 blocks of 32 along k, each with its
-// scales first, so that a product reads memory straight through. The values of a block are eight words of 64 bytes; byte 4 c + t of word g is the unsigned
-// integer of row c at k = 4 g + t, so that one word meets four activations in an instruction of dot products of four
-// bytes. Four-bit values share a byte: words g and g + 4 are the low and the high halves of the g-th 64 bytes; bits above
-// the fourth follow as one mask of 64 bits a word. Plain floats lie as [k][16].
+// scales first, so that a product reads memory sequentially. The values of a block are eight words of 64 bytes; byte 4 c + t of
+// word g is the unsigned integer of row c at k = 4 g + t, so that one instruction for dot products of four bytes multiplies a
+// word with four activations. Four-bit values share a byte: words g and g + 4 are the low and the high halves of the g-th 64
+// bytes; bits above the fourth follow as one mask of 64 bits a word. Plain floats lie as [k][16].
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace weft::cpu {
 
-inline constexpr int kQuantGroup = 16;  // rows of W that lie together
+inline constexpr int kQuantGroup = 16;  // rows of W that are stored together
 inline constexpr int kQuantBlock = 32;  // elements of k in a block
 inline constexpr int kQuantSuper = 8;   // blocks that share an f16 scale of scales
 
@@ -46,7 +46,7 @@ struct QuantFormat {
   constexpr int planes() const {
     return values == QuantValues::nibble_and_bit ? 1 : values == QuantValues::nibble_and_two_bits ? 2 : 0;
   }
-  /// Of the values of a block of a group.
+  /// Bytes of the values of a block of a group.
   constexpr std::int64_t value_bytes() const {
     constexpr std::int64_t kCount = kQuantGroup * kQuantBlock;
     switch (values) {
@@ -57,11 +57,11 @@ struct QuantFormat {
       default: return kCount / 2 + planes() * kCount / 8;
     }
   }
-  /// Blocks whose scales stand together, ahead of their values: as many as fill lines of the cache, or share a factor.
+  /// Blocks whose scales are stored together, before their values: as many as fill cache lines, or share a factor.
   constexpr int chunk_blocks() const {
     return scales == QuantScales::coded ? kQuantSuper : scales == QuantScales::half ? 2 : 1;
   }
-  /// Of the scales of a chunk, in whole lines. half: scales of 16 rows, block after block, then minimums; coded: 16
+  /// Bytes of the scales of a chunk, in whole lines. half: scales of 16 rows, block after block, then minimums; coded: 16
   /// factors of scales, then of minimums, then signed codes of scales, of minimums, 16 of each in turn.
   constexpr std::int64_t scale_bytes() const {
     const int kinds = has_minimum ? 2 : 1;
@@ -72,7 +72,7 @@ struct QuantFormat {
     return (bytes + 63) / 64 * 64;
   }
   constexpr std::int64_t chunk_bytes() const { return scale_bytes() + value_bytes() * chunk_blocks(); }
-  /// Where in a group the chunk of block `b` begins, and where the values of that block do.
+  /// The start of block `b`'s chunk in a group, and the start of the block's values.
   constexpr std::int64_t chunk_at(std::int64_t b) const { return b / chunk_blocks() * chunk_bytes(); }
   constexpr std::int64_t values_at(std::int64_t b) const {
     return chunk_at(b) + scale_bytes() + b % chunk_blocks() * value_bytes();
@@ -91,7 +91,7 @@ inline constexpr BlockType kQuantTypes[] = {
 };
 inline constexpr int kQuantTypeCount = sizeof kQuantTypes / sizeof kQuantTypes[0];
 
-/// Place of a type in kQuantTypes; -1: it has no products.
+/// Index of a type in kQuantTypes; -1 if it has no products.
 constexpr int quant_index(BlockType type) {
   for (int i = 0; i < kQuantTypeCount; ++i)
     if (kQuantTypes[i] == type) return i;

@@ -1,4 +1,4 @@
-// What matmul.cpp asks of an instruction set: packing of activations, and kernels over panels of their rows.
+// The functions of an instruction set for matmul.cpp: packing of activations, and kernels over panels of their rows.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace weft::cpu {
 
-/// A panel is some rows of x, in the order in which a kernel of that height reads them: block after block along k, of
-/// each the values of row after row and then, as [kind][row], what belongs to them.
+/// A panel is some rows of x, in the order in which a kernel of that height reads them: block after block along k; for each
+/// block the values, row after row, and then the numbers below as [kind][row].
 ///
 /// Eight bits: 32 signed bytes a row; the scale (f32); minus the sums (i32) of the first 16, the last 16 and all; the
 /// scale times those sums (f32), not negated. Exact: 32 floats a row; their sums as floats, likewise three.
@@ -25,9 +25,9 @@ struct QuantTile {
   const std::byte* x;    // a panel
   float* y;
   std::int64_t y_row;
-  int rows;  // of the panel that exist
+  int rows;  // existing rows of the panel
   // For kernels that take panels together:
-  std::int64_t panels = 1, panel_bytes = 0;  // x holds so many, one after another; `rows` exist of all
+  std::int64_t panels = 1, panel_bytes = 0;  // x has this many, one after another; `rows` exist of all
   std::byte* scratch = nullptr;              // `kQuantScratchBytes` for each block, at a multiple of 64
 };
 
@@ -44,15 +44,15 @@ struct QuantKernels {
   /// Heights that panels may have, ascending, 0 after the last. Each row's result is the same in all of them.
   int eight_bit_heights[kQuantHeights], exact_heights[kQuantHeights];
   Tile eight_bit[kQuantTypeCount][kQuantHeights];  // by `quant_index` and height; none for plain formats
-  bool panels_together;                            // those of the greatest height of eight bits take panels together
+  bool panels_together;                            // eight-bit kernels of the greatest height take several panels
   Tile exact[kQuantTypeCount][kQuantHeights];
-  /// Panels of `rows` rows of k elements; rows up to `height` and k up to whole blocks are filled with zeros. A block
-  /// that is not finite makes every product with it NaN in eight bits.
+  /// Panels of `rows` rows of k elements; rows up to `height` and k up to whole blocks are filled with zeros. In eight bits, a
+  /// block that is not finite makes every product with it NaN.
   Pack pack_eight_bit[2], pack_exact;  // [1]: with the integer -128
   bool has_dot;
 
-  /// Whether products with this format take -128: where pairs of products are summed in 16 bits, weights of eight bits
-  /// leave no room for it.
+  /// Whether products with this format accept -128. If pairs of products are summed in 16 bits, it would overflow with
+  /// eight-bit weights.
   bool takes_full_range(const QuantFormat& format) const { return has_dot || format.max <= 127; }
 };
 
@@ -69,7 +69,7 @@ const QuantKernels& quant_amx();
 
 /// The best for `isa()`.
 const QuantKernels& quant_kernels();
-/// All that this processor runs, for tests.
+/// All kernels that this processor can run, for tests.
 std::span<const QuantKernels* const> runnable_quant_kernels();
 
 }  // namespace weft::cpu

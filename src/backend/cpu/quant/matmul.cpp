@@ -1,7 +1,7 @@
 // The quantised product: panels of activations, and how y is split into tasks.
 //
-// A task owns a block of y: some columns, in groups of 16, of all rows or of as many as have their panels in the L2
-// cache. A group of weights stays in L1 and meets the panels one after another. Few rows are one panel, so that a group
+// A task owns a block of y: some columns, in groups of 16, of all rows or of as many rows as have panels that fit the L2 cache.
+// A group of weights stays in L1 and is multiplied with the panels one after another. Few rows are one panel, so that a group
 // is read from memory once, in runs as long as the threads allow. No element of y depends on the split.
 #include "backend/cpu/quant/matmul.hpp"
 
@@ -27,18 +27,18 @@ using std::int64_t;
 constexpr int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 constexpr int64_t kPanelsBytes = 384 * 1024;   // of a task's rows, in an L2 cache of 1 MiB
-constexpr double kTaskCycles = 8e3;            // some 2 us, far above the cost of handing a task out
+constexpr double kTaskCycles = 8e3;            // some 2 us, far above the cost of starting a task
 constexpr double kTasks = 64;                  // for large products of many rows
-constexpr double kTasksPerThread = 2;          // of few rows: memory is quickest in long runs
+constexpr double kTasksPerThread = 2;          // for few rows: memory is fastest in long runs
 constexpr int64_t kStreamedRows = 4;           // of x, while memory and not arithmetic takes the time
 constexpr double kBytesPerCycle = 5;           // from memory, for one core
 constexpr double kProductsPerCycle = 48;       // with the quickest kernels
 constexpr int64_t kWideGroups = 4;             // columns of a block for epilogues, when there are many rows
 constexpr int64_t kExactRows = 64;             // of x as they are, which take 4 times the room of rounded ones,
 constexpr int64_t kNearBytes = 256 * 1024;     // at a time, where the weights stay in the cache meanwhile
-constexpr int64_t kSmallElements = 16 * 1024;  // of x, laid out sooner than another thread is asked to
+constexpr int64_t kSmallElements = 16 * 1024;  // of x: packing it takes less time than asking another thread
 constexpr int64_t kLine = 64;
-constexpr int64_t kPieceBytes = 1024, kAskedBytes = 32 * 1024;  // of weights that a waiting thread asks for
+constexpr int64_t kPieceBytes = 1024, kAskedBytes = 32 * 1024;  // of weights that a waiting thread prefetches
 
 // --- Instruction sets.
 
@@ -70,7 +70,7 @@ const Available& available() {
 
 // --- Panels of x.
 
-/// Memory of a calling thread, which grows to the largest product met and stays.
+/// Memory of a calling thread, which grows to the largest product so far and is kept.
 class Scratch {
  public:
   std::byte* grown(int64_t bytes) {
@@ -92,7 +92,7 @@ class Scratch {
   int64_t bytes_ = 0;
 };
 
-/// The rows of x in panels of the greatest height; the last, or the only one, is as low as its rows allow.
+/// The rows of x in panels of the greatest height; the last panel is only as high as its rows need.
 struct Panels {
   using Bytes = int64_t (*)(int64_t height, int64_t blocks);
 
@@ -123,10 +123,10 @@ struct Panels {
   }
 };
 
-/// What a thread keeps from product to product.
+/// Memory that a thread keeps between products.
 struct ThreadMemory {
   Scratch panels, group, tile;
-  std::uint64_t laid_out = 0;  // which call's x the panels hold
+  std::uint64_t laid_out = 0;  // the call whose x is in the panels
 };
 thread_local ThreadMemory memory_of_thread;
 std::atomic<std::uint64_t> calls = 0;
@@ -198,7 +198,7 @@ void run_task(const Part& part, int64_t task, int64_t blocks, const std::byte* x
     product.after_block(0, row_begin, row_end, column_begin, column_end);
 }
 
-/// A product from one of its rows on, as a product of its own.
+/// The rows of a product from one row on, as a separate product.
 struct RowsOfProduct {
   const QuantProduct* whole = nullptr;
   int64_t row = 0;
@@ -227,7 +227,7 @@ const QuantKernels& quant_kernels() {
   const auto all = runnable_quant_kernels();
   if (isa() == best_isa()) return *all.back();
 #if defined(__x86_64__)
-  // A set named below the best is that set alone, without what newer processors added to it.
+  // If a lower set than the best is named, only that set is used, without later extensions.
   if (isa() == Isa::avx512) return __builtin_cpu_supports("avx512vnni") ? avx512::kQuantVnni : avx512::kQuant;
   if (isa() == Isa::avx2 && all.size() > 1) return avx2::kQuant;
 #endif

@@ -135,7 +135,7 @@ QuantisedMatrix QuantisedMatrix::view(BlockType type, std::span<const std::byte>
 
 std::uint64_t QuantisedMatrix::layout_digest(BlockType type) {
   constexpr int64_t kRows = kQuantGroup + 4,
-                    kColumns = 2 * kQuantBlock * kQuantSuper;  // a full group and another, two of all blocks
+                    kColumns = 2 * kQuantBlock * kQuantSuper;  // a full and a partial group, two superblocks
   std::vector<std::byte> blocks(static_cast<std::size_t>(kRows * row_bytes(type, kColumns)));
   std::uint32_t state = 1;
   for (std::byte& byte : blocks) byte = static_cast<std::byte>((state = state * 1664525u + 1013904223u) >> 24);

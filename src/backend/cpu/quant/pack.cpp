@@ -1,5 +1,5 @@
 // Packing of weights. Blocks of files are read into one plain form (tensor/block_read.hpp), which is then written to its
-// places; the commonest formats are copied four elements at a time.
+// places; the most common formats are copied four elements at a time.
 #include "backend/cpu/quant/pack.hpp"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ using codec::store;
 
 unsigned byte_at(const std::byte* p, int i) { return static_cast<unsigned>(p[i]); }
 
-/// Where in a group the scales of block `b` lie, of row 0.
+/// The places of block `b`'s scales in a group, for row 0.
 struct ScalePlaces {
   const QuantFormat& format;
   int64_t factor(int64_t b) const {
@@ -74,7 +74,7 @@ void write_block(const QuantFormat& format, const UnpackedBlock& block, int64_t 
   }
 }
 
-/// The integers of block `b` of a row, as files have them: Q8_0 as signed bytes, tables as indices.
+/// The integers of block `b` of a row, as in files: Q8_0 as signed bytes, tables as indices.
 void read_values(const QuantFormat& format, const std::byte* values, int row, std::uint8_t* q) {
   if (format.values == QuantValues::byte) {
     for (int g = 0; g < 8; ++g) std::memcpy(q + 4 * g, values + 64 * g + 4 * row, 4);
@@ -89,7 +89,7 @@ void read_values(const QuantFormat& format, const std::byte* values, int row, st
   }
 }
 
-/// What `write_block` wrote.
+/// Reads the output of `write_block`.
 void read_packed(const QuantFormat& format, UnpackedBlock& block, int64_t first, int count, int row,
                  const std::byte* group) {
   const ScalePlaces places{format};
@@ -119,8 +119,8 @@ void copy_plain_back(const std::byte* values, int64_t k, int row, std::byte* to)
           load<T>(values + (i * kQuantGroup + row) * static_cast<int64_t>(sizeof(T))));
 }
 
-/// Formats whose bytes keep their order within a row: copied without looking into them. f16 scales, and minimums if there
-/// are any, come before `words` groups of four bytes.
+/// Formats whose bytes keep their order within a row are copied without unpacking. f16 scales, and minimums if there are any,
+/// come before `words` groups of four bytes.
 template <int words, bool has_minimum, std::uint32_t flip>
 void copy_blocks(const QuantFormat& format, const std::byte* from, int64_t blocks, int row, std::byte* group) {
   const ScalePlaces places{format};
@@ -168,7 +168,7 @@ void quant_pack_group(BlockType type, const std::byte* blocks, int rows, int64_t
   const QuantFormat format = quant_format(type);
   const BlockFormat& source = block_format(type);
   const int64_t count = (k + kQuantBlock - 1) / kQuantBlock;
-  // Planes of bits are added to, and what no row fills stays zero; so does what pads the scales.
+  // Bit planes are accumulated, so they must start at zero; so must the rows that do not exist, and the padding of scales.
   if (rows < kQuantGroup || format.planes() > 0 || format.is_plain()) {
     std::memset(group, 0, static_cast<std::size_t>(format.group_bytes(count)));
   } else {

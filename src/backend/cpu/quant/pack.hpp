@@ -12,7 +12,7 @@ namespace weft::cpu {
 /// plain elements up to whole blocks are filled with zeros. `group` is the group's memory.
 void quant_pack_group(BlockType type, const std::byte* blocks, int rows, std::int64_t k, std::byte* group);
 
-/// The values of row `row` of a packed group: the same bits that the format defines.
+/// The values of row `row` of a packed group, with the bits that the format defines.
 void quant_unpack_row(BlockType type, const std::byte* group, int row, std::int64_t k, float* values);
 /// The blocks of row `row` of a packed group, bit for bit as they were in the file.
 void quant_restore_row(BlockType type, const std::byte* group, int row, std::int64_t k, std::byte* blocks);

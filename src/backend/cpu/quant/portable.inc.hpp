@@ -1,4 +1,4 @@
-// Vectors of 16 bytes for tile.inc.hpp, the compiler's portable ones; on x86 with SSE2 for what they cannot say.
+// Vectors of 16 bytes for tile.inc.hpp: the compiler's portable ones, on x86 with SSE2 for missing operations.
 #pragma once
 
 #if defined(__SSE2__)

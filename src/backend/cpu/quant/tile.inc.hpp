@@ -32,7 +32,7 @@ inline typename V::Int weight_word(const std::byte* values, int g, int column) {
   }
 }
 
-/// Of block `i` of a chunk, whose scales begin at `scales`; `sub` counts the scales of a block.
+/// The scale of block `i` of a chunk, whose scales begin at `scales`; `sub` counts the scales of a block.
 template <class V, QuantFormat f>
 inline typename V::Float weight_scale(const std::byte* scales, std::int64_t i, int sub, int column) {
   if constexpr (f.scales == QuantScales::half) {
@@ -58,7 +58,7 @@ inline typename V::Float weight_minimum(const std::byte* scales, std::int64_t i,
   }
 }
 
-/// Fetches what a product of few rows reads some blocks later: a block's share of its chunk.
+/// Prefetches memory that a product of few rows reads some blocks later: a block's share of its chunk.
 template <QuantFormat f, int kRows>
 inline void fetch_ahead(const std::byte* values) {
   constexpr std::int64_t kShare = (f.chunk_bytes() / f.chunk_blocks() + 63) / 64 * 64;
@@ -99,7 +99,7 @@ inline void dot_words(const std::byte* values, const std::byte* x, const std::in
         for (int r = 0; r < kRows; ++r) acc[r][v] = V::dot(acc[r][v], word, V::broadcast_int(x + 32 * r + 4 * g));
       }
   } else if constexpr (f.max <= 127) {
-    // Sums of pairs of products are of 16 bits; so many of them as cannot overflow are added before they widen.
+    // Sums of pairs of products have 16 bits; as many as cannot overflow are added before they are widened.
     constexpr int kFits = f.max <= 15 ? 8 : f.max <= 31 ? 4 : f.max <= 63 ? 2 : 1;
     constexpr int kWords = 8 / f.scales_per_block, kChunk = kFits < kWords ? kFits : kWords;
 #pragma GCC unroll 16
@@ -147,12 +147,12 @@ inline void dot_words(const std::byte* values, const std::byte* x, const std::in
   }
 }
 
-/// The first `kRuns * groups` groups of 16 columns, in so many runs of memory side by side: the processor looks only so far
-/// ahead in each.
+/// The first `kRuns * groups` groups of 16 columns, in this many runs of memory side by side, because the processor prefetches
+/// only a limited distance in each.
 template <class V, QuantFormat f, int kRows, int kRuns>
 void tile_eight_bit_runs(const QuantTile& tile, std::int64_t groups) {
   using Float = typename V::Float;
-  // Few rows take all columns of a group at once, so that memory is read straight through; many take what registers hold.
+  // Few rows take all columns of a group at once, so that memory is read sequentially; many rows take as many as fit registers.
   constexpr int kVectors = kRows <= V::kWholeGroupRows ? kQuantGroup / V::kLanes : 1;
   constexpr int kWords = 8 / f.scales_per_block;
   constexpr std::int64_t kValueBytes = f.value_bytes(), kScaleBytes = f.scale_bytes();
