@@ -147,12 +147,19 @@ class Derivation {
       case Op::sub: return plus(da, minus(db));
       case Op::mul: return a == b ? times(times(da, a), constant(2)) : plus(times(da, b), times(db, a));
       case Op::div: return plus(over(da, b), minus(over(times(db, result), b)));
-      case Op::rem: return plus(da, minus(times(db, make(Op::trunc, make(Op::div, a, b)))));
+      // (a - result) / b is the quotient within rounding; a / b may be rounded up to the next whole number.
+      case Op::rem: return plus(da, minus(times(db, make(Op::round, make(Op::div, make(Op::sub, a, result), b)))));
       case Op::pow: {
         int slope = kZero;
         if (da != kZero) {
           const int power = make(Op::mul, b, make(Op::pow, a, make(Op::sub, b, constant(1))));
-          slope = choose(make(Op::eq, b, constant(0)), kZero, times(da, power));
+          // 0 where b is 0, whatever a is. Elsewhere than at a = 0 the product says so, and knows how it changes with b.
+          const int vanishes = make(Op::eq, b, constant(0));
+          const bool is_fixed = out_[b].op == Op::constant;
+          const int undefined = is_fixed ? vanishes
+                                         : make(Op::logical_and, vanishes,
+                                                make(Op::logical_not, make(Op::gt, make(Op::abs, a), constant(0))));
+          slope = choose(undefined, kZero, times(da, power));
         }
         if (db == kZero) return slope;
         const int flat = make(Op::logical_and, make(Op::eq, a, constant(0)), make(Op::ge, b, constant(0)));

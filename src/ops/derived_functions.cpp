@@ -1,10 +1,11 @@
 // Functions of the expression language that are defined by text.
 #include "ops/parse.hpp"
+#include "ops/special_functions.hpp"
 
 namespace weft::scalar {
 
 std::span<const DerivedFunction> derived_functions() {
-  static const std::vector<DerivedFunction> functions = {
+  static const std::vector<DerivedFunction> plain = {
       {"square", {"x"}, "x * x"},
       {"reciprocal", {"x"}, "1 / x"},
       {"fract", {"x"}, "x - floor(x)"},
@@ -32,6 +33,11 @@ std::span<const DerivedFunction> derived_functions() {
       {"degrees", {"x"}, "x * (180 / pi)"},
       {"radians", {"x"}, "x * (pi / 180)"},
   };
+  static const std::vector<DerivedFunction> functions = [] {
+    std::vector<DerivedFunction> all = special_functions();
+    all.insert(all.begin(), plain.begin(), plain.end());
+    return all;
+  }();
   return functions;
 }
 

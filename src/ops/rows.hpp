@@ -9,5 +9,6 @@ std::span<const ElementwiseRow> unary_rows();       // mathematics of one value
 std::span<const ElementwiseRow> activation_rows();  // activations of networks
 std::span<const ElementwiseRow> binary_rows();      // arithmetic and comparisons of two values
 std::span<const ElementwiseRow> ternary_rows();     // where, clamp, lerp, ...
+std::span<const ElementwiseRow> special_rows();     // special functions: erfc, lgamma, i0, ...
 
 }  // namespace weft::ops

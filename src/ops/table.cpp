@@ -147,7 +147,7 @@ class Registry {
 
  private:
   Registry() {
-    for (const auto rows : {unary_rows(), activation_rows(), binary_rows(), ternary_rows()})
+    for (const auto rows : {unary_rows(), activation_rows(), binary_rows(), ternary_rows(), special_rows()})
       for (const ElementwiseRow& row : rows) insert(row);
   }
 

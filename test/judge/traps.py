@@ -82,8 +82,8 @@ def numbers(judge):
 
 
 # Where PyTorch, NumPy and Weft each have a convention of their own, or PyTorch's value at infinity is an accident.
-OTHER_CONVENTIONS = {"celu", "copysign", "floor_divide", "fmod", "gelu", "gelu_tanh", "hardswish", "heaviside", "ldexp", "log_sigmoid", "logaddexp2", "mish",
-                     "nan_to_num", "remainder", "signbit", "silu", "sinc", "softsign", "squared_difference", "xlogy"}
+OTHER_CONVENTIONS = {"celu", "copysign", "floor_divide", "fmod", "gelu", "gelu_tanh", "hardswish", "heaviside", "i0", "i1", "ldexp", "log_sigmoid", "logaddexp2", "mish",
+                     "nan_to_num", "polygamma", "remainder", "signbit", "softshrink", "silu", "sinc", "softsign", "squared_difference", "xlogy"}
 
 
 def specials(judge):
@@ -97,6 +97,8 @@ def specials(judge):
             continue
         attributes = {a["name"]: a["default"] for a in op["attributes"] if not isinstance(a["default"], str) and name in ("add", "sub")}
         reference = (lambda x: np.sign(x.numpy())) if name == "sign" else REFERENCES[name]  # PyTorch's sign of NaN is 0
+        if name in ("hardshrink", "softshrink", "hardtanh", "threshold", "isclose"):
+            attributes = op["tested_attributes"]
         if name == "clamp":
             attributes = {"min": -1, "max": 2}
         arrays = [SPECIALS] if count == 1 else [left, right]

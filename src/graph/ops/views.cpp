@@ -266,7 +266,9 @@ Tensor triangle(const Tensor& x, int diagonal, bool lower, std::string_view op, 
   const Tensor row(graph::iota({m, n}, 0, DType::i32, x.device())),
       column(graph::iota({m, n}, 1, DType::i32, x.device()));
   const Tensor edge = row + static_cast<double>(diagonal);
-  return elementwise("where", {lower ? column <= edge : column >= edge, x, scalar_like(0, x)}, {}, where);
+  const Tensor inside = lower ? column <= edge : column >= edge;
+  if (x.dtype() == DType::boolean) return elementwise("logical_and", {inside, x}, {}, where);
+  return elementwise("where", {inside, x, scalar_like(0, x)}, {}, where);
 }
 
 }  // namespace
@@ -484,7 +486,8 @@ const std::vector<OpRow>& rows_of_view() {
                        .aliases = {"k"}}},
        .doc = "The lower triangle of the last two axes, zeros elsewhere.",
        .torch = "x.tril(diagonal)",
-       .cases = {{"below the diagonal", {{{2, 6, 7}}}, {{"diagonal", Extent{-1}}}}},
+       .cases = {{"below the diagonal", {{{2, 6, 7}}}, {{"diagonal", Extent{-1}}}},
+                 {"bools", {{{4, 5}, 0, 1, DType::boolean}}, {}, false}},
        .errors = {{"one axis", {{{6}}}, {}, "needs two axes"}},
        .apply = [](const Arguments& a) { return Tensors{tril(a.input(0), a.small("diagonal"))}; }},
       {.name = "triu",
@@ -497,7 +500,8 @@ const std::vector<OpRow>& rows_of_view() {
                        .aliases = {"k"}}},
        .doc = "The upper triangle of the last two axes, zeros elsewhere.",
        .torch = "x.triu(diagonal)",
-       .cases = {{"above the diagonal", {{{2, 6, 7}}}, {{"diagonal", Extent{1}}}}},
+       .cases = {{"above the diagonal", {{{2, 6, 7}}}, {{"diagonal", Extent{1}}}},
+                 {"bools", {{{4, 5}, 0, 1, DType::boolean}}, {}, false}},
        .errors = {{"one axis", {{{6}}}, {}, "needs two axes"}},
        .apply = [](const Arguments& a) { return Tensors{triu(a.input(0), a.small("diagonal"))}; }},
       {.name = "concat",
