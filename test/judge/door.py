@@ -81,7 +81,7 @@ class Batch:
              weight=None):
         """One op, or a list of steps (op, input names or places of `arrays`, attributes) whose last result counts.
 
-        `reference` is a function of torch tensors. Gradients of sum(weight * result) to every float input are compared,
+        `reference` is a function of torch tensors, and gives a tuple for an op with several results. Gradients of sum(weight * result) to every float input are compared,
         and with `second` the gradients of sum(v * gradient) to every input and to the weight.
         """
         k = len(self.steps)
@@ -102,11 +102,17 @@ class Batch:
             for i in floats:
                 tensors[i].requires_grad_()
         wanted = reference(*tensors)
+        others = wanted[1:] if isinstance(wanted, tuple) else ()
+        if others:  # further results of the op
+            wanted = wanted[0]
+            self.steps[-1]["outputs"] = [self.steps[-1].pop("output")] + [f"{result}_also{i}" for i in range(len(others))]
         if not isinstance(wanted, torch.Tensor):
             wanted = torch.tensor(np.asarray(wanted))
         title = f"{name} {np.dtype(self.dtype).name}"
         relative = self.relative() if relative is None else relative
         self.checks.append((title, result, wanted.detach().numpy(), relative, floor))
+        for i, other in enumerate(others):
+            self.checks.append((f"{title}, result {i + 1}", f"{result}_also{i}", other.detach().numpy(), relative, floor))
         if not with_gradient:
             return
         gradient_relative = gradient_relative or self.relative()

@@ -11,6 +11,16 @@ enum class Reduction { mean, sum, none };
 
 /// Mean over rows of -log softmax(logits)[target].
 using weft::cross_entropy;
+struct CrossEntropyOptions {
+  Tensor weight = {};          ///< of each class [classes]; a mean divides by the weights of the targets
+  double label_smoothing = 0;  ///< share of each target that is spread over all classes
+  int ignore_index = -100;     ///< rows with this target do not count
+  Reduction reduction = Reduction::mean;
+};
+/// The same with weights of classes and smoothed targets. Targets are classes, integers [...], or floats [..., classes]: a
+/// probability of each class, where a mean is over the rows. Errors: ShapeError, DTypeError.
+Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options,
+                     Where where = Where::current());
 /// (prediction - target)^2.
 Tensor mse(const Tensor& prediction, const Tensor& target, Reduction reduction = Reduction::mean,
            Where where = Where::current());

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "backend/cpu/cache.hpp"
+#include "backend/cpu/linear_algebra.hpp"
 #include "backend/cpu/sample.hpp"
 #include "backend/cpu/scan.hpp"
 #include "backend/cpu/scatter.hpp"
@@ -11,6 +12,7 @@
 #include "compile/call_attributes.hpp"
 #include "graph/attention.hpp"
 #include "graph/cache.hpp"
+#include "graph/linear_algebra.hpp"
 #include "graph/packed.hpp"
 #include "graph/scan.hpp"
 #include "graph/scatter.hpp"
@@ -58,6 +60,11 @@ bool accepts_scatter_along(const graph::Call& call) {
 
 constexpr Extent kFewRows = 32;
 
+// A function of whole operands, and nothing to accept or refuse.
+CallEntry computed_by(void (*run)(const kernel::CallKernel&, std::span<char* const>, std::span<char* const>)) {
+  return {.prepare = [run](const kernel::CallKernel& k) { return prepare_function(k, run, false); }};
+}
+
 }  // namespace
 
 backend::CallTable<CallEntry>& calls() {
@@ -87,6 +94,13 @@ backend::CallTable<CallEntry>& calls() {
        {&graph::scatter_along_row(),
         {.accepts = accepts_scatter_along,
          .prepare = [](const kernel::CallKernel& k) { return prepare_function(k, run_scatter_along, false); }}},
+       {&graph::solve_row(), computed_by(run_solve)},
+       {&graph::solve_triangular_row(), computed_by(run_solve_triangular)},
+       {&graph::slogdet_row(), computed_by(run_slogdet)},
+       {&graph::cholesky_row(), computed_by(run_cholesky)},
+       {&graph::qr_row(), computed_by(run_qr)},
+       {&graph::eigh_row(), computed_by(run_eigh)},
+       {&graph::svd_row(), computed_by(run_svd)},
        {&graph::sample_token_row(),
         {.prepare = [](const kernel::CallKernel& k) { return prepare_function(k, run_sample_token, false); }}}});
   return table;

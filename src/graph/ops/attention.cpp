@@ -175,7 +175,6 @@ namespace {
 const OpRow& public_attention_row() {
   static const OpRow row{
       .name = "attention",
-      .aliases = {"scaled_dot_product_attention"},
       .family = "attention",
       .inputs = {{"q", ops::DTypes::floats}, {"k", ops::DTypes::floats}, {"v", ops::DTypes::floats}},
       .attributes = mask_and_scale(),

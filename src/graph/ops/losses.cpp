@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "graph/losses.hpp"
 #include "graph/op.hpp"
 #include "graph/op_families.hpp"
 #include "weft/grad.hpp"
@@ -23,20 +24,6 @@ struct HuberAttributes {
   double delta = 1;
   nn::Reduction reduction = nn::Reduction::mean;
 };
-
-template <class S>
-AttributeSpec reduction_field() {
-  return field("reduction", &S::reduction, "of the losses of single elements", {.choices = {"mean", "sum", "none"}});
-}
-
-Tensor reduced(const Tensor& values, nn::Reduction reduction) {
-  if (reduction == nn::Reduction::none) return values;
-  return reduction == nn::Reduction::sum ? sum(values) : mean(values);
-}
-
-Result reduced_like(DType type, const Shape& shape, nn::Reduction reduction) {
-  return {type, reduction == nn::Reduction::none ? shape : Shape{}};
-}
 
 // Losses do not broadcast: [n, 1] beside [n] would silently compare all pairs.
 template <class S>
@@ -191,58 +178,159 @@ const OpRow& nll_row() {
 
 struct CrossEntropyAttributes {
   int ignore_index = -100;
+  double label_smoothing = 0;
+  nn::Reduction reduction = nn::Reduction::mean;
 };
+
+bool has_probabilities(const Call& c) { return is_float(c.input(1).dtype()); }
+
+// Rows of logits [rows, classes] less the logarithm of their sums of exponentials.
+struct LogRows {
+  Tensor centred, total;
+};
+LogRows log_rows(const Tensor& flat, Where where) {
+  const Tensor c = flat - detach(amax(flat, {1}, {.keepdims = true}, where));
+  return {c, elementwise("log", {sum(elementwise("exp", {c}), {1}, {.keepdims = true})})};
+}
+
+// With the class of each row as target.
+Tensor cross_entropy_of_classes(const Call& call) {
+  const auto [ignore_index, smoothing, reduction] = call.attributes<CrossEntropyAttributes>();
+  const Tensor &logits = call.input(0), &weight = call.input(2);
+  const Tensor targets = cast(Tensor(index_type(call.input(1).node())), DType::i32);
+  const Extent rows = targets.numel(), classes = logits.dim(-1);
+  const Tensor flat = weft::reshape(logits, {rows, classes}), target = weft::reshape(targets, {rows, 1});
+  const Tensor class_index(iota({rows, classes}, 1, targets.dtype(), logits.device()));
+  const Tensor hit = elementwise("eq", {class_index, target});
+  // logsumexp - logit of the target, without gathering: one row pass.
+  const auto [c, total] = log_rows(flat, call.where());
+  const auto picked = [&](const Tensor& of) {
+    return sum(elementwise("where", {hit, of, scalar_like(0, of)}), {1}, {.keepdims = true});
+  };
+  const Tensor counted = elementwise("ne", {target, scalar_like(ignore_index, target)});
+  const Tensor valid =
+      elementwise("logical_and", {elementwise("ge", {target, scalar_like(0, target)}),
+                                  elementwise("lt", {target, scalar_like(static_cast<double>(classes), target)})});
+  const Tensor nan = scalar_like(std::numeric_limits<double>::quiet_NaN(), c);
+  Tensor each = total - picked(c), share;
+  if (weight.defined()) {
+    share = picked(weft::expand(weft::reshape(weft::cast(weight, c.dtype()), {1, classes}), {rows, classes}));
+    each = each * share;
+  }
+  if (smoothing > 0) {
+    const Tensor every = total - c;
+    const Tensor spread =
+        sum(weight.defined() ? every * weft::reshape(weight, {1, classes}) : every, {1}, {.keepdims = true});
+    each = each * (1 - smoothing) + spread * (smoothing / static_cast<double>(classes));
+  }
+  const Tensor loss = elementwise("where", {counted, elementwise("where", {valid, each, nan}), scalar_like(0, c)});
+  if (reduction == nn::Reduction::none) return weft::reshape(loss, targets.shape());
+  if (reduction == nn::Reduction::sum) return sum(loss);
+  const Tensor divisor = weight.defined() ? sum(elementwise("where", {counted, share, scalar_like(0, c)}))
+                                          : cast(sum(cast(counted, DType::i32)), c.dtype());
+  return sum(loss) / divisor;
+}
+
+// With a probability of each class as target.
+Tensor cross_entropy_of_probabilities(const Call& call) {
+  const auto [ignore_index, smoothing, reduction] = call.attributes<CrossEntropyAttributes>();
+  const Tensor &logits = call.input(0), &weight = call.input(2);
+  const Extent classes = logits.dim(-1), rows = classes ? logits.numel() / classes : 0;
+  const auto [c, total] = log_rows(weft::reshape(logits, {rows, classes}), call.where());
+  Tensor target = weft::reshape(call.input(1), {rows, classes});
+  if (smoothing > 0) target = target * (1 - smoothing) + smoothing / static_cast<double>(classes);
+  if (weight.defined()) target = target * weft::reshape(weight, {1, classes});
+  const Tensor loss = sum(target * (total - c), {1});
+  return reduced(reduction == nn::Reduction::none
+                     ? weft::reshape(loss, Shape(std::vector<Extent>(logits.shape().begin(), logits.shape().end() - 1)))
+                     : loss,
+                 reduction);
+}
 
 const OpRow& cross_entropy_row() {
   static const OpRow row{
       .name = "cross_entropy",
       .family = "loss",
-      .inputs = {{"logits", kFloats}, {"targets", ops::DTypes::integers}},
-      .attributes = {field("ignore_index", &CrossEntropyAttributes::ignore_index,
-                           "rows with this target do not count")},
+      .inputs = {{"logits", kFloats},
+                 {"targets", ops::DTypes::numbers},
+                 {.name = "weight", .dtypes = kFloats, .optional = true}},
+      .attributes = {field("ignore_index", &CrossEntropyAttributes::ignore_index, "rows with this target do not count"),
+                     field("label_smoothing", &CrossEntropyAttributes::label_smoothing,
+                           "share of each target that is spread over all classes", {.least = 0, .most = 1}),
+                     reduction_field<CrossEntropyAttributes>()},
       .result = "that of logits",
-      .doc = "Mean over rows of -log softmax(logits)[target]; logits [..., classes], targets [...].",
+      .doc =
+          "-log softmax(logits)[target] of each row, times the weight of the class; logits [..., classes], targets "
+          "[...] "
+          "or a probability of each class [..., classes].",
+      // PyTorch has no gradient to weights beside classes: there by the definition.
       .torch =
-          "F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1).long(), "
-          "ignore_index=ignore_index)",
+          "(lambda x, t, keep: F.cross_entropy(x, t, weight, ignore_index=ignore_index, reduction=reduction, "
+          "label_smoothing=label_smoothing) if weight is None or t.is_floating_point() else (lambda each, total: each "
+          "if "
+          "reduction == 'none' else each.sum() if reduction == 'sum' else each.sum() / total)(-(weight * (F.one_hot(t "
+          "* keep, "
+          "x.shape[-1]).double() * (1 - label_smoothing) + label_smoothing / x.shape[-1]) * torch.log_softmax(x, "
+          "-1)).sum(-1) * "
+          "keep, "
+          "(weight[t * keep] * keep).sum()))(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1, "
+          "logits.shape[-1]) if "
+          "targets.is_floating_point() else targets.reshape(-1).long(), targets.reshape(-1) != ignore_index)"
+          ".reshape(logits.shape[:-1] if reduction == 'none' else ())",
       .onnx = "SoftmaxCrossEntropyLoss",
       .infer =
           [](const Call& c) {
-            const Tensor &logits = c.input(0), &targets = c.input(1);
-            bool fits = logits.rank() == targets.rank() + 1;
-            for (int i = 0; fits && i < targets.rank(); ++i) fits = logits.shape()[i] == targets.shape()[i];
-            if (!fits) c.shape_error("targets are not logits' shape without its last axis");
-            return std::vector<Result>{{logits.dtype(), Shape{}}};
+            const Tensor &logits = c.input(0), &targets = c.input(1), &weight = c.input(2);
+            if (logits.rank() < 1) c.shape_error("logits have no axis of classes");
+            const Shape rows(std::vector<Extent>(logits.shape().begin(), logits.shape().end() - 1));
+            if (targets.shape() != (has_probabilities(c) ? logits.shape() : rows))
+              c.shape_error(has_probabilities(c)
+                                ? "targets are floats, probabilities of classes, and not of logits' shape"
+                                : "targets are not logits' shape without its last axis");
+            if (has_probabilities(c) && promote(targets.dtype(), logits.dtype()) != logits.dtype())
+              c.dtype_error("targets have a wider dtype than logits; cast them");
+            if (weight.defined() && (weight.rank() != 1 || weight.dim(0) != logits.dim(-1)))
+              c.shape_error("weight is not a number for each class");
+            if (weight.defined() && promote(weight.dtype(), logits.dtype()) != logits.dtype())
+              c.dtype_error("weight has a wider dtype than logits; cast it");
+            return std::vector<Result>{
+                reduced_like(logits.dtype(), rows, c.attributes<CrossEntropyAttributes>().reduction)};
           },
       .decompose =
           [](const Call& call) {
-            const Tensor& logits = call.input(0);
-            const Tensor targets = cast(Tensor(index_type(call.input(1).node())), DType::i32);
-            const int ignore_index = call.attributes<CrossEntropyAttributes>().ignore_index;
-            const Extent rows = targets.numel(), classes = logits.dim(-1);
-            const Tensor flat = weft::reshape(logits, {rows, classes}), target = weft::reshape(targets, {rows, 1});
-            const Tensor class_index(iota({rows, classes}, 1, targets.dtype(), logits.device()));
-            const Tensor hit = elementwise("eq", {class_index, target});
-            // logsumexp - logit of the target, without gathering: one row pass.
-            const Tensor c = flat - detach(amax(flat, {1}, {.keepdims = true}, call.where()));
-            const Tensor total = elementwise("log", {sum(elementwise("exp", {c}), {1}, {.keepdims = true})});
-            const Tensor picked = sum(elementwise("where", {hit, c, scalar_like(0, c)}), {1}, {.keepdims = true});
-            const Tensor counted = elementwise("ne", {target, scalar_like(ignore_index, target)});
-            const Tensor valid = elementwise(
-                "logical_and", {elementwise("ge", {target, scalar_like(0, target)}),
-                                elementwise("lt", {target, scalar_like(static_cast<double>(classes), target)})});
-            const Tensor nan = scalar_like(std::numeric_limits<double>::quiet_NaN(), c);
-            const Tensor loss =
-                elementwise("where", {counted, elementwise("where", {valid, total - picked, nan}), scalar_like(0, c)});
-            return Tensors{sum(loss) / cast(sum(cast(counted, DType::i32)), c.dtype())};
+            return Tensors{has_probabilities(call) ? cross_entropy_of_probabilities(call)
+                                                   : cross_entropy_of_classes(call)};
           },
-      .cases = {{"rows", {{{40, 65}, -4, 4}, {{40}, 0, 64, DType::i32}}},
+      .cases = {{"rows", {{{40, 65}, -4, 4}, {{40}, 0, 64, DType::i32}, {.absent = true}}},
                 {"rows that do not count",
-                 {{{4, 5}, -4, 4}, {.shape = {4}, .type = DType::i32, .values = {1, -100, 4, -100}}}},
-                {"two leading axes", {{{3, 4, 7}, -4, 4}, {{3, 4}, 0, 6, DType::i32}}}},
+                 {{{4, 5}, -4, 4}, {.shape = {4}, .type = DType::i32, .values = {1, -100, 4, -100}}, {.absent = true}}},
+                {"two leading axes", {{{3, 4, 7}, -4, 4}, {{3, 4}, 0, 6, DType::i32}, {.absent = true}}},
+                {"weights of classes",
+                 {{{4, 5}, -4, 4}, {.shape = {4}, .type = DType::i32, .values = {1, -100, 4, 0}}, {{5}, 0.2, 2}}},
+                {"smoothed",
+                 {{{4, 5}, -4, 4}, {.shape = {4}, .type = DType::i32, .values = {1, -100, 4, 0}}, {{5}, 0.2, 2}},
+                 {{"label_smoothing", 0.2}}},
+                {"smoothed, each row",
+                 {{{6, 5}, -4, 4}, {{6}, 0, 4, DType::i32}, {.absent = true}},
+                 {{"label_smoothing", 0.1}, {"reduction", std::string("none")}}},
+                {"summed",
+                 {{{6, 5}, -4, 4}, {{6}, 0, 4, DType::i32}, {{5}, 0.2, 2}},
+                 {{"reduction", std::string("sum")}}},
+                {"probabilities", {{{6, 5}, -4, 4}, {{6, 5}, 0, 1}, {.absent = true}}},
+                {"probabilities, smoothed and weighted",
+                 {{{2, 3, 5}, -4, 4}, {{2, 3, 5}, 0, 1}, {{5}, 0.2, 2}},
+                 {{"label_smoothing", 0.2}}}},
       .errors =
           {{"targets of another length", {{{4, 3}}, {{5}, 0, 2, DType::i32}}, {}, "targets are not logits' shape"},
-           {"targets that are floats", {{{4, 3}}, {{4}}}, {}, "targets takes integers"}}};
+           {"probabilities of another shape", {{{4, 3}}, {{4}}}, {}, "and not of logits' shape"},
+           {"a weight too few",
+            {{{4, 3}}, {{4}, 0, 2, DType::i32}, {{2}}},
+            {},
+            "weight is not a number for each class"},
+           {"much smoothing",
+            {{{4, 3}}, {{4}, 0, 2, DType::i32}},
+            {{"label_smoothing", 1.5}},
+            "label_smoothing is 1.5"}}};
   return row;
 }
 
@@ -255,7 +343,8 @@ OpRows loss_rows() {
 }  // namespace graph
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int ignore_index, Where where) {
-  return graph::call(graph::cross_entropy_row(), {logits, targets}, graph::CrossEntropyAttributes{ignore_index}, where);
+  return graph::call(graph::cross_entropy_row(), {logits, targets, {}}, graph::CrossEntropyAttributes{ignore_index},
+                     where);
 }
 
 Tensor mse_loss(const Tensor& prediction, const Tensor& target, Where where) {
@@ -263,6 +352,11 @@ Tensor mse_loss(const Tensor& prediction, const Tensor& target, Where where) {
 }
 
 namespace nn {
+
+Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& o, Where where) {
+  return graph::call(graph::cross_entropy_row(), {logits, targets, o.weight},
+                     graph::CrossEntropyAttributes{o.ignore_index, o.label_smoothing, o.reduction}, where);
+}
 
 Tensor mse(const Tensor& prediction, const Tensor& target, Reduction reduction, Where where) {
   return graph::call(graph::mse_row(), {prediction, target}, graph::LossAttributes{reduction}, where);

@@ -1,0 +1,67 @@
+// Recurrent networks: layers of cells along a sequence, with the parameter names and gate orders of PyTorch.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "weft/nn/module.hpp"
+#include "weft/ops/recurrent.hpp"
+
+namespace weft::nn {
+
+struct RecurrentOptions {
+  Extent layers = 1;
+  bool bias = true;
+  bool batch_first = false;    ///< x [N, T, I] in place of [T, N, I], and the output likewise
+  bool bidirectional = false;  ///< each layer goes through the sequence both ways, and its two outputs are joined
+  double dropout = 0;          ///< between layers, while training
+  bool relu = false;           ///< of RNN: max(., 0) in place of tanh
+};
+/// What a recurrent network gives: the last layer's h of each step [T, N, directions H], and each layer's and direction's
+/// last state [layers directions, N, H]; `c` is an LSTM's.
+using RecurrentResult = RecurrentStates;
+
+/// Parameters of layer l: weight_ih_l0 [gates H, I or directions H], weight_hh_l0 [gates H, H], bias_ih_l0, bias_hh_l0
+/// [gates H], uniform in +-1/sqrt(H); of the way back the same with "_reverse" behind.
+class Recurrent : public Module {
+ public:
+  std::string describe() const override;
+
+ protected:
+  enum class Cell { rnn, gru, lstm };
+  /// Errors: ShapeError for an extent below 1; UsageError unless 0 <= dropout < 1.
+  Recurrent(Cell cell, Extent inputs, Extent width, RecurrentOptions options);
+  /// First states may be undefined: zeros.
+  RecurrentResult run(const Tensor& x, const Tensor& h, const Tensor& c, Where where) const;
+
+ private:
+  Cell cell_;
+  Extent inputs_, width_;
+  RecurrentOptions options_;
+  std::vector<Parameter> weights_;  // of each layer and direction: those of the input, of h, and the biases
+};
+
+class RNN : public Recurrent {
+ public:
+  RNN(Extent inputs, Extent width, RecurrentOptions options = {}) : Recurrent(Cell::rnn, inputs, width, options) {}
+  RecurrentResult operator()(const Tensor& x, const Tensor& h = {}, Where where = Where::current()) const {
+    return run(x, h, {}, where);
+  }
+};
+class GRU : public Recurrent {
+ public:
+  GRU(Extent inputs, Extent width, RecurrentOptions options = {}) : Recurrent(Cell::gru, inputs, width, options) {}
+  RecurrentResult operator()(const Tensor& x, const Tensor& h = {}, Where where = Where::current()) const {
+    return run(x, h, {}, where);
+  }
+};
+class LSTM : public Recurrent {
+ public:
+  LSTM(Extent inputs, Extent width, RecurrentOptions options = {}) : Recurrent(Cell::lstm, inputs, width, options) {}
+  RecurrentResult operator()(const Tensor& x, const Tensor& h = {}, const Tensor& c = {},
+                             Where where = Where::current()) const {
+    return run(x, h, c, where);
+  }
+};
+
+}  // namespace weft::nn

@@ -1,0 +1,67 @@
+// Pools: one value a window, over one to three axes of space.
+#pragma once
+
+#include <utility>
+
+#include "weft/ops/per_axis.hpp"
+#include "weft/tensor.hpp"
+
+namespace weft {
+
+struct PoolOptions {
+  PerAxis stride = {};  ///< none: that of the kernel, so that windows lie side by side
+  PerAxis padding = 0;  ///< at both ends of each axis, half a kernel at most
+  PerAxis dilation = 1;
+  bool ceil_mode = false;  ///< a last window that reaches beyond the end counts too
+};
+struct AveragePoolOptions {
+  PerAxis stride = {};
+  PerAxis padding = 0;
+  bool ceil_mode = false;
+  bool count_include_pad = true;  ///< whether zeros of the padding count as elements
+};
+
+/// The greatest element of each window; NaN if one is. Equal greatest elements share the gradient evenly.
+/// Shapes    x [N, C, L] -> [N, C, floor((L + 2 padding - span) / stride) + 1], and so on with more axes
+/// Dtypes    numbers
+/// Errors    ShapeError: lengths that do not fit, padding of more than half a kernel
+[[nodiscard]] Tensor max_pool1d(const Tensor& x, const PerAxis& kernel, const PoolOptions& options = {},
+                                Where where = Where::current());
+[[nodiscard]] Tensor max_pool2d(const Tensor& x, const PerAxis& kernel, const PoolOptions& options = {},
+                                Where where = Where::current());
+[[nodiscard]] Tensor max_pool3d(const Tensor& x, const PerAxis& kernel, const PoolOptions& options = {},
+                                Where where = Where::current());
+/// Where each of these elements is: its position in the axes of space read row by row, i32. The first of equal ones.
+[[nodiscard]] Tensor max_pool_positions1d(const Tensor& x, const PerAxis& kernel, const PoolOptions& options = {},
+                                          Where where = Where::current());
+[[nodiscard]] Tensor max_pool_positions2d(const Tensor& x, const PerAxis& kernel, const PoolOptions& options = {},
+                                          Where where = Where::current());
+[[nodiscard]] Tensor max_pool_positions3d(const Tensor& x, const PerAxis& kernel, const PoolOptions& options = {},
+                                          Where where = Where::current());
+
+/// The mean of each window. Shapes as of max_pool. Dtypes: floats.
+[[nodiscard]] Tensor avg_pool1d(const Tensor& x, const PerAxis& kernel, const AveragePoolOptions& options = {},
+                                Where where = Where::current());
+[[nodiscard]] Tensor avg_pool2d(const Tensor& x, const PerAxis& kernel, const AveragePoolOptions& options = {},
+                                Where where = Where::current());
+[[nodiscard]] Tensor avg_pool3d(const Tensor& x, const PerAxis& kernel, const AveragePoolOptions& options = {},
+                                Where where = Where::current());
+
+/// (sum x^p)^(1/p) of each window; p = 1 is the sum. Dtypes: floats.
+[[nodiscard]] Tensor lp_pool1d(const Tensor& x, double p, const PerAxis& kernel, const PoolOptions& options = {},
+                               Where where = Where::current());
+[[nodiscard]] Tensor lp_pool2d(const Tensor& x, double p, const PerAxis& kernel, const PoolOptions& options = {},
+                               Where where = Where::current());
+[[nodiscard]] Tensor lp_pool3d(const Tensor& x, double p, const PerAxis& kernel, const PoolOptions& options = {},
+                               Where where = Where::current());
+
+/// Mean (greatest element) of windows from floor(i L / size) to ceil((i + 1) L / size), so that `size` of them cover the
+/// axis of any extent L. An extent of -1 keeps that of x. Shapes: x [N, C, L] -> [N, C, size].
+[[nodiscard]] Tensor adaptive_avg_pool1d(const Tensor& x, const PerAxis& size, Where where = Where::current());
+[[nodiscard]] Tensor adaptive_avg_pool2d(const Tensor& x, const PerAxis& size, Where where = Where::current());
+[[nodiscard]] Tensor adaptive_avg_pool3d(const Tensor& x, const PerAxis& size, Where where = Where::current());
+[[nodiscard]] Tensor adaptive_max_pool1d(const Tensor& x, const PerAxis& size, Where where = Where::current());
+[[nodiscard]] Tensor adaptive_max_pool2d(const Tensor& x, const PerAxis& size, Where where = Where::current());
+[[nodiscard]] Tensor adaptive_max_pool3d(const Tensor& x, const PerAxis& size, Where where = Where::current());
+
+}  // namespace weft

@@ -1,0 +1,35 @@
+// Recurrent layers: a cell applied step by step along the first axis.
+#pragma once
+
+#include "weft/tensor.hpp"
+
+namespace weft {
+
+/// What a recurrent layer gives: h of each step [T, N, H], and the state behind the last one [N, H]. `c` is an LSTM's.
+struct RecurrentStates {
+  Tensor output, h, c;
+};
+struct RecurrentWeights {
+  Tensor input;        ///< [gates H, I]
+  Tensor hidden;       ///< [gates H, H]
+  Tensor input_bias;   ///< [gates H] or undefined; both biases or none
+  Tensor hidden_bias;  ///< the same
+};
+
+// All take x [T, N, I] and first states [N, H], and are written out step by step: the plan grows with T. Products with x
+// are one product for all steps. `reverse` goes from the last step to the first. Dtypes: floats. Errors: ShapeError for
+// operands that do not fit, and for no steps; DTypeError.
+
+/// h = tanh(Wi x + bi + Wh h + bh), or with `relu` max(., 0) in place of tanh.
+[[nodiscard]] RecurrentStates rnn(const Tensor& x, const Tensor& h, const RecurrentWeights& weights, bool relu = false,
+                                  bool reverse = false, Where where = Where::current());
+/// r, z = sigmoid(.), n = tanh(Win x + bin + r (Whn h + bhn)), h = (1 - z) n + z h. Gates in the order r, z, n.
+/// Source    Cho et al. 2014, arXiv:1406.1078
+[[nodiscard]] RecurrentStates gru(const Tensor& x, const Tensor& h, const RecurrentWeights& weights,
+                                  bool reverse = false, Where where = Where::current());
+/// i, f, o = sigmoid(.), g = tanh(.), c = f c + i g, h = o tanh(c). Gates in the order i, f, g, o.
+/// Source    Hochreiter and Schmidhuber 1997, "Long short-term memory"
+[[nodiscard]] RecurrentStates lstm(const Tensor& x, const Tensor& h, const Tensor& c, const RecurrentWeights& weights,
+                                   bool reverse = false, Where where = Where::current());
+
+}  // namespace weft

@@ -1,0 +1,390 @@
+#include "backend/cpu/linear_algebra.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "base/threads.hpp"
+#include "compile/call_attributes.hpp"
+#include "graph/linear_algebra.hpp"
+
+namespace weft::cpu {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+/// Row-major.
+struct Matrix {
+  Matrix(Extent rows, Extent columns)
+      : rows(rows), columns(columns), values(static_cast<std::size_t>(rows * columns), 0.0) {}
+  double& operator()(Extent i, Extent j) { return values[static_cast<std::size_t>(i * columns + j)]; }
+  double operator()(Extent i, Extent j) const { return values[static_cast<std::size_t>(i * columns + j)]; }
+  double* row(Extent i) { return values.data() + i * columns; }
+  Extent rows, columns;
+  std::vector<double> values;
+};
+
+Matrix identity(Extent n) {
+  Matrix m(n, n);
+  for (Extent i = 0; i < n; ++i) m(i, i) = 1;
+  return m;
+}
+
+Matrix transposed(const Matrix& a) {
+  Matrix t(a.columns, a.rows);
+  for (Extent i = 0; i < a.rows; ++i)
+    for (Extent j = 0; j < a.columns; ++j) t(j, i) = a(i, j);
+  return t;
+}
+
+Extent product(const Shape& shape, int end) {
+  Extent n = 1;
+  for (int i = 0; i < end; ++i) n *= shape[i];
+  return n;
+}
+
+template <class T>
+Matrix read(const char* from, Extent index, Extent rows, Extent columns) {
+  Matrix m(rows, columns);
+  const T* at = reinterpret_cast<const T*>(from) + index * rows * columns;
+  std::copy(at, at + rows * columns, m.values.begin());
+  return m;
+}
+template <class T>
+void write(const std::vector<double>& values, char* to, Extent index) {
+  T* at = reinterpret_cast<T*>(to) + index * static_cast<Extent>(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) at[i] = static_cast<T>(values[i]);
+}
+
+// each(tag, index) for each matrix of the batch of input 0, in its type.
+template <class Each>
+void for_each_matrix(const kernel::CallKernel& kernel, Each each) {
+  const Shape& shape = kernel.shapes[0];
+  const Extent batch = product(shape, shape.rank() - 2);
+  const bool is_double = kernel.reads[0].type == DType::f64;
+  parallel_for(batch, [&](Extent i) { is_double ? each(double(), i) : each(float(), i); });
+}
+Extent extent(const kernel::CallKernel& kernel, int input, int axis) {
+  return kernel.shapes[static_cast<std::size_t>(input)].dim(axis);
+}
+
+/// P A = L U in place, with the greatest element of each column as pivot. `sign` is that of P; 0 where A is singular.
+struct Lu {
+  explicit Lu(Matrix given) : a(std::move(given)), order(static_cast<std::size_t>(a.rows)) {
+    std::iota(order.begin(), order.end(), Extent{0});
+    const Extent n = a.rows;
+    for (Extent k = 0; k < n; ++k) {
+      Extent pivot = k;
+      for (Extent i = k + 1; i < n; ++i)
+        if (std::fabs(a(i, k)) > std::fabs(a(pivot, k)) || std::isnan(a(i, k))) pivot = i;
+      if (pivot != k) {
+        std::swap_ranges(a.row(k), a.row(k) + n, a.row(pivot));
+        std::swap(order[static_cast<std::size_t>(k)], order[static_cast<std::size_t>(pivot)]);
+        sign = -sign;
+      }
+      if (a(k, k) == 0) {
+        singular = true;
+        continue;
+      }
+      for (Extent i = k + 1; i < n; ++i) {
+        const double factor = a(i, k) /= a(k, k);
+        if (factor == 0) continue;
+        const double* from = a.row(k);
+        double* to = a.row(i);
+        for (Extent j = k + 1; j < n; ++j) to[j] -= factor * from[j];
+      }
+    }
+  }
+  Matrix a;
+  std::vector<Extent> order;
+  double sign = 1;
+  bool singular = false;
+};
+
+// X with T X = B in place, for the lower or upper triangle of T.
+void solve_triangle(const Matrix& t, Matrix& b, bool upper, bool unit) {
+  const Extent n = t.rows;
+  for (Extent step = 0; step < n; ++step) {
+    const Extent i = upper ? n - 1 - step : step;
+    double* row = b.row(i);
+    for (Extent j = upper ? i + 1 : 0; j < (upper ? n : i); ++j) {
+      const double factor = t(i, j);
+      const double* other = b.row(j);
+      for (Extent c = 0; c < b.columns; ++c) row[c] -= factor * other[c];
+    }
+    if (unit) continue;
+    for (Extent c = 0; c < b.columns; ++c) row[c] /= t(i, i);
+  }
+}
+
+/// A = V diag(w) V^T by rotations (Jacobi), each of which makes one pair of elements 0. Only the lower triangle is read.
+void symmetric_eigen(Matrix& a, std::vector<double>& w, Matrix& v) {
+  const Extent n = a.rows;
+  for (Extent i = 0; i < n; ++i)
+    for (Extent j = i + 1; j < n; ++j) a(i, j) = a(j, i);
+  v = identity(n);
+  for (int sweep = 0; sweep < 60; ++sweep) {
+    double off = 0, diagonal = 0;
+    for (Extent i = 0; i < n; ++i)
+      for (Extent j = 0; j <= i; ++j) (i == j ? diagonal : off) += a(i, j) * a(i, j);
+    if (!(off > 1e-32 * diagonal)) break;
+    for (Extent p = 0; p < n; ++p)
+      for (Extent q = p + 1; q < n; ++q) {
+        if (a(p, q) == 0) continue;
+        const double theta = (a(q, q) - a(p, p)) / (2 * a(p, q));
+        const double t = (theta < 0 ? -1 : 1) / (std::fabs(theta) + std::sqrt(theta * theta + 1));
+        const double c = 1 / std::sqrt(t * t + 1), s = t * c;
+        for (Extent k = 0; k < n; ++k) {
+          const double x = a(k, p), y = a(k, q);
+          a(k, p) = c * x - s * y;
+          a(k, q) = s * x + c * y;
+        }
+        for (Extent k = 0; k < n; ++k) {
+          const double x = a(p, k), y = a(q, k);
+          a(p, k) = c * x - s * y;
+          a(q, k) = s * x + c * y;
+        }
+        a(p, q) = a(q, p) = 0;
+        for (Extent k = 0; k < n; ++k) {
+          const double x = v(k, p), y = v(k, q);
+          v(k, p) = c * x - s * y;
+          v(k, q) = s * x + c * y;
+        }
+      }
+  }
+  std::vector<Extent> order(static_cast<std::size_t>(n));
+  std::iota(order.begin(), order.end(), Extent{0});
+  std::stable_sort(order.begin(), order.end(), [&](Extent i, Extent j) { return a(i, i) < a(j, j); });
+  Matrix sorted(n, n);
+  w.clear();
+  for (Extent j = 0; j < n; ++j) {
+    const Extent from = order[static_cast<std::size_t>(j)];
+    w.push_back(a(from, from));
+    // The greatest element of each vector is positive, so that a small change of A does not turn it round.
+    Extent largest = 0;
+    for (Extent k = 0; k < n; ++k)
+      if (std::fabs(v(k, from)) > std::fabs(v(largest, from)) * (1 + 1e-9)) largest = k;
+    const double sign = n > 0 && v(largest, from) < 0 ? -1 : 1;
+    for (Extent k = 0; k < n; ++k) sorted(k, j) = sign * v(k, from);
+  }
+  v = std::move(sorted);
+}
+
+/// A = U diag(s) V^T for m >= n, by rotations of columns until all are orthogonal (one-sided Jacobi).
+void tall_svd(Matrix a, Matrix& u, std::vector<double>& s, Matrix& vt) {
+  const Extent m = a.rows, n = a.columns;
+  Matrix columns = transposed(a), v = identity(n);  // rows of both are columns of A and V
+  for (int sweep = 0; sweep < 60; ++sweep) {
+    bool rotated = false;
+    for (Extent p = 0; p < n; ++p)
+      for (Extent q = p + 1; q < n; ++q) {
+        double pp = 0, qq = 0, pq = 0;
+        double *x = columns.row(p), *y = columns.row(q);
+        for (Extent k = 0; k < m; ++k) pp += x[k] * x[k], qq += y[k] * y[k], pq += x[k] * y[k];
+        if (!(std::fabs(pq) > 1e-15 * std::sqrt(pp * qq))) continue;
+        rotated = true;
+        const double theta = (qq - pp) / (2 * pq);
+        const double t = (theta < 0 ? -1 : 1) / (std::fabs(theta) + std::sqrt(theta * theta + 1));
+        const double c = 1 / std::sqrt(t * t + 1), sine = t * c;
+        const auto turn = [&](double* one, double* other, Extent count) {
+          for (Extent k = 0; k < count; ++k) {
+            const double before = one[k], behind = other[k];
+            one[k] = c * before - sine * behind;
+            other[k] = sine * before + c * behind;
+          }
+        };
+        turn(x, y, m);
+        turn(v.row(p), v.row(q), n);
+      }
+    if (!rotated) break;
+  }
+  std::vector<double> lengths;
+  for (Extent j = 0; j < n; ++j) {
+    double total = 0;
+    for (Extent k = 0; k < m; ++k) total += columns(j, k) * columns(j, k);
+    lengths.push_back(std::sqrt(total));
+  }
+  std::vector<Extent> order(static_cast<std::size_t>(n));
+  std::iota(order.begin(), order.end(), Extent{0});
+  std::stable_sort(order.begin(), order.end(), [&](Extent i, Extent j) {
+    return lengths[static_cast<std::size_t>(i)] > lengths[static_cast<std::size_t>(j)];
+  });
+  u = Matrix(m, n);
+  vt = Matrix(n, n);
+  s.clear();
+  const double least = n > 0 ? lengths[static_cast<std::size_t>(order[0])] * 1e-300 : 0;
+  for (Extent j = 0; j < n; ++j) {
+    const Extent from = order[static_cast<std::size_t>(j)];
+    const double length = lengths[static_cast<std::size_t>(from)];
+    Extent largest = 0;
+    for (Extent k = 0; k < n; ++k)
+      if (std::fabs(v(from, k)) > std::fabs(v(from, largest)) * (1 + 1e-9)) largest = k;
+    const double sign = v(from, largest) < 0 ? -1 : 1;
+    for (Extent k = 0; k < n; ++k) vt(j, k) = sign * v(from, k);
+    s.push_back(length);
+    if (length > least) {
+      for (Extent k = 0; k < m; ++k) u(k, j) = sign * columns(from, k) / length;
+      continue;
+    }
+    // A column of nothing: any direction that the others leave, by Gram and Schmidt over the unit vectors.
+    for (Extent axis = 0; axis < m; ++axis) {
+      std::vector<double> direction(static_cast<std::size_t>(m), 0.0);
+      direction[static_cast<std::size_t>(axis)] = 1;
+      for (int twice = 0; twice < 2; ++twice)
+        for (Extent other = 0; other < j; ++other) {
+          double along = 0;
+          for (Extent k = 0; k < m; ++k) along += direction[static_cast<std::size_t>(k)] * u(k, other);
+          for (Extent k = 0; k < m; ++k) direction[static_cast<std::size_t>(k)] -= along * u(k, other);
+        }
+      double total = 0;
+      for (double d : direction) total += d * d;
+      if (total < 0.5 / static_cast<double>(m)) continue;
+      for (Extent k = 0; k < m; ++k) u(k, j) = direction[static_cast<std::size_t>(k)] / std::sqrt(total);
+      break;
+    }
+  }
+}
+
+}  // namespace
+
+void run_solve(const kernel::CallKernel& kernel, std::span<char* const> reads, std::span<char* const> outs) {
+  const Extent n = extent(kernel, 0, -1), columns = extent(kernel, 1, -1);
+  for_each_matrix(kernel, [&](auto tag, Extent index) {
+    using T = decltype(tag);
+    const Lu lu(read<T>(reads[0], index, n, n));
+    const Matrix b = read<T>(reads[1], index, n, columns);
+    Matrix x(n, columns);
+    for (Extent i = 0; i < n; ++i)
+      for (Extent c = 0; c < columns; ++c) x(i, c) = lu.singular ? kNan : b(lu.order[static_cast<std::size_t>(i)], c);
+    if (!lu.singular) {
+      solve_triangle(lu.a, x, false, true);
+      solve_triangle(lu.a, x, true, false);
+    }
+    write<T>(x.values, outs[0], index);
+  });
+}
+
+void run_slogdet(const kernel::CallKernel& kernel, std::span<char* const> reads, std::span<char* const> outs) {
+  const Extent n = extent(kernel, 0, -1);
+  for_each_matrix(kernel, [&](auto tag, Extent index) {
+    using T = decltype(tag);
+    const Lu lu(read<T>(reads[0], index, n, n));
+    double sign = lu.sign, size = 0;
+    for (Extent i = 0; i < n; ++i) {
+      const double pivot = lu.a(i, i);
+      sign *= pivot > 0 ? 1 : pivot < 0 ? -1 : pivot;
+      size += std::log(std::fabs(pivot));
+    }
+    write<T>({sign}, outs[0], index);
+    write<T>({size}, outs[1], index);
+  });
+}
+
+void run_cholesky(const kernel::CallKernel& kernel, std::span<char* const> reads, std::span<char* const> outs) {
+  const Extent n = extent(kernel, 0, -1);
+  for_each_matrix(kernel, [&](auto tag, Extent index) {
+    using T = decltype(tag);
+    const Matrix a = read<T>(reads[0], index, n, n);
+    Matrix l(n, n);
+    for (Extent i = 0; i < n; ++i)
+      for (Extent j = 0; j <= i; ++j) {
+        double rest = a(i, j);
+        for (Extent k = 0; k < j; ++k) rest -= l(i, k) * l(j, k);
+        // The root of what is not above 0 is NaN: A is not positive definite then.
+        l(i, j) = i == j ? (rest > 0 ? std::sqrt(rest) : kNan) : rest / l(j, j);
+      }
+    write<T>(l.values, outs[0], index);
+  });
+}
+
+void run_solve_triangular(const kernel::CallKernel& kernel, std::span<char* const> reads, std::span<char* const> outs) {
+  const auto a = kernel::attributes_of<graph::TriangularAttributes>(kernel);
+  const Extent n = extent(kernel, 0, -1), columns = extent(kernel, 1, -1);
+  for_each_matrix(kernel, [&](auto tag, Extent index) {
+    using T = decltype(tag);
+    const Matrix t = read<T>(reads[0], index, n, n);
+    Matrix x = read<T>(reads[1], index, n, columns);
+    solve_triangle(t, x, a.upper, a.unit);
+    write<T>(x.values, outs[0], index);
+  });
+}
+
+void run_qr(const kernel::CallKernel& kernel, std::span<char* const> reads, std::span<char* const> outs) {
+  const Extent m = extent(kernel, 0, -2), n = extent(kernel, 0, -1), rank = std::min(m, n);
+  for_each_matrix(kernel, [&](auto tag, Extent index) {
+    using T = decltype(tag);
+    Matrix a = read<T>(reads[0], index, m, n), mirrors(rank, m);  // a mirror's unit vector in each row
+    for (Extent k = 0; k < rank; ++k) {
+      double length = 0;
+      for (Extent i = k; i < m; ++i) length += a(i, k) * a(i, k);
+      length = std::sqrt(length);
+      double* v = mirrors.row(k);
+      double size = 0;
+      for (Extent i = k; i < m; ++i) v[i] = a(i, k);
+      bool is_zero = true;  // below the diagonal, where there is nothing to mirror
+      for (Extent i = k + 1; i < m; ++i) is_zero = is_zero && v[i] == 0;
+      if (is_zero) {
+        std::fill(v, v + m, 0.0);
+        continue;
+      }
+      v[k] += v[k] < 0 ? -length : length;
+      for (Extent i = k; i < m; ++i) size += v[i] * v[i];
+      for (Extent i = k; i < m; ++i) v[i] /= std::sqrt(size);
+      for (Extent j = k; j < n; ++j) {
+        double along = 0;
+        for (Extent i = k; i < m; ++i) along += v[i] * a(i, j);
+        for (Extent i = k; i < m; ++i) a(i, j) -= 2 * along * v[i];
+      }
+    }
+    Matrix q(m, rank), r(rank, n);
+    for (Extent i = 0; i < rank; ++i) {
+      q(i, i) = 1;
+      for (Extent j = i; j < n; ++j) r(i, j) = a(i, j);
+    }
+    for (Extent k = rank; k-- > 0;) {
+      const double* v = mirrors.row(k);
+      for (Extent j = 0; j < rank; ++j) {
+        double along = 0;
+        for (Extent i = k; i < m; ++i) along += v[i] * q(i, j);
+        for (Extent i = k; i < m; ++i) q(i, j) -= 2 * along * v[i];
+      }
+    }
+    write<T>(q.values, outs[0], index);
+    write<T>(r.values, outs[1], index);
+  });
+}
+
+void run_eigh(const kernel::CallKernel& kernel, std::span<char* const> reads, std::span<char* const> outs) {
+  const Extent n = extent(kernel, 0, -1);
+  for_each_matrix(kernel, [&](auto tag, Extent index) {
+    using T = decltype(tag);
+    Matrix a = read<T>(reads[0], index, n, n), v(n, n);
+    std::vector<double> w;
+    symmetric_eigen(a, w, v);
+    write<T>(w, outs[0], index);
+    write<T>(v.values, outs[1], index);
+  });
+}
+
+void run_svd(const kernel::CallKernel& kernel, std::span<char* const> reads, std::span<char* const> outs) {
+  const Extent m = extent(kernel, 0, -2), n = extent(kernel, 0, -1);
+  for_each_matrix(kernel, [&](auto tag, Extent index) {
+    using T = decltype(tag);
+    const Matrix a = read<T>(reads[0], index, m, n);
+    Matrix u(0, 0), vt(0, 0);
+    std::vector<double> s;
+    tall_svd(m >= n ? a : transposed(a), u, s, vt);
+    if (m < n) {
+      Matrix turned = transposed(vt);
+      vt = transposed(u);
+      u = std::move(turned);
+    }
+    write<T>(u.values, outs[0], index);
+    write<T>(s, outs[1], index);
+    write<T>(vt.values, outs[2], index);
+  });
+}
+
+}  // namespace weft::cpu

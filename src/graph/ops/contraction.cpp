@@ -1,0 +1,714 @@
+// Products of tensors over any axes: einsum and its relatives.
+#include "weft/ops/contraction.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "base/quote.hpp"
+#include "graph/axes.hpp"
+#include "graph/describe.hpp"
+#include "graph/op.hpp"
+#include "graph/op_families.hpp"
+#include "weft/ops.hpp"
+
+namespace weft {
+namespace graph {
+namespace {
+
+using Label = Extent;
+using Labels = std::vector<Label>;
+
+// A tensor whose axes have names.
+struct Named {
+  Tensor x;
+  Labels labels;
+  bool has(Label label) const { return std::find(labels.begin(), labels.end(), label) != labels.end(); }
+  int axis(Label label) const {
+    return static_cast<int>(std::find(labels.begin(), labels.end(), label) - labels.begin());
+  }
+};
+
+struct EinsumAttributes {
+  Labels labels;  // of the axes of all operands, one after another
+  Labels output;
+};
+
+Extent extent_of(const std::map<Label, Extent>& extents, const Labels& labels) {
+  Extent n = 1;
+  for (Label label : labels) n *= extents.at(label);
+  return n;
+}
+
+// The axes in this order.
+Tensor ordered(const Named& n, const Labels& order) {
+  Axes axes;
+  for (Label label : order) axes.push_back(n.axis(label));
+  return weft::permute(n.x, axes);
+}
+
+// An axis that is named twice is the diagonal of both: every (n + 1)-th element of the two as one axis.
+Named without_repeats(Named n) {
+  for (std::size_t i = 0; i < n.labels.size(); ++i)
+    for (std::size_t j = i + 1; j < n.labels.size(); ++j) {
+      if (n.labels[i] != n.labels[j]) continue;
+      const Extent extent = n.x.dim(static_cast<int>(i));
+      Axes order;
+      for (int a = 0; a < n.x.rank(); ++a)
+        if (a != static_cast<int>(i) && a != static_cast<int>(j)) order.push_back(a);
+      order.push_back(static_cast<int>(i));
+      order.push_back(static_cast<int>(j));
+      n.x = weft::slice(weft::flatten(weft::permute(n.x, order), -2, -1), -1, 0, kEnd, extent + 1);
+      const Label label = n.labels[i];
+      n.labels.erase(n.labels.begin() + static_cast<std::ptrdiff_t>(j));
+      n.labels.erase(n.labels.begin() + static_cast<std::ptrdiff_t>(i));
+      n.labels.push_back(label);
+      return without_repeats(std::move(n));
+    }
+  return n;
+}
+
+Named summed_out(const Named& n, const Labels& kept) {
+  Axes axes;
+  Named result;
+  for (std::size_t i = 0; i < n.labels.size(); ++i) {
+    if (std::find(kept.begin(), kept.end(), n.labels[i]) == kept.end())
+      axes.push_back(static_cast<int>(i));
+    else
+      result.labels.push_back(n.labels[i]);
+  }
+  result.x = axes.empty() ? n.x : weft::sum(n.x, axes);
+  return result;
+}
+
+// One product: labels of both that are kept are its batch, those that are not are summed.
+Named multiplied(const Named& a, const Named& b, const Labels& kept, const std::map<Label, Extent>& extents,
+                 Where where) {
+  Labels batch, summed, only_a, only_b;
+  for (Label label : a.labels) {
+    const bool stays = std::find(kept.begin(), kept.end(), label) != kept.end();
+    (!b.has(label) ? only_a : stays ? batch : summed).push_back(label);
+  }
+  for (Label label : b.labels)
+    if (!a.has(label)) only_b.push_back(label);
+  const auto joined = [](std::initializer_list<Labels> parts) {
+    Labels all;
+    for (const Labels& part : parts) all.insert(all.end(), part.begin(), part.end());
+    return all;
+  };
+  const Extent n = extent_of(extents, batch), k = extent_of(extents, summed), rows = extent_of(extents, only_a),
+               columns = extent_of(extents, only_b);
+  const Tensor left = weft::reshape(ordered(a, joined({batch, only_a, summed})), {n, rows, k});
+  const Tensor right = weft::reshape(ordered(b, joined({batch, summed, only_b})), {n, k, columns});
+  const Tensor product = summed.empty() ? weft::reshape(left, {n, rows, 1}) * weft::reshape(right, {n, 1, columns})
+                                        : weft::matmul(left, right, where);
+  Named result{{}, joined({batch, only_a, only_b})};
+  Shape shape;
+  for (Label label : result.labels) shape.push_back(extents.at(label));
+  result.x = weft::reshape(product, shape);
+  return result;
+}
+
+/// The cheapest order of products of a few operands: for every set of them, the best way to split it in two.
+class Contraction {
+ public:
+  Contraction(std::vector<Named> operands, Labels output, std::map<Label, Extent> extents, Where where)
+      : operands_(std::move(operands)), output_(std::move(output)), extents_(std::move(extents)), where_(where) {}
+
+  Tensor run() {
+    constexpr std::size_t kSearchedMax = 8;
+    // So many that all orders take long: the pair with the smallest product first.
+    while (operands_.size() > kSearchedMax) {
+      std::pair<std::size_t, std::size_t> best{0, 1};
+      double least = std::numeric_limits<double>::infinity();
+      for (std::size_t i = 0; i < operands_.size(); ++i)
+        for (std::size_t j = i + 1; j < operands_.size(); ++j)
+          if (const double size = size_of(kept((1u << i) | (1u << j))); size < least) least = size, best = {i, j};
+      Named product = multiplied(operands_[best.first], operands_[best.second],
+                                 kept((1u << best.first) | (1u << best.second)), extents_, where_);
+      operands_.erase(operands_.begin() + static_cast<std::ptrdiff_t>(best.second));
+      operands_[best.first] = std::move(product);
+    }
+    const std::uint32_t all = (1u << operands_.size()) - 1;
+    best_.assign(all + 1, {});
+    return ordered(product_of(all), output_);
+  }
+
+ private:
+  struct Split {
+    double cost = -1;
+    std::uint32_t left = 0;
+  };
+  // Labels of a set of operands that are needed outside of it.
+  Labels kept(std::uint32_t set) const {
+    Labels labels;
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      if (!(set >> i & 1)) continue;
+      for (Label label : operands_[i].labels) {
+        bool needed = std::find(output_.begin(), output_.end(), label) != output_.end();
+        for (std::size_t j = 0; j < operands_.size(); ++j)
+          needed = needed || (!(set >> j & 1) && operands_[j].has(label));
+        if (needed && std::find(labels.begin(), labels.end(), label) == labels.end()) labels.push_back(label);
+      }
+    }
+    return labels;
+  }
+  double size_of(const Labels& labels) const {
+    double n = 1;
+    for (Label label : labels) n *= static_cast<double>(extents_.at(label));
+    return n;
+  }
+  double cost_of(std::uint32_t set) {
+    if ((set & (set - 1)) == 0) return 0;
+    Split& split = best_[set];
+    if (split.cost >= 0) return split.cost;
+    Split best{std::numeric_limits<double>::infinity(), 0};
+    for (std::uint32_t left = (set - 1) & set; left > 0; left = (left - 1) & set) {
+      const std::uint32_t right = set ^ left;
+      if (left < right) continue;  // each pair once
+      Labels both = kept(left);
+      for (Label label : kept(right))
+        if (std::find(both.begin(), both.end(), label) == both.end()) both.push_back(label);
+      const double cost = cost_of(left) + cost_of(right) + size_of(both);
+      if (cost < best.cost) best = {cost, left};
+    }
+    best_[set] = best;
+    return best.cost;
+  }
+  Named product_of(std::uint32_t set) {
+    if ((set & (set - 1)) == 0) {
+      std::size_t i = 0;
+      while (!(set >> i & 1)) ++i;
+      return summed_out(operands_[i], kept(set));
+    }
+    cost_of(set);
+    const std::uint32_t left = best_[set].left;
+    return multiplied(product_of(left), product_of(set ^ left), kept(set), extents_, where_);
+  }
+
+  std::vector<Named> operands_;
+  Labels output_;
+  std::map<Label, Extent> extents_;
+  Where where_;
+  std::vector<Split> best_;
+};
+
+std::vector<Named> named_operands(const Call& c, const EinsumAttributes& a) {
+  std::vector<Named> operands;
+  std::size_t at = 0;
+  for (const Tensor& x : c.inputs()) {
+    Named n{x, {}};
+    for (int i = 0; i < x.rank(); ++i) {
+      if (at == a.labels.size()) c.usage_error("there are fewer labels than axes");
+      n.labels.push_back(a.labels[at++]);
+    }
+    operands.push_back(std::move(n));
+  }
+  if (at != a.labels.size()) c.usage_error("there are more labels than axes");
+  return operands;
+}
+
+std::map<Label, Extent> extents_of(const Call& c, const std::vector<Named>& operands) {
+  std::map<Label, Extent> extents;
+  for (const Named& n : operands)
+    for (std::size_t i = 0; i < n.labels.size(); ++i) {
+      const Extent extent = n.x.dim(static_cast<int>(i));
+      if (const auto [known, is_new] = extents.emplace(n.labels[i], extent); !is_new && known->second != extent)
+        c.shape_error(fmt::format("an axis has {} elements in one operand and {} in another", known->second, extent));
+    }
+  return extents;
+}
+
+const OpRow& einsum_row() {
+  using Ints = std::vector<Extent>;
+  static const OpRow row{
+      .name = "einsum",
+      .family = "product",
+      .inputs = {{.name = "operands", .dtypes = ops::DTypes::numbers, .repeated = true}},
+      .attributes = {field("labels", &EinsumAttributes::labels,
+                           "a number for each axis of each operand, one operand after another", {.required = true}),
+                     field("output", &EinsumAttributes::output, "the numbers of the axes of the result")},
+      .result = "that of the operands",
+      .doc =
+          "The sum of products over all labels that the output does not name; a label twice in one operand is its "
+          "diagonal.",
+      .torch =
+          "torch.einsum(*[e for k, t in enumerate(operands) for e in (t, labels[sum(u.dim() for u in "
+          "operands[:k]):sum(u.dim() for u in operands[:k + 1])])], output)",
+      .onnx = "Einsum",
+      .infer =
+          [](const Call& c) {
+            const auto a = c.attributes<EinsumAttributes>();
+            for (const Tensor& x : c.inputs())
+              if (x.dtype() != c.input(0).dtype()) c.dtype_error("the dtypes differ; cast them");
+            const std::map<Label, Extent> extents = extents_of(c, named_operands(c, a));
+            Shape shape;
+            for (std::size_t i = 0; i < a.output.size(); ++i) {
+              if (!extents.contains(a.output[i]))
+                c.usage_error(fmt::format("the output has label {}, which no operand has", a.output[i]));
+              if (std::find(a.output.begin(), a.output.begin() + static_cast<std::ptrdiff_t>(i), a.output[i]) !=
+                  a.output.begin() + static_cast<std::ptrdiff_t>(i))
+                c.usage_error(fmt::format("the output has label {} twice", a.output[i]));
+              shape.push_back(extents.at(a.output[i]));
+            }
+            return std::vector<Result>{{c.input(0).dtype(), shape}};
+          },
+      .decompose =
+          [](const Call& c) {
+            const auto a = c.attributes<EinsumAttributes>();
+            std::vector<Named> operands = named_operands(c, a);
+            const std::map<Label, Extent> extents = extents_of(c, operands);
+            for (Named& n : operands) n = without_repeats(std::move(n));
+            return Tensors{Contraction(std::move(operands), a.output, extents, c.where()).run()};
+          },
+      .cases = {{"a product",
+                 {{{3, 4, 5}}, {{3, 5, 6}}},
+                 {{"labels", Ints{0, 1, 2, 0, 2, 3}}, {"output", Ints{0, 1, 3}}}},
+                {"a diagonal", {{{4, 3, 4}}}, {{"labels", Ints{0, 1, 0}}, {"output", Ints{1, 0}}}},
+                {"a trace", {{{4, 4}}}, {{"labels", Ints{0, 0}}}},
+                {"four in a chain",
+                 {{{2, 9}}, {{9, 3}}, {{3, 8}}, {{8, 4}}},
+                 {{"labels", Ints{0, 1, 1, 2, 2, 3, 3, 4}}, {"output", Ints{4, 0}}}},
+                {"outer, then elementwise",
+                 {{{3}}, {{4}}, {{3, 4}}},
+                 {{"labels", Ints{0, 1, 0, 1}}, {"output", Ints{1, 0}}}},
+                {"sums of an operand alone", {{{3, 4}}, {{5, 2}}}, {{"labels", Ints{0, 1, 2, 3}}, {"output", Ints{3}}}},
+                {"integers",
+                 {{{3, 4}, -5, 5, DType::i32}, {{4, 2}, -5, 5, DType::i32}},
+                 {{"labels", Ints{0, 1, 1, 2}}, {"output", Ints{0, 2}}},
+                 false}},
+      .errors = {{"extents that differ",
+                  {{{3, 4}}, {{5, 2}}},
+                  {{"labels", Ints{0, 1, 1, 2}}, {"output", Ints{0, 2}}},
+                  "an axis has 4 elements in one operand and 5"},
+                 {"labels too few", {{{3, 4}}}, {{"labels", Ints{0}}}, "fewer labels than axes"},
+                 {"an unknown label", {{{3}}}, {{"labels", Ints{0}}, {"output", Ints{1}}}, "which no operand has"},
+                 {"a label twice", {{{3}}}, {{"labels", Ints{0}}, {"output", Ints{0, 0}}}, "has label 0 twice"}}};
+  return row;
+}
+
+// ---- Subscripts ----------------------------------------------------------------------------------------------------------
+
+constexpr Label kEllipsis = 1000;  // label of its last axis; those before it have the next numbers
+
+[[noreturn]] void fail_subscripts(std::string_view text, const std::string& fact, Where where) {
+  throw UsageError(fmt::format("einsum: {} in {}\n  called at {}:{} ({})", fact, quote(std::string(text)),
+                               where.file_name(), where.line(), where.function_name()));
+}
+
+// Labels of one operand; `rank` -1: of the result, whose ellipsis has `dots` axes.
+Labels labels_of(std::string_view text, std::string_view all, int rank, int& dots, Where where) {
+  const auto letters =
+      std::count_if(text.begin(), text.end(), [](char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; });
+  Labels labels;
+  bool has_dots = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == ' ') continue;
+    if (std::isalpha(static_cast<unsigned char>(text[i])) != 0) {
+      labels.push_back(text[i]);
+      continue;
+    }
+    if (text.substr(i, 3) != "..." || has_dots)
+      fail_subscripts(all, fmt::format("'{}' is neither a letter nor the one \"...\"", text[i]), where);
+    has_dots = true;
+    i += 2;
+    const int axes = rank < 0 ? dots : rank - static_cast<int>(letters);
+    if (rank >= 0) dots = std::max(dots, axes);
+    for (int d = axes; d-- > 0;) labels.push_back(kEllipsis + d);
+  }
+  if (rank >= 0 && static_cast<int>(labels.size()) != rank)
+    fail_subscripts(all, fmt::format("an operand of {} axes has {} subscripts", rank, labels.size()), where);
+  return labels;
+}
+
+}  // namespace
+
+namespace {
+
+// ---- Relatives -----------------------------------------------------------------------------------------------------------
+
+struct TensordotAttributes {
+  std::vector<Extent> axes_a, axes_b;
+};
+
+std::vector<int> sorted_axes(const Call& c, const Tensor& x, const std::vector<Extent>& axes) {
+  std::vector<int> list;
+  for (Extent axis : axes) {
+    if (axis < -x.rank() || axis >= x.rank())
+      c.shape_error(fmt::format("axis {} is outside of [{}, {})", axis, -x.rank(), x.rank()));
+    list.push_back(static_cast<int>(axis < 0 ? axis + x.rank() : axis));
+    if (std::count(list.begin(), list.end(), list.back()) > 1)
+      c.shape_error(fmt::format("axis {} is given twice", axis));
+  }
+  return list;
+}
+
+const OpRow& tensordot_row() {
+  static const OpRow row{
+      .name = "tensordot",
+      .family = "product",
+      .inputs = {{"a", ops::DTypes::numbers}, {"b", ops::DTypes::numbers}},
+      .attributes = {field("axes_a", &TensordotAttributes::axes_a, "axes of a that are summed", {.required = true}),
+                     field("axes_b", &TensordotAttributes::axes_b, "axes of b, in the order of a's",
+                           {.required = true})},
+      .result = "that of the inputs",
+      .doc = "Sums of products over some axes of both; then come the other axes of a and those of b.",
+      .torch = "torch.tensordot(a, b, (axes_a, axes_b))",
+      .numpy = "np.tensordot(a, b, (axes_a, axes_b))",
+      .infer =
+          [](const Call& c) {
+            const auto attributes = c.attributes<TensordotAttributes>();
+            const Tensor &a = c.input(0), &b = c.input(1);
+            if (a.dtype() != b.dtype()) c.dtype_error("the dtypes differ; cast one");
+            if (attributes.axes_a.size() != attributes.axes_b.size())
+              c.shape_error("as many axes of a as of b are summed");
+            const std::vector<int> of_a = sorted_axes(c, a, attributes.axes_a),
+                                   of_b = sorted_axes(c, b, attributes.axes_b);
+            for (std::size_t i = 0; i < of_a.size(); ++i)
+              if (a.dim(of_a[i]) != b.dim(of_b[i]))
+                c.shape_error(fmt::format("axis {} of a has {} elements, axis {} of b {}", of_a[i], a.dim(of_a[i]),
+                                          of_b[i], b.dim(of_b[i])));
+            Shape shape;
+            for (int i = 0; i < a.rank(); ++i)
+              if (std::find(of_a.begin(), of_a.end(), i) == of_a.end()) shape.push_back(a.dim(i));
+            for (int i = 0; i < b.rank(); ++i)
+              if (std::find(of_b.begin(), of_b.end(), i) == of_b.end()) shape.push_back(b.dim(i));
+            return std::vector<Result>{{a.dtype(), shape}};
+          },
+      .decompose =
+          [](const Call& c) {
+            const auto attributes = c.attributes<TensordotAttributes>();
+            const std::vector<int> of_a = sorted_axes(c, c.input(0), attributes.axes_a),
+                                   of_b = sorted_axes(c, c.input(1), attributes.axes_b);
+            Labels labels, output;
+            for (int i = 0; i < c.input(0).rank(); ++i) {
+              labels.push_back(i);
+              if (std::find(of_a.begin(), of_a.end(), i) == of_a.end()) output.push_back(i);
+            }
+            for (int i = 0; i < c.input(1).rank(); ++i) {
+              const auto found = std::find(of_b.begin(), of_b.end(), i);
+              labels.push_back(found == of_b.end() ? 100 + i : of_a[static_cast<std::size_t>(found - of_b.begin())]);
+              if (found == of_b.end()) output.push_back(100 + i);
+            }
+            return Tensors{call(einsum_row(), {c.input(0), c.input(1)}, EinsumAttributes{labels, output}, c.where())};
+          },
+      .cases = {{"two axes", {{{3, 4, 5}}, {{5, 6, 4}}}, {{"axes_a", Labels{1, 2}}, {"axes_b", Labels{2, 0}}}},
+                {"outer", {{{3}}, {{2, 2}}}, {{"axes_a", Labels{}}, {"axes_b", Labels{}}}}},
+      .errors = {{"extents that differ",
+                  {{{3, 4}}, {{3, 4}}},
+                  {{"axes_a", Labels{1}}, {"axes_b", Labels{0}}},
+                  "axis 1 of a has 4 elements, axis 0 of b 3"},
+                 {"an axis outside",
+                  {{{3}}, {{3}}},
+                  {{"axes_a", Labels{1}}, {"axes_b", Labels{0}}},
+                  "axis 1 is outside of"}}};
+  return row;
+}
+
+struct AddProductAttributes {
+  double beta = 1, alpha = 1;
+};
+
+// Sums of products in which beta 0 leaves out c, whatever it is.
+OpRow add_product_row(std::string name, std::string doc, int rank_a, int rank_b, bool sums_batch,
+                      std::vector<OpCase> cases) {
+  const auto product_shape = [=](const Call& c) {
+    const Tensor &a = c.input(1), &b = c.input(2);
+    if (a.dtype() != b.dtype() || c.input(0).dtype() != a.dtype()) c.dtype_error("the dtypes differ; cast them");
+    const bool fits = a.rank() == rank_a && b.rank() == rank_b && a.dim(-1) == b.dim(rank_b > 1 ? -2 : 0) &&
+                      (rank_a < 3 || a.dim(0) == b.dim(0));
+    if (!fits) c.shape_error(fmt::format("not a with {} axes and b with {} that fit as factors", rank_a, rank_b));
+    Shape shape;
+    if (rank_a == 3 && !sums_batch) shape.push_back(a.dim(0));
+    shape.push_back(a.dim(-2));
+    if (rank_b > 1) shape.push_back(b.dim(-1));
+    return shape;
+  };
+  return {.name = name,
+          .family = "product",
+          .inputs = {{"c", ops::DTypes::floats}, {"a", ops::DTypes::floats}, {"b", ops::DTypes::floats}},
+          .attributes = {field("beta", &AddProductAttributes::beta, "factor of c; 0 leaves it out"),
+                         field("alpha", &AddProductAttributes::alpha, "factor of the product")},
+          .result = "that of the inputs",
+          .doc = std::move(doc),
+          .torch = fmt::format("torch.{}(c, a, b, beta=beta, alpha=alpha)", name),
+          .infer =
+              [product_shape](const Call& c) {
+                const Shape shape = product_shape(c);
+                Shape joined;
+                if (!broadcast_shapes(c.input(0).shape(), shape, joined) || joined != shape)
+                  c.shape_error(fmt::format("c does not broadcast to {}", shape.to_string()));
+                return std::vector<Result>{{c.input(0).dtype(), shape}};
+              },
+          .decompose =
+              [sums_batch, product_shape](const Call& c) {
+                const auto [beta, alpha] = c.attributes<AddProductAttributes>();
+                Tensor product = weft::matmul(c.input(1), c.input(2), c.where());
+                if (sums_batch) product = weft::sum(product, {0});
+                if (alpha != 1) product = product * alpha;
+                return Tensors{beta == 0 ? product : product + (beta == 1 ? c.input(0) : c.input(0) * beta)};
+              },
+          .cases = std::move(cases),
+          .errors = {{"factors that do not fit", {{{2}}, {{3, 4}}, {{5, 2}}}, {}, "that fit as factors"}}};
+}
+
+const std::vector<OpRow>& add_product_rows() {
+  const CaseAttributes scaled{{"beta", 0.5}, {"alpha", -2.0}};
+  static const std::vector<OpRow> rows{
+      add_product_row("addmm", "beta c + alpha a b for matrices a and b.", 2, 2, false,
+                      {{"rows", {{{4}}, {{3, 5}}, {{5, 4}}}}, {"scaled", {{{3, 4}}, {{3, 5}}, {{5, 4}}}, scaled}}),
+      add_product_row("baddbmm", "beta c + alpha a b for batches of matrices.", 3, 3, false,
+                      {{"scaled", {{{2, 3, 4}}, {{2, 3, 5}}, {{2, 5, 4}}}, scaled}}),
+      add_product_row("addmv", "beta c + alpha a b for a matrix a and a vector b.", 2, 1, false,
+                      {{"scaled", {{{3}}, {{3, 5}}, {{5}}}, scaled}}),
+      add_product_row("addbmm", "beta c + alpha times the sum of the products a b of a batch.", 3, 3, true,
+                      {{"scaled", {{{3, 4}}, {{2, 3, 5}}, {{2, 5, 4}}}, scaled}})};
+  return rows;
+}
+
+OpRow pair_row(std::string name, std::string doc, std::string torch, std::function<Shape(const Call&)> shape,
+               std::function<Tensor(const Call&)> f, std::vector<OpCase> cases, std::vector<ErrorCase> errors) {
+  return {.name = std::move(name),
+          .family = "product",
+          .inputs = {{"a", ops::DTypes::numbers}, {"b", ops::DTypes::numbers}},
+          .result = "that of the inputs",
+          .doc = std::move(doc),
+          .torch = std::move(torch),
+          .infer =
+              [shape](const Call& c) {
+                if (c.input(0).dtype() != c.input(1).dtype()) c.dtype_error("the dtypes differ; cast one");
+                return std::vector<Result>{{c.input(0).dtype(), shape(c)}};
+              },
+          .decompose = [f](const Call& c) { return Tensors{f(c)}; },
+          .cases = std::move(cases),
+          .errors = std::move(errors)};
+}
+
+struct CrossAttributes {
+  Extent axis = -1;
+};
+
+Shape joined_shape(const Call& c) {
+  Shape shape;
+  if (!broadcast_shapes(c.input(0).shape(), c.input(1).shape(), shape)) c.shape_error("a and b do not broadcast");
+  return shape;
+}
+
+Tensor cross_product(const Call& c) {
+  const Shape shape = joined_shape(c);
+  const int axis = static_cast<int>(c.attributes<CrossAttributes>().axis), at = axis < 0 ? axis + shape.rank() : axis;
+  const Tensor a = weft::expand(c.input(0), shape), b = weft::expand(c.input(1), shape);
+  Tensors parts;
+  for (Extent i = 0; i < 3; ++i) {
+    const Extent j = (i + 1) % 3, k = (i + 2) % 3;
+    parts.push_back(weft::narrow(a, at, j, 1) * weft::narrow(b, at, k, 1) -
+                    weft::narrow(a, at, k, 1) * weft::narrow(b, at, j, 1));
+  }
+  return weft::concat(parts, at);
+}
+
+Tensor kron_product(const Call& c) {
+  const int rank = std::max(c.input(0).rank(), c.input(1).rank());
+  Shape of_a, of_b, shape;
+  for (int i = 0; i < rank; ++i) {
+    const int ia = i - rank + c.input(0).rank(), ib = i - rank + c.input(1).rank();
+    const Extent ea = ia < 0 ? 1 : c.input(0).dim(ia), eb = ib < 0 ? 1 : c.input(1).dim(ib);
+    of_a.push_back(ea), of_a.push_back(1);
+    of_b.push_back(1), of_b.push_back(eb);
+    shape.push_back(ea * eb);
+  }
+  return weft::reshape(weft::reshape(c.input(0), of_a) * weft::reshape(c.input(1), of_b), shape);
+}
+
+const std::vector<OpRow>& pair_rows() {
+  static const std::vector<OpRow> rows = [] {
+    std::vector<OpRow> list;
+    list.push_back(pair_row(
+        "outer", "a_i b_j for vectors.", "torch.outer(a, b)",
+        [](const Call& c) {
+          if (c.input(0).rank() != 1 || c.input(1).rank() != 1) c.shape_error("a and b are not vectors");
+          return Shape{c.input(0).dim(0), c.input(1).dim(0)};
+        },
+        [](const Call& c) { return weft::unsqueeze(c.input(0), 1) * weft::unsqueeze(c.input(1), 0); },
+        {{"vectors", {{{3}}, {{4}}}}}, {{"a matrix", {{{3, 2}}, {{4}}}, {}, "are not vectors"}}));
+    list.push_back(pair_row(
+        "inner", "Sums of products over the last axes of both.", "torch.inner(a, b)",
+        [](const Call& c) {
+          const Tensor &a = c.input(0), &b = c.input(1);
+          if (a.rank() < 1 || b.rank() < 1 || a.dim(-1) != b.dim(-1)) c.shape_error("the last axes of a and b differ");
+          Shape shape(std::vector<Extent>(a.shape().begin(), a.shape().end() - 1));
+          for (int i = 0; i + 1 < b.rank(); ++i) shape.push_back(b.dim(i));
+          return shape;
+        },
+        [](const Call& c) { return weft::tensordot(c.input(0), c.input(1), {-1}, {-1}, c.where()); },
+        {{"matrices", {{{3, 5}}, {{2, 4, 5}}}}}, {{"lengths", {{{3}}, {{4}}}, {}, "the last axes of a and b differ"}}));
+    list.push_back(pair_row(
+        "dot", "The sum of products of two vectors.", "torch.dot(a, b)",
+        [](const Call& c) {
+          if (c.input(0).rank() != 1 || c.input(0).shape() != c.input(1).shape())
+            c.shape_error("a and b are not vectors of one length");
+          return Shape{};
+        },
+        [](const Call& c) { return weft::matmul(c.input(0), c.input(1), c.where()); }, {{"vectors", {{{9}}, {{9}}}}},
+        {{"lengths", {{{3}}, {{4}}}, {}, "not vectors of one length"}}));
+    list.push_back(pair_row(
+        "cross", "The vector at right angles to both along an axis of extent 3.",
+        "torch.cross(*torch.broadcast_tensors(a, b), axis)",
+        [](const Call& c) {
+          const Shape shape = joined_shape(c);
+          const Extent axis = c.attributes<CrossAttributes>().axis;
+          if (axis < -shape.rank() || axis >= shape.rank() || shape.dim(static_cast<int>(axis)) != 3)
+            c.shape_error(fmt::format("axis {} of a and b has not 3 elements", axis));
+          return shape;
+        },
+        cross_product, {{"rows", {{{4, 3}}, {{3}}}}, {"over axis 0", {{{3, 2}}, {{3, 2}}}, {{"axis", Extent{0}}}}},
+        {{"four", {{{4}}, {{4}}}, {}, "axis -1 of a and b has not 3 elements"}}));
+    list.back().attributes = {field("axis", &CrossAttributes::axis, "axis of the vectors", {.aliases = {"dim"}})};
+    list.push_back(pair_row("kron", "Blocks a_i b: extents multiply, axis by axis from the last.", "torch.kron(a, b)",
+                            [](const Call& c) {
+                              const int rank = std::max(c.input(0).rank(), c.input(1).rank());
+                              Shape shape;
+                              for (int i = 0; i < rank; ++i) {
+                                const int ia = i - rank + c.input(0).rank(), ib = i - rank + c.input(1).rank();
+                                shape.push_back((ia < 0 ? 1 : c.input(0).dim(ia)) * (ib < 0 ? 1 : c.input(1).dim(ib)));
+                              }
+                              return shape;
+                            },
+                            kron_product,
+                            {{"matrices", {{{2, 3}}, {{3, 2}}}}, {"ranks that differ", {{{2}}, {{2, 2}}}}},
+                            {{"dtypes", {{{2}}, {{2}, 0, 3, DType::i32}}, {}, "the dtypes differ"}}));
+    return list;
+  }();
+  return rows;
+}
+
+const OpRow& trace_row() {
+  static const OpRow row{
+      .name = "trace",
+      .family = "product",
+      .inputs = {{"a", ops::DTypes::numbers}},
+      .doc = "The sum of the diagonal of the last two axes.",
+      .torch = "a.diagonal(0, -2, -1).sum(-1)",
+      .infer =
+          [](const Call& c) {
+            const Tensor& a = c.input(0);
+            if (a.rank() < 2) c.shape_error("a has no two axes");
+            return std::vector<Result>{{ops::reduce_types(ops::reduce_row("sum"), a.dtype()).result,
+                                        Shape(std::vector<Extent>(a.shape().begin(), a.shape().end() - 2))}};
+          },
+      .decompose =
+          [](const Call& c) {
+            const Tensor& a = c.input(0);
+            const Extent n = std::min(a.dim(-2), a.dim(-1));
+            const Tensor square = weft::narrow(weft::narrow(a, -2, 0, n), -1, 0, n);
+            return Tensors{
+                weft::sum(weft::slice(weft::flatten(square, -2, -1), -1, 0, kEnd, n + 1), {-1}, {}, c.where())};
+          },
+      .cases = {{"a batch", {{{2, 4, 4}}}}, {"wide", {{{3, 5}}}}},
+      .errors = {{"one axis", {{{4}}}, {}, "a has no two axes"}}};
+  return row;
+}
+
+}  // namespace
+
+OpRows contraction_rows() {
+  OpRows list{&einsum_row(), &tensordot_row(), &trace_row()};
+  for (const OpRow& row : add_product_rows()) list.push_back(&row);
+  for (const OpRow& row : pair_rows()) list.push_back(&row);
+  return list;
+}
+
+}  // namespace graph
+
+Tensor einsum(std::string_view subscripts, std::span<const Tensor> operands, Where where) {
+  using namespace graph;
+  for (const Tensor& x : operands)
+    if (!x.defined()) throw UsageError("einsum: an operand has no value");
+  const auto arrow = subscripts.find("->");
+  const std::string_view inputs = subscripts.substr(0, arrow);
+  const auto commas = static_cast<std::size_t>(std::count(inputs.begin(), inputs.end(), ','));
+  if (operands.empty() || commas + 1 != operands.size())
+    fail_subscripts(subscripts, fmt::format("{} operands are given and {} named", operands.size(), commas + 1), where);
+  EinsumAttributes attributes;
+  Tensors inputs_given(operands.begin(), operands.end());
+  std::vector<Labels> each;
+  std::map<Label, Extent> widest;  // of the axes of "...", which broadcast
+  int dots = 0;
+  std::size_t begin = 0;
+  for (const Tensor& x : operands) {
+    const std::size_t end = std::min(inputs.find(',', begin), inputs.size());
+    each.push_back(labels_of(inputs.substr(begin, end - begin), subscripts, x.rank(), dots, where));
+    for (std::size_t i = 0; i < each.back().size(); ++i)
+      if (each.back()[i] >= kEllipsis) {
+        Extent& known = widest.emplace(each.back()[i], 1).first->second;
+        known = std::max(known, x.dim(static_cast<int>(i)));
+      }
+    begin = end + 1;
+  }
+  // Extents of 1 that meet wider ones repeat. Those that do not are errors of the row.
+  for (std::size_t k = 0; k < operands.size(); ++k) {
+    Shape shape = operands[k].shape();
+    for (std::size_t i = 0; i < each[k].size(); ++i)
+      if (each[k][i] >= kEllipsis && shape[static_cast<int>(i)] == 1)
+        shape[static_cast<int>(i)] = widest.at(each[k][i]);
+    inputs_given[k] = expand(operands[k], shape, where);
+    attributes.labels.insert(attributes.labels.end(), each[k].begin(), each[k].end());
+  }
+  if (arrow != std::string_view::npos) {
+    attributes.output = labels_of(subscripts.substr(arrow + 2), subscripts, -1, dots, where);
+  } else {
+    for (int d = dots; d-- > 0;) attributes.output.push_back(kEllipsis + d);
+    Labels letters = attributes.labels;
+    std::sort(letters.begin(), letters.end());
+    for (const Label label : letters)
+      if (label < kEllipsis && std::count(letters.begin(), letters.end(), label) == 1)
+        attributes.output.push_back(label);
+  }
+  return graph::call(einsum_row(), std::move(inputs_given), attributes, where);
+}
+
+Tensor tensordot(const Tensor& a, const Tensor& b, const std::vector<int>& axes_a, const std::vector<int>& axes_b,
+                 Where where) {
+  return graph::call(graph::tensordot_row(), {a, b},
+                     graph::TensordotAttributes{{axes_a.begin(), axes_a.end()}, {axes_b.begin(), axes_b.end()}}, where);
+}
+Tensor tensordot(const Tensor& a, const Tensor& b, int axes, Where where) {
+  if (axes < 0) throw UsageError(fmt::format("tensordot: {} axes; give 0 or more", axes));
+  std::vector<int> of_a, of_b;
+  for (int i = 0; i < axes; ++i) of_a.push_back(i - axes), of_b.push_back(i);
+  return tensordot(a, b, of_a, of_b, where);
+}
+
+#define WEFT_ADD_PRODUCT(name, number)                                                                             \
+  Tensor name(const Tensor& c, const Tensor& a, const Tensor& b, const AddProductOptions& o, Where where) {        \
+    return graph::call(graph::add_product_rows()[number], {c, a, b}, graph::AddProductAttributes{o.beta, o.alpha}, \
+                       where);                                                                                     \
+  }
+WEFT_ADD_PRODUCT(addmm, 0)
+WEFT_ADD_PRODUCT(baddbmm, 1)
+WEFT_ADD_PRODUCT(addmv, 2)
+WEFT_ADD_PRODUCT(addbmm, 3)
+#undef WEFT_ADD_PRODUCT
+
+Tensor outer(const Tensor& a, const Tensor& b, Where where) {
+  return graph::call(graph::pair_rows()[0], {a, b}, graph::Words{}, where);
+}
+Tensor inner(const Tensor& a, const Tensor& b, Where where) {
+  return graph::call(graph::pair_rows()[1], {a, b}, graph::Words{}, where);
+}
+Tensor dot(const Tensor& a, const Tensor& b, Where where) {
+  return graph::call(graph::pair_rows()[2], {a, b}, graph::Words{}, where);
+}
+Tensor cross(const Tensor& a, const Tensor& b, int axis, Where where) {
+  return graph::call(graph::pair_rows()[3], {a, b}, graph::CrossAttributes{axis}, where);
+}
+Tensor kron(const Tensor& a, const Tensor& b, Where where) {
+  return graph::call(graph::pair_rows()[4], {a, b}, graph::Words{}, where);
+}
+Tensor matrix_trace(const Tensor& a, Where where) {
+  return graph::call(graph::trace_row(), {a}, graph::Words{}, where);
+}
+
+}  // namespace weft

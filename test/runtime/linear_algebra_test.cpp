@@ -1,0 +1,161 @@
+// Decompositions: that they are what their names say, for awkward matrices too, and gradients of all of their results.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "runtime/gradient_check.hpp"
+#include "runtime/open_device.hpp"
+#include "weft/grad.hpp"
+#include "weft/ops.hpp"
+#include "weft/ops/contraction.hpp"
+#include "weft/ops/linear_algebra.hpp"
+
+namespace weft::test {
+namespace {
+
+Tensor random_matrix(const Shape& shape, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const Leaf leaf = random_leaf(shape, random, -2, 2);
+  return tensor<double>(std::span<const double>(leaf.values), shape);
+}
+
+void expect_close(const Tensor& a, const Tensor& b, double tolerance = 1e-12) {
+  ASSERT_EQ(a.shape(), b.shape());
+  const auto x = a.to_vector<double>(), y = b.to_vector<double>();
+  for (std::size_t i = 0; i < x.size(); ++i) ASSERT_NEAR(x[i], y[i], tolerance) << i;
+}
+
+Tensor unit(Extent n) { return cast(eq(reshape(arange(n), {n, 1}), reshape(arange(n), {1, n})), DType::f64); }
+
+TEST(LinearAlgebra, FactorsMultiplyToTheMatrix) {
+  for (const auto& [m, n] : {std::pair<Extent, Extent>{1, 1}, {5, 5}, {7, 3}, {3, 7}, {40, 40}, {60, 20}}) {
+    SCOPED_TRACE(std::to_string(m) + " by " + std::to_string(n));
+    const Tensor a = random_matrix({2, m, n}, static_cast<std::uint64_t>(m * 100 + n));
+    const Extent k = std::min(m, n);
+    const auto [q, r] = qr(a);
+    expect_close(matmul(q, r), a);
+    expect_close(matmul(transpose(q), q), expand(unit(k), {2, k, k}));
+    expect_close(triu(r), r, 0);
+    const auto [u, s, vh] = svd(a);
+    expect_close(matmul(u * unsqueeze(s, -2), vh), a, 1e-11);
+    expect_close(matmul(transpose(u), u), expand(unit(k), {2, k, k}), 1e-11);
+    expect_close(matmul(vh, transpose(vh)), expand(unit(k), {2, k, k}), 1e-11);
+    const auto values = s.to_vector<double>();
+    for (Extent i = 1; i < k; ++i)
+      EXPECT_GE(values[static_cast<std::size_t>(i - 1)], values[static_cast<std::size_t>(i)]);
+    if (m != n) continue;
+    const Tensor definite = matmul(a, transpose(a)) + expand(unit(n), {2, n, n}), l = cholesky(definite);
+    expect_close(matmul(l, transpose(l)), definite, 1e-11);
+    expect_close(tril(l), l, 0);
+    const auto [w, v] = eigh(definite);
+    expect_close(matmul(v * unsqueeze(w, -2), transpose(v)), definite, 1e-10);
+    expect_close(matmul(a, solve(a, random_matrix({2, n, 3}, 5))), random_matrix({2, n, 3}, 5), 1e-9);
+    expect_close(matmul(a, inverse(a)), expand(unit(n), {2, n, n}), 1e-9);
+  }
+}
+
+TEST(LinearAlgebra, MatricesWithoutFullRank) {
+  const Tensor a = tensor({1.0, 2.0, 3.0, 2.0, 4.0, 6.0, 0.0, 0.0, 0.0}, {3, 3});
+  EXPECT_EQ(det(a).item<double>(), 0);
+  const auto [sign, log] = slogdet(a);
+  EXPECT_EQ(sign.item<double>(), 0);
+  EXPECT_EQ(log.item<double>(), -std::numeric_limits<double>::infinity());
+  for (const double x : solve(a, ones({3, 1}, DType::f64)).to_vector<double>()) EXPECT_TRUE(std::isnan(x));
+  const auto [u, s, vh] = svd(a);
+  expect_close(matmul(u * unsqueeze(s, -2), vh), a);
+  expect_close(matmul(transpose(u), u), unit(3), 1e-12);
+  expect_close(matmul(matmul(a, pinv(a)), a), a);
+  expect_close(svd(zeros({3, 2}, DType::f64)).s, zeros({2}, DType::f64), 0);
+  EXPECT_TRUE(std::isnan(cholesky(tensor({1.0, 2.0, 2.0, 1.0}, {2, 2})).to_vector<double>()[3]));
+  EXPECT_TRUE(std::isnan(logdet(tensor({0.0, 1.0, 1.0, 0.0}, {2, 2})).item<double>()));
+  expect_close(eigh(unit(4)).values, ones({4}, DType::f64), 0);
+  EXPECT_EQ(det(zeros({0, 0}, DType::f64)).item<double>(), 1);
+  EXPECT_EQ(qr(zeros({0, 2, 2}, DType::f64)).q.shape(), (Shape{0, 2, 2}));
+}
+
+// The op table checks gradients of first results.
+TEST(LinearAlgebra, GradientsOfAllResults) {
+  GradientCheck check;
+  std::mt19937_64 random(11);
+  const Leaf square = random_leaf({4, 4}, random, -2, 2), tall = random_leaf({5, 3}, random, -2, 2),
+             wide = random_leaf({3, 5}, random, -2, 2);
+  check("log of the determinant", [](std::span<const Tensor> x) { return slogdet(x[0]).log; }, {square});
+  check("eigenvectors", [](std::span<const Tensor> x) { return eigh(x[0]).vectors; }, {square});
+  check("eigenvalues and vectors",
+        [](std::span<const Tensor> x) {
+          const auto [w, v] = eigh(x[0]);
+          return v * w;
+        },
+        {square});
+  check("R", [](std::span<const Tensor> x) { return qr(x[0]).r; }, {tall});
+  for (const Leaf& leaf : {square, tall, wide}) {
+    check("singular values", [](std::span<const Tensor> x) { return svd(x[0]).s; }, {leaf});
+    check("Vh", [](std::span<const Tensor> x) { return svd(x[0]).vh; }, {leaf});
+    check("U, s and Vh",
+          [](std::span<const Tensor> x) {
+            const auto [u, s, vh] = svd(x[0]);
+            return matmul(u * s * s, vh);
+          },
+          {leaf});
+  }
+}
+
+struct LinearAlgebraOnGpu : testing::Test {
+  void SetUp() override { open_device("webgpu:0", device); }
+  Device device = kCpu;
+};
+
+TEST_F(LinearAlgebraOnGpu, RefusesDecompositionsByName) {
+  const Tensor a = tensor({1.f, 0.f, 0.f, 1.f}, {2, 2}).to(device);
+  try {
+    cholesky(a).eval();
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("cholesky"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("use the CPU"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Einsum, SubscriptsSayWhatIsSummed) {
+  const Tensor a = random_matrix({2, 3, 4}, 1), b = random_matrix({2, 4, 5}, 2), square = random_matrix({3, 3}, 3);
+  expect_close(einsum("bij,bjk->bik", {a, b}), matmul(a, b));
+  expect_close(einsum("bij,bjk", {a, b}), sum(matmul(a, b), 0));
+  expect_close(einsum(" b i j -> j i b ", {a}), permute(a, {2, 1, 0}), 0);
+  expect_close(einsum("ii", {square}), matrix_trace(square));
+  expect_close(einsum("...ij->...ji", {a}), transpose(a), 0);
+  expect_close(einsum("...ij,...jk", {a, unsqueeze(select(b, 0, 0), 0)}),
+               matmul(a, expand(select(b, 0, 0), {2, 4, 5})));
+  expect_close(einsum("...j,j->...", {a, arange(4, DType::f64)}), sum(a * arange(4, DType::f64), -1));
+  expect_close(einsum("ij,kl->", {square, square}), sum(square) * sum(square), 1e-10);
+  expect_close(tensordot(a, b, {2}, {1}), einsum("bij,cjk->bick", {a, b}));
+  expect_close(tensordot(square, square), sum(square * square), 1e-12);
+  const auto message = [](std::string_view text, std::initializer_list<Tensor> operands) -> std::string {
+    try {
+      (void)einsum(text, operands);
+      return "";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  EXPECT_NE(message("ij,jk->ik", {square}).find("1 operands are given and 2 named"), std::string::npos);
+  EXPECT_NE(message("i-j", {square}).find("'-' is neither a letter"), std::string::npos);
+  EXPECT_NE(message("ijk", {square}).find("an operand of 2 axes has 3 subscripts"), std::string::npos);
+  EXPECT_NE(message("ij->ijk", {square}).find("which no operand has"), std::string::npos);
+  EXPECT_NE(message("bij,bji->b", {a, b}).find("an axis has"), std::string::npos);
+}
+
+// (A B) C with a narrow middle: the order that multiplies little is taken, whatever the order given.
+TEST(Einsum, TakesTheCheapOrder) {
+  const Tensor a = random_matrix({60, 2}, 1), b = random_matrix({2, 60}, 2), c = random_matrix({60, 3}, 3);
+  const Tensor cheap = matmul(a, matmul(b, c));
+  expect_close(einsum("ij,jk,kl->il", {a, b, c}), cheap, 1e-10);
+  expect_close(einsum("jk,kl,ij->il", {b, c, a}), cheap, 1e-10);
+  std::vector<Tensor> many(12, random_matrix({3, 3}, 4));
+  Tensor product = many[0];
+  for (std::size_t i = 1; i < many.size(); ++i) product = matmul(product, many[i]);
+  const Tensor chained = einsum("ab,bc,cd,de,ef,fg,gh,hi,ij,jk,kl,lm->am", many);
+  expect_close(chained / amax(product), product / amax(product), 1e-9);
+}
+
+}  // namespace
+}  // namespace weft::test
