@@ -1,5 +1,8 @@
 #include "base/cache_folder.hpp"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <vector>
@@ -16,6 +19,15 @@ fs::path default_cache_folder() {
   if (fs::path cache = value("XDG_CACHE_HOME"); !cache.empty()) return cache / "weft";
   if (fs::path home = value("HOME"); !home.empty()) return home / ".cache" / "weft";
   return {};
+}
+
+bool make_private_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder.parent_path(), error);
+  ::mkdir(folder.c_str(), 0700);
+  struct ::stat status {};
+  if (::stat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) || status.st_uid != ::geteuid()) return false;
+  return (status.st_mode & 0077) == 0 || ::chmod(folder.c_str(), 0700) == 0;
 }
 
 void remove_oldest(std::span<const fs::path> files, std::uint64_t bytes_max, std::size_t files_max) {

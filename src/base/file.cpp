@@ -80,10 +80,12 @@ FileStamp stamp_from(const struct ::stat& status) {
 }
 
 /// Opens for reading. `stamp` receives the file's size, times and identity.
-int open_regular_file(const std::filesystem::path& path, FileStamp* stamp) {
+int open_regular_file(const std::filesystem::path& path, FileStamp* stamp,
+                      MappedFile::Trust trust = MappedFile::Trust::any) {
   // O_NONBLOCK: opening a pipe must fail below, not wait for a writer.
-  const int fd =
-      retry_interrupted([&] { return file_system().open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0); });
+  const bool own = trust == MappedFile::Trust::own;
+  const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | (own ? O_NOFOLLOW : 0);
+  const int fd = retry_interrupted([&] { return file_system().open(path.c_str(), flags, 0); });
   if (fd < 0) throw_file_error("open", path, errno);
   struct ::stat status {};
   if (file_system().fstat(fd, &status) != 0) {
@@ -95,6 +97,11 @@ int open_regular_file(const std::filesystem::path& path, FileStamp* stamp) {
     file_system().close(fd);
     throw FileError(fmt::format("cannot read '{}': it is {}; name a file", path.string(),
                                 S_ISDIR(status.st_mode) ? "a folder" : "no regular file"));
+  }
+  if (own && (status.st_uid != ::geteuid() || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0)) {
+    file_system().close(fd);
+    throw FileError(
+        fmt::format("cannot trust '{}': another user owns it or may write to it; remove it", path.string()));
   }
   *stamp = stamp_from(status);
   return fd;
@@ -190,8 +197,8 @@ FileStamp stamp_of(const std::filesystem::path& path) {
   return stamp_from(status);
 }
 
-MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
-  const Descriptor file(open_regular_file(path, &stamp_));
+MappedFile::MappedFile(const std::filesystem::path& path, Trust trust) : path_(path) {
+  const Descriptor file(open_regular_file(path, &stamp_, trust));
   const std::uint64_t size = stamp_.bytes;
   if (size == 0) return;  // an empty range cannot be mapped
   if (size > std::numeric_limits<std::size_t>::max()) throw_file_error("map", path, EFBIG);
@@ -214,7 +221,8 @@ AtomicFile::AtomicFile(const std::filesystem::path& path, AtomicFileOptions opti
     fail("write", errno);
   }
   if (!S_ISDIR(status.st_mode)) fail("write", ENOTDIR);
-  if (file_system().stat(path.c_str(), &status) == 0) {
+  const bool replaces = file_system().stat(path.c_str(), &status) == 0;
+  if (replaces) {
     if (!S_ISREG(status.st_mode))
       throw FileError(fmt::format("cannot write '{}': it exists and is {}; choose another name", path.string(),
                                   S_ISDIR(status.st_mode) ? "a folder" : "no regular file"));
@@ -225,10 +233,19 @@ AtomicFile::AtomicFile(const std::filesystem::path& path, AtomicFileOptions opti
 
   temporary_ = path;
   temporary_ += fmt::format("{}{}", kTemporaryMark, random_digits());
-  fd_ = retry_interrupted(
-      [&] { return file_system().open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
+  const mode_t mode = replaces ? status.st_mode & 0777 : options_.mode;
+  fd_ = retry_interrupted([&] {
+    return file_system().open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+                              mode & ~(replaces ? 0077u : 0u));
+  });
   if (fd_ < 0) fail("write", errno);
   temporary_exists_ = true;
+  // File systems without permissions refuse this; their files have none to lose.
+  if (replaces && file_system().fchmod(fd_, mode) != 0 && errno != EPERM && errno != ENOTSUP && errno != ENOSYS) {
+    const int error = errno;
+    discard();
+    fail("write", error);
+  }
 }
 
 AtomicFile::~AtomicFile() { discard(); }

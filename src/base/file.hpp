@@ -37,8 +37,10 @@ FileStamp stamp_of(const std::filesystem::path& path);
 /// (SIGBUS), as with every mapping.
 class MappedFile {
  public:
-  /// FileError as `read_file`.
-  explicit MappedFile(const std::filesystem::path& path);
+  /// Whose files are taken: anybody's, or only those of this user that no other may write to, and no symbolic links.
+  enum class Trust : std::uint8_t { any, own };
+  /// FileError as `read_file`, and for a file that is not to be trusted.
+  explicit MappedFile(const std::filesystem::path& path, Trust trust = Trust::any);
   std::span<const std::byte> bytes() const { return bytes_; }
   const std::filesystem::path& path() const { return path_; }
   /// The stamp when the file was mapped.
@@ -63,6 +65,8 @@ struct AtomicFileOptions {
   bool keep_previous = false;
   /// Number of bytes to be written, if known: too little free space is then reported before the first write.
   std::uint64_t expected_bytes = 0;
+  /// Permissions of a new file, less the umask. A file that is replaced hands its own down.
+  unsigned mode = 0666;
 };
 
 /// A file that appears whole or not at all: bytes go to `path`.tmp-<16 hex digits> in the same folder, and `commit` flushes it,

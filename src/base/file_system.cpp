@@ -18,6 +18,7 @@ ssize_t FileSystem::pread(int fd, void* bytes, std::size_t count, off_t at) { re
 ssize_t FileSystem::write(int fd, const void* bytes, std::size_t count) { return ::write(fd, bytes, count); }
 int FileSystem::ftruncate(int fd, off_t length) { return ::ftruncate(fd, length); }
 int FileSystem::fsync(int fd) { return ::fsync(fd); }
+int FileSystem::fchmod(int fd, mode_t mode) { return ::fchmod(fd, mode); }
 int FileSystem::close(int fd) { return ::close(fd); }
 int FileSystem::fstat(int fd, struct ::stat* result) { return ::fstat(fd, result); }
 int FileSystem::stat(const char* path, struct ::stat* result) { return ::stat(path, result); }

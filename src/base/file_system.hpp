@@ -22,6 +22,7 @@ class FileSystem {
   virtual ssize_t write(int fd, const void* bytes, std::size_t count);
   virtual int ftruncate(int fd, off_t length);
   virtual int fsync(int fd);
+  virtual int fchmod(int fd, mode_t mode);
   virtual int close(int fd);
   virtual int fstat(int fd, struct ::stat* result);
   virtual int stat(const char* path, struct ::stat* result);

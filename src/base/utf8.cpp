@@ -74,10 +74,13 @@ void require_utf8(std::string_view text, std::string_view source) {
   const auto at = find_invalid_utf8(text);
   if (!at) return;
   const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(*at), '\n');
+  // By its mark at the begin, or the zero bytes of its ASCII characters.
+  const bool is_wide = text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF") ||
+                       text.substr(0, 256).find('\0') != std::string_view::npos;
   throw FileError(
       fmt::format("{}: byte {} (0x{:02x}, line {}) is not UTF-8; convert the text first, for example with "
-                  "iconv -f latin1 -t utf-8",
-                  source, *at, byte_at(text, *at), line));
+                  "iconv -f {} -t utf-8",
+                  source, *at, byte_at(text, *at), line, is_wide ? "utf-16" : "latin1"));
 }
 
 std::u32string decode_utf8(std::string_view text, std::string_view source) {

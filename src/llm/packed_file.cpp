@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <memory>
 #include <set>
 
@@ -14,6 +13,7 @@
 
 #include "backend/contract.hpp"
 #include "base/cache_folder.hpp"
+#include "base/threads.hpp"
 #include "base/xxh64.hpp"
 #include "weft/error.hpp"
 
@@ -21,11 +21,56 @@ namespace weft::llm {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::string_view kTitle = "weft packed weights 1\n", kModel = "model ";
+constexpr std::string_view kTitle = "weft packed weights 2\n", kModel = "model ", kExtension = ".packed";
 constexpr std::size_t kPage = 4096, kLine = 64;
 // Written at once: a system whose files may stand in large pages makes as large ones of it. Then it is flushed, so that
 // little waits for the disk when the file is done, and a writer may give up.
 constexpr std::size_t kWriteBytes = std::size_t{64} << 20;
+
+// Bytes that one digest covers: those of a file are checked by several threads.
+constexpr std::size_t kDigestedBytes = std::size_t{4} << 20;
+
+/// The digests of a file, in its order; then that of the digests themselves. They stand behind what they cover.
+class Digests {
+ public:
+  static std::size_t count_for(std::size_t bytes) { return (bytes + kDigestedBytes - 1) / kDigestedBytes + 1; }
+
+  void add(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const auto part = bytes.first(std::min(bytes.size(), kDigestedBytes - filled_));
+      hash_.add(part);
+      bytes = bytes.subspan(part.size());
+      if ((filled_ += part.size()) == kDigestedBytes) end_part();
+    }
+  }
+  std::vector<std::uint64_t> finish() {
+    if (filled_ > 0) end_part();
+    digests_.push_back(xxh64(std::as_bytes(std::span(digests_))));
+    return std::move(digests_);
+  }
+
+  static bool fit(std::span<const std::byte> bytes, std::span<const std::byte> stored) {
+    std::vector<std::uint64_t> found(count_for(bytes.size()));
+    if (stored.size() != found.size() * sizeof(std::uint64_t)) return false;
+    parallel_for(static_cast<std::int64_t>(found.size()) - 1, [&](std::int64_t part) {
+      const std::size_t begin = static_cast<std::size_t>(part) * kDigestedBytes;
+      found[static_cast<std::size_t>(part)] =
+          xxh64(bytes.subspan(begin, std::min(kDigestedBytes, bytes.size() - begin)));
+    });
+    found.back() = xxh64(std::as_bytes(std::span(found).first(found.size() - 1)));
+    return std::ranges::equal(std::as_bytes(std::span(found)), stored);
+  }
+
+ private:
+  void end_part() {
+    digests_.push_back(hash_.digest());
+    hash_ = {};
+    filled_ = 0;
+  }
+  Xxh64 hash_;
+  std::size_t filled_ = 0;
+  std::vector<std::uint64_t> digests_;
+};
 
 /// Below programs that compute: they hand tasks around, and would wait for a thread that lost its processor.
 void lower_priority_of_thread() {
@@ -37,9 +82,15 @@ void lower_priority_of_thread() {
 
 /// The model that a packed file was made of, as its head says; nothing for files of others.
 std::optional<fs::path> model_of(const fs::path& packed) {
-  std::ifstream file(packed, std::ios::binary);
-  std::string head(kPage, '\0');
-  file.read(head.data(), static_cast<std::streamsize>(head.size()));
+  if (packed.extension() != kExtension) return std::nullopt;
+  std::string head;
+  try {
+    const MappedFile file(packed, MappedFile::Trust::own);
+    const auto bytes = file.bytes().first(std::min(file.bytes().size(), kPage));
+    head.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  } catch (const FileError&) {  // a pipe, a link, or of another user
+    return std::nullopt;
+  }
   const std::size_t begin = kTitle.size() + kModel.size(), end = head.find('\n', begin);
   if (!head.starts_with(kTitle) || head.compare(kTitle.size(), kModel.size(), kModel) != 0 || end == std::string::npos)
     return std::nullopt;
@@ -130,18 +181,21 @@ std::optional<PackedFile> PackedFile::of(std::span<const MappedFile> model, std:
                            parts.size(), bytes, xxh64(matrices), layout);
   file.head_.resize((file.head_.size() + kPage - 1) / kPage * kPage);
   for (Part& part : file.parts_) part.at += file.head_.size();
-  file.bytes_ = file.head_.size() + bytes;
-  file.path_ = rules.folder / fmt::format("{}-{:016x}.packed", first.stem().string().substr(0, 100), xxh64(names));
+  file.covered_ = file.head_.size() + bytes;
+  file.bytes_ = file.covered_ + Digests::count_for(file.covered_) * sizeof(std::uint64_t);
+  file.path_ =
+      rules.folder / fmt::format("{}-{:016x}{}", first.stem().string().substr(0, 100), xxh64(names), kExtension);
   return file;
 }
 
 bool PackedFile::open() {
   try {
-    const auto mapped = std::make_shared<const MappedFile>(path_);
+    const auto mapped = std::make_shared<const MappedFile>(path_, MappedFile::Trust::own);
     if (mapped->bytes().size() != bytes_ ||
         !std::ranges::equal(mapped->bytes().first(head_.size()), std::as_bytes(std::span(head_))))
       return false;
     expect_pages(*mapped);
+    if (!Digests::fit(mapped->bytes().first(covered_), mapped->bytes().subspan(covered_))) return false;
     mapped_ = mapped;
   } catch (const FileError&) {
     return false;
@@ -165,12 +219,17 @@ bool PackedFile::is_current() const {
 void PackedFile::write(std::span<const Tensor> matrices, const std::stop_token& stop) const {
   if (!settled_) return;
   try {
-    fs::create_directories(path_.parent_path());
+    if (!make_private_folder(path_.parent_path())) return;
     fs::remove(path_);  // it is none of this model as it is now
     remove_leftovers(path_.parent_path());
     if (!make_room(path_.parent_path(), bytes_, disk_share_)) return;
-    AtomicFile file(path_, {.expected_bytes = bytes_});
-    file.write(head_);
+    AtomicFile file(path_, {.expected_bytes = bytes_, .mode = 0600});
+    Digests digests;
+    const auto write = [&](std::span<const std::byte> bytes) {
+      digests.add(bytes);
+      file.write(bytes);
+    };
+    write(std::as_bytes(std::span(head_)));
     // Matrices that stand side by side in memory are written together.
     for (std::size_t i = 0; i < matrices.size();) {
       std::span<const std::byte> run = packed_bytes(matrices[i]);
@@ -180,11 +239,13 @@ void PackedFile::write(std::span<const Tensor> matrices, const std::stop_token& 
       while (!run.empty()) {
         if (stop.stop_requested()) return;
         const auto part = run.first(std::min(run.size(), kWriteBytes));
-        file.write(part);
+        write(part);
         if (part.size() == kWriteBytes) file.sync();
         run = run.subspan(part.size());
       }
     }
+    const std::vector<std::uint64_t> sums = digests.finish();
+    file.write(std::as_bytes(std::span(sums)));
     if (is_current()) file.commit();
   } catch (const FileError&) {  // a model loads without it too
   } catch (const fs::filesystem_error&) {

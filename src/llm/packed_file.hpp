@@ -40,8 +40,9 @@ struct PackedFileRules {
 PackedFileRules usual_packed_files();
 
 /// The packed file of a model. It begins with a text that says what it was made of: the model's files with sizes and times,
-/// the matrices, the layout. It is taken where that text is, byte for byte, what a new file would begin with, and it is as
-/// long as it must be; else it counts as absent. Failures of the disk are no errors: a model loads without such a file too.
+/// the matrices, the layout. It ends with digests of all before them. It is taken where that text is, byte for byte, what a
+/// new file would begin with, where it is as long as it must be and the digests fit, and where it is this user's own file
+/// that no other may write to; else it counts as absent. Failures of the disk are no errors: a model loads without such a file too.
 /// Several processes may use one folder.
 class PackedFile {
  public:
@@ -71,7 +72,7 @@ class PackedFile {
   std::string head_;
   Device device_;
   std::vector<Part> parts_;
-  std::size_t bytes_ = 0;  // of the file
+  std::size_t covered_ = 0, bytes_ = 0;  // of what digests cover, and of the file
   std::vector<std::pair<std::filesystem::path, FileStamp>> model_;
   bool settled_ = false;
   double disk_share_ = 0;

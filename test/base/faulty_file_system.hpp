@@ -41,6 +41,7 @@ class FaultyFileSystem : public FileSystem {
     return hit() ? -1 : FileSystem::write(fd, bytes, shortened(count));
   }
   int ftruncate(int fd, off_t length) override { return hit() ? -1 : FileSystem::ftruncate(fd, length); }
+  int fchmod(int fd, mode_t mode) override { return hit() ? -1 : FileSystem::fchmod(fd, mode); }
   int fsync(int fd) override { return hit() ? -1 : FileSystem::fsync(fd); }
   int close(int fd) override {  // a failing close closes all the same
     const int result = FileSystem::close(fd);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <set>
 #include <thread>
 
+#include "base/cache_folder.hpp"
 #include "base/faulty_file_system.hpp"
 #include "base/power_loss.hpp"
 #include "base/temporary_folder.hpp"
@@ -439,6 +441,53 @@ TEST(KilledWriter, LeavesAWholeFile) {
   for (const auto& leftover : find_leftovers(folder.path())) std::filesystem::remove(leftover);
   write_file_atomically(path, "after");
   EXPECT_EQ(read_text_file(path), "after");
+}
+
+TEST(AtomicFile, AReplacedFileHandsItsPermissionsDown) {
+  const TemporaryFolder folder;
+  const auto mode_of = [&](const char* name) {
+    return static_cast<unsigned>(std::filesystem::status(folder / name).permissions());
+  };
+  for (const unsigned mode : {0600u, 0640u, 0755u, 0666u}) {
+    write_file_atomically(folder / "a", "x");
+    ASSERT_EQ(::chmod((folder / "a").c_str(), mode), 0);
+    write_file_atomically(folder / "a", "y");
+    EXPECT_EQ(mode_of("a"), mode);
+    write_file_atomically(folder / "a", "z", {.keep_previous = true});
+    EXPECT_EQ(mode_of("a"), mode);
+    EXPECT_EQ(mode_of("a.previous"), mode);
+  }
+  write_file_atomically(folder / "b", "x", {.mode = 0600});
+  EXPECT_EQ(mode_of("b"), 0600u);
+}
+
+TEST(MappedFile, TrustsOwnFilesOnly) {
+  const TemporaryFolder folder;
+  write_file_atomically(folder / "a", "x", {.mode = 0600});
+  EXPECT_EQ(MappedFile(folder / "a", MappedFile::Trust::own).bytes().size(), 1u);
+  for (const unsigned mode : {0620u, 0602u}) {
+    ASSERT_EQ(::chmod((folder / "a").c_str(), mode), 0);
+    EXPECT_HAS(error_of([&] { MappedFile(folder / "a", MappedFile::Trust::own); }), "may write to it");
+    EXPECT_NO_THROW(MappedFile(folder / "a"));
+  }
+  ASSERT_EQ(::chmod((folder / "a").c_str(), 0600), 0);
+  std::filesystem::create_symlink(folder / "a", folder / "link");
+  EXPECT_NE(error_of([&] { MappedFile(folder / "link", MappedFile::Trust::own); }), "no error");
+  EXPECT_NO_THROW(MappedFile(folder / "link"));
+}
+
+TEST(CacheFolder, BecomesPrivate) {
+  const TemporaryFolder folder;
+  EXPECT_TRUE(make_private_folder(folder / "a/b/c"));
+  const auto mode = [&] { return static_cast<unsigned>(std::filesystem::status(folder / "a/b/c").permissions()); };
+  EXPECT_EQ(mode(), 0700u);
+  ASSERT_EQ(::chmod((folder / "a/b/c").c_str(), 0777), 0);
+  EXPECT_TRUE(make_private_folder(folder / "a/b/c"));
+  EXPECT_EQ(mode(), 0700u);
+  write_file_atomically(folder / "file", "x");
+  EXPECT_FALSE(make_private_folder(folder / "file"));
+  EXPECT_FALSE(make_private_folder("/proc/nowhere"));
+  if (::geteuid() != 0) EXPECT_FALSE(make_private_folder("/usr"));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Packed weights kept on disk: what is mapped is what was packed, and whatever happens to files, a model loads.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -357,6 +358,55 @@ TEST_F(Packed, ModelsOfSomeSizeAreKeptAndGiveTheSameLogits) {
     ::setenv("WEFT_CACHE_DIR", kept.c_str(), 1);
   else
     ::unsetenv("WEFT_CACHE_DIR");
+}
+
+unsigned mode_of(const fs::path& path) { return static_cast<unsigned>(fs::status(path).permissions()); }
+
+TEST_F(Packed, IsForItsUserAlone) {
+  fs::create_directories(cache_ / "packed");
+  fs::permissions(cache_ / "packed", fs::perms::all);
+  load();
+  EXPECT_EQ(mode_of(cache_ / "packed"), 0700u);
+  EXPECT_EQ(mode_of(file()), 0600u);
+  // A file that others may have written is packed anew.
+  fs::permissions(file(), fs::perms::owner_read | fs::perms::owner_write | fs::perms::others_write);
+  expect_written_anew();
+  EXPECT_EQ(mode_of(file()), 0600u);
+}
+
+TEST_F(Packed, ABitThatChangedIsSeen) {
+  const std::vector<std::string> before = load().matrices;
+  const auto size = fs::file_size(file());
+  for (const std::uintmax_t at : {std::uintmax_t{4096}, size / 2, size - 17, size - 1}) {
+    std::string content(size, '\0');
+    std::ifstream(file(), std::ios::binary).read(content.data(), static_cast<std::streamsize>(size));
+    change(at, static_cast<char>(content[at] ^ 4));
+    SCOPED_TRACE(at);
+    expect_written_anew();
+  }
+  EXPECT_TRUE(load().matrices == before);
+}
+
+// What others may put into a folder that they share: nothing of it is waited for, followed or removed.
+TEST_F(Packed, EntriesThatAreNoFiles) {
+  load();
+  const fs::path path = file(), pipe = cache_ / "packed/a.packed", link = cache_ / "packed/b.packed";
+  fs::remove(path);
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  write_file_atomically(cache_ / "secret", "weft packed weights 2\nmodel /nowhere\n");
+  fs::create_symlink(cache_ / "secret", link);
+  expect_written_anew();
+  EXPECT_TRUE(fs::exists(pipe) && fs::is_symlink(link) && fs::exists(cache_ / "secret"));
+  // In place of the file itself.
+  fs::remove(path);
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_FALSE(load().is_mapped());
+  EXPECT_TRUE(load().is_mapped());
+  fs::rename(path, cache_ / "elsewhere");
+  fs::create_symlink(cache_ / "elsewhere", path);
+  expect_written_anew();
+  EXPECT_FALSE(fs::is_symlink(path));
+  EXPECT_TRUE(fs::exists(cache_ / "elsewhere"));
 }
 
 }  // namespace

@@ -1,11 +1,13 @@
 #include "backend/webgpu/blob_cache.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <string>
 
 #include "base/cache_folder.hpp"
@@ -40,16 +42,47 @@ std::vector<fs::path> files_below(const fs::path& folder) {
   return files;
 }
 
+/// The bytes of an entry; none for what is no file of this user's.
+std::vector<std::byte> read_entry(const fs::path& path) {
+  std::vector<std::byte> bytes;
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (file < 0) return bytes;
+  struct ::stat status {};
+  if (::fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == ::geteuid() &&
+      (status.st_mode & (S_IWGRP | S_IWOTH)) == 0 && static_cast<std::uint64_t>(status.st_size) <= 2 * kEntryBytesMax) {
+    bytes.resize(static_cast<std::size_t>(status.st_size));
+    for (std::size_t at = 0; at < bytes.size();) {
+      const ssize_t got = ::read(file, bytes.data() + at, bytes.size() - at);
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0) {
+        bytes.clear();
+        break;
+      }
+      at += static_cast<std::size_t>(got);
+    }
+  }
+  ::close(file);
+  return bytes;
+}
+
+bool write_all(int file, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t put = ::write(file, bytes.data(), bytes.size());
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) return false;
+    bytes.remove_prefix(static_cast<std::size_t>(put));
+  }
+  return true;
+}
+
 }  // namespace
 
 BlobCache::BlobCache(const fs::path& folder, std::string_view owner, std::uint64_t bytes_max, std::size_t entries_max) {
   if (folder.empty()) return;
   const fs::path root = folder / "webgpu";
   folder_ = root / fmt::format("{:016x}", digest_of(owner));
-  std::error_code error;
-  fs::create_directories(folder_, error);
-  if (!error) fs::permissions(folder_, fs::perms::owner_all, error);  // what is read here becomes code on the device
-  if (error)
+  // What is read here becomes code on the device.
+  if (!make_private_folder(root) || !make_private_folder(folder_))
     folder_.clear();
   else
     remove_oldest(files_below(root), bytes_max, entries_max);
@@ -60,28 +93,17 @@ fs::path BlobCache::file_of(std::string_view key) const { return folder_ / fmt::
 std::vector<std::byte> BlobCache::load(std::string_view key) {
   std::vector<std::byte> value;
   if (folder_.empty()) return value;
-  std::ifstream file(file_of(key), std::ios::binary);
+  const std::vector<std::byte> bytes = read_entry(file_of(key));
   Header header{};
-  std::string stored_key;
-  bool good = file && file.read(reinterpret_cast<char*>(&header), sizeof header) && header.magic == kMagic &&
-              header.key_bytes == key.size() && header.value_bytes <= kEntryBytesMax;
+  bool good = bytes.size() >= sizeof header;
+  if (good) std::memcpy(&header, bytes.data(), sizeof header);
+  good = good && header.magic == kMagic && header.key_bytes == key.size() && header.value_bytes <= kEntryBytesMax &&
+         bytes.size() == sizeof header + header.key_bytes + header.value_bytes;
   if (good) {
-    stored_key.resize(header.key_bytes);
-    good = file.read(stored_key.data(), static_cast<std::streamsize>(stored_key.size())) && stored_key == key;
-  }
-  if (good) {
-    // The length is checked before it is believed: a damaged header must not ask for memory.
-    const auto start = file.tellg();
-    file.seekg(0, std::ios::end);
-    good = static_cast<std::uint64_t>(file.tellg() - start) == header.value_bytes;
-    file.seekg(start);
-  }
-  if (good) {
-    value.resize(header.value_bytes);
-    good =
-        static_cast<bool>(file.read(reinterpret_cast<char*>(value.data()), static_cast<std::streamsize>(value.size())));
-    good = good && digest_of(key, {reinterpret_cast<const char*>(value.data()), value.size()}) == header.checksum;
-    if (!good) value.clear();
+    const auto* const text = reinterpret_cast<const char*>(bytes.data()) + sizeof header;
+    const std::string_view stored(text + key.size(), header.value_bytes);
+    good = std::string_view(text, key.size()) == key && digest_of(key, stored) == header.checksum;
+    if (good) value.assign(bytes.end() - static_cast<std::ptrdiff_t>(stored.size()), bytes.end());
   }
   ++(good ? hits_ : misses_);
   return value;
@@ -90,22 +112,19 @@ std::vector<std::byte> BlobCache::load(std::string_view key) {
 void BlobCache::store(std::string_view key, std::string_view value) {
   if (folder_.empty() || value.size() > kEntryBytesMax) return;
   const fs::path path = file_of(key);
-  const fs::path temporary = path.string() + fmt::format(".tmp-{}-{}", getpid(), written_++);
+  std::string temporary = path.string() + ".tmp-XXXXXX";
+  const int file = ::mkstemp(temporary.data());  // a new file of a name that nobody knows, for this user only
+  if (file < 0) return;
+  const Header header{kMagic, key.size(), value.size(), digest_of(key, value)};
+  std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
+  bytes.append(key).append(value);
+  const bool written = write_all(file, bytes);
   std::error_code ignored;
-  {
-    std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
-    const Header header{kMagic, key.size(), value.size(), digest_of(key, value)};
-    file.write(reinterpret_cast<const char*>(&header), sizeof header);
-    file.write(key.data(), static_cast<std::streamsize>(key.size()));
-    file.write(value.data(), static_cast<std::streamsize>(value.size()));
-    if (!file.flush()) {
-      file.close();
-      fs::remove(temporary, ignored);
-      return;
-    }
+  if (::close(file) == 0 && written) {
+    fs::rename(temporary, path, ignored);
+    if (!ignored) return;
   }
-  fs::rename(temporary, path, ignored);
-  if (ignored) fs::remove(temporary, ignored);
+  fs::remove(temporary, ignored);
 }
 
 }  // namespace weft::webgpu

@@ -1,6 +1,7 @@
 #include "backend/webgpu/blob_cache.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdlib>
 #include <string>
@@ -77,6 +78,28 @@ TEST_F(BlobCacheTest, WithoutAFolderItIsOff) {
   BlobCache unwritable("/proc/none", "owner");
   unwritable.store("key", "value");
   EXPECT_EQ(text(unwritable.load("key")), "");
+}
+
+TEST_F(BlobCacheTest, IsForItsUserAlone) {
+  BlobCache cache(folder_, "owner");
+  cache.store("key", "value");
+  const auto mode_of = [](const fs::path& path) { return static_cast<unsigned>(fs::status(path).permissions()); };
+  EXPECT_EQ(mode_of(cache.folder()), 0700u);
+  EXPECT_EQ(mode_of(cache.folder().parent_path()), 0700u);
+  const fs::path entry = fs::directory_iterator(cache.folder())->path();
+  EXPECT_EQ(mode_of(entry), 0600u);
+  // What others may have put there is a miss: a file that they may write, a link, a pipe.
+  fs::permissions(entry, fs::perms::others_write, fs::perm_options::add);
+  EXPECT_EQ(text(cache.load("key")), "");
+  cache.store("key", "value");
+  fs::rename(entry, folder_ / "elsewhere");
+  fs::create_symlink(folder_ / "elsewhere", entry);
+  EXPECT_EQ(text(cache.load("key")), "");
+  fs::remove(entry);
+  ASSERT_EQ(::mkfifo(entry.c_str(), 0600), 0);
+  EXPECT_EQ(text(cache.load("key")), "");
+  cache.store("key", "value");
+  EXPECT_EQ(text(cache.load("key")), "value");
 }
 
 }  // namespace
