@@ -241,7 +241,7 @@ class Runner {
                                    quote(name),
                                    nearest.empty() ? "" : fmt::format("; did you mean {}?", quote(nearest))));
     }
-    make(maker->second);
+    make(maker->second);  // of a result; what steps read is made before them
     return values_.at(name);
   }
 
@@ -258,10 +258,51 @@ class Runner {
     return io::Array::of(array.shape, narrow);
   }
 
-  void make(std::size_t i) {
-    if (state_[i] == State::made) return;
-    if (state_[i] == State::begun) throw UsageError(fmt::format("{} needs its own result", title(i)));
-    state_[i] = State::begun;
+  // What entry `i` reads by name, in the order in which it reads.
+  std::vector<std::string_view> names_read_by(std::size_t i) const {
+    std::vector<std::string_view> names;
+    if (i < program_.steps.size()) {
+      for (const Json& input : program_.steps[i].inputs)
+        if (input.is_string()) names.push_back(input.get_ref<const std::string&>());
+      return names;
+    }
+    const Gradient& gradient = program_.gradients[i - program_.steps.size()];
+    names.push_back(gradient.of);
+    if (!gradient.weight.empty()) names.push_back(gradient.weight);
+    names.insert(names.end(), gradient.with_respect_to.begin(), gradient.with_respect_to.end());
+    return names;
+  }
+
+  // Makes what entry `last` needs, and then the entry. With a list of its own: programs are as long as memory allows.
+  void make(std::size_t last) {
+    struct Visit {
+      std::size_t entry;
+      std::vector<std::string_view> names;
+      std::size_t next = 0;
+    };
+    std::vector<Visit> visits;
+    const auto visit = [&](std::size_t i) {
+      if (state_[i] == State::made) return;
+      if (state_[i] == State::begun) throw UsageError(fmt::format("{} needs its own result", title(i)));
+      state_[i] = State::begun;
+      visits.push_back({i, names_read_by(i)});
+    };
+    visit(last);
+    while (!visits.empty()) {
+      Visit& top = visits.back();
+      if (top.next < top.names.size()) {
+        const auto maker = maker_.find(top.names[top.next++]);
+        if (maker != maker_.end()) visit(maker->second);  // `top` may be gone now
+        continue;
+      }
+      const std::size_t entry = top.entry;
+      visits.pop_back();
+      compute(entry);
+    }
+  }
+
+  // Once all that it needs is made.
+  void compute(std::size_t i) {
     try {
       std::vector<Tensor> results = i < program_.steps.size()
                                         ? applied(program_.steps[i])
@@ -271,8 +312,7 @@ class Runner {
         throw UsageError(fmt::format("{} output names are given for {} outputs", names.size(), results.size()));
       for (std::size_t k = 0; k < names.size(); ++k) values_[names[k]] = results[k];
     } catch (Error& error) {
-      if (!blamed_) error.add_context(fmt::format("making {}", title(i)));
-      blamed_ = true;
+      error.add_context(fmt::format("making {}", title(i)));
       throw;
     }
     state_[i] = State::made;
@@ -309,9 +349,8 @@ class Runner {
   const io::Arrays& inputs_;
   Device device_;
   std::vector<State> state_;  // of steps, then of gradients
-  std::map<std::string, std::size_t> maker_;
+  std::map<std::string, std::size_t, std::less<>> maker_;
   std::map<std::string, Tensor> values_;
-  bool blamed_ = false;  // the innermost step is named in the error
 };
 
 struct EvalRequest {

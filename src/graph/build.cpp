@@ -6,6 +6,7 @@
 #include <shared_mutex>
 #include <unordered_map>
 
+#include "base/checked.hpp"
 #include "base/hash.hpp"
 #include "graph/map_row.hpp"
 #include "graph/node.hpp"
@@ -140,7 +141,7 @@ NodeRef pad(const NodeRef& x, const std::vector<Extent>& before_after) {
   for (int i = 0; i < shape.rank(); ++i) {
     const Extent before = before_after[static_cast<std::size_t>(2 * i)],
                  after = before_after[static_cast<std::size_t>(2 * i + 1)];
-    shape[i] += before + after;
+    shape[i] = checked_add<ShapeError>(shape[i], checked_add<ShapeError>(before, after, "pad"), "pad");
     identity &= before == 0 && after == 0;
   }
   return identity ? x : view(Kind::pad, x, shape, before_after);
@@ -148,8 +149,10 @@ NodeRef pad(const NodeRef& x, const std::vector<Extent>& before_after) {
 
 NodeRef window(const NodeRef& x, int axis, Extent size, Extent step, Extent dilation) {
   Shape shape = x->shape;
-  const Extent span = (size - 1) * dilation + 1;
-  check(size > 0 && step > 0 && dilation > 0 && span <= shape[axis], "window that is longer than its axis");
+  check(size > 0 && step > 0 && dilation > 0, "window without a size, a step or a dilation");
+  const Extent span =
+      checked_add<ShapeError>(checked_multiply<ShapeError>(size - 1, dilation, "window"), Extent{1}, "window");
+  check(span <= shape[axis], "window that is longer than its axis");
   shape[axis] = (shape[axis] - span) / step + 1;
   shape.push_back(size);
   return view(Kind::window, x, shape, {axis, step, dilation});
@@ -301,7 +304,8 @@ NodeRef concat(std::vector<NodeRef> parts, int axis) {
   check(!parts.empty(), "concat of nothing");
   if (parts.size() == 1) return parts[0];
   Shape shape = parts[0]->shape;
-  for (std::size_t i = 1; i < parts.size(); ++i) shape[axis] += parts[i]->shape[axis];
+  for (std::size_t i = 1; i < parts.size(); ++i)
+    shape[axis] = checked_add<ShapeError>(shape[axis], parts[i]->shape[axis], "concat");
   const DType type = parts[0]->type;
   const Device device = parts[0]->device;
   return make_node({.kind = Kind::concat,

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "base/checked.hpp"
 #include "base/hash.hpp"
 #include "graph/describe.hpp"
 #include "graph/graph_state.hpp"
@@ -86,6 +87,31 @@ void check_type(DType type, Device device) {
                   gpu && holds(Device::Kind::cpu, element(type)) ? ", or compute on the CPU" : " to one of these"));
 }
 
+std::string name_of_maker(const NodeFields& fields) {
+  if (fields.within.op) return fields.within.op->name;
+  if (fields.kind == Kind::call) return fields.op->name;
+  return fields.name.empty() ? std::string(graph::name_of(fields.kind)) : fields.name;
+}
+
+// Sizes are refused here, where every shape passes: strides, numbers of elements and of bytes then fit 64 bits. Extents of 0
+// are left out of the product, as strides leave them out.
+void check_size(const NodeFields& fields, Where where) {
+  Extent bytes = std::max<Extent>(element(fields.type).bits / 8, 1);
+  for (const Extent extent : fields.shape) {
+    if (extent == 0) continue;
+    const auto next = extent < 0 ? std::nullopt : try_multiply(bytes, extent);
+    if (!next) {
+      const std::string fact = fmt::format(
+          "the result would be {} {}, {}", weft::name_of(fields.type), fields.shape.to_string(),
+          extent < 0 ? "and an extent is negative" : "and its bytes are more than 64 bits count; use smaller extents");
+      // Other nodes are made by ops, at places of ours.
+      throw ShapeError(fields.kind == Kind::call ? describe(name_of_maker(fields), fact, {}, where)
+                                                 : fmt::format("{}: {}", name_of_maker(fields), fact));
+    }
+    bytes = *next;
+  }
+}
+
 // Elements of blocks cannot be read one by one, so only ops that know of blocks take them; also a transpose that a product
 // reads.
 void check_reads_packed(const NodeFields& reader, const NodeRef& input, Where where) {
@@ -128,6 +154,7 @@ NodeRef NodeTable::find(const NodeFields& fields) const {
 NodeRef find_node(const NodeFields& fields) { return NodeTable::current().find(fields); }
 
 NodeRef NodeTable::make(NodeFields&& fields, Where where) {
+  check_size(fields, where);
   check_type(fields.type, fields.device);
   if (fields.kind == Kind::map && fields.device.kind == Device::Kind::webgpu)
     for (const scalar::Instruction& in : fields.expression->code) check_type(in.type, fields.device);

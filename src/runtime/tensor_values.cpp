@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/checked.hpp"
 #include "graph/describe.hpp"
 #include "graph/node.hpp"
 #include "graph/packed.hpp"
@@ -20,14 +21,13 @@ namespace weft {
 using graph::NodeRef;
 
 Tensor tensor_from_bytes(const void* data, const Shape& shape, DType type, Device device) {
-  for (Extent e : shape)
-    if (e < 0) throw ShapeError(fmt::format("tensor: negative extent in {}", shape.to_string()));
+  const auto count = static_cast<Extent>(checked_numel<ShapeError>(shape, "tensor"));
+  checked_multiply<ShapeError>(count, std::max<Extent>(element(type).bits / 8, 1), "tensor");
   backend::Backend& backend = runtime::backend_of(device);
   const auto& dtypes = backend.describe().dtypes;
   if (std::find(dtypes.begin(), dtypes.end(), type) == dtypes.end())
     throw DTypeError(
         fmt::format("tensor: {} does not hold {}; convert to f32, or use the CPU", device.to_string(), name_of(type)));
-  const Extent count = shape.numel();
   if (is_block(type)) {
     graph::check_block_shape("tensor", type, shape);
     return pack_matrix(type, {static_cast<const std::byte*>(data), bytes_of(type, static_cast<std::size_t>(count))},

@@ -47,6 +47,36 @@ class Eval(unittest.TestCase):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="weft-eval-"))
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
 
+    def test_long_programs_in_any_order(self):
+        steps = [{"op": "sin", "inputs": [f"n{i}" if i else "x"], "output": f"n{i + 1}"} for i in range(20_000)]
+        last = steps[-1]["output"]
+        ends = []
+        for ordered in (steps, steps[::-1]):
+            out = self.run_program({"steps": ordered, "outputs": [last], "gradients": []}, {"x": ("f8", [1], [0.5])})
+            self.assertEqual(self.done.returncode, OK, self.done.stderr[:500])
+            ends.append(out[last][2])
+        self.assertEqual(*ends)
+        steps[0]["inputs"] = [last]
+        self.assertIsNone(self.run_program({"steps": steps[::-1]}, {"x": ("f8", [1], [0.5])}))
+        self.assertEqual(self.done.returncode, USAGE)
+        self.assertIn("needs its own result", self.done.stderr)
+
+    def test_sizes_beyond_64_bits(self):
+        huge = 1 << 62
+        for step in ({"op": "rand", "attributes": {"shape": [huge]}}, {"op": "rand", "attributes": {"shape": [1 << 31, 1 << 31]}},
+                     {"op": "arange", "attributes": {"n": huge}}, {"op": "ones", "attributes": {"shape": [1 << 32, 1 << 32]}},
+                     {"op": "full", "attributes": {"shape": [(1 << 63) - 1], "value": 1}},
+                     {"op": "expand", "inputs": ["x"], "attributes": {"shape": [1 << 32, 1 << 30, 4]}},
+                     {"op": "pad", "inputs": ["x"], "attributes": {"padding": [[huge - 4, 0]]}},
+                     {"op": "pad", "inputs": ["x"], "attributes": {"padding": [[(1 << 63) - 1] * 2]}},
+                     {"op": "one_hot", "inputs": ["i"], "attributes": {"classes": 1 << 60}},
+                     {"op": "scatter_add", "inputs": ["x", "i"], "attributes": {"rows": huge}}):
+            with self.subTest(step=step):
+                self.assertIsNone(self.run_program({"steps": [{**step, "output": "y"}]}, {"x": ("f4", [4], [1, 2, 3, 4]), "i": ("i4", [4], [0, 1, 2, 3])}))
+                self.assertIn(self.done.returncode, (FAILURE, USAGE), self.done.stderr)
+                self.assertRegex(self.done.stderr, r"\Aerror: ")
+                self.assertNotIn("std::", self.done.stderr)
+
     def run_program(self, program, arrays=None, device="cpu"):
         path, out = self.folder / "program.json", self.folder / "out.npz"
         path.write_text(program if isinstance(program, str) else json.dumps(program))

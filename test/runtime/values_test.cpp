@@ -82,7 +82,7 @@ TEST(Values, ErrorsSayWhatToDo) {
             }).find("tensor: 2 values for shape [3] with 3 elements\n  called at "),
             std::string::npos);
   EXPECT_EQ(message_of<ShapeError>([&] { (void)tensor_from_bytes(nullptr, {-1}, DType::f32); }),
-            "tensor: negative extent in [-1]");
+            "tensor: extent -1 of shape [-1] is negative");
 }
 
 TEST(Values, ElementsOfViewsAreReadWithoutPlans) {

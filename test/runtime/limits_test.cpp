@@ -1,0 +1,102 @@
+// Sizes that 64 bits do not count, and graphs that are far longer than a stack is deep.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "base/message_of.hpp"
+#include "graph/node.hpp"
+#include "weft/error.hpp"
+#include "weft/grad.hpp"
+#include "weft/ops.hpp"
+
+namespace weft {
+namespace {
+
+TEST(Sizes, Beyond64BitsAreRefused) {
+  constexpr Extent kHuge = Extent{1} << 62, kHalf = Extent{1} << 31, kWide = Extent{1} << 32,
+                   kMost = (kHuge - 1) * 2 + 1;
+  const Tensor four = ones({4}), index = tensor<std::int32_t>({0, 1, 2, 3});
+  const auto wide = [&] { return expand(ones({1}, DType::boolean), {kHuge}); };
+  const std::pair<const char*, std::function<Tensor()>> cases[] = {
+      {"rand", [&] { return rand({kHuge}); }},
+      {"rand of two extents",
+       [&] {
+         return rand({kHalf, kHalf, 4});
+       }},
+      {"ones",
+       [&] {
+         return ones({kWide, kWide});
+       }},
+      {"bytes of ones",
+       [&] {
+         return ones({kHalf, kHalf});
+       }},
+      {"with an extent of 0",
+       [&] {
+         return ones({0, kWide, kWide});
+       }},
+      {"full", [&] { return full({kMost}, 1); }},
+      {"expand",
+       [&] {
+         return expand(ones({1, 1}), {kWide, kWide});
+       }},
+      {"pad",
+       [&] {
+         return pad(four, {{kHuge - 4, 0}});
+       }},
+      {"pad that wraps",
+       [&] {
+         return pad(four, {{kMost, kMost}});
+       }},
+      {"concat",
+       [&] {
+         return concat({wide(), wide(), wide(), wide()}, 0);
+       }},
+      {"one_hot", [&] { return one_hot(index, kHuge / 4); }},
+      {"arange", [&] { return arange(kHuge); }},
+      {"a view of nothing",
+       [&] {
+         return reshape(ones({0}), {0, kWide, kWide});
+       }},
+      {"a product of wide matrices",
+       [&] {
+         return matmul(expand(ones({1, 1}), {kHalf, 1}), expand(ones({1, 1}), {1, kHalf}));
+       }},
+      {"tensor", [&] { return tensor_from_bytes(nullptr, {kHuge}, DType::f32); }},
+      {"tensor of two extents",
+       [&] {
+         return tensor_from_bytes(nullptr, {kWide, kWide}, DType::i8);
+       }},
+  };
+  for (const auto& [name, call] : cases) {
+    SCOPED_TRACE(name);
+    const std::string message = test::message_of<ShapeError>(call);
+    EXPECT_NE(message.find("64 bits"), std::string::npos) << message;
+  }
+  // What fits is taken, however large: nothing is made of it yet.
+  EXPECT_EQ(wide().numel(), kHuge);
+}
+
+// Each walk over a graph keeps a list of its own, where recursion would leave the stack.
+TEST(Chains, OfManyNodes) {
+  const auto chain = [](const Tensor& x, int nodes) {
+    Tensor y = x;
+    for (int i = 0; i < nodes; ++i) y = i % 2 ? y * 0.5f + x : sin(y);
+    return y;
+  };
+  const std::size_t before = graph::live_node_count();
+  {
+    const Tensor x = full({2}, 0.5);
+    const Tensor g = grad(sum(chain(x, 100'000)), {x})[0];
+    EXPECT_GT(graph::live_node_count(), 200'000u);
+    // Compiling takes some tenths of a millisecond a node, so shorter ones are evaluated.
+    const Tensor y = chain(x, 3'000), values[] = {y, grad(sum(y), {x})[0]};
+    eval(values);
+    for (const Tensor& value : values) EXPECT_TRUE(std::isfinite(value.to_vector<float>()[0]));
+  }
+  EXPECT_LE(graph::live_node_count(), before + 16);
+}
+
+}  // namespace
+}  // namespace weft
