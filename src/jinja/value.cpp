@@ -56,6 +56,7 @@ int Value::depth() const {
 // ---- Keys and dicts ---------------------------------------------------------------------------------------------------
 
 std::size_t KeyHash::operator()(const Value& key) const {
+  work();  // items of tuples may be shared, so that there are more of them than memory holds
   const Level level;
   if (key.is_text()) return std::hash<std::string_view>()(key.text()->bytes);
   if (const auto i = key.integer()) return std::hash<std::int64_t>()(*i);
@@ -77,6 +78,7 @@ std::size_t KeyHash::operator()(const Value& key) const {
 }
 
 bool is_hashable(const Value& value) {
+  work();
   if (value.is_dict()) return false;
   if (!value.is_sequence()) return true;
   const Level level;

@@ -6,6 +6,29 @@
 
 namespace weft::text {
 
+bool is_control(const AddedToken& token) {
+  if (token.special) return true;
+  const CharacterTable& table = CharacterTable::get();
+  constexpr char32_t kMarker = 0x2581;  // what SentencePiece writes for a space
+  for (const char *at = token.content.data(), *end = at + token.content.size(); at < end;) {
+    const Character c = character_at(at);
+    if (!(table[c.value] & kSpace) && c.value != kMarker) return true;
+    at += c.length;
+  }
+  return false;
+}
+
+bool is_marked_word(std::string_view content) {
+  if (content.size() < 3) return false;
+  const CharacterTable& table = CharacterTable::get();
+  const auto is_mark = [&](char32_t c) { return (table[c] & (kPunctuation | kSymbol)) != 0; };
+  const Character first = character_at(content.data()), last = character_before(content.data() + content.size());
+  if (!is_mark(first.value) || !is_mark(last.value)) return false;
+  for (const char *at = content.data(), *end = at + content.size(); at < end; at += character_at(at).length)
+    if (table[character_at(at).value] & kLetter) return true;
+  return false;
+}
+
 void AddedTokenFinder::add(std::string_view form, const AddedToken& token) {
   if (form.empty()) return;
   ByteTrie::Node node = ByteTrie::kRoot;
@@ -13,9 +36,9 @@ void AddedTokenFinder::add(std::string_view form, const AddedToken& token) {
     if ((node = trie_.step(node, static_cast<unsigned char>(c))) == ByteTrie::kNone) break;
   if (node != ByteTrie::kNone && trie_.value(node) != ByteTrie::kNoValue) return;
   trie_.insert(form, static_cast<std::int32_t>(tokens_.size()));
-  tokens_.push_back({token.id, token.single_word, token.lstrip, token.rstrip, token.special});
+  tokens_.push_back({token.id, token.single_word, token.lstrip, token.rstrip, is_control(token)});
   starts_[static_cast<unsigned char>(form[0])] = true;
-  has_special_ |= token.special;
+  has_control_ |= tokens_.back().control;
 }
 
 void AddedTokenFinder::find(std::string_view text, std::span<const ByteRange> plain, OnPart part) const {
@@ -39,7 +62,7 @@ void AddedTokenFinder::find(std::string_view text, std::span<const ByteRange> pl
       const std::int32_t value = trie_.value(node);
       if (value == ByteTrie::kNoValue) continue;
       const Flags& token = tokens_[static_cast<std::size_t>(value)];
-      if (token.special && end > plain_begin) continue;
+      if (token.control && end > plain_begin) continue;
       found = &token;
       stop = end;
     }

@@ -21,10 +21,17 @@ struct AddedToken {
   bool lstrip = false;       ///< takes the white space before it
   bool rstrip = false;       ///< and behind it
   bool normalized = true;    ///< is looked for, in normal form, in the normalized text
-  bool special = false;      ///< only where the caller allows special tokens; left out of texts on request
+  bool special = false;      ///< left out of texts on request
 };
 
-/// Parts of a text in which special tokens are not recognised: ranges of bytes in order, none touching the next.
+/// Whether only the caller may write the token, and no plain text becomes it: all but white space, which models were trained
+/// to see as such tokens.
+bool is_control(const AddedToken& token);
+/// Whether the content is a word in brackets or the like (<tool_call>, [INST]): then the vocabulary hides a piece of this
+/// name too, or plain text would become the token by merges.
+bool is_marked_word(std::string_view content);
+
+/// Parts of a text in which control tokens are not recognised: ranges of bytes in order, none touching the next.
 struct ByteRange {
   std::size_t begin, end;
 };
@@ -36,22 +43,22 @@ class AddedTokenFinder {
   void add(std::string_view form, const AddedToken& token);
 
   /// Cuts `text` at tokens, leftmost first and the longest there. `part(begin, end, id)` gets each piece, with kNoToken
-  /// for what is no token; none is empty. A special token that touches a range of `plain` is none.
+  /// for what is no token; none is empty. A control token that touches a range of `plain` is none.
   using OnPart = FunctionRef<void(std::size_t begin, std::size_t end, TokenId id)>;
   void find(std::string_view text, std::span<const ByteRange> plain, OnPart part) const;
 
   bool empty() const { return tokens_.empty(); }
-  bool has_special() const { return has_special_; }
+  bool has_control() const { return has_control_; }
 
  private:
   struct Flags {
     TokenId id;
-    bool single_word, lstrip, rstrip, special;
+    bool single_word, lstrip, rstrip, control;
   };
   std::vector<Flags> tokens_;
   ByteTrie trie_;
   std::array<bool, 256> starts_{};
-  bool has_special_ = false;
+  bool has_control_ = false;
 };
 
 }  // namespace weft::text

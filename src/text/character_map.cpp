@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/utf8.hpp"
+#include "text/call_limits.hpp"
 #include "text/unicode.hpp"
 #include "weft/error.hpp"
 
@@ -33,6 +34,7 @@ class CharacterMap final : public Normalizer {
     out.reserve(text.size());
     const char *at = text.data(), *const end = at + text.size();
     while (at < end) {
+      CallLimits::check_bytes(out.size());
       const char* stop = grapheme_end(at, end);
       const std::string_view grapheme(at, static_cast<std::size_t>(stop - at));
       std::optional<std::string_view> mapped;
@@ -45,6 +47,7 @@ class CharacterMap final : public Normalizer {
       while (at < stop) {
         const std::string_view character(at, character_at(at).length);
         out.append(find(character).value_or(character));
+        CallLimits::check_bytes(out.size());
         at += character.size();
       }
     }

@@ -67,12 +67,18 @@ void ChatTemplate::add(std::string name, std::string_view source, const std::str
   templates_.emplace_back(std::move(name), Template(source, where, limits));
 }
 
+ChatTemplate::SpecialTokens ChatTemplate::tokens_of(const fs::path& folder) {
+  SpecialTokens tokens = SpecialTokens::object();
+  read_tokens(read_config(folder / "tokenizer_config.json"), tokens);
+  read_tokens(read_config(folder / "special_tokens_map.json"), tokens);
+  return tokens;
+}
+
 ChatTemplate ChatTemplate::from_folder(const fs::path& folder, TemplateLimits limits) {
   ChatTemplate chat;
   const fs::path config_path = folder / "tokenizer_config.json";
   const Json config = read_config(config_path);
-  read_tokens(config, chat.tokens_);
-  read_tokens(read_config(folder / "special_tokens_map.json"), chat.tokens_);
+  chat.tokens_ = tokens_of(folder);
 
   const auto add_file = [&](const std::string& name, const fs::path& path) {
     chat.add(name, read_text_file(path, limits.max_source_bytes), path.string(), limits);
@@ -130,7 +136,12 @@ ChatTemplate ChatTemplate::from_gguf(const io::GgufMetadata& metadata, TemplateL
       if (name != kDefault) add_entry(name, fmt::format("{}.{}", kKey, name));
   if (chat.templates_.empty())
     throw FileError(fmt::format("{}: the metadata holds no {}; {}", metadata.source(), kKey, kNoTemplate));
+  chat.tokens_ = tokens_of(metadata);
+  return chat;
+}
 
+ChatTemplate::SpecialTokens ChatTemplate::tokens_of(const io::GgufMetadata& metadata) {
+  SpecialTokens tokens = SpecialTokens::object();
   const auto* texts = metadata.array_if<std::string>("tokenizer.ggml.tokens");
   static constexpr std::pair<std::string_view, std::string_view> kIds[] = {
       {"bos_token", "bos"},     {"eos_token", "eos"}, {"unk_token", "unknown"}, {"sep_token", "seperator"},
@@ -143,9 +154,9 @@ ChatTemplate ChatTemplate::from_gguf(const io::GgufMetadata& metadata, TemplateL
     if (*id >= texts->size())
       throw FileError(fmt::format("{}: {} is {}, and there are {} tokens; take another copy of the file",
                                   metadata.source(), key, *id, texts->size()));
-    chat.tokens_[std::string(name)] = (*texts)[*id];
+    tokens[std::string(name)] = (*texts)[*id];
   }
-  return chat;
+  return tokens;
 }
 
 ChatTemplate ChatTemplate::load(const fs::path& model, TemplateLimits limits) {
@@ -193,7 +204,10 @@ Rendered ChatTemplate::render(const OrderedJson& messages, const ChatOptions& op
   for (const auto& [name, value] : tokens_.items()) variables.push_back({name, value, false});
   for (const auto& [name, value] : options.variables.items()) {
     if (name == "messages" || name == "tools" || name == "documents" || name == "add_generation_prompt")
-      throw UsageError(fmt::format("the variable {} is given twice; leave it out of the further ones", name));
+      throw UsageError(
+          fmt::format("the variable {} is not a further one: the messages, the tools, the documents and the "
+                      "generation prompt have options of their own",
+                      name));
     // Who replaces a special token means it to be one.
     const bool is_token = std::find(std::begin(kTokenNames), std::end(kTokenNames), name) != std::end(kTokenNames);
     variables.push_back({name, value, !is_token});

@@ -50,6 +50,9 @@ class ChatTemplate {
   static ChatTemplate from_folder(const std::filesystem::path& folder, TemplateLimits limits = {});
   /// From a GGUF file: tokenizer.chat_template and tokenizer.chat_template.NAME. Errors as `from_folder`.
   static ChatTemplate from_gguf(const io::GgufMetadata& metadata, TemplateLimits limits = {});
+  /// The special tokens that a model's files name, for a template that comes from elsewhere.
+  static SpecialTokens tokens_of(const std::filesystem::path& folder);
+  static SpecialTokens tokens_of(const io::GgufMetadata& metadata);
   /// `from_gguf` for a file, `from_folder` for a folder.
   static ChatTemplate load(const std::filesystem::path& model, TemplateLimits limits = {});
 

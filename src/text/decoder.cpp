@@ -4,6 +4,7 @@
 
 #include "base/utf8.hpp"
 #include "text/byte_level.hpp"
+#include "text/call_limits.hpp"
 #include "text/model.hpp"
 #include "text/unicode.hpp"
 
@@ -16,8 +17,10 @@ constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
   if (from.empty()) return std::string(text);
   std::string out;
-  for (std::size_t at; (at = text.find(from)) != std::string_view::npos; text.remove_prefix(at + from.size()))
+  for (std::size_t at; (at = text.find(from)) != std::string_view::npos; text.remove_prefix(at + from.size())) {
     out.append(text.substr(0, at)).append(to);
+    CallLimits::check_bytes(out.size());
+  }
   return out.append(text);
 }
 
@@ -27,6 +30,7 @@ std::string replaced(std::string_view text, const Pattern& pattern, std::string_
   if (!text.empty())
     pattern.for_each(text, [&](std::size_t begin, std::size_t end) {
       out.append(text.substr(copied, begin - copied)).append(to);
+      CallLimits::check_bytes(out.size());
       copied = end;
     });
   return out.append(text.substr(copied));
@@ -102,8 +106,10 @@ void DecoderRun::finish(std::string& out) {
 // Behind a step that makes one text of all pieces, the others see parts of it: stripping can still be done as they come, and
 // what else there is waits for the end.
 void DecoderRun::step(std::size_t i, std::string_view piece, std::string& out) {
+  CallLimits::work(piece.size());
   if (i == steps_.size()) {
     out.append(piece);
+    CallLimits::check_bytes(out.size());
     return;
   }
   const DecoderStep& step = steps_[i];

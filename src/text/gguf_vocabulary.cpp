@@ -6,6 +6,7 @@
 
 #include "base/quote.hpp"
 #include "base/utf8.hpp"
+#include "text/added_tokens.hpp"
 #include "text/byte_level.hpp"
 #include "text/character_map.hpp"
 #include "text/gguf_rules.hpp"
@@ -55,6 +56,8 @@ class Reader {
   }
   std::int32_t type_of(size_t id) const { return type_of_token(v_, id); }
   bool is_special(size_t id) const { return is_special_token(v_, id); }
+  /// Whether no text may become it by merges.
+  bool is_hidden(size_t id) const { return is_special(id) || (type_of(id) == kUser && is_marked_word(v_.tokens[id])); }
 
   void check() const {
     const size_t count = v_.tokens.size();
@@ -171,7 +174,7 @@ class Reader {
           require(each);
         continue;  // of characters outside of the alphabet: no word has them
       }
-      if (!is_special(static_cast<size_t>(merge.result))) merges.push_back(merge);
+      if (!is_hidden(static_cast<size_t>(merge.result))) merges.push_back(merge);
     }
     BpeOptions options;
     options.bytes = true;
@@ -191,7 +194,7 @@ class Reader {
     Vocabulary pieces;
     pieces.reserve(v_.tokens.size(), 8 * v_.tokens.size());
     for (size_t id = 0; id < v_.tokens.size(); ++id) {
-      const bool text = !is_special(id) && type_of(id) != kUnused && pieces.find(v_.tokens[id]) == kNoToken;
+      const bool text = !is_hidden(id) && type_of(id) != kUnused && pieces.find(v_.tokens[id]) == kNoToken;
       pieces.add(v_.tokens[id], static_cast<TokenId>(id), text);
     }
     return pieces;

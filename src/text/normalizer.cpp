@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "text/byte_level.hpp"
+#include "text/call_limits.hpp"
 #include "text/unicode.hpp"
 
 namespace weft::text {
@@ -151,6 +152,7 @@ class Replace final : public Normalizer {
     const std::string_view source = text;
     pattern_->for_each(source, [&](std::size_t begin, std::size_t end) {
       out.append(source.substr(copied, begin - copied)).append(content_);
+      CallLimits::check_bytes(out.size());
       first &= begin > 0 || (!content_.empty() && end <= character_at(source.data()).length);
       copied = end;
     });
@@ -190,7 +192,11 @@ class NormalizerSequence final : public Normalizer {
  public:
   explicit NormalizerSequence(std::vector<NormalizerPtr> parts) : parts_(std::move(parts)) {}
   std::string apply(std::string text, bool& first) const override {
-    for (const NormalizerPtr& part : parts_) text = part->apply(std::move(text), first);
+    for (const NormalizerPtr& part : parts_) {
+      CallLimits::work(text.size());
+      text = part->apply(std::move(text), first);
+      CallLimits::check_bytes(text.size());
+    }
     return text;
   }
 

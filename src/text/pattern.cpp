@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 #include <pcre2.h>
 
-#include <chrono>
+#include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "base/quote.hpp"
+#include "text/call_limits.hpp"
 #include "text/scanners.hpp"
 #include "text/unicode.hpp"
 #include "weft/error.hpp"
@@ -21,7 +23,10 @@ class Literal final : public Pattern {
  public:
   explicit Literal(std::string text) : text_(std::move(text)) {}
   void for_each(std::string_view text, OnMatch on_match) const override {
-    if (text_.empty()) return;
+    if (text_.empty()) {  // before each character, and at the end
+      for (size_t at = 0; at < text.size(); at += character_at(text.data() + at).length) on_match(at, at);
+      return on_match(text.size(), text.size());
+    }
     for (size_t at = 0; (at = text.find(text_, at)) != std::string_view::npos; at += text_.size())
       on_match(at, at + text_.size());
   }
@@ -34,16 +39,63 @@ constexpr size_t kMaxExpressionBytes = 64 << 10;
 constexpr std::uint32_t kMaxSteps = 20'000'000;  // of one match: a word of a million characters needs about as many
 constexpr std::uint32_t kMaxHeapKilobytes = 256 << 10;
 constexpr size_t kMaxJitStackBytes = 64 << 20;
-constexpr std::chrono::seconds kMaxTime{20};  // of all matches in one text
+constexpr std::uint64_t kMatchWork = 1 << 14;  // the clock is looked at every few matches, as one can take long
 
 // What the classes of Oniguruma hold, written for the inside of a class of PCRE2, whose own differ (\s has U+180E, \w no marks).
 constexpr std::string_view kSpaces =
     R"(\x09-\x0d\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
-constexpr std::string_view kWordCharacters = R"(\p{L}\p{M}\p{N}\p{Pc})";
+constexpr std::string_view kOtherThanSpaces =
+    R"(\x00-\x08\x0e-\x1f\x21-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027}\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff})";
+constexpr std::string_view kWordCharacters = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
 constexpr std::string_view kHexDigits = "0-9A-Fa-f";
+constexpr std::string_view kOtherThanHexDigits = R"(\x00-\x2f\x3a-\x40\x47-\x60\x67-\x{10ffff})";
+constexpr std::pair<std::string_view, std::string_view> kPosixClasses[] = {
+    {"alpha", R"(\p{Alphabetic})"}, {"alnum", R"(\p{Alphabetic}\p{Nd})"},
+    {"upper", R"(\p{Uppercase})"},  {"lower", R"(\p{Lowercase})"},
+    {"punct", R"(\p{P}\p{S})"},     {"space", kSpaces},
+    {"digit", R"(\p{Nd})"},         {"xdigit", kHexDigits},
+    {"word", kWordCharacters}};
 
 [[noreturn]] void refuse(std::string_view expression, std::string_view fact) {
   throw UsageError(fmt::format("regular expression {}: {}", quote(expression), fact));
+}
+
+// What is no word character, as ranges: a class cannot hold the negation of several properties.
+const std::string& other_than_word_characters() {
+  static const std::string ranges = [] {
+    const CharacterTable& table = CharacterTable::get();
+    const auto is_word = [&](char32_t c) { return (table[c] & kWord) != 0 && c != 0x200C && c != 0x200D; };
+    std::string out;
+    for (char32_t c = 0; c < 0x110000; ++c) {
+      if (is_word(c)) continue;
+      const char32_t begin = c;
+      while (c + 1 < 0x110000 && !is_word(c + 1)) ++c;
+      // Surrogates are no characters of UTF-8.
+      if (begin < 0xD800 && c > 0xDFFF)
+        out += fmt::format("\\x{{{:x}}}-\\x{{d7ff}}\\x{{e000}}-\\x{{{:x}}}", static_cast<unsigned>(begin),
+                           static_cast<unsigned>(c));
+      else
+        out += fmt::format("\\x{{{:x}}}-\\x{{{:x}}}", static_cast<unsigned>(begin), static_cast<unsigned>(c));
+    }
+    return out;
+  }();
+  return ranges;
+}
+
+// Whether it is the name of a script. PCRE2 takes such a name for Script_Extensions, which hold punctuation that scripts
+// share; in files it means Script.
+bool is_script(std::string_view name) {
+  const bool plain = !name.empty() && name.size() <= 40 && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_' || c == ' ' || c == '-';
+  });
+  if (!plain) return false;
+  const std::string expression = fmt::format("\\p{{sc:{}}}", name);
+  int error = 0;
+  PCRE2_SIZE offset = 0;
+  pcre2_code* const code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(), PCRE2_UTF,
+                                         &error, &offset, nullptr);
+  pcre2_code_free(code);
+  return code != nullptr;
 }
 
 // The expression in PCRE2's syntax.
@@ -55,22 +107,32 @@ std::string translate(std::string_view expression) {
     const char c = expression[i];
     if (c == '\\' && i + 1 < expression.size()) {
       const char escaped = expression[++i];
-      const auto put = [&](std::string_view members, bool negated) {
-        if (in_class && negated) {
-          out += c, out += escaped;  // a class cannot hold the negation of another
-        } else if (in_class) {
-          out += members;
-        } else {
-          out += negated ? "[^" : "[", out += members, out += ']';
-        }
+      const auto put = [&](std::string_view members) {
+        out += in_class ? "" : "[", out += members, out += in_class ? "" : "]";
       };
       switch (escaped) {
-        case 's':
-        case 'S': put(kSpaces, escaped == 'S'); break;
-        case 'w':
-        case 'W': put(kWordCharacters, escaped == 'W'); break;
-        case 'h':
-        case 'H': put(kHexDigits, escaped == 'H'); break;
+        case 's': put(kSpaces); break;
+        case 'S': put(kOtherThanSpaces); break;
+        case 'w': put(kWordCharacters); break;
+        case 'W':
+          if (in_class)
+            out += other_than_word_characters();
+          else
+            out += "[^", out += kWordCharacters, out += ']';
+          break;
+        case 'h': put(kHexDigits); break;
+        case 'H': put(kOtherThanHexDigits); break;
+        case 'p':
+        case 'P': {
+          out += c, out += escaped;
+          if (i + 1 >= expression.size() || expression[i + 1] != '{') break;
+          const size_t caret = i + 2 < expression.size() && expression[i + 2] == '^' ? 1 : 0;
+          const size_t begin = i + 2 + caret, close = expression.find('}', begin);
+          if (close == std::string_view::npos || !is_script(expression.substr(begin, close - begin))) break;
+          out += fmt::format("{{{}sc:{}}}", caret ? "^" : "", expression.substr(begin, close - begin));
+          i = close;
+          break;
+        }
         case 'd': out += R"(\p{Nd})"; break;
         case 'D': out += R"(\P{Nd})"; break;
         case 'u':
@@ -89,7 +151,10 @@ std::string translate(std::string_view expression) {
       if (i + 1 < expression.size() && expression[i + 1] == ':') {
         const size_t close = expression.find(":]", i + 2);
         if (close == std::string_view::npos) refuse(expression, "[: without :]");
-        out += expression.substr(i, close + 2 - i);
+        const std::string_view name = expression.substr(i + 2, close - i - 2);
+        const auto* known = std::find_if(std::begin(kPosixClasses), std::end(kPosixClasses),
+                                         [&](const auto& each) { return each.first == name; });
+        out += known != std::end(kPosixClasses) ? known->second : expression.substr(i, close + 2 - i);
         i = close + 1;
         continue;
       }
@@ -142,11 +207,11 @@ class Pcre final : public Pattern {
 
   void for_each(std::string_view text, OnMatch on_match) const override {
     thread_local Scratch scratch;
-    const auto start = std::chrono::steady_clock::now();
+    const CallLimits limits(text.size());
     const auto* const subject = reinterpret_cast<PCRE2_SPTR>(text.data());
     std::optional<size_t> last_end;
-    int until_clock = 256;
     for (size_t at = 0; at <= text.size();) {
+      CallLimits::work(kMatchWork);
       const int found =
           pcre2_match(code_.get(), subject, text.size(), at, PCRE2_NO_UTF_CHECK, scratch.data, scratch.context);
       if (found == PCRE2_ERROR_NOMATCH) return;
@@ -161,12 +226,6 @@ class Pcre final : public Pattern {
       }
       last_end = end;
       at = begin < end ? end : end + (end < text.size() ? character_at(text.data() + end).length : 1);
-      if (--until_clock == 0) {
-        until_clock = 256;
-        if (std::chrono::steady_clock::now() - start > kMaxTime)
-          refuse(expression_, fmt::format("takes more than {} seconds on one text; use another tokenizer, or less text",
-                                          kMaxTime.count()));
-      }
     }
   }
 

@@ -20,12 +20,13 @@ class Pattern {
   virtual void for_each(std::string_view text, OnMatch on_match) const = 0;
 };
 
-/// Matches `text` itself. An empty one matches nothing.
+/// Matches `text` itself. An empty one matches before each character and at the end.
 std::unique_ptr<Pattern> make_literal(std::string text);
 
 /// Matches the regular expression: by a scanner in linear time if its text is a known one (see scanners.hpp), else by
 /// PCRE2 with limits on the steps of a match. The syntax is that of tokenizer.json files, which are written for
-/// Oniguruma: \s is White_Space, \w letters, marks, numbers and connectors, ^ and $ match at lines.
+/// Oniguruma: \s is White_Space, \w alphabetic characters, marks, digits and connectors, the name of a script means Script and
+/// not Script_Extensions, ^ and $ match at lines.
 /// UsageError "regular expression ...: fact" if it is malformed or uses nested character classes.
 std::unique_ptr<Pattern> make_regex(std::string_view expression);
 

@@ -1,9 +1,20 @@
 #include "text/post_processor.hpp"
 
+#include <fmt/format.h>
+
+#include "weft/error.hpp"
+
 namespace weft::text {
+namespace {
+
+// A template may repeat a sequence; several in a row would multiply it without end.
+constexpr std::size_t kGrowth = 4, kSpare = 1 << 16;
+
+}  // namespace
 
 std::vector<TokenId> post_process(const std::vector<PostProcessor>& processors, std::vector<TokenId> first,
                                   const std::vector<TokenId>* second, bool special) {
+  const std::size_t given = first.size() + (second ? second->size() : 0), most = kGrowth * given + kSpare;
   for (const PostProcessor& processor : processors) {
     std::vector<TokenId> out;
     for (const TemplateItem& item : second ? processor.pair : processor.single) {
@@ -14,6 +25,11 @@ std::vector<TokenId> post_process(const std::vector<PostProcessor>& processors, 
         case TemplateItem::Kind::kFirst: out.insert(out.end(), first.begin(), first.end()); break;
         case TemplateItem::Kind::kSecond: out.insert(out.end(), second->begin(), second->end()); break;
       }
+      if (out.size() > most)
+        throw UsageError(fmt::format(
+            "the tokenizer's post-processors make more than {} tokens of {}, their limit; take another copy of "
+            "its file",
+            most, given));
     }
     first = std::move(out);
     second = nullptr;

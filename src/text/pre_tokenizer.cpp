@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "text/byte_level.hpp"
+#include "text/call_limits.hpp"
 #include "text/scanners.hpp"
 #include "text/scripts.hpp"
 #include "text/unicode.hpp"
@@ -124,6 +125,7 @@ class ByteLevelPreTokenizer final : public PreTokenizer {
     }
     std::string characters;
     append_as_characters(characters, word.text);
+    CallLimits::check_bytes(characters.size());
     sink({characters, word.first});
   }
 

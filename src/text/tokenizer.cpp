@@ -4,6 +4,7 @@
 
 #include "base/utf8.hpp"
 #include "text/byte_level.hpp"
+#include "text/call_limits.hpp"
 #include "text/tokenizer_parts.hpp"
 #include "text/unicode.hpp"
 
@@ -47,6 +48,14 @@ std::vector<ByteRange> within(std::span<const ByteRange> ranges, size_t begin, s
   return inside;
 }
 
+constexpr std::uint64_t kWordWork = 16;
+
+std::string normal_form(const TokenizerParts& parts, std::string_view text, bool& first) {
+  std::string normal = parts.normalizer->apply(std::string(text), first);
+  CallLimits::check_bytes(normal.size());
+  return normal;
+}
+
 class Encoder {
  public:
   Encoder(const TokenizerParts& parts, const Joined& joined) : parts_(parts), joined_(joined) {}
@@ -75,13 +84,13 @@ class Encoder {
       normalized(joined_.text.substr(begin, end - begin), within(joined_.plain, begin, end), begin == 0);
       return;
     }
-    if (joined_.plain.empty() || !parts_.normalized_finder.has_special()) {
+    if (joined_.plain.empty() || !parts_.normalized_finder.has_control()) {
       bool first = begin == 0;
-      const std::string text = parts_.normalizer->apply(std::string(joined_.text.substr(begin, end - begin)), first);
+      const std::string text = normal_form(parts_, joined_.text.substr(begin, end - begin), first);
       normalized(text, {}, first);
       return;
     }
-    // A normalizer moves bytes, and special tokens that are looked for behind it may not be made of plain text. So plain parts
+    // A normalizer moves bytes, and control tokens that are looked for behind it may not be made of plain text. So plain parts
     // and others are treated apart.
     auto range = std::partition_point(joined_.plain.begin(), joined_.plain.end(),
                                       [&](const ByteRange& r) { return r.end <= begin; });
@@ -91,7 +100,7 @@ class Encoder {
       const bool plain = !none && range->begin <= at;
       const size_t stop = none ? end : std::min(end, plain ? range->end : range->begin);
       bool first = at == 0;
-      const std::string text = parts_.normalizer->apply(std::string(joined_.text.substr(at, stop - at)), first);
+      const std::string text = normal_form(parts_, joined_.text.substr(at, stop - at), first);
       const ByteRange all{0, text.size()};
       normalized(text, plain ? std::vector<ByteRange>{all} : std::vector<ByteRange>{}, first);
       at = stop;
@@ -118,7 +127,11 @@ class Encoder {
       parts_.model->encode(text, out_);
       return;
     }
-    parts_.pre_tokenizer->split({text, first}, [&](Word word) { parts_.model->encode(word.text, out_); });
+    parts_.pre_tokenizer->split({text, first}, [&](Word word) {
+      CallLimits::work(word.text.size() + kWordWork);
+      CallLimits::check_bytes(out_.size());
+      parts_.model->encode(word.text, out_);
+    });
   }
 
   const TokenizerParts& parts_;
@@ -128,6 +141,7 @@ class Encoder {
 
 std::vector<TokenId> encode_segments(const TokenizerParts& parts, std::span<const TextSegment> segments) {
   const Joined joined = join(segments);
+  const CallLimits limits(joined.text.size());
   return Encoder(parts, joined).run();
 }
 
@@ -149,6 +163,9 @@ TokenId TokenizerParts::id_of_piece(std::string_view piece) const {
 }
 
 void TokenizerParts::complete() {
+  constexpr size_t kNormalFormsMax = size_t{16} << 20;  // of all added tokens: some thousand have some bytes each
+  const CallLimits limits(0, kNormalFormsMax);
+  size_t normal_bytes = 0;
   id_limit = std::max(model->vocabulary().id_limit(), other_pieces.id_limit());
   for (size_t i = 0; i < added.size(); ++i) {
     const AddedToken& token = added[i];
@@ -161,7 +178,8 @@ void TokenizerParts::complete() {
       continue;
     }
     bool first = true;
-    if (normalizer) added_text.back() = normalizer->apply(token.content, first);
+    if (normalizer) added_text.back() = normal_form(*this, token.content, first);
+    CallLimits::check_bytes(normal_bytes += added_text.back().size());
     normalized_finder.add(added_text.back(), token);
   }
 }
@@ -184,6 +202,7 @@ std::vector<TokenId> Tokenizer::encode(std::span<const TextSegment> segments, bo
 
 std::vector<TokenId> Tokenizer::encode_pair(std::string_view first, std::string_view second,
                                             EncodeOptions options) const {
+  const CallLimits limits(first.size() + second.size());
   const TextSegment segments[2] = {{first, options.parse_special}, {second, options.parse_special}};
   const std::vector<TokenId> second_ids = encode_segments(*parts_, std::span(segments).subspan(1));
   return post_process(parts_->post_processors, encode_segments(*parts_, std::span(segments).first(1)), &second_ids,
@@ -240,6 +259,7 @@ void put(const TokenizerParts& parts, TokenId id, bool skip_special, DecoderRun&
 }  // namespace
 
 std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special) const {
+  const CallLimits limits(ids.size());
   std::string out, memory;
   DecoderRun run(parts_->decoder, false);
   for (const TokenId id : ids) put(*parts_, id, skip_special, run, memory, out);

@@ -18,11 +18,13 @@ struct AddedToken;
 struct TokenizerParts;
 
 struct EncodeOptions {
-  bool add_special = true;    ///< the tokens that the model expects around a text, such as a BOS
-  bool parse_special = true;  ///< special tokens written out in the text become tokens; else they are plain text
+  bool add_special = true;  ///< the tokens that the model expects around a text, such as a BOS
+  /// Added tokens written out in the text become tokens. Else the text is plain, as what users type should be: it holds none
+  /// of them but white space, whatever it looks like.
+  bool parse_special = true;
 };
 
-/// A part of a text. What a user typed has `parse_special` false, and then holds no special token, however it is cut.
+/// A part of a text. What a user typed has `parse_special` false, and then holds no added token, however it is cut.
 struct TextSegment {
   std::string_view text;
   bool parse_special = false;
@@ -42,6 +44,8 @@ struct GgufVocabulary {
 };
 
 /// Immutable; all calls may come from many threads at once. Texts need not be UTF-8: ill-formed parts are read as U+FFFD.
+/// A call ends with UsageError after 20 seconds, or when a step makes more than 64 MiB of its text, or 16 times the text if
+/// that is more: files may be hostile.
 class Tokenizer {
  public:
   /// A tokenizer.json of version 1.0. Its settings of truncation and padding are the caller's business and are ignored.

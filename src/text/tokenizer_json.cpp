@@ -51,10 +51,13 @@ std::vector<AddedToken> read_added_tokens(const JsonNode& node, const TokenizerP
 }
 
 // What the special tokens are written as.
-std::vector<std::string_view> special_contents(const JsonNode& node) {
+// Of tokens that no merge may make.
+std::vector<std::string_view> hidden_contents(const JsonNode& node) {
   std::vector<std::string_view> contents;
-  for (const JsonNode& item : node.items(kMaxAddedTokens))
-    if (item.boolean_or("special", false)) contents.push_back(item.at("content").string());
+  for (const JsonNode& item : node.items(kMaxAddedTokens)) {
+    const std::string_view content = item.at("content").string();
+    if (item.boolean_or("special", false) || is_marked_word(content)) contents.push_back(content);
+  }
   return contents;
 }
 
@@ -122,7 +125,7 @@ std::unique_ptr<TokenizerParts> read(const JsonNode& root) {
   const auto pre_tokenizer = root.find("pre_tokenizer");
   const auto added = root.find("added_tokens");
   ReadModel model = read_model(root.at("model"), pre_tokenizer && ends_in_byte_level(*pre_tokenizer),
-                               added ? special_contents(*added) : std::vector<std::string_view>());
+                               added ? hidden_contents(*added) : std::vector<std::string_view>());
   parts->model = std::move(model.model);
   parts->byte_level = model.bytes;
   parts->other_pieces = std::move(model.other_pieces);
@@ -136,7 +139,10 @@ std::unique_ptr<TokenizerParts> read(const JsonNode& root) {
     parts->decoder = Decoder({DecoderStep{DecoderStep::Kind::kJoin}});
   }
   if (added) parts->added = read_added_tokens(*added, *parts);
-  parts->complete();
+  if (added)
+    added->guarded([&] { parts->complete(); });
+  else
+    parts->complete();
   return parts;
 }
 

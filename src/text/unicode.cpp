@@ -32,6 +32,16 @@ bool recomposes(char32_t c) {
   return composed == 1 && parts[0] == static_cast<utf8proc_int32_t>(c);
 }
 
+// Whether NFKD takes more of it apart than NFD.
+bool has_compatible_parts(char32_t c) {
+  utf8proc_int32_t parts[32], compatible[32];
+  const auto count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), parts, 32, UTF8PROC_DECOMPOSE, nullptr);
+  const auto all =
+      utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), compatible, 32,
+                              static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT), nullptr);
+  return count != all || count < 0 || count > 32 || !std::equal(parts, parts + count, compatible);
+}
+
 std::uint32_t stability_of(char32_t c, const utf8proc_property_t& property) {
   std::uint32_t bits = 0;
   if (property.combining_class != 0) bits |= kUnstableNfd | kUnstableNfc | kUnstableNfkd | kUnstableNfkc;
@@ -39,6 +49,7 @@ std::uint32_t stability_of(char32_t c, const utf8proc_property_t& property) {
     if (property.decomp_type == 0) {
       bits |= kUnstableNfd | kUnstableNfkd;
       if (!recomposes(c)) bits |= kUnstableNfc | kUnstableNfkc;
+      if (has_compatible_parts(c)) bits |= kUnstableNfkc;
     } else {
       bits |= kUnstableNfkd | kUnstableNfkc;
     }

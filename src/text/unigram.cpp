@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "text/byte_trie.hpp"
+#include "text/call_limits.hpp"
 #include "text/model.hpp"
 #include "text/unicode.hpp"
 #include "text/word_cache.hpp"
@@ -52,7 +53,8 @@ class Unigram final : public Model {
       const double score = best[begin].score;
       bool covered = false;  // the first character by a piece of its own
       ByteTrie::Node node = ByteTrie::kRoot;
-      for (size_t end = begin; end < word.size();) {
+      size_t end = begin;
+      while (end < word.size()) {
         node = trie_.step(node, static_cast<unsigned char>(word[end]));
         if (node == ByteTrie::kNone) break;
         ++end;
@@ -61,6 +63,7 @@ class Unigram final : public Model {
         offer(begin, end, score + scores_[static_cast<size_t>(id)], id);
         covered |= end - begin == length;
       }
+      CallLimits::work(end - begin);
       if (!covered) {
         if (options_.unknown == kNoToken)
           throw UsageError(

@@ -223,6 +223,13 @@ const Refusal kEndless[] = {
     {"{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "nested deeper than"},
     {"{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}", "turn more than"},
     {"{{ 'x' * 10000000000 }}", "bytes, its limit"},
+    // Tuples that share their items: a key of 2^60 of them.
+    {"{% set ns = namespace(t=(1, 2)) %}{% for i in range(60) %}{% set ns.t = (ns.t, ns.t) %}{% endfor %}{{ {ns.t: 1} "
+     "}}",
+     "its limit"},
+    {"{% set ns = namespace(t=(1, 2)) %}{% for i in range(60) %}{% set ns.t = (ns.t, ns.t) %}{% endfor %}{{ {1: "
+     "1}[ns.t] }}",
+     "its limit"},
     {"{{ [0] * 10000000000 }}", "bytes, its limit"},
     {"{{ ('x' * 1000000)|replace('', 'y' * 100000) }}", "bytes, its limit"},
     {"{{ 'x'|center(100000000000) }}", "bytes, its limit"},

@@ -1,5 +1,6 @@
 // Repair of UTF-8, classes of characters, normalization forms.
 #include "text/unicode.hpp"
+#include "base/utf8.hpp"
 
 #include <gtest/gtest.h>
 
@@ -93,6 +94,27 @@ TEST(Normalization, Forms) {
                         {"plain", F::kNfkd, "plain"},
                         {"", F::kNfc, ""}};
   for (const Case& c : cases) EXPECT_EQ(normalize(c.text, c.form), c.expected) << c.text;
+}
+
+// Canonical characters whose parts have compatible forms: NFC leaves them, and NFKC does not.
+TEST(Normalization, CompatiblePartsOfCanonicalCharacters) {
+  const std::pair<char32_t, std::u32string> cases[] = {{0x385, {0x20, 0x308, 0x301}},
+                                                       {0x3D3, {0x38E}},
+                                                       {0x3D4, {0x3AB}},
+                                                       {0x1E9B, {0x1E61}},
+                                                       {0x1FC1, {0x20, 0x308, 0x342}},
+                                                       {0x1FCD, {0x20, 0x313, 0x300}},
+                                                       {0x1FCE, {0x20, 0x313, 0x301}},
+                                                       {0x1FCF, {0x20, 0x313, 0x342}},
+                                                       {0x1FDD, {0x20, 0x314, 0x300}},
+                                                       {0x1FDE, {0x20, 0x314, 0x301}},
+                                                       {0x1FDF, {0x20, 0x314, 0x342}},
+                                                       {0x1FED, {0x20, 0x308, 0x300}}};
+  for (const auto& [c, expected] : cases) {
+    const std::string text = encode_utf8(std::u32string(1, c));
+    EXPECT_EQ(normalize(text, NormalizationForm::kNfkc), encode_utf8(expected)) << std::uint32_t(c);
+    EXPECT_EQ(normalize(text, NormalizationForm::kNfc), text) << std::uint32_t(c);
+  }
 }
 
 TEST(Normalization, ManyMarksTakeLinearTime) {
