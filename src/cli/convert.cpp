@@ -89,7 +89,8 @@ void set_up_convert(CLI::App& app, Action& action) {
       "configuration and\n"
       "tokenizer, as the other kind of file names and lays out its tensors. Else tensors keep their names, and "
       "metadata of\n"
-      "GGUF becomes text in safetensors and comes back as it was. Blocks become F32; other types stay.");
+      "GGUF becomes text in safetensors and comes back as it was. Blocks become F32, and so do norms and biases in "
+      "GGUF; other types stay.");
   app.add_option("in", r.in, "a GGUF file, a safetensors file, or a Hugging Face folder")->required();
   app.add_option("out", r.out, "the file to write, whose name ends in .gguf or .safetensors, or a folder")->required();
   app.add_option("--type", r.type, "F32, F16 or BF16, for all tensors of floating point");

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <string_view>
+#include <vector>
 
 #include "cli/output.hpp"
 #include "io/text_chart.hpp"
@@ -56,6 +58,21 @@ std::string description(const train::RunStart& run, int columns) {
   return text;
 }
 
+/// As a shell reads it back.
+std::string shell_word(const std::string& text) {
+  constexpr std::string_view kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./=+:,@%";
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
+  std::string word = "'";
+  for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return word + "'";
+}
+
+bool knows(const train::Alphabet& vocabulary, std::string_view text) {
+  return vocabulary.kind() == train::Alphabet::Kind::bytes || std::all_of(text.begin(), text.end(), [&](char c) {
+           return vocabulary.characters().find(c) != std::string::npos;
+         });
+}
+
 std::string indented(std::string_view text) {
   std::string out = "  | ";
   for (const char c : text) {
@@ -79,10 +96,12 @@ std::string summary(const train::RunStart& run, const train::RunEnd& end, bool v
                         grouped(end.best_step), *end.best_loss);
   text += fmt::format("last        {}\nmetrics     {}\ncurve       {}\n\n", folder.last().string(),
                       folder.metrics().string(), folder.curve().string());
+  // A prompt must be of characters that the text has.
+  const std::string prompt = knows(run.data.vocabulary, "The ") ? " --prompt \"The \"" : "",
+                    out = shell_word(run.folder.string());
   text += fmt::format(
-      "Let it write:  weft generate {0} --prompt \"The \"\nTrain longer:  weft train text --out {0} --resume --seconds "
-      "90\n",
-      run.folder.string());
+      "Let it write:  weft generate {0}{1}\nTrain longer:  weft train text --out {0} --resume --seconds 90\n", out,
+      prompt);
   return text;
 }
 
@@ -124,7 +143,7 @@ void TrainConsole::warning(std::string_view text) {
 
 void TrainConsole::end(const train::RunEnd& end) {
   console_.end_status();
-  const std::string out = run_->folder.string();
+  const std::string out = shell_word(run_->folder.string());
   if (end.result.interrupted) {
     console_.print(
         fmt::format("\nInterrupted after step {}; everything is in {}.\nGo on:  weft train text --out {} --resume",
@@ -138,18 +157,25 @@ void TrainConsole::end(const train::RunEnd& end) {
                  summary(*run_, end, validation_.has_value()));
 }
 
+// What a narrow terminal has no room for is left out, from the end.
 std::string TrainConsole::status_line(const train::Metrics& m) {
   if (smoothed_step_ != m.step) smooth_loss_ = smoothed_step_ < 0 ? m.loss : 0.7 * smooth_loss_ + 0.3 * m.loss;
   smoothed_step_ = m.step;
   std::string line = fmt::format("step {}", grouped(m.step));
   if (run_->config.steps > 0) line += "/" + grouped(run_->config.steps);
-  line += fmt::format("  loss {:.4f}", smooth_loss_);
+  std::vector<std::string> facts = {fmt::format("loss {:.4f}", smooth_loss_)};
   if (validation_)
-    line +=
-        fmt::format("  val {:.4f}{}", validation_->loss, validation_->best && validation_->step == m.step ? "*" : "");
-  line += fmt::format("  {} tok/s  ETA {}", short_count(m.tokens_per_second), clock_text(remaining(m)));
-  line += fmt::format("  lr {:.1e}  grad {:.2f}  {:.0f} MB", m.learning_rate, m.grad_norm,
-                      static_cast<double>(resident_bytes()) * 1e-6);
+    facts.push_back(
+        fmt::format("val {:.4f}{}", validation_->loss, validation_->best && validation_->step == m.step ? "*" : ""));
+  facts.push_back(short_count(m.tokens_per_second) + " tok/s");
+  facts.push_back("ETA " + clock_text(remaining(m)));
+  facts.push_back(fmt::format("lr {:.1e}", m.learning_rate));
+  facts.push_back(fmt::format("grad {:.2f}", m.grad_norm));
+  facts.push_back(fmt::format("{:.0f} MB", static_cast<double>(resident_bytes()) * 1e-6));
+  for (const std::string& fact : facts) {
+    if (console_.is_terminal() && line.size() + 2 + fact.size() >= static_cast<std::size_t>(console_.columns())) break;
+    line += "  " + fact;
+  }
   return line;
 }
 

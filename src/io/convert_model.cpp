@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/quote.hpp"
 #include "io/recode.hpp"
 #include "weft/error.hpp"
@@ -10,12 +12,14 @@ namespace weft::io {
 namespace {
 
 /// The type in which a tensor is written.
-BlockType target_of(const TensorSource& model, const SourceTensor& tensor, const ConvertOptions& options) {
+BlockType target_of(const TensorSource& model, const SourceTensor& tensor, const ConvertOptions& options,
+                    bool to_gguf) {
   if (!tensor.type)
     throw FileError(fmt::format("{}: tensor {} is {}, which is not converted; the types are {}", model.path().string(),
                                 quote(tensor.name), tensor.type_name, block_format_list()));
   const BlockFormat& format = block_format(*tensor.type);
-  if (!format.can_quantise()) return format.type;  // integers keep their type
+  if (!format.can_quantise()) return format.type;                  // integers keep their type
+  if (to_gguf && tensor.shape.rank() == 1) return BlockType::f32;  // programs that read GGUF expect norms and biases so
   if (options.type) return *options.type;
   return format.is_plain() ? format.type : BlockType::f32;
 }
@@ -43,7 +47,8 @@ void convert_model(const TensorSource& model, const std::filesystem::path& out, 
   std::vector<Job> jobs;
   std::uint64_t total = 0, done = 0;
   for (const SourceTensor& tensor : model.tensors()) {
-    jobs.push_back({options.rename ? options.rename(tensor.name) : tensor.name, target_of(model, tensor, options)});
+    jobs.push_back({options.rename ? options.rename(tensor.name) : tensor.name,
+                    target_of(model, tensor, options, ending == ".gguf")});
     total += tensor.data.size();
   }
   const auto convert = [&](std::size_t i, FunctionRef<void(std::span<const std::byte>)> put) {
@@ -59,6 +64,15 @@ void convert_model(const TensorSource& model, const std::filesystem::path& out, 
       metadata = model.gguf() ? model.gguf()->metadata()
                               : metadata_from_text(model.safetensors_metadata(), model.path().string());
     for (const char* key : {"split.no", "split.count", "split.tensors.count"}) metadata.erase(key);
+    // As the format numbers files by the type of their matrices.
+    const auto matrix = std::find_if(model.tensors().begin(), model.tensors().end(),
+                                     [](const SourceTensor& tensor) { return tensor.shape.rank() > 1; });
+    if (metadata.contains("general.file_type") && matrix != model.tensors().end()) {
+      const BlockType type = jobs[static_cast<std::size_t>(matrix - model.tensors().begin())].type;
+      metadata.set("general.file_type", std::uint32_t{type == BlockType::f16    ? 1u
+                                                      : type == BlockType::bf16 ? 32u
+                                                                                : 0u});
+    }
     std::vector<GgufTensorInfo> infos;
     for (std::size_t i = 0; i < jobs.size(); ++i)
       infos.push_back({jobs[i].name, model.tensors()[i].shape, jobs[i].type});

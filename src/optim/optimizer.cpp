@@ -7,6 +7,7 @@
 #include <cstring>
 #include <set>
 
+#include "graph/node.hpp"
 #include "graph/op_families.hpp"
 #include "optim/flat.hpp"
 #include "weft/grad.hpp"
@@ -49,6 +50,29 @@ ParameterList::ParameterList(const std::vector<Variable>& variables) {
 
 ParameterList::ParameterList(std::vector<nn::NamedParameter> list) : parameters(std::move(list)) {}
 
+namespace {
+
+/// Whether some of them lie in a flat variable that is not theirs alone, and in their order.
+bool lies_elsewhere(std::span<const Variable> variables) {
+  const auto& shared = variables[0].cell()->shared;
+  bool any = false, together = shared != nullptr;
+  Extent offset = 0;
+  for (const Variable& v : variables) {
+    any |= v.cell()->shared != nullptr;
+    together &= v.cell()->shared == shared && v.cell()->offset == offset;
+    offset += v.numel();
+  }
+  return any && !(together && shared->shape[0] == offset);
+}
+
+Tensor values_of(std::span<const Variable> variables) {
+  std::vector<Tensor> parts;
+  for (const Variable& v : variables) parts.push_back(reshape(v.value(), {v.numel()}));
+  return concat(parts, 0);
+}
+
+}  // namespace
+
 Optimizer::Optimizer(ParameterList list, const CommonOptions& options, std::vector<std::string> state_names)
     : parameters_(std::move(list.parameters)), state_names_(std::move(state_names)), clip_norm_(options.clip_norm) {
   if (parameters_.empty()) throw UsageError("optimizer: no parameters to train; is requires_grad off for all of them?");
@@ -86,7 +110,8 @@ Optimizer::Optimizer(ParameterList list, const CommonOptions& options, std::vect
     std::vector<Variable> members;
     for (const std::size_t i : group.members) members.push_back(variables_[i]);
     const std::string name = group.decay ? "parameters.decay" : "parameters";
-    group.flat = flatten_together(members, name);
+    group.is_copy = lies_elsewhere(members);
+    group.flat = group.is_copy ? Variable(values_of(members), name, false) : flatten_together(members, name);
     for (const std::string& state : state_names_)
       group.state.emplace_back(zeros(group.flat.shape(), group.flat.dtype(), device), fmt::format("{}.{}", name, state),
                                false);
@@ -119,6 +144,12 @@ Tensor Optimizer::step(std::span<const Tensor> gradients, const Tensor& learning
     squares = squares.defined() ? squares + cast(own, squares.dtype()) : own;
   }
   const Tensor norm = elementwise("sqrt", {squares});
+  for (Group& group : groups_) {
+    if (!group.is_copy) continue;
+    std::vector<Variable> members;
+    for (const std::size_t i : group.members) members.push_back(variables_[i]);
+    group.flat.assign(values_of(members));
+  }
   const Tensor next = step_.value() + 1.0;
   step_.assign(next);
   const Tensor count = cast(next, DType::f32);
@@ -127,6 +158,13 @@ Tensor Optimizer::step(std::span<const Tensor> gradients, const Tensor& learning
     if (clip_norm_ > 0) gradient = gradient * cast(clip_factor(norm, clip_norm_), gradient.dtype());
     const DType type = gradient.dtype();
     update(groups_[i], gradient, cast(learning_rate, type), cast(count, type));
+    if (!groups_[i].is_copy) continue;
+    Extent offset = 0;
+    for (const std::size_t member : groups_[i].members) {
+      Variable& variable = variables_[member];
+      variable.assign(reshape(narrow(groups_[i].flat.value(), 0, offset, variable.numel()), variable.shape()));
+      offset += variable.numel();
+    }
   }
   return norm;
 }

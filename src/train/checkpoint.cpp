@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/checked.hpp"
 #include "base/file.hpp"
 #include "base/json.hpp"
 #include "base/quote.hpp"
@@ -91,6 +92,26 @@ void save_checkpoint(const std::filesystem::path& path, const Checkpoint& c) {
   io::write_safetensors(path, views, metadata, {.keep_previous = true, .expected_bytes = bytes});
 }
 
+namespace {
+
+/// A model is as large as the configuration says. What the file cannot fill is refused before it is built.
+void check_extents(const Checkpoint& c, std::string_view source) {
+  Extent held = 0;
+  for (const nn::NamedArray& array : c.model) held += static_cast<Extent>(array.bytes.size());
+  const nn::GptConfig& model = c.config.model;
+  const auto fits = [&](Extent rows) {
+    const auto numbers = try_multiply(rows, model.width);
+    return numbers && *numbers <= held;
+  };
+  if (model.layers > static_cast<Extent>(c.model.size()) || !fits(model.vocabulary) || !fits(model.context))
+    throw FileError(fmt::format(
+        "{}: {} layers of width {}, with a vocabulary of {} and a context of {}, are asked for, but the file has {} "
+        "tensors of {} bytes; is it whole?",
+        source, model.layers, model.width, model.vocabulary, model.context, c.model.size(), held));
+}
+
+}  // namespace
+
 Checkpoint load_checkpoint(const std::filesystem::path& path) {
   const io::SafetensorsFile file = io::SafetensorsFile::open(path);
   const auto format = file.metadata().find("format");
@@ -129,6 +150,7 @@ Checkpoint load_checkpoint(const std::filesystem::path& path) {
       foreign(file.source(), fmt::format("it holds a tensor {}", quote(view.name)));
     }
   }
+  check_extents(c, file.source());
   return c;
 }
 

@@ -78,7 +78,7 @@ std::string_view name_of(Alphabet::Kind kind) { return kind == Alphabet::Kind::b
 TextData TextData::load(const std::filesystem::path& path, Alphabet::Kind kind, Extent context) {
   const std::string text = read_text_file(path);
   if (text.empty()) throw FileError(fmt::format("{}: the file is empty; give a UTF-8 text", path.string()));
-  require_utf8(text, path.string());
+  if (kind == Alphabet::Kind::characters) require_utf8(text, path.string());  // bytes may be anything
 
   TextData data;
   data.content_hash = xxh64(text);

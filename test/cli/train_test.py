@@ -3,18 +3,22 @@
 
 Runs, resumes, kills, fills disks, and gives it what it must refuse. A run is compared by the bytes of its tensors.
 """
+import fcntl
 import json
 import os
 import pathlib
 import pty
 import random
+import re
 import resource
+import shlex
 import shutil
 import signal
 import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import unittest
 
@@ -48,6 +52,51 @@ def tensors(path):
     metadata = header.pop("__metadata__")
     data = raw[8 + length:]
     return {name: data[slice(*entry["data_offsets"])] for name, entry in header.items()}, metadata
+
+
+def xxh64(data):
+    """XXH64 of bytes, with seed 0."""
+    p1, p2, p3, p4, p5, mask = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5, 2**64 - 1
+
+    def turn(x, bits):
+        return (x << bits | x >> (64 - bits)) & mask
+
+    def step(lane, word):
+        return turn((lane + word * p2) & mask, 31) * p1 & mask
+
+    whole, result = len(data) // 32 * 32, p5
+    if whole:
+        lanes = [(p1 + p2) & mask, p2, 0, -p1 & mask]
+        for at in range(0, whole, 32):
+            lanes = [step(lane, word) for lane, word in zip(lanes, struct.unpack_from("<4Q", data, at))]
+        result = sum(turn(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18))) & mask
+        for lane in lanes:
+            result = ((result ^ step(0, lane)) * p1 + p4) & mask
+    result = (result + len(data)) & mask
+    at = whole
+    while at + 8 <= len(data):
+        result = (turn(result ^ step(0, struct.unpack_from("<Q", data, at)[0]), 27) * p1 + p4) & mask
+        at += 8
+    if at + 4 <= len(data):
+        result = (turn(result ^ struct.unpack_from("<I", data, at)[0] * p1 & mask, 23) * p2 + p3) & mask
+        at += 4
+    for byte in data[at:]:
+        result = turn(result ^ byte * p5 & mask, 11) * p1 & mask
+    result = (result ^ result >> 33) * p2 & mask
+    result = (result ^ result >> 29) * p3 & mask
+    return result ^ result >> 32
+
+
+def content_hash(header, data):
+    """As a checkpoint has it."""
+    def text(value):
+        return struct.pack("<Q", len(value.encode())) + value.encode()
+
+    parts = [text(key) + text(value) for key, value in sorted(header["__metadata__"].items()) if key != "content_hash"]
+    for name, entry in sorted(header.items()):
+        if name != "__metadata__":
+            parts += [text(name), text(entry["dtype"]), text(str(entry["shape"])), data[slice(*entry["data_offsets"])]]
+    return f"{xxh64(b''.join(parts)):016x}"
 
 
 class CliTest(unittest.TestCase):
@@ -139,8 +188,9 @@ class Training(CliTest):
         self.assert_code(self.train("--resume", "--seconds", 1), OK)
         self.assertGreater(int(tensors(self.out / "last.safetensors")[1]["step"]), int(steps))
 
-    def test_terminal_line_redraws(self):
+    def on_terminal(self, columns):
         parent, child = pty.openpty()
+        fcntl.ioctl(parent, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         with subprocess.Popen([WEFT, "train", "text", "--out", self.out, "--data", self.text, *SMALL, "--seconds", "2"], stdout=child,
                               env=environment(TERM="xterm")) as process:
             os.close(child)
@@ -154,8 +204,17 @@ class Training(CliTest):
                     break
                 shown += piece
             self.assertEqual(process.wait(), OK)
+        return shown
+
+    def test_terminal_line_redraws(self):
+        shown = self.on_terminal(100)
         self.assertGreater(shown.count(b"\rstep"), 3)
         self.assertLess(shown.count(b"\rstep"), 40)
+
+    def test_lines_fit_a_narrow_terminal(self):
+        lines = [line for line in re.split(r"\x1b\[K|[\r\n]+", self.on_terminal(30).decode()) if line.startswith("step")]
+        self.assertTrue(lines)
+        self.assertTrue(all(len(line) < 30 and "loss" in line for line in lines), lines)
 
     def test_byte_vocabulary(self):
         self.text.write_text("naïve – 日本\n" * 100)
@@ -171,6 +230,26 @@ class Training(CliTest):
         self.assert_code(self.begin("--seconds", "1e-9"), OK)
         self.assertTrue((self.out / "last.safetensors").exists())
         self.assert_code(self.train("--resume", "--steps", 2, "--device", "cpu"), OK)
+
+    def test_what_it_tells_to_type_can_be_typed(self):
+        self.text.write_text("row row row your boat\n" * 100)  # no "T"
+        out = self.folder / "my first run's"
+        result = self.begin("--steps", 3, out=out)
+        self.assert_code(result, OK)
+        line = next(line for line in result.stdout.splitlines() if line.startswith("Let it write:"))
+        command = shlex.split(line.removeprefix("Let it write:"))
+        self.assertEqual(command, ["weft", "generate", str(out)])
+        self.assert_code(weft(*command[1:], "--max-tokens", 5, "--device", "cpu"), OK)
+
+    def test_files_that_are_no_text(self):
+        self.text.write_bytes(bytes(range(256)) * 40)
+        result = self.begin("--steps", 2, "--vocabulary", "byte")
+        self.assert_code(result, OK)
+        self.assert_code(weft("generate", self.out, "--max-tokens", 5, "--device", "cpu"), OK)
+        self.text.write_text("wide text\n" * 200, encoding="utf-16")
+        result = self.begin("--steps", 2, out=self.folder / "wide")
+        self.assert_code(result, FILE)
+        self.assertIn("iconv -f utf-16", result.stderr)
 
     def test_quiet_says_nothing(self):
         result = self.begin("--steps", 3, "--quiet")
@@ -283,6 +362,12 @@ class Resuming(CliTest):
         self.assertEqual(list(self.out.glob("*.tmp-*")), [])
         self.assert_code(self.train("--resume", "--steps", 20, "--device", "cpu"), OK)
 
+    def test_a_disk_that_is_full_at_the_first_save(self):
+        result = self.begin("--steps", 10, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)))
+        self.assert_code(result, FILE)
+        self.assertIn("there is no checkpoint yet, so what was trained is lost", result.stderr)
+        self.assertFalse((self.out / "last.safetensors").exists())
+
     def test_from_another_folder(self):
         self.assert_code(weft("train", "text", "--out", self.out, "--data", self.text.name, *SMALL, "--steps", 2, cwd=self.folder), OK)
         self.assert_code(self.train("--resume", "--steps", 4, "--device", "cpu", cwd="/"), OK)
@@ -368,6 +453,25 @@ class Refusals(CliTest):
         header = json.dumps({"__metadata__": {"format": "pt"}, "w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
         foreign.write_bytes(struct.pack("<Q", len(header)) + header + b"\0\0\0\0")
         self.refused(weft("generate", foreign, "--device", "cpu"), FILE, "pt", "`weft train`")
+
+    def test_a_checkpoint_that_asks_for_more_than_it_holds(self):
+        """Whoever changes the file can also make its hash fit."""
+        self.assert_code(self.begin("--steps", 2), OK)
+        path = self.out / "last.safetensors"
+        raw = path.read_bytes()
+        length, = struct.unpack("<Q", raw[:8])
+        header, data = json.loads(raw[8:8 + length]), raw[8 + length:]
+        about = header["__metadata__"]
+        config = json.loads(about["config"])
+        self.assertEqual(content_hash(header, data), about["content_hash"])
+        for name, value in (("layers", 2**31 - 1), ("context", 2**30), ("vocabulary", 2**30)):
+            model = {**config["model"], name: value}
+            about["config"] = json.dumps({**config, "model": model})
+            about["content_hash"] = content_hash(header, data)
+            text = json.dumps(header).encode()
+            hostile = self.folder / f"{name}.safetensors"
+            hostile.write_bytes(struct.pack("<Q", len(text)) + text + data)
+            self.refused(weft("generate", hostile, "--device", "cpu"), FILE, "are asked for, but the file has")
 
 
 class Generating(CliTest):

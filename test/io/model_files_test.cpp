@@ -245,6 +245,22 @@ TEST(ConvertModel, ThereAndBackIsTheSameModel) {
   }
 }
 
+TEST(ConvertModel, TheTypeOfAFileIsThatOfItsMatrices) {
+  const TemporaryFolder folder;
+  GgufMetadata metadata;
+  metadata.set("general.file_type", std::uint32_t{3});
+  const auto path = put_model(folder, {{"norm", {4}}, {"a", {2, 32}, BlockType::q4_1}}, metadata);
+  convert_model(TensorSource::open(path), folder / "half.safetensors",
+                {.type = BlockType::f16, .rename = {}, .progress = {}});
+  convert_model(TensorSource::open(folder / "half.safetensors"), folder / "half.gguf", {});
+  const TensorSource half = TensorSource::open(folder / "half.gguf");
+  EXPECT_EQ(half.gguf()->metadata().get<int>("general.file_type"), 1);
+  EXPECT_EQ(half.at("a").type, BlockType::f16);
+  EXPECT_EQ(half.at("norm").type, BlockType::f32);  // as programs that read GGUF expect it
+  convert_model(TensorSource::open(path), folder / "full.gguf", {});
+  EXPECT_EQ(TensorSource::open(folder / "full.gguf").gguf()->metadata().get<int>("general.file_type"), 0);
+}
+
 TEST(ConvertModel, TypesNamesAndMetadataAsAsked) {
   const TemporaryFolder folder;
   const TensorSource model = TensorSource::open(

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include <cmath>
 #include <functional>
 
@@ -239,6 +241,29 @@ TEST(Optimizer, AdamWithoutMomentum) {
   const std::vector<float> values = p.value().to_vector<float>();
   EXPECT_NEAR(values[0], 0.9, 1e-5);
   EXPECT_NEAR(values[1], -1.9, 1e-5);
+}
+
+// First a part of a model, then all of it: the parameters that the first optimiser laid together are copied by the second.
+TEST(Optimizer, OfAPartAndThenOfAll) {
+  const auto run = [](bool part_first) {
+    Variable a(tensor({1.0f, -2.0f}), "a"), b(tensor({3.0f}), "b");
+    std::optional<Adam> part;
+    if (part_first) part.emplace(std::vector<Variable>{b}, AdamOptions{.learning_rate = 0});
+    SGD all(std::vector<Variable>{a, b}, {.learning_rate = 0.5, .momentum = 0.5});
+    Adam again(std::vector<Variable>{a}, {.learning_rate = 0.1});
+    for (int i = 0; i < 3; ++i) {
+      all.step(std::vector<Tensor>{tensor({0.5f, 1.0f}), tensor({-1.0f})});
+      again.step(std::vector<Tensor>{tensor({0.25f, -0.5f})});
+      if (part) part->step(std::vector<Tensor>{tensor({1.0f})});
+    }
+    std::vector<float> values = a.value().to_vector<float>();
+    values.push_back(b.value().item<float>());
+    return values;
+  };
+  const std::vector<float> alone = run(false), after = run(true);
+  ASSERT_EQ(alone.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_FLOAT_EQ(alone[i], after[i]);
+  EXPECT_NE(alone[0], 1.0f);
 }
 
 TEST(Optimizer, TrainsAModule) {

@@ -41,7 +41,8 @@ struct CommonOptions {
 
 /// Base of optimisers. The constructor puts parameters that are treated alike one after another into one flat variable
 /// (weft::flatten_together; those with a multiple of 64 elements first, so that they stay aligned), with flat state beside it.
-/// A parameter belongs to one optimiser, or to several made of the same list.
+/// Parameters that already are part of another optimiser's flat variable stay there, and are copied at each step. So more
+/// of a model can be trained later on.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -72,6 +73,7 @@ class Optimizer {
     std::vector<std::size_t> members;  // indices in the parameter list, in their order inside `flat`
     bool decay = false;
     std::vector<Variable> state;  // one flat variable for each of state_names()
+    bool is_copy = false;         // `flat` holds copies of parameters that lie elsewhere
   };
   /// `state_names` are the flat variables kept beside each group's parameters.
   Optimizer(ParameterList list, const CommonOptions& options, std::vector<std::string> state_names);
