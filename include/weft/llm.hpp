@@ -19,12 +19,15 @@
 
 #include "weft/device.hpp"
 #include "weft/inference.hpp"
+#include "weft/tokenizer.hpp"
 
 namespace weft::llm {
 
 struct LoadOptions {
-  Extent context = 0;  ///< positions kept of each sequence; 0: as many as the model was trained for, at most 4096
-  int sequences = 1;   ///< sequences in the cache: the number of prompts that run in parallel
+  /// Positions kept of each sequence. 0: as many as the model was trained for, or as many as fit into half of the free memory
+  /// (2 GiB on a GPU, which does not report its memory; what the weights leave of `device_memory`, if that is set).
+  Extent context = 0;
+  int sequences = 1;  ///< sequences in the cache: the number of prompts that run in parallel
   CacheType cache = CacheType::f32;
   /// Layers with a window keep all positions too, not only those inside the window. This takes more memory, but a text that
   /// differs from the last one far before its end is not read again.
@@ -34,6 +37,9 @@ struct LoadOptions {
   /// On the CPU: packed weights of 16 MB or more are kept in the cache folder (WEFT_CACHE_DIR), and mapped from there the next
   /// time. The files take at most a tenth of the disk, and may be removed at any time.
   bool keep_packed = true;
+  /// Bytes that weights and cache may take together; 0: no limit of this kind. UsageError where they do not suffice.
+  std::uint64_t device_memory = 0;
+  std::string chat_template = {};  ///< its text, in place of the model's own
   Device device = default_device();
   std::function<void(std::uint64_t done, std::uint64_t total)> progress = {};  ///< bytes of weights
 };
@@ -58,12 +64,27 @@ struct GenerateOptions {
   bool log_probabilities = false;
   /// List this many of the most probable tokens (0 to 20) with each token, with their log-probabilities and its own.
   Extent top_log_probabilities = 0;
+  bool parse_special = true;    ///< of prompts given as text: whether special tokens written out in them become tokens
   Extent draft = 0;             ///< tokens guessed from the text so far and checked together; the result stays the same
   std::stop_token cancel = {};  ///< checked before every token
 };
 
+/// A message of a conversation. What it holds is text for the template, and never becomes special tokens.
 struct Message {
   std::string role, content;
+  std::string reasoning = {};  ///< thoughts before the content, as `reasoning_content`; empty: none
+  /// Calls that the assistant made: a JSON list as in [{"type": "function", "function": {"name": ..., "arguments": {...}}}].
+  std::string tool_calls = {};
+  std::string name = {}, tool_call_id = {};  ///< of a tool's answer
+};
+
+/// What a template sees beside the messages.
+struct ChatOptions {
+  std::string tools = {};      ///< a JSON list of schemas; empty: none
+  std::string documents = {};  ///< a JSON list of documents to answer from; empty: none
+  std::string variables = {};  ///< a JSON object of further variables, such as {"enable_thinking": false}; empty: none
+  std::string template_name = {};     ///< of a model with several
+  bool add_generation_prompt = true;  ///< end where the model is to answer
 };
 
 struct TokenProbability {
@@ -96,7 +117,8 @@ class Run;
 }  // namespace detail
 
 /// Text while it is generated. Each step of the iterator runs the model until a piece of text is certain: pieces are whole
-/// UTF-8 characters, never part of a stop text. Destruction ends the generation. A model runs one at a time.
+/// UTF-8 characters, never part of a stop text.
+/// A model runs one generation at a time, until its end or its destruction.
 class Generation {
  public:
   class iterator {
@@ -142,17 +164,22 @@ struct Perplexity {
   Extent tokens = 0;     ///< number of predicted tokens
 };
 
+/// The seed that prompt `index` of a batch draws by; that of the first is `seed` itself.
+std::uint64_t batch_seed(std::uint64_t seed, std::size_t index);
+
 /// A model on its device, with the cache of its sequences. A cheap handle; one thread at a time.
 class Model {
  public:
   /// The reply to a conversation, written with the model's own template. Messages are plain text, never special tokens. The
   /// part of the conversation that is in the cache is not computed again. Errors: UsageError if the model has no template, or
   /// the conversation with its reply does not fit the context.
-  Generation chat(const std::vector<Message>& messages, const GenerateOptions& options = {}) const;
-  /// Continues a text. Special tokens written out in the text count as special tokens.
+  Generation chat(const std::vector<Message>& messages, const GenerateOptions& options = {},
+                  const ChatOptions& chat = {}) const;
+  /// Continues a text. Special tokens written out in the text count as special tokens, unless `parse_special` is false.
   Generation generate(std::string_view prompt, const GenerateOptions& options = {}) const;
   Generation generate(std::span<const std::int32_t> prompt, const GenerateOptions& options = {}) const;
-  /// Runs several prompts, `LoadOptions::sequences` of them in parallel; returns a result for each prompt.
+  /// Runs several prompts, `LoadOptions::sequences` of them in parallel; returns a result for each prompt. Prompt i draws by
+  /// `batch_seed(seed, i)`: equal prompts get different texts, each the text of the prompt alone with that seed.
   std::vector<Result> generate_batch(std::span<const std::string> prompts, const GenerateOptions& options = {}) const;
 
   /// Throws the UsageError for a number out of its range that a generation with these options would throw.
@@ -165,9 +192,16 @@ class Model {
                         const std::function<void(const Perplexity&)>& progress = {}) const;
 
   std::vector<std::int32_t> encode(std::string_view text, bool add_special = true) const;
+  /// Ids without a piece add nothing.
   std::string decode(std::span<const std::int32_t> tokens) const;
-  /// The text of a conversation, written with the model's template.
-  std::string render(const std::vector<Message>& messages) const;
+  /// The tokenizer, which may outlive the model.
+  Tokenizer tokenizer() const;
+  /// Tokens that end a generation.
+  const std::vector<std::int32_t>& end_tokens() const;
+  /// The text of a conversation, written with the model's template, and its tokens: the prompt of `chat`.
+  /// Errors: UsageError if the model has no template, for invalid JSON, and for input that the template refuses.
+  std::string render(const std::vector<Message>& messages, const ChatOptions& chat = {}) const;
+  std::vector<std::int32_t> chat_tokens(const std::vector<Message>& messages, const ChatOptions& chat = {}) const;
 
   Extent vocabulary() const;
   Extent context() const;          ///< positions kept of each sequence

@@ -13,6 +13,7 @@
 
 #include "base/file.hpp"
 #include "base/quote.hpp"
+#include "io/convert_model.hpp"
 #include "io/gguf.hpp"
 #include "io/safetensors.hpp"
 #include "llm/builder.hpp"
@@ -232,6 +233,31 @@ void require_same(const ModelGraph& from, const ModelGraph& to) {
                                 problems));
 }
 
+/// What a GGUF file says about the model and its makers: license, languages, size. A folder has no place for it but the
+/// metadata of its safetensors.
+bool is_about_model(std::string_view key) {
+  constexpr std::string_view kOfTheFile[] = {"general.architecture", "general.name", "general.alignment",
+                                             "general.file_type", "general.quantization_version"};
+  return key.starts_with("general.") &&
+         std::find(std::begin(kOfTheFile), std::end(kOfTheFile), key) == std::end(kOfTheFile);
+}
+
+io::SafetensorsMetadata about_model(const io::GgufMetadata& metadata) {
+  io::GgufMetadata kept(metadata.source());
+  for (const auto& [key, value] : metadata.entries())
+    if (is_about_model(key)) kept.set(key, value);
+  return io::metadata_as_text(kept);
+}
+
+void add_about_model(io::GgufMetadata& metadata, const fs::path& folder) {
+  const fs::path file = folder / "model.safetensors";
+  std::error_code ignored;
+  if (!fs::exists(file, ignored)) return;
+  const io::GgufMetadata found = io::metadata_from_text(io::SafetensorsFile::open(file).metadata(), file.string());
+  for (const auto& [key, value] : found.entries())
+    if (is_about_model(key)) metadata.set(key, value);
+}
+
 /// A model that is read, checked, and about to be written.
 struct Conversion {
   Conversion(const io::TensorSource& model, const ConvertOptions& chosen)
@@ -335,7 +361,9 @@ Converted convert_to_folder(const io::TensorSource& source, const fs::path& fold
   if (error)
     throw FileError(fmt::format("{}: the folder cannot be made: {}; choose another place, or change the permissions",
                                 folder.string(), error.message()));
-  io::write_safetensors(folder / "model.safetensors", infos, {{"format", "pt"}},
+  io::SafetensorsMetadata metadata = about_model(source.gguf()->metadata());
+  metadata["format"] = "pt";
+  io::write_safetensors(folder / "model.safetensors", infos, metadata,
                         [&](std::size_t i, const auto& put) { c.put(*parts[i].first, parts[i].second, put); });
   for (const auto& [name, text] : tokenizer.files) write_file_atomically(folder / name, text);
   write_file_atomically(folder / "config.json", json.dump(2) + "\n");
@@ -346,6 +374,7 @@ Converted convert_to_folder(const io::TensorSource& source, const fs::path& fold
 Converted convert_to_gguf(const io::TensorSource& source, const fs::path& file, const ConvertOptions& options) {
   Conversion c(source, options);
   GgufConfig gguf = config_to_gguf(c.from);
+  add_about_model(gguf.metadata, source.path());
   ModelConfig elsewhere = config_from_gguf(gguf.metadata, c.config.vocabulary);
   take_factors(elsewhere, [&](const char* name) {
     const auto found = gguf.factors.find(name);

@@ -120,7 +120,7 @@ std::vector<std::string> add_tokenizer(io::GgufMetadata& metadata, const fs::pat
   put_id("bos_token_id", bos);
   put_id("eos_token_id", id_of("eos_token", "eos_token_id"));
   put_id("padding_token_id", id_of("pad_token", "pad_token_id"));
-  put_id("unknown_token_id", v.unknown);
+  put_id("unknown_token_id", v.unknown != kNoToken ? v.unknown : id_of("unk_token", "unk_token_id"));
   metadata.set(key("add_bos_token"), *v.add_bos);
   if (v.add_space_prefix) metadata.set(key("add_space_prefix"), *v.add_space_prefix);
   metadata.set(std::string(text::kWholeTokenizerKey), whole);

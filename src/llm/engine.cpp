@@ -1,16 +1,23 @@
 #include "llm/engine.hpp"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
+#include <cinttypes>
+#include <cstdio>
+#include <fstream>
 #include <future>
+#include <limits>
 #include <utility>
 
 #if defined(__GLIBC__)
 #include <malloc.h>
 #endif
 
+#include "base/checked.hpp"
 #include "llm/most_probable.hpp"
 #include "llm/read_config.hpp"
 #include "runtime/devices.hpp"
@@ -21,7 +28,9 @@
 namespace weft::llm::detail {
 namespace {
 
-constexpr Extent kUsualContext = 4096, kContextMax = Extent{1} << 24;
+constexpr Extent kContextMax = Extent{1} << 24;
+constexpr Extent kLeastContext = 512, kContextStep = 256;  // of contexts that memory decides
+constexpr std::uint64_t kGpuCacheBytes = std::uint64_t{2} << 30;
 // Tokens of a pass. A pass of every size is compiled once, when it is first needed.
 constexpr std::size_t kSizes[] = {1, 2, 4, 8, 16, 64, 256, 512};
 constexpr Extent kHistory = 256;
@@ -46,6 +55,28 @@ void return_free_memory() {
 #endif
 }
 
+/// Bytes of memory that are free, as far as the system tells; else no limit.
+std::uint64_t free_memory() {
+  std::uint64_t bytes = std::numeric_limits<std::uint64_t>::max();
+  std::ifstream info("/proc/meminfo");
+  for (std::string line; std::getline(info, line);) {
+    std::uint64_t kilobytes = 0;
+    if (std::sscanf(line.c_str(), "MemAvailable: %" SCNu64 " kB", &kilobytes) == 1) bytes = kilobytes * 1024;
+  }
+  // A process may have a limit of its own, and a container less than its machine.
+  struct ::rlimit space {};
+  if (::getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY) {
+    std::uint64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const std::uint64_t taken = pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+    bytes = std::min<std::uint64_t>(bytes, space.rlim_cur - std::min<std::uint64_t>(taken, space.rlim_cur));
+  }
+  std::uint64_t limit = 0, used = 0;
+  std::ifstream("/sys/fs/cgroup/memory.max") >> limit;
+  std::ifstream("/sys/fs/cgroup/memory.current") >> used;
+  return limit > 0 ? std::min(bytes, limit - std::min(used, limit)) : bytes;
+}
+
 template <class T>
 Tensor on_device(const std::vector<T>& values, const Shape& shape, Device device) {
   return tensor_from_bytes(values.data(), shape, dtype_of<T>, device);
@@ -64,21 +95,23 @@ Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) : 
   const ModelConfig config = read_config(source, names);
   const Family& family = family_of(config);
   graph_ = family.build({config, family, [&](std::string_view key) { return names.find(key) != nullptr; }});
-  context_ = options.context > 0 ? options.context : std::min(config.context, kUsualContext);
-  if (context_ > config.context && config.rope_dims == 0)
-    throw UsageError(fmt::format("llm::load: a context of {}; the model knows {} positions", context_, config.context));
+  if (options.context > config.context && config.rope_dims == 0)
+    throw UsageError(
+        fmt::format("llm::load: a context of {}; the model knows {} positions", options.context, config.context));
   slots_ = options.sequences;
   cache_type_ = options.cache;
   exact_ = options.exact;
   // One thread reads the vocabulary while the others pack weights.
   auto text = std::async(std::launch::async, [&] {
-    ModelText read = source.gguf() ? model_text_of_gguf(*source.gguf(), config) : model_text_of_folder(path, config);
+    ModelText read = source.gguf() ? model_text_of_gguf(*source.gguf(), config, options.chat_template)
+                                   : model_text_of_folder(path, config, options.chat_template);
     source.forget_metadata();
     return read;
   });
   weights_ = load_weights(graph_, names, device_, options.progress,
                           options.keep_packed ? usual_packed_files() : PackedFileRules());
   text_ = text.get();
+  choose_context(options);
 
   if (const auto most = short_positions(config); most && *most < context_) short_positions_ = most;
   const auto table = [&](bool local) {
@@ -111,6 +144,47 @@ Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) : 
   }
   cached_.resize(static_cast<std::size_t>(slots_));
   return_free_memory();
+}
+
+void Engine::choose_context(const LoadOptions& options) {
+  const ModelConfig& config = graph_.config;
+  // Of one position of every sequence, in all layers: rings of some only make it less.
+  std::uint64_t position_bytes = 0;
+  for (const TensorDesc& tensor : graph_.tensors) {
+    if (tensor.storage != TensorStorage::kv_cache) continue;
+    const Tensor like = empty_cache(slots_, tensor.shape[1].value, cache_type_, device_);
+    position_bytes += static_cast<std::uint64_t>(like.numel()) * size_bytes(like.dtype());
+  }
+  position_bytes = std::max<std::uint64_t>(position_bytes, 1);
+  const bool is_limited = options.device_memory > 0;
+  if (is_limited && weights_.bytes >= options.device_memory)
+    throw UsageError(
+        fmt::format("llm::load: the weights take {} bytes, and {} are allowed on {}; allow more, or take a smaller "
+                    "model",
+                    weights_.bytes, options.device_memory, device_.to_string()));
+  const std::uint64_t budget = is_limited                          ? options.device_memory - weights_.bytes
+                               : device_.kind == Device::Kind::cpu ? free_memory() / 2
+                                                                   : kGpuCacheBytes;
+  const auto fitting = static_cast<Extent>(std::min<std::uint64_t>(budget / position_bytes, kContextMax));
+  if (options.context > 0) {
+    if (is_limited && fitting < options.context)
+      throw UsageError(fmt::format(
+          "llm::load: a context of {} does not fit into {} bytes beside the weights, which leave room for {}",
+          options.context, options.device_memory, fitting));
+    context_ = options.context;
+  } else if (fitting >= config.context) {
+    context_ = config.context;
+  } else {
+    context_ = std::max(fitting / kContextStep * kContextStep, std::min(kLeastContext, config.context));
+    if (is_limited && context_ > fitting)
+      throw UsageError(fmt::format("llm::load: {} bytes leave room for {} positions beside the weights; allow more",
+                                   options.device_memory, fitting));
+  }
+  // Places in caches are 32-bit numbers on devices.
+  if (const auto rows = try_multiply<Extent>(context_, slots_);
+      !rows || *rows > std::numeric_limits<std::int32_t>::max())
+    throw UsageError(fmt::format("llm::load: {} sequences of {} positions; all together can have {}", slots_, context_,
+                                 std::numeric_limits<std::int32_t>::max()));
 }
 
 std::uint64_t Engine::cache_bytes() const {

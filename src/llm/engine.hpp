@@ -133,6 +133,8 @@ class Engine {
     bool is_long = false;  // it turns by the long factors of longrope
   };
 
+  /// Sets how many positions are kept, once the weights are there.
+  void choose_context(const LoadOptions& options);
   /// Whether rings hold all that a token at this position sees before it.
   bool has_window(int slot, Extent position) const;
   Tensor pass(std::span<const PositionedToken> batch, std::size_t size, LogitsOf wanted, const Tensor& drawn = {},

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/quote.hpp"
 #include "llm/most_probable.hpp"
 #include "llm/run.hpp"
 #include "weft/error.hpp"
@@ -25,6 +26,15 @@ Model load(const std::filesystem::path& path, const LoadOptions& options) {
     error.add_context("loading the model " + path.string());
     throw;
   }
+}
+
+std::uint64_t batch_seed(std::uint64_t seed, std::size_t index) {
+  if (index == 0) return seed;
+  // SplitMix64 (Steele et al. 2014): neighbouring seeds and indices give streams that have nothing in common.
+  std::uint64_t z = seed + 0x9E3779B97F4A7C15u * static_cast<std::uint64_t>(index);
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
 }
 
 // ---- Generation --------------------------------------------------------------------------------------------------------
@@ -57,30 +67,59 @@ const Result& Generation::result() {
 
 namespace {
 
-text::Rendered rendered(const detail::Engine& engine, const std::vector<Message>& messages) {
+text::OrderedJson parsed(const std::string& json, const char* what, bool is_list) {
+  if (json.empty()) return is_list ? text::OrderedJson(nullptr) : text::OrderedJson::object();
+  try {
+    text::OrderedJson value = text::parse_ordered_json(json, what);
+    if (is_list ? value.is_array() : value.is_object()) return value;
+  } catch (const FileError& error) {  // of the caller's text, not of a file
+    throw UsageError(error.what());
+  }
+  throw UsageError(fmt::format("{}: the JSON is not {}", what, is_list ? "a list [...]" : "an object {...}"));
+}
+
+text::OrderedJson json_of(const Message& m) {
+  text::OrderedJson json{{"role", m.role}, {"content", m.content}};
+  if (!m.reasoning.empty()) json["reasoning_content"] = m.reasoning;
+  if (!m.tool_calls.empty()) json["tool_calls"] = parsed(m.tool_calls, "tool_calls of a message", true);
+  if (!m.name.empty()) json["name"] = m.name;
+  if (!m.tool_call_id.empty()) json["tool_call_id"] = m.tool_call_id;
+  return json;
+}
+
+text::Rendered rendered(const detail::Engine& engine, const std::vector<Message>& messages,
+                        const ChatOptions& options) {
   const ModelText& v = engine.text();
   if (!v.chat)
     throw UsageError(fmt::format("{}: the model has no chat template, so it is not made for chats; use generate",
                                  engine.config().source));
   text::OrderedJson list = text::OrderedJson::array();
-  for (const Message& m : messages) list.push_back({{"role", m.role}, {"content", m.content}});
-  return v.chat->render(list, {.add_generation_prompt = true});
+  for (const Message& m : messages) list.push_back(json_of(m));
+  return v.chat->render(list, {.tools = parsed(options.tools, "tools", true),
+                               .documents = parsed(options.documents, "documents", true),
+                               .add_generation_prompt = options.add_generation_prompt,
+                               .variables = parsed(options.variables, "variables", false),
+                               .template_name = options.template_name,
+                               .now = {}});
 }
 
 std::vector<TokenId> tokens_of(const detail::Engine& engine, const text::Rendered& chat) {
   std::vector<text::TextSegment> segments;
   for (const jinja::Segment& s : chat.segments) segments.push_back({s.text, !s.from_user});
   // Templates write the tokens around a text themselves.
-  return engine.text().tokenizer.encode(segments, false);
+  return engine.text().tokenizer->encode(segments, false);
 }
 
 }  // namespace
 
-Generation Model::chat(const std::vector<Message>& messages, const GenerateOptions& options) const {
-  return Generation(std::make_unique<detail::Run>(engine_, tokens_of(*engine_, rendered(*engine_, messages)), options));
+Generation Model::chat(const std::vector<Message>& messages, const GenerateOptions& options,
+                       const ChatOptions& chat) const {
+  return Generation(std::make_unique<detail::Run>(engine_, chat_tokens(messages, chat), options));
 }
 Generation Model::generate(std::string_view prompt, const GenerateOptions& options) const {
-  return generate(std::span<const std::int32_t>(encode(prompt)), options);
+  return generate(std::span<const std::int32_t>(
+                      engine_->text().tokenizer->encode(prompt, {.parse_special = options.parse_special})),
+                  options);
 }
 Generation Model::generate(std::span<const std::int32_t> prompt, const GenerateOptions& options) const {
   return Generation(
@@ -88,7 +127,8 @@ Generation Model::generate(std::span<const std::int32_t> prompt, const GenerateO
 }
 std::vector<Result> Model::generate_batch(std::span<const std::string> prompts, const GenerateOptions& options) const {
   std::vector<std::vector<TokenId>> encoded;
-  for (const std::string& prompt : prompts) encoded.push_back(encode(prompt));
+  for (const std::string& prompt : prompts)
+    encoded.push_back(engine_->text().tokenizer->encode(prompt, {.parse_special = options.parse_special}));
   return detail::run_batch(*engine_, std::move(encoded), options);
 }
 
@@ -155,25 +195,42 @@ Perplexity Model::perplexity(std::string_view text, const PerplexityOptions& opt
 }
 
 std::vector<std::int32_t> Model::encode(std::string_view text, bool add_special) const {
-  return engine_->text().tokenizer.encode(text, {.add_special = add_special});
+  return engine_->text().tokenizer->encode(text, {.add_special = add_special});
 }
 std::string Model::decode(std::span<const std::int32_t> tokens) const {
-  return engine_->text().tokenizer.decode(tokens, false);
+  return engine_->text().tokenizer->decode(tokens, false);
 }
-std::string Model::render(const std::vector<Message>& messages) const { return rendered(*engine_, messages).text(); }
+Tokenizer Model::tokenizer() const { return Tokenizer(engine_->text().tokenizer); }
+const std::vector<std::int32_t>& Model::end_tokens() const { return engine_->text().end_tokens; }
+std::string Model::render(const std::vector<Message>& messages, const ChatOptions& chat) const {
+  return rendered(*engine_, messages, chat).text();
+}
+std::vector<std::int32_t> Model::chat_tokens(const std::vector<Message>& messages, const ChatOptions& chat) const {
+  return tokens_of(*engine_, rendered(*engine_, messages, chat));
+}
 Extent Model::vocabulary() const { return engine_->config().vocabulary; }
 Extent Model::context() const { return engine_->context(); }
 Extent Model::trained_context() const { return engine_->config().context; }
 Device Model::device() const { return engine_->device(); }
 bool Model::has_template() const { return engine_->text().chat.has_value(); }
 
+namespace {
+
+// A name of a file as part of a line.
+std::string quoted_in(std::string_view name) {
+  const std::string quoted = quote(name);
+  return quoted.substr(1, quoted.size() - 2);
+}
+
+}  // namespace
+
 std::string Model::describe(bool graph) const {
   const ModelConfig& c = engine_->config();
   std::string s = fmt::format(
       "{}{}{}: {} layers, width {}, {} heads ({} for keys) of {}, vocabulary {}, context {} of {}; {:.1f} MB "
       "of weights and {:.1f} MB of cache on {}",
-      c.architecture, c.name.empty() ? "" : " ", c.name, c.layers, c.hidden, c.heads, c.kv_heads, c.head_dim,
-      c.vocabulary, engine_->context(), c.context, static_cast<double>(engine_->weight_bytes()) / 1e6,
+      quoted_in(c.architecture), c.name.empty() ? "" : " ", quoted_in(c.name), c.layers, c.hidden, c.heads, c.kv_heads,
+      c.head_dim, c.vocabulary, engine_->context(), c.context, static_cast<double>(engine_->weight_bytes()) / 1e6,
       static_cast<double>(engine_->cache_bytes()) / 1e6, engine_->device().to_string());
   if (!engine_->packed_file().empty()) s += "; packed weights from " + engine_->packed_file().string();
   if (graph) s += "\n" + engine_->graph().to_string();

@@ -13,12 +13,14 @@ namespace {
 
 using text::TokenId;
 
+constexpr const char* kGivenTemplate = "the chat template given";
+
 /// Ends that models of chats use, where a file names only the end of a document.
 void add_usual_ends(ModelText& v) {
   for (const char* piece :
        {"<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "<|endoftext|>", "</s>", "<|end_of_text|>"}) {
-    const TokenId id = v.tokenizer.id_of(piece);
-    if (id == text::kNoToken || !v.tokenizer.is_special(id)) continue;
+    const TokenId id = v.tokenizer->id_of(piece);
+    if (id == text::kNoToken || !v.tokenizer->is_special(id)) continue;
     if (std::find(v.end_tokens.begin(), v.end_tokens.end(), id) == v.end_tokens.end()) v.end_tokens.push_back(id);
   }
 }
@@ -31,25 +33,31 @@ void add_ends(ModelText& v, const ModelConfig& config) {
 
 }  // namespace
 
-ModelText model_text_of_gguf(const io::GgufFile& file, const ModelConfig& config) {
+ModelText model_text_of_gguf(const io::GgufFile& file, const ModelConfig& config, const std::string& chat_template) {
   const io::GgufMetadata& m = file.metadata();
-  ModelText v{text::tokenizer_of_gguf(m), {}, {}};
-  if (m.contains("tokenizer.chat_template")) v.chat = text::ChatTemplate::from_gguf(m);
+  ModelText v{std::make_shared<const text::Tokenizer>(text::tokenizer_of_gguf(m)), {}, {}};
+  if (!chat_template.empty())
+    v.chat = text::ChatTemplate(chat_template, text::ChatTemplate::tokens_of(m), kGivenTemplate);
+  else if (m.contains("tokenizer.chat_template"))
+    v.chat = text::ChatTemplate::from_gguf(m);
   add_ends(v, config);
   return v;
 }
 
-ModelText model_text_of_folder(const std::filesystem::path& folder, const ModelConfig& config) {
+ModelText model_text_of_folder(const std::filesystem::path& folder, const ModelConfig& config,
+                               const std::string& chat_template) {
   const auto path = folder / "tokenizer.json";
   if (!std::filesystem::exists(path))
     throw FileError(
         fmt::format("{}: the folder has no tokenizer.json, which text is read with; download it beside the weights",
                     folder.string()));
-  ModelText v{text::Tokenizer::from_json_file(path), {}, {}};
+  ModelText v{std::make_shared<const text::Tokenizer>(text::Tokenizer::from_json_file(path)), {}, {}};
   const auto settings_path = folder / "tokenizer_config.json";
   const Json settings = std::filesystem::exists(settings_path) ? read_json_file(settings_path) : Json::object();
-  if (std::filesystem::exists(folder / "chat_template.jinja") ||
-      std::filesystem::exists(folder / "chat_template.json") || settings.contains("chat_template"))
+  if (!chat_template.empty())
+    v.chat = text::ChatTemplate(chat_template, text::ChatTemplate::tokens_of(folder), kGivenTemplate);
+  else if (std::filesystem::exists(folder / "chat_template.jinja") ||
+           std::filesystem::exists(folder / "chat_template.json") || settings.contains("chat_template"))
     v.chat = text::ChatTemplate::from_folder(folder);
   ModelConfig ends = config;
   if (const auto generation = folder / "generation_config.json"; std::filesystem::exists(generation)) {
@@ -63,7 +71,7 @@ ModelText model_text_of_folder(const std::filesystem::path& folder, const ModelC
   if (v.chat)
     if (const auto it = v.chat->special_tokens().find("eos_token");
         it != v.chat->special_tokens().end() && it->is_string())
-      if (const TokenId eos = v.tokenizer.id_of(it->get<std::string>()); eos != text::kNoToken)
+      if (const TokenId eos = v.tokenizer->id_of(it->get<std::string>()); eos != text::kNoToken)
         ends.end_tokens.push_back(eos);
   add_ends(v, ends);
   return v;

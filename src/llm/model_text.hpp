@@ -2,7 +2,9 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <optional>
+#include <string>
 
 #include "io/gguf.hpp"
 #include "llm/config.hpp"
@@ -12,13 +14,16 @@
 namespace weft::llm {
 
 struct ModelText {
-  text::Tokenizer tokenizer;
+  std::shared_ptr<const text::Tokenizer> tokenizer;
   std::optional<text::ChatTemplate> chat;
   std::vector<text::TokenId> end_tokens;
 };
 
-ModelText model_text_of_gguf(const io::GgufFile& file, const ModelConfig& config);
+/// `chat_template`: a template in place of the model's own, or empty.
+ModelText model_text_of_gguf(const io::GgufFile& file, const ModelConfig& config,
+                             const std::string& chat_template = {});
 /// FileError if there is no tokenizer.json.
-ModelText model_text_of_folder(const std::filesystem::path& folder, const ModelConfig& config);
+ModelText model_text_of_folder(const std::filesystem::path& folder, const ModelConfig& config,
+                               const std::string& chat_template = {});
 
 }  // namespace weft::llm

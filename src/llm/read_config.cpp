@@ -9,6 +9,9 @@
 namespace weft::llm {
 namespace {
 
+// Of models they have some kilobytes.
+constexpr JsonLimits kConfigLimits{.max_bytes = std::uint64_t{8} << 20, .max_values = 200'000};
+
 /// A graph is as large as the configuration says. What the file cannot fill is refused before it is built.
 void check_count(const ModelConfig& config, const io::TensorSource& source) {
   const Extent apart = config.from_gguf ? 1 : std::max<Extent>(config.experts, 1);
@@ -58,7 +61,7 @@ ModelConfig read_config(const io::TensorSource& source, const TensorNames& names
           fmt::format("{}: a file of tensors alone does not say what model it is; give the folder with its config.json",
                       source.path().string()));
     const auto file = source.path() / "config.json";
-    config = config_from_json(read_json_file(file), file.string());
+    config = config_from_json(read_json_file(file, kConfigLimits), file.string());
   }
   check_count(config, source);
   return config;

@@ -83,7 +83,7 @@ std::uint64_t seed_of(const Sampling& sampling) {
 // ---- Reply -------------------------------------------------------------------------------------------------------------
 
 Reply::Reply(const Engine& engine, const GenerateOptions& options, Extent prompt_tokens)
-    : engine_(engine), options_(options), decoder_(engine.text().tokenizer), stop_(options.stop) {
+    : engine_(engine), options_(options), decoder_(*engine.text().tokenizer), stop_(options.stop) {
   result.prompt_tokens = prompt_tokens;
   tokens_max_ = std::min(options.max_tokens, engine.context() - prompt_tokens);
 }
@@ -138,7 +138,14 @@ Run::Run(std::shared_ptr<Engine> engine, std::vector<TokenId> prompt, GenerateOp
   engine_->busy = true;
 }
 
-Run::~Run() { engine_->busy = false; }
+Run::~Run() { release(); }
+
+void Run::release() {
+  if (released_) return;
+  released_ = true;
+  drawing_.reset();
+  engine_->busy = false;
+}
 
 DrawRequest Run::request(std::size_t drawn, std::span<const TokenId> history) const {
   return {&options_.sampling, seed_, drawn, options_.log_probabilities, options_.top_log_probabilities, history};
@@ -159,6 +166,7 @@ bool Run::next(std::string& piece) {
     else
       step(piece);
   }
+  if (reply_.ended()) release();  // the next generation need not wait until this one is destroyed
   return !piece.empty();
 }
 
@@ -288,7 +296,7 @@ std::vector<Result> run_batch(Engine& engine, std::vector<std::vector<TokenId>> 
       engine.grow(static_cast<int>(s), static_cast<Extent>(tokens.size()));
       batch.push_back({tokens.back(), static_cast<Extent>(tokens.size()) - 1, static_cast<int>(s)});
       // Each prompt draws from a stream of its own, whatever runs beside it.
-      requests.push_back({&options.sampling, seed + slots[s]->prompt, slots[s]->reply->result.tokens.size(),
+      requests.push_back({&options.sampling, batch_seed(seed, slots[s]->prompt), slots[s]->reply->result.tokens.size(),
                           options.log_probabilities, options.top_log_probabilities, tokens});
       taken.push_back(s);
     }

@@ -47,6 +47,7 @@ class Run {
 
  private:
   void start();
+  void release();
   void take(std::span<const Draw> draws, std::string& piece);
   void step(std::string& piece);
   void step_beside_device(std::string& piece);
@@ -57,7 +58,7 @@ class Run {
   GenerateOptions options_;
   std::vector<text::TokenId> tokens_;  // prompt and what came after; the last is not in the cache
   std::uint64_t seed_;
-  bool started_ = false;
+  bool started_ = false, released_ = false;
   Reply reply_;
   std::optional<Drawing> drawing_;  // of the token after tokens_
 };

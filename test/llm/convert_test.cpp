@@ -324,6 +324,39 @@ TEST(Convert, ExpertsGiveTheSameWhateverTypeTheirWeightsHave) {
   }
 }
 
+TEST(Convert, WhatIsSaidAboutAModelGoesAlong) {
+  const TemporaryFolder folder;
+  test::put(test::tiny_models()[0], folder);
+  const fs::path plain = folder / "plain.gguf", rich = folder / "rich.gguf", back = folder / "back",
+                 again = folder / "again.gguf";
+  convert_to_gguf(io::TensorSource::open(folder.path()), plain);
+  {
+    const io::GgufFile file = io::GgufFile::open(plain);
+    io::GgufMetadata metadata = file.metadata();
+    metadata.set("general.license", std::string("apache-2.0"));
+    metadata.set("general.languages", io::GgufArray(std::vector<std::string>{"en", "de"}));
+    metadata.set("general.finetune", std::string("Instruct"));
+    metadata.set("general.size_label", std::string("135M"));
+    metadata.set("general.quantization_version", std::uint32_t{2});
+    metadata.set("tokenizer.ggml.unknown_token_id", std::uint32_t{0});
+    const io::TensorSource source = io::TensorSource::open(plain);
+    std::vector<io::GgufTensorInfo> infos;
+    for (const io::SourceTensor& tensor : source.tensors()) infos.push_back({tensor.name, tensor.shape, *tensor.type});
+    io::GgufWriter writer(rich, metadata, std::move(infos));
+    for (const io::SourceTensor& tensor : source.tensors()) writer.write(tensor.data);
+    writer.commit();
+  }
+  convert_to_folder(io::TensorSource::open(rich), back);
+  convert_to_gguf(io::TensorSource::open(back), again);
+  const io::GgufFile file = io::GgufFile::open(again);
+  const io::GgufMetadata& m = file.metadata();
+  EXPECT_EQ(m.get<std::string>("general.license"), "apache-2.0");
+  EXPECT_EQ(m.array<std::string>("general.languages"), (std::vector<std::string>{"en", "de"}));
+  EXPECT_EQ(m.get<std::string>("general.size_label"), "135M");
+  EXPECT_EQ(m.get<int>("tokenizer.ggml.unknown_token_id"), 0);
+  EXPECT_FALSE(m.contains("general.quantization_version"));  // that is of the file
+}
+
 TEST(Convert, TypesAreAsAsked) {
   const TemporaryFolder folder;
   test::put(test::tiny_models()[0], folder);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <span>
 
 #include "base/message_of.hpp"
@@ -142,17 +143,117 @@ TEST_F(Generate, BatchesGiveWhatEachPromptGivesAlone) {
   }
 }
 
-// Prompts of a batch draw with seeds that follow one another, so that equal prompts go on differently.
+// Prompts of a batch draw with seeds of their own, so that equal prompts go on differently.
 TEST_F(Generate, EachPromptOfABatchHasASeedOfItsOwn) {
   const Model model = load_tiny({.sequences = 2});
   const std::vector<std::string> prompts = {kPrompt, kPrompt, kPrompt};
   const std::vector<Result> results = model.generate_batch(prompts, seeded(12));
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     GenerateOptions alone = seeded(12);
-    alone.sampling.seed = *alone.sampling.seed + i;
+    alone.sampling.seed = batch_seed(*alone.sampling.seed, i);
     EXPECT_EQ(ids_of(results[i]), ids_of(model.generate(kPrompt, alone).result())) << i;
   }
   EXPECT_NE(ids_of(results[0]), ids_of(results[1]));
+  // Batches of neighbouring seeds share no text.
+  GenerateOptions next = seeded(12);
+  ++*next.sampling.seed;
+  for (const Result& other : model.generate_batch(prompts, next))
+    for (const Result& result : results) EXPECT_NE(ids_of(other), ids_of(result));
+}
+
+TEST_F(Generate, AFinishedGenerationFreesTheModel) {
+  const Model model = load_tiny();
+  Generation first = model.generate("w1", greedy(3));
+  const std::string text = first.result().text;
+  Generation second = model.generate("w2", greedy(3));
+  EXPECT_FALSE(second.result().text.empty());
+  EXPECT_EQ(first.result().text, text);
+  // After its loop, and twice in one expression.
+  for (Generation loop = model.generate("w1", greedy(3)); const std::string_view piece : loop) (void)piece;
+  EXPECT_EQ(model.generate("w1", greedy(3)).result().text + model.generate("w1", greedy(3)).result().text, text + text);
+  // The end of the first leaves the second alone.
+  std::optional<Generation> ended = model.generate("w1", greedy(2));
+  ended->result();
+  Generation open = model.generate("w1", greedy(2));
+  ended.reset();
+  EXPECT_NE(test::message_of<UsageError>([&] { (void)model.generate("w2"); }).find("another generation"),
+            std::string::npos);
+}
+
+TEST_F(Generate, TokenizersStandAlone) {
+  const Model model = load_tiny();
+  const Tokenizer tokenizer = Tokenizer::load(folder_.path());
+  EXPECT_EQ(tokenizer.encode("w1 w2"), model.encode("w1 w2"));
+  EXPECT_EQ(model.tokenizer().encode("w1 w2"), model.encode("w1 w2"));
+  const std::int32_t w2 = tokenizer.id_of("w2").value();
+  EXPECT_EQ(tokenizer.piece(w2), "w2");
+  EXPECT_FALSE(tokenizer.id_of("nothing"));
+  EXPECT_FALSE(tokenizer.piece(1000));
+  EXPECT_EQ(tokenizer.size(), 48);
+  EXPECT_FALSE(tokenizer.is_special(w2));
+  EXPECT_EQ(tokenizer.decode(std::vector<std::int32_t>{w2}), "w2");
+}
+
+TEST_F(Generate, SpecialTokensOfAPromptMayBeText) {
+  test::put(test::tiny_models()[0], folder_);
+  Json tokenizer = read_json_file(folder_ / "tokenizer.json");
+  tokenizer["added_tokens"] =
+      parse_json(R"([{"id": 5, "content": "w5", "special": true, "normalized": false}])", "test");
+  folder_.put("tokenizer.json", tokenizer.dump());
+  const Model model = load(folder_.path());
+  EXPECT_EQ(model.generate("w5", greedy(1)).result().prompt_tokens, 1);
+  const std::string both[] = {"w5"};
+  GenerateOptions plain = greedy(1);
+  plain.parse_special = false;
+  EXPECT_NE(model.generate("w5", plain).result().tokens[0].log_probability, 1);  // it runs
+  EXPECT_EQ(model.tokenizer().encode("w5", {.parse_special = true}), std::vector<std::int32_t>{5});
+  EXPECT_NE(model.tokenizer().encode("w5", {.parse_special = false}), std::vector<std::int32_t>{5});
+  EXPECT_EQ(model.generate_batch(both, plain).size(), 1u);
+}
+
+TEST_F(Generate, TemplatesSeeToolsReasoningAndDocuments) {
+  const Model model =
+      load_tiny({.chat_template =
+                     "{% for m in messages %}{{ m.role }}:{{ m.content }}|{{ m.reasoning_content }}|"
+                     "{% for c in m.tool_calls %}{{ c.function.name }}{% endfor %}|{{ m.name }}|{{ m.tool_call_id }};"
+                     "{% endfor %}{{ tools | length if tools }} {{ documents[0].title if documents }} {{ mood }}"
+                     "{{ ' ask' if add_generation_prompt }}"});
+  const std::vector<Message> messages = {
+      {"user", "w1"},
+      {.role = "assistant",
+       .content = "",
+       .reasoning = "hm",
+       .tool_calls = R"([{"type": "function", "function": {"name": "add", "arguments": {"a": 1}}}])"},
+      {.role = "tool", .content = "2", .name = "add", .tool_call_id = "7"}};
+  EXPECT_EQ(model.render(messages), "user:w1||||;assistant:|hm|add||;tool:2|||add|7;   ask");
+  EXPECT_EQ(model.render({{"user", "w1"}}, {.tools = R"([{"name": "add"}])",
+                                            .documents = R"([{"title": "T"}])",
+                                            .variables = R"({"mood": "good"})",
+                                            .add_generation_prompt = false}),
+            "user:w1||||;1 T good");
+  EXPECT_EQ(model.chat_tokens(messages).size(),
+            static_cast<std::size_t>(model.chat(messages, greedy(0)).result().prompt_tokens));
+  EXPECT_NE(test::message_of<UsageError>([&] {
+              model.render({{"user", "w1"}}, {.tools = "{"});
+            }).find("tools"),
+            std::string::npos);
+  EXPECT_NE(test::message_of<UsageError>([&] {
+              model.render({{"user", "w1"}}, {.tools = "{}"});
+            }).find("not a list"),
+            std::string::npos);
+}
+
+TEST_F(Generate, TheContextIsWhatMemoryAllows) {
+  EXPECT_EQ(load_tiny().context(), 64);  // the model's own
+  const Model model = load_tiny({.context = 16});
+  const auto message = [&](const LoadOptions& options) {
+    return test::message_of<UsageError>([&] { (void)load_tiny(options); });
+  };
+  EXPECT_NE(message({.device_memory = 100}).find("the weights take"), std::string::npos);
+  EXPECT_NE(message({.context = 64, .sequences = 200, .device_memory = 400'000}).find("does not fit into 400000 bytes"),
+            std::string::npos)
+      << message({.context = 64, .sequences = 200, .device_memory = 400'000});
+  EXPECT_EQ(load_tiny({.device_memory = 100'000'000}).context(), 64);
 }
 
 // Tokens that a bias makes certain are drawn again once they lie before the window that penalties look at.
