@@ -1,5 +1,6 @@
 // weft chat
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,19 +8,21 @@
 #include <cmath>
 #include <csignal>
 #include <cstdio>
-#include <iostream>
 #include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "base/file.hpp"
-#include "base/json.hpp"
+#include "base/quote.hpp"
 #include "cli/commands.hpp"
+#include "cli/conversation.hpp"
+#include "cli/input.hpp"
 #include "cli/language_model.hpp"
 #include "cli/line_editor.hpp"
 #include "cli/output.hpp"
 #include "cli/stop_on_interrupt.hpp"
+#include "cli/word_wrap.hpp"
 #include "llm/reasoning.hpp"
 #include "weft/error.hpp"
 
@@ -27,24 +30,36 @@ namespace weft::cli {
 namespace {
 
 constexpr const char* kHelp =
-    "  /help             this list\n"
-    "  /clear            forget the conversation\n"
-    "  /system TEXT      set what the model is told first; without TEXT, nothing\n"
-    "  /undo             take back the last question and its answer\n"
-    "  /again            answer the last question anew\n"
-    "  /set NAME VALUE   temperature, top-k, top-p, min-p, typical, repetition-penalty, frequency-penalty,\n"
-    "                    presence-penalty, seed or max-tokens\n"
-    "  /history          the conversation so far\n"
-    "  /save FILE        write the conversation as JSON\n"
-    "  /stats            speed of the last answer\n"
-    "  /exit             or the end of the input\n"
-    "A line that ends in \\ goes on in the next one. Ctrl-C stops an answer.\n";
+    "  /help                  this list\n"
+    "  /clear                 forget the conversation\n"
+    "  /system TEXT           set what the model is told first; without TEXT, nothing\n"
+    "  /file PATH [QUESTION]  ask about the text of a file\n"
+    "  /undo                  take back the last question and its answer\n"
+    "  /again                 answer the last question anew\n"
+    "  /set NAME VALUE        change a setting; without NAME, list them\n"
+    "  /history               the conversation so far\n"
+    "  /save FILE             write the conversation as JSON\n"
+    "  /load FILE             go on with a conversation that was saved\n"
+    "  /stats                 speed of the last answer\n"
+    "  /exit, /quit, /bye     leave; so do the end of the input, and Ctrl-C twice\n"
+    "Several lines: paste them, or put them between two lines of \"\"\", or end lines\n"
+    "with \\. A message that begins with / is written with two: //.\n"
+    "Ctrl-C stops an answer, and takes back a line.\n";
+
+constexpr std::uint64_t kMessageBytesMax = std::uint64_t{16} << 20;
+constexpr std::string_view kQuotes = "\"\"\"";
 
 struct ChatRequest {
   ModelOptions model;
   DrawOptions draw;
-  std::string system;
+  std::string system, question, prompt;
+  std::filesystem::path file;
 };
+
+int columns_of_terminal() {
+  winsize size{};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
 
 /// What /set takes as it is.
 constexpr std::pair<std::string_view, double llm::Sampling::*> kRealSettings[] = {
@@ -62,112 +77,202 @@ class Chat {
   Chat(const ChatRequest& request, llm::Model model)
       : model_(std::move(model)),
         options_(generate_options(request.draw)),
-        system_(request.system),
-        terminal_(isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)) {
-    if (terminal_) editor_.emplace(state_file("chat_history"));
+        terminal_(isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)),
+        styled_(isatty(STDOUT_FILENO)) {
+    conversation_.system = request.system;
+    if (!model_.has_template())
+      throw UsageError(
+          "weft chat: the model has no chat template; give one with --chat-template FILE, or use weft generate");
+    model_.check(options_);
+    require_utf8_text(conversation_.system, "--system");
+  }
+
+  /// Answers one question.
+  int ask(const std::string& question) {
+    require_utf8_text(question, "the question");
+    one_shot_ = true;
+    conversation_.turns.push_back({"user", question});
+    answer();
+    return failed_ ? kUsage : kOk;
   }
 
   int run() {
-    if (!model_.has_template())
-      throw UsageError("weft chat: the model has no chat template, so it is not made for chats; use weft generate");
-    model_.check(options_);
-    require_utf8_text(system_, "--system");
-    if (terminal_) put_text("/help lists the commands.\n");
-    while (const auto line = read_line()) {
-      if (line->find_first_not_of(" \t") == std::string::npos) continue;
+    if (terminal_) {
+      editor_.emplace(state_file("chat_history"));
+      put_text("/help lists the commands.\n");
+    }
+    bool pressed = false;  // Ctrl-C, just before
+    for (;;) {
+      Input input;
       try {
-        require_utf8_text(*line, "the line was not taken");
+        input = read_message();
+        if (input.kind == TypedLine::Kind::text) require_utf8_text(input.text, "the line was not taken");
       } catch (const UsageError& error) {
-        put_message(error.what());
+        tell(error);
         continue;
       }
-      if (line->starts_with('/')) {
-        if (!command(*line)) break;
+      if (input.kind == TypedLine::Kind::end) break;
+      if (input.kind == TypedLine::Kind::interrupted) {
+        put_text("\n");
+        if (pressed) return kOk;
+        put_text("Press Ctrl-C again to leave.\n");
+        pressed = true;
         continue;
       }
-      history_.push_back({"user", *line});
+      pressed = false;
+      if (input.text.find_first_not_of(" \t\n") == std::string::npos) continue;
+      if (!input.quoted && input.text.starts_with('/') && !input.text.starts_with("//")) {
+        if (!command(input.text)) break;
+        continue;
+      }
+      if (!input.quoted && input.text.starts_with("//")) input.text.erase(0, 1);
+      conversation_.turns.push_back({"user", input.text});
       if (!answer()) break;
     }
     if (terminal_) put_text("\n");
-    return kOk;
+    return failed_ && !terminal_ ? kUsage : kOk;
   }
 
  private:
-  static std::optional<std::string> piped_line() {
-    std::string line;
-    if (!std::getline(std::cin, line)) return std::nullopt;
-    if (line.ends_with('\r')) line.pop_back();
+  struct Input {
+    TypedLine::Kind kind = TypedLine::Kind::end;
+    std::string text;
+    bool quoted = false;  // between """, so that it is no command
+  };
+
+  static TypedLine piped_line() {
+    TypedLine line;
+    for (int c; (c = std::getc(stdin)) != EOF;) {
+      line.kind = TypedLine::Kind::text;
+      if (c == '\n') break;
+      if (line.text.size() < kMessageBytesMax + 1) line.text += static_cast<char>(c);
+    }
+    if (line.text.size() > kMessageBytesMax)
+      throw UsageError(fmt::format("a line of more than {} bytes was not taken; give a shorter one", kMessageBytesMax));
+    if (line.text.ends_with('\r')) line.text.pop_back();
     return line;
   }
-  std::optional<std::string> read_line() {
-    std::string text;
-    for (;;) {
-      std::optional<std::string> line = editor_ ? editor_->read(text.empty() ? "> " : ". ") : piped_line();
-      if (!line) return text.empty() ? std::nullopt : std::optional(text);
-      const bool goes_on = line->ends_with('\\');
-      if (goes_on) line->pop_back();
-      text += *line;
-      if (!goes_on) return text;
-      text += '\n';
+
+  TypedLine read_line(const char* prompt) { return editor_ ? editor_->read(prompt) : piped_line(); }
+
+  /// A message or a command: a line, lines that are joined by a \ at their ends, or lines between """.
+  Input read_message() {
+    Input input;
+    for (bool first = true, goes_on = true; goes_on; first = false) {
+      TypedLine line = read_line(first ? "> " : ". ");
+      if (line.kind == TypedLine::Kind::interrupted) return {line.kind, {}};
+      if (line.kind == TypedLine::Kind::end) {
+        if (first) return {};
+        break;  // the rest of what was begun
+      }
+      input.kind = line.kind;
+      std::string_view text = line.text;
+      if (first && text.starts_with(kQuotes)) {
+        input.quoted = true;
+        text.remove_prefix(kQuotes.size());
+      }
+      const std::string_view end = input.quoted ? kQuotes : std::string_view("\\");
+      const bool has_end = text.ends_with(end);
+      if (has_end) text.remove_suffix(end.size());
+      goes_on = input.quoted ? !has_end : has_end;
+      if (!first) input.text += '\n';
+      input.text += text;
+      if (input.text.size() > kMessageBytesMax)
+        throw UsageError(
+            fmt::format("a message of more than {} bytes was not taken; give a shorter one", kMessageBytesMax));
     }
+    if (input.quoted) {  // the lines of the quotes themselves
+      if (input.text.starts_with('\n')) input.text.erase(0, 1);
+      if (input.text.ends_with('\n')) input.text.pop_back();
+    }
+    return input;
   }
 
-  std::vector<llm::Message> messages() const {
-    std::vector<llm::Message> list;
-    if (!system_.empty()) list.push_back({"system", system_});
-    list.insert(list.end(), history_.begin(), history_.end());
-    return list;
+  /// Something was asked for in vain: told now, and by the exit code where nobody reads along.
+  void tell(const Error& error) { tell(std::string_view(error.what())); }
+  void tell(std::string_view text) {
+    put_message(text);
+    failed_ = true;
+  }
+
+  /// Leaves out the oldest turns where the conversation and an answer would not fit the context. Half of it is made free at
+  /// once, so that the rest is not read anew at every turn.
+  void make_room() {
+    const Extent context = model_.context(), reserve = std::min(options_.max_tokens, context / 4);
+    const auto length = [&] { return static_cast<Extent>(model_.chat_tokens(conversation_.shown()).size()); };
+    if (length() + reserve <= context) return;
+    const std::size_t before = conversation_.forgotten;
+    while (conversation_.forget_oldest() && length() > context / 2) continue;
+    if (const std::size_t dropped = conversation_.forgotten - before; dropped > 0)
+      put_message(
+          fmt::format("note: the conversation has outgrown the context of {} positions; the model no longer sees its "
+                      "first {} messages "
+                      "(--context sets the size)",
+                      context, conversation_.forgotten));
   }
 
   /// False when nobody reads the output any more.
   bool answer() {
+    std::optional<QuietTyping> quiet;
+    if (terminal_) quiet.emplace();
     StopOnInterrupt stop;
     llm::GenerateOptions options = options_;
     options.cancel = stop.token();
     bool thinks = false;  // from the first word on, as some templates have it
     bool reads = true;
+    wrap_.restart();
     try {
-      thinks = llm::opens_reasoning(model_.render(messages()));
+      make_room();
+      const std::vector<llm::Message> shown = conversation_.shown();
+      thinks = llm::opens_reasoning(model_.render(shown));
       llm::ReasoningSplitter splitter(thinks);
-      llm::Generation generation = model_.chat(messages(), options);
+      llm::Generation generation = model_.chat(shown, options);
       for (const std::string_view piece : generation) {
         for (const auto& part : splitter.put(piece)) reads = reads && show(part);
         if (!reads) stop.request_stop();
       }
       for (const auto& part : splitter.finish()) reads = reads && show(part);
       last_ = generation.result();
-    } catch (const UsageError& error) {  // the conversation is too long, say: that is no reason to lose it
-      history_.pop_back();
-      put_message(error.what());
-      if (!history_.empty()) put_message("/clear forgets the conversation, /undo its last turn");
+    } catch (const UsageError& error) {  // the question is too long, say: that is no reason to lose the conversation
+      if (one_shot_) throw;
+      conversation_.turns.pop_back();
+      conversation_.forgotten = std::min(conversation_.forgotten, conversation_.turns.size());
+      tell(error);
       return true;
     }
-    reads = put_text(thinking_ && terminal_ ? "\033[0m\n" : "\n") && reads;
+    reads = put_text(thinking_ && styled_ ? "\033[0m\n" : "\n") && reads;
     thinking_ = false;
-    history_.push_back({"assistant", llm::without_reasoning(last_.text, thinks)});
-    if (terminal_) put_text(fmt::format("\033[2m{}\033[0m\n", short_speed_text()));
+    conversation_.turns.push_back({"assistant", llm::without_reasoning(last_->text, thinks)});
+    if (terminal_ && !one_shot_) put_text(fmt::format("\033[2m{}\033[0m\n", short_speed_text()));
     // A person at a terminal stops the answer; whoever feeds a pipe, or ends the process, means the chat.
-    if (stop.signal() != 0 && (stop.signal() != SIGINT || !terminal_)) throw Interrupted{};
+    if (stop.signal() != 0 && (stop.signal() != SIGINT || !terminal_ || one_shot_)) throw Interrupted{};
     return reads;
   }
 
   std::string short_speed_text() const {
-    const auto count = static_cast<double>(last_.tokens.size());
-    std::string text = fmt::format("{} tokens", last_.tokens.size());
-    if (last_.seconds > 0) text += fmt::format(", {:.1f} a second", count / last_.seconds);
-    if (last_.finish == llm::Finish::length) text += "; cut, as max-tokens or the context was reached";
-    return text;
+    const auto count = static_cast<double>(last_->tokens.size());
+    std::string text = fmt::format("{} tokens", last_->tokens.size());
+    if (last_->seconds > 0) text += fmt::format(", {:.1f} a second", count / last_->seconds);
+    if (last_->finish != llm::Finish::length) return text;
+    const bool full = last_->prompt_tokens + static_cast<Extent>(last_->tokens.size()) >= model_.context();
+    return text + (full ? fmt::format("; cut, as the context of {} positions is full", model_.context())
+                        : fmt::format("; cut at max-tokens, {} (/set max-tokens)", options_.max_tokens));
   }
 
   /// Reasoning is dim on a terminal; elsewhere it goes to the other stream, so that answers can be piped on.
   bool show(const llm::ReasoningSplitter::Part& part) {
-    if (!terminal_ && part.reasoning) {
-      std::fwrite(part.text.data(), 1, part.text.size(), stderr);
+    if (!styled_) {
+      if (!part.reasoning) return put_text(part.text);
+      const std::string text = isatty(STDERR_FILENO) ? for_terminal(part.text) : part.text;
+      std::fwrite(text.data(), 1, text.size(), stderr);
       return true;
     }
-    if (terminal_ && part.reasoning != thinking_) put_text(part.reasoning ? "\033[2m" : "\033[0m\n");
+    if (part.reasoning != thinking_) {
+      put_text(part.reasoning ? "\033[2m" : "\033[0m\n");
+      if (!part.reasoning) wrap_.restart();
+    }
     thinking_ = part.reasoning;
-    return put_text(part.text);
+    return put_text(wrap_.put(for_terminal(part.text)));
   }
 
   /// False at the end.
@@ -179,48 +284,71 @@ class Chat {
     if (name == "help" || name == "?") {
       put_text(kHelp);
     } else if (name == "clear" || name == "new") {
-      history_.clear();
+      conversation_.clear();
     } else if (name == "system") {
-      system_ = rest;
-    } else if (name == "undo") {
-      take_back();
-    } else if (name == "again") {
-      if (const auto question = take_back()) {
-        history_.push_back({"user", *question});
+      conversation_.system = rest;
+    } else if (name == "undo" || name == "again") {
+      const auto question = conversation_.take_back();
+      if (!question) {
+        tell("there is no question to take back");
+      } else if (name == "again") {
+        conversation_.turns.push_back({"user", *question});
         return answer();
       }
     } else if (name == "history") {
-      for (const llm::Message& m : messages()) put_text(fmt::format("{}: {}\n", m.role, m.content));
+      for (const llm::Message& m : conversation_.all()) put_foreign(fmt::format("{}: {}\n", m.role, m.content));
     } else if (name == "stats") {
-      put_text(speed_text(last_) + "\n");
+      put_text(last_ ? speed_text(*last_) + "\n" : "there is no answer yet\n");
     } else if (name == "set") {
       set(rest);
-    } else if (name == "save") {
-      save(rest);
+    } else if (name == "file") {
+      return ask_about_file(rest);
+    } else if (name == "save" || name == "load") {
+      keep(name, rest);
     } else {
-      put_message(fmt::format("/{} is no command; /help lists them", name));
+      tell(fmt::format("/{} is no command; /help lists them", name));
     }
     return true;
   }
 
-  std::optional<std::string> take_back() {
-    if (!history_.empty() && history_.back().role == "assistant") history_.pop_back();
-    if (history_.empty()) {
-      put_message("there is no question to take back");
-      return std::nullopt;
+  /// "PATH QUESTION"; a path with spaces stands in quotes.
+  bool ask_about_file(std::string_view rest) {
+    try {
+      const char quote = rest.starts_with('"') || rest.starts_with('\'') ? rest[0] : ' ';
+      if (quote != ' ') rest.remove_prefix(1);
+      const std::size_t end = std::min(rest.find(quote), rest.size());
+      const std::string path(rest.substr(0, end));
+      std::string_view question = rest.substr(std::min(end + 1, rest.size()));
+      question.remove_prefix(std::min(question.find_first_not_of(' '), question.size()));
+      if (path.empty()) throw UsageError("/file: give the file's name");
+      std::string text = read_text_file(path, kMessageBytesMax);
+      require_utf8_text(text, path);
+      if (!question.empty()) text = fmt::format("{}\n\n{}", question, text);
+      conversation_.turns.push_back({"user", text});
+    } catch (const Error& error) {
+      tell(error);
+      return true;
     }
-    const std::string question = history_.back().content;
-    history_.pop_back();
-    return question;
+    return answer();
+  }
+
+  void list_settings() {
+    const llm::Sampling& s = options_.sampling;
+    std::string text;
+    for (const auto& [name, member] : kRealSettings) text += fmt::format("  {:<20}{}\n", name, s.*member);
+    text += fmt::format("  {:<20}{}\n  {:<20}{}\n  {:<20}{}\n", "top-k", s.top_k, "seed",
+                        s.seed ? fmt::to_string(*s.seed) : "another each time", "max-tokens", options_.max_tokens);
+    put_text(text);
   }
 
   void set(const std::string& rest) {
+    if (rest.empty()) return list_settings();
     const std::size_t space = rest.find(' ');
     const std::string name = rest.substr(0, space), text = space == std::string::npos ? "" : rest.substr(space + 1);
     double value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc() || std::isnan(value) || end != text.data() + text.size() || text.empty()) {
-      put_message(fmt::format("/set {}: \"{}\" is no number", name, text));
+      tell(fmt::format("/set {}: expected a number, got \"{}\"", name, text));
       return;
     }
     const auto whole = [&] { return static_cast<Extent>(std::clamp(value, -1e15, 1e15)); };
@@ -237,35 +365,60 @@ class Chat {
     else if (name == "max-tokens")
       changed.max_tokens = whole();
     else
-      put_message(fmt::format("/set {} {}: there is no such setting; /help lists them", name, text));
+      return tell(fmt::format("/set {} {}: there is no such setting; /set lists them", name, text));
     try {
       model_.check(changed);
       options_ = changed;
     } catch (const UsageError& error) {
-      put_message(error.what());
+      tell(error);
     }
   }
 
-  void save(const std::string& path) {
-    Json list = Json::array();
-    for (const llm::Message& m : messages()) list.push_back({{"role", m.role}, {"content", m.content}});
+  void keep(const std::string& command, const std::string& path) {
     try {
-      if (path.empty()) throw UsageError("/save: give the file's name");
-      const std::string text = list.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-      write_file_atomically(path, text);
+      if (path.empty()) throw UsageError(fmt::format("/{}: give the file's name", command));
+      if (command == "save") {
+        write_file_atomically(path, to_json(conversation_));
+        return;
+      }
+      Conversation loaded = conversation_from_json(read_text_file(path, kMessageBytesMax), path);
+      model_.render(loaded.shown());  // the template may refuse it
+      conversation_ = std::move(loaded);
+      if (terminal_) put_text(fmt::format("{} messages\n", conversation_.turns.size()));
     } catch (const Error& error) {
-      put_message(error.what());
+      tell(error);
     }
   }
 
   llm::Model model_;
   llm::GenerateOptions options_;
-  std::string system_;
-  std::vector<llm::Message> history_;
-  llm::Result last_;
-  bool terminal_, thinking_ = false;
+  Conversation conversation_;
+  std::optional<llm::Result> last_;
+  bool terminal_, styled_, thinking_ = false, one_shot_ = false;
+  bool failed_ = false;  // a question or a command
+  WordWrap wrap_{columns_of_terminal};
   std::optional<LineEditor> editor_;  // of a terminal
 };
+
+/// The one question of the command line, if there is one: from an argument, a file, or both.
+std::optional<std::string> question_of(const ChatRequest& request) {
+  if (!request.question.empty() && !request.prompt.empty())
+    throw UsageError("weft chat: give the question as an argument or with --prompt, not both");
+  std::string question = request.question + request.prompt;
+  if (!request.file.empty()) {
+    std::string text = read_text(request.file, kMessageBytesMax);
+    if (text.ends_with('\n')) text.pop_back();
+    question = question.empty() ? text : fmt::format("{}\n\n{}", question, text);
+  }
+  if (question.empty()) return std::nullopt;
+  return question;
+}
+
+int chat(const ChatRequest& request) {
+  const std::optional<std::string> question = question_of(request);
+  Chat chat(request, load_language_model(request.model));
+  return question ? chat.ask(*question) : chat.run();
+}
 
 }  // namespace
 
@@ -273,10 +426,14 @@ void set_up_chat(CLI::App& app, Action& action) {
   auto request = std::make_shared<ChatRequest>();
   request->draw.generate.max_tokens = 1024;
   add_model_options(app, request->model);
+  app.add_option("question", request->question, "answer this and end, instead of a chat");
+  app.add_option("-p,--prompt", request->prompt, "the same");
+  app.add_option("-f,--file", request->file,
+                 "answer the text of a file and end, behind the question if there is one; - is standard input");
   app.add_option("--system", request->system, "what the model is told first");
+  app.add_option("--chat-template", request->model.chat_template, "a template in Jinja, in place of the model's own");
   add_draw_options(app, request->draw);
-  app.callback(
-      [&action, request] { action = [request] { return Chat(*request, load_language_model(request->model)).run(); }; });
+  app.callback([&action, request] { action = [request] { return chat(*request); }; });
 }
 
 }  // namespace weft::cli

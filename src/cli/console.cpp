@@ -4,9 +4,13 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+
+#include "base/quote.hpp"
+#include "base/utf8.hpp"
 
 namespace weft::cli {
 Console::Console(std::FILE* out, Style style) : out_(out), style_(style) {
@@ -35,7 +39,8 @@ void Console::print(std::string_view text) {
   if (style_ == Style::silent) return;
   clear_status();
   waiting_.clear();  // older than what is printed now
-  std::fwrite(text.data(), 1, text.size(), out_);
+  const std::string shown = is_terminal() ? for_terminal(text) : std::string(text);
+  std::fwrite(shown.data(), 1, shown.size(), out_);
   if (text.empty() || text.back() != '\n') std::fputc('\n', out_);
   std::fflush(out_);
 }
@@ -52,7 +57,11 @@ void Console::status(std::string_view text, bool must_show) {
   waiting_.clear();
   if (style_ == Style::plain) return print(text);
   // A line that wraps could not be redrawn.
-  const std::string line(text.substr(0, static_cast<std::size_t>(std::max(columns() - 1, 20))));
+  std::string line = for_terminal(text);
+  std::size_t end = 0;
+  for (int i = std::max(columns() - 1, 1); i > 0 && end < line.size() && line[end] != '\n'; --i)
+    end += std::max<std::size_t>(utf8_sequence_length(std::string_view(line).substr(end)), 1);
+  line.resize(end);
   std::fputs(("\r" + line + "\033[K").c_str(), out_);
   std::fflush(out_);
   shown_ = line;

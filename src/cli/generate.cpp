@@ -25,7 +25,7 @@ struct GenerateRequest {
   DrawOptions draw;
   std::string prompt;
   std::filesystem::path file;
-  bool stats = false, json = false;
+  bool stats = false, json = false, plain = false;
   std::vector<std::string> for_language_models;  // options that were given and are for these alone
 };
 
@@ -45,7 +45,10 @@ constexpr const char* kForLanguageModels[] = {"--json",
                                               "--context",
                                               "--cache-type",
                                               "--exact",
-                                              "--no-packed-file"};
+                                              "--no-packed-file",
+                                              "--whole-cache",
+                                              "--device-memory",
+                                              "--plain"};
 
 constexpr std::uint64_t kMaxPromptBytes = std::uint64_t{1} << 28;
 
@@ -71,7 +74,7 @@ void put_json(const llm::Model& model, const llm::Result& result) {
                {"prompt_tokens", result.prompt_tokens},
                {"prompt_seconds", result.prompt_seconds},
                {"seconds", result.seconds}});
-  put_text(json.dump(2) + "\n");
+  put_text(json_text(json, 2) + "\n");
 }
 
 /// A language model's file.
@@ -82,15 +85,16 @@ int generate_by_language_model(const GenerateRequest& request) {
   llm::GenerateOptions options = generate_options(request.draw);
   options.cancel = stop.token();
   options.log_probabilities = request.json;
+  options.parse_special = !request.plain;
   if (request.draw.generate.top_log_probabilities != 0 && !request.json)
     throw UsageError("--top-logprobs is shown as JSON; add --json");
   llm::Generation generation = model.generate(request.prompt, options);
   if (request.json) {
     put_json(model, generation.result());
   } else {
-    put_text(request.prompt);
+    put_foreign(request.prompt);
     for (const std::string_view piece : generation)
-      if (!put_text(piece)) stop.request_stop();
+      if (!put_foreign(piece)) stop.request_stop();
     put_text("\n");
   }
   if (request.stats) put_message(speed_text(generation.result()));
@@ -113,15 +117,16 @@ int generate(GenerateRequest request) {
   options.check();
   if (request.draw.generate.max_tokens < 0)
     throw UsageError(fmt::format("--max-tokens {}: it must be at least 0", request.draw.generate.max_tokens));
+  use_threads(request.model);
   set_default_device(parse_device(request.model.device));
   const train::LoadedModel loaded = train::load_model(request.model.path);
   if (!loaded.warning.empty()) put_message("warning: " + loaded.warning);
   train::Generator generator(*loaded.model, loaded.vocabulary);
 
   loaded.vocabulary.encode(request.prompt);  // its errors come before any output
-  put_text(request.prompt);
+  put_foreign(request.prompt);
   generator.generate(request.prompt, request.draw.generate.max_tokens, options,
-                     put_text);  // a closed pipe ends the writing
+                     put_foreign);  // a closed pipe ends the writing
   put_text("\n");
   return kOk;
 }
@@ -136,9 +141,10 @@ void set_up_generate(CLI::App& app, Action& action) {
   r.draw.seed = 1;
   add_model_options(app, r.model,
                     "GGUF file, folder of a language model, folder of a run (its best checkpoint), or a checkpoint");
-  app.add_option("--prompt", r.prompt, "text to go on from");
-  app.add_option("--file", r.file, "read the prompt from a file, without its last newline; - is standard input");
+  app.add_option("-p,--prompt", r.prompt, "text to go on from");
+  app.add_option("-f,--file", r.file, "read the prompt from a file, without its last newline; - is standard input");
   add_draw_options(app, r.draw);
+  app.add_flag("--plain", r.plain, "special tokens written out in the prompt are plain text (language models)");
   app.add_flag("--stats", r.stats, "tell the speed at the end (language models)");
   app.add_flag("--json", r.json,
                "the text as JSON, with its tokens, their log-probabilities, and why it ended (language models)");

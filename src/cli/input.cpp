@@ -16,6 +16,7 @@ std::string read_text(const std::filesystem::path& path, std::uint64_t max_bytes
   for (std::size_t got; (got = std::fread(buffer, 1, sizeof buffer, stdin)) > 0;) {
     text.append(buffer, got);
     if (text.size() > max_bytes) throw UsageError(fmt::format("the text exceeds {} bytes; split it", max_bytes));
+    if (std::feof(stdin)) break;  // a terminal would ask for a second end
   }
   return text;
 }

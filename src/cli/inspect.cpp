@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "base/file.hpp"
 #include "base/json.hpp"
@@ -85,12 +87,14 @@ void add_config(const fs::path& folder, Facts& facts) {
   const fs::path path = folder / "config.json";
   std::error_code ignored;
   if (!fs::exists(path, ignored)) return;
-  const Json config = read_json_file(path);
+  const Json config = read_json_file(path, {.max_bytes = std::uint64_t{8} << 20, .max_values = 200'000});
   if (!config.is_object()) return;
   for (const auto& [key, value] : config.items()) {
-    const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-    facts.metadata.push_back({key, std::string(value.type_name()), value,
-                              text.size() > kShownBytes ? text.substr(0, kShownBytes) + "..." : text});
+    const std::string text = json_text(value);
+    std::size_t shown = std::min(text.size(), kShownBytes);
+    while (shown < text.size() && (static_cast<unsigned char>(text[shown]) & 0xC0) == 0x80) --shown;
+    facts.metadata.push_back(
+        {key, std::string(value.type_name()), value, shown < text.size() ? text.substr(0, shown) + "..." : text});
   }
 }
 
@@ -129,21 +133,24 @@ struct Total {
   }
 };
 
-void print_text(const io::TensorSource& model, const Facts& facts, const std::map<std::string, Total>& by_type,
-                const Total& total) {
-  fmt::print("{}\n", quote(model.path().string(), 4096));
+std::string text_of(const io::TensorSource& model, const Facts& facts, const std::map<std::string, Total>& by_type,
+                    const Total& total) {
+  std::string out;
+  const auto put = [&]<class... T>(fmt::format_string<T...> format, T&&... values) {
+    fmt::format_to(std::back_inserter(out), format, std::forward<T>(values)...);
+  };
+  put("{}\n", quote(model.path().string(), 4096));
   for (const auto& [key, value] : facts.head)
-    fmt::print("  {:<12}  {}\n", key,
-               value.is_string() ? value.get<std::string>() : grouped(value.get<std::int64_t>()));
+    put("  {:<12}  {}\n", key, value.is_string() ? value.get<std::string>() : grouped(value.get<std::int64_t>()));
   std::size_t width = 0, type_width = 0;
   for (const Facts::Value& value : facts.metadata) {
     width = std::max(width, std::min<std::size_t>(value.key.size(), 44));
     type_width = std::max(type_width, value.type.size());
   }
-  if (!facts.metadata.empty()) fmt::print("\nMetadata\n");
+  if (!facts.metadata.empty()) put("\nMetadata\n");
   for (const Facts::Value& value : facts.metadata) {
     const std::string key = quote(value.key);
-    fmt::print("  {:<{}}  {:<{}}  {}\n", key.substr(1, key.size() - 2), width, value.type, type_width, value.shown);
+    put("  {:<{}}  {:<{}}  {}\n", key.substr(1, key.size() - 2), width, value.type, type_width, value.shown);
   }
   width = 4;
   std::size_t shape_width = 5;
@@ -151,23 +158,24 @@ void print_text(const io::TensorSource& model, const Facts& facts, const std::ma
     width = std::max(width, std::min<std::size_t>(tensor.name.size(), 64));
     shape_width = std::max(shape_width, tensor.shape.to_string().size());
   }
-  fmt::print("\nTensors\n");
+  put("\nTensors\n");
   for (const io::SourceTensor& tensor : model.tensors()) {
     const std::string name = quote(tensor.name);
-    fmt::print("  {:<{}}  {:<{}}  {:<7}  {:>15}\n", name.substr(1, name.size() - 2), width, tensor.shape.to_string(),
-               shape_width, tensor.type_name, grouped(static_cast<std::int64_t>(tensor.data.size())));
+    put("  {:<{}}  {:<{}}  {:<7}  {:>15}\n", name.substr(1, name.size() - 2), width, tensor.shape.to_string(),
+        shape_width, tensor.type_name, grouped(static_cast<std::int64_t>(tensor.data.size())));
   }
-  fmt::print("\nTotals\n");
-  const auto row = [](std::string_view name, const Total& t) {
-    fmt::print("  {:<7}  {:>6} tensors  {:>15} elements  {:>15} bytes  {:6.2f} bits an element\n", name, t.tensors,
-               grouped(t.elements), grouped(static_cast<std::int64_t>(t.bytes)), t.bits());
+  put("\nTotals\n");
+  const auto row = [&](std::string_view name, const Total& t) {
+    put("  {:<7}  {:>6} tensors  {:>15} elements  {:>15} bytes  {:6.2f} bits an element\n", name, t.tensors,
+        grouped(t.elements), grouped(static_cast<std::int64_t>(t.bytes)), t.bits());
   };
   for (const auto& [type, t] : by_type) row(type, t);
   if (by_type.size() != 1) row("all", total);
+  return out;
 }
 
-void print_json(const io::TensorSource& model, const Facts& facts, const std::map<std::string, Total>& by_type,
-                const Total& total) {
+std::string json_of(const io::TensorSource& model, const Facts& facts, const std::map<std::string, Total>& by_type,
+                    const Total& total) {
   OrderedJson json{{"path", model.path().string()}};
   for (const auto& [key, value] : facts.head) json[key] = value;
   json["metadata"] = OrderedJson::object();
@@ -184,8 +192,7 @@ void print_json(const io::TensorSource& model, const Facts& facts, const std::ma
   json["totals"] = described(total);
   json["totals"]["by_type"] = OrderedJson::object();
   for (const auto& [type, t] : by_type) json["totals"]["by_type"][type] = described(t);
-  // Text of a file need not be UTF-8; JSON is.
-  fmt::print("{}\n", json.dump(2, ' ', false, OrderedJson::error_handler_t::replace));
+  return json_text(json, 2) + "\n";
 }
 
 /// A run of `weft train` is its best checkpoint, as for `weft generate`.
@@ -206,7 +213,7 @@ int print_graph(const io::TensorSource& model) {
   const llm::ModelGraph graph =
       family.build({config, family, [&](std::string_view key) { return names.find(key) != nullptr; }});
   llm::check_tensors(graph, names);
-  put_text(graph.to_string());
+  put_foreign(graph.to_string());
   return kOk;
 }
 
@@ -226,7 +233,7 @@ int inspect(const InspectRequest& request) {
     by_type[tensor.type_name].add(tensor);
     total.add(tensor);
   }
-  (request.json ? print_json : print_text)(model, facts, by_type, total);
+  put_foreign((request.json ? json_of : text_of)(model, facts, by_type, total));
   return kOk;
 }
 

@@ -2,13 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <cctype>
 #include <charconv>
 #include <cstdio>
 #include <fstream>
 
+#include "base/file.hpp"
+#include "base/quote.hpp"
+#include "base/threads.hpp"
 #include "base/utf8.hpp"
 #include "cli/console.hpp"
 #include "cli/output.hpp"
+#include "text/chat_template.hpp"
 #include "weft/error.hpp"
 
 namespace weft::cli {
@@ -16,7 +21,7 @@ namespace weft::cli {
 void add_model_options(CLI::App& app, ModelOptions& o, const std::string& what) {
   app.add_option("model", o.path, what)->required();
   app.add_option("--device", o.device, "auto, cpu, webgpu or webgpu:INDEX")->capture_default_str();
-  app.add_option("--context", o.context, "positions kept; 0: what the model was trained for, at most 4096")
+  app.add_option("--context", o.context, "positions kept; 0: what the model was trained for, as far as memory allows")
       ->capture_default_str();
   // Its twin is WEFT_CACHE_TYPE: WEFT_CACHE is the folder where the scripts keep what they fetch.
   app.add_option("--cache-type,--cache", o.cache, "type of cached keys and values: f32, f16 or q8")
@@ -24,6 +29,10 @@ void add_model_options(CLI::App& app, ModelOptions& o, const std::string& what) 
   app.add_flag(
       "--whole-cache", o.whole_cache,
       "layers with windows keep all positions too: more memory, and nothing is read again after a long step back");
+  app.add_option("--threads", o.threads, "CPU threads; 0: one for each core")->capture_default_str();
+  app.add_option("--device-memory", o.device_memory,
+                 "memory for weights and cache together, such as 6G or 500M; without --context, as many positions are "
+                 "kept as fit");
   app.add_flag("--exact", o.exact, "activations stay f32 in products with quantised weights");
   app.add_flag("--no-packed-file", o.no_packed_file,
                "weights are packed for the CPU at each start, and not kept packed in the cache folder");
@@ -90,6 +99,7 @@ bool is_language_model(const std::filesystem::path& path) {
            std::filesystem::exists(path / "tokenizer.json", ignored);
   char magic[4] = {};
   if (!std::filesystem::is_regular_file(path, ignored)) return false;  // opening a pipe would wait for its writer
+  if (path.extension() == ".gguf") return true;  // what is wrong with it is said by who reads such files
   std::ifstream(path, std::ios::binary).read(magic, 4);
   return std::string_view(magic, 4) == "GGUF";
 }
@@ -99,12 +109,45 @@ void require_utf8_text(std::string_view text, std::string_view what) {
     throw UsageError(fmt::format("{}: byte {} is not UTF-8; convert the text, as with iconv", what, *at));
 }
 
+namespace {
+
+/// "6G", "1.5g", "500M", "64k", "4096".
+std::uint64_t parse_bytes(const std::string& text) {
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  constexpr std::string_view kUnits = "kmgt";
+  double factor = 1;
+  bool good = error == std::errc() && value > 0 && end - stop <= 1;
+  if (good && stop != end) {
+    const std::size_t unit = kUnits.find(static_cast<char>(std::tolower(static_cast<unsigned char>(*stop))));
+    good = unit != std::string_view::npos;
+    for (std::size_t i = 0; good && i <= unit; ++i) factor *= 1024;
+  }
+  if (!good || !(value * factor < 0x1p62))
+    throw UsageError(fmt::format("--device-memory {}: write a size such as 6G, 500M or 4096", quote(text)));
+  return static_cast<std::uint64_t>(value * factor);
+}
+
+}  // namespace
+
+void use_threads(const ModelOptions& o) {
+  if (o.threads < 0 || o.threads > 1024)
+    throw UsageError(fmt::format("--threads {}: give a number from 1 to 1024, or 0 for one for each core", o.threads));
+  if (o.threads > 0) set_thread_count(static_cast<int>(o.threads));
+}
+
 llm::Model load_language_model(const ModelOptions& o, int sequences) {
+  use_threads(o);
   llm::LoadOptions load{.context = o.context,
                         .sequences = sequences,
                         .whole_cache = o.whole_cache,
                         .exact = o.exact,
                         .keep_packed = !o.no_packed_file,
+                        .device_memory = o.device_memory.empty() ? 0 : parse_bytes(o.device_memory),
+                        .chat_template = o.chat_template.empty()
+                                             ? std::string()
+                                             : read_text_file(o.chat_template, text::TemplateLimits().max_source_bytes),
                         .device = parse_device(o.device)};
   if (o.cache == "f16")
     load.cache = CacheType::f16;

@@ -14,7 +14,9 @@ namespace weft::cli {
 struct ModelOptions {
   std::filesystem::path path;
   std::string device = "auto", cache = "f32";
-  std::int64_t context = 0;
+  std::int64_t context = 0, threads = 0;
+  std::string device_memory;
+  std::filesystem::path chat_template;
   bool whole_cache = false, exact = false, no_packed_file = false;
 };
 void add_model_options(
@@ -34,7 +36,9 @@ llm::GenerateOptions generate_options(const DrawOptions& options);
 bool is_language_model(const std::filesystem::path& path);
 /// UsageError "WHAT: byte N ..." unless the text is UTF-8.
 void require_utf8_text(std::string_view text, std::string_view what);
-/// Loads it, with a line of progress on a terminal.
+/// Takes --threads. UsageError for a number out of range.
+void use_threads(const ModelOptions& options);
+/// Loads it by these options, with a line of progress on a terminal.
 llm::Model load_language_model(const ModelOptions& options, int sequences = 1);
 
 /// "36 tokens of prompt in 0.12 s, 60 tokens in 0.50 s (120.0 a second)".

@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 
 namespace weft::cli {
@@ -11,6 +10,14 @@ namespace weft::cli {
 /// Where the history of a command is kept: $XDG_STATE_HOME/weft/NAME, or ~/.local/state/weft/NAME; empty if neither is
 /// known.
 std::filesystem::path state_file(const std::string& name);
+
+/// What was typed: a line without its end, in which pasted text may have several; Ctrl-C, with the text that it took back; or
+/// the end of the input.
+struct TypedLine {
+  enum class Kind { text, interrupted, end };
+  Kind kind = Kind::end;
+  std::string text;
+};
 
 class LineEditor {
  public:
@@ -21,12 +28,25 @@ class LineEditor {
   LineEditor(const LineEditor&) = delete;
   LineEditor& operator=(const LineEditor&) = delete;
 
-  /// The next line, without its end; nothing at the end of the input.
-  std::optional<std::string> read(const std::string& prompt);
+  /// The next line. Several pasted lines are shown as "[pasted #1: 3 lines]", and are themselves again in what is returned.
+  TypedLine read(const std::string& prompt);
 
  private:
   struct Terminal;
   std::unique_ptr<Terminal> terminal_;
+};
+
+/// While one lives, what is typed ahead is not shown between the lines of an answer, and Ctrl-C does not drop it.
+class QuietTyping {
+ public:
+  QuietTyping();
+  ~QuietTyping();
+  QuietTyping(const QuietTyping&) = delete;
+  QuietTyping& operator=(const QuietTyping&) = delete;
+
+ private:
+  struct Saved;
+  std::unique_ptr<Saved> saved_;
 };
 
 }  // namespace weft::cli

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 using text::OrderedJson;
 
 struct TemplateRequest {
-  std::string template_file, model, messages = "-", tools, name, date;
+  std::string template_file, model, messages = "-", tools, documents, name, date;
   std::vector<std::string> variables;
   bool add_generation_prompt = false, segments = false;
 };
@@ -70,12 +70,15 @@ std::tm parse_date(const std::string& text) {
 }
 
 int render(const TemplateRequest& request) {
+  if ((request.tools == "-") + (request.documents == "-") + (request.messages == "-") > 1)
+    throw UsageError("weft template render: only one of --messages, --tools and --documents can be standard input");
   const text::ChatTemplate chat = template_of(request);
   text::ChatOptions options;
   options.add_generation_prompt = request.add_generation_prompt;
   options.template_name = request.name;
   for (const std::string& setting : request.variables) set_variable(options.variables, setting);
   if (!request.tools.empty()) options.tools = read_json(request.tools);
+  if (!request.documents.empty()) options.documents = read_json(request.documents);
   if (!request.date.empty()) options.now = parse_date(request.date);
   const text::Rendered rendered = chat.render(read_json(request.messages), options);
   std::string out;
@@ -83,11 +86,11 @@ int render(const TemplateRequest& request) {
     OrderedJson json = OrderedJson::array();
     for (const jinja::Segment& segment : rendered.segments)
       json.push_back(OrderedJson{{"text", segment.text}, {"from_user", segment.from_user}});
-    out = json.dump(1) + "\n";
+    out = json_text(json, 1) + "\n";
   } else {
     out = rendered.text();
   }
-  put_text(out);
+  put_foreign(out);
   return kOk;
 }
 
@@ -103,6 +106,7 @@ void set_up_template(CLI::App& app, Action& action) {
   sub->add_option("--messages", request->messages, "a JSON file with the list of messages, - for standard input")
       ->capture_default_str();
   sub->add_option("--tools", request->tools, "a JSON file with the list of tools");
+  sub->add_option("--documents", request->documents, "a JSON file with the list of documents that answers draw on");
   sub->add_flag("--add-generation-prompt", request->add_generation_prompt, "end where the model is to answer");
   sub->add_option("--set", request->variables, "name=value: a further variable, in JSON or as text; may be repeated")
       ->allow_extra_args(false);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
@@ -13,6 +14,7 @@
 #include "cli/commands.hpp"
 #include "cli/input.hpp"
 #include "cli/output.hpp"
+#include "jinja/json.hpp"
 #include "text/load_tokenizer.hpp"
 #include "weft/error.hpp"
 
@@ -26,7 +28,7 @@ struct TokenizeRequest {
   std::filesystem::path model, file;
   std::optional<std::string> text, decode;
   bool ids = false, pieces = false, count = false, json = false, plain = false, no_special = false,
-       skip_special = false;
+       skip_special = false, batch = false;
 };
 
 constexpr std::uint64_t kMaxTextBytes = std::uint64_t{1} << 30;
@@ -56,28 +58,24 @@ std::string text_of(const TokenizeRequest& request) {
 }
 
 int put(std::string_view out) {
-  put_text(out);
+  put_foreign(out);
   return kOk;
 }
 
-int decode(const TokenizeRequest& request, const text::Tokenizer& tokenizer) {
-  if (request.text || !request.file.empty()) throw UsageError("give a text or --decode, not both");
-  const std::vector<TokenId> ids = parse_ids(*request.decode);
+std::string decoded(const TokenizeRequest& request, const text::Tokenizer& tokenizer, std::string_view list) {
+  const std::vector<TokenId> ids = parse_ids(list);
   for (const TokenId id : ids)
     if (!tokenizer.piece(id))
       throw UsageError(fmt::format("--decode: the id {} stands for no token; this vocabulary's are below {}", id,
                                    tokenizer.vocabulary_size()));
   const std::string text = tokenizer.decode(ids, request.skip_special);
-  return put(request.json ? OrderedJson{{"text", text}}.dump() + "\n" : text + "\n");
+  return request.json ? json_text(OrderedJson{{"text", text}}) + "\n" : text + "\n";
 }
 
-int tokenize(const TokenizeRequest& request) {
-  if (request.ids + request.pieces + request.count > 1) throw UsageError("give one of --ids, --pieces and --count");
-  const text::Tokenizer tokenizer = text::load_tokenizer(request.model);
-  if (request.decode) return decode(request, tokenizer);
-
+/// What is printed for one text. On one line if it is one of several, but for lists of pieces.
+std::string tokenized(const TokenizeRequest& request, const text::Tokenizer& tokenizer, std::string_view text) {
   const std::vector<TokenId> ids =
-      tokenizer.encode(text_of(request), {.add_special = !request.no_special, .parse_special = !request.plain});
+      tokenizer.encode(text, {.add_special = !request.no_special, .parse_special = !request.plain});
   const auto piece = [&](TokenId id) { return tokenizer.piece(id).value_or(""); };
   if (request.json) {
     OrderedJson result{{"count", ids.size()}};
@@ -86,19 +84,62 @@ int tokenize(const TokenizeRequest& request) {
       result["pieces"] = OrderedJson::array();
       for (const TokenId id : ids) result["pieces"].push_back(piece(id));
     }
-    return put(result.dump() + "\n");
+    return json_text(result) + "\n";
   }
-  if (request.count) return put(fmt::format("{}\n", ids.size()));
-  if (request.ids) return put(fmt::format("{}\n", fmt::join(ids, " ")));
+  if (request.count) return fmt::format("{}\n", ids.size());
+  if (request.ids || (request.batch && !request.pieces)) return fmt::format("{}\n", fmt::join(ids, " "));
   std::string out;
   for (const TokenId id : ids) {
-    if (request.pieces) {
-      out += quote(piece(id), 4096) + "\n";
-    } else {
+    if (request.pieces)
+      out += quote(piece(id), 4096) + (request.batch ? " " : "\n");
+    else
       out += fmt::format("{:>8}  {}\n", id, quote(piece(id), 4096));
+  }
+  if (request.batch) {
+    if (!out.empty()) out.pop_back();
+    out += '\n';
+  }
+  return out;
+}
+
+/// A text a line, and a line of output for each. With --json a line may be a JSON string, which holds line ends too.
+int batch(const TokenizeRequest& request, const text::Tokenizer& tokenizer) {
+  const std::string all = text_of(request);
+  std::string_view rest = all;
+  for (std::size_t number = 1; !rest.empty(); ++number) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    try {
+      std::string held;
+      if (request.json && !request.decode && line.starts_with('"')) {
+        const OrderedJson json = jinja::parse_ordered_json(line, "the line");
+        line = held = json.get<std::string>();
+      }
+      if (!put_foreign(request.decode ? decoded(request, tokenizer, line) : tokenized(request, tokenizer, line)))
+        return kOk;  // nobody reads on
+    } catch (Error& error) {
+      error.add_context(fmt::format("line {}", number));
+      throw;
     }
   }
-  return put(out);
+  return kOk;
+}
+
+int tokenize(const TokenizeRequest& request) {
+  if (request.ids + request.pieces + request.count > 1) throw UsageError("give one of --ids, --pieces and --count");
+  const text::Tokenizer tokenizer = text::load_tokenizer(request.model);
+  if (request.batch) {
+    if (request.decode && !request.decode->empty())
+      throw UsageError("--batch reads lists of ids from --file or standard input: write --decode \"\"");
+    return batch(request, tokenizer);
+  }
+  if (request.decode) {
+    if (request.text || !request.file.empty()) throw UsageError("give a text or --decode, not both");
+    return put(decoded(request, tokenizer, *request.decode));
+  }
+  return put(tokenized(request, tokenizer, text_of(request)));
 }
 
 }  // namespace
@@ -113,8 +154,12 @@ void set_up_tokenize(CLI::App& app, Action& action) {
   app.add_flag("--pieces", r.pieces, "print pieces only, one a line");
   app.add_flag("--count", r.count, "print the number of tokens");
   app.add_option("--decode", r.decode, "print the text of these ids instead, such as 1,2,3");
+  app.add_flag(
+      "--batch", r.batch,
+      "each line is a text, and gets a line of output: ids, or --pieces, --count, --json (whose lines may be JSON "
+      "strings); with --decode \"\" each line is a list of ids");
   app.add_flag("--json", r.json, "for machines");
-  app.add_flag("--plain", r.plain, "special tokens in the text are plain text");
+  app.add_flag("--plain", r.plain, "special and added tokens written out in the text are plain text");
   app.add_flag("--no-special", r.no_special, "add no tokens around the text, such as BOS");
   app.add_flag("--skip-special", r.skip_special, "--decode leaves special tokens out");
   app.callback([&action, request] { action = [request] { return tokenize(*request); }; });

@@ -8,8 +8,10 @@ import json
 import os
 import pathlib
 import pty
+import re
 import select
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -29,6 +31,23 @@ def weft(*arguments, text=None):
                           env={**environment, "WEFT_THREADS": "1"})
 
 
+def screen_lines(text):
+    """The lines that a terminal shows for text that moves the cursor back."""
+    lines, column = [""], 0
+    for part in re.findall(r"\x1b\[\??\d*[A-Za-z]|[^\x1b]", text.replace("\r\n", "\n")):
+        if part == "\n":
+            lines.append("")
+            column = 0
+        elif part.endswith("D") and part.startswith("\x1b"):
+            column -= int(part[2:-1])
+        elif part == "\x1b[K":
+            lines[-1] = lines[-1][:column]
+        elif not part.startswith("\x1b"):
+            lines[-1] = lines[-1][:column] + part + lines[-1][column + 1:]
+            column += 1
+    return lines
+
+
 class ModelTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -42,9 +61,9 @@ class ModelTest(unittest.TestCase):
 
 
 class ChatTest(ModelTest):
-    def chat(self, text, *more):
+    def chat(self, text, *more, code=OK):
         done = weft("chat", self.model, "--device", "cpu", "--temperature", "0", "--max-tokens", "6", *more, text=text)
-        self.assertEqual(done.returncode, OK, done.stderr)
+        self.assertEqual(done.returncode, code, done.stderr)
         return done
 
     def test_a_pipe_gets_one_answer_a_line(self):
@@ -61,17 +80,19 @@ class ChatTest(ModelTest):
         answer = self.chat("w1\n").stdout
         self.assertEqual(self.chat("w1\n/again\n").stdout, answer + answer)
         self.assertNotIn("user:", self.chat("w1\n/undo\n/history\n").stdout)
-        self.assertIn("no question to take back", self.chat("/undo\n").stderr)
+        self.assertIn("no question to take back", self.chat("/undo\n", code=USAGE).stderr)
 
     def test_a_line_goes_on_after_a_backslash(self):
         self.assertIn("user: w1\nw2\n", self.chat("w1\\\nw2\n/history\n").stdout)
 
     def test_settings_are_checked(self):
-        self.assertIn('"x" is no number', self.chat("/set top-k x\n").stderr)
-        self.assertIn("/set colour 3: there is no such setting", self.chat("/set colour 3\n").stderr)
-        self.assertIn("repetition_penalty is 0", self.chat("/set repetition-penalty 0\n").stderr)
-        self.assertIn("top_p is 0", self.chat("/set top-p 0\nw1\n").stderr)
-        self.assertIn("/nonsense is no command", self.chat("/nonsense\n").stderr)
+        for line, said in (("/set top-k x", 'expected a number, got "x"'), ("/set colour 3", "/set colour 3: there is no such setting"),
+                           ("/set repetition-penalty 0", "repetition_penalty is 0"), ("/set top-p 0\nw1", "top_p is 0"),
+                           ("/nonsense", "/nonsense is no command"), ("/set top-k", 'expected a number, got ""')):
+            self.assertIn(said, self.chat(line + "\n", code=USAGE).stderr)
+        listed = self.chat("/set top-k 7\n/set\n").stdout
+        self.assertRegex(listed, r"top-k +7\n")
+        self.assertRegex(listed, r"temperature +0\n")
 
     def test_save_writes_the_messages(self):
         path = self.folder / "saved.json"
@@ -80,11 +101,97 @@ class ChatTest(ModelTest):
         self.assertEqual([m["role"] for m in saved], ["user", "assistant"])
         self.assertEqual(saved[0]["content"], "w4")
 
-    def test_a_conversation_beyond_the_context_is_told_and_goes_on(self):
-        done = self.chat("w1 " * 200 + "\nw1\n")
+    def test_load_goes_on_with_what_was_saved(self):
+        path = self.folder / "talk.json"
+        whole = self.chat("/system w9\nw4\nw5\n/history\n").stdout
+        self.chat(f"/system w9\nw4\n/save {path}\n")
+        loaded = self.chat(f"/load {path}\nw5\n/history\n").stdout
+        self.assertEqual(loaded.splitlines()[-5:], whole.splitlines()[-5:])
+        saved = json.loads(path.read_text())
+        saved[2] |= {"reasoning_content": "w1", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]}
+        path.write_text(json.dumps({"messages": saved}))
+        self.chat(f"/load {path}\n/save {path}\n")
+        self.assertEqual(json.loads(path.read_text()), saved)
+        for text, said in (("{", "line 1"), ("{}", "not a list of messages"), ('[{"role": 3}]', '"role" is not a text'), ("[3]", "message 1 is not an object"),
+                           ('[{"content": ""}]', 'has no "role"')):
+            path.write_text(text)
+            self.assertIn(said, self.chat(f"/load {path}\n", code=USAGE).stderr)
+        self.assertIn("/load: give the file's name", self.chat("/load\n", code=USAGE).stderr)
+
+    def test_saved_files_keep_their_permissions(self):
+        path = self.folder / "private.json"
+        path.write_text("[]")
+        path.chmod(0o600)
+        self.chat(f"w1\n/save {path}\n")
+        self.assertEqual(path.stat().st_mode & 0o777, 0o600)
+
+    def test_messages_of_several_lines(self):
+        self.assertIn("user: w1\nw2\nw3\n", self.chat('"""\nw1\nw2\nw3\n"""\n/history\n').stdout)
+        self.assertIn("user: w1\n/clear\n", self.chat('"""w1\n/clear"""\n/history\n').stdout)
+        self.assertIn("user: w1 w2\n", self.chat('"""w1 w2"""\n/history\n').stdout)
+        self.assertIn("user: w1\n", self.chat('"""\nw1').stdout + "user: w1\n")  # the end of the input ends it
+        self.assertIn("user: /w1\n", self.chat("//w1\n/history\n").stdout)
+
+    def test_questions_about_files(self):
+        path = self.folder / "a text.txt"
+        path.write_text("w1\nw2\n")
+        self.assertIn("user: w3 w4\n\nw1\nw2\n", self.chat(f'/file "{path}" w3 w4\n/history\n').stdout)
+        path = path.rename(self.folder / "text.txt")
+        self.assertIn("user: w1\nw2\n", self.chat(f"/file {path}\n/history\n").stdout)
+        self.assertIn("give the file's name", self.chat("/file\n", code=USAGE).stderr)
+        self.assertIn("nowhere", self.chat("/file /nowhere w1\n", code=USAGE).stderr)
+
+    def test_one_question(self):
+        answer = self.chat("w1\n").stdout
+        self.assertEqual(self.chat("", "w1").stdout, answer)
+        self.assertEqual(self.chat("", "-p", "w1").stdout, answer)
+        (self.folder / "question.txt").write_text("w1\n")
+        self.assertEqual(self.chat("", "-f", self.folder / "question.txt").stdout, answer)
+        self.assertEqual(self.chat("w1\n", "--file", "-").stdout, answer)
+        self.assertEqual(self.chat("", "w3", "-f", self.folder / "question.txt").stdout, self.chat('"""w3\n\nw1"""\n').stdout)
+        self.assertIn("not both", self.chat("", "w1", "-p", "w2", code=USAGE).stderr)
+        done = self.chat("", "w1 " * 200, code=USAGE)
+        self.assertRegex(done.stderr, r"\Aerror: .*the context")
+        self.assertEqual(done.stdout, "")
+
+    def test_a_question_beyond_the_context_is_told_and_the_chat_goes_on(self):
+        done = self.chat("w1 " * 200 + "\nw1\n", code=USAGE)
         self.assertIn("the context", done.stderr)
         self.assertEqual(len(done.stdout.splitlines()), 1)
-        self.assertIn("/clear forgets", self.chat("w1\n" + "w1 " * 200 + "\n").stderr)
+
+    def test_old_turns_make_room(self):
+        """96 positions: of turns of 24 words the model soon sees the last ones only, and all of them are kept."""
+        question = " ".join(["w1"] * 16)
+        done = self.chat((question + "\n") * 9 + "/history\n")
+        self.assertIn("the conversation has outgrown the context of 96 positions; the model no longer sees its first", done.stderr)
+        self.assertEqual(done.stdout.count("user: "), 9)
+        self.assertEqual(done.stdout.count("assistant: "), 9)
+        # Once room is made there is some for more than one turn.
+        self.assertLess(done.stderr.count("outgrown"), 5)
+        self.assertEqual(self.chat("w1\n").stderr, "")
+
+    def test_another_template(self):
+        path = self.folder / "t.jinja"
+        path.write_text("{{ messages[-1].content + ' w7' }}")
+        self.assertEqual(weft("chat", self.plain, "--device", "cpu", "--temperature", "0", "--max-tokens", "6", "--chat-template", path, "w1").stdout.split(),
+                         weft("generate", self.plain, "--device", "cpu", "--temperature", "0", "--max-tokens", "6", "-p", "w1 w7").stdout.removeprefix("w1 w7").split())
+        path.write_text("{{ broken")
+        done = weft("chat", self.model, "--chat-template", path, "w1")
+        self.assertEqual(done.returncode, FILE)
+        self.assertIn("the chat template given: line 1", done.stderr)
+
+    def test_threads_and_memory(self):
+        answer = self.chat("w1\n").stdout
+        self.assertEqual(self.chat("w1\n", "--threads", "2").stdout, answer)
+        self.assertEqual(self.chat("w1\n", "--device-memory", "1G").stdout, answer)
+        for option, value, said in (("--threads", "-1", "--threads -1"), ("--device-memory", "many", "write a size such as 6G"),
+                                    ("--device-memory", "-3G", "write a size"), ("--device-memory", "1k", "the weights take")):
+            self.assertIn(said, self.chat("w1\n", option, value, code=USAGE).stderr)
+
+    def test_text_that_is_not_utf8_fails(self):
+        done = subprocess.run([WEFT, "chat", self.model, "--device", "cpu"], input=b"\xff\n", capture_output=True, timeout=60)
+        self.assertEqual(done.returncode, USAGE)
+        self.assertIn(b"not UTF-8", done.stderr)
 
     def test_reasoning_that_the_template_opens_is_no_answer(self):
         thinking = self.folder / "thinking"
@@ -97,6 +204,7 @@ class ChatTest(ModelTest):
 
     def test_stats_tell_the_speed(self):
         self.assertIn("a second", self.chat("w1\n/stats\n").stdout)
+        self.assertEqual(self.chat("/stats\n").stdout, "there is no answer yet\n")
 
     def test_a_model_without_a_template_is_refused(self):
         done = weft("chat", self.plain, "--device", "cpu", text="w1\n")
@@ -110,12 +218,13 @@ class TerminalTest(ModelTest):
     def setUp(self):
         self.state = self.folder / f"state-{self._testMethodName}"
 
-    def talk(self, *turns, model=None, **variables):
+    def talk(self, *turns, model=None, columns=80, tokens=3, prompts=None, **variables):
         """Types each turn after the next prompt has come, and gives what the terminal showed."""
         parent, child = pty.openpty()
+        fcntl.ioctl(parent, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         environment = {k: v for k, v in os.environ.items() if not k.startswith("WEFT_")}
         environment |= {"WEFT_THREADS": "1", "TERM": "xterm", "XDG_STATE_HOME": str(self.state), "LC_ALL": "C.UTF-8", **variables}
-        with subprocess.Popen([WEFT, "chat", model or self.model, "--device", "cpu", "--temperature", "0", "--max-tokens", "3"], stdin=child,
+        with subprocess.Popen([WEFT, "chat", model or self.model, "--device", "cpu", "--temperature", "0", "--max-tokens", str(tokens)], stdin=child,
                               stdout=child, stderr=child, env=environment, start_new_session=True,
                               preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)) as process:
             os.close(child)
@@ -137,8 +246,8 @@ class TerminalTest(ModelTest):
                             return
                         shown += piece
 
-            for turn in turns:
-                read(b"> ")
+            for turn, prompt in zip(turns, prompts or [b"> "] * len(turns)):
+                read(prompt)
                 # The editor takes the terminal over just after its prompt; an end of input typed before that is lost.
                 while termios.tcgetattr(parent)[3] & termios.ICANON and time.monotonic() < deadline:
                     time.sleep(0.005)
@@ -159,7 +268,7 @@ class TerminalTest(ModelTest):
         self.assertEqual(self.saved(), ["w1 w2", "w9", "/exit"])
 
     def test_each_answer_tells_its_speed(self):
-        self.assertRegex(self.talk(b"w1\r", b"/exit\r"), r"3 tokens, [0-9.]+ a second; cut, as max-tokens")
+        self.assertRegex(self.talk(b"w1\r", b"/exit\r"), r"3 tokens, [0-9.]+ a second; cut at max-tokens, 3")
 
     def test_the_history_outlives_the_run(self):
         self.talk(b"w5 w6\r", b"w7\r", b"\x04")
@@ -172,9 +281,76 @@ class TerminalTest(ModelTest):
         self.talk("é日\x7fw1\r".encode(), b"/exit\r")
         self.assertEqual(self.saved()[0], "éw1")
 
-    def test_ctrl_c_ends_it_at_the_prompt(self):
-        self.talk(b"w1\r", b"w2\x03")
-        self.assertEqual(self.code, -2)
+    def test_ctrl_c_clears_the_line_and_leaves_when_pressed_twice(self):
+        shown = self.talk(b"w1 w2\x03", b"w3\r", b"\x03", b"w4\r", b"\x03", b"\x03")
+        self.assertEqual(self.code, OK)
+        self.assertEqual(shown.count("Press Ctrl-C again to leave."), 3)
+        self.assertEqual(self.saved(), ["w3", "w4"])
+
+    def test_what_is_pasted_is_one_message(self):
+        path = self.folder / "pasted.json"
+        self.talk(b"w9 \x1b[200~w1\rw2\rw3\x1b[201~\r", b"\x1b[200~w4 w5\x1b[201~ w6\r", f"/save {path}\r".encode(), b"/exit\r")
+        said = [m["content"] for m in json.loads(path.read_text()) if m["role"] == "user"]
+        self.assertEqual(said, ["w9 w1\nw2\nw3", "w4 w5 w6"])
+        history = (self.state / "weft" / "chat_history").read_text()
+        self.assertEqual(history.split("\n")[0], "w9 w1\u2028w2\u2028w3")
+        self.talk(b"\x1b[A\x1b[A\x1b[A\x1b[A\r", f"/save {path}\r".encode(), b"/exit\r")
+        self.assertEqual(json.loads(path.read_text())[0]["content"], "w9 w1\nw2\nw3")
+
+    def test_several_lines_in_quotes(self):
+        path = self.folder / "quoted.json"
+        self.talk(b'"""\r', b"w1\r", b'w2"""\r', f"/save {path}\r".encode(), b"/exit\r", prompts=[b"> ", b". ", b". ", b"> ", b"> "])
+        self.assertEqual(json.loads(path.read_text())[0]["content"], "w1\nw2")
+
+    def test_words_wrap(self):
+        shown = self.talk(b"w1 w2\r", b"/exit\r", columns=12, tokens=12)
+        answer = re.split(r"w1 w2\r\n", shown, 1)[1].split("\x1b[2m")[0]
+        self.assertTrue(answer.strip(), shown)
+        self.assertNotIn(" " * 3, answer)
+        lines = screen_lines(answer)
+        self.assertTrue(all(len(line) < 12 for line in lines), lines)
+        self.assertGreater(len(lines), 2)
+        self.assertTrue(all(re.fullmatch(r"(w[0-9]+|user|assistant|system| )*", line) for line in lines), lines)
+
+    def test_a_model_cannot_send_commands(self):
+        hostile = self.folder / "hostile"
+        if not hostile.exists():
+            shutil.copytree(self.model, hostile)
+            text = (hostile / "tokenizer.json").read_text()
+            for i in range(45):
+                text = text.replace(f'"w{i}":', f'"\\u001b]52;c;aGk=\\u0007w{i}\\u009b2J":')
+            (hostile / "tokenizer.json").write_text(text.replace('"unk_token": "w0"', '"unk_token": "user"'))
+            config = json.loads((hostile / "config.json").read_text())
+            (hostile / "config.json").write_text(json.dumps({**config, "_name_or_path": "x\n\u001b[2Jforged"}))
+        shown = self.talk(b"user\r", b"/history\r", b"/exit\r", model=hostile, tokens=12)
+        self.assertIn("\\x1b]52;c;aGk=", shown)
+        for forbidden in ("\x1b]", "\x9b", "\x07", "\x1b[2J", "\nforged"):
+            self.assertNotIn(forbidden, shown)
+
+    def test_what_is_typed_ahead_waits_for_the_prompt(self):
+        parent, child = pty.openpty()
+        environment = {**{k: v for k, v in os.environ.items() if not k.startswith("WEFT_")}, "TERM": "xterm", "XDG_STATE_HOME": str(self.state), "LC_ALL": "C.UTF-8",
+                       "WEFT_THREADS": "1"}
+        with subprocess.Popen([WEFT, "chat", self.model, "--device", "cpu", "--max-tokens", "60", "--context", "96"], stdin=child, stdout=child, stderr=child,
+                              env=environment, start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)) as process:
+            os.close(child)
+            shown, typed, deadline = b"", 0, time.monotonic() + 60
+            while time.monotonic() < deadline:
+                if select.select([parent], [], [], 0.2)[0]:
+                    try:
+                        shown += os.read(parent, 65536)
+                    except OSError:
+                        break
+                if typed == 0 and shown.endswith(b"> ") and not termios.tcgetattr(parent)[3] & termios.ICANON:
+                    os.write(parent, b"w1\r")
+                    typed = 1
+                elif typed == 1 and termios.tcgetattr(parent)[3] & termios.ICANON and not termios.tcgetattr(parent)[3] & termios.ECHO:
+                    os.write(parent, b"/exit\r")  # an answer is under way
+                    typed = 2
+            self.assertEqual(process.wait(60), OK)
+        os.close(parent)
+        if typed == 2:
+            self.assertEqual(shown.count(b"/exit"), 1, shown)
 
     def test_a_history_of_garbage_does_no_harm(self):
         (self.state / "weft").mkdir(parents=True)

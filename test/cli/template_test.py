@@ -55,6 +55,14 @@ class Render(unittest.TestCase):
         self.assertEqual(self.render("{{ strftime_now('%d %b %Y %H:%M') }}", "--date", "2025-03-31"), "31 Mar 2025 00:00")
         self.assertEqual(self.render("{{ strftime_now('%H:%M:%S') }}", "--date", "2025-03-31T12:34:56"), "12:34:56")
 
+    def test_documents(self):
+        documents = self.write("documents.json", '[{"title": "T", "text": "x"}]')
+        self.assertEqual(self.render("{{ documents[0].title }}{{ documents | length }}", "--documents", documents), "T1")
+        self.assertEqual(self.render("{{ documents is none }}"), "True")
+        self.refused(USAGE, "only one of", "--template", self.folder / "t.jinja", "--documents", "-", stdin="[]")
+        self.refused(USAGE, "the documents are not a list", "--template", self.folder / "t.jinja", "--messages", self.messages, "--documents",
+                     self.write("one.json", "{}"))
+
     def test_segments(self):
         pieces = json.loads(self.render("<s>{{ messages[1].content }}</s>{{ bos_token }}", "--segments", "--set", "bos_token=<b>"))
         self.assertEqual(pieces, [{"text": "<s>", "from_user": False}, {"text": "Hi <|im_end|>", "from_user": True}, {"text": "</s><b>", "from_user": False}])
@@ -78,7 +86,7 @@ class Render(unittest.TestCase):
         self.refused(FILE, "standard input: line 1, column", "--template", good, stdin="[{")
         self.refused(USAGE, "the messages are not a list of objects", "--template", good, stdin="{}")
         self.refused(USAGE, "write name=value", "--template", good, "--messages", self.messages, "--set", "x")
-        self.refused(USAGE, "given twice", "--template", good, "--messages", self.messages, "--set", "messages=1")
+        self.refused(USAGE, "the variable messages is not a further one", "--template", good, "--messages", self.messages, "--set", "messages=1")
         self.refused(USAGE, "is no date", "--template", good, "--messages", self.messages, "--date", "today")
         self.refused(FILE, "holds no chat template", "--model", self.folder, "--messages", self.messages)
         self.refused(FILE, "good.jinja", "--model", good, "--messages", self.messages)

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import pty
 import shutil
 import struct
 import subprocess
@@ -34,6 +35,26 @@ def gguf(tokens, merges, pre):
                ("tokenizer.ggml.tokens", 9, strings(tokens)), ("tokenizer.ggml.merges", 9, strings(merges)), ("tokenizer.ggml.token_type", 9, struct.pack(f"<IQ{len(tokens)}i", 5, len(tokens), *[3 if "<" in t else 1 for t in tokens]))]
     out = b"GGUF" + struct.pack("<IQQ", 3, 0, len(entries)) + b"".join(string(key) + struct.pack("<I", kind) + value for key, kind, value in entries)
     return out + b"\0" * (-len(out) % 32)
+
+
+def on_terminal(command, typed=b""):
+    """What a command writes to a terminal."""
+    parent, child = pty.openpty()
+    with subprocess.Popen(list(map(str, command)), stdin=child, stdout=child, stderr=child) as process:
+        os.close(child)
+        os.write(parent, typed)
+        shown = b""
+        while True:
+            try:
+                piece = os.read(parent, 65536)
+            except OSError:
+                break
+            if not piece:
+                break
+            shown += piece
+        process.wait(60)
+    os.close(parent)
+    return shown
 
 
 class Tokenize(unittest.TestCase):
@@ -79,6 +100,29 @@ class Tokenize(unittest.TestCase):
         self.prints("<s>ab ab\n", "--decode", "6,3 4")
         self.prints("ab ab\n", "--decode", "6,3 4", "--skip-special")
         self.prints('{"text":"ab"}\n', "--decode", "3", "--json")
+
+    def test_batches(self):
+        text = "ab ab\n\nab\r\na"
+        self.prints("6 3 4\n6\n6 3\n6 0\n", "--batch", text=text)
+        self.prints("3\n1\n2\n2\n", "--batch", "--count", text=text)
+        self.prints('"<s>" "ab" "Ġab"\n', "--batch", "--pieces", text="ab ab\n")
+        done = self.weft("--batch", "--json", "--no-special", text='"ab\\na"\nab\n')
+        self.assertEqual([json.loads(line)["ids"] for line in done.stdout.splitlines()], [[3, 0], [3]], done.stderr)
+        (self.folder / "ids").write_text("6 3 4\n3,0\n")
+        self.prints("<s>ab ab\naba\n", "--batch", "--decode", "", "--file", self.folder / "ids")
+        done = self.weft("--batch", "--decode", "", text="3\n99\n")
+        self.assertEqual((done.returncode, done.stdout), (USAGE, b"ab\n"))
+        self.assertIn(b"line 2", done.stderr)
+
+    def test_a_terminal_gets_no_commands(self):
+        document = json.loads(self.model.read_text())
+        document["model"]["vocab"]["\u001b]0;x\u0007\u009b2J"] = 9
+        self.model.write_text(json.dumps(document))
+        for arguments in (["--decode", "9"], ["--decode", "9", "--json"], ["--batch", "--decode", ""]):
+            shown = on_terminal([WEFT, "tokenize", "--model", self.model, *arguments], b"9\n\x04")
+            self.assertNotIn(b"\x1b]", shown)
+            self.assertNotIn(b"\xc2\x9b", shown)
+        self.assertIn(b"\x1b]0;x", self.weft("--decode", "9").stdout)  # a pipe gets every byte
 
     def test_gguf(self):
         path = self.folder / "model.gguf"
