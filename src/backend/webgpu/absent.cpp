@@ -1,4 +1,4 @@
-// Stands in for the WebGPU device layer in builds without webgpu.h.
+// Replaces the WebGPU device layer in builds without webgpu.h.
 #if !WEFT_HAS_WEBGPU
 #include "backend/webgpu/adapter.hpp"
 #include "backend/webgpu/backend.hpp"

@@ -1,4 +1,4 @@
-// What a GPU (or a software renderer) offers, in plain values: for listing devices, choosing one and writing shaders.
+// The features of a GPU (or a software renderer) as plain values, for listing devices, choosing one and writing shaders.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ struct SubgroupMatrixConfig {
 };
 
 struct Limits {
-  std::uint64_t buffer_bytes = 0;           // of one buffer
-  std::uint64_t binding_bytes = 0;          // of one storage binding
+  std::uint64_t buffer_bytes = 0;           // limit for one buffer
+  std::uint64_t binding_bytes = 0;          // limit for one storage binding
   std::uint32_t offset_alignment = 256;     // of a binding's offset, in bytes
   std::uint32_t storage_buffers = 8;        // in one shader
   std::uint32_t immediate_bytes = 0;        // 0: no immediates
@@ -46,11 +46,11 @@ struct AdapterInfo {
   Limits limits;
 };
 
-/// All adapters, real ones first. Throws DeviceError where there is no WebGPU library.
+/// All adapters, real ones first. Throws DeviceError if there is no WebGPU library.
 std::vector<AdapterInfo> list_adapters();
 
-/// Position in `adapters` of the one with this index; without an index (-1) the first that is not software.
-/// Throws DeviceError that lists what there is.
+/// Position in `adapters` of the one with this index; without an index (-1) the first that is not software. Throws a
+/// DeviceError that lists the adapters.
 std::size_t choose_adapter(std::span<const AdapterInfo> adapters, int index = -1);
 
 /// One line: name, type, backend and driver.

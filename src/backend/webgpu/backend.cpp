@@ -74,7 +74,7 @@ class CompiledPlan final : public backend::Program {
   std::optional<webgpu::CommandSequence> program_;
 };
 
-/// Holds on to the device, which may have no other owner when it ends.
+/// Keeps the device alive, which may have no other owner at the end.
 class WebgpuReadback final : public backend::Readback {
  public:
   WebgpuReadback(std::shared_ptr<Device> device, std::unique_ptr<Reading> reading)
@@ -112,8 +112,8 @@ class WebgpuPacking final : public backend::WeightPacking {
   }
 };
 
-/// Whether the plan has a product that takes long enough to be worth a choice by measured figures. Plans without one never
-/// make anybody wait for a measurement, and do not change with it.
+/// Whether the plan has a product that is large enough for a choice by measured figures. Plans without one never wait for a
+/// measurement, and do not depend on it.
 bool has_large_product(const kernel::Plan& plan) {
   constexpr double kLarge = 0x1p30;
   return std::any_of(plan.kernels.begin(), plan.kernels.end(), [](const kernel::Kernel& kernel) {

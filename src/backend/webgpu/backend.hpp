@@ -12,21 +12,21 @@
 namespace weft::webgpu {
 
 struct BackendOptions {
-  /// WebGPU checks every call; by default as WEFT_WEBGPU_VALIDATE says, else in debug builds.
+  /// Whether WebGPU checks every call. Default: WEFT_WEBGPU_VALIDATE, else true in debug builds.
   std::optional<bool> validate;
-  /// Shaders clamp indices into their buffers. Ours stay within them by construction.
+  /// Whether shaders clamp indices into their buffers. Weft's shaders stay inside by construction.
   bool robust = false;
   /// Where compiled pipelines are kept (empty: nowhere); by default in the user's cache.
   std::optional<std::filesystem::path> cache_folder;
-  /// What kernels are chosen by; else as WEFT_WEBGPU_PROFILE says, or measured for the first large product.
+  /// The figures for the choice of kernels. Default: WEFT_WEBGPU_PROFILE, else measured for the first large product.
   std::optional<DeviceProfile> profile;
 };
 
-/// The backend on the adapter with this index (see list_adapters), or on the first real GPU for -1. Throws DeviceError
-/// that says what there is and how to get a driver or a library.
+/// The backend on the adapter with this index (see list_adapters), or on the first real GPU for -1. Throws a DeviceError that
+/// lists the adapters and says how to get a driver or a library.
 ///
-/// Dtypes: f32, i32, u32, bool (a u32 in memory). Buffers of this backend are at home on it alone; the backend outlives
-/// none of them: they keep the device. Thread safe.
+/// Dtypes: f32, i32, u32, bool (a u32 in memory). Buffers work only on the backend that made them. They may outlive the
+/// backend, because they keep the device alive. Thread safe.
 std::unique_ptr<backend::Backend> make_webgpu_backend(int adapter_index = -1, const BackendOptions& options = {});
 
 }  // namespace weft::webgpu

@@ -81,7 +81,7 @@ BlobCache::BlobCache(const fs::path& folder, std::string_view owner, std::uint64
   if (folder.empty()) return;
   const fs::path root = folder / "webgpu";
   folder_ = root / fmt::format("{:016x}", digest_of(owner));
-  // What is read here becomes code on the device.
+  // These files become code on the device.
   if (!make_private_folder(root) || !make_private_folder(folder_))
     folder_.clear();
   else

@@ -1,4 +1,4 @@
-// Compiled pipelines kept on disk between runs, one file an entry.
+// Compiled pipelines kept on disk between runs, a file for each entry.
 #pragma once
 
 #include <atomic>
@@ -9,14 +9,14 @@
 
 namespace weft::webgpu {
 
-/// A map from bytes to bytes in a folder. Every failure (no space, no permission, a damaged file) is a miss and nothing
-/// worse: entries carry their key and a checksum, and are written to a temporary file and renamed. Thread safe, and safe
-/// with several processes in one folder.
+/// A map from bytes to bytes in a folder. Every failure (no space, no permission, a damaged file) is only a miss. Entries
+/// contain their key and a checksum, and are written to a temporary file and renamed. Thread safe, and safe with several
+/// processes in one folder.
 class BlobCache {
  public:
-  /// `owner` names what wrote the entries (library and driver); each owner has a folder of its own. Entries of all owners
-  /// together are kept under `bytes_max` and `entries_max` (whoever opens the folder looks at each), the oldest go first.
-  /// An empty folder switches the cache off.
+  /// `owner` names the writer of the entries (library and driver); each owner has its own folder. Entries of all owners
+  /// together are kept under `bytes_max` and `entries_max`: opening the folder removes the oldest. An empty path switches the
+  /// cache off.
   BlobCache(const std::filesystem::path& folder, std::string_view owner, std::uint64_t bytes_max = 512 << 20,
             std::size_t entries_max = 8192);
 

@@ -56,7 +56,7 @@ Buffer::Buffer(std::shared_ptr<Device> device, std::uint64_t bytes, std::string_
 
 Buffer::~Buffer() {
   const std::lock_guard lock(device_->mutex());
-  // Bind groups of programs may still name this buffer; destroying it gives the memory back all the same.
+  // Bind groups of programs may still refer to this buffer; destroying it frees the memory anyway.
   if (handle_) library().BufferDestroy(handle_.get());
   handle_.reset();
 }
@@ -75,7 +75,7 @@ void Buffer::upload(std::uint64_t offset, const void* data, std::uint64_t bytes)
   const auto* source = static_cast<const std::byte*>(data);
   Staging& staging = device_->staging();
 
-  // WebGPU moves whole words. A word that is only partly ours is read first, except past the end, where no one looks.
+  // WebGPU moves whole words. A partly covered word is read first, except past the end, where its content does not matter.
   const auto merge = [&](std::uint64_t word, std::uint64_t first, std::uint64_t count) {
     std::byte merged[4]{};
     const bool others_behind = first + count < 4 && word + first + count < bytes_;

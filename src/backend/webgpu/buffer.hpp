@@ -11,8 +11,8 @@
 
 namespace weft::webgpu {
 
-/// A storage buffer that can be copied from and to. Zero at first. The device's memory is given back when the last
-/// handle is gone and the submitted work that uses it is done.
+/// A storage buffer that can be copied from and to. Initially zero. The device's memory is freed when the last handle is gone
+/// and the submitted work that uses it is done.
 class Buffer final : public backend::Buffer {
  public:
   /// `bytes` may be 0; the allocation is rounded up to 16. Throws DeviceError naming the label, the bytes and the
@@ -28,8 +28,8 @@ class Buffer final : public backend::Buffer {
   WGPUBuffer handle() const { return handle_.get(); }
   const std::shared_ptr<Device>& device() const { return device_; }
 
-  /// Any byte range within the buffer; whole words are fast, an odd edge inside the buffer costs a round trip. Throws
-  /// InternalError for a range that lies outside.
+  /// Any byte range inside the buffer; whole words are fast, an edge inside a word costs a round trip. Throws InternalError for
+  /// a range outside.
   void upload(std::uint64_t offset, const void* data, std::uint64_t bytes);
   void download(std::uint64_t offset, void* data, std::uint64_t bytes) const;
   void clear();

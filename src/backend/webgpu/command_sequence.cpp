@@ -192,7 +192,7 @@ void CommandSequence::take_externals(std::span<const backend::BufferPtr> externa
   }
   if (!changed) return;
 
-  // If a bound cannot take its buffers, some stand on the new ones and some do not: the next run looks all up again.
+  // If binding the new buffers fails for one command, only some commands use them, so the next run looks up all again.
   const std::vector<std::uint64_t> old_ids =
       std::exchange(external_ids_, std::vector<std::uint64_t>(externals.size(), 0));
   const auto moved = [&](const Range& range) {
@@ -212,7 +212,7 @@ void CommandSequence::take_externals(std::span<const backend::BufferPtr> externa
 }
 
 void CommandSequence::drop_unused_groups() {
-  // Room for a few turns of externals; beyond it only what the commands use stays.
+  // Room for a few sets of externals; beyond it only the groups in use are kept.
   if (groups_.size() <= 4 * bound_.size() + 64) return;
   std::erase_if(groups_, [](const auto& entry) { return entry.second.use_count() == 1; });
 }
@@ -339,7 +339,7 @@ std::vector<backend::KernelTime> CommandSequence::profile(std::span<const backen
     timed = 0;
     for (const BoundCommand* bound : batch) {
       if (!bound->dispatch) continue;
-      // Some drivers write the end of an empty pass before its beginning.
+      // Some drivers give an empty pass an end before its beginning.
       const std::uint64_t begin = stamps[2 * timed], end = std::max(begin, stamps[2 * timed + 1]);
       times.push_back({bound->dispatch->label, static_cast<double>(end - begin) * period_ns / 1000});
       ++timed;

@@ -24,7 +24,7 @@ struct Workgroups {
 /// Throws DeviceError if even three dimensions are not enough.
 Workgroups fold_workgroups(std::uint64_t count, std::uint32_t dimension_max = 65535);
 
-/// Where the bytes of a binding come from: a buffer of the program's own, or the caller's at each run.
+/// The buffer of a binding: the program's own, or the caller's at each run.
 struct Slot {
   std::shared_ptr<Buffer> buffer;  // own, or
   int external = -1;               // position among the externals of a run
@@ -58,16 +58,16 @@ struct Recording {
 };
 
 struct CommandSequenceOptions {
-  /// Dispatches in the first submission (few, so that the device starts early) and in the others.
+  /// Number of dispatches in the first submission (few, so that the device starts early) and in the others.
   std::size_t first_chunk = 16, chunk = 128;
 };
 
-/// Compiles the shaders and makes bind groups once; a run only replays. Bind groups on externals are kept, so that
-/// callers who come back with the same buffers (or take turns between a few) pay for them once.
+/// Compiles the shaders and makes bind groups once; a run only replays. Bind groups of externals are kept, so callers that
+/// reuse the same buffers (or alternate between a few sets) pay once.
 class CommandSequence {
  public:
-  /// Throws InternalError for a recording that breaks a rule of WebGPU (each message names the dispatch), DeviceError for
-  /// one that is over a limit.
+  /// Throws InternalError for a recording that breaks a rule of WebGPU (the message names the dispatch), DeviceError for one
+  /// over a limit.
   CommandSequence(std::shared_ptr<Device> device, Recording recording, const CommandSequenceOptions& options = {});
   CommandSequence(const CommandSequence&) = delete;
   ~CommandSequence();
@@ -86,7 +86,7 @@ class CommandSequence {
 
  private:
   using Group = std::shared_ptr<const BindGroupHandle>;
-  // A command with everything looked up.
+  // A command with resolved pipeline and bindings.
   struct BoundCommand {
     const Dispatch* dispatch = nullptr;  // null: a copy (`from` and `to` set) or a clear (`to` alone)
     WGPUComputePipeline pipeline = nullptr;
@@ -111,7 +111,7 @@ class CommandSequence {
   CommandSequenceOptions options_;
   std::vector<PipelinePtr> pipelines_;
   std::vector<BoundCommand> bound_;
-  std::vector<std::uint64_t> external_ids_;             // of the buffers the commands stand on now; 0: none yet
+  std::vector<std::uint64_t> external_ids_;             // of the buffers that the commands use now; 0: none yet
   std::vector<const Buffer*> externals_;                // valid during a run only
   std::map<std::vector<std::uint64_t>, Group> groups_;  // by layout and (buffer id, offset, bytes) of each binding
 };

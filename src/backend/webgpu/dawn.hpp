@@ -1,5 +1,5 @@
-// The few extensions of Dawn that Weft uses, declared here because the standard webgpu.h does not hold them. Chain
-// them only where `Library::is_dawn`: other libraries may refuse what they do not know.
+// The few extensions of Dawn that Weft uses, declared here because the standard webgpu.h lacks them. Chain them only if
+// `Library::is_dawn`: other libraries may refuse unknown structs.
 #pragma once
 
 #include <webgpu.h>
@@ -33,8 +33,8 @@ struct LoggingCallbackInfo {
   void* user2;
 };
 
-/// Load and store of compiled pipelines. Load is called with a null value first and gives the size; 0 is a miss.
-/// Both are called from any thread.
+/// Load and store of compiled pipelines. Load is first called with a null value and returns the size; 0 is a miss. Both are
+/// called from any thread.
 struct Cache {
   using Load = std::size_t (*)(std::size_t key_size, const void* key, std::size_t value_size, void* value, void* user1,
                                void* user2);

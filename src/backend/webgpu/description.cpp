@@ -51,8 +51,8 @@ backend::Description description_of(const AdapterInfo& info) {
   description.offset_alignment = std::max(256u, limits.offset_alignment);
   description.prefers_separate_buffers = true;
   description.kernels_side_by_side = 6;
-  // The tiles of attention need more workgroup memory than WebGPU promises. A device with less computes attention as
-  // products and a softmax.
+  // The tiles of attention need more workgroup memory than WebGPU guarantees. On a device with less, attention is products and
+  // a softmax.
   constexpr std::uint64_t kAttentionBytes = 32 << 10;
   description.has_kernel = [has_room = limits.workgroup_bytes >= kAttentionBytes](const graph::Call& call) {
     return calls().accepts(call) && (has_room || call.row().form != graph::KernelForm::attention);

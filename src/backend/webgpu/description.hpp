@@ -1,4 +1,4 @@
-// What the WebGPU backend tells the compiler and users of an adapter.
+// The description of an adapter for the compiler and for users.
 #pragma once
 
 #include "backend/contract.hpp"
@@ -7,7 +7,7 @@
 namespace weft::webgpu {
 
 backend::Description description_of(const AdapterInfo& info);
-/// Its details for `weft devices`, as (name, value).
+/// Details for `weft devices`, as (name, value).
 std::vector<std::pair<std::string, std::string>> details_of(const AdapterInfo& info);
 
 }  // namespace weft::webgpu

@@ -22,7 +22,7 @@ constexpr std::uint64_t kWaitStepNs = 1'000'000'000;
 using TogglesFunction = std::vector<const char*> (*)(WGPUDevice);
 constexpr const char* kTogglesSymbol = "_ZN4dawn6native14GetTogglesUsedEP14WGPUDeviceImpl";
 
-// Dawn asks for the size first and for the bytes right after, on one thread: the entry read for the first is kept.
+// Dawn asks for the size and right after for the bytes, on one thread, so the entry is kept between the two calls.
 std::size_t load_blob(std::size_t key_size, const void* key, std::size_t value_size, void* value, void* cache, void*) {
   thread_local std::vector<std::byte> entry;
   if (!value) {
@@ -40,7 +40,7 @@ void store_blob(std::size_t key_size, const void* key, std::size_t value_size, c
                                         {static_cast<const char*>(value), value_size});
 }
 
-// What Dawn says about a device: of compiled shaders, say.
+// Logs Dawn's messages about a device, for example about compiled shaders.
 void take_messages(WGPUDevice device) {
   using Function = void (*)(WGPUDevice, dawn::LoggingCallbackInfo);
   const auto set = reinterpret_cast<Function>(dlsym(library().handle, "wgpuDeviceSetLoggingCallback"));
@@ -56,7 +56,7 @@ void take_messages(WGPUDevice device) {
 struct Device::Faults {
   std::atomic<bool> any = false;
   std::mutex mutex;
-  std::string lost;   // why; empty: not lost
+  std::string lost;   // the reason; empty: not lost
   std::string error;  // the first uncaptured error
 };
 
@@ -124,7 +124,7 @@ Device::Device(std::shared_ptr<const Instance> instance, const Instance::Adapter
   };
 
   std::vector<const char*> enabled{"disable_workgroup_init"};
-  std::vector<const char*> disabled{"timestamp_quantization"};  // else every GPU time is a multiple of 65.5 us
+  std::vector<const char*> disabled{"timestamp_quantization"};  // otherwise every GPU time is a multiple of 65.5 us
   if (!options.validate) {
     enabled.push_back("skip_validation");
     disabled.push_back("enable_spirv_validation");
@@ -161,7 +161,7 @@ Device::Device(std::shared_ptr<const Instance> instance, const Instance::Adapter
 
 Device::~Device() {
   const std::lock_guard lock(mutex_);
-  // Not `wait`, which throws for a lost device; a device that hangs is not waited for.
+  // Not `wait`, which throws for a lost device. A device that hangs is not waited for.
   for (const Pending& run : in_flight_) instance_->wait(run, handle_.get(), kWaitStepNs);
   staging_.reset();
   pipelines_.reset();

@@ -1,4 +1,4 @@
-// An open WebGPU device: its queue, its faults, and the waiting for its work.
+// An open WebGPU device: its queue, its errors, and waiting for its work.
 #pragma once
 
 #include <deque>
@@ -21,21 +21,21 @@ class Staging;
 bool default_validation();
 
 struct DeviceOptions {
-  /// The library checks every call. Costs about 0.13 us a dispatch; without it a mistake of Weft's can go unseen.
+  /// Whether the library checks every call. Costs about 0.13 us per dispatch; without it a bug in Weft can go unnoticed.
   bool validate = default_validation();
-  /// Shaders clamp indices into their buffers. Off is for text that is known to stay within them; tensor-core kernels then
+  /// Whether shaders clamp indices into their buffers. Turn it off only for shaders that stay inside; tensor-core kernels then
   /// run twice as fast, others the same.
   bool robust = true;
-  /// Where compiled pipelines are kept; empty: nowhere.
+  /// Folder for compiled pipelines; empty: they are not kept.
   std::filesystem::path cache_folder = default_cache_folder();
 };
 
-/// What entries of the blob cache depend on besides their key: this very library and this driver.
+/// The owner of entries in the blob cache, which also depend on this version of the library and the driver.
 std::string cache_owner(const AdapterInfo& info);
 
-/// A device and its one queue. Operations of Weft on one device (on it, its buffers and its programs) are thread safe:
-/// each holds `mutex()` and they run one after another. After a loss or an unexpected error every operation throws
-/// DeviceError with the reason; open the device again to go on.
+/// A device and its one queue. Operations of Weft on one device (on it, its buffers and its programs) are thread safe: each
+/// holds `mutex()` and they run one after another. After a loss or an unexpected error every operation throws DeviceError with
+/// the reason; open the device again to continue.
 class Device : public std::enable_shared_from_this<Device> {
  public:
   /// Opens the adapter with this index, or the first real GPU for -1 (see choose_adapter).
@@ -48,15 +48,15 @@ class Device : public std::enable_shared_from_this<Device> {
   const DeviceOptions& options() const { return options_; }
   /// "webgpu:0 (NVIDIA H200)", for messages.
   const std::string& name() const { return name_; }
-  /// Names of Dawn's switches that are on; empty where the library cannot tell.
+  /// Names of Dawn's switches that are on; empty if the library cannot list them.
   std::vector<std::string> toggles() const;
   BlobCache& blob_cache() { return *blob_cache_; }
 
   /// Waits for all submitted work.
   void synchronize();
-  /// Throws DeviceError if the device was lost or reported an error that nobody asked for.
+  /// Throws DeviceError if the device was lost or reported an uncaptured error.
   void check() const;
-  /// Gives the device up: all later operations throw.
+  /// Destroys the device: all later operations throw.
   void destroy();
 
   // For buffers, pipelines and programs.
@@ -70,8 +70,8 @@ class Device : public std::enable_shared_from_this<Device> {
   void wait(const Pending& pending);
   EncoderHandle encoder();
   void submit(EncoderHandle encoder);
-  /// Called after each run of a program: waits for an old one when too many are in flight, so that a host that is
-  /// faster than its GPU does not pile up memory.
+  /// Called after each run of a program. Waits for an earlier run if too many are in flight, so that memory does not pile up if
+  /// the host is faster than its GPU.
   void limit_runs_in_flight();
 
  private:
@@ -102,7 +102,7 @@ class ErrorScope {
   ~ErrorScope();
   /// Ends the scope without waiting; scopes end in reverse order.
   Pending close();
-  /// Ends the scope and gives the first error's text; empty if there was none.
+  /// Ends the scope and returns the first error's text; empty if there was none.
   std::string text();
 
  private:

@@ -13,9 +13,9 @@ namespace weft::webgpu {
 namespace {
 
 constexpr const char* kInstanceToggles[] = {"allow_unsafe_apis"};
-// f16 is left out on NVIDIA by default for failing precision tests, not for lack of it.
+// Dawn disables f16 on NVIDIA by default because it fails precision tests, although the hardware has it.
 constexpr const char* kAdapterToggles[] = {"vulkan_enable_f16_on_nvidia", "use_vulkan_memory_model"};
-// wgpu-native's number for the feature that immediates need.
+// wgpu-native's number of the feature for immediates.
 constexpr auto kNativeImmediates = static_cast<WGPUFeatureName>(0x00030001);
 
 #if defined(__APPLE__)
@@ -126,8 +126,8 @@ Instance::Adapter read(AdapterHandle handle) {
   return adapter;
 }
 
-// Dawn lists every adapter only through its C++ interface, whose instance and adapter are each one pointer. Builds made
-// with another standard library do not have this symbol; then the standard request gives the best adapter alone.
+// Dawn lists every adapter only through its C++ interface, whose instance and adapter are each one pointer. Builds with another
+// standard library lack this symbol; then the standard request gives only the best adapter.
 constexpr const char* kEnumerateSymbol = "_ZNK4dawn6native8Instance17EnumerateAdaptersEPK25WGPURequestAdapterOptions";
 using EnumerateFunction = std::vector<AdapterHandle> (*)(const WGPUInstance* self, const WGPURequestAdapterOptions*);
 

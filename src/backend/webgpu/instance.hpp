@@ -1,4 +1,4 @@
-// The entry to WebGPU: finds the adapters and waits for what runs asynchronously.
+// The entry to WebGPU: finds the adapters and waits for asynchronous calls.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@
 
 namespace weft::webgpu {
 
-/// What an asynchronous call reported. Shared with the callback, which may come after nobody waits any more.
+/// The result of an asynchronous call. Shared with the callback, which may run after the caller has stopped waiting.
 struct Outcome {
   std::atomic<bool> done = false;
   bool ok = false;
@@ -41,7 +41,7 @@ class Instance {
     AdapterInfo info;
     AdapterHandle handle;
     WGPULimits limits{};
-    std::vector<WGPUFeatureName> features;  // those Weft asks a device for
+    std::vector<WGPUFeatureName> features;  // features that Weft requests from a device
   };
 
   static std::shared_ptr<const Instance> create();

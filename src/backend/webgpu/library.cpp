@@ -30,18 +30,18 @@ std::vector<std::filesystem::path> own_folders() {
 }
 
 std::vector<std::string> candidates() {
-  // A library that the user names is the only one tried: falling back silently would hide a typing error.
+  // If the user names a library, no other is tried: a silent fallback would hide a typing error.
   if (const char* named = std::getenv("WEFT_WEBGPU_LIBRARY"); named && *named) return {named};
   std::vector<std::string> files;
   for (const auto& folder : own_folders())
     for (const auto& place : {folder, folder.parent_path() / "lib" / "weft"})
       for (const char* name : kNames) files.push_back((place / name).string());
-  // Programs of the source tree find the one that was fetched there by their run path, which an installation drops.
+  // Programs of the source tree find the library that was fetched there through their run path, which an installation drops.
   for (const char* name : kNames) files.emplace_back(name);
   return files;
 }
 
-// Fills the table; gives the name of the first function that the library lacks, or null.
+// Fills the table; returns the name of the first function that the library lacks, or null.
 const char* fill(Library& table) {
 #define WEFT_WEBGPU_FIND(name)                                                      \
   table.name = reinterpret_cast<WGPUProc##name>(dlsym(table.handle, "wgpu" #name)); \

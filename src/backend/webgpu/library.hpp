@@ -27,26 +27,26 @@ namespace weft::webgpu {
   X(QueueSubmit) X(QueueWriteBuffer) X(QueueOnSubmittedWorkDone) X(QueueRelease)
 // clang-format on
 
-/// Function pointers without their prefix wgpu, and what kind of library they came from.
+/// Function pointers without their prefix wgpu, and the kind of library.
 struct Library {
 #define WEFT_WEBGPU_MEMBER(name) WGPUProc##name name = nullptr;
   WEFT_WEBGPU_FUNCTIONS(WEFT_WEBGPU_MEMBER)
 #undef WEFT_WEBGPU_MEMBER
 
   std::string path;      // the file that was loaded
-  bool is_dawn = false;  // takes Dawn's extensions and waits on futures; else callbacks are polled for (wgpu-native)
+  bool is_dawn = false;  // has Dawn's extensions and waits on futures; else callbacks are polled (wgpu-native)
   // wgpu-native only.
   WGPUBool (*DevicePoll)(WGPUDevice, WGPUBool wait, const void* submission) = nullptr;
   float (*QueueGetTimestampPeriod)(WGPUQueue) = nullptr;
   void* handle = nullptr;  // of dlopen; never closed, drivers keep threads in it
 };
 
-/// The library, loaded at the first call: from WEFT_WEBGPU_LIBRARY (a file), else from beside the program or ../lib/weft,
-/// else by name, on the program's run path (the tree's .cache, for programs of the build tree) and in the system. Thread safe.
-/// Throws DeviceError with everything that was tried; the next call tries again.
+/// The library, loaded at the first call: from WEFT_WEBGPU_LIBRARY (a file), else from beside the program or ../lib/weft, else
+/// by name, on the program's run path (the tree's .cache, for programs of the build tree) and in the system. Thread safe.
+/// Throws a DeviceError that lists everything that was tried; the next call tries again.
 const Library& library();
 
-/// Text of a string view that the library hands out.
+/// Text of a string view from the library.
 std::string to_string(WGPUStringView view);
 inline WGPUStringView view_of(std::string_view text) { return {text.data(), text.size()}; }
 

@@ -20,7 +20,7 @@
 namespace weft::webgpu {
 namespace {
 
-// The library calls this function where its code says fprintf.
+// The library calls this function instead of fprintf.
 int log_instead(std::FILE* stream, const char* format, ...) {
   std::va_list arguments;
   va_start(arguments, format);
@@ -82,7 +82,7 @@ struct AddressRange {
   ElfW(Addr) begin = 0, end = 0;
 };
 
-// What the loader made read-only after it had filled it in.
+// The range that the loader made read-only after it had filled it in.
 AddressRange sealed_part(ElfW(Addr) base) {
   struct Search {
     ElfW(Addr) base;

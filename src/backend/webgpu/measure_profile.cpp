@@ -17,18 +17,18 @@
 namespace weft::webgpu {
 namespace {
 
-constexpr int kThreads = 256;               // of a workgroup that keeps a compute unit busy
-constexpr int kChains = 8;                  // of fmas in each of its threads, that do not wait for one another
+constexpr int kThreads = 256;               // in a workgroup that keeps a compute unit busy
+constexpr int kChains = 8;                  // independent chains of fmas in each thread
 constexpr int kWritten = 64;                // fmas of a turn of the timed loops
 constexpr int kRepeats = 3;                 // the fastest counts
-constexpr int kSerialRepeats = 20;          // of runs that the host times
+constexpr int kSerialRepeats = 20;          // runs that the host times
 constexpr double kShares = 1.4;             // times as long: two workgroups share a compute unit
 constexpr std::uint32_t kChased = 1 << 20;  // words of the buffer for dependent loads: beyond the first caches
 constexpr std::uint32_t kChaseStep = 4099;  // words from one load to the next, a prime
 constexpr int kLoads = 512;
 constexpr int kSerialDispatches = 128;
 
-/// Runs shaders on one buffer and tells how long they took.
+/// Runs shaders on one buffer and measures their times.
 class Stopwatch {
  public:
   Stopwatch(std::shared_ptr<Device> device, std::shared_ptr<Buffer> data) : device_(std::move(device)) {
@@ -83,7 +83,7 @@ ShaderPieces pieces_of(int threads, std::string body) {
   return pieces;
 }
 
-/// `chains` sums of products a thread, kWritten fmas a turn. Factors come from memory, so that nothing can be computed ahead.
+/// `chains` sums of products per thread, kWritten fmas per turn. Factors come from memory, so nothing can be precomputed.
 ShaderPieces fma_shader(int threads, int chains, int turns) {
   std::string body = "  let factor = f32($data0[0]);\n";
   for (int c = 0; c < chains; ++c) body += fmt::format("  var x{0} = f32(thread + {0}u);\n", c);
@@ -97,7 +97,7 @@ ShaderPieces fma_shader(int threads, int chains, int turns) {
 /// The largest number of workgroups that take about as long as one workgroup, if the measurement finds one.
 std::optional<std::uint32_t> count_compute_units(Stopwatch& stopwatch, const ShaderPieces& busy, double alone,
                                                  std::uint32_t most) {
-  std::uint32_t low = 1, high = 0;  // as long as one; longer
+  std::uint32_t low = 1, high = 0;  // takes as long as one; takes longer
   for (std::uint32_t step = 0; high == 0 || high - low > 1;) {
     std::vector<std::uint32_t> tried;
     if (high == 0) {
@@ -160,7 +160,7 @@ std::optional<DeviceProfile> measured(const std::shared_ptr<Device>& device, con
   profile.dispatch_microseconds =
       (stopwatch.serial_microseconds(increment, kSerialDispatches) - stopwatch.serial_microseconds(increment, 1)) /
       (kSerialDispatches - 1);
-  return parse_profile(profile_text(rounded(profile)));  // what no device has is a mistake of the measurement
+  return parse_profile(profile_text(rounded(profile)));  // impossible figures mean a wrong measurement
 }
 
 }  // namespace
@@ -170,7 +170,7 @@ std::optional<DeviceProfile> measure_profile(const std::shared_ptr<Device>& devi
   const std::lock_guard lock(device->mutex());
   try {
     return measured(device, options);
-  } catch (const DeviceError& error) {  // no memory to spare, say
+  } catch (const DeviceError& error) {  // for example too little memory
     device->check();
     log(LogLevel::warning, "webgpu", fmt::format("the device could not be measured: {}", error.what()));
     return {};
@@ -187,7 +187,7 @@ ProfileKeeper::ProfileKeeper(std::shared_ptr<Device> device, std::optional<Devic
     : device_(std::move(device)), assumed_(profile_from_table(device_->info())) {
   if (!given) given = profile_from_environment(device_->info());
   if (given) assumed_ = *given;
-  // A profile that cannot be kept is not measured, so that the next run chooses the same kernels.
+  // A profile that cannot be stored is not measured, so that the next run chooses the same kernels.
   if (given || device_->blob_cache().folder().empty() || device_->info().type == AdapterType::software)
     measured_ = assumed_;
 }

@@ -15,9 +15,9 @@
 namespace weft::webgpu {
 namespace {
 
-constexpr std::uint64_t kGroupsMax = 1024;  // of a dispatch that leaves room for others beside it
-constexpr double kOperationsMax = 1e9;      // longer ones fill a device by themselves
-constexpr std::size_t kBranchesMax = 8;     // registers and workgroup memory are those of all branches
+constexpr std::uint64_t kGroupsMax = 1024;  // in a dispatch that leaves room for others beside it
+constexpr double kOperationsMax = 1e9;      // longer ones fill a device alone
+constexpr std::size_t kBranchesMax = 8;     // all branches together determine registers and workgroup memory
 
 bool overlap(const BoundRange& a, const BoundRange& b) {
   return a.buffer == b.buffer && a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
@@ -46,7 +46,7 @@ std::string pooled_name(const std::string& element, std::size_t number) {
   return fmt::format("{}_{}", name, number);
 }
 
-/// Several dispatches that grow into one.
+/// Merges several dispatches into one.
 class Merger {
  public:
   Merger(const RenderedDispatch& first, const Target& target) : target_(target) { take(first, *place(first)); }
@@ -61,7 +61,7 @@ class Merger {
     return true;
   }
 
-  /// Each branch becomes a function, and names of its own become names of their own.
+  /// Each branch becomes a function, and its names become unique.
   RenderedDispatch finish() const {
     RenderedDispatch merged;
     ShaderPieces& shader = merged.shader;
@@ -107,15 +107,15 @@ class Merger {
     BoundRange range;
     std::string element;
   };
-  /// The bindings and workgroup arrays of all after one more dispatch has joined, and which bindings are its own.
+  /// The bindings and workgroup arrays of all dispatches after another one has joined, and the bindings of that one.
   struct Place {
     std::vector<int> places;
     std::vector<Binding> bindings;
     Pool pool;
   };
 
-  /// A workgroup takes one branch, so that branches share workgroup memory: the first array of one element type of each
-  /// branch, the second, and so on.
+  /// A workgroup takes one branch, so branches share workgroup memory: the first arrays of one element type of all branches,
+  /// the second arrays, and so on.
   static void add_to(Pool& pool, const ShaderPieces& shader) {
     std::map<std::string, std::size_t, std::less<>> used;
     for (const ShaderPieces::Shared& array : shader.shared) {
@@ -142,8 +142,8 @@ class Merger {
            binding.range.bytes == range.bytes && binding.element == element;
   }
 
-  /// What joins where the dispatch can. A buffer that is written has to be bound as writable throughout, and ranges bound
-  /// so must not overlap.
+  /// The merged bindings, if the dispatch can join. A buffer that is written must be bound as writable everywhere, and writable
+  /// ranges must not overlap.
   std::optional<Place> place(const RenderedDispatch& dispatch) const {
     Place place{{}, bindings_, pool_};
     add_to(place.pool, dispatch.shader);
@@ -180,17 +180,17 @@ class Merger {
 
   const Target& target_;
   std::vector<const RenderedDispatch*> branches_;
-  std::vector<std::vector<int>> places_;  // of each branch, its bindings among those of all
+  std::vector<std::vector<int>> places_;  // for each branch, its bindings among the merged ones
   std::vector<Binding> bindings_;
   Pool pool_;
   std::uint64_t groups_ = 0;
 };
 
-/// Which dispatches have to come before which.
+/// The dependencies between dispatches.
 struct Order {
-  std::vector<std::vector<std::size_t>> after;  // of each, those that wait for it
-  std::vector<int> waits_for;                   // of each, how many it waits for
-  std::vector<int> height;                      // of each, the longest chain of those that wait, itself included
+  std::vector<std::vector<std::size_t>> after;  // for each, the dispatches that wait for it
+  std::vector<int> waits_for;                   // for each, the number of dispatches that it waits for
+  std::vector<int> height;                      // for each, the longest chain of waiting dispatches, itself included
 };
 
 Order order_of(const std::vector<RenderedDispatch>& dispatches) {
@@ -210,8 +210,8 @@ Order order_of(const std::vector<RenderedDispatch>& dispatches) {
 
 }  // namespace
 
-// Each turn runs the dispatch at the head of the longest chain, and beside it all others that are ready and fit. Those that
-// do not fit wait for a better place until their own chain is the longest.
+// Each turn runs the dispatch at the head of the longest chain, together with all others that are ready and fit. Dispatches
+// that do not fit wait for a better place until their own chain is the longest.
 std::vector<RenderedDispatch> merge_dispatches(std::vector<RenderedDispatch> dispatches, const Target& target) {
   Order order = order_of(dispatches);
   std::vector<std::size_t> ready;

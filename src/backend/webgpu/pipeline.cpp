@@ -122,7 +122,7 @@ std::vector<PipelinePtr> PipelineCache::compile(std::span<const Shader> shaders)
     job.parsing = scope.close();
   }
   for (Job* job : order) {
-    // A pipeline of a bad module would bring the library down where it does not validate, so errors are read first.
+    // Without validation, a pipeline of a bad module would crash the library, so errors are read first.
     device_.wait(job->parsing);
     job->error = job->parsing.outcome->message;
     if (!job->error.empty()) continue;

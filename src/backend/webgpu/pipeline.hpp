@@ -1,4 +1,4 @@
-// Shader texts to compute pipelines: compiled side by side, each text once a device.
+// Turns shader texts into compute pipelines: compiled in parallel, each text once per device.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ class PipelineCache {
  public:
   explicit PipelineCache(Device& device) : device_(device) {}
 
-  /// One pipeline a shader, in order. Throws InternalError with the compiler's message and the numbered text if a shader
+  /// One pipeline for each shader, in order. Throws InternalError with the compiler's message and the numbered text if a shader
   /// does not compile, DeviceError if it needs more than the device has. Callers hold the device's mutex.
   std::vector<PipelinePtr> compile(std::span<const Shader> shaders);
   std::size_t size() const { return pipelines_.size(); }

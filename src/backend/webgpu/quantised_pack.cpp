@@ -13,8 +13,8 @@
 namespace weft::webgpu {
 namespace {
 
-/// As bytes that kernels multiply: table entries for their indices. Formats of 256 elements have eight or sixteen codes;
-/// kernels take one for each 16 elements.
+/// Converts to bytes that kernels multiply: table entries instead of indices. Formats of 256 elements have eight or sixteen
+/// codes; kernels take one for each 16 elements.
 void prepare(BlockType type, const QuantForm& form, UnpackedBlock& block) {
   const auto look_up = [&](const int* table, int count) {
     for (int i = 0; i < count; ++i) block.q[i] = static_cast<std::uint8_t>(table[block.q[i]]);
@@ -46,7 +46,7 @@ void write_values(const QuantForm& form, const std::uint8_t* q, std::uint32_t* v
   }
 }
 
-/// What `prepare` and `write_values` made, as `read_block` gives it.
+/// Converts the output of `prepare` and `write_values` back to the form of `read_block`.
 void restore(BlockType type, const QuantForm& form, UnpackedBlock& block) {
   const auto find = [&](const int* table, int count) {
     for (int i = 0; i < count; ++i)
@@ -72,7 +72,7 @@ void read_values(const QuantForm& form, const std::uint32_t* values, const std::
   }
 }
 
-/// ShapeError unless they are the bytes of [n, k].
+/// Throws ShapeError unless `given` is the number of bytes of [n, k].
 void check_blocks(BlockType type, std::size_t given, Extent n, Extent k) {
   if (given != bytes_for<ShapeError>(type, Shape{n, k}, "packed matrix"))
     throw ShapeError(

@@ -1,4 +1,4 @@
-// How weights in blocks lie in a GPU's memory: the values of every block format, exactly, in whole words, so that threads
+// The layout of weights in blocks in a GPU's memory: the values of every block format, exactly, in whole words, so that threads
 // read 16 bytes at a time.
 //
 // A matrix W [n, k] is four runs of words, each begun at a multiple of 64: values, high bits, scales, factors. Each run
@@ -51,16 +51,16 @@ struct QuantForm {
 bool has_quantised_products(BlockType type);
 QuantForm quant_form(BlockType type);
 
-/// First words of the runs of a matrix, and the words of all.
+/// First words of the runs of a matrix, and the total number of words.
 struct QuantLayout {
   Extent blocks = 0;  // of a row
   Extent high = 0, scales = 0, factors = 0, words = 0;
 };
 QuantLayout quant_layout(const QuantForm& form, Extent n, Extent k);
 
-/// The blocks of a file, n rows of k elements. ShapeError unless k divides into blocks and the bytes are so many.
+/// Packs the blocks of a file, n rows of k elements. ShapeError unless k divides into blocks and the number of bytes fits.
 std::vector<std::uint32_t> pack_quantised(BlockType type, std::span<const std::byte> blocks, Extent n, Extent k);
-/// The blocks that were packed, bit for bit; but MXFP4's code of -0 comes back as that of 0, because they are one byte here.
+/// Restores the packed blocks, bit for bit, except that MXFP4's code of -0 becomes that of 0, because they are one byte here.
 /// ShapeError as `pack_quantised`.
 void unpack_quantised(BlockType type, std::span<const std::uint32_t> words, Extent n, Extent k,
                       std::span<std::byte> blocks);

@@ -28,7 +28,7 @@ bool writes(const kernel::Kernel& kernel, int buffer) {
   return found;
 }
 
-/// Renders the kernel at `at` together with a later one where both are one dispatch; gives the place of that one, or `at`.
+/// Renders the kernel at `at` together with a later one if both fit one dispatch; returns the later one's index, or `at`.
 std::size_t render_with_another(const kernel::Plan& plan, std::size_t at, const Target& target, Rendered& rendered) {
   constexpr std::size_t kFar = 6;
   const std::vector<kernel::Kernel>& kernels = plan.kernels;
@@ -41,7 +41,7 @@ std::size_t render_with_another(const kernel::Plan& plan, std::size_t at, const 
   for (std::size_t later = at + 1; later < std::min(at + kFar, kernels.size()); ++later) {
     const auto* write = std::get_if<kernel::CallKernel>(&kernels[later]);
     if (!write || write->op != &graph::write_rows_row()) continue;
-    // The write moves ahead, so that nothing between may know its cache or its places.
+    // The write moves earlier, so no kernel between may touch its cache or write its places.
     bool is_free = true;
     for (std::size_t between = at + 1; between < later; ++between)
       is_free = is_free && !touches(kernels[between], write->out().buffer) &&
@@ -56,8 +56,8 @@ std::size_t render_with_another(const kernel::Plan& plan, std::size_t at, const 
 RenderedPlan render_plan(const kernel::Plan& plan, const Target& target) {
   RenderedPlan result;
   const auto plan_buffers = static_cast<int>(plan.buffers.size());
-  // Scratch of the kernels' own: little of it is a buffer for each, so that kernels can run side by side; the rest is
-  // shared by all of them, which then run one after another.
+  // Scratch of the kernels: small scratch is a separate buffer for each kernel, so that kernels can run side by side. All
+  // kernels share the rest, and then run one after another.
   std::vector<int> shared;
   std::vector<bool> done(plan.kernels.size(), false);
   for (std::size_t at = 0; at < plan.kernels.size(); ++at) {
@@ -89,7 +89,7 @@ RenderedPlan render_plan(const kernel::Plan& plan, const Target& target) {
       result.dispatches.push_back(std::move(dispatch));
     }
   }
-  // Compilers of software adapters take more than in proportion to the text: there only small plans are merged.
+  // The compile time of software adapters grows faster than the text, so only small plans are merged there.
   if (target.unroll || result.dispatches.size() <= kMergedDispatchesMaxRolled)
     result.dispatches = merge_dispatches(std::move(result.dispatches), target);
   return result;

@@ -10,7 +10,7 @@ namespace weft::webgpu {
 
 struct RenderedPlan {
   std::vector<RenderedDispatch> dispatches;  // in the order that they run in
-  /// Scratch of the kernels' own, each a buffer numbered after the plan's.
+  /// Scratch buffers of the kernels, numbered after the plan's buffers.
   std::vector<std::uint64_t> scratch_bytes;
 };
 

@@ -102,7 +102,7 @@ void Staging::download(WGPUBuffer from, std::uint64_t offset, void* data, std::u
     take(small_download_, 0, bytes);
     return;
   }
-  // Two pieces in turn: the device copies the next while the host reads the last.
+  // Two pieces alternate: the device copies the next while the host reads the last.
   for (StagingPiece& piece : downloads_)
     if (!piece.buffer) create(piece, kLargeBytes, false);
   const auto size_at = [&](std::uint64_t at) { return std::min(kLargeBytes, bytes - at); };
@@ -138,7 +138,7 @@ void Reading::finish(void* data) {
   staging_.idle_readings_.push_back(std::move(piece_));
 }
 
-// One that nobody waits for any more may still be asked to be mapped: its buffer goes.
+// An abandoned reading may still have a map request pending, so its buffer is destroyed.
 Reading::~Reading() {
   if (piece_.buffer) library().BufferDestroy(piece_.buffer.get());
 }

@@ -1,4 +1,4 @@
-// Host memory that the device can copy from and to, kept because making it costs far more than using it.
+// Host memory that the device can copy from and to. It is kept, because making it costs far more than using it.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ struct StagingPiece {
   Pending map;  // the last request to map; no outcome: mapped at creation
 };
 
-/// Bytes that were asked for and have not been read yet.
+/// A download that was started and has not been read yet.
 class Reading {
  public:
   Reading(const Reading&) = delete;
@@ -46,10 +46,10 @@ class Staging {
   void upload(WGPUBuffer to, std::uint64_t offset, const void* data, std::uint64_t bytes);
   /// Returns with the bytes, after all work submitted before.
   void download(WGPUBuffer from, std::uint64_t offset, void* data, std::uint64_t bytes);
-  /// After all work submitted before, read at leisure.
+  /// Starts a download after all work submitted before; read it later.
   std::unique_ptr<Reading> start_download(WGPUBuffer from, std::uint64_t offset, std::uint64_t bytes);
 
-  static constexpr std::uint64_t kSmallBytes = 64 << 10;  // a read of a loss needs no more
+  static constexpr std::uint64_t kSmallBytes = 64 << 10;  // enough to read a loss
 
  private:
   friend class Reading;

@@ -24,7 +24,7 @@ constexpr std::string_view kKey = "weft tested facts";
 constexpr int kThreads = 256;
 constexpr std::uint32_t kHalves = 1 << 16;
 
-/// What the shader leaves in a buffer of so many words.
+/// Runs the shader and returns its buffer of this many words.
 std::vector<std::uint32_t> results(const std::shared_ptr<Device>& device, const ShaderPieces& pieces,
                                    std::uint32_t words, std::uint32_t workgroups) {
   Recording recording;
@@ -60,8 +60,8 @@ bool has_exact_halves(const std::shared_ptr<Device>& device) {
 int left_value(int row, int k) { return (row * 7 + k * 3) % 13 + 200; }
 int right_value(int k, int column) { return (k * 5 + column * 11) % 17 + 300; }
 
-// Two products of matrices in workgroup memory, whose lines are three vectors of packed halves apart: as they lie, and with
-// both the other way round. Their sums are whole numbers beyond f16.
+// Two products of matrices in workgroup memory, whose lines are three vectors of packed halves apart: one direct, and one with
+// both matrices transposed. The sums are whole numbers beyond f16.
 ShaderPieces matrices_shader() {
   ShaderPieces pieces{.threads = 32, .matrices = true, .storage = {{"vec4<u32>", true}}};
   pieces.share("staged", "vec4<u32>", 256);

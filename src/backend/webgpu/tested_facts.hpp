@@ -1,4 +1,4 @@
-// What Weft has tested on a device, because WGSL does not promise it.
+// Properties of a device that Weft tests, because WGSL does not guarantee them.
 #pragma once
 
 #include <memory>
@@ -21,14 +21,14 @@ struct TestedFacts {
 std::string facts_text(const TestedFacts& facts);
 std::optional<TestedFacts> parse_facts(std::string_view text);
 
-/// Runs the tests: some milliseconds beside the compilation of two short shaders.
+/// Runs the tests: some milliseconds, plus the compilation of two short shaders.
 TestedFacts test_facts(const std::shared_ptr<Device>& device);
 
 /// The facts of one open device.
 class FactsKeeper {
  public:
   explicit FactsKeeper(std::shared_ptr<Device> device) : device_(std::move(device)) {}
-  /// As kept on disk, or tested now and kept. Thread safe.
+  /// The facts stored on disk, or tested now and stored. Thread safe.
   const TestedFacts& facts();
 
  private:

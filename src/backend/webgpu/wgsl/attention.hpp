@@ -9,17 +9,17 @@ namespace weft::webgpu {
 
 /// Appends the dispatches of `kernel` (f32, width at most 256): one forward, two backward.
 ///
-/// A workgroup owns a block of rows (queries; for dK and dV keys) of one head and walks over tiles of the other side, with
-/// the softmax computed online; tiles that the mask hides are skipped. Backward recomputes the probabilities
-/// from the saved logsumexp: the first dispatch gives dQ and keeps rowsum(dO * O), the second dK and dV, of each key head
-/// from all query heads that share it. Nothing is added atomically, so results repeat bit for bit. A query that sees no
-/// key gets O = 0 and L = -infinity. `block` overrules the choice of block, for measuring.
+/// A workgroup owns a block of rows (queries; for dK and dV keys) of one head and walks over tiles of the other side, with an
+/// online softmax; tiles that the mask hides are skipped. Backward recomputes the probabilities from the saved logsumexp: the
+/// first dispatch gives dQ and keeps rowsum(dO * O), the second gives dK and dV, for each key head from all query heads that
+/// share it. Nothing is added atomically, so results repeat bit for bit. A query that sees no key gets O = 0 and L = -infinity.
+/// `block` overrides the choice of block, for measurements.
 ///
-/// Throws DTypeError for other types, DeviceError where the device has too little workgroup memory for the width.
-/// Source: Dao 2023, arXiv:2307.08691.
+/// Throws DTypeError for other types, DeviceError if the device has too little workgroup memory for the width. Source: Dao
+/// 2023, arXiv:2307.08691.
 void render(const kernel::AttentionKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered,
             const AttentionBlock* block = nullptr);
-/// Whether the device can run it in such blocks.
+/// Whether the device can run the kernel in such blocks.
 bool is_possible(const kernel::AttentionKernel& kernel, const Target& target, const AttentionBlock& block);
 
 }  // namespace weft::webgpu

@@ -17,7 +17,7 @@ namespace {
 using kernel::CallKernel;
 using kernel::Operand;
 
-constexpr int kWriteThreads = 256;  // as elementwise kernels have, so that they run side by side
+constexpr int kWriteThreads = 256;  // as in elementwise kernels, so that they run side by side
 
 void copy(const Operand& from, const Operand& to, const Target& target, Scratch& scratch, Rendered& rendered) {
   kernel::LoopKernel loop;
@@ -45,7 +45,7 @@ std::string write_unit(CacheType type, const Bindings& bindings, int rows, int o
   switch (type) {
     case CacheType::f32: return "      " + store("u", value("u")) + "\n";
     case CacheType::f16:
-      // Out of range saturates.
+      // Values out of range saturate.
       return fmt::format("      let pair = clamp(vec2f({}, {}), vec2f(-65504f), vec2f(65504f));\n      {}\n",
                          value("2u * u"), value("2u * u + 1u"), store("u", "pack2x16float(pair)"));
     case CacheType::q8: break;
@@ -91,7 +91,7 @@ void render_write_rows(const CallKernel& kernel, const Target& target, Scratch& 
   line(fmt::format("  let u = {};", modulo("number", units)));
   line(fmt::format("  let row = {};", place("t")));
   line(fmt::format("  var last = row >= 0 && row < {};", rows));
-  // Of equal places the last counts.
+  // If places are equal, the last one counts.
   if (count > 1)
     line(fmt::format("  for (var later = t + 1u; later < {}u; later++) {{ last = last && row != {}; }}", count,
                      place("later")));
@@ -116,7 +116,7 @@ bool render_written_loop(const kernel::LoopKernel& loop, const CallKernel& write
   if (each.outer != count * width || count * width == 0 || made.buffer != given.buffer ||
       made.offset + each.stores[0].view.offset != given.offset || !each.stores[0].view.bounds.empty())
     return false;
-  // The loop's elements lie as those of the rows do.
+  // The loop's elements must have the layout of the rows.
   const kernel::View& view = each.stores[0].view;
   Extent stride = 1;
   for (std::size_t d = view.extents.size(); d-- > 0; stride *= view.extents[d])

@@ -66,11 +66,11 @@ constexpr Extent kRowsUnsplit = 4096;  // of a cache, up to which a workgroup ta
 constexpr Extent kSplitsMax = 16;
 constexpr Extent kKeysUnsplit = 256;  // are not split further
 
-/// Many queries: a workgroup takes heads of a query that share keys, a thread a key, for the scores; then four channels of
-/// some of the keys, for what they mix.
-/// Few queries leave most of a GPU idle, and what counts is how long one takes. There a workgroup takes one head of a
-/// query, and a team of neighbouring threads a key, four channels each. A team has a softmax of its own over the keys that
-/// it meets, so that its loads wait for nobody; the teams join at the end.
+/// With many queries, a workgroup takes heads of a query that share keys. For the scores a thread takes a key; for
+/// the result it takes four channels of some keys. Few queries leave most of a GPU idle, so the time of one query
+/// counts. Then a workgroup takes one head of a query, and a team of neighbouring threads takes a key, with four
+/// channels each. A team has its own softmax over its keys, so its loads wait for no other team; the teams join at
+/// the end.
 class CacheAttentionWriter {
  public:
   CacheAttentionWriter(const CallKernel& kernel, const Target& target)
@@ -306,7 +306,7 @@ class CacheAttentionWriter {
     });
   }
 
-  /// What a head gives, or its part of it: threads below fours_ have four channels each.
+  /// The result of a head, or a part of it: threads below fours_ have four channels each.
   void write_row(const Bindings& bindings, int to, Extent g) {
     if (splits_ == 1) line(fmt::format("  mix{0} = select(vec4f(), mix{0} / total{0}, end > begin);", g));
     const Extent pitch = splits_ > 1 ? width_ + 2 : width_;
@@ -336,7 +336,7 @@ class CacheAttentionWriter {
   }
 
   void write_keys_of_teams(const Bindings& bindings, int q) {
-    // Keys of a team whose loads are under way together.
+    // Keys of a team that are loaded at the same time.
     const int ahead = !target_.unroll ? 1 : of_thread() == 1 ? 4 : 2;
     const auto each_key = [&](auto each) {
       for (int u = 0; u < ahead; ++u) each(u);
@@ -467,7 +467,7 @@ class CacheAttentionWriter {
   graph::CacheAttention a_;
   Extent tokens_, heads_, width_, rows_, words_, fours_;
   Extent together_ = 1, threads_ = 128, splits_ = 1;
-  Extent team_ = 0;  // threads that share a key, where queries are few
+  Extent team_ = 0;  // threads that share a key, for few queries
   std::string text_;
 };
 

@@ -6,8 +6,8 @@
 
 namespace weft::webgpu {
 
-/// Appends the dispatches of cache_attention: one, or two where long caches are split over workgroups. How
-/// many keys are visited is known when it runs.
+/// Appends the dispatches of cache_attention: one, or two if long caches are split over workgroups. The number of visited keys
+/// is known only at run time.
 void render_cache_attention(const kernel::CallKernel& kernel, const Target& target, Scratch& scratch,
                             Rendered& rendered);
 

@@ -14,7 +14,7 @@
 namespace weft::webgpu {
 namespace {
 
-/// Names that the number of workgroups may use, and their values where an op is used.
+/// Names in the expression for the number of workgroups, and their values for a call.
 struct Counts {
   std::vector<std::string> names;
   std::vector<double> values;
@@ -52,7 +52,7 @@ std::string shape_constants(const std::string& name, const Shape& shape) {
                      extents.size(), fmt::join(extents, ", "));
 }
 
-/// The text with its dollar signs escaped, so that none is read as the mark of a piece.
+/// The text with its dollar signs escaped, so that none becomes the mark of a piece.
 std::string without_marks(std::string_view text) {
   std::string out;
   for (const char c : text) out.append(c == '$' ? 2 : 1, c);
@@ -62,7 +62,7 @@ std::string without_marks(std::string_view text) {
 }  // namespace
 
 void check_custom(const KernelDefinition& definition) {
-  // Ranks are known only where the op is used, so every extent that it could mean is allowed here.
+  // Ranks are known only for a call, so every possible extent is allowed here.
   constexpr int kRankMax = 8;
   std::vector<std::string> names = {"workgroup_size"};
   const auto add = [&](const std::string& name) {
@@ -85,7 +85,7 @@ void render_custom(const KernelDefinition& definition, const KernelAttributes& a
   for (const kernel::Operand& operand : kernel.outs) outs.push_back(bindings.add(operand, true));
   for (int handle : outs) bindings.forbid_vectors(handle);
   bindings.resolve();
-  // The body that a user wrote uses these names as they are.
+  // The user's body uses these names directly.
   ShaderPieces shader{.threads = definition.workgroup_size};
   for (const auto& [name, value] : attributes) {
     counts.add(name, value);

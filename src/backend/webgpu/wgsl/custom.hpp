@@ -1,4 +1,4 @@
-// Kernels of the user's own as WGSL.
+// User-defined kernels as WGSL.
 #pragma once
 
 #include "backend/webgpu/wgsl/render.hpp"
@@ -7,7 +7,7 @@
 
 namespace weft::webgpu {
 
-/// Errors: UsageError where the number of workgroups does not parse.
+/// Errors: UsageError if the number of workgroups does not parse.
 void check_custom(const KernelDefinition& definition);
 /// Appends the dispatch: the user's statements behind functions that read and write operands within their bounds.
 void render_custom(const KernelDefinition& definition, const KernelAttributes& attributes,

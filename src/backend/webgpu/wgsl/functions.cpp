@@ -1,6 +1,6 @@
 // Polynomials are minimax fits (relative error below 2^-25 after rounding the coefficients to f32). Nothing here relies on
-// fma being fused, nor on rounding tricks such as (a + b) - a, which shader compilers may simplify away: exact splits are
-// made by masking bits.
+// fma being fused, or on rounding tricks such as (a + b) - a, which shader compilers may simplify away. Exact splits mask
+// bits.
 #include "backend/webgpu/wgsl/functions.hpp"
 
 namespace weft::webgpu {
@@ -13,7 +13,7 @@ constexpr WgslFunction kFunctions[] = {
 )"},
     {"is_nan_f32", {}, R"(fn is_nan_f32(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }
 )"},
-    // A constant zero as a factor or a divisor, by bits: compilers fold x * 0 to 0 and x / 0 to anything.
+    // A constant zero as a factor or a divisor, computed with bits, because compilers fold x * 0 to 0 and x / 0 to any value.
     {"times_zero_f32", {"nan_f32"}, R"(fn times_zero_f32(x: f32, zero: f32) -> f32 {
   let sign = (bitcast<u32>(x) ^ bitcast<u32>(zero)) & 0x80000000u;
   return select(bitcast<f32>(sign), nan_f32(), (bitcast<u32>(x) & 0x7f800000u) == 0x7f800000u);
@@ -25,8 +25,8 @@ constexpr WgslFunction kFunctions[] = {
   return select(bitcast<f32>(sign | 0x7f800000u), nan_f32(), size == 0u || size > 0x7f800000u);
 }
 )"},
-    // NVIDIA divides by multiplying with the reciprocal, and that of a divisor beyond 2^126 is flushed to 0: infinity over
-    // the largest number came out as NaN.
+    // NVIDIA divides by multiplying with the reciprocal, and the reciprocal of a divisor beyond 2^126 is flushed to 0, so
+    // infinity divided by the largest number gave NaN.
     {"div_f32", {}, R"(fn div_f32(x: f32, y: f32) -> f32 {
   let scale = select(1f, 0.25f, abs(y) > 0x1p126f);
   return (x * scale) / (y * scale);
@@ -58,7 +58,7 @@ constexpr WgslFunction kFunctions[] = {
   return select(select(inside, 0xffffffffu, x >= 4294967296f), 0u, is_nan_f32(x));
 }
 )"},
-    // WGSL lets a device choose how it rounds here (SwiftShader cuts off); both halves are exact, and a sum is rounded right.
+    // WGSL lets a device choose the rounding (SwiftShader truncates). Both halves are exact; their sum is rounded correctly.
     {"f32_from_u32", {}, "fn f32_from_u32(x: u32) -> f32 { return f32(x >> 16u) * 65536f + f32(x & 0xffffu); }\n"},
     // Larger for larger numbers; -0 as 0.
     // 16-bit floats by integers, as conversions of a device may flush denormals and round as they like.
@@ -112,7 +112,7 @@ constexpr WgslFunction kFunctions[] = {
      {"bf16_from_f32"},
      R"(fn rounded_bf16(x: f32) -> f32 { return bitcast<f32>(bf16_from_f32(x) << 16u); }
 )"},
-    // Types of storage: as f16, with fewer bits. What is too large becomes the largest number.
+    // Storage types: like f16, with fewer bits. Values that are too large become the largest number.
     {"f32_from_fp8_e4m3", {}, R"(fn f32_from_fp8_e4m3(bits: u32) -> f32 {
   let rest = bits & 0x7fu;
   let large = (rest << 20u) + 0x3c000000u;
@@ -229,7 +229,7 @@ constexpr WgslFunction kFunctions[] = {
   return philox_block(vec2u(seed, stream), vec4u(index, 0u, 0u, 0u)).x;
 }
 )"},
-    // Long division of the mantissas, a bit a turn.
+    // Long division of the mantissas, one bit per turn.
     {"rem_f32", {"nan_f32"}, R"(fn rem_f32(x: f32, y: f32) -> f32 {
   let sign = bitcast<u32>(x) & 0x80000000u;
   var a = bitcast<u32>(x) & 0x7fffffffu;
@@ -323,7 +323,7 @@ constexpr WgslFunction kFunctions[] = {
   return vec2f(f32(k + base), bitcast<f32>(bits - (bitcast<u32>(k) << 23u)));
 }
 )"},
-    // Replaces what a logarithm gives outside (0, infinity).
+    // Replaces the result of a logarithm outside (0, infinity).
     {"log_edges_f32", {"inf_f32", "nan_f32"}, R"(fn log_edges_f32(x: f32, y: f32) -> f32 {
   let bits = bitcast<u32>(x);
   if (bits > 0x7f800000u || bits == 0x7f800000u || bits == 0u) {

@@ -11,7 +11,7 @@ struct WgslFunction {
   std::string_view name;
   std::array<std::string_view, 5> calls;  // the other functions of the library that it calls, then ""
   std::string_view text;
-  std::string_view with_exact_halves = {};  // the text where unpack2x16float is exact; empty: the same
+  std::string_view with_exact_halves = {};  // the text if unpack2x16float is exact; empty: the same
 };
 
 std::span<const WgslFunction> wgsl_functions();

@@ -24,7 +24,7 @@ Index::Index(const kernel::View& view, const Space& space) : vector_axis_(space.
     if (dim.extent != 1) dims.push_back(dim);
   }
   if (!assign(dims, space.axes)) {
-    // A dimension crosses the border of two axes: divide the linear index instead.
+    // A dimension spans two axes: divide the linear index instead.
     Axis linear{"", 1};
     for (const Axis& axis : space.axes) {
       if (axis.extent != 1 || space.axes.size() == 1)
@@ -35,7 +35,7 @@ Index::Index(const kernel::View& view, const Space& space) : vector_axis_(space.
     }
     const bool last = vector_axis_ == static_cast<int>(space.axes.size()) - 1;
     if (vector_axis_ >= 0) {
-      // Lanes along another axis are not neighbours in the linear index; each is located on its own.
+      // Lanes along another axis are not neighbours in the linear index, so each is located separately.
       regular_ = last;
       if (!last) {
         std::vector<Axis> lanes = space.axes;
@@ -54,7 +54,7 @@ Index::Index(const kernel::View& view, const Space& space) : vector_axis_(space.
   }
   if (vector_axis_ < 0) return;
   const std::vector<Dim>& along = dims_[static_cast<std::size_t>(vector_axis_)];
-  if (along.empty()) return;  // one element along the axis, or nothing that moves
+  if (along.empty()) return;  // one element along the axis, or no effect on the offset
   const Dim& inner = along.back();
   if (!regular_ || inner.extent % 4 != 0 || (inner.bounded && (inner.low % 4 != 0 || inner.high % 4 != 0)))
     regular_ = false;

@@ -27,15 +27,15 @@ class Index {
  public:
   Index(const kernel::View& view, const Space& space);
 
-  /// Four neighbours along the vector axis lie `lane_stride` apart and are all inside or all outside.
+  /// Whether four neighbours along the vector axis are `lane_stride` apart, and all inside or all outside.
   bool lanes_are_regular() const { return regular_; }
   Extent lane_stride() const { return lane_stride_; }
-  /// Four neighbours are one aligned group of four elements, when the operand starts at element `base` of its binding.
+  /// Whether four neighbours are one aligned group of four elements, if the operand starts at element `base` of its binding.
   bool is_vector(Extent base) const;
 
   /// u32 text of `base` + the element offset for lane 0, or for lane `lane` of an irregular view.
   std::string offset(Extent base, int lane = 0) const;
-  /// Text that holds inside the bounds; empty if all is inside, "false" if nothing is.
+  /// Text of a condition that is true inside the bounds; empty if everything is inside, "false" if nothing is.
   std::string guard(int lane = 0) const;
 
  private:

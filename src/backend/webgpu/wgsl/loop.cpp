@@ -19,7 +19,7 @@ using kernel::StepKind;
 using scalar::Reduction;
 
 constexpr int kLoopThreads = 256;           // of a workgroup: every device allows as many
-constexpr Extent kLarge = Extent{1} << 20;  // elements or groups of four, from which a thread takes several
+constexpr Extent kLarge = Extent{1} << 20;  // with this many elements or groups of four, a thread takes several
 
 void check_extent(const LoopKernel& kernel) {
   if (kernel.outer * kernel.inner >> 32 != 0)
@@ -140,7 +140,7 @@ void render(const LoopKernel& given, const Target& target, Scratch& scratch, Ren
   bool reduces = false;
   for (std::size_t s = 0; s < given.steps.size(); ++s)
     reduces = reduces || (needed[s] && given.steps[s].kind == StepKind::reduce);
-  // A value of an outer index that is updated in place is read by all of its inner indices: a workgroup keeps them together.
+  // All inner indices read a value of their outer index that is updated in place, so a workgroup keeps them together.
   for (const kernel::Store& store : given.stores)
     if (given.steps[static_cast<std::size_t>(store.value)].level == Level::outer)
       for (const kernel::Operand& input : given.inputs)

@@ -6,8 +6,8 @@
 
 namespace weft::webgpu {
 
-/// Appends the dispatches of `kernel`: one, or two where a long reduction is split over workgroups. None if there is
-/// nothing to do. The order of additions depends on shapes and the target alone, so results repeat bit for bit.
+/// Appends the dispatches of `kernel`: one, or two if a long reduction is split over workgroups. None if there is nothing to
+/// do. The order of additions depends only on shapes and the target, so results repeat bit for bit.
 ///
 /// Without reductions each thread takes elements, four at a time where views allow. With them a workgroup takes rows
 /// (outer indices): along inner if that is where memory is contiguous ("rows": several lanes share a row and join by
@@ -15,8 +15,8 @@ namespace weft::webgpu {
 /// that fit are kept in registers between the passes of a softmax or a norm; others are read again.
 void render(const kernel::LoopKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered);
 
-/// The same kernel without an inner space, for inner = 0 (reductions are what they give for nothing, inner-level stores
-/// are dropped) and inner = 1 (reductions are their only element).
+/// The same kernel without an inner space, for inner = 0 (reductions are those of no elements, inner-level stores are dropped)
+/// and inner = 1 (reductions are their only element).
 kernel::LoopKernel without_inner(kernel::LoopKernel kernel);
 
 }  // namespace weft::webgpu

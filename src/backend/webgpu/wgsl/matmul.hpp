@@ -10,19 +10,19 @@
 
 namespace weft::webgpu {
 
-/// Appends the dispatches of `kernel`: one, or two where k is split (the second adds up and applies the epilogue).
-/// Floats with all of m, n > 4 are tiled; the rest (matrix times vector, integers, k = 0) runs as a reduction. Tiles of f16
-/// run on subgroup matrices where the device has them (choose_matrix_tile): products are exact then, sums are in f32 as the
-/// device rounds them. `choice` overrules choose_tile, and with it that.
+/// Appends the dispatches of `kernel`: one, or two where k is split (the second adds up and applies the epilogue). Floats with
+/// all of m, n > 4 are tiled; the rest (matrix times vector, integers, k = 0) runs as a reduction. Tiles of f16 run on subgroup
+/// matrices if the device has them (choose_matrix_tile): products are then exact, and sums are in f32 as the device rounds
+/// them. `choice` overrides choose_tile and choose_matrix_tile.
 void render(const kernel::MatmulKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered,
             std::optional<TileChoice> choice = {});
-/// The same in such a tile of subgroup matrices, whatever the device says of them.
+/// The same in this tile of subgroup matrices, whether or not the device lists them.
 void render_on_matrices(const kernel::MatmulKernel& kernel, const MatrixTile& tile, int split, const Target& target,
                         Scratch& scratch, Rendered& rendered);
 /// Whether an f32 product of these extents is tiled.
 bool is_tiled(Extent m, Extent n, Extent k);
-/// Such a product whose rows are taken in an order, `order` u32 [m + 1]: row i of A and C is number order[i], and order[m]
-/// rows are asked for. The rest of C is zero; tiles of such rows only read nothing.
+/// Such a product with its rows in an order, `order` u32 [m + 1]: row i of A and C is row order[i], and only the first order[m]
+/// rows are computed. The rest of C is zero; tiles with only such rows read nothing.
 void render_ordered(const kernel::MatmulKernel& kernel, const kernel::Operand& order, const Target& target,
                     Scratch& scratch, Rendered& rendered);
 

@@ -40,7 +40,7 @@ Passes plan_passes(const kernel::LoopKernel& kernel) {
       passes.store.push_back(-1);
       continue;
     }
-    // An update in place waits until nothing reads the old values any more.
+    // An update in place waits until nothing reads the old values.
     const kernel::Operand& output = kernel.outputs[static_cast<std::size_t>(store.output)];
     const bool in_place = std::any_of(kernel.inputs.begin(), kernel.inputs.end(),
                                       [&](const kernel::Operand& input) { return input.buffer == output.buffer; });

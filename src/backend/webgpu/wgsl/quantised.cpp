@@ -35,7 +35,7 @@ void render(const PackedMatmulKernel& kernel, const Target& target, Scratch& scr
   plain.a_view = kernel::matrix_view({}, kernel.m, kernel.a_row, kernel.k, 1);
   Extent column = kernel.k;  // of the weights, from one to the next
   plain.epilogue = kernel.epilogue;
-  if (kernel.block_type == BlockType::f32) {  // lies there as it is, but for the ends of rows
+  if (kernel.block_type == BlockType::f32) {  // stored unchanged, except for the ends of rows
     column = quant_layout(quant_form(BlockType::f32), kernel.n, kernel.k).blocks * kQuantBlock;
     plain.b = {kernel.weights.buffer, DType::f32, kernel.weights.offset, kernel.n * column};
   } else {
@@ -75,7 +75,7 @@ bool render_packed_pair(const PackedMatmulKernel& first, const PackedMatmulKerne
     if (step.operand < 0) continue;
     const Operand& input = after.inputs[static_cast<std::size_t>(step.operand)];
     if (input.buffer != made.buffer) continue;
-    // Element for element, or it is not at hand.
+    // The read must be element for element, or the value is not available.
     if (step.kind != StepKind::load || input != made || !(step.view == before.stores[0].view)) return false;
     is_read = true;
   }

@@ -6,14 +6,14 @@
 
 namespace weft::webgpu {
 
-inline constexpr Extent kFewRows = 8;  // of A, for which weights are multiplied as they are read
+inline constexpr Extent kFewRows = 8;  // of A, up to which weights are multiplied while they are read
 
-/// Appends the dispatches of a product with packed weights. For few rows of A one, in which a subgroup multiplies some rows
-/// of W as it reads them; for more the weights become f32 in scratch, and the tiled product follows.
+/// Appends the dispatches of a product with packed weights. For few rows of A one dispatch, in which a subgroup multiplies some
+/// rows of W while it reads them. For more rows the weights become f32 in scratch, and the tiled product follows.
 void render(const kernel::PackedMatmulKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered);
 
-/// Two neighbouring products of the same few rows, the second of which has the first in its epilogue, element for element
-/// (a gated unit), as one dispatch. False where they are none.
+/// Two neighbouring products of the same few rows, where the second reads the first in its epilogue, element for element (a
+/// gated unit), as one dispatch. False if they are not such a pair.
 bool render_packed_pair(const kernel::PackedMatmulKernel& first, const kernel::PackedMatmulKernel& second,
                         const Target& target, Rendered& rendered);
 

@@ -6,7 +6,7 @@
 
 namespace weft::webgpu {
 
-/// As `render` of a loop kernel, for outer >= 1 and inner >= 2.
+/// Like `render` of a loop kernel, for outer >= 1 and inner >= 2.
 void render_reduction(const kernel::LoopKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered);
 
 }  // namespace weft::webgpu

@@ -48,7 +48,7 @@ int Bindings::add(const kernel::Operand& operand, bool written) {
 
 void Bindings::resolve() {
   merge(false);
-  // Operands of one buffer can share a binding: worth it only when there are too many.
+  // Operands in one buffer can share a binding, which is worth it only if there are too many.
   if (bindings_.size() > target_.limits.storage_buffers) merge(true);
   if (bindings_.size() > target_.limits.storage_buffers)
     throw InternalError(
@@ -66,7 +66,7 @@ std::uint64_t bytes_of(const kernel::Operand& operand, Extent elements) {
 /// Operands of packed types begin at a whole byte.
 std::uint64_t start_of(const kernel::Operand& operand) { return bytes_of(operand, operand.offset); }
 
-/// Where elements of fewer than 32 bits lie in words.
+/// The word that contains an element of fewer than 32 bits.
 std::string word_index(int bits, const std::string& index) {
   return fmt::format("({}) >> {}u", index, std::countr_zero(32u / static_cast<unsigned>(bits)));
 }
@@ -88,7 +88,7 @@ void Bindings::merge(bool whole_buffers) {
     const std::uint64_t offset = start / alignment * alignment;
     const std::uint64_t end = (start + bytes_of(access.operand, access.operand.count) + 15) / 16 * 16;
     BoundRange range{access.operand.buffer, offset, end - offset, access.written};
-    // Growing by one range can make it overlap another, so look until nothing changes.
+    // After joining a range, a binding may overlap another, so repeat until nothing changes.
     for (std::size_t i = 0; i < bindings_.size();) {
       const BoundRange& other = bindings_[i].range;
       const bool overlaps = other.buffer == range.buffer && other.offset < range.offset + range.bytes &&
@@ -106,7 +106,7 @@ void Bindings::merge(bool whole_buffers) {
     }
     bindings_.push_back({range, {}, false, 0});
   }
-  // WebGPU forbids one buffer to be both read-only and written in a dispatch.
+  // WebGPU does not allow a buffer to be both read-only and written in one dispatch.
   for (Binding& a : bindings_)
     for (const Binding& b : bindings_)
       if (a.range.buffer == b.range.buffer && b.range.written) a.range.written = true;
@@ -138,7 +138,7 @@ void Bindings::merge(bool whole_buffers) {
     }
     bindings_[i].eights = eights && bindings_[i].element_bits == 16 && !bindings_[i].range.written;
     bindings_[i].vectors = wanted && !forbidden && !bindings_[i].eights && bindings_[i].element_bits != 0;
-    // Threads that write parts of one word do it without losing each other's.
+    // Threads that write parts of one word must not lose each other's bits.
     for (const Access& access : accesses_)
       if (access.binding == static_cast<int>(i) && access.written && bits_of(access.operand) < 32 &&
           (!bindings_[i].vectors || bits_of(access.operand) < 8))
@@ -259,7 +259,7 @@ std::string Bindings::store_vector(int handle, const std::string& index, const s
   switch (bits) {
     case 1:
     case 2:
-    case 4: {  // a part of a word, of which other threads write others
+    case 4: {  // a part of a word; other threads write the other parts
       const std::string word = fmt::format("$data{}[{}]", at(handle).binding, word_index(bits, index));
       return fmt::format(
           "atomicAnd(&{0}, ~({1} << {2})); atomicOr(&{0}, ({3} | ({4} << {7}u) | ({5} << {8}u) | ({6} << {9}u)) << "

@@ -1,4 +1,4 @@
-// What every renderer of kernels to WGSL shares: the target, the rendered dispatch, and the binding of operands.
+// Types that all renderers to WGSL share: the target, the rendered dispatch, and the binding of operands.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +13,22 @@
 
 namespace weft::webgpu {
 
-/// What rendering needs to know of a device.
+/// The properties of a device that rendering needs.
 struct Target {
   Limits limits;
   std::uint32_t subgroup_size = 0;  // 0: no subgroups, or of varying size
-  bool unroll = true;               // write inner loops out; software adapters would compile that for seconds
-  DeviceProfile profile;            // what choices depend on
-  TestedFacts tested = {};          // what a test on the device has shown, beyond what WGSL promises
+  bool unroll = true;               // unroll inner loops; software adapters would take seconds to compile that
+  DeviceProfile profile;            // figures for choices
+  TestedFacts tested = {};          // properties that tests on the device have shown, beyond the guarantees of WGSL
   bool lists_matrices = false;      // the adapter lists subgroup matrices of f16 with sums in f32, 16 x 16 x 16
 
-  /// Whether products may use them.
+  /// Whether products may use subgroup matrices.
   bool matrices() const { return lists_matrices && tested.matrices; }
 };
-/// With the profile of the table.
+/// The target with the profile from the table.
 Target target_of(const AdapterInfo& adapter);
 
-/// Whole bytes of a buffer that a dispatch sees as one storage binding.
+/// A byte range of a buffer that a dispatch sees as one storage binding.
 struct BoundRange {
   int buffer = -1;           // index into Plan::buffers; beyond them: Rendered::scratch_bytes
   std::uint64_t offset = 0;  // in bytes, a multiple of Limits::offset_alignment
@@ -39,15 +39,15 @@ struct BoundRange {
 
 struct RenderedDispatch {
   std::string name;
-  ShaderPieces shader;  // its text is equal for equal work on other buffers
+  ShaderPieces shader;  // equal work on other buffers has equal text
   std::vector<BoundRange> bindings;
   std::uint64_t workgroups = 0;
-  double operations = 0;         // of the kernel that it is of
-  bool beside_previous = false;  // touches no element that the one before it writes, though ranges overlap
+  double operations = 0;         // of its kernel
+  bool beside_previous = false;  // touches no element that the previous one writes, although ranges overlap
 };
 
-/// A kernel as dispatches that run in order. Their own scratch buffers, numbered after those of the plan, have no
-/// meaning between kernels.
+/// A kernel as dispatches that run in order. The contents of their scratch buffers, numbered after those of the plan, do not
+/// matter between kernels.
 struct Rendered {
   std::vector<RenderedDispatch> dispatches;
   std::vector<std::uint64_t> scratch_bytes;
@@ -57,7 +57,7 @@ struct Rendered {
 class Scratch {
  public:
   Scratch(int plan_buffers, Rendered& rendered) : first_(plan_buffers), rendered_(rendered) {}
-  /// An operand of `count` elements in a scratch buffer of its own.
+  /// An operand of `count` elements in a new scratch buffer.
   kernel::Operand add(DType type, Extent count);
 
  private:
@@ -65,18 +65,18 @@ class Scratch {
   Rendered& rendered_;
 };
 
-/// The storage bindings of one dispatch: one for each range of a buffer, shared by operands that overlap. The offset is
-/// rounded down to the alignment and the rest is baked into indices, so that equal layers have equal text.
+/// The storage bindings of one dispatch: one for each range of a buffer, shared by operands that overlap. The offset is rounded
+/// down to the alignment, and the rest is added to indices in the text, so that equal layers have equal text.
 class Bindings {
  public:
   Bindings(const Target& target, std::string kernel) : target_(target), kernel_(std::move(kernel)) {}
 
-  /// Announces an operand; returns its handle. Operands without elements are not bound.
+  /// Adds an operand; returns its handle. Operands without elements are not bound.
   int add(const kernel::Operand& operand, bool written);
-  /// Asks that the operand be accessible in aligned groups of four; scalar stores rule that out for its binding.
+  /// Requests access to the operand in aligned groups of four; scalar stores to its binding prevent this.
   void want_vectors(int handle) { accesses_[static_cast<std::size_t>(handle)].vector_wanted = true; }
-  /// Asks that the operand, of 16 bits and only read, be bound as groups of eight; others who share the binding then read it
-  /// one by one.
+  /// Requests that the operand, of 16 bits and only read, be bound as groups of eight; operands that share the binding are then
+  /// read one by one.
   void want_eights(int handle) { accesses_[static_cast<std::size_t>(handle)].eights_wanted = true; }
   void forbid_vectors(int handle) { accesses_[static_cast<std::size_t>(handle)].vector_forbidden = true; }
   /// Declares a u32 operand, alone in its buffer, as atomics; they are used by `array_of`.
@@ -92,14 +92,14 @@ class Bindings {
   /// Whether another operand shares the binding (as in an update in place).
   bool is_shared(int handle) const;
 
-  /// Mark of the array that the binding is.
+  /// Mark of the binding's array.
   std::string array_of(int handle) const { return "$data" + std::to_string(at(handle).binding); }
   /// The element at `index` (u32 text, counted from the binding's start), as a value of the operand's type. Elements below
   /// 32 bits are packed in words: they are loaded and stored as their bits, a u32 (`render_unpacked`).
   std::string load(int handle, const std::string& index) const;
   /// Group of four number `index`, as the buffer holds it (has_vectors); elements below 8 bits are in a word's low bits.
   std::string vector(int handle, const std::string& index) const;
-  /// The group of four that starts at `index`, a multiple of 4; `component` takes a value of the operand's type out of it.
+  /// The group of four that starts at `index`, a multiple of 4; `component` extracts a value of the operand's type from it.
   std::string load_vector(int handle, const std::string& index) const;
   std::string component(int handle, const std::string& vector, int lane) const;
   /// The element at `index`, or group of four number `group` (has_vectors), of a type that computes in f32: an f32, a vec4f.
@@ -141,7 +141,7 @@ class Bindings {
   std::vector<Binding> bindings_;
 };
 
-/// A dispatch of a shader that has all its pieces but the storage: that is what `bindings` has. Throws DeviceError for more
+/// A dispatch of a shader that has all its pieces except the storage, which `bindings` has. Throws DeviceError for more
 /// workgroups than a shader can number; see fold_workgroups.
 RenderedDispatch dispatch_of(std::string name, ShaderPieces shader, const Bindings& bindings, std::uint64_t workgroups,
                              const Target& target);

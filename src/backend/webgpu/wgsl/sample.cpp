@@ -1,8 +1,8 @@
-// Nothing is sorted but a few candidates. Many workgroups adjust logits and find the best of their part; many then count
-// candidates and their mass by bins of the distance to the best logit; one workgroup a row walks from bin to candidate.
+// Only a few candidates are sorted. Many workgroups adjust logits and find the best of their part. Many then count candidates
+// and their mass in bins of the distance to the best logit. One workgroup for each row walks from bins to candidates.
 //
-// Masses are integers of 64 bits (words low, high), so that sums are exact and do not depend on an order: the CPU adds in
-// f64, and a vocabulary of equal logits tells sums in f32 from those.
+// Masses are integers of 64 bits (words low, high), so that sums are exact in any order. The CPU adds in f64, and with a
+// vocabulary of equal logits sums in f32 would differ.
 #include "backend/webgpu/wgsl/sample.hpp"
 
 #include <fmt/format.h>
@@ -23,20 +23,20 @@ using namespace sample;
 using kernel::CallKernel;
 using kernel::Operand;
 
-// Of a part: best key, its token; best key before bias and penalties, sum of the others.
+// For a part: best key, its token; best key before bias and penalties, sum of the others.
 constexpr Extent kRecordWords = 4;
-constexpr Extent kExtraWords = 4;  // of a row, after its bins: bins per unit of logits; mass of all (low, high)
-constexpr double kReach = 28;      // e^-28 of the most probable: all that is beyond weighs less than a draw can tell
+constexpr Extent kExtraWords = 4;  // for a row, after its bins: bins per unit of logits; total mass (low, high)
+constexpr double kReach = 28;      // e^-28 of the most probable: tokens beyond have less weight than a draw can resolve
 
 std::string number(const char* name, Extent value) { return fmt::format("const {} = {}u;\n", name, value); }
 
-/// Functions that give all threads the same element of a workgroup array, after a barrier; a thread alone needs none.
+/// Functions that give all threads the same element of a workgroup array, after a barrier; a single thread needs none.
 std::string same_element(const char* function, const char* array, const char* element, Extent threads) {
   return fmt::format("fn {}(i: u32) -> {} {{ return {}; }}\n", function, element,
                      fmt::format(fmt::runtime(threads > 1 ? "workgroupUniformLoad(&{}[i])" : "{}[i]"), array));
 }
 
-/// Operands of a shader, each behind functions with a name.
+/// Operands of a shader, accessed through named functions.
 class Operands {
  public:
   Operands(const Target& target, const std::string& kernel) : bindings(target, kernel) {}
@@ -203,7 +203,7 @@ class SampleWriter {
   void share_bins(ShaderPieces& shader) const {
     for (const char* each : {"counts", "lows", "highs"}) shader.share(each, "atomic<u32>", bins_);
   }
-  /// What the three shaders have in common. A thread alone passes barriers by.
+  /// The common part of the three shaders. A single thread skips barriers.
   ShaderPieces shader_of(Extent threads, Extent keys) const {
     ShaderPieces shader{.threads = static_cast<int>(threads), .verbatim = numbers(threads)};
     const bool alone = threads == 1;
@@ -216,7 +216,7 @@ class SampleWriter {
     return shader;
   }
   std::string numbers(Extent threads) const {
-    // The mass of a whole vocabulary of the most probable stays below 2^63.
+    // The total mass stays below 2^63 even if all tokens are equally probable.
     const int unit_bits = 31 - std::bit_width(static_cast<std::uint64_t>(vocabulary_));
     return number("vocabulary", vocabulary_) + number("part", part_) + number("parts", parts_) +
            number("pitch", parts_ * part_) + number("bins", bins_) + number("row_words", row_words()) +

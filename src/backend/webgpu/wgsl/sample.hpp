@@ -6,8 +6,8 @@
 
 namespace weft::webgpu {
 
-/// Appends the dispatches of sample_token: three, of which the second returns at once where no row draws by
-/// chance. Settings are read when it runs. Throws DeviceError for a vocabulary beyond two million tokens.
+/// Appends the dispatches of sample_token: three; the second returns at once if no row draws at random. Settings are read at
+/// run time. Throws DeviceError for a vocabulary beyond two million tokens.
 void render_sample_token(const kernel::CallKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered);
 
 }  // namespace weft::webgpu

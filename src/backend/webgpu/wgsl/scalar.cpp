@@ -33,7 +33,7 @@ bool can_be_nan(const Scalar& value) {
 
 std::string is_nan(const Scalar& value, Helpers& helpers) { return call(helpers, "is_nan_f32", value.text); }
 
-/// "both are numbers", or empty where that is known.
+/// Condition that both are numbers, or empty if that is known.
 std::string numbers(const Scalar& a, const Scalar& b, Helpers& helpers) {
   std::string text;
   if (can_be_nan(a)) text += " && !" + is_nan(a, helpers);
@@ -243,7 +243,7 @@ std::string render_packed(DType type, const std::string& value, Helpers& helpers
 
 namespace {
 
-/// A value of the type that `to` computes in, cut or rounded to what `to` holds.
+/// A value of the type that `to` computes in, truncated or rounded to a value of `to`.
 std::string narrowed(const std::string& value, DType to, Helpers& helpers) {
   switch (to) {
     case DType::fp8_e4m3:
@@ -276,7 +276,7 @@ std::string render_constant(double value, DType type, Helpers& helpers) {
       if (std::isnan(x)) return fmt::format("{}()", helpers.use("nan_f32"));
       if (std::isinf(x)) return fmt::format("{}{}()", x < 0 ? "-" : "", helpers.use("inf_f32"));
       if (x == 0 && std::signbit(x)) return "bitcast<f32>(0x80000000u)";
-      // Its shortest decimal form lies above it, which WGSL refuses.
+      // Its shortest decimal form is above the largest f32, and WGSL refuses that.
       if (std::abs(x) == std::numeric_limits<float>::max()) return x < 0 ? "-0x1.fffffep+127f" : "0x1.fffffep+127f";
       return fmt::format("{}f", x);
     }
@@ -295,7 +295,7 @@ std::string render_cast(const Scalar& value, DType to, Helpers& helpers) {
     return render_cast({value.text, compute_type(value.type), {}}, to, helpers);
   if (compute_type(to) != to) {
     const std::string wide = render_cast(value, compute_type(to), helpers);
-    if (is_integer(to) && value.type == DType::f32)  // what is too large saturates
+    if (is_integer(to) && value.type == DType::f32)  // large values saturate
       return fmt::format("clamp({}, {:.0f}i, {:.0f}i)", wide, element(to).lowest, element(to).highest);
     return narrowed(wide, to, helpers);
   }

@@ -1,4 +1,4 @@
-// Scalar code as WGSL text: one expression an op, by type, and the helper functions that WGSL lacks.
+// Scalar code as WGSL text: one expression for each op, by type, and the helper functions that WGSL lacks.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace weft::webgpu {
 
-/// The helper functions that a shader uses; each is written once, and only those.
+/// The helper functions that a shader uses; only these are written, each once.
 ///
 /// Accuracy in f32, worst case in units in the last place where the device rounds + - * correctly and divides and takes
 /// roots within 2.5 (WGSL promises that much): exp, exp2, expm1, log, log2, log10 2; log1p, sin, cos, erf 3; tan, asin,
@@ -24,7 +24,7 @@ class Helpers {
   std::string_view use(std::string_view name);
   /// Names the functions that another shader uses.
   void use(const Helpers& others);
-  /// Whether the device's own conversions from f16 may be used: they give every number its exact value.
+  /// Whether the device's conversions from f16, which are then exact for every number, may be used.
   void take_exact_halves(bool exact) { exact_halves_ = exact; }
   /// Declarations of all used functions.
   std::string text() const;
@@ -38,16 +38,16 @@ class Helpers {
 struct Scalar {
   std::string text;
   DType type = DType::f32;
-  std::optional<double> constant;  // the value, where it is known
+  std::optional<double> constant;  // the value, if it is known
 };
 
-/// "f32", "i32", "u32", "bool": the type that values of `type` have in a shader. Narrow types and types of storage have that
-/// which they compute in, and hold numbers of their own type only. Throws DTypeError for f64 and integers of 64 bits, which no shader has.
+/// "f32", "i32", "u32", "bool": the type of values of `type` in a shader. Narrow and storage types have the type that they
+/// compute in, but contain only their own numbers. Throws DTypeError for f64 and integers of 64 bits, which no shader has.
 std::string_view wgsl_type(DType type);
 /// The type of an element in a storage buffer: a bool is a u32, 0 or 1.
 std::string_view wgsl_storage_type(DType type);
 
-/// A value from the bits of an element below 32 bits, and back; other types are as they are.
+/// Converts the bits of an element below 32 bits to a value, and back; other types are unchanged.
 std::string render_unpacked(DType type, const std::string& bits, Helpers& helpers);
 std::string render_packed(DType type, const std::string& value, Helpers& helpers);
 
@@ -55,7 +55,7 @@ std::string render_packed(DType type, const std::string& value, Helpers& helpers
 std::string render_constant(double value, DType type, Helpers& helpers);
 /// A value as another type, by the rules of scalar::Op::cast.
 std::string render_cast(const Scalar& value, DType to, Helpers& helpers);
-/// One op with result `type`. Operands are first cast to the type they meet in. Throws DTypeError for a float op on
+/// One op with result `type`. Operands are first cast to their common type. Throws DTypeError for a float op on
 /// integers.
 std::string render_op(scalar::Op op, DType type, const Scalar& a, const Scalar& b, const Scalar& c, Helpers& helpers);
 

@@ -6,8 +6,8 @@
 
 namespace weft::webgpu {
 
-/// Appends the dispatch of `cumsum`. Where elements of a scan lie together, a workgroup takes a scan: each thread adds a few
-/// neighbours, the workgroup scans the threads' sums by doubling, and the total goes on to the next stretch. Otherwise
+/// Appends the dispatch of `cumsum`. If elements of a scan are contiguous, a workgroup takes a scan: each thread adds a few
+/// neighbours, the workgroup scans the threads' sums by doubling, and the total carries over to the next stretch. Otherwise
 /// neighbouring threads take neighbouring scans, one element after another.
 void render_cumsum(const kernel::CallKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered);
 

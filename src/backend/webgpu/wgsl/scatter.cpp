@@ -21,7 +21,7 @@ constexpr Extent kIndicesAtOnce = 1024;
 constexpr Extent kPartMin = 256;  // updates in a part
 constexpr Extent kPartialBytesMax = Extent{64} << 20;
 constexpr int kInFlight = 4;  // updates read before the first is added
-// Many rows: workgroups own more of them, and sort what they find.
+// Many rows: workgroups own more rows, and sort the updates that they find.
 constexpr Extent kManyRows = 32;  // of a compute unit
 constexpr Extent kOwnedMax = 64;
 constexpr int kSortedInFlight = 8;
@@ -72,7 +72,7 @@ ShaderPieces shader_of(const ScatterAddKernel& kernel, const Plan& plan, const B
   line("  workgroupBarrier();");
   line(fmt::format("  for (var at = thread; at < {}u; at += {}u) {{", kIndicesAtOnce, kColumnThreads));
   line("    if (first + at < end) {");
-  // A negative index is a large one as u32, and so outside too.
+  // A negative index is large as u32, so it is also outside.
   line(fmt::format("      let wanted = {};", kernel.indices.type == DType::u32
                                                  ? element(indices, "first + at")
                                                  : fmt::format("bitcast<u32>({})", element(indices, "first + at"))));
@@ -119,8 +119,8 @@ ShaderPieces shader_of(const ScatterAddKernel& kernel, const Plan& plan, const B
 
 // A workgroup owns some rows of the result. It searches the indices for them, a round at a time, and appends the places of
 // those it finds to a list, in order. When the list may not hold another round, and at the end, the list is sorted by row,
-// which keeps the order within each row, and every thread adds up the updates of some vectors of columns: each of a row at
-// once, so that most of the result is written by the way. Nothing is added atomically: sums repeat bit for bit.
+// which keeps the order within each row, and every thread adds up the updates of some vectors of columns: row by row, and
+// writes most of the result on the way. Nothing is added atomically, so sums repeat bit for bit.
 struct SortedPlan {
   Extent owned = 1, groups = 1, capacity = 0;
   int width = 1;  // columns of a thread
@@ -152,7 +152,7 @@ ShaderPieces sorted_shader_of(const ScatterAddKernel& kernel, const SortedPlan& 
   };
   const std::string add = kernel.out.type == DType::boolean ? "sum = sum || {};" : "sum = sum + {};";
   const std::string index = bindings.load(indices, fmt::format("at + {}u", bindings.base(indices)));
-  // A negative index is a large one as u32, and so outside too.
+  // A negative index is large as u32, so it is also outside.
   const std::string wanted = kernel.indices.type == DType::u32 ? index : fmt::format("bitcast<u32>({})", index);
   ShaderPieces shader{.threads = kColumnThreads};
   shader.functions.push_back({"row_at", fmt::format("(at: u32) -> u32 {{ return {}; }}\n", wanted)});
@@ -205,7 +205,7 @@ ShaderPieces sorted_shader_of(const ScatterAddKernel& kernel, const SortedPlan& 
   line("held = workgroupUniformLoad(&$listed[0]);");
   line(fmt::format("let last = first + {}u >= {}u;", round, kernel.count));
   open(fmt::format("if (last || held > {}u)", plan.capacity - round));
-  // Sorted by row: how many each has, then where its own begin, then in order.
+  // Sorts by row: counts each row's updates, computes where they begin, then writes them in order.
   line("var mine = 0u;");
   open("if (thread < owned)");
   line("for (var i = 0u; i < held; i++) { mine += select(0u, 1u, $rows[i] == thread); }");

@@ -6,12 +6,12 @@
 
 namespace weft::webgpu {
 
-/// Appends the dispatches of `kernel`. Each workgroup owns some rows and columns of the result and looks through the
-/// indices, so nothing is added atomically and results repeat bit for bit. Where that leaves the device idle (few rows, as
-/// in the gradient of a character embedding), the updates are divided into parts of at least 256, summed on their own and
-/// then joined in order; sums then associate by part, and not strictly from first to last.
+/// Appends the dispatches of `kernel`. Each workgroup owns some rows and columns of the result and looks through the indices,
+/// so nothing is added atomically and results repeat bit for bit. If that leaves the device idle (few rows, as in the gradient
+/// of a character embedding), the updates are divided into parts of at least 256, which are summed separately and then joined
+/// in order. Sums then associate by part, not strictly from first to last.
 ///
-/// Work grows with count * rows / 16 index reads, which the caches serve; beyond some 10^9 (a vocabulary of 10^5 under 10^5
+/// The work grows with count * rows / 16 index reads, which hit the caches; beyond some 10^9 (a vocabulary of 10^5 under 10^5
 /// tokens) sorting the indices first would pay.
 void render(const kernel::ScatterAddKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered);
 

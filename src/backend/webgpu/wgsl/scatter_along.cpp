@@ -44,7 +44,7 @@ void render_scatter_along(const kernel::CallKernel& kernel, const Target& target
     line(fmt::format("  for (var t = 0u; t < {}u; t++) {{", taken));
     line(fmt::format("    let at = before * {}u + t * {}u + after;", taken * inner, inner));
     const std::string index = bindings.load(indices, place(indices, "at"));
-    // A negative index is a large one as u32, and so outside too.
+    // A negative index is large as u32, so it is also outside.
     line(fmt::format("    let r = {};",
                      kernel.reads[0].type == DType::u32 ? index : fmt::format("bitcast<u32>({})", index)));
     line(fmt::format("    if (r < {}u) {{", extent));

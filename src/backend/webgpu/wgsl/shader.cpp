@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kNameCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
 
-/// Copies the text to `out`; `write(name)` writes what takes the place of a mark.
+/// Copies the text to `out`; `write(name)` writes the replacement of a mark.
 template <class Write>
 void replace_marks(std::string_view text, std::string& out, const Write& write) {
   out.reserve(out.size() + text.size());

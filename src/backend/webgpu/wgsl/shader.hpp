@@ -1,4 +1,4 @@
-// A compute shader in pieces, and the one place that joins them to WGSL.
+// A compute shader in pieces, and the function that joins them to WGSL.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace weft::webgpu {
 
-/// What a shader declares, and the statements of its entry point.
+/// The declarations of a shader, and the statements of its entry point.
 ///
-/// In the text of functions and of the body, `$name` refers to a storage array, workgroup array or function of this
-/// shader. The marks are all that anyone looks for in the text: whoever renames a piece replaces marks by others. Helper
-/// functions have the same name in every shader and no mark. `$$` is a dollar sign.
+/// In the text of functions and of the body, `$name` refers to a storage array, workgroup array or function of this shader.
+/// Code that processes the text looks only for marks: renaming a piece replaces its marks. Helper functions have the same name
+/// in every shader and no mark. `$$` is a dollar sign.
 struct ShaderPieces {
   /// Binding i is the array `$data<i>`.
   struct Storage {
@@ -37,7 +37,7 @@ struct ShaderPieces {
   bool matrices = false;   // uses subgroup matrices of f16; `subgroup` is the number of the subgroup in the workgroup
   std::vector<Storage> storage;
   Helpers helpers;
-  /// Declarations whose names other pieces use without a mark. A shader that has any cannot be merged with others.
+  /// Declarations whose names other pieces use without a mark. A shader with such declarations cannot be merged.
   std::string verbatim;
   std::vector<Shared> shared;
   std::vector<Function> functions;
@@ -49,13 +49,13 @@ struct ShaderPieces {
     shared.push_back({std::move(name), std::string(element), count});
   }
 
-  /// The whole shader, with entry point main. Throws InternalError for a mark of something that is not declared.
+  /// The whole shader, with entry point main. Throws InternalError for a mark without a declaration.
   std::string text() const;
 };
 
 using ShaderNames = std::map<std::string, std::string, std::less<>>;
 
-/// The text with each mark replaced by the mark of its new name. Throws InternalError for a name that has none.
+/// The text with each mark replaced by the mark of its new name. Throws InternalError for a name without a new name.
 std::string with_new_names(std::string_view text, const ShaderNames& names);
 
 /// Bytes of an element of a workgroup array. Throws InternalError for a type that no renderer uses.

@@ -39,7 +39,7 @@ StepWriter::StepWriter(const kernel::LoopKernel& kernel, Bindings& bindings, Hel
   for (std::size_t i = 0; i < kernel.inputs.size(); ++i)
     inputs.push_back(read[i] ? bindings.add(kernel.inputs[i], false) : -1);
   for (const kernel::Operand& operand : kernel.outputs) outputs.push_back(bindings.add(operand, true));
-  // Bindings start at multiples of 256 bytes, so the offset in the buffer tells the alignment.
+  // Bindings start at multiples of 256 bytes, so the offset in the buffer gives the alignment.
   const auto is_vector = [&](const Index& index, const kernel::Operand& operand) {
     return operand.count > 0 && index.is_vector(operand.offset);
   };
@@ -114,7 +114,7 @@ std::string StepWriter::element(const Step& s, const Place& place, int lane, con
   if (operand.count == 0 || guard == "false") return zero;
   const Extent base = bindings_.base(place.handle);
   std::string index = place.index.offset(base, lane) + shift;
-  // An element outside is not read, even speculatively: its place is the operand's first.
+  // An element outside is not read, even speculatively: the index is replaced by the operand's first.
   if (!guard.empty()) index = fmt::format("select({}u, {}, {})", base, index, guard);
   const std::string loaded =
       render_cast({render_unpacked(operand.type, bindings_.load(place.handle, index), helpers_), operand.type, {}},
@@ -129,7 +129,7 @@ std::vector<std::string> StepWriter::load(int step, const Step& s, const std::st
   const bool gathers = s.kind == StepKind::gather;
   const bool uniform_gather = !gathers || is_uniform(s.a, slot);
 
-  // What the gathered axis adds to the offset, and whether it is inside.
+  // The part of the offset from the gathered axis, and the condition that it is inside.
   const auto shift = [&](int lane) -> std::pair<std::string, std::string> {
     if (!gathers) return {"", ""};
     if (s.axis_extent == 0) return {"", "false"};

@@ -14,31 +14,31 @@
 
 namespace weft::webgpu {
 
-/// For spaces whose inner variable has another name in each slot.
+/// Placeholder for spaces whose inner variable has another name in each slot.
 inline constexpr const char* kInnerVariable = "@j";
 
-/// Writes steps and stores in the order it is asked for them; values are named once and remembered. Bindings of all
-/// needed operands are announced by the constructor; the caller may add its own before `resolve`.
+/// Writes steps and stores in the requested order; values are named once and remembered. The constructor adds the bindings of
+/// all needed operands; the caller may add others before `resolve`.
 class StepWriter {
  public:
   /// `inner_lanes`: inner-level values come four at a time; `outer_lanes`: outer-level ones too. `wanted`: steps that are
-  /// written though no store needs them.
+  /// written although no store needs them.
   StepWriter(const kernel::LoopKernel& kernel, Bindings& bindings, Helpers& helpers, Space outer, Space inner,
              std::span<const int> wanted = {});
 
-  /// Number of loads and stores that vectors of four would serve.
+  /// Number of loads and stores for which vectors of four work.
   int vector_accesses() const { return vector_accesses_; }
 
   /// Writes step `step` (of a slot: a suffix for the names of inner-level values) unless that was done before.
   void write(int step, const std::string& slot = "");
-  /// Gives a reduce or accumulator step its value: one text for all lanes, or four.
+  /// Sets the value of a reduce or accumulator step: one text for all lanes, or four.
   void define(int step, std::vector<std::string> lanes, const std::string& slot = "");
   void write_store(const kernel::Store& store, const std::string& slot = "");
   /// Value of a written step in a lane.
   Scalar value(int step, int lane = 0, const std::string& slot = "") const;
   bool is_uniform(int step, const std::string& slot = "") const { return lanes_of(step, slot).size() == 1; }
 
-  /// What the text kInnerVariable stands for in the following lines.
+  /// Sets the name that replaces kInnerVariable in the following lines.
   void set_inner_variable(const std::string& name) { inner_variable_ = name; }
   const std::string& inner_variable() const { return inner_variable_; }
 
@@ -71,7 +71,7 @@ class StepWriter {
   std::string text_, indent_ = "  ", inner_variable_ = "j";
 };
 
-/// Which steps any store needs, or those of `wanted`.
+/// The steps that a store or `wanted` needs.
 std::vector<bool> needed_steps(const kernel::LoopKernel& kernel, std::span<const int> wanted = {});
 /// A step's operands, without the -1s.
 std::vector<int> operands_of(const kernel::Step& step);

@@ -1,4 +1,4 @@
-// Which block a workgroup computes.
+// Chooses the block of a workgroup.
 #include "backend/webgpu/wgsl/attention/writer.hpp"
 
 #include <fmt/format.h>
@@ -11,8 +11,8 @@ namespace weft::webgpu::attention {
 
 namespace {
 
-// Blocks for heads up to a width, in the order in which they are tried. Larger ones read the other side less often, smaller
-// ones fill the device sooner and compute less that the mask hides. Measured on an H200.
+// Blocks for heads up to a width, in the order in which they are tried. Larger blocks read the other side less often; smaller
+// blocks fill the device sooner and compute fewer masked scores. Measured on an H200.
 struct Choice {
   bool backward;
   Extent width;
@@ -24,15 +24,15 @@ constexpr Choice kChoices[] = {
     {true, 64, {4, 8, 8, 2, false}},  {true, 64, {2, 8, 4, 2, false}},  {true, 128, {2, 8, 8, 3, false}},
     {true, 128, {2, 8, 4, 3, false}}, {true, 256, {1, 8, 8, 3, false}},
 };
-// For little workgroup memory, and for compilers that are slow on what is written out.
+// For little workgroup memory, and for compilers that are slow with unrolled text.
 constexpr AttentionBlock kSmallBlocks[] = {{4, 4, 2, 3, false, false},
                                            {4, 4, 1, 3, false, false},
                                            {2, 4, 1, 3, false, false},
                                            {1, 4, 1, 3, false, false},
                                            {1, 4, 1, 2, false, false}};
-constexpr Extent kBlocksOfRows = 4;  // a block is tried first where the rows are as many blocks
+constexpr Extent kBlocksOfRows = 4;  // a block is tried first if the rows are this many blocks
 
-constexpr int kResultVectorsMax = 16;  // of a thread: more do not stay in registers
+constexpr int kResultVectorsMax = 16;  // in a thread: more do not stay in registers
 
 }  // namespace
 
@@ -64,7 +64,7 @@ void AttentionWriter::choose_block(Extent heads) {
     return;
   }
   const AttentionBlock* best = nullptr;
-  // Smaller blocks where this one leaves compute units without work, or is most of the rows.
+  // Smaller blocks are tried if this one leaves compute units without work, or covers most of the rows.
   const auto try_block = [&](const AttentionBlock& block) {
     if (!fits(block) || (best && block.rows() >= best->rows())) return;
     const bool enough = best && owned_ >= kBlocksOfRows * best->rows() &&
@@ -72,7 +72,7 @@ void AttentionWriter::choose_block(Extent heads) {
     if (!enough) best = &block;
   };
   const Extent width_class = kernel_.width <= 64 ? 64 : kernel_.width <= 128 ? 128 : 256;
-  // Software adapters spend long on compiling what is written out.
+  // Software adapters take long to compile unrolled text.
   if (target_.unroll)
     for (const Choice& choice : kChoices)
       if (choice.backward == kernel_.backward && choice.width == width_class) try_block(choice.block);

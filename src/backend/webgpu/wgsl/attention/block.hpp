@@ -12,7 +12,7 @@ struct AttentionBlock {
   int patches = 4;      // of 32 threads
   int buffers = 3;      // slabs in workgroup memory, 2 or 3
   bool ahead = true;    // reads the next slab into registers while one is multiplied
-  bool written = true;  // inner loops are written out: faster, and slower to start
+  bool written = true;  // inner loops are unrolled: faster, but slower to compile
 
   int rows() const { return 4 * lane_rows * patches; }
   int tile() const { return 8 * lane_others; }

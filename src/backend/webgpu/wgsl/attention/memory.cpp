@@ -1,4 +1,4 @@
-// Tensors of the kernel, and how their rows come to workgroup memory.
+// Binds the kernel's tensors, and loads their rows to workgroup memory.
 #include "backend/webgpu/wgsl/attention/writer.hpp"
 
 #include <fmt/format.h>
@@ -49,7 +49,7 @@ void AttentionWriter::bind() {
       bindings_.forbid_vectors(delta_);
     }
     if (twice || part_ == Part::d_query) o_ = bind_tensor(kernel_.o, false);
-    // Parts that run side by side bind the same ranges: rows of the three may take turns in one buffer.
+    // Parts that run side by side bind the same ranges, because rows of the three tensors may alternate in one buffer.
     if (twice || part_ == Part::d_query) d_q_ = bind_tensor(kernel_.d_q, true);
     if (twice || part_ == Part::d_key_value) {
       d_k_ = bind_tensor(kernel_.d_k, true);
@@ -117,12 +117,12 @@ std::string AttentionWriter::slab_value(Matter matter, const std::string& row, c
     value = channels(bound_of(matter), fmt::format("min({} + {}, {}u)", first, row, extent - 1), d);
     if (!owned) value = fmt::format("select(vec4f(), {}, {} + {} < {}u)", value, first, row, extent);
   }
-  // Scores come out in units of log 2, ready for exp2.
+  // Scores are in units of log 2, ready for exp2.
   const bool scaled = owned && matter == (owns_queries() ? Matter::q : Matter::k);
   return scaled ? fmt::format("{} * {}", value, literal(kernel_.scale * kLog2E)) : value;
 }
 
-// Straight to workgroup memory.
+// Loads directly to workgroup memory.
 void AttentionWriter::write_fill(const Phase::Load& load, int slice) {
   const int count = slab_rows(block_, load.matter) * slice_;
   if (block_.written && is_even(load.matter)) {
@@ -139,7 +139,7 @@ void AttentionWriter::write_fill(const Phase::Load& load, int slice) {
   line("}");
 }
 
-// To registers, from where write_store takes it.
+// Loads to registers; write_store stores them.
 void AttentionWriter::write_load(const Phase& phase) {
   for (std::size_t l = 0; l < phase.loads.size(); ++l)
     for (int i = 0; i < loads_of(phase.loads[l].matter); ++i)

@@ -1,4 +1,4 @@
-// The products of one tile in order, and what each must load.
+// The products of one tile in order, and the slabs that each must load.
 #include "backend/webgpu/wgsl/attention/writer.hpp"
 
 #include <fmt/format.h>
@@ -12,7 +12,7 @@ void AttentionWriter::plan_phases() {
   const auto buffer_of = [&](Matter matter) { return buffers[static_cast<std::size_t>(matter)]; };
   std::array<std::pair<int, int>, 3> held;  // matter and slice
   held.fill({-1, -1});
-  // A slab of owned rows that has its buffer for itself is loaded once.
+  // A slab of owned rows with its own buffer is loaded once.
   for (int m = 0; m < kMatters; ++m) {
     const int buffer = buffers[static_cast<std::size_t>(m)];
     const bool alone = buffer >= 0 && std::count(buffers.begin(), buffers.end(), buffer) == 1;

@@ -1,4 +1,4 @@
-// Results: shares times rows of the tile, and what is stored of them.
+// Results: products of shares and rows of the tile, and their stores.
 #include "backend/webgpu/wgsl/attention/writer.hpp"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Scores of a tile: their products, and what the mask hides.
+// Scores of a tile: their products, and the mask.
 #include "backend/webgpu/wgsl/attention/writer.hpp"
 
 #include <fmt/format.h>
@@ -12,7 +12,7 @@ namespace weft::webgpu::attention {
 void AttentionWriter::write_scores(const Phase& phase, const std::string& name) {
   if (phase.slice == 0) {
     for_each_score([&](int i, int j) { line(fmt::format("var {}{}_{} = 0f;", name, i, j)); });
-    // What the tile's queries need later: read now, so that it is there by then.
+    // Reads values that the tile's queries need later now, so that they arrive in time.
     if (part_ == Part::d_key_value && !sums_delta() && phase.product == Product::slope)
       for (int j = 0; j < block_.lane_others; ++j) {
         line(fmt::format("let query{} = {};", j, query_of(j)));
@@ -50,7 +50,7 @@ std::string AttentionWriter::query_of(int j) const {
   return others_ % block_.tile() == 0 ? query : fmt::format("min({}, {}u)", query, others_ - 1);
 }
 
-// Scores that the mask hides, in tiles that have any.
+// Hides masked scores, in tiles that have any.
 void AttentionWriter::write_mask() {
   std::string crossing;
   const auto or_if = [&](const std::string& condition) { crossing += (crossing.empty() ? "" : " || ") + condition; };

@@ -1,4 +1,4 @@
-// From scores to shares: the softmax as tiles come, and its gradient.
+// Turns scores into shares: the online softmax over tiles, and its gradient.
 #include "backend/webgpu/wgsl/attention/writer.hpp"
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@ constexpr float kSlack = 16;  // how far (in units of log 2) scores may pass the
 
 }  // namespace
 
-// The shares that the phase multiplies: computed on registers, stored once all are done with what lies there.
+// The shares that the phase multiplies: computed in registers, and stored once all threads have finished with the buffer.
 void AttentionWriter::write_shares(const Phase& phase) {
   const bool first_shares = phase.product == (part_ == Part::d_key_value ? Product::second : Product::result);
   if (first_shares) {
@@ -47,8 +47,8 @@ void AttentionWriter::write_shares(const Phase& phase) {
                       4 * q + 3));
 }
 
-// The softmax as tiles come: sums refer to what was the largest score when they last were rescaled, which is done only
-// when scores pass it by far.
+// The online softmax over tiles: sums are relative to a reference score, and are rescaled only when scores exceed the reference
+// by far.
 void AttentionWriter::write_softmax() {
   std::vector<std::string> tops;
   std::string excess;

@@ -1,4 +1,4 @@
-// The whole shader, what each thread owns, and the walk over tiles.
+// The whole shader, the rows of each thread, and the walk over tiles.
 #include "backend/webgpu/wgsl/attention/writer.hpp"
 
 #include <fmt/format.h>
@@ -67,7 +67,7 @@ void AttentionWriter::write_place(Extent heads, Extent blocks) {
   line("let own_down = own + down;");
   line("let turned0 = own_down & 7u;");
   line("let turned1 = turned0 ^ 4u;");
-  // Under a causal mask late queries and early keys have the most to do: those start first, of all heads.
+  // Under a causal mask late queries and early keys have the most work, so they start first, for all heads.
   const Extent all = kernel_.batch * heads;
   line(fmt::format("let head_number = {};", modulo("group", all)));
   const std::string block = divided("group", all);
@@ -122,7 +122,7 @@ void AttentionWriter::write_query_stats() {
                      bindings_.store(delta_, stat_index(delta_, row_of(i)), fmt::format("delta{}", i))));
 }
 
-// In units of log 2; a query that sees nothing has a finite one.
+// In units of log 2; finite even for a query that sees no key.
 void AttentionWriter::write_log_sum(const std::string& name, const std::string& row) {
   line(fmt::format("let {} = max({}, {} * {});", name, kUnseen, bindings_.load(logsumexp_, stat_index(logsumexp_, row)),
                    literal(kLog2E)));
@@ -176,7 +176,7 @@ void AttentionWriter::write_tiles() {
   line("}");
 }
 
-// Where turn `turn` reads: its tile and, where several heads share the owned keys, its head.
+// The tile of turn `turn` and, if several heads share the owned keys, its head.
 void AttentionWriter::write_turn(const std::string& turn) {
   if (walks_members()) {
     line(fmt::format("let head = kv_head * {}u + {} / tiles;", members(), turn));
@@ -186,7 +186,7 @@ void AttentionWriter::write_turn(const std::string& turn) {
   }
 }
 
-// Tiles that hold something the mask shows.
+// The range of tiles with unmasked scores.
 void AttentionWriter::write_tile_bounds() {
   const Extent tiles = divide_up(others_, block_.tile());
   std::string begin = "0i", end = fmt::format("{}i", tiles);
@@ -203,7 +203,7 @@ void AttentionWriter::write_tile_bounds() {
 // Row r of the owned sees o of the others only if r + least_ <= o <= r + most_, as far as the mask has such a bound.
 void AttentionWriter::set_bounds() {
   const bool window = kernel_.window > 0;
-  // A query i stands at key p = i + shift and sees keys from p - window + 1 to p (to p + window - 1 without causality).
+  // A query i is at key p = i + shift and sees keys from p - window + 1 to p (to p + window - 1 without causality).
   bounds_.has_least = owns_queries() ? window : kernel_.causal || window;
   bounds_.has_most = owns_queries() ? kernel_.causal || window : window;
   const Extent ahead = kernel_.causal ? 0 : kernel_.window - 1, behind = kernel_.window - 1;

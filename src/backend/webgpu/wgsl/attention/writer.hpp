@@ -1,10 +1,10 @@
 // Attention on registers: every product is of two slabs in workgroup memory, rows of vectors of four channels.
 //
-// A workgroup owns rows (queries; for the gradients of keys and values keys) and walks over tiles of the other side. 32
-// threads form a patch of 4 x 8: down they have owned rows, across rows of the tile, and for results vectors of
-// channels. Scores are sums over channels, so both operands are read four channels at a time, and shares (probabilities
-// or slopes) return to workgroup memory four of the tile's rows at a time; nothing is ever turned. Vector v of row r lies
-// at v ^ (r & 7), so that neither eight rows at one v nor eight vectors of one row meet in a bank.
+// A workgroup owns rows (queries; for the gradients of keys and values keys) and walks over tiles of the other side. 32 threads
+// form a patch of 4 x 8: down they have owned rows, across rows of the tile, and for results vectors of channels. Scores are
+// sums over channels, so both operands are read four channels at a time, and shares (probabilities or slopes) return to
+// workgroup memory four of the tile's rows at a time; nothing is ever transposed. Vector v of row r is at v ^ (r & 7), so that
+// neither eight rows at one v nor eight vectors of one row share a bank.
 #pragma once
 
 #include <fmt/format.h>
@@ -22,18 +22,18 @@ namespace weft::webgpu::attention {
 
 constexpr int kAcross = 8, kDown = 4, kPatch = kAcross * kDown;
 constexpr double kLog2E = 1.4426950408889634;
-// A hidden score, and the reference of a row that has seen nothing: finite, so that differences are numbers, and so far
-// apart that what is hidden weighs nothing.
+// A hidden score, and the reference of a row that has seen no score. Both are finite, so that differences are numbers, and so
+// far apart that hidden scores have weight 0.
 constexpr const char *kHidden = "-3.4e38f", *kUnseen = "-1e38f";
 
-// Up to so many queries the gradients of keys and values compute rowsum(dO * O) again, and so need not wait for those of
-// the queries.
+// Up to this many queries, the gradients of keys and values compute rowsum(dO * O) again, so they need not wait for the
+// queries' gradients.
 constexpr Extent kDeltaQueriesMax = 128;
 inline bool computes_delta_twice(const kernel::AttentionKernel& kernel) { return kernel.queries <= kDeltaQueriesMax; }
 
 enum class Part { forward, d_query, d_key_value };
 
-/// What is staged.
+/// The tensors that are staged.
 enum class Matter { q, k, v, d_o };
 constexpr int kMatters = 4;
 
@@ -80,14 +80,14 @@ class AttentionWriter {
   Extent members() const { return kernel_.heads / kernel_.kv_heads; }  // query heads of a key head
   bool walks_members() const { return !owns_queries() && members() > 1; }
 
-  /// A loop's end. Numbers of threads are below 2^16; compilers cannot tell, and so leave the loop alone.
+  /// A loop's end. Thread numbers are below 2^16, but compilers do not know this, so they do not unroll the loop.
   static std::string end_of(Extent count) { return fmt::format("{}u + (thread >> 16u)", count); }
   std::string literal(double value) { return render_constant(value, DType::f32, helpers_); }
 
   int slices() const { return vectors_ / slice_; }
   int share_vectors(const AttentionBlock& block) const { return block.tile() / 4; }
 
-  /// Which buffer holds what: slabs, then the shares.
+  /// The buffer of each slab, then of the shares.
   std::array<int, kMatters + 1> buffers_of(const AttentionBlock& block) const {
     const bool three = block.buffers == 3;
     switch (part_) {  // q, k, v, dO, shares
@@ -106,7 +106,7 @@ class AttentionWriter {
   bool fits(const AttentionBlock& block) const;
   void choose_block(Extent heads);
 
-  /// The products of one tile in order, and what each must load because its buffer holds something else.
+  /// The products of one tile in order, and the slabs that each must load because its buffer contains another.
   void plan_phases();
 
   Bound bind_tensor(const kernel::AttentionKernel::Tensor& tensor, bool written);
@@ -120,8 +120,8 @@ class AttentionWriter {
   std::string channels(const Bound& bound, const std::string& row, const std::string& d);
   std::string stat_index(int handle, const std::string& row) const;
 
-  /// Row `row` of a slab, as text, and vector `d` of all channels. Rows beyond the tile's end are 0; owned ones are computed
-  /// and thrown away.
+  /// Row `row` of a slab, as text, and vector `d` of all channels. Rows beyond the tile's end are 0; such owned rows are
+  /// computed and discarded.
   std::string slab_value(Matter matter, const std::string& row, const std::string& d);
   int loads_of(Matter matter) const { return slab_rows(block_, matter) * slice_ / block_.threads(); }
   /// Whether each thread has whole vectors of a slab to load.
@@ -152,7 +152,7 @@ class AttentionWriter {
   void write_query_stats();
   void write_log_sum(const std::string& name, const std::string& row);
 
-  /// Joins values over the threads that share owned rows, by sum or maximum, the same way in each.
+  /// Joins values over the threads that share owned rows, by sum or maximum; each thread gets the same result.
   void write_join(const std::vector<std::string>& names, bool maximum);
 
   Extent shift() const { return kernel_.keys - kernel_.queries; }

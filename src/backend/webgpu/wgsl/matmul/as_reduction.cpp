@@ -13,7 +13,7 @@ using kernel::StepKind;
 
 namespace {
 
-/// Over [batch, m, n, k], of parts that follow some of these axes.
+/// A view over [batch, m, n, k], made of parts that follow some of these axes.
 kernel::View joined(const kernel::View& batch, std::initializer_list<kernel::View> axes) {
   kernel::View view = batch;
   for (const kernel::View& axis : axes) {
@@ -30,7 +30,7 @@ kernel::View view_of_b(const MatmulKernel& kernel, const kernel::MatrixView::Sum
   return joined(sum.batch, {{{kernel.m}, {0}, 0, {}}, sum.columns, sum.rows});
 }
 
-/// Appends the steps that read an operand; the last of them gives the element.
+/// Appends the steps that read an operand; the last one gives the element.
 template <class ViewOf>
 int append_read(LoopKernel& loop, int input, const kernel::MatrixView& view, ViewOf view_of) {
   const DType stored = loop.inputs[static_cast<std::size_t>(input)].type;
@@ -41,7 +41,7 @@ int append_read(LoopKernel& loop, int input, const kernel::MatrixView& view, Vie
     return static_cast<int>(loop.steps.size()) - 1;
   };
   if (view.edges.empty()) return add(load_step(type, input, view_of(view.at)));
-  // With edges the place is computed, and a gather from outside of the operand reads 0.
+  // With edges the place is computed, and a gather outside of the operand reads 0.
   const auto number = [&](Extent value) {
     Step step{StepKind::constant, DType::i32};
     step.value = static_cast<double>(value);

@@ -1,4 +1,4 @@
-// Matrix products as loop kernels: what is too narrow for tiles, and the parts that the tiled form shares.
+// Matrix products as loop kernels: products too narrow for tiles, and parts that the tiled form shares.
 #pragma once
 
 #include "backend/webgpu/wgsl/render.hpp"

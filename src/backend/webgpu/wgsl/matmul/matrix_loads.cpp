@@ -1,4 +1,4 @@
-// How the operands of subgroup matrices come: from their buffers to registers, and from there to workgroup memory.
+// Loads the operands of subgroup matrices from their buffers to registers, and from there to workgroup memory.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ StagedMatrix MatrixWriter::stage(char name, const kernel::Operand& operand, cons
 }
 
 // Eight neighbours that begin at `along` of line `across`, as halves. Beyond k they are zero; rows and columns beyond the
-// operand are those at its end, of which no result is kept.
+// operand repeat the last one, and their results are not stored.
 ShaderPieces::Function MatrixWriter::load_function(const StagedMatrix& o, const Bindings& bindings) {
   const auto stride = [](Extent elements) { return fmt::format("{}u", static_cast<std::uint32_t>(elements)); };
   const Extent along_stride = o.along_k ? o.view.column() : o.view.row();
@@ -104,7 +104,7 @@ void MatrixWriter::write_bases(const StagedMatrix& o) {
                        eighth(o.view.row()), vector));
 }
 
-// Reads this thread's vectors of step `it + ahead` into set `set` of registers. Steps beyond the last chunk read that.
+// Reads this thread's vectors of step `it + ahead` into set `set` of registers. Steps beyond the last chunk read it again.
 void MatrixWriter::load(const StagedMatrix& o, const std::string& it, int ahead, int set, const Bindings& bindings) {
   const Place at = place(o, it, ahead);
   const char n = o.name;
@@ -148,7 +148,7 @@ void MatrixWriter::load(const StagedMatrix& o, const std::string& it, int ahead,
   }
 }
 
-// Moves set `set` of registers to where step `it + ahead` lies in workgroup memory.
+// Moves set `set` of registers to the place of step `it + ahead` in workgroup memory.
 void MatrixWriter::store(const StagedMatrix& o, int ahead, int set) {
   const Place at = place(o, "0u", ahead);
   const int all = o.slice_lines() * o.vectors;

@@ -19,7 +19,7 @@ constexpr MatrixTile kTiles[] = {
     {"32x64x32", 32, 64, 32, 16, 32, 1, 32, 32, 1, 1, false, {{1.5, 1.5}, {1.5, 1.4}}, 8},
 };
 
-// Of one subgroup and one k, one after another, as fmas: what it waits for, and what 64 x 64 results take.
+// Serial costs of one subgroup for one k, in fmas: the wait, and the cost of 64 x 64 results.
 constexpr double kStepFmas = 4, kMatrixFmas = 6.5;
 
 /// Vectors of eight in a line and lines of one staging step, which threads share evenly.
@@ -30,7 +30,7 @@ bool is_shared_evenly(const MatrixTile& tile, int extent, int chunk, bool along_
          (tile.buffers == 1 || tile.turn % (2 * slices) == 0);
 }
 
-/// Of the efficiency, where operands are not read by eights: much text for each vector, so that few of them are best.
+/// Factor of the efficiency if operands are not read by eights: each vector needs much text, so few vectors are best.
 constexpr double one_by_one(const MatrixTile& tile) { return tile.depth > 32 ? 0.15 : tile.buffers == 2 ? 0.25 : 0.4; }
 
 /// Whether every group of eight neighbours is read at once.

@@ -1,4 +1,4 @@
-// How a product on subgroup matrices (tensor cores) is cut into tiles: the table, the estimate of each, and the choice.
+// Tiles of a product on subgroup matrices (tensor cores): the table, the time estimates, and the choice.
 #pragma once
 
 #include <cstdlib>
@@ -41,11 +41,11 @@ std::span<const MatrixTile> matrix_tiles();
 /// of them f16, that lie in plain views.
 bool suits_matrices(const kernel::MatmulKernel& kernel);
 
-/// Whether neighbours in memory follow k, of a plain view [batch, extent, k].
+/// Whether neighbours in memory follow k, in a plain view [batch, extent, k].
 bool follows_k(const kernel::MatrixView& view);
 
-/// Vectors of four from one row of results to the next where they pass through workgroup memory: rows that are stored
-/// together meet in no bank.
+/// Vectors of four from one row of results to the next where they pass through workgroup memory: rows that are stored together
+/// share no bank.
 constexpr int result_pitch(const MatrixTile& tile) { return tile.columns / 4 + 2; }
 
 /// Elements of an operand [batch, extent, k] that may be read together: 8, 4 or 1.
@@ -54,14 +54,14 @@ int groups_of(const kernel::Operand& operand, const kernel::MatrixView& view, Ex
 /// Bytes of workgroup memory that the tile takes for such operands.
 int workgroup_bytes(const MatrixTile& tile, bool a_along_k, bool b_along_k);
 
-/// Whether the tile fits a device, and its threads share the staging of such operands evenly; other layouts it does not
-/// serve.
+/// Whether the tile fits a device, and its threads share the staging of such operands evenly; the tile does not support other
+/// layouts.
 bool fits(const MatrixTile& tile, bool a_along_k, bool b_along_k, const Limits& limits);
 
 /// Estimated microseconds.
 double estimate(const MatrixTile& tile, int split, const kernel::MatmulKernel& kernel, const DeviceProfile& device);
 
-/// The tile and split with the least estimated time; nothing where the device has no such matrices (Target::matrices), the
+/// The tile and split with the least estimated time; nothing if the device has no such matrices (Target::matrices), the
 /// operands do not suit, or no tile fits.
 std::optional<TileChoice> choose_matrix_tile(const kernel::MatmulKernel& kernel, const Target& target);
 

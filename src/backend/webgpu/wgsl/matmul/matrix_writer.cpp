@@ -51,7 +51,7 @@ void MatrixWriter::render() {
   add_dispatches(std::move(shader), bindings, ".matrices");
 }
 
-// Which results this subgroup computes, in the workgroup's tile.
+// The results that this subgroup computes, in the workgroup's tile.
 void MatrixWriter::write_place() {
   const int across = tile_.columns / tile_.subgroup_columns;
   line(fmt::format("let m0 = {} * {}u;", divided("subgroup", across), tile_.subgroup_rows));
@@ -64,7 +64,7 @@ MatrixWriter::Place MatrixWriter::place(const StagedMatrix& o, const std::string
   return {std::move(chunk), ahead % o.slices, ahead / o.slices % tile_.buffers};
 }
 
-// One barrier a step: what is stored after it goes to the buffer whose fragments all threads have read before it.
+// One barrier per step: stores after it go to the buffer whose fragments all threads have read before it.
 void MatrixWriter::write_pipelined(const Bindings& bindings, const std::string& first) {
   for (const StagedMatrix* o : {&a_, &b_}) {
     for (int slice = 0; slice < o->slices; ++slice) {

@@ -8,8 +8,8 @@
 
 namespace weft::webgpu {
 
-/// How one operand travels: eight neighbours make a vector, and lines of vectors lie in workgroup memory as they do in the
-/// operand, with one vector more from line to line, so that neighbouring lines meet in no bank.
+/// The staging of one operand: eight neighbours make a vector, and lines of vectors have the same order in workgroup memory as
+/// in the operand. Lines are padded by one vector, so that neighbouring lines share no bank.
 struct StagedMatrix {
   char name = 'a';
   int handle = -1;
@@ -44,7 +44,7 @@ class MatrixWriter : ProductWriter {
   int lines_apart(const StagedMatrix& o) const { return tile_.threads() / o.vectors; }
   bool guards_k() const { return steps_per_split_ * split_ * tile_.depth > kernel_.k; }
 
-  /// Where step `it + ahead` of an operand lies: its chunk, the slice of it, and the buffer.
+  /// The place of step `it + ahead` of an operand: its chunk, the slice of the chunk, and the buffer.
   struct Place {
     std::string chunk;
     int slice, buffer;

@@ -75,7 +75,7 @@ LoopKernel ProductWriter::join_kernel(const kernel::Operand& partial, Extent res
   return kernel;
 }
 
-// One call takes four results of a row (or one, where n is not a multiple of four) through the epilogue.
+// One call applies the epilogue to four results of a row (or to one, if n is not a multiple of four).
 ShaderPieces::Function ProductWriter::finish_function(const LoopKernel& epilogue, StepWriter& writer) {
   const std::vector<bool> needed = needed_steps(epilogue);
   std::vector<std::string> lanes{"v"};
@@ -104,7 +104,7 @@ ShaderPieces::Function ProductWriter::finish_function(const LoopKernel& epilogue
                                 order_ ? "made" : "v", type, guard, writer.take_text())};
 }
 
-// Workgroups take tiles in groups of up to eight rows of tiles, so that those at work at one time share what they read.
+// Workgroups take tiles in groups of up to eight rows of tiles, so that tiles that run at the same time share their reads.
 void ProductWriter::write_tile_place() {
   const Extent tiles_m = this->tiles_m(), tiles_n = this->tiles_n();
   Extent together = 8;

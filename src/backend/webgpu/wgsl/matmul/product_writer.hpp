@@ -1,4 +1,4 @@
-// What the tiled products share, whatever multiplies: which tile a workgroup computes, and what happens to its results.
+// The common part of tiled products: the tile of a workgroup, and the handling of its results.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,21 +16,21 @@ class ProductWriter {
   struct TileShape {
     int rows = 0, columns = 0, depth = 0;  // of results; of k in one step
   };
-  /// `order`: see render_ordered; or null. `split` workgroups share a result, each over so many steps of k that they are a
-  /// multiple of `turn`.
+  /// `order`: see render_ordered; or null. `split` workgroups share a result, each over a multiple of `turn` steps of
+  /// k.
   ProductWriter(const kernel::MatmulKernel& kernel, const kernel::Operand* order, const TileShape& shape, int split,
                 int turn, const Target& target, Scratch& scratch, Rendered& rendered);
 
-  /// What is computed of each sum: the epilogue, or for a split its partial sums, which a second dispatch joins.
+  /// The computation for each sum: the epilogue, or for a split the store of partial sums, which a second dispatch joins.
   kernel::LoopKernel begin_results();
   /// The iteration space of the results, by fours where n allows it.
   Space results_space() const;
   bool wide() const { return kernel_.n % 4 == 0; }
-  /// One call takes four results of a row (or one, where n is not a multiple of four) through the epilogue.
+  /// One call applies the epilogue to four results of a row (or to one, if n is not a multiple of four).
   ShaderPieces::Function finish_function(const kernel::LoopKernel& results, StepWriter& writer);
   /// The arguments of that function before the row.
   std::string finish_batch() const { return split_ > 1 ? "s, b, " : "b, "; }
-  /// Which tile this workgroup computes: `row0`, `column0`, `b` and for a split `s`.
+  /// The tile of this workgroup: `row0`, `column0`, `b` and for a split `s`.
   void write_tile_place();
   /// Appends the dispatch, and for a split the one that joins. `form` is a part of the name.
   void add_dispatches(ShaderPieces shader, const Bindings& bindings, const std::string& form = "");

@@ -12,8 +12,8 @@ namespace weft::webgpu {
 
 namespace {
 
-// Larger tiles reuse more, smaller ones fill the device sooner. Measured on an H200 at 4096 and on the shapes of char-gpt,
-// where 128x128x16 reaches 34 to 39 TFLOP/s and the two tiles of half its size 43 to 46.
+// Larger tiles reuse more data; smaller tiles fill the device sooner. Measured on an H200 at 4096 and on the shapes of
+// char-gpt, where 128x128x16 reaches 34 to 39 TFLOP/s and the two tiles of half its size 43 to 46.
 constexpr Tile kTiles[] = {
     {"128x128x16", 128, 128, 16, 8, 8, 0.66, 2}, {"128x64x16", 128, 64, 16, 8, 8, 0.72, 4},
     {"64x128x16", 64, 128, 16, 8, 8, 0.71, 4},   {"64x64x16", 64, 64, 16, 8, 4, 0.66, 5},
@@ -21,7 +21,7 @@ constexpr Tile kTiles[] = {
     {"32x64x16", 32, 64, 16, 4, 4, 0.42, 8},     {"32x32x16", 32, 32, 16, 4, 4, 0.38, 14},
 };
 
-// What parts of a product cost, in what a device profile measures. The ratios are those of an H200.
+// The costs of parts of a product, in units of the device profile. The ratios are those of an H200.
 constexpr double kFirstDispatches = 1.5;                  // with the first read and the last write
 constexpr double kJoinDispatches = 5.0 / 3;               // the second dispatch that a split needs
 constexpr double kJoinBandwidth = 2.5 / 4.5;              // of partial sums, which are written and read again
@@ -50,7 +50,7 @@ double estimate(const Work& tile, int split, Extent batch, Extent m, Extent n, E
       2.0 * tile.rows * tile.columns * tile.depth * steps / (device.unit_flops * tile.efficiency) * 1e6;
   const double slots = static_cast<double>(device.compute_units) * tile.resident;
   const double full = std::floor(groups / slots);
-  // In the last round a compute unit that holds few workgroups waits: for memory, and each thread for its own results.
+  // In the last round a compute unit with few workgroups waits for memory, and each thread waits for its own results.
   const double last = std::ceil((groups - full * slots) / device.compute_units);
   const double thread_alone = steps * tile.depth * tile.fmas * device.fma_microseconds;
   double time = full * tile.resident * alone;
@@ -74,7 +74,7 @@ TileChoice choose_tile(Extent batch, Extent m, Extent n, Extent k, const Target&
     const Tile& tile = kTiles[t];
     if (!fits(tile, target)) continue;
     if (!target.unroll) {
-      // Software adapters spend their time between the multiplications, the more the less a thread has of them.
+      // Software adapters spend time between the multiplications, relatively more if a thread has few of them.
       const double time =
           static_cast<double>(divide_up(m, tile.rows) * tile.rows * divide_up(n, tile.columns) * tile.columns) /
           (tile.thread_rows * tile.thread_columns);

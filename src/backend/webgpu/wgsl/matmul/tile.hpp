@@ -1,4 +1,4 @@
-// How a matrix product is cut into tiles: the table, the estimate of each, and the choice.
+// Tiles of a matrix product: the table, the time estimates, and the choice.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace weft::webgpu {
 
-/// One way to tile a product in f32 registers (for tensor cores: matrix_tile.hpp): a workgroup computes rows x columns results, `depth` of k at a time, and each thread
-/// thread_rows x thread_columns of them, in groups of 4 x 4; 32 neighbouring threads form a patch of 4 x 8, so that what
-/// they read from workgroup memory is broadcast or contiguous.
+/// One way to tile a product in f32 registers (for tensor cores: matrix_tile.hpp): a workgroup computes rows x columns results,
+/// `depth` of k at a time, and each thread thread_rows x thread_columns of them, in groups of 4 x 4; 32 neighbouring threads
+/// form a patch of 4 x 8, so that their reads from workgroup memory are broadcast or contiguous.
 struct Tile {
   const char* name;
   int rows, columns, depth;
@@ -19,7 +19,7 @@ struct Tile {
   int resident;       // workgroups that a compute unit holds
 
   int threads() const { return rows / thread_rows * (columns / thread_columns); }
-  /// Of workgroup memory, both operands padded.
+  /// Bytes of workgroup memory, both operands padded.
   int workgroup_bytes() const { return depth * (rows / 4 + 1 + columns / 4 + 1) * 16; }
 };
 std::span<const Tile> tiles();
@@ -30,9 +30,9 @@ struct TileChoice {
 };
 /// The tile and split with the least estimated time among those that fit the target's limits.
 TileChoice choose_tile(Extent batch, Extent m, Extent n, Extent k, const Target& target);
-/// Whether the partial results of so many splits can be bound as one operand.
+/// Whether the partial results of this many splits can be bound as one operand.
 bool split_fits(Extent batch, Extent m, Extent n, int split, const Target& target);
-/// A tile, as far as its time depends on it.
+/// The properties of a tile that determine its time.
 struct Work {
   int rows, columns, depth;
   double efficiency;  // of a compute unit's peak in f32 registers, when full

@@ -1,4 +1,4 @@
-// How the operands come: from their buffers to registers, and from there to workgroup memory.
+// Loads the operands from their buffers to registers, and from there to workgroup memory.
 #include "backend/webgpu/wgsl/matmul/tile_writer.hpp"
 
 #include <fmt/format.h>
@@ -51,7 +51,7 @@ void TileWriter::locate_batch(StagedOperand& s, const Bindings& bindings) {
 
 namespace {
 
-/// Element offset of number `at` of an axis with that many.
+/// Element offset of index `at` on an axis with this extent.
 std::string along(const kernel::View& axis, const std::string& at, Extent extent) {
   return Index(axis, {{{at, extent}}, -1}).offset(0);
 }
@@ -81,7 +81,7 @@ ShaderPieces::Function TileWriter::load_function(const StagedOperand& s, const B
   return {fmt::format("load_{}", s.name), fmt::format("(at: u32, {}k: u32) -> f32 {{\n  {}\n}}\n", parameters, body)};
 }
 
-// What row (of A, or column of B) `at` adds to the sums of a general view.
+// The part that row (of A, or column of B) `at` adds to the sums of a general view.
 void TileWriter::write_place_in_view(const StagedOperand& s, int number, const std::string& at) {
   const std::string row = fmt::format("{}_row{}", s.name, number);
   line(fmt::format("let {} = {};", row, at));
@@ -93,7 +93,7 @@ void TileWriter::write_place_in_view(const StagedOperand& s, int number, const s
   }
 }
 
-// The part of addresses that does not change with k: one for each load where rows have to be clamped to the operand.
+// The part of addresses that does not change with k: one for each load if rows must be clamped to the operand.
 void TileWriter::write_staging_places(const StagedOperand& s) {
   const std::string first = s.name == 'a' ? "row0" : "column0";
   const std::string last = fmt::format("{}u", s.extent - 1);
@@ -104,7 +104,7 @@ void TileWriter::write_staging_places(const StagedOperand& s) {
     return s.reordered ? fmt::format("$row_at({})", inside) : inside;
   };
   if (!s.plain()) {
-    // A vector across k that begins inside of the operand ends there too.
+    // A vector across k that begins inside the operand also ends inside.
     const std::string last_vector = fmt::format("{}u", s.extent - 4);
     for (int i = 0; i < (s.along_k ? loads(s) : s.vectors ? 1 : 4); ++i) {
       const std::string line_of = fmt::format("{} + {}_line + {}u", first, s.name, i * lines_apart(s));

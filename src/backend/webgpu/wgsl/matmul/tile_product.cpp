@@ -1,4 +1,4 @@
-// The loop over k, and the products of what lies in workgroup memory.
+// The loop over k, and the products of the slabs in workgroup memory.
 #include "backend/webgpu/wgsl/matmul/tile_writer.hpp"
 
 #include <fmt/format.h>
@@ -7,7 +7,7 @@ namespace weft::webgpu {
 
 namespace {
 
-// Kernels of fewer products are written compactly, those of more products for the most speed.
+// Kernels with fewer products are written compactly, kernels with more products for speed.
 constexpr double kCompactProducts = 0x1p30, kWrittenTwiceProducts = 0x1p35;
 
 }  // namespace
@@ -59,7 +59,7 @@ void TileWriter::write_product(const StagedOperand& a, const StagedOperand& b, c
   line("}");
 }
 
-// The least text, for compilers that are slow: nothing is read ahead.
+// The shortest text, for slow compilers: nothing is read ahead.
 void TileWriter::write_plain_loop(const StagedOperand& a, const StagedOperand& b, const Bindings& bindings,
                                   const std::string& first, const std::string& end) {
   line(opaque_depth());
@@ -96,17 +96,17 @@ void TileWriter::write_multiply(const StagedOperand& a, const StagedOperand& b, 
   if (loops) text_ += indent + "}\n";
 }
 
-// A kernel that runs for microseconds spends them on fetching its instructions, so there had better be few.
+// A kernel that runs for microseconds spends most of them on fetching its instructions, so its text should be short.
 bool TileWriter::compact() const { return target_.unroll && products() < kCompactProducts; }
 
-// The last step apart from the loop, so that the loop has no branch: some percent faster, and slower to compile.
+// The last step is outside the loop, so that the loop has no branch: some percent faster, but slower to compile.
 bool TileWriter::written_twice() const { return products() >= kWrittenTwiceProducts; }
 
 double TileWriter::products() const {
   return static_cast<double>(kernel_.batch * kernel_.m * kernel_.n) * static_cast<double>(kernel_.k);
 }
 
-// The depth, kept from compilers (a thread has a number below 2^16), lest they unroll the loop over it.
+// The depth in a form that compilers do not see through (thread numbers are below 2^16), so they do not unroll the loop.
 std::string TileWriter::opaque_depth() const { return fmt::format("let depth = {}u + (thread >> 16u);", tile_.depth); }
 
 }  // namespace weft::webgpu

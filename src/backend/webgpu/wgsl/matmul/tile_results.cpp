@@ -1,4 +1,4 @@
-// The results of a thread, to the epilogue.
+// Passes the results of a thread to the epilogue.
 #include "backend/webgpu/wgsl/matmul/tile_writer.hpp"
 
 #include <fmt/format.h>
@@ -25,7 +25,7 @@ void TileWriter::write_results() {
     }
 }
 
-// One call in the text, as compilers copy the epilogue to each.
+// Only one call in the text, because compilers copy the epilogue to each call.
 void TileWriter::write_results_in_loop() {
   std::string all;
   for (int r = 0; r < tile_.thread_rows; ++r)

@@ -1,4 +1,4 @@
-// The whole shader, and which results a thread computes.
+// The whole shader, and the results of each thread.
 #include "backend/webgpu/wgsl/matmul/tile_writer.hpp"
 
 #include <fmt/format.h>
@@ -45,7 +45,7 @@ void TileWriter::render() {
   for (const StagedOperand* s : {&a, &b}) write_staging_places(*s);
   write_registers(a, b);
   if (order_) {
-    // Through workgroup memory, as what is read of a buffer may differ between threads for all a compiler knows.
+    // Through workgroup memory, because compilers must assume that a buffer read may differ between threads.
     line("if (thread == 0u) { $shared_rows[0] = $chosen_rows(); }");
     line("if (row0 < workgroupUniformLoad(&$shared_rows[0])) {");
   }
@@ -55,11 +55,11 @@ void TileWriter::render() {
   add_dispatches(std::move(shader), bindings);
 }
 
-// Which results this thread computes.
+// The results that this thread computes.
 void TileWriter::write_place() {
   write_tile_place();
   const int patches = tile_.columns / (kPatchColumns * tile_.thread_columns);  // side by side
-  // Numbers down and across a patch alternate in the lowest bits of a thread's: four neighbours then read two vectors of
+  // Numbers down and across a patch alternate in the lowest bits of a thread's number: four neighbours then read two vectors of
   // either operand, which workgroup memory serves in half the time.
   line("let patch_number = thread / 32u;");
   line("let place = thread % 32u;");

@@ -11,7 +11,7 @@
 
 namespace weft::webgpu {
 
-/// How one operand travels from its buffer to workgroup memory, where it lies with one k a line.
+/// The staging of one operand from its buffer to workgroup memory, where each line has one k.
 struct StagedOperand {
   char name;  // 'a' or 'b'
   int handle = -1;
@@ -50,7 +50,7 @@ class TileWriter : ProductWriter {
     return tile_.threads() / s.line_vectors(tile_.depth);
   }  // from one load to the next
 
-  /// Whether all loads lie inside the operand at fixed distances. One address then serves them, which saves registers.
+  /// Whether all loads are inside the operand at fixed distances. One address then serves all, which saves registers.
   bool is_flat(const StagedOperand& s) const {
     return s.plain() && s.vectors && !s.reordered && !s.guarded() && kernel_.k % tile_.depth == 0;
   }

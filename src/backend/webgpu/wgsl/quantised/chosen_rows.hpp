@@ -1,4 +1,4 @@
-// Rows of A that count: those to which a mixture of experts gives a weight.
+// Chosen rows of A: rows to which a mixture of experts gives a weight.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace weft::webgpu {
 ShaderPieces::Function is_chosen_function(const kernel::PackedMatmulKernel& kernel, int chosen,
                                           const Bindings& bindings);
 
-/// The rows in an order, those first that count, and how many these are.
+/// Orders the rows, the chosen ones first, and counts these.
 RenderedDispatch order_rows(const kernel::PackedMatmulKernel& kernel, const kernel::Operand& order,
                             const Target& target);
 

@@ -1,4 +1,4 @@
-// Rows of A that a product computes as it reads them.
+// Rows of A that a product computes while it reads them.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace weft::webgpu {
 
-/// Rows of A that are computed as they are read (PackedMatmulKernel::rows), but for one factor a row, which is known at the end.
+/// Computes rows of A on reading (PackedMatmulKernel::rows), without the factor of each row, which is known only at the end.
 class ComputedRows {
  public:
   ComputedRows(const kernel::LoopKernel& rows, Bindings& bindings, Helpers& helpers);

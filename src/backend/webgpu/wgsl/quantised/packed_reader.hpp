@@ -23,11 +23,11 @@ class PackedReader {
   /// Chunks that share a scale.
   int chunks_together() const { return std::min(chunks(), form_.group / 4); }
 
-  /// Bindings that it takes.
+  /// Number of bindings that it needs.
   int runs() const { return 1 + (form_.planes > 0) + (has_scales() ? 1 : 0) + (form_.scales == QuantScales::coded); }
 
-  /// Declares the functions `chunk`, which gives the integers or values of a chunk, and `scale_at`, which gives what they
-  /// are multiplied by and what is added then.
+  /// Declares the functions `chunk`, which gives the integers or values of a chunk, and `scale_at`, which gives their factor
+  /// and the number to add.
   void declare(ShaderPieces& shader) const;
 
   /// Statements that define `q` and `high` (with a suffix) of a unit of a row.

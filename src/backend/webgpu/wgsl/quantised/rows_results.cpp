@@ -1,4 +1,4 @@
-// What happens to the products: the epilogue of one product, or of the two of a gated unit.
+// The results: the epilogue of one product, or of the two products of a gated unit.
 #include "backend/webgpu/wgsl/quantised/rows_writer.hpp"
 
 #include <fmt/format.h>

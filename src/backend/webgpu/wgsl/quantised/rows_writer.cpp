@@ -1,4 +1,4 @@
-// The whole shader, and how rows of A are read.
+// The whole shader, and the reads of rows of A.
 #include "backend/webgpu/wgsl/quantised/rows_writer.hpp"
 
 #include <fmt/format.h>
@@ -25,7 +25,7 @@ RowsWriter::RowsWriter(const PackedMatmulKernel& kernel, const Target& target, c
     : kernel_(kernel), before_(before), target_(target) {
   rows_ = static_cast<int>(std::min(kernel.m, kFewRows));
   lanes_ = target.subgroup_size >= 2 ? static_cast<int>(std::min(target.subgroup_size, 32u)) : 32;
-  // What is read of A serves some rows of W, as long as there is work for all compute units.
+  // Each read of A serves several rows of W, as long as there is work for all compute units.
   columns_ = rows_ > 2 || before ? 1 : kernel.n >= 32768 ? 4 : kernel.n >= 8192 ? 2 : 1;
 }
 

@@ -1,4 +1,4 @@
-// Products of few rows of A: weights are multiplied as they are read.
+// Products of few rows of A: weights are multiplied while they are read.
 #pragma once
 
 #include <string>
@@ -31,16 +31,16 @@ class RowsWriter {
   ShaderPieces::Function finish_function(const kernel::LoopKernel& epilogue, StepWriter& writer,
                                          Helpers& helpers) const;
 
-  /// Units of W to read: none where no row counts. A loop that ends at once, and no early return, for the barriers after it.
+  /// Units of W to read: 0 if no row is chosen. The loop then ends at once; an early return would skip later barriers.
   void write_units(const PackedReader& reader);
 
-  /// `sum`: the first letter of the sums' names, 's' or 'u'. Other names have a scope of their own.
+  /// `sum`: the first letter of the sums' names, 's' or 'u'. Other names are in a separate scope.
   void write_sums(const PackedReader& reader, const std::string& sum);
   std::vector<std::string> sums_of(const char* sum) const;
-  /// The sums over row i of A as arguments: those of the first product count.
+  /// The sums over row i of A as arguments, from the first product.
   std::string row_sums(int i, const char* name) const;
 
-  /// What numbers are scaled by that were computed of rows of A without their factors.
+  /// The factors for results that were computed from rows of A without their factors.
   void write_factors();
 
   /// Sums of all lanes, in each of them.
@@ -49,7 +49,7 @@ class RowsWriter {
   /// One call of the epilogue in the text.
   void write_results();
 
-  /// Both epilogues as one: what the second reads of the first is a value that is at hand. The first still stores it.
+  /// Both epilogues as one: the second reads the first's result directly. The first still stores it.
   kernel::LoopKernel epilogue_of_both();
 
   const kernel::PackedMatmulKernel& kernel_;

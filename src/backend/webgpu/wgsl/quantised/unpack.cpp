@@ -34,7 +34,7 @@ RenderedDispatch unpack(const std::string& name, BlockType type, const Operand& 
   line(fmt::format("if (number < {}u) {{", all));
   line(fmt::format("  let t = {};", divided("number", chunks)));
   line(fmt::format("  let e = {} * 4u;", modulo("number", chunks)));
-  // A negative index is a large one as u32, and so outside too.
+  // A negative index is large as u32, so it is also outside.
   const std::string index = indices ? bindings.load(rows, fmt::format("t + {}u", bindings.base(rows))) : "";
   line(fmt::format("  let row = {};", indices ? fmt::format("bitcast<u32>({})", index) : "t"));
   line("  var v = vec4f();");

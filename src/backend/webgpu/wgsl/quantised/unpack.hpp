@@ -8,7 +8,7 @@
 
 namespace weft::webgpu {
 
-/// Rows of the matrix, all of them or those that `indices` names, to `out`.
+/// Unpacks all rows of the matrix, or those in `indices`, to `out`.
 RenderedDispatch unpack(const std::string& name, BlockType type, const kernel::Operand& words, Extent n, Extent k,
                         const kernel::Operand* indices, const kernel::Operand& out, Extent count, const Target& target);
 

@@ -14,7 +14,7 @@ using scalar::Reduction;
 
 namespace {
 
-constexpr int kSharedWordsMax = 2048;  // of workgroup memory for joining lanes
+constexpr int kSharedWordsMax = 2048;  // workgroup memory for joining lanes
 
 }  // namespace
 
@@ -37,9 +37,9 @@ std::string ReductionWriter::combine_statement(int s, int lane, const std::strin
                      other_position, position);
 }
 
-// Joins the partial results of the lanes of each row, so that all of them have the row's results, and names these.
+// Joins the partial results of the lanes of each row, so that every lane has the row's results, and names these.
 void ReductionWriter::join(const std::vector<int>& steps, StepWriter& writer, Helpers& helpers) {
-  int joined = 1;  // neighbouring lanes that agree
+  int joined = 1;  // neighbouring lanes that have the same result
   if (!layout_.columns && target_.subgroup_size >= 2 && layout_.lanes > 1) {
     uses_subgroups_ = true;
     for (; joined < std::min<int>(layout_.lanes, static_cast<int>(target_.subgroup_size)); joined *= 2)
@@ -79,7 +79,7 @@ void ReductionWriter::join(const std::vector<int>& steps, StepWriter& writer, He
   }
 }
 
-// Every lane adds up the row's partial results in the same order; where they are many, some lanes first add up a part.
+// Every lane adds up the row's partial results in the same order; if there are many, some lanes first add up a part.
 void ReductionWriter::join_through_memory(const std::vector<int>& steps, int joined, StepWriter& writer,
                                           Helpers& helpers) {
   const int parts = layout_.lanes / joined;                           // of a row
@@ -112,7 +112,7 @@ void ReductionWriter::join_through_memory(const std::vector<int>& steps, int joi
       };
       writer.line(fmt::format("  {} = {};", accumulator(s, lane, false), get(at)));
       if (has_position(s)) writer.line(fmt::format("  {} = {};", accumulator(s, lane, true), get_position(at)));
-      // Numbers of threads are below 2^16; slow compilers cannot tell, and so leave the loop alone.
+      // Thread numbers are below 2^16, but slow compilers do not know this, so they do not unroll the loop.
       writer.line(fmt::format("  for (var part = 1u; part < {}u{}; part++) {{", count,
                               target_.unroll ? "" : " + (thread >> 16u)"));
       const std::string from = fmt::format("{} + part * {}u", at, step);

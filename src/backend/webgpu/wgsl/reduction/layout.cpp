@@ -1,4 +1,4 @@
-// The choice of a layout: which way memory runs, lanes of a row, values that stay in registers, chunks of long rows.
+// Chooses a layout: the direction of memory, lanes of a row, values that stay in registers, chunks of long rows.
 #include "backend/webgpu/wgsl/reduction/writer.hpp"
 
 #include <fmt/format.h>
@@ -15,13 +15,13 @@ using scalar::Reduction;
 
 namespace {
 
-constexpr int kLongRowThreads = 1024;  // of one that has a long row to itself, where the device allows as many
+constexpr int kLongRowThreads = 1024;  // of a workgroup with a long row, if the device allows this many
 constexpr Extent kLongRow = 16;        // items of a row for each of those threads
 constexpr Extent kSlotsMax = 8;        // parts of a row in the registers of one thread
-constexpr Extent kSlotsMaxRolled = 2;  // the same where text is to be short
+constexpr Extent kSlotsMaxRolled = 2;  // the same for short text
 constexpr Extent kRegistersMax = 96;   // values kept across passes by one thread
-constexpr Extent kSlotsSplit = 64;     // parts of a row a thread: fewer cost less than a second dispatch
-constexpr Extent kSlotsChunk = 4;      // the least that a chunk leaves each thread
+constexpr Extent kSlotsSplit = 64;     // parts of a row per thread: fewer cost less than a second dispatch
+constexpr Extent kSlotsChunk = 4;      // minimum for each thread in a chunk
 
 }  // namespace
 
@@ -32,7 +32,7 @@ int ReductionWriter::vector_accesses(const ReductionLayout& layout) const {
 }
 
 bool ReductionWriter::memory_runs_along_outer() const {
-  // The larger operands decide.
+  // The larger operands decide the direction.
   Extent along_inner = 0, along_outer = 0;
   const auto count = [&](const kernel::View& view, const kernel::Operand& operand) {
     const Space inner{{{"r", kernel_.outer}, {"j", kernel_.inner}}, 1},
@@ -80,21 +80,21 @@ void ReductionWriter::choose_layout() {
     return static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(std::clamp<Extent>(wanted, 1, most))));
   };
   if (layout.columns) {
-    // At least 64 bytes of neighbours, or all there are, so that memory is read in whole sectors.
+    // At least 64 bytes of neighbours, or all of them, so that memory is read in whole sectors.
     const Extent wanted = std::min(divide_up(busy_threads, layout.rows), divide_up(layout.items, 4));
     const int most =
         static_cast<int>(kReductionThreads /
                          std::bit_ceil(static_cast<std::uint64_t>(std::min<Extent>(layout.rows, 16 / layout.width))));
     layout.lanes = lanes_for(wanted, target_.unroll ? most : std::min(most, kSerialPartsMax));
   } else {
-    // A subgroup a row where four items a thread suffice; many short rows take fewer lanes each.
+    // A subgroup for each row if four items per thread suffice; many short rows take fewer lanes each.
     const Extent subgroup = target_.subgroup_size ? target_.subgroup_size : 32;
     if (layout.items <= 4 * subgroup) {
       layout.lanes = lanes_for(layout.rows >= busy_threads ? divide_up(layout.items, 4) : layout.items,
                                static_cast<int>(subgroup));
     } else {
       layout.lanes = lanes_for(divide_up(layout.items, 4), kReductionThreads);
-      // Few long rows: nothing else keeps a compute unit busy.
+      // Few long rows: only more threads per row keep a compute unit busy.
       if (target_.unroll && !can_split() && layout.rows <= 2 * Extent{target_.profile.compute_units} &&
           layout.items >= kLongRow * kLongRowThreads && target_.limits.workgroup_invocations >= kLongRowThreads)
         layout.lanes = layout.threads = kLongRowThreads;

@@ -7,12 +7,12 @@
 namespace weft::webgpu {
 
 constexpr int kReductionThreads = 256;  // of a workgroup: every device allows as many
-constexpr int kSerialPartsMax = 16;     // partial results that every thread adds up by itself
+constexpr int kSerialPartsMax = 16;     // partial results that every thread adds up alone
 
 /// How workgroups and threads share a reduction.
 struct ReductionLayout {
   bool columns = false;    // neighbouring threads take neighbouring outer indices
-  int width = 1;           // neighbours a thread takes at once: along inner in rows, along outer in columns
+  int width = 1;           // neighbours that a thread takes at once: along inner in rows, along outer in columns
   Extent items = 0;        // of a row: inner, or groups of `width`
   Extent rows = 0;         // outer, or groups of `width`
   int lanes = 1;           // threads that share a row

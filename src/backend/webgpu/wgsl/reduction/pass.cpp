@@ -1,4 +1,4 @@
-// One pass over a row: what each thread adds up and stores.
+// One pass over a row: the sums and stores of each thread.
 #include "backend/webgpu/wgsl/reduction/writer.hpp"
 
 #include <fmt/format.h>
@@ -33,7 +33,7 @@ void ReductionWriter::write_pass(const LoopKernel& source, StepWriter& writer, H
         writer.line(fmt::format("var {} = 2147483647i;", accumulator(static_cast<int>(s), lane, true)));
     }
   }
-  const bool stores = &source == &kernel_;  // else the reductions' results alone are wanted
+  const bool stores = &source == &kernel_;  // otherwise only the reductions' results are needed
   if (stores) any = any || std::find(passes_.store.begin(), passes_.store.end(), pass) != passes_.store.end();
   if (!any) return;
 
@@ -48,7 +48,7 @@ void ReductionWriter::write_pass(const LoopKernel& source, StepWriter& writer, H
   const std::string end = layout_.chunks > 1
                               ? fmt::format("min((chunk + 1u) * {}u, {}u)", layout_.chunk_items(), layout_.items)
                               : fmt::format("{}u", layout_.items);
-  // A thread takes its items in the same order whether turns are written out or not.
+  // A thread takes its items in the same order whether turns are unrolled or not.
   const Extent turns = layout_.slots() / layout_.chunks;
   const Extent written =
       !target_.unroll || turns < 2 * kTurnsWritten ? 1 : kTurnsWritten / (layout_.width == 4 ? 2 : 1);
@@ -66,7 +66,7 @@ void ReductionWriter::write_pass(const LoopKernel& source, StepWriter& writer, H
       slots.push_back(fmt::format("t{}", turn));
       writer.line(fmt::format("let j{} = (item + {}u){};", slots.back(), turn * layout_.lanes, scale));
     }
-    // All reads come before the first store, past which compilers would not take them.
+    // All reads come before the first store, because compilers do not move reads across stores.
     for (const std::string& slot : slots) write_values(stores, writer, helpers, pass, slot, "j" + slot, "");
     for (const std::string& slot : slots) write_stores(stores, writer, pass, slot, "j" + slot, "", all_rows);
     for (const std::string& slot : slots) writer.forget(slot);
@@ -85,11 +85,11 @@ void ReductionWriter::write_pass(const LoopKernel& source, StepWriter& writer, H
   writer.line("}");
 }
 
-// The item of slot `number` in a thread that keeps its part of the row. Where not `whole` it may lie beyond the row's end:
-// then the last one is read again, and neither added nor stored.
+// The item of slot `number` in a thread that keeps its part of the row. If not `whole`, the item may be beyond the row's end:
+// then the last item is read again, and is neither added nor stored.
 void ReductionWriter::write_items(bool stores, StepWriter& writer, Helpers& helpers, int pass, const std::string& slot,
                                   Extent number, bool whole, bool all_rows) {
-  // Blocks of their own would hide the kept values, so that j is declared once a slot, in the first pass that runs.
+  // Separate blocks would hide the kept values, so j is declared once for each slot, in the first pass that runs.
   if (std::find(declared_.begin(), declared_.end(), slot) == declared_.end()) {
     declared_.push_back(slot);
     std::string item = number == 0 ? "lane" : fmt::format("lane + {}u", number * layout_.lanes);
@@ -105,7 +105,7 @@ void ReductionWriter::write_items(bool stores, StepWriter& writer, Helpers& help
   write_stores(stores, writer, pass, slot, "j" + slot, valid, all_rows);
 }
 
-// What the pass reduces and stores of one item, whose index is `at`; `valid`: whether it is one, or "".
+// The reductions and stores of the pass for one item, whose index is `at`; `valid`: condition that the item exists, or "".
 void ReductionWriter::write_values(bool stores, StepWriter& writer, Helpers& helpers, int pass, const std::string& slot,
                                    const std::string& at, const std::string& valid) {
   writer.set_inner_variable(at);
@@ -115,7 +115,7 @@ void ReductionWriter::write_values(bool stores, StepWriter& writer, Helpers& hel
     accumulate(static_cast<int>(s), writer, helpers, slot, valid);
   }
   if (!stores) return;
-  // All values come before the first store, which may overwrite what they are made of.
+  // All values come before the first store, which may overwrite their inputs.
   for (std::size_t i = 0; i < kernel_.stores.size(); ++i)
     if (passes_.store[i] == pass) writer.write(kernel_.stores[i].value, slot);
 }
@@ -155,7 +155,7 @@ void ReductionWriter::accumulate(int s, StepWriter& writer, Helpers& helpers, co
       const std::string name = fmt::format("k{}{}_{}", s, slot, lane);
       writer.line(
           fmt::format("let {} = {};", name, render_key(step.reduction, writer.value(step.a, lane, slot), helpers)));
-      // Items come in growing order in a thread, so an equal key comes later; the first of all may equal the start.
+      // Items are in ascending order in a thread, so an equal key is later; the very first item may equal the start.
       writer.line(
           fmt::format("if ({0}{1} > {2} || ({1} == {2} && {3} == 2147483647i){4}) {{ {2} = {1}; {3} = i32({5}); }}",
                       valid.empty() ? "" : valid + " && (", name, key, position, valid.empty() ? "" : ")", at));

@@ -1,4 +1,4 @@
-// Long rows in two kernels.
+// Splits long rows over two kernels.
 #include "backend/webgpu/wgsl/reduction/writer.hpp"
 
 #include <fmt/format.h>
@@ -15,8 +15,8 @@ using kernel::Step;
 using kernel::StepKind;
 using scalar::Reduction;
 
-// Splits the rows: this kernel reduces chunks to scratch buffers, laid out [chunk][outer]; a second one reduces those and
-// does the rest. For argmax the first keeps the extreme's key and position, the second takes the position whose key wins.
+// Splits the rows: this kernel reduces chunks to scratch buffers, laid out [chunk][outer]; a second one reduces these and does
+// the rest. For argmax the first keeps the extreme's key and position, the second takes the position of the best key.
 void ReductionWriter::render_split() {
   LoopKernel rest;
   rest.name = kernel_.name + ".join";

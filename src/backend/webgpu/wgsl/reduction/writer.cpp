@@ -1,4 +1,4 @@
-// The whole shader: its passes, and what it stores at the end.
+// The whole shader: its passes, and its final stores.
 #include "backend/webgpu/wgsl/reduction/writer.hpp"
 
 #include <fmt/format.h>
@@ -36,13 +36,13 @@ void ReductionWriter::render() {
   }
 }
 
-// With `partials` the results of the reductions of this workgroup's chunk go there and nothing else is stored.
+// With `partials`, only the results of the reductions of this workgroup's chunk are stored, to `partials`.
 void ReductionWriter::write_kernel(const std::vector<kernel::Operand>* partials) {
   Bindings bindings(target_, kernel_.name);
   Helpers helpers;
   LoopKernel only_reductions;
   const LoopKernel* source = &kernel_;
-  if (partials) {  // stores of what needs the reductions, so that the writer binds what they read and no outputs
+  if (partials) {  // store values that need the reductions, so that the writer binds their inputs and no outputs
     only_reductions = kernel_;
     only_reductions.stores.clear();
     only_reductions.outputs.clear();
@@ -79,7 +79,7 @@ void ReductionWriter::write_kernel(const std::vector<kernel::Operand>* partials)
     writer.line(
         fmt::format("let row = {} * {}u + {};", group_of_rows, rows_per_group, divided("thread", layout_.lanes)));
   }
-  // Threads without a row of their own repeat the last one and store nothing: all reach the barriers.
+  // Threads without a row repeat the last row and store nothing, so that all threads reach the barriers.
   const std::string row = all_rows ? "row" : fmt::format("min(row, {}u)", layout_.rows - 1);
   writer.line(layout_.columns && layout_.width == 4 ? fmt::format("let r = {} * 4u;", row)
                                                     : fmt::format("let r = {};", row));
@@ -133,7 +133,7 @@ void ReductionWriter::write_results(StepWriter& writer, bool all_rows) {
   for (std::size_t s = 0; s < kernel_.steps.size(); ++s)
     if (needed_[s] && kernel_.steps[s].level == Level::outer && kernel_.steps[s].kind != StepKind::reduce)
       writer.write(static_cast<int>(s));
-  // Other lanes of the row may still have to read what this one is about to overwrite.
+  // Other lanes of the row may still need to read elements that this lane will overwrite.
   if (in_place && layout_.lanes > 1) writer.line("storageBarrier();");
   std::string guard = layout_.lanes > 1 ? "lane == 0u" : "";
   if (!all_rows) guard += (guard.empty() ? "" : " && ") + fmt::format("row < {}u", layout_.rows);

@@ -29,7 +29,7 @@ class ReductionWriter {
   int vector_accesses(const ReductionLayout& layout) const;
   bool memory_runs_along_outer() const;
 
-  /// Values a thread keeps for the following passes, for each item of the row.
+  /// Number of values that a thread keeps for later passes, for each item of the row.
   int kept_values() const;
   bool can_split() const;
   void choose_layout();
@@ -41,7 +41,7 @@ class ReductionWriter {
 
   /// Separate accumulators of a thread for one reduction: one for each of its rows.
   int accumulators() const { return layout_.columns ? layout_.width : 1; }
-  /// The accumulator's name, or that of the position beside an argmax's key.
+  /// The name of the accumulator, or of the position beside an argmax's key.
   static std::string accumulator(int step, int lane, bool position) {
     return fmt::format("a{}{}{}", step, "xyzw"[lane], position ? "p" : "");
   }
@@ -59,7 +59,7 @@ class ReductionWriter {
   }
   static std::string from_word(DType type, const std::string& word);
 
-  /// Statement that takes another thread's partial result into this one's.
+  /// Statement that combines another thread's partial result with this thread's.
   std::string combine_statement(int s, int lane, const std::string& other, const std::string& other_position,
                                 Helpers& helpers) const;
   bool has_position(int s) const { return gives_position(kernel_.steps[static_cast<std::size_t>(s)].reduction); }
