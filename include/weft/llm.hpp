@@ -37,7 +37,7 @@ struct LoadOptions {
   /// On the CPU: packed weights of 16 MB or more are kept in the cache folder (WEFT_CACHE_DIR), and mapped from there the next
   /// time. The files take at most a tenth of the disk, and may be removed at any time.
   bool keep_packed = true;
-  /// Bytes that weights and cache may take together; 0: no limit of this kind. UsageError where they do not suffice.
+  /// Bytes that weights and cache may take together; 0: no such limit. UsageError if they do not suffice.
   std::uint64_t device_memory = 0;
   std::string chat_template = {};  ///< its text, in place of the model's own
   Device device = default_device();
@@ -69,22 +69,22 @@ struct GenerateOptions {
   std::stop_token cancel = {};  ///< checked before every token
 };
 
-/// A message of a conversation. What it holds is text for the template, and never becomes special tokens.
+/// A message of a conversation. Its contents are text for the template, and never become special tokens.
 struct Message {
   std::string role, content;
   std::string reasoning = {};  ///< thoughts before the content, as `reasoning_content`; empty: none
-  /// Calls that the assistant made: a JSON list as in [{"type": "function", "function": {"name": ..., "arguments": {...}}}].
+  /// Calls that the assistant made: a JSON list such as [{"type": "function", "function": {"name": ..., "arguments": {...}}}].
   std::string tool_calls = {};
   std::string name = {}, tool_call_id = {};  ///< of a tool's answer
 };
 
-/// What a template sees beside the messages.
+/// What a template sees in addition to the messages.
 struct ChatOptions {
   std::string tools = {};      ///< a JSON list of schemas; empty: none
   std::string documents = {};  ///< a JSON list of documents to answer from; empty: none
   std::string variables = {};  ///< a JSON object of further variables, such as {"enable_thinking": false}; empty: none
   std::string template_name = {};     ///< of a model with several
-  bool add_generation_prompt = true;  ///< end where the model is to answer
+  bool add_generation_prompt = true;  ///< end the text where the model's answer begins
 };
 
 struct TokenProbability {
@@ -164,7 +164,7 @@ struct Perplexity {
   Extent tokens = 0;     ///< number of predicted tokens
 };
 
-/// The seed that prompt `index` of a batch draws by; that of the first is `seed` itself.
+/// The seed of prompt `index` in a batch; the first one's is `seed` itself.
 std::uint64_t batch_seed(std::uint64_t seed, std::size_t index);
 
 /// A model on its device, with the cache of its sequences. A cheap handle; one thread at a time.

@@ -22,7 +22,7 @@ class Tokenizer;
 namespace weft::llm {
 
 struct EncodeOptions {
-  bool add_special = true;  ///< the tokens that the model expects around a text, such as a BOS
+  bool add_special = true;  ///< add the tokens that the model expects around a text, such as a BOS
   /// Special and added tokens written out in the text become tokens. Turn it off for text that others wrote: then none of it
   /// can end a turn or call a tool, whatever it looks like.
   bool parse_special = true;
@@ -37,7 +37,7 @@ class Tokenizer {
   /// The tokens of a text. UsageError if the vocabulary cannot express it, or the file's rules exceed their limits of time
   /// and memory.
   std::vector<std::int32_t> encode(std::string_view text, EncodeOptions options = {}) const;
-  /// The text of tokens, always UTF-8. Ids without a piece (`piece` tells) add nothing; special tokens on request.
+  /// The text of tokens, always UTF-8. Ids without a piece (see `piece`) add nothing; special tokens are optional.
   std::string decode(std::span<const std::int32_t> ids, bool skip_special = false) const;
   /// The piece as the file writes it ("\u0120the", "<|im_end|>"); nothing for an id without one.
   std::optional<std::string> piece(std::int32_t id) const;

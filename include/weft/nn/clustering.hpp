@@ -1,4 +1,4 @@
-// Soft choices: draws from a softmax that carry gradients, and nearness to learnt centres.
+// Soft choices: draws from a softmax that carry gradients, and soft assignment to learnt centres.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace weft::nn {
 Tensor gumbel_softmax(const Tensor& x, double temperature = 1, bool hard = false, int axis = -1,
                       Where where = Where::current());
 
-/// How near each row is to each of K centres, or with `features` these centres weighted so. Parameter: centres [K, I], normal
+/// Soft assignment of each row to K centres, or with `features` the centres weighted by it. Parameter: centres [K, I], normal
 /// with deviation 1. Shapes: x [N, I] -> [N, K], or [N, I].
 class KMeans : public Module {
  public:

@@ -154,7 +154,7 @@ class GroupNorm : public Module {
   double eps_;
   std::optional<Parameter> weight_, bias_;
 };
-/// Norm of each channel of each image. As in PyTorch it has no weight and bias unless asked for.
+/// Norm of each channel of each image. As in PyTorch, it has no weight and bias by default.
 class InstanceNorm : public Module {
  public:
   explicit InstanceNorm(Extent channels, bool affine = false, double eps = 1e-5);
@@ -167,7 +167,7 @@ class InstanceNorm : public Module {
   std::optional<Parameter> weight_, bias_;
 };
 
-/// x with the extents of its axes of space times `scale`.
+/// Resamples x: multiplies the extents of its axes of space by `scale`.
 class Upsample : public Module {
  public:
   explicit Upsample(Extent scale, Interpolation mode = Interpolation::nearest, bool align_corners = false);
@@ -179,7 +179,7 @@ class Upsample : public Module {
   Interpolation mode_;
   bool align_corners_;
 };
-/// Axes [first, last] of x as one.
+/// Joins axes [first, last] of x to one.
 class Flatten : public Module {
  public:
   explicit Flatten(int first = 1, int last = -1) : first_(first), last_(last) {}
@@ -189,7 +189,7 @@ class Flatten : public Module {
  private:
   int first_, last_;
 };
-/// While training, each channel of each image is kept with probability 1-p and divided by it, else 0.
+/// In training, each channel of each image is kept with probability 1-p and divided by 1-p, or else becomes 0.
 class ChannelDropout : public Module {
  public:
   /// Errors: UsageError unless 0 <= p < 1.
@@ -204,7 +204,7 @@ using Dropout1d = ChannelDropout;
 using Dropout2d = ChannelDropout;
 using Dropout3d = ChannelDropout;
 
-/// max(x, 0) + weight min(x, 0) with a weight for all channels, or for each. It begins at 0.25.
+/// max(x, 0) + weight min(x, 0) with a weight for all channels, or for each; initially 0.25.
 class PReLU : public Module {
  public:
   explicit PReLU(Extent channels = 1, double initial = 0.25);

@@ -1,5 +1,5 @@
-// Losses between pairs, of distributions, and with margins. Formulas are for single elements; `reduction` says what becomes
-// of them. Predictions are floats, and shapes are equal unless a loss says otherwise (ShapeError).
+// Losses of pairs and distributions, and losses with margins. Formulas are for single elements; `reduction` combines them.
+// Predictions are floats, and shapes are equal unless a loss says otherwise (ShapeError).
 #pragma once
 
 #include "weft/nn/losses.hpp"
@@ -10,7 +10,7 @@ namespace weft::nn {
 Tensor smooth_l1(const Tensor& prediction, const Tensor& target, double beta = 1, Reduction reduction = Reduction::mean,
                  Where where = Where::current());
 /// t (ln t - x), where x is the logarithm of a probability and t a probability, or with `log_target` its logarithm.
-/// `batch_mean` divides the sum by the first extent, as the definition of the divergence has it.
+/// `batch_mean` divides the sum by the first extent, as in the definition of the divergence.
 struct KlOptions {
   bool log_target = false, batch_mean = false;
   Reduction reduction = Reduction::mean;
@@ -31,7 +31,7 @@ Tensor gaussian_nll(const Tensor& prediction, const Tensor& target, const Tensor
 /// x where the target is 1, max(0, margin - x) where it is -1.
 Tensor hinge_embedding(const Tensor& x, const Tensor& target, double margin = 1, Reduction reduction = Reduction::mean,
                        Where where = Where::current());
-/// max(0, margin - target (x - y)) for targets 1 (x is to be the larger) and -1.
+/// max(0, margin - target (x - y)) for targets 1 (x should be larger) and -1.
 Tensor margin_ranking(const Tensor& x, const Tensor& y, const Tensor& target, double margin = 0,
                       Reduction reduction = Reduction::mean, Where where = Where::current());
 /// ln(1 + e^(-target x)) for targets 1 and -1.
@@ -46,8 +46,8 @@ Tensor multi_margin(const Tensor& x, const Tensor& targets, double p = 1, double
 /// 1 - cos(x, y) where the target is 1, max(0, cos(x, y) - margin) where it is -1. Shapes: x, y [..., D], target [...].
 Tensor cosine_embedding(const Tensor& x, const Tensor& y, const Tensor& target, double margin = 0,
                         Reduction reduction = Reduction::mean, Where where = Where::current());
-/// max(0, |a - p| - |a - n| + margin) over the last axis, with (sum |d + eps|^p)^(1/p) as the distance of a row. `swap`
-/// takes |p - n| for |a - n| where it is smaller. Shapes: three of [..., D].
+/// max(0, |a - p| - |a - n| + margin) over the last axis, with (sum |d + eps|^p)^(1/p) as the distance of a row. `swap` uses |p
+/// - n| instead of |a - n| where it is smaller. Shapes: three of [..., D].
 struct TripletOptions {
   double margin = 1, p = 2, eps = 1e-6;
   bool swap = false;

@@ -12,17 +12,17 @@ namespace weft::nn {
 struct RecurrentOptions {
   Extent layers = 1;
   bool bias = true;
-  bool batch_first = false;    ///< x [N, T, I] in place of [T, N, I], and the output likewise
-  bool bidirectional = false;  ///< each layer goes through the sequence both ways, and its two outputs are joined
+  bool batch_first = false;    ///< x is [N, T, I], not [T, N, I], and so is the output
+  bool bidirectional = false;  ///< each layer reads the sequence in both directions, and its two outputs are joined
   double dropout = 0;          ///< between layers, while training
   bool relu = false;           ///< of RNN: max(., 0) in place of tanh
 };
-/// What a recurrent network gives: the last layer's h of each step [T, N, directions H], and each layer's and direction's
-/// last state [layers directions, N, H]; `c` is an LSTM's.
+/// The results of a recurrent network: the last layer's h of each step [T, N, directions H], and the last state of each layer
+/// and direction [layers directions, N, H]; `c` is for LSTMs.
 using RecurrentResult = RecurrentStates;
 
-/// Parameters of layer l: weight_ih_l0 [gates H, I or directions H], weight_hh_l0 [gates H, H], bias_ih_l0, bias_hh_l0
-/// [gates H], uniform in +-1/sqrt(H); of the way back the same with "_reverse" behind.
+/// Parameters of layer l: weight_ih_l0 [gates H, I or directions H], weight_hh_l0 [gates H, H], bias_ih_l0, bias_hh_l0 [gates
+/// H], uniform in +-1/sqrt(H); the backward direction has the same names with "_reverse" appended.
 class Recurrent : public Module {
  public:
   std::string describe() const override;
@@ -31,7 +31,7 @@ class Recurrent : public Module {
   enum class Cell { rnn, gru, lstm };
   /// Errors: ShapeError for an extent below 1; UsageError unless 0 <= dropout < 1.
   Recurrent(Cell cell, Extent inputs, Extent width, RecurrentOptions options);
-  /// First states may be undefined: zeros.
+  /// Undefined first states are zeros.
   RecurrentResult run(const Tensor& x, const Tensor& h, const Tensor& c, Where where) const;
 
  private:

@@ -11,10 +11,10 @@
 
 namespace weft {
 
-/// The sum of products that the subscripts name, as in NumPy: einsum("bij,bjk->bik", {a, b}). A letter is an axis; "..."
-/// stands for axes that broadcast; a letter twice in one operand is its diagonal. Without "->" the result has the letters
-/// that occur once, in their order, behind the axes of "...". Of several operands the pair whose product is cheapest in the
-/// cheapest order is multiplied first, by `matmul`.
+/// The sum of products that the subscripts describe, as in NumPy: einsum("bij,bjk->bik", {a, b}). A letter is an axis; "..."
+/// means axes that broadcast; a letter twice in one operand is its diagonal. Without "->" the result has the axes of "...",
+/// then the letters that occur once, in their order. Several operands are multiplied in pairs by `matmul`, in the cheapest
+/// order.
 /// Dtypes    numbers, the same in all operands
 /// Errors    UsageError: subscripts that do not parse or do not fit; ShapeError: extents of one letter that differ
 /// Gradient  follows from the products
@@ -25,10 +25,10 @@ namespace weft {
   return einsum(subscripts, std::span<const Tensor>(operands.begin(), operands.size()), where);
 }
 
-/// Sums over axes_a of a and axes_b of b, which go; then come the other axes of a and those of b.
+/// Sums over axes_a of a and axes_b of b. The result has the other axes of a, then those of b.
 [[nodiscard]] Tensor tensordot(const Tensor& a, const Tensor& b, const std::vector<int>& axes_a,
                                const std::vector<int>& axes_b, Where where = Where::current());
-/// The last `axes` axes of a with the first of b.
+/// Sums over the last `axes` axes of a and the first of b.
 [[nodiscard]] Tensor tensordot(const Tensor& a, const Tensor& b, int axes = 2, Where where = Where::current());
 
 /// beta c + alpha a b, where c broadcasts: addmm for matrices, baddbmm for batches of them, addmv for a matrix and a vector;
@@ -51,9 +51,9 @@ struct AddProductOptions {
 [[nodiscard]] Tensor inner(const Tensor& a, const Tensor& b, Where where = Where::current());
 /// a [n], b [n] -> the sum of their products.
 [[nodiscard]] Tensor dot(const Tensor& a, const Tensor& b, Where where = Where::current());
-/// The vector at right angles to both along an axis of extent 3; a and b broadcast.
+/// The cross product along an axis of extent 3; a and b broadcast.
 [[nodiscard]] Tensor cross(const Tensor& a, const Tensor& b, int axis = -1, Where where = Where::current());
-/// Blocks a_i b: extents multiply, axis by axis from the last.
+/// The Kronecker product, made of blocks a_i b: extents multiply, axis by axis from the last.
 [[nodiscard]] Tensor kron(const Tensor& a, const Tensor& b, Where where = Where::current());
 /// The sum of the diagonal of the last two axes: [..., m, n] -> [...].
 [[nodiscard]] Tensor matrix_trace(const Tensor& a, Where where = Where::current());

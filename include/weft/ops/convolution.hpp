@@ -10,13 +10,13 @@ struct ConvolutionOptions {
   PerAxis stride = 1;
   PerAxis padding = 0;  ///< zeros at both ends of each axis
   PerAxis dilation = 1;
-  Extent groups = 1;  ///< channels in groups of neighbours that do not meet
-  /// Pads so that the result has the extents of x, with an odd zero at the end; `padding` does not count then.
+  Extent groups = 1;  ///< groups of neighbouring channels that are convolved separately
+  /// Pads so that the result has the extents of x, with an odd zero at the end; `padding` is then ignored.
   bool same = false;
 };
 
-/// y[n, o, p] = bias[o] + sum over c, k of weight[o, c, k] x[n, c, stride p + dilation k - padding], with zeros around x.
-/// The windows of x are read where they are (`unfold`), and no matrix of them is made.
+/// y[n, o, p] = bias[o] + sum over c, k of weight[o, c, k] x[n, c, stride p + dilation k - padding], with zeros around x. The
+/// windows of x are read in place (`unfold`); no matrix of them is made.
 /// Shapes    x [N, C, L], weight [O, C / groups, K], bias [O] or undefined -> [N, O, floor((L + 2 padding - span) / stride) + 1]
 ///           with span = dilation (K - 1) + 1; conv2d and conv3d the same with 2 and 3 axes of space
 /// Dtypes    floats; f16 and bf16 add in f32
@@ -32,7 +32,7 @@ struct ConvolutionOptions {
 struct TransposedConvolutionOptions {
   PerAxis stride = 1;
   PerAxis padding = 0;         ///< elements cut off at both ends of each axis of the result
-  PerAxis output_padding = 0;  ///< elements added to its end, which is how results of one extent are told apart
+  PerAxis output_padding = 0;  ///< elements added at its end, to choose among possible extents
   PerAxis dilation = 1;
   Extent groups = 1;
 };

@@ -1,4 +1,4 @@
-// Images of other extents, and images read at places between their elements.
+// Resampling: images in other sizes, and images read between their elements.
 #pragma once
 
 #include "weft/ops/per_axis.hpp"
@@ -12,8 +12,8 @@ enum class Interpolation {
   cubic,    ///< cubic convolution of four neighbours along each axis, a = -0.75
 };
 
-/// x with `size` elements along its axes of space. Element i is read at (i + 0.5) extent / size - 0.5, or with
-/// `align_corners` at i (extent - 1) / (size - 1), so that the outermost elements stay.
+/// x resampled to `size` elements along its axes of space. Element i is read at (i + 0.5) extent / size - 0.5, or with
+/// `align_corners` at i (extent - 1) / (size - 1), so that the outermost elements are kept.
 /// Shapes    x [N, C, 1 to 3 axes of space] -> [N, C, size...]
 /// Dtypes    floats
 /// Errors    ShapeError: x without an axis of space, or with an empty one; sizes below 1
@@ -28,8 +28,8 @@ enum class GridPadding {
   reflection,  ///< mirrored at the edges
 };
 
-/// x at the places that `grid` names: coordinates from -1 to 1 along each axis, the last axis of space first. -1 and 1 are
-/// the centres of the outermost elements with `align_corners`, else their outer edges.
+/// x at the places in `grid`: coordinates from -1 to 1 along each axis, the last axis of space first. -1 and 1 are the centres
+/// of the outermost elements with `align_corners`, else their outer edges.
 /// Shapes    x [N, C, H, W], grid [N, P, Q, 2] -> [N, C, P, Q]; x [N, C, D, H, W], grid [N, O, P, Q, 3] -> [N, C, O, P, Q]
 /// Dtypes    floats, both the same
 /// Errors    ShapeError: a grid that does not fit; UsageError for cubic

@@ -1,4 +1,4 @@
-// Parts of networks that are not elementwise: gated units, attention with a mask, bags of embeddings, closeness.
+// Parts of networks that are not elementwise: gated units, attention with a mask, bags of embeddings, comparison of tensors.
 #pragma once
 
 #include "weft/tensor.hpp"
@@ -10,7 +10,7 @@ namespace weft {
 [[nodiscard]] Tensor prelu(const Tensor& x, const Tensor& weight, Where where = Where::current());
 /// a sigmoid(b), with a and b the halves of x along an axis. Errors: ShapeError for an odd extent.
 [[nodiscard]] Tensor glu(const Tensor& x, int axis = -1, Where where = Where::current());
-/// Whether all elements are close, a bool of rank 0: |x - y| <= atol + rtol |y|.
+/// Whether all elements are close, |x - y| <= atol + rtol |y|: a bool of rank 0.
 [[nodiscard]] Tensor allclose(const Tensor& x, const Tensor& y, double rtol = 1e-5, double atol = 1e-8,
                               bool equal_nan = false, Where where = Where::current());
 
@@ -18,19 +18,19 @@ struct MaskedAttentionOptions {
   bool causal = false;  ///< query i sees keys j <= i, both counted from their starts
   double scale = 0;     ///< factor of the scores; 0: 1/sqrt(D)
 };
-/// softmax(scale q k^T + mask) v. A mask of bools says which keys a query sees, one of floats is added to the scores; it
-/// broadcasts against [..., H, T, S]. A query that sees no key gets 0. Key and value heads may be a whole fraction of the
-/// query's, and each counts for as many. Without a mask, and with T = S where it is causal, this is `attention`, which is
-/// fused; `attention` aligns the last query with the last key.
+/// softmax(scale q k^T + mask) v. A bool mask says which keys a query sees; a float mask is added to the scores. It broadcasts
+/// against [..., H, T, S]. A query that sees no key gets 0. Hkv must divide H; neighbouring query heads share a key head.
+/// Without a mask (and with T = S if causal) this is `attention`, which is fused. `attention` aligns the last query with the
+/// last key.
 /// Shapes    q [..., H, T, D], k [..., Hkv, S, D], v [..., Hkv, S, E] -> [..., H, T, E]; of rank 3 at least two: [..., T, D]
 /// Errors    ShapeError, DTypeError
 [[nodiscard]] Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                                   const Tensor& mask = {}, const MaskedAttentionOptions& options = {},
                                                   Where where = Where::current());
 
-/// How the rows of a bag become one.
+/// How the rows of a bag are combined.
 enum class BagMode { sum, mean, max };
-/// Rows of a table added up by bags, times their weights where these are given; `mean` divides by their number.
+/// Rows of a table added up by bags, times their weights if given; `mean` divides by the number of rows.
 /// Shapes    table [rows, C], indices i32 [B, L] -> [B, C], weights [B, L] or undefined (for sums only)
 ///           With offsets i32 [B]: indices [n], of which bag b has those from offsets[b] to the next bag's; weights [n].
 /// Errors    ShapeError, DTypeError; UsageError: weights of a mean or max, a max with offsets

@@ -5,8 +5,8 @@
 
 namespace weft {
 
-/// (x - mean) / sqrt(variance + eps) * weight + bias for each channel. Without `mean` and `variance` they are those of the
-/// channel over all images and places, the variance that of a population.
+/// (x - mean) / sqrt(variance + eps) * weight + bias for each channel. By default `mean` and `variance` are the channel's over
+/// all images and places, with the population variance.
 /// Shapes    x [N, C, ...], weight, bias, mean, variance [C] or undefined; the last two only together -> as x
 /// Dtypes    floats; f16 and bf16 compute in f32
 /// Errors    ShapeError: x with less than two axes, vectors of another length; UsageError: mean without variance
@@ -14,12 +14,12 @@ namespace weft {
 [[nodiscard]] Tensor batch_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {},
                                 const Tensor& mean = {}, const Tensor& variance = {}, double eps = 1e-5,
                                 Where where = Where::current());
-/// The same over `groups` groups of neighbouring channels of each image alone; weight and bias count channels.
+/// The same over `groups` groups of neighbouring channels, separately for each image; weight and bias are per channel.
 /// Errors    ShapeError: groups that do not divide the channels
 /// Source    Wu and He 2018, arXiv:1803.08494
 [[nodiscard]] Tensor group_norm(const Tensor& x, Extent groups, const Tensor& weight = {}, const Tensor& bias = {},
                                 double eps = 1e-5, Where where = Where::current());
-/// The same for each channel of each image alone.
+/// The same, separately for each channel of each image.
 /// Source    Ulyanov, Vedaldi and Lempitsky 2016, arXiv:1607.08022
 [[nodiscard]] Tensor instance_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {},
                                    double eps = 1e-5, Where where = Where::current());

@@ -10,7 +10,7 @@
 
 namespace weft {
 
-/// One number for all axes of space, or one for each: 2, {1, 2}. None: the default of the op.
+/// One number for all axes of space, or one for each: 2, {1, 2}. Empty: the default of the op.
 struct PerAxis : std::vector<Extent> {
   using std::vector<Extent>::vector;
   PerAxis() = default;

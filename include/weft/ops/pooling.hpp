@@ -1,4 +1,4 @@
-// Pools: one value a window, over one to three axes of space.
+// Pools: one value for each window, over one to three axes of space.
 #pragma once
 
 #include <utility>
@@ -9,10 +9,10 @@
 namespace weft {
 
 struct PoolOptions {
-  PerAxis stride = {};  ///< none: that of the kernel, so that windows lie side by side
+  PerAxis stride = {};  ///< empty: the kernel's extents, so that windows are adjacent
   PerAxis padding = 0;  ///< at both ends of each axis, half a kernel at most
   PerAxis dilation = 1;
-  bool ceil_mode = false;  ///< a last window that reaches beyond the end counts too
+  bool ceil_mode = false;  ///< also counts a last window that reaches beyond the end
 };
 struct AveragePoolOptions {
   PerAxis stride = {};
@@ -31,7 +31,7 @@ struct AveragePoolOptions {
                                 Where where = Where::current());
 [[nodiscard]] Tensor max_pool3d(const Tensor& x, const PerAxis& kernel, const PoolOptions& options = {},
                                 Where where = Where::current());
-/// Where each of these elements is: its position in the axes of space read row by row, i32. The first of equal ones.
+/// The position of each of these elements in the row-major axes of space, i32. The first of equal elements.
 [[nodiscard]] Tensor max_pool_positions1d(const Tensor& x, const PerAxis& kernel, const PoolOptions& options = {},
                                           Where where = Where::current());
 [[nodiscard]] Tensor max_pool_positions2d(const Tensor& x, const PerAxis& kernel, const PoolOptions& options = {},

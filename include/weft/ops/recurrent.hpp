@@ -5,20 +5,20 @@
 
 namespace weft {
 
-/// What a recurrent layer gives: h of each step [T, N, H], and the state behind the last one [N, H]. `c` is an LSTM's.
+/// The results of a recurrent layer: h of each step [T, N, H], and the state after the last step [N, H]. `c` is for LSTMs.
 struct RecurrentStates {
   Tensor output, h, c;
 };
 struct RecurrentWeights {
   Tensor input;        ///< [gates H, I]
   Tensor hidden;       ///< [gates H, H]
-  Tensor input_bias;   ///< [gates H] or undefined; both biases or none
+  Tensor input_bias;   ///< [gates H] or undefined; give both biases or none
   Tensor hidden_bias;  ///< the same
 };
 
-// All take x [T, N, I] and first states [N, H], and are written out step by step: the plan grows with T. Products with x
-// are one product for all steps. `reverse` goes from the last step to the first. Dtypes: floats. Errors: ShapeError for
-// operands that do not fit, and for no steps; DTypeError.
+// All take x [T, N, I] and first states [N, H], and are unrolled: the plan grows with T. Products with x are one product for
+// all steps. `reverse` goes from the last step to the first. Dtypes: floats. Errors: ShapeError for operands that do not fit,
+// and for no steps; DTypeError.
 
 /// h = tanh(Wi x + bi + Wh h + bh), or with `relu` max(., 0) in place of tanh.
 [[nodiscard]] RecurrentStates rnn(const Tensor& x, const Tensor& h, const RecurrentWeights& weights, bool relu = false,
