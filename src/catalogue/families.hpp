@@ -14,16 +14,16 @@ void add_tensor_operations(Registry& registry, const CatalogueOptions& options);
 void add_handle_operations(Registry& registry, std::shared_ptr<Handles> handles);
 void add_gradient_operations(Registry& registry);
 void add_file_operations(Registry& registry, const CatalogueOptions& options);
-/// Gives the function that loads a model under a name.
+/// Returns the function that loads a model under a name.
 std::function<void(const std::string& name, const std::filesystem::path& path)> add_model_operations(
     Registry& registry, const CatalogueOptions& options);
 void add_training_operations(Registry& registry, const CatalogueOptions& options);
 
-/// The path for reading, or for writing. Errors: OperationError ACCESS_DENIED unless it lies in a folder of the options,
+/// The path for reading, or for writing. Errors: OperationError ACCESS_DENIED unless it is inside a folder of the options, with
 /// links followed.
 std::filesystem::path allowed_path(const CatalogueOptions& options, std::string_view path, bool writes);
 
-/// The owner of handles and runs that a call makes: its caller's id, or "" for nobody.
+/// The owner of handles and runs that a call makes: the caller's id, or "" without an identity.
 std::string owner_of(const Context& call);
 
 /// A schema from text, for rows of operations.

@@ -1,5 +1,5 @@
-// Files of tensors, checkpoints and data sets as operations. Paths lie in folders that the catalogue's owner has allowed; what
-// is in a file of weights is a resource, weights:PATH.
+// Files of tensors, checkpoints and data sets as operations. Paths must be inside folders that the catalogue's owner has
+// allowed. A file of weights is a resource, weights:PATH.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -27,7 +27,7 @@ auto with_file_errors(const Function& function) {
 }
 
 Value shape_value(const Shape& shape) { return Value::Array(shape.begin(), shape.end()); }
-// A number that may not be one is null.
+// A number; null if it is NaN or infinite.
 Value finite(double number) { return std::isfinite(number) ? Value(number) : Value(); }
 
 Value list_weights(const std::filesystem::path& path) {

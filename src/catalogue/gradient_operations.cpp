@@ -14,7 +14,7 @@
 namespace weft::operations {
 namespace {
 
-// The loss is sum(weights * result), the direction a random one of all inputs of floats.
+// The loss is sum(weights * result), and the direction is a random one over all float inputs.
 Value check_gradient(Context& call) {
   const graph::OpRow& row = graph::op_row(call.input("op").string());
   if (!row.differentiable)
@@ -23,7 +23,7 @@ Value check_gradient(Context& call) {
   const double step = call.input("step").number(), tolerance = call.input("tolerance").number();
   const Device cpu = parse_device("cpu");
 
-  // Inputs of floats become leaves in f64.
+  // Float inputs become leaves in f64.
   Value::Object input = call.input("input").members();
   graph::Tensors leaves;
   std::vector<Value*> places;

@@ -70,7 +70,7 @@ std::string Handles::put(Tensor tensor, std::string_view owner) {
     const std::lock_guard lock(state_->mutex);
     check();
   }
-  tensor.eval();  // a handle keeps a value, and not the graph that leads to it
+  tensor.eval();  // a handle keeps a value, not the graph that computes it
   const std::lock_guard lock(state_->mutex);
   check();
   std::string handle;
@@ -96,7 +96,7 @@ std::optional<Tensor> Handles::find(std::string_view handle, std::string_view ow
 }
 
 bool Handles::free(std::string_view handle, std::string_view owner) {
-  Tensor freed;  // released behind the lock
+  Tensor freed;  // released after the lock
   const std::lock_guard lock(state_->mutex);
   const auto found = state_->find(handle, owner);
   if (found == state_->entries.end()) return false;

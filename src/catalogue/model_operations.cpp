@@ -108,7 +108,7 @@ llm::GenerateOptions generate_options(Context& call) {
   return options;
 }
 
-// Pieces of text as they are made, then how it ended.
+// Emits pieces of text as they are made, then the reason why the generation ended.
 Value stream(Context& call, llm::Generation generation) {
   for (const std::string_view piece : generation) call.emit(Value::object({{"text", piece}}));
   call.check();

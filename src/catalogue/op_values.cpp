@@ -23,7 +23,7 @@ std::optional<Extent> whole(const Value& value) {
   return value.integer();
 }
 
-// nullopt for what no attribute is.
+// nullopt for a value that no attribute can have.
 std::optional<AttributeValue> attribute_value(const Value& value) {
   switch (value.kind()) {
     case Value::Kind::null: return std::monostate{};
@@ -103,7 +103,7 @@ Value attribute_schema(const AttributeSpec& spec) {
       break;
     }
   }
-  // Null stands for the default, or for an integer that is left open.
+  // Null means the default, or an integer that is not given.
   if (spec.default_value)
     schema = Value::object({{"anyOf", Value::array({std::move(schema), Value::object({{"type", "null"}})})}});
   if (!spec.doc.empty()) schema.members().set("description", spec.doc);

@@ -20,7 +20,7 @@ const std::vector<DeclaredError>& tensor_errors() {
   return errors;
 }
 
-// Errors of the engine by their declared codes.
+// Turns errors of the engine into declared codes.
 template <class Function>
 auto with_codes(const Function& function) {
   try {

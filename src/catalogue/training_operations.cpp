@@ -1,4 +1,4 @@
-// Training runs as operations: started, observed by any number of subscribers, stopped.
+// Training runs as operations: they can be started, observed by any number of subscribers, and stopped.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -21,7 +21,7 @@ namespace {
 
 Value number_or_null(double number) { return std::isfinite(number) ? Value(number) : Value(); }
 
-// A run on a thread and in a session of its own. What it tells is kept, so that who comes late sees all of it.
+// A run in a separate thread and session. Its events are kept, so that late subscribers see all of them.
 class TrainingRun : public train::Observer {
  public:
   TrainingRun(std::string owner, train::TrainRequest request) : owner_(std::move(owner)), request_(std::move(request)) {
@@ -36,7 +36,7 @@ class TrainingRun : public train::Observer {
     const std::lock_guard lock(mutex_);
     return done_;
   }
-  // Event `i`, waiting for it; nothing behind the last.
+  // Waits for event `i`; nothing after the last one.
   std::optional<Value> event(std::size_t i, const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, stop, [&] { return done_ || events_.size() > i; });
@@ -105,7 +105,7 @@ class TrainingRun : public train::Observer {
   std::condition_variable_any changed_;
   std::vector<Value> events_;
   bool done_ = false;
-  std::jthread thread_;  // the last, so that it ends first
+  std::jthread thread_;  // the last member, so that it ends first
 };
 
 class TrainingRuns {

@@ -73,7 +73,7 @@ std::string key_text(const Value& key) {
   return out.bytes().substr(0, 60);
 }
 
-// A slice's bounds clamped as Python does it: the first position, the step, and the number of items.
+// A slice's bounds clamped like Python's: the first position, the step, and the number of items.
 struct Bounds {
   std::int64_t start, step, count;
 };

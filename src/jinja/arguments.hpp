@@ -21,7 +21,7 @@ class Parameters {
   /// The argument, or nullptr if it was not given.
   const Value* operator[](std::size_t i) const { return values_[i]; }
   bool given(std::size_t i) const { return values_[i] != nullptr; }
-  /// Given, and neither none nor undefined.
+  /// Whether it was given, and is neither none nor undefined.
   bool set(std::size_t i) const { return values_[i] && !values_[i]->is_none(); }
   std::int64_t integer(std::size_t i, std::int64_t fallback) const;
   bool flag(std::size_t i, bool fallback) const { return values_[i] ? truth(*values_[i]) : fallback; }
@@ -34,11 +34,11 @@ class Parameters {
   std::vector<const Value*> values_;
 };
 
-/// A string as it is, Markup too; str() of anything else.
+/// A string unchanged, Markup too; str() of anything else.
 TextPointer soft_text(const Value& value);
-/// The string `value` is; Fault that names what needs it.
+/// The string in `value`; else a Fault that names `what` needs it.
 TextPointer require_text(const Value& value, std::string_view what);
-/// The integer `value` is (bools too); Fault that names what needs it.
+/// The integer in `value` (or in a bool); else a Fault that names `what` needs it.
 std::int64_t require_integer(const Value& value, std::string_view what);
 
 }  // namespace weft::jinja

@@ -16,7 +16,7 @@ struct Statement;
 using ExpressionPointer = std::unique_ptr<Expression>;
 using Block = std::vector<std::unique_ptr<Statement>>;
 
-/// Number of a name in Tree::names.
+/// Index of a name in Tree::names.
 using NameId = int;
 
 /// An argument of a call, filter or test.
@@ -27,7 +27,7 @@ struct Argument {
   ExpressionPointer value;
 };
 
-/// What `parts` holds, by kind; parts that may be missing are null.
+/// The contents of `parts` for each kind; optional parts that are missing are null.
 enum class ExpressionKind {
   constant,             // -; `constant`
   name,                 // -; `name`, `id`
@@ -73,14 +73,14 @@ struct Expression {
   int depth = 1;
 };
 
-/// A parameter of a macro; without a default it may still be left out, and is then undefined.
+/// A parameter of a macro. Without a default it may also be left out, and is then undefined.
 struct Parameter {
   std::string name;
   NameId id;
   ExpressionPointer default_value;  // may be null
 };
 
-/// What a statement uses, by kind.
+/// The fields that a statement uses, for each kind.
 enum class StatementKind {
   data,           // `data`
   print,          // `expression`
@@ -114,7 +114,7 @@ struct Statement {
   NameId id = -1;
   std::vector<Parameter> parameters = {};
   bool recursive = false;
-  // Of macros and call blocks: which of the special names the body asks for.
+  // For macros and call blocks: the special names that the body uses.
   bool uses_caller = false, uses_kwargs = false, uses_varargs = false;
 };
 
@@ -141,11 +141,11 @@ struct ParseLimits {
   std::size_t source_bytes;
   int depth;
 };
-/// Reads a template. SyntaxFault if it is none.
+/// Parses a template. SyntaxFault if it is not valid.
 Tree parse_template(std::string_view source, const ParseLimits& limits);
 
-/// The checks that need the whole tree: filters and tests that exist, break and continue inside loops, what macros ask
-/// for. SyntaxFault if one fails.
+/// The checks that need the whole tree: filters and tests that exist, break and continue inside loops, special names in macros.
+/// SyntaxFault if a check fails.
 void check_tree(Tree& tree);
 
 }  // namespace weft::jinja

@@ -1,4 +1,4 @@
-// What one render may use: memory, time, depth. Values charge what they hold, so that no template can take more.
+// The memory, time and depth that one render may use. Values charge their memory, so no template can take more.
 #pragma once
 
 #include <chrono>
@@ -9,12 +9,12 @@
 
 namespace weft::jinja {
 
-/// A mistake of a template while it runs; the interpreter adds the place and turns it into a UsageError.
+/// A mistake of a running template; the interpreter adds the place and turns it into a UsageError.
 struct Fault {
   std::string fact;
   std::string cure;  ///< may be empty
 };
-/// A Fault that asks for a smaller template or input, not for a correction; never caught inside.
+/// Throws a Fault with a fact and a cure, which only the end of the render catches.
 [[noreturn]] void fail(std::string fact, std::string cure = {});
 
 class Budget {
@@ -25,18 +25,18 @@ class Budget {
     int depth;
     std::chrono::milliseconds time;
   };
-  /// Makes itself the current one of this thread until it ends.
+  /// Becomes the current budget of this thread until it is destroyed.
   explicit Budget(const Limits& limits);
   ~Budget();
   Budget(const Budget&) = delete;
   Budget& operator=(const Budget&) = delete;
 
-  /// The budget of the render that this thread is in, if it is in one.
+  /// The budget of this thread's render, or null.
   static Budget* current();
 
   void take(std::size_t bytes);
   void give(std::size_t bytes) { used_bytes_ -= bytes; }
-  /// Counts work: a value evaluated, a kilobyte handled. Looks at the clock now and then.
+  /// Counts work: a value evaluated, a kilobyte handled. Checks the clock from time to time.
   void work(std::uint64_t units);
   void iteration();
   void enter();
@@ -54,12 +54,12 @@ class Budget {
   std::chrono::steady_clock::time_point start_;
 };
 
-/// Work outside a render is free.
+/// Work outside of a render is not counted.
 inline void work(std::uint64_t units = 1) {
   if (Budget* budget = Budget::current()) budget->work(units);
 }
 
-/// Bytes held by a value as long as it lives. Values must not outlive the render they were made in.
+/// The bytes that a value holds while it exists. Values must not outlive their render.
 class Charge {
  public:
   Charge() : budget_(Budget::current()) {}

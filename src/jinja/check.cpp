@@ -8,7 +8,7 @@
 namespace weft::jinja {
 namespace {
 
-// Whether a body reads a name before it assigns it, in the order of the text: then the name is the caller's.
+// Finds whether a body reads a name before it assigns it, in the order of the text: then the caller sets the name.
 class NameSearch {
  public:
   explicit NameSearch(std::string_view name) : name_(name) {}
@@ -30,7 +30,7 @@ class NameSearch {
       if (!done() && parameter.name == name_) assigned_ = true;
     for (const Parameter& parameter : node.parameters) search(parameter.default_value.get());
     for (const auto& value : node.values) search(value.get());
-    // A loop's test stands behind its body here: the order that decides in Jinja2.
+    // A loop's test comes after its body here, as in Jinja2.
     search(node.expression.get());
     for (const auto& branch : node.branches) {
       search(branch.test.get());
@@ -67,8 +67,8 @@ class Checker {
     throw SyntaxFault{position, std::move(fact), std::move(cure)};
   }
 
-  // optional: inside an if, where a filter that does not exist is refused only when it is reached. in_loop: break has a
-  // loop to leave. in_for: somewhere inside a loop's body.
+  // optional: inside an if, where an unknown filter is an error only when it is reached. in_loop: break has a loop to leave.
+  // in_for: somewhere inside a loop's body.
   void check(Statement& node, bool optional, bool in_loop, bool in_for) {
     const bool is_loop = node.kind == StatementKind::loop;
     if (node.kind == StatementKind::break_loop || node.kind == StatementKind::continue_loop) {

@@ -1,4 +1,4 @@
-// The filters of Jinja2 that make sense without objects of a host, and tojson as transformers sets it.
+// The filters of Jinja2 that work without host objects, and tojson as configured in transformers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ Value filter_capitalize(const Value& value, const Arguments& arguments) {
   return out.take(text->markup);
 }
 
-// Words begin behind white space, brackets, < and -.
+// Words begin after white space, brackets, < and -.
 Value filter_title(const Value& value, const Arguments& arguments) {
   Parameters("the filter title", arguments, {});
   const TextPointer text = soft_text(value);
@@ -237,7 +237,7 @@ Value filter_tojson(const Value& value, const Arguments& arguments) {
 
 bool any_user(const Text& text) { return !text.user.empty(); }
 
-// Not of Jinja2, but known to other engines for chat templates.
+// Not in Jinja2, but in other engines for chat templates.
 Value filter_fromjson(const Value& value, const Arguments& arguments) {
   Parameters("the filter from_json", arguments, {});
   const TextPointer text = require_text(value, "the subject of from_json");
@@ -354,7 +354,7 @@ Value filter_filesizeformat(const Value& value, const Arguments& arguments) {
   return Value();
 }
 
-// How deep what a filter keeps for later is nested.
+// The nesting depth of values that a filter keeps for later.
 int depth_of(const Value& value, const Arguments& arguments) {
   int depth = value.depth();
   for (const Value& each : arguments.positional) depth = std::max(depth, each.depth());
@@ -383,7 +383,7 @@ Value filter_first(const Value& value, const Arguments& arguments) {
   return Value::undefined("first: the sequence is empty", "test it with 'if' before");
 }
 
-// reversed(): of what has an order from both ends.
+// reversed(), for values that have an order from both ends.
 std::optional<std::vector<Value>> reversed(const Value& value) {
   const bool is_view = value.object_as<DictView>() != nullptr, is_range = value.object_as<Range>() != nullptr;
   if (!value.is_undefined() && !value.is_text() && !value.is_sequence() && !value.is_dict() && !is_view && !is_range)
@@ -442,7 +442,7 @@ Value filter_join(const Value& value, const Arguments& arguments) {
   return out.take();
 }
 
-// What sort, unique, min and max compare: the attribute, and strings without their case.
+// The key that sort, unique, min and max compare: the attribute; strings in lower case unless case counts.
 Value key_of(const Value& item, const Value& attribute, bool case_sensitive, const Value* fallback = nullptr) {
   Value key = get_path(item, attribute, fallback);
   return key.is_text() && !case_sensitive ? Value(lowered(key.text())) : key;
@@ -452,7 +452,7 @@ struct Keyed {
   Value key, item;
 };
 void sort_keyed(std::vector<Keyed>& keyed, bool reverse) {
-  // From the back, so that equal items keep their order when the result is turned round.
+  // Reversed before and after sorting, so that equal items keep their order.
   if (reverse) std::reverse(keyed.begin(), keyed.end());
   std::stable_sort(keyed.begin(), keyed.end(),
                    [](const Keyed& a, const Keyed& b) { return compare(a.key, b.key, "sorting") < 0; });
@@ -536,7 +536,7 @@ Value filter_sum(const Value& value, const Arguments& arguments) {
   return total;
 }
 
-// A generator over what `make` gives once the first item is asked for.
+// A generator over the items of `make`, which is called when the first item is needed.
 template <class F>
 Value walk_later(int depth, F make) {
   std::optional<std::vector<Value>> items;
@@ -618,7 +618,7 @@ Value filter_groupby(const Value& value, const Arguments& arguments) {
 
 std::string name_argument(const Value& value, std::string_view what) { return require_text(value, what)->bytes; }
 
-// What map does with an item.
+// Applies map to an item.
 Value map_item(const Value& item, const Arguments& arguments) {
   if (arguments.positional.empty()) {
     const Parameters p("the filter map", arguments, {"attribute", "default"});
@@ -684,7 +684,7 @@ Value filter_attr(const Value& value, const Arguments& arguments) {
   const std::string name = p.text(0)->bytes;
   if (value.is_undefined()) fail_undefined(value);
   const Value found = get_attribute(value, name);
-  // Keys of dicts are no attributes.
+  // Keys of dicts are not attributes.
   const bool is_key = value.is_dict() && value.dict()->find(std::string_view(name)) && !find_method(value, name);
   return is_key && !found.is_undefined()
              ? Value::undefined(fmt::format("{} has no attribute {}", described(value), quote(name, 60)))

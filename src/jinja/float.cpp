@@ -24,7 +24,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// Removes underscores, each of which must stand between two digits.
+// Removes underscores, each of which must be between two digits.
 std::optional<std::string> without_underscores(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -40,14 +40,14 @@ std::optional<std::string> without_underscores(std::string_view text) {
   return out;
 }
 
-// A decimal number that is known to be one; from_chars is free of the locale.
+// Reads valid decimal text; from_chars does not depend on the locale.
 double read_digits(std::string_view digits) {
   double value = 0;
   std::from_chars(digits.data(), digits.data() + digits.size(), value);
   return value;
 }
 
-// Which way a number out of range has left it: a decimal exponent below 0 makes it too small, anything else too large.
+// Whether a number out of range is too small (a decimal exponent below 0) or too large (otherwise).
 int exponent_sign(std::string_view number) {
   const auto e = number.find('e');
   const std::string_view mantissa = number.substr(0, e);
@@ -101,7 +101,7 @@ double python_round(double value, std::int64_t digits) {
   if (!std::isfinite(value) || digits > 323) return value;
   if (digits >= 0) return read_digits(python_format(value, 'f', static_cast<int>(digits)));
   if (digits < -308) return std::copysign(0.0, value);
-  // The digits of the whole number, and whether anything lies behind them; rounded by hand at 10^-digits.
+  // The digits of the whole number, and whether a fraction follows; rounded by hand at 10^-digits.
   const double whole = std::trunc(value);
   std::string text = python_format(std::abs(whole), 'f', 0);
   const auto cut = static_cast<std::size_t>(-digits);
@@ -145,7 +145,7 @@ std::optional<double> parse_float(std::string_view text) {
     const auto read = std::from_chars(lower.data(), lower.data() + lower.size(), value);
     if (read.ptr != lower.data() + lower.size()) return std::nullopt;
     if (read.ec == std::errc::result_out_of_range) {
-      value = exponent_sign(lower) < 0 ? 0 : HUGE_VAL;  // as Python takes it
+      value = exponent_sign(lower) < 0 ? 0 : HUGE_VAL;  // as in Python
     } else if (read.ec != std::errc()) {
       return std::nullopt;
     }

@@ -68,7 +68,7 @@ class PercentFormat {
       plain = at;
     }
     out_.append(pattern_, plain, text.size());
-    // A dict or another container serves names, and may be left unused.
+    // A dict or another container provides names, and may be unused.
     const bool may_stay = values_.is_dict() || values_.is_undefined() || (values_.is_sequence() && !is_tuple_) ||
                           values_.object_as<Range>();
     if (!may_stay && next_ < (is_tuple_ ? values_.sequence()->items.size() : 1) && !used_name_)
@@ -285,12 +285,12 @@ std::string grouped(const std::string& digits, char separator, std::size_t size)
   return out;
 }
 
-// The same; zeros that fill up to a width are grouped too.
+// The same; zeros that pad to a width are grouped too.
 std::string grouped_to(std::string digits, const Specification& spec, std::int64_t width, std::size_t size) {
   const bool zeros = (spec.zero && spec.align == '\0') || (spec.align == '=' && spec.fill == "0");
   std::string text = grouped(digits, spec.grouping, size);
   if (!zeros || static_cast<std::int64_t>(text.size()) >= width) return text;
-  // Of `width` places, one in size + 1 is a separator; the first is none.
+  // One in size + 1 of the `width` places is a separator, but never the first.
   const auto places = static_cast<std::size_t>(width), step = size + 1;
   const std::size_t wanted = places - places / step + (places % step == 0 ? 1 : 0);
   digits.insert(0, wanted - digits.size(), '0');
@@ -338,7 +338,7 @@ void format_integer(std::int64_t value, Specification spec, TextBuilder& out) {
   write_aligned(spec, spec.zero ? '=' : '>', sign, *make_text(digits), out);
 }
 
-// As 'g', but with a digit behind the point, and an exponent one digit sooner.
+// Like 'g', but with a digit after the point, and an exponent one digit earlier.
 std::string short_float(double size, int precision) {
   if (!std::isfinite(size)) return python_repr(size);
   std::string scientific = python_format(size, 'e', precision - 1);
@@ -415,7 +415,7 @@ class BraceFormat {
     return out;
   }
 
-  // A field "name!conversion:specification}"; gives the position behind it.
+  // Writes a field "name!conversion:specification}"; returns the position after it.
   std::size_t write_field(const Text& pattern, std::size_t begin, int levels, TextBuilder& out) {
     const std::string& text = pattern.bytes;
     std::size_t end = begin;

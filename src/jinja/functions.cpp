@@ -123,7 +123,7 @@ Value make_cycler(const Arguments& arguments, FunctionContext&) {
   return ObjectPointer(std::make_shared<Cycler>(arguments.positional));
 }
 
-// Gives "" at its first call and the separator from then on.
+// Returns "" at its first call and the separator afterwards.
 class Joiner : public Object {
  public:
   explicit Joiner(Value separator) : separator_(std::move(separator)) {}
@@ -160,7 +160,7 @@ Value strftime_now(const Arguments& arguments, FunctionContext& context) {
   constexpr std::size_t kFormatMax = 1000, kResultMax = 1 << 20;
   if (format->bytes.size() > kFormatMax)
     fail(fmt::format("strftime_now: the format is longer than {} bytes", kFormatMax), "shorten it");
-  // What Python gives for a time without fractions and zone; C has no %f, and its zone is that of the machine.
+  // As Python formats a time without fraction and zone: C has no %f, and would use the machine's zone.
   std::string pattern;
   for (std::size_t i = 0; i < format->bytes.size(); ++i) {
     const char c = format->bytes[i], next = i + 1 < format->bytes.size() ? format->bytes[i + 1] : '\0';

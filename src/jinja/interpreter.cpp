@@ -28,7 +28,7 @@ void Scope::set(NameId id, Value value) {
   variables.emplace_back(id, std::move(value));
 }
 
-/// Sends output to a builder of its own for as long as it lives; also when a fault ends that.
+/// Redirects output to a separate builder while it exists, and restores it also after a fault.
 class Interpreter::Capture {
  public:
   explicit Capture(Interpreter& interpreter)
@@ -91,7 +91,7 @@ class Macro : public Object {
 
 namespace {
 
-// Sets a name that the template's text may not even hold.
+// Sets a name, which the template's text need not contain.
 void set_by_name(const Tree& tree, Scope& scope, std::string_view name, Value value) {
   const auto found = std::find(tree.names.begin(), tree.names.end(), name);
   if (found != tree.names.end()) scope.set(static_cast<NameId>(found - tree.names.begin()), std::move(value));
@@ -171,7 +171,7 @@ Value Macro::call(Arguments&& arguments) {
 
 // ---- Loops ------------------------------------------------------------------------------------------------------------
 
-/// `loop` inside a for: where it stands, looking one item ahead when asked to.
+/// `loop` inside a for: its position. Reads one item ahead only if needed.
 class Loop : public Object, public std::enable_shared_from_this<Loop> {
  public:
   Loop(Interpreter& interpreter, const Statement& node, ScopePointer scope, std::unique_ptr<Iteration> iteration,
@@ -196,7 +196,7 @@ class Loop : public Object, public std::enable_shared_from_this<Loop> {
     item = std::move(upcoming);
     return true;
   }
-  /// Drops what is held, which may lead back to the loop.
+  /// Drops references, which may lead back to the loop.
   void finish() { scope_.reset(); }
 
   std::string_view type_name() const override { return "LoopContext"; }
@@ -387,7 +387,7 @@ Interpreter::Flow Interpreter::execute_loop(const Statement& node, const ScopePo
 
 Interpreter::Flow Interpreter::run_loop(const Statement& node, const Value& iterable, const ScopePointer& scope,
                                         std::int64_t depth) {
-  // Walks the items that pass the loop's own test. Its variables are its own: `loop` there is that of a loop around.
+  // Walks the items that pass the loop's test. The test has its own variables: `loop` in it is that of an outer loop.
   class Filtered : public Iteration {
    public:
     Filtered(Interpreter& interpreter, const Statement& node, std::unique_ptr<Iteration> items, ScopePointer scope)
@@ -420,7 +420,7 @@ Interpreter::Flow Interpreter::run_loop(const Statement& node, const Value& iter
     Loop& loop;
     ~Finish() { loop.finish(); }
   } finish{*loop};
-  bool went_through = false;  // a turn that reached its end: neither break nor continue, as in Jinja2
+  bool went_through = false;  // a turn reached its end, without break or continue, as in Jinja2
   for (Value item; loop->next(item);) {
     Budget::current()->iteration();
     const auto inner = std::make_shared<Scope>(scope);
@@ -568,7 +568,7 @@ Value Interpreter::evaluate(const Expression& node, const ScopePointer& scope) {
     case Kind::filter: return evaluate_filter(node, scope, nullptr);
     case Kind::test: return evaluate_test(node, scope);
     case Kind::slice:
-    case Kind::namespace_attribute: break;  // of subscripts and targets only
+    case Kind::namespace_attribute: break;  // only in subscripts and targets
   }
   return Value();
 }

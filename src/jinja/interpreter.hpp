@@ -11,7 +11,7 @@
 
 namespace weft::jinja {
 
-/// Variables of one part of a template that has its own: a loop's turn, a macro's call, the whole.
+/// The variables of one part of a template: a loop's turn, a macro's call, the whole template.
 struct Scope {
   explicit Scope(std::shared_ptr<Scope> parent_) : parent(std::move(parent_)) {}
   std::shared_ptr<Scope> parent;
@@ -25,16 +25,16 @@ using ScopePointer = std::shared_ptr<Scope>;
 
 class Interpreter {
  public:
-  /// `tree` and `context` outlive it.
+  /// `tree` and `context` must outlive it.
   Interpreter(const Tree& tree, FunctionContext& context, std::size_t output_bytes);
   ~Interpreter();
   Interpreter(const Interpreter&) = delete;
   Interpreter& operator=(const Interpreter&) = delete;
 
   void define(std::string_view name, Value value);
-  /// Writes the template. Fault for mistakes; `position` then tells where.
+  /// Renders the template. Fault for mistakes; `position` then gives the place.
   TextBuilder run();
-  /// Byte of the source that is being worked on.
+  /// The byte of the source that is being executed.
   std::size_t position() const { return position_; }
 
  private:
@@ -74,7 +74,7 @@ class Interpreter {
   TextBuilder* out_ = nullptr;
   bool at_top_ = true;  // out_ is the template's own
   std::size_t position_ = 0;
-  NameId loop_name_ = -1;  // of "loop", where the template asks for it
+  NameId loop_name_ = -1;  // of "loop", if the template uses it
 };
 
 }  // namespace weft::jinja

@@ -12,8 +12,8 @@
 namespace weft::jinja {
 namespace {
 
-// Fills containers as they come; `open_` leads from the root to the one being filled. Only the innermost one grows, so
-// that the pointers stay good.
+// Builds containers; `open_` is the path from the root to the one being filled. Only the innermost one grows, so the pointers
+// stay valid.
 class OrderedBuilder : public JsonHandler {
  public:
   void value(Json scalar, const JsonCursor&) override {
@@ -38,7 +38,7 @@ class OrderedBuilder : public JsonHandler {
     if (open_.empty()) return &(root_ = std::move(value));
     OrderedJson& container = *open_.back();
     if (!container.is_object()) return &container.emplace_back(std::move(value));
-    // The reader refuses keys that occur twice, so none is looked for: that would take quadratic time.
+    // The reader refuses repeated keys, so no search for them is needed, which would take quadratic time.
     using Items = std::vector<std::pair<const std::string, OrderedJson>>;
     Items& items = container.get_ref<OrderedJson::object_t&>();
     items.emplace_back(key_, std::move(value));
@@ -152,7 +152,7 @@ class JsonWriter {
     out_.append("\"");
   }
 
-  // Empty for what stands for itself.
+  // Empty for characters without an escape.
   std::string escaped(char32_t c) const {
     switch (c) {
       case '"': return "\\\"";

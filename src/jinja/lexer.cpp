@@ -45,7 +45,7 @@ class Lexer {
   bool looking_at(std::string_view text) const { return source_.substr(at_).starts_with(text); }
   char peek(std::size_t offset = 0) const { return at_ + offset < source_.size() ? source_[at_ + offset] : '\0'; }
 
-  // White space of any alphabet, as Python's regular expressions take it.
+  // Skips Unicode white space, as in Python's regular expressions.
   void skip_space() {
     while (at_ < source_.size()) {
       const auto [c, bytes] = decode(source_, at_);
@@ -54,7 +54,7 @@ class Lexer {
     }
   }
 
-  // Everything up to the next tag, and that tag.
+  // Reads everything up to the next tag, and that tag.
   void lex_data() {
     const std::size_t begin = at_;
     std::size_t tag = source_.find('{', at_);
@@ -69,19 +69,19 @@ class Lexer {
     at_ = tag + 2;
     const char sign = read_sign();
     add_data(begin, stripped_end(begin, tag, sign, kind == '{'));
-    line_starting_ = false;  // a tag's opening ends in none of the newlines that matter
+    line_starting_ = false;  // the opening of a tag never ends with a newline
     if (kind == '#') return lex_comment(tag);
     if (kind == '%' && lex_raw(tag)) return;
     lex_tag(tag, kind == '{');
   }
 
-  // The - or + behind the opening of a tag.
+  // The - or + after the opening of a tag.
   char read_sign() {
     if (peek() != '-' && peek() != '+') return '\0';
     return source_[at_++];
   }
 
-  // Where the data in front of a tag ends once white space is stripped.
+  // The end of the data before a tag, without stripped white space.
   std::size_t stripped_end(std::size_t begin, std::size_t end, char sign, bool variable) const {
     if (sign == '-') {
       while (end > begin) {
@@ -103,7 +103,7 @@ class Lexer {
     return line;
   }
 
-  // Reads the end of a tag: "%}" with the newline behind it, "-%}" with all white space, "+%}" with nothing.
+  // Reads the end of a tag: "%}" and the newline after it, "-%}" and all white space, "+%}" and nothing else.
   bool read_end(std::string_view close, bool trims_newline, bool takes_plus) {
     const std::size_t begin = at_;
     if (peek() == '-' && source_.substr(at_ + 1).starts_with(close)) {
@@ -127,7 +127,7 @@ class Lexer {
     fail(tag, "the comment that begins here does not end", "close it with #}");
   }
 
-  // {% raw %} ... {% endraw %}: data as it stands.
+  // {% raw %} ... {% endraw %}: data without tags.
   bool lex_raw(std::size_t tag) {
     const std::size_t back = at_;
     skip_space();
@@ -206,7 +206,7 @@ class Lexer {
     open.pop_back();
   }
 
-  // Position behind digits with single underscores between them, or `from` if none begin there.
+  // Position after digits with single underscores between them, or `from` if there are no digits.
   template <class Digit>
   std::size_t digits_end(std::size_t from, Digit digit) const {
     std::size_t end = from;
@@ -297,7 +297,7 @@ class Lexer {
     } else if (c == 'N') {
       fail(begin, "characters by name (\\N{...}) are not read", "write the character itself, or \\uXXXX");
     } else {
-      text += '\\';  // an escape that means nothing stands for itself
+      text += '\\';  // an unknown escape is kept as text
       --at_;
       const std::size_t length = decode(source_, at_).bytes;
       text += source_.substr(at_, length);

@@ -31,9 +31,9 @@ struct Token {
   double real = 0;
 };
 
-/// Newlines as \n, and without the last one: what positions refer to.
+/// The source with newlines as \n and without the last one; positions refer to it.
 std::string normalized_source(std::string_view source);
-/// The tokens, ending with one of kind `end`. SyntaxFault where there is no token.
+/// The tokens, ending with one of kind `end`. SyntaxFault for text that is not a token.
 std::vector<Token> tokenize(std::string_view normalized);
 
 }  // namespace weft::jinja

@@ -1,4 +1,4 @@
-// What templates can use: filters, tests, methods and functions, by name.
+// The filters, tests, methods and functions of templates, by name.
 #pragma once
 
 #include <ctime>
@@ -15,32 +15,32 @@ namespace weft::jinja {
 using FilterFunction = Value (*)(const Value& subject, const Arguments& arguments);
 using TestFunction = bool (*)(const Value& subject, const Arguments& arguments);
 
-/// nullptr for a name that is none.
+/// nullptr for an unknown name.
 FilterFunction find_filter(std::string_view name);
 TestFunction find_test(std::string_view name);
 
-/// The message for a name that is none: what it is not, and the nearest one, or why it is left out.
+/// The message for an unknown name: the fact, and the nearest name or the reason why it is not supported.
 struct UnknownName {
   std::string fact, cure;
 };
 UnknownName unknown_filter(std::string_view name);
 UnknownName unknown_test(std::string_view name);
 
-/// object.name: a method or an attribute before a key. Undefined for what there is not; Fault for attributes of an
-/// undefined object.
+/// object.name: a method or an attribute before a key. Undefined if it does not exist; Fault for attributes of an undefined
+/// object.
 Value get_attribute(const Value& object, std::string_view name);
 /// object[index]: a key before a method or an attribute.
 Value get_item(const Value& object, const Value& index);
-/// object[start:stop:step], where none stands for what is left out.
+/// object[start:stop:step]; none for parts that are left out.
 Value get_slice(const Value& object, const Value& start, const Value& stop, const Value& step);
-/// Looks a path such as "function.name" or "0.content" up, as filters with an attribute do.
+/// Looks up a path such as "function.name" or "0.content", like filters with an attribute.
 Value get_path(const Value& object, const Value& path, const Value* fallback = nullptr);
 /// The method of a string, list, tuple, dict or number, if it has one of that name.
 std::optional<Value> find_method(const Value& object, std::string_view name);
 
 Value call(const Value& callee, Arguments&& arguments);
 
-/// a + b and so on, as in Python, with integers of 64 bits.
+/// a + b and so on, as in Python, with 64-bit integers.
 Value add(const Value& a, const Value& b);
 Value subtract(const Value& a, const Value& b);
 Value multiply(const Value& a, const Value& b);
@@ -57,7 +57,7 @@ Value format_braces(const TextPointer& pattern, const Arguments& arguments);
 /// format(value, specification) of the latter.
 void format_value(const Value& value, const Text& specification, TextBuilder& out);
 
-/// & < > ' " as HTML entities; Markup as it is.
+/// & < > ' " as HTML entities; Markup unchanged.
 TextPointer escape_html(const Value& value);
 
 /// str.lower(), upper(), title() and capitalize() of bytes [begin, end).
@@ -68,7 +68,7 @@ void append_capitalized(const Text& text, TextBuilder& out);
 TextPointer lowered(const TextPointer& text);
 /// The lines of a text, as slices.
 std::vector<TextPointer> lines_of(const TextPointer& text, bool keep_ends = false);
-/// str.strip(characters) at the ends asked for; no characters: white space.
+/// str.strip(characters) at the given ends; without characters, strips white space.
 TextPointer stripped(const TextPointer& text, const Text* characters, bool at_front, bool at_back);
 /// str.replace; a negative count: all.
 TextPointer replaced(const TextPointer& text, const Text& before, const Text& after, std::int64_t count);
@@ -91,7 +91,7 @@ class Namespace : public Object {
   Dict attributes_;
 };
 
-/// What functions need to know of a render.
+/// The state of a render that functions need.
 struct FunctionContext {
   std::tm now;
   /// Namespaces made so far; they are emptied at the end, since they can hold each other.

@@ -37,7 +37,7 @@ class BoundMethod : public Object {
 
 // ---- Strings ----------------------------------------------------------------------------------------------------------
 
-// The text argument i; for Markup escaped, as markupsafe does with what is put into one.
+// The text argument i; escaped if the string is Markup, as in markupsafe.
 TextPointer inserted(const Text& self, const Parameters& parameters, std::size_t i) {
   return self.markup ? escape_html(Value(parameters.text(i))) : parameters.text(i);
 }
@@ -142,7 +142,7 @@ Value rsplit(const Value& self, const Arguments& arguments) {
   return Value::list(std::move(parts));
 }
 
-// The bytes that the optional start and end of find, count, startswith and so on leave; empty if start lies behind.
+// The bytes between the optional start and end of find, count, startswith and so on; empty if start is after end.
 struct Window {
   bool valid;
   std::size_t begin, end;
@@ -261,7 +261,7 @@ Value is_ascii(const Value& self, const Arguments& arguments) {
   no_arguments("the method isascii", arguments);
   return self.text()->ascii();
 }
-// At least one letter of the wanted case, and none of another.
+// Whether there is a letter of the wanted case, and none of another case.
 template <int kWanted>
 Value is_cased(const Value& self, const Arguments& arguments) {
   no_arguments("the method islower or isupper", arguments);
@@ -469,7 +469,7 @@ constexpr MethodRow kDictMethods[] = {{"copy", copy},
                                       {"values", view<DictView::Part::values>}};
 constexpr MethodRow kFloatMethods[] = {{"is_integer", is_integer}};
 
-// Python has these too; a template that asks for one is told so instead of finding nothing.
+// Python also has these methods; using one is an error that says so, instead of an undefined value.
 constexpr std::string_view kTextLeftOut[] = {"casefold",     "encode",    "format_map",
                                              "isidentifier", "maketrans", "translate"};
 

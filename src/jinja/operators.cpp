@@ -1,4 +1,4 @@
-// The operators of expressions, with the meaning they have in Python.
+// The operators of expressions, with their meaning in Python.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -140,7 +140,7 @@ Value multiply(const Value& a, const Value& b) {
 Value divide(const Value& a, const Value& b) {
   if (!both_numbers(a, b)) fail_types("/", a, b);
   if (*b.number() == 0) fail("/ divides by zero", "test the divisor first");
-  // 64 bits of mantissa hold every integer, so that large ones are rounded once.
+  // A mantissa of 64 bits holds every integer, so large integers are rounded once.
   if (both_integers(a, b))
     return static_cast<double>(static_cast<long double>(*a.integer()) / static_cast<long double>(*b.integer()));
   return *a.number() / *b.number();

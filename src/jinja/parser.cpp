@@ -1,4 +1,4 @@
-// Tokens to tree: recursive descent with Jinja2's grammar.
+// Turns tokens into a tree: recursive descent with Jinja2's grammar.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -75,7 +75,7 @@ class Parser {
 
   // ---- Nodes ----------------------------------------------------------------------------------------------------------
 
-  // Bounds recursion: of this parser while it runs, of everything that walks the tree afterwards.
+  // Bounds the recursion of this parser, and of all code that later walks the tree.
   class Nesting {
    public:
     explicit Nesting(Parser& parser) : parser_(parser) {
@@ -159,7 +159,7 @@ class Parser {
            "close it");
     return block;
   }
-  // The body of a statement: behind its opening block, up to one of `ends`.
+  // The body of a statement: after its opening block, up to one of `ends`.
   Block parse_body(const NameList& ends) {
     skip_symbol(":");
     if (!is(TokenKind::block_end)) fail_expecting("%}");
@@ -486,7 +486,7 @@ class Parser {
     }
     return left;
   }
-  // Goes from the left, unlike Python's.
+  // Left-associative, unlike Python's.
   ExpressionPointer parse_power() {
     ExpressionPointer left = parse_unary(true);
     while (is_symbol("**")) {
@@ -686,7 +686,7 @@ class Parser {
     return name;
   }
 
-  // Filters behind `subject`; at the start of a block (`inline_first`) the first has no bar.
+  // Filters after `subject`; at the start of a block (`inline_first`) the first has no bar.
   ExpressionPointer parse_filters(ExpressionPointer subject, bool inline_first) {
     while (is_symbol("|") || inline_first) {
       if (!inline_first) take();
@@ -725,7 +725,7 @@ class Parser {
   std::vector<Token> tokens_;
   std::size_t at_ = 0;
   int nesting_ = 0;
-  std::vector<std::size_t> open_;  // where the statements begin that are being read
+  std::vector<std::size_t> open_;  // starts of the statements that are being parsed
   std::unordered_map<std::string, NameId> ids_;
 };
 

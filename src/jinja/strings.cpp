@@ -1,4 +1,4 @@
-// What strings can do in Python and several filters and methods share; marks of user data are kept throughout.
+// String functions of Python that several filters and methods share. They keep the marks of user data.
 #include <algorithm>
 #include <cstring>
 #include <set>
@@ -16,7 +16,7 @@ void append_mapped(const Mapped& mapped, bool from_user, TextBuilder& out) {
 
 constexpr char32_t kSigma = 0x3A3, kSmallSigma = 0x3C3, kFinalSigma = 0x3C2;
 
-// A capital sigma at `at` is final behind a cased letter, unless one follows; some characters do not count.
+// Whether a capital sigma at `at` is final: after a cased letter, and not before one; some characters are ignored.
 bool is_final_sigma(const std::string& bytes, std::size_t begin, std::size_t at, std::size_t end) {
   bool letter_before = false;
   for (std::size_t i = at; i > begin;) {
@@ -119,7 +119,7 @@ TextPointer replaced(const TextPointer& text, const Text& before, const Text& af
   const std::string& bytes = text->bytes;
   std::size_t at = 0;
   if (before.bytes.empty()) {
-    // `after` goes in front of every character, and behind the last.
+    // `after` goes before every character, and after the last one.
     for (; count != 0; --count) {
       work();
       out.append(after);
@@ -157,7 +157,7 @@ TextPointer padded(const TextPointer& text, std::int64_t width, const Text& fill
   const auto length = static_cast<std::int64_t>(text->characters);
   if (width <= length) return text;
   const std::int64_t padding = width - length;
-  // The odd space of both sides goes where Python puts it.
+  // An odd space goes to the same side as in Python.
   const std::int64_t front = side == Side::left    ? padding
                              : side == Side::right ? 0
                                                    : padding / 2 + (padding & width & 1);

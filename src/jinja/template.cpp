@@ -32,7 +32,7 @@ std::tm local_time() {
   return broken_down;
 }
 
-// Empties namespaces at the end, whichever way it comes: they can hold each other.
+// Empties namespaces at the end, also after errors, because they can refer to each other.
 struct Context : FunctionContext {
   ~Context() {
     for (const auto& each : namespaces) each->clear();
@@ -75,7 +75,7 @@ Template::Template(std::string_view source, std::string name, TemplateLimits lim
 }
 
 Rendered Template::render(const std::vector<TemplateVariable>& variables, const std::optional<std::tm>& now) const {
-  // Destroyed last: every value charges it.
+  // Destroyed last, because every value charges it.
   const Budget budget({limits_.max_memory_bytes, limits_.max_iterations, limits_.max_depth, limits_.max_time});
   Context context;
   context.now = now ? *now : local_time();

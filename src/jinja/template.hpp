@@ -1,5 +1,5 @@
-// Jinja templates as language models use them for chats: an interpreter of its own that no template can break out of.
-// docs/chat-templates.md tells what is supported.
+// Jinja templates as language models use them for chats: an interpreter that no template can break out of.
+// docs/chat-templates.md lists the supported features.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@
 
 namespace weft::jinja {
 
-/// Templates come from files and may be hostile: each of these ends a render with an error.
+/// Templates come from files and may be hostile: exceeding a limit ends a render with an error.
 struct TemplateLimits {
   std::size_t max_source_bytes = std::size_t{1} << 20;
   int max_source_depth = 150;  ///< of nested blocks and expressions
@@ -30,7 +30,7 @@ struct TemplateLimits {
 /// A piece of rendered text from one origin.
 struct Segment {
   std::string text;
-  bool from_user;  ///< came from the variables marked so: holds no special tokens, whatever it looks like
+  bool from_user;  ///< from variables with this mark: contains no special tokens, whatever it looks like
   bool operator==(const Segment&) const = default;
 };
 
@@ -48,12 +48,12 @@ struct TemplateVariable {
 /// A parsed template. Immutable; any number of threads may render it at once.
 class Template {
  public:
-  /// `name` is what errors call it. FileError "name: line 3, column 7: ..." unless `source` is a template.
+  /// Errors call it `name`. FileError "name: line 3, column 7: ..." unless `source` is a template.
   Template(std::string_view source, std::string name, TemplateLimits limits = {});
 
-  /// The text for these variables; of two with one name the last counts. `now` is what strftime_now formats (default: the
-  /// local time). UsageError "name: line 3, column 7: ..." for what the template does wrong with them or refuses with
-  /// raise_exception, and for exceeded limits.
+  /// The text for these variables; of two with the same name the last counts. `now` is what strftime_now formats (default: the
+  /// local time). UsageError "name: line 3, column 7: ..." if the template fails on them or refuses them with raise_exception,
+  /// and for exceeded limits.
   Rendered render(const std::vector<TemplateVariable>& variables, const std::optional<std::tm>& now = {}) const;
 
   const std::string& name() const { return name_; }

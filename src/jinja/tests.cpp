@@ -1,4 +1,4 @@
-// The tests of Jinja2: what may stand behind `is`.
+// The tests of Jinja2, which follow `is`.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -62,7 +62,7 @@ bool test_sequence(const Value& value, const Arguments& arguments) {
 }
 bool test_callable(const Value& value, const Arguments& arguments) {
   alone(arguments);
-  // Undefined values can be called too: the call is what fails.
+  // Undefined values count as callable: only the call fails.
   return value.is_undefined() || (value.is_object() && value.object()->callable());
 }
 bool test_escaped(const Value& value, const Arguments& arguments) {
@@ -105,7 +105,7 @@ bool test_le(const Value& value, const Arguments& arguments) { return compare(va
 bool test_gt(const Value& value, const Arguments& arguments) { return compare(value, other_of(arguments), ">") > 0; }
 bool test_ge(const Value& value, const Arguments& arguments) { return compare(value, other_of(arguments), ">=") >= 0; }
 
-// Scalars are the same when they are equal and of one type; containers and objects when they are one.
+// Scalars are the same if they are equal and of the same type; containers and objects if they are the same object.
 bool test_sameas(const Value& value, const Arguments& arguments) {
   const Value& other = other_of(arguments);
   if (value.is_sequence() && other.is_sequence()) return value.sequence() == other.sequence();
@@ -115,7 +115,7 @@ bool test_sameas(const Value& value, const Arguments& arguments) {
   return type_name(value) == type_name(other) && equal(value, other);
 }
 
-// A name that may be one of a table.
+// A name to look up in a table.
 std::string_view name_in(const Value& value, const Arguments& arguments) {
   alone(arguments);
   if (!is_hashable(value)) fail(fmt::format("a {} is no name", type_name(value)), "give a string");

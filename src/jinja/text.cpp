@@ -66,7 +66,7 @@ void TextBuilder::append(char32_t code_point, bool from_user) {
 
 void TextBuilder::repeat(const Text& text, std::size_t count) {
   if (text.bytes.empty()) return;
-  // All of it is asked for at once, so that too much is refused before any is made.
+  // All memory is requested at once, so that too much is refused before any is used.
   std::size_t bytes = 0;
   if (__builtin_mul_overflow(text.bytes.size(), count, &bytes)) bytes = SIZE_MAX / 2;
   grow(bytes);

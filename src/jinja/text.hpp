@@ -1,4 +1,4 @@
-// The strings of a render: UTF-8 with a note of which bytes came from user data, kept by everything that is done to them.
+// The strings of a render: UTF-8, with marks on bytes from user data, which every operation keeps.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ struct ByteRange {
 /// An immutable string. Positions are bytes unless a name says characters.
 struct Text {
   std::string bytes;
-  std::vector<ByteRange> user;  // what came from user data: sorted, neither empty nor touching
+  std::vector<ByteRange> user;  // ranges from user data: sorted, neither empty nor adjacent
   bool markup = false;          // went through the filters safe or escape: Python's markupsafe.Markup
   std::size_t characters = 0;
   Charge charge;
@@ -33,7 +33,7 @@ using TextPointer = std::shared_ptr<const Text>;
 /// Byte position of a character (at most `characters`).
 std::size_t byte_of_character(const Text& text, std::size_t character);
 
-/// Puts a Text together. Refuses to grow over the budget.
+/// Builds a Text. Refuses to grow over the budget.
 class TextBuilder {
  public:
   void append(std::string_view bytes, bool from_user = false);
@@ -51,7 +51,7 @@ class TextBuilder {
  private:
   void mark(std::size_t begin, std::size_t end);
   void grow(std::size_t bytes);
-  void put(const Text& text, std::size_t begin, std::size_t end);  // what `grow` has made room for
+  void put(const Text& text, std::size_t begin, std::size_t end);  // into memory that `grow` has reserved
 
   std::string bytes_;
   std::vector<ByteRange> user_;

@@ -7,11 +7,11 @@
 namespace weft::jinja {
 namespace {
 
-// The code point that `c` becomes by a table of stretches, or 0 where they do not name it.
+// The code point to which a table of stretches maps `c`, or 0 if it does not contain `c`.
 char32_t mapped_by(std::span<const CaseStretch> stretches, char32_t c) {
   auto after = std::upper_bound(stretches.begin(), stretches.end(), c,
                                 [](char32_t value, const CaseStretch& stretch) { return value < stretch.first; });
-  // Stretches of step 2 may interleave, so that the right one need not be the last that begins before `c`.
+  // Stretches of step 2 may interleave, so the right one need not be the last that begins before `c`.
   for (int tries = 0; after != stretches.begin() && tries < 4; ++tries) {
     --after;
     if (c <= after->last && (c - after->first) % after->step == 0)

@@ -22,9 +22,9 @@ enum CharacterFlag : std::uint16_t {
 };
 std::uint16_t flags_of(char32_t c);
 
-/// What str.split() and str.strip() take for white space.
+/// Whether str.split() and str.strip() treat `c` as white space.
 bool is_space(char32_t c);
-/// Where str.splitlines() ends a line ("\r\n" counts as one).
+/// Whether str.splitlines() ends a line at `c` ("\r\n" counts as one).
 bool is_line_end(char32_t c);
 
 /// One to three code points.
@@ -42,7 +42,7 @@ struct Decoded {
   std::size_t bytes;
 };
 Decoded decode(std::string_view text, std::size_t position);
-/// Where the code point that ends before `position` (above 0) begins.
+/// The start of the code point that ends before `position` (above 0).
 std::size_t previous(std::string_view text, std::size_t position);
 /// Number of code points.
 std::size_t count_characters(std::string_view text);

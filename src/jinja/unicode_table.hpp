@@ -11,7 +11,7 @@ struct PropertyRun {
   std::uint32_t first;
   std::uint16_t flags;  // CharacterFlag
 };
-/// Code points first, first + step, ..., last become the ones `delta` further on.
+/// Code points first, first + step, ..., last are mapped to the code points `delta` after them.
 struct CaseStretch {
   std::uint32_t first, last, step;
   std::int32_t delta;

@@ -14,7 +14,7 @@
 namespace weft::jinja {
 namespace {
 
-// Destroying and printing are recursive; Python's own limit is of this size.
+// Destroying and printing are recursive; Python's limit has a similar size.
 constexpr int kDepthMax = 200;
 constexpr std::size_t kSmallDict = 8;
 
@@ -56,7 +56,7 @@ int Value::depth() const {
 // ---- Keys and dicts ---------------------------------------------------------------------------------------------------
 
 std::size_t KeyHash::operator()(const Value& key) const {
-  work();  // items of tuples may be shared, so that there are more of them than memory holds
+  work();  // items of tuples may be shared, so a walk can meet more items than memory holds
   const Level level;
   if (key.is_text()) return std::hash<std::string_view>()(key.text()->bytes);
   if (const auto i = key.integer()) return std::hash<std::int64_t>()(*i);
@@ -230,7 +230,7 @@ bool contains(const Value& container, const Value& item) {
       fail(fmt::format("'in' asks a string for {}, which is no string", described(item)), "use | string");
     const std::string &text = container.text()->bytes, &part = item.text()->bytes;
     work(text.size() / 1024);
-    // memmem is linear, which find is not on hostile texts.
+    // memmem is linear; find is not linear on hostile texts.
     return memmem(text.data(), text.size(), part.data(), part.size()) != nullptr;
   }
   if (container.is_dict()) return container.dict()->find(item) != nullptr;
@@ -489,7 +489,7 @@ Range::Range(std::int64_t start, std::int64_t stop, std::int64_t step) : start_(
   const __int128 distance = static_cast<__int128>(stop) - start;
   if ((step > 0) == (distance > 0) && distance != 0) {
     const __int128 count = (distance + step + (step > 0 ? -1 : 1)) / step;
-    constexpr int kLongest = 100'000;  // of Jinja2's sandbox
+    constexpr int kLongest = 100'000;  // as in Jinja2's sandbox
     if (count > kLongest) fail(fmt::format("the range is longer than {} numbers", kLongest));
     count_ = static_cast<std::size_t>(count);
   }

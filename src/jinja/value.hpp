@@ -1,4 +1,4 @@
-// The values of a template at run time, with the meaning they have in Python: truth, equality, order, text.
+// The values of a template at run time, with Python's rules for truth, equality, order and text.
 #pragma once
 
 #include <compare>
@@ -20,7 +20,7 @@ class Value;
 class Dict;
 class Object;
 
-/// Why a value is missing; the message of what is then done with it.
+/// The reason why a value is missing; it becomes the message of operations on the value.
 struct Undefined {
   std::string reason;
   std::string cure;
@@ -85,7 +85,7 @@ class Value {
     return is_object() ? std::dynamic_pointer_cast<T>(object()) : nullptr;
   }
 
-  /// How deep containers are nested in it: 0 for what is no container.
+  /// The nesting depth of its containers; 0 if it is not a container.
   int depth() const;
 
  private:
@@ -102,7 +102,7 @@ struct KeyEqual {
   bool operator()(const Value& a, const Value& b) const;
 };
 
-/// A dict in order of insertion; grows while it is built, and is immutable behind a DictPointer.
+/// A dict in order of insertion. It grows while it is built, and is immutable through a DictPointer.
 class Dict {
  public:
   Dict() = default;
@@ -137,8 +137,8 @@ class Iteration {
   virtual bool next(Value& item) = 0;
 };
 
-/// What is neither scalar, text, list, tuple nor dict. A method that gives nothing says that objects of this kind lack
-/// the ability.
+/// A value that is neither scalar, text, list, tuple nor dict. A method that returns nothing means that objects of this kind
+/// lack the ability.
 class Object {
  public:
   virtual ~Object() = default;
@@ -156,10 +156,10 @@ class Object {
   virtual int depth() const { return 0; }
 };
 
-/// Whether a value can be a key: no list and no dict, nor a tuple that holds one.
+/// Whether a value can be a key: it is not a list or dict, nor a tuple that contains one.
 bool is_hashable(const Value& value);
 
-/// Refuses values that are nested too deep to be handled by recursion.
+/// Refuses values that are nested too deep for recursion.
 int checked_depth(int depth);
 
 /// Python's name of the type: "str", "int", "NoneType".
@@ -169,27 +169,27 @@ std::string described(const Value& value);
 
 bool truth(const Value& value);
 bool equal(const Value& a, const Value& b);
-/// Fault if the two have no order; `operation` names what was asked.
+/// Fault if the two have no order; `operation` is named in the message.
 std::partial_ordering compare(const Value& a, const Value& b, std::string_view operation);
 /// `item in container`.
 bool contains(const Value& container, const Value& item);
-/// len(); nothing for what has no length.
+/// len(); nothing for a value without a length.
 std::optional<std::size_t> length_of(const Value& value);
 /// A walk over the items (characters, keys, ...), or nullptr.
 std::unique_ptr<Iteration> try_iterate(const Value& value);
-/// The same; Fault for what cannot be walked.
+/// The same; Fault for a value that has no items.
 std::unique_ptr<Iteration> iterate(const Value& value);
 std::vector<Value> items_of(const Value& value);
 /// Fault with the reason of an undefined value.
 [[noreturn]] void fail_undefined(const Value& value);
 
-/// str(): what printing gives.
+/// str(): the printed form.
 TextPointer to_text(const Value& value);
-/// repr(): what printing gives inside a list.
+/// repr(): the printed form inside a list.
 void represent(const Value& value, TextBuilder& out);
 std::string float_text(double value);
 
-/// An iterator as filters such as map give it: walked once, always true, without a length.
+/// An iterator as from filters such as map: walked once, always true, without a length.
 class Generator : public Object {
  public:
   Generator(std::string name, int depth, std::unique_ptr<Iteration> iteration)
@@ -205,7 +205,7 @@ class Generator : public Object {
   Charge charge_{128};
 };
 
-/// A Generator whose items come from calling `next(item)` until it gives false; it holds values of this depth.
+/// A Generator whose items come from calling `next(item)` until it returns false; its values have this depth.
 template <class F>
 Value generator(std::string_view name, int depth, F next) {
   class Function : public Iteration {
@@ -233,7 +233,7 @@ class DictView : public Object {
   std::optional<bool> contains(const Value& item) override;
   bool equals(const Object& other) const override;
   int depth() const override { return dict_->depth() + 1; }
-  /// As a list, which reverse and last need.
+  /// The items as a list, for reverse and last.
   std::vector<Value> items() const;
 
  private:
