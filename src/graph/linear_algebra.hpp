@@ -1,4 +1,4 @@
-// Decompositions of matrices as calls that the CPU has kernels for.
+// Decompositions of matrices, as calls for which the CPU has kernels.
 #pragma once
 
 #include "graph/op.hpp"
@@ -13,11 +13,11 @@ struct TriangularAttributes {
 };
 
 const OpRow& solve_row();             // A [.., n, n], B [.., n, k] -> X with A X = B
-const OpRow& slogdet_row();           // A -> sign of the determinant, ln of its size
+const OpRow& slogdet_row();           // A -> sign of the determinant, ln of its absolute value
 const OpRow& cholesky_row();          // A -> L with A = L L^T
 const OpRow& solve_triangular_row();  // A, B -> X with A X = B, of a triangle of A
 const OpRow& qr_row();                // A [.., m, n] -> Q [.., m, k], R [.., k, n], k = min(m, n)
-const OpRow& eigh_row();              // A -> eigenvalues upwards, V with A V = V diag(w)
-const OpRow& svd_row();               // A [.., m, n] -> U [.., m, k], S downwards, Vh [.., k, n]
+const OpRow& eigh_row();              // A -> ascending eigenvalues, V with A V = V diag(w)
+const OpRow& svd_row();               // A [.., m, n] -> U [.., m, k], descending S, Vh [.., k, n]
 
 }  // namespace weft::graph

@@ -1,4 +1,4 @@
-// What rows of losses share.
+// Helpers that rows of losses share.
 #pragma once
 
 #include "graph/op.hpp"

@@ -12,22 +12,22 @@ inline std::size_t at(int axis) { return static_cast<std::size_t>(axis); }
 /// "2d" for two axes of space.
 inline std::string space_name(int axes) { return std::to_string(axes) + "d"; }
 
-/// `given` for each of `axes` axes: one number counts for all, none is `fallback`. Errors: ShapeError for another number
-/// of them, or one below `least`.
+/// `given` for each of `axes` axes: one number is for all axes, none means `fallback`. Errors: ShapeError for another count of
+/// numbers, or a number below `least`.
 Extents per_axis(const Call& call, std::string_view name, const Extents& given, int axes, Extent fallback,
                  Extent least);
 
-/// How windows lie along the axes of space.
+/// The windows along the axes of space.
 struct WindowGrid {
   Extents size, stride, dilation;
-  Extents before, after;  // padding; negative numbers cut off
+  Extents before, after;  // padding; negative numbers remove elements
   int axes() const { return static_cast<int>(size.size()); }
   Extent span(int axis) const;
-  /// Windows along an axis of this extent.
+  /// Number of windows along an axis of this extent.
   Extent count(int axis, Extent extent) const;
 };
 
-/// x with zeros around its axes of space, or less of it.
+/// x with zeros added around its axes of space, or elements removed.
 Tensor padded(const Tensor& x, const Extents& before, const Extents& after);
 /// [N, C, space...] -> [N, C, windows..., size...], without a copy.
 Tensor windows_of(const Tensor& x, const WindowGrid& grid);

@@ -26,7 +26,7 @@ Shape kernel_shape(const char* layer, int axes, Extent first, Extent second, Ext
   return shape;
 }
 
-// Elements that one element of the result is made of, as PyTorch counts them.
+// Number of input elements for an element of the result, as in PyTorch.
 Extent fan_in(const Shape& kernel) { return kernel.numel() / kernel[0]; }
 
 int space_of(const char* layer, const Tensor& x) {

@@ -65,7 +65,7 @@ constexpr ElementwiseRow kSpecialRows[] = {
      .gradients = {"x == 0 ? 0.5 * g : g * (i0e(x) - output * (sign(x) + 1 / x))"},
      .dtypes = DTypes::floats, .result = Result::same, .tested = {{-20, 20}}, .kinks = {"x", "abs(x) - 12"}, .max_ulp = 12,
      .doc = "e^-|x| i1(x), which does not overflow."},
-    // A step of Newton's method restores the digits that the power loses.
+    // A step of Newton's method restores the digits that pow loses.
     {.name = "cbrt", .inputs = {"x"},
      .forward = "var a = abs(x); var y = pow(a, 1 / 3); var z = y - (y - a / (y * y)) / 3;"
                 "a == 0 || a == inf ? x : copysign(z, x)",

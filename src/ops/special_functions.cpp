@@ -102,8 +102,8 @@ std::string bessel(int order, std::span<const double> far) {
       small, bessel_series(order), sign, polynomial(far, "u"));
 }
 
-// What is below 1/2 is reflected first. Up to 3 there is a polynomial, and one step of the recurrence below 1. Stirling's
-// series needs z >= 8: a smaller one moves up by gamma(z + 8) = z (z + 1) ... (z + 7) gamma(z).
+// Arguments below 1/2 are reflected first. Up to 3 a polynomial is used, with one step of the recurrence below 1. Stirling's
+// series needs z >= 8: a smaller z moves up by gamma(z + 8) = z (z + 1) ... (z + 7) gamma(z).
 std::string lgamma_text() {
   return fmt::format(
       "var z = x < 0.5 ? 1 - x : x; var p = z; var w = z + 8;"

@@ -7,7 +7,7 @@
 
 namespace weft::scalar {
 
-/// Their texts live as long as the program.
+/// The returned texts are never freed.
 std::vector<DerivedFunction> special_functions();
 
 }  // namespace weft::scalar

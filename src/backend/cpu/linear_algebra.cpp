@@ -70,7 +70,7 @@ Extent extent(const kernel::CallKernel& kernel, int input, int axis) {
   return kernel.shapes[static_cast<std::size_t>(input)].dim(axis);
 }
 
-/// P A = L U in place, with the greatest element of each column as pivot. `sign` is that of P; 0 where A is singular.
+/// P A = L U in place, with the largest element of each column as pivot. `sign` is the sign of P; 0 if A is singular.
 struct Lu {
   explicit Lu(Matrix given) : a(std::move(given)), order(static_cast<std::size_t>(a.rows)) {
     std::iota(order.begin(), order.end(), Extent{0});
@@ -119,7 +119,7 @@ void solve_triangle(const Matrix& t, Matrix& b, bool upper, bool unit) {
   }
 }
 
-/// A = V diag(w) V^T by rotations (Jacobi), each of which makes one pair of elements 0. Only the lower triangle is read.
+/// A = V diag(w) V^T by Jacobi rotations, each of which makes one pair of elements 0. Only the lower triangle is read.
 void symmetric_eigen(Matrix& a, std::vector<double>& w, Matrix& v) {
   const Extent n = a.rows;
   for (Extent i = 0; i < n; ++i)
@@ -162,7 +162,7 @@ void symmetric_eigen(Matrix& a, std::vector<double>& w, Matrix& v) {
   for (Extent j = 0; j < n; ++j) {
     const Extent from = order[static_cast<std::size_t>(j)];
     w.push_back(a(from, from));
-    // The greatest element of each vector is positive, so that a small change of A does not turn it round.
+    // The largest element of each vector is positive, so that a small change of A does not flip the vector.
     Extent largest = 0;
     for (Extent k = 0; k < n; ++k)
       if (std::fabs(v(k, from)) > std::fabs(v(largest, from)) * (1 + 1e-9)) largest = k;
@@ -228,7 +228,7 @@ void tall_svd(Matrix a, Matrix& u, std::vector<double>& s, Matrix& vt) {
       for (Extent k = 0; k < m; ++k) u(k, j) = sign * columns(from, k) / length;
       continue;
     }
-    // A column of nothing: any direction that the others leave, by Gram and Schmidt over the unit vectors.
+    // A zero column: any direction orthogonal to the others, by Gram-Schmidt over the unit vectors.
     for (Extent axis = 0; axis < m; ++axis) {
       std::vector<double> direction(static_cast<std::size_t>(m), 0.0);
       direction[static_cast<std::size_t>(axis)] = 1;
@@ -292,7 +292,7 @@ void run_cholesky(const kernel::CallKernel& kernel, std::span<char* const> reads
       for (Extent j = 0; j <= i; ++j) {
         double rest = a(i, j);
         for (Extent k = 0; k < j; ++k) rest -= l(i, k) * l(j, k);
-        // The root of what is not above 0 is NaN: A is not positive definite then.
+        // If the rest is not above 0, A is not positive definite, and the root is NaN.
         l(i, j) = i == j ? (rest > 0 ? std::sqrt(rest) : kNan) : rest / l(j, j);
       }
     write<T>(l.values, outs[0], index);
@@ -315,7 +315,7 @@ void run_qr(const kernel::CallKernel& kernel, std::span<char* const> reads, std:
   const Extent m = extent(kernel, 0, -2), n = extent(kernel, 0, -1), rank = std::min(m, n);
   for_each_matrix(kernel, [&](auto tag, Extent index) {
     using T = decltype(tag);
-    Matrix a = read<T>(reads[0], index, m, n), mirrors(rank, m);  // a mirror's unit vector in each row
+    Matrix a = read<T>(reads[0], index, m, n), mirrors(rank, m);  // the unit vector of a reflection in each row
     for (Extent k = 0; k < rank; ++k) {
       double length = 0;
       for (Extent i = k; i < m; ++i) length += a(i, k) * a(i, k);
@@ -323,7 +323,7 @@ void run_qr(const kernel::CallKernel& kernel, std::span<char* const> reads, std:
       double* v = mirrors.row(k);
       double size = 0;
       for (Extent i = k; i < m; ++i) v[i] = a(i, k);
-      bool is_zero = true;  // below the diagonal, where there is nothing to mirror
+      bool is_zero = true;  // below the diagonal: then no reflection is needed
       for (Extent i = k + 1; i < m; ++i) is_zero = is_zero && v[i] == 0;
       if (is_zero) {
         std::fill(v, v + m, 0.0);

@@ -49,7 +49,7 @@ Tensor ordered(const Named& n, const Labels& order) {
   return weft::permute(n.x, axes);
 }
 
-// An axis that is named twice is the diagonal of both: every (n + 1)-th element of the two as one axis.
+// An axis that is named twice is a diagonal: every (n + 1)-th element of the two axes joined to one.
 Named without_repeats(Named n) {
   for (std::size_t i = 0; i < n.labels.size(); ++i)
     for (std::size_t j = i + 1; j < n.labels.size(); ++j) {
@@ -83,7 +83,7 @@ Named summed_out(const Named& n, const Labels& kept) {
   return result;
 }
 
-// One product: labels of both that are kept are its batch, those that are not are summed.
+// One product: labels that both have and that are kept are its batch; labels that are not kept are summed.
 Named multiplied(const Named& a, const Named& b, const Labels& kept, const std::map<Label, Extent>& extents,
                  Where where) {
   Labels batch, summed, only_a, only_b;
@@ -119,7 +119,7 @@ class Contraction {
 
   Tensor run() {
     constexpr std::size_t kSearchedMax = 8;
-    // So many that all orders take long: the pair with the smallest product first.
+    // With so many operands, trying all orders takes too long: multiply the pair with the smallest product first.
     while (operands_.size() > kSearchedMax) {
       std::pair<std::size_t, std::size_t> best{0, 1};
       double least = std::numeric_limits<double>::infinity();
@@ -411,7 +411,7 @@ struct AddProductAttributes {
   double beta = 1, alpha = 1;
 };
 
-// Sums of products in which beta 0 leaves out c, whatever it is.
+// Sums of products; beta 0 leaves out c, whatever its values.
 OpRow add_product_row(std::string name, std::string doc, int rank_a, int rank_b, bool sums_batch,
                       std::vector<OpCase> cases) {
   const auto product_shape = [=](const Call& c) {
@@ -647,7 +647,7 @@ Tensor einsum(std::string_view subscripts, std::span<const Tensor> operands, Whe
       }
     begin = end + 1;
   }
-  // Extents of 1 that meet wider ones repeat. Those that do not are errors of the row.
+  // Extents of 1 beside wider ones repeat. The row reports extents that do not fit.
   for (std::size_t k = 0; k < operands.size(); ++k) {
     Shape shape = operands[k].shape();
     for (std::size_t i = 0; i < each[k].size(); ++i)

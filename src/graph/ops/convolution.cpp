@@ -13,7 +13,7 @@ namespace graph {
 namespace {
 
 struct Geometry {
-  WindowGrid grid;  // over the larger of the two, which a convolution reads and a transposed one makes
+  WindowGrid grid;  // over the larger image, which a convolution reads and a transposed one makes
   Extent groups = 1;
 };
 
@@ -31,7 +31,7 @@ Shape with_space(Extent n, Extent channels, const Shape& space, int first) {
   return shape;
 }
 
-// Channels that meet no other channel: a product of so few numbers is a sum of its own.
+// Whether each channel is convolved separately: a product of so few numbers is computed as a sum.
 bool is_depthwise(const Tensor& kernel, const Geometry& geometry) { return geometry.groups > 1 && kernel.dim(1) == 1; }
 
 // [N, C, windows..., size...] with the sizes in front of the windows.
@@ -66,7 +66,7 @@ Tensor convolve(const Tensor& image, const Tensor& kernel, const Geometry& geome
                        result);
 }
 
-// The kernel of the transposed product: [C, O / groups, size...], turned round.
+// The kernel of the transposed product: [C, O / groups, size...], reversed.
 Tensor turned(const Tensor& kernel, const Geometry& geometry) {
   const Extent g = geometry.groups, out = kernel.dim(0) / g, channels = kernel.dim(1);
   Shape split{g, out, channels};
@@ -88,7 +88,7 @@ Tensor convolve_back(const Tensor& result, const Tensor& kernel, const Geometry&
   bool has_steps = false;
   for (Extent stride : grid.stride) has_steps = has_steps || stride > 1;
   if (!has_steps) {
-    // Without steps it is a convolution of the result by the kernel turned round.
+    // With a stride of 1 it is a convolution of the result with the reversed kernel.
     Geometry back = geometry;
     for (int i = 0; i < axes; ++i) {
       const auto k = static_cast<std::size_t>(i);
@@ -116,7 +116,7 @@ Tensor convolve_back(const Tensor& result, const Tensor& kernel, const Geometry&
   return windows_added(weft::permute(weft::reshape(columns, shape), windows_first), grid, extents);
 }
 
-// The gradient to the kernel: each of its elements sums what it was multiplied with.
+// The gradient to the kernel: each element sums the products of its inputs and gradients.
 Tensor kernel_gradient(const Tensor& image, const Tensor& result, const Shape& kernel, const Geometry& geometry,
                        Where where) {
   const int axes = geometry.grid.axes();
@@ -224,7 +224,7 @@ Geometry geometry_of(const Call& c, const TransposedAttributes& a) {
   return geometry;
 }
 
-// Of the result of a transposed convolution.
+// Extents of the result of a transposed convolution.
 Extents transposed_extents(const Call& c, const TransposedAttributes& a, const Geometry& geometry) {
   const WindowGrid& grid = geometry.grid;
   const Extents more = per_axis(c, "output_padding", a.output_padding, grid.axes(), 0, 0);
@@ -300,7 +300,7 @@ OpRow make_convolution_row(int axes) {
             const auto a = c.attributes<ConvolutionAttributes>();
             const Geometry geometry = geometry_of(c, a);
             const Tensor &x = c.input(0), &weight = c.input(1), &g = call.gradients[0];
-            // Through the row where it can say so, for gradients of gradients.
+            // Uses the row if its attributes can express this, for gradients of gradients.
             TransposedAttributes back{geometry.grid.stride, geometry.grid.before, {}, geometry.grid.dilation, a.groups};
             bool fits = true;
             for (int i = 0; i < axes; ++i) {
@@ -411,7 +411,7 @@ OpRow make_transposed_row(int axes) {
             Geometry geometry = geometry_of(c, a);
             const Tensor &x = c.input(0), &weight = c.input(1);
             Tensor g = call.gradients[0];
-            // Windows of g beyond those that x made are none of x's.
+            // Drops windows of g beyond the windows of x.
             const WindowGrid& grid = geometry.grid;
             for (int i = 0; i < grid.axes(); ++i) {
               const auto k = static_cast<std::size_t>(i);

@@ -1,4 +1,4 @@
-// Resampling as gathers along the axes of space, weighted.
+// Resampling as weighted gathers along the axes of space.
 #include "weft/ops/interpolation.hpp"
 
 #include <fmt/format.h>
@@ -59,7 +59,7 @@ Tensor resized_nearest(const Tensor& x, int axis, Extent size) {
   return taken(x, elementwise("floor_divide", {scaled, number(static_cast<double>(size), scaled)}), axis);
 }
 
-// Where element i is read: [size], in the dtype of x.
+// The positions where elements are read: [size], in the dtype of x.
 Tensor sources(const Tensor& x, Extent extent, Extent size, bool align_corners) {
   const Tensor i = weft::cast(arange(size, DType::i32, x.device()), x.dtype());
   if (align_corners) return i * (size > 1 ? static_cast<double>(extent - 1) / static_cast<double>(size - 1) : 0.0);
@@ -82,7 +82,7 @@ Tensor resized_linear(const Tensor& x, int axis, Extent size, bool align_corners
   return first * (1.0 - weight) + second * weight;
 }
 
-// Weights of the four neighbours around a place that is `t` behind the second.
+// Weights of the four neighbours around a place at distance `t` after the second.
 Tensors cubic_weights(const Tensor& t) {
   constexpr double a = -0.75;
   const auto near = [&](const Tensor& d) { return ((a + 2) * d - (a + 3)) * d * d + 1.0; };
@@ -180,7 +180,7 @@ Tensor positions_of(const Tensor& coordinate, Extent extent, bool align_corners)
   return align_corners ? (coordinate + 1.0) * ((n - 1) / 2) : ((coordinate + 1.0) * n - 1.0) * 0.5;
 }
 
-// Mirrored at `low` and `high` until it is between them.
+// Mirrors x at `low` and `high` until it is between them.
 Tensor reflected(const Tensor& x, double low, double high) {
   const double span = high - low;
   if (span <= 0) return x * 0.0;

@@ -1,4 +1,4 @@
-// Systems of equations, determinants, decompositions. The CPU has kernels for a few, of which the others are made.
+// Systems of equations, determinants, decompositions. The CPU has kernels for a few; the others use these.
 #include "weft/ops/linear_algebra.hpp"
 
 #include <fmt/format.h>
@@ -67,7 +67,7 @@ Tensors results_of(const OpRow& row, const Tensor& a, Where where) {
 
 Tensor or_zeros(const Tensor& gradient, const Tensor& like) { return gradient.defined() ? gradient : zeros_like(like); }
 
-// Matrices with a heavy diagonal, which have inverses; and a positive definite one.
+// Matrices with a large diagonal, which have inverses; and a positive definite matrix.
 CaseInput regular(Extent batch, Extent rows, Extent columns) {
   CaseInput input{.shape = batch ? Shape{batch, rows, columns} : Shape{rows, columns}};
   for (Extent b = 0; b < std::max<Extent>(batch, 1); ++b)

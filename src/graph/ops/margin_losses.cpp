@@ -1,4 +1,4 @@
-// Losses between pairs, of distributions, and with margins.
+// Losses of pairs and distributions, and losses with margins.
 #include "weft/nn/margin_losses.hpp"
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ namespace {
 using nn::Reduction;
 constexpr ops::DTypes kLossFloats = ops::DTypes::floats;
 
-// The attributes of all of these, of which each row describes its own.
+// The attributes of all these losses; each row describes its own.
 struct MarginAttributes {
   double margin = 1, p = 2, eps = 1e-6, beta = 1;
   bool full = false, log_input = true, log_target = false, batch_mean = false, swap = false;
@@ -41,7 +41,7 @@ Tensor log_of(const Tensor& x) { return elementwise("log", {x}); }
 
 Shape without_last(const Shape& shape) { return Shape(std::vector<Extent>(shape.begin(), shape.end() - 1)); }
 
-// A row whose operands have one shape, or rows with a target each where `by_row` is true.
+// A row whose operands have one shape, or with `by_row` a target for each row.
 template <class S>
 OpRow loss_row(std::string name, std::vector<InputSpec> inputs, std::vector<AttributeSpec> attributes, std::string doc,
                std::string torch, bool by_row, std::function<Tensor(const Call&, const S&)> each,
@@ -191,7 +191,7 @@ const std::vector<OpRow>& margin_rows() {
           "F.gaussian_nll_loss(prediction, target, variance, full=full, eps=eps, reduction=reduction)", false,
           [](const Call& c, const A& a) {
             const Tensor& given = c.input(2);
-            // Held above eps in value only: the gradient passes as if it were not.
+            // Only the value is clamped to eps: the gradient passes as without the clamp.
             const Tensor v = given + weft::detach(elementwise("maximum", {given, number_like(a.eps, given)}) - given);
             const Tensor loss = (log_of(v) + elementwise("square", {c.input(0) - c.input(1)}) / v) * 0.5;
             return a.full ? loss + 0.5 * std::log(2 * std::numbers::pi) : loss;

@@ -1,4 +1,4 @@
-// Parts of networks: gated units, attention with a mask, bags of embeddings, closeness.
+// Parts of networks: gated units, attention with a mask, bags of embeddings, comparison of tensors.
 #include "weft/ops/networks.hpp"
 
 #include <fmt/format.h>
@@ -131,7 +131,7 @@ Shape batch_of(const Tensor& x, int inner) {
   return Shape(std::vector<Extent>(x.shape().begin(), x.shape().end() - inner));
 }
 
-// Heads of keys, each for as many heads of queries.
+// Repeats each head of keys for its heads of queries.
 Tensor repeated(const Tensor& x, Extent heads) {
   if (x.rank() < 3 || x.dim(-3) == heads) return x;
   Shape one = batch_of(x, 2), many = one, result = batch_of(x, 3);
@@ -169,7 +169,7 @@ Tensor masked_attention(const Call& c) {
   const double infinity = std::numeric_limits<double>::infinity();
   if (sees.defined()) scores = elementwise("where", {sees, scores, scalar_like(-infinity, scores)});
   if (keys == 0) return weft::matmul(scores, repeated(v, heads));
-  // A row without keys has -inf as its greatest score; its weights are 0, not 0 / 0.
+  // A row without keys has -inf as its largest score; its weights must be 0, not 0 / 0.
   const Tensor greatest = weft::detach(amax(scores, {-1}, {.keepdims = true}));
   const Tensor top = elementwise(
       "where", {elementwise("eq", {greatest, scalar_like(-infinity, greatest)}), scalar_like(0, greatest), greatest});
@@ -273,7 +273,7 @@ Tensor bags(const Call& c) {
     if (mode == BagMode::max) return amax(rows, {1});
     return mode == BagMode::sum ? weft::sum(rows, {1}) : weft::mean(rows, {1});
   }
-  // The bag of row i is the number of bags that begin at it or before, less one.
+  // The bag of row i is the number of bags that begin at or before i, minus one.
   const Extent n = indices.dim(0), count = offsets.dim(0);
   const Tensor place = weft::reshape(arange(n, offsets.dtype(), table.device()), {n, 1});
   const Tensor bag = weft::sum(weft::cast(weft::reshape(offsets, {1, count}) <= place, DType::i32), {1}) - 1.0;

@@ -23,7 +23,7 @@ struct LocalResponseAttributes {
   double alpha = 1e-4, beta = 0.75, k = 1;
 };
 
-// Vectors of one number a channel, from input 1 on.
+// Checks the vectors with one number for each channel, from input 1 on.
 void check_channels(const Call& c) {
   const Tensor& x = c.input(0);
   if (x.rank() < 2) c.shape_error("x is not [images, channels, ...]");

@@ -62,7 +62,7 @@ WindowGrid grid_of(const Call& c, int axes, const Extents& kernel, const Extents
     if (rest < 0)
       c.shape_error(
           fmt::format("a window of {} elements is longer than axis {} of x with its padding", grid.span(i), 2 + i));
-    // One window more, which begins within x or the padding before it.
+    // One more window, which begins inside x or the padding before it.
     if (ceil_mode && rest % step != 0 && (rest / step + 1) * step < extent + before)
       grid.after[at(i)] += step - rest % step;
   }
@@ -75,7 +75,7 @@ std::vector<Result> pooled(const Call& c, const WindowGrid& grid, DType type) {
   return {{type, shape}};
 }
 
-// The last axes, `count` of them, as one.
+// Joins the last `count` axes to one.
 Tensor joined(const Tensor& x, int count) { return count == 1 ? x : weft::flatten(x, x.rank() - count, -1); }
 Axes last_axes(const Tensor& x, int count) {
   Axes axes;
@@ -87,7 +87,7 @@ double lowest_of(DType type) {
   return is_float(type) ? -std::numeric_limits<double>::infinity() : element(type).lowest;
 }
 
-// Windows whose padding is less than any element.
+// Windows whose padding is smaller than any element.
 Tensor windows_for_extremes(const Tensor& x, const WindowGrid& grid) {
   const bool has_padding = std::any_of(grid.before.begin(), grid.before.end(), [](Extent e) { return e > 0; }) ||
                            std::any_of(grid.after.begin(), grid.after.end(), [](Extent e) { return e > 0; });
@@ -140,7 +140,7 @@ Tensor averages(const Tensor& x, const WindowGrid& grid, const Extents& padding,
   for (int i = 0; i < axes; ++i)
     is_uniform = is_uniform && grid.after[at(i)] == padding[at(i)] && (count_include_pad || padding[at(i)] == 0);
   if (is_uniform) return total * (1 / uniform);
-  // How many elements of each window count: those within x, or within its padding.
+  // The number of elements of each window that count: inside x, or inside x and its padding.
   Tensor counts;
   for (int i = 0; i < axes; ++i) {
     const Extent margin = count_include_pad ? padding[at(i)] : 0, n = total.shape()[2 + i];
@@ -159,7 +159,7 @@ Tensor averages(const Tensor& x, const WindowGrid& grid, const Extents& padding,
 
 std::vector<Extent> ints(Extent value) { return {value}; }
 Shape image_of(int axes) { return axes == 1 ? Shape{2, 3, 11} : axes == 2 ? Shape{2, 3, 8, 7} : Shape{1, 2, 5, 6, 7}; }
-// Numbers that differ everywhere, so that no window has two greatest.
+// Distinct numbers, so that no window has two largest elements.
 CaseInput distinct(int axes) {
   CaseInput input{.shape = image_of(axes)};
   const Extent n = input.shape.numel();
@@ -343,11 +343,11 @@ Extents adaptive_sizes(const Call& c, int axes) {
   return sizes;
 }
 
-// The first place of window i, and the place behind its last.
+// The first place of window i, and the place after its last.
 Extent window_begin(Extent i, Extent extent, Extent size) { return i * extent / size; }
 Extent window_end(Extent i, Extent extent, Extent size) { return ((i + 1) * extent + size - 1) / size; }
 
-// The mean along one axis: equal windows are a view, others a product with a matrix of weights.
+// The mean along one axis: equal windows are a view; others use a product with a matrix of weights.
 Tensor adaptive_mean(const Tensor& x, int axis, Extent size) {
   const Extent extent = x.dim(axis);
   Shape split;
@@ -372,7 +372,7 @@ Tensor adaptive_mean(const Tensor& x, int axis, Extent size) {
   return weft::transpose(y, axis, -1);
 }
 
-// The greatest along one axis. Windows of unequal length repeat their last element.
+// The maximum along one axis. If windows differ in length, short ones repeat their last element.
 Tensor adaptive_greatest(const Tensor& x, int axis, Extent size) {
   const Extent extent = x.dim(axis);
   Extent longest = 1;

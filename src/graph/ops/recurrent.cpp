@@ -1,4 +1,4 @@
-// Recurrent layers, written out step by step.
+// Recurrent layers, unrolled step by step.
 #include "weft/ops/recurrent.hpp"
 
 #include <fmt/format.h>
@@ -107,7 +107,7 @@ std::vector<ErrorCase> errors(std::size_t states, Extent gates) {
           {"one bias", one, {}, "two biases, or none"}};
 }
 
-// In PyTorch: weights, and whether there are biases.
+// The expression in PyTorch, with weights, and with biases if given.
 std::string torch_of(const char* kind, const char* states) {
   return fmt::format(
       "(lambda y: (y[0].flip(0) if reverse else y[0], *[s[0] for s in y[1:]]))(torch._VF.{}(x.flip(0) if reverse else "

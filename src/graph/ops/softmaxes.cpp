@@ -56,8 +56,8 @@ struct Above {
   Tensor mine, other, greater;
 };
 
-// The elements that stay are those whose share of 1 would be positive with all greater ones beside them. The threshold is
-// then computed from these alone, which is what gradients flow through.
+// An element stays if its share of 1 is positive together with all greater elements. The threshold is then computed from the
+// elements that stay, and gradients flow through this computation.
 Tensor sparse_rows(const Tensor& x) {
   const Tensor z = x - detach(amax(x, {-1}, {.keepdims = true}));
   const Above above(detach(z));
@@ -110,7 +110,7 @@ OpRow sparse_row(std::string name, std::string doc, std::string torch, Tensor (*
                      {"integers", {{{2, 3}, 0, 5, DType::i32}}, {}, "takes floats"}}};
 }
 
-// Bisection of the threshold, and then one exact step on the elements that stay.
+// Bisects for the threshold, then makes one exact step with the elements that stay.
 const char* const kTorchSparsemax =
     "(lambda z: (lambda s: (z - ((torch.where(s, z, 0 * z).sum(-1, keepdim=True) - 1) / s.sum(-1, "
     "keepdim=True))).clamp(min=0))"
@@ -281,7 +281,7 @@ const OpRow& gumbel_row() {
             along[axis] = x.dim(axis);
             const Tensor place = weft::reshape(arange(x.dim(axis), DType::i32, x.device()), along);
             const Tensor hit = elementwise("eq", {place, argmax(y, axis, {.keepdims = true})});
-            // 1 and 0 exactly, through which the gradient of y flows.
+            // Exactly 1 and 0, with the gradient of y.
             return Tensors{weft::cast(hit, y.dtype()) + (y - detach(y))};
           },
       .cases = {{"relaxed", {{{6, 9}}, {{6, 9}, 0.05, 0.95}}, {{"temperature", 0.7}}, false},
