@@ -109,6 +109,7 @@ int main(int argc, char** argv) {
   for (const Shape3x3& shape : {Shape3x3{8, 3, 64, 32}, Shape3x3{8, 32, 56, 64}, Shape3x3{8, 64, 28, 64},
                                 Shape3x3{8, 128, 14, 128}, Shape3x3{8, 256, 7, 256}})
     compare(shape, rounds);
-  for (const Layer& layer : {Layer{8, 64, 56, 64, 1}, Layer{8, 128, 28, 256, 2}, Layer{8, 256, 14, 256, 1}})
+  for (const Layer& layer :
+       {Layer{8, 64, 28, 64, 1}, Layer{8, 64, 56, 64, 1}, Layer{8, 128, 28, 256, 2}, Layer{8, 256, 14, 256, 1}})
     measure(layer, rounds);
 }
