@@ -351,11 +351,37 @@ class ExchangeState : public std::enable_shared_from_this<ExchangeState> {
     if (copy) publish({.type = Event::Type::responded, .request_id = state.request_id, .output = std::move(copy)});
   }
 
+  // One of the calls that an identity may have on threads of the exchange.
+  struct Place {
+    std::shared_ptr<ExchangeState> exchange;
+    std::optional<std::string> identity;
+    ~Place() {
+      if (!identity) return;
+      const std::lock_guard lock(exchange->mutex);
+      const auto found = exchange->calls_of.find(*identity);
+      if (--found->second == 0) exchange->calls_of.erase(found);
+    }
+  };
+  std::shared_ptr<Place> take_place(const CallOptions& call) {
+    auto place = std::make_shared<Place>(Place{shared_from_this(), std::nullopt});
+    if (!call.identity) return place;
+    const std::lock_guard lock(mutex);
+    std::size_t& count = calls_of[call.identity->id];
+    if (count >= options.calls_per_identity_max)
+      throw OperationError(
+          kOverloaded,
+          fmt::format("{} calls of this caller are under way, which is the limit; call again later", count));
+    ++count;
+    place->identity = call.identity->id;
+    return place;
+  }
+
   StateRef start(std::string_view id, Value input, const CallOptions& call) {
+    const std::shared_ptr<Place> place = take_place(call);
     const StateRef state = begin(id, std::move(input), call, call.identity ? &*call.identity : nullptr, true, nullptr);
     request(*state);
     start_timer(state);
-    if (!workers->run([self = this, state] { self->serve(state); })) {
+    if (!workers->run([self = this, state, place] { self->serve(state); })) {
       const OperationError error(kOverloaded, "too many calls wait for a thread; call again later");
       fail(state, error);
       throw error;
@@ -389,8 +415,9 @@ class ExchangeState : public std::enable_shared_from_this<ExchangeState> {
   const ExchangeOptions options;
   const std::uint32_t seed;
   std::atomic<std::uint64_t> last_request = 0;
-  std::mutex mutex;  // of pending and closed
+  std::mutex mutex;  // of pending, calls_of and closed
   TextMap<StateRef> pending;
+  TextMap<std::size_t> calls_of;  // identities, on threads
   bool closed = false;
   Timer timer;
   std::unique_ptr<Workers> workers;

@@ -36,10 +36,11 @@ void Workers::serve() {
     changed_.wait(lock, [&] { return ending_ || !waiting_.empty(); });
     --idle_;
     if (waiting_.empty()) return;
-    const std::function<void()> work = std::move(waiting_.front());
+    std::function<void()> work = std::move(waiting_.front());
     waiting_.pop_front();
     lock.unlock();
     work();
+    work = nullptr;  // what it holds is released without the lock
     lock.lock();
   }
 }
@@ -79,8 +80,9 @@ void Timer::serve() {
       continue;
     }
     const auto first = entries_.begin();
-    if (Clock::now() < first->first.first) {
-      changed_.wait_until(lock, first->first.first);
+    const Clock::time_point time = first->first.first;  // a copy: the entry may go while this waits
+    if (Clock::now() < time) {
+      changed_.wait_until(lock, time);
       continue;
     }
     const std::function<void()> function = std::move(first->second);

@@ -58,7 +58,13 @@ class ValueBuilder : public JsonHandler {
 
 void append_string(std::string& out, std::string_view text) {
   out += '"';
+  const auto is_plain = [](char c) { return c >= ' ' && c < 0x7f && c != '"' && c != '\\'; };
   for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto first = text.begin() + static_cast<std::ptrdiff_t>(i);
+    const auto plain_end = std::find_if_not(first, text.end(), is_plain);
+    out.append(first, plain_end);
+    i = static_cast<std::size_t>(plain_end - text.begin());
+    if (i == text.size()) break;
     const char c = text[i];
     switch (c) {
       case '"': out += "\\\""; continue;

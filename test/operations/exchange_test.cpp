@@ -352,6 +352,21 @@ TEST_F(ExchangeTest, RefusesMoreThanItTakes) {
   EXPECT_EQ(code_of([&] { small.start("a.slow", {}, {.request_id = first.request_id()}); }), kValidationError);
 }
 
+TEST_F(ExchangeTest, OneCallerLeavesRoomForOthers) {
+  Exchange small(registry, {.threads_max = 8, .calls_per_identity_max = 2});
+  std::atomic<int> stopped = 0;
+  registry->add(specification("a", "slow"), [&](Context& call) { return wait_for_stop(call, stopped); });
+  registry->add(specification("a", "quick"), [](Context&) { return Value(1); });
+  const CallOptions greedy{.identity = Identity{.id = "greedy"}}, other{.identity = Identity{.id = "other"}};
+  PendingCall first = small.start("a.slow", {}, greedy), second = small.start("a.slow", {}, greedy);
+  EXPECT_EQ(code_of([&] { small.start("a.quick", {}, greedy); }), kOverloaded);
+  EXPECT_EQ(small.start("a.quick", {}, other).get().data, Value(1));
+  EXPECT_EQ(small.call("a.quick", {}, greedy).data, Value(1)) << "on its own thread";
+  small.abort(first.request_id());
+  EXPECT_TRUE(soon([&] { return code_of([&] { small.start("a.quick", {}, greedy).get(); }) == "none"; }))
+      << "once its handler has ended";
+}
+
 TEST_F(ExchangeTest, EndsAllCallsWithIt) {
   std::atomic<int> stopped = 0;
   registry->add(specification("a", "slow"), [&](Context& call) { return wait_for_stop(call, stopped); });

@@ -102,9 +102,12 @@ class Subscription {
 };
 
 struct ExchangeOptions {
-  int threads_max = 64;              ///< threads for calls with deadlines, started calls and subscriptions
+  int threads_max = 256;             ///< threads for calls with deadlines, started calls and subscriptions
   std::size_t waiting_max = 1024;    ///< calls that may wait for a thread; more are OVERLOADED
   std::size_t pending_max = 10'000;  ///< calls that may be pending; more are OVERLOADED
+  /// Calls of one identity that threads of the exchange run or hold in wait. More are OVERLOADED, so that one caller leaves
+  /// room for the others.
+  std::size_t calls_per_identity_max = 64;
 };
 
 /// Runs calls of a registry's operations. The steps: find the specification, find the handler, check access, validate the
