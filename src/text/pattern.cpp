@@ -47,6 +47,7 @@ constexpr std::string_view kSpaces =
 constexpr std::string_view kOtherThanSpaces =
     R"(\x00-\x08\x0e-\x1f\x21-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027}\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff})";
 constexpr std::string_view kWordCharacters = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+constexpr std::string_view kLatinNumbers = R"(\xb2\xb3\xb9\xbc-\xbe)";  // \w alone holds them, and no class does
 constexpr std::string_view kHexDigits = "0-9A-Fa-f";
 constexpr std::string_view kOtherThanHexDigits = R"(\x00-\x2f\x3a-\x40\x47-\x60\x67-\x{10ffff})";
 constexpr std::pair<std::string_view, std::string_view> kPosixClasses[] = {
@@ -113,12 +114,17 @@ std::string translate(std::string_view expression) {
       switch (escaped) {
         case 's': put(kSpaces); break;
         case 'S': put(kOtherThanSpaces); break;
-        case 'w': put(kWordCharacters); break;
+        case 'w':
+          if (in_class)
+            out += kWordCharacters;
+          else
+            out += fmt::format("[{}{}]", kWordCharacters, kLatinNumbers);
+          break;
         case 'W':
           if (in_class)
             out += other_than_word_characters();
           else
-            out += "[^", out += kWordCharacters, out += ']';
+            out += fmt::format("[^{}{}]", kWordCharacters, kLatinNumbers);
           break;
         case 'h': put(kHexDigits); break;
         case 'H': put(kOtherThanHexDigits); break;
