@@ -1,5 +1,6 @@
 // Attention on a WebGPU device: microseconds and TFLOP/s of the block that Weft chooses and, with "all", of others; some
-// rows of each result are compared with attention in double.
+// rows of each result are compared with attention in double. Attention of f16 (names with "half") runs on subgroup matrices
+// where the device has them; with "all" also with barriers in place of the order inside subgroups.
 // Usage: bench_webgpu_attention [adapter index] [substring of a shape's name] [all]
 #include <fmt/format.h>
 
@@ -8,9 +9,12 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "backend/webgpu/tested_facts.hpp"
 #include "backend/webgpu/wgsl/attention.hpp"
 #include "figure.hpp"
+#include "tensor/element.hpp"
 #include "webgpu_timing.hpp"
+#include "weft/error.hpp"
 
 using namespace weft;
 using namespace weft::webgpu;
@@ -23,14 +27,29 @@ struct Problem {
   Extent heads, kv_heads, positions, width;
   bool causal = true;
   Extent window = 0;
+  DType type = DType::f32;
 };
 
 constexpr Problem kShapes[] = {
-    {"T1024 D64", 96, 96, 1024, 64},         {"T256 D64", 384, 384, 256, 64},
-    {"T1024 D128", 64, 64, 1024, 128},       {"T8192 D64", 16, 16, 8192, 64},
-    {"small T64 D32", 64, 64, 64, 32},       {"T1024 full D64", 96, 96, 1024, 64, false},
-    {"T1024 shared D128", 32, 8, 1024, 128}, {"window T4096 D64", 32, 32, 4096, 64, true, 512},
+    {"T1024 D64", 96, 96, 1024, 64},
+    {"T256 D64", 384, 384, 256, 64},
+    {"T1024 D128", 64, 64, 1024, 128},
+    {"T8192 D64", 16, 16, 8192, 64},
+    {"small T64 D32", 64, 64, 64, 32},
+    {"T1024 full D64", 96, 96, 1024, 64, false},
+    {"T1024 shared D128", 32, 8, 1024, 128},
+    {"window T4096 D64", 32, 32, 4096, 64, true, 512},
     {"T512 D256", 32, 32, 512, 256},
+    {"half T1024 D64", 96, 96, 1024, 64, true, 0, DType::f16},
+    {"half T1024 full D64", 96, 96, 1024, 64, false, 0, DType::f16},
+    {"half T256 D64", 384, 384, 256, 64, true, 0, DType::f16},
+    {"half T8192 D64", 16, 16, 8192, 64, true, 0, DType::f16},
+    {"half T1024 D128", 64, 64, 1024, 128, true, 0, DType::f16},
+    {"half T1000 D64", 96, 96, 1000, 64, true, 0, DType::f16},
+    {"half T1024 D80", 64, 64, 1024, 80, true, 0, DType::f16},
+    {"half T1024 shared D128", 32, 8, 1024, 128, true, 0, DType::f16},
+    {"half window T4096 D64", 32, 32, 4096, 64, true, 512, DType::f16},
+    {"half T512 D256", 32, 32, 512, 256, true, 0, DType::f16},
 };
 
 constexpr AttentionBlock kOthers[] = {
@@ -38,6 +57,32 @@ constexpr AttentionBlock kOthers[] = {
     {4, 8, 2, 3, false}, {4, 8, 8, 2, true},  {4, 8, 8, 2, false}, {2, 8, 4, 3, true},  {2, 8, 4, 3, false},
     {2, 8, 8, 3, true},  {2, 8, 8, 3, false}, {2, 8, 4, 2, false}, {4, 4, 4, 3, true},  {4, 4, 4, 3, false},
     {4, 4, 2, 3, false}, {2, 4, 2, 3, false}, {1, 8, 8, 3, true},  {1, 8, 8, 3, false}, {1, 8, 4, 3, false},
+};
+
+struct MatrixTrial {
+  const char* name;
+  Extent width_least, width_most;
+  MatrixAttentionBlocks blocks;
+};
+
+// Forward, dQ, dK and dV: rows of a subgroup, subgroups, rows of a tile, interleaved.
+constexpr MatrixTrial kMatrixTrials[] = {
+    {"32x4 32 | 4 32 seq | 8 64", 8, 64, {{32, 4, 32}, {16, 4, 32, false}, {16, 8, 64, true}}},
+    {"32x8 64 | 16 64 seq | 8 32", 8, 64, {{32, 8, 64}, {16, 16, 64, false}, {16, 8, 32, true}}},
+    {"32x8 32 | 8 32 seq | 4 32", 8, 64, {{32, 8, 32}, {16, 8, 32, false}, {16, 4, 32, true}}},
+    {"32x4 64 | 4 32 | 8 64 seq", 8, 64, {{32, 4, 64}, {16, 4, 32, true}, {16, 8, 64, false}}},
+    {"16x8 32 | 8 64 | 8 32 seq", 8, 64, {{16, 8, 32}, {16, 8, 64, true}, {16, 8, 32, false}}},
+    {"16x8 64 | 8 64 seq | 4 64", 8, 64, {{16, 8, 64}, {16, 8, 64, false}, {16, 4, 64, true}}},
+    {"16x4 32 | 4 64 seq | 4 64 seq", 8, 64, {{16, 4, 32}, {16, 4, 64, false}, {16, 4, 64, false}}},
+    {"16x8 64 | 8 32 | 8 32", 65, 128, {{16, 8, 64}, {16, 8, 32, true}, {16, 8, 32, true}}},
+    {"16x8 32 | 4 32 | 4 32", 65, 128, {{16, 8, 32}, {16, 4, 32, true}, {16, 4, 32, true}}},
+    {"16x4 32 | 8 32 seq | 8 32 seq", 65, 128, {{16, 4, 32}, {16, 8, 32, false}, {16, 8, 32, false}}},
+    {"32x4 32 | 4 32 seq | 4 32 seq", 65, 128, {{32, 4, 32}, {16, 4, 32, false}, {16, 4, 32, false}}},
+    {"16x4 64 | 8 64 seq | 8 64 seq", 65, 128, {{16, 4, 64}, {16, 8, 64, false}, {16, 8, 64, false}}},
+    {"16x4 32", 129, 256, {{16, 4, 32}, {16, 4, 16, false}, {16, 4, 16, false}}},
+    {"16x8 32", 129, 256, {{16, 8, 32}, {16, 4, 32, false}, {16, 4, 32, false}}},
+    {"16x4 16", 129, 256, {{16, 4, 16}, {16, 8, 16, false}, {16, 8, 16, false}}},
+    {"16x8 16", 129, 256, {{16, 8, 16}, {16, 8, 32, false}, {16, 8, 32, false}}},
 };
 
 enum { kQ, kK, kV, kO, kDO, kDQ, kDK, kDV, kLogsumexp, kBuffers };
@@ -56,7 +101,7 @@ AttentionKernel attention(const Problem& shape, bool backward) {
   kernel.backward = backward;
   const auto tensor = [&](int buffer, Extent heads) {
     const Extent one = shape.positions * shape.width;
-    return AttentionKernel::Tensor{{buffer, DType::f32, 0, heads * one}, heads * one, one, shape.width};
+    return AttentionKernel::Tensor{{buffer, shape.type, 0, heads * one}, heads * one, one, shape.width};
   };
   kernel.q = tensor(kQ, shape.heads);
   kernel.k = tensor(kK, shape.kv_heads);
@@ -87,7 +132,10 @@ class Judge {
   }
   void download(int b) {
     auto& host = host_[static_cast<std::size_t>(b)];
-    buffers_[static_cast<std::size_t>(b)]->download(0, host.data(), host.size() * 4);
+    const DType type = b == kLogsumexp ? DType::f32 : shape_.type;
+    std::vector<unsigned char> bytes(bytes_of(type, host.size()));
+    buffers_[static_cast<std::size_t>(b)]->download(0, bytes.data(), bytes.size());
+    for (std::size_t i = 0; i < host.size(); ++i) host[i] = static_cast<float>(read_element(type, bytes.data(), i));
   }
 
   /// Largest error over the size of such results (the largest in the row, or 1 where all are smaller: sums of values of
@@ -182,6 +230,19 @@ class Judge {
   std::vector<std::vector<float>> host_;
 };
 
+/// Rounds what make_buffers has drawn to halves, which fill a half of each buffer.
+void round_to_halves(const std::vector<std::shared_ptr<Buffer>>& buffers, const std::vector<Extent>& counts) {
+  for (const int b : {kQ, kK, kV, kDO}) {
+    std::vector<float> drawn(static_cast<std::size_t>(counts[static_cast<std::size_t>(b)]));
+    Buffer& buffer = *buffers[static_cast<std::size_t>(b)];
+    buffer.download(0, drawn.data(), drawn.size() * 4);
+    std::vector<unsigned char> halves(bytes_of(DType::f16, drawn.size()));
+    // Scores of such numbers are as steep as those of a trained model.
+    for (std::size_t i = 0; i < drawn.size(); ++i) write_element(DType::f16, 1.7 * drawn[i], halves.data(), i);
+    buffer.upload(0, halves.data(), halves.size());
+  }
+}
+
 std::string name_of_block(const AttentionBlock& b) {
   return fmt::format("{} rows x {}, {} a thread, {} slabs{}", b.rows(), b.tile(), b.lane_rows, b.buffers,
                      b.ahead ? ", ahead" : "");
@@ -191,14 +252,18 @@ std::string name_of_block(const AttentionBlock& b) {
 
 int main(int argc, char** argv) {
   const auto device = Device::open(argc > 1 ? std::atoi(argv[1]) : -1, {.validate = false, .robust = false});
-  const Target target = target_of(device->info());
+  Target target = target_of(device->info());
+  target.tested = test_facts(device);
   const bool all = argc > 3 && std::strcmp(argv[3], "all") == 0;
-  fmt::print("{}\n", describe(device->info()));
+  fmt::print("{}\n{}", describe(device->info()), facts_text(target.tested));
+  Target strict = target;
+  strict.tested.ordered_subgroups = false;
   for (const Problem& shape : kShapes) {
     if (argc > 2 && !std::strstr(shape.name, argv[2])) continue;
     const Extent q = shape.heads * shape.positions * shape.width, k = shape.kv_heads * shape.positions * shape.width;
     const std::vector<Extent> counts{q, k, k, q, q, q, k, k, shape.heads * shape.positions};
     const auto buffers = bench::make_buffers(device, counts);
+    if (shape.type == DType::f16) round_to_halves(buffers, counts);
     Judge judge(shape, buffers, counts);
     struct Trial {
       std::string name;
@@ -213,35 +278,54 @@ int main(int argc, char** argv) {
       trials.push_back({name, backward, std::move(rendered)});
     };
     for (const bool backward : {false, true}) {
-      add("* chosen", backward, nullptr);
-      if (all)
+      const auto add_matrices = [&](const std::string& name, const MatrixAttentionBlocks& blocks, const Target& on) {
+        Rendered rendered;
+        Scratch scratch(kBuffers, rendered);
+        if (render_on_matrices(attention(shape, backward), blocks, on, scratch, rendered))
+          trials.push_back({name, backward, std::move(rendered)});
+      };
+      if (all && shape.type == DType::f16 && target.matrices()) {
+        add_matrices("with barriers", choose_matrix_blocks(attention(shape, backward), strict), strict);
+        for (const MatrixTrial& trial : kMatrixTrials)
+          if (shape.width >= trial.width_least && shape.width <= trial.width_most)
+            add_matrices(trial.name, trial.blocks, target);
+      } else if (all)
         for (const AttentionBlock& block : kOthers)
           if (is_possible(attention(shape, backward), target, block)) add(name_of_block(block), backward, &block);
+      add("* chosen", backward, nullptr);  // measured when the device has woken up
     }
     Recording shaders;  // compiles everything side by side
     for (const Trial& trial : trials) {
       Recording one = bench::record(device, buffers, trial.rendered, 0);
       shaders.shaders.insert(shaders.shaders.end(), one.shaders.begin(), one.shaders.end());
     }
-    const CommandSequence compiled(device, std::move(shaders));
-    for (const Trial& trial : trials) {
-      const double us = bench::microseconds(device, buffers, trial.rendered);
-      const double error = judge.worst(trial.backward);  // before parts of it run alone
-      const double flops = (trial.backward ? 10 : 4) * pairs(shape) * static_cast<double>(shape.heads * shape.width);
-      std::string parts;
-      if (trial.rendered.dispatches.size() > 1)
-        for (const RenderedDispatch& dispatch : trial.rendered.dispatches) {
-          Rendered one;
-          one.scratch_bytes = trial.rendered.scratch_bytes;
-          one.dispatches = {dispatch};
-          parts += fmt::format(" {:8.1f}", bench::microseconds(device, buffers, one));
-        }
-      fmt::print("{:<18} {:<9} {:<42} {:9.1f} us {:6.2f} TFLOP/s  error {:.0e} {}\n", shape.name,
-                 trial.backward ? "backward" : "forward", trial.name, us, flops / us * 1e-6, error, parts);
-      std::fflush(stdout);
-      if (trial.name == "* chosen")
-        figures::keep({"attention on a GPU", fmt::format("{}, {}", shape.name, trial.backward ? "backward" : "forward"),
-                       "TFLOP/s", flops / us * 1e-6, "", 0, describe(device->info())});
+    try {
+      const CommandSequence compiled(device, std::move(shaders));
+    } catch (const Error& error) {
+      fmt::print("{}: {}\n", shape.name, error.what());  // the one that fails says so again
     }
+    for (const Trial& trial : trials) try {
+        const double us = bench::microseconds(device, buffers, trial.rendered);
+        const double error = judge.worst(trial.backward);  // before parts of it run alone
+        const double flops = (trial.backward ? 10 : 4) * pairs(shape) * static_cast<double>(shape.heads * shape.width);
+        std::string parts;
+        if (trial.rendered.dispatches.size() > 1)
+          for (const RenderedDispatch& dispatch : trial.rendered.dispatches) {
+            Rendered one;
+            one.scratch_bytes = trial.rendered.scratch_bytes;
+            one.dispatches = {dispatch};
+            parts += fmt::format(" {:8.1f}", bench::microseconds(device, buffers, one));
+          }
+        fmt::print("{:<24} {:<9} {:<34} {:9.1f} us {:6.2f} TFLOP/s  error {:.0e} {}\n", shape.name,
+                   trial.backward ? "backward" : "forward", trial.name, us, flops / us * 1e-6, error, parts);
+        std::fflush(stdout);
+        if (trial.name == "* chosen")
+          figures::keep({"attention on a GPU",
+                         fmt::format("{}, {}", shape.name, trial.backward ? "backward" : "forward"), "TFLOP/s",
+                         flops / us * 1e-6, "", 0, describe(device->info())});
+      } catch (const Error& error) {
+        fmt::print("{:<24} {:<9} {:<34} {}\n", shape.name, trial.backward ? "backward" : "forward", trial.name,
+                   error.what());
+      }
   }
 }

@@ -16,9 +16,11 @@
 
 #include "backend/webgpu/tested_facts.hpp"
 #include "backend/webgpu/wgsl/matmul.hpp"
+#include "backend/webgpu/wgsl/matmul/scaled_product.hpp"
 #include "figure.hpp"
 #include "tensor/element.hpp"
 #include "webgpu_timing.hpp"
+#include "weft/error.hpp"
 
 using namespace weft;
 using namespace weft::webgpu;
@@ -30,6 +32,7 @@ struct Product {
   const char* layout;  // of A and B: t is transposed in memory
   Extent m, n, k;
   DType type = DType::f32;
+  ProductPrecision precision = ProductPrecision::exact;
 };
 
 constexpr Product kProducts[] = {
@@ -75,6 +78,15 @@ constexpr Product kProducts[] = {
     {"half small qkv", "nn", 1024, 384, 128, DType::f16},
     {"half small up dW", "tn", 128, 512, 1024, DType::f16},
     {"half rows 64", "nt", 64, 4096, 4096, DType::f16},
+    {"high cube tn", "tn", 4096, 4096, 4096, DType::f32, ProductPrecision::high},
+    {"high cube nn", "nn", 4096, 4096, 4096, DType::f32, ProductPrecision::high},
+    {"high cube nt", "nt", 4096, 4096, 4096, DType::f32, ProductPrecision::high},
+    {"high char-gpt qkv", "nn", 16384, 1152, 384, DType::f32, ProductPrecision::high},
+    {"high char-gpt up dW", "tn", 384, 1536, 16384, DType::f32, ProductPrecision::high},
+    {"high gpt2 logits", "nt", 8192, 50257, 768, DType::f32, ProductPrecision::high},
+    {"medium cube nn", "nn", 4096, 4096, 4096, DType::f32, ProductPrecision::medium},
+    {"medium char-gpt qkv", "nn", 16384, 1152, 384, DType::f32, ProductPrecision::medium},
+    {"medium char-gpt up dW", "tn", 384, 1536, 16384, DType::f32, ProductPrecision::medium},
 };
 
 kernel::MatmulKernel product(const Product& shape) {
@@ -85,6 +97,7 @@ kernel::MatmulKernel product(const Product& shape) {
   const kernel::View one{{1}, {0}, 0, {}};
   kernel.a_view = kernel::matrix_view(one, shape.m, a_t ? 1 : shape.k, shape.k, a_t ? shape.m : 1);
   kernel.b_view = kernel::matrix_view(one, shape.k, b_t ? 1 : shape.n, shape.n, b_t ? shape.k : 1);
+  kernel.precision = shape.precision;
   kernel.epilogue.outer = shape.m * shape.n;
   kernel.epilogue.steps = {kernel::Step{kernel::StepKind::accumulator}};
   kernel.epilogue.outputs = {{2, DType::f32, 0, shape.m * shape.n}};
@@ -183,6 +196,29 @@ std::vector<Candidate> candidates(const kernel::MatmulKernel& kernel, const Targ
                    }});
   };
   const TileChoice chosen = choose_tile(1, kernel.m, kernel.n, kernel.k, target);
+  if (kernel.precision != ProductPrecision::exact) {
+    const auto add_scaled = [&](const MatrixTile& tile, int split) {
+      for (const bool together : {false, true}) {
+        if (together && !multiplies_together(kernel, tile, target)) continue;
+        all.push_back({fmt::format("{} {}{}", name_of(kernel.precision), tile.name, together ? ", together" : ""),
+                       split, 0, [&, split, together](Scratch& scratch, Rendered& rendered) {
+                         render_scaled(kernel, tile, split, target, scratch, rendered, together);
+                       }});
+      }
+    };
+    add(chosen);
+    const auto scaled = choose_scaled_tile(kernel, target);
+    for (const MatrixTile& t : matrix_tiles())
+      for (const int split : {1, 4, 8})
+        if (webgpu::fits(t, false, false, target.limits) && (split == 1 || (scaled && scaled->split > 1)) &&
+            split_fits(1, kernel.m, kernel.n, split, target))
+          add_scaled(t, split);
+    for (const MatrixTile& t : more)
+      if (fits(t, false, false, target.limits)) add_scaled(t, 1);
+    all.push_back({"chosen", scaled ? scaled->split : 1, 0,
+                   [&](Scratch& scratch, Rendered& rendered) { render(kernel, target, scratch, rendered); }});
+    return all;
+  }
   const auto on_matrices = choose_matrix_tile(kernel, target);
   if (on_matrices) {
     const bool a_along_k = follows_k(kernel.a_view), b_along_k = follows_k(kernel.b_view.transposed());
@@ -241,20 +277,34 @@ int main(int argc, char** argv) {
       Recording one = bench::record(device, buffers, rendered[i], 0);
       recording.shaders.insert(recording.shaders.end(), one.shaders.begin(), one.shaders.end());
     }
-    const CommandSequence compiled(device, std::move(recording));
-    fmt::print("{} {} {} x {} x {}\n", shape.name, shape.layout, shape.m, shape.n, shape.k);
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      const double us = bench::microseconds(device, buffers, rendered[i]);
-      fmt::print("  {} {:<40} split {:<3} {:10.2f} us {:8.2f} TFLOP/s   estimated {:10.2f} us, error {:.1e}\n",
-                 i + 1 == all.size() ? "*" : " ", all[i].name, all[i].split, us,
-                 2e-6 * static_cast<double>(shape.m * shape.n * shape.k) / us, all[i].estimated,
-                 worst_error(shape, values, *buffers[2]));
-      std::fflush(stdout);
-      if (i + 1 == all.size())
-        figures::keep({"matrix products on a GPU",
-                       fmt::format("{} {} {} x {} x {}", shape.name, shape.layout, shape.m, shape.n, shape.k),
-                       "TFLOP/s", 2e-6 * static_cast<double>(shape.m * shape.n * shape.k) / us, "", 0,
-                       describe(device->info())});
+    try {
+      const CommandSequence compiled(device, std::move(recording));
+    } catch (const Error& error) {
+      fmt::print("{}: {}\n", shape.name, error.what());  // the one that fails says so again
     }
+    fmt::print("{} {} {} x {} x {}\n", shape.name, shape.layout, shape.m, shape.n, shape.k);
+    for (std::size_t i = 0; i < all.size(); ++i) try {
+        const double us = bench::microseconds(device, buffers, rendered[i]);
+        const double error = worst_error(shape, values, *buffers[2]);  // before parts of it run alone
+        std::string parts;
+        if (shape.precision != ProductPrecision::exact && rendered[i].dispatches.size() > 1)
+          for (const RenderedDispatch& dispatch : rendered[i].dispatches) {
+            Rendered one;
+            one.scratch_bytes = rendered[i].scratch_bytes;
+            one.dispatches = {dispatch};
+            parts += fmt::format(" {:.1f}", bench::microseconds(device, buffers, one));
+          }
+        fmt::print("  {} {:<40} split {:<3} {:10.2f} us {:8.2f} TFLOP/s   estimated {:10.2f} us, error {:.1e}{}\n",
+                   i + 1 == all.size() ? "*" : " ", all[i].name, all[i].split, us,
+                   2e-6 * static_cast<double>(shape.m * shape.n * shape.k) / us, all[i].estimated, error, parts);
+        std::fflush(stdout);
+        if (i + 1 == all.size())
+          figures::keep({"matrix products on a GPU",
+                         fmt::format("{} {} {} x {} x {}", shape.name, shape.layout, shape.m, shape.n, shape.k),
+                         "TFLOP/s", 2e-6 * static_cast<double>(shape.m * shape.n * shape.k) / us, "", 0,
+                         describe(device->info())});
+      } catch (const Error& error) {
+        fmt::print("  {} {}\n", all[i].name, error.what());
+      }
   }
 }

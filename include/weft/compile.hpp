@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "weft/product_precision.hpp"
 #include "weft/tensor.hpp"
 
 namespace weft {
@@ -123,11 +124,13 @@ CompiledCall<F> compile(F function) {
 /// The plan that would compute `tensor`: kernels, shapes, bytes, FLOPs, buffers.
 std::string explain(const Tensor& tensor, bool source = false);
 
-/// The compiler's switches of a session, for tests and for finding faults. Environment: WEFT_DISABLE=fusion,rewrites,...
+/// The compiler's switches of a session, for tests and for finding faults, and its precision of products. Environment:
+/// WEFT_DISABLE=fusion,rewrites,... and WEFT_PRODUCTS=exact, high or medium. Plans made after a change follow it.
 struct CompileSettings {
   bool fusion = true;            // off: one kernel for each op
   bool fused_composites = true;  // off: attention as matmul and softmax
   std::vector<std::string> disabled_rewrites;
+  ProductPrecision products = ProductPrecision::exact;
 };
 CompileSettings& compile_settings();
 

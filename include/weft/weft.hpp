@@ -27,6 +27,7 @@
 #include "weft/ops/recurrent.hpp"
 #include "weft/ops/softmaxes.hpp"
 #include "weft/optim.hpp"
+#include "weft/product_precision.hpp"
 #include "weft/schema.hpp"
 #include "weft/session.hpp"
 #include "weft/shape.hpp"

@@ -1,11 +1,15 @@
 // weft train text
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "cli/commands.hpp"
 #include "cli/stop_on_interrupt.hpp"
 #include "cli/train_console.hpp"
+#include "weft/compile.hpp"
 #include "weft/train/config.hpp"
 #include "weft/train/run.hpp"
 
@@ -24,6 +28,7 @@ std::optional<fs::path> demo_text() {
 
 struct TextRequest : train::TrainRequest {
   bool quiet = false;
+  std::string products;  // a ProductPrecision by name; empty: as the session has it
 };
 
 // Until its first step a run has nothing to keep, and a signal ends the process.
@@ -38,6 +43,7 @@ class StopsTraining : public train::Observer {
 };
 
 int train_text(const TextRequest& request) {
+  if (const auto products = product_precision_of(request.products)) compile_settings().products = *products;
   const std::stop_source stop;
   TrainConsole console(request.quiet);
   StopsTraining stops(stop);
@@ -69,6 +75,12 @@ void set_up_text(CLI::App& app, Action& action) {
       ->group(run);
   app.add_option("--preset", r.preset, preset_help() + "\n(default: small)")->group(run);
   app.add_option("--device", r.device, "auto, cpu, webgpu or webgpu:INDEX")->group(run)->capture_default_str();
+  app.add_option(
+         "--products", r.products,
+         "products of f32 where a device has matrix units: exact, high (three products of halves) or medium (one) "
+         "(default: $WEFT_PRODUCTS, else exact)")
+      ->group(run)
+      ->check(CLI::IsMember(std::vector<std::string>(std::begin(kProductPrecisions), std::end(kProductPrecisions))));
   app.add_option("--steps", r.steps, "steps in all (default: the preset's)")->group(run);
   app.add_option("--seconds", r.seconds, "train for this long; without --steps the learning rate falls over the time")
       ->group(run);

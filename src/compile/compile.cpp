@@ -23,6 +23,8 @@ Compiled compile(const Request& request, const Target& target, const Settings& s
   Placement placement = place_parts(graph, compute);
   Drafts drafts = build_kernels(graph, compute, placement, target, settings);
   if (settings.fusion) compute_rows_in_products(drafts.kernels, placement, target);
+  for (DraftKernel& draft : drafts.kernels)
+    if (auto* product = std::get_if<kernel::MatmulKernel>(&draft.kernel)) product->precision = settings.products;
   const Order order = order_of(drafts.kernels, graph.outputs, request, placement);
   return assemble(std::move(drafts.kernels), order, graph.outputs, target);
 }

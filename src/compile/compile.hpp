@@ -8,6 +8,7 @@
 #include "compile/capabilities.hpp"
 #include "compile/kernel.hpp"
 #include "graph/node.hpp"
+#include "weft/product_precision.hpp"
 
 namespace weft::compiler {
 
@@ -30,6 +31,7 @@ struct Settings {
   bool fusion = true;
   bool fused_composites = true;
   std::vector<std::string> disabled_rewrites;
+  ProductPrecision products = ProductPrecision::exact;
 };
 
 struct Request {

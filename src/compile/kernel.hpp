@@ -12,6 +12,7 @@
 #include "ops/scalar.hpp"
 #include "tensor/block_format.hpp"
 #include "weft/dtype.hpp"
+#include "weft/product_precision.hpp"
 #include "weft/shape.hpp"
 
 namespace weft::graph {
@@ -132,6 +133,7 @@ struct MatmulKernel {
   Operand a, b;
   MatrixView a_view, b_view;  // [batch, m, k] and [batch, k, n]
   LoopKernel epilogue;
+  ProductPrecision precision = ProductPrecision::exact;  // at least, where it computes in f32
 
   /// The type of the product before the epilogue.
   DType type() const { return compute_type(a.type); }

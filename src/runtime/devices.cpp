@@ -15,6 +15,7 @@
 #include "runtime/runtime_state.hpp"
 #include "tensor/device.hpp"
 #include "tensor/element.hpp"
+#include "weft/error.hpp"
 
 namespace weft {
 
@@ -51,6 +52,12 @@ CompileSettings settings_of_environment() {
     else if (!word.empty())
       s.disabled_rewrites.emplace_back(word);
     rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
+  }
+  if (const char* products = std::getenv("WEFT_PRODUCTS"); products && *products) {
+    const auto precision = product_precision_of(products);
+    if (!precision)
+      throw UsageError(fmt::format("WEFT_PRODUCTS is \"{}\"; it may be exact, high or medium", products));
+    s.products = *precision;
   }
   return s;
 }

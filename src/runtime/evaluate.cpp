@@ -41,7 +41,7 @@ std::shared_ptr<Executable> make_executable(const compiler::Request& request, De
   auto executable = std::make_shared<Executable>();
   executable->device = RuntimeState::current().device(device).shared_from_this();
   const compiler::Target target = target_of(device);
-  executable->compiled = compiler::compile(request, target, {s.fusion, s.fused_composites, s.disabled_rewrites});
+  executable->compiled = compiler::compile(request, target, {s.fusion, s.fused_composites, s.disabled_rewrites, s.products});
   executable->program = executable->device->backend->compile(executable->compiled.plan);
   for (const NodeRef& output : request.outputs) executable->output_bytes.push_back(target.storage_bytes(*output));
   kernel::Plan& plan = executable->compiled.plan;
@@ -55,7 +55,8 @@ namespace {
 
 std::uint64_t settings_word() {
   const CompileSettings& settings = compile_settings();
-  const auto switches = static_cast<std::uint64_t>(settings.fusion | settings.fused_composites << 1);
+  const auto switches = static_cast<std::uint64_t>(settings.fusion | settings.fused_composites << 1 |
+                                                   static_cast<int>(settings.products) << 2);
   if (settings.disabled_rewrites.empty()) return switches;
   Hasher h;
   h.add(switches);
@@ -295,7 +296,10 @@ std::string explain(const Executable& executable, bool source) {
     if (const auto* loop = std::get_if<kernel::LoopKernel>(&k))
       shape = fmt::format(" [{} x {}]", loop->outer, loop->inner);
     if (const auto* product = std::get_if<kernel::MatmulKernel>(&k))
-      shape = fmt::format(" [{} x {}x{}x{}]", product->batch, product->m, product->n, product->k);
+      shape = fmt::format(" [{} x {}x{}x{}]{}", product->batch, product->m, product->n, product->k,
+                          product->precision == ProductPrecision::exact || product->type() != DType::f32
+                              ? ""
+                              : fmt::format(", {} precision", name_of(product->precision)));
     if (const auto* product = std::get_if<kernel::PackedMatmulKernel>(&k))
       shape = fmt::format(" [{}x{}x{}]", product->m, product->n, product->k);
     text += fmt::format("{:>4}  {:<10} {:>12.3f} {:>12.3f}  {}{}\n", i, forms[k.index()],

@@ -361,6 +361,25 @@ TEST(Plans, FollowTheSettings) {
   EXPECT_EQ(explain(x), "the value is in memory; nothing would run\n");
 }
 
+TEST(Plans, KnowThePrecisionOfProducts) {
+  const auto product = [] {
+    return matmul(tensor<float>({1, 2, 3, 4}, {2, 2}) * 1.0000001, tensor<float>({5, 6, 7, 8}, {2, 2}));
+  };
+  const Floats wanted = product().to_vector<float>();
+  EXPECT_EQ(explain(product()).find("precision"), std::string::npos);
+  const std::size_t plans = runtime::compiled_plan_count();
+  for (const ProductPrecision precision : {ProductPrecision::high, ProductPrecision::medium}) {
+    compile_settings().products = precision;
+    EXPECT_NE(explain(product()).find(std::string(name_of(precision)) + " precision"), std::string::npos);
+    EXPECT_EQ(product().to_vector<float>(), wanted) << "the CPU is exact";
+  }
+  compile_settings().products = ProductPrecision::exact;
+  EXPECT_EQ(product().to_vector<float>(), wanted);
+  EXPECT_GE(runtime::compiled_plan_count(), plans + 2);
+  EXPECT_EQ(product_precision_of("medium"), ProductPrecision::medium);
+  EXPECT_EQ(product_precision_of("tf32"), std::nullopt);
+}
+
 TEST(CustomOps, WorkWhereTheRowsDo) {
   const CustomOp op =
       register_op({.name = "runtime_test_mish", .inputs = {"x"}, .forward = "x * tanh(log(1 + exp(x)))"});

@@ -127,12 +127,15 @@ bool has_large_product(const kernel::Plan& plan) {
   });
 }
 
-/// Whether some kernel reads elements that the device may be able to convert itself.
-bool reads_halves(const kernel::Plan& plan) {
+/// Whether some kernel reads elements that the device may be able to convert itself, or may make such.
+bool uses_halves(const kernel::Plan& plan) {
   bool found = false;
-  for (const kernel::Kernel& kernel : plan.kernels)
+  for (const kernel::Kernel& kernel : plan.kernels) {
+    const auto* product = std::get_if<kernel::MatmulKernel>(&kernel);
+    found |= product && product->precision != ProductPrecision::exact;
     kernel::visit_operands(
         kernel, [&](const kernel::Operand& operand, bool written) { found |= !written && operand.type == DType::f16; });
+  }
   return found;
 }
 
@@ -199,7 +202,7 @@ class WebgpuBackend final : public backend::Backend {
   std::unique_ptr<backend::Program> compile(const kernel::Plan& plan) override {
     Target target = target_;
     if (target.unroll && has_large_product(plan)) target.profile = profiles_.measured();
-    if (reads_halves(plan)) target.tested = facts_.facts();
+    if (uses_halves(plan)) target.tested = facts_.facts();
     return std::make_unique<CompiledPlan>(device_, plan, target);
   }
 

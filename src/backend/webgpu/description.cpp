@@ -23,7 +23,8 @@ std::vector<std::pair<std::string, std::string>> details_of(const AdapterInfo& i
       {"shader-f16", yes(info.f16)},
       {"subgroup matrices", info.subgroup_matrices.empty()
                                 ? "no; products of f16 are computed in f32"
-                                : fmt::format("{} shapes; products of f16 {}", info.subgroup_matrices.size(),
+                                : fmt::format("{} shapes; products of f16, and of f32 in high or medium precision, {}",
+                                              info.subgroup_matrices.size(),
                                               target_of(info).lists_matrices ? "run on them" : "are computed in f32")},
       {"timestamps", yes(info.timestamps)},
       {"workgroup memory", fmt::format("{} bytes", info.limits.workgroup_bytes)},

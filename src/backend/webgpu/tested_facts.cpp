@@ -18,11 +18,12 @@
 namespace weft::webgpu {
 namespace {
 
-constexpr int kVersion = 2;  // of the format and of the tests
+constexpr int kVersion = 3;  // of the format and of the tests
 constexpr std::string_view kKey = "weft tested facts";
 
 constexpr int kThreads = 256;
 constexpr std::uint32_t kHalves = 1 << 16;
+constexpr int kExchangeThreads = 256;
 
 /// Runs the shader and returns its buffer of this many words.
 std::vector<std::uint32_t> results(const std::shared_ptr<Device>& device, const ShaderPieces& pieces,
@@ -114,11 +115,90 @@ bool has_matrices(const std::shared_ptr<Device>& device) {
   }
 }
 
+// What attention on matrices does between its barriers, many times over, in several subgroups that are not in step: matrices
+// are stored, each thread reads one column of them, writes halves over them, and these are read as matrices.
+ShaderPieces exchange_shader() {
+  constexpr int kTurns = 64;
+  ShaderPieces pieces{.threads = kExchangeThreads, .matrices = true, .storage = {{"u32", true}}};
+  pieces.share("scores", "vec4<u32>", 96 * kExchangeThreads / 32);
+  pieces.functions.push_back({"halves", "(v: vec2f) -> u32 { return bitcast<u32>(vec2<f16>(v)); }\n"});
+  // Left and right are matrices of small whole numbers; a sum of their product modulo 8 becomes the next left one.
+  std::string body =
+      "  let lane = thread & 31u;\n"
+      "  let own = subgroup * 96u;\n"
+      "  let row = lane & 15u;\n"
+      "  let part = lane >> 4u;\n"
+      "  var word: vec4<u32>;\n"
+      "  for (var w = 0u; w < 4u; w++) {\n"
+      "    let k = part * 8u + w * 2u;\n"
+      "    word[w] = $halves(vec2f(f32((row * 3u + k + group) % 8u), f32((row * 3u + k + 1u + group) % 8u)));\n"
+      "  }\n"
+      "  $scores[own + row * 3u + part] = word;\n"
+      "  workgroupBarrier();\n"
+      "  let right = subgroupMatrixLoad<subgroup_matrix_right<f16, 16, 16>, col_major>(&$scores, own, 3u);\n"
+      "  workgroupBarrier();\n"
+      "  var sum = 0u;\n";
+  body += fmt::format("  for (var turn = 0u; turn < {}u + (subgroup & 3u); turn++) {{\n", kTurns);
+  body +=
+      "    let left = subgroupMatrixLoad<subgroup_matrix_left<f16, 16, 16>, row_major>(&$scores, own, 3u);\n"
+      "    var product = subgroup_matrix_result<f32, 16, 16>();\n"
+      "    product = subgroupMatrixMultiplyAccumulate(left, right, product);\n"
+      "    // subgroup order\n"
+      "    subgroupMatrixStore<row_major>(&$scores, own, product, 6u);\n"
+      "    // subgroup order\n";
+  for (int i = 0; i < 8; ++i)
+    body +=
+        fmt::format("    let s{0} = bitcast<f32>($scores[own + row / 4u + (part * 8u + {0}u) * 6u][row & 3u]);\n", i);
+  body += "    // subgroup order\n";
+  for (int i = 0; i < 8; ++i) body += fmt::format("    let p{0} = f32((u32(s{0}) + turn + {0}u) % 8u);\n", i);
+  body +=
+      "    $scores[own + row * 3u + part] = vec4<u32>($halves(vec2f(p0, p1)), $halves(vec2f(p2, p3)), "
+      "$halves(vec2f(p4, p5)), $halves(vec2f(p6, p7)));\n"
+      "    // subgroup order\n"
+      "    sum = sum * 5u + u32(p0 + 8f * p1 + 64f * p2 + 512f * p3) + u32(p4 + 8f * p5 + 64f * p6 + 512f * p7) * "
+      "4096u;\n"
+      "  }\n";
+  body += fmt::format("  $data0[group * {}u + thread] = sum;\n", kExchangeThreads);
+  pieces.body = body;
+  return pieces;
+}
+
+/// The same with barriers at the marked places, in turns that all subgroups take.
+ShaderPieces ordered_exchange_shader() {
+  ShaderPieces pieces = exchange_shader();
+  const auto replace_all = [&](std::string_view from, std::string_view to) {
+    for (std::size_t at = pieces.body.find(from); at != std::string::npos; at = pieces.body.find(from, at + to.size()))
+      pieces.body.replace(at, from.size(), to);
+  };
+  replace_all("// subgroup order", "workgroupBarrier();");
+  replace_all("u + (subgroup & 3u); turn++) {", "u + 3u; turn++) { let counts = turn < 64u + (subgroup & 3u);");
+  replace_all("    sum = sum * 5u", "    if (counts) { sum = sum * 5u");
+  replace_all("* 4096u;\n", "* 4096u; }\n");
+  return pieces;
+}
+
+bool has_ordered_subgroups(const std::shared_ptr<Device>& device) {
+  constexpr std::uint32_t kGroups = 1024;
+  try {
+    const std::uint32_t words = kGroups * kExchangeThreads;
+    const std::vector<std::uint32_t> wanted = results(device, ordered_exchange_shader(), words, kGroups);
+    for (int i = 0; i < 3; ++i)
+      if (results(device, exchange_shader(), words, kGroups) != wanted) return false;
+    return true;
+  } catch (const Error& error) {
+    log(LogLevel::warning, "webgpu",
+        fmt::format("{}: the order inside subgroups is not used: {}", device->name(), error.what()));
+    return false;
+  }
+}
+
 }  // namespace
 
 std::string facts_text(const TestedFacts& facts) {
-  return nlohmann::ordered_json{
-             {"version", kVersion}, {"exact_halves", facts.exact_halves}, {"matrices", facts.matrices}}
+  return nlohmann::ordered_json{{"version", kVersion},
+                                {"exact_halves", facts.exact_halves},
+                                {"matrices", facts.matrices},
+                                {"ordered_subgroups", facts.ordered_subgroups}}
              .dump() +
          "\n";
 }
@@ -128,7 +208,8 @@ std::optional<TestedFacts> parse_facts(std::string_view text) {
   if (!json.is_object() || !json.contains("version") || json["version"] != kVersion) return {};
   TestedFacts facts;
   for (const auto& [name, fact] :
-       {std::pair{"exact_halves", &facts.exact_halves}, std::pair{"matrices", &facts.matrices}}) {
+       {std::pair{"exact_halves", &facts.exact_halves}, std::pair{"matrices", &facts.matrices},
+        std::pair{"ordered_subgroups", &facts.ordered_subgroups}}) {
     const auto found = json.find(name);
     if (found == json.end() || !found->is_boolean()) return {};
     *fact = found->get<bool>();
@@ -140,6 +221,7 @@ TestedFacts test_facts(const std::shared_ptr<Device>& device) {
   TestedFacts facts;
   facts.exact_halves = has_exact_halves(device);
   facts.matrices = has_matrices(device);
+  facts.ordered_subgroups = facts.matrices && has_ordered_subgroups(device);
   return facts;
 }
 

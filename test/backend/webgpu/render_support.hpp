@@ -121,10 +121,9 @@ inline void expect_same(const kernel::Plan& plan, const std::vector<TestBuffer>&
   if (shown > 0) ADD_FAILURE() << source;
 }
 
-/// Runs dispatches made of `kernel` and compares with the reference, as expect_same does for a plan.
-/// `rewrite`: changes the text of each shader first.
-inline void replay(const Rendered& rendered, const kernel::Plan& plan, const std::vector<TestBuffer>& buffers,
-                   double tolerance, std::string (*rewrite)(std::string) = nullptr) {
+/// Runs dispatches over the buffers; returns those as they are afterwards. `rewrite`: changes the text of each shader first.
+inline std::vector<reference::Values> results_of(const Rendered& rendered, const std::vector<TestBuffer>& buffers,
+                                                 std::string (*rewrite)(std::string) = nullptr) {
   static const std::shared_ptr<Device> device = Device::open(0, {.validate = true, .cache_folder = {}});
   Recording recording;
   std::vector<std::shared_ptr<Buffer>> own;
@@ -149,17 +148,27 @@ inline void replay(const Rendered& rendered, const kernel::Plan& plan, const std
     recording.commands.emplace_back(command);
   }
   CommandSequence(device, recording).run({});
+  std::vector<reference::Values> results;
+  for (std::size_t b = 0; b < buffers.size(); ++b) {
+    const DType type = buffers[b].type == DType::boolean ? DType::u32 : buffers[b].type;
+    std::vector<unsigned char> host(bytes_of(type, buffers[b].values.size()));
+    own[b]->download(0, host.data(), host.size());
+    results.push_back(from_host(type, host, buffers[b].values.size()));
+  }
+  return results;
+}
+
+/// Runs dispatches made of `kernel` and compares with the reference, as expect_same does for a plan.
+inline void replay(const Rendered& rendered, const kernel::Plan& plan, const std::vector<TestBuffer>& buffers,
+                   double tolerance, std::string (*rewrite)(std::string) = nullptr) {
+  const std::vector<reference::Values> results = results_of(rendered, buffers, rewrite);
   std::vector<reference::Values> wanted;
   for (const TestBuffer& buffer : buffers) wanted.push_back(buffer.values);
   reference::run(plan, wanted);
   int shown = 0;
   for (std::size_t b = 0; b < wanted.size(); ++b) {
-    const DType type = buffers[b].type == DType::boolean ? DType::u32 : buffers[b].type;
-    std::vector<unsigned char> host(bytes_of(type, wanted[b].size()));
-    own[b]->download(0, host.data(), host.size());
-    const reference::Values values = from_host(type, host, wanted[b].size());
-    for (std::size_t i = 0; i < values.size() && shown < 5; ++i) {
-      const double got = values[i];
+    for (std::size_t i = 0; i < results[b].size() && shown < 5; ++i) {
+      const double got = results[b][i];
       if (got == wanted[b][i] || std::abs(got - wanted[b][i]) <= tolerance * (1 + std::abs(wanted[b][i]))) continue;
       ADD_FAILURE() << "buffer " << b << " element " << i << ": got " << got << ", wanted " << wanted[b][i];
       ++shown;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backend/webgpu/wgsl/attention/block.hpp"
+#include "backend/webgpu/wgsl/attention/matrix_block.hpp"
 #include "backend/webgpu/wgsl/render.hpp"
 #include "compile/kernel.hpp"
 
@@ -15,11 +16,18 @@ namespace weft::webgpu {
 /// share it. Nothing is added atomically, so results repeat bit for bit. A query that sees no key gets O = 0 and L = -infinity.
 /// `block` overrides the choice of block, for measurements.
 ///
-/// Throws DTypeError for other types, DeviceError if the device has too little workgroup memory for the width. Source: Dao
-/// 2023, arXiv:2307.08691.
+/// Operands of f16 are multiplied on subgroup matrices where the device has them and rows are enough (render_on_matrices).
+///
+/// Throws DTypeError for other types, DeviceError where the device has too little workgroup memory for the width.
+/// Source: Dao 2023, arXiv:2307.08691.
 void render(const kernel::AttentionKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered,
             const AttentionBlock* block = nullptr);
-/// Whether the device can run the kernel in such blocks.
+/// The same on subgroup matrices of f16, whatever the device says of them; where the operands suit. False, and nothing is
+/// appended, where the operands cannot be bound so or the blocks do not fit. Results then hold sums of products of halves,
+/// of which shares and slopes were rounded to f16.
+bool render_on_matrices(const kernel::AttentionKernel& kernel, const MatrixAttentionBlocks& blocks,
+                        const Target& target, Scratch& scratch, Rendered& rendered);
+/// Whether the device can run it in such blocks.
 bool is_possible(const kernel::AttentionKernel& kernel, const Target& target, const AttentionBlock& block);
 
 }  // namespace weft::webgpu

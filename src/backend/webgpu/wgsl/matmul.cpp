@@ -2,6 +2,7 @@
 
 #include "backend/webgpu/wgsl/matmul/as_reduction.hpp"
 #include "backend/webgpu/wgsl/matmul/matrix_writer.hpp"
+#include "backend/webgpu/wgsl/matmul/scaled_product.hpp"
 #include "backend/webgpu/wgsl/matmul/tile_writer.hpp"
 
 namespace weft::webgpu {
@@ -17,6 +18,10 @@ void render(const MatmulKernel& kernel, const Target& target, Scratch& scratch, 
     if (const auto on_matrices = choose_matrix_tile(kernel, target)) {
       const MatrixTile& tile = matrix_tiles()[static_cast<std::size_t>(on_matrices->tile)];
       return render_on_matrices(kernel, tile, on_matrices->split, target, scratch, rendered);
+    }
+    if (const auto scaled = choose_scaled_tile(kernel, target)) {
+      const MatrixTile& tile = matrix_tiles()[static_cast<std::size_t>(scaled->tile)];
+      return render_scaled(kernel, tile, scaled->split, target, scratch, rendered);
     }
   }
   if (!choice) choice = choose_tile(kernel.batch, kernel.m, kernel.n, kernel.k, target);

@@ -10,10 +10,11 @@
 
 namespace weft::webgpu {
 
-/// Appends the dispatches of `kernel`: one, or two where k is split (the second adds up and applies the epilogue). Floats with
-/// all of m, n > 4 are tiled; the rest (matrix times vector, integers, k = 0) runs as a reduction. Tiles of f16 run on subgroup
-/// matrices if the device has them (choose_matrix_tile): products are then exact, and sums are in f32 as the device rounds
-/// them. `choice` overrides choose_tile and choose_matrix_tile.
+/// Appends the dispatches of `kernel`: one, or two where k is split (the second adds up and applies the epilogue).
+/// Floats with all of m, n > 4 are tiled; the rest (matrix times vector, integers, k = 0) runs as a reduction. Tiles of f16
+/// run on subgroup matrices where the device has them (choose_matrix_tile): products are exact then, sums are in f32 as the
+/// device rounds them. Products of f32 run there too where their precision allows it (matmul/scaled_product.hpp). `choice`
+/// overrules choose_tile, and with it that.
 void render(const kernel::MatmulKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered,
             std::optional<TileChoice> choice = {});
 /// The same in this tile of subgroup matrices, whether or not the device lists them.

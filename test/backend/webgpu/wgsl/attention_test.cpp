@@ -8,74 +8,11 @@
 
 #include "backend/webgpu/render.hpp"
 #include "backend/webgpu/render_support.hpp"
+#include "backend/webgpu/wgsl/attention_support.hpp"
 
 #if WEFT_HAS_WEBGPU
 namespace weft::webgpu {
 namespace {
-
-using kernel::AttentionKernel;
-
-struct Case {
-  Extent batch, heads, queries, keys, width;
-  bool causal;
-  Extent kv_heads = 0, window = 0;  // 0: as many as heads; none
-  bool packed = false;  // q, k and v lie in one matrix [batch, row, 3, head, channel], o as [batch, row, head, channel]
-};
-
-struct Attention {
-  AttentionKernel forward, backward;
-  std::vector<TestBuffer> buffers;
-};
-
-Attention attention(std::mt19937& random, const Case& c, DType type = DType::f32) {
-  Attention a;
-  AttentionKernel& f = a.forward;
-  f = {.name = "attention",
-       .batch = c.batch,
-       .heads = c.heads,
-       .queries = c.queries,
-       .keys = c.keys,
-       .width = c.width,
-       .kv_heads = c.kv_heads > 0 ? c.kv_heads : c.heads,
-       .scale = 0.37,
-       .causal = c.causal,
-       .window = c.window};
-  const auto buffer = [&](Extent count, DType of) {
-    a.buffers.push_back(random_buffer(random, of, count));
-    return static_cast<int>(a.buffers.size()) - 1;
-  };
-  const auto tensor = [&](Extent heads, Extent rows) {
-    const Extent count = c.batch * heads * rows * c.width;
-    return c.packed ? AttentionKernel::Tensor{{buffer(count, type), type, 0, count},
-                                              heads * rows * c.width,
-                                              c.width,
-                                              heads * c.width}
-                    : AttentionKernel::Tensor{
-                          {buffer(count, type), type, 0, count}, heads * rows * c.width, rows * c.width, c.width};
-  };
-  if (c.packed) {
-    const Extent row = 3 * c.heads * c.width, count = c.batch * c.queries * row;
-    const int all = buffer(count, type);
-    Extent offset = 0;
-    for (AttentionKernel::Tensor* t : {&f.q, &f.k, &f.v}) {
-      *t = {{all, type, offset, count - offset}, c.queries * row, c.width, row};
-      offset += c.heads * c.width;
-    }
-  } else {
-    f.q = tensor(f.heads, c.queries);
-    f.k = tensor(f.kv_heads, c.keys);
-    f.v = tensor(f.kv_heads, c.keys);
-  }
-  f.o = tensor(f.heads, c.queries);
-  f.logsumexp = {buffer(c.batch * c.heads * c.queries, DType::f32), DType::f32, 0, c.batch * c.heads * c.queries};
-  a.backward = f;
-  a.backward.backward = true;
-  a.backward.d_o = tensor(f.heads, c.queries);
-  a.backward.d_q = tensor(f.heads, c.queries);
-  a.backward.d_k = tensor(f.kv_heads, c.keys);
-  a.backward.d_v = tensor(f.kv_heads, c.keys);
-  return a;
-}
 
 void check(const Attention& a, double tolerance = 1e-4) {
   kernel::Plan plan;
@@ -88,16 +25,16 @@ using WgslAttentionTest = RenderTest;
 
 /// The cases that fit the time of the quick tests, or with WEFT_TEST_ALL_SHADERS all: lavapipe takes six seconds to compile
 /// the shaders of each.
-std::span<const Case> chosen(std::span<const Case> cases, std::size_t quick) {
+std::span<const AttentionCase> chosen(std::span<const AttentionCase> cases, std::size_t quick) {
   return cases.first(std::getenv("WEFT_TEST_ALL_SHADERS") ? cases.size() : quick);
 }
 
 TEST_F(WgslAttentionTest, ForwardAndBackwardAgreeWithTheReference) {
   std::mt19937 random(1);
-  const Case cases[] = {{1, 4, 70, 70, 32, true, 2, 20}, {2, 2, 35, 35, 12, true, 0, 0, true},
-                        {1, 2, 33, 65, 40, false, 1, 7}, {1, 1, 50, 7, 9, true},
-                        {2, 2, 35, 21, 32, false},       {1, 1, 17, 33, 192, true}};
-  for (const Case& c : chosen(cases, 3)) {
+  const AttentionCase cases[] = {{1, 4, 70, 70, 32, true, 2, 20}, {2, 2, 35, 35, 12, true, 0, 0, true},
+                                 {1, 2, 33, 65, 40, false, 1, 7}, {1, 1, 50, 7, 9, true},
+                                 {2, 2, 35, 21, 32, false},       {1, 1, 17, 33, 192, true}};
+  for (const AttentionCase& c : chosen(cases, 3)) {
     SCOPED_TRACE(fmt::format("{}x{} heads, {} queries, {} keys, width {}, {}, window {}", c.batch, c.heads, c.queries,
                              c.keys, c.width, c.causal ? "causal" : "full", c.window));
     check(attention(random, c));
@@ -106,9 +43,10 @@ TEST_F(WgslAttentionTest, ForwardAndBackwardAgreeWithTheReference) {
 
 TEST_F(WgslAttentionTest, HalvesAreReadAndWritten) {
   std::mt19937 random(5);
-  const Case cases[] = {{1, 2, 33, 21, 40, true, 1}, {2, 2, 35, 35, 12, true, 0, 0, true}, {1, 1, 20, 24, 9, false}};
+  const AttentionCase cases[] = {
+      {1, 2, 33, 21, 40, true, 1}, {2, 2, 35, 35, 12, true, 0, 0, true}, {1, 1, 20, 24, 9, false}};
   for (const DType type : {DType::f16, DType::bf16})
-    for (const Case& c : chosen(cases, 1)) {
+    for (const AttentionCase& c : chosen(cases, 1)) {
       SCOPED_TRACE(fmt::format("{} width {}", name_of(type), c.width));
       check(attention(random, c, type), type == DType::f16 ? 2e-3 : 1e-2);
     }
@@ -145,7 +83,7 @@ TEST_F(WgslAttentionTest, OtherBlocksAndNoSubgroups) {
   struct Trial {
     const Target& target;
     const AttentionBlock* block;
-    Case shape;
+    AttentionCase shape;
   };
   for (const Trial& trial : {Trial{large, &ahead, {1, 2, 40, 75, 24, true, 1, 50}},
                              {large, &two_slabs, {1, 1, 70, 65, 70, true}},

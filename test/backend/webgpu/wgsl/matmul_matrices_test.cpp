@@ -4,30 +4,13 @@
 #include <array>
 
 #include "backend/webgpu/render_support.hpp"
-#include "backend/webgpu/tested_facts.hpp"
 #include "backend/webgpu/wgsl/matmul.hpp"
 #include "backend/webgpu/wgsl/matmul_support.hpp"
-#include "backend/webgpu/wgsl/matrix_emulation.hpp"
+#include "backend/webgpu/wgsl/matrix_support.hpp"
 
 #if WEFT_HAS_WEBGPU
 namespace weft::webgpu {
 namespace {
-
-Target matrix_gpu() {
-  Target target = kLargeGpu;
-  target.lists_matrices = target.tested.matrices = true;
-  return target;
-}
-
-/// Whether the device under test has matrices of its own, which need no emulation.
-bool has_real_matrices() {
-  static const bool has = test_facts(Device::open(0, {.validate = true, .cache_folder = {}})).matrices;
-  return has;
-}
-
-std::string emulated(std::string text) {
-  return text.find("subgroup_matrix") == std::string::npos ? text : with_emulated_matrices(std::move(text));
-}
 
 void check_on_matrices(const Product& p, const MatrixTile& tile, int split) {
   Rendered rendered;

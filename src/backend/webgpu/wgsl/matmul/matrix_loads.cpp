@@ -9,14 +9,17 @@ namespace weft::webgpu {
 
 StagedMatrix MatrixWriter::stage(char name, const kernel::Operand& operand, const kernel::MatrixView& view,
                                  Extent extent, int tile, Bindings& bindings) const {
-  StagedMatrix o{name, bindings.add(operand, false), operand.type, extent, view};
+  // Scaled operands are padded: their rows and columns need no guard.
+  const Extent whole = scaled_ ? divide_up(extent, tile) * tile : extent;
+  StagedMatrix o{name, bindings.add(operand, false), operand.type, whole, view};
   o.along_k = follows_k(view);
   o.tile = tile;
   const int chunk = tile_.buffers == 1 ? tile_.depth : name == 'a' ? tile_.chunk_a : tile_.chunk_b;
   o.slices = o.along_k ? chunk / tile_.depth : 1;
   o.lines = o.along_k ? tile : tile_.depth;
   o.vectors = (o.along_k ? chunk : tile) / 8;
-  o.group = groups_of(operand, view, extent, kernel_.k);
+  o.halves = together() ? 2 : 1;
+  o.group = groups_of(operand, view, whole, kernel_.k);
   if (o.group == 8 && operand.type != DType::f16) o.group = 4;
   if (o.group == 8) bindings.want_eights(o.handle);
   if (o.group == 4) bindings.want_vectors(o.handle);
@@ -104,6 +107,12 @@ void MatrixWriter::write_bases(const StagedMatrix& o) {
                        eighth(o.view.row()), vector));
 }
 
+// Where the halves for number `at` of k (or of chunks of it) are stored, of which one product has `part`.
+std::string MatrixWriter::stored_at(const StagedMatrix& o, const std::string& at, Extent part) const {
+  if (scaled_->products == 1 || scaled_->together) return at;
+  return fmt::format("({0} - select(0u, {1}u, {0} >= {2}u))", at, o.name == 'a' ? part : 2 * part, 2 * part);
+}
+
 // Reads this thread's vectors of step `it + ahead` into set `set` of registers. Steps beyond the last chunk read it again.
 void MatrixWriter::load(const StagedMatrix& o, const std::string& it, int ahead, int set, const Bindings& bindings) {
   const Place at = place(o, it, ahead);
@@ -121,8 +130,9 @@ void MatrixWriter::load(const StagedMatrix& o, const std::string& it, int ahead,
                         : fmt::format("$eight_{0}({0}_batch, {1} * {2}u + {3}, {4} + {0}_vector * 8u)", n, at.chunk,
                                       o.chunk_k(), row, n == 'a' ? "row0" : "column0");
     } else if (!guards_k()) {
-      const std::string chunk = fmt::format("min({}, {}u)", at.chunk, chunks - 1);
+      std::string chunk = fmt::format("min({}, {}u)", at.chunk, chunks - 1);
       if (!o.along_k) {
+        if (scaled_) chunk = stored_at(o, chunk, scaled_->part / o.chunk_k());
         value = bindings.array_of(o.handle) + fmt::format("[{}_at + {} * {} + {}]", n, chunk,
                                                           eighth(o.chunk_k() * o.view.column()),
                                                           eighth(lines_on * o.view.column()));
@@ -134,8 +144,10 @@ void MatrixWriter::load(const StagedMatrix& o, const std::string& it, int ahead,
       }
     } else if (!o.along_k) {
       const std::string k = fmt::format("({} * {}u + {}_line + {}u)", at.chunk, o.chunk_k(), n, lines_on);
-      value = fmt::format("select(vec4<u32>(), {}[{}_at + min({}, {}u) * {}], {} < {}u)", bindings.array_of(o.handle),
-                          n, k, kernel_.k - 1, eighth(o.view.column()), k, kernel_.k);
+      std::string line_of = fmt::format("min({}, {}u)", k, kernel_.k - 1);
+      if (scaled_) line_of = stored_at(o, line_of, scaled_->part);
+      value = fmt::format("select(vec4<u32>(), {}[{}_at + {} * {}], {} < {}u)", bindings.array_of(o.handle), n, line_of,
+                          eighth(o.view.column()), k, kernel_.k);
     } else {
       const std::string k = fmt::format("({} * {}u + {}_vector)", at.chunk, o.vectors, n);
       const std::string row = o.guarded() ? fmt::format("{}_at{}_{}", n, at.slice, i)
@@ -143,8 +155,12 @@ void MatrixWriter::load(const StagedMatrix& o, const std::string& it, int ahead,
       value = fmt::format("select(vec4<u32>(), {}[{} + min({}, {}u)], {} < {}u)", bindings.array_of(o.handle), row, k,
                           kernel_.k / 8 - 1, k, kernel_.k / 8);
     }
-    const std::string read = fmt::format("{}_next{}_{} = {};", n, set, i, value);
-    line(all < tile_.threads() ? fmt::format("if (thread < {}u) {{ {} }}", all, read) : read);
+    for (int half = 0; half < o.halves; ++half) {
+      std::string read = value;
+      if (half > 0) read.insert(read.rfind(']'), fmt::format(" + {}", eighth(scaled_->part * o.view.column())));
+      read = fmt::format("{}_next{}_{} = {};", n, set, half * loads(o) + i, read);
+      line(all < tile_.threads() ? fmt::format("if (thread < {}u) {{ {} }}", all, read) : read);
+    }
   }
 }
 
@@ -152,11 +168,14 @@ void MatrixWriter::load(const StagedMatrix& o, const std::string& it, int ahead,
 void MatrixWriter::store(const StagedMatrix& o, int ahead, int set) {
   const Place at = place(o, "0u", ahead);
   const int all = o.slice_lines() * o.vectors;
-  for (int i = 0; i < loads(o); ++i) {
-    const int on = at.buffer * o.size() + (at.slice * o.slice_lines() + i * lines_apart(o)) * o.pitch();
-    const std::string text = fmt::format("$staged[{0}_staged + {1}u] = {0}_next{2}_{3};", o.name, on, set, i);
-    line(all < tile_.threads() ? fmt::format("if (thread < {}u) {{ {} }}", all, text) : text);
-  }
+  for (int half = 0; half < o.halves; ++half)
+    for (int i = 0; i < loads(o); ++i) {
+      const int on =
+          at.buffer * o.size() + half * o.half_size() + (at.slice * o.slice_lines() + i * lines_apart(o)) * o.pitch();
+      const std::string text =
+          fmt::format("$staged[{0}_staged + {1}u] = {0}_next{2}_{3};", o.name, on, set, half * loads(o) + i);
+      line(all < tile_.threads() ? fmt::format("if (thread < {}u) {{ {} }}", all, text) : text);
+    }
 }
 
 }  // namespace weft::webgpu

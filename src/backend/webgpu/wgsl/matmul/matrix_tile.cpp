@@ -9,7 +9,7 @@ namespace weft::webgpu {
 namespace {
 
 // Measured on an H200. Two buffers are for long sums; with one, a tile starts sooner.
-constexpr MatrixTile kTiles[] = {
+constexpr MatrixTile kMatrixTiles[] = {
     {"128x128x16 in two buffers", 128, 128, 16, 64, 64, 2, 32, 32, 1, 4, false, {{5.2, 3.0}, {3.0, 2.8}}, 2},
     {"128x256x16 in two buffers", 128, 256, 16, 64, 64, 2, 32, 32, 2, 4, false, {{4.6, 4.0}, {4.7, 3.5}}, 1},
     {"256x128x16 in two buffers", 256, 128, 16, 64, 64, 2, 32, 32, 2, 4, false, {{4.6, 4.5}, {4.0, 3.5}}, 1},
@@ -20,7 +20,7 @@ constexpr MatrixTile kTiles[] = {
 };
 
 // Serial costs of one subgroup for one k, in fmas: the wait, and the cost of 64 x 64 results.
-constexpr double kStepFmas = 4, kMatrixFmas = 6.5;
+constexpr double kMatrixStepFmas = 4, kMatrixFmas = 6.5;
 
 /// Vectors of eight in a line and lines of one staging step, which threads share evenly.
 bool is_shared_evenly(const MatrixTile& tile, int extent, int chunk, bool along_k) {
@@ -63,7 +63,7 @@ bool fits(const MatrixTile& tile, bool a_along_k, bool b_along_k, const Limits& 
          is_shared_evenly(tile, tile.columns, tile.buffers == 1 ? tile.depth : tile.chunk_b, b_along_k);
 }
 
-std::span<const MatrixTile> matrix_tiles() { return kTiles; }
+std::span<const MatrixTile> matrix_tiles() { return kMatrixTiles; }
 
 bool follows_k(const kernel::MatrixView& view) {
   const Extent stride = view.row(), k_stride = view.column();
@@ -79,11 +79,11 @@ bool suits_matrices(const kernel::MatmulKernel& kernel) {
          suits(kernel.b, kernel.b_view) && kernel.k > 0;
 }
 
-int workgroup_bytes(const MatrixTile& tile, bool a_along_k, bool b_along_k) {
+int workgroup_bytes(const MatrixTile& tile, bool a_along_k, bool b_along_k, int halves) {
   const auto staged = [&](int extent, int chunk, bool along_k) {
     const int lines = along_k ? extent : tile.depth;
     const int vectors = (along_k ? (tile.buffers == 1 ? tile.depth : chunk) : extent) / 8;
-    return tile.buffers * lines * (vectors + 1);
+    return halves * tile.buffers * lines * (vectors + 1);
   };
   const int results = tile.rows / tile.subgroup_rows * kMatrix * result_pitch(tile);
   return 16 *
@@ -97,7 +97,7 @@ double estimate(const MatrixTile& tile, int split, const kernel::MatmulKernel& k
                   tile.depth * tile.turn,
                   tile.efficiency[a_along_k][b_along_k] * (by_eights(kernel) ? 1 : one_by_one(tile)),
                   tile.resident,
-                  kStepFmas + kMatrixFmas * tile.subgroup_rows * tile.subgroup_columns / (64 * 64)};
+                  kMatrixStepFmas + kMatrixFmas * tile.subgroup_rows * tile.subgroup_columns / (64 * 64)};
   return estimate(work, split, kernel.batch, kernel.m, kernel.n, kernel.k, device);
 }
 
@@ -106,8 +106,8 @@ std::optional<TileChoice> choose_matrix_tile(const kernel::MatmulKernel& kernel,
   const bool a_along_k = follows_k(kernel.a_view), b_along_k = follows_k(kernel.b_view.transposed());
   std::optional<TileChoice> best;
   double least = std::numeric_limits<double>::infinity();
-  for (int t = 0; t < static_cast<int>(std::size(kTiles)); ++t) {
-    const MatrixTile& tile = kTiles[t];
+  for (int t = 0; t < static_cast<int>(std::size(kMatrixTiles)); ++t) {
+    const MatrixTile& tile = kMatrixTiles[t];
     if (!fits(tile, a_along_k, b_along_k, target.limits)) continue;
     const Extent turns = divide_up(kernel.k, tile.depth * tile.turn);
     const Extent split_max = std::clamp<Extent>(turns / 2, 1, 64);

@@ -51,8 +51,8 @@ constexpr int result_pitch(const MatrixTile& tile) { return tile.columns / 4 + 2
 /// Elements of an operand [batch, extent, k] that may be read together: 8, 4 or 1.
 int groups_of(const kernel::Operand& operand, const kernel::MatrixView& view, Extent extent, Extent k);
 
-/// Bytes of workgroup memory that the tile takes for such operands.
-int workgroup_bytes(const MatrixTile& tile, bool a_along_k, bool b_along_k);
+/// Bytes of workgroup memory that the tile takes for such operands, each of so many halves.
+int workgroup_bytes(const MatrixTile& tile, bool a_along_k, bool b_along_k, int halves = 1);
 
 /// Whether the tile fits a device, and its threads share the staging of such operands evenly; the tile does not support other
 /// layouts.

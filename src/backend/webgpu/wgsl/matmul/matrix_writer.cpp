@@ -5,20 +5,27 @@
 
 #include <utility>
 
+#include "backend/webgpu/wgsl/matmul/scaled_product.hpp"
+
 namespace weft::webgpu {
 using kernel::LoopKernel;
 using kernel::MatmulKernel;
 
 MatrixWriter::MatrixWriter(const MatmulKernel& kernel, const MatrixTile& tile, int split, const Target& target,
-                           Scratch& scratch, Rendered& rendered)
+                           Scratch& scratch, Rendered& rendered, const ScaledOperands* scaled)
     : ProductWriter(kernel, nullptr, {tile.rows, tile.columns, tile.depth}, split, tile.turn, target, scratch,
                     rendered),
-      tile_(tile) {}
+      tile_(tile),
+      scaled_(scaled) {}
 
 void MatrixWriter::render() {
   Bindings bindings(target_, kernel_.name);
   a_ = stage('a', kernel_.a, kernel_.a_view, kernel_.m, tile_.rows, bindings);
   b_ = stage('b', kernel_.b, kernel_.b_view.transposed(), kernel_.n, tile_.columns, bindings);
+  if (scaled_) {
+    largest_a_ = bindings.add(scaled_->largest_a, false);
+    largest_b_ = bindings.add(scaled_->largest_b, false);
+  }
   const LoopKernel results = begin_results();
   StepWriter writer(results, bindings, helpers_, results_space(), results_space());
   bindings.resolve();
@@ -30,8 +37,9 @@ void MatrixWriter::render() {
     o->batch_at = Index(o->view.at.batch, {{{"b", kernel_.batch}}, -1}).offset(bindings.base(o->handle));
     if (o->group < 8) shader.functions.push_back(load_function(*o, bindings));
   }
-  shader.share("staged", "vec4<u32>", workgroup_bytes(tile_, a_.along_k, b_.along_k) / 16);
+  shader.share("staged", "vec4<u32>", workgroup_bytes(tile_, a_.along_k, b_.along_k, a_.halves) / 16);
   shader.functions.push_back(finish_function(results, writer));
+  if (scaled_) shader.functions.push_back(rescale_function(bindings));
 
   write_tile_place();
   write_place();
@@ -42,7 +50,9 @@ void MatrixWriter::render() {
     line(fmt::format("let first = s * {}u;", steps_per_split_));
     first = "first";
   }
-  if (tile_.buffers == 2) {
+  if (together()) {
+    write_together(bindings, first);
+  } else if (tile_.buffers == 2) {
     write_pipelined(bindings, first);
   } else {
     write_single(bindings, first);
@@ -64,8 +74,8 @@ MatrixWriter::Place MatrixWriter::place(const StagedMatrix& o, const std::string
   return {std::move(chunk), ahead % o.slices, ahead / o.slices % tile_.buffers};
 }
 
-// One barrier per step: stores after it go to the buffer whose fragments all threads have read before it.
-void MatrixWriter::write_pipelined(const Bindings& bindings, const std::string& first) {
+// The first step to workgroup memory, and the next ones to registers.
+void MatrixWriter::begin_pipeline(const Bindings& bindings, const std::string& first) {
   for (const StagedMatrix* o : {&a_, &b_}) {
     for (int slice = 0; slice < o->slices; ++slice) {
       load(*o, first, slice, 0, bindings);
@@ -74,12 +84,20 @@ void MatrixWriter::write_pipelined(const Bindings& bindings, const std::string& 
     for (int set = 0; set < tile_.ahead; ++set) load(*o, first, o->slices + set, set, bindings);
   }
   line("workgroupBarrier();");
+}
+
+std::string MatrixWriter::turns(const std::string& first) const {
+  return fmt::format("for (var it = {}; it < {}{}u; it += {}u) {{", first, split_ > 1 ? "first + " : "",
+                     steps_per_split_, tile_.turn);
+}
+
+// One barrier per step: stores after it go to the buffer whose fragments all threads have read before it.
+void MatrixWriter::write_pipelined(const Bindings& bindings, const std::string& first) {
+  begin_pipeline(bindings, first);
   load_fragments("x", 0, 0, "");
   const int parts = tile_.depth / kMatrix;
   std::string current = "x", next = "y";
-  const auto [begin, end] = split_ > 1 ? std::pair{first, fmt::format("first + {}u", steps_per_split_)}
-                                       : std::pair{first, fmt::format("{}u", steps_per_split_)};
-  line(fmt::format("for (var it = {}; it < {}; it += {}u) {{", begin, end, tile_.turn));
+  line(turns(first));
   for (int step = 0; step < tile_.turn; ++step) {
     const int set = step % tile_.ahead;
     for (const StagedMatrix* o : {&a_, &b_}) store(*o, step + o->slices, set);
@@ -92,9 +110,38 @@ void MatrixWriter::write_pipelined(const Bindings& bindings, const std::string& 
       if (last) line("workgroupBarrier();");
       load_fragments(next, last ? step + 1 : step, last ? 0 : part + 1, "");
       if (last && tile_.late_loads) load_both();
-      multiply(current);
+      multiply(current, current);
       std::swap(current, next);
     }
+  }
+  line("}");
+}
+
+// High * low, high * high, low * high of each step: every fragment is read once, while two others are multiplied.
+void MatrixWriter::write_together(const Bindings& bindings, const std::string& first) {
+  constexpr int kHigh = 0, kLow = 1;
+  begin_pipeline(bindings, first);
+  load_fragments(a_, kHigh, "x", 0, 0, "");
+  load_fragments(b_, kLow, "x", 0, 0, "");
+  std::string current = "x", next = "y";
+  line(turns(first));
+  for (int step = 0; step < tile_.turn; ++step) {
+    const int set = step % tile_.ahead;
+    for (const StagedMatrix* o : {&a_, &b_}) store(*o, step + 1, set);
+    const auto load_both = [&] {
+      for (const StagedMatrix* o : {&a_, &b_}) load(*o, "it", step + 1 + tile_.ahead, set, bindings);
+    };
+    if (!tile_.late_loads) load_both();
+    load_fragments(b_, kHigh, "h", step, 0, "");
+    if (tile_.late_loads) load_both();
+    multiply(current, current);
+    load_fragments(a_, kLow, "h", step, 0, "");
+    multiply(current, "h");
+    line("workgroupBarrier();");
+    load_fragments(a_, kHigh, next, step + 1, 0, "");
+    load_fragments(b_, kLow, next, step + 1, 0, "");
+    multiply("h", "h");
+    std::swap(current, next);
   }
   line("}");
 }
@@ -110,7 +157,7 @@ void MatrixWriter::write_single(const Bindings& bindings, const std::string& fir
     for (int part = 0; part < tile_.depth / kMatrix; ++part) {
       line("{");
       load_fragments("", 0, part, "let ");
-      multiply("");
+      multiply("", "");
       line("}");
     }
   };
@@ -133,13 +180,15 @@ void MatrixWriter::write_single(const Bindings& bindings, const std::string& fir
 void MatrixWriter::write_fragments() {
   for (const StagedMatrix* o : {&a_, &b_})
     for (int set = 0; set < tile_.ahead; ++set)
-      for (int i = 0; i < loads(*o); ++i) line(fmt::format("var {}_next{}_{}: vec4<u32>;", o->name, set, i));
+      for (int i = 0; i < o->halves * loads(*o); ++i)
+        line(fmt::format("var {}_next{}_{}: vec4<u32>;", o->name, set, i));
   const int rows = tile_.subgroup_rows / kMatrix, columns = tile_.subgroup_columns / kMatrix;
   for (int r = 0; r < rows; ++r)
     for (int c = 0; c < columns; ++c)
       line(fmt::format("var sum{}_{}: subgroup_matrix_result<f32, {}, {}>;", r, c, kMatrix, kMatrix));
   if (tile_.buffers == 1) return;
-  for (const char* prefix : {"x", "y"}) {
+  for (const char* prefix : {"x", "y", "h"}) {
+    if (*prefix == 'h' && !together()) continue;
     for (int r = 0; r < rows; ++r)
       line(fmt::format("var {}a{}: subgroup_matrix_left<f16, {}, {}>;", prefix, r, kMatrix, kMatrix));
     for (int c = 0; c < columns; ++c)
@@ -149,29 +198,54 @@ void MatrixWriter::write_fragments() {
 
 // The fragments of part `k_part` of step `it + ahead`.
 void MatrixWriter::load_fragments(const std::string& prefix, int ahead, int k_part, const char* declare) {
-  for (const StagedMatrix* o : {&a_, &b_}) {
-    const bool is_a = o == &a_;
-    const Place at = place(*o, "0u", ahead);
-    const int base = (is_a ? 0 : a_.size() * tile_.buffers) + at.buffer * o->size();
-    const int count = (is_a ? tile_.subgroup_rows : tile_.subgroup_columns) / kMatrix;
-    const char* corner = is_a ? "m0" : "n0";
-    for (int i = 0; i < count; ++i) {
-      const std::string where =
-          o->along_k ? fmt::format("{} * {}u + {}u", corner, o->pitch(),
-                                   base + i * kMatrix * o->pitch() + at.slice * tile_.depth / 8 + k_part * kMatrix / 8)
-                     : fmt::format("{} / 8u + {}u", corner,
-                                   base + (at.slice * tile_.depth + k_part * kMatrix) * o->pitch() + i * kMatrix / 8);
-      line(fmt::format("{}{}{}{} = subgroupMatrixLoad<subgroup_matrix_{}<f16, {}, {}>, {}>(&$staged, {}, {}u);",
-                       declare, prefix, o->name, i, is_a ? "left" : "right", kMatrix, kMatrix,
-                       is_a == o->along_k ? "row_major" : "col_major", where, o->pitch()));
-    }
+  for (const StagedMatrix* o : {&a_, &b_}) load_fragments(*o, 0, prefix, ahead, k_part, declare);
+}
+
+void MatrixWriter::load_fragments(const StagedMatrix& o, int half, const std::string& prefix, int ahead, int k_part,
+                                  const char* declare) {
+  const bool is_a = &o == &a_;
+  const Place at = place(o, "0u", ahead);
+  const int base = (is_a ? 0 : a_.size() * tile_.buffers) + at.buffer * o.size() + half * o.half_size();
+  const int count = (is_a ? tile_.subgroup_rows : tile_.subgroup_columns) / kMatrix;
+  const char* corner = is_a ? "m0" : "n0";
+  for (int i = 0; i < count; ++i) {
+    const std::string where =
+        o.along_k ? fmt::format("{} * {}u + {}u", corner, o.pitch(),
+                                base + i * kMatrix * o.pitch() + at.slice * tile_.depth / 8 + k_part * kMatrix / 8)
+                  : fmt::format("{} / 8u + {}u", corner,
+                                base + (at.slice * tile_.depth + k_part * kMatrix) * o.pitch() + i * kMatrix / 8);
+    line(fmt::format("{}{}{}{} = subgroupMatrixLoad<subgroup_matrix_{}<f16, {}, {}>, {}>(&$staged, {}, {}u);", declare,
+                     prefix, o.name, i, is_a ? "left" : "right", kMatrix, kMatrix,
+                     is_a == o.along_k ? "row_major" : "col_major", where, o.pitch()));
   }
 }
 
-void MatrixWriter::multiply(const std::string& prefix) {
+void MatrixWriter::multiply(const std::string& prefix_a, const std::string& prefix_b) {
   for (int r = 0; r < tile_.subgroup_rows / kMatrix; ++r)
     for (int c = 0; c < tile_.subgroup_columns / kMatrix; ++c)
-      line(fmt::format("sum{1}_{2} = subgroupMatrixMultiplyAccumulate({0}a{1}, {0}b{2}, sum{1}_{2});", prefix, r, c));
+      line(fmt::format("sum{1}_{2} = subgroupMatrixMultiplyAccumulate({0}a{1}, {3}b{2}, sum{1}_{2});", prefix_a, r, c,
+                       prefix_b));
+}
+
+// Takes the scales of its row and columns from four sums. The exponents are applied in two halves, which f32 can hold.
+ShaderPieces::Function MatrixWriter::rescale_function(const Bindings& bindings) const {
+  const auto exponent = [&](int handle, bool batched, Extent extent, const std::string& at) {
+    const std::string where = fmt::format("{}min({}, {}u) + {}u", batched ? fmt::format("b * {}u + ", extent) : "", at,
+                                          extent - 1, bindings.base(handle));
+    return scale_exponent(bindings.load(handle, where));
+  };
+  std::string text = "(b: u32, i: u32, j: u32, sums: vec4f) -> vec4f {\n";
+  text += fmt::format("  let row = {};\n", exponent(largest_a_, scaled_->batched_a, kernel_.m, "i"));
+  text += "  let both = vec4<i32>(";
+  for (int e = 0; e < 4; ++e)
+    text += fmt::format("{}row + {}", e ? ",\n      " : "",
+                        exponent(largest_b_, scaled_->batched_b, kernel_.n, fmt::format("j + {}u", e)));
+  text +=
+      ");\n"
+      "  let half = both >> vec4<u32>(1u);\n"
+      "  return sums * bitcast<vec4f>((127 - half) << vec4<u32>(23u)) * "
+      "bitcast<vec4f>((127 - both + half) << vec4<u32>(23u));\n}\n";
+  return {"rescaled", text};
 }
 
 // Sixteen rows of each subgroup at a time go through workgroup memory, where threads take neighbouring results of a row.
@@ -189,10 +263,11 @@ void MatrixWriter::write_results() {
     line(fmt::format("for (var at = thread; at < {}u; at += {}u) {{", rows * fours, tile_.threads()));
     line(fmt::format("  let r = {};", divided("at", fours)));
     line(fmt::format("  let c = {};", modulo("at", fours)));
-    line(fmt::format("  let results = bitcast<vec4f>($staged[r * {}u + c]);", pitch));
+    line(fmt::format("  {} results = bitcast<vec4f>($staged[r * {}u + c]);", scaled_ ? "var" : "let", pitch));
     line(fmt::format("  let i = row0 + {} * {}u + {}u + {};", divided("r", kMatrix), tile_.subgroup_rows, r * kMatrix,
                      modulo("r", kMatrix)));
     line("  let j = column0 + c * 4u;");
+    if (scaled_) line("  results = $rescaled(b, i, j, results);");
     if (wide()) {
       line(fmt::format("  $finish({}i, j, results);", finish_batch()));
     } else {

@@ -21,19 +21,33 @@ struct StagedMatrix {
   int group = 1;               // elements that are read together: 8, 4 or 1
   int slices = 1;              // steps of k in a chunk
   int lines = 0, vectors = 0;  // of a chunk
+  int halves = 1;              // staged side by side: 2 where high and low ones are multiplied together
   std::string batch_at;        // where the batch begins, in elements
 
   int pitch() const { return vectors + 1; }
-  int size() const { return lines * pitch(); }
+  int half_size() const { return lines * pitch(); }
+  int size() const { return halves * half_size(); }
   int slice_lines() const { return lines / slices; }
   Extent chunk_k() const { return along_k ? 8 * vectors : lines; }
   bool guarded() const { return extent % tile != 0; }
 };
 
+/// Operands that hold scaled halves of other numbers (scaled_product.cpp): lines of one k, padded to whole tiles.
+struct ScaledOperands {
+  int products = 1;  // 1; or 3, of high and low halves
+  /// With three products: whether a step multiplies the high and low halves of its k, which lie in this order in both
+  /// operands. Else k runs over low * high, high * low, high * high; A's low halves are first, and B's high ones.
+  bool together = false;
+  Extent part = 0;                       // k of one product
+  kernel::Operand largest_a, largest_b;  // f32: the largest size in each row of A and column of B, [batch or 1, extent]
+  bool batched_a = false, batched_b = false;
+};
+
 class MatrixWriter : ProductWriter {
  public:
+  /// `scaled`: what the operands hold, if they are such; or null.
   MatrixWriter(const kernel::MatmulKernel& kernel, const MatrixTile& tile, int split, const Target& target,
-               Scratch& scratch, Rendered& rendered);
+               Scratch& scratch, Rendered& rendered, const ScaledOperands* scaled = nullptr);
   void render();
 
  private:
@@ -56,14 +70,25 @@ class MatrixWriter : ProductWriter {
   void write_fragments();
   void load(const StagedMatrix& o, const std::string& it, int ahead, int set, const Bindings& bindings);
   void store(const StagedMatrix& o, int ahead, int set);
+  void load_fragments(const StagedMatrix& o, int half, const std::string& prefix, int ahead, int k_part,
+                      const char* declare);
   void load_fragments(const std::string& prefix, int ahead, int k_part, const char* declare);
-  void multiply(const std::string& prefix);
+  void multiply(const std::string& prefix_a, const std::string& prefix_b);
   void write_pipelined(const Bindings& bindings, const std::string& first);
+  void write_together(const Bindings& bindings, const std::string& first);
+  void begin_pipeline(const Bindings& bindings, const std::string& first);
+  std::string turns(const std::string& first) const;
   void write_single(const Bindings& bindings, const std::string& first);
   void write_results();
 
+  bool together() const { return scaled_ && scaled_->together; }
+  std::string stored_at(const StagedMatrix& o, const std::string& at, Extent part) const;
+  ShaderPieces::Function rescale_function(const Bindings& bindings) const;
+
   const MatrixTile& tile_;
+  const ScaledOperands* scaled_;
   StagedMatrix a_, b_;
+  int largest_a_ = -1, largest_b_ = -1;
 };
 
 }  // namespace weft::webgpu

@@ -1,0 +1,166 @@
+// Attention going forward on subgroup matrices.
+//
+// Sums refer to one score of each row, its reference, which stays the same: the largest of the first 16 scores. So nothing is
+// rescaled as tiles come. Where the reference was a bad one (a share may have passed f16, or all were too small), which the
+// sums tell at the end, the workgroup finds the largest score of each row by products alone and starts again.
+#include <fmt/format.h>
+
+#include "backend/webgpu/wgsl/attention/matrix_writer.hpp"
+
+namespace weft::webgpu::attention {
+namespace {
+
+// Beyond the first a share may have been no f16; below the second, shares may have lost bits.
+constexpr const char *kMostSum = "60000f", *kLeastSum = "0.25f";
+
+}  // namespace
+
+std::string MatrixAttentionWriter::scaled_scores() const {
+  return fmt::format("{:.9g}f", static_cast<double>(static_cast<float>(kernel_.scale * kLog2E)));
+}
+
+void MatrixAttentionWriter::write_forward() {
+  for (int r = 0; r < row_matrices(); ++r) {
+    for (int d = 0; d < matrices_; ++d) line(fmt::format("var o{}_{}: subgroup_matrix_result<f32, 16, 16>;", r, d));
+    line(fmt::format("var z{}: subgroup_matrix_result<f32, 16, 16>;", r));
+  }
+  line(fmt::format("var reference = f32({});", kHidden));
+  line("var sum = 0f;");
+  line("if (thread == 0u) { $again[0] = 0u; }");
+  write_fill(fmt::format("tile_begin * {}u", block_.tile), 16);
+  line("workgroupBarrier();");
+  write_products("z", "staged_first", "a", "0u");
+  line("{");
+  write_reference(fmt::format("tile_begin * {}u", block_.tile));
+  line("}");
+  write_join("reference", "max");
+  const std::string finish =
+      fmt::format("reference = select(reference * {}, 0f, reference < {});", scaled_scores(), kUnseen);
+  line(finish);
+
+  line("for (var attempt = 0u; attempt < 2u; attempt++) {");
+  line("if (attempt > 0u) {");
+  write_largest();
+  line(finish);
+  line("}");
+  line("sum = 0f;");
+  for (int r = 0; r < row_matrices(); ++r)
+    for (int d = 0; d < matrices_; ++d) line(fmt::format("o{}_{} = subgroup_matrix_result<f32, 16, 16>();", r, d));
+  line("if (turns > 0u) {");
+  write_loads("0u");
+  line("}");
+  line("for (var turn = 0u; turn < turns; turn++) {");
+  write_turn("turn");
+  line("workgroupBarrier();");
+  write_stores();
+  line("workgroupBarrier();");
+  line("if (turn + 1u < turns) {");
+  write_loads("(turn + 1u)");
+  line("}");
+  for (int chunk = 0; chunk < chunks(); ++chunk) write_forward_chunk(chunk);
+  line("}");
+  write_join("sum", "+");
+  std::string counts = owned_ % block_.rows() == 0 ? "" : fmt::format(" && row0 + lane_row < {}u", owned_);
+  if (bounds_.has_most) counts += fmt::format(" && i32(row0 + lane_row) + i32({}) >= 0i", bounds_.most);
+  line(fmt::format("if (!(sum <= {}) || (sum < {}{})) {{ $again[0] = 1u; }}", kMostSum, kLeastSum, counts));
+  line("if (workgroupUniformLoad(&$again[0]) == 0u) { break; }");
+  line("}");
+
+  const std::string factor = "$row_values[subgroup * 32u + lane_row]";
+  line("{");
+  order();
+  line("let inverse = select(1f / sum, 0f, sum == 0f);");
+  line("if (part == 0u) { $row_values[subgroup * 32u + lane_row] = inverse; }");
+  helpers_.use("log_f32");
+  const std::string inside = owned_ % block_.rows() == 0 ? "" : fmt::format(" && row0 + lane_row < {}u", owned_);
+  line(fmt::format("if (part == 0u{}) {{ {} }}", inside,
+                   bindings_.store(logsumexp_, stat(logsumexp_, "row0 + lane_row"),
+                                   fmt::format("fma(reference, {}, log_f32(sum))",
+                                               render_constant(1 / kLog2E, DType::f32, helpers_)))));
+  line("}");
+  write_results(first_, "o", " * $row_values[subgroup * 32u + r]");
+}
+
+// The largest score of the 16 that begin at row `first` of the others, of those that the owned row sees.
+void MatrixAttentionWriter::write_reference(const std::string& first) {
+  order();
+  for (int r = 0; r < row_matrices(); ++r)
+    line(fmt::format("subgroupMatrixStore<row_major>(&$scores, own + {}u, z{}, {}u);", 4 * r, r, score_pitch()));
+  order();
+  line(fmt::format("let chunk = {};", first));
+  for (int i = 0; i < values(); ++i) line(fmt::format("var s{} = {};", i, score(i, 0)));
+  write_mask("s", "chunk");
+  std::string most = "s0";
+  for (int i = 1; i < values(); ++i) most = fmt::format("max({}, s{})", most, i);
+  line(fmt::format("reference = max(reference, {});", most));
+}
+
+// The largest score of each owned row, by a walk over all keys.
+void MatrixAttentionWriter::write_largest() {
+  line(fmt::format("reference = {};", kHidden));
+  line("for (var turn = 0u; turn < turns; turn++) {");
+  write_turn("turn");
+  line("workgroupBarrier();");
+  write_fill("other0", block_.tile);
+  line("workgroupBarrier();");
+  line(fmt::format("for (var row = 0u; row < {}u; row += 16u) {{", block_.tile));
+  write_products("z", "staged_first", "a", "row");
+  write_reference("other0 + row");
+  line("}");
+  line("}");
+  write_join("reference", "max");
+  line("workgroupBarrier();");
+  write_fill(fmt::format("tile_begin * {}u", block_.tile), 16);
+  line("workgroupBarrier();");
+  write_products("z", "staged_first", "a", "0u");
+}
+
+// Joins a value over the threads that share an owned row.
+void MatrixAttentionWriter::write_join(const std::string& value, const char* function) {
+  if (lanes() == 1) return;
+  order();
+  line(fmt::format("$row_values[subgroup * 32u + lane] = {};", value));
+  order();
+  const std::string other = "$row_values[subgroup * 32u + (lane ^ 16u)]";
+  line(std::string_view(function) == "max" ? fmt::format("{0} = max({0}, {1});", value, other)
+                                           : fmt::format("{0} = {0} + {1};", value, other));
+  order();
+}
+
+// One chunk of 16 keys, whose products are in z; those of the next chunk follow among the exponentials.
+void MatrixAttentionWriter::write_forward_chunk(int chunk) {
+  line("{");
+  line(fmt::format("let chunk = other0 + {}u;", 16 * chunk));
+  const std::string visible = strict() ? "" : is_visible("chunk", 16, false);
+  line(visible.empty() ? "{" : fmt::format("if ({}) {{  // some subgroups", visible));
+  for (int r = 0; r < row_matrices(); ++r)
+    line(fmt::format("subgroupMatrixStore<row_major>(&$scores, own + {}u, z{}, {}u);", 4 * r, r, score_pitch()));
+  order();
+  for (int i = 0; i < values(); ++i) line(fmt::format("var s{} = {};", i, score(i, 0)));
+  if (!strict()) order();
+  write_mask("s", "chunk");
+  for (int r = 0; r < row_matrices(); ++r) line(fmt::format("z{} = subgroup_matrix_result<f32, 16, 16>();", r));
+  const std::vector<std::string> next = products("z", "staged_first", "a", 16 * chunk);
+  const int groups = values() / 8;
+  for (int g = 0; g < groups; ++g) {
+    for (std::size_t n = next.size() * static_cast<std::size_t>(g) / static_cast<std::size_t>(groups);
+         n < next.size() * static_cast<std::size_t>(g + 1) / static_cast<std::size_t>(groups); ++n)
+      line(next[n]);
+    line("{");
+    for (int i = 0; i < 8; ++i)
+      line(fmt::format("  let p{} = exp2(fma(s{}, {}, -reference));", i, 8 * g + i, scaled_scores()));
+    line("  sum += ((p0 + p1) + (p2 + p3)) + ((p4 + p5) + (p6 + p7));");
+    line(
+        fmt::format("  $scores[share_at + part + {}u] = vec4<u32>($halves(vec2f(p0, p1)), $halves(vec2f(p2, p3)), "
+                    "$halves(vec2f(p4, p5)), $halves(vec2f(p6, p7)));",
+                    shares_at() + g));
+    line("}");
+  }
+  order();
+  write_accumulate("o", shares_at(), "staged_second", 16 * chunk);
+  if (!strict()) order();
+  line("}");
+  line("}");
+}
+
+}  // namespace weft::webgpu::attention

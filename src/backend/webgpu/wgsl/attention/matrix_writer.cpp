@@ -1,0 +1,464 @@
+// What the parts of attention on subgroup matrices share: operands, staging, masks, results.
+#include "backend/webgpu/wgsl/attention/matrix_writer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace weft::webgpu::attention {
+using kernel::AttentionKernel;
+using Tensor = AttentionKernel::Tensor;
+
+namespace {
+
+const char* const kLeft = "subgroup_matrix_left<f16, 16, 16>";
+const char* const kRight = "subgroup_matrix_right<f16, 16, 16>";
+
+std::string eighths(Extent elements) { return fmt::format("{}u", static_cast<std::uint32_t>(elements / 8)); }
+
+}  // namespace
+
+MatrixAttentionWriter::MatrixAttentionWriter(const AttentionKernel& kernel, Part part, const kernel::Operand& delta,
+                                             const MatrixAttentionBlock& block, const Target& target,
+                                             Rendered& rendered)
+    : kernel_(kernel),
+      part_(part),
+      delta_operand_(delta),
+      block_(block),
+      target_(target),
+      rendered_(rendered),
+      bindings_(target, kernel.name) {
+  matrices_ = static_cast<int>(divide_up(kernel.width, 16));
+  owned_ = owns_queries() ? kernel.queries : kernel.keys;
+  others_ = owns_queries() ? kernel.keys : kernel.queries;
+}
+
+bool MatrixAttentionWriter::fits() const {
+  return workgroup_bytes() <= static_cast<int>(target_.limits.workgroup_bytes) &&
+         block_.threads() <= static_cast<int>(target_.limits.workgroup_invocations);
+}
+
+bool MatrixAttentionWriter::is_possible() {
+  if (!fits()) return false;
+  bind();
+  for (const Halves* halves : {&own_first_, &own_second_, &other_first_, &other_second_})
+    if (halves->tensor && !bindings_.has_eights(halves->handle)) return false;
+  for (const Results* results : {&first_, &second_})
+    if (results->tensor && !bindings_.has_vectors(results->handle)) return false;
+  return true;
+}
+
+void MatrixAttentionWriter::render() {
+  bind();
+  set_bounds();
+  write_place();
+  if (is_forward()) {
+    write_forward();
+  } else {
+    write_backward();
+  }
+  const Extent heads = owns_queries() ? kernel_.heads : kernel_.kv_heads;
+  const auto groups = static_cast<std::uint64_t>(kernel_.batch * heads * divide_up(owned_, block_.rows()));
+  ShaderPieces shader{.threads = block_.threads(), .matrices = true};
+  shader.share("scores", "vec4<u32>", block_.subgroups * own_size());
+  shader.share("staged_first", "vec4<u32>", block_.tile * pitch());
+  shader.share("staged_second", "vec4<u32>", block_.tile * pitch());
+  if (is_forward()) {
+    shader.share("row_values", "f32", block_.threads());
+    shader.share("again", "u32", 1);
+  }
+  if (part_ == Part::d_key_value) shader.share("query_stats", "vec4f", block_.tile / 2);
+  shader.functions.push_back({"halves", "(v: vec2f) -> u32 { return bitcast<u32>(vec2<f16>(v)); }\n"});
+  shader.helpers = std::move(helpers_);
+  shader.body = std::move(text_);
+  const char* suffix = is_forward() ? ".matrices" : part_ == Part::d_query ? ".matrices.dq" : ".matrices.dkv";
+  rendered_.dispatches.push_back(dispatch_of(kernel_.name + suffix, std::move(shader), bindings_, groups, target_));
+}
+
+// Going forward, shares take the memory of the scores where threads read all of these first; behind barriers they have
+// their own, which saves two of four.
+int MatrixAttentionWriter::shares_at() const { return strict() ? 16 * score_pitch() : 0; }
+int MatrixAttentionWriter::second_at() const { return block_.interleaved ? 16 * score_pitch() : 0; }
+int MatrixAttentionWriter::slopes_at() const { return block_.interleaved ? second_at() : 3 * block_.subgroup_rows; }
+
+int MatrixAttentionWriter::own_size() const {
+  constexpr int kSharePitch = 3, kMovedPitch = 5;
+  const int rows = block_.subgroup_rows, scores = 16 * score_pitch();
+  const int needed = is_forward() ? std::max(scores, shares_at() + rows * kSharePitch)
+                                  : std::max(second_at() + scores, slopes_at() + rows * kSharePitch);
+  return std::max(needed, rows * kMovedPitch);
+}
+
+int MatrixAttentionWriter::workgroup_bytes() const {
+  return 16 * (block_.subgroups * own_size() + 2 * block_.tile * pitch()) + (is_forward() ? 4 * block_.threads() + 4
+                                                                             : part_ == Part::d_key_value
+                                                                                 ? 8 * block_.tile
+                                                                                 : 0);
+}
+
+MatrixAttentionWriter::Halves MatrixAttentionWriter::bind_halves(char name, const Tensor& tensor, bool of_keys) {
+  const Halves halves{&tensor, name, of_keys, bindings_.add(tensor.operand, false)};
+  bindings_.want_eights(halves.handle);
+  return halves;
+}
+
+MatrixAttentionWriter::Results MatrixAttentionWriter::bind_results(const Tensor& tensor, bool of_keys) {
+  const Results results{&tensor, of_keys, bindings_.add(tensor.operand, true)};
+  bindings_.want_vectors(results.handle);
+  return results;
+}
+
+void MatrixAttentionWriter::bind() {
+  if (other_first_.tensor) return;
+  const Halves q = bind_halves('q', kernel_.q, false), k = bind_halves('k', kernel_.k, true),
+               v = bind_halves('v', kernel_.v, true);
+  if (is_forward()) {
+    own_first_ = q, other_first_ = k, other_second_ = v;
+    first_ = bind_results(kernel_.o, false);
+    logsumexp_ = bindings_.add(kernel_.logsumexp, true);
+  } else {
+    const Halves d_o = bind_halves('g', kernel_.d_o, false);
+    logsumexp_ = bindings_.add(kernel_.logsumexp, false);
+    delta_ = bindings_.add(delta_operand_, false);
+    if (owns_queries()) {
+      own_first_ = q, own_second_ = d_o, other_first_ = k, other_second_ = v;
+      first_ = bind_results(kernel_.d_q, false);
+    } else {
+      own_first_ = k, own_second_ = v, other_first_ = q, other_second_ = d_o;
+      first_ = bind_results(kernel_.d_k, true);
+      second_ = bind_results(kernel_.d_v, true);
+    }
+    bindings_.forbid_vectors(delta_);
+  }
+  bindings_.forbid_vectors(logsumexp_);
+  bindings_.resolve();
+}
+
+/// Where the batch and head of a tensor begin, counted in groups of `by`.
+std::string MatrixAttentionWriter::offset(const Tensor& tensor, bool of_keys, Extent base, int by) const {
+  const auto unsigned_text = [&](Extent elements) {
+    return fmt::format("{}u", static_cast<std::uint32_t>(elements / by));
+  };
+  return fmt::format("batch * {} + {} * {} + {}", unsigned_text(tensor.batch_stride), of_keys ? "kv_head" : "head",
+                     unsigned_text(tensor.head_stride), unsigned_text(base));
+}
+
+void MatrixAttentionWriter::write_at(const Halves& halves) {
+  line(fmt::format("let {}_at = {};", halves.name,
+                   offset(*halves.tensor, halves.of_keys, bindings_.base(halves.handle), 8)));
+}
+
+// Eight channels of a row that exists; zeros beyond the width.
+std::string MatrixAttentionWriter::eight(const Halves& halves, const std::string& row,
+                                         const std::string& vector) const {
+  const Extent eights = kernel_.width / 8;
+  const auto at = [&](const std::string& v) {
+    return fmt::format("{}[{}_at + ({}) * {} + {}]", bindings_.array_of(halves.handle), halves.name, row,
+                       eighths(halves.tensor->row_stride), v);
+  };
+  if (eights == vectors()) return at(vector);
+  return fmt::format("select(vec4<u32>(), {}, {} < {}u)", at(fmt::format("min({}, {}u)", vector, eights - 1)), vector,
+                     eights);
+}
+
+std::string MatrixAttentionWriter::stat(int handle, const std::string& row) const {
+  return fmt::format("(batch * {}u + head) * {}u + {} + {}u", kernel_.heads, kernel_.queries, row,
+                     bindings_.base(handle));
+}
+
+// Row r of the owned sees o of the others only if r + least <= o <= r + most, as far as the mask has such a bound.
+void MatrixAttentionWriter::set_bounds() {
+  const Extent shift = kernel_.keys - kernel_.queries;
+  const bool window = kernel_.window > 0;
+  bounds_.has_least = owns_queries() ? window : kernel_.causal || window;
+  bounds_.has_most = owns_queries() ? kernel_.causal || window : window;
+  const Extent ahead = kernel_.causal ? 0 : kernel_.window - 1, behind = kernel_.window - 1;
+  bounds_.least = owns_queries() ? shift - behind : -shift - ahead;
+  bounds_.most = owns_queries() ? shift + ahead : -shift + behind;
+}
+
+void MatrixAttentionWriter::write_place() {
+  const Extent heads = owns_queries() ? kernel_.heads : kernel_.kv_heads, all = kernel_.batch * heads;
+  const Extent blocks = divide_up(owned_, block_.rows());
+  // Under a causal mask late queries and early keys have the most to do: those start first, of all heads.
+  line(fmt::format("let head_number = {};", modulo("group", all)));
+  const std::string block = divided("group", all);
+  line(owns_queries() ? fmt::format("let begin = ({}u - {}) * {}u;", blocks - 1, block, block_.rows())
+                      : fmt::format("let begin = {} * {}u;", block, block_.rows()));
+  line(fmt::format("let batch = {};", divided("head_number", heads)));
+  if (owns_queries()) {
+    line(fmt::format("let head = {};", modulo("head_number", heads)));
+    line(fmt::format("let kv_head = {};", divided("head", members())));
+  } else {
+    line(fmt::format("let kv_head = {};", modulo("head_number", heads)));
+    if (!walks_members()) line("let head = kv_head;");
+  }
+  line("let lane = thread & 31u;");
+  line(fmt::format("let own = subgroup * {}u;", own_size()));
+  line(fmt::format("let row0 = begin + subgroup * {}u;", block_.subgroup_rows));
+  line(fmt::format("let lane_row = {};", modulo("lane", block_.subgroup_rows)));
+  line(fmt::format("let part = {};", lanes() == 1 ? "0u" : divided("lane", block_.subgroup_rows)));
+  // A thread's scores are in one component of vectors that are `score_pitch` apart.
+  line(fmt::format("let score_at = own + lane_row / 4u + part * {}u;", 2 * score_pitch()));
+  line("let component = lane_row & 3u;");
+  line("let share_at = own + lane_row * 3u;");
+  for (const Halves* halves : {&own_first_, &own_second_}) {
+    if (!halves->tensor) continue;
+    write_at(*halves);
+    write_owned(*halves, halves == &own_first_ ? "a" : "b");
+  }
+  write_load_place();
+  if (!walks_members())
+    for (const Halves* halves : {&other_first_, &other_second_}) write_at(*halves);
+  write_tile_bounds();
+}
+
+// The owned rows as right matrices <prefix><row>_<channels>, some channels at a time through the subgroup's memory.
+void MatrixAttentionWriter::write_owned(const Halves& halves, const char* prefix) {
+  const int columns = matrices_ % 2 == 0 ? 4 : 2;  // vectors at a time
+  for (int r = 0; r < row_matrices(); ++r)
+    for (int k = 0; k < matrices_; ++k) line(fmt::format("var {}{}_{}: {};", prefix, r, k, kRight));
+  for (int first = 0; first < vectors(); first += columns) {
+    for (int i = 0; i < block_.subgroup_rows * columns / 32; ++i) {
+      const std::string row = fmt::format("lane / {}u + {}u", columns, i * 32 / columns);
+      const std::string from = owned_ % block_.rows() == 0 ? fmt::format("row0 + {}", row)
+                                                           : fmt::format("min(row0 + {}, {}u)", row, owned_ - 1);
+      line(fmt::format("$scores[own + ({}) * {}u + lane % {}u] = {};", row, columns + 1, columns,
+                       eight(halves, from, fmt::format("(lane % {}u + {}u)", columns, first))));
+    }
+    line("workgroupBarrier();");
+    for (int r = 0; r < row_matrices(); ++r)
+      for (int k = 0; k < columns / 2; ++k)
+        line(fmt::format("{}{}_{} = subgroupMatrixLoad<{}, col_major>(&$scores, own + {}u, {}u);", prefix, r,
+                         first / 2 + k, kRight, r * 16 * (columns + 1) + 2 * k, columns + 1));
+    line("workgroupBarrier();");
+  }
+}
+
+// Which vectors of a tile this thread brings.
+void MatrixAttentionWriter::write_load_place() {
+  if (block_.threads() % vectors() == 0) {
+    line(fmt::format("let load_row = {};", divided("thread", vectors())));
+    line(fmt::format("let load_vector = {};", modulo("thread", vectors())));
+  } else {
+    for (int i = 0; i < loads(); ++i) {
+      line(fmt::format("let load_row{} = (thread + {}u) / {}u;", i, i * block_.threads(), vectors()));
+      line(fmt::format("let load_vector{} = (thread + {}u) % {}u;", i, i * block_.threads(), vectors()));
+    }
+  }
+  for (int i = 0; i < loads(); ++i) line(fmt::format("var first{0}: vec4<u32>; var second{0}: vec4<u32>;", i));
+}
+
+std::string MatrixAttentionWriter::load_row(int i) const {
+  return block_.threads() % vectors() == 0 ? fmt::format("load_row + {}u", i * block_.threads() / vectors())
+                                           : fmt::format("load_row{}", i);
+}
+std::string MatrixAttentionWriter::load_vector(int i) const {
+  return block_.threads() % vectors() == 0 ? "load_vector" : fmt::format("load_vector{}", i);
+}
+std::string MatrixAttentionWriter::guarded_load(int i, const std::string& text) const {
+  const int count = block_.tile * vectors();
+  return (i + 1) * block_.threads() > count
+             ? fmt::format("if (thread + {}u < {}u) {{ {} }}", i * block_.threads(), count, text)
+             : text;
+}
+
+// Tiles that hold something the mask shows.
+void MatrixAttentionWriter::write_tile_bounds() {
+  const Extent tile = block_.tile, tiles = divide_up(others_, tile);
+  std::string first = "0i", end = fmt::format("{}i", tiles);
+  if (bounds_.has_least)
+    first = fmt::format("clamp(i32(begin) + i32({}), 0i, {}i) / {}i", bounds_.least, tiles * tile, tile);
+  if (bounds_.has_most)
+    end = fmt::format("clamp(i32(begin) + i32({}), 0i, {}i) / {}i", block_.rows() - 1 + bounds_.most + tile,
+                      tiles * tile, tile);
+  line(fmt::format("let tile_begin = u32({});", first));
+  line(fmt::format("let tiles = u32(max({} - i32(tile_begin), 0i));", end));
+  // A count that compilers know makes them unroll the loop, and registers no longer suffice.
+  line(fmt::format("let turns = tiles * {}u + workgroup.z;", walks_members() ? members() : 1));
+}
+
+// Where turn `turn` reads: its tile and, where several heads share the owned keys, its head.
+void MatrixAttentionWriter::write_turn(const std::string& turn) {
+  if (!walks_members()) return line(fmt::format("let other0 = (tile_begin + {}) * {}u;", turn, block_.tile));
+  line(fmt::format("let head = kv_head * {}u + {} / tiles;", members(), turn));
+  line(fmt::format("let other0 = (tile_begin + {} % tiles) * {}u;", turn, block_.tile));
+  for (const Halves* halves : {&other_first_, &other_second_}) write_at(*halves);
+}
+
+// The tile of a turn, to registers. Going forward, keys are a chunk ahead of values.
+void MatrixAttentionWriter::write_loads(const std::string& turn) {
+  line("{");
+  write_turn(turn);
+  const Extent ahead = is_forward() ? 16 : 0;
+  const auto row = [&](int i, Extent by) {
+    const std::string at = fmt::format("other0 + {} + {}u", load_row(i), by);
+    return by > 0 || others_ % block_.tile != 0 ? fmt::format("min({}, {}u)", at, others_ - 1) : at;
+  };
+  for (int i = 0; i < loads(); ++i) {
+    line(guarded_load(i, fmt::format("first{} = {};", i, eight(other_first_, row(i, ahead), load_vector(i)))));
+    line(guarded_load(i, fmt::format("second{} = {};", i, eight(other_second_, row(i, 0), load_vector(i)))));
+  }
+  // Pairs of queries, as exponentials and slopes need them. A query beyond the end weighs nothing.
+  if (part_ == Part::d_key_value) {
+    line(fmt::format("if (thread < {}u) {{", block_.tile / 2));
+    for (int e = 0; e < 2; ++e) {
+      line(fmt::format("  let query{} = min(other0 + 2u * thread + {}u, {}u);", e, e, others_ - 1));
+      line(fmt::format("  let log_sum{} = {};", e,
+                       bindings_.load(logsumexp_, stat(logsumexp_, fmt::format("query{}", e)))));
+      std::string minus = fmt::format("select(-log_sum{0} * {1}, 0f, log_sum{0} < {2})", e,
+                                      render_constant(kLog2E, DType::f32, helpers_), kUnseen);
+      if (others_ % block_.tile != 0)
+        minus = fmt::format("select({}, {}, other0 + 2u * thread + {}u >= {}u)", minus, kHidden, e, others_);
+      line(fmt::format("  pair[{}] = {};", e, minus));
+      line(fmt::format("  pair[{}] = {};", e + 2, bindings_.load(delta_, stat(delta_, fmt::format("query{}", e)))));
+    }
+    line("}");
+  }
+  line("}");
+}
+
+void MatrixAttentionWriter::write_stores() {
+  for (int i = 0; i < loads(); ++i) {
+    const std::string row = load_row(i), vector = load_vector(i);
+    // Where two threads share a row, its shares are in the order of the threads, and so have to be the values.
+    const std::string turned = is_forward() && lanes() == 2 ? fmt::format(
+                                                                  "((({0}) & 0xfffffff0u) | (((({0}) >> 1u) & 1u) << "
+                                                                  "3u) | (((({0}) >> 2u) & 3u) << 1u) | (({0}) & 1u))",
+                                                                  row)
+                                                            : fmt::format("({})", row);
+    line(guarded_load(i, fmt::format("$staged_first[({}) * {}u + {}] = first{};", row, pitch(), vector, i)));
+    line(guarded_load(i, fmt::format("$staged_second[{} * {}u + {}] = second{};", turned, pitch(), vector, i)));
+  }
+  if (part_ == Part::d_key_value)
+    line(fmt::format("if (thread < {}u) {{ $query_stats[thread] = pair; }}", block_.tile / 2));
+}
+
+// Rows of the first of the others, from `first` on, straight to workgroup memory.
+void MatrixAttentionWriter::write_fill(const std::string& first, int rows) {
+  line(fmt::format("for (var at = thread; at < {}u; at += {}u) {{", rows * vectors(), block_.threads()));
+  line(fmt::format("  let row = {};", divided("at", vectors())));
+  line(fmt::format("  let vector = {};", modulo("at", vectors())));
+  line(fmt::format("  $staged_first[row * {}u + vector] = {};", pitch(),
+                   eight(other_first_, fmt::format("min({} + row, {}u)", first, others_ - 1), "vector")));
+  line("}");
+}
+
+// Steps that add the products of 16 staged rows with the owned ones to matrices <into><row>.
+std::vector<std::string> MatrixAttentionWriter::products(const std::string& into, const char* array, const char* owned,
+                                                         int row) const {
+  std::vector<std::string> steps;
+  for (int k = 0; k < matrices_; ++k) {
+    std::string step = fmt::format("{{ let m = subgroupMatrixLoad<{}, row_major>(&${}, {}u, {}u);", kLeft, array,
+                                   row * pitch() + 2 * k, pitch());
+    for (int r = 0; r < row_matrices(); ++r)
+      step += fmt::format(" {0}{1} = subgroupMatrixMultiplyAccumulate(m, {2}{1}_{3}, {0}{1});", into, r, owned, k);
+    steps.push_back(step + " }");
+  }
+  return steps;
+}
+
+// The same from row `row`, which is text.
+void MatrixAttentionWriter::write_products(const std::string& into, const char* array, const char* owned,
+                                           const std::string& row) {
+  for (int r = 0; r < row_matrices(); ++r) line(fmt::format("{}{} = subgroup_matrix_result<f32, 16, 16>();", into, r));
+  for (int k = 0; k < matrices_; ++k) {
+    line(fmt::format("{{ let m = subgroupMatrixLoad<{}, row_major>(&${}, {} * {}u + {}u, {}u);", kLeft, array, row,
+                     pitch(), 2 * k, pitch()));
+    for (int r = 0; r < row_matrices(); ++r)
+      line(fmt::format("  {0}{1} = subgroupMatrixMultiplyAccumulate(m, {2}{1}_{3}, {0}{1});", into, r, owned, k));
+    line("}");
+  }
+}
+
+// result += shares at `from` of the subgroup's memory * 16 staged rows.
+void MatrixAttentionWriter::write_accumulate(const std::string& result, int from, const char* array, int row) {
+  line("{");
+  for (int r = 0; r < row_matrices(); ++r)
+    line(fmt::format("let shares{} = subgroupMatrixLoad<{}, row_major>(&$scores, own + {}u, 3u);", r, kLeft,
+                     from + r * 48));
+  for (int d = 0; d < matrices_; ++d) {
+    line(fmt::format("{{ let m = subgroupMatrixLoad<{}, row_major>(&${}, {}u, {}u);", kRight, array,
+                     row * pitch() + 2 * d, pitch()));
+    for (int r = 0; r < row_matrices(); ++r)
+      line(fmt::format("  {0}{1}_{2} = subgroupMatrixMultiplyAccumulate(shares{1}, m, {0}{1}_{2});", result, r, d));
+    line("}");
+  }
+  line("}");
+}
+
+// Score number i of this thread, of products stored from `at` on.
+std::string MatrixAttentionWriter::score(int i, int at) const {
+  return fmt::format("bitcast<f32>($scores[score_at + {}u][component])", at + key_of(i) * score_pitch());
+}
+
+// Hides scores <name><i> of the chunk that begins at row `first` of the others, where the mask or the end does.
+void MatrixAttentionWriter::write_mask(const std::string& name, const std::string& first) {
+  const bool ragged = others_ % 16 != 0 || others_ % block_.tile != 0;
+  std::string crossing;
+  const auto or_if = [&](const std::string& condition) { crossing += (crossing.empty() ? "" : " || ") + condition; };
+  if (bounds_.has_most) or_if(fmt::format("i32({}) + 15i > i32(row0) + i32({})", first, bounds_.most));
+  if (bounds_.has_least)
+    or_if(fmt::format("i32({}) < i32(row0) + i32({})", first, block_.subgroup_rows - 1 + bounds_.least));
+  if (ragged) or_if(fmt::format("{} + 16u > {}u", first, others_));
+  if (crossing.empty()) return;
+  line(fmt::format("if ({}) {{", crossing));
+  line(fmt::format("  let apart = i32(row0 + lane_row) - i32({} + 2u * part);", first));
+  if (ragged) line(fmt::format("  let left = {}i - i32({} + 2u * part);", others_, first));
+  for (int i = 0; i < values(); ++i) {
+    std::string hidden;
+    const auto add = [&](const std::string& condition) { hidden += (hidden.empty() ? "" : " || ") + condition; };
+    if (bounds_.has_most) add(fmt::format("i32({}) > apart", key_of(i) - bounds_.most));
+    if (bounds_.has_least) add(fmt::format("i32({}) < apart", key_of(i) - bounds_.least));
+    if (ragged) add(fmt::format("{}i >= left", key_of(i)));
+    line(fmt::format("  if ({}) {{ {}{} = {}; }}", hidden, name, i, kHidden));
+  }
+  line("}");
+}
+
+// Whether the subgroup sees anything of `count` rows from `first` on; empty if it always may.
+std::string MatrixAttentionWriter::is_visible(const std::string& first, int count, bool least) const {
+  std::string visible;
+  if (bounds_.has_most)
+    visible = fmt::format("i32({}) <= i32(row0) + i32({})", first, block_.subgroup_rows - 1 + bounds_.most);
+  if (least && bounds_.has_least)
+    visible += fmt::format("{}i32({}) + {}i >= i32(row0) + i32({})", visible.empty() ? "" : " && ", first, count - 1,
+                           bounds_.least);
+  return visible;
+}
+
+// Stores matrices <name><row>_<channels>, times `factor`, which may refer to the row `r` of the subgroup.
+void MatrixAttentionWriter::write_results(const Results& results, const std::string& name, const std::string& factor) {
+  const Tensor& t = *results.tensor;
+  line("{");
+  line(fmt::format("let results_at = {};", offset(t, results.of_keys, bindings_.base(results.handle), 4)));
+  for (int d = 0; d < matrices_; ++d) {
+    order();
+    for (int r = 0; r < row_matrices(); ++r)
+      line(fmt::format("subgroupMatrixStore<row_major>(&$scores, own + {}u, {}{}_{}, 5u);", 80 * r, name, r, d));
+    order();
+    for (int r = 0; r < row_matrices(); ++r) {
+      std::string inside = owned_ % block_.rows() == 0 ? "" : fmt::format("row0 + r < {}u", owned_);
+      if (kernel_.width < 16 * (d + 1)) inside += fmt::format("{}(lane & 1u) == 0u", inside.empty() ? "" : " && ");
+      line("{");
+      line(fmt::format("  let r = lane / 2u + {}u;", 16 * r));
+      line("  let place = own + r * 5u + (lane & 1u) * 2u;");
+      line(fmt::format("  let four = bitcast<vec4f>($scores[place]){};", factor));
+      line(fmt::format("  let next = bitcast<vec4f>($scores[place + 1u]){};", factor));
+      line(fmt::format("  let at = results_at + (row0 + r) * {}u + {}u + (lane & 1u) * 2u;",
+                       static_cast<std::uint32_t>(t.row_stride / 4), 4 * d));
+      const auto store = [&](const char* at, const char* value) {
+        if (t.operand.type != DType::f16) return bindings_.store_vec4f(results.handle, at, value, helpers_);
+        return fmt::format("{}[{}] = vec2<u32>($halves({}.xy), $halves({}.zw));", bindings_.array_of(results.handle),
+                           at, value, value);
+      };
+      const std::string stores = store("at", "four") + " " + store("(at + 1u)", "next");
+      line(inside.empty() ? "  " + stores : fmt::format("  if ({}) {{ {} }}", inside, stores));
+      line("}");
+    }
+  }
+  line("}");
+}
+
+}  // namespace weft::webgpu::attention

@@ -1,0 +1,131 @@
+// Attention on subgroup matrices of f16, with sums and statistics in f32.
+//
+// A subgroup owns rows (queries; for the gradients of keys and values keys), whose operands stay in right matrices. Products
+// of 16 rows of the other side with them are the scores turned around: stored with one row of the other side a line, a
+// thread reads what belongs to one owned row (all of 16 scores, or half where a subgroup owns 16 rows), and no two threads
+// meet in a bank. Their shares return as halves to the same memory, and from there as left matrices.
+//
+// Threads of a subgroup exchange through workgroup memory that no other subgroup touches. WGSL promises no order there but
+// by barriers: `order` marks the places. They are barriers unless a test has shown that the device needs none
+// (TestedFacts::ordered_subgroups).
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "backend/webgpu/wgsl/attention/matrix_block.hpp"
+#include "backend/webgpu/wgsl/attention/writer.hpp"
+
+namespace weft::webgpu::attention {
+
+class MatrixAttentionWriter {
+ public:
+  /// `delta`: rowsum(dO * O) of each query, read going backward.
+  MatrixAttentionWriter(const kernel::AttentionKernel& kernel, Part part, const kernel::Operand& delta,
+                        const MatrixAttentionBlock& block, const Target& target, Rendered& rendered);
+  /// Whether the block fits the device.
+  bool fits() const;
+  /// Whether it does, and the operands can be bound as vectors of eight.
+  bool is_possible();
+  void render();
+
+ private:
+  /// A tensor of halves, bound as vectors of eight.
+  struct Halves {
+    const kernel::AttentionKernel::Tensor* tensor = nullptr;
+    char name = 'q';
+    bool of_keys = false;
+    int handle = -1;
+  };
+  struct Results {
+    const kernel::AttentionKernel::Tensor* tensor = nullptr;
+    bool of_keys = false;
+    int handle = -1;
+  };
+
+  void line(const std::string& text) { text_ += "  " + text + "\n"; }
+  bool owns_queries() const { return part_ != Part::d_key_value; }
+  bool is_forward() const { return part_ == Part::forward; }
+  bool strict() const { return !target_.tested.ordered_subgroups; }
+  void order() { line(strict() ? "workgroupBarrier();" : "// subgroup order"); }
+  Extent members() const { return kernel_.heads / kernel_.kv_heads; }
+  bool walks_members() const { return !owns_queries() && members() > 1; }
+
+  int vectors() const { return 2 * matrices_; }  // of eight channels, padded
+  int pitch() const { return vectors() + 1; }    // of a staged row
+  int row_matrices() const { return block_.subgroup_rows / 16; }
+  int lanes() const { return 32 / block_.subgroup_rows; }  // threads that share an owned row
+  int values() const { return 16 / lanes(); }              // scores of a thread in a chunk
+  int chunks() const { return block_.tile / 16; }
+  int score_pitch() const { return (block_.subgroup_rows + 8) / 4; }
+  int own_size() const;
+  int shares_at() const;  // where forward's shares are, in a subgroup's memory
+  int second_at() const;  // going backward: where the second products are, and the slopes that are made of them
+  int slopes_at() const;
+  int workgroup_bytes() const;
+
+  void bind();
+  Halves bind_halves(char name, const kernel::AttentionKernel::Tensor& tensor, bool of_keys);
+  Results bind_results(const kernel::AttentionKernel::Tensor& tensor, bool of_keys);
+  std::string offset(const kernel::AttentionKernel::Tensor& tensor, bool of_keys, Extent base, int by) const;
+  std::string eight(const Halves& halves, const std::string& row, const std::string& vector) const;
+  std::string stat(int handle, const std::string& row) const;
+
+  void set_bounds();
+  void write_place();
+  void write_tile_bounds();
+  void write_at(const Halves& halves);
+  void write_owned(const Halves& halves, const char* prefix);
+  void write_load_place();
+  std::string load_row(int i) const;
+  std::string load_vector(int i) const;
+  int loads() const { return static_cast<int>(divide_up(block_.tile * vectors(), block_.threads())); }
+  std::string guarded_load(int i, const std::string& text) const;
+  void write_turn(const std::string& turn);
+  void write_loads(const std::string& turn);
+  void write_stores();
+  void write_fill(const std::string& first, int rows);
+  void write_products(const std::string& into, const char* array, const char* owned, const std::string& row);
+  std::vector<std::string> products(const std::string& into, const char* array, const char* owned, int row) const;
+  void write_accumulate(const std::string& result, int from, const char* array, int row);
+  int key_of(int i) const { return lanes() == 1 ? i : 4 * (i / 2) + i % 2; }
+  std::string score(int i, int at) const;
+  void write_mask(const std::string& name, const std::string& first);
+  std::string is_visible(const std::string& first, int count, bool least) const;
+  void write_results(const Results& results, const std::string& name, const std::string& factor);
+
+  void write_forward();
+  void write_reference(const std::string& condition);
+  void write_largest();
+  void write_join(const std::string& value, const char* function);
+  void write_forward_chunk(int chunk);
+
+  void write_backward();
+  void write_both_chunk(int chunk);
+  void write_one_by_one_chunk(int chunk);
+  void write_slopes(int chunk, const std::vector<std::string>& between);
+  std::string scaled_scores() const;
+
+  const kernel::AttentionKernel& kernel_;
+  Part part_;
+  kernel::Operand delta_operand_;
+  MatrixAttentionBlock block_;
+  const Target& target_;
+  Rendered& rendered_;
+  Bindings bindings_;
+  Helpers helpers_;
+  int matrices_ = 0;  // across the channels, padded to whole ones
+  Extent owned_ = 0, others_ = 0;
+  struct {
+    bool has_least = false, has_most = false;
+    Extent least = 0, most = 0;
+  } bounds_;
+  Halves own_first_, own_second_, other_first_, other_second_;  // forward: Q, none, K, V
+  Results first_, second_;                                      // O; dQ; dK, dV
+  int logsumexp_ = -1, delta_ = -1;
+  std::string text_;
+};
+
+}  // namespace weft::webgpu::attention

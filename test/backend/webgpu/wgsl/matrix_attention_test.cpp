@@ -1,0 +1,110 @@
+// Attention on subgroup matrices, with those emulated where the device has none: widths, ragged lengths, masks, groups,
+// strides, steep scores; with barriers for the order inside subgroups, and without.
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <span>
+
+#include "backend/webgpu/wgsl/attention.hpp"
+#include "backend/webgpu/wgsl/attention_support.hpp"
+#include "backend/webgpu/wgsl/matrix_support.hpp"
+
+#if WEFT_HAS_WEBGPU
+namespace weft::webgpu {
+namespace {
+
+Target attention_gpu(bool ordered) {
+  Target target = running_matrix_gpu();
+  target.tested.ordered_subgroups = ordered;
+  return target;
+}
+
+void check_on_matrices(const Attention& a, const MatrixAttentionBlocks& blocks, bool ordered, double tolerance = 4e-3) {
+  Rendered rendered;
+  Scratch scratch(static_cast<int>(a.buffers.size()), rendered);
+  const Target target = attention_gpu(ordered);
+  ASSERT_TRUE(render_on_matrices(a.forward, blocks, target, scratch, rendered));
+  ASSERT_TRUE(render_on_matrices(a.backward, blocks, target, scratch, rendered));
+  kernel::Plan plan;
+  plan.kernels.emplace_back(a.forward);
+  plan.kernels.emplace_back(a.backward);
+  replay(rendered, plan, a.buffers, tolerance, has_real_matrices() ? nullptr : emulated);
+}
+
+using WgslMatricesAttentionTest = RenderTest;
+
+TEST_F(WgslMatricesAttentionTest, ForwardAndBackwardAgreeWithTheReference) {
+  std::mt19937 random(41);
+  // Small blocks, because emulation is slow: 32 and 16 rows a subgroup, both forms going backward.
+  constexpr MatrixAttentionBlocks kWide{{32, 1, 32}, {16, 1, 32, false}, {16, 2, 32, true}};
+  constexpr MatrixAttentionBlocks kNarrow{{16, 2, 32}, {16, 2, 16, true}, {16, 1, 16, false}};
+  struct Trial {
+    const MatrixAttentionBlocks& blocks;
+    bool ordered;
+    AttentionCase shape;
+  };
+  const Trial trials[] = {{kWide, true, {1, 2, 40, 64, 16, true, 1}},
+                          {kNarrow, true, {1, 2, 50, 40, 24, true}},
+                          {kWide, false, {1, 1, 50, 70, 24, true}},
+                          {kNarrow, false, {2, 1, 37, 53, 16, false}},
+                          {kWide, true, {1, 4, 40, 70, 16, false, 2}},
+                          {kNarrow, true, {1, 2, 64, 64, 32, true}},
+                          {kNarrow, false, {1, 2, 48, 48, 32, true, 0, 0, true}},
+                          {kWide, true, {1, 1, 90, 90, 16, true, 0, 20}},
+                          {kNarrow, true, {1, 2, 60, 80, 16, false, 1, 9}}};
+  constexpr std::size_t kQuick = 4;  // as many as fit the time of the quick tests where matrices are emulated
+  const bool all = has_real_matrices() || std::getenv("WEFT_TEST_ALL_SHADERS");
+  for (const Trial& trial : std::span(trials).first(all ? std::size(trials) : kQuick)) {
+    const AttentionCase& c = trial.shape;
+    SCOPED_TRACE(fmt::format("{}x{} heads, {} queries, {} keys, width {}, {}, window {}, {}, {} rows", c.batch, c.heads,
+                             c.queries, c.keys, c.width, c.causal ? "causal" : "full", c.window,
+                             trial.ordered ? "in order" : "with barriers", trial.blocks.forward.subgroup_rows));
+    check_on_matrices(attention(random, c, DType::f16), trial.blocks, trial.ordered);
+  }
+}
+
+// Later scores that are far above the first sixteen: the first attempt overflows, the second knows the largest.
+TEST_F(WgslMatricesAttentionTest, SteepScores) {
+  std::mt19937 random(42);
+  Attention a = attention(random, {1, 1, 32, 48, 16, false}, DType::f16);
+  for (std::size_t key = 16; key < 48; ++key)
+    for (std::size_t c = 0; c < 16; ++c) a.buffers[1].values[key * 16 + c] *= 64;
+  Rendered rendered;
+  Scratch scratch(static_cast<int>(a.buffers.size()), rendered);
+  const Target target = attention_gpu(false);
+  ASSERT_TRUE(render_on_matrices(a.forward, {{16, 1, 16}, {}, {}}, target, scratch, rendered));
+  replay(rendered, a.forward, a.buffers, 4e-3, has_real_matrices() ? nullptr : emulated);
+}
+
+TEST(WgslMatricesAttentionChoiceTest, HalvesInEightsAndEnoughRows) {
+  std::mt19937 random(43);
+  const auto rendered_as = [&](const AttentionCase& c, DType type, const Target& target) {
+    const Attention a = attention(random, c, type);
+    std::string names;
+    for (const kernel::AttentionKernel* kernel : {&a.forward, &a.backward}) {
+      Rendered rendered;
+      Scratch scratch(static_cast<int>(a.buffers.size()), rendered);
+      render(*kernel, target, scratch, rendered);
+      for (const RenderedDispatch& dispatch : rendered.dispatches) names += dispatch.name + " ";
+    }
+    return names;
+  };
+  const Target with = matrix_gpu();
+  const AttentionCase usual{2, 2, 64, 64, 64, true};
+  const char* const on_matrices = "attention.matrices attention.delta attention.matrices.dkv attention.matrices.dq ";
+  EXPECT_EQ(rendered_as(usual, DType::f16, with), on_matrices);
+  EXPECT_EQ(rendered_as({2, 4, 40, 72, 40, true, 2}, DType::f16, with), on_matrices);
+  EXPECT_EQ(rendered_as({2, 2, 64, 64, 64, true, 0, 0, true}, DType::f16, with), on_matrices)
+      << "q, k, v in one matrix";
+  EXPECT_EQ(rendered_as({1, 2, 64, 64, 256, true}, DType::f16, with).find("attention.matrices "), 0u);
+  const std::string plain = rendered_as(usual, DType::f16, kLargeGpu);
+  EXPECT_EQ(plain.find("matrices"), std::string::npos) << plain;
+  for (const DType type : {DType::f32, DType::bf16})
+    EXPECT_EQ(rendered_as(usual, type, with).find("matrices"), std::string::npos) << name_of(type);
+  EXPECT_EQ(rendered_as({2, 2, 64, 64, 60, true}, DType::f16, with).find("matrices"), std::string::npos) << "width 60";
+  EXPECT_EQ(rendered_as({2, 2, 4, 64, 64, true}, DType::f16, with).find("matrices"), std::string::npos) << "4 queries";
+}
+
+}  // namespace
+}  // namespace weft::webgpu
+#endif
