@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs a Weft benchmark and its PyTorch peer in turns on the same processors and prints the ratios.
 
-usage: compare_torch.py FOLDER [train_step|elementwise|eager] [DEVICE [PRESET]] [--rounds N]
+usage: compare_torch.py FOLDER [train_step|elementwise|eager|order] [DEVICE [PRESET]] [--rounds N]
 
 FOLDER holds the bench_ programs. The peer runs under the Python named by WEFT_TORCH_PYTHON (else /usr/bin/python3), with
 as many threads as this process may use processors. The fastest of all rounds counts for each side, beside the mean.
@@ -77,9 +77,31 @@ def eager(arguments, python):
         figures.keep(group="eager code, one thread", work=what, unit="us", weft=mine, **peer)
 
 
+def order(arguments, python):
+    line = re.compile(r"^(.*): ([\d.]+) ms$", re.MULTILINE)
+    ours, peers = {}, {}
+    for _ in range(arguments.rounds):
+        for what, value in line.findall(run([f"{arguments.folder}/bench_order", arguments.device])):
+            ours[what] = min(float(value), ours.get(what, float("inf")))
+        name = ""
+        for text in run([*python, f"{HERE}/torch_order.py", "cuda" if arguments.device.startswith("webgpu") else "cpu"]).splitlines():
+            found = line.match(text)
+            if not found:
+                name = text
+                continue
+            times = peers.setdefault(name, {})
+            times[found[1]] = min(float(found[2]), times.get(found[1], float("inf")))
+    for what, mine in ours.items():
+        others = "".join(f"  {name} {times[what]:9.2f} ms (ratio {times[what] / mine:.2f})" for name, times in peers.items() if what in times)
+        print(f"{what:32} Weft {mine:9.2f} ms{others}")
+        for name, times in peers.items():
+            if what in times:
+                figures.keep(group="sorting and scans of floats", work=what, unit="ms", weft=mine, peer=name, of_peer=times[what])
+
+
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("folder")
-parser.add_argument("what", nargs="?", choices=["train_step", "elementwise", "eager"], default="train_step")
+parser.add_argument("what", nargs="?", choices=["train_step", "elementwise", "eager", "order"], default="train_step")
 parser.add_argument("device", nargs="?", default="cpu")
 parser.add_argument("preset", nargs="?", default="small")
 parser.add_argument("--rounds", type=int, default=3)
@@ -87,4 +109,4 @@ options = parser.parse_args()
 interpreter = [os.environ.get("WEFT_TORCH_PYTHON", "/usr/bin/python3")]
 if subprocess.run([*interpreter, "-c", "import torch"], capture_output=True).returncode:
     sys.exit(f"{interpreter[0]} has no PyTorch: install python3-torch, or name another Python with WEFT_TORCH_PYTHON")
-{"train_step": train_step, "elementwise": elementwise, "eager": eager}[options.what](options, interpreter)
+{"train_step": train_step, "elementwise": elementwise, "eager": eager, "order": order}[options.what](options, interpreter)
