@@ -72,7 +72,8 @@ OrderedJson described(const graph::CaseInput& input) {
     json["lo"] = input.lo;
     json["hi"] = input.hi;
   } else {
-    json["values"] = input.values;
+    json["values"] = OrderedJson::array();
+    for (const double value : input.values) json["values"].push_back(to_json(graph::AttributeValue(value)));
   }
   return json;
 }

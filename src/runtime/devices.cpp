@@ -12,6 +12,7 @@
 #include "backend/webgpu/backend.hpp"
 #include "backend/webgpu/description.hpp"
 #include "graph/op_families.hpp"
+#include "runtime/runtime_families.hpp"
 #include "runtime/runtime_state.hpp"
 #include "tensor/device.hpp"
 #include "tensor/element.hpp"
@@ -20,8 +21,6 @@
 namespace weft {
 
 namespace runtime {
-
-graph::OpRows random_family();  // random_rows.cpp
 
 namespace {
 
@@ -257,6 +256,8 @@ namespace {
 // Set in every program that uses a device, so that WEFT_DEVICE may name any device.
 const bool resolver_is_set = (set_device_resolver(parse_device), true);
 const bool random_ops_are_in_the_table = graph::add_family(runtime::random_family);
+const bool distributions_are_in_the_table = graph::add_family(runtime::distribution_family);
+const bool sized_ops_are_in_the_table = graph::add_family(runtime::sized_family);
 }  // namespace
 
 void synchronize(Device device) { runtime::backend_of(device).synchronize(); }

@@ -1,49 +1,21 @@
 // Rows of the ops that draw random numbers. Their state is a value in memory, so they come after graph/.
 #include "graph/op.hpp"
-#include "graph/op_families.hpp"
-#include "weft/ops.hpp"
+#include "runtime/random_attributes.hpp"
+#include "runtime/runtime_families.hpp"
 
 namespace weft::runtime {
 namespace {
 
 using graph::Arguments;
-using graph::AttributeSpec;
-using graph::AttributeType;
 using graph::OpRow;
 using graph::Tensors;
-
-AttributeSpec number(std::string name, std::optional<double> fallback, std::string doc,
-                     std::vector<std::string> aliases = {}) {
-  AttributeSpec spec{.name = std::move(name), .doc = std::move(doc), .aliases = std::move(aliases)};
-  if (fallback) spec.default_value = *fallback;
-  return spec;
-}
-AttributeSpec shape() {
-  return {.name = "shape", .type = AttributeType::integers, .doc = "extents", .aliases = {"size"}};
-}
-AttributeSpec dtype() {
-  return {.name = "dtype", .type = AttributeType::dtype, .default_value = DType::f32, .doc = "dtype of the result"};
-}
-AttributeSpec seed() {
-  return {.name = "seed",
-          .type = AttributeType::integer,
-          .default_value = std::monostate{},
-          .doc = "seeds the generator before this draw; null: it goes on"};
-}
-
-void take_seed(const Arguments& a) {
-  const Extent value = a.integer_or("seed", -1);
-  if (value == -1) return;
-  if (value < 0 || value > UINT32_MAX) throw UsageError(a.row().name + ": attribute seed is outside of [0, 2^32)");
-  manual_seed(static_cast<std::uint32_t>(value));
-}
 
 const std::vector<OpRow>& random_rows() {
   static const std::vector<OpRow> rows = {
       {.name = "rand",
        .family = "random",
-       .attributes = {shape(), number("low", 0, "lower bound"), number("high", 1, "upper bound, never reached"),
-                      dtype(), seed()},
+       .attributes = {random_shape(), random_number("low", 0, "lower bound"),
+                      random_number("high", 1, "upper bound, never reached"), random_dtype(), random_seed()},
        .result = "as given",
        .differentiable = false,
        .doc = "Uniform in [low, high), by Philox: the same bits on every device.",
@@ -59,8 +31,8 @@ const std::vector<OpRow>& random_rows() {
            }},
       {.name = "randn",
        .family = "random",
-       .attributes = {shape(), number("mean", 0, "of the distribution"),
-                      number("deviation", 1, "of the distribution", {"std"}), dtype(), seed()},
+       .attributes = {random_shape(), random_number("mean", 0, "of the distribution"),
+                      random_number("deviation", 1, "of the distribution", {"std"}), random_dtype(), random_seed()},
        .result = "as given",
        .differentiable = false,
        .doc = "Normal, by Box and Muller.",
@@ -75,7 +47,7 @@ const std::vector<OpRow>& random_rows() {
       {.name = "dropout",
        .family = "random",
        .inputs = {{"x", ops::DTypes::floats}},
-       .attributes = {number("p", std::nullopt, "probability of a 0"), seed()},
+       .attributes = {random_number("p", std::nullopt, "probability of a 0"), random_seed()},
        .doc = "Each element kept with probability 1-p and then divided by 1-p, else 0.",
        .onnx = "Dropout",
        .cases = {{"some", {{{50, 20}}}, {{"p", 0.3}, {"seed", Extent{7}}}}},

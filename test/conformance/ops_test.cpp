@@ -34,10 +34,13 @@ TEST_F(Ops, CasesOfRowsWithKernelsOfTheirOwn) {
       for (std::size_t i = 0; i < got.size(); ++i) {
         const std::vector<double> values = runtime::numbers_of(wanted[i]);
         double largest = 1e-30;
-        for (double v : values) largest = std::max(largest, std::abs(v));
+        for (double v : values)
+          if (std::isfinite(v)) largest = std::max(largest, std::abs(v));
         ASSERT_EQ(got[i].size(), values.size());
-        for (std::size_t e = 0; e < values.size(); ++e)
-          ASSERT_NEAR(got[i][e], values[e], 2e-5 * largest) << "result " << i << ", element " << e;
+        for (std::size_t e = 0; e < values.size(); ++e) {
+          const bool same = got[i][e] == values[e] || (std::isnan(got[i][e]) && std::isnan(values[e]));
+          if (!same) ASSERT_NEAR(got[i][e], values[e], 2e-5 * largest) << "result " << i << ", element " << e;
+        }
       }
       compile_settings().fused_composites = true;
       ++compared;

@@ -9,7 +9,7 @@
 #include "graph/scatter.hpp"
 #include "runtime/packed_matrix.hpp"
 #include "weft/inference.hpp"
-#include "weft/ops.hpp"
+#include "weft/ops/order.hpp"
 
 namespace weft::test {
 namespace {
@@ -205,6 +205,63 @@ TEST_F(Routines, CumulativeSums) {
     });
     ASSERT_EQ(kernels_.size(), 1u);
     EXPECT_TRUE(std::holds_alternative<kernel::CallKernel>(kernels_[0]));
+  }
+}
+
+TEST_F(Routines, ScansOfEveryKind) {
+  // Software adapters take seconds for each shader: a short axis and a long one there.
+  struct Lines {
+    Shape shape;
+    int axis;
+    bool reverse;
+  };
+  for (const Lines& lines : {Lines{{70, 3}, 0, false}, Lines{{3, 50, 5}, 1, true}, Lines{{2, 3000}, 1, false}}) {
+    if (!is_cpu() && lines.shape.rank() == 3) continue;
+    SCOPED_TRACE(fmt::format("{} over axis {}", lines.shape.to_string(), lines.axis));
+    const auto x = noise(lines.shape.numel(), -1.1, 1.1), y = noise(lines.shape.numel());
+    const auto made = [&](Side& side, const std::vector<double>& values) {
+      return side.arguments.make(lines.shape, values);
+    };
+    expect_same([&](Side& side) {
+      const Tensor a = made(side, x), b = made(side, y);
+      return std::vector<Tensor>{cumprod(a, lines.axis, false, lines.reverse),
+                                 logcumsumexp(a, lines.axis, lines.reverse),
+                                 linear_recurrence(a, b, lines.axis, lines.reverse)};
+    });
+    EXPECT_EQ(kernels_.size(), 3u);
+    const auto [actual, expected] = both([&](Side& side) {
+      const Tensor a = made(side, x);
+      const auto most = cummax(a, lines.axis, lines.reverse), least = cummin(a, lines.axis, lines.reverse);
+      return std::vector<Tensor>{most.values, most.positions, least.values, least.positions};
+    });
+    EXPECT_EQ(actual, expected);
+  }
+}
+
+TEST_F(Routines, Sorts) {
+  struct Lines {
+    Shape shape;
+    bool descending;
+    DType type;
+  };
+  for (const Lines& lines :
+       {Lines{{5, 100}, false, DType::f32}, Lines{{3, 3000}, true, DType::f32}, Lines{{1, 5000}, false, DType::i32},
+        Lines{{40, 7}, true, DType::u32}, Lines{{2, 300000}, false, DType::f32}}) {
+    if (!is_cpu() && lines.shape[1] > 5000) continue;
+    SCOPED_TRACE(fmt::format("{} of {}", lines.shape.to_string(), name_of(lines.type)));
+    auto x = noise(lines.shape.numel(), lines.type == DType::u32 ? 0 : -99, 99);
+    if (lines.type != DType::f32)
+      for (double& v : x) v = std::round(v);
+    for (std::size_t i = 0; i < x.size() && lines.type == DType::f32; i += 7)
+      x[i] = i % 3 == 0 ? std::nan("") : i % 2 == 0 ? -0.0 : 0.0;
+    const auto [actual, expected] = both([&](Side& side) {
+      const Tensor values = side.arguments.make(lines.shape, x, lines.type);
+      const auto all = sort(values, -1, lines.descending), some = topk(values, 5, -1, lines.descending);
+      const bool has_nan = lines.type == DType::f32;
+      return std::vector<Tensor>{all.positions, some.positions,
+                                 has_nan ? weft::where(isnan(all.values), 0.5, all.values) : all.values};
+    });
+    EXPECT_EQ(actual, expected);
   }
 }
 

@@ -81,7 +81,8 @@ class Batch:
              weight=None):
         """One op, or a list of steps (op, input names or places of `arrays`, attributes) whose last result counts.
 
-        `reference` is a function of torch tensors, and gives a tuple for an op with several results. Gradients of sum(weight * result) to every float input are compared,
+        `reference` is a function of torch tensors, and gives a tuple for an op with several results, where None stands for one that
+        is not compared. Gradients of sum(weight * result) to every float input are compared,
         and with `second` the gradients of sum(v * gradient) to every input and to the weight.
         """
         k = len(self.steps)
@@ -94,17 +95,15 @@ class Batch:
                 output = result if i == len(op) - 1 else f"r{k}_{i}"
                 operands = [names[j] if isinstance(j, int) else f"r{k}_{j[1:]}" if isinstance(j, str) else j for j in step_inputs]
                 self.steps.append({"op": step_op, "inputs": operands, "attributes": step_attributes, "output": output})
-        tensors = [None if a is None else torch.tensor(np.asarray(a).astype(np.float64) if np.asarray(a).dtype.kind == "f" else np.asarray(a))
-                   for a in arrays]
+        tensors = [None if a is None else tensor_of(np.asarray(a)) for a in arrays]
         floats = [i for i, a in enumerate(arrays) if a is not None and np.asarray(a).dtype.kind == "f"]
         with_gradient = gradient and floats
         if with_gradient:
             for i in floats:
                 tensors[i].requires_grad_()
         wanted = reference(*tensors)
-        others = wanted[1:] if isinstance(wanted, tuple) else ()
+        wanted, *others = wanted if isinstance(wanted, tuple) else (wanted,)
         if others:  # further results of the op
-            wanted = wanted[0]
             self.steps[-1]["outputs"] = [self.steps[-1].pop("output")] + [f"{result}_also{i}" for i in range(len(others))]
         if not isinstance(wanted, torch.Tensor):
             wanted = torch.tensor(np.asarray(wanted))
@@ -112,7 +111,8 @@ class Batch:
         relative = self.relative() if relative is None else relative
         self.checks.append((title, result, wanted.detach().numpy(), relative, floor))
         for i, other in enumerate(others):
-            self.checks.append((f"{title}, result {i + 1}", f"{result}_also{i}", other.detach().numpy(), relative, floor))
+            if other is not None:
+                self.checks.append((f"{title}, result {i + 1}", f"{result}_also{i}", other.detach().numpy(), relative, floor))
         if not with_gradient:
             return
         gradient_relative = gradient_relative or self.relative()
@@ -146,6 +146,12 @@ class Batch:
             return
         for name, output, wanted, relative, floor in self.checks:
             self.judge.compare(name, results[output], wanted, relative, floor)
+
+
+def tensor_of(array):
+    """What PyTorch computes with: floats as f64; it has no u32."""
+    wide = {"f": np.float64, "u": np.int64}.get(array.dtype.kind)
+    return torch.tensor(array.astype(wide) if wide else array)
 
 
 def gradients_of(of, leaves, weight, create_graph=False):

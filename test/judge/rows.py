@@ -6,6 +6,8 @@ import torch.nn.functional as F
 from door import Batch
 
 LARGE = 20_000  # elements; software GPUs take minutes for more
+# Many shaders, of ops that are compared there by themselves; the conformance tests have the kernels of sorts and scans.
+MADE_OF_OTHERS = {"indexing", "layout", "making", "order", "scan", "statistics"}
 
 
 def value_of(attribute):
@@ -50,7 +52,7 @@ def cases(judge):
     for dtype in judge.dtypes():
         batch = Batch(judge, dtype)
         for op in judge.ops.values():
-            if "torch" not in op["names"]:
+            if "torch" not in op["names"] or (not judge.on_cpu and op["family"] in MADE_OF_OTHERS):
                 continue
             # Two axes of space stand for one and three there, and a GPU has no kernels of decompositions.
             if not judge.on_cpu and (op["family"] == "decomposition" or op["name"].endswith(("1d", "3d"))):
@@ -60,8 +62,19 @@ def cases(judge):
                 if not judge.on_cpu and sum(int(np.prod(i["shape"])) for i in inputs if i) > LARGE:
                     continue
                 arrays = [array_of(batch, given, 100 * number + k) for k, given in enumerate(inputs)]
-                batch.case(f"{op['name']}: {case['name']}", op["name"], arrays, reference_of(op, case), case["attributes"],
-                           gradient=case["gradients"], relative=2e-5 if dtype == np.float32 else 1e-11)
+                attributes = dict(case["attributes"])
+                if not op["inputs"] and any(a["name"] == "dtype" for a in op["attributes"]):
+                    attributes.setdefault("dtype", {np.float32: "f32", np.float64: "f64"}[dtype])
+                title = f"{op['name']}: {case['name']}"
+                lists = [batch.steps, batch.gradients, batch.checks]
+                before = [len(each) for each in lists]
+                try:
+                    batch.case(title, op["name"], arrays, reference_of(op, case), attributes,
+                               gradient=case["gradients"], relative=2e-5 if dtype == np.float32 else 1e-11)
+                except Exception as error:  # of PyTorch: the row's expression does not hold for this case
+                    judge.failures.append(f"{title}: {op['names']['torch']} fails: {error}")
+                    for each, length in zip(lists, before):
+                        del each[length:]
                 compared += 1
         batch.run()
     if compared < (80 if judge.on_cpu else 25):

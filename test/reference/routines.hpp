@@ -1,8 +1,10 @@
 // The meaning of routines: caches that keep rows in three types, attention over them, rows of packed weights, the draw of
-// tokens, and scans. Everything is computed from its definition, in double.
+// tokens, scans, and sorting. Everything is computed from its definition, in double.
 #pragma once
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -11,6 +13,7 @@
 #include "base/philox.hpp"
 #include "compile/call_attributes.hpp"
 #include "graph/cache.hpp"
+#include "graph/order.hpp"
 #include "graph/packed.hpp"
 #include "graph/scan.hpp"
 #include "graph/scatter.hpp"
@@ -234,23 +237,89 @@ inline void run_sample_token(const kernel::CallKernel& k, std::vector<Values>& b
   }
 }
 
-inline void run_cumsum(const kernel::CallKernel& k, std::vector<Values>& buffers) {
-  const auto a = kernel::attributes_of<graph::CumsumAttributes>(k);
-  const Shape& shape = k.shapes[0];
-  const int axis = static_cast<int>(a.axis < 0 ? a.axis + shape.rank() : a.axis);
-  Extent inner = 1;
-  for (int d = axis + 1; d < shape.rank(); ++d) inner *= shape[d];
-  const Extent n = shape[axis], lines = n == 0 ? 0 : shape.numel() / n;
+/// Lines along an axis: element i of a line is at place(line, i).
+struct Lines {
+  Lines(const Shape& shape, Extent axis) {
+    const int a = static_cast<int>(axis < 0 ? axis + shape.rank() : axis);
+    for (int d = a + 1; d < shape.rank(); ++d) inner *= shape[d];
+    n = shape[a];
+    count = n == 0 ? 0 : shape.numel() / n;
+  }
+  Extent place(Extent line, Extent i) const { return (line / inner * n + i) * inner + line % inner; }
+  Extent n = 0, count = 0, inner = 1;
+};
+
+/// One result of a scan after another, from the values so far: next(before, place of the element).
+template <class Next>
+void run_scan(const kernel::CallKernel& k, std::vector<Values>& buffers, double start, Next next) {
+  const auto a = kernel::attributes_of<graph::ScanAttributes>(k);
+  const Lines lines(k.shapes[0], a.axis);
   const DType type = k.out().type;
-  for (Extent line = 0; line < lines; ++line) {
-    const auto place = [&](Extent i) {
-      return (line / inner * n + (a.reverse ? n - 1 - i : i)) * inner + line % inner;
-    };
-    double sum = 0;
-    for (Extent i = 0; i < n; ++i) {
-      const double x = read(k.reads[0], place(i), buffers), before = sum;
-      sum = is_float(type) ? sum + x : to_type(sum + x, type);
-      write(k.out(), place(i), to_type(a.exclusive ? before : sum, type), buffers);
+  for (Extent line = 0; line < lines.count; ++line) {
+    double sum = start;
+    for (Extent i = 0; i < lines.n; ++i) {
+      const Extent place = lines.place(line, a.reverse ? lines.n - 1 - i : i);
+      const double before = sum;
+      sum = next(before, place);
+      if (!is_float(type)) sum = to_type(sum, type);
+      write(k.out(), place, to_type(a.exclusive ? before : sum, type), buffers);
+    }
+  }
+}
+inline void run_cumsum(const kernel::CallKernel& k, std::vector<Values>& buffers) {
+  run_scan(k, buffers, 0, [&](double sum, Extent at) { return sum + read(k.reads[0], at, buffers); });
+}
+inline void run_cumprod(const kernel::CallKernel& k, std::vector<Values>& buffers) {
+  run_scan(k, buffers, 1, [&](double product, Extent at) { return product * read(k.reads[0], at, buffers); });
+}
+inline void run_logcumsumexp(const kernel::CallKernel& k, std::vector<Values>& buffers) {
+  run_scan(k, buffers, -std::numeric_limits<double>::infinity(), [&](double sum, Extent at) {
+    const double x = read(k.reads[0], at, buffers), top = std::max(sum, x);
+    return top + std::log(std::exp(sum - top) + std::exp(x - top));
+  });
+}
+inline void run_linear_recurrence(const kernel::CallKernel& k, std::vector<Values>& buffers) {
+  run_scan(k, buffers, 0,
+           [&](double y, Extent at) { return read(k.reads[0], at, buffers) * y + read(k.reads[1], at, buffers); });
+}
+
+/// Numbers in order; NaN is larger than all, and equal ones keep their order.
+inline bool is_less(double x, double y) { return std::isnan(y) ? !std::isnan(x) : x < y; }
+
+inline void run_extremes(const kernel::CallKernel& k, std::vector<Values>& buffers, bool largest) {
+  const auto a = kernel::attributes_of<graph::ScanAttributes>(k);
+  const Lines lines(k.shapes[0], a.axis);
+  for (Extent line = 0; line < lines.count; ++line) {
+    double best = 0;
+    Extent position = -1;
+    for (Extent i = 0; i < lines.n; ++i) {
+      const Extent along = a.reverse ? lines.n - 1 - i : i, place = lines.place(line, along);
+      const double x = read(k.reads[0], place, buffers);
+      if (position < 0 || std::isnan(x) || (!std::isnan(best) && (largest ? x >= best : x <= best))) {
+        best = x;
+        position = along;
+      }
+      write(k.outs[0], place, best, buffers);
+      write(k.outs[1], place, static_cast<double>(position), buffers);
+    }
+  }
+}
+inline void run_cummax(const kernel::CallKernel& k, std::vector<Values>& buffers) { run_extremes(k, buffers, true); }
+inline void run_cummin(const kernel::CallKernel& k, std::vector<Values>& buffers) { run_extremes(k, buffers, false); }
+
+inline void run_sort(const kernel::CallKernel& k, std::vector<Values>& buffers) {
+  const auto a = kernel::attributes_of<graph::SortAttributes>(k);
+  const Lines lines(k.shapes[0], a.axis), results(k.shape(), a.axis);
+  for (Extent line = 0; line < lines.count; ++line) {
+    std::vector<Extent> order(static_cast<std::size_t>(lines.n));
+    std::iota(order.begin(), order.end(), Extent{0});
+    const auto x = [&](Extent i) { return read(k.reads[0], lines.place(line, i), buffers); };
+    std::stable_sort(order.begin(), order.end(),
+                     [&](Extent i, Extent j) { return a.descending ? is_less(x(j), x(i)) : is_less(x(i), x(j)); });
+    for (Extent i = 0; i < results.n; ++i) {
+      const Extent from = order[static_cast<std::size_t>(a.first + i)];
+      write(k.outs[0], results.place(line, i), x(from), buffers);
+      write(k.outs[1], results.place(line, i), static_cast<double>(from), buffers);
     }
   }
 }
@@ -282,9 +351,18 @@ struct RoutineReference {
 };
 /// Every row that devices compute by a routine.
 inline std::vector<RoutineReference> routine_references() {
-  return {{&graph::write_rows_row(), run_write_rows},      {&graph::cache_attention_row(), run_cache_attention},
-          {&graph::sample_token_row(), run_sample_token},  {&graph::unpack_rows_row(), run_unpack_rows},
-          {&graph::pack_rows_row(), run_pack_rows},        {&graph::cumsum_row(), run_cumsum},
+  return {{&graph::write_rows_row(), run_write_rows},
+          {&graph::cache_attention_row(), run_cache_attention},
+          {&graph::sample_token_row(), run_sample_token},
+          {&graph::unpack_rows_row(), run_unpack_rows},
+          {&graph::pack_rows_row(), run_pack_rows},
+          {&graph::cumsum_row(), run_cumsum},
+          {&graph::cumprod_row(), run_cumprod},
+          {&graph::logcumsumexp_row(), run_logcumsumexp},
+          {&graph::cummax_row(), run_cummax},
+          {&graph::cummin_row(), run_cummin},
+          {&graph::sort_row(), run_sort},
+          {&graph::linear_recurrence_row(), run_linear_recurrence},
           {&graph::scatter_along_row(), run_scatter_along}};
 }
 

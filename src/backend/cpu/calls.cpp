@@ -8,11 +8,13 @@
 #include "backend/cpu/sample.hpp"
 #include "backend/cpu/scan.hpp"
 #include "backend/cpu/scatter.hpp"
+#include "backend/cpu/sort.hpp"
 #include "backend/cpu/unpack_rows.hpp"
 #include "compile/call_attributes.hpp"
 #include "graph/attention.hpp"
 #include "graph/cache.hpp"
 #include "graph/linear_algebra.hpp"
+#include "graph/order.hpp"
 #include "graph/packed.hpp"
 #include "graph/scan.hpp"
 #include "graph/scatter.hpp"
@@ -48,9 +50,20 @@ bool accepts_attention(const graph::Call& call) {
   return graph::fits_tiles(call, kWidthMax);
 }
 
-bool accepts_cumsum(const graph::Call& call) {
+bool accepts_scan(const graph::Call& call) {
   const DType type = call.input(0).dtype();
-  return type == DType::f32 || type == DType::f64 || type == DType::i32 || type == DType::u32 || type == DType::boolean;
+  const bool counts = &call.row() == &graph::cumsum_row() || &call.row() == &graph::cumprod_row();
+  return size_bytes(type) >= 4 || (type == DType::boolean && counts);
+}
+CallEntry scan_entry() {
+  return {.accepts = accepts_scan,
+          .prepare = [](const kernel::CallKernel& k) { return prepare_function(k, run_scan, false); }};
+}
+
+bool accepts_sort(const graph::Call& call) {
+  const Extent axis = call.attributes<graph::SortAttributes>().axis;
+  const Tensor& x = call.input(0);
+  return size_bytes(x.dtype()) >= 4 && (axis == -1 || axis == x.rank() - 1) && x.dim(-1) <= INT32_MAX;
 }
 
 bool accepts_scatter_along(const graph::Call& call) {
@@ -88,9 +101,15 @@ backend::CallTable<CallEntry>& calls() {
              }}},
        {&graph::pack_rows_row(),
         {.prepare = [](const kernel::CallKernel& k) { return prepare_function(k, run_pack_rows, false); }}},
-       {&graph::cumsum_row(),
-        {.accepts = accepts_cumsum,
-         .prepare = [](const kernel::CallKernel& k) { return prepare_function(k, run_cumsum, false); }}},
+       {&graph::cumsum_row(), scan_entry()},
+       {&graph::cumprod_row(), scan_entry()},
+       {&graph::logcumsumexp_row(), scan_entry()},
+       {&graph::cummax_row(), scan_entry()},
+       {&graph::cummin_row(), scan_entry()},
+       {&graph::linear_recurrence_row(), scan_entry()},
+       {&graph::sort_row(),
+        {.accepts = accepts_sort,
+         .prepare = [](const kernel::CallKernel& k) { return prepare_function(k, run_sort, false); }}},
        {&graph::scatter_along_row(),
         {.accepts = accepts_scatter_along,
          .prepare = [](const kernel::CallKernel& k) { return prepare_function(k, run_scatter_along, false); }}},

@@ -7,7 +7,7 @@
 
 namespace weft::cpu {
 
-/// Operands as `cumsum` lists them. Rows along the axis are tasks; the order of additions is that of the elements.
-void run_cumsum(const kernel::CallKernel& kernel, std::span<char* const> reads, std::span<char* const> outs);
+/// Operands as the rows of graph/scan.hpp list them. Lines along the axis are tasks; elements are combined in their order.
+void run_scan(const kernel::CallKernel& kernel, std::span<char* const> reads, std::span<char* const> outs);
 
 }  // namespace weft::cpu

@@ -6,9 +6,11 @@
 #include "backend/webgpu/wgsl/sample.hpp"
 #include "backend/webgpu/wgsl/scan.hpp"
 #include "backend/webgpu/wgsl/scatter_along.hpp"
+#include "backend/webgpu/wgsl/sort.hpp"
 #include "compile/call_attributes.hpp"
 #include "graph/attention.hpp"
 #include "graph/cache.hpp"
+#include "graph/order.hpp"
 #include "graph/packed.hpp"
 #include "graph/scan.hpp"
 #include "graph/scatter.hpp"
@@ -21,15 +23,23 @@ bool accepts_attention(const graph::Call& call) {
   return graph::fits_tiles(call, kWidthMax);
 }
 
-bool accepts_cumsum(const graph::Call& call) {
+bool has_32_bits(DType type) { return type == DType::f32 || type == DType::i32 || type == DType::u32; }
+
+bool accepts_scan(const graph::Call& call) {
   const DType type = call.input(0).dtype();
-  return type == DType::f32 || type == DType::i32 || type == DType::u32 || type == DType::boolean;
+  const bool counts = &call.row() == &graph::cumsum_row() || &call.row() == &graph::cumprod_row();
+  return has_32_bits(type) || (type == DType::boolean && counts);
+}
+
+bool accepts_sort(const graph::Call& call) {
+  const Extent axis = call.attributes<graph::SortAttributes>().axis;
+  const Tensor& x = call.input(0);
+  return has_32_bits(x.dtype()) && (axis == -1 || axis == x.rank() - 1) && x.numel() <= UINT32_MAX;
 }
 
 bool accepts_scatter_along(const graph::Call& call) {
   const DType index = call.input(0).dtype(), type = call.input(1).dtype();
-  return (index == DType::i32 || index == DType::u32) &&
-         (type == DType::f32 || type == DType::i32 || type == DType::u32);
+  return (index == DType::i32 || index == DType::u32) && has_32_bits(type);
 }
 
 template <auto render>
@@ -47,7 +57,13 @@ backend::CallTable<CallEntry>& calls() {
                  {&graph::packed_matmul_row(), {}},
                  {&graph::write_rows_row(), {.render = render_words<render_write_rows>}},
                  {&graph::cache_attention_row(), {.render = render_words<render_cache_attention>}},
-                 {&graph::cumsum_row(), {.accepts = accepts_cumsum, .render = render_cumsum}},
+                 {&graph::cumsum_row(), {.accepts = accepts_scan, .render = render_scan}},
+                 {&graph::cumprod_row(), {.accepts = accepts_scan, .render = render_scan}},
+                 {&graph::logcumsumexp_row(), {.accepts = accepts_scan, .render = render_scan}},
+                 {&graph::cummax_row(), {.accepts = accepts_scan, .render = render_scan}},
+                 {&graph::cummin_row(), {.accepts = accepts_scan, .render = render_scan}},
+                 {&graph::linear_recurrence_row(), {.accepts = accepts_scan, .render = render_scan}},
+                 {&graph::sort_row(), {.accepts = accepts_sort, .render = render_sort}},
                  {&graph::scatter_along_row(), {.accepts = accepts_scatter_along, .render = render_scatter_along}},
                  {&graph::sample_token_row(), {.render = render_sample_token}},
                  {&graph::unpack_rows_row(),

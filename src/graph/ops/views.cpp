@@ -6,7 +6,7 @@
 #include "graph/no_grad.hpp"
 #include "graph/op.hpp"
 #include "graph/op_families.hpp"
-#include "weft/ops.hpp"
+#include "weft/ops/layout.hpp"
 
 namespace weft {
 
@@ -427,14 +427,48 @@ const std::vector<OpRow>& rows_of_view() {
        .attributes = {{.name = "padding",
                        .type = AttributeType::pairs,
                        .doc = "[before, after] of every axis",
-                       .aliases = {"pad_width"}}},
-       .doc = "Zeros around x.",
-       .torch = "F.pad(x, [e for pair in reversed(padding) for e in pair])",
+                       .aliases = {"pad_width"}},
+                      {.name = "mode",
+                       .type = AttributeType::choice,
+                       .default_value = std::string("constant"),
+                       .doc = "what is around x",
+                       .choices = {"constant", "reflect", "replicate", "circular"}},
+                      {.name = "value", .default_value = 0.0, .doc = "the constant", .aliases = {"constant_value"}}},
+       .doc = "A constant around x, or x itself: mirrored, its outermost elements, or from its other end.",
+       .torch = "F.pad(x, [e for pair in reversed(padding) for e in pair], value=value) if mode == 'constant' else "
+                "F.pad(x[None], [e for pair in reversed(padding[1:]) for e in pair], mode)[0]",
+       .numpy = "np.pad(x, padding, mode)",
        .onnx = "Pad",
-       .cases = {{"some sides", {{{6, 7, 5}}}, {{"padding", Pairs{{1, 0}, {0, 2}, {3, 1}}}}}},
+       .cases = {{"some sides", {{{6, 7, 5}}}, {{"padding", Pairs{{1, 0}, {0, 2}, {3, 1}}}}},
+                 {"a value", {{{6, 7}}}, {{"padding", Pairs{{1, 0}, {0, 2}}}, {"value", 1.5}}},
+                 {"reflected",
+                  {{{2, 7, 5}}},
+                  {{"padding", Pairs{{0, 0}, {6, 2}, {3, 1}}}, {"mode", std::string("reflect")}}},
+                 {"replicated",
+                  {{{2, 7, 5}}},
+                  {{"padding", Pairs{{0, 0}, {9, 2}, {3, 0}}}, {"mode", std::string("replicate")}}},
+                 {"circular",
+                  {{{2, 7, 5}}},
+                  {{"padding", Pairs{{0, 0}, {7, 2}, {3, 1}}}, {"mode", std::string("circular")}}}},
        .errors = {{"a pair too few", {{{6, 7}}}, {{"padding", Pairs{{1, 0}}}}, "1 pairs for 2 axes"},
-                  {"negative", {{{6}}}, {{"padding", Pairs{{-1, 0}}}}, "negative padding"}},
-       .apply = [](const Arguments& a) { return Tensors{pad(a.input(0), a.pairs("padding"))}; }},
+                  {"negative", {{{6}}}, {{"padding", Pairs{{-1, 0}}}}, "negative padding"},
+                  {"a long reflection",
+                   {{{6}}},
+                   {{"padding", Pairs{{6, 0}}}, {"mode", std::string("reflect")}},
+                   "6 elements cannot be reflected from axis 0 with extent 6"},
+                  {"a long circle",
+                   {{{6}}},
+                   {{"padding", Pairs{{7, 0}}}, {"mode", std::string("circular")}},
+                   "7 elements are more than axis 0 has, 6"},
+                  {"nothing to repeat",
+                   {{{0}}},
+                   {{"padding", Pairs{{1, 0}}}, {"mode", std::string("replicate")}},
+                   "axis 0 is empty"}},
+       .apply =
+           [](const Arguments& a) {
+             return Tensors{
+                 pad(a.input(0), a.pairs("padding"), static_cast<PadMode>(a.choice("mode")), a.number("value"))};
+           }},
       {.name = "unsqueeze",
        .aliases = {"expand_dims"},
        .family = "view",

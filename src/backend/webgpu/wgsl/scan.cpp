@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include <utility>
+#include <vector>
 
+#include "backend/webgpu/wgsl/scalar.hpp"
 #include "backend/webgpu/wgsl/steps.hpp"
 #include "compile/call_attributes.hpp"
 #include "graph/scan.hpp"
-#include "weft/error.hpp"
 
 namespace weft::webgpu {
 namespace {
@@ -15,112 +16,212 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kEach = 4;  // neighbouring elements of a thread
 
+/// A value of a scan: one number, or two, which are scanned together. Texts of them.
+using Numbers = std::vector<std::string>;
+
+/// What tells one scan from another.
+struct Combination {
+  Numbers types;              // of a value's numbers
+  Numbers start;              // what combines with any value to that value
+  std::string combine;        // statements that set r0 (and r1) from a0 (a1), the earlier value, and b0 (b1)
+  bool has_position = false;  // the second number of an element is its position, and the second result has it
+  bool gives_second = false;  // the result is the second number
+};
+
 class ScanWriter {
  public:
   ScanWriter(const kernel::CallKernel& kernel, const Target& target)
       : kernel_(kernel),
         target_(target),
-        a_(kernel::attributes_of<graph::CumsumAttributes>(kernel)),
+        a_(kernel::attributes_of<graph::ScanAttributes>(kernel)),
         bindings_(target, kernel.name) {
     const Shape& shape = kernel.shape();
     const auto axis = static_cast<int>(a_.axis < 0 ? a_.axis + shape.rank() : a_.axis);
     for (int d = 0; d < shape.rank(); ++d) (d < axis ? outer_ : d == axis ? n_ : inner_) *= shape[d];
-    from_ = bindings_.add(kernel.reads[0], false);
-    to_ = bindings_.add(kernel.out(), true);
-    bindings_.forbid_vectors(to_);
+    for (const kernel::Operand& operand : kernel.reads) from_.push_back(bindings_.add(operand, false));
+    for (const kernel::Operand& operand : kernel.outs) {
+      to_.push_back(bindings_.add(operand, true));
+      bindings_.forbid_vectors(to_.back());
+    }
     bindings_.resolve();
     type_ = kernel.out().type == DType::f32 ? "f32" : kernel.out().type == DType::u32 ? "u32" : "i32";
+    how_ = combination();
   }
 
   RenderedDispatch write() {
     const bool together = inner_ == 1 && n_ > kEach;
     const auto groups = static_cast<std::uint64_t>(together ? outer_ : divide_up(outer_ * inner_, kThreads));
-    ShaderPieces shader{.threads = kThreads, .body = together ? by_workgroup() : by_thread()};
-    if (together) shader.share("sums", type_, kThreads);
-    return dispatch_of(kernel_.name, std::move(shader), bindings_, groups, target_);
+    shader_.threads = kThreads;
+    shader_.body = together ? by_workgroup() : by_thread();
+    if (together)
+      for (std::size_t k = 0; k < how_.types.size(); ++k) shader_.share(shared(k), how_.types[k], kThreads);
+    return dispatch_of(kernel_.name, std::move(shader_), bindings_, groups, target_);
   }
 
  private:
-  // Place of element i (text) of the scan that begins at `start`, a stride of `stride` apart.
-  std::string place(const std::string& start, const std::string& i) const {
-    const std::string forward = a_.reverse ? fmt::format("({}u - {})", n_ - 1, i) : i;
-    return fmt::format("{} + {} * {}u", start, forward, inner_);
-  }
-  std::string load(const std::string& at) const {
-    const std::string value = bindings_.load(from_, fmt::format("{} + {}u", at, bindings_.base(from_)));
-    return kernel_.reads[0].type == DType::boolean ? fmt::format("select(0i, 1i, {})", value) : value;
-  }
-  std::string store(const std::string& at, const std::string& value) const {
-    return bindings_.store(to_, fmt::format("{} + {}u", at, bindings_.base(to_)), value);
+  static std::string shared(std::size_t k) { return fmt::format("part{}", k); }
+
+  /// A value gets another one by a statement for each number.
+  Combination combination() {
+    const graph::OpRow& row = *kernel_.op;
+    if (&row == &graph::cumsum_row()) return {{type_}, {type_ + "()"}, "r0 = a0 + b0;"};
+    if (&row == &graph::cumprod_row()) return {{type_}, {type_ + "(1)"}, "r0 = a0 * b0;"};
+    Helpers& helpers = shader_.helpers;
+    if (&row == &graph::linear_recurrence_row())
+      return {{"f32", "f32"}, {"1f", "0f"}, "r0 = a0 * b0; r1 = b0 * a1 + b1;", false, true};
+    if (&row == &graph::logcumsumexp_row()) {
+      // Where the larger one is infinite or NaN it is the result.
+      const std::string text = fmt::format(
+          "let top = {}(a0, b0); let is_top = (bitcast<u32>(top) & 0x7f800000u) == 0x7f800000u; "
+          "r0 = select(top + {}({}(select(-abs(a0 - b0), 0f, is_top))), top, is_top);",
+          helpers.use("max_f32"), helpers.use("log1p_f32"), helpers.use("exp_f32"));
+      return {{"f32"}, {fmt::format("(-{}())", helpers.use("inf_f32"))}, text};
+    }
+    const bool largest = &row == &graph::cummax_row();
+    const scalar::Reduction reduction = largest ? scalar::Reduction::max : scalar::Reduction::min;
+    std::string takes = largest ? "b0 >= a0" : "b0 <= a0";
+    if (type_ == "f32") {
+      const std::string is_nan(helpers.use("is_nan_f32"));
+      takes = fmt::format("{0}(b0) || (!{0}(a0) && {1})", is_nan, takes);
+    }
+    return {{type_, "u32"},
+            {render_identity(reduction, kernel_.out().type, helpers), "0u"},
+            fmt::format("let takes = {}; r0 = select(a0, b0, takes); r1 = select(a1, b1, takes);", takes),
+            true};
   }
 
-  std::string by_thread() const {
-    std::string text;
-    const auto line = [&](const std::string& statement) { text += "  " + statement + "\n"; };
+  // Place of element i (text) of the scan that begins at `start`, a stride of `stride` apart.
+  std::string place(const std::string& start, const std::string& i) const {
+    return fmt::format("{} + {} * {}u", start, position(i), inner_);
+  }
+  std::string position(const std::string& i) const { return a_.reverse ? fmt::format("({}u - {})", n_ - 1, i) : i; }
+  Numbers load(const std::string& at, const std::string& i) const {
+    Numbers numbers;
+    for (const int from : from_) {
+      const std::string value = bindings_.load(from, fmt::format("{} + {}u", at, bindings_.base(from)));
+      const bool is_bool = kernel_.reads[numbers.size()].type == DType::boolean;
+      numbers.push_back(is_bool ? fmt::format("select(0i, 1i, {})", value) : value);
+    }
+    if (how_.has_position) numbers.push_back(position(i));
+    return numbers;
+  }
+  void store(const std::string& indent, const std::string& at, const std::string& value) {
+    for (std::size_t k = 0; k < to_.size(); ++k) {
+      const std::string number = value + (how_.gives_second ? "1" : fmt::to_string(k));
+      line(indent + bindings_.store(to_[k], fmt::format("{} + {}u", at, bindings_.base(to_[k])),
+                                    k == 1 ? fmt::format("bitcast<i32>({})", number) : number));
+    }
+  }
+
+  void line(const std::string& statement) { text_ += "  " + statement + "\n"; }
+  /// Variables NAME0, NAME1 with these numbers.
+  void declare(const std::string& indent, const std::string& name, const Numbers& numbers) {
+    for (std::size_t k = 0; k < numbers.size(); ++k) line(fmt::format("{}var {}{} = {};", indent, name, k, numbers[k]));
+  }
+  void assign(const std::string& indent, const std::string& name, const Numbers& numbers) {
+    for (std::size_t k = 0; k < numbers.size(); ++k) line(fmt::format("{}{}{} = {};", indent, name, k, numbers[k]));
+  }
+  /// `to` becomes the combination of `earlier` and `later`, which may be the same variable as `to`.
+  void combine(const std::string& indent, const std::string& to, const Numbers& earlier, const Numbers& later) {
+    line(indent + "{");
+    for (std::size_t k = 0; k < how_.types.size(); ++k) {
+      line(fmt::format("{}  let a{} = {};", indent, k, earlier[k]));
+      line(fmt::format("{}  let b{} = {};", indent, k, later[k]));
+      line(fmt::format("{}  var r{} = {}();", indent, k, how_.types[k]));
+    }
+    line(indent + "  " + how_.combine);
+    for (std::size_t k = 0; k < how_.types.size(); ++k) line(fmt::format("{}  {}{} = r{};", indent, to, k, k));
+    line(indent + "}");
+  }
+  Numbers named(const std::string& name) const {
+    Numbers numbers;
+    for (std::size_t k = 0; k < how_.types.size(); ++k) numbers.push_back(fmt::format("{}{}", name, k));
+    return numbers;
+  }
+  Numbers parts(const std::string& at) const {
+    Numbers numbers;
+    for (std::size_t k = 0; k < how_.types.size(); ++k) numbers.push_back(fmt::format("${}[{}]", shared(k), at));
+    return numbers;
+  }
+  void put_parts(const std::string& indent, const std::string& name) {
+    for (std::size_t k = 0; k < how_.types.size(); ++k)
+      line(fmt::format("{}${}[thread] = {}{};", indent, shared(k), name, k));
+  }
+
+  std::string by_thread() {
     line(fmt::format("let number = group * {}u + thread;", kThreads));
     line(fmt::format("if (number < {}u) {{", outer_ * inner_));
     line(fmt::format("  let start = {} * {}u + {};", divided("number", inner_), n_ * inner_, modulo("number", inner_)));
-    line(fmt::format("  var sum = {}();", type_));
+    declare("  ", "sum", how_.start);
     line(fmt::format("  for (var i = 0u; i < {}u; i++) {{", n_));
     line(fmt::format("    let at = {};", place("start", "i")));
-    line(fmt::format("    let x = {};", load("at")));
-    if (a_.exclusive) line("    " + store("at", "sum"));
-    line("    sum += x;");
-    if (!a_.exclusive) line("    " + store("at", "sum"));
+    declare("    ", "x", load("at", "i"));
+    if (a_.exclusive) store("    ", "at", "sum");
+    combine("    ", "sum", named("sum"), named("x"));
+    if (!a_.exclusive) store("    ", "at", "sum");
     line("  }");
     line("}");
-    return text;
+    return std::move(text_);
   }
 
-  std::string by_workgroup() const {
-    std::string text;
-    const auto line = [&](const std::string& statement) { text += "  " + statement + "\n"; };
+  std::string by_workgroup() {
     line(fmt::format("let start = group * {}u;", n_));
-    line(fmt::format("var carried = {}();", type_));
+    declare("", "carried", how_.start);
     line(fmt::format("for (var stretch = 0u; stretch < {}u; stretch += {}u) {{", n_, kThreads * kEach));
     line(fmt::format("  let first = stretch + thread * {}u;", kEach));
-    line(fmt::format("  var mine = {}();", type_));
+    declare("  ", "mine", how_.start);
     for (int e = 0; e < kEach; ++e) {
-      line(fmt::format("  var x{} = {}();", e, type_));
-      line(fmt::format("  if (first + {0}u < {1}u) {{ x{0} = {2}; }}", e, n_,
-                       load(place("start", fmt::format("(first + {}u)", e)))));
-      line(fmt::format("  mine += x{};", e));
+      const std::string i = fmt::format("(first + {}u)", e), x = fmt::format("x{}_", e);
+      declare("  ", x, how_.start);
+      line(fmt::format("  if {} < {}u {{", i, n_));
+      assign("    ", x, load(place("start", i), i));
+      line("  }");
+      combine("  ", "mine", named("mine"), named(x));
     }
-    line("  $sums[thread] = mine;");
+    put_parts("  ", "mine");
     line("  workgroupBarrier();");
-    for (int by = 1; by < kThreads; by *= 2) {
-      line(fmt::format("  var below{0} = {1}();", by, type_));
-      line(fmt::format("  if (thread >= {0}u) {{ below{0} = $sums[thread - {0}u]; }}", by));
-      line("  workgroupBarrier();");
-      line(fmt::format("  $sums[thread] += below{};", by));
-      line("  workgroupBarrier();");
-    }
-    line("  var sum = carried;");
-    line("  if (thread > 0u) { sum += $sums[thread - 1u]; }");
+    line(fmt::format("  for (var by = 1u; by < {}u; by <<= 1u) {{", kThreads));
+    declare("    ", "below", how_.start);
+    line("    if (thread >= by) {");
+    assign("      ", "below", parts("thread - by"));
+    line("    }");
+    line("    workgroupBarrier();");
+    combine("    ", "mine", named("below"), named("mine"));
+    put_parts("    ", "mine");
+    line("    workgroupBarrier();");
+    line("  }");
+    declare("  ", "sum", named("carried"));
+    line("  if (thread > 0u) {");
+    combine("    ", "sum", named("carried"), parts("thread - 1u"));
+    line("  }");
     for (int e = 0; e < kEach; ++e) {
-      const std::string at = place("start", fmt::format("(first + {}u)", e));
-      if (!a_.exclusive) line(fmt::format("  sum += x{};", e));
-      line(fmt::format("  if (first + {}u < {}u) {{ {} }}", e, n_, store(at, "sum")));
-      if (a_.exclusive) line(fmt::format("  sum += x{};", e));
+      const std::string i = fmt::format("(first + {}u)", e), x = fmt::format("x{}_", e);
+      if (!a_.exclusive) combine("  ", "sum", named("sum"), named(x));
+      line(fmt::format("  if {} < {}u {{", i, n_));
+      store("    ", place("start", i), "sum");
+      line("  }");
+      if (a_.exclusive) combine("  ", "sum", named("sum"), named(x));
     }
-    line(fmt::format("  carried += $sums[{}u];", kThreads - 1));
+    combine("  ", "carried", named("carried"), parts(fmt::format("{}u", kThreads - 1)));
     line("  workgroupBarrier();");
     line("}");
-    return text;
+    return std::move(text_);
   }
 
   const kernel::CallKernel& kernel_;
   const Target& target_;
-  const graph::CumsumAttributes a_;
+  const graph::ScanAttributes a_;
   Bindings bindings_;
   Extent outer_ = 1, n_ = 1, inner_ = 1;
-  int from_ = 0, to_ = 0;
-  std::string type_;
+  std::vector<int> from_, to_;
+  std::string type_, text_;
+  ShaderPieces shader_;
+  Combination how_;
 };
 
 }  // namespace
 
-void render_cumsum(const kernel::CallKernel& kernel, const Target& target, Scratch&, Rendered& rendered) {
+void render_scan(const kernel::CallKernel& kernel, const Target& target, Scratch&, Rendered& rendered) {
   if (kernel.shape().numel() > 0) rendered.dispatches.push_back(ScanWriter(kernel, target).write());
 }
 

@@ -1,0 +1,37 @@
+// Random numbers of several distributions, made of `rand`: the same draws on every device, anew at each run of a compiled
+// function.
+// Dtypes  floats f32 or f64; integers i32
+// Errors  ShapeError for a negative extent, UsageError for a parameter out of range
+#pragma once
+
+#include "weft/ops.hpp"
+
+namespace weft {
+
+/// rand and randn in the shape and dtype of `like`, on the default device.
+[[nodiscard]] Tensor rand_like(const Tensor& like, double low = 0, double high = 1, Where where = Where::current());
+[[nodiscard]] Tensor randn_like(const Tensor& like, double mean = 0, double deviation = 1,
+                                Where where = Where::current());
+/// Whole numbers in [low, high), equally likely, of at most 2^24 different ones.
+[[nodiscard]] Tensor randint(Extent low, Extent high, const Shape& shape, Where where = Where::current());
+/// 0, ..., n - 1 in random order.
+[[nodiscard]] Tensor randperm(Extent n, Where where = Where::current());
+/// 1 with that probability, else 0, in the shape and dtype of the probabilities.
+[[nodiscard]] Tensor bernoulli(const Tensor& probability, Where where = Where::current());
+/// `count` positions along the last axis, drawn in proportion to the weights, which are not negative. Without replacement none
+/// is drawn twice, and there must be as many that are not 0.
+/// Shapes    weights [..., n] -> [..., count], i32
+/// Errors    ShapeError for a scalar, for no weights, and for more than n without replacement
+[[nodiscard]] Tensor multinomial(const Tensor& weights, Extent count, bool replacement = false,
+                                 Where where = Where::current());
+/// Density rate e^(-rate x).
+[[nodiscard]] Tensor exponential(const Shape& shape, double rate = 1, DType type = DType::f32,
+                                 Where where = Where::current());
+/// The largest of many: location - scale ln(e), with e of the exponential distribution.
+[[nodiscard]] Tensor gumbel(const Shape& shape, double location = 0, double scale = 1, DType type = DType::f32,
+                            Where where = Where::current());
+/// The normal distribution between `low` and `high`, in units of its own.
+[[nodiscard]] Tensor truncated_normal(const Shape& shape, double mean = 0, double deviation = 1, double low = -2,
+                                      double high = 2, DType type = DType::f32, Where where = Where::current());
+
+}  // namespace weft

@@ -1,0 +1,251 @@
+// Random numbers of several distributions, made of uniform ones.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "graph/describe.hpp"
+#include "graph/op.hpp"
+#include "runtime/random_attributes.hpp"
+#include "runtime/runtime_families.hpp"
+#include "weft/ops/order.hpp"
+#include "weft/ops/random.hpp"
+
+namespace weft {
+namespace {
+
+constexpr double kLeastUnit = 0x1p-25;  // half of the distance between two numbers of `rand`
+
+const Tensor& float_like(std::string_view op, const Tensor& x, Where where) {
+  if (!x.defined()) throw UsageError(fmt::format("{}: the tensor has no value", op));
+  if (!is_float(x.dtype())) throw DTypeError(graph::describe(op, "takes floats; cast it", {{"x", x}}, where));
+  return x;
+}
+void check_extents(std::string_view op, const Shape& shape) {
+  for (const Extent extent : shape)
+    if (extent < 0) throw ShapeError(fmt::format("{}: negative extent in {}", op, shape.to_string()));
+}
+
+/// Uniform in (0, 1).
+Tensor open_unit(const Shape& shape, DType type, Where where) {
+  return maximum(rand(shape, 0, 1, type, where), kLeastUnit);
+}
+/// Of rate 1, more than 0.
+Tensor waiting_time(const Shape& shape, DType type, Where where) { return -log(open_unit(shape, type, where)); }
+
+}  // namespace
+
+Tensor rand_like(const Tensor& like, double low, double high, Where where) {
+  const DType type = float_like("rand_like", like, where).dtype();
+  return cast(rand(like.shape(), low, high, compute_type(type), where), type, where);
+}
+Tensor randn_like(const Tensor& like, double mean, double deviation, Where where) {
+  const DType type = float_like("randn_like", like, where).dtype();
+  return cast(randn(like.shape(), mean, deviation, compute_type(type), where), type, where);
+}
+
+Tensor randint(Extent low, Extent high, const Shape& shape, Where where) {
+  constexpr double kMost = 0x1p24;
+  const double count = static_cast<double>(high) - static_cast<double>(low);
+  if (!(count >= 1 && count <= kMost) || low < INT32_MIN || high - 1 > INT32_MAX)
+    throw UsageError(fmt::format("randint: [{}, {}) is not a range of 1 to 2^24 numbers of 32 bits", low, high));
+  check_extents("randint", shape);
+  // The product may round up to `count`.
+  const Tensor each = minimum(cast(floor(rand(shape, 0, count, DType::f32, where)), DType::i32), count - 1);
+  return each + static_cast<double>(low);
+}
+
+Tensor randperm(Extent n, Where where) {
+  check_extents("randperm", {n});
+  Tensor order = argsort(rand({n}, 0, 1, DType::f32, where), 0, false, where);
+  // Of many draws some are equal, and keep their order: a second draw decides.
+  constexpr Extent kFew = 256;
+  if (n <= kFew) return order;
+  return take_along_axis(order, argsort(rand({n}, 0, 1, DType::f32, where), 0, false, where), 0, where);
+}
+
+Tensor bernoulli(const Tensor& probability, Where where) {
+  float_like("bernoulli", probability, where);
+  const DType type = probability.dtype();
+  const Tensor unit = rand(probability.shape(), 0, 1, compute_type(type), where);
+  return cast(unit < cast(probability, compute_type(type), where), type, where);
+}
+
+Tensor multinomial(const Tensor& weights, Extent count, bool replacement, Where where) {
+  float_like("multinomial", weights, where);
+  const auto fail = [&](const std::string& fact) {
+    return ShapeError(graph::describe("multinomial", fact, {{"weights", weights}}, where));
+  };
+  if (weights.rank() == 0) throw fail("weights are a scalar");
+  const Extent n = weights.dim(-1);
+  if (n == 0) throw fail("there are no weights");
+  if (count < 0 || (!replacement && count > n))
+    throw fail(fmt::format("{} draws of {}{}", count, n, replacement ? "" : " without replacement"));
+  const Tensor w = cast(weights, compute_type(weights.dtype()), where);
+  if (!replacement)  // the largest of ln(w) + gumbel is drawn in proportion to w, then the next one of the rest
+    return topk(log(w) - log(waiting_time(w.shape(), w.dtype(), where)), count, -1, true, where).positions;
+  const Tensor sums = cumsum(w, -1, false, false, where);
+  Shape shape = w.shape();
+  shape[w.rank() - 1] = count;
+  const Tensor goal = rand(shape, 0, 1, w.dtype(), where) * narrow(sums, -1, n - 1, 1, where);
+  const Tensor drawn = searchsorted(sums, goal, /*right=*/true, where);
+  // Rounding may take a goal to the sum of all: then the last weight that is not 0 is drawn.
+  const Tensor last = sum(cast(sums < narrow(sums, -1, n - 1, 1, where), DType::i32), {-1}, {.keepdims = true}, where);
+  return minimum(drawn, last);
+}
+
+Tensor exponential(const Shape& shape, double rate, DType type, Where where) {
+  check_extents("exponential", shape);
+  if (!(rate > 0)) throw UsageError(fmt::format("exponential: rate {} is not positive", rate));
+  return waiting_time(shape, type, where) / rate;
+}
+
+Tensor gumbel(const Shape& shape, double location, double scale, DType type, Where where) {
+  check_extents("gumbel", shape);
+  if (!(scale > 0)) throw UsageError(fmt::format("gumbel: scale {} is not positive", scale));
+  return log(waiting_time(shape, type, where)) * -scale + location;
+}
+
+namespace runtime {
+namespace {
+
+using graph::Arguments;
+using graph::OpRow;
+using graph::Tensors;
+using Ints = std::vector<Extent>;
+
+const std::vector<OpRow>& rows_of_distributions() {
+  static const std::vector<OpRow> rows = {
+      {.name = "rand_like",
+       .family = "random",
+       .inputs = {{"x", ops::DTypes::floats}},
+       .attributes = {random_number("low", 0, "lower bound"), random_number("high", 1, "upper bound, never reached"),
+                      random_seed()},
+       .differentiable = false,
+       .doc = "Uniform in [low, high), in the shape and dtype of x.",
+       .cases = {{"two axes", {{{10, 100}}}, {{"seed", Extent{7}}}}},
+       .apply =
+           [](const Arguments& a) {
+             take_seed(a);
+             return Tensors{rand_like(a.input(0), a.number("low"), a.number("high"))};
+           }},
+      {.name = "randn_like",
+       .family = "random",
+       .inputs = {{"x", ops::DTypes::floats}},
+       .attributes = {random_number("mean", 0, "of the distribution"),
+                      random_number("deviation", 1, "of the distribution", {"std"}), random_seed()},
+       .differentiable = false,
+       .doc = "Normal, in the shape and dtype of x.",
+       .cases = {{"two axes", {{{10, 100}}}, {{"seed", Extent{7}}}}},
+       .apply =
+           [](const Arguments& a) {
+             take_seed(a);
+             return Tensors{randn_like(a.input(0), a.number("mean"), a.number("deviation"))};
+           }},
+      {.name = "randint",
+       .family = "random",
+       .attributes = {random_whole("low", "least number"), random_whole("high", "what all are below"), random_shape(),
+                      random_seed()},
+       .result = "i32",
+       .differentiable = false,
+       .doc = "Whole numbers in [low, high), equally likely.",
+       .cases = {{"dice", {}, {{"low", Extent{1}}, {"high", Extent{7}}, {"shape", Ints{200}}, {"seed", Extent{7}}}}},
+       .errors = {{"none", {}, {{"low", Extent{1}}, {"high", Extent{1}}, {"shape", Ints{2}}}, "[1, 1) is not a range"}},
+       .apply =
+           [](const Arguments& a) {
+             take_seed(a);
+             return Tensors{randint(a.integer("low"), a.integer("high"), a.shape("shape"))};
+           }},
+      {.name = "randperm",
+       .family = "random",
+       .attributes = {random_whole("n", "how many"), random_seed()},
+       .result = "i32",
+       .differentiable = false,
+       .doc = "0, ..., n - 1 in random order.",
+       .cases = {{"few", {}, {{"n", Extent{50}}, {"seed", Extent{7}}}},
+                 {"many", {}, {{"n", Extent{1000}}, {"seed", Extent{7}}}}},
+       .errors = {{"negative", {}, {{"n", Extent{-1}}}, "negative extent"}},
+       .apply =
+           [](const Arguments& a) {
+             take_seed(a);
+             return Tensors{randperm(a.integer("n"))};
+           }},
+      {.name = "bernoulli",
+       .family = "random",
+       .inputs = {{"probability", ops::DTypes::floats}},
+       .attributes = {random_seed()},
+       .result = "that of probability",
+       .differentiable = false,
+       .doc = "1 with these probabilities, else 0.",
+       .onnx = "Bernoulli",
+       .cases = {{"two axes", {{{10, 100}, 0, 1}}, {{"seed", Extent{7}}}}},
+       .errors = {{"integers", {{{4}, 0, 1, DType::i32}}, {}, "takes floats"}},
+       .apply =
+           [](const Arguments& a) {
+             take_seed(a);
+             return Tensors{bernoulli(a.input(0))};
+           }},
+      {.name = "multinomial",
+       .family = "random",
+       .inputs = {{"weights", ops::DTypes::floats}},
+       .attributes = {random_whole("count", "draws of each line"),
+                      {.name = "replacement",
+                       .type = graph::AttributeType::boolean,
+                       .default_value = false,
+                       .doc = "whether one may be drawn twice"},
+                      random_seed()},
+       .result = "i32",
+       .differentiable = false,
+       .doc = "Positions along the last axis, drawn in proportion to the weights.",
+       .onnx = "Multinomial",
+       .cases = {{"with replacement",
+                  {{{3, 20}, 0, 1}},
+                  {{"count", Extent{50}}, {"replacement", true}, {"seed", Extent{7}}}}},
+       .errors = {{"too many", {{{4}, 0, 1}}, {{"count", Extent{5}}}, "5 draws of 4 without replacement"},
+                  {"a scalar", {{{}, 0, 1}}, {{"count", Extent{5}}}, "weights are a scalar"}},
+       .apply =
+           [](const Arguments& a) {
+             take_seed(a);
+             return Tensors{multinomial(a.input(0), a.integer("count"), a.boolean("replacement"))};
+           }},
+      {.name = "exponential",
+       .family = "random",
+       .attributes = {random_shape(), random_number("rate", 1, "one over the mean"), random_dtype(), random_seed()},
+       .result = "as given",
+       .differentiable = false,
+       .doc = "Waiting times of a rate.",
+       .cases = {{"one axis", {}, {{"shape", Ints{1000}}, {"seed", Extent{7}}}}},
+       .errors = {{"no rate", {}, {{"shape", Ints{3}}, {"rate", 0.0}}, "rate 0 is not positive"}},
+       .apply =
+           [](const Arguments& a) {
+             take_seed(a);
+             return Tensors{exponential(a.shape("shape"), a.number("rate"), a.dtype("dtype"))};
+           }},
+      {.name = "gumbel",
+       .family = "random",
+       .attributes = {random_shape(), random_number("location", 0, "where it is densest"),
+                      random_number("scale", 1, "its width"), random_dtype(), random_seed()},
+       .result = "as given",
+       .differentiable = false,
+       .doc = "The distribution of the largest of many.",
+       .cases = {{"one axis", {}, {{"shape", Ints{1000}}, {"seed", Extent{7}}}}},
+       .errors = {{"no scale", {}, {{"shape", Ints{3}}, {"scale", -1.0}}, "scale -1 is not positive"}},
+       .apply =
+           [](const Arguments& a) {
+             take_seed(a);
+             return Tensors{gumbel(a.shape("shape"), a.number("location"), a.number("scale"), a.dtype("dtype"))};
+           }},
+  };
+  return rows;
+}
+
+}  // namespace
+
+graph::OpRows distribution_family() {
+  graph::OpRows list;
+  for (const OpRow& row : rows_of_distributions()) list.push_back(&row);
+  return list;
+}
+
+}  // namespace runtime
+}  // namespace weft
