@@ -488,7 +488,8 @@ class Fuser {
   // cluster or the set of recomputed nodes changes.
   const std::vector<const Node*>& reads_of(int c) {
     const auto at = static_cast<std::size_t>(c);
-    if (at >= reads_.size()) reads_.resize(clusters_.size());
+    // To the size of all clusters, so that one list stays where it is while another is made.
+    if (reads_.size() < clusters_.size()) reads_.resize(clusters_.size());
     if (reads_[at]) return *reads_[at];
     std::vector<const Node*> reads, stack = clusters_[at].members;
     NodeSet seen(stack.begin(), stack.end());
