@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "graph/describe.hpp"
 #include "graph/op.hpp"
@@ -104,6 +105,33 @@ Tensor gumbel(const Shape& shape, double location, double scale, DType type, Whe
   check_extents("gumbel", shape);
   if (!(scale > 0)) throw UsageError(fmt::format("gumbel: scale {} is not positive", scale));
   return log(waiting_time(shape, type, where)) * -scale + location;
+}
+
+namespace {
+
+/// The z with erf(z) = x, for |x| < 1: the approximation of Winitzki (2008), which is within 0.2 %, and steps of Newton's.
+Tensor inverse_erf(const Tensor& x) {
+  constexpr double kShape = 0.147, kFirst = 2 / (std::numbers::pi * kShape);
+  const Tensor logs = log1p(-(x * x)), half = logs * 0.5 + kFirst;
+  Tensor z = copysign(sqrt(sqrt(half * half - logs / kShape) - half), x);
+  for (int step = 0; step < 2; ++step)
+    z = z - (erf(z) - x) * exp(minimum(z * z, 80.0)) * (0.5 * std::sqrt(std::numbers::pi));
+  return z;
+}
+
+}  // namespace
+
+Tensor truncated_normal(const Shape& shape, double mean, double deviation, double low, double high, DType type,
+                        Where where) {
+  check_extents("truncated_normal", shape);
+  if (!(deviation > 0)) throw UsageError(fmt::format("truncated_normal: deviation {} is not positive", deviation));
+  if (!(low < high)) throw UsageError(fmt::format("truncated_normal: no number is between {} and {}", low, high));
+  // Where the cumulative distribution reaches a number between its values at the bounds.
+  const auto share = [&](double bound) { return std::erf((bound - mean) / deviation / std::numbers::sqrt2); };
+  constexpr double kLargest = 1 - 0x1p-23;  // of erf, whose inverse is finite in f32
+  const double from = std::clamp(share(low), -kLargest, kLargest), to = std::clamp(share(high), -kLargest, kLargest);
+  const Tensor z = inverse_erf(rand(shape, from, to, type, where)) * std::numbers::sqrt2;
+  return clamp(z * deviation + mean, low, high);
 }
 
 namespace runtime {
@@ -234,6 +262,25 @@ const std::vector<OpRow>& rows_of_distributions() {
            [](const Arguments& a) {
              take_seed(a);
              return Tensors{gumbel(a.shape("shape"), a.number("location"), a.number("scale"), a.dtype("dtype"))};
+           }},
+      {.name = "truncated_normal",
+       .aliases = {"trunc_normal"},
+       .family = "random",
+       .attributes = {random_shape(), random_number("mean", 0, "of the whole distribution"),
+                      random_number("deviation", 1, "of the whole distribution", {"std"}),
+                      random_number("low", -2, "least draw", {"a"}), random_number("high", 2, "largest draw", {"b"}),
+                      random_dtype(), random_seed()},
+       .result = "as given",
+       .differentiable = false,
+       .doc = "The normal distribution between two bounds.",
+       .cases = {{"one axis", {}, {{"shape", Ints{1000}}, {"seed", Extent{7}}}}},
+       .errors = {{"no deviation", {}, {{"shape", Ints{3}}, {"deviation", 0.0}}, "deviation 0 is not positive"},
+                  {"bounds", {}, {{"shape", Ints{3}}, {"low", 3.0}}, "no number is between 3 and 2"}},
+       .apply =
+           [](const Arguments& a) {
+             take_seed(a);
+             return Tensors{truncated_normal(a.shape("shape"), a.number("mean"), a.number("deviation"), a.number("low"),
+                                             a.number("high"), a.dtype("dtype"))};
            }},
   };
   return rows;

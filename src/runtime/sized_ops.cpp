@@ -18,10 +18,10 @@ using graph::describe;
 
 namespace {
 
-using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+using SizedOperands = std::vector<std::pair<std::string, Tensor>>;
 
 /// `size`, or `count` (i32, one element) evaluated where there is none.
-Extent size_of(std::string_view op, Extent size, const NamedTensors& operands, const std::function<Tensor()>& count,
+Extent size_of(std::string_view op, Extent size, const SizedOperands& operands, const std::function<Tensor()>& count,
                Where where) {
   if (size >= 0) return size;
   if (size != -1) throw UsageError(describe(op, fmt::format("size {}", size), operands, where));
@@ -31,7 +31,7 @@ Extent size_of(std::string_view op, Extent size, const NamedTensors& operands, c
   return count().item<std::int32_t>();
 }
 
-void check_defined(std::string_view op, const NamedTensors& operands) {
+void check_defined(std::string_view op, const SizedOperands& operands) {
   for (const auto& [name, tensor] : operands)
     if (!tensor.defined()) throw UsageError(fmt::format("{}: {} has no value", op, name));
 }
@@ -68,7 +68,7 @@ Tensor nonzero(const Tensor& x, Extent size, Where where) {
 }
 
 Tensor masked_select(const Tensor& x, const Tensor& mask, Extent size, Where where) {
-  const NamedTensors operands = {{"x", x}, {"mask", mask}};
+  const SizedOperands operands = {{"x", x}, {"mask", mask}};
   check_defined("masked_select", operands);
   if (mask.dtype() != DType::boolean)
     throw DTypeError(describe("masked_select", "the mask is not bool; compare it", operands, where));
@@ -98,7 +98,7 @@ Unique unique(const Tensor& x, Extent size, Where where) {
 }
 
 Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, int axis, Extent size, Where where) {
-  const NamedTensors operands = {{"x", x}, {"repeats", repeats}};
+  const SizedOperands operands = {{"x", x}, {"repeats", repeats}};
   check_defined("repeat_interleave", operands);
   const int a = graph::normalized_axis("repeat_interleave", x, axis, where);
   if (!is_integer(repeats.dtype()))
@@ -113,7 +113,7 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, int axis, Exten
 }
 
 Tensor bincount(const Tensor& x, const Tensor& weights, Extent minimum, Extent size, Where where) {
-  NamedTensors operands = {{"x", x}};
+  SizedOperands operands = {{"x", x}};
   if (weights.defined()) operands.emplace_back("weights", weights);
   check_defined("bincount", operands);
   if (!is_integer(x.dtype())) throw DTypeError(describe("bincount", "takes integers; cast x", operands, where));

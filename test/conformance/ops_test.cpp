@@ -39,7 +39,9 @@ TEST_F(Ops, CasesOfRowsWithKernelsOfTheirOwn) {
         ASSERT_EQ(got[i].size(), values.size());
         for (std::size_t e = 0; e < values.size(); ++e) {
           const bool same = got[i][e] == values[e] || (std::isnan(got[i][e]) && std::isnan(values[e]));
-          if (!same) ASSERT_NEAR(got[i][e], values[e], 2e-5 * largest) << "result " << i << ", element " << e;
+          if (!same) {
+            ASSERT_NEAR(got[i][e], values[e], 2e-5 * largest) << "result " << i << ", element " << e;
+          }
         }
       }
       compile_settings().fused_composites = true;

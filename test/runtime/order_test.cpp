@@ -128,6 +128,12 @@ TEST(Distributions, HaveTheirMeansAndDeviations) {
   expect_moments(bernoulli(full({kDraws}, 0.3)), 0.3, std::sqrt(0.21));
   expect_moments(rand_like(zeros({kDraws}), -1, 1), 0, 1 / std::sqrt(3.0));
   expect_moments(randn_like(zeros({kDraws}), 2, 3), 2, 3);
+  // The variance between -2 and 2 deviations is 1 - 4 phi(2) / (2 Phi(2) - 1).
+  expect_moments(truncated_normal({kDraws}, 5, 3, -1, 11), 5, 3 * 0.8796256610);
+  const Tensor tail = truncated_normal({kDraws}, 0, 1, 1, 1.5);
+  EXPECT_GE(amin(tail).item<float>(), 1);
+  EXPECT_LE(amax(tail).item<float>(), 1.5f);
+  expect_moments(tail, 1.2243387, 0.1423690);
 }
 
 TEST(Distributions, PermutationsHaveEachNumberOnce) {

@@ -39,15 +39,17 @@ namespace weft {
 
 /// What lies between two elements: a mix by distance, the lower, the higher, the nearer (of equally near ones that at an even
 /// rank), or the mean of both.
-enum class Interpolation { linear, lower, higher, nearest, midpoint };
+enum class QuantileInterpolation { linear, lower, higher, nearest, midpoint };
 /// The value below which a share q of the elements is: that at rank q (n - 1). NaN for a line with a NaN.
 /// Shapes    x [..., n, ...] -> [..., ...]; for several q [q, ..., ...]. No axes: over all elements.
 /// Dtypes    floats
 /// Errors    ShapeError also for an empty axis, or several axes; UsageError for q outside of [0, 1]
 [[nodiscard]] Tensor quantile(const Tensor& x, double q, const Axes& axis = {}, ReduceOptions options = {},
-                              Interpolation interpolation = Interpolation::linear, Where where = Where::current());
+                              QuantileInterpolation interpolation = QuantileInterpolation::linear,
+                              Where where = Where::current());
 [[nodiscard]] Tensor quantile(const Tensor& x, const std::vector<double>& q, const Axes& axis = {},
-                              ReduceOptions options = {}, Interpolation interpolation = Interpolation::linear,
+                              ReduceOptions options = {},
+                              QuantileInterpolation interpolation = QuantileInterpolation::linear,
                               Where where = Where::current());
 /// The most frequent element along `axis`, the smallest of several, and the last position where it is.
 /// Errors    ShapeError also for an empty axis

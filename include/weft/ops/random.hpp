@@ -30,7 +30,8 @@ namespace weft {
 /// The largest of many: location - scale ln(e), with e of the exponential distribution.
 [[nodiscard]] Tensor gumbel(const Shape& shape, double location = 0, double scale = 1, DType type = DType::f32,
                             Where where = Where::current());
-/// The normal distribution between `low` and `high`, in units of its own.
+/// The normal distribution between `low` and `high`, which no draw leaves. Its tails are those of f32: beyond four deviations
+/// from the mean draws are coarse.
 [[nodiscard]] Tensor truncated_normal(const Shape& shape, double mean = 0, double deviation = 1, double low = -2,
                                       double high = 2, DType type = DType::f32, Where where = Where::current());
 

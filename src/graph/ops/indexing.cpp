@@ -20,10 +20,10 @@ using graph::describe;
 
 namespace {
 
-using Named = std::vector<std::pair<std::string, Tensor>>;
+using NamedOperands = std::vector<std::pair<std::string, Tensor>>;
 
 /// Errors of values that are missing, indices that are not integers, and devices that differ.
-void check_indexed(std::string_view op, const Named& operands, Where where) {
+void check_indexed(std::string_view op, const NamedOperands& operands, Where where) {
   for (const auto& [name, tensor] : operands) {
     if (!tensor.defined()) throw UsageError(fmt::format("{}: {} has no value", op, name));
     if (name == "indices" && !is_integer(tensor.dtype()))
@@ -60,7 +60,7 @@ struct Aligned {
 };
 Aligned aligned(std::string_view op, const Tensor& x, int axis, const Tensor& indices, const Tensor& updates,
                 Where where) {
-  const Named operands = {{"x", x}, {"indices", indices}, {"updates", updates}};
+  const NamedOperands operands = {{"x", x}, {"indices", indices}, {"updates", updates}};
   check_indexed(op, operands, where);
   const int a = graph::normalized_axis(op, x, axis, where);
   if (x.dtype() != updates.dtype())
@@ -115,7 +115,7 @@ Tensor largest_along(const Aligned& s, bool smallest, Extent extent, Tensor& has
 }
 
 /// `indices` [n] of slices along an axis, checked with the other operands.
-int checked_slices(std::string_view op, const Tensor& x, int axis, const Named& operands, Where where) {
+int checked_slices(std::string_view op, const Tensor& x, int axis, const NamedOperands& operands, Where where) {
   check_indexed(op, operands, where);
   const int a = graph::normalized_axis(op, x, axis, where);
   const Tensor& indices = operands[1].second;
@@ -133,7 +133,7 @@ int checked_slices(std::string_view op, const Tensor& x, int axis, const Named& 
 }
 
 /// v [n] along the axis of a tensor of this rank.
-Tensor along(const Tensor& v, int axis, int rank) {
+Tensor vector_along(const Tensor& v, int axis, int rank) {
   Shape shape(std::vector<Extent>(static_cast<std::size_t>(rank), 1));
   shape[axis] = v.numel();
   return reshape(v, shape);
@@ -142,17 +142,17 @@ Tensor along(const Tensor& v, int axis, int rank) {
 Tensor slices_at(const Tensor& x, int axis, const Tensor& indices) {
   Shape shape = x.shape();
   shape[axis] = indices.dim(0);
-  return take_along_axis(x, expand(along(indices, axis, x.rank()), shape), axis);
+  return take_along_axis(x, expand(vector_along(indices, axis, x.rank()), shape), axis);
 }
 
 Tensor added_slices(const Tensor& x, int axis, const Tensor& indices, const Tensor& source) {
   if (axis == 0) return weft::scatter_add(indices, source, x.dim(0));
-  return added_along(expand(along(indices, axis, x.rank()), source.shape()), source, axis, x.dim(axis));
+  return added_along(expand(vector_along(indices, axis, x.rank()), source.shape()), source, axis, x.dim(axis));
 }
 
 Tensor replaced_slices(const Tensor& x, int axis, const Tensor& indices, const Tensor& source) {
   const Tensor from = last_positions(indices, 0, x.dim(axis));
-  return weft::where(along(from >= 0.0, axis, x.rank()), slices_at(source, axis, from), x);
+  return weft::where(vector_along(from >= 0.0, axis, x.rank()), slices_at(source, axis, from), x);
 }
 
 /// Negative indices counted from the end of n elements.
@@ -164,7 +164,7 @@ Tensor from_the_end(const Tensor& indices, Extent n) {
 }  // namespace
 
 Tensor gather(const Tensor& x, int axis, const Tensor& indices, Where where) {
-  const Named operands = {{"x", x}, {"indices", indices}};
+  const NamedOperands operands = {{"x", x}, {"indices", indices}};
   check_indexed("gather", operands, where);
   const int a = graph::normalized_axis("gather", x, axis, where);
   bool fits = indices.rank() == x.rank();
@@ -237,12 +237,12 @@ Tensor index_copy(const Tensor& x, int axis, const Tensor& indices, const Tensor
 Tensor index_fill(const Tensor& x, int axis, const Tensor& indices, double value, Where where) {
   const int a = checked_slices("index_fill", x, axis, {{"x", x}, {"indices", indices}}, where);
   const Tensor count = weft::scatter_add(indices, ones({indices.dim(0)}, DType::i32, x.device()), x.dim(a), where);
-  return weft::where(along(count > 0.0, a, x.rank()), full({}, value, x.dtype(), x.device()), x);
+  return weft::where(vector_along(count > 0.0, a, x.rank()), full({}, value, x.dtype(), x.device()), x);
 }
 
 Tensor index_put(const Tensor& x, const std::vector<Tensor>& indices, const Tensor& values, bool accumulate,
                  Where where) {
-  Named operands = {{"x", x}, {"values", values}};
+  NamedOperands operands = {{"x", x}, {"values", values}};
   for (const Tensor& each : indices) operands.emplace_back("indices", each);
   check_indexed("index_put", operands, where);
   const auto fail = [&](const std::string& fact) { return ShapeError(describe("index_put", fact, operands, where)); };
@@ -298,7 +298,7 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, double value, Where wher
 }
 
 Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source, Where where) {
-  const Named operands = {{"x", x}, {"mask", mask}, {"source", source}};
+  const NamedOperands operands = {{"x", x}, {"mask", mask}, {"source", source}};
   check_indexed("masked_scatter", operands, where);
   if (mask.dtype() != DType::boolean)
     throw DTypeError(describe("masked_scatter", "the mask is not bool; compare it", operands, where));

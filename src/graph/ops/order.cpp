@@ -91,7 +91,7 @@ ValuesAndPositions median(const Tensor& x, int axis, ReduceOptions options, Wher
 Tensor median(const Tensor& x, Where where) { return median(reshape(x, {-1}, where), 0, {}, where).values; }
 
 Tensor quantile(const Tensor& x, const std::vector<double>& q, const Axes& axis, ReduceOptions options,
-                Interpolation interpolation, Where where) {
+                QuantileInterpolation interpolation, Where where) {
   if (!x.defined()) throw UsageError("quantile: the tensor has no value");
   const auto fail = [&](const std::string& fact) { return describe("quantile", fact, {{"x", x}}, where); };
   if (!is_float(x.dtype())) throw DTypeError(fail("takes floats; cast x"));
@@ -109,11 +109,11 @@ Tensor quantile(const Tensor& x, const std::vector<double>& q, const Axes& axis,
     Extent low = static_cast<Extent>(rank), high = std::min(low + 1, n - 1);
     double weight = rank - static_cast<double>(low);
     switch (interpolation) {
-      case Interpolation::linear: break;
-      case Interpolation::lower: weight = 0; break;
-      case Interpolation::higher: weight = weight > 0 ? 1 : 0; break;
-      case Interpolation::nearest: weight = std::nearbyint(rank) > static_cast<double>(low) ? 1 : 0; break;
-      case Interpolation::midpoint: weight = weight > 0 ? 0.5 : 0; break;
+      case QuantileInterpolation::linear: break;
+      case QuantileInterpolation::lower: weight = 0; break;
+      case QuantileInterpolation::higher: weight = weight > 0 ? 1 : 0; break;
+      case QuantileInterpolation::nearest: weight = std::nearbyint(rank) > static_cast<double>(low) ? 1 : 0; break;
+      case QuantileInterpolation::midpoint: weight = weight > 0 ? 0.5 : 0; break;
     }
     if (weight == 0) high = low;
     if (weight == 1) low = high;
@@ -132,7 +132,7 @@ Tensor quantile(const Tensor& x, const std::vector<double>& q, const Axes& axis,
   }
   return concat(parts, 0, where);
 }
-Tensor quantile(const Tensor& x, double q, const Axes& axis, ReduceOptions options, Interpolation interpolation,
+Tensor quantile(const Tensor& x, double q, const Axes& axis, ReduceOptions options, QuantileInterpolation interpolation,
                 Where where) {
   return squeeze(quantile(x, std::vector<double>{q}, axis, options, interpolation, where), 0, where);
 }
@@ -458,7 +458,7 @@ const std::vector<OpRow>& rows_of_order() {
        .apply =
            [](const Arguments& a) {
              return Tensors{weft::quantile(a.input(0), a.number("q"), a.small("axis"), {a.boolean("keepdims")},
-                                           static_cast<Interpolation>(a.choice("interpolation")))};
+                                           static_cast<QuantileInterpolation>(a.choice("interpolation")))};
            }},
       {.name = "mode",
        .family = "order",
