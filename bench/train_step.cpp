@@ -1,5 +1,5 @@
 // One training step of a GPT preset: milliseconds a step, host time, kernels, memory, and on request where the time goes.
-//   bench_train_step [device] [preset] [seconds] [profile|explain|source]
+//   bench_train_step [device] [preset] [seconds] [profile|explain|source|none] [f32|bf16|f16]
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -27,16 +27,21 @@ int main(int argc, char** argv) {
   train::Preset config = train::preset(argument(2, "small"));
   config.model.vocabulary = 83;
   const double seconds = std::stod(argument(3, "5"));
-  const std::string extra = argument(4, "");
+  const std::string extra = argument(4, "none");
+  const DType precision = train::precision_named(argument(5, "f32"));
 
   const auto start = Clock::now();
   nn::GPT model(config.model);
   model.initialize(1);
   optim::AdamW optimizer(model, {.learning_rate = 1e-3, .weight_decay = 0.1, .clip_norm = 1.0});
+  optim::LossScale scale;
   Compiled step([&](std::span<const Tensor> in) {
+    const Autocast scope(precision);
     const Extent context = in[0].dim(1) - 1;
     const Tensor loss = cross_entropy(model(narrow(in[0], 1, 0, context)), narrow(in[0], 1, 1, context));
-    const Tensor norm = optimizer.step(grad(loss, optimizer.parameters()), in[1]);
+    const Tensor norm = precision == DType::f16
+                            ? optimizer.step(grad(scale.apply(loss), optimizer.parameters()), in[1], scale)
+                            : optimizer.step(grad(loss, optimizer.parameters()), in[1]);
     return std::vector<Tensor>{loss, norm};
   });
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(config.batch * (config.model.context + 1)));

@@ -1,7 +1,9 @@
 // All of Weft.
 #pragma once
 
+#include "weft/autocast.hpp"
 #include "weft/catalogue.hpp"
+#include "weft/checkpoint.hpp"
 #include "weft/compile.hpp"
 #include "weft/custom_kernel.hpp"
 #include "weft/custom_op.hpp"

@@ -8,6 +8,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "autograd/reverse.hpp"
+#include "graph/autocast.hpp"
 #include "graph/describe.hpp"
 #include "graph/node.hpp"
 #include "graph/op.hpp"
@@ -54,6 +56,28 @@ NodeRef sum_to(const NodeRef& g, const Shape& from) {
   for (int i = 0; i < from.rank(); ++i)
     if (from[i] != g->shape[i]) axes.push_back(i);
   return graph::reshape(graph::reduce(scalar::Reduction::sum, g, axes), from);
+}
+
+// Whether the map only casts a float to another float.
+bool is_float_cast(const Node& n) {
+  return n.kind == Kind::map && n.inputs.size() == 1 && n.expression->code.size() == 2 &&
+         n.expression->code[1].op == scalar::Op::cast && is_float(n.type) && is_float(n.inputs[0]->type);
+}
+
+// Whether no op made the value: a view of a Variable, say.
+bool is_given(const NodeRef& x) {
+  const Node* n = x.get();
+  while (graph::is_view(n->kind) && n->kind != Kind::detach) n = n->inputs[0].get();
+  return n->kind == Kind::data || n->kind == Kind::input || n->kind == Kind::detach;
+}
+
+// The gradient through a cast. That of an f16 or bf16 value stays f32 while it is summed, and is rounded once, where the
+// value was rounded itself: so products going backward read narrow operands too. That of a parameter, whose narrow copy
+// was read, is not rounded at all.
+NodeRef cast_gradient(const Node& n, const NodeRef& g) {
+  const NodeRef& x = n.inputs[0];
+  if (is_narrow(x->type)) return graph::cast(g, compute_type(x->type));
+  return graph::cast(is_narrow(n.type) && !is_given(x) ? graph::cast(g, n.type) : g, x->type);
 }
 
 class Reverse {
@@ -178,6 +202,7 @@ class Reverse {
   }
 
   void map_gradient(const Node& n, const NodeRef& self, const NodeRef& g) {
+    if (is_float_cast(n)) return add(n.inputs[0], cast_gradient(n, g));
     const auto kept = gradients_of(n);
     const std::vector<scalar::Expression>& texts = *kept;
     for (std::size_t i = 0; i < n.inputs.size(); ++i) {
@@ -360,6 +385,8 @@ class Reverse {
         Tensor& sum = gradients[static_cast<std::size_t>(index)];
         sum = sum.defined() ? sum + Tensor(g) : Tensor(g);
       }
+      for (std::size_t i = 0; i < count; ++i)
+        if (gradients[i].defined()) gradients[i] = cast(gradients[i], results[i].dtype());
       const graph::Tensors given = row.gradient({call, results, gradients});
       for (std::size_t i = 0; i < given.size(); ++i)
         if (given[i].defined() && call.input(i).defined()) add(call.input(i).node(), given[i].node());
@@ -417,7 +444,19 @@ NodeRef seed_for(const Tensor& output, const Tensor& seed, std::string_view op, 
 
 }  // namespace
 
+std::vector<NodeRef> autograd::gradients_up_to(std::span<const NodeRef> ends, const NodeRef& output,
+                                               const NodeRef& seed) {
+  std::unordered_set<const Node*> wanted;
+  for (const NodeRef& end : ends) wanted.insert(end.get());
+  Reverse reverse(output, wanted, true);
+  reverse.run(output, seed);
+  std::vector<NodeRef> gradients;
+  for (const NodeRef& end : ends) gradients.push_back(reverse.of(end.get()));
+  return gradients;
+}
+
 std::vector<Tensor> grad(const Tensor& output, std::span<const Tensor> inputs, const Tensor& seed, Where where) {
+  const graph::NoAutocast types_are_known;
   const NodeRef start = seed_for(output, seed, "grad", where);
   std::unordered_set<const Node*> wanted;
   for (const Tensor& input : inputs) {
@@ -429,7 +468,7 @@ std::vector<Tensor> grad(const Tensor& output, std::span<const Tensor> inputs, c
   std::vector<Tensor> results;
   for (const Tensor& input : inputs) {
     const NodeRef g = reverse.of(input.node().get());
-    results.push_back(g ? Tensor(g) : zeros_like(input));
+    results.push_back(g ? Tensor(graph::cast(g, input.dtype())) : zeros_like(input));
   }
   return results;
 }

@@ -98,6 +98,8 @@ void set_up_text(CLI::App& app, Action& action) {
 
   const char* optimizer = "Optimizer";
   app.add_option("--batch", r.batch, "rows of a step")->group(optimizer);
+  app.add_option("--accumulate", r.accumulate, "batches of which one update takes the mean gradient (default: 1)")
+      ->group(optimizer);
   app.add_option("--learning-rate", r.learning_rate, "at the top")->group(optimizer);
   app.add_option("--warm-up", r.warm_up, "steps of its rise (default: 100; at most a tenth of the run)")
       ->group(optimizer);
@@ -106,6 +108,16 @@ void set_up_text(CLI::App& app, Action& action) {
   app.add_option("--beta-1", r.beta_1, "of AdamW (default: 0.9)")->group(optimizer);
   app.add_option("--beta-2", r.beta_2, "(default: 0.99)")->group(optimizer);
   app.add_option("--clip", r.clip_norm, "largest norm of all gradients together (default: 1; 0: none)")
+      ->group(optimizer);
+
+  app.add_option(
+         "--precision", r.precision,
+         "f32, bf16 or f16: type of products, attention and what is between them; weights are f32 (default: f32)")
+      ->group(optimizer);
+
+  app.add_option(
+         "--recompute", r.recompute,
+         "computes what is inside of blocks again for gradients, to save memory: true or false (default: false)")
       ->group(optimizer);
 
   const char* report = "Reports";

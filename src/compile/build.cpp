@@ -7,6 +7,7 @@
 #include "compile/forms.hpp"
 #include "compile/fuse.hpp"
 #include "graph/op.hpp"
+#include "graph/recompute.hpp"
 
 namespace weft::compiler {
 namespace {
@@ -156,6 +157,8 @@ Drafts build_kernels(const OrderedGraph& graph, const std::vector<const Node*>& 
   Drafts drafts;
   const PlaceOf place = [&placement](const Node* n) { return placement.of(n); };
   NodeSet apart;
+  for (const Node* node : compute)
+    if (graph::is_recompute(*node)) apart.insert(node);
   for (bool is_built = false; !is_built;) {
     const FuseResult fused = fuse({compute, placement.written_elsewhere, placement.stored, place, apart,
                                    target.operands_max, target.launch_points, settings.fusion});

@@ -9,6 +9,7 @@
 #include "compile/place.hpp"
 #include "compile/rewrite.hpp"
 #include "compile/rows_in_products.hpp"
+#include "compile/shared_casts.hpp"
 
 namespace weft::compiler {
 
@@ -17,6 +18,7 @@ Compiled compile(const Request& request, const Target& target, const Settings& s
   graph = with_composites_split(graph, target, settings);
   graph = rewrite(graph, settings.disabled_rewrites);  // the rules apply to the primitives too
   check_dtypes(graph, target);
+  graph = with_shared_casts(std::move(graph), settings);
   graph = with_narrow_operands(std::move(graph), target, settings);
   graph = with_copies(std::move(graph));
   const std::vector<const graph::Node*> compute = in_order(graph);

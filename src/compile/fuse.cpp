@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "compile/rewrite.hpp"
 #include "compile/split_frames.hpp"
 #include "graph/op.hpp"
 
@@ -54,6 +55,17 @@ bool is_cheap(const Node& node) {
     operations += cost == scalar::Cost::plain;
   }
   return operations <= 4;
+}
+
+// Half of what it is made of: better stored than computed again.
+bool is_narrow_copy(const Node& node) {
+  return is_cast(node) && is_float(node.type) && element(node.type).bits < element(node.inputs[0]->type).bits;
+}
+
+// Memory of a value, in words of 4 bytes.
+double words_of(const Node& node) {
+  const int bits = element(node.type).bits;
+  return static_cast<double>(node.shape.numel()) * (bits > 0 ? bits / 32.0 : 1);
 }
 
 const Node* first_reduce(const Cluster& cluster) {
@@ -291,7 +303,7 @@ class Fuser {
 
   bool fits(const Cluster& merged) { return cost_of(merged).has_value(); }
 
-  // Elements that the kernel of a cluster loads and stores; nullopt if it has no form as one kernel, or only a bad one.
+  // Words that the kernel of a cluster loads and stores; nullopt if it has no form as one kernel, or only a bad one.
   std::optional<double> cost_of(const Cluster& merged) {
     if (merged.members.size() > kMembersMax) return std::nullopt;
     const auto roots = roots_of(merged, request_, inlined_, consumers_);
@@ -335,10 +347,10 @@ class Fuser {
     operands.insert(built->outputs.begin(), built->outputs.end());
     const auto read_by_product = product ? static_cast<int>(merged.anchor->inputs.size()) : 0;
     if (static_cast<int>(operands.size()) + read_by_product > request_.operands_max) return std::nullopt;
-    double elements = 0;
-    for (const Node* operand : built->inputs) elements += static_cast<double>(operand->shape.numel());
-    for (const Node* root : roots) elements += static_cast<double>(root->shape.numel());
-    return elements;
+    double words = 0;
+    for (const Node* operand : built->inputs) words += words_of(*operand);
+    for (const Node* root : roots) words += words_of(*root);
+    return words;
   }
 
   // True if some path leads from cluster `from` to cluster `to` through other clusters.
@@ -570,7 +582,7 @@ class Fuser {
         }
       const auto after = cost_of_all(affected);
       // Small operands (a mean for each row) cost nothing compared with the pass over the value that is saved.
-      if (before && after && *after <= *before + static_cast<double>(node->shape.numel()) / 16) {
+      if (before && after && *after <= *before + words_of(*node) / 16) {
         reads_.clear();
         continue;
       }
@@ -596,7 +608,7 @@ class Fuser {
   bool collect(const Node* node, Extent size, NodeSet& chain) {
     for (const Node* source : sources_of(*node)) {
       const bool in_memory = is_leaf(*source) || request_.stored.contains(source) || crosses_home(source) ||
-                             !is_loop(source) || source->shape.numel() * 8 <= size;
+                             !is_loop(source) || source->shape.numel() * 8 <= size || is_narrow_copy(*source);
       if (in_memory) continue;
       if (source->kind != Kind::map || !is_cheap(*source) || request_.placed.contains(source) || chain.size() >= 4)
         return false;

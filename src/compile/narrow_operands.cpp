@@ -24,20 +24,6 @@ bool is_exact_conversion(const Node& node) {
          compute_type(node.type) == DType::f32 && holds_all(node.type, input.type);
 }
 
-/// The chain of views from `node` down to `below` (exclusive), applied to `source` instead.
-NodeRef views_over(const NodeRef& node, const Node* below, const NodeRef& source) {
-  std::vector<const Node*> views;
-  for (const Node* view = node.get(); view != below; view = view->inputs[0].get()) views.push_back(view);
-  NodeRef result = source;
-  for (; !views.empty(); views.pop_back()) {
-    graph::NodeFields fields = *views.back();
-    fields.type = source->type;
-    fields.inputs = {result};
-    result = graph::make_node(std::move(fields), views.back()->where);
-  }
-  return result;
-}
-
 /// The input, or a narrower value behind conversions that the kernel can read instead of it.
 template <class CanRead>
 NodeRef narrowest(const NodeRef& input, const std::vector<DType>& types, CanRead can_read) {

@@ -66,6 +66,24 @@ NodeRef with_inputs(const Node& node, std::vector<NodeRef> inputs) {
   return made;
 }
 
+bool is_cast(const Node& node) {
+  return node.kind == Kind::map && node.inputs.size() == 1 && node.expression->code.size() == 2 &&
+         node.expression->code[1].op == scalar::Op::cast;
+}
+
+NodeRef views_over(const NodeRef& node, const Node* below, const NodeRef& source) {
+  std::vector<const Node*> views;
+  for (const Node* view = node.get(); view != below; view = view->inputs[0].get()) views.push_back(view);
+  NodeRef result = source;
+  for (; !views.empty(); views.pop_back()) {
+    graph::NodeFields fields = *views.back();
+    fields.type = source->type;
+    fields.inputs = {result};
+    result = graph::make_node(std::move(fields), views.back()->where);
+  }
+  return result;
+}
+
 NodeRef copy_of(const NodeRef& node) {
   scalar::Expression identity{1, {{.op = scalar::Op::input, .type = node->type, .slot = 0}}};
   return graph::map_typed(identity, {node}, "copy");
@@ -219,6 +237,17 @@ NodeRef cast_of_same_type(const NodeRef& node) {
                                                                                                 : node;
 }
 
+// cast(view(x)) = view(cast(x)): a cast to f16 or bf16 joins the kernel that makes x, whose order it has.
+NodeRef cast_before_views(const NodeRef& node) {
+  if (!is_cast(*node) || !is_float(node->type) || !is_narrow(node->type) || node->inputs[0]->type != DType::f32)
+    return node;
+  const NodeRef& view = node->inputs[0];
+  const bool reorders = view->kind == Kind::reshape || view->kind == Kind::permute || view->kind == Kind::expand;
+  if (!reorders || is_leaf(*view)) return node;
+  const NodeRef cast = cast_before_views(graph::cast(view->inputs[0], node->type));
+  return views_over(view, view->inputs[0].get(), cast);
+}
+
 // pad(a) + pad(b) whose places are neighbours along one axis: pad(concat(a, b)). Gradients of slices add up this way.
 // Exact but for -0 + 0, which only a gradient of -0 meets.
 NodeRef neighbouring_pads(const NodeRef& node) {
@@ -256,6 +285,8 @@ constexpr Rewrite kRewrites[] = {
      joined_views},
     {"cast_of_same_type", "cast(x) = x when the type stays", cast_of_same_type},
     {"identity_map", "x * 1 = x, and whatever else gives an operand as it is", identity_map},
+    {"cast_before_views", "cast(view(x)) = view(cast(x)) for f16 and bf16, where the view keeps all elements",
+     cast_before_views},
     {"neighbouring_pads", "pad(a) + pad(b) = pad(concat(a, b)) for neighbours", neighbouring_pads},
     {"permuted_concat", "permute(concat(a, b)) = concat(permute(a), permute(b))", permuted_concat},
     {"fold_constants", "constant operands join the expression, which is simplified", fold_constants},

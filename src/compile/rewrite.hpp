@@ -29,6 +29,10 @@ OrderedGraph ordered(std::span<const graph::NodeRef> outputs);
 
 /// The node with other inputs.
 graph::NodeRef with_inputs(const graph::Node& node, std::vector<graph::NodeRef> inputs);
+/// Whether the node only casts its input.
+bool is_cast(const graph::Node& node);
+/// The chain of views from `node` down to `below` (exclusive), applied to `source` instead, whose type they take.
+graph::NodeRef views_over(const graph::NodeRef& node, const graph::Node* below, const graph::NodeRef& source);
 /// A contiguous copy in separate memory.
 graph::NodeRef copy_of(const graph::NodeRef& node);
 

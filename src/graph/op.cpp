@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/quote.hpp"
+#include "graph/autocast.hpp"
 #include "graph/axes.hpp"
 #include "graph/describe.hpp"
 #include "graph/no_grad.hpp"
@@ -75,7 +76,7 @@ NodeFields fields_of(const Call& call, const std::vector<Result>& results) {
   return fields;
 }
 
-// Parts are the same whether gradients are recorded or not: the call as a whole is detached.
+// Parts are the same whether gradients are recorded or not (the call as a whole is detached), and in any Autocast scope.
 class RecordGradients {
  public:
   RecordGradients() : depth_(no_grad_depth()) { no_grad_depth() = 0; }
@@ -83,6 +84,7 @@ class RecordGradients {
   RecordGradients(const RecordGradients&) = delete;
 
  private:
+  const NoAutocast types_are_known_;
   int depth_;
 };
 
@@ -162,6 +164,14 @@ int Call::axis(Extent axis) const {
 }
 
 std::vector<NodeRef> call_nodes(const OpRow& row, Tensors inputs, Words words, Where where) {
+  if (autocast_is_on()) {
+    const DType type = autocast_inputs(row, inputs);
+    const NoAutocast done;
+    std::vector<NodeRef> results = call_nodes(row, std::move(inputs), std::move(words), where);
+    for (NodeRef& result : results)
+      if (type != DType::f32 && result->type == DType::f32) result = cast(result, type);
+    return results;
+  }
   const Call call(row, std::move(inputs), std::move(words), where);
   check_inputs(call);
   const std::vector<Result> results = row.infer(call);

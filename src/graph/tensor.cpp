@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "graph/autocast.hpp"
 #include "graph/describe.hpp"
 #include "graph/map_row.hpp"
 #include "graph/no_grad.hpp"
@@ -107,9 +108,21 @@ Tensor elementwise(std::string_view name, std::initializer_list<Tensor> inputs,
 
 namespace {
 
+// The inputs as an Autocast scope wants them. The rows of elementwise ops are of no family that has a rule.
+std::vector<Tensor> autocast_inputs(const ops::ElementwiseRow& row, std::span<const Tensor> inputs) {
+  const AutocastRule rule = graph::autocast_rule_of(row.name, {});
+  std::vector<Tensor> cast(inputs.begin(), inputs.end());
+  for (Tensor& x : cast)
+    if (x.defined()) x = Tensor(graph::autocast_input(rule, x.node()));
+  return cast;
+}
+
 // The text that only messages need is built only for an error.
-Tensor apply(const ops::ElementwiseRow& row, std::span<const Tensor> inputs, std::span<const double> attributes,
+Tensor apply(const ops::ElementwiseRow& row, std::span<const Tensor> given, std::span<const double> attributes,
              Where where) {
+  std::vector<Tensor> autocast;
+  if (graph::autocast_is_on()) autocast = autocast_inputs(row, given);
+  const std::span<const Tensor> inputs = graph::autocast_is_on() ? std::span<const Tensor>(autocast) : given;
   const auto& names = row.inputs;
   if (inputs.size() != names.size())
     throw UsageError(fmt::format("{}: takes {} inputs ({}), {} given", row.name, names.size(), fmt::join(names, ", "),

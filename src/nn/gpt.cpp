@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "weft/checkpoint.hpp"
 #include "weft/ops.hpp"
 
 namespace weft::nn {
@@ -127,7 +128,10 @@ Tensor GPT::hidden(const Tensor& tokens, Where where) const {
     throw DTypeError(fmt::format("GPT: tokens must be i32, given {}; cast them", name_of(tokens.dtype())));
   Tensor x = token_embedding_(tokens) + narrow(position_embedding_.weight(), 0, 0, tokens.dim(1));
   x = dropout_(x);
-  for (std::size_t i = 0; i < blocks_.size(); ++i) x = blocks_[i](x);
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    const auto block = [&](std::span<const Tensor> inputs) { return blocks_[i](inputs[0]); };
+    x = recompute_ ? checkpoint(block, {x}) : blocks_[i](x);
+  }
   return norm_(x);
 }
 

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <set>
 
+#include "graph/autocast.hpp"
 #include "graph/node.hpp"
 #include "graph/op_families.hpp"
 #include "optim/flat.hpp"
@@ -24,11 +25,6 @@ const bool updates_are_in_the_table = graph::add_family(update_family);
 // Offsets that are multiples of 64 elements keep vector loads whole and GPU bindings aligned.
 constexpr Extent kAlignedElements = 64;
 
-Variable float_variable(double value, std::string_view name, Device device) {
-  const auto number = static_cast<float>(value);
-  return Variable(tensor_from_bytes(&number, {}, DType::f32, device), name, false);
-}
-
 // The part of one member in the value of a flat (or rank-0) Variable.
 nn::NamedArray part_of(const nn::NamedArray& flat, const std::string& name, const Shape& shape, std::size_t& offset) {
   const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * size_bytes(flat.dtype);
@@ -38,6 +34,11 @@ nn::NamedArray part_of(const nn::NamedArray& flat, const std::string& name, cons
 }
 
 }  // namespace
+
+Variable float_variable(double value, std::string_view name, Device device) {
+  const auto number = static_cast<float>(value);
+  return Variable(tensor_from_bytes(&number, {}, DType::f32, device), name, false);
+}
 
 ParameterList::ParameterList(const nn::Module& module) {
   for (nn::NamedParameter& p : module.named_parameters())
@@ -121,6 +122,14 @@ Optimizer::Optimizer(ParameterList list, const CommonOptions& options, std::vect
 Tensor Optimizer::step(std::span<const Tensor> gradients) { return step(gradients, learning_rate_.value()); }
 
 Tensor Optimizer::step(std::span<const Tensor> gradients, const Tensor& learning_rate) {
+  return step(gradients, learning_rate, nullptr);
+}
+
+Tensor Optimizer::step(std::span<const Tensor> gradients, const Tensor& learning_rate, LossScale& scale) {
+  return step(gradients, learning_rate, &scale);
+}
+
+Tensor Optimizer::step(std::span<const Tensor> gradients, const Tensor& learning_rate, LossScale* scale) {
   if (gradients.size() != variables_.size())
     throw UsageError(fmt::format("optimizer: {} gradients for {} parameters; pass grad(loss, optimizer.parameters())",
                                  gradients.size(), variables_.size()));
@@ -134,6 +143,7 @@ Tensor Optimizer::step(std::span<const Tensor> gradients, const Tensor& learning
         fmt::format("optimizer: the learning rate must be of rank 0, given {}", learning_rate.shape().to_string()));
 
   const NoGrad no_grad;
+  const graph::NoAutocast in_given_types;
   std::vector<Tensor> flat;
   Tensor squares;
   for (const Group& group : groups_) {
@@ -143,21 +153,31 @@ Tensor Optimizer::step(std::span<const Tensor> gradients, const Tensor& learning
     const Tensor own = sum_of_squares(flat.back());
     squares = squares.defined() ? squares + cast(own, squares.dtype()) : own;
   }
-  const Tensor norm = elementwise("sqrt", {squares});
+  Tensor norm = elementwise("sqrt", {squares}), factor, finite;
+  if (scale) {
+    factor = 1.0 / cast(scale->factor(), norm.dtype());
+    norm = norm * factor;
+    finite = elementwise("isfinite", {norm});
+    scale->update(finite);
+  }
+  if (clip_norm_ > 0) {
+    const Tensor clip = clip_factor(norm, clip_norm_);
+    factor = factor.defined() ? factor * clip : clip;
+  }
   for (Group& group : groups_) {
     if (!group.is_copy) continue;
     std::vector<Variable> members;
     for (const std::size_t i : group.members) members.push_back(variables_[i]);
     group.flat.assign(values_of(members));
   }
-  const Tensor next = step_.value() + 1.0;
-  step_.assign(next);
+  const Tensor step = step_.value(), next = step + 1.0;
+  step_.assign(scale ? elementwise("where", {finite, next, step}) : next);
   const Tensor count = cast(next, DType::f32);
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     Tensor gradient = flat[i];
-    if (clip_norm_ > 0) gradient = gradient * cast(clip_factor(norm, clip_norm_), gradient.dtype());
     const DType type = gradient.dtype();
-    update(groups_[i], gradient, cast(learning_rate, type), cast(count, type));
+    if (factor.defined()) gradient = gradient * cast(factor, type);
+    update_if(finite, groups_[i], gradient, cast(learning_rate, type), cast(count, type));
     if (!groups_[i].is_copy) continue;
     Extent offset = 0;
     for (const std::size_t member : groups_[i].members) {
@@ -167,6 +187,18 @@ Tensor Optimizer::step(std::span<const Tensor> gradients, const Tensor& learning
     }
   }
   return norm;
+}
+
+void Optimizer::update_if(const Tensor& finite, Group& group, const Tensor& gradient, const Tensor& learning_rate,
+                          const Tensor& step) {
+  if (!finite.defined()) return update(group, gradient, learning_rate, step);
+  std::vector<Variable*> variables{&group.flat};
+  for (Variable& state : group.state) variables.push_back(&state);
+  std::vector<Tensor> before;
+  for (const Variable* variable : variables) before.push_back(variable->value());
+  update(group, gradient, learning_rate, step);
+  for (std::size_t i = 0; i < variables.size(); ++i)
+    variables[i]->assign(elementwise("where", {finite, variables[i]->value(), before[i]}));
 }
 
 double Optimizer::learning_rate() const { return static_cast<double>(learning_rate_.value().item<float>()); }

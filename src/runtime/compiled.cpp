@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "compile/rewrite.hpp"
+#include "graph/autocast.hpp"
 #include "graph/graph_state.hpp"
 #include "graph/trace_scope.hpp"
 #include "runtime/devices.hpp"
@@ -30,6 +31,7 @@ struct Trace {
     bool in_place = false;
   };
   std::vector<std::pair<DType, Shape>> signature;
+  DType autocast = graph::autocast_state();                          // of the scope around the call
   std::vector<std::pair<graph::TraceScope::Switch, bool>> switches;  // that the function read, and their values
   Device device;
   std::shared_ptr<Executable> executable;
@@ -42,7 +44,7 @@ struct Trace {
   bool was_called = false;
 
   bool serves(const std::vector<std::pair<DType, Shape>>& wanted, Device on) const {
-    return device == on && signature == wanted &&
+    return device == on && signature == wanted && autocast == graph::autocast_state() &&
            std::all_of(switches.begin(), switches.end(), [](const auto& s) { return *s.first == s.second; });
   }
 };

@@ -20,6 +20,7 @@ namespace {
 constexpr const char* kFormat = "weft-checkpoint-1";
 constexpr const char* kModel = "model.";
 constexpr const char* kOptimizer = "optimizer.";
+constexpr const char* kLossScale = "loss_scale.";
 constexpr const char* kRandom = "random_state";
 
 // The hash of the whole content: metadata (except the hash) by key, tensors by name.
@@ -85,6 +86,7 @@ void save_checkpoint(const std::filesystem::path& path, const Checkpoint& c) {
   };
   for (const nn::NamedArray& a : c.model) add(kModel, a);
   for (const nn::NamedArray& a : c.optimizer) add(kOptimizer, a);
+  for (const nn::NamedArray& a : c.loss_scale) add(kLossScale, a);
   if (c.random_state)
     views.push_back({kRandom, std::string(io::safetensors_dtype(c.random_state->dtype)), c.random_state->shape,
                      c.random_state->bytes});
@@ -140,15 +142,15 @@ Checkpoint load_checkpoint(const std::filesystem::path& path) {
     nn::NamedArray named{view.name, array.dtype, std::move(array.shape), std::move(array.data)};
     if (view.name == kRandom) {
       c.random_state = std::move(named);
-    } else if (view.name.starts_with(kModel)) {
-      named.name.erase(0, std::string_view(kModel).size());
-      c.model.push_back(std::move(named));
-    } else if (view.name.starts_with(kOptimizer)) {
-      named.name.erase(0, std::string_view(kOptimizer).size());
-      c.optimizer.push_back(std::move(named));
-    } else {
-      foreign(file.source(), fmt::format("it holds a tensor {}", quote(view.name)));
+      continue;
     }
+    const std::pair<std::string_view, nn::StateDict*> parts[] = {
+        {kModel, &c.model}, {kOptimizer, &c.optimizer}, {kLossScale, &c.loss_scale}};
+    const auto part =
+        std::find_if(std::begin(parts), std::end(parts), [&](const auto& p) { return view.name.starts_with(p.first); });
+    if (part == std::end(parts)) foreign(file.source(), fmt::format("it holds a tensor {}", quote(view.name)));
+    named.name.erase(0, part->first.size());
+    part->second->push_back(std::move(named));
   }
   check_extents(c, file.source());
   return c;

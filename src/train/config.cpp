@@ -78,6 +78,12 @@ const Preset& preset(std::string_view name) {
   throw UsageError(fmt::format("preset {}: there are {}", quote(name), fmt::join(names, ", ")));
 }
 
+DType precision_named(std::string_view name) {
+  for (const DType type : {DType::f32, DType::bf16, DType::f16})
+    if (name_of(type) == name) return type;
+  throw UsageError(fmt::format("precision {}: there are f32, bf16, f16", quote(name)));
+}
+
 double RunConfig::learning_rate_at(std::int64_t step, double elapsed) const {
   const double final_rate = learning_rate * final_fraction;
   if (steps > 0) {
@@ -99,6 +105,7 @@ void RunConfig::check() const {
   };
   const Bound bounds[] = {
       {"batch", static_cast<double>(batch), 1, 1 << 24},
+      {"accumulate", static_cast<double>(accumulate), 1, 1 << 16},
       {"steps", static_cast<double>(steps), 0, 1 << 30},
       {"seconds", seconds, 0, 1e9},
       {"learning-rate", learning_rate, 0, 1e6},
@@ -156,6 +163,9 @@ RunConfig new_run(const TrainRequest& request) {
   run.beta_1 = request.beta_1.value_or(run.beta_1);
   run.beta_2 = request.beta_2.value_or(run.beta_2);
   run.clip_norm = request.clip_norm.value_or(run.clip_norm);
+  run.accumulate = request.accumulate.value_or(run.accumulate);
+  run.recompute = request.recompute.value_or(run.recompute);
+  if (request.precision) run.precision = precision_named(*request.precision);
   run.check();
   return run;
 }
@@ -168,6 +178,7 @@ RunConfig resumed_run(const RunConfig& stored, const TrainRequest& request, doub
             std::string(name_of(stored.vocabulary)));
   c.check("seed", request.seed, stored.seed);
   c.check("batch", request.batch, stored.batch);
+  c.check("accumulate", request.accumulate, stored.accumulate);
   c.check("context", request.context, stored.model.context);
   c.check("layers", request.layers, stored.model.layers);
   c.check("heads", request.heads, stored.model.heads);
@@ -188,6 +199,8 @@ RunConfig resumed_run(const RunConfig& stored, const TrainRequest& request, doub
                     request.out.string(), c.text));
   RunConfig run = stored;
   if (request.data) run.data = absolute_path(*request.data);
+  if (request.precision) run.precision = precision_named(*request.precision);
+  run.recompute = request.recompute.value_or(run.recompute);
   if (request.steps) run.steps = *request.steps;
   if (request.seconds) {
     run.seconds = elapsed + *request.seconds;
@@ -215,7 +228,10 @@ std::string to_json(const RunConfig& c) {
                      {"weight_decay", c.weight_decay},
                      {"beta_1", c.beta_1},
                      {"beta_2", c.beta_2},
-                     {"clip_norm", c.clip_norm}};
+                     {"clip_norm", c.clip_norm},
+                     {"precision", std::string(name_of(c.precision))},
+                     {"accumulate", c.accumulate},
+                     {"recompute", c.recompute}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -248,6 +264,9 @@ RunConfig run_config_from_json(std::string_view text, std::string_view source) {
     c.beta_1 = json.at("beta_1").get<double>();
     c.beta_2 = json.at("beta_2").get<double>();
     c.clip_norm = json.at("clip_norm").get<double>();
+    c.precision = precision_named(json.value("precision", "f32"));  // older runs have none of these
+    c.accumulate = json.value("accumulate", Extent{1});
+    c.recompute = json.value("recompute", false);
     c.check();
   } catch (const std::exception& error) {
     throw FileError(

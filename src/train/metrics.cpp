@@ -29,6 +29,7 @@ std::optional<Metrics> parse_line(std::string_view line, const std::string& sour
     m.learning_rate = number_at(json, "learning_rate");
     m.grad_norm = number_at(json, "grad_norm");
     m.seconds = number_at(json, "seconds");
+    if (json.contains("loss_scale")) m.loss_scale = number_at(json, "loss_scale");
     return m;
   } catch (const std::exception&) {
     return std::nullopt;  // torn by a kill, or written by another program
@@ -46,6 +47,7 @@ std::string to_json_line(const Metrics& m) {
   json["tokens_per_second"] = m.tokens_per_second;
   json["learning_rate"] = m.learning_rate;
   json["grad_norm"] = m.grad_norm;
+  if (m.loss_scale) json["loss_scale"] = *m.loss_scale;
   json["seconds"] = m.seconds;
   return json.dump();
 }

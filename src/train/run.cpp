@@ -155,6 +155,7 @@ class Run {
       m.loss = static_cast<double>(result.loss.item<float>());  // waits for the device
       m.grad_norm = static_cast<double>(result.grad_norm.item<float>());
       m.learning_rate = trainer_->learning_rate();
+      if (const optim::LossScale* scale = trainer_->loss_scale()) m.loss_scale = scale->value();
       m.tokens_per_second = static_cast<double>((step - logged_step) * config_.tokens_per_step()) /
                             std::max(seconds_since(last_log), 1e-9);
       m.seconds = trained_seconds_ = elapsed();
@@ -200,6 +201,7 @@ class Run {
     Checkpoint checkpoint = trainer_->checkpoint();
     checkpoint.optimizer.clear();
     checkpoint.random_state.reset();
+    checkpoint.loss_scale.clear();
     save(folder_.best(), std::move(checkpoint), true);
   }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "weft/autocast.hpp"
 #include "weft/error.hpp"
 #include "weft/grad.hpp"
 #include "weft/ops.hpp"
@@ -30,29 +31,37 @@ Trainer::Trainer(const RunConfig& config, const TextData& data, const Checkpoint
       data_(data),
       model_(config.model),
       compiled_step_([this](std::span<const Tensor> arguments) {
-        const Tensor& batch = arguments[0];  // [rows, context + 1]: each token is the target of the one before
-        const Extent context = batch.dim(1) - 1;
-        const Tensor loss = loss_of(model_, narrow(batch, 1, 0, context), narrow(batch, 1, 1, context));
-        const Tensor norm = optimizer_->step(grad(loss, optimizer_->parameters()), arguments[1]);
-        return std::vector<Tensor>{loss, norm};
+        if (sum_) return std::vector<Tensor>{update(sum_->take_mean(), arguments[0])};
+        const auto [loss, gradients] = loss_and_gradients(arguments[1]);
+        return std::vector<Tensor>{update(gradients, arguments[0]), loss};
+      }),
+      compiled_add_([this](std::span<const Tensor> arguments) {
+        const auto [loss, gradients] = loss_and_gradients(arguments[0]);
+        sum_->add(gradients);
+        return std::vector<Tensor>{loss};
       }),
       compiled_loss_([this](std::span<const Tensor> arguments) {
+        const Autocast scope(config_.precision);
         return std::vector<Tensor>{loss_of(model_, arguments[0], arguments[1])};
       }) {
   try {
     manual_seed(static_cast<std::uint32_t>(config.seed));
     model_.initialize(config.seed);
+    model_.set_recompute(config.recompute);
     if (checkpoint) model_.load_state_dict(checkpoint->model);
     optimizer_.emplace(model_, optim::AdamWOptions{.learning_rate = config.learning_rate,
                                                    .beta_1 = config.beta_1,
                                                    .beta_2 = config.beta_2,
                                                    .weight_decay = config.weight_decay,
                                                    .clip_norm = config.clip_norm});
+    if (config.precision == DType::f16) loss_scale_.emplace();
+    if (config.accumulate > 1) sum_.emplace(optimizer_->parameters());
     if (!checkpoint) return;
     optimizer_->load_state_dict(checkpoint->optimizer);
     if (!checkpoint->random_state) throw UsageError("the random state is missing");
     nn::write_state(std::vector<nn::NamedVariable>{{checkpoint->random_state->name, random_state()}},
                     {*checkpoint->random_state}, true, "random numbers");
+    if (loss_scale_ && !checkpoint->loss_scale.empty()) loss_scale_->load_state_dict(checkpoint->loss_scale);
     step_ = checkpoint->step;
   } catch (const UsageError& error) {
     if (!checkpoint) throw;
@@ -61,17 +70,45 @@ Trainer::Trainer(const RunConfig& config, const TextData& data, const Checkpoint
   }
 }
 
+std::pair<Tensor, std::vector<Tensor>> Trainer::loss_and_gradients(const Tensor& batch) {
+  const Autocast scope(config_.precision);
+  const Extent context = batch.dim(1) - 1;
+  const Tensor loss = loss_of(model_, narrow(batch, 1, 0, context), narrow(batch, 1, 1, context));
+  return {loss, grad(loss_scale_ ? loss_scale_->apply(loss) : loss, optimizer_->parameters())};
+}
+
+Tensor Trainer::update(std::span<const Tensor> gradients, const Tensor& learning_rate) {
+  return loss_scale_ ? optimizer_->step(gradients, learning_rate, *loss_scale_)
+                     : optimizer_->step(gradients, learning_rate);
+}
+
 Trainer::StepResult Trainer::step(double elapsed) {
-  const Extent length = config_.model.context + 1;
-  const std::vector<Token> batch =
-      draw_batch(data_.training(), config_.seed, static_cast<std::uint64_t>(step_), config_.batch, length);
+  const Extent length = config_.model.context + 1, parts = config_.accumulate;
+  const std::vector<Token> drawn =
+      draw_batch(data_.training(), config_.seed, static_cast<std::uint64_t>(step_), parts * config_.batch, length);
   learning_rate_ = config_.learning_rate_at(step_, elapsed);
-  const auto rate = static_cast<float>(learning_rate_);
-  const Tensor arguments[] = {tensor_from_bytes(batch.data(), {config_.batch, length}, DType::i32),
-                              tensor_from_bytes(&rate, {}, DType::f32)};
-  const std::vector<Tensor> results = compiled_step_(arguments);
+  const auto number = static_cast<float>(learning_rate_);
+  const Tensor rate = tensor_from_bytes(&number, {}, DType::f32);
+  const auto batch = [&](Extent part) {
+    return tensor_from_bytes(drawn.data() + part * config_.batch * length, {config_.batch, length}, DType::i32);
+  };
+  StepResult result;
+  if (parts == 1) {
+    const Tensor arguments[] = {rate, batch(0)};
+    const std::vector<Tensor> results = compiled_step_(arguments);
+    result = {results[1], results[0]};
+  } else {
+    for (Extent part = 0; part < parts; ++part) {
+      const Tensor arguments[] = {batch(part)};
+      const Tensor loss = compiled_add_(arguments)[0];
+      result.loss = part == 0 ? loss : result.loss + loss;
+    }
+    result.loss = result.loss / static_cast<double>(parts);
+    const Tensor arguments[] = {rate};
+    result.grad_norm = compiled_step_(arguments)[0];
+  }
   ++step_;
-  return {results[0], results[1]};
+  return result;
 }
 
 Trainer::Evaluation Trainer::evaluate(std::int64_t batches) {
@@ -111,6 +148,7 @@ Checkpoint Trainer::checkpoint() const {
   c.step = step_;
   c.model = model_.state_dict();
   c.optimizer = optimizer_->state_dict();
+  if (loss_scale_) c.loss_scale = loss_scale_->state_dict();
   c.random_state = nn::read_state(std::vector<nn::NamedVariable>{{"random_state", random_state()}})[0];
   return c;
 }

@@ -78,6 +78,9 @@ class GPT : public Module {
   /// Shapes: hidden [..., C] -> [..., V].
   Tensor head(const Tensor& hidden) const;
   const GptConfig& config() const { return config_; }
+  /// Whether gradients compute what is inside of blocks again (weft::checkpoint), so that training keeps one value of
+  /// [B, T, C] a block.
+  void set_recompute(bool recompute) { recompute_ = recompute; }
   std::string describe() const override;
   double own_flops() const override;
   /// Floating-point operations of a training step for each token: three times those of the forward pass.
@@ -90,6 +93,7 @@ class GPT : public Module {
   ModuleList<Block> blocks_;
   LayerNorm norm_;
   std::optional<Linear> head_;
+  bool recompute_ = false;
 };
 
 }  // namespace weft::nn

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "weft/nn/module.hpp"
+#include "weft/optim/loss_scale.hpp"
 #include "weft/tensor.hpp"
 
 namespace weft::optim {
@@ -56,6 +57,9 @@ class Optimizer {
   Tensor step(std::span<const Tensor> gradients);
   /// The same with a learning rate of rank 0 that may change from call to call of a compiled function.
   Tensor step(std::span<const Tensor> gradients, const Tensor& learning_rate);
+  /// The same for gradients of a loss times the scale's factor. The norm is that of the loss itself; where it is not finite,
+  /// parameters, state and step count stay, and the scale falls.
+  Tensor step(std::span<const Tensor> gradients, const Tensor& learning_rate, LossScale& scale);
 
   double learning_rate() const;
   void set_learning_rate(double rate);
@@ -82,6 +86,9 @@ class Optimizer {
 
  private:
   std::vector<nn::NamedVariable> scalars() const;
+  Tensor step(std::span<const Tensor> gradients, const Tensor& learning_rate, LossScale* scale);
+  void update_if(const Tensor& finite, Group& group, const Tensor& gradient, const Tensor& learning_rate,
+                 const Tensor& step);
 
   std::vector<nn::NamedParameter> parameters_;
   std::vector<Variable> variables_;

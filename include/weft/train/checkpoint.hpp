@@ -22,6 +22,7 @@ struct Checkpoint {
   nn::StateDict model;
   nn::StateDict optimizer;  // empty in `best`, which is for inference and cannot be resumed
   std::optional<nn::NamedArray> random_state;
+  nn::StateDict loss_scale;  // empty where the loss is not scaled
 };
 
 inline constexpr const char* kLastCheckpoint = "last.safetensors";

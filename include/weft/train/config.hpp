@@ -31,8 +31,13 @@ struct RunConfig {
   double beta_1 = 0.9;
   double beta_2 = 0.99;
   double clip_norm = 1;
+  /// Type of products, of attention and of what is between them (Autocast); weights and moments are f32 in any case. With
+  /// f16 the loss is scaled.
+  DType precision = DType::f32;
+  Extent accumulate = 1;   // batches whose mean gradient makes one update
+  bool recompute = false;  // what is inside of blocks is computed again for gradients
 
-  Extent tokens_per_step() const { return batch * model.context; }
+  Extent tokens_per_step() const { return accumulate * batch * model.context; }
   /// The learning rate of step `step` (from 0), after `elapsed` seconds of the run: a rise, then half a cosine over the planned
   /// steps, or over the planned seconds if no steps are planned.
   double learning_rate_at(std::int64_t step, double elapsed) const;
@@ -40,6 +45,9 @@ struct RunConfig {
   void check() const;
   bool operator==(const RunConfig&) const = default;
 };
+
+/// f32, bf16 or f16 by its name. Errors: UsageError.
+DType precision_named(std::string_view name);
 
 /// A named starting point. The model's vocabulary has `model.vocabulary` entries, or as many as the text's if that is larger.
 struct Preset {
@@ -68,6 +76,9 @@ struct TrainRequest {
   std::optional<Extent> batch, context, layers, heads, width;
   std::optional<double> dropout, learning_rate, final_fraction, warm_up, weight_decay, beta_1, beta_2, clip_norm;
   std::optional<bool> tied;
+  std::optional<Extent> accumulate;
+  std::optional<std::string> precision;  // this and the next may change when a run is resumed
+  std::optional<bool> recompute;
 
   std::optional<std::int64_t> log_every;         // steps; unset: 10, or 2 seconds if they take longer
   std::optional<std::int64_t> eval_every;        // steps; unset: a tenth of the run, 250 if it runs by time

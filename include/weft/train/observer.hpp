@@ -22,8 +22,9 @@ struct Metrics {
   std::optional<std::int64_t> val_tokens;  // number of targets of val_loss
   double tokens_per_second = 0;            // since the previous logged step
   double learning_rate = 0;
-  double grad_norm = 0;  // before clipping
-  double seconds = 0;    // of the run so far
+  double grad_norm = 0;              // before clipping; not finite where a step in f16 was left out
+  std::optional<double> loss_scale;  // of runs in f16, after the step
+  double seconds = 0;                // of the run so far
 };
 
 /// A run that is set up and about to make its first step. The references hold until the run ends.

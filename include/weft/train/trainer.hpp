@@ -7,6 +7,7 @@
 
 #include "weft/compile.hpp"
 #include "weft/nn/gpt.hpp"
+#include "weft/optim/gradient_sum.hpp"
 #include "weft/optim/optimizer.hpp"
 #include "weft/train/checkpoint.hpp"
 #include "weft/train/config.hpp"
@@ -23,7 +24,7 @@ class Trainer {
 
   struct StepResult {
     Tensor loss;       // of the batch, before the update; reading it waits for the device
-    Tensor grad_norm;  // before clipping
+    Tensor grad_norm;  // before clipping; not finite where the step was left out (f16)
   };
   /// Makes the next step, after `elapsed` seconds of the run (for schedules that follow time).
   StepResult step(double elapsed);
@@ -41,16 +42,23 @@ class Trainer {
 
   Checkpoint checkpoint() const;
   nn::GPT& model() { return model_; }
+  /// Of a run in f16; else null.
+  const optim::LossScale* loss_scale() const { return loss_scale_ ? &*loss_scale_ : nullptr; }
   Compiled& compiled_step() { return compiled_step_; }
 
  private:
   Trainer(const RunConfig& config, const TextData& data, const Checkpoint* checkpoint);
+  /// The loss of a batch [rows, context + 1], whose tokens are the targets of those before them, and its gradients.
+  std::pair<Tensor, std::vector<Tensor>> loss_and_gradients(const Tensor& batch);
+  Tensor update(std::span<const Tensor> gradients, const Tensor& learning_rate);
 
   RunConfig config_;
   const TextData& data_;
   nn::GPT model_;
   std::optional<optim::AdamW> optimizer_;
-  Compiled compiled_step_, compiled_loss_;
+  std::optional<optim::LossScale> loss_scale_;
+  std::optional<optim::GradientSum> sum_;  // of runs that accumulate
+  Compiled compiled_step_, compiled_add_, compiled_loss_;
   std::int64_t step_ = 0;
   double learning_rate_ = 0;
 };

@@ -1,6 +1,7 @@
 // Matrix products.
 #include <fmt/format.h>
 
+#include "graph/autocast.hpp"
 #include "graph/axes.hpp"
 #include "graph/describe.hpp"
 #include "graph/no_grad.hpp"
@@ -40,6 +41,12 @@ Tensor matmul(const Tensor& a, const Tensor& b, Where where) {
                                 "transpose(b) only; cast it to f32",
                                 operands, where));
     return packed_linear(a, Tensor(b.node()->inputs[0]), {}, true, {}, where);
+  }
+  if (graph::autocast_is_on()) {
+    const AutocastRule rule = graph::autocast_rule_of("matmul", "product");
+    const Tensor left(graph::autocast_input(rule, a.node())), right(graph::autocast_input(rule, b.node()));
+    const graph::NoAutocast done;
+    return matmul(left, right, where);
   }
   check_product("matmul", a, b, operands, where);
   if (a.rank() == 0 || b.rank() == 0)

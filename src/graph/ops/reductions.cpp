@@ -3,6 +3,7 @@
 
 #include <numeric>
 
+#include "graph/autocast.hpp"
 #include "graph/axes.hpp"
 #include "graph/describe.hpp"
 #include "graph/no_grad.hpp"
@@ -65,6 +66,7 @@ Tensor reduce_by_row(std::string_view name, const Tensor& x, const Axes& axes, R
   }
   std::sort(reduced.begin(), reduced.end());
   NodeRef from = x.node();
+  if (graph::autocast_is_on()) from = graph::autocast_input(graph::autocast_rule_of(row.name, "reduction"), from);
   const bool position = row.reduction == scalar::Reduction::argmax || row.reduction == scalar::Reduction::argmin;
   if (!row.allows_empty)
     for (int a : reduced)
@@ -80,7 +82,7 @@ Tensor reduce_by_row(std::string_view name, const Tensor& x, const Axes& axes, R
   std::vector<double> values(attributes.begin(), attributes.end());
   for (std::size_t i = values.size(); i < row.attributes.size(); ++i) values.push_back(row.attributes[i].default_value);
   try {
-    const ops::ReduceTypes types = ops::reduce_types(row, x.dtype());
+    const ops::ReduceTypes types = ops::reduce_types(row, from->type);
     const NodeRef result = graph::cast(apply(row, graph::cast(from, types.computed), reduced, values), types.result);
     Shape shape;
     if (options.keepdims) {
