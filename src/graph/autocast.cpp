@@ -16,10 +16,10 @@ struct Rule {
 constexpr AutocastRule kNarrow = AutocastRule::narrow, kWide = AutocastRule::wide, kAsGiven = AutocastRule::as_given;
 
 constexpr Rule kFamilies[] = {
-    {"product", kNarrow},  // sums inside are f32
-    {"norm", kWide},       // statistics and exponentials
-    {"loss", kWide},       // logarithms, and sums over the batch
-    {"reduction", kWide},  // a narrow sum of many would overflow f16 and round bf16 to two digits
+    {"product", kNarrow},                       // sums inside are f32
+    {"convolution", kNarrow}, {"norm", kWide},  // statistics and exponentials
+    {"loss", kWide},                            // logarithms, and sums over the batch
+    {"reduction", kWide},                       // a narrow sum of many would overflow f16 and round bf16 to two digits
     {"scan", kWide},
 };
 
