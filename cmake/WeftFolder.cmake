@@ -12,6 +12,10 @@ endif()
 if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
   target_link_options(weft_flags INTERFACE LINKER:-z,relro LINKER:-z,now)  # what is imported cannot be overwritten
 endif()
+if(CMAKE_SYSTEM_NAME STREQUAL "Linux" AND NOT WEFT_SANITIZE)  # readers of hostile files; a slip ends the program at once
+  target_compile_options(weft_flags INTERFACE -fstack-protector-strong
+                         $<$<NOT:$<CONFIG:Debug>>:-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2>)
+endif()
 if(WEFT_SANITIZE)
   target_compile_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE} -fno-sanitize-recover=all
                          -fno-omit-frame-pointer)

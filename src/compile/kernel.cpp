@@ -122,8 +122,8 @@ std::string to_string(const Kernel& kernel) {
                        k->chosen ? fmt::format("  chosen {} ({})", text(*k->chosen), k->chosen_stride) : "") +
            (k->rows ? text(*k->rows, "  rows") : "") + text(k->epilogue, "  epilogue");
   if (const auto* k = std::get_if<MatmulKernel>(&kernel))
-    return fmt::format("matmul \"{}\" batch {} m {} n {} k {}{}  a {} {}  b {} {}\n", k->name, k->batch, k->m, k->n, k->k,
-                       k->precision == ProductPrecision::exact ? "" : fmt::format(" {}", name_of(k->precision)),
+    return fmt::format("matmul \"{}\" batch {} m {} n {} k {}{}  a {} {}  b {} {}\n", k->name, k->batch, k->m, k->n,
+                       k->k, k->precision == ProductPrecision::exact ? "" : fmt::format(" {}", name_of(k->precision)),
                        text(k->a), text(k->a_view), text(k->b), text(k->b_view)) +
            text(k->epilogue, "  epilogue");
   if (const auto* k = std::get_if<ScatterAddKernel>(&kernel))

@@ -94,7 +94,8 @@ MixtureModel facts_of(const TensorSource& source) {
     model.layers = std::max(model.layers, layer_of(tensor.name).value_or(-1) + 1);
   const auto first = [&](std::string_view key) -> std::int64_t {
     const std::string full = fmt::format("{}.{}", family, key);
-    const auto all = m.contains(full) ? m.integers(full) : std::vector<std::int64_t>();  // some families: for each layer
+    const auto all =
+        m.contains(full) ? m.integers(full) : std::vector<std::int64_t>();  // some families: for each layer
     return all.empty() ? 0 : all.front();
   };
   model.experts = static_cast<int>(std::clamp<std::int64_t>(first("expert_count"), 0, 100'000));

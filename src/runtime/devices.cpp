@@ -54,8 +54,7 @@ CompileSettings settings_of_environment() {
   }
   if (const char* products = std::getenv("WEFT_PRODUCTS"); products && *products) {
     const auto precision = product_precision_of(products);
-    if (!precision)
-      throw UsageError(fmt::format("WEFT_PRODUCTS is \"{}\"; it may be exact, high or medium", products));
+    if (!precision) throw UsageError(fmt::format("WEFT_PRODUCTS is \"{}\"; it may be exact, high or medium", products));
     s.products = *precision;
   }
   return s;

@@ -41,7 +41,8 @@ std::shared_ptr<Executable> make_executable(const compiler::Request& request, De
   auto executable = std::make_shared<Executable>();
   executable->device = RuntimeState::current().device(device).shared_from_this();
   const compiler::Target target = target_of(device);
-  executable->compiled = compiler::compile(request, target, {s.fusion, s.fused_composites, s.disabled_rewrites, s.products});
+  executable->compiled =
+      compiler::compile(request, target, {s.fusion, s.fused_composites, s.disabled_rewrites, s.products});
   executable->program = executable->device->backend->compile(executable->compiled.plan);
   for (const NodeRef& output : request.outputs) executable->output_bytes.push_back(target.storage_bytes(*output));
   kernel::Plan& plan = executable->compiled.plan;
