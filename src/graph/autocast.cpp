@@ -16,34 +16,51 @@ struct Rule {
 constexpr AutocastRule kNarrow = AutocastRule::narrow, kWide = AutocastRule::wide, kAsGiven = AutocastRule::as_given;
 
 constexpr Rule kFamilies[] = {
-    {"product", kNarrow},                       // sums inside are f32
-    {"convolution", kNarrow}, {"norm", kWide},  // statistics and exponentials
-    {"loss", kWide},                            // logarithms, and sums over the batch
-    {"reduction", kWide},                       // a narrow sum of many would overflow f16 and round bf16 to two digits
+    {"product", kNarrow},      // sums inside are f32
+    {"convolution", kNarrow},  // the same
+    {"norm", kWide},           // statistics and exponentials
+    {"loss", kWide},           // logarithms, and sums over the batch
+    {"reduction", kWide},      // a narrow sum of many would overflow f16 and round bf16 to two digits
     {"scan", kWide},
 };
 
 // Ops that differ from their family, and elementwise ops whose results leave the range of f16 or lose their digits there.
 constexpr Rule kOps[] = {
-    {"attention", kNarrow}, {"fused_attention", kNarrow},
-    {"exp", kWide},         {"exp2", kWide},
-    {"expm1", kWide},       {"log", kWide},
-    {"log1p", kWide},       {"log2", kWide},
-    {"log10", kWide},       {"logaddexp", kWide},
-    {"logaddexp2", kWide},  {"xlogy", kWide},
-    {"logit", kWide},       {"log_sigmoid", kWide},
-    {"softplus", kWide},    {"pow", kWide},
-    {"square", kWide},      {"squared_difference", kWide},
-    {"hypot", kWide},       {"ldexp", kWide},
-    {"reciprocal", kWide},  {"rsqrt", kWide},
-    {"sinh", kWide},        {"cosh", kWide},
-    {"tan", kWide},         {"acos", kWide},
-    {"asin", kWide},        {"acosh", kWide},
-    {"asinh", kWide},       {"atanh", kWide},
+    {"attention", kNarrow},
+    {"fused_attention", kNarrow},
+    {"scaled_dot_product_attention", kNarrow},
+    {"exp", kWide},
+    {"exp2", kWide},
+    {"expm1", kWide},
+    {"log", kWide},
+    {"log1p", kWide},
+    {"log2", kWide},
+    {"log10", kWide},
+    {"logaddexp", kWide},
+    {"logaddexp2", kWide},
+    {"xlogy", kWide},
+    {"logit", kWide},
+    {"log_sigmoid", kWide},
+    {"softplus", kWide},
+    {"pow", kWide},
+    {"square", kWide},
+    {"squared_difference", kWide},
+    {"hypot", kWide},
+    {"ldexp", kWide},
+    {"reciprocal", kWide},
+    {"rsqrt", kWide},
+    {"sinh", kWide},
+    {"cosh", kWide},
+    {"tan", kWide},
+    {"acos", kWide},
+    {"asin", kWide},
+    {"acosh", kWide},
+    {"asinh", kWide},
+    {"atanh", kWide},
 };
 
 // What is added to f32 sums before they are rounded, and so need not be rounded itself.
-bool stays_wide(const InputSpec& input) { return input.name == "bias"; }
+bool stays_wide(const InputSpec& input) { return input.name == "bias" || input.name == "mask"; }
 
 bool is_half(DType type) { return type == DType::f16 || type == DType::bf16; }
 bool takes_part(DType type) { return type == DType::f32 || is_half(type); }

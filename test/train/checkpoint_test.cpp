@@ -35,6 +35,8 @@ class CheckpointTest : public testing::Test {
     Checkpoint c;
     c.config.data = "text.txt";
     c.config.steps = 100;
+    c.config.model = {
+        .vocabulary = 4, .context = 4, .layers = 1, .heads = 1, .width = 4};  // as large as the array below allows
     c.vocabulary = Alphabet::characters_of("abc\n");
     c.step = step;
     c.elapsed_seconds = 0.1;

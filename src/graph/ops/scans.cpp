@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "graph/autocast.hpp"
 #include "graph/axes.hpp"
 #include "graph/describe.hpp"
 #include "graph/no_grad.hpp"
@@ -23,7 +24,9 @@ Tensor call_scan(const OpRow& row, const Tensors& inputs, const ScanAttributes& 
   if (!is_narrow_input) return call(row, inputs, a, where);
   Tensors wide;
   for (const Tensor& x : inputs) wide.push_back(weft::cast(x, compute_type(x.dtype()), where));
-  return weft::cast(call(row, wide, a, where), inputs[0].dtype(), where);
+  const Tensor result = call(row, wide, a, where);
+  const bool stays_wide = autocast_is_on() && is_float(result.dtype());  // the rule of scans in Autocast scopes
+  return stays_wide ? result : weft::cast(result, inputs[0].dtype(), where);
 }
 
 ValuesAndPositions call_extreme(const OpRow& row, const Tensor& x, const ScanAttributes& a, Where where) {
