@@ -1,6 +1,7 @@
 #include "backend/trace/backend.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "graph/attention.hpp"
 #include "tensor/element.hpp"
@@ -19,12 +20,25 @@ struct Recorded final : backend::Program {
   explicit Recorded(const kernel::Plan& plan) : text(kernel::to_string(plan)) {
     for (const auto& buffer : plan.buffers)
       if (buffer.external < 0) scratch += buffer.bytes;
+    for (const kernel::Kernel& each : plan.kernels)
+      kernel::visit_operands(each, [&](const kernel::Operand& operand, bool is_written) {
+        if (!is_written) return;
+        const int external = plan.buffers[static_cast<std::size_t>(operand.buffer)].external;
+        if (external >= 0) written.insert(external);
+      });
   }
-  void run(std::span<const backend::BufferPtr>) override {}
+  /// Results are zeros: a recycled buffer would hold other values, which ops sized by values would take for sizes.
+  void run(std::span<const backend::BufferPtr> buffers) override {
+    for (const int external : written) {
+      auto& data = static_cast<HostBuffer&>(*buffers[static_cast<std::size_t>(external)]).data;
+      std::fill(data.begin(), data.end(), std::byte{});
+    }
+  }
   std::string source() const override { return text; }
   std::size_t scratch_bytes() const override { return scratch; }
   std::string text;
   std::size_t scratch = 0;
+  std::set<int> written;
 };
 
 /// Keeps blocks unchanged.
