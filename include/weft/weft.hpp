@@ -17,6 +17,7 @@
 #include "weft/llm.hpp"
 #include "weft/log.hpp"
 #include "weft/nn.hpp"
+#include "weft/onnx.hpp"
 #include "weft/operations.hpp"
 #include "weft/ops.hpp"
 #include "weft/ops/contraction.hpp"

@@ -18,6 +18,7 @@
 #include "llm/families.hpp"
 #include "llm/read_config.hpp"
 #include "weft/error.hpp"
+#include "weft/onnx.hpp"
 #include "weft/train/checkpoint.hpp"
 
 namespace weft::cli {
@@ -218,6 +219,12 @@ int print_graph(const io::TensorSource& model) {
 }
 
 int inspect(const InspectRequest& request) {
+  if (request.path.extension() == ".onnx") {
+    if (request.json || request.graph || request.check)
+      throw UsageError("weft inspect: --json, --graph and --check are for files of weights; leave them out");
+    put_foreign(onnx::load(request.path, kCpu).describe());
+    return kOk;
+  }
   const io::TensorSource model = io::TensorSource::open(checkpoint_of_run(request.path));
   if (request.graph && (request.json || request.full || request.check))
     throw UsageError("weft inspect: --graph stands alone; leave --json, --full and --check out");
@@ -242,9 +249,10 @@ int inspect(const InspectRequest& request) {
 void set_up_inspect(CLI::App& app, Action& action) {
   auto request = std::make_shared<InspectRequest>();
   InspectRequest& r = *request;
-  app.add_option("model", r.path,
-                 "a GGUF file (any part of a split one), a safetensors file, a Hugging Face folder, or a checkpoint or "
-                 "run of weft train")
+  app.add_option(
+         "model", r.path,
+         "a GGUF file (any part of a split one), a safetensors file, a Hugging Face folder, a model of ONNX, or a "
+         "checkpoint or run of weft train")
       ->required();
   app.add_flag("--json", r.json, "for machines");
   app.add_flag("--full", r.full, "cut no arrays and texts of the metadata");

@@ -75,16 +75,17 @@ Extent base_index(std::span<const graph::Node* const> views, Extent index) {
   for (const graph::Node* view : views) {
     const Shape &shape = view->shape, &input = view->inputs[0]->shape;
     if (view->kind == graph::Kind::reshape || view->kind == graph::Kind::detach) continue;
-    Extent strides[16], stride = 1;  // of the input
-    for (int axis = input.rank(); axis-- > 0; stride *= input[axis]) strides[axis] = stride;
+    std::vector<Extent> strides(input.size());  // of the input
+    Extent stride = 1;
+    for (int axis = input.rank(); axis-- > 0; stride *= input[axis]) strides[static_cast<std::size_t>(axis)] = stride;
     Extent at = 0;
     for (int axis = shape.rank(); axis-- > 0; index /= shape[axis]) {
       const Extent place = index % shape[axis];
       const auto a = static_cast<std::size_t>(axis);
       switch (view->kind) {
-        case graph::Kind::permute: at += place * strides[view->ints[a]]; break;
-        case graph::Kind::expand: at += input[axis] == 1 ? 0 : place * strides[axis]; break;
-        default: at += (view->ints[2 * a] + place * view->ints[2 * a + 1]) * strides[axis];
+        case graph::Kind::permute: at += place * strides[static_cast<std::size_t>(view->ints[a])]; break;
+        case graph::Kind::expand: at += input[axis] == 1 ? 0 : place * strides[a]; break;
+        default: at += (view->ints[2 * a] + place * view->ints[2 * a + 1]) * strides[a];
       }
     }
     index = at;

@@ -1,0 +1,138 @@
+// The elements of tensors in ONNX files: in a field of raw bytes, in fields of numbers, or in files beside the model.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstring>
+
+#include "base/checked.hpp"
+#include "base/file.hpp"
+#include "base/quote.hpp"
+#include "onnx/proto.hpp"
+
+namespace weft::onnx {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kElementTypeNames[] = {
+    "UNDEFINED", "FLOAT",        "UINT8",          "INT8",       "UINT16",         "INT16",  "INT32",     "INT64",
+    "STRING",    "BOOL",         "FLOAT16",        "DOUBLE",     "UINT32",         "UINT64", "COMPLEX64", "COMPLEX128",
+    "BFLOAT16",  "FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ", "UINT4",  "INT4",      "FLOAT4E2M1"};
+
+// The file of external data: a plain relative path that stays inside of the folder also when links are followed.
+fs::path external_path(const TensorProto::External& external, const std::string& context, const fs::path& folder) {
+  const auto refuse = [&](std::string_view fact) {
+    throw FileError(fmt::format("{}: external data at {} {}", context, quote(external.location), fact));
+  };
+  if (folder.empty()) refuse("needs the folder of the model; load the model from a file");
+  if (external.location.empty()) refuse("has no location");
+  if (external.location.find('\0') != std::string_view::npos) refuse("has a NUL in its name");
+  const fs::path relative(external.location);
+  if (relative.is_absolute() || relative.has_root_name()) refuse("is not relative to the model");
+  for (const fs::path& part : relative)
+    if (part == "..") refuse("leaves the folder of the model");
+  std::error_code error;
+  const fs::path root = fs::canonical(folder, error);
+  if (error) refuse("has no folder: " + error.message());
+  const fs::path found = fs::canonical(root / relative, error);
+  if (error) refuse("cannot be opened: " + error.message());
+  const fs::path within = found.lexically_relative(root);
+  if (within.empty() || *within.begin() == "..") refuse("leaves the folder of the model through a link");
+  return found;
+}
+
+// Numbers of a field, cut to the type's bytes. Their count is checked while they are read.
+void put_numbers(const TensorProto& tensor, std::uint32_t wanted, const std::string& source, const std::string& context,
+                 std::size_t width, std::size_t count, std::vector<std::byte>& out) {
+  for (WireReader r(tensor.message, source, "tensor"); r.next();) {
+    if (r.field() != wanted) continue;
+    r.each_number([&](std::uint64_t value) {
+      if (out.size() == count * width)
+        throw FileError(fmt::format("{}: more elements than the {} of its shape", context, count));
+      const std::size_t at = out.size();
+      out.resize(at + width);
+      std::memcpy(out.data() + at, &value, width);
+    });
+  }
+}
+
+void put_fixed(const TensorProto& tensor, std::uint32_t wanted, const std::string& source, const std::string& context,
+               std::size_t bytes, std::vector<std::byte>& out) {
+  for (WireReader r(tensor.message, source, "tensor"); r.next();) {
+    if (r.field() != wanted) continue;
+    const Bytes elements = r.fixed_elements();
+    if (elements.size() > bytes - out.size())
+      throw FileError(fmt::format("{}: more elements than its shape has", context));
+    out.insert(out.end(), elements.begin(), elements.end());
+  }
+}
+
+}  // namespace
+
+std::string element_type_name(std::int64_t type) {
+  if (type >= 0 && type < static_cast<std::int64_t>(std::size(kElementTypeNames)))
+    return std::string(kElementTypeNames[type]);
+  return fmt::format("type {}", type);
+}
+
+DType dtype_of_element(std::int64_t type) {
+  for (const DType d : kComputeDTypes)
+    if (element(d).onnx == type) return d;
+  throw DTypeError(fmt::format("elements of {}, which Weft does not compute with", element_type_name(type)));
+}
+
+io::Array elements_of(const TensorProto& tensor, const std::string& source, const fs::path& folder) {
+  const std::string context = fmt::format("{}: tensor {}", source, quote(tensor.name));
+  io::Array array;
+  try {
+    array.dtype = dtype_of_element(tensor.type);
+  } catch (DTypeError& error) {
+    throw DTypeError(fmt::format("{}: {}", context, error.what()));
+  }
+  array.shape = Shape(tensor.dims);
+  const std::uint64_t count = checked_numel(array.shape, context);
+  const std::uint64_t bytes = checked_multiply<FileError, std::uint64_t>(count, size_bytes(array.dtype), context);
+  const auto check_bytes = [&](std::uint64_t given, std::string_view where) {
+    if (given != bytes)
+      throw FileError(fmt::format("{}: {} [{}] needs {} bytes, and {} has {}", context, name_of(array.dtype),
+                                  fmt::join(tensor.dims, ", "), bytes, where, given));
+  };
+  if (tensor.external) {
+    const fs::path path = external_path(*tensor.external, context, folder);
+    const MappedFile file(path);
+    const std::uint64_t size = file.bytes().size(), offset = tensor.external->offset;
+    if (offset > size)
+      throw FileError(fmt::format("{}: offset {} is beyond the end of {}", context, offset, quote(path.string())));
+    const std::uint64_t length = tensor.external->length.value_or(std::min(bytes, size - offset));
+    check_bytes(length, "the external data");
+    if (length > size - offset)
+      throw FileError(fmt::format("{}: bytes {} to {} are beyond the end of {}", context, offset, offset + length,
+                                  quote(path.string())));
+    const Bytes part = file.bytes().subspan(offset, length);
+    array.data.assign(part.begin(), part.end());
+  } else {
+    std::optional<Bytes> raw;
+    for (WireReader r(tensor.message, source, "tensor"); r.next();)
+      if (r.field() == 9) raw = r.bytes();
+    if (raw) {
+      check_bytes(raw->size(), "the file");
+      array.data.assign(raw->begin(), raw->end());
+    } else {
+      const std::size_t width = size_bytes(array.dtype);
+      switch (tensor.type) {
+        case kFloat: put_fixed(tensor, 4, source, context, bytes, array.data); break;
+        case kDouble: put_fixed(tensor, 10, source, context, bytes, array.data); break;
+        case kInt64: put_numbers(tensor, 7, source, context, width, count, array.data); break;
+        case kUint32:
+        case kUint64: put_numbers(tensor, 11, source, context, width, count, array.data); break;
+        default: put_numbers(tensor, 5, source, context, width, count, array.data); break;
+      }
+      check_bytes(array.data.size(), "the file");
+    }
+  }
+  if (array.dtype == DType::boolean)
+    for (std::byte& b : array.data) b = b == std::byte{} ? std::byte{} : std::byte{1};
+  return array;
+}
+
+}  // namespace weft::onnx

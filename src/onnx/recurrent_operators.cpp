@@ -1,0 +1,182 @@
+// RNN, GRU and LSTM, step by step: directions, peepholes, lengths and activations as ONNX has them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "onnx/apply.hpp"
+
+namespace weft::onnx {
+namespace {
+
+using A = Application;
+using Activation = std::function<Tensor(const Tensor&)>;
+
+// The activation of that name; alpha and beta are NaN where the node gives none.
+Activation activation_of(const A& a, std::string_view name, double alpha, double beta) {
+  std::string lower(name);
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  const auto with = [](double given, double fallback) { return given != given ? fallback : given; };
+  if (lower == "relu") return [](const Tensor& x) { return relu(x); };
+  if (lower == "tanh") return [](const Tensor& x) { return tanh(x); };
+  if (lower == "sigmoid") return [](const Tensor& x) { return sigmoid(x); };
+  if (lower == "softsign") return [](const Tensor& x) { return softsign(x); };
+  if (lower == "softplus") return [](const Tensor& x) { return logaddexp(x, zeros_like(x)); };
+  if (lower == "affine") return [=](const Tensor& x) { return x * with(alpha, 1) + with(beta, 0); };
+  if (lower == "leakyrelu") return [=](const Tensor& x) { return leaky_relu(x, with(alpha, 0.01f)); };
+  if (lower == "thresholdedrelu")
+    return [=](const Tensor& x) { return where(gt(x, with(alpha, 1)), x, zeros_like(x)); };
+  if (lower == "scaledtanh") return [=](const Tensor& x) { return tanh(x * with(beta, 1)) * with(alpha, 1); };
+  if (lower == "hardsigmoid")
+    return [=](const Tensor& x) { return clamp(x * with(alpha, 0.2f) + with(beta, 0.5), 0, 1); };
+  if (lower == "elu") return [=](const Tensor& x) { return elu(x, with(alpha, 1)); };
+  a.usage_error(fmt::format("unknown activation {}", name));
+}
+
+// What a cell needs of one direction. Gates are rows of W and R, and parts of the bias.
+struct Direction {
+  Tensor x, w, r, input_bias, hidden_bias, peepholes;  // x [T, N, I], w [gates H, I]
+  Tensor h, c;                                         // [N, H]
+  std::vector<Activation> activations;
+  Extent size = 0;
+  std::function<Tensor(const Tensor&)> bound;  // the node's clip
+  bool linear_before_reset = false;
+};
+struct State {
+  Tensor h, c;
+};
+
+Tensor part(const Tensor& gates, const Direction& d, int i) { return narrow(gates, -1, i * d.size, d.size); }
+
+State rnn_step(const Direction& d, const Tensor& wx, const State& s) {
+  const Tensor gates = wx + linear(s.h, d.r, d.hidden_bias);
+  return {d.activations[0](d.bound(gates)), {}};
+}
+
+// Gates z, r, h.
+State gru_step(const Direction& d, const Tensor& wx, const State& s) {
+  const auto hidden = [&](const Tensor& h, int gate) {
+    const Tensor bias = d.hidden_bias.defined() ? narrow(d.hidden_bias, 0, gate * d.size, d.size) : Tensor();
+    return linear(h, narrow(d.r, 0, gate * d.size, d.size), bias);
+  };
+  const Tensor z = d.activations[0](d.bound(part(wx, d, 0) + hidden(s.h, 0)));
+  const Tensor r = d.activations[0](d.bound(part(wx, d, 1) + hidden(s.h, 1)));
+  const Tensor inner = d.linear_before_reset ? r * hidden(s.h, 2) : hidden(r * s.h, 2);
+  const Tensor n = d.activations[1](d.bound(part(wx, d, 2) + inner));
+  return {(1.0 - z) * n + z * s.h, {}};
+}
+
+// Gates i, o, f, c; peepholes i, o, f.
+State lstm_step(const Direction& d, const Tensor& wx, const State& s, bool input_forget) {
+  const Tensor gates = wx + linear(s.h, d.r, d.hidden_bias);
+  const auto peep = [&](const Tensor& gate, int i, const Tensor& c) {
+    return d.peepholes.defined() ? gate + narrow(d.peepholes, 0, i * d.size, d.size) * c : gate;
+  };
+  const Tensor i = d.activations[0](d.bound(peep(part(gates, d, 0), 0, s.c)));
+  const Tensor f = input_forget ? 1.0 - i : d.activations[0](d.bound(peep(part(gates, d, 2), 2, s.c)));
+  const Tensor g = d.activations[1](d.bound(part(gates, d, 3)));
+  const Tensor c = f * s.c + i * g;
+  const Tensor o = d.activations[0](d.bound(peep(part(gates, d, 1), 1, c)));
+  return {o * d.activations[2](c), c};
+}
+
+enum class Cell { rnn, gru, lstm };
+
+template <Cell kCell>
+void recurrent(A& a) {
+  constexpr int gates = kCell == Cell::rnn ? 1 : kCell == Cell::gru ? 3 : 4;
+  constexpr std::size_t per_direction = kCell == Cell::rnn ? 1 : kCell == Cell::gru ? 2 : 3;
+  const bool by_batch = a.flag("layout", false);
+  const Tensor x = by_batch ? transpose(a[0], 0, 1) : a[0];
+  if (x.rank() != 3 || a[1].rank() != 3 || a[2].rank() != 3) a.shape_error("x, W and R must have three axes");
+  const Extent steps = x.dim(0), batch = x.dim(1), size = a[2].dim(2), directions = a[1].dim(0);
+  const std::string_view way = a.word("direction", "forward");
+  if (directions != (way == "bidirectional" ? 2 : 1)) a.shape_error(fmt::format("W has {} directions", directions));
+  if (a[1].dim(1) != gates * size || a[2].dim(1) != gates * size)
+    a.shape_error("W and R do not have the rows of all gates");
+  if (steps < 1 || steps > kMaxSteps) a.shape_error(fmt::format("{} steps; one to {} are possible", steps, kMaxSteps));
+  const DType type = x.dtype();
+
+  std::vector<std::string_view> names = a.words("activations");
+  if (names.empty())
+    for (Extent i = 0; i < directions; ++i) {
+      if (kCell == Cell::rnn) names.push_back("Tanh");
+      if (kCell == Cell::gru) names.insert(names.end(), {"Sigmoid", "Tanh"});
+      if (kCell == Cell::lstm) names.insert(names.end(), {"Sigmoid", "Tanh", "Tanh"});
+    }
+  if (names.size() != per_direction * static_cast<std::size_t>(directions))
+    a.usage_error("the number of activations does not fit");
+  const std::vector<double> alphas = a.numbers("activation_alpha"), betas = a.numbers("activation_beta");
+
+  const double clip = a.number("clip", 0);
+  const Tensor lengths = a.has(4) ? reshape(cast(a[4], DType::i32), {batch, 1}) : Tensor();
+  std::vector<Tensor> outputs, last_h, last_c;
+  for (Extent direction = 0; direction < directions; ++direction) {
+    const auto row = [&](std::size_t i) { return a.has(i) ? select(a[i], 0, direction) : Tensor(); };
+    const auto state = [&](std::size_t i) {
+      if (!a.has(i)) return zeros({batch, size}, type, a.device());
+      return select(a[i], by_batch ? 1 : 0, direction);
+    };
+    Direction d{.x = x,
+                .w = row(1),
+                .r = row(2),
+                .input_bias = {},
+                .hidden_bias = {},
+                .peepholes = kCell == Cell::lstm ? row(7) : Tensor(),
+                .h = state(5),
+                .c = kCell == Cell::lstm ? state(6) : Tensor(),
+                .activations = {},
+                .size = size,
+                .bound = [clip](const Tensor& v) { return clip > 0 ? clamp(v, -clip, clip) : v; },
+                .linear_before_reset = a.flag("linear_before_reset", false)};
+    if (a.has(3)) {
+      const Tensor bias = row(3);
+      if (bias.numel() != 2 * gates * size) a.shape_error("the bias does not have two numbers for each gate");
+      d.input_bias = narrow(bias, 0, 0, gates * size);
+      d.hidden_bias = narrow(bias, 0, gates * size, gates * size);
+    }
+    for (std::size_t i = 0; i < per_direction; ++i) {
+      const std::size_t at = static_cast<std::size_t>(direction) * per_direction + i;
+      d.activations.push_back(activation_of(a, names[at], at < alphas.size() ? alphas[at] : kInfinity - kInfinity,
+                                            at < betas.size() ? betas[at] : kInfinity - kInfinity));
+    }
+    const bool backwards = direction == 1 || way == "reverse";
+    const Tensor products = linear(d.x, d.w, d.input_bias);  // of all steps
+    State s{d.h, d.c};
+    std::vector<Tensor> made(static_cast<std::size_t>(steps));
+    for (Extent i = 0; i < steps; ++i) {
+      const Extent t = backwards ? steps - 1 - i : i;
+      const Tensor wx = select(products, 0, t);
+      State next;
+      if constexpr (kCell == Cell::rnn) next = rnn_step(d, wx, s);
+      if constexpr (kCell == Cell::gru) next = gru_step(d, wx, s);
+      if constexpr (kCell == Cell::lstm) next = lstm_step(d, wx, s, a.flag("input_forget", false));
+      Tensor out = next.h;
+      if (lengths.defined()) {  // a sequence that has ended keeps its state and gives zeros
+        const Tensor on = gt(lengths, static_cast<double>(t));
+        out = where(on, next.h, zeros_like(next.h));
+        next.h = where(on, next.h, s.h);
+        if (next.c.defined()) next.c = where(on, next.c, s.c);
+      }
+      s = next;
+      made[static_cast<std::size_t>(t)] = out;
+    }
+    outputs.push_back(stack(made, 0));  // [T, N, H]
+    last_h.push_back(s.h);
+    if (s.c.defined()) last_c.push_back(s.c);
+  }
+  const int by = by_batch ? 1 : 0;
+  const Tensor y = stack(outputs, 1);  // [T, D, N, H]
+  a.give(0, by_batch ? permute(y, {2, 0, 1, 3}) : y);
+  a.give(1, stack(last_h, by));
+  if (!last_c.empty()) a.give(2, stack(last_c, by));
+}
+
+constexpr Operator kRecurrentOperators[] = {
+    {"RNN", recurrent<Cell::rnn>}, {"GRU", recurrent<Cell::gru>}, {"LSTM", recurrent<Cell::lstm>}};
+
+}  // namespace
+
+std::span<const Operator> recurrent_operators() { return kRecurrentOperators; }
+
+}  // namespace weft::onnx
