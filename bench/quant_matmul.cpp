@@ -144,7 +144,7 @@ int main(int argc, char** argv) {
   }
 
   const int64_t block = static_cast<int64_t>(block_format(type).block_elements);
-  // 576 is no multiple of 256: the K formats are measured with rows of 768 instead, and say so by their sizes.
+  // 576 is not a multiple of 256: the K formats are measured with rows of 768 instead, and say so by their sizes.
   const int64_t width = (kWidth + block - 1) / block * block;
   std::vector<Product> layers[4];
   const auto start = Clock::now();

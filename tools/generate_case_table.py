@@ -13,7 +13,7 @@ CODE_POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 def flags_of(char):
     tests = [char.isalpha(), char.isdecimal(), char.isdigit(), char.isnumeric(), char.isprintable(), char.islower(), char.isupper(), unicodedata.category(char) == "Lt"]
     flags = sum(1 << i for i, holds in enumerate(tests) if holds)
-    # A capital sigma becomes final behind a cased letter, and characters that are ignored between the two.
+    # A capital sigma becomes final after a cased letter, and characters that are ignored between the two.
     after_letter, alone = ("A" + char + "\u03a3").lower()[-1], (char + "\u03a3").lower()[-1]
     return flags | (SKIPPED_BY_SIGMA if after_letter == "\u03c2" != alone else 0)
 

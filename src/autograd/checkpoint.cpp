@@ -24,7 +24,7 @@ const graph::OpRow& checkpoint_row();
 
 bool is_checkpoint(const Node& node) { return graph::is_call_of(node, checkpoint_row()); }
 
-// What lies between values and one that was made of them.
+// The nodes between values and a result that was computed from them.
 class Region {
  public:
   Region(const NodeRef& result, std::span<const NodeRef> inputs) : result_(result) {
@@ -90,7 +90,7 @@ class Region {
   std::vector<const Node*> order_;          // the latter
 };
 
-// Words of a call: the node that it stands for, which tells calls apart; how many inputs are the function's; dtype, shape.
+// Words of a call: the node of the call, which tells calls apart; how many inputs are the function's; dtype, shape.
 graph::Words words_of(const NodeRef& result, std::size_t inputs) {
   graph::Words words{static_cast<Extent>(result->id), static_cast<Extent>(inputs), static_cast<Extent>(result->type)};
   words.insert(words.end(), result->shape.begin(), result->shape.end());

@@ -96,7 +96,7 @@ int open_regular_file(const std::filesystem::path& path, FileStamp* stamp,
   if (!S_ISREG(status.st_mode)) {
     file_system().close(fd);
     throw FileError(fmt::format("cannot read '{}': it is {}; name a file", path.string(),
-                                S_ISDIR(status.st_mode) ? "a folder" : "no regular file"));
+                                S_ISDIR(status.st_mode) ? "a folder" : "not a regular file"));
   }
   if (own && (status.st_uid != ::geteuid() || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0)) {
     file_system().close(fd);
@@ -225,7 +225,7 @@ AtomicFile::AtomicFile(const std::filesystem::path& path, AtomicFileOptions opti
   if (replaces) {
     if (!S_ISREG(status.st_mode))
       throw FileError(fmt::format("cannot write '{}': it exists and is {}; choose another name", path.string(),
-                                  S_ISDIR(status.st_mode) ? "a folder" : "no regular file"));
+                                  S_ISDIR(status.st_mode) ? "a folder" : "not a regular file"));
   } else if (errno != ENOENT) {
     fail("write", errno);
   }

@@ -51,7 +51,7 @@ fs::path allowed_path(const CatalogueOptions& options, std::string_view path, bo
     const fs::path relative = real.lexically_relative(root);
     if (!relative.empty() && *relative.begin() != "..") return real;
   }
-  return refuse(writes ? "lies in no folder that may be written in" : "lies in no folder that may be read");
+  return refuse(writes ? "is not in a folder that may be written in" : "is not in a folder that may be read");
 }
 
 std::string owner_of(const Context& call) { return call.identity() ? call.identity()->id : std::string(); }

@@ -61,7 +61,7 @@ int columns_of_terminal() {
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-/// What /set takes as it is.
+/// The settings that /set stores without a check of its own.
 constexpr std::pair<std::string_view, double llm::Sampling::*> kRealSettings[] = {
     {"temperature", &llm::Sampling::temperature},
     {"top-p", &llm::Sampling::top_p},
@@ -137,7 +137,7 @@ class Chat {
   struct Input {
     TypedLine::Kind kind = TypedLine::Kind::end;
     std::string text;
-    bool quoted = false;  // between """, so that it is no command
+    bool quoted = false;  // between """, so it is not a command
   };
 
   static TypedLine piped_line() {
@@ -163,7 +163,7 @@ class Chat {
       if (line.kind == TypedLine::Kind::interrupted) return {line.kind, {}};
       if (line.kind == TypedLine::Kind::end) {
         if (first) return {};
-        break;  // the rest of what was begun
+        break;  // drops the rest of a message that was begun
       }
       input.kind = line.kind;
       std::string_view text = line.text;
@@ -188,15 +188,15 @@ class Chat {
     return input;
   }
 
-  /// Something was asked for in vain: told now, and by the exit code where nobody reads along.
+  /// Reports a request that failed: with a message now, and through the exit code if no person is reading.
   void tell(const Error& error) { tell(std::string_view(error.what())); }
   void tell(std::string_view text) {
     put_message(text);
     failed_ = true;
   }
 
-  /// Leaves out the oldest turns where the conversation and an answer would not fit the context. Half of it is made free at
-  /// once, so that the rest is not read anew at every turn.
+  /// Drops the oldest turns when the conversation and an answer would not fit the context. Frees half of the context at
+  /// once, because the model reads the rest again after each drop.
   void make_room() {
     const Extent context = model_.context(), reserve = std::min(options_.max_tokens, context / 4);
     const auto length = [&] { return static_cast<Extent>(model_.chat_tokens(conversation_.shown()).size()); };
@@ -218,7 +218,7 @@ class Chat {
     StopOnInterrupt stop;
     llm::GenerateOptions options = options_;
     options.cancel = stop.token();
-    bool thinks = false;  // from the first word on, as some templates have it
+    bool thinks = false;  // some templates open the reasoning themselves
     bool reads = true;
     wrap_.restart();
     try {
@@ -233,7 +233,7 @@ class Chat {
       }
       for (const auto& part : splitter.finish()) reads = reads && show(part);
       last_ = generation.result();
-    } catch (const UsageError& error) {  // the question is too long, say: that is no reason to lose the conversation
+    } catch (const UsageError& error) {  // for example, the question is too long: the conversation must survive
       if (one_shot_) throw;
       conversation_.turns.pop_back();
       conversation_.forgotten = std::min(conversation_.forgotten, conversation_.turns.size());
@@ -244,7 +244,7 @@ class Chat {
     thinking_ = false;
     conversation_.turns.push_back({"assistant", llm::without_reasoning(last_->text, thinks)});
     if (terminal_ && !one_shot_) put_text(fmt::format("\033[2m{}\033[0m\n", short_speed_text()));
-    // A person at a terminal stops the answer; whoever feeds a pipe, or ends the process, means the chat.
+    // At a terminal the signal stops the answer. From a pipe, or as SIGTERM, it ends the whole chat.
     if (stop.signal() != 0 && (stop.signal() != SIGINT || !terminal_ || one_shot_)) throw Interrupted{};
     return reads;
   }
@@ -306,12 +306,12 @@ class Chat {
     } else if (name == "save" || name == "load") {
       keep(name, rest);
     } else {
-      tell(fmt::format("/{} is no command; /help lists them", name));
+      tell(fmt::format("/{} is not a command; /help lists them all", name));
     }
     return true;
   }
 
-  /// "PATH QUESTION"; a path with spaces stands in quotes.
+  /// Splits "PATH QUESTION"; a path with spaces is in quotes.
   bool ask_about_file(std::string_view rest) {
     try {
       const char quote = rest.starts_with('"') || rest.starts_with('\'') ? rest[0] : ' ';
@@ -429,7 +429,7 @@ void set_up_chat(CLI::App& app, Action& action) {
   app.add_option("question", request->question, "answer this and end, instead of a chat");
   app.add_option("-p,--prompt", request->prompt, "the same");
   app.add_option("-f,--file", request->file,
-                 "answer the text of a file and end, behind the question if there is one; - is standard input");
+                 "answer the text of a file and end, after the question if there is one; - is standard input");
   app.add_option("--system", request->system, "what the model is told first");
   app.add_option("--chat-template", request->model.chat_template, "a template in Jinja, in place of the model's own");
   add_draw_options(app, request->draw);

@@ -5,12 +5,12 @@ namespace weft::cli {
 std::span<const Command> commands() {
   static constexpr Command kCommands[] = {
       {"train", "Models", "train a model: weft train text --data FILE --out FOLDER", set_up_train},
-      {"generate", "Models", "let a trained model write", set_up_generate},
+      {"generate", "Models", "write text with a trained model", set_up_generate},
       {"chat", "Models", "talk with a language model", set_up_chat},
       {"perplexity", "Models", "how well a language model predicts a text", set_up_perplexity},
-      {"template", "Models", "print what a model gets to read: weft template render", set_up_template},
+      {"template", "Models", "print the text that a model reads: weft template render", set_up_template},
       {"tokenize", "Models", "cut a text into the tokens of a model, or put tokens together", set_up_tokenize},
-      {"inspect", "Models", "tell what a model file holds: GGUF, safetensors, folders, checkpoints", set_up_inspect},
+      {"inspect", "Models", "show what a model file holds: GGUF, safetensors, folders, checkpoints", set_up_inspect},
       {"quantize", "Models", "write a GGUF model in smaller types", set_up_quantize},
       {"convert", "Models", "turn GGUF into safetensors, or the other way round", set_up_convert},
       {"eval", "Ops", "run a small program of ops on arrays from a file", set_up_eval},

@@ -12,7 +12,7 @@ namespace weft::cli {
 /// Exit codes; `weft --help` and docs list them.
 enum ExitCode : int { kOk = 0, kFailure = 1, kUsage = 2, kFile = 3, kDevice = 4, kInterrupted = 130 };
 
-/// Thrown where a command ends because of Ctrl-C, SIGTERM or SIGHUP, once nothing half done is left.
+/// Ends a command after Ctrl-C, SIGTERM or SIGHUP. Thrown after unfinished files are removed.
 struct Interrupted {};
 
 /// What the chosen command does; gives its exit code. Errors are thrown; main prints them and chooses the code.

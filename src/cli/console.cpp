@@ -38,7 +38,7 @@ void Console::clear_status() {
 void Console::print(std::string_view text) {
   if (style_ == Style::silent) return;
   clear_status();
-  waiting_.clear();  // older than what is printed now
+  waiting_.clear();  // the pending status is older than this line
   const std::string shown = is_terminal() ? for_terminal(text) : std::string(text);
   std::fwrite(shown.data(), 1, shown.size(), out_);
   if (text.empty() || text.back() != '\n') std::fputc('\n', out_);
@@ -56,7 +56,7 @@ void Console::status(std::string_view text, bool must_show) {
   last_ = now;
   waiting_.clear();
   if (style_ == Style::plain) return print(text);
-  // A line that wraps could not be redrawn.
+  // A line that wraps cannot be redrawn.
   std::string line = for_terminal(text);
   std::size_t end = 0;
   for (int i = std::max(columns() - 1, 1); i > 0 && end < line.size() && line[end] != '\n'; --i)

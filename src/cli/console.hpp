@@ -22,10 +22,10 @@ class Console {
   int columns() const;
   /// Text that stays.
   void print(std::string_view text);
-  /// The state of things now. On a terminal it replaces the last one, at most ten times a second; elsewhere it is a line
+  /// Shows the status. On a terminal it replaces the previous one, at most ten times a second; elsewhere it prints a line
   /// every five seconds. `must_show` overrides both limits.
   void status(std::string_view text, bool must_show = false);
-  /// Leaves the last status standing.
+  /// Keeps the last status on the screen.
   void end_status();
 
  private:

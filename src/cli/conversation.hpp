@@ -13,16 +13,16 @@ namespace weft::cli {
 struct Conversation {
   std::string system;               // what the model is told first; empty: nothing
   std::vector<llm::Message> turns;  // all that was said
-  std::size_t forgotten = 0;        // of them, from the first on, that the model is no longer shown
+  std::size_t forgotten = 0;        // number of messages, from the first, that the model no longer sees
 
-  /// What the model is shown.
+  /// The messages that the model sees.
   std::vector<llm::Message> shown() const;
-  /// The whole.
+  /// All messages.
   std::vector<llm::Message> all() const;
-  /// Leaves out the oldest question that the model is shown, with all that followed it; false if it is the last one.
+  /// Drops the oldest question that the model sees, and everything up to the next one; false if no other question is left.
   bool forget_oldest();
   void clear();
-  /// Takes back the last question with what followed it, and gives it.
+  /// Removes the last question and everything after it, and returns the question.
   std::optional<std::string> take_back();
 };
 

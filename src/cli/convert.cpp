@@ -36,7 +36,7 @@ int convert_between_kinds(const ConvertRequest& request, const io::TensorSource&
   const InterruptScope interrupt;
   options.with_tokenizer = !request.no_tokenizer;
   options.progress = [&](std::string_view tensor, std::uint64_t done, std::uint64_t total) {
-    if (interrupt.signal() != 0) throw Interrupted{};  // what is half written goes
+    if (interrupt.signal() != 0) throw Interrupted{};  // removes the unfinished file
     console.status(fmt::format("{:3.0f} %  {}", 100.0 * static_cast<double>(done) / static_cast<double>(total),
                                quote(tensor, 64)));
   };
@@ -66,7 +66,7 @@ int convert(const ConvertRequest& request) {
   Console console(stderr);
   const InterruptScope interrupt;
   options.progress = [&](const io::SourceTensor& tensor, std::uint64_t done, std::uint64_t total) {
-    if (interrupt.signal() != 0) throw Interrupted{};  // what is half written goes
+    if (interrupt.signal() != 0) throw Interrupted{};  // removes the unfinished file
     console.status(fmt::format("{:3.0f} %  {}",
                                total ? 100.0 * static_cast<double>(done) / static_cast<double>(total) : 100.0,
                                quote(tensor.name, 64)));
@@ -87,7 +87,7 @@ void set_up_convert(CLI::App& app, Action& action) {
   app.footer(
       "From a GGUF file to a folder, and from a folder with config.json to a GGUF file: the model with its "
       "configuration and\n"
-      "tokenizer, as the other kind of file names and lays out its tensors. Else tensors keep their names, and "
+      "tokenizer, as the other kind of file names and lays out its tensors. Otherwise tensors keep their names, and "
       "metadata of\n"
       "GGUF becomes text in safetensors and comes back as it was. Blocks become F32, and so do norms and biases in "
       "GGUF; other types stay.");

@@ -16,7 +16,7 @@
 namespace weft::cli {
 namespace {
 
-// The line of a /proc file that begins so, without its beginning.
+// The rest of the line of a /proc file that begins with `key`.
 std::string line_of(const char* path, std::string_view beginning) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);)

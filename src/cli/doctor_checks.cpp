@@ -59,7 +59,7 @@ class Group {
                              wanted[at], at));
   }
 
-  // Runs a case; what it throws is its failure, except the loss of the device.
+  // Runs a case. An exception counts as its failure, except for the loss of the device.
   void run(const std::string& name, const std::function<void()>& body) {
     ++found_.cases;
     try {
@@ -98,7 +98,7 @@ class Group {
  private:
   static double part_of_allowed(double got, double wanted, double allowed) {
     if (std::isnan(wanted)) return std::isnan(got) ? 0 : std::numeric_limits<double>::infinity();
-    // What overflows f32 alone is right as an infinity.
+    // A value beyond f32 must be infinite.
     if (std::abs(wanted) > std::numeric_limits<float>::max())
       return got == std::copysign(std::numeric_limits<double>::infinity(), wanted)
                  ? 0
@@ -152,7 +152,7 @@ std::vector<double> reference(const scalar::Expression& f, const std::vector<std
 Findings check_rows(Device device) {
   Group group;
   set_default_device(device);
-  // A GPU's own functions may be a little less exact than what the rows ask of the CPU.
+  // The functions of a GPU may be a little less accurate than the rows demand of the CPU.
   const double slack = device.kind == Device::Kind::cpu ? 1 : 4;
   for (const ops::ElementwiseRow* row : ops::elementwise_rows()) {
     if (!ops::allows(row->dtypes, DType::f32)) continue;
@@ -361,7 +361,7 @@ Findings check_random(Device device) {
   return group.take();
 }
 
-// Losses of a small network on a curve.
+// The losses of a small network that learns a curve.
 Tensors trained(DType type, bool compiled) {
   Variable w1(random({1, 16}, type, 1), "w1"), b1(zeros({16}, type), "b1"),
       w2(random({16, 1}, type, 2, -0.5, 0.5), "w2");

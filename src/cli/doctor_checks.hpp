@@ -11,7 +11,7 @@
 
 namespace weft::cli {
 
-/// What a group found. Errors are in parts of what is allowed: above 1 is a failure.
+/// The result of a group. Errors are relative to the allowed error: above 1 is a failure.
 struct Findings {
   std::size_t cases = 0;
   double worst = 0;
@@ -23,7 +23,7 @@ struct CheckGroup {
   std::string_view name;
   Findings (*run)(Device device);
 };
-/// In the order they run. A group throws only when the device is lost; what single cases throw is a failure of theirs.
+/// In running order. A group throws only when the device is lost; any other exception fails its case.
 std::span<const CheckGroup> check_groups();
 
 }  // namespace weft::cli

@@ -180,7 +180,7 @@ EvalProgram program_of(const Json& json) {
 
 // ---- Its run ----------------------------------------------------------------------------------------------------------
 
-// Builds values by name. What a step or gradient needs is built before it, wherever it stands in the program.
+// Builds values by name. The inputs of a step or gradient are built before it, in whatever order the program lists them.
 class Runner {
  public:
   Runner(const EvalProgram& program, const io::Arrays& inputs, Device device)
@@ -194,7 +194,7 @@ class Runner {
   }
 
   io::Arrays run() {
-    // In the program's order, which is also that of random draws.
+    // In the order of the program, which is also the order of random draws.
     for (std::size_t i = 0; i < state_.size(); ++i) make(i);
     std::vector<Tensor> tensors;
     for (const std::string& name : program_.results) tensors.push_back(value(name));
@@ -263,7 +263,7 @@ class Runner {
     return io::Array::of(array.shape, narrow);
   }
 
-  // What entry `i` reads by name, in the order in which it reads.
+  // The names that entry `i` reads, in reading order.
   std::vector<std::string_view> names_read_by(std::size_t i) const {
     std::vector<std::string_view> names;
     if (i < program_.steps.size()) {
@@ -278,7 +278,7 @@ class Runner {
     return names;
   }
 
-  // Makes what entry `last` needs, and then the entry. With a list of its own: programs are as long as memory allows.
+  // Makes the inputs of entry `last`, then the entry. Keeps its own stack, because programs may be longer than the call stack.
   void make(std::size_t last) {
     struct Visit {
       std::size_t entry;
@@ -306,7 +306,7 @@ class Runner {
     }
   }
 
-  // Once all that it needs is made.
+  // Its inputs have been made.
   void compute(std::size_t i) {
     try {
       std::vector<Tensor> results = i < program_.steps.size()

@@ -26,7 +26,7 @@ struct GenerateRequest {
   std::string prompt;
   std::filesystem::path file;
   bool stats = false, json = false, plain = false;
-  std::vector<std::string> for_language_models;  // options that were given and are for these alone
+  std::vector<std::string> for_language_models;  // given options that only language models have
 };
 
 /// Options that have no effect on models trained by `weft train`.
@@ -52,7 +52,7 @@ constexpr const char* kForLanguageModels[] = {"--json",
 
 constexpr std::uint64_t kMaxPromptBytes = std::uint64_t{1} << 28;
 
-/// The newline that ends a file's last line is not part of what is to be gone on from.
+/// The newline at the end of a file is not part of the prompt.
 std::string prompt_of(const GenerateRequest& request) {
   if (request.file.empty()) return request.prompt;
   if (!request.prompt.empty()) throw UsageError("weft generate: give --prompt or --file, not both");
@@ -144,13 +144,14 @@ void set_up_generate(CLI::App& app, Action& action) {
   app.add_option("-p,--prompt", r.prompt, "text to go on from");
   app.add_option("-f,--file", r.file, "read the prompt from a file, without its last newline; - is standard input");
   add_draw_options(app, r.draw);
-  app.add_flag("--plain", r.plain, "special tokens written out in the prompt are plain text (language models)");
+  app.add_flag("--plain", r.plain,
+               "treat special tokens that are written out in the prompt as plain text (language models)");
   app.add_flag("--stats", r.stats, "tell the speed at the end (language models)");
   app.add_flag("--json", r.json,
                "the text as JSON, with its tokens, their log-probabilities, and why it ended (language models)");
   app.add_option(
       "--top-logprobs", r.draw.generate.top_log_probabilities,
-      "with --json: so many of the most probable tokens in each place, with their log-probabilities; at most 20");
+      "with --json: number of most probable tokens to list for each place, with their log-probabilities; at most 20");
   app.callback([&app, &action, request] {
     for (const char* option : kForLanguageModels)
       if (app.count(option) > 0) request->for_language_models.emplace_back(option);

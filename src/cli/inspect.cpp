@@ -35,7 +35,7 @@ struct InspectRequest {
 constexpr std::size_t kShownElements = 8;  // of a long array
 constexpr std::size_t kShownBytes = 60;    // of a long text
 
-/// All that the command tells, before it is laid out. Metadata is a list of key, type (of GGUF) and value.
+/// Everything that the command prints, before layout. Metadata is a list of key, type (of GGUF) and value.
 struct Facts {
   struct Value {
     std::string key, type;
@@ -206,7 +206,7 @@ fs::path checkpoint_of_run(const fs::path& path) {
   return path;
 }
 
-/// What a language model computes, node by node; its tensors are checked against that.
+/// The graph of a language model, node by node. Its tensors are checked against the graph.
 int print_graph(const io::TensorSource& model) {
   const llm::TensorNames names(model);
   const llm::ModelConfig config = llm::read_config(model, names);
@@ -227,7 +227,7 @@ int inspect(const InspectRequest& request) {
   }
   const io::TensorSource model = io::TensorSource::open(checkpoint_of_run(request.path));
   if (request.graph && (request.json || request.full || request.check))
-    throw UsageError("weft inspect: --graph stands alone; leave --json, --full and --check out");
+    throw UsageError("weft inspect: --graph cannot be combined with --json, --full or --check");
   if (request.graph) return print_graph(model);
   if (request.check)
     for (const io::SourceTensor& tensor : model.tensors())
@@ -255,7 +255,7 @@ void set_up_inspect(CLI::App& app, Action& action) {
          "checkpoint or run of weft train")
       ->required();
   app.add_flag("--json", r.json, "for machines");
-  app.add_flag("--full", r.full, "cut no arrays and texts of the metadata");
+  app.add_flag("--full", r.full, "print long arrays and texts of the metadata in full");
   app.add_flag("--check", r.check, "read the data and refuse values or scales that are NaN or infinite");
   app.add_flag("--graph", r.graph,
                "print what a language model computes, node by node, once its configuration and tensors are checked");

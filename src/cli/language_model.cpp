@@ -26,22 +26,22 @@ void add_model_options(CLI::App& app, ModelOptions& o, const std::string& what) 
   // Its twin is WEFT_CACHE_TYPE: WEFT_CACHE is the folder where the scripts keep what they fetch.
   app.add_option("--cache-type,--cache", o.cache, "type of cached keys and values: f32, f16 or q8")
       ->capture_default_str();
-  app.add_flag(
-      "--whole-cache", o.whole_cache,
-      "layers with windows keep all positions too: more memory, and nothing is read again after a long step back");
+  app.add_flag("--whole-cache", o.whole_cache,
+               "layers with windows keep all positions too, which takes more memory but saves reading again after a "
+               "long step back");
   app.add_option("--threads", o.threads, "CPU threads; 0: one for each core")->capture_default_str();
   app.add_option("--device-memory", o.device_memory,
                  "memory for weights and cache together, such as 6G or 500M; without --context, as many positions are "
                  "kept as fit");
-  app.add_flag("--exact", o.exact, "activations stay f32 in products with quantised weights");
+  app.add_flag("--exact", o.exact, "keep activations in f32 in products with quantised weights");
   app.add_flag("--no-packed-file", o.no_packed_file,
-               "weights are packed for the CPU at each start, and not kept packed in the cache folder");
+               "pack weights for the CPU at each start, and keep no packed copy in the cache folder");
 }
 
 void add_draw_options(CLI::App& app, DrawOptions& o) {
   llm::GenerateOptions& g = o.generate;
   llm::Sampling& s = g.sampling;
-  app.add_option("--max-tokens", g.max_tokens, "tokens to write at most")->capture_default_str();
+  app.add_option("--max-tokens", g.max_tokens, "largest number of tokens to write")->capture_default_str();
   app.add_option("--temperature", s.temperature, "below 1: safer, above 1: bolder; 0: always the likeliest token")
       ->capture_default_str();
   app.add_option("--top-k", s.top_k, "draw from the k likeliest tokens; 0: from all")->capture_default_str();
@@ -51,13 +51,17 @@ void add_draw_options(CLI::App& app, DrawOptions& o) {
       ->capture_default_str();
   app.add_option("--typical", s.typical, "draw from the most typical tokens that together reach this probability")
       ->capture_default_str();
-  app.add_option("--repetition-penalty", s.repetition_penalty, "above 1: tokens of the last ones become less likely")
+  app.add_option("--repetition-penalty", s.repetition_penalty,
+                 "above 1: tokens in the penalty window become less likely")
       ->capture_default_str();
-  app.add_option("--frequency-penalty", s.frequency_penalty, "taken from a logit for each time in the last tokens")
+  app.add_option("--frequency-penalty", s.frequency_penalty,
+                 "subtracted from the logit of a token for each time that it occurs in the penalty window")
       ->capture_default_str();
-  app.add_option("--presence-penalty", s.presence_penalty, "taken from the logits of the last tokens")
+  app.add_option("--presence-penalty", s.presence_penalty,
+                 "subtracted from the logits of all tokens in the penalty window")
       ->capture_default_str();
-  app.add_option("--penalty-window", s.penalty_window, "how many last tokens penalties look at")->capture_default_str();
+  app.add_option("--penalty-window", s.penalty_window, "size of the penalty window: the last tokens")
+      ->capture_default_str();
   app.add_option("--stop", g.stop, "text that ends the writing; may be given several times")->allow_extra_args(false);
   app.add_option("--draft", g.draft, "tokens to guess from the text so far and check together; the text stays the same")
       ->capture_default_str();
@@ -86,7 +90,7 @@ std::pair<std::int32_t, double> parse_bias(std::string_view text) {
 
 llm::GenerateOptions generate_options(const DrawOptions& options) {
   llm::GenerateOptions g = options.generate;
-  if (options.seed < -1) throw UsageError(fmt::format("--seed {}: not 0 or more, nor -1", options.seed));
+  if (options.seed < -1) throw UsageError(fmt::format("--seed {}: give 0 or more, or -1", options.seed));
   if (options.seed >= 0) g.sampling.seed = static_cast<std::uint64_t>(options.seed);
   for (const std::string& text : options.biases) g.sampling.logit_bias.push_back(parse_bias(text));
   return g;
@@ -99,7 +103,7 @@ bool is_language_model(const std::filesystem::path& path) {
            std::filesystem::exists(path / "tokenizer.json", ignored);
   char magic[4] = {};
   if (!std::filesystem::is_regular_file(path, ignored)) return false;  // opening a pipe would wait for its writer
-  if (path.extension() == ".gguf") return true;  // what is wrong with it is said by who reads such files
+  if (path.extension() == ".gguf") return true;                        // the reader of such files reports the errors
   std::ifstream(path, std::ios::binary).read(magic, 4);
   return std::string_view(magic, 4) == "GGUF";
 }
@@ -154,7 +158,7 @@ llm::Model load_language_model(const ModelOptions& o, int sequences) {
   else if (o.cache == "q8")
     load.cache = CacheType::q8;
   else if (o.cache != "f32")
-    throw UsageError(fmt::format("--cache {}: not f32, f16 or q8", o.cache));
+    throw UsageError(fmt::format("--cache {}: give f32, f16 or q8", o.cache));
   Console console(stderr);
   if (console.is_terminal())
     load.progress = [&](std::uint64_t done, std::uint64_t total) {
@@ -168,8 +172,8 @@ llm::Model load_language_model(const ModelOptions& o, int sequences) {
   if (console.is_terminal()) console.print(model.describe() + "\n");
   if (model.context() > model.trained_context())
     put_message(
-        fmt::format("note: a context of {}, where the model was made for {} positions: what lies beyond them is "
-                    "guessed badly; a smaller --context takes less memory",
+        fmt::format("note: a context of {}, but the model was trained for {} positions: it writes poorly beyond them; "
+                    "a smaller --context takes less memory",
                     model.context(), model.trained_context()));
   return model;
 }

@@ -1,4 +1,4 @@
-// The history is one line an entry, added at once, so that neither a kill nor a second chat loses what was typed. Line ends in
+// The history file has a line for each entry, appended at once, so neither a kill nor a second chat loses one. Line ends in
 // an entry are kept as U+2028.
 #include "cli/line_editor.hpp"
 
@@ -66,7 +66,7 @@ std::filesystem::path state_file(const std::string& name) {
 
 struct LineEditor::Terminal {
   explicit Terminal(std::filesystem::path file) : path(std::move(file)) {
-    // Characters of several bytes are edited as one where the locale says what they are.
+    // The locale must be set for libedit to edit characters of several bytes as one.
     if (!std::setlocale(LC_CTYPE, "") || std::string_view(nl_langinfo(CODESET)) != "UTF-8")
       std::setlocale(LC_CTYPE, "C.UTF-8");
     editor = el_init("weft", stdin, stdout, stderr);
@@ -133,7 +133,7 @@ struct LineEditor::Terminal {
     ::kill(0, SIGTSTP);
     return CC_REFRESH;
   }
-  /// All up to the mark that ends a paste.
+  /// Reads up to the mark that ends a paste.
   static unsigned char paste(EditLine* editor, int) {
     std::wstring text;
     for (wchar_t c = 0; el_wgetc(editor, &c) == 1;) {
@@ -168,8 +168,8 @@ struct LineEditor::Terminal {
   std::filesystem::path path;
   std::string prompt;
   bool interrupted = false;
-  std::vector<std::pair<std::string, std::string>> pasted;  // what stands for it in the line, and the text
-  // Terminals mark what is pasted where they are asked to.
+  std::vector<std::pair<std::string, std::string>> pasted;  // its placeholder in the line, and the text
+  // Asks the terminal to mark pasted text.
   const bool marks_pastes = [] {
     const char* term = std::getenv("TERM");
     return term && std::string_view(term) != "dumb";

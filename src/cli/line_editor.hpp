@@ -11,7 +11,7 @@ namespace weft::cli {
 /// known.
 std::filesystem::path state_file(const std::string& name);
 
-/// What was typed: a line without its end, in which pasted text may have several; Ctrl-C, with the text that it took back; or
+/// A line without its end, which may hold several pasted lines; or Ctrl-C, with the text that it cleared; or
 /// the end of the input.
 struct TypedLine {
   enum class Kind { text, interrupted, end };
@@ -28,7 +28,7 @@ class LineEditor {
   LineEditor(const LineEditor&) = delete;
   LineEditor& operator=(const LineEditor&) = delete;
 
-  /// The next line. Several pasted lines are shown as "[pasted #1: 3 lines]", and are themselves again in what is returned.
+  /// Reads the next line. Several pasted lines are shown as "[pasted #1: 3 lines]"; the returned text has them in full.
   TypedLine read(const std::string& prompt);
 
  private:
@@ -36,7 +36,7 @@ class LineEditor {
   std::unique_ptr<Terminal> terminal_;
 };
 
-/// While one lives, what is typed ahead is not shown between the lines of an answer, and Ctrl-C does not drop it.
+/// While one lives, typed-ahead text is not echoed into an answer, and Ctrl-C does not discard it.
 class QuietTyping {
  public:
   QuietTyping();

@@ -30,7 +30,7 @@ std::string environment_name(std::string name) {
   return "WEFT_" + name;
 }
 
-/// Numbers that are none or do not fit are refused, and not cut to what fits.
+/// Refuses text that is not a number, and numbers out of range, instead of clamping them.
 std::string number_fault(bool whole, const std::string& text) {
   const char *begin = text.data() + (text.starts_with('+') ? 1 : 0), *end = text.data() + text.size();
   std::from_chars_result read{};
@@ -41,11 +41,11 @@ std::string number_fault(bool whole, const std::string& text) {
   else
     read = std::from_chars(begin, end, real);
   if (read.ec == std::errc() && read.ptr == end) return "";
-  return fmt::format("\"{}\" is no {}{}", text, whole ? "whole number" : "number",
-                     read.ec == std::errc::result_out_of_range ? " of 64 bits" : "");
+  return fmt::format("expected a {}{}, got \"{}\"", whole ? "whole number" : "number",
+                     read.ec == std::errc::result_out_of_range ? " of 64 bits" : "", text);
 }
 
-// What holds for every option: its twin, and that the last of several counts, so that scripts can be overruled.
+// Gives every option its environment twin, and lets the last of several count, so that users can override scripts.
 void complete_options(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
     if (option->get_items_expected_max() == 1) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
@@ -58,7 +58,7 @@ void complete_options(CLI::App& app) {
   for (CLI::App* sub : app.get_subcommands([](CLI::App*) { return true; })) complete_options(*sub);
 }
 
-// The names that could stand where `wrong` stands: options of the innermost app reached, or its subcommands.
+// The valid names in the place of `wrong`: options of the innermost command reached, or its subcommands.
 std::string suggestion(const CLI::App& root, std::string_view wrong) {
   const CLI::App* app = &root;
   while (!app->get_subcommands().empty()) app = app->get_subcommands().back();
@@ -85,7 +85,7 @@ std::string path_of(const CLI::App& root) {
   return path;
 }
 
-// Help and version end well; everything else is wrong usage.
+// Help and version are a success; any other parse error is wrong usage.
 int report(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == 0) return finish_output(app.exit(error));
   std::string message = error.what();
@@ -110,7 +110,7 @@ int run(const Action& action) {
   } catch (const DeviceError& error) {
     return fail(error.what(), kDevice);
   } catch (const std::bad_alloc&) {
-    return fail("out of memory; a smaller --batch, --context or --preset needs less", kFailure);
+    return fail("out of memory; use smaller sizes (of tensors, --batch, --context or --preset)", kFailure);
   } catch (const std::exception& error) {
     if (std::ferror(stdout)) return finish_output(kOk);  // printing throws
     return fail(error.what(), kFailure);
@@ -119,7 +119,7 @@ int run(const Action& action) {
 
 int main(int count, char** arguments) {
   hold_standard_streams();
-  // A closed pipe and a file over its limit are errors of a write, not the end of the process.
+  // A closed pipe or a file over its size limit must fail the write, not kill the process.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
   CLI::App app("Weft: tensors and neural networks on the CPU and on any GPU through WebGPU.", "weft");

@@ -8,7 +8,7 @@ namespace weft::cli {
 
 /// Attributes from an object {name: value}, as `operations::attributes_from`.
 graph::CaseAttributes attributes_from(const graph::OpRow& row, const Json& object);
-/// "inf", "-inf" and "nan" stand for what JSON has no numbers for.
+/// Writes infinities and NaN, which JSON lacks, as "inf", "-inf" and "nan".
 nlohmann::ordered_json to_json(const graph::AttributeValue& value);
 
 }  // namespace weft::cli

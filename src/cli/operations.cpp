@@ -31,7 +31,7 @@ namespace {
 namespace fs = std::filesystem;
 namespace op = operations;
 
-// What Weft offers, for the owner of this process.
+// All operations of Weft, with the rights of the owner of this process.
 struct Offer {
   std::shared_ptr<op::Registry> registry = std::make_shared<op::Registry>();
   op::Catalogue catalogue{
@@ -116,7 +116,7 @@ Value input_of(const CallRequest& request, op::Handles& handles) {
   return input;
 }
 
-// Takes tensors out of a value, by their paths; what is left has their dtypes and shapes.
+// Moves the tensors of a value into a list, by their paths; their dtypes and shapes stay in the value.
 void collect(const Value& value, const std::string& path, NamedTensors& tensors) {
   if (value.is_tensor()) {
     tensors.emplace(path, value.tensor());
@@ -228,7 +228,7 @@ int serve(const ServeRequest& request) {
                             request.http.substr(0, colon), http->port()));
   }
   if (request.mcp) {
-    // The client is whoever started this process.
+    // The client has the rights of the user who started this process.
     const weft::serve::McpOptions options{.identity = registry->owner(), .version = WEFT_VERSION};
     weft::serve::serve_mcp(
         service, options, [&] { return read_line(options.line_bytes_max); },

@@ -161,9 +161,8 @@ int list(bool json) {
     if (!row.aliases.empty()) name += fmt::format(" ({})", fmt::join(row.aliases, ", "));
     fmt::print("  {:<34}  {:<44}  {}\n", name, signature(row), row.doc);
   }
-  fmt::print(
-      "\n{} ops, {} further names. Inputs come before the semicolon, attributes with their defaults behind it.\n",
-      rows.size(), aliases);
+  fmt::print("\n{} ops, {} further names. Inputs come before the semicolon, attributes with their defaults after it.\n",
+             rows.size(), aliases);
   return kOk;
 }
 

@@ -25,7 +25,7 @@ bool reader_has_gone() {
 void hold_standard_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(stream, F_GETFD) >= 0 || errno != EBADF) continue;
-    // The lowest free number is this one; what would read or write there fails as before.
+    // open() takes the lowest free number, which is this one; reads or writes there fail as before.
     [[maybe_unused]] const int opened = open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
   }
 }
@@ -48,7 +48,7 @@ void put_message(std::string_view text) {
 
 std::string json_text(const nlohmann::ordered_json& json, int indent) {
   const std::string text = json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-  // Characters below 0x20 are escaped already. The others can only stand in strings.
+  // Characters below 0x20 are escaped already. The others can only be in strings.
   std::string out;
   out.reserve(text.size());
   for (std::size_t i = 0; i < text.size(); ++i) {

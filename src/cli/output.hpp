@@ -1,4 +1,4 @@
-// What the commands print: standard output that tells when something was lost, and messages beside it.
+// Output of the commands: standard output that reports lost text, and messages on standard error.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,22 +7,22 @@
 
 namespace weft::cli {
 
-/// Opens those of standard input, output and error that the caller has closed, for nothing. A model file would else take
-/// their number, and what is printed would be written into it.
+/// Opens /dev/null in place of a standard stream that the caller has closed. Otherwise a model file would get
+/// its number, and printed text would go into that file.
 void hold_standard_streams();
 
-/// Writes text to standard output at once, as it is; false when that was not possible. For text of Weft's own only.
+/// Writes text unchanged to standard output and flushes; false if that fails. For Weft's own text only.
 bool put_text(std::string_view text);
 /// The same for text of models, files and users: a terminal gets it as `for_terminal` makes it, a pipe gets every byte.
 bool put_foreign(std::string_view text);
-/// A line for people on standard error, as `for_terminal` makes it. That it cannot be shown is no reason to stop.
+/// Prints a line on standard error, filtered by `for_terminal`. Ignores failures.
 void put_message(std::string_view text);
 /// JSON as text, indented by `indent` (-1: one line), with bytes that are not UTF-8 replaced, and all that a terminal could
 /// take for a command escaped.
 std::string json_text(const nlohmann::ordered_json& json, int indent = -1);
 
-/// At the end of a command: `code`, or kFile with a message if not all output could be written. A reader who has gone,
-/// as `head` does, has had what it wanted.
+/// Ends a command: returns `code`, or kFile with a message if some output could not be written. A closed pipe,
+/// as `head` leaves it, is not an error.
 int finish_output(int code);
 /// Prints "error: MESSAGE" and gives `code`.
 int fail(std::string_view message, int code);

@@ -52,7 +52,7 @@ std::string_view reason_text(io::TypeReason reason) {
 
 int quantize(const QuantizeRequest& request) {
   io::QuantiseOptions options;
-  options.type = io::find_mixture(request.type).name;  // a wrong one is told before files are read
+  options.type = io::find_mixture(request.type).name;  // reports a wrong type before reading files
   options.pure = request.pure;
   for (const std::string& text : request.tensor_types) options.rules.push_back(parse_rule(text));
   const io::TensorSource model = io::TensorSource::open(request.in);
@@ -61,7 +61,7 @@ int quantize(const QuantizeRequest& request) {
   const InterruptScope interrupt;
   const auto start = std::chrono::steady_clock::now();
   options.progress = [&](const io::SourceTensor& tensor, io::BlockType type, std::uint64_t done, std::uint64_t total) {
-    if (interrupt.signal() != 0) throw Interrupted{};  // what is half written goes
+    if (interrupt.signal() != 0) throw Interrupted{};  // removes the unfinished file
     console.status(fmt::format("{:3.0f} %  {}  {} -> {}",
                                total ? 100.0 * static_cast<double>(done) / static_cast<double>(total) : 100.0,
                                quote(tensor.name, 64), tensor.type_name, io::file_name_of(type)));
@@ -106,11 +106,10 @@ void set_up_quantize(CLI::App& app, Action& action) {
   auto request = std::make_shared<QuantizeRequest>();
   QuantizeRequest& r = *request;
   app.footer(
-      "Names as Q4_K_M are mixtures: the matrices that rounding hurts most get a better type (Q3_K, Q4_K and Q5_K "
-      "stand for\n"
-      "the M of each). The output matrix gets Q6_K at least. With --pure all get one type. Vectors, norms and other "
-      "small\n"
-      "tensors keep theirs. Where rows do not divide into blocks of 256, a type with blocks of 32 is taken, else F16.");
+      "Names such as Q4_K_M are mixtures: the matrices that rounding hurts most get a better type (Q3_K, Q4_K\n"
+      "and Q5_K mean the M of each). The output matrix gets Q6_K at least. With --pure all matrices get one type.\n"
+      "Vectors, norms and other small tensors keep their types. If rows do not divide into blocks of 256, their\n"
+      "tensor gets a type with blocks of 32, or else F16.");
   app.add_option("in", r.in, "a GGUF file")->required();
   app.add_option("out", r.out, "the GGUF file to write")->required();
   app.add_option("--type", r.type, io::mixture_list())->required();
@@ -118,7 +117,7 @@ void set_up_quantize(CLI::App& app, Action& action) {
                  "PATTERN=TYPE: the type of tensors with these names, '*' and '?' for any text and any character; may "
                  "be given several times, and the last that matches counts")
       ->allow_extra_args(false);
-  app.add_flag("--pure", r.pure, "all matrices get TYPE, of a mixture the type of most");
+  app.add_flag("--pure", r.pure, "all matrices get TYPE, or the most frequent type of a mixture");
   app.callback([&action, request] { action = [request] { return quantize(*request); }; });
 }
 

@@ -1,4 +1,4 @@
-// Ctrl-C, SIGTERM and SIGHUP as a stop token, which is heard in the middle of a long pass too.
+// Ctrl-C, SIGTERM and SIGHUP as a stop token, which also stops a long pass in the middle.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@ class StopOnInterrupt {
  public:
   explicit StopOnInterrupt(std::stop_source stop = {})
       : stop_(std::move(stop)), watch_([this](const std::stop_token& end) {
-          // A handler may not do more than set a flag, so that somebody has to look at it.
+          // A signal handler may only set a flag, so a thread has to poll the flag.
           std::unique_lock lock(mutex_);
           while (!end.stop_requested() && signal() == 0)
             wake_.wait_for(lock, end, std::chrono::milliseconds(20), [] { return false; });

@@ -1,4 +1,4 @@
-// weft template render: what a model gets to read for a list of messages.
+// weft template render: prints the text that a model reads for a list of messages.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -46,7 +46,7 @@ text::ChatTemplate template_of(const TemplateRequest& request) {
                             OrderedJson::object(), request.template_file);
 }
 
-// "name=value": JSON where the value is some, else the text itself.
+// "name=value": the value is JSON if it parses as JSON, else a string.
 void set_variable(OrderedJson& variables, const std::string& setting) {
   const auto equals = setting.find('=');
   if (equals == std::string::npos || equals == 0)
@@ -66,7 +66,7 @@ std::tm parse_date(const std::string& text) {
     const char* end = strptime(text.c_str(), format, &date);
     if (end && *end == '\0') return date;
   }
-  throw UsageError(fmt::format("--date {} is no date; write 2025-03-31 or 2025-03-31T12:00:00", quote(text)));
+  throw UsageError(fmt::format("--date {} is not a date; write 2025-03-31 or 2025-03-31T12:00:00", quote(text)));
 }
 
 int render(const TemplateRequest& request) {
@@ -98,7 +98,7 @@ int render(const TemplateRequest& request) {
 
 void set_up_template(CLI::App& app, Action& action) {
   app.require_subcommand(1);
-  CLI::App* sub = app.add_subcommand("render", "print what a model gets to read for a list of messages");
+  CLI::App* sub = app.add_subcommand("render", "print the text that a model reads for a list of messages");
   auto request = std::make_shared<TemplateRequest>();
   sub->add_option("--template", request->template_file, "a chat template in Jinja (docs/chat-templates.md)");
   sub->add_option("--model", request->model, "a folder of a model, or a GGUF file, that holds one");
@@ -107,11 +107,11 @@ void set_up_template(CLI::App& app, Action& action) {
       ->capture_default_str();
   sub->add_option("--tools", request->tools, "a JSON file with the list of tools");
   sub->add_option("--documents", request->documents, "a JSON file with the list of documents that answers draw on");
-  sub->add_flag("--add-generation-prompt", request->add_generation_prompt, "end where the model is to answer");
+  sub->add_flag("--add-generation-prompt", request->add_generation_prompt, "end with the beginning of the answer");
   sub->add_option("--set", request->variables, "name=value: a further variable, in JSON or as text; may be repeated")
       ->allow_extra_args(false);
-  sub->add_option("--date", request->date, "what templates take for today: 2025-03-31");
-  sub->add_flag("--segments", request->segments, "as JSON, in pieces that tell what came from the user");
+  sub->add_option("--date", request->date, "the date that templates take for today, such as 2025-03-31");
+  sub->add_flag("--segments", request->segments, "as JSON, in pieces that tell which text came from the user");
   sub->callback([&action, request] { action = [request] { return render(*request); }; });
 }
 

@@ -43,7 +43,7 @@ std::vector<TokenId> parse_ids(std::string_view list) {
     const auto [end, error] = std::from_chars(list.data() + at, list.data() + list.size(), id);
     if (error != std::errc() || id < 0)
       throw UsageError(
-          fmt::format("--decode {}: at character {} stands no id; write numbers with commas or spaces between",
+          fmt::format("--decode {}: expected an id at character {}; write numbers with commas or spaces between",
                       quote(list, 60), at + 1));
     ids.push_back(id);
     at = static_cast<std::size_t>(end - list.data());
@@ -66,13 +66,13 @@ std::string decoded(const TokenizeRequest& request, const text::Tokenizer& token
   const std::vector<TokenId> ids = parse_ids(list);
   for (const TokenId id : ids)
     if (!tokenizer.piece(id))
-      throw UsageError(fmt::format("--decode: the id {} stands for no token; this vocabulary's are below {}", id,
+      throw UsageError(fmt::format("--decode: no token has the id {}; ids of this vocabulary are below {}", id,
                                    tokenizer.vocabulary_size()));
   const std::string text = tokenizer.decode(ids, request.skip_special);
   return request.json ? json_text(OrderedJson{{"text", text}}) + "\n" : text + "\n";
 }
 
-/// What is printed for one text. On one line if it is one of several, but for lists of pieces.
+/// The output for one text. In batches it takes one line, except for lists of pieces.
 std::string tokenized(const TokenizeRequest& request, const text::Tokenizer& tokenizer, std::string_view text) {
   const std::vector<TokenId> ids =
       tokenizer.encode(text, {.add_special = !request.no_special, .parse_special = !request.plain});
@@ -159,7 +159,7 @@ void set_up_tokenize(CLI::App& app, Action& action) {
       "each line is a text, and gets a line of output: ids, or --pieces, --count, --json (whose lines may be JSON "
       "strings); with --decode \"\" each line is a list of ids");
   app.add_flag("--json", r.json, "for machines");
-  app.add_flag("--plain", r.plain, "special and added tokens written out in the text are plain text");
+  app.add_flag("--plain", r.plain, "treat special and added tokens that are written out in the text as plain text");
   app.add_flag("--no-special", r.no_special, "add no tokens around the text, such as BOS");
   app.add_flag("--skip-special", r.skip_special, "--decode leaves special tokens out");
   app.callback([&action, request] { action = [request] { return tokenize(*request); }; });

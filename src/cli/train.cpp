@@ -31,7 +31,7 @@ struct TextRequest : train::TrainRequest {
   std::string products;  // a ProductPrecision by name; empty: as the session has it
 };
 
-// Until its first step a run has nothing to keep, and a signal ends the process.
+// Before its first step a run has nothing to save, so a signal may end the process.
 class StopsTraining : public train::Observer {
  public:
   explicit StopsTraining(std::stop_source stop) : stop_(std::move(stop)) {}
@@ -84,59 +84,61 @@ void set_up_text(CLI::App& app, Action& action) {
   app.add_option("--steps", r.steps, "steps in all (default: the preset's)")->group(run);
   app.add_option("--seconds", r.seconds, "train for this long; without --steps the learning rate falls over the time")
       ->group(run);
-  app.add_option("--seed", r.seed, "of weights, batches and dropout (default: 1)")->group(run);
+  app.add_option("--seed", r.seed, "seed of weights, batches and dropout (default: 1)")->group(run);
   app.add_option("--vocabulary", r.vocabulary, "char or byte (default: char)")->group(run);
 
   const char* model = "Model";
   app.add_option("--context", r.context, "positions that the model sees")->group(model);
   app.add_option("--layers", r.layers)->group(model);
   app.add_option("--width", r.width)->group(model);
-  app.add_option("--heads", r.heads, "they divide the width")->group(model);
+  app.add_option("--heads", r.heads, "heads of attention; the width must be a multiple of them")->group(model);
   app.add_option("--dropout", r.dropout)->group(model);
   app.add_option("--tied", r.tied, "whether the head shares the token embedding's weights: true or false")
       ->group(model);
 
   const char* optimizer = "Optimizer";
-  app.add_option("--batch", r.batch, "rows of a step")->group(optimizer);
-  app.add_option("--accumulate", r.accumulate, "batches of which one update takes the mean gradient (default: 1)")
+  app.add_option("--batch", r.batch, "texts in a step")->group(optimizer);
+  app.add_option("--accumulate", r.accumulate, "batches whose mean gradient makes one update (default: 1)")
       ->group(optimizer);
-  app.add_option("--learning-rate", r.learning_rate, "at the top")->group(optimizer);
-  app.add_option("--warm-up", r.warm_up, "steps of its rise (default: 100; at most a tenth of the run)")
+  app.add_option("--learning-rate", r.learning_rate, "largest learning rate")->group(optimizer);
+  app.add_option("--warm-up", r.warm_up,
+                 "steps over which the learning rate rises (default: 100; at most a tenth of the run)")
       ->group(optimizer);
-  app.add_option("--final-fraction", r.final_fraction, "of it at the end (default: 0.1)")->group(optimizer);
-  app.add_option("--weight-decay", r.weight_decay, "of matrices (default: 0.1)")->group(optimizer);
-  app.add_option("--beta-1", r.beta_1, "of AdamW (default: 0.9)")->group(optimizer);
-  app.add_option("--beta-2", r.beta_2, "(default: 0.99)")->group(optimizer);
-  app.add_option("--clip", r.clip_norm, "largest norm of all gradients together (default: 1; 0: none)")
+  app.add_option("--final-fraction", r.final_fraction,
+                 "final learning rate, as a fraction of --learning-rate (default: 0.1)")
       ->group(optimizer);
-
-  app.add_option(
-         "--precision", r.precision,
-         "f32, bf16 or f16: type of products, attention and what is between them; weights are f32 (default: f32)")
+  app.add_option("--weight-decay", r.weight_decay, "of matrices only (default: 0.1)")->group(optimizer);
+  app.add_option("--beta-1", r.beta_1, "decay rate of AdamW's mean (default: 0.9)")->group(optimizer);
+  app.add_option("--beta-2", r.beta_2, "decay rate of AdamW's mean square (default: 0.99)")->group(optimizer);
+  app.add_option("--clip", r.clip_norm, "largest norm of the gradient of all parameters (default: 1; 0: none)")
       ->group(optimizer);
 
-  app.add_option(
-         "--recompute", r.recompute,
-         "computes what is inside of blocks again for gradients, to save memory: true or false (default: false)")
+  app.add_option("--precision", r.precision,
+                 "f32, bf16 or f16: type of products, attention and the activations between them; weights are f32 "
+                 "(default: f32)")
+      ->group(optimizer);
+
+  app.add_option("--recompute", r.recompute,
+                 "compute the activations inside blocks again for gradients, which saves memory: true or false "
+                 "(default: false)")
       ->group(optimizer);
 
   const char* report = "Reports";
   app.add_option("--log-every", r.log_every,
-                 "steps from line to line of metrics.jsonl (default: 10, or 2 seconds if that is less)")
+                 "steps between lines of metrics.jsonl (default: 10, or 2 seconds if that is less)")
       ->group(report);
   app.add_option(
          "--eval-every", r.eval_every,
-         "steps from check to check of the validation loss (default: a tenth of the run, 250 by time; 0: at the end)")
+         "steps between measurements of the validation loss (default: a tenth of the run, 250 by time; 0: at the end)")
       ->group(report);
   app.add_option("--eval-batches", r.eval_batches,
-                 "batches of these checks; the last one takes the whole validation text")
+                 "batches of each measurement; the last one takes the whole validation text")
       ->group(report)
       ->capture_default_str();
-  app.add_option("--checkpoint-every", r.checkpoint_every,
-                 "steps from checkpoint to checkpoint (default: every 30 seconds)")
+  app.add_option("--checkpoint-every", r.checkpoint_every, "steps between checkpoints (default: every 30 seconds)")
       ->group(report);
   app.add_option("--sample-every", r.sample_every,
-                 "steps from sample to sample (default: every fourth check; 0: at the end)")
+                 "steps between samples (default: at every fourth measurement; 0: at the end)")
       ->group(report);
   app.add_option("--sample-tokens", r.sample_tokens, "length of samples; 0: none")
       ->group(report)

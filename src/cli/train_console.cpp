@@ -58,7 +58,7 @@ std::string description(const train::RunStart& run, int columns) {
   return text;
 }
 
-/// As a shell reads it back.
+/// Quotes a path for a shell.
 std::string shell_word(const std::string& text) {
   constexpr std::string_view kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./=+:,@%";
   if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
@@ -96,7 +96,7 @@ std::string summary(const train::RunStart& run, const train::RunEnd& end, bool v
                         grouped(end.best_step), *end.best_loss);
   text += fmt::format("last        {}\nmetrics     {}\ncurve       {}\n\n", folder.last().string(),
                       folder.metrics().string(), folder.curve().string());
-  // A prompt must be of characters that the text has.
+  // The prompt must consist of characters of the training text.
   const std::string prompt = knows(run.data.vocabulary, "The ") ? " --prompt \"The \"" : "",
                     out = shell_word(run.folder.string());
   text += fmt::format(
@@ -157,7 +157,7 @@ void TrainConsole::end(const train::RunEnd& end) {
                  summary(*run_, end, validation_.has_value()));
 }
 
-// What a narrow terminal has no room for is left out, from the end.
+// Drops parts from the end that do not fit a narrow terminal.
 std::string TrainConsole::status_line(const train::Metrics& m) {
   if (smoothed_step_ != m.step) smooth_loss_ = smoothed_step_ < 0 ? m.loss : 0.7 * smooth_loss_ + 0.3 * m.loss;
   smoothed_step_ = m.step;

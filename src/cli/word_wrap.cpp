@@ -10,7 +10,7 @@
 namespace weft::cli {
 namespace {
 
-/// Columns that a character takes: two of most in East Asian scripts and of emoji, none of marks.
+/// Columns of a character: two for most East Asian characters and emoji, none for combining marks.
 int width_of(std::string_view character) {
   utf8proc_int32_t code = 0;
   const auto read = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(character.data()),

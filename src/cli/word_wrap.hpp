@@ -24,7 +24,7 @@ class WordWrap {
 
   std::function<int()> columns_;
   int column_ = 0;
-  std::string word_;  // what of the last word is on this line
+  std::string word_;  // the part of the last word that is on this line
   int word_width_ = 0;
   bool wrapped_ = false;  // the line began here, and not in the text: spaces that follow are left out
 };

@@ -24,7 +24,7 @@ bool is_exact_conversion(const Node& node) {
          compute_type(node.type) == DType::f32 && holds_all(node.type, input.type);
 }
 
-/// The input, or a narrower value behind conversions that the kernel can read instead of it.
+/// The input, or a narrower value before conversions that the kernel can read instead of it.
 template <class CanRead>
 NodeRef narrowest(const NodeRef& input, const std::vector<DType>& types, CanRead can_read) {
   NodeRef found = input, at = input;

@@ -103,7 +103,7 @@ void check_size(const NodeFields& fields, Where where) {
     if (!next) {
       const std::string fact = fmt::format(
           "the result would be {} {}, {}", weft::name_of(fields.type), fields.shape.to_string(),
-          extent < 0 ? "and an extent is negative" : "and its bytes are more than 64 bits count; use smaller extents");
+          extent < 0 ? "and an extent is negative" : "and its size in bytes exceeds 64 bits; use smaller extents");
       // Other nodes are made by ops, at places of ours.
       throw ShapeError(fields.kind == Kind::call ? describe(name_of_maker(fields), fact, {}, where)
                                                  : fmt::format("{}: {}", name_of_maker(fields), fact));

@@ -12,12 +12,12 @@ Extents per_axis(const Call& call, std::string_view name, const Extents& given, 
                  Extent least) {
   const auto count = static_cast<std::size_t>(axes);
   if (given.size() > 1 && given.size() != count)
-    call.shape_error(
-        fmt::format("{} has {} numbers for {} axes of space; give one, or one an axis", name, given.size(), axes));
+    call.shape_error(fmt::format("{} has {} numbers for {} spatial axes; give one number, or one for each axis", name,
+                                 given.size(), axes));
   Extents each(count, given.empty() ? fallback : given[0]);
   if (given.size() > 1) each = given;
   for (Extent value : each)
-    if (value < least) call.shape_error(fmt::format("{} is {}; it is at least {}", name, value, least));
+    if (value < least) call.shape_error(fmt::format("{} is {}; it must be at least {}", name, value, least));
   return each;
 }
 

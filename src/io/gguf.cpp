@@ -147,7 +147,7 @@ struct Head {
 Head read_head(Cursor& cursor, std::span<const std::byte> bytes) {
   const std::string_view start(reinterpret_cast<const char*>(bytes.data()), std::min<std::size_t>(bytes.size(), 4));
   if (start != gguf::kMagic)
-    cursor.error(fmt::format("no GGUF file: it begins with {}, not with \"GGUF\"", quote(start)));
+    cursor.error(fmt::format("not a GGUF file: it begins with {}, not with \"GGUF\"", quote(start)));
   cursor.number<std::uint32_t>("magic");
   const auto version = cursor.number<std::uint32_t>("version");
   if (version != 0 && (version & 0xFFFF) == 0)
@@ -243,7 +243,7 @@ std::vector<Entry> read_tensors(Cursor& cursor, std::uint64_t count, std::uint32
     if (entry.offset != next)
       cursor.error(
           fmt::format("its data is at offset {}, but that of the tensors before it ends, aligned to {}, at {}; "
-                      "nothing may lie between or overlap",
+                      "there must be no gaps or overlaps",
                       entry.offset, alignment, next));
     next = checked_align_up<FileError, std::uint64_t>(checked_add<FileError>(next, entry.size, context), alignment,
                                                       context);

@@ -75,7 +75,7 @@ std::string array_text(const GgufArray& array, const std::string& source, const 
 
 GgufArray array_of(const std::string& text, std::string_view type, const std::string& source, const std::string& key) {
   const Json json = parse_json(text, fmt::format("{}: metadata {}", source, quote(key)), {.max_depth = 1});
-  if (!json.is_array()) refuse(source, key, "is no array");
+  if (!json.is_array()) refuse(source, key, "is not an array");
   GgufArray array;
   const bool known = with_named_type(type, [&](auto element) {
     using T = decltype(element);
@@ -83,7 +83,7 @@ GgufArray array_of(const std::string& text, std::string_view type, const std::st
     elements.reserve(json.size());
     for (const Json& item : json) {
       const auto value = item.is_string() ? parsed<T>(item.get_ref<const std::string&>()) : std::nullopt;
-      if (!value) refuse(source, key, fmt::format("element {} is no {} as text", elements.size(), type));
+      if (!value) refuse(source, key, fmt::format("element {} is not a {} written as text", elements.size(), type));
       elements.push_back(*value);
     }
     array = std::move(elements);
@@ -121,11 +121,11 @@ GgufMetadata metadata_from_text(const SafetensorsMetadata& text, const std::stri
   if (typed != text.end()) {
     parse_json(typed->second, fmt::format("{}: metadata \"{}\"", source, kTypesKey), {.max_depth = 1});
     const auto types = nlohmann::ordered_json::parse(typed->second);
-    if (!types.is_object()) refuse(source, kTypesKey, "is no object");
+    if (!types.is_object()) refuse(source, kTypesKey, "is not an object");
     for (const auto& [key, type_json] : types.items()) {
       const auto value = text.find(key);
       if (value == text.end()) refuse(source, key, fmt::format("is in {}, but missing", kTypesKey));
-      if (!type_json.is_string()) refuse(source, key, fmt::format("its type in {} is no text", kTypesKey));
+      if (!type_json.is_string()) refuse(source, key, fmt::format("its type in {} is not a string", kTypesKey));
       const std::string type = type_json.template get<std::string>();
       if (type.size() > 2 && type.front() == '[' && type.back() == ']') {
         result.set(key, array_of(value->second, std::string_view(type).substr(1, type.size() - 2), source, key));
@@ -133,7 +133,7 @@ GgufMetadata metadata_from_text(const SafetensorsMetadata& text, const std::stri
       }
       const bool known = with_named_type(type, [&](auto element) {
         const auto parsed_value = parsed<decltype(element)>(value->second);
-        if (!parsed_value) refuse(source, key, fmt::format("{} is no {}", quote(value->second), type));
+        if (!parsed_value) refuse(source, key, fmt::format("{} is not a {}", quote(value->second), type));
         result.set(key, *parsed_value);
       });
       if (!known) refuse(source, key, fmt::format("its type {} is unknown", quote(type)));

@@ -54,7 +54,7 @@ Stored stored_as(const std::string& descr, std::string_view source) {
                    fmt::format("not a type of Weft's arrays, which are {}",
                                dtype_list([](const Element& row) { return !row.npy.empty(); })),
                    kToFloat);
-  refuse_descr(descr, source, "no number type", kToFloat);
+  refuse_descr(descr, source, "not a type of numbers", kToFloat);
 }
 
 void swap_bytes(std::vector<std::byte>& data, std::size_t size) {
@@ -118,7 +118,7 @@ std::string preamble_of(const Array& array) {
 Array parse_npy(std::span<const std::byte> bytes, std::string_view source) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const auto fail = [&](const std::string& what) { throw FileError(fmt::format("{}: {}", source, what)); };
-  if (!text.starts_with(kMagic)) fail("does not begin with \\x93NUMPY; it is no .npy file");
+  if (!text.starts_with(kMagic)) fail("does not begin with \\x93NUMPY; it is not a .npy file");
   if (text.size() < 8) fail("ends within the version; it is truncated");
   const int major = static_cast<unsigned char>(text[6]), minor = static_cast<unsigned char>(text[7]);
   if (major < 1 || major > 3 || minor != 0)

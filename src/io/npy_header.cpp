@@ -63,8 +63,8 @@ class LiteralParser {
   }
   void expect(char c) {
     if (!accept(c))
-      fail(at_ == text_.size() ? fmt::format("the header ends where '{}' is expected", c)
-                               : fmt::format("{} stands where '{}' is expected", quote(text_.substr(at_, 1)), c));
+      fail(at_ == text_.size() ? fmt::format("expected '{}', found the end of the header", c)
+                               : fmt::format("expected '{}', found {}", c, quote(text_.substr(at_, 1))));
   }
   bool accept_word(std::string_view word) {
     skip_space();
@@ -109,7 +109,7 @@ class LiteralParser {
     return value;
   }
   void shape() {
-    if (!accept('(')) fail("shape is no tuple");
+    if (!accept('(')) fail("shape is not a tuple");
     bool comma = true;  // (3) is a number in Python, (3,) a tuple
     while (!accept(')')) {
       if (!comma) fail("shape lacks a comma");

@@ -21,7 +21,7 @@ Arrays parse_npz(std::span<const std::byte> bytes, std::string_view source, cons
   for (const ZipMember& member : members)
     if (!member.name.ends_with(kSuffix) || member.name.size() == kSuffix.size())
       throw FileError(
-          fmt::format("{}: member {} is no .npy file; a .npz holds nothing else", source, quote(member.name)));
+          fmt::format("{}: member {} is not a .npy file; a .npz holds only those", source, quote(member.name)));
   Arrays arrays;
   for (const ZipMember& member : members) {
     const std::string name = member.name.substr(0, member.name.size() - kSuffix.size());

@@ -137,7 +137,7 @@ TensorPlan plan_of(const SourceTensor& tensor, BlockType wanted, TypeReason reas
 
 std::vector<TensorPlan> plan_quantisation(const TensorSource& model, const QuantiseOptions& options) {
   if (!model.gguf())
-    throw FileError(fmt::format("{}: no GGUF file; turn it into one first: weft convert", model.path().string()));
+    throw FileError(fmt::format("{}: not a GGUF file; convert it first: weft convert", model.path().string()));
   const Mixture mixture = find_mixture(options.type);
   const bool is_mixed = !options.pure && !block_format(mixture.type).is_plain();
   const MixtureModel facts = is_mixed ? facts_of(model) : MixtureModel{};

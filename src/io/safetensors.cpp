@@ -63,9 +63,9 @@ class HeaderHandler : public JsonHandler {
         at_ = Place::tensor;
         return;
       case Place::metadata:
-        cursor.error(fmt::format("__metadata__ {} is no text; metadata maps text to text", quote(metadata_key_)));
+        cursor.error(fmt::format("__metadata__ {} is not a string; metadata maps text to text", quote(metadata_key_)));
       case Place::tensor:
-        if (field_ == Field::dtype) refuse(cursor, "dtype is no text");
+        if (field_ == Field::dtype) refuse(cursor, "dtype is not a string");
         if (object) refuse(cursor, fmt::format("{} is an object; it must be an array", field_name()));
         at_ = Place::list;
         return;
@@ -94,18 +94,19 @@ class HeaderHandler : public JsonHandler {
 
   void value(Json scalar, const JsonCursor& cursor) override {
     switch (at_) {
-      case Place::outside: cursor.error("the header is no object");
+      case Place::outside: cursor.error("the header is not an object");
       case Place::header:
-        if (name_ == kMetadataName) cursor.error("__metadata__ is no object of texts");
-        refuse(cursor, "is no object with dtype, shape and data_offsets");
+        if (name_ == kMetadataName) cursor.error("__metadata__ is not an object of strings");
+        refuse(cursor, "is not an object with dtype, shape and data_offsets");
       case Place::metadata:
         if (!scalar.is_string())
-          cursor.error(fmt::format("__metadata__ {} is no text; metadata maps text to text", quote(metadata_key_)));
+          cursor.error(
+              fmt::format("__metadata__ {} is not a string; metadata maps text to text", quote(metadata_key_)));
         metadata_[metadata_key_] = scalar.get<std::string>();
         return;
       case Place::tensor:
-        if (field_ != Field::dtype) refuse(cursor, fmt::format("{} is no array", field_name()));
-        if (!scalar.is_string()) refuse(cursor, "dtype is no text");
+        if (field_ != Field::dtype) refuse(cursor, fmt::format("{} is not an array", field_name()));
+        if (!scalar.is_string()) refuse(cursor, "dtype is not a string");
         entries_.back().dtype = scalar.get<std::string>();
         if (!safetensors_dtype_bits(entries_.back().dtype))
           refuse(cursor, fmt::format("unknown dtype {}; the format has {}", quote(entries_.back().dtype, 40),
@@ -127,7 +128,7 @@ class HeaderHandler : public JsonHandler {
   }
   void number(const Json& scalar, const JsonCursor& cursor) {
     if (!scalar.is_number_unsigned())
-      refuse(cursor, fmt::format("{} holds {}, which is no whole number from 0 to 2^64 - 1", field_name(),
+      refuse(cursor, fmt::format("{} holds {}, which is not a whole number from 0 to 2^64 - 1", field_name(),
                                  quote(scalar.dump(), 40)));
     const auto value = scalar.get<std::uint64_t>();
     HeaderEntry& entry = entries_.back();
@@ -161,21 +162,20 @@ std::uint64_t little_endian_u64(std::span<const std::byte> bytes) {
 /// The header text, its length checked against the limit and the file.
 std::string_view header_of(std::span<const std::byte> bytes, const std::string& source) {
   if (bytes.size() < 8)
-    throw FileError(
-        fmt::format("{}: holds {} bytes, fewer than the 8 of the header length; it is truncated or no "
-                    "safetensors file",
-                    source, bytes.size()));
+    throw FileError(fmt::format(
+        "{}: holds {} bytes, fewer than the 8 of the header length; it is truncated or not a safetensors file", source,
+        bytes.size()));
   const std::uint64_t length = little_endian_u64(bytes);
   if (length > kMaxHeaderBytes)
-    throw FileError(fmt::format("{}: the header length {} is over the limit of {}; it is no safetensors file", source,
-                                length, kMaxHeaderBytes));
+    throw FileError(fmt::format("{}: the header length {} is over the limit of {}; it is not a safetensors file",
+                                source, length, kMaxHeaderBytes));
   if (length > bytes.size() - 8)
     throw FileError(
         fmt::format("{}: the header of {} bytes reaches past the end of the file of {} bytes; it is truncated", source,
                     length, bytes.size()));
   const std::string_view header(reinterpret_cast<const char*>(bytes.data()) + 8, length);
   if (!header.starts_with('{'))
-    throw FileError(fmt::format("{}: the header does not begin with '{{'; it is no safetensors file", source));
+    throw FileError(fmt::format("{}: the header does not begin with '{{'; it is not a safetensors file", source));
   return header;
 }
 
@@ -185,8 +185,8 @@ std::uint64_t bytes_of(const HeaderEntry& entry, const std::string& context) {
   const std::uint64_t bits =
       checked_multiply<FileError, std::uint64_t>(count, *safetensors_dtype_bits(entry.dtype), context);
   if (bits % 8 != 0)
-    throw FileError(fmt::format("{}: {} elements of {} take {} bits, which is no whole number of bytes", context, count,
-                                entry.dtype, bits));
+    throw FileError(fmt::format("{}: {} elements of {} take {} bits, which is not a whole number of bytes", context,
+                                count, entry.dtype, bits));
   return bits / 8;
 }
 
@@ -227,7 +227,7 @@ SafetensorsFile SafetensorsFile::parse(std::span<const std::byte> bytes, std::st
   }
   if (at != data.size())
     throw FileError(
-        fmt::format("{}: {} bytes follow the data of the last tensor; nothing may", file.source_, data.size() - at));
+        fmt::format("{}: {} bytes follow the data of the last tensor; remove them", file.source_, data.size() - at));
   return file;
 }
 

@@ -38,7 +38,7 @@ using SafetensorsMetadata = std::map<std::string, std::string>;
 
 /// A checked file. All rules of the format are checked before memory of the size that a header claims is allocated: header
 /// length at most 100,000,000 and within the file; a UTF-8 JSON object that begins with '{'; no name or key twice; each tensor
-/// with exactly dtype, shape and data_offsets; extents whose product does not overflow, wherever a 0 stands; byte counts that
+/// with exactly dtype, shape and data_offsets; extents whose product does not overflow, even with a 0; byte counts that
 /// match; data that covers the rest of the file exactly, without holes, overlap or tail. Rank is at most 64. Copies share the
 /// bytes. Const calls are thread safe.
 class SafetensorsFile {

@@ -28,7 +28,7 @@ std::filesystem::path shard_in(const std::filesystem::path& folder, const std::s
   if (!std::filesystem::exists(path, error))
     throw FileError(fmt::format("{}: the index names the shard {}, which cannot be found ({}); fetch it",
                                 folder.string(), quote(name),
-                                error ? error.message() : "no such file, or a link to none"));
+                                error ? error.message() : "no such file, or a broken link"));
   return path;
 }
 
@@ -37,15 +37,15 @@ std::filesystem::path shard_in(const std::filesystem::path& folder, const std::s
 SafetensorsIndex read_safetensors_index(const std::filesystem::path& path) {
   const Json root = read_json_file(path, {.max_depth = 8});
   const std::string source = path.string();
-  if (!root.is_object()) throw FileError(fmt::format("{}: the index is no object", source));
+  if (!root.is_object()) throw FileError(fmt::format("{}: the index is not an object", source));
   const auto map = root.find("weight_map");
   if (map == root.end())
     throw FileError(fmt::format("{}: weight_map is missing; it says which file holds which tensor", source));
-  if (!map->is_object()) throw FileError(fmt::format("{}: weight_map is no object of file names", source));
+  if (!map->is_object()) throw FileError(fmt::format("{}: weight_map is not an object of file names", source));
   SafetensorsIndex index;
   std::set<std::string> files;
   for (const auto& [tensor, file] : map->items()) {
-    if (!file.is_string()) throw FileError(fmt::format("{}: weight_map {} is no file name", source, quote(tensor)));
+    if (!file.is_string()) throw FileError(fmt::format("{}: weight_map {} is not a file name", source, quote(tensor)));
     const std::string name = file.get<std::string>();
     if (!is_plain_name(name))
       throw FileError(

@@ -55,7 +55,7 @@ Item checked_item(const Tensor& tensor, std::size_t index) {
       checked_multiply<UsageError, std::uint64_t>(checked_numel<UsageError>(tensor.shape, context), *bits, context);
   if (total_bits % 8 != 0)
     throw UsageError(
-        fmt::format("{}: {} [{}] takes {} bits, which is no whole number of bytes; pad it to an even count", context,
+        fmt::format("{}: {} [{}] takes {} bits, which is not a whole number of bytes; pad it to an even count", context,
                     tensor.dtype, fmt::join(tensor.shape, ", "), total_bits));
   if constexpr (requires { tensor.data; })
     if (total_bits / 8 != tensor.data.size())

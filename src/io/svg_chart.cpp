@@ -60,7 +60,7 @@ text { fill: #a9b0be; }
 std::string svg_chart(const Chart& chart, const SvgChartOptions& options) {
   const double width = options.width, height = options.height;
   if (width < 200 || height < 200 || width > 10000 || height > 10000)
-    throw UsageError(fmt::format("svg_chart: a picture of {} x {} is asked for; sides lie in [200, 10000]",
+    throw UsageError(fmt::format("svg_chart: a picture of {} x {} is asked for; give sides in [200, 10000]",
                                  options.width, options.height));
   const ChartRange range = range_of(chart);
   const double right = width - kRight, bottom = height - kBottom;

@@ -76,7 +76,7 @@ int place(double value, double low, double high, int count) {
 std::string text_chart(const Chart& chart, const TextChartOptions& options) {
   if (options.width < 24 || options.width > 400 || options.height < 6 || options.height > 200)
     throw UsageError(fmt::format(
-        "text_chart: {} columns and {} lines are asked for; widths lie in [24, 400] and heights in [6, 200]",
+        "text_chart: {} columns and {} lines are asked for; give a width in [24, 400] and a height in [6, 200]",
         options.width, options.height));
   const bool unicode = options.unicode;
   const auto width = static_cast<std::size_t>(options.width);

@@ -70,7 +70,8 @@ struct Directory {
 /// Place of the end record: the last one whose comment ends with the file.
 std::size_t find_end(const Reader& file) {
   if (file.size() < kEndBytes)
-    file.fail(fmt::format("holds {} bytes, too few for a zip archive; it is truncated or no .npz file", file.size()));
+    file.fail(
+        fmt::format("holds {} bytes, too few for a zip archive; it is truncated or not a .npz file", file.size()));
   const std::size_t lowest = file.size() - std::min<std::size_t>(file.size(), kEndBytes + kMax16);
   for (std::size_t at = file.size() - kEndBytes + 1; at-- > lowest;) {
     Fields fields(file.at(at, kEndBytes, "the end record"));
@@ -78,7 +79,7 @@ std::size_t find_end(const Reader& file) {
     fields.skip(16);
     if (fields.u16() == file.size() - at - kEndBytes) return at;
   }
-  file.fail("has no zip directory at its end; it is truncated or no .npz file");
+  file.fail("has no zip directory at its end; it is truncated or not a .npz file");
 }
 
 Directory find_directory(const Reader& file, std::uint64_t* directory_limit) {
@@ -214,7 +215,7 @@ std::vector<ZipMember> read_zip_directory(std::span<const std::byte> bytes, std:
     if (method != kStored && method != kDeflated)
       file.fail(fmt::format("member {}: packing method {} is not read; save it with numpy.savez or savez_compressed",
                             name, method));
-    if (disk != 0) file.fail(fmt::format("member {}: it lies on another disk", name));
+    if (disk != 0) file.fail(fmt::format("member {}: it is on another disk", name));
     central.member.deflated = method == kDeflated;
     apply_zip64(file, extra, central, name);
     if (!central.member.deflated && central.packed_bytes != central.member.size_bytes)

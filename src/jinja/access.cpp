@@ -36,7 +36,7 @@ std::optional<Value> own_attribute(const Value& object, std::string_view name) {
                      {});
   if (changes_object(object, name))
     return forbidden(
-        fmt::format("the method {} would change a {}, and templates cannot", quote(name, 40), type_name(object)),
+        fmt::format("the method {} would change a {}, which templates cannot do", quote(name, 40), type_name(object)),
         "build a new one, as with x + [y], or keep it in a namespace");
   if (object.is_sequence() && object.sequence()->group && (name == "grouper" || name == "list"))
     return object.sequence()->items[name == "list" ? 1 : 0];

@@ -72,7 +72,7 @@ class Checker {
   void check(Statement& node, bool optional, bool in_loop, bool in_for) {
     const bool is_loop = node.kind == StatementKind::loop;
     if (node.kind == StatementKind::break_loop || node.kind == StatementKind::continue_loop) {
-      if (!in_loop) fail(node.position, "break and continue stand inside a for loop only", "remove it");
+      if (!in_loop) fail(node.position, "break and continue are allowed inside a for loop only", "remove it");
       return;
     }
     check_target(node.target.get(), in_for || is_loop);

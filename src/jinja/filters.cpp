@@ -184,7 +184,7 @@ Value filter_urlencode(const Value& value, const Arguments& arguments) {
   bool first = true;
   for (const Value& pair : items_of(pairs)) {
     const auto parts = items_of(pair);
-    if (parts.size() != 2) fail("urlencode: an item is no pair", "give a dict, or a list of pairs");
+    if (parts.size() != 2) fail("urlencode: an item is not a pair", "give a dict, or a list of pairs");
     if (!first) out.append("&");
     first = false;
     append_quoted(*to_text(parts[0]), true, out);
@@ -196,13 +196,13 @@ Value filter_urlencode(const Value& value, const Arguments& arguments) {
 
 Value filter_xmlattr(const Value& value, const Arguments& arguments) {
   const Parameters p("the filter xmlattr", arguments, {"autospace"});
-  if (!value.is_dict()) fail(fmt::format("xmlattr: {} is no dict", described(value)), "give a dict");
+  if (!value.is_dict()) fail(fmt::format("xmlattr: {} is not a dict", described(value)), "give a dict");
   TextBuilder out;
   for (const auto& [key, item] : value.dict()->items()) {
     if (item.is_none() || item.is_undefined()) continue;
     const TextPointer name = require_text(key, "a key of xmlattr");
     if (name->bytes.find_first_of(" \t\n\r\f\v/>=") != std::string::npos)
-      fail(fmt::format("xmlattr: {} is no name of an attribute", described(key)), "leave out spaces, / > and =");
+      fail(fmt::format("xmlattr: {} is not the name of an attribute", described(key)), "leave out spaces, / > and =");
     if (out.size() > 0 || p.flag(0, true)) out.append(" ");
     out.append(*escape_html(key));
     out.append("=\"");
@@ -309,7 +309,8 @@ std::int64_t round_integer(std::int64_t value, std::int64_t digits) {
   }
   if (2 * rest > unit || (2 * rest == unit && quotient % 2 != 0)) ++quotient;
   const __int128 result = quotient * unit;
-  if (result > INT64_MAX || result < INT64_MIN) fail("the result of round leaves 64 bits", "use | float first");
+  if (result > INT64_MAX || result < INT64_MIN)
+    fail("the result of round does not fit into 64 bits", "use | float first");
   return static_cast<std::int64_t>(result);
 }
 
@@ -317,9 +318,9 @@ Value filter_round(const Value& value, const Arguments& arguments) {
   const Parameters p("the filter round", arguments, {"precision", "method"});
   const std::string method = p.given(1) ? p.text(1)->bytes : "common";
   if (method != "common" && method != "ceil" && method != "floor")
-    fail(fmt::format("round: {} is no method", quote(method, 40)), "there are common, ceil and floor");
+    fail(fmt::format("round: {} is not a method", quote(method, 40)), "use common, ceil or floor");
   if (value.is_undefined()) fail_undefined(value);
-  if (!value.number()) fail(fmt::format("round: {} is no number", described(value)), "convert it with | float");
+  if (!value.number()) fail(fmt::format("round: {} is not a number", described(value)), "convert it with | float");
   const std::int64_t precision = p.integer(0, 0);
   if (method == "common") {
     if (value.is_float()) return python_round(value.real(), precision);
@@ -338,7 +339,7 @@ Value filter_filesizeformat(const Value& value, const Arguments& arguments) {
   std::optional<double> number = value.number();
   if (value.is_undefined()) fail_undefined(value);
   if (value.is_text()) number = parse_float(value.text()->bytes);
-  if (!number) fail(fmt::format("filesizeformat: {} is no number", described(value)), "convert it with | float");
+  if (!number) fail(fmt::format("filesizeformat: {} is not a number", described(value)), "convert it with | float");
   const double base = binary ? 1024 : 1000;
   if (*number == 1) return Value(std::string_view("1 Byte"));
   if (*number < base) return Value(std::string_view(fmt::format("{} Bytes", static_cast<std::int64_t>(*number))));
@@ -424,7 +425,7 @@ Value filter_items(const Value& value, const Arguments& arguments) {
   if (value.is_undefined()) return walk("generator", {});
   if (!value.is_dict())
     return generator("generator", value.depth(), [value](Value&) -> bool {
-      fail(fmt::format("items: {} is no dict", described(value)), "check it with 'is mapping'");
+      fail(fmt::format("items: {} is not a dict", described(value)), "check it with 'is mapping'");
     });
   return walk("generator", DictView(value.dict(), DictView::Part::items).items());
 }
@@ -484,7 +485,7 @@ Value filter_dictsort(const Value& value, const Arguments& arguments) {
   const std::string by = p.given(1) && p[1]->is_text() ? p[1]->text()->bytes : p.given(1) ? "" : "key";
   if (by != "key" && by != "value") fail("dictsort sorts by \"key\" or by \"value\"", "give one of the two");
   if (value.is_undefined()) fail_undefined(value);
-  if (!value.is_dict()) fail(fmt::format("dictsort: {} is no dict", described(value)), "check it with 'is mapping'");
+  if (!value.is_dict()) fail(fmt::format("dictsort: {} is not a dict", described(value)), "check it with 'is mapping'");
   std::vector<Keyed> keyed;
   for (const auto& [key, item] : value.dict()->items())
     keyed.push_back({key_of(by == "key" ? key : item, Value(), p.flag(0, false)), Value::tuple({key, item})});

@@ -10,7 +10,7 @@ namespace weft::jinja {
 
 /// The shortest text that reads back as `value`: "1.0", "1e+16", "inf", "nan".
 std::string python_repr(double value);
-/// `value` with `digits` behind the point, by format 'f', 'e' or 'g' ('F', 'E', 'G' for capitals); `alternate` as '#'.
+/// `value` with `digits` after the point, by format 'f', 'e' or 'g' ('F', 'E', 'G' for capitals); `alternate` as '#'.
 std::string python_format(double value, char format, int digits, bool alternate = false);
 /// round(value, digits): to the nearest, ties to even, on the exact value.
 double python_round(double value, std::int64_t digits);

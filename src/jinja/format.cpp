@@ -132,7 +132,7 @@ class PercentFormat {
       precision = read_width(at, flags).value_or(0);
     }
     while (peek(at) == 'h' || peek(at) == 'l' || peek(at) == 'L') ++at;
-    if (at >= text.size()) fail_format("the pattern ends behind a %");
+    if (at >= text.size()) fail_format("the pattern ends after a %");
     const char type = text[at++];
     write(type, flags, width, precision, value ? *value : next_value());
   }
@@ -192,7 +192,7 @@ class PercentFormat {
   static void write_character(const Value& value, TextBuilder& field) {
     if (value.is_text() && value.text()->characters == 1) return field.append(*value.text());
     const std::int64_t c = require_integer(value, "the value of %c");
-    if (c < 0 || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000)) fail_format(fmt::format("{} is no character", c));
+    if (c < 0 || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000)) fail_format(fmt::format("{} is not a character", c));
     field.append(static_cast<char32_t>(c), false);
   }
 
@@ -202,7 +202,7 @@ class PercentFormat {
     const bool decimal = type == 'd' || type == 'i' || type == 'u';
     if (value.is_float() && decimal) {
       if (!std::isfinite(value.real()) || std::abs(value.real()) >= 9.2e18)
-        fail_format(fmt::format("{} is no integer of 64 bits", described(value)));
+        fail_format(fmt::format("{} is not an integer of 64 bits", described(value)));
       integer = static_cast<std::int64_t>(value.real());
     } else {
       integer = require_integer(value, fmt::format("the value of %{}", type));
@@ -219,7 +219,7 @@ class PercentFormat {
                                   const Value& value, std::string& sign) {
     if (value.is_undefined()) fail_undefined(value);
     const auto number = value.number();
-    if (!number) fail_format(fmt::format("{} is no number", described(value)));
+    if (!number) fail_format(fmt::format("{} is not a number", described(value)));
     if (precision.value_or(0) > 10'000) fail_format("more than 10000 digits");
     sign = std::signbit(*number) && !std::isnan(*number) ? "-" : flags.plus ? "+" : flags.space ? " " : "";
     return python_format(std::abs(*number), type, static_cast<int>(precision.value_or(6)), flags.alternate);
@@ -271,7 +271,7 @@ Specification parse_specification(const std::string& text) {
     if (!spec.precision) fail_format("a specification has a point without digits");
   }
   if (at < text.size()) spec.type = text[at++];
-  if (at != text.size()) fail_format(fmt::format("the specification {} means nothing", quote(text, 60)));
+  if (at != text.size()) fail_format(fmt::format("the specification {} is not valid", quote(text, 60)));
   return spec;
 }
 
@@ -407,7 +407,7 @@ class BraceFormat {
         out.append(pattern, at, at + 1);
         at += 2;
       } else if (text[at] == '}') {
-        fail_format("a } stands alone; write }} for the character");
+        fail_format("a single }; write }} for the character");
       } else {
         at = write_field(pattern, at + 1, levels, out);
       }
@@ -436,7 +436,7 @@ class BraceFormat {
     if (at < end && text[at] == '!') {
       value = converted(value, at + 1 < end ? text[at + 1] : '\0');
       at += 2;
-      if (at < end && text[at] != ':') fail_format("a : is expected behind a conversion");
+      if (at < end && text[at] != ':') fail_format("a : is expected after a conversion");
     }
     TextPointer specification = make_text("");
     if (at < end) specification = write(*slice_text(pattern, at + 1, end), levels - 1).take();

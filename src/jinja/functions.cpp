@@ -61,7 +61,7 @@ void fill(Dict& dict, const Arguments& arguments, std::string_view callee) {
     } else {
       for (const Value& pair : items_of(source)) {
         auto parts = items_of(pair);
-        if (parts.size() != 2) fail(fmt::format("{}: an item is no pair", callee), "give (key, value) pairs");
+        if (parts.size() != 2) fail(fmt::format("{}: an item is not a pair", callee), "give (key, value) pairs");
         dict.set(std::move(parts[0]), std::move(parts[1]));
       }
     }
@@ -151,7 +151,7 @@ Value raise_exception(const Arguments& arguments, FunctionContext&) {
   const Parameters p("raise_exception", arguments, {"message"}, 1);
   constexpr std::size_t kMessageMax = 2000;
   fail(fmt::format("the template refuses its input: {}", to_text(*p[0])->bytes.substr(0, kMessageMax)),
-       "give it messages as it asks for");
+       "give it the messages that it asks for");
 }
 
 Value strftime_now(const Arguments& arguments, FunctionContext& context) {

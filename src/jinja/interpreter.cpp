@@ -284,7 +284,7 @@ std::optional<Value> Loop::attribute(std::string_view name) {
     return index_ > 0 ? before_
                       : Value::undefined("loop.previtem: there is no item before the first", "test loop.first");
   if (name == "nextitem")
-    return has_next() ? *ahead_ : Value::undefined("loop.nextitem: there is no item behind the last", "test loop.last");
+    return has_next() ? *ahead_ : Value::undefined("loop.nextitem: there is no item after the last", "test loop.last");
   return std::nullopt;
 }
 
@@ -473,7 +473,7 @@ void Interpreter::check_namespaces(const Expression& target, const ScopePointer&
     const Value* found = scope->find(target.id);
     if (!found || !found->object_as<Namespace>()) {
       position_ = target.position;
-      fail(fmt::format("{} is no namespace, and only attributes of namespaces can be set", quote(target.name, 40)),
+      fail(fmt::format("{} is not a namespace, and only attributes of namespaces can be set", quote(target.name, 40)),
            fmt::format("begin with {{% set {} = namespace() %}}", target.name));
     }
   }
@@ -630,7 +630,7 @@ Arguments Interpreter::evaluate_arguments(const Expression& node, const ScopePoi
       case Argument::Kind::double_star:
         if (!value.is_dict()) fail(fmt::format("** needs a dict, not {}", described(value)), "give a dict");
         for (const auto& [key, item] : value.dict()->items()) {
-          const std::string name = require_text(key, "a key behind **")->bytes;
+          const std::string name = require_text(key, "a key after **")->bytes;
           if (std::any_of(arguments.named.begin(), arguments.named.end(),
                           [&](const auto& a) { return a.first == name; }))
             fail(fmt::format("argument {} is given twice", quote(name, 40)), "keep one");

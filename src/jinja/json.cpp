@@ -77,7 +77,8 @@ Value from_json(const OrderedJson& json, bool from_user, std::string_view name) 
     case OrderedJson::value_t::number_integer: return json.get<std::int64_t>();
     case OrderedJson::value_t::number_unsigned:
       if (json.get<std::uint64_t>() > INT64_MAX)
-        fail(fmt::format("{} holds {}, which leaves 64 bits", name, json.get<std::uint64_t>()), "write it as a string");
+        fail(fmt::format("{} holds {}, which does not fit into 64 bits", name, json.get<std::uint64_t>()),
+             "write it as a string");
       return json.get<std::int64_t>();
     case OrderedJson::value_t::number_float: return json.get<double>();
     case OrderedJson::value_t::string: return text_from_json(json.get_ref<const std::string&>(), from_user, name);

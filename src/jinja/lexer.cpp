@@ -190,8 +190,8 @@ class Lexer {
       return add(TokenKind::symbol, begin, std::string(symbol));
     }
     const std::size_t length = decode(source_, at_).bytes;
-    fail(at_, fmt::format("the character {} means nothing here", quote(source_.substr(at_, length))),
-         "names are made of letters, digits and _; texts stand in quotes");
+    fail(at_, fmt::format("the character {} is not allowed here", quote(source_.substr(at_, length))),
+         "names are made of letters, digits and _; strings are in quotes");
   }
 
   static void balance(char symbol, std::size_t position, std::vector<char>& open) {
@@ -201,7 +201,7 @@ class Lexer {
     if (symbol != ')' && symbol != ']' && symbol != '}') return;
     if (open.empty()) fail(position, fmt::format("{} closes nothing", symbol), "remove it, or open it before");
     if (open.back() != symbol)
-      fail(position, fmt::format("{} stands where {} would close the last bracket", symbol, open.back()),
+      fail(position, fmt::format("found {} where {} would close the last bracket", symbol, open.back()),
            "close brackets in the order of their opening");
     open.pop_back();
   }
@@ -240,7 +240,7 @@ class Lexer {
     }
     at_ = integer_end(begin);
     const ParsedInteger parsed = parse_integer(source_.substr(begin, at_ - begin), 0);
-    if (!parsed.value) fail(begin, "this integer leaves 64 bits", "write it with a point, as a float");
+    if (!parsed.value) fail(begin, "this integer does not fit into 64 bits", "write it with a point, as a float");
     add(TokenKind::integer, begin);
     tokens_.back().integer = *parsed.value;
   }

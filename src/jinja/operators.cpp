@@ -16,7 +16,7 @@ namespace {
        "convert one of them, as with | string or | int");
 }
 [[noreturn]] void fail_overflow(std::string_view sign) {
-  fail(fmt::format("the result of {} leaves 64 bits", sign), "use floats, written with a point");
+  fail(fmt::format("the result of {} does not fit into 64 bits", sign), "use floats, written with a point");
 }
 
 bool both_integers(const Value& a, const Value& b) { return a.integer() && b.integer(); }
@@ -206,7 +206,7 @@ Value positive(const Value& a) {
   if (a.is_undefined()) fail_undefined(a);
   if (const auto integer = a.integer()) return *integer;
   if (a.is_float()) return a;
-  fail(fmt::format("+ cannot stand in front of {}", described(a)), "convert it with | int or | float");
+  fail(fmt::format("+ cannot be applied to {}", described(a)), "convert it with | int or | float");
 }
 
 }  // namespace weft::jinja

@@ -46,7 +46,7 @@ class Parser {
     throw SyntaxFault{position, std::move(fact), std::move(cure)};
   }
   [[noreturn]] void fail_expecting(std::string_view wanted) const {
-    fail(token().position, fmt::format("{} stands where {} is expected", shown(token()), wanted));
+    fail(token().position, fmt::format("expected {}, found {}", wanted, shown(token())));
   }
   static std::string shown(const Token& token) {
     switch (token.kind) {
@@ -211,7 +211,7 @@ class Parser {
          {"extends", "include", "import", "from", "block", "endblock", "autoescape", "endautoescape", "do"})
       if (tag == other)
         fail(position, fmt::format("the statement {} is not supported", tag),
-             "a chat template stands alone: write its text here, or a macro");
+             "a chat template is one file: write its text here, or a macro");
     fail(position, fmt::format("no statement is called {}", quote(tag, 40)),
          ends.empty() ? "there are if, for, set, macro, call, filter, with, raw, break, continue and generation"
                       : fmt::format("the block that is open ends with {{% {} %}}", fmt::join(ends, " %} or {% ")));
@@ -602,7 +602,7 @@ class Parser {
         indices.size() == 1 ? std::move(indices.front()) : target_tuple(position, std::move(indices));
     if (index->kind == Kind::tuple)
       for (const auto& part : index->parts)
-        if (part->kind == Kind::slice) fail(part->position, "a slice stands among several indices", "use one slice");
+        if (part->kind == Kind::slice) fail(part->position, "a slice is one of several indices", "use one slice");
     return make(Kind::subscript, position, std::move(object), std::move(index));
   }
   ExpressionPointer parse_index() {

@@ -118,7 +118,7 @@ bool test_sameas(const Value& value, const Arguments& arguments) {
 // A name to look up in a table.
 std::string_view name_in(const Value& value, const Arguments& arguments) {
   alone(arguments);
-  if (!is_hashable(value)) fail(fmt::format("a {} is no name", type_name(value)), "give a string");
+  if (!is_hashable(value)) fail(fmt::format("a {} is not a name", type_name(value)), "give a string");
   return value.is_text() ? std::string_view(value.text()->bytes) : std::string_view();
 }
 bool test_filter(const Value& value, const Arguments& arguments) {

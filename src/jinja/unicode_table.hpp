@@ -1,4 +1,4 @@
-// The tables behind unicode.hpp.
+// The tables of unicode.hpp.
 #pragma once
 
 #include <cstdint>

@@ -227,7 +227,7 @@ bool contains(const Value& container, const Value& item) {
   if (container.is_text()) {
     if (item.is_undefined()) fail_undefined(item);
     if (!item.is_text())
-      fail(fmt::format("'in' asks a string for {}, which is no string", described(item)), "use | string");
+      fail(fmt::format("'in' looks for a string in a string, not for {}", described(item)), "use | string");
     const std::string &text = container.text()->bytes, &part = item.text()->bytes;
     work(text.size() / 1024);
     // memmem is linear; find is not linear on hostile texts.

@@ -13,7 +13,7 @@ ModelGraph build_llama(const BuildInput& input) {
     const std::string q = b.linear("q", h, c.heads * c.head_dim, Bias::if_present),
                       k = b.linear("k", h, c.kv_heads * c.head_dim, Bias::if_present),
                       v = b.linear("v", h, c.kv_heads * c.head_dim, Bias::if_present);
-    // GGUF files of this family hold the rows of q and k in the order that turns neighbours.
+    // GGUF files of this family store the rows of q and k so that rotary pairs are neighbours.
     const auto at = static_cast<std::size_t>(i);
     const std::string a = b.attention(q, k, v,
                                       {.pairs = c.from_gguf ? RopePairs::neighbours : RopePairs::halves,

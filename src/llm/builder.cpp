@@ -196,7 +196,7 @@ std::string GraphBuilder::gate_and_up(std::string gate, const std::string& up, O
 ModelGraph GraphBuilder::finish(const std::string& x) {
   layer_ = -1;
   const std::string rows = node("picked", OpType::pick, {x}, {Symbol::rows, config().hidden});
-  // A file that ties the two may hold the table once or twice; where both are there, the head is its own.
+  // A tied model may store the table once or twice. If the head has a tensor, the graph uses that tensor.
   const bool tied = config().tied || !has("lm_head.weight");
   const std::string head = tied ? "embed.weight" : constant("lm_head.weight", {config().vocabulary, config().hidden});
   std::string logits = node("lm_head", OpType::matmul, {rows, head}, {Symbol::rows, config().vocabulary});

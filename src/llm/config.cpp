@@ -17,7 +17,7 @@ class Keys {
  public:
   Keys(const Json& json, const std::string& source, std::string path = "")
       : json_(json), source_(source), path_(std::move(path)) {
-    if (!json.is_object()) fail("", "is no object");
+    if (!json.is_object()) fail("", "is not an object");
   }
   [[noreturn]] void fail(std::string_view key, std::string_view fact) const {
     throw FileError(fmt::format("{}: {}{}{} {}", source_, path_, path_.empty() || key.empty() ? "" : ".", key, fact));
@@ -58,9 +58,9 @@ class Keys {
     std::vector<double> list;
     const Json* value = find({key});
     if (!value) return list;
-    if (!value->is_array()) fail(key, "is no list of numbers");
+    if (!value->is_array()) fail(key, "is not a list of numbers");
     for (const Json& each : *value) {
-      if (!each.is_number()) fail(key, "is no list of numbers");
+      if (!each.is_number()) fail(key, "is not a list of numbers");
       list.push_back(each.get<double>());
     }
     return list;
@@ -79,12 +79,12 @@ class Keys {
   std::string path_;
 };
 
-/// How many of a head's channels turn, where the keys say it.
+/// The number of rotary channels of a head, if a key gives it.
 void read_turning_part(const Keys& keys, ModelConfig& config) {
   const double part = keys.number({"partial_rotary_factor"}, -1.0);
   if (part == -1) return;
   if (!(part >= 0 && part <= 1))
-    keys.fail("partial_rotary_factor", fmt::format("is {}; it must lie between 0 and 1", part));
+    keys.fail("partial_rotary_factor", fmt::format("is {}; it must be between 0 and 1", part));
   config.rope_dims = static_cast<Extent>(part * static_cast<double>(config.head_dim));
 }
 
@@ -136,7 +136,7 @@ Json with_defaults(const Json& inner) {
   return all;
 }
 
-/// What changes a model's results and Weft does not compute.
+/// Refuses settings that change results and that Weft does not implement.
 void refuse_what_is_unknown(const Keys& keys, const ModelConfig& config) {
   struct Flag {
     const char* key;
@@ -144,20 +144,20 @@ void refuse_what_is_unknown(const Keys& keys, const ModelConfig& config) {
   };
   for (const auto& [key, known] : {Flag{"scale_attn_weights", true}, Flag{"scale_attn_by_inverse_layer_idx", false},
                                    Flag{"use_bidirectional_attention", false}})
-    if (keys.flag(key, known) != known) keys.fail(key, fmt::format("is {}, which Weft does not run", !known));
+    if (keys.flag(key, known) != known) keys.fail(key, fmt::format("is {}, which Weft does not support", !known));
   if (config.experts > 0 && !config.activation.empty() && config.activation != "silu")
     keys.fail("hidden_act", "is not \"silu\", the only one that Weft's experts have");
 }
 
-/// Layers that see a window only, and its size.
+/// The layers with a sliding window, and its size.
 void read_windows(const Keys& keys, ModelConfig& c) {
-  // Classes of these types know a window; those of two ask a flag first.
+  // Only these model types have a window; two of them also have a flag that switches it on.
   const bool by_flag = c.architecture.starts_with("qwen") || c.architecture == "smollm3";
   const bool known = by_flag || c.architecture == "mistral" || c.architecture == "mixtral" ||
                      c.architecture == "phi3" || c.architecture == "gemma2" || c.architecture == "gemma3_text";
   if (known && keys.flag("use_sliding_window", !by_flag)) c.window = keys.size({"sliding_window"}, 0);
   if (const Json* types = keys.find({"layer_types"})) {
-    if (!types->is_array()) keys.fail("layer_types", "is no list");
+    if (!types->is_array()) keys.fail("layer_types", "is not a list");
     for (const Json& type : *types) c.local_layers.push_back(type == "sliding_attention");
   } else if (const Extent pattern = keys.size({"sliding_window_pattern", "_sliding_window_pattern"}, 0); pattern > 0) {
     for (Extent i = 0; i < c.layers; ++i) c.local_layers.push_back((i + 1) % pattern != 0);
@@ -174,7 +174,7 @@ ModelConfig config_from_json(const Json& json, std::string source) {
   c.source = std::move(source);
   const Keys whole(json, c.source);
   c.architecture = whole.text({"model_type"});
-  // Models that also see keep the text model's keys apart.
+  // Vision models keep the keys of their text model in an object of their own.
   const Json* inner = whole.find({"text_config"});
   const Json text = inner ? with_defaults(*inner) : json;
   const Keys keys(text, c.source, inner ? "text_config" : "");
@@ -196,7 +196,7 @@ ModelConfig config_from_json(const Json& json, std::string source) {
                                          : activation;
   if (!c.activation.empty() && c.activation != "silu" && c.activation != "gelu" && c.activation != "gelu_tanh")
     keys.fail("hidden_act", fmt::format("is \"{}\"; known are silu, gelu and gelu_pytorch_tanh", activation));
-  // Absent, it is the class's default in the library that wrote the file, which saves only what differs from it.
+  // An absent key means the default of its class in transformers, which saves only keys that differ from the defaults.
   const bool tied_by_default =
       c.architecture == "gpt2" || c.architecture == "smollm3" || c.architecture.starts_with("gemma");
   c.tied = keys.flag("tie_word_embeddings", tied_by_default);
@@ -227,7 +227,7 @@ ModelConfig config_from_json(const Json& json, std::string source) {
   }
   read_windows(keys, c);
   if (const Json* list = keys.find({"no_rope_layers"})) {  // 1: the layer turns
-    if (!list->is_array()) keys.fail("no_rope_layers", "is no list");
+    if (!list->is_array()) keys.fail("no_rope_layers", "is not a list");
     for (const Json& each : *list)
       c.rope_layers.push_back(each.is_number() ? each != 0 : each.is_boolean() && each.get<bool>());
   } else if (c.architecture == "smollm3") {
@@ -244,7 +244,7 @@ ModelConfig config_from_json(const Json& json, std::string source) {
   if (!end) end = keys.find({"eos_token_id"});
   if (end) {
     for (const Json& id : end->is_array() ? *end : Json::array({*end})) {
-      if (!id.is_number_integer()) whole.fail("eos_token_id", "is no whole number or list of them");
+      if (!id.is_number_integer()) whole.fail("eos_token_id", "is not a whole number or a list of whole numbers");
       c.end_tokens.push_back(id.get<std::int64_t>());
     }
   }
@@ -264,11 +264,11 @@ ModelConfig config_from_gguf(const io::GgufMetadata& m, Extent vocabulary) {
   const auto size = [&](std::string_view name, std::optional<Extent> fallback = {}) {
     const std::string k = key(name);
     if (fallback && !m.contains(k)) return *fallback;
-    // Some files give a number for each layer; Weft takes models whose layers are alike.
+    // Some files give a number for each layer; Weft takes only models with equal layers.
     const std::vector<std::int64_t> list = m.integers(k);
     for (const std::int64_t each : list)
       if (each != list[0])
-        throw FileError(fmt::format("{}: {} differs from layer to layer, which Weft does not run", c.source, k));
+        throw FileError(fmt::format("{}: {} differs from layer to layer, which Weft does not support", c.source, k));
     if (list.empty() || list[0] < 0 || list[0] > kSizeMax)
       throw FileError(fmt::format("{}: {} is not a whole number from 0 to {}", c.source, k, kSizeMax));
     return Extent{list[0]};
@@ -281,7 +281,7 @@ ModelConfig config_from_gguf(const io::GgufMetadata& m, Extent vocabulary) {
   c.kv_heads = size("attention.head_count_kv", c.heads);
   c.head_dim = size("attention.key_length", c.heads > 0 ? c.hidden / c.heads : 0);
   if (size("attention.value_length", c.head_dim) != c.head_dim)
-    throw FileError(fmt::format("{}: {} differs from attention.key_length, which Weft does not run", c.source,
+    throw FileError(fmt::format("{}: {} differs from attention.key_length, which Weft does not support", c.source,
                                 key("attention.value_length")));
   c.intermediate = size("feed_forward_length");
   c.context = size("context_length");
@@ -300,7 +300,7 @@ ModelConfig config_from_gguf(const io::GgufMetadata& m, Extent vocabulary) {
     s.kind = RopeScaling::Kind::yarn;
     s.beta_fast = number("rope.scaling.yarn_beta_fast", s.beta_fast);
     s.beta_slow = number("rope.scaling.yarn_beta_slow", s.beta_slow);
-    // Here the factor is of what the kind computes, and not in its place.
+    // Here the factor multiplies the computed value; it does not replace it.
     if (s.attention_factor > 0 && s.factor > 1) s.attention_factor *= 0.1 * std::log(s.factor) + 1;
   } else if (scaling == "longrope")
     s.kind = RopeScaling::Kind::longrope;
@@ -334,10 +334,10 @@ void check(const ModelConfig& c) {
         Size{"number of key heads", c.kv_heads, 1 << 12}, Size{"head size", c.head_dim, 1 << 12},
         Size{"intermediate size", c.intermediate, 1 << 20}, Size{"context", c.context, kSizeMax}})
     require(value >= 1 && value <= max, fmt::format("the {} is {}, not from 1 to {}", name, value, max));
-  require(c.heads % c.kv_heads == 0, fmt::format("{} heads are no multiple of {} key heads", c.heads, c.kv_heads));
+  require(c.heads % c.kv_heads == 0, fmt::format("{} heads are not a multiple of {} key heads", c.heads, c.kv_heads));
   require(c.rope_dims >= 0 && c.rope_dims <= c.head_dim && c.rope_dims % 2 == 0,
-          fmt::format("{} channels turn with the position; an even number up to the head size {} can", c.rope_dims,
-                      c.head_dim));
+          fmt::format("{} channels have rotary positions; the number must be even and at most the head size {}",
+                      c.rope_dims, c.head_dim));
   require(c.norm_eps > 0 && c.norm_eps < 1, fmt::format("the norms' epsilon is {}, not between 0 and 1", c.norm_eps));
   require(c.rope_base > 0 && c.rope_local_base >= 0, "the base of positions is not above 0");
   require(c.attention_soft_cap >= 0 && c.logit_soft_cap >= 0 && c.query_scale >= 0, "a soft cap or scale is negative");
@@ -377,7 +377,7 @@ RopeTable rope_table(const ModelConfig& c, Extent length, bool local) {
   const std::vector<double>* factors = nullptr;
   if (s.kind == RopeScaling::Kind::longrope)
     factors = static_cast<double>(length) > original ? &s.long_factors : &s.short_factors;
-  // yarn: the pairs that turn `beta` times within the original context lie here.
+  // yarn: the pair that makes `beta` turns within the original context.
   const auto pair_of = [&](double beta) {
     return dims * std::log(original / (beta * 2 * M_PI)) / (2 * std::log(base));
   };

@@ -1,4 +1,4 @@
-// What the files of a model say of it: sizes, norms, positions, attention, experts. One struct for every family.
+// The configuration of a model: sizes, norms, positions, attention, experts. One struct for all families.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +12,7 @@
 
 namespace weft::llm {
 
-/// How the pairs of channels that turn together lie: (d, d + D/2), or (2d, 2d + 1).
+/// The layout of rotary pairs of channels: (d, d + D/2), or (2d, 2d + 1).
 enum class RopePairs { halves, neighbours };
 
 /// How frequencies change for contexts longer than those of training.

@@ -11,7 +11,7 @@
 namespace weft::llm {
 namespace {
 
-/// What the two kinds of files call a model. The first row that fits counts.
+/// The names of a model in the two kinds of files. The first matching row counts.
 struct Architecture {
   std::string_view hf, gguf, hf_class;
 };
@@ -56,7 +56,7 @@ std::vector<double> slowing_of(const ModelConfig& config) {
   return factors;
 }
 
-/// The settings of Llama 3 that the factors of a GGUF file came from, if these are of the two that models have.
+/// The settings of Llama 3 behind the factors of a GGUF file, if they are one of the two sets that models use.
 std::optional<RopeScaling> as_llama3(const ModelConfig& config) {
   for (const double factor : {8.0, 32.0}) {
     ModelConfig guess = config;
@@ -102,7 +102,7 @@ Json scaling_to_json(const ModelConfig& c) {
       if (c.architecture != "phi3") json["original_max_position_embeddings"] = original;
       break;
   }
-  // What the kind computes by itself is left out.
+  // Leaves out values that readers compute themselves.
   ModelConfig usual = c;
   usual.rope_scaling.attention_factor = 0;
   const double magnitude = rope_table(c, c.context, false).magnitude;
@@ -171,7 +171,7 @@ Json config_to_json(const ModelGraph& graph) {
   if (c.architecture == "mixtral")
     json.update({{"num_local_experts", c.experts}, {"num_experts_per_tok", c.experts_per_token}});
 
-  // What differs from layer to layer is read from the graph, where the family's own rules have been applied.
+  // Settings that differ between layers come from the graph, where the rules of the family have been applied.
   Json kinds = Json::array(), turns = Json::array();
   bool some_local = false;
   for (Extent i = 0; i < c.layers; ++i) {

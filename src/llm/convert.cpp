@@ -1,4 +1,4 @@
-// What differs between the two kinds of files is what differs between the graphs that a family builds for them: names,
+// The difference between the two kinds of files is the difference between the graphs that a family builds for them: names,
 // matrices that are transposed, norms around 1 + w, and the order of the rows of queries and keys. So no second
 // description of a family is needed, and a family's file alone decides how its tensors are converted.
 #include "llm/convert.hpp"
@@ -60,7 +60,7 @@ std::unordered_map<std::string, Layout> layouts_of(const ModelGraph& graph) {
     const OpNode& maker = *makers.at(node.inputs[0]);
     const bool neighbours = std::get<std::string>(node.attributes.at("pairs")) == "neighbours";
     if (maker.op != OpType::matmul) {
-      if (neighbours) throw InternalError(fmt::format("llm: {} turns what no matrix makes", node.id));
+      if (neighbours) throw InternalError(fmt::format("llm: {} rotates a tensor that no product makes", node.id));
       continue;
     }
     for (std::size_t i = 1; i < maker.inputs.size(); ++i) {
@@ -71,7 +71,7 @@ std::unordered_map<std::string, Layout> layouts_of(const ModelGraph& graph) {
   return layouts;
 }
 
-/// A constant on its way.
+/// A constant during its conversion.
 struct Move {
   std::vector<const io::SourceTensor*> from;
   std::vector<std::string> to;
@@ -190,7 +190,7 @@ void put_as(BlockType type, const std::vector<float>& values, const io::TensorSo
   put(bytes);
 }
 
-/// What the model computes must be the same, whichever file says it.
+/// Checks that both files describe the same computation.
 void require_same(const ModelGraph& from, const ModelGraph& to) {
   std::string problems;
   const auto problem = [&](const std::string& fact) {
@@ -205,7 +205,7 @@ void require_same(const ModelGraph& from, const ModelGraph& to) {
   for (const OpNode& node : from.nodes) {
     const auto found = nodes.find(node.id);
     if (found == nodes.end() || found->second->op != node.op || found->second->inputs != node.inputs) {
-      problem(fmt::format("{} would be lost, or of another kind", node.id));
+      problem(fmt::format("{} would be lost, or another op", node.id));
       continue;
     }
     for (const auto& [key, value] : node.attributes) {
@@ -217,13 +217,13 @@ void require_same(const ModelGraph& from, const ModelGraph& to) {
     }
     nodes.erase(found);
   }
-  for (const auto& [id, node] : nodes) problem(fmt::format("{} would be there", id));
+  for (const auto& [id, node] : nodes) problem(fmt::format("{} would be added", id));
   for (const bool local : {false, true})
     for (const Extent context : {Extent{1}, from.config.context}) {
       const RopeTable a = rope_table(from.config, context, local), b = rope_table(to.config, context, local);
       if (!near(a.magnitude, b.magnitude) ||
           !std::equal(a.frequencies.begin(), a.frequencies.end(), b.frequencies.begin(), b.frequencies.end(), near))
-        problem(fmt::format("positions of {} tokens would turn by other frequencies", context));
+        problem(fmt::format("texts of {} tokens would have other rotary frequencies", context));
     }
   for (const TensorDesc& tensor : from.tensors)
     if (!tensor.keys.empty() && !to.find(tensor.name)) problem(fmt::format("{} would be lost", tensor.name));
@@ -288,13 +288,13 @@ struct Conversion {
   const ConvertOptions& options;
   TensorNames names;
   ModelConfig config;
-  /// What is not part of a language model stays behind.
+  /// Notes the tensors that are not part of a language model, which are not converted.
   std::vector<std::string> notes() const {
     const auto seeing = std::count_if(source.tensors().begin(), source.tensors().end(), [](const io::SourceTensor& t) {
       return t.name.find("vision") != std::string::npos || t.name.find("multi_modal") != std::string::npos;
     });
     if (seeing == 0) return {};
-    return {fmt::format("{} tensors of the part that sees are left behind", seeing)};
+    return {fmt::format("{} tensors of the vision part are left behind", seeing)};
   }
 
   ModelGraph from, to;
@@ -302,8 +302,8 @@ struct Conversion {
   std::uint64_t total = 0, done = 0;
 };
 
-/// The folder is to hold the new model and nothing of another: FileError if it would. Without `with_tokenizer` its
-/// tokenizer is the user's affair, and noted.
+/// FileError if the folder holds parts of another model, which the new one would be mixed with. Without `with_tokenizer` its
+/// tokenizer stays, and a note says so.
 void check_folder(const fs::path& folder, const ConvertOptions& options, const TokenizerFiles& tokenizer,
                   std::vector<std::string>& notes) {
   FolderRest rest = rest_of_folder(folder, [&](std::string_view name) {
@@ -349,7 +349,7 @@ Converted convert_to_folder(const io::TensorSource& source, const fs::path& fold
   json.update({{"dtype", dtype}, {"torch_dtype", dtype}});
 
   std::error_code error;
-  // Made here, it goes again if nothing comes into it.
+  // A folder that was created here is removed again if nothing is written into it.
   struct MadeFolder {
     ~MadeFolder() {
       std::error_code ignored;

@@ -23,14 +23,14 @@ struct ConvertOptions {
 
 struct Converted {
   std::size_t tensors = 0;
-  std::vector<std::string> notes;  ///< what a user should know of the result
+  std::vector<std::string> notes;  ///< notes for the user about the result
 };
 
 /// Writes a folder with config.json, model.safetensors, tokenizer.json and their settings; files of these names are
 /// replaced. `source` is a GGUF file.
 /// Errors: FileError as `llm::load`, and for a model or a tokenizer that the other kind of file cannot express, with what
 /// would differ; for a folder with other files that would be taken for parts of the model, which is left as it is;
-/// UsageError for a `type` that is none of the three.
+/// UsageError for any other `type`.
 Converted convert_to_folder(const io::TensorSource& source, const std::filesystem::path& folder,
                             const ConvertOptions& options = {});
 /// Writes a GGUF file. `source` is a folder. Errors as `convert_to_folder`.

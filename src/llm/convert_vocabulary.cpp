@@ -16,7 +16,7 @@ using text::TokenId;
 
 Json settings_in(const fs::path& path) {
   const Json json = fs::exists(path) ? read_json_file(path) : Json::object();
-  if (!json.is_object()) throw FileError(fmt::format("{}: is no object", path.string()));
+  if (!json.is_object()) throw FileError(fmt::format("{}: is not an object", path.string()));
   return json;
 }
 

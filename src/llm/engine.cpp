@@ -37,7 +37,7 @@ constexpr Extent kHistory = 256;
 
 std::size_t smallest_size(std::size_t steps) { return *std::lower_bound(std::begin(kSizes), std::end(kSizes), steps); }
 
-/// Of a long run of steps, how many the next pass takes: padding costs as much as tokens do. Half the largest pass is as
+/// How many tokens the next pass takes from a long prompt. Padding costs as much as tokens. Half the largest pass is as
 /// quick on a CPU, and takes half the memory.
 std::size_t next_size(std::size_t steps, Device device) {
   if (steps <= 16) return smallest_size(steps);
@@ -48,7 +48,7 @@ std::size_t next_size(std::size_t steps, Device device) {
   return steps > 3 * size ? smallest_size(std::min(steps, most)) : size;
 }
 
-/// Graphs are made of many small pieces, and whoever compiles one is left with holes of megabytes.
+/// Returns freed memory to the system, because compiling a graph leaves megabytes of holes in the heap.
 void return_free_memory() {
 #if defined(__GLIBC__)
   malloc_trim(0);
@@ -88,8 +88,8 @@ Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) : 
   if (options.sequences < 1 || options.sequences > 256)
     throw UsageError(fmt::format("llm::load: {} sequences; 1 to 256 can be kept side by side", options.sequences));
   if (options.context < 0 || options.context > kContextMax)
-    throw UsageError(fmt::format("llm::load: a context of {}, not from 1 to {}, nor 0 for the model's own",
-                                 options.context, kContextMax));
+    throw UsageError(
+        fmt::format("llm::load: context {}: give 1 to {}, or 0 for the model's own", options.context, kContextMax));
   io::TensorSource source = io::TensorSource::open(path);
   const TensorNames names(source);
   const ModelConfig config = read_config(source, names);
@@ -132,7 +132,7 @@ Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) : 
   if (const Extent rows = config.window + Extent{kStepsMax};
       !options.whole_cache && rows < context_ && std::any_of(graph_.tensors.begin(), graph_.tensors.end(), is_recent))
     ring_ = rows;
-  // Memory as it comes: rows that no token was written to are never read.
+  // Uninitialised memory is fine: rows that no token was written to are never read.
   for (const TensorDesc& tensor : graph_.tensors) {
     if (tensor.storage != TensorStorage::kv_cache) continue;
     const Extent rows = ring_ > 0 && is_recent(tensor) ? ring_ : context_;
@@ -180,11 +180,11 @@ void Engine::choose_context(const LoadOptions& options) {
       throw UsageError(fmt::format("llm::load: {} bytes leave room for {} positions beside the weights; allow more",
                                    options.device_memory, fitting));
   }
-  // Places in caches are 32-bit numbers on devices.
+  // Devices count rows of caches with 32 bits.
   if (const auto rows = try_multiply<Extent>(context_, slots_);
       !rows || *rows > std::numeric_limits<std::int32_t>::max())
-    throw UsageError(fmt::format("llm::load: {} sequences of {} positions; all together can have {}", slots_, context_,
-                                 std::numeric_limits<std::int32_t>::max()));
+    throw UsageError(fmt::format("llm::load: {} sequences of {} positions each; together they can have at most {}",
+                                 slots_, context_, std::numeric_limits<std::int32_t>::max()));
 }
 
 std::uint64_t Engine::cache_bytes() const {
@@ -230,7 +230,7 @@ Tensor Engine::pass(std::span<const PositionedToken> batch, std::size_t size, Lo
     const PositionedToken& token = batch[t];
     if (wanted != LogitsOf::drawn && (token.token < 0 || token.token >= config().vocabulary))
       throw UsageError(
-          fmt::format("llm: token {} is none of the {} of the vocabulary", token.token, config().vocabulary));
+          fmt::format("llm: token {} is outside of the vocabulary of {}", token.token, config().vocabulary));
     if (token.position >= context_)
       throw UsageError(fmt::format(
           "llm: the text has more tokens than the context of {}; load with a larger one, or shorten it", context_));
@@ -366,7 +366,7 @@ std::vector<Draw> Engine::finish(Drawing drawing, std::size_t count) const {
   std::vector<Draw> draws;
   for (std::size_t i = 0; i < count; ++i) {
     if (drawn[2 * i] < 0)
-      throw UsageError("llm: the model gave logits that are no numbers; its weights or its context are out of range");
+      throw UsageError("llm: the model gave logits that are NaN; its weights or its context are out of range");
     draws.push_back({drawn[2 * i], std::bit_cast<float>(drawn[2 * i + 1]), {}});
   }
   if (drawing.top > 0) {
@@ -381,7 +381,7 @@ std::vector<Draw> Engine::finish(Drawing drawing, std::size_t count) const {
       const auto row = std::span<const float>(logits).subspan(i * vocabulary, vocabulary);
       const double total = log_total(row);
       draws[i].top = most_probable(row, drawing.top, total);
-      // By the same sum, so that the token has the same number in the list.
+      // The same sum, so that the token has the same log-probability in the list.
       draws[i].log_probability = static_cast<float>(row[static_cast<std::size_t>(draws[i].token)] - total);
     }
   }

@@ -37,13 +37,13 @@ struct Draw {
 struct Drawing {
   Tensor drawn;  // [rows, 2] i32: token, bits of its log-probability
   std::unique_ptr<backend::Readback> readback;
-  // What most probable tokens are found in, on the host, where some are asked for.
+  // Logits on the host, for requests that ask for the most probable tokens.
   Extent top = 0;
   Tensor logits;
   std::unique_ptr<backend::Readback> logits_readback;
 };
 
-/// What a row of logits is drawn by.
+/// The settings that a row of logits is drawn with.
 struct DrawRequest {
   const Sampling* sampling = nullptr;
   std::uint64_t seed = 0;
@@ -53,7 +53,7 @@ struct DrawRequest {
   std::span<const text::TokenId> history;  // tokens before it
 };
 
-/// Numbers on the device that seldom change: they are uploaded when they do.
+/// Numbers on the device that seldom change, and are uploaded only when they change.
 template <class T>
 class Uploaded {
  public:
@@ -113,8 +113,8 @@ class Engine {
   /// Whether `grow` would do that.
   bool turns_anew(int slot, Extent length) const;
   /// Tokens of the prompt that the slot already holds, but for the last, which must be computed for its logits; the cache
-  /// is cut there. Where rings have lost the window before that place, nothing is reused: that window came of windows
-  /// before it, which are lost too.
+  /// is cut there. If rings have lost the window before that place, nothing is reused: the rows of that window depend
+  /// on earlier rows, which are lost too.
   Extent reuse(int slot, std::span<const text::TokenId> prompt);
 
   /// False while a generation uses the model.

@@ -94,7 +94,7 @@ const Family& family_of(const ModelConfig& config) {
   const auto nearest = *std::min_element(known.begin(), known.end(), [&](std::string_view a, std::string_view b) {
     return edit_distance(config.architecture, a) < edit_distance(config.architecture, b);
   });
-  throw FileError(fmt::format("{}: the architecture \"{}\" is none that Weft knows; it knows {} (nearest: {})",
+  throw FileError(fmt::format("{}: Weft does not know the architecture \"{}\"; it knows {} (nearest: {})",
                               config.source, config.architecture.substr(0, 64), fmt::join(known, ", "), nearest));
 }
 

@@ -1,4 +1,4 @@
-// The families of models: one row each, with how files name them, who builds them, and how their tensors are called.
+// The families of models: a row for each, with its names in files, its builder and the names of its tensors.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace weft::llm {
 
-/// A tensor by Weft's name and by those of the two kinds of files. {} stands for the layer, {e} for the expert; "" where
+/// A tensor by Weft's name and by those of the two kinds of files. {} is the layer, {e} the expert; "" where
 /// a kind has no such tensor.
 struct NameRow {
   std::string_view name, gguf, hf;

@@ -113,18 +113,18 @@ void ModelGraph::validate() const {
     for (std::string_view name : row.attributes)
       if (!n.attributes.contains(std::string(name))) problem(n.id, fmt::format("attribute {} is missing", name));
     bool complete = known.contains(n.output);
-    if (!complete) problem(n.id, fmt::format("its output {} is no tensor of the graph", n.output));
+    if (!complete) problem(n.id, fmt::format("its output {} is not a tensor of the graph", n.output));
     for (const std::string& name : n.inputs) {
       auto it = known.find(name);
       if (it == known.end()) {
-        problem(n.id, fmt::format("{} is no tensor of the graph", name));
+        problem(n.id, fmt::format("{} is not a tensor of the graph", name));
         complete = false;
       } else if (it->second->storage == TensorStorage::activation && !made.contains(name)) {
         problem(n.id, fmt::format("{} is read before it is made", name));
       }
     }
     if (complete && known.at(n.output)->storage != TensorStorage::activation)
-      problem(n.id, "writes what is no activation");
+      problem(n.id, "writes a tensor that is not an activation");
     if (!made.insert(n.output).second) problem(n.id, fmt::format("{} is made twice", n.output));
     if (!complete || n.inputs.size() < row.inputs_min) continue;
     const std::vector<Dim> x = shape_of(n.inputs[0]), y = shape_of(n.output);
@@ -168,7 +168,7 @@ void ModelGraph::validate() const {
             cache == std::vector<Dim>{n.integer("window") > 0 ? Symbol::recent : Symbol::length, k[1]} &&
             cache == shape_of(n.inputs[4]));
         for (std::size_t i : {std::size_t{3}, std::size_t{4}})
-          if (known.at(n.inputs[i])->storage != TensorStorage::kv_cache) problem(n.id, n.inputs[i] + " is no cache");
+          if (known.at(n.inputs[i])->storage != TensorStorage::kv_cache) problem(n.id, n.inputs[i] + " is not a cache");
         break;
       }
       case OpType::mul:

@@ -98,7 +98,7 @@ struct ModelGraph {
   /// One line a tensor and a node.
   std::string to_string() const;
   /// Every rule of the ops: tensors that exist, are made before they are read, made once, of shapes that fit.
-  /// InternalError with all that is broken, since graphs come from builders and not from users.
+  /// InternalError that lists every broken rule, because graphs come from builders and not from users.
   void validate() const;
 };
 

@@ -39,7 +39,7 @@ class Lowering {
     auto it = values_.find(node.inputs[i]);
     return it != values_.end() ? it->second : context_.weights.at(node.inputs[i])[0];
   }
-  /// x W^T + b, whatever W is kept as. Exact: x is not rounded to eight bits.
+  /// x W^T + b, for any type of W. Exact: x is not rounded to eight bits.
   Tensor product(const Tensor& x, const std::string& name, const Tensor& bias = {}, bool exact = false) const {
     const Tensor& weight = context_.weights.at(name)[0];
     return is_packed_matrix(weight) ? packed_linear(x, weight, bias, exact || context_.exact) : linear(x, weight, bias);
@@ -59,7 +59,7 @@ class Lowering {
       case OpType::layer_norm: return layer_norm(input(node, 0), input(node, 1), input(node, 2), node.real("eps"));
       case OpType::matmul:
         // The values of attention are a small product, and rounding there costs the most: without it the
-        // logits of SmolLM2 lie 0.186 off, with it 0.216.
+        // logits of SmolLM2 differ by 0.186 from f32, with it by 0.216.
         return product(input(node, 0), node.inputs[1], node.inputs.size() > 2 ? input(node, 2) : Tensor(),
                        attended_values_.contains(node.output));
       case OpType::columns: return narrow(input(node, 0), 1, node.integer("begin"), node.integer("count"));
@@ -142,15 +142,15 @@ class Lowering {
     return reshape(y, q.shape());
   }
 
-  // In the graph every expert sees every token, and what the router did not choose weighs nothing: its products leave out
-  // those tokens, and where none is left they do not read their weights.
+  // In the graph every expert sees every token, with weight 0 for tokens that its router did not choose: products skip
+  // those tokens, and a product without any token does not read its weights.
   Tensor mixed(const OpNode& node) const {
     const Tensor x = input(node, 0);
     const Tensor scores = product(x, node.inputs[1]);  // [T, E]
     const Extent experts = scores.dim(1), tokens = x.dim(0);
     const Tensor expert(
         cast(expand(unsqueeze(arange(experts, DType::i32, x.device()), 0), {tokens, experts}), DType::i32));
-    // The chosen ones' softmax; the best is taken out, again and again.
+    // Softmax over the chosen experts, which are found by removing the best one again and again.
     const double none = -std::numeric_limits<double>::infinity();
     Tensor left = scores, chosen = zeros_like(scores);
     for (Extent i = 0; i < node.integer("used"); ++i) {

@@ -156,9 +156,9 @@ Perplexity Model::perplexity(std::string_view text, const PerplexityOptions& opt
                              const std::function<void(const Perplexity&)>& progress) const {
   const Extent window = options.window != 0 ? options.window : std::min<Extent>(context(), 512);
   if (options.windows_max < 0)
-    throw UsageError(fmt::format("llm: {} windows of a text, not 1 or more, nor 0 for all", options.windows_max));
+    throw UsageError(fmt::format("llm: {} windows of a text; give at least 1, or 0 for all", options.windows_max));
   if (window < 4 || window > context())
-    throw UsageError(fmt::format("llm: a window of {} tokens; 4 to the context of {} can be", window, context()));
+    throw UsageError(fmt::format("llm: a window of {} tokens; give 4 to {}, the context", window, context()));
   // Where the tokenizer begins texts with a token, as that of Llama does, each window begins with it.
   const std::vector<std::int32_t> around = encode("");
   const bool begins = !around.empty();

@@ -1,4 +1,4 @@
-// A folder that a model is written into, which may hold another already.
+// A folder that a model is written into, and which may already hold another model.
 #pragma once
 
 #include <filesystem>
@@ -9,10 +9,10 @@
 
 namespace weft::llm {
 
-/// What a folder holds beside the files that will be written.
+/// Files of a folder other than those that will be written.
 struct FolderRest {
-  std::vector<std::string> weights;    ///< what Weft or transformers would take for weights of the model
-  std::vector<std::string> tokenizer;  ///< ... for parts of its tokenizer, chat template or rules of generation
+  std::vector<std::string> weights;    ///< files that readers would take for weights of the model
+  std::vector<std::string> tokenizer;  ///< ... for its tokenizer, chat template or settings
 };
 /// Both sorted; empty for a folder that is not there.
 FolderRest rest_of_folder(const std::filesystem::path& folder,

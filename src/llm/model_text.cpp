@@ -63,7 +63,7 @@ ModelText model_text_of_folder(const std::filesystem::path& folder, const ModelC
   if (const auto generation = folder / "generation_config.json"; std::filesystem::exists(generation)) {
     const Json json = read_json_file(generation);
     if (const auto it = json.find("eos_token_id"); it != json.end() && !it->is_null()) {
-      ends.end_tokens.clear();  // what generates overrides what trained
+      ends.end_tokens.clear();  // generation_config.json overrides config.json
       for (const Json& id : it->is_array() ? *it : Json::array({*it}))
         if (id.is_number_integer()) ends.end_tokens.push_back(id.get<std::int64_t>());
     }

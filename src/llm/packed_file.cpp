@@ -23,14 +23,14 @@ namespace {
 
 constexpr std::string_view kTitle = "weft packed weights 2\n", kModel = "model ", kExtension = ".packed";
 constexpr std::size_t kPage = 4096, kLine = 64;
-// Written at once: a system whose files may stand in large pages makes as large ones of it. Then it is flushed, so that
-// little waits for the disk when the file is done, and a writer may give up.
+// Written in one call, so that a system with large pages in its page cache uses them. Flushed after each piece, so that
+// little is left to flush at the end, and a writer can give up in between.
 constexpr std::size_t kWriteBytes = std::size_t{64} << 20;
 
 // Bytes that one digest covers: those of a file are checked by several threads.
 constexpr std::size_t kDigestedBytes = std::size_t{4} << 20;
 
-/// The digests of a file, in its order; then that of the digests themselves. They stand behind what they cover.
+/// The digests of a file, in its order; then the digest of the digests. They follow the data that they cover.
 class Digests {
  public:
   static std::size_t count_for(std::size_t bytes) { return (bytes + kDigestedBytes - 1) / kDigestedBytes + 1; }
@@ -72,7 +72,7 @@ class Digests {
   std::vector<std::uint64_t> digests_;
 };
 
-/// Below programs that compute: they hand tasks around, and would wait for a thread that lost its processor.
+/// A lower priority than programs that compute: their threads wait for each other, so taking one processor delays all.
 void lower_priority_of_thread() {
 #if defined(__linux__)
   constexpr int kNice = 10;
@@ -97,7 +97,7 @@ std::optional<fs::path> model_of(const fs::path& packed) {
   return fs::path(head.substr(begin, end - begin));
 }
 
-/// What a writer that was killed left. One that is at work writes often.
+/// Removes files of killed writers. A live writer has written to its file recently.
 void remove_leftovers(const fs::path& folder) {
   for (const fs::path& path : find_leftovers(folder)) {
     std::error_code error;
@@ -106,7 +106,7 @@ void remove_leftovers(const fs::path& folder) {
   }
 }
 
-/// Removes what makes room for `bytes` more; false where that would be too much.
+/// Removes old files until `bytes` more fit; false if they cannot fit.
 bool make_room(const fs::path& folder, std::uint64_t bytes, double disk_share) {
   std::vector<fs::path> packed;
   std::uint64_t held = 0;
@@ -200,7 +200,7 @@ bool PackedFile::open() {
   } catch (const FileError&) {
     return false;
   }
-  // So that the least used go first; a folder that cannot be written to keeps its times.
+  // Marks the file as used, so that the least used files are removed first. Fails silently in read-only folders.
   std::error_code ignored;
   fs::last_write_time(path_, fs::file_time_type::clock::now(), ignored);
   return true;
@@ -220,7 +220,7 @@ void PackedFile::write(std::span<const Tensor> matrices, const std::stop_token& 
   if (!settled_) return;
   try {
     if (!make_private_folder(path_.parent_path())) return;
-    fs::remove(path_);  // it is none of this model as it is now
+    fs::remove(path_);  // it does not belong to the present state of this model
     remove_leftovers(path_.parent_path());
     if (!make_room(path_.parent_path(), bytes_, disk_share_)) return;
     AtomicFile file(path_, {.expected_bytes = bytes_, .mode = 0600});
@@ -230,7 +230,7 @@ void PackedFile::write(std::span<const Tensor> matrices, const std::stop_token& 
       file.write(bytes);
     };
     write(std::as_bytes(std::span(head_)));
-    // Matrices that stand side by side in memory are written together.
+    // Matrices that are adjacent in memory are written together.
     for (std::size_t i = 0; i < matrices.size();) {
       std::span<const std::byte> run = packed_bytes(matrices[i]);
       if (file.bytes_written() != parts_[i].at) throw InternalError("llm: packed matrices do not follow each other");

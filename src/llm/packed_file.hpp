@@ -1,5 +1,5 @@
-// Weights as a device packs them, kept in a file between runs: a later load of the model maps it, and neither packs nor
-// takes memory for what it reads.
+// Packed weights in a file that outlives the run: a later load of the model maps the file, and neither packs nor
+// allocates memory for weights.
 #pragma once
 
 #include <chrono>
@@ -31,8 +31,8 @@ struct PackedPart {
 struct PackedFileRules {
   std::filesystem::path folder;          // empty: no files
   std::uint64_t bytes_min = 16'000'000;  // less is packed in some milliseconds
-  // Since the model's files were last written to. Times of files have steps, so that a second change may look like the
-  // first: of newer files none is written.
+  // Least age of the model's files. Timestamps are coarse, so a second change soon after the first may leave the same
+  // timestamp: recently modified models are not cached.
   std::chrono::nanoseconds settled = std::chrono::seconds(2);
   double disk_share = 0.1;  // of the disk that packed files take together at most
 };
@@ -40,13 +40,13 @@ struct PackedFileRules {
 PackedFileRules usual_packed_files();
 
 /// The packed file of a model. It begins with a text that says what it was made of: the model's files with sizes and times,
-/// the matrices, the layout. It ends with digests of all before them. It is taken where that text is, byte for byte, what a
-/// new file would begin with, where it is as long as it must be and the digests fit, and where it is this user's own file
-/// that no other may write to; else it counts as absent. Failures of the disk are no errors: a model loads without such a file too.
+/// the matrices, the layout. It ends with digests of everything before. It is used only if that text equals, byte for byte, the
+/// text of a new file, if its length and digests are right, and if this user owns it and
+/// nobody else may write to it; otherwise it counts as absent. Failures of the disk are not errors: a model loads without it.
 /// Several processes may use one folder.
 class PackedFile {
  public:
-  /// Nothing where the rules want none. The device is one whose packed weights can be kept.
+  /// Nothing if the rules do not ask for a file. The device must be one whose packed weights can be stored.
   static std::optional<PackedFile> of(std::span<const MappedFile> model, std::span<const PackedPart> parts,
                                       const PackedFileRules& rules, Device device = {});
 

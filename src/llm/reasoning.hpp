@@ -1,4 +1,4 @@
-// Replies of models that think aloud: what stands between <think> and </think> apart from the answer, as it streams in.
+// Splits streamed replies of reasoning models into the text between <think> and </think> and the answer.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ class ReasoningSplitter {
   };
   /// `inside`: the prompt has opened the reasoning already, as some templates do.
   explicit ReasoningSplitter(bool inside = false) : inside_(inside) {}
-  /// The parts that are certain; neighbours differ, none is empty.
+  /// The parts that are certain so far. Neighbouring parts are of different kinds; none is empty.
   std::vector<Part> put(std::string_view piece);
   std::vector<Part> finish();
 

@@ -23,7 +23,7 @@ std::vector<PositionedToken> positioned(std::span<const TokenId> tokens, Extent 
   return batch;
 }
 
-/// All of what the cache lacks of a prompt but its last token. In parts, so that a request to stop is heard between them.
+/// Runs the part of a prompt that the cache lacks, except for the last token. Looks for a stop request between pieces.
 void read_prompt(Engine& engine, std::span<const TokenId> rest, Extent place, int slot, const std::stop_token& cancel) {
   auto& held = engine.cached(slot);
   for (std::size_t at = 0; at + 1 < rest.size() && !cancel.stop_requested();) {
@@ -181,7 +181,7 @@ void Run::start() {
   reply_.result.prompt_seconds = seconds_since(begin);
 }
 
-/// Runs the last token, with guesses of what follows it, and takes what is drawn as far as the guesses were right.
+/// Runs the last token together with guesses of the next ones, and keeps the drawn tokens as far as the guesses were right.
 void Run::step(std::string& piece) {
   if (options_.cancel.stop_requested()) return reply_.cancel(piece);
   const auto begin = Clock::now();
@@ -295,7 +295,7 @@ std::vector<Result> run_batch(Engine& engine, std::vector<std::vector<TokenId>> 
       const auto& tokens = slots[s]->tokens;
       engine.grow(static_cast<int>(s), static_cast<Extent>(tokens.size()));
       batch.push_back({tokens.back(), static_cast<Extent>(tokens.size()) - 1, static_cast<int>(s)});
-      // Each prompt draws from a stream of its own, whatever runs beside it.
+      // Each prompt draws from its own stream, so other prompts of the batch do not change it.
       requests.push_back({&options.sampling, batch_seed(seed, slots[s]->prompt), slots[s]->reply->result.tokens.size(),
                           options.log_probabilities, options.top_log_probabilities, tokens});
       taken.push_back(s);

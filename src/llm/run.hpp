@@ -1,4 +1,4 @@
-// One generation: a prompt, then token after token, with text that is certain handed out.
+// One generation: reads a prompt, then makes token after token and hands out text as it becomes certain.
 #pragma once
 
 #include <chrono>
@@ -63,7 +63,7 @@ class Run {
   std::optional<Drawing> drawing_;  // of the token after tokens_
 };
 
-/// Checks what users may get wrong. UsageError.
+/// Checks the options of a generation. Errors: UsageError.
 void check(const GenerateOptions& options, const Engine& engine);
 std::uint64_t seed_of(const Sampling& sampling);
 std::vector<Result> run_batch(Engine& engine, std::vector<std::vector<text::TokenId>> prompts,

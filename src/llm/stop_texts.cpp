@@ -8,7 +8,7 @@ namespace weft::llm {
 
 StopTexts::StopTexts(std::vector<std::string> texts) : texts_(std::move(texts)) {
   for (const std::string& text : texts_)
-    if (text.empty()) throw UsageError("llm: a stop text is empty, which every text holds; leave it out");
+    if (text.empty()) throw UsageError("llm: a stop text is empty; leave it out");
 }
 
 std::string StopTexts::put(std::string_view piece) {

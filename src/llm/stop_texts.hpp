@@ -1,4 +1,4 @@
-// Stop texts across tokens: what may be the start of one is held back until it is clear.
+// Finds stop texts across tokens: text that may be the beginning of one is held back until it is clear.
 #pragma once
 
 #include <string>

@@ -17,7 +17,7 @@ namespace {
 struct Prefix {
   std::string_view drop, add, probe;
 };
-// Some files are written without the name of the whole, or with one more.
+// Some files leave out the prefix of all names, or have one more.
 constexpr Prefix kPrefixes[] = {{"", "", "model.embed_tokens.weight"},
                                 {"", "", "wte.weight"},
                                 {"", "", "token_embd.weight"},
@@ -30,7 +30,7 @@ bool ends_with_any(std::string_view name, std::initializer_list<std::string_view
   return std::any_of(ends.begin(), ends.end(), [&](std::string_view end) { return name.ends_with(end); });
 }
 
-/// What files hold beside weights: masks and frequencies that are computed, and parts that see or hear.
+/// Tensors in files that are not weights of the text model: computed masks and frequencies, vision and audio parts.
 bool is_known_extra(std::string_view name, const ModelConfig& config) {
   return ends_with_any(name, {"rotary_emb.inv_freq", "attn.bias", "attn.masked_bias", "rope_freqs.weight",
                               "rope_factors_long.weight", "rope_factors_short.weight"}) ||
@@ -52,8 +52,8 @@ Shape shape_of_part(const TensorDesc& tensor) {
   return shape;
 }
 
-/// Matrices of f32 stay what they are, as their products have kernels of their own. Experts are packed even so: packed ones
-/// leave out the tokens that others take.
+/// Matrices of f32 stay dense, because dense products have kernels of their own. Experts are packed even so: packed products
+/// skip the tokens of other experts.
 bool packs(const TensorDesc& tensor, const TensorNames& names, Device device) {
   if (tensor.element != Element::weight || tensor.transposed || tensor.shape.size() < 2) return false;
   const bool of_experts = tensor.shape.size() > 2;
@@ -91,8 +91,8 @@ std::vector<Matrix> matrices_of(const TensorDesc& tensor, const TensorNames& nam
 Tensor packed(const Matrix& matrix, const TensorNames& names, Device device, backend::SharedMemory* memory) {
   std::span<const std::byte> before;
   const auto check = [&](std::span<const std::byte> part) {
-    release_pages(before);  // what has been copied to the device need not stay beside it
-    // Scales that are no numbers would make every logit none.
+    release_pages(before);  // the host needs no copy of data that is on the device
+    // A NaN scale would make every logit NaN.
     names.source().require_finite(*matrix.source, part);
     before = part;
   };
@@ -224,7 +224,7 @@ Weights load_weights(const ModelGraph& graph, const TensorNames& names, Device d
   if (is_mapped) {
     weights.packed_file = file->path();
   } else if (file) {
-    // A model that is used for a moment only waits for the file as long as it took to load, or a little more.
+    // A short run waits for the file about as long as the load took, and then gives up.
     const auto loading = std::chrono::steady_clock::now() - start;
     weights.writer = std::make_unique<PackedFileWriter>(
         std::move(*file), std::move(all_packed),

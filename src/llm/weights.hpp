@@ -43,8 +43,8 @@ struct Weights {
 /// Called with bytes of the file done, and all.
 using LoadProgress = std::function<void(std::uint64_t done, std::uint64_t total)>;
 
-/// FileError that lists every tensor that is missing, of another shape than the graph's, of a type that cannot be read, or
-/// in the file without the graph asking for it.
+/// FileError that lists every tensor that is missing, has the wrong shape, has a type that cannot be read, or
+/// is in the file but not in the graph.
 void check_tensors(const ModelGraph& graph, const TensorNames& names);
 /// Matrices that the CPU has packed before are mapped from their file, where there is one by these rules; else they are
 /// packed, and the file is written.

@@ -40,11 +40,11 @@ void GptConfig::check() const {
       {"vocabulary", vocabulary}, {"context", context}, {"layers", layers}, {"heads", heads}, {"width", width}};
   for (const auto& [name, extent] : extents)
     if (extent < 1 || extent > (Extent{1} << 31) - 1)
-      throw UsageError(fmt::format("GPT: {} is {}; it must lie in [1, 2^31)", name, extent));
+      throw UsageError(fmt::format("GPT: {} is {}; it must be in [1, 2^31)", name, extent));
   if (width % heads != 0)
     throw UsageError(fmt::format(
         "GPT: {} heads do not divide the width {}; choose a width that is a multiple of the heads", heads, width));
-  if (!(dropout >= 0 && dropout < 1)) throw UsageError(fmt::format("GPT: dropout {} lies outside [0, 1)", dropout));
+  if (!(dropout >= 0 && dropout < 1)) throw UsageError(fmt::format("GPT: dropout {} must be in [0, 1)", dropout));
   if (!(init_deviation >= 0) || std::isinf(init_deviation))
     throw UsageError(fmt::format("GPT: initial deviation {} must be a positive number", init_deviation));
 }

@@ -13,11 +13,11 @@ namespace {
 
 Shape kernel_shape(const char* layer, int axes, Extent first, Extent second, Extent groups, const PerAxis& kernel) {
   if (first < 1 || second < 1)
-    throw ShapeError(fmt::format("{}: {} and {} channels; it has at least 1 of both", layer, first, second));
+    throw ShapeError(fmt::format("{}: {} input and {} output channels; give at least 1 of each", layer, first, second));
   if (groups < 1 || first % groups != 0 || second % groups != 0)
     throw ShapeError(fmt::format("{}: {} groups do not divide {} and {} channels", layer, groups, first, second));
   if (kernel.size() != 1 && kernel.size() != static_cast<std::size_t>(axes))
-    throw ShapeError(fmt::format("{}: the kernel has {} extents for {} axes of space", layer, kernel.size(), axes));
+    throw ShapeError(fmt::format("{}: the kernel has {} extents for {} spatial axes", layer, kernel.size(), axes));
   Shape shape{first, second / groups};
   for (int i = 0; i < axes; ++i) {
     shape.push_back(kernel.size() == 1 ? kernel[0] : kernel[static_cast<std::size_t>(i)]);
@@ -32,8 +32,8 @@ Extent fan_in(const Shape& kernel) { return kernel.numel() / kernel[0]; }
 int space_of(const char* layer, const Tensor& x) {
   const int axes = x.rank() - 2;
   if (axes < 1 || axes > 3)
-    throw ShapeError(
-        fmt::format("{}: x {} is not [images, channels] and one to three axes of space", layer, x.shape().to_string()));
+    throw ShapeError(fmt::format("{}: x {} is not [images, channels] followed by one to three spatial axes", layer,
+                                 x.shape().to_string()));
   return axes;
 }
 
@@ -162,7 +162,7 @@ std::string InstanceNorm::describe() const { return fmt::format("InstanceNorm {}
 
 Upsample::Upsample(Extent scale, Interpolation mode, bool align_corners)
     : scale_(scale), mode_(mode), align_corners_(align_corners) {
-  if (scale < 1) throw UsageError(fmt::format("upsample: the scale is {}; it is at least 1", scale));
+  if (scale < 1) throw UsageError(fmt::format("upsample: the scale is {}; it must be at least 1", scale));
 }
 Tensor Upsample::operator()(const Tensor& x, Where where) const {
   space_of("upsample", x);
@@ -175,7 +175,7 @@ std::string Upsample::describe() const { return fmt::format("Upsample {}", scale
 Tensor Flatten::operator()(const Tensor& x, Where where) const { return flatten(x, first_, last_, where); }
 
 ChannelDropout::ChannelDropout(double p) : p_(p) {
-  if (!(p >= 0 && p < 1)) throw UsageError(fmt::format("dropout: probability {} is outside of [0, 1)", p));
+  if (!(p >= 0 && p < 1)) throw UsageError(fmt::format("dropout: probability {} must be in [0, 1)", p));
 }
 Tensor ChannelDropout::operator()(const Tensor& x, Where where) const {
   if (!is_training() || p_ == 0) return x;

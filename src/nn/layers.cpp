@@ -74,7 +74,7 @@ Tensor RMSNorm::operator()(const Tensor& x, Where where) const {
 std::string RMSNorm::describe() const { return fmt::format("RMSNorm {}", width_); }
 
 Dropout::Dropout(double p) : p_(p) {
-  if (!(p >= 0 && p < 1)) throw UsageError(fmt::format("dropout: probability {} lies outside [0, 1)", p));
+  if (!(p >= 0 && p < 1)) throw UsageError(fmt::format("dropout: probability {} must be in [0, 1)", p));
 }
 
 Tensor Dropout::operator()(const Tensor& x, Where where) const {

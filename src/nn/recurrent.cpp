@@ -12,7 +12,7 @@ Recurrent::Recurrent(Cell cell, Extent inputs, Extent width, RecurrentOptions op
     throw ShapeError(fmt::format("recurrent network: {} inputs, width {}, {} layers; each is at least 1", inputs, width,
                                  options.layers));
   if (!(options.dropout >= 0 && options.dropout < 1))
-    throw UsageError(fmt::format("recurrent network: dropout {} is outside of [0, 1)", options.dropout));
+    throw UsageError(fmt::format("recurrent network: dropout {} must be in [0, 1)", options.dropout));
   const Extent gates = cell == Cell::rnn ? 1 : cell == Cell::gru ? 3 : 4, directions = options.bidirectional ? 2 : 1;
   const Init init = Init::kaiming_uniform(width);
   for (Extent layer = 0; layer < options.layers; ++layer)

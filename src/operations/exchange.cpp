@@ -1,5 +1,5 @@
 // Calls from their request to their end. A call has a state, which the map of pending calls, its thread, its callers and its
-// parent share. It ends once: whoever ends it first (answer, error, deadline, abort) decides.
+// parent share. It ends once: the first end (answer, error, deadline, abort) counts.
 #include "weft/operations/exchange.hpp"
 
 #include <fmt/format.h>
@@ -185,7 +185,7 @@ class ExchangeState : public std::enable_shared_from_this<ExchangeState> {
                .details = error.details()});
   }
 
-  // Ends a call from outside of its handler, and by the rules what it has called.
+  // Ends a call from outside of its handler, and the nested calls that its rules end with it.
   bool abort(const StateRef& state, std::string_view code, const std::string& message) {
     std::vector<std::weak_ptr<CallState>> children;
     if (!finish(state, OperationError(code, fmt::format("{}: {}", state->operation_id, message)), &children))
@@ -224,7 +224,7 @@ class ExchangeState : public std::enable_shared_from_this<ExchangeState> {
 
   // ---- A call ---------------------------------------------------------------------------------------------------------------
 
-  // Calls a function, and makes an OperationError of whatever it throws.
+  // Calls a function, and turns any exception into an OperationError.
   template <class Function>
   static auto guarded(std::string_view id, const Function& function) {
     try {
@@ -305,7 +305,7 @@ class ExchangeState : public std::enable_shared_from_this<ExchangeState> {
       state_error(*state);
     }
   }
-  // What the call ended with, which may be an abort before its own error.
+  // The error that ended the call. An abort may have come before the handler's own error.
   [[noreturn]] static void state_error(CallState& state) {
     const std::lock_guard lock(state.mutex);
     state.throw_error();

@@ -160,7 +160,7 @@ class Parser {
       for (std::string_view symbol : two)
         if (text_.substr(at_, 2) == symbol) end = at_ + 2;
       if (end == at_ && one.find(text_[at_]) != std::string_view::npos) end = at_ + 1;
-      if (end == at_) fail("this character means nothing here", at_);
+      if (end == at_) fail("this character is not allowed here", at_);
     }
     token_.text = text_.substr(at_, end - at_);
     at_ = end;

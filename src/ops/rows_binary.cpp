@@ -82,10 +82,10 @@ constexpr ElementwiseRow kBinaryRows[] = {
      .doc = "The lesser of x and y; NaN if either is; on a tie each gets half the gradient. Of bools, and."},
     {.name = "fmax", .inputs = {"x", "y"}, .forward = "is_nan(x) ? y : is_nan(y) ? x : max(x, y)",
      .dtypes = DTypes::numbers, .result = Result::same, .tested = {{-4, 4}}, .kinks = {"x - y"}, .max_ulp = 0,
-     .doc = "The greater of x and y; a NaN gives way to the other."},
+     .doc = "The greater of x and y; where one is NaN, the other."},
     {.name = "fmin", .inputs = {"x", "y"}, .forward = "is_nan(x) ? y : is_nan(y) ? x : min(x, y)",
      .dtypes = DTypes::numbers, .result = Result::same, .tested = {{-4, 4}}, .kinks = {"x - y"}, .max_ulp = 0,
-     .doc = "The lesser of x and y; a NaN gives way to the other."},
+     .doc = "The lesser of x and y; where one is NaN, the other."},
     {.name = "squared_difference", .inputs = {"x", "y"}, .forward = "var d = x - y; d * d",
      .dtypes = DTypes::numbers, .result = Result::same, .tested = {{-4, 4}}, .max_ulp = 4, .ulp_floor = 1,
      .doc = "(x - y)^2."},
@@ -131,11 +131,11 @@ constexpr ElementwiseRow kBinaryRows[] = {
     {.name = "bitwise_left_shift", .aliases = {"left_shift"}, .inputs = {"x", "y"}, .forward = "x << y",
      .dtypes = DTypes::integers, .result = Result::same, .tested = {{0, 100}, {0, 31}}, .max_ulp = 0,
      .differentiable = false,
-     .doc = "Bits of x moved up by the low five bits of y."},
+     .doc = "Bits of x shifted left by the low five bits of y."},
     {.name = "bitwise_right_shift", .aliases = {"right_shift"}, .inputs = {"x", "y"}, .forward = "x >> y",
      .dtypes = DTypes::integers, .result = Result::same, .tested = {{0, 100}, {0, 31}}, .max_ulp = 0,
      .differentiable = false,
-     .doc = "Bits of x moved down by the low five bits of y; an i32 keeps its sign."},
+     .doc = "Bits of x shifted right by the low five bits of y; an i32 keeps its sign."},
 };
 // clang-format on
 

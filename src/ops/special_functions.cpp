@@ -1,6 +1,6 @@
 // Functions of the expression language that approximate: error functions and their inverses, gamma functions, Bessel
 // functions. The polynomials are fits made for Weft in 60 digits, each at the nodes of Chebyshev polynomials over the
-// interval named beside it; they agree with the functions to 1e-14 or better in f64.
+// interval named next to it; they agree with the functions to 1e-14 or better in f64.
 #include "ops/special_functions.hpp"
 
 #include <fmt/format.h>

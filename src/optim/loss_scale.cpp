@@ -21,11 +21,11 @@ Variable counter(std::string_view name, Device device) {
 
 const LossScaleOptions& checked(const LossScaleOptions& o) {
   if (!(o.initial >= kLeast && o.initial <= kLargest))
-    throw UsageError(fmt::format("LossScale: the initial factor {} lies outside [2^-24, 2^24]", o.initial));
+    throw UsageError(fmt::format("LossScale: the initial factor {} must be in [2^-24, 2^24]", o.initial));
   if (!(o.growth_factor > 1) || std::isinf(o.growth_factor))
     throw UsageError(fmt::format("LossScale: the growth factor {} must be above 1", o.growth_factor));
   if (!(o.backoff_factor > 0 && o.backoff_factor < 1))
-    throw UsageError(fmt::format("LossScale: the backoff factor {} lies outside (0, 1)", o.backoff_factor));
+    throw UsageError(fmt::format("LossScale: the backoff factor {} must be in (0, 1)", o.backoff_factor));
   if (o.growth_interval < 1 || o.growth_interval > INT32_MAX)
     throw UsageError(fmt::format("LossScale: the growth interval {} must be at least 1", o.growth_interval));
   return o;

@@ -53,7 +53,7 @@ ParameterList::ParameterList(std::vector<nn::NamedParameter> list) : parameters(
 
 namespace {
 
-/// Whether some of them lie in a flat variable that is not theirs alone, and in their order.
+/// Whether some of them are slices of a flat variable that also has other parameters, or another order.
 bool lies_elsewhere(std::span<const Variable> variables) {
   const auto& shared = variables[0].cell()->shared;
   bool any = false, together = shared != nullptr;

@@ -95,10 +95,10 @@ void check(const KernelDefinition& definition) {
     if (!is_identifier(names[i])) refuse(fmt::format("\"{}\" is not an identifier", names[i]));
     if (std::count(names.begin(), names.end(), names[i]) > 1) refuse(fmt::format("{} is named twice", names[i]));
   }
-  if (!definition.shape) refuse("a shape function says what it gives; there is none");
+  if (!definition.shape) refuse("it has no shape function, which tells the dtype and shape of its result");
   if (!definition.cpu && definition.wgsl.empty()) refuse("it has no kernel; give cpu, wgsl or both");
   if (definition.workgroup_size < 1 || definition.workgroup_size > 256)
-    refuse(fmt::format("a workgroup of {} threads; 1 to 256 are possible", definition.workgroup_size));
+    refuse(fmt::format("a workgroup of {} threads; give 1 to 256", definition.workgroup_size));
 }
 
 }  // namespace

@@ -127,7 +127,7 @@ compiler::Target target_of(Device device) {
           [&backend, device](DType type, Extent n, Extent k) {
             const backend::WeightPacking* packing = backend.weight_packing();
             if (!packing || !packing->supports(type))
-              throw DTypeError(fmt::format("{} holds no {}; cast it to f32 on the CPU, and move that",
+              throw DTypeError(fmt::format("{} cannot hold {}; cast it to f32 on the CPU, then move the result",
                                            device.to_string(), name_of(type)));
             return packing->packed_bytes(type, n, k);
           }};

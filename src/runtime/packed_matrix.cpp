@@ -21,7 +21,7 @@ Tensor packed_leaf(DType type, const Shape& shape, Device device, backend::Buffe
 const backend::WeightPacking& packing_for(DType type, Device device) {
   const backend::WeightPacking* packing = weight_packing(device);
   if (!packing || !packing->supports(type))
-    throw DTypeError(fmt::format("{} has no products with {}; cast it to f32 on the CPU, and move that",
+    throw DTypeError(fmt::format("{} has no products with {}; cast it to f32 on the CPU, then move the result",
                                  device.to_string(), name_of(type)));
   return *packing;
 }

@@ -15,7 +15,7 @@ const std::vector<OpRow>& random_rows() {
       {.name = "rand",
        .family = "random",
        .attributes = {random_shape(), random_number("low", 0, "lower bound"),
-                      random_number("high", 1, "upper bound, never reached"), random_dtype(), random_seed()},
+                      random_number("high", 1, "upper bound, not included"), random_dtype(), random_seed()},
        .result = "as given",
        .differentiable = false,
        .doc = "Uniform in [low, high), by Philox: the same bits on every device.",
@@ -31,8 +31,8 @@ const std::vector<OpRow>& random_rows() {
            }},
       {.name = "randn",
        .family = "random",
-       .attributes = {random_shape(), random_number("mean", 0, "of the distribution"),
-                      random_number("deviation", 1, "of the distribution", {"std"}), random_dtype(), random_seed()},
+       .attributes = {random_shape(), random_number("mean", 0, "mean of the distribution"),
+                      random_number("deviation", 1, "standard deviation", {"std"}), random_dtype(), random_seed()},
        .result = "as given",
        .differentiable = false,
        .doc = "Normal, by Box and Muller.",
@@ -52,7 +52,7 @@ const std::vector<OpRow>& random_rows() {
        .onnx = "Dropout",
        .cases = {{"some", {{{50, 20}}}, {{"p", 0.3}, {"seed", Extent{7}}}}},
        .errors = {{"no probability", {{{4}}}, {}, "attribute p is missing"},
-                  {"more than all", {{{4}}}, {{"p", 1.5}}, "probability 1.5 is outside of [0, 1]"}},
+                  {"above 1", {{{4}}}, {{"p", 1.5}}, "probability 1.5 is outside of [0, 1]"}},
        .apply =
            [](const Arguments& a) {
              take_seed(a);

@@ -27,7 +27,7 @@ Extent size_of(std::string_view op, Extent size, const SizedOperands& operands, 
   if (size != -1) throw UsageError(describe(op, fmt::format("size {}", size), operands, where));
   if (graph::TraceScope::current())
     throw UsageError(
-        describe(op, "how much it gives is not known inside a compiled function; give a size", operands, where));
+        describe(op, "the size of its result is not known inside a compiled function; give a size", operands, where));
   return count().item<std::int32_t>();
 }
 
@@ -142,7 +142,7 @@ graph::AttributeSpec size_attribute() {
   return {.name = "size",
           .type = graph::AttributeType::integer,
           .default_value = Extent{-1},
-          .doc = "how many are given; -1: as many as there are, which evaluates the input"};
+          .doc = "extent of the result; -1: as many as there are, which evaluates the input"};
 }
 
 const std::vector<OpRow>& rows_of_sized_ops() {
@@ -154,7 +154,7 @@ const std::vector<OpRow>& rows_of_sized_ops() {
        .attributes = {size_attribute()},
        .result = "i32",
        .differentiable = false,
-       .doc = "Positions of the elements that are not 0, a row each; with a size the rest are -1.",
+       .doc = "Positions of the elements that are not 0, a row each; with a size, the remaining ones are -1.",
        .torch = "torch.cat([torch.nonzero(x), torch.full((9, x.dim()), -1)])[:size] if size >= 0 else torch.nonzero(x)",
        .numpy = "np.argwhere(x)",
        .onnx = "NonZero",
@@ -169,7 +169,7 @@ const std::vector<OpRow>& rows_of_sized_ops() {
        .inputs = {{"x"}, {"mask"}},
        .attributes = {size_attribute()},
        .result = "that of x",
-       .doc = "The elements where the mask is true, one after another; with a size the rest are 0.",
+       .doc = "The elements where the mask is true, one after another; with a size, the remaining ones are 0.",
        .torch = "torch.cat([torch.masked_select(x, mask), x.new_zeros(9)])[:size] if size >= 0 else "
                 "torch.masked_select(x, mask)",
        .numpy = "x[mask]",

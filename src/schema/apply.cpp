@@ -38,7 +38,7 @@ struct DynamicScope {
   const DynamicScope* before;
 };
 
-// Parts of a value that schemas beside `unevaluated...` have looked at.
+// Parts of a value that other keywords than `unevaluated...` have evaluated.
 struct Evaluated {
   std::vector<bool> parts;  // members or elements, by their place; empty: none
   bool all = false;
@@ -103,7 +103,7 @@ std::uint64_t length_of(std::string_view text) {
   return static_cast<std::uint64_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
-// Thrown where a check would take too much.
+// Thrown when a check exceeds its limits.
 struct Stopped {
   std::string fact;
 };
@@ -136,7 +136,7 @@ class Application {
   }
 
  private:
-  // Counts work. Errors: Stopped once it is too much.
+  // Counts work. Errors: Stopped at the limit.
   void take_steps(std::uint64_t count) {
     steps_ += count;
     if (steps_ > schema_.options.steps_max)
@@ -150,7 +150,7 @@ class Application {
     if (std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count() > schema_.options.seconds_max)
       throw Stopped{fmt::format("takes longer than {} s to check", schema_.options.seconds_max)};
   }
-  // What comparing a value costs.
+  // The cost of comparing a value.
   static std::uint64_t size_of(const Value& value) {
     std::uint64_t size = 1;
     if (value.is_array())
@@ -166,7 +166,7 @@ class Application {
     return found;
   }
 
-  // Whether checks go on behind a violation.
+  // Whether checks continue after a violation.
   bool lists_all() const { return violations_ && violations_->size() < schema_.options.violations_max; }
 
   bool fail(const Node& node, std::string_view keyword, const Path& path, std::string message) {
@@ -192,7 +192,7 @@ class Application {
     if (node.types)
       ok &= check(node.types & type, node, "type", path,
                   [&] { return fmt::format("is {}, and not {}", with_article(value.kind()), types_text(node.types)); });
-    if (!ok) return false;  // what follows would say it again
+    if (!ok) return false;  // later messages would repeat it
     if ((node.constant || node.choices) && (type & (kArray | kObject))) take_steps(size_of(value));
     if (node.constant)
       ok &= check(value == *node.constant, node, "const", path,
@@ -396,7 +396,7 @@ class Application {
 
   // ---- Schemas of the same value ------------------------------------------------------------------------------------------
 
-  // Whether a schema takes a value, without a word about it.
+  // Whether a schema accepts a value, without collecting messages.
   bool quietly(const Node& node, const Value& value, const Path& path, const DynamicScope* scope, Evaluated* seen) {
     std::vector<Violation>* const before = std::exchange(violations_, nullptr);
     const bool ok = run(node, value, path, scope, seen);

@@ -7,7 +7,7 @@ namespace weft::schema {
 namespace {
 
 struct MetaSchema {
-  std::string_view name;  // behind https://json-schema.org/draft/2020-12/
+  std::string_view name;  // after https://json-schema.org/draft/2020-12/
   const char* text;
 };
 

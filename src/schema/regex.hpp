@@ -9,7 +9,7 @@
 
 namespace weft::schema {
 
-/// A search that took more steps than it may.
+/// A search exceeded its limit of steps.
 class RegexLimitError : public Error {
   using Error::Error;
 };

@@ -19,7 +19,7 @@ struct Uri {
 /// `reference` as seen from `base` (RFC 3986, 5.2).
 Uri resolve(const Uri& base, const Uri& reference);
 
-/// The text with %XX replaced by bytes; what is no such escape stays.
+/// The text with %XX replaced by bytes; other text stays.
 std::string percent_decoded(std::string_view text);
 
 /// Whether a text is a URI, or with `relative` a URI or relative reference; with `international` an IRI (RFC 3987).

@@ -101,7 +101,7 @@ class Connection {
     parser.header_limit(shared_.options.header_bytes_max);
     parser.body_limit(shared_.options.body_bytes_max);
     if (buffer_.size() == 0) {
-      // The next request may take its time; once it has begun it may not.
+      // A connection may be idle for long between requests, but a request that has begun must arrive soon.
       const auto idle = wait(shared_.options.idle_time, [&](auto done) {
         stream_.async_read_some(buffer_.prepare(4096), [&, done](beast::error_code error, std::size_t size) {
           buffer_.commit(size);
@@ -123,7 +123,7 @@ class Connection {
     target_ = head.target();
     identity_ = nullptr;
     try {
-      // A request that two servers could cut differently is refused.
+      // Refuses requests whose length another server could read differently (request smuggling).
       if (parser.chunked() && head.count(http::field::content_length))
         throw HttpError{400, "BAD_REQUEST", "a chunked body with a length"};
       if (head.count(http::field::host) != 1 && head.version() >= 11)

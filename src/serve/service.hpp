@@ -14,7 +14,7 @@
 
 namespace weft::serve {
 
-/// What is served. The exchange and the handles outlive the service.
+/// The parts of a service. The exchange and the handles must outlive it.
 struct Service {
   operations::Exchange& exchange;
   operations::Handles& handles;

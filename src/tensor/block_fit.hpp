@@ -1,4 +1,4 @@
-// Finds scales for values that will be stored as integers: the search behind `quantise`.
+// Finds scales for values that will be stored as integers: the search of `quantise`.
 //
 // For a given scale the best integers are found by rounding, and for given integers the best scale by least squares. Both
 // fits below try a row of first scales, around the one that maps the largest value to the largest integer, and then

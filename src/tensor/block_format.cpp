@@ -140,8 +140,8 @@ bool equal_ignoring_case(std::string_view a, std::string_view b) {
 /// Blocks in `bytes`, which must be whole ones.
 std::size_t count_of(const BlockFormat& format, std::span<const std::byte> bytes) {
   if (bytes.size() % format.block_bytes != 0)
-    throw UsageError(fmt::format("{} bytes are no whole blocks of {} ({} bytes each); give whole blocks", bytes.size(),
-                                 format.name, format.block_bytes));
+    throw UsageError(fmt::format("{} bytes are not a whole number of blocks of {} ({} bytes each); give whole blocks",
+                                 bytes.size(), format.name, format.block_bytes));
   return bytes.size() / format.block_bytes;
 }
 std::size_t count_of(const BlockFormat& format, std::span<const std::byte> blocks, std::size_t values) {
@@ -158,7 +158,8 @@ std::span<const BlockFormat> block_formats() { return kFormats; }
 const BlockFormat& block_format(BlockType type) {
   const int place = kPlaces[static_cast<std::size_t>(type)];
   if (place < 0)
-    throw UsageError(fmt::format("model files hold no {}; cast it to one of {}", name_of(type), block_format_list()));
+    throw UsageError(
+        fmt::format("model files cannot hold {}; cast it to one of {}", name_of(type), block_format_list()));
   return kFormats[place];
 }
 
@@ -196,7 +197,7 @@ void dequantise(BlockType type, std::span<const std::byte> blocks, std::span<flo
 void quantise(BlockType type, std::span<const float> values, std::span<std::byte> blocks) {
   const BlockFormat& format = block_format(type);
   if (!format.can_quantise())
-    throw UsageError(fmt::format("{} takes no rounded values; choose one of {}", format.name, block_format_list(true)));
+    throw UsageError(fmt::format("Weft cannot round to {}; choose one of {}", format.name, block_format_list(true)));
   const std::size_t count = count_of(format, blocks, values.size());
   if (!format.is_plain())
     for (std::size_t i = 0; i < values.size(); ++i)

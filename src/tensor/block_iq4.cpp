@@ -4,7 +4,7 @@
 //   IQ4_XS  256 elements  f16 d, u16 of 8 x 2 high scale bits, 4 bytes of 8 x 4 low ones, 8 x 16 bytes of nibbles
 //                                                                          d (scale - 32) table[q]
 //   MXFP4   32 elements   exponent byte e, nibbles                         2^(e-127) e2m1[q]
-// Nibbles lie as in Q4_0, for each 32 elements.
+// Nibbles have the layout of Q4_0, for each 32 elements.
 #include <limits>
 
 #include "tensor/block_codec.hpp"

@@ -1,4 +1,4 @@
-// How the K formats lie in their 256-element blocks, for both directions. In each layout element 128 h + 32 j + l (h < 2,
+// Layouts of the K formats in their 256-element blocks, for both directions. In each layout element 128 h + 32 j + l (h < 2,
 // j < 4, l < 32) is one of those that share the bytes at l.
 //
 //   Q2_K  16 bytes: scale low, minimum high nibble, of 16 elements each; 64 bytes of 2 bits; d; dmin

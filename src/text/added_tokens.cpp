@@ -44,7 +44,7 @@ void AddedTokenFinder::add(std::string_view form, const AddedToken& token) {
 void AddedTokenFinder::find(std::string_view text, std::span<const ByteRange> plain, OnPart part) const {
   const CharacterTable& table = CharacterTable::get();
   const char* const data = text.data();
-  std::size_t done = 0;  // all before it is handed out
+  std::size_t done = 0;  // everything before it has been handed out
   for (std::size_t at = 0; at < text.size();) {
     if (!starts_[static_cast<unsigned char>(text[at])]) {
       ++at;

@@ -17,14 +17,14 @@ namespace weft::text {
 struct AddedToken {
   std::string content;
   TokenId id = kNoToken;
-  bool single_word = false;  ///< only where no word character stands beside it
+  bool single_word = false;  ///< only if no word character is next to it
   bool lstrip = false;       ///< takes the white space before it
-  bool rstrip = false;       ///< and behind it
+  bool rstrip = false;       ///< and after it
   bool normalized = true;    ///< is looked for, in normal form, in the normalized text
   bool special = false;      ///< left out of texts on request
 };
 
-/// Whether only the caller may write the token, and no plain text becomes it: all but white space, which models were trained
+/// Whether plain text never becomes the token. True for all tokens except white space, which models were trained
 /// to see as such tokens.
 bool is_control(const AddedToken& token);
 /// Whether the content is a word in brackets or the like (<tool_call>, [INST]): then the vocabulary hides a piece of this
@@ -43,7 +43,7 @@ class AddedTokenFinder {
   void add(std::string_view form, const AddedToken& token);
 
   /// Cuts `text` at tokens, leftmost first and the longest there. `part(begin, end, id)` gets each piece, with kNoToken
-  /// for what is no token; none is empty. A control token that touches a range of `plain` is none.
+  /// for other text; none is empty. A control token that touches a range of `plain` is not recognised.
   using OnPart = FunctionRef<void(std::size_t begin, std::size_t end, TokenId id)>;
   void find(std::string_view text, std::span<const ByteRange> plain, OnPart part) const;
 

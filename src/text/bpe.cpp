@@ -206,7 +206,7 @@ class Bpe final : public Model {
       encode_cached(word, out);
       return;
     }
-    // No merge joins a space marker to what stands before it, so words can be looked up one by one.
+    // No merge joins a space marker to the character before it, so words can be looked up one by one.
     const char *at = word.data(), *const end = at + word.size(), *begin = at;
     char32_t before = kMarker;
     while (at < end) {
@@ -224,8 +224,8 @@ class Bpe final : public Model {
  private:
   static constexpr char32_t kMarker = 0x2581;  // what SentencePiece writes for a space
 
-  // Finds out whether the text may be cut before markers: for that, no merge may join another character to a marker behind
-  // it (those that do are noted), and symbols that are no characters must not merge.
+  // Finds out whether the text may be cut before markers: for that, no merge may join another character to a marker after
+  // it (those that do are noted), and symbols that are not characters must not merge.
   void find_cuts(const std::vector<Merge>& merges) {
     if (!plain_ || (*characters_)[kMarker] == kNoToken) return;
     bool all_bytes = true;
@@ -316,7 +316,7 @@ class Bpe final : public Model {
             return bytes_[static_cast<unsigned char>(b)] != kNoToken;
           })) {
         for (const char b : piece) symbols.push_back(bytes_[static_cast<unsigned char>(b)]);
-        continue;  // an unknown that waits comes behind them, as in the reference implementation
+        continue;  // a pending unknown token comes after them, as in the reference implementation
       }
       if (options_.unknown == kNoToken) continue;
       if (unknown_waits && !options_.fuse_unknown) symbols.push_back(options_.unknown);
@@ -333,7 +333,7 @@ class Bpe final : public Model {
   std::array<TokenId, 256> bytes_;
   std::optional<CharacterIds> characters_;
   bool plain_ = true, cuts_ = false;
-  std::unordered_set<char32_t> uncut_;  // characters that a merge joins to a marker behind them
+  std::unordered_set<char32_t> uncut_;  // characters that a merge joins to a marker after them
   WordCache cache_;
 };
 

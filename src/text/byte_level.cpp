@@ -7,7 +7,7 @@
 namespace weft::text {
 namespace {
 
-constexpr int kCharacters = 0x144;  // the alphabet lies below
+constexpr int kCharacters = 0x144;  // the alphabet is below
 
 struct Alphabet {
   std::array<char32_t, 256> character{};

@@ -1,4 +1,4 @@
-// The alphabet of byte-level tokenizers: each byte stands as a printable character, bytes that print as themselves.
+// The alphabet of byte-level tokenizers: a printable character for each byte; printable ASCII is itself.
 #pragma once
 
 #include <optional>

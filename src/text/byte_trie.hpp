@@ -38,7 +38,7 @@ class ByteTrie {
     values_[node] = value;
   }
 
-  /// The node behind `node` by `byte`; kNone if no key goes on so.
+  /// The child of `node` for `byte`; kNone if no key continues with it.
   Node step(Node node, unsigned char byte) const {
     if (node == kRoot) return first_[byte];
     if (slots_.empty()) return kNone;

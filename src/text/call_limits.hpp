@@ -1,4 +1,4 @@
-// What one call of a tokenizer may use: its file may be hostile, and a few kilobytes of it can ask for any time and memory.
+// Limits of one call of a tokenizer: its file may be hostile, and a few kilobytes can ask for any time and memory.
 #pragma once
 
 #include <chrono>

@@ -28,7 +28,7 @@ class CharacterMap final : public Normalizer {
     if (find_invalid_utf8(texts_)) throw UsageError("the character map is damaged: its texts are not UTF-8");
   }
 
-  // By grapheme where one is short, else by character; a start of it that the map knows stands for the whole.
+  // By grapheme if it is short, else by character. A prefix of it that the map knows replaces the whole.
   std::string apply(std::string text, bool&) const override {
     std::string out;
     out.reserve(text.size());
@@ -123,7 +123,7 @@ std::string decode_base64(std::string_view text) {
     else if (c == '/')
       value = 63;
     else
-      throw UsageError(fmt::format("byte {} is no character of base64", i));
+      throw UsageError(fmt::format("byte {} is not a character of base64", i));
     bits = bits << 6 | static_cast<std::uint32_t>(value);
     if ((count += 6) >= 8) out.push_back(static_cast<char>(bits >> (count -= 8) & 0xFF));
   }

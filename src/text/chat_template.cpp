@@ -208,7 +208,7 @@ Rendered ChatTemplate::render(const OrderedJson& messages, const ChatOptions& op
           fmt::format("the variable {} is not a further one: the messages, the tools, the documents and the "
                       "generation prompt have options of their own",
                       name));
-    // Who replaces a special token means it to be one.
+    // A caller that replaces a special token wants it to be special.
     const bool is_token = std::find(std::begin(kTokenNames), std::end(kTokenNames), name) != std::end(kTokenNames);
     variables.push_back({name, value, !is_token});
   }

@@ -36,7 +36,7 @@ std::string replaced(std::string_view text, const Pattern& pattern, std::string_
   return out.append(text.substr(copied));
 }
 
-// Spaces that English has not.
+// Removes spaces that English does not have.
 std::string cleaned(std::string text) {
   static constexpr std::pair<std::string_view, std::string_view> kRules[] = {
       {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
@@ -103,8 +103,8 @@ void DecoderRun::finish(std::string& out) {
   for (std::size_t i = 0; i < steps_.size(); ++i) end_step(i, out);
 }
 
-// Behind a step that makes one text of all pieces, the others see parts of it: stripping can still be done as they come, and
-// what else there is waits for the end.
+// After a step that joins all pieces, later steps see parts of one text. Stripping can still work part by part;
+// other steps wait for the end.
 void DecoderRun::step(std::size_t i, std::string_view piece, std::string& out) {
   CallLimits::work(piece.size());
   if (i == steps_.size()) {
@@ -219,7 +219,7 @@ void DecoderRun::end_step(std::size_t i, std::string& out) {
   }
 }
 
-// Hands on what is complete of bytes that make one text.
+// Hands on the complete characters of bytes that form one text.
 void DecoderRun::put_bytes(State& state, std::string_view bytes, std::size_t i, std::string& out) {
   if (state.held.empty() && !find_invalid_utf8(bytes)) {
     step(i + 1, bytes, out);

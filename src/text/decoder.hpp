@@ -20,7 +20,7 @@ struct DecoderStep {
     kFuse,       ///< all pieces are one
     kMetaspace,  ///< text (the marker) becomes a space, or nothing in the first piece if `flag`
     kReplace,    ///< matches become other
-    kStrip,      ///< text (a character) is removed, up to `start` times in front and `stop` behind
+    kStrip,      ///< text (a character) is removed, up to `start` times in front and `stop` at the end
     kWordPiece,  ///< text (the prefix of continuing pieces) goes, else a space comes in front
     kJoin,       ///< a space between pieces: what is done where a tokenizer has no decoder
   };
@@ -37,7 +37,7 @@ class Decoder {
   explicit Decoder(std::vector<DecoderStep> steps) : steps_(std::move(steps)) {}
   const std::vector<DecoderStep>& steps() const { return steps_; }
 
-  /// What a piece in the middle of a text stands for, before UTF-8 is looked at: "Ġthe" is " the", "<0xE2>" a byte.
+  /// The bytes of a piece in the middle of a text, before UTF-8 is checked: "Ġthe" is " the", "<0xE2>" a byte.
   std::string bytes_of(std::string_view piece) const;
 
  private:
@@ -62,7 +62,7 @@ class DecoderRun {
   struct State {
     std::string held;       // bytes, or the piece before
     std::size_t count = 0;  // pieces seen
-    std::size_t left = 0;   // kStrip behind kFuse: characters still to be removed in front
+    std::size_t left = 0;   // kStrip after kFuse: characters still to be removed in front
     bool holding = false;
   };
   void step(std::size_t i, std::string_view piece, std::string& out);

@@ -1,4 +1,4 @@
-// A value of a JSON document with its path, read strictly: what a file may not say is a FileError that names the place.
+// A value of a JSON document with its path, read strictly: anything unexpected is a FileError that names the place.
 #pragma once
 
 #include <fmt/format.h>
@@ -46,7 +46,7 @@ class JsonNode {
   bool is_array() const { return value_.is_array(); }
   bool is_string() const { return value_.is_string(); }
 
-  /// Members; keys that occur twice are refused. FileError if this is no object.
+  /// Members; keys that occur twice are refused. FileError if this is not an object.
   JsonNode at(std::string_view key) const {
     if (const auto found = find(key)) return *found;
     fail(fmt::format("{} is missing", quote(key)));

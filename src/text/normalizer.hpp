@@ -16,7 +16,7 @@ namespace weft::text {
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
-  /// Sets `first` to false if what the text began with is gone: then the user's text no longer begins here.
+  /// Sets `first` to false if the beginning of the text was removed: then the user's text no longer begins here.
   virtual std::string apply(std::string text, bool& first) const = 0;
 };
 using NormalizerPtr = std::unique_ptr<Normalizer>;

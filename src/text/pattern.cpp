@@ -61,7 +61,7 @@ constexpr std::pair<std::string_view, std::string_view> kPosixClasses[] = {
   throw UsageError(fmt::format("regular expression {}: {}", quote(expression), fact));
 }
 
-// What is no word character, as ranges: a class cannot hold the negation of several properties.
+// All characters that are not word characters, as ranges: a class cannot hold the negation of several properties.
 const std::string& other_than_word_characters() {
   static const std::string ranges = [] {
     const CharacterTable& table = CharacterTable::get();
@@ -71,7 +71,7 @@ const std::string& other_than_word_characters() {
       if (is_word(c)) continue;
       const char32_t begin = c;
       while (c + 1 < 0x110000 && !is_word(c + 1)) ++c;
-      // Surrogates are no characters of UTF-8.
+      // UTF-8 has no surrogates.
       if (begin < 0xD800 && c > 0xDFFF)
         out += fmt::format("\\x{{{:x}}}-\\x{{d7ff}}\\x{{e000}}-\\x{{{:x}}}", static_cast<unsigned>(begin),
                            static_cast<unsigned>(c));
@@ -225,7 +225,7 @@ class Pcre final : public Pattern {
       const PCRE2_SIZE* range = pcre2_get_ovector_pointer(scratch.data);
       const size_t begin = range[0], end = range[1];
       if (end < begin) refuse(expression_, R"(moves the start of the match behind its end with \K)");
-      // An empty match is none where the match before ended.
+      // An empty match at the end of the previous match does not count.
       if (begin < end || begin != last_end) {
         if (last_end && begin < *last_end) refuse(expression_, R"(matches what it has matched before, by \K)");
         on_match(begin, end);

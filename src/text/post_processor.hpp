@@ -20,7 +20,7 @@ struct PostProcessor {
   std::vector<TemplateItem> single, pair;
 };
 
-/// Applies them: with `special` false sequences are laid out but no tokens added. `second` may be null. A post-processor behind
+/// Applies them: with `special` false sequences are laid out but no tokens added. `second` may be null. A post-processor after
 /// one that took two sequences gets what that gave as one.
 std::vector<TokenId> post_process(const std::vector<PostProcessor>& processors, std::vector<TokenId> first,
                                   const std::vector<TokenId>* second, bool special);

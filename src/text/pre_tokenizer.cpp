@@ -13,7 +13,7 @@ namespace {
 
 using std::size_t;
 
-// Takes the parts of a word, which are matches and what lies between them, and hands on words by the behavior.
+// Takes the parts of a word, which are matches and the text between them, and hands on words by the behavior.
 class Splitter {
  public:
   Splitter(Word word, SplitBehavior behavior, bool invert, PreTokenizer::Sink sink)

@@ -27,10 +27,10 @@ class PreTokenizer {
 };
 using PreTokenizerPtr = std::unique_ptr<PreTokenizer>;
 
-/// What becomes of a delimiter.
+/// How a delimiter is treated.
 enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
-/// Cuts at matches; `invert`: at what lies between them.
+/// Cuts at matches; `invert`: at the text between them.
 PreTokenizerPtr make_split(std::unique_ptr<Pattern> pattern, SplitBehavior behavior, bool invert);
 /// GPT-2's: with `add_prefix_space` a space in front of each word that has none, with `use_regex` its words, and then each
 /// byte as a character unless `keep_bytes`.

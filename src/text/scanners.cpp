@@ -20,7 +20,7 @@ struct Text {
     const Character c = character_at(at);
     return {table[c.value], c.length, c.value};
   }
-  // Behind the longest run of characters from `at` that have one of the classes `any` and none of `none`.
+  // The end of the longest run of characters from `at` that have one of the classes `any` and none of `none`.
   const char* skip(const char* at, std::uint32_t any) const {
     while (at < end) {
       const Character c = character_at(at);
@@ -43,7 +43,7 @@ struct Text {
   }
 };
 
-// 's 't 're 've 'm 'll 'd behind an apostrophe at `at`: the end, or null.
+// 's 't 're 've 'm 'll 'd after an apostrophe at `at`: the end, or null.
 const char* contraction(const Text& text, const char* at) {
   if (at + 1 >= text.end || *at != '\'') return nullptr;
   const char first = at[1], second = at + 2 < text.end ? at[2] : '\0';
@@ -143,7 +143,7 @@ const char* match_cased_word(const Text& text, const char* at) {
   // First alternative, with the optional character in front and then without: at least one small letter.
   for (int with = prefixed ? 1 : 0; with >= 0; --with) {
     const char* place = with ? at + length : at;
-    const char* small = nullptr;  // behind the last character of the run of capitals that can count as small
+    const char* small = nullptr;  // after the last character of the run of capitals that can count as small
     for (;;) {
       const auto [c, n, v] = text[place];
       if (!(c & kCapital)) break;

@@ -3,7 +3,7 @@
 
 namespace weft::text {
 
-/// A number for each script, and two that are none: a space or a character that has no script, and no character.
+/// A number for each script, and two more: for a space or a character without a script, and for no character.
 enum class Script : short { kAny = -1, kNone = -2 };
 
 /// Hiragana, Katakana and the long vowel mark count as Han.

@@ -1,4 +1,4 @@
-// What a token is called.
+// The type of token ids.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,7 @@ namespace {
 
 using std::size_t;
 
-// One text with what of it is plain.
+// A text and its plain ranges.
 struct Joined {
   std::string owned;
   std::string_view text;
@@ -90,7 +90,7 @@ class Encoder {
       normalized(text, {}, first);
       return;
     }
-    // A normalizer moves bytes, and control tokens that are looked for behind it may not be made of plain text. So plain parts
+    // A normalizer moves bytes, and control tokens that are looked for after it must not arise from plain text. So plain parts
     // and others are treated apart.
     auto range = std::partition_point(joined_.plain.begin(), joined_.plain.end(),
                                       [&](const ByteRange& r) { return r.end <= begin; });

@@ -68,7 +68,7 @@ class Tokenizer {
   /// The tokens of two texts, such as a question and an answer.
   std::vector<TokenId> encode_pair(std::string_view first, std::string_view second, EncodeOptions options = {}) const;
 
-  /// The text of tokens, always UTF-8. Ids that stand for nothing are left out, special tokens on request.
+  /// The text of tokens, always UTF-8. Leaves out ids without a token, and special tokens on request.
   std::string decode(std::span<const TokenId> ids, bool skip_special = true) const;
 
   /// The piece as the file writes it ("Ġthe", "▁the", "<|im_end|>"); nothing for an id without one.

@@ -180,7 +180,7 @@ bool is_byte_level(const Json& root, const Json& model) {
 /// Pieces with spaces for markers, cut by merges alone: SentencePiece's own, as the library that reads tokenizer.json
 /// writes them.
 bool is_sentence_piece(const Json& root, const Json& model) {
-  // A cut at spaces finds none where the normalizer has made markers of them.
+  // Splitting at spaces does nothing if the normalizer has replaced them by markers.
   const Json cut = root.value("pre_tokenizer", Json());
   const bool whole =
       cut.is_null() || (cut.value("type", "") == "Split" && cut.value("pattern", Json()) == Json{{"String", " "}});

@@ -51,7 +51,7 @@ std::vector<AddedToken> read_added_tokens(const JsonNode& node, const TokenizerP
 }
 
 // What the special tokens are written as.
-// Of tokens that no merge may make.
+// The texts of tokens that no merge may make.
 std::vector<std::string_view> hidden_contents(const JsonNode& node) {
   std::vector<std::string_view> contents;
   for (const JsonNode& item : node.items(kMaxAddedTokens)) {

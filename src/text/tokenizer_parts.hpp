@@ -1,4 +1,4 @@
-// What tokenizers are made of; the readers of files fill it in.
+// The parts of a tokenizer, which the readers of files fill in.
 #pragma once
 
 #include <optional>
@@ -38,7 +38,7 @@ struct TokenizerParts {
   /// The id of a piece as the file writes it, hidden or not; kNoToken if there is none.
   TokenId id_of_piece(std::string_view piece) const;
   std::size_t piece_count() const { return model->vocabulary().size() + other_pieces.size(); }
-  /// To be called once `added` and all above it stand.
+  /// Call this once `added` and all members above it are set.
   void complete();
 };
 

@@ -70,7 +70,7 @@ void append_character(std::string& out, char32_t c);
 /// Bytes before the first that is not ASCII.
 std::size_t ascii_length(std::string_view text);
 
-/// Appends `text` with U+FFFD in the place of each ill-formed part (the longest start of a sequence that could have
+/// Appends `text` with U+FFFD instead of each ill-formed part (the longest start of a sequence that could have
 /// become well-formed, else one byte), as the Unicode standard recommends.
 void append_repaired(std::string& out, std::string_view text);
 

@@ -18,7 +18,7 @@ class Vocabulary {
   /// Room for `pieces` of `bytes` in all.
   void reserve(std::size_t pieces, std::size_t bytes);
   /// Sets the piece of an id, and the id of a piece unless `findable` is false. False if the piece was there already: its
-  /// id is then the new one. The id lies in [0, kMaxTokenId] and keeps its first piece.
+  /// id is then the new one. The id must be in [0, kMaxTokenId] and keeps its first piece.
   bool add(std::string_view piece, TokenId id, bool findable = true);
 
   /// Makes `find` pass over a piece: special tokens are not to be made of plain text.
@@ -26,11 +26,11 @@ class Vocabulary {
 
   /// kNoToken if there is none.
   TokenId find(std::string_view piece) const;
-  /// The same, hidden ones too.
+  /// The same, including hidden pieces.
   TokenId find_any(std::string_view piece) const;
-  /// Nothing for an id that has none.
+  /// Nothing for an id without a piece.
   std::optional<std::string_view> piece(TokenId id) const;
-  /// Pieces that can be found.
+  /// The number of pieces that `find` can find.
   std::size_t size() const { return count_; }
   /// One above the largest id.
   TokenId id_limit() const { return static_cast<TokenId>(spans_.size()); }

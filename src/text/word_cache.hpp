@@ -1,4 +1,4 @@
-// Words met before and their tokens: a small table a thread, without locks.
+// A cache from words to their tokens: a small table for each thread, without locks.
 #pragma once
 
 #include <atomic>
@@ -56,7 +56,7 @@ class WordCache {
   static_assert(sizeof(Entry) == 64);
   static constexpr std::size_t kEntries = 1 << 15;
 
-  // The bytes, zeros behind; loads overlap so that none goes past the word.
+  // The bytes, padded with zeros; loads overlap so that none goes past the word.
   static Key key_of(std::string_view word) {
     const char* at = word.data();
     const std::size_t size = word.size();

@@ -75,13 +75,13 @@ const Preset& preset(std::string_view name) {
     if (p.name == name) return p;
     names.push_back(p.name);
   }
-  throw UsageError(fmt::format("preset {}: there are {}", quote(name), fmt::join(names, ", ")));
+  throw UsageError(fmt::format("preset {}: unknown; choose one of {}", quote(name), fmt::join(names, ", ")));
 }
 
 DType precision_named(std::string_view name) {
   for (const DType type : {DType::f32, DType::bf16, DType::f16})
     if (name_of(type) == name) return type;
-  throw UsageError(fmt::format("precision {}: there are f32, bf16, f16", quote(name)));
+  throw UsageError(fmt::format("precision {}: unknown; choose f32, bf16 or f16", quote(name)));
 }
 
 double RunConfig::learning_rate_at(std::int64_t step, double elapsed) const {
@@ -118,7 +118,7 @@ void RunConfig::check() const {
   };
   for (const Bound& b : bounds)
     if (!(b.value >= b.least && b.value <= b.limit))
-      throw UsageError(fmt::format("--{} {}: it must lie in [{}, {}]", b.name, b.value, b.least, b.limit));
+      throw UsageError(fmt::format("--{} {}: it must be in [{}, {}]", b.name, b.value, b.least, b.limit));
   if (steps == 0 && seconds == 0) throw UsageError("a run needs --steps or --seconds above 0");
 }
 
@@ -270,7 +270,7 @@ RunConfig run_config_from_json(std::string_view text, std::string_view source) {
     c.check();
   } catch (const std::exception& error) {
     throw FileError(
-        fmt::format("{}: no configuration of a run that this version of Weft can read: {}", source, error.what()));
+        fmt::format("{}: not a configuration of a run that this version of Weft can read: {}", source, error.what()));
   }
   return c;
 }

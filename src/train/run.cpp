@@ -180,7 +180,7 @@ class Run {
     throw Error(fmt::format(
         "the loss is {} at step {}: training has diverged. {} Lower --learning-rate (it was {:.2g}), or set --clip",
         m.loss, m.step,
-        folder_.has_checkpoint() ? fmt::format("The last checkpoint, {}, is from before.", folder_.last().string())
+        folder_.has_checkpoint() ? fmt::format("The last checkpoint, {}, is from before that.", folder_.last().string())
                                  : "No checkpoint was written.",
         m.learning_rate));
   }
@@ -214,7 +214,7 @@ class Run {
     } catch (FileError& error) {
       error.add_context(fmt::format("saving step {}; {}", checkpoint.step,
                                     folder_.has_checkpoint()
-                                        ? "the checkpoint of before is whole, go on from it with --resume"
+                                        ? "the checkpoint before it is whole; go on from that one with --resume"
                                         : "there is no checkpoint yet, so what was trained is lost"));
       throw;
     }

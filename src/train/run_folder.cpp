@@ -43,7 +43,7 @@ RunFolder open_run_folder(const TrainRequest& request) {
     throw UsageError(fmt::format("--out {}: is a file; name a folder", folder.path.string()));
   if (request.resume && !folder.has_run())
     throw UsageError(
-        fmt::format("--resume: {} holds no run; leave --resume out to begin one there", folder.path.string()));
+        fmt::format("--resume: there is no run in {}; leave --resume out to begin one", folder.path.string()));
   if (!request.resume && folder.has_run())
     throw UsageError(fmt::format("--out {}: holds a run already; add --resume to go on with it, or name another folder",
                                  folder.path.string()));

@@ -15,7 +15,7 @@ void SampleOptions::check() const {
     throw UsageError(
         fmt::format("temperature {}: it must be a number of at least 0 (0: always the likeliest)", temperature));
   if (top_k < 0) throw UsageError(fmt::format("top-k {}: it must be at least 0 (0: all)", top_k));
-  if (!(top_p > 0 && top_p <= 1)) throw UsageError(fmt::format("top-p {}: it must lie in (0, 1]", top_p));
+  if (!(top_p > 0 && top_p <= 1)) throw UsageError(fmt::format("top-p {}: it must be in (0, 1]", top_p));
 }
 
 Token draw_token(std::span<const float> logits, const SampleOptions& options, double uniform) {

@@ -55,7 +55,7 @@ std::vector<Token> Alphabet::encode(std::string_view text) const {
 
 std::string_view Alphabet::piece(Token token) const {
   if (token < 0 || token >= size())
-    throw UsageError(fmt::format("token {} lies outside the vocabulary of {}", token, size()));
+    throw UsageError(fmt::format("token {} is outside of the vocabulary of {}", token, size()));
   return pieces_[static_cast<std::size_t>(token)];
 }
 
@@ -70,7 +70,7 @@ std::string Alphabet::characters() const { return encode_utf8(characters_); }
 Alphabet::Kind alphabet_kind(std::string_view name) {
   if (name == "char" || name == "characters") return Alphabet::Kind::characters;
   if (name == "byte" || name == "bytes") return Alphabet::Kind::bytes;
-  throw UsageError(fmt::format("vocabulary {}: there are char and byte", quote(name)));
+  throw UsageError(fmt::format("vocabulary {}: unknown; choose char or byte", quote(name)));
 }
 
 std::string_view name_of(Alphabet::Kind kind) { return kind == Alphabet::Kind::bytes ? "byte" : "char"; }
@@ -89,7 +89,7 @@ TextData TextData::load(const std::filesystem::path& path, Alphabet::Kind kind, 
   const auto needed = static_cast<std::size_t>(context) + 1;
   if (data.validation().size() < needed)
     throw FileError(
-        fmt::format("{}: {} {} are too short a text for a context of {}: the last tenth, which is for validation, "
+        fmt::format("{}: a text of {} {} is too short for a context of {}: the last tenth, which is for validation, "
                     "needs {}; give a text of at "
                     "least {}, or a smaller --context",
                     path.string(), data.tokens.size(), kind == Alphabet::Kind::bytes ? "bytes" : "characters", context,

@@ -65,7 +65,7 @@ Trainer::Trainer(const RunConfig& config, const TextData& data, const Checkpoint
     step_ = checkpoint->step;
   } catch (const UsageError& error) {
     if (!checkpoint) throw;
-    throw FileError(fmt::format("the checkpoint of step {} does not fit the run it says it is of: {}", checkpoint->step,
+    throw FileError(fmt::format("the checkpoint of step {} does not fit its own configuration: {}", checkpoint->step,
                                 error.what()));
   }
 }

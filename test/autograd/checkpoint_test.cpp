@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-// How many nodes of that name lie below.
+// The number of nodes of that name below.
 int count_of(const std::vector<Tensor>& roots, std::string_view name) {
   std::vector<graph::NodeRef> nodes;
   for (const Tensor& root : roots) nodes.push_back(root.node());

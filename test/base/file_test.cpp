@@ -78,16 +78,16 @@ TEST(File, ErrorsNameThePathTheFactAndTheCure) {
   EXPECT_HAS(error_of([&] { read_file(folder / "none"); }), "none': there is no such file or folder; check the path");
   EXPECT_HAS(error_of([&] { read_file(file / "x"); }), "a part of the path is a file");
   EXPECT_HAS(error_of([&] { read_file(folder.path()); }), "it is a folder; name a file");
-  EXPECT_HAS(error_of([&] { read_file(folder / "pipe"); }), "it is no regular file");
+  EXPECT_HAS(error_of([&] { read_file(folder / "pipe"); }), "it is not a regular file");
   EXPECT_HAS(error_of([&] { MappedFile(folder.path()); }), "it is a folder; name a file");
   EXPECT_HAS(error_of([&] { read_file(file, 4); }), "holds 5 bytes, over the limit of 4");
   EXPECT_HAS(error_of([&] { write_file_atomically(folder / "no" / "a", ""); }),
              "does not exist; create it first (mkdir -p");
   EXPECT_HAS(error_of([&] { write_file_atomically(file / "a", ""); }), "a part of the path is a file");
   EXPECT_HAS(error_of([&] { write_file_atomically(folder.path(), ""); }), "it exists and is a folder");
-  EXPECT_HAS(error_of([&] { write_file_atomically(folder / "pipe", ""); }), "it exists and is no regular file");
+  EXPECT_HAS(error_of([&] { write_file_atomically(folder / "pipe", ""); }), "it exists and is not a regular file");
   EXPECT_HAS(error_of([&] { write_file_atomically(folder / "", ""); }), "it names no file");
-  EXPECT_HAS(error_of([&] { write_file_atomically("/dev/null", ""); }), "no regular file");
+  EXPECT_HAS(error_of([&] { write_file_atomically("/dev/null", ""); }), "not a regular file");
   EXPECT_HAS(error_of([&] { write_file_atomically(folder / std::string(300, 'x'), ""); }), "the name is too long");
   EXPECT_HAS(error_of([&] { find_leftovers(folder / "none"); }), "cannot list");
   EXPECT_HAS(error_of([&] { append_line(folder / "no" / "log", "x"); }), "cannot append to");

@@ -78,7 +78,7 @@ class RecordingFileSystem : public FileSystem {
 
   std::size_t event_count() const { return events_.size(); }
 
-  /// Name -> content after power is lost behind the first `count` events, with the unsynced ones kept, torn or dropped
+  /// Name -> content after power is lost after the first `count` events, with the unsynced ones kept, torn or dropped
   /// by the seed.
   std::map<std::string, std::string> after_power_loss(std::size_t count, unsigned seed) const {
     std::mt19937 random(seed);

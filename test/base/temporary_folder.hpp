@@ -1,4 +1,4 @@
-// A folder of its own for a test, removed afterwards.
+// A temporary folder for a test, removed afterwards.
 #pragma once
 
 #include <stdlib.h>

@@ -88,7 +88,7 @@ class ChatTest(ModelTest):
     def test_settings_are_checked(self):
         for line, said in (("/set top-k x", 'expected a number, got "x"'), ("/set colour 3", "/set colour 3: there is no such setting"),
                            ("/set repetition-penalty 0", "repetition_penalty is 0"), ("/set top-p 0\nw1", "top_p is 0"),
-                           ("/nonsense", "/nonsense is no command"), ("/set top-k", 'expected a number, got ""')):
+                           ("/nonsense", "/nonsense is not a command"), ("/set top-k", 'expected a number, got ""')):
             self.assertIn(said, self.chat(line + "\n", code=USAGE).stderr)
         listed = self.chat("/set top-k 7\n/set\n").stdout
         self.assertRegex(listed, r"top-k +7\n")
@@ -429,7 +429,7 @@ class GenerateTest(ModelTest):
         arguments = ["generate", self.model, "--device", "cpu", "--prompt", "w1", "--max-tokens", "1", "--context"]
         done = weft(*arguments, "97")
         self.assertEqual(done.returncode, OK, done.stderr)
-        self.assertIn("note: a context of 97, where the model was made for 96 positions", done.stderr)
+        self.assertIn("note: a context of 97, but the model was trained for 96 positions", done.stderr)
         self.assertEqual(weft(*arguments, "96").stderr, "")
 
     def test_generate_refuses_bad_numbers(self):
@@ -437,7 +437,7 @@ class GenerateTest(ModelTest):
         self.assertEqual(done.returncode, USAGE)
         self.assertIn("top_p is 7", done.stderr)
         done = weft("generate", self.model, "--device", "cpu", "--prompt", "w1", "--cache", "f8")
-        self.assertIn("--cache f8: not f32, f16 or q8", done.stderr)
+        self.assertIn("--cache f8: give f32, f16 or q8", done.stderr)
 
     def test_damaged_models_name_the_file(self):
         broken = self.folder / "broken"
@@ -447,7 +447,7 @@ class GenerateTest(ModelTest):
             (broken / "config.json").write_text(json.dumps({**config, "model_type": "lama"}))
         done = weft("generate", broken, "--device", "cpu", "--prompt", "w1")
         self.assertEqual(done.returncode, FILE)
-        self.assertIn('the architecture "lama" is none that Weft knows', done.stderr)
+        self.assertIn('Weft does not know the architecture "lama"', done.stderr)
         self.assertIn(str(broken), done.stderr)
 
     def test_perplexity_of_a_text(self):

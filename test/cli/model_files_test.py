@@ -205,7 +205,7 @@ class Quantize(ModelFiles):
         quantize(USAGE, "write PATTERN=TYPE", "--type", "Q4_K", "--tensor-type", "Q8_0")
         quantize(USAGE, 'the pattern "*none*" matches no tensor', "--type", "Q4_K", "--tensor-type", "*none*=Q8_0")
         write_safetensors(self.folder / "x.safetensors", {"a": ("F32", [1], bytes(4))})
-        quantize(FILE, "turn it into one first: weft convert", "--type", "Q4_K", model=self.folder / "x.safetensors")
+        quantize(FILE, "not a GGUF file; convert it first: weft convert", "--type", "Q4_K", model=self.folder / "x.safetensors")
         self.refused(FILE, "does not exist; create it first", "quantize", self.model, self.folder / "no" / "out.gguf", "--type", "Q4_K")
         self.model.write_bytes(gguf(METADATA, {"w.weight": (F32, (2, 32), struct.pack("<f", float("inf")) * 64)}))
         quantize(FILE, 'tensor "w.weight": element 0 is NaN or infinite', "--type", "Q4_0")

@@ -87,7 +87,7 @@ class Render(unittest.TestCase):
         self.refused(USAGE, "the messages are not a list of objects", "--template", good, stdin="{}")
         self.refused(USAGE, "write name=value", "--template", good, "--messages", self.messages, "--set", "x")
         self.refused(USAGE, "the variable messages is not a further one", "--template", good, "--messages", self.messages, "--set", "messages=1")
-        self.refused(USAGE, "is no date", "--template", good, "--messages", self.messages, "--date", "today")
+        self.refused(USAGE, "is not a date", "--template", good, "--messages", self.messages, "--date", "today")
         self.refused(FILE, "holds no chat template", "--model", self.folder, "--messages", self.messages)
         self.refused(FILE, "good.jinja", "--model", good, "--messages", self.messages)
         self.refused(USAGE, "--tmplate", "--tmplate", good)

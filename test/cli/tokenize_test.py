@@ -135,7 +135,7 @@ class Tokenize(unittest.TestCase):
         self.refused(USAGE, "one of --ids, --pieces and --count", "a", "--ids", "--count")
         self.refused(USAGE, "not both", "a", "--file", "x")
         self.refused(USAGE, "not both", "a", "--decode", "1")
-        self.refused(USAGE, "at character 3 stands no id", "--decode", "1,x")
+        self.refused(USAGE, "expected an id at character 3", "--decode", "1,x")
         self.refused(FILE, "no tokenizer.json", "a", model=self.folder / "..")
         self.refused(FILE, "missing", "a", model=self.folder / "missing.json")
         self.model.write_text('{"version": "1.0", "model": {"type": "BPE", "vocab": {}, "merges": ["a b"]}}')

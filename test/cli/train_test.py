@@ -424,7 +424,7 @@ class Refusals(CliTest):
         self.refused(self.begin(out=file), USAGE, "file", "folder")
         self.refused(self.begin(out=file / "below"), FILE, "below")
         self.refused(self.begin(out="/proc/nowhere"), FILE, "/proc/nowhere")
-        self.refused(self.train("--resume"), USAGE, "holds no run")
+        self.refused(self.train("--resume"), USAGE, "there is no run in")
         self.assert_code(self.begin("--steps", 2), OK)
         self.refused(self.begin("--steps", 2), USAGE, "--resume")
         self.refused(self.train("--resume", "--seed", 5), USAGE, "--seed 5")

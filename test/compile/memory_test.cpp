@@ -1,4 +1,4 @@
-// Where intermediate values lie: apart while they live together, within the limits of a device.
+// The places of intermediate values: apart while they live together, within the limits of a device.
 #include "compile/memory.hpp"
 
 #include <gtest/gtest.h>

@@ -115,7 +115,7 @@ TEST_F(NarrowOperands, ViewsOnBothSidesBecomeOne) {
   for (const DType type : {DType::bf16, DType::int4, DType::binary}) {
     SCOPED_TRACE(name_of(type));
     const Tensor x = narrow_leaf(type, {4, 6, 40}), y = narrow_leaf(DType::f16, {40, 3});
-    // A slice that begins within a byte, permuted behind the cast.
+    // A slice that begins within a byte, permuted after the cast.
     const Tensor part = permute(wide(slice(x, 2, 3, 34)), {1, 0, 2});
     expect_kernels({matmul(part, wide(slice(y, 0, 2, 33)))}, 1, 3);
     // Repeated for each matrix of the batch.
@@ -148,7 +148,7 @@ TEST_F(NarrowOperands, PadsAndWindowsAreRead) {
     EXPECT_EQ(product.a.type, type);
     EXPECT_FALSE(product.a_view.edges.empty());
   }
-  // Beside a binary number is no 0.
+  // Binary numbers have no 0.
   const Tensor row = narrow_leaf(DType::binary, {2, 40}), filter = narrow_leaf(DType::f16, {3, 5});
   const Tensor windows = unfold(pad(wide(row), {{0, 0}, {1, 1}}), 1, 3);
   expect_kernels({matmul(reshape(windows, {80, 3}), wide(filter))}, 2, 3);

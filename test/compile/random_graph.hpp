@@ -89,7 +89,7 @@ class RandomGraph {
   }
   Tensor indices(LeafMaker& arguments, const Shape& shape, Extent below) {
     std::vector<double> values;
-    for (Extent i = 0; i < shape.numel(); ++i) values.push_back(pick(-1, static_cast<int>(below)));  // some lie outside
+    for (Extent i = 0; i < shape.numel(); ++i) values.push_back(pick(-1, static_cast<int>(below)));  // some are outside
     return arguments.make(shape, std::move(values), DType::i32);
   }
   Axes some_axes(int rank) {
@@ -146,7 +146,7 @@ class RandomGraph {
     for (int tries = 0; tries < 4; ++tries) {
       const int axis = pick(0, x.rank() - 1), n = static_cast<int>(x.dim(axis));
       const int step = pick(0, 1) ? pick(1, 4) : -pick(1, 4);
-      // What lies outside is clipped; a negative place counts from the end.
+      // Positions outside are clipped; a negative place counts from the end.
       const Extent start = pick(0, 3) ? pick(-n - 2, n + 2) : step > 0 ? 0 : kEnd;
       const Extent stop = pick(0, 1) ? pick(-n - 2, n + 2) : kEnd;
       const Tensor y = slice(x, pick(0, 1) ? axis : axis - x.rank(), start, stop, step);
@@ -161,7 +161,7 @@ class RandomGraph {
       padding.emplace_back(pick(0, 2) ? 0 : pick(1, width_max), pick(0, 2) ? 0 : pick(1, width_max));
     return pad(x, padding);
   }
-  /// As gradients of parts add up: two values that lie side by side along an axis, apart, or one over the other.
+  /// As gradients of parts add up: two values side by side along an axis, apart, or one over the other.
   Tensor sum_of_pads(const Tensor& x) {
     if (x.rank() == 0) return {};
     const int axis = pick(0, x.rank() - 1);
@@ -363,7 +363,7 @@ class RandomGraph {
     }
   }
 
-  /// A leaf, or one of a narrow type behind a cast, with views before and after.
+  /// A leaf, or a cast of one of a narrow type, with views before and after.
   Tensor operand(LeafMaker& arguments, const Shape& shape) {
     if (narrow_types_.empty() || pick(0, 3) == 0) return leaf(arguments, shape);
     const DType type = any_of(narrow_types_);

@@ -82,7 +82,7 @@ TEST_F(Elementwise, EveryRowOnEveryDType) {
     for (DType type : kComputeDTypes) {
       // Of u64 a negative difference is beyond what the reference, in doubles, can square.
       if (type == DType::u64 && row->name == "squared_difference") continue;
-      // A row of a narrow type is that of f32 or i32 between casts: on a GPU a few stand for all, as compiling takes long.
+      // A row of a narrow type is that of f32 or i32 between casts: on a GPU a few represent all, because compiling takes long.
       if (ops::allows(row->dtypes, type) && computes(type) &&
           (is_cpu() || !is_narrow(type) || row->name == "add" || row->name == "gelu" || row->name == "lt"))
         check_row(*row, type, {3, 67});

@@ -210,7 +210,7 @@ TEST_F(NarrowOperands, Attention) {
       const Tensor y = attention(wide(q), wide(k), wide(v));
       expect_same_without({y});
       expect_like_reference({y}, arguments_, 1e-4, 1e-5);
-      // Heads behind positions, as a model has them, and one value for keys and values.
+      // Heads after positions, as a model has them, and one value for keys and values.
       const Tensor rows = leaf(type, {2, keys, 2 * width});
       const Tensor both = permute(reshape(wide(rows), {2, keys, 2, width}), {0, 2, 1, 3});
       expect_same_without({attention(wide(q), both, both)});

@@ -1,4 +1,4 @@
-// Conformance of the rows that a device has kernels of its own for: the row's cases on the device against their
+// Conformance of the rows for which a device has its own kernels: the row's cases on the device against their
 // decomposition on the CPU.
 #include <gtest/gtest.h>
 

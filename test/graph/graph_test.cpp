@@ -106,7 +106,7 @@ TEST(Errors, SayWhatWithOperandsLabelsAndTheCallersLine) {
   EXPECT_MESSAGE(ShapeError, pad(x, {{1, 0}, {0, -1}}), "negative padding");
   EXPECT_MESSAGE(ShapeError, unsqueeze(x, 4), "axis 4 is outside of [-3, 2]");
   EXPECT_MESSAGE(ShapeError, squeeze(x, 0), "axis 0 has extent 2, not 1");
-  EXPECT_MESSAGE(ShapeError, flatten(x, 1, 0), "first axis 1 lies after last axis 0");
+  EXPECT_MESSAGE(ShapeError, flatten(x, 1, 0), "first axis 1 is after last axis 0");
   EXPECT_MESSAGE(ShapeError, concat(std::vector<Tensor>{x, y}, 0), "extents differ elsewhere than on axis 0");
   EXPECT_MESSAGE(DTypeError, concat(std::vector<Tensor>{i, cast(i, DType::f32)}, 0), "the dtypes differ; cast one");
   EXPECT_MESSAGE(ShapeError, split(x, std::vector<Extent>{1, 1}, 1), "lengths add up to 2, axis 1 has extent 3");

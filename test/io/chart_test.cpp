@@ -139,10 +139,10 @@ TEST(TextChart, ASmallCurve) {
 TEST(Charts, SizesOutOfRangeAreRefused) {
   for (const TextChartOptions& options :
        {TextChartOptions{23, 10}, TextChartOptions{401, 10}, TextChartOptions{40, 5}, TextChartOptions{40, 201}})
-    EXPECT_NE(test::message_of<UsageError>([&] { text_chart({}, options); }).find("widths lie in [24, 400]"),
+    EXPECT_NE(test::message_of<UsageError>([&] { text_chart({}, options); }).find("give a width in [24, 400]"),
               std::string::npos);
   for (const SvgChartOptions& options : {SvgChartOptions{199, 400}, SvgChartOptions{400, 10001}})
-    EXPECT_NE(test::message_of<UsageError>([&] { svg_chart({}, options); }).find("sides lie in [200, 10000]"),
+    EXPECT_NE(test::message_of<UsageError>([&] { svg_chart({}, options); }).find("give sides in [200, 10000]"),
               std::string::npos);
 }
 

@@ -141,7 +141,7 @@ TEST(Gguf, LayoutIsTheFormats) {
   const GgufFile file = GgufFile::parse(as_bytes(expected), "m");
   EXPECT_EQ(file.at("w").shape, (Shape{1, 2}));
   EXPECT_EQ(text_of(file.at("w").data), data);
-  // Version 2 is the same; the padding behind the last tensor may be missing.
+  // Version 2 is the same; the padding after the last tensor may be missing.
   std::string second = expected.substr(0, expected.size() - 24);
   second[4] = 2;
   EXPECT_EQ(GgufFile::parse(as_bytes(second), "m").version(), 2u);
@@ -230,8 +230,8 @@ std::vector<BadFile> bad_files() {
   };
   const std::uint64_t huge = std::uint64_t{1} << 62;
   return {
-      {"empty file", "", "byte 0: no GGUF file: it begins with \"\""},
-      {"other file", "PK\3\4 and more", "no GGUF file: it begins with \"PK\\x03\\x04\", not with \"GGUF\""},
+      {"empty file", "", "byte 0: not a GGUF file: it begins with \"\""},
+      {"other file", "PK\3\4 and more", "not a GGUF file: it begins with \"PK\\x03\\x04\", not with \"GGUF\""},
       {"magic alone", "GGUF", "version takes 4 bytes, but the file ends after 0"},
       {"version 1", "GGUF" + raw<std::uint32_t>(1) + std::string(100, '\0'), "version 1 is older than 2"},
       {"version 0", file_of(0, 0, "", 0), "version 0 is older than 2"},

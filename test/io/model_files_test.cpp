@@ -174,7 +174,7 @@ TEST(QuantiseModel, WhatIsRefused) {
   const auto error = [&](const char* name, const QuantiseOptions& options) {
     return message_of<FileError>([&] { quantise_model(TensorSource::open(folder / name), folder / "out", options); });
   };
-  EXPECT_NE(error("m.safetensors", f16).find("no GGUF file; turn it into one first: weft convert"), std::string::npos);
+  EXPECT_NE(error("m.safetensors", f16).find("not a GGUF file; convert it first: weft convert"), std::string::npos);
   EXPECT_NE(error("bad.gguf", f16).find("tensor \"a.weight\": element 2 is NaN or infinite"), std::string::npos);
   EXPECT_NE(
       error("large.gguf", f16)
@@ -301,16 +301,16 @@ TEST(ConvertModel, MetadataThatDoesNotFitItsTypesIsRefused) {
     return message_of<FileError>([&] { metadata_from_text(text, "m"); });
   };
   EXPECT_EQ(metadata_from_text({{"format", "pt"}}, "m").get<std::string>("format"), "pt");
-  EXPECT_NE(error({{"gguf.types", "[]"}}).find("\"gguf.types\": is no object"), std::string::npos);
+  EXPECT_NE(error({{"gguf.types", "[]"}}).find("\"gguf.types\": is not an object"), std::string::npos);
   EXPECT_NE(error({{"gguf.types", "{"}}).find("not valid JSON"), std::string::npos);
   EXPECT_NE(error({{"gguf.types", R"({"k":"u8"})"}}).find("\"k\": is in gguf.types, but missing"), std::string::npos);
-  EXPECT_NE(error({{"gguf.types", R"({"k":1})"}, {"k", "1"}}).find("its type in gguf.types is no text"),
+  EXPECT_NE(error({{"gguf.types", R"({"k":1})"}, {"k", "1"}}).find("its type in gguf.types is not a string"),
             std::string::npos);
   EXPECT_NE(error({{"gguf.types", R"({"k":"u9"})"}, {"k", "1"}}).find("its type \"u9\" is unknown"), std::string::npos);
-  EXPECT_NE(error({{"gguf.types", R"({"k":"u8"})"}, {"k", "256"}}).find("\"256\" is no u8"), std::string::npos);
-  EXPECT_NE(error({{"gguf.types", R"({"k":"bool"})"}, {"k", "1"}}).find("\"1\" is no bool"), std::string::npos);
-  EXPECT_NE(error({{"gguf.types", R"({"k":"[f32]"})"}, {"k", "7"}}).find("is no array"), std::string::npos);
-  EXPECT_NE(error({{"gguf.types", R"({"k":"[f32]"})"}, {"k", "[1]"}}).find("element 0 is no f32 as text"),
+  EXPECT_NE(error({{"gguf.types", R"({"k":"u8"})"}, {"k", "256"}}).find("\"256\" is not a u8"), std::string::npos);
+  EXPECT_NE(error({{"gguf.types", R"({"k":"bool"})"}, {"k", "1"}}).find("\"1\" is not a bool"), std::string::npos);
+  EXPECT_NE(error({{"gguf.types", R"({"k":"[f32]"})"}, {"k", "7"}}).find("is not an array"), std::string::npos);
+  EXPECT_NE(error({{"gguf.types", R"({"k":"[f32]"})"}, {"k", "[1]"}}).find("element 0 is not a f32 written as text"),
             std::string::npos);
   EXPECT_NE(error({{"gguf.types", R"({"k":"[array]"})"}, {"k", "[]"}}).find("element type \"array\" is unknown"),
             std::string::npos);

@@ -67,7 +67,7 @@ struct Archive {
   std::uint16_t disk = 0;
   int extra_members = 0, extra_directory_bytes = 0, directory_shift = 0;
   std::string comment;
-  bool zip64 = false;  // the end record's numbers stand in a zip64 record
+  bool zip64 = false;  // the end record's numbers are in a zip64 record
   bool keep_places = false;
 
   std::string text() {
@@ -140,7 +140,7 @@ TEST(Npz, PackedCommentedAndWideArchives) {
   Archive wide = archive(true);
   wide.zip64 = true;
   EXPECT_EQ(parse(wide.text()), expected);
-  Archive fields = archive(false);  // sizes and place in the zip64 field, behind a field of another kind
+  Archive fields = archive(false);  // sizes and place in the zip64 field, after a field of another kind
   Member& member = fields.members[1];
   member.extra = number(0x9999, 2) + number(1, 2) + "x" + number(1, 2) + number(16, 2) + number(member.size, 8) +
                  number(member.packed, 8);
@@ -160,11 +160,11 @@ struct BadArchive {
 TEST(Npz, EachRuleHasItsOwnMessage) {
   const BadArchive cases[] = {
       {"not .npy", [](Archive& a) { a.members[0].name = a.members[0].local_name = "a.txt"; },
-       "member \"a.txt\" is no .npy file"},
+       "member \"a.txt\" is not a .npy file"},
       {"no name", [](Archive& a) { a.members[0].name = a.members[0].local_name = ".npy"; },
-       "member \".npy\" is no .npy file"},
+       "member \".npy\" is not a .npy file"},
       {"folder", [](Archive& a) { a.members[0].name = a.members[0].local_name = "a/"; },
-       "member \"a/\" is no .npy file"},
+       "member \"a/\" is not a .npy file"},
       {"name not UTF-8", [](Archive& a) { a.members[0].name = a.members[0].local_name = "\xff.npy"; },
        "its name is not UTF-8"},
       {"name twice", [](Archive& a) { a.members[1].name = a.members[1].local_name = "a.npy"; },
@@ -172,7 +172,7 @@ TEST(Npz, EachRuleHasItsOwnMessage) {
       {"encrypted", [](Archive& a) { a.members[0].flags = 1; }, "it is encrypted; save it without a password"},
       {"other method", [](Archive& a) { a.members[0].method = a.members[0].local_method = 12; },
        "packing method 12 is not read"},
-      {"member on another disk", [](Archive& a) { a.members[0].disk = 1; }, "it lies on another disk"},
+      {"member on another disk", [](Archive& a) { a.members[0].disk = 1; }, "it is on another disk"},
       {"archive over disks", [](Archive& a) { a.disk = 1; }, "one part of an archive over several disks"},
       {"stored sizes differ", [](Archive& a) { a.members[0].size += 1; }, "it is stored, but"},
       {"bad CRC", [](Archive& a) { a.members[0].crc ^= 1; }, "its bytes do not have the CRC-32 of the directory"},

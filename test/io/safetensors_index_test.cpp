@@ -56,9 +56,9 @@ TEST(SafetensorsFolder, BadIndexes) {
     const char* message;
   };
   const TemporaryFolder folder;
-  for (const Case& c : {Case{"[]", "the index is no object"}, Case{"{}", "weight_map is missing"},
-                        Case{"{\"weight_map\": []}", "weight_map is no object"},
-                        Case{"{\"weight_map\": {\"a\": 1}}", "weight_map \"a\" is no file name"},
+  for (const Case& c : {Case{"[]", "the index is not an object"}, Case{"{}", "weight_map is missing"},
+                        Case{"{\"weight_map\": []}", "weight_map is not an object"},
+                        Case{"{\"weight_map\": {\"a\": 1}}", "weight_map \"a\" is not a file name"},
                         Case{"{\"weight_map\": {\"a\": \"x\", \"a\": \"y\"}}", "key \"a\" occurs twice"},
                         Case{"{", "not valid JSON"}}) {
     const auto path = folder.put("i.json", c.text);

@@ -83,7 +83,7 @@ def wanted(environment, template, variables):
         text = environment.from_string(template).render(**copy.deepcopy(variables))  # some filters change lists
         text.encode()
         return "text", text
-    except Exception as error:  # whatever Python code behind a template may raise
+    except Exception as error:  # any exception that a template may raise
         return "error", f"{type(error).__name__}: {error}"
 
 

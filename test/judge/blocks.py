@@ -71,7 +71,7 @@ def values(judge):
         data = random.integers(0, 256, (37, 3 * 256 // elements * size), dtype=np.uint8)
         # Scales of infinity and NaN are refused by `weft convert`; without this bit no 16-bit exponent is all ones.
         if kind == "MXFP4":
-            data[:, ::size] = np.minimum(data[:, ::size], 252)  # above, 12 x 2^(e - 128) is no f32
+            data[:, ::size] = np.minimum(data[:, ::size], 252)  # above, 12 x 2^(e - 128) is beyond f32
         else:
             step, places = {"F32": (4, [3]), "F16": (2, [1]), "BF16": (2, [1]), "Q2_K": (84, [81, 83]), "Q3_K": (110, [109]), "Q6_K": (210, [209])}.get(
                 kind, (size, [1, 3] if kind in ("Q4_1", "Q5_1", "Q4_K", "Q5_K") else [1]))

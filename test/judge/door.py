@@ -47,7 +47,7 @@ class Judge:
             return None
         got, wanted = got.astype(np.float64), wanted.astype(np.float64)
         size = np.abs(np.where(np.isfinite(wanted), wanted, 0))
-        # What lies below the normal numbers of f32 may be flushed to zero.
+        # Numbers below the normal ones of f32 may be flushed to zero.
         allowed = relative * np.maximum(size, size.max() if floor is None else floor) + (0 if relative == 0 else 1e-37)
         with np.errstate(invalid="ignore"):
             same = (got == wanted) | (np.isnan(got) & np.isnan(wanted)) | (np.isfinite(wanted) & (np.abs(got - wanted) <= allowed))

@@ -32,7 +32,7 @@ def every_axis(judge):
         for name in names:
             op = judge.ops[name]
             batch = Batch(judge, dtype)
-            # A software GPU compiles each kernel for long: rank 4 of two reductions stands for all.
+            # A software GPU compiles each kernel for long: rank 4 of two reductions represents all.
             for shape in shapes if judge.on_cpu or name in ("sum", "argmax") else shapes[:3]:
                 for count in range(len(shape) + 1):
                     for axes in itertools.combinations(range(len(shape)), count):

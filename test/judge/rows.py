@@ -54,7 +54,7 @@ def cases(judge):
         for op in judge.ops.values():
             if "torch" not in op["names"] or (not judge.on_cpu and op["family"] in MADE_OF_OTHERS):
                 continue
-            # Two axes of space stand for one and three there, and a GPU has no kernels of decompositions.
+            # Two spatial axes represent one and three there, and a GPU has no kernels of decompositions.
             if not judge.on_cpu and (op["family"] == "decomposition" or op["name"].endswith(("1d", "3d"))):
                 continue
             for number, case in enumerate(op["cases"] if judge.on_cpu else op["cases"][:1]):

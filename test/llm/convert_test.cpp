@@ -43,7 +43,7 @@ double largest_difference(const std::vector<float>& a, const std::vector<float>&
 /// What GGUF has no keys for, and the fact that the error names.
 const std::map<std::string, const char*> kRefused = {
     {"llama-yarn-scales", "positions of 256 tokens would turn by other frequencies"},
-    {"smollm3", "layer1_q_rope would be there"},
+    {"smollm3", "layer1_q_rope would be added"},
     {"smollm3-window", "window would be"},
     {"qwen2-window", "window would be"},
     {"qwen3-window", "window would be"},
@@ -285,7 +285,7 @@ TEST(Convert, AFolderWithPartsOfAnotherModelIsRefused) {
   EXPECT_NE(refusal().find("additional_chat_templates"), std::string::npos);
   EXPECT_EQ(read_text_file(out / "config.json"), "{}");  // nothing was written
 
-  // Whoever leaves the tokenizer behind may have put another there.
+  // A user who leaves the tokenizer behind may have put another one there.
   put("chat_template.jinja", "{{ bos_token }}");
   const Converted converted = convert_to_folder(source, out, {.with_tokenizer = false});
   ASSERT_EQ(converted.notes.size(), 1u);

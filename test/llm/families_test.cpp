@@ -85,7 +85,7 @@ TEST(Families, BrokenGraphsAreRefusedWithAllThatIsWrong) {
     for (const char* part :
          {"loose: constants, and only they, have keys", "add: y is read before it is made",
           "add: add of [T, 32] and [T, 16] is not [T, 16]", "norm: attribute width is missing",
-          "norm: nothing is no tensor of the graph", "norm: x is made twice", "logits: the output is never made"})
+          "norm: nothing is not a tensor of the graph", "norm: x is made twice", "logits: the output is never made"})
       EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   }
 }
@@ -106,10 +106,10 @@ TEST(Families, SettingsThatChangeResultsAndAreNotRunAreRefused) {
   };
   const auto error = [&](const char* name, const Json& changes) { return load_error(tiny(name), changes); };
   EXPECT_NE(error("gpt2", {{"scale_attn_weights", false}}).find("scale_attn_weights is false"), std::string::npos);
-  EXPECT_NE(error("gpt2", {{"scale_attn_by_inverse_layer_idx", true}}).find("which Weft does not run"),
+  EXPECT_NE(error("gpt2", {{"scale_attn_by_inverse_layer_idx", true}}).find("which Weft does not support"),
             std::string::npos);
   EXPECT_NE(error("gpt2", {{"num_key_value_heads", 2}}).find("do not make up the hidden size"), std::string::npos);
-  EXPECT_NE(error("gemma3", {{"use_bidirectional_attention", true}}).find("which Weft does not run"),
+  EXPECT_NE(error("gemma3", {{"use_bidirectional_attention", true}}).find("which Weft does not support"),
             std::string::npos);
   EXPECT_NE(error("mixtral", {{"hidden_act", "gelu"}}).find("hidden_act is not \"silu\""), std::string::npos);
   EXPECT_NE(error("llama", {{"partial_rotary_factor", 1e300}}).find("must lie between 0 and 1"), std::string::npos);
@@ -162,19 +162,19 @@ TEST(Families, ConfigurationsNameKeyAndCure) {
     const char* part;
   };
   const Case cases[] = {
-      {{{"model_type", "lama"}}, "the architecture \"lama\" is none that Weft knows; it knows mixtral, llama"},
+      {{{"model_type", "lama"}}, "Weft does not know the architecture \"lama\"; it knows mixtral, llama"},
       {{{"model_type", "qwen4"}}, "(nearest: qwen"},
       {{{"hidden_size", "big"}}, "config.json: hidden_size is \"big\", not a whole number"},
       {{{"hidden_size", -3}}, "hidden_size is -3"},
       {{{"num_hidden_layers", nullptr}}, "num_hidden_layers is missing"},
       {{{"num_attention_heads", 0}}, "number of heads is 0"},
-      {{{"num_key_value_heads", 3}}, "4 heads are no multiple of 3 key heads"},
+      {{{"num_key_value_heads", 3}}, "4 heads are not a multiple of 3 key heads"},
       {{{"rms_norm_eps", 7}}, "epsilon is 7"},
       {{{"hidden_act", "relu"}}, "hidden_act is \"relu\"; known are silu"},
       {{{"rope_scaling", {{"rope_type", "spiral"}}}}, "rope_type is \"spiral\"; known are default, linear"},
-      {{{"rope_scaling", 3}}, "rope_scaling is no object"},
+      {{{"rope_scaling", 3}}, "rope_scaling is not an object"},
       {{{"layer_types", {"full_attention"}}}, "layer_types has 1 entries for 3 layers"},
-      {{{"eos_token_id", "end"}}, "eos_token_id is no whole number"},
+      {{{"eos_token_id", "end"}}, "eos_token_id is not a whole number"},
       {{{"num_hidden_layers", 1 << 20}}, "number of layers is 1048576, not from 1 to 4096"},
   };
   for (const Case& c : cases) {

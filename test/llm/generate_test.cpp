@@ -256,7 +256,7 @@ TEST_F(Generate, TheContextIsWhatMemoryAllows) {
   EXPECT_EQ(load_tiny({.device_memory = 100'000'000}).context(), 64);
 }
 
-// Tokens that a bias makes certain are drawn again once they lie before the window that penalties look at.
+// Tokens that a bias makes certain are drawn again once they are before the window that penalties look at.
 TEST_F(Generate, PenaltiesLookAtTheLastTokens) {
   const Model model = load_tiny();
   GenerateOptions options = greedy(1);
@@ -464,7 +464,8 @@ TEST_F(Generate, ErrorsSayWhatToDo) {
          "another generation");
   expect(test::message_of<UsageError>([&] { (void)model.perplexity("w1 w2"); }), "fewer than a window");
   const std::int32_t wrong[] = {3, 48};
-  expect(test::message_of<UsageError>([&] { (void)model.forward(wrong); }), "token 48 is none of the 48");
+  expect(test::message_of<UsageError>([&] { (void)model.forward(wrong); }),
+         "token 48 is outside of the vocabulary of 48");
   expect(test::message_of<UsageError>([&] { (void)load_tiny({.sequences = 0}); }), "0 sequences");
   // The context ends it without an error.
   EXPECT_EQ(model.generate(kPrompt, greedy(100)).result().tokens.size(), 9u);

@@ -180,7 +180,7 @@ TEST_F(Packed, AModelThatWasWrittenToIsPackedAnew) {
   // Another model under the same name.
   put("qwen2");
   expect_written_anew();
-  // The same one again elsewhere: a file of its own.
+  // The same model at another place has its own file.
   test::TemporaryFolder other;
   for (const auto& entry : fs::directory_iterator(model_.path()))
     fs::copy_file(entry.path(), other.path() / entry.path().filename());
@@ -244,7 +244,7 @@ TEST_F(Packed, OldFilesMakeRoomAndThoseWithoutAModelGo) {
   load_from(second.path(), two);
   load(two);
   EXPECT_TRUE(load_from(second.path(), two).is_mapped());
-  // Files of others are no business of ours, whatever room there is.
+  // Files of other users are left alone, however much room is needed.
   PackedFileRules one = rules();
   one.disk_share = 1.2 * bytes / static_cast<double>(fs::space(cache_.path()).capacity);
   std::ofstream(cache_ / "packed/mine") << std::string(static_cast<std::size_t>(bytes), 'x');

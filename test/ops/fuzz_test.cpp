@@ -46,7 +46,7 @@ class Generator {
   }
 
   int leaf() { return add({.op = Op::input, .slot = pick(2)}); }
-  /// A value that depends on an operand: constants stand beside one, so that no part is constant alone.
+  /// A value that depends on an operand: constants are combined with one, so that no part is constant.
   int number(int depth) {
     const int choice = depth <= 0 ? 0 : pick(10);
     if (choice == 0) return leaf();

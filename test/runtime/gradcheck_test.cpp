@@ -13,7 +13,7 @@ namespace {
 
 // ---- Rows ---------------------------------------------------------------------------------------------------------------
 
-// How the inputs of a row lie in memory: the leaf's shape, and the view of it that the op reads.
+// The layouts of the inputs of a row in memory: the leaf's shape, and the view of it that the op reads.
 struct Layout {
   const char* name;
   std::function<Shape(std::size_t input)> leaf_shape;
@@ -71,7 +71,7 @@ std::vector<Layout> layouts() {
   };
 }
 
-// Points of the row's tested range, so that no pairing of broadcast elements lies near a kink.
+// Points of the row's tested range, so that no pairing of broadcast elements is near a kink.
 std::vector<Leaf> points(const ops::ElementwiseRow& row, const Layout& layout, std::mt19937_64& random) {
   std::vector<std::string> names(row.inputs.begin(), row.inputs.end());
   for (const auto& attribute : row.attributes) names.emplace_back(attribute.name);

@@ -20,7 +20,7 @@ using test::noise;
 
 struct Weights {
   Tensor packed;
-  Tensor dense;  // the values that the blocks stand for
+  Tensor dense;  // the values of the blocks
 };
 Weights weights_of(BlockType type, Extent n, Extent k, std::uint32_t stream) {
   const std::vector<float> values = noise(stream, n * k);
@@ -136,7 +136,7 @@ TEST(PackedMatrix, RowsAreTheValuesThemselves) {
   EXPECT_EQ(packed_rows(w.packed, rows).to_vector<float>(), embedding(w.dense, rows).to_vector<float>());
 }
 
-// The least exponents of mxfp4 stand for subnormal scales.
+// The least exponents of mxfp4 are subnormal scales.
 TEST(PackedMatrix, SmallExponentsOfMxfp4AreExact) {
   const Extent k = 32;
   const BlockFormat& format = block_format(BlockType::mxfp4);

@@ -356,7 +356,7 @@ TEST(Session, ThreadsDrawNumbersOfTheirOwn) {
   EXPECT_EQ(random_state().value().to_vector<std::uint32_t>()[1], 80u);
 }
 
-// The loop that asks for nothing: neither its graph nor its plans grow with it.
+// A loop that never reads a value: neither its graph nor its plans grow.
 TEST(Session, LoopsThatAskForNothingAreComputedOnTheWay) {
   Session session;
   const auto in = session.enter();

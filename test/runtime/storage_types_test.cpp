@@ -245,7 +245,7 @@ TEST_P(StorageTypes, ViewsCutThroughBytes) {
     expect_view(slice(slice(x, 0, 2, 5), 1, 3, 10), part);
     expect_same(stored(slice(slice(x, 0, 3, 4), 1, 1, 13, 3)), steps);
     expect_same(stored(flip(slice(x, 0, 6, 7), {1})), back);
-    expect_same(stored(slice(slice(x, 0, 4, 5), 1, 5, 8)), {at(4, 5), at(4, 6), at(4, 7)});  // read where it lies
+    expect_same(stored(slice(slice(x, 0, 4, 5), 1, 5, 8)), {at(4, 5), at(4, 6), at(4, 7)});  // read in place
     expect_same(stored(expand(slice(x, 1, 5, 6), {7, 3})), [&] {
       std::vector<double> want;
       for (Extent r = 0; r < 7; ++r) want.insert(want.end(), 3, at(r, 5));

@@ -102,7 +102,7 @@ TEST(Values, ElementsOfViewsAreReadWithoutPlans) {
             (std::vector<float>{45, 46, 47, 48, 49, 50, 51, 52, 53, 54}));
   EXPECT_EQ(expand(select(select(select(x, 0, 1), 0, 1), 0, 1), {1}).item<float>(), 26);
   EXPECT_EQ(runtime::compiled_plan_count(), plans);
-  // Elements that do not lie side by side, and zeros around them, take a plan.
+  // Elements that are not adjacent, and zeros around them, take a plan.
   EXPECT_EQ(select(select(x, 2, 1), 0, 1).to_vector<float>(), (std::vector<float>{21, 26, 31, 36}));
   EXPECT_EQ(pad(select(select(x, 0, 0), 0, 0), {{1, 0}}).to_vector<float>(), (std::vector<float>{0, 0, 1, 2, 3, 4}));
 }

@@ -136,7 +136,7 @@ double relative_error(BlockType type, const std::vector<float>& x) {
 }
 
 // Largest relative root-mean-square errors. llama.cpp's quantisers reach on such values 0.0858, 0.0782, 0.0427, 0.0378,
-// 0.00535, 0.2964, 0.1509, 0.0713, 0.0361, 0.0178, 0.0762, 0.0768, 0.1140: the bounds lie below all of these.
+// 0.00535, 0.2964, 0.1509, 0.0713, 0.0361, 0.0178, 0.0762, 0.0768, 0.1140: the bounds are below all of these.
 struct Bound {
   BlockType type;
   double normal;
@@ -203,9 +203,9 @@ TEST(BlockFormat, WhatIsRefused) {
   std::vector<float> x(32, 1.0f);
   std::vector<std::byte> blocks(34);
   EXPECT_EQ(message_of<UsageError>([&] { quantise(BlockType::i8, x, blocks); }).substr(0, 54),
-            "I8 takes no rounded values; choose one of F32, F16, BF");
+            "Weft cannot round to I8; choose one of F32, F16, BF");
   EXPECT_EQ(message_of<UsageError>([&] { quantise(BlockType::q4_0, x, blocks); }),
-            "34 bytes are no whole blocks of Q4_0 (18 bytes each); give whole blocks");
+            "34 bytes are not a whole number of blocks of Q4_0 (18 bytes each); give whole blocks");
   EXPECT_EQ(message_of<UsageError>([&] { dequantise(BlockType::q8_0, blocks, std::span(x).first(31)); }),
             "34 bytes of Q8_0 hold 32 values, but 31 are given; make the sizes fit");
   x[5] = std::numeric_limits<float>::quiet_NaN();

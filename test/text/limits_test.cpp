@@ -190,9 +190,9 @@ TEST(Patterns, NamesOfScriptsAreScripts) {
 }
 
 TEST(Patterns, Classes) {
-  EXPECT_EQ(parts(R"(\w+)", "a₂b"), (Parts{"a", "b"}));                  // \p{No} is no part of words
+  EXPECT_EQ(parts(R"(\w+)", "a₂b"), (Parts{"a", "b"}));                  // \p{No} is not part of words
   EXPECT_EQ(parts(R"(\w+)", "Ⓐ"), Parts{"Ⓐ"});                           // a letter in a circle is alphabetic
-  EXPECT_EQ(parts(R"([^\S\n]+)", " \xE1\xA0\x8E "), (Parts{" ", " "}));  // U+180E is no white space
+  EXPECT_EQ(parts(R"([^\S\n]+)", " \xE1\xA0\x8E "), (Parts{" ", " "}));  // U+180E is not white space
   EXPECT_EQ(parts(R"([[:space:]]+)", " \xE1\xA0\x8E"), Parts{" "});
   EXPECT_EQ(parts(R"([^\W_]+)", "ab_c²"), (Parts{"ab", "c"}));
   EXPECT_EQ(parts(R"([\W]+)", "a²€b"), Parts{"²€"});

@@ -61,7 +61,7 @@ struct RegexCase {
   Matches found;
 };
 const RegexCase kRegexCases[] = {
-    {R"(\s+)", "a\u180e\u0085 b", {{4, 7}}},                 // U+180E is no space
+    {R"(\s+)", "a\u180e\u0085 b", {{4, 7}}},                 // U+180E is not a space
     {R"(\w+)", "a\u0301_1-\u00b9\u2082", {{0, 5}, {6, 8}}},  // marks, digits and the numbers of Latin-1 are of words
     {R"([^\w\s]+)", "a+ -b", {{1, 2}, {3, 4}}},
     {R"(\h+)", "xBEEFg", {{1, 5}}},   // a hexadecimal digit

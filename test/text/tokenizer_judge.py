@@ -66,7 +66,7 @@ def strings(count, seed, prose, specials):
 
 
 def character_map(rules):
-    """A map of SentencePiece's form: u32 size of a double array, the array, texts with NUL behind each."""
+    """A map of SentencePiece's form: u32 size of a double array, the array, texts with a NUL after each."""
     texts, nodes = b"", {}
     for key, value in rules.items():
         node = nodes
@@ -167,7 +167,7 @@ def judge(name, path, texts, dump):
     controls = [token.content for token in official.get_added_tokens_decoder().values() if token.special or token.content.strip(" \t\n\r▁")]
     unknown = json.loads(path.read_text("utf-8"))["model"]
     unknown = unknown.get("unk_id", official.token_to_id(unknown.get("unk_token") or ""))
-    special_ids = {id for id, token in added if not token.content.startswith("<0x")} - {unknown}  # bytes stand for characters
+    special_ids = {id for id, token in added if not token.content.startswith("<0x")} - {unknown}  # bytes mean characters
     streams = "ByteFallback" not in json.dumps(json.loads(path.read_text("utf-8"))["decoder"])
     for raw, mine in zip(texts, results, strict=True):
         text = raw.decode("utf-8", "replace")

@@ -84,7 +84,7 @@ TEST(Tokenizer, EncodesAndDecodes) {
   EXPECT_EQ(t.decode(Ids{-5, 1 << 20}), "");
 }
 
-// The best pair joins first, of equal ones the leftmost; a pair whose piece has gone into another is no pair any more.
+// The best pair joins first, of equal ones the leftmost; a pair whose piece was joined to another one is gone.
 TEST(Tokenizer, JoinsTheBestPairFirst) {
   const json document = {{"version", "1.0"},
                          {"added_tokens", json::array()},
@@ -255,7 +255,7 @@ const Refusal kRefusals[] = {
     {"/normalizer", R"({"type": "Sequence", "normalizers": [{"type": "NFX"}]})",
      "t.json: normalizer.normalizers[0].type: \"NFX\" is unknown"},
     {"/normalizer", R"({"type": "Precompiled", "precompiled_charsmap": "????"})",
-     "t.json: normalizer.precompiled_charsmap: byte 0 is no character of base64"},
+     "t.json: normalizer.precompiled_charsmap: byte 0 is not a character of base64"},
     {"/normalizer", R"({"type": "Precompiled", "precompiled_charsmap": "AQAAAA=="})",
      "the character map of 4 bytes is damaged"},
     {"/post_processor/type", R"("Later")", "t.json: post_processor.type: \"Later\" is unknown"},
@@ -445,7 +445,7 @@ TEST(Gguf, JoinsByScore) {
   EXPECT_EQ(t.encode("abab"), (Ids{1, 3, 8}));  // "ab" scores above "▁a"
   EXPECT_EQ(t.encode("aé"), (Ids{1, 7, 9, 10}));
   EXPECT_EQ(t.encode("<s>a"), (Ids{1, 1, 7}));
-  EXPECT_EQ(t.encode("</s>", {.add_special = false, .parse_special = false}).back(), 0);  // ">" is no piece
+  EXPECT_EQ(t.encode("</s>", {.add_special = false, .parse_special = false}).back(), 0);  // ">" is not a piece
   EXPECT_EQ(t.decode(t.encode("ab a é")), "ab a é");
   EXPECT_EQ(t.bos(), 1);
   EXPECT_EQ(t.eos(), 2);

@@ -134,7 +134,7 @@ class CpuBackend final : public backend::Backend {
   static char* memory(backend::Buffer& buffer, Extent first, Extent count, DType type) {
     const std::size_t end = bytes_of(type, static_cast<std::size_t>(first + count));
     if (first < 0 || count < 0 || end > buffer.bytes())
-      throw InternalError(fmt::format("cpu: elements [{}, {}) of {} lie outside a buffer of {} bytes", first,
+      throw InternalError(fmt::format("cpu: elements [{}, {}) of {} are outside of a buffer of {} bytes", first,
                                       first + count, name_of(type), buffer.bytes()));
     return reinterpret_cast<char*>(memory_of(buffer).data());
   }

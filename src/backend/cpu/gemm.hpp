@@ -112,7 +112,7 @@ class SmallGemm {
   /// B[depth, columns] with B(k, j) at from[j * row + k], as strips of strip() columns, one after another.
   void pack_transposed(std::int64_t depth, std::int64_t columns, const T* from, std::int64_t row, T* to) const;
 
-  /// C[m, n] = A B, or += with `accumulate`. Element (i, k) of A lies at a[i * a_row + k * a_column], one of the two
+  /// C[m, n] = A B, or += with `accumulate`. Element (i, k) of A is a[i * a_row + k * a_column], one of the two
   /// being 1; element (k, j) of B at b[k * b_row + j].
   void multiply(std::int64_t m, std::int64_t n, std::int64_t k, const T* a, std::int64_t a_row, std::int64_t a_column,
                 const T* b, std::int64_t b_row, T* c, std::int64_t c_row, bool accumulate = false) const;

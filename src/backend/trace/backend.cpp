@@ -53,8 +53,8 @@ class TracePacking final : public backend::WeightPacking {
   void pack(BlockType type, std::span<const std::byte> blocks, Extent n, Extent k, backend::Buffer& to,
             FunctionRef<void(std::span<const std::byte> part)> before) const override {
     if (blocks.size() != bytes_for<ShapeError>(type, Shape{n, k}, "packed matrix"))
-      throw ShapeError(
-          fmt::format("packed matrix: {} bytes are no [{}, {}] of {}", blocks.size(), n, k, weft::name_of(type)));
+      throw ShapeError(fmt::format("packed matrix: {} bytes are not a [{}, {}] matrix of {}", blocks.size(), n, k,
+                                   weft::name_of(type)));
     if (before) before(blocks);
     std::copy(blocks.begin(), blocks.end(), static_cast<HostBuffer&>(to).data.begin());
   }

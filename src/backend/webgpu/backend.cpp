@@ -217,7 +217,7 @@ class WebgpuBackend final : public backend::Backend {
   Buffer& own(backend::Buffer& given) const {
     auto* buffer = dynamic_cast<Buffer*>(&given);
     if (!buffer || buffer->device() != device_)
-      throw DeviceError(fmt::format("{}: the buffer lies on another device; move it here first", description_.name));
+      throw DeviceError(fmt::format("{}: the buffer is on another device; move it here first", description_.name));
     return *buffer;
   }
 

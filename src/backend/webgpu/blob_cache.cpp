@@ -42,7 +42,7 @@ std::vector<fs::path> files_below(const fs::path& folder) {
   return files;
 }
 
-/// The bytes of an entry; none for what is no file of this user's.
+/// The bytes of an entry; none unless it is a file of this user.
 std::vector<std::byte> read_entry(const fs::path& path) {
   std::vector<std::byte> bytes;
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);

@@ -183,10 +183,10 @@ void CommandSequence::take_externals(std::span<const backend::BufferPtr> externa
   for (std::size_t i = 0; i < externals.size(); ++i) {
     const backend::Buffer* given = externals[i].get();
     if (!given || typeid(*given) != typeid(Buffer))
-      throw DeviceError(fmt::format("{}: operand {} lies on another device; move it here first", device_->name(), i));
+      throw DeviceError(fmt::format("{}: operand {} is on another device; move it here first", device_->name(), i));
     externals_[i] = static_cast<const Buffer*>(given);
     if (externals_[i]->device() != device_)
-      throw DeviceError(fmt::format("{}: operand {} (\"{}\") lies on {}; move it here first", device_->name(), i,
+      throw DeviceError(fmt::format("{}: operand {} (\"{}\") is on {}; move it here first", device_->name(), i,
                                     externals_[i]->label(), externals_[i]->device()->name()));
     changed = changed || externals_[i]->id() != external_ids_[i];
   }

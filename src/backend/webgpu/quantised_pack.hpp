@@ -3,7 +3,7 @@
 //
 // A matrix W [n, k] is four runs of words, each begun at a multiple of 64: values, high bits, scales, factors. Each run
 // has the blocks of 32 elements row after row (n * ceil(k / 32)). Of 32 elements, chunk c (0 to 7) is elements 4 c to
-// 4 c + 3, and element i of a chunk stands in byte i of a word:
+// 4 c + 3, and element i of a chunk is in byte i of a word:
 //   values   nibble: 4 words; chunk c is in word c / 2, in the low halves of the bytes for even c, else the high ones.
 //            byte: 8 words, signed. f16, bf16: 16 words, two elements each. f32: 32 words.
 //   high     bits above the fourth: one plane a word with bit c of byte i, or two planes as two words with bits 2 (c % 4)

@@ -179,7 +179,7 @@ const OpRow& public_attention_row() {
       .inputs = {{"q", ops::DTypes::floats}, {"k", ops::DTypes::floats}, {"v", ops::DTypes::floats}},
       .attributes = mask_and_scale(),
       .result = "that of q",
-      .doc = "softmax(scale q k^T) v; q [B, H, T, D], k and v [B, Hkv, S, D] with Hkv a whole fraction of H.",
+      .doc = "softmax(scale q k^T) v; q [B, H, T, D], k and v [B, Hkv, S, D] where Hkv divides H.",
       .formula = "softmax(scale q k^T + mask) v",
       .infer =
           [](const Call& c) {
@@ -187,7 +187,7 @@ const OpRow& public_attention_row() {
             if (k.dtype() != q.dtype() || v.dtype() != q.dtype()) c.dtype_error("the dtypes differ; cast them");
             if (q.rank() != 4 || k.rank() != 4 || v.shape() != k.shape() || k.dim(0) != q.dim(0) ||
                 k.dim(3) != q.dim(3) || k.dim(1) == 0 || q.dim(1) % k.dim(1) != 0)
-              c.shape_error("not q [B, H, T, D] with k and v [B, H or a whole fraction of it, S, D]");
+              c.shape_error("not q [B, H, T, D] with k and v [B, Hkv, S, D] where Hkv divides H");
             if (const Extent window = c.attributes<AttentionAttributes>().window; window < 0)
               c.usage_error(fmt::format("the window is {}; give 0 for none", window));
             return std::vector<Result>{like(q)};

@@ -54,7 +54,7 @@ std::string no_elements(CacheType type, Extent width) {
 
 template <class S>
 AttributeSpec type_field() {
-  return field("type", &S::type, "how rows of the cache keep their elements", {.choices = {"f32", "f16", "q8"}});
+  return field("type", &S::type, "type of the elements in the cache", {.choices = {"f32", "f16", "q8"}});
 }
 
 void check_numbers(const Call& c, std::size_t i, Extent count) {

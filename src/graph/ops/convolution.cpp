@@ -171,21 +171,23 @@ struct TransposedAttributes {
 void check_operands(const Call& c, int axes, Extent groups, bool transposed) {
   const Tensor &x = c.input(0), &weight = c.input(1), &bias = c.input(2);
   if (x.dtype() != weight.dtype()) c.dtype_error("the dtypes of x and weight differ; cast one");
-  if (x.rank() != axes + 2) c.shape_error(fmt::format("x is not [images, channels] and {} axes of space", axes));
+  if (x.rank() != axes + 2) c.shape_error(fmt::format("x is not [images, channels] followed by {} spatial axes", axes));
   const Extent channels = x.dim(1);
-  if (groups < 1) c.shape_error(fmt::format("groups is {}; it is at least 1", groups));
+  if (groups < 1) c.shape_error(fmt::format("groups is {}; it must be at least 1", groups));
   if (weight.rank() != axes + 2)
-    c.shape_error(fmt::format("weight is not [{}] and {} axes of space",
+    c.shape_error(fmt::format("weight is not [{}] followed by {} spatial axes",
                               transposed ? "in, out / groups" : "out, in / groups", axes));
   if (transposed) {
     if (weight.dim(0) != channels || channels % groups != 0)
-      c.shape_error(fmt::format("weight is not [{}, ...] as x has channels, in {} groups", channels, groups));
+      c.shape_error(
+          fmt::format("weight is not [{}, ...], which the channels of x in {} groups need", channels, groups));
   } else if (channels % groups != 0 || weight.dim(0) % groups != 0 || weight.dim(1) != channels / groups) {
-    c.shape_error(fmt::format("weight is not [out, {} / {}, ...], with out and in whole multiples of the groups",
-                              channels, groups));
+    c.shape_error(
+        fmt::format("weight is not [out, {} / {}, ...], with numbers of channels that are multiples of the groups",
+                    channels, groups));
   }
   for (int i = 2; i < weight.rank(); ++i)
-    if (weight.shape()[i] < 1) c.shape_error("weight has an empty axis of space");
+    if (weight.shape()[i] < 1) c.shape_error("weight has an empty spatial axis");
   const Extent out = transposed ? weight.dim(1) * groups : weight.dim(0);
   if (bias.defined() && (bias.rank() != 1 || bias.dim(0) != out)) c.shape_error(fmt::format("bias is not [{}]", out));
   if (bias.defined() && promote(bias.dtype(), x.dtype()) != x.dtype())
@@ -206,7 +208,7 @@ Geometry geometry_of(const Call& c, const ConvolutionAttributes& a) {
   if (a.same)
     for (int i = 0; i < axes; ++i) {
       const auto k = static_cast<std::size_t>(i);
-      if (grid.stride[k] != 1) c.shape_error("the result has the extents of x only with stride 1");
+      if (grid.stride[k] != 1) c.shape_error("the result can have the extents of x only with stride 1");
       grid.before[k] = (grid.span(i) - 1) / 2;
       grid.after[k] = grid.span(i) - 1 - grid.before[k];
     }
@@ -258,16 +260,17 @@ OpRow make_convolution_row(int axes) {
       .inputs = {{"x", ops::DTypes::floats},
                  {"weight", ops::DTypes::floats},
                  {.name = "bias", .dtypes = ops::DTypes::floats, .optional = true}},
-      .attributes = {field("stride", &ConvolutionAttributes::stride, "from one window to the next",
+      .attributes = {field("stride", &ConvolutionAttributes::stride, "distance from one window to the next",
                            {.aliases = {"strides"}}),
                      field("padding", &ConvolutionAttributes::padding, "zeros at both ends of each axis",
                            {.aliases = {"pads"}}),
                      field("dilation", &ConvolutionAttributes::dilation, "distance between elements of a window",
                            {.aliases = {"dilations"}}),
-                     field("groups", &ConvolutionAttributes::groups, "groups of channels that do not meet",
+                     field("groups", &ConvolutionAttributes::groups,
+                           "number of groups of channels; outputs of a group read its inputs only",
                            {.aliases = {"group"}}),
                      field("same", &ConvolutionAttributes::same, "pads so that the result has the extents of x")},
-      .doc = fmt::format("Convolution over {} of space: x [N, C, ...], weight [O, C / groups, ...].",
+      .doc = fmt::format("Convolution over {} spatial axes: x [N, C, ...], weight [O, C / groups, ...].",
                          axes == 1   ? "one axis"
                          : axes == 2 ? "two axes"
                                      : "three axes"),
@@ -339,11 +342,11 @@ OpRow make_convolution_row(int axes) {
                  {"no step",
                   {{image}, {kernel(2, 4, 3)}, {.absent = true}},
                   {{"stride", ints(0)}},
-                  "stride is 0; it is at least 1"},
+                  "stride is 0; it must be at least 1"},
                  {"groups that do not divide",
                   {{image}, {kernel(4, 1, 3)}, {.absent = true}},
                   {{"groups", Extent{3}}},
-                  "whole multiples of the groups"},
+                  "multiples of the groups"},
                  {"too many strides",
                   {{image}, {kernel(2, 4, 3)}, {.absent = true}},
                   {{"stride", std::vector<Extent>{1, 1, 1, 1}}},
@@ -373,16 +376,15 @@ OpRow make_transposed_row(int axes) {
       .inputs = {{"x", ops::DTypes::floats},
                  {"weight", ops::DTypes::floats},
                  {.name = "bias", .dtypes = ops::DTypes::floats, .optional = true}},
-      .attributes = {field("stride", &TransposedAttributes::stride, "from one kernel to the next in the result",
-                           {.aliases = {"strides"}}),
-                     field("padding", &TransposedAttributes::padding, "cut off at both ends of each axis",
-                           {.aliases = {"pads"}}),
-                     field("output_padding", &TransposedAttributes::output_padding,
-                           "elements more at the end of each axis"),
-                     field("dilation", &TransposedAttributes::dilation, "distance between elements of a kernel",
-                           {.aliases = {"dilations"}}),
-                     field("groups", &TransposedAttributes::groups, "groups of channels that do not meet",
-                           {.aliases = {"group"}})},
+      .attributes =
+          {field("stride", &TransposedAttributes::stride, "distance from one kernel to the next in the result",
+                 {.aliases = {"strides"}}),
+           field("padding", &TransposedAttributes::padding, "cut off at both ends of each axis", {.aliases = {"pads"}}),
+           field("output_padding", &TransposedAttributes::output_padding, "extra elements at the end of each axis"),
+           field("dilation", &TransposedAttributes::dilation, "distance between elements of a kernel",
+                 {.aliases = {"dilations"}}),
+           field("groups", &TransposedAttributes::groups,
+                 "number of groups of channels; outputs of a group read its inputs only", {.aliases = {"group"}})},
       .doc = fmt::format("The adjoint of conv{}: x [N, C, ...], weight [C, O / groups, ...].", space_name(axes)),
       .formula = "y[n, o, stride p + dilation k - padding] += weight[c, o, k] x[n, c, p]",
       .torch = fmt::format("F.conv_transpose{}(x, weight, bias, stride, padding, output_padding, groups, dilation)",

@@ -70,7 +70,7 @@ Aligned aligned(std::string_view op, const Tensor& x, int axis, const Tensor& in
     fits = indices.dim(d) <= updates.dim(d) && (d == a || indices.dim(d) <= x.dim(d));
   if (!fits)
     throw ShapeError(
-        describe(op, fmt::format("indices are longer than updates, or than x along another axis than {}", axis),
+        describe(op, fmt::format("indices are longer than updates, or than x along an axis other than {}", axis),
                  operands, where));
   Tensor used = updates;
   std::vector<std::pair<Extent, Extent>> padding(static_cast<std::size_t>(x.rank()), {0, 0});
@@ -125,8 +125,7 @@ int checked_slices(std::string_view op, const Tensor& x, int axis, const NamedOp
   bool fits = source.rank() == x.rank();
   for (int d = 0; fits && d < x.rank(); ++d) fits = source.dim(d) == (d == a ? indices.dim(0) : x.dim(d));
   if (!fits)
-    throw ShapeError(
-        describe(op, "source has not as many slices as there are indices, or others than x", operands, where));
+    throw ShapeError(describe(op, "source does not have one slice of x's shape for each index", operands, where));
   if (source.dtype() != x.dtype())
     throw DTypeError(describe(op, "the dtypes of x and source differ; cast one", operands, where));
   return a;
@@ -170,8 +169,8 @@ Tensor gather(const Tensor& x, int axis, const Tensor& indices, Where where) {
   bool fits = indices.rank() == x.rank();
   for (int d = 0; fits && d < x.rank(); ++d) fits = d == a || indices.dim(d) <= x.dim(d);
   if (!fits)
-    throw ShapeError(
-        describe("gather", fmt::format("indices are longer than x along another axis than {}", axis), operands, where));
+    throw ShapeError(describe("gather", fmt::format("indices are longer than x along an axis other than {}", axis),
+                              operands, where));
   Tensor from = x;
   for (int d = 0; d < x.rank(); ++d)
     if (d != a) from = narrow(from, d, 0, indices.dim(d), where);
@@ -396,10 +395,10 @@ const std::vector<OpRow>& rows_of_indexing() {
                       {.name = "reduction",
                        .type = AttributeType::choice,
                        .default_value = std::string("sum"),
-                       .doc = "of all updates of a place",
+                       .doc = "how the updates of a place are combined",
                        .aliases = {"reduce"},
                        .choices = {"sum", "prod", "mean", "amax", "amin"}},
-                      index_flag("include_self", true, "whether x is one of them")},
+                      index_flag("include_self", true, "whether the value of x takes part")},
        .result = "that of x",
        .doc = "x with the updates of each place along an axis reduced: their sum, product, mean or an extreme.",
        .torch = "torch.scatter_reduce(x, axis, indices.long(), updates, reduction, include_self=include_self)",
@@ -442,7 +441,7 @@ const std::vector<OpRow>& rows_of_indexing() {
        .errors = {{"another number of slices",
                    {{{5, 3}}, index_noise({2}, 4), {{3, 3}}},
                    {},
-                   "source has not as many slices"}},
+                   "source does not have one slice"}},
        .apply =
            [](const Arguments& a) {
              return Tensors{weft::index_add(a.input(0), a.small("axis"), a.input(1), a.input(2), a.number("scale"))};

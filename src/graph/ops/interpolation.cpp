@@ -106,7 +106,7 @@ Tensor resized_cubic(const Tensor& x, int axis, Extent size, bool align_corners)
 
 Extents sizes_of(const Call& c, const InterpolateAttributes& a) {
   const Tensor& x = c.input(0);
-  if (x.rank() < 3 || x.rank() > 5) c.shape_error("x is not [images, channels] and one to three axes of space");
+  if (x.rank() < 3 || x.rank() > 5) c.shape_error("x is not [images, channels] followed by one to three spatial axes");
   if (a.size.empty()) c.shape_error("size has no extent");
   for (int i = 2; i < x.rank(); ++i)
     if (x.shape()[i] == 0) c.shape_error(fmt::format("axis {} of x is empty", i));
@@ -124,12 +124,12 @@ const OpRow& interpolate_row() {
       .aliases = {"upsample"},
       .family = "interpolation",
       .inputs = {{"x", ops::DTypes::floats}},
-      .attributes = {field("size", &InterpolateAttributes::size, "extents of the axes of space", {.required = true}),
-                     field("mode", &InterpolateAttributes::mode, "how many neighbours count",
+      .attributes = {field("size", &InterpolateAttributes::size, "extents of the spatial axes", {.required = true}),
+                     field("mode", &InterpolateAttributes::mode, "which neighbours are read",
                            {.choices = {"nearest", "linear", "cubic"}}),
                      field("align_corners", &InterpolateAttributes::align_corners,
-                           "whether the outermost elements stay")},
-      .doc = "x [N, C, ...] with other extents of its axes of space.",
+                           "whether the outermost elements keep their values")},
+      .doc = "x [N, C, ...] resized along its spatial axes.",
       .torch = std::string("F.interpolate(x, size if len(size) > 1 else size[0], mode=") + kTorchMode +
                ", align_corners=None if mode == 'nearest' else align_corners)",
       .onnx = "Resize",
@@ -167,8 +167,8 @@ const OpRow& interpolate_row() {
                  {{{2, 3, 6, 5}}},
                  {{"size", Ints{4, 9}}, mode("cubic"), {"align_corners", true}}}},
       .errors = {{"no size", {{{2, 3, 4}}}, {}, "attribute size is missing"},
-                 {"an extent of 0", {{{2, 3, 4}}}, {{"size", Ints{0}}}, "size is 0; it is at least 1"},
-                 {"no space", {{{2, 3}}}, {{"size", Ints{4}}}, "one to three axes of space"}}};
+                 {"an extent of 0", {{{2, 3, 4}}}, {{"size", Ints{0}}}, "size is 0; it must be at least 1"},
+                 {"no space", {{{2, 3}}}, {{"size", Ints{4}}}, "one to three spatial axes"}}};
   return row;
 }
 
@@ -252,15 +252,15 @@ const OpRow& grid_sample_row() {
       .name = "grid_sample",
       .family = "interpolation",
       .inputs = {{"x", ops::DTypes::floats}, {"grid", ops::DTypes::floats}},
-      .attributes = {field("mode", &GridAttributes::mode, "how many neighbours count",
+      .attributes = {field("mode", &GridAttributes::mode, "which neighbours are read",
                            {.choices = {"nearest", "linear", "cubic"}}),
-                     field("padding", &GridAttributes::padding, "what is outside of the image",
+                     field("padding", &GridAttributes::padding, "what is read outside of the image",
                            {.aliases = {"padding_mode"}, .choices = {"zeros", "border", "reflection"}}),
                      field("align_corners", &GridAttributes::align_corners,
-                           "whether -1 and 1 are centres of elements")},
+                           "whether -1 and 1 are the centres of the outermost elements")},
       .doc =
-          "x [N, C, H, W] at the places of a grid [N, P, Q, 2] with coordinates from -1 to 1; the same with three axes "
-          "of space.",
+          "x [N, C, H, W] at the places of a grid [N, P, Q, 2] with coordinates from -1 to 1; the same with three "
+          "spatial axes.",
       .torch = "F.grid_sample(x, grid, {'nearest': 'nearest', 'linear': 'bilinear'}[mode], padding, align_corners)",
       .onnx = "GridSample",
       .infer =
@@ -268,9 +268,9 @@ const OpRow& grid_sample_row() {
             const Tensor &x = c.input(0), &grid = c.input(1);
             if (x.dtype() != grid.dtype()) c.dtype_error("the dtypes differ; cast one");
             if (x.rank() != 4 && x.rank() != 5)
-              c.shape_error("x is not [images, channels] and two or three axes of space");
+              c.shape_error("x is not [images, channels] followed by two or three spatial axes");
             if (grid.rank() != x.rank() || grid.dim(0) != x.dim(0) || grid.dim(-1) != x.rank() - 2)
-              c.shape_error("grid is not [images, places..., axes of space]");
+              c.shape_error("grid is not [images, places..., spatial axes]");
             for (int i = 2; i < x.rank(); ++i)
               if (x.shape()[i] == 0) c.shape_error(fmt::format("axis {} of x is empty", i));
             if (c.attributes<GridAttributes>().mode == Interpolation::cubic)
@@ -290,9 +290,9 @@ const OpRow& grid_sample_row() {
                 {"nearest", {{{2, 3, 5, 6}}, {{2, 4, 3, 2}, -1.2, 1.2}}, {word("mode", "nearest")}},
                 {"three axes", {{{1, 2, 3, 4, 5}}, {{1, 2, 3, 2, 3}, -1.1, 1.1}}}},
       .errors =
-          {{"one coordinate", {{{2, 3, 5, 6}}, {{2, 4, 3, 1}}}, {}, "grid is not [images, places..., axes of space]"},
+          {{"one coordinate", {{{2, 3, 5, 6}}, {{2, 4, 3, 1}}}, {}, "grid is not [images, places..., spatial axes]"},
            {"cubic", {{{2, 3, 5, 6}}, {{2, 4, 3, 2}}}, {word("mode", "cubic")}, "cubic is for interpolate"},
-           {"one axis of space", {{{2, 3, 5}}, {{2, 4, 1}}}, {}, "two or three axes of space"}}};
+           {"one axis of space", {{{2, 3, 5}}, {{2, 4, 1}}}, {}, "two or three spatial axes"}}};
   return row;
 }
 

@@ -142,7 +142,7 @@ Tensor unflatten(const Tensor& x, int axis, const Shape& shape, Where where) {
   if (open) known *= *open;
   if (!fits || known != x.dim(a))
     throw ShapeError(describe(
-        "unflatten", fmt::format("axis {} with {} elements does not become {}", axis, x.dim(a), shape.to_string()),
+        "unflatten", fmt::format("axis {} with {} elements cannot become {}", axis, x.dim(a), shape.to_string()),
         {{"x", x}}, where));
   return reshape(x, spliced(x.shape(), a, extents, a + 1), where);
 }
@@ -355,7 +355,7 @@ const std::vector<OpRow>& rows_of_layout() {
       {.name = "roll",
        .family = "layout",
        .inputs = {{"x"}},
-       .attributes = {list("shifts", "places that the elements move by"),
+       .attributes = {list("shifts", "number of places to move by"),
                       list("axes", "axes, one for each shift; none: the flat tensor", LayoutInts{}, {"dims", "axis"})},
        .doc = "Elements moved along axes; those that leave at one end come in at the other.",
        .torch = "torch.roll(x, shifts, axes or None)",
@@ -371,9 +371,9 @@ const std::vector<OpRow>& rows_of_layout() {
       {.name = "rot90",
        .family = "layout",
        .inputs = {{"x"}},
-       .attributes = {whole("times", "quarters to turn", 1, {"k"}), whole("origin", "axis to turn from", 0),
+       .attributes = {whole("times", "number of quarter turns", 1, {"k"}), whole("origin", "axis to turn from", 0),
                       whole("to", "axis to turn towards", 1)},
-       .doc = "x turned by quarters in the plane of two axes.",
+       .doc = "x rotated by quarter turns in the plane of two axes.",
        .torch = "torch.rot90(x, times, [origin, to])",
        .numpy = "np.rot90(x, times)",
        .cases = {{"once", {{{6, 7}}}},
@@ -448,7 +448,7 @@ const std::vector<OpRow>& rows_of_layout() {
        .aliases = {"unstack"},
        .family = "layout",
        .inputs = {{"x"}},
-       .attributes = {whole("axis", "axis that goes", 0, {"dim"})},
+       .attributes = {whole("axis", "axis to remove", 0, {"dim"})},
        .several_outputs = true,
        .doc = "The slices along an axis, without it; an output each.",
        .torch = "torch.unbind(x, axis)",
@@ -458,15 +458,15 @@ const std::vector<OpRow>& rows_of_layout() {
       {.name = "unflatten",
        .family = "layout",
        .inputs = {{"x"}},
-       .attributes = {whole("axis", "axis that becomes several", {}, {"dim"}),
+       .attributes = {whole("axis", "axis to split", {}, {"dim"}),
                       list("shape", "their extents; one may be -1", {}, {"sizes"})},
-       .doc = "One axis as several.",
+       .doc = "Splits one axis into several.",
        .torch = "x.unflatten(axis, shape)",
        .cases = {{"in the middle", {{{2, 12, 3}}}, {{"axis", Extent{1}}, {"shape", LayoutInts{3, -1, 2}}}}},
        .errors = {{"that do not divide",
                    {{{2, 7}}},
                    {{"axis", Extent{1}}, {"shape", LayoutInts{2, -1}}},
-                   "axis 1 with 7 elements does not become [2, -1]"}},
+                   "axis 1 with 7 elements cannot become [2, -1]"}},
        .apply =
            [](const Arguments& a) { return Tensors{weft::unflatten(a.input(0), a.small("axis"), a.shape("shape"))}; }},
       {.name = "diagonal",
@@ -536,7 +536,7 @@ const std::vector<OpRow>& rows_of_layout() {
        .family = "layout",
        .inputs = {{"x"}},
        .attributes = {whole("factor", "of height and width", {}, {"upscale_factor", "blocksize"})},
-       .doc = "Channels as places: [.., c r^2, h, w] becomes [.., c, h r, w r].",
+       .doc = "Moves channels into space: [.., c r^2, h, w] becomes [.., c, h r, w r].",
        .torch = "F.pixel_shuffle(x, factor)",
        .cases = {{"by two", {{{2, 12, 3, 5}}}, {{"factor", Extent{2}}}}},
        .errors =
@@ -548,7 +548,7 @@ const std::vector<OpRow>& rows_of_layout() {
        .family = "layout",
        .inputs = {{"x"}},
        .attributes = {whole("factor", "of height and width", {}, {"downscale_factor"})},
-       .doc = "Places as channels: [.., c, h r, w r] becomes [.., c r^2, h, w].",
+       .doc = "Moves space into channels: [.., c, h r, w r] becomes [.., c r^2, h, w].",
        .torch = "F.pixel_unshuffle(x, factor)",
        .cases = {{"by two", {{{2, 3, 4, 6}}}, {{"factor", Extent{2}}}}},
        .errors = {{"a height that does not divide", {{{6, 3, 4}}}, {{"factor", Extent{2}}}, "do not divide by 2"}},

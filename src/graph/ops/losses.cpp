@@ -94,7 +94,7 @@ const OpRow& huber_row() {
       .aliases = {"huber"},
       .family = "loss",
       .inputs = {{"prediction", kFloats}, {"target"}},
-      .attributes = {field("delta", &HuberAttributes::delta, "where the parabola ends"),
+      .attributes = {field("delta", &HuberAttributes::delta, "difference at which the parabola becomes a line"),
                      reduction_field<HuberAttributes>()},
       .result = "that of prediction",
       .doc = "d^2 / 2 where |d| < delta, else delta (|d| - delta / 2), with d = prediction - target.",

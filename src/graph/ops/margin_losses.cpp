@@ -153,7 +153,7 @@ const std::vector<OpRow>& margin_rows() {
   static const std::vector<OpRow> rows = {
       loss_row<A>(
           "smooth_l1_loss", {{"prediction", kLossFloats}, {"target", kLossFloats}},
-          {field("beta", &A::beta, "where the parabola ends", {.least = 0})},
+          {field("beta", &A::beta, "difference at which the parabola becomes a line", {.least = 0})},
           "d^2 / (2 beta) where |d| < beta, else |d| - beta / 2, with d = prediction - target.",
           "F.smooth_l1_loss(prediction, target, reduction=reduction, beta=beta)", false,
           [](const Call& c, const A& a) {
@@ -167,8 +167,8 @@ const std::vector<OpRow>& margin_rows() {
       loss_row<Poisson>(
           "poisson_nll_loss", {{"prediction", kLossFloats}, {"target", kLossFloats}},
           {field("log_input", &Poisson::log_input, "whether predictions are logarithms"),
-           field("full", &Poisson::full, "whether Stirling's estimate of ln t! counts"),
-           field<Poisson, double>("eps", &Poisson::eps, "added to predictions that are no logarithms")},
+           field("full", &Poisson::full, "whether to add Stirling's approximation of ln t!"),
+           field<Poisson, double>("eps", &Poisson::eps, "added to predictions that are not logarithms")},
           "e^x - t x, or x - t ln(x + eps) where x is not a logarithm.",
           "F.poisson_nll_loss(prediction, target, log_input=log_input, full=full, eps=eps, reduction=reduction)", false,
           [](const Call& c, const Poisson& a) {
@@ -200,7 +200,8 @@ const std::vector<OpRow>& margin_rows() {
           shapes_differ({{{4}}, {{4}}, {{3}}}, "the shapes of prediction and variance differ")),
       loss_row<A>(
           "hinge_embedding_loss", {{"x", kLossFloats}, {"target", ops::DTypes::numbers}},
-          {field("margin", &A::margin, "of targets -1")}, "x where the target is 1, max(0, margin - x) where it is -1.",
+          {field("margin", &A::margin, "margin for targets of -1")},
+          "x where the target is 1, max(0, margin - x) where it is -1.",
           "F.hinge_embedding_loss(x, target.detach(), margin=margin, reduction=reduction)", false,
           [](const Call& c, const A& a) {
             return elementwise("where", {is_one(c.input(1)), c.input(0), positive_part(a.margin - c.input(0))});
@@ -210,7 +211,7 @@ const std::vector<OpRow>& margin_rows() {
           shapes_differ({{{4, 1}}, {{4}}}, "the shapes of x and target differ")),
       loss_row<NoMargin>(
           "margin_ranking_loss", {{"x", kLossFloats}, {"y", kLossFloats}, {"target", kLossFloats}},
-          {field<NoMargin, double>("margin", &NoMargin::margin, "that differences are to have")},
+          {field<NoMargin, double>("margin", &NoMargin::margin, "least difference between x and y")},
           "max(0, margin - target (x - y)) for targets 1 and -1.",
           "F.margin_ranking_loss(x, y, target, margin=margin, reduction=reduction)", false,
           [](const Call& c, const NoMargin& a) {
@@ -227,7 +228,7 @@ const std::vector<OpRow>& margin_rows() {
           shapes_differ({{{4, 1}}, {{4}}}, "the shapes of x and target differ")),
       loss_row<NoMargin>(
           "cosine_embedding_loss", {{"x", kLossFloats}, {"y", kLossFloats}, {"target", ops::DTypes::numbers}},
-          {field<NoMargin, double>("margin", &NoMargin::margin, "of targets -1")},
+          {field<NoMargin, double>("margin", &NoMargin::margin, "margin for targets of -1")},
           "1 - cos(x, y) where the target is 1, max(0, cos(x, y) - margin) where it is -1; rows along the last axis.",
           "F.cosine_embedding_loss(x, y, target, margin=margin, reduction=reduction)", true, cosine,
           cases_of({{{9, 4}}, {{9, 4}}, {.shape = {9}, .type = DType::i32, .values = {1, -1, 1, 1, -1, -1, 1, -1, 1}}},
@@ -235,9 +236,10 @@ const std::vector<OpRow>& margin_rows() {
           shapes_differ({{{4, 3}}, {{4, 3}}, {{4, 3}}}, "target has not one number for each row of x")),
       loss_row<A>(
           "triplet_margin_loss", {{"anchor", kLossFloats}, {"positive", kLossFloats}, {"negative", kLossFloats}},
-          {field("margin", &A::margin, "that distances are to differ by"), field("p", &A::p, "of the norm"),
+          {field("margin", &A::margin, "least difference of the two distances"), field("p", &A::p, "order of the norm"),
            field("eps", &A::eps, "added to differences"),
-           field("swap", &A::swap, "whether the distance between positive and negative may stand in")},
+           field("swap", &A::swap,
+                 "whether the distance from positive to negative replaces a greater one from the anchor")},
           "max(0, |a - p| - |a - n| + margin) over the last axis.",
           "F.triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction=reduction)", true, triplet,
           {{"mean", {{{6, 5}}, {{6, 5}}, {{6, 5}}}},
@@ -249,7 +251,7 @@ const std::vector<OpRow>& margin_rows() {
       loss_row<ManyClasses>(
           "multi_margin_loss", {{"x", kLossFloats}, {"targets", ops::DTypes::integers}},
           {field<ManyClasses, double>("p", &ManyClasses::p, "the power"),
-           field<ManyClasses, double>("margin", &ManyClasses::margin, "that the target is to lead by")},
+           field<ManyClasses, double>("margin", &ManyClasses::margin, "least lead of the target")},
           "sum over the other classes of max(0, margin - x_target + x_class)^p, divided by the number of classes.",
           "F.multi_margin_loss(x, targets.long(), int(p), margin, reduction=reduction)", true, multi_margin,
           {{"mean", {{{6, 5}}, {{6}, 0, 4, DType::i32}}},
@@ -261,7 +263,8 @@ const std::vector<OpRow>& margin_rows() {
        .family = "loss",
        .inputs = {{"log_probabilities", kLossFloats}, {"target", kLossFloats}},
        .attributes = {field("log_target", &A::log_target, "whether targets are logarithms too"),
-                      field("batch_mean", &A::batch_mean, "the sum over the first extent, whatever the reduction"),
+                      field("batch_mean", &A::batch_mean,
+                            "the sum divided by the first extent, whatever the reduction"),
                       reduction_field<A>()},
        .result = "that of the first input",
        .doc = "t (ln t - x), with x the logarithm of a probability and t a probability.",

@@ -213,7 +213,7 @@ const OpRow& masked_attention_row() {
               const bool is_heads = i + 3 == rank;
               const Extent of_q = q.shape()[i], of_k = k.shape()[i];
               if (v.shape()[i] != of_k || (is_heads ? of_k == 0 || of_q % of_k != 0 : of_q != of_k))
-                c.shape_error("the batch of q, k and v differs, or heads of keys are no whole fraction of those of q");
+                c.shape_error("the batch of q, k and v differs, or the number of key heads does not divide that of q");
             }
             Shape scores = q.shape();
             scores[rank - 1] = k.dim(-2);
@@ -245,16 +245,17 @@ const OpRow& masked_attention_row() {
                  {{"causal", true}, {"scale", 0.3}}},
                 {"groups of heads and a mask", {{{2, 4, 3, 8}}, {{2, 2, 6, 8}}, {{2, 2, 6, 5}}, {{2, 1, 3, 6}}}},
                 {"no heads", {{{3, 8}}, {{6, 8}}, {{6, 5}}, {{6}, -1, 1}}}},
-      .errors = {{"keys of another width", {{{2, 3, 5, 8}}, {{2, 3, 7, 4}}, {{2, 3, 7, 4}}}, {}, "not q [..., T, D]"},
-                 {"a wide mask",
-                  {{{5, 8}}, {{7, 8}}, {{7, 8}}, {{5, 6}}},
-                  {},
-                  "mask does not broadcast to the scores [5, 7]"},
-                 {"a mask of integers",
-                  {{{5, 8}}, {{7, 8}}, {{7, 8}}, {{5, 7}, 0, 1, DType::i32}},
-                  {},
-                  "mask is neither bool nor"},
-                 {"heads that do not divide", {{{3, 5, 8}}, {{2, 7, 8}}, {{2, 7, 8}}}, {}, "no whole fraction"}}};
+      .errors =
+          {{"keys of another width", {{{2, 3, 5, 8}}, {{2, 3, 7, 4}}, {{2, 3, 7, 4}}}, {}, "not q [..., T, D]"},
+           {"a wide mask",
+            {{{5, 8}}, {{7, 8}}, {{7, 8}}, {{5, 6}}},
+            {},
+            "mask does not broadcast to the scores [5, 7]"},
+           {"a mask of integers",
+            {{{5, 8}}, {{7, 8}}, {{7, 8}}, {{5, 7}, 0, 1, DType::i32}},
+            {},
+            "mask is neither bool nor"},
+           {"heads that do not divide", {{{3, 5, 8}}, {{2, 7, 8}}, {{2, 7, 8}}}, {}, "does not divide that of q"}}};
   return row;
 }
 
@@ -291,7 +292,7 @@ const OpRow& embedding_bag_row() {
                  {"indices", ops::DTypes::integers},
                  {.name = "offsets", .dtypes = ops::DTypes::integers, .optional = true},
                  {.name = "weights", .dtypes = ops::DTypes::floats, .optional = true}},
-      .attributes = {field("mode", &BagAttributes::mode, "how the rows of a bag become one",
+      .attributes = {field("mode", &BagAttributes::mode, "how the rows of a bag are combined",
                            {.choices = {"sum", "mean", "max"}})},
       .result = "that of table",
       .doc = "Rows of a table added up by bags: indices [B, L], or [n] with the offset of each bag.",

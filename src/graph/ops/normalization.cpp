@@ -156,7 +156,7 @@ const OpRow& instance_norm_row() {
       .infer =
           [](const Call& c) {
             check_channels(c);
-            if (c.input(0).rank() < 3) c.shape_error("x has no axis of space");
+            if (c.input(0).rank() < 3) c.shape_error("x has no spatial axis");
             return std::vector<Result>{like(c.input(0))};
           },
       .decompose =
@@ -167,7 +167,7 @@ const OpRow& instance_norm_row() {
           },
       .cases = {{"images", {{{3, 4, 5, 6}}, {{4}}, {{4}}}},
                 {"bare", {{{2, 3, 9}}, {.absent = true}, {.absent = true}}, {{"eps", 0.01}}}},
-      .errors = {{"no space", {{{3, 4}}}, {}, "x has no axis of space"}}};
+      .errors = {{"no space", {{{3, 4}}}, {}, "x has no spatial axis"}}};
   return row;
 }
 
@@ -176,7 +176,8 @@ const OpRow& local_response_norm_row() {
       .name = "local_response_norm",
       .family = "norm",
       .inputs = {{"x", ops::DTypes::floats}},
-      .attributes = {field("size", &LocalResponseAttributes::size, "channels around each", {.required = true}),
+      .attributes = {field("size", &LocalResponseAttributes::size, "number of neighbouring channels",
+                           {.required = true}),
                      field("alpha", &LocalResponseAttributes::alpha, "factor of the mean square"),
                      field("beta", &LocalResponseAttributes::beta, "the power"),
                      field("k", &LocalResponseAttributes::k, "added to it")},
@@ -187,7 +188,7 @@ const OpRow& local_response_norm_row() {
           [](const Call& c) {
             if (c.input(0).rank() < 2) c.shape_error("x is not [images, channels, ...]");
             if (const Extent size = c.attributes<LocalResponseAttributes>().size; size < 1)
-              c.shape_error(fmt::format("size is {}; it is at least 1", size));
+              c.shape_error(fmt::format("size is {}; it must be at least 1", size));
             return std::vector<Result>{like(c.input(0))};
           },
       .decompose =

@@ -1,4 +1,4 @@
-// Order: sorting, and what is made of it.
+// Order: sorting, and the ops that are built on it.
 #include "weft/ops/order.hpp"
 
 #include <fmt/format.h>
@@ -335,7 +335,7 @@ AttributeSpec order_axis() {
   return {.name = "axis",
           .type = AttributeType::integer,
           .default_value = Extent{-1},
-          .doc = "axis to go along",
+          .doc = "axis of the scan",
           .aliases = {"dim"}};
 }
 AttributeSpec order_keepdims() {
@@ -437,7 +437,7 @@ const std::vector<OpRow>& rows_of_order() {
                       {.name = "interpolation",
                        .type = AttributeType::choice,
                        .default_value = std::string("linear"),
-                       .doc = "what is between two elements",
+                       .doc = "how to interpolate between two elements",
                        .aliases = {"method"},
                        .choices = {"linear", "lower", "higher", "nearest", "midpoint"}}},
        .doc = "The value below which a share q of the elements along an axis is, at rank q (n - 1); NaN if one is NaN.",

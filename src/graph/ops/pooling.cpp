@@ -39,7 +39,7 @@ struct AdaptiveAttributes {
 
 void check_rank(const Call& c, int axes) {
   if (c.input(0).rank() != axes + 2)
-    c.shape_error(fmt::format("x is not [images, channels] and {} of space",
+    c.shape_error(fmt::format("x is not [images, channels] followed by {}",
                               axes == 1 ? "one axis" : fmt::format("{} axes", axes)));
 }
 
@@ -174,7 +174,7 @@ AttributeSpec kernel_field() {
 }
 template <class S>
 AttributeSpec stride_field() {
-  return field("stride", &S::stride, "from one window to the next; none: the extents of a window",
+  return field("stride", &S::stride, "distance from one window to the next; none: the extents of a window",
                {.aliases = {"strides"}});
 }
 template <class S>
@@ -337,7 +337,7 @@ Extents adaptive_sizes(const Call& c, int axes) {
   Extents sizes = per_axis(c, "size", given, axes, -1, -1);
   for (int i = 0; i < axes; ++i) {
     if (sizes[at(i)] == -1) sizes[at(i)] = c.input(0).shape()[2 + i];
-    if (sizes[at(i)] == 0) c.shape_error("size is 0; it is at least 1, or -1 for the extent of x");
+    if (sizes[at(i)] == 0) c.shape_error("size is 0; it must be at least 1, or -1 for the extent of x");
     if (c.input(0).shape()[2 + i] == 0) c.shape_error(fmt::format("axis {} of x is empty", 2 + i));
   }
   return sizes;

@@ -37,7 +37,7 @@ void check(const Call& c, std::size_t states, Extent gates) {
   for (const Tensor& t : c.inputs())
     if (t.defined() && t.dtype() != c.input(0).dtype()) c.dtype_error("the dtypes differ; cast them");
   const Operands o(c, states);
-  if (o.x.rank() != 3 || o.x.dim(0) < 1) c.shape_error("x is not [steps, batch, inputs] with one step at least");
+  if (o.x.rank() != 3 || o.x.dim(0) < 1) c.shape_error("x is not [steps, batch, inputs] with at least one step");
   if (o.h.rank() != 2 || o.h.dim(0) != o.x.dim(1)) c.shape_error("h is not [batch, width]");
   if (o.c.defined() && o.c.shape() != o.h.shape()) c.shape_error("the shapes of h and c differ");
   const Extent width = o.h.dim(1);
@@ -45,7 +45,7 @@ void check(const Call& c, std::size_t states, Extent gates) {
     c.shape_error(fmt::format("weight_ih is not [{} * {}, {}]", gates, width, o.x.dim(2)));
   if (o.hidden.shape() != Shape{gates * width, width})
     c.shape_error(fmt::format("weight_hh is not [{} * {}, {}]", gates, width, width));
-  if (o.input_bias.defined() != o.hidden_bias.defined()) c.usage_error("there are two biases, or none");
+  if (o.input_bias.defined() != o.hidden_bias.defined()) c.usage_error("give both biases or neither");
   for (const Tensor& bias : {o.input_bias, o.hidden_bias})
     if (bias.defined() && bias.shape() != Shape{gates * width})
       c.shape_error(fmt::format("a bias is not [{} * {}]", gates, width));
@@ -103,8 +103,8 @@ std::vector<ErrorCase> errors(std::size_t states, Extent gates) {
   for (auto* list : {&narrow, &none, &one}) list->push_back({{gates * 4, 4}});
   one.push_back({{gates * 4}});
   return {{"weights of another input", narrow, {}, fmt::format("weight_ih is not [{} * 4, 3]", gates)},
-          {"no steps", none, {}, "with one step at least"},
-          {"one bias", one, {}, "two biases, or none"}};
+          {"no steps", none, {}, "with at least one step"},
+          {"one bias", one, {}, "both biases or neither"}};
 }
 
 // The expression in PyTorch, with weights, and with biases if given.

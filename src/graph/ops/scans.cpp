@@ -85,9 +85,9 @@ Tensors extreme_parts(const Call& c, bool largest) {
 }
 
 std::vector<AttributeSpec> scan_attributes(bool with_exclusive) {
-  std::vector<AttributeSpec> specs = {field("axis", &ScanAttributes::axis, "axis to go along", {.aliases = {"dim"}})};
+  std::vector<AttributeSpec> specs = {field("axis", &ScanAttributes::axis, "axis of the scan", {.aliases = {"dim"}})};
   if (with_exclusive) specs.push_back(field("exclusive", &ScanAttributes::exclusive, "leaves out the element itself"));
-  specs.push_back(field("reverse", &ScanAttributes::reverse, "goes from the end"));
+  specs.push_back(field("reverse", &ScanAttributes::reverse, "starts at the end"));
   return specs;
 }
 
@@ -334,7 +334,7 @@ const OpRow& linear_recurrence_row() {
             return scan_results(c);
           },
       .decompose =
-          [](const Call& c) {  // (a, b) stands for y -> a y + b; by doubling, as the others
+          [](const Call& c) {  // (a, b) means y -> a y + b; by doubling, as the others
             const auto attributes = c.attributes<ScanAttributes>();
             const int axis = c.axis(attributes.axis);
             Tensor a = c.input(0), b = c.input(1);

@@ -295,7 +295,8 @@ const OpRow& kmeans_row() {
       .name = "soft_kmeans",
       .family = "network",
       .inputs = {{"x", ops::DTypes::floats}, {"centres", ops::DTypes::floats}},
-      .attributes = {field("temperature", &CentreAttributes::temperature, "distance at which a centre hardly counts"),
+      .attributes = {field("temperature", &CentreAttributes::temperature,
+                           "distance at which a centre has little weight"),
                      field("features", &CentreAttributes::features, "centres, weighted, in place of their weights")},
       .doc = "softmax over k of -|x - c_k|^2 / (2 temperature^2): how near rows x [N, I] are to centres [K, I].",
       .torch =

@@ -201,7 +201,7 @@ Tensor flatten(const Tensor& x, int first, int last, Where where) {
             b = graph::normalized_axis("flatten", x, last, where);
   if (a > b)
     throw ShapeError(
-        describe("flatten", fmt::format("first axis {} lies after last axis {}", first, last), {{"x", x}}, where));
+        describe("flatten", fmt::format("first axis {} is after last axis {}", first, last), {{"x", x}}, where));
   Shape shape;
   for (int i = 0; i < a; ++i) shape.push_back(x.shape()[i]);
   Extent joined = 1;
@@ -345,7 +345,7 @@ const std::vector<OpRow>& rows_of_view() {
        .family = "view",
        .inputs = {{"x"}},
        .attributes = {shape("extents to broadcast to")},
-       .doc = "x repeated along extents of 1 and new leading axes; the gradient adds the repeats up.",
+       .doc = "x repeated along extents of 1 and new leading axes; the gradient sums over the repeats.",
        .torch = "x.expand(shape)",
        .onnx = "Expand",
        .cases = {{"a new axis and an extent of 1", {{{6, 1, 5}}}, {{"shape", Ints{3, 6, 7, 5}}}}},
@@ -402,7 +402,7 @@ const std::vector<OpRow>& rows_of_view() {
       {.name = "select",
        .family = "view",
        .inputs = {{"x"}},
-       .attributes = {axis("axis that goes"),
+       .attributes = {axis("axis to remove"),
                       {.name = "index", .type = AttributeType::integer, .doc = "position; may be negative"}},
        .doc = "Element `index` along an axis, the axis removed.",
        .torch = "x.select(axis, index)",
@@ -414,9 +414,9 @@ const std::vector<OpRow>& rows_of_view() {
        .inputs = {{"x"}},
        .attributes = {{.name = "axes",
                        .type = AttributeType::integers,
-                       .doc = "axes to turn round",
+                       .doc = "axes to reverse",
                        .aliases = {"axis", "dims", "dim"}}},
-       .doc = "x backwards along the axes.",
+       .doc = "x reversed along the axes.",
        .torch = "x.flip(axes)",
        .cases = {{"two axes", {{{6, 7, 5}}}, {{"axes", Ints{0, 2}}}}},
        .errors = {{"an axis outside", {{{6}}}, {{"axes", Ints{1}}}, "axis 1 is outside"}},
@@ -431,10 +431,10 @@ const std::vector<OpRow>& rows_of_view() {
                       {.name = "mode",
                        .type = AttributeType::choice,
                        .default_value = std::string("constant"),
-                       .doc = "what is around x",
+                       .doc = "what surrounds x",
                        .choices = {"constant", "reflect", "replicate", "circular"}},
                       {.name = "value", .default_value = 0.0, .doc = "the constant", .aliases = {"constant_value"}}},
-       .doc = "A constant around x, or x itself: mirrored, its outermost elements, or from its other end.",
+       .doc = "x with a border: a constant, x reflected, its outermost elements repeated, or its other end.",
        .torch = "F.pad(x, [e for pair in reversed(padding) for e in pair], value=value) if mode == 'constant' else "
                 "F.pad(x[None], [e for pair in reversed(padding[1:]) for e in pair], mode)[0]",
        .numpy = "np.pad(x, padding, mode)",
@@ -483,7 +483,7 @@ const std::vector<OpRow>& rows_of_view() {
       {.name = "squeeze",
        .family = "view",
        .inputs = {{"x"}},
-       .attributes = {axis("axis of extent 1 that goes")},
+       .attributes = {axis("axis of extent 1 to remove")},
        .doc = "An axis of extent 1 removed.",
        .torch = "x.squeeze(axis)",
        .onnx = "Squeeze",
@@ -508,7 +508,7 @@ const std::vector<OpRow>& rows_of_view() {
        .onnx = "Flatten",
        .cases = {{"the last two", {{{6, 7, 5}}}, {{"first", Extent{1}}}}},
        .errors =
-           {{"in the wrong order", {{{6, 7}}}, {{"first", Extent{1}}, {"last", Extent{0}}}, "lies after last axis"}},
+           {{"in the wrong order", {{{6, 7}}}, {{"first", Extent{1}}, {"last", Extent{0}}}, "is after last axis"}},
        .apply = [](const Arguments& a) { return Tensors{flatten(a.input(0), a.small("first"), a.small("last"))}; }},
       {.name = "tril",
        .family = "view",

@@ -17,8 +17,8 @@ Tensor unfold(const Tensor& x, int axis, Extent size, Extent step, Extent dilati
   const int a = graph::normalized_axis("unfold", x, axis, where);
   const auto fail = [&](const std::string& fact) { throw ShapeError(describe("unfold", fact, {{"x", x}}, where)); };
   if (size < 1) fail(fmt::format("windows of {} elements", size));
-  if (step < 1) fail(fmt::format("step is {}; windows follow each other forwards", step));
-  if (dilation < 1) fail(fmt::format("dilation is {}; it is at least 1", dilation));
+  if (step < 1) fail(fmt::format("step is {}; it must be at least 1", step));
+  if (dilation < 1) fail(fmt::format("dilation is {}; it must be at least 1", dilation));
   const Extent n = x.dim(a);
   if (n == 0 || (size - 1) > (n - 1) / dilation)
     fail(fmt::format("a window of {} elements, {} apart, is longer than axis {} with extent {}; pad x", size, dilation,
@@ -36,7 +36,7 @@ struct OverlapAddAttributes {
 /// `axis` counted from the start, in a result with one axis less than the input.
 int result_axis(const Call& c, Extent axis) {
   const int rank = c.input(0).rank() - 1;
-  if (rank < 1) c.shape_error("x has no axis of windows and axis of their elements");
+  if (rank < 1) c.shape_error("x needs an axis of windows and an axis of their elements");
   if (axis < -rank || axis >= rank) c.shape_error(fmt::format("axis {} is outside of [{}, {})", axis, -rank, rank));
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
@@ -120,23 +120,24 @@ const OpRow& overlap_add_row() {
                      field("extent", &OverlapAddAttributes::extent, "of the result along the axis", {.required = true}),
                      field("step", &OverlapAddAttributes::step, "elements from one window to the next"),
                      field("dilation", &OverlapAddAttributes::dilation, "distance between the elements of a window")},
-      .doc = "The sum of windows, whose elements the last axis has, at their places along an axis.",
+      .doc = "Adds windows up at their places along an axis; the last axis holds the elements of each.",
       .formula = "y_p = sum_{step i + dilation j = p} x_ij",
       .infer =
           [](const Call& c) {
             const auto a = c.attributes<OverlapAddAttributes>();
             const Tensor& x = c.input(0);
             const int axis = result_axis(c, a.axis);
-            if (a.step < 1) c.shape_error(fmt::format("step is {}; windows follow each other forwards", a.step));
-            if (a.dilation < 1) c.shape_error(fmt::format("dilation is {}; it is at least 1", a.dilation));
+            if (a.step < 1) c.shape_error(fmt::format("step is {}; it must be at least 1", a.step));
+            if (a.dilation < 1) c.shape_error(fmt::format("dilation is {}; it must be at least 1", a.dilation));
             if (a.extent < 0) c.shape_error(fmt::format("extent {} is negative", a.extent));
             // (count - 1) step + (size - 1) dilation < extent, where no product may overflow.
             const Extent gaps = x.dim(axis) - 1, within = x.dim(-1) - 1;
             const bool has_windows = x.numel() > 0;
             if (has_windows && (gaps > a.extent / a.step || within > a.extent / a.dilation ||
                                 gaps * a.step + within * a.dilation >= a.extent))
-              c.shape_error(fmt::format("{} windows of {} elements, {} and {} apart, do not fit into {} elements",
-                                        x.dim(axis), x.dim(-1), a.step, a.dilation, a.extent));
+              c.shape_error(
+                  fmt::format("{} windows of {} elements, with step {} and dilation {}, do not fit into {} elements",
+                              x.dim(axis), x.dim(-1), a.step, a.dilation, a.extent));
             Shape shape = x.shape();
             shape[axis] = a.extent;
             return std::vector<Result>{{x.dtype(), Shape(std::vector<Extent>(shape.begin(), shape.end() - 1))}};
@@ -167,7 +168,7 @@ const OpRow& overlap_add_row() {
                 {"integers", {{{4, 3}, -9, 9, DType::i32}}, {{"extent", Extent{6}}}, false},
                 {"no windows", {{{0, 3}}}, {{"extent", Extent{4}}}}},
       .errors = {{"windows beyond the end", {{{5, 4}}}, {{"extent", Extent{7}}}, "do not fit into 7 elements"},
-                 {"one axis", {{{4}}}, {{"extent", Extent{7}}}, "has no axis of windows"},
+                 {"one axis", {{{4}}}, {{"extent", Extent{7}}}, "needs an axis of windows"},
                  {"an axis outside", {{{5, 4}}}, {{"axis", Extent{1}}, {"extent", Extent{8}}}, "axis 1 is outside of"},
                  {"no step", {{{5, 4}}}, {{"extent", Extent{8}}, {"step", Extent{0}}}, "step is 0"},
                  {"bools", {{{5, 4}, 0, 1, DType::boolean}}, {{"extent", Extent{8}}}, "bool"}}};

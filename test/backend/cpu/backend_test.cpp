@@ -243,7 +243,7 @@ AttentionKernel attention(Trial& t, std::mt19937& random, DType type, Extent bat
   k.batch = batch, k.heads = k.kv_heads = heads, k.queries = queries, k.keys = keys, k.width = width;
   k.scale = 1 / std::sqrt(static_cast<double>(width));
   k.causal = causal;
-  // Heads lie within a position's channels, as a projection leaves them.
+  // Heads are within a position's channels, as a projection leaves them.
   const auto tensor = [&](Extent length, bool random_fill) {
     AttentionKernel::Tensor made;
     const Extent count = batch * length * heads * width;
@@ -330,7 +330,7 @@ TEST(CpuBackend, DescribesItselfAndItsPrograms) {
   t.plan.kernels.push_back(product(t, random, DType::f32, 1, 8, 8, 8, false, false, Epilogue::bias_gelu));
   const auto program = cpu->compile(t.plan);
   EXPECT_NE(program->source().find("tanh"), std::string::npos);
-  EXPECT_EQ(program->scratch_bytes(), 0u);  // the product stands in the output itself
+  EXPECT_EQ(program->scratch_bytes(), 0u);  // the product is in the output itself
   std::vector<backend::BufferPtr> buffers;
   for (const auto& info : t.plan.buffers) buffers.push_back(cpu->allocate(info.bytes, info.label));
   const auto times = program->profile(buffers);

@@ -35,7 +35,7 @@ std::vector<DType> narrow_types() {
   return types;
 }
 
-/// Memory that ends with a page, behind which nothing may be read.
+/// Memory that ends with a page; reads beyond it fail.
 class Fenced {
  public:
   explicit Fenced(std::size_t bytes) {
@@ -122,7 +122,7 @@ void expect_same_bits(const Case& c, bool a_turned, bool b_turned, DType a_type,
   SCOPED_TRACE(::testing::Message() << c.batch << " x [" << c.m << ", " << c.n << ", " << c.k << "] a "
                                     << name_of(a_type) << (a_turned ? "^T" : "") << " b " << name_of(b_type)
                                     << (b_turned ? "^T" : ""));
-  constexpr int64_t kBefore = 5;  // elements before the first one, which so lies within a byte
+  constexpr int64_t kBefore = 5;  // elements before the first one, which is therefore inside a byte
   const Codes a(a_type, kBefore + c.batch * c.m * c.k, random), b(b_type, kBefore + c.batch * c.k * c.n, random);
   std::vector<float> expected(static_cast<std::size_t>(c.batch * c.m * c.n)), got(expected.size(), -77);
   GemmArgs<float> args{.batch = c.batch, .m = c.m, .n = c.n, .k = c.k};

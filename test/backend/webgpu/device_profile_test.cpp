@@ -139,7 +139,7 @@ Target target_with(const DeviceProfile& profile) {
   return target;
 }
 
-/// The time that was estimated while the figures of an H200 stood in the code.
+/// The time that was estimated when the figures of an H200 were in the code.
 double h200_estimate(const Tile& tile, int split, Extent batch, Extent m, Extent n, Extent k) {
   const double groups = static_cast<double>(divide_up(m, tile.rows) * divide_up(n, tile.columns) * batch) * split;
   const double steps = static_cast<double>(divide_up(divide_up(k, tile.depth), split));
@@ -212,7 +212,7 @@ TEST_F(MeasureProfileTest, KernelsRunAndGiveFiguresOfADevice) {
     EXPECT_FALSE(profile);
     return;
   }
-  // On a busy machine times of a software adapter may make no sense; what is given must.
+  // On a busy machine times of a software adapter may make no sense, but given profiles must.
   if (!profile) GTEST_SKIP() << "the times made no sense";
   EXPECT_EQ(profile->source, "measured");
   EXPECT_LE(profile->compute_units, 512u);

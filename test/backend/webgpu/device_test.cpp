@@ -27,7 +27,7 @@ namespace {
 using test::message_of;
 namespace fs = std::filesystem;
 
-// The driver is read when the library makes its first instance, so the choice stands before any test.
+// The driver is read when the library makes its first instance, so the choice is made before any test.
 const std::string kDriver = test::choose_lavapipe();
 
 // A new folder that goes with the object.
@@ -446,7 +446,7 @@ TEST_F(WebgpuTest, MistakesThatOnlyTheLibrarySeesComeUpWithTheLabel) {
   });
   EXPECT_TRUE(contains(message, "shader \"increment\" does not compile"));
 
-  // A buffer that is gone behind the program's back: the submission fails, and so does all that follows.
+  // A buffer was destroyed without the program's knowledge: the submission and all later calls fail.
   CommandSequence program(device, {.slots = {{.buffer = a}},
                                    .shaders = {kIncrement},
                                    .commands = {Dispatch{.label = "late", .bindings = {{0, 0, 64}}}}});
@@ -489,7 +489,7 @@ TEST_F(WebgpuTest, OperandsOfAnotherDeviceAreRefused) {
   EXPECT_TRUE(contains(message_of<Error>([&] {
                          program.run(std::vector<backend::BufferPtr>{x, y});
                        }),
-                       "operand 0 (\"x\") lies on"));
+                       "operand 0 (\"x\") is on"));
   EXPECT_TRUE(contains(message_of<Error>([&] {
                          program.run(std::vector<backend::BufferPtr>{nullptr, y});
                        }),

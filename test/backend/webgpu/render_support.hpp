@@ -71,7 +71,7 @@ inline reference::Values from_host(DType type, const std::vector<unsigned char>&
   return values;
 }
 
-/// As they lie on the device, where a bool is a word.
+/// In the layout of the device, where a bool is a word.
 inline std::vector<unsigned char> to_device(const TestBuffer& buffer) {
   return to_host(buffer.type == DType::boolean ? TestBuffer{DType::u32, buffer.values} : buffer);
 }

@@ -40,7 +40,7 @@ constexpr int kLanesOf = kVectorBytes / static_cast<int>([] {
                          }());
 
 /// Rows of `out` from rows of the arguments, each read at a pointer that moves by `step` elements a vector: N, or 0 for
-/// one that is constant along the row, which stands in `constants`.
+/// one that is constant along the row, which is in `constants`.
 template <class R, class... A, class Function, int... i>
 inline void run_rows(const TileCall& call, Function function, std::integer_sequence<int, i...>) {
   constexpr int N = kLanesOf<R, A...>;

@@ -50,7 +50,7 @@ constexpr int kUnits = kPackedRowsMax;  // blocks of rows that are packed side b
 template <class T>
 using Units = V<T, kUnits>;
 
-/// Fours of 4 units, each folded to one that stands four times.
+/// Fours of 4 units, each folded to one that is repeated four times.
 template <class T, class Combine>
 inline Units<T> fold_fours(const V<T, 4> (&fours)[4], Combine combine) {
   constexpr auto kJoined = [](auto x, auto y) {

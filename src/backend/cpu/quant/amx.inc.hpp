@@ -1,6 +1,6 @@
 // Products of many rows with tiles of integers: 16 rows by 16 columns by the elements of one scale in an instruction.
 //
-// The words of a block are rows of a right-hand tile as they stand, and a panel of 16 rows of x is a left-hand one. A group of
+// The words of a block are rows of a right-hand tile unchanged, and a panel of 16 rows of x is a left-hand one. A group of
 // weights is unpacked to bytes and floats once and is multiplied with all panels. Each element of y is summed in the order of
 // tile_eight_bit, to the same bits. The tile instructions are a parameter, so that a test can run the code anywhere.
 #pragma once

@@ -5,7 +5,7 @@
 // scales first, so that a product reads memory sequentially. The values of a block are eight words of 64 bytes; byte 4 c + t of
 // word g is the unsigned integer of row c at k = 4 g + t, so that one instruction for dot products of four bytes multiplies a
 // word with four activations. Four-bit values share a byte: words g and g + 4 are the low and the high halves of the g-th 64
-// bytes; bits above the fourth follow as one mask of 64 bits a word. Plain floats lie as [k][16].
+// bytes; bits above the fourth follow as one mask of 64 bits a word. Plain floats have the layout [k][16].
 #pragma once
 
 #include <cstdint>

@@ -147,7 +147,7 @@ void quant_gather(const QuantisedMatrix& weights, std::span<const std::int32_t> 
   for (std::size_t i = 0; i < rows.size(); ++i)
     if (rows[i] < 0 || rows[i] >= weights.n())
       throw UsageError(
-          fmt::format("gather of rows: row {} at {} lies outside the matrix's {} rows", rows[i], i, weights.n()));
+          fmt::format("gather of rows: row {} at {} is outside of the matrix's {} rows", rows[i], i, weights.n()));
   const int64_t group_bytes = quant_format(weights.type()).group_bytes(blocks_of(weights.k()));
   constexpr int64_t kTask = 16;  // rows: some microseconds
   const auto count = static_cast<int64_t>(rows.size());

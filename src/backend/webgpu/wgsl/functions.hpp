@@ -1,4 +1,4 @@
-// The WGSL function library behind Helpers: the text of each function, by name.
+// The WGSL function library of Helpers: the text of each function, by name.
 #pragma once
 
 #include <array>

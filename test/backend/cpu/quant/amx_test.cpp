@@ -1,5 +1,5 @@
 // Products by tiles: with the instructions played by plain loops on any processor, and with the real ones where they are.
-// Both give the bits of the kernels they stand beside.
+// Both give the bits of the kernels that they replace.
 #include "backend/cpu/quant/amx.inc.hpp"
 
 #include <gtest/gtest.h>

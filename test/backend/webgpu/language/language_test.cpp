@@ -42,7 +42,7 @@ void expect_close(const Tensor& got, const Tensor& wanted, double tolerance) {
 
 struct Blocks {
   std::vector<std::byte> bytes;
-  std::vector<float> values;  // what the blocks stand for
+  std::vector<float> values;  // the values of the blocks
 };
 Blocks blocks_of(BlockType type, Extent n, Extent k) {
   const std::vector<float> values = noise(1, n * k);

@@ -14,7 +14,7 @@ struct AttentionCase {
   Extent batch, heads, queries, keys, width;
   bool causal;
   Extent kv_heads = 0, window = 0;  // 0: as many as heads; none
-  bool packed = false;  // q, k and v lie in one matrix [batch, row, 3, head, channel], o as [batch, row, head, channel]
+  bool packed = false;  // q, k and v are in one matrix [batch, row, 3, head, channel], o as [batch, row, head, channel]
 };
 
 struct Attention {

@@ -15,7 +15,7 @@ struct Product {
   std::vector<TestBuffer> buffers;
 };
 
-/// A product with operands that lie as `layout` says ("nn", "nt", "tn", "tt": A, then B transposed in memory).
+/// A product with operands in the layout `layout` ("nn", "nt", "tn", "tt": A, then B transposed in memory).
 inline Product product(std::mt19937& random, const std::string& layout, Extent batch, Extent m, Extent n, Extent k,
                        DType type = DType::f32, Extent row_gap = 0) {
   Product p;

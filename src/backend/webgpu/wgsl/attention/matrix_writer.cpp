@@ -76,7 +76,7 @@ void MatrixAttentionWriter::render() {
   rendered_.dispatches.push_back(dispatch_of(kernel_.name + suffix, std::move(shader), bindings_, groups, target_));
 }
 
-// Going forward, shares take the memory of the scores where threads read all of these first; behind barriers they have
+// Going forward, shares take the memory of the scores where threads read all of these first; after barriers they have
 // their own, which saves two of four.
 int MatrixAttentionWriter::shares_at() const { return strict() ? 16 * score_pitch() : 0; }
 int MatrixAttentionWriter::second_at() const { return block_.interleaved ? 16 * score_pitch() : 0; }

@@ -38,7 +38,7 @@ struct MatrixTile {
 std::span<const MatrixTile> matrix_tiles();
 
 /// Whether the product may run on the matrices of a device: operands of f16 or of types whose every number f16 holds, one
-/// of them f16, that lie in plain views.
+/// of them f16, that are plain views.
 bool suits_matrices(const kernel::MatmulKernel& kernel);
 
 /// Whether neighbours in memory follow k, in a plain view [batch, extent, k].

@@ -35,7 +35,7 @@ struct StagedMatrix {
 /// Operands that hold scaled halves of other numbers (scaled_product.cpp): lines of one k, padded to whole tiles.
 struct ScaledOperands {
   int products = 1;  // 1; or 3, of high and low halves
-  /// With three products: whether a step multiplies the high and low halves of its k, which lie in this order in both
+  /// With three products: whether a step multiplies the high and low halves of its k, which are in this order in both
   /// operands. Else k runs over low * high, high * low, high * high; A's low halves are first, and B's high ones.
   bool together = false;
   Extent part = 0;                       // k of one product

@@ -158,7 +158,7 @@ class HalvesWriter {
     return static_cast<std::uint64_t>(divide_up(s_.batch * s_.padded_k * eights, kHalvesThreads));
   }
 
-  // four<g>: elements 4 g to 4 g + 3 of row i and those behind it, at line_at; zeros beyond the operand.
+  // four<g>: elements 4 g to 4 g + 3 of row i and the next ones, at line_at; zeros beyond the operand.
   void write_four(int g, const char* k, const char* i, Extent stride) {
     const std::string at = fmt::format("({} + {}u)", i, 4 * g);
     if (by_fours_) {

@@ -10,7 +10,7 @@
 
 namespace weft::webgpu {
 
-/// Whether the product can be computed so: its precision allows it, and its operands lie in plain views.
+/// Whether the product can be computed this way: its precision allows it, and its operands are plain views.
 bool suits_scaling(const kernel::MatmulKernel& kernel, const Target& target);
 
 /// The tile and split of subgroup matrices, where that is estimated to take less time than the exact product.
