@@ -42,7 +42,7 @@ double largest_difference(const std::vector<float>& a, const std::vector<float>&
 
 /// What GGUF has no keys for, and the fact that the error names.
 const std::map<std::string, const char*> kRefused = {
-    {"llama-yarn-scales", "positions of 256 tokens would turn by other frequencies"},
+    {"llama-yarn-scales", "texts of 256 tokens would have other rotary frequencies"},
     {"smollm3", "layer1_q_rope would be added"},
     {"smollm3-window", "window would be"},
     {"qwen2-window", "window would be"},

@@ -112,7 +112,7 @@ TEST(Families, SettingsThatChangeResultsAndAreNotRunAreRefused) {
   EXPECT_NE(error("gemma3", {{"use_bidirectional_attention", true}}).find("which Weft does not support"),
             std::string::npos);
   EXPECT_NE(error("mixtral", {{"hidden_act", "gelu"}}).find("hidden_act is not \"silu\""), std::string::npos);
-  EXPECT_NE(error("llama", {{"partial_rotary_factor", 1e300}}).find("must lie between 0 and 1"), std::string::npos);
+  EXPECT_NE(error("llama", {{"partial_rotary_factor", 1e300}}).find("must be between 0 and 1"), std::string::npos);
   const Json local = {{"full_attention", Json::object()}, {"sliding_attention", {{"rope_type", "linear"}}}};
   EXPECT_NE(error("gemma3", {{"rope_scaling", nullptr}, {"rope_parameters", local}})
                 .find("rope_parameters.sliding_attention.rope_type is not \"default\""),

@@ -224,7 +224,7 @@ const OpRow& public_attention_row() {
                 {"a window", {{{1, 2, 20, 8}}, {{1, 2, 20, 8}}, {{1, 2, 20, 8}}}, {{"window", Extent{4}}}}},
       .errors =
           {{"three axes", {{{2, 3, 4}}, {{2, 3, 4}}, {{2, 3, 4}}}, {}, "not q [B, H, T, D]"},
-           {"heads that do not divide", {{{1, 3, 2, 4}}, {{1, 2, 2, 4}}, {{1, 2, 2, 4}}}, {}, "whole fraction"},
+           {"heads that do not divide", {{{1, 3, 2, 4}}, {{1, 2, 2, 4}}, {{1, 2, 2, 4}}}, {}, "where Hkv divides H"},
            {"negative window",
             {{{1, 1, 2, 4}}, {{1, 1, 2, 4}}, {{1, 1, 2, 4}}},
             {{"window", Extent{-1}}},
