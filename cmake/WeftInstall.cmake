@@ -3,6 +3,7 @@
 include(CMakePackageConfigHelpers)
 
 get_property(folders GLOBAL PROPERTY WEFT_FOLDERS)
+list(REMOVE_ITEM folders remote)  # a part of the command: programs that use the library need neither NATS nor gRPC
 set(objects "")
 set(libraries "")
 foreach(folder ${folders})

@@ -31,8 +31,9 @@ class Handles {
  public:
   explicit Handles(const CatalogueOptions& options = {});
   ~Handles();
-  /// Computes the value and keeps it. Errors: OperationError HANDLE_LIMIT beyond what one identity may hold.
-  std::string put(Tensor tensor, std::string_view owner);
+  /// Computes the value and keeps it until `free`, or until its session (`CallOptions::session`) ends. Errors: OperationError
+  /// HANDLE_LIMIT beyond what one identity may hold.
+  std::string put(Tensor tensor, std::string_view owner, std::string_view session = {});
   /// Nothing if there is no such handle, or it belongs to another owner.
   std::optional<Tensor> find(std::string_view handle, std::string_view owner);
   bool free(std::string_view handle, std::string_view owner);
@@ -40,6 +41,8 @@ class Handles {
   std::vector<std::string> list(std::string_view owner) const;
   /// Frees all handles of an owner that has gone.
   void free_all_of(std::string_view owner);
+  /// Frees the handles of a session that has ended.
+  void free_session(std::string_view session);
   /// Frees handles that were not used for this time.
   void free_unused_for(std::chrono::seconds age);
   std::size_t size() const;

@@ -14,7 +14,7 @@ namespace weft::operations {
 struct Handles::State {
   struct Entry {
     Tensor tensor;
-    std::string owner;
+    std::string owner, session;
     std::uint64_t bytes, number;
     std::chrono::steady_clock::time_point used;
   };
@@ -51,7 +51,7 @@ Handles::Handles(const CatalogueOptions& options) : state_(std::make_unique<Stat
 }
 Handles::~Handles() = default;
 
-std::string Handles::put(Tensor tensor, std::string_view owner) {
+std::string Handles::put(Tensor tensor, std::string_view owner, std::string_view session) {
   const std::uint64_t bytes = bytes_of(tensor.dtype(), static_cast<std::size_t>(tensor.numel()));
   const auto check = [&] {
     const auto found = state_->owners.find(owner);
@@ -82,8 +82,8 @@ std::string Handles::put(Tensor tensor, std::string_view owner) {
   State::Owner& of = state_->owners[std::string(owner)];
   of.handles.emplace(number, handle);
   of.bytes += bytes;
-  state_->entries.emplace(
-      handle, State::Entry{std::move(tensor), std::string(owner), bytes, number, std::chrono::steady_clock::now()});
+  state_->entries.emplace(handle, State::Entry{std::move(tensor), std::string(owner), std::string(session), bytes,
+                                               number, std::chrono::steady_clock::now()});
   return handle;
 }
 
@@ -114,6 +114,16 @@ std::vector<std::string> Handles::list(std::string_view owner) const {
 
 void Handles::free_all_of(std::string_view owner) {
   for (const std::string& handle : list(owner)) free(handle, owner);
+}
+
+void Handles::free_session(std::string_view session) {
+  if (session.empty()) return;
+  std::vector<Tensor> freed;  // released after the lock
+  const std::lock_guard lock(state_->mutex);
+  for (auto entry = state_->entries.begin(); entry != state_->entries.end();) {
+    const auto at = entry++;
+    if (at->second.session == session) freed.push_back(state_->remove(at));
+  }
 }
 
 void Handles::free_unused_for(std::chrono::seconds age) {
@@ -162,7 +172,7 @@ void add_handle_operations(Registry& registry, std::shared_ptr<Handles> handles)
        .errors = {limit},
        .access = access},
       [handles](Context& call) {
-        return Value::object({{"handle", handles->put(call.input("tensor").tensor(), owner_of(call))}});
+        return Value::object({{"handle", handles->put(call.input("tensor").tensor(), owner_of(call), call.session())}});
       });
   registry.add({.space = "handle",
                 .name = "read",

@@ -2,24 +2,20 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <charconv>
 #include <chrono>
-#include <condition_variable>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
-#include <mutex>
 #include <optional>
 
 #include "base/file.hpp"
 #include "base/quote.hpp"
 #include "catalogue/wire.hpp"
 #include "cli/commands.hpp"
+#include "cli/elsewhere.hpp"
+#include "cli/operations.hpp"
 #include "cli/output.hpp"
 #include "cli/stop_on_interrupt.hpp"
 #include "ops/names.hpp"
-#include "serve/http.hpp"
-#include "serve/mcp.hpp"
 #include "weft/catalogue.hpp"
 #include "weft/device.hpp"
 #include "weft/error.hpp"
@@ -31,16 +27,27 @@ namespace {
 namespace fs = std::filesystem;
 namespace op = operations;
 
-// All operations of Weft, with the rights of the owner of this process.
+// The operations of this process, with the rights of its owner, or those of another place.
 struct Offer {
+  explicit Offer(const Elsewhere& place) {
+    if (place.from.empty()) {
+      catalogue.emplace(registry, op::CatalogueOptions{.any_files = true,
+                                                       .tensor_bytes_max = UINT64_MAX,
+                                                       .handles_max = SIZE_MAX,
+                                                       .handle_bytes_max = UINT64_MAX});
+      return;
+    }
+    remote::from_call(*registry, connect(place));
+  }
+  op::Handles& handles() { return catalogue ? catalogue->handles() : none; }
+
   std::shared_ptr<op::Registry> registry = std::make_shared<op::Registry>();
-  op::Catalogue catalogue{
-      registry,
-      {.any_files = true, .tensor_bytes_max = UINT64_MAX, .handles_max = SIZE_MAX, .handle_bytes_max = UINT64_MAX}};
+  std::optional<op::Catalogue> catalogue;
+  op::Handles none;
 };
 
-int list(const std::string& space, bool json) {
-  const Offer offer;
+int list(const Elsewhere& place, const std::string& space, bool json) {
+  const Offer offer(place);
   Value::Array all;
   std::string_view last;
   std::size_t count = 0;
@@ -76,8 +83,8 @@ std::string unknown(const op::Registry& registry, const std::string& id) {
                      nearest.empty() ? "" : fmt::format(" Did you mean {}?", nearest));
 }
 
-int describe(const std::string& id) {
-  const Offer offer;
+int describe(const Elsewhere& place, const std::string& id) {
+  const Offer offer(place);
   const auto specification = offer.registry->find(id);
   if (!specification) throw UsageError(unknown(*offer.registry, id));
   fmt::print("{}\n", op::to_value(*specification).to_json(2));
@@ -85,21 +92,13 @@ int describe(const std::string& id) {
 }
 
 struct CallRequest {
+  Elsewhere place;
   std::string id, input, device = "auto";
   std::vector<std::string> tensors;
   fs::path out;
   double timeout = 0;
   bool envelope = false;
 };
-
-// "NAME=FILE" in two.
-std::pair<std::string, std::string> named_file(const std::string& pair, std::string_view option,
-                                               std::string_view file) {
-  const auto equals = pair.find('=');
-  if (equals == std::string::npos || equals == 0)
-    throw UsageError(fmt::format("{} is {}, and not NAME={}", option, quote(pair), file));
-  return {pair.substr(0, equals), pair.substr(equals + 1)};
-}
 
 Value input_of(const CallRequest& request, op::Handles& handles) {
   Value input = Value::Object();
@@ -151,7 +150,7 @@ int exit_code_of(const op::OperationError& error) {
 
 int call(const CallRequest& request) {
   set_default_device(parse_device(request.device));
-  Offer offer;
+  Offer offer(request.place);
   const auto specification = offer.registry->find(request.id);
   if (!specification) throw UsageError(unknown(*offer.registry, request.id));
   op::Exchange exchange(offer.registry);
@@ -160,7 +159,7 @@ int call(const CallRequest& request) {
     options.deadline = op::Clock::now() + std::chrono::milliseconds(static_cast<std::int64_t>(request.timeout * 1000));
   StopOnInterrupt interrupt;
   try {
-    op::Subscription answers = exchange.subscribe(request.id, input_of(request, offer.catalogue.handles()), options);
+    op::Subscription answers = exchange.subscribe(request.id, input_of(request, offer.handles()), options);
     const std::stop_callback stop(interrupt.token(), [&] { answers.abort(); });
     while (const auto answer = answers.next()) {
       for (const std::string& warning : answer->warnings) put_message(fmt::format("warning: {}", warning));
@@ -168,7 +167,7 @@ int call(const CallRequest& request) {
       const Value shown = request.envelope ? op::to_value(*answer) : answer->data;
       // With --out the elements are in the file.
       const Value printed =
-          request.out.empty() ? op::to_wire(shown, op::WireTensors::data, offer.catalogue.handles(), "owner") : shown;
+          request.out.empty() ? op::to_wire(shown, op::WireTensors::data, offer.handles(), "owner") : shown;
       if (!put_text(printed.to_json() + "\n")) break;
     }
   } catch (const op::OperationError& error) {
@@ -178,72 +177,22 @@ int call(const CallRequest& request) {
   return kOk;
 }
 
-struct ServeRequest {
-  std::string http, device = "auto";
-  fs::path token_file;
-  bool mcp = false, quiet = false;
-  std::vector<fs::path> read_folders, write_folders;
-  std::vector<std::string> models;
-};
-
-// A line of standard input without its end; of one that is too long, its beginning.
-std::optional<std::string> read_line(std::size_t bytes_max) {
-  std::string line;
-  int c = 0;
-  while ((c = std::getc(stdin)) != EOF && c != '\n')
-    if (line.size() <= bytes_max) line += static_cast<char>(c);
-  if (c == EOF && line.empty()) return std::nullopt;
-  return line;
-}
-
-int serve(const ServeRequest& request) {
-  if (request.http.empty() && !request.mcp) throw UsageError("say how to serve: --http HOST:PORT, --mcp, or both");
-  set_default_device(parse_device(request.device));
-  const auto registry = std::make_shared<op::Registry>();
-  op::Catalogue catalogue(registry, {.read_folders = request.read_folders, .write_folders = request.write_folders});
-  for (const std::string& pair : request.models) {
-    const auto [name, path] = named_file(pair, "--model", "PATH");
-    try {
-      catalogue.load_model(name, path);
-    } catch (const op::OperationError& error) {
-      throw UsageError(fmt::format("--model {}: {}", name, error.what()));
-    }
-  }
-  op::Exchange exchange(registry);
-  const weft::serve::Service service{exchange, catalogue.handles()};
-  std::optional<weft::serve::HttpServer> http;
-  if (!request.http.empty()) {
-    if (request.token_file.empty()) throw UsageError("--http needs --token-file: who may call, and what");
-    const auto colon = request.http.rfind(':');
-    weft::serve::HttpOptions options{.host = request.http.substr(0, colon), .version = WEFT_VERSION};
-    const std::string port = colon == std::string::npos ? "" : request.http.substr(colon + 1);
-    const auto read = std::from_chars(port.data(), port.data() + port.size(), options.port);
-    if (port.empty() || read.ec != std::errc() || read.ptr != port.data() + port.size())
-      throw UsageError(fmt::format("--http is {}, and not HOST:PORT", quote(request.http)));
-    if (options.host.starts_with('[') && options.host.ends_with(']'))
-      options.host = options.host.substr(1, options.host.size() - 2);
-    if (!request.quiet) options.log = [](std::string_view line) { put_message(line); };
-    http.emplace(service, weft::serve::Tokens::load(request.token_file, *registry), options);
-    put_message(fmt::format("serving {} operations on http://{}:{}", registry->list().size(),
-                            request.http.substr(0, colon), http->port()));
-  }
-  if (request.mcp) {
-    // The client has the rights of the user who started this process.
-    const weft::serve::McpOptions options{.identity = registry->owner(), .version = WEFT_VERSION};
-    weft::serve::serve_mcp(
-        service, options, [&] { return read_line(options.line_bytes_max); },
-        [](std::string_view line) { return put_text(std::string(line) + "\n"); });
-    return kOk;
-  }
-  StopOnInterrupt interrupt;
-  std::mutex mutex;
-  std::condition_variable_any changed;
-  std::unique_lock lock(mutex);
-  changed.wait(lock, interrupt.token(), [] { return false; });
-  return kOk;
+std::shared_ptr<Elsewhere> add_place(CLI::App& app) {
+  auto place = std::make_shared<Elsewhere>();
+  add_elsewhere_options(app, *place);
+  return place;
 }
 
 }  // namespace
+
+// "NAME=FILE" in two.
+std::pair<std::string, std::string> named_file(const std::string& pair, std::string_view option,
+                                               std::string_view file) {
+  const auto equals = pair.find('=');
+  if (equals == std::string::npos || equals == 0)
+    throw UsageError(fmt::format("{} is {}, and not NAME={}", option, quote(pair), file));
+  return {pair.substr(0, equals), pair.substr(equals + 1)};
+}
 
 void set_up_operations(CLI::App& app, Action& action) {
   app.require_subcommand(1);
@@ -253,12 +202,15 @@ void set_up_operations(CLI::App& app, Action& action) {
   auto json = std::make_shared<bool>(false);
   list_app->add_option("--namespace", *space, "of this namespace only");
   list_app->add_flag("--json", *json, "their specifications, for programs");
-  list_app->callback([&action, space, json] { action = [space, json] { return list(*space, *json); }; });
+  const auto listed = add_place(*list_app);
+  list_app->callback(
+      [&action, listed, space, json] { action = [listed, space, json] { return list(*listed, *space, *json); }; });
 
   CLI::App* describe_app = app.add_subcommand("describe", "print the specification of an operation, with its schemas");
   auto id = std::make_shared<std::string>();
   describe_app->add_option("id", *id, "namespace.name, as in tensor.matmul")->required();
-  describe_app->callback([&action, id] { action = [id] { return describe(*id); }; });
+  const auto described = add_place(*describe_app);
+  describe_app->callback([&action, described, id] { action = [described, id] { return describe(*described, *id); }; });
 
   CLI::App* call_app = app.add_subcommand("call", "call an operation and print its answers, a line of JSON each");
   auto request = std::make_shared<CallRequest>();
@@ -275,28 +227,11 @@ void set_up_operations(CLI::App& app, Action& action) {
   call_app->add_option("--timeout", request->timeout, "seconds after which the call ends")
       ->check(CLI::NonNegativeNumber);
   call_app->add_flag("--envelope", request->envelope, "print where the answer came from, too");
+  add_elsewhere_options(*call_app, request->place);
   call_app->callback([&action, request] { action = [request] { return call(*request); }; });
 
-  CLI::App* serve_app = app.add_subcommand("serve", "offer the operations to clients, over HTTP or MCP");
-  auto serving = std::make_shared<ServeRequest>();
-  serve_app->footer(
-      "The token file: {\"tokens\": [{\"token\": \"...\", \"id\": \"me\", \"scopes\": [\"tensor:run\"], \"resources\": "
-      "{\"model:*\": [\"run\"]}}]}.\n"
-      "docs/operations.md describes routes and limits.");
-  serve_app->add_option("--http", serving->http, "HOST:PORT to listen on; port 0 takes a free one");
-  serve_app->add_option("--token-file", serving->token_file, "who may call over HTTP, and what");
-  serve_app->add_flag("--mcp", serving->mcp,
-                      "Model Context Protocol on standard input and output, for whoever starts this");
-  serve_app->add_option("--allow-read", serving->read_folders, "a folder that operations may read; may be repeated")
-      ->take_all();
-  serve_app
-      ->add_option("--allow-write", serving->write_folders, "a folder that operations may write in; may be repeated")
-      ->take_all();
-  serve_app->add_option("--model", serving->models, "NAME=PATH: a language model to load first; may be repeated")
-      ->take_all();
-  serve_app->add_option("--device", serving->device, "auto, cpu, webgpu or webgpu:INDEX")->capture_default_str();
-  serve_app->add_flag("--quiet", serving->quiet, "print no line for each request");
-  serve_app->callback([&action, serving] { action = [serving] { return serve(*serving); }; });
+  set_up_operations_serve(*app.add_subcommand("serve", "offer the operations to clients: HTTP, gRPC, MCP, NATS"),
+                          action);
 }
 
 }  // namespace weft::cli

@@ -19,6 +19,8 @@
 #include <thread>
 
 #include "base/quote.hpp"
+#include "catalogue/frame.hpp"
+#include "serve/mcp_sessions.hpp"
 #include "weft/error.hpp"
 
 namespace weft::serve {
@@ -50,6 +52,7 @@ struct Shared {
   Service service;
   Tokens tokens;
   HttpOptions options;
+  McpSessions mcp{service, options.version};
   std::atomic<std::uint64_t> bodies_bytes = 0;  // of requests that arrive or are answered
 };
 
@@ -197,6 +200,7 @@ class Connection {
     const bool gets = request.method() == http::verb::get;
     if (path == "/health" && gets) return send(200, Value::object({{"status", "ok"}}));
     const op::Registry& registry = shared_.service.exchange.registry();
+    if (path == "/mcp") return mcp(request);
     if (path == "/openapi.json" && gets) return send(200, openapi(registry, shared_.options.version));
     if (path == kOperations && gets) {
       Value::Array all;
@@ -223,9 +227,14 @@ class Connection {
   }
 
   bool call(const std::string& id, const Request& request) {
-    const std::string_view type = view(request[http::field::content_type]);
-    if (!request.body().empty() && !beast::iequals(type.substr(0, type.find(';')), "application/json"))
-      throw HttpError{415, "UNSUPPORTED_MEDIA_TYPE", "the input is application/json"};
+    const std::string_view header = view(request[http::field::content_type]);
+    const std::string_view type = header.substr(0, header.find(';'));
+    const bool framed = beast::iequals(type, op::kFrameType);
+    if (!request.body().empty() && !framed && !beast::iequals(type, "application/json"))
+      throw HttpError{415, "UNSUPPORTED_MEDIA_TYPE",
+                      fmt::format("the input is application/json or {}", op::kFrameType)};
+    if (framed && !op::is_frame(request.body()))
+      throw HttpError{400, std::string(op::kValidationError), "the body is not a frame"};
     op::CallOptions options{.identity = *identity_};
     if (const std::string_view text = view(request["Weft-Timeout"]); !text.empty()) {
       double seconds = 0;
@@ -244,19 +253,88 @@ class Connection {
     if (!form_text.empty() && form_text != "data" && form_text != "handles")
       throw HttpError{400, std::string(op::kValidationError), "Weft-Tensors is data or handles"};
     const auto form = form_text == "handles" ? op::WireTensors::handles : op::WireTensors::data;
-    Value input = request.body().empty() ? Value(Value::Object())
-                                         : Value::parse(request.body(), "the body", shared_.options.values_max);
+    Value input = Value::Object();
+    if (framed)
+      input = op::from_frame(request.body(), shared_.service.handles, identity_->id, shared_.options.values_max);
+    else if (!request.body().empty())
+      input = op::from_wire(Value::parse(request.body(), "the body", shared_.options.values_max),
+                            shared_.service.handles, identity_->id);
+    const std::string_view accepts = view(request[http::field::accept]);
+    const bool wants_frame = accepts.find(op::kFrameType) != std::string_view::npos;
     const bool streams = (specification_ && specification_->kind == op::Kind::subscription) ||
-                         view(request[http::field::accept]).find("text/event-stream") != std::string_view::npos;
-    op::Subscription answers = shared_.service.start(id, std::move(input), std::move(options));
+                         accepts.find("text/event-stream") != std::string_view::npos;
+    op::Subscription answers = shared_.service.exchange.subscribe(id, std::move(input), options);
     if (streams) return send_events(answers, form);
     bool is_waiting = false;
     while (true) {
       const auto envelope = answers.next_until(op::Clock::now() + kLook, is_waiting);
+      if (envelope && wants_frame)
+        return send(200, op::kFrameType,
+                    op::Frame(op::to_value(*envelope), form, shared_.service.handles, identity_->id).to_string());
       if (envelope) return send(200, shared_.service.answer(*envelope, form, identity_->id));
       if (!is_waiting) throw op::OperationError(op::kExecutionError, "the operation ended without an answer");
       if (client_has_gone()) return false;  // which aborts the call
     }
+  }
+
+  // ---- MCP ("streamable HTTP") --------------------------------------------------------------------------------------------------
+
+  bool mcp(const Request& request) {
+    if (const std::string_view origin = view(request[http::field::origin]); !origin.empty()) {
+      // A page of another site has no business here, even in the browser of somebody who has.
+      const std::string_view host = view(request[http::field::host]);
+      if (origin.substr(std::min(origin.find("://") + 3, origin.size())) != host)
+        throw HttpError{403, std::string(op::kAccessDenied), "the request comes from a page of another site"};
+    }
+    const std::string_view version = view(request["MCP-Protocol-Version"]);
+    if (!version.empty() && !knows_mcp_version(version))
+      throw HttpError{400, "BAD_REQUEST", "this version of MCP is not spoken here"};
+    std::string name(view(request["Mcp-Session-Id"]));
+    if (request.method() == http::verb::delete_) {
+      if (!shared_.mcp.close(name, *identity_)) throw HttpError{404, "NOT_FOUND", "there is no such session"};
+      return send(200, Value(Value::Object()));
+    }
+    if (request.method() != http::verb::post)
+      throw HttpError{405, "METHOD_NOT_ALLOWED", "messages of MCP come by POST; this server sends none of its own"};
+    const McpMessage message = look_at_mcp(request.body());
+    if (message.is_initialize) name = session_ = shared_.mcp.open(*identity_);
+    if (name.empty()) throw HttpError{400, "BAD_REQUEST", "the header Mcp-Session-Id is missing: initialize first"};
+    const auto replies = shared_.mcp.take(name, *identity_, request.body());
+    if (!replies) throw HttpError{404, "NOT_FOUND", "there is no such session: initialize again"};
+    if (!message.is_request) return send(202, "application/json", "");
+    const bool streams =
+        message.is_tool_call && view(request[http::field::accept]).find("text/event-stream") != std::string_view::npos;
+    return streams ? send_replies(*replies) : send_reply(*replies);
+  }
+
+  bool send_reply(McpReplies& replies) {
+    for (bool ended = false; !ended;) {
+      if (const auto text = replies.next_until(std::chrono::steady_clock::now() + kLook, ended)) {
+        if (McpReplies::is_answer(*text)) return send(200, "application/json", *text);
+      } else if (client_has_gone()) {
+        return false;
+      }
+    }
+    return send(202, "application/json", "");  // cancelled
+  }
+
+  bool send_replies(McpReplies& replies) {
+    keep_alive_ = false;
+    log(200);
+    if (!write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\nConnection: "
+               "close\r\n\r\n"))
+      return false;
+    auto spoken = std::chrono::steady_clock::now();
+    for (bool ended = false; !ended;) {
+      const auto text = replies.next_until(std::chrono::steady_clock::now() + kLook, ended);
+      if (!text && client_has_gone()) return false;
+      const bool silent = !text && std::chrono::steady_clock::now() - spoken > kKeepAlive;
+      if (!text && !silent) continue;
+      spoken = std::chrono::steady_clock::now();
+      if (!write(text ? fmt::format("event: message\ndata: {}\n\n", *text) : ": still here\n\n")) return false;
+      if (text && McpReplies::is_answer(*text)) return false;
+    }
+    return false;
   }
 
   bool client_has_gone() {
@@ -267,15 +345,18 @@ class Connection {
 
   // ---- Answers ----------------------------------------------------------------------------------------------------------------
 
-  bool send(int status, const Value& body) {
+  bool send(int status, const Value& body) { return send(status, "application/json", body.to_json()); }
+
+  bool send(int status, std::string_view type, std::string body) {
     Response response{static_cast<http::status>(status), 11};
-    response.set(http::field::content_type, "application/json");
+    response.set(http::field::content_type, beast::string_view(type.data(), type.size()));
     response.set(http::field::cache_control, "no-store");
     response.set("X-Content-Type-Options", "nosniff");
+    if (!session_.empty()) response.set("Mcp-Session-Id", std::exchange(session_, {}));
     if (status == 401) response.set(http::field::www_authenticate, "Bearer");
     if (status == 503) response.set(http::field::retry_after, "1");
     response.keep_alive(keep_alive_);
-    response.body() = body.to_json();
+    response.body() = std::move(body);
     response.prepare_payload();
     log(status);
     return !wait(shared_.options.write_time, [&](auto done) { http::async_write(stream_, response, done); }) &&
@@ -346,7 +427,7 @@ class Connection {
   beast::tcp_stream stream_;
   beast::flat_buffer buffer_;
   bool keep_alive_ = false;
-  std::string method_, target_;
+  std::string method_, target_, session_;
   const op::Identity* identity_ = nullptr;
   std::shared_ptr<const op::Specification> specification_;
 };
@@ -453,6 +534,7 @@ struct HttpServer::State {
       changed.wait_for(lock, std::min<std::chrono::seconds>(shared.options.handle_time, 30s));
       lock.unlock();
       shared.service.handles.free_unused_for(shared.options.handle_time);
+      shared.mcp.close_unused_for(shared.options.handle_time);
       reap();
       lock.lock();
     }
@@ -478,6 +560,7 @@ struct HttpServer::State {
                    [&] { return std::all_of(open.begin(), open.end(), [](const Open& each) { return each.done; }); });
     }
     reap();
+    shared.mcp.close_all();
   }
 };
 

@@ -17,7 +17,7 @@ struct HttpOptions {
   std::uint16_t port = 0;  ///< 0: any that is free
   std::string version = "0";
   std::size_t connections_max = 256;
-  std::uint64_t body_bytes_max = std::uint64_t{64} << 20;
+  std::uint64_t body_bytes_max = std::uint64_t{256} << 20;
   std::uint64_t bodies_bytes_max = std::uint64_t{1} << 30;  ///< of all requests that arrive at once
   std::uint64_t values_max = 1'000'000;                     ///< keys and values of a body
   std::uint32_t header_bytes_max = 16 << 10;
@@ -37,8 +37,10 @@ struct HttpOptions {
 ///     GET    /v1/operations               specifications
 ///     GET    /v1/operations/ID            one of them
 ///     POST   /v1/operations/ID            calls: the body is the input, the answer an envelope. A subscription, or a request
-///                                         that accepts text/event-stream, is answered by server-sent events
+///                                         that accepts text/event-stream, is answered by server-sent events. Inputs and
+///                                         answers may be frames (catalogue/frame.hpp), which hold tensors as bytes
 ///     DELETE /v1/calls/REQUEST            aborts a call of the same identity
+///     POST   /mcp                         a message of the Model Context Protocol (streamable HTTP); DELETE ends a session
 ///
 /// Every request but that for /health needs "Authorization: Bearer TOKEN". Headers of a call: Weft-Tensors (data or handles),
 /// Weft-Timeout (seconds), Weft-Request-Id. A client that leaves aborts its call.

@@ -29,12 +29,30 @@ struct RpcError {
   std::string message;
 };
 
-class McpServer {
+// Where the answer of a message goes.
+class McpOutlet {
  public:
-  McpServer(const Service& service, const McpOptions& options, const std::function<bool(std::string_view)>& write_line)
-      : service_(service), options_(options), write_line_(write_line) {}
+  explicit McpOutlet(McpWrite write) : write_(std::move(write)) {}
+  void send(const Value& message) const { write_(message.to_json()); }
+  void result(const Value& id, Value result) const {
+    send(Value::object({{"jsonrpc", "2.0"}, {"id", id}, {"result", std::move(result)}}));
+  }
+  void error(const Value& id, const RpcError& error) const {
+    send(Value::object({{"jsonrpc", "2.0"},
+                        {"id", id},
+                        {"error", Value::object({{"code", error.code}, {"message", error.message}})}}));
+  }
 
-  ~McpServer() {
+ private:
+  McpWrite write_;
+};
+
+}  // namespace
+
+struct McpSession::State {
+  State(const Service& service, const McpOptions& options) : service_(service), options_(options) {}
+
+  ~State() {
     std::unique_lock lock(mutex_);
     ending_ = true;
     std::vector<std::string> requests;
@@ -44,48 +62,47 @@ class McpServer {
     lock.lock();
     changed_.wait(lock, [&] { return running_ == 0; });
     lock.unlock();
-    service_.handles.free_all_of(options_.identity.id);
+    service_.handles.free_session(options_.session);
   }
 
-  void line(const std::string& text) {
+  void line(const std::string& text, const McpOutlet& out) {
     Value message;
     try {
       if (text.size() > options_.line_bytes_max)
         throw FileError(fmt::format("a message has at most {} bytes", options_.line_bytes_max));
       message = Value::parse(text, "the message");
     } catch (const Error& error) {
-      return send_error(nullptr, {kParseError, error.what()});
+      return out.error(nullptr, {kParseError, error.what()});
     }
     if (!message.is_object())
-      return send_error(nullptr, {kInvalidRequest, "a message is an object; batches are not taken"});
+      return out.error(nullptr, {kInvalidRequest, "a message is an object; batches are not taken"});
     const Value* id = message.find("id");
     const Value* method = message.find("method");
     if (!method) return;  // an answer; this server asks nothing
     if (id && !id->is_string() && !id->is_integer())
-      return send_error(nullptr, {kInvalidRequest, "\"id\" is neither a string nor an integer"});
+      return out.error(nullptr, {kInvalidRequest, "\"id\" is neither a string nor an integer"});
     const Value* version = message.find("jsonrpc");
     if (!method->is_string() || !version || *version != Value("2.0"))
-      return send_error(id ? *id : Value(), {kInvalidRequest, "this is not JSON-RPC 2.0"});
+      return out.error(id ? *id : Value(), {kInvalidRequest, "this is not JSON-RPC 2.0"});
     const Value none = Value::Object();
     const Value* params = message.find("params");
     if (!params) params = &none;
     try {
       if (!params->is_object()) throw RpcError{kInvalidParams, "\"params\" is not an object"};
       if (!id) return notification(method->string(), *params);
-      request(*id, method->string(), *params);
+      request(*id, method->string(), *params, out);
     } catch (const RpcError& error) {
-      if (id) send_error(*id, error);
+      if (id) out.error(*id, error);
     } catch (const Error& error) {
-      if (id) send_error(*id, {kInvalidParams, error.what()});
+      if (id) out.error(*id, {kInvalidParams, error.what()});
     }
   }
 
- private:
-  void request(const Value& id, const std::string& method, const Value& params) {
-    if (method == "initialize") return send_result(id, initialize(params));
-    if (method == "ping") return send_result(id, Value(Value::Object()));
-    if (method == "tools/list") return send_result(id, tools(params));
-    if (method == "tools/call") return call(id, params);
+  void request(const Value& id, const std::string& method, const Value& params, const McpOutlet& out) {
+    if (method == "initialize") return out.result(id, initialize(params));
+    if (method == "ping") return out.result(id, Value(Value::Object()));
+    if (method == "tools/list") return out.result(id, tools(params));
+    if (method == "tools/call") return call(id, params, out);
     throw RpcError{kMethodNotFound, fmt::format("there is no method {}", quote(method))};
   }
 
@@ -161,7 +178,7 @@ class McpServer {
     return result;
   }
 
-  void call(const Value& id, const Value& params) {
+  void call(const Value& id, const Value& params, const McpOutlet& out) {
     const std::string name = params["name"].string();
     const Value* arguments = params.find("arguments");
     const auto specification = service_.exchange.registry().find(name);
@@ -177,8 +194,9 @@ class McpServer {
       calls_.emplace(id.to_json(), "");
       ++running_;
     }
-    std::thread([this, id, specification, progress, input = arguments ? *arguments : Value(Value::Object())]() mutable {
-      run(id, *specification, std::move(input), progress);
+    std::thread([this, id, specification, progress, out,
+                 input = arguments ? *arguments : Value(Value::Object())]() mutable {
+      run(id, *specification, std::move(input), progress, out);
       const std::lock_guard lock(mutex_);
       calls_.erase(id.to_json());
       cancelled_.erase(id.to_json());
@@ -187,16 +205,18 @@ class McpServer {
     }).detach();
   }
 
-  void run(const Value& id, const op::Specification& specification, Value input, const Value& progress) {
+  void run(const Value& id, const op::Specification& specification, Value input, const Value& progress,
+           const McpOutlet& out) {
     Value result;
     try {
-      op::Subscription answers = service_.start(specification.id(), std::move(input), {.identity = options_.identity});
+      op::Subscription answers = service_.start(specification.id(), std::move(input),
+                                                {.identity = options_.identity, .session = options_.session});
       {
         const std::lock_guard lock(mutex_);
         calls_[id.to_json()] = answers.request_id();
         if (ending_ || cancelled_.contains(id.to_json())) return;
       }
-      result = specification.kind == op::Kind::subscription ? all_answers(answers, progress) : one_answer(answers);
+      result = specification.kind == op::Kind::subscription ? all_answers(answers, progress, out) : one_answer(answers);
     } catch (const op::OperationError& error) {
       const Value data = to_value(error);
       result = Value::object({{"content", text_content(fmt::format("{}: {}", error.code(), error.what()))},
@@ -209,7 +229,7 @@ class McpServer {
       const std::lock_guard lock(mutex_);
       if (cancelled_.contains(id.to_json())) return;  // a cancelled request has no answer
     }
-    send_result(id, std::move(result));
+    out.result(id, std::move(result));
   }
 
   static Value text_content(std::string_view text) {
@@ -229,17 +249,17 @@ class McpServer {
     return tool_result(op::to_wire(envelope->data, op::WireTensors::data, service_.handles, options_.identity.id));
   }
 
-  Value all_answers(op::Subscription& answers, const Value& progress) {
+  Value all_answers(op::Subscription& answers, const Value& progress, const McpOutlet& out) {
     Value::Array all;
     bool ended_early = false;
     while (const auto envelope = answers.next()) {
       all.push_back(op::to_wire(envelope->data, op::WireTensors::data, service_.handles, options_.identity.id));
       if (!progress.is_null())
-        send(Value::object({{"jsonrpc", "2.0"},
-                            {"method", "notifications/progress"},
-                            {"params", Value::object({{"progressToken", progress},
-                                                      {"progress", all.size()},
-                                                      {"message", all.back().to_json()}})}}));
+        out.send(Value::object({{"jsonrpc", "2.0"},
+                                {"method", "notifications/progress"},
+                                {"params", Value::object({{"progressToken", progress},
+                                                          {"progress", all.size()},
+                                                          {"message", all.back().to_json()}})}}));
       if (all.size() >= options_.answers_max) {
         ended_early = true;
         break;
@@ -248,26 +268,9 @@ class McpServer {
     return tool_result(Value::object({{"answers", std::move(all)}, {"ended_early", ended_early}}));
   }
 
-  // ---- Messages ---------------------------------------------------------------------------------------------------------------
-
-  void send(const Value& message) {
-    const std::string text = message.to_json();
-    const std::lock_guard lock(writing_);
-    write_line_(text);
-  }
-  void send_result(const Value& id, Value result) {
-    send(Value::object({{"jsonrpc", "2.0"}, {"id", id}, {"result", std::move(result)}}));
-  }
-  void send_error(const Value& id, const RpcError& error) {
-    send(Value::object({{"jsonrpc", "2.0"},
-                        {"id", id},
-                        {"error", Value::object({{"code", error.code}, {"message", error.message}})}}));
-  }
-
-  const Service& service_;
-  const McpOptions& options_;
-  const std::function<bool(std::string_view)>& write_line_;
-  std::mutex writing_, mutex_;
+  const Service service_;
+  const McpOptions options_;
+  std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, std::string> calls_;  // the id of the message -> that of the call
   std::set<std::string> cancelled_;
@@ -275,14 +278,48 @@ class McpServer {
   bool ending_ = false;
 };
 
-}  // namespace
+McpSession::McpSession(const Service& service, const McpOptions& options)
+    : state_(std::make_unique<State>(service, options)) {}
+McpSession::~McpSession() = default;
+
+bool McpSession::is_busy() const {
+  const std::lock_guard lock(state_->mutex_);
+  return state_->running_ > 0;
+}
+
+void McpSession::take(const std::string& message, McpWrite write) {
+  state_->line(message, McpOutlet(std::move(write)));
+}
+
+bool knows_mcp_version(std::string_view version) {
+  return std::find(std::begin(kVersions), std::end(kVersions), version) != std::end(kVersions);
+}
+
+McpMessage look_at_mcp(std::string_view message) {
+  try {
+    const Value value = Value::parse(message, "the message");
+    const Value *id = value.find("id"), *method = value.find("method");
+    if (!method || !method->is_string()) return {.is_request = id != nullptr && method != nullptr};
+    if (!id) return {};
+    return {.is_request = true,
+            .is_tool_call = *method == Value("tools/call"),
+            .is_initialize = *method == Value("initialize"),
+            .id = *id};
+  } catch (const Error&) {
+    return {.is_request = true};
+  }
+}
 
 void serve_mcp(const Service& service, const McpOptions& options,
-               const std::function<std::optional<std::string>()>& read_line,
-               const std::function<bool(std::string_view)>& write_line) {
-  McpServer server(service, options, write_line);
+               const std::function<std::optional<std::string>()>& read_line, const McpWrite& write_line) {
+  std::mutex writing;
+  const McpWrite write = [&](std::string_view text) {
+    const std::lock_guard lock(writing);
+    return write_line(text);
+  };
+  McpSession session(service, options);
   while (const auto line = read_line())
-    if (!line->empty()) server.line(*line);
+    if (!line->empty()) session.take(*line, write);
 }
 
 }  // namespace weft::serve

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "catalogue/frame.hpp"
 #include "serve/service.hpp"
 
 namespace weft::serve {
@@ -51,6 +52,13 @@ Value embedded(const Value& schema, std::string_view id, std::string_view part) 
   return own;
 }
 
+Value frame_content() {
+  return Value::object(
+      {{"schema", Value::object({{"type", "string"},
+                                 {"format", "binary"},
+                                 {"description", "the JSON, and behind it the bytes of its tensors"}})}});
+}
+
 Value responses_of(const op::Specification& specification) {
   const Value envelope = Value::object(
       {{"type", "object"},
@@ -59,7 +67,8 @@ Value responses_of(const op::Specification& specification) {
                                      {"meta", Value::object({{"type", "object"}})}})}});
   Value::Object content;
   if (specification.kind != op::Kind::subscription)
-    content.set("application/json", Value::object({{"schema", envelope}}));
+    content = {{"application/json", Value::object({{"schema", envelope}})},
+               {std::string(op::kFrameType), frame_content()}};
   content.set("text/event-stream",
               Value::object(
                   {{"schema",
@@ -100,9 +109,9 @@ Value openapi(const op::Registry& registry, std::string_view version) {
     if (!specification->description.empty()) post.set("description", specification->description);
     post.set("parameters", Value::array({Value::object({{"$ref", "#/components/parameters/Tensors"}}),
                                          Value::object({{"$ref", "#/components/parameters/Timeout"}})}));
-    post.set("requestBody",
-             Value::object({{"required", true},
-                            {"content", json_content(embedded(specification->input, specification->id(), "input"))}}));
+    Value content = json_content(embedded(specification->input, specification->id(), "input"));
+    content.members().set(op::kFrameType, frame_content());
+    post.set("requestBody", Value::object({{"required", true}, {"content", std::move(content)}}));
     post.set("responses", responses_of(*specification));
     post.set("x-version", specification->version);
     post.set("x-kind", op::name_of(specification->kind));

@@ -9,6 +9,7 @@
 
 #include "base/message_of.hpp"
 #include "base/temporary_folder.hpp"
+#include "catalogue/frame.hpp"
 #include "catalogue/op_values.hpp"
 #include "catalogue/wire.hpp"
 #include "runtime/op_cases.hpp"
@@ -194,6 +195,61 @@ TEST_F(CatalogueTest, HandlesHaveLimitsAndAreFreedWithTheirOwner) {
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
   catalogue.handles().free_unused_for(std::chrono::seconds(0));
   EXPECT_EQ(catalogue.handles().size(), 0u);
+}
+
+TEST_F(CatalogueTest, FramesHoldTensorsAsBytes) {
+  const Tensor x = tensor({{1.0f, -2.5f, 3.0f}}), n = tensor({7, 8}), none = zeros({0, 3});
+  const Value value = Value::object({{"a", Value::array({x, 3})}, {"n", n}, {"none", none}, {"text", "four"}});
+  const Frame frame(value, WireTensors::data, catalogue.handles(), "me");
+  const std::string bytes = frame.to_string();
+  EXPECT_EQ(bytes.size(), frame.bytes());
+  EXPECT_EQ(bytes.substr(0, 8), std::string("WEFT\1\0\0\0", 8));
+  const Value back = from_frame(bytes, catalogue.handles(), "me");
+  EXPECT_EQ(back["a"][std::size_t{0}].tensor().to_vector<float>(), x.to_vector<float>());
+  EXPECT_EQ(back["n"].tensor().to_vector<std::int32_t>(), (std::vector<std::int32_t>{7, 8}));
+  EXPECT_EQ(back["none"].tensor().shape(), Shape({0, 3}));
+  EXPECT_EQ(back["text"], Value("four"));
+  EXPECT_EQ(from_frame(R"({"x": 1})", catalogue.handles(), "me"), Value::object({{"x", 1}})) << "plain JSON";
+  // All beginnings, and damage at each byte of the head and the JSON: refused, or a value.
+  const std::size_t json_end = bytes.find("four") + 6;
+  for (std::size_t length = 0; length < bytes.size(); ++length) {
+    try {
+      (void)from_frame(bytes.substr(0, length), catalogue.handles(), "me");
+      EXPECT_GE(length, json_end);
+    } catch (const OperationError& error) {
+      EXPECT_EQ(error.code(), kValidationError);
+    }
+  }
+  for (std::size_t at = 0; at < json_end; ++at)
+    for (const int flip : {1, 2, 8, 64, 128}) {
+      std::string damaged = bytes;
+      damaged[at] = static_cast<char>(damaged[at] ^ flip);
+      try {
+        (void)from_frame(damaged, catalogue.handles(), "me");
+      } catch (const OperationError& error) {
+        EXPECT_EQ(error.code(), kValidationError);
+      }
+    }
+  EXPECT_THROW(
+      from_wire(Value::parse(R"({"$tensor": {"dtype": "f32", "shape": [1], "offset": 0}})"), catalogue.handles(), "me"),
+      OperationError)
+      << "an offset without a section";
+}
+
+TEST_F(CatalogueTest, HandlesEndWithTheirSession) {
+  Handles& handles = catalogue.handles();
+  handles.put(tensor({1.0f}), "me", "first");
+  handles.put(tensor({2.0f}), "me", "second");
+  handles.put(tensor({3.0f}), "me");
+  handles.free_session("");
+  EXPECT_EQ(handles.size(), 3u);
+  handles.free_session("first");
+  EXPECT_EQ(handles.size(), 2u);
+  exchange.call("handle.create", Value::object({{"tensor", tensor({4.0f})}}),
+                {.identity = registry->owner(), .session = "third"});
+  EXPECT_EQ(handles.size(), 3u);
+  handles.free_session("third");
+  EXPECT_EQ(handles.size(), 2u);
 }
 
 TEST_F(CatalogueTest, TensorsCrossTheWire) {

@@ -204,6 +204,48 @@ TEST_F(ExchangeTest, ASubscriberThatLeavesStopsTheHandler) {
   EXPECT_EQ(exchange.pending(), 0u);
 }
 
+TEST_F(ExchangeTest, RunGivesAnswersOnTheCallersThread) {
+  registry->add(specification("a", "count", Kind::subscription), [](Context& call) {
+    for (std::int64_t i = 0; i < call.input().integer(); ++i) call.emit(i);
+    return Value();
+  });
+  registry->add(specification("a", "thread"),
+                [](Context&) { return Value(std::hash<std::thread::id>{}(std::this_thread::get_id())); });
+  registry->add(specification("a", "sleepy"), [](Context& call) {
+    while (!call.stop().stop_requested()) std::this_thread::sleep_for(1ms);
+    return Value("late");
+  });
+  watch();
+  std::vector<Value> got;
+  exchange.run("a.count", 3, {}, [&](Envelope answer) {
+    got.push_back(answer.data);
+    return true;
+  });
+  EXPECT_EQ(got, (std::vector<Value>{0, 1, 2}));
+  EXPECT_EQ(types(), "requested responded responded responded completed ");
+  exchange.run("a.thread", {}, {}, [&](Envelope answer) {
+    EXPECT_EQ(answer.data, Value(std::hash<std::thread::id>{}(std::this_thread::get_id())));
+    return true;
+  });
+  got.clear();
+  EXPECT_EQ(code_of([&] {
+              exchange.run("a.count", 100, {}, [&](Envelope answer) {
+                got.push_back(answer.data);
+                return got.size() < 3;
+              });
+            }),
+            "ABORTED");
+  EXPECT_EQ(got.size(), 3u);
+  EXPECT_EQ(
+      code_of([&] { exchange.run("a.sleepy", {}, {.deadline = Clock::now() + 30ms}, [](Envelope) { return true; }); }),
+      "TIMEOUT");
+  std::jthread aborting([&] { soon([&] { return exchange.abort("named"); }); });
+  EXPECT_EQ(code_of([&] { exchange.run("a.sleepy", {}, {.request_id = "named"}, [](Envelope) { return true; }); }),
+            "ABORTED");
+  EXPECT_EQ(code_of([&] { exchange.run("a.none", {}, {}, [](Envelope) { return true; }); }), "OPERATION_NOT_FOUND");
+  EXPECT_EQ(exchange.pending(), 0u);
+}
+
 TEST_F(ExchangeTest, OnlySubscriptionsEmit) {
   registry->add(specification("a", "query"), [](Context& call) {
     call.emit(1);

@@ -103,6 +103,66 @@ class Server(unittest.TestCase):
         self.assertEqual(answer["meta"]["source"], "local")
         self.assertEqual(answer["meta"]["operationId"], "tensor.add")
 
+    def test_tensors_as_bytes(self):
+        kind = "application/vnd.weft.frame"
+
+        def frame(value, section=b""):
+            text = json.dumps(value).encode()
+            head = b"WEFT" + struct.pack("<IQ", 1, len(text)) + text
+            return head + bytes(-len(head) % 64) + section
+        value = {"x": {"$tensor": {"dtype": "f32", "shape": [3], "offset": 0}}}
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection.request("POST", "/v1/operations/tensor.neg", frame(value, struct.pack("<3f", 1, 2, 3)),
+                           {"Authorization": f"Bearer {SECRET}", "Content-Type": kind, "Accept": kind})
+        response = connection.getresponse()
+        body = response.read()
+        connection.close()
+        self.assertEqual((response.status, response.getheader("Content-Type"), body[:4]), (200, kind, b"WEFT"))
+        length = struct.unpack_from("<Q", body, 8)[0]
+        answer = json.loads(body[16:16 + length])["data"]["result"]["$tensor"]
+        section = body[(16 + length + 63) // 64 * 64:]
+        self.assertEqual(struct.unpack_from("<3f", section, answer["offset"]), (-1, -2, -3))
+        # In as bytes, out as JSON; and what is damaged.
+        status, answer = self.call("tensor.neg", frame(value, struct.pack("<3f", 1, 2, 3)), headers={"Content-Type": kind})
+        self.assertEqual((status, floats(answer["data"]["result"])), (200, [-1, -2, -3]))
+        for damaged in (b"", b"WEFT", b"{}", frame(value), frame(value, b"12345678901"), frame(value)[:20], frame({"x": {"$tensor": {"dtype": "f32", "shape": [3], "offset": 2 ** 63}}}, b"x" * 64)):
+            status, answer = self.call("tensor.neg", damaged, headers={"Content-Type": kind})
+            self.assertEqual((status, answer["error"]["code"]), (400, "VALIDATION_ERROR"), damaged)
+
+    def test_mcp_over_http(self):
+        def message(method, id=1, session=None, token=SECRET, headers=(), **params):
+            body = {"jsonrpc": "2.0", "method": method, "params": params, **({"id": id} if id else {})}
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+            connection.request("POST", "/mcp", json.dumps(body), {"Authorization": f"Bearer {token}", "Accept": "application/json, text/event-stream",
+                                                                  **({"Mcp-Session-Id": session} if session else {}), **dict(headers)})
+            response = connection.getresponse()
+            text = response.read().decode()
+            connection.close()
+            return response.status, response.getheader("Mcp-Session-Id"), text
+        start = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}}
+        status, session, text = message("initialize", **start)
+        self.assertEqual((status, json.loads(text)["result"]["serverInfo"]["name"]), (200, "weft"))
+        self.assertEqual(message("notifications/initialized", id=None, session=session)[0], 202)
+        self.assertEqual(len(json.loads(message("tools/list", session=session)[2])["result"]["tools"]), 100)
+        status, _, text = message("tools/call", session=session, name="tensor.add", arguments={"x": tensor([1]), "y": 2})
+        self.assertEqual(status, 200)
+        self.assertIn("event: message\ndata: ", text)
+        self.assertFalse(json.loads(text.split("data: ", 1)[1])["result"]["isError"])
+        held = json.loads(message("tools/call", session=session, name="handle.create", arguments={"tensor": tensor([1])})[2].split("data: ", 1)[1])
+        self.assertIn("handle", held["result"]["structuredContent"])
+        self.assertEqual(message("ping")[0], 400, "without a session")
+        self.assertEqual(message("ping", session="none")[0], 404)
+        self.assertEqual(message("ping", session=session, token=OTHER)[0], 404, "the session of another")
+        self.assertEqual(message("ping", session=session, token="x" * 20)[0], 401)
+        self.assertEqual(message("ping", session=session, headers={"Origin": "http://elsewhere.example"})[0], 403)
+        self.assertEqual(message("ping", session=session, headers={"MCP-Protocol-Version": "1999-01-01"})[0], 400)
+        self.assertEqual(self.ask("GET", "/mcp")[0], 405)
+        handles = len(self.call("handle.list", {})[1]["data"]["handles"])
+        self.assertEqual(self.ask("DELETE", "/mcp", token=OTHER, headers={"Mcp-Session-Id": session})[0], 404)
+        self.assertEqual(self.ask("DELETE", "/mcp", headers={"Mcp-Session-Id": session})[0], 200)
+        self.assertEqual(message("ping", session=session)[0], 404)
+        self.assertEqual(len(self.call("handle.list", {})[1]["data"]["handles"]), handles - 1, "a session that has ended frees its tensors")
+
     def test_lists_and_describes(self):
         status, answer = self.ask("GET", "/v1/operations")
         self.assertEqual(status, 200)

@@ -1,17 +1,27 @@
 #!/usr/bin/python3
-"""weft operations serve --mcp, with the official client (PyPI mcp): mcp_judge.py WEFT."""
+"""weft operations serve --mcp, and /mcp of --http, with the official client (PyPI mcp): mcp_judge.py WEFT."""
 import asyncio
 import base64
+import contextlib
+import json
 import os
 import pathlib
+import re
 import struct
+import subprocess
 import sys
+import tempfile
 
 JUDGES = pathlib.Path(os.environ.get("WEFT_TEST_JUDGES") or pathlib.Path(__file__).parents[2] / ".cache" / "judges")
 sys.path.insert(0, str(JUDGES))
 from mcp import ClientSession, StdioServerParameters  # noqa: E402
 from mcp.client.stdio import stdio_client  # noqa: E402
+from mcp.client.streamable_http import streamable_http_client  # noqa: E402
+from mcp.shared._httpx_utils import create_mcp_http_client  # noqa: E402
 from mcp.types import PaginatedRequestParams  # noqa: E402
+
+
+SECRET = "secret-token-of-the-owner"
 
 
 def field(model, *names):
@@ -31,9 +41,33 @@ def floats(value):
     return list(struct.unpack(f"<{len(data) // 4}f", data))
 
 
-async def check():
-    server = StdioServerParameters(command=sys.argv[1], args=["operations", "serve", "--mcp", "--device", "cpu"])
-    async with stdio_client(server) as (read, write), ClientSession(read, write) as session:
+def over_stdio():
+    return stdio_client(StdioServerParameters(command=sys.argv[1], args=["operations", "serve", "--mcp", "--device", "cpu"]))
+
+
+@contextlib.asynccontextmanager
+async def over_http():
+    """The same over "streamable HTTP"."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder)
+        (path / "tokens.json").write_text(json.dumps({"tokens": [{"token": SECRET, "id": "owner", "scopes": ["*"]}]}))
+        with open(path / "log", "w+") as log:
+            process = subprocess.Popen([sys.argv[1], "operations", "serve", "--http", "127.0.0.1:0", "--token-file", path / "tokens.json", "--device", "cpu"],
+                                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log)
+            try:
+                while not (found := re.search(r"on (http://127.0.0.1:\d+)\n", (path / "log").read_text())):
+                    await asyncio.sleep(0.05)
+                client = create_mcp_http_client(headers={"Authorization": f"Bearer {SECRET}"})
+                async with client, streamable_http_client(f"{found[1]}/mcp", http_client=client) as streams:
+                    yield streams[0], streams[1]
+            finally:
+                process.terminate()
+                assert process.wait(30) == 0
+            assert SECRET not in (path / "log").read_text(), "a token in the log"
+
+
+async def check(transport):
+    async with transport() as (read, write), ClientSession(read, write) as session:
         greeting = await session.initialize()
         assert field(greeting, "server_info", "serverInfo").name == "weft", greeting
         await session.send_ping()
@@ -86,4 +120,5 @@ async def check():
     print(f"{len(names)} tools in {pages} pages")
 
 
-asyncio.run(asyncio.wait_for(check(), 120))
+for each in (over_stdio, over_http):
+    asyncio.run(asyncio.wait_for(check(each), 120))

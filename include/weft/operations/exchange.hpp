@@ -23,6 +23,9 @@ struct CallOptions {
   std::optional<Clock::time_point> deadline =
       {};                       ///< TIMEOUT after it; a nested call has its parent's if that is earlier
   std::string request_id = {};  ///< empty: a new one
+  /// The caller's connection, by a name that the transport gives it: what the call leaves for its caller, such as tensors under
+  /// handles, ends with the connection. Empty: it is kept for as long as the caller's identity may keep it.
+  std::string session = {};
   OnAbort on_abort = OnAbort::abort_dependents;  ///< for a nested call
   std::size_t buffer = 64;                       ///< answers that may wait for a subscriber before the handler waits
 };
@@ -41,6 +44,8 @@ class Context {
   /// The caller's identity, or null if it has none.
   const Identity* identity() const;
   const std::string& request_id() const;
+  /// The session of the call, or of the call that made it.
+  const std::string& session() const;
   std::optional<Clock::time_point> deadline() const;
   /// Tells the handler to stop: the call was aborted or its deadline has passed. Later answers are dropped.
   std::stop_token stop() const;
@@ -132,6 +137,11 @@ class Exchange {
   PendingCall start(std::string_view id, Value input, const CallOptions& options = {});
   /// All answers of a subscription, or the one answer of another operation. Errors: as `start`.
   Subscription subscribe(std::string_view id, Value input, const CallOptions& options = {});
+
+  /// Runs a call on this thread and gives its answers to `take`: all answers of a subscription, or the one answer of another
+  /// operation. The handler waits while `take` does; `take` returns false once the caller has left, which aborts the call. An
+  /// abort or a missed deadline tells the handler to stop, and this returns when it has. Errors: OperationError.
+  void run(std::string_view id, Value input, const CallOptions& options, const std::function<bool(Envelope)>& take);
 
   /// Aborts a pending call, and the calls that it made. With `by`, only if that identity (compared by its id) made the call.
   /// False if there is no such call.

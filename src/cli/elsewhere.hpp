@@ -1,0 +1,25 @@
+// Operations that are not in this process: the options that name their place, and the connection.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "cli/commands.hpp"
+#include "remote/caller.hpp"
+#include "remote/nats/connection.hpp"
+
+namespace weft::cli {
+
+struct Elsewhere {
+  std::string from, token;
+  remote::NatsOptions nats;  // its url is that of a server to work for
+  std::filesystem::path authority, certificate, key;
+};
+/// Adds --from and --token, and what connections need: --nats-..., --ca, --client-certificate, --client-key.
+void add_elsewhere_options(CLI::App& app, Elsewhere& elsewhere);
+
+/// Errors: UsageError for a place that is neither nats:// nor grpc://; OperationError UNAVAILABLE.
+std::shared_ptr<remote::Caller> connect(const Elsewhere& elsewhere);
+
+}  // namespace weft::cli

@@ -1,0 +1,167 @@
+// weft operations serve
+#include <fmt/format.h>
+
+#include <charconv>
+#include <condition_variable>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "base/quote.hpp"
+#include "cli/elsewhere.hpp"
+#include "cli/operations.hpp"
+#include "cli/output.hpp"
+#include "cli/stop_on_interrupt.hpp"
+#include "remote/grpc/server.hpp"
+#include "remote/nats/worker.hpp"
+#include "serve/http.hpp"
+#include "serve/mcp.hpp"
+#include "weft/catalogue.hpp"
+#include "weft/device.hpp"
+#include "weft/error.hpp"
+
+namespace weft::cli {
+namespace {
+
+namespace fs = std::filesystem;
+namespace op = operations;
+
+struct ServeRequest {
+  std::string http, grpc, device = "auto";
+  Elsewhere elsewhere;
+  fs::path certificate, key, client_authority;
+  fs::path token_file;
+  bool mcp = false, quiet = false;
+  std::vector<fs::path> read_folders, write_folders;
+  std::vector<std::string> models;
+};
+
+// A line of standard input without its end; of one that is too long, its beginning.
+std::optional<std::string> read_line(std::size_t bytes_max) {
+  std::string line;
+  int c = 0;
+  while ((c = std::getc(stdin)) != EOF && c != '\n')
+    if (line.size() <= bytes_max) line += static_cast<char>(c);
+  if (c == EOF && line.empty()) return std::nullopt;
+  return line;
+}
+
+void start_http(const ServeRequest& request, const weft::serve::Service& service, weft::serve::Tokens tokens,
+                std::optional<weft::serve::HttpServer>& http) {
+  const auto colon = request.http.rfind(':');
+  weft::serve::HttpOptions options{.host = request.http.substr(0, colon), .version = WEFT_VERSION};
+  const std::string port = colon == std::string::npos ? "" : request.http.substr(colon + 1);
+  const auto read = std::from_chars(port.data(), port.data() + port.size(), options.port);
+  if (port.empty() || read.ec != std::errc() || read.ptr != port.data() + port.size())
+    throw UsageError(fmt::format("--http is {}, and not HOST:PORT", quote(request.http)));
+  if (options.host.starts_with('[') && options.host.ends_with(']'))
+    options.host = options.host.substr(1, options.host.size() - 2);
+  if (!request.quiet) options.log = [](std::string_view line) { put_message(line); };
+  http.emplace(service, std::move(tokens), options);
+  put_message(fmt::format("serving {} operations on http://{}:{}", service.exchange.registry().list().size(),
+                          request.http.substr(0, colon), http->port()));
+}
+
+// Operations of other workers, which look as if they were local.
+void import_remote(const ServeRequest& request, op::Registry& registry) {
+  if (request.elsewhere.from.empty()) return;
+  put_message(fmt::format("{} operations are called at {}", remote::from_call(registry, connect(request.elsewhere)),
+                          remote::server_of(request.elsewhere.from)));
+}
+
+int serve(const ServeRequest& request) {
+  const std::string& nats = request.elsewhere.nats.url;
+  const bool needs_tokens = !request.http.empty() || !request.grpc.empty() || !nats.empty();
+  if (!needs_tokens && !request.mcp)
+    throw UsageError("say how to serve: --http HOST:PORT, --grpc HOST:PORT, --nats URL, --mcp, or several of them");
+  if (needs_tokens && request.token_file.empty())
+    throw UsageError("--http, --grpc and --nats need --token-file: who may call, and what");
+  if (request.certificate.empty() != request.key.empty()) throw UsageError("--certificate and --key belong together");
+  set_default_device(parse_device(request.device));
+  const auto registry = std::make_shared<op::Registry>();
+  op::Catalogue catalogue(registry, {.read_folders = request.read_folders, .write_folders = request.write_folders});
+  for (const std::string& pair : request.models) {
+    const auto [name, path] = named_file(pair, "--model", "PATH");
+    try {
+      catalogue.load_model(name, path);
+    } catch (const op::OperationError& error) {
+      throw UsageError(fmt::format("--model {}: {}", name, error.what()));
+    }
+  }
+  import_remote(request, *registry);
+  op::Exchange exchange(registry);
+  const weft::serve::Service service{exchange, catalogue.handles()};
+  const auto tokens = [&] { return weft::serve::Tokens::load(request.token_file, *registry); };
+  std::optional<weft::serve::HttpServer> http;
+  if (!request.http.empty()) start_http(request, service, tokens(), http);
+  std::optional<remote::GrpcServer> grpc;
+  if (!request.grpc.empty()) {
+    remote::GrpcOptions options{.address = request.grpc,
+                                .certificate = request.certificate,
+                                .key = request.key,
+                                .client_authority = request.client_authority};
+    if (!request.quiet) options.log = [](std::string_view line) { put_message(line); };
+    grpc.emplace(service, tokens(), options);
+    put_message(fmt::format("serving {} operations over gRPC on {}:{}", registry->list().size(),
+                            request.grpc.substr(0, request.grpc.rfind(':')), grpc->port()));
+  }
+  std::optional<remote::NatsWorker> worker;
+  if (!nats.empty()) {
+    remote::NatsWorkerOptions options{.nats = request.elsewhere.nats, .version = WEFT_VERSION};
+    options.nats.authority = request.elsewhere.authority;
+    options.nats.certificate = request.elsewhere.certificate;
+    options.nats.key = request.elsewhere.key;
+    if (!request.quiet) options.log = [](std::string_view line) { put_message(line); };
+    worker.emplace(service, tokens(), options);
+    put_message(fmt::format("serving {} operations on NATS at {} as worker {}", registry->list().size(),
+                            remote::server_of(nats), worker->id()));
+  }
+  if (request.mcp) {
+    // The client has the rights of the user who started this process.
+    const weft::serve::McpOptions options{.identity = registry->owner(), .version = WEFT_VERSION};
+    weft::serve::serve_mcp(
+        service, options, [&] { return read_line(options.line_bytes_max); },
+        [](std::string_view line) { return put_text(std::string(line) + "\n"); });
+    return kOk;
+  }
+  StopOnInterrupt interrupt;
+  std::mutex mutex;
+  std::condition_variable_any changed;
+  std::unique_lock lock(mutex);
+  changed.wait(lock, interrupt.token(), [] { return false; });
+  return kOk;
+}
+
+}  // namespace
+
+void set_up_operations_serve(CLI::App& app, Action& action) {
+  auto serving = std::make_shared<ServeRequest>();
+  serving->elsewhere.nats.url.clear();
+  app.footer(
+      "The token file: {\"tokens\": [{\"token\": \"...\", \"id\": \"me\", \"scopes\": [\"tensor:run\"], \"resources\": "
+      "{\"model:*\": [\"run\"]}}]}.\n"
+      "docs/operations.md describes routes and limits.");
+  app.add_option("--http", serving->http, "HOST:PORT to listen on; port 0 takes a free one");
+  app.add_option("--grpc", serving->grpc, "HOST:PORT to listen on for gRPC; port 0 takes a free one");
+  app.add_option("--certificate", serving->certificate, "PEM file: gRPC uses TLS with this certificate, and --key");
+  app.add_option("--key", serving->key, "PEM file: the key of --certificate");
+  app.add_option("--client-ca", serving->client_authority,
+                 "PEM file: clients of gRPC need a certificate that it signed");
+  app.add_option("--nats", serving->elsewhere.nats.url,
+                 "nats://HOST:PORT: works for this NATS server, beside other workers");
+  add_elsewhere_options(app, serving->elsewhere);
+  app.add_option("--token-file", serving->token_file, "who may call over HTTP, gRPC and NATS, and what");
+  app.add_flag("--mcp", serving->mcp, "Model Context Protocol on standard input and output, for whoever starts this");
+  app.add_option("--allow-read", serving->read_folders, "a folder that operations may read; may be repeated")
+      ->take_all();
+  app.add_option("--allow-write", serving->write_folders, "a folder that operations may write in; may be repeated")
+      ->take_all();
+  app.add_option("--model", serving->models, "NAME=PATH: a language model to load first; may be repeated")->take_all();
+  app.add_option("--device", serving->device, "auto, cpu, webgpu or webgpu:INDEX")->capture_default_str();
+  app.add_flag("--quiet", serving->quiet, "print no line for each request");
+  app.callback([&action, serving] { action = [serving] { return serve(*serving); }; });
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,43 @@
+#include "remote/caller.hpp"
+
+#include <fmt/format.h>
+
+#include "weft/operations/exchange.hpp"
+
+namespace weft::remote {
+
+namespace op = operations;
+
+op::Envelope Caller::call(std::string_view id, const Value& input, const RemoteCallOptions& options) {
+  std::optional<op::Envelope> first;
+  run(id, input, options, [&](op::Envelope envelope) {
+    first = std::move(envelope);
+    return false;
+  });
+  if (!first) throw op::OperationError(op::kExecutionError, fmt::format("{} ended without an answer", id));
+  return std::move(*first);
+}
+
+std::size_t from_call(op::Registry& registry, const std::shared_ptr<Caller>& caller) {
+  const auto all = caller->operations();
+  if (all.empty()) throw op::OperationError("UNAVAILABLE", "nobody answers here, or nobody knows the token");
+  std::size_t added = 0;
+  for (op::Specification specification : all) {
+    const std::string id = specification.id();
+    if (registry.find(id, true)) continue;
+    const bool streams = specification.kind == op::Kind::subscription;
+    registry.add(std::move(specification), [caller, id, streams](op::Context& call) {
+      const RemoteCallOptions options{.deadline = call.deadline(), .stop = call.stop()};
+      if (!streams) return caller->call(id, call.input(), options).data;
+      caller->run(id, call.input(), options, [&](op::Envelope envelope) {
+        call.emit(std::move(envelope.data));
+        return true;
+      });
+      return Value();
+    });
+    ++added;
+  }
+  return added;
+}
+
+}  // namespace weft::remote

@@ -1,0 +1,44 @@
+// What can call operations elsewhere: over NATS, over gRPC. And a registry in which they look local.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/operations/envelope.hpp"
+#include "weft/operations/registry.hpp"
+
+namespace weft::remote {
+
+struct RemoteCallOptions {
+  std::optional<operations::Clock::time_point> deadline = {};
+  std::stop_token stop = {};  ///< aborts the call
+  bool keeps_tensors =
+      false;                  ///< tensors of answers stay where they are, under handles that live as long as the caller
+  std::string worker = {};    ///< NATS: calls this worker only, as for its handles
+  std::string* by = nullptr;  ///< NATS: is set to the worker that answered
+};
+
+/// Thread safety: any thread may call any function.
+class Caller {
+ public:
+  virtual ~Caller() = default;
+  /// What is offered there, once for each id.
+  virtual std::vector<operations::Specification> operations() = 0;
+  /// All answers, to `take`, which returns false to leave. Errors: OperationError of the operation; UNAVAILABLE; TIMEOUT; ABORTED.
+  virtual void run(std::string_view id, const Value& input, const RemoteCallOptions& options,
+                   const std::function<bool(operations::Envelope)>& take) = 0;
+  /// One answer; of a subscription, the first. Errors: as `run`.
+  virtual operations::Envelope call(std::string_view id, const Value& input, const RemoteCallOptions& options = {});
+};
+
+/// Adds the operations of another place to a registry, where they look as if they were local: with their schemas and their access
+/// control; the place checks the caller's token, too. Ids that the registry has are left out. Returns the number of those added.
+/// Errors: OperationError UNAVAILABLE if nothing is offered.
+std::size_t from_call(operations::Registry& registry, const std::shared_ptr<Caller>& caller);
+
+}  // namespace weft::remote

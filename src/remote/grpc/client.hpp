@@ -1,0 +1,36 @@
+// Calls of operations over gRPC.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "remote/caller.hpp"
+
+namespace weft::remote {
+
+struct GrpcClientOptions {
+  std::string address;  ///< HOST:PORT
+  std::string token;
+  std::filesystem::path authority;  ///< PEM file of what signs the server's certificate; TLS is used if it is set
+  std::filesystem::path certificate, key;
+};
+
+class GrpcClient : public Caller {
+ public:
+  explicit GrpcClient(const GrpcClientOptions& options);
+  ~GrpcClient() override;
+  std::vector<operations::Specification> operations() override;
+  operations::Envelope call(std::string_view id, const Value& input, const RemoteCallOptions& options = {}) override;
+  void run(std::string_view id, const Value& input, const RemoteCallOptions& options,
+           const std::function<bool(operations::Envelope)>& take) override;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace weft::remote

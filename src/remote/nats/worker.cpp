@@ -1,0 +1,378 @@
+#include "remote/nats/worker.hpp"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <charconv>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <thread>
+
+#include "base/quote.hpp"
+#include "base/session_state.hpp"
+#include "base/text_map.hpp"
+#include "catalogue/frame.hpp"
+#include "operations/workers.hpp"
+#include "remote/nats/discovery.hpp"
+#include "remote/nats/objects.hpp"
+#include "remote/nats/protocol.hpp"
+
+namespace weft::remote {
+namespace {
+
+namespace op = operations;
+using namespace std::chrono_literals;
+constexpr std::string_view kQueue = "workers";
+constexpr std::size_t kHeadersBytes = 16 << 10;  // of a message, left free beside its body
+
+std::optional<double> number_of(std::string_view text) {
+  double number = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (read.ec != std::errc() || read.ptr != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+}  // namespace
+
+// A call from its message to its last answer.
+struct RemoteCall {
+  explicit RemoteCall(NatsMessage message_) : message(std::move(message_)), reply(message.reply()) {}
+  NatsMessage message;
+  const std::string reply;
+  std::string operation, request, session;  // `request`: its id in the exchange
+  bool follows = false, streams = false;
+  std::uint64_t number = 0, sequence = 0;
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool granted = false, gone = false;
+  std::optional<std::uint64_t> credit;  // unset: any number of answers may be under way
+};
+using CallRef = std::shared_ptr<RemoteCall>;
+
+struct NatsWorker::State {
+  serve::Service service;
+  serve::Tokens tokens;
+  NatsWorkerOptions options;
+  std::string id = NatsConnection::inbox().substr(7);
+  std::optional<op::Workers> workers;
+  NatsConnection connection{options.nats, "weft worker"};
+  NatsObjects objects{connection, options.nats.bucket};
+  std::string watch = NatsConnection::inbox();  // where the server says that nobody listens
+
+  mutable std::mutex mutex;
+  std::condition_variable changed;
+  TextMap<CallRef> calls;  // by the inbox of the caller
+  std::map<std::uint64_t, CallRef> numbered;
+  std::map<std::uint64_t, std::string> sessions;  // with handles
+  std::set<std::string> known_sessions;
+  std::uint64_t next = 1;
+  bool ending = false;
+  std::thread beating;
+  ServiceStatistics statistics;
+
+  State(const serve::Service& service_, serve::Tokens tokens_, const NatsWorkerOptions& options_)
+      : service(service_), tokens(std::move(tokens_)), options(options_) {
+    workers.emplace(SessionState::current(), options.threads_max, options.waiting_max);
+    const std::string& prefix = options.nats.prefix;
+    connection.subscribe(prefix + ".control", "", [this](NatsMessage message) { control(message); });
+    connection.subscribe(watch + ".*", "", [this](NatsMessage message) { nobody_listens(message); });
+    const auto take_direct = [this](NatsMessage message) {
+      const std::size_t skip = options.nats.prefix.size() + 8 + id.size() + 1;  // ".direct." and the worker
+      std::string operation(message.subject().substr(std::min(skip, message.subject().size())));
+      take(std::move(message), std::move(operation));
+    };
+    connection.subscribe(fmt::format("{}.direct.{}.>", prefix, id), "", take_direct);
+    const auto all = service.exchange.registry().list();
+    serve_discovery(connection, {options.nats.prefix, id, options.version}, service.exchange.registry(), statistics,
+                    [this](std::string_view token) { return identity_of(token) != nullptr; });
+    for (const auto& specification : all)
+      connection.subscribe(
+          fmt::format("{}.call.{}", prefix, specification->id()), std::string(kQueue),
+          [this, operation = specification->id()](NatsMessage message) { take(std::move(message), operation); });
+    connection.flush();
+    beating = std::thread([this] { beat(); });
+  }
+
+  ~State() {
+    std::vector<CallRef> all;
+    {
+      const std::lock_guard lock(mutex);
+      ending = true;
+      for (const auto& [reply, call] : calls) all.push_back(call);
+    }
+    changed.notify_all();
+    for (const CallRef& call : all) leave(*call);
+    workers.reset();
+    beating.join();
+    connection.close();
+    for (const std::string& session : known_sessions) service.handles.free_session(session);
+  }
+
+  // ---- Calls ------------------------------------------------------------------------------------------------------------------
+
+  // On a thread of the connection.
+  void take(NatsMessage message, std::string operation) {
+    if (message.reply().empty()) return;  // nobody wants the answer
+    const auto call = std::make_shared<RemoteCall>(std::move(message));
+    call->operation = std::move(operation);
+    call->follows = !call->message.header(wire::kFollow).empty();
+    call->session = call->message.header(wire::kSession);
+    if (const auto credit = number_of(call->message.header(wire::kCredit)); credit && *credit >= 1)
+      call->credit = static_cast<std::uint64_t>(*credit);
+    const auto specification = service.exchange.registry().find(call->operation);
+    call->streams = specification && specification->kind == op::Kind::subscription;
+    bool full = false;
+    {
+      const std::lock_guard lock(mutex);
+      if (ending) return;  // another worker is asked again
+      call->number = next++;
+      call->request = fmt::format("nats-{}-{}", id, call->number);
+      if (!calls.emplace(call->reply, call).second) return;  // the same message twice
+      numbered.emplace(call->number, call);
+    }
+    full = !workers->run([this, call] { serve(call); });
+    if (!full) return;
+    send_error(*call, op::OperationError(op::kOverloaded,
+                                         "too many calls wait for a thread of this worker; call again later"));
+    forget(*call);
+  }
+
+  void forget(const RemoteCall& call) {
+    const std::lock_guard lock(mutex);
+    calls.erase(call.reply);
+    numbered.erase(call.number);
+  }
+
+  const op::Identity* identity_of(std::string_view header) const {
+    constexpr std::string_view kBearer = "Bearer ";
+    return header.starts_with(kBearer) ? tokens.find(header.substr(kBearer.size())) : nullptr;
+  }
+
+  // On a thread of the worker.
+  void serve(const CallRef& call) {
+    std::string outcome = "ok";
+    const op::Identity* identity = identity_of(call->message.header(wire::kAuthorization));
+    const auto begun = std::chrono::steady_clock::now();
+    try {
+      if (!identity)
+        throw op::OperationError("UNAUTHENTICATED", "a known token is needed: Authorization: Bearer TOKEN");
+      run(call, *identity);
+    } catch (const op::OperationError& error) {
+      outcome = error.code();
+      try {
+        send_error(*call, error);
+      } catch (const Error&) {  // the connection is gone, and so is the caller
+      }
+    } catch (const std::exception&) {
+      outcome = op::kExecutionError;
+      try {
+        send_error(*call, op::OperationError(op::kExecutionError, "the worker failed"));
+      } catch (const Error&) {
+      }
+    }
+    forget(*call);
+    statistics.add(call->operation, outcome != "ok", std::chrono::steady_clock::now() - begun, outcome);
+    if (options.log) options.log(fmt::format("{} {} {}", call->operation, outcome, identity ? identity->id : "-"));
+  }
+
+  void run(const CallRef& call, const op::Identity& identity) {
+    const NatsMessage& message = call->message;
+    const auto specification = service.exchange.registry().find(call->operation);
+    op::CallOptions call_options{.identity = identity, .request_id = call->request, .session = call->session};
+    if (const std::string_view text = message.header(wire::kTimeout); !text.empty()) {
+      const auto seconds = number_of(text);
+      if (!seconds || !(*seconds > 0) || *seconds > 1e6)
+        throw op::OperationError(op::kValidationError, "Weft-Timeout is not a number of seconds");
+      call_options.deadline = op::Clock::now() + std::chrono::milliseconds(static_cast<std::int64_t>(*seconds * 1000));
+    }
+    const std::string_view form_text = message.header(wire::kTensors);
+    if (!form_text.empty() && form_text != "data" && form_text != "handles")
+      throw op::OperationError(op::kValidationError, "Weft-Tensors is data or handles");
+    const auto form = form_text == "handles" ? op::WireTensors::handles : op::WireTensors::data;
+    std::string stored;
+    std::string_view bytes = message.data();
+    if (const std::string_view object = message.header(wire::kObject); !object.empty()) {
+      stored = objects.get(std::string(object), options.message_bytes_max);
+      bytes = stored;
+    }
+    Value input = bytes.empty() ? Value(Value::Object())
+                                : op::from_frame(bytes, service.handles, identity.id, options.values_max);
+    const bool framed = op::is_frame(bytes) || call->follows;
+    stored = {};
+    if (call->follows && specification && specification->kind == op::Kind::mutation) wait_for_grant(*call);
+    if (!call->session.empty()) {
+      const std::lock_guard lock(mutex);
+      if (known_sessions.insert(call->session).second) sessions.emplace(next++, call->session);
+    }
+    service.exchange.run(call->operation, std::move(input), call_options, [&](op::Envelope envelope) {
+      if (!wait_for_credit(*call, call_options.deadline)) return false;
+      send_answer(*call, envelope, form, framed, identity.id);
+      return true;
+    });
+    if (call->streams) send(*call, "call.completed", {}, {});
+  }
+
+  void wait_for_grant(RemoteCall& call) {
+    send(call, "taken", {}, {});
+    std::unique_lock lock(call.mutex);
+    call.changed.wait_for(lock, options.grant_time, [&] { return call.granted || call.gone; });
+    if (!call.granted)
+      throw op::OperationError(op::kAborted,
+                               fmt::format("{}: the caller did not grant the call to this worker", call.operation));
+  }
+
+  // False once the caller has left.
+  static bool wait_for_credit(RemoteCall& call, const std::optional<op::Clock::time_point>& deadline) {
+    std::unique_lock lock(call.mutex);
+    const auto ready = [&] { return call.gone || !call.credit || *call.credit > 0; };
+    if (!deadline)
+      call.changed.wait(lock, ready);
+    else if (!call.changed.wait_until(lock, *deadline, ready))
+      return true;  // the next answer finds that the deadline has passed
+    if (call.credit && *call.credit > 0) --*call.credit;
+    return !call.gone;
+  }
+
+  // The caller is gone, or wants no more.
+  void leave(RemoteCall& call) {
+    {
+      const std::lock_guard lock(call.mutex);
+      call.gone = true;
+    }
+    call.changed.notify_all();
+    service.exchange.abort(call.request);
+  }
+
+  // ---- Answers ----------------------------------------------------------------------------------------------------------------
+
+  void send(RemoteCall& call, std::string event, NatsHeaders headers, std::string_view data) {
+    headers.emplace_back(wire::kEvent, std::move(event));
+    headers.emplace_back(wire::kWorker, id);
+    // The server answers on `watch` if nobody listens any more.
+    connection.publish(call.reply, fmt::format("{}.{}", watch, call.number), headers, data);
+  }
+
+  void send_answer(RemoteCall& call, const op::Envelope& envelope, op::WireTensors form, bool framed,
+                   const std::string& owner) {
+    const Value value = op::to_value(envelope);
+    NatsHeaders headers{{wire::kSequence, std::to_string(call.sequence++)}};
+    if (!call.streams) headers.emplace_back(wire::kLast, "1");
+    std::string body;
+    if (framed) {
+      const op::Frame frame(value, form, service.handles, {owner, call.session});
+      if (frame.bytes() > options.message_bytes_max)
+        throw op::OperationError("TOO_LARGE", fmt::format("the answer has {} bytes, and a message has at most {}",
+                                                          frame.bytes(), options.message_bytes_max));
+      body = frame.has_tensors() ? frame.to_string() : frame.json();
+    } else {
+      body = op::to_wire(value, form, service.handles, {owner, call.session}).to_json();
+    }
+    if (body.size() + kHeadersBytes > connection.payload_max()) {
+      headers.emplace_back(wire::kObject, objects.put(body));
+      body.clear();
+    }
+    send(call, "call.responded", std::move(headers), body);
+  }
+
+  void send_error(RemoteCall& call, const op::OperationError& error) {
+    const auto specification = service.exchange.registry().find(call.operation);
+    const std::string body = Value::object({{"error", serve::to_value(error)}}).to_json();
+    const int status = error.code() == "UNAUTHENTICATED" ? 401 : serve::http_status(error, specification.get());
+    send(call, error.code() == op::kAborted ? "call.aborted" : "call.error",
+         {{wire::kServiceError, std::string(std::string_view(error.what()).substr(0, 1000))},
+          {wire::kServiceErrorCode, std::to_string(status)}},
+         body.size() + kHeadersBytes < connection.payload_max()
+             ? body
+             : Value::object(
+                   {{"error", Value::object({{"code", error.code()}, {"message", "the message is too long"}})}})
+                   .to_json());
+  }
+
+  // ---- The callers --------------------------------------------------------------------------------------------------------------
+
+  void control(const NatsMessage& message) {
+    CallRef call;
+    {
+      const std::lock_guard lock(mutex);
+      const auto found = calls.find(message.header(wire::kCall));
+      if (found == calls.end()) return;
+      call = found->second;
+    }
+    const std::string_view what = message.header(wire::kControl);
+    if (what == "abort") return leave(*call);
+    {
+      const std::lock_guard lock(call->mutex);
+      if (what == "grant" && message.header(wire::kWorker) == id) call->granted = true;
+      if (what == "credit" && call->credit)
+        if (const auto more = number_of(message.header(wire::kCredit)); more && *more > 0 && *more <= 1e6)
+          *call->credit += static_cast<std::uint64_t>(*more);
+    }
+    call->changed.notify_all();
+  }
+
+  // The server's answer to a message that nobody took: of a call, or to a session.
+  void nobody_listens(const NatsMessage& message) {
+    if (!message.is_no_responders()) return;
+    const std::string_view subject = message.subject();
+    const auto number = number_of(subject.substr(subject.rfind('.') + 1));
+    if (!number) return;
+    CallRef call;
+    std::string session;
+    {
+      const std::lock_guard lock(mutex);
+      const auto key = static_cast<std::uint64_t>(*number);
+      if (const auto found = numbered.find(key); found != numbered.end()) call = found->second;
+      if (const auto found = sessions.find(key); found != sessions.end()) {
+        session = std::move(found->second);
+        known_sessions.erase(session);
+        sessions.erase(found);
+      }
+    }
+    if (call) leave(*call);
+    if (!session.empty()) service.handles.free_session(session);
+  }
+
+  // Tells callers that this worker lives, and notices those who do not.
+  void beat() {
+    std::unique_lock lock(mutex);
+    auto swept = std::chrono::steady_clock::now();
+    while (!ending) {
+      changed.wait_for(lock, options.heartbeat);
+      std::vector<CallRef> all;
+      for (const auto& [number, call] : numbered)
+        if (call->follows || call->streams) all.push_back(call);
+      const auto asked = sessions;
+      lock.unlock();
+      try {
+        for (const CallRef& call : all) send(*call, "alive", {}, {});
+        for (const auto& [number, session] : asked)
+          connection.publish(session, fmt::format("{}.{}", watch, number),
+                             {{wire::kEvent, "alive"}, {wire::kWorker, id}}, {});
+      } catch (const Error&) {  // while the connection is being made again
+      }
+      if (std::chrono::steady_clock::now() - swept > 30s) {
+        swept = std::chrono::steady_clock::now();
+        service.handles.free_unused_for(options.handle_time);
+      }
+      lock.lock();
+    }
+  }
+};
+
+NatsWorker::NatsWorker(const serve::Service& service, serve::Tokens tokens, const NatsWorkerOptions& options)
+    : state_(std::make_unique<State>(service, std::move(tokens), options)) {}
+
+NatsWorker::~NatsWorker() = default;
+
+const std::string& NatsWorker::id() const { return state_->id; }
+
+std::size_t NatsWorker::calls() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->calls.size();
+}
+
+}  // namespace weft::remote

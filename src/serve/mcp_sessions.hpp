@@ -1,0 +1,63 @@
+// Clients of MCP whose messages come one by one, as requests of HTTP ("streamable HTTP").
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/text_map.hpp"
+#include "serve/mcp.hpp"
+
+namespace weft::serve {
+
+/// The messages that answer one message. Thread safety: any thread may call any function.
+class McpReplies {
+ public:
+  /// The next message, or nothing: until `time`, or for ever if `ended`.
+  std::optional<std::string> next_until(std::chrono::steady_clock::time_point time, bool& ended);
+  /// The answer, and not a report before it.
+  static bool is_answer(std::string_view message);
+
+ private:
+  friend class McpSessions;
+  void add(std::string_view message);
+  void end();
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::string> messages_;
+  bool ended_ = false;
+};
+
+/// Thread safety: any thread may call any function.
+class McpSessions {
+ public:
+  McpSessions(const Service& service, std::string version) : service_(service), version_(std::move(version)) {}
+
+  /// A new session of this identity, by its name. Errors: OperationError OVERLOADED.
+  std::string open(const operations::Identity& identity);
+  /// Gives a message to a session. Null if there is no such session of this identity.
+  std::shared_ptr<McpReplies> take(const std::string& name, const operations::Identity& identity,
+                                   const std::string& message);
+  bool close(const std::string& name, const operations::Identity& identity);
+  /// Ends sessions that were not used for this time.
+  void close_unused_for(std::chrono::seconds age);
+  void close_all();
+
+ private:
+  struct Entry {
+    std::shared_ptr<McpSession> session;
+    std::string owner;
+    std::chrono::steady_clock::time_point used;
+  };
+  const Service service_;
+  const std::string version_;
+  std::mutex mutex_;
+  TextMap<Entry> entries_;
+};
+
+}  // namespace weft::serve
