@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -36,6 +37,7 @@ struct ServeRequest {
   bool mcp = false, quiet = false;
   std::vector<fs::path> read_folders, write_folders;
   std::vector<std::string> models;
+  std::size_t calls = 64;
 };
 
 // A line of standard input without its end; of one that is too long, its beginning.
@@ -48,8 +50,8 @@ std::optional<std::string> read_line(std::size_t bytes_max) {
   return line;
 }
 
-void start_http(const ServeRequest& request, const weft::serve::Service& service, weft::serve::Tokens tokens,
-                std::optional<weft::serve::HttpServer>& http) {
+void start_http(const ServeRequest& request, const weft::serve::Service& service,
+                const std::function<weft::serve::Tokens()>& tokens, std::optional<weft::serve::HttpServer>& http) {
   const auto colon = request.http.rfind(':');
   weft::serve::HttpOptions options{.host = request.http.substr(0, colon), .version = WEFT_VERSION};
   const std::string port = colon == std::string::npos ? "" : request.http.substr(colon + 1);
@@ -59,7 +61,7 @@ void start_http(const ServeRequest& request, const weft::serve::Service& service
   if (options.host.starts_with('[') && options.host.ends_with(']'))
     options.host = options.host.substr(1, options.host.size() - 2);
   if (!request.quiet) options.log = [](std::string_view line) { put_message(line); };
-  http.emplace(service, std::move(tokens), options);
+  http.emplace(service, tokens(), options);
   put_message(fmt::format("serving {} operations on http://{}:{}", service.exchange.registry().list().size(),
                           request.http.substr(0, colon), http->port()));
 }
@@ -91,11 +93,11 @@ int serve(const ServeRequest& request) {
     }
   }
   import_remote(request, *registry);
-  op::Exchange exchange(registry);
+  op::Exchange exchange(registry, {.calls_per_identity_max = request.calls});
   const weft::serve::Service service{exchange, catalogue.handles()};
   const auto tokens = [&] { return weft::serve::Tokens::load(request.token_file, *registry); };
   std::optional<weft::serve::HttpServer> http;
-  if (!request.http.empty()) start_http(request, service, tokens(), http);
+  if (!request.http.empty()) start_http(request, service, tokens, http);
   std::optional<remote::GrpcServer> grpc;
   if (!request.grpc.empty()) {
     remote::GrpcOptions options{.address = request.grpc,
@@ -160,6 +162,9 @@ void set_up_operations_serve(CLI::App& app, Action& action) {
       ->take_all();
   app.add_option("--model", serving->models, "NAME=PATH: a language model to load first; may be repeated")->take_all();
   app.add_option("--device", serving->device, "auto, cpu, webgpu or webgpu:INDEX")->capture_default_str();
+  app.add_option("--calls", serving->calls, "calls that one identity may have under way at once")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   app.add_flag("--quiet", serving->quiet, "print no line for each request");
   app.callback([&action, serving] { action = [serving] { return serve(*serving); }; });
 }

@@ -5,6 +5,7 @@ find_package(OpenSSL COMPONENTS Crypto)
 find_library(WEFT_GRPC grpc++)
 find_library(WEFT_GRPC_REFLECTION grpc++_reflection)
 find_library(WEFT_GPR gpr)
+find_library(WEFT_ABSL_SYNCHRONIZATION absl_synchronization)  # used by inline functions of the headers of gRPC
 find_package(Protobuf)
 if(NOT WEFT_NATS_INCLUDE OR NOT WEFT_NATS OR NOT OPENSSL_CRYPTO_LIBRARY)
   message(FATAL_ERROR "The client library of NATS, or OpenSSL, was not found: run script/setup (Debian: libnats-dev, libssl-dev)")
@@ -19,6 +20,6 @@ add_custom_command(OUTPUT ${made}/operations.pb.cc ${made}/operations.pb.h DEPEN
 target_sources(weft_remote PRIVATE ${made}/operations.pb.cc)
 set_source_files_properties(${made}/operations.pb.cc ${proto}/server.cpp ${proto}/client.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 target_compile_options(weft_remote PRIVATE $<$<CONFIG:Release>:-O1>)  # it waits for others, and its headers are large
-target_include_directories(weft_remote SYSTEM PRIVATE ${WEFT_NATS_INCLUDE} ${made})
+target_include_directories(weft_remote SYSTEM PRIVATE ${WEFT_NATS_INCLUDE})
 # The reflection of gRPC registers itself, so no symbol of it need be used.
-target_link_libraries(weft_remote PRIVATE ${WEFT_NATS} OpenSSL::Crypto ${WEFT_GRPC_REFLECTION} ${WEFT_GRPC} ${WEFT_GPR} protobuf::libprotobuf)
+target_link_libraries(weft_remote PRIVATE ${WEFT_NATS} OpenSSL::Crypto ${WEFT_GRPC_REFLECTION} ${WEFT_GRPC} ${WEFT_GPR} ${WEFT_ABSL_SYNCHRONIZATION} protobuf::libprotobuf)

@@ -2,6 +2,7 @@
 #include "remote/grpc/server.hpp"
 
 #include <fmt/format.h>
+#include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/impl/codegen/method_handler.h>
@@ -248,14 +249,17 @@ class OperationsService : public grpc::Service {
   Status call(ServerContext* context, const ByteBuffer* request, ByteBuffer* reply) {
     return guarded(context, "Call", [&](const op::Identity& identity, std::string& operation) {
       bool answered = false;
+      bool streams = false;  // then the first answer is the last
       try {
         run(context, *request, identity, operation, [&](ByteBuffer answer) {
           answered = true;
           *reply = std::move(answer);
-          return true;
+          const auto specification = service_.exchange.registry().find(operation);
+          streams = specification && specification->kind == op::Kind::subscription;
+          return !streams;
         });
       } catch (const op::OperationError&) {
-        if (!answered) throw;
+        if (!streams) throw;
       }
       if (!answered) throw op::OperationError(op::kExecutionError, "the operation ended without an answer");
     });
@@ -332,6 +336,7 @@ struct GrpcServer::State {
 
   State(const serve::Service& service, serve::Tokens tokens, const GrpcOptions& options_)
       : options(options_), operations(service, std::move(tokens), options) {
+    gpr_set_log_function([](gpr_log_func_args*) {});  // not on stderr: whoever connects could fill it
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     grpc::ServerBuilder builder;
@@ -352,6 +357,7 @@ struct GrpcServer::State {
     if (!server || port == 0)
       throw FileError(fmt::format(
           "cannot listen on {} for gRPC: is the address one of this machine, and is the port free?", options.address));
+    if (auto* health = server->GetHealthCheckService()) health->SetServingStatus("weft.v1.Operations", true);
     sweeping = std::thread([this, &handles = service.handles] {
       std::unique_lock lock(mutex);
       while (!changed.wait_for(lock, std::min<std::chrono::seconds>(options.handle_time, std::chrono::seconds(30)),

@@ -25,13 +25,6 @@ using namespace std::chrono_literals;
 constexpr auto kAgain = 25ms;  // before a call that found no worker is sent again
 constexpr std::size_t kRequestHeadersBytes = 16 << 10;
 
-// Messages of a call that were not looked at yet.
-struct Arrivals {
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::deque<std::pair<int, NatsMessage>> messages;  // with the attempt that they belong to
-};
-
 std::uint64_t whole_number(std::string_view text) {
   std::uint64_t number = 0;
   const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -39,6 +32,13 @@ std::uint64_t whole_number(std::string_view text) {
 }
 
 }  // namespace
+
+// Messages of a call that were not looked at yet.
+struct Arrivals {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::pair<int, NatsMessage>> messages;  // with the attempt that they belong to
+};
 
 struct NatsClient::State {
   NatsClientOptions options;

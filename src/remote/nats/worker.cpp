@@ -208,6 +208,10 @@ struct NatsWorker::State {
       const std::lock_guard lock(mutex);
       if (known_sessions.insert(call->session).second) sessions.emplace(next++, call->session);
     }
+    {
+      const std::lock_guard lock(call->mutex);
+      if (call->gone) throw op::OperationError(op::kAborted, fmt::format("{}: its caller has left", call->operation));
+    }
     service.exchange.run(call->operation, std::move(input), call_options, [&](op::Envelope envelope) {
       if (!wait_for_credit(*call, call_options.deadline)) return false;
       send_answer(*call, envelope, form, framed, identity.id);
