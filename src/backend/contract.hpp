@@ -29,6 +29,8 @@ class Buffer {
  public:
   virtual ~Buffer() = default;
   virtual std::size_t bytes() const = 0;
+  /// Whether the memory belongs to somebody else, who lets it be read only.
+  virtual bool is_borrowed() const { return false; }
 };
 using BufferPtr = std::shared_ptr<Buffer>;
 

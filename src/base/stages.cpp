@@ -7,6 +7,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/interrupt.hpp"
 #include "base/spin.hpp"
 #include "base/threads.hpp"
 
@@ -105,6 +106,7 @@ struct Stages::Shared {
   void run_one(FunctionRef<void(int, std::int64_t)> task, int stage, std::int64_t i) {
     if (failed.load(std::memory_order_relaxed)) return;
     try {
+      check_interrupt();
       task(stage, i);
     } catch (...) {
       const std::lock_guard lock(failure_mutex);
@@ -123,7 +125,10 @@ void Stages::run(FunctionRef<void(int stage, std::int64_t task)> task,
   Shared& shared = *shared_;
   if (shared.serial || thread_count() == 1) {
     for (std::size_t s = 0; s < shared.stages.size(); ++s)
-      for (std::int64_t i = 0; i < shared.stages[s].tasks; ++i) task(static_cast<int>(s), i);
+      for (std::int64_t i = 0; i < shared.stages[s].tasks; ++i) {
+        check_interrupt();
+        task(static_cast<int>(s), i);
+      }
     return;
   }
   shared.reset();

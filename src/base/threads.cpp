@@ -21,6 +21,7 @@
 
 #include <fmt/format.h>
 
+#include "base/interrupt.hpp"
 #include "base/session_state.hpp"
 #include "base/spin.hpp"
 #include "weft/error.hpp"
@@ -143,13 +144,17 @@ class Pool final : public SessionState::Part {
   static constexpr std::uint32_t kClosed = 1u << 31;
 
   void run_serially(std::int64_t count, FunctionRef<void(std::int64_t)> task) {
-    for (std::int64_t i = 0; i < count; ++i) task(i);
+    for (std::int64_t i = 0; i < count; ++i) {
+      check_interrupt();
+      task(i);
+    }
   }
 
   /// Takes tasks until none is left.
   void work() {
     for (std::int64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < count_;) {
       try {
+        check_interrupt();
         task_(i);
       } catch (...) {
         next_.store(count_, std::memory_order_relaxed);

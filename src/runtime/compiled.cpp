@@ -289,7 +289,9 @@ class CompiledFunction {
       // Taking and dropping a handle orders other holders' earlier uses of the memory before the plan's writes.
       const backend::BufferPtr seen = buffer_of(*cell.committed);
     }
-    if (cell.committed.use_count() == 1 && buffer_of(*cell.committed).use_count() == 1) return;
+    if (cell.committed.use_count() == 1 && buffer_of(*cell.committed).use_count() == 1 &&
+        !buffer_of(*cell.committed)->is_borrowed())
+      return;
     const NodeRef value = cell.committed;
     const NodeRef copy = compiler::copy_of(value);
     if (!copy->storage) compute({&copy, 1}, cell.device);

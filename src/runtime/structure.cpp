@@ -295,7 +295,7 @@ Blueprint blueprint_of(std::span<const NodeRef> outputs, const Structure& s, con
     if (at == result.operands.end()) at = result.operands.insert(at, {type, {}, nullptr});
     at->holes.push_back(h);
   }
-  const Device device = outputs[0]->device;
+  const Device device = outputs.empty() ? kCpu : outputs[0]->device;  // a compiled function may have no results
   struct Filled {
     std::vector<std::pair<int, NodeRef>> inputs, starts;
   };

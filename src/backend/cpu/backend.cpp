@@ -27,13 +27,16 @@ constexpr std::size_t kLine = 64, kPage = 4096, kHugePage = 2 << 20;
 
 class CpuBuffer final : public backend::Buffer {
  public:
-  CpuBuffer(std::shared_ptr<char> memory, std::size_t bytes) : memory_(std::move(memory)), bytes_(bytes) {}
+  CpuBuffer(std::shared_ptr<char> memory, std::size_t bytes, bool is_borrowed = false)
+      : memory_(std::move(memory)), bytes_(bytes), is_borrowed_(is_borrowed) {}
   std::size_t bytes() const override { return bytes_; }
+  bool is_borrowed() const override { return is_borrowed_; }
   char* data() const { return memory_.get(); }
 
  private:
   std::shared_ptr<char> memory_;
   std::size_t bytes_;
+  bool is_borrowed_;
 };
 
 std::size_t physical_memory() {
@@ -164,7 +167,7 @@ backend::BufferPtr allocate_memory(std::size_t bytes, std::string_view label) {
 
 backend::BufferPtr borrow_memory(std::shared_ptr<const void> owner, std::span<const std::byte> bytes) {
   auto* const first = const_cast<char*>(reinterpret_cast<const char*>(bytes.data()));
-  return std::make_shared<CpuBuffer>(std::shared_ptr<char>(std::move(owner), first), bytes.size());
+  return std::make_shared<CpuBuffer>(std::shared_ptr<char>(std::move(owner), first), bytes.size(), true);
 }
 
 std::span<std::byte> memory_of(backend::Buffer& buffer) {

@@ -1,0 +1,112 @@
+// What the files of the binding share: the object behind Tensor and Variable, and conversions of Python objects.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <exception>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "weft/tensor.hpp"
+
+namespace weft::python {
+
+namespace nb = nanobind;
+
+/// weft.Tensor in Python. A Variable is a Tensor whose value changes.
+struct Handle {
+  Tensor tensor;
+  Variable variable;
+  Tensor value() const {
+    if (!variable.defined()) return tensor;
+    // A compiled function that updates the Variable may hold it, and want the GIL to look for Ctrl-C.
+    const nb::gil_scoped_release free;
+    return variable.value();
+  }
+};
+struct VariableHandle : Handle {};
+
+/// weft.dtype in Python.
+struct DTypeObject {
+  DType type;
+};
+inline nb::object wrapped(DType type) { return nb::cast(DTypeObject{type}); }
+
+extern PyTypeObject *tensor_type, *variable_type;
+
+inline bool is_tensor(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  return type == tensor_type || type == variable_type || PyType_IsSubtype(type, tensor_type);
+}
+/// Of an object for which `is_tensor` holds.
+inline Handle& handle_of(PyObject* object) {
+  if (!nb::inst_ready(object)) {
+    PyErr_SetString(PyExc_TypeError, "a Tensor whose __init__ was not called");
+    throw nb::python_error();
+  }
+  return *nb::inst_ptr<Handle>(object);
+}
+/// A new weft.Tensor. Null only with a Python error.
+PyObject* wrap(Tensor tensor);
+nb::object wrap_variable(Variable variable);
+inline nb::object wrapped(Tensor tensor) { return nb::steal(wrap(std::move(tensor))); }
+/// A tuple of Tensors, or the one.
+PyObject* wrap_results(std::vector<Tensor> results, bool as_tuple);
+
+/// Sets the Python error that fits the exception.
+void set_python_error(const std::exception_ptr& exception);
+/// Calls a function that returns a new reference; an exception becomes a Python error and null.
+template <class F>
+PyObject* guarded(const F& function) noexcept {
+  try {
+    return function();
+  } catch (...) {
+    set_python_error(std::current_exception());
+    return nullptr;
+  }
+}
+/// Throws the Python error that is set.
+[[noreturn]] inline void raise() { throw nb::python_error(); }
+[[noreturn]] void raise(PyObject* type, const std::string& message);
+
+/// A whole number, also of NumPy, within 64 bits. TypeError or OverflowError.
+Extent integer_from(PyObject* object);
+/// Anything with __index__, except bool.
+bool is_integer_like(PyObject* object);
+/// Extents from a list, a tuple or a single integer. Errors: TypeError, ValueError for too many.
+std::vector<Extent> integers_from(PyObject* object);
+/// From a weft.dtype, its name, Python's float, int or bool, or NumPy's dtype. TypeError.
+DType dtype_from(PyObject* object);
+Device device_from(PyObject* object);
+
+/// A tensor of any object: a Tensor as it is, an array without a copy where that can be, numbers and nested lists. `type` null:
+/// that of the object, where Python's floats are f32 and its integers i32, or i64 if they do not fit.
+Tensor tensor_from(PyObject* object, std::optional<DType> type = {}, bool copy = false);
+/// The value of a Tensor; TypeError for other objects.
+Tensor value_from(PyObject* object, const char* what);
+std::vector<Tensor> values_from(PyObject* sequence, const char* what);
+
+/// An operand that is perhaps a number: a number gets the dtype of the tensors beside it.
+struct Operand {
+  Tensor tensor;
+  PyObject* number = nullptr;  // borrowed
+};
+Operand operand_from(PyObject* object);
+bool is_operand(PyObject* object);
+/// Gives the numbers among operands their dtypes.
+std::vector<Tensor> resolved(std::vector<Operand> operands);
+
+void bind_tensor(nb::module_& m);
+void bind_ops(nb::module_& m);
+void bind_functions(nb::module_& m);
+void bind_files(nb::module_& m);
+void bind_optimizers(nb::module_& m);
+void bind_models(nb::module_& m);
+
+}  // namespace weft::python

@@ -1,0 +1,214 @@
+// Optimisers, and files of tensors.
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "handle.hpp"
+#include "nanobind/stl/filesystem.h"
+#include "nanobind/stl/map.h"
+#include "weft/io.hpp"
+#include "weft/nn/state.hpp"
+#include "weft/optim/optimizer.hpp"
+#include "weft/optim/schedule.hpp"
+
+namespace weft::python {
+namespace {
+
+using Given = std::vector<std::tuple<std::string, nb::object, bool>>;
+
+optim::ParameterList parameters_from(const nb::object& given) {
+  std::vector<nn::NamedParameter> list;
+  const nb::object items = nb::steal(PySequence_Tuple(given.ptr()));
+  if (!items.is_valid()) raise();
+  for (Py_ssize_t i = 0; i < PyTuple_Size(items.ptr()); ++i) {
+    PyObject* entry = PyTuple_GetItem(items.ptr(), i);
+    if (!PyTuple_Check(entry) || PyTuple_Size(entry) != 3)
+      raise(PyExc_TypeError, "a parameter is (name, Variable, decay)");
+    PyObject* variable = PyTuple_GetItem(entry, 1);
+    if (!is_tensor(variable) || !handle_of(variable).variable.defined())
+      raise(PyExc_TypeError, "an optimiser trains Variables; got something else");
+    list.push_back({nb::cast<std::string>(nb::borrow(PyTuple_GetItem(entry, 0))), handle_of(variable).variable,
+                    nb::cast<bool>(nb::borrow(PyTuple_GetItem(entry, 2)))});
+  }
+  if (list.empty()) throw UsageError("an optimiser without parameters");
+  return optim::ParameterList(std::move(list));
+}
+
+nb::dict dict_of(const nn::StateDict& state) {
+  nb::dict result;
+  for (const nn::NamedArray& each : state)
+    result[each.name.c_str()] = wrapped(tensor_from_bytes(each.bytes.data(), each.shape, each.dtype, kCpu));
+  return result;
+}
+nn::StateDict state_from(const nb::dict& given) {
+  nn::StateDict state;
+  for (const auto& [key, value] : given) {
+    const Tensor x = tensor_from(value.ptr());
+    nn::NamedArray entry{nb::cast<std::string>(key), x.dtype(), x.shape(), {}};
+    entry.bytes.resize(bytes_of(x.dtype(), static_cast<std::size_t>(x.numel())));
+    {
+      const nb::gil_scoped_release free;
+      x.copy_to(entry.bytes.data(), entry.bytes.size());
+    }
+    state.push_back(std::move(entry));
+  }
+  return state;
+}
+
+NamedTensors named_from(const nb::dict& given) {
+  NamedTensors tensors;
+  for (const auto& [key, value] : given) tensors.emplace(nb::cast<std::string>(key), tensor_from(value.ptr()));
+  return tensors;
+}
+nb::dict dict_of(const NamedTensors& tensors) {
+  nb::dict result;
+  for (const auto& [name, tensor] : tensors) result[name.c_str()] = wrapped(tensor);
+  return result;
+}
+
+}  // namespace
+
+void bind_optimizers(nb::module_& m) {
+  nb::class_<optim::Optimizer>(m, "_Optimizer")
+      .def(
+          "_step",
+          [](optim::Optimizer& self, nb::object gradients, nb::object rate) {
+            const std::vector<Tensor> list = values_from(gradients.ptr(), "step: a gradient");
+            if (rate.is_none()) {
+              const nb::gil_scoped_release free;
+              Tensor norm = self.step(list);
+              const nb::gil_scoped_acquire again;
+              return wrapped(norm);
+            }
+            const Tensor now = cast(tensor_from(rate.ptr()), DType::f32);
+            const nb::gil_scoped_release free;
+            Tensor norm = self.step(list, now);
+            const nb::gil_scoped_acquire again;
+            return wrapped(norm);
+          },
+          nb::arg("gradients"), nb::arg("learning_rate").none())
+      .def_prop_rw(
+          "learning_rate",
+          [](const optim::Optimizer& self) {
+            const nb::gil_scoped_release free;
+            return self.learning_rate();
+          },
+          &optim::Optimizer::set_learning_rate)
+      .def_prop_ro(
+          "step_count",
+          [](const optim::Optimizer& self) {
+            const nb::gil_scoped_release free;
+            return self.step_count();
+          },
+          "Updates made so far.")
+      .def(
+          "state_dict",
+          [](const optim::Optimizer& self) {
+            nn::StateDict state;
+            {
+              const nb::gil_scoped_release free;
+              state = self.state_dict();
+            }
+            return dict_of(state);
+          },
+          nb::sig("def state_dict(self) -> dict[str, Tensor]"))
+      .def(
+          "load_state_dict",
+          [](optim::Optimizer& self, const nb::dict& state) {
+            const nn::StateDict values = state_from(state);
+            const nb::gil_scoped_release free;
+            self.load_state_dict(values);
+          },
+          nb::arg("state"), nb::sig("def load_state_dict(self, state: dict[str, Tensor]) -> None"));
+  nb::class_<optim::SGD, optim::Optimizer>(m, "_SGD").def(
+      "__init__", [](optim::SGD* self, nb::object parameters, double learning_rate, double momentum, double dampening,
+                     bool nesterov, double weight_decay, bool maximize, double clip_norm) {
+        new (self) optim::SGD(parameters_from(parameters), {.learning_rate = learning_rate,
+                                                            .momentum = momentum,
+                                                            .dampening = dampening,
+                                                            .nesterov = nesterov,
+                                                            .weight_decay = weight_decay,
+                                                            .maximize = maximize,
+                                                            .clip_norm = clip_norm,
+                                                            .decay_filter = {}});
+      });
+  nb::class_<optim::Adam, optim::Optimizer>(m, "_Adam")
+      .def("__init__", [](optim::Adam* self, nb::object parameters, double learning_rate, double beta_1, double beta_2,
+                          double epsilon, double weight_decay, double clip_norm) {
+        new (self) optim::Adam(parameters_from(parameters),
+                               {learning_rate, beta_1, beta_2, epsilon, weight_decay, clip_norm, {}});
+      });
+  nb::class_<optim::AdamW, optim::Optimizer>(m, "_AdamW")
+      .def("__init__", [](optim::AdamW* self, nb::object parameters, double learning_rate, double beta_1, double beta_2,
+                          double epsilon, double weight_decay, double clip_norm) {
+        new (self) optim::AdamW(parameters_from(parameters),
+                                {learning_rate, beta_1, beta_2, epsilon, weight_decay, clip_norm, {}});
+      });
+  m.def("_clip_grad_norm", [](nb::object gradients, double max_norm) {
+    const std::vector<Tensor> list = values_from(gradients.ptr(), "clip_grad_norm");
+    optim::Clipped clipped = optim::clip_grad_norm(list, max_norm);
+    nb::list result;
+    for (const Tensor& each : clipped.gradients) result.append(wrapped(each));
+    return nb::make_tuple(result, wrapped(clipped.norm));
+  });
+  using optim::Schedule;
+  nb::class_<Schedule>(m, "Schedule", "A learning rate as a function of the step.")
+      .def_static("constant", &Schedule::constant, nb::arg("rate"))
+      .def_static("linear", &Schedule::linear, nb::arg("rate"), nb::arg("final_rate"), nb::arg("steps"))
+      .def_static("cosine", &Schedule::cosine, nb::arg("rate"), nb::arg("final_rate"), nb::arg("steps"))
+      .def_static("staircase", &Schedule::staircase, nb::arg("rate"), nb::arg("factor"), nb::arg("every"))
+      .def_static("multi_step", &Schedule::multi_step, nb::arg("rate"), nb::arg("factor"), nb::arg("milestones"))
+      .def("with_warm_up", &Schedule::with_warm_up, nb::arg("steps"), "The same with a rise before it.")
+      .def(
+          "at",
+          [](const Schedule& self, double step) {
+            self.check();
+            return self.at(step);
+          },
+          nb::arg("step"), "The learning rate of that step.");
+}
+
+void bind_files(nb::module_& m) {
+  using Path = std::filesystem::path;
+  m.def("_load_npy", [](const Path& path) {
+    const nb::gil_scoped_release free;
+    Tensor x = load_npy(path);
+    const nb::gil_scoped_acquire again;
+    return wrapped(x);
+  });
+  m.def("_save_npy", [](const Path& path, nb::object tensor) {
+    const Tensor x = tensor_from(tensor.ptr());
+    const nb::gil_scoped_release free;
+    save_npy(path, x);
+  });
+  m.def("_load", [](const Path& path, const std::string& format) {
+    NamedTensors tensors;
+    std::map<std::string, std::string> metadata;
+    {
+      const nb::gil_scoped_release free;
+      if (format == "npz") {
+        tensors = load_npz(path);
+      } else if (format == "safetensors") {
+        auto file = load_safetensors(path);
+        tensors = std::move(file.tensors), metadata = std::move(file.metadata);
+      } else {
+        auto file = load_gguf(path);
+        tensors = std::move(file.tensors), metadata = std::move(file.metadata);
+      }
+    }
+    return nb::make_tuple(dict_of(tensors), metadata);
+  });
+  m.def("_save", [](const Path& path, const std::string& format, const nb::dict& given,
+                    const std::map<std::string, std::string>& metadata) {
+    const NamedTensors tensors = named_from(given);
+    const nb::gil_scoped_release free;
+    if (format == "npz")
+      save_npz(path, tensors);
+    else if (format == "safetensors")
+      save_safetensors(path, tensors, metadata);
+    else
+      save_gguf(path, tensors, metadata);
+  });
+}
+
+}  // namespace weft::python

@@ -1,0 +1,694 @@
+// weft.Tensor and weft.Variable: operators, indexing, memory shared with other libraries.
+#include <fmt/format.h>
+
+#include "base/quote.hpp"
+#include "handle.hpp"
+#include "io/dlpack.hpp"
+#include "runtime/host_memory.hpp"
+#include "weft/device.hpp"
+#include "weft/error.hpp"
+#include "weft/grad.hpp"
+#include "weft/ops.hpp"
+#include "weft/ops/indexing.hpp"
+#include "weft/ops/layout.hpp"
+
+namespace weft::python {
+namespace {
+
+// ---- Operators --------------------------------------------------------------------------------------------------------
+
+Tensor binary(std::string_view name, PyObject* a, PyObject* b) {
+  if (is_tensor(a) && is_tensor(b)) return elementwise(name, {handle_of(a).value(), handle_of(b).value()});
+  const std::vector<Tensor> operands = resolved({operand_from(a), operand_from(b)});
+  return elementwise(name, operands, {});
+}
+
+template <const char* kName>
+PyObject* operation(PyObject* a, PyObject* b) {
+  if (!is_operand(a) || !is_operand(b)) Py_RETURN_NOTIMPLEMENTED;
+  return guarded([&] { return wrap(binary(kName, a, b)); });
+}
+// The new value of a Variable; a Tensor keeps its own, and Python's name gets another.
+template <const char* kName>
+PyObject* assignment(PyObject* a, PyObject* b) {
+  if (!is_tensor(a) || !is_operand(b)) Py_RETURN_NOTIMPLEMENTED;
+  return guarded([&] {
+    const Variable variable = handle_of(a).variable;
+    if (!variable.defined()) return wrap(binary(kName, a, b));
+    if (variable.requires_grad() && grad_enabled())
+      throw UsageError(fmt::format(
+          "variable \"{}\" requires gradients, and is changed in place; do that under weft.no_grad(), or assign()",
+          variable.name()));
+    Tensor next = binary(kName, a, b);
+    if (next.shape() != variable.shape()) next = expand(next, variable.shape());
+    const nb::gil_scoped_release free;
+    Variable(variable).assign(next);
+    const nb::gil_scoped_acquire again;
+    Py_INCREF(a);
+    return a;
+  });
+}
+
+// Names as template arguments.
+constexpr char k_add[] = "add";
+constexpr char k_sub[] = "sub";
+constexpr char k_mul[] = "mul";
+constexpr char k_div[] = "div";
+constexpr char k_floor_divide[] = "floor_divide";
+constexpr char k_remainder[] = "remainder";
+constexpr char k_bitwise_and[] = "bitwise_and";
+constexpr char k_bitwise_or[] = "bitwise_or";
+constexpr char k_bitwise_xor[] = "bitwise_xor";
+constexpr char k_bitwise_left_shift[] = "bitwise_left_shift";
+constexpr char k_bitwise_right_shift[] = "bitwise_right_shift";
+
+PyObject* power(PyObject* a, PyObject* b, PyObject* modulo) {
+  if (modulo != Py_None || !is_operand(a) || !is_operand(b)) Py_RETURN_NOTIMPLEMENTED;
+  return guarded([&] { return wrap(binary("pow", a, b)); });
+}
+PyObject* product(PyObject* a, PyObject* b) {
+  if (!is_operand(a) || !is_operand(b)) Py_RETURN_NOTIMPLEMENTED;
+  return guarded([&] {
+    const std::vector<Tensor> operands = resolved({operand_from(a), operand_from(b)});
+    return wrap(matmul(operands[0], operands[1]));
+  });
+}
+PyObject* negative(PyObject* a) {
+  return guarded([&] { return wrap(elementwise("neg", {handle_of(a).value()})); });
+}
+PyObject* positive(PyObject* a) {
+  Py_INCREF(a);
+  return a;
+}
+PyObject* absolute(PyObject* a) {
+  return guarded([&] { return wrap(elementwise("abs", {handle_of(a).value()})); });
+}
+PyObject* inverted(PyObject* a) {
+  return guarded([&] { return wrap(~Term(handle_of(a).value())); });
+}
+PyObject* compare(PyObject* a, PyObject* b, int op) {
+  static const char* const kNames[] = {"lt", "le", "eq", "ne", "gt", "ge"};  // in the order of Py_LT and so on
+  if (!is_operand(b)) Py_RETURN_NOTIMPLEMENTED;
+  return guarded([&] { return wrap(binary(kNames[op], a, b)); });
+}
+Py_hash_t hash_of(PyObject* a) { return static_cast<Py_hash_t>(reinterpret_cast<std::uintptr_t>(a) >> 4); }
+
+// ---- Single elements ----------------------------------------------------------------------------------------------------
+
+PyObject* item_of(const Tensor& tensor) {
+  if (tensor.numel() != 1)
+    throw ShapeError(
+        fmt::format("item: the tensor has {} elements {}; item takes one", tensor.numel(), tensor.shape().to_string()));
+  const auto read = [&]<class T>(T) {
+    const nb::gil_scoped_release free;
+    return tensor.item<T>();
+  };
+  switch (tensor.dtype()) {
+    case DType::f32: return PyFloat_FromDouble(static_cast<double>(read(float{})));
+    case DType::f64: return PyFloat_FromDouble(read(double{}));
+    case DType::boolean: return PyBool_FromLong(read(bool{}));
+    case DType::i64: return PyLong_FromLongLong(read(std::int64_t{}));
+    case DType::u64: return PyLong_FromUnsignedLongLong(read(std::uint64_t{}));
+    default: break;
+  }
+  const bool whole = is_integer(tensor.dtype());
+  const Tensor on_cpu = [&] {
+    const nb::gil_scoped_release free;
+    return tensor.to(kCpu);
+  }();
+  const Tensor wide = cast(on_cpu, whole ? DType::i64 : DType::f64);
+  const nb::gil_scoped_release free;
+  if (whole) {
+    const auto value = wide.item<std::int64_t>();
+    const nb::gil_scoped_acquire again;
+    return PyLong_FromLongLong(value);
+  }
+  const auto value = wide.item<double>();
+  const nb::gil_scoped_acquire again;
+  return PyFloat_FromDouble(value);
+}
+PyObject* to_float(PyObject* a) {
+  return guarded([&]() -> PyObject* {
+    const nb::object item = nb::steal(item_of(handle_of(a).value()));
+    return item.is_valid() ? PyNumber_Float(item.ptr()) : nullptr;
+  });
+}
+PyObject* to_int(PyObject* a) {
+  return guarded([&]() -> PyObject* {
+    const nb::object item = nb::steal(item_of(handle_of(a).value()));
+    return item.is_valid() ? PyNumber_Long(item.ptr()) : nullptr;
+  });
+}
+PyObject* to_index(PyObject* a) {
+  return guarded([&]() -> PyObject* {
+    const Tensor tensor = handle_of(a).value();
+    if (!is_integer(tensor.dtype()) || tensor.numel() != 1)
+      raise(PyExc_TypeError, "only integer tensors with one element can be used as an index");
+    return item_of(tensor);
+  });
+}
+int is_true(PyObject* a) {
+  int result = -1;
+  PyObject* done = guarded([&]() -> PyObject* {
+    const Tensor tensor = handle_of(a).value();
+    if (tensor.numel() != 1)
+      raise(PyExc_ValueError,
+            fmt::format("the truth of a tensor {} is ambiguous; use any() or all()", tensor.shape().to_string()));
+    nb::object item = nb::steal(item_of(tensor));
+    if (!item.is_valid()) return nullptr;
+    result = PyObject_IsTrue(item.ptr());
+    return item.release().ptr();
+  });
+  Py_XDECREF(done);
+  return done ? result : -1;
+}
+
+// ---- Indexing -----------------------------------------------------------------------------------------------------------
+
+// Integers, or a mask, for the places of an axis.
+Tensor places_from(PyObject* object, const Tensor& x) {
+  Tensor places = tensor_from(object);
+  if (PyList_Check(object) && places.numel() == 0) places = cast(places, DType::i32);
+  if (places.dtype() != DType::boolean && !is_integer(places.dtype()))
+    raise(PyExc_IndexError,
+          fmt::format("an index is {}; indices are integers, slices, None, ... and arrays of integers "
+                      "or bools",
+                      name_of(places.dtype())));
+  return places.device() == x.device() ? places : places.to(x.device());
+}
+
+// One integer for each place that is chosen along axes [first, first + count), which `places` index together.
+struct Chosen {
+  int axis = 0;
+  Tensor places;
+};
+
+Tensor gathered(const Tensor& given, const std::vector<Chosen>& chosen, bool to_front) {
+  Tensor x = given;
+  // The indexed axes go first and become one, in which the places are numbers.
+  std::vector<int> order;
+  for (const Chosen& each : chosen) order.push_back(each.axis);
+  for (int axis = 0; axis < x.rank(); ++axis)
+    if (std::none_of(chosen.begin(), chosen.end(), [&](const Chosen& each) { return each.axis == axis; }))
+      order.push_back(axis);
+  Extent rows = 1;
+  Tensor place;
+  for (const Chosen& each : chosen) {
+    const Extent extent = x.dim(each.axis);
+    Tensor own = cast(each.places, DType::i64);
+    if (x.device() != kCpu) own = cast(each.places, DType::i32);
+    own = where(own < 0.0, own + static_cast<double>(extent), own);
+    // A place outside of its own axis must not become one of a neighbouring row.
+    const Tensor inside = (own >= 0.0) & (own < static_cast<double>(extent));
+    place = place.defined() ? place * static_cast<double>(extent) + own : own;
+    rows *= extent;
+    place = where(inside & (place >= 0.0), place, scalar_like(-1 - static_cast<double>(rows), place));
+  }
+  x = permute(x, Axes(order));
+  std::vector<Extent> flat{rows};
+  for (int axis = static_cast<int>(chosen.size()); axis < x.rank(); ++axis) flat.push_back(x.dim(axis));
+  x = reshape(x, Shape(flat));
+  place = where(place < 0.0, scalar_like(static_cast<double>(std::min<Extent>(rows, INT32_MAX)), place), place);
+  Tensor y = x[Term(place)];
+  const int rank = place.rank(), first = chosen.front().axis;
+  if (to_front || first == 0 || rank == 0) return y;
+  std::vector<int> back;  // [places, before, after] -> [before, places, after]
+  for (int i = 0; i < first; ++i) back.push_back(rank + i);
+  for (int i = 0; i < rank; ++i) back.push_back(i);
+  for (int i = rank + first; i < y.rank(); ++i) back.push_back(i);
+  return permute(y, Axes(back));
+}
+
+Extent slice_end(PyObject* object, Extent absent) { return object == Py_None ? absent : integer_from(object); }
+
+Tensor sliced(const Tensor& x, int axis, PyObject* slice_object) {
+  const nb::object start = nb::steal(PyObject_GetAttrString(slice_object, "start")),
+                   stop = nb::steal(PyObject_GetAttrString(slice_object, "stop")),
+                   step = nb::steal(PyObject_GetAttrString(slice_object, "step"));
+  if (!start.is_valid() || !stop.is_valid() || !step.is_valid()) raise();
+  // CPython's own rule for what lies outside, and for integers of any size.
+  Py_ssize_t from = 0, to = 0, by = 0;
+  if (PySlice_Unpack(slice_object, &from, &to, &by) < 0) raise();
+  const Py_ssize_t length = PySlice_AdjustIndices(x.dim(axis), &from, &to, by);
+  if (by == 1 && from == 0 && length == x.dim(axis)) return x;
+  if (length == 0) return slice(x, axis, 0, 0, 1);
+  if (by > 0) return slice(x, axis, from, std::min<Extent>(to, x.dim(axis)), by);
+  // Backwards: the same places forwards, and then turned.
+  const Extent last = from + (length - 1) * by;
+  return flip(slice(x, axis, last, from + 1, -by), Axes{axis});
+}
+
+PyObject* element(PyObject* self, PyObject* key) {
+  return guarded([&]() -> PyObject* {
+    Tensor x = handle_of(self).value();
+    const nb::object keys = PyTuple_Check(key) ? nb::object(nb::borrow(key)) : nb::steal(PyTuple_Pack(1, key));
+    if (!keys.is_valid()) return nullptr;
+    const Py_ssize_t count = PyTuple_Size(keys.ptr());
+    // Axes that the keys use, to know how many an ellipsis stands for.
+    int used = 0, ellipses = 0;
+    std::vector<Tensor> arrays(static_cast<std::size_t>(count));
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      PyObject* each = PyTuple_GetItem(keys.ptr(), i);
+      if (each == Py_Ellipsis) {
+        ++ellipses;
+      } else if (each != Py_None && PyBool_Check(each)) {
+        arrays[static_cast<std::size_t>(i)] = tensor_from(each);
+      } else if (each != Py_None) {
+        const bool plain = PySlice_Check(each) || is_integer_like(each);
+        if (!plain) arrays[static_cast<std::size_t>(i)] = places_from(each, x);
+        const Tensor& array = arrays[static_cast<std::size_t>(i)];
+        used += plain || array.dtype() != DType::boolean ? 1 : array.rank();
+      }
+    }
+    if (ellipses > 1) raise(PyExc_IndexError, "an index has one ellipsis (...) at most");
+    if (used > x.rank()) raise(PyExc_IndexError, fmt::format("{} indices for a tensor of rank {}", used, x.rank()));
+    if (count == 1 && arrays[0].defined() && arrays[0].dtype() == DType::boolean && arrays[0].rank() > 0) {
+      for (int k = 0; k < arrays[0].rank(); ++k)
+        if (arrays[0].dim(k) != x.dim(k))
+          raise(PyExc_IndexError,
+                fmt::format("a mask {} does not fit {}", arrays[0].shape().to_string(), x.shape().to_string()));
+      const nb::gil_scoped_release free;  // a mask is evaluated
+      Tensor y = x[Term(arrays[0])];
+      const nb::gil_scoped_acquire again;
+      return wrap(std::move(y));
+    }
+    std::vector<Chosen> chosen;
+    std::vector<Py_ssize_t> where_chosen;
+    int axis = 0;
+    const int hidden = x.rank() - used;
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      PyObject* each = PyTuple_GetItem(keys.ptr(), i);
+      const Tensor& array = arrays[static_cast<std::size_t>(i)];
+      if (each == Py_Ellipsis) {
+        axis += hidden;
+      } else if (each == Py_None) {
+        x = unsqueeze(x, axis++);
+      } else if (PySlice_Check(each)) {
+        x = sliced(x, axis, each);
+        ++axis;
+      } else if (!array.defined()) {
+        const Extent place = PyNumber_AsSsize_t(each, PyExc_IndexError);
+        if (place == -1 && PyErr_Occurred()) raise();
+        const Extent extent = x.dim(axis);
+        if (place < -extent || place >= extent)
+          raise(PyExc_IndexError,
+                fmt::format("index {} is out of range for axis {} with {} elements", place, axis, extent));
+        x = select(x, axis, place < 0 ? place + extent : place);
+      } else if (array.dtype() == DType::boolean && array.rank() == 0) {
+        raise(PyExc_IndexError, "a single bool is not an index; use None, or a mask of the axis");
+      } else if (array.dtype() == DType::boolean) {
+        for (int k = 0; k < array.rank(); ++k)
+          if (array.dim(k) != x.dim(axis + k))
+            raise(PyExc_IndexError, fmt::format("a mask {} does not fit axis {} of {}", array.shape().to_string(), axis,
+                                                x.shape().to_string()));
+        Tensor places;
+        {
+          const nb::gil_scoped_release free;
+          places = nonzero(array);
+        }
+        for (int k = 0; k < array.rank(); ++k) {
+          chosen.push_back({axis++, select(places, 1, k)});
+          where_chosen.push_back(i);
+        }
+      } else {
+        // Elements that are known now are checked, as in NumPy.
+        if (!is_tensor(each) && array.numel() > 0 && array.numel() <= 4096) {
+          const Extent extent = x.dim(axis);
+          for (const std::int64_t place : cast(array.to(kCpu), DType::i64).to_vector<std::int64_t>())
+            if (place < -extent || place >= extent)
+              raise(PyExc_IndexError,
+                    fmt::format("index {} is out of range for axis {} with {} elements", place, axis, extent));
+        }
+        chosen.push_back({axis++, array});
+        where_chosen.push_back(i);
+      }
+    }
+    if (chosen.empty()) return wrap(std::move(x));
+    // NumPy: index arrays that are not neighbours put their axes first.
+    bool apart = false;
+    for (std::size_t i = 1; i < chosen.size(); ++i) apart |= where_chosen[i] > where_chosen[i - 1] + 1;
+    for (std::size_t i = 1; i < chosen.size(); ++i) {  // a place of each, broadcast
+      if (chosen[i].places.shape() == chosen[0].places.shape()) continue;
+      Tensor sum = cast(chosen[0].places, DType::i64) * 0.0;
+      for (const Chosen& each : chosen) sum = sum + cast(each.places, DType::i64) * 0.0;
+      for (Chosen& each : chosen) each.places = expand(each.places, sum.shape());
+      break;
+    }
+    return wrap(gathered(x, chosen, apart));
+  });
+}
+
+int refuse_assignment(PyObject* self, PyObject*, PyObject*) {
+  const bool variable = Py_TYPE(self) == variable_type;
+  PyErr_SetString(PyExc_TypeError,
+                  variable
+                      ? "a Variable is assigned as a whole: v.assign(weft.where(...)) or v.assign(x.index_put(...))"
+                      : "tensors never change; x = weft.where(mask, value, x) or x = x.index_put(values, indices) "
+                        "gives another value");
+  return -1;
+}
+Py_ssize_t length(PyObject* self) {
+  Py_ssize_t result = -1;
+  PyObject* done = guarded([&]() -> PyObject* {
+    const Tensor x = handle_of(self).value();
+    if (x.rank() == 0) raise(PyExc_TypeError, "len() of a tensor of rank 0");
+    result = x.dim(0);
+    Py_RETURN_NONE;
+  });
+  Py_XDECREF(done);
+  return done ? result : -1;
+}
+
+// ---- Memory -------------------------------------------------------------------------------------------------------------
+
+// Elements in host memory with NumPy's array interface. NumPy keeps this object as the base of the array.
+struct Elements {
+  runtime::HostView view;
+  Shape shape;
+  std::string typestr;
+};
+
+Elements elements_of(const Tensor& tensor) {
+  static const std::pair<DType, const char*> kTypes[] = {
+      {DType::f32, "<f4"}, {DType::f64, "<f8"}, {DType::f16, "<f2"}, {DType::boolean, "|b1"},
+      {DType::i8, "|i1"},  {DType::i16, "<i2"}, {DType::i32, "<i4"}, {DType::i64, "<i8"},
+      {DType::u8, "|u1"},  {DType::u16, "<u2"}, {DType::u32, "<u4"}, {DType::u64, "<u8"}};
+  const nb::gil_scoped_release free;
+  for (const auto& [type, text] : kTypes)
+    if (type == tensor.dtype()) return {runtime::view_host(tensor), tensor.shape(), text};
+  throw DTypeError(
+      fmt::format("numpy: NumPy has no type {}; cast the tensor, for example to f32", name_of(tensor.dtype())));
+}
+
+nb::object tuple_of(const Shape& shape) {
+  nb::object tuple = nb::steal(PyTuple_New(shape.rank()));
+  for (int i = 0; i < shape.rank(); ++i) PyTuple_SetItem(tuple.ptr(), i, PyLong_FromLongLong(shape[i]));
+  return tuple;
+}
+
+template <class M>
+nb::object capsule_of(M* managed, const char* name) {
+  PyObject* capsule = PyCapsule_New(managed, name, [](PyObject* self) {
+    // A capsule that was used has another name, and its user frees the array.
+    const char* own = PyCapsule_GetName(self);
+    if (own && std::string_view(own).starts_with("dltensor")) {
+      auto* unused = static_cast<M*>(PyCapsule_GetPointer(self, own));
+      if (unused && unused->deleter) unused->deleter(unused);
+    }
+  });
+  if (!capsule) {
+    managed->deleter(managed);
+    raise();
+  }
+  return nb::steal(capsule);
+}
+
+Variable variable_of(const Handle& handle, const char* what) {
+  if (!handle.variable.defined())
+    throw UsageError(
+        fmt::format("{}: only Variables have it; make one with weft.Variable(x) or "
+                    "weft.tensor(..., requires_grad=True)",
+                    what));
+  return handle.variable;
+}
+
+PyType_Slot tensor_slots[] = {
+#define SLOT(slot, function) \
+  { slot, reinterpret_cast<void*>(function) }
+    SLOT(Py_nb_add, operation<k_add>),
+    SLOT(Py_nb_subtract, operation<k_sub>),
+    SLOT(Py_nb_multiply, operation<k_mul>),
+    SLOT(Py_nb_true_divide, operation<k_div>),
+    SLOT(Py_nb_floor_divide, operation<k_floor_divide>),
+    SLOT(Py_nb_remainder, operation<k_remainder>),
+    SLOT(Py_nb_power, power),
+    SLOT(Py_nb_matrix_multiply, product),
+    SLOT(Py_nb_and, operation<k_bitwise_and>),
+    SLOT(Py_nb_or, operation<k_bitwise_or>),
+    SLOT(Py_nb_xor, operation<k_bitwise_xor>),
+    SLOT(Py_nb_lshift, operation<k_bitwise_left_shift>),
+    SLOT(Py_nb_rshift, operation<k_bitwise_right_shift>),
+    SLOT(Py_nb_inplace_add, assignment<k_add>),
+    SLOT(Py_nb_inplace_subtract, assignment<k_sub>),
+    SLOT(Py_nb_inplace_multiply, assignment<k_mul>),
+    SLOT(Py_nb_inplace_true_divide, assignment<k_div>),
+    SLOT(Py_nb_negative, negative),
+    SLOT(Py_nb_positive, positive),
+    SLOT(Py_nb_absolute, absolute),
+    SLOT(Py_nb_invert, inverted),
+    SLOT(Py_nb_float, to_float),
+    SLOT(Py_nb_int, to_int),
+    SLOT(Py_nb_index, to_index),
+    SLOT(Py_nb_bool, is_true),
+    SLOT(Py_tp_richcompare, compare),
+    SLOT(Py_tp_hash, hash_of),
+    SLOT(Py_mp_subscript, element),
+    SLOT(Py_mp_ass_subscript, refuse_assignment),
+    SLOT(Py_mp_length, length),
+#undef SLOT
+    {0, nullptr}};
+
+}  // namespace
+
+void bind_tensor(nb::module_& m) {
+  nb::class_<DTypeObject>(m, "dtype", "The type of a tensor's elements. Equal to its name: weft.float32 == \"f32\".")
+      .def(
+          "__init__", [](DTypeObject* self, nb::object like) { new (self) DTypeObject{dtype_from(like.ptr())}; },
+          nb::arg("like"))
+      .def_prop_ro(
+          "name", [](DTypeObject t) { return std::string(name_of(t.type)); }, "\"f32\".")
+      .def_prop_ro(
+          "itemsize", [](DTypeObject t) { return size_bytes(t.type); },
+          "Bytes of an element; 1 for elements below 8 bits.")
+      .def_prop_ro("is_floating_point", [](DTypeObject t) { return is_float(t.type); })
+      .def("__repr__", [](DTypeObject t) { return fmt::format("weft.{}", name_of(t.type)); })
+      .def("__hash__", [](DTypeObject t) { return static_cast<int>(t.type); })
+      .def("__reduce__",
+           [m](DTypeObject t) { return nb::make_tuple(m.attr("dtype"), nb::make_tuple(std::string(name_of(t.type)))); })
+      .def(
+          "__eq__",
+          [](DTypeObject t, nb::object other) -> nb::object {
+            try {
+              return nb::bool_(dtype_from(other.ptr()) == t.type);
+            } catch (nb::python_error& error) {
+              if (!error.matches(PyExc_TypeError)) throw;
+              return nb::borrow(Py_NotImplemented);
+            }
+          },
+          nb::arg("other").none(), nb::sig("def __eq__(self, other: object, /) -> bool"));
+  nb::class_<Device>(m, "device", "The place of a tensor: cpu, webgpu:0, trace.")
+      .def(
+          "__init__", [](Device* self, nb::object like) { new (self) Device(device_from(like.ptr())); },
+          nb::arg("like"))
+      .def_prop_ro("type",
+                   [](Device d) {
+                     const std::string text = d.to_string();
+                     return text.substr(0, text.find(':'));
+                   })
+      .def_ro("index", &Device::index)
+      .def("__str__", [](Device d) { return d.to_string(); })
+      .def("__repr__", [](Device d) { return fmt::format("weft.device('{}')", d.to_string()); })
+      .def("__hash__", [](Device d) { return static_cast<int>(d.kind) * 1000 + d.index; })
+      .def(
+          "__eq__",
+          [](Device d, nb::object other) -> nb::object {
+            if (!nb::isinstance<Device>(other) && !PyUnicode_Check(other.ptr())) return nb::borrow(Py_NotImplemented);
+            try {
+              return nb::bool_(device_from(other.ptr()) == d);
+            } catch (const Error&) {
+              return nb::bool_(false);
+            }
+          },
+          nb::arg("other").none(), nb::sig("def __eq__(self, other: object, /) -> bool"));
+
+  nb::class_<Elements>(m, "_Elements").def_prop_ro("__array_interface__", [](const Elements& e) {
+    nb::dict interface;
+    interface["shape"] = tuple_of(e.shape);
+    interface["typestr"] = e.typestr;
+    interface["data"] = nb::make_tuple(nb::steal(PyLong_FromVoidPtr(const_cast<void*>(e.view.data))), true);
+    interface["version"] = 3;
+    return interface;
+  });
+
+  nb::class_<Handle> tensor(
+      m, "Tensor", nb::type_slots(tensor_slots), nb::is_weak_referenceable(),
+      "A value of known shape, dtype and device, which is computed when it is asked for and never "
+      "changes. Ops are methods and functions of the same names.");
+  tensor_type = reinterpret_cast<PyTypeObject*>(tensor.ptr());
+  tensor
+      .def(
+          "__init__",
+          [](Handle* self, nb::object data, nb::object dtype) {
+            const std::optional<DType> type = dtype.is_none() ? std::nullopt : std::optional(dtype_from(dtype.ptr()));
+            new (self) Handle{tensor_from(data.ptr(), type, true), {}};
+          },
+          nb::arg("data"), nb::arg("dtype") = nb::none(),
+          nb::sig("def __init__(self, data: ArrayLike, dtype: DTypeLike | None = None) -> None"))
+      .def_prop_ro(
+          "shape",
+          [](const Handle& h) { return tuple_of(h.variable.defined() ? h.variable.shape() : h.tensor.shape()); },
+          nb::sig("def shape(self) -> tuple[int, ...]"))
+      .def_prop_ro(
+          "dtype",
+          [](const Handle& h) { return wrapped(h.variable.defined() ? h.variable.dtype() : h.tensor.dtype()); },
+          nb::sig("def dtype(self) -> dtype"))
+      .def_prop_ro("device",
+                   [](const Handle& h) { return h.variable.defined() ? h.variable.device() : h.tensor.device(); })
+      .def_prop_ro("ndim", [](const Handle& h) { return h.value().rank(); })
+      .def_prop_ro(
+          "size", [](const Handle& h) { return h.value().numel(); }, "Number of elements.")
+      .def(
+          "numel", [](const Handle& h) { return h.value().numel(); }, "Number of elements.")
+      .def_prop_ro("nbytes",
+                   [](const Handle& h) {
+                     const Tensor x = h.value();
+                     return bytes_of(x.dtype(), static_cast<std::size_t>(x.numel()));
+                   })
+      .def_prop_ro(
+          "T",
+          [](const Handle& h) {
+            const Tensor x = h.value();
+            Axes order;
+            for (int i = x.rank(); i-- > 0;) order.push_back(i);
+            return wrapped(permute(x, order));
+          },
+          nb::sig("def T(self) -> Tensor"), "Its axes in reverse order.")
+      .def_prop_ro(
+          "mT", [](const Handle& h) { return wrapped(transpose(h.value())); }, nb::sig("def mT(self) -> Tensor"),
+          "Its last two axes swapped.")
+      .def_prop_ro("label", [](const Handle& h) { return h.value().label(); })
+      .def(
+          "named", [](const Handle& h, const std::string& label) { return wrapped(h.value().named(label)); },
+          nb::arg("label"), nb::sig("def named(self, label: str) -> Tensor"),
+          "The same value with a name for messages.")
+      .def(
+          "eval",
+          [](nb::handle self) {
+            const Tensor x = handle_of(self.ptr()).value();
+            {
+              const nb::gil_scoped_release free;
+              x.eval();
+            }
+            return nb::borrow(self);
+          },
+          nb::sig("def eval(self) -> Tensor"), "Computes the value now.")
+      .def(
+          "item", [](const Handle& h) { return nb::steal(item_of(h.value())); },
+          nb::sig("def item(self) -> bool | int | float"), "The one element of a tensor with one element.")
+      .def("_elements", [](const Handle& h) { return elements_of(h.value()); })
+      .def("_text",
+           [](const Handle& h) {
+             const Tensor x = h.value();
+             const nb::gil_scoped_release free;
+             return x.to_string();
+           })
+      .def("_to_device",
+           [](const Handle& h, nb::object device) {
+             const Device to = device_from(device.ptr());
+             const Tensor x = h.value();
+             Tensor y;
+             {
+               const nb::gil_scoped_release free;
+               y = x.to(to);
+             }
+             return wrapped(y);
+           })
+      .def("_dlpack",
+           [](const Handle& h, bool versioned) {
+             const Tensor x = h.value();
+             io::dlpack::Managed* managed = nullptr;
+             io::dlpack::Versioned* newer = nullptr;
+             {
+               const nb::gil_scoped_release free;
+               if (versioned)
+                 newer = io::to_dlpack_versioned(x);
+               else
+                 managed = io::to_dlpack(x);
+             }
+             return versioned ? capsule_of(newer, "dltensor_versioned") : capsule_of(managed, "dltensor");
+           })
+      .def(
+          "__dlpack_device__", [](const Handle&) { return std::pair(1, 0); },
+          "The CPU, to which tensors of other devices are copied.")
+      .def(
+          "__deepcopy__",
+          [](nb::handle self, nb::handle) -> nb::object {
+            const Handle& h = handle_of(self.ptr());
+            if (!h.variable.defined()) return nb::borrow(self);
+            return wrap_variable(Variable(h.value(), h.variable.name(), h.variable.requires_grad()));
+          },
+          nb::arg("memo"), nb::sig("def __deepcopy__(self, memo: object) -> Tensor"))
+      .def_prop_rw(
+          "requires_grad", [](const Handle& h) { return h.variable.defined() && h.variable.requires_grad(); },
+          [](Handle& h, bool on) { variable_of(h, "requires_grad").set_requires_grad(on); })
+      .def_prop_rw(
+          "grad",
+          [](const Handle& h) -> nb::object {
+            if (!h.variable.defined() || !h.variable.grad().defined()) return nb::none();
+            return wrapped(h.variable.grad());
+          },
+          [](Handle& h, nb::object grad) {
+            variable_of(h, "grad").set_grad(grad.is_none() ? Tensor() : value_from(grad.ptr(), "grad"));
+          },
+          nb::for_setter(nb::arg("value").none()), nb::for_getter(nb::sig("def grad(self) -> Tensor | None")),
+          nb::for_setter(nb::sig("def grad(self, value: Tensor | None, /) -> None")),
+          "The gradient that backward() left on a Variable.")
+      .def(
+          "backward",
+          [](const Handle& h, nb::object seed) {
+            const Tensor x = h.value();
+            const Tensor weight = seed.is_none() ? Tensor() : value_from(seed.ptr(), "seed");
+            const nb::gil_scoped_release free;
+            backward(x, weight);
+          },
+          nb::arg("seed") = nb::none(), nb::sig("def backward(self, seed: Tensor | None = None) -> None"),
+          "Adds the gradient of this value to .grad of every Variable that requires one and that it was made from.");
+
+  nb::class_<VariableHandle, Handle> variable(
+      m, "Variable", nb::is_weak_referenceable(),
+      "State that changes: parameters, moments, counters. Used as a Tensor it is its current value.");
+  variable_type = reinterpret_cast<PyTypeObject*>(variable.ptr());
+  variable
+      .def(
+          "__init__",
+          [](VariableHandle* self, nb::object data, const std::string& name, bool requires_grad) {
+            new (self) VariableHandle{{{}, Variable(tensor_from(data.ptr(), {}, true), name, requires_grad)}};
+          },
+          nb::arg("data"), nb::arg("name") = "", nb::arg("requires_grad") = true,
+          nb::sig("def __init__(self, data: ArrayLike, name: str = '', requires_grad: bool = True) -> None"))
+      .def_prop_rw(
+          "name", [](const VariableHandle& h) { return h.variable.name(); },
+          [](VariableHandle& h, const std::string& name) { h.variable.set_name(name); })
+      .def_prop_ro(
+          "value", [](const VariableHandle& h) { return wrapped(h.value()); }, nb::sig("def value(self) -> Tensor"),
+          "The current value as a Tensor, which stays what it is.")
+      .def(
+          "assign",
+          [](VariableHandle& h, nb::object next) {
+            Tensor value = tensor_from(next.ptr());
+            if (!is_tensor(next.ptr()) && value.dtype() != h.variable.dtype()) value = cast(value, h.variable.dtype());
+            const nb::gil_scoped_release free;
+            h.variable.assign(value);
+          },
+          nb::arg("next"), nb::sig("def assign(self, next: ArrayLike) -> None"),
+          "Sets the next value, which is computed at the next evaluation.")
+      .def(
+          "zero_grad", [](VariableHandle& h) { h.variable.clear_grad(); }, "Clears .grad.");
+
+  m.def(
+      "_tensor",
+      [](nb::object data, nb::object dtype, nb::object device, bool copy) {
+        const std::optional<DType> type = dtype.is_none() ? std::nullopt : std::optional(dtype_from(dtype.ptr()));
+        Tensor x = tensor_from(data.ptr(), type, copy);
+        const Device to = device.is_none() ? default_device() : device_from(device.ptr());
+        if (!is_tensor(data.ptr()) || !device.is_none())
+          if (x.device() != to) {
+            const nb::gil_scoped_release free;
+            x = x.to(to);
+          }
+        return wrapped(x);
+      },
+      nb::arg("data"), nb::arg("dtype").none(), nb::arg("device").none(), nb::arg("copy"));
+}
+
+}  // namespace weft::python

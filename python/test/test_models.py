@@ -1,0 +1,155 @@
+"""Files, training on text, language models."""
+import json
+import os
+import tempfile
+import unittest
+
+import numpy as np
+
+import weft
+
+
+class Files(unittest.TestCase):
+    def test_files_of_numpy(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "a.npy")
+            a = np.arange(6, dtype="f4").reshape(2, 3)
+            np.save(path, a)
+            np.testing.assert_array_equal(weft.io.load_npy(path).numpy(), a)
+            weft.io.save_npy(path, weft.tensor(a) * 2)
+            np.testing.assert_array_equal(np.load(path), a * 2)
+            path = os.path.join(folder, "a.npz")
+            weft.io.save(path, {"a": weft.tensor(a), "b": a[0]})
+            with np.load(path) as file:
+                np.testing.assert_array_equal(file["b"], a[0])
+            self.assertEqual(sorted(weft.io.load(path)), ["a", "b"])
+
+    def test_safetensors_and_gguf(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for end in ("safetensors", "gguf"):
+                path = os.path.join(folder, "x." + end)
+                weft.io.save(path, {"w": weft.ones(2, 2, dtype="bf16")}, {"made.by": "a test"})
+                tensors, metadata = weft.io.load_with_metadata(path)
+                self.assertEqual((tensors["w"].dtype, metadata["made.by"]), ("bf16", "a test"))
+            with self.assertRaises(OSError):
+                weft.io.load(os.path.join(folder, "missing.npz"))
+            with open(os.path.join(folder, "bad.safetensors"), "wb") as file:
+                file.write(b"\xff" * 100)
+            with self.assertRaises(weft.FileError):
+                weft.io.load(os.path.join(folder, "bad.safetensors"))
+            with self.assertRaises(ValueError):
+                weft.io.load("model.pt")
+
+
+class Training(unittest.TestCase):
+    def test_text(self):
+        self.assertIn("tiny", weft.train.presets())
+        with tempfile.TemporaryDirectory() as folder:
+            data, out = os.path.join(folder, "boat.txt"), os.path.join(folder, "run")
+            with open(data, "w", encoding="utf-8") as file:
+                file.write("row, row, row your boat, gently down the stream\n" * 200)
+            events = []
+            run = weft.train.text(data, out, preset="tiny", steps=30, device="cpu", log_every=5, observer=events.append)
+            self.assertEqual(run.steps, 30)
+            self.assertLess(run.curve.series["training"][-1][1], run.curve.series["training"][0][1])
+            self.assertIn("<svg", run._repr_html_())
+            self.assertIn("step", {event["event"] for event in events})
+            writer = weft.train.load(out)
+            written = writer.generate("row, ", 20)
+            self.assertEqual(len(written), 20)
+            self.assertEqual(written, writer.generate("row, ", 20))
+            self.assertLess(len(writer.generate("row, ", 200, sink=lambda piece: False)), 10)
+            more = weft.train.text(None, out, resume=True, steps=40, device="cpu")
+            self.assertEqual(more.steps, 40)
+            with self.assertRaises(ValueError):
+                weft.train.text(data, out, preset="tiny", steps=5, device="cpu")  # a run is there
+            with self.assertRaisesRegex(TypeError, "stepps"):
+                weft.train.text(data, out, stepps=5)
+
+            def stop(event):
+                if event["event"] == "step":
+                    raise KeyboardInterrupt
+
+            with self.assertRaises(KeyboardInterrupt):
+                weft.train.text(None, out, resume=True, steps=80, device="cpu", log_every=1, observer=stop)
+            self.assertGreaterEqual(weft.train.load(out).step, 30)
+
+
+def tiny_llama(folder):
+    """A Llama of random weights with a tokenizer of single bytes."""
+    width, hidden, heads, layers, vocabulary = 32, 64, 4, 2, 256
+    bytes_of = [chr(b) if 33 <= b <= 126 or 161 <= b <= 172 or 174 <= b <= 255 else None for b in range(256)]
+    extra = iter(range(256, 512))
+    pieces = [c if c is not None else chr(next(extra)) for c in bytes_of]
+    tokenizer = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
+                 "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+                 "post_processor": None, "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+                 "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
+                           "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False,
+                           "vocab": {piece: i for i, piece in enumerate(pieces)}, "merges": []}}
+    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": width, "intermediate_size": hidden,
+              "num_attention_heads": heads, "num_key_value_heads": heads, "num_hidden_layers": layers, "vocab_size": vocabulary,
+              "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "max_position_embeddings": 128, "hidden_act": "silu",
+              "tie_word_embeddings": False, "bos_token_id": 0, "eos_token_id": 1, "torch_dtype": "float32"}
+    template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
+    rng = np.random.default_rng(1)
+    w = lambda *shape: (rng.normal(size=shape) * 0.3).astype("f4")
+    tensors = {"model.embed_tokens.weight": w(vocabulary, width), "model.norm.weight": np.ones(width, "f4"), "lm_head.weight": w(vocabulary, width)}
+    for i in range(layers):
+        p = f"model.layers.{i}."
+        tensors |= {p + "input_layernorm.weight": np.ones(width, "f4"), p + "post_attention_layernorm.weight": np.ones(width, "f4"),
+                    p + "mlp.gate_proj.weight": w(hidden, width), p + "mlp.up_proj.weight": w(hidden, width), p + "mlp.down_proj.weight": w(width, hidden)}
+        tensors |= {p + f"self_attn.{n}_proj.weight": w(width, width) for n in "qkvo"}
+    weft.io.save(os.path.join(folder, "model.safetensors"), tensors, {"format": "pt"})
+    for name, content in (("config.json", config), ("tokenizer.json", tokenizer), ("tokenizer_config.json", {"chat_template": template})):
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+            json.dump(content, file)
+
+
+class LanguageModels(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        tiny_llama(cls.folder.name)
+        cls.model = weft.llm.load(cls.folder.name, device="cpu", sequences=2)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def test_generation(self):
+        model = self.model
+        result = model.generate("hello", max_tokens=12, temperature=0).result()
+        self.assertEqual((len(result.tokens), result.finish, result.prompt_tokens), (12, "length", 5))
+        pieces = list(model.generate("hello", max_tokens=12, temperature=0))
+        self.assertEqual("".join(pieces), result.text)
+        self.assertEqual(str(model.generate("hello", max_tokens=4, seed=3)), str(model.generate("hello", max_tokens=4, seed=3)))
+        self.assertEqual(len(model.generate_batch(["a", "b", "c"], max_tokens=3, temperature=0)), 3)
+        with self.assertRaisesRegex(TypeError, "max_token"):
+            model.generate("x", max_token=3)
+        with self.assertRaises(ValueError):
+            model.generate("x", temperature=-1).result()
+        stream = model.generate("abandoned", max_tokens=50)
+        next(stream)
+        del stream
+        self.assertEqual(len(model.generate("again", max_tokens=2, temperature=0).result().tokens), 2)
+
+    def test_chat_and_logits(self):
+        model = self.model
+        self.assertTrue(model.has_template)
+        self.assertEqual(model.render([{"role": "user", "content": "hi"}]), "<user>hi<assistant>")
+        self.assertEqual(len(model.chat("hi", max_tokens=3, temperature=0).result().tokens), 3)
+        ids = model.encode("hello")
+        self.assertEqual(model.decode(ids), "hello")
+        logits = model.forward(ids)
+        self.assertEqual(logits.shape, (5, 256))
+        self.assertEqual(logits[-1].argmax().item(), model.generate("hello", max_tokens=1, temperature=0).result().tokens[0])
+        self.assertGreater(model.perplexity("some text that is long enough", window=16), 1)
+        self.assertIn("llama", repr(model).lower())
+        tokenizer = weft.llm.Tokenizer.load(os.path.join(self.folder.name, "tokenizer.json"))
+        self.assertEqual(tokenizer.decode(tokenizer.encode("abc")), "abc")
+        self.assertEqual(len(tokenizer), 256)
+
+
+if __name__ == "__main__":
+    unittest.main()

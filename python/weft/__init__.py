@@ -1,0 +1,108 @@
+"""Weft: tensors and neural networks on the CPU and, through WebGPU, on any GPU.
+
+A Tensor is a value that is computed when it is asked for, and never changes. A Variable is state. Every op of the table is a
+function here and a method of Tensor, with the names of PyTorch and NumPy.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from . import io as io
+from . import llm as llm
+from . import nn as nn
+from . import optim as optim
+from . import train as train
+from ._compile import Compiled as Compiled
+from ._compile import compile as compile
+from ._ops import *  # noqa: F403  every op of the table
+from ._ops import op_names as op_names
+from ._tensor import (
+    arange as arange,
+    asarray as asarray,
+    autocast as autocast,
+    backward as backward,
+    default_device as default_device,
+    empty as empty,
+    enable_grad as enable_grad,
+    from_dlpack as from_dlpack,
+    from_numpy as from_numpy,
+    grad as grad,
+    max as max,
+    min as min,
+    no_grad as no_grad,
+    register_kernel as register_kernel,
+    round as round,
+    set_default_device as set_default_device,
+    size as size,
+    split as split,
+    tensor as tensor,
+    to_numpy as to_numpy,
+    value_and_grad as value_and_grad,
+)
+from ._types import (
+    ArrayLike as ArrayLike,
+    DeviceLike as DeviceLike,
+    DTypeLike as DTypeLike,
+    Operand as Operand,
+)
+from ._weft import (
+    DeviceError as DeviceError,
+    DTypeError as DTypeError,
+    Error as Error,
+    FileError as FileError,
+    InternalError as InternalError,
+    Op as Op,
+    Session as Session,
+    ShapeError as ShapeError,
+    Tensor as Tensor,
+    UsageError as UsageError,
+    Variable as Variable,
+    __version__ as __version__,
+    checkpoint as checkpoint,
+    device as device,
+    devices as devices,
+    dtype as dtype,
+    einsum as einsum,
+    evaluate as evaluate,
+    explain as explain,
+    is_grad_enabled as is_grad_enabled,
+    is_tracing as is_tracing,
+    manual_seed as manual_seed,
+    op as op,
+    register_op as register_op,
+    set_product_precision as set_product_precision,
+    synchronize as synchronize,
+)
+
+
+def __getattr__(name: str) -> Any:
+    """Ops that were registered later."""
+    if not name.startswith("_") and name in op_names():
+        return op(name)
+    raise AttributeError(f"module 'weft' has no attribute {name!r}")
+
+
+# The WebGPU library that comes with the wheel.
+_library = os.path.join(os.path.dirname(__file__), "lib", "libwebgpu_dawn.so")
+if os.path.exists(_library):
+    os.environ.setdefault("WEFT_WEBGPU_LIBRARY", _library)
+
+f32 = float32 = dtype("f32")
+f64 = float64 = double = dtype("f64")
+f16 = float16 = half = dtype("f16")
+bf16 = bfloat16 = dtype("bf16")
+i8 = int8 = dtype("i8")
+i16 = int16 = dtype("i16")
+i32 = int32 = dtype("i32")
+i64 = int64 = long = dtype("i64")
+u8 = uint8 = dtype("u8")
+u16 = uint16 = dtype("u16")
+u32 = uint32 = dtype("u32")
+u64 = uint64 = dtype("u64")
+bool_ = dtype("bool")
+newaxis = None
+pi = 3.141592653589793
+inf = float("inf")
+nan = float("nan")
