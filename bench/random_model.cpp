@@ -28,6 +28,10 @@ constexpr ModelShape kShapes[] = {
                       "num_attention_heads": 14, "num_key_value_heads": 2, "intermediate_size": 4864,
                       "max_position_embeddings": 32768, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0,
                       "tie_word_embeddings": true, "hidden_act": "silu"})"},
+    {"smollm2-135m", R"({"model_type": "llama", "vocab_size": 49152, "hidden_size": 576, "num_hidden_layers": 30,
+                        "num_attention_heads": 9, "num_key_value_heads": 3, "intermediate_size": 1536,
+                        "max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "rope_theta": 100000.0,
+                        "tie_word_embeddings": true, "hidden_act": "silu"})"},
     // Of no known model: an eighth of Mixtral's width and its share of experts.
     {"mixtral-8x40m", R"({"model_type": "mixtral", "vocab_size": 32000, "hidden_size": 768, "num_hidden_layers": 6,
                          "num_attention_heads": 12, "num_key_value_heads": 4, "intermediate_size": 2688,

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""The peer of bench_train_step: one eager PyTorch training step of a Weft preset, on the same shapes.
+"""The peer of bench_train_step: one PyTorch training step of a Weft preset, on the same shapes.
 
-usage: torch_train_step.py [DEVICE [PRESET [SECONDS]]]      DEVICE: cpu or cuda; PRESET: tiny, small or char-gpt
+usage: torch_train_step.py [DEVICE [PRESET [SECONDS [PRECISION [compiled]]]]]
+DEVICE: cpu or cuda; PRESET: tiny, small, char-gpt or gpt2; PRECISION: f32, bf16 or f16 (torch.autocast)
 
-Forward, backward, clipping by norm 1 and AdamW (fused where this PyTorch has it), f32, random tokens. Prints one line:
-mean and best milliseconds a step, and the peak resident memory of this process.
+Forward, backward, clipping by norm 1 and AdamW (fused where this PyTorch has it), random tokens; eager, or through
+torch.compile. Prints one line: mean and best milliseconds a step, and the peak resident memory of this process.
 """
 import resource
 import sys
@@ -18,8 +19,8 @@ PRESETS = {  # layers, width, heads, context, batch
     "tiny": (2, 64, 2, 32, 8),
     "small": (4, 128, 4, 64, 16),
     "char-gpt": (6, 384, 6, 256, 64),
+    "gpt2": (12, 768, 12, 1024, 8),
 }
-VOCABULARY = 83
 
 
 class Block(nn.Module):
@@ -44,9 +45,9 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    def __init__(self, layers, width, heads, context):
+    def __init__(self, vocabulary, layers, width, heads, context):
         super().__init__()
-        self.tokens, self.places = nn.Embedding(VOCABULARY, width), nn.Embedding(context, width)
+        self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
         self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(layers)))
         self.norm = nn.LayerNorm(width)
 
@@ -56,18 +57,24 @@ class GPT(nn.Module):
 
 
 def main():
-    device, preset, seconds = (sys.argv[1:] + ["cpu", "small", "10"][len(sys.argv) - 1:])[:3]
+    defaults = ["cpu", "small", "10", "f32", "eager"]
+    device, preset, seconds, precision, mode = (sys.argv[1:] + defaults[len(sys.argv) - 1:])[:5]
     layers, width, heads, context, batch = PRESETS[preset]
+    vocabulary = 50257 if preset == "gpt2" else 83  # the characters of a text
     torch.manual_seed(0)
-    model = GPT(layers, width, heads, context).to(device)
+    model = GPT(vocabulary, layers, width, heads, context).to(device)
+    if mode == "compiled":
+        model = torch.compile(model)
+    narrow = {"bf16": torch.bfloat16, "f16": torch.float16}.get(precision)
     options = {"fused": True} if device != "cpu" or torch.__version__ >= "2.4" else {}
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3, **options)
-    ids = torch.randint(0, VOCABULARY, (batch, context + 1), device=device)
+    ids = torch.randint(0, vocabulary, (batch, context + 1), device=device)
     synchronise = torch.cuda.synchronize if device != "cpu" else lambda: None
 
     def step():
-        logits = model(ids[:, :-1])
-        loss = F.cross_entropy(logits.reshape(-1, VOCABULARY), ids[:, 1:].reshape(-1))
+        with torch.autocast(device, dtype=narrow or torch.bfloat16, enabled=narrow is not None):
+            logits = model(ids[:, :-1])
+            loss = F.cross_entropy(logits.reshape(-1, vocabulary), ids[:, 1:].reshape(-1))
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -84,7 +91,7 @@ def main():
         synchronise()
         times.append((time.perf_counter() - start) * 1e3)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"PyTorch {torch.__version__} {device} {preset}: {sum(times) / len(times):.3f} ms a step "
+    print(f"PyTorch {torch.__version__} {device} {preset} {precision} {mode}: {sum(times) / len(times):.3f} ms a step "
           f"(best {min(times):.3f}), {torch.get_num_threads()} threads, peak memory {peak:.0f} MB")
 
 

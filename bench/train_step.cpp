@@ -25,7 +25,8 @@ int main(int argc, char** argv) {
   const Device device = parse_device(argument(1, "cpu"));
   set_default_device(device);
   train::Preset config = train::preset(argument(2, "small"));
-  config.model.vocabulary = 83;
+  if (config.model.vocabulary == 1) config.model.vocabulary = 83;  // the characters of a text
+  const auto vocabulary = static_cast<std::uint64_t>(config.model.vocabulary);
   const double seconds = std::stod(argument(3, "5"));
   const std::string extra = argument(4, "none");
   const DType precision = train::precision_named(argument(5, "f32"));
@@ -38,14 +39,15 @@ int main(int argc, char** argv) {
   Compiled step([&](std::span<const Tensor> in) {
     const Autocast scope(precision);
     const Extent context = in[0].dim(1) - 1;
-    const Tensor loss = cross_entropy(model(narrow(in[0], 1, 0, context)), narrow(in[0], 1, 1, context));
+    const Tensor loss = model.loss(narrow(in[0], 1, 0, context), narrow(in[0], 1, 1, context));
     const Tensor norm = precision == DType::f16
                             ? optimizer.step(grad(scale.apply(loss), optimizer.parameters()), in[1], scale)
                             : optimizer.step(grad(loss, optimizer.parameters()), in[1]);
     return std::vector<Tensor>{loss, norm};
   });
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(config.batch * (config.model.context + 1)));
-  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>((i * 2654435761u >> 7) % 83);
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    tokens[i] = static_cast<std::int32_t>((i * 2654435761u >> 7) % vocabulary);
   const Shape shape{config.batch, config.model.context + 1};
   const float rate = 1e-3f;
   auto arguments = [&] {
@@ -60,7 +62,7 @@ int main(int argc, char** argv) {
   if (extra == "explain" || extra == "source") fmt::print("{}", step.explain(extra == "source"));
 
   // Batches of steps, the device waited for after each; the host's own share is the time until the calls return.
-  const int batch = device.kind == Device::Kind::cpu ? 5 : 50;
+  const int batch = device.kind == Device::Kind::cpu || config.model.width > 500 ? 5 : 50;
   double best = 1e30, best_host = 1e30;
   int steps = 0;
   const auto begin = Clock::now();
@@ -85,7 +87,7 @@ int main(int argc, char** argv) {
       static_cast<double>(config.batch * config.model.context) / best * 1e3, loss, steps,
       static_cast<double>(usage.ru_maxrss) / 1e3);
   if (device.kind == Device::Kind::webgpu)  // bench/compare_torch.py keeps those of the CPU, beside a peer
-    figures::keep({"training step", fmt::format("preset {}", argument(2, "small")), "ms", best, "", 0,
-                   runtime::backend_of(device).describe().hardware});
+    figures::keep({"training step", fmt::format("preset {}, {}", argument(2, "small"), name_of(precision)), "ms", best,
+                   "", 0, runtime::backend_of(device).describe().hardware});
   if (extra == "profile") fmt::print("{}", step.profile(arguments()));
 }

@@ -27,12 +27,16 @@ using namespace weft::webgpu;
 
 namespace {
 
+/// What follows the sums: nothing; a bias and rounding to f16; also gelu, both kept; the gradient of gelu, in f16.
+enum class Finish { none, narrow, gelu, gelu_gradient };
+
 struct Product {
   const char* name;
   const char* layout;  // of A and B: t is transposed in memory
   Extent m, n, k;
   DType type = DType::f32;
   ProductPrecision precision = ProductPrecision::exact;
+  Finish finish = Finish::none;
 };
 
 constexpr Product kProducts[] = {
@@ -75,6 +79,29 @@ constexpr Product kProducts[] = {
     {"half char-gpt up", "nn", 16384, 1536, 384, DType::f16},
     {"half char-gpt down", "nn", 16384, 384, 1536, DType::f16},
     {"half gpt2 logits", "nt", 8192, 50257, 768, DType::f16},
+    // As a training step in f16 has them: W is [out, in], dW [in, out].
+    {"step char-gpt qkv", "nt", 16384, 1152, 384, DType::f16, ProductPrecision::exact, Finish::narrow},
+    {"step char-gpt projection", "nt", 16384, 384, 384, DType::f16, ProductPrecision::exact, Finish::narrow},
+    {"step char-gpt up", "nt", 16384, 1536, 384, DType::f16, ProductPrecision::exact, Finish::gelu},
+    {"step char-gpt down", "nt", 16384, 384, 1536, DType::f16, ProductPrecision::exact, Finish::narrow},
+    {"step char-gpt down dx", "nn", 16384, 1536, 384, DType::f16, ProductPrecision::exact, Finish::gelu_gradient},
+    {"step char-gpt up dx", "nn", 16384, 384, 1536, DType::f16, ProductPrecision::exact, Finish::narrow},
+    {"step char-gpt qkv dx", "nn", 16384, 384, 1152, DType::f16, ProductPrecision::exact, Finish::narrow},
+    {"step char-gpt projection dx", "nn", 16384, 384, 384, DType::f16, ProductPrecision::exact, Finish::narrow},
+    {"step char-gpt up dW", "tn", 384, 1536, 16384, DType::f16},
+    {"step char-gpt down dW", "tn", 1536, 384, 16384, DType::f16},
+    {"step char-gpt qkv dW", "tn", 384, 1152, 16384, DType::f16},
+    {"step char-gpt projection dW", "tn", 384, 384, 16384, DType::f16},
+    {"step gpt2 qkv", "nt", 8192, 2304, 768, DType::f16, ProductPrecision::exact, Finish::narrow},
+    {"step gpt2 up", "nt", 8192, 3072, 768, DType::f16, ProductPrecision::exact, Finish::gelu},
+    {"step gpt2 down", "nt", 8192, 768, 3072, DType::f16, ProductPrecision::exact, Finish::narrow},
+    {"step gpt2 down dx", "nn", 8192, 3072, 768, DType::f16, ProductPrecision::exact, Finish::gelu_gradient},
+    {"step gpt2 up dx", "nn", 8192, 768, 3072, DType::f16, ProductPrecision::exact, Finish::narrow},
+    {"step gpt2 up dW", "tn", 768, 3072, 8192, DType::f16},
+    {"step gpt2 projection dW", "tn", 768, 768, 8192, DType::f16},
+    {"step gpt2 logits", "nt", 8192, 50264, 768, DType::f16, ProductPrecision::exact, Finish::narrow},
+    {"step gpt2 logits dx", "nn", 8192, 768, 50264, DType::f16, ProductPrecision::exact, Finish::narrow},
+    {"step gpt2 logits dW", "tn", 768, 50264, 8192, DType::f16},
     {"half small qkv", "nn", 1024, 384, 128, DType::f16},
     {"half small up dW", "tn", 128, 512, 1024, DType::f16},
     {"half rows 64", "nt", 64, 4096, 4096, DType::f16},
@@ -98,10 +125,59 @@ kernel::MatmulKernel product(const Product& shape) {
   kernel.a_view = kernel::matrix_view(one, shape.m, a_t ? 1 : shape.k, shape.k, a_t ? shape.m : 1);
   kernel.b_view = kernel::matrix_view(one, shape.k, b_t ? 1 : shape.n, shape.n, b_t ? shape.k : 1);
   kernel.precision = shape.precision;
-  kernel.epilogue.outer = shape.m * shape.n;
-  kernel.epilogue.steps = {kernel::Step{kernel::StepKind::accumulator}};
-  kernel.epilogue.outputs = {{2, DType::f32, 0, shape.m * shape.n}};
-  kernel.epilogue.stores = {{0, 0, {{shape.m * shape.n}, {1}, 0, {}}}};
+  const Extent results = shape.m * shape.n;
+  kernel::LoopKernel& epilogue = kernel.epilogue;
+  epilogue.outer = results;
+  epilogue.steps = {kernel::Step{kernel::StepKind::accumulator}};
+  if (shape.finish == Finish::none) {
+    epilogue.outputs = {{2, DType::f32, 0, results}};
+    epilogue.stores = {{0, 0, {{results}, {1}, 0, {}}}};
+    return kernel;
+  }
+  const auto add = [&](kernel::Step step) {
+    epilogue.steps.push_back(std::move(step));
+    return static_cast<int>(epilogue.steps.size()) - 1;
+  };
+  const auto map = [&](scalar::Op op, int a, int b = -1, DType type = DType::f32) {
+    kernel::Step step{kernel::StepKind::map, type};
+    step.op = op, step.a = a, step.b = b;
+    return add(step);
+  };
+  const auto constant = [&](double value) {
+    kernel::Step step{kernel::StepKind::constant};
+    step.value = value;
+    return add(step);
+  };
+  const auto load = [&](const kernel::Operand& operand, kernel::View view) {
+    epilogue.inputs.push_back(operand);
+    kernel::Step step{kernel::StepKind::load, operand.type};
+    step.operand = static_cast<int>(epilogue.inputs.size()) - 1, step.view = std::move(view);
+    return add(step);
+  };
+  const auto store = [&](int value, int buffer) {
+    epilogue.outputs.push_back({buffer, DType::f16, 0, results});
+    const int narrow = map(scalar::Op::cast, value, -1, DType::f16);
+    epilogue.stores.push_back({narrow, static_cast<int>(epilogue.outputs.size()) - 1, {{results}, {1}, 0, {}}});
+    return map(scalar::Op::cast, narrow);
+  };
+  using scalar::Op;
+  // 1 / (1 + exp(x (-0.0714 x^2 - 1.596))), the share of x that gelu keeps.
+  const auto share = [&](int x) {
+    const int inner =
+        map(Op::add, map(Op::mul, constant(-0.07135481387376785), map(Op::mul, x, x)), constant(-1.5957691669464111));
+    return map(Op::div, constant(1), map(Op::add, constant(1), map(Op::exp, map(Op::mul, x, inner))));
+  };
+  if (shape.finish == Finish::gelu_gradient) {
+    const int x = map(Op::cast, load({4, DType::f16, 0, results}, {{results}, {1}, 0, {}}));
+    const int s = share(x);
+    const int slope =
+        map(Op::add, map(Op::mul, constant(-0.21406444907188416), map(Op::mul, x, x)), constant(-1.5957691669464111));
+    const int bent = map(Op::mul, map(Op::sub, s, map(Op::mul, s, s)), map(Op::mul, x, slope));
+    store(map(Op::mul, 0, map(Op::sub, s, bent)), 2);
+    return kernel;
+  }
+  const int x = store(map(Op::add, 0, load({3, DType::f32, 0, shape.n}, {{shape.m, shape.n}, {0, 1}, 0, {}})), 2);
+  if (shape.finish == Finish::gelu) store(map(Op::mul, x, share(x)), 4);
   return kernel;
 }
 
@@ -123,11 +199,18 @@ std::vector<std::shared_ptr<Buffer>> make_operands(const std::shared_ptr<Device>
     buffers.back()->upload(0, host.data(), host.size());
   }
   buffers.push_back(Buffer::create(device, static_cast<std::uint64_t>(shape.m * shape.n) * 4, "result"));
+  if (shape.finish != Finish::none) {
+    const std::vector<float> bias(static_cast<std::size_t>(shape.n));
+    buffers.push_back(Buffer::create(device, bias.size() * 4, "bias"));
+    buffers.back()->upload(0, bias.data(), bias.size() * 4);
+    buffers.push_back(Buffer::create(device, static_cast<std::uint64_t>(shape.m * shape.n) * 2, "more results"));
+  }
   return buffers;
 }
 
 /// Largest error at some places, over sqrt(k).
 double worst_error(const Product& shape, const std::vector<std::vector<float>>& values, const Buffer& result) {
+  if (shape.finish != Finish::none) return 0;  // checked by tests
   std::vector<float> c(static_cast<std::size_t>(shape.m * shape.n));
   result.download(0, c.data(), c.size() * 4);
   const kernel::MatmulKernel kernel = product(shape);
@@ -175,7 +258,7 @@ std::vector<MatrixTile> tiles_of_file(const char* path, std::deque<std::string>&
 /// The candidates, the chosen one last: it is measured when the device has woken up.
 std::vector<Candidate> candidates(const kernel::MatmulKernel& kernel, const Target& target,
                                   std::span<const MatrixTile> more) {
-  constexpr double kNear = 1.4;
+  const double kNear = kernel.epilogue.steps.size() > 1 || kernel.name.starts_with("step") ? 4 : 1.4;
   constexpr int kSplits[] = {1, 2, 3, 4, 6, 8, 9, 12, 16, 24, 32};
   std::vector<Candidate> all;
   if (!is_tiled(kernel.m, kernel.n, kernel.k)) {
@@ -228,9 +311,10 @@ std::vector<Candidate> candidates(const kernel::MatmulKernel& kernel, const Targ
     add(chosen);
     for (const MatrixTile& t : more)
       if (fits(t)) add_matrices(t, on_matrices->split);
+    const bool whole = kernel.name.starts_with("step") && kernel.k < 4096;  // of too short sums to be split
     for (const MatrixTile& t : matrix_tiles())
       for (const int split : kSplits)
-        if (fits(t) && divide_up(kernel.k, t.depth * t.turn) >= split &&
+        if (fits(t) && !(whole && split > 1) && divide_up(kernel.k, t.depth * t.turn) >= split &&
             split_fits(1, kernel.m, kernel.n, split, target) &&
             estimate(t, split, kernel, target.profile) < kNear * least)
           add_matrices(t, split);
@@ -272,7 +356,7 @@ int main(int argc, char** argv) {
     std::vector<Rendered> rendered(all.size());
     Recording recording;  // compiles everything side by side
     for (std::size_t i = 0; i < all.size(); ++i) {
-      Scratch scratch(3, rendered[i]);
+      Scratch scratch(static_cast<int>(buffers.size()), rendered[i]);
       all[i].render(scratch, rendered[i]);
       Recording one = bench::record(device, buffers, rendered[i], 0);
       recording.shaders.insert(recording.shaders.end(), one.shaders.begin(), one.shaders.end());

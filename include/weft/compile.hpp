@@ -21,6 +21,7 @@ namespace weft {
 namespace runtime {
 class CompiledFunction;
 }
+struct Profile;
 
 /// A traced function. A call binds its arguments, runs the plan and returns the results. Updates of Variables
 /// inside the function are part of the plan and write in place. The function is traced again for other shapes or
@@ -42,8 +43,10 @@ class Compiled {
   std::size_t scratch_bytes() const;
   /// Number of traces made so far.
   std::size_t trace_count() const;
-  /// Runs twice with these arguments, the second time timing each kernel (updates of Variables take effect).
+  /// Runs twice with these arguments, the second time timing each kernel (updates of Variables take effect). As a table, and
+  /// as data (weft/profile.hpp), which holds no rates of the device.
   std::string profile(std::span<const Tensor> arguments);
+  Profile measure(std::span<const Tensor> arguments);
 
  private:
   std::shared_ptr<runtime::CompiledFunction> impl_;

@@ -38,6 +38,7 @@
 #include "weft/ops/statistics.hpp"
 #include "weft/optim.hpp"
 #include "weft/product_precision.hpp"
+#include "weft/profile.hpp"
 #include "weft/schema.hpp"
 #include "weft/session.hpp"
 #include "weft/shape.hpp"

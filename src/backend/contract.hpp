@@ -82,7 +82,9 @@ class WeightPacking {
 
 struct KernelTime {
   std::string name;
+  double begin = 0;  // microseconds after the first one began
   double microseconds = 0;
+  std::vector<int> kernels = {};  // that ran in this time: their positions in the plan
 };
 
 /// A compiled plan with allocated scratch buffers.

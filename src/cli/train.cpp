@@ -143,6 +143,11 @@ void set_up_text(CLI::App& app, Action& action) {
   app.add_option("--sample-tokens", r.sample_tokens, "length of samples; 0: none")
       ->group(report)
       ->capture_default_str();
+  app.add_flag(
+         "--profile", r.profile,
+         "when the run ends, prints which kernels of a step take how long, and writes profile.json and trace.json\n"
+         "(for ui.perfetto.dev) to OUT")
+      ->group(report);
   app.add_flag("--quiet", r.quiet, "print warnings and errors only")->group(report);
 
   app.callback([&action, request] {

@@ -141,6 +141,10 @@ void TrainConsole::warning(std::string_view text) {
     console_.print(line);
 }
 
+void TrainConsole::profile(const Profile& profile) {
+  console_.print(fmt::format("Kernels of a step:\n{}", to_table(profile)));
+}
+
 void TrainConsole::end(const train::RunEnd& end) {
   console_.end_status();
   const std::string out = shell_word(run_->folder.string());

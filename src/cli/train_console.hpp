@@ -20,6 +20,7 @@ class TrainConsole : public train::Observer {
   void step(const train::Metrics& metrics) override;
   void sample(const train::Sample& sample) override;
   void warning(std::string_view text) override;
+  void profile(const Profile& profile) override;
   void end(const train::RunEnd& run) override;
 
  private:

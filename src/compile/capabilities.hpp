@@ -31,6 +31,8 @@ struct Capabilities {
   /// Types of operands that its products and attentions read directly, in addition to the types that they compute in: f16, bf16
   /// and storage types. A kernel converts them while reading (MatmulKernel, AttentionKernel). Empty: none.
   std::vector<DType> product_reads, attention_reads;
+  /// Types that its attentions write directly, rounded once, in addition to the type that they compute in: of f16 and bf16.
+  std::vector<DType> attention_writes;
   Extent computed_rows_max = 0;  // most rows of a product with packed weights that may be computed while reading
 };
 

@@ -5,11 +5,13 @@
 #include "compile/composites.hpp"
 #include "compile/copies.hpp"
 #include "compile/narrow_operands.hpp"
+#include "compile/narrow_results.hpp"
 #include "compile/order.hpp"
 #include "compile/place.hpp"
 #include "compile/rewrite.hpp"
 #include "compile/rows_in_products.hpp"
 #include "compile/shared_casts.hpp"
+#include "compile/turned_products.hpp"
 
 namespace weft::compiler {
 
@@ -19,6 +21,8 @@ Compiled compile(const Request& request, const Target& target, const Settings& s
   graph = rewrite(graph, settings.disabled_rewrites);  // the rules apply to the primitives too
   check_dtypes(graph, target);
   graph = with_shared_casts(std::move(graph), settings);
+  graph = with_turned_products(std::move(graph), target, settings);
+  graph = with_narrow_results(std::move(graph), target, settings);
   graph = with_narrow_operands(std::move(graph), target, settings);
   graph = with_copies(std::move(graph));
   const std::vector<const graph::Node*> compute = in_order(graph);

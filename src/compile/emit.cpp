@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/hash.hpp"
+#include "graph/op.hpp"
 
 namespace weft::compiler {
 

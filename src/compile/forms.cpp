@@ -171,10 +171,15 @@ DraftKernel draft_of_attention(const Node& node, const Placement& placement, std
     tensor = {{.type = input.type, .offset = at.offset}, at.batch, at.head, at.row};
     draft.reads.push_back(at.owner);
   };
-  // The op's own rules do not expect inputs of narrow types, so the results take the types of the call.
+  // The op's own rules do not expect inputs of narrow types, so the results take the types of the call, or those that
+  // narrow_results.hpp gave them.
+  auto type_of = [&](int index) {
+    const auto given = placement.result_types.find({&node, index});
+    return given == placement.result_types.end() ? node.type : given->second;
+  };
   auto result = [&](int index, const Shape& shape) {
     results.push_back(graph::make_node({.kind = Kind::project,
-                                        .type = node.type,
+                                        .type = type_of(index),
                                         .shape = shape,
                                         .device = node.device,
                                         .inputs = {node.shared_from_this()},
@@ -183,7 +188,7 @@ DraftKernel draft_of_attention(const Node& node, const Placement& placement, std
   };
   auto write = [&](kernel::AttentionKernel::Tensor& tensor, int index) {
     const Place at = result(index, index == 0 ? q : keys);
-    tensor = {{.type = node.type, .offset = at.offset}, at.strides[0], at.strides[2], at.strides[1]};
+    tensor = {{.type = type_of(index), .offset = at.offset}, at.strides[0], at.strides[2], at.strides[1]};
     draft.writes.push_back(at.owner);
   };
   read(k.q, 0);

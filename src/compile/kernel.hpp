@@ -168,9 +168,9 @@ struct ScatterAddKernel {
 };
 
 /// Attention of one head per (b, h): O = softmax(scale * Q K^T, masked) V, and the logsumexp of each row, L, contiguous [batch,
-/// heads, queries]. Strides are for [batch, head, position, channel]; k and v have kv_heads. Its results and `logsumexp` have
-/// the type that it computes in. Each of q, k, v, d_o and the o that it reads has that type too, or a type of
-/// Capabilities::attention_reads that computes in it; its elements are converted while reading.
+/// heads, queries]. Strides are for [batch, head, position, channel]; k and v have kv_heads. `logsumexp` has the type that it
+/// computes in. Each of q, k, v, d_o and the o that it reads has that type too, or a type of Capabilities::attention_reads that
+/// computes in it; its elements are converted while reading. Results have that type, or one of Capabilities::attention_writes.
 struct AttentionKernel {
   struct Tensor {
     Operand operand;

@@ -117,6 +117,9 @@ Placement place_parts(const OrderedGraph& graph, const std::vector<const Node*>&
   for (const NodeRef& output : graph.outputs) placement.stored.insert(output.get());
   const Consumers consumers = consumers_of(compute);
   for (const Node* node : compute) {
+    if (node->kind == Kind::project && node->type != node->inputs[0]->type &&
+        graph::has_form(*node->inputs[0], graph::KernelForm::attention))
+      placement.result_types[{node->inputs[0].get(), static_cast<int>(node->ints[0])}] = node->type;
     if (node->kind != Kind::concat) continue;
     const int axis = static_cast<int>(node->ints[0]);
     const auto strides = contiguous_strides(node->shape);

@@ -1,6 +1,7 @@
 // The places where values are written: separate memory, or their place in a concat.
 #pragma once
 
+#include <map>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -18,6 +19,9 @@ struct Placement {
   NodeSet written_elsewhere;  // copies that have no kernel: their input is written in their place
   std::unordered_map<const graph::Node*, Place> places;
   std::vector<std::pair<const graph::Node*, Place>> extra_parts;  // parts of a concat that are also needed elsewhere
+
+  /// Types of results (`project` nodes) of attention that differ from those of their calls.
+  std::map<std::pair<const graph::Node*, int>, DType> result_types;
 
   Place of(const graph::Node* node) const;
 };

@@ -3,12 +3,18 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 
+#include "weft/autocast.hpp"
 #include "weft/checkpoint.hpp"
+#include "weft/elementwise.hpp"
 #include "weft/ops.hpp"
 
 namespace weft::nn {
 namespace {
+
+// 16-bit elements of a row that devices read, write and multiply at once. In rows that end elsewhere, each is handled alone.
+constexpr Extent kWholeRow = 8;
 
 const GptConfig& checked_config(const GptConfig& config) {
   config.check();
@@ -140,6 +146,19 @@ Tensor GPT::head(const Tensor& hidden) const {
 }
 
 Tensor GPT::operator()(const Tensor& tokens, Where where) const { return head(hidden(tokens, where)); }
+
+Tensor GPT::loss(const Tensor& tokens, const Tensor& targets, int ignore_index, Where where) const {
+  const Tensor weight = head_ ? head_->weight() : token_embedding_.weight();
+  const Extent classes = weight.dim(0), more = (kWholeRow - classes % kWholeRow) % kWholeRow;
+  if (autocast_type() == DType::f32 || more == 0)
+    return cross_entropy(operator()(tokens, where), targets, ignore_index, where);
+  const Tensor rows =
+      concat({cast(weight, autocast_type()), zeros({more, weight.dim(1)}, autocast_type(), weight.device())}, 0, where);
+  const Tensor logits = cast(linear(hidden(tokens, where), rows), DType::f32);
+  const Tensor is_class = arange(classes + more, DType::i32, weight.device()) < static_cast<double>(classes);
+  return cross_entropy(weft::where(is_class, logits, -std::numeric_limits<double>::infinity()), targets, ignore_index,
+                       where);
+}
 
 std::string GPT::describe() const {
   return fmt::format("GPT, {} layers, width {}, {} heads, context {}, vocabulary {}", config_.layers, config_.width,

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <list>
 #include <mutex>
+#include <set>
 
 #include "compile/rewrite.hpp"
 #include "graph/autocast.hpp"
@@ -12,6 +13,7 @@
 #include "runtime/devices.hpp"
 #include "runtime/evaluate.hpp"
 #include "weft/compile.hpp"
+#include "weft/profile.hpp"
 
 namespace weft {
 namespace runtime {
@@ -138,27 +140,36 @@ class CompiledFunction {
     return traces_.front();
   }
 
-  std::string profile(std::span<const Tensor> arguments) {
+  Profile measure(std::span<const Tensor> arguments) {
     keep_externals_ = true;
     call(arguments);
     keep_externals_ = false;
     Trace& trace = traces_.front();
     const graph::CellUpdate alone(trace.updated);
-    std::vector<backend::KernelTime> times = trace.executable->program->profile(trace.last_externals);
+    const std::vector<backend::KernelTime> times = trace.executable->program->profile(trace.last_externals);
     trace.last_externals.clear();
-    if (times.empty()) return "this device does not time kernels\n";
-    const auto& work = trace.executable->work;
-    double total = 0;
-    for (const auto& time : times) total += time.microseconds;
-    std::string text = fmt::format("{:>10} {:>6} {:>10} {:>9}  {}\n", "us", "%", "GFLOP/s", "GB/s", "kernel");
-    for (std::size_t i = 0; i < times.size(); ++i) {
-      const bool matched = times.size() == work.size();
-      const double us = std::max(times[i].microseconds, 1e-3);
-      text += fmt::format("{:>10.1f} {:>6.1f} {:>10.1f} {:>9.1f}  {}\n", us, 100 * us / total,
-                          matched ? work[i].flops / us / 1e3 : 0.0, matched ? work[i].bytes / us / 1e3 : 0.0,
-                          times[i].name);
+    const backend::Description& description = backend_of(trace.device).describe();
+    Profile profile{.device = description.name, .hardware = description.hardware};
+    std::set<int> current;  // kernels of the last row
+    for (const backend::KernelTime& time : times) {
+      const bool joins =
+          std::any_of(time.kernels.begin(), time.kernels.end(), [&](int kernel) { return current.contains(kernel); });
+      if (!joins) {
+        current.clear();
+        profile.kernels.push_back({.name = time.name, .begin = time.begin});
+      }
+      KernelProfile& row = profile.kernels.back();
+      if (joins) row.name += " + " + time.name;
+      row.microseconds += time.microseconds;
+      row.on_matrices = row.on_matrices || time.name.find(".matrices") != std::string::npos;
+      for (const int kernel : time.kernels) {
+        if (!current.insert(kernel).second) continue;
+        const Executable::Work& work = trace.executable->work.at(static_cast<std::size_t>(kernel));
+        row.operations += work.flops;
+        row.bytes += work.bytes;
+      }
     }
-    return text + fmt::format("{:>10.1f}  all {} kernels\n", total, times.size());
+    return profile;
   }
 
   std::size_t count() const { return count_; }
@@ -323,7 +334,8 @@ std::string Compiled::explain(bool source) const { return runtime::explain(*impl
 std::size_t Compiled::kernel_count() const { return impl_->last().executable->work.size(); }
 std::size_t Compiled::scratch_bytes() const { return impl_->last().executable->program->scratch_bytes(); }
 std::size_t Compiled::trace_count() const { return impl_->count(); }
-std::string Compiled::profile(std::span<const Tensor> arguments) { return impl_->profile(arguments); }
+std::string Compiled::profile(std::span<const Tensor> arguments) { return to_table(impl_->measure(arguments)); }
+Profile Compiled::measure(std::span<const Tensor> arguments) { return impl_->measure(arguments); }
 
 std::string explain(const Tensor& tensor, bool source) {
   if (!tensor.defined()) throw UsageError("explain: the tensor has no value");

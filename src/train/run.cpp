@@ -234,6 +234,11 @@ class Run {
     const TrainResult result{trainer_->steps(), last_validation_.value_or(std::nan("")), trained_seconds_,
                              stop_.stop_requested() && !complete_};
     if (!result.interrupted) write_sample();
+    if (request_.profile && !result.interrupted) {
+      Profile profile = trainer_->profile();
+      profile.rates = measure_rates(default_device());
+      tell(&Observer::profile, profile);
+    }
     tell(&Observer::end, {result, files_.metrics(), best_loss_, best_step_});
     return result;
   }

@@ -23,6 +23,11 @@ void RunFiles::sample(const Sample& sample) {
   }
 }
 
+void RunFiles::profile(const Profile& profile) {
+  write_file_atomically(folder_.profile(), to_json(profile));
+  write_file_atomically(folder_.trace(), to_trace(profile));
+}
+
 void RunFiles::end(const RunEnd& run) { io::write_svg_chart(folder_.curve(), loss_curve(run.metrics, title_)); }
 
 }  // namespace weft::train

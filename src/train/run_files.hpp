@@ -17,6 +17,7 @@ class RunFiles : public Observer {
   void begin(const RunStart& run) override;
   void step(const Metrics& metrics) override { metrics_->append(metrics); }
   void sample(const Sample& sample) override;
+  void profile(const Profile& profile) override;
   void end(const RunEnd& run) override;
 
   /// All logged steps, including those before the run was resumed. Valid after `begin`.

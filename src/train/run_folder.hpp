@@ -16,6 +16,8 @@ struct RunFolder {
   std::filesystem::path metrics() const { return path / "metrics.jsonl"; }
   std::filesystem::path samples() const { return path / "samples.txt"; }
   std::filesystem::path curve() const { return path / "loss.svg"; }
+  std::filesystem::path profile() const { return path / "profile.json"; }
+  std::filesystem::path trace() const { return path / "trace.json"; }
 
   bool has_checkpoint() const;
   bool has_run() const;

@@ -16,7 +16,7 @@ namespace {
 constexpr int kIgnored = -100;  // a target that is not counted
 
 Tensor loss_of(const nn::GPT& model, const Tensor& tokens, const Tensor& targets) {
-  return cross_entropy(model(tokens), targets, kIgnored);
+  return model.loss(tokens, targets, kIgnored);
 }
 
 }  // namespace
@@ -82,33 +82,44 @@ Tensor Trainer::update(std::span<const Tensor> gradients, const Tensor& learning
                      : optimizer_->step(gradients, learning_rate);
 }
 
-Trainer::StepResult Trainer::step(double elapsed) {
+Trainer::Arguments Trainer::next_arguments(double elapsed) {
   const Extent length = config_.model.context + 1, parts = config_.accumulate;
   const std::vector<Token> drawn =
       draw_batch(data_.training(), config_.seed, static_cast<std::uint64_t>(step_), parts * config_.batch, length);
   learning_rate_ = config_.learning_rate_at(step_, elapsed);
   const auto number = static_cast<float>(learning_rate_);
-  const Tensor rate = tensor_from_bytes(&number, {}, DType::f32);
-  const auto batch = [&](Extent part) {
-    return tensor_from_bytes(drawn.data() + part * config_.batch * length, {config_.batch, length}, DType::i32);
-  };
+  Arguments arguments{tensor_from_bytes(&number, {}, DType::f32), {}};
+  for (Extent part = 0; part < parts; ++part)
+    arguments.batches.push_back(
+        tensor_from_bytes(drawn.data() + part * config_.batch * length, {config_.batch, length}, DType::i32));
+  return arguments;
+}
+
+Trainer::StepResult Trainer::step(double elapsed) {
+  const auto [rate, batches] = next_arguments(elapsed);
   StepResult result;
-  if (parts == 1) {
-    const Tensor arguments[] = {rate, batch(0)};
+  if (batches.size() == 1) {
+    const Tensor arguments[] = {rate, batches[0]};
     const std::vector<Tensor> results = compiled_step_(arguments);
     result = {results[1], results[0]};
   } else {
-    for (Extent part = 0; part < parts; ++part) {
-      const Tensor arguments[] = {batch(part)};
+    for (const Tensor& batch : batches) {
+      const Tensor arguments[] = {batch};
       const Tensor loss = compiled_add_(arguments)[0];
-      result.loss = part == 0 ? loss : result.loss + loss;
+      result.loss = result.loss.defined() ? result.loss + loss : loss;
     }
-    result.loss = result.loss / static_cast<double>(parts);
+    result.loss = result.loss / static_cast<double>(batches.size());
     const Tensor arguments[] = {rate};
     result.grad_norm = compiled_step_(arguments)[0];
   }
   ++step_;
   return result;
+}
+
+Profile Trainer::profile() {
+  const auto [rate, batches] = next_arguments(0);
+  const Tensor both[] = {rate, batches[0]};
+  return batches.size() == 1 ? compiled_step_.measure(both) : compiled_add_.measure(std::span(both).subspan(1));
 }
 
 Trainer::Evaluation Trainer::evaluate(std::int64_t batches) {

@@ -44,6 +44,32 @@ TEST(Gpt, BeginsNearTheUniformLoss) {
   EXPECT_NEAR(cross_entropy(gpt(tokens), targets).item<float>(), std::log(11.0), 0.35);
 }
 
+TEST(Gpt, LossIsTheSameWithMoreClasses) {
+  for (const bool tied : {true, false}) {
+    GptConfig config = kTiny;
+    config.tied = tied;
+    manual_seed(4);
+    GPT gpt(config);
+    gpt.initialize(3);
+    const Tensor tokens = tensor<std::int32_t>({1, 2, 3, 4, 5, 6, 7, 8}, {1, 8}),
+                 targets = tensor<std::int32_t>({2, 3, -100, 5, 6, 10, 8, 0}, {1, 8});
+    for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+      const Autocast scope(type);
+      std::vector<Tensor> parameters;
+      for (const NamedParameter& p : gpt.named_parameters()) parameters.push_back(p.variable);
+      const Tensor own = gpt.loss(tokens, targets), plain = cross_entropy(gpt(tokens), targets);
+      EXPECT_NEAR(own.item<float>(), plain.item<float>(), type == DType::f32 ? 0 : 1e-4) << name_of(type);
+      const std::vector<Tensor> a = grad(own, parameters), b = grad(plain, parameters);
+      for (std::size_t i = 0; i < a.size(); ++i) {
+        EXPECT_EQ(a[i].shape(), b[i].shape());
+        const std::vector<float> x = a[i].to_vector<float>(), y = b[i].to_vector<float>();
+        for (std::size_t e = 0; e < x.size(); ++e)
+          ASSERT_NEAR(x[e], y[e], type == DType::f32 ? 0 : 4e-3) << name_of(type) << ", parameter " << i << ", " << e;
+      }
+    }
+  }
+}
+
 TEST(Gpt, InitialDeviations) {
   manual_seed(1);
   GPT gpt({.vocabulary = 83, .context = 64, .layers = 4, .heads = 4, .width = 128, .init_deviation = 0.02});

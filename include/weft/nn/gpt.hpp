@@ -77,6 +77,12 @@ class GPT : public Module {
   Tensor hidden(const Tensor& tokens, Where where = Where::current()) const;
   /// Shapes: hidden [..., C] -> [..., V].
   Tensor head(const Tensor& hidden) const;
+  /// The mean cross-entropy of the logits of `tokens` to `targets` [B, T], without those that are `ignore_index`:
+  /// cross_entropy(model(tokens), targets, ignore_index). Inside an Autocast scope of f16 or bf16 the head has some classes more
+  /// where that makes rows of whole vectors; their logits are -infinity, so that the loss and its gradients are the same. A
+  /// target that is no class then gives an infinity or NaN.
+  Tensor loss(const Tensor& tokens, const Tensor& targets, int ignore_index = -100,
+              Where where = Where::current()) const;
   const GptConfig& config() const { return config_; }
   /// Whether gradients compute what is inside of blocks again (weft::checkpoint), so that training keeps one value of
   /// [B, T, C] a block.

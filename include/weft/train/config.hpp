@@ -86,6 +86,7 @@ struct TrainRequest {
   std::optional<std::int64_t> checkpoint_every;  // steps; unset: every 30 seconds
   std::optional<std::int64_t> sample_every;      // steps; unset: every fourth check; 0: only at the end
   std::int64_t sample_tokens = 200;              // 0: no samples
+  bool profile = false;                          // times the kernels of a step when the run ends
 };
 
 /// The run of a request without `resume`. Errors: UsageError.

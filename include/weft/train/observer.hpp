@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "weft/nn/gpt.hpp"
+#include "weft/profile.hpp"
 #include "weft/train/config.hpp"
 #include "weft/train/text.hpp"
 
@@ -90,6 +91,8 @@ class Observer {
   /// A problem that the user should know of but that does not end the run, such as a damaged checkpoint that was skipped. May
   /// come before `begin`.
   virtual void warning(std::string_view) {}
+  /// Of a step at the end of a run that asks for it, before `end`; with the rates of the device.
+  virtual void profile(const Profile&) {}
   /// Not called for a run that ends with an exception.
   virtual void end(const RunEnd&) {}
 };

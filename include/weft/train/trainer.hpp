@@ -9,6 +9,7 @@
 #include "weft/nn/gpt.hpp"
 #include "weft/optim/gradient_sum.hpp"
 #include "weft/optim/optimizer.hpp"
+#include "weft/profile.hpp"
 #include "weft/train/checkpoint.hpp"
 #include "weft/train/config.hpp"
 
@@ -45,11 +46,19 @@ class Trainer {
   /// Of a run in f16; else null.
   const optim::LossScale* loss_scale() const { return loss_scale_ ? &*loss_scale_ : nullptr; }
   Compiled& compiled_step() { return compiled_step_; }
+  /// Makes two steps more and times the kernels of the second one; of a run that accumulates, those of a batch's gradients.
+  Profile profile();
 
  private:
   Trainer(const RunConfig& config, const TextData& data, const Checkpoint* checkpoint);
   /// The loss of a batch [rows, context + 1], whose tokens are the targets of those before them, and its gradients.
   std::pair<Tensor, std::vector<Tensor>> loss_and_gradients(const Tensor& batch);
+  /// The next batches, each [batch, context + 1], and the learning rate.
+  struct Arguments {
+    Tensor rate;
+    std::vector<Tensor> batches;
+  };
+  Arguments next_arguments(double elapsed);
   Tensor update(std::span<const Tensor> gradients, const Tensor& learning_rate);
 
   RunConfig config_;

@@ -48,12 +48,16 @@ class CpuProgram final : public backend::Program {
     using Clock = std::chrono::steady_clock;
     bind(externals);
     std::vector<backend::KernelTime> times;
+    const auto first = Clock::now();
+    const auto microseconds = [](Clock::duration d) { return std::chrono::duration<double, std::micro>(d).count(); };
     for (const PreparedKernels& each : kernels_)
       for (std::size_t k = 0; k < each.count; ++k) {
         const auto start = Clock::now();
         each.prepared->run_kernel(k);
-        times.push_back(
-            {names_[each.first + k], std::chrono::duration<double, std::micro>(Clock::now() - start).count()});
+        times.push_back({names_[each.first + k],
+                         microseconds(start - first),
+                         microseconds(Clock::now() - start),
+                         {static_cast<int>(each.first + k)}});
       }
     return times;
   }

@@ -52,6 +52,7 @@ class CompiledPlan final : public backend::Program {
       for (const BoundRange& range : dispatch.bindings)
         command.bindings.push_back({range.buffer, range.offset, range.bytes});
       recording.commands.emplace_back(std::move(command));
+      kernels_.push_back(dispatch.kernels);
     }
     for (std::size_t i = 0; i < rendered.scratch_bytes.size(); ++i)
       recording.slots.push_back(own(rendered.scratch_bytes[i], fmt::format("scratch of kernels {}", i)));
@@ -60,7 +61,9 @@ class CompiledPlan final : public backend::Program {
 
   void run(std::span<const backend::BufferPtr> externals) override { program_->run(externals); }
   std::vector<backend::KernelTime> profile(std::span<const backend::BufferPtr> externals) override {
-    return program_->profile(externals);
+    std::vector<backend::KernelTime> times = program_->profile(externals);
+    for (std::size_t i = 0; i < times.size(); ++i) times[i].kernels = kernels_[i];
+    return times;
   }
   std::string source() const override {
     std::string text;
@@ -71,6 +74,7 @@ class CompiledPlan final : public backend::Program {
 
  private:
   std::size_t scratch_bytes_ = 0;
+  std::vector<std::vector<int>> kernels_;  // of each dispatch
   std::optional<webgpu::CommandSequence> program_;
 };
 
@@ -132,7 +136,8 @@ bool uses_halves(const kernel::Plan& plan) {
   bool found = false;
   for (const kernel::Kernel& kernel : plan.kernels) {
     const auto* product = std::get_if<kernel::MatmulKernel>(&kernel);
-    found |= product && product->precision != ProductPrecision::exact;
+    found |= product && (product->precision != ProductPrecision::exact || product->a.type == DType::bf16 ||
+                         product->b.type == DType::bf16);
     kernel::visit_operands(
         kernel, [&](const kernel::Operand& operand, bool written) { found |= !written && operand.type == DType::f16; });
   }

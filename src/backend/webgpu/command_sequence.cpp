@@ -332,6 +332,7 @@ std::vector<backend::KernelTime> CommandSequence::profile(std::span<const backen
   std::vector<const BoundCommand*> batch;
   std::vector<std::uint64_t> stamps;
   std::size_t timed = 0;
+  std::uint64_t first = 0;
   const auto flush = [&] {
     submit_timed(batch, queries.get(), resolved.get());
     stamps.resize(2 * timed);
@@ -341,7 +342,9 @@ std::vector<backend::KernelTime> CommandSequence::profile(std::span<const backen
       if (!bound->dispatch) continue;
       // Some drivers give an empty pass an end before its beginning.
       const std::uint64_t begin = stamps[2 * timed], end = std::max(begin, stamps[2 * timed + 1]);
-      times.push_back({bound->dispatch->label, static_cast<double>(end - begin) * period_ns / 1000});
+      if (times.empty()) first = begin;
+      times.push_back({bound->dispatch->label, static_cast<double>(begin - std::min(begin, first)) * period_ns / 1000,
+                       static_cast<double>(end - begin) * period_ns / 1000});
       ++timed;
     }
     timed = 0;

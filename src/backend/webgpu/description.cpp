@@ -21,11 +21,12 @@ std::vector<std::pair<std::string, std::string>> details_of(const AdapterInfo& i
       {"subgroups",
        info.subgroups ? fmt::format("{} to {} threads", info.subgroup_size_min, info.subgroup_size_max) : "no"},
       {"shader-f16", yes(info.f16)},
-      {"subgroup matrices", info.subgroup_matrices.empty()
-                                ? "no; products of f16 are computed in f32"
-                                : fmt::format("{} shapes; products of f16, and of f32 in high or medium precision, {}",
-                                              info.subgroup_matrices.size(),
-                                              target_of(info).lists_matrices ? "run on them" : "are computed in f32")},
+      {"subgroup matrices",
+       info.subgroup_matrices.empty()
+           ? "no; products of f16 and bf16 are computed in f32"
+           : fmt::format("{} shapes; products of f16 and bf16, and of f32 in high or medium precision, {}",
+                         info.subgroup_matrices.size(),
+                         target_of(info).lists_matrices ? "run on them" : "are computed in f32")},
       {"timestamps", yes(info.timestamps)},
       {"workgroup memory", fmt::format("{} bytes", info.limits.workgroup_bytes)},
       {"workgroup size", fmt::format("{} threads", info.limits.workgroup_invocations)},
@@ -46,6 +47,7 @@ backend::Description description_of(const AdapterInfo& info) {
       description.product_reads.push_back(row.type);
   }
   description.attention_reads = description.product_reads;
+  description.attention_writes = {DType::f16, DType::bf16};
   description.runs_beside_host = true;
   description.buffer_bytes_max = limits.buffer_bytes;
   description.binding_bytes_max = limits.binding_bytes;

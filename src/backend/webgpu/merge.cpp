@@ -89,6 +89,7 @@ class Merger {
       shader.body += fmt::format("  {}{}{{ ${}(group - {}u, thread); }}\n", b ? "else " : "", condition, main, begin);
       begin = end;
       merged.name += (b ? " | " : "") + branch.name;
+      merged.kernels.insert(merged.kernels.end(), branch.kernels.begin(), branch.kernels.end());
     }
     for (const Binding& binding : bindings_) {
       BoundRange range = binding.range;

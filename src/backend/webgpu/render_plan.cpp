@@ -83,6 +83,8 @@ RenderedPlan render_plan(const kernel::Plan& plan, const Target& target) {
     }
     for (RenderedDispatch& dispatch : rendered.dispatches) {
       dispatch.operations = operations;
+      dispatch.kernels = {static_cast<int>(at)};
+      if (with != at) dispatch.kernels.push_back(static_cast<int>(with));
       for (BoundRange& range : dispatch.bindings)
         if (range.buffer >= plan_buffers)
           range.buffer = plan_buffers + slots[static_cast<std::size_t>(range.buffer - plan_buffers)];

@@ -89,11 +89,9 @@ constexpr WgslFunction kFunctions[] = {
   let bits = bitcast<u32>(x);
   let rest = bits & 0x7fffffffu;
   let normal = (rest + 0xfffu + ((rest >> 13u) & 1u) - 0x38000000u) >> 13u;
-  let places = min(126u - min(rest >> 23u, 112u), 31u);
-  let digits = (rest & 0x7fffffu) | 0x800000u;
-  let small = (digits + (1u << (places - 1u)) - 1u + ((digits >> places) & 1u)) >> places;
-  var half = select(normal, small, rest < 0x38800000u);
-  half = select(half, 0x7c00u, rest >= 0x47800000u);
+  // Numbers at 0.5 are 2^-24 apart, as the subnormal halves are: the sum rounds, and its last bits are the half's.
+  let small = bitcast<u32>(bitcast<f32>(rest) + 0.5f) - 0x3f000000u;
+  var half = min(select(normal, small, rest < 0x38800000u), 0x7c00u);
   half = select(half, 0x7e00u | ((rest >> 13u) & 0x3ffu), rest > 0x7f800000u);
   return half | ((bits >> 16u) & 0x8000u);
 }

@@ -42,8 +42,9 @@ struct RenderedDispatch {
   ShaderPieces shader;  // equal work on other buffers has equal text
   std::vector<BoundRange> bindings;
   std::uint64_t workgroups = 0;
-  double operations = 0;         // of its kernel
-  bool beside_previous = false;  // touches no element that the previous one writes, although ranges overlap
+  double operations = 0;          // of its kernel
+  std::vector<int> kernels = {};  // of which it is a part: their positions in the plan
+  bool beside_previous = false;   // touches no element that the previous one writes, although ranges overlap
 };
 
 /// A kernel as dispatches that run in order. The contents of their scratch buffers, numbered after those of the plan, do not

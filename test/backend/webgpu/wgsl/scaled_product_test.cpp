@@ -40,7 +40,9 @@ double worst(const Product& p, const std::vector<double>& got) {
     return p.buffers[1].values[static_cast<std::size_t>(batch * k.b_view.at.batch.strides[0] + at * k.b_view.row() +
                                                         j * k.b_view.column())];
   };
-  const double relative = k.precision == ProductPrecision::high ? 0x1p-19 : 0x1p-9;
+  const double relative = k.a.type == DType::bf16                 ? 0  // one half holds it
+                          : k.precision == ProductPrecision::high ? 0x1p-19
+                                                                  : 0x1p-9;
   double most = 0;
   for (Extent batch = 0; batch < k.batch; ++batch)
     for (Extent i = 0; i < k.m; ++i)
@@ -84,6 +86,23 @@ TEST_F(WgslMatricesScaledTest, EveryLayoutAndEdgeWithinTheBound) {
         EXPECT_LE(worst(p, computed(p, tile, split, false)), 1);
       }
     }
+}
+
+// Also where the product shall be exact: f16 holds what bf16 does, once the exponents fit.
+TEST_F(WgslMatricesScaledTest, Bf16IsRoundedNowhere) {
+  std::mt19937 random(36);
+  int turn = 0;
+  for (const char* layout : {"nn", "nt", "tn"}) {
+    const int form = turn++;
+    SCOPED_TRACE(layout);
+    Product p = form % 2 == 0 ? product(random, layout, 2, 37, 44, 83, DType::bf16)
+                              : product(random, layout, 1, 40, 24, 64, DType::bf16);
+    for (std::size_t i = 0; i < p.buffers[0].values.size(); ++i)  // exponents that no f16 has
+      p.buffers[0].values[i] = std::ldexp(p.buffers[0].values[i], i % 3 == 0 ? -60 : -64);
+    if (form == 1) p.kernel.precision = ProductPrecision::high;
+    ASSERT_TRUE(suits_scaling(p.kernel, matrix_gpu()));
+    EXPECT_LE(worst(p, computed(p, kSmall[form % 2], 1)), 1);
+  }
 }
 
 TEST_F(WgslMatricesScaledTest, ExponentsFarBeyondHalves) {
@@ -141,6 +160,11 @@ TEST(WgslMatricesScaledChoiceTest, OnlyWhereAskedForAndWorthIt) {
     EXPECT_TRUE(choose_scaled_tile(p.kernel, matrix_gpu()));
     EXPECT_FALSE(choose_scaled_tile(p.kernel, kLargeGpu)) << "no matrices";
   }
+  p.kernel.precision = ProductPrecision::exact;
+  p.kernel.a.type = DType::bf16;
+  EXPECT_FALSE(choose_scaled_tile(p.kernel, matrix_gpu())) << "one operand is f32";
+  p.kernel.b.type = DType::bf16;
+  EXPECT_TRUE(choose_scaled_tile(p.kernel, matrix_gpu()));
   p.kernel.m = p.kernel.n = p.kernel.k = 64;
   p.kernel.a_view = p.kernel.b_view = kernel::matrix_view({{1}, {0}, 0, {}}, 64, 64, 64, 1);
   EXPECT_FALSE(choose_scaled_tile(p.kernel, matrix_gpu())) << "too small to be worth the preparation";

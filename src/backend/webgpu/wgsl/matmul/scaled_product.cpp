@@ -8,6 +8,7 @@
 #include "backend/webgpu/wgsl/loop.hpp"
 #include "backend/webgpu/wgsl/matmul/as_reduction.hpp"
 #include "backend/webgpu/wgsl/matmul/matrix_writer.hpp"
+#include "tensor/element.hpp"
 
 namespace weft::webgpu {
 namespace {
@@ -23,7 +24,18 @@ constexpr int kHalvesThreads = 256;
 constexpr int kTurned = 64;  // rows and k of a block that is turned in workgroup memory
 constexpr int kTurnedPitch = kTurned + 1;
 
-int product_count(const MatmulKernel& kernel) { return kernel.precision == ProductPrecision::high ? 3 : 1; }
+/// Whether one scaled half holds every number of the operands, but for those below 2^-29 of the largest in their row or column,
+/// which are rounded to a multiple of 2^-39 of it: bf16 has fewer digits than f16, and only a wider range.
+bool fit_one_half(const MatmulKernel& kernel) {
+  const auto is_short = [](DType type) {
+    return type == DType::bf16 || type == DType::f16 || (is_storage(type) && holds_all(DType::f16, type));
+  };
+  return is_short(kernel.a.type) && is_short(kernel.b.type);
+}
+
+int product_count(const MatmulKernel& kernel) {
+  return kernel.precision == ProductPrecision::high && !fit_one_half(kernel) ? 3 : 1;
+}
 int half_count(int products) { return products == 3 ? 2 : 1; }
 
 bool differs_by_batch(const kernel::MatrixView& view) {
@@ -267,8 +279,8 @@ bool suits_scaling(const MatmulKernel& kernel, const Target& target) {
     return reads_as_f32(operand.type) && view.is_plain() && view.at.batch.bounds.empty();
   };
   const std::size_t bindings = 4 + kernel.epilogue.inputs.size() + kernel.epilogue.outputs.size();
-  return kernel.precision != ProductPrecision::exact && kernel.k > 0 && suits(kernel.a, kernel.a_view) &&
-         suits(kernel.b, kernel.b_view) && bindings <= target.limits.storage_buffers;
+  return (kernel.precision != ProductPrecision::exact || fit_one_half(kernel)) && kernel.k > 0 &&
+         suits(kernel.a, kernel.a_view) && suits(kernel.b, kernel.b_view) && bindings <= target.limits.storage_buffers;
 }
 
 std::optional<TileChoice> choose_scaled_tile(const MatmulKernel& kernel, const Target& target) {
@@ -283,8 +295,11 @@ std::optional<TileChoice> choose_scaled_tile(const MatmulKernel& kernel, const T
   const TileChoice exact = choose_tile(kernel.batch, kernel.m, kernel.n, kernel.k, target);
   // Each operand is read twice as it is, and its halves are written; two short dispatches each.
   constexpr double kDispatches = 4;
-  const double moved = 2.0 * (static_cast<double>(halves.a.count) + static_cast<double>(halves.b.count)) *
-                       (1 + 4.0 / product_count(kernel));
+  const auto moved_by = [&](const Operand& made, DType read) {
+    const double elements = static_cast<double>(made.count);
+    return elements * 2 + 2 * elements / product_count(kernel) * element(read).bits / 8;
+  };
+  const double moved = moved_by(halves.a, kernel.a.type) + moved_by(halves.b, kernel.b.type);
   const double prepared =
       kDispatches * target.profile.dispatch_microseconds + moved / target.profile.bytes_per_second * 1e6;
   const double on_matrices =
