@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include "compile/rewrite.hpp"
@@ -298,6 +299,8 @@ class Fuser {
  private:
   // Keeps the compile time of long chains linear, and programs small enough for every backend.
   static constexpr std::size_t kMembersMax = 128;
+  // Clusters of one form that a cluster is compared with, for the same reason.
+  static constexpr int kSiblingsMax = 256;
 
   bool alive(int c) const { return !clusters_[static_cast<std::size_t>(c)].members.empty(); }
 
@@ -431,6 +434,7 @@ class Fuser {
   bool try_merge(int into, int from) {
     Cluster merged = clusters_[static_cast<std::size_t>(into)];
     const Cluster& other = clusters_[static_cast<std::size_t>(from)];
+    if (merged.members.size() + other.members.size() > kMembersMax) return false;
     if (graph::is_product(*other.anchor)) merged.anchor = other.anchor;
     merged.members.insert(merged.members.end(), other.members.begin(), other.members.end());
     std::sort(merged.members.begin(), merged.members.end(),
@@ -469,32 +473,106 @@ class Fuser {
     struct Form {
       Extent outer, points;
       bool last;
-      bool operator==(const Form&) const = default;
+      auto operator<=>(const Form&) const = default;
     };
     auto form_of = [&](const Cluster& cluster) {
       const Node* reduce = first_reduce(cluster);
       if (!reduce) return Form{cluster.members.back()->shape.numel(), cluster.members.back()->shape.numel(), true};
       return Form{reduce->shape.numel(), reduce->inputs[0]->shape.numel(), axes_are_last(*reduce)};
     };
-    for (std::size_t a = 0; a < clusters_.size(); ++a) {
-      if (!alive(static_cast<int>(a)) || !is_loop(clusters_[a].anchor)) continue;
-      for (std::size_t b = a + 1; b < clusters_.size(); ++b) {
-        if (!alive(static_cast<int>(b)) || !is_loop(clusters_[b].anchor)) continue;
-        const Form form = form_of(clusters_[a]);
-        if (!(form == form_of(clusters_[b]))) continue;
+    std::map<Form, std::vector<int>> alike;
+    std::vector<int> loops;
+    for (int c = 0; c < static_cast<int>(clusters_.size()); ++c) {
+      if (!alive(c) || !is_loop(clusters_[static_cast<std::size_t>(c)].anchor)) continue;
+      loops.push_back(c);
+      alike[form_of(clusters_[static_cast<std::size_t>(c)])].push_back(c);
+    }
+    for (const int a : loops) {
+      if (!alive(a)) continue;
+      const Form form = form_of(clusters_[static_cast<std::size_t>(a)]);
+      const std::vector<int>& others = alike.at(form);
+      Paths paths;
+      int failures = 0;
+      auto b = std::upper_bound(others.begin(), others.end(), a);
+      for (int compared = 0; b != others.end() && compared < kSiblingsMax && failures < kSiblingsMax / 8; ++b) {
+        if (!alive(*b)) continue;
+        ++compared;
         bool worth = form.points <= request_.launch_points;
         if (!worth) {
-          const std::vector<const Node*>& read = reads_of(static_cast<int>(a));
-          for (const Node* source : reads_of(static_cast<int>(b)))
+          const std::vector<const Node*>& read = reads_of(a);
+          for (const Node* source : reads_of(*b))
             worth = worth || (source->shape.numel() * 8 >= form.points &&
                               std::find(read.begin(), read.end(), source) != read.end());
         }
         if (!worth) continue;
-        const int ia = static_cast<int>(a), ib = static_cast<int>(b);
-        if (connected(ia, ib) || connected(ib, ia)) continue;
-        try_merge(ia, ib);
+        if (paths.of != a) paths = paths_of(a);
+        if (leads_to(paths, *b) || comes_from(paths, *b)) continue;
+        if (try_merge(a, *b))
+          paths = {};
+        else
+          ++failures;
       }
     }
+  }
+  // What is known of the paths between one cluster and all others. It holds until clusters change.
+  struct Paths {
+    int of = -1, horizon = 0;
+    std::vector<bool> before;        // paths lead from these clusters to it
+    std::vector<signed char> after;  // 1: a path leads from it to this cluster, -1: none, 0: not known yet
+  };
+  Paths paths_of(int c) {
+    Paths paths{c, horizon_of(c), std::vector<bool>(clusters_.size()), std::vector<signed char>(clusters_.size())};
+    std::vector<int> stack{c};
+    while (!stack.empty()) {
+      const int at = stack.back();
+      stack.pop_back();
+      for (const int source : clusters_before(at, paths.horizon)) {
+        if (paths.before[static_cast<std::size_t>(source)]) continue;
+        paths.before[static_cast<std::size_t>(source)] = true;
+        stack.push_back(source);
+      }
+    }
+    return paths;
+  }
+  std::vector<int> clusters_before(int c, int horizon) {
+    std::vector<int> found;
+    for (const Node* source : reads_of(c))
+      if (auto it = cluster_at_.find(source);
+          it != cluster_at_.end() && it->second != c && spans_[static_cast<std::size_t>(it->second)].last >= horizon)
+        found.push_back(it->second);
+    return found;
+  }
+  // Visits each cluster once for all questions about one cluster.
+  bool leads_to(Paths& paths, int to) {
+    struct Visit {
+      int cluster;
+      std::vector<int> sources;
+    };
+    const auto known = [&](int c) -> signed char& { return paths.after[static_cast<std::size_t>(c)]; };
+    if (known(to) != 0) return known(to) > 0;
+    std::vector<Visit> visits{{to, clusters_before(to, paths.horizon)}};
+    while (!visits.empty()) {
+      Visit& visit = visits.back();
+      if (visit.sources.empty()) {
+        known(visit.cluster) = -1;
+        visits.pop_back();
+        continue;
+      }
+      const int source = visit.sources.back();
+      visit.sources.pop_back();
+      if (source == paths.of || known(source) > 0) {
+        for (const Visit& each : visits) known(each.cluster) = 1;
+        return true;
+      }
+      if (known(source) == 0) visits.push_back({source, clusters_before(source, paths.horizon)});
+    }
+    return false;
+  }
+  bool comes_from(Paths& paths, int from) {
+    // The horizon of `paths` is no later than that of a cluster that begins after it.
+    if (spans_[static_cast<std::size_t>(from)].first < spans_[static_cast<std::size_t>(paths.of)].first)
+      return connected(from, paths.of);
+    return paths.before[static_cast<std::size_t>(from)];
   }
   // Values that the cluster loads, also through nodes that it computes again. They are needed often, so they are kept until the
   // cluster or the set of recomputed nodes changes.

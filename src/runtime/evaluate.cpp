@@ -150,9 +150,44 @@ void compute_wide(const Node& concat, Device device) {
   concat.storage.set(whole->storage.get()->shared());
 }
 
+// Programs with more nodes are computed in pieces, because compiling takes longer for each node of a longer program, and because
+// the pieces of a loop often have one plan.
+constexpr std::size_t kLongProgram = 8192, kPiece = 2048;
+
+// `order`: the program's nodes, inputs before readers.
+void compute_pieces(const std::vector<const Node*>& order, Device device) {
+  const auto computed = [](const Node* node) { return node->storage ? node : graph::written_out(node); };
+  std::unordered_map<const Node*, std::size_t> last_reader;           // through views, which are not stored
+  std::unordered_map<const Node*, std::vector<const Node*>> results;  // of calls with several
+  for (std::size_t i = 0; i < order.size(); ++i)
+    for (const NodeRef& input : order[i]->inputs) {
+      const Node* source = computed(input.get());
+      if (source->kind == graph::Kind::call && graph::has_several_results(*source)) results[source].push_back(order[i]);
+      while (graph::is_view(source->kind) && !source->storage) source = computed(source->inputs[0].get());
+      last_reader[source] = i;
+    }
+  for (std::size_t begin = 0; begin + kPiece < order.size(); begin += kPiece) {
+    std::vector<NodeRef> wanted;
+    for (std::size_t i = begin; i < begin + kPiece; ++i) {
+      const Node* node = order[i];
+      const auto reader = last_reader.find(node);
+      if (node->storage || node->inputs.empty() || graph::is_view(node->kind) || reader == last_reader.end() ||
+          reader->second < begin + kPiece)
+        continue;
+      const auto several = results.find(node);
+      if (several == results.end())
+        wanted.push_back(node->shared_from_this());
+      else
+        for (const Node* result : several->second) wanted.push_back(result->shared_from_this());
+    }
+    if (!wanted.empty()) compute(wanted, device);
+  }
+}
+
 }  // namespace
 
 void compute(std::span<const NodeRef> outputs, Device device) {
+  thread_local bool in_pieces = false;
   thread_local std::unique_ptr<Structure> kept;  // kept to reuse its memory; empty while in use
   std::unique_ptr<Structure> structure = kept ? std::move(kept) : std::make_unique<Structure>();
   const std::uint64_t settings = settings_word();
@@ -165,6 +200,21 @@ void compute(std::span<const NodeRef> outputs, Device device) {
     for (const NodeRef& output : outputs)
       if (!output->storage) left.push_back(output);
     if (!left.empty()) compute(left, device);
+    return;
+  }
+  if (structure->nodes.size() > kLongProgram && !in_pieces) {
+    in_pieces = true;
+    try {
+      compute_pieces(structure->nodes, device);
+      std::vector<NodeRef> left;
+      for (const NodeRef& output : outputs)
+        if (!output->storage) left.push_back(output);
+      if (!left.empty()) compute(left, device);
+    } catch (...) {
+      in_pieces = false;
+      throw;
+    }
+    in_pieces = false;
     return;
   }
   RuntimeState& state = RuntimeState::current();
@@ -204,8 +254,8 @@ void evaluate(std::span<const NodeRef> nodes, std::optional<Device> device) {
       throw UsageError("eval: the value is an argument of a function that was compiled; it has no elements of its own");
     if (is_block(node->type) && node->kind == graph::Kind::permute)
       throw DTypeError(
-          fmt::format("eval: blocks of {} lie along the last axis, so a transposed matrix of them is for matmul "
-                      "only; cast it to f32 before",
+          fmt::format("eval: blocks of {} are along the last axis, so only matmul can read a transposed matrix of "
+                      "them; cast it to f32 before transposing",
                       name_of(node->type)));
     if (&node->table != &graph_state.table)
       throw UsageError(

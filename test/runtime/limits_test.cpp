@@ -1,14 +1,14 @@
 // Sizes that 64 bits do not count, and graphs that are far longer than a stack is deep.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <functional>
 
 #include "base/message_of.hpp"
 #include "graph/node.hpp"
-#include "weft/error.hpp"
-#include "weft/grad.hpp"
-#include "weft/ops.hpp"
+#include "runtime/evaluate.hpp"
+#include "weft/weft.hpp"
 
 namespace weft {
 namespace {
@@ -78,7 +78,7 @@ TEST(Sizes, Beyond64BitsAreRefused) {
   EXPECT_EQ(wide().numel(), kHuge);
 }
 
-// Each walk over a graph keeps a list of its own, where recursion would leave the stack.
+// Each walk over a graph keeps its own stack, because recursion would overflow the call stack.
 TEST(Chains, OfManyNodes) {
   const auto chain = [](const Tensor& x, int nodes) {
     Tensor y = x;
@@ -90,12 +90,52 @@ TEST(Chains, OfManyNodes) {
     const Tensor x = full({2}, 0.5);
     const Tensor g = grad(sum(chain(x, 100'000)), {x})[0];
     EXPECT_GT(graph::live_node_count(), 200'000u);
-    // Compiling takes some tenths of a millisecond a node, so shorter ones are evaluated.
     const Tensor y = chain(x, 3'000), values[] = {y, grad(sum(y), {x})[0]};
     eval(values);
     for (const Tensor& value : values) EXPECT_TRUE(std::isfinite(value.to_vector<float>()[0]));
   }
   EXPECT_LE(graph::live_node_count(), before + 16);
+}
+
+TEST(Chains, OfManyNodesAreEvaluatedInPieces) {
+  double expected = 0.5, slope = 1;
+  const Tensor x = tensor<double>({0.5}, {1});
+  Tensor y = x;
+  const std::size_t plans = runtime::compiled_plan_count();
+  for (int i = 0; i < 100'000; ++i) {
+    y = i % 2 ? y * 0.999 + 0.001 : sin(y);
+    if (i < 20'000) {
+      slope *= i % 2 ? 0.999 : std::cos(expected);
+      expected = i % 2 ? expected * 0.999 + 0.001 : std::sin(expected);
+    }
+    if (i == 19'999) {
+      // Both results of a call at the border of pieces, and views of earlier values, are found again.
+      const Tensor sorted = sort(concat({y, x}, 0)).values;
+      EXPECT_NEAR(flip(y, {0}).item<double>(), expected, 1e-9 * std::abs(expected));
+      EXPECT_NEAR(sum(sorted).item<double>(), expected + 0.5, 1e-9);
+      const Tensor gradient = grad(sum(y), {x})[0];
+      EXPECT_NEAR(gradient.item<double>(), slope, 1e-9 * std::abs(slope));
+    }
+  }
+  EXPECT_TRUE(std::isfinite(y.item<double>()));
+  EXPECT_LE(runtime::compiled_plan_count(), plans + 40);  // most pieces of a chain share a plan
+}
+
+TEST(Chains, CompileInATimeThatGrowsWithTheirLength) {
+  const auto seconds = [](int steps) {
+    const Tensor w = full({8, 8}, 0.1).eval(), x = ones({4, 8}).eval();
+    auto run = compile([&](Tensor start) {
+      Tensor z = start;
+      for (int i = 0; i < steps; ++i) z = tanh(matmul(z, w));
+      return grad(sum(z), {w})[0];
+    });
+    const auto begin = std::chrono::steady_clock::now();
+    run(x).eval();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  (void)seconds(20);
+  const double some = seconds(150), many = seconds(600);
+  EXPECT_LT(many, 8 * some + 0.5) << some << " s for 150 steps";
 }
 
 }  // namespace
