@@ -3,7 +3,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cxxabi.h>
+
 #include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <typeinfo>
 #include <unordered_set>
 
 #include "graph/trace_scope.hpp"
@@ -51,8 +58,67 @@ const Variable& Parameter::variable() const {
 
 const Shape& Parameter::shape() const { return record_->shape; }
 
+namespace {
+
+// Modules without a parent, in the order of their addresses, of all sessions and threads.
+struct Orphans {
+  std::mutex mutex;
+  std::set<const Module*, std::less<>> modules;
+  static Orphans& all() {
+    static Orphans& orphans = *new Orphans;  // outlives modules that are static themselves
+    return orphans;
+  }
+  void insert(const Module* module) {
+    const std::lock_guard lock(mutex);
+    modules.insert(module);
+  }
+  void erase(const Module* module) {
+    const std::lock_guard lock(mutex);
+    modules.erase(module);
+  }
+};
+
+std::string type_name(const Module& module) {
+  const char* mangled = typeid(module).name();
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> name(abi::__cxa_demangle(mangled, nullptr, nullptr, &status),
+                                                         &std::free);
+  return name ? name.get() : mangled;
+}
+
+}  // namespace
+
+void detail::check_members(const Module& module, const void* begin, std::size_t bytes) {
+  const auto* first = static_cast<const std::byte*>(begin);
+  const Module* forgotten = nullptr;
+  {
+    Orphans& orphans = Orphans::all();
+    const std::lock_guard lock(orphans.mutex);
+    for (auto at = orphans.modules.lower_bound(static_cast<const Module*>(begin)); at != orphans.modules.end(); ++at) {
+      const auto* place = reinterpret_cast<const std::byte*>(*at);
+      if (!std::less<>()(place, first + bytes)) break;
+      if (*at == &module) continue;
+      forgotten = *at;
+      break;
+    }
+  }
+  if (forgotten)
+    throw UsageError(fmt::format(
+        "module: {} has a member {} ({}), {} bytes from its beginning, that was not added, so it would be neither "
+        "trained nor "
+        "saved; declare it as nn::Child, or call add(\"name\", member) in the constructor, or hold it by a pointer",
+        type_name(module), type_name(*forgotten), forgotten->describe(),
+        reinterpret_cast<const std::byte*>(forgotten) - first));
+}
+
+Module::Module() { Orphans::all().insert(this); }
+
 Module::~Module() {
-  for (auto& [name, child] : children_) child->parent_ = nullptr;
+  Orphans::all().erase(this);
+  for (auto& [name, child] : children_) {
+    child->parent_ = nullptr;
+    Orphans::all().insert(child);
+  }
   if (parent_) std::erase_if(parent_->children_, [this](const auto& entry) { return entry.second == this; });
 }
 
@@ -78,6 +144,7 @@ void Module::add(std::string_view name, Module& child) {
   child.parent_ = this;
   child.name_ = name;
   children_.emplace_back(name, &child);
+  Orphans::all().erase(&child);
 }
 
 Parameter Module::parameter(std::string_view name, const Shape& shape, const Init& init, ParameterOptions options) {

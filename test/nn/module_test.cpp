@@ -51,6 +51,41 @@ TEST(Module, ModeReachesChildren) {
   EXPECT_TRUE(pair.dropout.is_training());
 }
 
+TEST(Module, AMemberThatWasNotAddedIsNamed) {
+  struct Forgetful : Module {
+    Child<Linear> hidden{this, "hidden", 3, 4};
+    Linear output{4, 2};
+    Tensor operator()(const Tensor& x) const { return output(hidden(x)); }
+  };
+  struct Outer : Module {
+    Child<Forgetful> inner{this, "inner"};
+  };
+  struct ByHand : Module {
+    Forgetful inner;
+    ByHand() { add("inner", inner); }
+  };
+  const auto expect_named = [](const std::string& message) {
+    EXPECT_NE(message.find("Forgetful has a member weft::nn::Linear (Linear 4 -> 2)"), std::string::npos) << message;
+    EXPECT_NE(message.find("was not added"), std::string::npos) << message;
+  };
+  Forgetful forgetful;
+  expect_named(message_of<UsageError>([&] { check_members(forgetful); }));
+  expect_named(message_of<UsageError>([] { Outer outer; }));
+  expect_named(message_of<UsageError>([] { Sequential().emplace<Forgetful>(); }));
+  expect_named(message_of<UsageError>([] { ModuleList<Forgetful>().emplace(); }));
+  ByHand by_hand;
+  EXPECT_NE(message_of<UsageError>([&] { check_members(by_hand); }).find("was not added"), std::string::npos);
+
+  struct Apart : Module {
+    Child<Linear> hidden{this, "hidden", 3, 4};
+    std::unique_ptr<Linear> teacher = std::make_unique<Linear>(3, 4);
+  };
+  Apart apart;
+  Linear beside{3, 4};
+  EXPECT_NO_THROW(check_members(apart));
+  EXPECT_EQ(apart.parameters().size(), 2u);
+}
+
 TEST(Module, BadNamesAndTreesAreErrors) {
   struct Odd : Module {
     using Module::add;

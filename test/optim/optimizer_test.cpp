@@ -1,6 +1,8 @@
 // Updates against scalar references in double.
 #include "weft/optim/optimizer.hpp"
 
+#include "base/message_of.hpp"
+
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -244,6 +246,18 @@ TEST(Optimizer, AdamWithoutMomentum) {
 }
 
 // First a part of a model, then all of it: the parameters that the first optimiser laid together are copied by the second.
+TEST(Optimizer, RefusesAModuleWithAMemberThatWasNotAdded) {
+  struct Forgetful : nn::Module {
+    nn::Child<nn::Linear> hidden{this, "hidden", 3, 4};
+    nn::Linear output{4, 2};
+  };
+  Forgetful model;
+  EXPECT_NE(
+      test::message_of<UsageError>([&] { SGD optimizer(model); }).find("a member weft::nn::Linear (Linear 4 -> 2)"),
+      std::string::npos);
+  EXPECT_NO_THROW(SGD(model.hidden));
+}
+
 TEST(Optimizer, OfAPartAndThenOfAll) {
   const auto run = [](bool part_first) {
     Variable a(tensor({1.0f, -2.0f}), "a"), b(tensor({3.0f}), "b");

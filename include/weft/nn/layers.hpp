@@ -90,6 +90,7 @@ class Sequential : public Module {
   template <class M, class... Arguments>
   Sequential& emplace(Arguments&&... arguments) {
     auto module = std::make_unique<M>(std::forward<Arguments>(arguments)...);
+    check_members(*module);
     add(std::to_string(steps_.size()), *module);
     steps_.push_back([m = module.get()](const Tensor& x) { return (*m)(x); });
     owned_.push_back(std::move(module));

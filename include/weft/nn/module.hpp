@@ -2,11 +2,13 @@
 #pragma once
 
 #include <atomic>
+#include <concepts>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -40,6 +42,11 @@ class Parameter {
   std::shared_ptr<Record> record_;
 };
 
+namespace detail {
+/// Throws if a module in these bytes, other than `module`, has no parent.
+void check_members(const Module& module, const void* begin, std::size_t bytes);
+}  // namespace detail
+
 /// A parameter with its full name.
 struct NamedParameter {
   std::string name;
@@ -52,7 +59,7 @@ struct NamedParameter {
 /// none; one thread at a time.
 class Module {
  public:
-  Module() = default;
+  Module();
   virtual ~Module();
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
@@ -124,6 +131,14 @@ class Module {
   std::vector<NamedVariable> buffers_;
 };
 
+/// Looks for members that are modules and were not added, which would be neither trained nor saved. `Child`, `ModuleList`,
+/// `Sequential` and optimisers call this. A module that should stay apart can be held by a pointer.
+/// Errors  UsageError that names the type, the sizes and the place of such a member.
+template <std::derived_from<Module> M>
+void check_members(const M& module) {
+  if constexpr (!std::is_same_v<M, Module>) detail::check_members(module, &module, sizeof(M));
+}
+
 /// A member that adds itself to the module that it is a member of:
 ///
 ///     struct Classifier : nn::Module {
@@ -136,6 +151,7 @@ class Child : public M {
  public:
   template <class... Arguments>
   Child(Module* parent, std::string_view name, Arguments&&... arguments) : M(std::forward<Arguments>(arguments)...) {
+    check_members<M>(*this);
     parent->add(name, *this);
   }
 };
@@ -147,6 +163,7 @@ class ModuleList : public Module {
   template <class... Arguments>
   M& emplace(Arguments&&... arguments) {
     items_.push_back(std::make_unique<M>(std::forward<Arguments>(arguments)...));
+    check_members(*items_.back());
     add(std::to_string(items_.size() - 1), *items_.back());
     return *items_.back();
   }

@@ -16,8 +16,13 @@ namespace weft::optim {
 /// The parameters that an optimiser trains, and which of them decay. Made from a module (parameters that require gradients,
 /// with the module's decay) or from variables (those of rank 2 and above decay).
 struct ParameterList {
-  ParameterList(const nn::Module& module);                // NOLINT: implicit, so that callers can pass the whole module
-  ParameterList(const std::vector<Variable>& variables);  // NOLINT
+  ParameterList(const nn::Module& module);  // NOLINT: implicit, so that callers can pass the whole module
+  /// Errors  UsageError if a module is a member of this one and was not added to it.
+  template <std::derived_from<nn::Module> M>
+  ParameterList(const M& module) : ParameterList(static_cast<const nn::Module&>(module)) {  // NOLINT: as above
+    nn::check_members(module);
+  }
+  ParameterList(const std::vector<Variable>& variables);      // NOLINT
   ParameterList(std::vector<nn::NamedParameter> parameters);  // NOLINT
   std::vector<nn::NamedParameter> parameters;
 };
