@@ -151,7 +151,7 @@ std::vector<BadFile> bad_files() {
        "does not end in a newline"},
       {"empty dictionary", file_of("{}"), "key 'descr' is missing"},
       {"no dictionary", file_of("hello"), "expected '{', found \"h\""},
-      {"empty header", file_of(""), "the header ends where '{' is expected"},
+      {"empty header", file_of(""), "expected '{', found the end of the header"},
       {"no descr", file_of("{'fortran_order': False, 'shape': ()}"), "key 'descr' is missing"},
       {"no order", file_of("{'descr': '<f4', 'shape': ()}"), "key 'fortran_order' is missing"},
       {"no shape", file_of("{'descr': '<f4', 'fortran_order': False}"), "key 'shape' is missing"},
