@@ -1,0 +1,15 @@
+// Reading the rows of caches of keys and values in WGSL, whatever type a cache has.
+#pragma once
+
+#include "backend/webgpu/wgsl/render.hpp"
+#include "weft/inference.hpp"
+
+namespace weft::webgpu {
+
+/// Declares function `name` of a shader, which gives four channels of a row of a cache, for a head of keys:
+/// name(row, head, c), with channels 4 c to 4 c + 3. A row has `words` words and a head `width` channels; channels past the
+/// width are 0.
+void declare_row_function(ShaderPieces& shader, const char* name, CacheType type, const Bindings& bindings, int handle,
+                          Extent words, Extent width);
+
+}  // namespace weft::webgpu
