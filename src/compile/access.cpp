@@ -169,10 +169,8 @@ std::optional<kernel::View> to_view(const Access& access, const std::vector<Exte
   const Affine linear = linear_of(access.dims, strides, extents.size());
   kernel::View view;
   view.offset = linear.base;
-  for (int f = 0; f < rank; ++f) {
-    view.extents.push_back(extents[static_cast<std::size_t>(f)]);
-    view.strides.push_back(linear.coefficients[static_cast<std::size_t>(f)]);
-  }
+  view.extents.assign(extents.begin(), extents.begin() + rank);
+  view.strides.assign(linear.coefficients.begin(), linear.coefficients.begin() + rank);
   for (const Mask& mask : access.masks) {
     int axis = -1;
     for (std::size_t f = 0; f < extents.size(); ++f)
@@ -216,6 +214,8 @@ kernel::View simplified(kernel::View view) {
   }
   kernel::View out;
   out.offset = view.offset;
+  out.extents.reserve(view.extents.size());
+  out.strides.reserve(view.extents.size());
   for (std::size_t i = 0; i < view.extents.size(); ++i) {
     const bool bounded = !view.bounds.empty();
     const bool full = !bounded || (view.bounds[i].lo <= 0 && view.bounds[i].hi >= view.extents[i]);

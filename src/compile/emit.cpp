@@ -92,11 +92,10 @@ int Emitter::add(Step step) {
     if (step.op == scalar::Op::cast && steps[static_cast<std::size_t>(step.a)].type == step.type) return step.a;
   }
   const std::uint64_t hash = hash_of(step);
-  auto [first, last] = known_steps_.equal_range(hash);
-  for (auto it = first; it != last; ++it)
-    if (same_step(steps[static_cast<std::size_t>(it->second)], step)) return it->second;
+  for (std::size_t i = 0; i < steps.size(); ++i)
+    if (hashes_[i] == hash && same_step(steps[i], step)) return static_cast<int>(i);
   steps.push_back(std::move(step));
-  known_steps_.emplace(hash, static_cast<int>(steps.size()) - 1);
+  hashes_.push_back(hash);
   return static_cast<int>(steps.size()) - 1;
 }
 
@@ -349,6 +348,9 @@ BuiltLoop Emitter::finish(std::string name) {
   std::vector<Step> steps;
   std::vector<kernel::Operand> inputs;
   std::vector<const Node*> owners;
+  steps.reserve(k.steps.size());
+  inputs.reserve(k.inputs.size());
+  owners.reserve(k.inputs.size());
   auto moved = [&](int i) { return i < 0 ? -1 : step_at[static_cast<std::size_t>(i)]; };
   for (std::size_t i = 0; i < k.steps.size(); ++i) {
     if (!used[i]) continue;

@@ -40,7 +40,10 @@ struct EmitContext {
 
 class Emitter {
  public:
-  Emitter(Frame frame, const EmitContext& context) : frame_(std::move(frame)), context_(context) {}
+  Emitter(Frame frame, const EmitContext& context) : frame_(std::move(frame)), context_(context) {
+    built_.kernel.steps.reserve(8);  // most kernels have fewer, and many are emitted only for their cost
+    hashes_.reserve(8);
+  }
 
   /// Emits the node and returns the step with its value at that access. Throws MustMaterialize or SplitFrame.
   int emit(const graph::Node* node, const Access& access);
@@ -67,7 +70,7 @@ class Emitter {
   BuiltLoop built_;
   std::map<std::pair<const graph::Node*, std::vector<Extent>>, int> memo_;
   std::unordered_map<const graph::Node*, std::vector<Extent>> access_of_member_;
-  std::unordered_multimap<std::uint64_t, int> known_steps_;
+  std::vector<std::uint64_t> hashes_;  // of the kernel's steps
   std::unordered_map<const graph::Node*, int> operands_;
   bool recomputes_ = false;
 };

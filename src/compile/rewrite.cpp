@@ -94,8 +94,10 @@ OrderedGraph rebuild(const OrderedGraph& graph, const Transform& transform) {
   // Once nodes have been rebuilt, the rank gives the order of execution, not the id. Inputs come first in both.
   std::unordered_map<const Node*, NodeRef> replacement;
   OrderedGraph result;
-  std::function<void(const Node*)> visit;
+  replacement.reserve(order.size());
+  result.rank.reserve(order.size());
   std::vector<std::pair<const Node*, std::size_t>> stack;
+  std::vector<const Node*> fresh;
   auto rank_of = [&](const Node* node) {
     auto it = graph.rank.find(node);
     return it == graph.rank.end() ? 0 : it->second;
@@ -116,13 +118,14 @@ OrderedGraph rebuild(const OrderedGraph& graph, const Transform& transform) {
       if (!is_leaf(*done)) {
         const graph::Within same(done->within);
         std::vector<NodeRef> inputs;
+        inputs.reserve(done->inputs.size());
         for (const NodeRef& input : done->inputs) inputs.push_back(replacement.at(input.get()));
         rebuilt = transform(*done, with_inputs(*done, std::move(inputs)));
       }
       if (rebuilt->shape != done->shape || rebuilt->type != done->type)
         throw InternalError(fmt::format("rewrite: {} became {}", title(*done), title(*rebuilt)));
       // New nodes below the replacement take its place in the order.
-      std::vector<const Node*> fresh{rebuilt.get()};
+      fresh.push_back(rebuilt.get());
       while (!fresh.empty()) {
         const Node* made = fresh.back();
         fresh.pop_back();

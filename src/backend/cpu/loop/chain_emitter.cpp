@@ -117,6 +117,11 @@ std::uint8_t comparison_of(Op op) {
   }
 }
 
+// Code is emitted to plain memory: it runs elsewhere (Executable), and maps and protections of pages cost more than it does.
+struct Heap : Xbyak::Allocator {
+  bool useProtect() const override { return false; }
+};
+
 class ChainEmitter {
  public:
   explicit ChainEmitter(const Chain& chain) : chain_(chain) {}
@@ -158,7 +163,7 @@ class ChainEmitter {
       a_.L(label);
       a_.dd(bits);
     }
-    a_.ready(Xbyak::CodeArray::PROTECT_RW);  // it runs from other memory
+    a_.ready();
     return {a_.getCode(), a_.getCode() + a_.getSize()};
   }
 
@@ -449,7 +454,8 @@ class ChainEmitter {
   }
 
   const Chain& chain_;
-  Xbyak::CodeGenerator a_{4096, Xbyak::AutoGrow};
+  Heap heap_;
+  Xbyak::CodeGenerator a_{4096, Xbyak::AutoGrow, &heap_};
   std::map<std::uint32_t, Xbyak::Label> literals_;
   const Xbyak::Opmask* mask_ = nullptr;
   std::vector<int> held_in_, made_in_, uses_of_memory_, uses_of_step_;
