@@ -27,7 +27,8 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
                ${tile_flags} -mavx512f -mavx512dq -mavx512bw -mavx512vl -mfma -mprefer-vector-width=512)
 endif()
 set(quant_flags -O3 -fno-math-errno -Wno-psabi -Wno-uninitialized -Wno-maybe-uninitialized)
-set_property(SOURCE ${cpu_folder}/quant/baseline.cpp APPEND PROPERTY COMPILE_OPTIONS ${quant_flags})
+# -O2 takes 9 seconds less to compile, and a processor with AVX2 does not run this file.
+set_property(SOURCE ${cpu_folder}/quant/baseline.cpp APPEND PROPERTY COMPILE_OPTIONS ${quant_flags} -O2)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(quant_avx2_flags ${quant_flags} -mavx2 -mfma -mf16c)
   if(WEFT_SANITIZE)  # GCC would take an hour; baseline.cpp is the same code, and callers are checked
