@@ -16,6 +16,9 @@ std::span<const Command> commands() {
       {"eval", "Ops", "run a small program of ops on arrays from a file", set_up_eval},
       {"ops", "Ops", "list the ops: weft ops list", set_up_ops},
       {"operations", "Operations", "list, describe and call operations: weft operations list", set_up_operations},
+      {"run", "Scripts", "run a script in its sandbox: JavaScript, TypeScript, JSX", set_up_run},
+      {"repl", "Scripts", "a conversation in JavaScript", set_up_repl},
+      {"script", "Scripts", "print declarations for TypeScript: weft script types", set_up_script},
       {"devices", "Machine", "list the devices of this machine", set_up_devices},
       {"doctor", "Machine", "test every op on a device against the CPU", set_up_doctor},
   };

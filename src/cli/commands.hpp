@@ -10,7 +10,19 @@
 namespace weft::cli {
 
 /// Exit codes; `weft --help` and docs list them.
-enum ExitCode : int { kOk = 0, kFailure = 1, kUsage = 2, kFile = 3, kDevice = 4, kInterrupted = 130 };
+enum ExitCode : int {
+  kOk = 0,
+  kFailure = 1,
+  kUsage = 2,
+  kFile = 3,
+  kDevice = 4,
+  kScriptTime = 5,
+  kScriptMemory = 6,
+  kScriptStack = 7,
+  kScriptDeviceMemory = 8,
+  kScriptRefused = 9,
+  kInterrupted = 130
+};
 
 /// Ends a command after Ctrl-C, SIGTERM or SIGHUP. Thrown after unfinished files are removed.
 struct Interrupted {};
@@ -40,6 +52,9 @@ void set_up_convert(CLI::App& app, Action& action);
 void set_up_eval(CLI::App& app, Action& action);
 void set_up_ops(CLI::App& app, Action& action);
 void set_up_operations(CLI::App& app, Action& action);
+void set_up_run(CLI::App& app, Action& action);
+void set_up_repl(CLI::App& app, Action& action);
+void set_up_script(CLI::App& app, Action& action);
 void set_up_devices(CLI::App& app, Action& action);
 void set_up_doctor(CLI::App& app, Action& action);
 

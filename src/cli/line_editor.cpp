@@ -86,6 +86,7 @@ struct LineEditor::Terminal {
     el_set(editor, EL_ADDFN, "weft-interrupt", "Take the line back", interrupt);
     el_set(editor, EL_ADDFN, "weft-suspend", "Stop the process", suspend);
     el_set(editor, EL_ADDFN, "weft-paste", "Insert what is pasted", paste);
+    el_set(editor, EL_ADDFN, "weft-complete", "Complete a name", complete);
     el_set(editor, EL_BIND, "^C", "weft-interrupt", nullptr);
     el_set(editor, EL_BIND, "^Z", "weft-suspend", nullptr);
     el_set(editor, EL_BIND, "\\e[200~", "weft-paste", nullptr);
@@ -133,6 +134,35 @@ struct LineEditor::Terminal {
     ::kill(0, SIGTSTP);
     return CC_REFRESH;
   }
+  /// What all candidates have in common is inserted; if that is nothing, they are shown.
+  static unsigned char complete(EditLine* editor, int) {
+    Terminal& self = of(editor);
+    if (!self.candidates) return CC_NORM;
+    const LineInfo* const line = el_line(editor);
+    const std::string before(line->buffer, static_cast<std::size_t>(line->cursor - line->buffer));
+    std::vector<std::string> found = self.candidates(before);
+    std::erase_if(found, [&](const std::string& each) { return !each.starts_with(before); });
+    if (found.empty()) return CC_REFRESH_BEEP;
+    std::string common = found[0];
+    for (const std::string& each : found) {
+      std::size_t same = 0;
+      while (same < common.size() && same < each.size() && common[same] == each[same]) ++same;
+      common.resize(same);
+    }
+    if (common.size() > before.size()) {
+      el_insertstr(editor, common.c_str() + before.size());
+      return CC_REFRESH;
+    }
+    const std::size_t start = before.find_last_of(" ([{,;.") + 1;  // npos + 1 is 0
+    std::string shown = "\n";
+    constexpr std::size_t kShown = 60;
+    for (std::size_t i = 0; i < found.size() && i < kShown; ++i)
+      shown += found[i].substr(std::min(start, found[i].size())) + "  ";
+    if (found.size() > kShown) shown += "... " + std::to_string(found.size() - kShown) + " more";
+    std::fputs((shown + "\n").c_str(), stdout);
+    std::fflush(stdout);
+    return CC_REDISPLAY;
+  }
   /// Reads up to the mark that ends a paste.
   static unsigned char paste(EditLine* editor, int) {
     std::wstring text;
@@ -168,6 +198,7 @@ struct LineEditor::Terminal {
   std::filesystem::path path;
   std::string prompt;
   bool interrupted = false;
+  std::function<std::vector<std::string>(std::string_view)> candidates;
   std::vector<std::pair<std::string, std::string>> pasted;  // its placeholder in the line, and the text
   // Asks the terminal to mark pasted text.
   const bool marks_pastes = [] {
@@ -178,6 +209,11 @@ struct LineEditor::Terminal {
 
 LineEditor::LineEditor(std::filesystem::path history) : terminal_(std::make_unique<Terminal>(std::move(history))) {}
 LineEditor::~LineEditor() = default;
+
+void LineEditor::complete_with(std::function<std::vector<std::string>(std::string_view)> candidates) {
+  terminal_->candidates = std::move(candidates);
+  if (terminal_->editor) el_set(terminal_->editor, EL_BIND, "^I", "weft-complete", nullptr);
+}
 
 TypedLine LineEditor::read(const std::string& prompt) {
   Terminal& t = *terminal_;

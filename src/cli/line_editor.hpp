@@ -2,8 +2,11 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace weft::cli {
 
@@ -30,6 +33,9 @@ class LineEditor {
 
   /// Reads the next line. Several pasted lines are shown as "[pasted #1: 3 lines]"; the returned text has them in full.
   TypedLine read(const std::string& prompt);
+
+  /// Gives Tab a function from the line before the cursor to lines that may follow from it.
+  void complete_with(std::function<std::vector<std::string>(std::string_view line)> candidates);
 
  private:
   struct Terminal;

@@ -17,6 +17,7 @@
 #include "tensor/device.hpp"
 #include "tensor/element.hpp"
 #include "weft/error.hpp"
+#include "weft/memory_limit.hpp"
 
 namespace weft {
 
@@ -30,6 +31,7 @@ struct Pooled final : backend::Buffer {
       : device(std::move(device)), inner(std::move(inner)) {}
   ~Pooled() override {
     const std::size_t n = inner->bytes();
+    device->used -= n;
     device->pool.give(n, std::move(inner));
   }
   std::size_t bytes() const override { return inner->bytes(); }
@@ -85,6 +87,13 @@ void BufferPool::clear() {
   held_bytes_ = 0;
 }
 
+void RuntimeState::check_limit(const DeviceEntry& device, std::uint64_t bytes, FunctionRef<std::string()> label) const {
+  const std::uint64_t most = bytes_max.load(std::memory_order_relaxed), used = device.used;
+  if (most == 0 || (bytes <= most && used <= most - bytes)) return;
+  throw DeviceMemoryError(fmt::format("{} needs {} bytes, and {} of the {} bytes that this session may use are in use",
+                                      label(), bytes, used, most));
+}
+
 RuntimeState::RuntimeState(SessionState&) : settings(settings_of_environment()) {}
 
 DeviceEntry& RuntimeState::device(Device device) {
@@ -136,6 +145,7 @@ compiler::Target target_of(Device device) {
 backend::BufferPtr allocate(Device device, std::size_t bytes, FunctionRef<std::string()> label) {
   DeviceEntry& entry = RuntimeState::current().device(device);
   bytes = std::max<std::size_t>(bytes, 4);
+  RuntimeState::current().check_limit(entry, bytes, label);
   backend::BufferPtr inner = entry.pool.take(bytes);
   if (!inner) {
     const std::string text = label();
@@ -146,6 +156,7 @@ backend::BufferPtr allocate(Device device, std::size_t bytes, FunctionRef<std::s
       inner = entry.backend->allocate(bytes, text);
     }
   }
+  entry.used += inner->bytes();
   // The handle shares ownership of a Pooled and points at the buffer inside.
   auto pooled = std::make_shared<Pooled>(entry.shared_from_this(), std::move(inner));
   return backend::BufferPtr(pooled, pooled->inner.get());
@@ -197,6 +208,9 @@ backend::BufferPtr small_constant(const graph::Node& node) {
 }
 
 }  // namespace runtime
+
+void set_device_memory_limit(std::uint64_t bytes) { runtime::RuntimeState::current().bytes_max = bytes; }
+std::uint64_t device_memory_used(Device device) { return runtime::RuntimeState::current().device(device).used; }
 
 std::vector<DeviceInfo> list_devices(std::string* problem) {
   std::vector<DeviceInfo> devices;

@@ -43,6 +43,13 @@ std::shared_ptr<Executable> make_executable(const compiler::Request& request, De
   const compiler::Target target = target_of(device);
   executable->compiled =
       compiler::compile(request, target, {s.fusion, s.fused_composites, s.disabled_rewrites, s.products});
+  const auto scratch = [&] {
+    std::uint64_t bytes = 0;
+    for (const auto& buffer : executable->compiled.plan.buffers)
+      if (buffer.external < 0) bytes += buffer.bytes;
+    return bytes;
+  };
+  RuntimeState::current().check_limit(*executable->device, scratch(), [] { return std::string("scratch of a plan"); });
   executable->program = executable->device->backend->compile(executable->compiled.plan);
   for (const NodeRef& output : request.outputs) executable->output_bytes.push_back(target.storage_bytes(*output));
   kernel::Plan& plan = executable->compiled.plan;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backend/contract.hpp"
+#include "base/function_ref.hpp"
 #include "base/session_state.hpp"
 #include "runtime/plan_cache.hpp"
 #include "weft/compile.hpp"
@@ -36,6 +37,7 @@ class BufferPool {
 struct DeviceEntry : std::enable_shared_from_this<DeviceEntry> {
   std::unique_ptr<backend::Backend> backend;
   BufferPool pool;
+  std::atomic<std::uint64_t> used = 0;  // bytes of buffers in use, without those in the pool
 };
 
 class RuntimeState final : public SessionState::Part {
@@ -52,6 +54,10 @@ class RuntimeState final : public SessionState::Part {
 
   PlanCache plans;
   CompileSettings settings;
+  std::atomic<std::uint64_t> bytes_max = 0;  // on each device; 0: no limit
+
+  /// Errors: DeviceMemoryError if `bytes` more would exceed the limit.
+  void check_limit(const DeviceEntry& device, std::uint64_t bytes, FunctionRef<std::string()> label) const;
 
  private:
   std::mutex mutex_;

@@ -7,6 +7,7 @@ sh, bash, console   run by bash -euo pipefail in a folder of the document's own,
           the files of earlier ones. Of console blocks, the lines that open with `$ ` run. Lines that run a script of the
           tree, or clone it, are only looked up.
 json      parsed.
+js, jsx, ts, tsx   run by `weft run`, each by itself, in a folder of the document's own.
 
 A comment on the line before a block changes that: <!-- test: skip REASON -->; <!-- test: compile --> (cpp, not run);
 <!-- test: continue --> (cpp, goes on in the scope of the block before); <!-- test: declarations --> (cpp, functions and
@@ -27,7 +28,9 @@ import time
 
 TREE = pathlib.Path(__file__).resolve().parents[2]
 SHELL = ("sh", "bash", "console")
+SCRIPTS = ("js", "jsx", "ts", "tsx")
 MODES = {"cpp": ("skip", "compile", "continue", "declarations", "part", "excerpt"), "json": ("skip",),
+         **{language: ("skip", "run") for language in SCRIPTS},
          **{language: ("skip", "syntax") for language in SHELL}}
 FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})\s*([\w+-]*)")
 COMMENT = re.compile(r"^<!-- test: (\w+) ?(.*?) ?-->$")
@@ -217,6 +220,11 @@ def check(block, blocks, commands, options):
             json.loads("\n".join(block.lines))
         except ValueError as error:
             raise Mistake(f"not JSON: {error}") from error
+    elif block.language in SCRIPTS:
+        folder.mkdir(parents=True, exist_ok=True)
+        script = folder / f"block-{block.line}.{block.language}"
+        script.write_text("\n".join([*block.lines, ""]), "utf-8")
+        run([options.prefix / "bin/weft", "run", script.resolve(), *(block.argument.split() if block.mode == "run" else [])], folder, options, stdin=subprocess.DEVNULL)
     elif block.language == "cpp":
         if block.mode != "compile" and id(block) in commands:
             run(commands[id(block)], folder, options, stdin=subprocess.DEVNULL)

@@ -62,6 +62,10 @@ false
 ```json
 {"steps": []}
 ```
+<!-- test: run --allow-read . -->
+```js
+console.log("run by weft");
+```
 ```text
 not code
 ```
@@ -112,7 +116,7 @@ def main():
                                   capture_output=True, text=True, check=False)
 
         result = check(SOUND + part(LESSON[0]) + part(LESSON[1]) + part("int main() {", mode="excerpt"))
-        if result.returncode != 0 or not result.stdout.endswith("13 passed, 0 failed, 1 skipped\n"):
+        if result.returncode != 0 or not result.stdout.endswith("14 passed, 0 failed, 1 skipped\n"):
             failed += 1
             print(f"sound blocks: {result.returncode}: {result.stdout}{result.stderr}")
         for name, text, expected in BROKEN:

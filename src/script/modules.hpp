@@ -1,0 +1,47 @@
+// Modules of the script: layers of Weft, and classes of the script that extend nn.Module.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "script/engine.hpp"
+#include "weft/nn/module.hpp"
+
+namespace weft::script {
+
+/// A module whose children and parameters are named from outside.
+struct OpenModule : nn::Module {
+  using nn::Module::add;
+  using nn::Module::parameter;
+  std::string title = "Module";
+  std::string describe() const override { return title; }
+};
+
+struct ModuleHandle final : Handle {
+  using Forward = std::function<Local(Engine&, Arguments)>;
+  ModuleHandle(Engine& engine, std::shared_ptr<nn::Module> module) : Handle(engine), module(std::move(module)) {}
+  std::string_view kind() const override { return "Module"; }
+  std::shared_ptr<nn::Module> module;
+  Forward forward;                                    // empty: the method of the script's class
+  std::vector<std::shared_ptr<nn::Module>> children;  // outlive the handles of the script
+  std::vector<JSValue> steps;                         // of nn.sequential: modules and functions
+  void mark(JSRuntime* runtime, JS_MarkFunc* mark) override {
+    for (const JSValue step : steps) JS_MarkValue(runtime, step, mark);
+  }
+  ~ModuleHandle() override {
+    for (const JSValue step : steps) JS_FreeValueRT(engine.runtime, step);
+  }
+};
+
+inline ModuleHandle* module_handle(Engine& engine, JSValueConst value) {
+  return static_cast<ModuleHandle*>(static_cast<Handle*>(JS_GetOpaque(value, engine.module_class)));
+}
+/// Parameters of a module, an optimizer, or an array of variables.
+std::optional<std::vector<Variable>> parameters_of(Engine& engine, JSValueConst value);
+/// The parameters of an optimizer, or null.
+const std::vector<Variable>* optimizer_parameters(Engine& engine, JSValueConst value);
+
+}  // namespace weft::script

@@ -1,0 +1,55 @@
+// The parts of "weft" that are scripts themselves: classes of errors, and component trees for JSX.
+#include <string_view>
+
+#include "script/engine.hpp"
+
+namespace weft::script {
+namespace {
+
+constexpr std::string_view kPrelude = R"js((() => {
+"use strict";
+class WeftError extends Error {}
+const made = { WeftError };
+for (const name of ["ShapeError", "DTypeError", "DeviceError", "FileError", "UsageError", "OperationError", "AccessError"])
+  made[name] = { [name]: class extends WeftError {} }[name];
+made.DeviceMemoryError = { DeviceMemoryError: class extends made.DeviceError {} }.DeviceMemoryError;
+for (const name of Object.keys(made)) {
+  Object.defineProperty(made[name], "name", { value: name });
+  Object.defineProperty(made[name].prototype, "name", { value: name, writable: true, configurable: true });
+}
+delete globalThis.SharedArrayBuffer;
+delete globalThis.Atomics;
+
+// Elements of component trees, as JSX writes them.
+const Fragment = Symbol("Fragment");
+const h = (type, props, ...children) =>
+  Object.freeze({ type, props: Object.freeze({ ...props }), children: Object.freeze(children.flat(Infinity)) });
+const PlainError = Error;
+const stackOf = () => new PlainError().stack;
+return { ...made, h, Fragment, stackOf };
+})())js";
+
+}  // namespace
+
+void define_prelude(Engine& engine) {
+  const Local made =
+      engine.checked(JS_Eval(engine.context, kPrelude.data(), kPrelude.size(), "weft:prelude", JS_EVAL_TYPE_GLOBAL));
+  JSPropertyEnum* names = nullptr;
+  std::uint32_t count = 0;
+  engine.checked(JS_GetOwnPropertyNames(engine.context, &names, &count, made.get(), JS_GPN_STRING_MASK));
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const char* const text = JS_AtomToCString(engine.context, names[i].atom);
+    const std::string name = text;
+    JS_FreeCString(engine.context, text);
+    Local value(engine.context, JS_GetProperty(engine.context, made.get(), names[i].atom));
+    if (name == "stackOf") {
+      engine.stack_function = value.release();
+      continue;
+    }
+    if (name.ends_with("Error")) engine.error_classes.emplace(name, JS_DupValue(engine.context, value.get()));
+    add_export(engine, name.c_str(), std::move(value));
+  }
+  JS_FreePropertyEnum(engine.context, names, count);
+}
+
+}  // namespace weft::script

@@ -1,0 +1,365 @@
+// Declarations of "weft" for TypeScript: the nouns by hand, every op from the table.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "script/functions.hpp"
+
+namespace weft::script {
+namespace {
+
+using graph::AttributeSpec;
+using graph::AttributeType;
+using graph::OpRow;
+
+constexpr std::string_view kNouns = R"ts(// The module "weft". Made by `weft script types` from the table of ops.
+declare module "weft" {
+  export type DType = %DTYPES%;
+  /** Numbers and booleans in nested arrays. */
+  export type Numbers = number | boolean | bigint | readonly Numbers[];
+  export type TypedArray = Int8Array | Uint8Array | Uint8ClampedArray | Int16Array | Uint16Array | Int32Array | Uint32Array
+    | Float32Array | Float64Array | BigInt64Array | BigUint64Array;
+  /** An input of an op. A number takes the dtype of the tensors beside it. */
+  export type Operand = Tensor | Variable | Numbers;
+  export type Extents = number | readonly number[];
+  export type Pairs = readonly (readonly [number, number])[];
+  export type Bytes = ArrayBuffer | TypedArray;
+
+  export class WeftError extends Error {}
+  export class ShapeError extends WeftError {}
+  export class DTypeError extends WeftError {}
+  export class DeviceError extends WeftError {}
+  export class DeviceMemoryError extends DeviceError {}
+  export class FileError extends WeftError {}
+  export class UsageError extends WeftError {}
+  export class OperationError extends WeftError {}
+  export class AccessError extends WeftError {}
+
+  /** What tensors and variables have in common. */
+  export interface Values {
+    readonly shape: number[];
+    readonly dtype: DType;
+    readonly device: string;
+    readonly rank: number;
+    readonly size: number;
+    /** The one element. */
+    item(): any;
+    /** All elements in nested arrays. */
+    toArray(): any;
+    /** All elements in a typed array, computed on another thread meanwhile. */
+    read(): Promise<any>;
+    readSync(): any;
+    /** Computes the value now. */
+    eval(): this;
+    evalAsync(): Promise<this>;
+    /** The value in another dtype, or on another device. */
+    to(dtypeOrDevice: DType | (string & {})): Tensor;
+    /** A part: a position, [start, stop, step] or null for each axis; or a tensor of positions, or a mask. */
+    get(...places: (number | null | readonly (number | null)[])[]): Tensor;
+    get(positionsOrMask: Tensor): Tensor;
+    /** Adds gradients to the variables that this value was made from. */
+    backward(seed?: Tensor): void;
+    dispose(): void;
+    [Symbol.dispose](): void;
+  }
+  /** A handle to a value that never changes. */
+  export interface Tensor extends Values, Ops {
+    readonly label: string;
+    readonly isDisposed: boolean;
+    named(label: string): Tensor;
+    toString(): string;
+  }
+  /** State that changes. */
+  export interface Variable extends Values, Ops {
+    value: Tensor;
+    assign(next: Operand): void;
+    readonly gradient: Tensor | null;
+    clearGradient(): void;
+    readonly name: string;
+    requiresGrad: boolean;
+  }
+
+  export function tensor(data: Numbers | TypedArray | Tensor, options?: { dtype?: DType; shape?: Extents; device?: string }): Tensor;
+  export function variable(value: Numbers | TypedArray | Tensor, options?: { name?: string; requiresGrad?: boolean }): Variable;
+  /** The five calls underneath: bytes in, ops by name, ops of your own, bytes out, bytes over. */
+  export function create(bytes: Bytes, shape: Extents, dtype: DType): Tensor;
+  export function dispatch(op: string, inputs: readonly Operand[], attributes?: Record<string, unknown>): Tensor[];
+  export function read(handle: Tensor | Variable): ArrayBuffer;
+  export function write(handle: Tensor | Variable, bytes: Bytes): void;
+  export interface OpFunction { (...argumentsOfOp: (Operand | Record<string, unknown> | null)[]): Tensor }
+  export function registerOp(definition: { name: string; inputs: readonly string[]; forward: string;
+    attributes?: Record<string, number>; gradients?: readonly string[]; doc?: string }): OpFunction;
+  export interface ValueType { dtype: DType; shape: number[] }
+  export function registerKernel(definition: { name: string; inputs: readonly string[]; attributes?: Record<string, number>;
+    outputs?: number; shape?: (inputs: ValueType[], attributes: Record<string, number>) => ValueType[];
+    cpu?: (inputs: any[], outputs: any[], facts: { inputShapes: number[][]; outputShapes: number[][] }) => void;
+    wgsl?: string; workgroupSize?: number; workgroups?: string;
+    gradient?: (call: { inputs: Tensor[]; outputs: Tensor[]; outputGradients: (Tensor | null)[];
+      attributes: Record<string, number> }) => (Tensor | null)[]; doc?: string }): OpFunction;
+  export function einsum(subscripts: string, ...operands: (Tensor | Variable)[]): Tensor;
+
+  /** Gradients: of an output with respect to inputs, or of a function at its first argument. */
+  export function grad(output: Tensor, input: Tensor | Variable, seed?: Tensor): Tensor;
+  export function grad(output: Tensor, inputs: readonly (Tensor | Variable)[] | nn.Module | optim.Optimizer, seed?: Tensor): Tensor[];
+  export function grad(f: (x: Tensor, ...more: any[]) => Tensor): (x: Tensor, ...more: any[]) => Tensor;
+  export function valueAndGrad(f: (x: Tensor, ...more: any[]) => Tensor): (x: Tensor, ...more: any[]) => [Tensor, Tensor];
+  export function noGrad<T>(f: () => T): T;
+  export function autocast<T>(dtype: "f32" | "f16" | "bf16", f: () => T): T;
+  export type Results = Tensor | Variable | readonly Tensor[] | { [name: string]: Tensor } | void;
+  export interface Compiled<A extends any[], R> {
+    (...given: { [K in keyof A]: A[K] | number }): R;
+    explain(source?: boolean): string;
+    readonly kernelCount: number;
+    readonly traceCount: number;
+  }
+  export function compile<A extends Tensor[], R extends Results>(f: (...given: A) => R): Compiled<A, R>;
+  export function explain(value: Tensor, source?: boolean): string;
+  export function manualSeed(seed: number): void;
+  export function defaultDevice(device?: string): string;
+  export function handleCount(): number;
+  export function collectGarbage(): void;
+
+  export interface Element { readonly type: any; readonly props: Readonly<Record<string, any>>; readonly children: readonly any[] }
+  export function h(type: any, props: Record<string, any> | null, ...children: any[]): Element;
+  export const Fragment: unique symbol;
+
+  export namespace nn {
+    interface Module { (...given: any[]): any }
+    class Module {
+      constructor();
+      forward(...given: any[]): any;
+      add<M extends Module>(name: string, module: M): M;
+      parameter(name: string, shape: Extents, options?: { init?: "zeros" | "ones" | "constant" | "normal" | "uniform" | "xavier";
+        deviation?: number; low?: number; high?: number; value?: number }): Variable;
+      parameters(): Variable[];
+      namedParameters(): Record<string, Variable>;
+      readonly parameterCount: number;
+      readonly isTraining: boolean;
+      train(on?: boolean): this;
+      eval(): this;
+      zeroGrad(): void;
+      initialize(seed: number): void;
+      summary(): string;
+      save(path: string): void;
+      load(path: string): void;
+    }
+    interface Layer extends Module { (x: Tensor): Tensor }
+    interface States { output: Tensor; h: Tensor; c?: Tensor }
+    interface Recurrent extends Module { (x: Tensor): States }
+    interface ConvOptions { stride?: Extents; padding?: Extents; dilation?: Extents; groups?: number; bias?: boolean }
+    interface ConvTransposeOptions extends ConvOptions { outputPadding?: Extents }
+    interface RecurrentOptions { layers?: number; bias?: boolean; batchFirst?: boolean; bidirectional?: boolean; dropout?: number }
+    interface PoolOptions { stride?: Extents; padding?: Extents }
+    type Reduction = "mean" | "sum" | "none";
+    function linear(inputs: number, outputs: number, options?: { bias?: boolean }): Layer;
+    function embedding(rows: number, width: number): Layer;
+    function layerNorm(width: number, options?: { bias?: boolean; eps?: number }): Layer;
+    function rmsNorm(width: number, options?: { eps?: number }): Layer;
+    function dropout(p: number): Layer;
+    function channelDropout(p: number): Layer;
+    function conv1d(inputs: number, outputs: number, kernel: Extents, options?: ConvOptions): Layer;
+    function conv2d(inputs: number, outputs: number, kernel: Extents, options?: ConvOptions): Layer;
+    function conv3d(inputs: number, outputs: number, kernel: Extents, options?: ConvOptions): Layer;
+    function convTranspose1d(inputs: number, outputs: number, kernel: Extents, options?: ConvTransposeOptions): Layer;
+    function convTranspose2d(inputs: number, outputs: number, kernel: Extents, options?: ConvTransposeOptions): Layer;
+    function convTranspose3d(inputs: number, outputs: number, kernel: Extents, options?: ConvTransposeOptions): Layer;
+    function maxPool(kernel: Extents, options?: PoolOptions): Layer;
+    function avgPool(kernel: Extents, options?: PoolOptions): Layer;
+    function adaptiveAvgPool(size: Extents): Layer;
+    function adaptiveMaxPool(size: Extents): Layer;
+    function batchNorm(channels: number, options?: { eps?: number; momentum?: number; affine?: boolean }): Layer;
+    function groupNorm(groups: number, channels: number, options?: { affine?: boolean; eps?: number }): Layer;
+    function flatten(): Layer;
+    function prelu(channels?: number): Layer;
+    function rnn(inputs: number, width: number, options?: RecurrentOptions): Recurrent;
+    function gru(inputs: number, width: number, options?: RecurrentOptions): Recurrent;
+    function lstm(inputs: number, width: number, options?: RecurrentOptions): Recurrent;
+    function gpt(config?: { vocabulary?: number; context?: number; layers?: number; heads?: number; width?: number;
+      dropout?: number; tied?: boolean }): Layer;
+    /** Modules and functions one after another. */
+    function sequential(...steps: (Module | ((x: Tensor) => Tensor))[]): Layer;
+    function crossEntropy(logits: Tensor, targets: Tensor, options?: { weight?: Tensor; labelSmoothing?: number;
+      ignoreIndex?: number; reduction?: Reduction }): Tensor;
+    function mse(prediction: Tensor, target: Operand, options?: { reduction?: Reduction }): Tensor;
+    function l1(prediction: Tensor, target: Operand, options?: { reduction?: Reduction }): Tensor;
+    function huber(prediction: Tensor, target: Operand, options?: { delta?: number; reduction?: Reduction }): Tensor;
+    function binaryCrossEntropy(logits: Tensor, targets: Operand, options?: { reduction?: Reduction }): Tensor;
+    function nll(logProbabilities: Tensor, targets: Operand, options?: { reduction?: Reduction }): Tensor;
+  }
+
+  export namespace optim {
+    interface Optimizer {
+      /** One update; returns the norm of the gradients. */
+      step(gradients: readonly Tensor[], learningRate?: number | Tensor): Tensor;
+      parameters(): Variable[];
+      learningRate: number;
+      readonly stepCount: number;
+    }
+    type Parameters = nn.Module | readonly Variable[];
+    function sgd(parameters: Parameters, options?: { learningRate?: number; momentum?: number; dampening?: number;
+      nesterov?: boolean; weightDecay?: number; maximize?: boolean; clipNorm?: number }): Optimizer;
+    interface AdamOptions { learningRate?: number; beta1?: number; beta2?: number; epsilon?: number; weightDecay?: number; clipNorm?: number }
+    function adam(parameters: Parameters, options?: AdamOptions): Optimizer;
+    function adamW(parameters: Parameters, options?: AdamOptions): Optimizer;
+    function schedule(options: { kind?: "constant" | "linear" | "cosine" | "staircase"; rate?: number; finalRate?: number;
+      steps?: number; warmUp?: number; factor?: number; every?: number }): (step: number) => number;
+  }
+
+  /** Operations that were granted (--allow-operations, --allow-register). */
+  export namespace operations {
+    function list(): { id: string; kind: string; description: string }[];
+    function describe(id: string): any;
+    function call(id: string, input?: unknown, options?: { timeout?: number }): Promise<any>;
+    function register(specification: { namespace: string; name: string; version?: string; kind?: "query" | "mutation";
+      title?: string; description?: string; input?: unknown; output?: unknown; scopes?: readonly string[] },
+      f: (input: any) => unknown): string;
+  }
+  /** Files in granted folders (--allow-read, --allow-write). */
+  export namespace files {
+    function readText(path: string): string;
+    function read(path: string): Uint8Array;
+    function writeText(path: string, text: string): void;
+    function write(path: string, bytes: Bytes): void;
+    function list(path: string): string[];
+    function exists(path: string): boolean;
+    function remove(path: string): void;
+    /** .npy: a tensor; .npz, .safetensors, .gguf: tensors by name. */
+    function load(path: string): any;
+    function save(path: string, tensors: Tensor | Record<string, Tensor>): void;
+  }
+  export interface Reply { status: number; ok: boolean; headers: Record<string, string>; text: string }
+  /** HTTP to granted hosts (--allow-net). */
+  export function fetch(url: string, options?: { method?: string; headers?: Record<string, string>; body?: string }): Promise<Reply>;
+
+)ts";
+
+constexpr std::string_view kGlobals = R"ts(
+interface SymbolConstructor { readonly dispose: unique symbol }
+declare var console: { log(...values: unknown[]): void; info(...values: unknown[]): void; debug(...values: unknown[]): void;
+  error(...values: unknown[]): void; warn(...values: unknown[]): void };
+declare function setTimeout(f: (...given: any[]) => void, delay?: number, ...given: any[]): number;
+declare function setInterval(f: (...given: any[]) => void, delay?: number, ...given: any[]): number;
+declare function clearTimeout(timer?: number): void;
+declare function clearInterval(timer?: number): void;
+declare namespace JSX {
+  type Element = import("weft").Element;
+  type ElementType = any;
+  interface IntrinsicElements { [name: string]: any }
+  interface ElementChildrenAttribute { children: {} }
+}
+)ts";
+
+const std::set<std::string_view> kReserved = {"var",  "function", "class", "default", "delete",
+                                              "with", "in",       "new",   "do",      "if"};
+// Exports and methods of the nouns above, which ops do not replace.
+const std::set<std::string_view> kExports = {"tensor", "variable", "create",     "dispatch", "read",  "write",
+                                             "einsum", "grad",     "compile",    "explain",  "fetch", "h",
+                                             "nn",     "optim",    "operations", "files"};
+const std::set<std::string_view> kMethods = {
+    "shape",    "dtype",     "device", "rank",     "size",          "item",    "toArray",     "read",       "readSync",
+    "eval",     "evalAsync", "to",     "get",      "backward",      "dispose", "label",       "isDisposed", "named",
+    "toString", "value",     "assign", "gradient", "clearGradient", "name",    "requiresGrad"};
+
+std::string type_of(const AttributeSpec& spec) {
+  std::string text;
+  switch (spec.type) {
+    case AttributeType::integer:
+    case AttributeType::number: text = "number"; break;
+    case AttributeType::boolean: text = "boolean"; break;
+    case AttributeType::integers: text = "Extents"; break;
+    case AttributeType::pairs: text = "Pairs"; break;
+    case AttributeType::dtype: text = "DType"; break;
+    case AttributeType::choice: text = fmt::format("\"{}\"", fmt::join(spec.choices, "\" | \"")); break;
+  }
+  return spec.default_value ? text + " | null" : text;
+}
+
+// Names that are no identifiers of TypeScript get a "_".
+std::string identifier(const std::string& name) {
+  const std::string made = camel(name);
+  return kReserved.contains(made) ? made + "_" : made;
+}
+
+// The parameter lists of a row, from input `first` on: attributes by name, and one after another.
+std::vector<std::string> parameter_lists(const OpRow& row, std::size_t first) {
+  std::vector<std::string> required, all;
+  bool any_optional = false;
+  for (std::size_t i = first; i < row.inputs.size(); ++i) {
+    const graph::InputSpec& input = row.inputs[i];
+    const std::string type = input.repeated ? "readonly Operand[]" : "Operand";
+    any_optional = any_optional || input.optional;
+    if (!input.optional) required.push_back(fmt::format("{}: {}", identifier(input.name), type));
+    all.push_back(any_optional ? fmt::format("{}?: {} | null", identifier(input.name), type)
+                               : fmt::format("{}: {}", identifier(input.name), type));
+  }
+  if (row.attributes.empty()) return {fmt::format("{}", fmt::join(all, ", "))};
+  std::vector<std::string> members;
+  bool needs_attributes = false, optional = any_optional;
+  std::vector<std::string> positional = all;
+  for (const AttributeSpec& spec : row.attributes) {
+    needs_attributes = needs_attributes || !spec.default_value;
+    std::vector<std::string> names{camel(spec.name)};
+    if (names[0] != spec.name) names.push_back(spec.name);
+    for (const std::string& alias : spec.aliases) names.push_back(camel(alias));
+    std::sort(names.begin() + 1, names.end());
+    names.erase(std::unique(names.begin(), names.end()), names.end());
+    for (const std::string& name : names)
+      members.push_back(
+          fmt::format("{}{}: {}", name, spec.default_value || names.size() > 1 ? "?" : "", type_of(spec)));
+    optional = optional || spec.default_value;
+    positional.push_back(fmt::format("{}{}: {}", identifier(spec.name), optional ? "?" : "", type_of(spec)));
+  }
+  const std::string attributes = fmt::format("{{ {} }}", fmt::join(members, "; "));
+  std::vector<std::string> lists;
+  auto by_name = [&](std::vector<std::string> inputs, bool can_be_left_out) {
+    inputs.push_back(fmt::format("attributes{}: {}", can_be_left_out ? "?" : "", attributes));
+    lists.push_back(fmt::format("{}", fmt::join(inputs, ", ")));
+  };
+  by_name(required, !needs_attributes);
+  if (any_optional) by_name(all, true);
+  lists.push_back(fmt::format("{}", fmt::join(positional, ", ")));
+  return lists;
+}
+
+std::string doc_of(const OpRow& row) {
+  std::string text = row.doc;
+  for (std::size_t at = 0; (at = text.find("*/", at)) != std::string::npos;) text.replace(at, 2, "* /");
+  return text;
+}
+
+}  // namespace
+
+std::string type_declarations() {
+  std::string text(kNouns);
+  std::vector<std::string> types;
+  for (const DType type : kAllDTypes) types.push_back(fmt::format("\"{}\"", weft::name_of(type)));
+  text.replace(text.find("%DTYPES%"), 8, fmt::format("{}", fmt::join(types, " | ")));
+  std::string methods;
+  std::set<std::string> functions_made, methods_made;
+  for (const OpRow* row : graph::op_rows()) {
+    if (is_of_script(*row)) continue;
+    const char* const result = row->several_outputs ? "Tensor[]" : "Tensor";
+    for (const std::string& name : script_names(*row)) {
+      if (!kExports.contains(name) && functions_made.insert(name).second) {
+        const bool is_reserved = kReserved.contains(name);
+        const std::string declared = is_reserved ? name + "_" : name;
+        text += fmt::format("  /** {} */\n", doc_of(*row));
+        for (const std::string& list : parameter_lists(*row, 0))
+          text += fmt::format("  {}function {}({}): {};\n", is_reserved ? "" : "export ", declared, list, result);
+        if (is_reserved) text += fmt::format("  export {{ {} as {} }};\n", declared, name);
+      }
+      if (!is_method(*row) || kMethods.contains(name) || !methods_made.insert(name).second) continue;
+      methods += fmt::format("    /** {} */\n", doc_of(*row));
+      for (const std::string& list : parameter_lists(*row, 1)) {
+        methods += fmt::format("    {}({}): {};\n", name, list, result);
+        if (has_in_place(*row)) methods += fmt::format("    {}_({}): this;\n", name, list);
+      }
+    }
+  }
+  text += "\n  /** Every op whose first input is this value. */\n  export interface Ops {\n" + methods + "  }\n}\n";
+  return text + std::string(kGlobals);
+}
+
+}  // namespace weft::script

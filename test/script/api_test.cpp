@@ -1,0 +1,310 @@
+// The nouns of Weft in scripts. A script throws where something is wrong; values are compared with C++.
+#include <gtest/gtest.h>
+
+#include "graph/op.hpp"
+#include "script/run_script.hpp"
+#include "weft/compile.hpp"
+#include "weft/grad.hpp"
+#include "weft/nn.hpp"
+#include "weft/ops.hpp"
+#include "weft/ops/random.hpp"
+#include "weft/optim.hpp"
+#include "weft/session.hpp"
+
+namespace weft::script {
+namespace {
+
+constexpr std::string_view kHead = R"js(
+import * as weft from "weft";
+const { tensor, variable, grad, compile, nn, optim, files, operations } = weft;
+const same = (a, b) => { if (JSON.stringify(a) !== JSON.stringify(b)) throw new Error(`${JSON.stringify(a)} is not ${JSON.stringify(b)}`); };
+const near = (a, b, e = 1e-5) => { if (!(Math.abs(a - b) <= e)) throw new Error(`${a} is not near ${b}`); };
+)js";
+
+struct Case {
+  const char* name;
+  const char* text;
+  const char* printed = "";
+};
+
+const Case kCases[] = {
+    {"nested arrays",
+     "same(tensor([[1, 2], [3, 4]]).toArray(), [[1, 2], [3, 4]]); same(tensor(5).shape, []); same(tensor([]).shape, "
+     "[0])"},
+    {"dtypes",
+     "same(tensor([true, false]).dtype, 'bool'); same(tensor([1n]).dtype, 'i64'); same(tensor(new Int8Array(2)).dtype, "
+     "'i8'); same(tensor([1], { dtype: 'f16' }).dtype, 'f16')"},
+    {"typed arrays",
+     "same(Array.from(tensor(new Float32Array([1, 2])).readSync()), [1, 2]); same(tensor([3], { dtype: 'i64' }).item() === "
+     "3n, true)"},
+    {"shape option", "same(tensor([1, 2, 3, 4], { shape: [2, 2] }).toArray(), [[1, 2], [3, 4]])"},
+    {"facts",
+     "const x = weft.zeros([2, 3]); same([x.shape, x.rank, x.size, x.dtype, x.device], [[2, 3], 2, 6, 'f32', 'cpu'])"},
+    {"attributes by place and by name",
+     "const x = tensor([[1, 2], [3, 4]]); same(x.sum(0).toArray(), [4, 6]); same(x.sum({ axis: 1, keepdims: true "
+     "}).toArray(), [[3], [7]]); same(weft.sum(x, [0, 1], true).toArray(), [[10]])"},
+    {"camel case",
+     "same(tensor([1, 2]).logSoftmax().shape, [2]); same(weft.layerNorm, weft.layerNorm); "
+     "near(weft.log_softmax(tensor([0, 0])).get(0).item(), -Math.log(2))"},
+    {"numbers as operands",
+     "same(tensor([1, 2]).add(1).toArray(), [2, 3]); same(weft.sub(10, tensor([1, 2])).toArray(), [9, 8]); "
+     "same(tensor([1, 2], { dtype: 'i32' }).mul(3).dtype, 'i32')"},
+    {"optional inputs",
+     "const x = weft.randn([2, 4]); same(weft.layerNorm(x, null, null, 1e-5).shape, [2, 4]); same(weft.layerNorm(x, { "
+     "eps: 1e-3 }).shape, [2, 4])"},
+    {"repeated inputs",
+     "const x = tensor([1]); same(weft.concat([x, x, x]).toArray(), [1, 1, 1]); same(weft.concat(x, x, { axis: 0 "
+     "}).toArray(), [1, 1])"},
+    {"several results",
+     "const [a, b] = weft.split(tensor([1, 2, 3]), [1, 2]); same([a.toArray(), b.toArray()], [[1], [2, 3]]); const "
+     "[values] = tensor([3, 1, 2]).topk(2); same(values.toArray(), [3, 2])"},
+    {"parts",
+     "const x = tensor([[1, 2, 3], [4, 5, 6]]); same(x.get(1).toArray(), [4, 5, 6]); same(x.get(null, [0, "
+     "2]).toArray(), [[1, 2], [4, 5]]); same(x.get(-1, -1).item(), 6); same(x.get(x.gt(3)).toArray(), [4, 5, 6]); "
+     "same(x.get(null, [null, null, 2]).toArray(), [[1, 3], [4, 6]])"},
+    {"in place", "const x = tensor([1, 2]), y = x.add_(1); same(y === x, true); same(x.toArray(), [2, 3])"},
+    {"variables",
+     "const v = variable([1, 2], { name: 'v' }); v.assign(v.mul(3)); same(v.toArray(), [3, 6]); v.value = tensor([0, "
+     "1]); same(v.value.toArray(), [0, 1]); same([v.name, v.requiresGrad, v.shape], ['v', true, [2]])"},
+    {"backward",
+     "const v = variable([1, 2]); v.square().sum().backward(); same(v.gradient.toArray(), [2, 4]); v.clearGradient(); "
+     "same(v.gradient, null)"},
+    {"gradients",
+     "const x = tensor([1, 2]); same(grad(x.square().sum(), x).toArray(), [2, 4]); same(grad((y) => "
+     "y.square().sum())(x).toArray(), [2, 4]); same(grad(x.square(), [x], tensor([1, 10]))[0].toArray(), [2, 40])"},
+    {"second order", "near(grad((x) => grad((y) => y.pow(3).sum())(x).sum())(tensor([2])).item(), 12)"},
+    {"compile",
+     "let runs = 0; const f = compile((x, y) => { ++runs; return { sum: x.add(y), product: x.mul(y) } }); const r = "
+     "f(tensor([1, 2]), 3); same([r.sum.toArray(), r.product.toArray()], [[4, 5], [3, 6]]); f(tensor([1, 2]), 4); "
+     "same([runs, f.traceCount], [1, 1]); f(tensor([1]), 4); same(f.traceCount, 2)"},
+    {"compile keeps state",
+     "const n = variable(0); const count = compile(() => { n.assign(n.add(1)) }); count(); count(); same(n.item(), 2)"},
+    {"explain",
+     "const f = compile((x) => x.exp()); f(tensor([1])); if (!f.explain().includes('kernels')) throw f.explain(); "
+     "same(f.kernelCount, 1)"},
+    {"modules",
+     "class M extends nn.Module { a = nn.linear(2, 3); list = [nn.linear(3, 3), nn.linear(3, 1)]; w = "
+     "this.parameter('w', [1], { init: 'ones' }); forward(x) { for (const l of [this.a, ...this.list]) x = l(x); "
+     "return x.mul(this.w) } } const m = new M(); same(m(weft.ones([4, 2])).shape, [4, 1]); "
+     "same(Object.keys(m.namedParameters()), ['w', 'a.weight', 'a.bias', 'list.0.weight', 'list.0.bias', "
+     "'list.1.weight', 'list.1.bias']); same(m.parameterCount, 26)"},
+    {"module modes",
+     "const m = nn.sequential(nn.dropout(0.5), nn.linear(4, 4)); same(m.isTraining, true); same(m.eval().isTraining, "
+     "false); const x = weft.ones([1, 4]); same(m(x).toArray(), m(x).toArray())"},
+    {"layers",
+     "const x = weft.randn([2, 3, 8, 8]); same(nn.conv2d(3, 4, 3, { padding: 1, stride: 2 })(x).shape, [2, 4, 4, 4]); "
+     "same(nn.maxPool(2)(x).shape, [2, 3, 4, 4]); same(nn.batchNorm(3)(x).shape, [2, 3, 8, 8]); same(nn.groupNorm(1, "
+     "3)(x).shape, [2, 3, 8, 8]); same(nn.flatten()(x).shape, [2, 192]); same(nn.adaptiveAvgPool(1)(x).shape, [2, 3, "
+     "1, 1]); same(nn.convTranspose2d(3, 2, 2, { stride: 2 })(x).shape, [2, 2, 16, 16]); same(nn.embedding(5, "
+     "7)(tensor([1, 2], { dtype: 'i32' })).shape, [2, 7]); same(nn.lstm(4, 5)(weft.randn([3, 2, 4])).output.shape, [3, "
+     "2, 5]); same(nn.gpt({ vocabulary: 11, context: 8, layers: 1, heads: 2, width: 8 })(weft.zeros([1, 4], "
+     "'i32')).shape, [1, 4, 11])"},
+    {"losses",
+     "const p = tensor([[1, 2]]), t = tensor([[0, 2]]); near(nn.mse(p, t).item(), 0.5); near(nn.l1(p, t, { reduction: "
+     "'sum' }).item(), 1); near(nn.crossEntropy(tensor([[0, 0]]), tensor([1], { dtype: 'i32' })).item(), Math.log(2)); "
+     "near(nn.binaryCrossEntropy(tensor([0]), tensor([1])).item(), Math.log(2))"},
+    {"optimizers",
+     "for (const make of [optim.sgd, optim.adam, optim.adamW]) { const v = variable([5]); const o = make([v], { "
+     "learningRate: 0.5 }); for (let i = 0; i < 200; ++i) o.step(grad(v.square().sum(), o)); near(v.item(), 0, 0.05); "
+     "same(o.stepCount, 200); o.learningRate = 0.25; same(o.learningRate, 0.25) }"},
+    {"schedules",
+     "const s = optim.schedule({ kind: 'linear', rate: 1, finalRate: 0, steps: 10 }); near(s(5), 0.5); near(s(20), 0)"},
+    {"no gradient", "const v = variable([1]); const y = weft.noGrad(() => v.mul(2)); same(grad(y.sum(), v).item(), 0)"},
+    {"autocast", "same(weft.autocast('bf16', () => weft.ones([2, 2]).matmul(weft.ones([2, 2]))).dtype, 'bf16')"},
+    {"reading later",
+     "const x = weft.ones([1000]).mul(2); const [a, b] = await Promise.all([x.read(), x.sum().read()]); same([a[999], "
+     "b[0]], [2, 2000]); same((await x.evalAsync()) === x, true)"},
+    {"order of events",
+     "const seen = []; setTimeout(() => seen.push('timer'), 0); queueMicrotask(() => seen.push('micro')); "
+     "Promise.resolve().then(() => seen.push('promise')); seen.push('now'); await new Promise((f) => setTimeout(f, "
+     "20)); same(seen, ['now', 'micro', 'promise', 'timer'])"},
+    {"intervals",
+     "let n = 0; const t = setInterval(() => { if (++n === 3) clearInterval(t) }, 1); await new Promise((f) => "
+     "setTimeout(f, 50)); same(n, 3)"},
+    {"primitive calls",
+     "const t = weft.create(new Float32Array([1, 2]), [2], 'f32'); const [y] = weft.dispatch('mul', [t, t]); "
+     "same(Array.from(new Float32Array(weft.read(y))), [1, 4]); weft.write(t, new Float32Array([7, 8])); "
+     "same(t.toArray(), [7, 8]); same(weft.dispatch('softmax', [t], { axis: -1 })[0].shape, [2]); "
+     "same(weft.dispatch('concat', [t, t], { axis: 0 })[0].shape, [4])"},
+    {"own ops",
+     "const f = weft.registerOp({ name: 'my_wave', inputs: ['x'], forward: 'sin(x) * k', attributes: { k: 2 } }); "
+     "near(f(tensor([1])).item(), 2 * Math.sin(1)); near(f(tensor([1]), { k: 3 }).item(), 3 * Math.sin(1)); "
+     "near(grad((x) => f(x).sum())(tensor([0])).item(), 2); const g = weft.registerOp({ name: 'my_wave', inputs: "
+     "['x'], forward: 'sin(x) * k', attributes: { k: 2 } }); near(g(tensor([1])).item(), 2 * Math.sin(1))"},
+    {"own kernels",
+     "const f = weft.registerKernel({ name: 'rev', inputs: ['x'], shape: ([x]) => [{ dtype: x.dtype, shape: x.shape "
+     "}], cpu: ([x], [y]) => { y.set(x); y.reverse() }, gradient: (c) => [f(c.outputGradients[0])] }); "
+     "same(f(tensor([1, 2, 3])).toArray(), [3, 2, 1]); same(grad((x) => f(x).mul(tensor([1, 2, 3])).sum())(tensor([0, "
+     "0, 0])).toArray(), [3, 2, 1]); same(Array.from(await f(tensor([4, 5])).read()), [5, 4])"},
+    {"einsum", "same(weft.einsum('ij,jk->ik', weft.ones([2, 3]), weft.ones([3, 4])).toArray()[0], [3, 3, 3, 3])"},
+    {"using", "let t; { using x = weft.ones([2]); t = x } same(t.isDisposed, true)"},
+    {"random numbers",
+     "weft.manualSeed(5); const a = weft.randn([3]).toArray(); weft.manualSeed(5); same(weft.randn([3]).toArray(), a)"},
+    {"errors have classes",
+     "try { tensor([1, 2]).add(tensor([1, 2, 3])); throw 1 } catch (e) { same([e instanceof weft.ShapeError, e "
+     "instanceof weft.WeftError, e instanceof Error, e.name], [true, true, true, 'ShapeError']); if "
+     "(e.message.includes('called at')) throw e }"},
+    {"an own op is named in errors",
+     "const f = weft.registerOp({ name: 'plain_name', inputs: ['x'], forward: 'x' }); try { f(); throw 1 } catch (e) { "
+     "same(e.message, 'plain_name: input x is missing') }"},
+    {"labels", "same(weft.ones([1]).named('input').label, 'input')"},
+    {"casts", "same(tensor([1.7]).to('i32').item(), 1); same(tensor([1]).to('cpu').device, 'cpu')"},
+    {"console",
+     "console.log('a', 1, [1, 'b'], { c: null, d: undefined }, true, 5n, new Map(), () => 1); console.log(tensor([1, "
+     "2])); console.error('e')",
+     "a 1 [1, \"b\"] { c: null, d: undefined } true 5n Map {} [Function]\n[1, 2]  f32 [2]\ne\n"},
+    {"printing runs no code", "console.log({ get x() { throw 1 } }, new Proxy({}, { ownKeys() { throw 1 } }))",
+     "{ x: [Getter] } [Proxy]\n"},
+    {"elements",
+     "const e = weft.h('a', { b: 1 }, 'c', ['d']); same([e.type, e.props.b, e.children], ['a', 1, ['c', 'd']])"},
+};
+
+class Api : public testing::TestWithParam<Case> {};
+
+TEST_P(Api, Works) {
+  const Case& c = GetParam();
+  IsolateOptions options = small_limits();
+  options.time_limit = std::chrono::seconds(60);
+  const Ran ran = run_script(std::string(kHead) + c.text, options);
+  EXPECT_EQ(ran.result.outcome, Outcome::done) << c.name << ": " << ran.result.message;
+  if (*c.printed) EXPECT_EQ(ran.printed, c.printed) << c.name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Scripts, Api, testing::ValuesIn(kCases),
+                         [](const auto& info) { return "C" + std::to_string(info.index); });
+
+// Each op of the table, called through the script with the inputs of its own cases, gives what C++ gives.
+TEST(ScriptOps, EveryOpOfTheTableIsAFunction) {
+  Isolate isolate(small_limits());
+  std::size_t count = 0;
+  for (const graph::OpRow* row : graph::op_rows()) {
+    if (row->name.starts_with("script_")) continue;
+    const Result result = isolate.evaluate("typeof (await import('weft'))['" + row->name + "']");
+    EXPECT_EQ(result.value, "\"function\"") << row->name << result.message;
+    ++count;
+  }
+  EXPECT_GT(count, 300u);
+}
+
+TEST(ScriptTypes, TypeScriptAndJsxAreCompiled) {
+  const auto run = [](const char* text, const char* name) {
+    IsolateOptions options = small_limits();
+    options.time_limit = std::chrono::seconds(20);
+    return run_script(text, options, name);
+  };
+  const Ran types =
+      run("import { tensor, type Tensor } from 'weft';\ninterface A { b: number }\nenum E { One = 1, Two }\n"
+          "const f = <T,>(x: T, y?: string): T => x as T;\nclass C<T> { constructor(public readonly n: number) {} }\n"
+          "const t: Tensor = tensor([f<number>(E.Two)]);\nconsole.log(t.item() satisfies number, new C<A>(4).n!);",
+          "a.ts");
+  EXPECT_EQ(types.printed, "2 4\n") << types.result.message;
+  const Ran jsx = run("import { h } from 'weft';\nconsole.log(JSON.stringify(<a b={1}>x{[<c/>]}</a>))", "a.jsx");
+  EXPECT_EQ(
+      jsx.printed,
+      "{\"type\":\"a\",\"props\":{\"b\":1},\"children\":[\"x\",{\"type\":\"c\",\"props\":{},\"children\":[]}]}\n");
+  // Lines stay where they were.
+  const Ran line = run("interface A {\n  b: number\n}\n\nthrow new Error('here');", "a.ts");
+  EXPECT_NE(line.result.message.find("a.ts:5"), std::string::npos) << line.result.message;
+  EXPECT_EQ(run("const x: = 3;", "a.ts").result.outcome, Outcome::error);
+}
+
+// The same seed gives a script's model the bits of the model in C++, and training the same losses.
+TEST(ScriptModels, TrainAsInCpp) {
+  struct Model : nn::Module {
+    nn::Child<nn::Linear> hidden{this, "hidden", 2, 16}, output{this, "output", 16, 1};
+    Tensor operator()(const Tensor& x) const { return output(tanh(hidden(x))); }
+  };
+  float expected = 0;
+  {
+    const Session session({.threads = 1});
+    const auto in = session.enter();
+    manual_seed(7);
+    Model model;
+    optim::AdamW optimizer(model, {.learning_rate = 0.01});
+    const Tensor x = tensor<float>({1, 2, 3, 4, 5, 6}, Shape{3, 2}), y = tensor<float>({1, 0, 1}, Shape{3, 1});
+    auto step = compile([&](Tensor inputs, Tensor wanted) {
+      const Tensor loss = nn::mse(model(inputs), wanted);
+      optimizer.step(grad(loss, optimizer.parameters()));
+      return loss;
+    });
+    for (int i = 0; i < 20; ++i) expected = step(x, y).item<float>();
+  }
+  const Ran ran = run_script(std::string(kHead) + R"js(
+    weft.manualSeed(7);
+    class Model extends nn.Module { hidden = nn.linear(2, 16); output = nn.linear(16, 1); forward(x) { return this.output(this.hidden(x).tanh()) } }
+    const model = new Model(), optimizer = optim.adamW(model, { learningRate: 0.01 });
+    const x = tensor([[1, 2], [3, 4], [5, 6]]), y = tensor([[1], [0], [1]]);
+    const step = compile((inputs, wanted) => { const loss = nn.mse(model(inputs), wanted); optimizer.step(grad(loss, optimizer)); return loss });
+    let last; for (let i = 0; i < 20; ++i) last = step(x, y).item();
+    console.log(last);
+  )js");
+  EXPECT_EQ(std::stof(ran.printed), expected) << ran.result.message;
+}
+
+TEST(ScriptOperations, AreCalledAndRegistered) {
+  IsolateOptions options = small_limits();
+  options.time_limit = std::chrono::seconds(20);
+  options.operations = {"tensor.*"};
+  options.registers = {"models"};
+  const Ran ran = run_script(std::string(kHead) + R"js(
+    const { result } = await operations.call("tensor.exp", { x: tensor([0]) });
+    same(result.toArray(), [1]);
+    same(operations.list().every(({ id }) => id.startsWith("tensor.")), true);
+    same(operations.describe("tensor.softmax").name, "softmax");
+    const refused = async (f, name) => { try { await f() } catch (e) { same(e.name, name); return } throw new Error("was not refused") };
+    await refused(() => operations.call("training.start", {}), "AccessError");
+    await refused(() => operations.register({ namespace: "tensor", name: "mine" }, () => 1), "AccessError");
+    await refused(() => operations.call("tensor.exp", { x: "none" }), "OperationError");
+    operations.register({ namespace: "models", name: "double", input: { type: "object", required: ["x"] } }, async ({ x }) => {
+      await x.read();
+      const { result } = await operations.call("tensor.mul", { x, y: 2 });
+      return { y: result };
+    });
+    same((await operations.call("models.double", { x: tensor([4]) })).y.toArray(), [8]);
+    await refused(() => operations.call("models.double", {}), "OperationError");
+    operations.register({ namespace: "models", name: "fails" }, () => { throw new RangeError("mine") });
+    try { await operations.call("models.fails", {}); throw 1 } catch (e) { if (!e.message.includes("RangeError: mine")) throw e }
+    operations.register({ namespace: "models", name: "never" }, () => new Promise(() => {}));
+    await refused(() => operations.call("models.never", {}, { timeout: 0.1 }), "OperationError");
+    const all = await Promise.all(Array.from({ length: 40 }, (_, i) => operations.call("models.double", { x: tensor([i]) })));
+    same(all.map(({ y }) => y.item()), Array.from({ length: 40 }, (_, i) => 2 * i));
+  )js",
+                             options);
+  EXPECT_EQ(ran.result.outcome, Outcome::done) << ran.result.message;
+}
+
+// A server's exchange calls a script that runs on a thread of its own; its operations go with it.
+TEST(ScriptOperations, ServeAnExchange) {
+  const auto registry = std::make_shared<operations::Registry>();
+  const auto exchange = std::make_shared<operations::Exchange>(registry);
+  IsolateOptions options = small_limits();
+  options.time_limit = std::chrono::milliseconds(0);
+  options.registers = {"models"};
+  options.exchange = exchange;
+  Isolate isolate(options);
+  ASSERT_EQ(isolate
+                .run_text("import { operations } from 'weft'; operations.register({ namespace: 'models', name: "
+                          "'triple', scopes: ['models:run'] }, ({ x }) => ({ y: x.mul(3) }))",
+                          "m.js")
+                .message,
+            "");
+  std::thread client([&] {
+    const operations::Identity right{.id = "a", .scopes = {"models:run"}}, wrong{.id = "b"};
+    EXPECT_THROW(exchange->call("models.triple", Value::object({{"x", tensor<float>(2)}}), {.identity = wrong}),
+                 operations::OperationError);
+    const auto answer = exchange->call("models.triple", Value::object({{"x", tensor<float>(2)}}), {.identity = right});
+    EXPECT_EQ(answer.data["y"].tensor().item<float>(), 6);
+    isolate.stop();
+  });
+  EXPECT_EQ(isolate.serve().outcome, Outcome::time);
+  client.join();
+}
+
+TEST(ScriptTypes, DeclarationsHaveEveryOp) {
+  const std::string text = type_declarations();
+  for (const graph::OpRow* row : graph::op_rows())
+    if (!row->name.starts_with("script_")) EXPECT_NE(text.find(row->name + "("), std::string::npos) << row->name;
+}
+
+}  // namespace
+}  // namespace weft::script
