@@ -21,16 +21,25 @@ inline std::vector<Tensor> grad(const Tensor& output, std::initializer_list<Tens
 Tensor grad(const Tensor& output, const Tensor& input, Where where = Where::current());
 std::vector<Tensor> grad(const Tensor& output, std::span<const Variable> inputs, Where where = Where::current());
 
-/// f at x and its gradient there: grad([](Tensor v) { return sum(sin(v)); })(x).
+/// Another node with the value of x. Functions of it can be differentiated without reaching other uses of x. Nothing is copied.
+[[nodiscard]] Tensor alias(const Tensor& x);
+
+/// The gradient of f with respect to its first argument: grad([](Tensor v) { return sum(sin(v)); })(x). Other values that f
+/// reads are constants, also if they are x itself.
 template <class F>
 auto grad(F f) {
-  return [f](const Tensor& x) { return grad(f(x), x); };
+  return [f](const Tensor& x, const auto&... others) {
+    const Tensor at = alias(x);
+    return grad(f(at, others...), at);
+  };
 }
+/// f and that gradient.
 template <class F>
 auto value_and_grad(F f) {
-  return [f](const Tensor& x) {
-    Tensor y = f(x);
-    return std::pair<Tensor, Tensor>(y, grad(y, x));
+  return [f](const Tensor& x, const auto&... others) {
+    const Tensor at = alias(x);
+    Tensor y = f(at, others...);
+    return std::pair<Tensor, Tensor>(y, grad(y, at));
   };
 }
 
@@ -47,6 +56,17 @@ class NoGrad {
   ~NoGrad();
   NoGrad(const NoGrad&) = delete;
   NoGrad& operator=(const NoGrad&) = delete;
+};
+/// While this object exists, gradients are recorded again, within a NoGrad too.
+class EnableGrad {
+ public:
+  EnableGrad();
+  ~EnableGrad();
+  EnableGrad(const EnableGrad&) = delete;
+  EnableGrad& operator=(const EnableGrad&) = delete;
+
+ private:
+  int before_;
 };
 bool grad_enabled();
 

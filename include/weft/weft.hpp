@@ -1,6 +1,7 @@
 // All of Weft.
 #pragma once
 
+#include "weft/anomaly.hpp"
 #include "weft/autocast.hpp"
 #include "weft/catalogue.hpp"
 #include "weft/checkpoint.hpp"
@@ -12,6 +13,9 @@
 #include "weft/elementwise.hpp"
 #include "weft/error.hpp"
 #include "weft/grad.hpp"
+#include "weft/gradcheck.hpp"
+#include "weft/hooks.hpp"
+#include "weft/in_place.hpp"
 #include "weft/inference.hpp"
 #include "weft/io.hpp"
 #include "weft/llm.hpp"
@@ -46,4 +50,5 @@
 #include "weft/shape.hpp"
 #include "weft/tensor.hpp"
 #include "weft/train.hpp"
+#include "weft/transforms.hpp"
 #include "weft/value.hpp"

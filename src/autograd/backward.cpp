@@ -1,11 +1,80 @@
 // backward(): gradients into the Variables that a value was made from.
+#include <algorithm>
+#include <mutex>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "graph/node.hpp"
 #include "weft/grad.hpp"
+#include "weft/hooks.hpp"
 #include "weft/ops.hpp"
 
 namespace weft {
+
+namespace {
+
+// Hooks of Variables. They are few, and cells have no place for them.
+class VariableHooks {
+ public:
+  static VariableHooks& all() {
+    static auto& hooks = *new VariableHooks;
+    return hooks;
+  }
+  std::uint64_t add(const std::shared_ptr<graph::Cell>& cell, GradientHook hook) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(of_, [](const auto& each) { return each.second.cell.expired(); });
+    Entry& entry = of_[cell.get()];
+    entry.cell = cell;
+    entry.hooks.emplace_back(++count_, std::move(hook));
+    return count_;
+  }
+  void remove(const std::shared_ptr<graph::Cell>& cell, std::uint64_t number) {
+    const std::lock_guard lock(mutex_);
+    const auto found = of_.find(cell.get());
+    if (found != of_.end()) std::erase_if(found->second.hooks, [&](const auto& each) { return each.first == number; });
+  }
+  Tensor apply(const std::shared_ptr<graph::Cell>& cell, Tensor gradient) {
+    for (const auto& [number, hook] : hooks_of(cell))
+      if (Tensor replaced = hook(gradient); replaced.defined()) {
+        if (replaced.shape() != gradient.shape())
+          throw ShapeError("backward: a hook of the Variable \"" + cell->name + "\" gave " +
+                           replaced.shape().to_string() + " for a gradient " + gradient.shape().to_string());
+        gradient = cast(replaced, gradient.dtype());
+      }
+    return gradient;
+  }
+
+ private:
+  using Hooks = std::vector<std::pair<std::uint64_t, GradientHook>>;
+  struct Entry {
+    std::weak_ptr<graph::Cell> cell;
+    Hooks hooks;
+  };
+  Hooks hooks_of(const std::shared_ptr<graph::Cell>& cell) {
+    const std::lock_guard lock(mutex_);
+    const auto found = of_.find(cell.get());
+    // An entry of a cell that is gone may have the address of this one.
+    return found == of_.end() || found->second.cell.lock() != cell ? Hooks() : found->second.hooks;
+  }
+  std::mutex mutex_;
+  std::unordered_map<const graph::Cell*, Entry> of_;
+  std::uint64_t count_ = 0;
+};
+
+}  // namespace
+
+HookHandle register_hook(const Variable& variable, GradientHook hook) {
+  if (!variable.defined()) throw UsageError("register_hook: the Variable has no value");
+  if (!hook) throw UsageError("register_hook: the hook is empty");
+  HookHandle handle;
+  handle.cell_ = variable.cell();
+  handle.number_ = VariableHooks::all().add(variable.cell(), std::move(hook));
+  return handle;
+}
+
+void HookHandle::remove() {
+  if (const auto cell = cell_.lock()) VariableHooks::all().remove(cell, number_);
+}
 
 void backward(const Tensor& output, const Tensor& seed, Where where) {
   if (!output.defined()) throw UsageError("backward: the output has no value");
@@ -27,7 +96,8 @@ void backward(const Tensor& output, const Tensor& seed, Where where) {
   const std::vector<Tensor> gradients = grad(output, values, seed, where);
   for (std::size_t i = 0; i < cells.size(); ++i) {
     Tensor& held = graph::gradient_of(cells[i]);
-    held = held.defined() ? held + gradients[i] : gradients[i];
+    const Tensor gradient = VariableHooks::all().apply(cells[i], gradients[i]);
+    held = held.defined() ? held + gradient : gradient;
   }
 }
 

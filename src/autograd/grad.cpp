@@ -10,6 +10,7 @@
 
 #include "autograd/reverse.hpp"
 #include "graph/autocast.hpp"
+#include "graph/caller.hpp"
 #include "graph/describe.hpp"
 #include "graph/node.hpp"
 #include "graph/op.hpp"
@@ -100,6 +101,7 @@ class Reverse {
     for (auto it = order_.rbegin(); it != order_.rend(); ++it) {
       const Node* node = *it;
       if (!needed_.contains(node) || (ends_there_ && wanted_.contains(node))) continue;
+      const graph::CallerLine line(node->where);
       auto found = gradients_.find(node);
       if (node->kind == Kind::call && !is_parts(*node)) {
         if (found != gradients_.end()) call_gradients_[node].emplace_back(0, found->second);

@@ -42,7 +42,7 @@ T checked_multiply(T a, T b, std::string_view context) {
 template <std::integral To, class E = FileError, std::integral From>
 To checked_cast(From value, std::string_view context) {
   if (std::in_range<To>(value)) return static_cast<To>(value);
-  throw E(fmt::format("{}: {} lies outside [{}, {}]", context, value, std::numeric_limits<To>::min(),
+  throw E(fmt::format("{}: {} is not in [{}, {}]", context, value, std::numeric_limits<To>::min(),
                       std::numeric_limits<To>::max()));
 }
 /// The smallest multiple of `alignment` (at least 1) that is not below `value`, or E when it does not fit T.

@@ -23,7 +23,8 @@ constexpr const char* kFooter =
     "Further: WEFT_THREADS (CPU threads), WEFT_WEBGPU_LIBRARY (path of the WebGPU library), NO_COLOR,\n"
     "WEFT_LOG (1: messages of the WebGPU library on standard error; or a file).\n\n"
     "Exit codes: 0 done, 1 failure, 2 wrong usage, 3 a file that is missing, invalid or cannot be written,\n"
-    "            4 no such device or device lost, 5 to 9 a limit of a script (see weft run --help), 130 interrupted (training then has written a checkpoint).";
+    "            4 no such device or device lost, 5 to 9 a limit of a script (see weft run --help), 130 interrupted "
+    "(training then has written a checkpoint).";
 
 std::string environment_name(std::string name) {
   for (char& c : name) c = c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));

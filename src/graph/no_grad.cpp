@@ -1,5 +1,7 @@
 #include "graph/no_grad.hpp"
 
+#include <utility>
+
 #include "weft/grad.hpp"
 
 namespace weft {
@@ -11,6 +13,8 @@ int& graph::no_grad_depth() {
 
 NoGrad::NoGrad() { ++graph::no_grad_depth(); }
 NoGrad::~NoGrad() { --graph::no_grad_depth(); }
+EnableGrad::EnableGrad() : before_(std::exchange(graph::no_grad_depth(), 0)) {}
+EnableGrad::~EnableGrad() { graph::no_grad_depth() = before_; }
 bool grad_enabled() { return graph::no_grad_depth() == 0; }
 Tensor detach(const Tensor& x) {
   if (!x.defined()) throw UsageError("detach: the tensor has no value");

@@ -7,6 +7,7 @@
 
 #include "base/checked.hpp"
 #include "base/hash.hpp"
+#include "graph/caller.hpp"
 #include "graph/describe.hpp"
 #include "graph/graph_state.hpp"
 #include "graph/op.hpp"
@@ -243,7 +244,8 @@ Origin Within::current() { return within; }
 
 NodeRef make_node(NodeFields fields, Where where) {
   if (!fields.within.op) fields.within = within;
-  return NodeTable::current().make(std::move(fields), where);
+  const Where* caller = CallerLine::current();
+  return NodeTable::current().make(std::move(fields), caller ? *caller : where);
 }
 
 Node::~Node() {

@@ -8,6 +8,7 @@
 #include "base/quote.hpp"
 #include "graph/autocast.hpp"
 #include "graph/axes.hpp"
+#include "graph/caller.hpp"
 #include "graph/describe.hpp"
 #include "graph/no_grad.hpp"
 
@@ -108,6 +109,7 @@ std::vector<NodeRef> parts_in_compute_type(const Call& call, const std::vector<R
 
 std::vector<NodeRef> parts_of(const Call& call, const std::vector<Result>& results) {
   const RecordGradients record;
+  const CallerLine line(call.where());
   const Within outermost(Within::current().op ? Within::current() : Origin{&call.row()});
   std::vector<NodeRef> parts = parts_in_compute_type(call, results);
   bool fits = parts.size() == results.size();

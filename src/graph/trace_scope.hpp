@@ -20,6 +20,16 @@ class TraceScope {
   TraceScope(const TraceScope&) = delete;
   /// The scope of this thread, or null.
   static TraceScope* current() { return current_; }
+  /// While this object exists, the thread is outside of its scope: what it makes and evaluates is not part of the function.
+  class Outside {
+   public:
+    Outside() : scope_(std::exchange(current_, nullptr)) {}
+    ~Outside() { current_ = scope_; }
+    Outside(const Outside&) = delete;
+
+   private:
+    TraceScope* scope_;
+  };
 
   struct Entry {
     std::shared_ptr<Cell> cell;

@@ -47,6 +47,7 @@ std::uint64_t default_seed() { return random_state().value().to_vector<std::uint
 const Variable& Parameter::variable() const {
   Record& record = *record_;
   if (!record.variable.defined()) {
+    const graph::TraceScope::Outside drawn_once;  // not by a compiled function, at each of its calls
     const Module& root = record.owner->root();
     const std::string name = joined(record.owner->path(), record.name);
     if (!root.seed_) root.seed_ = default_seed();

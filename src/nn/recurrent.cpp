@@ -29,7 +29,8 @@ Recurrent::Recurrent(Cell cell, Extent inputs, Extent width, RecurrentOptions op
     }
 }
 
-RecurrentResult Recurrent::run(const Tensor& given, const Tensor& h, const Tensor& c, Where where) const {
+RecurrentResult Recurrent::run(const Tensor& given, const Tensor& h, const Tensor& c, const Tensor& lengths,
+                               Where where) const {
   if (given.rank() != 3 || given.dim(2) != inputs_)
     throw ShapeError(fmt::format("recurrent network: x {} is not [{}, {}]", given.shape().to_string(),
                                  options_.batch_first ? "batch, steps" : "steps, batch", inputs_));
@@ -48,7 +49,7 @@ RecurrentResult Recurrent::run(const Tensor& given, const Tensor& h, const Tenso
   for (Extent layer = 0; layer < options_.layers; ++layer) {
     std::vector<Tensor> outputs;
     for (Extent direction = 0; direction < directions; ++direction) {
-      RecurrentWeights w{weights_[next], weights_[next + 1], {}, {}};
+      RecurrentWeights w{weights_[next], weights_[next + 1], {}, {}, lengths};
       if (options_.bias) w.input_bias = weights_[next + 2], w.hidden_bias = weights_[next + 3];
       next += options_.bias ? 4 : 2;
       const Extent i = layer * directions + direction;

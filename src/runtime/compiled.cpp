@@ -12,6 +12,7 @@
 #include "graph/trace_scope.hpp"
 #include "runtime/devices.hpp"
 #include "runtime/evaluate.hpp"
+#include "weft/anomaly.hpp"
 #include "weft/compile.hpp"
 #include "weft/profile.hpp"
 
@@ -86,6 +87,14 @@ class CompiledFunction {
   std::vector<Tensor> call(std::span<const Tensor> arguments) {
     if (graph::TraceScope::current()) return function_(arguments);  // part of the function being traced
     const std::lock_guard lock(mutex_);
+    if (anomaly_detection_enabled()) {  // which names the ops and lines of an ordinary function
+      const std::vector<Tensor> results = function_(arguments);
+      std::vector<NodeRef> nodes;
+      for (const Tensor& result : results)
+        if (result.defined()) nodes.push_back(result.node());
+      evaluate(nodes);
+      return results;
+    }
     if (!graph::pending_cells().empty()) evaluate({});
     const std::vector<backend::BufferPtr> argument_buffers = buffers_of(arguments);
     Trace& trace = trace_for(arguments);
@@ -252,6 +261,8 @@ class CompiledFunction {
     for (const NodeRef& leaf : plan.leaves) {
       const graph::Node* node = original.at(leaf.get());
       Trace::Leaf bound;
+      if (node->kind == graph::Kind::input && node->ints[0] < 0)
+        throw UsageError("compile: a result depends on an argument of a function given to vmap; return it from there");
       if (node->kind == graph::Kind::input)
         bound.argument = static_cast<int>(node->ints[0]);
       else if (auto it = cell_of.find(node); it != cell_of.end()) {

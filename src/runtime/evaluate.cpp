@@ -12,7 +12,9 @@
 #include "graph/graph_state.hpp"
 #include "graph/op.hpp"
 #include "graph/trace_scope.hpp"
+#include "runtime/anomaly.hpp"
 #include "runtime/devices.hpp"
+#include "weft/anomaly.hpp"
 #include "weft/compile.hpp"
 
 namespace weft {
@@ -104,8 +106,9 @@ void run(const CachedPlan& plan, const Structure& structure, std::span<const Nod
     const Node& leaf = *structure.leaves[static_cast<std::size_t>(plan.bindings[i])];
     if (!leaf.storage)
       throw UsageError(
-          "eval: the value depends on an argument of a function that was compiled; only results of the function have "
-          "elements");
+          "eval: the value depends on an argument of a function that was compiled, or is given to vmap; only results "
+          "of "
+          "the function have elements");
     externals[i] = buffer_of(leaf);
   }
   for (std::size_t o = 0; o < outputs.size(); ++o) {
@@ -258,7 +261,10 @@ void evaluate(std::span<const NodeRef> nodes, std::optional<Device> device) {
   for (const NodeRef& node : nodes) {
     if (node->storage || node->kind == graph::Kind::constant) continue;
     if (node->kind == graph::Kind::input)
-      throw UsageError("eval: the value is an argument of a function that was compiled; it has no elements of its own");
+      throw UsageError(
+          "eval: the value is an argument of a function that was compiled, or is given to vmap; it has no elements of "
+          "its "
+          "own");
     if (is_block(node->type) && node->kind == graph::Kind::permute)
       throw DTypeError(
           fmt::format("eval: blocks of {} are along the last axis, so only matmul can read a transposed matrix of "
@@ -296,6 +302,8 @@ void evaluate(std::span<const NodeRef> nodes, std::optional<Device> device) {
     outputs.erase(std::unique(outputs.begin(), outputs.end()), outputs.end());
     compute(outputs, on);
   }
+  if (anomaly_detection_enabled())
+    for (const auto& [on, outputs] : by_device) check_for_anomalies(outputs);
   for (const graph::PendingUpdate& update : updates)
     graph::commit(update.cell, update.next,
                   data_node(update.cell->type, update.cell->shape, update.cell->device, buffer_of(*update.next)));

@@ -138,7 +138,9 @@ void structure_of(std::span<const NodeRef> outputs, std::uint64_t settings, Stru
       }
       views_leaf.push_back(of_leaf && graph::is_view(n->kind));
       switch (n->kind) {
-        case Kind::detach: break;  // the number that distinguishes assignments is identity, not structure
+        // Numbers that distinguish assignments, or aliases of a value, are identity and not structure.
+        case Kind::detach:
+        case Kind::reshape: break;
         case Kind::constant: put(std::bit_cast<std::uint64_t>(n->value)); break;  // an output; others are holes
         case Kind::slice:
           for (std::size_t i = 0; i < n->ints.size(); i += 2) {

@@ -193,7 +193,7 @@ struct Engine {
   std::map<std::string, int, std::less<>> line_numbers;
   std::uint32_t work = 0;
   std::size_t next_barrier = 4096;  // living values at which all held ones are computed
-  int depth = 0;  // of traces of compiled functions
+  int depth = 0;                    // of traces of compiled functions
   int registrations = 0;
   bool in_kernel = false;    // a kernel in JavaScript runs: its plan is in use, so tensors are not available
   bool has_kernels = false;  // ops with kernels in JavaScript, which run on this thread only

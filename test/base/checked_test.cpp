@@ -27,7 +27,7 @@ TEST(Checked, OverflowNamesContextAndOperands) {
             "header of a.bin: 18446744073709551615 + 1 overflows 64 bits");
   EXPECT_EQ(message_of<ShapeError>([] { checked_multiply<ShapeError>(70000, 70000, "rows"); }),
             "rows: 70000 x 70000 overflows 32 bits");
-  EXPECT_EQ(message_of<FileError>([] { checked_cast<std::uint8_t>(-1, "count"); }), "count: -1 lies outside [0, 255]");
+  EXPECT_EQ(message_of<FileError>([] { checked_cast<std::uint8_t>(-1, "count"); }), "count: -1 is not in [0, 255]");
   EXPECT_EQ(message_of<FileError>([] { checked_align_up(kMax - 6, std::uint64_t{8}, "pad"); }),
             "pad: 18446744073709551609 + 7 overflows 64 bits");
   static_assert(!try_multiply(kHuge, std::int64_t{2}) && try_add(kHuge, kHuge - 1) && !try_add(kHuge, kHuge));

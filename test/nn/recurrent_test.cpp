@@ -76,6 +76,55 @@ TEST(Recurrent, BatchFirstAndZeroStates) {
   EXPECT_THROW(RNN(0, 4), ShapeError);
 }
 
+// A sequence in a padded batch gives what it gives alone, in both directions; so do its gradients.
+TEST(Recurrent, LengthsOfAPaddedBatchAreThoseOfEachSequence) {
+  manual_seed(5);
+  const LSTM net(3, 4, {.bidirectional = true});
+  const std::vector<std::int32_t> lengths{5, 2, 3};
+  const Tensor x = randn({5, 3, 3}).eval();
+  const RecurrentResult all = net(x, {}, {}, tensor<std::int32_t>(lengths));
+  const Tensor gradient = grad(sum(square(all.output)) + sum(all.h) + sum(square(all.c)), x);
+  for (Extent i = 0; i < 3; ++i) {
+    const Extent length = lengths[static_cast<std::size_t>(i)];
+    const Tensor one = narrow(narrow(x, 1, i, 1), 0, 0, length).eval();
+    const RecurrentResult alone = net(one);
+    expect_equal(narrow(narrow(all.output, 1, i, 1), 0, 0, length), alone.output);
+    expect_equal(narrow(all.h, 1, i, 1), alone.h);
+    expect_equal(narrow(all.c, 1, i, 1), alone.c);
+    const Tensor wanted = grad(sum(square(alone.output)) + sum(alone.h) + sum(square(alone.c)), one);
+    expect_equal(narrow(narrow(gradient, 1, i, 1), 0, 0, length), wanted);
+    if (length < 5) {
+      const Tensor rest = narrow(narrow(all.output, 1, i, 1), 0, length, 5 - length);
+      expect_equal(rest, zeros(rest.shape()));
+    }
+  }
+  EXPECT_THROW(net(x, {}, {}, tensor<std::int32_t>({5, 2})), ShapeError);
+}
+
+TEST(Recurrent, IsOneKernelForAllStepsOnTheCpu) {
+  if (default_device().kind != Device::Kind::cpu) GTEST_SKIP() << "this device writes the steps out";
+  manual_seed(6);
+  const GRU net(3, 4);
+  const auto kernels = [&](Extent steps) {
+    auto step = compile([&](const Tensor& x) { return grad(sum(square(net(x).output)), net.parameters()); });
+    step(randn({steps, 2, 3}).eval());
+    return step.compiled().kernel_count();
+  };
+  EXPECT_EQ(kernels(4), kernels(50));
+  EXPECT_LT(kernels(50), 20u);
+}
+
+// Parameters are drawn when they are first read. A compiled function may be the first reader.
+TEST(Recurrent, ParametersMayBeDrawnInsideACompiledFunction) {
+  manual_seed(7);
+  const Tensor x = randn({4, 2, 3}).eval();
+  const GRU compiled(3, 4);
+  auto step = compile([&](const Tensor& v) { return compiled(v).output; });
+  const Tensor first = step(x);
+  EXPECT_EQ(elements(first), elements(compiled(x).output));
+  EXPECT_EQ(elements(first), elements(step(x)));
+}
+
 // Whether the first number was positive, said four steps later.
 TEST(Recurrent, RemembersWhatItHasSeen) {
   manual_seed(5);

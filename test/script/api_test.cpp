@@ -35,7 +35,8 @@ const Case kCases[] = {
      "same(tensor([true, false]).dtype, 'bool'); same(tensor([1n]).dtype, 'i64'); same(tensor(new Int8Array(2)).dtype, "
      "'i8'); same(tensor([1], { dtype: 'f16' }).dtype, 'f16')"},
     {"typed arrays",
-     "same(Array.from(tensor(new Float32Array([1, 2])).readSync()), [1, 2]); same(tensor([3], { dtype: 'i64' }).item() === "
+     "same(Array.from(tensor(new Float32Array([1, 2])).readSync()), [1, 2]); same(tensor([3], { dtype: 'i64' }).item() "
+     "=== "
      "3n, true)"},
     {"shape option", "same(tensor([1, 2, 3, 4], { shape: [2, 2] }).toArray(), [[1, 2], [3, 4]])"},
     {"facts",

@@ -32,7 +32,7 @@ class Recurrent : public Module {
   /// Errors: ShapeError for an extent below 1; UsageError unless 0 <= dropout < 1.
   Recurrent(Cell cell, Extent inputs, Extent width, RecurrentOptions options);
   /// Undefined first states are zeros.
-  RecurrentResult run(const Tensor& x, const Tensor& h, const Tensor& c, Where where) const;
+  RecurrentResult run(const Tensor& x, const Tensor& h, const Tensor& c, const Tensor& lengths, Where where) const;
 
  private:
   Cell cell_;
@@ -41,26 +41,31 @@ class Recurrent : public Module {
   std::vector<Parameter> weights_;  // of each layer and direction: those of the input, of h, and the biases
 };
 
+// `lengths` are the steps of each sequence of a padded batch, integers [N] in any order (PyTorch's packed sequences): outputs
+// after a sequence's last step are zeros, the last states are those of its last step, and the way back begins there.
+
 class RNN : public Recurrent {
  public:
   RNN(Extent inputs, Extent width, RecurrentOptions options = {}) : Recurrent(Cell::rnn, inputs, width, options) {}
-  RecurrentResult operator()(const Tensor& x, const Tensor& h = {}, Where where = Where::current()) const {
-    return run(x, h, {}, where);
+  RecurrentResult operator()(const Tensor& x, const Tensor& h = {}, const Tensor& lengths = {},
+                             Where where = Where::current()) const {
+    return run(x, h, {}, lengths, where);
   }
 };
 class GRU : public Recurrent {
  public:
   GRU(Extent inputs, Extent width, RecurrentOptions options = {}) : Recurrent(Cell::gru, inputs, width, options) {}
-  RecurrentResult operator()(const Tensor& x, const Tensor& h = {}, Where where = Where::current()) const {
-    return run(x, h, {}, where);
+  RecurrentResult operator()(const Tensor& x, const Tensor& h = {}, const Tensor& lengths = {},
+                             Where where = Where::current()) const {
+    return run(x, h, {}, lengths, where);
   }
 };
 class LSTM : public Recurrent {
  public:
   LSTM(Extent inputs, Extent width, RecurrentOptions options = {}) : Recurrent(Cell::lstm, inputs, width, options) {}
-  RecurrentResult operator()(const Tensor& x, const Tensor& h = {}, const Tensor& c = {},
+  RecurrentResult operator()(const Tensor& x, const Tensor& h = {}, const Tensor& c = {}, const Tensor& lengths = {},
                              Where where = Where::current()) const {
-    return run(x, h, c, where);
+    return run(x, h, c, lengths, where);
   }
 };
 

@@ -14,10 +14,13 @@ struct RecurrentWeights {
   Tensor hidden;       ///< [gates H, H]
   Tensor input_bias;   ///< [gates H] or undefined; give both biases or none
   Tensor hidden_bias;  ///< the same
+  /// Integers [N]: the steps of each sequence, or undefined if all have T. After its last step a sequence gives zeros, and its
+  /// state stays. With `reverse` it begins at its own last step.
+  Tensor lengths = {};
 };
 
-// All take x [T, N, I] and first states [N, H], and are unrolled: the plan grows with T. Products with x are one product for
-// all steps. `reverse` goes from the last step to the first. Dtypes: floats. Errors: ShapeError for operands that do not fit,
+// All take x [T, N, I] and first states [N, H]. Products with x are one product for all steps; then one kernel takes the states
+// through all steps, and another one takes gradients back. A device without these kernels unrolls the steps. `reverse` goes from the last step to the first. Dtypes: floats. Errors: ShapeError for operands that do not fit,
 // and for no steps; DTypeError.
 
 /// h = tanh(Wi x + bi + Wh h + bh), or with `relu` max(., 0) in place of tanh.

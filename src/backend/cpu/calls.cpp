@@ -5,6 +5,7 @@
 
 #include "backend/cpu/cache.hpp"
 #include "backend/cpu/linear_algebra.hpp"
+#include "backend/cpu/recurrence.hpp"
 #include "backend/cpu/sample.hpp"
 #include "backend/cpu/scan.hpp"
 #include "backend/cpu/scatter.hpp"
@@ -16,6 +17,7 @@
 #include "graph/linear_algebra.hpp"
 #include "graph/order.hpp"
 #include "graph/packed.hpp"
+#include "graph/recurrence.hpp"
 #include "graph/scan.hpp"
 #include "graph/scatter.hpp"
 
@@ -78,6 +80,12 @@ CallEntry computed_by(void (*run)(const kernel::CallKernel&, std::span<char* con
   return {.prepare = [run](const kernel::CallKernel& k) { return prepare_function(k, run, false); }};
 }
 
+CallEntry recurrence_entry(void (*run)(const kernel::CallKernel&, std::span<char* const>, std::span<char* const>)) {
+  CallEntry entry = computed_by(run);
+  entry.accepts = [](const graph::Call& call) { return !is_narrow(call.input(0).dtype()); };
+  return entry;
+}
+
 }  // namespace
 
 backend::CallTable<CallEntry>& calls() {
@@ -113,6 +121,8 @@ backend::CallTable<CallEntry>& calls() {
        {&graph::scatter_along_row(),
         {.accepts = accepts_scatter_along,
          .prepare = [](const kernel::CallKernel& k) { return prepare_function(k, run_scatter_along, false); }}},
+       {&graph::recurrence_row(), recurrence_entry(run_recurrence)},
+       {&graph::recurrence_backward_row(), recurrence_entry(run_recurrence_backward)},
        {&graph::solve_row(), computed_by(run_solve)},
        {&graph::solve_triangular_row(), computed_by(run_solve_triangular)},
        {&graph::slogdet_row(), computed_by(run_slogdet)},

@@ -1,4 +1,4 @@
-// Recurrent layers, unrolled step by step.
+// Recurrent layers: a product with x for all steps, and a recurrence.
 #include "weft/ops/recurrent.hpp"
 
 #include <fmt/format.h>
@@ -6,6 +6,7 @@
 #include "graph/no_grad.hpp"
 #include "graph/op.hpp"
 #include "graph/op_families.hpp"
+#include "graph/recurrence.hpp"
 #include "weft/ops.hpp"
 
 namespace weft {
@@ -28,15 +29,16 @@ struct Operands {
         input(c.input(1 + states)),
         hidden(c.input(2 + states)),
         input_bias(c.input(3 + states)),
-        hidden_bias(c.input(4 + states)) {}
-  Extent steps() const { return x.dim(0); }
-  Tensor x, h, c, input, hidden, input_bias, hidden_bias;
+        hidden_bias(c.input(4 + states)),
+        lengths(c.input(5 + states)) {}
+  Tensor x, h, c, input, hidden, input_bias, hidden_bias, lengths;
 };
 
 void check(const Call& c, std::size_t states, Extent gates) {
-  for (const Tensor& t : c.inputs())
-    if (t.defined() && t.dtype() != c.input(0).dtype()) c.dtype_error("the dtypes differ; cast them");
   const Operands o(c, states);
+  for (const Tensor& t : c.inputs())
+    if (t.defined() && t.dtype() != c.input(0).dtype() && t.node() != o.lengths.node())
+      c.dtype_error("the dtypes differ; cast them");
   if (o.x.rank() != 3 || o.x.dim(0) < 1) c.shape_error("x is not [steps, batch, inputs] with at least one step");
   if (o.h.rank() != 2 || o.h.dim(0) != o.x.dim(1)) c.shape_error("h is not [batch, width]");
   if (o.c.defined() && o.c.shape() != o.h.shape()) c.shape_error("the shapes of h and c differ");
@@ -49,6 +51,8 @@ void check(const Call& c, std::size_t states, Extent gates) {
   for (const Tensor& bias : {o.input_bias, o.hidden_bias})
     if (bias.defined() && bias.shape() != Shape{gates * width})
       c.shape_error(fmt::format("a bias is not [{} * {}]", gates, width));
+  if (o.lengths.defined() && o.lengths.shape() != Shape{o.x.dim(1)})
+    c.shape_error("lengths are not [batch], the number of steps of each sequence");
 }
 
 std::vector<Result> results(const Call& c, std::size_t states) {
@@ -58,18 +62,36 @@ std::vector<Result> results(const Call& c, std::size_t states) {
   return list;
 }
 
-// Calls step(t) for each in order and stacks what it returns.
-template <class Step>
-Tensor each_step(const Operands& o, bool reverse, Step step) {
-  Tensors outputs(static_cast<std::size_t>(o.steps()));
-  for (Extent i = 0; i < o.steps(); ++i) {
-    const Extent t = reverse ? o.steps() - 1 - i : i;
-    outputs[static_cast<std::size_t>(t)] = step(t);
+// The outputs, and the last states. A sequence that is shorter than the others gives zeros after its last step; its state
+// stays, so the step that is computed last has every sequence's last state.
+Tensors layer(const Call& call, std::size_t states, RecurrentCell cell, bool reverse) {
+  const Operands o(call, states);
+  const bool is_gru = cell == RecurrentCell::gru;
+  // A GRU multiplies what comes from h, bias included, before it adds.
+  Tensor bias = o.input_bias;
+  if (bias.defined() && !is_gru) bias = bias + o.hidden_bias;
+  const Tensor gates = weft::linear(o.x, o.input, bias, call.where());
+  const Tensor lengths = o.lengths.defined() ? weft::cast(o.lengths, DType::i32) : Tensor();
+  const bool has_bias = is_gru && o.hidden_bias.defined();
+  Tensors operands{gates, o.h};
+  if (states > 1) operands.push_back(o.c);
+  operands.push_back(o.hidden);
+  if (has_bias) operands.push_back(o.hidden_bias);
+  if (lengths.defined()) operands.push_back(lengths);
+  const RecurrenceAttributes attributes{
+      .cell = cell, .reverse = reverse, .bias = has_bias, .lengths = lengths.defined()};
+  const std::vector<NodeRef> made = call_nodes(recurrence_row(), std::move(operands),
+                                               words_of(recurrence_row().attributes, attributes), call.where());
+  const Tensor all(made[0]);
+  const Extent last = reverse ? 0 : all.dim(0) - 1;
+  Tensors list{all, weft::select(all, 0, last)};
+  if (states > 1) list.push_back(weft::select(Tensor(made[1]), 0, last));
+  if (lengths.defined()) {
+    const Tensor step(iota({all.dim(0), all.dim(1), 1}, 0, DType::i32, all.device()));
+    list[0] = elementwise("where", {step < weft::unsqueeze(lengths, -1), all, zeros_like(all)}, {}, call.where());
   }
-  return weft::stack(outputs, 0);
+  return list;
 }
-
-Tensor part(const Tensor& gates, Extent i, Extent width) { return weft::narrow(gates, -1, i * width, width); }
 
 std::vector<InputSpec> inputs(std::size_t states) {
   std::vector<InputSpec> list{{"x", ops::DTypes::floats}, {"h", ops::DTypes::floats}};
@@ -78,6 +100,7 @@ std::vector<InputSpec> inputs(std::size_t states) {
   list.push_back({"weight_hh", ops::DTypes::floats});
   list.push_back({.name = "bias_ih", .dtypes = ops::DTypes::floats, .optional = true});
   list.push_back({.name = "bias_hh", .dtypes = ops::DTypes::floats, .optional = true});
+  list.push_back({.name = "lengths", .dtypes = ops::DTypes::integers, .optional = true});
   return list;
 }
 
@@ -135,14 +158,7 @@ const OpRow& rnn_row() {
       .decompose =
           [](const Call& c) {
             const auto [relu, reverse] = c.attributes<RnnAttributes>();
-            const Operands o(c, 1);
-            const Tensor from_x = weft::linear(o.x, o.input, o.input_bias, c.where());
-            Tensor h = o.h;
-            const Tensor output = each_step(o, reverse, [&](Extent t) {
-              const Tensor sum = weft::select(from_x, 0, t) + weft::linear(h, o.hidden, o.hidden_bias);
-              return h = relu ? elementwise("relu", {sum}) : tanh(sum);
-            });
-            return Tensors{output, h};
+            return layer(c, 1, relu ? RecurrentCell::relu_rnn : RecurrentCell::rnn, reverse);
           },
       .cases = cases(1, 1),
       .errors = errors(1, 1)};
@@ -168,20 +184,7 @@ const OpRow& gru_row() {
             return results(c, 1);
           },
       .decompose =
-          [](const Call& c) {
-            const Operands o(c, 1);
-            const Extent width = o.h.dim(1);
-            const Tensor from_x = weft::linear(o.x, o.input, o.input_bias, c.where());
-            Tensor h = o.h;
-            const Tensor output = each_step(o, c.attributes<CellAttributes>().reverse, [&](Extent t) {
-              const Tensor x = weft::select(from_x, 0, t), g = weft::linear(h, o.hidden, o.hidden_bias);
-              const Tensor r = sigmoid(part(x, 0, width) + part(g, 0, width)),
-                           z = sigmoid(part(x, 1, width) + part(g, 1, width));
-              const Tensor n = tanh(part(x, 2, width) + r * part(g, 2, width));
-              return h = n + z * (h - n);
-            });
-            return Tensors{output, h};
-          },
+          [](const Call& c) { return layer(c, 1, RecurrentCell::gru, c.attributes<CellAttributes>().reverse); },
       .cases = cases(1, 3),
       .errors = errors(1, 3)};
   return row;
@@ -206,18 +209,7 @@ const OpRow& lstm_row() {
             return results(c, 2);
           },
       .decompose =
-          [](const Call& call) {
-            const Operands o(call, 2);
-            const Extent width = o.h.dim(1);
-            const Tensor from_x = weft::linear(o.x, o.input, o.input_bias, call.where());
-            Tensor h = o.h, c = o.c;
-            const Tensor output = each_step(o, call.attributes<CellAttributes>().reverse, [&](Extent t) {
-              const Tensor g = weft::select(from_x, 0, t) + weft::linear(h, o.hidden, o.hidden_bias);
-              c = sigmoid(part(g, 1, width)) * c + sigmoid(part(g, 0, width)) * tanh(part(g, 2, width));
-              return h = sigmoid(part(g, 3, width)) * tanh(c);
-            });
-            return Tensors{output, h, c};
-          },
+          [](const Call& c) { return layer(c, 2, RecurrentCell::lstm, c.attributes<CellAttributes>().reverse); },
       .cases = cases(2, 4),
       .errors = errors(2, 4)};
   return row;
@@ -229,25 +221,25 @@ RecurrentStates states_of(const std::vector<NodeRef>& nodes) {
 
 }  // namespace
 
-OpRows recurrent_rows() { return {&rnn_row(), &gru_row(), &lstm_row()}; }
+OpRows recurrent_rows() { return {&rnn_row(), &gru_row(), &lstm_row(), &recurrence_row(), &recurrence_backward_row()}; }
 
 }  // namespace graph
 
 RecurrentStates rnn(const Tensor& x, const Tensor& h, const RecurrentWeights& w, bool relu, bool reverse, Where where) {
   const graph::OpRow& row = graph::rnn_row();
-  return graph::states_of(graph::call_nodes(row, {x, h, w.input, w.hidden, w.input_bias, w.hidden_bias},
+  return graph::states_of(graph::call_nodes(row, {x, h, w.input, w.hidden, w.input_bias, w.hidden_bias, w.lengths},
                                             graph::words_of(row.attributes, graph::RnnAttributes{relu, reverse}),
                                             where));
 }
 RecurrentStates gru(const Tensor& x, const Tensor& h, const RecurrentWeights& w, bool reverse, Where where) {
   const graph::OpRow& row = graph::gru_row();
-  return graph::states_of(graph::call_nodes(row, {x, h, w.input, w.hidden, w.input_bias, w.hidden_bias},
+  return graph::states_of(graph::call_nodes(row, {x, h, w.input, w.hidden, w.input_bias, w.hidden_bias, w.lengths},
                                             graph::words_of(row.attributes, graph::CellAttributes{reverse}), where));
 }
 RecurrentStates lstm(const Tensor& x, const Tensor& h, const Tensor& c, const RecurrentWeights& w, bool reverse,
                      Where where) {
   const graph::OpRow& row = graph::lstm_row();
-  return graph::states_of(graph::call_nodes(row, {x, h, c, w.input, w.hidden, w.input_bias, w.hidden_bias},
+  return graph::states_of(graph::call_nodes(row, {x, h, c, w.input, w.hidden, w.input_bias, w.hidden_bias, w.lengths},
                                             graph::words_of(row.attributes, graph::CellAttributes{reverse}), where));
 }
 

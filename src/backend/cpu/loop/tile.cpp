@@ -40,4 +40,13 @@ const AttentionParts<double>& attention_parts<double>() {
   return tile_table().attention_f64;
 }
 
+template <>
+const RecurrentParts<float>& recurrent_parts<float>() {
+  return tile_table().recurrent_f32;
+}
+template <>
+const RecurrentParts<double>& recurrent_parts<double>() {
+  return tile_table().recurrent_f64;
+}
+
 }  // namespace weft::cpu

@@ -53,6 +53,24 @@ struct AttentionParts {
                    std::int64_t width) = nullptr;
 };
 
+/// One step of a recurrent cell for one sequence, with `width` channels. `x` and `product` are the products with the input and
+/// with the state before, a row of `width` for each gate. The functions for the way back take the gradient `d_h` of this step's
+/// state beside `carry`, that from the step after.
+template <class T>
+struct RecurrentParts {
+  void (*lstm)(std::int64_t width, const T* x, const T* product, const T* c_before, T* gates, T* c, T* h) = nullptr;
+  /// carry_c: from the gradient of this step's c to that of the step before.
+  void (*lstm_back)(std::int64_t width, const T* gates, const T* c, const T* c_before, const T* d_h, const T* carry,
+                    T* carry_c, T* d_gates) = nullptr;
+  void (*gru)(std::int64_t width, const T* x, const T* product, const T* bias, const T* h_before, T* saved,
+              T* h) = nullptr;
+  /// carry becomes what goes to the state before without passing a gate.
+  void (*gru_back)(std::int64_t width, const T* saved, const T* h_before, const T* d_h, T* carry, T* d_gates,
+                   T* d_products) = nullptr;
+  void (*rnn)(std::int64_t width, bool relu, const T* x, const T* product, T* h) = nullptr;
+  void (*rnn_back)(std::int64_t width, bool relu, const T* h, const T* d_h, const T* carry, T* d_gates) = nullptr;
+};
+
 /// Operations of attention with few queries on the rows of a cache, and functions that read rows. Rows are `row` floats apart.
 struct CacheParts {
   /// scores[g * stride + j] = q[g] . keys[j] for `group` queries and `count` keys.
@@ -86,6 +104,8 @@ struct TileTable {
   ReduceFunction reduce_slow[kReductionCount][kTypeCount] = {};
   AttentionParts<float> attention_f32;
   AttentionParts<double> attention_f64;
+  RecurrentParts<float> recurrent_f32;
+  RecurrentParts<double> recurrent_f64;
   CacheParts cache;
 };
 
@@ -98,5 +118,7 @@ DType cast_step(DType from, DType to);
 const TileTable& tile_table(Isa isa);
 template <class T>
 const AttentionParts<T>& attention_parts();
+template <class T>
+const RecurrentParts<T>& recurrent_parts();
 
 }  // namespace weft::cpu

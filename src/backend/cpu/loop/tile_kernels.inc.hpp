@@ -627,6 +627,7 @@ void fill_reductions(TileTable& table) {
 #include "backend/cpu/cache_parts.inc.hpp"
 #include "backend/cpu/loop/narrow_casts.inc.hpp"
 #include "backend/cpu/loop/widen.inc.hpp"
+#include "backend/cpu/recurrent_parts.inc.hpp"
 
 namespace weft::cpu {
 namespace {
@@ -653,6 +654,8 @@ TileTable make_tile_table() {
   all(float{}, double{}, std::int32_t{}, std::uint32_t{}, std::int64_t{}, std::uint64_t{}, Byte{});
   table.attention_f32 = attention_parts_of<float>();
   table.attention_f64 = attention_parts_of<double>();
+  table.recurrent_f32 = recurrent_parts_of<float>();
+  table.recurrent_f64 = recurrent_parts_of<double>();
   table.cache = cache_parts_of_isa();
   return table;
 }

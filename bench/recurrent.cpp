@@ -1,0 +1,98 @@
+// Recurrent layers, forward and with gradients of all weights and of x: milliseconds, the best of several rounds, beside PyTorch.
+//   bench_recurrent [PYTHON]     PYTHON: an interpreter with PyTorch (default /usr/bin/python3), run right after, on as many threads
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "base/threads.hpp"
+#include "figure.hpp"
+#include "weft/weft.hpp"
+
+using namespace weft;
+
+namespace {
+
+struct Case {
+  const char* cell;
+  Extent steps, sequences, inputs, width;
+};
+constexpr Case kCases[] = {{"lstm", 64, 32, 128, 256},
+                           {"lstm", 100, 64, 256, 512},
+                           {"gru", 64, 32, 128, 256},
+                           {"gru", 100, 64, 256, 512},
+                           {"rnn", 64, 32, 128, 256}};
+
+template <class F>
+double best_ms(F run) {
+  run();
+  double best = 1e30;
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 30; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    run();
+    const auto now = std::chrono::steady_clock::now();
+    best = std::min(best, std::chrono::duration<double, std::milli>(now - start).count());
+    if (now - begin > std::chrono::milliseconds(1500) && i >= 2) break;
+  }
+  return best;
+}
+
+template <class Layer>
+std::pair<double, double> times(const Case& c) {
+  Layer layer(c.inputs, c.width);
+  const std::vector<Variable> weights = layer.parameters();
+  const Tensor x = randn({c.steps, c.sequences, c.inputs}).eval();
+  auto forward = compile([&](const Tensor& v) {
+    const NoGrad inference;
+    return layer(v).output;
+  });
+  auto both = compile([&](const Tensor& v) {
+    const Tensor y = layer(v).output;
+    std::vector<Tensor> of(weights.begin(), weights.end());
+    of.push_back(v);
+    return grad(sum(y), of);
+  });
+  return {best_ms([&] { forward(x).eval(); }), best_ms([&] { eval(both(x)); })};
+}
+
+// What the peer prints: forward and both, in milliseconds.
+std::pair<double, double> peer(const std::string& python, const Case& c) {
+  const std::string script = std::string(WEFT_SOURCE_FOLDER) + "/bench/torch_recurrent.py";
+  const std::string command = fmt::format("{} {} {} {} {} {} {} {}", python, script, c.cell, c.steps, c.sequences,
+                                          c.inputs, c.width, thread_count());
+  std::pair<double, double> ms{0, 0};
+  if (FILE* pipe = popen(command.c_str(), "r")) {
+    if (std::fscanf(pipe, "%lf %lf", &ms.first, &ms.second) != 2) ms = {0, 0};
+    pclose(pipe);
+  }
+  return ms;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  set_default_device(parse_device("cpu"));
+  const std::string python = count > 1 ? arguments[1] : "/usr/bin/python3";
+  fmt::print("{:<6} {:>5} {:>5} {:>6} {:>5}  {:>22}  {:>22}\n", "cell", "T", "N", "I", "H", "forward ms (PyTorch)",
+             "with gradients");
+  for (const Case& c : kCases) {
+    const std::string cell = c.cell;
+    const auto [forward, both] = cell == "lstm"  ? times<nn::LSTM>(c)
+                                 : cell == "gru" ? times<nn::GRU>(c)
+                                                 : times<nn::RNN>(c);
+    const auto [peer_forward, peer_both] = peer(python, c);
+    fmt::print("{:<6} {:>5} {:>5} {:>6} {:>5}  {:>7.2f} ({:>7.2f}) {:>4.1f}x  {:>7.2f} ({:>7.2f}) {:>4.1f}x\n", cell,
+               c.steps, c.sequences, c.inputs, c.width, forward, peer_forward, peer_forward / forward, both, peer_both,
+               peer_both / both);
+    const std::string work = fmt::format("{} T {} N {} I {} H {}", cell, c.steps, c.sequences, c.inputs, c.width);
+    if (peer_forward > 0) {
+      figures::keep({"recurrent layers", work + ", forward", "ms", forward, "PyTorch", peer_forward});
+      figures::keep({"recurrent layers", work + ", with gradients", "ms", both, "PyTorch", peer_both});
+    }
+  }
+}
