@@ -8,3 +8,4 @@ set_property(TARGET weft_graph PROPERTY SOURCES ${graph_sources} $<TARGET_OBJECT
 target_link_libraries(weft_graph_rows PRIVATE weft_ops weft_flags)
 target_compile_options(weft_graph_rows PRIVATE $<$<CONFIG:Release>:-O1>)
 add_dependencies(weft_graph_rows weft_elementwise_header)
+set_property(GLOBAL APPEND PROPERTY WEFT_FOLDERS graph_rows)  # the library in one file takes its objects too

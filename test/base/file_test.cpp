@@ -487,7 +487,9 @@ TEST(CacheFolder, BecomesPrivate) {
   write_file_atomically(folder / "file", "x");
   EXPECT_FALSE(make_private_folder(folder / "file"));
   EXPECT_FALSE(make_private_folder("/proc/nowhere"));
-  if (::geteuid() != 0) EXPECT_FALSE(make_private_folder("/usr"));
+  if (::geteuid() != 0) {
+    EXPECT_FALSE(make_private_folder("/usr"));
+  }
 }
 
 }  // namespace

@@ -283,9 +283,10 @@ TEST_F(Routines, ScatterAddsAlongAnAxis) {
 TEST_F(Routines, EveryOneHasAReference) {
   const std::vector<reference::RoutineReference> references = reference::routine_references();
   for (const graph::OpRow* row : graph::op_rows())
-    if (row->form == graph::KernelForm::routine && row->family != graph::kDecompositionFamily)
+    if (row->form == graph::KernelForm::routine && row->family != graph::kDecompositionFamily) {
       EXPECT_TRUE(std::any_of(references.begin(), references.end(), [&](const auto& r) { return r.row == row; }))
           << row->name << ": add its meaning to reference/routines.hpp, and a test of it here";
+    }
 }
 
 TEST_F(Routines, DrawsOfTokens) {
