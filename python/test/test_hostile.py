@@ -1,13 +1,23 @@
 """Objects that misbehave give Python exceptions, and never a crash."""
 import gc
+import os
 import random
 import sys
+import tempfile
 import unittest
 import warnings
 
 import numpy as np
 
 import weft
+
+
+def setUpModule():
+    """In a folder of its own, where calls may leave files."""
+    folder = tempfile.TemporaryDirectory()
+    unittest.addModuleCleanup(folder.cleanup)
+    unittest.addModuleCleanup(os.chdir, os.getcwd())
+    os.chdir(folder.name)
 
 
 class Raises:
