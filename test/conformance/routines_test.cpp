@@ -6,6 +6,7 @@
 #include "graph/cache.hpp"
 #include "graph/linear_algebra.hpp"
 #include "graph/packed.hpp"
+#include "graph/recurrence.hpp"
 #include "graph/scatter.hpp"
 #include "runtime/packed_matrix.hpp"
 #include "weft/inference.hpp"
@@ -263,6 +264,54 @@ TEST_F(Routines, Sorts) {
     });
     EXPECT_EQ(actual, expected);
   }
+}
+
+TEST_F(Routines, RecurrentCellsAndTheirGradients) {
+  if (!is_cpu()) return;  // others write the steps out, which is tested with the ops
+  using graph::RecurrentCell;
+  for (const RecurrentCell cell :
+       {RecurrentCell::rnn, RecurrentCell::relu_rnn, RecurrentCell::gru, RecurrentCell::lstm})
+    for (const bool reverse : {false, true}) {
+      SCOPED_TRACE(fmt::format("cell {}, {}", static_cast<int>(cell), reverse ? "from the end" : "from the start"));
+      const Extent steps = 7, batch = 5, width = 19, gates = graph::gates_of(cell);
+      const bool is_lstm = cell == RecurrentCell::lstm, is_gru = cell == RecurrentCell::gru;
+      const Shape all{steps, batch, width}, state{batch, width};
+      const auto x = noise(steps * batch * gates * width), h = noise(batch * width), c = noise(batch * width),
+                 w = noise(gates * width * width, -0.4, 0.4), b = noise(gates * width), d_h = noise(all.numel()),
+                 d_c = noise(all.numel());
+      expect_same([&](Side& side) {
+        const auto made = [&](const Shape& shape, const std::vector<double>& values, DType type = DType::f32) {
+          return side.arguments.make(shape, values, type);
+        };
+        const graph::RecurrenceAttributes attributes{cell, reverse, is_gru, true, is_lstm};
+        const Tensor lengths = made({batch}, {7, 1, 0, 4, 6}, DType::i32), first = made(state, h),
+                     weight = made({gates * width, width}, w);
+        graph::Tensors inputs{made({steps, batch, gates * width}, x), first};
+        if (is_lstm) inputs.push_back(made(state, c));
+        inputs.push_back(weight);
+        if (is_gru) inputs.push_back(made({gates * width}, b));
+        inputs.push_back(lengths);
+        const auto call = [&](const graph::OpRow& row, const graph::Tensors& operands) {
+          std::vector<Tensor> results;
+          for (const graph::NodeRef& node :
+               graph::call_nodes(row, operands, graph::words_of(row.attributes, attributes)))
+            results.emplace_back(node);
+          return results;
+        };
+        std::vector<Tensor> results = call(graph::recurrence_row(), inputs);
+        graph::Tensors back{results[0]};
+        if (is_lstm) back.push_back(results[1]);
+        if (is_lstm || is_gru) back.push_back(results.back());
+        back.push_back(first);
+        if (is_lstm) back.push_back(inputs[2]);
+        back.insert(back.end(), {weight, lengths, made(all, d_h)});
+        if (is_lstm) back.push_back(made(all, d_c));
+        const std::vector<Tensor> gradients = call(graph::recurrence_backward_row(), back);
+        results.insert(results.end(), gradients.begin(), gradients.end());
+        return results;
+      });
+      EXPECT_EQ(kernels_.size(), 2u);
+    }
 }
 
 TEST_F(Routines, ScatterAddsAlongAnAxis) {

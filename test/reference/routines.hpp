@@ -18,6 +18,7 @@
 #include "graph/scan.hpp"
 #include "graph/scatter.hpp"
 #include "reference/packed.hpp"
+#include "reference/recurrence.hpp"
 #include "reference/values.hpp"
 
 namespace weft::reference {
@@ -363,7 +364,9 @@ inline std::vector<RoutineReference> routine_references() {
           {&graph::cummin_row(), run_cummin},
           {&graph::sort_row(), run_sort},
           {&graph::linear_recurrence_row(), run_linear_recurrence},
-          {&graph::scatter_along_row(), run_scatter_along}};
+          {&graph::scatter_along_row(), run_scatter_along},
+          {&graph::recurrence_row(), run_recurrence},
+          {&graph::recurrence_backward_row(), run_recurrence_backward}};
 }
 
 inline void run(const kernel::CallKernel& kernel, std::vector<Values>& buffers) {

@@ -235,9 +235,9 @@ TEST(WriteRows, NothingIsWrittenBesideTheCache) {
       std::make_shared<std::vector<float>>(static_cast<std::size_t>((kBefore + kRows + kBefore) * kWidth), 7.0f);
   std::fill_n(memory->begin() + kBefore * kWidth, kRows * kWidth, 0.0f);
   const std::span<const float> middle(memory->data() + kBefore * kWidth, kRows * kWidth);
-  Variable cache(
-      Tensor(runtime::data_node(DType::f32, {kRows, kWidth}, kCpu, cpu::borrow_memory(memory, std::as_bytes(middle)))),
-      "cache", false);
+  Variable cache(Tensor(runtime::data_node(DType::f32, {kRows, kWidth}, kCpu,
+                                           cpu::borrow_memory(memory, std::as_bytes(middle), true))),
+                 "cache", false);
   auto step = compile([&](Tensor rows, Tensor at) {
     cache.assign(write_rows(cache, rows, at));
     return sum(cache.value());

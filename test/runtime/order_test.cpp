@@ -89,7 +89,7 @@ TEST(SizedOps, ACompiledFunctionNeedsASize) {
   const auto traced = [&](auto op) {
     return message_of_call([&] { compile([&](Tensor v) { return op(v); })(x).eval(); });
   };
-  EXPECT_NE(traced([](const Tensor& v) { return nonzero(v); }).find("nonzero: how much it gives is not known"),
+  EXPECT_NE(traced([](const Tensor& v) { return nonzero(v); }).find("nonzero: the size of its result is not known"),
             std::string::npos);
   EXPECT_NE(traced([](const Tensor& v) { return masked_select(v, v > 0.0); }).find("give a size"), std::string::npos);
   EXPECT_NE(traced([](const Tensor& v) { return unique(v).values; }).find("unique: "), std::string::npos);

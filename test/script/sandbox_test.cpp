@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <thread>
 
 #include "base/temporary_folder.hpp"
@@ -18,7 +19,8 @@ struct Attack {
   const char* name;
   const char* text;
   Outcome outcome;
-  const char* message = "";  // a part of it
+  const char* message = "";           // a part of it
+  std::optional<Outcome> other = {};  // which may come instead
 };
 
 const Attack kAttacks[] = {
@@ -27,7 +29,7 @@ const Attack kAttacks[] = {
     {"a loop that catches all", "for (;;) { try { for (;;); } catch {} finally { } }", Outcome::time},
     {"a loop in a finally", "try { throw 1 } finally { for (;;); }", Outcome::time},
     {"a generator without end", "function* g() { for (;;) yield 1 } for (const x of g());", Outcome::time},
-    {"a promise loop", "const f = () => Promise.resolve().then(f); await f();", Outcome::time},
+    {"a promise loop", "const f = () => Promise.resolve().then(f); await f();", Outcome::memory},
     {"microtasks without end", "const f = () => queueMicrotask(f); f();", Outcome::time},
     {"timers without end", "const f = () => setTimeout(f, 0); f();", Outcome::time},
     {"an interval", "setInterval(() => {}, 1);", Outcome::time},
@@ -44,7 +46,8 @@ const Attack kAttacks[] = {
      Outcome::time},
     {"a loop inside compile", "import { compile, ones } from 'weft'; compile((x) => { for (;;); })(ones([1]))",
      Outcome::time},
-    {"async functions in a circle", "async function f() { await null; return f() } await f()", Outcome::memory},
+    {"async functions in a circle", "async function f() { await null; return f() } await f()", Outcome::memory, "",
+     Outcome::error},  // when the memory ends while a promise is settled, its waiters never run
     {"an await that nothing settles", "await new Promise(() => {})", Outcome::error, "nothing will settle"},
 
     // ---- Memory
@@ -304,7 +307,9 @@ TEST_P(Attacks, EndsByName) {
   IsolateOptions options = small_limits();
   options.time_limit = std::chrono::milliseconds(attack.outcome == Outcome::time ? 300 : 30'000);
   const Ran ran = run_script(attack.text, options);
-  EXPECT_EQ(name_of(ran.result.outcome), name_of(attack.outcome)) << attack.name << ": " << ran.result.message;
+  if (ran.result.outcome != attack.other) {
+    EXPECT_EQ(name_of(ran.result.outcome), name_of(attack.outcome)) << attack.name << ": " << ran.result.message;
+  }
   EXPECT_NE(ran.result.message.find(attack.message), std::string::npos) << attack.name << ": " << ran.result.message;
 }
 

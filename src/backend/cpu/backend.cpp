@@ -165,9 +165,10 @@ backend::BufferPtr allocate_memory(std::size_t bytes, std::string_view label) {
   return std::make_shared<CpuBuffer>(allocate_bytes(bytes, label), bytes);
 }
 
-backend::BufferPtr borrow_memory(std::shared_ptr<const void> owner, std::span<const std::byte> bytes) {
+backend::BufferPtr borrow_memory(std::shared_ptr<const void> owner, std::span<const std::byte> bytes,
+                                 bool is_writable) {
   auto* const first = const_cast<char*>(reinterpret_cast<const char*>(bytes.data()));
-  return std::make_shared<CpuBuffer>(std::shared_ptr<char>(std::move(owner), first), bytes.size(), true);
+  return std::make_shared<CpuBuffer>(std::shared_ptr<char>(std::move(owner), first), bytes.size(), !is_writable);
 }
 
 std::span<std::byte> memory_of(backend::Buffer& buffer) {

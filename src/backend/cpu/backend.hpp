@@ -37,8 +37,10 @@ class WeightMemory final : public backend::SharedMemory {
   std::shared_ptr<char> next_;
 };
 
-/// A buffer over existing memory that is only read, such as a mapped file; it begins at a multiple of 64.
-backend::BufferPtr borrow_memory(std::shared_ptr<const void> owner, std::span<const std::byte> bytes);
+/// A buffer over existing memory, such as a mapped file; it begins at a multiple of 64. It is only read, unless it is writable:
+/// then updates in place write to it.
+backend::BufferPtr borrow_memory(std::shared_ptr<const void> owner, std::span<const std::byte> bytes,
+                                 bool is_writable = false);
 
 /// The memory of a CPU buffer. InternalError for a buffer of another device.
 std::span<std::byte> memory_of(backend::Buffer& buffer);
