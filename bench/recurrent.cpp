@@ -89,6 +89,7 @@ int main(int count, char** arguments) {
     fmt::print("{:<6} {:>5} {:>5} {:>6} {:>5}  {:>7.2f} ({:>7.2f}) {:>4.1f}x  {:>7.2f} ({:>7.2f}) {:>4.1f}x\n", cell,
                c.steps, c.sequences, c.inputs, c.width, forward, peer_forward, peer_forward / forward, both, peer_both,
                peer_both / both);
+    std::fflush(stdout);  // PyTorch takes its time
     const std::string work = fmt::format("{} T {} N {} I {} H {}", cell, c.steps, c.sequences, c.inputs, c.width);
     if (peer_forward > 0) {
       figures::keep({"recurrent layers", work + ", forward", "ms", forward, "PyTorch", peer_forward});
