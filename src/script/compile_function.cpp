@@ -45,16 +45,7 @@ struct CompiledHandle final : Handle {
       tensors = engine.tensors(result.get(), "compile: a result");
     } else if (engine.is_plain_object(result.get())) {
       now = Form::object;
-      JSPropertyEnum* properties = nullptr;
-      std::uint32_t count = 0;
-      engine.checked(JS_GetOwnPropertyNames(engine.context, &properties, &count, result.get(),
-                                            JS_GPN_STRING_MASK | JS_GPN_ENUM_ONLY));
-      for (std::uint32_t i = 0; i < count; ++i) {
-        const char* const name = JS_AtomToCString(engine.context, properties[i].atom);
-        names.emplace_back(name ? name : "");
-        JS_FreeCString(engine.context, name);
-      }
-      JS_FreePropertyEnum(engine.context, properties, count);
+      names = engine.names(result.get());
       for (const std::string& name : names)
         tensors.push_back(engine.tensor(engine.property(result.get(), name.c_str()).get(), "compile: " + name));
     } else if (!engine.is_nullish(result.get())) {

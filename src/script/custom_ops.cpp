@@ -42,17 +42,7 @@ std::vector<std::string> texts(Engine& engine, JSValueConst array, std::string_v
 std::vector<std::pair<std::string, double>> defaults(Engine& engine, JSValueConst object) {
   std::vector<std::pair<std::string, double>> list;
   if (JS_IsUndefined(object)) return list;
-  JSPropertyEnum* names = nullptr;
-  std::uint32_t count = 0;
-  engine.checked(JS_GetOwnPropertyNames(engine.context, &names, &count, object, JS_GPN_STRING_MASK | JS_GPN_ENUM_ONLY));
-  std::vector<std::string> keys;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    const char* const name = JS_AtomToCString(engine.context, names[i].atom);
-    keys.emplace_back(name ? name : "");
-    JS_FreeCString(engine.context, name);
-  }
-  JS_FreePropertyEnum(engine.context, names, count);
-  for (const std::string& key : keys)
+  for (const std::string& key : engine.names(object))
     list.emplace_back(key, engine.number(engine.property(object, key.c_str()).get(), key));
   return list;
 }

@@ -272,6 +272,20 @@ bool Engine::is_plain_object(JSValueConst value) {
   return JS_IsObject(value) && JS_GetClassID(value) == 1 && !JS_IsArray(value);  // 1: JS_CLASS_OBJECT
 }
 
+std::vector<std::string> Engine::names(JSValueConst object) {
+  JSPropertyEnum* properties = nullptr;
+  std::uint32_t count = 0;
+  checked(JS_GetOwnPropertyNames(context, &properties, &count, object, JS_GPN_STRING_MASK | JS_GPN_ENUM_ONLY));
+  std::vector<std::string> list;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const char* const name = JS_AtomToCString(context, properties[i].atom);
+    list.emplace_back(name ? name : "");
+    JS_FreeCString(context, name);
+  }
+  JS_FreePropertyEnum(context, properties, count);
+  return list;
+}
+
 DType Engine::dtype(JSValueConst value) {
   if (!JS_IsString(value)) throw UsageError(fmt::format("dtype is {}, not a name", inspect(*this, value)));
   const std::string name = text(value);
@@ -517,20 +531,10 @@ std::optional<std::vector<Extent>> Options::list(const char* name) {
 
 void Options::finish() {
   if (JS_IsUndefined(object_)) return;
-  JSPropertyEnum* names = nullptr;
-  std::uint32_t count = 0;
-  engine_.checked(
-      JS_GetOwnPropertyNames(engine_.context, &names, &count, object_, JS_GPN_STRING_MASK | JS_GPN_ENUM_ONLY));
-  std::string unknown;
-  for (std::uint32_t i = 0; i < count && unknown.empty(); ++i) {
-    const char* const name = JS_AtomToCString(engine_.context, names[i].atom);
-    if (name && std::find(known_.begin(), known_.end(), name) == known_.end()) unknown = name;
-    JS_FreeCString(engine_.context, name);
-  }
-  JS_FreePropertyEnum(engine_.context, names, count);
-  if (!unknown.empty())
-    throw UsageError(
-        fmt::format("{}: unknown option {}; known are {}", function_, quote(unknown), fmt::join(known_, ", ")));
+  for (const std::string& name : engine_.names(object_))
+    if (std::find(known_.begin(), known_.end(), name) == known_.end())
+      throw UsageError(
+          fmt::format("{}: unknown option {}; known are {}", function_, quote(name), fmt::join(known_, ", ")));
 }
 
 }  // namespace weft::script

@@ -134,6 +134,8 @@ struct Engine {
   /// Length of an array. Errors: UsageError if it is not an array, or longer than `most`.
   std::uint32_t length(JSValueConst array, std::string_view what, std::uint32_t most = 1u << 24);
   bool is_plain_object(JSValueConst value);
+  /// Names of an object's own enumerable properties, in their order.
+  std::vector<std::string> names(JSValueConst object);
   bool is_nullish(JSValueConst value) const { return JS_IsUndefined(value) || JS_IsNull(value); }
   DType dtype(JSValueConst value);
   std::vector<Extent> extents(JSValueConst value, std::string_view what);

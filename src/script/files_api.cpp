@@ -73,18 +73,7 @@ Local save_tensors(Engine& engine, JSValueConst, Arguments arguments) {
   if (suffix == ".npy" ? !one.defined() : !engine.is_plain_object(given))
     Engine::refuse("files.save", "a .npy file takes a tensor, .npz and .safetensors take {name: tensor}");
   if (!one.defined()) {
-    JSPropertyEnum* names = nullptr;
-    std::uint32_t count = 0;
-    engine.checked(
-        JS_GetOwnPropertyNames(engine.context, &names, &count, given, JS_GPN_STRING_MASK | JS_GPN_ENUM_ONLY));
-    std::vector<std::string> keys;
-    for (std::uint32_t i = 0; i < count; ++i) {
-      const char* const name = JS_AtomToCString(engine.context, names[i].atom);
-      keys.emplace_back(name ? name : "");
-      JS_FreeCString(engine.context, name);
-    }
-    JS_FreePropertyEnum(engine.context, names, count);
-    for (const std::string& key : keys)
+    for (const std::string& key : engine.names(given))
       tensors.emplace(key, engine.tensor(engine.property(given, key.c_str()).get(), key));
   }
   const Files::Pending pending = engine.files->begin(path);

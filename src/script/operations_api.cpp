@@ -44,18 +44,8 @@ Value converted(Engine& engine, JSValueConst value, int depth, std::size_t& coun
   }
   if (!engine.is_plain_object(value))
     throw UsageError(fmt::format("{} is not a value that operations take", inspect(engine, value)));
-  JSPropertyEnum* names = nullptr;
-  std::uint32_t length = 0;
-  engine.checked(JS_GetOwnPropertyNames(engine.context, &names, &length, value, JS_GPN_STRING_MASK | JS_GPN_ENUM_ONLY));
-  std::vector<std::string> keys;
-  for (std::uint32_t i = 0; i < length; ++i) {
-    const char* const name = JS_AtomToCString(engine.context, names[i].atom);
-    keys.emplace_back(name ? name : "");
-    JS_FreeCString(engine.context, name);
-  }
-  JS_FreePropertyEnum(engine.context, names, length);
   Value::Object object;
-  for (const std::string& key : keys) {
+  for (const std::string& key : engine.names(value)) {
     const Local member = engine.property(value, key.c_str());
     if (!JS_IsUndefined(member.get())) object.set(key, converted(engine, member.get(), depth + 1, count));
   }
