@@ -19,7 +19,8 @@ TEST_F(Ops, CasesOfRowsWithKernelsOfTheirOwn) {
   for (const graph::OpRow* row : graph::op_rows())
     for (const graph::OpCase& one : row->cases) {
       if (row->form != graph::KernelForm::routine) continue;
-      if (!is_cpu() && (row->family == graph::kDecompositionFamily || row->family == "recurrent")) continue;  // no kernels
+      if (!is_cpu() && (row->family == graph::kDecompositionFamily || row->family == "recurrent"))
+        continue;  // no kernels
       SCOPED_TRACE(row->name + ": " + one.name);
       const bool with_gradients = row->differentiable && one.compares_gradients && is_cpu();
       set_default_device(device);
