@@ -67,7 +67,7 @@ T* required(T* pointer, const char* what) {
   if (!pointer) throw UsageError(fmt::format("{} is null", what));
   return pointer;
 }
-/// Null is allowed where there are no elements.
+/// The pointer may be null if there are no elements.
 template <class T>
 std::span<T> list_of(T* elements, std::size_t count, const char* what) {
   if (count > 0) required(elements, what);

@@ -32,7 +32,7 @@ class Frame {
   /// Errors: OperationError, as `to_wire`.
   Frame(const Value& value, WireTensors form, Handles& handles, const Holder& holder);
   bool has_tensors() const { return !section_.empty(); }
-  /// The JSON alone. It is the whole value only if there are no tensors.
+  /// Only the JSON. Without tensors this is the whole value.
   const std::string& json() const { return json_; }
   std::uint64_t bytes() const;
   /// Computes the tensors and writes `bytes()` bytes. Errors: OperationError EXECUTION_ERROR.

@@ -569,7 +569,7 @@ class Fuser {
     return false;
   }
   bool comes_from(Paths& paths, int from) {
-    // The horizon of `paths` is no later than that of a cluster that begins after it.
+    // A cluster that begins after `paths.of` has a horizon at least as late as that of `paths`.
     if (spans_[static_cast<std::size_t>(from)].first < spans_[static_cast<std::size_t>(paths.of)].first)
       return connected(from, paths.of);
     return paths.before[static_cast<std::size_t>(from)];

@@ -99,15 +99,21 @@ template <class Layer>
 Local dropout(Engine& engine, JSValueConst, Arguments a) {
   return layer<Layer>(engine, engine.number(at(a, 0), "nn.dropout: p"));
 }
-template <class Layer>
-Local convolution(Engine& engine, JSValueConst, Arguments a) {
-  Options options(engine, at(a, 3), "nn.conv");
-  nn::ConvOptions o;
+// What all convolutions take.
+template <class ConvolutionOptions>
+ConvolutionOptions convolution_options(Options& options) {
+  ConvolutionOptions o;
   o.stride = per_axis(options, "stride", 1);
   o.padding = per_axis(options, "padding", 0);
   o.dilation = per_axis(options, "dilation", 1);
   o.groups = options.integer("groups", 1);
   o.bias = options.boolean("bias", true);
+  return o;
+}
+template <class Layer>
+Local convolution(Engine& engine, JSValueConst, Arguments a) {
+  Options options(engine, at(a, 3), "nn.conv");
+  const auto o = convolution_options<nn::ConvOptions>(options);
   options.finish();
   return layer<Layer>(engine, width(engine, a, 0, "nn.conv: in"), width(engine, a, 1, "nn.conv: out"),
                       per_axis(engine.extents(at(a, 2), "nn.conv: kernel")), o);
@@ -115,13 +121,8 @@ Local convolution(Engine& engine, JSValueConst, Arguments a) {
 template <class Layer>
 Local transposed(Engine& engine, JSValueConst, Arguments a) {
   Options options(engine, at(a, 3), "nn.convTranspose");
-  nn::ConvTransposeOptions o;
-  o.stride = per_axis(options, "stride", 1);
-  o.padding = per_axis(options, "padding", 0);
+  auto o = convolution_options<nn::ConvTransposeOptions>(options);
   o.output_padding = per_axis(options, "outputPadding", 0);
-  o.dilation = per_axis(options, "dilation", 1);
-  o.groups = options.integer("groups", 1);
-  o.bias = options.boolean("bias", true);
   options.finish();
   return layer<Layer>(engine, width(engine, a, 0, "nn.convTranspose: in"), width(engine, a, 1, "nn.convTranspose: out"),
                       per_axis(engine.extents(at(a, 2), "nn.convTranspose: kernel")), o);

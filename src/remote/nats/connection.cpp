@@ -135,7 +135,7 @@ void NatsConnection::subscribe(const std::string& subject, const std::string& qu
     NatsMessage taken(message);
     try {
       static_cast<Listener*>(closure)->function(std::move(taken));
-    } catch (const std::exception&) {  // a message that cannot be served is no reason to stop
+    } catch (const std::exception&) {  // one bad message does not end the connection
     }
   };
   const natsStatus status =

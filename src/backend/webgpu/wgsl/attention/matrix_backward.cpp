@@ -22,17 +22,7 @@ void MatrixAttentionWriter::write_backward() {
                      render_constant(kLog2E, DType::f32, helpers_), kUnseen));
     line(fmt::format("let delta = {};", bindings_.load(delta_, stat(delta_, "query"))));
   }
-  line("if (turns > 0u) {");
-  write_loads("0u");
-  line("}");
-  line("for (var turn = 0u; turn < turns; turn++) {");
-  write_turn("turn");
-  line("workgroupBarrier();");
-  write_stores();
-  line("workgroupBarrier();");
-  line("if (turn + 1u < turns) {");
-  write_loads("(turn + 1u)");
-  line("}");
+  write_begin_of_turns();
   if (block_.interleaved) {
     const std::string visible = strict() ? "" : is_visible("other0", block_.tile, true);
     line(visible.empty() ? "{" : fmt::format("if ({}) {{  // some subgroups", visible));

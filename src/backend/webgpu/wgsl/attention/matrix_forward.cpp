@@ -46,17 +46,7 @@ void MatrixAttentionWriter::write_forward() {
   line("sum = 0f;");
   for (int r = 0; r < row_matrices(); ++r)
     for (int d = 0; d < matrices_; ++d) line(fmt::format("o{}_{} = subgroup_matrix_result<f32, 16, 16>();", r, d));
-  line("if (turns > 0u) {");
-  write_loads("0u");
-  line("}");
-  line("for (var turn = 0u; turn < turns; turn++) {");
-  write_turn("turn");
-  line("workgroupBarrier();");
-  write_stores();
-  line("workgroupBarrier();");
-  line("if (turn + 1u < turns) {");
-  write_loads("(turn + 1u)");
-  line("}");
+  write_begin_of_turns();
   for (int chunk = 0; chunk < chunks(); ++chunk) write_forward_chunk(chunk);
   line("}");
   write_join("sum", "+");

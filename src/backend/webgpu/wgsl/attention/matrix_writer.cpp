@@ -178,6 +178,20 @@ void MatrixAttentionWriter::set_bounds() {
   bounds_.most = owns_queries() ? shift + ahead : -shift + behind;
 }
 
+void MatrixAttentionWriter::write_begin_of_turns() {
+  line("if (turns > 0u) {");
+  write_loads("0u");
+  line("}");
+  line("for (var turn = 0u; turn < turns; turn++) {");
+  write_turn("turn");
+  line("workgroupBarrier();");
+  write_stores();
+  line("workgroupBarrier();");
+  line("if (turn + 1u < turns) {");
+  write_loads("(turn + 1u)");
+  line("}");
+}
+
 void MatrixAttentionWriter::write_place() {
   const Extent heads = owns_queries() ? kernel_.heads : kernel_.kv_heads, all = kernel_.batch * heads;
   const Extent blocks = divide_up(owned_, block_.rows());

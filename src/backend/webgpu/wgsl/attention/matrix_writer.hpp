@@ -83,6 +83,8 @@ class MatrixAttentionWriter {
   std::string load_vector(int i) const;
   int loads() const { return static_cast<int>(divide_up(block_.tile * vectors(), block_.threads())); }
   std::string guarded_load(int i, const std::string& text) const;
+  /// The loop over turns up to its work: the tiles of a turn are stored, and those of the next are on their way.
+  void write_begin_of_turns();
   void write_turn(const std::string& turn);
   void write_loads(const std::string& turn);
   void write_stores();
