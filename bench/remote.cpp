@@ -55,7 +55,7 @@ void rate(const char* name, double seconds, int threads, const std::function<voi
 }
 
 // 64 MB there and 64 MB back.
-void tensors(const char* name, remote::Caller& caller) {
+void tensors(const char* name, serve::Caller& caller) {
   const Tensor x = zeros({16 << 20});
   x.eval();
   const Value input = Value::object({{"tensor", x}});
@@ -70,7 +70,7 @@ void tensors(const char* name, remote::Caller& caller) {
   fmt::print("{:<44} {:8.2f} GB/s to the server, {:.2f} GB/s back\n", name, gigabytes / up[3], gigabytes / down[3]);
 }
 
-void all_rows(const std::string& name, remote::Caller& caller, double seconds) {
+void all_rows(const std::string& name, serve::Caller& caller, double seconds) {
   latency((name + ": a call").c_str(), seconds, [&] { caller.call("bench.echo", 1); });
   rate((name + ": calls").c_str(), seconds, 8, [&] { caller.call("bench.echo", 1); });
   std::uint64_t answers = 0;

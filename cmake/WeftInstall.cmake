@@ -3,7 +3,7 @@
 include(CMakePackageConfigHelpers)
 
 get_property(folders GLOBAL PROPERTY WEFT_FOLDERS)
-list(REMOVE_ITEM folders remote)  # a part of the command: programs that use the library need neither NATS nor gRPC
+list(REMOVE_ITEM folders remote)  # a part of the command (weft_network): programs that use the library need neither NATS nor gRPC
 set(objects "")
 set(libraries "")
 foreach(folder ${folders})
@@ -78,6 +78,7 @@ install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 if(TARGET weft_command)
   install(TARGETS weft_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(TARGETS weft_network LIBRARY DESTINATION lib/weft)
 endif()
 # The fetched WebGPU library goes where an installed command looks for it.
 file(GLOB webgpu_library ${PROJECT_SOURCE_DIR}/.cache/webgpu/lib/*)

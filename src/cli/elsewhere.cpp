@@ -3,8 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/quote.hpp"
-#include "remote/grpc/client.hpp"
-#include "remote/nats/client.hpp"
+#include "cli/network.hpp"
 #include "weft/error.hpp"
 
 namespace weft::cli {
@@ -21,7 +20,7 @@ void add_elsewhere_options(CLI::App& app, Elsewhere& elsewhere) {
   app.add_option("--nats-credentials", elsewhere.nats.credentials, "a .creds file for NATS");
 }
 
-std::shared_ptr<remote::Caller> connect(const Elsewhere& elsewhere) {
+std::shared_ptr<serve::Caller> connect(const Elsewhere& elsewhere) {
   const std::string& from = elsewhere.from;
   const std::string scheme = from.substr(0, from.find("://"));
   if (scheme == "nats" || scheme == "tls") {
@@ -30,19 +29,19 @@ std::shared_ptr<remote::Caller> connect(const Elsewhere& elsewhere) {
     options.nats.authority = elsewhere.authority;
     options.nats.certificate = elsewhere.certificate;
     options.nats.key = elsewhere.key;
-    return std::make_shared<remote::NatsClient>(options);
+    return network().call_nats(options);
   }
   if (scheme == "grpc" || scheme == "grpcs") {
     if ((scheme == "grpcs") == elsewhere.authority.empty())
       throw UsageError("--ca belongs to grpcs://: the certificate that signed the server's");
-    return std::make_shared<remote::GrpcClient>(remote::GrpcClientOptions{.address = remote::server_of(from),
-                                                                          .token = elsewhere.token,
-                                                                          .authority = elsewhere.authority,
-                                                                          .certificate = elsewhere.certificate,
-                                                                          .key = elsewhere.key});
+    return network().call_grpc({.address = serve::server_of(from),
+                                .token = elsewhere.token,
+                                .authority = elsewhere.authority,
+                                .certificate = elsewhere.certificate,
+                                .key = elsewhere.key});
   }
   throw UsageError(
-      fmt::format("--from is {}, and not nats://HOST:PORT or grpc://HOST:PORT", quote(remote::server_of(from))));
+      fmt::format("--from is {}, and not nats://HOST:PORT or grpc://HOST:PORT", quote(serve::server_of(from))));
 }
 
 }  // namespace weft::cli

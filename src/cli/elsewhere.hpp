@@ -6,8 +6,8 @@
 #include <string>
 
 #include "cli/commands.hpp"
-#include "remote/caller.hpp"
 #include "remote/nats/connection.hpp"
+#include "serve/caller.hpp"
 
 namespace weft::cli {
 
@@ -20,6 +20,6 @@ struct Elsewhere {
 void add_elsewhere_options(CLI::App& app, Elsewhere& elsewhere);
 
 /// Errors: UsageError for a place that is neither nats:// nor grpc://; OperationError UNAVAILABLE.
-std::shared_ptr<remote::Caller> connect(const Elsewhere& elsewhere);
+std::shared_ptr<serve::Caller> connect(const Elsewhere& elsewhere);
 
 }  // namespace weft::cli

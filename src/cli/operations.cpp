@@ -37,7 +37,7 @@ struct Offer {
                                                        .handle_bytes_max = UINT64_MAX});
       return;
     }
-    remote::from_call(*registry, connect(place));
+    serve::from_call(*registry, connect(place));
   }
   op::Handles& handles() { return catalogue ? catalogue->handles() : none; }
 

@@ -12,12 +12,10 @@
 
 #include "base/quote.hpp"
 #include "cli/elsewhere.hpp"
+#include "cli/network.hpp"
 #include "cli/operations.hpp"
 #include "cli/output.hpp"
 #include "cli/stop_on_interrupt.hpp"
-#include "remote/grpc/server.hpp"
-#include "remote/nats/worker.hpp"
-#include "serve/http.hpp"
 #include "serve/mcp.hpp"
 #include "weft/catalogue.hpp"
 #include "weft/device.hpp"
@@ -50,10 +48,10 @@ std::optional<std::string> read_line(std::size_t bytes_max) {
   return line;
 }
 
-void start_http(const ServeRequest& request, const weft::serve::Service& service,
-                const std::function<weft::serve::Tokens()>& tokens, std::optional<weft::serve::HttpServer>& http) {
+std::unique_ptr<remote::Server> start_http(const ServeRequest& request, const weft::serve::Service& service,
+                                           const std::function<weft::serve::Tokens()>& tokens) {
   const auto colon = request.http.rfind(':');
-  weft::serve::HttpOptions options{.host = request.http.substr(0, colon), .version = WEFT_VERSION};
+  remote::HttpOptions options{.host = request.http.substr(0, colon), .version = WEFT_VERSION};
   const std::string port = colon == std::string::npos ? "" : request.http.substr(colon + 1);
   const auto read = std::from_chars(port.data(), port.data() + port.size(), options.port);
   if (port.empty() || read.ec != std::errc() || read.ptr != port.data() + port.size())
@@ -61,16 +59,18 @@ void start_http(const ServeRequest& request, const weft::serve::Service& service
   if (options.host.starts_with('[') && options.host.ends_with(']'))
     options.host = options.host.substr(1, options.host.size() - 2);
   if (!request.quiet) options.log = [](std::string_view line) { put_message(line); };
-  http.emplace(service, tokens(), options);
+  auto http = network().serve_http(service, tokens(), options);
   put_message(fmt::format("serving {} operations on http://{}:{}", service.exchange.registry().list().size(),
-                          request.http.substr(0, colon), http->port()));
+                          request.http.substr(0, colon), http->name()));
+  return http;
 }
 
 // Operations of other workers, which look as if they were local.
 void import_remote(const ServeRequest& request, op::Registry& registry) {
   if (request.elsewhere.from.empty()) return;
-  put_message(fmt::format("{} operations are called at {}", remote::from_call(registry, connect(request.elsewhere)),
-                          remote::server_of(request.elsewhere.from)));
+  put_message(fmt::format("{} operations are called at {}",
+                          weft::serve::from_call(registry, connect(request.elsewhere)),
+                          weft::serve::server_of(request.elsewhere.from)));
 }
 
 int serve(const ServeRequest& request) {
@@ -96,29 +96,27 @@ int serve(const ServeRequest& request) {
   op::Exchange exchange(registry, {.calls_per_identity_max = request.calls});
   const weft::serve::Service service{exchange, catalogue.handles()};
   const auto tokens = [&] { return weft::serve::Tokens::load(request.token_file, *registry); };
-  std::optional<weft::serve::HttpServer> http;
-  if (!request.http.empty()) start_http(request, service, tokens, http);
-  std::optional<remote::GrpcServer> grpc;
+  std::unique_ptr<remote::Server> http, grpc, worker;
+  if (!request.http.empty()) http = start_http(request, service, tokens);
   if (!request.grpc.empty()) {
     remote::GrpcOptions options{.address = request.grpc,
                                 .certificate = request.certificate,
                                 .key = request.key,
                                 .client_authority = request.client_authority};
     if (!request.quiet) options.log = [](std::string_view line) { put_message(line); };
-    grpc.emplace(service, tokens(), options);
+    grpc = network().serve_grpc(service, tokens(), options);
     put_message(fmt::format("serving {} operations over gRPC on {}:{}", registry->list().size(),
-                            request.grpc.substr(0, request.grpc.rfind(':')), grpc->port()));
+                            request.grpc.substr(0, request.grpc.rfind(':')), grpc->name()));
   }
-  std::optional<remote::NatsWorker> worker;
   if (!nats.empty()) {
     remote::NatsWorkerOptions options{.nats = request.elsewhere.nats, .version = WEFT_VERSION};
     options.nats.authority = request.elsewhere.authority;
     options.nats.certificate = request.elsewhere.certificate;
     options.nats.key = request.elsewhere.key;
     if (!request.quiet) options.log = [](std::string_view line) { put_message(line); };
-    worker.emplace(service, tokens(), options);
+    worker = network().serve_nats(service, tokens(), options);
     put_message(fmt::format("serving {} operations on NATS at {} as worker {}", registry->list().size(),
-                            remote::server_of(nats), worker->id()));
+                            weft::serve::server_of(nats), worker->name()));
   }
   if (request.mcp) {
     // The client has the rights of the user who started this process.

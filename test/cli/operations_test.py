@@ -3,6 +3,7 @@
 import base64
 import json
 import pathlib
+import shutil
 import struct
 import subprocess
 import sys
@@ -50,6 +51,21 @@ class Operations(unittest.TestCase):
         self.assertEqual({o["name"] for o in everything if o["namespace"] == "tensor"}, {o["name"] for o in ops})
         models = json.loads(weft("list", "--json", "--namespace", "model").stdout)["operations"]
         self.assertEqual({o["namespace"] for o in models}, {"model"})
+
+    def test_network_is_loaded_when_it_is_needed(self):
+        libraries = subprocess.run(["ldd", WEFT], capture_output=True, text=True, check=True).stdout
+        self.assertNotRegex(libraries, "grpc|protobuf|nats|ssl")  # they would triple the time to start
+        with tempfile.TemporaryDirectory() as folder:
+            alone = shutil.copy(WEFT, folder)
+            self.assertEqual(subprocess.run([alone, "operations", "describe", "tensor.add"], capture_output=True).returncode, OK)
+            run = subprocess.run([alone, "operations", "list", "--from", "grpc://127.0.0.1:1"], capture_output=True, text=True)
+            self.assertEqual(run.returncode, FILE, run.stderr)
+            self.assertIn("the network needs libweft_remote.so, which was not found", run.stderr)
+            self.assertIn(f"{folder}/libweft_remote.so: no such file", run.stderr)
+            (pathlib.Path(folder) / "libweft_remote.so").write_bytes(b"not a library")
+            run = subprocess.run([alone, "operations", "list", "--from", "grpc://127.0.0.1:1"], capture_output=True, text=True)
+            self.assertEqual(run.returncode, FILE, run.stderr)
+            self.assertIn("cannot be loaded", run.stderr)
 
     def test_describe(self):
         run = weft("describe", "tensor.softmax")

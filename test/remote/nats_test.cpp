@@ -223,7 +223,7 @@ TEST_F(Nats, HandlesEndWithTheirClient) {
   {
     const auto caller = client();
     std::string by;
-    const RemoteCallOptions keep{.keeps_tensors = true, .by = &by};
+    const serve::RemoteCallOptions keep{.keeps_tensors = true, .by = &by};
     const Value kept = caller->call("tensor.add", Value::object({{"x", tensor({1.0f, 2.0f})}, {"y", 1}}), keep).data;
     caller->call("handle.create", Value::object({{"tensor", tensor({5.0f})}}));
     EXPECT_EQ(by, worker.worker->id());

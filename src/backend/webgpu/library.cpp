@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/webgpu/library_prints.hpp"
+#include "base/library_places.hpp"
 #include "weft/error.hpp"
 
 namespace weft::webgpu {
@@ -15,27 +16,12 @@ namespace {
 
 constexpr const char* kNames[] = {"libwebgpu_dawn.so", "libwgpu_native.so"};
 
-// Folders of the program and of the file that holds this code (they differ when Weft is a Python module).
-std::vector<std::filesystem::path> own_folders() {
-  std::vector<std::filesystem::path> folders;
-  std::error_code ignored;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", ignored);
-  if (!program.empty()) folders.push_back(program.parent_path());
-  Dl_info info{};
-  if (dladdr(reinterpret_cast<void*>(&library), &info) && info.dli_fname) {
-    const auto module = std::filesystem::weakly_canonical(info.dli_fname, ignored).parent_path();
-    if (!module.empty() && (folders.empty() || folders[0] != module)) folders.push_back(module);
-  }
-  return folders;
-}
-
 std::vector<std::string> candidates() {
   // If the user names a library, no other is tried: a silent fallback would hide a typing error.
   if (const char* named = std::getenv("WEFT_WEBGPU_LIBRARY"); named && *named) return {named};
   std::vector<std::string> files;
-  for (const auto& folder : own_folders())
-    for (const auto& place : {folder, folder.parent_path() / "lib" / "weft"})
-      for (const char* name : kNames) files.push_back((place / name).string());
+  for (const char* name : kNames)
+    for (const auto& place : library_places(name)) files.push_back(place.string());
   // Programs of the source tree find the library that was fetched there through their run path, which an installation drops.
   for (const char* name : kNames) files.emplace_back(name);
   return files;

@@ -56,7 +56,7 @@ struct GrpcClient::State {
   std::unique_ptr<grpc::ClientContext> holding;
   std::unique_ptr<grpc::ClientReader<v1::Held>> held;
 
-  void begin(grpc::ClientContext& context, const RemoteCallOptions& call) const {
+  void begin(grpc::ClientContext& context, const serve::RemoteCallOptions& call) const {
     context.AddMetadata("authorization", "Bearer " + options.token);
     if (call.deadline) context.set_deadline(*call.deadline);
   }
@@ -144,7 +144,8 @@ operations::Envelope GrpcClient::State::answer(std::string_view id, const grpc::
   }
 }
 
-operations::Envelope GrpcClient::call(std::string_view id, const Value& input, const RemoteCallOptions& options) {
+operations::Envelope GrpcClient::call(std::string_view id, const Value& input,
+                                      const serve::RemoteCallOptions& options) {
   const grpc::ByteBuffer request = state_->request(id, input, options.keeps_tensors);
   grpc::ClientContext context;
   state_->begin(context, options);
@@ -157,7 +158,7 @@ operations::Envelope GrpcClient::call(std::string_view id, const Value& input, c
   return state_->answer(id, reply, options.keeps_tensors);
 }
 
-void GrpcClient::run(std::string_view id, const Value& input, const RemoteCallOptions& options,
+void GrpcClient::run(std::string_view id, const Value& input, const serve::RemoteCallOptions& options,
                      const std::function<bool(operations::Envelope)>& take) {
   const grpc::ByteBuffer request = state_->request(id, input, options.keeps_tensors);
   grpc::ClientContext context;

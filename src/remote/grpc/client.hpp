@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "remote/caller.hpp"
+#include "serve/caller.hpp"
 
 namespace weft::remote {
 
@@ -19,13 +19,14 @@ struct GrpcClientOptions {
   std::filesystem::path certificate, key;
 };
 
-class GrpcClient : public Caller {
+class GrpcClient : public serve::Caller {
  public:
   explicit GrpcClient(const GrpcClientOptions& options);
   ~GrpcClient() override;
   std::vector<operations::Specification> operations() override;
-  operations::Envelope call(std::string_view id, const Value& input, const RemoteCallOptions& options = {}) override;
-  void run(std::string_view id, const Value& input, const RemoteCallOptions& options,
+  operations::Envelope call(std::string_view id, const Value& input,
+                            const serve::RemoteCallOptions& options = {}) override;
+  void run(std::string_view id, const Value& input, const serve::RemoteCallOptions& options,
            const std::function<bool(operations::Envelope)>& take) override;
 
  private:

@@ -99,7 +99,7 @@ namespace {
 template <class State>
 class NatsCall {
  public:
-  NatsCall(State& client, std::string_view id, const Value& input, const RemoteCallOptions& options,
+  NatsCall(State& client, std::string_view id, const Value& input, const serve::RemoteCallOptions& options,
            const std::function<bool(op::Envelope)>& take)
       : client_(client), id_(id), options_(options), take_(take), began_(Steady::now()) {
     const op::Frame frame(input, op::WireTensors::data, client.handles, "");
@@ -289,7 +289,7 @@ class NatsCall {
 
   State& client_;
   const std::string id_;
-  const RemoteCallOptions& options_;
+  const serve::RemoteCallOptions& options_;
   const std::function<bool(op::Envelope)>& take_;
   const Steady::time_point began_;
   std::string body_, object_, name_;
@@ -306,7 +306,7 @@ class NatsCall {
 NatsClient::NatsClient(const NatsClientOptions& options) : state_(std::make_unique<State>(options)) {}
 NatsClient::~NatsClient() = default;
 
-void NatsClient::run(std::string_view id, const Value& input, const RemoteCallOptions& options,
+void NatsClient::run(std::string_view id, const Value& input, const serve::RemoteCallOptions& options,
                      const std::function<bool(op::Envelope)>& take) {
   for (const char c : id)
     if (static_cast<unsigned char>(c) <= ' ' || c == '*' || c == '>')

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "remote/caller.hpp"
 #include "remote/nats/connection.hpp"
+#include "serve/caller.hpp"
 
 namespace weft::remote {
 
@@ -27,7 +27,7 @@ struct NatsClientOptions {
 /// Calls are answered once. A call whose worker dies is sent again, to another worker, with one exception: a mutation that a worker
 /// has begun (protocol.hpp), and a subscription that has answered, end in WORKER_LOST.
 /// Thread safety: any thread may call any function.
-class NatsClient : public Caller {
+class NatsClient : public serve::Caller {
  public:
   /// Errors: OperationError UNAVAILABLE.
   explicit NatsClient(const NatsClientOptions& options);
@@ -36,7 +36,7 @@ class NatsClient : public Caller {
   /// What all workers offer. Waits half a second, and for workers that have begun to answer.
   std::vector<operations::Specification> operations() override;
   /// Errors: also WORKER_LOST; UNAVAILABLE if no worker offers the operation.
-  void run(std::string_view id, const Value& input, const RemoteCallOptions& options,
+  void run(std::string_view id, const Value& input, const serve::RemoteCallOptions& options,
            const std::function<bool(operations::Envelope)>& take) override;
 
  private:

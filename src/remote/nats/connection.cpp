@@ -4,6 +4,7 @@
 #include <nats/nats.h>
 
 #include "base/quote.hpp"
+#include "serve/caller.hpp"
 #include "weft/operations/envelope.hpp"
 
 namespace weft::remote {
@@ -30,13 +31,6 @@ std::string one_line(std::string_view text) {
 
 }  // namespace
 
-std::string server_of(std::string_view url) {
-  const auto scheme = url.find("://");
-  std::string_view rest = scheme == std::string_view::npos ? url : url.substr(scheme + 3);
-  if (const auto at = rest.rfind('@'); at != std::string_view::npos) rest = rest.substr(at + 1);
-  return std::string(rest.substr(0, rest.find('/')));
-}
-
 NatsMessage::~NatsMessage() { natsMsg_Destroy(message_); }
 std::string_view NatsMessage::subject() const { return natsMsg_GetSubject(message_); }
 std::string_view NatsMessage::reply() const {
@@ -52,7 +46,8 @@ std::string_view NatsMessage::header(const char* name) const {
 }
 bool NatsMessage::is_no_responders() const { return natsMsg_IsNoResponders(message_); }
 
-NatsConnection::NatsConnection(const NatsOptions& options, const std::string& name) : server_(server_of(options.url)) {
+NatsConnection::NatsConnection(const NatsOptions& options, const std::string& name)
+    : server_(serve::server_of(options.url)) {
   static const natsStatus opened = [] {
     const natsStatus status = nats_Open(-1);
     return status == NATS_OK ? nats_SetMessageDeliveryPoolSize(kThreads) : status;

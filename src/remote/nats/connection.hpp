@@ -28,9 +28,6 @@ struct NatsOptions {
   std::filesystem::path certificate, key;
 };
 
-/// The server of a URL, for messages: without user, password or token.
-std::string server_of(std::string_view url);
-
 using NatsHeaders = std::vector<std::pair<std::string_view, std::string>>;
 
 /// A message that came.

@@ -10,7 +10,7 @@
 
 #include "serve/service.hpp"
 
-namespace weft::serve {
+namespace weft::remote {
 
 struct HttpOptions {
   std::string host = "127.0.0.1";
@@ -47,7 +47,7 @@ struct HttpOptions {
 class HttpServer {
  public:
   /// Errors: UsageError for a host that is not an address; FileError if it cannot listen there.
-  HttpServer(const Service& service, Tokens tokens, const HttpOptions& options);
+  HttpServer(const serve::Service& service, serve::Tokens tokens, const HttpOptions& options);
   ~HttpServer();
   std::uint16_t port() const;
 
@@ -56,4 +56,4 @@ class HttpServer {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace weft::serve
+}  // namespace weft::remote

@@ -1,6 +1,6 @@
 // A thread a connection, with an io_context of its own, so that every read and write has a time limit. Calls run on threads of
 // the exchange; the connection's thread waits for them and looks whether the client is still there.
-#include "serve/http.hpp"
+#include "remote/http/server.hpp"
 
 #include <fmt/format.h>
 #include <sys/socket.h>
@@ -20,16 +20,17 @@
 
 #include "base/quote.hpp"
 #include "catalogue/frame.hpp"
-#include "serve/mcp_sessions.hpp"
+#include "remote/http/mcp_sessions.hpp"
 #include "weft/error.hpp"
 
-namespace weft::serve {
+namespace weft::remote {
 namespace {
 
 namespace asio = boost::asio;
 namespace beast = boost::beast;
 namespace http = beast::http;
 namespace op = operations;
+using namespace serve;
 using Tcp = asio::ip::tcp;
 using Request = http::request<http::string_body>;
 using Response = http::response<http::string_body>;
@@ -573,4 +574,4 @@ HttpServer::~HttpServer() { state_->close(); }
 
 std::uint16_t HttpServer::port() const { return state_->acceptor.local_endpoint().port(); }
 
-}  // namespace weft::serve
+}  // namespace weft::remote

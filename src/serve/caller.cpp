@@ -1,12 +1,19 @@
-#include "remote/caller.hpp"
+#include "serve/caller.hpp"
 
 #include <fmt/format.h>
 
 #include "weft/operations/exchange.hpp"
 
-namespace weft::remote {
+namespace weft::serve {
 
 namespace op = operations;
+
+std::string server_of(std::string_view url) {
+  const auto scheme = url.find("://");
+  std::string_view rest = scheme == std::string_view::npos ? url : url.substr(scheme + 3);
+  if (const auto at = rest.rfind('@'); at != std::string_view::npos) rest = rest.substr(at + 1);
+  return std::string(rest.substr(0, rest.find('/')));
+}
 
 op::Envelope Caller::call(std::string_view id, const Value& input, const RemoteCallOptions& options) {
   std::optional<op::Envelope> first;
@@ -40,4 +47,4 @@ std::size_t from_call(op::Registry& registry, const std::shared_ptr<Caller>& cal
   return added;
 }
 
-}  // namespace weft::remote
+}  // namespace weft::serve

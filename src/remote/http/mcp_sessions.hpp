@@ -13,7 +13,7 @@
 #include "base/text_map.hpp"
 #include "serve/mcp.hpp"
 
-namespace weft::serve {
+namespace weft::remote {
 
 /// The messages that answer one message. Thread safety: any thread may call any function.
 class McpReplies {
@@ -36,7 +36,7 @@ class McpReplies {
 /// Thread safety: any thread may call any function.
 class McpSessions {
  public:
-  McpSessions(const Service& service, std::string version) : service_(service), version_(std::move(version)) {}
+  McpSessions(const serve::Service& service, std::string version) : service_(service), version_(std::move(version)) {}
 
   /// A new session of this identity, by its name. Errors: OperationError OVERLOADED.
   std::string open(const operations::Identity& identity);
@@ -50,14 +50,14 @@ class McpSessions {
 
  private:
   struct Entry {
-    std::shared_ptr<McpSession> session;
+    std::shared_ptr<serve::McpSession> session;
     std::string owner;
     std::chrono::steady_clock::time_point used;
   };
-  const Service service_;
+  const serve::Service service_;
   const std::string version_;
   std::mutex mutex_;
   TextMap<Entry> entries_;
 };
 
-}  // namespace weft::serve
+}  // namespace weft::remote

@@ -1,10 +1,10 @@
-#include "serve/mcp_sessions.hpp"
+#include "remote/http/mcp_sessions.hpp"
 
 #include <fmt/format.h>
 
 #include <random>
 
-namespace weft::serve {
+namespace weft::remote {
 namespace {
 
 constexpr std::size_t kSessionsMax = 1000, kSessionsPerIdentityMax = 100;
@@ -42,8 +42,8 @@ void McpReplies::end() {
 std::string McpSessions::open(const operations::Identity& identity) {
   std::random_device random;
   const std::string name = fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
-  auto session = std::make_shared<McpSession>(
-      service_, McpOptions{.identity = identity, .version = version_, .session = "mcp " + name});
+  auto session = std::make_shared<serve::McpSession>(
+      service_, serve::McpOptions{.identity = identity, .version = version_, .session = "mcp " + name});
   const std::lock_guard lock(mutex_);
   std::size_t own = 0;
   for (const auto& [key, entry] : entries_) own += entry.owner == identity.id;
@@ -56,7 +56,7 @@ std::string McpSessions::open(const operations::Identity& identity) {
 
 std::shared_ptr<McpReplies> McpSessions::take(const std::string& name, const operations::Identity& identity,
                                               const std::string& message) {
-  std::shared_ptr<McpSession> session;
+  std::shared_ptr<serve::McpSession> session;
   {
     const std::lock_guard lock(mutex_);
     const auto found = entries_.find(name);
@@ -75,7 +75,7 @@ std::shared_ptr<McpReplies> McpSessions::take(const std::string& name, const ope
 }
 
 bool McpSessions::close(const std::string& name, const operations::Identity& identity) {
-  std::shared_ptr<McpSession> closed;  // ends without the lock
+  std::shared_ptr<serve::McpSession> closed;  // ends without the lock
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(name);
   if (found == entries_.end() || found->second.owner != identity.id) return false;
@@ -85,7 +85,7 @@ bool McpSessions::close(const std::string& name, const operations::Identity& ide
 }
 
 void McpSessions::close_unused_for(std::chrono::seconds age) {
-  std::vector<std::shared_ptr<McpSession>> closed;
+  std::vector<std::shared_ptr<serve::McpSession>> closed;
   const std::lock_guard lock(mutex_);
   const auto oldest = std::chrono::steady_clock::now() - age;
   for (auto entry = entries_.begin(); entry != entries_.end();) {
@@ -102,4 +102,4 @@ void McpSessions::close_all() {
   closed.swap(entries_);
 }
 
-}  // namespace weft::serve
+}  // namespace weft::remote

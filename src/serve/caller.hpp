@@ -12,7 +12,10 @@
 #include "weft/operations/envelope.hpp"
 #include "weft/operations/registry.hpp"
 
-namespace weft::remote {
+namespace weft::serve {
+
+/// The server of a URL, for messages: without user, password or token.
+std::string server_of(std::string_view url);
 
 struct RemoteCallOptions {
   std::optional<operations::Clock::time_point> deadline = {};
@@ -41,4 +44,4 @@ class Caller {
 /// Errors: OperationError UNAVAILABLE if nothing is offered.
 std::size_t from_call(operations::Registry& registry, const std::shared_ptr<Caller>& caller);
 
-}  // namespace weft::remote
+}  // namespace weft::serve

@@ -1,0 +1,12 @@
+// The part of Weft that uses the network, which is a library of its own.
+#pragma once
+
+#include "remote/module.hpp"
+
+namespace weft::cli {
+
+/// Loads libweft_remote.so at the first call, from beside the program or ../lib/weft.
+/// Errors: FileError if it is missing, cannot be loaded, or belongs to another version.
+const remote::Module& network();
+
+}  // namespace weft::cli

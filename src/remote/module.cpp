@@ -1,0 +1,45 @@
+#include "remote/module.hpp"
+
+namespace weft::remote {
+namespace {
+
+template <class T>
+class Running : public Server {
+ public:
+  template <class Options>
+  Running(const serve::Service& service, serve::Tokens tokens, const Options& options)
+      : server_(service, std::move(tokens), options) {}
+  std::string name() const override {
+    if constexpr (requires { server_.port(); })
+      return std::to_string(server_.port());
+    else
+      return server_.id();
+  }
+
+ private:
+  T server_;
+};
+
+template <class T, class Options>
+std::unique_ptr<Server> start(const serve::Service& service, serve::Tokens tokens, const Options& options) {
+  return std::make_unique<Running<T>>(service, std::move(tokens), options);
+}
+
+template <class T, class Options>
+std::shared_ptr<serve::Caller> open(const Options& options) {
+  return std::make_shared<T>(options);
+}
+
+}  // namespace
+
+const Module* weft_remote_module() {
+  static constexpr Module kModule{.version = WEFT_VERSION,
+                                  .serve_http = start<HttpServer, HttpOptions>,
+                                  .serve_grpc = start<GrpcServer, GrpcOptions>,
+                                  .serve_nats = start<NatsWorker, NatsWorkerOptions>,
+                                  .call_grpc = open<GrpcClient, GrpcClientOptions>,
+                                  .call_nats = open<NatsClient, NatsClientOptions>};
+  return &kModule;
+}
+
+}  // namespace weft::remote
