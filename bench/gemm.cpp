@@ -1,9 +1,10 @@
 // f32 matrix products, Weft beside oneDNN and OpenBLAS on the same threads: GFLOP/s, and the ratio to the faster peer.
 //
-//   bench_gemm [square|step|narrow] [--rounds N] [--size N]
+//   bench_gemm [square|step|narrow] [--rounds N] [--size N] [--bf16]
 //
 // `square` are cubes from 256 to 4096, `step` the products of a training step of the `small` GPT. The three take turns;
-// each turn waits until the threads of the one before have gone to sleep, and counts its fastest call.
+// each turn waits until the threads of the one before have gone to sleep, and counts its fastest call. With `--bf16` the
+// operands are bf16 and the sums f32; OpenBLAS has no such product here.
 //
 // `narrow` are products of f16, bf16 and int4 that read these operands as they are, beside the same products with kernels
 // that cast the operands to f32 first: milliseconds, and the ratio.
@@ -28,6 +29,7 @@
 #include "backend/cpu/backend.hpp"
 #include "backend/cpu/gemm.hpp"
 #include "backend/cpu/isa.hpp"
+#include "backend/cpu/loop/tile.hpp"
 #include "base/threads.hpp"
 #include "compile/compile.hpp"
 #include "figure.hpp"
@@ -85,18 +87,43 @@ const Shape kStep[] = {
     {"d of keys", "tn", 64, 64, 32, 64},
 };
 
-/// Floats from a whole page on, as all of Weft's buffers begin at a line of the cache.
+/// Elements from a whole page on, as all of Weft's buffers begin at a line of the cache.
+template <class T>
 struct Matrix {
   explicit Matrix(int64_t count)
-      : size(count), data(static_cast<float*>(std::aligned_alloc(4096, (count * 4 + 4095) / 4096 * 4096)), std::free) {
-    std::fill_n(data.get(), count, 0.0f);
+      : size(count),
+        data(static_cast<T*>(std::aligned_alloc(4096, (count * sizeof(T) + 4095) / 4096 * 4096)), std::free) {
+    std::fill_n(data.get(), count, T{});
   }
   int64_t size;
-  std::unique_ptr<float, void (*)(void*)> data;
+  std::unique_ptr<T, void (*)(void*)> data;
 };
 
 struct Operands {
-  Matrix a, b, c;
+  Matrix<float> a, b, c;
+  Matrix<std::uint16_t> half_a, half_b;  // a and b as bf16, if the operands are of it
+  bool is_bf16;
+
+  Operands(const Shape& s, bool bf16)
+      : a(s.batch * s.m * s.k),
+        b(s.batch * s.k * s.n),
+        c(s.batch * s.m * s.n),
+        half_a(bf16 ? a.size : 0),
+        half_b(bf16 ? b.size : 0),
+        is_bf16(bf16) {
+    std::mt19937 random(1);
+    const auto fill = [&](Matrix<float>& wide, Matrix<std::uint16_t>& half) {
+      for (int64_t i = 0; i < wide.size; ++i) {
+        float& x = wide.data.get()[i];
+        x = std::uniform_real_distribution<float>(-1, 1)(random);
+        if (!is_bf16) continue;
+        weft::write_element(weft::DType::bf16, x, half.data.get(), static_cast<std::size_t>(i));
+        x = static_cast<float>(weft::read_element(weft::DType::bf16, half.data.get(), static_cast<std::size_t>(i)));
+      }
+    };
+    fill(a, half_a);
+    fill(b, half_b);
+  }
 };
 
 using Call = std::function<void()>;
@@ -112,6 +139,11 @@ Call weft_call(const Shape& s, Operands& o) {
             .column = s.b_transposed() ? s.k : 1,
             .batch = {.stride = s.k * s.n}};
   args.c = {.data = o.c.data.get(), .row = s.n, .batch = {.stride = s.m * s.n}};
+  if (o.is_bf16) {
+    const weft::cpu::WidenFunction widen = weft::cpu::widen_function(weft::DType::bf16);
+    args.a.narrow = {widen, o.half_a.data.get(), 0, true};
+    args.b.narrow = {widen, o.half_b.data.get(), 0, true};
+  }
   return [args] { weft::cpu::gemm(args); };
 }
 
@@ -138,9 +170,9 @@ void require(dnnl_status_t status) {
   std::exit(1);
 }
 
-/// One product through dnnl_sgemm, a batch through the matmul primitive. What it makes lives until the process ends.
+/// One f32 product through dnnl_sgemm, others through the matmul primitive. What it makes lives until the process ends.
 Call dnnl_call(const Shape& s, Operands& o) {
-  if (s.batch == 1)
+  if (s.batch == 1 && !o.is_bf16)
     return [s, &o] {
       require(dnnl_sgemm(s.a_transposed() ? 'T' : 'N', s.b_transposed() ? 'T' : 'N', s.m, s.n, s.k, 1, o.a.data.get(),
                          s.lda(), o.b.data.get(), s.ldb(), 0, o.c.data.get(), s.n));
@@ -151,16 +183,18 @@ Call dnnl_call(const Shape& s, Operands& o) {
     require(dnnl_engine_create(&engine, dnnl_cpu, 0));
     require(dnnl_stream_create(&stream, engine, dnnl_stream_default_flags));
   }
-  const auto describe = [](int64_t batch, int64_t rows, int64_t columns, bool transposed) {
-    const dnnl_dims_t dims{batch, rows, columns};
+  const auto describe = [&](int64_t rows, int64_t columns, bool transposed, dnnl_data_type_t type) {
+    const dnnl_dims_t dims{s.batch, rows, columns};
     const dnnl_dims_t strides{rows * columns, transposed ? 1 : columns, transposed ? rows : 1};
+    const int skipped = s.batch == 1 ? 1 : 0;
     dnnl_memory_desc_t desc;
-    require(dnnl_memory_desc_init_by_strides(&desc, 3, dims, dnnl_f32, strides));
+    require(dnnl_memory_desc_init_by_strides(&desc, 3 - skipped, dims + skipped, type, strides + skipped));
     return desc;
   };
-  const dnnl_memory_desc_t a = describe(s.batch, s.m, s.k, s.a_transposed());
-  const dnnl_memory_desc_t b = describe(s.batch, s.k, s.n, s.b_transposed());
-  const dnnl_memory_desc_t c = describe(s.batch, s.m, s.n, false);
+  const dnnl_data_type_t type = o.is_bf16 ? dnnl_bf16 : dnnl_f32;
+  const dnnl_memory_desc_t a = describe(s.m, s.k, s.a_transposed(), type);
+  const dnnl_memory_desc_t b = describe(s.k, s.n, s.b_transposed(), type);
+  const dnnl_memory_desc_t c = describe(s.m, s.n, false, dnnl_f32);
   dnnl_matmul_desc_t matmul;
   require(dnnl_matmul_desc_init(&matmul, &a, &b, nullptr, &c));
   dnnl_primitive_desc_t described;
@@ -168,13 +202,13 @@ Call dnnl_call(const Shape& s, Operands& o) {
   dnnl_primitive_t primitive;
   require(dnnl_primitive_create(&primitive, described));
   std::vector<dnnl_exec_arg_t> arguments;
-  const auto bind = [&](int slot, const dnnl_memory_desc_t& desc, float* data) {
+  const auto bind = [&](int slot, const dnnl_memory_desc_t& desc, void* data) {
     dnnl_memory_t memory;
     require(dnnl_memory_create(&memory, &desc, engine, data));
     arguments.push_back({slot, memory});
   };
-  bind(DNNL_ARG_SRC, a, o.a.data.get());
-  bind(DNNL_ARG_WEIGHTS, b, o.b.data.get());
+  bind(DNNL_ARG_SRC, a, o.is_bf16 ? static_cast<void*>(o.half_a.data.get()) : o.a.data.get());
+  bind(DNNL_ARG_WEIGHTS, b, o.is_bf16 ? static_cast<void*>(o.half_b.data.get()) : o.b.data.get());
   bind(DNNL_ARG_DST, c, o.c.data.get());
   return [primitive, arguments] {
     require(dnnl_primitive_execute(primitive, stream, static_cast<int>(arguments.size()), arguments.data()));
@@ -224,12 +258,8 @@ double best_seconds(const Call& call) {
   return best;
 }
 
-void measure(const Shape& s, int rounds) {
-  Operands o{Matrix(s.batch * s.m * s.k), Matrix(s.batch * s.k * s.n), Matrix(s.batch * s.m * s.n)};
-  std::mt19937 random(1);
-  for (const Matrix* source : {&o.a, &o.b})
-    for (int64_t i = 0; i < source->size; ++i)
-      source->data.get()[i] = std::uniform_real_distribution<float>(-1, 1)(random);
+void measure(const Shape& s, int rounds, bool bf16) {
+  Operands o(s, bf16);
 
   // Each contestant, and whether its result agrees with Weft's.
   std::vector<Call> calls{weft_call(s, o), nullptr, nullptr};
@@ -237,7 +267,7 @@ void measure(const Shape& s, int rounds) {
   calls[1] = dnnl_call(s, o);
 #endif
 #ifdef WEFT_HAS_OPENBLAS
-  calls[2] = openblas_call(s, o);
+  if (!bf16) calls[2] = openblas_call(s, o);
 #endif
   calls[0]();
   spread_openmp_threads();
@@ -267,8 +297,9 @@ void measure(const Shape& s, int rounds) {
   const std::string peers[] = {"", onednn_name(), openblas_name()};
   for (std::size_t who = 1; who < calls.size(); ++who)
     if (calls[who])
-      weft::figures::keep({"f32 matrix products", fmt::format("{} {} {}", s.what, s.form, size), "GFLOP/s",
-                           s.flops() / best[0] * 1e-9, peers[who], s.flops() / best[who] * 1e-9});
+      weft::figures::keep({bf16 ? "bf16 matrix products" : "f32 matrix products",
+                           fmt::format("{} {} {}", s.what, s.form, size), "GFLOP/s", s.flops() / best[0] * 1e-9,
+                           peers[who], s.flops() / best[who] * 1e-9});
 }
 
 struct NarrowShape {
@@ -335,10 +366,14 @@ void measure_narrow(const NarrowShape& s, int rounds) {
   const Call calls[] = {[&] { narrow.program->run(narrow.buffers); },
                         [&] { cast_first.program->run(cast_first.buffers); }};
   for (const Call& call : calls) call();
-  if (narrow.result(*cpu, s.m * s.n) != cast_first.result(*cpu, s.m * s.n)) {
-    fmt::print(stderr, "{} {} {} {}: the results differ\n", s.form, s.m, s.n, s.k);
-    std::exit(1);
-  }
+  // The processor's instructions for pairs of bf16 sum in another order.
+  const float tolerance = s.a == kBf16 && s.b == kBf16 ? 1e-5f * static_cast<float>(s.k) : 0;
+  const std::vector<float> left = narrow.result(*cpu, s.m * s.n), right = cast_first.result(*cpu, s.m * s.n);
+  for (std::size_t i = 0; i < left.size(); ++i)
+    if (!(std::abs(left[i] - right[i]) <= tolerance)) {
+      fmt::print(stderr, "{} {} {} {}: the results differ\n", s.form, s.m, s.n, s.k);
+      std::exit(1);
+    }
   double best[2] = {1e30, 1e30};
   for (int round = 0; round < rounds; ++round)
     for (std::size_t who = 0; who < 2; ++who) best[who] = std::min(best[who], best_seconds(calls[who]));
@@ -365,16 +400,19 @@ int main(int argc, char** argv) {
   int rounds = 5;
   std::string set;
   int64_t only = 0;
+  bool bf16 = false;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--rounds") == 0 && i + 1 < argc) {
       rounds = std::max(1, std::atoi(argv[++i]));
     } else if (std::strcmp(argv[i], "--size") == 0 && i + 1 < argc) {
       only = std::atoll(argv[++i]);
+    } else if (std::strcmp(argv[i], "--bf16") == 0) {
+      bf16 = true;
     } else if (std::strcmp(argv[i], "square") == 0 || std::strcmp(argv[i], "step") == 0 ||
                std::strcmp(argv[i], "narrow") == 0) {
       set = argv[i];
     } else {
-      fmt::print(stderr, "usage: bench_gemm [square|step|narrow] [--rounds N] [--size N]\n");
+      fmt::print(stderr, "usage: bench_gemm [square|step|narrow] [--rounds N] [--size N] [--bf16]\n");
       return 2;
     }
   }
@@ -393,14 +431,14 @@ int main(int argc, char** argv) {
 #ifndef WEFT_HAS_OPENBLAS
   fmt::print("OpenBLAS was not found when this was built\n");
 #endif
-  fmt::print("f32 matrix products, GFLOP/s, {} threads, {}, best of {} turns\n", threads,
+  fmt::print("{} matrix products, GFLOP/s, {} threads, {}, best of {} turns\n", bf16 ? "bf16" : "f32", threads,
              weft::cpu::name(weft::cpu::isa()), rounds);
   fmt::print("{:<20} {:<4} {:<20} {:>9} {:>9} {:>9} {:>7}\n", "", "form", "m x n x k", "Weft", "oneDNN", "OpenBLAS",
              "ratio");
   if (set != "square")
-    for (const Shape& s : kStep) measure(s, rounds);
+    for (const Shape& s : kStep) measure(s, rounds, bf16);
   if (set != "step")
     for (const int64_t size : {256, 512, 1024, 2048, 4096})
       if (only == 0 || size == only)
-        for (const char* form : {"nn", "nt", "tn"}) measure({"square", form, 1, size, size, size}, rounds);
+        for (const char* form : {"nn", "nt", "tn"}) measure({"square", form, 1, size, size, size}, rounds, bf16);
 }

@@ -9,6 +9,7 @@
 #include "weft/compile.hpp"
 #include "weft/grad.hpp"
 #include "weft/ops.hpp"
+#include "weft/ops/convolution.hpp"
 
 namespace weft {
 namespace {
@@ -261,6 +262,101 @@ TEST(Autocast, ByNameAsByFunction) {
   const Tensor named = graph::apply(graph::op_row("matmul"), {a, b}, {}).at(0);
   EXPECT_EQ(named.node(), matmul(a, b).node());
 }
+
+// --- Products of bf16: views, windows, batches, epilogues and gradients. The values are small whole numbers, so sums in f32 are
+// exact and every way to compute them gives the same bits.
+
+Tensor whole(const Shape& shape, int seed) {
+  std::vector<float> values;
+  for (Extent i = 0; i < shape.numel(); ++i) values.push_back(static_cast<float>((i * 37 + i / 7 + seed) % 9 - 4));
+  return tensor<float>(values, shape);
+}
+
+struct ProductCase {
+  const char* name;
+  Shape a, b;
+  Tensor (*f)(const Tensor&, const Tensor&);
+};
+
+Tensor with_bias_and_relu(const Tensor& a, const Tensor& b) {
+  const Tensor y = matmul(a, b);
+  return relu(y + cast(whole(Shape{b.dim(1)}, 3), y.dtype())) * 0.5f;
+}
+
+const ProductCase kProductCases[] = {
+    {"plain", {33, 65}, {65, 47}, [](const Tensor& a, const Tensor& b) { return matmul(a, b); }},
+    {"odd depth", {5, 7}, {7, 3}, [](const Tensor& a, const Tensor& b) { return matmul(a, b); }},
+    {"epilogue", {40, 15}, {15, 96}, with_bias_and_relu},
+    {"transposed",
+     {65, 33},
+     {47, 65},
+     [](const Tensor& a, const Tensor& b) { return matmul(transpose(a), transpose(b)); }},
+    {"slices",
+     {40, 80},
+     {80, 60},
+     [](const Tensor& a, const Tensor& b) { return matmul(slice(a, 1, 3, 70), slice(slice(b, 0, 3, 70), 1, 1, 58)); }},
+    {"steps",
+     {40, 80},
+     {40, 60},
+     [](const Tensor& a, const Tensor& b) { return matmul(slice(a, 1, 1, 80, 2), slice(b, 1, 0, 60, 3)); }},
+    {"flipped",
+     {20, 31},
+     {31, 18},
+     [](const Tensor& a, const Tensor& b) {
+       return matmul(flip(a, {0}), flip(b, {0, 1}));
+     }},
+    {"padded",
+     {20, 31},
+     {37, 18},
+     [](const Tensor& a, const Tensor& b) {
+       return matmul(pad(a, {{0, 0}, {2, 4}}), b);
+     }},
+    {"batches", {3, 2, 17, 33}, {2, 33, 19}, [](const Tensor& a, const Tensor& b) { return matmul(a, b); }},
+    {"heads",
+     {2, 19, 4, 24},
+     {2, 23, 4, 24},
+     [](const Tensor& a, const Tensor& b) {
+       return matmul(permute(a, {0, 2, 1, 3}), permute(b, {0, 2, 3, 1}));
+     }},
+    {"windows",
+     {2, 5, 13, 11},
+     {7, 5, 3, 3},
+     [](const Tensor& a, const Tensor& b) { return conv2d(a, b, {}, {.padding = 1}); }},
+    {"windows apart",
+     {2, 6, 15, 14},
+     {8, 3, 3, 2},
+     [](const Tensor& a, const Tensor& b) {
+       return conv2d(a, b, {}, {.stride = 2, .padding = 2, .dilation = 2, .groups = 2});
+     }},
+};
+
+class Bf16Ops : public testing::TestWithParam<ProductCase> {};
+
+TEST_P(Bf16Ops, ValueAndGradientsAreThoseOfF32) {
+  const ProductCase& c = GetParam();
+  const Tensor a = whole(c.a, 1), b = whole(c.b, 5);
+  const auto run = [&](DType type) {
+    const Tensor x = cast(a, type), y = cast(b, type);
+    x.eval(), y.eval();
+    const Tensor value = c.f(x, y);
+    const Tensor loss = sum(cast(value, DType::f32) * whole(value.shape(), 2));
+    std::vector<Tensor> all{value};
+    for (const Tensor& g : grad(loss, {x, y})) all.push_back(g);
+    for (Tensor& t : all) t = cast(t, DType::bf16);
+    return all;
+  };
+  const std::vector<Tensor> narrow = run(DType::bf16), wide = run(DType::f32);
+  for (std::size_t i = 0; i < narrow.size(); ++i)
+    EXPECT_EQ(cast(narrow[i], DType::f32).to_vector<float>(), cast(wide[i], DType::f32).to_vector<float>())
+        << c.name << ", result " << i;
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, Bf16Ops, testing::ValuesIn(kProductCases), [](const auto& info) {
+  std::string name = info.param.name;
+  for (char& letter : name)
+    if (letter == ' ') letter = '_';
+  return name;
+});
 
 }  // namespace
 }  // namespace weft

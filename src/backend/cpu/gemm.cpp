@@ -15,6 +15,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <string>
@@ -40,12 +41,31 @@ const GemmKernels<float>* kernels_for(Isa isa, float) {
 #endif
   return &baseline::kGemmF32;
 }
+/// Whether the product runs on pairs of bf16.
+bool takes_pairs(const GemmArgs<float>& args) {
+  return args.a.narrow.is_bf16 && args.b.narrow.is_bf16 && isa() >= Isa::avx512_bf16;
+}
+
 const GemmKernels<double>* kernels_for(Isa isa, double) {
 #if defined(__x86_64__)
   if (isa >= Isa::avx512) return &avx512::kGemmF64;
   if (isa == Isa::avx2) return &avx2::kGemmF64;
 #endif
   return &baseline::kGemmF64;
+}
+
+const GemmKernels<float>& kernels_for(const GemmArgs<float>& args) {
+#if defined(__x86_64__)
+  if (takes_pairs(args)) return avx512::kGemmBf16;
+#endif
+  return *kernels_for(isa(), float{});
+}
+const GemmKernels<double>& kernels_for(const GemmArgs<double>&) { return *kernels_for(isa(), double{}); }
+
+/// The elements along k that the kernels take as one.
+template <class T>
+int64_t unit_of(const GemmKernels<T>& kernels) {
+  return kernels.interleave != nullptr ? 2 : 1;
 }
 
 // --- The split, a function of shapes and strides only.
@@ -95,10 +115,10 @@ bool is_awkward(int64_t stride_bytes) {
 template <class T>
 Split split(const GemmArgs<T>& args, const GemmKernels<T>& kernels) {
   constexpr int64_t kSize = sizeof(T);
-  const int64_t strip = kernels.lanes * kGemmVectors;
+  const int64_t strip = kernels.lanes * kGemmVectors, unit = unit_of(kernels), depth = ceil_divide(args.k, unit);
   Split s;
 
-  const double work = static_cast<double>(args.m) * static_cast<double>(args.n) * static_cast<double>(args.k);
+  const double work = static_cast<double>(args.m) * static_cast<double>(args.n) * static_cast<double>(depth);
   const double total = work * static_cast<double>(args.batch);
   const double wanted = std::clamp(total / kSmallTask, 1.0, std::clamp(total / kLargeTask, double{kTasks}, 64.0));
   const auto per_product = static_cast<int64_t>(std::ceil(wanted / static_cast<double>(args.batch)));
@@ -109,7 +129,7 @@ Split split(const GemmArgs<T>& args, const GemmKernels<T>& kernels) {
   // each tile of columns, so tiles are narrow only if there are few rows.
   const bool finds_a = args.a.view != nullptr;
   constexpr int64_t kRowTilesMin = 4;
-  const int64_t task_panels = finds_a ? 1 : args.k * std::min(args.n * kSize, kStripBytesMax) <= kBlockBytes ? 2 : 4;
+  const int64_t task_panels = finds_a ? 1 : depth * std::min(args.n * kSize, kStripBytesMax) <= kBlockBytes ? 2 : 4;
   s.row_tiles =
       std::clamp<int64_t>(ceil_divide(per_product, s.column_tiles), 1, std::max<int64_t>(1, s.panels / task_panels));
   if (s.row_tiles * s.column_tiles < std::min(per_product, finds_a ? kRowTilesMin : kTasks)) {
@@ -135,12 +155,12 @@ Split split(const GemmArgs<T>& args, const GemmKernels<T>& kernels) {
   const int64_t pack_from_rows = args.b.row * kSize <= 1024 ? 1024 : 256;
   const bool is_large = args.m >= pack_from_rows || is_awkward(args.b.row * kSize);
   const int64_t stride = args.a.column == 1 ? args.a.row : args.a.column;
-  s.pack_a = args.a.view != nullptr || (is_awkward(stride * kSize) && (args.a.column == 1 || width > strip));
+  s.pack_a = args.a.view != nullptr || (is_awkward(stride * kSize / unit) && (args.a.column == 1 || width > strip));
   // For a small B, packing a private copy is faster than reading one that another thread packed.
   const bool must_pack_b = args.b.column != 1 || args.b.view != nullptr;
   s.shares_b = args.batch == 1 && s.panels >= kSharedPanels && s.row_tiles > 1 && (must_pack_b || is_large) &&
-               args.k * args.n * kSize > kBlockBytes;
-  s.by_block = s.shares_b && args.k * args.n * kSize > kSharedBytesMax;
+               depth * args.n * kSize > kBlockBytes;
+  s.by_block = s.shares_b && depth * args.n * kSize > kSharedBytesMax;
   // If threads share A, or a task uses it with all tiles of a shared B, it is converted once.
   s.pack_a = s.pack_a || (args.a.narrow && s.shares_b);
   s.shares_a = s.by_block && s.pack_a;
@@ -152,10 +172,10 @@ Split split(const GemmArgs<T>& args, const GemmKernels<T>& kernels) {
   }
   const int64_t depth_max = s.shares_b ? std::min(kDepthMax, kSharedBlockBytes / (s.tile_columns * kSize))
                                        : std::clamp<int64_t>(kBlockBytes / (width * kSize), 128, kDepthMax);
-  s.depth_block = ceil_divide(args.k, std::max<int64_t>(1, ceil_divide(args.k, depth_max)));
-  s.keeps_b = !s.shares_b && s.pack_b && s.row_tiles > 1 && args.k * s.tile_columns * kSize <= kPackedBytesMax;
+  s.depth_block = ceil_divide(depth, std::max<int64_t>(1, ceil_divide(depth, depth_max)));
+  s.keeps_b = !s.shares_b && s.pack_b && s.row_tiles > 1 && depth * s.tile_columns * kSize <= kPackedBytesMax;
   s.keeps_all =
-      s.keeps_b && s.column_tiles <= kKeptTiles && args.k * s.tile_columns * s.column_tiles * kSize <= kPackedBytesMax;
+      s.keeps_b && s.column_tiles <= kKeptTiles && depth * s.tile_columns * s.column_tiles * kSize <= kPackedBytesMax;
   return s;
 }
 
@@ -221,7 +241,15 @@ template <class T>
 class Product {
  public:
   Product(const GemmArgs<T>& args, const GemmKernels<T>& kernels)
-      : args_(args), kernels_(kernels), split_(split(args, kernels)), call_(++calls) {}
+      : args_(args),
+        kernels_(kernels),
+        unit_(unit_of(kernels)),
+        depth_(ceil_divide(args.k, unit_)),
+        split_(split(args, kernels)),
+        call_(++calls) {
+    if constexpr (std::is_same_v<T, float>)
+      if (unit_ > 1 && is_whole_pairs(args.a)) pairs_of_a_ = reinterpret_cast<const T*>(halves_of(args.a));
+  }
 
   /// Independent tasks; 0 if there are steps before them.
   int64_t tasks() const { return split_.shares_b ? 0 : split_.tasks; }
@@ -280,7 +308,7 @@ class Product {
   /// computes its part of C over all of k. Otherwise both operands are packed block by block of k, and a block stays in the
   /// caches while it is used; if it is too large, C is computed in groups of rows and of columns.
   void run_shared() const {
-    const int64_t depth = split_.by_block ? split_.depth_block : args_.k;
+    const int64_t depth = split_.by_block ? split_.depth_block : depth_;
     const int64_t a_size = split_.shares_a ? split_.panels * packed_width(kernels_.rows) * depth : 0;
     const int64_t b_size = split_.column_tiles * split_.tile_columns * depth;
     constexpr auto kMax = static_cast<int64_t>(kSharedBytesMax / sizeof(T));
@@ -295,8 +323,8 @@ class Product {
         const Range panels{split_.panels * row_group / row_groups, split_.panels * (row_group + 1) / row_groups};
         const Range group{tile, std::min(tile + tiles, split_.column_tiles)};
         const std::vector<Part> parts = parts_of(panels, group);
-        for (int64_t begin = 0; begin < args_.k; begin += depth)
-          run_shared_depth({begin, std::min(args_.k, begin + depth)}, panels, group, parts, packed_a, packed_b);
+        for (int64_t begin = 0; begin < depth_; begin += depth)
+          run_shared_depth({begin, std::min(depth_, begin + depth)}, panels, group, parts, packed_a, packed_b);
       }
   }
 
@@ -366,42 +394,96 @@ class Product {
   /// Columns that a strip of `count` columns takes in packed B.
   int64_t packed_width(int64_t count) const { return ceil_divide(count, kernels_.lanes) * kernels_.lanes; }
 
+  static const std::uint16_t* halves_of(const GemmSource<T>& source) {
+    return static_cast<const std::uint16_t*>(source.narrow.data) + source.narrow.first;
+  }
+  /// Whether every row of A begins at a whole pair and ends with one.
+  bool is_whole_pairs(const GemmSource<T>& a) const {
+    bool whole = a.view == nullptr && a.column == 1 && args_.k % 2 == 0 && a.row % 2 == 0 &&
+                 reinterpret_cast<std::uintptr_t>(halves_of(a)) % sizeof(T) == 0;
+    for (int64_t batch = 0; whole && batch < args_.batch; ++batch) whole = a.batch[batch] % 2 == 0;
+    return whole;
+  }
+  /// Runs of pairs; the last one of an odd number of `elements` gets a zero.
+  static void copy_pairs(const std::uint16_t* from, int64_t stride, int64_t rows, int64_t pairs, int64_t elements,
+                         T* to, int64_t to_stride) {
+    const auto bytes = static_cast<std::size_t>(2 * std::min(2 * pairs, elements));
+    const bool is_odd = elements < 2 * pairs;
+    for (int64_t r = 0; r < rows; ++r, from += stride, to += to_stride) {
+      if (is_odd) to[pairs - 1] = T{0};
+      std::memcpy(to, from, bytes);
+    }
+  }
+
   /// The matrix of a view that matrix `batch` of the product reads: parts of k are all of one.
   static int64_t matrix_of(const GemmSource<T>& source, int64_t batch) { return source.first_step != 0 ? 0 : batch; }
 
-  /// Like GemmKernels::pack, starting at element `from` of the source.
-  void pack(const GemmSource<T>& source, int64_t depth, int64_t count, int64_t from, int64_t stride, T* to,
+  /// The place in A of this row at this k, in elements.
+  int64_t place_in_a(int64_t batch, int64_t row, int64_t k) const {
+    return args_.a.batch[batch] + row * args_.a.row + k * unit_ * args_.a.column;
+  }
+  int64_t place_in_b(int64_t batch, int64_t k, int64_t column) const {
+    return args_.b.batch[batch] + k * unit_ * args_.b.row + column * args_.b.column;
+  }
+  /// A in memory, as the kernels read it; null if its elements are converted or combined first.
+  const T* plain_a() const { return args_.a.view != nullptr || args_.a.narrow ? pairs_of_a_ : args_.a.data; }
+
+  /// Like GemmKernels::pack for a source whose rows are across k, from k on, at element `from` of the source.
+  void pack(const GemmSource<T>& source, int64_t k, int64_t depth, int64_t count, int64_t from, int64_t stride, T* to,
             int64_t to_stride) const {
-    if constexpr (std::is_same_v<T, float>)
+    if constexpr (std::is_same_v<T, float>) {
+      if (unit_ > 1)
+        return kernels_.interleave(depth, args_.k - k * unit_, static_cast<int>(count), halves_of(source) + from,
+                                   stride, to, to_stride);
       if (source.narrow) return source.narrow.copy_rows(from, stride, depth, count, to, to_stride);
+    }
     kernels_.pack(depth, static_cast<int>(count), source.data + from, stride, to, static_cast<int>(to_stride));
   }
-  void pack_transposed(const GemmSource<T>& source, int64_t depth, int64_t count, int64_t from, int64_t stride, T* to,
-                       int64_t to_stride) const {
+  /// Rows along k, from k on, as they are.
+  void copy(const GemmSource<T>& source, int64_t k, int64_t rows, int64_t depth, int64_t from, int64_t stride, T* to,
+            int64_t to_stride) const {
+    if constexpr (std::is_same_v<T, float>) {
+      if (unit_ > 1)
+        return copy_pairs(halves_of(source) + from, stride, rows, depth, args_.k - k * unit_, to, to_stride);
+      return source.narrow.copy_rows(from, stride, rows, depth, to, to_stride);
+    }
+  }
+  void pack_transposed(const GemmSource<T>& source, int64_t k, int64_t depth, int64_t count, int64_t from,
+                       int64_t stride, T* to, int64_t to_stride) const {
     if constexpr (std::is_same_v<T, float>)
-      if (source.narrow) return pack_narrow_transposed(source.narrow, depth, count, from, stride, to, to_stride);
+      if (source.narrow) return pack_narrow_transposed(source, k, depth, count, from, stride, to, to_stride);
     kernels_.pack_transposed(depth, static_cast<int>(count), source.data + from, stride, to,
                              static_cast<int>(to_stride));
   }
   /// A few elements of each run are converted at a time, and transposed while they are in L1.
-  void pack_narrow_transposed(const NarrowElements& elements, int64_t depth, int64_t count, int64_t from,
-                              int64_t stride, float* to, int64_t to_stride) const {
+  void pack_narrow_transposed(const GemmSource<T>& source, int64_t k, int64_t depth, int64_t count, int64_t from,
+                              int64_t stride, T* to, int64_t to_stride) const {
     constexpr int64_t kDepth = 64, kPitch = kDepth + 16;  // rows fall on different sets of the cache
-    alignas(64) float stage[kGemmVectors * 16 * kPitch];
-    for (int64_t k = 0; k < depth; k += kDepth, to += kDepth * to_stride) {
-      const int64_t size = std::min(kDepth, depth - k);
-      elements.copy_rows(from + k, stride, count, size, stage, kPitch);
+    alignas(64) T stage[kGemmVectors * 16 * kPitch];
+    for (int64_t done = 0; done < depth; done += kDepth, to += kDepth * to_stride) {
+      const int64_t size = std::min(kDepth, depth - done);
+      copy(source, k + done, count, size, from + done * unit_, stride, stage, kPitch);
       kernels_.pack_transposed(size, static_cast<int>(count), stage, kPitch, to, static_cast<int>(to_stride));
     }
   }
+  /// Packs elements of k in `depth`, which is in units, for these lanes of a source that is read through its view.
   template <MatrixAxis kAxis>
-  void pack_view_of(const GemmSource<T>& source, int64_t batch, MatrixRange lanes, MatrixRange depth, T* to,
+  void pack_view_of(const GemmSource<T>& source, int64_t batch, MatrixRange lanes, Range depth, T* to,
                     int64_t width) const {
-    const int64_t matrix = matrix_of(source, batch);
+    const int64_t matrix = matrix_of(source, batch), begin = depth.begin * unit_;
+    const MatrixRange range{source.first + batch * source.first_step + begin,
+                            std::min(depth.size() * unit_, args_.k - begin)};
+    if constexpr (std::is_same_v<T, float>) {
+      if (unit_ > 1) {
+        PackedPairs target{kernels_, to, width, {}};
+        return pack_view<kAxis>(target, PlainElements<std::uint16_t>{halves_of(source)}, *source.view, matrix, lanes,
+                                range);
+      }
+    }
+    PackedElements<T> target{kernels_, to, width};
     if constexpr (std::is_same_v<T, float>)
-      if (source.narrow)
-        return pack_view<T, kAxis>(kernels_, source.narrow, *source.view, matrix, lanes, depth, to, width);
-    pack_view<T, kAxis>(kernels_, PlainElements<T>{source.data}, *source.view, matrix, lanes, depth, to, width);
+      if (source.narrow) return pack_view<kAxis>(target, source.narrow, *source.view, matrix, lanes, range);
+    pack_view<kAxis>(target, PlainElements<T>{source.data}, *source.view, matrix, lanes, range);
   }
 
   /// Packs rows of B, of those in `depth`, for these columns, strip after strip; each holds depth.size() rows.
@@ -410,8 +492,7 @@ class Product {
     if (args_.b.view != nullptr) {
       for (int64_t j = columns.begin; j < columns.end; j += strip) {
         const int64_t count = std::min(strip, columns.end - j), width = packed_width(count);
-        const int64_t first = args_.b.first + batch * args_.b.first_step;
-        pack_view_of<MatrixAxis::columns>(args_.b, batch, {j, count}, {first + rows_of_b.begin, rows_of_b.size()},
+        pack_view_of<MatrixAxis::columns>(args_.b, batch, {j, count}, rows_of_b,
                                           to + (rows_of_b.begin - depth.begin) * width, width);
         to += width * depth.size();
       }
@@ -424,12 +505,12 @@ class Product {
       T* strip_to = to;
       for (int64_t j = columns.begin; j < columns.end; j += strip) {
         const int64_t count = std::min(strip, columns.end - j), width = packed_width(count);
-        const int64_t from = args_.b.batch[batch] + k * args_.b.row + j * args_.b.column;
+        const int64_t from = place_in_b(batch, k, j);
         T* rows_to = strip_to + (k - depth.begin) * width;
         if (args_.b.column == 1) {
-          pack(args_.b, rows, count, from, args_.b.row, rows_to, width);
+          pack(args_.b, k, rows, count, from, args_.b.row, rows_to, width);
         } else {
-          pack_transposed(args_.b, rows, count, from, args_.b.column, rows_to, width);
+          pack_transposed(args_.b, k, rows, count, from, args_.b.column, rows_to, width);
         }
         strip_to += width * depth.size();
       }
@@ -440,10 +521,8 @@ class Product {
   void pack_a(int64_t batch, Range depth, Range columns_of_a, Range panels, T* to) const {
     const int64_t width = packed_width(kernels_.rows);
     if (args_.a.view != nullptr) {
-      const int64_t first = args_.a.first + batch * args_.a.first_step;
       for (int64_t panel = panels.begin; panel < panels.end; ++panel, to += width * depth.size())
-        pack_view_of<MatrixAxis::rows>(args_.a, batch, {rows_of(panel).begin, rows_of(panel).size()},
-                                       {first + columns_of_a.begin, columns_of_a.size()},
+        pack_view_of<MatrixAxis::rows>(args_.a, batch, {rows_of(panel).begin, rows_of(panel).size()}, columns_of_a,
                                        to + (columns_of_a.begin - depth.begin) * width, width);
       return;
     }
@@ -452,12 +531,12 @@ class Product {
       const int64_t size = std::min(step, columns_of_a.end - k);
       for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
         const Range rows = rows_of(panel);
-        const int64_t from = args_.a.batch[batch] + rows.begin * args_.a.row + k * args_.a.column;
+        const int64_t from = place_in_a(batch, rows.begin, k);
         T* panel_to = to + ((panel - panels.begin) * depth.size() + k - depth.begin) * width;
         if (args_.a.column == 1) {
-          pack_transposed(args_.a, size, rows.size(), from, args_.a.row, panel_to, width);
+          pack_transposed(args_.a, k, size, rows.size(), from, args_.a.row, panel_to, width);
         } else {
-          pack(args_.a, size, rows.size(), from, args_.a.column, panel_to, width);
+          pack(args_.a, k, size, rows.size(), from, args_.a.column, panel_to, width);
         }
       }
     }
@@ -471,11 +550,11 @@ class Product {
   /// Converts a part of a narrow A in memory order, with rows or columns `stride` apart.
   void convert_a(int64_t batch, Range depth, Range panels, T* to, int64_t stride) const {
     const Range rows{rows_of(panels.begin).begin, rows_of(panels.end - 1).end};
-    const int64_t from = args_.a.batch[batch] + rows.begin * args_.a.row + depth.begin * args_.a.column;
+    const int64_t from = place_in_a(batch, rows.begin, depth.begin);
     if (args_.a.column == 1)
-      pack(args_.a, rows.size(), depth.size(), from, args_.a.row, to, stride);
+      copy(args_.a, depth.begin, rows.size(), depth.size(), from, args_.a.row, to, stride);
     else
-      pack(args_.a, depth.size(), rows.size(), from, args_.a.column, to, stride);
+      pack(args_.a, depth.begin, depth.size(), rows.size(), from, args_.a.column, to, stride);
   }
 
   void run_block(int64_t batch, int64_t column_tile, Range panels, Range columns) const {
@@ -485,9 +564,9 @@ class Product {
     T* packed = nullptr;
     bool is_packed = false;
     if (split_.pack_b) {
-      const int64_t tile_size = args_.k * split_.tile_columns;
+      const int64_t tile_size = depth_ * split_.tile_columns;
       packed = scratch.b<T>(split_.keeps_all ? split_.column_tiles * tile_size
-                            : split_.keeps_b ? args_.k * width
+                            : split_.keeps_b ? depth_ * width
                                              : split_.depth_block * width) +
                slot * tile_size;
       is_packed = split_.keeps_b && scratch.kept[slot] == key;
@@ -495,24 +574,24 @@ class Product {
     }
     Range depth{0, 0};
     do {
-      depth = {depth.end, std::min(args_.k, depth.end + split_.depth_block)};
+      depth = {depth.end, std::min(depth_, depth.end + split_.depth_block)};
       // Block after block of k, each in one piece: strips over all of k would be a power of two apart in the cache.
       T* block = split_.keeps_b ? packed + depth.begin * width : packed;
       if (split_.pack_b && !is_packed) pack_b(batch, depth, depth, columns, block);
       run_depth(batch, depth, panels, columns, block);
-    } while (depth.end < args_.k);
+    } while (depth.end < depth_);
     if (split_.keeps_b) scratch.kept[slot] = key;
   }
 
   /// Runs all panels of a task over one block of k. A packed A is given (`given_a`), or packed here group by group.
   void run_depth(int64_t batch, Range depth, Range panels, Range columns, const T* packed_b,
                  const T* given_a = nullptr) const {
-    const T* a = args_.a.view != nullptr || args_.a.narrow ? nullptr : args_.a.data + args_.a.batch[batch];
-    const bool is_final = args_.after_block && depth.end == args_.k;
+    const T* a = plain_a();
+    const bool is_final = args_.after_block && depth.end == depth_;
     const int64_t a_width = packed_width(kernels_.rows);
     const bool by_row = args_.a.column == 1;
     const bool packs = split_.pack_a && given_a == nullptr;
-    const bool converts = args_.a.narrow && !split_.pack_a;  // to f32, and the strides stay
+    const bool converts = a == nullptr && !split_.pack_a;  // to what the kernels read, and the strides stay
     // Panels whose rows are along memory are packed one by one, other panels in groups, for longer runs.
     const int64_t group_size = by_row ? 1 : split_.pack_a ? kPanelGroup : converts ? kConvertedPanels : 1;
     T* packed_a = packs ? scratch.a<T>(group_size * a_width * split_.depth_block) : nullptr;
@@ -530,15 +609,15 @@ class Product {
                                    : given_a + (panel - panels.begin) * a_width * depth.size();
           const bool asks = packs && panel + 1 < panels.end && by_row && a != nullptr;
           run_panel(batch, depth, rows, columns, kernels_.by_depth, panel_a, a_width, packed_b,
-                    asks ? a + rows.end * args_.a.row + depth.begin : nullptr);
+                    asks ? a + place_in_a(batch, rows.end, depth.begin) / unit_ : nullptr);
         } else if (converts) {
           const T* panel_a = by_row ? packed_a : packed_a + (rows.begin - rows_of(group.begin).begin);
           run_panel(batch, depth, rows, columns, by_row ? kernels_.by_row : kernels_.by_depth, panel_a, converted_row,
                     packed_b, nullptr);
         } else {
           run_panel(batch, depth, rows, columns, by_row ? kernels_.by_row : kernels_.by_depth,
-                    a + rows.begin * args_.a.row + depth.begin * args_.a.column, by_row ? args_.a.row : args_.a.column,
-                    packed_b, nullptr);
+                    a + place_in_a(batch, rows.begin, depth.begin) / unit_,
+                    by_row ? args_.a.row / unit_ : args_.a.column, packed_b, nullptr);
         }
         if (is_final && (panel + 1 == panels.end || (rows.end - ready) * columns.size() >= kReadyElements)) {
           args_.after_block(batch, ready, rows.end, columns.begin, columns.end);
@@ -555,11 +634,12 @@ class Product {
     const int lanes = kernels_.lanes;
     const int64_t strip = lanes * kGemmVectors;
     const bool accumulate = args_.accumulate || depth.begin > 0;
-    const T* b = packed_b != nullptr ? nullptr : args_.b.data + args_.b.batch[batch] + depth.begin * args_.b.row;
+    const T* b = packed_b != nullptr ? nullptr : args_.b.data + place_in_b(batch, depth.begin, 0);
     T* c = args_.c.data + args_.c.batch[batch] + rows.begin * args_.c.row;
     constexpr int64_t kLine = 64 / sizeof(T);
     const int64_t ahead_step =
         ceil_divide(ceil_divide(depth.size(), kLine), ceil_divide(columns.size(), strip)) * kLine;
+    const int64_t next_row = args_.a.row / unit_;
     int64_t ahead_begin = 0, ahead_end = std::min(depth.size(), ahead_step);
     for (int64_t j = columns.begin; j < columns.end; j += strip) {
       const int64_t count = std::min(strip, columns.end - j);
@@ -570,8 +650,7 @@ class Product {
       const int64_t b_stride = packed_b != nullptr ? width : args_.b.row;
       if (next_a != nullptr) {
         for (int64_t r = 0; r < rows.size(); ++r)
-          for (int64_t k = ahead_begin; k < ahead_end; k += kLine)
-            __builtin_prefetch(next_a + r * args_.a.row + k, 0, 2);
+          for (int64_t k = ahead_begin; k < ahead_end; k += kLine) __builtin_prefetch(next_a + r * next_row + k, 0, 2);
         ahead_begin = ahead_end;
         ahead_end = std::min(depth.size(), ahead_end + ahead_step);
       }
@@ -583,6 +662,8 @@ class Product {
 
   const GemmArgs<T>& args_;
   const GemmKernels<T>& kernels_;
+  const int64_t unit_, depth_;     // elements of k that the kernels take as one; all of k, in these units
+  const T* pairs_of_a_ = nullptr;  // if the kernels can read pairs of bf16 where they are
   const Split split_;
   const std::uint64_t call_;
 };
@@ -633,7 +714,8 @@ void skip(GemmSource<T>& source, int64_t elements) {
 /// The product as a batch of `pieces` products over parts of k, which are then added in their order.
 template <class T>
 void run_in_pieces(const GemmArgs<T>& args, const GemmKernels<T>& kernels, int64_t pieces) {
-  const int64_t depth = args.k / pieces, rest = args.k % pieces, size = args.m * args.n;
+  const int64_t unit = unit_of(kernels), depth = args.k / unit / pieces * unit, rest = args.k - depth * pieces;
+  const int64_t size = args.m * args.n;
   T* const partial = scratch.pieces<T>(pieces * size);
   GemmArgs<T> parts{.batch = pieces, .m = args.m, .n = args.n, .k = depth};
   const auto part_of = [&](const GemmSource<T>& source, int64_t k_stride) {
@@ -697,7 +779,7 @@ template <class T>
 void gemm_vectorised(const GemmArgs<T>& given) {
   if (given.batch <= 0 || given.m <= 0 || given.n <= 0) return;
   const GemmArgs<T> args = regular(given);
-  const GemmKernels<T>& kernels = *kernels_for(isa(), T{});
+  const GemmKernels<T>& kernels = kernels_for(args);
   const Product<T> product(args, kernels);
   const int64_t pieces = pieces_of(args, product.tiles());
   if (pieces > 1) {
@@ -751,7 +833,7 @@ struct GemmTasks<T>::State {
   GemmArgs<T> args;
   Product<T> product;
 
-  explicit State(const GemmArgs<T>& given) : args(regular(given)), product(args, *kernels_for(isa(), T{})) {}
+  explicit State(const GemmArgs<T>& given) : args(regular(given)), product(args, kernels_for(args)) {}
 };
 template <class T>
 GemmTasks<T>::GemmTasks(const GemmArgs<T>& args) : state_(std::make_unique<State>(args)) {}

@@ -30,6 +30,12 @@ struct GemmKernels {
   void (*pack)(std::int64_t depth, int count, const T* from, std::int64_t stride, T* to, int to_stride);
   /// to[k * to_stride + j] = from[j * stride + k], the same otherwise.
   void (*pack_transposed)(std::int64_t depth, int count, const T* from, std::int64_t stride, T* to, int to_stride);
+
+  /// Set if an element is a pair of bf16, neighbours along k, in the memory of a float; `depth` above counts pairs then, and C is
+  /// of floats. Makes pairs of neighbouring rows: to[p * to_stride + j] has from[2 * p * stride + j] in its low bits and
+  /// from[(2 * p + 1) * stride + j], or 0 past the last of `rows`, in its high ones. Otherwise like `pack`.
+  void (*interleave)(std::int64_t pairs, std::int64_t rows, int count, const std::uint16_t* from, std::int64_t stride,
+                     T* to, std::int64_t to_stride);
 };
 
 namespace baseline {
@@ -43,6 +49,7 @@ extern const GemmKernels<double> kGemmF64;
 namespace avx512 {
 extern const GemmKernels<float> kGemmF32;
 extern const GemmKernels<double> kGemmF64;
+extern const GemmKernels<float> kGemmBf16;
 }  // namespace avx512
 
 }  // namespace weft::cpu

@@ -59,13 +59,54 @@ struct PlainElements {
   void copy(std::int64_t at, T* to, std::int64_t count) const { copy_run(data + at, to, count); }
 };
 
-/// to[k * width + i] is element `lanes.begin + i` of the axis and `depth.begin + k` of k, for matrix `batch`. Elements from
-/// lanes.count to width are finite unless the operand's memory is not, and are never used.
-template <class T, MatrixAxis kAxis, class Elements>
-void pack_view(const GemmKernels<T>& kernels, const Elements& elements, const kernel::MatrixView& view,
-               std::int64_t batch, MatrixRange lanes, MatrixRange depth, T* to, std::int64_t width) {
-  constexpr std::int64_t kDepth = 64;  // of k at a time, so that tables and staged elements stay in L1
-  constexpr std::int64_t kLanes = kGemmVectors * 16;
+inline constexpr std::int64_t kViewDepth = 64;  // of k at a time, so that tables and staged elements stay in L1
+inline constexpr std::int64_t kViewLanes = kGemmVectors * 16;
+
+/// A packed operand: to[k * width + i] is element i of k.
+template <class T>
+struct PackedElements {
+  using Element = T;
+  const GemmKernels<T>& kernels;
+  T* to;
+  std::int64_t width;
+  /// The place for rows of k, from k on.
+  T* rows(std::int64_t k) { return to + k * width; }
+  /// Called when `count` rows are there.
+  void finish_rows(std::int64_t /*k*/, std::int64_t /*count*/) {}
+  /// Takes `count` elements of k of each lane; those of a lane are neighbours.
+  void take_turned(std::int64_t k, std::int64_t count, std::int64_t lanes, T* stage, std::int64_t pitch) {
+    kernels.pack_transposed(count, static_cast<int>(lanes), stage, pitch, to + k * width, static_cast<int>(width));
+  }
+};
+
+/// The same for pairs of bf16: to[k / 2 * width + i] has elements k and k + 1 of lane i. A missing last one is zero.
+struct PackedPairs {
+  using Element = std::uint16_t;
+  const GemmKernels<float>& kernels;
+  float* to;
+  std::int64_t width;
+  alignas(64) std::uint16_t staged[kViewDepth * kViewLanes];
+
+  std::uint16_t* rows(std::int64_t /*k*/) { return staged; }
+  void finish_rows(std::int64_t k, std::int64_t count) {
+    kernels.interleave((count + 1) / 2, count, static_cast<int>(width), staged, width, to + k / 2 * width, width);
+  }
+  void take_turned(std::int64_t k, std::int64_t count, std::int64_t lanes, std::uint16_t* stage, std::int64_t pitch) {
+    if (count % 2 != 0)
+      for (std::int64_t i = 0; i < lanes; ++i) stage[i * pitch + count] = 0;
+    kernels.pack_transposed((count + 1) / 2, static_cast<int>(lanes), reinterpret_cast<const float*>(stage), pitch / 2,
+                            to + k / 2 * width, static_cast<int>(width));
+  }
+};
+
+/// Element i of k of `target` becomes element `lanes.begin + i` of the axis and `depth.begin + k` of k, for matrix `batch`.
+/// Elements from lanes.count to the target's width are finite unless the operand's memory is not, and are never used.
+template <MatrixAxis kAxis, class Target, class Elements>
+void pack_view(Target& target, const Elements& elements, const kernel::MatrixView& view, std::int64_t batch,
+               MatrixRange lanes, MatrixRange depth) {
+  using T = typename Target::Element;
+  constexpr std::int64_t kDepth = kViewDepth, kLanes = kViewLanes;
+  const std::int64_t width = target.width;
   constexpr std::size_t kEdges = kernel::MatrixView::kEdgesMax;
   constexpr std::int64_t kStagePitch = kDepth + 16;  // rows of the stage fall on different sets of the cache
   const auto lane_view = [](const kernel::MatrixView::Sum& sum) -> const kernel::View& {
@@ -126,9 +167,9 @@ void pack_view(const GemmKernels<T>& kernels, const Elements& elements, const ke
     offsets_of(depth_view(view.at), part, depth_at);
     for (std::size_t e = 0; e < edges; ++e) offsets_of(depth_view(view.edges[e].value), part, depth_edge[e]);
     const std::int64_t depth_count = runs_of(depth_at, depth_edge, part.count, depth_runs);
-    T* const block = to + k * width;
     if (lane_count * part.count <= depth_count * lanes.count) {
       // Neighbours side by side: each run of each k is copied.
+      T* const block = target.rows(k);
       for (std::int64_t d = 0; d < part.count; ++d) {
         T* const row = block + d * width;
         clear(row, lanes.count);
@@ -138,6 +179,7 @@ void pack_view(const GemmKernels<T>& kernels, const Elements& elements, const ke
         if constexpr (kAxis == MatrixAxis::columns)  // loaded with the others of a vector
           for (std::int64_t i = lanes.count; i < width; ++i) row[i] = T{0};
       }
+      target.finish_rows(k, part.count);
       continue;
     }
     // Neighbours along k: runs are staged, and then transposed.
@@ -149,8 +191,7 @@ void pack_view(const GemmKernels<T>& kernels, const Elements& elements, const ke
         put(row, depth_runs[r], base + lane_at[i] + depth_at[depth_runs[r].begin],
             [&](std::size_t e, std::int64_t d) { return lane_edge[e][i] + depth_edge[e][d]; });
     }
-    kernels.pack_transposed(part.count, static_cast<int>(lanes.count), stage, kStagePitch, block,
-                            static_cast<int>(width));
+    target.take_turned(k, part.count, lanes.count, stage, kStagePitch);
   }
 }
 

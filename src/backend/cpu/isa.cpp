@@ -20,7 +20,7 @@
 namespace weft::cpu {
 namespace {
 
-constexpr Isa kAll[] = {Isa::baseline, Isa::avx2, Isa::avx512, Isa::amx};
+constexpr Isa kAll[] = {Isa::baseline, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx};
 
 Isa isa_from_environment() {
   const char* text = std::getenv("WEFT_CPU_ISA");
@@ -32,7 +32,8 @@ Isa isa_from_environment() {
           fmt::format("WEFT_CPU_ISA: this processor does not run {}; its best is {}", text, name(best_isa())));
     return isa;
   }
-  throw UsageError(fmt::format("WEFT_CPU_ISA: '{}' is not baseline, avx2, avx512 or amx; unset it for the best", text));
+  throw UsageError(
+      fmt::format("WEFT_CPU_ISA: '{}' is not baseline, avx2, avx512, avx512_bf16 or amx; unset it for the best", text));
 }
 
 #if defined(__x86_64__)
@@ -69,7 +70,8 @@ Isa best_isa() {
     for (const bool has : {__builtin_cpu_supports("avx512f") != 0, __builtin_cpu_supports("avx512dq") != 0,
                            __builtin_cpu_supports("avx512bw") != 0, __builtin_cpu_supports("avx512vl") != 0})
       if (!has) return Isa::avx2;
-    return __builtin_cpu_supports("avx512vnni") && may_use_tiles() ? Isa::amx : Isa::avx512;
+    if (!__builtin_cpu_supports("avx512vnni") || !__builtin_cpu_supports("avx512bf16")) return Isa::avx512;
+    return may_use_tiles() ? Isa::amx : Isa::avx512_bf16;
   }();
   return best;
 #else
@@ -91,6 +93,7 @@ const char* name(Isa isa) {
     case Isa::baseline: return "baseline";
     case Isa::avx2: return "avx2";
     case Isa::avx512: return "avx512";
+    case Isa::avx512_bf16: return "avx512_bf16";
     case Isa::amx: return "amx";
   }
   return "unknown";

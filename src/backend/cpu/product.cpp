@@ -84,7 +84,7 @@ GemmSource<T> source_of(const char* data, DType type, const std::vector<char>& c
     source.batch.stride = rows * columns;
     return source;
   }
-  source.narrow = {widen_function(type), data, 0};
+  source.narrow = {widen_function(type), data, 0, type == DType::bf16};
   if (!source.narrow) source.data = reinterpret_cast<const T*>(data);
   if (view.is_plain()) {
     source.row = view.row();

@@ -15,6 +15,7 @@ struct NarrowElements {
   WidenFunction widen = nullptr;
   const void* data = nullptr;
   std::int64_t first = 0;  // element of `data` from which other indices count
+  bool is_bf16 = false;
 
   explicit operator bool() const { return widen != nullptr; }
   /// `rows` runs of `count` neighbours; the runs begin `stride` apart, the first of them at element `at`.

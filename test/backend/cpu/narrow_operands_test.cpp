@@ -1,8 +1,6 @@
 // Operands of narrow types: every element comes out as a cast gives it, products of them have the bits of products of the
 // converted operands, and nothing beyond an operand is touched.
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstring>
@@ -10,6 +8,7 @@
 #include <vector>
 
 #include "backend/cpu/attention.hpp"
+#include "backend/cpu/fenced.hpp"
 #include "backend/cpu/gemm.hpp"
 #include "backend/cpu/isa.hpp"
 #include "backend/cpu/keep_settings.hpp"
@@ -34,25 +33,6 @@ std::vector<DType> narrow_types() {
     if (row.compute == DType::f32 && row.type != DType::f32 && !is_block(row.type)) types.push_back(row.type);
   return types;
 }
-
-/// Memory that ends with a page; reads beyond it fail.
-class Fenced {
- public:
-  explicit Fenced(std::size_t bytes) {
-    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-    mapped_ = (bytes + page - 1) / page * page + page;
-    whole_ = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    mprotect(static_cast<char*>(whole_) + mapped_ - page, page, PROT_NONE);
-    data = static_cast<unsigned char*>(whole_) + mapped_ - page - bytes;
-  }
-  ~Fenced() { munmap(whole_, mapped_); }
-  Fenced(const Fenced&) = delete;
-  unsigned char* data;
-
- private:
-  void* whole_;
-  std::size_t mapped_;
-};
 
 /// Random codes of a type, without infinities and NaN, and the floats that they mean.
 struct Codes {

@@ -11,10 +11,12 @@ const TileTable& tile_table(Isa isa) {
   switch (isa) {
 #if defined(__x86_64__)
     case Isa::amx:
+    case Isa::avx512_bf16:
     case Isa::avx512: return tile_table_avx512();
     case Isa::avx2: return tile_table_avx2();
 #else
     case Isa::amx:
+    case Isa::avx512_bf16:
     case Isa::avx512:
     case Isa::avx2:
 #endif

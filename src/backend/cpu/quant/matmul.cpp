@@ -228,7 +228,7 @@ const QuantKernels& quant_kernels() {
   if (isa() == best_isa()) return *all.back();
 #if defined(__x86_64__)
   // If a lower set than the best is named, only that set is used, without later extensions.
-  if (isa() == Isa::avx512) return __builtin_cpu_supports("avx512vnni") ? avx512::kQuantVnni : avx512::kQuant;
+  if (isa() >= Isa::avx512) return __builtin_cpu_supports("avx512vnni") ? avx512::kQuantVnni : avx512::kQuant;
   if (isa() == Isa::avx2 && all.size() > 1) return avx2::kQuant;
 #endif
   return baseline::kQuant;
