@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -73,12 +74,15 @@ class Isolate {
   Result run_text(std::string_view text, std::string_view name, const std::filesystem::path& folder = {});
   /// A line of a conversation: declarations stay, and the value of the last expression is shown. `await` is allowed.
   Result evaluate(std::string_view text);
-  /// Serves calls of the operations that the script has registered, until `stop`.
+  /// Serves calls of the operations that the script has registered, until `stop`. The limit of time is now that of each call, and of
+  /// each turn of the loop. An exception that nothing catches is printed, and ends its turn only.
   Result serve();
   /// Ends what runs now, with outcome `time`. Any thread, and signal handlers, may call it.
   void stop() noexcept;
   /// Whether the text only lacks its end, so that a conversation should ask for another line.
   bool is_incomplete(std::string_view text);
+  /// Ids of the operations that the script has registered.
+  std::vector<std::string> registered() const;
   /// Names that may follow at the end of a line.
   std::vector<std::string> completions(std::string_view line);
 
@@ -88,6 +92,29 @@ class Isolate {
   std::uint64_t device_bytes() const;
   /// The living handles by the line that made them, those with most bytes first. Needs `track_handles`.
   std::string leak_report() const;
+
+  struct State;
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+/// A script that serves an exchange: an isolate on a thread of its own. The operations that it registers are called there, one
+/// function at a time; functions that await take turns. A function that throws, runs out of memory or works longer than the limit is
+/// an error of its call. The operations end with the host.
+///
+/// Thread safety: any thread may call any function.
+class Host {
+ public:
+  /// Runs the file and returns when its last line has run. `options.exchange` is the exchange; the limit of time holds for the file,
+  /// and then for each call. `stop` ends the run of the file.
+  /// Errors: FileError if the file cannot be read; UsageError with the error of the script, or if it registers no operation.
+  Host(std::filesystem::path file, IsolateOptions options, const std::stop_token& stop = {});
+  ~Host();
+  Host(const Host&) = delete;
+  Host& operator=(const Host&) = delete;
+  /// The operations that were registered when the last line had run.
+  const std::vector<std::string>& operations() const;
 
   struct State;
 

@@ -1,11 +1,13 @@
 // weft operations serve
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <charconv>
 #include <condition_variable>
 #include <cstdio>
 #include <filesystem>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -15,6 +17,7 @@
 #include "cli/network.hpp"
 #include "cli/operations.hpp"
 #include "cli/output.hpp"
+#include "cli/script_flags.hpp"
 #include "cli/stop_on_interrupt.hpp"
 #include "serve/mcp.hpp"
 #include "weft/catalogue.hpp"
@@ -33,8 +36,9 @@ struct ServeRequest {
   fs::path certificate, key, client_authority;
   fs::path token_file;
   bool mcp = false, quiet = false;
-  std::vector<fs::path> read_folders, write_folders;
+  std::vector<fs::path> read_folders, write_folders, scripts;
   std::vector<std::string> models;
+  ScriptFlags script_flags{.time_limit = 60};
   std::size_t calls = 64;
 };
 
@@ -73,6 +77,30 @@ void import_remote(const ServeRequest& request, op::Registry& registry) {
                           weft::serve::server_of(request.elsewhere.from)));
 }
 
+// Scripts whose operations are offered beside the others. False after a signal.
+bool start_scripts(const ServeRequest& request, const std::shared_ptr<op::Exchange>& exchange,
+                   std::list<script::Host>& hosts) {
+  StopOnInterrupt interrupt;
+  for (const fs::path& file : request.scripts) {
+    ScriptFlags flags = request.script_flags;
+    flags.read = request.read_folders;
+    flags.write = request.write_folders;
+    flags.device = request.device;
+    script::IsolateOptions options = options_of(flags);
+    options.exchange = exchange;
+    // Standard output belongs to the protocol of --mcp.
+    options.print = [](std::string_view line, bool) { put_message(line); };
+    try {
+      const auto& ids = hosts.emplace_back(file, std::move(options), interrupt.token()).operations();
+      put_message(fmt::format("{} offers {}", file.filename().string(), fmt::join(ids, ", ")));
+    } catch (const Error&) {
+      if (interrupt.signal() != 0) return false;
+      throw;
+    }
+  }
+  return true;
+}
+
 int serve(const ServeRequest& request) {
   const std::string& nats = request.elsewhere.nats.url;
   const bool needs_tokens = !request.http.empty() || !request.grpc.empty() || !nats.empty();
@@ -93,8 +121,11 @@ int serve(const ServeRequest& request) {
     }
   }
   import_remote(request, *registry);
-  op::Exchange exchange(registry, {.calls_per_identity_max = request.calls});
-  const weft::serve::Service service{exchange, catalogue.handles()};
+  const auto exchange =
+      std::make_shared<op::Exchange>(registry, op::ExchangeOptions{.calls_per_identity_max = request.calls});
+  std::list<script::Host> hosts;
+  if (!start_scripts(request, exchange, hosts)) throw Interrupted();
+  const weft::serve::Service service{*exchange, catalogue.handles()};
   const auto tokens = [&] { return weft::serve::Tokens::load(request.token_file, *registry); };
   std::unique_ptr<remote::Server> http, grpc, worker;
   if (!request.http.empty()) http = start_http(request, service, tokens);
@@ -154,15 +185,21 @@ void set_up_operations_serve(CLI::App& app, Action& action) {
   add_elsewhere_options(app, serving->elsewhere);
   app.add_option("--token-file", serving->token_file, "who may call over HTTP, gRPC and NATS, and what");
   app.add_flag("--mcp", serving->mcp, "Model Context Protocol on standard input and output, for whoever starts this");
-  app.add_option("--allow-read", serving->read_folders, "a folder that operations may read; may be repeated")
+  app.add_option("--allow-read", serving->read_folders,
+                 "a folder that operations and scripts may read; may be repeated")
       ->take_all();
-  app.add_option("--allow-write", serving->write_folders, "a folder that operations may write in; may be repeated")
+  app.add_option("--allow-write", serving->write_folders,
+                 "a folder that operations and scripts may write in; may be repeated")
       ->take_all();
   app.add_option("--model", serving->models, "NAME=PATH: a language model to load first; may be repeated")->take_all();
   app.add_option("--device", serving->device, "auto, cpu, webgpu or webgpu:INDEX")->capture_default_str();
   app.add_option("--calls", serving->calls, "calls that one identity may have under way at once")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
+  app.add_option("--script", serving->scripts,
+                 "a script that registers operations, which are offered too; may be repeated")
+      ->take_all();
+  add_script_flags(app, serving->script_flags, "seconds that a script may load, and then each call of it; 0: no limit");
   app.add_flag("--quiet", serving->quiet, "print no line for each request");
   app.callback([&action, serving] { action = [serving] { return serve(*serving); }; });
 }

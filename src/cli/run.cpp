@@ -9,50 +9,21 @@
 #include <memory>
 #include <thread>
 
-#include "base/file.hpp"
 #include "cli/commands.hpp"
 #include "cli/input.hpp"
 #include "cli/line_editor.hpp"
 #include "cli/output.hpp"
+#include "cli/script_flags.hpp"
 #include "cli/stop_on_interrupt.hpp"
 #include "weft/error.hpp"
-#include "weft/script.hpp"
 
 namespace weft::cli {
 namespace {
 
 struct ScriptRequest {
   std::filesystem::path file;
-  double time_limit = 0;
-  std::int64_t memory_mb = 512, stack_kb = 1024, device_mb = 4096;
-  std::vector<std::filesystem::path> read, write, modules;
-  std::vector<std::string> net, operations, registers;
-  std::string device = "auto";
-  bool leaks = false;
+  ScriptFlags flags;
 };
-
-script::IsolateOptions options_of(const ScriptRequest& request) {
-  script::IsolateOptions options{
-      .time_limit = std::chrono::milliseconds(static_cast<std::int64_t>(request.time_limit * 1000)),
-      .memory_limit = static_cast<std::size_t>(request.memory_mb) << 20,
-      .stack_limit = static_cast<std::size_t>(request.stack_kb) << 10,
-      .device_memory_limit = static_cast<std::uint64_t>(request.device_mb) << 20,
-      .read_folders = request.read,
-      .write_folders = request.write,
-      .module_folders = request.modules,
-      .net_hosts = request.net,
-      .operations = request.operations,
-      .registers = request.registers,
-      .track_handles = request.leaks,
-      .device = parse_device(request.device)};
-  options.print = [](std::string_view line, bool is_error) {
-    if (is_error)
-      put_message(line);
-    else
-      put_foreign(std::string(line) + "\n");
-  };
-  return options;
-}
 
 int exit_code(script::Outcome outcome) {
   switch (outcome) {
@@ -88,18 +59,18 @@ class Watchdog {
 
 int run_script(const ScriptRequest& request) {
   StopOnInterrupt interrupt;
-  const Watchdog watchdog(request.time_limit);
-  script::Isolate isolate(options_of(request));
+  const Watchdog watchdog(request.flags.time_limit);
+  script::Isolate isolate(options_of(request.flags));
   const std::stop_callback stop(interrupt.token(), [&] { isolate.stop(); });
   const script::Result result = isolate.run(request.file);
-  if (request.leaks) put_message(isolate.leak_report());
+  if (request.flags.leaks) put_message(isolate.leak_report());
   if (interrupt.signal() != 0) throw Interrupted();
   if (result.outcome == script::Outcome::done) return kOk;
   return fail(result.message, exit_code(result.outcome));
 }
 
 int converse(const ScriptRequest& request) {
-  script::Isolate isolate(options_of(request));
+  script::Isolate isolate(options_of(request.flags));
   const bool is_terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
   std::unique_ptr<LineEditor> editor;
   if (is_terminal) {
@@ -143,26 +114,12 @@ int converse(const ScriptRequest& request) {
   }
 }
 
-void add_limits(CLI::App& app, ScriptRequest& request) {
-  app.add_option("--time-limit", request.time_limit, "seconds that the script may run; 0: no limit")
-      ->check(CLI::Range(0.0, 1e7));
-  app.add_option("--memory-limit", request.memory_mb, "MB of objects, strings and arrays")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
-  app.add_option("--stack-limit", request.stack_kb, "KB of stack")->check(CLI::Range(64, 4096))->capture_default_str();
-  app.add_option("--device-memory", request.device_mb, "MB of tensors on each device")
-      ->check(CLI::Range(1, 1 << 24))
-      ->capture_default_str();
-  app.add_option("--allow-read", request.read, "a folder that the script may read; may be repeated")->take_all();
-  app.add_option("--allow-write", request.write, "a folder that the script may write in; may be repeated")->take_all();
-  app.add_option("--allow-net", request.net, "HOST or HOST:PORT that fetch may reach; may be repeated")->take_all();
-  app.add_option("--allow-operations", request.operations, "ids that it may call, as in tensor.*; may be repeated")
+void add_flags(CLI::App& app, ScriptRequest& request) {
+  add_script_flags(app, request.flags, "seconds that the script may run; 0: no limit");
+  app.add_option("--allow-read", request.flags.read, "a folder that the script may read; may be repeated")->take_all();
+  app.add_option("--allow-write", request.flags.write, "a folder that the script may write in; may be repeated")
       ->take_all();
-  app.add_option("--allow-register", request.registers,
-                 "a namespace in which it may register operations; may be repeated")
-      ->take_all();
-  app.add_option("--modules", request.modules, "a further folder for imports; may be repeated")->take_all();
-  app.add_option("--device", request.device, "auto, cpu, webgpu or webgpu:INDEX")->capture_default_str();
+  app.add_option("--device", request.flags.device, "auto, cpu, webgpu or webgpu:INDEX")->capture_default_str();
 }
 
 }  // namespace
@@ -173,15 +130,15 @@ void set_up_run(CLI::App& app, Action& action) {
       "A script sees no files, no network and no operations but those granted here.\n"
       "Exit codes: 1 an exception, 5 the time limit, 6 memory, 7 stack, 8 device memory, 9 something not granted.");
   app.add_option("script", request->file, "a .js, .mjs, .ts, .tsx or .jsx file")->required();
-  add_limits(app, *request);
-  app.add_flag("--leaks", request->leaks, "tell at the end which handles are alive, and which lines made them");
+  add_flags(app, *request);
+  app.add_flag("--leaks", request->flags.leaks, "tell at the end which handles are alive, and which lines made them");
   app.callback([&action, request] { action = [request] { return run_script(*request); }; });
 }
 
 void set_up_repl(CLI::App& app, Action& action) {
   auto request = std::make_shared<ScriptRequest>();
   app.footer("Tab completes names; the history outlives the run. The last value is _.");
-  add_limits(app, *request);
+  add_flags(app, *request);
   app.callback([&action, request] { action = [request] { return converse(*request); }; });
 }
 

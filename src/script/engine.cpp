@@ -21,7 +21,7 @@ namespace {
 // Polled by the engine in loops, calls and regular expressions.
 int interrupt(JSRuntime*, void* opaque) {
   Engine& engine = *static_cast<Engine*>(opaque);
-  if (!engine.stopping && !engine.is_late()) return 0;
+  if (!engine.is_late() && !engine.turn_stop.stop_requested()) return 0;
   engine.ran_out_of_time = true;
   return 1;
 }
@@ -55,48 +55,6 @@ std::string for_script(const Engine& engine, std::string_view given) {
   return message;
 }
 }  // namespace
-
-// ---- Handles --------------------------------------------------------------------------------------------------------------------
-
-Handle::Handle(Engine& engine) : engine(engine), before(engine.newest) {
-  if (before) before->after = this;
-  engine.newest = this;
-  ++engine.handles;
-  if (engine.options.track_handles) {
-    // The place comes from the stack of an error: "    at f (file.js:3:5)".
-    const Local stack(engine.context, JS_Call(engine.context, engine.stack_function, JS_UNDEFINED, 0, nullptr));
-    if (JS_IsException(stack.get())) JS_FreeValue(engine.context, JS_GetException(engine.context));
-    const char* const text = JS_IsString(stack.get()) ? JS_ToCString(engine.context, stack.get()) : nullptr;
-    std::string_view rest = text ? text : "", place;
-    while (!rest.empty() && place.empty()) {
-      const std::string_view row = rest.substr(0, rest.find('\n'));
-      rest.remove_prefix(std::min(rest.size(), row.size() + 1));
-      if (row.find("(native)") != std::string_view::npos || row.find(':') == std::string_view::npos ||
-          row.find("weft:") != std::string_view::npos)
-        continue;
-      place = row.substr(row.find("at ") == std::string_view::npos ? 0 : row.find("at ") + 3);
-    }
-    const auto [found, is_new] = engine.line_numbers.try_emplace(std::string(place), engine.lines.size());
-    if (is_new) engine.lines.emplace_back(place);
-    line = found->second;
-    if (text) JS_FreeCString(engine.context, text);
-  }
-}
-
-Handle::~Handle() {
-  if (before) before->after = after;
-  if (after) after->before = before;
-  if (engine.newest == this) engine.newest = before;
-  --engine.handles;
-}
-
-std::uint64_t TensorHandle::bytes() const {
-  if (!value.defined() || !value.node()->storage) return 0;
-  return bytes_of(value.dtype(), static_cast<std::size_t>(value.numel()));
-}
-std::uint64_t VariableHandle::bytes() const {
-  return value.defined() ? bytes_of(value.dtype(), static_cast<std::size_t>(value.numel())) : 0;
-}
 
 // ---- The engine -----------------------------------------------------------------------------------------------------------------
 
@@ -154,6 +112,7 @@ Engine::~Engine() {
   for (auto& [name, value] : exports) JS_FreeValue(context, value);
   for (auto& [name, value] : error_classes) JS_FreeValue(context, value);
   JS_FreeValue(context, stack_function);
+  JS_FreeValue(context, drive_function);
   loop.reset();
   JS_FreeContext(context);
   JS_FreeRuntime(runtime);
@@ -304,116 +263,6 @@ std::vector<Extent> Engine::extents(JSValueConst value, std::string_view what) {
   return list;
 }
 
-// ---- Tensors --------------------------------------------------------------------------------------------------------------------
-
-Local Engine::make(Tensor tensor) {
-  check_handles();
-  JSValue object = JS_NewObjectClass(context, static_cast<int>(tensor_class));
-  if (JS_IsException(object)) throw ScriptThrew{};
-  Local owned(context, object);
-  JS_SetOpaque(object, static_cast<Handle*>(new TensorHandle(*this, std::move(tensor))));
-  return owned;
-}
-
-Local Engine::make(Variable variable) {
-  check_handles();
-  JSValue object = JS_NewObjectClass(context, static_cast<int>(variable_class));
-  if (JS_IsException(object)) throw ScriptThrew{};
-  Local owned(context, object);
-  JS_SetOpaque(object, static_cast<Handle*>(new VariableHandle(*this, std::move(variable))));
-  return owned;
-}
-
-Tensor Engine::tensor_or_none(JSValueConst value) {
-  if (in_kernel && (tensor_handle(value) || variable_handle(value)))
-    throw UsageError("a kernel computes with its typed arrays only; tensors cannot be used inside");
-  if (const TensorHandle* handle = tensor_handle(value)) {
-    if (!handle->value.defined()) throw UsageError("the tensor was disposed; make another, or dispose it later");
-    return handle->value;
-  }
-  if (const VariableHandle* handle = variable_handle(value)) {
-    if (!handle->value.defined()) throw UsageError("the variable was disposed; make another, or dispose it later");
-    return handle->value.value();
-  }
-  return {};
-}
-
-Tensor Engine::tensor(JSValueConst value, std::string_view what) {
-  Tensor tensor = tensor_or_none(value);
-  if (!tensor.defined()) throw UsageError(fmt::format("{} is {}, not a tensor", what, inspect(*this, value)));
-  return tensor;
-}
-
-Tensor Engine::operand(JSValueConst value, const Tensor& like, std::string_view what) {
-  if (!JS_IsNumber(value) && !JS_IsBool(value) && !JS_IsBigInt(value)) return tensor(value, what);
-  const std::optional<DType> type = like.defined() ? std::optional<DType>(like.dtype()) : std::nullopt;
-  return operations::number_operand(number(value, what), type, like.defined() ? like.device() : default_device());
-}
-
-std::vector<Tensor> Engine::tensors(JSValueConst array, std::string_view what) {
-  const std::uint32_t count = length(array, what, 1u << 16);
-  std::vector<Tensor> list;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    const Local value = element(array, i);
-    list.push_back(tensor(value.get(), what));
-  }
-  return list;
-}
-
-Local Engine::make_array(std::span<const Tensor> tensors) {
-  Local list = array();
-  for (std::size_t i = 0; i < tensors.size(); ++i) set(list.get(), static_cast<std::uint32_t>(i), make(tensors[i]));
-  return list;
-}
-
-void Engine::evaluate(const Tensor& tensor) {
-  try {
-    tensor.eval();
-  } catch (const DeviceMemoryError&) {
-    JS_RunGC(runtime);
-    tensor.eval();
-  }
-}
-
-void Engine::check_host_bytes(std::uint64_t bytes) const {
-  if (bytes > options.memory_limit)
-    throw UsageError(
-        fmt::format("{} bytes would be read, and the script may hold {}; read a part", bytes, options.memory_limit));
-}
-
-void Engine::count_work() {
-  constexpr std::uint32_t kInterval = 64;
-  constexpr std::size_t kBarrier = 4096, kTracedMax = 200'000, kTogether = 64;
-  if (++work % kInterval != 0) return;
-  if (is_late() || stopping) ran_out_of_time = true;  // the next poll ends the script
-  graph::NodeTable& table = graph::GraphState::current().table;
-  const std::size_t live = table.live();
-  if (depth > 0) {
-    if (live > kTracedMax)
-      throw UsageError(fmt::format("compile: the function makes more than {} values; make it shorter", kTracedMax));
-    return;
-  }
-  if (live < next_barrier) return;
-  std::vector<Tensor> held;
-  for (const Handle* handle = newest; handle; handle = handle->before)
-    if (const Tensor* value = handle->tensor(); value && value->defined() && !value->node()->storage)
-      held.push_back(*value);
-  // Groups of a few values often have equal plans, which are found again.
-  for (std::size_t i = 0; i < held.size(); i += kTogether) {
-    weft::eval(std::span(held).subspan(i, std::min(kTogether, held.size() - i)));
-    if (is_late() || stopping) break;
-  }
-  next_barrier = 2 * table.live() + kBarrier;
-}
-
-void Engine::check_handles() {
-  if (handles < options.memory_limit >> 10) return;  // a handle takes about 1 KB of memory that the engine does not see
-  JS_RunGC(runtime);
-  if (handles < options.memory_limit >> 10) return;
-  JS_ThrowOutOfMemory(context);
-  throw ScriptThrew{};
-}
-
 // ---- Definitions ----------------------------------------------------------------------------------------------------------------
 
 void Engine::method(JSValueConst on, const char* name, JSCFunction* function, int arguments) {
@@ -452,89 +301,18 @@ Local Engine::make_class(JSClassID& id, const char* name, JSClassCall* call, JSC
   return prototype;
 }
 
-void define_disposal(Engine& engine, JSValueConst prototype, JSCFunction* dispose) {
+void define_symbol(Engine& engine, JSValueConst prototype, const char* symbol, JSCFunction* function) {
   const Local global(engine.context, JS_GetGlobalObject(engine.context));
-  const Local symbols = engine.property(global.get(), "Symbol"), symbol = engine.property(symbols.get(), "dispose");
-  const JSAtom atom = JS_ValueToAtom(engine.context, symbol.get());
+  const Local symbols = engine.property(global.get(), "Symbol"), key = engine.property(symbols.get(), symbol);
+  const JSAtom atom = JS_ValueToAtom(engine.context, key.get());
+  const std::string name = fmt::format("[Symbol.{}]", symbol);
   const int result = JS_DefinePropertyValue(engine.context, prototype, atom,
-                                            JS_NewCFunction(engine.context, dispose, "[Symbol.dispose]", 0),
+                                            JS_NewCFunction(engine.context, function, name.c_str(), 0),
                                             JS_PROP_WRITABLE | JS_PROP_CONFIGURABLE);
   JS_FreeAtom(engine.context, atom);
   engine.checked(result);
 }
 
 void add_export(Engine& engine, const char* name, Local value) { engine.exports.emplace_back(name, value.release()); }
-
-std::string camel(std::string_view name) {
-  std::string made;
-  for (std::size_t i = 0; i < name.size(); ++i)
-    if (name[i] == '_' && i > 0 && i + 1 < name.size() && name[i + 1] >= 'a' && name[i + 1] <= 'z')
-      made += static_cast<char>(name[++i] - 'a' + 'A');
-    else
-      made += name[i];
-  return made;
-}
-std::string snake(std::string_view name) {
-  std::string made;
-  for (const char c : name) {
-    if (c >= 'A' && c <= 'Z') {
-      made += '_';
-      made += static_cast<char>(c - 'A' + 'a');
-    } else {
-      made += c;
-    }
-  }
-  return made;
-}
-
-// ---- Options --------------------------------------------------------------------------------------------------------------------
-
-Options::Options(Engine& engine, JSValueConst value, std::string_view function)
-    : engine_(engine), object_(value), function_(function) {
-  if (!JS_IsUndefined(value) && !engine.is_plain_object(value))
-    throw UsageError(fmt::format("{}: the options are {}, not an object", function, inspect(engine, value)));
-}
-
-Local Options::value(const char* name) {
-  known_.emplace_back(name);
-  if (JS_IsUndefined(object_)) return {};
-  return engine_.property(object_, name);
-}
-double Options::number(const char* name, double otherwise) {
-  const Local given = value(name);
-  return JS_IsUndefined(given.get()) ? otherwise : engine_.number(given.get(), function_ + ": " + name);
-}
-Extent Options::integer(const char* name, Extent otherwise) {
-  const Local given = value(name);
-  return JS_IsUndefined(given.get()) ? otherwise : engine_.integer(given.get(), function_ + ": " + name);
-}
-bool Options::boolean(const char* name, bool otherwise) {
-  const Local given = value(name);
-  if (JS_IsUndefined(given.get())) return otherwise;
-  if (!JS_IsBool(given.get()))
-    throw UsageError(
-        fmt::format("{}: {} is {}, neither true nor false", function_, name, inspect(engine_, given.get())));
-  return JS_VALUE_GET_BOOL(given.get());
-}
-std::string Options::text(const char* name, std::string_view otherwise) {
-  const Local given = value(name);
-  if (JS_IsUndefined(given.get())) return std::string(otherwise);
-  if (!JS_IsString(given.get()))
-    throw UsageError(fmt::format("{}: {} is {}, not a text", function_, name, inspect(engine_, given.get())));
-  return engine_.text(given.get());
-}
-std::optional<std::vector<Extent>> Options::list(const char* name) {
-  const Local given = value(name);
-  if (JS_IsUndefined(given.get())) return std::nullopt;
-  return engine_.extents(given.get(), function_ + ": " + name);
-}
-
-void Options::finish() {
-  if (JS_IsUndefined(object_)) return;
-  for (const std::string& name : engine_.names(object_))
-    if (std::find(known_.begin(), known_.end(), name) == known_.end())
-      throw UsageError(
-          fmt::format("{}: unknown option {}; known are {}", function_, quote(name), fmt::join(known_, ", ")));
-}
 
 }  // namespace weft::script

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -175,19 +176,21 @@ struct Engine {
   Local make_class(JSClassID& id, const char* name, JSClassCall* call = nullptr,
                    JSClassExoticMethods* exotic = nullptr);
 
-  bool is_late() const { return deadline && std::chrono::steady_clock::now() >= *deadline; }
+  /// Whether what runs now should end.
+  bool is_late() const { return stopping || (deadline && std::chrono::steady_clock::now() >= *deadline); }
 
   const IsolateOptions& options;
   Session session;
   JSRuntime* runtime = nullptr;
   JSContext* context = nullptr;
   JSClassID tensor_class = 0, variable_class = 0, compiled_class = 0, module_class = 0, optimizer_class = 0,
-            scale_class = 0;
+            scale_class = 0, subscription_class = 0;
   std::vector<const graph::OpRow*> rows;  // the magic numbers of functions of ops
   std::map<std::string, JSValue, std::less<>> error_classes;
   std::vector<std::pair<std::string, JSValue>> exports;  // of the module "weft"
 
   JSValue stack_function = JS_UNDEFINED;  // gives the lines of the calls that are under way
+  JSValue drive_function = JS_UNDEFINED;  // gives what an async iterator has to a function
 
   Handle* newest = nullptr;
   std::size_t handles = 0;
@@ -204,6 +207,7 @@ struct Engine {
   std::vector<std::function<void()>> at_end;  // before the context is freed
 
   std::optional<std::chrono::steady_clock::time_point> deadline;
+  std::stop_token turn_stop;  // of the call whose function runs now
   std::atomic<bool> stopping = false, ran_out_of_time = false;
   bool refused_memory = false;
   SessionState* outer = nullptr;     // the session in which the isolate was made
@@ -213,6 +217,19 @@ struct Engine {
   std::unique_ptr<Files> files;
   std::unique_ptr<SourceCompiler> compiler;  // made at the first source that needs it
   std::vector<std::filesystem::path> module_roots;
+};
+
+/// While it lives, the script has some more memory: telling what happened needs it.
+class MemoryForErrors {
+ public:
+  explicit MemoryForErrors(Engine& engine) : engine_(engine) {
+    JS_SetMemoryLimit(engine.runtime, engine.options.memory_limit + (std::size_t{16} << 20));
+  }
+  ~MemoryForErrors() { JS_SetMemoryLimit(engine_.runtime, engine_.options.memory_limit); }
+  MemoryForErrors(const MemoryForErrors&) = delete;
+
+ private:
+  Engine& engine_;
 };
 
 /// A native function over C++ values as QuickJS calls it.
@@ -242,6 +259,10 @@ class Options {
   bool boolean(const char* name, bool otherwise);
   std::string text(const char* name, std::string_view otherwise);
   std::optional<std::vector<Extent>> list(const char* name);
+  /// Changes a member of a struct of options, if it is given.
+  Options& read(const char* name, double& to) { return to = number(name, to), *this; }
+  Options& read(const char* name, Extent& to) { return to = integer(name, to), *this; }
+  Options& read(const char* name, bool& to) { return to = boolean(name, to), *this; }
   /// Undefined if it is not given.
   Local value(const char* name);
   /// Errors: UsageError that lists what is known.
@@ -272,8 +293,8 @@ void define_loader(Engine& engine);
 /// Parts written as scripts themselves.
 void define_prelude(Engine& engine);
 
-/// Makes `using x = ...` call this function at the end of the block.
-void define_disposal(Engine& engine, JSValueConst prototype, JSCFunction* dispose);
+/// Defines a method under a well-known symbol, such as "dispose", which `using x = ...` calls at the end of the block.
+void define_symbol(Engine& engine, JSValueConst prototype, const char* symbol, JSCFunction* function);
 /// An export of the module "weft".
 void add_export(Engine& engine, const char* name, Local value);
 

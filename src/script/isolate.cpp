@@ -8,6 +8,7 @@
 #include "script/files.hpp"
 #include "script/loader.hpp"
 #include "script/loop.hpp"
+#include "script/operations.hpp"
 #include "weft/memory_limit.hpp"
 
 namespace weft::script {
@@ -23,9 +24,13 @@ struct Isolate::State {
   // Runs `body` within the limits.
   template <class Body>
   Result guarded(Body&& body) {
+    engine.stopping = false;
+    return turn(std::forward<Body>(body));
+  }
+  template <class Body>
+  Result turn(Body&& body) {
     const auto in = engine.session.enter();
     engine.ran_out_of_time = false;
-    engine.stopping = false;
     engine.deadline.reset();
     if (options.time_limit.count() > 0) engine.deadline = std::chrono::steady_clock::now() + options.time_limit;
     JS_UpdateStackTop(engine.runtime);
@@ -34,15 +39,11 @@ struct Isolate::State {
       body(result);
       if (engine.ran_out_of_time) result = late();
     } catch (...) {
-      // Telling what happened needs memory too.
-      JS_SetMemoryLimit(engine.runtime, options.memory_limit + (std::size_t{16} << 20));
+      const MemoryForErrors memory(engine);
       engine.throw_current();
-      {
-        const Local error = engine.take_exception();
-        JS_ResetUncatchableError(engine.context);
-        result = engine.ran_out_of_time ? late() : result_of(engine, error.get());
-      }
-      JS_SetMemoryLimit(engine.runtime, options.memory_limit);
+      const Local error = engine.take_exception();
+      JS_ResetUncatchableError(engine.context);
+      result = engine.ran_out_of_time ? late() : result_of(engine, error.get());
     }
     engine.deadline.reset();
     return result;
@@ -192,10 +193,17 @@ Result Isolate::evaluate(std::string_view text) {
 }
 
 Result Isolate::serve() {
-  return state_->guarded([&](Result&) {
-    state_->engine.loop->serves = true;
-    state_->engine.loop->run();
-  });
+  Loop& loop = *state_->engine.loop;
+  loop.serves = true;
+  for (;;) {
+    const Result result = state_->turn([&](Result&) { loop.run(); });
+    if (state_->engine.stopping) {
+      loop.serves = false;
+      return result;
+    }
+    // What nobody caught ends its turn, and no others.
+    if (state_->options.print) state_->options.print(result.message, true);
+  }
 }
 
 void Isolate::stop() noexcept { state_->engine.stopping = true; }
@@ -287,6 +295,11 @@ std::vector<std::string> Isolate::completions(std::string_view line) {
   std::sort(found.begin(), found.end());
   found.erase(std::unique(found.begin(), found.end()), found.end());
   return found;
+}
+
+std::vector<std::string> Isolate::registered() const {
+  if (!state_->engine.operations) return {};
+  return operations_of(state_->engine).registered;
 }
 
 std::size_t Isolate::handle_count() const { return state_->engine.handles; }

@@ -44,6 +44,14 @@ void Loop::clear() {
 
 void Loop::wake() { changed_.notify_all(); }
 
+// Jobs that others keep adding would never end.
+void Loop::end_turn() {
+  if (serves) JS_DropPendingJobs(engine.runtime);
+  engine.ran_out_of_time = true;
+  JS_ThrowPlainError(engine.context, "the time is over");
+  throw ScriptThrew{};
+}
+
 bool Loop::has_work() {
   const std::lock_guard lock(mutex_);
   return running_ > 0 || !waiting_.empty() || !finished_.empty() || !requests_.empty();
@@ -52,16 +60,9 @@ bool Loop::has_work() {
 void Loop::drain() {
   JSContext* context = nullptr;
   while (JS_IsJobPending(engine.runtime)) {
-    if (engine.is_late() || engine.stopping) {
-      engine.ran_out_of_time = true;
-      JS_ThrowPlainError(engine.context, "the time is over");
-      throw ScriptThrew{};
-    }
+    if (engine.is_late()) end_turn();
     if (JS_ExecutePendingJob(engine.runtime, &context) < 0) throw ScriptThrew{};
-    if (engine.ran_out_of_time) {
-      JS_ThrowPlainError(engine.context, "the time is over");
-      throw ScriptThrew{};
-    }
+    if (engine.ran_out_of_time) end_turn();
   }
   if (!rejections.empty()) {
     auto [promise, reason] = rejections.front();
@@ -112,7 +113,9 @@ void Loop::settle(Task& task) {
 }
 
 void Loop::run(const std::function<bool()>& done) {
+  const auto limit = engine.options.time_limit;
   for (;;) {
+    if (serves && limit.count() > 0) engine.deadline = Clock::now() + limit;  // of each turn
     drain();
     if (done && done()) return;
     std::unique_ptr<Task> task;
@@ -135,11 +138,7 @@ void Loop::run(const std::function<bool()>& done) {
       function();
       continue;
     }
-    if (engine.is_late() || engine.stopping) {
-      engine.ran_out_of_time = true;
-      JS_ThrowPlainError(engine.context, "the time is over");
-      throw ScriptThrew{};
-    }
+    if (engine.is_late()) end_turn();
     if (run_due_timer()) continue;
     std::unique_lock lock(mutex_);
     const auto is_woken = [&] { return !finished_.empty() || !requests_.empty() || engine.stopping; };

@@ -62,6 +62,7 @@ struct Loop {
   void finish(std::unique_ptr<Task> task);
   void settle(Task& task);
   bool run_due_timer();
+  [[noreturn]] void end_turn();
 
   std::mutex mutex_;
   std::condition_variable changed_, wanted_;

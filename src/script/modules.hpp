@@ -39,6 +39,15 @@ struct ModuleHandle final : Handle {
 inline ModuleHandle* module_handle(Engine& engine, JSValueConst value) {
   return static_cast<ModuleHandle*>(static_cast<Handle*>(JS_GetOpaque(value, engine.module_class)));
 }
+constexpr Extent kModuleWidthMax = Extent{1} << 30;  // so that sizes of parameters fit 64 bits
+
+/// A module of the script, whose calls do `forward`. Errors: DeviceMemoryError if its parameters need more than the script may use.
+Local wrap(Engine& engine, std::shared_ptr<nn::Module> module, ModuleHandle::Forward forward, JSValueConst prototype);
+Local wrap(Engine& engine, std::shared_ptr<nn::Module> module, ModuleHandle::Forward forward);
+/// Members of the object `nn`.
+void define_layers(Engine& engine, JSValueConst space);
+void define_losses(Engine& engine, JSValueConst space);
+
 /// Parameters of a module, an optimizer, or an array of variables.
 std::optional<std::vector<Variable>> parameters_of(Engine& engine, JSValueConst value);
 /// The parameters of an optimizer, or null.

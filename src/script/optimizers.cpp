@@ -48,13 +48,13 @@ Local wrap_optimizer(Engine& engine, JSValueConst target, const OptimizerOptions
 Local sgd(Engine& engine, JSValueConst, Arguments a) {
   Options options(engine, at(a, 1), "optim.sgd");
   optim::SgdOptions o;
-  o.learning_rate = options.number("learningRate", o.learning_rate);
-  o.momentum = options.number("momentum", 0);
-  o.dampening = options.number("dampening", 0);
-  o.nesterov = options.boolean("nesterov", false);
-  o.weight_decay = options.number("weightDecay", 0);
-  o.maximize = options.boolean("maximize", false);
-  o.clip_norm = options.number("clipNorm", 0);
+  options.read("learningRate", o.learning_rate)
+      .read("momentum", o.momentum)
+      .read("dampening", o.dampening)
+      .read("nesterov", o.nesterov)
+      .read("weightDecay", o.weight_decay)
+      .read("maximize", o.maximize)
+      .read("clipNorm", o.clip_norm);
   options.finish();
   return wrap_optimizer<optim::SGD>(engine, at(a, 0), o);
 }
@@ -62,12 +62,12 @@ template <class Optimizer, class OptimizerOptions>
 Local adam(Engine& engine, JSValueConst, Arguments a) {
   Options options(engine, at(a, 1), "optim.adam");
   OptimizerOptions o;
-  o.learning_rate = options.number("learningRate", o.learning_rate);
-  o.beta_1 = options.number("beta1", o.beta_1);
-  o.beta_2 = options.number("beta2", o.beta_2);
-  o.epsilon = options.number("epsilon", o.epsilon);
-  o.weight_decay = options.number("weightDecay", o.weight_decay);
-  o.clip_norm = options.number("clipNorm", 0);
+  options.read("learningRate", o.learning_rate)
+      .read("beta1", o.beta_1)
+      .read("beta2", o.beta_2)
+      .read("epsilon", o.epsilon)
+      .read("weightDecay", o.weight_decay)
+      .read("clipNorm", o.clip_norm);
   options.finish();
   return wrap_optimizer<Optimizer>(engine, at(a, 0), o);
 }
@@ -124,12 +124,12 @@ Local schedule(Engine& engine, JSValueConst, Arguments a) {
   if (number < 0)
     Engine::refuse("optim.schedule", "kind " + quote(kind) + "; known are constant, linear, cosine, staircase");
   s.kind = static_cast<optim::Schedule::Kind>(number);
-  s.rate = options.number("rate", s.rate);
-  s.final_rate = options.number("finalRate", s.final_rate);
-  s.steps = options.number("steps", s.steps);
-  s.warm_up = options.number("warmUp", s.warm_up);
-  s.factor = options.number("factor", s.factor);
-  s.every = options.number("every", s.every);
+  options.read("rate", s.rate)
+      .read("finalRate", s.final_rate)
+      .read("steps", s.steps)
+      .read("warmUp", s.warm_up)
+      .read("factor", s.factor)
+      .read("every", s.every);
   options.finish();
   s.check();
   JSContext* const c = engine.context;

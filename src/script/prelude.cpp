@@ -26,7 +26,9 @@ const h = (type, props, ...children) =>
   Object.freeze({ type, props: Object.freeze({ ...props }), children: Object.freeze(children.flat(Infinity)) });
 const PlainError = Error;
 const stackOf = () => new PlainError().stack;
-return { ...made, h, Fragment, stackOf };
+// Gives the values of a subscription to their taker, one after the other.
+const drive = async (values, emit) => { for await (const value of await values) await emit(value); };
+return { ...made, h, Fragment, stackOf, drive };
 })())js";
 
 }  // namespace
@@ -42,8 +44,8 @@ void define_prelude(Engine& engine) {
     const std::string name = text;
     JS_FreeCString(engine.context, text);
     Local value(engine.context, JS_GetProperty(engine.context, made.get(), names[i].atom));
-    if (name == "stackOf") {
-      engine.stack_function = value.release();
+    if (name == "stackOf" || name == "drive") {
+      (name == "drive" ? engine.drive_function : engine.stack_function) = value.release();
       continue;
     }
     if (name.ends_with("Error")) engine.error_classes.emplace(name, JS_DupValue(engine.context, value.get()));

@@ -417,7 +417,7 @@ void define_tensor(Engine& engine) {
   engine.method(p, "named", native<named>, 1);
   engine.method(p, "get", native<get>, 1);
   engine.method(p, "backward", native<backward_of>, 0);
-  define_disposal(engine, p, native<dispose>);
+  define_symbol(engine, p, "dispose", native<dispose>);
   add_export(engine, "tensor", {engine.context, JS_NewCFunction(engine.context, native<make_tensor>, "tensor", 1)});
   add_export(engine, "create", {engine.context, JS_NewCFunction(engine.context, native<create>, "create", 3)});
   add_export(engine, "read", {engine.context, JS_NewCFunction(engine.context, native<read_bytes>, "read", 1)});

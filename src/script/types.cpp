@@ -212,9 +212,14 @@ declare module "weft" {
     function list(): { id: string; kind: string; description: string }[];
     function describe(id: string): any;
     function call(id: string, input?: unknown, options?: { timeout?: number }): Promise<any>;
-    function register(specification: { namespace: string; name: string; version?: string; kind?: "query" | "mutation";
-      title?: string; description?: string; input?: unknown; output?: unknown; scopes?: readonly string[] },
-      f: (input: any) => unknown): string;
+    interface Subscription extends AsyncIterableIterator<any> { return(): Promise<IteratorResult<any>> }
+    /** The answers, one after the other; leaving the loop ends the call. */
+    function subscribe(id: string, input?: unknown, options?: { timeout?: number }): Subscription;
+    /** `errors`: codes and what they mean; an error with such a `code` has its `details`. A subscription returns an iterator. */
+    function register(specification: { namespace: string; name: string; version?: string;
+      kind?: "query" | "mutation" | "subscription"; title?: string; description?: string; input?: unknown; output?: unknown;
+      scopes?: readonly string[]; errors?: Record<string, string> },
+      f: (input: any, call: { identity: string | null; requestId: string }) => unknown): string;
   }
   /** Files in granted folders (--allow-read, --allow-write). */
   export namespace files {

@@ -186,7 +186,7 @@ void define_variable(Engine& engine) {
   engine.getter(p, "name", native<variable_name>);
   engine.getter(p, "requiresGrad", native<requires_gradient>, native<set_requires_gradient>);
   engine.method(p, "dispose", native<dispose_variable>, 0);
-  define_disposal(engine, p, native<dispose_variable>);
+  define_symbol(engine, p, "dispose", native<dispose_variable>);
   add_function<make_variable>(engine, "variable", 1);
   add_function<grad_of>(engine, "grad", 1);
   add_function<value_and_grad_of>(engine, "valueAndGrad", 1);

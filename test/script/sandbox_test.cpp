@@ -39,6 +39,33 @@ const Attack kAttacks[] = {
     {"copying a huge array-like", "Array.prototype.copyWithin.call({ length: 2 ** 53 - 1 }, 0, 1)", Outcome::time},
     {"sorting a huge array-like", "Array.prototype.sort.call({ length: 2 ** 32 })", Outcome::time},
     {"joining a sparse array", "const a = []; a.length = 2 ** 32 - 1; a.indexOf(1)", Outcome::time},
+    {"a replacement of all before each match", "'a'.repeat(1e6).replaceAll('a', '$`')", Outcome::time, "",
+     Outcome::memory},
+    {"replacing by long texts", "'a'.repeat(1e6).replaceAll('a', 'b'.repeat(1e6))", Outcome::time, "", Outcome::memory},
+    {"replacing nothing", "const a = 'a'.repeat(1e6); for (;;) a.replaceAll('', '$&')", Outcome::time},
+    {"searching for a long text", "'a'.repeat(2e7).indexOf('a'.repeat(1e7) + 'b')", Outcome::time},
+    {"searching backwards", "'a'.repeat(2e7).lastIndexOf('b' + 'a'.repeat(1e7))", Outcome::time},
+    {"whether a long text is included", "'a'.repeat(2e7).includes('a'.repeat(1e7) + 'b')", Outcome::time},
+    {"splitting by a long text", "'a'.repeat(2e7).split('a'.repeat(1e7) + 'b')", Outcome::time},
+    {"replacing a long text", "'a'.repeat(2e7).replace('a'.repeat(1e7) + 'b', '')", Outcome::time},
+    {"comparing long texts", "const a = 'a'.repeat(1e7) + 'b', b = 'a'.repeat(1e7) + 'b'; for (;;) a === b",
+     Outcome::time},
+    {"ordering long texts", "const a = 'a'.repeat(1e7) + 'b', b = 'a'.repeat(1e7) + 'c'; for (;;) a < b",
+     Outcome::time},
+    {"products of large integers", "let a = 3n ** 300000n; for (;;) a * a", Outcome::time},
+    {"quotients of large integers", "let a = 3n ** 600000n, b = 3n ** 300000n; for (;;) a / b", Outcome::time},
+    {"remainders of large integers", "let a = 3n ** 600000n, b = 3n ** 300000n; for (;;) a % b", Outcome::time},
+    {"powers of large integers", "for (;;) 3n ** 600000n", Outcome::time},
+    {"large integers as text", "let a = 3n ** 600000n; for (;;) `${a}`", Outcome::time},
+    {"large integers from text", "let a = '9'.repeat(300000); for (;;) BigInt(a)", Outcome::time},
+    {"sorting by text", "const a = Array.from({ length: 3e5 }, (_, i) => i ^ 0x15555); for (;;) a.slice().sort()",
+     Outcome::time},
+    {"filling a long array", "const a = new Uint8Array(3e7); for (;;) a.fill(1)", Outcome::time},
+    {"searching a long array", "const a = new Array(2e6).fill(0); for (;;) a.indexOf(1)", Outcome::time},
+    {"reversing a long array", "const a = new Array(2e6).fill(0); for (;;) a.reverse()", Outcome::time},
+    {"joining a long array", "const a = new Array(1e6).fill('ab'); for (;;) a.join('')", Outcome::time},
+    {"upper case", "const a = 'ab'.repeat(5e6); for (;;) a.toUpperCase()", Outcome::time},
+    {"JSON of a long text", "const a = ['x'.repeat(5e6)]; for (;;) JSON.stringify(a)", Outcome::time},
     {"ops in a loop", "import { tensor } from 'weft'; let x = tensor([1]); for (;;) x = x.add(1).eval();",
      Outcome::time},
     {"a comparison that never ends", "[2, 1].sort(() => { for (;;); })", Outcome::time},
@@ -305,8 +332,11 @@ class Attacks : public testing::TestWithParam<Attack> {};
 TEST_P(Attacks, EndsByName) {
   const Attack& attack = GetParam();
   IsolateOptions options = small_limits();
-  options.time_limit = std::chrono::milliseconds(attack.outcome == Outcome::time ? 300 : 30'000);
+  options.time_limit = std::chrono::milliseconds(attack.outcome == Outcome::time ? 150 : 30'000);
+  const auto begin = std::chrono::steady_clock::now();
   const Ran ran = run_script(attack.text, options);
+  if (attack.outcome == Outcome::time)
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10)) << attack.name;
   if (ran.result.outcome != attack.other) {
     EXPECT_EQ(name_of(ran.result.outcome), name_of(attack.outcome)) << attack.name << ": " << ran.result.message;
   }

@@ -37,7 +37,7 @@ def check(folder, *files, options=()):
 @unittest.skipUnless(TSC.is_file() and NODE, "TypeScript or Node.js is missing: script/setup --judges")
 class Types(unittest.TestCase):
     def test_the_examples(self):
-        files = sorted(path for path in EXAMPLES.iterdir() if path.suffix in (".js", ".ts", ".tsx", ".jsx"))
+        files = sorted(path for folder in (EXAMPLES, EXAMPLES.parent / "joined") for path in folder.iterdir() if path.suffix in (".js", ".ts", ".tsx", ".jsx"))
         with tempfile.TemporaryDirectory() as folder:
             for chosen, options in (([f for f in files if f.suffix in (".ts", ".tsx")], ()),
                                     ([f for f in files if f.suffix in (".js", ".jsx")], ("--checkJs", "--noImplicitAny", "false", "--strictNullChecks", "false", "--useUnknownInCatchVariables", "false"))):
