@@ -154,10 +154,17 @@ Tensor replaced_slices(const Tensor& x, int axis, const Tensor& indices, const T
   return weft::where(vector_along(from >= 0.0, axis, x.rank()), slices_at(source, axis, from), x);
 }
 
+/// Bools are added up and multiplied as i32, and are true where the result is not 0.
+bool are_bools(const Tensor& x, const Tensor& y) {
+  return x.defined() && y.defined() && x.dtype() == DType::boolean && y.dtype() == DType::boolean;
+}
+
 /// Negative indices counted from the end of n elements.
 Tensor from_the_end(const Tensor& indices, Extent n) {
-  const Tensor at(graph::index_type(indices.node()));
-  return at.dtype() == DType::u32 ? at : weft::where(at < 0.0, at + static_cast<double>(n), at);
+  // Before i64 becomes u32, in which negative numbers are outside.
+  const Tensor at = indices.dtype() == DType::i64 ? indices : Tensor(graph::index_type(indices.node()));
+  if (at.dtype() == DType::u32) return at;
+  return Tensor(graph::index_type(weft::where(at < 0.0, at + static_cast<double>(n), at).node()));
 }
 
 }  // namespace
@@ -187,6 +194,10 @@ Tensor scatter_add(const Tensor& x, int axis, const Tensor& indices, const Tenso
 
 Tensor scatter_reduce(const Tensor& x, int axis, const Tensor& indices, const Tensor& updates,
                       ScatterReduction reduction, bool include_self, Where where) {
+  if (are_bools(x, updates))
+    return cast(
+        scatter_reduce(cast(x, DType::i32), axis, indices, cast(updates, DType::i32), reduction, include_self, where),
+        DType::boolean);
   const Aligned s = aligned("scatter_reduce", x, axis, indices, updates, where);
   const Extent extent = x.dim(s.axis);
   Tensor has_any, reduced;
@@ -225,6 +236,8 @@ Tensor index_select(const Tensor& x, int axis, const Tensor& indices, Where wher
   return slices_at(x, checked_slices("index_select", x, axis, {{"x", x}, {"indices", indices}}, where), indices);
 }
 Tensor index_add(const Tensor& x, int axis, const Tensor& indices, const Tensor& source, double scale, Where where) {
+  if (are_bools(x, source))
+    return cast(index_add(cast(x, DType::i32), axis, indices, cast(source, DType::i32), scale, where), DType::boolean);
   const int a = checked_slices("index_add", x, axis, {{"x", x}, {"indices", indices}, {"source", source}}, where);
   const Tensor sums = added_slices(x, a, indices, source);
   return x + (scale == 1 ? sums : sums * scale);
@@ -241,6 +254,8 @@ Tensor index_fill(const Tensor& x, int axis, const Tensor& indices, double value
 
 Tensor index_put(const Tensor& x, const std::vector<Tensor>& indices, const Tensor& values, bool accumulate,
                  Where where) {
+  if (accumulate && are_bools(x, values))
+    return cast(index_put(cast(x, DType::i32), indices, cast(values, DType::i32), true, where), DType::boolean);
   NamedOperands operands = {{"x", x}, {"values", values}};
   for (const Tensor& each : indices) operands.emplace_back("indices", each);
   check_indexed("index_put", operands, where);
