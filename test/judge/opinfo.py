@@ -1,5 +1,16 @@
-"""The samples of PyTorch's own operator database, for the ops that both have: forward and gradient."""
+"""The samples of PyTorch's own operator database: forward, gradient and second order, in every type that both have.
+
+`translated` says what each operator is in Weft's ops; `opinfo_known.py` lists what differs, and why. An entry of that list
+that no longer differs is a failure too.
+"""
+import collections
+import json
+import pathlib
+import re
+import struct
+import subprocess
 import sys
+import tempfile
 import types
 import unittest
 import warnings
@@ -7,13 +18,16 @@ import warnings
 import numpy as np
 import torch
 
-from door import Batch
+from opinfo_known import KNOWN
+from translated import TABLE, Program, Untranslated, Value
 
-SAMPLES, SAMPLES_ON_GPU = 12, 2  # of an op; software GPUs compile each kernel for long
-# Other things by the same name, conventions that Weft does not share, and a gradient (of hardsigmoid) that PyTorch computes in f32.
-LEFT_OUT = {"equal", "nn.functional.hardsigmoid", "nan_to_num", "arange", "heaviside", "signbit", "fix", "nn.functional.dropout", "randn", "zeros", "ones", "zeros_like", "ones_like", "scatter_add", "split", "slice",
-            "nn.functional.pad", "nn.functional.one_hot", "nn.functional.binary_cross_entropy", "nn.functional.nll_loss", "norm", "positive", "view"}
-NUMBERS = {"alpha", "value", "negative_slope", "beta", "threshold", "min", "max"}  # keywords that are attributes of the same name
+TYPES = {"f32": torch.float32, "f64": torch.float64, "i32": torch.int32, "i64": torch.int64, "bool": torch.bool, "f16": torch.float16, "bf16": torch.bfloat16}
+NAMES = {"f32": "F32", "f64": "F64", "i32": "I32", "i64": "I64", "bool": "BOOL", "f16": "F16", "bf16": "BF16"}
+TYPE_OF = {torch_type: name for name, torch_type in TYPES.items()}
+# Of the value, and of the largest value: results, gradients, second order. PyTorch computes narrow types and f32 in f64 here.
+TOLERANCE = {"f32": (3e-5, 6e-6), "f64": (1e-10, 1e-11), "f16": (4e-3, 2e-3), "bf16": (3e-2, 1.6e-2)}
+ELEMENTS_MAX = 20000
+PER_PROGRAM = 250
 
 
 def database():
@@ -25,104 +39,332 @@ def database():
     return op_db
 
 
-def ints(value):
-    return list(value) if isinstance(value, (tuple, list, torch.Size)) else [value]
+def title_of(info):
+    return info.name + (f"|{info.variant_test_name}" if info.variant_test_name else "")
 
 
-def converted(name, op, sample):
-    """(inputs, attributes) of the sample in Weft's terms; None where it uses what Weft has not."""
-    args, kwargs = list(sample.args), dict(sample.kwargs)
-    inputs = [sample.input]
-    if sample.input.dim() == 0 and op["family"] not in ("unary", "binary", "ternary"):
-        return None  # a scalar has no axis 0 in Weft
-    if op["family"] in ("unary", "binary", "ternary"):
-        if name == "where":
-            return None
-        if len(args) + 1 != len(op["inputs"]) or not all(isinstance(a, (torch.Tensor, int, float)) for a in args) or not kwargs.keys() <= NUMBERS:
-            return None
-        if any(not isinstance(v, (int, float)) for v in kwargs.values()):
-            return None
-        return inputs + [a if isinstance(a, torch.Tensor) else torch.tensor(float(a)) for a in args], kwargs
-    if op["family"] == "reduction":
-        correction = kwargs.pop("correction", None)
-        if name in ("var", "std") and (args or "unbiased" in kwargs):
-            return None
-        dim = kwargs.pop("dim", args[0] if args else None)
-        keep = kwargs.pop("keepdim", False)
-        if kwargs or len(args) > 1 or isinstance(dim, torch.Tensor) or (dim is not None and ints(dim) == []):
-            return None
-        attributes = {"keepdims": keep, **({} if dim is None else {"axes": ints(dim)}), **({} if correction is None else {"correction": correction})}
-        return inputs, attributes
-    if name in ("matmul", "nn.functional.linear", "nn.functional.mse_loss", "nn.functional.l1_loss", "nn.functional.huber_loss"):
-        if not kwargs.keys() <= {"reduction", "delta"}:
-            return None
-        return inputs + args, kwargs
-    if name in ("softmax", "log_softmax", "squeeze", "unsqueeze") and not kwargs and len(args) == 1 and isinstance(args[0], int):
-        if name == "squeeze" and sample.input.shape[args[0]] != 1:
-            return None  # PyTorch leaves such an axis, Weft refuses
-        return inputs, {"axis": args[0]}
-    if name == "permute":
-        return inputs, {"order": ints(args[0] if len(args) == 1 else args)}
-    if name == "transpose":
-        return inputs, {"axis_a": args[0], "axis_b": args[1]}
-    if name == "flip":
-        return inputs, {"axes": ints(args[0] if args else kwargs["dims"])}
-    if name in ("tril", "triu") and len(args) <= 1:
-        return inputs, {"diagonal": args[0]} if args else {}
-    if name in ("expand", "broadcast_to") and -1 not in ints(args[0]):
-        return inputs, {"shape": ints(args[0])}
-    if name == "reshape":
-        return inputs, {"shape": ints(args[0])}
-    if name == "select":
-        return inputs, {"axis": args[0], "index": args[1]}
-    if name == "narrow" and isinstance(args[1], int) and args[1] >= 0:
-        return inputs, {"axis": args[0], "start": args[1], "length": args[2]}
-    return None
+def mapped(value, function):
+    """The argument with function(t) for every tensor in it."""
+    if isinstance(value, torch.Tensor):
+        return function(value)
+    if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
+        return type(value)(mapped(v, function) for v in value)
+    if isinstance(value, dict):
+        return {k: mapped(v, function) for k, v in value.items()}
+    return value
 
 
-def shared_ops(judge):
-    by_name = {name: op for op in judge.ops.values() for name in [op["name"], *op["aliases"]]}
-    ours = {"log_sigmoid": "logsigmoid"}
-    for info in database():
-        plain = info.name.replace("nn.functional.", "")
-        plain = ours.get(plain, plain)
-        if info.variant_test_name == "" and plain in by_name and info.name not in LEFT_OUT and torch.float32 in info.dtypes:
-            yield info, by_name[plain]
+def flat(results):
+    return [r for each in results for r in flat(each)] if isinstance(results, (list, tuple)) else [results]
 
 
-def samples(judge):
-    covered = 0
+def gradient_of(x, g):
+    """As an ordinary tensor: PyTorch's zeros may have no memory, and numpy() reads at random there."""
+    return torch.zeros_like(x) if g is None else torch.zeros_like(x) + g.detach()
+
+
+class Sample:
+    """A sample in Weft's terms, with PyTorch's results."""
+
+    def __init__(self, ops, number, info, sample, kind, order):
+        self.number = number
+        self.title, self.kind, self.key = f"{title_of(info)} {kind} {number}", kind, title_of(info)
+        prefix = f"s{number}"
+        self.inputs, self.steps, self.gradients, self.checks = {}, [], [], []  # checks: stage, name, wanted
+        program = Program(prefix, ops)
+        tensors = []
+
+        def symbol(tensor):
+            name = f"{prefix}_in{len(tensors)}"
+            tensors.append(tensor)
+            self.inputs[name] = tensor.detach()
+            return Value(name, tensor.shape, tensor.dtype)
+
+        arguments = (sample.input, *sample.args)
+        given = mapped((arguments, sample.kwargs), symbol)
+        if any(t.numel() > ELEMENTS_MAX for t in tensors):
+            raise Untranslated("a large input")
+        if any(t.dtype not in TYPE_OF for t in tensors):
+            raise Untranslated("a type that Weft has not")
+        results = flat(TABLE[self.key](program, *given[0], **given[1]))
+        self.steps = program.steps
+        if not any(isinstance(r, Value) for r in results):
+            raise Untranslated("no results")
+
+        # PyTorch, in f64 for floats; gradients flow to these.
+        wide = iter([t.detach().to(torch.float64).requires_grad_(order > 0) if t.dtype.is_floating_point else t for t in tensors])
+        leaves = []
+
+        def widened(tensor):
+            made = next(wide)
+            leaves.append(made)
+            return made
+        again = mapped((arguments, sample.kwargs), widened)
+        again[1].pop("dtype", None) if isinstance(again[1].get("dtype"), torch.dtype) and again[1]["dtype"].is_floating_point else None
+        wanted = flat(info.op(*again[0], **again[1]))
+        if len(wanted) != len(results):
+            raise Untranslated(f"{len(wanted)} results in PyTorch and {len(results)} here")
+        for i, (result, value) in enumerate(zip(results, wanted)):
+            if result is not None:
+                self.checks.append(("forward", result.name, value.detach()))
+        if order == 0:
+            return
+        floats = [(f"{prefix}_in{i}", leaf) for i, leaf in enumerate(leaves) if leaf.requires_grad]
+        of = next(((r, y) for r, y in zip(results, wanted) if r is not None and y.requires_grad), None)
+        if not floats or of is None or of[1].numel() == 0:
+            return
+        generator = torch.Generator().manual_seed(5)
+
+        def weight_of(like, name):
+            w = torch.rand(like.shape, generator=generator, dtype=torch.float64) + 0.5
+            if kind != "f64":
+                w = w.to(TYPES[kind]).to(torch.float64)
+            self.inputs[name] = w.to(TYPES[kind])
+            return w
+        w = weight_of(of[1], f"{prefix}_w")
+        names = [n for n, _ in floats]
+        grads = torch.autograd.grad(of[1], [x for _, x in floats], w, create_graph=order > 1, allow_unused=True)
+        outputs = [f"{prefix}_g{i}" for i in range(len(floats))]
+        self.gradients.append({"of": of[0].name, "weight": f"{prefix}_w", "with_respect_to": names, "outputs": outputs})
+        for output, g, (_, x) in zip(outputs, grads, floats):
+            self.checks.append(("backward", output, gradient_of(x, g)))
+        if order < 2:
+            return
+        for i, (output, g) in enumerate(zip(outputs, grads)):
+            if g is None or not g.requires_grad:
+                continue
+            v = weight_of(g, f"{prefix}_v{i}")
+            hs = torch.autograd.grad(g, [x for _, x in floats], v, retain_graph=True, allow_unused=True)
+            seconds = [f"{output}_{j}" for j in range(len(hs))]
+            self.gradients.append({"of": output, "weight": f"{prefix}_v{i}", "with_respect_to": names, "outputs": seconds})
+            for name, h, (_, x) in zip(seconds, hs, floats):
+                self.checks.append(("second", name, gradient_of(x, h)))
+
+
+# ---- Files in safetensors, which has bf16 ------------------------------------------------------------------------------------
+
+def save(path, tensors):
+    header, offset, parts = {}, 0, []
+    for name, tensor in tensors.items():
+        raw = tensor.contiguous()
+        data = (raw.view(torch.int16) if raw.dtype == torch.bfloat16 else raw).numpy().tobytes()
+        header[name] = {"dtype": NAMES[TYPE_OF[tensor.dtype]], "shape": list(tensor.shape), "data_offsets": [offset, offset + len(data)]}
+        offset += len(data)
+        parts.append(data)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(parts))
+
+
+NUMPY = {"F32": np.float32, "F64": np.float64, "F16": np.float16, "I32": np.int32, "I64": np.int64, "I8": np.int8, "I16": np.int16, "U8": np.uint8, "U32": np.uint32,
+         "U16": np.uint16, "U64": np.uint64, "BOOL": np.bool_}
+
+
+def load(path):
+    data = path.read_bytes()
+    size, = struct.unpack("<Q", data[:8])
+    header, body, arrays = json.loads(data[8:8 + size]), data[8 + size:], {}
+    for name, entry in header.items():
+        if name == "__metadata__":
+            continue
+        part = body[slice(*entry["data_offsets"])]
+        if entry["dtype"] == "BF16":
+            array = (np.frombuffer(part, np.uint16).astype(np.uint32) << 16).view(np.float32)
+        else:
+            array = np.frombuffer(part, NUMPY[entry["dtype"]])
+        arrays[name] = array.reshape(entry["shape"])
+    return arrays
+
+
+def evaluated(judge, samples):
+    """For each sample its arrays, or the message with which Weft refuses it."""
+    refused, arrays = {}, None
+    while arrays is None and len(refused) < len(samples):
+        rest = [s for s in samples if s.number not in refused]
+        answer = evaluate_program(judge, rest)
+        if not isinstance(answer, str):
+            arrays = answer
+            break
+        # The message names the step, and so the sample; where it names none, each half is run alone.
+        named = re.search(r'"s(\d+)_', answer)
+        if named and int(named[1]) in {s.number for s in rest}:
+            refused[int(named[1])] = answer.splitlines()[0]
+        elif len(rest) == 1:
+            refused[rest[0].number] = answer.splitlines()[0] if answer else "no message"
+        else:
+            half = len(rest) // 2
+            halves = dict(zip((s.number for s in rest), evaluated(judge, rest[:half]) + evaluated(judge, rest[half:])))
+            return [refused.get(s.number) or halves[s.number] for s in samples]
+    return [refused.get(s.number) or arrays for s in samples]
+
+
+def evaluate_program(judge, samples):
+    """The arrays of all samples, or a message."""
+    inputs = {k: v for s in samples for k, v in s.inputs.items()}
+    program = {"steps": [step for s in samples for step in s.steps], "gradients": [g for s in samples for g in s.gradients],
+               "outputs": list(dict.fromkeys(name for s in samples for _, name, _ in s.checks))}
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        (folder / "program.json").write_text(json.dumps(program))
+        save(folder / "in.safetensors", inputs)
+        done = subprocess.run([judge.weft, "eval", folder / "program.json", "--inputs", folder / "in.safetensors", "--out", folder / "out.safetensors", "--device", judge.device],
+                              capture_output=True, text=True, timeout=900)
+        if done.returncode != 0:
+            return f"exit {done.returncode}: {done.stderr.strip()}"
+        return load(folder / "out.safetensors")
+
+
+def difference(got, wanted, kind, stage, factor):
+    """None, or what differs."""
+    wanted = (wanted.to(torch.float32) if wanted.dtype == torch.bfloat16 else wanted).numpy()
+    if got.shape != wanted.shape:
+        return f"shape {got.shape} instead of {wanted.shape}"
+    if (got.dtype.kind == "b") != (wanted.dtype.kind == "b"):
+        return f"{got.dtype} instead of {wanted.dtype}"
+    if got.size == 0:
+        return None
+    if kind not in TOLERANCE or wanted.dtype.kind in "biu":
+        if got.dtype.kind != "f":
+            return None if np.array_equal(got.astype(np.int64), wanted.astype(np.int64)) else f"{got.ravel()[:4]} instead of {wanted.ravel()[:4]}"
+        relative, of_largest = TOLERANCE["f32"]
+    else:
+        relative, of_largest = TOLERANCE[kind]
+    factor *= {"forward": 1, "backward": 2, "second": 10}[stage]
+    got, wanted = got.astype(np.float64), wanted.astype(np.float64)
+    size = np.abs(np.where(np.isfinite(wanted), wanted, 0))
+    allowed = factor * (relative * size + of_largest * size.max() + (1e-14 if kind == "f64" else 1e-11))  # what cancels to 0
+    largest = {"f16": 65504.0, "f32": 3.4e38, "bf16": 3.3e38}.get(kind, np.inf)
+    with np.errstate(invalid="ignore"):
+        same = (got == wanted) | (np.isnan(got) & np.isnan(wanted)) | (np.isfinite(wanted) & (np.abs(got - wanted) <= allowed))
+        same |= (np.abs(wanted) >= largest) & (np.sign(got) == np.sign(wanted)) & (np.abs(got) >= largest * 0.99)  # beyond the type
+    if same.all():
+        return None
+    if got.dtype.kind == "f" and not got.shape:
+        return f"{got!r} instead of {wanted!r}"
+    at = tuple(np.argwhere(~same)[0])
+    return f"{got[at]!r} instead of {wanted[at]!r} at {list(map(int, at))}, {np.count_nonzero(~same)} of {same.size}"
+
+
+class Tally:
+    def __init__(self, judge):
+        self.judge, self.used = judge, collections.Counter()
+        self.drawn = self.skipped = 0
+        self.by_type = collections.Counter()
+        self.counts, self.reasons, self.uncovered = collections.Counter(), collections.Counter(), set()
+        self.waiting, self.found = [], collections.defaultdict(list)
+
+    def add(self, sample):
+        self.waiting.append(sample)
+        if len(self.waiting) >= PER_PROGRAM:
+            self.flush()
+
+    def flush(self):
+        for sample, arrays in zip(self.waiting, evaluated(self.judge, self.waiting) if self.waiting else []):
+            stages = list(dict.fromkeys(stage for stage, _, _ in sample.checks))
+            wrong = {}
+            if isinstance(arrays, str) and sample.kind not in ("f32", "f64") and re.search(r"takes (floats|f32|numbers|integers|bits)|is not a number of type", arrays):
+                self.skipped += 1
+                self.reasons[f"{sample.key}: not for {sample.kind} in Weft"] += 1
+                continue
+            if isinstance(arrays, str):
+                wrong = {"forward": arrays}
+            else:
+                for stage, name, wanted in sample.checks:
+                    known = KNOWN.get((sample.key, stage)) or KNOWN.get((sample.key, stage, sample.kind))
+                    text = difference(arrays[name], wanted, sample.kind, stage, 1)
+                    if text and known and known[0] != "differs":
+                        self.used[(sample.key, stage)] += 1
+                        self.used[(sample.key, stage, sample.kind)] += 1
+                        text = difference(arrays[name], wanted, sample.kind, stage, known[0])
+                    if text:
+                        wrong.setdefault(stage, text)
+            for stage in stages:
+                if stage not in wrong:
+                    self.counts[stage] += 1
+                    self.by_type[stage, sample.kind] += 1
+                    continue
+                known = [k for k in ((sample.key, stage), (sample.key, stage, sample.kind)) if KNOWN.get(k, ("",))[0] == "differs"]
+                for k in known:
+                    self.used[k] += 1
+                if not known:
+                    self.found[(sample.key, stage, sample.kind)].append(f"{sample.title}, {stage}: {wrong[stage]}")
+                if stage == "forward" and isinstance(arrays, str):
+                    break
+        self.waiting = []
+
+
+def run(judge, kinds, per_op, gradient_kinds, second, least, every=1):
+    """Samples of every `every`-th operator, at most `per_op` of each in each type; `least` is how many must agree at each stage."""
+    tally = Tally(judge)
+    number = 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for dtype in judge.dtypes():
-            batch = Batch(judge, dtype)
-            for info, op in shared_ops(judge):
-                torch.manual_seed(1)  # the samples of an op do not depend on which others there are
+        for info in database()[::every]:
+            if title_of(info) not in TABLE:
+                tally.uncovered.add(title_of(info))
+                continue
+            for kind in kinds:
+                # Narrow types are drawn in f32 and rounded.
+                drawn_in = torch.float32 if kind in ("f16", "bf16") else TYPES[kind]
+                if drawn_in not in info.dtypes:
+                    continue
+                torch.manual_seed(1)
                 try:
-                    drawn = list(info.sample_inputs("cpu", torch.float32, requires_grad=False))
-                except (ImportError, RuntimeError, TypeError):
+                    samples = list(info.sample_inputs("cpu", drawn_in, requires_grad=False))
+                except Exception:
                     continue  # does not draw here: a module that is missing, a newer Python
-                used = 0
-                for sample in drawn:
-                    if not isinstance(sample.input, torch.Tensor) or used == (SAMPLES if judge.on_cpu else SAMPLES_ON_GPU):
-                        continue
-                    known = converted(info.name, op, sample)
-                    if known is None or any(not isinstance(t, torch.Tensor) or t.numel() > 5000 for t in known[0]):
-                        continue
-                    inputs, attributes = known
+                for sample in samples[:per_op]:
+                    tally.drawn += 1
+                    try:
+                        if drawn_in != TYPES[kind]:
+                            narrow = lambda t: t.to(TYPES[kind]) if t.dtype == torch.float32 else t
+                            sample.input, sample.args, sample.kwargs = mapped((sample.input, sample.args, sample.kwargs), narrow)
+                        number += 1
+                        order = (2 if kind == "f64" and second else 1) if kind in gradient_kinds and info.supports_autograd else 0
+                        try:
+                            made = Sample(judge.ops, number, info, sample, kind, order)
+                        except RuntimeError:
+                            if order == 0:
+                                raise
+                            made = Sample(judge.ops, number, info, sample, kind, order - 1)  # PyTorch has no such derivative
+                    except Untranslated as reason:
+                        tally.skipped += 1
+                        tally.reasons[f"{title_of(info)}: {reason}"] += 1
+                    except (RuntimeError, TypeError, NotImplementedError, ValueError) as error:
+                        tally.skipped += 1
+                        tally.reasons[f"{title_of(info)}: PyTorch: {str(error).splitlines()[0][:80]}"] += 1
+                    else:
+                        tally.add(made)
+    tally.flush()
+    judge.comparisons += sum(tally.counts.values())
+    for texts in tally.found.values():
+        judge.failures.append(texts[0] + (f" (and {len(texts) - 1} more samples)" if len(texts) > 1 else ""))
+    print(f"  {tally.drawn} samples drawn, {tally.skipped} not translated")
+    for stage in ("forward", "backward", "second"):
+        kinds_of = ", ".join(f"{kind} {n}" for (s, kind), n in tally.by_type.items() if s == stage)
+        print(f"  agree {stage}: {tally.counts[stage]}" + (f" ({kinds_of})" if kinds_of else ""))
+    for stage, count in least.items():
+        if tally.counts[stage] < count:
+            judge.failures.append(f"only {tally.counts[stage]} samples agree {stage}; {count} did")
+    return tally
 
-                    def reference(*x, info=info, sample=sample):
-                        count = len(x) - 1
-                        return info.op(x[0], *x[1:], *list(sample.args)[count:], **sample.kwargs)
 
-                    used += 1
-                    batch.case(f"{info.name} sample {used} {[tuple(t.shape) for t in inputs]} {attributes}", op["name"],
-                               [t.detach().numpy() for t in inputs], reference, attributes, relative=1e-5 if dtype == np.float32 else 1e-11,
-                               floor=None, gradient=op["differentiable"] and info.supports_autograd)
-                covered += used > 0
-            batch.run()
-    if covered < 60:
-        judge.failures.append(f"only {covered} ops of PyTorch's database were compared")
+def quick(judge):
+    """Two samples of each operator, on the CPU."""
+    if judge.on_cpu:
+        run(judge, ["f32", "i32"], 2, ["f32"], False, {"forward": 600, "backward": 250})
 
 
-SUBJECTS = [samples]
+def whole(judge):
+    """All samples in all types. For script/test --long."""
+    tally = run(judge, list(TYPES), 10_000, ["f32", "f64"], True, {"forward": 12_000, "backward": 6_000, "second": 2_000})
+    for key, (_, reason) in KNOWN.items():
+        if not tally.used[key]:
+            judge.failures.append(f"{key} is listed in opinfo_known.py ({reason}), and nothing differs any more: remove it")
+    for reason, count in sorted(tally.reasons.items()):
+        print(f"  not translated, {count:>4}: {reason}")
+    print("  operators without a translation: " + " ".join(sorted(tally.uncovered)))
+
+
+SUBJECTS = [quick]
+LONG_SUBJECTS = [whole]
