@@ -27,6 +27,7 @@
 #include "weft/ops.hpp"
 #include "weft/ops/contraction.hpp"
 #include "weft/ops/convolution.hpp"
+#include "weft/ops/grouped.hpp"
 #include "weft/ops/indexing.hpp"
 #include "weft/ops/interpolation.hpp"
 #include "weft/ops/layout.hpp"

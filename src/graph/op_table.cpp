@@ -91,7 +91,7 @@ std::vector<OpRows (*)()>& families() {
       loss_rows,     cache_rows,         block_rows,          scan_rows,    window_rows,     convolution_rows,
       pooling_rows,  interpolation_rows, image_norm_rows,     network_rows, recurrent_rows,  margin_loss_rows,
       softmax_rows,  contraction_rows,   linear_algebra_rows, order_rows,   statistics_rows, layout_rows,
-      indexing_rows, range_rows};
+      indexing_rows, range_rows,         label_loss_rows,     grouped_rows};
   return list;
 }
 

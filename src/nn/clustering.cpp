@@ -19,8 +19,8 @@ KMeans::KMeans(Extent inputs, Extent centres, double temperature, bool features)
     throw ShapeError(fmt::format("k-means: {} inputs and {} centres; each is at least 1", inputs, centres));
 }
 
-Tensor KMeans::operator()(const Tensor& x, Where where) const {
-  return soft_kmeans(x, centres_, temperature_, features_, where);
+Tensor KMeans::operator()(const Tensor& given, Where where) const {
+  return with_hooks(given, [&](const Tensor& x) { return soft_kmeans(x, centres_, temperature_, features_, where); });
 }
 
 std::string KMeans::describe() const {

@@ -67,11 +67,13 @@ CausalSelfAttention::CausalSelfAttention(const GptConfig& config)
   add("dropout", dropout_);
 }
 
-Tensor CausalSelfAttention::operator()(const Tensor& x) const {
-  const Extent B = x.dim(0), T = x.dim(1), H = heads_, D = width_ / heads_;
-  const Tensor qkv = permute(reshape(qkv_(x), {B, T, 3, H, D}), {2, 0, 3, 1, 4});
-  const Tensor mixed = attention(select(qkv, 0, 0), select(qkv, 0, 1), select(qkv, 0, 2));
-  return dropout_(output_(reshape(permute(mixed, {0, 2, 1, 3}), {B, T, width_})));
+Tensor CausalSelfAttention::operator()(const Tensor& given) const {
+  return with_hooks(given, [&](const Tensor& x) {
+    const Extent B = x.dim(0), T = x.dim(1), H = heads_, D = width_ / heads_;
+    const Tensor qkv = permute(reshape(qkv_(x), {B, T, 3, H, D}), {2, 0, 3, 1, 4});
+    const Tensor mixed = attention(select(qkv, 0, 0), select(qkv, 0, 1), select(qkv, 0, 2));
+    return dropout_(output_(reshape(permute(mixed, {0, 2, 1, 3}), {B, T, width_})));
+  });
 }
 
 std::string CausalSelfAttention::describe() const { return fmt::format("Attention, {} x {}", heads_, width_ / heads_); }
@@ -90,7 +92,9 @@ MLP::MLP(const GptConfig& config)
   add("dropout", dropout_);
 }
 
-Tensor MLP::operator()(const Tensor& x) const { return dropout_(down_(elementwise("gelu_tanh", {up_(x)}))); }
+Tensor MLP::operator()(const Tensor& given) const {
+  return with_hooks(given, [&](const Tensor& x) { return dropout_(down_(elementwise("gelu_tanh", {up_(x)}))); });
+}
 
 Block::Block(const GptConfig& config)
     : norm_1_(config.width, config.bias), attention_(config), norm_2_(config.width, config.bias), mlp_(config) {
@@ -100,9 +104,11 @@ Block::Block(const GptConfig& config)
   add("mlp", mlp_);
 }
 
-Tensor Block::operator()(const Tensor& x) const {
-  const Tensor mixed = x + attention_(norm_1_(x));
-  return mixed + mlp_(norm_2_(mixed));
+Tensor Block::operator()(const Tensor& given) const {
+  return with_hooks(given, [&](const Tensor& x) {
+    const Tensor mixed = x + attention_(norm_1_(x));
+    return mixed + mlp_(norm_2_(mixed));
+  });
 }
 
 GPT::GPT(const GptConfig& config)
@@ -145,7 +151,9 @@ Tensor GPT::head(const Tensor& hidden) const {
   return head_ ? (*head_)(hidden) : linear(hidden, token_embedding_.weight());
 }
 
-Tensor GPT::operator()(const Tensor& tokens, Where where) const { return head(hidden(tokens, where)); }
+Tensor GPT::operator()(const Tensor& given, Where where) const {
+  return with_hooks(given, [&](const Tensor& tokens) { return head(hidden(tokens, where)); });
+}
 
 Tensor GPT::loss(const Tensor& tokens, const Tensor& targets, int ignore_index, Where where) const {
   const Tensor weight = head_ ? head_->weight() : token_embedding_.weight();

@@ -54,9 +54,11 @@ Conv::Conv(int axes, Extent in, Extent out, const PerAxis& kernel, ConvOptions o
   if (options_.bias) bias_ = parameter("bias", {out}, Init::kaiming_uniform(fan_in(weight_.shape())));
 }
 
-Tensor Conv::operator()(const Tensor& x, Where where) const {
-  const auto convolve = axes_ == 1 ? conv1d : axes_ == 2 ? conv2d : conv3d;
-  return convolve(x, weight_, value_of(bias_), options_, where);
+Tensor Conv::operator()(const Tensor& given, Where where) const {
+  return with_hooks(given, [&](const Tensor& x) {
+    const auto convolve = axes_ == 1 ? conv1d : axes_ == 2 ? conv2d : conv3d;
+    return convolve(x, weight_, value_of(bias_), options_, where);
+  });
 }
 
 std::string Conv::describe() const {
@@ -72,9 +74,11 @@ ConvTranspose::ConvTranspose(int axes, Extent in, Extent out, const PerAxis& ker
   if (options_.bias) bias_ = parameter("bias", {out}, Init::kaiming_uniform(fan_in(weight_.shape())));
 }
 
-Tensor ConvTranspose::operator()(const Tensor& x, Where where) const {
-  const auto convolve = axes_ == 1 ? conv_transpose1d : axes_ == 2 ? conv_transpose2d : conv_transpose3d;
-  return convolve(x, weight_, value_of(bias_), options_, where);
+Tensor ConvTranspose::operator()(const Tensor& given, Where where) const {
+  return with_hooks(given, [&](const Tensor& x) {
+    const auto convolve = axes_ == 1 ? conv_transpose1d : axes_ == 2 ? conv_transpose2d : conv_transpose3d;
+    return convolve(x, weight_, value_of(bias_), options_, where);
+  });
 }
 
 std::string ConvTranspose::describe() const {
@@ -82,27 +86,35 @@ std::string ConvTranspose::describe() const {
                      fmt::join(weight_.shape().begin() + 2, weight_.shape().end(), "x"), bias_ ? "" : ", no bias");
 }
 
-Tensor MaxPool::operator()(const Tensor& x, Where where) const {
-  const int axes = space_of("max pool", x);
-  return (axes == 1 ? max_pool1d : axes == 2 ? max_pool2d : max_pool3d)(x, kernel_, options_, where);
+Tensor MaxPool::operator()(const Tensor& given, Where where) const {
+  return with_hooks(given, [&](const Tensor& x) {
+    const int axes = space_of("max pool", x);
+    return (axes == 1 ? max_pool1d : axes == 2 ? max_pool2d : max_pool3d)(x, kernel_, options_, where);
+  });
 }
 std::string MaxPool::describe() const { return fmt::format("MaxPool {}", fmt::join(kernel_, "x")); }
 
-Tensor AvgPool::operator()(const Tensor& x, Where where) const {
-  const int axes = space_of("average pool", x);
-  return (axes == 1 ? avg_pool1d : axes == 2 ? avg_pool2d : avg_pool3d)(x, kernel_, options_, where);
+Tensor AvgPool::operator()(const Tensor& given, Where where) const {
+  return with_hooks(given, [&](const Tensor& x) {
+    const int axes = space_of("average pool", x);
+    return (axes == 1 ? avg_pool1d : axes == 2 ? avg_pool2d : avg_pool3d)(x, kernel_, options_, where);
+  });
 }
 std::string AvgPool::describe() const { return fmt::format("AvgPool {}", fmt::join(kernel_, "x")); }
 
-Tensor AdaptiveAvgPool::operator()(const Tensor& x, Where where) const {
-  const int axes = space_of("adaptive average pool", x);
-  return (axes == 1 ? adaptive_avg_pool1d : axes == 2 ? adaptive_avg_pool2d : adaptive_avg_pool3d)(x, size_, where);
+Tensor AdaptiveAvgPool::operator()(const Tensor& given, Where where) const {
+  return with_hooks(given, [&](const Tensor& x) {
+    const int axes = space_of("adaptive average pool", x);
+    return (axes == 1 ? adaptive_avg_pool1d : axes == 2 ? adaptive_avg_pool2d : adaptive_avg_pool3d)(x, size_, where);
+  });
 }
 std::string AdaptiveAvgPool::describe() const { return fmt::format("AdaptiveAvgPool {}", fmt::join(size_, "x")); }
 
-Tensor AdaptiveMaxPool::operator()(const Tensor& x, Where where) const {
-  const int axes = space_of("adaptive max pool", x);
-  return (axes == 1 ? adaptive_max_pool1d : axes == 2 ? adaptive_max_pool2d : adaptive_max_pool3d)(x, size_, where);
+Tensor AdaptiveMaxPool::operator()(const Tensor& given, Where where) const {
+  return with_hooks(given, [&](const Tensor& x) {
+    const int axes = space_of("adaptive max pool", x);
+    return (axes == 1 ? adaptive_max_pool1d : axes == 2 ? adaptive_max_pool2d : adaptive_max_pool3d)(x, size_, where);
+  });
 }
 std::string AdaptiveMaxPool::describe() const { return fmt::format("AdaptiveMaxPool {}", fmt::join(size_, "x")); }
 
@@ -116,22 +128,24 @@ BatchNorm::BatchNorm(Extent channels, BatchNormOptions options)
   bias_ = parameter("bias", {channels}, Init::zeros());
 }
 
-Tensor BatchNorm::operator()(const Tensor& x, Where where) const {
-  require_channels("batch norm", x, channels_);
-  if (!is_training()) return batch_norm(x, value_of(weight_), value_of(bias_), mean_, variance_, options_.eps, where);
-  const Extent count = x.numel() / channels_;
-  if (count < 2)
-    throw UsageError(
-        fmt::format("batch norm: {} values a channel have no variance; train with more, or call eval()", count));
-  Axes axes{0};
-  for (int i = 2; i < x.rank(); ++i) axes.push_back(i);
-  const auto moved = [&](Variable& running, const Tensor& now) {
-    const Tensor next = cast(detach(now), running.dtype());
-    running.assign(running.value() + (next - running.value()) * options_.momentum);
-  };
-  moved(mean_, mean(x, axes));
-  moved(variance_, var(x, axes));
-  return batch_norm(x, value_of(weight_), value_of(bias_), {}, {}, options_.eps, where);
+Tensor BatchNorm::operator()(const Tensor& given, Where where) const {
+  return with_hooks(given, [&](const Tensor& x) {
+    require_channels("batch norm", x, channels_);
+    if (!is_training()) return batch_norm(x, value_of(weight_), value_of(bias_), mean_, variance_, options_.eps, where);
+    const Extent count = x.numel() / channels_;
+    if (count < 2)
+      throw UsageError(
+          fmt::format("batch norm: {} values a channel have no variance; train with more, or call eval()", count));
+    Axes axes{0};
+    for (int i = 2; i < x.rank(); ++i) axes.push_back(i);
+    const auto moved = [&](Variable& running, const Tensor& now) {
+      const Tensor next = cast(detach(now), running.dtype());
+      running.assign(running.value() + (next - running.value()) * options_.momentum);
+    };
+    moved(mean_, mean(x, axes));
+    moved(variance_, var(x, axes));
+    return batch_norm(x, value_of(weight_), value_of(bias_), {}, {}, options_.eps, where);
+  });
 }
 std::string BatchNorm::describe() const { return fmt::format("BatchNorm {}", channels_); }
 
@@ -143,9 +157,11 @@ GroupNorm::GroupNorm(Extent groups, Extent channels, bool affine, double eps)
   weight_ = parameter("weight", {channels}, Init::ones());
   bias_ = parameter("bias", {channels}, Init::zeros());
 }
-Tensor GroupNorm::operator()(const Tensor& x, Where where) const {
-  require_channels("group norm", x, channels_);
-  return group_norm(x, groups_, value_of(weight_), value_of(bias_), eps_, where);
+Tensor GroupNorm::operator()(const Tensor& given, Where where) const {
+  return with_hooks(given, [&](const Tensor& x) {
+    require_channels("group norm", x, channels_);
+    return group_norm(x, groups_, value_of(weight_), value_of(bias_), eps_, where);
+  });
 }
 std::string GroupNorm::describe() const { return fmt::format("GroupNorm {} in {} groups", channels_, groups_); }
 
@@ -154,9 +170,11 @@ InstanceNorm::InstanceNorm(Extent channels, bool affine, double eps) : channels_
   weight_ = parameter("weight", {channels}, Init::ones());
   bias_ = parameter("bias", {channels}, Init::zeros());
 }
-Tensor InstanceNorm::operator()(const Tensor& x, Where where) const {
-  require_channels("instance norm", x, channels_);
-  return instance_norm(x, value_of(weight_), value_of(bias_), eps_, where);
+Tensor InstanceNorm::operator()(const Tensor& given, Where where) const {
+  return with_hooks(given, [&](const Tensor& x) {
+    require_channels("instance norm", x, channels_);
+    return instance_norm(x, value_of(weight_), value_of(bias_), eps_, where);
+  });
 }
 std::string InstanceNorm::describe() const { return fmt::format("InstanceNorm {}", channels_); }
 
@@ -164,30 +182,38 @@ Upsample::Upsample(Extent scale, Interpolation mode, bool align_corners)
     : scale_(scale), mode_(mode), align_corners_(align_corners) {
   if (scale < 1) throw UsageError(fmt::format("upsample: the scale is {}; it must be at least 1", scale));
 }
-Tensor Upsample::operator()(const Tensor& x, Where where) const {
-  space_of("upsample", x);
-  std::vector<Extent> size(x.shape().begin() + 2, x.shape().end());
-  for (Extent& extent : size) extent *= scale_;
-  return interpolate(x, PerAxis(std::move(size)), mode_, align_corners_, where);
+Tensor Upsample::operator()(const Tensor& given, Where where) const {
+  return with_hooks(given, [&](const Tensor& x) {
+    space_of("upsample", x);
+    std::vector<Extent> size(x.shape().begin() + 2, x.shape().end());
+    for (Extent& extent : size) extent *= scale_;
+    return interpolate(x, PerAxis(std::move(size)), mode_, align_corners_, where);
+  });
 }
 std::string Upsample::describe() const { return fmt::format("Upsample {}", scale_); }
 
-Tensor Flatten::operator()(const Tensor& x, Where where) const { return flatten(x, first_, last_, where); }
+Tensor Flatten::operator()(const Tensor& given, Where where) const {
+  return with_hooks(given, [&](const Tensor& x) { return flatten(x, first_, last_, where); });
+}
 
 ChannelDropout::ChannelDropout(double p) : p_(p) {
   if (!(p >= 0 && p < 1)) throw UsageError(fmt::format("dropout: probability {} must be in [0, 1)", p));
 }
-Tensor ChannelDropout::operator()(const Tensor& x, Where where) const {
-  if (!is_training() || p_ == 0) return x;
-  if (x.rank() < 2)
-    throw ShapeError(fmt::format("dropout of channels: x {} is not [images, channels, ...]", x.shape().to_string()));
-  Shape channels{x.dim(0), x.dim(1)};
-  for (int i = 2; i < x.rank(); ++i) channels.push_back(1);
-  return x * dropout(ones(channels, x.dtype(), x.device()), p_, where);
+Tensor ChannelDropout::operator()(const Tensor& given, Where where) const {
+  return with_hooks(given, [&](const Tensor& x) {
+    if (!is_training() || p_ == 0) return x;
+    if (x.rank() < 2)
+      throw ShapeError(fmt::format("dropout of channels: x {} is not [images, channels, ...]", x.shape().to_string()));
+    Shape channels{x.dim(0), x.dim(1)};
+    for (int i = 2; i < x.rank(); ++i) channels.push_back(1);
+    return x * dropout(ones(channels, x.dtype(), x.device()), p_, where);
+  });
 }
 std::string ChannelDropout::describe() const { return fmt::format("Dropout of channels {}", p_); }
 
 PReLU::PReLU(Extent channels, double initial) : weight_(parameter("weight", {channels}, Init::constant(initial))) {}
-Tensor PReLU::operator()(const Tensor& x, Where where) const { return prelu(x, weight_, where); }
+Tensor PReLU::operator()(const Tensor& given, Where where) const {
+  return with_hooks(given, [&](const Tensor& x) { return prelu(x, weight_, where); });
+}
 
 }  // namespace weft::nn

@@ -33,9 +33,11 @@ Linear::Linear(Extent in, Extent out, LinearOptions options)
   if (options.bias) bias_ = parameter("bias", {out}, options.bias_init.value_or(Init::kaiming_uniform(in)));
 }
 
-Tensor Linear::operator()(const Tensor& x, Where where) const {
-  require_width("linear", x, in_, where);
-  return linear(x, weight_, bias_ ? bias_->value() : Tensor(), where);
+Tensor Linear::operator()(const Tensor& given, Where where) const {
+  return with_hooks(given, [&](const Tensor& x) {
+    require_width("linear", x, in_, where);
+    return linear(x, weight_, bias_ ? bias_->value() : Tensor(), where);
+  });
 }
 
 std::string Linear::describe() const { return fmt::format("Linear {} -> {}{}", in_, out_, bias_ ? "" : ", no bias"); }
@@ -45,7 +47,9 @@ Embedding::Embedding(Extent rows, Extent width, Init init)
       width_(checked("embedding", "the width", width)),
       weight_(parameter("weight", {rows, width}, init)) {}
 
-Tensor Embedding::operator()(const Tensor& indices, Where where) const { return embedding(weight_, indices, where); }
+Tensor Embedding::operator()(const Tensor& given, Where where) const {
+  return with_hooks(given, [&](const Tensor& indices) { return embedding(weight_, indices, where); });
+}
 
 std::string Embedding::describe() const { return fmt::format("Embedding {} x {}", rows_, width_); }
 
@@ -56,9 +60,11 @@ LayerNorm::LayerNorm(Extent width, bool bias, double eps)
   if (bias) bias_ = parameter("bias", {width}, Init::zeros());
 }
 
-Tensor LayerNorm::operator()(const Tensor& x, Where where) const {
-  require_width("layer norm", x, width_, where);
-  return layer_norm(x, weight_, bias_ ? bias_->value() : Tensor(), eps_, where);
+Tensor LayerNorm::operator()(const Tensor& given, Where where) const {
+  return with_hooks(given, [&](const Tensor& x) {
+    require_width("layer norm", x, width_, where);
+    return layer_norm(x, weight_, bias_ ? bias_->value() : Tensor(), eps_, where);
+  });
 }
 
 std::string LayerNorm::describe() const { return fmt::format("LayerNorm {}", width_); }
@@ -66,9 +72,11 @@ std::string LayerNorm::describe() const { return fmt::format("LayerNorm {}", wid
 RMSNorm::RMSNorm(Extent width, double eps)
     : width_(checked("RMS norm", "the width", width)), eps_(eps), weight_(parameter("weight", {width}, Init::ones())) {}
 
-Tensor RMSNorm::operator()(const Tensor& x, Where where) const {
-  require_width("RMS norm", x, width_, where);
-  return rms_norm(x, weight_, eps_, where);
+Tensor RMSNorm::operator()(const Tensor& given, Where where) const {
+  return with_hooks(given, [&](const Tensor& x) {
+    require_width("RMS norm", x, width_, where);
+    return rms_norm(x, weight_, eps_, where);
+  });
 }
 
 std::string RMSNorm::describe() const { return fmt::format("RMSNorm {}", width_); }
@@ -77,8 +85,8 @@ Dropout::Dropout(double p) : p_(p) {
   if (!(p >= 0 && p < 1)) throw UsageError(fmt::format("dropout: probability {} must be in [0, 1)", p));
 }
 
-Tensor Dropout::operator()(const Tensor& x, Where where) const {
-  return is_training() && p_ > 0 ? dropout(x, p_, where) : x;
+Tensor Dropout::operator()(const Tensor& given, Where where) const {
+  return with_hooks(given, [&](const Tensor& x) { return is_training() && p_ > 0 ? dropout(x, p_, where) : x; });
 }
 
 std::string Dropout::describe() const { return fmt::format("Dropout {}", p_); }

@@ -95,6 +95,23 @@ Tensor multinomial(const Tensor& weights, Extent count, bool replacement, Where 
   return minimum(drawn, last);
 }
 
+// The largest of logits + gumbel is drawn in proportion to e^logits.
+Tensor categorical(const Tensor& logits, Where where) {
+  float_like("categorical", logits, where);
+  if (logits.rank() == 0 || logits.dim(-1) == 0)
+    throw ShapeError(graph::describe("categorical", "there are no classes", {{"logits", logits}}, where));
+  const Tensor x = cast(logits, compute_type(logits.dtype()), where);
+  return argmax(x - log(waiting_time(x.shape(), x.dtype(), where)), -1);
+}
+
+Tensor rrelu(const Tensor& x, double lower, double upper, bool training, Where where) {
+  float_like("rrelu", x, where);
+  if (!(lower <= upper)) throw UsageError(fmt::format("rrelu: no slope is between {} and {}", lower, upper));
+  if (!training) return elementwise("leaky_relu", {x}, {(lower + upper) / 2}, where);
+  const Tensor slope = rand_like(x, lower, upper, where);
+  return weft::where(x < 0.0, x * slope, x, where);
+}
+
 Tensor exponential(const Shape& shape, double rate, DType type, Where where) {
   check_extents("exponential", shape);
   if (!(rate > 0)) throw UsageError(fmt::format("exponential: rate {} is not positive", rate));
@@ -235,6 +252,39 @@ const std::vector<OpRow>& rows_of_distributions() {
            [](const Arguments& a) {
              take_seed(a);
              return Tensors{multinomial(a.input(0), a.integer("count"), a.boolean("replacement"))};
+           }},
+      {.name = "categorical",
+       .family = "random",
+       .inputs = {{"logits", ops::DTypes::floats}},
+       .attributes = {random_seed()},
+       .result = "i32",
+       .differentiable = false,
+       .doc = "A position along the last axis for each line, drawn in proportion to e^logits.",
+       .cases = {{"lines", {{{40, 7}}}, {{"seed", Extent{7}}}}},
+       .errors = {{"a scalar", {{{}}}, {}, "there are no classes"}},
+       .apply =
+           [](const Arguments& a) {
+             take_seed(a);
+             return Tensors{categorical(a.input(0))};
+           }},
+      {.name = "rrelu",
+       .family = "random",
+       .inputs = {{"x", ops::DTypes::floats}},
+       .attributes = {random_number("lower", 0.125, "least slope"),
+                      random_number("upper", 1.0 / 3, "largest slope"),
+                      {.name = "training",
+                       .type = graph::AttributeType::boolean,
+                       .default_value = true,
+                       .doc = "draws slopes; otherwise each is the mean of the bounds"},
+                      random_seed()},
+       .doc = "x where it is not negative, else x times a slope drawn between two bounds.",
+       .cases = {{"slopes", {{{10, 100}}}, {{"seed", Extent{7}}}, false},
+                 {"one slope", {{{5, 6}}}, {{"training", false}}}},
+       .errors = {{"bounds", {{{3}}}, {{"lower", 0.5}}, "no slope is between 0.5 and"}},
+       .apply =
+           [](const Arguments& a) {
+             take_seed(a);
+             return Tensors{rrelu(a.input(0), a.number("lower"), a.number("upper"), a.boolean("training"))};
            }},
       {.name = "exponential",
        .family = "random",

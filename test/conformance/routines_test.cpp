@@ -4,12 +4,14 @@
 
 #include "conformance/device_run.hpp"
 #include "graph/cache.hpp"
+#include "graph/grouped.hpp"
 #include "graph/linear_algebra.hpp"
 #include "graph/packed.hpp"
 #include "graph/recurrence.hpp"
 #include "graph/scatter.hpp"
 #include "runtime/packed_matrix.hpp"
 #include "weft/inference.hpp"
+#include "weft/ops/grouped.hpp"
 #include "weft/ops/order.hpp"
 
 namespace weft::test {
@@ -327,6 +329,26 @@ TEST_F(Routines, ScatterAddsAlongAnAxis) {
     ASSERT_EQ(kernels_.size(), 1u);
     EXPECT_TRUE(std::holds_alternative<kernel::CallKernel>(kernels_[0]));
   }
+}
+
+TEST_F(Routines, GroupedProducts) {
+  struct Case {
+    Extent n, k, m;
+    std::vector<double> ends;
+  };
+  for (const Case& c : {Case{37, 19, 70, {0, 9, 10, 33}}, {64, 33, 5, {64}}, {3, 1, 1, {2, 1, 7}}, {8, 6, 9, {-4, 5}}})
+    for (const bool transposed : {false, true}) {
+      const auto groups = static_cast<Extent>(c.ends.size());
+      const auto x = noise(c.n * c.k), weights = noise(groups * c.k * c.m), y = noise(c.n * c.m);
+      expect_same([&](Side& side) {
+        const Tensor rows = side.arguments.make({c.n, c.k}, x),
+                     ends = side.arguments.make({groups}, c.ends, DType::i32);
+        const Shape shape = transposed ? Shape{groups, c.m, c.k} : Shape{groups, c.k, c.m};
+        return std::vector<Tensor>{grouped_matmul(rows, side.arguments.make(shape, weights), ends, transposed),
+                                   grouped_outer(rows, side.arguments.make({c.n, c.m}, y), ends)};
+      });
+      EXPECT_EQ(kernels_.size(), 2u);
+    }
 }
 
 TEST_F(Routines, EveryOneHasAReference) {

@@ -17,6 +17,7 @@
 #include "graph/packed.hpp"
 #include "graph/scan.hpp"
 #include "graph/scatter.hpp"
+#include "reference/grouped.hpp"
 #include "reference/packed.hpp"
 #include "reference/recurrence.hpp"
 #include "reference/values.hpp"
@@ -365,6 +366,8 @@ inline std::vector<RoutineReference> routine_references() {
           {&graph::sort_row(), run_sort},
           {&graph::linear_recurrence_row(), run_linear_recurrence},
           {&graph::scatter_along_row(), run_scatter_along},
+          {&graph::grouped_matmul_row(), run_grouped_matmul},
+          {&graph::grouped_outer_row(), run_grouped_outer},
           {&graph::recurrence_row(), run_recurrence},
           {&graph::recurrence_backward_row(), run_recurrence_backward}};
 }

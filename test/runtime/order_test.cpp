@@ -167,6 +167,33 @@ TEST(Distributions, DrawsFollowTheirWeights) {
   EXPECT_EQ(all, (Ints{0, 2, 3}));
 }
 
+TEST(Distributions, CategoriesFollowTheirLogits) {
+  manual_seed(3);
+  const Tensor logits = expand(tensor<float>({0, std::log(3.0f), -INFINITY, std::log(6.0f)}), {20000, 4});
+  const Floats counts = cast(bincount(categorical(logits), {}, 4), DType::f32).to_vector<float>();
+  const Floats shares = {0.1f, 0.3f, 0, 0.6f};
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(counts[i] / 20000, shares[i], shares[i] == 0 ? 0 : 0.02) << i;
+}
+
+TEST(Distributions, RandomSlopesAreWithinTheirBounds) {
+  manual_seed(3);
+  const Tensor x = expand(tensor<float>({-1, 2}), {5000, 2});
+  const Tensor y = rrelu(x, 0.2, 0.6).eval();
+  const Floats below = (-select(y, 1, 0)).to_vector<float>();
+  double total = 0;
+  for (const float v : below) {
+    EXPECT_TRUE(v >= 0.2f && v <= 0.6f) << v;
+    total += v;
+  }
+  EXPECT_NEAR(total / 5000, 0.4, 0.01);
+  EXPECT_EQ(amin(select(y, 1, 1)).item<float>(), 2);
+  EXPECT_FLOAT_EQ(rrelu(x, 0.2, 0.6, false).to_vector<float>()[0], -0.4f);
+  const Tensor leaf = full({100}, -1);
+  const Tensor out = rrelu(leaf, 0.2, 0.6);
+  for (const float v : (grad(sum(out), leaf) + out).to_vector<float>())
+    EXPECT_FLOAT_EQ(v, 0);  // the slope that was drawn
+}
+
 TEST(Making, RangesOfNumbers) {
   EXPECT_EQ(arange(2, 9, 3).to_vector<std::int32_t>(), (Ints{2, 5, 8}));
   EXPECT_EQ(arange(1, 0, -0.25).to_vector<float>(), (Floats{1, 0.75f, 0.5f, 0.25f}));

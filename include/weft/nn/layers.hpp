@@ -101,9 +101,10 @@ class Sequential : public Module {
     return *this;
   }
   Tensor operator()(const Tensor& x) const {
-    Tensor y = x;
-    for (const auto& step : steps_) y = step(y);
-    return y;
+    return with_hooks(x, [&](Tensor y) {
+      for (const auto& step : steps_) y = step(y);
+      return y;
+    });
   }
   std::size_t size() const { return steps_.size(); }
   std::string describe() const override { return "Sequential of " + std::to_string(steps_.size()); }

@@ -43,6 +43,7 @@ class Parameter {
 };
 
 namespace detail {
+struct ModuleHooks;
 /// Throws if a module in these bytes, other than `module`, has no parent.
 void check_members(const Module& module, const void* begin, std::size_t bytes);
 }  // namespace detail
@@ -102,6 +103,8 @@ class Module {
   virtual std::string describe() const { return "Module"; }
   /// Floating-point operations of one row (one token) of a forward pass in this module, without its children.
   virtual double own_flops() const { return 0; }
+  /// Whether operator() runs the hooks of this module. If not, registering one is an error.
+  virtual bool runs_hooks() const { return true; }
 
  protected:
   /// Names a child that outlives this module or is a member of it.
@@ -109,14 +112,25 @@ class Module {
   void add(std::string_view name, Module& child);
   /// An f32 parameter. Errors: UsageError for the name, as above; ShapeError for a negative extent.
   Parameter parameter(std::string_view name, const Shape& shape, const Init& init, ParameterOptions options = {});
+  /// compute(x) with the hooks of this module around it (weft/nn/hooks.hpp). An operator() passes its work to this function, or
+  /// else its hooks do not run.
+  template <class F>
+  Tensor with_hooks(const Tensor& x, F&& compute) const {
+    if (!hooks_) return compute(x);
+    const Tensor input = before_call(x);
+    return after_call(input, compute(input));
+  }
   /// State that is saved but not trained.
   Variable buffer(std::string_view name, const Tensor& initial);
 
  private:
   friend class Parameter;
+  friend detail::ModuleHooks& hooks_of(Module& module);
   template <class M>
   friend class Child;
   void check_name(std::string_view name) const;
+  Tensor before_call(const Tensor& x) const;
+  Tensor after_call(const Tensor& input, const Tensor& output) const;
   const Module& root() const;
   template <class F>
   void visit(const std::string& prefix, F&& f) const;
@@ -129,6 +143,7 @@ class Module {
   std::vector<std::pair<std::string, Module*>> children_;
   std::vector<std::shared_ptr<Parameter::Record>> parameters_;
   std::vector<NamedVariable> buffers_;
+  std::shared_ptr<detail::ModuleHooks> hooks_;  // null until one is registered
 };
 
 /// Looks for members that are modules and were not added, which would be neither trained nor saved. `Child`, `ModuleList`,

@@ -27,6 +27,8 @@ class Recurrent : public Module {
  public:
   std::string describe() const override;
 
+  bool runs_hooks() const override { return false; }
+
  protected:
   enum class Cell { rnn, gru, lstm };
   /// Errors: ShapeError for an extent below 1; UsageError unless 0 <= dropout < 1.

@@ -24,6 +24,13 @@ namespace weft {
 /// Errors    ShapeError for a scalar, for no weights, and for more than n without replacement
 [[nodiscard]] Tensor multinomial(const Tensor& weights, Extent count, bool replacement = false,
                                  Where where = Where::current());
+/// A position along the last axis for each line, drawn in proportion to e^logits: multinomial of a softmax, one draw.
+/// Shapes    logits [..., n] -> [...], i32. Errors: ShapeError for a scalar and for no classes
+[[nodiscard]] Tensor categorical(const Tensor& logits, Where where = Where::current());
+/// x where it is not negative, else x times a slope. In training each element draws a slope in [lower, upper); otherwise it is
+/// their mean. Gradient: to x, with the slope that was drawn. Errors: DTypeError; UsageError for lower > upper
+[[nodiscard]] Tensor rrelu(const Tensor& x, double lower = 0.125, double upper = 1.0 / 3, bool training = true,
+                           Where where = Where::current());
 /// Density rate e^(-rate x).
 [[nodiscard]] Tensor exponential(const Shape& shape, double rate = 1, DType type = DType::f32,
                                  Where where = Where::current());

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "backend/cpu/cache.hpp"
+#include "backend/cpu/grouped.hpp"
 #include "backend/cpu/linear_algebra.hpp"
 #include "backend/cpu/recurrence.hpp"
 #include "backend/cpu/sample.hpp"
@@ -14,6 +15,7 @@
 #include "compile/call_attributes.hpp"
 #include "graph/attention.hpp"
 #include "graph/cache.hpp"
+#include "graph/grouped.hpp"
 #include "graph/linear_algebra.hpp"
 #include "graph/order.hpp"
 #include "graph/packed.hpp"
@@ -80,7 +82,8 @@ CallEntry computed_by(void (*run)(const kernel::CallKernel&, std::span<char* con
   return {.prepare = [run](const kernel::CallKernel& k) { return prepare_function(k, run, false); }};
 }
 
-CallEntry recurrence_entry(void (*run)(const kernel::CallKernel&, std::span<char* const>, std::span<char* const>)) {
+// A function of whole operands of floats that are not narrow.
+CallEntry wide_entry(void (*run)(const kernel::CallKernel&, std::span<char* const>, std::span<char* const>)) {
   CallEntry entry = computed_by(run);
   entry.accepts = [](const graph::Call& call) { return !is_narrow(call.input(0).dtype()); };
   return entry;
@@ -121,8 +124,10 @@ backend::CallTable<CallEntry>& calls() {
        {&graph::scatter_along_row(),
         {.accepts = accepts_scatter_along,
          .prepare = [](const kernel::CallKernel& k) { return prepare_function(k, run_scatter_along, false); }}},
-       {&graph::recurrence_row(), recurrence_entry(run_recurrence)},
-       {&graph::recurrence_backward_row(), recurrence_entry(run_recurrence_backward)},
+       {&graph::grouped_matmul_row(), wide_entry(run_grouped_matmul)},
+       {&graph::grouped_outer_row(), wide_entry(run_grouped_outer)},
+       {&graph::recurrence_row(), wide_entry(run_recurrence)},
+       {&graph::recurrence_backward_row(), wide_entry(run_recurrence_backward)},
        {&graph::solve_row(), computed_by(run_solve)},
        {&graph::solve_triangular_row(), computed_by(run_solve_triangular)},
        {&graph::slogdet_row(), computed_by(run_slogdet)},

@@ -2,6 +2,7 @@
 
 #include "backend/webgpu/wgsl/cache.hpp"
 #include "backend/webgpu/wgsl/cache_attention.hpp"
+#include "backend/webgpu/wgsl/grouped.hpp"
 #include "backend/webgpu/wgsl/quantised.hpp"
 #include "backend/webgpu/wgsl/sample.hpp"
 #include "backend/webgpu/wgsl/scan.hpp"
@@ -10,6 +11,7 @@
 #include "compile/call_attributes.hpp"
 #include "graph/attention.hpp"
 #include "graph/cache.hpp"
+#include "graph/grouped.hpp"
 #include "graph/order.hpp"
 #include "graph/packed.hpp"
 #include "graph/scan.hpp"
@@ -30,6 +32,8 @@ bool accepts_scan(const graph::Call& call) {
   const bool counts = &call.row() == &graph::cumsum_row() || &call.row() == &graph::cumprod_row();
   return has_32_bits(type) || (type == DType::boolean && counts);
 }
+
+bool accepts_grouped(const graph::Call& call) { return call.input(0).dtype() == DType::f32; }
 
 bool accepts_sort(const graph::Call& call) {
   const Extent axis = call.attributes<graph::SortAttributes>().axis;
@@ -63,6 +67,8 @@ backend::CallTable<CallEntry>& calls() {
                  {&graph::cummax_row(), {.accepts = accepts_scan, .render = render_scan}},
                  {&graph::cummin_row(), {.accepts = accepts_scan, .render = render_scan}},
                  {&graph::linear_recurrence_row(), {.accepts = accepts_scan, .render = render_scan}},
+                 {&graph::grouped_matmul_row(), {.accepts = accepts_grouped, .render = render_grouped_matmul}},
+                 {&graph::grouped_outer_row(), {.accepts = accepts_grouped, .render = render_grouped_outer}},
                  {&graph::sort_row(), {.accepts = accepts_sort, .render = render_sort}},
                  {&graph::scatter_along_row(), {.accepts = accepts_scatter_along, .render = render_scatter_along}},
                  {&graph::sample_token_row(), {.render = render_sample_token}},
