@@ -14,7 +14,6 @@ KNOWN = {
     **{("__rpow__", stage): ("differs", "PyTorch copies the base, so no gradient reaches it") for stage in ("backward", "second")},
     **{("byte", "forward", kind): ("differs", "a negative float becomes 0 in Weft, which saturates; PyTorch wraps") for kind in ("f32", "f64", "f16", "bf16")},
     ("index_put", "backward"): ("differs", "of several values for one place PyTorch gives a gradient to each; in Weft to the one that stays"),
-    ("put", "backward"): ("differs", "of several values for one place PyTorch gives a gradient to each; in Weft to the one that stays"),
     ("logcumsumexp", "backward", "f32"): (200, "e^(x - y) of numbers near 10,000: y is rounded to f32"),
     **{("linalg.eigvalsh", stage): ("differs", "the samples are not symmetric: PyTorch reads one triangle, Weft the mean of both")
        for stage in ("forward", "backward", "second")},

@@ -105,13 +105,20 @@ def diff(w, x, n=1, dim=-1, prepend=None, append=None):
     return w("diff", w("concat", *parts, axis=dim) if len(parts) > 1 else x, order=n, axis=dim)
 
 
+def has_few_values(x):
+    """Types whose samples have many equal elements; PyTorch's sort of these keeps no order unless it is asked to."""
+    return x.dtype in (torch.bool, torch.float16, torch.bfloat16)
+
+
 @op("sort")
 def sort(w, x, dim=-1, descending=False, stable=False):
-    return w.many("sort", 2, x, axis=axis_of(x, dim), descending=descending)
+    results = w.many("sort", 2, x, axis=axis_of(x, dim), descending=descending)
+    return results if stable or not has_few_values(x) else [results[0], None]
 
 
 @op("argsort")
 def argsort(w, x, dim=-1, descending=False):
+    need(not has_few_values(x), "an order of equal elements")
     return w("argsort", x, axis=axis_of(x, dim), descending=descending)
 
 
