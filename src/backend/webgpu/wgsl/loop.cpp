@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "backend/webgpu/wgsl/reduction.hpp"
@@ -26,6 +29,54 @@ void check_extent(const LoopKernel& kernel) {
     throw DeviceError(
         fmt::format("webgpu: kernel {} runs over {} x {} elements, and a shader counts to 2^32; use a smaller batch",
                     kernel.name, kernel.outer, kernel.inner));
+}
+
+constexpr Extent kBlock = 32;  // elements of a side of a block; a workgroup has one of 32 x 32, by fours
+
+/// Elements as [.., across, between, along], where an operand has its neighbours across and another one along.
+struct Turned {
+  Extent across, between, along;
+};
+
+/// The axes for blocks, if a loaded operand is turned against the order of the elements. Each line that it reads then serves all
+/// of a block, and not one element.
+std::optional<Turned> turned_axes(const LoopKernel& kernel, const std::vector<bool>& needed, Extent total) {
+  for (std::size_t s = 0; s < kernel.steps.size(); ++s) {
+    const Step& step = kernel.steps[s];
+    if (!needed[s] || step.kind != StepKind::load) continue;
+    std::vector<Extent> extents, strides;  // merged where neighbours are contiguous
+    Extent points = 1;
+    for (std::size_t d = 0; d < step.view.extents.size(); ++d) {
+      const Extent extent = step.view.extents[d], stride = step.view.strides[d];
+      points *= extent;
+      if (extent == 1) continue;
+      if (!strides.empty() && strides.back() == stride * extent) {
+        extents.back() *= extent;
+        strides.back() = stride;
+      } else {
+        extents.push_back(extent);
+        strides.push_back(stride);
+      }
+    }
+    if (points != total || extents.size() < 2 || std::abs(strides.back()) < kBlock) continue;
+    const auto found = std::find(strides.begin(), strides.end(), 1);
+    if (found == strides.end()) continue;
+    const auto at = static_cast<std::size_t>(found - strides.begin());
+    Turned turned{extents[at], 1, extents.back()};
+    for (std::size_t d = at + 1; d + 1 < extents.size(); ++d) turned.between *= extents[d];
+    if (turned.across % kBlock == 0 && turned.along % kBlock == 0) return turned;
+  }
+  return {};
+}
+
+/// The first of the four elements of item `item`, of which 256 neighbours are a block.
+std::string element_in_block(const Turned& turned) {
+  const std::string block = divided("item", kLoopThreads), in = modulo("item", kLoopThreads);
+  const std::string row = divided(in, kBlock / 4), column = modulo(in, kBlock / 4);
+  const Extent blocks = turned.along / kBlock;
+  const std::string rest = divided(block, blocks), outer = divided(rest, turned.between);
+  return fmt::format("(({} * {}u + {}) * {}u + {}) * {}u + {} * {}u + {} * 4u", outer, kBlock, row, turned.between,
+                     modulo(rest, turned.between), turned.along, modulo(block, blocks), kBlock, column);
 }
 
 void render_elementwise(const LoopKernel& kernel, const Target& target, Rendered& rendered) {
@@ -67,7 +118,10 @@ void render_elementwise(const LoopKernel& kernel, const Target& target, Rendered
       writer.line(fmt::format("if (item < {}u) {{", items));
       writer.indent();
     }
-    writer.line(width == 4 ? "let i = item * 4u;" : "let i = item;");
+    const auto turned = width == 4 ? turned_axes(kernel, needed, total) : std::nullopt;
+    writer.line(turned       ? fmt::format("let i = {};", element_in_block(*turned))
+                : width == 4 ? "let i = item * 4u;"
+                             : "let i = item;");
     for (std::size_t s = 0; s < kernel.steps.size(); ++s)
       if (needed[s]) writer.write(static_cast<int>(s));
     for (const kernel::Store& store : kernel.stores) {

@@ -155,6 +155,25 @@ TEST_F(WgslLoopTest, ViewsBroadcastPermuteFlipSliceAndPad) {
   b.check();
 }
 
+// Neighbours of the operand are far apart in the result, with an axis between them or without.
+TEST_F(WgslLoopTest, TurnedOperandsAreReadInBlocks) {
+  std::mt19937 random(14);
+  const std::vector<View> views = {{{96, 64}, {1, 96}, 0, {}},
+                                   {{2, 64, 3, 32}, {64 * 3 * 32, 1, 64, 64 * 3}, 0, {}},
+                                   {{64, 96}, {1, 64}, 0, {{0, 64}, {5, 90}}}};
+  for (const DType type : {DType::f32, DType::f16})
+    for (const View& view : views) {
+      Extent count = 1;
+      for (const Extent extent : view.extents) count *= extent;
+      Builder b(count);
+      const int turned = b.load(Level::outer, random_buffer(random, type, count), view);
+      const int straight = b.load(Level::outer, random_buffer(random, DType::f32, count), {{count}, {1}, 0, {}});
+      b.loop.steps[static_cast<std::size_t>(turned)].type = DType::f32;
+      b.store(b.map(Op::add, DType::f32, turned, straight), DType::f32, {{count}, {1}, 0, {}}, count, 3);
+      b.check();
+    }
+}
+
 TEST_F(WgslLoopTest, BoolsAndIntegersKeepTheirMemoryForm) {
   std::mt19937 random(3);
   for (Extent n : {64, 37}) {
