@@ -22,9 +22,9 @@ enum class CacheType : std::uint8_t { f32, f16, q8 };
 [[nodiscard]] Tensor write_rows(const Tensor& cache, const Tensor& rows, const Tensor& at,
                                 CacheType type = CacheType::f32, Where where = Where::current());
 
-/// x W^T + b with weights in blocks, or packed: a row of W is read once, and never becomes f32 in memory. `linear` of such
-/// weights is this op with `exact`. Without `exact`, x may be rounded to eight bits, with a scale for each 32 elements of a
-/// row. Rows of x for which `chosen` is zero are skipped: x W^T is zero there, whatever x and W hold. If no row is chosen, W is
+/// x W^T + b with weights in blocks, or packed. `linear` of such weights is this op with `exact`. Without `exact`, x may be
+/// rounded: to eight bits, with a scale for each 32 elements of a row, or to f16, as W then is, with a scale for each row.
+/// Rows of x for which `chosen` is zero are skipped: x W^T is zero there, whatever x and W hold. If no row is chosen, W is
 /// not read.
 ///
 /// Shapes    x [..., k], W [n, k], b [n] or undefined, chosen [the number of rows of x] -> [..., n]

@@ -145,7 +145,7 @@ struct PackedMatmulKernel {
   std::string name;
   Extent m = 0, n = 0, k = 0;
   BlockType block_type = BlockType::f32;
-  bool exact = true;  // A stays f32; else the device may round it to eight bits, with a scale for each 32 elements
+  bool exact = true;  // A stays f32; else the device may round it, as packed_linear says (weft/inference.hpp)
   Operand a;          // rows are a_row elements apart, and the elements of a row are neighbours
   Extent a_row = 0;
   Operand weights;  // all of the packed matrix, as u32 words

@@ -26,7 +26,7 @@ bool overlap(const BoundRange& a, const BoundRange& b) {
 bool must_follow(const RenderedDispatch& later, const RenderedDispatch& earlier) {
   for (const BoundRange& a : later.bindings)
     for (const BoundRange& b : earlier.bindings)
-      if ((a.written || b.written) && overlap(a, b)) return true;
+      if ((a.changes() || b.changes()) && overlap(a, b)) return true;
   return false;
 }
 

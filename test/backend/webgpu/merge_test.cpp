@@ -102,6 +102,19 @@ TEST(MergeTest, OverlappingRangesOfABufferThatIsWrittenStayApart) {
   EXPECT_EQ(merged.size(), 2u);
 }
 
+// A buffer that is written is declared so in all its bindings, but what only reads it waits for nothing.
+TEST(MergeTest, RangesThatAreOnlyReadDoNotOrderDispatches) {
+  const auto reads = [](const char* name, Extent to) {
+    RenderedDispatch dispatch = plus_one(name, range(0), range(0, static_cast<std::uint64_t>(to) * 1024));
+    dispatch.bindings[0].written = dispatch.bindings[0].only_read = true;
+    return dispatch;
+  };
+  const auto merged = merge_dispatches({reads("a", 1), reads("b", 2)}, kTarget);
+  EXPECT_EQ(names(merged), Names{"a | b"});
+  const auto chain = merge_dispatches({reads("a", 1), plus_one("b", range(0, 1024), range(1))}, kTarget);
+  EXPECT_EQ(names(chain), (Names{"a", "b"}));
+}
+
 TEST(MergeTest, LongOrManyOrUnknownWorkIsLeftAlone) {
   std::vector<RenderedDispatch> dispatches{plus_one("a", range(0), range(1)), plus_one("b", range(0), range(2)),
                                            plus_one("c", range(0), range(3)), plus_one("d", range(0), range(4))};

@@ -85,23 +85,36 @@ void render_write_rows(const CallKernel& kernel, const Target& target, Scratch& 
   };
   std::string body;
   const auto line = [&](const std::string& text) { body += "  " + text + "\n"; };
+  ShaderPieces shader{.threads = kWriteThreads};
+  if (count > 1) {
+    // If places are equal, the last one counts. The threads look together for later places that are those of their rows.
+    shader.share("overwritten", "atomic<u32>", kWriteThreads / std::min<Extent>(units, kWriteThreads) + 2);
+    line(fmt::format("let first = {};", divided(fmt::format("(group * {}u)", kWriteThreads), units)));
+    line(fmt::format("let end = min({} + 1u, {}u);",
+                     divided(fmt::format("(group * {0}u + {1}u)", kWriteThreads, kWriteThreads - 1), units), count));
+    line("if (thread < end - first) { atomicStore(&$overwritten[thread], 0u); }");
+    line("workgroupBarrier();");
+    line("for (var t = first; t < end; t++) {");
+    line(fmt::format("  let row = {};", place("t")));
+    line(fmt::format("  for (var later = t + 1u + thread; later < {}u; later += {}u) {{", count, kWriteThreads));
+    line(fmt::format("    if ({} == row) {{ atomicStore(&$overwritten[t - first], 1u); }}", place("later")));
+    line("  }");
+    line("}");
+    line("workgroupBarrier();");
+  }
   line(fmt::format("let number = group * {}u + thread;", kWriteThreads));
   line(fmt::format("if (number < {}u) {{", count * units));
   line(fmt::format("  let t = {};", divided("number", units)));
   line(fmt::format("  let u = {};", modulo("number", units)));
   line(fmt::format("  let row = {};", place("t")));
-  line(fmt::format("  var last = row >= 0 && row < {};", rows));
-  // If places are equal, the last one counts.
-  if (count > 1)
-    line(fmt::format("  for (var later = t + 1u; later < {}u; later++) {{ last = last && row != {}; }}", count,
-                     place("later")));
-  line("  if (last) {");
+  line(fmt::format("  if (row >= 0 && row < {}{}) {{", rows,
+                   count > 1 ? " && atomicLoad(&$overwritten[t - first]) == 0u" : ""));
   line(fmt::format("    let source = t * {}u;", width));
   line(fmt::format("    let place = u32(row) * {}u;", words));
   body += write_unit(type, bindings, from, out);
   line("  }");
   line("}");
-  ShaderPieces shader{.threads = kWriteThreads, .body = std::move(body)};
+  shader.body = std::move(body);
   rendered.dispatches.push_back(dispatch_of(kernel.name, std::move(shader), bindings, groups, target));
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 #include <utility>
 
 #include "backend/webgpu/wgsl/cache_rows.hpp"
@@ -55,8 +56,14 @@ class CacheAttentionWriter {
   }
 
   void render(Scratch& scratch, Rendered& rendered) {
+    const Operand parts = render_parts(scratch, rendered);
+    if (splits_ > 1) rendered.dispatches.push_back(join(parts));
+  }
+
+  /// The dispatch that visits the keys; returns where it writes.
+  Operand render_parts(Scratch& scratch, Rendered& rendered) {
     Operand out = kernel_.out();
-    if (splits_ > 1) out = scratch.add(DType::f32, tokens_ * heads_ * splits_ * (width_ + 2));
+    if (splits_ > 1) out = scratch.add(DType::f32, tokens_ * heads_ * splits_ * pitch());
     Bindings bindings(target_, kernel_.name);
     const int q = bindings.add(kernel_.reads[0], false), k = bindings.add(kernel_.reads[1], false),
               v = bindings.add(kernel_.reads[2], false), first = bindings.add(kernel_.reads[3], false),
@@ -111,10 +118,19 @@ class CacheAttentionWriter {
     }
     shader.body = std::move(text_);
     rendered.dispatches.push_back(dispatch_of(kernel_.name, std::move(shader), bindings, groups, target_));
-    if (splits_ > 1) rendered.dispatches.push_back(join(out));
+    return out;
+  }
+
+  /// Parts that can be read by fours.
+  std::optional<AttentionParts> parts_by_fours() const {
+    if (splits_ == 1 || width_ % 4 != 0) return {};
+    return AttentionParts{{}, heads_, width_, splits_, pitch()};
   }
 
  private:
+  /// Elements of a part: its channels, the largest score, the sum of exponentials.
+  Extent pitch() const { return width_ + (width_ % 4 == 0 ? 4 : 2); }
+
   void line(const std::string& text) { text_ += "  " + text + "\n"; }
   bool uses_subgroups() const { return target_.subgroup_size >= 2 && threads_ % target_.subgroup_size == 0; }
   Extent parts() const { return uses_subgroups() ? threads_ / target_.subgroup_size : threads_; }
@@ -264,7 +280,7 @@ class CacheAttentionWriter {
   /// The result of a head, or a part of it: threads below fours_ have four channels each.
   void write_row(const Bindings& bindings, int to, Extent g) {
     if (splits_ == 1) line(fmt::format("  mix{0} = select(vec4f(), mix{0} / total{0}, end > begin);", g));
-    const Extent pitch = splits_ > 1 ? width_ + 2 : width_;
+    const Extent pitch = splits_ > 1 ? this->pitch() : width_;
     const std::string row = splits_ > 1 ? fmt::format("((t * {}u + head0 + {}u) * {}u + split)", heads_, g, splits_)
                                         : fmt::format("(t * {}u + head0 + {}u)", heads_, g);
     line(fmt::format("  let at = {} * {}u + {}u;", row, pitch, bindings.base(to)));
@@ -393,8 +409,8 @@ class CacheAttentionWriter {
     std::string body;
     const auto line = [&](const std::string& text) { body += "  " + text + "\n"; };
     const auto part = [&](const std::string& at) {
-      return bindings.load(
-          from, fmt::format("(row * {}u + i) * {}u + {} + {}u", splits_, width_ + 2, at, bindings.base(from)));
+      return bindings.load(from,
+                           fmt::format("(row * {}u + i) * {}u + {} + {}u", splits_, pitch(), at, bindings.base(from)));
     };
     line(fmt::format("let number = group * {}u + thread;", kJoinThreads));
     line(fmt::format("if (number < {}u) {{", all));
@@ -431,6 +447,17 @@ class CacheAttentionWriter {
 void render_cache_attention(const CallKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered) {
   if (kernel.shape().numel() == 0) return;
   CacheAttentionWriter(kernel, target).render(scratch, rendered);
+}
+
+std::optional<AttentionParts> render_attention_parts(const CallKernel& kernel, const Target& target, Scratch& scratch,
+                                                     Rendered& rendered,
+                                                     const std::function<bool(const AttentionParts&)>& suits) {
+  if (kernel.shape().numel() == 0) return {};
+  CacheAttentionWriter writer(kernel, target);
+  std::optional<AttentionParts> parts = writer.parts_by_fours();
+  if (!parts || !suits(*parts)) return {};
+  parts->operand = writer.render_parts(scratch, rendered);
+  return parts;
 }
 
 }  // namespace weft::webgpu

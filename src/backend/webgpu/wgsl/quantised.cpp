@@ -6,6 +6,7 @@
 #include "backend/webgpu/wgsl/loop.hpp"
 #include "backend/webgpu/wgsl/matmul.hpp"
 #include "backend/webgpu/wgsl/quantised/chosen_rows.hpp"
+#include "backend/webgpu/wgsl/quantised/halved_product.hpp"
 #include "backend/webgpu/wgsl/quantised/packed_reader.hpp"
 #include "backend/webgpu/wgsl/quantised/rows_writer.hpp"
 #include "backend/webgpu/wgsl/quantised/unpack.hpp"
@@ -30,6 +31,7 @@ void render(const PackedMatmulKernel& kernel, const Target& target, Scratch& scr
                        static_cast<std::uint64_t>(elements) * 4 <= target.limits.binding_bytes &&
                        (!kernel.chosen || is_tiled(kernel.m, kernel.n, kernel.k));
   if (!unpacks) return RowsWriter(kernel, target).render(rendered);
+  if (render_on_halves(kernel, target, scratch, rendered)) return;
   kernel::MatmulKernel plain{.name = kernel.name, .batch = 1, .m = kernel.m, .n = kernel.n, .k = kernel.k};
   plain.a = kernel.a;
   plain.a_view = kernel::matrix_view({}, kernel.m, kernel.a_row, kernel.k, 1);
@@ -92,7 +94,7 @@ bool render_packed_pair(const PackedMatmulKernel& first, const PackedMatmulKerne
                                2 * static_cast<std::size_t>(runs) + before.inputs.size() + after.inputs.size() +
                                before.outputs.size() + after.outputs.size();
   if (!is_read || bindings > target.limits.storage_buffers) return false;
-  RowsWriter(second, target, &first).render(rendered);
+  RowsWriter(second, target, {.before = &first}).render(rendered);
   return true;
 }
 

@@ -1,12 +1,11 @@
 // Products with weights in blocks as WGSL, and their rows as f32. Their layout: quantised_pack.hpp.
 #pragma once
 
+#include "backend/webgpu/wgsl/quantised/rows_writer.hpp"
 #include "backend/webgpu/wgsl/render.hpp"
 #include "compile/kernel.hpp"
 
 namespace weft::webgpu {
-
-inline constexpr Extent kFewRows = 8;  // of A, up to which weights are multiplied while they are read
 
 /// Appends the dispatches of a product with packed weights. For few rows of A one dispatch, in which a subgroup multiplies some
 /// rows of W while it reads them. For more rows the weights become f32 in scratch, and the tiled product follows.

@@ -107,9 +107,12 @@ void Bindings::merge(bool whole_buffers) {
     bindings_.push_back({range, {}, false, 0});
   }
   // WebGPU does not allow a buffer to be both read-only and written in one dispatch.
-  for (Binding& a : bindings_)
+  for (Binding& a : bindings_) {
+    const bool changes = a.range.written;
     for (const Binding& b : bindings_)
       if (a.range.buffer == b.range.buffer && b.range.written) a.range.written = true;
+    a.range.only_read = a.range.written && !changes;
+  }
   for (Access& access : accesses_) {
     if (access.operand.count == 0) continue;
     const int bits = bits_of(access.operand);
@@ -323,6 +326,12 @@ std::string modulo(const std::string& a, Extent divisor) {
   if (d >> 32 != 0) return a;
   if (std::has_single_bit(d)) return fmt::format("({} & {}u)", a, d - 1);
   return fmt::format("({} % {}u)", a, d);
+}
+
+bool overlap(const kernel::Operand& a, const kernel::Operand& b) {
+  const auto bits = [](const kernel::Operand& o) { return o.type == DType::boolean ? 32 : element(o.type).bits; };
+  return a.buffer == b.buffer && a.offset * bits(a) < (b.offset + b.count) * bits(b) &&
+         b.offset * bits(b) < (a.offset + a.count) * bits(a);
 }
 
 }  // namespace weft::webgpu

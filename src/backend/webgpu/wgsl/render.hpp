@@ -33,8 +33,11 @@ struct BoundRange {
   int buffer = -1;           // index into Plan::buffers; beyond them: Rendered::scratch_bytes
   std::uint64_t offset = 0;  // in bytes, a multiple of Limits::offset_alignment
   std::uint64_t bytes = 0;
-  bool written = false;
+  bool written = false;    // declared as such; a buffer is so in all its bindings, or in none
+  bool only_read = false;  // nevertheless, as another range of the buffer is the one that is written
   bool operator==(const BoundRange&) const = default;
+
+  bool changes() const { return written && !only_read; }
 };
 
 struct RenderedDispatch {
@@ -146,6 +149,9 @@ class Bindings {
 /// workgroups than a shader can number; see fold_workgroups.
 RenderedDispatch dispatch_of(std::string name, ShaderPieces shader, const Bindings& bindings, std::uint64_t workgroups,
                              const Target& target);
+
+/// Whether two operands share elements.
+bool overlap(const kernel::Operand& a, const kernel::Operand& b);
 
 /// `a / divisor` and `a % divisor` on u32 text, by shift and mask where possible.
 std::string divided(const std::string& a, Extent divisor);

@@ -329,6 +329,44 @@ TEST_F(WebgpuLanguage, WhatIsComputedForACacheIsWrittenByTheSameDispatch) {
   }
 }
 
+// The product, the rotation of pairs of its columns, and the write into a cache.
+TEST_F(WebgpuLanguage, ARotatedProductAndItsWriteAreOneDispatch) {
+  const Extent n = 64, k = 64, heads = 2;
+  const Blocks blocks = blocks_of(BlockType::q8_0, n, k);
+  for (const bool halves : {false, true}) {
+    const CacheType type = halves ? CacheType::f32 : CacheType::f16;
+    const Extent tokens = halves ? 1 : 3, pairs = n / heads / 2;
+    const auto of = [&](Device d, std::string* source) {
+      const Tensor weight =
+          d == kCpu ? floats(blocks.values, {n, k}, d) : pack_matrix(BlockType::q8_0, blocks.bytes, {n, k}, d);
+      Variable cache(cast(floats(noise(9, 5 * n), {5, n}, d), type == CacheType::f16 ? DType::f16 : DType::f32),
+                     "cache", false);
+      const Tensor cosine = floats(noise(3, tokens * pairs), {tokens, pairs}, d),
+                   sine = floats(noise(4, tokens * pairs), {tokens, pairs}, d);
+      auto step = compile([&](Tensor x, Tensor at) {
+        const Tensor y = d == kCpu ? linear(x, weight) : packed_linear(x, weight, {}, true);
+        const Tensor all = reshape(y, halves ? Shape{tokens, heads, 2, pairs} : Shape{tokens, heads, pairs, 2});
+        const Shape spread = halves ? Shape{tokens, 1, 1, pairs} : Shape{tokens, 1, pairs, 1};
+        const Tensor turned = all * reshape(cosine, spread) + flip(all, {halves ? 2 : 3}) * reshape(sine, spread);
+        cache.assign(write_rows(cache, reshape(turned, {tokens, n}), at, type));
+        return at + at;
+      });
+      std::vector<std::int32_t> places = {4, 0, 2};
+      places.resize(static_cast<std::size_t>(tokens));
+      step(floats(noise(8, tokens * k), {tokens, k}, d), integers(places, {tokens}, d));
+      if (source) *source = step.compiled().explain(true);
+      return cast(cache.value(), DType::f32);
+    };
+    SCOPED_TRACE(std::string(halves ? "halves, " : "neighbours, ") + (type == CacheType::f16 ? "f16" : "f32"));
+    std::string source;
+    expect_close(of(device_, &source), of(kCpu, nullptr), type == CacheType::f16 ? 2e-3 : 1e-4);
+    // One dispatch, and one for the sum of the places.
+    std::size_t dispatches = 0;
+    for (std::size_t entry = 0; (entry = source.find("@compute", entry)) != std::string::npos; ++entry) ++dispatches;
+    EXPECT_EQ(dispatches, 2u) << source;
+  }
+}
+
 TEST_F(WebgpuLanguage, AMixtureHasTheLogitsOfTheCpu) {
   const std::vector<test::TinyModel> all = test::tiny_models();
   for (const char* weights : {"F16", "F32"}) {

@@ -10,7 +10,7 @@ namespace weft::webgpu {
 StagedMatrix MatrixWriter::stage(char name, const kernel::Operand& operand, const kernel::MatrixView& view,
                                  Extent extent, int tile, Bindings& bindings) const {
   // Scaled operands are padded: their rows and columns need no guard.
-  const Extent whole = scaled_ ? divide_up(extent, tile) * tile : extent;
+  const Extent whole = scaled_ && scaled_->padded ? divide_up(extent, tile) * tile : extent;
   StagedMatrix o{name, bindings.add(operand, false), operand.type, whole, view};
   o.along_k = follows_k(view);
   o.tile = tile;

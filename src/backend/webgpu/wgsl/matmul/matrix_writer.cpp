@@ -24,7 +24,7 @@ void MatrixWriter::render() {
   b_ = stage('b', kernel_.b, kernel_.b_view.transposed(), kernel_.n, tile_.columns, bindings);
   if (scaled_) {
     largest_a_ = bindings.add(scaled_->largest_a, false);
-    largest_b_ = bindings.add(scaled_->largest_b, false);
+    if (scaled_->scaled_b) largest_b_ = bindings.add(scaled_->largest_b, false);
   }
   const LoopKernel results = begin_results();
   StepWriter writer(results, bindings, helpers_, results_space(), results_space());
@@ -238,8 +238,10 @@ ShaderPieces::Function MatrixWriter::rescale_function(const Bindings& bindings) 
   text += fmt::format("  let row = {};\n", exponent(largest_a_, scaled_->batched_a, kernel_.m, "i"));
   text += "  let both = vec4<i32>(";
   for (int e = 0; e < 4; ++e)
-    text += fmt::format("{}row + {}", e ? ",\n      " : "",
-                        exponent(largest_b_, scaled_->batched_b, kernel_.n, fmt::format("j + {}u", e)));
+    text += fmt::format("{}row{}", e ? ",\n      " : "",
+                        scaled_->scaled_b
+                            ? " + " + exponent(largest_b_, scaled_->batched_b, kernel_.n, fmt::format("j + {}u", e))
+                            : "");
   text +=
       ");\n"
       "  let half = both >> vec4<u32>(1u);\n"

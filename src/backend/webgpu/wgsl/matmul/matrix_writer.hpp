@@ -32,7 +32,8 @@ struct StagedMatrix {
   bool guarded() const { return extent % tile != 0; }
 };
 
-/// Operands that hold scaled halves of other numbers (scaled_product.cpp): lines of one k, padded to whole tiles.
+/// Operands that hold scaled halves of other numbers (scaled_product.cpp): lines of one k, padded to whole tiles. Or only A holds
+/// such halves (quantised/halved_product.cpp), and neither is padded.
 struct ScaledOperands {
   int products = 1;  // 1; or 3, of high and low halves
   /// With three products: whether a step multiplies the high and low halves of its k, which are in this order in both
@@ -41,6 +42,8 @@ struct ScaledOperands {
   Extent part = 0;                       // k of one product
   kernel::Operand largest_a, largest_b;  // f32: the largest size in each row of A and column of B, [batch or 1, extent]
   bool batched_a = false, batched_b = false;
+  bool scaled_b = true;  // else B is as it is, and there is one product
+  bool padded = true;    // else the operands are plain views
 };
 
 class MatrixWriter : ProductWriter {

@@ -8,76 +8,125 @@
 #include <utility>
 
 #include "backend/webgpu/wgsl/loop.hpp"
-#include "backend/webgpu/wgsl/quantised.hpp"
 #include "backend/webgpu/wgsl/quantised/chosen_rows.hpp"
 #include "backend/webgpu/wgsl/quantised/computed_rows.hpp"
 
 namespace weft::webgpu {
 using kernel::PackedMatmulKernel;
 
-namespace {
-
-constexpr int kProductThreads = 128;  // of a workgroup of the product
-
-}  // namespace
-
-RowsWriter::RowsWriter(const PackedMatmulKernel& kernel, const Target& target, const PackedMatmulKernel* before)
-    : kernel_(kernel), before_(before), target_(target) {
+RowsWriter::RowsWriter(const PackedMatmulKernel& kernel, const Target& target, const RowsExtras& extras)
+    : kernel_(kernel), extras_(extras), target_(target) {
   rows_ = static_cast<int>(std::min(kernel.m, kFewRows));
-  lanes_ = target.subgroup_size >= 2 ? static_cast<int>(std::min(target.subgroup_size, 32u)) : 32;
+  lanes_ = lanes_of(target);
   // Each read of A serves several rows of W, as long as there is work for all compute units.
-  columns_ = rows_ > 2 || before ? 1 : kernel.n >= 32768 ? 4 : kernel.n >= 8192 ? 2 : 1;
+  columns_ = rows_ > 2 || extras.before || extras.tail ? 1 : kernel.n >= 32768 ? 4 : kernel.n >= 8192 ? 2 : 1;
 }
 
 void RowsWriter::render(Rendered& rendered) {
   Bindings bindings(target_, kernel_.name);
   Helpers helpers;
-  const int a = kernel_.rows ? -1 : bindings.add(kernel_.a, false);
-  by_fours_ = !kernel_.rows && kernel_.k % 4 == 0 && kernel_.a_row % 4 == 0 && kernel_.a.offset % 4 == 0;
+  const PackedMatmulKernel* before = extras_.before;
+  const bool reads_a = !kernel_.rows && !extras_.parts;
+  const int a = reads_a ? bindings.add(kernel_.a, false) : -1;
+  const int parts = extras_.parts ? bindings.add(extras_.parts->operand, false) : -1;
+  if (parts >= 0) bindings.want_vectors(parts);
+  by_fours_ = reads_a && kernel_.k % 4 == 0 && kernel_.a_row % 4 == 0 && kernel_.a.offset % 4 == 0;
   if (by_fours_) bindings.want_vectors(a);
   const int chosen = kernel_.chosen ? bindings.add(*kernel_.chosen, false) : -1;
   std::optional<ComputedRows> computed;
   if (kernel_.rows) computed.emplace(*kernel_.rows, bindings, helpers);
   const PackedReader reader(kernel_.block_type, kernel_.weights, kernel_.n, kernel_.k, bindings);
   std::optional<PackedReader> reader_before;
-  if (before_) reader_before.emplace(kernel_.block_type, before_->weights, kernel_.n, kernel_.k, bindings, "_before");
-  const kernel::LoopKernel epilogue = before_ ? epilogue_of_both() : without_inner(kernel_.epilogue);
+  if (before) reader_before.emplace(kernel_.block_type, before->weights, kernel_.n, kernel_.k, bindings, "_before");
+  choose_lanes(reader);
+  const kernel::LoopKernel epilogue = before         ? epilogue_of_both()
+                                      : extras_.tail ? extras_.tail->epilogue()
+                                                     : without_inner(kernel_.epilogue);
   const Space space{{{"i", kernel_.m}, {"j", kernel_.n}}, -1};
-  StepWriter writer(epilogue, bindings, helpers, space, space);
+  std::vector<int> wanted;
+  if (extras_.tail)
+    wanted.assign(extras_.tail->values().begin(),
+                  extras_.tail->values().end() - static_cast<std::ptrdiff_t>(extras_.tail->loops().size()));
+  StepWriter writer(epilogue, bindings, helpers, space, space, wanted);
+  std::vector<TailLoop> tail = tail_writers(bindings, helpers);
+  const std::vector<std::pair<int, int>> tail_writes = tail_bindings(bindings);
   bindings.resolve();
   by_fours_ = by_fours_ && bindings.has_vectors(a);
-  ShaderPieces shader{.threads = kProductThreads, .subgroups = target_.subgroup_size >= 2};
+  ShaderPieces shader{.threads = kThreads, .subgroups = target_.subgroup_size >= 2};
   reader.declare(shader);
-  if (before_) reader_before->declare(shader);
+  if (before) reader_before->declare(shader);
   if (computed)
     computed->declare(shader);
   else
-    shader.functions.push_back(activation_function(a, bindings));
+    shader.functions.push_back(extras_.parts ? parts_function(parts, bindings) : activation_function(a, bindings));
   sums_ = computed ? computed->sums() : 0;
   shader.functions.push_back(finish_function(epilogue, writer, helpers));
   if (kernel_.chosen) shader.functions.push_back(is_chosen_function(kernel_, chosen, bindings));
-  if (!shader.subgroups) shader.share("joined", "f32", kProductThreads);
-  shader.helpers = std::move(helpers);
-  const Extent teams = kProductThreads / lanes_;
-  const Extent groups_n = divide_up(kernel_.n, teams * columns_), groups_m = divide_up(kernel_.m, rows_);
+  const Extent groups_n = divide_up(kernel_.n, teams() * columns_), groups_m = divide_up(kernel_.m, rows_);
   const auto groups = static_cast<std::uint64_t>(groups_n * groups_m);
   line(fmt::format("let lane = {};", modulo("thread", lanes_)));
   line(fmt::format("let i0 = {} * {}u;", divided("group", groups_n), rows_));
-  line(fmt::format("let j0 = ({} * {}u + {}) * {}u;", modulo("group", groups_n), teams, divided("thread", lanes_),
-                   columns_));
+  line(fmt::format("let tile = {};", modulo("group", groups_n)));
+  line(fmt::format("let j0 = {};", column_of(divided("thread", lanes_))));
   if (kernel_.chosen) write_units(reader);
-  write_sums(reader, "s");
-  std::vector<std::string> joined = sums_of("s");
-  if (before_) {
-    write_sums(*reader_before, "u");
-    for (const std::string& name : sums_of("u")) joined.push_back(name);
+  choose_staging(reader);
+  if (stages()) {
+    shader.share("staged", "vec4f", rows_ * staged_fours_);
+    if (sums_ > 0) shader.share("sums", "f32", rows_ * sums_ * kThreads / lanes_of(target_));
   }
+  std::vector<Weights> weights{{&reader, "s", ""}};
+  if (before) weights.push_back({&*reader_before, "u", "_before"});
+  write_sums(weights);
+  std::vector<std::string> joined;
+  for (const Weights& each : weights)
+    for (const std::string& name : sums_of(each.sum)) joined.push_back(name);
+  for (int i = 0; i < rows_ && !stages(); ++i)
+    for (int r = 0; r < sums_; ++r) {
+      joined.push_back(fmt::format("whole{}_{}", i, r));
+      line(fmt::format("{} = dot(row{}_{}, vec4f(1f));", joined.back(), i, r));
+    }
+  if (!shader.subgroups) shader.share("joined", "f32", kThreads);
+  if (lanes_ > lanes_of(target_)) shader.share("across", "f32", static_cast<Extent>(joined.size()) * kThreads / 32);
   write_joined(joined);
   if (computed) write_factors();
   write_results();
+  std::string name = before ? before->name + " + " + kernel_.name : kernel_.name;
+  if (extras_.tail) {
+    write_tail(tail, tail_writes, bindings, shader);
+    for (const RowsTail::Loop& each : extras_.tail->loops()) name += " + " + each.loop.name;
+    for (const RowsTail::Write& each : extras_.tail->writes()) name += " + " + each.write.name;
+  }
+  shader.helpers = std::move(helpers);
   shader.body = std::move(text_);
-  rendered.dispatches.push_back(dispatch_of(before_ ? before_->name + " + " + kernel_.name : kernel_.name,
-                                            std::move(shader), bindings, groups, target_));
+  rendered.dispatches.push_back(dispatch_of(name, std::move(shader), bindings, groups, target_));
+}
+
+void RowsWriter::choose_lanes(const PackedReader& reader) {
+  units_ = reader.units();
+  constexpr int kAheadMax = 5, kReadsMax = 8;
+  if (!target_.unroll) return;
+  if (!kernel_.chosen && !extras_.tail) {
+    // Long rows of few columns: several subgroups share one, so that no thread waits for many reads in turn.
+    const Extent few = 16 * Extent{target_.profile.compute_units};
+    if (target_.subgroup_size == 32)
+      while (lanes_ < kThreads && units_ >= 4 * lanes_ && kernel_.n * lanes_ / 32 <= few) lanes_ *= 2;
+    // Many columns: the memory is busy, so no lane should be idle in the last turn.
+    constexpr Extent kMany = 8192;
+    const auto idle = [&](int lanes) { return divide_up(units_, lanes) * lanes - units_; };
+    while (kernel_.n >= kMany && lanes_ > 4 && 8 * idle(lanes_) > units_) lanes_ /= 2;
+  }
+  const int turns = static_cast<int>(divide_up(units_, lanes_));
+  ahead_ = turns <= kAheadMax ? turns : kAheadMax - 1;
+  ahead_ = std::clamp(kReadsMax / (columns_ * (extras_.before ? 2 : 1)), 1, ahead_);
+}
+
+std::string RowsWriter::column_of(const std::string& team) const {
+  const Extent distance = extras_.tail ? extras_.tail->distance() : 0;
+  if (distance == 0) return fmt::format("(tile * {}u + {}) * {}u", teams(), team, columns_);
+  const int half = teams() / 2;
+  const std::string pair = fmt::format("(tile * {}u + {})", half, modulo(team, half));
+  return fmt::format("{} * {}u + {} + {} * {}u", divided(pair, distance), 2 * distance, modulo(pair, distance),
+                     divided(team, half), distance);
 }
 
 ShaderPieces::Function RowsWriter::activation_function(int a, const Bindings& bindings) const {
@@ -99,6 +148,101 @@ ShaderPieces::Function RowsWriter::activation_function(int a, const Bindings& bi
     text += ");\n";
   }
   return {"activations", text + "}\n"};
+}
+
+bool RowsWriter::can_stage(const PackedMatmulKernel& kernel, const AttentionParts& parts) {
+  constexpr Extent kBytesMax = 16384;
+  return !kernel.rows && !kernel.chosen && kernel.m <= kFewRows && kernel.k % kQuantBlock == 0 &&
+         kernel.a_row == kernel.k && kernel.k == parts.heads * parts.width && kernel.m * kernel.k * 4 <= kBytesMax;
+}
+
+// Parts of attention weigh as much as their sums of exponentials. Every workgroup joins them for itself.
+ShaderPieces::Function RowsWriter::parts_function(int parts, const Bindings& bindings) const {
+  const AttentionParts& p = *extras_.parts;
+  const Extent pitch = p.pitch / 4;
+  std::string text = "(i: u32, e: u32) -> vec4f {\n";
+  const auto line = [&](const std::string& statement) { text += "  " + statement + "\n"; };
+  const auto part = [&](int s, const std::string& at) {
+    return bindings.vector(parts, fmt::format("part + {}u + {}", s * pitch, at));
+  };
+  line(fmt::format("let at = min(i, {}u) * {}u + (e >> 2u);", kernel_.m - 1, kernel_.k / 4));
+  line(fmt::format("let part = {} * {}u + {}u;", divided("at", p.width / 4), p.splits * pitch,
+                   bindings.base(parts) / 4));
+  line(fmt::format("let c = {};", modulo("at", p.width / 4)));
+  line("var top = -3e38f;");
+  line("var total = 0f;");
+  line("var sum = vec4f();");
+  // Keys fill parts from the first one on, so parts after one without keys are not read.
+  constexpr int kTogether = 4;
+  const int splits = static_cast<int>(p.splits);
+  std::string ends;
+  for (int first = 0; first < splits; first += kTogether) {
+    const int end = std::min(first + kTogether, splits);
+    if (first > 0) {
+      line(fmt::format("if (weight{}.y > 0f) {{", first - 1));
+      ends += "}";
+    }
+    for (int s = first; s < end; ++s) {
+      line(fmt::format("let weight{} = {}.xy;", s, part(s, fmt::format("{}u", p.width / 4))));
+      line(fmt::format("let value{} = {};", s, part(s, "c")));
+    }
+    line(fmt::format("var top{} = top;", first));
+    for (int s = first; s < end; ++s) line(fmt::format("top{0} = max(top{0}, weight{1}.x);", first, s));
+    line(fmt::format("let before{0} = exp(top - top{0});", first));
+    line(fmt::format("total *= before{};", first));
+    line(fmt::format("sum *= before{};", first));
+    line(fmt::format("top = top{};", first));
+    for (int s = first; s < end; ++s) {
+      line(fmt::format("let fade{0} = exp(weight{0}.x - top);", s));
+      line(fmt::format("total += fade{0} * weight{0}.y;", s));
+      line(fmt::format("sum += fade{0} * value{0};", s));
+    }
+  }
+  if (!ends.empty()) line(ends);
+  line("return select(vec4f(), sum / total, total > 0f);");
+  return {"activations", text + "}\n"};
+}
+
+void RowsWriter::choose_staging(const PackedReader& reader) {
+  constexpr Extent kBytesMax = 24576;
+  const Extent fours = reader.units() * reader.chunks();
+  const Extent bytes = rows_ * fours * 16;
+  // Software adapters would take long to compile the text of several rows.
+  if (!kernel_.chosen && (target_.subgroup_size >= 2 || !kernel_.rows) && (target_.unroll || rows_ == 1) &&
+      bytes <= std::min<Extent>(kBytesMax, target_.limits.workgroup_bytes / 2))
+    staged_fours_ = fours;
+}
+
+void RowsWriter::write_staging(const PackedReader& reader) {
+  for (int i = 0; i < rows_; ++i) {
+    line(fmt::format("for (var at = thread; at < {}u; at += {}u) {{", staged_fours_, kThreads));
+    line(fmt::format("  $staged[{}u + {} * {}u + {}] = $activations(i0 + {}u, at * 4u{});", i * staged_fours_,
+                     modulo("at", reader.chunks()), reader.units(), divided("at", reader.chunks()), i,
+                     row_sums(i, "&row")));
+    line("}");
+  }
+  // Subgroups join the sums over a row here: every one of them reads all of it.
+  const int size = lanes_of(target_), subgroups = kThreads / size;
+  const auto each_row_sum = [&](auto work) {
+    for (int i = 0; i < rows_; ++i)
+      for (int r = 0; r < sums_; ++r) work(fmt::format("whole{}_{}", i, r), i, r, (i * sums_ + r) * subgroups);
+  };
+  each_row_sum([&](const std::string& whole, int i, int r, int) {
+    line(fmt::format("{} = dot(row{}_{}, vec4f(1f));", whole, i, r));
+    for (int distance = 1; distance < size; distance *= 2)
+      line(fmt::format("{0} += subgroupShuffleXor({0}, {1}u);", whole, distance));
+  });
+  if (sums_ > 0) line(fmt::format("if ({} == 0u) {{", modulo("thread", size)));
+  each_row_sum([&](const std::string& whole, int, int, int at) {
+    line(fmt::format("  $sums[{}u + {}] = {};", at, divided("thread", size), whole));
+  });
+  if (sums_ > 0) line("}");
+  line("workgroupBarrier();");
+  each_row_sum([&](const std::string& whole, int, int, int at) {
+    std::string sum;
+    for (int s = 0; s < subgroups; ++s) sum += fmt::format("{}$sums[{}u]", s ? " + " : "", at + s);
+    line(fmt::format("{} = {};", whole, sum));
+  });
 }
 
 void RowsWriter::write_units(const PackedReader& reader) {

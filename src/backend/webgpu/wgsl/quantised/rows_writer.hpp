@@ -1,20 +1,38 @@
 // Products of few rows of A: weights are multiplied while they are read.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
+#include "backend/webgpu/wgsl/cache_attention.hpp"
 #include "backend/webgpu/wgsl/quantised/packed_reader.hpp"
+#include "backend/webgpu/wgsl/quantised/rows_tail.hpp"
 #include "backend/webgpu/wgsl/steps.hpp"
 #include "compile/kernel.hpp"
 
 namespace weft::webgpu {
 
+inline constexpr Extent kFewRows = 8;  // of A, up to which weights are multiplied while they are read
+
+/// What a product of few rows does beside its own work.
+struct RowsExtras {
+  const kernel::PackedMatmulKernel* before = nullptr;  // a product of the same rows, whose result the epilogue reads
+  const RowsTail* tail = nullptr;                      // kernels that follow; not together with `before`
+  const AttentionParts* parts = nullptr;               // A is the result of attention in these parts
+};
+
 class RowsWriter {
  public:
-  /// `before`: a product of the same rows, computed beside `kernel`, whose epilogue reads it.
-  RowsWriter(const kernel::PackedMatmulKernel& kernel, const Target& target,
-             const kernel::PackedMatmulKernel* before = nullptr);
+  static constexpr int kThreads = 128;  // of a workgroup
+  /// Threads that share a row of W, unless it is long.
+  static int lanes_of(const Target& target) {
+    return target.subgroup_size >= 2 ? static_cast<int>(std::min(target.subgroup_size, 32u)) : 32;
+  }
+  /// Whether the product can stage A from parts.
+  static bool can_stage(const kernel::PackedMatmulKernel& kernel, const AttentionParts& parts);
+
+  RowsWriter(const kernel::PackedMatmulKernel& kernel, const Target& target, const RowsExtras& extras = {});
   void render(Rendered& rendered);
 
  private:
@@ -28,16 +46,32 @@ class RowsWriter {
 
   /// Four elements of a row of A; beyond k they are zero.
   ShaderPieces::Function activation_function(int a, const Bindings& bindings) const;
+  /// The same where A is the result of attention in parts.
+  ShaderPieces::Function parts_function(int parts, const Bindings& bindings) const;
   ShaderPieces::Function finish_function(const kernel::LoopKernel& epilogue, StepWriter& writer,
                                          Helpers& helpers) const;
+
+  /// Chooses the threads that share a row of W, and how many units of it each of them reads at once.
+  void choose_lanes(const PackedReader& reader);
 
   /// Units of W to read: 0 if no row is chosen. The loop then ends at once; an early return would skip later barriers.
   void write_units(const PackedReader& reader);
 
-  /// `sum`: the first letter of the sums' names, 's' or 'u'. Other names are in a separate scope.
-  void write_sums(const PackedReader& reader, const std::string& sum);
+  /// Rows of A pass through workgroup memory, in the order in which lanes read them: neighbours read neighbours.
+  bool stages() const { return staged_fours_ > 0; }
+  void choose_staging(const PackedReader& reader);
+  void write_staging(const PackedReader& reader);
+
+  /// The sums of all products: `s` of the kernel, `u` of the one before.
+  struct Weights {
+    const PackedReader* reader;
+    const char *sum, *mark;
+  };
+  void write_sums(const std::vector<Weights>& weights);
+  void write_reads(const std::vector<Weights>& weights, int turn);
+  void write_turn(const std::vector<Weights>& weights, int turn);
   std::vector<std::string> sums_of(const char* sum) const;
-  /// The sums over row i of A as arguments, from the first product.
+  /// The sums over row i of A as arguments.
   std::string row_sums(int i, const char* name) const;
 
   /// The factors for results that were computed from rows of A without their factors.
@@ -52,12 +86,33 @@ class RowsWriter {
   /// Both epilogues as one: the second reads the first's result directly. The first still stores it.
   kernel::LoopKernel epilogue_of_both();
 
+  // --- The tail (rows_tail_writer.cpp) ---
+
+  int teams() const { return kThreads / lanes_; }
+  /// The column of team `team`.
+  std::string column_of(const std::string& team) const;
+  std::string held(int number, const std::string& slot) const;
+  /// Declares a function for each kernel of the tail, after the epilogue's.
+  struct TailLoop {
+    std::size_t at;
+    StepWriter writer;
+  };
+  std::vector<TailLoop> tail_writers(Bindings& bindings, Helpers& helpers) const;
+  std::vector<std::pair<int, int>> tail_bindings(Bindings& bindings) const;
+  void write_tail(std::vector<TailLoop>& loops, const std::vector<std::pair<int, int>>& writes,
+                  const Bindings& bindings, ShaderPieces& shader);
+  ShaderPieces::Function write_function(std::size_t at, const std::pair<int, int>& handles,
+                                        const Bindings& bindings) const;
+
   const kernel::PackedMatmulKernel& kernel_;
-  const kernel::PackedMatmulKernel* before_;
+  const RowsExtras extras_;
   const Target& target_;
-  std::size_t steps_before_ = 0;             // of both epilogues, those of `before_`
+  std::size_t steps_before_ = 0;             // of both epilogues, those of the product before
   int sums_ = 0;                             // over each row of A, where it is computed
   int rows_ = 1, columns_ = 1, lanes_ = 32;  // of A and of W at a time; threads that share a row of W
+  int ahead_ = 1;                            // units that a thread reads at once
+  Extent units_ = 0;                         // of a row of W
+  Extent staged_fours_ = 0;                  // groups of four elements of a row of A in workgroup memory
   bool by_fours_ = false;
   std::string text_;
 };

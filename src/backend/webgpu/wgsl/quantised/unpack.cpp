@@ -48,15 +48,18 @@ RenderedDispatch unpack(const std::string& name, BlockType type, const Operand& 
   }
   line("  }");
   const std::string place = fmt::format("t * {}u + e + {}u", k, bindings.base(to));
+  Helpers helpers;
+  if (out.type == DType::f16) line("  v = clamp(v, vec4f(-65504f), vec4f(65504f));");
   if (by_fours && bindings.has_vectors(to)) {
-    line("  " + bindings.store_vector(to, place, {"v.x", "v.y", "v.z", "v.w"}));
+    line("  " + bindings.store_vec4f(to, fmt::format("({}) / 4u", place), "v", helpers));
   } else {
     for (int c = 0; c < 4; ++c)
-      line(fmt::format("  if (e + {}u < {}u) {{ {} }}", c, k,
-                       bindings.store(to, fmt::format("{} + {}u", place, c), fmt::format("v.{}", "xyzw"[c]))));
+      line(fmt::format(
+          "  if (e + {}u < {}u) {{ {} }}", c, k,
+          bindings.store_f32(to, fmt::format("{} + {}u", place, c), fmt::format("v.{}", "xyzw"[c]), helpers)));
   }
   line("}");
-  ShaderPieces shader{.threads = kUnpackThreads, .body = std::move(body)};
+  ShaderPieces shader{.threads = kUnpackThreads, .helpers = std::move(helpers), .body = std::move(body)};
   reader.declare(shader);
   return dispatch_of(name, std::move(shader), bindings, groups, target);
 }

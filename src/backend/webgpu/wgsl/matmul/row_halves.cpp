@@ -1,0 +1,59 @@
+#include "backend/webgpu/wgsl/matmul/row_halves.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "backend/webgpu/wgsl/matmul/scaled_product.hpp"
+
+namespace weft::webgpu {
+
+void render_row_halves(const std::string& name, const kernel::Operand& a, Extent a_row, Extent m, Extent k,
+                       const kernel::Operand& largest, const kernel::Operand& halves, const Target& target,
+                       Rendered& rendered) {
+  constexpr int kThreads = 256;
+  Bindings bindings(target, name);
+  const int from = bindings.add(a, false), largest_at = bindings.add(largest, true), to = bindings.add(halves, true);
+  bindings.want_vectors(from);
+  bindings.want_vectors(to);
+  bindings.resolve();
+  Helpers helpers;
+  std::string body;
+  const auto line = [&](const std::string& text) { body += "  " + text + "\n"; };
+  const auto each_four = [&](const std::string& work) {
+    line(fmt::format("for (var e = thread; e < {}u; e += {}u) {{", k / 4, kThreads));
+    if (bindings.has_vectors(from)) {
+      line("  let four = " + bindings.load_vec4f(from, "row_at / 4u + e", helpers) + ";");
+    } else {
+      std::string four;
+      for (int c = 0; c < 4; ++c)
+        four += (c ? ", " : "") + bindings.load_f32(from, fmt::format("row_at + e * 4u + {}u", c), helpers);
+      line(fmt::format("  let four = vec4f({});", four));
+    }
+    line("  " + work);
+    line("}");
+  };
+  // Sizes are compared as bits, so that NaN is the largest.
+  line(fmt::format("let row_at = group * {}u + {}u;", static_cast<std::uint32_t>(a_row), bindings.base(from)));
+  line("var most = vec4<u32>();");
+  each_four("most = max(most, bitcast<vec4<u32>>(four) & vec4<u32>(0x7fffffffu));");
+  line("$sizes[thread] = max(max(most.x, most.y), max(most.z, most.w));");
+  line("workgroupBarrier();");
+  line(fmt::format("for (var distance = {}u; distance > 0u; distance >>= 1u) {{", kThreads / 2));
+  line("  if (thread < distance) { $sizes[thread] = max($sizes[thread], $sizes[thread + distance]); }");
+  line("  workgroupBarrier();");
+  line("}");
+  line("let largest = bitcast<f32>($sizes[0]);");
+  line(fmt::format("if (thread == 0u) {{ {} }}",
+                   bindings.store(largest_at, fmt::format("group + {}u", bindings.base(largest_at)), "largest")));
+  line(fmt::format("let scale = bitcast<f32>((127 + {}) << 23u);", scale_exponent("largest")));
+  each_four(fmt::format(
+      "{}[group * {}u + e + {}u] = vec2<u32>(pack2x16float(four.xy * scale), pack2x16float(four.zw * scale));",
+      bindings.array_of(to), k / 4, bindings.base(to) / 4));
+  ShaderPieces shader{.threads = kThreads, .helpers = std::move(helpers), .body = std::move(body)};
+  shader.share("sizes", "u32", kThreads);
+  rendered.dispatches.push_back(
+      dispatch_of(name + ".halves", std::move(shader), bindings, static_cast<std::uint64_t>(m), target));
+}
+
+}  // namespace weft::webgpu

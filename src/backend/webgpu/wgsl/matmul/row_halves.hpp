@@ -1,0 +1,17 @@
+// Rows of f32 as scaled halves: what a product on subgroup matrices reads where its other operand is of halves already.
+#pragma once
+
+#include <string>
+
+#include "backend/webgpu/wgsl/render.hpp"
+
+namespace weft::webgpu {
+
+/// Appends a dispatch. Each of the `m` rows of `a` (f32, `k` elements, `a_row` apart, all multiples of 8) is scaled by the power
+/// of two of scale_exponent (scaled_product.hpp), and rounded to `halves`, f16 [m, k]. `largest`, f32 [m], receives the largest
+/// size in each row.
+void render_row_halves(const std::string& name, const kernel::Operand& a, Extent a_row, Extent m, Extent k,
+                       const kernel::Operand& largest, const kernel::Operand& halves, const Target& target,
+                       Rendered& rendered);
+
+}  // namespace weft::webgpu

@@ -1,0 +1,15 @@
+// Products of many rows with packed weights on subgroup matrices.
+#pragma once
+
+#include "backend/webgpu/wgsl/render.hpp"
+#include "compile/kernel.hpp"
+
+namespace weft::webgpu {
+
+/// Appends the dispatches of a product whose rows of A may be rounded (PackedMatmulKernel::exact): A becomes halves, scaled row
+/// by row, and W becomes halves, or is read as it is where it is of f16. False if the device has no matrices, or the weights
+/// may lie outside the range of f16.
+bool render_on_halves(const kernel::PackedMatmulKernel& kernel, const Target& target, Scratch& scratch,
+                      Rendered& rendered);
+
+}  // namespace weft::webgpu

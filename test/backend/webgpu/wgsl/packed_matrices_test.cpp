@@ -1,0 +1,114 @@
+// Products with packed weights on subgroup matrices: scaled rows of A, weights of f16 and of blocks, edges, splits, epilogues.
+#include <fmt/format.h>
+
+#include "backend/webgpu/quantised_pack.hpp"
+#include "backend/webgpu/wgsl/matrix_support.hpp"
+#include "backend/webgpu/wgsl/quantised.hpp"
+#include "backend/webgpu/wgsl/quantised/halved_product.hpp"
+#include "tensor/block_format.hpp"
+
+#if WEFT_HAS_WEBGPU
+namespace weft::webgpu {
+namespace {
+
+struct PackedProduct {
+  kernel::PackedMatmulKernel kernel;
+  std::vector<TestBuffer> buffers;
+  std::vector<float> weights;  // as the blocks hold them
+};
+
+PackedProduct packed_product(std::mt19937& random, BlockType type, Extent m, Extent n, Extent k) {
+  PackedProduct p;
+  std::normal_distribution<float> normal;
+  std::vector<float> weights(static_cast<std::size_t>(n * k));
+  for (float& w : weights) w = normal(random);
+  std::vector<std::byte> blocks(bytes_for(type, static_cast<std::uint64_t>(n * k), "test"));
+  quantise(type, weights, blocks);
+  p.weights.resize(weights.size());
+  dequantise(type, blocks, p.weights);
+  const std::vector<std::uint32_t> words = pack_quantised(type, blocks, n, k);
+  p.buffers.push_back(random_buffer(random, DType::f32, m * k));
+  p.buffers.push_back({DType::u32, reference::Values(words.begin(), words.end())});
+  p.buffers.push_back(random_buffer(random, DType::f32, n));
+  p.buffers.push_back({DType::f32, reference::Values(static_cast<std::size_t>(m * n), 0.0)});
+  p.kernel = {.name = "packed", .m = m, .n = n, .k = k, .block_type = type, .exact = false};
+  p.kernel.a = {0, DType::f32, 0, m * k};
+  p.kernel.a_row = k;
+  p.kernel.weights = {1, DType::u32, 0, static_cast<Extent>(words.size())};
+  kernel::LoopKernel& e = p.kernel.epilogue;
+  e.name = "bias";
+  e.outer = m * n;
+  e.inputs = {{2, DType::f32, 0, n}};
+  kernel::Step sum{kernel::StepKind::accumulator}, bias{kernel::StepKind::load}, both{kernel::StepKind::map};
+  bias.operand = 0;
+  bias.view = {{m, n}, {0, 1}, 0, {}};
+  both.op = scalar::Op::add;
+  both.a = 0, both.b = 1;
+  e.steps = {sum, bias, both};
+  e.outputs = {{3, DType::f32, 0, m * n}};
+  e.stores = {{2, 0, contiguous({m, n})}};
+  return p;
+}
+
+using WgslPackedMatricesTest = RenderTest;
+
+TEST_F(WgslPackedMatricesTest, RowsAreScaledAndWeightsAreHalves) {
+  std::mt19937 random(41);
+  struct Form {
+    BlockType type;
+    Extent m, n, k;
+  };
+  for (const Form& form :
+       {Form{BlockType::f16, 40, 36, 96}, Form{BlockType::q4_1, 33, 40, 96}, Form{BlockType::q4_k, 20, 72, 256}}) {
+    // Software adapters take many seconds for the shader of a form.
+    if (!has_real_matrices() && form.type != BlockType::q4_1) continue;
+    SCOPED_TRACE(fmt::format("{} {} x {} x {}", name_of(form.type), form.m, form.n, form.k));
+    PackedProduct p = packed_product(random, form.type, form.m, form.n, form.k);
+    // Rows far beyond the range of f16, up and down.
+    for (std::size_t i = 0; i < p.buffers[0].values.size(); ++i) {
+      const auto row = static_cast<Extent>(i) / form.k;
+      p.buffers[0].values[i] = static_cast<float>(std::ldexp(p.buffers[0].values[i], row % 3 == 0   ? 24
+                                                                                     : row % 3 == 1 ? -30
+                                                                                                    : 0));
+    }
+    Rendered rendered;
+    Scratch scratch(static_cast<int>(p.buffers.size()), rendered);
+    ASSERT_TRUE(render_on_halves(p.kernel, running_matrix_gpu(), scratch, rendered));
+    const std::vector<double> got = results_of(rendered, p.buffers, has_real_matrices() ? nullptr : emulated)[3];
+    int shown = 0;
+    for (Extent i = 0; i < form.m; ++i)
+      for (Extent j = 0; j < form.n && shown < 5; ++j) {
+        double sum = 0, sizes = 0, row = 0;
+        for (Extent k = 0; k < form.k; ++k) {
+          const double a = p.buffers[0].values[static_cast<std::size_t>(i * form.k + k)],
+                       w = p.weights[static_cast<std::size_t>(j * form.k + k)];
+          sum += a * w, sizes += std::abs(a * w), row = std::max(row, std::abs(a));
+        }
+        const double bias = p.buffers[2].values[static_cast<std::size_t>(j)];
+        const double bound = 0x1p-10 * sizes + 0x1p-20 * (std::abs(bias) + row);
+        const double value = got[static_cast<std::size_t>(i * form.n + j)];
+        if (std::abs(value - sum - bias) <= bound) continue;
+        ADD_FAILURE() << "[" << i << ", " << j << "]: " << value << ", wanted " << sum + bias << " within " << bound;
+        ++shown;
+      }
+  }
+}
+
+TEST_F(WgslPackedMatricesTest, ExactProductsAndWideTypesStayInF32) {
+  std::mt19937 random(42);
+  PackedProduct p = packed_product(random, BlockType::q8_0, 40, 40, 64);
+  Rendered rendered;
+  Scratch scratch(static_cast<int>(p.buffers.size()), rendered);
+  const Target target = running_matrix_gpu();
+  p.kernel.exact = true;
+  EXPECT_FALSE(render_on_halves(p.kernel, target, scratch, rendered));
+  p.kernel.exact = false;
+  EXPECT_FALSE(render_on_halves(p.kernel, kLargeGpu, scratch, rendered)) << "no matrices";
+  p.kernel.block_type = BlockType::bf16;
+  EXPECT_FALSE(render_on_halves(p.kernel, target, scratch, rendered));
+  EXPECT_TRUE(rendered.dispatches.empty() && rendered.scratch_bytes.empty());
+}
+
+}  // namespace
+}  // namespace weft::webgpu
+#endif
