@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "bare_grpc.hpp"
 #include "remote/grpc/client.hpp"
 #include "remote/grpc/server.hpp"
 #include "remote/nats/client.hpp"
@@ -22,6 +23,7 @@ namespace {
 
 using namespace weft;
 using Clock = std::chrono::steady_clock;
+constexpr int kRounds = 11;
 constexpr const char* kToken = "a-token-of-the-benchmark";
 
 double seconds_of(const std::function<void()>& call) {
@@ -54,20 +56,38 @@ void rate(const char* name, double seconds, int threads, const std::function<voi
              static_cast<double>(calls) / std::chrono::duration<double>(Clock::now() - start).count(), threads);
 }
 
+// The middle time of each direction as a rate.
+void print_rates(const char* name, std::vector<double> up, std::vector<double> down) {
+  std::sort(up.begin(), up.end());
+  std::sort(down.begin(), down.end());
+  const double gigabytes = (64 << 20) / 1e9;
+  const std::size_t middle = up.size() / 2;
+  fmt::print("{:<44} {:8.2f} GB/s to the server, {:.2f} GB/s back\n", name, gigabytes / up[middle],
+             gigabytes / down[middle]);
+}
+
 // 64 MB there and 64 MB back.
 void tensors(const char* name, serve::Caller& caller) {
   const Tensor x = zeros({16 << 20});
   x.eval();
   const Value input = Value::object({{"tensor", x}});
   std::vector<double> up, down;
-  for (int i = 0; i < 7; ++i) {
+  for (int i = 0; i < kRounds; ++i) {
     up.push_back(seconds_of([&] { caller.call("bench.take", input); }));
     down.push_back(seconds_of([&] { caller.call("bench.give", Value(Value::Object())); }));
   }
-  std::sort(up.begin(), up.end());
-  std::sort(down.begin(), down.end());
-  const double gigabytes = (64 << 20) / 1e9;
-  fmt::print("{:<44} {:8.2f} GB/s to the server, {:.2f} GB/s back\n", name, gigabytes / up[3], gigabytes / down[3]);
+  print_rates(name, up, down);
+}
+
+// The same bytes through gRPC alone: what Weft could reach at best.
+void bare_grpc() {
+  bench::BareGrpc bare(64 << 20);
+  std::vector<double> up, down;
+  for (int i = 0; i < kRounds; ++i) {
+    up.push_back(seconds_of([&] { bare.send(); }));
+    down.push_back(seconds_of([&] { bare.receive(); }));
+  }
+  print_rates("gRPC without Weft: 64 MB", up, down);
 }
 
 void all_rows(const std::string& name, serve::Caller& caller, double seconds) {
@@ -109,6 +129,7 @@ int main(int count, char** arguments) {
   {
     const remote::GrpcServer server(service, tokens(), {});
     remote::GrpcClient client({.address = fmt::format("127.0.0.1:{}", server.port()), .token = kToken});
+    bare_grpc();
     all_rows("gRPC", client, seconds);
   }
   if (count > 2) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/quote.hpp"
+#include "runtime/host_memory.hpp"
 #include "text/character_map.hpp"
 #include "weft/error.hpp"
 
@@ -24,6 +25,7 @@ struct Source {
   Handles& handles;
   std::string_view owner;
   const std::string_view* section = nullptr;  // the bytes of tensors, for values that came with some
+  std::shared_ptr<const void> memory = {};    // which holds the section
 };
 
 std::uint64_t count_of(const Value& value, std::string_view name, const std::string& path) {
@@ -84,6 +86,9 @@ Tensor tensor_from(const Value& value, const Source& source, const std::string& 
   if (*type == DType::boolean)
     for (const char c : bytes)
       if (c != 0 && c != 1) refuse(path, "a bool is neither 0 nor 1");
+  // A tensor that is a small part of its message would keep all of it.
+  if (source.memory && !data && default_device() == kCpu && bytes.size() >= source.section->size() / 2)
+    return runtime::borrow_host(source.memory, bytes.data(), Shape(extents), *type);
   return tensor_from_bytes(bytes.data(), Shape(extents), *type);
 }
 
@@ -178,8 +183,9 @@ Value from_wire(Value value, Handles& handles, std::string_view owner) {
   return value;
 }
 
-Value from_wire(Value value, std::string_view section, Handles& handles, std::string_view owner) {
-  decode(value, {handles, owner, &section}, "", 0);
+Value from_wire(Value value, std::string_view section, Handles& handles, std::string_view owner,
+                const std::shared_ptr<const void>& memory) {
+  decode(value, {handles, owner, &section, memory}, "", 0);
   return value;
 }
 
@@ -210,6 +216,24 @@ void TensorSection::write(char* out) const {
     }
     end = at + bytes;
   }
+}
+
+std::vector<TensorSection::Piece> TensorSection::pieces() const {
+  static constexpr char kZeros[kAlignment] = {};
+  std::vector<Piece> pieces;
+  std::uint64_t end = 0;
+  for (const auto& [tensor, at] : parts_) {
+    if (at > end) pieces.push_back({nullptr, {kZeros, at - end}});
+    const std::uint64_t bytes = bytes_of(tensor.dtype(), static_cast<std::size_t>(tensor.numel()));
+    try {
+      runtime::HostView view = runtime::view_host(tensor);
+      pieces.push_back({std::move(view.owner), {static_cast<const char*>(view.data), bytes}});
+    } catch (const Error& error) {
+      throw OperationError(kExecutionError, error.what());
+    }
+    end = at + bytes;
+  }
+  return pieces;
 }
 
 Value tensor_wire_schema() {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,8 +20,10 @@ std::string encode_base64(std::string_view bytes);
 /// that names the place of an invalid tensor.
 Value from_wire(Value value, Handles& handles, std::string_view owner);
 
-/// The same, for a value with a section of bytes, which tensors name by offsets.
-Value from_wire(Value value, std::string_view section, Handles& handles, std::string_view owner);
+/// The same, for a value with a section of bytes, which tensors name by offsets. With the `memory` of the section, tensors on the CPU
+/// that fill half of it use it instead of a copy.
+Value from_wire(Value value, std::string_view section, Handles& handles, std::string_view owner,
+                const std::shared_ptr<const void>& memory = {});
 
 /// The elements of tensors one after another, each at a multiple of 64 bytes.
 class TensorSection {
@@ -32,6 +35,12 @@ class TensorSection {
   bool empty() const { return parts_.empty(); }
   /// Computes the tensors and writes `bytes()` bytes. Errors: OperationError EXECUTION_ERROR.
   void write(char* out) const;
+  struct Piece {
+    std::shared_ptr<const void> memory;  ///< keeps the bytes
+    std::string_view bytes;
+  };
+  /// The same bytes as `write` gives, from the memory of the tensors where that can be shared. Errors: as `write`.
+  std::vector<Piece> pieces() const;
 
  private:
   struct Part {

@@ -15,6 +15,7 @@
 #include "remote/grpc/client.hpp"
 #include "remote/grpc/message.hpp"
 #include "remote/grpc/server.hpp"
+#include "runtime/host_memory.hpp"
 #include "weft/catalogue.hpp"
 #include "weft/weft.hpp"
 
@@ -169,12 +170,38 @@ TEST_F(Grpc, ManyStreamsLoseNothing) {
 }
 
 // WEFT_TEST_EVERY_MUTATION: many more.
+TEST(GrpcMessage, TensorsKeepTheirMemory) {
+  const Tensor x = arange(1 << 20, DType::f32), small = arange(5, DType::i64);
+  op::TensorSection section;
+  EXPECT_EQ(section.add(small), 0u);
+  const std::uint64_t offset = section.add(x);
+  const grpc::ByteBuffer message = call_message("test.take", "{}", section, false, "");
+  const Whole received = whole(message);
+  CallFields fields;
+  ASSERT_TRUE(read_call(received.text, fields));
+  ASSERT_EQ(fields.tensors.size(), section.bytes());
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(fields.tensors.data()) % op::TensorSection::kAlignment, 0u);
+  std::string written(section.bytes(), '\0');
+  section.write(written.data());
+  EXPECT_EQ(fields.tensors, written);
+  op::Handles none;
+  const auto value = [&](std::uint64_t at, const char* dtype, Extent count) {
+    return op::from_wire(Value::parse(fmt::format(R"({{"$tensor": {{"dtype": "{}", "shape": [{}], "offset": {}}}}})",
+                                                  dtype, count, at)),
+                         fields.tensors, none, "me", received.memory_for(fields.tensors))
+        .tensor();
+  };
+  const Tensor y = value(offset, "f32", 1 << 20), z = value(0, "i64", 5);
+  EXPECT_EQ(runtime::view_host(y).data, fields.tensors.data() + offset) << "no copy";
+  EXPECT_NE(runtime::view_host(z).data, fields.tensors.data()) << "a small tensor does not keep a large message";
+  EXPECT_EQ(y.to_vector<float>(), x.to_vector<float>());
+  EXPECT_EQ(z.to_vector<std::int64_t>(), small.to_vector<std::int64_t>());
+  EXPECT_EQ(received.memory_for(fields.operation), nullptr);
+}
+
 TEST(GrpcMessage, ReadersSurviveDamage) {
   std::mt19937 random(1);
-  const std::string good = [] {
-    const grpc::Slice slice = whole(call_message("tensor.add", R"({"x": 1})", {}, true, "session"));
-    return std::string(text_of(slice));
-  }();
+  const std::string good(whole(call_message("tensor.add", R"({"x": 1})", {}, true, "session")).text);
   CallFields fields;
   ASSERT_TRUE(read_call(good, fields));
   EXPECT_EQ(fields.operation, "tensor.add");

@@ -17,6 +17,8 @@
 
 #include "base/file.hpp"
 #include "operations.pb.h"
+#include "remote/grpc/channel.hpp"
+#include "remote/grpc/log.hpp"
 #include "remote/grpc/message.hpp"
 #include "weft/catalogue.hpp"
 
@@ -84,6 +86,7 @@ struct GrpcClient::State {
 };
 
 GrpcClient::GrpcClient(const GrpcClientOptions& options) : state_(std::make_unique<State>()) {
+  send_grpc_log();
   state_->options = options;
   std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
   if (!options.authority.empty()) {
@@ -96,8 +99,7 @@ GrpcClient::GrpcClient(const GrpcClientOptions& options) : state_(std::make_uniq
   }
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);
-  arguments.SetInt(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, (1 << 24) - 1);
-  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 16 << 20);
+  set_transport_options([&](const char* name, int value) { arguments.SetInt(name, value); });
   state_->channel = grpc::CreateCustomChannel(options.address, credentials, arguments);
 }
 
@@ -131,12 +133,13 @@ grpc::ByteBuffer GrpcClient::State::request(std::string_view id, const Value& in
 // Errors: OperationError EXECUTION_ERROR.
 operations::Envelope GrpcClient::State::answer(std::string_view id, const grpc::ByteBuffer& message,
                                                bool keeps_tensors) {
-  const grpc::Slice slice = whole(message);
+  const Whole received = whole(message);
   std::string_view envelope, tensors;
   try {
-    if (!read_answer(text_of(slice), envelope, tensors)) throw UsageError("the message is not an Answer");
+    if (!read_answer(received.text, envelope, tensors)) throw UsageError("the message is not an Answer");
     Value value = Value::parse(envelope, "the answer");
-    if (!keeps_tensors) value = operations::from_wire(std::move(value), tensors, handles, "");
+    if (!keeps_tensors)
+      value = operations::from_wire(std::move(value), tensors, handles, "", received.memory_for(tensors));
     return operations::envelope_from(value);
   } catch (const Error& error) {
     throw operations::OperationError(operations::kExecutionError,

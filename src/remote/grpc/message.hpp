@@ -3,6 +3,7 @@
 
 #include <grpcpp/support/byte_buffer.h>
 
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -10,9 +11,17 @@
 
 namespace weft::remote {
 
-/// A message in one piece of memory. Copies only if it came in several.
-grpc::Slice whole(const grpc::ByteBuffer& buffer);
-std::string_view text_of(const grpc::Slice& slice);
+/// A message in one piece of memory.
+struct Whole {
+  std::shared_ptr<const void> memory;
+  std::string_view text;
+  /// The memory, for tensors of this section to use; null if the section is a small part of the message, which they would keep.
+  std::shared_ptr<const void> memory_for(std::string_view section) const {
+    return section.size() >= text.size() / 2 ? memory : nullptr;
+  }
+};
+/// Copies only if the message came in several pieces. Large copies begin at a multiple of 64 bytes.
+Whole whole(const grpc::ByteBuffer& buffer);
 
 /// The fields of CallRequest, as views of the message.
 struct CallFields {
@@ -24,7 +33,8 @@ bool read_call(std::string_view message, CallFields& fields);
 /// The fields of Answer.
 bool read_answer(std::string_view message, std::string_view& envelope, std::string_view& tensors);
 
-/// CallRequest and Answer; the tensors of the section are computed and written to the message itself.
+/// CallRequest and Answer. The tensors of the section are computed, and the message refers to their memory. Padding before the section
+/// makes its tensors aligned in `whole`.
 grpc::ByteBuffer call_message(std::string_view operation, std::string_view input,
                               const operations::TensorSection& section, bool keep_tensors, std::string_view session);
 grpc::ByteBuffer answer_message(std::string_view envelope, const operations::TensorSection& section);

@@ -2,7 +2,6 @@
 #include "remote/grpc/server.hpp"
 
 #include <fmt/format.h>
-#include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/impl/codegen/method_handler.h>
@@ -26,6 +25,8 @@
 #include "base/quote.hpp"
 #include "catalogue/frame.hpp"
 #include "operations.pb.h"
+#include "remote/grpc/channel.hpp"
+#include "remote/grpc/log.hpp"
 #include "remote/grpc/message.hpp"
 #include "weft/error.hpp"
 
@@ -211,9 +212,9 @@ class OperationsService : public grpc::Service {
   template <class Take>
   void run(ServerContext* context, const ByteBuffer& request, const op::Identity& identity, std::string& operation,
            const Take& take) {
-    const grpc::Slice slice = whole(request);
+    const Whole received = whole(request);
     CallFields fields;
-    if (!read_call(text_of(slice), fields))
+    if (!read_call(received.text, fields))
       throw op::OperationError(op::kValidationError, "the message is not a CallRequest");
     operation = fields.operation;
     op::CallOptions call{.identity = identity};
@@ -229,7 +230,8 @@ class OperationsService : public grpc::Service {
     }
     Value input =
         fields.input.empty() ? Value(Value::Object()) : Value::parse(fields.input, "the input", options_.values_max);
-    input = op::from_wire(std::move(input), fields.tensors, service_.handles, identity.id);
+    input = op::from_wire(std::move(input), fields.tensors, service_.handles, identity.id,
+                          received.memory_for(fields.tensors));
     const auto form = fields.keep_tensors ? op::WireTensors::handles : op::WireTensors::data;
     const op::Holder holder(identity.id, call.session);
     const auto watched = cancellations_.add(context, call.request_id);
@@ -336,7 +338,7 @@ struct GrpcServer::State {
 
   State(const serve::Service& service, serve::Tokens tokens, const GrpcOptions& options_)
       : options(options_), operations(service, std::move(tokens), options) {
-    gpr_set_log_function([](gpr_log_func_args*) {});  // not on stderr: whoever connects could fill it
+    send_grpc_log();
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     grpc::ServerBuilder builder;
@@ -348,8 +350,7 @@ struct GrpcServer::State {
     builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 4);
     builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 16 << 10);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.threads_max);
-    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, (1 << 24) - 1);
-    builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 16 << 20);
+    set_transport_options([&](const char* name, int value) { builder.AddChannelArgument(name, value); });
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 20'000);  // a client whose machine has gone
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
