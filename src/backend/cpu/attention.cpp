@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <limits>
 #include <memory>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -52,7 +53,12 @@ template <class T>
 class Attention {
  public:
   Attention(const kernel::AttentionKernel& kernel, const AttentionBinding& binding)
-      : kernel_(kernel), binding_(binding), block_(block_of<T>(kernel)), parts_(attention_parts<T>()) {}
+      : kernel_(kernel),
+        binding_(binding),
+        block_(block_of<T>(kernel)),
+        parts_(attention_parts<T>()),
+        scores_(in_pairs(binding.q, kernel.q) && in_pairs(binding.k, kernel.k)),
+        gradients_(kernel.backward && in_pairs(binding.d_o, kernel.d_o) && in_pairs(binding.v, kernel.v)) {}
 
   Extent tasks() const { return kernel_.batch * kernel_.heads * (kernel_.backward ? 1 : parts()); }
   void run(Extent task) const {
@@ -92,6 +98,34 @@ class Attention {
       }
     return {static_cast<const T*>(data) + first, tensor.row_stride};
   }
+  /// Whether every row is made of whole pairs of bf16.
+  bool in_pairs(const void* data, const Tensor& tensor) const {
+    bool whole = tensor.operand.type == DType::bf16 && reinterpret_cast<std::uintptr_t>(data) % sizeof(float) == 0;
+    for (const Extent x : {kernel_.width, tensor.row_stride, tensor.head_stride, tensor.batch_stride})
+      whole = whole && x % 2 == 0;
+    return whole;
+  }
+  /// The product of rows of queries and of keys, or of d_o and of values, over the width: of pairs of bf16 if the processor has
+  /// instructions for them.
+  struct RowProduct {
+    explicit RowProduct(bool may_use_pairs) : pairs(may_use_pairs ? SmallGemm<T>::of_pairs() : std::nullopt) {}
+    std::optional<SmallGemm<T>> pairs;
+    SmallGemm<T> plain;
+
+    const SmallGemm<T>& gemm() const { return pairs ? *pairs : plain; }
+    Extent depth(Extent width) const { return pairs ? width / 2 : width; }
+  };
+  /// Rows for such a product: pairs where they are, or else as `read` gives them.
+  Rows read_for(const RowProduct& product, const void* data, const Tensor& tensor, Extent head, Extent begin,
+                Extent count, T*& to) const {
+    if (!product.pairs) return read(data, tensor, head, begin, count, to);
+    return pairs_of(data, tensor, head, begin);
+  }
+  Rows pairs_of(const void* data, const Tensor& tensor, Extent head, Extent begin) const {
+    const auto* first = static_cast<const std::uint16_t*>(data) + first_of(tensor, head) + begin * tensor.row_stride;
+    return {reinterpret_cast<const T*>(first), tensor.row_stride / 2};
+  }
+
   /// Keys that query i sees.
   Extent visible(Extent i) const {
     return kernel_.causal ? std::clamp<Extent>(i + kernel_.keys - kernel_.queries + 1, 0, kernel_.keys) : kernel_.keys;
@@ -106,15 +140,16 @@ class Attention {
     T* converted = scores + block_ * most;
     const Rows v = read(binding_.v, kernel_.v, head, 0, most, converted);
     T* const for_queries = converted;  // and before that for keys
-    const Rows k = read(binding_.k, kernel_.k, head, 0, most, converted);
-    gemm_.pack_transposed(width, most, k.data, k.row, keys);
+    const Rows k = read_for(scores_, binding_.k, kernel_.k, head, 0, most, converted);
+    const Extent depth = scores_.depth(width);
+    scores_.gemm().pack_transposed(depth, most, k.data, k.row, keys);
     for (Extent begin = first * block_; begin < std::min(last * block_, kernel_.queries); begin += block_) {
       const Extent end = std::min(begin + block_, kernel_.queries), rows = end - begin, seen = visible(end - 1);
       T* o = at(binding_.o, kernel_.o, head) + begin * kernel_.o.row_stride;
       T* logsumexp = static_cast<T*>(binding_.logsumexp) + head * kernel_.queries;
       converted = for_queries;
-      const Rows q = read(binding_.q, kernel_.q, head, begin, rows, converted);
-      gemm_.multiply_packed(rows, seen, width, q.data, q.row, keys, scores, seen);
+      const Rows q = read_for(scores_, binding_.q, kernel_.q, head, begin, rows, converted);
+      scores_.gemm().multiply_packed(rows, seen, depth, q.data, q.row, keys, scores, seen);
       T total[kQueriesOfBlock];
       Extent visible_of[kQueriesOfBlock];
       for (Extent r = 0; r < rows; ++r) visible_of[r] = visible(begin + r);
@@ -138,9 +173,11 @@ class Attention {
     T* converted = p + 2 * block_ * keys;
     const Rows k = read(binding_.k, kernel_.k, head, 0, keys, converted);
     T* const for_block = converted;  // and before that for values
-    const Rows v = read(binding_.v, kernel_.v, head, 0, keys, converted);
-    gemm_.pack_transposed(width, keys, k.data, k.row, turned_k);
-    gemm_.pack_transposed(width, keys, v.data, v.row, turned_v);
+    const Rows v = read_for(gradients_, binding_.v, kernel_.v, head, 0, keys, converted);
+    const Rows k_rows = scores_.pairs ? pairs_of(binding_.k, kernel_.k, head, 0) : k;
+    const Extent score_depth = scores_.depth(width), gradient_depth = gradients_.depth(width);
+    scores_.gemm().pack_transposed(score_depth, keys, k_rows.data, k_rows.row, turned_k);
+    gradients_.gemm().pack_transposed(gradient_depth, keys, v.data, v.row, turned_v);
     // The last queries see all keys, so their gradients come first, and those of the others are added.
     for (Extent block = blocks(); block-- > 0;) {
       const Extent begin = block * block_, end = std::min(begin + block_, kernel_.queries), rows = end - begin,
@@ -151,8 +188,10 @@ class Attention {
       const Rows o = read(binding_.o, kernel_.o, head, begin, rows, converted);
       const Rows d_o = read(binding_.d_o, kernel_.d_o, head, begin, rows, converted);
       T* d_p = p + rows * seen;
-      gemm_.multiply_packed(rows, seen, width, q.data, q.row, turned_k, p, seen);
-      gemm_.multiply_packed(rows, seen, width, d_o.data, d_o.row, turned_v, d_p, seen);
+      const Rows q_rows = scores_.pairs ? pairs_of(binding_.q, kernel_.q, head, begin) : q;
+      const Rows d_o_rows = gradients_.pairs ? pairs_of(binding_.d_o, kernel_.d_o, head, begin) : d_o;
+      scores_.gemm().multiply_packed(rows, seen, score_depth, q_rows.data, q_rows.row, turned_k, p, seen);
+      gradients_.gemm().multiply_packed(rows, seen, gradient_depth, d_o_rows.data, d_o_rows.row, turned_v, d_p, seen);
       for (Extent r = 0; r < rows; ++r)
         parts_.gradient(p + r * seen, d_p + r * seen, visible(begin + r), seen, static_cast<T>(kernel_.scale),
                         logsumexp[begin + r], o.data + r * o.row, d_o.data + r * d_o.row, width);
@@ -167,6 +206,7 @@ class Attention {
   const AttentionBinding& binding_;
   Extent block_;
   const AttentionParts<T>& parts_;
+  RowProduct scores_, gradients_;
   SmallGemm<T> gemm_;
 };
 

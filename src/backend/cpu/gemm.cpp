@@ -855,7 +855,17 @@ void GemmTasks<T>::run(int64_t task) const {
 }
 
 template <class T>
-SmallGemm<T>::SmallGemm() : kernels_(kernels_for(isa(), T{})), strip_(kernels_->lanes * kGemmVectors) {}
+SmallGemm<T>::SmallGemm(const GemmKernels<T>& kernels) : kernels_(&kernels), strip_(kernels.lanes * kGemmVectors) {}
+template <class T>
+SmallGemm<T>::SmallGemm() : SmallGemm(*kernels_for(isa(), T{})) {}
+template <class T>
+std::optional<SmallGemm<T>> SmallGemm<T>::of_pairs() {
+#if defined(__x86_64__)
+  if constexpr (std::is_same_v<T, float>)
+    if (isa() >= Isa::avx512_bf16) return SmallGemm(avx512::kGemmBf16);
+#endif
+  return std::nullopt;
+}
 
 template <class T>
 void SmallGemm<T>::pack_transposed(int64_t depth, int64_t columns, const T* from, int64_t row, T* to) const {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "backend/cpu/widen.hpp"
 #include "base/function_ref.hpp"
@@ -103,6 +104,9 @@ template <class T>
 class SmallGemm {
  public:
   SmallGemm();
+  /// The same for pairs of bf16, neighbours along k, in the memory of floats: depth and k count pairs, and C is of floats. None
+  /// if the processor has no instructions for them. Only what is along k may be packed.
+  static std::optional<SmallGemm> of_pairs();
   /// Columns that `pack_transposed` puts side by side.
   std::int64_t strip() const { return strip_; }
   /// Elements that it writes for `columns` columns.
@@ -123,6 +127,8 @@ class SmallGemm {
  private:
   void run(std::int64_t m, std::int64_t n, std::int64_t k, const T* a, std::int64_t a_row, std::int64_t a_column,
            const T* b, std::int64_t b_row, std::int64_t b_strip, T* c, std::int64_t c_row, bool accumulate) const;
+
+  explicit SmallGemm(const GemmKernels<T>& kernels);
 
   const GemmKernels<T>* kernels_;
   std::int64_t strip_;
