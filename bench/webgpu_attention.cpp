@@ -4,6 +4,7 @@
 // Usage: bench_webgpu_attention [adapter index] [substring of a shape's name] [all]
 #include <fmt/format.h>
 
+#include <bit>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 
 #include "backend/webgpu/tested_facts.hpp"
 #include "backend/webgpu/wgsl/attention.hpp"
+#include "base/philox.hpp"
 #include "figure.hpp"
 #include "tensor/element.hpp"
 #include "webgpu_timing.hpp"
@@ -28,7 +30,13 @@ struct Problem {
   bool causal = true;
   Extent window = 0;
   DType type = DType::f32;
+  /// A mask for all heads, or four sequences side by side, or dropped shares.
+  enum class Extra { none, bools, added, sequences, dropout } extra = Extra::none;
 };
+
+using Extra = Problem::Extra;
+constexpr Extent kSequences = 4, kDropped = 26;
+constexpr std::uint32_t kSeedWords[] = {12, 34};
 
 constexpr Problem kShapes[] = {
     {"T1024 D64", 96, 96, 1024, 64},
@@ -50,6 +58,15 @@ constexpr Problem kShapes[] = {
     {"half T1024 shared D128", 32, 8, 1024, 128, true, 0, DType::f16},
     {"half window T4096 D64", 32, 32, 4096, 64, true, 512, DType::f16},
     {"half T512 D256", 32, 32, 512, 256, true, 0, DType::f16},
+    {"T1024 D64 bools", 96, 96, 1024, 64, true, 0, DType::f32, Extra::bools},
+    {"T1024 D64 added", 96, 96, 1024, 64, true, 0, DType::f32, Extra::added},
+    {"T1024 D64 sequences", 96, 96, 1024, 64, true, 0, DType::f32, Extra::sequences},
+    {"T1024 D64 dropout", 96, 96, 1024, 64, true, 0, DType::f32, Extra::dropout},
+    {"half T1024 D64 bools", 96, 96, 1024, 64, true, 0, DType::f16, Extra::bools},
+    {"half T1024 D64 added", 96, 96, 1024, 64, true, 0, DType::f16, Extra::added},
+    {"half T1024 D64 sequences", 96, 96, 1024, 64, true, 0, DType::f16, Extra::sequences},
+    {"half T1024 D64 dropout", 96, 96, 1024, 64, true, 0, DType::f16, Extra::dropout},
+    {"half T1000 D128 dropout", 64, 64, 1000, 128, true, 0, DType::f16, Extra::dropout},
 };
 
 constexpr AttentionBlock kOthers[] = {
@@ -85,7 +102,7 @@ constexpr MatrixTrial kMatrixTrials[] = {
     {"16x8 16", 129, 256, {{16, 8, 16}, {16, 8, 32, false}, {16, 8, 32, false}}},
 };
 
-enum { kQ, kK, kV, kO, kDO, kDQ, kDK, kDV, kLogsumexp, kBuffers };
+enum { kQ, kK, kV, kO, kDO, kDQ, kDK, kDV, kLogsumexp, kMask, kKeySpans, kQuerySpans, kSeed, kBuffers };
 
 AttentionKernel attention(const Problem& shape, bool backward) {
   AttentionKernel kernel{.name = "attention",
@@ -112,12 +129,60 @@ AttentionKernel attention(const Problem& shape, bool backward) {
   kernel.d_k = tensor(kDK, shape.kv_heads);
   kernel.d_v = tensor(kDV, shape.kv_heads);
   kernel.logsumexp = {kLogsumexp, DType::f32, 0, shape.heads * shape.positions};
+  const Extent t = shape.positions;
+  if (shape.extra == Extra::bools || shape.extra == Extra::added)
+    kernel.mask = {{kMask, shape.extra == Extra::bools ? DType::boolean : DType::f32, 0, t * t}, 0, 0, t, 1};
+  if (shape.extra == Extra::sequences) {
+    kernel.key_spans = {kKeySpans, DType::i32, 0, 2 * t};
+    kernel.query_spans = {kQuerySpans, DType::i32, 0, 2 * t};
+  }
+  if (shape.extra == Extra::dropout) {
+    kernel.dropped = kDropped;
+    kernel.seed = {kSeed, DType::u32, 0, 2};
+  }
   return kernel;
+}
+
+/// The first and the end of the sequence of a position.
+Extent sequence_edge(const Problem& shape, Extent position, Extent more) {
+  const Extent each = (shape.positions + kSequences - 1) / kSequences;
+  return std::min(shape.positions, (position / each + more) * each);
+}
+
+/// The mask's values, of which every eighth hides, and the spans.
+std::vector<float> upload_extras(const Problem& shape, const std::vector<std::shared_ptr<Buffer>>& buffers) {
+  const auto upload = [&](int b, const auto& values) {
+    buffers[static_cast<std::size_t>(b)]->upload(0, values.data(), values.size() * 4);
+  };
+  std::vector<float> mask;
+  const Extent t = shape.positions;
+  if (shape.extra == Extra::bools || shape.extra == Extra::added) {
+    std::minstd_rand random(5);
+    for (Extent i = 0; i < t * t; ++i)
+      mask.push_back(random() % 8 == 0             ? -3e38f
+                     : shape.extra == Extra::bools ? 0.0f
+                                                   : static_cast<float>(random() % 100) * 0.02f);
+    std::vector<std::uint32_t> words;
+    for (const float x : mask)
+      words.push_back(shape.extra == Extra::bools ? x == 0.0f : std::bit_cast<std::uint32_t>(x));
+    upload(kMask, words);
+  }
+  std::vector<std::int32_t> keys, queries;
+  for (Extent i = 0; i < t; ++i) {  // causality is in them, as in the public op
+    const Extent first = sequence_edge(shape, i, 0), end = sequence_edge(shape, i, 1);
+    for (const Extent x : {first, i + 1}) keys.push_back(static_cast<std::int32_t>(x));
+    for (const Extent x : {i, end}) queries.push_back(static_cast<std::int32_t>(x));
+  }
+  upload(kKeySpans, keys);
+  upload(kQuerySpans, queries);
+  upload(kSeed, std::vector<std::uint32_t>(std::begin(kSeedWords), std::end(kSeedWords)));
+  return mask;
 }
 
 /// Pairs of a query and a key that see each other, in one head.
 double pairs(const Problem& shape) {
   const auto t = static_cast<double>(shape.positions), w = static_cast<double>(shape.window);
+  if (shape.extra == Extra::sequences) return t * t / 2 / kSequences;
   if (!shape.causal) return t * t;
   return shape.window > 0 ? w * t - w * w / 2 : t * t / 2;
 }
@@ -125,8 +190,9 @@ double pairs(const Problem& shape) {
 /// The tensors on the host, and some of their rows computed again in double.
 class Judge {
  public:
-  Judge(const Problem& shape, const std::vector<std::shared_ptr<Buffer>>& buffers, const std::vector<Extent>& counts)
-      : shape_(shape), buffers_(buffers), host_(kBuffers) {
+  Judge(const Problem& shape, const std::vector<std::shared_ptr<Buffer>>& buffers, const std::vector<Extent>& counts,
+        std::vector<float> mask)
+      : shape_(shape), buffers_(buffers), host_(kBuffers), mask_(std::move(mask)) {
     for (std::size_t b = 0; b < kBuffers; ++b) host_[b].resize(static_cast<std::size_t>(counts[b]));
     for (const int b : {kQ, kK, kV, kDO}) download(b);
   }
@@ -166,10 +232,24 @@ class Judge {
     return sum;
   }
   bool sees(Extent i, Extent j) const {
-    return (!shape_.causal || j <= i) && (shape_.window == 0 || j > i - shape_.window);
+    return (!shape_.causal || j <= i) && (shape_.window == 0 || j > i - shape_.window) && bias(i, j) > -1e30 &&
+           (shape_.extra != Extra::sequences || j >= sequence_edge(shape_, i, 0));
+  }
+  double bias(Extent i, Extent j) const {
+    return mask_.empty() ? 0 : mask_[static_cast<std::size_t>(i * shape_.positions + j)];
+  }
+  /// The factor of a share that may be dropped.
+  double kept(Extent head, Extent i, Extent j) const {
+    if (shape_.extra != Extra::dropout) return 1;
+    const Extent half = (shape_.positions + 1) / 2;
+    const auto word = static_cast<std::uint32_t>((head * half + i / 2) * half + j / 2);
+    const std::uint32_t byte =
+        philox::block({kSeedWords[0], kSeedWords[1]}, {word, 0, 0, 0})[0] >> (i % 2 * 16 + j % 2 * 8) & 255;
+    return byte < kDropped ? 0 : 256.0 / (256 - kDropped);
   }
   double score(Extent head, Extent i, Extent j) const {
-    return dot(row(kQ, head, i), row(kK, head / members(), j)) / std::sqrt(static_cast<double>(shape_.width));
+    return dot(row(kQ, head, i), row(kK, head / members(), j)) / std::sqrt(static_cast<double>(shape_.width)) +
+           bias(i, j);
   }
   double compare(const std::vector<double>& wanted, const float* got) const {
     double size = 1, error = 0;
@@ -189,7 +269,8 @@ class Judge {
       if (sees(i, j)) total += p[static_cast<std::size_t>(j)] = std::exp(score(head, i, j));
     for (Extent j = 0; j < shape_.positions; ++j)
       for (std::size_t c = 0; c < width; ++c)
-        o[c] += p[static_cast<std::size_t>(j)] / total * static_cast<double>(row(kV, head / members(), j)[c]);
+        o[c] += p[static_cast<std::size_t>(j)] / total * kept(head, i, j) *
+                static_cast<double>(row(kV, head / members(), j)[c]);
     if (!backward) {
       const double log_sum = host_[kLogsumexp][static_cast<std::size_t>(head * shape_.positions + i)] - std::log(total);
       return std::max(compare(o, row(kO, head, i)), std::abs(log_sum));
@@ -198,7 +279,7 @@ class Judge {
     for (Extent j = 0; j < shape_.positions; ++j) {
       if (!sees(i, j)) continue;
       const double slope = p[static_cast<std::size_t>(j)] / total *
-                           (dot(row(kDO, head, i), row(kV, head / members(), j)) - delta) /
+                           (dot(row(kDO, head, i), row(kV, head / members(), j)) * kept(head, i, j) - delta) /
                            std::sqrt(static_cast<double>(shape_.width));
       for (std::size_t c = 0; c < width; ++c) d_q[c] += slope * static_cast<double>(row(kK, head / members(), j)[c]);
     }
@@ -214,11 +295,12 @@ class Judge {
         if (!sees(i, j)) continue;
         const double log_sum = host_[kLogsumexp][static_cast<std::size_t>(head * shape_.positions + i)];
         const double p = std::exp(score(head, i, j) - log_sum);
-        const double slope = p *
-                             (dot(row(kDO, head, i), row(kV, kv_head, j)) - dot(row(kDO, head, i), row(kO, head, i))) /
-                             std::sqrt(static_cast<double>(shape_.width));
+        const double factor = kept(head, i, j);
+        const double slope =
+            p * (dot(row(kDO, head, i), row(kV, kv_head, j)) * factor - dot(row(kDO, head, i), row(kO, head, i))) /
+            std::sqrt(static_cast<double>(shape_.width));
         for (std::size_t c = 0; c < width; ++c) {
-          d_v[c] += p * static_cast<double>(row(kDO, head, i)[c]);
+          d_v[c] += p * factor * static_cast<double>(row(kDO, head, i)[c]);
           d_k[c] += slope * static_cast<double>(row(kQ, head, i)[c]);
         }
       }
@@ -228,6 +310,7 @@ class Judge {
   const Problem& shape_;
   const std::vector<std::shared_ptr<Buffer>>& buffers_;
   std::vector<std::vector<float>> host_;
+  std::vector<float> mask_;
 };
 
 /// Rounds what make_buffers has drawn to halves, which fill a half of each buffer.
@@ -261,10 +344,12 @@ int main(int argc, char** argv) {
   for (const Problem& shape : kShapes) {
     if (argc > 2 && !std::strstr(shape.name, argv[2])) continue;
     const Extent q = shape.heads * shape.positions * shape.width, k = shape.kv_heads * shape.positions * shape.width;
-    const std::vector<Extent> counts{q, k, k, q, q, q, k, k, shape.heads * shape.positions};
+    const Extent t = shape.positions;
+    const std::vector<Extent> counts{
+        q, k, k, q, q, q, k, k, shape.heads * t, shape.extra == Extra::none ? 4 : t * t, 2 * t, 2 * t, 4};
     const auto buffers = bench::make_buffers(device, counts);
     if (shape.type == DType::f16) round_to_halves(buffers, counts);
-    Judge judge(shape, buffers, counts);
+    Judge judge(shape, buffers, counts, upload_extras(shape, buffers));
     struct Trial {
       std::string name;
       bool backward;

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/philox.hpp"
 #include "compile/kernel.hpp"
 #include "reference/packed.hpp"
 #include "reference/routines.hpp"
@@ -358,10 +359,31 @@ inline void run(const kernel::AttentionKernel& kernel, std::vector<Values>& buff
       const auto put = [&](const Tensor& t, Extent row, Extent channel, double value) {
         write(t.operand, place(t, row, channel), value, buffers);
       };
+      const auto bias = [&](Extent i, Extent j) {
+        const auto& mask = *kernel.mask;
+        return read(mask.operand,
+                    b * mask.batch_stride + h * mask.head_stride + i * mask.row_stride + j * mask.key_stride, buffers);
+      };
+      const bool adds = kernel.mask && kernel.mask->operand.type != DType::boolean;
       const auto sees = [&](Extent i, Extent j) {
-        const Extent at = i + keys - queries;
+        const Extent at = i + kernel.shift;
         if (kernel.causal && j > at) return false;
-        return kernel.window == 0 || (j > at - kernel.window && j < at + kernel.window);
+        if (kernel.window > 0 && (j <= at - kernel.window || j >= at + kernel.window)) return false;
+        if (kernel.mask && (adds ? bias(i, j) <= -1e30 : bias(i, j) == 0)) return false;
+        if (!kernel.key_spans) return true;
+        const auto end_of = [&](int which) { return read(*kernel.key_spans, (b * queries + i) * 2 + which, buffers); };
+        return static_cast<double>(j) >= end_of(0) && static_cast<double>(j) < end_of(1);
+      };
+      // The factor of a share that may be dropped.
+      const auto kept = [&](Extent i, Extent j) -> double {
+        if (kernel.dropped == 0) return 1;
+        const auto word = static_cast<std::uint32_t>(
+            ((b * kernel.heads + h) * ((queries + 1) / 2) + i / 2) * ((keys + 1) / 2) + j / 2);
+        const auto seed = [&](Extent e) { return static_cast<std::uint32_t>(read(*kernel.seed, e, buffers)); };
+        const std::uint32_t byte =
+            philox::block({seed(0), seed(1)}, {word, 0, 0, 0})[0] >> (i % 2 * 16 + j % 2 * 8) & 255;
+        return byte < static_cast<std::uint32_t>(kernel.dropped) ? 0
+                                                                 : 256.0 / static_cast<double>(256 - kernel.dropped);
       };
       if (kernel.backward && h % members == 0)
         for (Extent j = 0; j < keys; ++j)
@@ -374,7 +396,7 @@ inline void run(const kernel::AttentionKernel& kernel, std::vector<Values>& buff
           if (!sees(i, j)) continue;
           double dot = 0;
           for (Extent c = 0; c < width; ++c) dot += get(kernel.q, i, c) * get(kernel.k, j, c);
-          p[static_cast<std::size_t>(j)] = dot * kernel.scale;
+          p[static_cast<std::size_t>(j)] = dot * kernel.scale + (adds ? bias(i, j) : 0);
           top = std::max(top, p[static_cast<std::size_t>(j)]);
         }
         for (Extent j = 0; j < keys; ++j)
@@ -384,7 +406,7 @@ inline void run(const kernel::AttentionKernel& kernel, std::vector<Values>& buff
           for (Extent c = 0; c < width; ++c) {
             double sum = 0;
             for (Extent j = 0; j < keys; ++j)
-              if (sees(i, j)) sum += p[static_cast<std::size_t>(j)] * get(kernel.v, j, c);
+              if (sees(i, j)) sum += p[static_cast<std::size_t>(j)] * kept(i, j) * get(kernel.v, j, c);
             put(kernel.o, i, c, to_type(sum, kernel.o.operand.type));
           }
           write(kernel.logsumexp, (b * kernel.heads + h) * queries + i,
@@ -400,9 +422,9 @@ inline void run(const kernel::AttentionKernel& kernel, std::vector<Values>& buff
           double dp = 0;
           for (Extent c = 0; c < width; ++c) {
             dp += get(kernel.d_o, i, c) * get(kernel.v, j, c);
-            put(kernel.d_v, j, c, get(kernel.d_v, j, c) + pj * get(kernel.d_o, i, c));
+            put(kernel.d_v, j, c, get(kernel.d_v, j, c) + pj * kept(i, j) * get(kernel.d_o, i, c));
           }
-          const double ds = pj * (dp - delta) * kernel.scale;
+          const double ds = pj * (dp * kept(i, j) - delta) * kernel.scale;
           for (Extent c = 0; c < width; ++c) {
             d_q[static_cast<std::size_t>(c)] += ds * get(kernel.k, j, c);
             put(kernel.d_k, j, c, get(kernel.d_k, j, c) + ds * get(kernel.q, i, c));

@@ -25,6 +25,7 @@
 #include "weft/onnx.hpp"
 #include "weft/operations.hpp"
 #include "weft/ops.hpp"
+#include "weft/ops/attention.hpp"
 #include "weft/ops/contraction.hpp"
 #include "weft/ops/convolution.hpp"
 #include "weft/ops/grouped.hpp"

@@ -8,6 +8,7 @@
 #include "graph/scan.hpp"
 #include "graph/scatter.hpp"
 #include "weft/ops.hpp"
+#include "weft/ops/layout.hpp"
 
 namespace weft::autograd {
 namespace {
@@ -39,16 +40,31 @@ std::optional<Tensors> of_stacks(const BatchedCall& b) {
   return results_of(b.call.row(), b.all_mapped(), b.call.words(), b.call.where());
 }
 
-// Axis 0 of every input and result counts sequences already: [E, B, ...] is computed as [E B, ...].
-std::optional<Tensors> joined_with_axis_0(const BatchedCall& b) {
+// Axis 0 of the inputs and results of attention counts sequences already: [E, B, ...] is computed as [E B, ...]. A mask may be
+// of 1 along it, and the seed has no such axis: examples drop shares of their own.
+std::optional<Tensors> attention_of_examples(const BatchedCall& b) {
+  constexpr int kScoresRank = 4;
   Tensors inputs;
-  for (const Tensor& x : b.all_mapped()) inputs.push_back(x.defined() ? weft::flatten(x, 0, 1) : x);
-  Tensors results = results_of(b.call.row(), std::move(inputs), b.call.words(), b.call.where());
-  for (Tensor& y : results) {
-    Shape shape{b.examples, y.dim(0) / b.examples};
-    for (int axis = 1; axis < y.rank(); ++axis) shape.push_back(y.dim(axis));
-    y = weft::reshape(y, shape);
+  for (std::size_t i = 0; i < b.inputs.size(); ++i) {
+    Tensor x = b.inputs[i];
+    const bool is_seed = b.call.row().inputs[i].name == "seed", is_mask = b.call.row().inputs[i].name == "mask";
+    if (!x.defined() || is_seed) {
+      if (is_seed && b.is_mapped[i]) return std::nullopt;
+    } else if (is_mask && !b.is_mapped[i] && x.rank() == kScoresRank && x.dim(0) == 1) {
+      // Shared by all examples as it is.
+    } else {
+      x = b.mapped(i);
+      if (is_mask) {
+        Shape shape = x.shape();
+        shape[1] = b.mapped(0).dim(1);
+        x = weft::expand(x, shape);
+      }
+      x = weft::flatten(x, 0, 1);
+    }
+    inputs.push_back(x);
   }
+  Tensors results = results_of(b.call.row(), std::move(inputs), b.call.words(), b.call.where());
+  for (Tensor& y : results) y = weft::unflatten(y, 0, {b.examples, y.dim(0) / b.examples});
   return results;
 }
 
@@ -86,8 +102,8 @@ const std::unordered_map<const OpRow*, BatchRule>& rules() {
       {&graph::sort_row(), along_axis},
       {&graph::scatter_along_row(), along_axis},
       {&graph::scatter_rows_row(), rows_of_examples},
-      {&graph::attention_row(), joined_with_axis_0},
-      {&graph::attention_backward_row(), joined_with_axis_0},
+      {&graph::attention_row(), attention_of_examples},
+      {&graph::attention_backward_row(), attention_of_examples},
       {&graph::solve_row(), of_stacks},
       {&graph::solve_triangular_row(), of_stacks},
       {&graph::slogdet_row(), of_stacks},

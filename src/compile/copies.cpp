@@ -4,6 +4,7 @@
 
 #include "compile/fuse.hpp"
 #include "compile/strided.hpp"
+#include "graph/attention.hpp"
 #include "graph/op.hpp"
 
 namespace weft::compiler {
@@ -86,14 +87,13 @@ bool packed_product_needs_copy(std::size_t input, const Node& x) {
 }
 
 /// Which inputs of a call need a copy in memory depends on the kernel's form.
-std::function<bool(std::size_t input, const Node& x)> needs_copy_of(graph::KernelForm form) {
-  switch (form) {
+std::function<bool(std::size_t input, const Node& x)> needs_copy_of(const graph::OpRow& op) {
+  switch (op.form) {
     case graph::KernelForm::packed_product: return packed_product_needs_copy;
     case graph::KernelForm::attention:
-      return [](std::size_t input, const Node& x) {
-        constexpr std::size_t kLogsumexp = 4;
-        return input == kLogsumexp ? !contiguous_operand(&x, contiguous_place)
-                                   : !attention_operand(&x, contiguous_place);
+      return [&op](std::size_t input, const Node& x) {
+        return graph::is_read_by_rows(op, input) ? !attention_operand(&x, contiguous_place)
+                                                 : !contiguous_operand(&x, contiguous_place);
       };
     case graph::KernelForm::none:
     case graph::KernelForm::routine:
@@ -123,7 +123,7 @@ OrderedGraph with_copies(OrderedGraph graph) {
       case Kind::matmul:
         return with_copied_inputs(
             node, [&](std::size_t, const Node& x) { return x.shape.numel() > 0 && !matrix_operand(&x, place); });
-      case Kind::call: return with_copied_inputs(node, needs_copy_of(node->op->form));
+      case Kind::call: return with_copied_inputs(node, needs_copy_of(*node->op));
       default: return node;
     }
   });

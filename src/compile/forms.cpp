@@ -165,6 +165,8 @@ DraftKernel draft_of_attention(const Node& node, const Placement& placement, std
   k.scale = attributes.scale;
   k.causal = attributes.causal;
   k.window = attributes.window;
+  k.shift = attributes.shift;
+  k.dropped = attributes.dropped;
   auto read = [&](kernel::AttentionKernel::Tensor& tensor, std::size_t i) {
     const Node& input = *node.inputs[i];
     const AttentionOperand at = found(attention_operand(&input, place), node, input, "one stride an axis");
@@ -191,17 +193,30 @@ DraftKernel draft_of_attention(const Node& node, const Placement& placement, std
     tensor = {{.type = type_of(index), .offset = at.offset}, at.strides[0], at.strides[2], at.strides[1]};
     draft.writes.push_back(at.owner);
   };
+  const auto whole = [&](const Node& input) -> kernel::Operand {
+    const ContiguousOperand at = found(contiguous_operand(&input, place), node, input, "contiguous elements");
+    draft.reads.push_back(at.owner);
+    return {.type = input.type, .offset = at.offset, .count = input.shape.numel()};
+  };
+  const graph::Call call(node);
+  const graph::AttentionInputs extra(call);
   read(k.q, 0);
   read(k.k, 1);
   read(k.v, 2);
+  if (extra.mask.defined()) {
+    const Shape& shape = extra.mask.shape();
+    const auto strides = contiguous_strides(shape);
+    const auto stride = [&](int axis) { return shape[axis] == 1 ? 0 : strides[static_cast<std::size_t>(axis)]; };
+    k.mask = {whole(*extra.mask.node()), stride(0), stride(1), stride(2), stride(3)};
+  }
+  if (extra.key_spans.defined()) k.key_spans = whole(*extra.key_spans.node());
+  if (extra.seed.defined()) k.seed = whole(*extra.seed.node());
   k.logsumexp.type = node.type;
   if (k.backward) {
     read(k.o, 3);
-    const Node& logsumexp = *node.inputs[4];
-    const ContiguousOperand at = found(contiguous_operand(&logsumexp, place), node, logsumexp, "contiguous elements");
-    k.logsumexp.offset = at.offset;
-    draft.reads.push_back(at.owner);
+    k.logsumexp = whole(*node.inputs[4]);
     read(k.d_o, 5);
+    if (extra.query_spans.defined()) k.query_spans = whole(*extra.query_spans.node());
     write(k.d_q, 0);
     write(k.d_k, 1);
     write(k.d_v, 2);

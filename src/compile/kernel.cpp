@@ -143,6 +143,8 @@ std::string to_string(const Kernel& kernel) {
                               k.heads, k.queries, k.keys, k.width, k.scale, k.causal ? " causal" : "",
                               k.kv_heads != k.heads ? fmt::format(" kv heads {}", k.kv_heads) : "",
                               k.window > 0 ? fmt::format(" window {}", k.window) : "");
+  if ((k.causal || k.window > 0) && k.shift != k.keys - k.queries) s += fmt::format(" shift {}", k.shift);
+  if (k.dropped > 0) s += fmt::format(" dropped {}/256", k.dropped);
   const auto add = [&](std::string_view name, const AttentionKernel::Tensor& t) {
     s += fmt::format("  {} {} ({},{},{})", name, text(t.operand), t.batch_stride, t.head_stride, t.row_stride);
   };
@@ -157,6 +159,12 @@ std::string to_string(const Kernel& kernel) {
     add("d_k", k.d_k);
     add("d_v", k.d_v);
   }
+  if (k.mask)
+    s += fmt::format("  mask {} ({},{},{},{})", text(k.mask->operand), k.mask->batch_stride, k.mask->head_stride,
+                     k.mask->row_stride, k.mask->key_stride);
+  if (k.key_spans) s += fmt::format("  key spans {}", text(*k.key_spans));
+  if (k.query_spans) s += fmt::format("  query spans {}", text(*k.query_spans));
+  if (k.seed) s += fmt::format("  seed {}", text(*k.seed));
   return s + "\n";
 }
 
@@ -211,7 +219,8 @@ double bytes_moved(const Kernel& kernel) {
   const auto rows = [&](const AttentionKernel::Tensor& tensor, Extent positions) {
     return bytes_each(tensor.operand.type) * static_cast<double>(k.batch * k.heads * k.width * positions);
   };
-  const double forward = rows(k.q, k.queries) + rows(k.o, k.queries) + rows(k.k, k.keys) + rows(k.v, k.keys);
+  double forward = rows(k.q, k.queries) + rows(k.o, k.queries) + rows(k.k, k.keys) + rows(k.v, k.keys);
+  if (k.mask) forward += bytes_each(k.mask->operand.type) * static_cast<double>(k.mask->operand.count);
   if (!k.backward) return forward;
   return forward + rows(k.d_o, k.queries) + rows(k.d_q, k.queries) + rows(k.d_k, k.keys) + rows(k.d_v, k.keys);
 }

@@ -181,7 +181,8 @@ struct AttentionKernel {
   Extent batch = 0, heads = 0, queries = 0, keys = 0, width = 0;
   Extent kv_heads = 0;  // of k and v: a divisor of heads, each shared by heads / kv_heads neighbouring ones
   double scale = 1;
-  bool causal = true;  // query i, at position p = i + keys - queries, sees keys j <= p
+  Extent shift = 0;    // query i is at position p = i + shift of the keys
+  bool causal = true;  // it sees keys j <= p
   Extent window = 0;   // and only those with j > p - window (and j < p + window); 0: no window
   bool backward = false;
   Tensor q, k, v;        // read
@@ -189,6 +190,19 @@ struct AttentionKernel {
   Operand logsumexp;     // written by forward, read by backward
   Tensor d_o;            // backward: read
   Tensor d_q, d_k, d_v;  // backward: written
+  /// Read. Of bools: whether the query sees the key. Of the type that it computes in: added to the scaled score; it hides the
+  /// key if it is not above graph::kHiddenBias.
+  struct Mask {
+    Operand operand;
+    Extent batch_stride = 0, head_stride = 0, row_stride = 0, key_stride = 0;  // 0: the same for all
+  };
+  std::optional<Mask> mask;
+  /// Read, i32 pairs (first, end): the keys that a query may see, [batch, queries, 2]; and the same mask as the queries that may
+  /// see a key, [batch, keys, 2], which only backward reads.
+  std::optional<Operand> key_spans, query_spans;
+  /// A share is dropped if its byte (`kept_shares` in graph/ops/attention.cpp) is below this, of 256; the others grow by 256 / (256 - dropped).
+  Extent dropped = 0;
+  std::optional<Operand> seed;  // read if shares are dropped: u32 seed and stream
 
   /// The type that it computes in.
   DType type() const { return compute_type(q.operand.type); }
@@ -246,10 +260,14 @@ void visit_operands(AnyKernel& kernel, Visit visit) {
       visit(k.out, kWritten);
     } else if constexpr (std::is_same_v<Form, AttentionKernel>) {
       for (auto* tensor : {&k.q, &k.k, &k.v}) visit(tensor->operand, kRead);
+      if (k.mask) visit(k.mask->operand, kRead);
+      if (k.key_spans) visit(*k.key_spans, kRead);
+      if (k.seed) visit(*k.seed, kRead);
       if (k.backward) {
         visit(k.o.operand, kRead);
         visit(k.logsumexp, kRead);
         visit(k.d_o.operand, kRead);
+        if (k.query_spans) visit(*k.query_spans, kRead);
         for (auto* tensor : {&k.d_q, &k.d_k, &k.d_v}) visit(tensor->operand, kWritten);
       } else {
         visit(k.o.operand, kWritten);

@@ -4,6 +4,7 @@
 
 #include "compile/fuse.hpp"
 #include "compile/strided.hpp"
+#include "graph/attention.hpp"
 #include "graph/op.hpp"
 #include "tensor/element.hpp"
 
@@ -56,10 +57,9 @@ OrderedGraph with_narrow_operands(OrderedGraph graph, const Target& target, cons
   return rebuild(graph, [&](const Node&, const NodeRef& node) -> NodeRef {
     const bool is_attention = graph::has_form(*node, graph::KernelForm::attention);
     if (is_leaf(*node) || (node->kind != Kind::matmul && !is_attention)) return node;
-    constexpr std::size_t kLogsumexp = 4;  // input of the backward attention; it is contiguous
     std::vector<NodeRef> inputs = node->inputs;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      if (inputs[i]->shape.numel() == 0 || (is_attention && i == kLogsumexp)) continue;
+      if (inputs[i]->shape.numel() == 0 || (is_attention && !graph::is_read_by_rows(*node->op, i))) continue;
       inputs[i] = is_attention ? narrowest(inputs[i], target.attention_reads, attention_can_read)
                                : narrowest(inputs[i], target.product_reads, product_can_read);
     }

@@ -9,6 +9,7 @@
 #include "weft/checkpoint.hpp"
 #include "weft/elementwise.hpp"
 #include "weft/ops.hpp"
+#include "weft/ops/attention.hpp"
 
 namespace weft::nn {
 namespace {
@@ -59,6 +60,7 @@ CausalSelfAttention::CausalSelfAttention(const GptConfig& config)
     : heads_(config.heads),
       width_(config.width),
       context_(config.context),
+      dropped_shares_(config.dropout),
       qkv_(config.width, 3 * config.width, inner(config)),
       output_(config.width, config.width, residual(config)),
       dropout_(config.dropout) {
@@ -71,7 +73,8 @@ Tensor CausalSelfAttention::operator()(const Tensor& given) const {
   return with_hooks(given, [&](const Tensor& x) {
     const Extent B = x.dim(0), T = x.dim(1), H = heads_, D = width_ / heads_;
     const Tensor qkv = permute(reshape(qkv_(x), {B, T, 3, H, D}), {2, 0, 3, 1, 4});
-    const Tensor mixed = attention(select(qkv, 0, 0), select(qkv, 0, 1), select(qkv, 0, 2));
+    const Tensor mixed = attention(select(qkv, 0, 0), select(qkv, 0, 1), select(qkv, 0, 2),
+                                   {.dropout = is_training() ? dropped_shares_ : 0});
     return dropout_(output_(reshape(permute(mixed, {0, 2, 1, 3}), {B, T, width_})));
   });
 }

@@ -9,6 +9,7 @@
 #include "graph/graph_state.hpp"
 #include "graph/no_grad.hpp"
 #include "graph/node.hpp"
+#include "runtime/random_key.hpp"
 #include "weft/grad.hpp"
 #include "weft/ops.hpp"
 
@@ -22,15 +23,7 @@ class Draw {
   // 32 random bits for each element; `lane` distinguishes several words of one draw.
   Tensor bits(const Shape& shape, int lane) {
     const Tensor seed = select(current_, 0, 0), draw = select(current_, 0, 1);
-    if (lane == 0) {
-      const std::uint32_t step[] = {0, 1};
-      NoGrad no_grad;
-      const Tensor steps(graph::concat({graph::constant(step[0], DType::u32, {1}, current_.device()),
-                                        graph::constant(step[1], DType::u32, {1}, current_.device())},
-                                       0));
-      // Not `assign`, which would treat the second assignment of a step as one of another step.
-      graph::set_pending(state_.cell(), (current_ + steps).node());
-    }
+    if (lane == 0) advance();
     // The element number over the whole shape, row-major.
     const Tensor element = reshape(Tensor(graph::iota({shape.numel()}, 0, DType::u32, current_.device())), shape);
     scalar::Expression philox{3,
@@ -41,8 +34,23 @@ class Draw {
     const Tensor stream = draw * 2.0 + static_cast<double>(lane);
     return Tensor(graph::map(philox, {seed.node(), stream.node(), element.node()}, "philox"));
   }
+  // Seed and stream, for kernels that number the words themselves.
+  Tensor key() {
+    advance();
+    return elementwise("mul", {current_, pair(1, 2)});
+  }
 
  private:
+  Tensor pair(std::uint32_t first, std::uint32_t second) const {
+    return Tensor(graph::concat({graph::constant(first, DType::u32, {1}, current_.device()),
+                                 graph::constant(second, DType::u32, {1}, current_.device())},
+                                0));
+  }
+  void advance() {
+    NoGrad no_grad;
+    // Not `assign`, which would treat the second assignment of a step as one of another step.
+    graph::set_pending(state_.cell(), (current_ + pair(0, 1)).node());
+  }
   std::lock_guard<std::recursive_mutex> lock_;
   Variable state_;
   Tensor current_;
@@ -94,6 +102,8 @@ Tensor randn(const Shape& shape, double mean, double deviation, DType type, Wher
   const Tensor radius = elementwise("sqrt", {elementwise("log", {1.0 - first}) * -2.0});
   return radius * elementwise("cos", {second * (2 * std::numbers::pi)}) * deviation + mean;
 }
+
+Tensor runtime::next_random_key() { return Draw().key(); }
 
 Tensor dropout(const Tensor& x, double p, Where where) {
   if (!x.defined()) throw UsageError("dropout: the tensor has no value");

@@ -3,10 +3,12 @@
 
 #include "compile/random_graph.hpp"
 #include "conformance/device_run.hpp"
+#include "graph/attention.hpp"
 #include "ops/table.hpp"
 #include "weft/grad.hpp"
 #include "weft/inference.hpp"
 #include "weft/ops.hpp"
+#include "weft/ops/attention.hpp"
 
 namespace weft::test {
 namespace {
@@ -193,6 +195,80 @@ TEST_F(Kernels, AttentionForwardAndBackward) {
       outputs.push_back(y);
       expect_like_reference(outputs, arguments, 2e-4, 1e-5);
     }
+}
+
+// Masks, lengths, windows, shared heads and dropped shares, each alone and together, against the parts in f64.
+TEST_F(Kernels, AttentionWithMasksLengthsAndDropout) {
+  enum class Mask { none, bools, added, of_keys, of_heads };
+  struct Case {
+    const char* name;
+    Extent batch, heads, kv_heads, queries, keys, width;
+    bool causal;
+    Extent window;
+    Mask mask;
+    int sequences;  // in each entry; 0: lengths are not given
+    bool key_lengths;
+    double dropout;
+  };
+  constexpr Case kCases[] = {
+      {"all together", 2, 4, 2, 37, 41, 12, true, 19, Mask::added, 0, true, 0.3},
+      {"sequences, dropout", 2, 2, 2, 40, 40, 16, true, 0, Mask::none, 3, false, 0.2},
+      {"bools", 2, 2, 1, 21, 35, 8, false, 0, Mask::bools, 0, false, 0},
+      // The others on the CPU only: software adapters take seconds to compile each.
+      {"a mask of keys", 3, 2, 2, 70, 70, 20, true, 0, Mask::of_keys, 0, false, 0},
+      {"a mask of heads, a window", 1, 4, 4, 130, 90, 33, false, 17, Mask::of_heads, 0, false, 0},
+      {"sequences of both sides, a window", 2, 4, 2, 90, 140, 8, true, 9, Mask::none, 4, true, 0},
+      {"sequences, all keys of each", 2, 2, 2, 65, 65, 24, false, 0, Mask::bools, 2, false, 0.5},
+      {"lengths of keys", 4, 2, 1, 1, 300, 64, true, 0, Mask::none, 0, true, 0},
+      {"one query, dropout", 1, 3, 1, 1, 77, 40, false, 0, Mask::added, 0, false, 0.9},
+      {"as PyTorch aligns", 1, 2, 2, 33, 17, 200, true, 0, Mask::none, 0, false, 0.1},
+  };
+  for (std::size_t n = 0; n < (is_cpu() ? std::size(kCases) : 3); ++n) {
+    const Case& c = kCases[n];
+    SCOPED_TRACE(c.name);
+    Arguments arguments;
+    const Tensor q = random(arguments, {c.batch, c.heads, c.queries, c.width}),
+                 k = random(arguments, {c.batch, c.kv_heads, c.keys, c.width}),
+                 v = random(arguments, {c.batch, c.kv_heads, c.keys, c.width});
+    AttentionOptions options{.causal = c.causal, .window = c.window};
+    Tensor seed;
+    switch (c.mask) {
+      case Mask::none: break;
+      case Mask::bools: options.mask = random(arguments, {c.queries, c.keys}, 0, 1, DType::boolean); break;
+      case Mask::added: {
+        std::vector<double> values;
+        for (Extent i = 0; i < c.batch * c.queries * c.keys; ++i)
+          values.push_back(i < c.keys || i % 7 == 3 ? -std::numeric_limits<double>::infinity()
+                                                    : std::uniform_real_distribution<double>(-2, 2)(random_));
+        options.mask = arguments.make({c.batch, 1, c.queries, c.keys}, std::move(values));
+        break;
+      }
+      case Mask::of_keys: options.mask = random(arguments, {c.batch, 1, 1, c.keys}, 0, 1, DType::boolean); break;
+      case Mask::of_heads: options.mask = random(arguments, {c.heads, 1, 1}); break;
+    }
+    const auto lengths_of = [&](Extent all, Extent n_each) {
+      std::vector<double> values;
+      for (Extent b = 0; b < c.batch; ++b)
+        for (Extent i = 0; i < n_each; ++i)
+          values.push_back(b == 1 && i == 0 ? 0
+                                            : std::floor(static_cast<double>(all) / static_cast<double>(n_each)) -
+                                                  static_cast<double>(i));
+      return arguments.make({c.batch, n_each}, std::move(values), DType::i32);
+    };
+    if (c.sequences > 0) options.lengths = lengths_of(c.queries, c.sequences);
+    if (c.key_lengths) options.key_lengths = lengths_of(c.keys, std::max(c.sequences, 1));
+    // A seed of the test's own, because random state is not an argument.
+    if (c.dropout > 0) seed = arguments.make({2}, {77, 6}, DType::u32);
+    const Tensor y =
+        graph::call(graph::public_attention_row(), {q, k, v, options.mask, options.lengths, options.key_lengths, seed},
+                    graph::PublicAttentionAttributes{options.causal, 0, options.window, c.dropout}, Where::current());
+    const Tensor inputs[] = {q, k, v}, weights = random(arguments, y.shape());
+    std::vector<Tensor> outputs = grad(sum(y * weights), inputs);
+    outputs.push_back(y);
+    expect_like_reference(outputs, arguments, 2e-4, 1e-5);
+    if (c.mask != Mask::added || !is_cpu()) continue;
+    expect_like_reference({grad(sum(y * weights), options.mask)}, arguments, 2e-4, 1e-5);
+  }
 }
 
 TEST_F(Kernels, AttentionAndCachesWithoutKernelsOfTheirOwn) {

@@ -2,10 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
+#include <limits>
 
 #include "weft/compile.hpp"
+#include "weft/error.hpp"
 #include "weft/grad.hpp"
 #include "weft/ops.hpp"
+#include "weft/ops/attention.hpp"
 
 namespace weft {
 namespace {
@@ -40,6 +44,88 @@ TEST(Attention, AQueryThatSeesNoKeyGivesZero) {
           for (Extent e = 0; e < (queries - keys) * 4; ++e)
             EXPECT_EQ(results[i][static_cast<std::size_t>(head * queries * 4 + e)], 0) << i << " " << e;
   }
+}
+
+Tensor wave(const Shape& shape, double phase) {
+  return elementwise("sin", {cast(reshape(arange(shape.numel()), shape), DType::f32) * 1.7 + phase});
+}
+
+void expect_near(const std::vector<float>& actual, const std::vector<float>& expected, const char* what) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (std::size_t e = 0; e < actual.size(); ++e) ASSERT_NEAR(actual[e], expected[e], 2e-5) << what << " " << e;
+}
+
+TEST(Attention, PackedSequencesAreLikeEachAlone) {
+  const Extent lengths[] = {5, 0, 9, 3};  // and two positions that belong to none
+  const Tensor q = wave({1, 2, 19, 4}, 0), k = wave({1, 2, 19, 4}, 1), v = wave({1, 2, 19, 4}, 2), inputs[] = {q, k, v};
+  const Tensor packed = attention(q, k, v, {.window = 4, .lengths = tensor<std::int32_t>({5, 0, 9, 3}, {1, 4})});
+  const std::vector<Tensor> gradients = grad(sum(packed * packed), inputs);
+  Extent first = 0;
+  for (const Extent length : lengths) {
+    const auto part = [&](const Tensor& x) { return slice(x, 2, first, first + length); };
+    if (length > 0) {
+      const Tensor alone[] = {detach(part(q)), detach(part(k)), detach(part(v))};
+      const Tensor y = attention(alone[0], alone[1], alone[2], {.window = 4});
+      expect_near(part(packed).to_vector<float>(), y.to_vector<float>(), "result");
+      const std::vector<Tensor> of_part = grad(sum(y * y), alone);
+      for (std::size_t i = 0; i < 3; ++i)
+        expect_near(part(gradients[i]).to_vector<float>(), of_part[i].to_vector<float>(), "gradient");
+    }
+    first += length;
+  }
+  for (const Tensor& x : {packed, gradients[0], gradients[1], gradients[2]})
+    for (const float value : slice(x, 2, first).to_vector<float>()) EXPECT_EQ(value, 0);
+}
+
+TEST(Attention, KeysOfDifferentLengthsAreLikeACacheOfEach) {
+  const Tensor q = wave({2, 2, 3, 4}, 0), k = wave({2, 1, 11, 4}, 1), v = wave({2, 1, 11, 4}, 2);
+  const Tensor y = attention(q, k, v, {.key_lengths = tensor<std::int32_t>({11, 7}, {2})});
+  for (const auto& [entry, length] : {std::pair<Extent, Extent>{0, 11}, {1, 7}}) {
+    const auto of = [&](const Tensor& x) { return slice(x, 0, entry, entry + 1); };
+    const Tensor alone = attention(of(q), slice(of(k), 2, 0, length), slice(of(v), 2, 0, length));
+    expect_near(of(y).to_vector<float>(), alone.to_vector<float>(), "result");
+  }
+}
+
+TEST(Attention, AQueryWhoseMaskShowsItNothingGivesZeroAndNoGradient) {
+  const Tensor inputs[] = {wave({1, 1, 2, 4}, 0), wave({1, 1, 3, 4}, 1), wave({1, 1, 3, 4}, 2)};
+  const double inf = std::numeric_limits<double>::infinity();
+  const Tensor masks[] = {elementwise("lt", {tensor<float>({1, 1, 1, 0, 1, 0}, {2, 3}), scalar_like(0.5, inputs[0])}),
+                          tensor<float>({-3e38f, -3e38f, static_cast<float>(-inf), 0, 1, 2}, {2, 3})};
+  for (const Tensor& mask : masks) {
+    const Tensor y = attention(inputs[0], inputs[1], inputs[2], {.causal = false, .mask = mask});
+    const std::vector<Tensor> g = grad(sum(y * wave(y.shape(), 3)), inputs);
+    for (const Tensor& x : {y, g[0]}) {
+      const std::vector<float> values = x.to_vector<float>();
+      for (std::size_t e = 0; e < 4; ++e) EXPECT_EQ(values[e], 0) << e;
+      for (std::size_t e = 4; e < 8; ++e) EXPECT_NE(values[e], 0) << e;
+    }
+    for (const Tensor& x : g)
+      for (const float value : x.to_vector<float>()) EXPECT_TRUE(std::isfinite(value));
+  }
+}
+
+// With values of 1 and one channel a result is the sum of the kept shares.
+TEST(Attention, DropoutKeepsSharesAndIsDrawnAnew) {
+  const Tensor q = zeros({2, 3, 64, 4}), k = zeros({2, 3, 64, 4}), v = ones({2, 3, 64, 4});
+  const auto drawn = [&] { return attention(q, k, v, {.causal = false, .dropout = 0.3}).to_vector<float>(); };
+  manual_seed(5);
+  const std::vector<float> first = drawn(), second = drawn();
+  EXPECT_NE(first, second);
+  double mean = 0;
+  for (const float x : first) mean += x;
+  mean /= static_cast<double>(first.size());
+  EXPECT_NEAR(mean, 1, 0.02);  // 2 * 3 * 64 * 64 shares: four deviations are 0.017
+  manual_seed(5);
+  EXPECT_EQ(drawn(), first);
+  auto step = compile([&](Tensor x) { return attention(x, k, v, {.causal = false, .dropout = 0.3}); });
+  manual_seed(5);
+  EXPECT_EQ(step(q).to_vector<float>(), first);
+  EXPECT_EQ(step(q).to_vector<float>(), second) << "a compiled function draws in every run";
+  manual_seed(5);
+  EXPECT_EQ(attention(q, k, v, {.causal = false, .dropout = 1}).to_vector<float>(),
+            std::vector<float>(first.size(), 0));
+  EXPECT_THROW(attention(q, k, v, {.dropout = 1.5}), UsageError);
 }
 
 }  // namespace

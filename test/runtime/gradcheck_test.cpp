@@ -7,6 +7,7 @@
 #include "ops/parse.hpp"
 #include "ops/table.hpp"
 #include "runtime/gradient_check.hpp"
+#include "weft/ops/attention.hpp"
 
 namespace weft::test {
 namespace {
@@ -362,6 +363,19 @@ TEST(GradientCheckOfComposites, Attention) {
           return grad(sum(y * y), x)[1];
         },
         {random_leaf({1, 2, 2, 3}, random), random_leaf({1, 2, 2, 3}, random)});
+  check(
+      "attention with a mask, shared heads and a window",
+      [](std::span<const Tensor> x) { return attention(x[0], x[1], x[2], {.scale = 0.7, .window = 3, .mask = x[3]}); },
+      {random_leaf({2, 2, 3, 4}, random), random_leaf({2, 1, 4, 4}, random), random_leaf({2, 1, 4, 4}, random),
+       random_leaf({2, 1, 1, 4}, random)});
+  check("attention of sequences that drops shares",
+        [](std::span<const Tensor> x) {
+          manual_seed(3);  // the same shares each time
+          return attention(x[0], x[1], x[2],
+                           {.mask = x[3], .lengths = tensor<std::int32_t>({2, 3}, {1, 2}), .dropout = 0.4});
+        },
+        {random_leaf({1, 2, 5, 3}, random), random_leaf({1, 2, 5, 3}, random), random_leaf({1, 2, 5, 3}, random),
+         random_leaf({2, 5, 1}, random)});
   check("self-attention", [](std::span<const Tensor> x) { return attention(x[0], x[0], x[0] * x[0]); },
         {random_leaf({1, 2, 3, 2}, random)});
 }

@@ -25,7 +25,7 @@ struct GptConfig {
   bool operator==(const GptConfig&) const = default;
 };
 
-/// softmax(q k^T / sqrt(D), causal) v for H heads, then a projection. One matrix product computes q, k and v, which attention
+/// softmax(q k^T / sqrt(D), causal) v for H heads, then a projection. In training, shares of keys are dropped as well as results. One matrix product computes q, k and v, which attention
 /// reads as strided views. Shapes: x [B, T, C] -> [B, T, C].
 class CausalSelfAttention : public Module {
  public:
@@ -36,6 +36,7 @@ class CausalSelfAttention : public Module {
 
  private:
   Extent heads_, width_, context_;
+  double dropped_shares_;
   Linear qkv_, output_;
   Dropout dropout_;
 };

@@ -17,10 +17,11 @@ namespace weft {
 struct MaskedAttentionOptions {
   bool causal = false;  ///< query i sees keys j <= i, both counted from their starts
   double scale = 0;     ///< factor of the scores; 0: 1/sqrt(D)
+  double dropout = 0;   ///< probability that a share becomes 0, as in AttentionOptions
 };
-/// softmax(scale q k^T + mask) v. A bool mask says which keys a query sees; a float mask is added to the scores. It broadcasts
-/// against [..., H, T, S]. A query that sees no key gets 0. Hkv must divide H; neighbouring query heads share a key head.
-/// Without a mask (and with T = S if causal) this is `attention`, which is fused. `attention` aligns the last query with the
+/// softmax(scale q k^T + mask) v. A bool mask says which keys a query sees; a float mask is added to the scores (-1e30 and less
+/// hides the key). It broadcasts against [..., H, T, S]. A query that sees no key gets 0. Hkv must divide H; neighbouring query
+/// heads share a key head. It runs on the kernels of `attention` (weft/ops/attention.hpp), which aligns the last query with the
 /// last key.
 /// Shapes    q [..., H, T, D], k [..., Hkv, S, D], v [..., Hkv, S, E] -> [..., H, T, E]; of rank 3 at least two: [..., T, D]
 /// Errors    ShapeError, DTypeError

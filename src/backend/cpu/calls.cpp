@@ -50,7 +50,7 @@ class PreparedFunction final : public Prepared {
 };
 
 bool accepts_attention(const graph::Call& call) {
-  constexpr Extent kWidthMax = 128;  // channels of a head
+  constexpr Extent kWidthMax = 256;  // channels of a head
   return graph::fits_tiles(call, kWidthMax);
 }
 

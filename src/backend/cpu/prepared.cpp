@@ -58,6 +58,9 @@ class PreparedAttention final : public Prepared {
     binding_ = {memory.at(a.q.operand),   memory.at(a.k.operand),   memory.at(a.v.operand),
                 memory.at(a.o.operand),   memory.at(a.logsumexp),   memory.at(a.d_o.operand),
                 memory.at(a.d_q.operand), memory.at(a.d_k.operand), memory.at(a.d_v.operand)};
+    if (a.mask) binding_.mask = memory.at(a.mask->operand);
+    if (a.key_spans) binding_.key_spans = reinterpret_cast<const std::int32_t*>(memory.at(*a.key_spans));
+    if (a.seed) binding_.seed = reinterpret_cast<const std::uint32_t*>(memory.at(*a.seed));
   }
   void run() override { run_attention(kernel_, binding_); }
   int stages() const override { return 1; }

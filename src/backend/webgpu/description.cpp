@@ -7,6 +7,7 @@
 #include "backend/webgpu/calls.hpp"
 #include "backend/webgpu/wgsl/quantised.hpp"
 #include "backend/webgpu/wgsl/render.hpp"
+#include "graph/attention.hpp"
 
 namespace weft::webgpu {
 
@@ -57,8 +58,15 @@ backend::Description description_of(const AdapterInfo& info) {
   // The tiles of attention need more workgroup memory than WebGPU guarantees. On a device with less, attention is products and
   // a softmax.
   constexpr std::uint64_t kAttentionBytes = 32 << 10;
-  description.has_kernel = [has_room = limits.workgroup_bytes >= kAttentionBytes](const graph::Call& call) {
-    return calls().accepts(call) && (has_room || call.row().form != graph::KernelForm::attention);
+  // A gradient's kernel has eight bindings, and one more for each of mask, spans and seed.
+  constexpr std::uint32_t kAttentionBindings = 8;
+  description.has_kernel = [has_room = limits.workgroup_bytes >= kAttentionBytes,
+                            buffers = limits.storage_buffers](const graph::Call& call) {
+    if (!calls().accepts(call)) return false;
+    if (call.row().form != graph::KernelForm::attention) return true;
+    const graph::AttentionInputs extra(call);
+    const int more = extra.mask.defined() + extra.key_spans.defined() + extra.seed.defined();
+    return has_room && (more == 0 || kAttentionBindings + static_cast<std::uint32_t>(more) <= buffers);
   };
   description.computed_rows_max = kFewRows;
   description.operands_max = static_cast<int>(info.limits.storage_buffers);

@@ -1,4 +1,4 @@
-// Parts of networks: gated units, attention with a mask, bags of embeddings, comparison of tensors.
+// Parts of networks: gated units, bags of embeddings, comparison of tensors.
 #include "weft/ops/networks.hpp"
 
 #include <fmt/format.h>
@@ -120,145 +120,6 @@ const OpRow& allclose_row() {
   return row;
 }
 
-// ---- Attention -----------------------------------------------------------------------------------------------------------
-
-struct MaskedAttributes {
-  bool causal = false;
-  double scale = 0;
-};
-
-Shape batch_of(const Tensor& x, int inner) {
-  return Shape(std::vector<Extent>(x.shape().begin(), x.shape().end() - inner));
-}
-
-// Repeats each head of keys for its heads of queries.
-Tensor repeated(const Tensor& x, Extent heads) {
-  if (x.rank() < 3 || x.dim(-3) == heads) return x;
-  Shape one = batch_of(x, 2), many = one, result = batch_of(x, 3);
-  one.push_back(1);
-  many.push_back(heads / x.dim(-3));
-  result.push_back(heads);
-  for (Shape* shape : {&one, &many, &result}) shape->push_back(x.dim(-2)), shape->push_back(x.dim(-1));
-  return weft::reshape(weft::expand(weft::reshape(x, one), many), result);
-}
-
-Tensor masked_attention(const Call& c) {
-  const auto [causal, given_scale] = c.attributes<MaskedAttributes>();
-  const Tensor &q = c.input(0), &k = c.input(1), &v = c.input(2), &mask = c.input(3);
-  const double scale = given_scale != 0 ? given_scale : 1 / std::sqrt(static_cast<double>(q.dim(-1)));
-  const Extent queries = q.dim(-2), keys = k.dim(-2);
-  if (!mask.defined() && (!causal || queries == keys) && k.shape() == v.shape() && q.rank() >= 3 && q.numel() > 0 &&
-      keys > 0) {
-    const auto four = [](const Tensor& x) {
-      Extent batch = 1;
-      for (int i = 0; i + 3 < x.rank(); ++i) batch *= x.shape()[i];
-      return weft::reshape(x, {batch, x.dim(-3), x.dim(-2), x.dim(-1)});
-    };
-    return weft::reshape(weft::attention(four(q), four(k), four(v), causal, scale, 0, c.where()), q.shape());
-  }
-  const Extent heads = q.rank() >= 3 ? q.dim(-3) : 1;
-  Tensor scores = weft::matmul(q, weft::transpose(repeated(k, heads)), c.where()) * scale;
-  Tensor sees;
-  if (causal) {
-    const Tensor row = weft::reshape(arange(queries, DType::i32, q.device()), {queries, 1});
-    sees = weft::reshape(arange(keys, DType::i32, q.device()), {1, keys}) <= row;
-  }
-  if (mask.defined() && mask.dtype() == DType::boolean)
-    sees = sees.defined() ? elementwise("logical_and", {sees, mask}) : mask;
-  if (mask.defined() && mask.dtype() != DType::boolean) scores = elementwise("add", {scores, mask});
-  const double infinity = std::numeric_limits<double>::infinity();
-  if (sees.defined()) scores = elementwise("where", {sees, scores, scalar_like(-infinity, scores)});
-  if (keys == 0) return weft::matmul(scores, repeated(v, heads));
-  // A row without keys has -inf as its largest score; its weights must be 0, not 0 / 0.
-  const Tensor greatest = weft::detach(amax(scores, {-1}, {.keepdims = true}));
-  const Tensor top = elementwise(
-      "where", {elementwise("eq", {greatest, scalar_like(-infinity, greatest)}), scalar_like(0, greatest), greatest});
-  const Tensor e = elementwise("exp", {scores - top}), total = weft::sum(e, {-1}, {.keepdims = true});
-  const Tensor weights = e / elementwise("where", {total > scalar_like(0, total), total, scalar_like(1, total)});
-  return weft::matmul(weights, repeated(v, heads));
-}
-
-const OpRow& masked_attention_row() {
-  static const OpRow row{
-      .name = "scaled_dot_product_attention",
-      .family = "attention",
-      .inputs = {{"q", ops::DTypes::floats},
-                 {"k", ops::DTypes::floats},
-                 {"v", ops::DTypes::floats},
-                 {.name = "mask", .optional = true}},
-      .attributes = {field("causal", &MaskedAttributes::causal, "whether query i sees keys j <= i only",
-                           {.aliases = {"is_causal"}}),
-                     field("scale", &MaskedAttributes::scale, "factor of the scores; 0: 1/sqrt(D)")},
-      .result = "that of q",
-      .doc = "softmax(scale q k^T + mask) v; a mask of bools says which keys are seen, one of floats is added.",
-      .formula = "softmax(scale q k^T + mask) v",
-      .torch =
-          "(lambda s: torch.softmax((s if mask is None else s.masked_fill(~mask, -float('inf')) if mask.dtype == "
-          "torch.bool else s + mask)"
-          ".masked_fill(torch.ones(s.shape[-2:], dtype=torch.bool).triu(1) & causal, -float('inf')), -1)"
-          ".nan_to_num(0) @ v.repeat_interleave(q.shape[-3] // v.shape[-3] if q.dim() > 2 else 1, -3 if q.dim() > 2 "
-          "else 0))"
-          "(q @ k.repeat_interleave(q.shape[-3] // k.shape[-3] if q.dim() > 2 else 1, -3 if q.dim() > 2 else "
-          "0).transpose(-1, -2)"
-          " * (scale or q.shape[-1] ** -0.5))",
-      .infer =
-          [](const Call& c) {
-            const Tensor &q = c.input(0), &k = c.input(1), &v = c.input(2), &mask = c.input(3);
-            if (k.dtype() != q.dtype() || v.dtype() != q.dtype()) c.dtype_error("the dtypes differ; cast them");
-            if (q.rank() < 2 || k.rank() != q.rank() || v.rank() != q.rank() || k.dim(-1) != q.dim(-1) ||
-                v.dim(-2) != k.dim(-2))
-              c.shape_error("not q [..., T, D], k [..., S, D] and v [..., S, E]");
-            const int rank = q.rank();
-            for (int i = 0; i + 2 < rank; ++i) {
-              const bool is_heads = i + 3 == rank;
-              const Extent of_q = q.shape()[i], of_k = k.shape()[i];
-              if (v.shape()[i] != of_k || (is_heads ? of_k == 0 || of_q % of_k != 0 : of_q != of_k))
-                c.shape_error("the batch of q, k and v differs, or the number of key heads does not divide that of q");
-            }
-            Shape scores = q.shape();
-            scores[rank - 1] = k.dim(-2);
-            if (mask.defined()) {
-              if (mask.dtype() != DType::boolean &&
-                  (!is_float(mask.dtype()) || promote(mask.dtype(), q.dtype()) != q.dtype()))
-                c.dtype_error("mask is neither bool nor a float as narrow as q; cast it");
-              Shape joined;
-              if (!broadcast_shapes(scores, mask.shape(), joined) || joined != scores)
-                c.shape_error(fmt::format("mask does not broadcast to the scores {}", scores.to_string()));
-            }
-            Shape shape = q.shape();
-            shape[rank - 1] = v.dim(-1);
-            return std::vector<Result>{{q.dtype(), shape}};
-          },
-      .decompose = [](const Call& c) { return Tensors{masked_attention(c)}; },
-      .cases = {{"a mask that is added", {{{2, 3, 5, 8}}, {{2, 3, 7, 8}}, {{2, 3, 7, 8}}, {{5, 7}}}},
-                {"plain", {{{2, 3, 5, 8}}, {{2, 3, 7, 8}}, {{2, 3, 7, 8}}, {.absent = true}}},
-                {"bools, a query that sees nothing",
-                 {{{1, 1, 3, 4}},
-                  {{1, 1, 4, 4}},
-                  {{1, 1, 4, 4}},
-                  {.shape = {3, 4}, .type = DType::boolean, .values = {1, 0, 1, 1, 0, 0, 0, 0, 1, 1, 0, 1}}}},
-                {"causal, more keys",
-                 {{{2, 2, 4, 8}}, {{2, 2, 6, 8}}, {{2, 2, 6, 8}}, {.absent = true}},
-                 {{"causal", true}}},
-                {"causal, as many",
-                 {{{2, 4, 6, 8}}, {{2, 2, 6, 8}}, {{2, 2, 6, 8}}, {.absent = true}},
-                 {{"causal", true}, {"scale", 0.3}}},
-                {"groups of heads and a mask", {{{2, 4, 3, 8}}, {{2, 2, 6, 8}}, {{2, 2, 6, 5}}, {{2, 1, 3, 6}}}},
-                {"no heads", {{{3, 8}}, {{6, 8}}, {{6, 5}}, {{6}, -1, 1}}}},
-      .errors =
-          {{"keys of another width", {{{2, 3, 5, 8}}, {{2, 3, 7, 4}}, {{2, 3, 7, 4}}}, {}, "not q [..., T, D]"},
-           {"a wide mask",
-            {{{5, 8}}, {{7, 8}}, {{7, 8}}, {{5, 6}}},
-            {},
-            "mask does not broadcast to the scores [5, 7]"},
-           {"a mask of integers",
-            {{{5, 8}}, {{7, 8}}, {{7, 8}}, {{5, 7}, 0, 1, DType::i32}},
-            {},
-            "mask is neither bool nor"},
-           {"heads that do not divide", {{{3, 5, 8}}, {{2, 7, 8}}, {{2, 7, 8}}}, {}, "does not divide that of q"}}};
-  return row;
-}
-
 // ---- Bags ----------------------------------------------------------------------------------------------------------------
 
 struct BagAttributes {
@@ -352,9 +213,7 @@ const OpRow& embedding_bag_row() {
 
 }  // namespace
 
-OpRows network_rows() {
-  return {&prelu_row(), &glu_row(), &allclose_row(), &masked_attention_row(), &embedding_bag_row()};
-}
+OpRows network_rows() { return {&prelu_row(), &glu_row(), &allclose_row(), &embedding_bag_row()}; }
 
 }  // namespace graph
 
@@ -366,11 +225,6 @@ Tensor glu(const Tensor& x, int axis, Where where) {
 }
 Tensor allclose(const Tensor& x, const Tensor& y, double rtol, double atol, bool equal_nan, Where where) {
   return graph::call(graph::allclose_row(), {x, y}, graph::CloseAttributes{rtol, atol, equal_nan}, where);
-}
-Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
-                                    const MaskedAttentionOptions& options, Where where) {
-  return graph::call(graph::masked_attention_row(), {q, k, v, mask},
-                     graph::MaskedAttributes{options.causal, options.scale}, where);
 }
 Tensor embedding_bag(const Tensor& table, const Tensor& indices, const Tensor& offsets, const Tensor& weights,
                      BagMode mode, Where where) {

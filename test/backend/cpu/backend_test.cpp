@@ -243,6 +243,7 @@ AttentionKernel attention(Trial& t, std::mt19937& random, DType type, Extent bat
   k.batch = batch, k.heads = k.kv_heads = heads, k.queries = queries, k.keys = keys, k.width = width;
   k.scale = 1 / std::sqrt(static_cast<double>(width));
   k.causal = causal;
+  k.shift = keys - queries;
   // Heads are within a position's channels, as a projection leaves them.
   const auto tensor = [&](Extent length, bool random_fill) {
     AttentionKernel::Tensor made;

@@ -226,7 +226,7 @@ TEST(NarrowAttention, HasTheBitsOfItsFloatsOrSumsPairs) {
         kernel::AttentionKernel a;
         a.name = "attention";
         a.batch = e.batch, a.heads = a.kv_heads = e.heads, a.queries = e.queries, a.keys = e.keys, a.width = e.width;
-        a.scale = 0.3, a.causal = e.causal;
+        a.scale = 0.3, a.causal = e.causal, a.shift = e.keys - e.queries;
         const auto tensor = [&](Extent positions, DType of) {
           kernel::AttentionKernel::Tensor t;
           t.operand = {0, of, 0, e.batch * positions * e.heads * e.width};

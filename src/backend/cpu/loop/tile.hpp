@@ -38,6 +38,23 @@ struct TileReduction {
 };
 using ReduceFunction = void (*)(const TileReduction&);
 
+/// What hides scores of a row: only those in [first, end) are seen. `values`, if given, has a bool or a T for each score, or one
+/// for all; a value that is not above `hidden` hides.
+struct AttentionMaskRow {
+  std::int64_t first = 0, end = 0;
+  const void* values = nullptr;
+  bool are_bools = false, is_one = false;
+  double hidden = 0;
+};
+/// Which shares of a row are kept: those whose byte of Philox is at least `dropped`. The keys begin at `first_key`; a word has
+/// the bytes of two keys, and `word` is that of key 0. `place`: the bit of the byte of an even key.
+struct AttentionKeepRow {
+  std::uint32_t seed = 0, stream = 0, word = 0;
+  int place = 0;
+  std::int64_t first_key = 0;
+  std::uint32_t dropped = 0;
+};
+
 /// Operations of attention on scores: `rows` rows of `size` at x. In row r the first visible[r] count; the others become
 /// 0.
 template <class T>
@@ -47,10 +64,14 @@ struct AttentionParts {
                   T* logsumexp) = nullptr;
   /// Row r of x, `width` elements from r * row on, divided by total[r], or 0 where that is 0.
   void (*divide)(T* x, std::int64_t rows, std::int64_t row, std::int64_t width, const T* total) = nullptr;
-  /// For one row: p_j, a score, becomes the probability exp(scale * p_j - logsumexp); d_j becomes the gradient of the
+  /// For one row: p_j, a score, becomes the probability exp(p_scale * p_j - logsumexp); d_j becomes the gradient of the
   /// score, p_j * (d_j - dot(o, d_o)) * scale.
-  void (*gradient)(T* p, T* d, std::int64_t visible, std::int64_t size, T scale, T logsumexp, const T* o, const T* d_o,
-                   std::int64_t width) = nullptr;
+  void (*gradient)(T* p, T* d, std::int64_t visible, std::int64_t size, T p_scale, T scale, T logsumexp, const T* o,
+                   const T* d_o, std::int64_t width) = nullptr;
+  /// For one row of scores: x_j becomes scale * x_j, plus its value in the mask, or -infinity where the mask hides it.
+  void (*mask)(T* x, std::int64_t size, T scale, const AttentionMaskRow& mask) = nullptr;
+  /// x_j becomes x_j * factor where keep_j is 1, else 0.
+  void (*drop)(T* x, const std::uint8_t* keep, std::int64_t size, T factor) = nullptr;
 };
 
 /// One step of a recurrent cell for one sequence, with `width` channels. `x` and `product` are the products with the input and
@@ -104,6 +125,7 @@ struct TileTable {
   ReduceFunction reduce_slow[kReductionCount][kTypeCount] = {};
   AttentionParts<float> attention_f32;
   AttentionParts<double> attention_f64;
+  void (*attention_keep)(std::uint8_t* keep, std::int64_t size, const AttentionKeepRow& row) = nullptr;
   RecurrentParts<float> recurrent_f32;
   RecurrentParts<double> recurrent_f64;
   CacheParts cache;

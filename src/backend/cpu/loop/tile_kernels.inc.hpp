@@ -654,6 +654,7 @@ TileTable make_tile_table() {
   all(float{}, double{}, std::int32_t{}, std::uint32_t{}, std::int64_t{}, std::uint64_t{}, Byte{});
   table.attention_f32 = attention_parts_of<float>();
   table.attention_f64 = attention_parts_of<double>();
+  table.attention_keep = attention_keep;
   table.recurrent_f32 = recurrent_parts_of<float>();
   table.recurrent_f64 = recurrent_parts_of<double>();
   table.cache = cache_parts_of_isa();

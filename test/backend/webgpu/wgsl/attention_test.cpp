@@ -52,6 +52,25 @@ TEST_F(WgslAttentionTest, HalvesAreReadAndWritten) {
     }
 }
 
+TEST_F(WgslAttentionTest, MasksSpansAndDroppedShares) {
+  using Mask = AttentionExtras::Mask;
+  std::mt19937 random(7);
+  struct Trial {
+    AttentionCase shape;
+    AttentionExtras extras;
+  };
+  const Trial trials[] = {{{2, 4, 45, 53, 12, true, 2, 30}, {Mask::added, true, true, true, 60}},
+                          {{2, 2, 35, 35, 32, false}, {Mask::bools, false, true, false, 0}},
+                          {{2, 2, 150, 140, 16, false}, {Mask::none, true, true, true, 0}},
+                          {{1, 2, 33, 65, 40, true}, {Mask::bools, true, false, false, 128}},
+                          {{1, 1, 20, 40, 192, false}, {Mask::added, false, false, true, 30}}};
+  const std::size_t count = std::getenv("WEFT_TEST_ALL_SHADERS") ? std::size(trials) : 1;
+  for (const Trial& trial : std::span(trials).first(count)) {
+    SCOPED_TRACE(fmt::format("width {}", trial.shape.width));
+    check(attention(random, trial.shape, DType::f32, trial.extras));
+  }
+}
+
 TEST_F(WgslAttentionTest, OtherTypesAreRefused) {
   std::mt19937 random(6);
   Attention a = attention(random, {1, 1, 8, 8, 8, true}, DType::f16);

@@ -91,6 +91,8 @@ void MatrixAttentionWriter::write_one_by_one_chunk(int chunk) {
 // From scores p and products d to shares and slopes, in the subgroup's memory; and what they add to the results.
 void MatrixAttentionWriter::write_slopes(int chunk, const std::vector<std::string>& between) {
   const bool keys = part_ == Part::d_key_value;
+  if (extras_.drops()) write_kept("chunk");
+  const std::string grown = render_constant(extras_.grown(), DType::f32, helpers_);
   const auto steps = static_cast<std::size_t>(values() / 2);
   for (int i = 0; i < values(); i += 2) {
     const auto step = static_cast<std::size_t>(i / 2);
@@ -101,7 +103,11 @@ void MatrixAttentionWriter::write_slopes(int chunk, const std::vector<std::strin
       const std::string log_sum = keys ? fmt::format("of_queries.{}", "xy"[e]) : "minus_log_sum";
       const std::string delta = keys ? fmt::format("of_queries.{}", "zw"[e]) : "delta";
       line(fmt::format("  p{0} = exp2(fma(p{0}, {1}, {2}));", i + e, scaled_scores(), log_sum));
-      line(fmt::format("  d{0} = p{0} * (d{0} - {1});", i + e, delta));
+      std::string d = fmt::format("d{}", i + e);
+      if (extras_.drops()) d = kept(fmt::format("{} * {}", d, grown), i + e);
+      line(fmt::format("  d{0} = p{0} * ({1} - {2});", i + e, d, delta));
+      if (keys && extras_.drops())
+        line(fmt::format("  p{0} = {1};", i + e, kept(fmt::format("p{} * {}", i + e, grown), i + e)));
     }
     const auto store = [&](int at, char name) {
       line(fmt::format("  $scores[share_at + {0}u][{1}u + part] = $halves(vec2f({2}{3}, {2}{4}));", at + i / 4,

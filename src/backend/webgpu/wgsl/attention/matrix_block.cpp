@@ -9,7 +9,8 @@ namespace {
 
 constexpr Extent kWidthMost = 256, kBackwardWidthMost = 128;  // beyond, registers do not suffice
 constexpr Extent kRowsLeast = 16;
-constexpr double kScaleLeast = 1e-20;  // so that hidden scores stay hidden when they are scaled
+constexpr double kScaleLeast = 1e-20;       // so that hidden scores stay hidden when they are scaled
+constexpr double kMaskedScaleLeast = 1e-6;  // so that a mask's values can be divided by it
 
 // Blocks in the order in which they are tried: of heads up to a width, with so many keys. Measured on an H200. Sixteen rows a
 // subgroup need fewer registers than 32, and hide less of a short row block.
@@ -70,7 +71,8 @@ bool suits_matrices(const kernel::AttentionKernel& kernel) {
     return (type == DType::f32 || type == DType::f16 || type == DType::bf16) && fits(tensor, 4);
   };
   if (kernel.width % 8 != 0 || kernel.width > (kernel.backward ? kBackwardWidthMost : kWidthMost) ||
-      kernel.scale < kScaleLeast || kernel.queries < kRowsLeast || kernel.keys < kRowsLeast || kernel.batch == 0)
+      kernel.scale < (kernel.mask ? kMaskedScaleLeast : kScaleLeast) || kernel.queries < kRowsLeast ||
+      kernel.keys < kRowsLeast || kernel.batch == 0)
     return false;
   if (!reads(kernel.q) || !reads(kernel.k) || !reads(kernel.v)) return false;
   return kernel.backward ? reads(kernel.d_o) && writes(kernel.d_q) && writes(kernel.d_k) && writes(kernel.d_v)

@@ -59,7 +59,8 @@ void MatrixAttentionWriter::write_forward() {
   const std::string factor = "$row_values[subgroup * 32u + lane_row]";
   line("{");
   order();
-  line("let inverse = select(1f / sum, 0f, sum == 0f);");
+  line(fmt::format("let inverse = select({} / sum, 0f, sum == 0f);",
+                   render_constant(extras_.grown(), DType::f32, helpers_)));
   line("if (part == 0u) { $row_values[subgroup * 32u + lane_row] = inverse; }");
   helpers_.use("log_f32");
   const std::string inside = owned_ % block_.rows() == 0 ? "" : fmt::format(" && row0 + lane_row < {}u", owned_);
@@ -131,6 +132,7 @@ void MatrixAttentionWriter::write_forward_chunk(int chunk) {
   write_mask("s", "chunk");
   for (int r = 0; r < row_matrices(); ++r) line(fmt::format("z{} = subgroup_matrix_result<f32, 16, 16>();", r));
   const std::vector<std::string> next = products("z", "staged_first", "a", 16 * chunk);
+  if (extras_.drops()) write_kept("chunk");
   const int groups = values() / 8;
   for (int g = 0; g < groups; ++g) {
     for (std::size_t n = next.size() * static_cast<std::size_t>(g) / static_cast<std::size_t>(groups);
@@ -140,10 +142,12 @@ void MatrixAttentionWriter::write_forward_chunk(int chunk) {
     for (int i = 0; i < 8; ++i)
       line(fmt::format("  let p{} = exp2(fma(s{}, {}, -reference));", i, 8 * g + i, scaled_scores()));
     line("  sum += ((p0 + p1) + (p2 + p3)) + ((p4 + p5) + (p6 + p7));");
-    line(
-        fmt::format("  $scores[share_at + part + {}u] = vec4<u32>($halves(vec2f(p0, p1)), $halves(vec2f(p2, p3)), "
-                    "$halves(vec2f(p4, p5)), $halves(vec2f(p6, p7)));",
-                    shares_at() + g));
+    const auto pair = [&](int i) {
+      return fmt::format("$halves(vec2f({}, {}))", kept(fmt::format("p{}", i), 8 * g + i),
+                         kept(fmt::format("p{}", i + 1), 8 * g + i + 1));
+    };
+    line(fmt::format("  $scores[share_at + part + {}u] = vec4<u32>({}, {}, {}, {});", shares_at() + g, pair(0), pair(2),
+                     pair(4), pair(6)));
     line("}");
   }
   order();

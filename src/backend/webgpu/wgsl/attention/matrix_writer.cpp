@@ -28,7 +28,9 @@ MatrixAttentionWriter::MatrixAttentionWriter(const AttentionKernel& kernel, Part
       block_(block),
       target_(target),
       rendered_(rendered),
-      bindings_(target, kernel.name) {
+      bindings_(target, kernel.name),
+      bounds_(bounds_of(kernel, part != Part::d_key_value)),
+      extras_(kernel, part != Part::d_key_value, bindings_, helpers_) {
   matrices_ = static_cast<int>(divide_up(kernel.width, 16));
   owned_ = owns_queries() ? kernel.queries : kernel.keys;
   others_ = owns_queries() ? kernel.keys : kernel.queries;
@@ -51,7 +53,6 @@ bool MatrixAttentionWriter::is_possible() {
 
 void MatrixAttentionWriter::render() {
   bind();
-  set_bounds();
   write_place();
   if (is_forward()) {
     write_forward();
@@ -60,7 +61,8 @@ void MatrixAttentionWriter::render() {
   }
   const Extent heads = owns_queries() ? kernel_.heads : kernel_.kv_heads;
   const auto groups = static_cast<std::uint64_t>(kernel_.batch * heads * divide_up(owned_, block_.rows()));
-  ShaderPieces shader{.threads = block_.threads(), .matrices = true};
+  ShaderPieces shader{.threads = block_.threads(), .subgroups = extras_.drops() && shares_words(), .matrices = true};
+  extras_.share_spans(shader);
   shader.share("scores", "vec4<u32>", block_.subgroups * own_size());
   shader.share("staged_first", "vec4<u32>", block_.tile * pitch());
   shader.share("staged_second", "vec4<u32>", block_.tile * pitch());
@@ -132,6 +134,7 @@ void MatrixAttentionWriter::bind() {
     bindings_.forbid_vectors(delta_);
   }
   bindings_.forbid_vectors(logsumexp_);
+  extras_.bind(bindings_);
   bindings_.resolve();
 }
 
@@ -167,17 +170,6 @@ std::string MatrixAttentionWriter::stat(int handle, const std::string& row) cons
                      bindings_.base(handle));
 }
 
-// Row r of the owned sees o of the others only if r + least <= o <= r + most, as far as the mask has such a bound.
-void MatrixAttentionWriter::set_bounds() {
-  const Extent shift = kernel_.keys - kernel_.queries;
-  const bool window = kernel_.window > 0;
-  bounds_.has_least = owns_queries() ? window : kernel_.causal || window;
-  bounds_.has_most = owns_queries() ? kernel_.causal || window : window;
-  const Extent ahead = kernel_.causal ? 0 : kernel_.window - 1, behind = kernel_.window - 1;
-  bounds_.least = owns_queries() ? shift - behind : -shift - ahead;
-  bounds_.most = owns_queries() ? shift + ahead : -shift + behind;
-}
-
 void MatrixAttentionWriter::write_begin_of_turns() {
   line("if (turns > 0u) {");
   write_loads("0u");
@@ -193,21 +185,7 @@ void MatrixAttentionWriter::write_begin_of_turns() {
 }
 
 void MatrixAttentionWriter::write_place() {
-  const Extent heads = owns_queries() ? kernel_.heads : kernel_.kv_heads, all = kernel_.batch * heads;
-  const Extent blocks = divide_up(owned_, block_.rows());
-  // Under a causal mask late queries and early keys have the most to do: those start first, of all heads.
-  line(fmt::format("let head_number = {};", modulo("group", all)));
-  const std::string block = divided("group", all);
-  line(owns_queries() ? fmt::format("let begin = ({}u - {}) * {}u;", blocks - 1, block, block_.rows())
-                      : fmt::format("let begin = {} * {}u;", block, block_.rows()));
-  line(fmt::format("let batch = {};", divided("head_number", heads)));
-  if (owns_queries()) {
-    line(fmt::format("let head = {};", modulo("head_number", heads)));
-    line(fmt::format("let kv_head = {};", divided("head", members())));
-  } else {
-    line(fmt::format("let kv_head = {};", modulo("head_number", heads)));
-    if (!walks_members()) line("let head = kv_head;");
-  }
+  add_lines(place_lines(kernel_, place()));
   line("let lane = thread & 31u;");
   line(fmt::format("let own = subgroup * {}u;", own_size()));
   line(fmt::format("let row0 = begin + subgroup * {}u;", block_.subgroup_rows));
@@ -280,15 +258,11 @@ std::string MatrixAttentionWriter::guarded_load(int i, const std::string& text) 
 
 // Tiles that hold something the mask shows.
 void MatrixAttentionWriter::write_tile_bounds() {
-  const Extent tile = block_.tile, tiles = divide_up(others_, tile);
-  std::string first = "0i", end = fmt::format("{}i", tiles);
-  if (bounds_.has_least)
-    first = fmt::format("clamp(i32(begin) + i32({}), 0i, {}i) / {}i", bounds_.least, tiles * tile, tile);
-  if (bounds_.has_most)
-    end = fmt::format("clamp(i32(begin) + i32({}), 0i, {}i) / {}i", block_.rows() - 1 + bounds_.most + tile,
-                      tiles * tile, tile);
-  line(fmt::format("let tile_begin = u32({});", first));
-  line(fmt::format("let tiles = u32(max({} - i32(tile_begin), 0i));", end));
+  add_lines(extras_.tile_lines(place(), bounds_));
+  if (extras_.drops()) add_lines(extras_.seed_lines());
+  const std::string row = fmt::format("min(row0 + lane_row, {}u)", owned_ - 1);
+  if (extras_.has_spans())
+    line(fmt::format("let span_first = {}; let span_end = {};", extras_.span(row, 0), extras_.span(row, 1)));
   // A count that compilers know makes them unroll the loop, and registers no longer suffice.
   line(fmt::format("let turns = tiles * {}u + workgroup.z;", walks_members() ? members() : 1));
 }
@@ -409,6 +383,15 @@ std::string MatrixAttentionWriter::score(int i, int at) const {
 
 // Hides scores <name><i> of the chunk that begins at row `first` of the others, where the mask or the end does.
 void MatrixAttentionWriter::write_mask(const std::string& name, const std::string& first) {
+  const auto other = [&](int i) { return fmt::format("{} + 2u * part + {}u", first, key_of(i)); };
+  // Scores are not scaled yet.
+  if (extras_.has_mask())
+    for (int i = 0; i < values(); ++i)
+      line(extras_.masked(fmt::format("{}{}", name, i), "(row0 + lane_row)", other(i), 1 / kernel_.scale));
+  if (extras_.has_spans())
+    for (int i = 0; i < values(); ++i)
+      line(fmt::format("if (i32({0}) < span_first || i32({0}) >= span_end) {{ {1}{2} = {3}; }}", other(i), name, i,
+                       kHidden));
   const bool ragged = others_ % 16 != 0 || others_ % block_.tile != 0;
   std::string crossing;
   const auto or_if = [&](const std::string& condition) { crossing += (crossing.empty() ? "" : " || ") + condition; };
@@ -429,6 +412,39 @@ void MatrixAttentionWriter::write_mask(const std::string& name, const std::strin
     line(fmt::format("  if ({}) {{ {}{} = {}; }}", hidden, name, i, kHidden));
   }
   line("}");
+}
+
+// Bit i of `kept` says whether the share of score i of the chunk is kept. Two scores have bytes of one word of Philox, and the
+// neighbouring thread needs the same words: each computes half of them, where subgroups let them exchange.
+void MatrixAttentionWriter::write_kept(const std::string& first) {
+  const auto other = [&](const std::string& pair) {
+    return fmt::format("({} + 2u * part + {}u * ({}))", first, lanes() == 1 ? 2 : 4, pair);
+  };
+  const int pairs = values() / 2, step = shares_words() ? 2 : 1;
+  const auto keep = [&](const std::string& bits, const std::string& pair) {
+    for (int e = 0; e < 2; ++e)
+      line(fmt::format("kept |= select(0u, 1u << (2u * ({}) + {}u), (({} >> byte{}) & 255u) >= {}u);", pair, e, bits, e,
+                       kernel_.dropped));
+  };
+  line("var kept = 0u;");
+  for (int e = 0; e < 2; ++e)
+    line(fmt::format("let byte{} = {};", e, extras_.byte_of("lane_row", fmt::format("{}u", e))));
+  line(fmt::format("for (var n = 0u; n < {}u; n += {}u) {{", pairs, step));
+  if (shares_words()) {
+    line("let mine = n + (lane & 1u);");
+    line(fmt::format("let bits = {};", extras_.word("row0 + lane_row", other("mine"))));
+    line("let others_bits = subgroupShuffleXor(bits, 1u);");
+    keep("bits", "mine");
+    keep("others_bits", "mine ^ 1u");
+  } else {
+    line(fmt::format("let bits = {};", extras_.word("row0 + lane_row", other("n"))));
+    keep("bits", "n");
+  }
+  line("}");
+}
+
+std::string MatrixAttentionWriter::kept(const std::string& value, int i) const {
+  return extras_.drops() ? fmt::format("select(0f, {}, (kept & {}u) != 0u)", value, 1u << i) : value;
 }
 
 // Whether the subgroup sees anything of `count` rows from `first` on; empty if it always may.

@@ -50,8 +50,12 @@ class MatrixAttentionWriter {
   bool is_forward() const { return part_ == Part::forward; }
   bool strict() const { return !target_.tested.ordered_subgroups; }
   void order() { line(strict() ? "workgroupBarrier();" : "// subgroup order"); }
+  void add_lines(const Lines& lines) {
+    for (const std::string& text : lines) line(text);
+  }
   Extent members() const { return kernel_.heads / kernel_.kv_heads; }
-  bool walks_members() const { return !owns_queries() && members() > 1; }
+  bool walks_members() const { return attention::walks_members(kernel_, owns_queries()); }
+  Place place() const { return {owns_queries(), block_.rows(), block_.tile, block_.threads(), "begin"}; }
 
   int vectors() const { return 2 * matrices_; }  // of eight channels, padded
   int pitch() const { return vectors() + 1; }    // of a staged row
@@ -73,9 +77,12 @@ class MatrixAttentionWriter {
   std::string eight(const Halves& halves, const std::string& row, const std::string& vector) const;
   std::string stat(int handle, const std::string& row) const;
 
-  void set_bounds();
   void write_place();
   void write_tile_bounds();
+  void write_kept(const std::string& first);
+  /// A share or slope, or 0 where the share of score i is dropped.
+  std::string kept(const std::string& value, int i) const;
+  bool shares_words() const { return target_.subgroup_size > 0; }
   void write_at(const Halves& halves);
   void write_owned(const Halves& halves, const char* prefix);
   void write_load_place();
@@ -120,10 +127,8 @@ class MatrixAttentionWriter {
   Helpers helpers_;
   int matrices_ = 0;  // across the channels, padded to whole ones
   Extent owned_ = 0, others_ = 0;
-  struct {
-    bool has_least = false, has_most = false;
-    Extent least = 0, most = 0;
-  } bounds_;
+  Bounds bounds_;
+  Extras extras_;
   Halves own_first_, own_second_, other_first_, other_second_;  // forward: Q, none, K, V
   Results first_, second_;                                      // O; dQ; dK, dV
   int logsumexp_ = -1, delta_ = -1;

@@ -56,6 +56,7 @@ void AttentionWriter::bind() {
       d_v_ = bind_tensor(kernel_.d_v, true);
     }
   }
+  extras_.bind(bindings_);
   bindings_.resolve();
   for (Bound* bound : {&q_, &k_, &v_, &o_, &d_o_, &d_q_, &d_k_, &d_v_})
     if (bound->tensor) bound->vectors = bound->vectors && bindings_.has_vectors(bound->handle);

@@ -71,7 +71,7 @@ void AttentionWriter::write_results() {
   }
   for (int i = 0; i < block_.lane_rows; ++i) {
     if (part_ == Part::forward) {
-      line(fmt::format("let inverse{0} = select(1f / total{0}, 0f, total{0} == 0f);", i));
+      line(fmt::format("let inverse{0} = select({1} / total{0}, 0f, total{0} == 0f);", i, literal(extras_.grown())));
       write_rows(o_, "result", i, fmt::format("inverse{}", i));
       line(fmt::format("if (across == 0u && {} < {}u) {{ {} }}", row_of(i), kernel_.queries,
                        bindings_.store(logsumexp_, stat_index(logsumexp_, row_of(i)),

@@ -46,12 +46,65 @@ void AttentionWriter::write_scores(const Phase& phase, const std::string& name) 
 }
 
 std::string AttentionWriter::query_of(int j) const {
-  const std::string query = fmt::format("other0 + across + {}u", j * kAcross);
+  const std::string query = other_of(j);
   return others_ % block_.tile() == 0 ? query : fmt::format("min({}, {}u)", query, others_ - 1);
+}
+
+// Adds the mask's values to scores or hides these, and hides those outside of the spans.
+void AttentionWriter::write_values_and_spans() {
+  if (extras_.has_mask())
+    for_each_score(
+        [&](int i, int j) { line(extras_.masked(fmt::format("score{}_{}", i, j), row_of(i), other_of(j), kLog2E)); });
+  if (!extras_.has_spans()) return;
+  line("let other = i32(other0 + across);");
+  for_each_score([&](int i, int j) {
+    line(fmt::format("if (other + {0}i < span_first{1} || other + {0}i >= span_end{1}) {{ score{1}_{2} = {3}; }}",
+                     j * kAcross, i, j, kHidden));
+  });
+}
+
+// Bit (i lane_others + j) of `kept` says whether the share of score i, j is kept. Four neighbouring threads need the same words
+// of Philox: each computes a fourth of them, where subgroups let them exchange.
+void AttentionWriter::write_kept() {
+  const int count = block_.lane_rows * block_.lane_others;
+  const bool shares_words = interleaved_ && !needs_exchange() && count % 4 == 0;
+  const auto row = [&](const std::string& n) {
+    return fmt::format("first + own_down + ({}) / {}u * {}u", n, block_.lane_others, kDown);
+  };
+  const auto other = [&](const std::string& n) {
+    return fmt::format("other0 + across + ({}) % {}u * {}u", n, block_.lane_others, kAcross);
+  };
+  line("var kept = 0u;");
+  line(fmt::format("let byte = {};", extras_.byte_of("own_down", "across")));
+  line(fmt::format("for (var n = 0u; n < {}; n += {}u) {{", end_of(count), shares_words ? 4 : 1));
+  deeper([&] {
+    const auto keep = [&](const char* bits, int e) {
+      line(fmt::format("kept |= select(0u, 1u << (n + {}u), (({} >> byte) & 255u) >= {}u);", e, bits, kernel_.dropped));
+    };
+    if (!shares_words) {
+      line(fmt::format("let bits = {};", extras_.word(row("n"), other("n"))));
+      keep("bits", 0);
+      return;
+    }
+    uses_subgroups_ = true;
+    line("let mine = n + (lane & 3u);");
+    line(fmt::format("let bits0 = {};", extras_.word(row("mine"), other("mine"))));
+    for (int e = 1; e < 4; ++e) line(fmt::format("let bits{0} = subgroupShuffleXor(bits0, {0}u);", e));
+    for (int e = 0; e < 4; ++e)
+      line(fmt::format("kept |= select(0u, 1u << (n + ((lane & 3u) ^ {0}u)), ((bits{0} >> byte) & 255u) >= {1}u);", e,
+                       kernel_.dropped));
+  });
+  line("}");
+}
+
+std::string AttentionWriter::kept(const std::string& value, int i, int j) const {
+  if (!extras_.drops()) return value;
+  return fmt::format("select(0f, {}, (kept & {}u) != 0u)", value, 1u << (i * block_.lane_others + j));
 }
 
 // Hides masked scores, in tiles that have any.
 void AttentionWriter::write_mask() {
+  write_values_and_spans();
   std::string crossing;
   const auto or_if = [&](const std::string& condition) { crossing += (crossing.empty() ? "" : " || ") + condition; };
   const int rows = kDown * block_.lane_rows;

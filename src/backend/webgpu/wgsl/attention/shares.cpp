@@ -18,8 +18,13 @@ void AttentionWriter::write_shares(const Phase& phase) {
   const bool first_shares = phase.product == (part_ == Part::d_key_value ? Product::second : Product::result);
   if (first_shares) {
     write_mask();
+    if (extras_.drops()) write_kept();
     if (part_ == Part::forward) {
       write_softmax();
+      if (extras_.drops())
+        for_each_score([&](int i, int j) {
+          line(fmt::format("score{0}_{1} = {2};", i, j, kept(fmt::format("score{}_{}", i, j), i, j)));
+        });
     } else {
       for_each_score([&](int i, int j) {
         const std::string log_sum = part_ == Part::d_query ? fmt::format("log_sum{}", i)
@@ -34,17 +39,24 @@ void AttentionWriter::write_shares(const Phase& phase) {
       const std::string delta = part_ == Part::d_query ? fmt::format("delta{}", i)
                                 : sums_delta()         ? fmt::format("$row_stats[across + {}u].y", j * kAcross)
                                                        : fmt::format("delta{}", j);
-      line(fmt::format("score{0}_{1} = score{0}_{1} * (slope{0}_{1} - {2});", i, j, delta));
+      std::string slope = fmt::format("slope{}_{}", i, j);
+      if (extras_.drops()) slope = kept(fmt::format("{} * {}", slope, literal(extras_.grown())), i, j);
+      line(fmt::format("score{0}_{1} = score{0}_{1} * ({2} - {3});", i, j, slope, delta));
     });
   line("workgroupBarrier();");
   // Vector q * 8 + across of a row holds this thread's shares of rows (4 q + e) * 8 + across of the tile.
+  const bool drops_here = phase.product == Product::second && extras_.drops();
   for (int i = 0; i < block_.lane_rows; ++i)
-    for (int q = 0; q < block_.lane_others / 4; ++q)
-      line(
-          fmt::format("$slab{0}[{1} * {2}u + ((across + {3}u) ^ turned{4})] = vec4f(score{5}_{6}, score{5}_{7}, "
-                      "score{5}_{8}, score{5}_{9});",
-                      phase.left, own_row(i), share_vectors(block_), q * kAcross, i % 2, i, 4 * q, 4 * q + 1, 4 * q + 2,
-                      4 * q + 3));
+    for (int q = 0; q < block_.lane_others / 4; ++q) {
+      std::string four;
+      for (int j = 4 * q; j < 4 * q + 4; ++j) {
+        const std::string share = fmt::format("score{}_{}", i, j);
+        four += (j > 4 * q ? ", " : "") +
+                (drops_here ? kept(fmt::format("{} * {}", share, literal(extras_.grown())), i, j) : share);
+      }
+      line(fmt::format("$slab{0}[{1} * {2}u + ((across + {3}u) ^ turned{4})] = vec4f({5});", phase.left, own_row(i),
+                       share_vectors(block_), q * kAcross, i % 2, four));
+    }
 }
 
 // The online softmax over tiles: sums are relative to a reference score, and are rescaled only when scores exceed the reference

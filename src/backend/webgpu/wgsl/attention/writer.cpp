@@ -17,7 +17,9 @@ AttentionWriter::AttentionWriter(const AttentionKernel& kernel, Part part, const
       target_(target),
       rendered_(rendered),
       forced_(forced),
-      bindings_(target, kernel.name) {}
+      bindings_(target, kernel.name),
+      bounds_(bounds_of(kernel, owns_queries())),
+      extras_(kernel, owns_queries(), bindings_, helpers_) {}
 
 bool AttentionWriter::is_possible(const AttentionBlock& block) {
   measure();
@@ -35,7 +37,7 @@ void AttentionWriter::render() {
   bind();
   const Extent blocks = divide_up(owned_, block_.rows());
   const auto groups = static_cast<std::uint64_t>(kernel_.batch * heads * blocks);
-  write_place(heads, blocks);
+  write_place();
   write_owned();
   if (others_ > 0) write_tiles();
   write_results();
@@ -44,6 +46,7 @@ void AttentionWriter::render() {
   for (int b = 0; b < block_.buffers; ++b) shader.share(fmt::format("slab{}", b), "vec4f", buffer_vectors(block_, b));
   if (needs_exchange()) shader.share("exchange", "vec4f", block_.threads());
   if (sums_delta()) shader.share("row_stats", "vec2f", block_.tile());
+  extras_.share_spans(shader);
   shader.body = std::move(text_);
   const std::string suffix = part_ == Part::forward ? "" : part_ == Part::d_query ? ".dq" : ".dkv";
   RenderedDispatch dispatch = dispatch_of(kernel_.name + suffix, std::move(shader), bindings_, groups, target_);
@@ -56,7 +59,7 @@ void AttentionWriter::measure() {
   slice_ = vectors_ % 16 == 0 ? 16 : 8;
 }
 
-void AttentionWriter::write_place(Extent heads, Extent blocks) {
+void AttentionWriter::write_place() {
   // The numbers of neighbours across and down alternate in the lowest bits: four neighbours then read two vectors of
   // either operand, which workgroup memory serves in half the time. Subgroups of eight have to be one row across.
   interleaved_ = needs_exchange() || target_.subgroup_size > kAcross;
@@ -67,20 +70,7 @@ void AttentionWriter::write_place(Extent heads, Extent blocks) {
   line("let own_down = own + down;");
   line("let turned0 = own_down & 7u;");
   line("let turned1 = turned0 ^ 4u;");
-  // Under a causal mask late queries and early keys have the most work, so they start first, for all heads.
-  const Extent all = kernel_.batch * heads;
-  line(fmt::format("let head_number = {};", modulo("group", all)));
-  const std::string block = divided("group", all);
-  line(owns_queries() ? fmt::format("let first = ({}u - {}) * {}u;", blocks - 1, block, block_.rows())
-                      : fmt::format("let first = {} * {}u;", block, block_.rows()));
-  line(fmt::format("let batch = {};", divided("head_number", heads)));
-  if (owns_queries()) {
-    line(fmt::format("let head = {};", modulo("head_number", heads)));
-    line(fmt::format("let kv_head = {};", divided("head", members())));
-  } else {
-    line(fmt::format("let kv_head = {};", modulo("head_number", heads)));
-    if (!walks_members()) line("let head = kv_head;");
-  }
+  add_lines(place_lines(kernel_, place()));
   line(fmt::format("let load_row = {};", divided("thread", slice_)));
   line(fmt::format("let load_vector = {};", modulo("thread", slice_)));
 }
@@ -129,8 +119,14 @@ void AttentionWriter::write_log_sum(const std::string& name, const std::string& 
 }
 
 void AttentionWriter::write_tiles() {
-  set_bounds();
-  write_tile_bounds();
+  add_lines(extras_.tile_lines(place(), bounds_));
+  if (extras_.drops()) add_lines(extras_.seed_lines());
+  if (extras_.has_spans())
+    for (int i = 0; i < block_.lane_rows; ++i) {
+      const std::string row = fmt::format("min({}, {}u)", row_of(i), owned_ - 1);
+      line(fmt::format("let span_first{0} = {1}; let span_end{0} = {2};", i, extras_.span(row, 0),
+                       extras_.span(row, 1)));
+    }
   const std::string turns = walks_members() ? fmt::format("tiles * {}u", members()) : "tiles";
   line(fmt::format("let turns = {};", turns));
   const auto load_turn = [&](const std::string& condition, const std::string& turn) {
@@ -184,31 +180,6 @@ void AttentionWriter::write_turn(const std::string& turn) {
   } else {
     line(fmt::format("let other0 = (tile_begin + {}) * {}u;", turn, block_.tile()));
   }
-}
-
-// The range of tiles with unmasked scores.
-void AttentionWriter::write_tile_bounds() {
-  const Extent tiles = divide_up(others_, block_.tile());
-  std::string begin = "0i", end = fmt::format("{}i", tiles);
-  if (bounds_.has_least)
-    begin =
-        fmt::format("clamp(i32(first) + i32({}), 0i, {}i) / {}i", bounds_.least, tiles * block_.tile(), block_.tile());
-  if (bounds_.has_most)
-    end = fmt::format("clamp(i32(first) + i32({}), 0i, {}i) / {}i", block_.rows() - 1 + bounds_.most + block_.tile(),
-                      tiles * block_.tile(), block_.tile());
-  line(fmt::format("let tile_begin = u32({});", begin));
-  line(fmt::format("let tiles = u32(max({} - i32(tile_begin), 0i));", end));
-}
-
-// Row r of the owned sees o of the others only if r + least_ <= o <= r + most_, as far as the mask has such a bound.
-void AttentionWriter::set_bounds() {
-  const bool window = kernel_.window > 0;
-  // A query i is at key p = i + shift and sees keys from p - window + 1 to p (to p + window - 1 without causality).
-  bounds_.has_least = owns_queries() ? window : kernel_.causal || window;
-  bounds_.has_most = owns_queries() ? kernel_.causal || window : window;
-  const Extent ahead = kernel_.causal ? 0 : kernel_.window - 1, behind = kernel_.window - 1;
-  bounds_.least = owns_queries() ? shift() - behind : -shift() - ahead;
-  bounds_.most = owns_queries() ? shift() + ahead : -shift() + behind;
 }
 
 }  // namespace weft::webgpu::attention

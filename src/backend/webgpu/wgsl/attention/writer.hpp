@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "backend/webgpu/wgsl/attention/block.hpp"
+#include "backend/webgpu/wgsl/attention/place.hpp"
 #include "backend/webgpu/wgsl/render.hpp"
 #include "backend/webgpu/wgsl/scalar.hpp"
 #include "compile/kernel.hpp"
@@ -22,14 +23,12 @@ namespace weft::webgpu::attention {
 
 constexpr int kAcross = 8, kDown = 4, kPatch = kAcross * kDown;
 constexpr double kLog2E = 1.4426950408889634;
-// A hidden score, and the reference of a row that has seen no score. Both are finite, so that differences are numbers, and so
-// far apart that hidden scores have weight 0.
-constexpr const char *kHidden = "-3.4e38f", *kUnseen = "-1e38f";
-
 // Up to this many queries, the gradients of keys and values compute rowsum(dO * O) again, so they need not wait for the
-// queries' gradients.
+// queries' gradients. That takes two more bindings, which masks and the like may need.
 constexpr Extent kDeltaQueriesMax = 128;
-inline bool computes_delta_twice(const kernel::AttentionKernel& kernel) { return kernel.queries <= kDeltaQueriesMax; }
+inline bool computes_delta_twice(const kernel::AttentionKernel& kernel) {
+  return kernel.queries <= kDeltaQueriesMax && Extras::bindings_of(kernel) == 0;
+}
 
 enum class Part { forward, d_query, d_key_value };
 
@@ -67,6 +66,9 @@ class AttentionWriter {
 
  private:
   void line(const std::string& text) { text_ += indent_ + text + "\n"; }
+  void add_lines(const Lines& lines) {
+    for (const std::string& text : lines) line(text);
+  }
   template <class Body>
   void deeper(const Body& body) {
     indent_ += "  ";
@@ -78,7 +80,8 @@ class AttentionWriter {
   bool sums_delta() const { return part_ == Part::d_key_value && computes_delta_twice(kernel_); }
   bool needs_exchange() const { return target_.subgroup_size < kAcross; }
   Extent members() const { return kernel_.heads / kernel_.kv_heads; }  // query heads of a key head
-  bool walks_members() const { return !owns_queries() && members() > 1; }
+  bool walks_members() const { return attention::walks_members(kernel_, owns_queries()); }
+  Place place() const { return {owns_queries(), block_.rows(), block_.tile(), block_.threads(), "first"}; }
 
   /// A loop's end. Thread numbers are below 2^16, but compilers do not know this, so they do not unroll the loop.
   static std::string end_of(Extent count) { return fmt::format("{}u + (thread >> 16u)", count); }
@@ -136,7 +139,7 @@ class AttentionWriter {
   void write_load(const Phase& phase);
   void write_store(const Phase& phase);
 
-  void write_place(Extent heads, Extent blocks);
+  void write_place();
   /// Owned row i of this thread, counted in the block and in the tensor.
   static std::string own_row(int i) { return fmt::format("(own_down + {}u)", i * kDown); }
   static std::string row_of(int i) { return fmt::format("(first + own_down + {}u)", i * kDown); }
@@ -155,15 +158,17 @@ class AttentionWriter {
   /// Joins values over the threads that share owned rows, by sum or maximum; each thread gets the same result.
   void write_join(const std::vector<std::string>& names, bool maximum);
 
-  Extent shift() const { return kernel_.keys - kernel_.queries; }
-  void set_bounds();
-  void write_tile_bounds();
   void write_turn(const std::string& turn);
   void write_tiles();
   void write_row_stats();
   void write_scores(const Phase& phase, const std::string& name);
   std::string query_of(int j) const;
+  static std::string other_of(int j) { return fmt::format("other0 + across + {}u", j * kAcross); }
   void write_mask();
+  void write_values_and_spans();
+  void write_kept();
+  /// A share or slope, or 0 where the share of score i, j is dropped.
+  std::string kept(const std::string& value, int i, int j) const;
   void write_shares(const Phase& phase);
   void write_softmax();
   void write_accumulate(const Phase& phase, const std::string& result);
@@ -182,10 +187,8 @@ class AttentionWriter {
   AttentionBlock block_;
   std::vector<Phase> phases_;
   std::vector<Phase::Load> resident_;
-  struct {
-    bool has_least = false, has_most = false;
-    Extent least = 0, most = 0;
-  } bounds_;
+  Bounds bounds_;
+  Extras extras_;
   Extent owned_ = 0, others_ = 0;
   int vectors_ = 0, slice_ = 0;  // vectors of channels, padded; of those in workgroup memory at one time
   bool interleaved_ = false;
