@@ -32,6 +32,9 @@ struct Problem {
   DType type = DType::f32;
   /// A mask for all heads, or four sequences side by side, or dropped shares.
   enum class Extra { none, bools, added, sequences, dropout } extra = Extra::none;
+  Extent few_queries = 0;  // the last ones, forward only; 0: as many as positions
+
+  Extent queries() const { return few_queries > 0 ? few_queries : positions; }
 };
 
 using Extra = Problem::Extra;
@@ -66,6 +69,9 @@ constexpr Problem kShapes[] = {
     {"half T1024 D64 added", 96, 96, 1024, 64, true, 0, DType::f16, Extra::added},
     {"half T1024 D64 sequences", 96, 96, 1024, 64, true, 0, DType::f16, Extra::sequences},
     {"half T1024 D64 dropout", 96, 96, 1024, 64, true, 0, DType::f16, Extra::dropout},
+    {"decode T4096 D128", 32, 8, 4096, 128, true, 0, DType::f32, Extra::none, 1},
+    {"half decode T4096 D128", 32, 8, 4096, 128, true, 0, DType::f16, Extra::none, 1},
+    {"half decode T16384 D64", 12, 12, 16384, 64, true, 0, DType::f16, Extra::none, 4},
     {"half T1000 D128 dropout", 64, 64, 1000, 128, true, 0, DType::f16, Extra::dropout},
 };
 
@@ -108,16 +114,18 @@ AttentionKernel attention(const Problem& shape, bool backward) {
   AttentionKernel kernel{.name = "attention",
                          .batch = 1,
                          .heads = shape.heads,
-                         .queries = shape.positions,
+                         .queries = shape.queries(),
                          .keys = shape.positions,
                          .width = shape.width,
                          .kv_heads = shape.kv_heads,
                          .scale = 1 / std::sqrt(static_cast<double>(shape.width)),
+                         .shift = shape.positions - shape.queries(),
                          .causal = shape.causal,
                          .window = shape.window};
   kernel.backward = backward;
   const auto tensor = [&](int buffer, Extent heads) {
-    const Extent one = shape.positions * shape.width;
+    const bool of_keys = buffer == kK || buffer == kV || buffer == kDK || buffer == kDV;
+    const Extent one = (of_keys ? shape.positions : shape.queries()) * shape.width;
     return AttentionKernel::Tensor{{buffer, shape.type, 0, heads * one}, heads * one, one, shape.width};
   };
   kernel.q = tensor(kQ, shape.heads);
@@ -128,7 +136,7 @@ AttentionKernel attention(const Problem& shape, bool backward) {
   kernel.d_q = tensor(kDQ, shape.heads);
   kernel.d_k = tensor(kDK, shape.kv_heads);
   kernel.d_v = tensor(kDV, shape.kv_heads);
-  kernel.logsumexp = {kLogsumexp, DType::f32, 0, shape.heads * shape.positions};
+  kernel.logsumexp = {kLogsumexp, DType::f32, 0, shape.heads * shape.queries()};
   const Extent t = shape.positions;
   if (shape.extra == Extra::bools || shape.extra == Extra::added)
     kernel.mask = {{kMask, shape.extra == Extra::bools ? DType::boolean : DType::f32, 0, t * t}, 0, 0, t, 1};
@@ -183,6 +191,7 @@ std::vector<float> upload_extras(const Problem& shape, const std::vector<std::sh
 double pairs(const Problem& shape) {
   const auto t = static_cast<double>(shape.positions), w = static_cast<double>(shape.window);
   if (shape.extra == Extra::sequences) return t * t / 2 / kSequences;
+  if (shape.few_queries > 0) return t * static_cast<double>(shape.few_queries);
   if (!shape.causal) return t * t;
   return shape.window > 0 ? w * t - w * w / 2 : t * t / 2;
 }
@@ -213,7 +222,7 @@ class Judge {
     for (int n = 0; n < 6; ++n) {
       const Extent head = random() % shape_.heads;
       // Edges of blocks first, then anywhere.
-      const Extent row = n == 0 ? 0 : n == 1 ? shape_.positions - 1 : random() % shape_.positions;
+      const Extent rows = shape_.queries(), row = n == 0 ? 0 : n == 1 ? rows - 1 : random() % rows;
       most = std::max(most, backward ? worst_of_query(head, row, true) : worst_of_query(head, row, false));
       if (backward) most = std::max(most, worst_of_key(head / members(), row));
     }
@@ -223,8 +232,10 @@ class Judge {
  private:
   Extent members() const { return shape_.heads / shape_.kv_heads; }
   const float* row(int buffer, Extent head, Extent at) const {
-    return &host_[static_cast<std::size_t>(buffer)]
-                 [static_cast<std::size_t>((head * shape_.positions + at) * shape_.width)];
+    return &host_[static_cast<std::size_t>(buffer)][static_cast<std::size_t>(
+        (head * (buffer == kK || buffer == kV || buffer == kDK || buffer == kDV ? shape_.positions : shape_.queries()) +
+         at) *
+        shape_.width)];
   }
   double dot(const float* a, const float* b) const {
     double sum = 0;
@@ -232,7 +243,8 @@ class Judge {
     return sum;
   }
   bool sees(Extent i, Extent j) const {
-    return (!shape_.causal || j <= i) && (shape_.window == 0 || j > i - shape_.window) && bias(i, j) > -1e30 &&
+    return (!shape_.causal || j <= i + shape_.positions - shape_.queries()) &&
+           (shape_.window == 0 || j > i - shape_.window) && bias(i, j) > -1e30 &&
            (shape_.extra != Extra::sequences || j >= sequence_edge(shape_, i, 0));
   }
   double bias(Extent i, Extent j) const {
@@ -272,7 +284,7 @@ class Judge {
         o[c] += p[static_cast<std::size_t>(j)] / total * kept(head, i, j) *
                 static_cast<double>(row(kV, head / members(), j)[c]);
     if (!backward) {
-      const double log_sum = host_[kLogsumexp][static_cast<std::size_t>(head * shape_.positions + i)] - std::log(total);
+      const double log_sum = host_[kLogsumexp][static_cast<std::size_t>(head * shape_.queries() + i)] - std::log(total);
       return std::max(compare(o, row(kO, head, i)), std::abs(log_sum));
     }
     const double delta = dot(row(kDO, head, i), row(kO, head, i));
@@ -343,7 +355,7 @@ int main(int argc, char** argv) {
   strict.tested.ordered_subgroups = false;
   for (const Problem& shape : kShapes) {
     if (argc > 2 && !std::strstr(shape.name, argv[2])) continue;
-    const Extent q = shape.heads * shape.positions * shape.width, k = shape.kv_heads * shape.positions * shape.width;
+    const Extent q = shape.heads * shape.queries() * shape.width, k = shape.kv_heads * shape.positions * shape.width;
     const Extent t = shape.positions;
     const std::vector<Extent> counts{
         q, k, k, q, q, q, k, k, shape.heads * t, shape.extra == Extra::none ? 4 : t * t, 2 * t, 2 * t, 4};
@@ -363,6 +375,7 @@ int main(int argc, char** argv) {
       trials.push_back({name, backward, std::move(rendered)});
     };
     for (const bool backward : {false, true}) {
+      if (backward && shape.few_queries > 0) continue;
       const auto add_matrices = [&](const std::string& name, const MatrixAttentionBlocks& blocks, const Target& on) {
         Rendered rendered;
         Scratch scratch(kBuffers, rendered);

@@ -71,6 +71,35 @@ TEST_F(WgslAttentionTest, MasksSpansAndDroppedShares) {
   }
 }
 
+// Few queries of many keys: workgroups share the keys, and a second dispatch joins their results.
+TEST_F(WgslAttentionTest, FewQueriesShareTheirKeys) {
+  using Mask = AttentionExtras::Mask;
+  std::mt19937 random(8);
+  struct Trial {
+    AttentionCase shape;
+    AttentionExtras extras;
+    DType type = DType::f32;
+  };
+  const Trial trials[] = {{{2, 2, 3, 1100, 12, true, 1, 700}, {Mask::added, true, true, true, 60}},
+                          {{1, 2, 1, 1030, 16, true}, {}, DType::f16},
+                          {{1, 1, 5, 777, 40, false}, {Mask::bools, false, true, false, 0}}};
+  for (const Trial& trial : std::span(trials).first(std::getenv("WEFT_TEST_ALL_SHADERS") ? std::size(trials) : 1)) {
+    const Attention a = attention(random, trial.shape, trial.type, trial.extras);
+    const Target target{{.storage_buffers = 16, .workgroup_bytes = 32768, .workgroup_invocations = 256},
+                        0,
+                        false,
+                        {.compute_units = 20}};
+    Rendered rendered;
+    Scratch scratch(static_cast<int>(a.buffers.size()), rendered);
+    render(a.forward, target, scratch, rendered);
+    ASSERT_EQ(rendered.dispatches.size(), 2u);
+    EXPECT_GT(rendered.dispatches[0].workgroups, 2u);
+    kernel::Plan plan;
+    plan.kernels.emplace_back(a.forward);
+    replay(rendered, plan, a.buffers, trial.type == DType::f16 ? 2e-3 : 1e-4);
+  }
+}
+
 TEST_F(WgslAttentionTest, OtherTypesAreRefused) {
   std::mt19937 random(6);
   Attention a = attention(random, {1, 1, 8, 8, 8, true}, DType::f16);

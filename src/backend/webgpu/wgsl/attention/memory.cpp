@@ -74,9 +74,10 @@ const Bound& AttentionWriter::bound_of(Matter matter) const {
 
 std::string AttentionWriter::row_start(const Bound& bound, const std::string& row) const {
   const Tensor& t = *bound.tensor;
-  return fmt::format("batch * {}u + {} * {}u + {}u + ({}) * {}u", static_cast<std::uint32_t>(t.batch_stride),
-                     bound.of_keys ? "kv_head" : "head", static_cast<std::uint32_t>(t.head_stride),
-                     bindings_.base(bound.handle), row, static_cast<std::uint32_t>(t.row_stride));
+  return fmt::format("{} * {}u + {} * {}u + {}u + ({}) * {}u", &bound == &o_ ? batch_of_result() : "batch",
+                     static_cast<std::uint32_t>(t.batch_stride), bound.of_keys ? "kv_head" : "head",
+                     static_cast<std::uint32_t>(t.head_stride), bindings_.base(bound.handle), row,
+                     static_cast<std::uint32_t>(t.row_stride));
 }
 
 std::string AttentionWriter::channels(const Bound& bound, const std::string& row, const std::string& d) {
@@ -103,7 +104,7 @@ std::string AttentionWriter::channels(const Bound& bound, const std::string& row
 }
 
 std::string AttentionWriter::stat_index(int handle, const std::string& row) const {
-  return fmt::format("(batch * {}u + head) * {}u + {} + {}u", kernel_.heads, kernel_.queries, row,
+  return fmt::format("({} * {}u + head) * {}u + {} + {}u", batch_of_result(), kernel_.heads, kernel_.queries, row,
                      bindings_.base(handle));
 }
 

@@ -30,9 +30,14 @@ Lines place_lines(const AttentionKernel& kernel, const Place& place) {
   const Extent heads = place.owns_queries ? kernel.heads : kernel.kv_heads, all = kernel.batch * heads;
   const Extent blocks = divide_up(place.owns_queries ? kernel.queries : kernel.keys, place.rows);
   Lines lines;
+  std::string group = "group";
+  if (place.parts > 1) {
+    lines.push_back(fmt::format("let part = {};", modulo(group, place.parts)));
+    group = divided(group, place.parts);
+  }
   // Under a causal mask late queries and early keys have the most work, so they start first, for all heads.
-  lines.push_back(fmt::format("let head_number = {};", modulo("group", all)));
-  const std::string block = divided("group", all);
+  lines.push_back(fmt::format("let head_number = {};", modulo(group, all)));
+  const std::string block = divided(group, all);
   lines.push_back(place.owns_queries
                       ? fmt::format("let {} = ({}u - {}) * {}u;", place.first, blocks - 1, block, place.rows)
                       : fmt::format("let {} = {} * {}u;", place.first, block, place.rows));
@@ -134,8 +139,17 @@ Lines Extras::tile_lines(const Place& place, const Bounds& bounds) const {
     begin = fmt::format("max({}, min(seen_first, {}i) / {}i)", begin, tiles * tile, tile);
     end = fmt::format("min({}, (seen_end + {}i) / {}i)", end, tile - 1, tile);
   }
-  lines.push_back(fmt::format("let tile_begin = u32({});", begin));
-  lines.push_back(fmt::format("let tiles = u32(max({} - i32(tile_begin), 0i));", end));
+  if (place.parts == 1) {
+    lines.push_back(fmt::format("let tile_begin = u32({});", begin));
+    lines.push_back(fmt::format("let tiles = u32(max({} - i32(tile_begin), 0i));", end));
+    return lines;
+  }
+  lines.push_back(fmt::format("let all_begin = u32({});", begin));
+  lines.push_back(fmt::format("let all_tiles = u32(max({} - i32(all_begin), 0i));", end));
+  lines.push_back(fmt::format("let each = (all_tiles + {}u) / {}u;", place.parts - 1, place.parts));
+  lines.emplace_back("let skipped = min(part * each, all_tiles);");
+  lines.emplace_back("let tile_begin = all_begin + skipped;");
+  lines.emplace_back("let tiles = min(each, all_tiles - skipped);");
   return lines;
 }
 

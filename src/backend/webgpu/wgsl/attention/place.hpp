@@ -31,6 +31,7 @@ struct Place {
   Extent tile = 0;  // rows of the other side
   int threads = 0;
   const char* first = "";  // name of the first owned row
+  Extent parts = 1;        // of the tiles, one for each workgroup that owns the rows; `part` is its number
 };
 /// Declares the first owned row, `batch`, `kv_head` and (unless a workgroup walks over several) `head`.
 Lines place_lines(const kernel::AttentionKernel& kernel, const Place& place);

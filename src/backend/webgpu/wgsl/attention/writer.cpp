@@ -10,13 +10,14 @@ namespace weft::webgpu::attention {
 using kernel::AttentionKernel;
 
 AttentionWriter::AttentionWriter(const AttentionKernel& kernel, Part part, const kernel::Operand& delta,
-                                 const Target& target, Rendered& rendered, const AttentionBlock* forced)
+                                 const Target& target, Rendered& rendered, const AttentionBlock* forced, Extent parts)
     : kernel_(kernel),
       part_(part),
       delta_operand_(delta),
       target_(target),
       rendered_(rendered),
       forced_(forced),
+      parts_(parts),
       bindings_(target, kernel.name),
       bounds_(bounds_of(kernel, owns_queries())),
       extras_(kernel, owns_queries(), bindings_, helpers_) {}
@@ -36,7 +37,7 @@ void AttentionWriter::render() {
   plan_phases();
   bind();
   const Extent blocks = divide_up(owned_, block_.rows());
-  const auto groups = static_cast<std::uint64_t>(kernel_.batch * heads * blocks);
+  const auto groups = static_cast<std::uint64_t>(kernel_.batch * heads * blocks * parts_);
   write_place();
   write_owned();
   if (others_ > 0) write_tiles();
@@ -48,7 +49,10 @@ void AttentionWriter::render() {
   if (sums_delta()) shader.share("row_stats", "vec2f", block_.tile());
   extras_.share_spans(shader);
   shader.body = std::move(text_);
-  const std::string suffix = part_ == Part::forward ? "" : part_ == Part::d_query ? ".dq" : ".dkv";
+  const std::string suffix = parts_ > 1               ? ".parts"
+                             : part_ == Part::forward ? ""
+                             : part_ == Part::d_query ? ".dq"
+                                                      : ".dkv";
   RenderedDispatch dispatch = dispatch_of(kernel_.name + suffix, std::move(shader), bindings_, groups, target_);
   dispatch.beside_previous = part_ == Part::d_key_value && computes_delta_twice(kernel_);
   rendered_.dispatches.push_back(std::move(dispatch));

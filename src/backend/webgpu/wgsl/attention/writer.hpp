@@ -60,7 +60,7 @@ struct Bound {
 class AttentionWriter {
  public:
   AttentionWriter(const kernel::AttentionKernel& kernel, Part part, const kernel::Operand& delta, const Target& target,
-                  Rendered& rendered, const AttentionBlock* forced);
+                  Rendered& rendered, const AttentionBlock* forced, Extent parts = 1);
   bool is_possible(const AttentionBlock& block);
   void render();
 
@@ -81,7 +81,7 @@ class AttentionWriter {
   bool needs_exchange() const { return target_.subgroup_size < kAcross; }
   Extent members() const { return kernel_.heads / kernel_.kv_heads; }  // query heads of a key head
   bool walks_members() const { return attention::walks_members(kernel_, owns_queries()); }
-  Place place() const { return {owns_queries(), block_.rows(), block_.tile(), block_.threads(), "first"}; }
+  Place place() const { return {owns_queries(), block_.rows(), block_.tile(), block_.threads(), "first", parts_}; }
 
   /// A loop's end. Thread numbers are below 2^16, but compilers do not know this, so they do not unroll the loop.
   static std::string end_of(Extent count) { return fmt::format("{}u + (thread >> 16u)", count); }
@@ -116,6 +116,10 @@ class AttentionWriter {
   void bind();
   const Bound& bound_of(Matter matter) const;
 
+  /// Number of the batch entry of a result.
+  std::string batch_of_result() const {
+    return parts_ == 1 ? "batch" : fmt::format("(part * {}u + batch)", kernel_.batch);
+  }
   /// Index of a row's first channel.
   std::string row_start(const Bound& bound, const std::string& row) const;
 
@@ -182,6 +186,7 @@ class AttentionWriter {
   const Target& target_;
   Rendered& rendered_;
   const AttentionBlock* forced_;
+  Extent parts_;  // workgroups that share the keys of a row; each writes a result of its own
   Bindings bindings_;
   Helpers helpers_;
   AttentionBlock block_;
