@@ -180,8 +180,9 @@ struct ReduceOptions {
 /// y[d] = x[d] cos - x[d+D/2] sin; y[d+D/2] = x[d+D/2] cos + x[d] sin. Positions are offset, offset+1, ...
 [[nodiscard]] Tensor rope(const Tensor& x, double base = 10000, Extent offset = 0, Where where = Where::current());
 /// softmax(scale * q k^T, masked) v. Query i is at position p = i + (keys - queries). It sees keys j <= p if causal, and only
-/// keys with |j - p| < window unless window is 0. scale 0 means 1/sqrt(D). Fused forward and backward where there are kernels
-/// (none for windows). k, v may have fewer heads than q: Hkv divides H. A query that sees no key gets 0.
+/// keys with |j - p| < window unless window is 0. scale 0 means 1/sqrt(D). Fused forward and backward where there are kernels.
+/// k, v may have fewer heads than q: Hkv divides H. A query that sees no key gets 0. weft/ops/attention.hpp has masks, lengths
+/// and dropout.
 /// Shapes    q [B, H, T, D], k, v [B, Hkv, S, D] -> [B, H, T, D]
 /// Errors    ShapeError, DTypeError, DeviceError; UsageError for a negative window
 [[nodiscard]] Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal = true, double scale = 0,

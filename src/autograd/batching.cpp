@@ -47,7 +47,7 @@ std::optional<Tensors> attention_of_examples(const BatchedCall& b) {
   Tensors inputs;
   for (std::size_t i = 0; i < b.inputs.size(); ++i) {
     Tensor x = b.inputs[i];
-    const bool is_seed = b.call.row().inputs[i].name == "seed", is_mask = b.call.row().inputs[i].name == "mask";
+    const bool is_seed = b.call.row().inputs[i].name == "seed", is_mask = b.call.row().inputs[i].name == "score_mask";
     if (!x.defined() || is_seed) {
       if (is_seed && b.is_mapped[i]) return std::nullopt;
     } else if (is_mask && !b.is_mapped[i] && x.rank() == kScoresRank && x.dim(0) == 1) {

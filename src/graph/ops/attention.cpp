@@ -160,7 +160,7 @@ double attention_flops(const Call& c, double products) {
 
 // `inputs`, and those that may be left out.
 std::vector<InputSpec> with_extras(std::vector<InputSpec> inputs) {
-  inputs.push_back({.name = "mask", .optional = true});
+  inputs.push_back({.name = "score_mask", .optional = true});  // autocast leaves a `mask` as wide as it is
   inputs.push_back({.name = "key_spans", .optional = true, .only = {DType::i32}});
   inputs.push_back({.name = "seed", .optional = true, .only = {DType::u32}});
   inputs.push_back({.name = "query_spans", .optional = true, .only = {DType::i32}});

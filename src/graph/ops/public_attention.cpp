@@ -20,9 +20,9 @@ InputSpec seed_input() { return {.name = "seed", .optional = true, .only = {DTyp
 
 void check_mask(const Call& c, const Tensor& mask, const Shape& scores) {
   if (!mask.defined()) return;
-  const DType type = c.input(0).dtype();
+  const DType type = compute_type(c.input(0).dtype());
   if (mask.dtype() != DType::boolean && (!is_float(mask.dtype()) || promote(mask.dtype(), type) != type))
-    c.dtype_error("mask is neither bool nor a float as narrow as q; cast it");
+    c.dtype_error(fmt::format("mask is neither bool nor a float of at most {}; cast it", name_of(type)));
   Shape joined;
   if (!broadcast_shapes(scores, mask.shape(), joined) || joined != scores)
     c.shape_error(fmt::format("mask does not broadcast to the scores {}", scores.to_string()));

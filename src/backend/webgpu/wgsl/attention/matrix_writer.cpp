@@ -62,7 +62,6 @@ void MatrixAttentionWriter::render() {
   const Extent heads = owns_queries() ? kernel_.heads : kernel_.kv_heads;
   const auto groups = static_cast<std::uint64_t>(kernel_.batch * heads * divide_up(owned_, block_.rows()));
   ShaderPieces shader{.threads = block_.threads(), .subgroups = extras_.drops() && shares_words(), .matrices = true};
-  extras_.share_spans(shader);
   shader.share("scores", "vec4<u32>", block_.subgroups * own_size());
   shader.share("staged_first", "vec4<u32>", block_.tile * pitch());
   shader.share("staged_second", "vec4<u32>", block_.tile * pitch());
@@ -385,9 +384,22 @@ std::string MatrixAttentionWriter::score(int i, int at) const {
 void MatrixAttentionWriter::write_mask(const std::string& name, const std::string& first) {
   const auto other = [&](int i) { return fmt::format("{} + 2u * part + {}u", first, key_of(i)); };
   // Scores are not scaled yet.
-  if (extras_.has_mask())
+  const std::string owned = "(row0 + lane_row)";
+  if (extras_.reads_fours()) {
+    const int each = 4 / lanes();  // of a thread in a four
+    for (int i = 0; i < values(); i += each) {
+      line(fmt::format("let four{} = {};", i, extras_.four(owned, fmt::format("({} + {}u)", first, i * lanes()))));
+      for (int e = 0; e < each; ++e) {
+        const std::string four = fmt::format("four{}", i);
+        std::string value = extras_.of_four(four, e);
+        if (lanes() == 2) value = fmt::format("select({}, {}, part == 1u)", value, extras_.of_four(four, e + 2));
+        line(extras_.masked_by(fmt::format("{}{}", name, i + e), value, 1 / kernel_.scale));
+      }
+    }
+  } else if (extras_.has_mask()) {
     for (int i = 0; i < values(); ++i)
-      line(extras_.masked(fmt::format("{}{}", name, i), "(row0 + lane_row)", other(i), 1 / kernel_.scale));
+      line(extras_.masked(fmt::format("{}{}", name, i), owned, fmt::format("({})", other(i)), 1 / kernel_.scale));
+  }
   if (extras_.has_spans())
     for (int i = 0; i < values(); ++i)
       line(fmt::format("if (i32({0}) < span_first || i32({0}) >= span_end) {{ {1}{2} = {3}; }}", other(i), name, i,

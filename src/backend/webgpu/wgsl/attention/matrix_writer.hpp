@@ -55,7 +55,9 @@ class MatrixAttentionWriter {
   }
   Extent members() const { return kernel_.heads / kernel_.kv_heads; }
   bool walks_members() const { return attention::walks_members(kernel_, owns_queries()); }
-  Place place() const { return {owns_queries(), block_.rows(), block_.tile, block_.threads(), "begin"}; }
+  Place place() const {
+    return {owns_queries(), block_.rows(), block_.tile, block_.threads(), "begin", "$scores", "u32"};
+  }
 
   int vectors() const { return 2 * matrices_; }  // of eight channels, padded
   int pitch() const { return vectors() + 1; }    // of a staged row

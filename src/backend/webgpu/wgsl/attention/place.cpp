@@ -62,27 +62,57 @@ void Extras::bind(Bindings& bindings) {
     bindings.forbid_vectors(handle);
     return handle;
   };
-  if (kernel_.mask) mask_ = add(kernel_.mask->operand);
+  if (kernel_.mask) {
+    mask_ = bindings.add(kernel_.mask->operand, false);
+    bindings.want_vectors(mask_);
+  }
   if (kernel_.key_spans) spans_ = add(owns_queries_ ? *kernel_.key_spans : *kernel_.query_spans);
   if (drops()) seed_ = add(*kernel_.seed);
 }
 
-std::string Extras::masked(const std::string& name, const std::string& owned, const std::string& other,
-                           double unit) const {
+std::string Extras::mask_index(const std::string& owned, const std::string& other) const {
   const AttentionKernel::Mask& mask = *kernel_.mask;
-  const std::string& query = owns_queries_ ? owned : other;
-  const std::string& key = owns_queries_ ? other : owned;
   std::string at = number(bindings_.base(mask_));
   const auto add = [&](const std::string& index, Extent stride) {
-    if (stride != 0) at += fmt::format(" + ({}) * {}", index, number(stride));
+    if (stride != 0) at += fmt::format(" + {} * {}", index, number(stride));
   };
-  add("batch", mask.batch_stride), add("head", mask.head_stride), add(query, mask.row_stride),
-      add(key, mask.key_stride);
-  if (mask.operand.type == DType::boolean)
-    return fmt::format("if (!{}) {{ {} = {}; }}", bindings_.load(mask_, at), name, kHidden);
-  return fmt::format("{{ let bias = {}; {} = select(fma(bias, {}, {}), {}, bias <= {}); }}",
-                     bindings_.load_f32(mask_, at, helpers_), name, render_constant(unit, DType::f32, helpers_), name,
-                     kHidden, render_constant(graph::kHiddenBias, DType::f32, helpers_));
+  // Rows beyond the end are computed too, and read the last value.
+  const auto within = [](const std::string& row, Extent rows) {
+    return fmt::format("min({}, {})", row, number(rows - 1));
+  };
+  add("batch", mask.batch_stride), add("head", mask.head_stride);
+  add(within(owns_queries_ ? owned : other, kernel_.queries), mask.row_stride);
+  add(within(owns_queries_ ? other : owned, kernel_.keys), mask.key_stride);
+  return at;
+}
+
+bool Extras::reads_fours() const {
+  if (!kernel_.mask || !owns_queries_ || !bindings_.has_vectors(mask_)) return false;
+  const AttentionKernel::Mask& mask = *kernel_.mask;
+  const bool rows = mask.row_stride % 4 == 0 && mask.head_stride % 4 == 0 && mask.batch_stride % 4 == 0;
+  return mask.key_stride == 1 && rows && kernel_.keys % 4 == 0 && bindings_.base(mask_) % 4 == 0;
+}
+
+std::string Extras::four(const std::string& owned, const std::string& other) const {
+  // The last four that begin at a multiple of four.
+  const std::string first = fmt::format("min({}, {})", other, number(kernel_.keys - 4));
+  return bindings_.load_vector(mask_, mask_index(owned, first));
+}
+
+std::string Extras::masked(const std::string& name, const std::string& owned, const std::string& other,
+                           double unit) const {
+  const std::string at = mask_index(owned, other);
+  return masked_by(name,
+                   kernel_.mask->operand.type == DType::boolean ? bindings_.load(mask_, at)
+                                                                : bindings_.load_f32(mask_, at, helpers_),
+                   unit);
+}
+
+std::string Extras::masked_by(const std::string& name, const std::string& value, double unit) const {
+  if (kernel_.mask->operand.type == DType::boolean) return fmt::format("if (!{}) {{ {} = {}; }}", value, name, kHidden);
+  return fmt::format("{{ let bias = {}; {} = select(fma(bias, {}, {}), {}, bias <= {}); }}", value, name,
+                     render_constant(unit, DType::f32, helpers_), name, kHidden,
+                     render_constant(graph::kHiddenBias, DType::f32, helpers_));
 }
 
 std::string Extras::span(const std::string& owned, int which) const {
@@ -122,20 +152,25 @@ Lines Extras::tile_lines(const Place& place, const Bounds& bounds) const {
   if (bounds.has_most) end = row(place.rows - 1 + bounds.most + tile);
   Lines lines;
   if (has_spans()) {
-    for (const char* line : {"if (thread == 0u) {", "  atomicStore(&$span_ends[0], 0x7fffffffu);",
-                             "  atomicStore(&$span_ends[1], 0u);", "}", "workgroupBarrier();"})
-      lines.emplace_back(line);
+    const std::string row_range = fmt::format("vec4<{0}>({0}(span_first), {0}(max(span_end, 0i)), 0, 0)", place.number);
+    lines.emplace_back("workgroupBarrier();");
     lines.push_back(fmt::format("for (var r = thread; r < {}u; r += {}u) {{", place.rows, place.threads));
     lines.push_back(fmt::format("  let row = min({} + r, {}u);", place.first, owned - 1));
     lines.push_back(fmt::format("  let span_first = max({}, 0i);", span("row", 0)));
     lines.push_back(fmt::format("  let span_end = min({}, {}i);", span("row", 1), others));
-    for (const char* line :
-         {"  if (span_first < span_end) {", "    atomicMin(&$span_ends[0], u32(span_first));",
-          "    atomicMax(&$span_ends[1], u32(span_end));", "  }", "}", "workgroupBarrier();", "if (thread == 0u) {",
-          "  $span_range[0] = atomicLoad(&$span_ends[0]);", "  $span_range[1] = atomicLoad(&$span_ends[1]);", "}",
-          "let seen_first = i32(workgroupUniformLoad(&$span_range[0]));",
-          "let seen_end = i32(workgroupUniformLoad(&$span_range[1]));"})
-      lines.emplace_back(line);
+    lines.push_back(fmt::format("  {}[r] = {};", place.memory, row_range));
+    lines.emplace_back("}");
+    lines.emplace_back("workgroupBarrier();");
+    lines.push_back(fmt::format("var all_first = {}i; var all_end = 0i;", tiles * tile));
+    lines.push_back(fmt::format("for (var r = 0u; r < {}u; r++) {{", place.rows));
+    lines.push_back(fmt::format("  let low = i32({0}[r].x); let high = i32({0}[r].y);", place.memory));
+    lines.emplace_back("  if (low < high) { all_first = min(all_first, low); all_end = max(all_end, high); }");
+    lines.emplace_back("}");
+    lines.emplace_back("workgroupBarrier();");
+    lines.push_back(fmt::format("if (thread == 0u) {{ {}[0] = vec4<{}>({}(all_first), {}(all_end), 0, 0); }}",
+                                place.memory, place.number, place.number, place.number));
+    lines.push_back(fmt::format("let seen = workgroupUniformLoad(&{}[0]);", place.memory));
+    lines.emplace_back("let seen_first = i32(seen.x); let seen_end = i32(seen.y);");
     begin = fmt::format("max({}, min(seen_first, {}i) / {}i)", begin, tiles * tile, tile);
     end = fmt::format("min({}, (seen_end + {}i) / {}i)", end, tile - 1, tile);
   }
@@ -151,12 +186,6 @@ Lines Extras::tile_lines(const Place& place, const Bounds& bounds) const {
   lines.emplace_back("let tile_begin = all_begin + skipped;");
   lines.emplace_back("let tiles = min(each, all_tiles - skipped);");
   return lines;
-}
-
-void Extras::share_spans(ShaderPieces& shader) const {
-  if (!has_spans()) return;
-  shader.share("span_ends", "atomic<u32>", 2);
-  shader.share("span_range", "u32", 2);
 }
 
 }  // namespace weft::webgpu::attention

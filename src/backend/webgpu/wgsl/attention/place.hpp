@@ -30,8 +30,10 @@ struct Place {
   Extent rows = 0;  // of a workgroup
   Extent tile = 0;  // rows of the other side
   int threads = 0;
-  const char* first = "";  // name of the first owned row
-  Extent parts = 1;        // of the tiles, one for each workgroup that owns the rows; `part` is its number
+  const char* first = "";   // name of the first owned row
+  std::string memory = {};  // an array of a vec4 for each owned row
+  const char* number = "";  // type of its components
+  Extent parts = 1;         // of the tiles, one for each workgroup that owns the rows; `part` is its number
 };
 /// Declares the first owned row, `batch`, `kv_head` and (unless a workgroup walks over several) `head`.
 Lines place_lines(const kernel::AttentionKernel& kernel, const Place& place);
@@ -55,6 +57,13 @@ class Extras {
 
   /// A statement that adds the mask's value, times `unit`, to score `name`, or hides it. `head` is in scope.
   std::string masked(const std::string& name, const std::string& owned, const std::string& other, double unit) const;
+  /// The same with the mask's value given.
+  std::string masked_by(const std::string& name, const std::string& value, double unit) const;
+  /// Whether the values of four neighbouring keys can be read at once: from a multiple of four on, as `four`, of which
+  /// `of_four` gives one.
+  bool reads_fours() const;
+  std::string four(const std::string& owned, const std::string& other) const;
+  std::string of_four(const std::string& four, int lane) const { return bindings_.component(mask_, four, lane); }
   /// `first` and `end` of the rows of the other side that the owned row may see, as i32.
   std::string span(const std::string& owned, int which) const;
   /// Declares `seed` and `stream`.
@@ -64,12 +73,13 @@ class Extras {
   /// The bit of a score's byte in its word.
   std::string byte_of(const std::string& owned, const std::string& other) const;
 
-  /// Declares `tile_begin` and `tiles`, the tiles that have something to see. Threads of the workgroup meet in it if there are
-  /// spans, for which `share_spans` declares memory.
+  /// Declares `tile_begin` and `tiles`, the tiles that have something to see. If there are spans, threads of the workgroup meet in
+  /// it, and change Place::memory.
   Lines tile_lines(const Place& place, const Bounds& bounds) const;
-  void share_spans(ShaderPieces& shader) const;
 
  private:
+  std::string mask_index(const std::string& owned, const std::string& other) const;
+
   const kernel::AttentionKernel& kernel_;
   bool owns_queries_;
   const Bindings& bindings_;

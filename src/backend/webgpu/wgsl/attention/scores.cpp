@@ -53,8 +53,9 @@ std::string AttentionWriter::query_of(int j) const {
 // Adds the mask's values to scores or hides these, and hides those outside of the spans.
 void AttentionWriter::write_values_and_spans() {
   if (extras_.has_mask())
-    for_each_score(
-        [&](int i, int j) { line(extras_.masked(fmt::format("score{}_{}", i, j), row_of(i), other_of(j), kLog2E)); });
+    for_each_score([&](int i, int j) {
+      line(extras_.masked(fmt::format("score{}_{}", i, j), row_of(i), fmt::format("({})", other_of(j)), kLog2E));
+    });
   if (!extras_.has_spans()) return;
   line("let other = i32(other0 + across);");
   for_each_score([&](int i, int j) {

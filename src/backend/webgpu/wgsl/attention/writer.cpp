@@ -47,7 +47,6 @@ void AttentionWriter::render() {
   for (int b = 0; b < block_.buffers; ++b) shader.share(fmt::format("slab{}", b), "vec4f", buffer_vectors(block_, b));
   if (needs_exchange()) shader.share("exchange", "vec4f", block_.threads());
   if (sums_delta()) shader.share("row_stats", "vec2f", block_.tile());
-  extras_.share_spans(shader);
   shader.body = std::move(text_);
   const std::string suffix = parts_ > 1               ? ".parts"
                              : part_ == Part::forward ? ""

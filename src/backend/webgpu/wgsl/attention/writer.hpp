@@ -81,7 +81,12 @@ class AttentionWriter {
   bool needs_exchange() const { return target_.subgroup_size < kAcross; }
   Extent members() const { return kernel_.heads / kernel_.kv_heads; }  // query heads of a key head
   bool walks_members() const { return attention::walks_members(kernel_, owns_queries()); }
-  Place place() const { return {owns_queries(), block_.rows(), block_.tile(), block_.threads(), "first", parts_}; }
+  Place place() const {
+    return {owns_queries(), block_.rows(),
+            block_.tile(),  block_.threads(),
+            "first",        fmt::format("$slab{}", buffers_of(block_)[kMatters]),
+            "f32",          parts_};
+  }
 
   /// A loop's end. Thread numbers are below 2^16, but compilers do not know this, so they do not unroll the loop.
   static std::string end_of(Extent count) { return fmt::format("{}u + (thread >> 16u)", count); }
