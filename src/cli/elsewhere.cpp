@@ -4,13 +4,20 @@
 
 #include "base/quote.hpp"
 #include "cli/network.hpp"
+#include "serve/mcp_client.hpp"
 #include "weft/error.hpp"
 
 namespace weft::cli {
 
 void add_elsewhere_options(CLI::App& app, Elsewhere& elsewhere) {
   app.add_option("--from", elsewhere.from,
-                 "operations of others: nats://HOST:PORT, grpc://HOST:PORT, or grpcs:// with TLS");
+                 "operations of others: nats://HOST:PORT, grpc://HOST:PORT, mcp+http://HOST:PORT/PATH (grpcs://, "
+                 "mcp+https:// with TLS), "
+                 "mcp+stdio:COMMAND, which starts an MCP server, or a service by its OpenAPI description: "
+                 "openapi+http://..., openapi:FILE");
+  app.add_option("--allow-host", elsewhere.allow_hosts,
+                 "HOST:PORT that an OpenAPI description may name beside its own host; may be repeated")
+      ->take_all();
   app.add_option("--token", elsewhere.token, "the token for --from; better set as WEFT_TOKEN");
   app.add_option("--ca", elsewhere.authority,
                  "PEM file of what signs the certificate of the server of --from; NATS uses TLS then");
@@ -40,8 +47,26 @@ std::shared_ptr<serve::Caller> connect(const Elsewhere& elsewhere) {
                                 .certificate = elsewhere.certificate,
                                 .key = elsewhere.key});
   }
+  constexpr std::string_view kProgram = "mcp+stdio:";
+  if (from.starts_with(kProgram))
+    return std::make_shared<serve::McpClient>(serve::mcp_program(from.substr(kProgram.size())),
+                                              serve::McpClientOptions{.version = WEFT_VERSION});
+  if (scheme == "mcp+http" || scheme == "mcp+https")
+    return std::make_shared<serve::McpClient>(
+        network().mcp_over_http({.url = from.substr(4),
+                                 .token = elsewhere.token,
+                                 .tls = {elsewhere.authority, elsewhere.certificate, elsewhere.key}}),
+        serve::McpClientOptions{.version = WEFT_VERSION});
+  constexpr std::string_view kDescription = "openapi";
+  if (from.starts_with("openapi:") || scheme == "openapi+http" || scheme == "openapi+https")
+    return network().call_openapi({.place = from.substr(kDescription.size() + 1),
+                                   .token = elsewhere.token,
+                                   .allow_hosts = elsewhere.allow_hosts,
+                                   .tls = {elsewhere.authority, elsewhere.certificate, elsewhere.key}});
   throw UsageError(
-      fmt::format("--from is {}, and not nats://HOST:PORT or grpc://HOST:PORT", quote(serve::server_of(from))));
+      fmt::format("--from is {}, and not nats://HOST:PORT, grpc://HOST:PORT, mcp+stdio:COMMAND, "
+                  "mcp+http://HOST:PORT/PATH or openapi+http://HOST:PORT/PATH",
+                  quote(serve::server_of(from))));
 }
 
 }  // namespace weft::cli

@@ -15,6 +15,7 @@ struct Elsewhere {
   std::string from, token;
   remote::NatsOptions nats;  // its url is that of a server to work for
   std::filesystem::path authority, certificate, key;
+  std::vector<std::string> allow_hosts;
 };
 /// Adds --from and --token, and what connections need: --nats-..., --ca, --client-certificate, --client-key.
 void add_elsewhere_options(CLI::App& app, Elsewhere& elsewhere);

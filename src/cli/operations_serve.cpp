@@ -55,7 +55,11 @@ std::optional<std::string> read_line(std::size_t bytes_max) {
 std::unique_ptr<remote::Server> start_http(const ServeRequest& request, const weft::serve::Service& service,
                                            const std::function<weft::serve::Tokens()>& tokens) {
   const auto colon = request.http.rfind(':');
-  remote::HttpOptions options{.host = request.http.substr(0, colon), .version = WEFT_VERSION};
+  remote::HttpOptions options{.host = request.http.substr(0, colon),
+                              .version = WEFT_VERSION,
+                              .certificate = request.certificate,
+                              .key = request.key,
+                              .client_authority = request.client_authority};
   const std::string port = colon == std::string::npos ? "" : request.http.substr(colon + 1);
   const auto read = std::from_chars(port.data(), port.data() + port.size(), options.port);
   if (port.empty() || read.ec != std::errc() || read.ptr != port.data() + port.size())
@@ -64,8 +68,8 @@ std::unique_ptr<remote::Server> start_http(const ServeRequest& request, const we
     options.host = options.host.substr(1, options.host.size() - 2);
   if (!request.quiet) options.log = [](std::string_view line) { put_message(line); };
   auto http = network().serve_http(service, tokens(), options);
-  put_message(fmt::format("serving {} operations on http://{}:{}", service.exchange.registry().list().size(),
-                          request.http.substr(0, colon), http->name()));
+  put_message(fmt::format("serving {} operations on {}://{}:{}", service.exchange.registry().list().size(),
+                          request.certificate.empty() ? "http" : "https", request.http.substr(0, colon), http->name()));
   return http;
 }
 
@@ -176,10 +180,11 @@ void set_up_operations_serve(CLI::App& app, Action& action) {
       "docs/operations.md describes routes and limits.");
   app.add_option("--http", serving->http, "HOST:PORT to listen on; port 0 takes a free one");
   app.add_option("--grpc", serving->grpc, "HOST:PORT to listen on for gRPC; port 0 takes a free one");
-  app.add_option("--certificate", serving->certificate, "PEM file: gRPC uses TLS with this certificate, and --key");
+  app.add_option("--certificate", serving->certificate,
+                 "PEM file: HTTP and gRPC use TLS with this certificate, and --key");
   app.add_option("--key", serving->key, "PEM file: the key of --certificate");
   app.add_option("--client-ca", serving->client_authority,
-                 "PEM file: clients of gRPC need a certificate that it signed");
+                 "PEM file: clients of HTTP and gRPC need a certificate that it signed");
   app.add_option("--nats", serving->elsewhere.nats.url,
                  "nats://HOST:PORT: works for this NATS server, beside other workers");
   add_elsewhere_options(app, serving->elsewhere);

@@ -6,7 +6,7 @@ if(NOT WEFT_BEAST_INCLUDE)
 endif()
 find_path(WEFT_NATS_INCLUDE nats/nats.h)
 find_library(WEFT_NATS nats)
-find_package(OpenSSL COMPONENTS Crypto)
+find_package(OpenSSL COMPONENTS Crypto SSL)
 find_library(WEFT_GRPC grpc++)
 find_library(WEFT_GRPC_REFLECTION grpc++_reflection)
 find_library(WEFT_GPR gpr)
@@ -23,9 +23,10 @@ set(made ${PROJECT_BINARY_DIR}/generated)
 add_custom_command(OUTPUT ${made}/operations.pb.cc ${made}/operations.pb.h DEPENDS ${proto}/operations.proto
                    COMMAND ${Protobuf_PROTOC_EXECUTABLE} --cpp_out=${made} -I${proto} ${proto}/operations.proto)
 target_sources(weft_remote PRIVATE ${made}/operations.pb.cc)
-set_source_files_properties(${made}/operations.pb.cc ${proto}/server.cpp ${proto}/client.cpp ${PROJECT_SOURCE_DIR}/src/remote/http/server.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+set_source_files_properties(${made}/operations.pb.cc ${proto}/server.cpp ${proto}/client.cpp ${PROJECT_SOURCE_DIR}/src/remote/http/server.cpp
+                            ${PROJECT_SOURCE_DIR}/src/remote/http/client.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 target_compile_options(weft_remote PRIVATE $<$<CONFIG:Release>:-O1>)  # it waits for others, and its headers are large
 target_include_directories(weft_remote SYSTEM PRIVATE ${WEFT_NATS_INCLUDE} ${WEFT_BEAST_INCLUDE})
 target_compile_definitions(weft_remote PRIVATE WEFT_VERSION="${PROJECT_VERSION}")
 # The reflection of gRPC registers itself, so no symbol of it need be used.
-target_link_libraries(weft_remote PRIVATE ${WEFT_NATS} OpenSSL::Crypto ${WEFT_GRPC_REFLECTION} ${WEFT_GRPC} ${WEFT_GPR} ${WEFT_ABSL_SYNCHRONIZATION} protobuf::libprotobuf)
+target_link_libraries(weft_remote PRIVATE ${WEFT_NATS} OpenSSL::SSL OpenSSL::Crypto ${WEFT_GRPC_REFLECTION} ${WEFT_GRPC} ${WEFT_GPR} ${WEFT_ABSL_SYNCHRONIZATION} protobuf::libprotobuf)

@@ -38,7 +38,9 @@ const Module* weft_remote_module() {
                                   .serve_grpc = start<GrpcServer, GrpcOptions>,
                                   .serve_nats = start<NatsWorker, NatsWorkerOptions>,
                                   .call_grpc = open<GrpcClient, GrpcClientOptions>,
-                                  .call_nats = open<NatsClient, NatsClientOptions>};
+                                  .call_nats = open<NatsClient, NatsClientOptions>,
+                                  .mcp_over_http = mcp_over_http,
+                                  .call_openapi = call_openapi};
   return &kModule;
 }
 

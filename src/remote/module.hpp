@@ -8,6 +8,8 @@
 
 #include "remote/grpc/client.hpp"
 #include "remote/grpc/server.hpp"
+#include "remote/http/mcp_transport.hpp"
+#include "remote/http/openapi_client.hpp"
 #include "remote/http/server.hpp"
 #include "remote/nats/client.hpp"
 #include "remote/nats/worker.hpp"
@@ -28,6 +30,8 @@ struct Module {
   std::unique_ptr<Server> (*serve_nats)(const serve::Service&, serve::Tokens, const NatsWorkerOptions&);
   std::shared_ptr<serve::Caller> (*call_grpc)(const GrpcClientOptions&);
   std::shared_ptr<serve::Caller> (*call_nats)(const NatsClientOptions&);
+  std::unique_ptr<serve::McpTransport> (*mcp_over_http)(const McpHttpOptions&);
+  std::shared_ptr<serve::Caller> (*call_openapi)(const OpenApiClientOptions&);
 };
 
 /// The one function that the library exports.

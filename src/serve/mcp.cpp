@@ -295,6 +295,8 @@ bool knows_mcp_version(std::string_view version) {
   return std::find(std::begin(kVersions), std::end(kVersions), version) != std::end(kVersions);
 }
 
+std::string_view newest_mcp_version() { return kVersions[0]; }
+
 McpMessage look_at_mcp(std::string_view message) {
   try {
     const Value value = Value::parse(message, "the message");

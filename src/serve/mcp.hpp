@@ -41,6 +41,7 @@ class McpSession {
 
 /// Versions of the protocol that are spoken here.
 bool knows_mcp_version(std::string_view version);
+std::string_view newest_mcp_version();
 
 /// What a message is: a request has an answer, with the same id.
 struct McpMessage {

@@ -49,8 +49,8 @@ op::Subscription Service::start(std::string_view id, Value input, op::CallOption
   return exchange.subscribe(id, op::from_wire(std::move(input), handles, owner), options);
 }
 
-Value Service::answer(const op::Envelope& envelope, op::WireTensors form, std::string_view owner) const {
-  return op::to_wire(op::to_value(envelope), form, handles, owner);
+Value Service::answer(const op::Envelope& envelope, op::WireTensors form, const op::Holder& holder) const {
+  return op::to_wire(op::to_value(envelope), form, handles, holder);
 }
 
 Value to_value(const op::OperationError& error) {

@@ -22,7 +22,8 @@ struct Service {
   /// Starts a call with an input from a wire. Errors: OperationError.
   operations::Subscription start(std::string_view id, Value input, operations::CallOptions options) const;
   /// An answer for a wire.
-  Value answer(const operations::Envelope& envelope, operations::WireTensors form, std::string_view owner) const;
+  Value answer(const operations::Envelope& envelope, operations::WireTensors form,
+               const operations::Holder& holder) const;
 };
 
 /// {"code", "message", "details"}.

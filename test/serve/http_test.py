@@ -7,6 +7,7 @@ import pathlib
 import re
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -207,6 +208,25 @@ class Server(unittest.TestCase):
         self.assertEqual(self.call("handle.free", {"handle": held["handle"]})[0], 200)
         self.assertEqual(self.call("tensor.neg", {"x": handle})[0], 400)
 
+    def test_handles_and_sessions_are_deleted(self):
+        def hold(session=None, token=SECRET):
+            headers = {"Weft-Tensors": "handles"} | ({"Weft-Session": session} if session else {})
+            return self.call("tensor.add", {"x": tensor([1, 2]), "y": 3}, headers=headers, token=token)[1]["data"]["result"]["$tensor"]["handle"]
+
+        is_held = lambda handle, token=SECRET: self.call("handle.read", {"handle": handle}, token=token)[0] == 200
+        one, first, second, others = hold(), hold("a"), hold("b"), hold("a", OTHER)
+        self.assertEqual(self.ask("DELETE", f"/v1/handles/{one}", token=OTHER)[0], 404, "the handle of another")
+        self.assertEqual(self.ask("DELETE", f"/v1/handles/{one}", token=None)[0], 401)
+        self.assertTrue(is_held(one))
+        self.assertEqual(self.ask("DELETE", f"/v1/handles/{one}")[0], 200)
+        self.assertFalse(is_held(one))
+        self.assertEqual(self.ask("DELETE", f"/v1/handles/{one}")[0], 404)
+        made = self.call("handle.create", {"tensor": tensor([1])}, headers={"Weft-Session": "a"})[1]["data"]["handle"]
+        self.assertEqual(self.ask("DELETE", "/v1/sessions/a")[0], 200)
+        self.assertEqual([is_held(each) for each in (first, made, second)], [False, False, True])
+        self.assertTrue(is_held(others, OTHER), "another's session of the same name")
+        self.assertEqual(self.call("tensor.add", {"x": 1, "y": 3}, headers={"Weft-Session": "x" * 101})[0], 400)
+
     # ---- Access --------------------------------------------------------------------------------------------------------------------
 
     def test_nobody_gets_in_without_the_right(self):
@@ -394,6 +414,71 @@ class Server(unittest.TestCase):
         for thread in threads:
             thread.join()
         self.assertEqual(results, [True] * 200)
+
+
+class Tls(unittest.TestCase):
+    def start(self, folder, *arguments):
+        with open(folder / "log", "w+") as log:
+            process = subprocess.Popen([WEFT, "operations", "serve", "--http", "127.0.0.1:0", "--token-file", folder / "tokens.json", "--device", "cpu",
+                                        "--certificate", folder / "certificate.pem", "--key", folder / "key.pem", *arguments],
+                                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log)
+        self.addCleanup(lambda: (process.terminate(), self.assertEqual(process.wait(30), 0)))
+        for _ in range(600):
+            if found := re.search(r"on (https://127.0.0.1:\d+)\n", (folder / "log").read_text()):
+                return found[1]
+            time.sleep(0.05)
+        self.fail((folder / "log").read_text())
+
+    def test_https_with_and_without_certificates_of_clients(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        folder = pathlib.Path(scratch.name)
+        (folder / "tokens.json").write_text(json.dumps({"tokens": [{"token": SECRET, "id": "owner", "scopes": ["*"]}]}))
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj",
+                        "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost", "-keyout", "key.pem", "-out", "certificate.pem"],
+                       check=True, capture_output=True, cwd=folder)
+        pem, key = folder / "certificate.pem", folder / "key.pem"
+
+        def curl(url, *arguments):
+            return subprocess.run(["curl", "-sS", "--max-time", "30", "-H", f"Authorization: Bearer {SECRET}", *arguments, url], capture_output=True, text=True)
+
+        url = self.start(folder)
+        run = curl(f"{url}/v1/operations/tensor.add", "--cacert", pem, "-H", "Content-Type: application/json", "-d", '{"x": 2, "y": 3}')
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual(json.loads(run.stdout)["meta"]["operationId"], "tensor.add")
+        self.assertEqual(curl(f"{url}/health").returncode, 60, "a certificate that nobody knows")
+        self.assertNotEqual(curl(f"http{url[5:]}/health").returncode, 0, "without TLS")
+        self.assertNotEqual(curl(f"{url}/health", "--cacert", pem, "--tls-max", "1.1").returncode, 0)
+        # Several requests of one connection, and a body of 8 MB.
+        connection = http.client.HTTPSConnection(url[8:], context=ssl.create_default_context(cafile=pem), timeout=60)
+        x = tensor([1.0] * (2 << 20))
+        for _ in range(3):
+            connection.request("POST", "/v1/operations/tensor.neg", json.dumps({"x": x}), {"Content-Type": "application/json", "Authorization": f"Bearer {SECRET}"})
+            answer = connection.getresponse()
+            self.assertEqual(answer.status, 200)
+            self.assertEqual(floats(json.loads(answer.read())["data"]["result"])[:2], [-1, -1])
+        connection.close()
+        # Clients that say nothing, or nonsense, hold nothing up.
+        port = int(url.rsplit(":", 1)[1])
+        with socket.create_connection(("127.0.0.1", port)) as silent, socket.create_connection(("127.0.0.1", port)) as wrong:
+            wrong.sendall(b"GET / HTTP/1.1\r\n\r\n" * 100)
+            self.assertEqual(curl(f"{url}/health", "--cacert", pem).stdout, '{"status":"ok"}')
+            silent.close()
+        # The command as a client, through MCP.
+        run = subprocess.run([WEFT, "operations", "call", "tensor.add", "--from", f"mcp+{url}/mcp", "--ca", pem, "--token", SECRET, "--input",
+                              '{"x": 2, "y": 3}', "--device", "cpu"], capture_output=True, text=True, timeout=60)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        run = subprocess.run([WEFT, "operations", "list", "--from", f"mcp+{url}/mcp", "--token", SECRET], capture_output=True, text=True, timeout=60)
+        self.assertIn("certificate verify failed", run.stderr)
+
+        url = self.start(folder, "--client-ca", pem)
+        self.assertNotEqual(curl(f"{url}/health", "--cacert", pem).returncode, 0, "without a certificate of its own")
+        self.assertEqual(curl(f"{url}/health", "--cacert", pem, "--cert", pem, "--key", key).stdout, '{"status":"ok"}')
+        (folder / "key.pem").write_text("not a key")
+        run = subprocess.run([WEFT, "operations", "serve", "--http", "127.0.0.1:0", "--token-file", folder / "tokens.json", "--certificate", pem, "--key", key],
+                             capture_output=True, text=True, timeout=60)
+        self.assertEqual(run.returncode, 3, run.stderr)
+        self.assertIn("key.pem", run.stderr)
 
 
 class TokenFiles(unittest.TestCase):

@@ -3,12 +3,14 @@
 #include "remote/http/server.hpp"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <charconv>
@@ -36,10 +38,11 @@ using Request = http::request<http::string_body>;
 using Response = http::response<http::string_body>;
 using namespace std::chrono_literals;
 
-constexpr auto kLook = 100ms;     // how often a waiting connection looks for its client
-constexpr auto kKeepAlive = 15s;  // between comments of a silent stream of events
+constexpr auto kLook = 100ms;      // how often a waiting connection looks for its client
+constexpr auto kFarewell = 200ms;  // for a client to end TLS, too
+constexpr auto kKeepAlive = 15s;   // between comments of a silent stream of events
 constexpr std::string_view kOperations = "/v1/operations";
-constexpr std::string_view kCalls = "/v1/calls/";
+constexpr std::string_view kCalls = "/v1/calls/", kHandles = "/v1/handles/", kSessions = "/v1/sessions/";
 
 // What ends a request early: a status and an error as JSON.
 struct HttpError {
@@ -54,6 +57,7 @@ struct Shared {
   Tokens tokens;
   HttpOptions options;
   McpSessions mcp{service, options.version};
+  std::optional<asio::ssl::context> tls = {};
   std::atomic<std::uint64_t> bodies_bytes = 0;  // of requests that arrive or are answered
 };
 
@@ -78,17 +82,38 @@ class Connection {
  public:
   Connection(Shared& shared, int socket) : shared_(shared), stream_(context_) {
     stream_.socket().assign(Tcp::v4(), socket);
+    if (shared.tls) secure_.emplace(stream_, *shared.tls);
   }
 
   void serve() {
+    if (secure_ && wait(shared_.options.request_time, [&](auto done) {
+          secure_->async_handshake(asio::ssl::stream_base::server, Untransferred{done});
+        }))
+      return;
     while (serve_one()) {
     }
+    if (secure_) wait(kFarewell, [&](auto done) { secure_->async_shutdown(Untransferred{done}); });
     beast::error_code ignored;
     stream_.socket().shutdown(Tcp::socket::shutdown_send, ignored);
   }
 
  private:
   // Runs one operation of the stream to its end, or to its time limit.
+  // The completion of an operation that transfers nothing.
+  template <class Done>
+  struct Untransferred {
+    Done done;
+    void operator()(beast::error_code error) { done(error, 0); }
+  };
+  // Calls a function with the stream, which may have TLS.
+  template <class Function>
+  void with_stream(const Function& function) {
+    if (secure_)
+      function(*secure_);
+    else
+      function(stream_);
+  }
+
   template <class Start>
   beast::error_code wait(std::chrono::milliseconds limit, const Start& start) {
     beast::error_code result = asio::error::operation_aborted;
@@ -107,9 +132,11 @@ class Connection {
     if (buffer_.size() == 0) {
       // A connection may be idle for long between requests, but a request that has begun must arrive soon.
       const auto idle = wait(shared_.options.idle_time, [&](auto done) {
-        stream_.async_read_some(buffer_.prepare(4096), [&, done](beast::error_code error, std::size_t size) {
-          buffer_.commit(size);
-          done(error, size);
+        with_stream([&](auto& stream) {
+          stream.async_read_some(buffer_.prepare(4096), [&, done](beast::error_code error, std::size_t size) {
+            buffer_.commit(size);
+            done(error, size);
+          });
         });
       });
       if (idle) return false;
@@ -119,7 +146,9 @@ class Connection {
       return std::max(
           1ms, std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()));
     };
-    if (const auto error = wait(left(), [&](auto done) { http::async_read_header(stream_, buffer_, parser, done); }))
+    if (const auto error = wait(left(), [&](auto done) {
+          with_stream([&](auto& stream) { http::async_read_header(stream, buffer_, parser, done); });
+        }))
       return refuse(error);
     const Request& head = parser.get();
     keep_alive_ = head.keep_alive();
@@ -139,7 +168,9 @@ class Connection {
                                                                  : 0,
                                               shared_.options.body_bytes_max));
       if (view(head[http::field::expect]) == "100-continue") write_continue();
-      if (const auto error = wait(left(), [&](auto done) { http::async_read(stream_, buffer_, parser, done); }))
+      if (const auto error = wait(left(), [&](auto done) {
+            with_stream([&](auto& stream) { http::async_read(stream, buffer_, parser, done); });
+          }))
         return refuse(error);
       const Request request = parser.release();
       return answer(request);
@@ -183,6 +214,8 @@ class Connection {
     if (!identity_) throw HttpError{401, "UNAUTHENTICATED", "a known token is needed: Authorization: Bearer TOKEN"};
   }
 
+  std::string session_key(std::string_view name) const { return fmt::format("http {} {}", identity_->id, name); }
+
   static std::string_view path_of(const Request& request) {
     const std::string_view target = view(request.target());
     return target.substr(0, target.find('?'));
@@ -190,7 +223,8 @@ class Connection {
 
   void write_continue() {
     http::response<http::empty_body> go_on{http::status::continue_, 11};
-    wait(shared_.options.write_time, [&](auto done) { http::async_write(stream_, go_on, done); });
+    wait(shared_.options.write_time,
+         [&](auto done) { with_stream([&](auto& stream) { http::async_write(stream, go_on, done); }); });
   }
 
   // ---- Routes -----------------------------------------------------------------------------------------------------------------
@@ -224,6 +258,15 @@ class Connection {
       if (!aborted) throw HttpError{404, "CALL_NOT_FOUND", "no such call is under way, or it is not yours"};
       return send(200, Value::object({{"aborted", true}}));
     }
+    if (path.starts_with(kHandles) && request.method() == http::verb::delete_) {
+      if (!shared_.service.handles.free(path.substr(kHandles.size()), identity_->id))
+        throw HttpError{404, "HANDLE_NOT_FOUND", "there is no such handle, or it is not yours"};
+      return send(200, Value::object({{"freed", true}}));
+    }
+    if (path.starts_with(kSessions) && request.method() == http::verb::delete_) {
+      shared_.service.handles.free_session(session_key(path.substr(kSessions.size())));
+      return send(200, Value::object({{"ended", true}}));
+    }
     throw HttpError{404, "NOT_FOUND", "there is nothing at this path; GET /openapi.json describes what there is"};
   }
 
@@ -250,6 +293,12 @@ class Connection {
       options.request_id =
           fmt::format("{}/{}", identity_->id, name);  // so that nobody takes the name of another's call
     }
+    if (const std::string_view name = view(request["Weft-Session"]); !name.empty()) {
+      if (name.size() > 100)
+        throw HttpError{400, std::string(op::kValidationError), "Weft-Session has more than 100 characters"};
+      options.session = session_key(name);
+    }
+    const op::Holder holder(identity_->id, options.session);
     const std::string_view form_text = view(request["Weft-Tensors"]);
     if (!form_text.empty() && form_text != "data" && form_text != "handles")
       throw HttpError{400, std::string(op::kValidationError), "Weft-Tensors is data or handles"};
@@ -265,14 +314,14 @@ class Connection {
     const bool streams = (specification_ && specification_->kind == op::Kind::subscription) ||
                          accepts.find("text/event-stream") != std::string_view::npos;
     op::Subscription answers = shared_.service.exchange.subscribe(id, std::move(input), options);
-    if (streams) return send_events(answers, form);
+    if (streams) return send_events(answers, form, holder);
     bool is_waiting = false;
     while (true) {
       const auto envelope = answers.next_until(op::Clock::now() + kLook, is_waiting);
       if (envelope && wants_frame)
         return send(200, op::kFrameType,
-                    op::Frame(op::to_value(*envelope), form, shared_.service.handles, identity_->id).to_string());
-      if (envelope) return send(200, shared_.service.answer(*envelope, form, identity_->id));
+                    op::Frame(op::to_value(*envelope), form, shared_.service.handles, holder).to_string());
+      if (envelope) return send(200, shared_.service.answer(*envelope, form, holder));
       if (!is_waiting) throw op::OperationError(op::kExecutionError, "the operation ended without an answer");
       if (client_has_gone()) return false;  // which aborts the call
     }
@@ -339,9 +388,9 @@ class Connection {
   }
 
   bool client_has_gone() {
-    char byte = 0;
-    const ssize_t count = ::recv(stream_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    return count == 0 || (count < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+    // Bytes may wait to be read, of the next request or of the end of TLS, so that reading does not tell.
+    pollfd end{stream_.socket().native_handle(), POLLRDHUP, 0};
+    return ::poll(&end, 1, 0) > 0;
   }
 
   // ---- Answers ----------------------------------------------------------------------------------------------------------------
@@ -360,8 +409,9 @@ class Connection {
     response.body() = std::move(body);
     response.prepare_payload();
     log(status);
-    return !wait(shared_.options.write_time, [&](auto done) { http::async_write(stream_, response, done); }) &&
-           keep_alive_;
+    return !wait(shared_.options.write_time, [&](auto done) {
+      with_stream([&](auto& stream) { http::async_write(stream, response, done); });
+    }) && keep_alive_;
   }
 
   bool send_error(int status, const op::OperationError& error) {
@@ -370,7 +420,7 @@ class Connection {
   }
 
   // Server-sent events: one for each answer, then how the call ended.
-  bool send_events(op::Subscription& answers, op::WireTensors form) {
+  bool send_events(op::Subscription& answers, op::WireTensors form, const op::Holder& holder) {
     keep_alive_ = false;  // the end of the connection is the end of the body
     log(200);
     const std::string head = fmt::format(
@@ -385,7 +435,7 @@ class Connection {
       try {
         bool is_waiting = false;
         if (const auto envelope = answers.next_until(op::Clock::now() + kLook, is_waiting)) {
-          event = event_text("call.responded", shared_.service.answer(*envelope, form, identity_->id));
+          event = event_text("call.responded", shared_.service.answer(*envelope, form, holder));
         } else if (is_waiting) {
           if (client_has_gone()) return false;
           if (op::Clock::now() - spoken < kKeepAlive) continue;
@@ -413,7 +463,9 @@ class Connection {
   }
 
   bool write(const std::string& text) {
-    return !wait(shared_.options.write_time, [&](auto done) { asio::async_write(stream_, asio::buffer(text), done); });
+    return !wait(shared_.options.write_time, [&](auto done) {
+      with_stream([&](auto& stream) { asio::async_write(stream, asio::buffer(text), done); });
+    });
   }
 
   void log(int status) {
@@ -426,6 +478,7 @@ class Connection {
   Shared& shared_;
   asio::io_context context_{1};
   beast::tcp_stream stream_;
+  std::optional<asio::ssl::stream<beast::tcp_stream&>> secure_;
   beast::flat_buffer buffer_;
   bool keep_alive_ = false;
   std::string method_, target_, session_;
@@ -451,7 +504,24 @@ struct HttpServer::State {
   std::thread accepting, sweeping;
 
   State(const Service& service, Tokens tokens, const HttpOptions& options)
-      : shared{service, std::move(tokens), options} {}
+      : shared{service, std::move(tokens), options} {
+    if (options.certificate.empty()) return;
+    beast::error_code error;
+    asio::ssl::context& tls = shared.tls.emplace(asio::ssl::context::tls_server);
+    const auto check = [&](const std::filesystem::path& file) {
+      if (error) throw FileError(fmt::format("TLS: {} cannot be used: {}", quote(file.string()), error.message()));
+    };
+    tls.set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_sslv2 |
+                    asio::ssl::context::no_sslv3 | asio::ssl::context::no_tlsv1 | asio::ssl::context::no_tlsv1_1);
+    tls.use_certificate_chain_file(options.certificate.string(), error);
+    check(options.certificate);
+    tls.use_private_key_file(options.key.string(), asio::ssl::context::pem, error);
+    check(options.key);
+    if (options.client_authority.empty()) return;
+    tls.load_verify_file(options.client_authority.string(), error);
+    check(options.client_authority);
+    tls.set_verify_mode(asio::ssl::verify_peer | asio::ssl::verify_fail_if_no_peer_cert);
+  }
 
   void listen() {
     beast::error_code error;

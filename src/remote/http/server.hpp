@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -16,6 +17,8 @@ struct HttpOptions {
   std::string host = "127.0.0.1";
   std::uint16_t port = 0;  ///< 0: any that is free
   std::string version = "0";
+  std::filesystem::path certificate, key;  ///< PEM files; TLS if they are set
+  std::filesystem::path client_authority;  ///< PEM file: clients need a certificate that it signed
   std::size_t connections_max = 256;
   std::uint64_t body_bytes_max = std::uint64_t{256} << 20;
   std::uint64_t bodies_bytes_max = std::uint64_t{1} << 30;  ///< of all requests that arrive at once
@@ -40,13 +43,15 @@ struct HttpOptions {
 ///                                         that accepts text/event-stream, is answered by server-sent events. Inputs and
 ///                                         answers may be frames (catalogue/frame.hpp), which hold tensors as bytes
 ///     DELETE /v1/calls/REQUEST            aborts a call of the same identity
+///     DELETE /v1/handles/HANDLE           frees a tensor that is held
+///     DELETE /v1/sessions/NAME            frees those that calls with the header Weft-Session: NAME left here
 ///     POST   /mcp                         a message of the Model Context Protocol (streamable HTTP); DELETE ends a session
 ///
 /// Every request but that for /health needs "Authorization: Bearer TOKEN". Headers of a call: Weft-Tensors (data or handles),
-/// Weft-Timeout (seconds), Weft-Request-Id. A client that leaves aborts its call.
+/// Weft-Timeout (seconds), Weft-Request-Id, Weft-Session. A client that leaves aborts its call.
 class HttpServer {
  public:
-  /// Errors: UsageError for a host that is not an address; FileError if it cannot listen there.
+  /// Errors: UsageError for a host that is not an address; FileError for certificates that cannot be used, and if it cannot listen there.
   HttpServer(const serve::Service& service, serve::Tokens tokens, const HttpOptions& options);
   ~HttpServer();
   std::uint16_t port() const;

@@ -1,0 +1,290 @@
+#include "serve/mcp_client.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "base/log.hpp"
+#include "base/quote.hpp"
+#include "catalogue/wire.hpp"
+#include "serve/mcp.hpp"
+#include "serve/names.hpp"
+#include "weft/schema.hpp"
+
+namespace weft::serve {
+namespace {
+
+namespace op = operations;
+using Steady = std::chrono::steady_clock;
+
+constexpr std::size_t kTextMax = 10'000;
+constexpr int kNoMethod = -32601, kBadParams = -32602;
+
+std::string text_of(const Value& object, std::string_view member) {
+  const Value* value = object.find(member);
+  return value && value->is_string() ? value->string().substr(0, kTextMax) : "";
+}
+
+// Schemas as operations have them: of 2020-12, with x-tensor alone where `schema_for_wire` wrote the JSON form of tensors, too.
+Value schema_from_mcp(const Value& schema, int depth = 0) {
+  if (depth > 60) return schema;
+  if (schema.is_array()) {
+    Value::Array elements;
+    for (const Value& each : schema.elements()) elements.push_back(schema_from_mcp(each, depth + 1));
+    return elements;
+  }
+  if (!schema.is_object()) return schema;
+  const bool is_tensor = schema.members().contains("x-tensor");
+  const Value form = is_tensor ? op::tensor_wire_schema() : Value(Value::Object());
+  Value::Object out;
+  for (const auto& [key, value] : schema.members()) {
+    if (const Value* written = form.find(key); written && *written == value) continue;
+    const bool is_data = key == "default" || key == "const" || key == "enum" || key == "examples";
+    out.set(key, is_data ? value : schema_from_mcp(value, depth + 1));
+  }
+  return out;
+}
+
+// The schema of a tool. One that is not a schema of 2020-12 is left to the server, which checks inputs anyway.
+Value tool_schema(const Value* schema) {
+  const Value any = Value::object({{"type", "object"}});
+  if (!schema || !schema->is_object()) return any;
+  Value own = schema_from_mcp(*schema);
+  own.members().remove("$schema");  // older drafts differ in little that tools use
+  try {
+    schema::Schema{Value(own)};
+    return own;
+  } catch (const Error&) {
+    return any;
+  }
+}
+
+Value message_of(std::string_view method, Value params) {
+  return Value::object({{"jsonrpc", "2.0"}, {"method", method}, {"params", std::move(params)}});
+}
+
+}  // namespace
+
+struct McpClient::State {
+  struct Tool {
+    std::string name;
+    bool has_output = false;
+  };
+
+  State(std::unique_ptr<McpTransport> transport_, const McpClientOptions& options_)
+      : options(options_), transport(std::move(transport_)) {}
+
+  ~State() { transport.reset(); }  // first, because its threads use the rest
+
+  void begin() {
+    transport->start([this](std::string_view message) { take(message); },
+                     [this](std::string reason) {
+                       const std::lock_guard lock(mutex);
+                       gone = std::move(reason);
+                       changed.notify_all();
+                     });
+    const Value greeting =
+        ask("initialize",
+            Value::object(
+                {{"protocolVersion", newest_mcp_version()},
+                 {"capabilities", Value::Object()},
+                 {"clientInfo", Value::object({{"name", "weft"}, {"title", "Weft"}, {"version", options.version}})}}),
+            {});
+    const std::string version = text_of(greeting, "protocolVersion");
+    if (!knows_mcp_version(version))
+      throw op::OperationError(
+          "UNAVAILABLE", fmt::format("the MCP server speaks version {}, which is not known here", quote(version, 40)));
+    if (const Value* info = greeting.find("serverInfo"); info && info->is_object())
+      space = name_from(text_of(*info, "name"));
+    transport->agreed(version);
+    transport->send(Value::object({{"jsonrpc", "2.0"}, {"method", "notifications/initialized"}}).to_json());
+  }
+
+  // The result of a request. Errors: OperationError.
+  Value ask(std::string_view method, Value params, const RemoteCallOptions& call) {
+    std::unique_lock lock(mutex);
+    const std::int64_t id = ++last;
+    replies.emplace(id, Value());
+    lock.unlock();
+    const auto forget = [&] {
+      const std::lock_guard guard(mutex);
+      replies.erase(id);
+    };
+    const auto end = call.deadline            ? Steady::now() + (*call.deadline - op::Clock::now())
+                     : method == "tools/call" ? Steady::time_point::max()
+                                              : Steady::now() + options.patience;
+    try {
+      Value message = message_of(method, std::move(params));
+      message.members().set("id", id);
+      transport->send(message.to_json());
+    } catch (...) {
+      forget();
+      throw;
+    }
+    lock.lock();
+    const auto done = [&] { return !replies[id].is_null() || !gone.empty(); };
+    const auto time = std::min(end, Steady::now() + std::chrono::hours(24 * 365));
+    changed.wait_until(lock, call.stop, time, done);
+    const Value reply = std::move(replies[id]);
+    replies.erase(id);
+    const std::string reason = gone;
+    lock.unlock();
+    if (reply.is_null()) {
+      if (!reason.empty()) throw op::OperationError("UNAVAILABLE", reason);
+      const bool stopped = call.stop.stop_requested();
+      if (method != "initialize") {
+        try {
+          transport->send(message_of("notifications/cancelled",
+                                     Value::object({{"requestId", id}, {"reason", stopped ? "aborted" : "too late"}}))
+                              .to_json());
+        } catch (const op::OperationError&) {  // then nobody runs the call
+        }
+      }
+      if (stopped) throw op::OperationError(op::kAborted, "the call was aborted");
+      if (call.deadline) throw op::OperationError(op::kTimeout, "the deadline has passed");
+      throw op::OperationError("UNAVAILABLE", fmt::format("the MCP server does not answer {}", method));
+    }
+    if (const Value* error = reply.find("error")) {
+      const Value* code = error->find("code");
+      const std::int64_t number = code && code->is_integer() ? code->integer() : 0;
+      throw op::OperationError(number == kNoMethod    ? op::kNotFound
+                               : number == kBadParams ? op::kValidationError
+                                                      : op::kExecutionError,
+                               fmt::format("MCP: {}", text_of(*error, "message")));
+    }
+    const Value* result = reply.find("result");
+    if (!result || !result->is_object())
+      throw op::OperationError(op::kExecutionError, "the MCP server's answer has no result");
+    return *result;
+  }
+
+  // A message of the server, on a thread of the transport.
+  void take(std::string_view text) noexcept {
+    try {
+      const Value message = Value::parse(text, "a message of the MCP server", options.values_max);
+      if (!message.is_object()) return;
+      const Value *method = message.find("method"), *id = message.find("id");
+      if (method && id) return answer(*method, *id);
+      if (method || !id || !id->is_integer()) return;  // a report
+      const std::lock_guard lock(mutex);
+      if (const auto found = replies.find(id->integer()); found != replies.end()) {
+        found->second = message;
+        changed.notify_all();
+      }
+    } catch (const std::exception& error) {
+      log(LogLevel::warning, "mcp", error.what());
+    }
+  }
+
+  // Servers may ask whether this client lives. It offers nothing else.
+  void answer(const Value& method, const Value& id) const {
+    Value::Object reply{{"jsonrpc", "2.0"}, {"id", id}};
+    if (method == Value("ping"))
+      reply.set("result", Value::Object());
+    else
+      reply.set("error", Value::object({{"code", kNoMethod}, {"message", "this client offers no such method"}}));
+    transport->send(Value(std::move(reply)).to_json());
+  }
+
+  op::Specification specification(const Value& tool, std::set<std::string>& ids) {
+    op::Specification s;
+    const std::string name = text_of(tool, "name");
+    std::tie(s.space, s.name) = id_from(name, space);
+    for (int i = 2; !ids.insert(s.id()).second; ++i) s.name = fmt::format("{}_{}", name_from(name.substr(0, 100)), i);
+    s.title = text_of(tool, "title");
+    s.description = text_of(tool, "description");
+    s.input = tool_schema(tool.find("inputSchema"));
+    const Value* output = tool.find("outputSchema");
+    if (output) s.output = tool_schema(output);
+    s.kind = op::Kind::mutation;
+    if (const Value* hints = tool.find("annotations"); hints && hints->is_object())
+      if (const Value* reads = hints->find("readOnlyHint"); reads && *reads == Value(true)) s.kind = op::Kind::query;
+    s.access.scopes = {"mcp:call"};
+    s.tags = {"mcp"};
+    s.errors = {{.code = "TOOL_ERROR", .description = "the tool failed; the details are its content"}};
+    const std::lock_guard lock(mutex);
+    tools[s.id()] = {name, output != nullptr};
+    return s;
+  }
+
+  McpClientOptions options;
+  std::string space = "mcp";
+  std::mutex mutex;
+  std::condition_variable_any changed;
+  std::int64_t last = 0;
+  std::map<std::int64_t, Value> replies;  // null until they come
+  std::map<std::string, Tool, std::less<>> tools;
+  std::string gone;
+  op::Handles handles;  // none: answers have their tensors' bytes
+  std::unique_ptr<McpTransport> transport;
+};
+
+McpClient::McpClient(std::unique_ptr<McpTransport> transport, const McpClientOptions& options)
+    : state_(std::make_unique<State>(std::move(transport), options)) {
+  state_->begin();
+}
+McpClient::~McpClient() = default;
+
+std::vector<op::Specification> McpClient::operations() {
+  std::vector<op::Specification> all;
+  std::set<std::string> ids, cursors;
+  Value params = Value::Object();
+  while (true) {
+    const Value page = state_->ask("tools/list", params, {});
+    const Value* tools = page.find("tools");
+    if (!tools || !tools->is_array())
+      throw op::OperationError(op::kExecutionError, "the MCP server's list has no tools");
+    for (const Value& each : tools->elements())
+      if (each.is_object() && !text_of(each, "name").empty()) all.push_back(state_->specification(each, ids));
+    if (all.size() > state_->options.tools_max)
+      throw op::OperationError("TOO_LARGE",
+                               fmt::format("the MCP server offers more than {} tools", state_->options.tools_max));
+    const std::string cursor = text_of(page, "nextCursor");
+    if (cursor.empty()) return all;
+    if (!cursors.insert(cursor).second)
+      throw op::OperationError(op::kExecutionError, "the MCP server's list of tools never ends");
+    params = Value::object({{"cursor", cursor}});
+  }
+}
+
+void McpClient::run(std::string_view id, const Value& input, const RemoteCallOptions& options,
+                    const std::function<bool(op::Envelope)>& take) {
+  State::Tool tool;
+  {
+    const std::lock_guard lock(state_->mutex);
+    const auto found = state_->tools.find(id);
+    if (found == state_->tools.end())
+      throw op::OperationError(op::kNotFound, fmt::format("there is no tool {}", quote(id, 80)));
+    tool = found->second;
+  }
+  const Value result =
+      state_->ask("tools/call",
+                  Value::object({{"name", tool.name},
+                                 {"arguments", op::to_wire(input, op::WireTensors::data, state_->handles, "")}}),
+                  options);
+  const Value *content = result.find("content"), *structured = result.find("structuredContent"),
+              *failed = result.find("isError");
+  op::McpSource source{.is_error = failed && *failed == Value(true)};
+  if (content && content->is_array()) source.content = *content;
+  if (structured) source.structured_content = *structured;
+  if (source.is_error) {
+    std::string text;
+    for (const Value& each : source.content.elements())
+      if (each.is_object()) text += text_of(each, "text");
+    throw op::OperationError("TOOL_ERROR", text.empty() ? "the tool failed" : text.substr(0, kTextMax), source.content);
+  }
+  Value data = tool.has_output && structured ? *structured : Value::object({{"content", source.content}});
+  try {
+    data = op::from_wire(std::move(data), state_->handles, "");
+  } catch (const Error& error) {
+    throw op::OperationError(op::kExecutionError,
+                             fmt::format("{}: the tool's answer cannot be read: {}", id, error.what()));
+  }
+  take({.data = std::move(data), .source = std::move(source)});
+}
+
+}  // namespace weft::serve
