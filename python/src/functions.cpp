@@ -70,6 +70,73 @@ PyType_Slot compiled_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(travers
                                 {Py_tp_clear, reinterpret_cast<void*>(clear_compiled)},
                                 {0, nullptr}};
 
+// What tells the traces of a compiled function apart: the structure of its arguments, the types and shapes of tensors, and values that
+// are not tensors. The tensors are taken out, with those that floats and arrays become.
+class ArgumentKey {
+ public:
+  void add(PyObject* value, int depth = 0) {
+    if (is_tensor(value)) return add_tensor(value);
+    if (PyFloat_Check(value)) {  // changes from call to call: an argument of rank 0
+      return add_tensor(wrapped(tensor_from(value, DType::f32, true).to(default_device())).ptr());
+    }
+    if (depth > kDepthMax)
+      raise(PyExc_ValueError, "compile: arguments are nested deeper than 32, or contain themselves");
+    PyTypeObject* const type = Py_TYPE(value);
+    if (type == &PyTuple_Type) {
+      begin('t', PyTuple_Size(value));
+      for (Py_ssize_t i = 0; i < PyTuple_Size(value); ++i) add(PyTuple_GetItem(value, i), depth + 1);
+    } else if (type == &PyList_Type) {
+      begin('l', PyList_Size(value));
+      for (Py_ssize_t i = 0; i < PyList_Size(value); ++i) add(PyList_GetItem(value, i), depth + 1);
+    } else if (type == &PyDict_Type) {
+      begin('d', PyDict_Size(value));
+      PyObject *key = nullptr, *member = nullptr;
+      for (Py_ssize_t at = 0; PyDict_Next(value, &at, &key, &member);) {
+        parts_.append(nb::handle(key));
+        add(member, depth + 1);
+      }
+    } else if (type != &PyLong_Type && type != &PyBool_Type && type != &PyUnicode_Type && value != Py_None &&
+               nb::hasattr(nb::handle(reinterpret_cast<PyObject*>(type)), "__array_interface__")) {
+      add_tensor(wrapped(tensor_from(value).to(default_device())).ptr());
+    } else {  // 1, True and 1.0 are equal, and not the same
+      text_ += 'v';
+      parts_.append(nb::handle(reinterpret_cast<PyObject*>(type)));
+      parts_.append(nb::handle(value));
+    }
+  }
+
+  // (key, tensors)
+  nb::tuple result() const {
+    const nb::bytes text(text_.data(), text_.size());
+    if (nb::len(parts_) == 0) return nb::make_tuple(text, tensors_);
+    return nb::make_tuple(nb::make_tuple(text, nb::tuple(parts_)), tensors_);
+  }
+
+ private:
+  static constexpr int kDepthMax = 32;
+
+  void begin(char kind, Py_ssize_t size) {
+    text_ += kind;
+    number(size);
+  }
+  void number(std::int64_t value) { text_.append(reinterpret_cast<const char*>(&value), sizeof value); }
+  void add_tensor(PyObject* object) {
+    const Handle& handle = handle_of(object);
+    const Shape& shape = handle.shape();
+    const Device device = handle.device();
+    text_ += 'x';
+    text_ += static_cast<char>(handle.dtype());
+    text_ += static_cast<char>(device.kind);
+    text_ += static_cast<char>(device.index);
+    text_ += static_cast<char>(shape.rank());
+    for (const Extent extent : shape) number(extent);
+    tensors_.append(nb::handle(object));
+  }
+
+  std::string text_;
+  nb::list tensors_, parts_;
+};
+
 struct NoGradScope {
   NoGradScope() = default;
   NoGradScope(const NoGradScope&) = delete;
@@ -265,6 +332,16 @@ void bind_functions(nb::module_& m) {
       nb::sig("def checkpoint(function: Callable[..., Tensor], *inputs: Tensor) -> Tensor"),
       "function(*inputs), whose inside is computed once more for gradients, so that only the inputs are kept.");
 
+  m.def(
+      "_key",
+      [](nb::tuple arguments, nb::dict named) {
+        ArgumentKey key;
+        key.add(arguments.ptr());
+        if (PyDict_Size(named.ptr()) > 0) key.add(named.ptr());
+        return key.result();
+      },
+      nb::arg("arguments"), nb::arg("named"),
+      nb::sig("def _key(arguments: tuple[object, ...], named: dict[str, object]) -> tuple[object, list[Tensor]]"));
   nb::class_<CompiledObject>(m, "_Compiled", nb::type_slots(compiled_slots))
       .def("__init__",
            [](CompiledObject* self, nb::object function) {

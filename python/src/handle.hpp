@@ -29,6 +29,9 @@ struct Handle {
     const nb::gil_scoped_release free;
     return variable.value();
   }
+  const Shape& shape() const { return variable.defined() ? variable.shape() : tensor.shape(); }
+  DType dtype() const { return variable.defined() ? variable.dtype() : tensor.dtype(); }
+  Device device() const { return variable.defined() ? variable.device() : tensor.device(); }
 };
 struct VariableHandle : Handle {};
 
@@ -83,6 +86,10 @@ bool is_integer_like(PyObject* object);
 std::vector<Extent> integers_from(PyObject* object);
 /// From a weft.dtype, its name, Python's float, int or bool, or NumPy's dtype. TypeError.
 DType dtype_from(PyObject* object);
+/// Nothing for None.
+inline std::optional<DType> dtype_if_given(const nb::object& object) {
+  return object.is_none() ? std::nullopt : std::optional(dtype_from(object.ptr()));
+}
 Device device_from(PyObject* object);
 
 /// A tensor of any object: a Tensor as it is, an array without a copy where that can be, numbers and nested lists. `type` null:

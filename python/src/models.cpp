@@ -15,28 +15,37 @@ namespace {
 
 using Path = std::filesystem::path;
 
+// A member of a dictionary of options, if it is given and not None.
+template <class T>
+void take(const nb::dict& given, const char* name, T& field) {
+  if (!given.contains(name)) return;
+  const nb::object value = given[name];
+  if (!value.is_none()) field = nb::cast<T>(value);
+}
+
+using Messages = std::vector<std::pair<std::string, std::string>>;
+std::vector<llm::Message> messages_from(const Messages& given) {
+  std::vector<llm::Message> list;
+  for (const auto& [role, content] : given) list.push_back({role, content, {}, {}, {}, {}});
+  return list;
+}
+
 llm::GenerateOptions generate_options(const nb::dict& given) {
   llm::GenerateOptions options;
-  const auto take = [&]<class T>(const char* name, T& field) {
-    if (!given.contains(name)) return;
-    const nb::object value = given[name];
-    if (!value.is_none()) field = nb::cast<T>(value);
-  };
-  take("max_tokens", options.max_tokens);
-  take("temperature", options.sampling.temperature);
-  take("top_k", options.sampling.top_k);
-  take("top_p", options.sampling.top_p);
-  take("min_p", options.sampling.min_p);
-  take("typical", options.sampling.typical);
-  take("repetition_penalty", options.sampling.repetition_penalty);
-  take("frequency_penalty", options.sampling.frequency_penalty);
-  take("presence_penalty", options.sampling.presence_penalty);
-  take("stop", options.stop);
-  take("draft", options.draft);
-  take("parse_special", options.parse_special);
-  take("log_probabilities", options.log_probabilities);
-  if (given.contains("seed") && !nb::object(given["seed"]).is_none())
-    options.sampling.seed = nb::cast<std::uint64_t>(nb::object(given["seed"]));
+  take(given, "max_tokens", options.max_tokens);
+  take(given, "temperature", options.sampling.temperature);
+  take(given, "top_k", options.sampling.top_k);
+  take(given, "top_p", options.sampling.top_p);
+  take(given, "min_p", options.sampling.min_p);
+  take(given, "typical", options.sampling.typical);
+  take(given, "repetition_penalty", options.sampling.repetition_penalty);
+  take(given, "frequency_penalty", options.sampling.frequency_penalty);
+  take(given, "presence_penalty", options.sampling.presence_penalty);
+  take(given, "stop", options.stop);
+  take(given, "draft", options.draft);
+  take(given, "parse_special", options.parse_special);
+  take(given, "log_probabilities", options.log_probabilities);
+  take(given, "seed", options.sampling.seed);
   return options;
 }
 
@@ -169,14 +178,12 @@ void bind_models(nb::module_& m) {
              return Stream{self.generate(prompt, generate_options(options)), {}, false};
            })
       .def("chat",
-           [](const llm::Model& self, const std::vector<std::pair<std::string, std::string>>& messages,
-              const nb::dict& options, const std::string& tools, const std::string& variables) {
-             std::vector<llm::Message> list;
-             for (const auto& [role, content] : messages) list.push_back({role, content, {}, {}, {}, {}});
+           [](const llm::Model& self, const Messages& messages, const nb::dict& options, const std::string& tools,
+              const std::string& variables) {
              llm::ChatOptions chat;
              chat.tools = tools;
              chat.variables = variables;
-             return Stream{self.chat(list, generate_options(options), chat), {}, false};
+             return Stream{self.chat(messages_from(messages), generate_options(options), chat), {}, false};
            })
       .def("generate_batch",
            [](const llm::Model& self, const std::vector<std::string>& prompts, const nb::dict& options) {
@@ -191,11 +198,7 @@ void bind_models(nb::module_& m) {
              return list;
            })
       .def("render",
-           [](const llm::Model& self, const std::vector<std::pair<std::string, std::string>>& messages) {
-             std::vector<llm::Message> list;
-             for (const auto& [role, content] : messages) list.push_back({role, content, {}, {}, {}, {}});
-             return self.render(list);
-           })
+           [](const llm::Model& self, const Messages& messages) { return self.render(messages_from(messages)); })
       .def(
           "forward",
           [](const llm::Model& self, const std::vector<std::int32_t>& tokens) {
@@ -269,34 +272,28 @@ void bind_models(nb::module_& m) {
       [](const Path& out, const nb::dict& given, nb::object observer) {
         train::TrainRequest request;
         request.out = out;
-        const auto take = [&]<class T>(const char* name, T& field) {
-          if (given.contains(name) && !nb::object(given[name]).is_none()) field = nb::cast<T>(nb::object(given[name]));
-        };
-        const auto maybe = [&]<class T>(const char* name, std::optional<T>& field) {
-          if (given.contains(name) && !nb::object(given[name]).is_none()) field = nb::cast<T>(nb::object(given[name]));
-        };
-        take("resume", request.resume);
-        take("device", request.device);
-        maybe("preset", request.preset);
-        maybe("data", request.data);
-        maybe("vocabulary", request.vocabulary);
-        maybe("steps", request.steps);
-        maybe("seconds", request.seconds);
-        maybe("seed", request.seed);
-        maybe("batch", request.batch);
-        maybe("context", request.context);
-        maybe("layers", request.layers);
-        maybe("heads", request.heads);
-        maybe("width", request.width);
-        maybe("dropout", request.dropout);
-        maybe("learning_rate", request.learning_rate);
-        maybe("weight_decay", request.weight_decay);
-        maybe("precision", request.precision);
-        maybe("accumulate", request.accumulate);
-        maybe("log_every", request.log_every);
-        maybe("eval_every", request.eval_every);
-        maybe("sample_every", request.sample_every);
-        take("sample_tokens", request.sample_tokens);
+        take(given, "resume", request.resume);
+        take(given, "device", request.device);
+        take(given, "preset", request.preset);
+        take(given, "data", request.data);
+        take(given, "vocabulary", request.vocabulary);
+        take(given, "steps", request.steps);
+        take(given, "seconds", request.seconds);
+        take(given, "seed", request.seed);
+        take(given, "batch", request.batch);
+        take(given, "context", request.context);
+        take(given, "layers", request.layers);
+        take(given, "heads", request.heads);
+        take(given, "width", request.width);
+        take(given, "dropout", request.dropout);
+        take(given, "learning_rate", request.learning_rate);
+        take(given, "weight_decay", request.weight_decay);
+        take(given, "precision", request.precision);
+        take(given, "accumulate", request.accumulate);
+        take(given, "log_every", request.log_every);
+        take(given, "eval_every", request.eval_every);
+        take(given, "sample_every", request.sample_every);
+        take(given, "sample_tokens", request.sample_tokens);
         PythonObserver python(observer);
         train::Observer* observers[] = {&python};
         train::TrainResult result;

@@ -515,35 +515,25 @@ void bind_tensor(nb::module_& m) {
       "A value of known shape, dtype and device, which is computed when it is asked for and never "
       "changes. Ops are methods and functions of the same names.");
   tensor_type = reinterpret_cast<PyTypeObject*>(tensor.ptr());
+  const auto count = [](const Handle& h) { return h.shape().numel(); };
   tensor
       .def(
           "__init__",
           [](Handle* self, nb::object data, nb::object dtype) {
-            const std::optional<DType> type = dtype.is_none() ? std::nullopt : std::optional(dtype_from(dtype.ptr()));
-            new (self) Handle{tensor_from(data.ptr(), type, true), {}};
+            new (self) Handle{tensor_from(data.ptr(), dtype_if_given(dtype), true), {}};
           },
           nb::arg("data"), nb::arg("dtype") = nb::none(),
           nb::sig("def __init__(self, data: ArrayLike, dtype: DTypeLike | None = None) -> None"))
       .def_prop_ro(
-          "shape",
-          [](const Handle& h) { return tuple_of(h.variable.defined() ? h.variable.shape() : h.tensor.shape()); },
-          nb::sig("def shape(self) -> tuple[int, ...]"))
+          "shape", [](const Handle& h) { return tuple_of(h.shape()); }, nb::sig("def shape(self) -> tuple[int, ...]"))
       .def_prop_ro(
-          "dtype",
-          [](const Handle& h) { return wrapped(h.variable.defined() ? h.variable.dtype() : h.tensor.dtype()); },
-          nb::sig("def dtype(self) -> dtype"))
-      .def_prop_ro("device",
-                   [](const Handle& h) { return h.variable.defined() ? h.variable.device() : h.tensor.device(); })
-      .def_prop_ro("ndim", [](const Handle& h) { return h.value().rank(); })
-      .def_prop_ro(
-          "size", [](const Handle& h) { return h.value().numel(); }, "Number of elements.")
-      .def(
-          "numel", [](const Handle& h) { return h.value().numel(); }, "Number of elements.")
+          "dtype", [](const Handle& h) { return wrapped(h.dtype()); }, nb::sig("def dtype(self) -> dtype"))
+      .def_prop_ro("device", &Handle::device)
+      .def_prop_ro("ndim", [](const Handle& h) { return h.shape().rank(); })
+      .def_prop_ro("size", count, "Number of elements.")
+      .def("numel", count, "Number of elements.")
       .def_prop_ro("nbytes",
-                   [](const Handle& h) {
-                     const Tensor x = h.value();
-                     return bytes_of(x.dtype(), static_cast<std::size_t>(x.numel()));
-                   })
+                   [](const Handle& h) { return bytes_of(h.dtype(), static_cast<std::size_t>(h.shape().numel())); })
       .def_prop_ro(
           "T",
           [](const Handle& h) {
@@ -678,8 +668,7 @@ void bind_tensor(nb::module_& m) {
   m.def(
       "_tensor",
       [](nb::object data, nb::object dtype, nb::object device, bool copy) {
-        const std::optional<DType> type = dtype.is_none() ? std::nullopt : std::optional(dtype_from(dtype.ptr()));
-        Tensor x = tensor_from(data.ptr(), type, copy);
+        Tensor x = tensor_from(data.ptr(), dtype_if_given(dtype), copy);
         const Device to = device.is_none() ? default_device() : device_from(device.ptr());
         if (!is_tensor(data.ptr()) || !device.is_none())
           if (x.device() != to) {

@@ -13,29 +13,24 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _flatten(value: Any, tensors: list[Tensor], depth: int = 0) -> Any:
-    """The structure of nested lists, tuples and dictionaries, hashable, with the tensors taken out."""
-    if isinstance(value, Tensor):
-        tensors.append(value)
-        return ("tensor", value.dtype.name, value.shape, str(value.device))
-    if isinstance(value, float):  # changes from call to call: an argument of rank 0
-        made: Tensor = _weft._tensor(value, "f32", None, True)
-        tensors.append(made)
-        return ("number",)
-    if depth > 32:
-        raise ValueError("compile: arguments are nested deeper than 32, or contain themselves")
+_TENSOR = ("tensor",)
+
+
+def _flatten(value: Any) -> Any:
+    """The structure of nested lists, tuples and dictionaries, without the tensors. _weft._key takes these out in the same order,
+    and has checked the depth."""
+    if isinstance(value, (Tensor, float)) or hasattr(type(value), "__array_interface__"):
+        return _TENSOR
     if type(value) is list or type(value) is tuple:
-        return (type(value).__name__, *(_flatten(each, tensors, depth + 1) for each in value))
+        return (type(value).__name__, *(_flatten(each) for each in value))
     if type(value) is dict:
-        return ("dict", *((key, _flatten(each, tensors, depth + 1)) for key, each in value.items()))
-    if hasattr(type(value), "__array_interface__"):
-        return _flatten(_weft._tensor(value, None, None, False), tensors, depth)
+        return ("dict", *((key, _flatten(each)) for key, each in value.items()))
     return ("value", type(value), value)
 
 
 def _restore(structure: Any, tensors: Any) -> Any:
     kind = structure[0]
-    if kind in ("tensor", "number"):
+    if kind == "tensor":
         return next(tensors)
     if kind == "list":
         return [_restore(each, tensors) for each in structure[1:]]
@@ -65,7 +60,7 @@ class _Trace:
 def _flatten_result(value: Any, tensors: list[Tensor]) -> Any:
     if isinstance(value, Tensor):
         tensors.append(value)
-        return ("tensor",)
+        return _TENSOR
     if type(value) is list or type(value) is tuple:
         return (type(value).__name__, *(_flatten_result(each, tensors) for each in value))
     if type(value) is dict:
@@ -85,24 +80,24 @@ class Compiled(Generic[P, R]):
         functools.update_wrapper(self, function)
 
     def _trace(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[_Trace, list[Tensor]]:
-        tensors: list[Tensor] = []
-        structure = _flatten((arguments, named), tensors)
+        key, tensors = _weft._key(arguments, named)
         try:
-            trace = self._traces.get(structure)
+            trace = self._traces.get(key)
         except TypeError as error:
             raise TypeError(f"compile: arguments are tensors, numbers, and values that can be hashed: {error}") from None
         if trace is None:
-            trace = _Trace(self._function, structure)
+            trace = _Trace(self._function, _flatten((arguments, named)))
             if len(self._traces) >= 256:
                 self._traces.pop(next(iter(self._traces)))
-            self._traces[structure] = trace
+            self._traces[key] = trace
         self._last = trace
         return trace, tensors
 
     def __call__(self, *arguments: P.args, **named: P.kwargs) -> R:
         trace, tensors = self._trace(arguments, named)
         results = trace.compiled(tensors)
-        return _restore(trace.result[0], iter(results))
+        structure = trace.result[0]
+        return results[0] if structure is _TENSOR else _restore(structure, iter(results))  # type: ignore[return-value]
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)  # type: ignore[arg-type]
