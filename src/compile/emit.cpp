@@ -256,8 +256,14 @@ int Emitter::emit_reduce(const Node* node, const Access& access) {
       {.kind = StepKind::reduce, .type = node->type, .level = Level::outer, .reduction = node->reduction, .a = value});
 }
 
-// The outer-level value at inner level: select(i == i, value, value) with i the inner index.
+// The outer-level value at inner level: select(i == i, value, value) with i the inner index, in a type that devices compute in.
 int Emitter::raised(int value) {
+  const DType type = built_.kernel.steps[static_cast<std::size_t>(value)].type;
+  const DType computed = is_narrow(type) ? element(type).compute : type;
+  const auto cast = [&](int from, DType to, Level level) {
+    return add({.kind = StepKind::map, .type = to, .level = level, .op = scalar::Op::cast, .a = from});
+  };
+  if (computed != type) value = cast(value, computed, Level::outer);
   const int i =
       add({.kind = StepKind::index,
            .type = DType::i32,
@@ -265,14 +271,14 @@ int Emitter::raised(int value) {
            .view = {.extents = {frame_.outer() * frame_.inner()}, .strides = {0}, .offset = 0, .bounds = {}}});
   const int same =
       add({.kind = StepKind::map, .type = DType::boolean, .level = Level::inner, .op = scalar::Op::eq, .a = i, .b = i});
-  const DType type = built_.kernel.steps[static_cast<std::size_t>(value)].type;
-  return add({.kind = StepKind::map,
-              .type = type,
-              .level = Level::inner,
-              .op = scalar::Op::select,
-              .a = same,
-              .b = value,
-              .c = value});
+  const int chosen = add({.kind = StepKind::map,
+                          .type = computed,
+                          .level = Level::inner,
+                          .op = scalar::Op::select,
+                          .a = same,
+                          .b = value,
+                          .c = value});
+  return computed == type ? chosen : cast(chosen, type, Level::inner);
 }
 
 int Emitter::emit_gather(const Node* node, const Access& access) {

@@ -257,6 +257,7 @@ NodeRef neighbouring_pads(const NodeRef& node) {
   if (!is_row(*node, "add") || node->inputs[0]->kind != Kind::pad || node->inputs[1]->kind != Kind::pad) return node;
   if (node->inputs.size() > 2 && !is_constant(*node->inputs[2], 1)) return node;
   const Node *p = node->inputs[0].get(), *q = node->inputs[1].get();
+  if (p->type != node->type || q->type != node->type) return node;  // a cast has joined the sum
   int axis = -1;
   for (int d = 0; d < node->shape.rank(); ++d) {
     const auto i = static_cast<std::size_t>(2 * d);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compile/leaves.hpp"
+#include "compile/random_views.hpp"
 #include "graph/node.hpp"
 #include "ops/table.hpp"
 #include "weft/grad.hpp"
@@ -14,12 +15,12 @@
 
 namespace weft::test {
 
-class RandomGraph {
+class RandomGraph : public RandomViews {
  public:
   /// A fused attention rounds otherwise than its decomposition, and devices round otherwise than the reference. So a graph
   /// has either attention or ops that jump, and none of these when it is to be smooth.
   enum class Smooth { no, yes };
-  explicit RandomGraph(std::uint64_t seed, Smooth smooth = Smooth::no) : random_(seed) {
+  explicit RandomGraph(std::uint64_t seed, Smooth smooth = Smooth::no) : RandomViews(seed) {
     with_attention_ = pick(0, 3) == 0 || smooth == Smooth::yes;
     elementwise_rows_ = ops::elementwise_rows();
     for (const ops::ReduceRow& row : ops::reduce_rows()) reduce_rows_.push_back(&row);
@@ -38,9 +39,6 @@ class RandomGraph {
 
   /// Products and attention also have operands that are cast from these types. Other graphs stay as they are without.
   void draw_narrow_operands_from(std::span<const DType> types) { narrow_types_.assign(types.begin(), types.end()); }
-
-  /// Windows along axes are views that are drawn too, and what adds them up again.
-  void draw_windows() { with_windows_ = true; }
 
   /// Outputs of a new graph, some of them views of others or repeated, gradients among them.
   std::vector<Tensor> make(LeafMaker& arguments) {
@@ -68,7 +66,6 @@ class RandomGraph {
     if (pick(0, 2) == 0) outputs.push_back(Tensor(any_of(outputs)));
     return outputs;
   }
-  int pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
 
  private:
   static constexpr Extent kElementsMax = 3000;
@@ -91,12 +88,6 @@ class RandomGraph {
     std::vector<double> values;
     for (Extent i = 0; i < shape.numel(); ++i) values.push_back(pick(-1, static_cast<int>(below)));  // some are outside
     return arguments.make(shape, std::move(values), DType::i32);
-  }
-  Axes some_axes(int rank) {
-    Axes axes;
-    for (int i = 0; i < rank; ++i)
-      if (pick(0, 1)) axes.push_back(pick(0, 1) ? i : i - rank);
-    return axes;
   }
   // x moved smoothly into the range where an op is tested, and not far from zero.
   static Tensor within(const Tensor& x, ops::Range range) {
@@ -141,26 +132,6 @@ class RandomGraph {
     return leaf(arguments, shape);
   }
 
-  /// Of an axis with any begin, end and step; seldom of no elements, which would be all that follows.
-  Tensor sliced(const Tensor& x) {
-    for (int tries = 0; tries < 4; ++tries) {
-      const int axis = pick(0, x.rank() - 1), n = static_cast<int>(x.dim(axis));
-      const int step = pick(0, 1) ? pick(1, 4) : -pick(1, 4);
-      // Positions outside are clipped; a negative place counts from the end.
-      const Extent start = pick(0, 3) ? pick(-n - 2, n + 2) : step > 0 ? 0 : kEnd;
-      const Extent stop = pick(0, 1) ? pick(-n - 2, n + 2) : kEnd;
-      const Tensor y = slice(x, pick(0, 1) ? axis : axis - x.rank(), start, stop, step);
-      if (y.numel() > 0 || pick(0, 9) == 0) return y;
-    }
-    return flip(x, some_axes(x.rank()));
-  }
-  Tensor padded(const Tensor& x) {
-    std::vector<std::pair<Extent, Extent>> padding;
-    const int width_max = pick(0, 2) ? 2 : 9;  // seldom wider than the axis
-    for (int i = 0; i < x.rank(); ++i)
-      padding.emplace_back(pick(0, 2) ? 0 : pick(1, width_max), pick(0, 2) ? 0 : pick(1, width_max));
-    return pad(x, padding);
-  }
   /// As gradients of parts add up: two values side by side along an axis, apart, or one over the other.
   Tensor sum_of_pads(const Tensor& x) {
     if (x.rank() == 0) return {};
@@ -174,85 +145,6 @@ class RandomGraph {
     };
     return elementwise("add", {at(x, before), at(x * 0.5, second)}, {pick(0, 2) ? 1.0 : 0.25});
   }
-  /// A part along an axis, or one place of it.
-  Tensor part_of(const Tensor& x) {
-    const int axis = pick(0, x.rank() - 1);
-    const auto n = static_cast<int>(x.dim(axis));
-    if (n == 0) return x;
-    const int start = pick(0, n - 1);
-    switch (pick(0, 2)) {
-      case 0: return narrow(x, axis, start, pick(0, n - start));
-      case 1: return select(x, axis, pick(0, 1) ? start : start - n);
-      default: {
-        const Extent lengths[] = {start, n - start};
-        return split(x, lengths, axis)[static_cast<std::size_t>(pick(0, 1))];
-      }
-    }
-  }
-
-  /// Windows along any axis: beside each other, apart, or overlapping. Some are added up at their places, or at others.
-  Tensor windows_of(const Tensor& x) {
-    const int axis = pick(0, x.rank() - 1);
-    const auto n = static_cast<int>(x.dim(axis));
-    if (n == 0) return x;
-    const int dilation = pick(1, 2), size = pick(1, std::min(4, (n - 1) / dilation + 1)), step = pick(1, 3);
-    const Tensor windows = unfold(x, pick(0, 1) ? axis : axis - x.rank(), size, step, dilation);
-    if (pick(0, 2)) return windows;
-    const int other = pick(1, 3);
-    const Extent extent = (windows.dim(axis) - 1) * other + (size - 1) * dilation + 1 + pick(0, 2);
-    return overlap_add(windows, axis, extent, other, dilation);
-  }
-
-  Tensor view_of(const Tensor& x) {
-    const int rank = x.rank();
-    if (with_windows_ && rank > 0 && pick(0, 4) == 0) return windows_of(x);
-    switch (rank == 0 ? pick(0, 1) : pick(0, 8)) {
-      case 0: {
-        Axes order(static_cast<std::size_t>(rank));
-        for (int i = 0; i < rank; ++i) order[static_cast<std::size_t>(i)] = i;
-        std::shuffle(order.begin(), order.end(), random_);
-        return permute(x, order);
-      }
-      case 1: return rank > 1 && pick(0, 1) ? flatten(x, 0, 1) : unsqueeze(x, pick(0, rank));
-      case 2: return sliced(x);
-      case 3: return padded(x);
-      case 6: return flip(x, some_axes(rank));
-      case 7: return part_of(x);
-      case 4: {
-        Shape shape = x.shape();
-        for (int i = 0; i < rank; ++i)
-          if (shape[i] == 1) shape[i] = pick(1, 3);
-        if (pick(0, 1))
-          shape = [&] {
-            std::vector<Extent> e = shape.vector();
-            e.insert(e.begin(), pick(1, 2));
-            return Shape(e);
-          }();
-        return expand(x, shape);
-      }
-      case 5: {  // another factorisation of the same elements
-        if (x.numel() == 0) return x;
-        Shape shape;
-        Extent left = x.numel();
-        while (left > 1) {
-          Extent f = 2;
-          while (left % f) ++f;
-          if (pick(0, 1) && left / f > 1) {
-            Extent second = 2;
-            while ((left / f) % second) ++second;
-            f *= second;
-          }
-          shape.push_back(f);
-          left /= f;
-          if (shape.rank() == 4) break;
-        }
-        if (left > 1) shape.push_back(left);
-        return reshape(x, shape);
-      }
-      default: return rank < 2 ? x : pick(0, 1) ? tril(x, pick(-1, 1)) : triu(x, pick(-1, 1));
-    }
-  }
-
   Tensor reduction(const Tensor& x) {
     const ops::ReduceRow& row = *any_of(reduce_rows_);
     const ReduceOptions options{.keepdims = pick(0, 1) == 1};
@@ -433,13 +325,11 @@ class RandomGraph {
     }
   }
 
-  std::mt19937_64 random_;
   std::vector<const ops::ElementwiseRow*> elementwise_rows_;
   std::vector<const ops::ReduceRow*> reduce_rows_;
   std::vector<DType> narrow_types_;
   std::vector<Tensor> values_;
   bool with_attention_ = false;
-  bool with_windows_ = false;
 };
 
 }  // namespace weft::test

@@ -45,5 +45,15 @@ TEST(Rewrite, AMapThatChangesItsOperandStays) {
   EXPECT_EQ(rewritten(copy), copy);
 }
 
+// Random graph 635: a sum of f16 that a cast to f32 has joined is no concat of f16.
+TEST(Rewrite, NeighbouringPadsOfAnotherTypeStay) {
+  const graph::NodeRef x = argument(DType::f16);
+  const std::vector<std::string> names{"x", "y"};
+  const graph::NodeRef sum =
+      graph::map_typed(scalar::parse("f32(x) + f32(y)", names), {graph::pad(x, {0, 4}), graph::pad(x, {4, 0})}, "add");
+  ASSERT_EQ(sum->type, DType::f32);
+  EXPECT_EQ(rewritten(sum), sum);
+}
+
 }  // namespace
 }  // namespace weft::compiler

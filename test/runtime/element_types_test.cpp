@@ -8,6 +8,7 @@
 #include <limits>
 #include <random>
 
+#include "graph/op.hpp"
 #include "kernel_reference.hpp"
 #include "ops/table.hpp"
 #include "tensor/element.hpp"
@@ -404,6 +405,27 @@ TEST_F(ElementTypes, WhatIsMissingIsNamed) {
               (void)(ones({2}, DType::u64) + ones({2}, DType::i8));
             }).find("u64 and i8 have no common type; cast one of them"),
             std::string::npos);
+}
+
+// Random graph 1110: a value that is the same along the reduced axes is reduced in a kernel that has no choice between f16.
+TEST_F(ElementTypes, RepeatedNarrowValuesAreReduced) {
+  for (const DType type : {DType::f16, DType::bf16, DType::i8}) {
+    const Tensor x = numbers({1, -2, 3, 0}, type);
+    const Tensor repeated = expand(unsqueeze(x * 2.0, 1), {4, 3});
+    EXPECT_EQ(values_of(cast(amax(repeated, {1}), DType::f32)), (std::vector<double>{2, -4, 6, 0})) << name_of(type);
+    EXPECT_EQ(argmin(repeated, 1).to_vector<std::int32_t>(), (std::vector<std::int32_t>{0, 0, 0, 0})) << name_of(type);
+    EXPECT_EQ(values_of(cast(sum(repeated, {1}), DType::f32)), (std::vector<double>{6, -12, 18, 0})) << name_of(type);
+  }
+}
+
+// Random graph 138: a kernel adds up 32 and 64 bits; other types are added up in the parts of the op.
+TEST_F(ElementTypes, NarrowRowsAreAddedUpByIndex) {
+  for (const DType type : {DType::f16, DType::bf16, DType::i8, DType::u16}) {
+    const Tensor at = tensor<std::int32_t>({2, 0, 2}), updates = reshape(numbers({1, 2, 3, 4, 5, 6}, type), {3, 2});
+    const Tensor added = graph::apply(graph::op_row("scatter_add_rows"), {at, updates}, {{"rows", Extent{3}}})[0];
+    EXPECT_EQ(added.dtype(), type);
+    EXPECT_EQ(values_of(cast(added, DType::f32)), (std::vector<double>{3, 4, 0, 0, 6, 8})) << name_of(type);
+  }
 }
 
 }  // namespace

@@ -75,6 +75,8 @@ bool accepts_scatter_along(const graph::Call& call) {
   return (index == DType::i32 || index == DType::u32) && size_bytes(type) >= 4;
 }
 
+bool accepts_scatter_rows(const graph::Call& call) { return size_bytes(call.input(1).dtype()) >= 4; }
+
 constexpr Extent kFewRows = 32;
 
 // A function of whole operands, and nothing to accept or refuse.
@@ -96,7 +98,7 @@ backend::CallTable<CallEntry>& calls() {
       "the CPU",
       {{&graph::attention_row(), {.accepts = accepts_attention}},
        {&graph::attention_backward_row(), {.accepts = accepts_attention}},
-       {&graph::scatter_rows_row(), {}},
+       {&graph::scatter_rows_row(), {.accepts = accepts_scatter_rows}},
        {&graph::packed_matmul_row(), {}},
        {&graph::write_rows_row(),
         {.prepare =

@@ -46,6 +46,8 @@ bool accepts_scatter_along(const graph::Call& call) {
   return (index == DType::i32 || index == DType::u32) && has_32_bits(type);
 }
 
+bool accepts_scatter_rows(const graph::Call& call) { return has_32_bits(call.input(1).dtype()); }
+
 template <auto render>
 void render_words(const kernel::CallKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered) {
   render(kernel::with_words(kernel), target, scratch, rendered);
@@ -57,7 +59,7 @@ backend::CallTable<CallEntry>& calls() {
   static auto& table = *new backend::CallTable<CallEntry>(
       "WebGPU", {{&graph::attention_row(), {.accepts = accepts_attention}},
                  {&graph::attention_backward_row(), {.accepts = accepts_attention}},
-                 {&graph::scatter_rows_row(), {}},
+                 {&graph::scatter_rows_row(), {.accepts = accepts_scatter_rows}},
                  {&graph::packed_matmul_row(), {}},
                  {&graph::write_rows_row(), {.render = render_words<render_write_rows>}},
                  {&graph::cache_attention_row(), {.render = render_words<render_cache_attention>}},

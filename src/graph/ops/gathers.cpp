@@ -101,7 +101,8 @@ const OpRow& scatter_rows_row() {
             const Tensor update = weft::expand(weft::reshape(updates, {1, n, columns}), {rows, n, columns});
             const Tensor added =
                 elementwise("where", {elementwise("eq", {row, index}), update, scalar_like(0, update)}, {}, c.where());
-            return Tensors{sum(added, {1}, {}, c.where())};
+            return Tensors{
+                cast(sum(added, {1}, {}, c.where()), updates.dtype(), c.where())};  // sums of few bits are i32
           },
       .gradient =
           [](const GradientCall& g) {
