@@ -1,5 +1,5 @@
 // 3x3 convolutions on the CPU as windows and a product: read where they are, and copied to a matrix (im2col) first.
-// Milliseconds, the best of interleaved rounds; forward, and with both gradients.
+// Milliseconds, the best of interleaved rounds; forward, and the gradient of the weights.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -67,40 +67,6 @@ void compare(const Shape3x3& shape, int rounds) {
   line("gradient of the weights", best[2], best[3]);
 }
 
-// Layers of ResNet-18, [images, channels, extent, extent] to channels: forward, and the gradients of x and of the weights.
-struct Layer {
-  Extent images, channels, extent, out, stride;
-};
-
-void measure(const Layer& layer, int rounds) {
-  const Tensor x = randn({layer.images, layer.channels, layer.extent, layer.extent}).eval();
-  const Tensor w = randn({layer.out, layer.channels, 3, 3}).eval();
-  const ConvolutionOptions options{.stride = layer.stride, .padding = 1};
-  const Tensor g = randn(conv2d(x, w, {}, options).shape()).eval();
-  auto forward = compile([&](Tensor image, Tensor weight) { return conv2d(image, weight, {}, options); });
-  auto d_x = compile([&](Tensor image, Tensor weight, Tensor seed) {
-    return grad(conv2d(image, weight, {}, options), {image}, seed)[0];
-  });
-  auto d_w = compile([&](Tensor image, Tensor weight, Tensor seed) {
-    return grad(conv2d(image, weight, {}, options), {weight}, seed)[0];
-  });
-  std::array<double, 3> best;
-  best.fill(1e30);
-  for (int r = 0; r < rounds + 1; ++r) {
-    const std::array<double, 3> now = {milliseconds([&] { forward(x, w).eval(); }),
-                                       milliseconds([&] { d_x(x, w, g).eval(); }),
-                                       milliseconds([&] { d_w(x, w, g).eval(); })};
-    for (std::size_t i = 0; i < now.size(); ++i)
-      if (r > 0) best[i] = std::min(best[i], now[i]);
-  }
-  const double flops = 2.0 * static_cast<double>(g.numel()) * static_cast<double>(layer.channels * 9);
-  fmt::print("conv2d [{}, {}, {}, {}] to {} channels, stride {}\n", layer.images, layer.channels, layer.extent,
-             layer.extent, layer.out, layer.stride);
-  constexpr const char* kNames[] = {"forward", "gradient of x", "gradient of the weights"};
-  for (std::size_t i = 0; i < best.size(); ++i)
-    fmt::print("  {:<24} {:8.3f} ms ({:5.1f} GFLOP/s)\n", kNames[i], best[i], flops / best[i] / 1e6);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -109,7 +75,4 @@ int main(int argc, char** argv) {
   for (const Shape3x3& shape : {Shape3x3{8, 3, 64, 32}, Shape3x3{8, 32, 56, 64}, Shape3x3{8, 64, 28, 64},
                                 Shape3x3{8, 128, 14, 128}, Shape3x3{8, 256, 7, 256}})
     compare(shape, rounds);
-  for (const Layer& layer :
-       {Layer{8, 64, 28, 64, 1}, Layer{8, 64, 56, 64, 1}, Layer{8, 128, 28, 256, 2}, Layer{8, 256, 14, 256, 1}})
-    measure(layer, rounds);
 }

@@ -8,7 +8,6 @@
 //
 // `narrow` are products of f16, bf16 and int4 that read these operands as they are, beside the same products with kernels
 // that cast the operands to f32 first: milliseconds, and the ratio.
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -33,11 +32,9 @@
 #include "base/threads.hpp"
 #include "compile/compile.hpp"
 #include "figure.hpp"
+#include "peers.hpp"
 #include "tensor/element.hpp"
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 #ifdef WEFT_HAS_OPENBLAS
 #include <cblas.h>
 #endif
@@ -147,13 +144,6 @@ Call weft_call(const Shape& s, Operands& o) {
   return [args] { weft::cpu::gemm(args); };
 }
 
-std::string onednn_name() {
-#ifdef WEFT_HAS_DNNL
-  return fmt::format("oneDNN {}.{}.{}", dnnl_version()->major, dnnl_version()->minor, dnnl_version()->patch);
-#else
-  return "";
-#endif
-}
 std::string openblas_name() {
 #ifdef WEFT_HAS_OPENBLAS
   const std::string text = openblas_get_config();  // "OpenBLAS 0.3.21 DYNAMIC_ARCH ..."
@@ -228,22 +218,6 @@ Call openblas_call(const Shape& s, Operands& o) {
 }
 #endif
 
-/// Weft's workers keep off their caller's processor; the peers' (oneDNN's are OpenMP's) get the same, as some schedulers
-/// pack woken threads.
-void spread_openmp_threads() {
-#ifdef _OPENMP
-  cpu_set_t allowed;
-  sched_getaffinity(0, sizeof allowed, &allowed);
-  const int caller = sched_getcpu();
-#pragma omp parallel
-  if (omp_get_thread_num() > 0) {
-    cpu_set_t others = allowed;
-    CPU_CLR(caller, &others);
-    if (CPU_COUNT(&others) > 0) sched_setaffinity(0, sizeof others, &others);
-  }
-#endif
-}
-
 double best_seconds(const Call& call) {
   std::this_thread::sleep_for(std::chrono::milliseconds(40));
   call();
@@ -270,7 +244,7 @@ void measure(const Shape& s, int rounds, bool bf16) {
   if (!bf16) calls[2] = openblas_call(s, o);
 #endif
   calls[0]();
-  spread_openmp_threads();
+  weft::figures::spread_openmp_threads();
   const std::vector<float> ours(o.c.data.get(), o.c.data.get() + o.c.size);
   for (std::size_t peer = 1; peer < calls.size(); ++peer) {
     if (!calls[peer]) continue;
@@ -294,7 +268,7 @@ void measure(const Shape& s, int rounds, bool bf16) {
   fmt::print("{:<20} {:<4} {:<20} {:>9} {:>9} {:>9} {:>7}\n", s.what, s.form, size, rate(0), rate(1), rate(2),
              peer < 1e30 ? fmt::format("{:.2f}", peer / best[0]) : "-");
   std::fflush(stdout);
-  const std::string peers[] = {"", onednn_name(), openblas_name()};
+  const std::string peers[] = {"", weft::figures::onednn_name(), openblas_name()};
   for (std::size_t who = 1; who < calls.size(); ++who)
     if (calls[who])
       weft::figures::keep({bf16 ? "bf16 matrix products" : "f32 matrix products",

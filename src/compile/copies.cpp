@@ -70,6 +70,13 @@ NodeRef readable(NodeRef node) {
   return node;
 }
 
+// A copy of the value, or of the value that it repeats along some axes.
+NodeRef copy_once(const NodeRef& x) {
+  if (x->kind == Kind::expand && x->inputs[0]->shape.numel() < x->shape.numel())
+    return with_inputs(*x, {copy_once(x->inputs[0])});
+  return readable(copy_of(x));
+}
+
 template <class NeedsCopy>
 NodeRef with_copied_inputs(const NodeRef& node, NeedsCopy needs_copy) {
   std::vector<NodeRef> inputs = node->inputs;
@@ -120,9 +127,16 @@ OrderedGraph with_copies(OrderedGraph graph) {
       case Kind::reduce:
       case Kind::gather: return readable(node);
       case Kind::concat: return with_copied_inputs(node, [](std::size_t, const Node& part) { return !is_copy(part); });
-      case Kind::matmul:
-        return with_copied_inputs(
-            node, [&](std::size_t, const Node& x) { return x.shape.numel() > 0 && !matrix_operand(&x, place); });
+      case Kind::matmul: {
+        const auto has_form = [&](const NodeRef& x) { return x->shape.numel() == 0 || matrix_operand(x.get(), place); };
+        std::vector<NodeRef> inputs = node->inputs;
+        for (NodeRef& x : inputs) {
+          if (has_form(x)) continue;
+          const NodeRef copy = copy_once(x);  // products share a matrix that they repeat
+          x = has_form(copy) ? copy : readable(copy_of(x));
+        }
+        return with_inputs(*node, std::move(inputs));
+      }
       case Kind::call: return with_copied_inputs(node, needs_copy_of(*node->op));
       default: return node;
     }

@@ -7,23 +7,20 @@
 // together, and share A as well.
 #include "backend/cpu/gemm.hpp"
 
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
-
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <new>
 #include <string>
 #include <type_traits>
 #include <vector>
 
 #include "backend/cpu/gemm_kernels.hpp"
 #include "backend/cpu/gemm_view.hpp"
+#include "backend/cpu/scratch_block.hpp"
+#include "backend/cpu/window_product.hpp"
 #include "base/threads.hpp"
 #include "weft/error.hpp"
 
@@ -204,32 +201,12 @@ class Scratch {
   } kept[kKeptTiles];  // those of a product that is kept whole, or the first for the last one packed
 
  private:
-  struct Free {
-    void operator()(void* p) const { std::free(p); }
-  };
-  struct Block {
-    std::unique_ptr<void, Free> data;
-    int64_t bytes = 0;
-  };
-
-  void* grown(Block& block, int64_t bytes) {
-    if (block.bytes < bytes) {
-      std::fill(std::begin(kept), std::end(kept), Kept());
-      block = {};
-      constexpr int64_t kHugePage = 2 * 1024 * 1024;
-      const int64_t page = bytes >= kHugePage ? kHugePage : 4096;
-      const int64_t rounded = ceil_divide(bytes, page) * page;
-      block.data.reset(std::aligned_alloc(static_cast<std::size_t>(page), static_cast<std::size_t>(rounded)));
-      if (!block.data) throw std::bad_alloc();
-#if defined(__linux__)
-      if (page == kHugePage) madvise(block.data.get(), static_cast<std::size_t>(rounded), MADV_HUGEPAGE);
-#endif
-      block.bytes = rounded;
-    }
-    return block.data.get();
+  void* grown(ScratchBlock& block, int64_t bytes) {
+    if (block.grow(bytes)) std::fill(std::begin(kept), std::end(kept), Kept());
+    return block.data();
   }
 
-  Block a_, b_, pieces_;
+  ScratchBlock a_, b_, pieces_;
 };
 
 thread_local Scratch scratch;
@@ -780,6 +757,8 @@ void gemm_vectorised(const GemmArgs<T>& given) {
   if (given.batch <= 0 || given.m <= 0 || given.n <= 0) return;
   const GemmArgs<T> args = regular(given);
   const GemmKernels<T>& kernels = kernels_for(args);
+  if constexpr (std::is_same_v<T, float>)
+    if (const auto windows = WindowProduct::of(args, kernels)) return windows->run();
   const Product<T> product(args, kernels);
   const int64_t pieces = pieces_of(args, product.tiles());
   if (pieces > 1) {
@@ -833,7 +812,11 @@ struct GemmTasks<T>::State {
   GemmArgs<T> args;
   Product<T> product;
 
-  explicit State(const GemmArgs<T>& given) : args(regular(given)), product(args, kernels_for(args)) {}
+  bool has_steps = false;
+
+  explicit State(const GemmArgs<T>& given) : args(regular(given)), product(args, kernels_for(args)) {
+    if constexpr (std::is_same_v<T, float>) has_steps = WindowProduct::of(args, kernels_for(args)).has_value();
+  }
 };
 template <class T>
 GemmTasks<T>::GemmTasks(const GemmArgs<T>& args) : state_(std::make_unique<State>(args)) {}
@@ -847,7 +830,7 @@ template <class T>
 int64_t GemmTasks<T>::count() const {
   const GemmArgs<T>& args = state_->args;
   if (args.batch <= 0 || args.m <= 0 || args.n <= 0) return 0;
-  return pieces_of(args, state_->product.tiles()) > 1 ? 0 : state_->product.tasks();
+  return state_->has_steps || pieces_of(args, state_->product.tiles()) > 1 ? 0 : state_->product.tasks();
 }
 template <class T>
 void GemmTasks<T>::run(int64_t task) const {

@@ -12,6 +12,11 @@ inline constexpr int kGemmVectors = 2;
 inline constexpr int kGemmAhead = 12;     // rows that a kernel prefetches ahead
 inline constexpr int kGemmAheadOfC = 48;  // steps before the last when it begins to prefetch C
 
+/// The elements of A and of B that a step of a product reads first, counted from their starts.
+struct GemmStep {
+  std::int32_t a, b;
+};
+
 template <class T>
 struct GemmKernels {
   /// Makes C[rows, columns] = A B, or += with `accumulate`, over k in [0, depth). B(k, j) is at b[k * b_stride + j]. `last` (1
@@ -24,6 +29,16 @@ struct GemmKernels {
   /// [whole][rows - 1][vectors - 1]; `whole` says that last == lanes.
   Tile by_row[2][kGemmRowsMax][kGemmVectors];    // A(i, k) at a[i * a_stride + k]
   Tile by_depth[2][kGemmRowsMax][kGemmVectors];  // A(i, k) at a[k * a_stride + i]
+
+  /// Makes C[rows, kGemmVectors * lanes] = A B, or += with `accumulate`: A(i, k) at a[steps[k].a + i * a_row], the row B(k) at
+  /// b + steps[k].b. Rows of C follow each other. Only for float.
+  using StepsTile = void (*)(std::int64_t depth, const T* a, std::int64_t a_row, const GemmStep* steps, const T* b,
+                             T* c, bool accumulate);
+  StepsTile by_steps[kGemmRowsMax];  // [rows - 1]
+
+  /// to[c * to_stride + r] = from[r * stride + c] for r < rows <= lanes, c < columns. As many rows as a vector has lanes can be
+  /// read, and whole vectors of each. Only for float.
+  void (*store_transposed)(int rows, int columns, const T* from, std::int64_t stride, T* to, std::int64_t to_stride);
 
   /// to[k * to_stride + j] = from[k * stride + j] for k < depth, j < count <= to_stride, a multiple of `lanes`. Columns from
   /// count to to_stride are finite only if `from` is, and are never used.

@@ -78,6 +78,36 @@ void tile(std::int64_t depth, const typename V::Element* a, std::int64_t a_strid
   }
 }
 
+template <class V, int kRows>
+void steps_tile(std::int64_t depth, const typename V::Element* a, std::int64_t a_row, const GemmStep* steps,
+                const typename V::Element* b, typename V::Element* c, bool accumulate) {
+  constexpr int kWidth = kGemmVectors * V::kLanes;
+  typename V::Register sum[kRows][kGemmVectors];
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < kGemmVectors; ++v) sum[r][v] = accumulate ? V::load(c + r * kWidth + v * V::kLanes) : V::zero();
+  for (const GemmStep* const end = steps + depth; steps != end; ++steps) {
+    const typename V::Element *left_at = a + steps->a, *right_at = b + steps->b;
+    typename V::Register right[kGemmVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kGemmVectors; ++v) {
+      right[v] = V::load(right_at + v * V::kLanes);
+      __builtin_prefetch(right_at + kGemmAhead * kWidth + v * V::kLanes);
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+      const typename V::Register left = V::broadcast(left_at + r * a_row);
+#pragma GCC unroll 4
+      for (int v = 0; v < kGemmVectors; ++v) sum[r][v] = V::multiply_add(left, right[v], sum[r][v]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < kGemmVectors; ++v) V::store(c + r * kWidth + v * V::kLanes, sum[r][v]);
+}
+
 template <class V>
 void pack(std::int64_t depth, int count, const typename V::Element* from, std::int64_t stride, typename V::Element* to,
           int to_stride) {
@@ -95,13 +125,37 @@ void pack(std::int64_t depth, int count, const typename V::Element* from, std::i
   }
 }
 
+/// Vectors of as many rows as a vector has lanes.
+template <class V>
+__attribute__((always_inline)) inline void transpose(typename V::Register* rows) {
+  constexpr int kGroup = 16 / sizeof(typename V::Element);  // in 16 bytes, within which vectors transpose most cheaply
+#pragma GCC unroll 16
+  for (int r = 0; r < V::kLanes; r += kGroup) V::transpose_in_groups(rows + r);
+#pragma GCC unroll 4
+  for (int r = 0; r < kGroup; ++r) V::transpose_groups(rows + r);
+}
+
+template <class V>
+void store_transposed(int rows, int columns, const typename V::Element* from, std::int64_t stride,
+                      typename V::Element* to, std::int64_t to_stride) {
+  const auto mask = V::mask(rows);
+  for (int j = 0; j < columns; j += V::kLanes) {
+    typename V::Register block[V::kLanes];
+#pragma GCC unroll 16
+    for (int r = 0; r < V::kLanes; ++r) block[r] = V::load(from + r * stride + j);
+    transpose<V>(block);
+#pragma GCC unroll 16
+    for (int c = 0; c < V::kLanes; ++c, to += to_stride)
+      if (j + c < columns) V::store_first(to, block[c], mask);
+  }
+}
+
 /// Whole vectors of as many rows as a vector has lanes are transposed in registers, so that each line of the source is read
 /// once: rows a power of two apart share a set of the cache, which does not keep them for a second read.
 template <class V>
 void pack_transposed(std::int64_t depth, int count, const typename V::Element* from, std::int64_t stride,
                      typename V::Element* to, int to_stride) {
   using T = typename V::Element;
-  constexpr int kGroup = 16 / sizeof(T);  // elements of 16 bytes, within which vectors transpose most cheaply
   for (int j = 0; j < count; j += V::kLanes) {
     const int rows = count - j < V::kLanes ? count - j : V::kLanes;
     const T* row[V::kLanes];
@@ -118,10 +172,7 @@ void pack_transposed(std::int64_t depth, int count, const typename V::Element* f
 #pragma GCC unroll 16
         for (int r = 0; r < V::kLanes; ++r) block[r] = V::load_first(row[r] + k, mask);
       }
-#pragma GCC unroll 16
-      for (int r = 0; r < V::kLanes; r += kGroup) V::transpose_in_groups(block + r);
-#pragma GCC unroll 4
-      for (int r = 0; r < kGroup; ++r) V::transpose_groups(block + r);
+      transpose<V>(block);
       if (columns == V::kLanes) {
 #pragma GCC unroll 16
         for (int c = 0; c < V::kLanes; ++c, column += to_stride) V::store(column, block[c]);
@@ -146,6 +197,7 @@ constexpr void fill(GemmKernels<typename V::Element>& kernels) {
     kernels.by_depth[0][kRows - 1][1] = tile<V, kRows, 2, false, false>;
     kernels.by_depth[1][kRows - 1][0] = tile<V, kRows, 1, false, kWhole>;
     kernels.by_depth[1][kRows - 1][1] = tile<V, kRows, 2, false, kWhole>;
+    if constexpr (sizeof(typename V::Element) == 4) kernels.by_steps[kRows - 1] = steps_tile<V, kRows>;
     fill<V, kRows - 1>(kernels);
   }
 }
@@ -157,6 +209,7 @@ constexpr GemmKernels<typename V::Element> gemm_kernels() {
   kernels.lanes = V::kLanes;
   kernels.pack = pack<V>;
   kernels.pack_transposed = pack_transposed<V>;
+  if constexpr (sizeof(typename V::Element) == 4) kernels.store_transposed = store_transposed<V>;
   fill<V, kRows>(kernels);
   return kernels;
 }

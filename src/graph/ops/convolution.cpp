@@ -3,6 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <span>
+
 #include "graph/op.hpp"
 #include "graph/op_families.hpp"
 #include "graph/windows.hpp"
@@ -80,6 +85,57 @@ Tensor turned(const Tensor& kernel, const Geometry& geometry) {
   return weft::flip(weft::reshape(swapped, with_space(g * channels, out, kernel.shape(), 2)), space);
 }
 
+// The adjoint of `convolve` with steps. Coordinates of the image that differ by multiples of the stride are a phase: they meet
+// the same elements of the kernel, and are a convolution of the result with those.
+Tensor convolve_back_by_phases(const Tensor& result, const Tensor& kernel, const Geometry& geometry,
+                               const Extents& extents, Where where) {
+  const WindowGrid& grid = geometry.grid;
+  const int axes = grid.axes();
+  Extent phases = 1;
+  Shape shape{result.dim(0), geometry.groups * kernel.dim(1)};
+  for (int i = 0; i < axes; ++i) {
+    const auto k = static_cast<std::size_t>(i);
+    phases *= grid.stride[k];
+    shape.push_back((extents[k] + grid.stride[k] - 1) / grid.stride[k]);
+  }
+  std::vector<Tensor> parts;
+  for (Extent phase = 0; phase < phases; ++phase) {
+    Tensor chosen = kernel;
+    Geometry back = geometry;
+    bool is_empty = false;
+    for (Extent i = axes, rest = phase; i-- > 0;) {
+      const auto k = static_cast<std::size_t>(i);
+      const int axis = 2 + static_cast<int>(i);
+      const Extent first = rest % grid.stride[k] + grid.before[k], skip = first / grid.stride[k];
+      rest /= grid.stride[k];
+      is_empty = is_empty || first % grid.stride[k] >= grid.size[k];
+      if (is_empty) continue;
+      chosen = weft::slice(chosen, axis, first % grid.stride[k], kEnd, grid.stride[k]);
+      back.grid.size[k] = chosen.dim(axis);
+      back.grid.stride[k] = 1;
+      back.grid.before[k] = chosen.dim(axis) - 1 - skip;
+      back.grid.after[k] = skip + shape[axis] - result.dim(axis);
+      is_empty =
+          result.dim(axis) + std::min<Extent>(back.grid.before[k], 0) + std::min<Extent>(back.grid.after[k], 0) < 1;
+    }
+    parts.push_back(is_empty ? weft::full(shape, 0.0, result.dtype(), result.device())
+                             : convolve(result, turned(chosen, back), back, where));
+  }
+  Shape split{shape[0], shape[1]}, merged = split;
+  Axes order{0, 1};
+  for (Extent stride : grid.stride) split.push_back(stride);
+  for (int i = 0; i < axes; ++i) {
+    const auto k = static_cast<std::size_t>(i);
+    split.push_back(shape[2 + i]);
+    merged.push_back(shape[2 + i] * grid.stride[k]);
+    order.push_back(2 + axes + i);
+    order.push_back(2 + i);
+  }
+  Tensor image = weft::reshape(weft::permute(weft::reshape(weft::stack(parts, 2), split), order), merged);
+  for (int i = 0; i < axes; ++i) image = weft::narrow(image, 2 + i, 0, extents[static_cast<std::size_t>(i)]);
+  return image;
+}
+
 // The adjoint of `convolve` over images with these extents of space.
 Tensor convolve_back(const Tensor& result, const Tensor& kernel, const Geometry& geometry, const Extents& extents,
                      Where where) {
@@ -97,6 +153,15 @@ Tensor convolve_back(const Tensor& result, const Tensor& kernel, const Geometry&
     }
     return convolve(result, turned(kernel, geometry), back, where);
   }
+  // Many columns would not stay in a cache. Few are quicker at once than phase by phase.
+  constexpr double kMany = 1 << 24;  // multiply-adds
+  const bool has_gaps = std::any_of(grid.dilation.begin(), grid.dilation.end(), [](Extent d) { return d > 1; });
+  constexpr Extent kPhasesMax = 8;     // each is a product of its own
+  constexpr Extent kChannelsMin = 16;  // a product of few rows gains nothing
+  if (!has_gaps && kernel.dim(1) >= kChannelsMin &&
+      std::accumulate(grid.stride.begin(), grid.stride.end(), Extent{1}, std::multiplies<>()) <= kPhasesMax &&
+      static_cast<double>(result.numel()) * static_cast<double>(product_of(kernel.shape(), 1, kernel.rank())) >= kMany)
+    return convolve_back_by_phases(result, kernel, geometry, extents, where);
   const Extent n = result.dim(0), g = geometry.groups, out = kernel.dim(0) / g, channels = kernel.dim(1);
   const Extent positions = product_of(result.shape(), 2, result.rank()),
                size = product_of(kernel.shape(), 2, kernel.rank());
