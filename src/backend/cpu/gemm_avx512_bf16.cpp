@@ -7,6 +7,7 @@ namespace weft::cpu {
 namespace {
 
 struct VectorPairs : VectorF32 {
+  static constexpr bool kPairs = true;
   static Register broadcast(const float* p) {
     std::uint32_t pair;
     __builtin_memcpy(&pair, p, sizeof pair);  // p may point to an operand itself, which is of 16-bit elements

@@ -183,6 +183,12 @@ void pack_transposed(std::int64_t depth, int count, const typename V::Element* f
   }
 }
 
+/// Products with windows are of single floats.
+template <class V>
+constexpr bool kReadsWindows = sizeof(typename V::Element) == 4 && !requires {
+  V::kPairs;
+};
+
 /// Sets the entries for tiles of up to kRows rows.
 template <class V, int kRows>
 constexpr void fill(GemmKernels<typename V::Element>& kernels) {
@@ -197,7 +203,7 @@ constexpr void fill(GemmKernels<typename V::Element>& kernels) {
     kernels.by_depth[0][kRows - 1][1] = tile<V, kRows, 2, false, false>;
     kernels.by_depth[1][kRows - 1][0] = tile<V, kRows, 1, false, kWhole>;
     kernels.by_depth[1][kRows - 1][1] = tile<V, kRows, 2, false, kWhole>;
-    if constexpr (sizeof(typename V::Element) == 4) kernels.by_steps[kRows - 1] = steps_tile<V, kRows>;
+    if constexpr (kReadsWindows<V>) kernels.by_steps[kRows - 1] = steps_tile<V, kRows>;
     fill<V, kRows - 1>(kernels);
   }
 }
@@ -209,7 +215,7 @@ constexpr GemmKernels<typename V::Element> gemm_kernels() {
   kernels.lanes = V::kLanes;
   kernels.pack = pack<V>;
   kernels.pack_transposed = pack_transposed<V>;
-  if constexpr (sizeof(typename V::Element) == 4) kernels.store_transposed = store_transposed<V>;
+  if constexpr (kReadsWindows<V>) kernels.store_transposed = store_transposed<V>;
   fill<V, kRows>(kernels);
   return kernels;
 }

@@ -318,9 +318,11 @@ WindowProduct::Range WindowProduct::elements_inside(int64_t position) const {
 void WindowProduct::pack_a(int64_t strip, int64_t batch, Range depth, float* to) const {
   const GemmSource<float>& a = args_.a;
   const int64_t first = strip * width(), count = std::min(width(), args_.m - first), size = depth.end - depth.begin;
-  if (a.view != nullptr)
-    return pack_view<float, MatrixAxis::rows>(kernels_, PlainElements<float>{a.data}, *a.view, batch, {first, count},
-                                              {depth.begin, size}, to, width());
+  if (a.view != nullptr) {
+    PackedElements<float> target{kernels_, to, width()};
+    return pack_view<MatrixAxis::rows>(target, PlainElements<float>{a.data}, *a.view, batch, {first, count},
+                                       {depth.begin, size});
+  }
   const float* from = a.data + a.batch[batch] + first * a.row + depth.begin * a.column;
   if (a.column == 1)
     kernels_.pack_transposed(size, static_cast<int>(count), from, a.row, to, static_cast<int>(width()));
