@@ -3,6 +3,8 @@
 # (script/lint says it sooner).
 # Flags for single files stand in the folder's own flags.cmake, when there is one.
 add_library(weft_flags INTERFACE)
+define_property(TARGET PROPERTY WEFT_PLAIN_CODE INITIALIZE_FROM_VARIABLE WEFT_PLAIN_CODE
+                BRIEF_DOCS "Whether the target's own code is compiled without optimisation")
 # Messages name source files from the project's root on, wherever it was built.
 target_compile_options(weft_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers
                        -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
@@ -17,8 +19,10 @@ if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
   target_link_options(weft_flags INTERFACE LINKER:-z,relro LINKER:-z,now)  # what is imported cannot be overwritten
 endif()
 if(CMAKE_SYSTEM_NAME STREQUAL "Linux" AND NOT WEFT_SANITIZE)  # readers of hostile files; a slip ends the program at once
+  # FORTIFY needs an optimising compiler.
+  set(plain $<OR:$<CONFIG:Debug>,$<BOOL:$<TARGET_PROPERTY:WEFT_PLAIN_CODE>>>)
   target_compile_options(weft_flags INTERFACE -fstack-protector-strong
-                         $<$<NOT:$<CONFIG:Debug>>:-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2>)
+                         $<IF:${plain},-U_FORTIFY_SOURCE,-U_FORTIFY_SOURCE$<SEMICOLON>-D_FORTIFY_SOURCE=2>)
 endif()
 if(WEFT_SANITIZE)
   target_compile_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE} -fno-sanitize-recover=all

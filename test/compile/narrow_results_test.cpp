@@ -37,8 +37,9 @@ class NarrowResults : public testing::Test {
     request.may_overwrite.assign(outputs.size(), nullptr);
     compiler::Compiled result = compiler::compile(request, target_, settings);
     // Gradients of attention are interleaved in one tensor, so their ranges overlap although their elements do not.
-    if (const std::string broken = broken_promise(result, target_); !broken.ends_with("writes overlapping ranges"))
+    if (const std::string broken = broken_promise(result, target_); !broken.ends_with("writes overlapping ranges")) {
       EXPECT_EQ(broken, "") << kernel::to_string(result.plan);
+    }
     return result;
   }
 

@@ -185,11 +185,12 @@ TEST(Vmap, GradientsOfEveryRowAreThoseOfALoop) {
 
 TEST(Vmap, EachRowSaysHowItIsBatched) {
   for (const graph::OpRow* row : graph::op_rows())
-    if (autograd::batching_of(*row) == autograd::Batching::looped)
+    if (autograd::batching_of(*row) == autograd::Batching::looped) {
       EXPECT_TRUE(row->family == "random" || row->family == "optimizer" || row->family == "cache" ||
                   row->family == "packed" || row->family == "custom" || row->family == "generation" ||
                   row->family == "gradient")
           << row->name << " of " << row->family << " is computed example by example; give it a rule in batching.cpp";
+    }
 }
 
 TEST(Vmap, AxesOfArgumentsAndResults) {

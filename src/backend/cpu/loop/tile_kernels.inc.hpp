@@ -134,18 +134,36 @@ constexpr int kIndexOf = at(std::is_same_v<T, Byte> ? DType::boolean : dtype_of<
 
 constexpr int at(Op op) { return static_cast<int>(op); }
 
+/// The signed integers of T's width. Where only bits matter, T has their kernels, so that each is compiled once.
 template <class T>
-void fill_comparisons(TileTable& table) {
-  constexpr int t = kIndexOf<T>;
+using Bits = Signed<static_cast<int>(sizeof(T))>;
+template <class T>
+constexpr bool kIsInteger = std::is_integral_v<T> && !std::is_same_v<T, Byte>;
+template <class T>
+using Equal = std::conditional_t<kIsInteger<T>, Bits<T>, T>;  // == and sums that wrap know no sign
+
+template <class T>
+void fill_equal(TileTable& table, int t) {
   using X = Native<T>;
   table.map[at(Op::eq)][t] = tile<Byte, T, T>([](X a, X b) { return to_bools<T>(a == b); });
   table.map[at(Op::ne)][t] = tile<Byte, T, T>([](X a, X b) { return to_bools<T>(a != b); });
+}
+template <class T>
+void fill_select(TileTable& table, int t) {
+  using X = Native<T>;
+  table.map[at(Op::select)][t] =
+      tile<T, Byte, T, T>([](V<Byte, kNative<T>> c, X a, X b) { return to_mask<T>(c) ? a : b; });
+}
+template <class T>
+void fill_comparisons(TileTable& table) {
+  fill_equal<Equal<T>>(table, kIndexOf<T>);
+  fill_select<Bits<T>>(table, kIndexOf<T>);
+  constexpr int t = kIndexOf<T>;
+  using X = Native<T>;
   table.map[at(Op::lt)][t] = tile<Byte, T, T>([](X a, X b) { return to_bools<T>(a < b); });
   table.map[at(Op::le)][t] = tile<Byte, T, T>([](X a, X b) { return to_bools<T>(a <= b); });
   table.map[at(Op::gt)][t] = tile<Byte, T, T>([](X a, X b) { return to_bools<T>(a > b); });
   table.map[at(Op::ge)][t] = tile<Byte, T, T>([](X a, X b) { return to_bools<T>(a >= b); });
-  table.map[at(Op::select)][t] =
-      tile<T, Byte, T, T>([](V<Byte, kNative<T>> c, X a, X b) { return to_mask<T>(c) ? a : b; });
 }
 
 template <class T>
@@ -258,32 +276,43 @@ inline X power_lanes(X a, X b) {
   return a;
 }
 
+/// Operations on the bits of T, which is signed, for it and for the unsigned type of its width.
 template <class T>
-void fill_integer(TileTable& table) {
-  constexpr int t = kIndexOf<T>;
+void fill_wrapping(TileTable& table, int t) {
   using X = Native<T>;
   using W = Native<std::make_unsigned_t<T>>;  // signed lanes may not overflow
   constexpr auto kPlaces = static_cast<std::make_unsigned_t<T>>(8 * sizeof(T) - 1);
   const auto unary = [&]<class Function>(Op op, Function f) { table.map[at(op)][t] = tile<T, T>(f); };
   const auto binary = [&]<class Function>(Op op, Function f) { table.map[at(op)][t] = tile<T, T, T>(f); };
   unary(Op::neg, [](X x) { return (X) - (W)x; });
-  unary(Op::abs, [](X x) { return std::is_signed_v<T> ? (X)(x < T{0} ? -(W)x : (W)x) : x; });
-  unary(Op::sign, [](X x) { return (X)((W)(x != T{0}) & ((W)(x < T{0}) | std::make_unsigned_t<T>{1})); });
   unary(Op::bit_not, [](X x) { return ~x; });
   for (const Op same : {Op::floor, Op::ceil, Op::round, Op::trunc}) unary(same, [](X x) { return x; });
   table.map[at(Op::is_nan)][t] = tile<Byte, T>([](X x) { return to_bools<T>(x != x); });
   binary(Op::add, [](X a, X b) { return (X)((W)a + (W)b); });
   binary(Op::sub, [](X a, X b) { return (X)((W)a - (W)b); });
   binary(Op::mul, [](X a, X b) { return (X)((W)a * (W)b); });
+  binary(Op::bit_and, [](X a, X b) { return a & b; });
+  binary(Op::bit_or, [](X a, X b) { return a | b; });
+  binary(Op::bit_xor, [](X a, X b) { return a ^ b; });
+  binary(Op::shl, [](X a, X b) { return (X)((W)a << ((W)b & kPlaces)); });
+}
+
+template <class T>
+void fill_integer(TileTable& table) {
+  fill_wrapping<Bits<T>>(table, kIndexOf<T>);
+  constexpr int t = kIndexOf<T>;
+  using X = Native<T>;
+  using W = Native<std::make_unsigned_t<T>>;
+  constexpr auto kPlaces = static_cast<std::make_unsigned_t<T>>(8 * sizeof(T) - 1);
+  const auto unary = [&]<class Function>(Op op, Function f) { table.map[at(op)][t] = tile<T, T>(f); };
+  const auto binary = [&]<class Function>(Op op, Function f) { table.map[at(op)][t] = tile<T, T, T>(f); };
+  unary(Op::abs, [](X x) { return std::is_signed_v<T> ? (X)(x < T{0} ? -(W)x : (W)x) : x; });
+  unary(Op::sign, [](X x) { return (X)((W)(x != T{0}) & ((W)(x < T{0}) | std::make_unsigned_t<T>{1})); });
   binary(Op::div, [](X a, X b) { return divide_lanes(a, b); });
   binary(Op::rem, [](X a, X b) { return remainder_lanes(a, b); });
   binary(Op::pow, [](X a, X b) { return power_lanes(a, b); });
   binary(Op::min, [](X a, X b) { return b < a ? b : a; });
   binary(Op::max, [](X a, X b) { return b > a ? b : a; });
-  binary(Op::bit_and, [](X a, X b) { return a & b; });
-  binary(Op::bit_or, [](X a, X b) { return a | b; });
-  binary(Op::bit_xor, [](X a, X b) { return a ^ b; });
-  binary(Op::shl, [](X a, X b) { return (X)((W)a << ((W)b & kPlaces)); });
   binary(Op::shr, [](X a, X b) { return (X)(a >> (X)((W)b & kPlaces)); });
 }
 
@@ -349,17 +378,16 @@ inline To cast_lane(From x) {
   }
 }
 template <class To, class From>
-void fill_cast(TileTable& table) {
+constexpr TileFunction cast_kernel() {
   constexpr int N = kLanesOf<To, From>;
-  TileFunction& slot = table.cast[kIndexOf<From>][kIndexOf<To>];
   if constexpr (std::is_same_v<To, From>) {
-    slot = tile<To, From>([](V<From, N> x) { return x; });
+    return tile<To, From>([](V<From, N> x) { return x; });
   } else if constexpr (std::is_same_v<To, Byte> && !std::is_same_v<From, Byte>) {
-    slot = tile<To, From>([](V<From, N> x) { return to_bools<From>(x != From{0}); });
+    return tile<To, From>([](V<From, N> x) { return to_bools<From>(x != From{0}); });
   } else if constexpr (sizeof(To) == sizeof(From) && std::is_integral_v<To> && std::is_integral_v<From>) {
-    slot = tile<To, From>([](V<From, N> x) { return (V<To, N>)x; });
+    return tile<To, From>([](V<From, N> x) { return (V<To, N>)x; });
   } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
-    slot = tile<To, From>([](V<From, N> x) {
+    return tile<To, From>([](V<From, N> x) {
       if constexpr (sizeof(To) == 8) {
         To lanes[N];  // a vector filled lane by lane makes GCC 12 give up
         for (int i = 0; i < N; ++i) lanes[i] = cast_lane<To>(x[i]);
@@ -371,8 +399,19 @@ void fill_cast(TileTable& table) {
       }
     });
   } else {
-    slot = tile<To, From>([](V<From, N> x) { return __builtin_convertvector(x, V<To, N>); });
+    return tile<To, From>([](V<From, N> x) { return __builtin_convertvector(x, V<To, N>); });
   }
+}
+/// Integers that become integers keep their low bits, and the sign of a number that gets no wider does not matter.
+template <class To, class From>
+void fill_cast(TileTable& table) {
+  using Result = std::conditional_t<std::is_integral_v<From>, Equal<To>, To>;
+  using Operand = std::conditional_t<std::is_integral_v<To> && sizeof(To) <= sizeof(From), Equal<From>, From>;
+  TileFunction& slot = table.cast[kIndexOf<From>][kIndexOf<To>];
+  if constexpr (std::is_same_v<To, From>)
+    slot = cast_kernel<Bits<To>, Bits<To>>();
+  else
+    slot = cast_kernel<Result, Operand>();
 }
 template <class From>
 void fill_casts(TileTable& table) {
@@ -649,7 +688,7 @@ TileTable make_tile_table() {
     (fill_comparisons<T>(table), ...);
     (fill_casts<T>(table), ...);
     (fill_reductions<T>(table), ...);
-    ((table.stream[kIndexOf<T>] = stream_rows<T>), ...);
+    ((table.stream[kIndexOf<T>] = stream_rows<Bits<T>>), ...);
   };
   all(float{}, double{}, std::int32_t{}, std::uint32_t{}, std::int64_t{}, std::uint64_t{}, Byte{});
   table.attention_f32 = attention_parts_of<float>();

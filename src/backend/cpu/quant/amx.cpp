@@ -33,7 +33,7 @@ struct Tiles {
 
 namespace avx512 {
 const QuantKernels& quant_amx() {
-  static const QuantKernels kernels = with_tiles<QuantAvx512, Tiles>(kQuantVnni, "amx");
+  static const QuantKernels kernels = with_tiles<QuantAvx512, Tiles>(quant_vnni(), "amx");
   return kernels;
 }
 }  // namespace avx512

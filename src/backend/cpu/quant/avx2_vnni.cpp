@@ -15,7 +15,10 @@ struct Vector : QuantAvx2 {
 }  // namespace
 
 namespace avx2 {
-const QuantKernels kQuantVnni = make_quant_kernels<Vector>();
+const QuantKernels& quant_vnni() {
+  static const QuantKernels kernels = with_eight_bit<Vector>(kQuant);
+  return kernels;
 }
+}  // namespace avx2
 }  // namespace weft::cpu
 #endif

@@ -16,7 +16,10 @@ struct Vector : QuantAvx512 {
 }  // namespace
 
 namespace avx512 {
-const QuantKernels kQuantVnni = make_quant_kernels<Vector>();
+const QuantKernels& quant_vnni() {
+  static const QuantKernels kernels = with_eight_bit<Vector>(kQuant);
+  return kernels;
 }
+}  // namespace avx512
 }  // namespace weft::cpu
 #endif

@@ -60,10 +60,12 @@ namespace baseline {
 extern const QuantKernels kQuant;
 }
 namespace avx2 {
-extern const QuantKernels kQuant, kQuantVnni;
-}
+extern const QuantKernels kQuant;
+const QuantKernels& quant_vnni();  // only its eight-bit kernels are others
+}  // namespace avx2
 namespace avx512 {
-extern const QuantKernels kQuant, kQuantVnni;
+extern const QuantKernels kQuant;
+const QuantKernels& quant_vnni();
 const QuantKernels& quant_amx();
 }  // namespace avx512
 

@@ -55,10 +55,10 @@ const Available& available() {
 #if defined(__x86_64__)
     if (best_isa() >= Isa::avx2 && __builtin_cpu_supports("f16c")) {
       a.add(avx2::kQuant);
-      if (__builtin_cpu_supports("avxvnni")) a.add(avx2::kQuantVnni);
+      if (__builtin_cpu_supports("avxvnni")) a.add(avx2::quant_vnni());
       if (best_isa() >= Isa::avx512) {
         a.add(avx512::kQuant);
-        if (__builtin_cpu_supports("avx512vnni")) a.add(avx512::kQuantVnni);
+        if (__builtin_cpu_supports("avx512vnni")) a.add(avx512::quant_vnni());
         if (best_isa() >= Isa::amx) a.add(avx512::quant_amx());
       }
     }
@@ -228,7 +228,7 @@ const QuantKernels& quant_kernels() {
   if (isa() == best_isa()) return *all.back();
 #if defined(__x86_64__)
   // If a lower set than the best is named, only that set is used, without later extensions.
-  if (isa() >= Isa::avx512) return __builtin_cpu_supports("avx512vnni") ? avx512::kQuantVnni : avx512::kQuant;
+  if (isa() >= Isa::avx512) return __builtin_cpu_supports("avx512vnni") ? avx512::quant_vnni() : avx512::kQuant;
   if (isa() == Isa::avx2 && all.size() > 1) return avx2::kQuant;
 #endif
   return baseline::kQuant;

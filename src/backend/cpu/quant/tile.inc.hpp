@@ -354,7 +354,7 @@ void tile_plain(const QuantTile& tile) {
 // --- The table.
 
 template <class V, int kType, int kHeight>
-constexpr void fill_quant(QuantKernels& kernels) {
+constexpr void fill_exact(QuantKernels& kernels) {
   constexpr QuantFormat f = quant_format(kQuantTypes[kType]);
   if constexpr (V::kExactHeights[kHeight] > 0) {
     if constexpr (f.is_plain()) {
@@ -363,29 +363,46 @@ constexpr void fill_quant(QuantKernels& kernels) {
       kernels.exact[kType][kHeight] = tile_exact<V, f, V::kExactHeights[kHeight]>;
     }
   }
+  if constexpr (kHeight + 1 < kQuantHeights) {
+    fill_exact<V, kType, kHeight + 1>(kernels);
+  } else if constexpr (kType + 1 < kQuantTypeCount) {
+    fill_exact<V, kType + 1, 0>(kernels);
+  }
+}
+
+template <class V, int kType, int kHeight>
+constexpr void fill_eight_bit(QuantKernels& kernels) {
+  constexpr QuantFormat f = quant_format(kQuantTypes[kType]);
   if constexpr (V::kEightBitHeights[kHeight] > 0 && !f.is_plain())
     kernels.eight_bit[kType][kHeight] = tile_eight_bit<V, f, V::kEightBitHeights[kHeight]>;
   if constexpr (kHeight + 1 < kQuantHeights) {
-    fill_quant<V, kType, kHeight + 1>(kernels);
+    fill_eight_bit<V, kType, kHeight + 1>(kernels);
   } else if constexpr (kType + 1 < kQuantTypeCount) {
-    fill_quant<V, kType + 1, 0>(kernels);
+    fill_eight_bit<V, kType + 1, 0>(kernels);
   }
+}
+
+/// `kernels` with the eight-bit ones of V in place of its own.
+template <class V>
+constexpr QuantKernels with_eight_bit(QuantKernels kernels) {
+  kernels.name = V::kName;
+  for (int i = 0; i < kQuantHeights; ++i) kernels.eight_bit_heights[i] = V::kEightBitHeights[i];
+  kernels.has_dot = V::kHasDot;
+  for (auto& heights : kernels.eight_bit)
+    for (auto& tile : heights) tile = nullptr;
+  fill_eight_bit<V, 0, 0>(kernels);
+  return kernels;
 }
 
 template <class V>
 constexpr QuantKernels make_quant_kernels() {
   QuantKernels kernels{};
-  kernels.name = V::kName;
-  for (int i = 0; i < kQuantHeights; ++i) {
-    kernels.eight_bit_heights[i] = V::kEightBitHeights[i];
-    kernels.exact_heights[i] = V::kExactHeights[i];
-  }
-  fill_quant<V, 0, 0>(kernels);
+  for (int i = 0; i < kQuantHeights; ++i) kernels.exact_heights[i] = V::kExactHeights[i];
+  fill_exact<V, 0, 0>(kernels);
   kernels.pack_eight_bit[0] = pack_eight_bit<false>;
   kernels.pack_eight_bit[1] = pack_eight_bit<true>;
-  kernels.has_dot = V::kHasDot;
   kernels.pack_exact = pack_exact;
-  return kernels;
+  return with_eight_bit<V>(kernels);
 }
 
 }  // namespace

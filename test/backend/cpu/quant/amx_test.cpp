@@ -114,7 +114,7 @@ TEST_P(QuantAmx, PlayedTilesGiveTheBitsOfVectors) {
 
 TEST_P(QuantAmx, TilesGiveTheBitsOfVectors) {
 #if defined(__x86_64__)
-  if (best_isa() >= Isa::amx) return expect_same_bits(GetParam(), avx512::quant_amx(), avx512::kQuantVnni);
+  if (best_isa() >= Isa::amx) return expect_same_bits(GetParam(), avx512::quant_amx(), avx512::quant_vnni());
 #endif
   GTEST_SKIP() << "this processor has no AMX";
 }
