@@ -354,6 +354,13 @@ constexpr WgslFunction kFunctions[] = {
   return log_f32(1f + x);
 }
 )"},
+    // ln(1 + x) for x in [0, 1] without a branch: 2 atanh(x / (2 + x)), within 2 units in the last place.
+    {"log1p_of_part_f32", {}, R"(fn log1p_of_part_f32(x: f32) -> f32 {
+  let s = x / (2f + x);
+  let z = s * s;
+  return 2f * s * fma(z, fma(z, fma(z, fma(z, 0.14087328f, 0.13980709f), 0.20012426f), 0.33333158f), 1f);
+}
+)"},
     // x = quadrant * pi/2 + r with |r| <= pi/4, for |x|: 96 bits of 2/pi, chosen by x's exponent, times its mantissa.
     {"reduce_angle", {"nan_f32", "mul_wide"}, R"(struct Angle { r: f32, quadrant: u32 }
 fn reduce_angle(x: f32) -> Angle {

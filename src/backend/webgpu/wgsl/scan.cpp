@@ -74,7 +74,7 @@ class ScanWriter {
       const std::string text = fmt::format(
           "let top = {}(a0, b0); let is_top = (bitcast<u32>(top) & 0x7f800000u) == 0x7f800000u; "
           "r0 = select(top + {}({}(select(-abs(a0 - b0), 0f, is_top))), top, is_top);",
-          helpers.use("max_f32"), helpers.use("log1p_f32"), helpers.use("exp_f32"));
+          helpers.use("max_f32"), helpers.use("log1p_of_part_f32"), helpers.use("exp_f32"));
       return {{"f32"}, {fmt::format("(-{}())", helpers.use("inf_f32"))}, text};
     }
     const bool largest = &row == &graph::cummax_row();
