@@ -17,7 +17,8 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(gemm_avx512_flags ${gemm_flags} -mavx512f -mavx512dq -mavx512bw -mavx512vl -mfma
       -Wno-uninitialized -Wno-maybe-uninitialized)  # GCC 12 warns inside its own intrinsics
   set_property(SOURCE ${cpu_folder}/gemm_avx512.cpp APPEND PROPERTY COMPILE_OPTIONS ${gemm_avx512_flags})
-  set_property(SOURCE ${cpu_folder}/gemm_avx512_bf16.cpp APPEND PROPERTY COMPILE_OPTIONS ${gemm_avx512_flags} -mavx512bf16)
+  set_property(SOURCE ${cpu_folder}/gemm_avx512_bf16.cpp ${cpu_folder}/gemm_amx.cpp APPEND PROPERTY COMPILE_OPTIONS
+               ${gemm_avx512_flags} -mavx512bf16)
 endif()
 set_property(SOURCE ${cpu_folder}/gemm_baseline.cpp APPEND PROPERTY COMPILE_OPTIONS ${gemm_flags})
 set(tile_flags -O3 -fno-math-errno -fno-trapping-math -Wno-psabi -Wno-uninitialized -Wno-maybe-uninitialized)

@@ -53,7 +53,7 @@ const GemmKernels<double>* kernels_for(Isa isa, double) {
 
 const GemmKernels<float>& kernels_for(const GemmArgs<float>& args) {
 #if defined(__x86_64__)
-  if (takes_pairs(args)) return avx512::kGemmBf16;
+  if (takes_pairs(args)) return isa() >= Isa::amx && args.a.view == nullptr ? avx512::gemm_amx() : avx512::kGemmBf16;
 #endif
   return *kernels_for(isa(), float{});
 }
@@ -158,6 +158,7 @@ Split split(const GemmArgs<T>& args, const GemmKernels<T>& kernels) {
   s.shares_b = args.batch == 1 && s.panels >= kSharedPanels && s.row_tiles > 1 && (must_pack_b || is_large) &&
                depth * args.n * kSize > kBlockBytes;
   s.by_block = s.shares_b && depth * args.n * kSize > kSharedBytesMax;
+  s.pack_a = s.pack_a || (kernels.reads_rows_only() && args.a.column != 1);
   // If threads share A, or a task uses it with all tiles of a shared B, it is converted once.
   s.pack_a = s.pack_a || (args.a.narrow && s.shares_b);
   s.shares_a = s.by_block && s.pack_a;
@@ -170,6 +171,7 @@ Split split(const GemmArgs<T>& args, const GemmKernels<T>& kernels) {
   const int64_t depth_max = s.shares_b ? std::min(kDepthMax, kSharedBlockBytes / (s.tile_columns * kSize))
                                        : std::clamp<int64_t>(kBlockBytes / (width * kSize), 128, kDepthMax);
   s.depth_block = ceil_divide(depth, std::max<int64_t>(1, ceil_divide(depth, depth_max)));
+  if (kernels.depth_step > 1) s.depth_block = ceil_divide(s.depth_block, kernels.depth_step) * kernels.depth_step;
   s.keeps_b = !s.shares_b && s.pack_b && s.row_tiles > 1 && depth * s.tile_columns * kSize <= kPackedBytesMax;
   s.keeps_all =
       s.keeps_b && s.column_tiles <= kKeptTiles && depth * s.tile_columns * s.column_tiles * kSize <= kPackedBytesMax;
@@ -494,6 +496,21 @@ class Product {
     }
   }
 
+  /// Rows of A, `count` of them, from columns `stride` apart: through blocks of a vector by a vector.
+  void pack_rows(const GemmSource<T>& source, int64_t k, int64_t depth, int64_t count, int64_t from, int64_t stride,
+                 T* to, int64_t to_stride) const {
+    constexpr int64_t kSide = 16;
+    alignas(64) T across[kSide * kSide], along[kSide * kSide];
+    for (int64_t row = 0; row < count; row += kSide)
+      for (int64_t done = 0; done < depth; done += kSide) {
+        const int64_t size = std::min(kSide, depth - done), rows = std::min(kSide, count - row);
+        pack(source, k + done, size, rows, from + row + done * unit_ * stride, stride, across, kSide);
+        kernels_.pack_transposed(rows, static_cast<int>(size), across, kSide, along, kSide);
+        for (int64_t r = 0; r < rows; ++r)
+          std::memcpy(to + (row + r) * to_stride + done, along + r * kSide, static_cast<std::size_t>(size) * sizeof(T));
+      }
+  }
+
   /// Packs columns of A, of those in `depth`, for these panels, panel after panel; each holds depth.size() columns.
   void pack_a(int64_t batch, Range depth, Range columns_of_a, Range panels, T* to) const {
     const int64_t width = packed_width(kernels_.rows);
@@ -503,14 +520,22 @@ class Product {
                                        to + (columns_of_a.begin - depth.begin) * width, width);
       return;
     }
-    const int64_t step = args_.a.column == 1 ? columns_of_a.size() : kPackRows;
+    const int64_t step = args_.a.column == 1          ? columns_of_a.size()
+                         : kernels_.reads_rows_only() ? kPackDepth
+                                                      : kPackRows;
     for (int64_t k = columns_of_a.begin; k < columns_of_a.end; k += step) {
       const int64_t size = std::min(step, columns_of_a.end - k);
       for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
         const Range rows = rows_of(panel);
         const int64_t from = place_in_a(batch, rows.begin, k);
         T* panel_to = to + ((panel - panels.begin) * depth.size() + k - depth.begin) * width;
-        if (args_.a.column == 1) {
+        if (kernels_.reads_rows_only()) {
+          T* row_to = to + (panel - panels.begin) * depth.size() * width + k - depth.begin;
+          if (args_.a.column == 1)
+            copy(args_.a, k, rows.size(), size, from, args_.a.row, row_to, depth.size());
+          else
+            pack_rows(args_.a, k, size, rows.size(), from, args_.a.column, row_to, depth.size());
+        } else if (args_.a.column == 1) {
           pack_transposed(args_.a, k, size, rows.size(), from, args_.a.row, panel_to, width);
         } else {
           pack(args_.a, k, size, rows.size(), from, args_.a.column, panel_to, width);
@@ -585,7 +610,9 @@ class Product {
           const T* panel_a = packs ? packed_a + (panel - group.begin) * a_width * depth.size()
                                    : given_a + (panel - panels.begin) * a_width * depth.size();
           const bool asks = packs && panel + 1 < panels.end && by_row && a != nullptr;
-          run_panel(batch, depth, rows, columns, kernels_.by_depth, panel_a, a_width, packed_b,
+          const bool in_rows = kernels_.reads_rows_only();
+          run_panel(batch, depth, rows, columns, in_rows ? kernels_.by_row : kernels_.by_depth, panel_a,
+                    in_rows ? depth.size() : a_width, packed_b,
                     asks ? a + place_in_a(batch, rows.end, depth.begin) / unit_ : nullptr);
         } else if (converts) {
           const T* panel_a = by_row ? packed_a : packed_a + (rows.begin - rows_of(group.begin).begin);
@@ -618,6 +645,7 @@ class Product {
         ceil_divide(ceil_divide(depth.size(), kLine), ceil_divide(columns.size(), strip)) * kLine;
     const int64_t next_row = args_.a.row / unit_;
     int64_t ahead_begin = 0, ahead_end = std::min(depth.size(), ahead_step);
+    if (kernels_.begin_panel != nullptr) kernels_.begin_panel(static_cast<int>(rows.size()));
     for (int64_t j = columns.begin; j < columns.end; j += strip) {
       const int64_t count = std::min(strip, columns.end - j);
       const int vectors = static_cast<int>(ceil_divide(count, lanes));
@@ -635,6 +663,7 @@ class Product {
                                                          args_.c.row, last, accumulate);
       if (packed_b != nullptr) packed_b += width * depth.size();
     }
+    if (kernels_.end_panel != nullptr) kernels_.end_panel();
   }
 
   const GemmArgs<T>& args_;

@@ -7,7 +7,7 @@
 
 namespace weft::cpu {
 
-inline constexpr int kGemmRowsMax = 16;
+inline constexpr int kGemmRowsMax = 32;
 inline constexpr int kGemmVectors = 2;
 inline constexpr int kGemmAhead = 12;     // rows that a kernel prefetches ahead
 inline constexpr int kGemmAheadOfC = 48;  // steps before the last when it begins to prefetch C
@@ -51,6 +51,14 @@ struct GemmKernels {
   /// from[(2 * p + 1) * stride + j], or 0 past the last of `rows`, in its high ones. Otherwise like `pack`.
   void (*interleave)(std::int64_t pairs, std::int64_t rows, int count, const std::uint16_t* from, std::int64_t stride,
                      T* to, std::int64_t to_stride);
+
+  /// Set if tiles of A need a configuration for the rows of a panel: called before and after the tiles of one panel. Then
+  /// there are only tiles by_row, and blocks of k are multiples of depth_step where they can be.
+  void (*begin_panel)(int rows);
+  void (*end_panel)();
+  std::int64_t depth_step;
+
+  bool reads_rows_only() const { return begin_panel != nullptr; }
 };
 
 namespace baseline {
@@ -65,6 +73,7 @@ namespace avx512 {
 extern const GemmKernels<float> kGemmF32;
 extern const GemmKernels<double> kGemmF64;
 extern const GemmKernels<float> kGemmBf16;
+const GemmKernels<float>& gemm_amx();
 }  // namespace avx512
 
 }  // namespace weft::cpu

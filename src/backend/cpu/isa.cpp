@@ -40,11 +40,11 @@ Isa isa_from_environment() {
 /// Tiles are 8 KiB of state for each thread: Linux grants them once to a process that asks, for all its threads.
 bool may_use_tiles() {
 #if defined(__linux__)
-  constexpr unsigned kTile = 1u << 24, kInt8 = 1u << 25;
-  constexpr unsigned kSavedState = 3u << 17;  // the operating system keeps a thread's tiles
+  constexpr unsigned kNeeded = 1u << 22 | 1u << 24 | 1u << 25;  // bf16, tiles, 8-bit integers
+  constexpr unsigned kSavedState = 3u << 17;                    // the operating system keeps a thread's tiles
   constexpr long kRequestPermission = 0x1023, kTileData = 18;
   unsigned a = 0, b = 0, c = 0, d = 0;
-  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & kTile) == 0 || (d & kInt8) == 0) return false;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & kNeeded) != kNeeded) return false;
   unsigned low = 0, high = 0;
   asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   return (low & kSavedState) == kSavedState && syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;

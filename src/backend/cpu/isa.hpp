@@ -4,7 +4,7 @@
 namespace weft::cpu {
 
 /// Each includes all sets before it. `avx2` means AVX2 with FMA and F16C, `avx512` AVX-512 F, DQ, BW and VL (and VNNI where it
-/// is), `avx512_bf16` AVX-512 VNNI and BF16, `amx` tiles of eight-bit integers.
+/// is), `avx512_bf16` AVX-512 VNNI and BF16, `amx` tiles of eight-bit integers and bf16.
 enum class Isa { baseline, avx2, avx512, avx512_bf16, amx };
 
 /// The best this processor and its operating system can run.

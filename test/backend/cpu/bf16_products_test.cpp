@@ -122,11 +122,11 @@ void expect_product(const Case& c, bool exact, Draw draw) {
   for (const float x : result) ASSERT_EQ(x, kGuard);
 }
 
-class Bf16Products : public testing::Test {
+class Bf16Products : public testing::TestWithParam<Isa> {
  protected:
   void SetUp() override {
-    if (best_isa() < Isa::avx512_bf16) GTEST_SKIP() << "this processor has no AVX-512 BF16";
-    set_isa(best_isa());
+    if (best_isa() < GetParam()) GTEST_SKIP() << "this processor has no " << name(GetParam());
+    set_isa(GetParam());
   }
   double real() { return std::normal_distribution<double>()(random_); }
   double integer() { return std::uniform_int_distribution<int>(-8, 8)(random_); }
@@ -138,7 +138,7 @@ class Bf16Products : public testing::Test {
   std::mt19937 random_{7};
 };
 
-TEST_F(Bf16Products, EverySizeUpTo200InEveryLayout) {
+TEST_P(Bf16Products, EverySizeUpTo200InEveryLayout) {
   const int64_t others[] = {1, 2, 15, 31, 33, 64};
   std::size_t next = 0;
   const auto other = [&] { return others[next++ * 7 % 6]; };
@@ -154,7 +154,7 @@ TEST_F(Bf16Products, EverySizeUpTo200InEveryLayout) {
       }
 }
 
-TEST_F(Bf16Products, BatchesAndSums) {
+TEST_P(Bf16Products, BatchesAndSums) {
   for (const bool a_turned : {false, true})
     for (const bool b_turned : {false, true})
       for (const int64_t padding : {0, 1, 2}) {
@@ -164,7 +164,7 @@ TEST_F(Bf16Products, BatchesAndSums) {
       }
 }
 
-TEST_F(Bf16Products, LargeOnesInEveryWayToSplit) {
+TEST_P(Bf16Products, LargeOnesInEveryWayToSplit) {
   set_thread_count(3);
   const auto draw = [this] { return integer(); };
   for (const bool a_turned : {false, true})
@@ -179,7 +179,7 @@ TEST_F(Bf16Products, LargeOnesInEveryWayToSplit) {
   expect_product({1, 910, 2100, 2081, false, false}, true, draw);
 }
 
-TEST_F(Bf16Products, AnyNumberOfThreadsGivesTheSameBits) {
+TEST_P(Bf16Products, AnyNumberOfThreadsGivesTheSameBits) {
   for (const Case& c :
        {Case{1, 130, 300, 257, false, true}, {1, 40, 40, 4099, true, false}, {7, 33, 31, 65, true, true}}) {
     const auto draw = [this] { return real(); };
@@ -213,7 +213,7 @@ float sum_of(double a0, double b0, double a1 = 0, double b1 = 0) {
   return c;
 }
 
-TEST_F(Bf16Products, SpecialValues) {
+TEST_P(Bf16Products, SpecialValues) {
   const double infinity = std::numeric_limits<double>::infinity(), nan = std::nan("");
   EXPECT_EQ(sum_of(infinity, 2), infinity);
   EXPECT_EQ(sum_of(infinity, -2, 3, 4), -infinity);
@@ -233,7 +233,7 @@ TEST_F(Bf16Products, SpecialValues) {
   EXPECT_EQ(sum_of(0x1p-100, 0x1p-27), 0x1p-127f);
 }
 
-TEST_F(Bf16Products, NaNAndInfinityStayInTheirRowsAndColumns) {
+TEST_P(Bf16Products, NaNAndInfinityStayInTheirRowsAndColumns) {
   constexpr int64_t m = 29, n = 37, k = 33;
   const auto draw = [this] { return integer(); };
   for (const bool turned : {false, true}) {
@@ -253,6 +253,9 @@ TEST_F(Bf16Products, NaNAndInfinityStayInTheirRowsAndColumns) {
         EXPECT_EQ(std::isnan(c[static_cast<std::size_t>(i * n + j)]), i == 3 || j == 36) << i << " " << j;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Sets, Bf16Products, testing::Values(Isa::avx512_bf16, Isa::amx),
+                         [](const auto& info) { return std::string(name(info.param)); });
 
 }  // namespace
 }  // namespace weft::cpu::bf16_products_test
