@@ -135,17 +135,33 @@ void Tensor::copy_to(void* out, std::size_t bytes) const {
   backend.download(*runtime::buffer_of(*node_), 0, numel(), dtype(), out);
 }
 
+namespace {
+
+/// Memory of the host for the elements of a tensor; the standard's exceptions name neither the tensor nor the size.
+template <class T>
+std::vector<T> host_values(const Tensor& x) {
+  try {
+    return std::vector<T>(static_cast<std::size_t>(x.numel()));
+  } catch (const std::exception&) {
+    throw DeviceError(fmt::format("to_vector: there is no memory for the {} bytes of {} {}",
+                                  bytes_of(x.dtype(), static_cast<std::size_t>(x.numel())), name_of(x.dtype()),
+                                  x.shape().to_string()));
+  }
+}
+
+}  // namespace
+
 template <class T>
 std::vector<T> Tensor::to_vector() const {
   if (dtype() != dtype_of<T>)
     throw DTypeError(
         fmt::format("to_vector: the tensor is {}, not {}; cast it", name_of(dtype()), name_of(dtype_of<T>)));
   if constexpr (std::is_same_v<T, bool>) {
-    std::vector<unsigned char> bytes(static_cast<std::size_t>(numel()));
+    auto bytes = host_values<unsigned char>(*this);
     copy_to(bytes.data(), bytes.size());
     return std::vector<bool>(bytes.begin(), bytes.end());
   } else {
-    std::vector<T> values(static_cast<std::size_t>(numel()));
+    auto values = host_values<T>(*this);
     copy_to(values.data(), values.size() * sizeof(T));
     return values;
   }

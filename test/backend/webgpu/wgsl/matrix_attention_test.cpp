@@ -33,7 +33,7 @@ void check_on_matrices(const Attention& a, const MatrixAttentionBlocks& blocks, 
 
 // Small blocks, because emulation is slow: 32 and 16 rows a subgroup, both forms going backward.
 constexpr MatrixAttentionBlocks kWide{{32, 1, 32}, {16, 1, 32, false}, {16, 2, 32, true}};
-constexpr MatrixAttentionBlocks kNarrow{{16, 2, 32}, {16, 2, 16, true}, {16, 1, 16, false}};
+constexpr MatrixAttentionBlocks kNarrowBlocks{{16, 2, 32}, {16, 2, 16, true}, {16, 1, 16, false}};
 struct MatrixTrial {
   const MatrixAttentionBlocks& blocks;
   bool ordered;
@@ -46,14 +46,14 @@ using WgslMatricesAttentionTest = RenderTest;
 TEST_F(WgslMatricesAttentionTest, ForwardAndBackwardAgreeWithTheReference) {
   std::mt19937 random(41);
   const MatrixTrial trials[] = {{kWide, true, {1, 2, 40, 64, 16, true, 1}},
-                                {kNarrow, true, {1, 2, 50, 40, 24, true}},
+                                {kNarrowBlocks, true, {1, 2, 50, 40, 24, true}},
                                 {kWide, false, {1, 1, 50, 70, 24, true}},
-                                {kNarrow, false, {2, 1, 37, 53, 16, false}},
+                                {kNarrowBlocks, false, {2, 1, 37, 53, 16, false}},
                                 {kWide, true, {1, 4, 40, 70, 16, false, 2}},
-                                {kNarrow, true, {1, 2, 64, 64, 32, true}},
-                                {kNarrow, false, {1, 2, 48, 48, 32, true, 0, 0, true}},
+                                {kNarrowBlocks, true, {1, 2, 64, 64, 32, true}},
+                                {kNarrowBlocks, false, {1, 2, 48, 48, 32, true, 0, 0, true}},
                                 {kWide, true, {1, 1, 90, 90, 16, true, 0, 20}},
-                                {kNarrow, true, {1, 2, 60, 80, 16, false, 1, 9}}};
+                                {kNarrowBlocks, true, {1, 2, 60, 80, 16, false, 1, 9}}};
   constexpr std::size_t kQuick = 4;  // as many as fit the time of the quick tests where matrices are emulated
   const bool all = has_real_matrices() || std::getenv("WEFT_TEST_ALL_SHADERS");
   for (const MatrixTrial& trial : std::span(trials).first(all ? std::size(trials) : kQuick)) {
@@ -68,10 +68,11 @@ TEST_F(WgslMatricesAttentionTest, ForwardAndBackwardAgreeWithTheReference) {
 TEST_F(WgslMatricesAttentionTest, MasksSpansAndDroppedShares) {
   using Mask = AttentionExtras::Mask;
   std::mt19937 random(45);
-  const MatrixTrial trials[] = {{kWide, true, {2, 2, 40, 52, 16, true, 1, 30}, {Mask::added, true, true, true, 60}},
-                                {kNarrow, false, {1, 2, 50, 40, 24, false}, {Mask::bools, false, true, false, 99}},
-                                {kNarrow, true, {2, 2, 64, 70, 16, false, 1}, {Mask::none, true, true, true, 0}},
-                                {kWide, false, {1, 2, 48, 48, 32, true}, {Mask::added, true, false, false, 30}}};
+  const MatrixTrial trials[] = {
+      {kWide, true, {2, 2, 40, 52, 16, true, 1, 30}, {Mask::added, true, true, true, 60}},
+      {kNarrowBlocks, false, {1, 2, 50, 40, 24, false}, {Mask::bools, false, true, false, 99}},
+      {kNarrowBlocks, true, {2, 2, 64, 70, 16, false, 1}, {Mask::none, true, true, true, 0}},
+      {kWide, false, {1, 2, 48, 48, 32, true}, {Mask::added, true, false, false, 30}}};
   const bool all = has_real_matrices() || std::getenv("WEFT_TEST_ALL_SHADERS");
   for (const MatrixTrial& trial : std::span(trials).first(all ? std::size(trials) : 1)) {
     SCOPED_TRACE(fmt::format("width {}, {}", trial.shape.width, trial.ordered ? "in order" : "with barriers"));
