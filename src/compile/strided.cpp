@@ -184,6 +184,7 @@ std::optional<AttentionOperand> attention_operand(const Node* node, const PlaceO
 std::optional<ContiguousOperand> contiguous_operand(const Node* node, const PlaceOf& place) {
   const auto s = strided(node, place);
   if (!s) return std::nullopt;
+  if (node->shape.numel() == 0) return ContiguousOperand{s->owner, s->offset};  // nothing is read
   Extent expected = 1;
   for (int d = node->shape.rank() - 1; d >= 0; --d) {
     const auto stride = stride_of(s->axes[static_cast<std::size_t>(d)]);

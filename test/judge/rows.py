@@ -10,6 +10,10 @@ LARGE = 20_000  # elements; software GPUs take minutes for more
 MADE_OF_OTHERS = {"indexing", "layout", "making", "order", "scan", "statistics"}
 
 
+# PyTorch's gradient of ctc_loss holds only where log_softmax made its input; gradcheck and a sum over all paths judge Weft's.
+OTHER_GRADIENTS = {"ctc_loss"}
+
+
 def value_of(attribute):
     return float(attribute) if attribute in ("inf", "-inf", "nan") else attribute
 
@@ -70,7 +74,7 @@ def cases(judge):
                 before = [len(each) for each in lists]
                 try:
                     batch.case(title, op["name"], arrays, reference_of(op, case), attributes,
-                               gradient=case["gradients"], relative=2e-5 if dtype == np.float32 else 1e-11)
+                               gradient=case["gradients"] and op["name"] not in OTHER_GRADIENTS, relative=2e-5 if dtype == np.float32 else 1e-11)
                 except Exception as error:  # of PyTorch: the row's expression does not hold for this case
                     judge.failures.append(f"{title}: {op['names']['torch']} fails: {error}")
                     for each, length in zip(lists, before):

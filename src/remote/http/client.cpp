@@ -9,6 +9,7 @@
 #include <boost/beast/http.hpp>
 
 #include "base/quote.hpp"
+#include "remote/http/stream.hpp"
 
 namespace weft::remote {
 namespace {
@@ -35,11 +36,11 @@ class Exchange {
     const std::stop_callback on_stop(request_.stop, [this] {
       asio::post(context_, [this] {
         resolver_.cancel();
-        stream_.close();
+        stream_.tcp().close();
       });
     });
     connect();
-    if (!request_.url.tls) return talk(stream_);
+    if (!request_.url.tls) return talk();
     asio::ssl::context tls(asio::ssl::context::tls_client);
     beast::error_code error;
     const HttpTls& files = request_.tls;
@@ -53,11 +54,11 @@ class Exchange {
     }
     if (error) throw FileError(fmt::format("TLS: a certificate or key cannot be read: {}", error.message()));
     tls.set_verify_mode(asio::ssl::verify_peer);
-    asio::ssl::stream<beast::tcp_stream&> secure(stream_, tls);
+    Stream::Tls& secure = stream_.use_tls(tls);
     secure.set_verify_callback(asio::ssl::host_name_verification(request_.url.host));
     SSL_set_tlsext_host_name(secure.native_handle(), request_.url.host.c_str());
     check(step([&](auto done) { secure.async_handshake(asio::ssl::stream_base::client, done); }), "agree on TLS with");
-    return talk(secure);
+    return talk();
   }
 
  private:
@@ -65,7 +66,7 @@ class Exchange {
   beast::error_code step(const Start& start) {
     beast::error_code result = asio::error::operation_aborted;
     const auto left = request_.deadline ? *request_.deadline - op::Clock::now() : op::Clock::duration(kPatience);
-    stream_.expires_after(std::max<std::chrono::nanoseconds>(1ms, left));
+    stream_.tcp().expires_after(std::max<std::chrono::nanoseconds>(1ms, left));
     start([&](beast::error_code error, auto&&...) { result = error; });
     context_.restart();
     context_.run();
@@ -94,25 +95,24 @@ class Exchange {
                                     });
           }),
           "find");
-    check(step([&](auto done) { stream_.async_connect(places, done); }), "connect to");
+    check(step([&](auto done) { stream_.tcp().async_connect(places, done); }), "connect to");
     beast::error_code ignored;
-    stream_.socket().set_option(Tcp::no_delay(true), ignored);
+    stream_.tcp().socket().set_option(Tcp::no_delay(true), ignored);
   }
 
-  template <class Stream>
-  HttpReply talk(Stream& stream) {
+  HttpReply talk() {
     http::request<http::string_body> message(http::string_to_verb(request_.method), request_.url.target, 11);
     message.set(http::field::host, request_.url.authority());
     message.set(http::field::connection, "close");
     for (const auto& [name, value] : request_.headers) message.set(name, value);
     message.body() = request_.body;
     if (!request_.body.empty() || request_.method == "POST") message.prepare_payload();
-    check(step([&](auto done) { http::async_write(stream, message, done); }), "send to");
+    check(step([&](auto done) { http::async_write(stream_, message, done); }), "send to");
     beast::flat_buffer buffer;
     http::response_parser<http::buffer_body> parser;
     parser.body_limit(request_.body_bytes_max);
     parser.header_limit(64 << 10);
-    check(step([&](auto done) { http::async_read_header(stream, buffer, parser, done); }), "read the answer of");
+    check(step([&](auto done) { http::async_read_header(stream_, buffer, parser, done); }), "read the answer of");
     HttpReply reply{.status = static_cast<int>(parser.get().result_int())};
     for (const auto& field : parser.get())
       reply.headers.emplace_back(text_of(field.name_string()), text_of(field.value()));
@@ -120,7 +120,7 @@ class Exchange {
     while (!parser.is_done()) {
       parser.get().body().data = piece.data();
       parser.get().body().size = piece.size();
-      auto error = step([&](auto done) { http::async_read_some(stream, buffer, parser, done); });
+      auto error = step([&](auto done) { http::async_read_some(stream_, buffer, parser, done); });
       if (error == http::error::need_buffer) error = {};
       const std::string_view got(piece.data(), piece.size() - parser.get().body().size);
       if (!got.empty()) {
@@ -138,7 +138,7 @@ class Exchange {
   const std::function<bool(const HttpReply&, std::string_view)>& take_;
   asio::io_context context_{1};
   Tcp::resolver resolver_{context_};
-  beast::tcp_stream stream_;
+  Stream stream_;
 };
 
 }  // namespace

@@ -23,6 +23,7 @@
 #include "base/quote.hpp"
 #include "catalogue/frame.hpp"
 #include "remote/http/mcp_sessions.hpp"
+#include "remote/http/stream.hpp"
 #include "weft/error.hpp"
 
 namespace weft::remote {
@@ -81,43 +82,34 @@ class BodyShare {
 class Connection {
  public:
   Connection(Shared& shared, int socket) : shared_(shared), stream_(context_) {
-    stream_.socket().assign(Tcp::v4(), socket);
-    if (shared.tls) secure_.emplace(stream_, *shared.tls);
+    stream_.tcp().socket().assign(Tcp::v4(), socket);
+    if (shared.tls) stream_.use_tls(*shared.tls);
   }
 
   void serve() {
-    if (secure_ && wait(shared_.options.request_time, [&](auto done) {
-          secure_->async_handshake(asio::ssl::stream_base::server, Untransferred{done});
-        }))
+    Stream::Tls* const tls = stream_.tls();
+    if (tls && wait(shared_.options.request_time,
+                    [&](auto done) { tls->async_handshake(asio::ssl::stream_base::server, Untransferred{done}); }))
       return;
     while (serve_one()) {
     }
-    if (secure_) wait(kFarewell, [&](auto done) { secure_->async_shutdown(Untransferred{done}); });
+    if (tls) wait(kFarewell, [&](auto done) { tls->async_shutdown(Untransferred{done}); });
     beast::error_code ignored;
-    stream_.socket().shutdown(Tcp::socket::shutdown_send, ignored);
+    stream_.tcp().socket().shutdown(Tcp::socket::shutdown_send, ignored);
   }
 
  private:
-  // Runs one operation of the stream to its end, or to its time limit.
   // The completion of an operation that transfers nothing.
   template <class Done>
   struct Untransferred {
     Done done;
     void operator()(beast::error_code error) { done(error, 0); }
   };
-  // Calls a function with the stream, which may have TLS.
-  template <class Function>
-  void with_stream(const Function& function) {
-    if (secure_)
-      function(*secure_);
-    else
-      function(stream_);
-  }
-
+  // Runs one operation of the stream to its end, or to its time limit.
   template <class Start>
   beast::error_code wait(std::chrono::milliseconds limit, const Start& start) {
     beast::error_code result = asio::error::operation_aborted;
-    stream_.expires_after(limit);
+    stream_.tcp().expires_after(limit);
     start([&](beast::error_code error, std::size_t) { result = error; });
     context_.restart();
     context_.run();
@@ -132,11 +124,9 @@ class Connection {
     if (buffer_.size() == 0) {
       // A connection may be idle for long between requests, but a request that has begun must arrive soon.
       const auto idle = wait(shared_.options.idle_time, [&](auto done) {
-        with_stream([&](auto& stream) {
-          stream.async_read_some(buffer_.prepare(4096), [&, done](beast::error_code error, std::size_t size) {
-            buffer_.commit(size);
-            done(error, size);
-          });
+        stream_.async_read_some(buffer_.prepare(4096), [&, done](beast::error_code error, std::size_t size) {
+          buffer_.commit(size);
+          done(error, size);
         });
       });
       if (idle) return false;
@@ -146,9 +136,7 @@ class Connection {
       return std::max(
           1ms, std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()));
     };
-    if (const auto error = wait(left(), [&](auto done) {
-          with_stream([&](auto& stream) { http::async_read_header(stream, buffer_, parser, done); });
-        }))
+    if (const auto error = wait(left(), [&](auto done) { http::async_read_header(stream_, buffer_, parser, done); }))
       return refuse(error);
     const Request& head = parser.get();
     keep_alive_ = head.keep_alive();
@@ -168,9 +156,7 @@ class Connection {
                                                                  : 0,
                                               shared_.options.body_bytes_max));
       if (view(head[http::field::expect]) == "100-continue") write_continue();
-      if (const auto error = wait(left(), [&](auto done) {
-            with_stream([&](auto& stream) { http::async_read(stream, buffer_, parser, done); });
-          }))
+      if (const auto error = wait(left(), [&](auto done) { http::async_read(stream_, buffer_, parser, done); }))
         return refuse(error);
       const Request request = parser.release();
       return answer(request);
@@ -223,8 +209,7 @@ class Connection {
 
   void write_continue() {
     http::response<http::empty_body> go_on{http::status::continue_, 11};
-    wait(shared_.options.write_time,
-         [&](auto done) { with_stream([&](auto& stream) { http::async_write(stream, go_on, done); }); });
+    wait(shared_.options.write_time, [&](auto done) { http::async_write(stream_, go_on, done); });
   }
 
   // ---- Routes -----------------------------------------------------------------------------------------------------------------
@@ -389,7 +374,7 @@ class Connection {
 
   bool client_has_gone() {
     // Bytes may wait to be read, of the next request or of the end of TLS, so that reading does not tell.
-    pollfd end{stream_.socket().native_handle(), POLLRDHUP, 0};
+    pollfd end{stream_.tcp().socket().native_handle(), POLLRDHUP, 0};
     return ::poll(&end, 1, 0) > 0;
   }
 
@@ -409,9 +394,8 @@ class Connection {
     response.body() = std::move(body);
     response.prepare_payload();
     log(status);
-    return !wait(shared_.options.write_time, [&](auto done) {
-      with_stream([&](auto& stream) { http::async_write(stream, response, done); });
-    }) && keep_alive_;
+    return !wait(shared_.options.write_time, [&](auto done) { http::async_write(stream_, response, done); }) &&
+           keep_alive_;
   }
 
   bool send_error(int status, const op::OperationError& error) {
@@ -463,9 +447,7 @@ class Connection {
   }
 
   bool write(const std::string& text) {
-    return !wait(shared_.options.write_time, [&](auto done) {
-      with_stream([&](auto& stream) { asio::async_write(stream, asio::buffer(text), done); });
-    });
+    return !wait(shared_.options.write_time, [&](auto done) { asio::async_write(stream_, asio::buffer(text), done); });
   }
 
   void log(int status) {
@@ -477,8 +459,7 @@ class Connection {
 
   Shared& shared_;
   asio::io_context context_{1};
-  beast::tcp_stream stream_;
-  std::optional<asio::ssl::stream<beast::tcp_stream&>> secure_;
+  Stream stream_;
   beast::flat_buffer buffer_;
   bool keep_alive_ = false;
   std::string method_, target_, session_;
