@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "weft/operations/exchange.hpp"
 
 namespace weft::serve {
@@ -25,6 +27,23 @@ op::Envelope Caller::call(std::string_view id, const Value& input, const RemoteC
   return std::move(*first);
 }
 
+namespace {
+
+// What may go wrong on the way to another place, beside what the operation declares.
+void declare_transport_errors(op::Specification& specification) {
+  const op::DeclaredError errors[] = {
+      {.code = "UNAVAILABLE", .description = "the other place cannot be reached, or has no room", .http_status = 503},
+      {.code = "UNAUTHENTICATED", .description = "the other place does not know the token", .http_status = 502},
+      {.code = "TOO_LARGE", .description = "a message is larger than the other place takes", .http_status = 413},
+      {.code = "WORKER_LOST", .description = "the worker died; the call may have had its effect", .http_status = 502}};
+  for (const op::DeclaredError& error : errors)
+    if (std::none_of(specification.errors.begin(), specification.errors.end(),
+                     [&](const op::DeclaredError& known) { return known.code == error.code; }))
+      specification.errors.push_back(error);
+}
+
+}  // namespace
+
 std::size_t from_call(op::Registry& registry, const std::shared_ptr<Caller>& caller) {
   const auto all = caller->operations();
   if (all.empty()) throw op::OperationError("UNAVAILABLE", "nobody answers here, or nobody knows the token");
@@ -33,6 +52,7 @@ std::size_t from_call(op::Registry& registry, const std::shared_ptr<Caller>& cal
     const std::string id = specification.id();
     if (registry.find(id, true)) continue;
     const bool streams = specification.kind == op::Kind::subscription;
+    declare_transport_errors(specification);
     registry.add(std::move(specification), [caller, id, streams](op::Context& call) {
       const RemoteCallOptions options{.deadline = call.deadline(), .stop = call.stop()};
       if (!streams) return caller->call(id, call.input(), options).data;

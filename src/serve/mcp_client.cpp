@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <map>
 #include <mutex>
 #include <set>
+#include <shared_mutex>
 
 #include "base/log.hpp"
 #include "base/quote.hpp"
@@ -23,6 +25,8 @@ using Steady = std::chrono::steady_clock;
 
 constexpr std::size_t kTextMax = 10'000;
 constexpr int kNoMethod = -32601, kBadParams = -32602;
+constexpr int kRenewalsMax = 2;                       // of the session, for one request
+constexpr auto kYear = std::chrono::hours(24 * 365);  // for waits without an end
 
 std::string text_of(const Value& object, std::string_view member) {
   const Value* value = object.find(member);
@@ -72,8 +76,19 @@ Value message_of(std::string_view method, Value params) {
 struct McpClient::State {
   struct Tool {
     std::string name;
-    bool has_output = false;
+    bool has_output = false, may_repeat = false;
   };
+  // Of a request that waits.
+  struct Outcome {
+    Value reply;  // null until it comes
+    std::optional<McpFailure> failure;
+  };
+  struct Asking {
+    Steady::time_point end;
+    bool may_repeat = true;  // running the request twice does no harm
+    bool greets = false;
+  };
+  using Kind = McpFailure::Kind;
 
   State(std::unique_ptr<McpTransport> transport_, const McpClientOptions& options_)
       : options(options_), transport(std::move(transport_)) {}
@@ -81,73 +96,130 @@ struct McpClient::State {
   ~State() { transport.reset(); }  // first, because its threads use the rest
 
   void begin() {
-    transport->start([this](std::string_view message) { take(message); },
-                     [this](std::string reason) {
-                       const std::lock_guard lock(mutex);
-                       gone = std::move(reason);
-                       changed.notify_all();
-                     });
+    transport->start({[this](std::string_view message) { return take(message); },
+                      [this](std::int64_t request, McpFailure failure) {
+                        const std::lock_guard lock(mutex);
+                        if (const auto found = outcomes.find(request); found != outcomes.end())
+                          found->second.failure = std::move(failure);
+                        changed.notify_all();
+                      },
+                      [this](std::string reason) {
+                        const std::lock_guard lock(mutex);
+                        gone = std::move(reason);
+                        changed.notify_all();
+                      }});
+    greet({}, Steady::now() + options.patience);
+  }
+
+  // Begins a session.
+  void greet(const RemoteCallOptions& call, Steady::time_point end) {
     const Value greeting =
         ask("initialize",
             Value::object(
                 {{"protocolVersion", newest_mcp_version()},
                  {"capabilities", Value::Object()},
                  {"clientInfo", Value::object({{"name", "weft"}, {"title", "Weft"}, {"version", options.version}})}}),
-            {});
+            call, {.end = end, .greets = true});
     const std::string version = text_of(greeting, "protocolVersion");
     if (!knows_mcp_version(version))
       throw op::OperationError(
           "UNAVAILABLE", fmt::format("the MCP server speaks version {}, which is not known here", quote(version, 40)));
-    if (const Value* info = greeting.find("serverInfo"); info && info->is_object())
+    if (const Value* info = greeting.find("serverInfo"); info && info->is_object() && sessions == 0)
       space = name_from(text_of(*info, "name"));
     transport->agreed(version);
-    transport->send(Value::object({{"jsonrpc", "2.0"}, {"method", "notifications/initialized"}}).to_json());
+    transport->send(Value::object({{"jsonrpc", "2.0"}, {"method", "notifications/initialized"}}).to_json(), 0);
+    ++sessions;
+  }
+
+  // The server has forgotten session number `old`. One of the threads that notice begins a new one.
+  void renew(int old, const RemoteCallOptions& call, Steady::time_point end) {
+    const std::unique_lock lock(greeting);
+    if (sessions != old) return;
+    transport->forget_session();
+    greet(call, std::min(end, Steady::now() + options.patience));
   }
 
   // The result of a request. Errors: OperationError.
-  Value ask(std::string_view method, Value params, const RemoteCallOptions& call) {
+  Value ask(std::string_view method, const Value& params, const RemoteCallOptions& call, const Asking& asking) {
+    auto pause = options.pause;
+    for (int attempts = 1, renewals = 0;;) {
+      int session = 0;
+      const Outcome outcome = attempt(method, params, call, asking, session);
+      if (!outcome.failure) return result_of(outcome.reply);
+      const McpFailure& failure = *outcome.failure;
+      if (failure.kind == Kind::expired && !asking.greets && ++renewals <= kRenewalsMax) {
+        renew(session, call, asking.end);
+        continue;
+      }
+      if (failure.kind == Kind::unknown && !asking.may_repeat)
+        throw op::OperationError(
+            "UNAVAILABLE", fmt::format("{}; it is not known whether the call has had its effect", failure.reason));
+      if (failure.kind == Kind::refused || failure.kind == Kind::expired)
+        throw op::OperationError("UNAVAILABLE", failure.reason);
+      if (++attempts > options.attempts_max)
+        throw op::OperationError("UNAVAILABLE", fmt::format("{} ({} attempts)", failure.reason, options.attempts_max));
+      const auto wait = std::max(pause, failure.wait.value_or(pause));
+      pause *= 2;
+      const auto until = Steady::now() + wait;
+      if (until > asking.end || wait > options.patience)
+        throw op::OperationError(
+            "UNAVAILABLE", fmt::format("{}; there is no time to ask again in {} ms", failure.reason, wait.count()));
+      std::unique_lock lock(mutex);
+      changed.wait_until(lock, call.stop, until, [] { return false; });
+      if (call.stop.stop_requested()) throw op::OperationError(op::kAborted, "the call was aborted");
+    }
+  }
+
+  // Sends a request once and waits for what becomes of it. Sets `session` to the number of the session. Errors: OperationError.
+  Outcome attempt(std::string_view method, const Value& params, const RemoteCallOptions& call, const Asking& asking,
+                  int& session) {
     std::unique_lock lock(mutex);
     const std::int64_t id = ++last;
-    replies.emplace(id, Value());
+    outcomes.emplace(id, Outcome());
     lock.unlock();
-    const auto forget = [&] {
-      const std::lock_guard guard(mutex);
-      replies.erase(id);
-    };
-    const auto end = call.deadline            ? Steady::now() + (*call.deadline - op::Clock::now())
-                     : method == "tools/call" ? Steady::time_point::max()
-                                              : Steady::now() + options.patience;
     try {
-      Value message = message_of(method, std::move(params));
+      Value message = message_of(method, params);
       message.members().set("id", id);
-      transport->send(message.to_json());
+      std::shared_lock sending(greeting, std::defer_lock);
+      if (!asking.greets) sending.lock();  // not while another thread begins a new session
+      session = sessions;
+      transport->send(message.to_json(), id);
     } catch (...) {
-      forget();
+      lock.lock();
+      outcomes.erase(id);
       throw;
     }
     lock.lock();
-    const auto done = [&] { return !replies[id].is_null() || !gone.empty(); };
-    const auto time = std::min(end, Steady::now() + std::chrono::hours(24 * 365));
-    changed.wait_until(lock, call.stop, time, done);
-    const Value reply = std::move(replies[id]);
-    replies.erase(id);
+    Outcome& outcome = outcomes[id];  // stays where it is while others come and go
+    const auto done = [&] { return !outcome.reply.is_null() || outcome.failure || !gone.empty(); };
+    changed.wait_until(lock, call.stop, std::min(asking.end, Steady::now() + kYear), done);
+    Outcome found = std::move(outcome);
+    outcomes.erase(id);
     const std::string reason = gone;
     lock.unlock();
-    if (reply.is_null()) {
-      if (!reason.empty()) throw op::OperationError("UNAVAILABLE", reason);
-      const bool stopped = call.stop.stop_requested();
-      if (method != "initialize") {
-        try {
-          transport->send(message_of("notifications/cancelled",
-                                     Value::object({{"requestId", id}, {"reason", stopped ? "aborted" : "too late"}}))
-                              .to_json());
-        } catch (const op::OperationError&) {  // then nobody runs the call
-        }
-      }
-      if (stopped) throw op::OperationError(op::kAborted, "the call was aborted");
-      if (call.deadline) throw op::OperationError(op::kTimeout, "the deadline has passed");
-      throw op::OperationError("UNAVAILABLE", fmt::format("the MCP server does not answer {}", method));
+    if (!found.reply.is_null()) {
+      found.failure.reset();
+      return found;
     }
+    if (found.failure) return found;
+    if (!reason.empty()) throw op::OperationError("UNAVAILABLE", reason);
+    const bool stopped = call.stop.stop_requested();
+    if (method != "initialize") {
+      try {
+        transport->send(message_of("notifications/cancelled",
+                                   Value::object({{"requestId", id}, {"reason", stopped ? "aborted" : "too late"}}))
+                            .to_json(),
+                        0);
+      } catch (const op::OperationError&) {  // then nobody runs the call
+      }
+    }
+    transport->drop(id);
+    if (stopped) throw op::OperationError(op::kAborted, "the call was aborted");
+    if (call.deadline) throw op::OperationError(op::kTimeout, "the deadline has passed");
+    throw op::OperationError("UNAVAILABLE", fmt::format("the MCP server does not answer {}", method));
+  }
+
+  static Value result_of(const Value& reply) {
     if (const Value* error = reply.find("error")) {
       const Value* code = error->find("code");
       const std::int64_t number = code && code->is_integer() ? code->integer() : 0;
@@ -162,21 +234,27 @@ struct McpClient::State {
     return *result;
   }
 
-  // A message of the server, on a thread of the transport.
-  void take(std::string_view text) noexcept {
+  // A message of the server, on a thread of the transport. Returns the id of the request that it answers, or 0.
+  std::int64_t take(std::string_view text) noexcept {
     try {
       const Value message = Value::parse(text, "a message of the MCP server", options.values_max);
-      if (!message.is_object()) return;
+      if (!message.is_object()) return 0;
       const Value *method = message.find("method"), *id = message.find("id");
-      if (method && id) return answer(*method, *id);
-      if (method || !id || !id->is_integer()) return;  // a report
+      if (method && id) {
+        answer(*method, *id);
+        return 0;
+      }
+      if (method || !id || !id->is_integer()) return 0;  // a report
+      const std::int64_t request = id->integer();
       const std::lock_guard lock(mutex);
-      if (const auto found = replies.find(id->integer()); found != replies.end()) {
-        found->second = message;
+      if (const auto found = outcomes.find(request); found != outcomes.end()) {
+        found->second.reply = message;
         changed.notify_all();
       }
+      return request;
     } catch (const std::exception& error) {
       log(LogLevel::warning, "mcp", error.what());
+      return 0;
     }
   }
 
@@ -187,7 +265,7 @@ struct McpClient::State {
       reply.set("result", Value::Object());
     else
       reply.set("error", Value::object({{"code", kNoMethod}, {"message", "this client offers no such method"}}));
-    transport->send(Value(std::move(reply)).to_json());
+    transport->send(Value(std::move(reply)).to_json(), 0);
   }
 
   op::Specification specification(const Value& tool, std::set<std::string>& ids) {
@@ -201,22 +279,28 @@ struct McpClient::State {
     const Value* output = tool.find("outputSchema");
     if (output) s.output = tool_schema(output);
     s.kind = op::Kind::mutation;
-    if (const Value* hints = tool.find("annotations"); hints && hints->is_object())
-      if (const Value* reads = hints->find("readOnlyHint"); reads && *reads == Value(true)) s.kind = op::Kind::query;
+    const Value* hints = tool.find("annotations");
+    const auto has_hint = [&](std::string_view name) {
+      const Value* hint = hints && hints->is_object() ? hints->find(name) : nullptr;
+      return hint && *hint == Value(true);
+    };
+    if (has_hint("readOnlyHint")) s.kind = op::Kind::query;
     s.access.scopes = {"mcp:call"};
     s.tags = {"mcp"};
     s.errors = {{.code = "TOOL_ERROR", .description = "the tool failed; the details are its content"}};
     const std::lock_guard lock(mutex);
-    tools[s.id()] = {name, output != nullptr};
+    tools[s.id()] = {name, output != nullptr, has_hint("readOnlyHint") || has_hint("idempotentHint")};
     return s;
   }
 
   McpClientOptions options;
   std::string space = "mcp";
+  std::shared_mutex greeting;     // held while a session begins; shared while a request is sent
+  std::atomic<int> sessions = 0;  // that have begun
   std::mutex mutex;
   std::condition_variable_any changed;
   std::int64_t last = 0;
-  std::map<std::int64_t, Value> replies;  // null until they come
+  std::map<std::int64_t, Outcome> outcomes;  // of the requests that wait
   std::map<std::string, Tool, std::less<>> tools;
   std::string gone;
   op::Handles handles;  // none: answers have their tensors' bytes
@@ -234,7 +318,7 @@ std::vector<op::Specification> McpClient::operations() {
   std::set<std::string> ids, cursors;
   Value params = Value::Object();
   while (true) {
-    const Value page = state_->ask("tools/list", params, {});
+    const Value page = state_->ask("tools/list", params, {}, {.end = Steady::now() + state_->options.patience});
     const Value* tools = page.find("tools");
     if (!tools || !tools->is_array())
       throw op::OperationError(op::kExecutionError, "the MCP server's list has no tools");
@@ -261,11 +345,13 @@ void McpClient::run(std::string_view id, const Value& input, const RemoteCallOpt
       throw op::OperationError(op::kNotFound, fmt::format("there is no tool {}", quote(id, 80)));
     tool = found->second;
   }
-  const Value result =
-      state_->ask("tools/call",
-                  Value::object({{"name", tool.name},
-                                 {"arguments", op::to_wire(input, op::WireTensors::data, state_->handles, "")}}),
-                  options);
+  const Value result = state_->ask(
+      "tools/call",
+      Value::object(
+          {{"name", tool.name}, {"arguments", op::to_wire(input, op::WireTensors::data, state_->handles, "")}}),
+      options,
+      {.end = options.deadline ? Steady::now() + (*options.deadline - op::Clock::now()) : Steady::time_point::max(),
+       .may_repeat = tool.may_repeat});
   const Value *content = result.find("content"), *structured = result.find("structuredContent"),
               *failed = result.find("isError");
   op::McpSource source{.is_error = failed && *failed == Value(true)};

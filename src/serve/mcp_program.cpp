@@ -85,11 +85,11 @@ class McpProgram : public McpTransport {
     ::close(from_);
   }
 
-  void start(std::function<void(std::string_view)> take, std::function<void(std::string)> gone) override {
-    reading_ = std::thread([this, take = std::move(take), gone = std::move(gone)] { gone(read(take)); });
+  void start(McpReports reports) override {
+    reading_ = std::thread([this, reports = std::move(reports)] { reports.gone(read(reports)); });
   }
 
-  void send(const std::string& message) override {
+  void send(const std::string& message, std::int64_t /*request*/) override {
     const std::string line = message + "\n";
     const std::lock_guard lock(writing_);
     const auto end = std::chrono::steady_clock::now() + kWritePatience;
@@ -112,7 +112,7 @@ class McpProgram : public McpTransport {
 
  private:
   // Until there is nothing more to read; says why.
-  std::string read(const std::function<void(std::string_view)>& take) {
+  std::string read(const McpReports& reports) {
     std::string text;
     std::string buffer(64 << 10, '\0');
     while (!ending_) {
@@ -125,7 +125,7 @@ class McpProgram : public McpTransport {
       std::size_t begin = 0;
       for (auto end = text.find('\n', text.size() - static_cast<std::size_t>(count)); end != std::string::npos;
            end = text.find('\n', begin)) {
-        take(std::string_view(text).substr(begin, end - begin));
+        reports.take(std::string_view(text).substr(begin, end - begin));
         begin = end + 1;
       }
       text.erase(0, begin);

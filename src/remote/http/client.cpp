@@ -107,6 +107,7 @@ class Exchange {
     for (const auto& [name, value] : request_.headers) message.set(name, value);
     message.body() = request_.body;
     if (!request_.body.empty() || request_.method == "POST") message.prepare_payload();
+    if (request_.was_sent) *request_.was_sent = true;
     check(step([&](auto done) { http::async_write(stream_, message, done); }), "send to");
     beast::flat_buffer buffer;
     http::response_parser<http::buffer_body> parser;

@@ -37,6 +37,7 @@ struct HttpRequest {
   std::stop_token stop = {};
   std::uint64_t body_bytes_max = std::uint64_t{256} << 20;
   HttpTls tls = {};
+  bool* was_sent = nullptr;  ///< is set to true before the first byte of the request is sent
 };
 
 struct HttpReply {

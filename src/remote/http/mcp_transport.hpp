@@ -15,7 +15,8 @@ struct McpHttpOptions {
   HttpTls tls;
 };
 
-/// Each message is a request of its own; its answers come as JSON or as server-sent events. The session ends with the transport.
+/// Each message is a request of its own; its answers come as JSON or as server-sent events. A stream that breaks is resumed if its events
+/// have ids. The session ends with the transport.
 /// Errors: UsageError for a URL that is not one.
 std::unique_ptr<serve::McpTransport> mcp_over_http(const McpHttpOptions& options);
 
