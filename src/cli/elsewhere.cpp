@@ -27,17 +27,21 @@ void add_elsewhere_options(CLI::App& app, Elsewhere& elsewhere) {
   app.add_option("--nats-credentials", elsewhere.nats.credentials, "a .creds file for NATS");
 }
 
+bool is_nats(const std::string& from) { return from.starts_with("nats://") || from.starts_with("tls://"); }
+
+remote::NatsOptions nats_options(const Elsewhere& elsewhere, const std::string& url) {
+  remote::NatsOptions options = elsewhere.nats;
+  options.url = url;
+  options.authority = elsewhere.authority;
+  options.certificate = elsewhere.certificate;
+  options.key = elsewhere.key;
+  return options;
+}
+
 std::shared_ptr<serve::Caller> connect(const Elsewhere& elsewhere) {
   const std::string& from = elsewhere.from;
   const std::string scheme = from.substr(0, from.find("://"));
-  if (scheme == "nats" || scheme == "tls") {
-    remote::NatsClientOptions options{.nats = elsewhere.nats, .token = elsewhere.token};
-    options.nats.url = from;
-    options.nats.authority = elsewhere.authority;
-    options.nats.certificate = elsewhere.certificate;
-    options.nats.key = elsewhere.key;
-    return network().call_nats(options);
-  }
+  if (is_nats(from)) return network().call_nats({.nats = nats_options(elsewhere, from), .token = elsewhere.token});
   if (scheme == "grpc" || scheme == "grpcs") {
     if ((scheme == "grpcs") == elsewhere.authority.empty())
       throw UsageError("--ca belongs to grpcs://: the certificate that signed the server's");

@@ -20,6 +20,10 @@ struct Elsewhere {
 /// Adds --from and --token, and what connections need: --nats-..., --ca, --client-certificate, --client-key.
 void add_elsewhere_options(CLI::App& app, Elsewhere& elsewhere);
 
+/// Whether a place is a NATS server.
+bool is_nats(const std::string& from);
+remote::NatsOptions nats_options(const Elsewhere& elsewhere, const std::string& url);
+
 /// Errors: UsageError for a place that is neither nats:// nor grpc://; OperationError UNAVAILABLE.
 std::shared_ptr<serve::Caller> connect(const Elsewhere& elsewhere);
 

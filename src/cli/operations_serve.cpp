@@ -75,7 +75,16 @@ std::unique_ptr<remote::Server> start_http(const ServeRequest& request, const we
 
 // Operations of other workers, which look as if they were local.
 void import_remote(const ServeRequest& request, op::Registry& registry) {
-  if (request.elsewhere.from.empty()) return;
+  const Elsewhere& elsewhere = request.elsewhere;
+  if (elsewhere.from.empty()) return;
+  const std::string& nats = elsewhere.nats.url;
+  if (!nats.empty() && is_nats(elsewhere.from) &&
+      network().nats_reaches(nats_options(elsewhere, elsewhere.from), nats_options(elsewhere, nats)))
+    throw UsageError(
+        "--nats and --from reach the same NATS server, so calls of imported operations would come back to this worker "
+        "and "
+        "never end: leave out --from, because callers reach the other workers through the server, or name another "
+        "server");
   put_message(fmt::format("{} operations are called at {}",
                           weft::serve::from_call(registry, connect(request.elsewhere)),
                           weft::serve::server_of(request.elsewhere.from)));
@@ -144,10 +153,7 @@ int serve(const ServeRequest& request) {
                             request.grpc.substr(0, request.grpc.rfind(':')), grpc->name()));
   }
   if (!nats.empty()) {
-    remote::NatsWorkerOptions options{.nats = request.elsewhere.nats, .version = WEFT_VERSION};
-    options.nats.authority = request.elsewhere.authority;
-    options.nats.certificate = request.elsewhere.certificate;
-    options.nats.key = request.elsewhere.key;
+    remote::NatsWorkerOptions options{.nats = nats_options(request.elsewhere, nats), .version = WEFT_VERSION};
     if (!request.quiet) options.log = [](std::string_view line) { put_message(line); };
     worker = network().serve_nats(service, tokens(), options);
     put_message(fmt::format("serving {} operations on NATS at {} as worker {}", registry->list().size(),

@@ -30,6 +30,7 @@ struct CallState {
   int depth = 0;
   bool is_stream = false;
   const std::function<bool(Envelope)>* take = nullptr;  // gets the answers, instead of the list below
+  const std::function<void()>* admitted = nullptr;      // is called before the handler
   std::mutex taking;
   std::size_t buffer = 64;
   std::stop_source stop;

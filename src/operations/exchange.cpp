@@ -103,12 +103,13 @@ Envelope Exchange::call(std::string_view id, Value input, const CallOptions& opt
 }
 
 void Exchange::run(std::string_view id, Value input, const CallOptions& options,
-                   const std::function<bool(Envelope)>& take) {
+                   const std::function<bool(Envelope)>& take, const std::function<void()>& admitted) {
   const SessionState::Scope scope(state_->session);
   const auto place = state_->take_place(options);
   const detail::StateRef state =
       state_->begin(id, std::move(input), options, options.identity ? &*options.identity : nullptr, false, nullptr);
   state->take = &take;
+  state->admitted = &admitted;
   state_->request(*state);
   state_->start_timer(state);
   state_->serve(state);

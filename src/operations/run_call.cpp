@@ -132,6 +132,7 @@ void ExchangeState::serve(const StateRef& state) {
         const std::lock_guard lock(state->mutex);
         state->is_stream = streams;
       }
+      if (state->admitted && *state->admitted) (*state->admitted)();
       Value data = run(*entry, state);
       if (!streams) answer(*entry, state, std::move(data));
     });

@@ -39,6 +39,7 @@ const Module* weft_remote_module() {
                                   .serve_nats = start<NatsWorker, NatsWorkerOptions>,
                                   .call_grpc = open<GrpcClient, GrpcClientOptions>,
                                   .call_nats = open<NatsClient, NatsClientOptions>,
+                                  .nats_reaches = nats_reaches,
                                   .mcp_over_http = mcp_over_http,
                                   .call_openapi = call_openapi};
   return &kModule;

@@ -30,6 +30,7 @@ struct Module {
   std::unique_ptr<Server> (*serve_nats)(const serve::Service&, serve::Tokens, const NatsWorkerOptions&);
   std::shared_ptr<serve::Caller> (*call_grpc)(const GrpcClientOptions&);
   std::shared_ptr<serve::Caller> (*call_nats)(const NatsClientOptions&);
+  bool (*nats_reaches)(const NatsOptions&, const NatsOptions&);
   std::unique_ptr<serve::McpTransport> (*mcp_over_http)(const McpHttpOptions&);
   std::shared_ptr<serve::Caller> (*call_openapi)(const OpenApiClientOptions&);
 };

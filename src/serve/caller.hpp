@@ -24,6 +24,9 @@ struct RemoteCallOptions {
       false;                  ///< tensors of answers stay where they are, under handles that live as long as the caller
   std::string worker = {};    ///< NATS: calls this worker only, as for its handles
   std::string* by = nullptr;  ///< NATS: is set to the worker that answered
+  /// NATS: of a mutation, which runs at most once for all calls with this id. A later call has the answer of the first, and so has
+  /// one whose worker dies after it ran. Needs JetStream.
+  std::string request_id = {};
 };
 
 /// Thread safety: any thread may call any function.
@@ -40,7 +43,7 @@ class Caller {
 };
 
 /// Adds the operations of another place to a registry, where they look as if they were local: with their schemas and their access
-/// control; the place checks the caller's token, too. Ids that the registry has are left out. Returns the number of those added.
+/// control; the place checks the caller's token, too. Their errors have those of the way there beside their own. Ids that the registry has are left out. Returns the number of those added.
 /// Errors: OperationError UNAVAILABLE if nothing is offered.
 std::size_t from_call(operations::Registry& registry, const std::shared_ptr<Caller>& caller);
 

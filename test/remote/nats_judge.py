@@ -108,6 +108,18 @@ async def check(url, folder):
             answer = await ask(name, value, headers=headers)
             assert answer.headers["Nats-Service-Error-Code"] == status and json.loads(answer.data)["error"]["code"] == code, (name, answer.headers, answer.data)
 
+        # A mutation with a request id runs once.
+        once = {**AUTHORISED, "Weft-Request-Id": "the first of this test"}
+        kept = [await ask("handle.create", {"tensor": tensor([1, 2])}, headers=once) for _ in range(4)]
+        assert len({answer.data for answer in kept}) == 1 and len({answer.headers["Weft-Worker"] for answer in kept}) == 1
+        assert [answer.headers.get("Weft-Repeated") for answer in kept] == [None, "1", "1", "1"]
+        assert (await ask("handle.create", {"tensor": tensor([1, 2])})).data != kept[0].data
+
+        # A worker that imports what it serves would call itself for ever.
+        loop = subprocess.run([WEFT, "operations", "serve", "--nats", url, "--from", url.replace("127.0.0.1", "localhost"), "--token-file", tokens, "--token", SECRET],
+                              capture_output=True, text=True, timeout=60)
+        assert loop.returncode == 2 and "reach the same NATS server" in loop.stderr, loop.stderr
+
         # A stream, and a deadline on it.
         (folder / "text.txt").write_text("row, row, row your boat, gently down the stream\n" * 200)
         run = json.loads((await ask("training.start", {"data": str(folder / "text.txt"), "out": str(folder / "run"), "preset": "tiny", "seconds": 600, "log_every": 1})).data)["data"]

@@ -140,8 +140,10 @@ class Exchange {
 
   /// Runs a call on this thread and gives its answers to `take`: all answers of a subscription, or the one answer of another
   /// operation. The handler waits while `take` does; `take` returns false once the caller has left, which aborts the call. An
-  /// abort or a missed deadline tells the handler to stop, and this returns when it has. Errors: OperationError.
-  void run(std::string_view id, Value input, const CallOptions& options, const std::function<bool(Envelope)>& take);
+  /// abort or a missed deadline tells the handler to stop, and this returns when it has. `admitted` is called once access and input
+  /// are checked, before the handler; an OperationError that it throws ends the call. Errors: OperationError.
+  void run(std::string_view id, Value input, const CallOptions& options, const std::function<bool(Envelope)>& take,
+           const std::function<void()>& admitted = {});
 
   /// Aborts a pending call, and the calls that it made. With `by`, only if that identity (compared by its id) made the call.
   /// False if there is no such call.

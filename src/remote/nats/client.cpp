@@ -168,6 +168,7 @@ class NatsCall {
     if (!client_.options.token.empty()) headers.emplace_back(wire::kAuthorization, client_.bearer());
     if (options_.keeps_tensors) headers.emplace_back(wire::kTensors, "handles");
     if (!object_.empty()) headers.emplace_back(wire::kObject, object_);
+    if (!options_.request_id.empty()) headers.emplace_back(wire::kRequestId, options_.request_id);
     if (options_.deadline) {
       const double left = std::chrono::duration<double>(*options_.deadline - op::Clock::now()).count();
       headers.emplace_back(wire::kTimeout, fmt::format("{:.3f}", std::max(left, 0.001)));
@@ -187,6 +188,8 @@ class NatsCall {
 
   // The worker is silent: it has died, or lost its connection.
   void lost() {
+    // Another worker finds the answer, or that the call was never begun, or that nobody knows.
+    if (granted_ && answers_ == 0 && !options_.request_id.empty()) granted_ = 0;
     if (granted_ || answers_ > 0)
       throw op::OperationError(
           "WORKER_LOST",

@@ -157,6 +157,35 @@ void NatsConnection::subscribe(const std::string& subject, const std::string& qu
 
 void NatsConnection::flush() { check_nats(natsConnection_FlushTimeout(connection_, 5000), server_, "send"); }
 
+bool NatsConnection::is_somebody_at(const std::string& subject, std::chrono::milliseconds wait) {
+  natsMsg* reply = nullptr;
+  const natsStatus status = natsConnection_RequestString(&reply, connection_, subject.c_str(), "", wait.count());
+  natsMsg_Destroy(reply);
+  return status != NATS_NO_RESPONDERS;
+}
+
+bool nats_reaches(const NatsOptions& from, const NatsOptions& to) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool heard = false;
+  NatsConnection listening(to, "weft"), speaking(from, "weft");
+  const std::string subject = NatsConnection::inbox();
+  listening.subscribe(subject, "", [&](const NatsMessage&) {
+    const std::lock_guard lock(mutex);
+    heard = true;
+    changed.notify_all();
+  });
+  listening.flush();
+  // Servers of a cluster tell each other of subscriptions, which takes a moment.
+  for (int i = 0; i < 5; ++i) {
+    speaking.publish(subject, "", {}, {});
+    speaking.flush();
+    std::unique_lock lock(mutex);
+    if (changed.wait_for(lock, std::chrono::milliseconds(100), [&] { return heard; })) return true;
+  }
+  return false;
+}
+
 std::string NatsConnection::inbox() {
   natsInbox* inbox = nullptr;
   if (natsInbox_Create(&inbox) != NATS_OK) throw OperationError("UNAVAILABLE", "NATS: cannot make an inbox");

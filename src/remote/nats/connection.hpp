@@ -1,6 +1,7 @@
 // A connection to NATS: messages with headers, subscriptions, and errors that name the server without its secrets.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <filesystem>
@@ -66,6 +67,8 @@ class NatsConnection {
   /// Takes no new messages, finishes those that came, and closes.
   void close();
   void flush();
+  /// Sends an empty request. False if the server says that nobody listens there; true after an answer, or after `wait` without one.
+  bool is_somebody_at(const std::string& subject, std::chrono::milliseconds wait);
   /// A subject that nobody else has.
   static std::string inbox();
   std::uint64_t payload_max() const;
@@ -85,5 +88,9 @@ class NatsConnection {
   std::list<Listener> listeners_;
   bool closed_ = false;
 };
+
+/// Whether messages of one connection reach subscriptions of another: through one server, a cluster, or servers that are linked.
+/// Errors: OperationError UNAVAILABLE.
+bool nats_reaches(const NatsOptions& from, const NatsOptions& to);
 
 }  // namespace weft::remote

@@ -9,7 +9,8 @@
 //
 // A caller that follows sends "Weft-Follow: 1" and listens to its inbox. The worker sends `alive` now and then, so a dead worker is
 // noticed. A mutation is run only after its caller has granted it to this worker: it says `taken`, and waits. So a caller that asks
-// again, because a worker was silent, never has a mutation run twice.
+// again, because a worker was silent, never has a mutation run twice. A plain caller has the same for mutations with a request id
+// (records.hpp).
 #pragma once
 
 namespace weft::remote::wire {
@@ -21,11 +22,14 @@ inline constexpr const char* kTimeout = "Weft-Timeout";  // seconds that are lef
 inline constexpr const char* kTensors = "Weft-Tensors";  // data or handles
 inline constexpr const char* kCredit = "Weft-Credit";    // answers that may be under way at once
 inline constexpr const char* kSession = "Weft-Session";  // a subject on which the caller listens while it lives
-inline constexpr const char* kObject = "Weft-Object";    // the body is this object of the store
+inline constexpr const char* kRequestId =
+    "Weft-Request-Id";                                 // of a mutation, which runs once for all requests with this id
+inline constexpr const char* kObject = "Weft-Object";  // the body is this object of the store
 // Headers of answers.
 inline constexpr const char* kEvent = "Weft-Event";  // call.responded, ..., taken, alive
 inline constexpr const char* kWorker = "Weft-Worker";
 inline constexpr const char* kSequence = "Weft-Sequence";  // 0, 1, 2 of the answers of a call
+inline constexpr const char* kRepeated = "Weft-Repeated";  // the answer of an earlier request with this id
 inline constexpr const char* kLast = "Weft-Last";          // no more will come
 inline constexpr const char* kServiceError = "Nats-Service-Error";
 inline constexpr const char* kServiceErrorCode = "Nats-Service-Error-Code";

@@ -19,6 +19,7 @@
 #include "remote/nats/discovery.hpp"
 #include "remote/nats/objects.hpp"
 #include "remote/nats/protocol.hpp"
+#include "remote/nats/records.hpp"
 
 namespace weft::remote {
 namespace {
@@ -27,6 +28,9 @@ namespace op = operations;
 using namespace std::chrono_literals;
 constexpr std::string_view kQueue = "workers";
 constexpr std::size_t kHeadersBytes = 16 << 10;  // of a message, left free beside its body
+constexpr std::size_t kErrorBytes = 1000;        // of an error's message in a header
+constexpr std::size_t kRequestIdBytes = 200;
+constexpr auto kRecordPause = 100ms;  // between two looks at the record of a running call
 
 std::optional<double> number_of(std::string_view text) {
   double number = 0;
@@ -45,6 +49,9 @@ struct RemoteCall {
   std::string operation, request, session;  // `request`: its id in the exchange
   bool follows = false, streams = false;
   std::uint64_t number = 0, sequence = 0;
+  std::string record_key;  // of a mutation with a request id
+  CallRecord record;
+  bool is_recorded = false;  // it is this call's, and no answer is in it yet
 
   std::mutex mutex;
   std::condition_variable changed;
@@ -61,6 +68,7 @@ struct NatsWorker::State {
   std::optional<op::Workers> workers;
   NatsConnection connection{options.nats, "weft worker"};
   NatsObjects objects{connection, options.nats.bucket};
+  CallRecords records{connection, options.nats.bucket + "_calls", options.record_time};
   std::string watch = NatsConnection::inbox();  // where the server says that nobody listens
 
   mutable std::mutex mutex;
@@ -202,8 +210,16 @@ struct NatsWorker::State {
     Value input = bytes.empty() ? Value(Value::Object())
                                 : op::from_frame(bytes, service.handles, identity.id, options.values_max);
     const bool framed = op::is_frame(bytes) || call->follows;
+    const bool mutates = specification && specification->kind == op::Kind::mutation;
+    if (const std::string_view name = message.header(wire::kRequestId); mutates && !name.empty()) {
+      if (name.size() > kRequestIdBytes)
+        throw op::OperationError(op::kValidationError,
+                                 fmt::format("Weft-Request-Id has more than {} bytes", kRequestIdBytes));
+      call->record_key = CallRecords::key_of(identity.id, options.nats.prefix + " " + call->operation, name);
+      call->record = {.call = call->request, .worker = id, .input = CallRecords::hash_of(bytes)};
+    }
     stored = {};
-    if (call->follows && specification && specification->kind == op::Kind::mutation) wait_for_grant(*call);
+    if (call->follows && mutates) wait_for_grant(*call);
     if (!call->session.empty()) {
       const std::lock_guard lock(mutex);
       if (known_sessions.insert(call->session).second) sessions.emplace(next++, call->session);
@@ -212,11 +228,25 @@ struct NatsWorker::State {
       const std::lock_guard lock(call->mutex);
       if (call->gone) throw op::OperationError(op::kAborted, fmt::format("{}: its caller has left", call->operation));
     }
-    service.exchange.run(call->operation, std::move(input), call_options, [&](op::Envelope envelope) {
-      if (!wait_for_credit(*call, call_options.deadline)) return false;
-      send_answer(*call, envelope, form, framed, identity.id);
-      return true;
-    });
+    std::optional<CallRecord> earlier;
+    try {
+      service.exchange.run(
+          call->operation, std::move(input), call_options,
+          [&](op::Envelope envelope) {
+            if (!wait_for_credit(*call, call_options.deadline)) return false;
+            send_answer(*call, envelope, form, framed, identity.id);
+            return true;
+          },
+          [&] {
+            if (call->record_key.empty()) return;
+            earlier = records.create(call->record_key, call->record);
+            if (earlier) throw op::OperationError(op::kAborted, "this request has been answered");
+            call->is_recorded = true;
+          });
+    } catch (const op::OperationError&) {
+      if (!earlier) throw;
+      return repeat(*call, std::move(*earlier), call_options.deadline);
+    }
     if (call->streams) send(*call, "call.completed", {}, {});
   }
 
@@ -227,6 +257,64 @@ struct NatsWorker::State {
     if (!call.granted)
       throw op::OperationError(op::kAborted,
                                fmt::format("{}: the caller did not grant the call to this worker", call.operation));
+  }
+
+  // Answers a request whose mutation another request has begun.
+  void repeat(RemoteCall& call, CallRecord earlier, const std::optional<op::Clock::time_point>& deadline) {
+    if (earlier.input != call.record.input)
+      throw op::OperationError(op::kValidationError,
+                               fmt::format("{}: an earlier request has the same Weft-Request-Id and "
+                                           "another input; give each mutation an id of its own",
+                                           call.operation));
+    auto end = op::Clock::now() + options.repeat_time;
+    if (deadline) end = std::min(end, *deadline);
+    while (earlier.event.empty()) {
+      const bool lives = earlier.worker == id || connection.is_somebody_at("$SRV.PING.weft." + earlier.worker, 500ms);
+      // Read after the question, because a worker may answer and then end.
+      if (auto newer = records.find(call.record_key)) earlier = std::move(*newer);
+      if (!earlier.event.empty()) break;
+      if (!lives)
+        throw op::OperationError(
+            "WORKER_LOST", fmt::format("{}: the worker that began the call with this Weft-Request-Id has died; it is "
+                                       "not known whether the call has had its effect",
+                                       call.operation));
+      if (op::Clock::now() >= end)
+        throw op::OperationError(
+            "STILL_RUNNING",
+            fmt::format("{}: a call with this Weft-Request-Id is running; ask again for its answer", call.operation));
+      std::unique_lock lock(call.mutex);
+      if (call.changed.wait_for(lock, kRecordPause, [&] { return call.gone; }))
+        throw op::OperationError(op::kAborted, fmt::format("{}: its caller has left", call.operation));
+    }
+    if (!earlier.has_body)
+      throw op::OperationError(
+          "ANSWER_GONE", fmt::format("{}: the call with this Weft-Request-Id has run; its answer has more than the {} "
+                                     "bytes that are kept",
+                                     call.operation, options.record_bytes_max));
+    NatsHeaders headers{{wire::kRepeated, "1"}};
+    if (earlier.event == "call.responded") {
+      headers.emplace_back(wire::kSequence, "0");
+      headers.emplace_back(wire::kLast, "1");
+    } else {
+      const Value error = Value::parse(earlier.body, "the record of an error")["error"];
+      headers.emplace_back(wire::kServiceError, error["message"].string().substr(0, kErrorBytes));
+      headers.emplace_back(wire::kServiceErrorCode, earlier.status);
+    }
+    send(call, earlier.event, std::move(headers), earlier.body, earlier.worker);
+  }
+
+  // Writes the answer into the record of a mutation with a request id, before it is sent.
+  void remember(RemoteCall& call, std::string event, std::string status, std::string_view body) {
+    if (!std::exchange(call.is_recorded, false)) return;
+    call.record.event = std::move(event);
+    call.record.status = std::move(status);
+    call.record.has_body = body.size() <= options.record_bytes_max;
+    if (call.record.has_body) call.record.body = body;
+    try {
+      records.finish(call.record_key, call.record);
+    } catch (const op::OperationError& error) {  // requests that repeat it are told that it runs
+      if (options.log) options.log(fmt::format("{} {}", call.operation, error.what()));
+    }
   }
 
   // False once the caller has left.
@@ -253,9 +341,10 @@ struct NatsWorker::State {
 
   // ---- Answers ----------------------------------------------------------------------------------------------------------------
 
-  void send(RemoteCall& call, std::string event, NatsHeaders headers, std::string_view data) {
+  void send(RemoteCall& call, std::string event, NatsHeaders headers, std::string_view data,
+            const std::string& worker = {}) {
     headers.emplace_back(wire::kEvent, std::move(event));
-    headers.emplace_back(wire::kWorker, id);
+    headers.emplace_back(wire::kWorker, worker.empty() ? id : worker);
     // The server answers on `watch` if nobody listens any more.
     connection.publish(call.reply, fmt::format("{}.{}", watch, call.number), headers, data);
   }
@@ -275,6 +364,7 @@ struct NatsWorker::State {
     } else {
       body = op::to_wire(value, form, service.handles, {owner, call.session}).to_json();
     }
+    remember(call, "call.responded", "", body);
     if (body.size() + kHeadersBytes > connection.payload_max()) {
       headers.emplace_back(wire::kObject, objects.put(body));
       body.clear();
@@ -284,16 +374,18 @@ struct NatsWorker::State {
 
   void send_error(RemoteCall& call, const op::OperationError& error) {
     const auto specification = service.exchange.registry().find(call.operation);
-    const std::string body = Value::object({{"error", serve::to_value(error)}}).to_json();
-    const int status = error.code() == "UNAUTHENTICATED" ? 401 : serve::http_status(error, specification.get());
-    send(call, error.code() == op::kAborted ? "call.aborted" : "call.error",
-         {{wire::kServiceError, std::string(std::string_view(error.what()).substr(0, 1000))},
-          {wire::kServiceErrorCode, std::to_string(status)}},
-         body.size() + kHeadersBytes < connection.payload_max()
-             ? body
-             : Value::object(
-                   {{"error", Value::object({{"code", error.code()}, {"message", "the message is too long"}})}})
-                   .to_json());
+    std::string body = Value::object({{"error", serve::to_value(error)}}).to_json();
+    if (body.size() + kHeadersBytes >= connection.payload_max())
+      body = Value::object({{"error", Value::object({{"code", error.code()}, {"message", "the message is too long"}})}})
+                 .to_json();
+    const std::string status =
+        std::to_string(error.code() == "UNAUTHENTICATED" ? 401 : serve::http_status(error, specification.get()));
+    const std::string event = error.code() == op::kAborted ? "call.aborted" : "call.error";
+    remember(call, event, status, body);
+    send(call, event,
+         {{wire::kServiceError, std::string(std::string_view(error.what()).substr(0, kErrorBytes))},
+          {wire::kServiceErrorCode, status}},
+         body);
   }
 
   // ---- The callers --------------------------------------------------------------------------------------------------------------

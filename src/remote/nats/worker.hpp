@@ -21,7 +21,11 @@ struct NatsWorkerOptions {
   std::uint64_t values_max = 1'000'000;
   std::chrono::milliseconds heartbeat = std::chrono::milliseconds(300);
   std::chrono::milliseconds grant_time = std::chrono::seconds(5);  ///< for a caller to grant a mutation
-  std::chrono::seconds handle_time = std::chrono::minutes(10);     ///< after which an unused handle is freed
+  std::chrono::hours record_time =
+      std::chrono::hours(24);                             ///< for which answers of mutations with a request id are kept
+  std::size_t record_bytes_max = std::size_t{256} << 10;  ///< of such an answer; larger ones are not kept
+  std::chrono::milliseconds repeat_time = std::chrono::seconds(10);  ///< that a repeated request waits for the first
+  std::chrono::seconds handle_time = std::chrono::minutes(10);       ///< after which an unused handle is freed
   /// A line for each call: operation, how it ended, identity. Never a token or an input.
   std::function<void(std::string_view line)> log = {};
 };
