@@ -18,6 +18,7 @@ struct Access {
   };
   Extent offset = 0;
   std::vector<Dim> slow, fast;  // outermost first; neighbours that make one stride are joined
+  bool by_runs = false;         // blocks of rows stay within one run of the last slow dimension
   bool separable = true;        // false: the dimensions do not divide between the axes, and `slow` holds all
   Extent linear_slow = 0, linear_fast = 0;  // when not separable
 
@@ -26,7 +27,16 @@ struct Access {
   /// Whether an axis is one stride without bounds (0 dimensions: stride 0).
   static bool plain(const std::vector<Dim>& axis) { return axis.empty() || (axis.size() == 1 && !axis[0].bounded()); }
   static Extent stride(const std::vector<Dim>& axis) { return axis.empty() ? 0 : axis[0].stride; }
-  bool plain_slow() const { return separable && plain(slow); }
+  /// Whether the rows of a block are one stride apart.
+  bool plain_slow() const { return separable && (by_runs || plain(slow)); }
+  /// That stride, and the offset of row `s`. Only if `plain_slow`.
+  Extent slow_stride() const { return slow.empty() ? 0 : slow.back().stride; }
+  Extent row_offset(Extent s) const {
+    if (!by_runs) return offset + s * slow_stride();
+    Extent at = 0;
+    locate_row(s, &at);
+    return at;
+  }
   bool plain_fast() const { return separable && plain(fast); }
 
   /// Offset of a row, and whether the row is within bounds. Only if separable.
@@ -144,6 +154,10 @@ template <class Word>
 void copy_strided(const Word* from, Extent from_stride, Word* to, Extent to_stride, Extent count) {
   if (from_stride == 1 && to_stride == 1 && count >= 16) {
     std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(Word));
+    return;
+  }
+  if (from_stride == -1 && to_stride == 1) {  // becomes vectors
+    for (Extent i = 0; i < count; ++i) to[i] = from[-i];
     return;
   }
   for (Extent i = 0; i < count; ++i) to[i * to_stride] = from[i * from_stride];

@@ -867,9 +867,16 @@ void GemmTasks<T>::run(int64_t task) const {
 }
 
 template <class T>
+const GemmKernels<T>& gemm_kernels_in_use() {
+  return *kernels_for(isa(), T{});
+}
+template const GemmKernels<float>& gemm_kernels_in_use<float>();
+template const GemmKernels<double>& gemm_kernels_in_use<double>();
+
+template <class T>
 SmallGemm<T>::SmallGemm(const GemmKernels<T>& kernels) : kernels_(&kernels), strip_(kernels.lanes * kGemmVectors) {}
 template <class T>
-SmallGemm<T>::SmallGemm() : SmallGemm(*kernels_for(isa(), T{})) {}
+SmallGemm<T>::SmallGemm() : SmallGemm(gemm_kernels_in_use<T>()) {}
 template <class T>
 std::optional<SmallGemm<T>> SmallGemm<T>::of_pairs() {
 #if defined(__x86_64__)

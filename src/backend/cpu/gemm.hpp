@@ -13,6 +13,9 @@ namespace weft::cpu {
 
 template <class T>
 struct GemmKernels;
+/// The kernels of `isa()`, for float and double.
+template <class T>
+const GemmKernels<T>& gemm_kernels_in_use();
 
 /// The starts of the matrices of a batch, in elements from `data`: `each[i]`, or `i * stride` if `each` is null.
 struct BatchOffsets {

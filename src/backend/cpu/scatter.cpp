@@ -1,10 +1,14 @@
-// Scatter-add: tasks own ranges of columns, or of rows where there are few columns, and go through all indices in order.
+// Scatter-add. Long rows are added up one after another, by lists of their updates. Otherwise tasks own ranges of columns, or of
+// rows where there are few columns, and go through all indices in order.
 #include "backend/cpu/scatter.hpp"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
+#include "backend/cpu/run_writer.hpp"
 #include "base/threads.hpp"
 #include "compile/call_attributes.hpp"
 #include "graph/scatter.hpp"
@@ -15,6 +19,64 @@ namespace {
 
 constexpr Extent kColumnsOfTask = 64;    // a few cache lines, so that tasks do not share them
 constexpr Extent kWorkOfTask = 1 << 15;  // additions
+
+constexpr Extent kListedColumns = 16;  // shorter rows are not worth a list of their updates
+constexpr Extent kListTasks = 64;
+constexpr std::uint32_t kAhead = 2;  // updates whose rows are prefetched
+
+/// The updates of each row: those at places [starts[r], starts[r + 1]) of `order` belong to row r, in order.
+struct RowLists {
+  std::vector<std::uint32_t> starts, order;
+  std::uint32_t longest = 0;
+
+  RowLists(const std::uint32_t* indices, Extent count, Extent rows) : starts(static_cast<std::size_t>(rows) + 1) {
+    for (Extent i = 0; i < count; ++i)
+      if (indices[i] < rows) ++starts[indices[i]];  // a negative index is beyond all rows
+    std::uint32_t total = 0;
+    for (std::uint32_t& start : starts) {
+      longest = std::max(longest, start);
+      total += std::exchange(start, total);
+    }
+    order.resize(total);
+    for (Extent i = 0; i < count; ++i)
+      if (indices[i] < rows) order[starts[indices[i]]++] = static_cast<std::uint32_t>(i);
+    for (std::size_t r = starts.size(); r-- > 1;) starts[r] = starts[r - 1];
+    starts[0] = 0;
+  }
+};
+
+/// Each row is written once. False if one row has so many updates that a task would have most of the work.
+template <class T>
+bool scatter_by_lists(const kernel::ScatterAddKernel& kernel, const std::uint32_t* indices, const T* updates, T* out) {
+  const Extent columns = kernel.columns, rows = kernel.rows;
+  const RowLists lists(indices, kernel.count, rows);
+  if (lists.longest > (kernel.count + rows) / 16) return false;
+  const auto prefetch = [&](std::uint32_t at) {
+    if (at >= lists.order.size()) return;
+    const char* row = reinterpret_cast<const char*>(updates + lists.order[at] * columns);
+    const Extent bytes = std::min(columns, RunWriter<T>::kRun) * static_cast<Extent>(sizeof(T));
+    for (Extent line = 0; line < bytes; line += 64) __builtin_prefetch(row + line);
+  };
+  parallel_for(kListTasks, [&](Extent task) {
+    RunWriter<T> writer(out, rows * columns);
+    for (Extent r = rows * task / kListTasks; r < rows * (task + 1) / kListTasks; ++r) {
+      const std::uint32_t begin = lists.starts[static_cast<std::size_t>(r)],
+                          end = lists.starts[static_cast<std::size_t>(r) + 1];
+      for (std::uint32_t at = begin; at < end; ++at) prefetch(at + kAhead);
+      for (Extent c = 0; c < columns; c += RunWriter<T>::kRun) {
+        const Extent count = std::min(RunWriter<T>::kRun, columns - c);
+        T* const to = writer.place(r * columns + c);
+        std::fill_n(to, count, T{0});
+        for (std::uint32_t at = begin; at < end; ++at) {
+          const T* const from = updates + lists.order[at] * columns + c;
+          for (Extent i = 0; i < count; ++i) to[i] += from[i];
+        }
+        writer.finish(r * columns + c, count);
+      }
+    }
+  });
+  return true;
+}
 
 template <class T>
 void scatter(const kernel::ScatterAddKernel& kernel, const std::uint32_t* indices, const T* updates, T* out) {
@@ -33,6 +95,8 @@ void scatter(const kernel::ScatterAddKernel& kernel, const std::uint32_t* indice
   const Extent work = (kernel.count + rows) * columns;
   if (work < 2 * kWorkOfTask) {
     range(0, rows, 0, columns);
+  } else if (columns >= kListedColumns && scatter_by_lists(kernel, indices, updates, out)) {
+    return;
   } else if (columns >= 2 * kColumnsOfTask) {
     const Extent width = std::max(kColumnsOfTask, (columns + 31) / 32);
     parallel_for((columns + width - 1) / width,

@@ -1,6 +1,6 @@
 // Elements become integer keys with their positions, so that every order is that of unsigned integers and ties keep the
-// order of positions. Where few ranks are kept, a histogram of the leading digits finds the keys that can have them, and
-// only those are sorted.
+// order of positions. Where few ranks are kept, only the elements that can have them are sorted: a pass with a bound finds
+// the first ranks of a line, and a histogram of the leading digits any ranks of a long line.
 #include "backend/cpu/sort.hpp"
 
 #include <algorithm>
@@ -179,6 +179,10 @@ class LineSort {
 
   /// The line on this thread, with `room` for twice its items.
   void alone(const T* x, T* values, std::int32_t* positions, Item* room) const {
+    if (takes_first()) {
+      const std::size_t count = first_items(x, room);
+      return write(x, sort_alone(room, room + count, count) + ranks_.first, 0, ranks_.count, values, positions);
+    }
     const Span span = selects() ? span_of(count_leading(x, 0, ranks_.n), ranks_) : Span{};
     std::size_t count = 0;
     for (std::size_t i = 0; i < ranks_.n; ++i)
@@ -230,6 +234,46 @@ class LineSort {
   Key key(T x) const { return order_key(x) ^ flip_; }
   // Counting costs as much as a pass, and its 2^16 counters are worth it for long lines only.
   bool selects() const { return ranks_.n >= (std::size_t{1} << kSelectBits) && ranks_.count <= ranks_.n / 4; }
+
+  // The first ranks of a line are found in one pass.
+  bool takes_first() const { return ranks_.n >= 4 * kGroup && ranks_.first + ranks_.count <= ranks_.n / 8; }
+  static constexpr std::size_t kGroup = 16;
+
+  /// Puts the items of the first ranks, and maybe others, into `room`; gives how many. Most elements come after as many as are
+  /// wanted, which a comparison with the last of these shows for a group of elements at once.
+  std::size_t first_items(const T* x, Item* room) const {
+    constexpr std::size_t kMore = 64;
+    const std::size_t wanted = ranks_.first + ranks_.count, capacity = 2 * wanted + kMore;
+    std::size_t count = 0;
+    bool is_bounded = false;
+    Key bound = 0;
+    T bound_value = 0;
+    const auto add = [&](std::size_t i) {
+      const Key k = key(x[i]);
+      if (is_bounded && k >= bound) return;  // of equal keys the earlier come first
+      room[count++] = Item(k, static_cast<std::uint32_t>(i));
+      if (count < capacity) return;
+      std::nth_element(room, room + wanted - 1, room + count);
+      count = wanted;
+      is_bounded = true;
+      bound = room[wanted - 1].key();
+      bound_value = value_of(bound);
+    };
+    const auto may_come_first = [&](const T* group) {  // true for NaN
+      int any = 0;
+      if (flip_ != 0)
+        for (std::size_t i = 0; i < kGroup; ++i) any |= !(group[i] <= bound_value);
+      else
+        for (std::size_t i = 0; i < kGroup; ++i) any |= !(group[i] >= bound_value);
+      return any != 0;
+    };
+    std::size_t i = 0;
+    for (; i + kGroup <= ranks_.n; i += kGroup)
+      if (!is_bounded || may_come_first(x + i))
+        for (std::size_t k = 0; k < kGroup; ++k) add(i + k);
+    for (; i < ranks_.n; ++i) add(i);
+    return count;
+  }
 
   /// The keys that can have the wanted ranks.
   Span select(const T* x) const {

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "backend/cpu/common_extents.hpp"
 #include "backend/cpu/gemm_view.hpp"
 #include "backend/cpu/scratch_block.hpp"
 #include "base/threads.hpp"
@@ -28,31 +29,6 @@ constexpr int64_t kRunMin = 4;                    // positions in a row
 constexpr double kWorkMin = 1e6;                  // multiply-adds
 
 constexpr int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-/// The extents of one axis of a matrix of which all views of it are made, outermost first; empty if there are none.
-std::vector<int64_t> common_extents(const std::vector<const kernel::View*>& views, int64_t size) {
-  std::vector<int64_t> ends{1, size};  // products of the last extents
-  for (const kernel::View* view : views) {
-    int64_t product = 1;
-    for (std::size_t d = view->extents.size(); d-- > 0;) ends.push_back(product *= view->extents[d]);
-  }
-  std::sort(ends.begin(), ends.end());
-  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
-  std::vector<int64_t> extents;
-  for (std::size_t i = ends.size() - 1; i-- > 0;) {
-    if (ends[i + 1] % ends[i] != 0) return {};
-    extents.push_back(ends[i + 1] / ends[i]);
-  }
-  return extents;
-}
-
-/// The stride of a view along the coordinate that changes every `period` elements.
-int64_t stride_at(const kernel::View& view, int64_t period) {
-  int64_t product = 1;
-  for (std::size_t d = view.extents.size(); d-- > 0; product *= view.extents[d])
-    if (period < product * view.extents[d]) return view.strides[d] * (period / product);
-  return 0;
-}
 
 bool is_zero(const kernel::View& view) {
   return view.offset == 0 && std::all_of(view.strides.begin(), view.strides.end(), [](int64_t s) { return s == 0; });

@@ -10,6 +10,8 @@ using kernel::StepKind;
 
 constexpr Extent kChainRows = 4;       // times more rows in a tile where chains work on it
 constexpr Extent kChainBlocks = 16;    // at least
+constexpr Extent kTurned = 64;         // elements of a row of a tile that is transposed
+constexpr Extent kTurnedTiles = 4;     // times more elements in such a tile
 constexpr Extent kPartRows = 64;       // of a product at most, for work on its parts
 constexpr Extent kTaskWork = 1 << 16;  // element-ops that are worth a task
 constexpr Extent kTasksMax = 64;
@@ -17,8 +19,7 @@ constexpr Extent kTasksMax = 64;
 /// Whether one access runs along the slow axis and another along the fast one.
 bool transposes_something(const LoopNodes& nodes) {
   const auto turned = [](const Access& access) {
-    const Extent slow = access.slow.empty() ? 0 : access.slow.back().stride,
-                 fast = access.fast.empty() ? 0 : access.fast.back().stride;
+    const Extent slow = access.slow_stride(), fast = access.fast.empty() ? 0 : access.fast.back().stride;
     return access.separable && slow == 1 && (fast > 1 || fast < 0);
   };
   return std::any_of(nodes.nodes.begin(), nodes.nodes.end(),
@@ -30,7 +31,7 @@ bool transposes_something(const LoopNodes& nodes) {
 /// Tasks of at least kTaskWork: ranges of blocks, or, if there are few blocks of long rows, parts of the inner axis.
 void divide_into_tasks(const LoopNodes& nodes, LoopProgram::Code& code) {
   const Extent outer = std::max<Extent>(code.outer, 1), inner = std::max<Extent>(code.inner, 1);
-  const Extent blocks = (outer + code.block - 1) / code.block, chunks = (inner + code.chunk - 1) / code.chunk;
+  const Extent blocks = std::max<Extent>(code.blocks(), 1), chunks = (inner + code.chunk - 1) / code.chunk;
   const auto operations =
       static_cast<Extent>(std::count_if(nodes.nodes.begin(), nodes.nodes.end(), [](const LoopNode& node) {
         return node.kind != StepKind::constant && !node.outer;
@@ -52,8 +53,9 @@ void choose_tile(const LoopNodes& nodes, Extent tile_elements, LoopProgram::Code
     // Kernels that only add up values in memory need no tiles: they go down many rows at once.
     code.chunk = std::min(inner, std::max<Extent>(1, (computes ? 4 : 16) * tile_elements / code.block));
   } else if (transposes_something(nodes)) {
-    code.chunk = std::min<Extent>(inner, 64);
-    code.block = std::min(outer, std::max<Extent>(1, tile_elements / code.chunk));
+    // Each row of a transposed operand is read a few cache lines at a time.
+    code.chunk = std::min<Extent>(inner, kTurned);
+    code.block = std::min(outer, std::max<Extent>(1, kTurnedTiles * tile_elements / kTurned));
   } else if (inner <= tile_elements) {
     code.chunk = inner;
     code.block = std::min(outer, std::max<Extent>(1, tile_elements / inner));
@@ -65,6 +67,7 @@ void choose_tile(const LoopNodes& nodes, Extent tile_elements, LoopProgram::Code
     code.chunk = std::min(inner, ((inner + chunks - 1) / chunks + 63) / 64 * 64);
     code.block = 1;
   }
+  code.block = std::min(code.block, std::max<Extent>(code.run, 1));
   code.tile = code.block * code.chunk;
   if (nodes.part_by_part) {
     // The width of the parts is known only when they are ready: narrow parts come with more rows at a time.

@@ -1,6 +1,7 @@
 // The compiled form of a loop kernel, shared by its compiler (loop.cpp, schedule.cpp) and its interpreter (run.cpp).
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <optional>
 #include <string>
@@ -95,6 +96,7 @@ struct LoopProgram::Code {
   bool columns = false;  // the inner axis is the slow one
   Extent outer = 1, inner = 1;
   Extent block = 1, chunk = 1;  // extents of a tile along outer and inner, at most
+  Extent run = 1;               // blocks do not cross its multiples along outer
   Extent tile = 1;              // its elements, at most
   std::vector<Value> values;
   std::vector<Access> accesses;
@@ -111,6 +113,17 @@ struct LoopProgram::Code {
   bool streams = false;  // some store bypasses the caches
   Extent splits = 1;     // parts of the inner axis that are separate tasks
   Extent blocks_per_task = 1;
+
+  struct Range {
+    Extent begin, end;
+  };
+  Extent blocks_of_run() const { return (run + block - 1) / block; }
+  Extent blocks() const { return outer == 0 ? 0 : outer / run * blocks_of_run(); }
+  /// The part of the outer axis that is block `b`.
+  Range block_range(Extent b) const {
+    const Extent start = b / blocks_of_run() * run, begin = start + b % blocks_of_run() * block;
+    return {begin, std::min(begin + block, start + run)};
+  }
 };
 
 struct LoopProgram::Totals {

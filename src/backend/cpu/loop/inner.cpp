@@ -5,14 +5,15 @@
 #include <algorithm>
 #include <map>
 
+#include "backend/cpu/run_writer.hpp"
+
 namespace weft::cpu {
 namespace {
 
 using kernel::StepKind;
 
-constexpr Extent kStreamBytes = 24 << 20;  // larger outputs would only push other data out of the caches
-constexpr std::size_t kAheadStreams = 3;   // with fewer sources the hardware's prefetching is better
-constexpr Extent kAheadBytes = 1 << 20;    // smaller kernels find their operands in the L2 cache
+constexpr std::size_t kAheadStreams = 3;  // with fewer sources the hardware's prefetching is better
+constexpr Extent kAheadBytes = 1 << 20;   // smaller kernels find their operands in the L2 cache
 
 class InnerWriter {
  public:
@@ -88,7 +89,7 @@ class InnerWriter {
                        (to.uses_slow() || (code_.columns ? code_.inner : code_.outer) == 1 || !node.slow);
     const bool shape = node.fast == to.uses_fast() && node.slow == to.uses_slow();
     // A transposing load would write its columns far apart; in a register they are close.
-    const bool turns = node.kind == StepKind::load && node.access.plain_slow() && Access::stride(node.access.slow) == 1;
+    const bool turns = node.kind == StepKind::load && node.access.plain_slow() && node.access.slow_stride() == 1;
     return plain && shape && !turns && !is_packed(node.type) && !streams(store) && may_write_early(store);
   }
 

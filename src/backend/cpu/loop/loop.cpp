@@ -41,7 +41,8 @@ bool overlap(const kernel::Operand& x, const kernel::Operand& y) {
 
 std::shared_ptr<const LoopProgram::Code> compile_loop(const kernel::LoopKernel& kernel, Extent columns,
                                                       DType product_type, int product_output) {
-  LoopNodes nodes = read_nodes(kernel, columns, product_type, product_output);
+  const std::optional<kernel::LoopKernel> ordered = columns == 0 ? reordered(kernel) : std::nullopt;
+  LoopNodes nodes = read_nodes(ordered ? *ordered : kernel, columns, product_type, product_output);
   join_pairs(nodes);
   LoopProgram::Code begun;
   begun.name = kernel.name;
@@ -51,6 +52,7 @@ std::shared_ptr<const LoopProgram::Code> compile_loop(const kernel::LoopKernel& 
   begun.columns = nodes.columns;
   begun.outer = nodes.outer;
   begun.inner = nodes.inner;
+  begun.run = nodes.run;
 
   Extent widest = 1;
   for (const LoopNode& node : nodes.nodes)

@@ -1,6 +1,7 @@
 // A loop kernel as its compiler sees it: steps with explicit types over a rectangle, pairs of them joined.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -44,6 +45,7 @@ struct LoopNodes {
   bool part_by_part = false;  // an epilogue, which runs on parts of a product
   bool columns = false;       // the inner axis is the slow one
   Extent outer = 1, inner = 1;
+  Extent run = 0;  // blocks do not cross its multiples along outer
   std::vector<LoopNode> nodes = {};
   std::vector<StoreNode> stores = {};
   int phases = 1;
@@ -57,6 +59,8 @@ struct LoopNodes {
   bool is_memory(int node) const;
 };
 
+/// The same work in an order in which memory is read in longer runs, if there is one; for kernels that are not epilogues.
+std::optional<kernel::LoopKernel> reordered(const kernel::LoopKernel& kernel);
 /// Arguments as LoopProgram's. The kernel must outlive the result.
 LoopNodes read_nodes(const kernel::LoopKernel& kernel, Extent columns, DType product_type, int product_output);
 /// a * b + c and similar pairs, and a comparison that is only a condition, become one node.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "backend/cpu/loop/nodes.hpp"
@@ -21,6 +22,7 @@ class NodeReader {
   void choose_rectangle(Extent columns);
   void read_steps();
   void place_stores();
+  void choose_run();
 
  private:
   int add(LoopNode node);
@@ -252,6 +254,29 @@ void NodeReader::place_stores() {
         store.phase = last_body;
 }
 
+/// If the rows of some views are one stride apart only within runs, blocks stay within these runs. Then such views are read
+/// and written in place, and are transposed by tiles.
+void NodeReader::choose_run() {
+  nodes_.run = std::max<Extent>(nodes_.outer, 1);
+  if (!nodes_.flat || nodes_.part_by_part) return;
+  constexpr Extent kRunMin = 8;
+  const auto has_runs = [](const Access& access) {
+    return access.separable && access.slow.size() > 1 && access.slow.back().extent >= kRunMin &&
+           std::none_of(access.slow.begin(), access.slow.end(), [](const Access::Dim& dim) { return dim.bounded(); });
+  };
+  const auto each_access = [&](auto visit) {
+    for (LoopNode& node : nodes_.nodes)
+      if (node.kind == StepKind::load && has_runs(node.access)) visit(node.access);
+    for (StoreNode& store : nodes_.stores)
+      if (has_runs(store.access)) visit(store.access);
+  };
+  Extent run = 0;
+  each_access([&](const Access& access) { run = std::gcd(run, access.slow.back().extent); });
+  if (run < kRunMin) return;
+  nodes_.run = run;
+  each_access([](Access& access) { access.by_runs = true; });
+}
+
 }  // namespace
 
 bool LoopNodes::overlaps(int output, int input) const {
@@ -270,7 +295,7 @@ bool LoopNodes::is_memory(int index) const {
       for (const StoreNode& other : stores)
         if (&other != &store && overlaps(other.output, source)) return false;
   if (node.fast) return Access::stride(node.access.fast) == 1;
-  return !node.slow || Access::stride(node.access.slow) == 1;  // alone, a column is read as a row
+  return !node.slow || node.access.slow_stride() == 1;  // alone, a column is read as a row
 }
 
 LoopNodes read_nodes(const kernel::LoopKernel& kernel, Extent columns, DType product_type, int product_output) {
@@ -279,6 +304,7 @@ LoopNodes read_nodes(const kernel::LoopKernel& kernel, Extent columns, DType pro
   reader.choose_rectangle(columns);
   nodes.part_by_part = nodes.flat && columns > 0;
   reader.read_steps();
+  reader.choose_run();
   reader.place_stores();
   return nodes;
 }

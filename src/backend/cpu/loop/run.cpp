@@ -8,6 +8,7 @@
 #include <new>
 
 #include "backend/cpu/loop/code.hpp"
+#include "backend/cpu/transpose.hpp"
 #include "base/threads.hpp"
 #include "tensor/element.hpp"
 #include "weft/error.hpp"
@@ -264,13 +265,13 @@ class LoopRunner {
     const auto size = static_cast<Extent>(size_bytes(value.type));
     const bool is_product = value.place == Place::memory && value.operand < 0;
     const Extent slow_stride =
-                     is_product && binding_.product_row > 0 ? binding_.product_row : Access::stride(value.access.slow),
+                     is_product && binding_.product_row > 0 ? binding_.product_row : value.access.slow_stride(),
                  fast_stride = Access::stride(value.access.fast);
+    const Extent row = is_product ? value.access.offset + s0_ * slow_stride : value.access.row_offset(s0_);
     const char* base = value.place == Place::output ? binding_.outputs[static_cast<std::size_t>(value.operand)]
                        : value.operand < 0          ? binding_.product
                                                     : binding_.inputs[static_cast<std::size_t>(value.operand)];
-    slots_[v] = {const_cast<char*>(base) + (value.access.offset + s0_ * slow_stride + f0_ * fast_stride) * size,
-                 slow_stride * size};
+    slots_[v] = {const_cast<char*>(base) + (row + f0_ * fast_stride) * size, slow_stride * size};
   }
 
   /// Portion `part` of `parts` of the cache lines that follow this tile of a value in memory.
@@ -360,7 +361,7 @@ class LoopRunner {
   /// Whether memory runs along the slow axis: then the walk follows that axis, a cache line at a time.
   bool is_turned(const LoopInstruction& in) const {
     const Access& access = access_of(in);
-    return in.slow && in.fast && access.plain_slow() && access.plain_fast() && Access::stride(access.slow) == 1;
+    return in.slow && in.fast && access.plain_slow() && access.plain_fast() && access.slow_stride() == 1;
   }
   template <class Word>
   void fetch(const LoopInstruction& in) const {
@@ -370,9 +371,8 @@ class LoopRunner {
     if (is_turned(in)) {
       const Slot& out = slots_[in.out];
       const Extent stride = Access::stride(access.fast), row = out.stride / static_cast<Extent>(sizeof(Word));
-      for (Extent f = 0; f < fast_; ++f)
-        copy_strided(from + access.offset + s0_ + (f0_ + f) * stride, 1, reinterpret_cast<Word*>(out.data) + f, row,
-                     slow_);
+      transpose(from + access.row_offset(s0_) + f0_ * stride, stride, reinterpret_cast<Word*>(out.data), row, slow_,
+                fast_);
       return;
     }
     each_row<Word>(in, [&](Extent s, Extent f, Extent count, Word* to) {
@@ -429,6 +429,27 @@ class LoopRunner {
           [&](Extent i, Extent n) { std::fill_n(to + i, n, 0u); });
     });
   }
+  /// Element k is at from[k * stride + indices[k] * axis_stride], or zero if its index is outside.
+  template <class Word>
+  static void take_elements(const LoopInstruction& in, const Word* from, Extent stride, const std::int32_t* indices,
+                            Word* to, Extent count) {
+    const auto extent = static_cast<std::uint32_t>(in.axis_extent);
+    std::uint32_t signs = 0;  // the highest bit: of an index that is negative or too large
+    for (Extent k = 0; k < count; ++k) {
+      const auto index = static_cast<std::uint32_t>(indices[k]);
+      signs |= index | (extent - 1 - index);
+    }
+    if (in.axis_extent == 0 || in.axis_extent > INT32_MAX || signs >> 31 != 0) {
+      for (Extent k = 0; k < count; ++k) {
+        const std::int32_t index = indices[k];
+        to[k] = index < 0 || index >= in.axis_extent ? Word{} : from[k * stride + index * in.axis_stride];
+      }
+    } else if (in.axis_stride == 1 && stride == 0) {
+      for (Extent k = 0; k < count; ++k) to[k] = from[indices[k]];
+    } else {
+      for (Extent k = 0; k < count; ++k, from += stride) to[k] = from[indices[k] * in.axis_stride];
+    }
+  }
   template <class Word>
   void gather(const LoopInstruction& in) const {
     const Access& access = access_of(in);
@@ -449,10 +470,7 @@ class LoopRunner {
           access, s, f, count,
           [&](Extent i, Extent at, Extent stride, Extent n) {
             if (one) return copy_strided(row + at, stride, to + i, 1, n);
-            for (Extent k = 0; k < n; ++k) {
-              const std::int32_t index = indices[i + k];
-              to[i + k] = outside(index) ? Word{} : from[at + k * stride + index * in.axis_stride];
-            }
+            take_elements(in, from + at, stride, indices + i, to + i, n);
           },
           [&](Extent i, Extent n) { std::fill_n(to + i, n, Word{}); });
     });
@@ -466,8 +484,8 @@ class LoopRunner {
     const Extent rows = in.slow ? slow_ : 1, count = in.fast ? fast_ : 1;
     if (in.map != nullptr) {
       TileCall tile;
-      const Extent slow_stride = Access::stride(access.slow);
-      tile.out = base + (access.offset + s0_ * slow_stride + f0_) * size;
+      const Extent slow_stride = access.slow_stride();
+      tile.out = base + (access.row_offset(s0_) + f0_) * size;
       tile.out_stride = slow_stride * size;
       const bool column = in.slow && !in.fast;
       tile.slow = column ? 1 : rows;
@@ -492,9 +510,10 @@ class LoopRunner {
     const auto scatter = [&]<class Word>(Word) {
       if (is_turned(in)) {
         const Extent stride = Access::stride(access.fast), row = value.slow ? slot.stride / size : 0;
-        for (Extent f = 0; f < count; ++f)
-          copy_strided(reinterpret_cast<const Word*>(slot.data) + (value.fast ? f : 0), row,
-                       reinterpret_cast<Word*>(base) + access.offset + s0_ + (f0_ + f) * stride, 1, rows);
+        Word* const to = reinterpret_cast<Word*>(base) + access.row_offset(s0_) + f0_ * stride;
+        const Word* const source = reinterpret_cast<const Word*>(slot.data);
+        if (value.slow && value.fast) return transpose(source, row, to, stride, count, rows);
+        for (Extent f = 0; f < count; ++f) copy_strided(source + (value.fast ? f : 0), row, to + f * stride, 1, rows);
         return;
       }
       for (Extent s = 0; s < rows; ++s) {
@@ -531,10 +550,9 @@ class LoopRunner {
       bool varies = true;
       if (place.access >= 0) {
         const Access& access = code_.accesses[static_cast<std::size_t>(place.access)];
-        const Extent slow_stride = Access::stride(access.slow);
         to.data = binding_.outputs[static_cast<std::size_t>(place.output)] +
-                  (access.offset + s0_ * slow_stride + f0_) * static_cast<Extent>(sizeof(float));
-        to.row = slow_stride * static_cast<Extent>(sizeof(float));
+                  (access.row_offset(s0_) + f0_) * static_cast<Extent>(sizeof(float));
+        to.row = access.slow_stride() * static_cast<Extent>(sizeof(float));
       } else {
         const Slot& slot = slots_[place.value.value];
         to.data = slot.data;
@@ -562,7 +580,7 @@ int LoopProgram::stages() const { return totals_ ? static_cast<int>(totals_->pha
 
 Extent LoopProgram::tasks(int) const {
   const Code& code = *code_;
-  const Extent blocks = (code.outer + code.block - 1) / code.block;
+  const Extent blocks = code.blocks();
   return totals_ ? blocks * totals_->parts : (blocks + code.blocks_per_task - 1) / code.blocks_per_task;
 }
 
@@ -573,11 +591,12 @@ void LoopProgram::start() const {
 void LoopProgram::run_task(const LoopBinding& binding, int stage, Extent task) const {
   if (totals_) return run_part(binding, stage, task);
   const Code& code = *code_;
-  const Extent blocks = (code.outer + code.block - 1) / code.block;
   LoopRunner runner(code, binding);
-  const Extent end = std::min((task + 1) * code.blocks_per_task, blocks);
-  for (Extent b = task * code.blocks_per_task; b < end; ++b)
-    runner.whole_block(b * code.block, std::min((b + 1) * code.block, code.outer));
+  const Extent end = std::min((task + 1) * code.blocks_per_task, code.blocks());
+  for (Extent b = task * code.blocks_per_task; b < end; ++b) {
+    const Code::Range rows = code.block_range(b);
+    runner.whole_block(rows.begin, rows.end);
+  }
   runner.fence();
 }
 
@@ -588,12 +607,12 @@ void LoopProgram::run_part(const LoopBinding& binding, int stage, Extent task) c
   Totals& t = *totals_;
   const auto p = static_cast<std::size_t>(t.phases[static_cast<std::size_t>(stage)]);
   const Phase& phase = code.phases[p];
-  const Extent blocks = (code.outer + code.block - 1) / code.block, b = task % blocks, k = task / blocks;
+  const Extent blocks = code.blocks(), b = task % blocks, k = task / blocks;
   const auto count = static_cast<std::size_t>(code.outer);
   LoopRunner runner(code, binding);
   // Outer-level code up to a phase, from the totals of those before it.
   const auto begin_block = [&](Extent block, std::size_t last) {
-    const Extent begin = block * code.block, end = std::min(begin + code.block, code.outer);
+    const auto [begin, end] = code.block_range(block);
     runner.set_block(begin, end);
     for (std::size_t q = 0; q <= last; ++q) {
       runner.outer_code(code.phases[q]);
@@ -612,7 +631,8 @@ void LoopProgram::run_part(const LoopBinding& binding, int stage, Extent task) c
   runner.start_reductions(phase);
   runner.chunks(phase, k * t.part, std::min((k + 1) * t.part, code.inner));
   const std::size_t here = phase.reductions.size();
-  const Extent begin = b * code.block, n = std::min(code.block, code.outer - begin);
+  const Code::Range rows = code.block_range(b);
+  const Extent begin = rows.begin, n = rows.end - rows.begin;
   for (std::size_t r = 0; r < here; ++r) {
     const ReductionInfo& info = code.reductions[static_cast<std::size_t>(phase.reductions[r])];
     const Extent at = (k * static_cast<Extent>(here) + static_cast<Extent>(r)) * code.outer + begin;

@@ -1,0 +1,53 @@
+// Results that do not fit the caches are written past them.
+#pragma once
+
+#include "backend/cpu/loop/tile.hpp"
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+namespace weft::cpu {
+
+/// Larger results would only push other data out of the caches.
+inline constexpr Extent kStreamBytes = 24 << 20;
+
+/// Stores past the caches become visible to other threads.
+inline void fence_streams() {
+#if defined(__SSE2__)
+  _mm_sfence();
+#endif
+}
+
+/// Writes runs of a result of 32-bit or 64-bit elements. The caller fills `place(at)` and then calls `finish(at, count)`. For a
+/// large result the place is a buffer, which is copied past the caches. One thread uses the object.
+template <class T>
+class RunWriter {
+ public:
+  static constexpr Extent kRun = 1024;  // elements of a run, at most
+
+  RunWriter(T* result, Extent size) : result_(result), streams_(size * static_cast<Extent>(sizeof(T)) > kStreamBytes) {}
+  ~RunWriter() {
+    if (streams_) fence_streams();
+  }
+  RunWriter(const RunWriter&) = delete;
+  RunWriter& operator=(const RunWriter&) = delete;
+
+  T* place(Extent at) { return streams_ ? buffer_ : result_ + at; }
+  void finish(Extent at, Extent count) {
+    if (!streams_) return;
+    constexpr DType kWord = sizeof(T) == 4 ? DType::u32 : DType::u64;
+    TileCall call;
+    call.out = result_ + at;
+    call.fast = count;
+    call.args[0].data = buffer_;
+    tile_table().stream[static_cast<std::size_t>(kWord)](call);
+  }
+
+ private:
+  T* result_;
+  bool streams_;
+  alignas(64) T buffer_[kRun];
+};
+
+}  // namespace weft::cpu
