@@ -138,8 +138,7 @@ bool uses_halves(const kernel::Plan& plan) {
     const auto* product = std::get_if<kernel::MatmulKernel>(&kernel);
     found |= product && (product->precision != ProductPrecision::exact || product->a.type == DType::bf16 ||
                          product->b.type == DType::bf16);
-    kernel::visit_operands(
-        kernel, [&](const kernel::Operand& operand, bool written) { found |= !written && operand.type == DType::f16; });
+    kernel::visit_operands(kernel, [&](const kernel::Operand& operand, bool) { found |= operand.type == DType::f16; });
   }
   return found;
 }

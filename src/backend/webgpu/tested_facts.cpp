@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -18,7 +19,7 @@
 namespace weft::webgpu {
 namespace {
 
-constexpr int kVersion = 3;  // of the format and of the tests
+constexpr int kVersion = 4;  // of the format and of the tests
 constexpr std::string_view kKey = "weft tested facts";
 
 constexpr int kThreads = 256;
@@ -56,6 +57,34 @@ bool has_exact_halves(const std::shared_ptr<Device>& device) {
     if (!same) return false;
   }
   return true;
+}
+
+// Each thread has the upper 16 bits of a float, and compares conversions around all places where the nearest half changes: numbers
+// that are halves, the middle between two halves, and their neighbours.
+ShaderPieces rounding_shader() {
+  ShaderPieces pieces{.threads = kThreads, .storage = {{"u32", true}}};
+  pieces.helpers.use("f16_from_f32");
+  pieces.body = fmt::format(
+      "  let upper = (group * {}u + thread) << 16u;\n"
+      "  var places = array<u32, 7>(0u, 1u, 0xfffu, 0x1000u, 0x1001u, 0x17ffu, 0x1fffu);\n"
+      "  var wrong = 0u;\n"
+      "  for (var at = 0u; at < 56u; at++) {{\n"
+      "    let bits = upper | ((at / 7u) << 13u) | places[at % 7u];\n"
+      "    let wanted = f16_from_f32(bitcast<f32>(bits));\n"
+      "    let other = f16_from_f32(bitcast<f32>(bits ^ 0x80000001u));\n"
+      "    let got = pack2x16float(vec2f(bitcast<f32>(bits), bitcast<f32>(bits ^ 0x80000001u)));\n"
+      "    let none = (wanted & 0x7fffu) > 0x7c00u && (got & 0x7fffu) > 0x7c00u;\n"
+      "    let no_other = (other & 0x7fffu) > 0x7c00u && ((got >> 16u) & 0x7fffu) > 0x7c00u;\n"
+      "    if ((wanted != (got & 0xffffu) && !none) || (other != (got >> 16u) && !no_other)) {{ wrong++; }}\n"
+      "  }}\n"
+      "  $data0[group * {}u + thread] = wrong;\n",
+      kThreads, kThreads);
+  return pieces;
+}
+
+bool has_rounded_halves(const std::shared_ptr<Device>& device) {
+  const std::vector<std::uint32_t> wrong = results(device, rounding_shader(), kHalves, kHalves / kThreads);
+  return std::all_of(wrong.begin(), wrong.end(), [](std::uint32_t count) { return count == 0; });
 }
 
 int left_value(int row, int k) { return (row * 7 + k * 3) % 13 + 200; }
@@ -197,6 +226,7 @@ bool has_ordered_subgroups(const std::shared_ptr<Device>& device) {
 std::string facts_text(const TestedFacts& facts) {
   return nlohmann::ordered_json{{"version", kVersion},
                                 {"exact_halves", facts.exact_halves},
+                                {"rounded_halves", facts.rounded_halves},
                                 {"matrices", facts.matrices},
                                 {"ordered_subgroups", facts.ordered_subgroups}}
              .dump() +
@@ -208,8 +238,8 @@ std::optional<TestedFacts> parse_facts(std::string_view text) {
   if (!json.is_object() || !json.contains("version") || json["version"] != kVersion) return {};
   TestedFacts facts;
   for (const auto& [name, fact] :
-       {std::pair{"exact_halves", &facts.exact_halves}, std::pair{"matrices", &facts.matrices},
-        std::pair{"ordered_subgroups", &facts.ordered_subgroups}}) {
+       {std::pair{"exact_halves", &facts.exact_halves}, std::pair{"rounded_halves", &facts.rounded_halves},
+        std::pair{"matrices", &facts.matrices}, std::pair{"ordered_subgroups", &facts.ordered_subgroups}}) {
     const auto found = json.find(name);
     if (found == json.end() || !found->is_boolean()) return {};
     *fact = found->get<bool>();
@@ -220,6 +250,7 @@ std::optional<TestedFacts> parse_facts(std::string_view text) {
 TestedFacts test_facts(const std::shared_ptr<Device>& device) {
   TestedFacts facts;
   facts.exact_halves = has_exact_halves(device);
+  facts.rounded_halves = has_rounded_halves(device);
   facts.matrices = has_matrices(device);
   facts.ordered_subgroups = facts.matrices && has_ordered_subgroups(device);
   return facts;

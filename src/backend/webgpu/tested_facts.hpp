@@ -12,7 +12,9 @@ class Device;
 
 struct TestedFacts {
   bool exact_halves = false;  // unpack2x16float gives every f16 its value: subnormal numbers, infinities and NaN too
-  bool matrices = false;      // subgroup matrices of f16 read packed words either way round and add up in f32
+  bool rounded_halves =
+      false;  // pack2x16float rounds every f32 to the nearest f16, ties to even: to subnormal numbers and infinity too
+  bool matrices = false;  // subgroup matrices of f16 read packed words either way round and add up in f32
   bool ordered_subgroups =
       false;  // threads of a subgroup see what others wrote to workgroup memory before, without barriers
 

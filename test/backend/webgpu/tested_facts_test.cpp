@@ -37,7 +37,8 @@ class TestedFactsTest : public testing::Test {
 };
 
 TEST(TestedFactsTextTest, ReadsBackAndRefusesWhatIsDamaged) {
-  for (const TestedFacts& facts : {TestedFacts{}, TestedFacts{.exact_halves = true}, TestedFacts{.matrices = true}})
+  for (const TestedFacts& facts : {TestedFacts{}, TestedFacts{.exact_halves = true},
+                                   TestedFacts{.rounded_halves = true}, TestedFacts{.matrices = true}})
     EXPECT_EQ(parse_facts(facts_text(facts)), facts);
   const std::string good = facts_text({});
   for (const std::string& bad :
@@ -62,9 +63,13 @@ TEST_F(TestedFactsTest, TheDeviceIsTestedOnce) {
 TEST(ExactHalvesTest, HelpersTakeTheDevicesConversionOnlyWhereItIsExact) {
   Helpers helpers;
   helpers.use("f32_from_f16");
-  EXPECT_EQ(helpers.text().find("unpack2x16float"), std::string::npos);
+  helpers.use("halves_from_f32");
+  EXPECT_EQ(helpers.text().find("pack2x16float"), std::string::npos);
   helpers.take_exact_halves(true);
   EXPECT_NE(helpers.text().find("unpack2x16float"), std::string::npos);
+  EXPECT_EQ(helpers.text().find(" pack2x16float"), std::string::npos);
+  helpers.take_rounded_halves(true);
+  EXPECT_NE(helpers.text().find(" pack2x16float"), std::string::npos);
   Helpers merged;
   merged.use(helpers);
   EXPECT_EQ(merged.text(), helpers.text());

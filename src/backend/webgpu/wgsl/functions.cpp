@@ -85,7 +85,9 @@ constexpr WgslFunction kFunctions[] = {
   return bitcast<vec4f>(vec4<u32>(v.x << 16u, v.x & 0xffff0000u, v.y << 16u, v.y & 0xffff0000u));
 }
 )"},
-    {"f16_from_f32", {}, R"(fn f16_from_f32(x: f32) -> u32 {
+    {"f16_from_f32",
+     {},
+     R"(fn f16_from_f32(x: f32) -> u32 {
   let bits = bitcast<u32>(x);
   let rest = bits & 0x7fffffffu;
   let normal = (rest + 0xfffu + ((rest >> 13u) & 1u) - 0x38000000u) >> 13u;
@@ -95,7 +97,15 @@ constexpr WgslFunction kFunctions[] = {
   half = select(half, 0x7e00u | ((rest >> 13u) & 0x3ffu), rest > 0x7f800000u);
   return half | ((bits >> 16u) & 0x8000u);
 }
-)"},
+)",
+     {},
+     "fn f16_from_f32(x: f32) -> u32 { return pack2x16float(vec2f(x, 0f)); }\n"},
+    // Two neighbours in a word.
+    {"halves_from_f32",
+     {"f16_from_f32"},
+     "fn halves_from_f32(x: f32, y: f32) -> u32 { return f16_from_f32(x) | (f16_from_f32(y) << 16u); }\n",
+     {},
+     "fn halves_from_f32(x: f32, y: f32) -> u32 { return pack2x16float(vec2f(x, y)); }\n"},
     {"bf16_from_f32", {}, R"(fn bf16_from_f32(x: f32) -> u32 {
   let bits = bitcast<u32>(x);
   let rounded = (bits + 0x7fffu + ((bits >> 16u) & 1u)) >> 16u;

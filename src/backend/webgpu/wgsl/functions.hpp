@@ -11,7 +11,8 @@ struct WgslFunction {
   std::string_view name;
   std::array<std::string_view, 5> calls;  // the other functions of the library that it calls, then ""
   std::string_view text;
-  std::string_view with_exact_halves = {};  // the text if unpack2x16float is exact; empty: the same
+  std::string_view with_exact_halves = {};    // the text if unpack2x16float is exact; empty: the same
+  std::string_view with_rounded_halves = {};  // the text if pack2x16float rounds to nearest; empty: the same
 };
 
 std::span<const WgslFunction> wgsl_functions();

@@ -232,8 +232,21 @@ std::string Bindings::store_vec4f(int handle, const std::string& group, const st
                                   Helpers& helpers) const {
   const DType type = at(handle).operand.type;
   if (type == DType::f32) return fmt::format("{}[{}] = {};", array_of(handle), group, vector);
-  const auto lane = [&](const char* name) { return render_packed(type, fmt::format("{}.{}", vector, name), helpers); };
-  return store_vector(handle, fmt::format("(({}) << 2u)", group), {lane("x"), lane("y"), lane("z"), lane("w")});
+  const auto lane = [&](const char* name) { return fmt::format("{}.{}", vector, name); };
+  return store_values(handle, fmt::format("(({}) << 2u)", group), {lane("x"), lane("y"), lane("z"), lane("w")},
+                      helpers);
+}
+
+std::string Bindings::store_values(int handle, const std::string& index, const std::string (&values)[4],
+                                   Helpers& helpers) const {
+  const DType type = at(handle).operand.type;
+  if (type == DType::f16) {
+    const std::string_view pair = helpers.use("halves_from_f32");
+    return fmt::format("$data{}[({}) >> 2u] = vec2<u32>({}({}, {}), {}({}, {}));", at(handle).binding, index, pair,
+                       values[0], values[1], pair, values[2], values[3]);
+  }
+  const auto packed = [&](int lane) { return render_packed(type, values[lane], helpers); };
+  return store_vector(handle, index, {packed(0), packed(1), packed(2), packed(3)});
 }
 
 std::string Bindings::component(int handle, const std::string& vector, int lane) const {
@@ -308,6 +321,7 @@ RenderedDispatch dispatch_of(std::string name, ShaderPieces shader, const Bindin
         fmt::format("webgpu: {} workgroups are more than one dispatch can number; use a smaller batch", workgroups));
   shader.storage = bindings.storage();
   shader.helpers.take_exact_halves(target.tested.exact_halves);
+  shader.helpers.take_rounded_halves(target.tested.rounded_halves);
   shader.folded_groups = workgroups > target.limits.workgroups_per_dimension ? workgroups : 0;
   return {std::move(name), std::move(shader), bindings.ranges(), workgroups};
 }

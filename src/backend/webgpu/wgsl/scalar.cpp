@@ -177,13 +177,16 @@ std::string_view Helpers::use(std::string_view name) {
 void Helpers::use(const Helpers& others) {
   used_.insert(others.used_.begin(), others.used_.end());
   exact_halves_ = exact_halves_ || others.exact_halves_;
+  rounded_halves_ = rounded_halves_ || others.rounded_halves_;
 }
 
 std::string Helpers::text() const {
   std::string text;
   for (const WgslFunction& function : wgsl_functions())
     if (used_.contains(function.name))
-      text += exact_halves_ && !function.with_exact_halves.empty() ? function.with_exact_halves : function.text;
+      text += exact_halves_ && !function.with_exact_halves.empty()       ? function.with_exact_halves
+              : rounded_halves_ && !function.with_rounded_halves.empty() ? function.with_rounded_halves
+                                                                         : function.text;
   return text;
 }
 

@@ -26,12 +26,14 @@ class Helpers {
   void use(const Helpers& others);
   /// Whether the device's conversions from f16, which are then exact for every number, may be used.
   void take_exact_halves(bool exact) { exact_halves_ = exact; }
+  /// Whether its conversions to f16, which then round to nearest, may be used.
+  void take_rounded_halves(bool rounded) { rounded_halves_ = rounded; }
   /// Declarations of all used functions.
   std::string text() const;
 
  private:
   std::set<std::string, std::less<>> used_;
-  bool exact_halves_ = false;
+  bool exact_halves_ = false, rounded_halves_ = false;
 };
 
 /// A scalar value in shader text: an expression without side effects, normally a name.

@@ -165,11 +165,15 @@ std::vector<std::string> StepWriter::load(int step, const Step& s, const std::st
   std::string index = place.index.offset(base) + add;
   if (!guard.empty()) index = fmt::format("select({}u, {}, {})", base, index, guard);
   const std::string name = fmt::format("q{}{}", step, slot);
-  line(fmt::format("let {} = {};", name, bindings_.load_vector(place.handle, index)));
+  const bool halves = operand.type == DType::f16;
+  line(fmt::format("let {} = {};", name,
+                   halves ? bindings_.load_vec4f(place.handle, fmt::format("({}) >> 2u", index), helpers_)
+                          : bindings_.load_vector(place.handle, index)));
   for (int lane = 0; lane < 4; ++lane) {
-    std::string v = render_cast(
-        {render_unpacked(operand.type, bindings_.component(place.handle, name, lane), helpers_), operand.type, {}},
-        s.type, helpers_);
+    const std::string unpacked =
+        halves ? fmt::format("{}.{}", name, "xyzw"[lane])
+               : render_unpacked(operand.type, bindings_.component(place.handle, name, lane), helpers_);
+    std::string v = render_cast({unpacked, operand.type, {}}, s.type, helpers_);
     if (!guard.empty()) v = fmt::format("select({}, {}, {})", zero, v, guard);
     values.push_back(std::move(v));
   }
@@ -229,20 +233,19 @@ void StepWriter::write_store(const kernel::Store& store, const std::string& give
   if (!bindings_.is_bound(place.handle)) return;
   write(store.value, slot);
   const Extent base = bindings_.base(place.handle);
-  const auto in_lane = [&](int lane) {
-    return render_packed(operand.type, render_cast(value(store.value, lane, slot), operand.type, helpers_), helpers_);
-  };
+  const auto in_lane = [&](int lane) { return render_cast(value(store.value, lane, slot), operand.type, helpers_); };
   const auto guarded = [&](const std::string& guard, const std::string& statement) {
     if (guard != "false") line(guard.empty() ? statement : fmt::format("if ({}) {{ {} }}", guard, statement));
   };
   const int lanes = lane_count(s.level);
   if (lanes == 4 && place.index.is_vector(operand.offset) && bindings_.has_vectors(place.handle)) {
-    guarded(place.index.guard(), bindings_.store_vector(place.handle, place.index.offset(base),
-                                                        {in_lane(0), in_lane(1), in_lane(2), in_lane(3)}));
+    guarded(place.index.guard(), bindings_.store_values(place.handle, place.index.offset(base),
+                                                        {in_lane(0), in_lane(1), in_lane(2), in_lane(3)}, helpers_));
     return;
   }
   for (int lane = 0; lane < lanes; ++lane)
-    guarded(place.index.guard(lane), bindings_.store(place.handle, place.index.offset(base, lane), in_lane(lane)));
+    guarded(place.index.guard(lane), bindings_.store(place.handle, place.index.offset(base, lane),
+                                                     render_packed(operand.type, in_lane(lane), helpers_)));
 }
 
 }  // namespace weft::webgpu
