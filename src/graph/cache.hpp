@@ -27,6 +27,7 @@ struct CacheAttention {
   Extent window = 0;    // 0: none
   double soft_cap = 0;  // 0: none
   Extent ring = 0;      // rows that the positions of a sequence use in turn; 0: each has its own
+  bool exact = true;    // else a device may round queries and weights to f16, with a cache in f16
 };
 
 const OpRow& write_rows_row();

@@ -7,6 +7,8 @@
 #include <limits>
 #include <set>
 
+#include "graph/cache.hpp"
+#include "graph/op.hpp"
 #include "weft/error.hpp"
 #include "weft/ops.hpp"
 
@@ -132,13 +134,18 @@ class Lowering {
       return variable.value();
     };
     const Tensor k = cached(1, 3), v = cached(2, 4);
-    const Tensor y = cache_attention(reshape(q, {q.dim(0), heads, q.dim(1) / heads}), k, v, places.first,
-                                     inputs_.length, node.integer("kv_heads"),
-                                     {.type = context_.cache_type,
-                                      .scale = node.real("scale"),
-                                      .window = window,
-                                      .soft_cap = node.real("soft_cap"),
-                                      .ring = ring});
+    const Extent width = q.dim(1) / heads;
+    const double scale = node.real("scale");
+    const graph::CacheAttention attributes{context_.cache_type,
+                                           node.integer("kv_heads"),
+                                           scale == 0 ? 1 / std::sqrt(static_cast<double>(width)) : scale,
+                                           window,
+                                           node.real("soft_cap"),
+                                           ring,
+                                           context_.exact};
+    const Tensor y = graph::call(graph::cache_attention_row(),
+                                 {reshape(q, {q.dim(0), heads, width}), k, v, places.first, inputs_.length}, attributes,
+                                 Where::current());
     return reshape(y, q.shape());
   }
 

@@ -167,7 +167,9 @@ const OpRow& cache_attention_row() {
                      field("window", &CacheAttention::window, "keys that a query sees; 0: all"),
                      field("soft_cap", &CacheAttention::soft_cap, "scores become cap tanh(score / cap); 0: no cap"),
                      field("ring", &CacheAttention::ring,
-                           "rows that the positions of a sequence share in turn; 0: each has its own")},
+                           "rows that the positions of a sequence share in turn; 0: each has its own"),
+                     field("exact", &CacheAttention::exact,
+                           "without it, a device may round q and the weights to f16 if the cache is f16")},
       .result = "that of q",
       .differentiable = false,
       .doc =

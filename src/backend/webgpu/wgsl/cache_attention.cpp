@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "backend/webgpu/wgsl/cache_attention_matrices.hpp"
 #include "backend/webgpu/wgsl/cache_rows.hpp"
 #include "backend/webgpu/wgsl/steps.hpp"
 #include "compile/call_attributes.hpp"
@@ -445,7 +446,7 @@ class CacheAttentionWriter {
 }  // namespace
 
 void render_cache_attention(const CallKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered) {
-  if (kernel.shape().numel() == 0) return;
+  if (kernel.shape().numel() == 0 || render_cache_attention_on_matrices(kernel, target, scratch, rendered)) return;
   CacheAttentionWriter(kernel, target).render(scratch, rendered);
 }
 

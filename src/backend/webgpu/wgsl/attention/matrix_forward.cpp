@@ -51,6 +51,7 @@ void MatrixAttentionWriter::write_forward() {
   line("}");
   write_join("sum", "+");
   std::string counts = owned_ % block_.rows() == 0 ? "" : fmt::format(" && row0 + lane_row < {}u", owned_);
+  if (extras_.has_spans()) counts += " && span_first < span_end";
   if (bounds_.has_most) counts += fmt::format(" && i32(row0 + lane_row) + i32({}) >= 0i", bounds_.most);
   line(fmt::format("if (!(sum <= {}) || (sum < {}{})) {{ $again[0] = 1u; }}", kMostSum, kLeastSum, counts));
   line("if (workgroupUniformLoad(&$again[0]) == 0u) { break; }");
