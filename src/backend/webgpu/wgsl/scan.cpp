@@ -14,7 +14,9 @@ namespace weft::webgpu {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kEach = 4;  // neighbouring elements of a thread
+constexpr int kEach = 4;            // neighbouring elements of a thread
+constexpr Extent kStrip = 32;       // neighbouring scans of a workgroup, where each has its elements far apart
+constexpr Extent kSerialMost = 64;  // elements of such a scan that one thread takes
 
 /// A value of a scan: one number, or two, which are scanned together. Texts of them.
 using Numbers = std::vector<std::string>;
@@ -38,27 +40,43 @@ class ScanWriter {
     const Shape& shape = kernel.shape();
     const auto axis = static_cast<int>(a_.axis < 0 ? a_.axis + shape.rank() : a_.axis);
     for (int d = 0; d < shape.rank(); ++d) (d < axis ? outer_ : d == axis ? n_ : inner_) *= shape[d];
-    for (const kernel::Operand& operand : kernel.reads) from_.push_back(bindings_.add(operand, false));
-    for (const kernel::Operand& operand : kernel.outs) {
-      to_.push_back(bindings_.add(operand, true));
-      bindings_.forbid_vectors(to_.back());
-    }
-    bindings_.resolve();
+    bind(inner_ == 1 && n_ > kEach && n_ % kEach == 0);
+    if (!fours_) bind(false);
     type_ = kernel.out().type == DType::f32 ? "f32" : kernel.out().type == DType::u32 ? "u32" : "i32";
     how_ = combination();
   }
 
   RenderedDispatch write() {
-    const bool together = inner_ == 1 && n_ > kEach;
-    const auto groups = static_cast<std::uint64_t>(together ? outer_ : divide_up(outer_ * inner_, kThreads));
-    shader_.threads = kThreads;
-    shader_.body = together ? by_workgroup() : by_thread();
-    if (together)
-      for (std::size_t k = 0; k < how_.types.size(); ++k) shader_.share(shared(k), how_.types[k], kThreads);
-    return dispatch_of(kernel_.name, std::move(shader_), bindings_, groups, target_);
+    const bool together = inner_ == 1 && n_ > kEach, strips = inner_ >= kStrip && n_ > kSerialMost;
+    const Extent groups = together ? outer_
+                          : strips ? outer_ * divide_up(inner_, kStrip)
+                                   : divide_up(outer_ * inner_, kThreads);
+    threads_ =
+        strips && target_.unroll && target_.limits.workgroup_invocations >= 2 * kThreads ? 2 * kThreads : kThreads;
+    shader_.threads = threads_;
+    shader_.body = together ? by_workgroup() : strips ? by_strip() : by_thread();
+    for (std::size_t k = 0; k < how_.types.size() && (together || strips); ++k)
+      shader_.share(shared(k), how_.types[k], threads_);
+    return dispatch_of(kernel_.name, std::move(shader_), bindings_, static_cast<std::uint64_t>(groups), target_);
   }
 
  private:
+  /// Binds the operands, for reading and writing by fours if that is wanted and all of them allow it.
+  void bind(bool fours) {
+    bindings_ = Bindings(target_, kernel_.name);
+    from_.clear(), to_.clear();
+    for (const kernel::Operand& operand : kernel_.reads) from_.push_back(bindings_.add(operand, false));
+    for (const kernel::Operand& operand : kernel_.outs) to_.push_back(bindings_.add(operand, true));
+    fours_ = fours;
+    for (const auto& [handles, operands] : {std::pair{&from_, &kernel_.reads}, std::pair{&to_, &kernel_.outs}})
+      for (std::size_t k = 0; k < handles->size(); ++k) {
+        fours ? bindings_.want_vectors((*handles)[k]) : bindings_.forbid_vectors((*handles)[k]);
+        fours_ = fours_ && (*operands)[k].offset % kEach == 0 && (*operands)[k].type != DType::boolean;
+      }
+    bindings_.resolve();
+    for (const std::vector<int>* handles : {&from_, &to_})
+      for (const int handle : *handles) fours_ = fours_ && bindings_.has_vectors(handle);
+  }
   static std::string shared(std::size_t k) { return fmt::format("part{}", k); }
 
   /// A value gets another one by a statement for each number.
@@ -106,11 +124,62 @@ class ScanWriter {
     return numbers;
   }
   void store(const std::string& indent, const std::string& at, const std::string& value) {
-    for (std::size_t k = 0; k < to_.size(); ++k) {
-      const std::string number = value + (how_.gives_second ? "1" : fmt::to_string(k));
-      line(indent + bindings_.store(to_[k], fmt::format("{} + {}u", at, bindings_.base(to_[k])),
-                                    k == 1 ? fmt::format("bitcast<i32>({})", number) : number));
+    for (std::size_t k = 0; k < to_.size(); ++k)
+      line(indent + bindings_.store(to_[k], fmt::format("{} + {}u", at, bindings_.base(to_[k])), result(k, value)));
+  }
+
+  /// Variables x<e>_0, x<e>_1 with kEach neighbours of a scan, from element `first` on. Beyond the end they change nothing.
+  void declare_fours() {
+    for (int e = 0; e < kEach; ++e) declare("  ", fmt::format("x{}_", e), how_.start);
+    if (!fours_) {
+      for (int e = 0; e < kEach; ++e) {
+        const std::string i = fmt::format("(first + {}u)", e);
+        line(fmt::format("  if {} < {}u {{", i, n_));
+        assign("    ", fmt::format("x{}_", e), load(place("start", i), i));
+        line("  }");
+      }
+      return;
     }
+    line(fmt::format("  if (first < {}u) {{", n_));
+    for (std::size_t k = 0; k < from_.size(); ++k) {
+      line(fmt::format("    let four{} = {};", k, bindings_.load_vector(from_[k], four_at(from_[k]))));
+      for (int e = 0; e < kEach; ++e)
+        line(
+            fmt::format("    x{}_{} = {};", e, k, bindings_.component(from_[k], fmt::format("four{}", k), lane_of(e))));
+    }
+    if (how_.has_position)
+      for (int e = 0; e < kEach; ++e)
+        line(fmt::format("    x{}_{} = {};", e, from_.size(), position(fmt::format("(first + {}u)", e))));
+    line("  }");
+  }
+  /// Stores y<e>, results of those elements.
+  void store_fours() {
+    if (!fours_) {
+      for (int e = 0; e < kEach; ++e) {
+        const std::string i = fmt::format("(first + {}u)", e);
+        line(fmt::format("  if {} < {}u {{", i, n_));
+        store("    ", place("start", i), fmt::format("y{}_", e));
+        line("  }");
+      }
+      return;
+    }
+    line(fmt::format("  if (first < {}u) {{", n_));
+    for (std::size_t k = 0; k < to_.size(); ++k) {
+      std::string values[kEach];
+      for (int e = 0; e < kEach; ++e) values[lane_of(e)] = result(k, fmt::format("y{}_", e));
+      line("    " + bindings_.store_vector(to_[k], four_at(to_[k]), values));
+    }
+    line("  }");
+  }
+  /// Element `first` of a scan, or in reverse the last of the four.
+  std::string four_at(int handle) const {
+    const std::string i = a_.reverse ? fmt::format("({}u - first)", n_ - kEach) : "first";
+    return fmt::format("start + {} + {}u", i, bindings_.base(handle));
+  }
+  int lane_of(int e) const { return a_.reverse ? kEach - 1 - e : e; }
+  std::string result(std::size_t k, const std::string& value) const {
+    const std::string number = value + (how_.gives_second ? "1" : fmt::to_string(k));
+    return k == 1 ? fmt::format("bitcast<i32>({})", number) : number;
   }
 
   void line(const std::string& statement) { text_ += "  " + statement + "\n"; }
@@ -138,7 +207,7 @@ class ScanWriter {
     for (std::size_t k = 0; k < how_.types.size(); ++k) numbers.push_back(fmt::format("{}{}", name, k));
     return numbers;
   }
-  Numbers parts(const std::string& at) const {
+  Numbers parts_at(const std::string& at) const {
     Numbers numbers;
     for (std::size_t k = 0; k < how_.types.size(); ++k) numbers.push_back(fmt::format("${}[{}]", shared(k), at));
     return numbers;
@@ -169,40 +238,117 @@ class ScanWriter {
     declare("", "carried", how_.start);
     line(fmt::format("for (var stretch = 0u; stretch < {}u; stretch += {}u) {{", n_, kThreads * kEach));
     line(fmt::format("  let first = stretch + thread * {}u;", kEach));
-    declare("  ", "mine", how_.start);
+    declare_fours();
+    declare("  ", "mine", named("x0_"));
+    for (int e = 1; e < kEach; ++e) combine("  ", "mine", named("mine"), named(fmt::format("x{}_", e)));
+    declare("  ", "sum", how_.start);
+    write_sums_before();
     for (int e = 0; e < kEach; ++e) {
-      const std::string i = fmt::format("(first + {}u)", e), x = fmt::format("x{}_", e);
-      declare("  ", x, how_.start);
-      line(fmt::format("  if {} < {}u {{", i, n_));
-      assign("    ", x, load(place("start", i), i));
+      if (!a_.exclusive) combine("  ", "sum", named("sum"), named(fmt::format("x{}_", e)));
+      declare("  ", fmt::format("y{}_", e), named("sum"));
+      if (a_.exclusive) combine("  ", "sum", named("sum"), named(fmt::format("x{}_", e)));
+    }
+    store_fours();
+    line("}");
+    return std::move(text_);
+  }
+
+  /// `sum` becomes what comes before this thread's elements, and `carried` what comes before the next stretch.
+  void write_sums_before() {
+    const bool subgroups = target_.subgroup_size >= 8 && kThreads % target_.subgroup_size == 0;
+    const int parts = subgroups ? kThreads / static_cast<int>(target_.subgroup_size) : kThreads;
+    if (subgroups) {
+      shader_.subgroups = true;
+      line(fmt::format("  let lane = {};", modulo("thread", target_.subgroup_size)));
+      for (std::uint32_t by = 1; by < target_.subgroup_size; by *= 2) {
+        line("  {");
+        for (std::size_t k = 0; k < how_.types.size(); ++k)
+          line(fmt::format("    let below{0} = subgroupShuffleUp(mine{0}, {1}u);", k, by));
+        line(fmt::format("    if (lane >= {}u) {{", by));
+        combine("      ", "mine", named("below"), named("mine"));
+        line("    }");
+        line("  }");
+      }
+      for (std::size_t k = 0; k < how_.types.size(); ++k)
+        line(fmt::format("  let before{0} = subgroupShuffleUp(mine{0}, 1u);", k));
+      line(fmt::format("  let part = {};", divided("thread", target_.subgroup_size)));
+      line(fmt::format("  if (lane == {}u) {{", target_.subgroup_size - 1));
+      for (std::size_t k = 0; k < how_.types.size(); ++k) line(fmt::format("    ${}[part] = mine{};", shared(k), k));
       line("  }");
-      combine("  ", "mine", named("mine"), named(x));
+      line("  workgroupBarrier();");
+      assign("  ", "sum", named("carried"));
+      line(fmt::format("  for (var i = 0u; i < {}u; i++) {{", parts));
+      line("    if (i == part) {");
+      assign("      ", "sum", named("carried"));
+      line("    }");
+      combine("    ", "carried", named("carried"), parts_at("i"));
+      line("  }");
+      line("  if (lane > 0u) {");
+      combine("    ", "sum", named("sum"), named("before"));
+      line("  }");
+      line("  workgroupBarrier();");
+      return;
     }
     put_parts("  ", "mine");
     line("  workgroupBarrier();");
     line(fmt::format("  for (var by = 1u; by < {}u; by <<= 1u) {{", kThreads));
     declare("    ", "below", how_.start);
     line("    if (thread >= by) {");
-    assign("      ", "below", parts("thread - by"));
+    assign("      ", "below", parts_at("thread - by"));
     line("    }");
     line("    workgroupBarrier();");
     combine("    ", "mine", named("below"), named("mine"));
     put_parts("    ", "mine");
     line("    workgroupBarrier();");
     line("  }");
-    declare("  ", "sum", named("carried"));
+    assign("  ", "sum", named("carried"));
     line("  if (thread > 0u) {");
-    combine("    ", "sum", named("carried"), parts("thread - 1u"));
+    combine("    ", "sum", named("carried"), parts_at("thread - 1u"));
     line("  }");
-    for (int e = 0; e < kEach; ++e) {
+    combine("  ", "carried", named("carried"), parts_at(fmt::format("{}u", kThreads - 1)));
+    line("  workgroupBarrier();");
+  }
+
+  /// A workgroup takes neighbouring scans, whose elements of one number are neighbours in memory. A thread takes some elements of
+  /// one scan, and several threads share a scan.
+  std::string by_strip() {
+    const int each = target_.unroll ? 8 : 2;
+    const Extent lanes = threads_ / kStrip, strips = divide_up(inner_, kStrip);
+    const bool whole = inner_ % kStrip == 0;
+    line(fmt::format("let column = {} * {}u + {};", modulo("group", strips), kStrip, modulo("thread", kStrip)));
+    line(fmt::format("let lane = {};", divided("thread", kStrip)));
+    line(fmt::format("let start = {} * {}u + {};", divided("group", strips), n_ * inner_,
+                     whole ? "column" : fmt::format("min(column, {}u)", inner_ - 1)));
+    declare("", "carried", how_.start);
+    line(fmt::format("for (var stretch = 0u; stretch < {}u; stretch += {}u) {{", n_, lanes * each));
+    line(fmt::format("  let first = stretch + lane * {}u;", each));
+    for (int e = 0; e < each; ++e) {
+      const std::string i = fmt::format("(first + {}u)", e), x = fmt::format("x{}_", e);
+      declare("  ", x, how_.start);
+      line(fmt::format("  if {} < {}u {{", i, n_));
+      assign("    ", x, load(place("start", i), i));
+      line("  }");
+    }
+    declare("  ", "mine", named("x0_"));
+    for (int e = 1; e < each; ++e) combine("  ", "mine", named("mine"), named(fmt::format("x{}_", e)));
+    put_parts("  ", "mine");
+    line("  workgroupBarrier();");
+    declare("  ", "sum", named("carried"));
+    line(fmt::format("  for (var i = 0u; i < {}u; i++) {{", lanes));
+    line("    if (i == lane) {");
+    assign("      ", "sum", named("carried"));
+    line("    }");
+    combine("    ", "carried", named("carried"),
+            parts_at(fmt::format("i * {}u + {}", kStrip, modulo("thread", kStrip))));
+    line("  }");
+    for (int e = 0; e < each; ++e) {
       const std::string i = fmt::format("(first + {}u)", e), x = fmt::format("x{}_", e);
       if (!a_.exclusive) combine("  ", "sum", named("sum"), named(x));
-      line(fmt::format("  if {} < {}u {{", i, n_));
+      line(fmt::format("  if ({} < {}u{}) {{", i, n_, whole ? "" : fmt::format(" && column < {}u", inner_)));
       store("    ", place("start", i), "sum");
       line("  }");
       if (a_.exclusive) combine("  ", "sum", named("sum"), named(x));
     }
-    combine("  ", "carried", named("carried"), parts(fmt::format("{}u", kThreads - 1)));
     line("  workgroupBarrier();");
     line("}");
     return std::move(text_);
@@ -213,6 +359,8 @@ class ScanWriter {
   const graph::ScanAttributes a_;
   Bindings bindings_;
   Extent outer_ = 1, n_ = 1, inner_ = 1;
+  int threads_ = kThreads;
+  bool fours_ = false;  // elements are read and written four at a time
   std::vector<int> from_, to_;
   std::string type_, text_;
   ShaderPieces shader_;
