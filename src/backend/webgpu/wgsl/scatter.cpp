@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "backend/webgpu/wgsl/loop.hpp"
+#include "backend/webgpu/wgsl/scatter_lists.hpp"
 #include "weft/error.hpp"
 
 namespace weft::webgpu {
@@ -20,11 +21,8 @@ constexpr Extent kColumnThreads = 256;  // of a workgroup: a column each
 constexpr Extent kIndicesAtOnce = 1024;
 constexpr Extent kPartMin = 256;  // updates in a part
 constexpr Extent kPartialBytesMax = Extent{64} << 20;
-constexpr int kInFlight = 4;  // updates read before the first is added
-// Many rows: workgroups own more rows, and sort the updates that they find.
-constexpr Extent kManyRows = 32;  // of a compute unit
-constexpr Extent kOwnedMax = 64;
-constexpr int kSortedInFlight = 8;
+constexpr int kInFlight = 4;      // updates read before the first is added
+constexpr Extent kManyRows = 32;  // of a compute unit: the updates of each row are listed first
 
 struct Plan {
   Extent rows_per_group = 1, row_groups = 1, column_groups = 1, parts = 1;
@@ -117,153 +115,6 @@ ShaderPieces shader_of(const ScatterAddKernel& kernel, const Plan& plan, const B
   return shader;
 }
 
-// A workgroup owns some rows of the result. It searches the indices for them, a round at a time, and appends the places of
-// those it finds to a list, in order. When the list may not hold another round, and at the end, the list is sorted by row,
-// which keeps the order within each row, and every thread adds up the updates of some vectors of columns: row by row, and
-// writes most of the result on the way. Nothing is added atomically, so sums repeat bit for bit.
-struct SortedPlan {
-  Extent owned = 1, groups = 1, capacity = 0;
-  int width = 1;  // columns of a thread
-  Extent round() const { return capacity / 2; }
-};
-
-SortedPlan sorted_plan_of(const ScatterAddKernel& kernel, const Target& target) {
-  SortedPlan plan;
-  plan.owned = std::clamp<Extent>(kernel.rows / (8 * Extent{target.profile.compute_units}), 1, kOwnedMax);
-  plan.groups = divide_up(kernel.rows, plan.owned);
-  plan.capacity = target.limits.workgroup_bytes >= 3 * 4 * 2048 + 4096 ? 2048 : 1024;
-  return plan;
-}
-
-ShaderPieces sorted_shader_of(const ScatterAddKernel& kernel, const SortedPlan& plan, const Bindings& bindings,
-                              int indices, int updates, int out) {
-  const Extent round = plan.round(), words = round / 32, vectors = kernel.columns / plan.width;
-  const std::string type = plan.width == 4 ? "vec4f" : std::string(wgsl_type(kernel.out.type));
-  const auto load = [&](int handle, const std::string& row) {
-    return plan.width == 4
-               ? bindings.vector(handle,
-                                 fmt::format("({}) * {}u + column + {}u", row, vectors, bindings.base(handle) / 4))
-               : bindings.load(handle, fmt::format("({}) * {}u + column + {}u", row, vectors, bindings.base(handle)));
-  };
-  const auto store = [&](const std::string& row, const std::string& value) {
-    return plan.width == 4
-               ? fmt::format("{} = {};", load(out, row), value)
-               : bindings.store(out, fmt::format("({}) * {}u + column + {}u", row, vectors, bindings.base(out)), value);
-  };
-  const std::string add = kernel.out.type == DType::boolean ? "sum = sum || {};" : "sum = sum + {};";
-  const std::string index = bindings.load(indices, fmt::format("at + {}u", bindings.base(indices)));
-  // A negative index is large as u32, so it is also outside.
-  const std::string wanted = kernel.indices.type == DType::u32 ? index : fmt::format("bitcast<u32>({})", index);
-  ShaderPieces shader{.threads = kColumnThreads};
-  shader.functions.push_back({"row_at", fmt::format("(at: u32) -> u32 {{ return {}; }}\n", wanted)});
-  shader.share("found", "atomic<u32>", words);
-  for (const char* list : {"places", "rows", "sorted"}) shader.share(list, "u32", plan.capacity);
-  shader.share("counts", "u32", plan.owned);
-  shader.share("listed", "u32", 1);
-  std::string& text = shader.body;
-  std::string indent = "  ";
-  const auto line = [&](const std::string& statement) { text += indent + statement + "\n"; };
-  const auto open = [&](const std::string& statement) {
-    line(statement + " {");
-    indent += "  ";
-  };
-  const auto close = [&] {
-    indent.resize(indent.size() - 2);
-    line("}");
-  };
-  const auto for_threads = [&](const char* name, const std::string& end) {
-    open(fmt::format("for (var {0} = thread; {0} < {1}; {0} += {2}u)", name, end, kColumnThreads));
-  };
-  line(fmt::format("let row0 = group * {}u;", plan.owned));
-  line(fmt::format("let owned = min({}u, {}u - row0);", plan.owned, kernel.rows));
-  line("var held = 0u;  // in the list");
-  line("var written = false;");
-  open(fmt::format("for (var first = 0u; first < {}u; first += {}u)", kernel.count, round));
-  line(fmt::format("let end = min({}u, {}u - first);", round, kernel.count));
-  open(fmt::format("if (thread < {}u)", words));
-  line("atomicStore(&$found[thread], 0u);");
-  close();
-  line("workgroupBarrier();");
-  for_threads("i", "end");
-  line("let row = $row_at(first + i) - row0;");
-  line("if (row < owned) { atomicOr(&$found[i >> 5u], 1u << (i & 31u)); }");
-  close();
-  line("workgroupBarrier();");
-  open(fmt::format("if (thread < {}u)", words));
-  line("var to = held;");
-  line("for (var word = 0u; word < thread; word++) { to += countOneBits(atomicLoad(&$found[word])); }");
-  line("var bits = atomicLoad(&$found[thread]);");
-  open("while (bits != 0u)");
-  line("let place = first + thread * 32u + firstTrailingBit(bits);");
-  line("bits &= bits - 1u;");
-  line("$places[to] = place;");
-  line("$rows[to] = $row_at(place) - row0;");
-  line("to++;");
-  close();
-  line(fmt::format("if (thread == {}u) {{ $listed[0] = to; }}", words - 1));
-  close();
-  line("held = workgroupUniformLoad(&$listed[0]);");
-  line(fmt::format("let last = first + {}u >= {}u;", round, kernel.count));
-  open(fmt::format("if (last || held > {}u)", plan.capacity - round));
-  // Sorts by row: counts each row's updates, computes where they begin, then writes them in order.
-  line("var mine = 0u;");
-  open("if (thread < owned)");
-  line("for (var i = 0u; i < held; i++) { mine += select(0u, 1u, $rows[i] == thread); }");
-  line("$counts[thread] = mine;");
-  close();
-  line("workgroupBarrier();");
-  open("if (thread < owned)");
-  line("var to = 0u;");
-  line("for (var row = 0u; row < thread; row++) { to += $counts[row]; }");
-  line("for (var i = 0u; mine > 0u; i++) { if ($rows[i] == thread) { $sorted[to] = $places[i]; to++; mine--; } }");
-  close();
-  line("workgroupBarrier();");
-  line("var row = 0u;");
-  line("var begin = 0u;");
-  for_threads("item", fmt::format("owned * {}u", vectors));
-  line(fmt::format("let column = {};", modulo("item", vectors)));
-  line(fmt::format("for (; row < {}; row++) {{ begin += $counts[row]; }}", divided("item", vectors)));
-  line("let after = begin + $counts[row];");
-  line("if (written && after == begin) { continue; }");
-  line(fmt::format("var sum = {}();", type));
-  line(fmt::format("if (written) {{ sum = {}; }}", load(out, "row0 + row")));
-  open(fmt::format("for (var i = begin; i < after; i += {}u)", kSortedInFlight));
-  for (int i = 0; i < kSortedInFlight; ++i)
-    line(fmt::format("let x{} = {};", i, load(updates, fmt::format("$sorted[min(i + {}u, after - 1u)]", i))));
-  for (int i = 0; i < kSortedInFlight; ++i)
-    line((i == 0 ? "" : fmt::format("if (i + {}u < after) {{ ", i)) +
-         fmt::format(fmt::runtime(add), fmt::format("x{}", i)) + (i == 0 ? "" : " }"));
-  close();
-  line(store("row0 + row", "sum"));
-  close();
-  line("written = true;");
-  line("held = 0u;");
-  close();
-  line("workgroupBarrier();");
-  close();
-  return shader;
-}
-
-void render_sorted(const ScatterAddKernel& kernel, const Target& target, Rendered& rendered) {
-  SortedPlan plan = sorted_plan_of(kernel, target);
-  Bindings bindings(target, kernel.name);
-  const int indices = bindings.add(kernel.indices, false), updates = bindings.add(kernel.updates, false),
-            out = bindings.add(kernel.out, true);
-  const bool vectors = kernel.out.type == DType::f32 && kernel.columns % 4 == 0 && kernel.updates.offset % 4 == 0 &&
-                       kernel.out.offset % 4 == 0;
-  if (vectors) {
-    bindings.want_vectors(updates);
-    bindings.want_vectors(out);
-  } else {
-    bindings.forbid_vectors(out);
-  }
-  bindings.resolve();
-  if (vectors && bindings.has_vectors(updates) && bindings.has_vectors(out)) plan.width = 4;
-  const auto groups = static_cast<std::uint64_t>(plan.groups);
-  rendered.dispatches.push_back(dispatch_of(
-      kernel.name, sorted_shader_of(kernel, plan, bindings, indices, updates, out), bindings, groups, target));
-}
-
 }  // namespace
 
 void render(const ScatterAddKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered) {
@@ -283,7 +134,8 @@ void render(const ScatterAddKernel& kernel, const Target& target, Scratch& scrat
     return render(zero, target, scratch, rendered);
   }
   const Plan plan = plan_of(kernel, target);
-  if (kernel.rows >= kManyRows * Extent{target.profile.compute_units}) return render_sorted(kernel, target, rendered);
+  if (kernel.rows >= kManyRows * Extent{target.profile.compute_units})
+    return render_scatter_lists(kernel, target, scratch, rendered);
   kernel::Operand out = kernel.out;
   if (plan.parts > 1) out = scratch.add(kernel.out.type, results * plan.parts);
   Bindings bindings(target, kernel.name);

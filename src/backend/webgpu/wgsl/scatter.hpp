@@ -11,8 +11,7 @@ namespace weft::webgpu {
 /// of a character embedding), the updates are divided into parts of at least 256, which are summed separately and then joined
 /// in order. Sums then associate by part, not strictly from first to last.
 ///
-/// The work grows with count * rows / 16 index reads, which hit the caches; beyond some 10^9 (a vocabulary of 10^5 under 10^5
-/// tokens) sorting the indices first would pay.
+/// Many rows (the gradient of a large vocabulary) have the places of their updates listed first: scatter_lists.hpp.
 void render(const kernel::ScatterAddKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered);
 
 }  // namespace weft::webgpu
