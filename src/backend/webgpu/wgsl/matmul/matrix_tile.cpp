@@ -15,6 +15,9 @@ constexpr MatrixTile kMatrixTiles[] = {
     {"256x128x16 in two buffers", 256, 128, 16, 64, 64, 2, 32, 32, 2, 4, false, {{4.6, 4.5}, {4.0, 3.5}}, 1},
     {"128x128x64", 128, 128, 64, 128, 32, 1, 64, 64, 1, 1, false, {{3.5, 3.8}, {3.8, 4.0}}, 2},
     {"128x128x32", 128, 128, 32, 64, 64, 1, 32, 32, 1, 1, false, {{4.0, 3.8}, {4.0, 3.5}}, 2},
+    {"128x128x64 in eight subgroups", 128, 128, 64, 64, 32, 1, 64, 64, 1, 1, false, {{3.3, 3.3}, {3.8, 3.42}}, 2},
+    {"96x128x32", 96, 128, 32, 48, 64, 1, 32, 32, 1, 1, false, {{3.0, 3.0}, {3.6, 3.3}}, 2},
+    {"128x128x32 in eight subgroups", 128, 128, 32, 64, 32, 1, 32, 32, 1, 1, false, {{2.8, 2.8}, {3.4, 2.8}}, 2},
     {"64x64x32", 64, 64, 32, 32, 32, 1, 32, 32, 1, 1, false, {{2.4, 2.3}, {2.4, 2.2}}, 6},
     {"32x64x32", 32, 64, 32, 16, 32, 1, 32, 32, 1, 1, false, {{1.5, 1.5}, {1.5, 1.4}}, 8},
 };
@@ -37,7 +40,10 @@ constexpr double one_by_one(const MatrixTile& tile) { return tile.depth > 32 ? 0
 /// subgroups store them in many parts, then wait longer. Measured on an H200 with biases, gelu and results in f16.
 double finishing(const MatrixTile& tile, int split, const kernel::MatmulKernel& kernel) {
   constexpr Extent kShort = 2048;
+  constexpr std::size_t kLongEpilogue = 20;  // steps, as the gradient of gelu has
   if (split > 1 || kernel.k > kShort || kernel.epilogue.steps.size() < 2) return 1;
+  const bool few_threads = tile.subgroup_rows * tile.subgroup_columns > 64 * 32;
+  if (kernel.epilogue.steps.size() >= kLongEpilogue && (few_threads || tile.depth > 32)) return 1.6;
   return tile.subgroup_rows > 64 ? 1.6 : tile.buffers == 2 ? 1.25 : 1;
 }
 
