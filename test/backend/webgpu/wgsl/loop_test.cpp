@@ -283,6 +283,23 @@ TEST_F(WgslLoopTest, ColumnReductionsOfEveryShape) {
   }
 }
 
+// Software adapters do not choose strips by themselves.
+TEST_F(WgslLoopTest, SumsOfManyColumnsReadStrips) {
+  std::mt19937 random(7);
+  const Target target{
+      {.binding_bytes = 1u << 28, .storage_buffers = 8, .workgroup_bytes = 16384, .workgroup_invocations = 256}};
+  const Extent outer = 400, inner = 600;
+  Builder b(outer, inner);
+  const int x =
+      b.load(Level::inner, random_buffer(random, DType::f32, outer * inner), {{outer, inner}, {1, outer}, 0, {}});
+  b.store(b.reduce(Reduction::sum, x), DType::f32, 5);
+  b.store(b.reduce(Reduction::argmin, x, DType::i32), DType::i32);
+  const Rendered rendered = render(kernel::Kernel(b.loop), static_cast<int>(b.buffers.size()), target);
+  ASSERT_EQ(rendered.dispatches.size(), 2u);
+  EXPECT_NE(rendered.dispatches[0].shader.text().find("(thread & 31u)"), std::string::npos);
+  replay(rendered, kernel::Kernel(b.loop), b.buffers, 1e-4);
+}
+
 TEST_F(WgslLoopTest, LongReductionsAreSplitAndRepeatBitForBit) {
   std::mt19937 random(8);
   const Extent n = 300'001;

@@ -22,6 +22,8 @@ constexpr Extent kSlotsMaxRolled = 2;  // the same for short text
 constexpr Extent kRegistersMax = 96;   // values kept across passes by one thread
 constexpr Extent kSlotsSplit = 64;     // parts of a row per thread: fewer cost less than a second dispatch
 constexpr Extent kSlotsChunk = 4;      // minimum for each thread in a chunk
+constexpr Extent kStripRows = 32;      // neighbouring threads of a workgroup on columns that are split over workgroups
+constexpr Extent kStripsLeast = 3;     // fewer would need very many chunks
 
 }  // namespace
 
@@ -80,11 +82,13 @@ void ReductionWriter::choose_layout() {
     return static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(std::clamp<Extent>(wanted, 1, most))));
   };
   if (layout.columns) {
-    // At least 64 bytes of neighbours, or all of them, so that memory is read in whole sectors.
+    // At least 64 bytes of neighbours, or all of them, so that memory is read in whole sectors. Memory is faster where there are
+    // more neighbours, if chunks can make up for the fewer workgroups.
+    const bool strips = target_.unroll && can_split() && layout.rows >= kStripRows * kStripsLeast;
     const Extent wanted = std::min(divide_up(busy_threads, layout.rows), divide_up(layout.items, 4));
-    const int most =
-        static_cast<int>(kReductionThreads /
-                         std::bit_ceil(static_cast<std::uint64_t>(std::min<Extent>(layout.rows, 16 / layout.width))));
+    const int most = static_cast<int>(kReductionThreads /
+                                      std::bit_ceil(static_cast<std::uint64_t>(
+                                          strips ? kStripRows : std::min<Extent>(layout.rows, 16 / layout.width))));
     layout.lanes = lanes_for(wanted, target_.unroll ? most : std::min(most, kSerialPartsMax));
   } else {
     // A subgroup for each row if four items per thread suffice; many short rows take fewer lanes each.
