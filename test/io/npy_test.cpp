@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/temporary_folder.hpp"
+#include "io/damage.hpp"
 #include "weft/error.hpp"
 
 namespace weft::io::npy_test {
@@ -266,6 +267,16 @@ TEST(NpyMutations, EveryFlippedBitAndReplacedByteLoadsOrIsRefused) {
         load_or_refuse(mutated);
       }
   }
+}
+
+TEST(NpyMutations, MuchDamageIsReadOrRefused) {
+  survive_damage({file_of(described("<f4", "(2, 3)", "True"), raw<float>({1, 2, 3, 4, 5, 6})),
+                  file_of(described(">i8", "(2,)"), raw<std::int64_t>({1, 2}), 2), file_of(described("|b1", "(0, 4)"))},
+                 [](const std::string& text) {
+                   const Array array = parse(text);
+                   ASSERT_EQ(array.data.size(),
+                             static_cast<std::size_t>(array.shape.numel()) * size_bytes(array.dtype));
+                 });
 }
 
 }  // namespace

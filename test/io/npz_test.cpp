@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "base/temporary_folder.hpp"
+#include "io/damage.hpp"
 #include "io/npy.hpp"
 #include "weft/error.hpp"
 
@@ -319,6 +320,17 @@ TEST(NpzMutations, EveryFlippedBitLoadsOrIsRefused) {
       load_or_refuse(mutated);
     }
   }
+}
+
+TEST(NpzMutations, MuchDamageIsReadOrRefused) {
+  const std::string zeros = npy_text(Array::of<float>({100, 10}, std::vector<float>(1000)));
+  survive_damage(
+      {Archive{.members = {{"a.npy", npy_text()}, {"b.npy", zeros, true}}}.text(),
+       Archive{.members = {{"b.npy", zeros, true}}, .zip64 = true}.text()},
+      [](const std::string& text) {
+        for (const auto& [name, array] : parse(text))
+          ASSERT_EQ(array.data.size(), static_cast<std::size_t>(array.shape.numel()) * size_bytes(array.dtype)) << name;
+      });
 }
 
 }  // namespace
