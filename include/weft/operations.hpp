@@ -10,4 +10,5 @@
 #include "weft/operations/envelope.hpp"
 #include "weft/operations/exchange.hpp"
 #include "weft/operations/registry.hpp"
+#include "weft/operations/schema_import.hpp"
 #include "weft/operations/specification.hpp"

@@ -10,11 +10,17 @@
 namespace weft::cli {
 
 void add_elsewhere_options(CLI::App& app, Elsewhere& elsewhere) {
-  app.add_option("--from", elsewhere.from,
-                 "operations of others: nats://HOST:PORT, grpc://HOST:PORT, mcp+http://HOST:PORT/PATH (grpcs://, "
-                 "mcp+https:// with TLS), "
-                 "mcp+stdio:COMMAND, which starts an MCP server, or a service by its OpenAPI description: "
-                 "openapi+http://..., openapi:FILE");
+  app.add_option(
+      "--from", elsewhere.from,
+      "operations of others: nats://HOST:PORT, grpc://HOST:PORT, mcp+http://HOST:PORT/PATH (grpcs://, "
+      "mcp+https:// with TLS), "
+      "mcp+stdio:COMMAND, which starts an MCP server, or a service by its OpenAPI description: "
+      "openapi+http://..., openapi:FILE; or operations that a JSON Schema document describes, with --service: "
+      "schema+http://..., schema:FILE");
+  app.add_option("--service", elsewhere.service,
+                 "the URL that answers the operations of a JSON Schema document: POST URL/NAME");
+  app.add_option("--schema-namespace", elsewhere.space,
+                 "the namespace of a JSON Schema document's operations; otherwise its title");
   app.add_option("--allow-host", elsewhere.allow_hosts,
                  "HOST:PORT that an OpenAPI description may name beside its own host; may be repeated")
       ->take_all();
@@ -67,9 +73,20 @@ std::shared_ptr<serve::Caller> connect(const Elsewhere& elsewhere) {
                                    .token = elsewhere.token,
                                    .allow_hosts = elsewhere.allow_hosts,
                                    .tls = {elsewhere.authority, elsewhere.certificate, elsewhere.key}});
+  constexpr std::string_view kSchema = "schema";
+  if (from.starts_with("schema:") || scheme == "schema+http" || scheme == "schema+https") {
+    if (elsewhere.service.empty())
+      throw UsageError("a JSON Schema document describes operations, and does not answer them; give --service URL");
+    return network().call_openapi({.place = from.substr(kSchema.size() + 1),
+                                   .service = elsewhere.service,
+                                   .space = elsewhere.space,
+                                   .token = elsewhere.token,
+                                   .allow_hosts = {},
+                                   .tls = {elsewhere.authority, elsewhere.certificate, elsewhere.key}});
+  }
   throw UsageError(
       fmt::format("--from is {}, and not nats://HOST:PORT, grpc://HOST:PORT, mcp+stdio:COMMAND, "
-                  "mcp+http://HOST:PORT/PATH or openapi+http://HOST:PORT/PATH",
+                  "mcp+http://HOST:PORT/PATH, openapi+http://HOST:PORT/PATH or schema:FILE",
                   quote(serve::server_of(from))));
 }
 

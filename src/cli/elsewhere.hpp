@@ -13,7 +13,8 @@ namespace weft::cli {
 
 struct Elsewhere {
   std::string from, token;
-  remote::NatsOptions nats;  // its url is that of a server to work for
+  std::string service, space;  // of a JSON Schema document
+  remote::NatsOptions nats;    // its url is that of a server to work for
   std::filesystem::path authority, certificate, key;
   std::vector<std::string> allow_hosts;
 };

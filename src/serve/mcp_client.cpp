@@ -13,8 +13,8 @@
 #include "base/log.hpp"
 #include "base/quote.hpp"
 #include "catalogue/wire.hpp"
+#include "operations/names.hpp"
 #include "serve/mcp.hpp"
-#include "serve/names.hpp"
 #include "weft/schema.hpp"
 
 namespace weft::serve {
@@ -125,7 +125,7 @@ struct McpClient::State {
       throw op::OperationError(
           "UNAVAILABLE", fmt::format("the MCP server speaks version {}, which is not known here", quote(version, 40)));
     if (const Value* info = greeting.find("serverInfo"); info && info->is_object() && sessions == 0)
-      space = name_from(text_of(*info, "name"));
+      space = op::name_from(text_of(*info, "name"));
     transport->agreed(version);
     transport->send(Value::object({{"jsonrpc", "2.0"}, {"method", "notifications/initialized"}}).to_json(), 0);
     ++sessions;
@@ -271,8 +271,9 @@ struct McpClient::State {
   op::Specification specification(const Value& tool, std::set<std::string>& ids) {
     op::Specification s;
     const std::string name = text_of(tool, "name");
-    std::tie(s.space, s.name) = id_from(name, space);
-    for (int i = 2; !ids.insert(s.id()).second; ++i) s.name = fmt::format("{}_{}", name_from(name.substr(0, 100)), i);
+    std::tie(s.space, s.name) = op::id_from(name, space);
+    for (int i = 2; !ids.insert(s.id()).second; ++i)
+      s.name = fmt::format("{}_{}", op::name_from(name.substr(0, 100)), i);
     s.title = text_of(tool, "title");
     s.description = text_of(tool, "description");
     s.input = tool_schema(tool.find("inputSchema"));

@@ -4,13 +4,14 @@
 
 #include <algorithm>
 #include <cctype>
-#include <map>
 #include <set>
 
 #include "base/quote.hpp"
-#include "serve/names.hpp"
+#include "operations/names.hpp"
+#include "schema/definitions.hpp"
 #include "weft/error.hpp"
 #include "weft/operations/envelope.hpp"
+#include "weft/operations/schema_import.hpp"
 #include "weft/schema.hpp"
 
 namespace weft::serve {
@@ -18,8 +19,8 @@ namespace {
 
 namespace op = operations;
 
-constexpr int kReferencesMax = 20, kSchemaDepthMax = 50;
-constexpr std::string_view kSchemas = "#/components/schemas/", kDefinitions = "#/$defs/";
+constexpr int kReferencesMax = 20;
+constexpr std::string_view kSchemas = "#/components/schemas/";
 constexpr std::string_view kMethods[] = {"get", "put", "post", "delete", "patch"};
 
 [[noreturn]] void refuse_openapi(std::string_view place, std::string_view fact) {
@@ -64,7 +65,7 @@ class OpenApiReader {
     if (!document_.is_object()) refuse_openapi("the description", "is not an object");
     if (const std::string version = text_member(document_, "openapi", "the description"); !version.starts_with("3.1."))
       refuse_openapi("the description", fmt::format("has version {}; 3.1 is read", quote(version, 40)));
-    title_ = name_from(text_member(needed_member(document_, "info", "the description"), "title", "\"info\""));
+    title_ = op::name_from(text_member(needed_member(document_, "info", "the description"), "title", "\"info\""));
     const std::string server = server_of_list(document_, "the description");
     const Value* paths = document_.find("paths");
     if (!paths || !paths->is_object()) refuse_openapi("the description", "\"paths\" is not an object");
@@ -85,9 +86,7 @@ class OpenApiReader {
       std::string_view rest = std::string_view(reference->string()).substr(2);
       while (true) {
         const auto slash = rest.find('/');
-        std::string key(rest.substr(0, slash));
-        for (auto tilde = key.find('~'); tilde != std::string::npos; tilde = key.find('~', tilde + 1))
-          key.replace(tilde, 2, key.substr(tilde, 2) == "~1" ? "/" : "~");
+        const std::string key = schema::unescaped(rest.substr(0, slash));
         at = at->is_object() ? at->find(key) : nullptr;
         if (!at) refuse_openapi(place, fmt::format("the reference {} leads nowhere", quote(reference->string(), 200)));
         if (slash == std::string_view::npos) break;
@@ -134,7 +133,6 @@ class OpenApiReader {
     const std::string place = fmt::format("{} {}", method, quote(path, 200));
     HttpOperation result{.server = server, .path = path};
     for (const char c : method) result.method += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-    used_.clear();
     Value::Object properties;
     Value::Array required;
     // Parameters of the operation win over those of its path.
@@ -154,7 +152,7 @@ class OpenApiReader {
           continue;
         }
         const Value* schema = parameter.find("schema");
-        properties.set(name, schema ? converted(*schema, place) : Value(true));
+        properties.set(name, schema ? *schema : Value(true));
         const Value* needed = parameter.find("required");
         if (in == "path" || (needed && *needed == Value(true))) required.push_back(name);
         result.parameters.push_back({name, in});
@@ -166,7 +164,7 @@ class OpenApiReader {
       const Value* json = content.is_object() ? content.find("application/json") : nullptr;
       if (!json || properties.contains("body")) return;  // left out
       const Value* schema = json->is_object() ? json->find("schema") : nullptr;
-      properties.set("body", schema ? converted(*schema, place) : Value(true));
+      properties.set("body", schema ? *schema : Value(true));
       const Value* needed = what.find("required");
       if (needed && *needed == Value(true)) required.push_back("body");
       result.has_body = true;
@@ -179,13 +177,13 @@ class OpenApiReader {
     s.access.scopes = {"http:call"};
     Value::Object input{{"type", "object"}, {"properties", std::move(properties)}, {"additionalProperties", false}};
     if (!required.empty()) input.set("required", std::move(required));
-    s.input = with_definitions(std::move(input), place);
-    used_.clear();
+    s.input = complete(Value(std::move(input)), place);
     s.output = output_of(operation, place);
     std::string name = optional_text(operation, "operationId");
     if (name.empty()) name = method + path;
-    std::tie(s.space, s.name) = id_from(name, title_);
-    for (int i = 2; !ids_.insert(s.id()).second; ++i) s.name = fmt::format("{}_{}", name_from(name.substr(0, 100)), i);
+    std::tie(s.space, s.name) = op::id_from(name, title_);
+    for (int i = 2; !ids_.insert(s.id()).second; ++i)
+      s.name = fmt::format("{}_{}", op::name_from(name.substr(0, 100)), i);
     try {
       schema::Schema{Value(s.input)};
       schema::Schema{Value(s.output)};
@@ -206,67 +204,25 @@ class OpenApiReader {
       const Value* content = what.is_object() ? what.find("content") : nullptr;
       const Value* json = content && content->is_object() ? content->find("application/json") : nullptr;
       const Value* schema = json && json->is_object() ? json->find("schema") : nullptr;
-      if (!schema) return true;
-      Value output = converted(*schema, place);
-      return output.is_object() ? with_definitions(std::move(output.members()), place) : output;
+      return schema ? complete(*schema, place) : Value(true);
     }
     return true;
   }
 
-  // A schema with references to components as references to its own definitions.
-  Value converted(const Value& schema, const std::string& place, int depth = 0) {
-    if (depth > kSchemaDepthMax) refuse_openapi(place, "a schema is nested too deep");
-    if (schema.is_array()) {
-      Value::Array elements;
-      for (const Value& each : schema.elements()) elements.push_back(converted(each, place, depth + 1));
-      return elements;
-    }
-    if (!schema.is_object()) return schema;
-    Value::Object out;
-    for (const auto& [key, value] : schema.members()) {
-      if (key == "$ref" && value.is_string()) {
-        if (!value.string().starts_with(kSchemas))
-          refuse_openapi(place, fmt::format("a schema refers to {}", quote(value.string(), 200)));
-        const std::string name = value.string().substr(kSchemas.size());
-        used_.insert(name.substr(0, name.find('/')));
-        out.set(key, std::string(kDefinitions) + name);
-      } else {
-        const bool is_data =
-            key == "default" || key == "const" || key == "enum" || key == "examples" || key == "example";
-        out.set(key, is_data ? value : converted(value, place, depth + 1));
-      }
-    }
-    return out;
-  }
-
-  // Adds all definitions that are used, directly or by others.
-  Value with_definitions(Value::Object schema, const std::string& place) {
-    std::map<std::string, Value> definitions;
-    while (true) {
-      const auto next = std::find_if(used_.begin(), used_.end(),
-                                     [&](const std::string& name) { return !definitions.contains(name); });
-      if (next == used_.end()) break;
-      const std::string name = *next;
-      if (definitions.size() >= options_.definitions_max) refuse_openapi(place, "uses too many schemas");
-      definitions.emplace(name,
-                          converted(resolve(Value::object({{"$ref", std::string(kSchemas) + name}}), place), place));
-    }
-    if (definitions.empty()) return schema;
-    Value::Object all;
-    for (auto& [name, value] : definitions) {
-      std::string key = name;
-      for (auto tilde = key.find('~'); tilde != std::string::npos; tilde = key.find('~', tilde + 1))
-        key.replace(tilde, 2, key.substr(tilde, 2) == "~1" ? "/" : "~");
-      all.set(key, std::move(value));
-    }
-    schema.set("$defs", std::move(all));
-    return schema;
+  Value complete(const Value& schema, const std::string& place) const {
+    return schema::with_definitions(schema,
+                                    {.prefixes = {kSchemas},
+                                     .find = [&](const std::string& name) -> const Value& {
+                                       return resolve(Value::object({{"$ref", std::string(kSchemas) + name}}), place);
+                                     },
+                                     .refuse = [&](const std::string& fact) { refuse_openapi(place, fact); },
+                                     .definitions_max = options_.definitions_max});
   }
 
   const Value& document_;
   const OpenApiOptions& options_;
   std::string title_;
-  std::set<std::string> used_, ids_;  // schemas that the present operation refers to
+  std::set<std::string> ids_;
   std::vector<HttpOperation> operations_;
 };
 
@@ -310,6 +266,24 @@ std::string HttpOperation::url(const Value& input) const {
     }
   }
   return server + filled + query;
+}
+
+std::vector<HttpOperation> read_schema_operations(const Value& document, std::string base, const std::string& space) {
+  while (base.ends_with('/')) base.pop_back();
+  std::vector<HttpOperation> operations;
+  for (op::Specification& s : op::specifications_from_schema(document, {.space = space})) {
+    if (s.kind == op::Kind::subscription)
+      throw UsageError(fmt::format("{} is a subscription; a URL answers queries and mutations", s.id()));
+    if (s.access.is_open()) s.access.scopes = {"http:call"};
+    std::string path = "/" + s.name;
+    operations.push_back({.specification = std::move(s),
+                          .method = "POST",
+                          .server = base,
+                          .path = std::move(path),
+                          .parameters = {},
+                          .input_is_body = true});
+  }
+  return operations;
 }
 
 std::vector<HttpOperation> read_openapi(const Value& description, const OpenApiOptions& options) {

@@ -1,4 +1,4 @@
-// Operations from the OpenAPI 3.1 description of an HTTP service.
+// Operations of HTTP services, from an OpenAPI 3.1 description or from a JSON Schema document and a URL.
 #pragma once
 
 #include <cstddef>
@@ -26,10 +26,15 @@ struct HttpOperation {
   std::string server;  ///< URL without a / at its end
   std::string path;    ///< "/users/{id}"
   std::vector<Parameter> parameters;
-  bool has_body = false;
+  bool has_body = false;  ///< the member "body" of the input
+  bool input_is_body = false;
 
   /// The URL for an input, with its parameters in path and query. Errors: OperationError VALIDATION_ERROR.
   std::string url(const Value& input) const;
+  /// What is sent as JSON; null: nothing.
+  const Value* body(const Value& input) const {
+    return input_is_body ? &input : has_body ? input.find("body") : nullptr;
+  }
 };
 
 /// The operations of a description. An input has a member for each parameter, and "body" for a body of JSON. Operations whose bodies are
@@ -38,5 +43,9 @@ struct HttpOperation {
 /// Errors: UsageError that names the place, for what is not a description of 3.1, references that lead nowhere, in circles or to other
 /// documents, and too many operations.
 std::vector<HttpOperation> read_openapi(const Value& description, const OpenApiOptions& options = {});
+
+/// The operations of a JSON Schema document (weft/operations/schema_import.hpp) at a URL: each is POST BASE/NAME, whose body is the
+/// input, and whose answer is the output. Callers from outside need the scope "http:call", if an operation asks for none.
+std::vector<HttpOperation> read_schema_operations(const Value& document, std::string base, const std::string& space);
 
 }  // namespace weft::serve

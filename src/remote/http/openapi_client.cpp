@@ -26,18 +26,23 @@ class OpenApiClient : public serve::Caller {
     if (fetched) {
       const HttpUrl url = HttpUrl::parse(options.place);
       own_host = url.authority();
-      const HttpReply reply = send({.url = url, .body_bytes_max = kDescriptionBytesMax});
+      const HttpReply reply = send({.url = url, .body_bytes_max = kDescriptionBytesMax}, options.service.empty());
       if (reply.status != 200)
         throw op::OperationError("UNAVAILABLE", fmt::format("{} answers with status {}", own_host, reply.status));
       text = reply.body;
     } else {
       text = read_text_file(options.place);
       if (text.size() > kDescriptionBytesMax)
-        throw FileError(
-            fmt::format("{}: an OpenAPI description has at most {} bytes", options.place, kDescriptionBytesMax));
+        throw FileError(fmt::format("{}: a description has at most {} bytes", options.place, kDescriptionBytesMax));
     }
-    const Value description = Value::parse(text, "the OpenAPI description", kDescriptionValuesMax);
-    for (serve::HttpOperation& each : serve::read_openapi(description, {.base = fetched ? options.place : ""})) {
+    const bool is_schema = !options.service.empty();
+    const Value description =
+        Value::parse(text, is_schema ? "the JSON Schema document" : "the OpenAPI description", kDescriptionValuesMax);
+    // Whoever gives the URL of a service allows its host.
+    if (is_schema) own_host = HttpUrl::parse(options.service + "/").authority();
+    for (serve::HttpOperation& each : is_schema
+                                          ? serve::read_schema_operations(description, options.service, options.space)
+                                          : serve::read_openapi(description, {.base = fetched ? options.place : ""})) {
       const std::string host = HttpUrl::parse(each.server + "/").authority();
       if (host != own_host &&
           std::find(options.allow_hosts.begin(), options.allow_hosts.end(), host) == options.allow_hosts.end())
@@ -52,8 +57,8 @@ class OpenApiClient : public serve::Caller {
     std::vector<op::Specification> all;
     for (const auto& [id, each] : operations_) {
       all.push_back(each.specification);
-      all.back().errors = {
-          {.code = "HTTP_ERROR", .description = "the service answered with another status than success"}};
+      all.back().errors.push_back(
+          {.code = "HTTP_ERROR", .description = "the service answered with another status than success"});
     }
     return all;
   }
@@ -75,7 +80,7 @@ class OpenApiClient : public serve::Caller {
                                    fmt::format("the header {} has control characters", quote(name, 80)));
         asked.headers.emplace_back(name, text);
       }
-    if (const Value* body = operation.has_body ? input.find("body") : nullptr) {
+    if (const Value* body = operation.body(input)) {
       asked.headers.emplace_back("Content-Type", "application/json");
       asked.body = op::to_wire(*body, op::WireTensors::data, handles_, "").to_json();
     }
@@ -100,10 +105,10 @@ class OpenApiClient : public serve::Caller {
   }
 
  private:
-  HttpReply send(HttpRequest asked) const {
+  HttpReply send(HttpRequest asked, bool with_token = true) const {
     asked.tls = options_.tls;
     asked.headers.emplace_back("Accept", "application/json");
-    if (!options_.token.empty()) asked.headers.emplace_back("Authorization", "Bearer " + options_.token);
+    if (with_token && !options_.token.empty()) asked.headers.emplace_back("Authorization", "Bearer " + options_.token);
     return http_request(asked);
   }
 

@@ -1,4 +1,4 @@
-// Operations of an HTTP service that its OpenAPI description tells of.
+// Operations of an HTTP service that an OpenAPI description tells of, or a JSON Schema document.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,10 @@
 namespace weft::remote {
 
 struct OpenApiClientOptions {
-  std::string place;                     ///< the description: a URL, or a file
+  std::string place;  ///< the description: a URL, or a file
+  /// The URL of the operations of a JSON Schema document, which `place` is then. Empty: `place` is an OpenAPI description.
+  std::string service = {};
+  std::string space = {};                ///< the namespace of a document's operations that name none
   std::string token;                     ///< sent as "Authorization: Bearer TOKEN"; may be empty
   std::vector<std::string> allow_hosts;  ///< HOST:PORT that may be called beside the host of the description
   HttpTls tls;

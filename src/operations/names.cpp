@@ -1,8 +1,8 @@
-#include "serve/names.hpp"
+#include "operations/names.hpp"
 
 #include <algorithm>
 
-namespace weft::serve {
+namespace weft::operations {
 namespace {
 
 constexpr std::size_t kNameBytesMax = 128;
@@ -30,4 +30,4 @@ std::pair<std::string, std::string> id_from(std::string_view text, std::string_v
   return {std::string(space), name_from(text)};
 }
 
-}  // namespace weft::serve
+}  // namespace weft::operations
