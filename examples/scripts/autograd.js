@@ -1,5 +1,5 @@
 // Gradients in a script: weft run examples/scripts/autograd.js
-import { tensor, variable, grad, valueAndGrad, noGrad } from "weft";
+import { tensor, variable, grad, hessian, jvp, nn, valueAndGrad, vjp, vmap, noGrad } from "weft";
 
 // Of a function, and of its gradient.
 const f = (x) => x.sin().mul(x).sum();
@@ -21,3 +21,10 @@ for (let step = 0; step < 200; ++step) {
   });
 }
 console.log("slope", a.item().toFixed(2), "offset", b.item().toFixed(2));
+
+// Other transforms: a product with the Jacobian from either side, second derivatives, a function over a batch.
+const [y, moved] = jvp((v) => v.mul(v.sum()), x, tensor([1, 0, 0]));
+const [, pulled] = vjp((v) => v.mul(v.sum()), x, tensor([1, 0, 0]));
+console.log("J v", moved.toArray(), "v J", pulled.toArray(), "at", y.toArray());
+console.log("curvature", hessian((v) => v.mul(v).mul(v).sum(), x).toArray());
+console.log("lengths", vmap((row) => nn.smoothL1(row, row.mul(0)))(tensor([[3, 4], [0, 1]])).toArray());

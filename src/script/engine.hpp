@@ -198,7 +198,8 @@ struct Engine {
   std::map<std::string, int, std::less<>> line_numbers;
   std::uint32_t work = 0;
   std::size_t next_barrier = 4096;  // living values at which all held ones are computed
-  int depth = 0;                    // of traces of compiled functions
+  int depth = 0;                    // of traces of compiled functions, and of functions under a transform
+  std::vector<std::shared_ptr<void>> own_gradients;  // of customGradient, by number
   int registrations = 0;
   bool in_kernel = false;    // a kernel in JavaScript runs: its plan is in use, so tensors are not available
   bool has_kernels = false;  // ops with kernels in JavaScript, which run on this thread only
@@ -281,6 +282,7 @@ void define_tensor(Engine& engine);
 void define_ops(Engine& engine);
 void define_variable(Engine& engine);
 void define_compile(Engine& engine);
+void define_transforms(Engine& engine);
 void define_modules(Engine& engine);
 void define_optimizers(Engine& engine);
 void define_custom(Engine& engine);

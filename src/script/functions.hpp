@@ -15,6 +15,8 @@ bool has_in_place(const graph::OpRow& row);
 inline bool is_of_script(const graph::OpRow& row) { return row.name.starts_with("script_"); }
 /// The names of a row in scripts: those of the table, and the same in camel case.
 std::vector<std::string> script_names(const graph::OpRow& row);
+/// The name in `nn` of a loss of the table: ctc_loss is nn.ctc.
+std::string name_of_loss(const graph::OpRow& row);
 /// The function that applies a row.
 Local function_of_row(Engine& engine, const graph::OpRow& row);
 std::uint64_t next_kernel_number();

@@ -4,7 +4,9 @@
 #include "script/engine.hpp"
 #include "script/modules.hpp"
 #include "weft/nn.hpp"
+#include "weft/nn/clustering.hpp"
 #include "weft/nn/images.hpp"
+#include "weft/nn/mixture.hpp"
 #include "weft/nn/recurrent.hpp"
 
 namespace weft::script {
@@ -162,6 +164,56 @@ Local gpt(Engine& engine, JSValueConst, Arguments a) {
   return layer<nn::GPT>(engine, config);
 }
 
+Local instance_norm(Engine& engine, JSValueConst, Arguments a) {
+  Options options(engine, at(a, 1), "nn.instanceNorm");
+  const bool affine = options.boolean("affine", false);
+  const double eps = options.number("eps", 1e-5);
+  options.finish();
+  return layer<nn::InstanceNorm>(engine, width(engine, a, 0, "nn.instanceNorm: channels"), affine, eps);
+}
+Local upsample(Engine& engine, JSValueConst, Arguments a) {
+  Options options(engine, at(a, 1), "nn.upsample");
+  const std::string mode = options.text("mode", "nearest");
+  const bool align_corners = options.boolean("alignCorners", false);
+  options.finish();
+  const Extent scale = engine.integer(at(a, 0), "nn.upsample: scale");
+  if (scale > 1024) Engine::refuse("nn.upsample", "a scale of 1 to 1024 is possible");
+  if (mode != "nearest" && mode != "linear" && mode != "cubic")
+    Engine::refuse("nn.upsample", "the mode is nearest, linear or cubic");
+  return layer<nn::Upsample>(engine, scale,
+                             mode == "nearest"  ? Interpolation::nearest
+                             : mode == "linear" ? Interpolation::linear
+                                                : Interpolation::cubic,
+                             align_corners);
+}
+Local k_means(Engine& engine, JSValueConst, Arguments a) {
+  Options options(engine, at(a, 2), "nn.kMeans");
+  const double temperature = options.number("temperature", 1);
+  const bool features = options.boolean("features", false);
+  options.finish();
+  return layer<nn::KMeans>(engine, width(engine, a, 0, "nn.kMeans: inputs"), width(engine, a, 1, "nn.kMeans: centres"),
+                           temperature, features);
+}
+// Gives {output, balanceLoss}.
+Local mixture(Engine& engine, JSValueConst, Arguments a) {
+  Options options(engine, at(a, 3), "nn.mixture");
+  nn::MixtureOptions o;
+  options.read("topK", o.top_k);
+  options.finish();
+  auto made =
+      std::make_shared<nn::Mixture>(width(engine, a, 0, "nn.mixture: width"), width(engine, a, 1, "nn.mixture: hidden"),
+                                    width(engine, a, 2, "nn.mixture: experts"), o);
+  nn::Mixture* const raw = made.get();
+  return wrap(engine, std::move(made), [raw](Engine& e, Arguments arguments) {
+    e.count_work();
+    const nn::MixtureResult result = raw->forward(e.tensor(at(arguments, 0), "nn.mixture: the input"));
+    Local object = e.object();
+    e.set(object.get(), "output", e.make(result.output));
+    e.set(object.get(), "balanceLoss", e.make(result.balance_loss));
+    return object;
+  });
+}
+
 }  // namespace
 
 void define_layers(Engine& engine, JSValueConst n) {
@@ -183,6 +235,10 @@ void define_layers(Engine& engine, JSValueConst n) {
   engine.method(n, "adaptiveMaxPool", native<adaptive<nn::AdaptiveMaxPool>>, 1);
   engine.method(n, "batchNorm", native<batch_norm>, 1);
   engine.method(n, "groupNorm", native<group_norm>, 2);
+  engine.method(n, "instanceNorm", native<instance_norm>, 1);
+  engine.method(n, "upsample", native<upsample>, 1);
+  engine.method(n, "kMeans", native<k_means>, 2);
+  engine.method(n, "mixture", native<mixture>, 3);
   engine.method(n, "flatten", native<flatten>, 0);
   engine.method(n, "prelu", native<prelu>, 0);
   engine.method(n, "rnn", native<recurrent<nn::RNN>>, 2);

@@ -6,6 +6,7 @@
 
 #include "base/quote.hpp"
 #include "script/engine.hpp"
+#include "script/functions.hpp"
 #include "script/modules.hpp"
 #include "weft/nn/losses.hpp"
 
@@ -56,7 +57,16 @@ Local huber(Engine& engine, JSValueConst, Arguments a) {
 
 }  // namespace
 
+std::string name_of_loss(const graph::OpRow& row) {
+  const std::string_view end = "_loss";
+  return camel(row.name.ends_with(end) ? std::string_view(row.name).substr(0, row.name.size() - end.size())
+                                       : std::string_view(row.name));
+}
+
 void define_losses(Engine& engine, JSValueConst n) {
+  for (const graph::OpRow* row : graph::op_rows())
+    if (row->family == "loss") engine.set(n, name_of_loss(*row).c_str(), function_of_row(engine, *row));
+  // These have options of their own.
   engine.method(n, "crossEntropy", native<cross_entropy>, 2);
   engine.method(n, "mse", native<simple_loss<nn::mse>>, 2);
   engine.method(n, "l1", native<simple_loss<nn::l1>>, 2);

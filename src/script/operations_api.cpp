@@ -7,6 +7,7 @@
 
 #include "base/quote.hpp"
 #include "script/loop.hpp"
+#include "weft/operations/schema_import.hpp"
 
 namespace weft::script {
 namespace {
@@ -47,6 +48,30 @@ Local describe_operation(Engine& engine, JSValueConst, Arguments arguments) {
   const auto found = state.exchange->registry().find(id);
   if (!found) throw UsageError(fmt::format("operations: there is no operation {}", quote(id)));
   return value_to(engine, op::to_value(*found));
+}
+
+// fromSchema(document, {namespace}): specifications, as `register` takes them.
+Local operations_from_schema(Engine& engine, JSValueConst, Arguments arguments) {
+  Options options(engine, at(arguments, 1), "operations.fromSchema");
+  const std::string space = options.text("namespace", "");
+  options.finish();
+  const Value document = value_from(engine, at(arguments, 0));
+  Value::Array list;
+  for (const op::Specification& s : op::specifications_from_schema(document, {.space = space})) {
+    Value::Object errors;
+    for (const op::DeclaredError& each : s.errors) errors.set(each.code, each.description);
+    list.push_back(Value::object({{"namespace", s.space},
+                                  {"name", s.name},
+                                  {"version", s.version},
+                                  {"kind", op::name_of(s.kind)},
+                                  {"title", s.title},
+                                  {"description", s.description},
+                                  {"input", s.input},
+                                  {"output", s.output},
+                                  {"scopes", Value::Array(s.access.scopes.begin(), s.access.scopes.end())},
+                                  {"errors", std::move(errors)}}));
+  }
+  return value_to(engine, list);
 }
 
 // What `call` and `subscribe` are given: (id, input, {timeout}).
@@ -218,6 +243,7 @@ void define_operations(Engine& engine) {
   Local space = engine.object();
   engine.method(space.get(), "list", native<list_operations>, 0);
   engine.method(space.get(), "describe", native<describe_operation>, 1);
+  engine.method(space.get(), "fromSchema", native<operations_from_schema>, 1);
   engine.method(space.get(), "call", native<call_operation>, 1);
   engine.method(space.get(), "subscribe", native<subscribe>, 1);
   engine.method(space.get(), "register", native<register_operation>, 2);

@@ -105,6 +105,25 @@ declare module "weft" {
   export function grad(output: Tensor, inputs: readonly (Tensor | Variable)[] | nn.Module | optim.Optimizer, seed?: Tensor): Tensor[];
   export function grad(f: (x: Tensor, ...more: any[]) => Tensor): (x: Tensor, ...more: any[]) => Tensor;
   export function valueAndGrad(f: (x: Tensor, ...more: any[]) => Tensor): (x: Tensor, ...more: any[]) => [Tensor, Tensor];
+  type Several = Tensor | readonly Tensor[];
+  /** [f(...inputs), gradients]: a vector (the seeds) times the Jacobian. Inputs and seeds are a tensor, or an array with one each. */
+  export function vjp<R extends Several, I extends Tensor | readonly Tensor[]>(f: (...inputs: any[]) => R, inputs: I,
+    seeds: Tensor | readonly (Tensor | null)[]): [R, I extends Tensor ? Tensor : Tensor[]];
+  /** [f(...inputs), how the results move]: the Jacobian times a vector (the tangents). */
+  export function jvp<R extends Several>(f: (...inputs: any[]) => R, inputs: Tensor | readonly Tensor[],
+    tangents: Tensor | readonly (Tensor | null)[]): [R, R];
+  /** d f(x) / dx for every element: [the result's shape..., x's shape...]. */
+  export function jacobian(f: (x: Tensor) => Tensor, x: Tensor, options?: { forward?: boolean }): Tensor;
+  export function hessian(f: (x: Tensor) => Tensor, x: Tensor): Tensor;
+  /** f applied to every example of a batch, as one computation. inAxes: null for arguments that all examples share. */
+  export function vmap<R extends Several>(f: (...inputs: any[]) => R,
+    options?: { inAxes?: number | null | readonly (number | null)[]; outAxis?: number }): (...inputs: (Tensor | Variable)[]) => R;
+  /** f(...inputs), whose inside is computed once more for gradients, so that only the inputs are kept. */
+  export function checkpoint(f: (...inputs: any[]) => Tensor, inputs: Tensor | readonly Tensor[]): Tensor;
+  /** forward, with `backward` in place of its gradient: it gives a gradient or null for each input. */
+  export function customGradient<R extends Several>(forward: (...inputs: any[]) => R,
+    backward: (call: { inputs: Tensor[]; results: Tensor[]; gradients: (Tensor | null)[] }) => Tensor | readonly (Tensor | null)[] | null):
+    (...inputs: (Tensor | Variable)[]) => R;
   export function noGrad<T>(f: () => T): T;
   export function autocast<T>(dtype: "f32" | "f16" | "bf16", f: () => T): T;
   export type Results = Tensor | Variable | readonly Tensor[] | { [name: string]: Tensor } | void;
@@ -171,6 +190,13 @@ declare module "weft" {
     function adaptiveMaxPool(size: Extents): Layer;
     function batchNorm(channels: number, options?: { eps?: number; momentum?: number; affine?: boolean }): Layer;
     function groupNorm(groups: number, channels: number, options?: { affine?: boolean; eps?: number }): Layer;
+    function instanceNorm(channels: number, options?: { affine?: boolean; eps?: number }): Layer;
+    function upsample(scale: number, options?: { mode?: "nearest" | "linear" | "cubic"; alignCorners?: boolean }): Layer;
+    /** Soft assignment to learnt centres, or with `features` the centres weighted by it. */
+    function kMeans(inputs: number, centres: number, options?: { temperature?: number; features?: boolean }): Layer;
+    /** A mixture of experts. Add its balance loss, times a small factor, to the loss. */
+    interface Mixture extends Module { (x: Tensor): { output: Tensor; balanceLoss: Tensor } }
+    function mixture(width: number, hidden: number, experts: number, options?: { topK?: number }): Mixture;
     function flatten(): Layer;
     function prelu(channels?: number): Layer;
     function rnn(inputs: number, width: number, options?: RecurrentOptions): Recurrent;
@@ -211,14 +237,17 @@ declare module "weft" {
   export namespace operations {
     function list(): { id: string; kind: string; description: string }[];
     function describe(id: string): any;
+    interface Specification { namespace: string; name: string; version?: string;
+      kind?: "query" | "mutation" | "subscription"; title?: string; description?: string; input?: unknown; output?: unknown;
+      scopes?: readonly string[]; errors?: Record<string, string> }
+    /** The specifications of a JSON Schema document, for `register`: its list of operations, or its definitions with an input. */
+    function fromSchema(document: unknown, options?: { namespace?: string }): Specification[];
     function call(id: string, input?: unknown, options?: { timeout?: number }): Promise<any>;
     interface Subscription extends AsyncIterableIterator<any> { return(): Promise<IteratorResult<any>> }
     /** The answers, one after the other; leaving the loop ends the call. */
     function subscribe(id: string, input?: unknown, options?: { timeout?: number }): Subscription;
     /** `errors`: codes and what they mean; an error with such a `code` has its `details`. A subscription returns an iterator. */
-    function register(specification: { namespace: string; name: string; version?: string;
-      kind?: "query" | "mutation" | "subscription"; title?: string; description?: string; input?: unknown; output?: unknown;
-      scopes?: readonly string[]; errors?: Record<string, string> },
+    function register(specification: Specification,
       f: (input: any, call: { identity: string | null; requestId: string }) => unknown): string;
   }
   /** Files in granted folders (--allow-read, --allow-write). */
@@ -259,9 +288,10 @@ declare namespace JSX {
 const std::set<std::string_view> kReserved = {"var",  "function", "class", "default", "delete",
                                               "with", "in",       "new",   "do",      "if"};
 // Exports and methods of the nouns above, which ops do not replace.
-const std::set<std::string_view> kExports = {"tensor", "variable", "create",     "dispatch", "read",  "write",
-                                             "einsum", "grad",     "compile",    "explain",  "fetch", "h",
-                                             "nn",     "optim",    "operations", "files"};
+const std::set<std::string_view> kExports = {"tensor", "variable", "create",     "dispatch",  "read",  "write",
+                                             "einsum", "grad",     "compile",    "explain",   "fetch", "h",
+                                             "nn",     "optim",    "operations", "files",     "vjp",   "jvp",
+                                             "vmap",   "jacobian", "hessian",    "checkpoint"};
 const std::set<std::string_view> kMethods = {
     "shape",    "dtype",     "device", "rank",     "size",          "item",    "toArray",     "read",       "readSync",
     "eval",     "evalAsync", "to",     "get",      "backward",      "dispose", "label",       "isDisposed", "named",
@@ -363,6 +393,13 @@ std::string type_declarations() {
       }
     }
   }
+  // Losses that nn takes from the table.
+  text += "\n  export namespace nn {\n";
+  for (const OpRow* row : graph::op_rows())
+    if (row->family == "loss" && !is_of_script(*row))
+      if (const std::string name = name_of_loss(*row); kNouns.find("function " + name + "(") == kNouns.npos)
+        text += fmt::format("    const {}: typeof import(\"weft\").{};\n", name, camel(row->name));
+  text += "  }\n";
   text += "\n  /** Every op whose first input is this value. */\n  export interface Ops {\n" + methods + "  }\n}\n";
   return text + std::string(kGlobals);
 }

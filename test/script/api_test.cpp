@@ -28,6 +28,67 @@ struct Case {
 };
 
 const Case kCases[] = {
+    {"vjp and jvp",
+     "const x = tensor([1, 2]), f = (v) => v.mul(v.sum()); const [y, g] = weft.vjp(f, x, tensor([1, 0])); "
+     "same([y.toArray(), g.toArray()], [[3, 6], [4, 1]]); const [z, t] = weft.jvp(f, x, tensor([1, 0])); "
+     "same(t.toArray(), [4, 2]); const [[a, b], [ga, gb]] = weft.vjp((u, v) => [u.mul(v), u.add(v)], [x, tensor([3, "
+     "4])], "
+     "[weft.ones([2]), null]); same([a.toArray(), ga.toArray(), gb.toArray()], [[3, 8], [3, 4], [1, 2]])"},
+    {"Jacobians and Hessians",
+     "const x = tensor([1, 2]); same(weft.jacobian((v) => v.mul(v.sum()), x).toArray(), [[4, 1], [2, 5]]); "
+     "same(weft.jacobian((v) => v.mul(v.sum()), x, { forward: true }).toArray(), [[4, 1], [2, 5]]); "
+     "same(weft.hessian((v) => v.mul(v).mul(v).sum(), x).toArray(), [[6, 0], [0, 12]])"},
+    {"vmap",
+     "const w = weft.ones([3, 2]), x = weft.arange(12, { dtype: 'f32' }).reshape([4, 3]); const loss = (w, row) => "
+     "row.matmul(w).square().sum(); const each = weft.vmap(grad(loss), { inAxes: [null, 0] })(w, x); same(each.shape, "
+     "[4, 3, 2]); "
+     "same(each.get(1).toArray(), grad(loss)(w, x.get(1)).toArray()); const [s, d] = weft.vmap((r) => [r.sum(), "
+     "r.mul(2)])(x); "
+     "same([s.toArray(), d.shape], [[3, 12, 21, 30], [4, 3]])"},
+    {"checkpoint",
+     "const x = tensor([1, 2]); same(grad((v) => weft.checkpoint((u) => u.mul(u).sum(), v))(x).toArray(), [2, 4])"},
+    {"customGradient",
+     "const through = weft.customGradient((v) => v.round(), ({ gradients: [g] }) => g); const x = tensor([0.4, 1.6]); "
+     "same(through(x).toArray(), [0, 2]); same(grad((v) => { const y = through(v); return y.mul(y).sum(); "
+     "})(x).toArray(), [0, 4])"},
+    {"transforms refuse",
+     "const x = tensor([1, 2]); const refused = (f, part) => { try { f(); } catch (e) { if (!e.message.includes(part)) "
+     "throw e; return; } "
+     "throw new Error(part + ' was not refused'); }; refused(() => weft.vjp(3, x, x), 'not a function'); "
+     "refused(() => weft.vjp(() => 1, x, x), 'not a tensor'); refused(() => weft.vjp((v) => v, x, tensor([1])), "
+     "'shape'); "
+     "refused(() => weft.jacobian((v) => [v, v], x), 'several tensors'); refused(() => weft.vmap((v) => v, { inAxes: "
+     "null })(x), "
+     "'mapped'); refused(() => weft.vmap((v) => v.mul(v.sum().item()))(x), 'vmap'); refused(() => weft.vmap((v) => v, "
+     "{ axes: 0 })(x), "
+     "'axes'); refused(() => weft.hessian(() => { throw new Error('own error'); }, x), 'own error'); refused(() => "
+     "grad(weft.customGradient((v) => v.mul(1), () => []))(x), 'customGradient'); refused(() => { for (let i = 0; i < "
+     "300; ++i) "
+     "weft.customGradient((v) => v, () => null); }, 'outside of loops'); const deep = (n) => (v) => n ? "
+     "weft.vmap(deep(n - 1))(v) : v; "
+     "refused(() => weft.vmap(deep(5))(x), 'axis')"},
+    {"operations of a schema",
+     "const specs = operations.fromSchema({ title: 'Shop', $defs: { Pet: { type: 'string' }, sell: { properties: { "
+     "input: { $ref: "
+     "'#/$defs/Pet' }, output: { type: 'integer' } } } } }); same(specs.map((s) => [s.namespace, s.name, s.kind]), "
+     "[['Shop', 'sell', "
+     "'mutation']]); same(specs[0].input, { $ref: '#/$defs/Pet', $defs: { Pet: { type: 'string' } } }); "
+     "same(operations.fromSchema([{ name: 'a', scopes: undefined }].map(({ name }) => ({ name })), { namespace: 'b' "
+     "})[0].namespace, 'b'); "
+     "try { operations.fromSchema({}); throw new Error('was not refused') } catch (e) { same(e.name, 'UsageError') }"},
+    {"losses of the table",
+     "near(nn.smoothL1(tensor([0, 0]), tensor([0.5, 2])).item(), (0.125 + 1.5) / 2); same(typeof nn.tripletMargin, "
+     "'function'); "
+     "const p = tensor([[[0.6, 0.4]], [[0.3, 0.7]]]).log(); near(nn.ctc(p, tensor([[1]], { dtype: 'i32' }), "
+     "tensor([2], { dtype: "
+     "'i32' }), tensor([1], { dtype: 'i32' }), { reduction: 'sum' }).item(), -Math.log(0.68))"},
+    {"mixtures and more layers",
+     "const m = nn.mixture(4, 8, 3); const { output, balanceLoss } = m(weft.ones([5, 4])); same([output.shape, "
+     "balanceLoss.shape], "
+     "[[5, 4], []]); same(m.parameters().length, 4); same(nn.upsample(2)(weft.ones([1, 1, 2, 2])).shape, [1, 1, 4, "
+     "4]); "
+     "same(nn.kMeans(2, 3)(weft.ones([5, 2])).shape, [5, 3]); same(nn.instanceNorm(2)(weft.ones([1, 2, 3])).shape, [1, "
+     "2, 3])"},
     {"nested arrays",
      "same(tensor([[1, 2], [3, 4]]).toArray(), [[1, 2], [3, 4]]); same(tensor(5).shape, []); same(tensor([]).shape, "
      "[0])"},
