@@ -19,6 +19,7 @@
 
 #include "weft/device.hpp"
 #include "weft/inference.hpp"
+#include "weft/tensor.hpp"
 #include "weft/tokenizer.hpp"
 
 namespace weft::llm {
@@ -164,6 +165,14 @@ struct Perplexity {
   Extent tokens = 0;     ///< number of predicted tokens
 };
 
+/// How the states of a text's tokens become one row: their mean, or that of the last token, which has seen all others.
+enum class Pooling { mean, last };
+struct EmbedOptions {
+  Pooling pooling = Pooling::mean;
+  bool normalize = true;    ///< to length 1, so that products of rows are cosines
+  bool add_special = true;  ///< the tokens that the tokenizer puts around a text
+};
+
 /// The seed of prompt `index` in a batch; the first one's is `seed` itself.
 std::uint64_t batch_seed(std::uint64_t seed, std::size_t index);
 
@@ -186,6 +195,9 @@ class Model {
   void check(const GenerateOptions& options) const;
   /// Logits after each of the tokens, [tokens, vocabulary].
   std::vector<float> forward(std::span<const std::int32_t> tokens) const;
+  /// A row for each text: the model's states after the final norm, before the head, pooled. `LoadOptions::sequences` texts share
+  /// passes. Shapes: f32 [texts, width] on the CPU. Errors: UsageError for a text without tokens, or with more than the context.
+  Tensor embed(std::span<const std::string> texts, const EmbedOptions& options = {}) const;
   /// The perplexity of a text, cut into windows; each token of the second half of a window is predicted from all tokens before
   /// it in the window. Errors: UsageError for a text shorter than a window.
   Perplexity perplexity(std::string_view text, const PerplexityOptions& options = {},
@@ -204,6 +216,7 @@ class Model {
   std::vector<std::int32_t> chat_tokens(const std::vector<Message>& messages, const ChatOptions& chat = {}) const;
 
   Extent vocabulary() const;
+  Extent width() const;            ///< elements of the state of a token
   Extent context() const;          ///< positions kept of each sequence
   Extent trained_context() const;  ///< positions that the model was trained for
   Device device() const;

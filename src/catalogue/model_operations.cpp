@@ -279,6 +279,31 @@ std::function<void(const std::string&, const std::filesystem::path&)> add_model_
           return Value::object({{"text", model.decode(tokens)}});
         });
       });
+  registry.add(
+      {.space = "model",
+       .name = "embed",
+       .title = "embed texts",
+       .description = "A row of numbers for each text, f32 [texts, width]: the model's states, pooled.",
+       .input = schema_of(
+           R"({"type": "object", "required": ["model", "texts"], "additionalProperties": false, "properties": {
+                  "model": {"type": "string"},
+                  "texts": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 2048},
+                  "pooling": {"enum": ["mean", "last"], "default": "mean"},
+                  "normalize": {"type": "boolean", "default": true, "description": "rows of length 1"}}})"),
+       .output = schema_of(
+           R"({"type": "object", "required": ["embeddings"], "properties": {"embeddings": {"x-tensor": {"dtypes": ["f32"]}}}})"),
+       .errors = {missing},
+       .access = on_model("run")},
+      [models](Context& call) {
+        std::vector<std::string> texts;
+        for (const Value& text : call.input("texts").elements()) texts.push_back(text.string());
+        const llm::EmbedOptions options{
+            .pooling = call.input("pooling").string() == "last" ? llm::Pooling::last : llm::Pooling::mean,
+            .normalize = call.input("normalize").boolean()};
+        return models->find(call.input("model").string())->use(call, [&](const llm::Model& model) {
+          return Value::object({{"embeddings", model.embed(texts, options)}});
+        });
+      });
   return [models](const std::string& name, const std::filesystem::path& path) {
     if (models->has(name))
       throw OperationError("MODEL_EXISTS", fmt::format("there already is a model {}", quote(name)));

@@ -207,6 +207,7 @@ Compiled& Engine::compiled(std::size_t size, LogitsOf wanted) {
                  if (ring_ > 0) inputs.ring = {numbers(4), numbers(5)};
                  if (short_positions_) inputs.factors = numbers(arguments[1].dim(0) - 1);
                  if (wanted == LogitsOf::last) inputs.rows = arguments[2];
+                 inputs.stops_before_head = wanted == LogitsOf::none;
                  return std::vector<Tensor>{lower({graph_, weights_, caches_, cache_type_, ring_, exact_, frequencies_,
                                                    local_frequencies_, magnitude_},
                                                   inputs)};
@@ -285,10 +286,12 @@ Tensor Engine::last_logits(std::span<const PositionedToken> batch) {
   return logits;
 }
 
-Tensor Engine::all_logits(std::span<const PositionedToken> batch) {
+Tensor Engine::all_logits(std::span<const PositionedToken> batch) { return whole_pass(batch, LogitsOf::every); }
+Tensor Engine::states(std::span<const PositionedToken> batch) { return whole_pass(batch, LogitsOf::none); }
+Tensor Engine::whole_pass(std::span<const PositionedToken> batch, LogitsOf wanted) {
   if (batch.empty() || batch.size() > kStepsMax)
     throw InternalError(fmt::format("llm: a pass over {} tokens", batch.size()));
-  return pass(batch, smallest_size(batch.size()), LogitsOf::every);
+  return pass(batch, smallest_size(batch.size()), wanted);
 }
 
 Tensor Engine::next_logits(const Drawing& token, Extent position, int slot) {

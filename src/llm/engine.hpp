@@ -90,6 +90,8 @@ class Engine {
   /// number.
   Tensor last_logits(std::span<const PositionedToken> batch);
   Tensor all_logits(std::span<const PositionedToken> batch);
+  /// What the head reads of every token of a single pass, [T, width] with T at least their number.
+  Tensor states(std::span<const PositionedToken> batch);
   /// As last_logits of the one token that is being drawn, which the host need not know yet.
   Tensor next_logits(const Drawing& token, Extent position, int slot);
   static constexpr std::size_t kStepsMax = 512;
@@ -124,8 +126,9 @@ class Engine {
   enum class LogitsOf : std::uint8_t {
     last,
     every,
-    drawn
-  };  // whose logits; of `drawn`, the tokens come as a Drawing has them
+    drawn,
+    none
+  };  // whose logits; of `drawn`, the tokens come as a Drawing has them; `none`: the states before the head
 
   struct Cached {
     std::vector<text::TokenId> tokens;
@@ -139,6 +142,7 @@ class Engine {
   bool has_window(int slot, Extent position) const;
   Tensor pass(std::span<const PositionedToken> batch, std::size_t size, LogitsOf wanted, const Tensor& drawn = {},
               std::string* profile = nullptr);
+  Tensor whole_pass(std::span<const PositionedToken> batch, LogitsOf wanted);
   Compiled& compiled(std::size_t size, LogitsOf wanted);
 
   ModelGraph graph_;

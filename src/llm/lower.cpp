@@ -26,6 +26,7 @@ class Lowering {
     values_[context_.graph.input] = inputs_.tokens;
     values_[context_.graph.positions] = inputs_.positions;
     for (const OpNode& node : context_.graph.nodes) {
+      if (inputs_.stops_before_head && node.op == OpType::pick) return input(node, 0);
       try {
         values_[node.output] = one(node).named(node.id);
       } catch (Error& error) {

@@ -18,9 +18,10 @@ struct PassInputs {
     Tensor at;     // [T], rows of the caches
     Tensor first;  // [T], first row of their sequence in the caches
   };
-  Places all, ring;  // in caches of all positions, and in those that are rings
-  Tensor factors;    // [T], rows of the frequencies; undefined: there is one
-  Tensor rows;       // [R], tokens whose logits are wanted; undefined: of all T
+  Places all, ring;                // in caches of all positions, and in those that are rings
+  Tensor factors;                  // [T], rows of the frequencies; undefined: there is one
+  Tensor rows;                     // [R], tokens whose logits are wanted; undefined: of all T
+  bool stops_before_head = false;  // gives the states of all tokens instead of logits
 };
 
 struct LowerContext {
@@ -34,7 +35,7 @@ struct LowerContext {
   double magnitude = 1;
 };
 
-/// The logits [R, vocabulary]; the caches are assigned.
+/// The logits [R, vocabulary], or the states [T, width]; the caches are assigned.
 Tensor lower(const LowerContext& context, const PassInputs& inputs);
 
 }  // namespace weft::llm
