@@ -34,6 +34,7 @@ METHODS = '''
     def tolist(self) -> Any: ...
     def to(self, *targets: DTypeLike | DeviceLike, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor: ...
     def split(self, size: int | Sequence[int], axis: int = 0, *, dim: int | None = None) -> tuple[Tensor, ...]: ...
+    def take(self, indices: ArrayLike, axis: _int | None = None) -> Tensor: ...
     def max(self, axis: Any = None, keepdims: bool = False, *, dim: Any = None, keepdim: bool = False) -> Tensor: ...
     def min(self, axis: Any = None, keepdims: bool = False, *, dim: Any = None, keepdim: bool = False) -> Tensor: ...
     def round(self, decimals: int = 0) -> Tensor: ...
@@ -68,6 +69,10 @@ class DeviceError(Error, RuntimeError):
     """No device, a lost device, no memory on it."""
 
 
+class DeviceMemoryError(DeviceError):
+    """A value that does not fit in the session's limit."""
+
+
 class FileError(Error, OSError):
     """A file that is missing, unreadable, unwritable or malformed."""
 
@@ -80,6 +85,10 @@ class InternalError(Error, RuntimeError):
     """A bug in Weft. Please report it."""
 
 
+class AnomalyError(Error):
+    """A computed value has a NaN (detect_anomaly)."""
+
+
 class Op:
     """An op of the table, as a function."""
 
@@ -90,7 +99,7 @@ class Op:
 '''
 
 # Functions of the package that take the place of ops.
-OVERRIDDEN = {"arange", "split", "einsum", "max", "min", "round"}
+OVERRIDDEN = {"arange", "split", "einsum", "max", "min", "round", "take", "tensordot"}
 
 BINARY = ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift"]
 UNARY = ["neg", "pos", "abs", "invert"]

@@ -1,52 +1,22 @@
-// Gradients, compiled functions, kernels written in Python, random numbers, sessions.
+// Evaluation, compiled functions, random numbers, sessions, devices.
 #include <fmt/format.h>
 
 #include <atomic>
 
+#include "callable.hpp"
 #include "graph/node.hpp"
 #include "graph/trace_scope.hpp"
 #include "handle.hpp"
 #include "io/svg_chart.hpp"
 #include "nanobind/stl/map.h"
 #include "runtime/devices.hpp"
-#include "weft/autocast.hpp"
-#include "weft/checkpoint.hpp"
 #include "weft/compile.hpp"
-#include "weft/custom_kernel.hpp"
-#include "weft/grad.hpp"
-#include "weft/nn/init.hpp"
+#include "weft/memory_limit.hpp"
 #include "weft/ops.hpp"
 #include "weft/session.hpp"
 
 namespace weft::python {
 namespace {
-
-// A Python callable that C++ keeps: it may be called and freed on any thread.
-class Callable {
- public:
-  explicit Callable(nb::object function)
-      : function_(new nb::object(std::move(function)), [](nb::object* kept) {
-          if (!Py_IsInitialized()) return;
-          const nb::gil_scoped_acquire gil;
-          delete kept;
-        }) {}
-  const nb::object& get() const { return *function_; }
-
- private:
-  std::shared_ptr<nb::object> function_;
-};
-
-nb::list list_of(std::span<const Tensor> tensors) {
-  nb::list list;
-  for (const Tensor& each : tensors) list.append(wrapped(each));
-  return list;
-}
-
-std::vector<Tensor> traced(const Callable& function, std::span<const Tensor> arguments) {
-  const nb::gil_scoped_acquire gil;
-  const nb::object result = function.get()(list_of(arguments));
-  return values_from(result.ptr(), "compile: a result");
-}
 
 // A function traced once for each set of shapes.
 struct CompiledObject {
@@ -137,166 +107,15 @@ class ArgumentKey {
   nb::list tensors_, parts_;
 };
 
-struct NoGradScope {
-  NoGradScope() = default;
-  NoGradScope(const NoGradScope&) = delete;
-  std::vector<std::unique_ptr<NoGrad>> entered;
-};
-struct AutocastScope {
-  explicit AutocastScope(DType type) : type(type) {}
-  AutocastScope(const AutocastScope&) = delete;
-  DType type;
-  std::vector<std::unique_ptr<Autocast>> entered;
-};
 struct SessionObject {
   explicit SessionObject(const SessionOptions& options) : session(std::make_unique<Session>(options)) {}
   SessionObject(const SessionObject&) = delete;
   std::unique_ptr<Session> session;
   std::vector<std::pair<PyThreadState*, std::unique_ptr<Session::Entered>>> entered;
 };
-// Whether a module trains: a compiled function that reads it is traced once for each value.
-struct Switch {
-  std::shared_ptr<std::atomic<bool>> on;
-};
-
-// Elements of an operand of a kernel, as an object that NumPy takes without a copy.
-struct KernelElements {
-  void* data;
-  std::vector<Extent> shape;
-  const char* typestr;
-  bool read_only;
-};
-const char* typestr_of(DType type) {
-  switch (type) {
-    case DType::f32: return "<f4";
-    case DType::f64: return "<f8";
-    case DType::f16: return "<f2";
-    case DType::boolean: return "|b1";
-    case DType::i8: return "|i1";
-    case DType::i16: return "<i2";
-    case DType::i32: return "<i4";
-    case DType::i64: return "<i8";
-    case DType::u8: return "|u1";
-    case DType::u16: return "<u2";
-    case DType::u32: return "<u4";
-    case DType::u64: return "<u8";
-    default: throw DTypeError(fmt::format("a kernel in Python: NumPy has no type {}", name_of(type)));
-  }
-}
-
-template <class T>
-void add_elements(nb::list& list, const KernelArguments& arguments, std::size_t i, bool is_input) {
-  const Shape& shape = is_input ? arguments.input_shape(i) : arguments.output_shape(i);
-  void* data = is_input ? const_cast<T*>(arguments.input<T>(i).data()) : arguments.output<T>(i).data();
-  list.append(nb::cast(KernelElements{data, shape.vector(), typestr_of(dtype_of<T>), is_input}));
-}
-void add_elements(nb::list& list, const KernelArguments& arguments, std::size_t i, bool is_input, DType type) {
-  switch (type) {
-#define CASE(dtype, host) \
-  case DType::dtype: return add_elements<host>(list, arguments, i, is_input)
-    CASE(f32, float);
-    CASE(f64, double);
-    CASE(f16, Float16);
-    CASE(boolean, bool);
-    CASE(i8, std::int8_t);
-    CASE(i16, std::int16_t);
-    CASE(i32, std::int32_t);
-    CASE(i64, std::int64_t);
-    CASE(u8, std::uint8_t);
-    CASE(u16, std::uint16_t);
-    CASE(u32, std::uint32_t);
-    CASE(u64, std::uint64_t);
-#undef CASE
-    default: typestr_of(type);
-  }
-}
-
-std::vector<ValueType> types_from(const nb::object& list) {
-  const nb::object items = nb::steal(PySequence_Tuple(list.ptr()));
-  if (!items.is_valid()) raise();
-  std::vector<ValueType> types;
-  for (Py_ssize_t i = 0; i < PyTuple_Size(items.ptr()); ++i) {
-    const nb::object pair = nb::steal(PySequence_Tuple(PyTuple_GetItem(items.ptr(), i)));
-    if (!pair.is_valid()) raise();
-    if (PyTuple_Size(pair.ptr()) != 2)
-      raise(PyExc_TypeError, "register_kernel: `shape` returns a list of pairs (dtype, shape)");
-    std::vector<Extent> extents = integers_from(PyTuple_GetItem(pair.ptr(), 1));
-    for (const Extent extent : extents)
-      if (extent < 0) raise(PyExc_ValueError, "register_kernel: `shape` gives a negative extent");
-    types.push_back({dtype_from(PyTuple_GetItem(pair.ptr(), 0)), Shape(std::move(extents))});
-  }
-  return types;
-}
-nb::list types_list(const std::vector<ValueType>& types) {
-  nb::list list;
-  for (const ValueType& each : types)
-    list.append(nb::make_tuple(wrapped(each.dtype), nb::tuple(nb::cast(each.shape.vector()))));
-  return list;
-}
-
-void add_kernel(const std::string& name, const std::vector<std::string>& inputs, nb::object shape, nb::object cpu,
-                const std::string& wgsl, const std::string& workgroups, int workgroup_size, nb::object gradient,
-                const std::vector<std::pair<std::string, double>>& attributes, const std::string& doc) {
-  KernelDefinition definition;
-  definition.name = name;
-  definition.inputs = inputs;
-  definition.attributes = attributes;
-  definition.wgsl = wgsl;
-  if (!workgroups.empty()) definition.workgroups = workgroups;
-  definition.workgroup_size = workgroup_size;
-  definition.doc = doc;
-  definition.shape = [call = Callable(std::move(shape))](const std::vector<ValueType>& types,
-                                                         const KernelAttributes& values) {
-    const nb::gil_scoped_acquire gil;
-    return types_from(call.get()(types_list(types), values));
-  };
-  // The number of results is that of the shape rule, which every call runs first.
-  const std::size_t input_count = inputs.size();
-  if (!cpu.is_none())
-    definition.cpu = [call = Callable(std::move(cpu)), rule = definition.shape, input_count,
-                      attributes](const KernelArguments& arguments) {
-      std::vector<ValueType> types;
-      KernelAttributes values;
-      for (std::size_t i = 0; i < input_count; ++i)
-        types.push_back({arguments.input_type(i), arguments.input_shape(i)});
-      for (const auto& [key, unused] : attributes) values[key] = arguments.attribute(key);
-      const std::vector<ValueType> results = rule(types, values);
-      const nb::gil_scoped_acquire gil;
-      nb::list given, wanted;
-      for (std::size_t i = 0; i < input_count; ++i) add_elements(given, arguments, i, true, types[i].dtype);
-      for (std::size_t i = 0; i < results.size(); ++i) add_elements(wanted, arguments, i, false, results[i].dtype);
-      call.get()(given, wanted, values);
-    };
-  if (!gradient.is_none())
-    definition.gradient = [call = Callable(std::move(gradient))](const KernelGradient& g) {
-      const nb::gil_scoped_acquire gil;
-      nb::list flowing;
-      for (const Tensor& each : g.output_gradients) flowing.append(each.defined() ? wrapped(each) : nb::none());
-      const nb::object result = call.get()(list_of(g.inputs), list_of(g.outputs), flowing, g.attributes);
-      const nb::object items = nb::steal(PySequence_Tuple(result.ptr()));
-      if (!items.is_valid()) raise();
-      std::vector<Tensor> gradients;
-      for (Py_ssize_t i = 0; i < PyTuple_Size(items.ptr()); ++i) {
-        PyObject* each = PyTuple_GetItem(items.ptr(), i);
-        gradients.push_back(each == Py_None ? Tensor() : value_from(each, "register_kernel: a gradient"));
-      }
-      return gradients;
-    };
-  register_kernel(std::move(definition));
-}
-
 }  // namespace
 
 void bind_functions(nb::module_& m) {
-  m.def(
-      "_grad",
-      [](nb::object output, nb::object inputs, nb::object seed) {
-        const Tensor y = value_from(output.ptr(), "grad");
-        const std::vector<Tensor> list = values_from(inputs.ptr(), "grad");
-        const Tensor weight = seed.is_none() ? Tensor() : value_from(seed.ptr(), "grad: seed");
-        return list_of(grad(y, list, weight));
-      },
-      nb::arg("output"), nb::arg("inputs"), nb::arg("seed").none());
   m.def(
       "evaluate",
       [](nb::args tensors) {
@@ -317,22 +136,6 @@ void bind_functions(nb::module_& m) {
       nb::arg("tensor"), nb::arg("source") = false, nb::sig("def explain(tensor: Tensor, source: bool = False) -> str"),
       "The plan that would compute the tensor: kernels, shapes, bytes, FLOPs.");
   m.def(
-      "checkpoint",
-      [](nb::object function, nb::args inputs) {
-        std::vector<Tensor> list;
-        for (nb::handle each : inputs) list.push_back(value_from(each.ptr(), "checkpoint"));
-        return wrapped(checkpoint(
-            [&](std::span<const Tensor> given) {
-              const nb::object result = function(*nb::tuple(list_of(given)));
-              return value_from(result.ptr(), "checkpoint: the result");
-            },
-            list));
-      },
-      nb::arg("function"), nb::arg("inputs"),
-      nb::sig("def checkpoint(function: Callable[..., Tensor], *inputs: Tensor) -> Tensor"),
-      "function(*inputs), whose inside is computed once more for gradients, so that only the inputs are kept.");
-
-  m.def(
       "_key",
       [](nb::tuple arguments, nb::dict named) {
         ArgumentKey key;
@@ -346,10 +149,7 @@ void bind_functions(nb::module_& m) {
       .def("__init__",
            [](CompiledObject* self, nb::object function) {
              PyObject* borrowed = function.ptr();
-             new (self) CompiledObject{Compiled([call = Callable(std::move(function))](std::span<const Tensor> given) {
-                                         return traced(call, given);
-                                       }),
-                                       borrowed};
+             new (self) CompiledObject{Compiled(tensor_function(std::move(function), "compile: a result")), borrowed};
            })
       .def("__call__",
            [](CompiledObject& self, nb::object arguments) {
@@ -377,19 +177,6 @@ void bind_functions(nb::module_& m) {
   m.def(
       "is_tracing", [] { return graph::TraceScope::current() != nullptr; }, "Whether a function is being compiled.");
 
-  nb::class_<NoGradScope>(m, "_NoGrad")
-      .def(nb::init<>())
-      .def("__enter__", [](NoGradScope& self) { self.entered.push_back(std::make_unique<NoGrad>()); })
-      .def("__exit__", [](NoGradScope& self, nb::args) {
-        if (!self.entered.empty()) self.entered.pop_back();
-      });
-  m.def("is_grad_enabled", [] { return grad_enabled(); });
-  nb::class_<AutocastScope>(m, "_Autocast")
-      .def("__init__", [](AutocastScope* self, nb::object type) { new (self) AutocastScope(dtype_from(type.ptr())); })
-      .def("__enter__", [](AutocastScope& self) { self.entered.push_back(std::make_unique<Autocast>(self.type)); })
-      .def("__exit__", [](AutocastScope& self, nb::args) {
-        if (!self.entered.empty()) self.entered.pop_back();
-      });
   nb::class_<SessionObject>(m, "Session",
                             "Devices, plans, random state and threads of their own. A `with` block works in it.")
       .def(
@@ -432,54 +219,17 @@ void bind_functions(nb::module_& m) {
           },
           nb::sig("def copy(self, tensor: Tensor) -> Tensor"))
       .def_prop_ro("threads", [](const SessionObject& self) { return self.session->threads(); });
-  nb::class_<Switch>(m, "_Switch")
-      .def("__init__", [](Switch* self, bool on) { new (self) Switch{std::make_shared<std::atomic<bool>>(on)}; })
-      .def("read",
-           [](const Switch& self) {
-             const bool value = *self.on;
-             if (auto* scope = graph::TraceScope::current()) scope->note(self.on, value);
-             return value;
-           })
-      .def("set", [](const Switch& self, bool on) { *self.on = on; });
-
-  nb::class_<KernelElements>(m, "_KernelElements").def_prop_ro("__array_interface__", [](const KernelElements& e) {
-    nb::dict interface;
-    interface["shape"] = nb::tuple(nb::cast(e.shape));
-    interface["typestr"] = e.typestr;
-    interface["data"] = nb::make_tuple(nb::steal(PyLong_FromVoidPtr(e.data)), e.read_only);
-    interface["version"] = 3;
-    return interface;
-  });
-  m.def("_register_kernel", &add_kernel, nb::arg("name"), nb::arg("inputs"), nb::arg("shape"), nb::arg("cpu").none(),
-        nb::arg("wgsl"), nb::arg("workgroups"), nb::arg("workgroup_size"), nb::arg("gradient").none(),
-        nb::arg("attributes"), nb::arg("doc"));
-
   m.def("manual_seed", &manual_seed, nb::arg("seed"), "Seeds the generator of random numbers.");
-  m.def("_generator_seed", [] {
-    const nb::gil_scoped_release free;
-    // While a function is traced nothing may be evaluated; the seed is in memory, unless it was set a moment ago.
-    if (graph::TraceScope::current())
-      if (const graph::NodeRef node = graph::committed_of(*random_state().cell())) {
-        std::uint32_t state[2];
-        runtime::backend_of(node->device).download(*runtime::buffer_of(*node), 0, 2, DType::u32, state);
-        return state[0];
-      }
-    return random_state().value().to_vector<std::uint32_t>().at(0);
-  });
-  m.def("_draw", [](const std::string& kind, double a, double b, std::vector<Extent> shape, std::uint64_t seed,
-                    const std::string& name) {
-    const nn::Init init = kind == "normal"    ? nn::Init::normal(b, a)
-                          : kind == "uniform" ? nn::Init::uniform(a, b)
-                                              : nn::Init::constant(a);
-    for (const Extent extent : shape)
-      if (extent < 0) throw ShapeError(fmt::format("parameter \"{}\": the negative extent {}", name, extent));
-    const Shape extents(std::move(shape));
-    const nb::gil_scoped_release free;
-    const std::vector<float> values = nn::draw(init, extents.numel(), seed, name);
-    Tensor made = tensor_from_bytes(values.data(), extents, DType::f32);
-    const nb::gil_scoped_acquire again;
-    return wrapped(made);
-  });
+  m.def("set_device_memory_limit", &set_device_memory_limit, nb::arg("bytes"),
+        "Limits the bytes of values and plans of this thread's session on each device; 0: no limit. Later requests beyond it "
+        "are DeviceMemoryErrors.");
+  m.def(
+      "device_memory_used",
+      [](nb::object device) {
+        return device_memory_used(device.is_none() ? default_device() : device_from(device.ptr()));
+      },
+      nb::arg("device") = nb::none(), nb::sig("def device_memory_used(device: DeviceLike | None = None) -> int"),
+      "Bytes that values of this thread's session occupy on the device.");
   m.def("_set_default_device", [](nb::object device) { set_default_device(device_from(device.ptr())); });
   m.def("_default_device", [] { return default_device(); });
   m.def(

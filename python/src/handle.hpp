@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "weft/io.hpp"
 #include "weft/tensor.hpp"
 
 namespace weft::python {
@@ -109,11 +110,23 @@ bool is_operand(PyObject* object);
 /// Gives the numbers among operands their dtypes.
 std::vector<Tensor> resolved(std::vector<Operand> operands);
 
+/// Tensors by name, of anything that is a tensor or becomes one.
+NamedTensors named_from(const nb::dict& given);
+nb::dict dict_of(const NamedTensors& tensors);
+
+/// x[key], a new reference; null with a Python error.
+PyObject* element_of(PyObject* self, PyObject* key);
+
 void bind_tensor(nb::module_& m);
 void bind_ops(nb::module_& m);
 void bind_functions(nb::module_& m);
+void bind_transforms(nb::module_& m);
+void bind_kernels(nb::module_& m);
+void bind_nn(nb::module_& m);
 void bind_files(nb::module_& m);
 void bind_optimizers(nb::module_& m);
+void bind_onnx(nb::module_& m);
 void bind_models(nb::module_& m);
+void bind_training(nb::module_& m);
 
 }  // namespace weft::python

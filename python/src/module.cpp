@@ -4,14 +4,16 @@
 
 #include "base/interrupt.hpp"
 #include "handle.hpp"
+#include "weft/anomaly.hpp"
 #include "weft/error.hpp"
+#include "weft/memory_limit.hpp"
 #include "weft/operations.hpp"
 
 namespace weft::python {
 namespace {
 
 struct Errors {
-  PyObject *base, *shape, *dtype, *device, *file, *usage, *internal;
+  PyObject *base, *shape, *dtype, *device, *memory, *file, *usage, *internal, *anomaly;
 } errors;
 
 // Python's traceback tells who called; the line of the binding's own source says nothing.
@@ -22,9 +24,9 @@ std::string without_caller(const std::string& message) {
   return message.substr(0, at) + (end == std::string::npos ? "" : message.substr(end));
 }
 
-PyObject* make_error(nb::module_& m, const char* name, PyObject* second, const char* doc) {
-  const nb::object bases =
-      errors.base ? nb::steal(PyTuple_Pack(2, errors.base, second)) : nb::steal(PyTuple_Pack(1, second));
+// The second base may be null.
+PyObject* make_error(nb::module_& m, const char* name, PyObject* first, PyObject* second, const char* doc) {
+  const nb::object bases = nb::steal(second ? PyTuple_Pack(2, first, second) : PyTuple_Pack(1, first));
   PyObject* made = PyErr_NewExceptionWithDoc((std::string("weft.") + name).c_str(), doc, bases.ptr(), nullptr);
   if (!made) raise();
   m.attr(name) = nb::borrow(made);
@@ -60,6 +62,8 @@ void set_python_error(const std::exception_ptr& exception) {
     set(errors.shape, e);
   } catch (const DTypeError& e) {
     set(errors.dtype, e);
+  } catch (const DeviceMemoryError& e) {
+    set(errors.memory, e);
   } catch (const DeviceError& e) {
     set(errors.device, e);
   } catch (const FileError& e) {
@@ -68,6 +72,8 @@ void set_python_error(const std::exception_ptr& exception) {
     set(errors.usage, e);
   } catch (const InternalError& e) {
     set(errors.internal, e);
+  } catch (const AnomalyError& e) {
+    set(errors.anomaly, e);
   } catch (const Error& e) {
     set(errors.base, e);
   } catch (const std::bad_alloc&) {
@@ -87,14 +93,20 @@ NB_MODULE(_weft, m) {
   using namespace weft;
   using namespace weft::python;
   nb::set_leak_warnings(false);  // a program may end while its globals hold tensors
-  errors.base = make_error(m, "Error", PyExc_Exception, "Base of the errors of Weft.");
-  errors.shape = make_error(m, "ShapeError", PyExc_ValueError, "Shapes that do not fit an op.");
-  errors.dtype = make_error(m, "DTypeError", PyExc_TypeError, "A dtype that an op or a device does not take.");
-  errors.device = make_error(m, "DeviceError", PyExc_RuntimeError, "No device, a lost device, no memory on it.");
-  errors.file =
-      make_error(m, "FileError", PyExc_OSError, "A file that is missing, unreadable, unwritable or malformed.");
-  errors.usage = make_error(m, "UsageError", PyExc_ValueError, "A wrong argument, option or order of calls.");
-  errors.internal = make_error(m, "InternalError", PyExc_RuntimeError, "A bug in Weft. Please report it.");
+  const auto make = [&m](const char* name, PyObject* first, PyObject* second, const char* doc) {
+    return make_error(m, name, first, second, doc);
+  };
+  errors.base = make("Error", PyExc_Exception, nullptr, "Base of the errors of Weft.");
+  PyObject* const base = errors.base;
+  errors.shape = make("ShapeError", base, PyExc_ValueError, "Shapes that do not fit an op.");
+  errors.dtype = make("DTypeError", base, PyExc_TypeError, "A dtype that an op or a device does not take.");
+  errors.device = make("DeviceError", base, PyExc_RuntimeError, "No device, a lost device, no memory on it.");
+  errors.memory =
+      make("DeviceMemoryError", errors.device, nullptr, "A value that does not fit in the session's limit.");
+  errors.file = make("FileError", base, PyExc_OSError, "A file that is missing, unreadable, unwritable or malformed.");
+  errors.usage = make("UsageError", base, PyExc_ValueError, "A wrong argument, option or order of calls.");
+  errors.internal = make("InternalError", base, PyExc_RuntimeError, "A bug in Weft. Please report it.");
+  errors.anomaly = make("AnomalyError", base, nullptr, "A computed value has a NaN (detect_anomaly).");
   nb::register_exception_translator([](const std::exception_ptr& exception, void*) {
     try {
       std::rethrow_exception(exception);
@@ -105,9 +117,14 @@ NB_MODULE(_weft, m) {
   bind_tensor(m);
   bind_ops(m);
   bind_functions(m);
+  bind_transforms(m);
+  bind_kernels(m);
+  bind_nn(m);
   bind_optimizers(m);
   bind_files(m);
+  bind_onnx(m);
   bind_models(m);
+  bind_training(m);
   main_thread = std::this_thread::get_id();
   set_interrupt_check(look_for_signals);
   m.attr("__version__") = WEFT_VERSION;

@@ -8,6 +8,9 @@
 #include "nanobind/stl/map.h"
 #include "weft/io.hpp"
 #include "weft/nn/state.hpp"
+#include "weft/ops.hpp"
+#include "weft/optim/gradient_sum.hpp"
+#include "weft/optim/loss_scale.hpp"
 #include "weft/optim/optimizer.hpp"
 #include "weft/optim/schedule.hpp"
 
@@ -55,6 +58,8 @@ nn::StateDict state_from(const nb::dict& given) {
   return state;
 }
 
+}  // namespace
+
 NamedTensors named_from(const nb::dict& given) {
   NamedTensors tensors;
   for (const auto& [key, value] : given) tensors.emplace(nb::cast<std::string>(key), tensor_from(value.ptr()));
@@ -66,27 +71,24 @@ nb::dict dict_of(const NamedTensors& tensors) {
   return result;
 }
 
-}  // namespace
-
 void bind_optimizers(nb::module_& m) {
   nb::class_<optim::Optimizer>(m, "_Optimizer")
       .def(
           "_step",
-          [](optim::Optimizer& self, nb::object gradients, nb::object rate) {
+          [](optim::Optimizer& self, nb::object gradients, nb::object rate, optim::LossScale* scale) {
             const std::vector<Tensor> list = values_from(gradients.ptr(), "step: a gradient");
-            if (rate.is_none()) {
+            const Tensor now = rate.is_none() ? Tensor() : cast(tensor_from(rate.ptr()), DType::f32);
+            Tensor norm;
+            {
               const nb::gil_scoped_release free;
-              Tensor norm = self.step(list);
-              const nb::gil_scoped_acquire again;
-              return wrapped(norm);
+              if (scale)
+                norm = self.step(list, now.defined() ? now : full({}, self.learning_rate(), DType::f32), *scale);
+              else
+                norm = now.defined() ? self.step(list, now) : self.step(list);
             }
-            const Tensor now = cast(tensor_from(rate.ptr()), DType::f32);
-            const nb::gil_scoped_release free;
-            Tensor norm = self.step(list, now);
-            const nb::gil_scoped_acquire again;
             return wrapped(norm);
           },
-          nb::arg("gradients"), nb::arg("learning_rate").none())
+          nb::arg("gradients"), nb::arg("learning_rate").none(), nb::arg("scale").none())
       .def_prop_rw(
           "learning_rate",
           [](const optim::Optimizer& self) {
@@ -143,6 +145,58 @@ void bind_optimizers(nb::module_& m) {
                           double epsilon, double weight_decay, double clip_norm) {
         new (self) optim::AdamW(parameters_from(parameters),
                                 {learning_rate, beta_1, beta_2, epsilon, weight_decay, clip_norm, {}});
+      });
+  nb::class_<optim::LossScale>(m, "LossScale",
+                               "A factor of the loss, and so of all gradients, that adapts to them, so that small gradients "
+                               "survive f16: optimizer.step(weft.grad(scale.apply(loss), net), scale=scale).")
+      .def(
+          "__init__",
+          [](optim::LossScale* self, double initial, double growth_factor, double backoff_factor,
+             std::int64_t growth_interval) {
+            new (self) optim::LossScale({initial, growth_factor, backoff_factor, growth_interval});
+          },
+          nb::arg("initial") = 65536.0, nb::arg("growth_factor") = 2.0, nb::arg("backoff_factor") = 0.5,
+          nb::arg("growth_interval") = 2000)
+      .def(
+          "apply",
+          [](const optim::LossScale& self, nb::object loss) {
+            return wrapped(self.apply(value_from(loss.ptr(), "LossScale: the loss")));
+          },
+          nb::arg("loss"), nb::sig("def apply(self, loss: Tensor) -> Tensor"), "loss * factor, as f32 or wider.")
+      .def_prop_ro(
+          "value",
+          [](const optim::LossScale& self) {
+            const nb::gil_scoped_release free;
+            return self.value();
+          },
+          "The factor.")
+      .def_prop_ro(
+          "skipped_steps",
+          [](const optim::LossScale& self) {
+            const nb::gil_scoped_release free;
+            return self.skipped_steps();
+          },
+          "Steps left out so far, because their gradients were not finite.")
+      .def(
+          "state_dict", [](const optim::LossScale& self) { return dict_of(self.state_dict()); },
+          nb::sig("def state_dict(self) -> dict[str, Tensor]"))
+      .def(
+          "load_state_dict",
+          [](optim::LossScale& self, const nb::dict& state) { self.load_state_dict(state_from(state)); },
+          nb::arg("state"), nb::sig("def load_state_dict(self, state: dict[str, Tensor]) -> None"));
+  m.def("_gradient_sum", [](nb::object variables) {
+    std::vector<Variable> list;
+    for (const nn::NamedParameter& each : parameters_from(variables).parameters) list.push_back(each.variable);
+    return optim::GradientSum(list);
+  });
+  nb::class_<optim::GradientSum>(m, "_GradientSum")
+      .def("add", [](optim::GradientSum& self, nb::object gradients) {
+        self.add(values_from(gradients.ptr(), "GradientSum: a gradient"));
+      })
+      .def("take_mean", [](optim::GradientSum& self) {
+        nb::list means;
+        for (const Tensor& each : self.take_mean()) means.append(wrapped(each));
+        return means;
       });
   m.def("_clip_grad_norm", [](nb::object gradients, double max_norm) {
     const std::vector<Tensor> list = values_from(gradients.ptr(), "clip_grad_norm");

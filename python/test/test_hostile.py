@@ -200,7 +200,7 @@ class Hostile(unittest.TestCase):
 
     def test_uninitialised_objects(self):
         warnings.simplefilter("ignore")  # nanobind warns of each
-        for cls in (weft.Tensor, weft.Variable, weft.dtype, weft.device, weft.Session, weft.Op, weft._weft._Compiled, weft._weft._NoGrad,
+        for cls in (weft.Tensor, weft.Variable, weft.dtype, weft.device, weft.Session, weft.Op, weft._weft._Compiled, weft._weft._Scope,
                     weft._weft._Stream, weft._weft._Model, weft._weft._Optimizer, weft.optim.Schedule):
             made = survives(cls.__new__, cls)
             if made is not None:

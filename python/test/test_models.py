@@ -75,6 +75,50 @@ class Training(unittest.TestCase):
             self.assertGreaterEqual(weft.train.load(out).step, 30)
 
 
+class Onnx(unittest.TestCase):
+    def test_there_and_back(self):
+        weft.manual_seed(3)
+        net = weft.nn.Sequential(weft.nn.Linear(3, 4), weft.tanh, weft.nn.Linear(4, 2))
+        x = weft.tensor([[1.0, -2.0, 0.5]])
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "net.onnx")
+            weft.onnx.save(path, net, x, inputs=["x"], outputs=["y"])
+            model = weft.onnx.load(path)
+            self.assertEqual([(p.name, p.dtype, p.shape) for p in model.inputs], [("x", "f32", (1, 3))])
+            np.testing.assert_allclose(model(x).numpy(), net(x).numpy(), rtol=1e-6)
+            np.testing.assert_allclose(model.run({"x": x.numpy()})["y"].numpy(), net(x).numpy(), rtol=1e-6)
+            self.assertLessEqual({name for name, _ in net.named_parameters()}, {name for name, _ in model.named_parameters()})
+            optimizer = weft.optim.SGD(model.parameters(), 0.1)
+            before = (model(x) ** 2).sum().item()
+
+            @weft.compile
+            def step(x):
+                loss = (model(x) ** 2).sum()
+                optimizer.step(weft.grad(loss, optimizer.parameters))
+                return loss
+
+            for _ in range(5):
+                after = step(x).item()
+            self.assertLess(after, before)
+            self.assertIn("Gemm" if "Gemm" in repr(model) else "MatMul", repr(model))
+            two = os.path.join(folder, "two.onnx")
+            weft.onnx.save(two, lambda a, b: (a + b, a * b), x, x)
+            total, product = weft.onnx.load(two)(x, x)
+            self.assertEqual((total.tolist(), product.tolist()), ((x + x).tolist(), (x * x).tolist()))
+            with self.assertRaises(ValueError):
+                weft.onnx.load(two)(x)
+            with self.assertRaisesRegex(ValueError, "missing"):
+                model.run({"z": x})
+            with self.assertRaises(weft.FileError):
+                weft.onnx.load(os.path.join(folder, "none.onnx"))
+            with open(path, "wb") as file:
+                file.write(b"\xff" * 64)
+            with self.assertRaises(weft.FileError):
+                weft.onnx.load(path)
+            with self.assertRaises(ValueError):
+                weft.onnx.save(path, lambda a: a + weft.rand(1), x)
+
+
 def tiny_llama(folder):
     """A Llama of random weights with a tokenizer of single bytes."""
     width, hidden, heads, layers, vocabulary = 32, 64, 4, 2, 256
@@ -134,6 +178,42 @@ class LanguageModels(unittest.TestCase):
         del stream
         self.assertEqual(len(model.generate("again", max_tokens=2, temperature=0).result().tokens), 2)
 
+    def test_options(self):
+        model = self.model
+        tokens = model.generate("hello", max_tokens=3, temperature=0).result().tokens
+        self.assertEqual(model.generate(model.encode("hello"), max_tokens=3, temperature=0).result().tokens, tokens)
+        biased = model.generate("hello", max_tokens=2, temperature=0, logit_bias={65: 1000.0}).result()
+        self.assertEqual(biased.text, "AA"[:len(biased.text)])
+        result = model.generate("hello", max_tokens=2, temperature=0, log_probabilities=True, top_log_probabilities=3).result()
+        self.assertEqual([len(top) for top in result.top], [3, 3])
+        self.assertEqual(result.top[0][0][0], result.tokens[0])
+        self.assertAlmostEqual(result.top[0][0][1], result.log_probabilities[0], places=5)
+        progress = []
+        again = weft.llm.load(self.folder.name, context=32, progress=lambda done, total: progress.append((done, total)))
+        self.assertEqual((again.context, again.trained_context, again.width), (32, 128, 32))
+        self.assertEqual(progress[-1][0], progress[-1][1])
+        with self.assertRaisesRegex(ValueError, "bytes"):
+            weft.llm.load(self.folder.name, device_memory=10)
+        with self.assertRaises(ValueError):
+            weft.llm.load(self.folder.name, cache="f8")
+
+    def test_embeddings(self):
+        model = self.model
+        texts = ["hello", "a much longer text", "x"]
+        rows = model.embed(texts)
+        self.assertEqual((rows.shape, rows.dtype), ((3, model.width), "f32"))
+        np.testing.assert_allclose((rows * rows).sum(1).numpy(), np.ones(3), rtol=1e-5)
+        for text, row in zip(texts, rows):
+            np.testing.assert_allclose(model.embed(text).numpy(), row.numpy(), atol=1e-5)
+        head = weft.io.load(os.path.join(self.folder.name, "model.safetensors"))["lm_head.weight"]
+        last = model.embed("hello", pooling="last", normalize=False)
+        np.testing.assert_allclose((head @ last).numpy(), model.forward(model.encode("hello"))[-1].numpy(), atol=1e-3)
+        for wrong in (lambda: model.embed([""]), lambda: model.embed("x" * 500), lambda: model.embed("x", pooling="max")):
+            with self.assertRaises(ValueError):
+                wrong()
+        with self.assertRaises(TypeError):
+            model.embed([3])
+
     def test_chat_and_logits(self):
         model = self.model
         self.assertTrue(model.has_template)
@@ -146,6 +226,13 @@ class LanguageModels(unittest.TestCase):
         self.assertEqual(logits[-1].argmax().item(), model.generate("hello", max_tokens=1, temperature=0).result().tokens[0])
         self.assertGreater(model.perplexity("some text that is long enough", window=16), 1)
         self.assertIn("llama", repr(model).lower())
+        self.assertEqual(model.chat_tokens("hi"), model.encode("<user>hi<assistant>"))
+        self.assertEqual(model.end_tokens, [1])
+        self.assertEqual(model.render([("user", "a"), {"role": "tool", "content": "b", "name": "f", "tool_call_id": "1"}]), "<user>a<tool>b<assistant>")
+        for wrong in ([{"role": "user"}], [{"role": "user", "content": "a", "contents": "b"}]):
+            with self.assertRaisesRegex(TypeError, "role and content"):
+                model.render(wrong)
+        self.assertEqual(model.tokenizer().encode("abc"), model.encode("abc"))
         tokenizer = weft.llm.Tokenizer.load(os.path.join(self.folder.name, "tokenizer.json"))
         self.assertEqual(tokenizer.decode(tokenizer.encode("abc")), "abc")
         self.assertEqual(len(tokenizer), 256)

@@ -37,6 +37,20 @@ def main() -> None:
         v = weft.Variable(x)
         v.assign([[0.0, 0.0]])
     kind: weft.dtype = x.dtype
+    y2, pull = weft.vjp(lambda v: v * 2, x)
+    pulled: weft.Tensor = pull(y2)
+    bent: weft.Tensor = weft.hessian(lambda v: v.sum(), pulled)
+    rows: Any = weft.vmap(weft.grad(lambda v: v.sum()))(x)
+    ctc: weft.Tensor = nn.ctc(bent, x, x, x, reduction="sum")
+    handle: weft.HookHandle = weft.register_hook(v, lambda gradient: None)
+    module_handle: nn.ModuleHookHandle = net.register_forward_hook(lambda module, given, output: output * 2)
+    mixed: weft.Tensor = nn.Mixture(4, 8, 3).run(x).balance_loss
+    weft.onnx.save("net.onnx", net, x, inputs=["x"])
+    outputs: dict[str, weft.Tensor] = weft.onnx.load("net.onnx").run({"x": x})
+    embedded: weft.Tensor = weft.llm.load("model.gguf", cache="q8").embed(["a"], pooling="last")
+    with weft.detect_anomaly():
+        agrees: bool = weft.gradcheck(weft.sin, x).agrees
+    print(rows, ctc, handle, module_handle, mixed, outputs, embedded, agrees)
     print(shape, total, values, places, slopes, array, kind, float(loss), x[0, :, None].shape, weft.float32 == kind)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from . import io as io
 from . import llm as llm
 from . import nn as nn
+from . import onnx as onnx
 from . import optim as optim
 from . import train as train
 from ._compile import Compiled as Compiled
@@ -21,25 +22,41 @@ from ._ops import op_names as op_names
 from ._tensor import (
     arange as arange,
     asarray as asarray,
-    autocast as autocast,
-    backward as backward,
+    bitwise_invert as bitwise_invert,
     default_device as default_device,
     empty as empty,
-    enable_grad as enable_grad,
+    empty_like as empty_like,
     from_dlpack as from_dlpack,
     from_numpy as from_numpy,
-    grad as grad,
+    matrix_transpose as matrix_transpose,
     max as max,
     min as min,
-    no_grad as no_grad,
+    permute_dims as permute_dims,
     register_kernel as register_kernel,
     round as round,
     set_default_device as set_default_device,
     size as size,
     split as split,
+    take as take,
     tensor as tensor,
+    tensordot as tensordot,
     to_numpy as to_numpy,
+    vecdot as vecdot,
+)
+from ._transforms import (
+    GradcheckReport as GradcheckReport,
+    autocast as autocast,
+    backward as backward,
+    custom_gradient as custom_gradient,
+    detect_anomaly as detect_anomaly,
+    enable_grad as enable_grad,
+    grad as grad,
+    gradcheck as gradcheck,
+    jvp as jvp,
+    no_grad as no_grad,
     value_and_grad as value_and_grad,
+    vjp as vjp,
+    vmap as vmap,
 )
 from ._types import (
     ArrayLike as ArrayLike,
@@ -48,10 +65,13 @@ from ._types import (
     Operand as Operand,
 )
 from ._weft import (
+    AnomalyError as AnomalyError,
     DeviceError as DeviceError,
+    DeviceMemoryError as DeviceMemoryError,
     DTypeError as DTypeError,
     Error as Error,
     FileError as FileError,
+    HookHandle as HookHandle,
     InternalError as InternalError,
     Op as Op,
     Session as Session,
@@ -62,18 +82,24 @@ from ._weft import (
     __version__ as __version__,
     checkpoint as checkpoint,
     device as device,
+    device_memory_used as device_memory_used,
     devices as devices,
     dtype as dtype,
     einsum as einsum,
     evaluate as evaluate,
     explain as explain,
+    hessian as hessian,
     is_grad_enabled as is_grad_enabled,
     is_tracing as is_tracing,
+    jacobian as jacobian,
     manual_seed as manual_seed,
     op as op,
+    register_hook as register_hook,
     register_op as register_op,
+    set_device_memory_limit as set_device_memory_limit,
     set_product_precision as set_product_precision,
     synchronize as synchronize,
+    with_gradient_hook as with_gradient_hook,
 )
 
 

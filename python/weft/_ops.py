@@ -6,7 +6,7 @@ from . import _weft
 
 # Names that Python or this package gives another meaning, or that take no tensor first.
 _NO_METHODS = {"where", "concat", "stack", "meshgrid", "einsum", "sgd", "adam", "adamw", "rand", "randn", "max", "min", "round",
-               "split", "eval", "item", "named", "op"}
+               "split", "take", "tensordot", "eval", "item", "named", "op"}
 _METHODS: list[str] = []
 
 

@@ -1,4 +1,4 @@
-"""Making tensors, gradients, and the methods of Tensor that are written in Python."""
+"""Making tensors, devices, and the methods of Tensor that are written in Python."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import builtins
 import functools
 import html
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar, overload
+from typing import Any, overload
 
 from . import _ops, _weft
 from ._types import ArrayLike, DeviceLike, DTypeLike
 from ._weft import DTypeError, Tensor, Variable
-
-_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 @overload
@@ -124,94 +122,6 @@ def size(x: Tensor, axis: int | None = None) -> int:
 # ---- Gradients -----------------------------------------------------------------------------------------------------------
 
 
-@overload
-def grad(output: Tensor, inputs: Tensor, seed: Tensor | None = ...) -> Tensor: ...
-@overload
-def grad(output: Tensor, inputs: Sequence[Tensor], seed: Tensor | None = ...) -> list[Tensor]: ...
-@overload
-def grad(output: Callable[..., Tensor], inputs: int = ..., seed: None = ...) -> Callable[..., Tensor]: ...
-def grad(output: Any, inputs: Any = 0, seed: Tensor | None = None) -> Any:
-    """d sum(seed * output) / d input: of a value, for one input or a list of them, or for all parameters of a module. Of a
-    function: the function that gives its gradient for its argument number `inputs`."""
-    if callable(output) and not isinstance(output, Tensor):
-        def gradient(*arguments: Any) -> Tensor:
-            return value_and_grad(output, inputs)(*arguments)[1]
-        return functools.wraps(output)(gradient) if hasattr(output, "__name__") else gradient
-    if isinstance(inputs, Tensor):
-        return _weft._grad(output, [inputs], seed)[0]
-    if hasattr(inputs, "named_parameters"):
-        inputs = inputs.parameters()
-    return _weft._grad(output, list(inputs), seed)
-
-
-def value_and_grad(function: Callable[..., Tensor], argument: int = 0) -> Callable[..., tuple[Tensor, Tensor]]:
-    """The function that gives a function's value and its gradient for one argument."""
-
-    def both(*arguments: Any) -> tuple[Tensor, Tensor]:
-        given = list(arguments)
-        x = given[argument] if isinstance(given[argument], Tensor) else tensor(given[argument])
-        given[argument] = x = x.value if isinstance(x, Variable) else x
-        y = function(*given)
-        return y, _weft._grad(y, [x], None)[0]
-
-    return both
-
-
-def backward(output: Tensor, seed: Tensor | None = None) -> None:
-    """Adds the gradient of the output to .grad of every Variable that requires one and that it was made from."""
-    output.backward(seed)
-
-
-class _Scope:
-    """A context manager that is a decorator too."""
-
-    def _make(self) -> Any:
-        raise NotImplementedError
-
-    def __enter__(self) -> _Scope:
-        self._inside = getattr(self, "_inside", [])
-        entered = self._make()
-        entered.__enter__()
-        self._inside.append(entered)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._inside.pop().__exit__(*error)
-
-    def __call__(self, function: _F) -> _F:
-        @functools.wraps(function)
-        def inside(*arguments: Any, **named: Any) -> Any:
-            with self:
-                return function(*arguments, **named)
-        return inside  # type: ignore[return-value]
-
-
-class no_grad(_Scope):
-    """No gradient flows through what is made inside, and Variables may be changed in place."""
-
-    def _make(self) -> Any:
-        return _weft._NoGrad()
-
-
-class enable_grad(_Scope):
-    """Does nothing: gradients flow unless a no_grad() is around."""
-
-    def _make(self) -> Any:
-        import contextlib
-
-        return contextlib.nullcontext()
-
-
-class autocast(_Scope):
-    """Products and attention compute in f16 or bf16, sums and norms in f32."""
-
-    def __init__(self, dtype: DTypeLike = "bf16") -> None:
-        self.dtype = _weft.dtype(dtype)
-
-    def _make(self) -> Any:
-        return _weft._Autocast(self.dtype)
-
-
 def default_device() -> _weft.device:
     """The device that new tensors are made on."""
     return _weft._default_device()
@@ -220,6 +130,49 @@ def default_device() -> _weft.device:
 def set_default_device(device: DeviceLike) -> None:
     """Until it is called: WEFT_DEVICE, else the CPU."""
     _weft._set_default_device(device)
+
+
+# Names of the array-API standard for what the table calls otherwise.
+
+
+def bitwise_invert(x: ArrayLike) -> Tensor:
+    """~x, bit by bit, or of a bool its opposite."""
+    return _weft.op("bitwise_not")(x)
+
+
+def permute_dims(x: ArrayLike, axes: Sequence[int]) -> Tensor:
+    """The axes in another order."""
+    return _weft.op("permute")(x, tuple(axes))
+
+
+def matrix_transpose(x: ArrayLike) -> Tensor:
+    """The last two axes swapped."""
+    return _weft.op("transpose")(x)
+
+
+def vecdot(x: ArrayLike, y: ArrayLike, axis: int = -1) -> Tensor:
+    """The sum of products along an axis; the others broadcast."""
+    return _weft.op("sum")(_weft.op("mul")(x, y), axis)
+
+
+def tensordot(x: ArrayLike, y: ArrayLike, axes: int | Sequence[int] | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
+    """Products summed over axes of both: the last `axes` of x with the first of y, or the two lists of axes."""
+    given: Tensor = _weft._tensor(x, None, None, False)
+    if isinstance(axes, int):
+        first, second = list(builtins.range(given.ndim - axes, given.ndim)), list(builtins.range(axes))
+    else:
+        first, second = ([each] if isinstance(each, int) else list(each) for each in axes)
+    return _weft.op("tensordot")(given, y, first, second)
+
+
+def take(x: ArrayLike, indices: ArrayLike, axis: int | None = None) -> Tensor:
+    """Elements by place along an axis; without one, along the flattened tensor."""
+    return _weft.op("take")(x, indices) if axis is None else _weft.op("index_select")(x, indices, axis)
+
+
+def empty_like(x: ArrayLike, dtype: DTypeLike | None = None) -> Tensor:
+    """Zeros: tensors never change, so there is nothing to fill in later."""
+    return _weft.op("zeros_like")(x) if dtype is None else _weft.op("cast")(_weft.op("zeros_like")(x), dtype)
 
 
 def register_kernel(name: str, inputs: Sequence[str], shape: Callable[..., Any], *,
@@ -358,7 +311,7 @@ def _install() -> None:
     methods: dict[str, Any] = {
         "__iter__": _iterate, "__repr__": _repr, "__str__": _repr, "__format__": _format, "__array__": _array,
         "__dlpack__": _dlpack, "numpy": lambda self: to_numpy(self), "tolist": _tolist, "to": _to, "__reduce__": _reduce,
-        "_repr_html_": _html, "requires_grad_": _requires_grad_, "split": split, "max": max, "min": min, "round": round,
+        "_repr_html_": _html, "requires_grad_": _requires_grad_, "split": split, "take": take, "max": max, "min": min, "round": round,
         "__array_priority__": 1000, "__round__": round, "__copy__": lambda self: self, "clone": lambda self: _value(self),
         "float": lambda self: self.astype("f32"), "double": lambda self: self.astype("f64"),
         "half": lambda self: self.astype("f16"), "bfloat16": lambda self: self.astype("bf16"),

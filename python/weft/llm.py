@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Union
+from typing import Any, Literal, Union
 
 from . import _weft
 from ._types import DeviceLike
@@ -14,7 +14,7 @@ from .io import Path
 
 __all__ = ["Generation", "Model", "Result", "Tokenizer", "load"]
 
-Message = Union[Mapping[str, str], "tuple[str, str]"]
+Message = Union[Mapping[str, Any], "tuple[str, str]"]
 
 
 @dataclass
@@ -22,13 +22,17 @@ class Result:
     """A generation that has ended."""
 
     text: str
-    finish: str  #: "end_of_text", "stop_text", "length" or "cancelled"
+    finish: str  #: "end of text", "stop text", "length" or "cancelled"
     prompt_tokens: int
-    reused_tokens: int
+    reused_tokens: int  #: tokens of the prompt that were in the cache
     tokens: list[int]
     prompt_seconds: float
     seconds: float
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
     log_probabilities: list[float] = field(default_factory=list)
+    #: for each token the most probable ones in its place with their log-probabilities, if top_log_probabilities asked for them
+    top: list[list[tuple[int, float]]] = field(default_factory=list)
 
 
 class Generation:
@@ -52,26 +56,41 @@ class Generation:
         return self.result().text
 
 
-def _messages(messages: Sequence[Message] | str) -> list[tuple[str, str]]:
+def _messages(messages: Sequence[Message] | str) -> list[dict[str, str]]:
     if isinstance(messages, str):
-        return [("user", messages)]
-    pairs = []
+        return [{"role": "user", "content": messages}]
+    known = {"role", "content", "reasoning", "tool_calls", "name", "tool_call_id"}
+    made = []
     for each in messages:
-        role, content = (each["role"], each["content"]) if isinstance(each, Mapping) else each
-        pairs.append((role, content))
-    return pairs
+        message = dict(each) if isinstance(each, Mapping) else {"role": each[0], "content": each[1]}
+        if not {"role", "content"} <= set(message) <= known:
+            raise TypeError(f"chat: a message has role and content, and perhaps {', '.join(sorted(known - {'role', 'content'}))}; "
+                            f"given {', '.join(message)}")
+        if not isinstance(message.get("tool_calls", ""), str):
+            message["tool_calls"] = json.dumps(message["tool_calls"])
+        made.append(message)
+    return made
+
+
+def _chat(tools: Any, documents: Any, variables: Mapping[str, Any] | None, template_name: str) -> dict[str, str]:
+    given = {"tools": tools, "documents": documents, "variables": dict(variables) if variables else None}
+    return {"template_name": template_name, **{key: json.dumps(value) for key, value in given.items() if value}}
 
 
 _OPTIONS = {"max_tokens", "temperature", "top_k", "top_p", "min_p", "typical", "repetition_penalty", "frequency_penalty",
-            "presence_penalty", "stop", "draft", "parse_special", "log_probabilities", "seed"}
+            "presence_penalty", "penalty_window", "logit_bias", "stop", "draft", "parse_special", "log_probabilities",
+            "top_log_probabilities", "seed"}
 
 
 def _options(options: dict[str, Any]) -> dict[str, Any]:
     unknown = set(options) - _OPTIONS
     if unknown:
         raise TypeError(f"generate: unknown option {sorted(unknown)[0]!r}; there are {', '.join(sorted(_OPTIONS))}")
+    options = dict(options)
     if isinstance(options.get("stop"), str):
-        options = {**options, "stop": [options["stop"]]}
+        options["stop"] = [options["stop"]]
+    if isinstance(options.get("logit_bias"), Mapping):
+        options["logit_bias"] = list(options["logit_bias"].items())
     return options
 
 
@@ -81,20 +100,32 @@ class Model:
     def __init__(self, native: Any) -> None:
         self._native = native
 
-    def generate(self, prompt: str, **options: Any) -> Generation:
-        """Continues a text. Options: max_tokens, temperature, top_k, top_p, min_p, typical, repetition_penalty,
-        frequency_penalty, presence_penalty, stop, seed, draft, log_probabilities, parse_special."""
-        return Generation(self._native.generate(prompt, _options(options)))
+    def generate(self, prompt: str | Sequence[int], **options: Any) -> Generation:
+        """Continues a text, or tokens. Options: max_tokens, temperature, top_k, top_p, min_p, typical, repetition_penalty,
+        frequency_penalty, presence_penalty, penalty_window, logit_bias {token: bias}, stop, seed, draft, log_probabilities,
+        top_log_probabilities, parse_special."""
+        return Generation(self._native.generate(prompt if isinstance(prompt, str) else list(prompt), _options(options)))
 
-    def chat(self, messages: Sequence[Message] | str, *, tools: Any = None, variables: Mapping[str, Any] | None = None,
-             **options: Any) -> Generation:
-        """The reply to a conversation: [{"role": "user", "content": "Hello"}], or a text of the user. Options as generate."""
-        return Generation(self._native.chat(_messages(messages), _options(options), json.dumps(tools) if tools else "",
-                                            json.dumps(dict(variables)) if variables else ""))
+    def chat(self, messages: Sequence[Message] | str, *, tools: Any = None, documents: Any = None,
+             variables: Mapping[str, Any] | None = None, template_name: str = "", **options: Any) -> Generation:
+        """The reply to a conversation: [{"role": "user", "content": "Hello"}], or a text of the user. A message may also have
+        reasoning, tool_calls, name and tool_call_id. `tools`, `documents` and `variables` are for the model's template. Options
+        as generate."""
+        return Generation(self._native.chat(_messages(messages), _options(options),
+                                            _chat(tools, documents, variables, template_name)))
 
     def generate_batch(self, prompts: Sequence[str], **options: Any) -> list[Result]:
         """Several prompts, as many in parallel as `sequences` of load() says."""
         return [Result(**each) for each in self._native.generate_batch(list(prompts), _options(options))]
+
+    def embed(self, texts: str | Sequence[str], *, pooling: Literal["mean", "last"] = "mean", normalize: bool = True,
+              add_special: bool = True) -> Tensor:
+        """A row for each text, f32 [texts, width]; of a single text, its row. It is the mean of the model's states before the head,
+        or the state of the last token, which has seen all others. Rows have length 1 with `normalize`, so that products of rows
+        are cosines. `sequences` texts of load() share passes."""
+        one = isinstance(texts, str)
+        rows: Tensor = self._native.embed([texts] if isinstance(texts, str) else list(texts), pooling, normalize, add_special)
+        return rows[0] if one else rows
 
     def forward(self, tokens: Sequence[int]) -> Tensor:
         """Logits after each of the tokens, [tokens, vocabulary]."""
@@ -104,9 +135,15 @@ class Model:
         """How well the model predicts a text."""
         return float(self._native.perplexity(text, window))
 
-    def render(self, messages: Sequence[Message] | str) -> str:
+    def render(self, messages: Sequence[Message] | str, *, tools: Any = None, documents: Any = None,
+               variables: Mapping[str, Any] | None = None, template_name: str = "") -> str:
         """The text of a conversation, written with the model's template."""
-        return str(self._native.render(_messages(messages)))
+        return str(self._native.render(_messages(messages), _chat(tools, documents, variables, template_name)))
+
+    def chat_tokens(self, messages: Sequence[Message] | str, *, tools: Any = None, documents: Any = None,
+                    variables: Mapping[str, Any] | None = None, template_name: str = "") -> list[int]:
+        """Its tokens: the prompt of chat()."""
+        return list(self._native.chat_tokens(_messages(messages), _chat(tools, documents, variables, template_name)))
 
     def encode(self, text: str, add_special: bool = True) -> list[int]:
         return list(self._native.encode(text, add_special))
@@ -114,9 +151,32 @@ class Model:
     def decode(self, tokens: Sequence[int]) -> str:
         return str(self._native.decode(list(tokens)))
 
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer, which may outlive the model."""
+        return self._native.tokenizer()
+
+    @property
+    def end_tokens(self) -> list[int]:
+        """Tokens that end a generation."""
+        return list(self._native.end_tokens)
+
     @property
     def vocabulary(self) -> int:
         return int(self._native.vocabulary)
+
+    @property
+    def width(self) -> int:
+        """Elements of the state of a token."""
+        return int(self._native.width)
+
+    @property
+    def device(self) -> _weft.device:
+        return self._native.device
+
+    @property
+    def trained_context(self) -> int:
+        """Positions that the model was trained for."""
+        return int(self._native.trained_context)
 
     @property
     def context(self) -> int:
@@ -131,8 +191,20 @@ class Model:
         return str(self._native.describe()).rstrip()
 
 
-def load(path: Path, *, context: int = 0, sequences: int = 1, cache: str = "f32", exact: bool = False,
-         device: DeviceLike | None = None) -> Model:
-    """Loads a GGUF file, or a folder with config.json, tokenizer.json and safetensors. context 0: as much as the model was
-    trained for, or as fits."""
-    return Model(_weft._load_model(path, context, sequences, cache, exact, device))
+def load(path: Path, *, context: int = 0, sequences: int = 1, cache: Literal["f32", "f16", "q8"] = "f32", exact: bool = False,
+         whole_cache: bool = False, keep_packed: bool = True, device_memory: int = 0, chat_template: str = "",
+         device: DeviceLike | None = None, progress: Callable[[int, int], Any] | None = None) -> Model:
+    """Loads a GGUF file, or a folder with config.json, tokenizer.json and safetensors.
+
+    context        positions of each sequence; 0: as many as the model was trained for, or as fit
+    sequences      prompts that run in parallel
+    exact          products of weights in blocks use f32 activations: slower, but more exact
+    whole_cache    layers with a window keep all positions too
+    keep_packed    packed weights stay in the cache folder, and are mapped from there the next time
+    device_memory  bytes that weights and cache may take together; 0: no such limit
+    chat_template  its text, in place of the model's own
+    progress       progress(done, total) gets bytes of weights
+    """
+    options = {"context": context, "sequences": sequences, "cache": cache, "exact": exact, "whole_cache": whole_cache,
+               "keep_packed": keep_packed, "device_memory": device_memory, "chat_template": chat_template, "device": device}
+    return Model(_weft._load_model(path, options, progress))

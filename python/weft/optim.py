@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Union
 
 from . import _weft
-from ._weft import Schedule, Tensor, Variable
+from ._weft import LossScale, Schedule, Tensor, Variable
 from .nn import Module
 
-__all__ = ["SGD", "Adam", "AdamW", "Optimizer", "Schedule", "clip_grad_norm"]
+__all__ = ["SGD", "Adam", "AdamW", "GradientSum", "LossScale", "Optimizer", "Schedule", "clip_grad_norm"]
 
 Parameters = Union[Module, Iterable[Variable]]
 
@@ -37,16 +37,18 @@ class Optimizer:
     def parameters(self) -> list[Variable]:
         return [variable for _, variable, _ in self._entries]
 
-    def step(self, gradients: Sequence[Tensor] | None = None, learning_rate: Tensor | float | None = None) -> Tensor:
+    def step(self, gradients: Sequence[Tensor] | None = None, learning_rate: Tensor | float | None = None, *,
+             scale: LossScale | None = None) -> Tensor:
         """One update. Gives the norm of the gradients before clipping. A learning rate of rank 0 may change from call to call of
-        a compiled function."""
+        a compiled function. With a `scale`, gradients are those of scale.apply(loss); a step whose gradients are not finite changes
+        nothing but the scale."""
         if gradients is None:
             gradients = []
             for name, variable, _ in self._entries:
                 if variable.grad is None:
                     raise _weft.UsageError(f"step: parameter {name!r} has no gradient; call backward() first, or pass gradients")
                 gradients.append(variable.grad)
-        norm: Tensor = self._native._step(list(gradients), learning_rate)
+        norm: Tensor = self._native._step(list(gradients), learning_rate, scale)
         return norm
 
     def zero_grad(self) -> None:
@@ -103,6 +105,22 @@ class AdamW(Adam):
                  epsilon: float = 1e-8, weight_decay: float = 0.01, clip_norm: float = 0) -> None:
         super().__init__(parameters, learning_rate, beta_1=beta_1, beta_2=beta_2, epsilon=epsilon, weight_decay=weight_decay,
                          clip_norm=clip_norm)
+
+
+class GradientSum:
+    """Sums gradients until an update takes their mean, so that a batch may be larger than memory allows. Both calls may be parts
+    of compiled functions."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        self._native = _weft._gradient_sum(_entries(parameters))
+
+    def add(self, gradients: Sequence[Tensor]) -> None:
+        """Adds one gradient for each parameter, in their order."""
+        self._native.add(list(gradients))
+
+    def take_mean(self) -> list[Tensor]:
+        """The sums divided by the number of calls of add() since the last take; the sum begins anew."""
+        return list(self._native.take_mean())
 
 
 def clip_grad_norm(gradients: Sequence[Tensor], max_norm: float) -> tuple[list[Tensor], Tensor]:

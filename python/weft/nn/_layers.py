@@ -1,0 +1,202 @@
+"""Containers, and layers of rows and elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from .. import _weft
+from .._weft import ShapeError, Tensor, UsageError
+from ._module import Init, Module, Parameter
+
+_op: Any = _weft.op
+
+class ModuleList(Module):
+    """Modules named by their positions."""
+
+    def __init__(self, modules: Sequence[Module] = ()) -> None:
+        for module in modules:
+            self.append(module)
+
+    def append(self, module: Module) -> ModuleList:
+        setattr(self, str(len(self._children)), module)
+        return self
+
+    def __len__(self) -> int:
+        return len(self._children)
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter(self._children.values())
+
+    def __getitem__(self, index: int) -> Module:
+        return list(self._children.values())[index]
+
+    def describe(self) -> str:
+        return f"ModuleList of {len(self)}"
+
+
+class Sequential(Module):
+    """Functions and modules one after another, named by their positions."""
+
+    def __init__(self, *steps: Callable[[Any], Any]) -> None:
+        self._steps: list[Any] = []
+        for step in steps:
+            self.append(step)
+
+    def append(self, step: Callable[[Any], Any]) -> Sequential:
+        if not callable(step):
+            raise TypeError(f"Sequential: {type(step).__name__} is neither a module nor a function")
+        name = str(len(self._steps))
+        if isinstance(step, Module):
+            setattr(self, name, step)
+        self._steps.append(name if isinstance(step, Module) else step)
+        return self
+
+    def forward(self, x: Any) -> Any:
+        for step in self._steps:
+            x = self._children[step](x) if isinstance(step, str) else step(x)
+        return x
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def describe(self) -> str:
+        return f"Sequential of {len(self)}"
+
+
+# ---- Layers -------------------------------------------------------------------------------------------------------------
+
+
+def _check(layer: str, what: str, extent: int) -> int:
+    if extent < 1:
+        raise ShapeError(f"{layer}: {what} is {extent}; it must be at least 1")
+    return int(extent)
+
+
+def _check_width(layer: str, x: Tensor, width: int) -> None:
+    if x.ndim == 0 or x.shape[-1] != width:
+        raise ShapeError(f"{layer}: made for a last axis of {width}, given x {x.dtype.name} {list(x.shape)}")
+
+
+class Linear(Module):
+    """x W^T + b. Shapes: x [..., inputs] -> [..., outputs]; weight [outputs, inputs], bias [outputs]."""
+
+    def __init__(self, inputs: int, outputs: int, bias: bool = True, *, weight_init: Init | None = None,
+                 bias_init: Init | None = None) -> None:
+        self.inputs = _check("linear", "the number of inputs", inputs)
+        self.outputs = _check("linear", "the number of outputs", outputs)
+        self.weight = Parameter((outputs, inputs), weight_init or Init.kaiming_uniform(inputs))
+        if bias:
+            self.bias = Parameter((outputs,), bias_init or Init.kaiming_uniform(inputs))
+        else:
+            self.bias = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        _check_width("linear", x, self.inputs)
+        return _op_linear(x, self.weight, self.bias)
+
+    def describe(self) -> str:
+        return f"Linear {self.inputs} -> {self.outputs}" + ("" if self.bias is not None else ", no bias")
+
+
+_op_linear, _op_embedding = _op("linear"), _op("embedding")
+_op_layer_norm, _op_rms_norm, _op_dropout = _op("layer_norm"), _op("rms_norm"), _op("dropout")
+
+
+class Embedding(Module):
+    """Rows of a table by index. Shapes: indices [...] -> [..., width]; weight [rows, width]."""
+
+    def __init__(self, rows: int, width: int, init: Init | None = None) -> None:
+        self.rows, self.width = _check("embedding", "the number of rows", rows), _check("embedding", "the width", width)
+        self.weight = Parameter((rows, width), init or Init.normal(1))
+
+    def forward(self, indices: Tensor) -> Tensor:
+        return _op_embedding(self.weight, indices)
+
+    def describe(self) -> str:
+        return f"Embedding {self.rows} x {self.width}"
+
+
+class LayerNorm(Module):
+    """(x - mean) / sqrt(variance + eps) * weight + bias over the last axis."""
+
+    def __init__(self, width: int, bias: bool = True, eps: float = 1e-5) -> None:
+        self.width, self.eps = _check("layer norm", "the width", width), eps
+        self.weight = Parameter((width,), Init.ones())
+        self.bias = Parameter((width,), Init.zeros()) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        _check_width("layer norm", x, self.width)
+        return _op_layer_norm(x, self.weight, self.bias, eps=self.eps)
+
+    def describe(self) -> str:
+        return f"LayerNorm {self.width}"
+
+
+class RMSNorm(Module):
+    """x / sqrt(mean(x^2) + eps) * weight over the last axis."""
+
+    def __init__(self, width: int, eps: float = 1e-6) -> None:
+        self.width, self.eps = _check("RMS norm", "the width", width), eps
+        self.weight = Parameter((width,), Init.ones())
+
+    def forward(self, x: Tensor) -> Tensor:
+        _check_width("RMS norm", x, self.width)
+        return _op_rms_norm(x, self.weight, eps=self.eps)
+
+    def describe(self) -> str:
+        return f"RMSNorm {self.width}"
+
+
+class Dropout(Module):
+    """In training, each element is kept with probability 1-p and divided by 1-p, or else becomes 0."""
+
+    def __init__(self, p: float = 0.5) -> None:
+        if not 0 <= p < 1:
+            raise UsageError(f"dropout: probability {p} lies outside [0, 1)")
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _op_dropout(x, p=self.p) if self.training and self.p > 0 else x
+
+    def describe(self) -> str:
+        return f"Dropout {self.p:g}"
+
+
+class Flatten(Module):
+    """Joins axes [first, last] of x to one."""
+
+    def __init__(self, first: int = 1, last: int = -1) -> None:
+        self.first, self.last = first, last
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _op("flatten")(x, self.first, self.last)
+
+
+class _Activation(Module):
+    _op_name = ""
+
+    def __init__(self, **options: Any) -> None:
+        self.options = options
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _op(self._op_name)(x, **self.options)
+
+
+def _activation(name: str, op: str) -> type[_Activation]:
+    return type(name, (_Activation,), {"_op_name": op, "__doc__": f"weft.{op}.", "__module__": __name__})
+
+
+ReLU, GELU, SiLU, Tanh, Sigmoid = (_activation(name, op) for name, op in (
+    ("ReLU", "relu"), ("GELU", "gelu"), ("SiLU", "silu"), ("Tanh", "tanh"), ("Sigmoid", "sigmoid")))
+Softmax, LogSoftmax = _activation("Softmax", "softmax"), _activation("LogSoftmax", "log_softmax")
+
+
+class PReLU(Module):
+    """max(x, 0) + weight min(x, 0)."""
+
+    def __init__(self, channels: int = 1, initial: float = 0.25) -> None:
+        self.weight = Parameter((channels,), Init.constant(initial))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _op("prelu")(x, self.weight)

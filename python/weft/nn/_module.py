@@ -1,0 +1,379 @@
+"""Modules: trees of named parameters."""
+
+from __future__ import annotations
+
+import functools
+import html
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .. import _weft, io
+from .._types import ArrayLike
+from .._weft import ShapeError, Tensor, UsageError, Variable
+
+_op: Any = _weft.op
+
+
+@dataclass(frozen=True)
+class Init:
+    """How the elements of a parameter are drawn: by the seed, the parameter's full name and the element's number."""
+
+    kind: str = "constant"
+    a: float = 0
+    b: float = 0
+
+    @staticmethod
+    def constant(value: float) -> Init:
+        return Init("constant", value)
+
+    @staticmethod
+    def zeros() -> Init:
+        return Init("constant", 0)
+
+    @staticmethod
+    def ones() -> Init:
+        return Init("constant", 1)
+
+    @staticmethod
+    def normal(deviation: float, mean: float = 0) -> Init:
+        return Init("normal", mean, deviation)
+
+    @staticmethod
+    def uniform(low: float, high: float) -> Init:
+        return Init("uniform", low, high)
+
+    @staticmethod
+    def kaiming_uniform(fan_in: int, slope: float = math.sqrt(5)) -> Init:
+        """Uniform in +-gain sqrt(3 / fan_in) with gain = sqrt(2 / (1 + slope^2)); the default gives +-1/sqrt(fan_in)."""
+        if fan_in < 1:
+            raise ShapeError("kaiming_uniform: the number of inputs must be at least 1")
+        bound = math.sqrt(2 / (1 + slope * slope)) * math.sqrt(3 / fan_in)
+        return Init("uniform", -bound, bound)
+
+    @staticmethod
+    def xavier_uniform(fan_in: int, fan_out: int) -> Init:
+        bound = math.sqrt(6 / (fan_in + fan_out))
+        return Init("uniform", -bound, bound)
+
+
+class _Parameter:
+    """A parameter of a module: of a shape, drawn when it is first read, or with given elements. Reading the module's attribute
+    gives a Variable. Weight decay applies to rank 2 and above, unless `decay` says otherwise."""
+
+    def __init__(self, shape_or_data: Sequence[int] | ArrayLike, init: Init | None = None, *, decay: bool | None = None) -> None:
+        self.variable: Variable | None = None
+        self.init = init or Init.zeros()
+        self.requires_grad = True
+        if init is not None or (isinstance(shape_or_data, tuple) and all(isinstance(n, int) for n in shape_or_data)):
+            self.shape = tuple(int(n) for n in shape_or_data)  # type: ignore[union-attr]
+            if any(n < 0 for n in self.shape):
+                raise ShapeError(f"parameter: a negative extent in {list(self.shape)}")
+        else:
+            self.variable = shape_or_data if isinstance(shape_or_data, Variable) else Variable(shape_or_data)
+            self.shape = self.variable.shape
+        self.decay = len(self.shape) >= 2 if decay is None else decay
+
+
+def Parameter(shape_or_data: Sequence[int] | ArrayLike, init: Init | None = None, *, decay: bool | None = None) -> Any:
+    """A parameter, to be an attribute of a module: self.weight = Parameter((3, 2), Init.normal(1)). Its elements are drawn when it
+    is first read; reading the attribute gives a Variable. With elements in place of a shape these are its first value. Weight
+    decay applies to rank 2 and above, unless `decay` says otherwise."""
+    return _Parameter(shape_or_data, init, decay=decay)
+
+
+class ModuleHookHandle:
+    """A registered hook. It stays until remove(), or as long as its module."""
+
+    def __init__(self, hooks: dict[ModuleHookHandle, Callable[..., Any]], hook: Callable[..., Any]) -> None:
+        if not callable(hook):
+            raise TypeError(f"hooks: {type(hook).__name__} is not a function")
+        self._hooks = hooks
+        hooks[self] = hook
+
+    def remove(self) -> None:
+        self._hooks.pop(self, None)
+
+
+def _joined(prefix: str, name: str) -> str:
+    return f"{prefix}.{name}" if prefix else name
+
+
+class Module:
+    """Base of everything that has parameters. Override forward()."""
+
+    _parameters: dict[str, _Parameter]
+    _children: dict[str, Module]
+    _buffers: dict[str, Variable]
+    _hooks: dict[str, dict[ModuleHookHandle, Callable[..., Any]]]
+
+    def __new__(cls, *_arguments: Any, **_named: Any) -> Any:
+        # Here and not in __init__, so that a subclass may forget to call it.
+        self = super().__new__(cls)
+        for name, value in (("_parameters", {}), ("_children", {}), ("_buffers", {}), ("_parent", None), ("_seed", None),
+                            ("_name", ""), ("_training", _weft._Switch(True)), ("_hooks", {})):
+            object.__setattr__(self, name, value)
+        return self
+
+    # ---- Attributes
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, (_Parameter, Module, Variable)):
+            if "." in name:
+                raise UsageError(f"module: the name {name!r} holds a dot; names are joined by dots to paths")
+            if isinstance(value, Module):
+                self._check_child(name, value)
+            self.__dict__.pop(name, None)
+            for table in (self._parameters, self._children, self._buffers):
+                table.pop(name, None)
+            if isinstance(value, _Parameter):
+                self._parameters[name] = value
+            elif isinstance(value, Module):
+                object.__setattr__(value, "_parent", self)
+                object.__setattr__(value, "_name", name)
+                self._children[name] = value
+            elif value.requires_grad:
+                self._parameters[name] = _Parameter(value)
+            else:
+                self._buffers[name] = value
+            return
+        for table in (self._parameters, self._children, self._buffers):
+            table.pop(name, None)
+        object.__setattr__(self, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        tables = self.__dict__
+        if name in tables.get("_parameters", ()):
+            return self._variable(name)
+        for table in ("_children", "_buffers"):
+            if name in tables.get(table, ()):
+                return tables[table][name]
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        for table in (self._parameters, self._children, self._buffers):
+            if name in table:
+                del table[name]
+                return
+        object.__delattr__(self, name)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._parameters, *self._children, *self._buffers]
+
+    def _check_child(self, name: str, child: Module) -> None:
+        ancestor: Module | None = self
+        while ancestor is not None:
+            if ancestor is child:
+                raise UsageError(f"module: {name!r} would contain itself")
+            ancestor = ancestor._parent
+        if child._parent is not None and child._parent is not self and child._parent._children.get(child._name) is child:
+            raise UsageError(f"module: {name!r} already is {child.path!r} of another module; use it there, or make a second one")
+
+    @property
+    def path(self) -> str:
+        """Names from the root to here: "blocks.0.mlp"; empty for the root."""
+        return "" if self._parent is None else _joined(self._parent.path, self._name)
+
+    def _root(self) -> Module:
+        module = self
+        while module._parent is not None:
+            module = module._parent
+        return module
+
+    def _variable(self, name: str) -> Variable:
+        record = self._parameters[name]
+        if record.variable is None:
+            root = self._root()
+            # As in C++, the seed is that of the first draw.
+            if root._seed is None:
+                object.__setattr__(root, "_seed", _weft._generator_seed())
+            full = _joined(self.path, name)
+            drawn = _weft._draw(record.init.kind, record.init.a, record.init.b, list(record.shape), root._seed, full)
+            record.variable = Variable(drawn, full, record.requires_grad)
+        return record.variable
+
+    def register_buffer(self, name: str, value: ArrayLike) -> None:
+        """State that is saved but not trained."""
+        setattr(self, name, Variable(value, name, requires_grad=False))
+
+    # ---- The tree
+
+    def children(self) -> dict[str, Module]:
+        return dict(self._children)
+
+    def modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
+        """(path, module) for this module and all below, parents first."""
+        yield prefix, self
+        for name, child in self._children.items():
+            yield from child.modules(_joined(prefix, name))
+
+    def named_parameters(self) -> Iterator[tuple[str, Variable]]:
+        seen = set()
+        for prefix, module in self.modules():
+            for name, record in module._parameters.items():
+                if id(record) not in seen:
+                    seen.add(id(record))
+                    yield _joined(prefix, name), module._variable(name)
+
+    def parameters(self) -> list[Variable]:
+        """Every parameter of the tree in order, each once."""
+        return [variable for _, variable in self.named_parameters()]
+
+    def named_buffers(self) -> Iterator[tuple[str, Variable]]:
+        for prefix, module in self.modules():
+            for name, buffer in module._buffers.items():
+                yield _joined(prefix, name), buffer
+
+    def _trained(self) -> list[tuple[str, Variable, bool]]:
+        return [(_joined(prefix, name), module._variable(name), record.decay) for prefix, module in self.modules()
+                for name, record in module._parameters.items() if module._variable(name).requires_grad]
+
+    @property
+    def parameter_count(self) -> int:
+        """Number of elements of all parameters, without making them."""
+        return sum(math.prod(record.shape) for _, module in self.modules() for record in module._parameters.values())
+
+    # ---- Modes
+
+    def initialize(self, seed: int) -> None:
+        """Draws all parameters again with this seed."""
+        root = self._root()
+        object.__setattr__(root, "_seed", int(seed))
+        for prefix, module in root.modules():
+            for name, record in module._parameters.items():
+                drawn = _weft._draw(record.init.kind, record.init.a, record.init.b, list(record.shape), root._seed,
+                                    _joined(prefix, name))
+                if record.variable is not None:
+                    record.variable.assign(drawn)
+
+    def train(self, on: bool = True) -> Module:
+        for _, module in self.modules():
+            module._training.set(bool(on))
+        return self
+
+    def eval(self) -> Module:
+        return self.train(False)
+
+    @property
+    def training(self) -> bool:
+        """A compiled function that reads it is traced once for each mode."""
+        return bool(self._training.read())
+
+    def requires_grad_(self, on: bool = True) -> Module:
+        for _, module in self.modules():
+            for record in module._parameters.values():
+                record.requires_grad = on
+                if record.variable is not None:
+                    record.variable.requires_grad = on
+        return self
+
+    def zero_grad(self) -> None:
+        for variable in self.parameters():
+            variable.zero_grad()
+
+    # ---- State
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Parameters and buffers by their dotted names."""
+        return {name: variable.value for name, variable in [*self.named_parameters(), *self.named_buffers()]}
+
+    def load_state_dict(self, state: dict[str, ArrayLike], strict: bool = True) -> None:
+        """Sets parameters and buffers. UsageError that lists every name missing and unknown and every shape that differs; nothing
+        is changed then. Without `strict`, missing and unknown names are ignored."""
+        own = dict([*self.named_parameters(), *self.named_buffers()])
+        values = {name: _weft._tensor(value, None, None, False) for name, value in state.items()}
+        problems = []
+        if strict:
+            problems += [f"missing: {name}" for name in own if name not in values]
+            problems += [f"unknown: {name}" for name in values if name not in own]
+        problems += [f"shape: {name} is {list(own[name].shape)}, given {list(values[name].shape)}" for name in values
+                     if name in own and own[name].shape != values[name].shape]
+        if problems:
+            raise UsageError(f"{type(self).__name__}: the state does not fit\n  " + "\n  ".join(problems))
+        for name, value in values.items():
+            if name in own:
+                own[name].assign(value if value.dtype == own[name].dtype else _op("cast")(value, own[name].dtype))
+        _weft.evaluate()
+
+    def save(self, path: io.Path) -> None:
+        """As safetensors."""
+        io.save(path, self.state_dict())
+
+    def load(self, path: io.Path) -> None:
+        self.load_state_dict(io.load(path))  # type: ignore[arg-type]
+
+    # ---- Use
+
+    def forward(self, *inputs: Any, **named: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no forward()")
+
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        return self._call_with_hooks(*inputs, **named) if self._hooks else self.forward(*inputs, **named)
+
+    # ---- Hooks. Those of one kind run in the order of registration, and each sees what the one before it returned. Inside
+    # weft.compile they run once, while the function is traced.
+
+    def _register_hook(self, kind: str, hook: Callable[..., Any]) -> ModuleHookHandle:
+        return ModuleHookHandle(self._hooks.setdefault(kind, {}), hook)
+
+    def register_forward_pre_hook(self, hook: Callable[[Module, Any], Any]) -> ModuleHookHandle:
+        """Before each call, hook(module, input): what it returns takes the place of the first input, unless that is None."""
+        return self._register_hook("before", hook)
+
+    def register_forward_hook(self, hook: Callable[[Module, Any, Any], Any]) -> ModuleHookHandle:
+        """After each call, hook(module, input, output): what it returns takes the place of the output, unless that is None."""
+        return self._register_hook("after", hook)
+
+    def register_output_gradient_hook(self, hook: Callable[[Module, Tensor], Tensor | None]) -> ModuleHookHandle:
+        """hook(module, gradient of the output), before the module's own gradients are computed; what it returns takes the place
+        of the gradient, unless that is None. Outputs that are not one tensor of floats have no such gradient."""
+        return self._register_hook("output gradient", hook)
+
+    def register_input_gradient_hook(self, hook: Callable[[Module, Tensor], Tensor | None]) -> ModuleHookHandle:
+        """hook(module, gradient that the module passes to its first input); otherwise as register_output_gradient_hook."""
+        return self._register_hook("input gradient", hook)
+
+    def _watched(self, x: Any, kind: str) -> Any:
+        if isinstance(x, Tensor) and x.dtype.is_floating_point:
+            # A gradient meets the hook that was put on last first.
+            for hook in reversed(list(self._hooks.get(kind, {}).values())):
+                x = _weft.with_gradient_hook(x, functools.partial(hook, self))
+        return x
+
+    def _call_with_hooks(self, *inputs: Any, **named: Any) -> Any:
+        if not inputs:
+            raise UsageError(f"{type(self).__name__}: a module with hooks takes its input by position")
+        x, *others = inputs
+        for hook in list(self._hooks.get("before", {}).values()):
+            other = hook(self, x)
+            x = x if other is None else other
+        x = self._watched(x, "input gradient")
+        y = self.forward(x, *others, **named)
+        for hook in list(self._hooks.get("after", {}).values()):
+            other = hook(self, x, y)
+            y = y if other is None else other
+        return self._watched(y, "output gradient")
+
+    def describe(self) -> str:
+        """"Linear 128 -> 384", for tables."""
+        return type(self).__name__
+
+    def __repr__(self) -> str:
+        lines = [self.describe()]
+        for name, child in self._children.items():
+            lines += [f"  {name}: " + repr(child).replace("\n", "\n  ")]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """The summary of a model as a table, for notebooks."""
+        rows = []
+        for prefix, module in self.modules():
+            if module._parameters or not module._children:
+                own = sum(math.prod(record.shape) for record in module._parameters.values())
+                shapes = " + ".join(str(list(record.shape)) for record in module._parameters.values())
+                rows.append(f"<tr><td>{html.escape(prefix)}</td><td>{html.escape(module.describe())}</td><td>{shapes}</td>"
+                            f"<td style='text-align:right'>{own:,}</td></tr>")
+        total = self.parameter_count
+        return ("<table><tr><th>name</th><th>layer</th><th>shape</th><th>parameters</th></tr>" + "".join(rows)
+                + f"</table><small>{html.escape(self.describe())}: {total:,} parameters, {total * 4 / 1e6:.1f} MB</small>")
