@@ -146,9 +146,10 @@ void bind_optimizers(nb::module_& m) {
         new (self) optim::AdamW(parameters_from(parameters),
                                 {learning_rate, beta_1, beta_2, epsilon, weight_decay, clip_norm, {}});
       });
-  nb::class_<optim::LossScale>(m, "LossScale",
-                               "A factor of the loss, and so of all gradients, that adapts to them, so that small gradients "
-                               "survive f16: optimizer.step(weft.grad(scale.apply(loss), net), scale=scale).")
+  nb::class_<optim::LossScale>(
+      m, "LossScale",
+      "A factor of the loss, and so of all gradients, that adapts to them, so that small gradients "
+      "survive f16: optimizer.step(weft.grad(scale.apply(loss), net), scale=scale).")
       .def(
           "__init__",
           [](optim::LossScale* self, double initial, double growth_factor, double backoff_factor,
@@ -190,9 +191,8 @@ void bind_optimizers(nb::module_& m) {
     return optim::GradientSum(list);
   });
   nb::class_<optim::GradientSum>(m, "_GradientSum")
-      .def("add", [](optim::GradientSum& self, nb::object gradients) {
-        self.add(values_from(gradients.ptr(), "GradientSum: a gradient"));
-      })
+      .def("add", [](optim::GradientSum& self,
+                     nb::object gradients) { self.add(values_from(gradients.ptr(), "GradientSum: a gradient")); })
       .def("take_mean", [](optim::GradientSum& self) {
         nb::list means;
         for (const Tensor& each : self.take_mean()) means.append(wrapped(each));

@@ -90,7 +90,7 @@ class Training(unittest.TestCase):
         @weft.compile
         def step(x):
             loss = (net(x) ** 2).sum()
-            optimizer.step(weft.grad(scale.apply(loss), net), scale=scale)
+            optimizer.step(weft.grad(scale.apply(loss), net), 0.1, scale=scale)
             return loss
 
         first = step(x).item()

@@ -41,7 +41,7 @@ class Optimizer:
              scale: LossScale | None = None) -> Tensor:
         """One update. Gives the norm of the gradients before clipping. A learning rate of rank 0 may change from call to call of
         a compiled function. With a `scale`, gradients are those of scale.apply(loss); a step whose gradients are not finite changes
-        nothing but the scale."""
+        nothing but the scale. Inside a compiled function, give the learning rate too."""
         if gradients is None:
             gradients = []
             for name, variable, _ in self._entries:

@@ -37,6 +37,8 @@ Value with_references(const Value& schema) {
   if (!schema.is_object()) return schema;
   Value::Object out;
   for (const auto& [key, value] : schema.members()) {
+    // Generators of clients write these into their language as numbers, which few languages have.
+    if (key == "default" && (value == Value("inf") || value == Value("-inf") || value == Value("nan"))) continue;
     const bool is_data = key == "default" || key == "const" || key == "enum" || key == "examples";
     out.set(key, is_data ? value : with_references(value));
   }
@@ -46,6 +48,8 @@ Value with_references(const Value& schema) {
 
 // A schema as a part of the description. References inside it lead to itself, so it becomes a resource of its own.
 Value embedded(const Value& schema, std::string_view id, std::string_view part) {
+  // Any value: generators of clients know {} and not true, which means the same.
+  if (schema == Value(true)) return Value::Object();
   if (!has_references(schema)) return with_references(schema);
   Value own = op::schema_for_wire(schema);
   if (!own.find("$id")) own.members().set("$id", fmt::format("urn:weft:{}:{}", id, part));
@@ -145,7 +149,7 @@ Value openapi(const op::Registry& registry, std::string_view version) {
                   {{"Tensor", op::tensor_wire_schema()},
                    {"Error",
                     Value::parse(R"({"type": "object", "required": ["error"], "properties": {"error": {"type": "object",
-                                                    "required": ["code", "message"], "properties": {"code": {"type": "string"}, "message": {"type": "string"}, "details": true}}}})")}})}})}});
+                                                    "required": ["code", "message"], "properties": {"code": {"type": "string"}, "message": {"type": "string"}, "details": {}}}}})")}})}})}});
 }
 
 }  // namespace weft::serve
