@@ -56,3 +56,20 @@ function(weft_folder folder)
   endif()
   set_property(GLOBAL APPEND PROPERTY WEFT_FOLDERS ${name})
 endfunction()
+
+# weft_describe(FOLDER EXPRESSION PART): files of the folder whose paths match only describe work: rows, texts of shaders.
+# They are compiled with -O1, as objects of the target weft_PART that the folder's library holds.
+macro(weft_describe folder expression part)
+  get_target_property(all_sources weft_${folder} SOURCES)
+  set(part_sources ${all_sources})
+  list(FILTER part_sources INCLUDE REGEX "${expression}")
+  list(FILTER all_sources EXCLUDE REGEX "${expression}")
+  add_library(weft_${part} OBJECT ${part_sources})
+  set_property(TARGET weft_${folder} PROPERTY SOURCES ${all_sources} $<TARGET_OBJECTS:weft_${part}>)
+  target_include_directories(weft_${part} PRIVATE $<TARGET_PROPERTY:weft_${folder},INCLUDE_DIRECTORIES>)
+  target_compile_definitions(weft_${part} PRIVATE $<TARGET_PROPERTY:weft_${folder},COMPILE_DEFINITIONS>)
+  target_link_libraries(weft_${part} PRIVATE weft_flags)
+  target_compile_options(weft_${part} PRIVATE $<$<CONFIG:Release>:-O1>)
+  add_dependencies(weft_${part} weft_elementwise_header)
+  set_property(GLOBAL APPEND PROPERTY WEFT_FOLDERS ${part})  # the library in one file takes its objects too
+endmacro()
