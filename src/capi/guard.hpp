@@ -67,7 +67,7 @@ T* required(T* pointer, const char* what) {
   if (!pointer) throw UsageError(fmt::format("{} is null", what));
   return pointer;
 }
-/// The pointer may be null if there are no elements.
+/// A list that a caller passes as a pointer and a count; with a count of 0 the pointer may be null.
 template <class T>
 std::span<T> list_of(T* elements, std::size_t count, const char* what) {
   if (count > 0) required(elements, what);

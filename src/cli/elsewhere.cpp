@@ -26,7 +26,7 @@ void add_elsewhere_options(CLI::App& app, Elsewhere& elsewhere) {
       ->take_all();
   app.add_option("--token", elsewhere.token, "the token for --from; better set as WEFT_TOKEN");
   app.add_option("--ca", elsewhere.authority,
-                 "PEM file of what signs the certificate of the server of --from; NATS uses TLS then");
+                 "PEM file with the certificate authority of the server of --from; turns TLS on for NATS");
   app.add_option("--client-certificate", elsewhere.certificate, "PEM file of the certificate that --from is shown");
   app.add_option("--client-key", elsewhere.key, "PEM file of its key");
   app.add_option("--nats-prefix", elsewhere.nats.prefix, "of the subjects on NATS")->capture_default_str();

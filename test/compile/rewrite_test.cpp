@@ -45,7 +45,8 @@ TEST(Rewrite, AMapThatChangesItsOperandStays) {
   EXPECT_EQ(rewritten(copy), copy);
 }
 
-// Random graph 635: a sum of f16 that a cast to f32 has joined is no concat of f16.
+// Found by random graph 635. Padded f16 tensors that are added may become one concat, but not if the sum has taken in a cast to
+// f32: a concat of f16 would have the wrong type.
 TEST(Rewrite, NeighbouringPadsOfAnotherTypeStay) {
   const graph::NodeRef x = argument(DType::f16);
   const std::vector<std::string> names{"x", "y"};

@@ -24,7 +24,8 @@ using graph::OpCase;
 using graph::OpRow;
 using graph::Tensors;
 
-constexpr Extent kElementsMax = 400;  // of an elementwise step, and of what later steps read
+constexpr Extent kElementsMax =
+    400;  // in the result of an elementwise step, and in any tensor that a later step may read
 const Shape kShapes[] = {{}, {5}, {8}, {2, 3}, {4, 5}, {3, 1}, {2, 3, 4}, {1, 4}, {2, 1, 3, 2}};
 constexpr DType kIntegers[] = {DType::i32, DType::i32, DType::u32, DType::boolean,
                                DType::i8,  DType::i16, DType::u8,  DType::u16};

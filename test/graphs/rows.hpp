@@ -19,7 +19,7 @@ bool has_few_bits(std::span<const double> numbers, DType type);
 /// An elementwise row that may jump does not do so near these columns of numbers, one for each operand.
 bool is_smooth_near(const ops::ElementwiseRow& row, const std::vector<std::vector<double>>& columns);
 
-/// Cases that programs draw: those of the row that are small, or those that stand in for a row without any.
+/// The cases of a row that random programs choose from: its own small ones, or made-up ones if it has none that is small.
 std::vector<graph::OpCase> drawn_cases(const graph::OpRow& row);
 
 }  // namespace weft::test

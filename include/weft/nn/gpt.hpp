@@ -79,9 +79,9 @@ class GPT : public Module {
   /// Shapes: hidden [..., C] -> [..., V].
   Tensor head(const Tensor& hidden) const;
   /// The mean cross-entropy of the logits of `tokens` to `targets` [B, T], without those that are `ignore_index`:
-  /// cross_entropy(model(tokens), targets, ignore_index). Inside an Autocast scope of f16 or bf16 the head has some classes more
-  /// where that makes rows of whole vectors; their logits are -infinity, so that the loss and its gradients are the same. A
-  /// target that is no class then gives an infinity or NaN.
+  /// cross_entropy(model(tokens), targets, ignore_index). Inside an Autocast scope of f16 or bf16 the head is padded with a few
+  /// extra classes, so that its rows fill whole vectors. Their logits are -infinity, so the loss and its gradients stay the same.
+  /// A target outside the vocabulary may then give infinity or NaN.
   Tensor loss(const Tensor& tokens, const Tensor& targets, int ignore_index = -100,
               Where where = Where::current()) const;
   const GptConfig& config() const { return config_; }

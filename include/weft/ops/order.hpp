@@ -66,8 +66,8 @@ enum class QuantileInterpolation { linear, lower, higher, nearest, midpoint };
                                Where where = Where::current());
 
 /// How often each number is in x, or the sum of the weights of those places: y_v = sum over x_i = v of weights_i.
-/// With `size` the numbers from `size` on are dropped. Without it x is evaluated here, to have as many places as the largest
-/// number needs, at least `minimum`.
+/// `size` fixes the length of the result, and numbers of `size` or more are not counted. Without `size`, x is evaluated here,
+/// and the result is just long enough for the largest number, or `minimum` long if that is more.
 /// Shapes    x [n] of integers, weights [n] or undefined -> [size], i32 or of the weights' dtype
 /// Errors    UsageError without a size inside a compiled function, or for a negative number
 [[nodiscard]] Tensor bincount(const Tensor& x, const Tensor& weights = {}, Extent minimum = 0, Extent size = -1,

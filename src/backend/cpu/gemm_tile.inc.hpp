@@ -125,7 +125,7 @@ void pack(std::int64_t depth, int count, const typename V::Element* from, std::i
   }
 }
 
-/// Vectors of as many rows as a vector has lanes.
+/// Transposes a square block in place: `rows` holds one vector for each lane of a vector.
 template <class V>
 __attribute__((always_inline)) inline void transpose(typename V::Register* rows) {
   constexpr int kGroup = 16 / sizeof(typename V::Element);  // in 16 bytes, within which vectors transpose most cheaply

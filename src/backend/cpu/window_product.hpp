@@ -15,8 +15,9 @@ namespace weft::cpu {
 /// of a window. Both are coordinates of an image, so that the element's place is a sum of two numbers, and a kernel needs no
 /// more than a table of them.
 ///
-/// Padding is not in memory. A part of the image is copied together with its padding (a ninth of what 3 x 3 windows hold), small
-/// enough for the L2 cache; windows without padding are read from the image itself.
+/// The image in memory has no padding around it. So where windows reach into padding, a block of the image is copied with zeros
+/// around it. The copy fits the L2 cache: it holds each element once, where 3 x 3 windows would hold it nine times. Windows
+/// without padding are read from the image itself.
 class WindowProduct {
  public:
   /// Empty if W is not such windows, or the product is too small or too narrow to gain.

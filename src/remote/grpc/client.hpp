@@ -15,7 +15,7 @@ namespace weft::remote {
 struct GrpcClientOptions {
   std::string address;  ///< HOST:PORT
   std::string token;
-  std::filesystem::path authority;  ///< PEM file of what signs the server's certificate; TLS is used if it is set
+  std::filesystem::path authority;  ///< PEM file with the server's certificate authority; setting it turns TLS on
   std::filesystem::path certificate, key;
 };
 

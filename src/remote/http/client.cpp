@@ -3,10 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/ssl.hpp>
-#include <boost/beast/core.hpp>
-#include <boost/beast/http.hpp>
 
 #include "base/quote.hpp"
 #include "remote/http/stream.hpp"
@@ -14,11 +10,7 @@
 namespace weft::remote {
 namespace {
 
-namespace asio = boost::asio;
-namespace beast = boost::beast;
-namespace http = beast::http;
 namespace op = operations;
-using Tcp = asio::ip::tcp;
 using namespace std::chrono_literals;
 
 constexpr auto kPatience = 30s;

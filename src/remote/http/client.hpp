@@ -24,8 +24,9 @@ struct HttpUrl {
 };
 
 struct HttpTls {
-  std::filesystem::path authority;  ///< PEM file of what signs the server's certificate; empty: what the system trusts
-  std::filesystem::path certificate, key;  ///< PEM files that the server is shown; may be empty
+  /// PEM file with the certificate authority that the server's certificate must be signed by; empty: those of the system.
+  std::filesystem::path authority;
+  std::filesystem::path certificate, key;  ///< PEM files by which the client proves who it is; may be empty
 };
 
 struct HttpRequest {

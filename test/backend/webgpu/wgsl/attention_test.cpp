@@ -25,9 +25,16 @@ using WgslAttentionTest = RenderTest;
 
 /// The cases that fit the time of the quick tests, or with WEFT_TEST_ALL_SHADERS all: lavapipe takes six seconds to compile
 /// the shaders of each.
-std::span<const AttentionCase> chosen(std::span<const AttentionCase> cases, std::size_t quick) {
-  return cases.first(std::getenv("WEFT_TEST_ALL_SHADERS") ? cases.size() : quick);
+template <class Case, std::size_t count>
+std::span<const Case> chosen(const Case (&cases)[count], std::size_t quick) {
+  return std::span(cases).first(std::getenv("WEFT_TEST_ALL_SHADERS") ? count : quick);
 }
+
+struct Trial {
+  AttentionCase shape;
+  AttentionExtras extras;
+  DType type = DType::f32;
+};
 
 TEST_F(WgslAttentionTest, ForwardAndBackwardAgreeWithTheReference) {
   std::mt19937 random(1);
@@ -55,17 +62,12 @@ TEST_F(WgslAttentionTest, HalvesAreReadAndWritten) {
 TEST_F(WgslAttentionTest, MasksSpansAndDroppedShares) {
   using Mask = AttentionExtras::Mask;
   std::mt19937 random(7);
-  struct Trial {
-    AttentionCase shape;
-    AttentionExtras extras;
-  };
   const Trial trials[] = {{{2, 4, 45, 53, 12, true, 2, 30}, {Mask::added, true, true, true, 60}},
                           {{2, 2, 35, 35, 32, false}, {Mask::bools, false, true, false, 0}},
                           {{2, 2, 150, 140, 16, false}, {Mask::none, true, true, true, 0}},
                           {{1, 2, 33, 65, 40, true}, {Mask::bools, true, false, false, 128}},
                           {{1, 1, 20, 40, 192, false}, {Mask::added, false, false, true, 30}}};
-  const std::size_t count = std::getenv("WEFT_TEST_ALL_SHADERS") ? std::size(trials) : 1;
-  for (const Trial& trial : std::span(trials).first(count)) {
+  for (const Trial& trial : chosen(trials, 1)) {
     SCOPED_TRACE(fmt::format("width {}", trial.shape.width));
     check(attention(random, trial.shape, DType::f32, trial.extras));
   }
@@ -75,15 +77,10 @@ TEST_F(WgslAttentionTest, MasksSpansAndDroppedShares) {
 TEST_F(WgslAttentionTest, FewQueriesShareTheirKeys) {
   using Mask = AttentionExtras::Mask;
   std::mt19937 random(8);
-  struct Trial {
-    AttentionCase shape;
-    AttentionExtras extras;
-    DType type = DType::f32;
-  };
   const Trial trials[] = {{{2, 2, 3, 1100, 12, true, 1, 700}, {Mask::added, true, true, true, 60}},
                           {{1, 2, 1, 1030, 16, true}, {}, DType::f16},
                           {{1, 1, 5, 777, 40, false}, {Mask::bools, false, true, false, 0}}};
-  for (const Trial& trial : std::span(trials).first(std::getenv("WEFT_TEST_ALL_SHADERS") ? std::size(trials) : 1)) {
+  for (const Trial& trial : chosen(trials, 1)) {
     const Attention a = attention(random, trial.shape, trial.type, trial.extras);
     const Target target{{.storage_buffers = 16, .workgroup_bytes = 32768, .workgroup_invocations = 256},
                         0,
