@@ -135,5 +135,22 @@ TEST(Chains, CompileInATimeThatGrowsWithTheirLength) {
   EXPECT_LT(many, 8 * some + 0.5) << some << " s for 150 steps";
 }
 
+// How batches are collated. Compiling one kernel for all inputs took more than a minute for 10,000 rows.
+TEST(Chains, StackingManyRowsTakesATimeThatGrowsWithTheirNumber) {
+  const auto seconds = [](int count) {
+    std::vector<Tensor> rows;
+    for (int i = 0; i < count; ++i) rows.push_back(full({4}, i).eval());
+    const auto begin = std::chrono::steady_clock::now();
+    const Tensor stacked = stack(rows, 0).eval();
+    const double taken = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    EXPECT_EQ(stacked.shape(), (Shape{count, 4}));
+    EXPECT_EQ(stacked.to_vector<float>()[static_cast<std::size_t>(4 * count - 1)], static_cast<float>(count - 1));
+    return taken;
+  };
+  (void)seconds(10);
+  const double some = seconds(1000), many = seconds(10'000);
+  EXPECT_LT(many, 30 * some + 0.2) << some << " s for 1,000 rows";
+}
+
 }  // namespace
 }  // namespace weft
