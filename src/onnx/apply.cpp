@@ -145,10 +145,19 @@ std::vector<double> Application::numbers_of(std::size_t i) const {
   return read_elements<double>(cast(readable(i), DType::f64));
 }
 
+void Application::check_has_one(std::size_t i) const {
+  if (const Extent count = readable(i).numel(); count != 1)
+    usage_error(fmt::format("its input {} has {} elements; one is needed", i, count));
+}
+
 Extent Application::integer_of(std::size_t i) const {
-  const std::vector<Extent> all = integers_of(i);
-  if (all.size() != 1) usage_error(fmt::format("its input {} has {} elements; one is needed", i, all.size()));
-  return all[0];
+  check_has_one(i);
+  return integers_of(i)[0];
+}
+
+double Application::number_of(std::size_t i) const {
+  check_has_one(i);
+  return numbers_of(i)[0];
 }
 
 const AttributeProto* Application::attribute(std::string_view name) const {

@@ -119,7 +119,9 @@ class Application {
   /// The elements of an input, row-major. Errors: UsageError if they depend on an argument of a function being compiled.
   std::vector<Extent> integers_of(std::size_t i) const;
   std::vector<double> numbers_of(std::size_t i) const;
+  /// The one element of an input. Errors: also UsageError for another number of elements.
   Extent integer_of(std::size_t i) const;
+  double number_of(std::size_t i) const;
 
   // ---- Attributes
 
@@ -162,6 +164,7 @@ class Application {
  private:
   friend struct Run;
   Tensor readable(std::size_t i) const;
+  void check_has_one(std::size_t i) const;
 
   const NodeProto& node_;
   Run& run_;

@@ -95,8 +95,8 @@ void suppress_boxes(A& a) {
   if (b.rank() != 3 || s.rank() != 3 || b[2] != 4 || s[0] != b[0] || s[2] != b[1])
     a.shape_error("boxes and scores do not fit");
   const Extent most = a.has(2) ? a.integer_of(2) : 0;
-  const double overlap = a.has(3) ? a.numbers_of(3).at(0) : 0;
-  const double least = a.has(4) ? a.numbers_of(4).at(0) : -kInfinity;
+  const double overlap = a.has(3) ? a.number_of(3) : 0;
+  const double least = a.has(4) ? a.number_of(4) : -kInfinity;
   const bool centred = a.integer("center_point_box", 0) == 1;
   struct Box {
     double y1, x1, y2, x2;

@@ -52,7 +52,7 @@ void constant_of_shape(A& a) {
 void range(A& a) {
   const DType type = a[0].dtype();
   if (is_float(type)) {
-    const double start = a.numbers_of(0).at(0), limit = a.numbers_of(1).at(0), delta = a.numbers_of(2).at(0);
+    const double start = a.number_of(0), limit = a.number_of(1), delta = a.number_of(2);
     const double count = std::max(std::ceil((limit - start) / delta), 0.0);
     if (!(count <= static_cast<double>(kMaxMadeElements))) a.usage_error("the range is too long");
     return a.give(arange(static_cast<Extent>(count), type, a.device()) * delta + start);
@@ -114,7 +114,7 @@ void draw_multinomial(A& a) {
 
 void drop_out(A& a) {
   const bool trains = a.has(2) && a.integer_of(2) != 0;
-  const double p = trains ? (a.has(1) ? a.numbers_of(1).at(0) : 0.5) : 0;
+  const double p = trains ? (a.has(1) ? a.number_of(1) : 0.5) : 0;
   if (!(p >= 0 && p < 1)) a.usage_error(fmt::format("a ratio of {} is out of range", p));
   const DType mask_type = a.opset() < 10 ? a[0].dtype() : DType::boolean;
   if (p == 0) {

@@ -60,7 +60,7 @@ void power(A& a) {
   // A constant exponent, as in norms that are written out, needs no general power.
   const Value& exponent = a.value(1);
   if (is_float(a[0].dtype()) && exponent.known.defined() && !exponent.trains && a[1].numel() == 1 && a[1].rank() == 0) {
-    const double n = a.numbers_of(1)[0];
+    const double n = a.number_of(1);
     if (n == 2) return a.give(square(a[0]));
     if (n == 0.5) return a.give(sqrt(a[0]));
     if (n == 1) return a.give(a[0]);
