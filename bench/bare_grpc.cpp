@@ -36,6 +36,7 @@ struct BareGrpc::State : grpc::Service {
     };
     method("/bare/send", small);
     method("/bare/receive", large);
+    method("/bare/call", small);
     grpc::ServerBuilder builder;
     int port = 0;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
@@ -67,6 +68,7 @@ struct BareGrpc::State : grpc::Service {
 BareGrpc::BareGrpc(std::size_t bytes) : state_(std::make_unique<State>(bytes)) {}
 BareGrpc::~BareGrpc() { state_->server->Shutdown(); }
 void BareGrpc::send() { state_->call("/bare/send", state_->large); }
+void BareGrpc::call() { state_->call("/bare/call", state_->small); }
 void BareGrpc::receive() { state_->call("/bare/receive", state_->small); }
 
 }  // namespace weft::bench

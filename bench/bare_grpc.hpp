@@ -13,6 +13,7 @@ class BareGrpc {
   ~BareGrpc();
   void send();     ///< the bytes to the server
   void receive();  ///< the bytes from it
+  void call();     ///< a byte there and a byte back
 
  private:
   struct State;

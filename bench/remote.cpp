@@ -32,7 +32,8 @@ double seconds_of(const std::function<void()>& call) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-void latency(const char* name, double seconds, const std::function<void()>& call) {
+// Returns the median.
+double latency(const char* name, double seconds, const std::function<void()>& call) {
   std::vector<double> times;
   for (int i = 0; i < 200; ++i) call();
   for (const auto end = Clock::now() + std::chrono::duration<double>(seconds); Clock::now() < end;)
@@ -40,6 +41,7 @@ void latency(const char* name, double seconds, const std::function<void()>& call
   std::sort(times.begin(), times.end());
   fmt::print("{:<44} {:8.1f} us median, {:8.1f} us at 99 %\n", name, times[times.size() / 2],
              times[times.size() * 99 / 100]);
+  return times[times.size() / 2];
 }
 
 void rate(const char* name, double seconds, int threads, const std::function<void()>& call) {
@@ -56,18 +58,24 @@ void rate(const char* name, double seconds, int threads, const std::function<voi
              static_cast<double>(calls) / std::chrono::duration<double>(Clock::now() - start).count(), threads);
 }
 
+// To the server and back.
+struct Rates {
+  double up, down;
+};
+
 // The middle time of each direction as a rate.
-void print_rates(const char* name, std::vector<double> up, std::vector<double> down) {
+Rates print_rates(const char* name, std::vector<double> up, std::vector<double> down) {
   std::sort(up.begin(), up.end());
   std::sort(down.begin(), down.end());
   const double gigabytes = (64 << 20) / 1e9;
   const std::size_t middle = up.size() / 2;
-  fmt::print("{:<44} {:8.2f} GB/s to the server, {:.2f} GB/s back\n", name, gigabytes / up[middle],
-             gigabytes / down[middle]);
+  const Rates rates{gigabytes / up[middle], gigabytes / down[middle]};
+  fmt::print("{:<44} {:8.2f} GB/s to the server, {:.2f} GB/s back\n", name, rates.up, rates.down);
+  return rates;
 }
 
 // 64 MB there and 64 MB back.
-void tensors(const char* name, serve::Caller& caller) {
+Rates tensors(const char* name, serve::Caller& caller) {
   const Tensor x = zeros({16 << 20});
   x.eval();
   const Value input = Value::object({{"tensor", x}});
@@ -76,29 +84,35 @@ void tensors(const char* name, serve::Caller& caller) {
     up.push_back(seconds_of([&] { caller.call("bench.take", input); }));
     down.push_back(seconds_of([&] { caller.call("bench.give", Value(Value::Object())); }));
   }
-  print_rates(name, up, down);
+  return print_rates(name, up, down);
 }
 
+struct Figures {
+  double call_us;
+  Rates rates;
+};
+
 // The same bytes through gRPC alone: what Weft could reach at best.
-void bare_grpc() {
+Figures bare_grpc(double seconds) {
   bench::BareGrpc bare(64 << 20);
+  const double call_us = latency("gRPC without Weft: a call", seconds, [&] { bare.call(); });
   std::vector<double> up, down;
   for (int i = 0; i < kRounds; ++i) {
     up.push_back(seconds_of([&] { bare.send(); }));
     down.push_back(seconds_of([&] { bare.receive(); }));
   }
-  print_rates("gRPC without Weft: 64 MB", up, down);
+  return {call_us, print_rates("gRPC without Weft: 64 MB", up, down)};
 }
 
-void all_rows(const std::string& name, serve::Caller& caller, double seconds) {
-  latency((name + ": a call").c_str(), seconds, [&] { caller.call("bench.echo", 1); });
+Figures all_rows(const std::string& name, serve::Caller& caller, double seconds) {
+  const double call_us = latency((name + ": a call").c_str(), seconds, [&] { caller.call("bench.echo", 1); });
   rate((name + ": calls").c_str(), seconds, 8, [&] { caller.call("bench.echo", 1); });
   std::uint64_t answers = 0;
   const double time = seconds_of([&] {
     caller.run("bench.count", 100'000, {}, [&](const operations::Envelope&) { return ++answers < 100'000; });
   });
   fmt::print("{:<44} {:8.0f} answers/s of one subscription\n", name, static_cast<double>(answers) / time);
-  tensors((name + ": a tensor of 64 MB").c_str(), caller);
+  return {call_us, tensors((name + ": a tensor of 64 MB").c_str(), caller)};
 }
 
 }  // namespace
@@ -129,8 +143,10 @@ int main(int count, char** arguments) {
   {
     const remote::GrpcServer server(service, tokens(), {});
     remote::GrpcClient client({.address = fmt::format("127.0.0.1:{}", server.port()), .token = kToken});
-    bare_grpc();
-    all_rows("gRPC", client, seconds);
+    const Figures bare = bare_grpc(seconds), weft = all_rows("gRPC", client, seconds);
+    fmt::print("{:<44} {:8.2f} of its time for a call, {:.2f} of its rate to the server, {:.2f} of its rate back\n",
+               "Weft beside gRPC alone", weft.call_us / bare.call_us, weft.rates.up / bare.rates.up,
+               weft.rates.down / bare.rates.down);
   }
   if (count > 2) {
     const remote::NatsWorker worker(service, tokens(), {.nats = {.url = arguments[2]}});
