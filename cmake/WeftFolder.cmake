@@ -18,15 +18,23 @@ endif()
 if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
   target_link_options(weft_flags INTERFACE LINKER:-z,relro LINKER:-z,now)  # what is imported cannot be overwritten
 endif()
-if(CMAKE_SYSTEM_NAME STREQUAL "Linux" AND NOT WEFT_SANITIZE)  # readers of hostile files; a slip ends the program at once
+# With WEFT_SANITIZE the folders of WEFT_SANITIZE_FOLDERS, or all of them, and what is not a folder, are sanitized.
+define_property(TARGET PROPERTY WEFT_UNSANITIZED INITIALIZE_FROM_VARIABLE WEFT_UNSANITIZED
+                BRIEF_DOCS "Whether a sanitized build leaves the target as it is")
+set(unsanitized 1)
+if(WEFT_SANITIZE)
+  set(unsanitized $<BOOL:$<TARGET_PROPERTY:WEFT_UNSANITIZED>>)
+endif()
+set(sanitized $<NOT:${unsanitized}>)
+if(CMAKE_SYSTEM_NAME STREQUAL "Linux")  # readers of hostile files; a slip ends the program at once
   # FORTIFY needs an optimising compiler.
   set(plain $<OR:$<CONFIG:Debug>,$<BOOL:$<TARGET_PROPERTY:WEFT_PLAIN_CODE>>>)
-  target_compile_options(weft_flags INTERFACE -fstack-protector-strong
-                         $<IF:${plain},-U_FORTIFY_SOURCE,-U_FORTIFY_SOURCE$<SEMICOLON>-D_FORTIFY_SOURCE=2>)
+  target_compile_options(weft_flags INTERFACE $<${unsanitized}:-fstack-protector-strong> $<${unsanitized}:-U_FORTIFY_SOURCE>
+                         $<$<AND:${unsanitized},$<NOT:${plain}>>:-D_FORTIFY_SOURCE=2>)
 endif()
 if(WEFT_SANITIZE)
-  target_compile_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE} -fno-sanitize-recover=all
-                         -fno-omit-frame-pointer)
+  target_compile_options(weft_flags INTERFACE "$<${sanitized}:-fsanitize=${WEFT_SANITIZE}>" $<${sanitized}:-fno-sanitize-recover=all>
+                         $<${sanitized}:-fno-omit-frame-pointer> $<${sanitized}:-g1>)
   target_link_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE})
 endif()
 
@@ -38,6 +46,9 @@ function(weft_folder folder)
        ${PROJECT_SOURCE_DIR}/src/${folder}/*/*/*.cpp)
   if(NOT sources)
     return()
+  endif()
+  if(WEFT_SANITIZE_FOLDERS AND NOT folder IN_LIST WEFT_SANITIZE_FOLDERS)
+    set(WEFT_UNSANITIZED ON)  # of all targets that this function makes
   endif()
   add_library(weft_${name} STATIC ${sources})
   target_include_directories(weft_${name} PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src

@@ -39,7 +39,7 @@ set(quant_flags -O3 -fno-math-errno -Wno-psabi -Wno-uninitialized -Wno-maybe-uni
 set_property(SOURCE ${cpu_folder}/quant/baseline.cpp APPEND PROPERTY COMPILE_OPTIONS ${quant_flags} ${baseline_flags})
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(quant_avx2_flags ${quant_flags} -mavx2 -mfma -mf16c)
-  if(WEFT_SANITIZE)  # GCC would take an hour; baseline.cpp is the same code, and callers are checked
+  if(WEFT_SANITIZE AND NOT WEFT_UNSANITIZED)  # GCC would take an hour; baseline.cpp is the same code, and callers are checked
     list(APPEND quant_avx2_flags -fno-sanitize=all)
   endif()
   set(quant_avx512_flags ${quant_avx2_flags} -mavx512f -mavx512dq -mavx512bw -mavx512vl -mprefer-vector-width=512)
