@@ -28,6 +28,8 @@
 #include "weft/ops/attention.hpp"
 #include "weft/ops/contraction.hpp"
 #include "weft/ops/convolution.hpp"
+#include "weft/ops/float_parts.hpp"
+#include "weft/ops/fold.hpp"
 #include "weft/ops/grouped.hpp"
 #include "weft/ops/indexing.hpp"
 #include "weft/ops/interpolation.hpp"

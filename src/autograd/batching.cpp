@@ -5,6 +5,7 @@
 #include "graph/attention.hpp"
 #include "graph/linear_algebra.hpp"
 #include "graph/order.hpp"
+#include "graph/poisson.hpp"
 #include "graph/scan.hpp"
 #include "graph/scatter.hpp"
 #include "weft/ops.hpp"
@@ -35,7 +36,7 @@ std::optional<Tensors> along_axis(const BatchedCall& b) {
   return results_of(b.call.row(), b.all_mapped(), with_axis_moved(b.call.words()), b.call.where());
 }
 
-// Takes matrices, or stacks of them along any leading axes.
+// Takes matrices, or single elements, or stacks of them along any leading axes.
 std::optional<Tensors> of_stacks(const BatchedCall& b) {
   return results_of(b.call.row(), b.all_mapped(), b.call.words(), b.call.where());
 }
@@ -104,6 +105,7 @@ const std::unordered_map<const OpRow*, BatchRule>& rules() {
       {&graph::scatter_rows_row(), rows_of_examples},
       {&graph::attention_row(), attention_of_examples},
       {&graph::attention_backward_row(), attention_of_examples},
+      {&graph::poisson_quantile_row(), of_stacks},
       {&graph::solve_row(), of_stacks},
       {&graph::solve_triangular_row(), of_stacks},
       {&graph::slogdet_row(), of_stacks},

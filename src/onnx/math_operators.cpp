@@ -1,6 +1,7 @@
 // Operators element by element, reductions and products.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -150,11 +151,23 @@ void reduce_mean(A& a) {
 void reduce_prod(A& a) {
   reduced(a, [](const Tensor& x, const Axes& axes, ReduceOptions o, bool none) { return none ? x : prod(x, axes, o); });
 }
+// x, or where the result would be the extreme of nothing the one element that is: the least or the greatest of the type.
+Tensor with_element(const Tensor& x, const Axes& axes, double value) {
+  if (x.numel() > 0) return x;
+  Shape shape = x.shape();
+  for (int i = 0; i < x.rank(); ++i)
+    if (axes.empty() || std::find(axes.begin(), axes.end(), i) != axes.end()) shape[i] = 1;
+  return full(shape, x.dtype() == DType::boolean && value < 0 ? 0 : value, x.dtype(), x.device());
+}
 void reduce_max(A& a) {
-  reduced(a, [](const Tensor& x, const Axes& axes, ReduceOptions o, bool none) { return none ? x : amax(x, axes, o); });
+  reduced(a, [](const Tensor& x, const Axes& axes, ReduceOptions o, bool none) {
+    return none ? x : amax(with_element(x, axes, -kInfinity), axes, o);
+  });
 }
 void reduce_min(A& a) {
-  reduced(a, [](const Tensor& x, const Axes& axes, ReduceOptions o, bool none) { return none ? x : amin(x, axes, o); });
+  reduced(a, [](const Tensor& x, const Axes& axes, ReduceOptions o, bool none) {
+    return none ? x : amin(with_element(x, axes, kInfinity), axes, o);
+  });
 }
 void reduce_l1(A& a) {
   reduced(a, [](const Tensor& x, const Axes& axes, ReduceOptions o, bool none) {
@@ -177,7 +190,7 @@ void reduce_log_sum(A& a) {
 }
 void reduce_log_sum_exp(A& a) {
   reduced(a, [](const Tensor& x, const Axes& axes, ReduceOptions o, bool none) {
-    return none ? x : logsumexp(is_float(x.dtype()) ? x : cast(x, DType::f32), axes, o);
+    return none ? x : logsumexp(with_element(is_float(x.dtype()) ? x : cast(x, DType::f32), axes, -kInfinity), axes, o);
   });
 }
 

@@ -1,10 +1,11 @@
-// Images in other sizes: Resize, GridSample, RoiAlign.
+// Images in other sizes and places: Resize, GridSample, RoiAlign, AffineGrid, Col2Im.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "onnx/apply.hpp"
+#include "weft/ops/fold.hpp"
 #include "weft/ops/indexing.hpp"
 #include "weft/ops/interpolation.hpp"
 
@@ -91,7 +92,7 @@ Taps taps_of(const A& a, const Resampling& r, Extent from, Extent to, double sca
     for (std::size_t k = 0; k < count; ++k) {
       const double at = first + static_cast<double>(k);
       const bool outside = at < 0 || at > static_cast<double>(from - 1);
-      const double w = outside && (r.exclude_outside || r.antialias) ? 0 : weight_at(r, (at - x) / stretch);
+      const double w = outside && r.exclude_outside ? 0 : weight_at(r, (at - x) / stretch);
       taps.places[k][i] = clamped(at);
       taps.weights[k][i] = w;
       total += w;
@@ -175,11 +176,15 @@ void resize(A& a) {
 
 void sample_grid(A& a) {
   const std::string_view mode = a.word("mode", "linear"), padding = a.word("padding_mode", "zeros");
-  if (mode != "linear" && mode != "bilinear" && mode != "nearest")
-    a.usage_error(fmt::format("mode {}; Weft samples grids by linear and nearest", mode));
+  const bool cubic = mode == "cubic" || mode == "bicubic";
+  if (mode != "linear" && mode != "bilinear" && mode != "nearest" && !cubic)
+    a.usage_error(fmt::format("unknown mode {}", mode));
   if (padding != "zeros" && padding != "border" && padding != "reflection")
     a.usage_error(fmt::format("unknown padding_mode {}", padding));
-  a.give(grid_sample(a[0], a[1], mode == "nearest" ? Interpolation::nearest : Interpolation::linear,
+  a.give(grid_sample(a[0], a[1],
+                     mode == "nearest" ? Interpolation::nearest
+                     : cubic           ? Interpolation::cubic
+                                       : Interpolation::linear,
                      padding == "zeros"    ? GridPadding::zeros
                      : padding == "border" ? GridPadding::border
                                            : GridPadding::reflection,
@@ -241,8 +246,67 @@ void region_align(A& a) {
   a.give(permute(greatest ? amax(value, cells) : mean(value, cells), {0, 3, 1, 2}));
 }
 
-constexpr Operator kResamplingOperators[] = {
-    {"Resize", resize}, {"Upsample", resize}, {"GridSample", sample_grid}, {"RoiAlign", region_align}};
+// The places of a grid that a matrix theta [N, space, space + 1] moves: grid [N, space..., axes of space].
+void affine_grid(A& a) {
+  const Tensor& theta = a[0];
+  const std::vector<Extent> size = a.integers_of(1);
+  const int axes = static_cast<int>(size.size()) - 2;
+  if (axes < 2 || axes > 3 || theta.rank() != 3 || theta.dim(0) != size[0] || theta.dim(1) != axes ||
+      theta.dim(2) != axes + 1)
+    a.shape_error("it takes theta [N, 2, 3] with a size [N, C, H, W], or [N, 3, 4] with [N, C, D, H, W]");
+  const bool corners = a.flag("align_corners", false);
+  Shape space;
+  Extent places = 1;
+  for (int i = 0; i < axes; ++i) {
+    const Extent extent = size[static_cast<std::size_t>(i) + 2];
+    if (extent < 1 || extent > kMaxMadeElements / places) a.shape_error("a size is out of range");
+    places *= extent;
+    space.push_back(extent);
+  }
+  if (size[0] < 0 || size[0] * axes > kMaxMadeElements / places) a.shape_error("a size is out of range");
+  std::vector<Tensor> coordinates;  // x, y (, z), 1: the last axis of space first
+  for (int i = axes; i-- > 0;) {
+    const auto extent = static_cast<double>(space[i]);
+    const Tensor at = cast(arange(space[i], DType::i32, a.device()), theta.dtype());
+    const Tensor line = corners ? at * (extent > 1 ? 2 / (extent - 1) : 0.0) - (extent > 1 ? 1.0 : 0.0)
+                                : (at * 2.0 + 1.0) * (1 / extent) - 1.0;
+    Shape shape(std::vector<Extent>(static_cast<std::size_t>(axes), 1));
+    shape[i] = space[i];
+    coordinates.push_back(reshape(expand(reshape(line, shape), space), {places}));
+  }
+  coordinates.push_back(full({places}, 1, theta.dtype(), a.device()));
+  const Tensor moved = matmul(unsqueeze(transpose(stack(coordinates, 0)), 0), transpose(theta));  // [N, places, axes]
+  Shape shape{size[0]};
+  for (const Extent extent : space) shape.push_back(extent);
+  shape.push_back(axes);
+  a.give(reshape(moved, shape));
+}
+
+// Columns [N, C block elements, windows] added up at their places in images.
+void columns_to_image(A& a) {
+  const std::vector<Extent> image = a.integers_of(1), block = a.integers_of(2);
+  const std::size_t axes = image.size();
+  const std::vector<Extent> pads = a.integers("pads", std::vector<Extent>(2 * axes, 0)),
+                            strides = a.integers("strides", std::vector<Extent>(axes, 1)),
+                            dilations = a.integers("dilations", std::vector<Extent>(axes, 1));
+  if (axes < 1 || axes > 3 || block.size() != axes || pads.size() != 2 * axes || strides.size() != axes ||
+      dilations.size() != axes)
+    a.usage_error("block, pads, strides and dilations do not fit the axes of the image");
+  PerAxis padded;  // the image with its pads, which are then cut off
+  for (std::size_t i = 0; i < axes; ++i) {
+    if (image[i] < 1 || image[i] > kMaxMadeElements || pads[i] < 0 || pads[axes + i] < 0 ||
+        std::max(pads[i], pads[axes + i]) > kMaxMadeElements)
+      a.shape_error("a size is out of range");
+    padded.push_back(image[i] + pads[i] + pads[axes + i]);
+  }
+  Tensor y = fold(a[0], padded, PerAxis(block), {.stride = PerAxis(strides), .dilation = PerAxis(dilations)});
+  for (std::size_t i = 0; i < axes; ++i) y = narrow(y, static_cast<int>(i) + 2, pads[i], image[i]);
+  a.give(y);
+}
+
+constexpr Operator kResamplingOperators[] = {{"Resize", resize},          {"Upsample", resize},
+                                             {"GridSample", sample_grid}, {"RoiAlign", region_align},
+                                             {"AffineGrid", affine_grid}, {"Col2Im", columns_to_image}};
 
 }  // namespace
 

@@ -199,6 +199,30 @@ void pad_all(A& a) {
   checked_shape(a, extents);
   a.give(pad(x, around, how, value));
 }
+// Cut or padded with zeros around the middle; of an odd rest the larger part is at the end.
+void centre_crop_pad(A& a) {
+  Tensor x = a[0];
+  const int rank = x.rank();
+  const std::vector<Extent> wanted = a.integers_of(1);
+  std::vector<int> axes = a.axes(a.integers("axes"), rank);
+  if (axes.empty()) {
+    axes.resize(static_cast<std::size_t>(rank));
+    std::iota(axes.begin(), axes.end(), 0);
+  }
+  if (wanted.size() != axes.size())
+    a.usage_error(fmt::format("{} extents are given for {} axes", wanted.size(), axes.size()));
+  std::vector<std::pair<Extent, Extent>> around(static_cast<std::size_t>(rank), {0, 0});
+  std::vector<Extent> extents(x.shape().begin(), x.shape().end());
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const Extent n = x.dim(axes[i]), rest = wanted[i] - n;
+    if (wanted[i] < 0 || wanted[i] > kMaxMadeElements) a.shape_error(fmt::format("an extent of {}", wanted[i]));
+    if (rest < 0) x = narrow(x, axes[i], -rest / 2, wanted[i]);
+    if (rest > 0) around[static_cast<std::size_t>(axes[i])] = {rest / 2, rest - rest / 2};
+    extents[static_cast<std::size_t>(axes[i])] = wanted[i];
+  }
+  checked_shape(a, extents);
+  a.give(pad(x, around));
+}
 void depth_to_space(A& a) {
   const Extent b = a.integer("blocksize");
   const Tensor& x = a[0];
@@ -250,6 +274,7 @@ constexpr Operator kShapeOperators[] = {
     {"Expand", expand_to},
     {"Tile", tile_all},
     {"Pad", pad_all},
+    {"CenterCropPad", centre_crop_pad},
     {"DepthToSpace", depth_to_space},
     {"SpaceToDepth", space_to_depth},
     {"Trilu", triangle},

@@ -7,8 +7,10 @@
 
 #include "graph/describe.hpp"
 #include "graph/op.hpp"
+#include "graph/poisson.hpp"
 #include "runtime/random_attributes.hpp"
 #include "runtime/runtime_families.hpp"
+#include "weft/grad.hpp"
 #include "weft/ops/order.hpp"
 #include "weft/ops/random.hpp"
 
@@ -102,6 +104,17 @@ Tensor categorical(const Tensor& logits, Where where) {
     throw ShapeError(graph::describe("categorical", "there are no classes", {{"logits", logits}}, where));
   const Tensor x = cast(logits, compute_type(logits.dtype()), where);
   return argmax(x - log(waiting_time(x.shape(), x.dtype(), where)), -1);
+}
+
+Tensor poisson(const Tensor& rate, Where where) {
+  const DType type = float_like("poisson", rate, where).dtype();
+  const Tensor each = detach(cast(rate, compute_type(type), where));
+  const Tensor unit = rand(each.shape(), 0, 1, each.dtype(), where);
+  const Tensor counts = graph::call(graph::poisson_quantile_row(), {each, unit}, graph::Words{}, where);
+  // Of large rates: the normal distribution with the first correction for the skewness (Cornish and Fisher).
+  const Tensor z = ndtri(maximum(unit, kLeastUnit));
+  const Tensor nearly_normal = floor(each + sqrt(each) * z + (z * z - 1.0) / 6.0 + 0.5);
+  return cast(weft::where(each > graph::kPoissonRateMax, nearly_normal, counts, where), type, where);
 }
 
 Tensor rrelu(const Tensor& x, double lower, double upper, bool training, Where where) {
@@ -266,6 +279,22 @@ const std::vector<OpRow>& rows_of_distributions() {
            [](const Arguments& a) {
              take_seed(a);
              return Tensors{categorical(a.input(0))};
+           }},
+      {.name = "poisson",
+       .family = "random",
+       .inputs = {{"rate", ops::DTypes::floats}},
+       .attributes = {random_seed()},
+       .result = "that of rate",
+       .differentiable = false,
+       .doc = "Counts of events that come at these rates. NaN for a negative rate.",
+       .formula = "P(y = k) = rate^k e^-rate / k!",
+       .cases = {{"small rates", {{{10, 20}, 0, 6}}, {{"seed", Extent{7}}}},
+                 {"large rates", {{{40}, 100, 3000}}, {{"seed", Extent{7}}}}},
+       .errors = {{"integers", {{{4}, 0, 1, DType::i32}}, {}, "takes floats"}},
+       .apply =
+           [](const Arguments& a) {
+             take_seed(a);
+             return Tensors{poisson(a.input(0))};
            }},
       {.name = "rrelu",
        .family = "random",

@@ -1,9 +1,11 @@
 // Random programs over all rows of the op table: the CPU's fused kernels and a GPU's against each step alone in f64.
-// WEFT_TEST_DEVICE names the device beside the CPU (none: cpu), WEFT_TEST_GRAPHS the number, WEFT_TEST_SEED the first;
-// WEFT_TEST_SHOW prints every graph before it runs, WEFT_TEST_SHOW=plans its kernels too.
+// WEFT_TEST_DEVICE names the device beside the CPU (none: cpu), WEFT_TEST_GRAPHS the number, WEFT_TEST_SEED the first,
+// WEFT_TEST_ROWS the only rows that are drawn ("conv3d histogram"), WEFT_TEST_ALL_SHADERS=1 draws those too whose shaders
+// SwiftShader compiles slowly; WEFT_TEST_SHOW prints every graph before it runs, WEFT_TEST_SHOW=plans its kernels too.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <map>
 
@@ -144,15 +146,64 @@ std::uint64_t number(const char* name, std::uint64_t otherwise) {
   return std::strtoull(environment(name, fmt::to_string(otherwise).c_str()).c_str(), nullptr, 10);
 }
 
+/// Rows named in WEFT_TEST_ROWS, else all that the device draws.
+std::vector<const graph::OpRow*> chosen_rows(Drawn drawn) {
+  std::vector<const graph::OpRow*> rows = drawn_rows(drawn);
+  if (const std::string names = " " + environment("WEFT_TEST_ROWS", "") + " "; names.size() > 2)
+    std::erase_if(rows,
+                  [&](const graph::OpRow* row) { return names.find(" " + row->name + " ") == std::string::npos; });
+  return rows;
+}
+
+/// A line now and then, so that a run of hours shows where it is.
+class Progress {
+ public:
+  explicit Progress(std::uint64_t count) : count_(count) {}
+  void step(std::uint64_t seed, std::uint64_t failures) {
+    ++done_;
+    const auto now = std::chrono::steady_clock::now();
+    const double last = std::chrono::duration<double>(now - before_).count();
+    before_ = now;
+    if (last > kSlow) std::printf("seed %llu took %.0f s\n", static_cast<unsigned long long>(seed), last);
+    if (last <= kSlow && std::chrono::duration<double>(now - shown_).count() < kEvery) return;
+    shown_ = now;
+    std::printf("%llu of %llu graphs in %.0f s, %llu fail\n", static_cast<unsigned long long>(done_),
+                static_cast<unsigned long long>(count_), std::chrono::duration<double>(now - start_).count(),
+                static_cast<unsigned long long>(failures));
+    std::fflush(stdout);
+  }
+
+ private:
+  static constexpr double kSlow = 60, kEvery = 30;  // seconds
+  std::uint64_t count_, done_ = 0;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now(), before_ = start_, shown_ = start_;
+};
+
+// The long run on a GPU is in pieces; together their seeds draw every row.
+TEST(GraphSeeds, DrawAllRows) {
+  constexpr std::uint64_t kSeeds = 4000;
+  constexpr int kLeast = 10;
+  for (const Drawn drawn : {Drawn::on_cpu, Drawn::on_gpu_of_all_shaders}) {
+    const std::vector<const graph::OpRow*> rows = drawn_rows(drawn);
+    std::map<std::string, int> times;
+    for (std::uint64_t seed = 1; seed <= kSeeds; ++seed)
+      for (const Step& step : draw(seed, rows).steps) ++times[step.row->name];
+    for (const graph::OpRow* row : rows) EXPECT_GE(times[row->name], kLeast) << row->name;
+  }
+}
+
 TEST_F(Graphs, OfAllRowsAgree) {
   const std::uint64_t count = number("WEFT_TEST_GRAPHS", is_cpu() ? 300 : 100), first = number("WEFT_TEST_SEED", 1);
   const std::uint64_t failures_max = number("WEFT_TEST_FAILURES", 5);
-  const std::vector<const graph::OpRow*> rows = drawn_rows(is_cpu()       ? Drawn::on_cpu
-                                                           : count < 1000 ? Drawn::on_gpu
-                                                                          : Drawn::on_gpu_of_all_shaders);
+  const bool all_shaders = std::getenv("WEFT_TEST_ALL_SHADERS");
+  const std::vector<const graph::OpRow*> rows = chosen_rows(is_cpu()      ? Drawn::on_cpu
+                                                            : all_shaders ? Drawn::on_gpu_of_all_shaders
+                                                                          : Drawn::on_gpu);
   std::map<std::string, int> drawn;
   for (const graph::OpRow* row : rows) drawn[row->name] = 0;
+  ASSERT_FALSE(rows.empty());
   std::uint64_t not_finite = 0, unstable = 0, failures = 0;
+  Progress progress(count);
   for (std::uint64_t seed = first; seed < first + count && failures < failures_max; ++seed) {
     const Recipe recipe = draw(seed, rows);
     const Verdict found = verdict(recipe);
@@ -160,6 +211,7 @@ TEST_F(Graphs, OfAllRowsAgree) {
     unstable += found.is_stable ? 0 : 1;
     if (found.is_stable && (found.is_finite || is_cpu()))
       for (const Step& step : recipe.steps) ++drawn[step.row->name];
+    progress.step(seed, failures);
     if (found.failure.empty()) continue;
     ++failures;
     const auto [least, failure] = shrunk(recipe, found.failure);

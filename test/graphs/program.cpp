@@ -391,8 +391,8 @@ class Pass {
 std::vector<const OpRow*> drawn_rows(Drawn drawn) {
   constexpr std::string_view kSlow[] = {"histogram", "conv3d", "conv_transpose3d", "lp_pool3d"};
   const auto is_slow = [&](const OpRow& row) {
-    if (drawn == Drawn::on_gpu && (row.family == "order" || row.family == "scan" || row.name == "mode")) return true;
-    return std::find(std::begin(kSlow), std::end(kSlow), row.name) != std::end(kSlow);
+    return drawn == Drawn::on_gpu && (row.family == "order" || row.family == "scan" || row.name == "mode" ||
+                                      std::find(std::begin(kSlow), std::end(kSlow), row.name) != std::end(kSlow));
   };
   std::vector<const OpRow*> rows;
   for (const OpRow* row : graph::op_rows()) {

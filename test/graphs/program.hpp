@@ -32,7 +32,7 @@ struct Recipe {
 };
 
 /// What recipes are drawn from: all rows with cases, on a GPU those with kernels there. A software adapter compiles some shaders
-/// for minutes: never those of a few rows with long unrolled loops, and sorts and scans only with `on_gpu_of_all_shaders`.
+/// for minutes: sorts, scans, and a few rows with long unrolled loops are drawn only with `on_gpu_of_all_shaders`.
 enum class Drawn { on_cpu, on_gpu, on_gpu_of_all_shaders };
 std::vector<const graph::OpRow*> drawn_rows(Drawn drawn);
 Recipe draw(std::uint64_t seed, std::span<const graph::OpRow* const> rows);

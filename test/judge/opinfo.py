@@ -1,9 +1,10 @@
 """The samples of PyTorch's own operator database: forward, gradient and second order, in every type that both have.
 
-`translated` says what each operator is in Weft's ops; `opinfo_known.py` lists what differs, and why. An entry of that list
-that no longer differs is a failure too.
+`translated` says what each operator is in Weft's ops, `opinfo_left_out.py` why an operator has no translation;
+`opinfo_known.py` lists what differs, and why. An entry of a list that is no longer needed is a failure too.
 """
 import collections
+import fnmatch
 import json
 import pathlib
 import re
@@ -19,6 +20,7 @@ import numpy as np
 import torch
 
 from opinfo_known import KNOWN
+from opinfo_left_out import LEFT_OUT
 from translated import TABLE, Program, Untranslated, Value
 
 TYPES = {"f32": torch.float32, "f64": torch.float64, "i32": torch.int32, "i64": torch.int64, "bool": torch.bool, "f16": torch.float16, "bf16": torch.bfloat16}
@@ -369,7 +371,13 @@ def whole(judge):
             judge.failures.append(f"{key} is listed in opinfo_known.py ({reason}), and nothing differs any more: remove it")
     for reason, count in sorted(tally.reasons.items()):
         print(f"  not translated, {count:>4}: {reason}")
-    print("  operators without a translation: " + " ".join(sorted(tally.uncovered)))
+    left_out = {pattern: reason for reason, patterns in LEFT_OUT.items() for pattern in patterns.split()}
+    listed = {pattern: fnmatch.filter(tally.uncovered, pattern) for pattern in left_out}
+    for pattern, names in listed.items():
+        if not names:
+            judge.failures.append(f"{pattern} is listed in opinfo_left_out.py, and nothing is left out: remove it")
+    for name in sorted(tally.uncovered - {name for names in listed.values() for name in names}):
+        judge.failures.append(f"{name} has no translation, and no reason in opinfo_left_out.py")
 
 
 SUBJECTS = [quick]

@@ -32,7 +32,7 @@ enum class GridPadding {
 /// of the outermost elements with `align_corners`, else their outer edges.
 /// Shapes    x [N, C, H, W], grid [N, P, Q, 2] -> [N, C, P, Q]; x [N, C, D, H, W], grid [N, O, P, Q, 3] -> [N, C, O, P, Q]
 /// Dtypes    floats, both the same
-/// Errors    ShapeError: a grid that does not fit; UsageError for cubic
+/// Errors    ShapeError: a grid that does not fit
 /// Gradient  to x and, except for nearest, to the grid
 [[nodiscard]] Tensor grid_sample(const Tensor& x, const Tensor& grid, Interpolation mode = Interpolation::linear,
                                  GridPadding padding = GridPadding::zeros, bool align_corners = false,

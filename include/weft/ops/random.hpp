@@ -27,6 +27,10 @@ namespace weft {
 /// A position along the last axis for each line, drawn in proportion to e^logits: multinomial of a softmax, one draw.
 /// Shapes    logits [..., n] -> [...], i32. Errors: ShapeError for a scalar and for no classes
 [[nodiscard]] Tensor categorical(const Tensor& logits, Where where = Where::current());
+/// How many events happen where they come at this rate: k with probability rate^k e^-rate / k!. NaN for a negative rate; beyond
+/// 2^20 the counts are those of a normal distribution with the same skewness.
+/// Dtypes    floats; the counts have the dtype of the rates. Gradient: none. Errors: DTypeError for integers
+[[nodiscard]] Tensor poisson(const Tensor& rate, Where where = Where::current());
 /// x where it is not negative, else x times a slope. In training each element draws a slope in [lower, upper); otherwise it is
 /// their mean. Gradient: to x, with the slope that was drawn. Errors: DTypeError; UsageError for lower > upper
 [[nodiscard]] Tensor rrelu(const Tensor& x, double lower = 0.125, double upper = 1.0 / 3, bool training = true,

@@ -4,8 +4,10 @@
 #include <fmt/ranges.h>
 
 #include "backend/cpu/cache.hpp"
+#include "backend/cpu/ctc.hpp"
 #include "backend/cpu/grouped.hpp"
 #include "backend/cpu/linear_algebra.hpp"
+#include "backend/cpu/poisson.hpp"
 #include "backend/cpu/recurrence.hpp"
 #include "backend/cpu/sample.hpp"
 #include "backend/cpu/scan.hpp"
@@ -15,10 +17,12 @@
 #include "compile/call_attributes.hpp"
 #include "graph/attention.hpp"
 #include "graph/cache.hpp"
+#include "graph/ctc.hpp"
 #include "graph/grouped.hpp"
 #include "graph/linear_algebra.hpp"
 #include "graph/order.hpp"
 #include "graph/packed.hpp"
+#include "graph/poisson.hpp"
 #include "graph/recurrence.hpp"
 #include "graph/scan.hpp"
 #include "graph/scatter.hpp"
@@ -130,6 +134,9 @@ backend::CallTable<CallEntry>& calls() {
        {&graph::grouped_outer_row(), wide_entry(run_grouped_outer)},
        {&graph::recurrence_row(), wide_entry(run_recurrence)},
        {&graph::recurrence_backward_row(), wide_entry(run_recurrence_backward)},
+       {&graph::ctc_alignment_row(), wide_entry(run_ctc_alignment)},
+       {&graph::ctc_alignment_backward_row(), wide_entry(run_ctc_alignment_backward)},
+       {&graph::poisson_quantile_row(), computed_by(run_poisson_quantile)},
        {&graph::solve_row(), computed_by(run_solve)},
        {&graph::solve_triangular_row(), computed_by(run_solve_triangular)},
        {&graph::slogdet_row(), computed_by(run_slogdet)},

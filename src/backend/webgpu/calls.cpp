@@ -3,6 +3,7 @@
 #include "backend/webgpu/wgsl/cache.hpp"
 #include "backend/webgpu/wgsl/cache_attention.hpp"
 #include "backend/webgpu/wgsl/grouped.hpp"
+#include "backend/webgpu/wgsl/poisson.hpp"
 #include "backend/webgpu/wgsl/quantised.hpp"
 #include "backend/webgpu/wgsl/sample.hpp"
 #include "backend/webgpu/wgsl/scan.hpp"
@@ -14,6 +15,7 @@
 #include "graph/grouped.hpp"
 #include "graph/order.hpp"
 #include "graph/packed.hpp"
+#include "graph/poisson.hpp"
 #include "graph/scan.hpp"
 #include "graph/scatter.hpp"
 
@@ -73,6 +75,9 @@ backend::CallTable<CallEntry>& calls() {
                  {&graph::grouped_outer_row(), {.accepts = accepts_grouped, .render = render_grouped_outer}},
                  {&graph::sort_row(), {.accepts = accepts_sort, .render = render_sort}},
                  {&graph::scatter_along_row(), {.accepts = accepts_scatter_along, .render = render_scatter_along}},
+                 {&graph::poisson_quantile_row(),
+                  {.accepts = [](const graph::Call& call) { return call.input(0).dtype() == DType::f32; },
+                   .render = render_poisson_quantile}},
                  {&graph::sample_token_row(), {.render = render_sample_token}},
                  {&graph::unpack_rows_row(),
                   {.render = [](const kernel::CallKernel& k, const Target& target, Scratch&, Rendered& rendered) {

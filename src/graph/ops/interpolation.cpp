@@ -198,6 +198,26 @@ Tensor placed(const Tensor& position, Extent extent, const GridAttributes& a) {
   return elementwise("clamp", {p}, {0.0, n - 1});
 }
 
+// An element that is read along one axis: its position [N, 1, places], and its weight (undefined: 1).
+struct Tap {
+  Tensor position, weight;
+};
+
+std::vector<Tap> taps_along(const Tensor& coordinate, Extent extent, const GridAttributes& a) {
+  const Tensor source = positions_of(coordinate, extent, a.align_corners);
+  if (a.mode == Interpolation::cubic) {  // neighbours are placed one by one
+    const Tensor low = elementwise("floor", {source});
+    const Tensors weights = cubic_weights(source - low);
+    std::vector<Tap> taps;
+    for (int k = 0; k < 4; ++k) taps.push_back({placed(low + static_cast<double>(k - 1), extent, a), weights[at(k)]});
+    return taps;
+  }
+  const Tensor p = placed(source, extent, a);
+  if (a.mode == Interpolation::nearest) return {{elementwise("round", {p}), {}}};
+  const Tensor low = elementwise("floor", {p}), fraction = p - low;
+  return {{low, 1.0 - fraction}, {low + 1.0, fraction}};
+}
+
 Tensor sampled(const Call& c) {
   const auto a = c.attributes<GridAttributes>();
   const Tensor &x = c.input(0), &grid = c.input(1);
@@ -206,33 +226,26 @@ Tensor sampled(const Call& c) {
   Extent elements = 1;
   for (int i = 0; i < axes; ++i) elements *= x.shape()[2 + i];
   const Tensor image = weft::reshape(x, {n, channels, elements}), points = weft::reshape(grid, {n, 1, places, axes});
-  Tensors low, fraction;  // [N, 1, places] along each axis
+  std::vector<std::vector<Tap>> taps;  // along each axis
+  std::size_t combinations = 1;
   for (int i = 0; i < axes; ++i) {
-    const Tensor p = placed(positions_of(weft::select(points, 3, axes - 1 - i), x.shape()[2 + i], a.align_corners),
-                            x.shape()[2 + i], a);
-    if (a.mode == Interpolation::nearest) {
-      low.push_back(elementwise("round", {p}));
-      continue;
-    }
-    low.push_back(elementwise("floor", {p}));
-    fraction.push_back(p - low.back());
+    taps.push_back(taps_along(weft::select(points, 3, axes - 1 - i), x.shape()[2 + i], a));
+    combinations *= taps.back().size();
   }
-  const int corners = a.mode == Interpolation::nearest ? 1 : 1 << axes;
   Tensor y;
-  for (int corner = 0; corner < corners; ++corner) {
+  for (std::size_t combination = 0; combination < combinations; ++combination) {
     Tensor place, weight, inside;
+    std::size_t rest = combination;
     for (int i = 0; i < axes; ++i) {
-      const bool upper = corner >> i & 1;
+      const auto& [p, part] = taps[at(i)][rest % taps[at(i)].size()];
+      rest /= taps[at(i)].size();
       const Extent extent = x.shape()[2 + i];
-      const Tensor p = upper ? low[at(i)] + 1.0 : low[at(i)];
       const Tensor within =
           elementwise("logical_and", {p >= number(0, p), p <= number(static_cast<double>(extent - 1), p)});
       inside = inside.defined() ? elementwise("logical_and", {inside, within}) : within;
       const Tensor row = held_within(weft::cast(p, DType::i32), extent);
       place = place.defined() ? place * static_cast<double>(extent) + row : row;
-      if (a.mode == Interpolation::nearest) continue;
-      const Tensor part = upper ? fraction[at(i)] : 1.0 - fraction[at(i)];
-      weight = weight.defined() ? weight * part : part;
+      if (part.defined()) weight = weight.defined() ? weight * part : part;
     }
     Tensor value = weft::take_along_axis(image, weft::expand(place, {n, channels, places}), 2);
     if (weight.defined()) value = value * weight;
@@ -261,7 +274,9 @@ const OpRow& grid_sample_row() {
       .doc =
           "x [N, C, H, W] at the places of a grid [N, P, Q, 2] with coordinates from -1 to 1; the same with three "
           "spatial axes.",
-      .torch = "F.grid_sample(x, grid, {'nearest': 'nearest', 'linear': 'bilinear'}[mode], padding, align_corners)",
+      .torch =
+          "F.grid_sample(x, grid, {'nearest': 'nearest', 'linear': 'bilinear', 'cubic': 'bicubic'}[mode], padding, "
+          "align_corners)",
       .onnx = "GridSample",
       .infer =
           [](const Call& c) {
@@ -273,8 +288,6 @@ const OpRow& grid_sample_row() {
               c.shape_error("grid is not [images, places..., spatial axes]");
             for (int i = 2; i < x.rank(); ++i)
               if (x.shape()[i] == 0) c.shape_error(fmt::format("axis {} of x is empty", i));
-            if (c.attributes<GridAttributes>().mode == Interpolation::cubic)
-              c.usage_error("reads the nearest element or neighbours linearly; cubic is for interpolate");
             Shape shape{x.dim(0), x.dim(1)};
             for (int i = 1; i + 1 < grid.rank(); ++i) shape.push_back(grid.shape()[i]);
             return std::vector<Result>{{x.dtype(), shape}};
@@ -288,10 +301,16 @@ const OpRow& grid_sample_row() {
                  {{{2, 3, 5, 6}}, {{2, 4, 3, 2}, -2.5, 2.5}},
                  {word("padding", "reflection"), {"align_corners", true}}},
                 {"nearest", {{{2, 3, 5, 6}}, {{2, 4, 3, 2}, -1.2, 1.2}}, {word("mode", "nearest")}},
+                {"cubic", {{{2, 3, 5, 6}}, {{2, 4, 3, 2}, -1.2, 1.2}}, {word("mode", "cubic")}},
+                {"cubic, border, corners kept",
+                 {{{1, 2, 5, 6}}, {{1, 4, 3, 2}, -1.2, 1.2}},
+                 {word("mode", "cubic"), word("padding", "border"), {"align_corners", true}}},
+                {"cubic, reflection",
+                 {{{1, 2, 5, 6}}, {{1, 4, 3, 2}, -2.5, 2.5}},
+                 {word("mode", "cubic"), word("padding", "reflection")}},
                 {"three axes", {{{1, 2, 3, 4, 5}}, {{1, 2, 3, 2, 3}, -1.1, 1.1}}}},
       .errors =
           {{"one coordinate", {{{2, 3, 5, 6}}, {{2, 4, 3, 1}}}, {}, "grid is not [images, places..., spatial axes]"},
-           {"cubic", {{{2, 3, 5, 6}}, {{2, 4, 3, 2}}}, {word("mode", "cubic")}, "cubic is for interpolate"},
            {"one axis of space", {{{2, 3, 5}}, {{2, 4, 1}}}, {}, "two or three spatial axes"}}};
   return row;
 }

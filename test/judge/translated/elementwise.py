@@ -109,3 +109,7 @@ def where(w, x, mask, y):
 def prelu(w, x, weight):
     need(x.rank >= 2 or weight.shape in ((), (1,)), "channels of one axis")
     return w("prelu", x, weight if weight.rank else w("reshape", weight, shape=[1]))
+
+
+for name, sign in {"isposinf": 1, "isneginf": -1}.items():
+    TABLE[name] = lambda w, x, sign=sign: w("eq", x, sign * float("inf")) if x.dtype.is_floating_point else w("isinf", x)

@@ -129,7 +129,6 @@ TABLE["nn.functional.upsample_bilinear"] = lambda w, x, size=None, scale_factor=
 
 @op("nn.functional.grid_sample")
 def grid_sample(w, x, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
-    need(mode != "bicubic", "bicubic places")
     return w("grid_sample", x, grid, mode={"nearest": "nearest", "bicubic": "cubic"}.get(mode, "linear"), padding=padding_mode, align_corners=bool(align_corners))
 
 
@@ -267,3 +266,19 @@ def cosine_similarity(w, x, y, dim=1, eps=1e-8):
 @op("nn.functional.pairwise_distance")
 def pairwise_distance(w, x, y, p=2.0, eps=1e-6, keepdim=False):
     return w("vector_norm", w("add", w("sub", x, y), eps), p=float(p), axes=[-1], keepdims=keepdim)
+
+
+@op("nn.functional.unfold")
+def unfold(w, x, kernel_size, dilation=1, padding=0, stride=1):
+    need(x.rank == 4, "an image without a batch")
+    return w("im2col", x, kernel=ints(kernel_size), dilation=ints(dilation), padding=ints(padding), stride=ints(stride))
+
+
+@op("nn.functional.embedding_bag")
+def embedding_bag(w, table, indices, offsets=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, mode="mean", sparse=False,
+                  per_sample_weights=None, include_last_offset=False, padding_idx=None):
+    need(max_norm is None and not scale_grad_by_freq and not include_last_offset and padding_idx is None, "padding, a norm, or a scale")
+    need(not isinstance(table, Value) or (table.dtype.is_floating_point and not indices.dtype.is_floating_point), "a table of integers")
+    given = [v for v in (offsets, per_sample_weights) if v is not None]
+    need(per_sample_weights is None or offsets is not None, "weights without offsets")
+    return w("embedding_bag", table, indices, *given, mode=mode)

@@ -1,0 +1,34 @@
+"""Entries of PyTorch's operator database without a translation, and why. Names are patterns of fnmatch.
+
+The whole run fails for an entry that is neither translated nor listed, and for a pattern that lists nothing.
+"""
+LEFT_OUT = {
+    "complex numbers and Fourier transforms, which Weft does not have":
+        "fft.* stft istft complex polar angle imag chalf view_as_real view_as_complex *|complex linalg.eig linalg.eigvals isreal",
+    "results are not numbers, or memory that nothing has written":
+        "broadcast_shapes equal allclose empty empty_like new_empty new_empty_strided resize_ resize_as_ to zero_",
+    "random draws, which differ between generators; test/runtime compares their distributions":
+        "uniform normal normal|* randn randn_like rand_like randint_like bernoulli multinomial nn.functional.dropout nn.functional.dropout2d "
+        "nn.functional.dropout3d nn.functional.feature_alpha_dropout|* nn.functional.rrelu nn.functional.fractional_max_pool* svd_lowrank pca_lowrank",
+    "makes a tensor from numbers alone; rows of the table compare these":
+        "arange linspace logspace eye ones zeros new_ones new_zeros new_full triu_indices tril_indices",
+    "PyTorch's own machinery": "jiterator_*",
+    "sparse tensors and segments of a tensor, which Weft does not have": "sparse.* to_sparse segment_reduce|*",
+    "the factors are not unique, or the operator works on factors in LAPACK's packed form":
+        "geqrf linalg.householder_product ormqr qr linalg.qr svd symeig lu lu_solve lu_unpack linalg.lu linalg.lu_factor "
+        "linalg.lu_factor_ex linalg.lu_solve linalg.ldl_* linalg.cholesky_ex cholesky_inverse cholesky_solve triangular_solve",
+    "singular matrices, where the result is decided by rounding":
+        "linalg.det|singular linalg.pinv|singular linalg.pinv|hermitian linalg.matrix_rank* linalg.cond linalg.lstsq*",
+    "orders of Bessel functions and polynomials, or functions that Weft does not have as ops":
+        "special.airy_ai special.*bessel_* special.*polynomial_* special.zeta special.erfcx igamma igammac mvlgamma|*",
+    "the same as a translated operator, by another name or over other extents":
+        "linalg.norm linalg.norm|* linalg.matrix_norm norm norm|* linalg.solve_ex linalg.tensorinv linalg.tensorsolve native_batch_norm "
+        "nn.functional.interpolate|area masked.cumsum masked.cumprod masked.argmax masked.argmin masked.mean masked.median masked.norm masked.var "
+        "masked.std masked.normalize masked.logaddexp broadcast_tensors sum_to_size",
+    "the sizes of the results depend on the elements; test/runtime compares these": "unique unique_consecutive histogram histogramdd histc",
+    "Weft's takes logits": "nn.functional.binary_cross_entropy",
+    "small functions of other ops, which Weft does not have under a name":
+        "block_diag combinations cartesian_prod cdist diagonal_scatter as_strided_scatter select_scatter slice_scatter gradient isin matrix_exp "
+        "linalg.vander nanmedian nanquantile nn.functional.max_unpool* nn.functional.triplet_margin_with_distance_loss nn.functional.pdist "
+        "round|decimals_* index_reduce renorm trapz trapezoid cumulative_trapezoid",
+}
