@@ -97,7 +97,7 @@ Tensors alignment_backward_parts(const Call& c) {
   const Tensor last = weft::select(reached, 0, count - 1);
   const Tensor total = log_sum({a.ended(last, 0), a.ended(last, 1)});
   const Tensor is_end = a.is_end(0) | a.is_end(1);
-  Tensor flowing = choose(is_end, gradient * elementwise("exp", {last - total}), zeros);
+  Tensor flowing = gradient * elementwise("exp", {choose(is_end, last - total, never_like(last))});
   Tensors all(static_cast<std::size_t>(count));
   for (Extent t = count; t-- > 0;) {
     const Tensor has = a.has_step(t);
