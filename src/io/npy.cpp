@@ -18,8 +18,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "files and tensors are little-endian");
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr std::size_t kMaxHeaderBytes = 10'000;  // NumPy's own limit for files that are not trusted
-constexpr std::size_t kAlignment = 64;           // of the data, as NumPy writes it
+constexpr std::size_t kNpyHeaderBytesMax = 10'000;  // NumPy's own limit for files that are not trusted
+constexpr std::size_t kAlignment = 64;              // of the data, as NumPy writes it
 
 /// How the elements of a file are stored.
 struct Stored {
@@ -103,7 +103,7 @@ std::string preamble_of(const Array& array) {
   const std::size_t prefix = kMagic.size() + 4;
   const std::size_t total = (prefix + dictionary.size() + 1 + kAlignment - 1) / kAlignment * kAlignment;
   const std::size_t length = total - prefix;
-  if (length > kMaxHeaderBytes)
+  if (length > kNpyHeaderBytesMax)
     throw UsageError(
         fmt::format("npy: a shape of rank {} does not fit the header; reshape the array first", array.shape.rank()));
   std::string text = std::string(kMagic) + std::string("\x01\x00", 2);
@@ -127,9 +127,9 @@ Array parse_npy(std::span<const std::byte> bytes, std::string_view source) {
   if (text.size() < header_at) fail("ends within the header length; it is truncated");
   std::size_t length = 0;
   for (std::size_t i = length_bytes; i-- > 0;) length = length << 8 | static_cast<unsigned char>(text[8 + i]);
-  if (length > kMaxHeaderBytes)
+  if (length > kNpyHeaderBytesMax)
     fail(fmt::format("the header length {} is over the limit of {}; save the array again with numpy.save", length,
-                     kMaxHeaderBytes));
+                     kNpyHeaderBytesMax));
   if (length > text.size() - header_at)
     fail(fmt::format("the header of {} bytes reaches past the end of the file; it is truncated", length));
   const std::string_view header_text = text.substr(header_at, length);

@@ -64,9 +64,14 @@ Tensor padded_space(const Tensor& x, const std::vector<Extent>& before, const st
   return any ? pad(x, around, PadMode::constant, value) : x;
 }
 
-Tensor convolved(const A& a, const Tensor& x, const Tensor& w, const Tensor& bias) {
+// The extents of the windows that a weight is multiplied with.
+std::vector<Extent> window_of(const A& a, const Tensor& x, const Tensor& w) {
   if (w.rank() != x.rank() || w.rank() < 3) a.shape_error("the axes of x and of the weight differ");
-  const Spatial s = spatial_of(a, x.shape(), std::vector<Extent>(w.shape().begin() + 2, w.shape().end()), false);
+  return {w.shape().begin() + 2, w.shape().end()};
+}
+
+Tensor convolved(const A& a, const Tensor& x, const Tensor& w, const Tensor& bias) {
+  const Spatial s = spatial_of(a, x.shape(), window_of(a, x, w), false);
   ConvolutionOptions options{.stride = s.stride, .dilation = s.dilation, .groups = a.integer("group", 1)};
   Tensor in = x;
   if (s.before == s.after)
@@ -96,8 +101,7 @@ void convolution(A& a) { a.give(convolved(a, a[0], a[1], a.optional(2))); }
 
 void transposed_convolution(A& a) {
   const Tensor &x = a[0], &w = a[1];
-  if (w.rank() != x.rank()) a.shape_error("the axes of x and of the weight differ");
-  const Spatial s = spatial_of(a, x.shape(), std::vector<Extent>(w.shape().begin() + 2, w.shape().end()), true);
+  const Spatial s = spatial_of(a, x.shape(), window_of(a, x, w), true);
   const Extent groups = a.integer("group", 1);
   const TransposedConvolutionOptions options{.stride = s.stride, .dilation = s.dilation, .groups = groups};
   Tensor y;

@@ -4,9 +4,11 @@
 
 #include "conformance/device_run.hpp"
 #include "graph/cache.hpp"
+#include "graph/ctc.hpp"
 #include "graph/grouped.hpp"
 #include "graph/linear_algebra.hpp"
 #include "graph/packed.hpp"
+#include "graph/poisson.hpp"
 #include "graph/recurrence.hpp"
 #include "graph/scatter.hpp"
 #include "runtime/packed_matrix.hpp"
@@ -349,6 +351,48 @@ TEST_F(Routines, GroupedProducts) {
       });
       EXPECT_EQ(kernels_.size(), 2u);
     }
+}
+
+// Labels 1 2 and 3 3 in six and four steps, none in three, and two of three labels in the fewest steps.
+TEST_F(Routines, AlignmentsOfLabels) {
+  const Extent count = 6, sequences = 4, classes = 4, places = 7;
+  const auto x = noise(count * sequences * classes, -3, -0.1), d = noise(sequences);
+  const std::vector<double> at{0, 1, 0, 2, 0, 0, 0, 0, 3, 0, 3, 0, 0, 0, 0, 2, 0, 1, 0, 0, 0, 0, 1, 0, 2, 0, 3, 0},
+      skips{0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0};
+  expect_same(
+      [&](Side& side) {
+        graph::Tensors inputs{side.arguments.make({count, sequences, classes}, x),
+                              side.arguments.make({sequences, places}, at, DType::i32),
+                              side.arguments.make({sequences, places}, skips, DType::i32),
+                              side.arguments.make({sequences}, {6, 4, 3, 3}, DType::i32),
+                              side.arguments.make({sequences}, {2, 2, 0, 3}, DType::i32)};
+        const auto results = graph::call_nodes(graph::ctc_alignment_row(), inputs, {});
+        inputs.emplace_back(results[1]);
+        inputs.push_back(side.arguments.make({sequences}, d));
+        return std::vector<Tensor>{Tensor(results[0]), maximum(Tensor(results[1]), -1e4),
+                                   Tensor(graph::call_nodes(graph::ctc_alignment_backward_row(), inputs, {})[0])};
+      },
+      1e-4, 1e-5);
+}
+
+// In the middle of an interval, where rounding cannot choose its neighbour.
+TEST_F(Routines, CountsOfThePoissonDistribution) {
+  std::vector<double> rates, units;
+  for (const double rate : {0.0, 0.01, 0.5, 1.0, 3.7, 12.0, 80.5, 1000.0}) {
+    double begin = 0;
+    for (const auto& [count, end] : reference::poisson_intervals(rate)) {
+      if (end - begin < 1e-4) break;
+      rates.push_back(static_cast<float>(rate));
+      units.push_back(static_cast<float>((begin + end) / 2));
+      begin = end;
+    }
+  }
+  for (const double bad : {-1.0, 2e6, static_cast<double>(NAN)}) rates.push_back(bad), units.push_back(0.5);
+  const Shape shape{static_cast<Extent>(rates.size())};
+  expect_same([&](Side& side) {
+    return std::vector<Tensor>{Tensor(graph::call_nodes(
+        graph::poisson_quantile_row(), {side.arguments.make(shape, rates), side.arguments.make(shape, units)}, {})[0])};
+  });
 }
 
 TEST_F(Routines, EveryOneHasAReference) {

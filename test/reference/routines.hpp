@@ -1,5 +1,5 @@
 // The meaning of routines: caches that keep rows in three types, attention over them, rows of packed weights, the draw of
-// tokens, scans, and sorting. Everything is computed from its definition, in double.
+// tokens, scans, sorting, recurrent layers, alignments of labels, and counts. Everything is computed from its definition, in double.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,10 @@
 #include "graph/packed.hpp"
 #include "graph/scan.hpp"
 #include "graph/scatter.hpp"
+#include "reference/alignment.hpp"
 #include "reference/grouped.hpp"
 #include "reference/packed.hpp"
+#include "reference/poisson.hpp"
 #include "reference/recurrence.hpp"
 #include "reference/values.hpp"
 
@@ -369,7 +371,10 @@ inline std::vector<RoutineReference> routine_references() {
           {&graph::grouped_matmul_row(), run_grouped_matmul},
           {&graph::grouped_outer_row(), run_grouped_outer},
           {&graph::recurrence_row(), run_recurrence},
-          {&graph::recurrence_backward_row(), run_recurrence_backward}};
+          {&graph::recurrence_backward_row(), run_recurrence_backward},
+          {&graph::ctc_alignment_row(), run_ctc_alignment},
+          {&graph::ctc_alignment_backward_row(), run_ctc_alignment_backward},
+          {&graph::poisson_quantile_row(), run_poisson_quantile}};
 }
 
 inline void run(const kernel::CallKernel& kernel, std::vector<Values>& buffers) {

@@ -230,7 +230,9 @@ TEST_P(Api, Works) {
   options.time_limit = std::chrono::seconds(60);
   const Ran ran = run_script(std::string(kHead) + c.text, options);
   EXPECT_EQ(ran.result.outcome, Outcome::done) << c.name << ": " << ran.result.message;
-  if (*c.printed) EXPECT_EQ(ran.printed, c.printed) << c.name;
+  if (*c.printed) {
+    EXPECT_EQ(ran.printed, c.printed) << c.name;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Scripts, Api, testing::ValuesIn(kCases),
@@ -366,7 +368,9 @@ TEST(ScriptOperations, ServeAnExchange) {
 TEST(ScriptTypes, DeclarationsHaveEveryOp) {
   const std::string text = type_declarations();
   for (const graph::OpRow* row : graph::op_rows())
-    if (!row->name.starts_with("script_")) EXPECT_NE(text.find(row->name + "("), std::string::npos) << row->name;
+    if (!row->name.starts_with("script_")) {
+      EXPECT_NE(text.find(row->name + "("), std::string::npos) << row->name;
+    }
 }
 
 }  // namespace

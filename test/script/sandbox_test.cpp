@@ -335,8 +335,9 @@ TEST_P(Attacks, EndsByName) {
   options.time_limit = std::chrono::milliseconds(attack.outcome == Outcome::time ? 150 : 30'000);
   const auto begin = std::chrono::steady_clock::now();
   const Ran ran = run_script(attack.text, options);
-  if (attack.outcome == Outcome::time)
+  if (attack.outcome == Outcome::time) {
     EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10)) << attack.name;
+  }
   if (ran.result.outcome != attack.other) {
     EXPECT_EQ(name_of(ran.result.outcome), name_of(attack.outcome)) << attack.name << ": " << ran.result.message;
   }

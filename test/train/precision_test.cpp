@@ -205,7 +205,9 @@ TEST(Recompute, GivesTheSameBitsInLessMemory) {
     }
     EXPECT_NEAR(losses[true].back(), losses[false].back(), 0.02);
     // On the CPU each product that reads narrow operands has a buffer of its own besides what the plan needs.
-    if (precision == DType::f32) EXPECT_LT(scratch[true], scratch[false] * 2 / 3);
+    if (precision == DType::f32) {
+      EXPECT_LT(scratch[true], scratch[false] * 2 / 3);
+    }
   }
 }
 

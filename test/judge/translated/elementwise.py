@@ -111,5 +111,5 @@ def prelu(w, x, weight):
     return w("prelu", x, weight if weight.rank else w("reshape", weight, shape=[1]))
 
 
-for name, sign in {"isposinf": 1, "isneginf": -1}.items():
-    TABLE[name] = lambda w, x, sign=sign: w("eq", x, sign * float("inf")) if x.dtype.is_floating_point else w("isinf", x)
+for name, side in {"isposinf": "gt", "isneginf": "lt"}.items():
+    TABLE[name] = lambda w, x, side=side: w("logical_and", w("isinf", x), w(side, x, 0))

@@ -82,7 +82,17 @@ TABLE["linalg.slogdet"] = lambda w, a: (square(a), w.many("slogdet", 2, a))[1]
 TABLE["linalg.cholesky"] = lambda w, a, upper=False: (square(a), w("transpose", w("cholesky", a), axis_a=-2, axis_b=-1) if upper else w("cholesky", a))[1]
 TABLE["cholesky"] = TABLE["linalg.cholesky"]
 TABLE["linalg.matrix_power"] = TABLE["matrix_power"] = lambda w, a, n: (square(a), w("matrix_power", a, n=n))[1]
-TABLE["linalg.eigvalsh"] = lambda w, a, UPLO="L": (square(a), w.many("eigh", 2, a)[0])[1]
+
+
+@op("linalg.eigvalsh")
+def eigvalsh(w, a, UPLO="L"):
+    """PyTorch reads one triangle, Weft both."""
+    square(a)
+    lower = a if UPLO == "L" else w("transpose", a, axis_a=-2, axis_b=-1)
+    under = w("transpose", w("tril", lower, diagonal=-1), axis_a=-2, axis_b=-1)
+    return w.many("eigh", 2, w("add", w("tril", lower), under))[0]
+
+
 TABLE["linalg.svdvals"] = lambda w, a: (square(a), w.many("svd", 3, a)[1])[1]
 TABLE["linalg.inv_ex"] = lambda w, a, check_errors=False: (square(a), [w("inverse", a), None])[1]
 TABLE["linalg.pinv"] = TABLE["pinverse"] = lambda w, a, **k: (square(a), need(not k, "tolerances"), w("pinv", a))[2]
@@ -103,5 +113,5 @@ def solve_triangular(w, a, b, upper, left=True, unitriangular=False):
 
 
 # Vectors have signs of their own in each library; the numbers are the same.
-TABLE["linalg.eigh"] = lambda w, a, UPLO="L": [TABLE["linalg.eigvalsh"](w, a), None]
+TABLE["linalg.eigh"] = lambda w, a, UPLO="L": [TABLE["linalg.eigvalsh"](w, a, UPLO), None]
 TABLE["linalg.svd"] = lambda w, a, full_matrices=True: [None, TABLE["linalg.svdvals"](w, a), None]
