@@ -76,7 +76,7 @@ Rates print_rates(const char* name, std::vector<double> up, std::vector<double> 
 
 // 64 MB there and 64 MB back.
 Rates tensors(const char* name, serve::Caller& caller) {
-  const Tensor x = zeros({16 << 20});
+  const Tensor x = rand({16 << 20});
   x.eval();
   const Value input = Value::object({{"tensor", x}});
   std::vector<double> up, down;
@@ -125,7 +125,7 @@ int main(int count, char** arguments) {
   registry->add({.space = "bench", .name = "echo"}, [](operations::Context& call) { return call.input(); });
   registry->add({.space = "bench", .name = "take"},
                 [](operations::Context& call) { return Value(call.input("tensor").tensor().numel()); });
-  const Tensor given = zeros({16 << 20});
+  const Tensor given = rand({16 << 20});
   given.eval();
   registry->add({.space = "bench", .name = "give"}, [&](operations::Context&) {
     return Value::object({{"tensor", given}});

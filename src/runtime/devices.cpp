@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -193,8 +194,11 @@ std::vector<std::byte> constant_bytes(const graph::Node& constant) {
   }
   std::vector<std::byte> element;
   append_element(element, constant.type, constant.value);
-  for (std::size_t at = 0; at < bytes.size(); at += element.size())
-    std::memcpy(bytes.data() + at, element.data(), element.size());
+  // Each copy doubles what is there.
+  std::size_t done = std::min(element.size(), bytes.size());
+  std::copy_n(element.begin(), done, bytes.begin());
+  for (; done < bytes.size(); done += std::min(done, bytes.size() - done))
+    std::memcpy(bytes.data() + done, bytes.data(), std::min(done, bytes.size() - done));
   return bytes;
 }
 

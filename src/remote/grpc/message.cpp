@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <deque>
 #include <mutex>
 #include <new>
@@ -164,7 +165,10 @@ Whole whole(const grpc::ByteBuffer& buffer) {
   if (!buffer.Dump(&slices).ok()) return {};
   const std::shared_ptr<char> memory = blocks.take(buffer.Length());
   char* out = memory.get();
-  for (const grpc::Slice& each : slices) out = std::copy(each.begin(), each.end(), out);
+  for (const grpc::Slice& each : slices) {
+    std::memcpy(out, each.begin(), each.size());
+    out += each.size();
+  }
   return {memory, {memory.get(), buffer.Length()}};
 }
 
