@@ -139,9 +139,8 @@ void define_compile(Engine& engine) {
   engine.method(prototype.get(), "explain", native<explain_compiled>, 0);
   engine.getter(prototype.get(), "kernelCount", native<kernel_count>);
   engine.getter(prototype.get(), "traceCount", native<trace_count>);
-  add_export(engine, "compile",
-             engine.checked(JS_NewCFunction(engine.context, native<compile_function>, "compile", 1)));
-  add_export(engine, "explain", engine.checked(JS_NewCFunction(engine.context, native<explain_tensor>, "explain", 1)));
+  add_function<compile_function>(engine, "compile", 1);
+  add_function<explain_tensor>(engine, "explain", 1);
 }
 
 }  // namespace weft::script

@@ -274,10 +274,8 @@ std::uint64_t next_kernel_number() {
 }
 
 void define_custom(Engine& engine) {
-  add_export(engine, "registerOp",
-             engine.checked(JS_NewCFunction(engine.context, native<register_elementwise>, "registerOp", 1)));
-  add_export(engine, "registerKernel",
-             engine.checked(JS_NewCFunction(engine.context, native<register_with_kernels>, "registerKernel", 1)));
+  add_function<register_elementwise>(engine, "registerOp", 1);
+  add_function<register_with_kernels>(engine, "registerKernel", 1);
 }
 
 }  // namespace weft::script

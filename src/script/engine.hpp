@@ -299,6 +299,11 @@ void define_prelude(Engine& engine);
 void define_symbol(Engine& engine, JSValueConst prototype, const char* symbol, JSCFunction* function);
 /// An export of the module "weft".
 void add_export(Engine& engine, const char* name, Local value);
+/// A function of `arguments` arguments as an export of the module "weft".
+template <Function function>
+void add_function(Engine& engine, const char* name, int arguments) {
+  add_export(engine, name, engine.checked(JS_NewCFunction(engine.context, native<function>, name, arguments)));
+}
 
 /// Nested arrays, a typed array or a buffer as a tensor.
 Tensor tensor_from(Engine& engine, JSValueConst data, std::optional<DType> type, std::optional<Shape> shape,

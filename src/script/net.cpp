@@ -191,8 +191,6 @@ Local fetch(Engine& engine, JSValueConst, Arguments arguments) {
 
 }  // namespace
 
-void define_net(Engine& engine) {
-  add_export(engine, "fetch", engine.checked(JS_NewCFunction(engine.context, native<fetch>, "fetch", 1)));
-}
+void define_net(Engine& engine) { add_function<fetch>(engine, "fetch", 1); }
 
 }  // namespace weft::script

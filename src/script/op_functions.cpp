@@ -286,8 +286,8 @@ void define_ops(Engine& engine) {
       }
     }
   }
-  add_export(engine, "einsum", {engine.context, JS_NewCFunction(engine.context, native<einsum_text>, "einsum", 2)});
-  add_export(engine, "dispatch", {engine.context, JS_NewCFunction(engine.context, native<dispatch>, "dispatch", 2)});
+  add_function<einsum_text>(engine, "einsum", 2);
+  add_function<dispatch>(engine, "dispatch", 2);
 }
 
 }  // namespace weft::script

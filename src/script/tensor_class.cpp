@@ -418,10 +418,10 @@ void define_tensor(Engine& engine) {
   engine.method(p, "get", native<get>, 1);
   engine.method(p, "backward", native<backward_of>, 0);
   define_symbol(engine, p, "dispose", native<dispose>);
-  add_export(engine, "tensor", {engine.context, JS_NewCFunction(engine.context, native<make_tensor>, "tensor", 1)});
-  add_export(engine, "create", {engine.context, JS_NewCFunction(engine.context, native<create>, "create", 3)});
-  add_export(engine, "read", {engine.context, JS_NewCFunction(engine.context, native<read_bytes>, "read", 1)});
-  add_export(engine, "write", {engine.context, JS_NewCFunction(engine.context, native<write_bytes>, "write", 2)});
+  add_function<make_tensor>(engine, "tensor", 1);
+  add_function<create>(engine, "create", 3);
+  add_function<read_bytes>(engine, "read", 1);
+  add_function<write_bytes>(engine, "write", 2);
 }
 
 }  // namespace weft::script

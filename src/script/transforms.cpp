@@ -233,21 +233,16 @@ Local custom_gradient_of(Engine& engine, JSValueConst, Arguments a) {
   return engine.checked(JS_NewCFunctionData(engine.context, call_with_own_gradient, 1, 0, 2, data));
 }
 
-template <Function function>
-void add_transform(Engine& engine, const char* name, int arguments) {
-  add_export(engine, name, engine.checked(JS_NewCFunction(engine.context, native<function>, name, arguments)));
-}
-
 }  // namespace
 
 void define_transforms(Engine& engine) {
-  add_transform<vjp_of>(engine, "vjp", 3);
-  add_transform<jvp_of>(engine, "jvp", 3);
-  add_transform<jacobian_of>(engine, "jacobian", 2);
-  add_transform<hessian_of>(engine, "hessian", 2);
-  add_transform<vmap_of>(engine, "vmap", 1);
-  add_transform<checkpoint_of>(engine, "checkpoint", 2);
-  add_transform<custom_gradient_of>(engine, "customGradient", 2);
+  add_function<vjp_of>(engine, "vjp", 3);
+  add_function<jvp_of>(engine, "jvp", 3);
+  add_function<jacobian_of>(engine, "jacobian", 2);
+  add_function<hessian_of>(engine, "hessian", 2);
+  add_function<vmap_of>(engine, "vmap", 1);
+  add_function<checkpoint_of>(engine, "checkpoint", 2);
+  add_function<custom_gradient_of>(engine, "customGradient", 2);
 }
 
 }  // namespace weft::script

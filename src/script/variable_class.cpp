@@ -155,11 +155,6 @@ Local collect(Engine& engine, JSValueConst, Arguments) {
   return {};
 }
 
-template <Function function>
-void add_function(Engine& engine, const char* name, int arguments) {
-  add_export(engine, name, engine.checked(JS_NewCFunction(engine.context, native<function>, name, arguments)));
-}
-
 }  // namespace
 
 void define_variable(Engine& engine) {

@@ -141,7 +141,8 @@ TEST_P(FloatParts, GradientOfTheMantissa) {
   EXPECT_EQ(slope.to_vector<float>(), (std::vector<float>{0.25f, 2, 1.0f / 2048, 1}));
 }
 
-// Shares of counts, and their mean and variance, within five deviations of what the distribution has.
+// How often each count is drawn, and the mean and variance of all, lie within five standard deviations of what the
+// distribution says.
 TEST_P(FloatParts, PoissonCountsFollowTheirRates) {
   manual_seed(11);
   constexpr Extent kDraws = 20000;

@@ -89,7 +89,7 @@ void align_backward(const kernel::CallKernel& kernel, std::span<char* const> rea
   parallel_for(c.sequences, [&](Extent n) {
     const T* last = all + c.row(c.count - 1, n);
     const T total = log_sum_of(c.ended(last, n, 0), c.ended(last, n, 1));
-    // The gradient of what has reached each place after step t, and after the step before.
+    // Gradients of the probabilities at each place: after step t, and after step t - 1.
     std::vector<T> flowing(static_cast<std::size_t>(c.places), T{0}), earlier(flowing);
     for (Extent p = 0; p < c.places; ++p)
       if (c.is_end(n, p)) flowing[static_cast<std::size_t>(p)] = gradients[n] * std::exp(last[p] - total);

@@ -71,7 +71,7 @@ void for_lines(const ScanSpace& space, Work work) {
   });
 }
 
-// ---- Sums and products: vectors of what elements are combined in -----------------------------------------------------
+// ---- Vector types in which sums and products are computed --------------------------------------------------------------
 
 struct Sum {
   template <class X>

@@ -61,7 +61,8 @@ struct Alignment {
   Tensor is_end(Extent before_last) const {
     return elementwise("eq", {place, weft::expand(labels * 2.0 - static_cast<double>(before_last), place.shape())});
   }
-  /// log-probabilities [N, 1] of alignments that have ended at that place; there is no last label if there are no labels.
+  /// The log-probability [N, 1] of all alignments that end at that place. Sequences without labels have no last label, so
+  /// theirs is log 0.
   Tensor ended(const Tensor& reached, Extent before_last) const {
     const Tensor found = weft::sum(choose(is_end(before_last), reached, zeros_like(reached)), {1}, {.keepdims = true});
     return before_last == 0 ? found : choose(labels > 0.0, found, never_like(found));
@@ -105,7 +106,7 @@ Tensors alignment_backward_parts(const Call& c) {
     if (t == 0) break;
     const Tensor before = weft::select(reached, 0, t - 1);
     const Tensor entered = weft::select(reached, 0, t) - weft::select(read, 0, t);
-    const auto from = [&](Extent by) {  // the part of what reached a place that came from `by` places before
+    const auto from = [&](Extent by) {  // the share of a place's probability that came from `by` places before it
       // Log 0 where nothing flows: what is left out must not be infinite, or its gradients are NaN.
       const Tensor flows = by == 2 ? a.may_skip & has : has;
       const Tensor share =

@@ -246,7 +246,8 @@ class McpHttp : public serve::McpTransport {
     return connection;
   }
 
-  // Sends a request; a stream that breaks after an event with an id is resumed behind it. Returns why there is no answer.
+  // Sends a request. If its stream of events breaks after an event with an id, asks for the events that follow. Returns the
+  // reason if there is no answer.
   std::optional<McpFailure> run(HttpRequest& request, std::int64_t id) {
     Events events;
     Connection connection = connect(request, id, events);
