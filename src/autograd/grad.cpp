@@ -460,17 +460,26 @@ std::vector<NodeRef> autograd::gradients_up_to(std::span<const NodeRef> ends, co
 std::vector<Tensor> grad(const Tensor& output, std::span<const Tensor> inputs, const Tensor& seed, Where where) {
   const graph::NoAutocast types_are_known;
   const NodeRef start = seed_for(output, seed, "grad", where);
+  // The output may refer to a Variable by a node from before its value was computed.
   std::unordered_set<const Node*> wanted;
+  std::vector<NodeRef> before;
   for (const Tensor& input : inputs) {
     if (!input.defined()) throw UsageError("grad: an input has no value");
     wanted.insert(input.node().get());
+    before.push_back(graph::before_it_was_computed(*input.node()));
+    if (before.back()) wanted.insert(before.back().get());
   }
   Reverse reverse(output.node(), wanted);
   reverse.run(output.node(), start);
   std::vector<Tensor> results;
-  for (const Tensor& input : inputs) {
-    const NodeRef g = reverse.of(input.node().get());
-    results.push_back(g ? Tensor(graph::cast(g, input.dtype())) : zeros_like(input));
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    Tensor sum;
+    for (const Node* node : {inputs[i].node().get(), before[i].get()})
+      if (const NodeRef g = node ? reverse.of(node) : nullptr) {
+        const Tensor part(graph::cast(g, inputs[i].dtype()));
+        sum = sum.defined() ? sum + part : part;
+      }
+    results.push_back(sum.defined() ? sum : zeros_like(inputs[i]));
   }
   return results;
 }

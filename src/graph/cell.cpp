@@ -146,6 +146,7 @@ void commit(const std::shared_ptr<Cell>& cell, const NodeRef& computed, NodeRef 
   state.released.wait(lock, [&] { return !cell->updating; });
   if (cell->pending != computed) return;
   remove_pending(state, cell);
+  value->computed_from = computed;
   cell->committed.swap(value);
   cell->assigned = false;
   lock.unlock();  // the old value is freed after it

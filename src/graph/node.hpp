@@ -148,6 +148,8 @@ class Node : public std::enable_shared_from_this<const Node>, public NodeFields 
   mutable StorageSlot storage;
   mutable std::string label;
   mutable Where where;
+  /// For the `data` of a Variable: the node that was its value until it was computed, which graphs made before refer to.
+  mutable std::weak_ptr<const Node> computed_from;
 
  private:
   friend class NodeTable;
@@ -163,6 +165,10 @@ NodeRef make_node(NodeFields fields, Where where = Where::current());
 
 /// The live node with these fields, or null.
 NodeRef find_node(const NodeFields& fields);
+
+/// For the value of a Variable, or a view of one: the live node of the same value from before it was computed, or null.
+/// Gradients are identified by nodes, so a gradient to one of them includes that to the other.
+NodeRef before_it_was_computed(const Node& node);
 
 /// What a value is made of: the parts of a composite call, else the inputs.
 const std::vector<NodeRef>& made_of(const Node& node);

@@ -103,7 +103,10 @@ Optimizer::Optimizer(ParameterList list, const CommonOptions& options, std::vect
   const Device device = variables_[0].device();
   step_ =
       Variable(tensor_from_bytes(std::vector<std::int32_t>{0}.data(), {}, DType::i32, device), "optimizer.step", false);
-  learning_rate_ = float_variable(0, "optimizer.learning_rate", device);
+  // Numbers of an optimiser of f64 parameters are f64 too: 0.1 in f32 is 0.100000001.
+  const bool wide = std::any_of(variables_.begin(), variables_.end(),
+                                [](const Variable& variable) { return variable.dtype() == DType::f64; });
+  learning_rate_ = Variable(zeros({}, wide ? DType::f64 : DType::f32, device), "optimizer.learning_rate", false);
   set_learning_rate(options.learning_rate);
   for (Group& group : groups_) {
     std::stable_partition(group.members.begin(), group.members.end(),
@@ -201,13 +204,18 @@ void Optimizer::update_if(const Tensor& finite, Group& group, const Tensor& grad
     variables[i]->assign(elementwise("where", {finite, variables[i]->value(), before[i]}));
 }
 
-double Optimizer::learning_rate() const { return static_cast<double>(learning_rate_.value().item<float>()); }
+double Optimizer::learning_rate() const {
+  const Tensor rate = learning_rate_.value();
+  return rate.dtype() == DType::f64 ? rate.item<double>() : static_cast<double>(rate.item<float>());
+}
 
 void Optimizer::set_learning_rate(double rate) {
   if (!(rate >= 0) || std::isinf(rate))
     throw UsageError(fmt::format("optimizer: learning rate {} must be a number of at least 0", rate));
-  const auto number = static_cast<float>(rate);
-  learning_rate_.assign(tensor_from_bytes(&number, {}, DType::f32, learning_rate_.device()));
+  const Device device = learning_rate_.device();
+  const auto narrow = static_cast<float>(rate);
+  learning_rate_.assign(learning_rate_.dtype() == DType::f64 ? tensor_from_bytes(&rate, {}, DType::f64, device)
+                                                             : tensor_from_bytes(&narrow, {}, DType::f32, device));
 }
 
 std::int64_t Optimizer::step_count() const { return step_.value().item<std::int32_t>(); }

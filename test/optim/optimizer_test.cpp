@@ -258,6 +258,14 @@ TEST(Optimizer, RefusesAModuleWithAMemberThatWasNotAdded) {
   EXPECT_NO_THROW(SGD(model.hidden));
 }
 
+TEST(Optimizer, OfF64HoldsItsNumbersInF64) {
+  const Variable p(ones({2}, DType::f64), "p");
+  SGD sgd(std::vector<Variable>{p}, {.learning_rate = 0.1});
+  EXPECT_EQ(sgd.learning_rate(), 0.1);
+  sgd.step(std::vector<Tensor>{ones({2}, DType::f64)});
+  EXPECT_EQ(p.value().to_vector<double>(), std::vector<double>(2, 0.9));
+}
+
 TEST(Optimizer, OfAPartAndThenOfAll) {
   const auto run = [](bool part_first) {
     Variable a(tensor({1.0f, -2.0f}), "a"), b(tensor({3.0f}), "b");

@@ -36,5 +36,46 @@ TEST(GradientIdentity, TellsEqualVariablesApart) {
   EXPECT_EQ(gradients[1].to_vector<float>(), std::vector<float>(2, 3));
 }
 
+// As in `print(loss.item()); loss.backward()`: computing the loss also computes the Variables that it was made of.
+TEST(GradientIdentity, OfAVariableThatWasComputedAfterItWasRead) {
+  Variable w(tensor({1.0f, 2.0f}), "w");
+  for (int step = 0; step < 3; ++step) {
+    const std::vector<float> value = w.value().to_vector<float>();
+    if (step > 0) w.assign(w.value() * 2.0);  // pending when the loss reads it
+    w.clear_grad();
+    const float factor = step > 0 ? 2 : 1;
+    const Tensor loss = sum(square(w.value()));
+    EXPECT_EQ(loss.item<float>(), factor * factor * (value[0] * value[0] + value[1] * value[1]));
+    backward(loss);
+    ASSERT_TRUE(w.grad().defined());
+    EXPECT_EQ(w.grad().to_vector<float>(), (std::vector<float>{2 * factor * value[0], 2 * factor * value[1]}));
+    EXPECT_EQ(grad(loss, w).to_vector<float>(), w.grad().to_vector<float>());
+  }
+  // Read on both sides of the computation, and to second order.
+  Variable x(full({}, 3.0), "x");
+  const Tensor cube = x.value() * x.value() * x.value();
+  const Tensor slope = grad(cube, x);
+  EXPECT_EQ(slope.item<float>(), 27);
+  EXPECT_EQ(grad(cube + x.value(), x).item<float>(), 28);
+  EXPECT_EQ(grad(slope, x).item<float>(), 18);
+}
+
+// Variables of an optimiser are slices of one.
+TEST(GradientIdentity, OfSlicesThatWereComputedAfterTheyWereRead) {
+  Variable a(tensor({1.0f, 2.0f}), "a"), b(tensor({3.0f}), "b");
+  const std::vector<Variable> both{a, b};
+  const Variable whole = flatten_together(both, "whole");
+  for (int step = 0; step < 3; ++step) {
+    const Tensor loss = sum(square(reshape(a.value(), {2, 1}))) + 5.0 * sum(b.value());
+    const float before = loss.item<float>();
+    EXPECT_GT(before, 0);
+    const std::vector<Tensor> gradients = grad(loss, both);
+    EXPECT_EQ(gradients[1].to_vector<float>(), std::vector<float>{5});
+    a.assign(a.value() - 0.25 * gradients[0]);
+    EXPECT_EQ((a.value() * 2.0f).to_vector<float>(), (std::vector<float>{1.0f / (1 << step), 2.0f / (1 << step)}));
+    a.assign(a.value() * 1.0);
+  }
+}
+
 }  // namespace
 }  // namespace weft
