@@ -14,8 +14,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* In C++ an enumeration may only hold its own values unless its type is given. What callers pass may be any number, which is refused. */
 #ifdef __cplusplus
+#define WEFT_ENUM_TYPE : unsigned int
 extern "C" {
+#else
+#define WEFT_ENUM_TYPE
 #endif
 
 /* ---- Version and errors --------------------------------------------------------------------------------------------- */
@@ -27,7 +31,7 @@ uint32_t weft_abi_version(void);
 /* "0.1.0". */
 const char* weft_version(void);
 
-typedef enum weft_status {
+typedef enum weft_status WEFT_ENUM_TYPE {
   WEFT_OK = 0,
   WEFT_SHAPE_ERROR = 1,    /* shapes that do not fit an op */
   WEFT_DTYPE_ERROR = 2,    /* a dtype that an op or a device does not take */
@@ -112,7 +116,7 @@ weft_status weft_tensor_to_dlpack(weft_tensor tensor, bool versioned, void** man
 
 /* ---- Ops ------------------------------------------------------------------------------------------------------------ */
 
-typedef enum weft_attribute_type {
+typedef enum weft_attribute_type WEFT_ENUM_TYPE {
   WEFT_INTEGER = 0,
   WEFT_NUMBER = 1,
   WEFT_BOOLEAN = 2,

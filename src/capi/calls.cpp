@@ -1,5 +1,6 @@
 // Ops by name, compiled functions and files of the C interface.
 #include <algorithm>
+#include <cstring>
 
 #include "base/quote.hpp"
 #include "capi/guard.hpp"
@@ -17,7 +18,12 @@ graph::AttributeValue value_of(const weft_attribute& given) {
   switch (given.type) {
     case WEFT_INTEGER: return Extent{given.integer};
     case WEFT_NUMBER: return given.number;
-    case WEFT_BOOLEAN: return given.boolean;
+    case WEFT_BOOLEAN: {
+      // Read as a byte: languages that write the struct themselves may store other values than 0 and 1.
+      unsigned char byte = 0;
+      std::memcpy(&byte, &given.boolean, 1);
+      return byte != 0;
+    }
     case WEFT_INTEGERS: {
       const std::span list = list_of(given.integers, given.count, "the integers of an attribute");
       return std::vector<Extent>(list.begin(), list.end());

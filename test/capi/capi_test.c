@@ -197,6 +197,14 @@ static void test_attributes(void) {
   CHECK(sorted[0] == 5 && sorted[5] == 3);
   OK(weft_tensor_release(results[0]));
   OK(weft_tensor_release(results[1]));
+  /* A language that writes the struct itself may store another byte for true. */
+  weft_attribute odd[1] = {sort[0]};
+  memset(&odd[0].boolean, 2, 1);
+  OK(weft_call("sort", &x, 1, odd, 1, results, 2, &count));
+  OK(weft_tensor_read(results[0], sorted, sizeof sorted));
+  CHECK(sorted[0] == 5 && sorted[5] == 3);
+  OK(weft_tensor_release(results[0]));
+  OK(weft_tensor_release(results[1]));
   const uint64_t before = weft_live_handles();
   FAILS(weft_call("sort", &x, 1, NULL, 0, results, 1, &count), WEFT_USAGE_ERROR, "2 results");
   CHECK(weft_live_handles() == before);
@@ -339,6 +347,11 @@ static weft_status refuses(void* context, const weft_tensor* arguments, size_t c
   weft_set_error_message("not today");
   return WEFT_CALLBACK_ERROR;
 }
+static weft_status invents(void* context, const weft_tensor* arguments, size_t count, weft_tensor* results, size_t results_max,
+                           size_t* results_count) {
+  (void)refuses(context, arguments, count, results, results_max, results_count);
+  return (weft_status)42; /* no status */
+}
 static weft_status lies(void* context, const weft_tensor* arguments, size_t count, weft_tensor* results, size_t results_max,
                         size_t* results_count) {
   (void)context, (void)arguments, (void)count;
@@ -374,6 +387,9 @@ static void test_compiled(void) {
   size_t count = 0;
   OK(weft_compile(refuses, NULL, &f));
   FAILS(weft_function_call(f, &x, 1, &y, 1, &count), WEFT_CALLBACK_ERROR, "not today");
+  OK(weft_function_release(f));
+  OK(weft_compile(invents, NULL, &f));
+  FAILS(weft_function_call(f, &x, 1, &y, 1, &count), WEFT_CALLBACK_ERROR, "unknown: not today");
   OK(weft_function_release(f));
   OK(weft_compile(lies, NULL, &f));
   FAILS(weft_function_call(f, &x, 1, &y, 1, &count), WEFT_BAD_HANDLE, "living");
