@@ -1,5 +1,6 @@
 // What comes from other programs: OpenAPI descriptions, frames, messages of MCP to our server and from other servers. Damaged ones are
 // taken or refused by name, in time and within little memory, and nothing crashes.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -60,6 +61,27 @@ void for_each_damage(const std::string& good, const Visit& visit) {
   }
 }
 
+// Reads every text with damage. Errors for users are refusals, of which there must be many, as there must be texts that pass.
+template <class Read>
+void expect_taken_or_refused(const std::vector<std::string>& good, const Read& read) {
+  int taken = 0, refused = 0;
+  for (const std::string& each : good)
+    for_each_damage(each, [&](const std::string& text, const std::string& what) {
+      SCOPED_TRACE(what);
+      try {
+        read(text);
+        ++taken;
+      } catch (const InternalError& error) {
+        ADD_FAILURE() << error.what();
+      } catch (const Error&) {
+        ++refused;
+      }
+    });
+  EXPECT_GT(taken, 100);
+  EXPECT_GT(refused, 100);
+  fmt::print("{} inputs were taken, {} refused\n", taken, refused);
+}
+
 TEST(HostileOpenApi, DamagedDescriptionsAreTakenOrRefused) {
   const std::string good =
       R"({"openapi": "3.1.0", "info": {"title": "Pets & more", "version": "1"}, "servers": [{"url": "/api"}],
@@ -70,29 +92,18 @@ TEST(HostileOpenApi, DamagedDescriptionsAreTakenOrRefused) {
       "/x": {"post": {"operationId": "a.b", "responses": {"default": {"description": ""}}}}},
     "components": {"parameters": {"Name": {"name": "name", "in": "path", "required": true, "schema": {"type": "string"}}},
       "schemas": {"Pet": {"type": "object", "properties": {"age": {"type": "integer"}, "friends": {"items": {"$ref": "#/components/schemas/Pet"}}}}}}})";
-  int taken = 0, refused = 0;
-  for_each_damage(good, [&](const std::string& text, const std::string& what) {
-    SCOPED_TRACE(what);
-    try {
-      op::Registry registry;
-      for (const HttpOperation& each : read_openapi(Value::parse(text), {.base = "http://127.0.0.1/"})) {
-        try {
-          (void)each.url(Value::parse(R"({"name": "Rex/..", "tag": ["a", "b"], "body": {}})"));
-        } catch (const op::OperationError& error) {
-          EXPECT_EQ(error.code(), op::kValidationError);
-        }
-        if (!registry.find(each.specification.id(), true))
-          registry.add(each.specification, [](op::Context&) { return Value(); });
+  expect_taken_or_refused({good}, [](const std::string& text) {
+    op::Registry registry;
+    for (const HttpOperation& each : read_openapi(Value::parse(text), {.base = "http://127.0.0.1/"})) {
+      try {
+        (void)each.url(Value::parse(R"({"name": "Rex/..", "tag": ["a", "b"], "body": {}})"));
+      } catch (const op::OperationError& error) {
+        EXPECT_EQ(error.code(), op::kValidationError);
       }
-      ++taken;
-    } catch (const InternalError& error) {
-      ADD_FAILURE() << error.what();
-    } catch (const Error&) {
-      ++refused;
+      if (!registry.find(each.specification.id(), true))
+        registry.add(each.specification, [](op::Context&) { return Value(); });
     }
   });
-  EXPECT_GT(taken, 100);
-  EXPECT_GT(refused, 100);
 }
 
 struct HostileService : testing::Test {
@@ -108,21 +119,17 @@ TEST_F(HostileService, DamagedFramesAreTakenOrRefused) {
   const Value value = Value::object({{"x", Value::array({x, 3})}, {"n", n}, {"text", "four"}});
   const std::string frame = op::Frame(value, op::WireTensors::data, catalogue.handles(), "me").to_string();
   const std::string json = op::to_wire(value, op::WireTensors::data, catalogue.handles(), "me").to_json();
-  int taken = 0, refused = 0;
-  for (const std::string& good : {frame, json})
-    for_each_damage(good, [&](const std::string& bytes, const std::string& what) {
-      SCOPED_TRACE(what);
-      try {
-        const Value read = op::from_frame(bytes, catalogue.handles(), "me");
-        (void)op::Frame(read, op::WireTensors::data, catalogue.handles(), "me").to_string();
-        ++taken;
-      } catch (const op::OperationError& error) {
-        EXPECT_EQ(error.code(), op::kValidationError) << error.what();
-        ++refused;
-      }
-    });
-  EXPECT_GT(taken, 100);
-  EXPECT_GT(refused, 100);
+  expect_taken_or_refused({frame, json}, [&](const std::string& bytes) {
+    try {
+      const Value read = op::from_frame(bytes, catalogue.handles(), "me");
+      (void)op::Frame(read, op::WireTensors::data, catalogue.handles(), "me").to_string();
+    } catch (const op::OperationError& error) {
+      EXPECT_EQ(error.code(), op::kValidationError) << error.what();
+      throw;
+    } catch (const Error& error) {
+      ADD_FAILURE() << "an error without a code: " << error.what();
+    }
+  });
 }
 
 TEST_F(HostileService, DamagedMessagesOfMcpAreAnswered) {
@@ -174,27 +181,16 @@ class DamagedServer : public McpTransport {
 };
 
 TEST_F(HostileService, DamagedAnswersOfMcpServersAreErrors) {
-  int taken = 0, refused = 0;
   for (std::size_t place = 0; place < 3; ++place)
-    for_each_damage(DamagedServer::good(place), [&](const std::string& text, const std::string& what) {
-      SCOPED_TRACE(what);
-      try {
-        const auto client = std::make_shared<McpClient>(
-            std::make_unique<DamagedServer>(place, text),
-            McpClientOptions{.patience = std::chrono::milliseconds(200), .pause = std::chrono::milliseconds(1)});
-        op::Registry imported;
-        from_call(imported, client);
-        for (const op::Specification& each : client->operations())
-          client->call(each.id(), Value::parse(R"({"x": 1})"), {});
-        ++taken;
-      } catch (const InternalError& error) {
-        ADD_FAILURE() << error.what();
-      } catch (const Error&) {
-        ++refused;
-      }
+    expect_taken_or_refused({DamagedServer::good(place)}, [&](const std::string& text) {
+      const auto client = std::make_shared<McpClient>(
+          std::make_unique<DamagedServer>(place, text),
+          McpClientOptions{.patience = std::chrono::milliseconds(200), .pause = std::chrono::milliseconds(1)});
+      op::Registry imported;
+      from_call(imported, client);
+      for (const op::Specification& each : client->operations())
+        client->call(each.id(), Value::parse(R"({"x": 1})"), {});
     });
-  EXPECT_GT(taken, 100);
-  EXPECT_GT(refused, 100);
 }
 
 }  // namespace

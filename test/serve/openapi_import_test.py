@@ -1,19 +1,16 @@
 #!/usr/bin/python3
 """Operations from OpenAPI descriptions: openapi_import_test.py WEFT. A small service of Python, our own server, and hostile descriptions."""
 import copy
-import http.server
 import json
 import pathlib
 import re
 import subprocess
-import sys
 import tempfile
-import threading
 import unittest
 import urllib.parse
 
-WEFT = pathlib.Path(sys.argv.pop(1)).resolve()
-TOKEN = "a-token-of-this-test"
+from import_service import TOKEN, WEFT, Handler, ImportTest, weft
+
 DESCRIPTION = {
     "openapi": "3.1.0", "info": {"title": "Pets", "version": "1"}, "servers": [{"url": "/api"}],
     "paths": {
@@ -35,17 +32,7 @@ DESCRIPTION = {
                                "Unused": {"type": "string"}}}}
 
 
-class Service(http.server.BaseHTTPRequestHandler):
-    seen = []
-
-    def answer(self, status, body, kind="application/json"):
-        data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
+class Service(Handler):
     def do_GET(self):
         url = urllib.parse.urlsplit(self.path)
         if url.path == "/openapi.json":
@@ -60,28 +47,16 @@ class Service(http.server.BaseHTTPRequestHandler):
                           "token": self.headers["Authorization"]})
 
     def do_PUT(self):
-        self.answer(200, {"path": self.path, "put": json.loads(self.rfile.read(int(self.headers["Content-Length"])))})
-
-    def log_message(self, *_):
-        pass
+        self.answer(200, {"path": self.path, "put": self.body()})
 
 
-def weft(*arguments):
-    return subprocess.run([WEFT, "operations", *arguments], capture_output=True, text=True, timeout=60)
+class Import(ImportTest):
+    handler = Service
 
-
-class Import(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.service = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Service)
-        threading.Thread(target=cls.service.serve_forever, daemon=True).start()
-        cls.host = f"127.0.0.1:{cls.service.server_port}"
+        super().setUpClass()
         cls.place = f"openapi+http://{cls.host}/openapi.json"
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.service.shutdown()
-        cls.service.server_close()
 
     def call(self, name, value, *more):
         return weft("call", name, "--from", self.place, "--input", json.dumps(value), *more)
