@@ -23,8 +23,9 @@ set(made ${PROJECT_BINARY_DIR}/generated)
 add_custom_command(OUTPUT ${made}/operations.pb.cc ${made}/operations.pb.h DEPENDS ${proto}/operations.proto
                    COMMAND ${Protobuf_PROTOC_EXECUTABLE} --cpp_out=${made} -I${proto} ${proto}/operations.proto)
 target_sources(weft_remote PRIVATE ${made}/operations.pb.cc)
-set_source_files_properties(${made}/operations.pb.cc ${proto}/server.cpp ${proto}/client.cpp ${PROJECT_SOURCE_DIR}/src/remote/http/server.cpp
-                            ${PROJECT_SOURCE_DIR}/src/remote/http/client.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+set(http ${PROJECT_SOURCE_DIR}/src/remote/http)
+set_source_files_properties(${made}/operations.pb.cc ${proto}/server.cpp ${proto}/client.cpp ${http}/server.cpp ${http}/connection.cpp
+                            ${http}/client.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 target_compile_options(weft_remote PRIVATE $<$<CONFIG:Release>:-O1>)  # it waits for others, and its headers are large
 target_include_directories(weft_remote SYSTEM PRIVATE ${WEFT_NATS_INCLUDE} ${WEFT_BEAST_INCLUDE})
 target_compile_definitions(weft_remote PRIVATE WEFT_VERSION="${PROJECT_VERSION}")

@@ -4,6 +4,7 @@
 #include <set>
 #include <sstream>
 
+#include "remote/nats/protocol.hpp"
 #include "remote/nats_service.hpp"
 
 namespace weft::remote::nats_test {
@@ -120,6 +121,53 @@ TEST_F(Nats, DeadlinesAbortsAndCallersThatLeaveStopTheHandler) {
 TEST(NatsCallerProcess, DISABLED_Calls) {
   for (const std::string& each : testing::internal::GetArgvs())
     if (each.starts_with("--url=")) NatsClient({.nats = {.url = each.substr(6)}, .token = kToken}).call("test.wait", 1);
+}
+
+// A worker publishes to a session now and then, so it must not be led to publish where others listen.
+TEST_F(Nats, SessionsOfOtherSubjectsAreRefused) {
+  const Worker worker(url_, folder_);
+  NatsConnection connection({.url = url_}, "hostile");
+  std::mutex mutex;
+  std::vector<std::string> answers;
+  const std::string inbox = NatsConnection::inbox();
+  connection.subscribe(inbox, "", [&](const NatsMessage& message) {
+    const std::lock_guard lock(mutex);
+    answers.emplace_back(message.data());
+  });
+  const std::string good[] = {NatsConnection::inbox() + ".session", "mine", "weftling.session"};
+  const std::string bad[] = {"weft.control",
+                             "weft.call.test.note",
+                             "weft.",
+                             "$SRV.PING",
+                             "$JS.API.STREAM.DELETE.x",
+                             "a.*",
+                             "_INBOX.>",
+                             ">",
+                             ".a",
+                             "a.",
+                             "a..b",
+                             "a b",
+                             "a\tb",
+                             "\x7f",
+                             std::string(201, 'x')};
+  const auto code = [&](const std::string& session) {
+    connection.publish("weft.call.test.double", inbox,
+                       {{wire::kAuthorization, std::string("Bearer ") + kToken}, {wire::kSession, session}}, "4");
+    EXPECT_TRUE(soon([&] {
+      const std::lock_guard lock(mutex);
+      return !answers.empty();
+    }));
+    const std::lock_guard lock(mutex);
+    const Value answer = Value::parse(answers.at(0));
+    answers.clear();
+    const Value* error = answer.find("error");
+    return error ? (*error)["code"].string() : "";
+  };
+  for (const std::string& each : good) EXPECT_EQ(code(each), "") << each;
+  for (const std::string& each : bad) EXPECT_EQ(code(each), "VALIDATION_ERROR") << each;
+  // Those who keep to the rules are told that the worker lives: this call takes as long as a client bears silence.
+  EXPECT_EQ(client()->call("test.work", Value::parse(R"({"number": 1, "how": "sleep"})")).data, Value(1));
+  EXPECT_EQ(text_of(folder_ / "notes"), "1\n");
 }
 
 TEST_F(Nats, ASlowSubscriberMakesTheHandlerWaitAndOneThatLeavesEndsIt) {

@@ -400,6 +400,21 @@ class Server(unittest.TestCase):
         else:
             self.fail("the places of clients that have left are not free again")
 
+    def test_the_kernel_asks_whether_silent_clients_live(self):
+        timer = None
+        with socket.create_connection(("127.0.0.1", self.port), timeout=10) as client:
+            client.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            self.assertIn(b"200 OK", client.recv(4096))
+            ends = f":{self.port:04X}", f":{client.getsockname()[1]:04X}"
+            for _ in range(100):
+                for fields in map(str.split, pathlib.Path("/proc/net/tcp").read_text().splitlines()):
+                    if fields[1].endswith(ends[0]) and fields[2].endswith(ends[1]):
+                        timer = fields[5][:2]
+                if timer == "02":  # of keep-alive
+                    break
+                time.sleep(0.02)
+        self.assertEqual(timer, "02")
+
     def test_many_clients_at_once(self):
         results = []
 

@@ -235,6 +235,13 @@ class OperationsService : public grpc::Service {
     const auto form = fields.keep_tensors ? op::WireTensors::handles : op::WireTensors::data;
     const op::Holder holder(identity.id, call.session);
     const auto watched = cancellations_.add(context, call.request_id);
+    const auto end = [&] {
+      cancellations_.remove(watched);
+      if (call.session.empty()) return;
+      // What an answer has kept is freed here if its client left meanwhile: Hold has ended.
+      const std::lock_guard lock(mutex_);
+      if (!sessions_.contains(call.session)) service_.handles.free_session(call.session);
+    };
     try {
       service_.exchange.run(operation, std::move(input), call, [&](const op::Envelope& envelope) {
         op::TensorSection section;
@@ -242,10 +249,10 @@ class OperationsService : public grpc::Service {
         return take(answer_message(json, section));
       });
     } catch (...) {
-      cancellations_.remove(watched);
+      end();
       throw;
     }
-    cancellations_.remove(watched);
+    end();
   }
 
   Status call(ServerContext* context, const ByteBuffer* request, ByteBuffer* reply) {

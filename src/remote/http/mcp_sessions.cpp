@@ -57,12 +57,14 @@ std::string McpSessions::open(const operations::Identity& identity) {
 std::shared_ptr<McpReplies> McpSessions::take(const std::string& name, const operations::Identity& identity,
                                               const std::string& message) {
   std::shared_ptr<serve::McpSession> session;
+  std::shared_ptr<const bool> present;
   {
     const std::lock_guard lock(mutex_);
     const auto found = entries_.find(name);
     if (found == entries_.end() || found->second.owner != identity.id) return nullptr;
     found->second.used = std::chrono::steady_clock::now();
     session = found->second.session;
+    present = found->second.present;
   }
   const auto replies = std::make_shared<McpReplies>();
   // The replies end when nobody is left who could send one: a cancelled call has no answer.
@@ -71,7 +73,8 @@ std::shared_ptr<McpReplies> McpSessions::take(const std::string& name, const ope
     ending->add(text);
     return true;
   });
-  return replies;
+  // Only the caller's pointer holds `present`; those of calls under way do not.
+  return {replies.get(), [replies, present](McpReplies*) {}};
 }
 
 bool McpSessions::close(const std::string& name, const operations::Identity& identity) {
@@ -90,7 +93,8 @@ void McpSessions::close_unused_for(std::chrono::seconds age) {
   const auto oldest = std::chrono::steady_clock::now() - age;
   for (auto entry = entries_.begin(); entry != entries_.end();) {
     const auto at = entry++;
-    if (at->second.used >= oldest || at->second.session->is_busy()) continue;
+    if (at->second.present.use_count() > 1) at->second.used = std::chrono::steady_clock::now();
+    if (at->second.used >= oldest) continue;
     closed.push_back(std::move(at->second.session));
     entries_.erase(at);
   }

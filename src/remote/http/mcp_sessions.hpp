@@ -40,11 +40,12 @@ class McpSessions {
 
   /// A new session of this identity, by its name. Errors: OperationError OVERLOADED.
   std::string open(const operations::Identity& identity);
-  /// Gives a message to a session. Null if there is no such session of this identity.
+  /// Gives a message to a session. Null if there is no such session of this identity. The session is in use until what is returned
+  /// is destroyed.
   std::shared_ptr<McpReplies> take(const std::string& name, const operations::Identity& identity,
                                    const std::string& message);
   bool close(const std::string& name, const operations::Identity& identity);
-  /// Ends sessions that were not used for this time.
+  /// Ends sessions that were not used for this time: calls under way are no use if nobody waits for their answers.
   void close_unused_for(std::chrono::seconds age);
   void close_all();
 
@@ -53,6 +54,7 @@ class McpSessions {
     std::shared_ptr<serve::McpSession> session;
     std::string owner;
     std::chrono::steady_clock::time_point used;
+    std::shared_ptr<const bool> present = std::make_shared<const bool>(true);  // shared with all who wait for replies
   };
   const serve::Service service_;
   const std::string version_;

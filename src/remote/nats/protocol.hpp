@@ -13,6 +13,9 @@
 // (records.hpp).
 #pragma once
 
+#include <optional>
+#include <string_view>
+
 namespace weft::remote::wire {
 
 // Headers of requests.
@@ -36,5 +39,11 @@ inline constexpr const char* kServiceErrorCode = "Nats-Service-Error-Code";
 // Headers of control.
 inline constexpr const char* kControl = "Weft-Control";  // grant, credit, abort
 inline constexpr const char* kCall = "Weft-Call";        // the inbox of the call
+
+/// The number that is the whole of a header, if it is one.
+std::optional<double> number_of(std::string_view text);
+/// Whether a worker may publish to this subject to learn whether a caller lives: at most 200 bytes, no pattern, and neither a subject of
+/// workers with this prefix nor of the server.
+bool is_session(std::string_view subject, std::string_view prefix);
 
 }  // namespace weft::remote::wire

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <atomic>
-#include <charconv>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -31,13 +30,6 @@ constexpr std::size_t kHeadersBytes = 16 << 10;  // of a message, left free besi
 constexpr std::size_t kErrorBytes = 1000;        // of an error's message in a header
 constexpr std::size_t kRequestIdBytes = 200;
 constexpr auto kRecordPause = 100ms;  // between two looks at the record of a running call
-
-std::optional<double> number_of(std::string_view text) {
-  double number = 0;
-  const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (read.ec != std::errc() || read.ptr != text.data() + text.size()) return std::nullopt;
-  return number;
-}
 
 }  // namespace
 
@@ -128,8 +120,7 @@ struct NatsWorker::State {
     const auto call = std::make_shared<RemoteCall>(std::move(message));
     call->operation = std::move(operation);
     call->follows = !call->message.header(wire::kFollow).empty();
-    call->session = call->message.header(wire::kSession);
-    if (const auto credit = number_of(call->message.header(wire::kCredit)); credit && *credit >= 1)
+    if (const auto credit = wire::number_of(call->message.header(wire::kCredit)); credit && *credit >= 1)
       call->credit = static_cast<std::uint64_t>(*credit);
     const auto specification = service.exchange.registry().find(call->operation);
     call->streams = specification && specification->kind == op::Kind::subscription;
@@ -153,6 +144,13 @@ struct NatsWorker::State {
     const std::lock_guard lock(mutex);
     calls.erase(call.reply);
     numbered.erase(call.number);
+  }
+
+  // What an answer has kept is freed here if its caller left meanwhile.
+  void free_what_was_kept(const RemoteCall& call) {
+    if (call.session.empty()) return;
+    const std::lock_guard lock(mutex);
+    if (!known_sessions.contains(call.session)) service.handles.free_session(call.session);
   }
 
   const op::Identity* identity_of(std::string_view header) const {
@@ -183,16 +181,27 @@ struct NatsWorker::State {
       }
     }
     forget(*call);
-    statistics.add(call->operation, outcome != "ok", std::chrono::steady_clock::now() - begun, outcome);
-    if (options.log) options.log(fmt::format("{} {} {}", call->operation, outcome, identity ? identity->id : "-"));
+    free_what_was_kept(*call);
+    // Anybody may send to a subject of this worker, so a name that is no operation is neither counted nor written as it is.
+    const bool is_known = service.exchange.registry().find(call->operation, true) != nullptr;
+    if (is_known) statistics.add(call->operation, outcome != "ok", std::chrono::steady_clock::now() - begun, outcome);
+    if (options.log)
+      options.log(fmt::format("{} {} {}", is_known ? call->operation : quote(call->operation, 80), outcome,
+                              identity ? identity->id : "-"));
   }
 
   void run(const CallRef& call, const op::Identity& identity) {
     const NatsMessage& message = call->message;
     const auto specification = service.exchange.registry().find(call->operation);
+    const std::string_view session = message.header(wire::kSession);
+    if (!session.empty() && !wire::is_session(session, options.nats.prefix))
+      throw op::OperationError(
+          op::kValidationError,
+          fmt::format("Weft-Session is not a subject of the caller's own, such as an inbox: {}", quote(session, 80)));
+    call->session = session;
     op::CallOptions call_options{.identity = identity, .request_id = call->request, .session = call->session};
     if (const std::string_view text = message.header(wire::kTimeout); !text.empty()) {
-      const auto seconds = number_of(text);
+      const auto seconds = wire::number_of(text);
       if (!seconds || !(*seconds > 0) || *seconds > 1e6)
         throw op::OperationError(op::kValidationError, "Weft-Timeout is not a number of seconds");
       call_options.deadline = op::Clock::now() + std::chrono::milliseconds(static_cast<std::int64_t>(*seconds * 1000));
@@ -404,7 +413,7 @@ struct NatsWorker::State {
       const std::lock_guard lock(call->mutex);
       if (what == "grant" && message.header(wire::kWorker) == id) call->granted = true;
       if (what == "credit" && call->credit)
-        if (const auto more = number_of(message.header(wire::kCredit)); more && *more > 0 && *more <= 1e6)
+        if (const auto more = wire::number_of(message.header(wire::kCredit)); more && *more > 0 && *more <= 1e6)
           *call->credit += static_cast<std::uint64_t>(*more);
     }
     call->changed.notify_all();
@@ -414,7 +423,7 @@ struct NatsWorker::State {
   void nobody_listens(const NatsMessage& message) {
     if (!message.is_no_responders()) return;
     const std::string_view subject = message.subject();
-    const auto number = number_of(subject.substr(subject.rfind('.') + 1));
+    const auto number = wire::number_of(subject.substr(subject.rfind('.') + 1));
     if (!number) return;
     CallRef call;
     std::string session;
@@ -443,13 +452,19 @@ struct NatsWorker::State {
         if (call->follows || call->streams) all.push_back(call);
       const auto asked = sessions;
       lock.unlock();
-      try {
-        for (const CallRef& call : all) send(*call, "alive", {}, {});
-        for (const auto& [number, session] : asked)
+      // Each by itself: a caller whose subject cannot be sent to costs no other its sign of life.
+      const auto tell = [](const auto& function) {
+        try {
+          function();
+        } catch (const Error&) {  // also while the connection is being made again
+        }
+      };
+      for (const CallRef& call : all) tell([&] { send(*call, "alive", {}, {}); });
+      for (const auto& [number, session] : asked)
+        tell([&] {
           connection.publish(session, fmt::format("{}.{}", watch, number),
                              {{wire::kEvent, "alive"}, {wire::kWorker, id}}, {});
-      } catch (const Error&) {  // while the connection is being made again
-      }
+        });
       if (std::chrono::steady_clock::now() - swept > 30s) {
         swept = std::chrono::steady_clock::now();
         service.handles.free_unused_for(options.handle_time);
