@@ -117,6 +117,11 @@ std::vector<Tensor> autocast_inputs(const ops::ElementwiseRow& row, std::span<co
   return cast;
 }
 
+void check_given(const Tensor& x, std::string_view op, std::string_view name, Where where) {
+  if (!x.defined())
+    throw UsageError(describe(op, fmt::format("{} was used before it was given a value", name), {}, where));
+}
+
 // The text that only messages need is built only for an error.
 Tensor apply(const ops::ElementwiseRow& row, std::span<const Tensor> given, std::span<const double> attributes,
              Where where) {
@@ -125,8 +130,9 @@ Tensor apply(const ops::ElementwiseRow& row, std::span<const Tensor> given, std:
   const std::span<const Tensor> inputs = graph::autocast_is_on() ? std::span<const Tensor>(autocast) : given;
   const auto& names = row.inputs;
   if (inputs.size() != names.size())
-    throw UsageError(fmt::format("{}: takes {} inputs ({}), {} given", row.name, names.size(), fmt::join(names, ", "),
-                                 inputs.size()));
+    throw UsageError(describe(
+        row.name, fmt::format("takes {} inputs ({}), {} given", names.size(), fmt::join(names, ", "), inputs.size()),
+        {}, where));
   const auto text = [&](std::string_view fact) {
     std::vector<std::pair<std::string, Tensor>> operands;
     for (std::size_t i = 0; i < inputs.size(); ++i) operands.emplace_back(std::string(names[i]), inputs[i]);
@@ -135,7 +141,7 @@ Tensor apply(const ops::ElementwiseRow& row, std::span<const Tensor> given, std:
   DType types[ops::kOperandsMax];
   std::vector<graph::NodeRef> nodes;
   nodes.reserve(inputs.size() + row.attributes.size());
-  for (const Tensor& input : inputs) node_of(input);
+  for (std::size_t i = 0; i < inputs.size(); ++i) check_given(inputs[i], row.name, names[i], where);
   const Shape* shape = &inputs[0].shape();
   Shape joined;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -181,14 +187,20 @@ Tensor cast(const Tensor& x, DType type, Where where) {
   return graph::wrap(graph::cast(x.node(), type));
 }
 
-#define WEFT_OPERATOR(symbol, name)                                                                            \
-  Tensor operator symbol(const Term& x, const Term& y) {                                                       \
-    static const ops::ElementwiseRow& row = ops::elementwise_row(name);                                        \
-    const Tensor inputs[] = {x.tensor, y.tensor};                                                              \
-    return apply(row, inputs, {}, x.where);                                                                    \
-  }                                                                                                            \
-  Tensor operator symbol(const Term& x, double y) { return x symbol Term(scalar_like(y, x.tensor), x.where); } \
-  Tensor operator symbol(double x, const Term& y) { return Term(scalar_like(x, y.tensor), y.where) symbol y; }
+#define WEFT_OPERATOR(symbol, name)                                     \
+  Tensor operator symbol(const Term& x, const Term& y) {                \
+    static const ops::ElementwiseRow& row = ops::elementwise_row(name); \
+    const Tensor inputs[] = {x.tensor, y.tensor};                       \
+    return apply(row, inputs, {}, x.where);                             \
+  }                                                                     \
+  Tensor operator symbol(const Term& x, double y) {                     \
+    check_given(x.tensor, name, "x", x.where);                          \
+    return x symbol Term(scalar_like(y, x.tensor), x.where);            \
+  }                                                                     \
+  Tensor operator symbol(double x, const Term& y) {                     \
+    check_given(y.tensor, name, "y", y.where);                          \
+    return Term(scalar_like(x, y.tensor), y.where) symbol y;            \
+  }
 WEFT_OPERATOR(+, "add")
 WEFT_OPERATOR(-, "sub")
 WEFT_OPERATOR(*, "mul")

@@ -77,5 +77,16 @@ TEST(GradientIdentity, OfSlicesThatWereComputedAfterTheyWereRead) {
   }
 }
 
+TEST(GradientIdentity, OfTheValueBeforeAnAssignmentIsNotThatAfterIt) {
+  Variable w(full({}, 2.0), "w");
+  const Tensor loss = square(w.value());
+  EXPECT_EQ(loss.item<float>(), 4);
+  w.assign(w.value() * 3.0);
+  EXPECT_EQ(grad(loss, w).item<float>(), 0);
+  EXPECT_EQ(grad(square(w.value()), w).item<float>(), 12);
+  eval_pending();
+  EXPECT_EQ(grad(loss, w).item<float>(), 0);
+}
+
 }  // namespace
 }  // namespace weft

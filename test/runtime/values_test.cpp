@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 
 #include "base/message_of.hpp"
@@ -77,6 +78,15 @@ TEST(Values, ErrorsSayWhatToDo) {
   EXPECT_EQ(message_of<UsageError>([&] { x.copy_to(out, sizeof out); }),
             "copy_to: 8 bytes given for 12 bytes of f32 [3]");
   EXPECT_EQ(message_of<UsageError>([&] { Tensor().eval(); }), "tensor: used before it was given a value");
+  const std::function<void()> uses[] = {[] { (void)(Tensor() * 2.0); }, [] { (void)(Tensor() * ones({2})); }};
+  for (const auto& wrong : uses)
+    EXPECT_NE(message_of<UsageError>(wrong).find("mul: x was used before it was given a value\n  called at "),
+              std::string::npos);
+  EXPECT_NE(message_of<UsageError>([] { (void)(2.0 - Tensor()); }).find("sub: y was used before"), std::string::npos);
+  EXPECT_NE(message_of<UsageError>([] {
+              (void)elementwise("exp", {ones({2}), ones({2})});
+            }).find("exp: takes 1 inputs (x), 2 given\n  called at "),
+            std::string::npos);
   EXPECT_NE(message_of<ShapeError>([&] {
               (void)tensor<float>({1, 2}, {3});
             }).find("tensor: 2 values for shape [3] with 3 elements\n  called at "),
