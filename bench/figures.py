@@ -95,6 +95,8 @@ def table(figures):
 def chart(title, figures):
     """Ratios as bars on a scale by doublings; the line at 1 is the peer."""
     left, width, row, top = 420, 360, 22, 44
+    peers = sorted({f["peer"] for f in figures})
+    names = [f["work"] + (f", {f['peer']}" if len(peers) > 1 else "") for f in figures]
     ratios = [ratio(f) for f in figures]
     low, high = min(0.5, *ratios), max(2, *ratios)
     span = math.log2(high / low)
@@ -103,11 +105,11 @@ def chart(title, figures):
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + width + 70}" height="{height}" font-family="sans-serif"'
            ' font-size="12">',
            f'<rect width="100%" height="100%" fill="white"/><text x="10" y="20" font-weight="bold">{escape(title)}: '
-           'times the peer, longer is better</text>']
-    for i, (figure, value) in enumerate(zip(figures, ratios)):
+           f'times {escape(peers[0] if len(peers) == 1 else "each peer")}, longer is better</text>']
+    for i, (name, value) in enumerate(zip(names, ratios)):
         y, start, end = top + row * i, min(at(1), at(value)), max(at(1), at(value))
         colour = "#2a7f62" if value >= 1 else "#c26a3d"
-        out.append(f'<text x="{left - 8}" y="{y + 12}" text-anchor="end">{escape(figure["work"])}</text>'
+        out.append(f'<text x="{left - 8}" y="{y + 12}" text-anchor="end">{escape(name)}</text>'
                    f'<rect x="{start:.1f}" y="{y}" width="{max(end - start, 1):.1f}" height="15" fill="{colour}"/>'
                    f'<text x="{end + 4:.1f}" y="{y + 12}">{value:.2f}</text>')
     out.append(f'<line x1="{at(1):.1f}" x2="{at(1):.1f}" y1="{top - 8}" y2="{height - 8}" stroke="#444"/></svg>')

@@ -4,6 +4,7 @@ notes that the tests of code blocks read.
 
 usage: page.py FILE
 """
+import collections
 import pathlib
 import re
 import sys
@@ -22,6 +23,7 @@ def label(page, heading):
 
 path = pathlib.Path(sys.argv[1])
 inside = False
+times = collections.Counter()
 for line in path.read_text().splitlines():
     fence = re.match(r"```(\w*)", line)
     if fence:
@@ -33,7 +35,12 @@ for line in path.read_text().splitlines():
             continue
         heading = re.match(r"(##+) (.*)$", line)
         if heading:
-            line = f"{heading[1]} {heading[2]} {{#{label(path.stem, slug(heading[2]))}}}"
+            name = slug(heading[2])
+            again = f"-{times[name]}" if times[name] else ""  # as code hosts number equal headings
+            times[name] += 1
+            line = f"{heading[1]} {heading[2]} {{#{label(path.stem, name + again)}}}"
         line = re.sub(r"\]\((?:[\w./-]*?([\w-]+)\.md)?#([\w-]+)\)", lambda m: f"](#{label(m[1] or path.stem, m[2])})", line)
+        line = line.replace("](../examples/", "](examples/")  # script/site copies them beside the pages
+        line = line.replace('`"""`', "<code>&quot;&quot;&quot;</code>")  # Doxygen takes it for the begin of a quotation
         line = re.sub(r"(?<!`)`([^`]*'[^`]*)`(?!`)", r"``\1``", line)  # an apostrophe would end the code
     print(line)
