@@ -1,6 +1,7 @@
 // Gradients are asked for by node: a value that the user holds must be found in the graph, whatever it is made of.
 #include <gtest/gtest.h>
 
+#include "graph/node.hpp"
 #include "weft/grad.hpp"
 #include "weft/ops.hpp"
 
@@ -86,6 +87,19 @@ TEST(GradientIdentity, OfTheValueBeforeAnAssignmentIsNotThatAfterIt) {
   EXPECT_EQ(grad(square(w.value()), w).item<float>(), 12);
   eval_pending();
   EXPECT_EQ(grad(loss, w).item<float>(), 0);
+}
+
+TEST(GradientIdentity, ADetachedValueThatWasComputedKeepsNothingAlive) {
+  Tensor state = ones({16});
+  const auto step = [&] { state = detach((state * 0.5 + 1.0).eval()); };
+  for (int i = 0; i < 3; ++i) step();
+  const std::size_t live = graph::live_node_count();
+  for (int i = 0; i < 50; ++i) step();
+  EXPECT_EQ(graph::live_node_count(), live);
+  EXPECT_FLOAT_EQ(state.to_vector<float>()[0], 2);
+  Variable w(full({16}, 3.0), "w");
+  const Tensor y = (w.value() * state).eval();
+  EXPECT_EQ(grad(sum(y * detach(y)), w).to_vector<float>(), std::vector<float>(16, 12)) << "through one factor only";
 }
 
 }  // namespace
