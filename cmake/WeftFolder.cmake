@@ -26,15 +26,17 @@ if(WEFT_SANITIZE)
   set(unsanitized $<BOOL:$<TARGET_PROPERTY:WEFT_UNSANITIZED>>)
 endif()
 set(sanitized $<NOT:${unsanitized}>)
+# Code without optimisation.
+set(plain $<OR:$<CONFIG:Debug>,$<BOOL:$<TARGET_PROPERTY:WEFT_PLAIN_CODE>>>)
 if(CMAKE_SYSTEM_NAME STREQUAL "Linux")  # readers of hostile files; a slip ends the program at once
   # FORTIFY needs an optimising compiler.
-  set(plain $<OR:$<CONFIG:Debug>,$<BOOL:$<TARGET_PROPERTY:WEFT_PLAIN_CODE>>>)
   target_compile_options(weft_flags INTERFACE $<${unsanitized}:-fstack-protector-strong> $<${unsanitized}:-U_FORTIFY_SOURCE>
                          $<$<AND:${unsanitized},$<NOT:${plain}>>:-D_FORTIFY_SOURCE=2>)
 endif()
 if(WEFT_SANITIZE)
   target_compile_options(weft_flags INTERFACE "$<${sanitized}:-fsanitize=${WEFT_SANITIZE}>" $<${sanitized}:-fno-sanitize-recover=all>
-                         $<${sanitized}:-fno-omit-frame-pointer> $<${sanitized}:-g1>)
+                         $<${sanitized}:-fno-omit-frame-pointer> $<${sanitized}:-g1>
+                         $<$<AND:${sanitized},$<NOT:${plain}>>:-O1>)
   target_link_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE})
 endif()
 

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/sanitized.hpp"
 #include "weft/script.hpp"
 
 namespace weft::script {
@@ -17,7 +18,7 @@ struct Ran {
 
 /// Limits that a test can reach soon.
 inline IsolateOptions small_limits() {
-  return {.time_limit = std::chrono::milliseconds(1500),
+  return {.time_limit = std::chrono::milliseconds(test::kSanitized ? 10'000 : 1500),
           .memory_limit = std::size_t{64} << 20,
           .stack_limit = std::size_t{512} << 10,
           .device_memory_limit = std::uint64_t{256} << 20,
