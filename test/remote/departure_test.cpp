@@ -9,7 +9,6 @@ namespace {
 using namespace every_transport;
 
 constexpr const char* kToken = "a-token-of-one-who-dies";
-constexpr Extent kUpload = 1 << 20;  // elements
 
 // Uploads once there is room: a server may still read the message of a client that has died.
 void upload(AnyClient& client) {
@@ -70,8 +69,12 @@ class Departure : public EveryTransport {
       ++begun_;
       return Value::object({{"result", x}});
     });
-    begin(Value::parse(R"([{"token": "a-token-of-one-who-dies", "id": "mortal", "scopes": ["*"]}])"));
   }
+  void serve(std::chrono::seconds handle_time = kHandleTime) {
+    begin(Value::parse(R"([{"token": "a-token-of-one-who-dies", "id": "mortal", "scopes": ["*"]}])"), handle_time);
+  }
+  // Over gRPC and NATS a session ends with its client; over HTTP and MCP it ends by its age.
+  static bool tells_of_its_end(Way way) { return way == Way::grpc || way == Way::nats; }
 
   pid_t start_client(Way way, const char* does) const {
     return nats_test::start({"/proc/self/exe", "--gtest_filter=DepartureProcess.DISABLED_Calls",
@@ -92,6 +95,7 @@ class Departure : public EveryTransport {
 };
 
 TEST_F(Departure, CallsAndStreamsEnd) {
+  serve();
   for (const Way way : ways())
     for (const char* does : {"wait", "stream"}) {
       SCOPED_TRACE(name_of(way));
@@ -100,8 +104,12 @@ TEST_F(Departure, CallsAndStreamsEnd) {
     }
 }
 
-TEST_F(Departure, HandlesAreFreed) {
+class HandlesOfTheDead : public Departure, public testing::WithParamInterface<bool> {};
+
+TEST_P(HandlesOfTheDead, AreFreed) {
+  serve(GetParam() ? 3600s : kHandleTime);
   for (const Way way : ways()) {
+    if (tells_of_its_end(way) != GetParam()) continue;
     SCOPED_TRACE(name_of(way));
     kill_when(way, "hold", [&] { return handles().size() == 1; });
     EXPECT_TRUE(soon([&] { return handles().size() == 0; }));
@@ -109,19 +117,24 @@ TEST_F(Departure, HandlesAreFreed) {
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(Departure, HandlesOfTheDead, testing::Bool(),
+                         [](const auto& info) { return info.param ? "WithTheirSession" : "ByTheirAge"; });
+
 TEST_F(Departure, AHandleMadeTooLateIsFreed) {
+  serve(3600s);
   for (const Way way : ways()) {
-    if (way == Way::http || way == Way::mcp) continue;  // there handles end by their age
+    if (!tells_of_its_end(way)) continue;
     SCOPED_TRACE(name_of(way));
     begun_ = 0;
     kill_when(
         way, "late", [&] { return begun_ > 0; }, 20ms);
     std::this_thread::sleep_for(3s);  // the product is computed meanwhile
-    EXPECT_TRUE(soon([&] { return handles().size() == 0; }, 1s));
+    EXPECT_TRUE(soon([&] { return handles().size() == 0; }));
   }
 }
 
 TEST_F(Departure, UploadsAreForgotten) {
+  serve();
   for (const Way way : ways()) {
     SCOPED_TRACE(name_of(way));
     for (int round = 0; round < 5; ++round) {

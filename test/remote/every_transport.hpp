@@ -5,6 +5,7 @@
 #include <atomic>
 #include <mutex>
 
+#include "base/sanitized.hpp"
 #include "catalogue/wire.hpp"
 #include "remote/grpc/client.hpp"
 #include "remote/grpc/server.hpp"
@@ -16,7 +17,15 @@ namespace weft::remote::every_transport {
 
 namespace op = operations;
 using namespace std::chrono_literals;
-using nats_test::soon;
+/// What each test uploads, in elements of f32; the server has room for one of them at a time over HTTP.
+inline constexpr Extent kUpload = test::kSanitized ? 1 << 16 : 1 << 20;
+inline constexpr std::uint64_t kUploadsBytesMax = 10 * kUpload;
+inline constexpr auto kHandleTime = test::kSanitized ? 15s : 2s;
+
+template <class Condition>
+bool soon(const Condition& condition) {
+  return nats_test::soon(condition, test::kSanitized ? 90s : 20s);
+}
 
 enum class Way : std::uint8_t { grpc, http, mcp, nats };
 // gRPC keeps step with locks of Abseil, which is not instrumented: to ThreadSanitizer nothing that its threads hand over is handed over.
@@ -132,7 +141,7 @@ class AnyClient {
 class EveryTransport : public nats_test::Nats {
  protected:
   /// `tokens`: the list of a file of tokens.
-  void begin(const Value& tokens) {
+  void begin(const Value& tokens, std::chrono::seconds handle_time = kHandleTime) {
     const auto file = folder_ / "every_transport.json";
     std::ofstream(file) << Value::object({{"tokens", tokens}}).to_json();
     const auto load = [&] { return serve::Tokens::load(file, *registry_); };
@@ -142,7 +151,8 @@ class EveryTransport : public nats_test::Nats {
     };
     const serve::Service service{exchange_, catalogue_.handles()};
     if (kTriesGrpc) grpc_.emplace(service, load(), GrpcOptions{.log = log});
-    http_.emplace(service, load(), HttpOptions{.bodies_bytes_max = 10 << 20, .handle_time = 3s, .log = log});
+    http_.emplace(service, load(),
+                  HttpOptions{.bodies_bytes_max = kUploadsBytesMax, .handle_time = handle_time, .log = log});
     nats_.emplace(service, load(), NatsWorkerOptions{.nats = {.url = url_}, .heartbeat = 100ms, .log = log});
   }
   std::string address(Way way) const {

@@ -8,6 +8,7 @@
 #include <set>
 #include <sstream>
 
+#include "base/sanitized.hpp"
 #include "remote/nats/protocol.hpp"
 #include "remote/nats_service.hpp"
 
@@ -174,6 +175,7 @@ TEST_F(NatsOnce, ADeadWorkerLeavesAnErrorAndNoSecondRun) {
 // Clients that give up soon and ask again, while workers stop, wake up and die.
 TEST_F(NatsOnce, ManyRepetitionsWhileWorkersDie) {
   constexpr int kCalls = 120;
+  constexpr auto patience = test::kSanitized ? 3000ms : 150ms;
   PlainClient client(url_);
   std::vector<pid_t> workers = {start_worker(), start_worker(), start_worker()};
   ASSERT_TRUE(soon([&] { return client.ask("test.double", "1", "", 500ms).event == "call.responded"; }));
@@ -201,7 +203,7 @@ TEST_F(NatsOnce, ManyRepetitionsWhileWorkersDie) {
         std::this_thread::sleep_until(begun + 5s * i / kCalls);  // so that workers die meanwhile
         for (int attempt = 0;; ++attempt) {
           ASSERT_LT(attempt, 200) << "call " << i << " is never answered";
-          const Answer answer = client.ask("test.note", std::to_string(i), fmt::format("{} {}", run, i), 150ms);
+          const Answer answer = client.ask("test.note", std::to_string(i), fmt::format("{} {}", run, i), patience);
           if (answer.event.empty()) continue;  // an impatient client
           const std::string code = answer.event == "nobody" ? answer.event : answer.code();
           if (code.empty()) ++answered;

@@ -124,10 +124,11 @@ std::vector<operations::Specification> GrpcClient::operations() {
 }
 
 grpc::ByteBuffer GrpcClient::State::request(std::string_view id, const Value& input, bool keeps_tensors) {
-  if (keeps_tensors) hold();
+  const bool leaves_handles = keeps_tensors || id == "handle.create";
+  if (leaves_handles) hold();
   operations::TensorSection section;
   const std::string json = operations::to_wire(input, operations::WireTensors::data, section, handles, "").to_json();
-  return call_message(id, json, section, keeps_tensors, keeps_tensors ? session : "");
+  return call_message(id, json, section, keeps_tensors, leaves_handles ? session : "");
 }
 
 // Errors: OperationError EXECUTION_ERROR.

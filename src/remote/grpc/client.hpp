@@ -19,6 +19,7 @@ struct GrpcClientOptions {
   std::filesystem::path certificate, key;
 };
 
+/// The tensors that its calls leave at the server live as long as the client.
 class GrpcClient : public serve::Caller {
  public:
   explicit GrpcClient(const GrpcClientOptions& options);
