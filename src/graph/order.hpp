@@ -1,7 +1,8 @@
-// Sorting as a call that devices have kernels for.
+// Sorting as a call that devices have kernels for, and what the ops that are built on it share.
 #pragma once
 
 #include "graph/op.hpp"
+#include "weft/ops/order.hpp"
 
 namespace weft::graph {
 
@@ -16,5 +17,17 @@ const OpRow& sort_row();
 
 /// Elements that a result has along the axis, of n.
 inline Extent ranks_of(const SortAttributes& a, Extent n) { return a.count < 0 ? n - a.first : a.count; }
+
+/// The axis of an op that needs elements along it.
+int filled_axis(std::string_view op, const Tensor& x, int axis, Where where);
+/// Ranks [first, first + count) of the order along `axis`, for `op`, which has checked them.
+ValuesAndPositions sorted_ranks(std::string_view op, const Tensor& x, int axis, bool descending, Extent first,
+                                Extent count, Where where);
+/// Without the axis of one element, unless it is to be kept.
+ValuesAndPositions without_axis(const ValuesAndPositions& kept, int axis, ReduceOptions options, Where where);
+
+AttributeSpec order_axis();
+AttributeSpec order_keepdims();
+std::vector<Tensor> with_positions(const ValuesAndPositions& v);  // as results of a row
 
 }  // namespace weft::graph

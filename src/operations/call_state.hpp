@@ -19,7 +19,8 @@ namespace weft::operations::detail {
 using EntryRef = std::shared_ptr<const Registry::Entry>;
 
 struct CallState {
-  std::string request_id, operation_id, parent_id, session;
+  std::string request_id, client_request_id, operation_id, parent_id, session;
+  std::vector<std::string> via;
   std::optional<Identity> owned_identity;  // of a call on another thread
   const Identity* identity = nullptr;      // for the thread that runs the call, while it does
   std::optional<std::string> identity_id;

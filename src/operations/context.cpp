@@ -24,6 +24,8 @@ bool reaches(const std::vector<std::string>& reach, std::string_view id) {
 const Value& Context::input() const { return state_->input; }
 const Identity* Context::identity() const { return state_->identity; }
 const std::string& Context::request_id() const { return state_->request_id; }
+const std::string& Context::client_request_id() const { return state_->client_request_id; }
+const std::vector<std::string>& Context::via() const { return state_->via; }
 const std::string& Context::session() const { return state_->session; }
 std::optional<Clock::time_point> Context::deadline() const { return state_->deadline; }
 std::stop_token Context::stop() const { return state_->stop.get_token(); }

@@ -69,6 +69,7 @@ class ExchangeState : public std::enable_shared_from_this<ExchangeState> {
   const ExchangeOptions options;
   SessionState& session;
   const std::uint32_t seed;
+  const std::string name;  // among all exchanges, for CallOptions::via
   std::atomic<std::uint64_t> last_request = 0;
   std::mutex mutex;  // of pending, calls_of and closed
   TextMap<StateRef> pending;

@@ -9,12 +9,18 @@
 #include "operations/exchange_state.hpp"
 
 namespace weft::operations::detail {
+namespace {
+
+constexpr std::size_t kPlacesMax = 16;  // that a call may pass
+
+}  // namespace
 
 ExchangeState::ExchangeState(std::shared_ptr<Registry> registry_, const ExchangeOptions& options_)
     : registry(std::move(registry_)),
       options(options_),
       session(SessionState::current()),
-      seed(std::random_device{}()) {
+      seed(std::random_device{}()),
+      name(fmt::format("{:08x}{:08x}", std::random_device{}(), std::random_device{}())) {
   workers = std::make_unique<Workers>(session, options.threads_max, options.waiting_max);
 }
 
@@ -36,6 +42,20 @@ StateRef ExchangeState::begin(std::string_view id, Value input, const CallOption
     if (owned) state->owned_identity = *identity;
     state->identity = owned ? &*state->owned_identity : identity;
     state->identity_id = identity->id;
+  }
+  if (!parent) {
+    if (std::find(call.via.begin(), call.via.end(), name) != call.via.end())
+      throw OperationError(kLoop,
+                           fmt::format("{}: the call has come back to a place that it had passed; places must not "
+                                       "offer each other's operations in a circle",
+                                       quote(id)));
+    if (call.via.size() >= kPlacesMax)
+      throw OperationError(kLoop, fmt::format("{}: the call has passed {} places", quote(id), call.via.size()));
+    state->via = call.via;
+    state->via.push_back(name);
+    state->client_request_id = call.client_request_id;
+  } else {
+    state->via = parent->via;
   }
   state->request_id = call.request_id.empty() ? fmt::format("{:08x}-{:x}", seed, ++last_request) : call.request_id;
   state->operation_id = id;

@@ -36,8 +36,8 @@ auto guarded(std::string_view id, const Function& function) {
 }
 
 bool is_known(const Registry::Entry& entry, std::string_view code) {
-  for (const std::string_view each :
-       {kNotFound, kAccessDenied, kValidationError, kTimeout, kAborted, kExecutionError, kUnknownError, kOverloaded})
+  for (const std::string_view each : {kNotFound, kAccessDenied, kValidationError, kTimeout, kAborted, kExecutionError,
+                                      kUnknownError, kOverloaded, kLoop})
     if (code == each) return true;
   for (const DeclaredError& error : entry.specification->errors)
     if (code == error.code) return true;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/xxh64.hpp"
 #include "weft/operations/exchange.hpp"
 
 namespace weft::serve {
@@ -28,6 +29,15 @@ op::Envelope Caller::call(std::string_view id, const Value& input, const RemoteC
 }
 
 namespace {
+
+constexpr std::size_t kRequestIdBytesMax = 100;  // as servers take them
+
+// The id of a request at another place, where all callers of this place have one token.
+std::string forwarded_id(const op::Context& call) {
+  if (call.client_request_id().empty()) return "";
+  const std::string name = fmt::format("{}/{}", call.identity() ? call.identity()->id : "", call.client_request_id());
+  return name.size() <= kRequestIdBytesMax ? name : fmt::format("{:016x}{:016x}", xxh64(name), xxh64("2 " + name));
+}
 
 // What may go wrong on the way to another place, beside what the operation declares.
 void declare_transport_errors(op::Specification& specification) {
@@ -54,7 +64,8 @@ std::size_t from_call(op::Registry& registry, const std::shared_ptr<Caller>& cal
     const bool streams = specification.kind == op::Kind::subscription;
     declare_transport_errors(specification);
     registry.add(std::move(specification), [caller, id, streams](op::Context& call) {
-      const RemoteCallOptions options{.deadline = call.deadline(), .stop = call.stop()};
+      const RemoteCallOptions options{
+          .deadline = call.deadline(), .stop = call.stop(), .request_id = forwarded_id(call), .via = call.via()};
       if (!streams) return caller->call(id, call.input(), options).data;
       caller->run(id, call.input(), options, [&](op::Envelope envelope) {
         call.emit(std::move(envelope.data));

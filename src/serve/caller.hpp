@@ -24,9 +24,10 @@ struct RemoteCallOptions {
       false;                  ///< tensors of answers stay where they are, under handles that live as long as the caller
   std::string worker = {};    ///< NATS: calls this worker only, as for its handles
   std::string* by = nullptr;  ///< NATS: is set to the worker that answered
-  /// NATS: of a mutation, which runs at most once for all calls with this id. A later call has the answer of the first, and so has
-  /// one whose worker dies after it ran. Needs JetStream.
+  /// What the caller calls the request. Over NATS a mutation runs at most once for all calls with this id: a later call has the
+  /// answer of the first, and so has one whose worker dies after it ran (needs JetStream). Other servers pass it on.
   std::string request_id = {};
+  std::vector<std::string> via = {};  ///< as operations::CallOptions has it
 };
 
 /// Thread safety: any thread may call any function.

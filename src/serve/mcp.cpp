@@ -184,8 +184,13 @@ struct McpSession::State {
     const auto specification = service_.exchange.registry().find(name);
     if (!specification) throw RpcError{kInvalidParams, fmt::format("there is no tool {}", quote(name, 100))};
     Value progress;
-    if (const Value* meta = params.find("_meta"); meta && meta->is_object())
+    op::CallOptions options{.identity = options_.identity, .session = options_.session};
+    if (const Value* meta = params.find("_meta"); meta && meta->is_object()) {
       if (const Value* token = meta->find("progressToken")) progress = *token;
+      if (const Value* via = meta->find(kViaKey); via && via->is_string()) options.via = read_via(via->string());
+      if (const Value* name = meta->find(kRequestIdKey); name && name->is_string())
+        options.client_request_id = name->string();
+    }
     {
       const std::lock_guard lock(mutex_);
       if (running_ >= options_.calls_max)
@@ -194,9 +199,9 @@ struct McpSession::State {
       calls_.emplace(id.to_json(), "");
       ++running_;
     }
-    std::thread([this, id, specification, progress, out,
+    std::thread([this, id, specification, progress, out, options,
                  input = arguments ? *arguments : Value(Value::Object())]() mutable {
-      run(id, *specification, std::move(input), progress, out);
+      run(id, *specification, std::move(input), options, progress, out);
       const std::lock_guard lock(mutex_);
       calls_.erase(id.to_json());
       cancelled_.erase(id.to_json());
@@ -205,12 +210,11 @@ struct McpSession::State {
     }).detach();
   }
 
-  void run(const Value& id, const op::Specification& specification, Value input, const Value& progress,
-           const McpOutlet& out) {
+  void run(const Value& id, const op::Specification& specification, Value input, const op::CallOptions& options,
+           const Value& progress, const McpOutlet& out) {
     Value result;
     try {
-      op::Subscription answers = service_.start(specification.id(), std::move(input),
-                                                {.identity = options_.identity, .session = options_.session});
+      op::Subscription answers = service_.start(specification.id(), std::move(input), options);
       {
         const std::lock_guard lock(mutex_);
         calls_[id.to_json()] = answers.request_id();

@@ -11,6 +11,9 @@
 
 namespace weft::serve {
 
+/// Members of a call's `_meta`: CallOptions::via as via_text has it, and client_request_id.
+inline constexpr std::string_view kViaKey = "weft/via", kRequestIdKey = "weft/requestId";
+
 struct McpOptions {
   operations::Identity identity;  ///< whose rights the client has
   std::string version = "0";

@@ -346,11 +346,14 @@ void McpClient::run(std::string_view id, const Value& input, const RemoteCallOpt
       throw op::OperationError(op::kNotFound, fmt::format("there is no tool {}", quote(id, 80)));
     tool = found->second;
   }
+  Value::Object params(
+      {{"name", tool.name}, {"arguments", op::to_wire(input, op::WireTensors::data, state_->handles, "")}});
+  Value::Object meta;
+  if (!options.via.empty()) meta.set(std::string(kViaKey), via_text(options.via));
+  if (!options.request_id.empty()) meta.set(std::string(kRequestIdKey), options.request_id);
+  if (!options.via.empty() || !options.request_id.empty()) params.set("_meta", std::move(meta));
   const Value result = state_->ask(
-      "tools/call",
-      Value::object(
-          {{"name", tool.name}, {"arguments", op::to_wire(input, op::WireTensors::data, state_->handles, "")}}),
-      options,
+      "tools/call", std::move(params), options,
       {.end = options.deadline ? Steady::now() + (*options.deadline - op::Clock::now()) : Steady::time_point::max(),
        .may_repeat = tool.may_repeat});
   const Value *content = result.find("content"), *structured = result.find("structuredContent"),

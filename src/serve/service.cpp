@@ -59,13 +59,36 @@ Value to_value(const op::OperationError& error) {
   return object;
 }
 
+std::string via_text(const std::vector<std::string>& via) { return fmt::format("{}", fmt::join(via, ",")); }
+
+std::vector<std::string> read_via(std::string_view text) {
+  constexpr std::size_t kNamesMax = 32, kNameBytesMax = 64;
+  std::vector<std::string> via;
+  while (!text.empty()) {
+    const auto comma = text.find(',');
+    std::string_view name = text.substr(0, comma);
+    text.remove_prefix(comma == std::string_view::npos ? text.size() : comma + 1);
+    while (name.starts_with(' ')) name.remove_prefix(1);
+    while (name.ends_with(' ')) name.remove_suffix(1);
+    const bool good = !name.empty() && name.size() <= kNameBytesMax &&
+                      std::all_of(name.begin(), name.end(), [](char c) { return c > ' ' && c < 0x7f; });
+    if (!good || via.size() == kNamesMax)
+      throw op::OperationError(
+          op::kValidationError,
+          fmt::format("Weft-Via is not a list of at most {} names with commas between", kNamesMax));
+    via.emplace_back(name);
+  }
+  return via;
+}
+
 int http_status(const op::OperationError& error, const op::Specification* specification) {
   struct Row {
     std::string_view code;
     int status;
   };
   static constexpr Row kRows[] = {{op::kNotFound, 404}, {op::kAccessDenied, 403}, {op::kValidationError, 400},
-                                  {op::kTimeout, 504},  {op::kAborted, 409},      {op::kOverloaded, 503}};
+                                  {op::kTimeout, 504},  {op::kAborted, 409},      {op::kOverloaded, 503},
+                                  {op::kLoop, 508}};
   for (const Row& row : kRows)
     if (error.code() == row.code) return row.status;
   if (specification)

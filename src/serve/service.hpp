@@ -28,6 +28,9 @@ struct Service {
 
 /// {"code", "message", "details"}.
 Value to_value(const operations::OperationError& error);
+/// CallOptions::via as the text of a header, and back. Errors: OperationError VALIDATION_ERROR.
+std::string via_text(const std::vector<std::string>& via);
+std::vector<std::string> read_via(std::string_view text);
 /// The HTTP status of an error of this operation (null: not known).
 int http_status(const operations::OperationError& error, const operations::Specification* specification);
 

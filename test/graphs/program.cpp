@@ -36,6 +36,19 @@ struct Value {
   bool same_bits = false;
 };
 
+/// Whether the row divides by a deviation.
+bool standardises(const graph::OpRow& row) {
+  return row.name == "batch_norm" || row.name == "layer_norm" || row.name == "group_norm" ||
+         row.name == "instance_norm";
+}
+/// Whether at most half of the numbers differ, as where an axis was expanded.
+bool repeats_numbers(std::vector<double> numbers) {
+  const std::size_t all = numbers.size();
+  std::sort(numbers.begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+  return 2 * numbers.size() <= all;
+}
+
 /// Makes the graph of a recipe. While it settles, every choice that depends on values is written down; later it is read.
 class Pass {
  public:
@@ -56,6 +69,7 @@ class Pass {
 
   Tensors outputs_;
   std::vector<Program::Output> facts_;
+  bool grows_rounding_ = false;
   std::vector<std::string> lines_;
 
  private:
@@ -192,6 +206,8 @@ class Pass {
     Made made = step.row->elementwise ? elementwise_step(random, step)
                 : step.row->reduction ? reduction_step(random, step)
                                       : case_step(random, step);
+    if (settles_ && standardises(*step.row) && repeats_numbers(runtime::numbers_of(made.inputs[0].tensor)))
+      grows_rounding_ = true;
     bool same = !made.rounds;
     for (const Value& input : made.inputs) same = same && (!input.tensor.defined() || input.same_bits);
     std::string line = fmt::format("{:2} {}({})", number, step.row->name, made.attributes);
@@ -468,6 +484,7 @@ Program::Program(Recipe recipe) : recipe_(std::move(recipe)) {
   Pass settling(forward, DType::f64, true, decisions_);
   settling.run();
   lines_ = settling.lines_;
+  grows_rounding_ = settling.grows_rounding_;
   std::vector<Output> forward_outputs = std::move(settling.facts_);
   Pass whole(recipe_, DType::f64, false, decisions_);
   whole.run();

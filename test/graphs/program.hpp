@@ -52,6 +52,9 @@ class Program {
     std::vector<double> alone;  // as the step gave it when it ran alone in f64; empty for gradients
   };
   const std::vector<Output>& outputs() const { return outputs_; }
+  /// Whether a step standardises numbers that may all be equal. Only the root of the row's epsilon (1e-5) is left of their
+  /// deviation then: a device that rounds their mean gives 316 times the rounding where the result is 0, and its gradient more.
+  bool grows_rounding() const { return grows_rounding_; }
   const Recipe& recipe() const { return recipe_; }
   /// A line for each step.
   std::string text() const;
@@ -61,6 +64,7 @@ class Program {
   std::vector<double> decisions_;
   std::vector<std::string> lines_;
   std::vector<Output> outputs_;
+  bool grows_rounding_ = false;
 };
 
 }  // namespace weft::test

@@ -29,6 +29,6 @@ LEFT_OUT = {
     "Weft's takes logits": "nn.functional.binary_cross_entropy",
     "small functions of other ops, which Weft does not have under a name":
         "block_diag combinations cartesian_prod cdist diagonal_scatter as_strided_scatter select_scatter slice_scatter gradient isin matrix_exp "
-        "linalg.vander nanmedian nanquantile nn.functional.max_unpool* nn.functional.triplet_margin_with_distance_loss nn.functional.pdist "
+        "linalg.vander nn.functional.max_unpool* nn.functional.triplet_margin_with_distance_loss nn.functional.pdist "
         "round|decimals_* index_reduce renorm trapz trapezoid cumulative_trapezoid",
 }

@@ -57,6 +57,27 @@ TEST(Order, SeveralQuantilesAreOneResult) {
   EXPECT_EQ(median(x).item<float>(), 4);
 }
 
+TEST(Order, QuantilesThatLeaveNanOut) {
+  const float nan = std::nanf("");
+  const Tensor x = tensor<float>({4, nan, 3, 2, nan, 10, 20, 30, 40, 50, nan, nan, nan, nan, nan}, {3, 5});
+  const std::vector<float> half = nanquantile(x, 0.5, 1).to_vector<float>();
+  EXPECT_EQ(half[0], 3);
+  EXPECT_EQ(half[1], 30);
+  EXPECT_TRUE(std::isnan(half[2]));
+  EXPECT_EQ(nanquantile(narrow(x, 0, 0, 2), std::vector<double>{0.25, 1}, 1).to_vector<float>(),
+            (Floats{2.5f, 20, 4, 50}));
+  EXPECT_EQ(nanmedian(x).item<float>(), 10);
+  const auto [values, positions] = nanmedian(x, 1);
+  EXPECT_EQ(values.to_vector<float>()[0], 3);
+  EXPECT_EQ(positions.to_vector<std::int32_t>()[0], 2);
+  EXPECT_EQ(positions.to_vector<std::int32_t>()[1], 2);
+  // Infinities between which there is nothing to mix; and a gradient to the two elements that were mixed.
+  const float inf = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(nanquantile(tensor<float>({inf, nan, inf}), 0.3).item<float>(), inf);
+  const Tensor y = tensor<float>({4, nan, 3, 2});
+  EXPECT_EQ(grad(nanquantile(y, 0.25), y).to_vector<float>(), (Floats{0, 0, 0.5f, 0.5f}));
+}
+
 TEST(Order, SortsInsideCompiledFunctions) {
   auto best = compile([](Tensor x) { return topk(x * 2.0, 2).values; });
   EXPECT_EQ(best(tensor<float>({1, 5, 3})).to_vector<float>(), (Floats{10, 6}));

@@ -25,6 +25,7 @@ inline constexpr std::string_view kAborted = "ABORTED";
 inline constexpr std::string_view kExecutionError = "EXECUTION_ERROR";
 inline constexpr std::string_view kUnknownError = "UNKNOWN_ERROR";
 inline constexpr std::string_view kOverloaded = "OVERLOADED";  ///< more calls at once than the exchange allows
+inline constexpr std::string_view kLoop = "LOOP";              ///< the call came back to an exchange that it had passed
 
 /// A call that failed: a code, a message for people, and details that fit the schema of the declared error.
 class OperationError : public Error {

@@ -23,6 +23,11 @@ struct CallOptions {
   std::optional<Clock::time_point> deadline =
       {};                       ///< TIMEOUT after it; a nested call has its parent's if that is earlier
   std::string request_id = {};  ///< empty: a new one
+  /// What the caller itself calls the request, if it says so. A handler that passes the call on passes this too, so that a
+  /// mutation runs once wherever it runs. Nested calls do not have it.
+  std::string client_request_id = {};
+  /// The names of the exchanges that the call has passed, the first one first. Errors: LOOP at an exchange that is among them.
+  std::vector<std::string> via = {};
   /// The caller's connection, by a name that the transport gives it: what the call leaves for its caller, such as tensors under
   /// handles, ends with the connection. Empty: it is kept for as long as the caller's identity may keep it.
   std::string session = {};
@@ -44,6 +49,9 @@ class Context {
   /// The caller's identity, or null if it has none.
   const Identity* identity() const;
   const std::string& request_id() const;
+  /// As CallOptions has them; `via` ends with this exchange.
+  const std::string& client_request_id() const;
+  const std::vector<std::string>& via() const;
   /// The session of the call, or of the call that made it.
   const std::string& session() const;
   std::optional<Clock::time_point> deadline() const;

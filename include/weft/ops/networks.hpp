@@ -31,10 +31,10 @@ struct MaskedAttentionOptions {
 
 /// How the rows of a bag are combined.
 enum class BagMode { sum, mean, max };
-/// Rows of a table added up by bags, times their weights if given; `mean` divides by the number of rows.
+/// Rows of a table added up by bags, times their weights if given; `mean` divides by the number of rows. Empty bags give 0.
 /// Shapes    table [rows, C], indices i32 [B, L] -> [B, C], weights [B, L] or undefined (for sums only)
 ///           With offsets i32 [B]: indices [n], of which bag b has those from offsets[b] to the next bag's; weights [n].
-/// Errors    ShapeError, DTypeError; UsageError: weights of a mean or max, a max with offsets
+/// Errors    ShapeError, DTypeError; UsageError: weights of a mean or max
 /// Gradient  to the table and the weights
 [[nodiscard]] Tensor embedding_bag(const Tensor& table, const Tensor& indices, const Tensor& offsets = {},
                                    const Tensor& weights = {}, BagMode mode = BagMode::sum,

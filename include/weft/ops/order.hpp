@@ -36,6 +36,11 @@ namespace weft {
                                         Where where = Where::current());
 /// That of all elements, of rank 0.
 [[nodiscard]] Tensor median(const Tensor& x, Where where = Where::current());
+/// The median of the elements along `axis` that are not NaN; NaN where all are.
+/// Errors    ShapeError also for an empty axis
+[[nodiscard]] ValuesAndPositions nanmedian(const Tensor& x, int axis, ReduceOptions options = {},
+                                           Where where = Where::current());
+[[nodiscard]] Tensor nanmedian(const Tensor& x, Where where = Where::current());
 
 /// What lies between two elements: a mix by distance, the lower, the higher, the nearer (of equally near ones that at an even
 /// rank), or the mean of both.
@@ -51,6 +56,15 @@ enum class QuantileInterpolation { linear, lower, higher, nearest, midpoint };
                               ReduceOptions options = {},
                               QuantileInterpolation interpolation = QuantileInterpolation::linear,
                               Where where = Where::current());
+/// The quantile of the elements that are not NaN; NaN where all are.
+/// Shapes, dtypes, errors: those of quantile
+[[nodiscard]] Tensor nanquantile(const Tensor& x, double q, const Axes& axis = {}, ReduceOptions options = {},
+                                 QuantileInterpolation interpolation = QuantileInterpolation::linear,
+                                 Where where = Where::current());
+[[nodiscard]] Tensor nanquantile(const Tensor& x, const std::vector<double>& q, const Axes& axis = {},
+                                 ReduceOptions options = {},
+                                 QuantileInterpolation interpolation = QuantileInterpolation::linear,
+                                 Where where = Where::current());
 /// The most frequent element along `axis`, the smallest of several, and the last position where it is.
 /// Errors    ShapeError also for an empty axis
 [[nodiscard]] ValuesAndPositions mode(const Tensor& x, int axis = -1, ReduceOptions options = {},

@@ -10,6 +10,7 @@
 #include "graph/op_families.hpp"
 #include "weft/grad.hpp"
 #include "weft/ops.hpp"
+#include "weft/ops/indexing.hpp"
 
 namespace weft {
 namespace graph {
@@ -132,6 +133,8 @@ Tensor bags(const Call& c) {
   Tensor rows = weft::embedding(table, indices, c.where());
   if (weights.defined()) rows = rows * weft::unsqueeze(weights, -1);
   if (!offsets.defined()) {
+    if (mode == BagMode::max && indices.dim(1) == 0)
+      return zeros({indices.dim(0), table.dim(1)}, table.dtype(), table.device());
     if (mode == BagMode::max) return amax(rows, {1});
     return mode == BagMode::sum ? weft::sum(rows, {1}) : weft::mean(rows, {1});
   }
@@ -139,6 +142,10 @@ Tensor bags(const Call& c) {
   const Extent n = indices.dim(0), count = offsets.dim(0);
   const Tensor place = weft::reshape(arange(n, offsets.dtype(), table.device()), {n, 1});
   const Tensor bag = weft::sum(weft::cast(weft::reshape(offsets, {1, count}) <= place, DType::i32), {1}) - 1.0;
+  if (mode == BagMode::max)
+    return scatter_reduce(zeros({count, table.dim(1)}, table.dtype(), table.device()), 0,
+                          weft::expand(weft::unsqueeze(bag, 1), rows.shape()), rows, ScatterReduction::amax, false,
+                          c.where());
   const Tensor total = weft::scatter_add(bag, rows, count, c.where());
   if (mode == BagMode::sum) return total;
   const Tensor number = weft::scatter_add(bag, full({n, 1}, 1, rows.dtype(), table.device()), count);
@@ -172,8 +179,6 @@ const OpRow& embedding_bag_row() {
             if (weights.defined() && weights.dtype() != table.dtype())
               c.dtype_error("the dtypes of weights and table differ; cast one");
             if (weights.defined() && mode != BagMode::sum) c.usage_error("weights are for sums");
-            if (mode == BagMode::max && (offsets.defined() || indices.dim(-1) == 0))
-              c.usage_error("a max takes bags of one length that is not 0; give indices [bags, length]");
             return std::vector<Result>{
                 {table.dtype(), {offsets.defined() ? offsets.dim(0) : indices.dim(0), table.dim(1)}}};
           },
@@ -197,17 +202,19 @@ const OpRow& embedding_bag_row() {
              {{7}, 0, 8, DType::i32},
              {.shape = {4}, .type = DType::i32, .values = {0, 2, 2, 5}},
              {.absent = true}},
-            {{"mode", std::string("mean")}}}},
+            {{"mode", std::string("mean")}}},
+           {"the greatest by offsets",
+            {{{9, 5}},
+             {.shape = {7}, .type = DType::i32, .values = {0, 3, 1, 5, 8, 2, 4}},
+             {.shape = {4}, .type = DType::i32, .values = {0, 2, 2, 5}},
+             {.absent = true}},
+            {{"mode", std::string("max")}}}},
       .errors =
           {{"weights of a mean",
             {{{9, 5}}, {{3, 4}, 0, 8, DType::i32}, {.absent = true}, {{3, 4}}},
             {{"mode", std::string("mean")}},
             "weights are for sums"},
-           {"one axis without offsets", {{{9, 5}}, {{3}, 0, 8, DType::i32}}, {}, "indices are not [bags, length]"},
-           {"a max by offsets",
-            {{{9, 5}}, {{7}, 0, 8, DType::i32}, {{2}, 0, 0, DType::i32}},
-            {{"mode", std::string("max")}},
-            "a max takes bags of one length"}}};
+           {"one axis without offsets", {{{9, 5}}, {{3}, 0, 8, DType::i32}}, {}, "indices are not [bags, length]"}}};
   return row;
 }
 

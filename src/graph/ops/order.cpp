@@ -18,9 +18,8 @@ namespace weft {
 
 using graph::describe;
 
-namespace {
+namespace graph {
 
-/// The axis of an op that needs elements along it.
 int filled_axis(std::string_view op, const Tensor& x, int axis, Where where) {
   if (!x.defined()) throw UsageError(fmt::format("{}: the tensor has no value", op));
   const int a = graph::normalized_axis(op, x, axis, where);
@@ -30,7 +29,6 @@ int filled_axis(std::string_view op, const Tensor& x, int axis, Where where) {
   return a;
 }
 
-/// Ranks [first, first + count) of the order along `axis`, for `op`, which has checked them.
 ValuesAndPositions sorted_ranks(std::string_view op, const Tensor& x, int axis, bool descending, Extent first,
                                 Extent count, Where where) {
   if (!x.defined()) throw UsageError(fmt::format("{}: the tensor has no value", op));
@@ -48,15 +46,29 @@ ValuesAndPositions without_axis(const ValuesAndPositions& kept, int axis, Reduce
   return {squeeze(kept.values, axis, where), squeeze(kept.positions, axis, where)};
 }
 
-Tensor has_nan(const Tensor& x, int axis) { return any(isnan(x), {axis}, {.keepdims = true}); }
+AttributeSpec order_axis() {
+  return {.name = "axis",
+          .type = AttributeType::integer,
+          .default_value = Extent{-1},
+          .doc = "axis to order along",
+          .aliases = {"dim"}};
+}
+AttributeSpec order_keepdims() {
+  return {.name = "keepdims",
+          .type = AttributeType::boolean,
+          .default_value = false,
+          .doc = "whether the axis stays, with extent 1",
+          .aliases = {"keepdim"}};
+}
+Tensors with_positions(const ValuesAndPositions& v) { return {v.values, v.positions}; }
 
-}  // namespace
+}  // namespace graph
 
 ValuesAndPositions sort(const Tensor& x, int axis, bool descending, Where where) {
-  return sorted_ranks("sort", x, axis, descending, 0, -1, where);
+  return graph::sorted_ranks("sort", x, axis, descending, 0, -1, where);
 }
 Tensor argsort(const Tensor& x, int axis, bool descending, Where where) {
-  return sorted_ranks("argsort", x, axis, descending, 0, -1, where).positions;
+  return graph::sorted_ranks("argsort", x, axis, descending, 0, -1, where).positions;
 }
 
 ValuesAndPositions topk(const Tensor& x, Extent k, int axis, bool largest, Where where) {
@@ -65,7 +77,7 @@ ValuesAndPositions topk(const Tensor& x, Extent k, int axis, bool largest, Where
   if (k < 0 || k > x.dim(a))
     throw ShapeError(
         describe("topk", fmt::format("k is {}, and axis {} has {} elements", k, axis, x.dim(a)), {{"x", x}}, where));
-  return sorted_ranks("topk", x, a, largest, 0, k, where);
+  return graph::sorted_ranks("topk", x, a, largest, 0, k, where);
 }
 
 ValuesAndPositions kthvalue(const Tensor& x, Extent k, int axis, ReduceOptions options, Where where) {
@@ -74,71 +86,11 @@ ValuesAndPositions kthvalue(const Tensor& x, Extent k, int axis, ReduceOptions o
   if (k < 1 || k > x.dim(a))
     throw ShapeError(describe("kthvalue", fmt::format("k is {}, and ranks of axis {} are 1 to {}", k, axis, x.dim(a)),
                               {{"x", x}}, where));
-  return without_axis(sorted_ranks("kthvalue", x, a, false, k - 1, 1, where), a, options, where);
-}
-
-ValuesAndPositions median(const Tensor& x, int axis, ReduceOptions options, Where where) {
-  const int a = filled_axis("median", x, axis, where);
-  ValuesAndPositions middle = sorted_ranks("median", x, a, false, (x.dim(a) - 1) / 2, 1, where);
-  if (is_float(x.dtype())) {
-    // The last rank has a NaN if any has.
-    const Tensor broken = has_nan(x, a), at = argmax(isnan(x), a, {.keepdims = true});
-    middle = {weft::where(broken, scalar_like(std::nan(""), x), middle.values),
-              weft::where(broken, at, middle.positions)};
-  }
-  return without_axis(middle, a, options, where);
-}
-Tensor median(const Tensor& x, Where where) { return median(reshape(x, {-1}, where), 0, {}, where).values; }
-
-Tensor quantile(const Tensor& x, const std::vector<double>& q, const Axes& axis, ReduceOptions options,
-                QuantileInterpolation interpolation, Where where) {
-  if (!x.defined()) throw UsageError("quantile: the tensor has no value");
-  const auto fail = [&](const std::string& fact) { return describe("quantile", fact, {{"x", x}}, where); };
-  if (!is_float(x.dtype())) throw DTypeError(fail("takes floats; cast x"));
-  if (axis.size() > 1) throw ShapeError(fail("takes one axis, or none for all elements"));
-  for (const double share : q)
-    if (!(share >= 0 && share <= 1)) throw UsageError(fail(fmt::format("q is {}, outside of [0, 1]", share)));
-  const Tensor lines = axis.empty() ? reshape(x, {x.numel()}, where) : x;
-  const int a = filled_axis("quantile", lines, axis.empty() ? 0 : axis[0], where);
-  const Extent n = lines.dim(a);
-  const Tensor sorted = q.size() == 1 ? Tensor() : sort(lines, a, false, where).values;
-  const Tensor broken = has_nan(lines, a);
-  std::vector<Tensor> parts;
-  for (const double share : q) {
-    const double rank = share * static_cast<double>(n - 1);
-    Extent low = static_cast<Extent>(rank), high = std::min(low + 1, n - 1);
-    double weight = rank - static_cast<double>(low);
-    switch (interpolation) {
-      case QuantileInterpolation::linear: break;
-      case QuantileInterpolation::lower: weight = 0; break;
-      case QuantileInterpolation::higher: weight = weight > 0 ? 1 : 0; break;
-      case QuantileInterpolation::nearest: weight = std::nearbyint(rank) > static_cast<double>(low) ? 1 : 0; break;
-      case QuantileInterpolation::midpoint: weight = weight > 0 ? 0.5 : 0; break;
-    }
-    if (weight == 0) high = low;
-    if (weight == 1) low = high;
-    const Tensor ranks = sorted.defined()
-                             ? narrow(sorted, a, low, high - low + 1, where)
-                             : sorted_ranks("quantile", lines, a, false, low, high - low + 1, where).values;
-    const Tensor below = narrow(ranks, a, 0, 1, where);
-    Tensor value = below;
-    if (high > low) value = below + (narrow(ranks, a, 1, 1, where) - below) * weight;
-    value = weft::where(broken, scalar_like(std::nan(""), x), value);
-    Shape shape = value.shape();
-    if (axis.empty()) shape = Shape(std::vector<Extent>(static_cast<std::size_t>(x.rank()), 1));
-    value = reshape(value, shape, where);
-    if (!options.keepdims) value = axis.empty() ? reshape(value, {}, where) : squeeze(value, a, where);
-    parts.push_back(unsqueeze(value, 0, where));
-  }
-  return concat(parts, 0, where);
-}
-Tensor quantile(const Tensor& x, double q, const Axes& axis, ReduceOptions options, QuantileInterpolation interpolation,
-                Where where) {
-  return squeeze(quantile(x, std::vector<double>{q}, axis, options, interpolation, where), 0, where);
+  return graph::without_axis(graph::sorted_ranks("kthvalue", x, a, false, k - 1, 1, where), a, options, where);
 }
 
 ValuesAndPositions mode(const Tensor& x, int axis, ReduceOptions options, Where where) {
-  const int a = filled_axis("mode", x, axis, where);
+  const int a = graph::filled_axis("mode", x, axis, where);
   const auto [values, positions] = sort(x, a, false, where);
   // The longest run of equal neighbours: how far each element is from where its run begins.
   const Extent n = x.dim(a);
@@ -149,8 +101,8 @@ ValuesAndPositions mode(const Tensor& x, int axis, ReduceOptions options, Where 
   const Tensor parts[] = {full(first, 1, DType::boolean, x.device()), differs};
   const Tensor begins = cummax(weft::where(concat(parts, a, where), place, scalar_like(0, place)), a).values;
   const Tensor best = argmax(place - begins, a, {.keepdims = true});
-  return without_axis({take_along_axis(values, best, a, where), take_along_axis(positions, best, a, where)}, a, options,
-                      where);
+  return graph::without_axis({take_along_axis(values, best, a, where), take_along_axis(positions, best, a, where)}, a,
+                             options, where);
 }
 
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right, Where where) {
@@ -331,24 +283,9 @@ const OpRow& sort_row() {
 
 namespace {
 
-AttributeSpec order_axis() {
-  return {.name = "axis",
-          .type = AttributeType::integer,
-          .default_value = Extent{-1},
-          .doc = "axis of the scan",
-          .aliases = {"dim"}};
-}
-AttributeSpec order_keepdims() {
-  return {.name = "keepdims",
-          .type = AttributeType::boolean,
-          .default_value = false,
-          .doc = "whether the axis stays, with extent 1",
-          .aliases = {"keepdim"}};
-}
 AttributeSpec flag(std::string name, bool fallback, std::string doc) {
   return {.name = std::move(name), .type = AttributeType::boolean, .default_value = fallback, .doc = std::move(doc)};
 }
-Tensors both(const ValuesAndPositions& v) { return {v.values, v.positions}; }
 
 const std::vector<OpRow>& rows_of_order() {
   static const std::vector<OpRow> rows = {
@@ -390,7 +327,7 @@ const std::vector<OpRow>& rows_of_order() {
                   {"no k", {{{4, 5}}}, {}, "attribute k is missing"}},
        .apply =
            [](const Arguments& a) {
-             return both(weft::topk(a.input(0), a.integer("k"), a.small("axis"), a.boolean("largest")));
+             return with_positions(weft::topk(a.input(0), a.integer("k"), a.small("axis"), a.boolean("largest")));
            }},
       {.name = "kthvalue",
        .family = "order",
@@ -408,57 +345,8 @@ const std::vector<OpRow>& rows_of_order() {
        .errors = {{"rank 0", {{{4, 5}}}, {{"k", Extent{0}}}, "k is 0, and ranks of axis -1 are 1 to 5"}},
        .apply =
            [](const Arguments& a) {
-             return both(weft::kthvalue(a.input(0), a.integer("k"), a.small("axis"), {a.boolean("keepdims")}));
-           }},
-      {.name = "median",
-       .family = "order",
-       .inputs = {{"x"}},
-       .attributes = {order_axis(), order_keepdims()},
-       .result = "that of x; positions i32",
-       .several_outputs = true,
-       .doc = "The element in the middle along an axis, the lower one of two, and where it was; NaN if one is NaN.",
-       .torch = "(torch.median(x, axis, keepdims)[0], None)",
-       .cases = {{"odd rows", {{{6, 51}}}},
-                 {"even, over axis 0", {{{36, 5}}}, {{"axis", Extent{0}}}},
-                 {"with NaN",
-                  {{.shape = {2, 4}, .values = {1, std::nan(""), 3, 2, 4, 1, 3, 2}}},
-                  {{"keepdims", true}},
-                  false},
-                 {"integers", {{{6, 11}, -9, 9, DType::i32}}, {}, false}},
-       .errors = {{"nothing", {{{4, 0}}}, {}, "axis -1 is empty, and the median of nothing has no value"}},
-       .apply =
-           [](const Arguments& a) { return both(weft::median(a.input(0), a.small("axis"), {a.boolean("keepdims")})); }},
-      {.name = "quantile",
-       .family = "order",
-       .inputs = {{"x", ops::DTypes::floats}},
-       .attributes = {{.name = "q", .type = AttributeType::number, .doc = "share of the elements below"},
-                      order_axis(),
-                      order_keepdims(),
-                      {.name = "interpolation",
-                       .type = AttributeType::choice,
-                       .default_value = std::string("linear"),
-                       .doc = "how to interpolate between two elements",
-                       .aliases = {"method"},
-                       .choices = {"linear", "lower", "higher", "nearest", "midpoint"}}},
-       .doc = "The value below which a share q of the elements along an axis is, at rank q (n - 1); NaN if one is NaN.",
-       .torch = "torch.quantile(x, q, axis, keepdims, interpolation=interpolation)",
-       .numpy = "np.quantile(x, q, axis, method=interpolation)",
-       .cases = {{"rows", {{{6, 50}}}, {{"q", 0.3}}},
-                 {"lower, over axis 0",
-                  {{{37, 5}}},
-                  {{"q", 0.77}, {"axis", Extent{0}}, {"interpolation", std::string("lower")}}},
-                 {"higher", {{{6, 50}}}, {{"q", 0.3}, {"interpolation", std::string("higher")}, {"keepdims", true}}},
-                 {"nearest", {{{6, 51}}}, {{"q", 0.45}, {"interpolation", std::string("nearest")}}},
-                 {"midpoint", {{{6, 50}}}, {{"q", 0.3}, {"interpolation", std::string("midpoint")}}},
-                 {"the largest", {{{6, 50}}}, {{"q", 1.0}}},
-                 {"with NaN", {{.shape = {2, 4}, .values = {1, std::nan(""), 3, 2, 4, 1, 3, 2}}}, {{"q", 0.5}}, false}},
-       .errors = {{"beyond 1", {{{4}}}, {{"q", 1.5}}, "q is 1.5, outside of [0, 1]"},
-                  {"integers", {{{4}, 0, 5, DType::i32}}, {{"q", 0.5}}, "takes floats; cast x"},
-                  {"nothing", {{{4, 0}}}, {{"q", 0.5}}, "the quantile of nothing has no value"}},
-       .apply =
-           [](const Arguments& a) {
-             return Tensors{weft::quantile(a.input(0), a.number("q"), a.small("axis"), {a.boolean("keepdims")},
-                                           static_cast<QuantileInterpolation>(a.choice("interpolation")))};
+             return with_positions(
+                 weft::kthvalue(a.input(0), a.integer("k"), a.small("axis"), {a.boolean("keepdims")}));
            }},
       {.name = "mode",
        .family = "order",
@@ -473,7 +361,9 @@ const std::vector<OpRow>& rows_of_order() {
                  {"floats", {{.shape = {2, 5}, .values = {3, 1, 1, 3, 2, -1, 5, 5, 0, 5}}}, {}, false}},
        .errors = {{"nothing", {{{4, 0}}}, {}, "the mode of nothing has no value"}},
        .apply =
-           [](const Arguments& a) { return both(weft::mode(a.input(0), a.small("axis"), {a.boolean("keepdims")})); }},
+           [](const Arguments& a) {
+             return with_positions(weft::mode(a.input(0), a.small("axis"), {a.boolean("keepdims")}));
+           }},
       {.name = "searchsorted",
        .family = "order",
        .inputs = {{"sorted"}, {"values"}},

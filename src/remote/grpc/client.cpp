@@ -20,6 +20,7 @@
 #include "remote/grpc/channel.hpp"
 #include "remote/grpc/log.hpp"
 #include "remote/grpc/message.hpp"
+#include "serve/service.hpp"
 #include "weft/catalogue.hpp"
 
 namespace weft::remote {
@@ -61,9 +62,10 @@ struct GrpcClient::State {
   void begin(grpc::ClientContext& context, const serve::RemoteCallOptions& call) const {
     context.AddMetadata("authorization", "Bearer " + options.token);
     if (call.deadline) context.set_deadline(*call.deadline);
+    if (!call.via.empty()) context.AddMetadata("weft-via", serve::via_text(call.via));
   }
 
-  grpc::ByteBuffer request(std::string_view id, const Value& input, bool keeps_tensors);
+  grpc::ByteBuffer request(std::string_view id, const Value& input, const serve::RemoteCallOptions& call);
   operations::Envelope answer(std::string_view id, const grpc::ByteBuffer& message, bool keeps_tensors);
 
   void hold() {
@@ -123,12 +125,13 @@ std::vector<operations::Specification> GrpcClient::operations() {
   return list;
 }
 
-grpc::ByteBuffer GrpcClient::State::request(std::string_view id, const Value& input, bool keeps_tensors) {
-  const bool leaves_handles = keeps_tensors || id == "handle.create";
+grpc::ByteBuffer GrpcClient::State::request(std::string_view id, const Value& input,
+                                            const serve::RemoteCallOptions& call) {
+  const bool leaves_handles = call.keeps_tensors || id == "handle.create";
   if (leaves_handles) hold();
   operations::TensorSection section;
   const std::string json = operations::to_wire(input, operations::WireTensors::data, section, handles, "").to_json();
-  return call_message(id, json, section, keeps_tensors, leaves_handles ? session : "");
+  return call_message(id, json, section, call.keeps_tensors, leaves_handles ? session : "", call.request_id);
 }
 
 // Errors: OperationError EXECUTION_ERROR.
@@ -150,7 +153,7 @@ operations::Envelope GrpcClient::State::answer(std::string_view id, const grpc::
 
 operations::Envelope GrpcClient::call(std::string_view id, const Value& input,
                                       const serve::RemoteCallOptions& options) {
-  const grpc::ByteBuffer request = state_->request(id, input, options.keeps_tensors);
+  const grpc::ByteBuffer request = state_->request(id, input, options);
   grpc::ClientContext context;
   state_->begin(context, options);
   const std::stop_callback on_stop(options.stop, [&] { context.TryCancel(); });
@@ -164,7 +167,7 @@ operations::Envelope GrpcClient::call(std::string_view id, const Value& input,
 
 void GrpcClient::run(std::string_view id, const Value& input, const serve::RemoteCallOptions& options,
                      const std::function<bool(operations::Envelope)>& take) {
-  const grpc::ByteBuffer request = state_->request(id, input, options.keeps_tensors);
+  const grpc::ByteBuffer request = state_->request(id, input, options);
   grpc::ClientContext context;
   state_->begin(context, options);
   const std::stop_callback on_stop(options.stop, [&] { context.TryCancel(); });

@@ -195,10 +195,12 @@ bool read_answer(std::string_view message, std::string_view& envelope, std::stri
 }
 
 grpc::ByteBuffer call_message(std::string_view operation, std::string_view input,
-                              const operations::TensorSection& section, bool keep_tensors, std::string_view session) {
+                              const operations::TensorSection& section, bool keep_tensors, std::string_view session,
+                              std::string_view request_id) {
   std::string head;
   put_bytes(head, 1, operation);
   put_bytes(head, 2, input);
+  put_bytes(head, 4, request_id);
   if (keep_tensors) head += {5 << 3 | kVarint, 1};
   put_bytes(head, 6, session);
   return with_section(std::move(head), 3, section);

@@ -36,7 +36,8 @@ bool read_answer(std::string_view message, std::string_view& envelope, std::stri
 /// CallRequest and Answer. The tensors of the section are computed, and the message refers to their memory. Padding before the section
 /// makes its tensors aligned in `whole`.
 grpc::ByteBuffer call_message(std::string_view operation, std::string_view input,
-                              const operations::TensorSection& section, bool keep_tensors, std::string_view session);
+                              const operations::TensorSection& section, bool keep_tensors, std::string_view session,
+                              std::string_view request_id = {});
 grpc::ByteBuffer answer_message(std::string_view envelope, const operations::TensorSection& section);
 
 }  // namespace weft::remote

@@ -28,6 +28,7 @@
 #include "remote/grpc/channel.hpp"
 #include "remote/grpc/log.hpp"
 #include "remote/grpc/message.hpp"
+#include "serve/service.hpp"
 #include "weft/error.hpp"
 
 namespace weft::remote {
@@ -220,6 +221,9 @@ class OperationsService : public grpc::Service {
     op::CallOptions call{.identity = identity};
     call.request_id = fields.request_id.empty() ? fmt::format("grpc {}", ++last_)
                                                 : fmt::format("{}/{}", identity.id, fields.request_id);
+    call.client_request_id = fields.request_id;
+    if (const auto via = context->client_metadata().find("weft-via"); via != context->client_metadata().end())
+      call.via = serve::read_via({via->second.data(), via->second.size()});
     if (context->deadline() < std::chrono::system_clock::now() + 24h * 365) call.deadline = context->deadline();
     if (!fields.session.empty()) {
       call.session = session_key(identity, fields.session);

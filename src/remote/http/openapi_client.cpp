@@ -9,6 +9,7 @@
 #include "base/quote.hpp"
 #include "catalogue/wire.hpp"
 #include "serve/openapi_import.hpp"
+#include "serve/service.hpp"
 
 namespace weft::remote {
 namespace {
@@ -80,6 +81,8 @@ class OpenApiClient : public serve::Caller {
                                    fmt::format("the header {} has control characters", quote(name, 80)));
         asked.headers.emplace_back(name, text);
       }
+    if (!options.request_id.empty()) asked.headers.emplace_back("Weft-Request-Id", options.request_id);
+    if (!options.via.empty()) asked.headers.emplace_back("Weft-Via", serve::via_text(options.via));
     if (const Value* body = operation.body(input)) {
       asked.headers.emplace_back("Content-Type", "application/json");
       asked.body = op::to_wire(*body, op::WireTensors::data, handles_, "").to_json();

@@ -7,6 +7,7 @@
 #include "base/quote.hpp"
 #include "catalogue/frame.hpp"
 #include "remote/http/connection.hpp"
+#include "serve/service.hpp"
 #include "weft/error.hpp"
 
 namespace weft::remote {
@@ -91,7 +92,9 @@ bool HttpConnection::call(const std::string& id, const Request& request) {
     if (name.size() > 100)
       throw HttpError{400, std::string(op::kValidationError), "Weft-Request-Id has more than 100 characters"};
     options.request_id = fmt::format("{}/{}", identity_->id, name);  // so that nobody takes the name of another's call
+    options.client_request_id = name;
   }
+  options.via = serve::read_via(view(request["Weft-Via"]));
   if (const std::string_view name = view(request["Weft-Session"]); !name.empty()) {
     if (name.size() > 100)
       throw HttpError{400, std::string(op::kValidationError), "Weft-Session has more than 100 characters"};

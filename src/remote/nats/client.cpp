@@ -14,6 +14,7 @@
 #include "catalogue/frame.hpp"
 #include "remote/nats/objects.hpp"
 #include "remote/nats/protocol.hpp"
+#include "serve/service.hpp"
 
 namespace weft::remote {
 namespace {
@@ -168,6 +169,7 @@ class NatsCall {
     if (!client_.options.token.empty()) headers.emplace_back(wire::kAuthorization, client_.bearer());
     if (options_.keeps_tensors) headers.emplace_back(wire::kTensors, "handles");
     if (!object_.empty()) headers.emplace_back(wire::kObject, object_);
+    if (!options_.via.empty()) headers.emplace_back(wire::kVia, serve::via_text(options_.via));
     if (!options_.request_id.empty()) headers.emplace_back(wire::kRequestId, options_.request_id);
     if (options_.deadline) {
       const double left = std::chrono::duration<double>(*options_.deadline - op::Clock::now()).count();

@@ -25,6 +25,7 @@ inline constexpr const char* kTimeout = "Weft-Timeout";  // seconds that are lef
 inline constexpr const char* kTensors = "Weft-Tensors";  // data or handles
 inline constexpr const char* kCredit = "Weft-Credit";    // answers that may be under way at once
 inline constexpr const char* kSession = "Weft-Session";  // a subject on which the caller listens while it lives
+inline constexpr const char* kVia = "Weft-Via";          // the exchanges that the call has passed
 inline constexpr const char* kRequestId =
     "Weft-Request-Id";                                 // of a mutation, which runs once for all requests with this id
 inline constexpr const char* kObject = "Weft-Object";  // the body is this object of the store

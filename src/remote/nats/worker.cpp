@@ -19,6 +19,7 @@
 #include "remote/nats/objects.hpp"
 #include "remote/nats/protocol.hpp"
 #include "remote/nats/records.hpp"
+#include "serve/service.hpp"
 
 namespace weft::remote {
 namespace {
@@ -200,6 +201,8 @@ struct NatsWorker::State {
           fmt::format("Weft-Session is not a subject of the caller's own, such as an inbox: {}", quote(session, 80)));
     call->session = session;
     op::CallOptions call_options{.identity = identity, .request_id = call->request, .session = call->session};
+    call_options.client_request_id = message.header(wire::kRequestId);
+    call_options.via = serve::read_via(message.header(wire::kVia));
     if (const std::string_view text = message.header(wire::kTimeout); !text.empty()) {
       const auto seconds = wire::number_of(text);
       if (!seconds || !(*seconds > 0) || *seconds > 1e6)

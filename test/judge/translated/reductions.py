@@ -149,6 +149,13 @@ def median(w, x, dim=None, keepdim=False):
     return w.many("median", 2, x, axis=axis_of(x, dim), keepdims=keepdim)
 
 
+@op("nanmedian")
+def nanmedian(w, x, dim=None, keepdim=False):
+    if dim is None:
+        return w.many("nanmedian", 2, w("flatten", x, first=0, last=-1) if x.rank != 1 else x, axis=0)[0]
+    return [w.many("nanmedian", 2, x, axis=axis_of(x, dim), keepdims=keepdim)[0], None]
+
+
 @op("mode")
 def mode(w, x, dim=-1, keepdim=False):
     return [w.many("mode", 2, x, axis=axis_of(x, dim), keepdims=keepdim)[0], None]
@@ -159,6 +166,13 @@ def quantile(w, x, q, dim=None, keepdim=False, interpolation="linear"):
     need(isinstance(q, float), "several quantiles at once")
     need(dim is not None and x.rank > 0, "a quantile of all")
     return w("quantile", x, q=q, axis=dim, keepdims=keepdim, interpolation=interpolation)
+
+
+@op("nanquantile")
+def nanquantile(w, x, q, dim=None, keepdim=False, interpolation="linear"):
+    need(isinstance(q, float), "several quantiles at once")
+    need(dim is not None and x.rank > 0, "a quantile of all")
+    return w("nanquantile", x, q=q, axis=dim, keepdims=keepdim, interpolation=interpolation)
 
 
 @op("searchsorted")
