@@ -89,7 +89,7 @@ void backward(const Tensor& output, const Tensor& seed, Where where) {
   for (const auto& cell : graph::all_cells()) {
     if (!cell->requires_grad) continue;
     const graph::NodeRef value = graph::value_of(cell);
-    if (!below.contains(value.get()) && !below.contains(graph::before_it_was_computed(*value).get())) continue;
+    if (!below.contains(value.get()) && !below.contains(graph::twin_of(*value).get())) continue;
     cells.push_back(cell);
     values.emplace_back(value);
   }

@@ -460,21 +460,21 @@ std::vector<NodeRef> autograd::gradients_up_to(std::span<const NodeRef> ends, co
 std::vector<Tensor> grad(const Tensor& output, std::span<const Tensor> inputs, const Tensor& seed, Where where) {
   const graph::NoAutocast types_are_known;
   const NodeRef start = seed_for(output, seed, "grad", where);
-  // The output may refer to a Variable by a node from before its value was computed.
+  // The output may refer to a Variable by its other node, from before or after its value was computed.
   std::unordered_set<const Node*> wanted;
-  std::vector<NodeRef> before;
+  std::vector<NodeRef> twins;
   for (const Tensor& input : inputs) {
     if (!input.defined()) throw UsageError("grad: an input has no value");
     wanted.insert(input.node().get());
-    before.push_back(graph::before_it_was_computed(*input.node()));
-    if (before.back()) wanted.insert(before.back().get());
+    twins.push_back(graph::twin_of(*input.node()));
+    if (twins.back()) wanted.insert(twins.back().get());
   }
   Reverse reverse(output.node(), wanted);
   reverse.run(output.node(), start);
   std::vector<Tensor> results;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Tensor sum;
-    for (const Node* node : {inputs[i].node().get(), before[i].get()})
+    for (const Node* node : {inputs[i].node().get(), twins[i].get()})
       if (const NodeRef g = node ? reverse.of(node) : nullptr) {
         const Tensor part(graph::cast(g, inputs[i].dtype()));
         sum = sum.defined() ? sum + part : part;

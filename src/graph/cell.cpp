@@ -146,7 +146,8 @@ void commit(const std::shared_ptr<Cell>& cell, const NodeRef& computed, NodeRef 
   state.released.wait(lock, [&] { return !cell->updating; });
   if (cell->pending != computed) return;
   remove_pending(state, cell);
-  value->computed_from = computed;
+  value->twin = computed;
+  computed->twin = value;
   cell->committed.swap(value);
   cell->assigned = false;
   lock.unlock();  // the old value is freed after it
@@ -170,6 +171,19 @@ NodeRef value_of(const std::shared_ptr<Cell>& cell) {
   std::unique_lock lock(state.cells_mutex);
   state.released.wait(lock, [&] { return !cell->updating; });
   return cell->pending ? cell->pending : cell->committed;
+}
+
+NodeRef twin_of(const Node& node) {
+  {
+    std::lock_guard lock(session_of(node).part<GraphState>().cells_mutex);
+    if (NodeRef twin = node.twin.lock()) return twin;
+  }
+  if (!is_view(node.kind)) return nullptr;
+  const NodeRef viewed = twin_of(*node.inputs[0]);
+  if (!viewed) return nullptr;
+  NodeFields fields = node;
+  fields.inputs = {viewed};
+  return find_node(fields);
 }
 
 Tensor& gradient_of(const std::shared_ptr<Cell>& cell) {

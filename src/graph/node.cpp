@@ -154,16 +154,6 @@ NodeRef NodeTable::find(const NodeFields& fields) const {
 
 NodeRef find_node(const NodeFields& fields) { return NodeTable::current().find(fields); }
 
-NodeRef before_it_was_computed(const Node& node) {
-  if (node.kind == Kind::data) return node.computed_from.lock();
-  if (!is_view(node.kind)) return nullptr;
-  const NodeRef viewed = before_it_was_computed(*node.inputs[0]);
-  if (!viewed) return nullptr;
-  NodeFields fields = node;
-  fields.inputs = {viewed};
-  return find_node(fields);
-}
-
 NodeRef NodeTable::make(NodeFields&& fields, Where where) {
   check_size(fields, where);
   check_type(fields.type, fields.device);

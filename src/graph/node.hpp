@@ -148,8 +148,9 @@ class Node : public std::enable_shared_from_this<const Node>, public NodeFields 
   mutable StorageSlot storage;
   mutable std::string label;
   mutable Where where;
-  /// For the `data` of a Variable: the node that was its value until it was computed, which graphs made before refer to.
-  mutable std::weak_ptr<const Node> computed_from;
+  /// For the value of a Variable: the node of the same value from before, or from after, it was computed. Under the lock of the
+  /// session's cells.
+  mutable std::weak_ptr<const Node> twin;
 
  private:
   friend class NodeTable;
@@ -165,10 +166,6 @@ NodeRef make_node(NodeFields fields, Where where = Where::current());
 
 /// The live node with these fields, or null.
 NodeRef find_node(const NodeFields& fields);
-
-/// For the value of a Variable, or a view of one: the live node of the same value from before it was computed, or null.
-/// Gradients are identified by nodes, so a gradient to one of them includes that to the other.
-NodeRef before_it_was_computed(const Node& node);
 
 /// What a value is made of: the parts of a composite call, else the inputs.
 const std::vector<NodeRef>& made_of(const Node& node);
@@ -261,6 +258,9 @@ void commit(const std::shared_ptr<Cell>& cell, const NodeRef& computed, NodeRef 
 void make_slice(const std::shared_ptr<Cell>& cell, const std::shared_ptr<Cell>& whole, Extent offset);
 /// The current value's node.
 NodeRef value_of(const std::shared_ptr<Cell>& cell);
+/// For the value of a Variable, or a view of one: the live node of the same value from before, or from after, it was computed;
+/// or null. Gradients are identified by nodes, so a gradient to one of them includes that to the other.
+NodeRef twin_of(const Node& node);
 /// The gradient that `backward` left; while a function is traced, the trace's own.
 Tensor& gradient_of(const std::shared_ptr<Cell>& cell);
 

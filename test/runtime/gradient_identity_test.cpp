@@ -52,6 +52,11 @@ TEST(GradientIdentity, OfAVariableThatWasComputedAfterItWasRead) {
     EXPECT_EQ(w.grad().to_vector<float>(), (std::vector<float>{2 * factor * value[0], 2 * factor * value[1]}));
     EXPECT_EQ(grad(loss, w).to_vector<float>(), w.grad().to_vector<float>());
   }
+  // A value that was read before, and a graph that was made after it was computed.
+  Variable v(tensor({3.0f}), "v");
+  const Tensor read = v.value();
+  v.value().eval();
+  EXPECT_EQ(grad(sum(square(v.value())), read).to_vector<float>(), std::vector<float>{6});
   // Read on both sides of the computation, and to second order.
   Variable x(full({}, 3.0), "x");
   const Tensor cube = x.value() * x.value() * x.value();
