@@ -103,6 +103,7 @@ inline Attention attention(std::mt19937& random, const AttentionCase& c, DType t
           const std::size_t at = static_cast<std::size_t>((b * rows + i) * 2);
           values[at] = part < 3 ? static_cast<double>(other(others, b, part)) : 0;
           values[at + 1] = part < 3 ? static_cast<double>(other(others, b, part + 1)) : 0;
+          if (of_queries && i == 1) values[at] = values[at + 1] = 0;  // sees no key, between queries that do
         }
       return *f.key_spans;
     };

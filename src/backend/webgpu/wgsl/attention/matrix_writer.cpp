@@ -287,15 +287,16 @@ void MatrixAttentionWriter::write_loads(const std::string& turn) {
     line(guarded_load(i, fmt::format("first{} = {};", i, eight(other_first_, row(i, ahead), load_vector(i)))));
     line(guarded_load(i, fmt::format("second{} = {};", i, eight(other_second_, row(i, 0), load_vector(i)))));
   }
-  // Pairs of queries, as exponentials and slopes need them. A query beyond the end weighs nothing.
+  // Pairs of queries, as exponentials and slopes need them. A query beyond the end weighs nothing, and
+  // neither does one that sees no key: the span of a key's queries may hold it.
   if (part_ == Part::d_key_value) {
     line(fmt::format("if (thread < {}u) {{", block_.tile / 2));
     for (int e = 0; e < 2; ++e) {
       line(fmt::format("  let query{} = min(other0 + 2u * thread + {}u, {}u);", e, e, others_ - 1));
       line(fmt::format("  let log_sum{} = {};", e,
                        bindings_.load(logsumexp_, stat(logsumexp_, fmt::format("query{}", e)))));
-      std::string minus = fmt::format("select(-log_sum{0} * {1}, 0f, log_sum{0} < {2})", e,
-                                      render_constant(kLog2E, DType::f32, helpers_), kUnseen);
+      std::string minus = fmt::format("select(-log_sum{0} * {1}, {2}, log_sum{0} < {3})", e,
+                                      render_constant(kLog2E, DType::f32, helpers_), kHidden, kUnseen);
       if (others_ % block_.tile != 0)
         minus = fmt::format("select({}, {}, other0 + 2u * thread + {}u >= {}u)", minus, kHidden, e, others_);
       line(fmt::format("  pair[{}] = {};", e, minus));

@@ -14,6 +14,8 @@ namespace weft::webgpu::attention {
 // A hidden score, and the reference of a row that has seen no score. Both are finite, so that differences are numbers, and so
 // far apart that hidden scores have weight 0.
 constexpr const char *kHidden = "-3.4e38f", *kUnseen = "-1e38f";
+/// A logarithm of a sum that leaves no share of any score.
+constexpr const char* kNoShares = "3.4e38f";
 
 using Lines = std::vector<std::string>;
 
