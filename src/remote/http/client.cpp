@@ -100,12 +100,17 @@ class Exchange {
     message.body() = request_.body;
     if (!request_.body.empty() || request_.method == "POST") message.prepare_payload();
     if (request_.was_sent) *request_.was_sent = true;
-    check(step([&](auto done) { http::async_write(stream_, message, done); }), "send to");
+    // A server that refuses a large body answers before it has read it, and closes the connection.
+    const beast::error_code sent = step([&](auto done) { http::async_write(stream_, message, done); });
+    const bool closed = sent == asio::error::broken_pipe || sent == asio::error::connection_reset;
+    if (!closed) check(sent, "send to");
     beast::flat_buffer buffer;
     http::response_parser<http::buffer_body> parser;
     parser.body_limit(request_.body_bytes_max);
     parser.header_limit(64 << 10);
-    check(step([&](auto done) { http::async_read_header(stream_, buffer, parser, done); }), "read the answer of");
+    const beast::error_code headed = step([&](auto done) { http::async_read_header(stream_, buffer, parser, done); });
+    if (headed && closed) check(sent, "send to");
+    check(headed, "read the answer of");
     HttpReply reply{.status = static_cast<int>(parser.get().result_int())};
     for (const auto& field : parser.get())
       reply.headers.emplace_back(text_of(field.name_string()), text_of(field.value()));

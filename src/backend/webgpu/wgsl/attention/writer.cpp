@@ -118,7 +118,8 @@ void AttentionWriter::write_query_stats() {
 // In units of log 2. That of a query that sees no key is so large that its shares are 0: a key may lie between keys whose
 // queries it does not see.
 void AttentionWriter::write_log_sum(const std::string& name, const std::string& row) {
-  line(fmt::format("var {} = {} * {};", name, bindings_.load(logsumexp_, stat_index(logsumexp_, row)), literal(kLog2E)));
+  line(
+      fmt::format("var {} = {} * {};", name, bindings_.load(logsumexp_, stat_index(logsumexp_, row)), literal(kLog2E)));
   line(fmt::format("{0} = select({0}, {1}, {0} < {2});", name, kNoShares, kUnseen));
 }
 
