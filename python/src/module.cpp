@@ -4,6 +4,8 @@
 
 #include "base/interrupt.hpp"
 #include "handle.hpp"
+#include "interrupt.hpp"
+#include "operations.hpp"
 #include "weft/anomaly.hpp"
 #include "weft/error.hpp"
 #include "weft/memory_limit.hpp"
@@ -41,13 +43,23 @@ void look_for_signals() {
   static Clock::time_point next;  // of the main thread only
   const auto now = Clock::now();
   if (now < next) return;
-  next = now + std::chrono::milliseconds(50);
-  if (!Py_IsInitialized()) return;
-  const nb::gil_scoped_acquire gil;
-  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  next = now + kSignalPause;
+  check_signals();
 }
 
+thread_local bool was_interrupted = false;
+
 }  // namespace
+
+void check_signals() {
+  if (std::this_thread::get_id() != main_thread || !Py_IsInitialized()) return;
+  const nb::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() == 0) return;
+  note_interrupt();
+  throw nb::python_error();
+}
+void note_interrupt() { was_interrupted = true; }
+bool take_interrupt() { return std::exchange(was_interrupted, false); }
 
 void set_python_error(const std::exception_ptr& exception) {
   const auto set = [](PyObject* type, const std::exception& e) {
@@ -74,6 +86,8 @@ void set_python_error(const std::exception_ptr& exception) {
     set(errors.internal, e);
   } catch (const AnomalyError& e) {
     set(errors.anomaly, e);
+  } catch (const operations::OperationError& e) {
+    set_operation_error(e);
   } catch (const Error& e) {
     set(errors.base, e);
   } catch (const std::bad_alloc&) {
@@ -125,6 +139,7 @@ NB_MODULE(_weft, m) {
   bind_onnx(m);
   bind_models(m);
   bind_training(m);
+  bind_operations(m);
   main_thread = std::this_thread::get_id();
   set_interrupt_check(look_for_signals);
   m.attr("__version__") = WEFT_VERSION;

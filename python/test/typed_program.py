@@ -2,7 +2,7 @@
 from typing import Any
 
 import weft
-from weft import nn, optim
+from weft import nn, operations, optim
 
 
 class Net(nn.Module):
@@ -48,6 +48,18 @@ def main() -> None:
     weft.onnx.save("net.onnx", net, x, inputs=["x"])
     outputs: dict[str, weft.Tensor] = weft.onnx.load("net.onnx").run({"x": x})
     embedded: weft.Tensor = weft.llm.load("model.gguf", cache="q8").embed(["a"], pooling="last")
+    exchange = operations.Exchange(allow_read=["."])
+
+    @exchange.register("text.repeat", scopes=["text"])
+    def repeat(text: str, times: int, context: operations.Context) -> str:
+        caller: operations.Identity | None = context.identity
+        return text * times + (caller.id if caller else "")
+
+    answers: list[Any] = list(exchange.subscribe("text.repeat", {"text": "ha"}, identity=operations.Identity("me", ["text"])))
+    pending: operations.PendingCall = exchange.start("text.repeat", {"text": repeat.__name__}, timeout=1.5)
+    with operations.connect("http://localhost:1", token="t") as remote:
+        known: list[str] = remote.list()
+    print(answers, pending.result(timeout=1), pending.abort(), known)
     with weft.detect_anomaly():
         agrees: bool = weft.gradcheck(weft.sin, x).agrees
     print(rows, ctc, handle, module_handle, mixed, outputs, embedded, agrees)

@@ -13,6 +13,7 @@ from . import io as io
 from . import llm as llm
 from . import nn as nn
 from . import onnx as onnx
+from . import operations as operations
 from . import optim as optim
 from . import train as train
 from ._compile import Compiled as Compiled

@@ -158,6 +158,11 @@ struct McpSession::State {
                        {"inputSchema", object_schema(s.input)}};
     if (gives_objects(s)) tool.set("outputSchema", object_schema(s.output));
     tool.set("annotations", Value::object({{"readOnlyHint", s.kind == op::Kind::query}, {"openWorldHint", false}}));
+    const Value whole = op::to_value(s);
+    const Value* errors = whole.find("errors");
+    Value::Object operation{{"errors", errors ? *errors : Value::Array()}};
+    if (!gives_objects(s) && s.kind != op::Kind::subscription) operation.set("output", s.output);
+    tool.set("_meta", Value::object({{std::string(kOperationKey), std::move(operation)}}));
     return tool;
   }
 
@@ -242,7 +247,9 @@ struct McpSession::State {
 
   static Value tool_result(Value data) {
     Value::Object result{{"content", text_content(data.to_json())}};
-    result.set("structuredContent", data.is_object() ? std::move(data) : Value::object({{"data", std::move(data)}}));
+    const bool wraps = !data.is_object() || data.members().contains("$tensor");
+    if (wraps) result.set("_meta", Value::object({{std::string(kWrappedKey), true}}));
+    result.set("structuredContent", wraps ? Value::object({{"data", std::move(data)}}) : std::move(data));
     result.set("isError", false);
     return result;
   }

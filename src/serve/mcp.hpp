@@ -13,6 +13,11 @@ namespace weft::serve {
 
 /// Members of a call's `_meta`: CallOptions::via as via_text has it, and client_request_id.
 inline constexpr std::string_view kViaKey = "weft/via", kRequestIdKey = "weft/requestId";
+/// Member of a tool's `_meta`: what MCP has no place for. {"errors": as specifications have them, "output": the schema of an output that is
+/// not an object}. `_meta` of a failure has {"error": {"code", "message", "details"}}.
+inline constexpr std::string_view kOperationKey = "weft/operation";
+/// Member of an answer's `_meta`: true where the structured content is {"data": answer}, because the answer is not an object.
+inline constexpr std::string_view kWrappedKey = "weft/wrapped";
 
 struct McpOptions {
   operations::Identity identity;  ///< whose rights the client has

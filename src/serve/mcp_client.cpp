@@ -77,6 +77,7 @@ struct McpClient::State {
   struct Tool {
     std::string name;
     bool has_output = false, may_repeat = false;
+    bool is_weft = false;  // of another Weft: structured content is always there, and errors have their codes
   };
   // Of a request that waits.
   struct Outcome {
@@ -268,6 +269,19 @@ struct McpClient::State {
     transport->send(Value(std::move(reply)).to_json(), 0);
   }
 
+  // What another Weft says of its operation beyond MCP. Damaged parts count as missing.
+  static void add_from_weft(const Value& operation, op::Specification& s, Tool& tool) {
+    tool.is_weft = true;
+    if (const Value* output = operation.find("output"); output && output->is_object()) s.output = tool_schema(output);
+    try {
+      const Value errors =
+          Value::object({{"namespace", s.space}, {"name", s.name}, {"type", "query"}, {"errors", operation["errors"]}});
+      for (op::DeclaredError& error : op::specification_from(errors).errors) s.errors.push_back(std::move(error));
+    } catch (const Error& error) {
+      log(LogLevel::warning, "mcp", fmt::format("{}: {}", s.id(), error.what()));
+    }
+  }
+
   op::Specification specification(const Value& tool, std::set<std::string>& ids) {
     op::Specification s;
     const std::string name = text_of(tool, "name");
@@ -289,8 +303,14 @@ struct McpClient::State {
     s.access.scopes = {"mcp:call"};
     s.tags = {"mcp"};
     s.errors = {{.code = "TOOL_ERROR", .description = "the tool failed; the details are its content"}};
+    Tool made{.name = name,
+              .has_output = output != nullptr,
+              .may_repeat = has_hint("readOnlyHint") || has_hint("idempotentHint")};
+    if (const Value* meta = tool.find("_meta"); meta && meta->is_object())
+      if (const Value* operation = meta->find(kOperationKey); operation && operation->is_object())
+        add_from_weft(*operation, s, made);
     const std::lock_guard lock(mutex);
-    tools[s.id()] = {name, output != nullptr, has_hint("readOnlyHint") || has_hint("idempotentHint")};
+    tools[s.id()] = std::move(made);
     return s;
   }
 
@@ -357,17 +377,28 @@ void McpClient::run(std::string_view id, const Value& input, const RemoteCallOpt
       {.end = options.deadline ? Steady::now() + (*options.deadline - op::Clock::now()) : Steady::time_point::max(),
        .may_repeat = tool.may_repeat});
   const Value *content = result.find("content"), *structured = result.find("structuredContent"),
-              *failed = result.find("isError");
+              *failed = result.find("isError"), *about = result.find("_meta");
+  if (about && !about->is_object()) about = nullptr;
   op::McpSource source{.is_error = failed && *failed == Value(true)};
   if (content && content->is_array()) source.content = *content;
   if (structured) source.structured_content = *structured;
   if (source.is_error) {
+    if (const Value* error = tool.is_weft && about ? about->find("error") : nullptr;
+        error && error->is_object() && !text_of(*error, "code").empty()) {
+      const Value* details = error->find("details");
+      throw op::OperationError(text_of(*error, "code"), text_of(*error, "message").substr(0, kTextMax),
+                               details ? *details : Value());
+    }
     std::string text;
     for (const Value& each : source.content.elements())
       if (each.is_object()) text += text_of(each, "text");
     throw op::OperationError("TOOL_ERROR", text.empty() ? "the tool failed" : text.substr(0, kTextMax), source.content);
   }
-  Value data = tool.has_output && structured ? *structured : Value::object({{"content", source.content}});
+  Value data =
+      (tool.has_output || tool.is_weft) && structured ? *structured : Value::object({{"content", source.content}});
+  const Value* wrapped = tool.is_weft && about ? about->find(kWrappedKey) : nullptr;
+  if (wrapped && *wrapped == Value(true) && data.is_object() && data.members().contains("data"))
+    data = Value(data["data"]);
   try {
     data = op::from_wire(std::move(data), state_->handles, "");
   } catch (const Error& error) {
