@@ -88,6 +88,7 @@ Engine::Engine(const IsolateOptions& given)
     define_ops(*this);
     define_compile(*this);
     define_transforms(*this);
+    define_hooks(*this);
     define_modules(*this);
     define_optimizers(*this);
     define_custom(*this);

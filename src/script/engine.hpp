@@ -60,6 +60,7 @@ struct Engine;
 struct Loop;
 struct Files;
 class SourceCompiler;
+class KeptValues;
 
 /// A native object behind a handle of the script. They are in a list, so that an isolate knows what is alive.
 struct Handle {
@@ -200,6 +201,7 @@ struct Engine {
   std::size_t next_barrier = 4096;  // living values at which all held ones are computed
   int depth = 0;                    // of traces of compiled functions, and of functions under a transform
   std::vector<std::shared_ptr<void>> own_gradients;  // of customGradient, by number
+  std::shared_ptr<KeptValues> kept;                  // see hooks.hpp
   int registrations = 0;
   bool in_kernel = false;    // a kernel in JavaScript runs: its plan is in use, so tensors are not available
   bool has_kernels = false;  // ops with kernels in JavaScript, which run on this thread only
@@ -228,6 +230,17 @@ class MemoryForErrors {
   }
   ~MemoryForErrors() { JS_SetMemoryLimit(engine_.runtime, engine_.options.memory_limit); }
   MemoryForErrors(const MemoryForErrors&) = delete;
+
+ private:
+  Engine& engine_;
+};
+
+/// While it exists the engine computes nothing of its own accord, because a transform sees the graph.
+class Untouched {
+ public:
+  explicit Untouched(Engine& engine) : engine_(engine) { ++engine_.depth; }
+  ~Untouched() { --engine_.depth; }
+  Untouched(const Untouched&) = delete;
 
  private:
   Engine& engine_;
@@ -283,6 +296,7 @@ void define_ops(Engine& engine);
 void define_variable(Engine& engine);
 void define_compile(Engine& engine);
 void define_transforms(Engine& engine);
+void define_hooks(Engine& engine);
 void define_modules(Engine& engine);
 void define_optimizers(Engine& engine);
 void define_custom(Engine& engine);

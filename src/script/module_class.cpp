@@ -66,12 +66,16 @@ JSValue call_module(JSContext* context, JSValueConst function, JSValueConst, int
   const Local held(context, JS_DupValue(context, function));
   try {
     ModuleHandle& handle = self_module(engine, function);
-    const Arguments given(arguments, static_cast<std::size_t>(count));
-    if (handle.forward) return handle.forward(engine, given).release();
-    const Local forward = engine.property(function, "forward");
-    if (!JS_IsFunction(context, forward.get()))
-      Engine::refuse(handle.module->describe(), "the class has no method forward(x)");
-    return engine.call(forward.get(), function, given).release();
+    const Arguments whole(arguments, static_cast<std::size_t>(count));
+    const auto compute = [&](Arguments given) {
+      if (handle.forward) return handle.forward(engine, given);
+      const Local forward = engine.property(function, "forward");
+      if (!JS_IsFunction(context, forward.get()))
+        Engine::refuse(handle.module->describe(), "the class has no method forward(x)");
+      return engine.call(forward.get(), function, given);
+    };
+    return (handle.hooks.empty() ? compute(whole) : with_module_hooks(engine, function, handle, whole, compute))
+        .release();
   } catch (...) {
     return engine.throw_current();
   }
@@ -278,6 +282,7 @@ void define_modules(Engine& engine) {
   engine.method(p, "summary", native<summary>, 0);
   engine.method(p, "save", native<save>, 1);
   engine.method(p, "load", native<load>, 1);
+  define_module_hooks(engine, p);
 
   Local space = engine.object();
   const JSValueConst n = space.get();

@@ -20,6 +20,14 @@ struct OpenModule : nn::Module {
   std::string describe() const override { return title; }
 };
 
+/// Where a hook on a module sees values.
+enum class HookPlace : std::uint8_t { input, output, output_gradient, input_gradient };
+struct ModuleHook {
+  std::int64_t number;
+  HookPlace place;
+  JSValue function;
+};
+
 struct ModuleHandle final : Handle {
   using Forward = std::function<Local(Engine&, Arguments)>;
   ModuleHandle(Engine& engine, std::shared_ptr<nn::Module> module) : Handle(engine), module(std::move(module)) {}
@@ -28,11 +36,15 @@ struct ModuleHandle final : Handle {
   Forward forward;                                    // empty: the method of the script's class
   std::vector<std::shared_ptr<nn::Module>> children;  // outlive the handles of the script
   std::vector<JSValue> steps;                         // of nn.sequential: modules and functions
+  std::vector<ModuleHook> hooks;                      // in the order of registration
+  std::int64_t last_hook = 0;
   void mark(JSRuntime* runtime, JS_MarkFunc* mark) override {
     for (const JSValue step : steps) JS_MarkValue(runtime, step, mark);
+    for (const ModuleHook& hook : hooks) JS_MarkValue(runtime, hook.function, mark);
   }
   ~ModuleHandle() override {
     for (const JSValue step : steps) JS_FreeValueRT(engine.runtime, step);
+    for (const ModuleHook& hook : hooks) JS_FreeValueRT(engine.runtime, hook.function);
   }
 };
 
@@ -44,6 +56,11 @@ constexpr Extent kModuleWidthMax = Extent{1} << 30;  // so that sizes of paramet
 /// A module of the script, whose calls do `forward`. Errors: DeviceMemoryError if its parameters need more than the script may use.
 Local wrap(Engine& engine, std::shared_ptr<nn::Module> module, ModuleHandle::Forward forward, JSValueConst prototype);
 Local wrap(Engine& engine, std::shared_ptr<nn::Module> module, ModuleHandle::Forward forward);
+/// Calls `compute` with the arguments of a call of the module, and the module's hooks around it.
+Local with_module_hooks(Engine& engine, JSValueConst module, const ModuleHandle& handle, Arguments given,
+                        const std::function<Local(Arguments)>& compute);
+/// Methods of modules that register hooks.
+void define_module_hooks(Engine& engine, JSValueConst prototype);
 /// Members of the object `nn`.
 void define_layers(Engine& engine, JSValueConst space);
 void define_losses(Engine& engine, JSValueConst space);

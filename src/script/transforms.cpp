@@ -13,14 +13,6 @@ namespace {
 
 constexpr int kCustomGradientsMax = 256;  // of an isolate: their functions live as long as it does
 
-// While it exists the engine computes nothing of its own accord, because a transform sees the graph.
-struct Untouched {
-  explicit Untouched(Engine& engine) : engine(engine) { ++engine.depth; }
-  ~Untouched() { --engine.depth; }
-  Untouched(const Untouched&) = delete;
-  Engine& engine;
-};
-
 JSValueConst function_at(Engine& engine, Arguments arguments, std::size_t i, const char* transform) {
   const JSValueConst function = at(arguments, i);
   if (!JS_IsFunction(engine.context, function))

@@ -124,6 +124,14 @@ declare module "weft" {
   export function customGradient<R extends Several>(forward: (...inputs: any[]) => R,
     backward: (call: { inputs: Tensor[]; results: Tensor[]; gradients: (Tensor | null)[] }) => Tensor | readonly (Tensor | null)[] | null):
     (...inputs: (Tensor | Variable)[]) => R;
+  /** A registered hook; it stays until remove(). */
+  export interface HookHandle { remove(): void }
+  type GradientHook = (gradient: Tensor) => Tensor | null | void;
+  /** Calls the hook with each gradient that backward() adds to variable.gradient; what it returns is added in its place, unless that is
+   *  null or undefined. */
+  export function registerHook(variable: Variable, hook: GradientHook): HookHandle;
+  /** The same value; gradients on their way to x pass the hook. */
+  export function withGradientHook(x: Tensor | Variable, hook: GradientHook): Tensor;
   export function noGrad<T>(f: () => T): T;
   export function autocast<T>(dtype: "f32" | "f16" | "bf16", f: () => T): T;
   export type Results = Tensor | Variable | readonly Tensor[] | { [name: string]: Tensor } | void;
@@ -163,6 +171,12 @@ declare module "weft" {
       summary(): string;
       save(path: string): void;
       load(path: string): void;
+      /** Hooks run at calls of the module, in the order of registration; what they return takes the place of the value, unless that
+       *  is null or undefined. While a function is compiled they run once. */
+      registerForwardPreHook(hook: (module: this, input: any) => any): HookHandle;
+      registerForwardHook(hook: (module: this, input: any, output: any) => any): HookHandle;
+      registerOutputGradientHook(hook: (module: this, gradient: Tensor) => Tensor | null | void): HookHandle;
+      registerInputGradientHook(hook: (module: this, gradient: Tensor) => Tensor | null | void): HookHandle;
     }
     interface Layer extends Module { (x: Tensor): Tensor }
     interface States { output: Tensor; h: Tensor; c?: Tensor }

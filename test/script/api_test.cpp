@@ -51,6 +51,67 @@ const Case kCases[] = {
      "const through = weft.customGradient((v) => v.round(), ({ gradients: [g] }) => g); const x = tensor([0.4, 1.6]); "
      "same(through(x).toArray(), [0, 2]); same(grad((v) => { const y = through(v); return y.mul(y).sum(); "
      "})(x).toArray(), [0, 4])"},
+    {"hooks on gradients",
+     R"js(const x = tensor([1, 2]), v = variable([1, 2]); let seen = [];
+     same(grad((u) => weft.withGradientHook(u, (g) => { seen.push(g.toArray()); return g.mul(10); }).mul(u).sum())(x).toArray(), [11, 22]);
+     same(seen, [[1, 2]]);
+     const first = weft.registerHook(v, (g) => g.mul(2)), second = weft.registerHook(v, () => null);
+     v.mul(v).sum().backward(); same(v.gradient.toArray(), [4, 8]);
+     first.remove(); first.remove(); second.remove(); v.clearGradient(); v.mul(v).sum().backward(); same(v.gradient.toArray(), [2, 4]);)js"},
+    {"hooks on modules",
+     R"js(class Twice extends nn.Module { forward(x) { return x.mul(2); } }
+     const m = new Twice(), x = tensor([1, 2]); let log = [];
+     const handles = [m.registerForwardPreHook((self, x) => { log.push(self === m); return x.add(1); }),
+       m.registerForwardPreHook((self, x) => { log.push(x.toArray()); }),
+       m.registerForwardHook((self, x, y) => { log.push(x.toArray(), y.toArray()); return y.mul(10); }),
+       m.registerForwardHook((self, x, y) => null)];
+     same(m(x).toArray(), [40, 60]); same(log, [true, [2, 3], [2, 3], [4, 6]]);
+     same(m.forward(x).toArray(), [2, 4]);
+     for (const h of handles) { h.remove(); h.remove(); }
+     same(m(x).toArray(), [2, 4]);
+     const order = [];
+     const a = m.registerOutputGradientHook((self, g) => { order.push('out', g.shape); return g.mul(3); });
+     const b = m.registerInputGradientHook((self, g) => { order.push('in', g.shape); return g.add(1); });
+     same(grad((u) => m(u).sum())(x).toArray(), [7, 7]); same(order, ['out', [2], 'in', [2]]);
+     const whole = compile((u) => grad((v) => m(v).sum())(u)); same(whole(x).toArray(), [7, 7]); const traced = order.length;
+     same(whole(x).toArray(), [7, 7]); same(order.length, traced);
+     a.remove(); b.remove(); same(grad((u) => m(u).sum())(x).toArray(), [2, 2]);
+     const layer = nn.linear(2, 3); let shapes;
+     layer.registerForwardHook((self, x, y) => { shapes = [x.shape, y.shape]; });
+     nn.sequential(layer, (y) => y.relu())(weft.ones([4, 2])); same(shapes, [[4, 2], [4, 3]]);
+     const lstm = nn.lstm(2, 3); let keys; lstm.registerForwardHook((self, x, y) => { keys = Object.keys(y); });
+     lstm.registerOutputGradientHook((self, g) => g); lstm(weft.ones([1, 1, 2])); same(keys, ['output', 'h', 'c']);
+     const ids = nn.embedding(4, 2); ids.registerInputGradientHook(() => { throw new Error('integers have no gradient'); });
+     same(ids(tensor([1], { dtype: 'i32' })).shape, [1, 2]);)js"},
+    {"hooks that misbehave",
+     R"js(const refused = (f, part) => { try { f(); } catch (e) { if (!e.message.includes(part)) throw e; return; }
+       throw new Error(part + ' was not refused'); };
+     const x = tensor([1, 2]);
+     class Same extends nn.Module { forward(x) { return x; } }
+     const m = new Same();
+     for (const bad of [undefined, null, 3, {}, 'f']) {
+       refused(() => m.registerForwardHook(bad), 'not a function');
+       refused(() => weft.withGradientHook(x, bad), 'not a function');
+       refused(() => weft.registerHook(variable([1]), bad), 'not a function');
+     }
+     refused(() => weft.registerHook(x, () => null), 'withGradientHook');
+     refused(() => weft.withGradientHook(3, () => null), 'x');
+     refused(() => weft.withGradientHook(tensor([1], { dtype: 'i32' }), () => null), 'float');
+     refused(() => m.registerForwardHook.call({}, () => null), 'not a module');
+     let h = m.registerForwardHook(() => { h.remove(); throw new Error('of the hook'); });
+     refused(() => m(x), 'of the hook'); same(m(x).toArray(), [1, 2]);
+     h = m.registerForwardPreHook(() => 3); same(m(x), 3); h.remove();
+     h = m.registerForwardPreHook(() => null); refused(() => m(), 'takes an input'); h.remove();
+     h = m.registerForwardHook(() => m(x)); refused(() => m(x), 'stack'); h.remove();
+     for (const give of [() => 3, () => 'g', () => ({}), () => tensor([1, 2, 3])]) {
+       h = m.registerOutputGradientHook(give); refused(() => grad((v) => m(v).sum())(x), ''); h.remove();
+     }
+     h = m.registerInputGradientHook(() => { throw new Error('no gradient'); });
+     refused(() => grad((v) => m(v).sum())(x), 'no gradient'); h.remove();
+     { const lost = new Same(); lost.registerOutputGradientHook((self, g) => g.mul(self === lost ? 5 : 0)); globalThis.y = (v) => lost(v); }
+     weft.collectGarbage(); same(grad((v) => y(v).sum())(x).toArray(), [5, 5]);
+     const cycle = new Same(); cycle.handle = cycle.registerForwardHook(() => void cycle);
+     for (let i = 0; i < 20000; ++i) weft.withGradientHook(x, (g) => g.mul(i));)js"},
     {"transforms refuse",
      "const x = tensor([1, 2]); const refused = (f, part) => { try { f(); } catch (e) { if (!e.message.includes(part)) "
      "throw e; return; } "
