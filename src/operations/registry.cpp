@@ -34,10 +34,41 @@ struct Registry::State {
   mutable std::shared_mutex mutex;
   TextMap<std::shared_ptr<const Entry>> entries;
   std::map<std::string, AccessFunction, std::less<>> functions;
+  std::vector<std::shared_ptr<const void>> kept;
+
+  std::mutex observing;  // held while observers are called
+  std::map<std::size_t, std::function<void()>> observers;
+  std::size_t last_observer = 0;
+
+  void changed(const Entry& entry) {
+    if (entry.specification->visibility == Visibility::internal) return;
+    const std::lock_guard lock(observing);
+    for (const auto& [number, observer] : observers) observer();
+  }
 };
 
 Registry::Registry() : state_(std::make_unique<State>()) {}
-Registry::~Registry() = default;
+Registry::~Registry() {
+  std::vector<std::shared_ptr<const void>> kept;  // what ends may still use the registry
+  {
+    const std::unique_lock lock(state_->mutex);
+    kept.swap(state_->kept);
+  }
+}
+
+std::size_t Registry::observe(std::function<void()> observer) {
+  const std::lock_guard lock(state_->observing);
+  state_->observers.emplace(++state_->last_observer, std::move(observer));
+  return state_->last_observer;
+}
+void Registry::forget(std::size_t observer) {
+  const std::lock_guard lock(state_->observing);
+  state_->observers.erase(observer);
+}
+void Registry::keep(std::shared_ptr<const void> object) {
+  const std::unique_lock lock(state_->mutex);
+  state_->kept.push_back(std::move(object));
+}
 
 void Registry::add(Specification specification, Handler handler) {
   check_name(specification.space, "namespace");
@@ -55,9 +86,12 @@ void Registry::add(Specification specification, Handler handler) {
   }();
   entry->specification = std::make_shared<const Specification>(std::move(specification));
   if (handler.run) entry->handler = std::make_shared<const Handler>(std::move(handler));
-  const std::unique_lock lock(state_->mutex);
-  if (!state_->entries.emplace(id, std::move(entry)).second)
-    throw UsageError(fmt::format("there already is an operation {}", id));
+  {
+    const std::unique_lock lock(state_->mutex);
+    if (!state_->entries.emplace(id, entry).second)
+      throw UsageError(fmt::format("there already is an operation {}", id));
+  }
+  state_->changed(*entry);
 }
 
 void Registry::add(Specification specification) { add(std::move(specification), Handler{}); }
@@ -77,8 +111,15 @@ void Registry::set_handler(std::string_view id, Handler handler) {
 }
 
 void Registry::remove(std::string_view id) {
-  const std::unique_lock lock(state_->mutex);
-  if (const auto found = state_->entries.find(id); found != state_->entries.end()) state_->entries.erase(found);
+  std::shared_ptr<const Entry> removed;  // destroyed without the lock: a handler may be the last to hold what it uses
+  {
+    const std::unique_lock lock(state_->mutex);
+    const auto found = state_->entries.find(id);
+    if (found == state_->entries.end()) return;
+    removed = std::move(found->second);
+    state_->entries.erase(found);
+  }
+  state_->changed(*removed);
 }
 
 void Registry::add_access_function(std::string_view name, AccessFunction function) {

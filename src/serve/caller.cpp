@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
+#include "base/log.hpp"
 #include "base/xxh64.hpp"
 #include "weft/operations/exchange.hpp"
 
@@ -52,18 +54,58 @@ void declare_transport_errors(op::Specification& specification) {
       specification.errors.push_back(error);
 }
 
-}  // namespace
+// The operations of one place in a registry, which keeps it.
+class Follower {
+ public:
+  Follower(op::Registry& registry, std::shared_ptr<Caller> caller) : registry_(registry), caller_(std::move(caller)) {}
+  ~Follower() { caller_->forget(observer_); }
+  Follower(const Follower&) = delete;
 
-std::size_t from_call(op::Registry& registry, const std::shared_ptr<Caller>& caller) {
-  const auto all = caller->operations();
-  if (all.empty()) throw op::OperationError("UNAVAILABLE", "nobody answers here, or nobody knows the token");
-  std::size_t added = 0;
-  for (op::Specification specification : all) {
-    const std::string id = specification.id();
-    if (registry.find(id, true)) continue;
+  std::size_t begin() {
+    const std::size_t added = update();
+    observer_ = caller_->on_change([this] {
+      try {
+        update();
+      } catch (const std::exception& error) {
+        log(LogLevel::warning, "serve", fmt::format("operations of another place: {}", error.what()));
+      }
+    });
+    return added;
+  }
+
+ private:
+  // Adds what is new, replaces what differs, removes what has gone. Returns the number of those added.
+  std::size_t update() {
+    auto all = caller_->operations();
+    if (all.empty() && own_.empty())
+      throw op::OperationError("UNAVAILABLE", "nobody answers here, or nobody knows the token");
+    std::map<std::string, Value> now;
+    std::size_t added = 0;
+    for (op::Specification& specification : all) {
+      declare_transport_errors(specification);
+      const std::string id = specification.id();
+      Value described = op::to_value(specification);
+      const auto before = own_.find(id);
+      const bool is_known = before != own_.end();
+      const bool is_same = is_known && before->second == described;
+      if (is_known && !is_same) registry_.remove(id);
+      if (!is_same) {
+        if (registry_.find(id, true)) continue;
+        add(std::move(specification));
+        ++added;
+      }
+      now.emplace(id, std::move(described));
+    }
+    for (const auto& [id, described] : own_)
+      if (!now.contains(id)) registry_.remove(id);
+    own_ = std::move(now);
+    return added;
+  }
+
+  void add(op::Specification specification) {
     const bool streams = specification.kind == op::Kind::subscription;
-    declare_transport_errors(specification);
-    registry.add(std::move(specification), [caller, id, streams](op::Context& call) {
+    const std::string id = specification.id();
+    registry_.add(std::move(specification), [caller = caller_, id, streams](op::Context& call) {
       const RemoteCallOptions options{
           .deadline = call.deadline(), .stop = call.stop(), .request_id = forwarded_id(call), .via = call.via()};
       if (!streams) return caller->call(id, call.input(), options).data;
@@ -73,8 +115,20 @@ std::size_t from_call(op::Registry& registry, const std::shared_ptr<Caller>& cal
       });
       return Value();
     });
-    ++added;
   }
+
+  op::Registry& registry_;
+  const std::shared_ptr<Caller> caller_;
+  std::map<std::string, Value> own_;  // what was added: specifications by id
+  std::size_t observer_ = 0;
+};
+
+}  // namespace
+
+std::size_t from_call(op::Registry& registry, const std::shared_ptr<Caller>& caller) {
+  const auto follower = std::make_shared<Follower>(registry, caller);
+  const std::size_t added = follower->begin();
+  registry.keep(follower);
   return added;
 }
 

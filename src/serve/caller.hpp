@@ -41,10 +41,16 @@ class Caller {
                    const std::function<bool(operations::Envelope)>& take) = 0;
   /// One answer; of a subscription, the first. Errors: as `run`.
   virtual operations::Envelope call(std::string_view id, const Value& input, const RemoteCallOptions& options = {});
+  /// Calls the function, on a thread of the caller's, when `operations` may have changed; only some places tell. Returns a number for
+  /// `forget`, or 0.
+  virtual std::size_t on_change(std::function<void()> /*changed*/) { return 0; }
+  /// The function is not called once this returns. Not to be called by the function.
+  virtual void forget(std::size_t /*observer*/) {}
 };
 
 /// Adds the operations of another place to a registry, where they look as if they were local: with their schemas and their access
 /// control; the place checks the caller's token, too. Their errors have those of the way there beside their own. Ids that the registry has are left out. Returns the number of those added.
+/// Where the place tells that its operations have changed, the registry follows.
 /// Errors: OperationError UNAVAILABLE if nothing is offered.
 std::size_t from_call(operations::Registry& registry, const std::shared_ptr<Caller>& caller);
 

@@ -50,9 +50,11 @@ class McpOutlet {
 }  // namespace
 
 struct McpSession::State {
-  State(const Service& service, const McpOptions& options) : service_(service), options_(options) {}
+  State(const Service& service, const McpOptions& options)
+      : service_(service), options_(options), observer_(service.exchange.registry().observe([this] { changed(); })) {}
 
   ~State() {
+    service_.exchange.registry().forget(observer_);
     std::unique_lock lock(mutex_);
     ending_ = true;
     std::vector<std::string> requests;
@@ -106,7 +108,28 @@ struct McpSession::State {
     throw RpcError{kMethodNotFound, fmt::format("there is no method {}", quote(method))};
   }
 
+  void listen(McpWrite write) {
+    const std::lock_guard lock(listening_);
+    outlet_ = std::move(write);
+    if (tells_ && !is_listed_) tell();
+  }
+
+  // The tools have changed.
+  void changed() {
+    const std::lock_guard lock(listening_);
+    if (tells_ && is_listed_) tell();
+    is_listed_ = false;
+  }
+  void tell() const {
+    if (outlet_) McpOutlet(outlet_).send(message_of("notifications/tools/list_changed"));
+  }
+  static Value message_of(std::string_view method) { return Value::object({{"jsonrpc", "2.0"}, {"method", method}}); }
+
   void notification(const std::string& method, const Value& params) {
+    if (method == "notifications/initialized") {
+      const std::lock_guard lock(listening_);
+      tells_ = true;
+    }
     if (method != "notifications/cancelled") return;
     const Value* id = params.find("requestId");
     if (!id) return;
@@ -128,7 +151,7 @@ struct McpSession::State {
         if (each == wanted->string()) version = each;
     return Value::object(
         {{"protocolVersion", version},
-         {"capabilities", Value::object({{"tools", Value::object({{"listChanged", false}})}})},
+         {"capabilities", Value::object({{"tools", Value::object({{"listChanged", true}})}})},
          {"serverInfo", Value::object({{"name", "weft"}, {"title", "Weft"}, {"version", options_.version}})},
          {"instructions",
           "Tensor ops, language models, training runs and files as tools. A tensor is {\"$tensor\": {dtype, shape, "
@@ -166,7 +189,11 @@ struct McpSession::State {
     return tool;
   }
 
-  Value tools(const Value& params) const {
+  Value tools(const Value& params) {
+    {
+      const std::lock_guard lock(listening_);
+      is_listed_ = true;  // before the list is read, so that no change is missed
+    }
     const auto all = service_.exchange.registry().list();
     std::size_t first = 0;
     if (const Value* cursor = params.find("cursor"); cursor && !cursor->is_null()) {
@@ -287,6 +314,11 @@ struct McpSession::State {
   std::set<std::string> cancelled_;
   std::size_t running_ = 0;
   bool ending_ = false;
+  std::mutex listening_;  // held while the client is told
+  McpWrite outlet_;
+  bool tells_ = false;          // the client has begun
+  bool is_listed_ = true;       // nothing changed since the client listed the tools, or it knows that something did
+  const std::size_t observer_;  // last, because it may be called at once
 };
 
 McpSession::McpSession(const Service& service, const McpOptions& options)
@@ -301,6 +333,8 @@ bool McpSession::is_busy() const {
 void McpSession::take(const std::string& message, McpWrite write) {
   state_->line(message, McpOutlet(std::move(write)));
 }
+
+void McpSession::listen(McpWrite write) { state_->listen(std::move(write)); }
 
 bool knows_mcp_version(std::string_view version) {
   return std::find(std::begin(kVersions), std::end(kVersions), version) != std::end(kVersions);
@@ -331,6 +365,7 @@ void serve_mcp(const Service& service, const McpOptions& options,
     return write_line(text);
   };
   McpSession session(service, options);
+  session.listen(write);
   while (const auto line = read_line())
     if (!line->empty()) session.take(*line, write);
 }

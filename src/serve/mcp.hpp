@@ -40,6 +40,9 @@ class McpSession {
   ~McpSession();
   /// Takes a message. Its answer, and reports of its progress, go to `write`, perhaps later and from another thread.
   void take(const std::string& message, McpWrite write);
+  /// Messages that answer nothing go to `write` from now on: that the list of tools has changed. It is told once until the client lists
+  /// the tools again, and to a new `write` again. Empty: to nobody. `write` must not wait, and is not called once another one is set.
+  void listen(McpWrite write);
   bool is_busy() const;  ///< calls are under way
 
  private:

@@ -94,7 +94,11 @@ struct McpClient::State {
   State(std::unique_ptr<McpTransport> transport_, const McpClientOptions& options_)
       : options(options_), transport(std::move(transport_)) {}
 
-  ~State() { transport.reset(); }  // first, because its threads use the rest
+  ~State() {
+    ending.request_stop();
+    follower = {};
+    transport.reset();  // before the rest, which its threads use
+  }
 
   void begin() {
     transport->start({[this](std::string_view message) { return take(message); },
@@ -127,6 +131,10 @@ struct McpClient::State {
           "UNAVAILABLE", fmt::format("the MCP server speaks version {}, which is not known here", quote(version, 40)));
     if (const Value* info = greeting.find("serverInfo"); info && info->is_object() && sessions == 0)
       space = op::name_from(text_of(*info, "name"));
+    const Value* capabilities = greeting.find("capabilities");
+    const Value* offered = capabilities && capabilities->is_object() ? capabilities->find("tools") : nullptr;
+    const Value* told = offered && offered->is_object() ? offered->find("listChanged") : nullptr;
+    tells_changes = told && *told == Value(true);
     transport->agreed(version);
     transport->send(Value::object({{"jsonrpc", "2.0"}, {"method", "notifications/initialized"}}).to_json(), 0);
     ++sessions;
@@ -138,6 +146,9 @@ struct McpClient::State {
     if (sessions != old) return;
     transport->forget_session();
     greet(call, std::min(end, Steady::now() + options.patience));
+    if (!is_observed) return;
+    if (tells_changes) transport->listen();
+    list_changed();  // nobody told meanwhile
   }
 
   // The result of a request. Errors: OperationError.
@@ -245,6 +256,7 @@ struct McpClient::State {
         answer(*method, *id);
         return 0;
       }
+      if (method && *method == Value("notifications/tools/list_changed")) list_changed();
       if (method || !id || !id->is_integer()) return 0;  // a report
       const std::int64_t request = id->integer();
       const std::lock_guard lock(mutex);
@@ -257,6 +269,41 @@ struct McpClient::State {
       log(LogLevel::warning, "mcp", error.what());
       return 0;
     }
+  }
+
+  void list_changed() {
+    {
+      const std::lock_guard lock(mutex);
+      has_changed = true;
+    }
+    changed.notify_all();
+  }
+
+  // The thread that tells of changes: observers ask the server, so the transport's threads cannot.
+  void follow(const std::stop_token& stop) {
+    while (true) {
+      std::unique_lock lock(mutex);
+      if (!changed.wait(lock, stop, [&] { return has_changed; })) return;
+      has_changed = false;
+      lock.unlock();
+      const std::lock_guard telling(following);
+      for (const auto& [number, observer] : observers) observer();
+    }
+  }
+
+  std::size_t observe(std::function<void()> observer) {
+    const std::lock_guard lock(following);
+    observers.emplace(++last_observer, std::move(observer));
+    if (tells_changes && !follower.joinable()) {
+      follower = std::jthread([this](const std::stop_token& stop) { follow(stop); });
+      is_observed = true;
+      transport->listen();
+    }
+    return last_observer;
+  }
+  void forget(std::size_t observer) {
+    const std::lock_guard lock(following);
+    observers.erase(observer);
   }
 
   // Servers may ask whether this client lives. It offers nothing else.
@@ -324,6 +371,13 @@ struct McpClient::State {
   std::map<std::int64_t, Outcome> outcomes;  // of the requests that wait
   std::map<std::string, Tool, std::less<>> tools;
   std::string gone;
+  std::atomic<bool> tells_changes = false, is_observed = false;
+  bool has_changed = false;
+  std::stop_source ending;
+  std::mutex following;  // held while observers are called
+  std::map<std::size_t, std::function<void()>> observers;
+  std::size_t last_observer = 0;
+  std::jthread follower;
   op::Handles handles;  // none: answers have their tensors' bytes
   std::unique_ptr<McpTransport> transport;
 };
@@ -333,13 +387,16 @@ McpClient::McpClient(std::unique_ptr<McpTransport> transport, const McpClientOpt
   state_->begin();
 }
 McpClient::~McpClient() = default;
+std::size_t McpClient::on_change(std::function<void()> changed) { return state_->observe(std::move(changed)); }
+void McpClient::forget(std::size_t observer) { state_->forget(observer); }
 
 std::vector<op::Specification> McpClient::operations() {
   std::vector<op::Specification> all;
   std::set<std::string> ids, cursors;
   Value params = Value::Object();
   while (true) {
-    const Value page = state_->ask("tools/list", params, {}, {.end = Steady::now() + state_->options.patience});
+    const Value page = state_->ask("tools/list", params, {.stop = state_->ending.get_token()},
+                                   {.end = Steady::now() + state_->options.patience});
     const Value* tools = page.find("tools");
     if (!tools || !tools->is_array())
       throw op::OperationError(op::kExecutionError, "the MCP server's list has no tools");

@@ -50,6 +50,8 @@ class McpTransport {
   virtual void agreed(const std::string& /*version*/) {}
   /// Forgets session and version; the next message begins a new session.
   virtual void forget_session() {}
+  /// From now on the server may send messages that answer nothing, where that needs a connection of its own.
+  virtual void listen() {}
 };
 
 /// A server that is a program of this machine: messages are lines of its standard input and output. `command` is run by the shell. The
@@ -71,7 +73,8 @@ struct McpClientOptions {
 /// error TOOL_ERROR. Callers from outside need the scope "mcp:call".
 ///
 /// A request that the server has certainly not run is sent again, and so is one whose connection broke if the tool only reads or is
-/// idempotent by its annotations. A server that has forgotten the session is greeted anew.
+/// idempotent by its annotations. A server that has forgotten the session is greeted anew. `on_change` is for servers that say that
+/// they tell of changes.
 /// Thread safety: any thread may call any function.
 class McpClient : public Caller {
  public:
@@ -81,6 +84,8 @@ class McpClient : public Caller {
   std::vector<operations::Specification> operations() override;
   void run(std::string_view id, const Value& input, const RemoteCallOptions& options,
            const std::function<bool(operations::Envelope)>& take) override;
+  std::size_t on_change(std::function<void()> changed) override;
+  void forget(std::size_t observer) override;
 
  private:
   struct State;

@@ -41,8 +41,20 @@ def floats(value):
     return list(struct.unpack(f"<{len(data) // 4}f", data))
 
 
+# A call of late.open adds the tool late.more.
+LATE = """import { operations } from "weft";
+operations.register({ namespace: "late", name: "open" }, () => {
+  operations.register({ namespace: "late", name: "more" }, () => 7);
+});
+"""
+FOLDER = tempfile.TemporaryDirectory()
+SCRIPT = pathlib.Path(FOLDER.name) / "late.js"
+SCRIPT.write_text(LATE)
+SERVE = ["operations", "serve", "--device", "cpu", "--script", str(SCRIPT), "--allow-register", "late"]
+
+
 def over_stdio():
-    return stdio_client(StdioServerParameters(command=sys.argv[1], args=["operations", "serve", "--mcp", "--device", "cpu"]))
+    return stdio_client(StdioServerParameters(command=sys.argv[1], args=[*SERVE, "--mcp"]))
 
 
 @contextlib.asynccontextmanager
@@ -52,7 +64,7 @@ async def over_http():
         path = pathlib.Path(folder)
         (path / "tokens.json").write_text(json.dumps({"tokens": [{"token": SECRET, "id": "owner", "scopes": ["*"]}]}))
         with open(path / "log", "w+") as log:
-            process = subprocess.Popen([sys.argv[1], "operations", "serve", "--http", "127.0.0.1:0", "--token-file", path / "tokens.json", "--device", "cpu"],
+            process = subprocess.Popen([sys.argv[1], *SERVE, "--http", "127.0.0.1:0", "--token-file", path / "tokens.json"],
                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log)
             try:
                 while not (found := re.search(r"on (http://127.0.0.1:\d+)\n", (path / "log").read_text())):
@@ -67,7 +79,13 @@ async def over_http():
 
 
 async def check(transport):
-    async with transport() as (read, write), ClientSession(read, write) as session:
+    told = asyncio.Event()
+
+    async def heard(message):
+        if "list_changed" in str(message):
+            told.set()
+
+    async with transport() as (read, write), ClientSession(read, write, message_handler=heard) as session:
         greeting = await session.initialize()
         assert field(greeting, "server_info", "serverInfo").name == "weft", greeting
         await session.send_ping()
@@ -117,6 +135,13 @@ async def check(transport):
         # Many at once.
         answers = await asyncio.gather(*(session.call_tool("tensor.add", {"x": tensor([i]), "y": 1}) for i in range(30)))
         assert [floats(field(a, "structured_content", "structuredContent")["result"]) for a in answers] == [[i + 1] for i in range(30)]
+
+        # The list of tools changes while the client is there.
+        assert "late.more" not in names and not told.is_set()
+        await session.call_tool("late.open", {})
+        await asyncio.wait_for(told.wait(), 30)
+        answer = await session.call_tool("late.more", {})
+        assert field(answer, "structured_content", "structuredContent") == {"data": 7}, answer
     print(f"{len(names)} tools in {pages} pages")
 
 

@@ -50,6 +50,14 @@ class Registry {
   /// Adds a function that specifications name in `Access::function`. Errors: UsageError for a name that is taken.
   void add_access_function(std::string_view name, AccessFunction function);
 
+  /// Calls the function after an external operation was added or removed, on the thread that did it. The function must not throw, and
+  /// must not add or remove operations. Returns a number for `forget`.
+  std::size_t observe(std::function<void()> observer);
+  /// Removes an observer. It is not called once this returns.
+  void forget(std::size_t observer);
+  /// Keeps an object as long as the registry lives. At the registry's end it is destroyed before the operations are.
+  void keep(std::shared_ptr<const void> object);
+
   /// External operations in the order of their ids; with `internal` all.
   std::vector<std::shared_ptr<const Specification>> list(bool internal = false) const;
   /// Null if there is none, or if it is internal and `internal` is false.

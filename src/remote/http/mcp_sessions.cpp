@@ -8,6 +8,8 @@ namespace weft::remote {
 namespace {
 
 constexpr std::size_t kSessionsMax = 1000, kSessionsPerIdentityMax = 100;
+// Each standing stream takes one of the server's connections.
+constexpr std::size_t kStreamsMax = 128, kStreamsPerIdentityMax = 32;
 
 }  // namespace
 
@@ -77,12 +79,40 @@ std::shared_ptr<McpReplies> McpSessions::take(const std::string& name, const ope
   return {replies.get(), [replies, present](McpReplies*) {}};
 }
 
+std::shared_ptr<McpReplies> McpSessions::listen(const std::string& name, const operations::Identity& identity) {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(name);
+  if (found == entries_.end() || found->second.owner != identity.id) return nullptr;
+  Entry& entry = found->second;
+  if (const auto earlier = entry.standing.lock()) earlier->end();
+  entry.standing.reset();
+  std::size_t streams = 0, own = 0;
+  for (const auto& [key, other] : entries_) {
+    if (other.standing.expired()) continue;
+    ++streams;
+    own += other.owner == identity.id;
+  }
+  if (streams >= kStreamsMax || own >= kStreamsPerIdentityMax)
+    throw operations::OperationError(operations::kOverloaded,
+                                     "too many streams of MCP are open; calls work without one");
+  const auto replies = std::make_shared<McpReplies>();
+  entry.standing = replies;
+  entry.used = std::chrono::steady_clock::now();
+  entry.session->listen([to = std::weak_ptr(replies)](std::string_view text) {
+    const auto open = to.lock();
+    if (open) open->add(text);
+    return open != nullptr;
+  });
+  return {replies.get(), [replies, present = entry.present](McpReplies*) {}};
+}
+
 bool McpSessions::close(const std::string& name, const operations::Identity& identity) {
   std::shared_ptr<serve::McpSession> closed;  // ends without the lock
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(name);
   if (found == entries_.end() || found->second.owner != identity.id) return false;
   closed = std::move(found->second.session);
+  if (const auto standing = found->second.standing.lock()) standing->end();
   entries_.erase(found);
   return true;
 }

@@ -44,6 +44,9 @@ class McpSessions {
   /// is destroyed.
   std::shared_ptr<McpReplies> take(const std::string& name, const operations::Identity& identity,
                                    const std::string& message);
+  /// What the session has to say of its own accord, from now on; an earlier stream of the session ends. Null if there is no such
+  /// session of this identity. Errors: OperationError OVERLOADED if too many streams are open.
+  std::shared_ptr<McpReplies> listen(const std::string& name, const operations::Identity& identity);
   bool close(const std::string& name, const operations::Identity& identity);
   /// Ends sessions that were not used for this time: calls under way are no use if nobody waits for their answers.
   void close_unused_for(std::chrono::seconds age);
@@ -54,6 +57,7 @@ class McpSessions {
     std::shared_ptr<serve::McpSession> session;
     std::string owner;
     std::chrono::steady_clock::time_point used;
+    std::weak_ptr<McpReplies> standing = {};                                   // where the client listens
     std::shared_ptr<const bool> present = std::make_shared<const bool>(true);  // shared with all who wait for replies
   };
   const serve::Service service_;

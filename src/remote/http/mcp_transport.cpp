@@ -20,6 +20,7 @@ using namespace std::chrono_literals;
 using serve::McpFailure;
 
 constexpr auto kResumePause = 500ms, kResumePauseMax = 30'000ms;
+constexpr std::int64_t kNoRequest = -1;           // nothing that arrives answers it
 constexpr int kResumesMax = 5;                    // of a stream, without an event in between
 constexpr std::size_t kErrorBytesMax = 64 << 10;  // of the body of a refusal that are read
 
@@ -92,6 +93,7 @@ class McpHttp : public serve::McpTransport {
   explicit McpHttp(const McpHttpOptions& options) : options_(options), url_(HttpUrl::parse(options.url)) {}
 
   ~McpHttp() override {
+    listening_ = {};
     std::list<Post> posts;
     {
       const std::lock_guard lock(mutex_);
@@ -146,6 +148,11 @@ class McpHttp : public serve::McpTransport {
       const std::lock_guard guard(mutex_);
       post.done = true;
     });
+  }
+
+  void listen() override {
+    const std::lock_guard lock(listening_mutex_);
+    listening_ = std::jthread([this](const std::stop_token& stop) { hear(stop); });
   }
 
   void drop(std::int64_t id) override {
@@ -273,6 +280,22 @@ class McpHttp : public serve::McpTransport {
                           fmt::format("the MCP server at {} ended the connection without an answer", url_.authority())};
   }
 
+  // Takes what the server sends of its own accord, while the server offers such a stream.
+  void hear(const std::stop_token& stop) {
+    Events events;
+    do {
+      HttpRequest request = request_of("GET");
+      request.headers[0].second = "text/event-stream";
+      if (!events.last_id.empty()) request.headers.emplace_back("Last-Event-ID", events.last_id);
+      request.stop = stop;
+      events.reconnect();
+      const Connection connection = connect(request, kNoRequest, events);
+      const auto& failure = connection.failure;
+      if (failure && (failure->kind == McpFailure::Kind::refused || failure->kind == McpFailure::Kind::expired)) return;
+      if (!failure && !connection.streams) return;
+    } while (wait(stop, events.retry));
+  }
+
   // False if the request is dropped meanwhile.
   static bool wait(const std::stop_token& stop, std::chrono::milliseconds time) {
     std::mutex mutex;
@@ -288,6 +311,8 @@ class McpHttp : public serve::McpTransport {
   std::mutex mutex_;
   std::list<Post> posts_;
   std::string session_, version_;
+  std::mutex listening_mutex_;
+  std::jthread listening_;
 };
 
 }  // namespace

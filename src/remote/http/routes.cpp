@@ -144,8 +144,16 @@ bool HttpConnection::mcp(const Request& request) {
     if (!shared_.mcp.close(name, *identity_)) throw HttpError{404, "NOT_FOUND", "there is no such session"};
     return send(200, Value(Value::Object()));
   }
+  if (request.method() == http::verb::get) {
+    if (view(request[http::field::accept]).find("text/event-stream") == std::string_view::npos)
+      throw HttpError{406, "NOT_ACCEPTABLE", "the messages of the server are a stream: Accept: text/event-stream"};
+    if (name.empty()) throw HttpError{400, "BAD_REQUEST", "the header Mcp-Session-Id is missing: initialize first"};
+    const auto standing = shared_.mcp.listen(name, *identity_);
+    if (!standing) throw HttpError{404, "NOT_FOUND", "there is no such session: initialize again"};
+    return send_replies(*standing);
+  }
   if (request.method() != http::verb::post)
-    throw HttpError{405, "METHOD_NOT_ALLOWED", "messages of MCP come by POST; this server sends none of its own"};
+    throw HttpError{405, "METHOD_NOT_ALLOWED", "messages of MCP come by POST, and leave by POST or GET"};
   const serve::McpMessage message = serve::look_at_mcp(request.body());
   if (message.is_initialize) name = session_ = shared_.mcp.open(*identity_);
   if (name.empty()) throw HttpError{400, "BAD_REQUEST", "the header Mcp-Session-Id is missing: initialize first"};
