@@ -189,7 +189,9 @@ TEST_F(Follow, StreamsAreRefused) {
   EXPECT_TRUE(soon([&] { return refused() >= 8; }));
   EXPECT_EQ(refused(), 8);
   for (const auto& each : all)
-    if (each->has_ended()) EXPECT_EQ(each->status(), 503);
+    if (each->has_ended()) {
+      EXPECT_EQ(each->status(), 503);
+    }
   list(session);
   all.clear();  // clients that leave make room
   EXPECT_TRUE(soon([&] {

@@ -40,12 +40,13 @@ class PlainClient {
 
   // Sends a request; without an answer in time, `event` is empty.
   Answer ask(const std::string& operation, const std::string& input, const std::string& request_id,
-             std::chrono::milliseconds time = 20s, const char* token = kToken) {
+             std::chrono::milliseconds time = 20s, const char* token = kToken, const char* timeout = "") {
     std::unique_lock lock(mutex_);
     const std::string inbox = fmt::format("{}.{}", root_, ++last_);
     lock.unlock();
     NatsHeaders headers{{wire::kAuthorization, std::string("Bearer ") + token}};
     if (!request_id.empty()) headers.emplace_back(wire::kRequestId, request_id);
+    if (*timeout) headers.emplace_back(wire::kTimeout, timeout);
     connection_.publish("weft.call." + operation, inbox, headers, input);
     lock.lock();
     changed_.wait_for(lock, time, [&] { return !answers_[inbox].empty(); });
@@ -124,6 +125,24 @@ TEST_F(NatsOnce, ErrorsAreRepeatedAndRefusalsAreNotRecorded) {
   EXPECT_EQ(client.ask("test.work", work(5, "large"), large).code(), "");
   EXPECT_EQ(client.ask("test.work", work(5, "large"), large).code(), "ANSWER_GONE");
   EXPECT_EQ(notes().count(5), 1u);
+}
+
+TEST_F(NatsOnce, ACallThatWasEndedIsNotRunAgain) {
+  const Worker worker(url_, folder_);
+  PlainClient client(url_);
+  const std::string id = fresh("late");
+  const Answer first = client.ask("test.work", work(1, "hang"), id, 20s, kToken, "0.4");
+  EXPECT_EQ(first.code(), "TIMEOUT");
+  EXPECT_EQ(first.data.find("another id"), std::string::npos) << first.data;
+  for (const char* timeout : {"0.4", "10", ""}) {
+    const Answer again = client.ask("test.work", work(1, "hang"), id, 20s, kToken, timeout);
+    EXPECT_EQ(again.code(), "TIMEOUT");
+    EXPECT_EQ(again.repeated, "1");
+    EXPECT_NE(again.data.find("another id"), std::string::npos) << again.data;
+  }
+  EXPECT_EQ(notes().count(1), 1u);
+  EXPECT_EQ(client.ask("test.work", work(1, "sleep"), fresh("late")).event, "call.responded");
+  EXPECT_EQ(notes().count(1), 2u);
 }
 
 TEST_F(NatsOnce, RequestsAtOnceShareOneRun) {

@@ -157,7 +157,7 @@ class Server(unittest.TestCase):
         self.assertEqual(message("ping", session=session, token="x" * 20)[0], 401)
         self.assertEqual(message("ping", session=session, headers={"Origin": "http://elsewhere.example"})[0], 403)
         self.assertEqual(message("ping", session=session, headers={"MCP-Protocol-Version": "1999-01-01"})[0], 400)
-        self.assertEqual(self.ask("GET", "/mcp")[0], 405)
+        self.assertEqual(self.ask("GET", "/mcp")[0], 406)
         handles = len(self.call("handle.list", {})[1]["data"]["handles"])
         self.assertEqual(self.ask("DELETE", "/mcp", token=OTHER, headers={"Mcp-Session-Id": session})[0], 404)
         self.assertEqual(self.ask("DELETE", "/mcp", headers={"Mcp-Session-Id": session})[0], 200)

@@ -308,7 +308,16 @@ struct NatsWorker::State {
       headers.emplace_back(wire::kSequence, "0");
       headers.emplace_back(wire::kLast, "1");
     } else {
-      const Value error = Value::parse(earlier.body, "the record of an error")["error"];
+      Value body = Value::parse(earlier.body, "the record of an error");
+      Value& error = *body.members().find("error");
+      if (error["code"] == Value(op::kTimeout) || error["code"] == Value(op::kAborted)) {
+        // The id stays used: a second run could repeat what the first one did before it ended.
+        error.members().set("message",
+                            fmt::format("{}; an earlier request with this Weft-Request-Id ran until then, and may have "
+                                        "had its effect. Find out, and give it another id to run it again",
+                                        error["message"].string()));
+        earlier.body = body.to_json();
+      }
       headers.emplace_back(wire::kServiceError, error["message"].string().substr(0, kErrorBytes));
       headers.emplace_back(wire::kServiceErrorCode, earlier.status);
     }
