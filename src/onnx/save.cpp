@@ -92,7 +92,7 @@ class Exporter {
       case Kind::data: return {stored(node)};
       case Kind::input: throw InternalError("onnx::save: an input without a name");
       case Kind::iota: return {coordinates(node)};
-      case Kind::reshape: return {writer_.node("Reshape", {in(node, 0), writer_.integers(extents_of(node.shape))})};
+      case Kind::reshape: return {writer_.reshape(in(node, 0), extents_of(node.shape))};
       case Kind::permute: return {writer_.node("Transpose", {in(node, 0)}, Attributes().integers("perm", node.ints))};
       case Kind::expand: return {writer_.node("Expand", {in(node, 0), writer_.integers(extents_of(node.shape))})};
       case Kind::slice: return {slice(node)};
@@ -191,9 +191,11 @@ class Exporter {
           shape.push_back(x.shape[static_cast<int>(i)]);
         }
       order.insert(order.end(), node.ints.begin(), node.ints.end());
-      shape.push_back(-1);
+      Extent together = 1;
+      for (const Extent axis : node.ints) together *= x.shape[static_cast<int>(axis)];
+      shape.push_back(together);
       in_name = writer_.node("Transpose", {in_name}, Attributes().integers("perm", order));
-      in_name = writer_.node("Reshape", {in_name, writer_.integers(shape)});
+      in_name = writer_.reshape(in_name, shape);
       y = writer_.node(node.reduction == Reduction::argmax ? "ArgMax" : "ArgMin", {in_name},
                        Attributes().integer("axis", -1).integer("keepdims", 0));
       return writer_.cast(y, node.type);
@@ -231,9 +233,9 @@ class Exporter {
     if (slices) {
       Shape line(std::vector<Extent>(node.shape.size(), 1));
       line[axis] = node.shape[axis];
-      const std::string flat = writer_.node("Reshape", {inside, writer_.integers({node.shape[axis]})});
+      const std::string flat = writer_.reshape(inside, {node.shape[axis]});
       y = writer_.node("Gather", {whole(x), flat}, Attributes().integer("axis", axis));
-      holds = writer_.node("Reshape", {holds, writer_.integers(extents_of(line))});
+      holds = writer_.reshape(holds, extents_of(line));
     } else {
       y = writer_.node("GatherElements", {whole(x), inside}, Attributes().integer("axis", axis));
     }
@@ -304,10 +306,15 @@ class Exporter {
                                .integer("reverse", attribute_words(node, "reverse")[0]))};
     }
     if (name == "sort") {
-      const Names results{writer_.fresh(""), writer_.fresh("")};
-      const Names inputs{operand(0), writer_.integers({node.shape[static_cast<int>(axis())]})};
+      const Extent first = attribute_words(node, "first")[0], last = first + node.shape[static_cast<int>(axis())];
+      Names results{writer_.fresh(""), writer_.fresh("")};
+      const Names inputs{operand(0), writer_.integers({last})};
       writer_.node("TopK", inputs, results,
                    Attributes().integer("axis", axis()).integer("largest", attribute_words(node, "descending")[0]));
+      if (first > 0)
+        for (std::string& each : results)
+          each = writer_.node("Slice",
+                              {each, writer_.integers({first}), writer_.integers({last}), writer_.integers({axis()})});
       return {results[0], writer_.cast(results[1], DType::i32)};
     }
     return {convolution(node, c, {operand(0), operand(1), operand(2)})};
@@ -346,7 +353,7 @@ class Exporter {
 
   std::string map(const Node& node) {
     if (node.row && node.inputs[0]->type == node.type && !is_narrow(node.type)) {
-      if (node.row->name == "relu") return writer_.node("Relu", {in(node, 0)});
+      if (node.row->name == "relu" && element(node.type).is_signed) return writer_.node("Relu", {in(node, 0)});
       if (node.row->name == "sigmoid" && is_float(node.type)) return writer_.node("Sigmoid", {in(node, 0)});
     }
     Names values;
@@ -359,7 +366,12 @@ class Exporter {
         types.push_back(source.type);
         expanded = expanded || source.kind != Kind::constant || source.shape.rank() == 0;
       } else {
-        values.push_back(instruction(i, values, types));
+        const auto divisor = i.op == scalar::Op::div || i.op == scalar::Op::rem
+                                 ? &node.expression->code[static_cast<std::size_t>(i.b)]
+                                 : nullptr;
+        const bool is_whole = divisor && !is_float(types[static_cast<std::size_t>(i.a)]);
+        values.push_back(is_whole ? whole_division(i, *divisor, values, types[static_cast<std::size_t>(i.a)])
+                                  : instruction(i, values, types));
         types.push_back(i.type);
       }
     }
@@ -367,6 +379,24 @@ class Exporter {
     if (!expanded && node.shape.rank() > 0)  // made of constants alone
       result = writer_.node("Expand", {result, writer_.integers(extents_of(node.shape))});
     return result;
+  }
+
+  // a / b and a % b of integers. Where b is 0 they are a and 0 here, and nothing in ONNX; the same holds for the least number by -1.
+  std::string whole_division(const scalar::Instruction& i, const scalar::Instruction& divisor, const Names& values,
+                             DType type) {
+    const std::string &a = values[static_cast<std::size_t>(i.a)], &b = values[static_cast<std::size_t>(i.b)];
+    const auto number = [&](double value) { return writer_.number(value, type); };
+    const bool is_rem = i.op == scalar::Op::rem;
+    const auto divided = [&](const std::string& by) {
+      return is_rem ? writer_.node("Mod", {a, by}, Attributes().integer("fmod", 1)) : writer_.node("Div", {a, by});
+    };
+    if (divisor.op == scalar::Op::constant && divisor.value != 0 && divisor.value != -1) return divided(b);
+    std::string odd = writer_.node("Equal", {b, number(0)});
+    if (!element(type).is_signed) return divided(select(odd, number(1), b, type));
+    const std::string negates = writer_.node("Equal", {b, number(-1)});
+    odd = writer_.node("Or", {odd, negates});
+    const std::string result = divided(select(odd, number(1), b, type));
+    return is_rem ? result : select(negates, writer_.node("Sub", {number(0), a}), result, type);
   }
 
   std::string instruction(const scalar::Instruction& i, const Names& values, const std::vector<DType>& types) {
@@ -437,7 +467,11 @@ class Exporter {
       case Op::max: return is_bool ? two("Or") : two("Max");
       case Op::copysign: {
         const std::string size = one("Abs");
-        return writer_.node("Where", {writer_.node("Less", {b, number(0)}), writer_.node("Neg", {size}), size});
+        // The reciprocal tells -0 from 0.
+        const std::string negative = writer_.node(
+            "Or",
+            {writer_.node("Less", {b, number(0)}), writer_.node("Less", {writer_.node("Reciprocal", {b}), number(0)})});
+        return writer_.node("Where", {negative, writer_.node("Neg", {size}), size});
       }
       case Op::eq: return two("Equal");
       case Op::ne: return writer_.node("Not", {two("Equal")});

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include <bit>
 
 #include "weft/error.hpp"
@@ -102,6 +104,13 @@ std::string GraphWriter::number(double value, DType type) {
     case DType::boolean: return name = store(static_cast<std::uint8_t>(value != 0));
     default: throw DTypeError(fmt::format("onnx::save: {} has no type in ONNX", name_of(type)));
   }
+}
+
+std::string GraphWriter::reshape(const std::string& x, const std::vector<Extent>& shape) {
+  // An extent of 0 means that of the input, unless this says that it is 0.
+  Attributes attributes;
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) attributes.integer("allowzero", 1);
+  return node("Reshape", {x, integers(shape)}, attributes);
 }
 
 std::string GraphWriter::cast(const std::string& x, DType type) {

@@ -48,6 +48,7 @@ class GraphWriter {
   /// A stored number of rank 0; equal numbers are stored once.
   std::string number(double value, DType type);
   std::string cast(const std::string& x, DType type);
+  std::string reshape(const std::string& x, const std::vector<Extent>& shape);
 
   void input(std::string_view name, DType type, const Shape& shape);
   void output(std::string_view name, DType type, const Shape& shape);

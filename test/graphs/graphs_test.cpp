@@ -2,6 +2,8 @@
 // WEFT_TEST_DEVICE names the device beside the CPU (none: cpu), WEFT_TEST_GRAPHS the number, WEFT_TEST_SEED the first,
 // WEFT_TEST_ROWS the only rows that are drawn ("conv3d histogram"), WEFT_TEST_ALL_SHADERS=1 draws those too whose shaders
 // SwiftShader compiles slowly; WEFT_TEST_SHOW prints every graph before it runs, WEFT_TEST_SHOW=plans its kernels too.
+// With WEFT_TEST_ONNX_EXPORTS=FOLDER the graphs are written as models of ONNX, with what ONNX Runtime has to give
+// (test/onnx/graphs_judge.py).
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -9,10 +11,13 @@
 #include <cmath>
 #include <map>
 
+#include "base/file.hpp"
 #include "conformance/device_run.hpp"
 #include "graphs/program.hpp"
 #include "runtime/op_cases.hpp"
 #include "weft/compile.hpp"
+#include "weft/io.hpp"
+#include "weft/onnx.hpp"
 #include "weft/weft.hpp"
 
 namespace weft::test {
@@ -61,6 +66,25 @@ bool is_finite(const Results& results) {
   return std::all_of(results.begin(), results.end(), [](const auto& numbers) { return is_finite(numbers); });
 }
 
+/// How far results may be from the exact ones, one number for each output.
+struct Bounds {
+  Bounds(const Program& program, const Results& exact, const Results& plain, DType type) {
+    const double epsilon = std::ldexp(1.0, 1 - element(type).digits);
+    for (std::size_t o = 0; o < exact.size(); ++o) {
+      const bool same = program.outputs()[o].same_bits;
+      const double scale = largest_of(exact[o]), error = difference_of(plain[o], exact[o]);
+      tight.push_back(same ? 0 : 1e-9 * (1 + scale));
+      allowed.push_back(same ? 0 : 256 * epsilon * scale + 16 * error + 4 * epsilon);
+      // Beyond the range of a narrow type, rounding alone makes infinities and NaN.
+      if (is_finite(exact[o]) && !is_finite(plain[o])) allowed.back() = std::numeric_limits<double>::infinity();
+      if (!(error <= std::sqrt(epsilon) * (scale + epsilon))) is_stable = false;
+    }
+  }
+  std::vector<double> tight;    // in f64
+  std::vector<double> allowed;  // in the type
+  bool is_stable = true;
+};
+
 struct Verdict {
   std::string failure;    // "" where all agree
   bool is_finite = true;  // else no GPU took part: shader compilers may fold what makes NaN
@@ -100,19 +124,10 @@ class Graphs : public Conformance {
       for (std::size_t o = 0; o < exact.size(); ++o)
         alone.push_back(program.outputs()[o].alone.empty() ? exact[o] : program.outputs()[o].alone);
       const Results plain = results_of(program, kCpu, type, false);
-      const double epsilon = std::ldexp(1.0, 1 - element(type).digits);
-      std::vector<double> tight, allowed;
-      for (std::size_t o = 0; o < exact.size(); ++o) {
-        const bool same = program.outputs()[o].same_bits;
-        const double scale = largest_of(exact[o]), error = difference_of(plain[o], exact[o]);
-        tight.push_back(same ? 0 : 1e-9 * (1 + scale));
-        allowed.push_back(same ? 0 : 256 * epsilon * scale + 16 * error + 4 * epsilon);
-        // Beyond the range of a narrow type, rounding alone makes infinities and NaN.
-        if (is_finite(exact[o]) && !is_finite(plain[o])) allowed.back() = std::numeric_limits<double>::infinity();
-        if (!(error <= std::sqrt(epsilon) * (scale + epsilon))) found.is_stable = false;
-      }
-      found.failure = differences(program, exact, alone, tight, "f64 as one graph beside each step alone");
-      if (program.grows_rounding()) found.is_stable = false;
+      const Bounds bounds(program, exact, plain, type);
+      const std::vector<double>& allowed = bounds.allowed;
+      found.is_stable = bounds.is_stable && !program.grows_rounding();
+      found.failure = differences(program, exact, alone, bounds.tight, "f64 as one graph beside each step alone");
       if (found.failure.empty() && !found.is_stable) return found;
       if (found.failure.empty())
         found.failure = differences(program, results_of(program, kCpu, type, true), exact, allowed, "cpu");
@@ -233,6 +248,55 @@ TEST_F(Graphs, OfAllRowsAgree) {
   if (count >= 2000) {
     EXPECT_EQ(missing, "");
   }
+}
+
+// Writes what ONNX has operators for; `reasons` counts the others by what the exporter says.
+bool write_for_onnx(const Program& program, const std::string& path, std::map<std::string, int>& reasons) {
+  compile_settings().fusion = compile_settings().fused_composites = false;
+  const Results exact = results_of(program, kCpu, DType::f64, false),
+                plain = results_of(program, kCpu, DType::f32, false);
+  const Bounds bounds(program, exact, plain, DType::f32);
+  if (!bounds.is_stable || program.grows_rounding() || !is_finite(exact) || !is_finite(plain)) {
+    ++reasons["not finite, or rounding alone changes the results"];
+    return false;
+  }
+  try {
+    onnx::save(path + ".onnx", [&](std::span<const Tensor>) { return program.make(DType::f32); }, {});
+  } catch (const InternalError&) {
+    throw;
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    ++reasons[text.substr(0, text.find('\n'))];
+    return false;
+  }
+  NamedTensors wanted;
+  for (std::size_t o = 0; o < exact.size(); ++o) {
+    wanted.emplace(fmt::format("exact{}", o), tensor(exact[o]));
+    wanted.emplace(fmt::format("allowed{}", o), tensor(std::vector<double>{bounds.allowed[o]}));
+  }
+  save_npz(path + ".npz", wanted);
+  write_file_atomically(path + ".txt", program.text());
+  return true;
+}
+
+TEST_F(Graphs, AreModelsOfOnnx) {
+  const std::string folder = environment("WEFT_TEST_ONNX_EXPORTS", "");
+  if (folder.empty() || !is_cpu()) GTEST_SKIP() << "the judge runs this";
+  const std::uint64_t count = number("WEFT_TEST_GRAPHS", 100), first = number("WEFT_TEST_SEED", 1);
+  const std::vector<const graph::OpRow*> rows = chosen_rows(Drawn::on_cpu);
+  std::map<std::string, int> reasons;
+  std::map<std::string, int> drawn;
+  std::uint64_t written = 0;
+  for (std::uint64_t seed = first; seed < first + count; ++seed) {
+    Recipe recipe = draw(seed, rows);
+    recipe.type = DType::f32;
+    if (!write_for_onnx(Program(recipe), fmt::format("{}/{}", folder, seed), reasons)) continue;
+    ++written;
+    for (const Step& step : recipe.steps) ++drawn[step.row->name];
+  }
+  std::printf("%llu of %llu graphs written, over %zu rows\n", static_cast<unsigned long long>(written),
+              static_cast<unsigned long long>(count), drawn.size());
+  for (const auto& [reason, times] : reasons) std::printf("%4d not: %s\n", times, reason.c_str());
 }
 
 }  // namespace

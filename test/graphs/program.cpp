@@ -49,6 +49,16 @@ bool repeats_numbers(std::vector<double> numbers) {
   return 2 * numbers.size() <= all;
 }
 
+/// Whether a number is so near an edge between two parts of a range that rounding of the edge decides in which part it counts.
+bool is_near_edge(const std::vector<double>& numbers, const std::vector<double>& edges, DType type) {
+  const double epsilon = std::ldexp(1.0, 1 - element(type).digits);
+  for (std::size_t e = 1; e + 1 < edges.size(); ++e)
+    for (const double x : numbers)
+      if (std::fabs(x - edges[e]) <= 2 * epsilon * std::max(std::fabs(edges.front()), std::fabs(edges.back())))
+        return true;
+  return false;
+}
+
 /// Makes the graph of a recipe. While it settles, every choice that depends on values is written down; later it is read.
 class Pass {
  public:
@@ -207,6 +217,9 @@ class Pass {
                 : step.row->reduction ? reduction_step(random, step)
                                       : case_step(random, step);
     if (settles_ && standardises(*step.row) && repeats_numbers(runtime::numbers_of(made.inputs[0].tensor)))
+      grows_rounding_ = true;
+    if (settles_ && step.row->name == "histogram" &&
+        is_near_edge(runtime::numbers_of(made.inputs[0].tensor), runtime::numbers_of(made.results[1]), recipe_.type))
       grows_rounding_ = true;
     bool same = !made.rounds;
     for (const Value& input : made.inputs) same = same && (!input.tensor.defined() || input.same_bits);

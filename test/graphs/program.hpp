@@ -52,8 +52,9 @@ class Program {
     std::vector<double> alone;  // as the step gave it when it ran alone in f64; empty for gradients
   };
   const std::vector<Output>& outputs() const { return outputs_; }
-  /// Whether a step standardises numbers that may all be equal. Only the root of the row's epsilon (1e-5) is left of their
-  /// deviation then: a device that rounds their mean gives 316 times the rounding where the result is 0, and its gradient more.
+  /// Whether rounding alone decides a step's result. A histogram counts a number next to an edge on either side of it. And a step may
+  /// standardise numbers that are all equal: only the root of the row's epsilon (1e-5) is left of their deviation then, so a device
+  /// that rounds their mean gives 316 times the rounding where the result is 0, and its gradient more.
   bool grows_rounding() const { return grows_rounding_; }
   const Recipe& recipe() const { return recipe_; }
   /// A line for each step.
