@@ -122,6 +122,14 @@ class Host {
   std::unique_ptr<State> state_;
 };
 
+/// Adds the operation `script.run` to a registry: {"source", "language": "ts" | "tsx" | "js" | "jsx", "time_limit"} runs a text, such as one
+/// that a language model has written, in an isolate of its own with what `options` grant, and gives {"output": its lines}. Callers need the
+/// scope `script:run`. The limit of time is that of `options`, or a shorter one that the caller asks for. Such a script neither calls nor
+/// registers operations. At most four run at once.
+/// Errors of the operation: SCRIPT_ERROR, SCRIPT_LIMIT, SCRIPT_REFUSED, with details {"outcome", "output"}; OVERLOADED.
+/// Errors: UsageError unless `options` limit time and memory of the device.
+void offer_run(operations::Registry& registry, IsolateOptions options);
+
 /// The declarations of everything that scripts can import from "weft", for the TypeScript compiler. They are made from the table
 /// of ops.
 std::string type_declarations();

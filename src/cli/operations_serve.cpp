@@ -35,7 +35,7 @@ struct ServeRequest {
   Elsewhere elsewhere;
   fs::path certificate, key, client_authority;
   fs::path token_file;
-  bool mcp = false, quiet = false;
+  bool mcp = false, quiet = false, runs_scripts = false;
   std::vector<fs::path> read_folders, write_folders, scripts;
   std::vector<std::string> models;
   ScriptFlags script_flags{.time_limit = 60};
@@ -136,6 +136,15 @@ int serve(const ServeRequest& request) {
   import_remote(request, *registry);
   const auto exchange =
       std::make_shared<op::Exchange>(registry, op::ExchangeOptions{.calls_per_identity_max = request.calls});
+  if (request.runs_scripts) {
+    if (request.script_flags.time_limit == 0)
+      throw UsageError("--run-scripts needs a --time-limit above 0: the scripts come from outside");
+    ScriptFlags flags = request.script_flags;
+    flags.read = request.read_folders;
+    flags.write = request.write_folders;
+    flags.device = request.device;
+    script::offer_run(*registry, options_of(flags));
+  }
   std::list<script::Host> hosts;
   if (!start_scripts(request, exchange, hosts)) throw Interrupted();
   const weft::serve::Service service{*exchange, catalogue.handles()};
@@ -210,6 +219,8 @@ void set_up_operations_serve(CLI::App& app, Action& action) {
   app.add_option("--script", serving->scripts,
                  "a script that registers operations, which are offered too; may be repeated")
       ->take_all();
+  app.add_flag("--run-scripts", serving->runs_scripts,
+               "offer script.run: callers with the scope script:run may run scripts of their own in a sandbox");
   add_script_flags(app, serving->script_flags, "seconds that a script may load, and then each call of it; 0: no limit");
   app.add_flag("--quiet", serving->quiet, "print no line for each request");
   app.callback([&action, serving] { action = [serving] { return serve(*serving); }; });

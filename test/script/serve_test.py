@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 """weft operations serve --script: serve_test.py WEFT. Grants, scopes, limits and failures, through the command and HTTP."""
+import concurrent.futures
 import contextlib
 import json
 import pathlib
@@ -36,11 +37,12 @@ def server(folder, *options):
     (folder / "open" / "text.txt").write_text("open")
     (folder / "secret.txt").write_text("secret")
     (folder / "tokens.json").write_text(json.dumps({"tokens": [{"token": "token-with-the-scope", "id": "me", "scopes": ["lab:run"]},
+                                                               {"token": "token-that-runs-scripts", "id": "runner", "scopes": ["script:run"]},
                                                                {"token": "token-without-the-scope", "id": "other"}]}))
     log = folder / "log"
     with open(log, "w") as out:
         process = subprocess.Popen([WEFT, "operations", "serve", "--script", folder / "lab.js", "--http", "127.0.0.1:0", "--token-file", folder / "tokens.json",
-                                    "--device", "cpu", *options], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=out)
+                                    "--device", "cpu", *options], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=out, cwd=folder)
     try:
         while not (found := re.search(r"on http://127.0.0.1:(\d+)\n", log.read_text())):
             if process.poll() is not None:
@@ -52,9 +54,9 @@ def server(folder, *options):
         assert process.wait(20) == 0, process.returncode
 
 
-def ask(port, name, value, token="token-with-the-scope"):
+def ask(port, name, value, token="token-with-the-scope", space="lab"):
     """The data of the answer, or the code and the message of the error."""
-    request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/operations/lab.{name}", json.dumps(value).encode(),
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/operations/{space}.{name}", json.dumps(value).encode(),
                                      {"Authorization": f"Bearer {token}", "Content-Type": "application/json"})
     try:
         with urllib.request.urlopen(request, timeout=60) as reply:
@@ -85,6 +87,56 @@ class Serve(unittest.TestCase):
                 self.assertNotIn("lab.js:", ask(port, "throws", {}))
                 self.assertEqual(ask(port, "count", {}), 3)
                 self.assertIn("lab.js:8", log.read_text())
+
+    def test_scripts_of_callers(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            (folder / "secret.ts").write_text("export const secret = 7;")
+            with server(folder, "--allow-register", "lab", "--allow-operations", "tensor.add", "--allow-read", folder / "open", "--run-scripts",
+                        "--time-limit", "20", "--memory-limit", "64", "--device-memory", "64") as (port, log):
+                def run(source, token="token-that-runs-scripts", **more):
+                    return ask(port, "run", {"source": source, **more}, token, "script")
+
+                # As a language model may write it: it fits a line, and prints what it found.
+                fitted = """
+                    import { tensor, variable, grad, optim, nn, compile, type Tensor } from "weft";
+                    const x: Tensor = tensor([[0], [1], [2], [3]]), y = tensor([[1], [3], [5], [7]]);
+                    const line = nn.linear(1, 1), adam = optim.adamW(line, { learningRate: 0.1 });
+                    const step = compile((x: Tensor, y: Tensor) => { const loss = nn.mse(line(x), y); adam.step(grad(loss, adam)); return loss; });
+                    for (let i = 0; i < 300; ++i) step(x, y);
+                    console.log(Math.round(line(tensor([[10]])).item()));"""
+                self.assertEqual(run(fitted), {"output": ["21"]})
+                self.assertEqual(run("console.log(1); console.error('two')", language="js"), {"output": ["1", "error: two"]})
+                files = f"import {{ files }} from 'weft'; console.log(files.readText({json.dumps(str(folder / 'open/text.txt'))}))"
+                self.assertEqual(run(files), {"output": ["open"]})
+                for given, start in (((files.replace("open/text", "secret"),), "403 SCRIPT_REFUSED: AccessError"),
+                                     ((f"import {{ secret }} from {json.dumps(str(folder / 'secret.ts'))}; console.log(secret)",), "4"),
+                                     (("import { secret } from './secret.ts'; console.log(secret)",), "4"),
+                                     (("import { operations } from 'weft'; operations.register({namespace: 'lab', name: 'x'}, () => 1)",), "4"),
+                                     (("import { operations } from 'weft'; await operations.call('tensor.add', {x: 1, y: 1})",), "4"),
+                                     (("import { fetch } from 'weft'; await fetch('http://127.0.0.1:1')",), "403 SCRIPT_REFUSED"),
+                                     (("let x: number = ;",), "422 SCRIPT_ERROR: SyntaxError"),
+                                     (("throw new RangeError('mine')",), "422 SCRIPT_ERROR: RangeError: mine"),
+                                     (("const all = []; for (;;) all.push(new Array(100000).fill(1))",), "422 SCRIPT_LIMIT"),
+                                     (("const f = () => f(); f()",), "422 SCRIPT_LIMIT"),
+                                     (("import { ones } from 'weft'; const all = []; for (;;) all.push(ones([1024, 1024]).eval())",), "422 SCRIPT_LIMIT"),
+                                     (("x" * 1_000_001,), "400 VALIDATION_ERROR"), ((3,), "400 VALIDATION_ERROR"),
+                                     (("1", "token-with-the-scope"), "403 ACCESS_DENIED")):
+                    answer = run(*given)
+                    self.assertTrue(str(answer).startswith(start), (start, answer))
+                printed = run("for (let i = 0; i < 3000; ++i) console.log('x'.repeat(1000))")["output"]
+                self.assertLess(sum(map(len, printed)), 1_100_000)
+                self.assertIn("more than", printed[-1])
+                begin = time.monotonic()
+                self.assertTrue(run("for (;;);", time_limit=0.3).startswith("422 SCRIPT_LIMIT"))
+                self.assertLess(time.monotonic() - begin, 10)
+                # Each run is alone.
+                run("globalThis.left = 1")
+                self.assertEqual(run("console.log(typeof globalThis.left)"), {"output": ["undefined"]})
+                with concurrent.futures.ThreadPoolExecutor(8) as pool:
+                    answers = list(pool.map(lambda _: str(run("const end = Date.now() + 1000; while (Date.now() < end);")), range(8)))
+                self.assertEqual(sum("OVERLOADED" in each for each in answers), 4, answers)
+                self.assertEqual(run("console.log(2)"), {"output": ["2"]})
 
     def test_a_script_that_cannot_be_served(self):
         with tempfile.TemporaryDirectory() as name:
