@@ -254,7 +254,10 @@ class TerminalTest(ModelTest):
                 seen = len(shown)
                 os.write(parent, turn)
             read(b"\0 the end")
-            self.code = process.wait(60)
+            try:
+                self.code = process.wait(60)
+            finally:
+                process.kill()
             os.close(parent)
         return shown.decode(errors="replace")
 
@@ -334,23 +337,24 @@ class TerminalTest(ModelTest):
         with subprocess.Popen([WEFT, "chat", self.model, "--device", "cpu", "--max-tokens", "60", "--context", "96"], stdin=child, stdout=child, stderr=child,
                               env=environment, start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)) as process:
             os.close(child)
-            shown, typed, deadline = b"", 0, time.monotonic() + 60
+            shown, seen, typed, deadline = b"", 0, 0, time.monotonic() + 60
             while time.monotonic() < deadline:
                 if select.select([parent], [], [], 0.2)[0]:
                     try:
                         shown += os.read(parent, 65536)
                     except OSError:
                         break
-                if typed == 0 and shown.endswith(b"> ") and not termios.tcgetattr(parent)[3] & termios.ICANON:
-                    os.write(parent, b"w1\r")
-                    typed = 1
+                if typed < 2 and len(shown) > seen and shown.endswith(b"> ") and not termios.tcgetattr(parent)[3] & termios.ICANON:
+                    os.write(parent, b"/again\r" if typed == 1 else b"w1\r")  # again: the answer ended before it was seen
+                    typed, seen = 1, len(shown)
                 elif typed == 1 and termios.tcgetattr(parent)[3] & termios.ICANON and not termios.tcgetattr(parent)[3] & termios.ECHO:
                     os.write(parent, b"/exit\r")  # an answer is under way
                     typed = 2
-            self.assertEqual(process.wait(60), OK)
+            else:
+                process.kill()
+            self.assertEqual(process.wait(60), OK, shown)
         os.close(parent)
-        if typed == 2:
-            self.assertEqual(shown.count(b"/exit"), 1, shown)
+        self.assertEqual((typed, shown.count(b"/exit")), (2, 1), shown)
 
     def test_a_history_of_garbage_does_no_harm(self):
         (self.state / "weft").mkdir(parents=True)
