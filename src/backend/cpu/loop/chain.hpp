@@ -47,12 +47,14 @@ struct Chain {
     ChainOp op;
     int arg_count = 0;
     Arg args[4];
-    int store = -1;  // memory where the result is also stored
+    int store = -1;        // memory where the result is also stored
+    bool streams = false;  // the store bypasses the caches; the rows are aligned to 64 bytes
     auto operator<=>(const Link&) const = default;
   };
   std::vector<bool> varies;  // each place in memory: varies along the row, or one float for the row
   std::vector<Link> steps;
-  bool far = false;  // operands are beyond the L2 cache, so the lines ahead are prefetched
+  bool far = false;             // operands are beyond the L2 cache, so the lines ahead are prefetched
+  std::vector<int> prefetched;  // places in memory that nothing reads yet
   auto operator<=>(const Chain&) const = default;
 };
 

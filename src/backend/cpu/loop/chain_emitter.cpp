@@ -184,6 +184,8 @@ class ChainEmitter {
     if (chain_.far && mask == nullptr)
       for (std::size_t p = 0; p < chain_.varies.size(); ++p)
         if (chain_.varies[p] && uses_of_memory_[p] > 0) a_.prefetcht0(a_.ptr[Reg64(kPlaces[p]) + kOffset + kAhead]);
+    if (mask == nullptr)
+      for (const int p : chain_.prefetched) a_.prefetcht1(row_of(p));
     for (std::size_t s = 0; s < chain_.steps.size() && fits_; ++s) run(s);
     return fits_;
   }
@@ -226,8 +228,10 @@ class ChainEmitter {
       if (--uses(step.args[i]) == 0 && home(step.args[i]) >= 0) give(home(step.args[i]));
   }
   Xbyak::Address row_of(int place) { return a_.ptr[Reg64(kPlaces[place]) + kOffset]; }
-  void store(int place, int from) {
-    if (mask_)
+  void store(int place, int from, bool streams) {
+    if (streams && !mask_)
+      a_.vmovntps(row_of(place), Zmm(from));
+    else if (mask_)
       a_.vmovups(row_of(place) | *mask_, Zmm(from));
     else
       a_.vmovups(row_of(place), Zmm(from));
@@ -251,7 +255,7 @@ class ChainEmitter {
     int to = 0;
     if (step.op == kChainCopy) {
       to = in_register(step.args[0]);
-      if (step.store >= 0) store(step.store, to);
+      if (step.store >= 0) store(step.store, to, step.streams);
       // A copied value that later steps read is the same register: copies only store.
       release(step);
       return;
@@ -265,7 +269,7 @@ class ChainEmitter {
       case Joined::none: to = single(step, form_of(step.op.op)); break;
     }
     made_in_[index] = to;
-    if (step.store >= 0) store(step.store, to);
+    if (step.store >= 0) store(step.store, to, step.streams);
     release(step);
     if (uses_of_step_[index] == 0) give(to);
   }

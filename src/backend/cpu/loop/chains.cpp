@@ -23,7 +23,9 @@ class ChainFormer {
   void run() {
     for (Phase& phase : code_.phases) {
       join(phase.outer, false);
+      next_ = phase.next;
       if (join(phase.inner, !phase.ahead.empty())) phase.ahead.clear();
+      next_.clear();
     }
     join(code_.last.inner, false);
     drop_unused_registers();
@@ -43,7 +45,8 @@ class ChainFormer {
     for (std::size_t i = 0; i < list.size();) {
       std::size_t count = run_from(list, i);
       bool made = false;
-      while (count >= 2 && !made) {
+      // One instruction alone is worth a chain if there is something to prefetch meanwhile.
+      while (count >= (next_.empty() ? 2u : 1u) && !made) {
         made = make(list, i, count, far, &joined);
         if (!made) count = count * 3 / 4;
       }
@@ -69,6 +72,7 @@ class ChainFormer {
     const bool column = list[begin].slow && !list[begin].fast;
     Chain chain;
     LoopChain made;
+    bool streams = false;
     std::map<int, int> step_of, place_of;  // of values
     std::map<int, int> uses_here;
     for (std::size_t i = begin; i < begin + count; ++i)
@@ -94,7 +98,9 @@ class ChainFormer {
         step.args[step.arg_count++] = {true, found->second};
       }
       if (in.action == Action::store) {
-        step.store = add_place({{}, in.operand, in.access}, true);
+        step.store = add_place({{}, in.operand, in.access, in.streams}, true);
+        step.streams = in.streams;
+        streams = streams || in.streams;
       } else {
         const Value& value = code_.values[static_cast<std::size_t>(in.out)];
         if (value.place == Place::output || uses_[static_cast<std::size_t>(in.out)] > uses_here[in.out]) {
@@ -108,9 +114,21 @@ class ChainFormer {
     }
     if (chain.varies.size() > kChainOperandsMax) return false;
     chain.far = far;
+    if (list[begin].slow && list[begin].fast && chain.varies.size() + next_.size() <= kChainOperandsMax) {
+      for (const int v : next_) {
+        LoopChain::Place place{{v, true, true, 4}, -1, -1};
+        place.is_next = true;
+        chain.prefetched.push_back(add_place(place, true));
+      }
+      next_.clear();
+    }
     std::optional<ChainCode> code = ChainCode::make(chain);
     if (!code) return false;
     made.code = std::move(*code);
+    if (streams) {
+      for (Chain::Link& step : chain.steps) step.streams = false;
+      made.unaligned = ChainCode::make(chain);
+    }
     made.instructions.assign(list.begin() + static_cast<std::ptrdiff_t>(begin),
                              list.begin() + static_cast<std::ptrdiff_t>(begin + count));
     LoopInstruction in;
@@ -154,6 +172,7 @@ class ChainFormer {
 
   LoopProgram::Code& code_;
   std::vector<int> uses_;
+  std::vector<int> next_;  // values of the phase whose next block no chain asks for yet
 };
 
 }  // namespace

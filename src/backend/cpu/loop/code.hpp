@@ -49,6 +49,7 @@ struct LoopInstruction {
   int out = -1;  // value; reductions: index of the reduction
   Source args[4];
   Extent out_bytes = 0;  // of an element
+  bool streams = false;  // store: bypasses the caches
   int packed_bits = 0;   // fetch, gather, store: of an element in memory, where several share a byte
   int operand = -1;
   int access = -1;  // fetch, index, gather, store: index into the accesses
@@ -64,8 +65,11 @@ struct LoopChain {
     Source value;     // as it is read or written; or
     int output = -1;  // an output, through an access
     int access = -1;
+    bool streams = false;  // the output bypasses the caches
+    bool is_next = false;  // what the next block reads of the value, which is only prefetched
   };
   ChainCode code;
+  std::optional<ChainCode> unaligned;  // without streams, for outputs whose vectors cross cache lines
   std::vector<Place> places;
   std::vector<LoopInstruction> instructions;  // for printing
 };
@@ -89,6 +93,7 @@ struct Phase {
   std::vector<int> inner_registers;             // inner-level values whose rows are as long as the chunk
   std::vector<int> reductions;
   std::vector<int> ahead;  // values in memory whose next tile is worth prefetching while this one is processed
+  std::vector<int> next;   // values in memory that the next block reads first, worth prefetching in this later phase
 };
 
 struct LoopProgram::Code {

@@ -205,8 +205,9 @@ class InnerWriter {
     const bool plain = to.plain_slow() && to.plain_fast() && Access::stride(to.fast) == 1 && !is_packed(node.type);
     const bool stream = streams(store);
     if (plain) made.map = stream ? tile_table().stream[t] : tile_table().cast[t][t];
-    if (plain && !stream && node.type == DType::f32) made.in_chain = kChainCopy;
-    code_.streams = code_.streams || (plain && stream);
+    if (plain && node.type == DType::f32) made.in_chain = kChainCopy;
+    made.streams = plain && stream;
+    code_.streams = code_.streams || made.streams;
     made.name = make_.keep(plain && stream ? "stream" : "store");
     phase_.inner.push_back(std::move(made));
   }

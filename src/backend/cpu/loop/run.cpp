@@ -537,22 +537,35 @@ class LoopRunner {
       scatter(std::uint8_t{});
   }
 
+  /// This tile's place in the next block; in the last block, this tile, which is in the cache.
+  ChainCall::Place next_block_of(const Value& value) const {
+    const Extent row = outer_end_ < code_.outer ? outer_end_ + s0_ - outer_begin_ : s0_;
+    const char* base = binding_.inputs[static_cast<std::size_t>(value.operand)];
+    return {const_cast<char*>(base) + (value.access.row_offset(row) + f0_) * static_cast<Extent>(sizeof(float)),
+            value.access.slow_stride() * static_cast<Extent>(sizeof(float))};
+  }
+
   void chain(const LoopInstruction& in) const {
     const LoopChain& chain = code_.chains[static_cast<std::size_t>(in.chain)];
     const bool column = in.slow && !in.fast;
     const Extent lanes = column ? slow_ : in.fast ? fast_ : 1;
     ChainCall call;
     call.rows = in.slow && in.fast ? slow_ : 1;
-    bool dense = call.rows > 1;
+    bool dense = call.rows > 1, aligned = true;
     std::size_t i = 0;
     for (const LoopChain::Place& place : chain.places) {
       ChainCall::Place& to = call.places[i++];
       bool varies = true;
-      if (place.access >= 0) {
+      if (place.is_next) {
+        to = next_block_of(code_.values[static_cast<std::size_t>(place.value.value)]);
+      } else if (place.access >= 0) {
         const Access& access = code_.accesses[static_cast<std::size_t>(place.access)];
         to.data = binding_.outputs[static_cast<std::size_t>(place.output)] +
                   (access.row_offset(s0_) + f0_) * static_cast<Extent>(sizeof(float));
         to.row = access.slow_stride() * static_cast<Extent>(sizeof(float));
+        if (place.streams)
+          aligned =
+              aligned && (reinterpret_cast<std::uintptr_t>(to.data) | static_cast<std::uintptr_t>(to.row)) % 64 == 0;
       } else {
         const Slot& slot = slots_[place.value.value];
         to.data = slot.data;
@@ -565,7 +578,7 @@ class LoopRunner {
     if (dense) call.rows = 1;
     call.bytes = count / 16 * 64;
     call.rest = (1 << count % 16) - 1;
-    chain.code.run(call);
+    (aligned || !chain.unaligned ? chain.code : *chain.unaligned).run(call);
   }
 
   const Code& code_;

@@ -28,6 +28,7 @@ class Scheduler {
     for (int phase = 0; phase < nodes_.phases; ++phase)
       write_inner(nodes_, phase, needed_[static_cast<std::size_t>(phase)], reductions_, make_, code_, registers);
     place_registers(registers);
+    choose_next();
     for (const StoreNode& store : nodes_.stores)
       if (store.outer) write_outer_store(store);
     return registers.count;
@@ -138,6 +139,31 @@ class Scheduler {
     for (std::size_t v = 0; v < code_.values.size(); ++v)
       if (code_.values[v].outer && code_.values[v].place == Place::kept)
         code_.outer_registers.push_back(static_cast<int>(v));
+  }
+
+  /// A reduction's later phases work on rows that its first one has read. The phase with the longest work asks for the rows that
+  /// the next block reads, so that memory does not rest meanwhile.
+  void choose_next() {
+    if (code_.columns || code_.splits > 1 || nodes_.phases == 1) return;
+    std::size_t longest = 0;
+    Extent most = 0;
+    for (std::size_t p = 0; p < code_.phases.size(); ++p) {
+      Extent work = 0;
+      for (const LoopInstruction& in : code_.phases[p].inner)
+        if (in.action == Action::map && in.slow && in.fast)
+          work += in.in_chain && is_elementary(in.in_chain->op) ? 10 : 1;
+      if (work >= most) longest = p, most = work;
+    }
+    if (most == 0) return;
+    for (const int v : code_.phases[0].inner_memory) {
+      const Value& value = code_.values[static_cast<std::size_t>(v)];
+      if (value.place == Place::memory && value.operand >= 0 && value.slow && value.fast && value.type == DType::f32 &&
+          Access::stride(value.access.fast) == 1)
+        code_.phases[longest].next.push_back(v);
+    }
+  }
+  static bool is_elementary(scalar::Op op) {
+    return op == scalar::Op::exp || op == scalar::Op::log || op == scalar::Op::tanh || op == scalar::Op::erf;
   }
 
   void write_outer_store(const StoreNode& store) {

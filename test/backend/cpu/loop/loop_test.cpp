@@ -619,6 +619,20 @@ TEST(Loop, ChainsOfManyValuesAreDivided) {
     }
 }
 
+TEST(Loop, ChainsThatBypassTheCachesHaveTheBitsOfTheirOps) {
+  // Outputs beyond the caches, whose rows begin at cache lines or anywhere: buffers of this size begin 16 bytes after a line.
+  std::mt19937 random(13);
+  const auto text_of = [](const Builder& b) { return LoopProgram(b.kernel).to_string(); };
+  for (const auto& [rows, columns, offset] :
+       std::vector<std::tuple<Extent, Extent, Extent>>{{2048, 3200, 12}, {2048, 3200, 1}, {2001, 3203, 12}}) {
+    Builder b = softmax(rows, columns, false);
+    b.kernel.outputs[0].offset = offset;
+    b.sizes[1] += offset;
+    check_chains(b, random_buffers(random, b), "a stream of " + std::to_string(columns) + " columns");
+    EXPECT_EQ(text_of(b).find("| out0 = stream") != std::string::npos, chains_enabled());
+  }
+}
+
 TEST(Loop, EqualKernelsShareTheirCodeWherePlacesDiffer) {
   const auto made = [](double added, int buffer, Extent first) {
     Builder b;
