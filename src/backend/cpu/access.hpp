@@ -19,6 +19,7 @@ struct Access {
   Extent offset = 0;
   std::vector<Dim> slow, fast;  // outermost first; neighbours that make one stride are joined
   bool by_runs = false;         // blocks of rows stay within one run of the last slow dimension
+  bool fast_by_runs = false;    // tiles stay within one run of the last fast dimension
   bool separable = true;        // false: the dimensions do not divide between the axes, and `slow` holds all
   Extent linear_slow = 0, linear_fast = 0;  // when not separable
 
@@ -26,7 +27,7 @@ struct Access {
   bool uses_fast() const { return !separable || !fast.empty(); }
   /// Whether an axis is one stride without bounds (0 dimensions: stride 0).
   static bool plain(const std::vector<Dim>& axis) { return axis.empty() || (axis.size() == 1 && !axis[0].bounded()); }
-  static Extent stride(const std::vector<Dim>& axis) { return axis.empty() ? 0 : axis[0].stride; }
+  static Extent stride(const std::vector<Dim>& axis) { return axis.empty() ? 0 : axis.back().stride; }
   /// Whether the rows of a block are one stride apart.
   bool plain_slow() const { return separable && (by_runs || plain(slow)); }
   /// That stride, and the offset of row `s`. Only if `plain_slow`.
@@ -37,7 +38,17 @@ struct Access {
     locate_row(s, &at);
     return at;
   }
-  bool plain_fast() const { return separable && plain(fast); }
+  bool plain_fast() const { return separable && (fast_by_runs || plain(fast)); }
+  /// Offset of column `f` in its row. Only if `plain_fast`.
+  Extent fast_offset(Extent f) const {
+    if (!fast_by_runs) return f * stride(fast);
+    Extent at = 0;
+    for (std::size_t d = fast.size(); d-- > 0;) {
+      at += (d == 0 ? f : f % fast[d].extent) * fast[d].stride;
+      f /= fast[d].extent;
+    }
+    return at;
+  }
 
   /// Offset of a row, and whether the row is within bounds. Only if separable.
   bool locate_row(Extent s, Extent* at) const {

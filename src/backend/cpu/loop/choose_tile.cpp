@@ -8,12 +8,15 @@ namespace {
 
 using kernel::StepKind;
 
-constexpr Extent kChainRows = 4;       // times more rows in a tile where chains work on it
-constexpr Extent kChainBlocks = 16;    // at least
-constexpr Extent kTurned = 64;         // elements of a row of a tile that is transposed
-constexpr Extent kTurnedTiles = 4;     // times more elements in such a tile
-constexpr Extent kPartRows = 64;       // of a product at most, for work on its parts
-constexpr Extent kTaskWork = 1 << 16;  // element-ops that are worth a task
+constexpr Extent kChainRows = 4;          // times more rows in a tile where chains work on it
+constexpr Extent kChainBlocks = 16;       // at least
+constexpr Extent kTurned = 64;            // elements of a row of a tile that is transposed
+constexpr Extent kTurnedTiles = 4;        // times more elements in such a tile
+constexpr Extent kPartRows = 64;          // of a product at most, for work on its parts
+constexpr Extent kComputedColumns = 128;  // in a tile at most
+constexpr Extent kWholeRow = 4096;        // columns that are only reduced together, at most
+constexpr Extent kReducedRows = 64;       // of such columns, in a tile
+constexpr Extent kTaskWork = 1 << 16;     // element-ops that are worth a task
 constexpr Extent kTasksMax = 64;
 
 /// Whether one access runs along the slow axis and another along the fast one.
@@ -49,9 +52,14 @@ void choose_tile(const LoopNodes& nodes, Extent tile_elements, LoopProgram::Code
     return !node.outer && node.kind != StepKind::load && node.kind != StepKind::constant;
   });
   if (code.columns) {
-    code.block = std::min(outer, std::min<Extent>(128, tile_elements));
-    // Kernels that only add up values in memory need no tiles: they go down many rows at once.
-    code.chunk = std::min(inner, std::max<Extent>(1, (computes ? 4 : 16) * tile_elements / code.block));
+    if (computes) {
+      code.block = std::min(outer, std::min<Extent>(kComputedColumns, tile_elements));
+      code.chunk = std::min(inner, std::max<Extent>(1, 4 * tile_elements / code.block));
+    } else {
+      // Kernels that only add up values in memory need no tiles: they read many whole rows.
+      code.block = std::min(outer, kWholeRow);
+      code.chunk = std::min(inner, kReducedRows);
+    }
   } else if (transposes_something(nodes)) {
     // Each row of a transposed operand is read a few cache lines at a time.
     code.chunk = std::min<Extent>(inner, kTurned);
@@ -68,6 +76,10 @@ void choose_tile(const LoopNodes& nodes, Extent tile_elements, LoopProgram::Code
     code.block = 1;
   }
   code.block = std::min(code.block, std::max<Extent>(code.run, 1));
+  if (const Extent run = std::max<Extent>(code.fast_run, 1); code.chunk > run) {
+    code.chunk = run;
+    code.block = std::min(outer, std::max<Extent>(code.block, (computes ? 1 : 16) * tile_elements / run));
+  }
   code.tile = code.block * code.chunk;
   if (nodes.part_by_part) {
     // The width of the parts is known only when they are ready: narrow parts come with more rows at a time.

@@ -102,6 +102,7 @@ struct LoopProgram::Code {
   Extent outer = 1, inner = 1;
   Extent block = 1, chunk = 1;  // extents of a tile along outer and inner, at most
   Extent run = 1;               // blocks do not cross its multiples along outer
+  Extent fast_run = 1;          // tiles do not cross its multiples along inner
   Extent tile = 1;              // its elements, at most
   std::vector<Value> values;
   std::vector<Access> accesses;

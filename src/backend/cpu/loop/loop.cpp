@@ -53,6 +53,7 @@ std::shared_ptr<const LoopProgram::Code> compile_loop(const kernel::LoopKernel& 
   begun.outer = nodes.outer;
   begun.inner = nodes.inner;
   begun.run = nodes.run;
+  begun.fast_run = nodes.fast_run;
 
   Extent widest = 1;
   for (const LoopNode& node : nodes.nodes)

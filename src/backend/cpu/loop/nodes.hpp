@@ -45,7 +45,8 @@ struct LoopNodes {
   bool part_by_part = false;  // an epilogue, which runs on parts of a product
   bool columns = false;       // the inner axis is the slow one
   Extent outer = 1, inner = 1;
-  Extent run = 0;  // blocks do not cross its multiples along outer
+  Extent run = 0;       // blocks do not cross its multiples along outer
+  Extent fast_run = 0;  // tiles do not cross its multiples along inner
   std::vector<LoopNode> nodes = {};
   std::vector<StoreNode> stores = {};
   int phases = 1;

@@ -255,26 +255,30 @@ void NodeReader::place_stores() {
 }
 
 /// If the rows of some views are one stride apart only within runs, blocks stay within these runs. Then such views are read
-/// and written in place, and are transposed by tiles.
+/// and written in place, and are transposed by tiles. Reductions do the same with the elements of a row.
 void NodeReader::choose_run() {
   nodes_.run = std::max<Extent>(nodes_.outer, 1);
-  if (!nodes_.flat || nodes_.part_by_part) return;
-  constexpr Extent kRunMin = 8;
-  const auto has_runs = [](const Access& access) {
-    return access.separable && access.slow.size() > 1 && access.slow.back().extent >= kRunMin &&
-           std::none_of(access.slow.begin(), access.slow.end(), [](const Access::Dim& dim) { return dim.bounded(); });
+  nodes_.fast_run = std::max<Extent>(nodes_.inner, 1);
+  if (nodes_.part_by_part) return;
+  constexpr Extent kRunMin = 8, kReducedRunMin = 64;
+  const bool flat = nodes_.flat;
+  const auto has_runs = [flat](const Access& access) {
+    const std::vector<Access::Dim>& axis = flat ? access.slow : access.fast;
+    return access.separable && axis.size() > 1 && axis.back().extent >= (flat ? kRunMin : kReducedRunMin) &&
+           (flat || axis.back().stride == 1) &&
+           std::none_of(axis.begin(), axis.end(), [](const Access::Dim& dim) { return dim.bounded(); });
   };
   const auto each_access = [&](auto visit) {
     for (LoopNode& node : nodes_.nodes)
       if (node.kind == StepKind::load && has_runs(node.access)) visit(node.access);
     for (StoreNode& store : nodes_.stores)
-      if (has_runs(store.access)) visit(store.access);
+      if (flat && has_runs(store.access)) visit(store.access);
   };
   Extent run = 0;
-  each_access([&](const Access& access) { run = std::gcd(run, access.slow.back().extent); });
-  if (run < kRunMin) return;
-  nodes_.run = run;
-  each_access([](Access& access) { access.by_runs = true; });
+  each_access([&](const Access& access) { run = std::gcd(run, (flat ? access.slow : access.fast).back().extent); });
+  if (run < (flat ? kRunMin : kReducedRunMin)) return;
+  (flat || nodes_.columns ? nodes_.run : nodes_.fast_run) = run;
+  each_access([&](Access& access) { (flat ? access.by_runs : access.fast_by_runs) = true; });
 }
 
 }  // namespace

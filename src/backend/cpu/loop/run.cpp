@@ -176,9 +176,12 @@ class LoopRunner {
   }
   void chunks(const Phase& phase, Extent begin, Extent end) {
     if (phase.inner.empty()) return;
-    for (Extent at = begin; at < end; at += code_.chunk) {
-      set_chunk(at, std::min(at + code_.chunk, end));
+    for (Extent at = begin; at < end;) {
+      const Extent run_end = (at / code_.fast_run + 1) * code_.fast_run,
+                   next = std::min({at + code_.chunk, run_end, end});
+      set_chunk(at, next);
       inner_code(phase);
+      at = next;
     }
   }
 
@@ -265,13 +268,12 @@ class LoopRunner {
     const auto size = static_cast<Extent>(size_bytes(value.type));
     const bool is_product = value.place == Place::memory && value.operand < 0;
     const Extent slow_stride =
-                     is_product && binding_.product_row > 0 ? binding_.product_row : value.access.slow_stride(),
-                 fast_stride = Access::stride(value.access.fast);
+        is_product && binding_.product_row > 0 ? binding_.product_row : value.access.slow_stride();
     const Extent row = is_product ? value.access.offset + s0_ * slow_stride : value.access.row_offset(s0_);
     const char* base = value.place == Place::output ? binding_.outputs[static_cast<std::size_t>(value.operand)]
                        : value.operand < 0          ? binding_.product
                                                     : binding_.inputs[static_cast<std::size_t>(value.operand)];
-    slots_[v] = {const_cast<char*>(base) + (row + f0_ * fast_stride) * size, slow_stride * size};
+    slots_[v] = {const_cast<char*>(base) + (row + value.access.fast_offset(f0_)) * size, slow_stride * size};
   }
 
   /// Portion `part` of `parts` of the cache lines that follow this tile of a value in memory.
@@ -541,7 +543,8 @@ class LoopRunner {
   ChainCall::Place next_block_of(const Value& value) const {
     const Extent row = outer_end_ < code_.outer ? outer_end_ + s0_ - outer_begin_ : s0_;
     const char* base = binding_.inputs[static_cast<std::size_t>(value.operand)];
-    return {const_cast<char*>(base) + (value.access.row_offset(row) + f0_) * static_cast<Extent>(sizeof(float)),
+    return {const_cast<char*>(base) +
+                (value.access.row_offset(row) + value.access.fast_offset(f0_)) * static_cast<Extent>(sizeof(float)),
             value.access.slow_stride() * static_cast<Extent>(sizeof(float))};
   }
 

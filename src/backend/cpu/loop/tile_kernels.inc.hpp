@@ -574,26 +574,38 @@ inline void join_lanes(double* accumulators, Native<T> x, std::int64_t count) {
     for (std::int64_t i = 0; i < count; ++i) accumulators[i] = join<reduction, T>(accumulators[i], carried(lanes[i]));
 }
 
-/// Down the columns, in groups of rows so that f32 sums stay short before they widen; four vectors side by side, whose
-/// additions do not wait for each other.
+/// Down the columns, in groups of rows so that f32 sums stay short before they widen. Rows are read along, four at a time and
+/// in stripes whose results stay in the nearest cache: memory gives long runs much faster than pieces of many rows.
 template <Reduction reduction, class T>
 void reduce_slow(const TileReduction& call) {
-  constexpr int N = kNative<T>, kGroup = 32, kBeside = 4;
+  constexpr int N = kNative<T>, kGroup = 32, kBeside = 4, kStripe = 32;
   const auto row = [&](std::int64_t s) {
     return reinterpret_cast<const T*>(static_cast<const char*>(call.arg.data) + s * call.arg.slow_stride);
   };
   for (std::int64_t begin = 0; begin < call.slow; begin += kGroup) {
     const std::int64_t end = begin + kGroup < call.slow ? begin + kGroup : call.slow;
-    std::int64_t f = 0;
-    for (; f + kBeside * N <= call.fast && !call.arg.broadcast; f += kBeside * N) {
-      Native<T> a[kBeside];
-      for (Native<T>& x : a) x = splat<N>(identity<reduction, T>());
-      for (std::int64_t s = begin; s < end; ++s)
-#pragma GCC unroll 4
-        for (int k = 0; k < kBeside; ++k) a[k] = combine<reduction>(a[k], load<N>(row(s) + f + k * N));
-      for (int k = 0; k < kBeside; ++k) join_lanes<reduction, T>(call.accumulators + f + k * N, a[k], N);
+    const std::int64_t whole = call.arg.broadcast ? 0 : call.fast / N;
+    for (std::int64_t v = 0; v < whole; v += kStripe) {
+      const std::int64_t count = whole - v < kStripe ? whole - v : kStripe;
+      Native<T> a[kStripe];
+      for (std::int64_t i = 0; i < count; ++i) a[i] = splat<N>(identity<reduction, T>());
+      std::int64_t s = begin;
+      for (; s + kBeside <= end; s += kBeside) {
+        const T* const rows[kBeside] = {row(s) + v * N, row(s + 1) + v * N, row(s + 2) + v * N, row(s + 3) + v * N};
+        for (std::int64_t i = 0; i < count; ++i) {
+          Native<T> x = a[i];
+          for (const T* each : rows) {
+            __builtin_prefetch(reinterpret_cast<const char*>(each + i * N) + kBeside * call.arg.slow_stride, 0, 2);
+            x = combine<reduction>(x, load<N>(each + i * N));
+          }
+          a[i] = x;
+        }
+      }
+      for (; s < end; ++s)
+        for (std::int64_t i = 0; i < count; ++i) a[i] = combine<reduction>(a[i], load<N>(row(s) + (v + i) * N));
+      for (std::int64_t i = 0; i < count; ++i) join_lanes<reduction, T>(call.accumulators + (v + i) * N, a[i], N);
     }
-    for (; f < call.fast; f += N) {
+    for (std::int64_t f = whole * N; f < call.fast; f += N) {
       const std::int64_t count = call.fast - f < N ? call.fast - f : N;
       Native<T> a = splat<N>(identity<reduction, T>());
       for (std::int64_t s = begin; s < end; ++s) {
@@ -628,17 +640,44 @@ void find_fast(const TileReduction& call) {
     call.positions[s] = call.base + i;
   }
 }
+/// Joins an element and its row to what a column has found before.
+template <Reduction reduction, class T>
+inline void join_found(const TileReduction& call, std::int64_t f, T x, std::int64_t s) {
+  const double carrier = carried(x);
+  if (call.positions[f] >= 0 && !better<reduction>(held<T>(carrier), held<T>(call.accumulators[f]))) return;
+  call.accumulators[f] = carrier;
+  call.positions[f] = call.base + s;
+}
+/// Down the columns, a stripe of rows after another; vectors of the tile's first extremes join to the accumulators.
 template <Reduction reduction, class T>
 void find_slow(const TileReduction& call) {
-  for (std::int64_t s = 0; s < call.slow; ++s) {
-    const T* row = reinterpret_cast<const T*>(static_cast<const char*>(call.arg.data) + s * call.arg.slow_stride);
-    for (std::int64_t f = 0; f < call.fast; ++f) {
-      const double carrier = carried(row[call.arg.broadcast ? 0 : f]);
-      if (call.positions[f] >= 0 && !better<reduction>(held<T>(carrier), held<T>(call.accumulators[f]))) continue;
-      call.accumulators[f] = carrier;
-      call.positions[f] = call.base + s;
-    }
+  constexpr int N = kNative<T>, kStripe = 16;
+  using Row = std::remove_cvref_t<decltype(Mask<T>{}[0])>;
+  const auto row = [&](std::int64_t s) {
+    return reinterpret_cast<const T*>(static_cast<const char*>(call.arg.data) + s * call.arg.slow_stride);
+  };
+  const bool wide = sizeof(T) >= 4 && !call.arg.broadcast && call.slow > 0 && call.slow <= INT32_MAX;
+  const std::int64_t whole = wide ? call.fast / N : 0;
+  for (std::int64_t v = 0; v < whole; v += kStripe) {
+    const std::int64_t count = whole - v < kStripe ? whole - v : kStripe;
+    Native<T> best[kStripe];
+    Mask<T> where[kStripe];
+    for (std::int64_t i = 0; i < count; ++i) best[i] = load<N>(row(0) + (v + i) * N), where[i] = Mask<T>{};
+    for (std::int64_t s = 1; s < call.slow; ++s)
+      for (std::int64_t i = 0; i < count; ++i) {
+        const Native<T> x = load<N>(row(s) + (v + i) * N), than = best[i];
+        __builtin_prefetch(reinterpret_cast<const char*>(row(s) + (v + i) * N) + 4 * call.arg.slow_stride, 0, 2);
+        const Mask<T> is_better = (than == than) & ((x != x) | (reduction == Reduction::argmax ? x > than : x < than));
+        best[i] = is_better ? x : than;
+        where[i] = is_better ? splat<N>(static_cast<Row>(s)) : where[i];
+      }
+    for (std::int64_t i = 0; i < count; ++i)
+      for (int lane = 0; lane < N; ++lane)
+        join_found<reduction, T>(call, (v + i) * N + lane, best[i][lane], where[i][lane]);
   }
+  for (std::int64_t s = 0; s < call.slow; ++s)
+    for (std::int64_t f = whole * N; f < call.fast; ++f)
+      join_found<reduction, T>(call, f, row(s)[call.arg.broadcast ? 0 : f], s);
 }
 
 template <class T>

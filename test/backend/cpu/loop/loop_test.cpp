@@ -277,26 +277,51 @@ TEST(Loop, EveryReductionOfEveryType) {
 }
 
 TEST(Loop, NanIsExtremeAndTheFirstExtremeWins) {
+  constexpr Extent kRows = 36, kLong = 200;  // more than a vector, and than a tile
   for (const bool columns : {false, true}) {
     const double nan = std::nan("");
     Builder b;
-    b.kernel.outer = 4, b.kernel.inner = 40;
-    const int x = b.input(DType::f32, 160);
-    const View view = columns ? View{{4, 40}, {1, 4}, 0, {}} : row_major({4, 40});
+    b.kernel.outer = kRows, b.kernel.inner = kLong;
+    const int x = b.input(DType::f32, kRows * kLong);
+    const View view = columns ? View{{kRows, kLong}, {1, kRows}, 0, {}} : row_major({kRows, kLong});
     const int v = b.load(x, Level::inner, view);
     for (const Reduction r : {Reduction::argmax, Reduction::argmin, Reduction::max, Reduction::min})
-      b.store(b.reduce(r, v), b.output(r >= Reduction::argmax ? DType::i32 : DType::f32, 4), row_major({4}));
-    Values values(160, 1.0);
-    const auto at = [&](int row, int column) -> double& {
-      return values[static_cast<std::size_t>(columns ? column * 4 + row : row * 40 + column)];
+      b.store(b.reduce(r, v), b.output(r >= Reduction::argmax ? DType::i32 : DType::f32, kRows), row_major({kRows}));
+    Values values(kRows * kLong, 1.0);
+    const auto at = [&](Extent row, Extent column) -> double& {
+      return values[static_cast<std::size_t>(columns ? column * kRows + row : row * kLong + column)];
     };
-    at(0, 7) = at(0, 30) = 3;
-    at(1, 33) = nan, at(1, 35) = nan, at(1, 2) = 9;
-    at(2, 20) = -5, at(2, 21) = -5;
+    for (Extent row = 0; row < kRows; row += 4) {
+      at(row, 7) = at(row, 30) = at(row, 130) = 3;
+      at(row + 1, 33) = nan, at(row + 1, 35) = nan, at(row + 1, 2) = 9, at(row + 1, 150) = nan;
+      at(row + 2, 20) = -5, at(row + 2, 21) = -5, at(row + 2, 199) = -5;
+    }
     std::vector<Values> buffers = {values};
-    for (int k = 0; k < 4; ++k) buffers.push_back(Values(4, 0.0));
+    for (int k = 0; k < 4; ++k) buffers.push_back(Values(kRows, 0.0));
     check(b, buffers, "extremes");
   }
+}
+
+TEST(Loop, ReductionsOverAxesThatAreApart) {
+  // Elements of a row, or neighbouring rows, are side by side only within runs.
+  std::mt19937 random(14);
+  for (const bool columns : {false, true})
+    for (const auto& [rows, slices, run] :
+         std::vector<std::tuple<Extent, Extent, Extent>>{{3, 7, 96}, {40, 5, 64}, {2, 3, 5000}, {300, 2, 128}}) {
+      Builder b;
+      const Extent count = rows * slices * run;
+      // Rows: an outer index, then slices of runs. Columns: slices of runs lie beside each other, an inner index apart.
+      b.kernel.outer = columns ? slices * run : rows, b.kernel.inner = columns ? rows : slices * run;
+      const View view = columns ? View{{slices, run, rows}, {run * rows, 1, run}, 0, {}}
+                                : View{{rows, slices, run}, {run, rows * run, 1}, 0, {}};
+      const int v = b.load(b.input(DType::f32, count), Level::inner, view);
+      const int e = b.map(Op::exp, DType::f32, b.map(Op::sub, DType::f32, v, b.reduce(Reduction::max, v)));
+      const View out = row_major({b.kernel.outer});
+      b.store(b.reduce(Reduction::sum, e), b.output(DType::f32, b.kernel.outer), out);
+      b.store(b.reduce(Reduction::argmin, v), b.output(DType::i32, b.kernel.outer), out);
+      b.store(e, b.output(DType::f32, count), view);
+      check(b, random_buffers(random, b), "axes apart", 1e-5);
+    }
 }
 
 TEST(Loop, FullReductionOfMillionsIsAccurate) {
