@@ -22,7 +22,7 @@ constexpr Extent kWorkOfTask = 1 << 15;  // additions
 
 constexpr Extent kListedColumns = 16;  // shorter rows are not worth a list of their updates
 constexpr Extent kListTasks = 64;
-constexpr std::uint32_t kAhead = 2;  // updates whose rows are prefetched
+constexpr Extent kBytesAhead = 4096;  // of updates, whose lines are prefetched while earlier ones are added
 
 /// The updates of each row: those at places [starts[r], starts[r + 1]) of `order` belong to row r, in order.
 struct RowLists {
@@ -51,26 +51,31 @@ bool scatter_by_lists(const kernel::ScatterAddKernel& kernel, const std::uint32_
   const Extent columns = kernel.columns, rows = kernel.rows;
   const RowLists lists(indices, kernel.count, rows);
   if (lists.longest > (kernel.count + rows) / 16) return false;
-  const auto prefetch = [&](std::uint32_t at) {
-    if (at >= lists.order.size()) return;
-    const char* row = reinterpret_cast<const char*>(updates + lists.order[at] * columns);
-    const Extent bytes = std::min(columns, RunWriter<T>::kRun) * static_cast<Extent>(sizeof(T));
-    for (Extent line = 0; line < bytes; line += 64) __builtin_prefetch(row + line);
+  constexpr Extent kLine = 64 / static_cast<Extent>(sizeof(T));
+  const auto row_bytes = columns * static_cast<Extent>(sizeof(T));
+  const auto ahead = static_cast<std::uint32_t>(std::clamp<Extent>(kBytesAhead / row_bytes, 1, 32));
+  // Requests that go out between the additions do not wait for each other.
+  const auto add = [&](std::uint32_t at, Extent column, T* to, Extent count) {
+    const T* const from = updates + lists.order[at] * columns + column;
+    const std::uint32_t later = at + ahead < lists.order.size() ? at + ahead : at;
+    const T* const next = updates + lists.order[later] * columns + column;
+    Extent i = 0;
+    for (; i + kLine <= count; i += kLine) {
+      __builtin_prefetch(next + i, 0, 2);
+      for (Extent k = i; k < i + kLine; ++k) to[k] += from[k];
+    }
+    for (; i < count; ++i) to[i] += from[i];
   };
   parallel_for(kListTasks, [&](Extent task) {
     RunWriter<T> writer(out, rows * columns);
     for (Extent r = rows * task / kListTasks; r < rows * (task + 1) / kListTasks; ++r) {
       const std::uint32_t begin = lists.starts[static_cast<std::size_t>(r)],
                           end = lists.starts[static_cast<std::size_t>(r) + 1];
-      for (std::uint32_t at = begin; at < end; ++at) prefetch(at + kAhead);
       for (Extent c = 0; c < columns; c += RunWriter<T>::kRun) {
         const Extent count = std::min(RunWriter<T>::kRun, columns - c);
         T* const to = writer.place(r * columns + c);
         std::fill_n(to, count, T{0});
-        for (std::uint32_t at = begin; at < end; ++at) {
-          const T* const from = updates + lists.order[at] * columns + c;
-          for (Extent i = 0; i < count; ++i) to[i] += from[i];
-        }
+        for (std::uint32_t at = begin; at < end; ++at) add(at, c, to, count);
         writer.finish(r * columns + c, count);
       }
     }

@@ -49,7 +49,7 @@ struct LoopInstruction {
   int out = -1;  // value; reductions: index of the reduction
   Source args[4];
   Extent out_bytes = 0;  // of an element
-  bool streams = false;  // store: bypasses the caches
+  bool streams = false;  // store, gather: bypasses the caches
   int packed_bits = 0;   // fetch, gather, store: of an element in memory, where several share a byte
   int operand = -1;
   int access = -1;  // fetch, index, gather, store: index into the accesses

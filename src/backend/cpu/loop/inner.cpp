@@ -90,7 +90,16 @@ class InnerWriter {
     const bool shape = node.fast == to.uses_fast() && node.slow == to.uses_slow();
     // A transposing load would write its columns far apart; in a register they are close.
     const bool turns = node.kind == StepKind::load && node.access.plain_slow() && node.access.slow_stride() == 1;
-    return plain && shape && !turns && !is_packed(node.type) && !streams(store) && may_write_early(store);
+    return plain && shape && !turns && !is_packed(node.type) && (!streams(store) || can_stream(node)) &&
+           may_write_early(store);
+  }
+
+  /// Whether the instruction itself can bypass the caches: gathers of whole rows, and of words of a row.
+  bool can_stream(const LoopNode& node) const {
+    if (node.kind != StepKind::gather || !node.fast || !node.access.plain_slow()) return false;
+    if (nodes_[node.args[0]].fast)
+      return size_bytes(node.type) == 4 && node.access.separable && node.access.fast.empty() && node.axis_stride == 1;
+    return node.access.plain_fast() && Access::stride(node.access.fast) == 1;
   }
 
   /// Whether the output may be written when its value is made: later reads must still see an input that it overwrites.
@@ -168,6 +177,8 @@ class InnerWriter {
     }
     if (in_place) release_args();
     place_result(index, made.out);
+    if (const auto found = direct_.find(index); found != direct_.end() && streams(*found->second))
+      made.streams = code_.streams = true;
     if (!in_place) release_args();
     phase_.inner.push_back(std::move(made));
   }

@@ -109,6 +109,20 @@ inline constexpr int kTypeCount = kDTypeCount;  // an index is the number of the
 inline constexpr int kOpCount = static_cast<int>(scalar::Op::philox) + 1;
 inline constexpr int kReductionCount = 6;
 
+/// Elements of a row of 32-bit words by index; words with an index outside of the row are zero. Meanwhile the bytes that are
+/// needed next are prefetched: memory cannot guess which elements come.
+struct TakeCall {
+  const std::uint32_t* row;
+  std::uint32_t extent;
+  const std::uint32_t* indices;
+  std::uint32_t* to;
+  std::int64_t count;
+  bool streams;  // past the caches
+  const char* next;
+  std::int64_t next_bytes;
+};
+using TakeFunction = void (*)(const TakeCall&);
+
 /// Functions by op and by the common type of the operands; null if an op does not support the type.
 struct TileTable {
   TileFunction map[kOpCount][kTypeCount] = {};
@@ -120,7 +134,8 @@ struct TileTable {
   TileFunction sub_mul[kTypeCount] = {};                   // c - a * b
   TileFunction compare_select[kOpCount][kTypeCount] = {};  // op(a, b) ? c : d, by the type of all four
   TileFunction stream[kTypeCount] = {};                    // copies bypassing the caches, for outputs larger than them
-  WidenFunction widen[kTypeCount] = {};                    // narrow types and types of storage that compute in f32
+  TakeFunction take = nullptr;
+  WidenFunction widen[kTypeCount] = {};  // narrow types and types of storage that compute in f32
   ReduceFunction reduce_fast[kReductionCount][kTypeCount] = {};
   ReduceFunction reduce_slow[kReductionCount][kTypeCount] = {};
   AttentionParts<float> attention_f32;

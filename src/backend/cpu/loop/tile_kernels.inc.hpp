@@ -452,6 +452,34 @@ void stream_rows(const TileCall& call) {
   }
 }
 
+/// Requests go out between the elements, so that they do not wait for each other.
+void take_words(const TakeCall& call) {
+  constexpr std::int64_t kPiece = 16;
+  const std::int64_t share = call.next_bytes * kPiece / (call.count > kPiece ? call.count : kPiece);
+  std::int64_t i = 0, asked = 0;
+#if defined(__AVX512F__)
+  const bool streams = call.streams && reinterpret_cast<std::uintptr_t>(call.to) % 64 == 0;
+  const __m512i extent = _mm512_set1_epi32(static_cast<int>(call.extent));
+#endif
+  for (std::int64_t due = share; i + kPiece <= call.count; i += kPiece, due += share) {
+    for (; asked < due; asked += 64) __builtin_prefetch(call.next + asked, 0, 2);
+#if defined(__AVX512F__)
+    const __m512i at = _mm512_loadu_si512(call.indices + i);
+    const __m512i taken =
+        _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), _mm512_cmplt_epu32_mask(at, extent), at, call.row, 4);
+    if (streams)
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(call.to + i), taken);
+    else
+      _mm512_storeu_si512(call.to + i, taken);
+#else
+    for (std::int64_t k = i; k < i + kPiece; ++k)
+      call.to[k] = call.indices[k] < call.extent ? call.row[call.indices[k]] : 0;
+#endif
+  }
+  for (; asked < call.next_bytes; asked += 64) __builtin_prefetch(call.next + asked, 0, 2);
+  for (; i < call.count; ++i) call.to[i] = call.indices[i] < call.extent ? call.row[call.indices[i]] : 0;
+}
+
 // Reductions. A combination works on vectors within a tile and on doubles between tiles. Integers of 64 bits do not fit a
 // double; there they are carried as their bits. Every other value, and every sum of 32-bit integers after wrapping, is exact.
 
@@ -730,6 +758,7 @@ TileTable make_tile_table() {
     ((table.stream[kIndexOf<T>] = stream_rows<Bits<T>>), ...);
   };
   all(float{}, double{}, std::int32_t{}, std::uint32_t{}, std::int64_t{}, std::uint64_t{}, Byte{});
+  table.take = take_words;
   table.attention_f32 = attention_parts_of<float>();
   table.attention_f64 = attention_parts_of<double>();
   table.attention_keep = attention_keep;

@@ -359,6 +359,60 @@ TEST(Loop, GatherIndexAndPhilox) {
   check(b, random_buffers(random, b), "gather");  // ids go from -9 to 9: some are outside
 }
 
+/// Gathers from a table of rows: whole rows by an index each, or words within each row.
+Builder gather_of(Extent rows, Extent width, bool words) {
+  Builder b;
+  b.kernel.outer = rows * width;
+  const int ids = b.input(DType::i32, words ? rows * width : rows), table = b.input(DType::f32, rows * width);
+  const int out = b.output(DType::f32, rows * width);
+  Step gather{StepKind::gather};
+  gather.operand = table;
+  gather.a = b.load(ids, Level::outer, words ? row_major({rows * width}) : View{{rows, width}, {1, 0}, 0, {}});
+  gather.axis_stride = words ? 1 : width;
+  gather.axis_extent = words ? width : rows;
+  gather.view = words ? View{{rows, width}, {width, 0}, 0, {}} : View{{rows, width}, {0, 1}, 0, {}};
+  b.store(b.step(gather), out, row_major({rows * width}));
+  return b;
+}
+
+TEST(Loop, GathersOfRowsAndOfWordsWithin) {
+  std::mt19937 random(15);
+  for (const bool words : {false, true}) {
+    for (const auto& [rows, width] :
+         std::vector<std::pair<Extent, Extent>>{{1, 1}, {3, 16}, {70, 19}, {9, 1000}, {4, 3001}}) {
+      const Builder b = gather_of(rows, width, words);
+      check(b, random_buffers(random, b), "gather");
+    }
+    // Results beyond the caches, which are written past them, in rows that begin at cache lines or anywhere.
+    for (const auto& [rows, width] : std::vector<std::pair<Extent, Extent>>{{2050, 3136}, {6007, 1069}}) {
+      Builder b = gather_of(rows, width, words);
+      constexpr Extent kOffset = 12;  // to a cache line, in buffers of this size
+      b.kernel.outputs[0].offset = kOffset;
+      b.sizes[2] += kOffset;
+      std::vector<Values> buffers = random_buffers(random, b);
+      const Extent extent = words ? width : rows;
+      std::uniform_int_distribution<Extent> any(-3, extent + 3);
+      for (double& index : buffers[0]) index = static_cast<double>(any(random));
+      const Isa isa_before = isa();
+      for (const Isa i : {Isa::baseline, Isa::avx2, Isa::avx512}) {
+        if (i > best_isa()) continue;
+        set_isa(i);
+        const Values got = from_bytes(run(LoopProgram(b.kernel), b, buffers)[2], DType::f32);
+        for (Extent at = 0; at < rows * width; ++at) {
+          const Extent row = at / width, column = at % width;
+          const auto index = static_cast<Extent>(buffers[0][static_cast<std::size_t>(words ? at : row)]);
+          const bool inside = index >= 0 && index < extent;
+          const Extent from = words ? row * width + index : index * width + column;
+          ASSERT_EQ(got[static_cast<std::size_t>(kOffset + at)],
+                    inside ? buffers[1][static_cast<std::size_t>(from)] : 0.0)
+              << name(i) << ", element " << at << " of " << rows << " x " << width;
+        }
+      }
+      set_isa(isa_before);
+    }
+  }
+}
+
 TEST(Loop, PadsReadZeroAndAreNotStored) {
   std::mt19937 random(6);
   Builder b;
