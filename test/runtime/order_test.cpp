@@ -4,7 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
+#include <random>
+
+#include <fmt/format.h>
 
 #include "weft/compile.hpp"
 #include "weft/grad.hpp"
@@ -45,6 +49,42 @@ TEST(Order, NarrowTypesAndIntegersOf64BitsKeepTheirValues) {
             (std::vector<std::int64_t>{INT64_MIN, INT64_MAX - 1, INT64_MAX}));
   const Tensor half = cast(full({2000}, 0.001), DType::f16);  // added in f32, and rounded once
   EXPECT_NEAR(cast(cumsum(half), DType::f32).to_vector<float>()[1999], 2, 2e-3);
+}
+
+TEST(Order, TheFirstRanksAreThoseOfAWholeSort) {
+  // Lines that mislead a bound on what can come first: few different values, zeros of both signs, infinities, NaN.
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  constexpr Extent kLines = 200;
+  std::mt19937 random(7);
+  for (const Extent n : {256, 300, 1024, 4099}) {
+    Floats line(static_cast<std::size_t>(kLines * n));
+    for (Extent row = 0; row < kLines; ++row) {
+      const std::vector<Floats> kinds{{0, -0.0f},     {0, -0.0f, -1}, {1, 2, 3},     {inf, -inf},
+                                      {nan},          {nan, 1, -1},   {nan, inf, 0}, {0x1p-149f, 0, -0x1p-149f},
+                                      {-inf, nan, -2}};
+      const std::size_t kind = static_cast<std::size_t>(row) % (kinds.size() + 1);
+      const double rare = row % 3 == 0 ? 0.01 : 0.5;  // how often a number is of the kind
+      for (Extent i = 0; i < n; ++i) {
+        const double drawn = std::uniform_real_distribution<>(-1, 1)(random);
+        const bool special = kind < kinds.size() && std::abs(drawn) < rare;
+        line[static_cast<std::size_t>(row * n + i)] =
+            special ? kinds[kind][random() % kinds[kind].size()] : static_cast<float>(kind % 2 != 0 ? -2 : drawn);
+      }
+    }
+    const Tensor x = tensor<float>(std::span<const float>(line), Shape{kLines, n});
+    for (const DType type : {DType::f32, DType::f64, DType::i32, DType::u8}) {
+      const Tensor typed =
+          is_integer(type) ? cast(clamp(where(isnan(x), 3.0, x), -9.0, 9.0) * 3.0, type) : cast(x, type);
+      for (const bool descending : {false, true}) {
+        const ValuesAndPositions all = sort(typed, -1, descending);
+        for (const Extent k : {Extent{1}, Extent{10}, n / 8}) {
+          SCOPED_TRACE(fmt::format("{} of {} {}, descending {}", k, n, name_of(type), descending));
+          const ValuesAndPositions some = topk(typed, k, -1, descending);
+          EXPECT_EQ(some.positions.to_vector<std::int32_t>(), slice(all.positions, 1, 0, k).to_vector<std::int32_t>());
+        }
+      }
+    }
+  }
 }
 
 TEST(Order, SeveralQuantilesAreOneResult) {

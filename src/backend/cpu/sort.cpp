@@ -7,6 +7,8 @@
 #include <array>
 #include <bit>
 #include <concepts>
+#include <functional>
+#include <limits>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -239,24 +241,62 @@ class LineSort {
   bool takes_first() const { return ranks_.n >= 4 * kGroup && ranks_.first + ranks_.count <= ranks_.n / 8; }
   static constexpr std::size_t kGroup = 16;
 
+  /// A key that comes after those of the wanted ranks; 0 if none is found. The line is dealt out to lanes: as many elements as
+  /// are wanted, each the first of its lane, come before or are the last of these, so nothing that comes after it is wanted.
+  Key first_bound(const T* x) const {
+    constexpr std::size_t kLeast = 64, kMost = 1024, kBlock = 32;
+    const std::size_t wanted = ranks_.first + ranks_.count, lanes = std::max(kLeast, std::bit_ceil(4 * wanted));
+    if (lanes > kMost || ranks_.n < 4 * lanes) return 0;
+    constexpr bool is_float = std::floating_point<T>;
+    constexpr T kHigh = is_float ? std::numeric_limits<T>::infinity() : std::numeric_limits<T>::max();
+    constexpr T kLow = is_float ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::lowest();
+    const bool descending = flip_ != 0;
+    std::array<T, kMost> best;
+    for (std::size_t block = 0; block < lanes; block += kBlock) {
+      T m[kBlock];
+      std::fill_n(m, kBlock, descending ? kLow : kHigh);
+      for (const T* from = x + block; from + lanes <= x + block + ranks_.n / lanes * lanes;
+           from += lanes) {  // skips NaN
+        if (descending)
+          for (std::size_t k = 0; k < kBlock; ++k) m[k] = from[k] > m[k] ? from[k] : m[k];
+        else
+          for (std::size_t k = 0; k < kBlock; ++k) m[k] = from[k] < m[k] ? from[k] : m[k];
+      }
+      std::copy_n(m, kBlock, best.data() + block);
+    }
+    T* const last = best.data() + wanted - 1;
+    if (descending)
+      std::nth_element(best.data(), last, best.data() + lanes, std::greater<T>());
+    else
+      std::nth_element(best.data(), last, best.data() + lanes);
+    if (*last == kHigh || *last == kLow) return 0;  // maybe of a lane of NaN
+    // Zero has two keys, of which elements have one.
+    return static_cast<Key>(key(*last) + (is_float && *last == 0 ? 2 : 1));
+  }
+
   /// Puts the items of the first ranks, and maybe others, into `room`; gives how many. Most elements come after as many as are
   /// wanted, which a comparison with the last of these shows for a group of elements at once.
   std::size_t first_items(const T* x, Item* room) const {
     constexpr std::size_t kMore = 64;
     const std::size_t wanted = ranks_.first + ranks_.count, capacity = 2 * wanted + kMore;
     std::size_t count = 0;
-    bool is_bounded = false;
-    Key bound = 0;
-    T bound_value = 0;
+    Key bound = first_bound(x);
+    bool is_bounded = bound != 0;
+    T bound_value = is_bounded ? value_of(bound) : T{0};
     const auto add = [&](std::size_t i) {
       const Key k = key(x[i]);
       if (is_bounded && k >= bound) return;  // of equal keys the earlier come first
       room[count++] = Item(k, static_cast<std::uint32_t>(i));
       if (count < capacity) return;
-      std::nth_element(room, room + wanted - 1, room + count);
+      Item* const copies =
+          room + capacity;  // the items stay in the order of positions, which a sort by keys alone needs
+      std::copy_n(room, count, copies);
+      std::nth_element(copies, copies + wanted - 1, copies + count);
+      const Item last = copies[wanted - 1];
+      static_cast<void>(std::remove_if(room, room + count, [&](const Item& item) { return last < item; }));
       count = wanted;
       is_bounded = true;
-      bound = room[wanted - 1].key();
+      bound = last.key();
       bound_value = value_of(bound);
     };
     const auto may_come_first = [&](const T* group) {  // true for NaN
