@@ -128,6 +128,7 @@ class ChainFormer {
     if (streams) {
       for (Chain::Link& step : chain.steps) step.streams = false;
       made.unaligned = ChainCode::make(chain);
+      if (!made.unaligned) return false;
     }
     made.instructions.assign(list.begin() + static_cast<std::ptrdiff_t>(begin),
                              list.begin() + static_cast<std::ptrdiff_t>(begin + count));
