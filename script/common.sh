@@ -16,12 +16,12 @@ usage_error() {
   exit 2
 }
 
-# The folder a preset of CMakePresets.json builds into. Those of the outside folders lie beside build/: the compiler's cache
-# finds what a plain build compiled only if relative paths are the same.
+# The folder a preset of CMakePresets.json builds into. Those of the outside folders and of the benchmarks lie beside build/: the
+# compiler's cache finds what a plain build compiled only if relative paths are the same.
 build_folder() {
   case $1 in
     release) echo "$tree/build" ;;
-    *-outside) echo "$tree/build-$1" ;;
+    *-outside | bench) echo "$tree/build-$1" ;;
     *) echo "$tree/build/$1" ;;
   esac
 }
