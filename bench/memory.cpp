@@ -21,6 +21,9 @@
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 
 #include "base/threads.hpp"
 #include "figure.hpp"
@@ -42,8 +45,22 @@ double seconds(const std::function<void()>& call) {
 // ---- What the memory gives ----------------------------------------------------------------------------------------------
 
 struct Memory {
-  std::vector<float> from = std::vector<float>(kCount, 1.0f), to = std::vector<float>(kCount);
-  double read = 0, copy = 0;  // GB/s, the best so far
+  struct Free {
+    void operator()(void* p) const { std::free(p); }
+  };
+  /// In huge pages, as tensors of this size are.
+  static std::unique_ptr<float[], Free> floats() {
+    constexpr std::size_t kHugePage = 2 << 20, kBytes = kCount * sizeof(float);
+    auto* data = static_cast<float*>(std::aligned_alloc(kHugePage, kBytes));
+#if defined(MADV_HUGEPAGE)
+    madvise(data, kBytes, MADV_HUGEPAGE);
+#endif
+    std::fill_n(data, kCount, 1.0f);
+    return std::unique_ptr<float[], Free>(data);
+  }
+
+  std::unique_ptr<float[], Free> from = floats(), to = floats();
+  double read = 0, copy = 0;  // GB/s, the best of a row's rounds
 
   static void over_parts(const std::function<void(Extent, Extent)>& run) {
     constexpr Extent kParts = 64;
@@ -66,14 +83,14 @@ struct Memory {
     read = std::max(read, kBytes / reading / 1e9);
     const double copying = seconds([&] {
       over_parts([&](Extent begin, Extent end) {
-        std::memcpy(to.data() + begin, from.data() + begin, static_cast<std::size_t>(end - begin) * 4);
+        std::memcpy(to.get() + begin, from.get() + begin, static_cast<std::size_t>(end - begin) * 4);
       });
     });
     copy = std::max(copy, 2 * kBytes / copying / 1e9);
 #if defined(__SSE2__)
     const double streaming = seconds([&] {
       over_parts([&](Extent begin, Extent end) {
-        for (Extent i = begin; i < end; i += 4) _mm_stream_ps(to.data() + i, _mm_loadu_ps(from.data() + i));
+        for (Extent i = begin; i < end; i += 4) _mm_stream_ps(to.get() + i, _mm_loadu_ps(from.get() + i));
         _mm_sfence();
       });
     });
@@ -209,6 +226,7 @@ std::vector<std::function<Row()>> rows(std::string_view only) {
 
 void measure(const Row& row, Memory& memory, int rounds) {
   double best = 1e30;
+  memory.read = memory.copy = 0;
   for (int round = 0; round < rounds; ++round) {
     memory.measure();
     best = std::min(best, seconds(row.run));
