@@ -10,6 +10,7 @@
 #include "backend/cpu/packed_products.hpp"
 #include "backend/cpu/product.hpp"
 #include "backend/cpu/scatter.hpp"
+#include "backend/cpu/turned_copy.hpp"
 #include "weft/error.hpp"
 
 namespace weft::cpu {
@@ -78,7 +79,10 @@ class PreparedAttention final : public Prepared {
   AttentionBinding binding_;
 };
 
-std::unique_ptr<Prepared> prepare(const kernel::LoopKernel& k) { return std::make_unique<PreparedLoop>(k); }
+std::unique_ptr<Prepared> prepare(const kernel::LoopKernel& k) {
+  if (std::unique_ptr<Prepared> copy = prepare_turned_copy(k)) return copy;
+  return std::make_unique<PreparedLoop>(k);
+}
 std::unique_ptr<Prepared> prepare(const kernel::MatmulKernel& k) { return std::make_unique<ProductProgram>(k); }
 std::unique_ptr<Prepared> prepare(const kernel::PackedMatmulKernel& k) {
   const kernel::PackedMatmulKernel* const alone[] = {&k};

@@ -123,6 +123,17 @@ struct TakeCall {
 };
 using TakeFunction = void (*)(const TakeCall&);
 
+/// A transposition of words: to[c * to_row + r] = from[r * from_row + c]. Rows are as many elements apart.
+struct TurnCall {
+  const void* from;
+  std::int64_t from_row;
+  void* to;
+  std::int64_t to_row;
+  std::int64_t rows, columns;
+  bool streams;  // past the caches, where whole lines are written
+};
+using TurnFunction = void (*)(const TurnCall&);
+
 /// Functions by op and by the common type of the operands; null if an op does not support the type.
 struct TileTable {
   TileFunction map[kOpCount][kTypeCount] = {};
@@ -135,7 +146,8 @@ struct TileTable {
   TileFunction compare_select[kOpCount][kTypeCount] = {};  // op(a, b) ? c : d, by the type of all four
   TileFunction stream[kTypeCount] = {};                    // copies bypassing the caches, for outputs larger than them
   TakeFunction take = nullptr;
-  WidenFunction widen[kTypeCount] = {};  // narrow types and types of storage that compute in f32
+  TurnFunction turn32 = nullptr, turn64 = nullptr;  // words of 32 and of 64 bits
+  WidenFunction widen[kTypeCount] = {};             // narrow types and types of storage that compute in f32
   ReduceFunction reduce_fast[kReductionCount][kTypeCount] = {};
   ReduceFunction reduce_slow[kReductionCount][kTypeCount] = {};
   AttentionParts<float> attention_f32;

@@ -732,6 +732,7 @@ void fill_reductions(TileTable& table) {
 #include "backend/cpu/attention_parts.inc.hpp"
 #include "backend/cpu/cache_parts.inc.hpp"
 #include "backend/cpu/loop/narrow_casts.inc.hpp"
+#include "backend/cpu/loop/turn.inc.hpp"
 #include "backend/cpu/loop/widen.inc.hpp"
 #include "backend/cpu/recurrent_parts.inc.hpp"
 
@@ -759,6 +760,8 @@ TileTable make_tile_table() {
   };
   all(float{}, double{}, std::int32_t{}, std::uint32_t{}, std::int64_t{}, std::uint64_t{}, Byte{});
   table.take = take_words;
+  table.turn32 = turn<std::uint32_t>;
+  table.turn64 = turn<std::uint64_t>;
   table.attention_f32 = attention_parts_of<float>();
   table.attention_f64 = attention_parts_of<double>();
   table.attention_keep = attention_keep;
