@@ -102,6 +102,8 @@ const std::unordered_map<const OpRow*, BatchRule>& rules() {
       {&graph::linear_recurrence_row(), along_axis},
       {&graph::sort_row(), along_axis},
       {&graph::scatter_along_row(), along_axis},
+      {&graph::last_along_row(), along_axis},
+      {&graph::put_along_row(), along_axis},
       {&graph::scatter_rows_row(), rows_of_examples},
       {&graph::attention_row(), attention_of_examples},
       {&graph::attention_backward_row(), attention_of_examples},

@@ -333,6 +333,28 @@ TEST_F(Routines, ScatterAddsAlongAnAxis) {
   }
 }
 
+TEST_F(Routines, PutsAlongAnAxis) {
+  // Lines within rows and apart, columns in several blocks, and one long line, which threads share.
+  for (const auto& [shape, axis, extent] :
+       {std::tuple<Shape, int, Extent>{{40, 30}, 1, 7}, {{3, 9, 20}, 1, 4}, {{70, 200}, 0, 90}, {{200000}, 0, 5000}}) {
+    SCOPED_TRACE(fmt::format("[{}] along axis {}", shape.to_string(), axis));
+    std::vector<double> at = noise(shape.numel(), -2, static_cast<double>(extent) + 1);
+    for (double& v : at) v = std::round(v);
+    Shape result = shape;
+    result[axis] = extent;
+    std::vector<double> updates = noise(shape.numel(), -9, 9), x = noise(result.numel(), -9, 9);
+    for (std::vector<double>* values : {&updates, &x})
+      for (double& v : *values) v = std::round(v);
+    for (const DType type : {DType::f32, DType::i32})
+      expect_same([&, along = axis, places = extent, of = shape](Side& side) {
+        const Tensor indices = side.arguments.make(of, at, DType::i32), from = side.arguments.make(result, x, type),
+                     put = side.arguments.make(of, updates, type);
+        return std::vector<Tensor>{Tensor(graph::call_nodes(graph::last_along_row(), {indices}, {along, places})[0]),
+                                   Tensor(graph::call_nodes(graph::put_along_row(), {from, indices, put}, {along})[0])};
+      });
+  }
+}
+
 TEST_F(Routines, GroupedProducts) {
   struct Case {
     Extent n, k, m;

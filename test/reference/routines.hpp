@@ -328,25 +328,45 @@ inline void run_sort(const kernel::CallKernel& k, std::vector<Values>& buffers) 
   }
 }
 
-inline void run_scatter_along(const kernel::CallKernel& k, std::vector<Values>& buffers) {
-  const auto a = kernel::attributes_of<graph::ScatterAlongAttributes>(k);
+/// Calls put(value, t, i) for each element i of operand `indices` whose index is a place along the axis: `t` counts along the axis,
+/// and `value` is what the result has at the place. The result begins as `values`.
+template <class Put>
+void scatter_lines(const kernel::CallKernel& k, std::size_t indices, Extent axis_or_negative, Values values,
+                   std::vector<Values>& buffers, Put put) {
   const Shape& shape = k.shape();
-  const int axis = static_cast<int>(a.axis < 0 ? a.axis + shape.rank() : a.axis);
+  const int axis = static_cast<int>(axis_or_negative < 0 ? axis_or_negative + shape.rank() : axis_or_negative);
   Extent inner = 1;
   for (int d = axis + 1; d < shape.rank(); ++d) inner *= shape[d];
-  const Extent taken = k.shapes[0][axis];
-  const DType type = k.out().type;
-  Values sums(static_cast<std::size_t>(shape.numel()), 0.0);
-  for (Extent i = 0; i < k.shapes[0].numel(); ++i) {
-    const double row = read(k.reads[0], i, buffers);
-    if (row < 0 || row >= static_cast<double>(a.extent)) continue;
+  const Extent extent = shape[axis], taken = k.shapes[indices][axis];
+  for (Extent i = 0; i < k.shapes[indices].numel(); ++i) {
+    const double row = read(k.reads[indices], i, buffers);
+    if (row < 0 || row >= static_cast<double>(extent)) continue;
     const Extent line = i / inner / taken;
-    double& sum = sums[static_cast<std::size_t>((line * a.extent + static_cast<Extent>(row)) * inner + i % inner)];
-    sum += read(k.reads[1], i, buffers);
-    if (!is_float(type)) sum = to_type(sum, type);
+    put(values[static_cast<std::size_t>((line * extent + static_cast<Extent>(row)) * inner + i % inner)],
+        i / inner % taken, i);
   }
   for (Extent i = 0; i < shape.numel(); ++i)
-    write(k.out(), i, to_type(sums[static_cast<std::size_t>(i)], type), buffers);
+    write(k.out(), i, to_type(values[static_cast<std::size_t>(i)], k.out().type), buffers);
+}
+inline Values zeros_of(const kernel::CallKernel& k) { return Values(static_cast<std::size_t>(k.shape().numel()), 0.0); }
+
+inline void run_scatter_along(const kernel::CallKernel& k, std::vector<Values>& buffers) {
+  const DType type = k.out().type;
+  scatter_lines(k, 0, kernel::attributes_of<graph::ScatterAlongAttributes>(k).axis, zeros_of(k), buffers,
+                [&](double& sum, Extent, Extent i) {
+                  sum += read(k.reads[1], i, buffers);
+                  if (!is_float(type)) sum = to_type(sum, type);
+                });
+}
+inline void run_last_along(const kernel::CallKernel& k, std::vector<Values>& buffers) {
+  scatter_lines(k, 0, kernel::attributes_of<graph::ScatterAlongAttributes>(k).axis, zeros_of(k), buffers,
+                [](double& last, Extent t, Extent) { last = static_cast<double>(t + 1); });
+}
+inline void run_put_along(const kernel::CallKernel& k, std::vector<Values>& buffers) {
+  Values values = zeros_of(k);
+  for (Extent i = 0; i < k.shape().numel(); ++i) values[static_cast<std::size_t>(i)] = read(k.reads[0], i, buffers);
+  scatter_lines(k, 1, k.attributes[0], std::move(values), buffers,
+                [&](double& place, Extent, Extent i) { place = read(k.reads[2], i, buffers); });
 }
 
 struct RoutineReference {
@@ -368,6 +388,8 @@ inline std::vector<RoutineReference> routine_references() {
           {&graph::sort_row(), run_sort},
           {&graph::linear_recurrence_row(), run_linear_recurrence},
           {&graph::scatter_along_row(), run_scatter_along},
+          {&graph::last_along_row(), run_last_along},
+          {&graph::put_along_row(), run_put_along},
           {&graph::grouped_matmul_row(), run_grouped_matmul},
           {&graph::grouped_outer_row(), run_grouped_outer},
           {&graph::recurrence_row(), run_recurrence},

@@ -79,6 +79,21 @@ bool accepts_scatter_along(const graph::Call& call) {
   return (index == DType::i32 || index == DType::u32) && size_bytes(type) >= 4;
 }
 
+bool accepts_last_along(const graph::Call& call) {
+  const DType index = call.input(0).dtype();
+  return index == DType::i32 || index == DType::u32;
+}
+
+// A line is the work of one thread; the decomposition divides long ones.
+bool accepts_put_along(const graph::Call& call) {
+  constexpr Extent kLongLine = 1 << 16, kManyLines = 8;
+  const DType index = call.input(1).dtype();
+  const Tensor& updates = call.input(2);
+  const Extent line = updates.dim(call.axis(call.words()[0]));
+  return (index == DType::i32 || index == DType::u32) && size_bytes(updates.dtype()) >= 4 &&
+         (line < kLongLine || updates.numel() / line >= kManyLines);
+}
+
 bool accepts_scatter_rows(const graph::Call& call) { return size_bytes(call.input(1).dtype()) >= 4; }
 
 constexpr Extent kFewRows = 32;
@@ -130,6 +145,12 @@ backend::CallTable<CallEntry>& calls() {
        {&graph::scatter_along_row(),
         {.accepts = accepts_scatter_along,
          .prepare = [](const kernel::CallKernel& k) { return prepare_function(k, run_scatter_along, false); }}},
+       {&graph::put_along_row(),
+        {.accepts = accepts_put_along,
+         .prepare = [](const kernel::CallKernel& k) { return prepare_function(k, run_put_along, false); }}},
+       {&graph::last_along_row(),
+        {.accepts = accepts_last_along,
+         .prepare = [](const kernel::CallKernel& k) { return prepare_function(k, run_last_along, false); }}},
        {&graph::grouped_matmul_row(), wide_entry(run_grouped_matmul)},
        {&graph::grouped_outer_row(), wide_entry(run_grouped_outer)},
        {&graph::recurrence_row(), wide_entry(run_recurrence)},

@@ -1,14 +1,16 @@
-// Scatter-add. Long rows are added up one after another, by lists of their updates. Otherwise tasks own ranges of columns, or of
+// Scatters. Long rows are added up one after another, by lists of their updates. Otherwise tasks own ranges of columns, or of
 // rows where there are few columns, and go through all indices in order.
 #include "backend/cpu/scatter.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "backend/cpu/run_writer.hpp"
+#include "backend/cpu/scratch_block.hpp"
 #include "base/threads.hpp"
 #include "compile/call_attributes.hpp"
 #include "graph/scatter.hpp"
@@ -113,26 +115,132 @@ void scatter(const kernel::ScatterAddKernel& kernel, const std::uint32_t* indice
   }
 }
 
-template <class T>
-void scatter_along(const Shape& shape, int axis, Extent taken, const std::uint32_t* indices, const T* updates, T* out) {
-  Extent outer = 1, inner = 1;
+/// Lines along an axis: `taken` indices choose places among `extent`; neighbours lie `inner` apart.
+struct Lines {
+  Extent outer = 1, extent = 0, inner = 1, taken = 0;
+};
+
+Lines lines_of(const Shape& shape, Extent axis, Extent taken) {
+  const int along = static_cast<int>(axis < 0 ? axis + shape.rank() : axis);
+  Lines lines{.extent = shape[along], .taken = taken};
   for (int d = 0; d < shape.rank(); ++d)
-    if (d != axis) (d < axis ? outer : inner) *= shape[d];
-  const Extent extent = shape[axis], blocks = (inner + kColumnsOfTask - 1) / kColumnsOfTask;
-  const auto run = [&](Extent task) {
-    const Extent line = task / blocks, begin = task % blocks * kColumnsOfTask;
-    const Extent count = std::min(kColumnsOfTask, inner - begin);
-    T* const to = out + line * extent * inner + begin;
-    for (Extent r = 0; r < extent; ++r) std::fill_n(to + r * inner, count, T{0});
-    for (Extent t = 0; t < taken; ++t) {
-      const Extent from = (line * taken + t) * inner + begin;
-      for (Extent c = 0; c < count; ++c) {
-        const Extent row = indices[from + c];  // a negative index is beyond all places
-        if (row < extent) to[row * inner + c] += updates[from + c];
+    if (d != along) (d < along ? lines.outer : lines.inner) *= shape[d];
+  return lines;
+}
+Extent taken_of(const Shape& indices, Extent axis) {
+  return indices[static_cast<int>(axis < 0 ? axis + indices.rank() : axis)];
+}
+
+/// Places of some neighbouring lines, [extent, width], kept in a thread's cache until they are complete. In the result they may be
+/// so far apart that they would push each other out of the cache. They begin as those of `from`, or as zeros.
+template <class T>
+class KeptPlaces {
+ public:
+  static constexpr Extent kBytes = 512 << 10;
+  static constexpr Extent kRest = 64;  // places behind the last one, for what is outside
+
+  KeptPlaces(const T* from, T* out, Extent size)
+      : from_(from), out_(out), streams_(size * static_cast<Extent>(sizeof(T)) > kStreamBytes) {
+    thread_local ScratchBlock block;
+    kept_ = block.as<T>(kBytes / static_cast<Extent>(sizeof(T)) + kRest);
+  }
+  ~KeptPlaces() {
+    if (streams_) fence_streams();
+  }
+  KeptPlaces(const KeptPlaces&) = delete;
+  KeptPlaces& operator=(const KeptPlaces&) = delete;
+
+  /// Rows of `width` elements, `row` apart in the result, where they begin at `first`.
+  T* begin(Extent first, Extent rows, Extent width, Extent row) {
+    first_ = first, rows_ = rows, width_ = width, row_ = row;
+    if (width == row) rows_ = 1, width_ *= rows;
+    is_kept_ = rows_ * width_ * static_cast<Extent>(sizeof(T)) <= kBytes;
+    T* const to = is_kept_ ? kept_ : out_ + first;
+    const Extent to_row = is_kept_ ? width_ : row;
+    if (from_ != nullptr) {
+      copy(from_ + first, row, to, to_row, false);
+    } else {
+      for (Extent r = 0; r < rows_; ++r) std::fill_n(to + r * to_row, width_, T{0});
+    }
+    return to;
+  }
+  bool is_kept() const { return is_kept_; }
+  void end() const {
+    if (is_kept_) copy(kept_, width_, out_ + first_, row_, streams_);
+  }
+
+ private:
+  void copy(const T* from, Extent from_row, T* to, Extent to_row, bool streams) const {
+    constexpr auto kWord = static_cast<std::size_t>(sizeof(T) == 4 ? DType::u32 : DType::u64);
+    constexpr auto kSize = static_cast<Extent>(sizeof(T));
+    TileCall call;
+    call.out = to;
+    call.out_stride = to_row * kSize;
+    call.slow = rows_;
+    call.fast = width_;
+    call.args[0] = {from, from_row * kSize, false};
+    (streams ? tile_table().stream[kWord] : tile_table().cast[kWord][kWord])(call);
+  }
+
+  const T* from_;
+  T* out_;
+  bool streams_, is_kept_ = false;
+  T* kept_ = nullptr;
+  Extent first_ = 0, rows_ = 0, width_ = 0, row_ = 0;
+};
+
+/// Calls put(place, t, at) for the updates of each line in order: `t` counts along the line, and `at` among all updates. Places begin
+/// as those of x, or as zeros.
+template <class T, class Put>
+void put_along(const Lines& lines, const std::uint32_t* indices, const T* x, T* out, Put put) {
+  const Extent extent = lines.extent, taken = lines.taken, inner = lines.inner;
+  if (lines.outer * extent * inner == 0) return;
+  constexpr Extent kLine = 64 / static_cast<Extent>(sizeof(T));
+  const Extent kept = KeptPlaces<T>::kBytes / (extent * static_cast<Extent>(sizeof(T))) / kLine * kLine;
+  const Extent width = std::min(inner, std::clamp(kept, kLine, kColumnsOfTask)), blocks = (inner + width - 1) / width;
+  const Extent each = std::max<Extent>(1, kWorkOfTask / ((taken + extent) * width)), all = lines.outer * blocks;
+  parallel_for((all + each - 1) / each, [&](Extent task) {
+    KeptPlaces<T> places(x, out, lines.outer * extent * inner);
+    for (Extent block = task * each; block < std::min((task + 1) * each, all); ++block) {
+      const Extent line = block / blocks, begin = block % blocks * width, count = std::min(width, inner - begin);
+      T* const to = places.begin(line * extent * inner + begin, extent, count, inner);
+      const std::uint32_t* const at = indices + line * taken * inner + begin;
+      const auto first = static_cast<Extent>(at - indices);
+      if (places.is_kept() && count == 1) {
+        // What is outside goes to the place behind the last one, which costs less than a branch.
+        for (Extent t = 0; t < taken; ++t) put(to[std::min<Extent>(at[t * inner], extent)], t, first + t * inner);
+      } else {
+        const Extent step = places.is_kept() ? count : inner;
+        for (Extent t = 0; t < taken; ++t)
+          for (Extent c = 0; c < count; ++c) {
+            const Extent row = at[t * inner + c];  // a negative index is beyond all places
+            if (row < extent) put(to[row * step + c], t, first + t * inner + c);
+          }
+      }
+      places.end();
+    }
+  });
+}
+
+/// One long line, by parts of it at the same time: the largest t wins, whoever comes first.
+void last_of_long_line(const Lines& lines, const std::uint32_t* indices, std::int32_t* out) {
+  const auto in_parts = [](Extent count, auto work) {
+    parallel_for((count + kWorkOfTask - 1) / kWorkOfTask,
+                 [&](Extent task) { work(task * kWorkOfTask, std::min((task + 1) * kWorkOfTask, count)); });
+  };
+  in_parts(lines.extent, [&](Extent begin, Extent end) { std::fill(out + begin, out + end, 0); });
+  in_parts(lines.taken, [&](Extent begin, Extent end) {
+    constexpr Extent kAhead = 32;
+    for (Extent t = begin; t < end; ++t) {
+      if (t + kAhead < end && indices[t + kAhead] < lines.extent) __builtin_prefetch(out + indices[t + kAhead], 1);
+      if (indices[t] >= lines.extent) continue;
+      const std::atomic_ref<std::int32_t> place(out[indices[t]]);
+      const auto mine = static_cast<std::int32_t>(t + 1);
+      for (std::int32_t now = place.load(std::memory_order_relaxed);
+           now < mine && !place.compare_exchange_weak(now, mine, std::memory_order_relaxed);) {
       }
     }
-  };
-  parallel_for(outer * blocks, run);
+  });
 }
 
 // Calls run with a zero of the C++ type in which values of this type are added up.
@@ -153,14 +261,35 @@ void with_sum_type(DType type, std::string_view name, Run run) {
 
 void run_scatter_along(const kernel::CallKernel& kernel, std::span<char* const> reads, std::span<char* const> outs) {
   const auto a = kernel::attributes_of<graph::ScatterAlongAttributes>(kernel);
-  const Shape& shape = kernel.shape();
-  const int axis = static_cast<int>(a.axis < 0 ? a.axis + shape.rank() : a.axis);
+  const Lines lines = lines_of(kernel.shape(), a.axis, taken_of(kernel.shapes[0], a.axis));
   const auto* at = reinterpret_cast<const std::uint32_t*>(reads[0]);
+  with_sum_type(kernel.out().type, kernel.name, [&]<class T>(T) {
+    const T* const updates = reinterpret_cast<const T*>(reads[1]);
+    put_along<T>(lines, at, nullptr, reinterpret_cast<T*>(outs[0]),
+                 [&](T& place, Extent, Extent from) { place += updates[from]; });
+  });
+}
+
+void run_put_along(const kernel::CallKernel& kernel, std::span<char* const> reads, std::span<char* const> outs) {
+  const Extent axis = kernel.attributes[0];
+  const Lines lines = lines_of(kernel.shape(), axis, taken_of(kernel.shapes[1], axis));
+  const auto* at = reinterpret_cast<const std::uint32_t*>(reads[1]);
   const auto run = [&]<class T>(T) {
-    scatter_along(shape, axis, kernel.shapes[0][axis], at, reinterpret_cast<const T*>(reads[1]),
-                  reinterpret_cast<T*>(outs[0]));
+    const T* const updates = reinterpret_cast<const T*>(reads[2]);
+    put_along<T>(lines, at, reinterpret_cast<const T*>(reads[0]), reinterpret_cast<T*>(outs[0]),
+                 [&](T& place, Extent, Extent from) { place = updates[from]; });
   };
-  with_sum_type(kernel.out().type, kernel.name, run);
+  size_bytes(kernel.out().type) == 4 ? run(std::uint32_t{}) : run(std::uint64_t{});
+}
+
+void run_last_along(const kernel::CallKernel& kernel, std::span<char* const> reads, std::span<char* const> outs) {
+  const auto a = kernel::attributes_of<graph::ScatterAlongAttributes>(kernel);
+  const Lines lines = lines_of(kernel.shape(), a.axis, taken_of(kernel.shapes[0], a.axis));
+  const auto* at = reinterpret_cast<const std::uint32_t*>(reads[0]);
+  auto* const out = reinterpret_cast<std::int32_t*>(outs[0]);
+  if (lines.outer * lines.inner == 1 && lines.taken > 2 * kWorkOfTask) return last_of_long_line(lines, at, out);
+  put_along<std::int32_t>(lines, at, nullptr, out,
+                          [](std::int32_t& place, Extent t, Extent) { place = static_cast<std::int32_t>(t + 1); });
 }
 
 void run_scatter_add(const kernel::ScatterAddKernel& kernel, const void* indices, const void* updates, void* out) {

@@ -48,6 +48,11 @@ bool accepts_scatter_along(const graph::Call& call) {
   return (index == DType::i32 || index == DType::u32) && has_32_bits(type);
 }
 
+bool accepts_last_along(const graph::Call& call) {
+  const DType index = call.input(0).dtype();
+  return index == DType::i32 || index == DType::u32;
+}
+
 bool accepts_scatter_rows(const graph::Call& call) { return has_32_bits(call.input(1).dtype()); }
 
 template <auto render>
@@ -75,6 +80,7 @@ backend::CallTable<CallEntry>& calls() {
                  {&graph::grouped_outer_row(), {.accepts = accepts_grouped, .render = render_grouped_outer}},
                  {&graph::sort_row(), {.accepts = accepts_sort, .render = render_sort}},
                  {&graph::scatter_along_row(), {.accepts = accepts_scatter_along, .render = render_scatter_along}},
+                 {&graph::last_along_row(), {.accepts = accepts_last_along, .render = render_last_along}},
                  {&graph::poisson_quantile_row(),
                   {.accepts = [](const graph::Call& call) { return call.input(0).dtype() == DType::f32; },
                    .render = render_poisson_quantile}},

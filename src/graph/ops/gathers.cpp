@@ -9,6 +9,7 @@
 #include "graph/scatter.hpp"
 #include "weft/inference.hpp"
 #include "weft/ops.hpp"
+#include "weft/ops/order.hpp"
 
 namespace weft {
 
@@ -223,6 +224,140 @@ NodeRef scatter_add_along(const NodeRef& indices, const NodeRef& updates, int ax
   return reshape(scatter_add(reshape(rows.node(), {count}), reshape(updates, {count, 1}), shape.numel()), shape);
 }
 
+const OpRow& last_along_row() {
+  static const OpRow row{
+      .name = "last_along_axis",
+      .family = "gather",
+      .inputs = {{"indices", ops::DTypes::integers}},
+      .attributes = {field("axis", &ScatterAlongAttributes::axis, "axis that the indices count", {.aliases = {"dim"}}),
+                     field("extent", &ScatterAlongAttributes::extent, "of the result along the axis",
+                           {.required = true, .least = 0})},
+      .result = "i32",
+      .differentiable = false,
+      .doc = "Which index along an axis names a place last: 1 + its position, or 0 where none does.",
+      .formula = "out[.., r, ..] = max of 0 and of 1 + t with indices[.., t, ..] = r",
+      .infer =
+          [](const Call& c) {
+            const auto a = c.attributes<ScatterAlongAttributes>();
+            Shape shape = c.input(0).shape();
+            shape[c.axis(a.axis)] = a.extent;
+            return std::vector<Result>{{DType::i32, shape}};
+          },
+      .decompose =
+          [](const Call& c) {  // in the order of indices, the last of equal ones is the last of its run
+            const auto a = c.attributes<ScatterAlongAttributes>();
+            const Tensor& indices = c.input(0);
+            const int axis = c.axis(a.axis);
+            const Extent n = indices.dim(axis);
+            Shape shape = indices.shape();
+            if (n == 0) {
+              shape[axis] = a.extent;
+              return Tensors{full(shape, 0, DType::i32, indices.device())};
+            }
+            const auto [at, positions] = weft::sort(indices, axis);
+            shape[axis] = 1;
+            const Tensor differs = ne(weft::narrow(at, axis, 1, n - 1), weft::narrow(at, axis, 0, n - 1));
+            const Tensor is_last = weft::concat({differs, full(shape, 1, DType::boolean, indices.device())}, axis);
+            const Tensor place = elementwise("where", {is_last, positions + 1.0, scalar_like(0, positions)});
+            return Tensors{Tensor(scatter_add_along(at.node(), place.node(), axis, a.extent))};
+          },
+      .form = KernelForm::routine,
+      .flops = [](const Call& c) { return static_cast<double>(c.input(0).numel()); },
+      .cases = {{"the last axis",
+                 {{.shape = {2, 4}, .type = DType::i32, .values = {2, 0, 2, 1, 3, 3, -1, 5}}},
+                 {{"axis", Extent{-1}}, {"extent", Extent{4}}}},
+                {"in the middle", {{{3, 7, 5}, -1, 4, DType::i32}}, {{"axis", Extent{1}}, {"extent", Extent{4}}}},
+                {"many", {{{40, 300}, 0, 50, DType::i32}}, {{"axis", Extent{1}}, {"extent", Extent{50}}}},
+                {"one line", {{{3000}, -2, 900, DType::i32}}, {{"extent", Extent{899}}}},
+                {"nothing", {{{3, 0}, 0, 2, DType::i32}}, {{"axis", Extent{1}}, {"extent", Extent{2}}}}},
+      .errors = {{"negative extent",
+                  {{{3, 4}, 0, 2, DType::i32}},
+                  {{"axis", Extent{1}}, {"extent", Extent{-4}}},
+                  "attribute extent is -4"}}};
+  return row;
+}
+
+namespace {
+
+struct PutAttributes {
+  Extent axis = -1;
+};
+
+/// 1 + the last t that names each place of the result of a put, or 0.
+Tensor last_put(const Call& c, int axis) {
+  return Tensor(call_nodes(last_along_row(), {c.input(1)}, {axis, c.input(0).dim(axis)})[0]);
+}
+
+}  // namespace
+
+const OpRow& put_along_row() {
+  static const OpRow row{
+      .name = "scatter_along_axis",
+      .family = "gather",
+      .inputs = {{"x"}, {"indices", ops::DTypes::integers}, {"updates"}},
+      .attributes = {field("axis", &PutAttributes::axis, "axis that the indices count", {.aliases = {"dim"}})},
+      .result = "that of x",
+      .doc =
+          "x with updates at their indices along an axis; of equal indices the last one counts, and indices outside "
+          "are "
+          "dropped. Indices and updates have the extents of x but along the axis.",
+      .formula = "x[.., indices[.., t, ..], ..] = updates[.., t, ..]",
+      .infer =
+          [](const Call& c) {
+            const Tensor &x = c.input(0), &updates = c.input(2);
+            const int axis = c.axis(c.attributes<PutAttributes>().axis);
+            if (c.input(1).shape() != updates.shape()) c.shape_error("the shapes of indices and updates differ");
+            bool fits = updates.rank() == x.rank();
+            for (int d = 0; fits && d < x.rank(); ++d) fits = d == axis || updates.dim(d) == x.dim(d);
+            if (!fits) c.shape_error("x and updates differ elsewhere than along the axis");
+            if (x.dtype() != updates.dtype()) c.dtype_error("the dtypes of x and updates differ; cast one");
+            return std::vector<Result>{{x.dtype(), x.shape()}};
+          },
+      .decompose =
+          [](const Call& c) {
+            const int axis = c.axis(c.attributes<PutAttributes>().axis);
+            const Tensor &x = c.input(0), &updates = c.input(2);
+            const Tensor last = last_put(c, axis);
+            const Tensor put = Tensor(gather(updates.node(), (last - 1.0).node(), axis));
+            return Tensors{elementwise("where", {last > 0.0, put, x}, {}, c.where())};
+          },
+      .gradient =
+          [](const GradientCall& g) {
+            const Tensor &indices = g.call.input(1), &d_y = g.gradients[0];
+            const int axis = g.call.axis(g.call.attributes<PutAttributes>().axis);
+            const Tensor last = last_put(g.call, axis), zero = scalar_like(0, d_y);
+            const Tensor place = Tensor(iota(indices.shape(), axis, DType::i32, indices.device())) + 1.0;
+            const Tensor is_last = eq(Tensor(gather(last.node(), indices.node(), axis)), place);
+            const Tensor d_put = Tensor(gather(d_y.node(), indices.node(), axis));
+            return Tensors{elementwise("where", {last > 0.0, zero, d_y}), Tensor(),
+                           elementwise("where", {is_last, d_put, zero})};
+          },
+      .form = KernelForm::routine,
+      .flops = [](const Call&) { return 0.0; },
+      .cases = {{"the last axis",
+                 {{{2, 4}}, {.shape = {2, 5}, .type = DType::i32, .values = {2, 0, 2, 1, -1, 3, 5, 3, 9, 0}}, {{2, 5}}},
+                 {{"axis", Extent{-1}}}},
+                {"in the middle", {{{3, 4, 5}}, {{3, 7, 5}, -1, 4, DType::i32}, {{3, 7, 5}}}, {{"axis", Extent{1}}}},
+                {"integers",
+                 {{{40, 30}, -9, 9, DType::i32}, {{9, 30}, 0, 39, DType::i32}, {{9, 30}, -9, 9, DType::i32}},
+                 {{"axis", Extent{0}}},
+                 false},
+                {"nothing", {{{3, 2}}, {{3, 0}, 0, 2, DType::i32}, {{3, 0}}}, {{"axis", Extent{1}}}}},
+      .errors = {{"shapes that differ",
+                  {{{3, 4}}, {{3, 5}, 0, 2, DType::i32}, {{3, 4}}},
+                  {{"axis", Extent{1}}},
+                  "the shapes of indices and updates differ"},
+                 {"longer elsewhere",
+                  {{{3, 4}}, {{4, 4}, 0, 2, DType::i32}, {{4, 4}}},
+                  {{"axis", Extent{1}}},
+                  "x and updates differ elsewhere"},
+                 {"another dtype",
+                  {{{3, 4}}, {{3, 4}, 0, 2, DType::i32}, {{3, 4}, 0, 2, DType::i32}},
+                  {{"axis", Extent{1}}},
+                  "the dtypes of x and updates differ"}}};
+  return row;
+}
+
 namespace {
 
 struct OneHotAttributes {
@@ -329,8 +464,8 @@ const OpRow& scatter_add_row() {
 }  // namespace
 
 OpRows gather_rows() {
-  return {&embedding_row(),    &take_along_axis_row(), &scatter_add_row(),
-          &scatter_rows_row(), &scatter_along_row(),   &one_hot_row()};
+  return {&embedding_row(),     &take_along_axis_row(), &scatter_add_row(), &scatter_rows_row(),
+          &scatter_along_row(), &last_along_row(),      &put_along_row(),   &one_hot_row()};
 }
 
 }  // namespace graph

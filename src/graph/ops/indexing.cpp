@@ -37,20 +37,10 @@ Tensor added_along(const Tensor& indices, const Tensor& updates, int axis, Exten
   return graph::wrap(graph::scatter_add_along(indices.node(), updates.node(), axis, extent));
 }
 
-/// For each place along the axis the last t with indices[.., t, ..] = place, or -1. In the order of indices, the last of equal
-/// ones is the last of its run.
+/// For each place along the axis the last t with indices[.., t, ..] = place, or -1.
 Tensor last_positions(const Tensor& indices, int axis, Extent extent) {
-  const Extent n = indices.dim(axis);
-  Shape shape = indices.shape();
-  if (n == 0) {
-    shape[axis] = extent;
-    return full(shape, -1, DType::i32, indices.device());
-  }
-  const auto [at, positions] = sort(Tensor(graph::index_type(indices.node())), axis);
-  shape[axis] = 1;
-  const Tensor differs = ne(narrow(at, axis, 1, n - 1), narrow(at, axis, 0, n - 1));
-  const Tensor is_last = concat({differs, full(shape, 1, DType::boolean, indices.device())}, axis);
-  return added_along(at, weft::where(is_last, positions + 1.0, scalar_like(0, positions)), axis, extent) - 1.0;
+  const graph::NodeRef at = graph::index_type(indices.node());
+  return Tensor(graph::call_nodes(graph::last_along_row(), {Tensor(at)}, {axis, extent})[0]) - 1.0;
 }
 
 /// Indices and updates with the extents of x but along the axis: padded with places that nothing is written to.
@@ -85,8 +75,7 @@ Aligned aligned(std::string_view op, const Tensor& x, int axis, const Tensor& in
 }
 
 Tensor written_along(const Tensor& x, const Aligned& s) {
-  const Tensor from = last_positions(s.indices, s.axis, x.dim(s.axis));
-  return weft::where(from >= 0.0, take_along_axis(s.updates, from, s.axis), x);
+  return Tensor(graph::call_nodes(graph::put_along_row(), {x, s.indices, s.updates}, {s.axis})[0]);
 }
 
 /// Products of the updates of each place: by doubling within the runs of equal indices.

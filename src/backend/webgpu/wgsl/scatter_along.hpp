@@ -1,4 +1,4 @@
-// Scatter-add along an axis as WGSL.
+// Scatters along an axis as WGSL.
 #pragma once
 
 #include "backend/webgpu/wgsl/render.hpp"
@@ -9,5 +9,8 @@ namespace weft::webgpu {
 /// Appends the dispatch of `scatter_add_along_axis`. A thread takes a line along the axis and adds its updates in order;
 /// neighbouring threads take neighbouring lines.
 void render_scatter_along(const kernel::CallKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered);
+
+/// Appends the dispatches of `last_along_axis`: zeros, and then a thread for each index; atomics keep the largest position.
+void render_last_along(const kernel::CallKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered);
 
 }  // namespace weft::webgpu
