@@ -33,6 +33,9 @@ struct Capabilities {
   std::vector<DType> product_reads, attention_reads;
   /// Types that its attentions write directly, rounded once, in addition to the type that they compute in: of f16 and bf16.
   std::vector<DType> attention_writes;
+  /// Bytes of a value that stay near between the passes of a kernel: reductions over other axes than the last then store results of
+  /// the size of their input in the same kernel. 0: such results are better made by a kernel of their own.
+  Extent near_bytes = 0;
   Extent computed_rows_max = 0;  // most rows of a product with packed weights that may be computed while reading
 };
 

@@ -75,6 +75,28 @@ const Node* first_reduce(const Cluster& cluster) {
   return nullptr;
 }
 
+// Whether a device that keeps so many bytes near can go over the columns of this reduction several times, and reads them from far
+// once. It takes some neighbouring columns at a time.
+bool stays_near(const Node& reduce, Extent near_bytes) {
+  const Node& x = *reduce.inputs[0];
+  const int last = x.shape.rank() - 1;
+  const bool takes_last = !reduce.ints.empty() && reduce.ints.back() == last;
+  constexpr Extent kColumns = 32;
+  const Extent outer = std::max<Extent>(reduce.shape.numel(), 1), inner = x.shape.numel() / outer;
+  if (outer < kColumns || (!takes_last && x.shape[last] < kColumns)) return false;
+  return inner * (takes_last ? 1 : kColumns) * static_cast<Extent>(size_bytes(x.type)) <= near_bytes;
+}
+
+// Whether the value is made from the result of a reduction of the cluster.
+bool follows_reduction(const Node* node, const NodeSet& members, NodeSet& seen) {
+  for (const auto& input : node->inputs) {
+    const Node* base = base_of(input.get());
+    if (!members.contains(base) || !seen.insert(base).second) continue;
+    if (base->kind == Kind::reduce || follows_reduction(base, members, seen)) return true;
+  }
+  return false;
+}
+
 bool axes_are_last(const Node& reduce) {
   const int rank = reduce.inputs[0]->shape.rank(), count = static_cast<int>(reduce.ints.size());
   return reduce.ints.empty() || reduce.ints[0] == rank - count;
@@ -317,6 +339,7 @@ class Fuser {
     for (const Node* node : merged.members)  // empty values need no kernel
       if (node->shape.numel() == 0 || (node->kind == Kind::reduce && node->inputs[0]->shape.numel() == 0))
         return std::nullopt;
+    const NodeSet members(merged.members.begin(), merged.members.end());
     const Node* reduce = first_reduce(merged);
     Extent points = 1, outer = 1;
     const bool product = graph::is_product(*merged.anchor);
@@ -336,13 +359,15 @@ class Fuser {
         return std::nullopt;
     if (reduce && outer != points) {
       const Extent inner = outer ? points / outer : 0;
-      // Column reductions and reductions of a few long rows run best if they store nothing else.
-      const bool only_reduce = !axes_are_last(*reduce) || (outer < 64 && inner > 4096);
-      if (only_reduce)
-        for (const Node* root : roots)
-          if (root->shape.numel() == points) return std::nullopt;
+      // Column reductions and reductions of a few long rows run best if they store nothing else; but columns that are still near
+      // when their results are known are best finished at once.
+      const bool is_last = axes_are_last(*reduce), near = !is_last && stays_near(*reduce, request_.near_bytes);
+      if (!is_last || (outer < 64 && inner > 4096))
+        for (const Node* root : roots) {
+          NodeSet seen;
+          if (root->shape.numel() == points && !(near && follows_reduction(root, members, seen))) return std::nullopt;
+        }
     }
-    const NodeSet members(merged.members.begin(), merged.members.end());
     EmitContext context{&members, &inlined_, product ? merged.anchor : nullptr, request_.place};
     const auto built = build_loop(merged, roots, context);
     if (!built) return std::nullopt;

@@ -23,6 +23,7 @@ struct FuseRequest {
   NodeSet apart;  // nodes that are not fused
   int operands_max = 64;
   Extent launch_points = 4096;
+  Extent near_bytes = 0;  // as in Capabilities
   bool enabled = true;
 };
 

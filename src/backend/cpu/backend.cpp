@@ -24,6 +24,7 @@ namespace weft::cpu {
 namespace {
 
 constexpr std::size_t kLine = 64, kPage = 4096, kHugePage = 2 << 20;
+constexpr Extent kNearBytes = 2 << 20;  // of the last cache, for one thread
 
 class CpuBuffer final : public backend::Buffer {
  public:
@@ -104,6 +105,7 @@ class CpuBackend final : public backend::Backend {
       if (widen_function(row.type) != nullptr) description_.product_reads.push_back(row.type);
     description_.attention_reads = description_.product_reads;
     description_.offset_alignment = kLine;
+    description_.near_bytes = kNearBytes;
     description_.has_kernel = [](const graph::Call& call) { return calls().accepts(call); };
     description_.details = {{"instruction set", name(isa())},
                             {"threads", std::to_string(thread_count())},

@@ -53,7 +53,8 @@ void choose_tile(const LoopNodes& nodes, Extent tile_elements, LoopProgram::Code
   });
   if (code.columns) {
     if (computes) {
-      code.block = std::min(outer, std::min<Extent>(kComputedColumns, tile_elements));
+      const Extent columns = nodes.copied_columns > 0 ? nodes.copied_columns : kComputedColumns;
+      code.block = std::min(outer, std::min(columns, tile_elements));
       code.chunk = std::min(inner, std::max<Extent>(1, 4 * tile_elements / code.block));
     } else {
       // Kernels that only add up values in memory need no tiles: they read many whole rows.

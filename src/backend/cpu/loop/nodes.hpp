@@ -27,6 +27,7 @@ struct LoopNode {
   bool slow = false, fast = false, outer = true;
   int phase = 0;
   int uses = 0;
+  bool copied = false;  // a load that is copied once, for the later phases
 };
 
 struct StoreNode {
@@ -58,6 +59,7 @@ struct LoopNodes {
   bool overlaps(int output, int input) const;
   /// Loads that ops read in place: one stride on the slow axis, 1 (or 0) on the fast one.
   bool is_memory(int node) const;
+  Extent copied_columns = 0;  // together, where loads are copied
 };
 
 /// The same work in an order in which memory is read in longer runs, if there is one; for kernels that are not epilogues.

@@ -23,6 +23,7 @@ class NodeReader {
   void read_steps();
   void place_stores();
   void choose_run();
+  void choose_copies();
 
  private:
   int add(LoopNode node);
@@ -281,6 +282,32 @@ void NodeReader::choose_run() {
   each_access([&](Access& access) { (flat ? access.by_runs : access.fast_by_runs) = true; });
 }
 
+/// Columns that several phases read are copied by the first one. In memory their rows lie far apart, often at a power of two,
+/// where they would push each other out of the cache.
+void NodeReader::choose_copies() {
+  constexpr Extent kCopiedBytes = 2 << 20;  // of a block, in the last cache
+  constexpr Extent kColumnsMin = 32, kColumnsMax = 128;
+  if (!nodes_.columns || nodes_.phases == 1) return;
+  std::vector<LoopNode*> read_again;
+  Extent bytes = 0;
+  for (int i = 0; i < nodes_.count(); ++i) {
+    LoopNode& node = nodes_[i];
+    if (node.kind != StepKind::load || node.outer || !node.slow || !node.fast || !nodes_.is_memory(i) ||
+        size_bytes(node.type) < 4)
+      continue;
+    const bool again = std::any_of(nodes_.nodes.begin(), nodes_.nodes.end(), [&](const LoopNode& user) {
+      const int phase = user.kind == StepKind::reduce ? user.phase - 1 : user.phase;
+      return phase > node.phase && std::find(user.args.begin(), user.args.end(), i) != user.args.end();
+    });
+    if (!again) continue;
+    read_again.push_back(&node);
+    bytes += nodes_.inner * static_cast<Extent>(size_bytes(node.type));
+  }
+  if (read_again.empty() || bytes * kColumnsMin > kCopiedBytes) return;
+  nodes_.copied_columns = std::min(kCopiedBytes / bytes / kColumnsMin * kColumnsMin, kColumnsMax);
+  for (LoopNode* node : read_again) node->copied = true;
+}
+
 }  // namespace
 
 bool LoopNodes::overlaps(int output, int input) const {
@@ -290,7 +317,7 @@ bool LoopNodes::overlaps(int output, int input) const {
 
 bool LoopNodes::is_memory(int index) const {
   const LoopNode& node = (*this)[index];
-  if (node.kind != StepKind::load && node.kind != StepKind::accumulator) return false;
+  if ((node.kind != StepKind::load && node.kind != StepKind::accumulator) || node.copied) return false;
   if (!node.access.plain_slow() || !node.access.plain_fast() || is_packed(node.type)) return false;
   // A source that is stored unchanged while another store overwrites it needs a register.
   const int source = node.kind == StepKind::accumulator ? -1 : node.operand;
@@ -309,6 +336,7 @@ LoopNodes read_nodes(const kernel::LoopKernel& kernel, Extent columns, DType pro
   nodes.part_by_part = nodes.flat && columns > 0;
   reader.read_steps();
   reader.choose_run();
+  reader.choose_copies();
   reader.place_stores();
   return nodes;
 }

@@ -396,6 +396,10 @@ class LoopRunner {
                 fast_);
       return;
     }
+    if constexpr (sizeof(Word) >= 4)
+      if (code_.columns && in.slow && in.fast && access.plain_slow() && access.plain_fast() &&
+          Access::stride(access.fast) == 1)
+        return copy_columns(access, from, reinterpret_cast<Word*>(slots_[in.out].data), slots_[in.out].stride);
     each_row<Word>(in, [&](Extent s, Extent f, Extent count, Word* to) {
       if (is_of_pairs(access, f, count)) return copy_pairs(access, s, f, count, from, to);
       walk_row(
@@ -403,6 +407,33 @@ class LoopRunner {
           [&](Extent i, Extent at, Extent stride, Extent n) { copy_strided(from + at, stride, to + i, 1, n); },
           [&](Extent i, Extent n) { std::fill_n(to + i, n, Word{}); });
     });
+  }
+  /// Some neighbouring columns, whose rows lie apart: memory cannot guess which line follows. `to_row` is in bytes.
+  template <class Word>
+  void copy_columns(const Access& access, const Word* from, Word* to, Extent to_row) const {
+    constexpr Extent kTogether = 8, kAhead = 24, kLine = 64 / static_cast<Extent>(sizeof(Word));  // rows
+    constexpr auto word = static_cast<std::size_t>(sizeof(Word) == 8 ? DType::u64 : DType::u32);
+    const Extent row = access.slow_stride();
+    const Word* at = from + access.row_offset(s0_) + access.fast_offset(f0_);
+    for (Extent s = 0; s < slow_; s += kTogether) {
+      const Extent rows = std::min(kTogether, slow_ - s);
+      const Extent later = s0_ + s + kAhead;
+      const bool within = later + kTogether <= code_.inner;
+      // After the last rows, those of the next block.
+      const Word* next = within                     ? at + (s + kAhead) * row
+                         : outer_end_ < code_.outer ? at + (later - code_.inner - s0_) * row + fast_
+                                                    : nullptr;
+      if (next != nullptr)
+        for (Extent r = 0; r < rows; ++r)
+          for (Extent c = 0; c < fast_; c += kLine) __builtin_prefetch(next + r * row + c);
+      TileCall call;
+      call.out = reinterpret_cast<char*>(to) + s * to_row;
+      call.out_stride = to_row;
+      call.slow = rows;
+      call.fast = fast_;
+      call.args[0] = {at + s * row, row * static_cast<Extent>(sizeof(Word)), false};
+      tile_table().cast[word][word](call);
+    }
   }
   /// Like `fetch`, for a packed type: codes, a byte each.
   void fetch_packed(const LoopInstruction& in) const {

@@ -11,7 +11,8 @@ namespace {
 
 using kernel::StepKind;
 
-constexpr Extent kKeptBytes = 512 << 10;  // of values that later phases read again; larger ones are computed again
+constexpr Extent kKeptBytes = 512 << 10;      // of values that later phases read again; larger ones are computed again
+constexpr Extent kKeptColumnBytes = 4 << 20;  // the same beside copied columns
 
 class Scheduler {
  public:
@@ -82,7 +83,7 @@ class Scheduler {
     Extent bytes = 0;
     for (const int index : wanted)
       bytes += std::max<Extent>(code_.inner, 1) * code_.block * static_cast<Extent>(size_bytes(nodes_[index].type));
-    if (bytes <= kKeptBytes) make_.kept = std::move(wanted);
+    if (bytes <= (nodes_.copied_columns > 0 ? kKeptColumnBytes : kKeptBytes)) make_.kept = std::move(wanted);
   }
 
   void place_reductions() {

@@ -324,6 +324,30 @@ TEST(Loop, ReductionsOverAxesThatAreApart) {
     }
 }
 
+TEST(Loop, ColumnsThatSeveralPhasesRead) {
+  // A softmax and a variance down the columns: the columns are copied once, as many together as fit, or read anew if none do.
+  std::mt19937 random(16);
+  const Extent beyond = test::kSanitized ? 300 : 20000;
+  for (const DType type : {DType::f32, DType::f64, DType::f16, DType::i32})
+    for (const auto& [columns, rows] : std::vector<std::pair<Extent, Extent>>{
+             {33, 300}, {200, 70}, {129, 4100}, {40, 9000}, {32, beyond}, {1000, 1}}) {
+      Builder b;
+      b.kernel.outer = columns, b.kernel.inner = rows;
+      const View down = {{columns, rows}, {1, columns}, 0, {}};
+      const DType wide = is_float(type) && type != DType::f64 ? DType::f32 : type;
+      const int x = b.load(b.input(type, columns * rows), Level::inner, down);
+      const int v = wide == type ? x : b.map(Op::cast, wide, x);
+      const int shift = b.load(b.input(wide, columns), Level::outer, row_major({columns}));
+      const int above = b.map(Op::sub, wide, v, b.reduce(Reduction::max, v));
+      const int e = is_float(wide) ? b.map(Op::exp, wide, above) : above;
+      const int total = b.reduce(Reduction::sum, e);
+      b.store(b.map(Op::add, wide, b.map(Op::mul, wide, e, total), shift), b.output(wide, columns * rows), down);
+      const int apart = b.map(Op::sub, wide, v, total);
+      b.store(b.reduce(Reduction::min, apart), b.output(wide, columns), row_major({columns}));
+      check(b, random_buffers(random, b), "columns", type == DType::f64 ? 1e-12 : 2e-5);
+    }
+}
+
 TEST(Loop, FullReductionOfMillionsIsAccurate) {
   const Extent n = 5'000'011;
   Builder b;
