@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 
 #include "backend/cpu/run_writer.hpp"
-#include "backend/cpu/vector.inc.hpp"
 #include "base/threads.hpp"
 #include "compile/call_attributes.hpp"
 #include "graph/scan.hpp"
@@ -71,194 +70,86 @@ void for_lines(const ScanSpace& space, Work work) {
   });
 }
 
-// ---- Vector types in which sums and products are computed --------------------------------------------------------------
+// ---- Sums and products ----------------------------------------------------------------------------------------------------
 
-struct Sum {
-  template <class X>
-  static X combine(X a, X b) {
-    return a + b;
-  }
-  static constexpr int kIdentity = 0;
-};
-struct Product {
-  template <class X>
-  static X combine(X a, X b) {
-    return a * b;
-  }
-  static constexpr int kIdentity = 1;
-};
+/// Scans of elements In to Out with totals of type `Total`, by the functions of the instruction set.
+template <class In, class Out, class Total>
+class RunningScan {
+ public:
+  RunningScan(const ScanSpace& space, const ScanParts& parts, Total identity, const char* x, char* y)
+      : space_(space),
+        parts_(parts),
+        identity_(identity),
+        x_(reinterpret_cast<const In*>(x)),
+        y_(reinterpret_cast<Out*>(y)),
+        size_(space.outer * space.n * space.inner) {}
 
-/// Scans of elements In to Out, combined in `Total`: wide enough for floats, unsigned for integers, which wrap.
-template <class Op, class In, class Out, class Total>
-struct Scan {
-  static constexpr int kLanes = 16 / static_cast<int>(sizeof(Total));
-  using X = V<Total, kLanes>;
-  using Results = V<Out, kLanes>;
-  // A product of many numbers may overflow although their scan does not, because it begins with a zero. Products of four
-  // floats fit a double.
-  static constexpr bool kOverflows = std::same_as<Op, Product> && std::floating_point<Total>;
-  static constexpr int kVectors = !kOverflows ? 4 : std::same_as<In, float> ? 2 : 0;
-
-  template <class Each>
-  static V<Each, kLanes> reversed(V<Each, kLanes> x) {
-    if constexpr (kLanes == 2)
-      return __builtin_shufflevector(x, x, 1, 0);
-    else
-      return __builtin_shufflevector(x, x, 3, 2, 1, 0);
-  }
-  /// The last lane of `before`, and all but the last of x.
-  static X shifted(X before, X x) {
-    if constexpr (kLanes == 2)
-      return __builtin_shufflevector(before, x, 1, 2);
-    else
-      return __builtin_shufflevector(before, x, 3, 4, 5, 6);
-  }
-  static X last(X x) {
-    if constexpr (kLanes == 2)
-      return __builtin_shufflevector(x, x, 1, 1);
-    else
-      return __builtin_shufflevector(x, x, 3, 3, 3, 3);
-  }
-  static X prefix(X x) {
-    const X none = splat<kLanes>(Total{Op::kIdentity});
-    x = Op::combine(shifted(none, x), x);
-    if constexpr (kLanes == 4) x = Op::combine(__builtin_shufflevector(none, x, 0, 1, 4, 5), x);
-    return x;
-  }
-
-  /// The scan of a run that follows `carry`, which becomes the total so far. x and y may be the same.
-  template <bool exclusive, bool reverse>
-  static void run(const In* x, Out* y, Extent count, Total* carry) {
-    constexpr int kStep = kVectors * kLanes;
-    X before = splat<kLanes>(*carry);
-    Extent i = 0;
-    const auto at = [&](int k) { return reverse ? count - i - (k + 1) * kLanes : i + k * kLanes; };
-    for (; kVectors > 0 && i + kStep <= count; i += kStep) {
-      X v[std::max(kVectors, 1)];
-#pragma GCC unroll 4
-      for (int k = 0; k < kVectors; ++k) {
-        V<In, kLanes> in = load<kLanes>(x + at(k));
-        if constexpr (reverse) in = reversed<In>(in);
-        v[k] = prefix(__builtin_convertvector(in, X));
-      }
-#pragma GCC unroll 4
-      for (int k = 1; k < kVectors; ++k) v[k] = Op::combine(last(v[k - 1]), v[k]);
-#pragma GCC unroll 4
-      for (int k = 0; k < kVectors; ++k) v[k] = Op::combine(before, v[k]);
-#pragma GCC unroll 4
-      for (int k = 0; k < kVectors; ++k) {
-        X result = v[k];
-        if constexpr (exclusive) result = shifted(k == 0 ? before : v[k - 1], v[k]);
-        Results out = __builtin_convertvector(result, Results);
-        if constexpr (reverse) out = reversed<Out>(out);
-        store<kLanes>(y + at(k), out);
-      }
-      before = last(v[std::max(kVectors, 1) - 1]);
+  void run() const {
+    if (space_.inner > 1) return neighbours();
+    if (!parts_.overflows && space_.outer < kNeighbourTasks && space_.n >= 2 * kChunk) {
+      for (Extent outer = 0; outer < space_.outer; ++outer) long_line(outer * space_.n);
+      return;
     }
-    Total total = before[0];
-    for (; i < count; ++i) {
-      const Extent place = reverse ? count - 1 - i : i;
-      const Total next = Op::combine(total, static_cast<Total>(x[place]));
-      y[place] = static_cast<Out>(exclusive ? total : next);
-      total = next;
-    }
-    *carry = total;
+    for_lines(space_, [&](Extent outer) {
+      RunWriter<Out> writer(y_, size_);
+      line(writer, outer * space_.n, space_.n, identity_);
+    });
   }
-  static void run(const ScanSpace& space, const In* x, Out* y, Extent count, Total* carry) {
-    if (space.exclusive)
-      space.reverse ? run<true, true>(x, y, count, carry) : run<true, false>(x, y, count, carry);
-    else
-      space.reverse ? run<false, true>(x, y, count, carry) : run<false, false>(x, y, count, carry);
-  }
-  static void line(const ScanSpace& space, const In* x, RunWriter<Out>& writer, Extent first, Extent n, Total carry) {
-    for_runs(space, n, [&](Extent begin, Extent count) {
-      run(space, x + first + begin, writer.place(first + begin), count, &carry);
+
+ private:
+  void line(RunWriter<Out>& writer, Extent first, Extent n, Total carry) const {
+    const auto scan = parts_.run[space_.exclusive][space_.reverse];
+    for_runs(space_, n, [&](Extent begin, Extent count) {
+      scan(x_ + first + begin, writer.place(first + begin), count, &carry);
       writer.finish(first + begin, count);
     });
   }
 
-  static Total total(const In* x, Extent count) {
-    constexpr int kBeside = 4, kStep = kBeside * kLanes;
-    X totals[kBeside];
-    for (X& each : totals) each = splat<kLanes>(Total{Op::kIdentity});
-    Extent i = 0;
-    for (; i + kStep <= count; i += kStep)
-#pragma GCC unroll 4
-      for (int k = 0; k < kBeside; ++k)
-        totals[k] = Op::combine(totals[k], __builtin_convertvector(load<kLanes>(x + i + k * kLanes), X));
-    Total all = Total{Op::kIdentity};
-    for (const X& each : totals)
-      for (int k = 0; k < kLanes; ++k) all = Op::combine(all, each[k]);
-    for (; i < count; ++i) all = Op::combine(all, static_cast<Total>(x[i]));
-    return all;
-  }
-
   /// A long line on all threads: the chunks that fit the last cache are added up, and then scanned.
-  static void long_line(const ScanSpace& space, const In* x, Out* y, Extent first) {
-    Total before = Total{Op::kIdentity};
-    for (Extent done = 0; done < space.n; done += kChunk * kChunksTogether) {
-      const Extent size = std::min(kChunk * kChunksTogether, space.n - done), chunks = (size + kChunk - 1) / kChunk;
+  void long_line(Extent first) const {
+    const auto combined = [&](Total a, Total b) { return identity_ == Total{0} ? a + b : a * b; };
+    Total before = identity_;
+    for (Extent done = 0; done < space_.n; done += kChunk * kChunksTogether) {
+      const Extent size = std::min(kChunk * kChunksTogether, space_.n - done), chunks = (size + kChunk - 1) / kChunk;
       Total totals[kChunksTogether];
       const auto for_chunks = [&](auto work) {
         parallel_for(chunks, [&](Extent chunk) {
           const Extent begin = done + chunk * kChunk, count = std::min(kChunk, done + size - begin);
-          work(chunk, first + (space.reverse ? space.n - begin - count : begin), count);
+          work(chunk, first + (space_.reverse ? space_.n - begin - count : begin), count);
         });
       };
-      for_chunks([&](Extent chunk, Extent begin, Extent count) { totals[chunk] = total(x + begin, count); });
-      for (Extent chunk = 0; chunk < chunks; ++chunk)
-        before = Op::combine(std::exchange(totals[chunk], before), before);
+      for_chunks([&](Extent chunk, Extent begin, Extent count) { parts_.total(x_ + begin, count, totals + chunk); });
+      for (Extent chunk = 0; chunk < chunks; ++chunk) before = combined(std::exchange(totals[chunk], before), before);
       for_chunks([&](Extent chunk, Extent begin, Extent count) {
-        RunWriter<Out> writer(y, space.outer * space.n);
-        line(space, x, writer, begin, count, totals[chunk]);
+        RunWriter<Out> writer(y_, size_);
+        line(writer, begin, count, totals[chunk]);
       });
     }
   }
 
-  static void neighbours(const ScanSpace& space, const In* x, Out* y) {
-    constexpr Extent kRowsAhead = 4, kLine = 64 / static_cast<Extent>(sizeof(In));
-    for_neighbours(space, [&](Extent outer, Extent first, Extent count) {
-      RunWriter<Out> writer(y, space.outer * space.n * space.inner);
+  void neighbours() const {
+    constexpr Extent kRowsAhead = 4;  // rows that are far apart are not guessed by the hardware
+    const auto step = parts_.step[space_.exclusive];
+    for_neighbours(space_, [&](Extent outer, Extent first, Extent count) {
+      RunWriter<Out> writer(y_, size_);
       Total totals[kNeighboursMax];
-      std::fill_n(totals, count, Total{Op::kIdentity});
-      for (Extent i = 0; i < space.n; ++i) {
-        const Extent place = space.reverse ? space.n - 1 - i : i;
-        const Extent row = (outer * space.n + place) * space.inner + first;
-        const In* const from = x + row;
-        // Rows that are far apart are not guessed by the hardware; requests between the sums do not wait for each other.
-        const In* const ahead =
-            from + (i + kRowsAhead < space.n ? kRowsAhead : 0) * (space.reverse ? -1 : 1) * space.inner;
-        Out* const to = writer.place(row);
-        for (Extent begin = 0; begin < count; begin += kLine) {
-          __builtin_prefetch(ahead + begin, 0, 2);
-          const Extent end = std::min(begin + kLine, count);
-          if (space.exclusive) {
-            for (Extent c = begin; c < end; ++c) {
-              const Total before = totals[c];
-              totals[c] = Op::combine(before, static_cast<Total>(from[c]));
-              to[c] = static_cast<Out>(before);
-            }
-          } else {
-            for (Extent c = begin; c < end; ++c)
-              to[c] = static_cast<Out>(totals[c] = Op::combine(totals[c], static_cast<Total>(from[c])));
-          }
-        }
+      std::fill_n(totals, count, identity_);
+      for (Extent i = 0; i < space_.n; ++i) {
+        const Extent place = space_.reverse ? space_.n - 1 - i : i;
+        const Extent row = (outer * space_.n + place) * space_.inner + first;
+        const Extent ahead = i + kRowsAhead < space_.n ? (space_.reverse ? -kRowsAhead : kRowsAhead) : 0;
+        step(x_ + row, x_ + row + ahead * space_.inner, writer.place(row), count, totals);
         writer.finish(row, count);
       }
     });
   }
 
-  static void all(const ScanSpace& space, const In* x, Out* y) {
-    if (space.inner > 1) return neighbours(space, x, y);
-    if (!kOverflows && space.outer < kNeighbourTasks && space.n >= 2 * kChunk) {
-      for (Extent outer = 0; outer < space.outer; ++outer) long_line(space, x, y, outer * space.n);
-      return;
-    }
-    for_lines(space, [&](Extent outer) {
-      RunWriter<Out> writer(y, space.outer * space.n);
-      line(space, x, writer, outer * space.n, space.n, Total{Op::kIdentity});
-    });
-  }
+  const ScanSpace& space_;
+  const ScanParts& parts_;
+  Total identity_;
+  const In* x_;
+  Out* y_;
+  Extent size_;
 };
 
 // ---- Other scans: one line after another ------------------------------------------------------------------------------
@@ -378,10 +269,11 @@ struct RecurrenceLine {
   void give(const Results& to, Extent i) const { to.y[i] = static_cast<T>(value); }
 };
 
-template <class Op>
-bool scan_numbers(DType type, const ScanSpace& space, char* from, char* to) {
+bool scan_numbers(DType type, bool multiplies, const ScanSpace& space, const char* from, char* to) {
+  const TileTable& table = tile_table();
+  const ScanParts& parts = (multiplies ? table.running_product : table.running_sum)[static_cast<std::size_t>(type)];
   const auto run = [&]<class In, class Out, class Total>(In, Out, Total) {
-    Scan<Op, In, Out, Total>::all(space, reinterpret_cast<const In*>(from), reinterpret_cast<Out*>(to));
+    RunningScan<In, Out, Total>(space, parts, static_cast<Total>(multiplies ? 1 : 0), from, to).run();
     return true;
   };
   switch (type) {
@@ -427,8 +319,8 @@ bool scan_by_row(const kernel::CallKernel& kernel, std::span<char* const> reads,
   const ScanSpace space = scan_space(kernel.shape(), kernel::attributes_of<graph::ScanAttributes>(kernel));
   const DType type = kernel.types[0];
   const graph::OpRow& op = *kernel.op;
-  if (&op == &graph::cumsum_row()) return scan_numbers<Sum>(type, space, reads[0], outs[0]);
-  if (&op == &graph::cumprod_row()) return scan_numbers<Product>(type, space, reads[0], outs[0]);
+  if (&op == &graph::cumsum_row()) return scan_numbers(type, false, space, reads[0], outs[0]);
+  if (&op == &graph::cumprod_row()) return scan_numbers(type, true, space, reads[0], outs[0]);
   if (&op == &graph::cummax_row()) return scan_extremes<true>(type, space, reads, outs);
   if (&op == &graph::cummin_row()) return scan_extremes<false>(type, space, reads, outs);
   return type == DType::f32   ? scan_floats<float>(op, space, reads, outs)

@@ -134,6 +134,17 @@ struct TurnCall {
 };
 using TurnFunction = void (*)(const TurnCall&);
 
+/// Running sums or products of elements of one type. Carries are of the type that totals are held in: double for floats, and
+/// otherwise the unsigned integer of the results' size.
+struct ScanParts {
+  /// [exclusive][reverse]: the scan of a run that follows the carry, which becomes the total so far. x and y may be the same.
+  void (*run[2][2])(const void* x, void* y, std::int64_t count, void* carry) = {};
+  void (*total)(const void* x, std::int64_t count, void* total) = nullptr;
+  /// [exclusive]: one element of each of `count` scans side by side; prefetches what lies at `ahead`.
+  void (*step[2])(const void* x, const void* ahead, void* y, std::int64_t count, void* carries) = {};
+  bool overflows = false;  // totals of parts may overflow where the scan does not
+};
+
 /// Functions by op and by the common type of the operands; null if an op does not support the type.
 struct TileTable {
   TileFunction map[kOpCount][kTypeCount] = {};
@@ -153,6 +164,7 @@ struct TileTable {
   AttentionParts<float> attention_f32;
   AttentionParts<double> attention_f64;
   void (*attention_keep)(std::uint8_t* keep, std::int64_t size, const AttentionKeepRow& row) = nullptr;
+  ScanParts running_sum[kTypeCount], running_product[kTypeCount];
   RecurrentParts<float> recurrent_f32;
   RecurrentParts<double> recurrent_f64;
   CacheParts cache;

@@ -735,6 +735,7 @@ void fill_reductions(TileTable& table) {
 #include "backend/cpu/loop/turn.inc.hpp"
 #include "backend/cpu/loop/widen.inc.hpp"
 #include "backend/cpu/recurrent_parts.inc.hpp"
+#include "backend/cpu/scan_parts.inc.hpp"
 
 namespace weft::cpu {
 namespace {
@@ -762,6 +763,8 @@ TileTable make_tile_table() {
   table.take = take_words;
   table.turn32 = turn<std::uint32_t>;
   table.turn64 = turn<std::uint64_t>;
+  fill_scans<RunningSum>(table.running_sum);
+  fill_scans<RunningProduct>(table.running_product);
   table.attention_f32 = attention_parts_of<float>();
   table.attention_f64 = attention_parts_of<double>();
   table.attention_keep = attention_keep;
