@@ -67,24 +67,37 @@ CompileSettings settings_of_environment() {
 
 backend::BufferPtr BufferPool::take(std::size_t bytes) {
   std::lock_guard lock(mutex_);
-  auto it = free_.find(bytes);
-  if (it == free_.end() || it->second.empty()) return nullptr;
-  backend::BufferPtr buffer = std::move(it->second.back());
-  it->second.pop_back();
+  const auto found = by_size_.find(bytes);
+  if (found == by_size_.end() || found->second.empty()) return nullptr;
+  const auto spare = found->second.back();
+  found->second.pop_back();
+  backend::BufferPtr buffer = std::move(spare->buffer);
+  spares_.erase(spare);
   held_bytes_ -= bytes;
   return buffer;
 }
 
 void BufferPool::give(std::size_t bytes, backend::BufferPtr buffer) {
+  if (bytes > kBytesMax) return;
+  Spares freed;  // after the lock, because freeing takes time
   std::lock_guard lock(mutex_);
-  if (held_bytes_ + bytes > kBytesMax) return;
   held_bytes_ += bytes;
-  free_[bytes].push_back(std::move(buffer));
+  spares_.push_back({bytes, std::move(buffer)});
+  by_size_[bytes].push_back(std::prev(spares_.end()));
+  while (held_bytes_ > kBytesMax) {
+    const auto oldest = by_size_.find(spares_.front().bytes);
+    oldest->second.pop_front();  // the oldest of its size, too
+    if (oldest->second.empty()) by_size_.erase(oldest);
+    held_bytes_ -= spares_.front().bytes;
+    freed.splice(freed.end(), spares_, spares_.begin());
+  }
 }
 
 void BufferPool::clear() {
+  Spares freed;
   std::lock_guard lock(mutex_);
-  free_.clear();
+  by_size_.clear();
+  freed.swap(spares_);
   held_bytes_ = 0;
 }
 

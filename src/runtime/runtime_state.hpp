@@ -3,6 +3,8 @@
 
 #include <array>
 #include <atomic>
+#include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -19,17 +21,25 @@
 
 namespace weft::runtime {
 
-/// Buffers given back, by size, for the next request of that size.
+/// Buffers given back, by size, for the next request of that size. If they are too many, those that were given back longest ago
+/// are freed: a program that turns to other sizes soon finds these here.
 class BufferPool {
  public:
   backend::BufferPtr take(std::size_t bytes);
   void give(std::size_t bytes, backend::BufferPtr buffer);
   void clear();
 
- private:
   static constexpr std::size_t kBytesMax = std::size_t{512} << 20;
+
+ private:
+  struct Spare {
+    std::size_t bytes;
+    backend::BufferPtr buffer;
+  };
+  using Spares = std::list<Spare>;
   std::mutex mutex_;
-  std::unordered_map<std::size_t, std::vector<backend::BufferPtr>> free_;
+  Spares spares_;  // in the order in which they were given back
+  std::unordered_map<std::size_t, std::deque<Spares::iterator>> by_size_;
   std::size_t held_bytes_ = 0;
 };
 
