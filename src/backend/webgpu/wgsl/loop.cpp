@@ -3,13 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <limits>
 #include <optional>
 #include <utility>
 
 #include "backend/webgpu/wgsl/reduction.hpp"
+#include "backend/webgpu/wgsl/staged_gather.hpp"
 #include "backend/webgpu/wgsl/steps.hpp"
+#include "backend/webgpu/wgsl/turned.hpp"
 #include "weft/error.hpp"
 
 namespace weft::webgpu {
@@ -31,52 +32,38 @@ void check_extent(const LoopKernel& kernel) {
                     kernel.name, kernel.outer, kernel.inner));
 }
 
-constexpr Extent kBlock = 32;  // elements of a side of a block; a workgroup has one of 32 x 32, by fours
-
-/// Elements as [.., across, between, along], where an operand has its neighbours across and another one along.
-struct Turned {
-  Extent across, between, along;
-};
-
-/// The axes for blocks, if a loaded operand is turned against the order of the elements. Each line that it reads then serves all
-/// of a block, and not one element.
-std::optional<Turned> turned_axes(const LoopKernel& kernel, const std::vector<bool>& needed, Extent total) {
-  for (std::size_t s = 0; s < kernel.steps.size(); ++s) {
-    const Step& step = kernel.steps[s];
-    if (!needed[s] || step.kind != StepKind::load) continue;
-    std::vector<Extent> extents, strides;  // merged where neighbours are contiguous
-    Extent points = 1;
-    for (std::size_t d = 0; d < step.view.extents.size(); ++d) {
-      const Extent extent = step.view.extents[d], stride = step.view.strides[d];
-      points *= extent;
-      if (extent == 1) continue;
-      if (!strides.empty() && strides.back() == stride * extent) {
-        extents.back() *= extent;
-        strides.back() = stride;
-      } else {
-        extents.push_back(extent);
-        strides.push_back(stride);
-      }
-    }
-    if (points != total || extents.size() < 2 || std::abs(strides.back()) < kBlock) continue;
-    const auto found = std::find(strides.begin(), strides.end(), 1);
-    if (found == strides.end()) continue;
-    const auto at = static_cast<std::size_t>(found - strides.begin());
-    Turned turned{extents[at], 1, extents.back()};
-    for (std::size_t d = at + 1; d + 1 < extents.size(); ++d) turned.between *= extents[d];
-    if (turned.across % kBlock == 0 && turned.along % kBlock == 0) return turned;
+/// Writes the copy of a gathered row to workgroup memory, and the head of the loop over the items of the workgroup's part.
+void write_staged_head(const StagedGather& gather, StepWriter& writer, const Bindings& bindings, Extent total,
+                       int width) {
+  const int handle = writer.handle_of(gather.steps.front());
+  const Space rows{{{"n", total / gather.run}}, -1};
+  const Index index(gather.rows, rows);
+  bool fours =
+      bindings.has_vectors(handle) && gather.extent % 4 == 0 && (gather.rows.offset + bindings.base(handle)) % 4 == 0;
+  for (const Extent stride : gather.rows.strides) fours = fours && stride % 4 == 0;
+  writer.line(fmt::format("let n = {};", divided("group", gather.parts())));
+  writer.line(fmt::format("let begin = {} * {}u;", modulo("group", gather.parts()), gather.part));
+  writer.line(fmt::format("let from_row = {};", index.offset(bindings.base(handle))));
+  writer.line(
+      fmt::format("for (var e = thread; e < {}u; e += {}u) {{", gather.extent / (fours ? 4 : 1), gather.threads));
+  writer.indent();
+  if (fours) {
+    writer.line(fmt::format("let four = {};", bindings.load_vector(handle, "from_row + e * 4u")));
+    for (int lane = 0; lane < 4; ++lane)
+      writer.line(fmt::format("$row[e * 4u + {}u] = {};", lane, bindings.component(handle, "four", lane)));
+  } else {
+    writer.line(fmt::format("$row[e] = {};", bindings.load(handle, "from_row + e")));
   }
-  return {};
-}
-
-/// The first of the four elements of item `item`, of which 256 neighbours are a block.
-std::string element_in_block(const Turned& turned) {
-  const std::string block = divided("item", kLoopThreads), in = modulo("item", kLoopThreads);
-  const std::string row = divided(in, kBlock / 4), column = modulo(in, kBlock / 4);
-  const Extent blocks = turned.along / kBlock;
-  const std::string rest = divided(block, blocks), outer = divided(rest, turned.between);
-  return fmt::format("(({} * {}u + {}) * {}u + {}) * {}u + {} * {}u + {} * 4u", outer, kBlock, row, turned.between,
-                     modulo(rest, turned.between), turned.along, modulo(block, blocks), kBlock, column);
+  writer.dedent();
+  writer.line("}");
+  writer.line("workgroupBarrier();");
+  const bool whole = gather.run % gather.part == 0;
+  writer.line(fmt::format("let end = {};", whole ? fmt::format("{}u", gather.part)
+                                                 : fmt::format("min({}u, {}u - begin)", gather.part, gather.run)));
+  writer.line(fmt::format("for (var at = thread * {0}u; at < end; at += {1}u) {{", width, gather.threads * width));
+  writer.indent();
+  writer.line(fmt::format("let i = n * {}u + begin + at;", gather.run));
+  for (const int step : gather.steps) writer.stage(step, "$row");
 }
 
 void render_elementwise(const LoopKernel& kernel, const Target& target, Rendered& rendered) {
@@ -91,9 +78,13 @@ void render_elementwise(const LoopKernel& kernel, const Target& target, Rendered
       uses_outer = true;
   const bool mixed = has_inner_store && uses_outer;
   const Extent total = has_inner_store ? kernel.outer * kernel.inner : kernel.outer;
+  const std::optional<StagedGather> staged = staged_gather(kernel, needed, total, target);
+  const std::optional<Turned> turned = staged ? std::nullopt : turned_axes(kernel, needed, total);
 
   for (int width : {4, 1}) {
     if (width == 4 && (total % 4 != 0 || (mixed && kernel.inner % 4 != 0))) continue;
+    // Four neighbours belong to one run of a gather, or one line of a block.
+    if (width == 4 && ((staged && staged->run % 4 != 0) || (turned && turned->along % 4 != 0))) continue;
     Bindings bindings(target, kernel.name);
     Helpers helpers;
     const int vector_axis = width == 4 ? 0 : -1;
@@ -101,27 +92,38 @@ void render_elementwise(const LoopKernel& kernel, const Target& target, Rendered
     const Space rows{{{divided("i", kernel.inner), kernel.outer}}, -1};
     StepWriter writer(kernel, bindings, helpers, mixed ? rows : all, all);
     if (width == 4 && writer.vector_accesses() == 0) continue;
+    if (staged) bindings.want_vectors(writer.handle_of(staged->steps.front()));
     bindings.resolve();
 
-    const Extent items = total / width;
+    const Extent items = (turned ? turned->blocks(total) * Turned::kBlockElements : total) / width;
     const Extent turns = items >= kLarge ? 4 : 1;
-    const auto groups = static_cast<std::uint64_t>(divide_up(items, kLoopThreads * turns));
-    const bool exact = items % (kLoopThreads * turns) == 0;
-    if (turns > 1) {
-      writer.line(fmt::format("for (var turn = 0u; turn < {}u; turn++) {{", turns));
+    const Extent groups = staged ? total / staged->run * staged->parts() : divide_up(items, kLoopThreads * turns);
+    const int threads = staged ? staged->threads : kLoopThreads;
+    int scopes = 1;
+    const auto open = [&](const std::string& line) {
+      writer.line(line);
       writer.indent();
-      writer.line(fmt::format("let item = (group * {}u + turn) * {}u + thread;", turns, kLoopThreads));
+      ++scopes;
+    };
+    if (staged) {
+      write_staged_head(*staged, writer, bindings, total, width);
     } else {
-      writer.line(fmt::format("let item = group * {}u + thread;", kLoopThreads));
+      scopes = 0;
+      if (turns > 1) {
+        open(fmt::format("for (var turn = 0u; turn < {}u; turn++) {{", turns));
+        writer.line(fmt::format("let item = (group * {}u + turn) * {}u + thread;", turns, kLoopThreads));
+      } else {
+        writer.line(fmt::format("let item = group * {}u + thread;", kLoopThreads));
+      }
+      if (items % (kLoopThreads * turns) != 0) open(fmt::format("if (item < {}u) {{", items));
+      if (turned) {
+        const PlaceInBlock place = place_in_block(*turned, width);
+        writer.line(fmt::format("let i = {};", place.element));
+        if (!place.inside.empty()) open(fmt::format("if ({}) {{", place.inside));
+      } else {
+        writer.line(width == 4 ? "let i = item * 4u;" : "let i = item;");
+      }
     }
-    if (!exact) {
-      writer.line(fmt::format("if (item < {}u) {{", items));
-      writer.indent();
-    }
-    const auto turned = width == 4 ? turned_axes(kernel, needed, total) : std::nullopt;
-    writer.line(turned       ? fmt::format("let i = {};", element_in_block(*turned))
-                : width == 4 ? "let i = item * 4u;"
-                             : "let i = item;");
     for (std::size_t s = 0; s < kernel.steps.size(); ++s)
       if (needed[s]) writer.write(static_cast<int>(s));
     for (const kernel::Store& store : kernel.stores) {
@@ -132,12 +134,17 @@ void render_elementwise(const LoopKernel& kernel, const Target& target, Rendered
       if (once) writer.dedent();
       if (once) writer.line("}");
     }
-    for (int scopes = (exact ? 0 : 1) + (turns > 1 ? 1 : 0); scopes > 0; --scopes) {
+    for (; scopes > 0; --scopes) {
       writer.dedent();
       writer.line("}");
     }
-    ShaderPieces shader{.threads = kLoopThreads, .helpers = std::move(helpers), .body = writer.take_text()};
-    rendered.dispatches.push_back(dispatch_of(kernel.name, std::move(shader), bindings, groups, target));
+    ShaderPieces shader{.threads = threads, .helpers = std::move(helpers), .body = writer.take_text()};
+    if (staged) {
+      const DType type = kernel.inputs[static_cast<std::size_t>(staged->operand)].type;
+      shader.share("row", wgsl_type(type), staged->extent);
+    }
+    rendered.dispatches.push_back(
+        dispatch_of(kernel.name, std::move(shader), bindings, static_cast<std::uint64_t>(groups), target));
     return;
   }
 }

@@ -122,7 +122,26 @@ std::string StepWriter::element(const Step& s, const Place& place, int lane, con
   return guard.empty() ? loaded : fmt::format("select({}, {}, {})", zero, loaded, guard);
 }
 
+// A gather from an array in workgroup memory.
+std::vector<std::string> StepWriter::pick(int step, const Step& s, const std::string& slot) const {
+  const kernel::Operand& operand = kernel_.inputs[static_cast<std::size_t>(s.operand)];
+  const std::string zero = render_constant(rounded_to(s.type, rounded_to(operand.type, 0)), s.type, helpers_);
+  std::vector<std::string> values;
+  for (int lane = 0; lane < (is_uniform(s.a, slot) ? 1 : lane_count(s.level)); ++lane) {
+    const Scalar position = value(s.a, lane, slot);
+    const std::string u = position.type == DType::u32
+                              ? position.text
+                              : fmt::format("bitcast<u32>({})", render_cast(position, DType::i32, helpers_));
+    const std::string inside = fmt::format("{} < {}u", u, s.axis_extent);
+    const std::string element = fmt::format("{}[select(0u, {}, {})]", staged_.at(step), u, inside);
+    values.push_back(
+        fmt::format("select({}, {}, {})", zero, render_cast({element, operand.type, {}}, s.type, helpers_), inside));
+  }
+  return values;
+}
+
 std::vector<std::string> StepWriter::load(int step, const Step& s, const std::string& slot) {
+  if (staged_.contains(step)) return pick(step, s, slot);
   const Place& place = loads_.at(step);
   const kernel::Operand& operand = kernel_.inputs[static_cast<std::size_t>(s.operand)];
   const int lanes = lane_count(s.level);

@@ -29,6 +29,11 @@ class StepWriter {
   /// Number of loads and stores for which vectors of four work.
   int vector_accesses() const { return vector_accesses_; }
 
+  /// The handle of the operand that a load or gather reads.
+  int handle_of(int step) const { return loads_.at(step).handle; }
+  /// The gather `step` picks from `array`, in workgroup memory, which has the elements along its axis.
+  void stage(int step, std::string array) { staged_[step] = std::move(array); }
+
   /// Writes step `step` (of a slot: a suffix for the names of inner-level values) unless that was done before.
   void write(int step, const std::string& slot = "");
   /// Sets the value of a reduce or accumulator step: one text for all lanes, or four.
@@ -57,6 +62,7 @@ class StepWriter {
   const std::vector<std::string>& lanes_of(int step, const std::string& slot) const;
   const Space& space_of(kernel::Level level) const { return level == kernel::Level::outer ? outer_ : inner_; }
   int lane_count(kernel::Level level) const { return space_of(level).vector_axis < 0 ? 1 : 4; }
+  std::vector<std::string> pick(int step, const kernel::Step& s, const std::string& slot) const;
   std::vector<std::string> load(int step, const kernel::Step& s, const std::string& slot);
   std::string element(const kernel::Step& s, const Place& place, int lane, const std::string& shift,
                       const std::string& shift_guard);
@@ -65,6 +71,7 @@ class StepWriter {
   Bindings& bindings_;
   Helpers& helpers_;
   Space outer_, inner_;
+  std::map<int, std::string> staged_;
   std::map<int, Place> loads_, stores_;  // by step; by position in kernel.stores
   std::map<std::pair<int, std::string>, std::vector<std::string>> values_;
   int vector_accesses_ = 0;

@@ -8,6 +8,7 @@
 #include "backend/webgpu/render.hpp"
 #include "backend/webgpu/render_support.hpp"
 #include "backend/webgpu/wgsl/index.hpp"
+#include "backend/webgpu/wgsl/loop_support.hpp"
 
 #if WEFT_HAS_WEBGPU
 namespace weft::webgpu {
@@ -23,73 +24,7 @@ using scalar::Reduction;
 
 const double kInf = std::numeric_limits<double>::infinity();
 
-/// Puts a kernel together over test buffers.
-struct Builder {
-  LoopKernel loop;
-  std::vector<TestBuffer> buffers;
-
-  explicit Builder(Extent outer, Extent inner = 1) {
-    loop.name = "test";
-    loop.outer = outer;
-    loop.inner = inner;
-  }
-  Extent space(Level level) const { return level == Level::outer ? loop.outer : loop.outer * loop.inner; }
-  int step(Step s) {
-    loop.steps.push_back(std::move(s));
-    return static_cast<int>(loop.steps.size()) - 1;
-  }
-  /// A new buffer of `guard` elements, the operand, and `guard` elements.
-  kernel::Operand operand(TestBuffer buffer, Extent guard = 0) {
-    const Extent count = static_cast<Extent>(buffer.values.size());
-    buffer.values.insert(buffer.values.begin(), static_cast<std::size_t>(guard), 7);
-    buffer.values.insert(buffer.values.end(), static_cast<std::size_t>(guard), 7);
-    buffers.push_back(std::move(buffer));
-    return {static_cast<int>(buffers.size()) - 1, buffers.back().type, guard, count};
-  }
-  int load(Level level, TestBuffer buffer, View view, Extent guard = 0) {
-    Step s{StepKind::load, buffer.type, level};
-    loop.inputs.push_back(operand(std::move(buffer), guard));
-    s.operand = static_cast<int>(loop.inputs.size()) - 1;
-    s.view = std::move(view);
-    return step(s);
-  }
-  int map(Op op, DType type, int a, int b = -1, int c = -1) {
-    Level level = loop.steps[static_cast<std::size_t>(a)].level;
-    for (int other : {b, c})
-      if (other >= 0 && loop.steps[static_cast<std::size_t>(other)].level == Level::inner) level = Level::inner;
-    Step s{StepKind::map, type, level};
-    s.op = op;
-    s.a = a;
-    s.b = b;
-    s.c = c;
-    return step(s);
-  }
-  int constant(double value, DType type = DType::f32) {
-    Step s{StepKind::constant, type};
-    s.value = value;
-    return step(s);
-  }
-  int reduce(Reduction reduction, int a, DType type = DType::f32) {
-    Step s{StepKind::reduce, type, Level::outer};
-    s.reduction = reduction;
-    s.a = a;
-    return step(s);
-  }
-  void store(int value, DType type, View view, Extent count, Extent guard = 0) {
-    loop.outputs.push_back(operand({type, reference::Values(static_cast<std::size_t>(count), 0.0)}, guard));
-    loop.stores.push_back({value, static_cast<int>(loop.outputs.size()) - 1, std::move(view)});
-  }
-  void store(int value, DType type = DType::f32, Extent guard = 0) {
-    const Extent n = space(loop.steps[static_cast<std::size_t>(value)].level);
-    store(value, type, contiguous({n}), n, guard);
-  }
-  void check(double tolerance = 1e-5) const {
-    kernel::Plan plan;
-    plan.kernels.emplace_back(loop);
-    expect_same(plan, buffers, tolerance);
-  }
-};
-
+using Builder = LoopBuilder;
 using WgslLoopTest = RenderTest;
 
 TEST_F(WgslLoopTest, ElementwiseOfAwkwardSizesLeavesItsNeighboursAlone) {
@@ -160,7 +95,11 @@ TEST_F(WgslLoopTest, TurnedOperandsAreReadInBlocks) {
   std::mt19937 random(14);
   const std::vector<View> views = {{{96, 64}, {1, 96}, 0, {}},
                                    {{2, 64, 3, 32}, {64 * 3 * 32, 1, 64, 64 * 3}, 0, {}},
-                                   {{64, 96}, {1, 64}, 0, {{0, 64}, {5, 90}}}};
+                                   {{64, 96}, {1, 64}, 0, {{0, 64}, {5, 90}}},
+                                   {{90, 72}, {1, 90}, 0, {}},  // blocks at the edges are partly empty
+                                   {{75, 61}, {1, 75}, 0, {}},
+                                   {{33, 31}, {1, 33}, 0, {{2, 33}, {0, 30}}},
+                                   {{3, 45, 2, 50}, {45 * 2 * 50, 1, 45, 45 * 2}, 0, {}}};
   for (const DType type : {DType::f32, DType::f16})
     for (const View& view : views) {
       Extent count = 1;
@@ -225,6 +164,44 @@ TEST_F(WgslLoopTest, GatherClampsAndReadsZeroOutside) {
     gather.view = {{tokens, columns}, {0, 1}, 0, {}};
     b.store(b.step(gather));
     b.check(0);
+  }
+}
+
+// Rows of a gather that fit go through workgroup memory: whole and odd rows, runs in parts, rows with gaps, several gathers.
+TEST_F(WgslLoopTest, GathersWithinRowsPickFromACopy) {
+  std::mt19937 random(24);
+  struct Case {
+    Extent rows, extent, run, gap;
+    DType type, index_type;
+  };
+  for (const Case& c : {Case{16, 512, 512, 0, DType::f32, DType::i32}, Case{17, 1000, 300, 0, DType::f32, DType::u32},
+                        Case{20, 613, 401, 5, DType::i32, DType::i32}, Case{16, 640, 9001, 3, DType::u32, DType::i32},
+                        Case{16, 8192, 2052, 0, DType::f32, DType::i32}}) {
+    const Extent total = c.rows * c.run, pitch = c.extent + c.gap;
+    Builder b(total);
+    std::vector<int> picked;
+    b.loop.inputs.push_back(b.operand(random_buffer(random, c.type, c.rows * pitch), 3));
+    for (int gathers = 0; gathers < 2; ++gathers) {
+      TestBuffer indices{c.index_type, {}};
+      for (Extent i = 0; i < (gathers == 0 ? total : c.run); ++i)
+        indices.values.push_back(i % 97 == 5   ? c.index_type == DType::i32 ? -1 : 4294967295.0
+                                 : i % 89 == 3 ? static_cast<double>(c.extent)
+                                               : static_cast<double>(random() % static_cast<unsigned>(c.extent)));
+      Step gather{StepKind::gather, c.type, Level::outer};
+      gather.a = b.load(Level::outer, indices, {{c.rows, c.run}, {gathers == 0 ? c.run : 0, 1}, 0, {}});
+      gather.operand = 0;
+      gather.axis_stride = 1;
+      gather.axis_extent = c.extent;
+      gather.view = {{c.rows, c.run}, {pitch, 0}, 0, {}};
+      picked.push_back(b.step(gather));
+    }
+    b.store(b.map(Op::add, c.type, picked[0], picked[1]), c.type, {{total}, {1}, 0, {}}, total, 3);
+    b.check(0);
+    Target target;
+    target.limits.workgroup_bytes = 32768;
+    target.profile.compute_units = 16;
+    const Rendered rendered = webgpu::render(kernel::Kernel(b.loop), static_cast<int>(b.buffers.size()), target);
+    EXPECT_NE(rendered.dispatches.at(0).shader.text().find("row[select(0u"), std::string::npos);
   }
 }
 
