@@ -196,9 +196,11 @@ TEST_F(Routines, CumulativeSums) {
     bool exclusive, reverse;
     DType type;
   };
-  for (const Scan& scan : {Scan{{4, 37}, 1, false, false, DType::f32}, Scan{{3, 50, 5}, 1, true, true, DType::f32},
-                           Scan{{2, 3000}, -1, false, true, DType::f32}, Scan{{70, 3}, 0, true, false, DType::i32},
-                           Scan{{5, 40}, 1, false, false, DType::boolean}}) {
+  for (const Scan& scan :
+       {Scan{{4, 37}, 1, false, false, DType::f32}, Scan{{3, 50, 5}, 1, true, true, DType::f32},
+        Scan{{2, 3000}, -1, false, true, DType::f32}, Scan{{70, 3}, 0, true, false, DType::i32},
+        Scan{{5, 40}, 1, false, false, DType::boolean}, Scan{{1, 40000}, 1, false, false, DType::f32},
+        Scan{{2, 70001}, 1, true, true, DType::i32}}) {
     SCOPED_TRACE(fmt::format("[{}] over axis {}{}{}", scan.shape.to_string(), scan.axis,
                              scan.exclusive ? ", exclusive" : "", scan.reverse ? ", reverse" : ""));
     std::vector<double> x = noise(scan.shape.numel(), -9, 9);
@@ -220,7 +222,8 @@ TEST_F(Routines, ScansOfEveryKind) {
     int axis;
     bool reverse;
   };
-  for (const Lines& lines : {Lines{{70, 3}, 0, false}, Lines{{3, 50, 5}, 1, true}, Lines{{2, 3000}, 1, false}}) {
+  for (const Lines& lines :
+       {Lines{{70, 3}, 0, false}, Lines{{3, 50, 5}, 1, true}, Lines{{2, 3000}, 1, false}, Lines{{1, 33001}, 1, true}}) {
     if (!is_cpu() && lines.shape.rank() == 3) continue;
     SCOPED_TRACE(fmt::format("{} over axis {}", lines.shape.to_string(), lines.axis));
     const auto x = noise(lines.shape.numel(), -1.1, 1.1), y = noise(lines.shape.numel());

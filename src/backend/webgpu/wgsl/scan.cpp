@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,9 @@ constexpr int kThreads = 256;
 constexpr int kEach = 4;            // neighbouring elements of a thread
 constexpr Extent kStrip = 32;       // neighbouring scans of a workgroup, where each has its elements far apart
 constexpr Extent kSerialMost = 64;  // elements of such a scan that one thread takes
+constexpr Extent kStretch = kThreads * kEach;  // elements of a scan that a workgroup takes at a time
+constexpr Extent kLongScan = 32 * kStretch;    // a scan that is worth two more dispatches, if there are few of them
+constexpr Extent kChunkLeast = 8 * kStretch;   // elements of such a scan for a workgroup
 
 /// A value of a scan: one number, or two, which are scanned together. Texts of them.
 using Numbers = std::vector<std::string>;
@@ -30,12 +34,19 @@ struct Combination {
   bool gives_second = false;  // the result is the second number
 };
 
+/// A long scan is three dispatches: workgroups combine their chunks, one combines what comes before each chunk, and workgroups
+/// scan their chunks from there.
+enum class ScanPart { whole, totals, starts, chunks };
+
 class ScanWriter {
  public:
-  ScanWriter(const kernel::CallKernel& kernel, const Target& target)
+  ScanWriter(const kernel::CallKernel& kernel, const Target& target, ScanPart part = ScanPart::whole,
+             const std::vector<kernel::Operand>& scratch = {})
       : kernel_(kernel),
         target_(target),
         a_(kernel::attributes_of<graph::ScanAttributes>(kernel)),
+        part_(part),
+        scratch_(scratch),
         bindings_(target, kernel.name) {
     const Shape& shape = kernel.shape();
     const auto axis = static_cast<int>(a_.axis < 0 ? a_.axis + shape.rank() : a_.axis);
@@ -46,7 +57,24 @@ class ScanWriter {
     how_ = combination();
   }
 
+  /// Elements of a scan for a workgroup: all of them, or a part of a long one.
+  Extent chunk() const {
+    const Extent busy = 8 * Extent{target_.profile.compute_units};
+    if (inner_ != 1 || n_ < kLongScan || 4 * outer_ > busy) return n_;
+    return divide_up(std::max(divide_up(n_, divide_up(busy, outer_)), kChunkLeast), kStretch) * kStretch;
+  }
+  bool is_long() const { return chunk() < n_; }
+  Extent chunks() const { return outer_ * divide_up(n_, chunk()); }
+  /// The types of the numbers of a value.
+  std::vector<DType> types() const {
+    std::vector<DType> types;
+    for (const std::string& type : how_.types)
+      types.push_back(type == "f32" ? DType::f32 : type == "u32" ? DType::u32 : DType::i32);
+    return types;
+  }
+
   RenderedDispatch write() {
+    if (part_ != ScanPart::whole) return write_part();
     const bool together = inner_ == 1 && n_ > kEach, strips = inner_ >= kStrip && n_ > kSerialMost;
     const Extent groups = together ? outer_
                           : strips ? outer_ * divide_up(inner_, kStrip)
@@ -65,8 +93,16 @@ class ScanWriter {
   void bind(bool fours) {
     bindings_ = Bindings(target_, kernel_.name);
     from_.clear(), to_.clear();
-    for (const kernel::Operand& operand : kernel_.reads) from_.push_back(bindings_.add(operand, false));
-    for (const kernel::Operand& operand : kernel_.outs) to_.push_back(bindings_.add(operand, true));
+    totals_.clear();
+    const bool reads = part_ != ScanPart::starts, writes = part_ == ScanPart::whole || part_ == ScanPart::chunks;
+    for (const kernel::Operand& operand : kernel_.reads)
+      if (reads) from_.push_back(bindings_.add(operand, false));
+    for (const kernel::Operand& operand : kernel_.outs)
+      if (writes) to_.push_back(bindings_.add(operand, true));
+    for (const kernel::Operand& operand : scratch_) {
+      totals_.push_back(bindings_.add(operand, !writes));
+      bindings_.forbid_vectors(totals_.back());
+    }
     fours_ = fours;
     for (const auto& [handles, operands] : {std::pair{&from_, &kernel_.reads}, std::pair{&to_, &kernel_.outs}})
       for (std::size_t k = 0; k < handles->size(); ++k) {
@@ -233,16 +269,73 @@ class ScanWriter {
     return std::move(text_);
   }
 
-  std::string by_workgroup() {
-    line(fmt::format("let start = group * {}u;", n_));
+  RenderedDispatch write_part() {
+    const Extent groups = part_ == ScanPart::starts ? outer_ : chunks();
+    shader_.threads = kThreads;
+    shader_.body = part_ == ScanPart::starts ? starts() : by_workgroup();
+    for (std::size_t k = 0; k < how_.types.size(); ++k) shader_.share(shared(k), how_.types[k], kThreads);
+    const char* name = part_ == ScanPart::totals ? ".totals" : part_ == ScanPart::starts ? ".starts" : "";
+    return dispatch_of(kernel_.name + name, std::move(shader_), bindings_, static_cast<std::uint64_t>(groups), target_);
+  }
+  Numbers totals_at(const std::string& at) const {
+    Numbers numbers;
+    for (const int total : totals_)
+      numbers.push_back(bindings_.load(total, fmt::format("{} + {}u", at, bindings_.base(total))));
+    return numbers;
+  }
+  void put_totals(const std::string& indent, const std::string& at, const std::string& name) {
+    for (std::size_t k = 0; k < totals_.size(); ++k)
+      line(indent + bindings_.store(totals_[k], fmt::format("{} + {}u", at, bindings_.base(totals_[k])),
+                                    fmt::format("{}{}", name, k)));
+  }
+
+  /// The totals of the chunks of a scan become what comes before each chunk.
+  std::string starts() {
+    const Extent count = divide_up(n_, chunk());
     declare("", "carried", how_.start);
-    line(fmt::format("for (var stretch = 0u; stretch < {}u; stretch += {}u) {{", n_, kThreads * kEach));
+    line(fmt::format("for (var stretch = 0u; stretch < {}u; stretch += {}u) {{", count, kThreads));
+    line("  let number = stretch + thread;");
+    line(fmt::format("  let at = group * {0}u + min(number, {1}u);", count, count - 1));
+    declare("  ", "mine", how_.start);
+    line(fmt::format("  if (number < {}u) {{", count));
+    assign("    ", "mine", totals_at("at"));
+    line("  }");
+    declare("  ", "sum", how_.start);
+    write_sums_before();
+    line(fmt::format("  if (number < {}u) {{", count));
+    put_totals("    ", "at", "sum");
+    line("  }");
+    line("}");
+    return std::move(text_);
+  }
+
+  std::string by_workgroup() {
+    const Extent count = divide_up(n_, chunk());
+    std::string begin = "0u", end = fmt::format("{}u", n_);
+    declare("", "carried", how_.start);
+    if (part_ == ScanPart::whole) {
+      line(fmt::format("let start = group * {}u;", n_));
+    } else {
+      line(fmt::format("let start = {} * {}u;", divided("group", count), n_));
+      line(fmt::format("let begin = {} * {}u;", modulo("group", count), chunk()));
+      line(fmt::format("let end = min(begin + {}u, {}u);", chunk(), n_));
+      begin = "begin", end = "end";
+      if (part_ == ScanPart::chunks) assign("", "carried", totals_at("group"));
+    }
+    line(fmt::format("for (var stretch = {}; stretch < {}; stretch += {}u) {{", begin, end, kStretch));
     line(fmt::format("  let first = stretch + thread * {}u;", kEach));
     declare_fours();
     declare("  ", "mine", named("x0_"));
     for (int e = 1; e < kEach; ++e) combine("  ", "mine", named("mine"), named(fmt::format("x{}_", e)));
     declare("  ", "sum", how_.start);
     write_sums_before();
+    if (part_ == ScanPart::totals) {
+      line("}");
+      line("if (thread == 0u) {");
+      put_totals("  ", "group", "carried");
+      line("}");
+      return std::move(text_);
+    }
     for (int e = 0; e < kEach; ++e) {
       if (!a_.exclusive) combine("  ", "sum", named("sum"), named(fmt::format("x{}_", e)));
       declare("  ", fmt::format("y{}_", e), named("sum"));
@@ -357,11 +450,13 @@ class ScanWriter {
   const kernel::CallKernel& kernel_;
   const Target& target_;
   const graph::ScanAttributes a_;
+  const ScanPart part_;
+  const std::vector<kernel::Operand> scratch_;  // a value for each chunk
   Bindings bindings_;
   Extent outer_ = 1, n_ = 1, inner_ = 1;
   int threads_ = kThreads;
   bool fours_ = false;  // elements are read and written four at a time
-  std::vector<int> from_, to_;
+  std::vector<int> from_, to_, totals_;
   std::string type_, text_;
   ShaderPieces shader_;
   Combination how_;
@@ -369,8 +464,17 @@ class ScanWriter {
 
 }  // namespace
 
-void render_scan(const kernel::CallKernel& kernel, const Target& target, Scratch&, Rendered& rendered) {
-  if (kernel.shape().numel() > 0) rendered.dispatches.push_back(ScanWriter(kernel, target).write());
+void render_scan(const kernel::CallKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered) {
+  if (kernel.shape().numel() == 0) return;
+  ScanWriter whole(kernel, target);
+  if (!whole.is_long()) {
+    rendered.dispatches.push_back(whole.write());
+    return;
+  }
+  std::vector<kernel::Operand> totals;
+  for (const DType type : whole.types()) totals.push_back(scratch.add(type, whole.chunks()));
+  for (const ScanPart part : {ScanPart::totals, ScanPart::starts, ScanPart::chunks})
+    rendered.dispatches.push_back(ScanWriter(kernel, target, part, totals).write());
 }
 
 }  // namespace weft::webgpu
