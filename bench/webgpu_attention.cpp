@@ -1,6 +1,6 @@
 // Attention on a WebGPU device: microseconds and TFLOP/s of the block that Weft chooses and, with "all", of others; some
-// rows of each result are compared with attention in double. Attention of f16 (names with "half") runs on subgroup matrices
-// where the device has them; with "all" also with barriers in place of the order inside subgroups.
+// rows of each result are compared with attention in double. Attention of f16 (names with "half") and of bf16 runs on subgroup
+// matrices where the device has them; with "all" also with barriers in place of the order inside subgroups.
 // Usage: bench_webgpu_attention [adapter index] [substring of a shape's name] [all]
 #include <fmt/format.h>
 
@@ -73,6 +73,15 @@ constexpr Problem kShapes[] = {
     {"half decode T4096 D128", 32, 8, 4096, 128, true, 0, DType::f16, Extra::none, 1},
     {"half decode T16384 D64", 12, 12, 16384, 64, true, 0, DType::f16, Extra::none, 4},
     {"half T1000 D128 dropout", 64, 64, 1000, 128, true, 0, DType::f16, Extra::dropout},
+    {"bf16 T1024 D64", 96, 96, 1024, 64, true, 0, DType::bf16},
+    {"bf16 T1024 full D64", 96, 96, 1024, 64, false, 0, DType::bf16},
+    {"bf16 T256 D64", 384, 384, 256, 64, true, 0, DType::bf16},
+    {"bf16 T8192 D64", 16, 16, 8192, 64, true, 0, DType::bf16},
+    {"bf16 T1024 D128", 64, 64, 1024, 128, true, 0, DType::bf16},
+    {"bf16 T1024 shared D128", 32, 8, 1024, 128, true, 0, DType::bf16},
+    {"bf16 T512 D256", 32, 32, 512, 256, true, 0, DType::bf16},
+    {"bf16 T1024 D64 dropout", 96, 96, 1024, 64, true, 0, DType::bf16, Extra::dropout},
+    {"bf16 T1024 D64 added", 96, 96, 1024, 64, true, 0, DType::bf16, Extra::added},
 };
 
 constexpr AttentionBlock kOthers[] = {
@@ -325,15 +334,15 @@ class Judge {
   std::vector<float> mask_;
 };
 
-/// Rounds what make_buffers has drawn to halves, which fill a half of each buffer.
-void round_to_halves(const std::vector<std::shared_ptr<Buffer>>& buffers, const std::vector<Extent>& counts) {
+/// Rounds what make_buffers has drawn to f16 or bf16, which fill a half of each buffer.
+void round_to(DType type, const std::vector<std::shared_ptr<Buffer>>& buffers, const std::vector<Extent>& counts) {
   for (const int b : {kQ, kK, kV, kDO}) {
     std::vector<float> drawn(static_cast<std::size_t>(counts[static_cast<std::size_t>(b)]));
     Buffer& buffer = *buffers[static_cast<std::size_t>(b)];
     buffer.download(0, drawn.data(), drawn.size() * 4);
-    std::vector<unsigned char> halves(bytes_of(DType::f16, drawn.size()));
+    std::vector<unsigned char> halves(bytes_of(type, drawn.size()));
     // Scores of such numbers are as steep as those of a trained model.
-    for (std::size_t i = 0; i < drawn.size(); ++i) write_element(DType::f16, 1.7 * drawn[i], halves.data(), i);
+    for (std::size_t i = 0; i < drawn.size(); ++i) write_element(type, 1.7 * drawn[i], halves.data(), i);
     buffer.upload(0, halves.data(), halves.size());
   }
 }
@@ -360,7 +369,7 @@ int main(int argc, char** argv) {
     const std::vector<Extent> counts{
         q, k, k, q, q, q, k, k, shape.heads * t, shape.extra == Extra::none ? 4 : t * t, 2 * t, 2 * t, 4};
     const auto buffers = bench::make_buffers(device, counts);
-    if (shape.type == DType::f16) round_to_halves(buffers, counts);
+    if (shape.type != DType::f32) round_to(shape.type, buffers, counts);
     Judge judge(shape, buffers, counts, upload_extras(shape, buffers));
     struct Trial {
       std::string name;
@@ -382,7 +391,7 @@ int main(int argc, char** argv) {
         if (render_on_matrices(attention(shape, backward), blocks, on, scratch, rendered))
           trials.push_back({name, backward, std::move(rendered)});
       };
-      if (all && shape.type == DType::f16 && target.matrices()) {
+      if (all && shape.type != DType::f32 && target.matrices()) {
         add_matrices("with barriers", choose_matrix_blocks(attention(shape, backward), strict), strict);
         for (const MatrixTrial& trial : kMatrixTrials)
           if (shape.width >= trial.width_least && shape.width <= trial.width_most)

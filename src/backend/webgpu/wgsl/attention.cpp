@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "backend/webgpu/wgsl/attention/matrix_writer.hpp"
+#include "backend/webgpu/wgsl/attention/ranges.hpp"
 #include "backend/webgpu/wgsl/attention/writer.hpp"
 #include "backend/webgpu/wgsl/loop.hpp"
 #include "backend/webgpu/wgsl/matmul/as_reduction.hpp"
@@ -115,25 +116,44 @@ void render_in_parts(const AttentionKernel& kernel, Extent parts, const Target& 
   render_join(kernel, of_parts, parts, target, rendered);
 }
 
+// The groups whose numbers do not fit halves, in f32. Workgroups of all others end at once.
+void render_wide(const AttentionKernel& kernel, Part part, const kernel::Operand& delta,
+                 const attention::Ranges& ranges, const Target& target, Rendered& rendered) {
+  AttentionWriter writer(kernel, part, delta, target, rendered, nullptr);
+  writer.leave_out_fitting(ranges);
+  writer.render();
+}
+
 }  // namespace
 
 bool render_on_matrices(const AttentionKernel& kernel, const MatrixAttentionBlocks& blocks, const Target& target,
                         Scratch& scratch, Rendered& rendered) {
   using attention::MatrixAttentionWriter;
   if (!suits_matrices(kernel)) return false;
+  attention::Ranges ranges;
+  if (attention::is_scaled(kernel)) {
+    if (!attention::can_bind_ranges(kernel, target)) return false;
+    ranges = attention::ranges_of(kernel, target, scratch);
+  }
   if (!kernel.backward) {
-    MatrixAttentionWriter writer(kernel, Part::forward, {}, blocks.forward, target, rendered);
+    MatrixAttentionWriter writer(kernel, Part::forward, {}, ranges, blocks.forward, target, rendered);
     if (!writer.is_possible()) return false;
+    if (ranges.exist()) render_ranges(kernel, ranges, target, rendered);
     writer.render();
+    if (ranges.exist()) render_wide(kernel, Part::forward, {}, ranges, target, rendered);
     return true;
   }
   const kernel::Operand delta = scratch.add(DType::f32, kernel.batch * kernel.heads * kernel.queries);
-  MatrixAttentionWriter of_queries(kernel, Part::d_query, delta, blocks.d_query, target, rendered);
-  MatrixAttentionWriter of_keys(kernel, Part::d_key_value, delta, blocks.d_key_value, target, rendered);
+  MatrixAttentionWriter of_queries(kernel, Part::d_query, delta, ranges, blocks.d_query, target, rendered);
+  MatrixAttentionWriter of_keys(kernel, Part::d_key_value, delta, ranges, blocks.d_key_value, target, rendered);
   if (!of_queries.is_possible() || !of_keys.is_possible()) return false;
+  if (ranges.exist()) render_ranges(kernel, ranges, target, rendered);
   render(delta_kernel(kernel, delta), target, scratch, rendered);
   of_keys.render();
   of_queries.render();
+  if (ranges.exist())
+    for (const Part part : {Part::d_query, Part::d_key_value})
+      render_wide(kernel, part, computes_delta_twice(kernel) ? kernel::Operand{} : delta, ranges, target, rendered);
   return true;
 }
 

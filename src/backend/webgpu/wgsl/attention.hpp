@@ -16,7 +16,9 @@ namespace weft::webgpu {
 /// share it. Nothing is added atomically, so results repeat bit for bit. A query that sees no key gets O = 0 and L = -infinity.
 /// `block` overrides the choice of block, for measurements.
 ///
-/// Operands of f16 are multiplied on subgroup matrices where the device has them and rows are enough (render_on_matrices).
+/// Operands of f16 are multiplied on subgroup matrices where the device has them and rows are enough (render_on_matrices), and
+/// so are those of bf16, scaled to f16: a dispatch before finds their ranges, and dispatches behind compute in f32 the heads
+/// whose numbers do not fit (attention/ranges.hpp).
 ///
 /// Throws DTypeError for other types, DeviceError where the device has too little workgroup memory for the width.
 /// Source: Dao 2023, arXiv:2307.08691.

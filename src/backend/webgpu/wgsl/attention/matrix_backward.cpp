@@ -3,6 +3,8 @@
 // keys, or dQ += slopes K for owned queries.
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "backend/webgpu/wgsl/attention/matrix_writer.hpp"
 
 namespace weft::webgpu::attention {
@@ -15,12 +17,15 @@ void MatrixAttentionWriter::write_backward() {
   }
   if (keys) {
     line("var pair: vec4f;");
+    write_slope_scales();
   } else {
     line(fmt::format("let query = min(row0 + lane_row, {}u);", owned_ - 1));
     line(fmt::format("let log_sum = {};", bindings_.load(logsumexp_, stat(logsumexp_, "query"))));
     line(fmt::format("let minus_log_sum = select(-log_sum * {}, 0f, log_sum < {});",
                      render_constant(kLog2E, DType::f32, helpers_), kUnseen));
-    line(fmt::format("let delta = {};", bindings_.load(delta_, stat(delta_, "query"))));
+    write_slope_scales();
+    line(fmt::format("let delta = {}{};", bindings_.load(delta_, stat(delta_, "query")),
+                     scales() ? " * delta_scale" : ""));
   }
   write_begin_of_turns();
   if (block_.interleaved) {
@@ -36,9 +41,45 @@ void MatrixAttentionWriter::write_backward() {
     for (int chunk = 0; chunk < chunks(); ++chunk) write_one_by_one_chunk(chunk);
   }
   line("}");
-  const std::string scale = fmt::format(" * {}", render_constant(kernel_.scale, DType::f32, helpers_));
+  std::string scale = fmt::format(" * {}", render_constant(kernel_.scale, DType::f32, helpers_)), second_scale;
+  if (scales()) {
+    // Two factors, as one power of two of both might be beyond f32.
+    if (!keys) line("if (part == 0u) { $row_values[subgroup * 32u + lane_row] = slope_unit; }");
+    scale = fmt::format(" * {} * ({} * {})", keys ? "slope_unit" : "$row_values[subgroup * 32u + r]",
+                        power_of_two(keys ? "exponents.x - 141i" : "exponents.y - 141i"),
+                        render_constant(kernel_.scale, DType::f32, helpers_));
+    second_scale = fmt::format(" * {}", power_of_two("exponents.w - 141i"));
+  }
   write_results(first_, "x", scale);
-  if (keys) write_results(second_, "y", "");
+  if (keys) write_results(second_, "y", second_scale);
+}
+
+// Scaled, no |dP - D| is larger than 2 * width * grown * 2^30: numbers of dO and V are below 2^15, and D is a mean of dP. So
+// slopes are below 2^15, and fit in halves, if they are multiplied by 2 to this power.
+int MatrixAttentionWriter::slope_exponent() const {
+  return -16 - static_cast<int>(std::ceil(std::log2(static_cast<double>(kernel_.width)) + std::log2(extras_.grown())));
+}
+
+// Declares the factors of dP and of D, and that of slopes back to what they are. An owned query whose row of dO is smaller than
+// the largest one has larger factors, as its slopes are smaller.
+void MatrixAttentionWriter::write_slope_scales() {
+  if (!scales()) return;
+  std::string exponent = fmt::format("{}i", slope_exponent());
+  if (owns_queries()) {
+    constexpr int kRowMost = 28;
+    line("var sizes = vec4<u32>();");
+    line(fmt::format("for (var v = 0u; v < {}u; v++) {{", kernel_.width / 8));
+    line(fmt::format("  let eight = {} & vec4<u32>(0x7fff7fffu);", eight(own_second_, "query", "v")));
+    line("  sizes = max(sizes, max(eight & vec4<u32>(0xffffu), eight >> vec4<u32>(16u)));");
+    line("}");
+    line("let row_exponent = i32(max(max(sizes.x, sizes.y), max(sizes.z, sizes.w)) >> 7u);");
+    line(fmt::format("let slope_power = {} + clamp(exponents.w - row_exponent, 0i, {}i);", exponent, kRowMost));
+    exponent = "slope_power";
+  }
+  line(fmt::format("let slope_scale = {} * {};", power_of_two(exponent),
+                   render_constant(extras_.grown(), DType::f32, helpers_)));
+  line(fmt::format("let delta_scale = {};", power_of_two(exponent + " + 282i - exponents.z - exponents.w")));
+  line(fmt::format("let slope_unit = {};", power_of_two("exponents.z + exponents.w - 282i - (" + exponent + ")")));
 }
 
 // A chunk whose products are in s0 and t0; those of the next chunk follow among the exponentials.
@@ -49,8 +90,8 @@ void MatrixAttentionWriter::write_both_chunk(int chunk) {
   line(fmt::format("subgroupMatrixStore<row_major>(&$scores, own + {}u, t0, {}u);", second_at(), score_pitch()));
   order();
   for (int i = 0; i < values(); ++i) {
-    line(fmt::format("var p{} = {};", i, score(i, 0)));
-    line(fmt::format("var d{} = {};", i, score(i, second_at())));
+    line(fmt::format("var p{} = {};", i, score(i)));
+    line(fmt::format("var d{} = {};", i, product(i, second_at())));
   }
   order();
   write_mask("p", "chunk");
@@ -77,7 +118,8 @@ void MatrixAttentionWriter::write_one_by_one_chunk(int chunk) {
     line(fmt::format("subgroupMatrixStore<row_major>(&$scores, own, s0, {}u);", score_pitch()));
     line("}");
     order();
-    for (int i = 0; i < values(); ++i) line(fmt::format("var {}{} = {};", name, i, score(i, 0)));
+    for (int i = 0; i < values(); ++i)
+      line(fmt::format("var {}{} = {};", name, i, name == 'p' ? score(i) : product(i, 0)));
     order();
   };
   one("staged_first", "a", 'p');
@@ -104,8 +146,12 @@ void MatrixAttentionWriter::write_slopes(int chunk, const std::vector<std::strin
       const std::string delta = keys ? fmt::format("of_queries.{}", "zw"[e]) : "delta";
       line(fmt::format("  p{0} = exp2(fma(p{0}, {1}, {2}));", i + e, scaled_scores(), log_sum));
       std::string d = fmt::format("d{}", i + e);
-      if (extras_.drops()) d = kept(fmt::format("{} * {}", d, grown), i + e);
-      line(fmt::format("  d{0} = p{0} * ({1} - {2});", i + e, d, delta));
+      if (extras_.drops()) d = kept(fmt::format("{} * {}", d, scales() ? "slope_scale" : grown), i + e);
+      if (scales() && !extras_.drops()) {
+        line(fmt::format("  d{0} = p{0} * fma({1}, slope_scale, -{2});", i + e, d, delta));
+      } else {
+        line(fmt::format("  d{0} = p{0} * ({1} - {2});", i + e, d, delta));
+      }
       if (keys && extras_.drops())
         line(fmt::format("  p{0} = {1};", i + e, kept(fmt::format("p{} * {}", i + e, grown), i + e)));
     }

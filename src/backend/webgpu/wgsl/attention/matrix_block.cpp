@@ -43,13 +43,15 @@ MatrixAttentionBlock choose_block(const kernel::AttentionKernel& kernel, attenti
   const bool of_keys = part == kKeyValue;
   const Extent rows = of_keys ? kernel.keys : kernel.queries, heads = of_keys ? kernel.kv_heads : kernel.heads;
   const Extent width = kernel.width <= 64 ? 64 : kernel.width <= 128 ? 128 : 256;
+  attention::Ranges ranges;
+  ranges.chunks = attention::is_scaled(kernel) ? 1 : 0;
   MatrixAttentionBlock best;
   for (const MatrixChoice& choice : kMatrixChoices) {
     if (choice.part != part || choice.width != width || kernel.keys < choice.keys_least ||
         kernel.keys > choice.keys_most)
       continue;
     Rendered rendered;
-    if (!attention::MatrixAttentionWriter(kernel, part, {}, choice.block, target, rendered).fits()) continue;
+    if (!attention::MatrixAttentionWriter(kernel, part, {}, ranges, choice.block, target, rendered).fits()) continue;
     best = choice.block;
     if (kernel.batch * heads * divide_up(rows, best.rows()) >= target.profile.compute_units) break;
   }
@@ -64,7 +66,7 @@ bool suits_matrices(const kernel::AttentionKernel& kernel) {
            tensor.row_stride % group == 0;
   };
   const auto reads = [&](const kernel::AttentionKernel::Tensor& tensor) {
-    return tensor.operand.type == DType::f16 && fits(tensor, 8);
+    return tensor.operand.type == kernel.q.operand.type && fits(tensor, 8);
   };
   const auto writes = [&](const kernel::AttentionKernel::Tensor& tensor) {
     const DType type = tensor.operand.type;
@@ -74,6 +76,7 @@ bool suits_matrices(const kernel::AttentionKernel& kernel) {
       kernel.scale < (kernel.mask ? kMaskedScaleLeast : kScaleLeast) || kernel.queries < kRowsLeast ||
       kernel.keys < kRowsLeast || kernel.batch == 0)
     return false;
+  if (kernel.q.operand.type != DType::f16 && kernel.q.operand.type != DType::bf16) return false;
   if (!reads(kernel.q) || !reads(kernel.k) || !reads(kernel.v)) return false;
   return kernel.backward ? reads(kernel.d_o) && writes(kernel.d_q) && writes(kernel.d_k) && writes(kernel.d_v)
                          : writes(kernel.o);

@@ -25,7 +25,7 @@ struct MatrixAttentionBlocks {
   MatrixAttentionBlock forward, d_query, d_key_value;
 };
 
-/// Whether the attention may run on matrices of f16: such operands, in vectors of eight, and enough rows.
+/// Whether the attention may run on matrices of f16: all operands of f16 or all of bf16, in vectors of eight, and enough rows.
 bool suits_matrices(const kernel::AttentionKernel& kernel);
 
 /// The measured blocks for its width and length, smaller ones where those do not fit the device or leave it without work.

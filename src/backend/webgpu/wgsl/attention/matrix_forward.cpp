@@ -16,6 +16,7 @@ constexpr const char *kMostSum = "60000f", *kLeastSum = "0.25f";
 }  // namespace
 
 std::string MatrixAttentionWriter::scaled_scores() const {
+  if (scales() && !scales_read_scores()) return "score_scale";
   return fmt::format("{:.9g}f", static_cast<double>(static_cast<float>(kernel_.scale * kLog2E)));
 }
 
@@ -60,8 +61,9 @@ void MatrixAttentionWriter::write_forward() {
   const std::string factor = "$row_values[subgroup * 32u + lane_row]";
   line("{");
   order();
-  line(fmt::format("let inverse = select({} / sum, 0f, sum == 0f);",
-                   render_constant(extras_.grown(), DType::f32, helpers_)));
+  line(fmt::format("let inverse = select({} / sum, 0f, sum == 0f){};",
+                   render_constant(extras_.grown(), DType::f32, helpers_),
+                   scales() ? " * " + power_of_two("exponents.z - 141i") : ""));
   line("if (part == 0u) { $row_values[subgroup * 32u + lane_row] = inverse; }");
   helpers_.use("log_f32");
   const std::string inside = owned_ % block_.rows() == 0 ? "" : fmt::format(" && row0 + lane_row < {}u", owned_);
@@ -80,7 +82,7 @@ void MatrixAttentionWriter::write_reference(const std::string& first) {
     line(fmt::format("subgroupMatrixStore<row_major>(&$scores, own + {}u, z{}, {}u);", 4 * r, r, score_pitch()));
   order();
   line(fmt::format("let chunk = {};", first));
-  for (int i = 0; i < values(); ++i) line(fmt::format("var s{} = {};", i, score(i, 0)));
+  for (int i = 0; i < values(); ++i) line(fmt::format("var s{} = {};", i, score(i)));
   write_mask("s", "chunk");
   std::string most = "s0";
   for (int i = 1; i < values(); ++i) most = fmt::format("max({}, s{})", most, i);
@@ -128,7 +130,7 @@ void MatrixAttentionWriter::write_forward_chunk(int chunk) {
   for (int r = 0; r < row_matrices(); ++r)
     line(fmt::format("subgroupMatrixStore<row_major>(&$scores, own + {}u, z{}, {}u);", 4 * r, r, score_pitch()));
   order();
-  for (int i = 0; i < values(); ++i) line(fmt::format("var s{} = {};", i, score(i, 0)));
+  for (int i = 0; i < values(); ++i) line(fmt::format("var s{} = {};", i, score(i)));
   if (!strict()) order();
   write_mask("s", "chunk");
   for (int r = 0; r < row_matrices(); ++r) line(fmt::format("z{} = subgroup_matrix_result<f32, 16, 16>();", r));

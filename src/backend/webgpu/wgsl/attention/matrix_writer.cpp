@@ -20,11 +20,12 @@ std::string eighths(Extent elements) { return fmt::format("{}u", static_cast<std
 }  // namespace
 
 MatrixAttentionWriter::MatrixAttentionWriter(const AttentionKernel& kernel, Part part, const kernel::Operand& delta,
-                                             const MatrixAttentionBlock& block, const Target& target,
-                                             Rendered& rendered)
+                                             const Ranges& ranges, const MatrixAttentionBlock& block,
+                                             const Target& target, Rendered& rendered)
     : kernel_(kernel),
       part_(part),
       delta_operand_(delta),
+      ranges_(ranges),
       block_(block),
       target_(target),
       rendered_(rendered),
@@ -65,12 +66,18 @@ void MatrixAttentionWriter::render() {
   shader.share("scores", "vec4<u32>", block_.subgroups * own_size());
   shader.share("staged_first", "vec4<u32>", block_.tile * pitch());
   shader.share("staged_second", "vec4<u32>", block_.tile * pitch());
-  if (is_forward()) {
-    shader.share("row_values", "f32", block_.threads());
-    shader.share("again", "u32", 1);
-  }
+  if (has_row_values()) shader.share("row_values", "f32", block_.threads());
+  if (is_forward()) shader.share("again", "u32", 1);
   if (part_ == Part::d_key_value) shader.share("query_stats", "vec4f", block_.tile / 2);
   shader.functions.push_back({"halves", "(v: vec2f) -> u32 { return bitcast<u32>(vec2<f16>(v)); }\n"});
+  if (scales())
+    shader.functions.push_back({"scaled",
+                                "(v: vec4<u32>, scale: f32) -> vec4<u32> {\n"
+                                "  let even = bitcast<vec4f>(v << vec4<u32>(16u)) * scale;\n"
+                                "  let odd = bitcast<vec4f>(v & vec4<u32>(0xffff0000u)) * scale;\n"
+                                "  return vec4<u32>($halves(vec2f(even.x, odd.x)), $halves(vec2f(even.y, odd.y)),\n"
+                                "                   $halves(vec2f(even.z, odd.z)), $halves(vec2f(even.w, odd.w)));\n"
+                                "}\n"});
   shader.helpers = std::move(helpers_);
   shader.body = std::move(text_);
   const char* suffix = is_forward() ? ".matrices" : part_ == Part::d_query ? ".matrices.dq" : ".matrices.dkv";
@@ -92,10 +99,9 @@ int MatrixAttentionWriter::own_size() const {
 }
 
 int MatrixAttentionWriter::workgroup_bytes() const {
-  return 16 * (block_.subgroups * own_size() + 2 * block_.tile * pitch()) + (is_forward() ? 4 * block_.threads() + 4
-                                                                             : part_ == Part::d_key_value
-                                                                                 ? 8 * block_.tile
-                                                                                 : 0);
+  return 16 * (block_.subgroups * own_size() + 2 * block_.tile * pitch()) +
+         (has_row_values() ? 4 * block_.threads() : 0) + (is_forward() ? 4 : 0) +
+         (part_ == Part::d_key_value ? 8 * block_.tile : 0);
 }
 
 MatrixAttentionWriter::Halves MatrixAttentionWriter::bind_halves(char name, const Tensor& tensor, bool of_keys) {
@@ -133,6 +139,10 @@ void MatrixAttentionWriter::bind() {
     bindings_.forbid_vectors(delta_);
   }
   bindings_.forbid_vectors(logsumexp_);
+  if (scales()) {
+    words_ = bindings_.add(ranges_.words, false);
+    bindings_.forbid_vectors(words_);
+  }
   extras_.bind(bindings_);
   bindings_.resolve();
 }
@@ -164,6 +174,23 @@ std::string MatrixAttentionWriter::eight(const Halves& halves, const std::string
                      eights);
 }
 
+std::string MatrixAttentionWriter::halved(const Halves& halves, const std::string& eight) const {
+  return scales() ? fmt::format("$scaled({}, {}_scale)", eight, halves.name) : eight;
+}
+
+// The factors of the group's operands, and of products of them. A group that does not fit is left to the kernels in f32.
+void MatrixAttentionWriter::write_ranges() {
+  if (!scales()) return;
+  add_lines(range_lines(kernel_, ranges_, bindings_, words_));
+  line("if (!fits_halves) { return; }");
+  for (const Halves* halves : {&own_first_, &own_second_, &other_first_, &other_second_})
+    if (halves->tensor) line(fmt::format("let {}_scale = {};", halves->name, power_of_two(scale_of(halves->name))));
+  line(fmt::format("let score_unit = {};", power_of_two("score_exponent")));
+  if (!scales_read_scores())
+    line(fmt::format("let score_scale = score_unit * {};",
+                     render_constant(kernel_.scale * kLog2E, DType::f32, helpers_)));
+}
+
 std::string MatrixAttentionWriter::stat(int handle, const std::string& row) const {
   return fmt::format("(batch * {}u + head) * {}u + {} + {}u", kernel_.heads, kernel_.queries, row,
                      bindings_.base(handle));
@@ -185,6 +212,7 @@ void MatrixAttentionWriter::write_begin_of_turns() {
 
 void MatrixAttentionWriter::write_place() {
   add_lines(place_lines(kernel_, place()));
+  write_ranges();
   line("let lane = thread & 31u;");
   line(fmt::format("let own = subgroup * {}u;", own_size()));
   line(fmt::format("let row0 = begin + subgroup * {}u;", block_.subgroup_rows));
@@ -216,7 +244,7 @@ void MatrixAttentionWriter::write_owned(const Halves& halves, const char* prefix
       const std::string from = owned_ % block_.rows() == 0 ? fmt::format("row0 + {}", row)
                                                            : fmt::format("min(row0 + {}, {}u)", row, owned_ - 1);
       line(fmt::format("$scores[own + ({}) * {}u + lane % {}u] = {};", row, columns + 1, columns,
-                       eight(halves, from, fmt::format("(lane % {}u + {}u)", columns, first))));
+                       halved(halves, eight(halves, from, fmt::format("(lane % {}u + {}u)", columns, first)))));
     }
     line("workgroupBarrier();");
     for (int r = 0; r < row_matrices(); ++r)
@@ -300,7 +328,8 @@ void MatrixAttentionWriter::write_loads(const std::string& turn) {
       if (others_ % block_.tile != 0)
         minus = fmt::format("select({}, {}, other0 + 2u * thread + {}u >= {}u)", minus, kHidden, e, others_);
       line(fmt::format("  pair[{}] = {};", e, minus));
-      line(fmt::format("  pair[{}] = {};", e + 2, bindings_.load(delta_, stat(delta_, fmt::format("query{}", e)))));
+      line(fmt::format("  pair[{}] = {}{};", e + 2, bindings_.load(delta_, stat(delta_, fmt::format("query{}", e))),
+                       scales() ? " * delta_scale" : ""));
     }
     line("}");
   }
@@ -316,8 +345,12 @@ void MatrixAttentionWriter::write_stores() {
                                                                   "3u) | (((({0}) >> 2u) & 3u) << 1u) | (({0}) & 1u))",
                                                                   row)
                                                             : fmt::format("({})", row);
-    line(guarded_load(i, fmt::format("$staged_first[({}) * {}u + {}] = first{};", row, pitch(), vector, i)));
-    line(guarded_load(i, fmt::format("$staged_second[{} * {}u + {}] = second{};", turned, pitch(), vector, i)));
+    const auto stored = [&](const char* array, const std::string& line_of, const Halves& halves, const char* name) {
+      return guarded_load(i, fmt::format("${}[{} * {}u + {}] = {};", array, line_of, pitch(), vector,
+                                         halved(halves, fmt::format("{}{}", name, i))));
+    };
+    line(stored("staged_first", fmt::format("({})", row), other_first_, "first"));
+    line(stored("staged_second", turned, other_second_, "second"));
   }
   if (part_ == Part::d_key_value)
     line(fmt::format("if (thread < {}u) {{ $query_stats[thread] = pair; }}", block_.tile / 2));
@@ -328,8 +361,9 @@ void MatrixAttentionWriter::write_fill(const std::string& first, int rows) {
   line(fmt::format("for (var at = thread; at < {}u; at += {}u) {{", rows * vectors(), block_.threads()));
   line(fmt::format("  let row = {};", divided("at", vectors())));
   line(fmt::format("  let vector = {};", modulo("at", vectors())));
-  line(fmt::format("  $staged_first[row * {}u + vector] = {};", pitch(),
-                   eight(other_first_, fmt::format("min({} + row, {}u)", first, others_ - 1), "vector")));
+  line(fmt::format(
+      "  $staged_first[row * {}u + vector] = {};", pitch(),
+      halved(other_first_, eight(other_first_, fmt::format("min({} + row, {}u)", first, others_ - 1), "vector"))));
   line("}");
 }
 
@@ -376,9 +410,12 @@ void MatrixAttentionWriter::write_accumulate(const std::string& result, int from
   line("}");
 }
 
-// Score number i of this thread, of products stored from `at` on.
-std::string MatrixAttentionWriter::score(int i, int at) const {
+// Product number i of this thread, of those stored from `at` on.
+std::string MatrixAttentionWriter::product(int i, int at) const {
   return fmt::format("bitcast<f32>($scores[score_at + {}u][component])", at + key_of(i) * score_pitch());
+}
+std::string MatrixAttentionWriter::score(int i) const {
+  return product(i, 0) + (scales_read_scores() ? " * score_unit" : "");
 }
 
 // Hides scores <name><i> of the chunk that begins at row `first` of the others, where the mask or the end does.

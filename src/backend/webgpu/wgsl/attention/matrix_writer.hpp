@@ -16,15 +16,17 @@
 #include <vector>
 
 #include "backend/webgpu/wgsl/attention/matrix_block.hpp"
+#include "backend/webgpu/wgsl/attention/ranges.hpp"
 #include "backend/webgpu/wgsl/attention/writer.hpp"
 
 namespace weft::webgpu::attention {
 
 class MatrixAttentionWriter {
  public:
-  /// `delta`: rowsum(dO * O) of each query, read going backward.
+  /// `delta`: rowsum(dO * O) of each query, read going backward. `ranges`: those of operands that are scaled.
   MatrixAttentionWriter(const kernel::AttentionKernel& kernel, Part part, const kernel::Operand& delta,
-                        const MatrixAttentionBlock& block, const Target& target, Rendered& rendered);
+                        const Ranges& ranges, const MatrixAttentionBlock& block, const Target& target,
+                        Rendered& rendered);
   /// Whether the block fits the device.
   bool fits() const;
   /// Whether it does, and the operands can be bound as vectors of eight.
@@ -32,7 +34,7 @@ class MatrixAttentionWriter {
   void render();
 
  private:
-  /// A tensor of halves, bound as vectors of eight.
+  /// A tensor of halves, or of numbers of bf16 that are scaled to halves as they are staged, bound as vectors of eight.
   struct Halves {
     const kernel::AttentionKernel::Tensor* tensor = nullptr;
     char name = 'q';
@@ -70,6 +72,7 @@ class MatrixAttentionWriter {
   int shares_at() const;  // where forward's shares are, in a subgroup's memory
   int second_at() const;  // going backward: where the second products are, and the slopes that are made of them
   int slopes_at() const;
+  bool has_row_values() const { return is_forward() || (part_ == Part::d_query && scales()); }
   int workgroup_bytes() const;
 
   void bind();
@@ -77,8 +80,14 @@ class MatrixAttentionWriter {
   Results bind_results(const kernel::AttentionKernel::Tensor& tensor, bool of_keys);
   std::string offset(const kernel::AttentionKernel::Tensor& tensor, bool of_keys, Extent base, int by) const;
   std::string eight(const Halves& halves, const std::string& row, const std::string& vector) const;
+  /// The same as halves.
+  std::string halved(const Halves& halves, const std::string& eight) const;
   std::string stat(int handle, const std::string& row) const;
 
+  bool scales() const { return ranges_.exist(); }
+  /// Whether scores are scaled back as they are read: values of a mask are added to them. Else `scaled_scores` does that.
+  bool scales_read_scores() const { return scales() && extras_.has_mask(); }
+  void write_ranges();
   void write_place();
   void write_tile_bounds();
   void write_kept(const std::string& first);
@@ -102,7 +111,8 @@ class MatrixAttentionWriter {
   std::vector<std::string> products(const std::string& into, const char* array, const char* owned, int row) const;
   void write_accumulate(const std::string& result, int from, const char* array, int row);
   int key_of(int i) const { return lanes() == 1 ? i : 4 * (i / 2) + i % 2; }
-  std::string score(int i, int at) const;
+  std::string product(int i, int at) const;
+  std::string score(int i) const;
   void write_mask(const std::string& name, const std::string& first);
   std::string is_visible(const std::string& first, int count, bool least) const;
   void write_results(const Results& results, const std::string& name, const std::string& factor);
@@ -117,11 +127,14 @@ class MatrixAttentionWriter {
   void write_both_chunk(int chunk);
   void write_one_by_one_chunk(int chunk);
   void write_slopes(int chunk, const std::vector<std::string>& between);
+  int slope_exponent() const;
+  void write_slope_scales();
   std::string scaled_scores() const;
 
   const kernel::AttentionKernel& kernel_;
   Part part_;
   kernel::Operand delta_operand_;
+  Ranges ranges_;
   MatrixAttentionBlock block_;
   const Target& target_;
   Rendered& rendered_;
@@ -133,7 +146,7 @@ class MatrixAttentionWriter {
   Extras extras_;
   Halves own_first_, own_second_, other_first_, other_second_;  // forward: Q, none, K, V
   Results first_, second_;                                      // O; dQ; dK, dV
-  int logsumexp_ = -1, delta_ = -1;
+  int logsumexp_ = -1, delta_ = -1, words_ = -1;
   std::string text_;
 };
 

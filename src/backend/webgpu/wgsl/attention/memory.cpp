@@ -56,6 +56,10 @@ void AttentionWriter::bind() {
       d_v_ = bind_tensor(kernel_.d_v, true);
     }
   }
+  if (ranges_.exist()) {
+    words_ = bindings_.add(ranges_.words, false);
+    bindings_.forbid_vectors(words_);
+  }
   extras_.bind(bindings_);
   bindings_.resolve();
   for (Bound* bound : {&q_, &k_, &v_, &o_, &d_o_, &d_q_, &d_k_, &d_v_})

@@ -48,10 +48,11 @@ void AttentionWriter::render() {
   if (needs_exchange()) shader.share("exchange", "vec4f", block_.threads());
   if (sums_delta()) shader.share("row_stats", "vec2f", block_.tile());
   shader.body = std::move(text_);
-  const std::string suffix = parts_ > 1               ? ".parts"
-                             : part_ == Part::forward ? ""
-                             : part_ == Part::d_query ? ".dq"
-                                                      : ".dkv";
+  const std::string suffix =
+      (ranges_.exist() ? std::string(".wide") : std::string()) + (parts_ > 1               ? ".parts"
+                                                                  : part_ == Part::forward ? ""
+                                                                  : part_ == Part::d_query ? ".dq"
+                                                                                           : ".dkv");
   RenderedDispatch dispatch = dispatch_of(kernel_.name + suffix, std::move(shader), bindings_, groups, target_);
   dispatch.beside_previous = part_ == Part::d_key_value && computes_delta_twice(kernel_);
   rendered_.dispatches.push_back(std::move(dispatch));
@@ -74,6 +75,10 @@ void AttentionWriter::write_place() {
   line("let turned0 = own_down & 7u;");
   line("let turned1 = turned0 ^ 4u;");
   add_lines(place_lines(kernel_, place()));
+  if (ranges_.exist()) {
+    add_lines(range_lines(kernel_, ranges_, bindings_, words_));
+    line("if (fits_halves) { return; }");
+  }
   line(fmt::format("let load_row = {};", divided("thread", slice_)));
   line(fmt::format("let load_vector = {};", modulo("thread", slice_)));
 }

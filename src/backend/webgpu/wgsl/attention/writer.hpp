@@ -15,6 +15,7 @@
 
 #include "backend/webgpu/wgsl/attention/block.hpp"
 #include "backend/webgpu/wgsl/attention/place.hpp"
+#include "backend/webgpu/wgsl/attention/ranges.hpp"
 #include "backend/webgpu/wgsl/render.hpp"
 #include "backend/webgpu/wgsl/scalar.hpp"
 #include "compile/kernel.hpp"
@@ -61,6 +62,8 @@ class AttentionWriter {
  public:
   AttentionWriter(const kernel::AttentionKernel& kernel, Part part, const kernel::Operand& delta, const Target& target,
                   Rendered& rendered, const AttentionBlock* forced, Extent parts = 1);
+  /// Only the groups that do not fit halves by these ranges are computed.
+  void leave_out_fitting(const Ranges& ranges) { ranges_ = ranges; }
   bool is_possible(const AttentionBlock& block);
   void render();
 
@@ -191,6 +194,7 @@ class AttentionWriter {
   const Target& target_;
   Rendered& rendered_;
   const AttentionBlock* forced_;
+  Ranges ranges_;
   Extent parts_;  // workgroups that share the keys of a row; each writes a result of its own
   Bindings bindings_;
   Helpers helpers_;
@@ -203,7 +207,7 @@ class AttentionWriter {
   int vectors_ = 0, slice_ = 0;  // vectors of channels, padded; of those in workgroup memory at one time
   bool interleaved_ = false;
   Bound q_, k_, v_, o_, d_o_, d_q_, d_k_, d_v_;
-  int logsumexp_ = -1, delta_ = -1;
+  int logsumexp_ = -1, delta_ = -1, words_ = -1;
   bool uses_subgroups_ = false;
   std::string text_, indent_ = "  ";
 };
