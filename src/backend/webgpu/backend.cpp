@@ -131,13 +131,15 @@ bool has_large_product(const kernel::Plan& plan) {
   });
 }
 
-/// Whether some kernel reads elements that the device may be able to convert itself, or may make such.
-bool uses_halves(const kernel::Plan& plan) {
+/// Whether tests of the device decide how some kernel runs: one that reads or may make halves, or multiplies bytes.
+bool needs_facts(const kernel::Plan& plan) {
   bool found = false;
   for (const kernel::Kernel& kernel : plan.kernels) {
     const auto* product = std::get_if<kernel::MatmulKernel>(&kernel);
     found |= product && (product->precision != ProductPrecision::exact || product->a.type == DType::bf16 ||
-                         product->b.type == DType::bf16);
+                         product->b.type == DType::bf16 || element(product->a.type).bits == 8);
+    const auto* attention = std::get_if<kernel::AttentionKernel>(&kernel);
+    found |= attention && attention->q.operand.type == DType::bf16;
     kernel::visit_operands(kernel, [&](const kernel::Operand& operand, bool) { found |= operand.type == DType::f16; });
   }
   return found;
@@ -206,7 +208,7 @@ class WebgpuBackend final : public backend::Backend {
   std::unique_ptr<backend::Program> compile(const kernel::Plan& plan) override {
     Target target = target_;
     if (target.unroll && has_large_product(plan)) target.profile = profiles_.measured();
-    if (uses_halves(plan)) target.tested = facts_.facts();
+    if (needs_facts(plan)) target.tested = facts_.facts();
     return std::make_unique<CompiledPlan>(device_, plan, target);
   }
 

@@ -2,6 +2,7 @@
 
 #include "backend/webgpu/wgsl/matmul/as_reduction.hpp"
 #include "backend/webgpu/wgsl/matmul/matrix_writer.hpp"
+#include "backend/webgpu/wgsl/matmul/ranged_product.hpp"
 #include "backend/webgpu/wgsl/matmul/scaled_product.hpp"
 #include "backend/webgpu/wgsl/matmul/tile_writer.hpp"
 
@@ -18,6 +19,10 @@ void render(const MatmulKernel& kernel, const Target& target, Scratch& scratch, 
     if (const auto on_matrices = choose_matrix_tile(kernel, target)) {
       const MatrixTile& tile = matrix_tiles()[static_cast<std::size_t>(on_matrices->tile)];
       return render_on_matrices(kernel, tile, on_matrices->split, target, scratch, rendered);
+    }
+    if (const auto ranged = choose_ranged_tile(kernel, target)) {
+      const MatrixTile& tile = matrix_tiles()[static_cast<std::size_t>(ranged->tile)];
+      return render_ranged(kernel, tile, ranged->split, target, scratch, rendered);
     }
     if (const auto scaled = choose_scaled_tile(kernel, target)) {
       const MatrixTile& tile = matrix_tiles()[static_cast<std::size_t>(scaled->tile)];

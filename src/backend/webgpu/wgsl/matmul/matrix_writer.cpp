@@ -26,6 +26,7 @@ void MatrixWriter::render() {
     largest_a_ = bindings.add(scaled_->largest_a, false);
     if (scaled_->scaled_b) largest_b_ = bindings.add(scaled_->largest_b, false);
   }
+  bind_range(bindings);
   const LoopKernel results = begin_results();
   StepWriter writer(results, bindings, helpers_, results_space(), results_space());
   bindings.resolve();
@@ -41,6 +42,7 @@ void MatrixWriter::render() {
   shader.functions.push_back(finish_function(results, writer));
   if (scaled_) shader.functions.push_back(rescale_function(bindings));
 
+  write_range(bindings);
   write_tile_place();
   write_place();
   for (const StagedMatrix* o : {&a_, &b_}) write_bases(*o);
@@ -265,7 +267,8 @@ void MatrixWriter::write_results() {
     line(fmt::format("for (var at = thread; at < {}u; at += {}u) {{", rows * fours, tile_.threads()));
     line(fmt::format("  let r = {};", divided("at", fours)));
     line(fmt::format("  let c = {};", modulo("at", fours)));
-    line(fmt::format("  {} results = bitcast<vec4f>($staged[r * {}u + c]);", scaled_ ? "var" : "let", pitch));
+    line(fmt::format("  {} results = bitcast<vec4f>($staged[r * {}u + c]){};", scaled_ ? "var" : "let", pitch,
+                     is_scaled() ? " * scale_a * scale_b" : ""));
     line(fmt::format("  let i = row0 + {} * {}u + {}u + {};", divided("r", kMatrix), tile_.subgroup_rows, r * kMatrix,
                      modulo("r", kMatrix)));
     line("  let j = column0 + c * 4u;");

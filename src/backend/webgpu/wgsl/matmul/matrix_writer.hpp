@@ -48,6 +48,7 @@ struct ScaledOperands {
 
 class MatrixWriter : ProductWriter {
  public:
+  using ProductWriter::only_in;
   /// `scaled`: what the operands hold, if they are such; or null.
   MatrixWriter(const kernel::MatmulKernel& kernel, const MatrixTile& tile, int split, const Target& target,
                Scratch& scratch, Rendered& rendered, const ScaledOperands* scaled = nullptr);

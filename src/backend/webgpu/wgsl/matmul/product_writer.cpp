@@ -33,9 +33,28 @@ ProductWriter::ProductWriter(const MatmulKernel& kernel, const kernel::Operand* 
 LoopKernel ProductWriter::begin_results() {
   if (split_ == 1) return without_inner(kernel_.epilogue);
   const Extent results = kernel_.batch * kernel_.m * kernel_.n;
-  const kernel::Operand partial = scratch_.add(DType::f32, results * split_);
+  const bool given = range_ && range_->partial.count > 0;
+  const kernel::Operand partial = given ? range_->partial : scratch_.add(DType::f32, results * split_);
   join_ = join_kernel(partial, results);
   return partial_kernel(partial, results);
+}
+
+void ProductWriter::bind_range(Bindings& bindings) {
+  if (!range_) return;
+  range_words_ = bindings.add(range_->words, false);
+  bindings.forbid_vectors(range_words_);
+}
+
+void ProductWriter::write_range(const Bindings& bindings) {
+  if (!range_) return;
+  const auto word = [&](int i) {
+    return bindings.load(range_words_, fmt::format("{}u", i + bindings.base(range_words_)));
+  };
+  line(fmt::format("if ({} {} 0u) {{ return; }}", word(2), range_->fits ? "==" : "!="));
+  if (!range_->fits) return;
+  // A half is its number times 2^(141 - exponent).
+  line(fmt::format("let scale_a = bitcast<f32>(({} - 14u) << 23u);", word(0)));
+  line(fmt::format("let scale_b = bitcast<f32>(({} - 14u) << 23u);", word(1)));
 }
 
 Space ProductWriter::results_space() const {
@@ -88,13 +107,13 @@ ShaderPieces::Function ProductWriter::finish_function(const LoopKernel& epilogue
     }
     std::vector<std::string> values;
     for (const std::string& lane : lanes)
-      values.push_back(render_cast({lane, DType::f32, {}}, epilogue.steps[s].type, helpers_));
+      values.push_back(render_cast({lane, sum_type_, {}}, epilogue.steps[s].type, helpers_));
     writer.define(static_cast<int>(s), values);
   }
   for (const kernel::Store& store : epilogue.stores) writer.write_store(store);
   std::string guard;
   const char* row = order_ ? "slot" : "i";
-  const char* type = wide() ? "vec4f" : "f32";
+  const char* type = sum_type_ == DType::i32 ? (wide() ? "vec4<i32>" : "i32") : wide() ? "vec4f" : "f32";
   if (kernel_.m % shape_.rows != 0) guard += fmt::format("{} >= {}u", row, kernel_.m);
   if (kernel_.n % shape_.columns != 0) guard += fmt::format("{}j >= {}u", guard.empty() ? "" : " || ", kernel_.n);
   if (!guard.empty()) guard = fmt::format("  if ({}) {{ return; }}\n", guard);
