@@ -13,15 +13,35 @@ struct VectorF32 {
   static constexpr int kLanes = 8;
   static constexpr bool kMasksAreFree = false;
   static Register zero() { return _mm256_setzero_ps(); }
-  static __m256i mask(int count) {
-    return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  struct Mask {
+    __m256i lanes;
+    int count;
+  };
+  static Mask mask(int count) {
+    return {_mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)), count};
   }
   static Register load(const float* p) { return _mm256_loadu_ps(p); }
-  static Register load_first(const float* p, __m256i mask) { return _mm256_maskload_ps(p, mask); }
+  static Register load_first(const float* p, Mask mask) { return _mm256_maskload_ps(p, mask.lanes); }
   static void store(float* p, Register x) { _mm256_storeu_ps(p, x); }
-  static void store_first(float* p, Register x, __m256i mask) { _mm256_maskstore_ps(p, mask, x); }
+  // Some processors take a dozen cycles for a masked store.
+  static void store_first(float* p, Register x, Mask mask) {
+    if (mask.count >= kLanes) return store(p, x);
+    __m128 rest = _mm256_castps256_ps128(x);
+    if ((mask.count & 4) != 0) {
+      _mm_storeu_ps(p, rest);
+      rest = _mm256_extractf128_ps(x, 1);
+      p += 4;
+    }
+    if ((mask.count & 2) != 0) {
+      _mm_storel_pi(reinterpret_cast<__m64*>(p), rest);
+      rest = _mm_movehl_ps(rest, rest);
+      p += 2;
+    }
+    if ((mask.count & 1) != 0) _mm_store_ss(p, rest);
+  }
   static Register broadcast(const float* p) { return _mm256_broadcast_ss(p); }
   static Register add(Register x, Register y) { return _mm256_add_ps(x, y); }
+  static Register subtract(Register x, Register y) { return _mm256_sub_ps(x, y); }
   static Register multiply_add(Register x, Register y, Register z) { return _mm256_fmadd_ps(x, y, z); }
 
   static void transpose_in_groups(Register* x) {

@@ -21,6 +21,7 @@ struct VectorF32 {
   static void store_first(float* p, Register x, __mmask16 mask) { _mm512_mask_storeu_ps(p, mask, x); }
   static Register broadcast(const float* p) { return _mm512_set1_ps(*p); }
   static Register add(Register x, Register y) { return _mm512_add_ps(x, y); }
+  static Register subtract(Register x, Register y) { return _mm512_sub_ps(x, y); }
   static Register multiply_add(Register x, Register y, Register z) { return _mm512_fmadd_ps(x, y, z); }
 
   static void transpose_in_groups(Register* x) {

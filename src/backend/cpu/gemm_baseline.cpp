@@ -25,6 +25,7 @@ struct Vector {
   }
   static Register broadcast(const T* p) { return *p - Register{}; }
   static Register add(Register x, Register y) { return x + y; }
+  static Register subtract(Register x, Register y) { return x - y; }
   static Register multiply_add(Register x, Register y, Register z) { return x * y + z; }
   static void transpose_groups(Register*) {}  // one group is the whole vector
 };

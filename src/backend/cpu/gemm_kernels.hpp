@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "backend/cpu/isa.hpp"
+#include "backend/cpu/winograd_kernels.hpp"
 
 namespace weft::cpu {
 
@@ -39,6 +40,8 @@ struct GemmKernels {
   /// to[c * to_stride + r] = from[r * stride + c] for r < rows <= lanes, c < columns. As many rows as a vector has lanes can be
   /// read, and whole vectors of each. Only for float.
   void (*store_transposed)(int rows, int columns, const T* from, std::int64_t stride, T* to, std::int64_t to_stride);
+
+  WinogradKernels<T> winograd;  // only for float
 
   /// to[k * to_stride + j] = from[k * stride + j] for k < depth, j < count <= to_stride, a multiple of `lanes`. Columns from
   /// count to to_stride are finite only if `from` is, and are never used.

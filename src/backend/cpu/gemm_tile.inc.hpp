@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "backend/cpu/gemm_kernels.hpp"
+#include "backend/cpu/winograd_tile.inc.hpp"
 
 namespace weft::cpu {
 namespace {
@@ -215,7 +216,10 @@ constexpr GemmKernels<typename V::Element> gemm_kernels() {
   kernels.lanes = V::kLanes;
   kernels.pack = pack<V>;
   kernels.pack_transposed = pack_transposed<V>;
-  if constexpr (kReadsWindows<V>) kernels.store_transposed = store_transposed<V>;
+  if constexpr (kReadsWindows<V>) {
+    kernels.store_transposed = store_transposed<V>;
+    kernels.winograd = winograd_kernels<V>();
+  }
   fill<V, kRows>(kernels);
   return kernels;
 }

@@ -325,10 +325,44 @@ std::vector<GemmStep> WindowProduct::steps_over(const std::vector<Dim>& dims) co
 }
 
 void WindowProduct::run() const {
-  if (positions_are_k_)
-    run_gradient();
-  else
-    run_convolution();
+  const std::optional<Winograd> fewer = winograd();
+  if (!fewer || !fewer->run()) {
+    if (positions_are_k_)
+      run_gradient();
+    else
+      run_convolution();
+  }
+  if (positions_are_k_ && args_.after_block)
+    parallel_for(kTasks, [&](int64_t task) {
+      const int64_t begin = args_.m * task / kTasks, end = args_.m * (task + 1) / kTasks;
+      if (begin < end) args_.after_block(0, begin, end, 0, args_.n);
+    });
+}
+
+/// 3 x 3 windows, one beside the other along both axes.
+std::optional<Winograd> WindowProduct::winograd() const {
+  const std::size_t images = positions_are_k_ ? positions_.size() - 2 : 0;
+  if (elements_.size() != 3 || positions_.size() != 2 + images || images > 1 || elements_[0].axis >= 0) return {};
+  Winograd::Axis along[2];
+  for (std::size_t i = 0; i < 2; ++i) {
+    const Dim &element = elements_[1 + i], &position = positions_[images + i];
+    if (element.extent != 3 || element.stride != position.stride || element.axis != position.axis ||
+        element.step != position.step)
+      return {};
+    along[i] = {position.extent, 0, 0, position.extent + 2};
+    if (element.axis < 0) continue;
+    const Axis& axis = axes_[static_cast<std::size_t>(element.axis)];
+    if (element.step != 1) return {};
+    along[i] = {position.extent, axis.start, axis.lo, axis.hi};
+  }
+  if (positions_.back().stride != 1 || (images > 0 && positions_[0].axis >= 0)) return {};
+  if (elements_[1].axis >= 0 && elements_[1].axis == elements_[2].axis) return {};
+  Winograd::Image image{args_.b.data, {}, elements_[0].extent, elements_[0].stride, y().stride, along[0], along[1]};
+  const int64_t count = images > 0 ? positions_[0].extent : args_.batch;
+  for (int64_t i = 0; i < count; ++i)
+    image.at.push_back(offset_ + offset_at(args_.b.view->at.batch, images > 0 ? 0 : i) +
+                       (images > 0 ? i * positions_[0].stride : 0));
+  return Winograd::of(args_, kernels_, std::move(image), positions_are_k_);
 }
 
 void WindowProduct::run_convolution() const {
@@ -528,11 +562,6 @@ void WindowProduct::run_gradient() const {
         for (int64_t r = 0; r < part.end - part.begin; ++r) to[r * along_stride] = from[r];
       }
   });
-  if (args_.after_block)
-    parallel_for(kTasks, [&](int64_t task) {
-      const int64_t begin = args_.m * task / kTasks, end = args_.m * (task + 1) / kTasks;
-      if (begin < end) args_.after_block(0, begin, end, 0, args_.n);
-    });
 }
 
 }  // namespace weft::cpu

@@ -8,6 +8,7 @@
 
 #include "backend/cpu/gemm.hpp"
 #include "backend/cpu/gemm_kernels.hpp"
+#include "backend/cpu/winograd.hpp"
 
 namespace weft::cpu {
 
@@ -17,7 +18,8 @@ namespace weft::cpu {
 ///
 /// The image in memory has no padding around it. So where windows reach into padding, a block of the image is copied with zeros
 /// around it. The copy fits the L2 cache: it holds each element once, where 3 x 3 windows would hold it nine times. Windows
-/// without padding are read from the image itself.
+/// without padding are read from the image itself. Where it takes fewer multiplications, and all numbers are finite, the product
+/// is that of `Winograd`.
 class WindowProduct {
  public:
   /// Empty if W is not such windows, or the product is too small or too narrow to gain.
@@ -72,6 +74,7 @@ class WindowProduct {
   void convolve(Range blocks, Range strips, const float* packed, const std::vector<std::vector<GemmStep>>& steps,
                 const std::vector<Range>& parts) const;
   void run_gradient() const;
+  std::optional<Winograd> winograd() const;
 
   const GemmArgs<float>& args_;
   const GemmKernels<float>& kernels_;
