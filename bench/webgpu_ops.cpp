@@ -60,7 +60,14 @@ int main(int argc, char** argv) {
   const Tensor rows = cast(floor(rand({65536}) * 50000.0), DType::i32).eval();
   const Tensor table = randn({50000, width}).eval(), scale = ones({columns}).eval(), shift = zeros({columns}).eval();
   const Tensor places = cast(floor(rand({n, columns}) * static_cast<double>(columns)), DType::i32).eval();
+  const Tensor chosen = cast(floor(rand({columns}) * static_cast<double>(columns)), DType::i32).eval();
+  const Tensor orders = cast(sort(rand({n, columns}), 1).positions, DType::i32).eval();
+  const Tensor line = reshape(square, {n * columns}).eval(), cube = reshape(square, {512, 256, 512}).eval();
+  const Tensor few = narrow(square, 1, 0, 1024).eval();
+  const Tensor middle = reshape(narrow(line, 0, 0, n * columns / 2), {64, 1024, 512}).eval();
+  const Tensor odd = narrow(narrow(square, 0, 0, 8190), 1, 0, 8190).eval();
   const Tensor images = randn({32, 64, 56, 56}).eval(), filters = randn({64, 64, 3, 3}).eval();
+  const Tensor large = randn({32, 64, 64, 128}).eval(), weight = ones({64}).eval(), bias = zeros({64}).eval();
   const double all = bytes_of(square), picked = bytes_of(tall);
   using In = std::span<const Tensor>;
   std::vector<Case> cases = {
@@ -75,16 +82,60 @@ int main(int argc, char** argv) {
       {"sum, all", {square}, [](In in) { return sum(in[0]); }, all},
       {"max, rows", {square}, [](In in) { return amax(in[0], {1}); }, all},
       {"argmax, rows", {square}, [](In in) { return argmax(in[0], 1); }, all},
+      {"max, columns", {square}, [](In in) { return amax(in[0], {0}); }, all},
+      {"argmax, columns", {square}, [](In in) { return argmax(in[0], 0); }, all},
       {"var, columns", {square}, [](In in) { return var(in[0], {0}); }, all},
+      {"var, all", {square}, [](In in) { return var(in[0]); }, all},
+      {"logsumexp, columns", {square}, [](In in) { return logsumexp(in[0], {0}); }, all},
+      {"log_softmax, columns", {square}, [](In in) { return log_softmax(in[0], 0); }, 2 * all},
+      {"softmax, columns of [8192, 1024]", {few}, [](In in) { return softmax(in[0], 0); }, 2 * bytes_of(few)},
+      {"softmax, middle axis of [64, 1024, 512]",
+       {middle},
+       [](In in) { return softmax(in[0], 1); },
+       2 * bytes_of(middle)},
+      {"sum, middle axis of [512, 256, 512]", {cube}, [](In in) { return sum(in[0], {1}); }, all},
+      {"mean, outer axes of [512, 256, 512]",
+       {cube},
+       [](In in) {
+         return mean(in[0], {0, 1});
+       },
+       all},
+      {"batch_norm of [32, 64, 64, 128]",
+       {large, weight, bias},
+       [](In in) { return batch_norm(in[0], in[1], in[2]); },
+       2 * bytes_of(large)},
+      {"group_norm of [32, 64, 64, 128]",
+       {large, weight, bias},
+       [](In in) { return group_norm(in[0], 8, in[1], in[2]); },
+       2 * bytes_of(large)},
       {"transpose", {square}, [](In in) { return transpose(in[0], 0, 1) + 1.0; }, 2 * all},
+      {"permute {2, 1, 0} of [512, 256, 512]",
+       {cube},
+       [](In in) {
+         return permute(in[0], {2, 1, 0}) + 1.0;
+       },
+       2 * all},
+      {"channels last of [32, 64, 64, 128]",
+       {large},
+       [](In in) {
+         return permute(in[0], {0, 2, 3, 1}) + 1.0;
+       },
+       2 * bytes_of(large)},
+      {"transpose of [8190, 8190]", {odd}, [](In in) { return transpose(in[0], 0, 1) + 1.0; }, 2 * bytes_of(odd)},
+      {"flip, rows", {square}, [](In in) { return flip(in[0], {1}) + 1.0; }, 2 * all},
+      {"flip, columns", {square}, [](In in) { return flip(in[0], {0}) + 1.0; }, 2 * all},
       {"rows by index", {table, rows}, [](In in) { return embedding(in[0], in[1]); }, 2 * picked},
       {"gather", {square, places}, [](In in) { return gather(in[0], 1, in[1]); }, 3 * all},
+      {"gather, columns", {square, places}, [](In in) { return gather(in[0], 0, in[1]); }, 3 * all},
+      {"index_select, columns", {square, chosen}, [](In in) { return index_select(in[0], 1, in[1]); }, 2 * all},
+      {"scatter, rows", {square, orders, square}, [](In in) { return scatter(in[0], 1, in[1], in[2]); }, 4 * all},
       {"scatter_add of rows",
        {tall, rows},
        [&](In in) { return scatter_add(in[1], in[0], 50000); },
        picked + bytes_of(table)},
       {"cumsum, rows", {square}, [](In in) { return cumsum(in[0], 1); }, 2 * all},
       {"cumsum, columns", {square}, [](In in) { return cumsum(in[0], 0); }, 2 * all},
+      {"cumsum of one line", {line}, [](In in) { return cumsum(in[0], 0); }, 2 * all},
       {"concat",
        {left, left},
        [](In in) {

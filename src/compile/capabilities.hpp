@@ -23,8 +23,11 @@ struct Capabilities {
   std::size_t offset_alignment = 64;      // bytes; operands begin at multiples of it
   bool prefers_separate_buffers = false;  // a kernel must not read and write one buffer object (WebGPU)
   int operands_max = 64;                  // distinct operands of one kernel
-  Extent launch_points = 4096;            // independent kernels over at most this many points run best as one
-  int kernels_side_by_side = 0;           // neighbours in a plan that the device may run at the same time
+  /// Reductions of columns, or of a few long rows, over at least this many points make one kernel with the values that depend on
+  /// them; 0: never.
+  Extent shared_points = 0;
+  Extent launch_points = 4096;   // independent kernels over at most this many points run best as one
+  int kernels_side_by_side = 0;  // neighbours in a plan that the device may run at the same time
 
   /// Whether the device has a kernel for this op with these types, shapes and attributes. Empty: for none.
   std::function<bool(const graph::Call&)> has_kernel;

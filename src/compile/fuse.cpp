@@ -341,6 +341,7 @@ class Fuser {
         return std::nullopt;
     const NodeSet members(merged.members.begin(), merged.members.end());
     const Node* reduce = first_reduce(merged);
+    bool stores_shared = false;
     Extent points = 1, outer = 1;
     const bool product = graph::is_product(*merged.anchor);
     if (product) {
@@ -359,13 +360,16 @@ class Fuser {
         return std::nullopt;
     if (reduce && outer != points) {
       const Extent inner = outer ? points / outer : 0;
-      // Column reductions and reductions of a few long rows run best if they store nothing else; but columns that are still near
-      // when their results are known are best finished at once.
+      // Column reductions and reductions of a few long rows run best if they store nothing else, or only what depends on them: where
+      // columns are still near when their results are known, or where several kernels share the work.
       const bool is_last = axes_are_last(*reduce), near = !is_last && stays_near(*reduce, request_.near_bytes);
+      const bool shared = !near && request_.shared_points > 0 && points >= request_.shared_points;
       if (!is_last || (outer < 64 && inner > 4096))
         for (const Node* root : roots) {
           NodeSet seen;
-          if (root->shape.numel() == points && !(near && follows_reduction(root, members, seen))) return std::nullopt;
+          if (root->shape.numel() != points) continue;
+          if (!(near || shared) || !follows_reduction(root, members, seen)) return std::nullopt;
+          stores_shared = shared;
         }
     }
     EmitContext context{&members, &inlined_, product ? merged.anchor : nullptr, request_.place};
@@ -375,6 +379,8 @@ class Fuser {
     operands.insert(built->outputs.begin(), built->outputs.end());
     const auto read_by_product = product ? static_cast<int>(merged.anchor->inputs.size()) : 0;
     if (static_cast<int>(operands.size()) + read_by_product > request_.operands_max) return std::nullopt;
+    // The device makes several kernels of it, which hand over parts of sums and values of rows.
+    if (stores_shared && 2 * static_cast<int>(operands.size()) + 6 > request_.operands_max) return std::nullopt;
     double words = 0;
     for (const Node* operand : built->inputs) words += words_of(*operand);
     for (const Node* root : roots) words += words_of(*root);

@@ -22,6 +22,7 @@ struct FuseRequest {
   PlaceOf place;
   NodeSet apart;  // nodes that are not fused
   int operands_max = 64;
+  Extent shared_points = 0;
   Extent launch_points = 4096;
   Extent near_bytes = 0;  // as in Capabilities
   bool enabled = true;

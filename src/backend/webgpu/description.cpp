@@ -70,6 +70,7 @@ backend::Description description_of(const AdapterInfo& info) {
   };
   description.computed_rows_max = kFewRows;
   description.operands_max = static_cast<int>(info.limits.storage_buffers);
+  description.shared_points = Extent{1} << 23;  // as the renderer of reductions (is_worth_sharing)
 
   description.details = details_of(info);
   return description;

@@ -288,6 +288,12 @@ constexpr WgslFunction kFunctions[] = {
   return select(scale_f32(1f + parts.y, i32(parts.x) + k), x, is_nan_f32(x));
 }
 )"},
+    // e^x for x <= 0, at least 2^-126. A NaN gives some number.
+    {"exp_of_negative_f32", {"power_of_two", "exp_parts_f32"}, R"(fn exp_of_negative_f32(x: f32) -> f32 {
+  let parts = exp_parts_f32(max(x, -87f));
+  return (1f + parts.y) * power_of_two(i32(parts.x));
+}
+)"},
     {"exp_f32", {"scaled_exp_f32"}, R"(fn exp_f32(x: f32) -> f32 { return scaled_exp_f32(x, 0i); }
 )"},
     {"expm1_f32", {"is_nan_f32", "power_of_two", "exp_parts_f32"}, R"(fn expm1_f32(x: f32) -> f32 {

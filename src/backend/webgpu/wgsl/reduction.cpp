@@ -1,11 +1,23 @@
 #include "backend/webgpu/wgsl/reduction.hpp"
 
+#include <utility>
+
+#include "backend/webgpu/wgsl/reduction/joint.hpp"
 #include "backend/webgpu/wgsl/reduction/writer.hpp"
 
 namespace weft::webgpu {
 
 void render_reduction(const kernel::LoopKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered) {
-  ReductionWriter(kernel, target, scratch, rendered).render();
+  ReductionWriter alone(kernel, target, scratch, rendered);
+  if (!alone.keeps_values() && !alone.is_split()) {
+    JointReductions joint = joint_reductions(kernel);
+    ReductionWriter shared(joint.kernel, target, scratch, rendered, std::move(joint.kinds));
+    if (shared.is_worth_sharing()) {
+      shared.render();
+      return;
+    }
+  }
+  alone.render();
 }
 
 }  // namespace weft::webgpu

@@ -15,6 +15,7 @@ using scalar::Reduction;
 namespace {
 
 constexpr int kSharedWordsMax = 2048;  // workgroup memory for joining lanes
+constexpr const char* kPartNames[] = {"", "p", "n"};
 
 }  // namespace
 
@@ -24,17 +25,16 @@ std::string ReductionWriter::from_word(DType type, const std::string& word) {
                                   : fmt::format("bitcast<{}>({})", wgsl_type(type), word);
 }
 
-std::string ReductionWriter::combine_statement(int s, int lane, const std::string& other,
-                                               const std::string& other_position, Helpers& helpers) const {
+std::string ReductionWriter::combine_statement(int s, int lane, const std::string& other, Helpers& helpers) const {
+  if (joint(s) != Joint::none) return combine_joint(s, lane, other, helpers);
   const Step& step = kernel_.steps[static_cast<std::size_t>(s)];
-  const std::string own = accumulator(s, lane, false);
+  const std::string own = accumulator(s, lane, 0);
   if (!gives_position(step.reduction))
     return fmt::format(
         "{} = {};", own,
         render_combine(step.reduction, kernel_.steps[static_cast<std::size_t>(step.a)].type, own, other, helpers));
-  const std::string position = accumulator(s, lane, true);
-  return fmt::format("if ({0} > {1} || ({0} == {1} && {2} < {3})) {{ {1} = {0}; {3} = {2}; }}", other, own,
-                     other_position, position);
+  return fmt::format("if ({0} > {1} || ({0} == {1} && {0}p < {2})) {{ {1} = {0}; {2} = {0}p; }}", other, own,
+                     accumulator(s, lane, 1));
 }
 
 // Joins the partial results of the lanes of each row, so that every lane has the row's results, and names these.
@@ -44,14 +44,14 @@ void ReductionWriter::join(const std::vector<int>& steps, StepWriter& writer, He
     uses_subgroups_ = true;
     for (; joined < std::min<int>(layout_.lanes, static_cast<int>(target_.subgroup_size)); joined *= 2)
       for (int s : steps) {
-        const DType type = type_of(s);
-        const std::string own = accumulator(s, 0, false), name = fmt::format("o{}d{}", s, joined);
-        writer.line(
-            fmt::format("let {} = {};", name,
-                        from_word(type, fmt::format("subgroupShuffleXor({}, {}u)", to_word(type, own), joined))));
-        if (has_position(s))
-          writer.line(fmt::format("let {}p = subgroupShuffleXor({}, {}u);", name, accumulator(s, 0, true), joined));
-        writer.line(combine_statement(s, 0, name, name + "p", helpers));
+        const std::string name = fmt::format("o{}d{}", s, joined);
+        for (int part = 0; part < components(s); ++part) {
+          const DType type = type_of(s, part);
+          const std::string word = to_word(type, accumulator(s, 0, part));
+          writer.line(fmt::format("let {}{} = {};", name, kPartNames[part],
+                                  from_word(type, fmt::format("subgroupShuffleXor({}, {}u)", word, joined))));
+        }
+        writer.line(combine_statement(s, 0, name, helpers));
       }
   }
   if (joined < layout_.lanes) {
@@ -73,7 +73,7 @@ void ReductionWriter::join(const std::vector<int>& steps, StepWriter& writer, He
     const bool arg = has_position(s);
     std::vector<std::string> lanes;
     for (int lane = 0; lane < accumulators(); ++lane)
-      lanes.push_back(render_cast({accumulator(s, lane, arg), arg ? DType::i32 : type_of(s), {}},
+      lanes.push_back(render_cast({accumulator(s, lane, arg ? 1 : 0), arg ? DType::i32 : type_of(s), {}},
                                   kernel_.steps[static_cast<std::size_t>(s)].type, helpers));
     writer.define(s, lanes);
   }
@@ -95,30 +95,25 @@ void ReductionWriter::join_through_memory(const std::vector<int>& steps, int joi
   };
   const auto put = [&](const std::string& at) {
     each([&](int s, int lane, int base) {
-      writer.line(
-          fmt::format("  $shared_words[{}u + {}] = {};", base, at, to_word(type_of(s), accumulator(s, lane, false))));
-      if (has_position(s))
-        writer.line(fmt::format("  $shared_words[{}u + {}] = bitcast<u32>({});", base + region, at,
-                                accumulator(s, lane, true)));
+      for (int part = 0; part < components(s); ++part)
+        writer.line(fmt::format("  $shared_words[{}u + {}] = {};", base + part * region, at,
+                                to_word(type_of(s, part), accumulator(s, lane, part))));
     });
   };
   const auto take = [&](const std::string& at, int count, int step) {
     each([&](int s, int lane, int base) {
-      const auto get = [&](const std::string& from) {
-        return from_word(type_of(s), fmt::format("$shared_words[{}u + {}]", base, from));
+      const auto get = [&](int part, const std::string& from) {
+        return from_word(type_of(s, part), fmt::format("$shared_words[{}u + {}]", base + part * region, from));
       };
-      const auto get_position = [&](const std::string& from) {
-        return fmt::format("bitcast<i32>($shared_words[{}u + {}])", base + region, from);
-      };
-      writer.line(fmt::format("  {} = {};", accumulator(s, lane, false), get(at)));
-      if (has_position(s)) writer.line(fmt::format("  {} = {};", accumulator(s, lane, true), get_position(at)));
+      for (int part = 0; part < components(s); ++part)
+        writer.line(fmt::format("  {} = {};", accumulator(s, lane, part), get(part, at)));
       // Thread numbers are below 2^16, but slow compilers do not know this, so they do not unroll the loop.
       writer.line(fmt::format("  for (var part = 1u; part < {}u{}; part++) {{", count,
                               target_.unroll ? "" : " + (thread >> 16u)"));
       const std::string from = fmt::format("{} + part * {}u", at, step);
-      writer.line(fmt::format("    let other = {};", get(from)));
-      if (has_position(s)) writer.line(fmt::format("    let other_p = {};", get_position(from)));
-      writer.line("    " + combine_statement(s, lane, "other", "other_p", helpers));
+      for (int part = 0; part < components(s); ++part)
+        writer.line(fmt::format("    let other{} = {};", kPartNames[part], get(part, from)));
+      writer.line("    " + combine_statement(s, lane, "other", helpers));
       writer.line("  }");
     });
   };
@@ -140,7 +135,8 @@ void ReductionWriter::join_through_memory(const std::vector<int>& steps, int joi
     writer.line("}");
     writer.line("workgroupBarrier();");
   }
-  writer.line("{");
+  // Partial results of a chunk are stored by one lane.
+  writer.line(layout_.chunks > 1 ? "if (lane == 0u) {" : "{");
   take(row_start, left, stride);
   writer.line("}");
   writer.line("workgroupBarrier();");  // before the words are used again

@@ -24,7 +24,6 @@ constexpr Extent kSlotsSplit = 64;     // parts of a row per thread: fewer cost 
 constexpr Extent kSlotsChunk = 4;      // minimum for each thread in a chunk
 constexpr Extent kStripRows = 32;      // neighbouring threads of a workgroup on columns that are split over workgroups
 constexpr Extent kStripsLeast = 3;     // fewer would need very many chunks
-
 }  // namespace
 
 int ReductionWriter::vector_accesses(const ReductionLayout& layout) const {
@@ -67,10 +66,8 @@ int ReductionWriter::kept_values() const {
 }
 
 bool ReductionWriter::can_split() const {
-  for (std::size_t s = 0; s < kernel_.steps.size(); ++s)
-    if (needed_[s] && kernel_.steps[s].kind == StepKind::reduce && passes_.ready[s] != 1) return false;
-  return passes_.count == 1 &&
-         std::all_of(passes_.store.begin(), passes_.store.end(), [](int pass) { return pass < 0; });
+  return shares_ || std::none_of(kernel_.stores.begin(), kernel_.stores.end(),
+                                 [&](const kernel::Store& store) { return is_later(store.value); });
 }
 
 void ReductionWriter::choose_layout() {
@@ -109,8 +106,9 @@ void ReductionWriter::choose_layout() {
 
   const Extent groups = divide_up(layout.rows, layout.rows_per_group());
   const Extent enough = 2 * Extent{target_.profile.compute_units};
-  if (can_split() && groups < enough && layout.slots() >= kSlotsSplit) {
-    const Extent chunks = std::min(divide_up(2 * enough, groups), layout.slots() / kSlotsChunk);
+  const bool few = groups < enough && layout.slots() >= kSlotsSplit;
+  if (can_split() && (few || (shares_ && layout.columns))) {
+    const Extent chunks = std::min(std::max<Extent>(divide_up(2 * enough, groups), 2), layout.slots() / kSlotsChunk);
     if (chunks > 1) {
       // The last chunk must not be empty.
       layout.chunks = divide_up(layout.items, divide_up(layout.items, chunks));

@@ -26,11 +26,15 @@ void ReductionWriter::write_pass(const LoopKernel& source, StepWriter& writer, H
     any = true;
     const Step& step = kernel_.steps[s];
     const DType from = kernel_.steps[static_cast<std::size_t>(step.a)].type;
+    if (joint(static_cast<int>(s)) != Joint::none) {
+      declare_joint(static_cast<int>(s), writer, helpers);
+      continue;
+    }
     for (int lane = 0; lane < accumulators(); ++lane) {
-      writer.line(fmt::format("var {} = {};", accumulator(static_cast<int>(s), lane, false),
+      writer.line(fmt::format("var {} = {};", accumulator(static_cast<int>(s), lane, 0),
                               render_identity(step.reduction, from, helpers)));
       if (gives_position(step.reduction))
-        writer.line(fmt::format("var {} = 2147483647i;", accumulator(static_cast<int>(s), lane, true)));
+        writer.line(fmt::format("var {} = 2147483647i;", accumulator(static_cast<int>(s), lane, 1)));
     }
   }
   const bool stores = &source == &kernel_;  // otherwise only the reductions' results are needed
@@ -48,6 +52,11 @@ void ReductionWriter::write_pass(const LoopKernel& source, StepWriter& writer, H
   const std::string end = layout_.chunks > 1
                               ? fmt::format("min((chunk + 1u) * {}u, {}u)", layout_.chunk_items(), layout_.items)
                               : fmt::format("{}u", layout_.items);
+  const auto add_joint = [&](const std::vector<std::string>& slots) {
+    for (std::size_t s = 0; s < kernel_.steps.size(); ++s)
+      if (is_reduced_in(s, pass) && joint(static_cast<int>(s)) != Joint::none)
+        accumulate_joint(static_cast<int>(s), writer, helpers, slots);
+  };
   // A thread takes its items in the same order whether turns are unrolled or not.
   const Extent turns = layout_.slots() / layout_.chunks;
   const Extent written =
@@ -68,6 +77,7 @@ void ReductionWriter::write_pass(const LoopKernel& source, StepWriter& writer, H
     }
     // All reads come before the first store, because compilers do not move reads across stores.
     for (const std::string& slot : slots) write_values(stores, writer, helpers, pass, slot, "j" + slot, "");
+    add_joint(slots);
     for (const std::string& slot : slots) write_stores(stores, writer, pass, slot, "j" + slot, "", all_rows);
     for (const std::string& slot : slots) writer.forget(slot);
     writer.dedent();
@@ -77,6 +87,7 @@ void ReductionWriter::write_pass(const LoopKernel& source, StepWriter& writer, H
   writer.indent();
   writer.line(fmt::format("let j = item{};", scale));
   write_values(stores, writer, helpers, pass, "s", "j", "");
+  add_joint({"s"});
   write_stores(stores, writer, pass, "s", "j", "", all_rows);
   writer.forget("s");
   writer.dedent();
@@ -112,6 +123,7 @@ void ReductionWriter::write_values(bool stores, StepWriter& writer, Helpers& hel
   for (std::size_t s = 0; s < kernel_.steps.size(); ++s) {
     if (!is_reduced_in(s, pass)) continue;
     writer.write(kernel_.steps[s].a, slot);
+    if (joint(static_cast<int>(s)) != Joint::none) continue;
     accumulate(static_cast<int>(s), writer, helpers, slot, valid);
   }
   if (!stores) return;
@@ -149,7 +161,7 @@ void ReductionWriter::accumulate(int s, StepWriter& writer, Helpers& helpers, co
   if (gives_position(step.reduction)) {
     for (int lane = 0; lane < layout_.width; ++lane) {
       const int own = layout_.columns ? lane : 0;
-      const std::string key = accumulator(s, own, false), position = accumulator(s, own, true);
+      const std::string key = accumulator(s, own, 0), position = accumulator(s, own, 1);
       const std::string at = layout_.columns || lane == 0 ? writer.inner_variable()
                                                           : fmt::format("({} + {}u)", writer.inner_variable(), lane);
       const std::string name = fmt::format("k{}{}_{}", s, slot, lane);
@@ -164,7 +176,7 @@ void ReductionWriter::accumulate(int s, StepWriter& writer, Helpers& helpers, co
   }
   if (layout_.columns) {
     for (int lane = 0; lane < layout_.width; ++lane)
-      add(accumulator(s, lane, false), writer.value(step.a, lane, slot).text);
+      add(accumulator(s, lane, 0), writer.value(step.a, lane, slot).text);
     return;
   }
   const auto item = [&](int lane) { return writer.value(step.a, lane, slot).text; };
@@ -172,7 +184,7 @@ void ReductionWriter::accumulate(int s, StepWriter& writer, Helpers& helpers, co
   if (layout_.width == 4)
     value = render_combine(step.reduction, from, render_combine(step.reduction, from, item(0), item(1), helpers),
                            render_combine(step.reduction, from, item(2), item(3), helpers), helpers);
-  add(accumulator(s, 0, false), value);
+  add(accumulator(s, 0, 0), value);
 }
 
 }  // namespace weft::webgpu

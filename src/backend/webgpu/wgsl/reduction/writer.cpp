@@ -13,15 +13,16 @@ using kernel::Step;
 using kernel::StepKind;
 using scalar::Reduction;
 
-ReductionWriter::ReductionWriter(const LoopKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered)
+ReductionWriter::ReductionWriter(const LoopKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered,
+                                 std::vector<Joint> kinds)
     : kernel_(kernel),
       target_(target),
       scratch_(scratch),
       rendered_(rendered),
+      kinds_(std::move(kinds)),
+      shares_(!kinds_.empty()),
       needed_(needed_steps(kernel)),
-      passes_(plan_passes(kernel)) {}
-
-void ReductionWriter::render() {
+      passes_(plan_passes(kernel)) {
   layout_.columns = memory_runs_along_outer();
   ReductionLayout narrow = layout_, wide = layout_;
   wide.width = 4;
@@ -29,6 +30,9 @@ void ReductionWriter::render() {
   if (divisible && vector_accesses(wide) > 0) narrow = wide;
   layout_ = narrow;
   choose_layout();
+}
+
+void ReductionWriter::render() {
   if (layout_.chunks > 1) {
     render_split();
   } else {
@@ -47,7 +51,7 @@ void ReductionWriter::write_kernel(const std::vector<kernel::Operand>* partials)
     only_reductions.stores.clear();
     only_reductions.outputs.clear();
     for (std::size_t s = 0; s < kernel_.steps.size(); ++s)
-      if (needed_[s] && kernel_.steps[s].kind == StepKind::reduce) {
+      if (is_reduced_in(s, 0)) {
         only_reductions.outputs.push_back({});  // no elements: not bound, not written
         only_reductions.stores.push_back(
             {static_cast<int>(s), static_cast<int>(only_reductions.outputs.size()) - 1, {{kernel_.outer}, {1}, 0, {}}});
@@ -85,7 +89,7 @@ void ReductionWriter::write_kernel(const std::vector<kernel::Operand>* partials)
                                                     : fmt::format("let r = {};", row));
 
   std::size_t partial = 0;
-  for (int pass = 0; pass < passes_.count; ++pass) {
+  for (int pass = 0; pass < (partials ? 1 : passes_.count); ++pass) {
     for (std::size_t s = 0; s < kernel_.steps.size(); ++s)
       if (needed[s] && kernel_.steps[s].level == Level::outer && kernel_.steps[s].kind != StepKind::reduce &&
           passes_.ready[s] == pass)
@@ -104,7 +108,7 @@ void ReductionWriter::write_kernel(const std::vector<kernel::Operand>* partials)
         for (int lane = 0; lane < accumulators(); ++lane)
           writer.line("  " + bindings.store(partial_handles[partial],
                                             fmt::format("chunk * {}u + r + {}u", kernel_.outer, lane),
-                                            accumulator(s, lane, part == 1)));
+                                            accumulator(s, lane, part)));
     if (!guard.empty()) writer.line("}");
   }
   if (!partials) write_results(writer, all_rows);
@@ -116,7 +120,9 @@ void ReductionWriter::write_kernel(const std::vector<kernel::Operand>* partials)
       dispatch_of(partials ? kernel_.name + ".part" : kernel_.name, std::move(shader), bindings, groups, target_));
 }
 
-DType ReductionWriter::type_of(int s) const {
+DType ReductionWriter::type_of(int s, int part) const {
+  if (joint(s) != Joint::none) return DType::f32;
+  if (part == 1) return DType::i32;
   return has_position(s) ? DType::u32
                          : kernel_.steps[static_cast<std::size_t>(kernel_.steps[static_cast<std::size_t>(s)].a)].type;
 }
