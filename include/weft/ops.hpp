@@ -145,6 +145,14 @@ struct ReduceOptions {
 /// Errors    ShapeError if k differs or batches do not broadcast; DTypeError if dtypes differ or are bool or u32
 /// Gradient  da = g b^T, db = a^T g, summed over broadcast axes
 [[nodiscard]] Tensor matmul(const Tensor& a, const Tensor& b, Where where = Where::current());
+/// Matrix product of integers with sums of 32 bits, where `matmul` keeps the type of its operands: c = a b, modulo 2^32.
+///
+/// Shapes    as `matmul`
+/// Dtypes    integers, also two different ones -> i32. i8 and u8 are read as they are by kernels of their own
+/// Errors    DTypeError for other types, ShapeError as `matmul`
+/// Gradient  none
+/// Accuracy  exact
+[[nodiscard]] Tensor int_matmul(const Tensor& a, const Tensor& b, Where where = Where::current());
 /// x W^T + b with W [out, in], of x's type or in blocks (which are not unpacked in memory); b may be undefined.
 [[nodiscard]] Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
                             Where where = Where::current());

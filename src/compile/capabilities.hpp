@@ -34,6 +34,8 @@ struct Capabilities {
   /// Types of operands that its products and attentions read directly, in addition to the types that they compute in: f16, bf16
   /// and storage types. A kernel converts them while reading (MatmulKernel, AttentionKernel). Empty: none.
   std::vector<DType> product_reads, attention_reads;
+  /// The same for products of i32, if both operands are of such types.
+  std::vector<DType> integer_product_reads;
   /// Types that its attentions write directly, rounded once, in addition to the type that they compute in: of f16 and bf16.
   std::vector<DType> attention_writes;
   /// Bytes of a value that stay near between the passes of a kernel: reductions over other axes than the last then store results of

@@ -125,7 +125,7 @@ struct LoopKernel {
 /// C[b, i, j] = sum_k A[b, i, k] * B[b, k, j], accumulated in f32 (f64 for f64, i32 for i32), then the epilogue, an elementwise
 /// loop kernel over batch * m * n (row-major) whose steps read the product as `accumulator`. Each operand has the type of the
 /// product, or one of Capabilities::product_reads that computes in it: then its elements are converted, exactly, as they are
-/// read. The two may differ. An element outside an edge is a zero of the product's type. An operand of a packed type begins at
+/// read. The two may differ. A product of i32 reads both operands directly, or both as Capabilities::integer_product_reads says. An element outside an edge is a zero of the product's type. An operand of a packed type begins at
 /// a whole byte.
 struct MatmulKernel {
   std::string name;

@@ -68,7 +68,28 @@ Tensor centred(const A& a, std::size_t i, std::size_t zero, int axis) {
   if (z.numel() == 1) return x - reshape(z, Shape());
   return x - (axis == -2 && z.rank() == 1 ? unsqueeze(z, -1) : z);
 }
-void integer_product(A& a) { a.give(matmul(centred(a, 0, 2, -2), centred(a, 1, 3, -1))); }
+// The product of two matrices of integers less their zero points: (x - p)(y - q) = x y - p y - x q + p q, so that the product is
+// of eight-bit integers as they are.
+Tensor centred_product(const A& a, std::size_t left, std::size_t left_zero, std::size_t right, std::size_t right_zero) {
+  const Tensor &x = a[left], &y = a[right];
+  if (x.rank() < 2 || y.rank() < 2) return matmul(centred(a, left, left_zero, -2), centred(a, right, right_zero, -1));
+  const auto zero_point = [&](std::size_t i, bool of_rows) {
+    const Tensor z = cast(a[i], DType::i32);
+    if (z.numel() == 1) return reshape(z, Shape());
+    return of_rows && z.rank() == 1 ? unsqueeze(z, -1) : z;
+  };
+  Tensor product = int_matmul(x, y);
+  if (a.has(left_zero))
+    product = product - zero_point(left_zero, true) * sum(cast(y, DType::i32), {-2}, {.keepdims = true});
+  if (a.has(right_zero))
+    product = product - sum(cast(x, DType::i32), {-1}, {.keepdims = true}) * zero_point(right_zero, false);
+  if (a.has(left_zero) && a.has(right_zero)) {
+    const Tensor depth = full({}, static_cast<double>(x.dim(-1)), DType::i32, product.device());
+    product = product + zero_point(left_zero, true) * zero_point(right_zero, false) * depth;
+  }
+  return product;
+}
+void integer_product(A& a) { a.give(centred_product(a, 0, 2, 1, 3)); }
 
 // In floats that hold every sum exactly: f64 on the CPU; f32 elsewhere, up to 2^24.
 DType exact_type(const A& a) { return a.on_cpu() ? DType::f64 : DType::f32; }
@@ -89,7 +110,7 @@ Tensor requantised(const A& a, const Tensor& y, const Tensor& units, std::size_t
 }
 void quantised_product(A& a) {
   const DType type = exact_type(a);
-  const Tensor y = matmul(cast(centred(a, 0, 2, -2), type), cast(centred(a, 3, 5, -1), type));
+  const Tensor y = cast(centred_product(a, 0, 2, 3, 5), type);
   const auto scale = [&](std::size_t i, bool rows) {
     const Tensor s = cast(a[i], type);
     return s.numel() == 1 ? reshape(s, Shape()) : rows && s.rank() == 1 ? unsqueeze(s, -1) : s;

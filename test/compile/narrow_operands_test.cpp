@@ -210,6 +210,26 @@ TEST_F(NarrowOperands, ADeviceReadsItsOwnTypesOnly) {
   EXPECT_EQ(types_with({DType::f16, DType::int4}, 1), std::pair(DType::f16, DType::int4));
 }
 
+// A product of i32 reads eight-bit integers where both operands are such, in any mixture of signs.
+TEST_F(NarrowOperands, IntegersOfEightBits) {
+  compiler::Target target = reference_target();
+  target.integer_product_reads = {DType::i8, DType::u8};
+  const Tensor signed_x = narrow_leaf(DType::i8, {6, 8}), unsigned_y = narrow_leaf(DType::u8, {8, 4}),
+               wide_y = narrow_leaf(DType::i32, {8, 4});
+  const auto types_of = [&](const Tensor& output, std::size_t kernels) {
+    const compiler::Compiled c = compiled({output}, target);
+    EXPECT_EQ(c.plan.kernels.size(), kernels) << kernel::to_string(c.plan);
+    const kernel::MatmulKernel& product = *kernels_of<kernel::MatmulKernel>(c).at(0);
+    return std::pair(product.a.type, product.b.type);
+  };
+  EXPECT_EQ(types_of(int_matmul(signed_x, unsigned_y), 1), std::pair(DType::i8, DType::u8));
+  EXPECT_EQ(types_of(int_matmul(transpose(unsigned_y), transpose(signed_x)), 1), std::pair(DType::u8, DType::i8));
+  EXPECT_EQ(types_of(matmul(signed_x, transpose(signed_x)), 1), std::pair(DType::i8, DType::i8))
+      << "whose sums are cast to i8";
+  EXPECT_EQ(types_of(int_matmul(signed_x, wide_y), 2), std::pair(DType::i32, DType::i32)) << "only one is narrow";
+  EXPECT_EQ(int_matmul(signed_x, unsigned_y).dtype(), DType::i32);
+}
+
 TEST_F(NarrowOperands, NothingAndRepeatedRows) {
   const Tensor none = narrow_leaf(DType::f16, {4, 0}), w = narrow_leaf(DType::f16, {0, 3});
   const auto zeros = run_plan(compiled({matmul(none, w)}, reading_all()), {matmul(none, w)}, arguments_);

@@ -104,6 +104,7 @@ class CpuBackend final : public backend::Backend {
     for (const Element& row : kElements)
       if (widen_function(row.type) != nullptr) description_.product_reads.push_back(row.type);
     description_.attention_reads = description_.product_reads;
+    description_.integer_product_reads = {DType::i8, DType::u8};
     description_.offset_alignment = kLine;
     description_.near_bytes = kNearBytes;
     description_.has_kernel = [](const graph::Call& call) { return calls().accepts(call); };

@@ -16,14 +16,19 @@ set_property(SOURCE ${cpu_folder}/loop/run.cpp ${cpu_folder}/scan.cpp ${cpu_fold
              APPEND PROPERTY COMPILE_OPTIONS -O3)
 set(gemm_flags -O3 -fno-ivopts)  # ivopts would turn the few shared strides of a tile's rows into a pointer each
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  set_property(SOURCE ${cpu_folder}/gemm_avx2.cpp APPEND PROPERTY COMPILE_OPTIONS ${gemm_flags} -mavx2 -mfma)
+  set_property(SOURCE ${cpu_folder}/gemm_avx2.cpp ${cpu_folder}/integer_avx2.cpp APPEND PROPERTY COMPILE_OPTIONS
+               ${gemm_flags} -mavx2 -mfma)
   set(gemm_avx512_flags ${gemm_flags} -mavx512f -mavx512dq -mavx512bw -mavx512vl -mfma
       -Wno-uninitialized -Wno-maybe-uninitialized)  # GCC 12 warns inside its own intrinsics
   set_property(SOURCE ${cpu_folder}/gemm_avx512.cpp APPEND PROPERTY COMPILE_OPTIONS ${gemm_avx512_flags})
   set_property(SOURCE ${cpu_folder}/gemm_avx512_bf16.cpp ${cpu_folder}/gemm_amx.cpp APPEND PROPERTY COMPILE_OPTIONS
                ${gemm_avx512_flags} -mavx512bf16)
+  set_property(SOURCE ${cpu_folder}/integer_avx512.cpp APPEND PROPERTY COMPILE_OPTIONS ${gemm_avx512_flags}
+               -mavx512vnni)
 endif()
-set_property(SOURCE ${cpu_folder}/gemm_baseline.cpp APPEND PROPERTY COMPILE_OPTIONS ${gemm_flags})
+set_property(SOURCE ${cpu_folder}/gemm_baseline.cpp ${cpu_folder}/integer_baseline.cpp APPEND PROPERTY COMPILE_OPTIONS
+             ${gemm_flags})
+set_property(SOURCE ${cpu_folder}/integer_gemm.cpp APPEND PROPERTY COMPILE_OPTIONS -O3)
 set(tile_flags -O3 -fno-math-errno -fno-trapping-math -Wno-psabi -Wno-uninitialized -Wno-maybe-uninitialized)
 set(baseline_flags)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")

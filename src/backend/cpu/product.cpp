@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "backend/cpu/gemm_view.hpp"
+#include "backend/cpu/integer_gemm.hpp"
 #include "backend/cpu/loop/tile.hpp"
 #include "base/threads.hpp"
 #include "weft/error.hpp"
@@ -104,6 +105,12 @@ bool can_read(DType operand, DType product) {
   return operand == product || (product == DType::f32 && widen_function(operand) != nullptr);
 }
 
+/// Whether both operands are integers of eight bits, which have kernels of their own.
+bool is_of_bytes(const kernel::MatmulKernel& k) {
+  const auto is_byte = [](DType type) { return type == DType::i8 || type == DType::u8; };
+  return is_byte(k.a.type) && is_byte(k.b.type);
+}
+
 }  // namespace
 
 ProductProgram::ProductProgram(const kernel::MatmulKernel& asked)
@@ -112,10 +119,11 @@ ProductProgram::ProductProgram(const kernel::MatmulKernel& asked)
       a_offsets_(batch_offsets(kernel_.a_view.at.batch, kernel_.batch)),
       b_offsets_(batch_offsets(kernel_.b_view.at.batch, kernel_.batch)) {
   const DType type = kernel_.type();
+  kernel_.epilogue = {};  // compiled to bytecode instead
+  if (is_of_bytes(kernel_)) return;
   if (type == DType::boolean || !can_read(kernel_.a.type, type) || !can_read(kernel_.b.type, type))
     throw DTypeError(fmt::format("{}: the CPU has no product of {} and {}; cast both to one number type", kernel_.name,
                                  name_of(kernel_.a.type), name_of(kernel_.b.type)));
-  kernel_.epilogue = {};  // compiled to bytecode instead
   const std::size_t size = size_bytes(type);
   if (needs_copy(kernel_.a_view, type, kernel_.m, kernel_.k))
     packed_a_.resize(static_cast<std::size_t>(kernel_.batch * kernel_.m * kernel_.k) * size);
@@ -163,7 +171,18 @@ void ProductProgram::run_as() {
   gemm(arguments<T>());
 }
 
+void ProductProgram::run_bytes() {
+  const kernel::MatmulKernel& k = kernel_;
+  IntegerGemm product{.batch = k.batch, .m = k.m, .n = k.n, .k = k.k};
+  product.a = {a_, k.a.type == DType::i8, &k.a_view};
+  product.b = {b_, k.b.type == DType::i8, &k.b_view};
+  product.c = reinterpret_cast<std::int32_t*>(c_);
+  if (!epilogue_.is_empty()) product.after_block = epilogue_;
+  integer_gemm(product);
+}
+
 void ProductProgram::run() {
+  if (is_of_bytes(kernel_)) return run_bytes();
   switch (kernel_.type()) {
     case DType::f32: return run_as<float>();
     case DType::f64: return run_as<double>();

@@ -31,6 +31,7 @@ class ProductProgram final : public Prepared {
   GemmArgs<T> arguments() const;
   template <class T>
   void run_as();
+  void run_bytes();
 
   kernel::MatmulKernel kernel_;  // or that of the transposed product
   ProductEpilogue epilogue_;

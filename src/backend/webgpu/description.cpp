@@ -48,6 +48,7 @@ backend::Description description_of(const AdapterInfo& info) {
       description.product_reads.push_back(row.type);
   }
   description.attention_reads = description.product_reads;
+  description.integer_product_reads = {DType::i8, DType::u8};
   description.attention_writes = {DType::f16, DType::bf16};
   description.runs_beside_host = true;
   description.buffer_bytes_max = limits.buffer_bytes;

@@ -19,7 +19,7 @@
 namespace weft::webgpu {
 namespace {
 
-constexpr int kVersion = 4;  // of the format and of the tests
+constexpr int kVersion = 5;  // of the format and of the tests
 constexpr std::string_view kKey = "weft tested facts";
 
 constexpr int kThreads = 256;
@@ -221,6 +221,69 @@ bool has_ordered_subgroups(const std::shared_ptr<Device>& device) {
   }
 }
 
+int integer_value(int line, int k) { return (line * 37 + k * 11 + 128) % 256 - 128; }
+
+// A product of 16 x 32 by 32 x 16 integers, both with neighbours along k: all of i8 but in order, with -128 times -128.
+ShaderPieces integers_shader(bool on_matrices) {
+  ShaderPieces pieces{.threads = 32, .matrices = on_matrices, .storage = {{"vec4<u32>", true}}};
+  pieces.share("staged", "vec4<u32>", 176);
+  pieces.functions.push_back(
+      {"number", "(line: u32, k: u32) -> u32 { return ((line * 37u + k * 11u + 128u) % 256u + 128u) & 255u; }\n"});
+  pieces.body =
+      "  let line = thread / 2u;\n"
+      "  let vector = thread % 2u;\n"
+      "  for (var w = 0u; w < 4u; w++) {\n"
+      "    let k = vector * 16u + w * 4u;\n"
+      "    var left = 0u;\n"
+      "    var right = 0u;\n"
+      "    for (var e = 0u; e < 4u; e++) {\n"
+      "      left |= $number(line, k + e) << (8u * e);\n"
+      "      right |= $number(line + 5u, k + e) << (8u * e);\n"
+      "    }\n"
+      "    $staged[line * 3u + vector][w] = left;\n"
+      "    $staged[48u + line * 3u + vector][w] = right;\n"
+      "  }\n"
+      "  workgroupBarrier();\n";
+  pieces.body +=
+      on_matrices
+          ? "  let a = subgroupMatrixLoad<subgroup_matrix_left<i8, 32, 16>, row_major>(&$staged, subgroup * 48u, 3u);\n"
+            "  let b = subgroupMatrixLoad<subgroup_matrix_right<i8, 16, 32>, col_major>(&$staged, 48u, 3u);\n"
+            "  var sums: subgroup_matrix_result<i32, 16, 16>;\n"
+            "  sums = subgroupMatrixMultiplyAccumulate(a, b, sums);\n"
+            "  subgroupMatrixStore<row_major>(&$staged, 96u, sums, 5u);\n"
+          : "  for (var at = thread; at < 64u; at += 32u) {\n"
+            "    var four = vec4<i32>();\n"
+            "    for (var e = 0u; e < 4u; e++) {\n"
+            "      for (var v = 0u; v < 8u; v++) {\n"
+            "        four[e] += dot4I8Packed($staged[at / 4u * 3u + v / 4u][v % 4u],\n"
+            "                                $staged[48u + (at % 4u * 4u + e) * 3u + v / 4u][v % 4u]);\n"
+            "      }\n"
+            "    }\n"
+            "    $staged[96u + at / 4u * 5u + at % 4u] = bitcast<vec4<u32>>(four);\n"
+            "  }\n";
+  pieces.body +=
+      "  workgroupBarrier();\n  for (var at = thread; at < 80u; at += 32u) { $data0[at] = $staged[96u + at]; }\n";
+  return pieces;
+}
+
+bool multiplies_integers(const std::shared_ptr<Device>& device, bool on_matrices) {
+  try {
+    const std::vector<std::uint32_t> words = results(device, integers_shader(on_matrices), 320, 1);
+    for (int row = 0; row < 16; ++row)
+      for (int column = 0; column < 16; ++column) {
+        int sum = 0;
+        for (int k = 0; k < 32; ++k) sum += integer_value(row, k) * integer_value(column + 5, k);
+        if (words[static_cast<std::size_t>(20 * row + column)] != static_cast<std::uint32_t>(sum)) return false;
+      }
+    return true;
+  } catch (const Error& error) {
+    log(LogLevel::warning, "webgpu",
+        fmt::format("{}: {} of i8 are not used: {}", device->name(), on_matrices ? "subgroup matrices" : "dot products",
+                    error.what()));
+    return false;
+  }
+}
+
 }  // namespace
 
 std::string facts_text(const TestedFacts& facts) {
@@ -228,7 +291,9 @@ std::string facts_text(const TestedFacts& facts) {
                                 {"exact_halves", facts.exact_halves},
                                 {"rounded_halves", facts.rounded_halves},
                                 {"matrices", facts.matrices},
-                                {"ordered_subgroups", facts.ordered_subgroups}}
+                                {"ordered_subgroups", facts.ordered_subgroups},
+                                {"integer_matrices", facts.integer_matrices},
+                                {"integer_dots", facts.integer_dots}}
              .dump() +
          "\n";
 }
@@ -239,7 +304,8 @@ std::optional<TestedFacts> parse_facts(std::string_view text) {
   TestedFacts facts;
   for (const auto& [name, fact] :
        {std::pair{"exact_halves", &facts.exact_halves}, std::pair{"rounded_halves", &facts.rounded_halves},
-        std::pair{"matrices", &facts.matrices}, std::pair{"ordered_subgroups", &facts.ordered_subgroups}}) {
+        std::pair{"matrices", &facts.matrices}, std::pair{"ordered_subgroups", &facts.ordered_subgroups},
+        std::pair{"integer_matrices", &facts.integer_matrices}, std::pair{"integer_dots", &facts.integer_dots}}) {
     const auto found = json.find(name);
     if (found == json.end() || !found->is_boolean()) return {};
     *fact = found->get<bool>();
@@ -253,6 +319,8 @@ TestedFacts test_facts(const std::shared_ptr<Device>& device) {
   facts.rounded_halves = has_rounded_halves(device);
   facts.matrices = has_matrices(device);
   facts.ordered_subgroups = facts.matrices && has_ordered_subgroups(device);
+  facts.integer_matrices = target_of(device->info()).lists_integer_matrices && multiplies_integers(device, true);
+  facts.integer_dots = multiplies_integers(device, false);
   return facts;
 }
 

@@ -17,6 +17,8 @@ struct TestedFacts {
   bool matrices = false;  // subgroup matrices of f16 read packed words either way round and add up in f32
   bool ordered_subgroups =
       false;  // threads of a subgroup see what others wrote to workgroup memory before, without barriers
+  bool integer_matrices = false;  // subgroup matrices of i8 read packed words and add up in i32
+  bool integer_dots = false;      // dot4I8Packed is there, and exact
 
   bool operator==(const TestedFacts&) const = default;
 };

@@ -82,6 +82,14 @@ Tensor matmul(const Tensor& a, const Tensor& b, Where where) {
   return graph::wrap(graph::reshape(product, shape));
 }
 
+Tensor int_matmul(const Tensor& a, const Tensor& b, Where where) {
+  if (!a.defined() || !b.defined()) throw UsageError("int_matmul: an operand has no value");
+  const Operands operands = {{"a", a}, {"b", b}};
+  if (!is_integer(a.dtype()) || !is_integer(b.dtype()))
+    throw DTypeError(describe("int_matmul", "takes integers", operands, where));
+  return matmul(cast(a, DType::i32), cast(b, DType::i32), where);
+}
+
 namespace graph {
 namespace {
 
@@ -111,6 +119,28 @@ const OpRow& matmul_row() {
                  {"batches that do not broadcast", {{{2, 3, 4}}, {{3, 4, 5}}}, {}, "batch axes do not broadcast"},
                  {"dtypes differ", {{{2, 3}}, {{3, 4}, 0, 3, DType::i32}}, {}, "the dtypes differ"}},
       .apply = [](const Arguments& a) { return Tensors{weft::matmul(a.input(0), a.input(1))}; }};
+  return row;
+}
+
+const OpRow& int_matmul_row() {
+  static const OpRow row{
+      .name = "int_matmul",
+      .family = "product",
+      .inputs = {{.name = "a", .dtypes = ops::DTypes::integers}, {.name = "b", .dtypes = ops::DTypes::integers}},
+      .result = "i32",
+      .doc = "Matrix product of integers with sums of 32 bits, which wrap around; shapes as in matmul.",
+      .formula = "c[..., i, j] = sum_k a[..., i, k] b[..., k, j] mod 2^32",
+      .torch = "torch.matmul(a.int(), b.int())",
+      .numpy = "np.matmul(a.astype(np.int32), b.astype(np.int32))",
+      .onnx = "MatMulInteger",
+      .cases = {{"odd extents", {{{17, 33}}, {{33, 9}}}},
+                {"a batch", {{{3, 20, 70}}, {{3, 70, 11}}}},
+                {"matrix times vector", {{{7, 300}}, {{300}}}},
+                {"large", {{{70, 600}}, {{600, 140}}}},
+                {"no rows", {{{0, 5}}, {{5, 3}}}},
+                {"a sum of nothing", {{{4, 0}}, {{0, 3}}}}},
+      .errors = {{"columns and rows differ", {{{2, 3}}, {{4, 5}}}, {}, "columns of a differ from rows of b"}},
+      .apply = [](const Arguments& a) { return Tensors{weft::int_matmul(a.input(0), a.input(1))}; }};
   return row;
 }
 
@@ -150,7 +180,7 @@ const OpRow& linear_row() {
 
 }  // namespace
 
-OpRows product_rows() { return {&matmul_row(), &linear_row()}; }
+OpRows product_rows() { return {&matmul_row(), &int_matmul_row(), &linear_row()}; }
 
 }  // namespace graph
 

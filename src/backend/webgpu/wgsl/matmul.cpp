@@ -1,6 +1,7 @@
 #include "backend/webgpu/wgsl/matmul.hpp"
 
 #include "backend/webgpu/wgsl/matmul/as_reduction.hpp"
+#include "backend/webgpu/wgsl/matmul/integer_product.hpp"
 #include "backend/webgpu/wgsl/matmul/matrix_writer.hpp"
 #include "backend/webgpu/wgsl/matmul/ranged_product.hpp"
 #include "backend/webgpu/wgsl/matmul/scaled_product.hpp"
@@ -14,7 +15,14 @@ void render(const MatmulKernel& kernel, const Target& target, Scratch& scratch, 
   if (kernel.batch * kernel.m * kernel.n == 0) return;
   const bool tiled =
       is_tiled(kernel.m, kernel.n, kernel.k) && reads_as_f32(kernel.a.type) && reads_as_f32(kernel.b.type);
-  if (!tiled && !choice) return render_as_reduction(kernel, target, scratch, rendered);
+  if (!tiled && !choice) {
+    const bool integers = is_tiled(kernel.m, kernel.n, kernel.k) && suits_integers(kernel);
+    if (integers && target.integer_matrices())
+      return render_integers(kernel, IntegerForm::matrices, target, scratch, rendered);
+    if (integers && target.tested.integer_dots)
+      return render_integers(kernel, IntegerForm::dots, target, scratch, rendered);
+    return render_as_reduction(kernel, target, scratch, rendered);
+  }
   if (!choice) {
     if (const auto on_matrices = choose_matrix_tile(kernel, target)) {
       const MatrixTile& tile = matrix_tiles()[static_cast<std::size_t>(on_matrices->tile)];

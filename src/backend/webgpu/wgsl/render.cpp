@@ -12,10 +12,10 @@ namespace weft::webgpu {
 
 namespace {
 
-bool lists_half_matrices(const AdapterInfo& adapter) {
+bool lists(const AdapterInfo& adapter, const char* component, const char* result, std::uint32_t k) {
   return std::any_of(adapter.subgroup_matrices.begin(), adapter.subgroup_matrices.end(),
-                     [](const SubgroupMatrixConfig& c) {
-                       return c.component == "f16" && c.result == "f32" && c.m == 16 && c.n == 16 && c.k == 16;
+                     [&](const SubgroupMatrixConfig& c) {
+                       return c.component == component && c.result == result && c.m == 16 && c.n == 16 && c.k == k;
                      });
 }
 
@@ -28,7 +28,8 @@ Target target_of(const AdapterInfo& adapter) {
       std::has_single_bit(adapter.subgroup_size_min) && adapter.subgroup_size_min <= 128)
     target.subgroup_size = adapter.subgroup_size_min;
   target.profile = profile_from_table(adapter);
-  target.lists_matrices = adapter.f16 && target.subgroup_size == 32 && lists_half_matrices(adapter);
+  target.lists_matrices = adapter.f16 && target.subgroup_size == 32 && lists(adapter, "f16", "f32", 16);
+  target.lists_integer_matrices = target.subgroup_size == 32 && lists(adapter, "i8", "i32", 32);
   target.unroll = adapter.type != AdapterType::software;
   return target;
 }

@@ -22,8 +22,11 @@ struct Target {
   TestedFacts tested = {};          // properties that tests on the device have shown, beyond the guarantees of WGSL
   bool lists_matrices = false;      // the adapter lists subgroup matrices of f16 with sums in f32, 16 x 16 x 16
 
+  bool lists_integer_matrices = false;  // ... of i8 with sums in i32, 16 x 16 x 32
+
   /// Whether products may use subgroup matrices.
   bool matrices() const { return lists_matrices && tested.matrices; }
+  bool integer_matrices() const { return lists_integer_matrices && tested.integer_matrices; }
 };
 /// The target with the profile from the table.
 Target target_of(const AdapterInfo& adapter);

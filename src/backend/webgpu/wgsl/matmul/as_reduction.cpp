@@ -34,7 +34,7 @@ kernel::View view_of_b(const MatmulKernel& kernel, const kernel::MatrixView::Sum
 template <class ViewOf>
 int append_read(LoopKernel& loop, int input, const kernel::MatrixView& view, ViewOf view_of) {
   const DType stored = loop.inputs[static_cast<std::size_t>(input)].type;
-  const DType type = reads_as_f32(stored) ? DType::f32 : stored;
+  const DType type = compute_type(stored);
   const auto add = [&](Step step) {
     step.level = Level::inner;
     loop.steps.push_back(std::move(step));
@@ -120,7 +120,7 @@ void render_as_reduction(const MatmulKernel& kernel, const Target& target, Scrat
   loop.outer = kernel.batch * kernel.m * kernel.n;
   loop.inner = kernel.k;
   loop.inputs = {kernel.a, kernel.b};
-  const DType type = reads_as_f32(kernel.a.type) ? DType::f32 : kernel.a.type;
+  const DType type = kernel.type();
   Step multiply{StepKind::map, type, Level::inner};
   multiply.op = scalar::Op::mul;
   multiply.a = append_read(loop, 0, kernel.a_view, [&](const auto& sum) { return view_of_a(kernel, sum); });
