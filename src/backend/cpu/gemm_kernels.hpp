@@ -13,10 +13,13 @@ inline constexpr int kGemmVectors = 2;
 inline constexpr int kGemmAhead = 12;     // rows that a kernel prefetches ahead
 inline constexpr int kGemmAheadOfC = 48;  // steps before the last when it begins to prefetch C
 
-/// The elements of A and of B that a step of a product reads first, counted from their starts.
-struct GemmStep {
-  std::int32_t a, b;
+/// Neighbours along k: where those of A and of B begin, and their number.
+struct GemmRun {
+  std::int32_t a, b, count;
 };
+/// With at most so many rows to a tile, their places in A are free. Rows of larger tiles have one distance from each other,
+/// because their addresses would not fit the registers.
+inline constexpr int kGemmFreeRows = 8;
 
 template <class T>
 struct GemmKernels {
@@ -31,12 +34,12 @@ struct GemmKernels {
   Tile by_row[2][kGemmRowsMax][kGemmVectors];    // A(i, k) at a[i * a_stride + k]
   Tile by_depth[2][kGemmRowsMax][kGemmVectors];  // A(i, k) at a[k * a_stride + i]
 
-  /// Makes C[rows, kGemmVectors * lanes] = A B, or += with `accumulate`: A(i, k) at a[steps[k].a + i * a_row], the row B(k) at
-  /// b + steps[k].b. Rows of C follow each other. Only for float.
-  using StepsTile = void (*)(std::int64_t depth, const T* a, std::int64_t a_row, const GemmStep* steps, const T* b,
-                             T* c, bool accumulate);
-  StepsTile by_steps[kGemmRowsMax];  // [rows - 1]
-
+  /// Makes C[rows, kGemmVectors * lanes] = A B, or += with `accumulate`, over the elements of all runs: element k of a run is
+  /// at a[run.a + rows[i] + k * a_step] for row i, and the row of B at b + run.b + k * kGemmVectors * lanes. Rows of C follow
+  /// each other. Only for float.
+  using RunsTile = void (*)(std::int64_t count, const GemmRun* runs, const T* a, const std::int32_t* rows,
+                            std::int64_t a_step, const T* b, T* c, bool accumulate);
+  RunsTile by_runs[kGemmRowsMax];  // [rows - 1]
   /// to[c * to_stride + r] = from[r * stride + c] for r < rows <= lanes, c < columns. As many rows as a vector has lanes can be
   /// read, and whole vectors of each. Only for float.
   void (*store_transposed)(int rows, int columns, const T* from, std::int64_t stride, T* to, std::int64_t to_stride);

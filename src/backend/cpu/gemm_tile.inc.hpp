@@ -80,27 +80,40 @@ void tile(std::int64_t depth, const typename V::Element* a, std::int64_t a_strid
 }
 
 template <class V, int kRows>
-void steps_tile(std::int64_t depth, const typename V::Element* a, std::int64_t a_row, const GemmStep* steps,
-                const typename V::Element* b, typename V::Element* c, bool accumulate) {
+void runs_tile(std::int64_t count, const GemmRun* runs, const typename V::Element* a, const std::int32_t* rows,
+               std::int64_t a_step, const typename V::Element* b, typename V::Element* c, bool accumulate) {
+  using T = typename V::Element;
   constexpr int kWidth = kGemmVectors * V::kLanes;
+  constexpr bool kFree = kRows <= kGemmFreeRows;
   typename V::Register sum[kRows][kGemmVectors];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 4
     for (int v = 0; v < kGemmVectors; ++v) sum[r][v] = accumulate ? V::load(c + r * kWidth + v * V::kLanes) : V::zero();
-  for (const GemmStep* const end = steps + depth; steps != end; ++steps) {
-    const typename V::Element *left_at = a + steps->a, *right_at = b + steps->b;
-    typename V::Register right[kGemmVectors];
-#pragma GCC unroll 4
-    for (int v = 0; v < kGemmVectors; ++v) {
-      right[v] = V::load(right_at + v * V::kLanes);
-      __builtin_prefetch(right_at + kGemmAhead * kWidth + v * V::kLanes);
-    }
+  const std::int64_t a_row = kFree ? 0 : rows[1] - rows[0];
+  for (const GemmRun* const end = runs + count; runs != end; ++runs) {
+    const T* left_at[kFree ? kRows : 1];
 #pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
-      const typename V::Register left = V::broadcast(left_at + r * a_row);
+    for (int r = 0; r < (kFree ? kRows : 1); ++r) {
+      left_at[r] = a + runs->a + rows[r];
+      asm("" : "+r"(left_at[r]));  // else the compiler takes it apart again, and adds the parts in every step
+    }
+    const T* right_at = b + runs->b;
+    std::int64_t at = 0;
+    for (const T* const last = right_at + runs->count * kWidth; right_at != last; right_at += kWidth, at += a_step) {
+      typename V::Register right[kGemmVectors];
 #pragma GCC unroll 4
-      for (int v = 0; v < kGemmVectors; ++v) sum[r][v] = V::multiply_add(left, right[v], sum[r][v]);
+      for (int v = 0; v < kGemmVectors; ++v) {
+        right[v] = V::load(right_at + v * V::kLanes);
+        __builtin_prefetch(right_at + kGemmAhead * kWidth + v * V::kLanes);
+      }
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        const typename V::Register left =
+            V::broadcast(kFree ? left_at[kFree ? r : 0] + at : left_at[0] + at + r * a_row);
+#pragma GCC unroll 4
+        for (int v = 0; v < kGemmVectors; ++v) sum[r][v] = V::multiply_add(left, right[v], sum[r][v]);
+      }
     }
   }
 #pragma GCC unroll 16
@@ -204,7 +217,7 @@ constexpr void fill(GemmKernels<typename V::Element>& kernels) {
     kernels.by_depth[0][kRows - 1][1] = tile<V, kRows, 2, false, false>;
     kernels.by_depth[1][kRows - 1][0] = tile<V, kRows, 1, false, kWhole>;
     kernels.by_depth[1][kRows - 1][1] = tile<V, kRows, 2, false, kWhole>;
-    if constexpr (kReadsWindows<V>) kernels.by_steps[kRows - 1] = steps_tile<V, kRows>;
+    if constexpr (kReadsWindows<V>) kernels.by_runs[kRows - 1] = runs_tile<V, kRows>;
     fill<V, kRows - 1>(kernels);
   }
 }

@@ -4,16 +4,19 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <tuple>
 #include <utility>
 
 #include "backend/cpu/common_extents.hpp"
 #include "backend/cpu/gemm_view.hpp"
 #include "backend/cpu/scratch_block.hpp"
+#include "backend/cpu/window_weights.hpp"
 #include "base/threads.hpp"
 
 namespace weft::cpu {
 namespace {
 
+using std::int32_t;
 using std::int64_t;
 
 constexpr int64_t kCopyBytes =
@@ -26,6 +29,8 @@ constexpr int64_t kTasks = 16;
 constexpr int64_t kDepthOfTask = 256;             // of A that a task packs
 constexpr int64_t kRoundBytes = 4 * 1024 * 1024;  // of all copies and strips of one round of a gradient
 constexpr int64_t kRunMin = 4;                    // positions in a row
+constexpr int64_t kChannelsMin = 16;              // side by side in a copy
+constexpr int32_t kRunOfChannels = 256;           // at most, so that a strip can be cut between runs
 constexpr double kWorkMin = 1e6;                  // multiply-adds
 
 constexpr int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -53,7 +58,7 @@ std::vector<int64_t> coordinates(const Dims& dims, int64_t i) {
 }
 
 struct Scratch {
-  ScratchBlock a, copies, sums;
+  ScratchBlock a, copies, sums, lines;
 };
 thread_local Scratch window_scratch;
 
@@ -63,7 +68,7 @@ std::optional<WindowProduct> WindowProduct::of(const GemmArgs<float>& args, cons
   const int64_t width = kGemmVectors * kernels.lanes;
   const double work = static_cast<double>(args.batch) * static_cast<double>(args.m) * static_cast<double>(args.n) *
                       static_cast<double>(args.k);
-  if (kernels.by_steps[0] == nullptr || args.b.view == nullptr || args.b.narrow || args.a.narrow || args.accumulate ||
+  if (kernels.by_runs[0] == nullptr || args.b.view == nullptr || args.b.narrow || args.a.narrow || args.accumulate ||
       work < kWorkMin || args.m * 5 < ceil_divide(args.m, width) * width * 3 || !is_one_matrix(args.a, args.batch))
     return std::nullopt;
   WindowProduct product(args, kernels);
@@ -117,12 +122,41 @@ bool WindowProduct::describe() {
   positions_ = std::move(positions_are_k_ ? k : n);
   elements_ = std::move(positions_are_k_ ? n : k);
   offset_ = view.at.rows.offset + view.at.columns.offset;
-  if (!axes_.empty() && x().axis < 0) return false;
   if (positions_are_k_ && args_.batch != 1) return false;
   return x().extent >= kRunMin && x().stride != 0;
 }
 
+/// Gives positions without padding axes too, so that their windows can be copied.
+void WindowProduct::add_axes() {
+  for (std::size_t p = positions_.size(); p-- > 0 && p + 2 >= positions_.size();) {
+    Dim& position = positions_[p];
+    if (position.axis >= 0) continue;
+    Dim* along = nullptr;  // the element's coordinate on this axis
+    for (Dim& element : elements_)
+      if (element.axis < 0 && element.stride > 0 && element.stride <= position.stride &&
+          position.stride % element.stride == 0 && (along == nullptr || element.stride > along->stride))
+        along = &element;
+    const int64_t stride = along != nullptr ? along->stride : position.stride;
+    if (stride <= 0) continue;
+    constexpr int64_t kFar = std::numeric_limits<int64_t>::max() / 4;
+    position.axis = static_cast<int>(axes_.size());
+    position.step = position.stride / stride;
+    if (along != nullptr) along->axis = position.axis, along->step = 1;
+    axes_.push_back({stride, -kFar, kFar});
+  }
+}
+
 bool WindowProduct::lay_out() {
+  const auto channel_dims = [&] {
+    return std::count_if(elements_.begin(), elements_.end(), [](const Dim& dim) { return dim.axis < 0; });
+  };
+  if (!positions_are_k_ && elements_[0].extent >= kChannelsMin) {
+    const auto given = std::tuple(positions_, elements_, axes_);
+    add_axes();
+    channels_last_ = channel_dims() == 1 && elements_[0].axis < 0 && x().axis >= 0;
+    if (!channels_last_) std::tie(positions_, elements_, axes_) = given;
+  }
+  if (!axes_.empty() && x().axis < 0) return false;
   // The axis with the smallest stride comes last.
   std::vector<std::size_t> order(axes_.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -155,9 +189,10 @@ bool WindowProduct::lay_out() {
     for (const Dim& dim : elements_) reach(dim, dim.extent);
     reach(x(), x().extent);
     reach(row, rows);
-    channel_pitch_ = 1;
+    channel_pitch_ = channels_last_ ? ceil_divide(channels_, kernels_.lanes) * kernels_.lanes : 1;
     for (std::size_t e = axes_.size(); e-- > 0; channel_pitch_ *= axes_[e].size) axes_[e].pitch = channel_pitch_;
-    return channels_ * channel_pitch_ * static_cast<int64_t>(sizeof(float));
+    copy_size_ = !copies ? 0 : channels_last_ ? channel_pitch_ : channels_ * channel_pitch_;
+    return copy_size_ * static_cast<int64_t>(sizeof(float));
   };
   int64_t most = copies && row.axis < 0 ? 1 : std::clamp<int64_t>(kPositions / x().extent, 1, row.extent);
   if (copies)
@@ -174,10 +209,12 @@ bool WindowProduct::lay_out() {
     } else if (dim.axis >= 0) {
       dim.staged = dim.step * axes_[static_cast<std::size_t>(dim.axis)].pitch;
     } else {
-      dim.staged = pitch;
+      dim.staged = channels_last_ ? 1 : pitch;
       pitch *= dim.extent;
     }
   }
+  for (std::size_t d = 0; d < elements_.size(); ++d)
+    if (channels_last_ ? elements_[d].axis < 0 : elements_[d].extent >= elements_[inner_].extent) inner_ = d;
   for (Dim& dim : positions_)
     dim.staged = !copies ? dim.stride : dim.axis < 0 ? 0 : dim.step * axes_[static_cast<std::size_t>(dim.axis)].pitch;
 
@@ -274,6 +311,49 @@ void WindowProduct::stage(const Block& block, Range channels, float* to) const {
   }
 }
 
+/// The same with the channels of a place side by side.
+void WindowProduct::stage_channels_last(const Block& block, float* to) const {
+  const std::size_t last = axes_.size() - 1;
+  const Axis& along = axes_[last];
+  std::vector<int64_t> first(axes_.size());
+  int64_t corner = in_memory(block), lines = 1;
+  for (std::size_t e = 0; e < axes_.size(); ++e) {
+    first[e] = coordinate(static_cast<int>(e), block) - axes_[e].before;
+    corner -= axes_[e].before * axes_[e].stride;
+    if (e < last) lines *= axes_[e].size;
+  }
+  const int64_t begin = std::clamp<int64_t>(along.lo - first[last], 0, along.size);
+  const int64_t end = std::clamp<int64_t>(along.hi - first[last], begin, along.size), count = end - begin;
+  const int64_t lanes = kernels_.lanes, pitch = along.pitch, channel = elements_[inner_].stride, step = along.stride;
+  // With a step, all places between are transposed too, which is quicker than to collect single elements.
+  const int64_t between = count > 0 ? (count - 1) * step + 1 : 0;
+  float* const vectors = step == 1 ? nullptr : window_scratch.lines.as<float>(between * lanes);
+  for (int64_t line = 0; line < lines; ++line, to += along.size * pitch) {
+    bool inside = true;
+    const float* from = args_.b.data + corner + begin * along.stride;
+    int64_t rest = line;
+    for (std::size_t e = last; e-- > 0; rest /= axes_[e].size) {
+      const int64_t at = rest % axes_[e].size;
+      inside = inside && first[e] + at >= axes_[e].lo && first[e] + at < axes_[e].hi;
+      from += at * axes_[e].stride;
+    }
+    std::fill(to, to + (inside ? begin : along.size) * pitch, 0.0f);
+    if (!inside) continue;
+    std::fill(to + end * pitch, to + along.size * pitch, 0.0f);
+    for (int64_t c = 0; c < channels_; c += lanes) {
+      const auto some = static_cast<int>(std::min(lanes, channels_ - c));
+      const float* const source = from + c * channel;
+      float* place = to + begin * pitch + c;
+      if (step == 1) {
+        kernels_.pack_transposed(count, some, source, channel, place, static_cast<int>(pitch));
+        continue;
+      }
+      kernels_.pack_transposed(between, some, source, channel, vectors, static_cast<int>(lanes));
+      for (int64_t i = 0; i < count; ++i, place += pitch) copy_run(vectors + i * step * lanes, place, lanes);
+    }
+  }
+}
+
 const float* WindowProduct::start_of(const Block& block, const float* copy) const {
   if (axes_.empty()) return args_.b.data + in_memory(block);
   for (const Axis& axis : axes_) copy += axis.before * axis.pitch;
@@ -291,37 +371,28 @@ WindowProduct::Range WindowProduct::elements_inside(int64_t position) const {
   return range;
 }
 
-void WindowProduct::pack_a(int64_t strip, int64_t batch, Range depth, float* to) const {
+/// Elements along k of a strip of A, which is the gradient of the results.
+void WindowProduct::pack_a(int64_t strip, Range depth, float* to) const {
   const GemmSource<float>& a = args_.a;
   const int64_t first = strip * width(), count = std::min(width(), args_.m - first), size = depth.end - depth.begin;
   if (a.view != nullptr) {
+    const kernel::MatrixView::Sum& at = a.view->at;
+    const int64_t run = at.columns.strides.back() == 1 ? at.columns.extents.back() : 1;
+    if (a.view->edges.empty() && at.rows.extents.size() == 1 && depth.begin % run + size <= run) {
+      const int64_t start = offset_at(at.batch, 0) + at.rows.offset + first * at.rows.strides[0];
+      return kernels_.pack_transposed(size, static_cast<int>(count),
+                                      a.data + start + offset_at(at.columns, depth.begin), at.rows.strides[0], to,
+                                      static_cast<int>(width()));
+    }
     PackedElements<float> target{kernels_, to, width()};
-    return pack_view<MatrixAxis::rows>(target, PlainElements<float>{a.data}, *a.view, batch, {first, count},
+    return pack_view<MatrixAxis::rows>(target, PlainElements<float>{a.data}, *a.view, 0, {first, count},
                                        {depth.begin, size});
   }
-  const float* from = a.data + a.batch[batch] + first * a.row + depth.begin * a.column;
+  const float* from = a.data + a.batch[0] + first * a.row + depth.begin * a.column;
   if (a.column == 1)
     kernels_.pack_transposed(size, static_cast<int>(count), from, a.row, to, static_cast<int>(width()));
   else
     kernels_.pack(size, static_cast<int>(count), from, a.column, to, static_cast<int>(width()));
-}
-
-std::vector<GemmStep> WindowProduct::steps_over(const std::vector<Dim>& dims) const {
-  int64_t count = 1;
-  for (const Dim& dim : dims) count *= dim.extent;
-  std::vector<GemmStep> steps(static_cast<std::size_t>(count));
-  std::vector<int64_t> at(dims.size(), 0);
-  int64_t place = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    steps[static_cast<std::size_t>(i)] = {static_cast<std::int32_t>(place), static_cast<std::int32_t>(i * width())};
-    for (std::size_t d = dims.size(); d-- > 0;) {
-      place += dims[d].staged;
-      if (++at[d] < dims[d].extent) break;
-      place -= dims[d].staged * dims[d].extent;
-      at[d] = 0;
-    }
-  }
-  return steps;
 }
 
 void WindowProduct::run() const {
@@ -365,35 +436,99 @@ std::optional<Winograd> WindowProduct::winograd() const {
   return Winograd::of(args_, kernels_, std::move(image), positions_are_k_);
 }
 
-void WindowProduct::run_convolution() const {
-  const int64_t chunks = ceil_divide(args_.k, kDepthOfTask);
-  float* const packed = window_scratch.a.as<float>(strips() * args_.k * width());
+/// A in strips, each in the order of its runs.
+void WindowProduct::pack_weights(float* to) const {
+  int64_t before = 1, after = 1;
+  for (std::size_t d = 0; d < elements_.size(); ++d)
+    if (d != inner_) (d < inner_ ? before : after) *= elements_[d].extent;
+  const int64_t inner = elements_[inner_].extent, first = elements_[0].extent, each = args_.k / first;
+  const int64_t chunk = ceil_divide(kDepthOfTask, each), chunks = ceil_divide(first, chunk);
+  const WindowWeights weights(args_, kernels_, each);
   parallel_for(strips() * chunks, [&](int64_t task) {
-    const int64_t strip = task / chunks, begin = task % chunks * kDepthOfTask;
-    pack_a(strip, 0, {begin, std::min(args_.k, begin + kDepthOfTask)}, packed + (strip * args_.k + begin) * width());
-  });
-
-  // The steps for each range of the elements that lie inside the image.
-  std::vector<Range> parts;
-  std::vector<std::vector<GemmStep>> steps;
-  const std::vector<GemmStep> all = steps_over(elements_);
-  for (int64_t row = 0; row < y().extent; ++row) {
-    const Range part = elements_inside(row);
-    if (std::find(parts.begin(), parts.end(), part) != parts.end()) continue;
-    parts.push_back(part);
-    std::vector<GemmStep> chosen;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      if (row_part_ >= 0) {
-        const int64_t at = coordinates(elements_, static_cast<int64_t>(i))[static_cast<std::size_t>(row_part_)];
-        if (at < part.begin || at >= part.end) continue;
-      }
-      chosen.push_back(all[i]);
+    const int64_t strip = task / chunks, begin = task % chunks * chunk, count = std::min(chunk, first - begin);
+    float* const strip_to = to + strip * args_.k * width();
+    if (after == 1) return weights.pack(strip, begin, count, strip_to + begin * each * width());
+    float* const taps = window_scratch.sums.as<float>(count * each * width());
+    weights.pack(strip, begin, count, taps);
+    for (int64_t i = 0; i < count * each; ++i) {
+      const int64_t k = begin * each + i, outer = k / (after * inner);
+      const int64_t place = (outer * after + k % after) * inner + k / after % inner;
+      std::memcpy(strip_to + place * width(), taps + i * width(), static_cast<std::size_t>(width()) * sizeof(float));
     }
-    steps.push_back(std::move(chosen));
-  }
+  });
+}
 
+/// The runs over the elements of a window whose coordinate along y is in `part`.
+std::vector<GemmRun> WindowProduct::runs_within(Range part) const {
+  std::vector<Dim> outer = elements_;
+  outer.erase(outer.begin() + static_cast<std::ptrdiff_t>(inner_));
+  int64_t count = 1;
+  for (const Dim& dim : outer) count *= dim.extent;
+  const Dim& inner = elements_[inner_];
+  std::vector<GemmRun> runs;
+  for (int64_t i = 0; i < count; ++i) {
+    const std::vector<int64_t> at = coordinates(outer, i);
+    int64_t begin = 0, end = inner.extent, place = 0;
+    for (std::size_t d = 0; d < outer.size(); ++d) place += at[d] * outer[d].staged;
+    if (row_part_ >= 0) {
+      const auto row = static_cast<std::size_t>(row_part_);
+      if (row == inner_) {
+        begin = part.begin, end = part.end;
+      } else {
+        const int64_t y = at[row - (row > inner_ ? 1 : 0)];
+        if (y < part.begin || y >= part.end) continue;
+      }
+    }
+    for (; begin < end; begin += kRunOfChannels)
+      runs.push_back({static_cast<int32_t>(place + begin * inner.staged),
+                      static_cast<int32_t>((i * inner.extent + begin) * width()),
+                      static_cast<int32_t>(std::min<int64_t>(kRunOfChannels, end - begin))});
+  }
+  return runs;
+}
+
+WindowProduct::Convolution WindowProduct::plan() const {
+  Convolution all;
+  const int64_t columns = x().extent;
+  for (int64_t p = 0; p < band_rows_ * columns; ++p)
+    all.places.push_back(static_cast<int32_t>(p / columns * y().staged + p % columns * x().staged));
+  for (int64_t band = 0; band < bands_; ++band) {
+    const Block of_band = block(band);
+    std::vector<Panel> panels;
+    // Places of a few rows are free, so that panels go on in the next row of the image.
+    const bool joined = kernels_.rows <= kGemmFreeRows;
+    const int64_t lines = joined ? 1 : of_band.rows, line = joined ? of_band.rows * columns : columns;
+    const int64_t count = ceil_divide(line, kernels_.rows);
+    for (int64_t i = 0; i < lines * count; ++i) {
+      const int64_t from = i / count * line;
+      Panel panel{from + line * (i % count) / count, from + line * (i % count + 1) / count, 0};
+      Range part{std::numeric_limits<int64_t>::max(), 0};
+      for (int64_t row = panel.begin / columns; row <= (panel.end - 1) / columns; ++row) {
+        const Range inside = elements_inside(of_band.y + row);
+        if (inside.begin >= inside.end) continue;
+        part = {std::min(part.begin, inside.begin), std::max(part.end, inside.end)};
+      }
+      if (part.begin >= part.end) part = {0, 0};
+      const auto found = std::find(all.parts.begin(), all.parts.end(), part);
+      panel.runs = static_cast<std::size_t>(found - all.parts.begin());
+      if (found == all.parts.end()) {
+        all.parts.push_back(part);
+        all.runs.push_back(runs_within(part));
+      }
+      panels.push_back(panel);
+    }
+    all.panels.push_back(std::move(panels));
+  }
+  return all;
+}
+
+void WindowProduct::run_convolution() const {
+  Convolution shared = plan();
+  float* const packed = window_scratch.a.as<float>(strips() * args_.k * width());
+  pack_weights(packed);
+  shared.packed = packed;
   const int64_t blocks = args_.batch * outer_ * bands_;
-  const int64_t bytes = axes_.empty() ? 0 : channels_ * channel_pitch_ * static_cast<int64_t>(sizeof(float));
+  const int64_t bytes = copy_size_ * static_cast<int64_t>(sizeof(float));
   const int64_t each = std::clamp<int64_t>(
       std::min(kPositions / (band_rows_ * x().extent), 2 * kCopyBytes / std::max<int64_t>(bytes, 1)), 1, blocks);
   int64_t groups = ceil_divide(blocks, each);
@@ -402,51 +537,50 @@ void WindowProduct::run_convolution() const {
   parallel_for(groups * strip_groups, [&](int64_t task) {
     const int64_t group = task % groups, strip_group = task / groups;
     convolve({blocks * group / groups, blocks * (group + 1) / groups},
-             {strips() * strip_group / strip_groups, strips() * (strip_group + 1) / strip_groups}, packed, steps,
-             parts);
+             {strips() * strip_group / strip_groups, strips() * (strip_group + 1) / strip_groups}, shared);
   });
 }
 
-void WindowProduct::convolve(Range blocks, Range strips, const float* packed,
-                             const std::vector<std::vector<GemmStep>>& steps, const std::vector<Range>& parts) const {
-  const int64_t copy_size = axes_.empty() ? 0 : channels_ * channel_pitch_;
-  float* const copies = window_scratch.copies.as<float>((blocks.end - blocks.begin) * copy_size);
-  if (copy_size > 0)
-    for (int64_t i = blocks.begin; i < blocks.end; ++i)
-      stage(block(i), {0, channels_}, copies + (i - blocks.begin) * copy_size);
+void WindowProduct::convolve(Range blocks, Range strips, const Convolution& shared) const {
+  float* const copies = window_scratch.copies.as<float>((blocks.end - blocks.begin) * copy_size_);
+  for (int64_t i = blocks.begin; i < blocks.end; ++i) {
+    if (copy_size_ == 0) break;
+    float* const to = copies + (i - blocks.begin) * copy_size_;
+    if (channels_last_)
+      stage_channels_last(block(i), to);
+    else
+      stage(block(i), {0, channels_}, to);
+  }
   // A strip that is too long for the cache is used in parts, each for all tiles of C, which wait with their sums.
-  const int64_t panels = ceil_divide(x().extent, kernels_.rows), tile_size = kernels_.rows * width();
+  const int64_t tile_size = kernels_.rows * width();
   const int64_t strip_bytes = args_.k * width() * static_cast<int64_t>(sizeof(float));
   const int64_t parts_of_strip = ceil_divide(strip_bytes, kStripBytes);
-  const int64_t tiles = parts_of_strip > 1 ? (blocks.end - blocks.begin) * band_rows_ * panels : 1;
+  std::size_t panels = 0;  // of a block
+  for (const std::vector<Panel>& of_band : shared.panels) panels = std::max(panels, of_band.size());
+  const int64_t tiles = parts_of_strip > 1 ? (blocks.end - blocks.begin) * static_cast<int64_t>(panels) : 1;
   // A vector's lanes of rows are read when a tile is transposed.
   float* const sums = window_scratch.sums.as<float>(tiles * tile_size + kGemmRowsMax * width());
   for (int64_t strip = strips.begin; strip < strips.end; ++strip) {
     const int64_t out = strip * width(), outs = std::min(width(), args_.m - out);
-    const float* const b = packed + strip * args_.k * width();
+    const float* const b = shared.packed + strip * args_.k * width();
     for (int64_t part = 0; part < parts_of_strip; ++part) {
       const bool is_last = part + 1 == parts_of_strip;
+      float* tile = sums;
       for (int64_t i = blocks.begin; i < blocks.end; ++i) {
         const Block at = block(i);
-        const float* const start = start_of(at, copies + (i - blocks.begin) * copy_size);
+        const float* const start = start_of(at, copies + (i - blocks.begin) * copy_size_);
         const int64_t first = (at.outer * y().extent + at.y) * x().extent;
         float* const c = args_.c.data + args_.c.batch[at.batch] + out * args_.c.row + first;
-        for (int64_t row = 0; row < at.rows; ++row) {
-          const auto range = std::find(parts.begin(), parts.end(), elements_inside(at.y + row)) - parts.begin();
-          const std::vector<GemmStep>& chosen = steps[static_cast<std::size_t>(range)];
-          const auto count = static_cast<int64_t>(chosen.size());
+        for (const Panel& panel : shared.panels[static_cast<std::size_t>(i % bands_)]) {
+          const std::vector<GemmRun>& runs = shared.runs[panel.runs];
+          const auto count = static_cast<int64_t>(runs.size()), rows = panel.end - panel.begin;
           const int64_t begin = count * part / parts_of_strip, end = count * (part + 1) / parts_of_strip;
-          const float* const line = start + row * y().staged;
-          for (int64_t panel = 0; panel < panels; ++panel) {
-            const int64_t from = x().extent * panel / panels, rows = x().extent * (panel + 1) / panels - from;
-            const int64_t number = ((i - blocks.begin) * band_rows_ + row) * panels + panel;
-            float* const tile = sums + (parts_of_strip > 1 ? number : 0) * tile_size;
-            kernels_.by_steps[rows - 1](end - begin, line + from * x().staged, x().staged, chosen.data() + begin, b,
-                                        tile, part > 0);
-            if (is_last)
-              kernels_.store_transposed(static_cast<int>(rows), static_cast<int>(outs), tile, width(),
-                                        c + row * x().extent + from, args_.c.row);
-          }
+          kernels_.by_runs[rows - 1](end - begin, runs.data() + begin, start, shared.places.data() + panel.begin,
+                                     elements_[inner_].staged, b, tile, part > 0);
+          if (is_last)
+            kernels_.store_transposed(static_cast<int>(rows), static_cast<int>(outs), tile, width(), c + panel.begin,
+                                      args_.c.row);
+          if (parts_of_strip > 1) tile += tile_size;
         }
         if (is_last && args_.after_block)
           args_.after_block(at.batch, out, out + outs, first, first + at.rows * x().extent);
@@ -492,16 +626,19 @@ void WindowProduct::run_gradient() const {
   const auto tap_count = static_cast<int64_t>(taps.size());
 
   const int64_t blocks = outer_ * bands_, depth = band_rows_ * x().extent;
-  const int64_t copy_size = axes_.empty() ? 0 : channels_ * channel_pitch_, strip_size = depth * width();
+  const int64_t copy_size = copy_size_, strip_size = depth * width();
   const int64_t bytes = (copy_size + strips() * strip_size) * static_cast<int64_t>(sizeof(float));
   const int64_t together = std::clamp<int64_t>(kRoundBytes / bytes, 1, blocks);
   const int64_t tile_size = kernels_.rows * width();
   float* const packed = window_scratch.a.as<float>(together * strips() * strip_size);
   float* const copies = window_scratch.copies.as<float>(together * copy_size);
   float* const sums = window_scratch.sums.as<float>(strips() * panels * tap_count * tile_size);
-  Dim rows = y();
-  rows.extent = band_rows_;
-  const std::vector<GemmStep> steps = steps_over({rows, x()});
+  std::vector<GemmRun> runs;  // a row of positions each
+  for (int64_t row = 0; row < band_rows_; ++row)
+    runs.push_back({static_cast<int32_t>(row * y().staged), static_cast<int32_t>(row * x().extent * width()),
+                    static_cast<int32_t>(x().extent)});
+  std::vector<int32_t> places;  // of a panel's elements
+  for (int64_t i = 0; i < kernels_.rows; ++i) places.push_back(static_cast<int32_t>(i * along.staged));
   const auto panel_of = [&](int64_t panel) {
     return Range{along.extent * panel / panels, along.extent * (panel + 1) / panels};
   };
@@ -521,7 +658,7 @@ void WindowProduct::run_gradient() const {
       if (part < copy_tasks)
         return stage(at, {part * kChannels, std::min(channels_, (part + 1) * kChannels)}, copies + i * copy_size);
       const int64_t strip = part - copy_tasks, begin = (at.outer * y().extent + at.y) * x().extent;
-      pack_a(strip, 0, {begin, begin + at.rows * x().extent}, packed + (i * strips() + strip) * strip_size);
+      pack_a(strip, {begin, begin + at.rows * x().extent}, packed + (i * strips() + strip) * strip_size);
     });
     parallel_for(strips() * panels * tap_groups, [&](int64_t task) {
       const int64_t group = task % tap_groups, panel = task / tap_groups % panels, strip = task / tap_groups / panels;
@@ -537,9 +674,9 @@ void WindowProduct::run_gradient() const {
             const Tap& tap = taps[static_cast<std::size_t>(t)];
             const int64_t begin = std::clamp<int64_t>(tap.rows.begin - at.y, row, row_end);
             const int64_t end = std::clamp<int64_t>(tap.rows.end - at.y, begin, row_end);
-            kernels_.by_steps[part.end - part.begin - 1]((end - begin) * x().extent, start + tap.staged, along.staged,
-                                                         steps.data() + begin * x().extent, b, sums_of(strip, panel, t),
-                                                         first + i + row > 0);
+            kernels_.by_runs[part.end - part.begin - 1](end - begin, runs.data() + begin, start + tap.staged,
+                                                        places.data(), x().staged, b, sums_of(strip, panel, t),
+                                                        first + i + row > 0);
           }
         }
       }

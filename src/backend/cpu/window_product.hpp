@@ -16,9 +16,10 @@ namespace weft::cpu {
 /// of a window. Both are coordinates of an image, so that the element's place is a sum of two numbers, and a kernel needs no
 /// more than a table of them.
 ///
-/// The image in memory has no padding around it. So where windows reach into padding, a block of the image is copied with zeros
-/// around it. The copy fits the L2 cache: it holds each element once, where 3 x 3 windows would hold it nine times. Windows
-/// without padding are read from the image itself. Where it takes fewer multiplications, and all numbers are finite, the product
+/// A kernel goes along runs of elements: the channels of an element of the window, if there are many, or its neighbours along x;
+/// in a gradient, neighbouring positions. A block of the image is copied, with zeros where windows reach into padding, and with
+/// the channels of a place side by side if runs are along them. The copy fits the L2 cache: it holds each element once, where
+/// 3 x 3 windows would hold it nine times. Other windows without padding are read from the image itself. Where it takes fewer multiplications, and all numbers are finite, the product
 /// is that of `Winograd`.
 class WindowProduct {
  public:
@@ -54,6 +55,7 @@ class WindowProduct {
 
   WindowProduct(const GemmArgs<float>& args, const GemmKernels<float>& kernels) : args_(args), kernels_(kernels) {}
   bool describe();
+  void add_axes();
   bool lay_out();
 
   std::int64_t width() const { return kGemmVectors * kernels_.lanes; }
@@ -65,14 +67,29 @@ class WindowProduct {
   std::int64_t in_memory(const Block& block) const;
   std::int64_t coordinate(int axis, const Block& block) const;
   void stage(const Block& block, Range channels, float* to) const;
+  void stage_channels_last(const Block& block, float* to) const;
   /// The first element of the first window of a block that was copied to `copy`.
   const float* start_of(const Block& block, const float* copy) const;
   Range elements_inside(std::int64_t position) const;
-  void pack_a(std::int64_t strip, std::int64_t batch, Range depth, float* to) const;
-  std::vector<GemmStep> steps_over(const std::vector<Dim>& dims) const;
+  void pack_a(std::int64_t strip, Range depth, float* to) const;
+  /// Positions of a block that are rows of a tile, and which of the lists of runs they need.
+  struct Panel {
+    std::int64_t begin, end;
+    std::size_t runs;
+  };
+  /// What all tasks of a convolution share.
+  struct Convolution {
+    std::vector<std::int32_t> places;        // of the positions of a block
+    std::vector<std::vector<Panel>> panels;  // of each band
+    std::vector<Range> parts;                // of the elements that lie inside the image,
+    std::vector<std::vector<GemmRun>> runs;  // and the runs of each
+    const float* packed = nullptr;           // A
+  };
+  std::vector<GemmRun> runs_within(Range part) const;
+  Convolution plan() const;
+  void pack_weights(float* to) const;
   void run_convolution() const;
-  void convolve(Range blocks, Range strips, const float* packed, const std::vector<std::vector<GemmStep>>& steps,
-                const std::vector<Range>& parts) const;
+  void convolve(Range blocks, Range strips, const Convolution& shared) const;
   void run_gradient() const;
   std::optional<Winograd> winograd() const;
 
@@ -82,7 +99,9 @@ class WindowProduct {
   std::vector<Dim> positions_, elements_;  // of windows, outermost first
   std::vector<Axis> axes_;
   std::int64_t offset_ = 0;  // of the first element of the first window
-  std::int64_t channels_ = 1, channel_pitch_ = 0;
+  std::int64_t channels_ = 1, channel_pitch_ = 0, copy_size_ = 0;
+  bool channels_last_ = false;  // in the copy
+  std::size_t inner_ = 0;       // the element's coordinate that runs go along
   std::int64_t bands_ = 1, band_rows_ = 1, outer_ = 1;
   int row_part_ = -1;  // the coordinate of a window along y, if there is one; its elements may lie outside
 };

@@ -13,12 +13,12 @@ namespace {
 
 using std::int64_t;
 
-constexpr int64_t kTilesMin = 24, kTilesMax = 64;       // of a block of a convolution
-constexpr int64_t kImageBytes = 256 * 1024;             // of its transformed tiles, which stay in an L2 cache
-constexpr int64_t kWeightChannels = 32;                 // whose weights a task transforms
-constexpr int64_t kRoundTilesMin = 128;                 // of a round of a gradient
-constexpr int64_t kRoundTileBytes = 4 * 1024 * 1024;    // of both operands' transformed tiles
-constexpr int64_t kStripsTogether = 4;                  // of the image in a task of a gradient
+constexpr int64_t kTilesMin = 24, kTilesMax = 64;     // of a block of a convolution
+constexpr int64_t kImageBytes = 256 * 1024;           // of its transformed tiles, which stay in an L2 cache
+constexpr int64_t kWeightChannels = 32;               // whose weights a task transforms
+constexpr int64_t kRoundTilesMin = 128;               // of a round of a gradient
+constexpr int64_t kRoundTileBytes = 4 * 1024 * 1024;  // of both operands' transformed tiles
+constexpr int64_t kStripsTogether = 4;                // of the image in a task of a gradient
 constexpr int64_t kWinogradTasks = 16;
 
 constexpr int64_t quotient_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -35,8 +35,7 @@ std::optional<Winograd> Winograd::of(const GemmArgs<float>& args, const GemmKern
                                      bool is_gradient) {
   if (kernels.winograd.image == nullptr) return std::nullopt;
   Winograd winograd(args, kernels, std::move(image), is_gradient);
-  if (!winograd.pays() || !(is_gradient ? winograd.describe_gradient() : winograd.describe_weights()))
-    return std::nullopt;
+  if (!winograd.pays() || (is_gradient && !winograd.describe_gradient())) return std::nullopt;
   return winograd;
 }
 
@@ -45,29 +44,11 @@ bool Winograd::pays() const {
   constexpr double kTransform = 9, kDirect = 1.1;
   const auto tiles = static_cast<double>(image_.tiles()), channels = static_cast<double>(image_.channels);
   const auto outs = static_cast<double>(args_.m);
-  const double windows =
-      static_cast<double>(image_.at.size()) * static_cast<double>(image_.y.windows) * static_cast<double>(image_.x.windows);
-  return kWinogradPlaces * (tiles * channels * outs + kTransform * (tiles * channels + tiles * outs + channels * outs)) <
+  const double windows = static_cast<double>(image_.at.size()) * static_cast<double>(image_.y.windows) *
+                         static_cast<double>(image_.x.windows);
+  return kWinogradPlaces *
+             (tiles * channels * outs + kTransform * (tiles * channels + tiles * outs + channels * outs)) <
          kDirect * kWinogradTaps * windows * channels * outs;
-}
-
-bool Winograd::describe_weights() {
-  const kernel::MatrixView* view = args_.a.view;
-  if (view == nullptr) return true;
-  if (!view->edges.empty()) return false;
-  const kernel::View& rows = view->at.rows;
-  std::vector<int64_t> at(static_cast<std::size_t>(args_.k));
-  offsets_of(view->at.columns, {0, args_.k}, at.data());
-  const int64_t step = at[1] - at[0];
-  if (rows.extents.size() != 1 || (step != 1 && step != -1)) return true;
-  a_channel_ = image_.channels > 1 ? at[kWinogradTaps] - at[0] : 0;
-  for (int64_t i = 0; i < args_.k; ++i)
-    if (at[static_cast<std::size_t>(i)] != at[0] + i / kWinogradTaps * a_channel_ + i % kWinogradTaps * step) return true;
-  weights_follow_ = true;
-  are_reversed_ = step < 0;
-  a_row_ = rows.strides[0];
-  a_offset_ = view->at.batch.offset + rows.offset + at[0] - (are_reversed_ ? kWinogradTaps - 1 : 0);
-  return true;
 }
 
 bool Winograd::describe_gradient() {
@@ -83,7 +64,8 @@ bool Winograd::describe_gradient() {
   const kernel::MatrixView::Sum& at = args_.a.view->at;
   if (!args_.a.view->edges.empty() || at.rows.extents.size() != 1) return false;
   int64_t run = 1;
-  for (std::size_t d = at.columns.extents.size(); d-- > 0 && at.columns.strides[d] == run;) run *= at.columns.extents[d];
+  for (std::size_t d = at.columns.extents.size(); d-- > 0 && at.columns.strides[d] == run;)
+    run *= at.columns.extents[d];
   if (run % windows != 0) return false;
   a_offset_ = at.batch.offset + at.rows.offset;
   a_row_ = at.rows.strides[0];
@@ -167,8 +149,8 @@ void Winograd::read_row(int64_t image, int64_t y, int64_t x, int64_t count, int6
   std::fill(to, to + (begin == end ? count : begin) * lanes, 0.0f);
   if (begin == end) return;
   const int64_t at = image_.at[static_cast<std::size_t>(image)] + first * image_.channel + y * image_.row + x + begin;
-  kernels_.pack_transposed(end - begin, static_cast<int>(channels), image_.data + at, image_.channel, to + begin * lanes,
-                           static_cast<int>(lanes));
+  kernels_.pack_transposed(end - begin, static_cast<int>(channels), image_.data + at, image_.channel,
+                           to + begin * lanes, static_cast<int>(lanes));
   std::fill(to + end * lanes, to + count * lanes, 0.0f);
 }
 
@@ -220,44 +202,24 @@ void Winograd::transform_gradient(const Block& block, int64_t vector, Layout lay
 }
 
 /// The weights of a strip of results, as [place][channel][width]. False if one is not finite.
-bool Winograd::transform_weights(int64_t strip, Range channels, float* to) const {
-  const GemmSource<float>& a = args_.a;
-  const int64_t first = strip * width(), count = std::min(width(), args_.m - first), size = channels.size();
-  const int64_t depth = size * kWinogradTaps;
-  float* const taps = winograd_scratch.taps.as<float>(depth * width());
-  const auto w = static_cast<int>(width()), n = static_cast<int>(count);
-  if (weights_follow_) {
-    const float* from = a.data + a_offset_ + first * a_row_ + channels.begin * a_channel_;
-    for (int64_t c = 0; c < size; ++c)
-      kernels_.pack_transposed(kWinogradTaps, n, from + c * a_channel_, a_row_, taps + c * kWinogradTaps * width(), w);
-  } else if (a.view != nullptr) {
-    PackedElements<float> target{kernels_, taps, width()};
-    pack_view<MatrixAxis::rows>(target, PlainElements<float>{a.data}, *a.view, 0, {first, count},
-                                {channels.begin * kWinogradTaps, depth});
-  } else {
-    const float* from = a.data + a.batch[0] + first * a.row + channels.begin * kWinogradTaps * a.column;
-    if (a.column == 1)
-      kernels_.pack_transposed(depth, n, from, a.row, taps, w);
-    else
-      kernels_.pack(depth, n, from, a.column, taps, w);
-  }
-  bool is_finite = true;
-  for (int64_t k = 0; k < (count < width() ? depth : 1) && is_finite; ++k)
-    is_finite = kernels_.winograd.is_finite(count < width() ? count : depth * width(), taps + k * width());
-  const int64_t tap = are_reversed_ ? -width() : width();
-  kernels_.winograd.weights(size, are_reversed_ ? taps + (kWinogradTaps - 1) * width() : taps, tap,
-                            kWinogradTaps * width(), to + channels.begin * width(), weight_place());
-  return is_finite;
+bool Winograd::transform_weights(const WindowWeights& given, int64_t strip, Range channels, float* to) const {
+  const int64_t size = channels.size() * kWinogradTaps * width();
+  float* const taps = winograd_scratch.taps.as<float>(size);
+  given.pack(strip, channels.begin, channels.size(), taps);
+  kernels_.winograd.weights(channels.size(), taps, width(), kWinogradTaps * width(), to + channels.begin * width(),
+                            weight_place());
+  return kernels_.winograd.is_finite(size, taps);
 }
 
 bool Winograd::run_forward() const {
   const int64_t strips = strips_of(args_.m), chunks = quotient_up(image_.channels, kWeightChannels);
   const int64_t strip_size = kWinogradPlaces * weight_place();
   float* const weights = winograd_scratch.weights.as<float>(strips * strip_size);
+  const WindowWeights given(args_, kernels_, kWinogradTaps);
   std::atomic<bool> finite = true;
   parallel_for(strips * chunks, [&](int64_t task) {
     const int64_t strip = task / chunks, begin = task % chunks * kWeightChannels;
-    if (!transform_weights(strip, {begin, std::min(image_.channels, begin + kWeightChannels)},
+    if (!transform_weights(given, strip, {begin, std::min(image_.channels, begin + kWeightChannels)},
                            weights + strip * strip_size))
       finite = false;
   });
@@ -354,8 +316,7 @@ bool Winograd::run_gradient() const {
   if (!is_finite()) return false;
   const int64_t outs = vectors_of(args_.m), channels = vectors_of(image_.channels);
   const int64_t out_strips = strips_of(args_.m), strips = strips_of(image_.channels);
-  const int64_t tile_bytes =
-      kWinogradPlaces * (out_strips + strips) * width() * static_cast<int64_t>(sizeof(float));
+  const int64_t tile_bytes = kWinogradPlaces * (out_strips + strips) * width() * static_cast<int64_t>(sizeof(float));
   const std::vector<Block> rounds = blocks_of(std::max(kRoundTilesMin, kRoundTileBytes / tile_bytes));
   int64_t most = 0;
   for (const Block& round : rounds) most = std::max(most, round.tiles);

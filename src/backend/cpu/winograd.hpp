@@ -9,6 +9,7 @@
 
 #include "backend/cpu/gemm.hpp"
 #include "backend/cpu/gemm_kernels.hpp"
+#include "backend/cpu/window_weights.hpp"
 
 namespace weft::cpu {
 
@@ -64,7 +65,6 @@ class Winograd {
 
   Winograd(const GemmArgs<float>& args, const GemmKernels<float>& kernels, Image image, bool is_gradient)
       : args_(args), kernels_(kernels), image_(std::move(image)), is_gradient_(is_gradient) {}
-  bool describe_weights();
   bool describe_gradient();
   bool pays() const;
 
@@ -83,7 +83,7 @@ class Winograd {
 
   bool run_forward() const;
   std::int64_t weight_place() const { return image_.channels * width() + kernels_.lanes; }
-  bool transform_weights(std::int64_t strip, Range channels, float* to) const;
+  bool transform_weights(const WindowWeights& given, std::int64_t strip, Range channels, float* to) const;
   void multiply(const Block& block, Range strips, Layout layout, const float* images, const float* weights) const;
   void store(const Block& block, std::int64_t strip, const float* sums, std::int64_t place) const;
 
@@ -94,11 +94,9 @@ class Winograd {
   const GemmKernels<float>& kernels_;
   const Image image_;
   const bool is_gradient_;
+  // The gradient of the results: where its first image, the channels of an image, and its images are.
   std::int64_t a_offset_ = 0, a_row_ = 0;
-  // Weights: the nine of a channel follow each other, perhaps backwards, from `a_channel_` times it on.
-  std::int64_t a_channel_ = 0;
-  bool weights_follow_ = false, are_reversed_ = false;
-  std::vector<std::int64_t> a_images_;  // offsets of the images of a gradient
+  std::vector<std::int64_t> a_images_;
 };
 
 }  // namespace weft::cpu

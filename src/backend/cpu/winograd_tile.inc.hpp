@@ -30,7 +30,7 @@ void winograd_image(std::int64_t tiles, const typename V::Element* const* rows, 
                     std::int64_t tile, std::int64_t place) {
   using Register = typename V::Register;
   constexpr int kLanes = V::kLanes;
-  const auto column = [&](std::int64_t x, Register* sums) __attribute__((always_inline)) {
+  const auto column = [&](std::int64_t x, Register * sums) __attribute__((always_inline)) {
     const std::int64_t at = x * kLanes;
     winograd_sums<V>(V::load(rows[0] + at), V::load(rows[1] + at), V::load(rows[2] + at), V::load(rows[3] + at), sums);
   };
@@ -150,8 +150,8 @@ void winograd_weights_gradient(std::int64_t count, const typename V::Element* fr
   using Register = typename V::Register;
   const typename V::Element number = 0.5;
   const Register half = V::broadcast(&number);
-  const auto gather = [&](Register m0, Register m1, Register m2, Register m3, Register* g)
-                          __attribute__((always_inline)) {
+  const auto gather = [&](Register m0, Register m1, Register m2, Register m3, Register * g)
+      __attribute__((always_inline)) {
     const Register sum = V::multiply_add(half, V::add(m1, m2), V::zero());
     g[0] = V::add(m0, sum);
     g[1] = V::multiply_add(half, V::subtract(m1, m2), V::zero());
