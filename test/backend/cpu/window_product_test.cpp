@@ -42,7 +42,7 @@ const Case kCases[] = {
     {"uneven padding", 4, 12, 56, {{11, 2, 1, 0, 3}, {12, 4, 3, 5, 1}}},
     {"padding along x alone", 2, 20, 32, {{14, 3}, {15, 3, 1, 1, 1}}},
     {"padding along y alone", 2, 20, 32, {{14, 3, 1, 1, 1}, {15, 3}}},
-    {"steps without padding", 9, 20, 32, {{17, 3, 2}, {16, 2, 3}}},
+    {"steps along y without padding", 9, 20, 32, {{17, 3, 2}, {16, 2}}},
     {"3 x 3, odd channels", 3, 27, 45, {{13, 3, 1, 1, 1}, {9, 3, 1, 1, 1}}},
     {"3 x 3, no padding", 3, 24, 40, {{13, 3}, {10, 3}}},
     {"3 x 3, more padding", 2, 24, 40, {{11, 3, 1, 2, 2}, {10, 3, 1, 3, 0}}},
