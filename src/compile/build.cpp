@@ -160,9 +160,9 @@ Drafts build_kernels(const OrderedGraph& graph, const std::vector<const Node*>& 
   for (const Node* node : compute)
     if (graph::is_recompute(*node)) apart.insert(node);
   for (bool is_built = false; !is_built;) {
-    const FuseResult fused = fuse({compute, placement.written_elsewhere, placement.stored, place, apart,
-                                   target.operands_max, target.shared_points, target.launch_points, target.near_bytes,
-                                   settings.fusion});
+    const FuseResult fused =
+        fuse({compute, placement.written_elsewhere, placement.stored, place, apart, target.operands_max,
+              target.shared_points, target.launch_points, target.near_bytes, settings.fusion});
     LoopBuilder builder(fused, placement);
     is_built = builder.build(apart);
     for (std::size_t c = 0; is_built && c < fused.clusters.size(); ++c) {

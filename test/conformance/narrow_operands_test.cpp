@@ -224,7 +224,10 @@ TEST_F(NarrowOperands, AttentionGoingBackward) {
     const Shape shape{1, 2, 20, 8};
     const Tensor q = leaf(type, shape), k = leaf(type, shape), v = leaf(type, shape), g = leaf(type, shape);
     const Tensor inputs[] = {q, k, v};
-    expect_same_without(grad(sum(cast(attention(q, k, v) * g, DType::f32)), inputs));
+    const std::vector<Tensor> gradients = grad(sum(cast(attention(q, k, v) * g, DType::f32)), inputs);
+    // Subgroup matrices, where a GPU has them, add up in an order of their own.
+    if (is_cpu()) expect_same_without(gradients);
+    expect_like_reference(gradients, arguments_, 2e-2, 2e-3);
   }
 }
 
