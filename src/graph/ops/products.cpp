@@ -128,6 +128,7 @@ const OpRow& int_matmul_row() {
       .family = "product",
       .inputs = {{.name = "a", .dtypes = ops::DTypes::integers}, {.name = "b", .dtypes = ops::DTypes::integers}},
       .result = "i32",
+      .differentiable = false,
       .doc = "Matrix product of integers with sums of 32 bits, which wrap around; shapes as in matmul.",
       .formula = "c[..., i, j] = sum_k a[..., i, k] b[..., k, j] mod 2^32",
       .torch = "torch.matmul(a.int(), b.int())",
