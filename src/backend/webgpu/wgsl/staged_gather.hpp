@@ -10,8 +10,8 @@
 namespace weft::webgpu {
 
 /// Gathers of a flat loop whose elements come in runs: run n, of `run` elements, picks from `extent` neighbouring elements of one
-/// operand, those of row n. A workgroup copies the row to workgroup memory, with reads of neighbours, and then picks there. A
-/// read from memory by 32 threads costs as many steps as it touches lines; one from workgroup memory about four.
+/// operand, those of row n. A workgroup copies the row to workgroup memory, with reads of neighbours, and then picks there. If
+/// 32 threads read from memory, this takes a step for each cache line that they touch; from workgroup memory it takes about four.
 struct StagedGather {
   std::vector<int> steps;  // gathers that pick from the row
   int operand = -1;

@@ -325,7 +325,7 @@ TEST(Loop, ReductionsOverAxesThatAreApart) {
 }
 
 TEST(Loop, ColumnsThatSeveralPhasesRead) {
-  // A softmax and a variance down the columns: the columns are copied once, as many together as fit, or read anew if none do.
+  // A softmax and a variance down the columns: the first phase copies as many columns as fit, or every phase reads them.
   std::mt19937 random(16);
   const Extent beyond = test::kSanitized ? 300 : 20000;
   for (const DType type : {DType::f32, DType::f64, DType::f16, DType::i32})

@@ -19,7 +19,7 @@ using kernel::Step;
 using kernel::StepKind;
 
 constexpr int kScanThreads = 256;
-constexpr Extent kScanGroups = 256;  // at most, for each operand: as many words as a workgroup has threads
+constexpr Extent kScanGroups = 256;  // of an operand, at most: one thread of a workgroup joins one result
 // A workgroup scans so many rows along k at a time, or so many vectors of columns over so many k.
 constexpr Extent kScanRows = 32, kScanVectors = 8, kScanDepth = 1024;
 constexpr Extent kConverted = 8;  // vectors of a thread

@@ -68,7 +68,7 @@ class ReductionWriter {
 
   /// Separate accumulators of a thread for one reduction: one for each of its rows.
   int accumulators() const { return layout_.columns ? layout_.width : 1; }
-  /// The name of the accumulator, or of what is beside it: the position of an argmax's key, the other numbers of a joint one.
+  /// The name of the accumulator, or of a number kept with it: the position of an argmax's key, the other numbers of a joint one.
   static std::string accumulator(int step, int lane, int part) {
     constexpr const char* kParts[] = {"", "p", "n"};
     return fmt::format("a{}{}{}", step, "xyzw"[lane], kParts[part]);
@@ -97,7 +97,7 @@ class ReductionWriter {
   int components(int s) const {
     return joint(s) == Joint::squares ? 3 : joint(s) != Joint::none || has_position(s) ? 2 : 1;
   }
-  /// Type of a reduction's accumulators, and of what is beside them.
+  /// Type of a reduction's accumulators, and of the numbers kept with them.
   DType type_of(int s, int part = 0) const;
   void join(const std::vector<int>& steps, StepWriter& writer, Helpers& helpers);
   void join_through_memory(const std::vector<int>& steps, int joined, StepWriter& writer, Helpers& helpers);
