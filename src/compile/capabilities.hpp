@@ -41,6 +41,8 @@ struct Capabilities {
   /// Bytes of a value that stay near between the passes of a kernel: reductions over other axes than the last then store results of
   /// the size of their input in the same kernel. 0: such results are better made by a kernel of their own.
   Extent near_bytes = 0;
+  /// Products with windows read turned weights (a dense matrix in another order) without a copy.
+  bool reads_turned_weights = false;
   Extent computed_rows_max = 0;  // most rows of a product with packed weights that may be computed while reading
 };
 

@@ -24,7 +24,7 @@ Compiled compile(const Request& request, const Target& target, const Settings& s
   graph = with_turned_products(std::move(graph), target, settings);
   graph = with_narrow_results(std::move(graph), target, settings);
   graph = with_narrow_operands(std::move(graph), target, settings);
-  graph = with_copies(std::move(graph));
+  graph = with_copies(std::move(graph), target);
   const std::vector<const graph::Node*> compute = in_order(graph);
   Placement placement = place_parts(graph, compute);
   Drafts drafts = build_kernels(graph, compute, placement, target, settings);

@@ -113,7 +113,7 @@ std::function<bool(std::size_t input, const Node& x)> needs_copy_of(const graph:
 
 bool is_copy(const Node& node) { return node.kind == Kind::map && node.name == "copy"; }
 
-OrderedGraph with_copies(OrderedGraph graph) {
+OrderedGraph with_copies(OrderedGraph graph, const Target& target) {
   for (NodeRef& output : graph.outputs) {
     if (is_compute(*output)) continue;
     const NodeRef copy = copy_of(output);
@@ -128,12 +128,17 @@ OrderedGraph with_copies(OrderedGraph graph) {
       case Kind::gather: return readable(node);
       case Kind::concat: return with_copied_inputs(node, [](std::size_t, const Node& part) { return !is_copy(part); });
       case Kind::matmul: {
-        const auto has_form = [&](const NodeRef& x) { return x->shape.numel() == 0 || matrix_operand(x.get(), place); };
+        const bool windows = target.reads_turned_weights && reads_windows(node->inputs[1].get());
+        const auto is_read = [&](const NodeRef& x) {
+          if (x->shape.numel() == 0) return true;
+          const auto operand = matrix_operand(x.get(), place);
+          return operand && (is_read_well(x.get(), *operand) || (windows && is_dense(operand->view)));
+        };
         std::vector<NodeRef> inputs = node->inputs;
         for (NodeRef& x : inputs) {
-          if (has_form(x)) continue;
+          if (is_read(x)) continue;
           const NodeRef copy = copy_once(x);  // products share a matrix that they repeat
-          x = has_form(copy) ? copy : readable(copy_of(x));
+          x = is_read(copy) ? copy : readable(copy_of(x));
         }
         return with_inputs(*node, std::move(inputs));
       }

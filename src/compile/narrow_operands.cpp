@@ -40,7 +40,7 @@ NodeRef narrowest(const NodeRef& input, const std::vector<DType>& types, CanRead
 bool product_can_read(const Node& x) {
   const auto operand = matrix_operand(&x, contiguous_place);
   // A pad adds zeros, and binary numbers have no zero: only the result of their cast can be padded.
-  return operand && (x.type != DType::binary || operand->view.edges.empty());
+  return operand && is_read_well(&x, *operand) && (x.type != DType::binary || operand->view.edges.empty());
 }
 
 bool attention_can_read(const Node& x) {

@@ -1,6 +1,8 @@
 #include "compile/strided.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <utility>
 
 #include "compile/fuse.hpp"
 #include "compile/split_frames.hpp"
@@ -30,13 +32,15 @@ struct Strided {
   std::vector<Edge> edges;  // the zeros of pads
 };
 
-// The affine form as a sum over axes; nullopt if it decreases along an axis. `axis` gives the axis of each frame
+enum class Steps : bool { increase, any };
+
+// The affine form as a sum over axes; nullopt if it decreases along an axis and must not. `axis` gives the axis of each frame
 // extent.
 std::optional<AxisSum> axis_sum(const Affine& linear, const std::vector<Extent>& extents, const std::vector<int>& axis,
-                                int axes) {
+                                int axes, Steps steps = Steps::increase) {
   AxisSum sum{linear.base, std::vector<View>(static_cast<std::size_t>(axes))};
   for (std::size_t f = 0; f < extents.size(); ++f) {
-    if (linear.coefficients[f] < 0) return std::nullopt;
+    if (linear.coefficients[f] < 0 && steps == Steps::increase) return std::nullopt;
     View& view = sum.axes[static_cast<std::size_t>(axis[f])];
     view.extents.push_back(extents[f]);
     view.strides.push_back(linear.coefficients[f]);
@@ -62,10 +66,11 @@ std::optional<Strided::Edge> edge_of(const Mask& mask, const std::vector<Extent>
   return Strided::Edge{std::move(*value), mask.lo + up, mask.hi + up};
 }
 
-enum class Pads : bool { copied, read };
+// Operands of products may have pads, and decrease along an axis.
+enum class Form : bool { plain, matrix };
 
 // nullopt when no strides describe it, so that it must be copied.
-std::optional<Strided> strided(const Node* node, const PlaceOf& place, Pads pads = Pads::copied) {
+std::optional<Strided> strided(const Node* node, const PlaceOf& place, Form form = Form::plain) {
   const Node* base = base_of(node);
   if (base->kind == Kind::constant || base->kind == Kind::iota) return std::nullopt;
   std::vector<Extent> extents = node->shape.vector();
@@ -85,9 +90,10 @@ std::optional<Strided> strided(const Node* node, const PlaceOf& place, Pads pads
     }
     for (const Node* view = node; view != base; view = view->inputs[0].get())
       access = through_view(*view, access, extents);
-    if (!access.masks.empty() && pads == Pads::copied) return std::nullopt;
+    if (!access.masks.empty() && form == Form::plain) return std::nullopt;
     const Place at = place(base);
-    auto sum = axis_sum(linear_of(access.dims, at.strides, extents.size()), extents, axis, node->shape.rank());
+    auto sum = axis_sum(linear_of(access.dims, at.strides, extents.size()), extents, axis, node->shape.rank(),
+                        form == Form::plain ? Steps::increase : Steps::any);
     if (!sum) return std::nullopt;
     Strided s{at.owner, sum->base + at.offset, std::move(sum->axes), {}};
     for (const Mask& mask : access.masks) {
@@ -130,21 +136,40 @@ std::optional<MatmulOperand> matmul_operand(const Node* node, const PlaceOf& pla
   return operand;
 }
 
-namespace {
-
 bool reads_windows(const Node* node) {
   for (const Node* base = base_of(node); node != base; node = node->inputs[0].get())
     if (node->kind == Kind::window) return true;
   return false;
 }
 
-// Whether neighbours along rows or columns are neighbours in memory, a cache line of f32 at least.
-bool has_runs(const Strided& s) {
-  constexpr Extent kRunMin = 16;
-  return std::any_of(s.axes.begin() + 1, s.axes.end(), [](const View& axis) {
+bool is_read_well(const Node* node, const MatrixOperand& operand) {
+  constexpr Extent kRunMin = 16;  // a cache line of f32
+  const auto has_runs = [](const View& axis) {
     return !axis.extents.empty() && axis.strides.back() == 1 && axis.extents.back() >= kRunMin;
-  });
+  };
+  const kernel::MatrixView& view = operand.view;
+  for (const View* axis : {&view.at.batch, &view.at.rows, &view.at.columns})
+    if (std::any_of(axis->strides.begin(), axis->strides.end(), [](Extent stride) { return stride < 0; })) return false;
+  if (view.is_plain() && std::min(view.row(), view.column()) == 1) return true;
+  return reads_windows(node) || has_runs(view.at.rows) || has_runs(view.at.columns);
 }
+
+bool is_dense(const kernel::MatrixView& view) {
+  if (!view.edges.empty()) return false;
+  std::vector<std::pair<Extent, Extent>> steps;  // stride, extent
+  for (const View* axis : {&view.at.rows, &view.at.columns})
+    for (std::size_t d = 0; d < axis->extents.size(); ++d)
+      if (axis->extents[d] > 1) steps.emplace_back(std::abs(axis->strides[d]), axis->extents[d]);
+  std::sort(steps.begin(), steps.end());
+  Extent size = 1;
+  for (const auto& [stride, extent] : steps) {
+    if (stride != size) return false;
+    size *= extent;
+  }
+  return true;
+}
+
+namespace {
 
 kernel::MatrixView::Sum matrix_sum(AxisSum sum) {
   kernel::MatrixView::Sum views{std::move(sum.axes[0]), std::move(sum.axes[1]), std::move(sum.axes[2])};
@@ -158,14 +183,15 @@ std::optional<MatrixOperand> matrix_operand(const Node* node, const PlaceOf& pla
   if (const auto plain = matmul_operand(node, place))
     return MatrixOperand{plain->owner, plain->offset,
                          kernel::matrix_view(plain->batch, node->shape[1], plain->row, node->shape[2], plain->column)};
-  auto s = strided(node, place, Pads::read);
+  auto s = strided(node, place, Form::matrix);
   if (!s) return std::nullopt;
-  // Windows repeat elements, so a copy would be larger. For other values with short runs, a copy is
-  // faster.
-  if (!reads_windows(node) && !has_runs(*s)) return std::nullopt;
   if (s->edges.size() > kernel::MatrixView::kEdgesMax) return std::nullopt;
-  // A padded value is never read before its first element, so the operand begins where the owner does.
-  const Extent offset = s->edges.empty() ? s->offset : 0;
+  // The operand begins at its lowest element. A padded value may begin anywhere in its owner.
+  Extent offset = s->offset;
+  for (const View& axis : s->axes)
+    for (std::size_t d = 0; d < axis.extents.size(); ++d)
+      offset += std::min<Extent>(axis.strides[d], 0) * (axis.extents[d] - 1);
+  if (!s->edges.empty()) offset = 0;
   MatrixOperand operand{s->owner, offset, {matrix_sum({s->offset - offset, std::move(s->axes)}), {}}};
   for (Strided::Edge& edge : s->edges)
     operand.view.edges.push_back({matrix_sum(std::move(edge.value)), edge.lo, edge.hi});

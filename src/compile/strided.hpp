@@ -22,14 +22,20 @@ struct MatmulOperand {
 };
 std::optional<MatmulOperand> matmul_operand(const graph::Node* node, const PlaceOf& place);
 
-/// The same, or any number of strides along each axis if that is better than a copy: for windows, and if neighbours of rows or
-/// columns are neighbours in memory. Some elements may be the zeros of a pad.
+/// The same, or any number of strides along each axis. Some elements may be the zeros of a pad.
 struct MatrixOperand {
   const graph::Node* owner = nullptr;
   Extent offset = 0;
   kernel::MatrixView view;
 };
 std::optional<MatrixOperand> matrix_operand(const graph::Node* node, const PlaceOf& place);
+/// Whether some view from the value to memory is one of windows.
+bool reads_windows(const graph::Node* node);
+/// Whether every product reads the operand of `node` at least as fast as a copy of it: windows, which repeat elements, and values
+/// whose neighbours along rows or columns are neighbours in memory.
+bool is_read_well(const graph::Node* node, const MatrixOperand& operand);
+/// Whether the elements of a matrix fill a block of memory, in any order, as those of turned weights do.
+bool is_dense(const kernel::MatrixView& view);
 
 /// [batch, position, head, channel], with contiguous channels.
 struct AttentionOperand {

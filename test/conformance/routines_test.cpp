@@ -4,6 +4,7 @@
 
 #include "conformance/device_run.hpp"
 #include "graph/cache.hpp"
+#include "graph/convolution.hpp"
 #include "graph/ctc.hpp"
 #include "graph/grouped.hpp"
 #include "graph/linear_algebra.hpp"
@@ -376,6 +377,36 @@ TEST_F(Routines, GroupedProducts) {
       });
       EXPECT_EQ(kernels_.size(), 2u);
     }
+}
+
+TEST_F(Routines, AdjointsOfConvolutionsWithSteps) {
+  if (!is_cpu()) GTEST_SKIP() << "the op is decomposed";
+  struct Case {
+    Shape x, weight, y;
+    std::vector<Extent> stride, before;
+    Extent groups = 1;
+  };
+  for (const Case& c : {Case{{3, 20, 9, 17}, {20, 45, 3, 3}, {3, 45, 18, 33}, {2, 2}, {1, 1}},
+                        {{2, 33, 7, 7}, {33, 70, 1, 1}, {2, 70, 14, 13}, {2, 2}, {0, 0}},
+                        {{2, 6, 5, 8}, {6, 16, 5, 4}, {2, 32, 17, 20}, {3, 2}, {2, 5}, 2},
+                        {{1, 4, 3, 4}, {4, 8, 2, 7}, {1, 8, 20, 9}, {5, 1}, {1, 3}},
+                        {{4, 300, 11}, {300, 18, 4}, {4, 18, 33}, {3}, {2}},
+                        // rows that no tap reaches, and more in front than there are rows
+                        {{1, 2, 2, 30}, {2, 3, 1, 9}, {1, 3, 9, 70}, {4, 2}, {3, 0}},
+                        {{9, 64, 20, 40}, {64, 33, 3, 2}, {9, 33, 40, 80}, {2, 2}, {1, 0}}}) {
+    SCOPED_TRACE(fmt::format("[{}] to [{}]", c.x.to_string(), c.y.to_string()));
+    const auto x = noise(c.x.numel()), weight = noise(c.weight.numel());
+    expect_same(
+        [&](Side& side) {
+          const std::vector<Extent> extents(c.y.begin() + 2, c.y.end());
+          return std::vector<Tensor>{graph::call(
+              graph::conv_adjoint_row(), {side.arguments.make(c.x, x), side.arguments.make(c.weight, weight)},
+              graph::ConvAdjointAttributes{c.stride, c.before, extents, c.groups}, Where::current())};
+        },
+        1e-4, 1e-5);
+    ASSERT_EQ(kernels_.size(), 1u);
+    EXPECT_TRUE(std::holds_alternative<kernel::CallKernel>(kernels_[0]));
+  }
 }
 
 // Labels 1 2 and 3 3 in six and four steps, none in three, and two of three labels in the fewest steps.

@@ -4,6 +4,7 @@
 #include "conformance/device_run.hpp"
 #include "weft/grad.hpp"
 #include "weft/ops.hpp"
+#include "weft/ops/convolution.hpp"
 
 namespace weft::test {
 namespace {
@@ -139,6 +140,29 @@ TEST_F(Windows, ConvolutionsOfEveryShape) {
   expect_both_right({.n = 1, .c = 64, .h = 14, .w = 14, .out = 130, .size = 3, .pad = 1});  // several blocks of k
   expect_both_right({.n = 2, .c = 3, .h = 8, .w = 9, .out = 4, .size = 3, .pad = 1}, DType::f64);
   expect_both_right({.n = 2, .c = 3, .h = 8, .w = 9, .out = 4, .size = 3, .pad = 1}, DType::i32);
+}
+
+// The weights of the gradient of x are reversed, with channels and results exchanged.
+TEST_F(Windows, GradientsReadTurnedWeights) {
+  if (!is_cpu()) GTEST_SKIP() << "other devices copy the weights";
+  for (const Convolution& conv : {Convolution{.n = 3, .c = 37, .h = 13, .w = 12, .out = 40, .size = 3, .pad = 1},
+                                  {.n = 2, .c = 32, .h = 9, .w = 17, .out = 20, .size = 5, .dilation = 2, .pad = 3},
+                                  {.n = 1, .c = 5, .h = 7, .w = 6, .out = 3, .size = 2},
+                                  {.n = 5, .c = 70, .h = 21, .w = 18, .out = 24, .size = 3, .step = 2, .pad = 1},
+                                  Convolution{.n = 9, .c = 40, .h = 29, .w = 29, .out = 45, .size = 1, .step = 3}}) {
+    SCOPED_TRACE(conv.text());
+    Arguments arguments;
+    const auto xs = noise(conv.x_shape(), DType::f32), ws = noise(conv.weight_shape(), DType::f32),
+               gs = noise(conv.y_shape(), DType::f32);
+    const Tensor x = arguments.make(conv.x_shape(), xs), w = arguments.make(conv.weight_shape(), ws);
+    const Tensor y =
+        conv2d(x, w, {}, ConvolutionOptions{.stride = conv.step, .padding = conv.pad, .dilation = conv.dilation});
+    const Tensor d_x = grad(y, {x}, arguments.make(conv.y_shape(), gs))[0];
+    std::vector<double> expected(xs.size(), 0.0);
+    conv.for_each([&](std::size_t i, std::size_t k, std::size_t o) { expected[i] += gs[o] * ws[k]; });
+    expect_close(run({d_x}, arguments)[0], expected, 1e-4, 2e-5, "gradient of x");
+    EXPECT_EQ(kernel_names({d_x}).size(), 1u);
+  }
 }
 
 TEST_F(Windows, FewResultsAndIntegers) {

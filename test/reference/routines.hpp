@@ -1,5 +1,6 @@
 // The meaning of routines: caches that keep rows in three types, attention over them, rows of packed weights, the draw of
-// tokens, scans, sorting, recurrent layers, alignments of labels, and counts. Everything is computed from its definition, in double.
+// tokens, scans, sorting, convolutions, recurrent layers, alignments of labels, and counts. Everything is computed from
+// its definition, in double.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include "base/philox.hpp"
 #include "compile/call_attributes.hpp"
 #include "graph/cache.hpp"
+#include "graph/convolution.hpp"
 #include "graph/order.hpp"
 #include "graph/packed.hpp"
 #include "graph/scan.hpp"
@@ -369,6 +371,36 @@ inline void run_put_along(const kernel::CallKernel& k, std::vector<Values>& buff
                 [&](double& place, Extent, Extent i) { place = read(k.reads[2], i, buffers); });
 }
 
+/// Every product of an element of x and one of the weights is added to its place.
+inline void run_conv_adjoint(const kernel::CallKernel& k, std::vector<Values>& buffers) {
+  const auto a = kernel::attributes_of<graph::ConvAdjointAttributes>(k);
+  const Shape &x = k.shapes[0], &weight = k.shapes[1], &y = k.shape();
+  Values sums = zeros_of(k);
+  const auto coordinates = [](const Shape& shape, Extent i) {
+    std::vector<Extent> at(static_cast<std::size_t>(shape.rank()));
+    for (std::size_t d = at.size(); d-- > 0; i /= shape[static_cast<int>(d)]) at[d] = i % shape[static_cast<int>(d)];
+    return at;
+  };
+  const Extent of_group = x[1] / a.groups, taps = weight.numel() / weight[0];
+  for (Extent i = 0; i < x.numel(); ++i) {
+    const std::vector<Extent> p = coordinates(x, i);
+    const double value = read(k.reads[0], i, buffers);
+    for (Extent t = 0; t < taps; ++t) {
+      const std::vector<Extent> w = coordinates(weight, p[1] * taps + t);
+      Extent place = p[0] * y[1] + p[1] / of_group * weight[1] + w[1];
+      bool inside = true;
+      for (std::size_t d = 2; d < p.size(); ++d) {
+        const Extent at = a.stride[d - 2] * p[d] + w[d] - a.before[d - 2], extent = y[static_cast<int>(d)];
+        inside = inside && at >= 0 && at < extent;
+        place = place * extent + at;
+      }
+      if (inside) sums[static_cast<std::size_t>(place)] += value * read(k.reads[1], p[1] * taps + t, buffers);
+    }
+  }
+  for (Extent i = 0; i < y.numel(); ++i)
+    write(k.out(), i, to_type(sums[static_cast<std::size_t>(i)], k.out().type), buffers);
+}
+
 struct RoutineReference {
   const graph::OpRow* row;
   void (*run)(const kernel::CallKernel&, std::vector<Values>&);
@@ -390,6 +422,7 @@ inline std::vector<RoutineReference> routine_references() {
           {&graph::scatter_along_row(), run_scatter_along},
           {&graph::last_along_row(), run_last_along},
           {&graph::put_along_row(), run_put_along},
+          {&graph::conv_adjoint_row(), run_conv_adjoint},
           {&graph::grouped_matmul_row(), run_grouped_matmul},
           {&graph::grouped_outer_row(), run_grouped_outer},
           {&graph::recurrence_row(), run_recurrence},

@@ -107,6 +107,7 @@ class CpuBackend final : public backend::Backend {
     description_.integer_product_reads = {DType::i8, DType::u8};
     description_.offset_alignment = kLine;
     description_.near_bytes = kNearBytes;
+    description_.reads_turned_weights = true;
     description_.has_kernel = [](const graph::Call& call) { return calls().accepts(call); };
     description_.details = {{"instruction set", name(isa())},
                             {"threads", std::to_string(thread_count())},

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "backend/cpu/cache.hpp"
+#include "backend/cpu/conv_adjoint.hpp"
 #include "backend/cpu/ctc.hpp"
 #include "backend/cpu/grouped.hpp"
 #include "backend/cpu/linear_algebra.hpp"
@@ -17,6 +18,7 @@
 #include "compile/call_attributes.hpp"
 #include "graph/attention.hpp"
 #include "graph/cache.hpp"
+#include "graph/convolution.hpp"
 #include "graph/ctc.hpp"
 #include "graph/grouped.hpp"
 #include "graph/linear_algebra.hpp"
@@ -151,6 +153,9 @@ backend::CallTable<CallEntry>& calls() {
        {&graph::last_along_row(),
         {.accepts = accepts_last_along,
          .prepare = [](const kernel::CallKernel& k) { return prepare_function(k, run_last_along, false); }}},
+       {&graph::conv_adjoint_row(),
+        {.accepts = accepts_conv_adjoint,
+         .prepare = [](const kernel::CallKernel& k) { return prepare_function(k, run_conv_adjoint, false); }}},
        {&graph::grouped_matmul_row(), wide_entry(run_grouped_matmul)},
        {&graph::grouped_outer_row(), wide_entry(run_grouped_outer)},
        {&graph::recurrence_row(), wide_entry(run_recurrence)},

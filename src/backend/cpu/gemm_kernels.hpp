@@ -35,10 +35,9 @@ struct GemmKernels {
   Tile by_depth[2][kGemmRowsMax][kGemmVectors];  // A(i, k) at a[k * a_stride + i]
 
   /// Makes C[rows, kGemmVectors * lanes] = A B, or += with `accumulate`, over the elements of all runs: element k of a run is
-  /// at a[run.a + rows[i] + k * a_step] for row i, and the row of B at b + run.b + k * kGemmVectors * lanes. Rows of C follow
-  /// each other. Only for float.
+  /// at a[run.a + rows[i] + k * a_step] for row i, and the row of B at b + run.b + k * kGemmVectors * lanes. Only for float.
   using RunsTile = void (*)(std::int64_t count, const GemmRun* runs, const T* a, const std::int32_t* rows,
-                            std::int64_t a_step, const T* b, T* c, bool accumulate);
+                            std::int64_t a_step, const T* b, T* c, std::int64_t c_stride, bool accumulate);
   RunsTile by_runs[kGemmRowsMax];  // [rows - 1]
   /// to[c * to_stride + r] = from[r * stride + c] for r < rows <= lanes, c < columns. As many rows as a vector has lanes can be
   /// read, and whole vectors of each. Only for float.

@@ -81,7 +81,8 @@ void tile(std::int64_t depth, const typename V::Element* a, std::int64_t a_strid
 
 template <class V, int kRows>
 void runs_tile(std::int64_t count, const GemmRun* runs, const typename V::Element* a, const std::int32_t* rows,
-               std::int64_t a_step, const typename V::Element* b, typename V::Element* c, bool accumulate) {
+               std::int64_t a_step, const typename V::Element* b, typename V::Element* c, std::int64_t c_stride,
+               bool accumulate) {
   using T = typename V::Element;
   constexpr int kWidth = kGemmVectors * V::kLanes;
   constexpr bool kFree = kRows <= kGemmFreeRows;
@@ -89,7 +90,8 @@ void runs_tile(std::int64_t count, const GemmRun* runs, const typename V::Elemen
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 4
-    for (int v = 0; v < kGemmVectors; ++v) sum[r][v] = accumulate ? V::load(c + r * kWidth + v * V::kLanes) : V::zero();
+    for (int v = 0; v < kGemmVectors; ++v)
+      sum[r][v] = accumulate ? V::load(c + r * c_stride + v * V::kLanes) : V::zero();
   const std::int64_t a_row = kFree ? 0 : rows[1] - rows[0];
   for (const GemmRun* const end = runs + count; runs != end; ++runs) {
     const T* left_at[kFree ? kRows : 1];
@@ -119,7 +121,7 @@ void runs_tile(std::int64_t count, const GemmRun* runs, const typename V::Elemen
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 4
-    for (int v = 0; v < kGemmVectors; ++v) V::store(c + r * kWidth + v * V::kLanes, sum[r][v]);
+    for (int v = 0; v < kGemmVectors; ++v) V::store(c + r * c_stride + v * V::kLanes, sum[r][v]);
 }
 
 template <class V>

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "backend/cpu/channels_last.hpp"
 #include "backend/cpu/common_extents.hpp"
 #include "backend/cpu/gemm_view.hpp"
 #include "backend/cpu/scratch_block.hpp"
@@ -58,7 +59,7 @@ std::vector<int64_t> coordinates(const Dims& dims, int64_t i) {
 }
 
 struct Scratch {
-  ScratchBlock a, copies, sums, lines;
+  ScratchBlock a, copies, sums;
 };
 thread_local Scratch window_scratch;
 
@@ -323,11 +324,7 @@ void WindowProduct::stage_channels_last(const Block& block, float* to) const {
     if (e < last) lines *= axes_[e].size;
   }
   const int64_t begin = std::clamp<int64_t>(along.lo - first[last], 0, along.size);
-  const int64_t end = std::clamp<int64_t>(along.hi - first[last], begin, along.size), count = end - begin;
-  const int64_t lanes = kernels_.lanes, pitch = along.pitch, channel = elements_[inner_].stride, step = along.stride;
-  // With a step, all places between are transposed too, which is quicker than to collect single elements.
-  const int64_t between = count > 0 ? (count - 1) * step + 1 : 0;
-  float* const vectors = step == 1 ? nullptr : window_scratch.lines.as<float>(between * lanes);
+  const int64_t end = std::clamp<int64_t>(along.hi - first[last], begin, along.size), pitch = along.pitch;
   for (int64_t line = 0; line < lines; ++line, to += along.size * pitch) {
     bool inside = true;
     const float* from = args_.b.data + corner + begin * along.stride;
@@ -337,21 +334,19 @@ void WindowProduct::stage_channels_last(const Block& block, float* to) const {
       inside = inside && first[e] + at >= axes_[e].lo && first[e] + at < axes_[e].hi;
       from += at * axes_[e].stride;
     }
-    std::fill(to, to + (inside ? begin : along.size) * pitch, 0.0f);
-    if (!inside) continue;
-    std::fill(to + end * pitch, to + along.size * pitch, 0.0f);
-    for (int64_t c = 0; c < channels_; c += lanes) {
-      const auto some = static_cast<int>(std::min(lanes, channels_ - c));
-      const float* const source = from + c * channel;
-      float* place = to + begin * pitch + c;
-      if (step == 1) {
-        kernels_.pack_transposed(count, some, source, channel, place, static_cast<int>(pitch));
-        continue;
-      }
-      kernels_.pack_transposed(between, some, source, channel, vectors, static_cast<int>(lanes));
-      for (int64_t i = 0; i < count; ++i, place += pitch) copy_run(vectors + i * step * lanes, place, lanes);
-    }
+    if (inside)
+      copy_channels_last(kernels_, from, along.stride, elements_[inner_].stride, channels_, {begin, end, along.size},
+                         to, pitch);
+    else
+      std::fill(to, to + along.size * pitch, 0.0f);
   }
+}
+
+void WindowProduct::copy_block(const Block& block, float* to) const {
+  if (channels_last_)
+    stage_channels_last(block, to);
+  else
+    stage(block, {0, channels_}, to);
 }
 
 const float* WindowProduct::start_of(const Block& block, const float* copy) const {
@@ -534,6 +529,11 @@ void WindowProduct::run_convolution() const {
   int64_t groups = ceil_divide(blocks, each);
   if (groups > 1 && groups % 2 != 0) groups = std::min(groups + 1, blocks);  // for a common number of cores
   const int64_t strip_groups = std::clamp<int64_t>(ceil_divide(kTasks, groups), 1, strips());
+  if (strip_groups > 1 && copy_size_ > 0) {
+    float* const copies = window_scratch.copies.as<float>(blocks * copy_size_);
+    parallel_for(blocks, [&](int64_t i) { copy_block(block(i), copies + i * copy_size_); });
+    shared.copies = copies;
+  }
   parallel_for(groups * strip_groups, [&](int64_t task) {
     const int64_t group = task % groups, strip_group = task / groups;
     convolve({blocks * group / groups, blocks * (group + 1) / groups},
@@ -542,14 +542,11 @@ void WindowProduct::run_convolution() const {
 }
 
 void WindowProduct::convolve(Range blocks, Range strips, const Convolution& shared) const {
-  float* const copies = window_scratch.copies.as<float>((blocks.end - blocks.begin) * copy_size_);
-  for (int64_t i = blocks.begin; i < blocks.end; ++i) {
-    if (copy_size_ == 0) break;
-    float* const to = copies + (i - blocks.begin) * copy_size_;
-    if (channels_last_)
-      stage_channels_last(block(i), to);
-    else
-      stage(block(i), {0, channels_}, to);
+  const float* copies = shared.copies + blocks.begin * copy_size_;
+  if (shared.copies == nullptr && copy_size_ > 0) {
+    float* const own = window_scratch.copies.as<float>((blocks.end - blocks.begin) * copy_size_);
+    for (int64_t i = blocks.begin; i < blocks.end; ++i) copy_block(block(i), own + (i - blocks.begin) * copy_size_);
+    copies = own;
   }
   // A strip that is too long for the cache is used in parts, each for all tiles of C, which wait with their sums.
   const int64_t tile_size = kernels_.rows * width();
@@ -576,7 +573,7 @@ void WindowProduct::convolve(Range blocks, Range strips, const Convolution& shar
           const auto count = static_cast<int64_t>(runs.size()), rows = panel.end - panel.begin;
           const int64_t begin = count * part / parts_of_strip, end = count * (part + 1) / parts_of_strip;
           kernels_.by_runs[rows - 1](end - begin, runs.data() + begin, start, shared.places.data() + panel.begin,
-                                     elements_[inner_].staged, b, tile, part > 0);
+                                     elements_[inner_].staged, b, tile, width(), part > 0);
           if (is_last)
             kernels_.store_transposed(static_cast<int>(rows), static_cast<int>(outs), tile, width(), c + panel.begin,
                                       args_.c.row);
@@ -675,7 +672,7 @@ void WindowProduct::run_gradient() const {
             const int64_t begin = std::clamp<int64_t>(tap.rows.begin - at.y, row, row_end);
             const int64_t end = std::clamp<int64_t>(tap.rows.end - at.y, begin, row_end);
             kernels_.by_runs[part.end - part.begin - 1](end - begin, runs.data() + begin, start + tap.staged,
-                                                        places.data(), x().staged, b, sums_of(strip, panel, t),
+                                                        places.data(), x().staged, b, sums_of(strip, panel, t), width(),
                                                         first + i + row > 0);
           }
         }

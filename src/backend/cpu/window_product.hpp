@@ -68,6 +68,7 @@ class WindowProduct {
   std::int64_t coordinate(int axis, const Block& block) const;
   void stage(const Block& block, Range channels, float* to) const;
   void stage_channels_last(const Block& block, float* to) const;
+  void copy_block(const Block& block, float* to) const;
   /// The first element of the first window of a block that was copied to `copy`.
   const float* start_of(const Block& block, const float* copy) const;
   Range elements_inside(std::int64_t position) const;
@@ -84,6 +85,7 @@ class WindowProduct {
     std::vector<Range> parts;                // of the elements that lie inside the image,
     std::vector<std::vector<GemmRun>> runs;  // and the runs of each
     const float* packed = nullptr;           // A
+    const float* copies = nullptr;           // of all blocks, if each is read by several tasks
   };
   std::vector<GemmRun> runs_within(Range part) const;
   Convolution plan() const;

@@ -26,10 +26,10 @@ class WindowWeights {
   const GemmArgs<float>& args_;
   const GemmKernels<float>& kernels_;
   std::int64_t taps_;
-  bool in_runs_;
   std::int64_t offset_ = 0, row_ = 0, channel_ = 0;  // of runs
   std::vector<std::int64_t> places_;                 // of taps in a run
   std::int64_t run_ = 0;                             // its length
+  bool in_runs_;                                     // describe() sets the members above
 };
 
 }  // namespace weft::cpu

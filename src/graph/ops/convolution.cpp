@@ -1,211 +1,20 @@
-// Convolutions as windows and products. A convolution and its transpose are each other's gradient to the input.
+// The rows of convolutions. A convolution and its transpose are each other's gradient to the input.
 #include "weft/ops/convolution.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
-#include <numeric>
 #include <span>
 
+#include "graph/convolution.hpp"
 #include "graph/op.hpp"
 #include "graph/op_families.hpp"
-#include "graph/windows.hpp"
+#include "graph/ops/convolution_products.hpp"
 #include "weft/ops.hpp"
 
 namespace weft {
 namespace graph {
 namespace {
-
-struct Geometry {
-  WindowGrid grid;  // over the larger image, which a convolution reads and a transposed one makes
-  Extent groups = 1;
-};
-
-// ---- Products: image [N, C, space...], kernel [O, C / groups, size...], result [N, O, windows...] -----------------------
-
-Extent product_of(const Shape& shape, int first, int last) {
-  Extent product = 1;
-  for (int i = first; i < last; ++i) product *= shape[i];
-  return product;
-}
-
-Shape with_space(Extent n, Extent channels, const Shape& space, int first) {
-  Shape shape{n, channels};
-  for (int i = first; i < space.rank(); ++i) shape.push_back(space[i]);
-  return shape;
-}
-
-// Whether each channel is convolved separately: a product of so few numbers is computed as a sum.
-bool is_depthwise(const Tensor& kernel, const Geometry& geometry) { return geometry.groups > 1 && kernel.dim(1) == 1; }
-
-// [N, C, windows..., size...] with the sizes in front of the windows.
-Tensor sizes_first(const Tensor& windows, int axes) {
-  Axes order{0, 1};
-  for (int i = 0; i < axes; ++i) order.push_back(2 + axes + i);
-  for (int i = 0; i < axes; ++i) order.push_back(2 + i);
-  return weft::permute(windows, order);
-}
-
-Tensor convolve(const Tensor& image, const Tensor& kernel, const Geometry& geometry, Where where) {
-  const int axes = geometry.grid.axes();
-  const Tensor windows = windows_of(image, geometry.grid);
-  const Extent n = image.dim(0), out = kernel.dim(0), g = geometry.groups;
-  const Extent positions = product_of(windows.shape(), 2, 2 + axes);
-  Shape result{n, out};
-  for (int i = 0; i < axes; ++i) result.push_back(windows.shape()[2 + i]);
-  if (is_depthwise(kernel, geometry)) {
-    const Extent size = product_of(kernel.shape(), 2, kernel.rank()), multiple = out / g;
-    const Tensor each = weft::reshape(windows, {n, g, 1, positions, size});
-    const Tensor factors = weft::reshape(kernel, {1, g, multiple, 1, size});
-    return weft::reshape(weft::sum(each * factors, {-1}, {}, where), result);
-  }
-  const Extent terms = product_of(kernel.shape(), 1, kernel.rank());
-  const Tensor columns = sizes_first(windows, axes);
-  if (g == 1)
-    return weft::reshape(
-        weft::matmul(weft::reshape(kernel, {1, out, terms}), weft::reshape(columns, {n, terms, positions}), where),
-        result);
-  return weft::reshape(weft::matmul(weft::reshape(kernel, {1, g, out / g, terms}),
-                                    weft::reshape(columns, {n, g, terms, positions}), where),
-                       result);
-}
-
-// The kernel of the transposed product: [C, O / groups, size...], reversed.
-Tensor turned(const Tensor& kernel, const Geometry& geometry) {
-  const Extent g = geometry.groups, out = kernel.dim(0) / g, channels = kernel.dim(1);
-  Shape split{g, out, channels};
-  Axes order{0, 2, 1}, space;
-  for (int i = 2; i < kernel.rank(); ++i) {
-    split.push_back(kernel.shape()[i]);
-    order.push_back(i + 1);
-    space.push_back(i);
-  }
-  const Tensor swapped = weft::permute(weft::reshape(kernel, split), order);
-  return weft::flip(weft::reshape(swapped, with_space(g * channels, out, kernel.shape(), 2)), space);
-}
-
-// The adjoint of `convolve` with steps. Coordinates of the image that differ by multiples of the stride are a phase: they meet
-// the same elements of the kernel, and are a convolution of the result with those.
-Tensor convolve_back_by_phases(const Tensor& result, const Tensor& kernel, const Geometry& geometry,
-                               const Extents& extents, Where where) {
-  const WindowGrid& grid = geometry.grid;
-  const int axes = grid.axes();
-  Extent phases = 1;
-  Shape shape{result.dim(0), geometry.groups * kernel.dim(1)};
-  for (int i = 0; i < axes; ++i) {
-    const auto k = static_cast<std::size_t>(i);
-    phases *= grid.stride[k];
-    shape.push_back((extents[k] + grid.stride[k] - 1) / grid.stride[k]);
-  }
-  std::vector<Tensor> parts;
-  for (Extent phase = 0; phase < phases; ++phase) {
-    Tensor chosen = kernel;
-    Geometry back = geometry;
-    bool is_empty = false;
-    for (Extent i = axes, rest = phase; i-- > 0;) {
-      const auto k = static_cast<std::size_t>(i);
-      const int axis = 2 + static_cast<int>(i);
-      const Extent first = rest % grid.stride[k] + grid.before[k], skip = first / grid.stride[k];
-      rest /= grid.stride[k];
-      is_empty = is_empty || first % grid.stride[k] >= grid.size[k];
-      if (is_empty) continue;
-      chosen = weft::slice(chosen, axis, first % grid.stride[k], kEnd, grid.stride[k]);
-      back.grid.size[k] = chosen.dim(axis);
-      back.grid.stride[k] = 1;
-      back.grid.before[k] = chosen.dim(axis) - 1 - skip;
-      back.grid.after[k] = skip + shape[axis] - result.dim(axis);
-      is_empty =
-          result.dim(axis) + std::min<Extent>(back.grid.before[k], 0) + std::min<Extent>(back.grid.after[k], 0) < 1;
-    }
-    parts.push_back(is_empty ? weft::full(shape, 0.0, result.dtype(), result.device())
-                             : convolve(result, turned(chosen, back), back, where));
-  }
-  Shape split{shape[0], shape[1]}, merged = split;
-  Axes order{0, 1};
-  for (Extent stride : grid.stride) split.push_back(stride);
-  for (int i = 0; i < axes; ++i) {
-    const auto k = static_cast<std::size_t>(i);
-    split.push_back(shape[2 + i]);
-    merged.push_back(shape[2 + i] * grid.stride[k]);
-    order.push_back(2 + axes + i);
-    order.push_back(2 + i);
-  }
-  Tensor image = weft::reshape(weft::permute(weft::reshape(weft::stack(parts, 2), split), order), merged);
-  for (int i = 0; i < axes; ++i) image = weft::narrow(image, 2 + i, 0, extents[static_cast<std::size_t>(i)]);
-  return image;
-}
-
-// The adjoint of `convolve` over images with these extents of space.
-Tensor convolve_back(const Tensor& result, const Tensor& kernel, const Geometry& geometry, const Extents& extents,
-                     Where where) {
-  const WindowGrid& grid = geometry.grid;
-  const int axes = grid.axes();
-  bool has_steps = false;
-  for (Extent stride : grid.stride) has_steps = has_steps || stride > 1;
-  if (!has_steps) {
-    // With a stride of 1 it is a convolution of the result with the reversed kernel.
-    Geometry back = geometry;
-    for (int i = 0; i < axes; ++i) {
-      const auto k = static_cast<std::size_t>(i);
-      back.grid.before[k] = grid.span(i) - 1 - grid.before[k];
-      back.grid.after[k] = extents[k] + grid.before[k] - result.shape()[2 + i];
-    }
-    return convolve(result, turned(kernel, geometry), back, where);
-  }
-  // Many columns would not stay in a cache. Few are quicker at once than phase by phase.
-  constexpr double kMany = 1 << 24;  // multiply-adds
-  const bool has_gaps = std::any_of(grid.dilation.begin(), grid.dilation.end(), [](Extent d) { return d > 1; });
-  constexpr Extent kPhasesMax = 8;     // each is a product of its own
-  constexpr Extent kChannelsMin = 16;  // a product of few rows gains nothing
-  if (!has_gaps && kernel.dim(1) >= kChannelsMin &&
-      std::accumulate(grid.stride.begin(), grid.stride.end(), Extent{1}, std::multiplies<>()) <= kPhasesMax &&
-      static_cast<double>(result.numel()) * static_cast<double>(product_of(kernel.shape(), 1, kernel.rank())) >= kMany)
-    return convolve_back_by_phases(result, kernel, geometry, extents, where);
-  const Extent n = result.dim(0), g = geometry.groups, out = kernel.dim(0) / g, channels = kernel.dim(1);
-  const Extent positions = product_of(result.shape(), 2, result.rank()),
-               size = product_of(kernel.shape(), 2, kernel.rank());
-  Tensor columns;  // [N, groups, C / groups * size, windows]
-  if (is_depthwise(kernel, geometry))
-    columns = weft::sum(weft::reshape(result, {n, g, out, 1, positions}) * weft::reshape(kernel, {1, g, out, size, 1}),
-                        {2}, {}, where);
-  else
-    columns = weft::matmul(weft::transpose(weft::reshape(kernel, {1, g, out, channels * size})),
-                           weft::reshape(result, {n, g, out, positions}), where);
-  Shape shape{n, g * channels};
-  Axes windows_first{0, 1};
-  for (int i = 2; i < kernel.rank(); ++i) shape.push_back(kernel.shape()[i]);
-  for (int i = 2; i < result.rank(); ++i) shape.push_back(result.shape()[i]);
-  for (int i = 0; i < axes; ++i) windows_first.push_back(2 + axes + i);
-  for (int i = 0; i < axes; ++i) windows_first.push_back(2 + i);
-  return windows_added(weft::permute(weft::reshape(columns, shape), windows_first), grid, extents);
-}
-
-// The gradient to the kernel: each element sums the products of its inputs and gradients.
-Tensor kernel_gradient(const Tensor& image, const Tensor& result, const Shape& kernel, const Geometry& geometry,
-                       Where where) {
-  const int axes = geometry.grid.axes();
-  const Extent n = image.dim(0), g = geometry.groups, out = kernel[0] / g, terms = product_of(kernel, 1, kernel.rank());
-  const Tensor windows = windows_of(image, geometry.grid);
-  const Extent positions = product_of(windows.shape(), 2, 2 + axes);
-  if (g > 1 && kernel[1] == 1) {
-    const Tensor each = weft::reshape(windows, {n, g, 1, positions, terms});
-    const Tensor factors = weft::reshape(result, {n, g, out, positions, 1});
-    return weft::reshape(weft::sum(each * factors, {0, 3}, {}, where), kernel);
-  }
-  // [groups, O / groups, N * windows] by [groups, N * windows, C / groups * size]
-  const Tensor left = weft::permute(weft::reshape(result, {n, g, out, positions}), {1, 2, 0, 3});
-  Shape split{n, g, image.dim(1) / g};
-  Axes order{1, 0};
-  for (int i = 2; i < windows.rank(); ++i) split.push_back(windows.shape()[i]);
-  for (int i = 0; i < axes; ++i) order.push_back(3 + i);
-  order.push_back(2);
-  for (int i = 0; i < axes; ++i) order.push_back(3 + axes + i);
-  const Tensor right = weft::permute(weft::reshape(windows, split), order);
-  return weft::reshape(weft::matmul(weft::reshape(left, {g, out, n * positions}),
-                                    weft::reshape(right, {g, n * positions, terms}), where),
-                       kernel);
-}
 
 Tensor with_bias(const Tensor& y, const Tensor& bias, Where where) {
   if (!bias.defined()) return y;
@@ -261,13 +70,13 @@ void check_operands(const Call& c, int axes, Extent groups, bool transposed) {
 
 Extents space_of(const Tensor& x) { return {x.shape().begin() + 2, x.shape().end()}; }
 
-Geometry geometry_of(const Call& c, const ConvolutionAttributes& a) {
+ConvolutionGeometry geometry_of(const Call& c, const ConvolutionAttributes& a) {
   const Extents size = space_of(c.input(1));
   const int axes = static_cast<int>(size.size());
-  Geometry geometry{{.size = size,
-                     .stride = per_axis(c, "stride", a.stride, axes, 1, 1),
-                     .dilation = per_axis(c, "dilation", a.dilation, axes, 1, 1)},
-                    a.groups};
+  ConvolutionGeometry geometry{{.size = size,
+                                .stride = per_axis(c, "stride", a.stride, axes, 1, 1),
+                                .dilation = per_axis(c, "dilation", a.dilation, axes, 1, 1)},
+                               a.groups};
   WindowGrid& grid = geometry.grid;
   grid.before = grid.after = per_axis(c, "padding", a.padding, axes, 0, 0);
   if (a.same)
@@ -280,19 +89,19 @@ Geometry geometry_of(const Call& c, const ConvolutionAttributes& a) {
   return geometry;
 }
 
-Geometry geometry_of(const Call& c, const TransposedAttributes& a) {
+ConvolutionGeometry geometry_of(const Call& c, const TransposedAttributes& a) {
   const Extents size = space_of(c.input(1));
   const int axes = static_cast<int>(size.size());
-  Geometry geometry{{.size = size,
-                     .stride = per_axis(c, "stride", a.stride, axes, 1, 1),
-                     .dilation = per_axis(c, "dilation", a.dilation, axes, 1, 1)},
-                    a.groups};
+  ConvolutionGeometry geometry{{.size = size,
+                                .stride = per_axis(c, "stride", a.stride, axes, 1, 1),
+                                .dilation = per_axis(c, "dilation", a.dilation, axes, 1, 1)},
+                               a.groups};
   geometry.grid.before = geometry.grid.after = per_axis(c, "padding", a.padding, axes, 0, 0);
   return geometry;
 }
 
 // Extents of the result of a transposed convolution.
-Extents transposed_extents(const Call& c, const TransposedAttributes& a, const Geometry& geometry) {
+Extents transposed_extents(const Call& c, const TransposedAttributes& a, const ConvolutionGeometry& geometry) {
   const WindowGrid& grid = geometry.grid;
   const Extents more = per_axis(c, "output_padding", a.output_padding, grid.axes(), 0, 0);
   Extents extents;
@@ -359,14 +168,14 @@ OpRow make_convolution_row(int axes) {
           },
       .decompose =
           [](const Call& c) {
-            const Geometry geometry = geometry_of(c, c.attributes<ConvolutionAttributes>());
+            const ConvolutionGeometry geometry = geometry_of(c, c.attributes<ConvolutionAttributes>());
             return Tensors{with_bias(convolve(c.input(0), c.input(1), geometry, c.where()), c.input(2), c.where())};
           },
       .gradient =
           [axes](const GradientCall& call) {
             const Call& c = call.call;
             const auto a = c.attributes<ConvolutionAttributes>();
-            const Geometry geometry = geometry_of(c, a);
+            const ConvolutionGeometry geometry = geometry_of(c, a);
             const Tensor &x = c.input(0), &weight = c.input(1), &g = call.gradients[0];
             // Uses the row if its attributes can express this, for gradients of gradients.
             TransposedAttributes back{geometry.grid.stride, geometry.grid.before, {}, geometry.grid.dilation, a.groups};
@@ -422,7 +231,7 @@ OpRow make_convolution_row(int axes) {
                   "only with stride 1"}}};
   row.flops = [](const Call& c) {
     const double positions = static_cast<double>(c.row().infer(c)[0].shape.numel());
-    return 2 * positions * static_cast<double>(product_of(c.input(1).shape(), 1, c.input(1).rank()));
+    return 2 * positions * terms_of(c.input(1));
   };
   return row;
 }
@@ -466,7 +275,7 @@ OpRow make_transposed_row(int axes) {
       .decompose =
           [](const Call& c) {
             const auto a = c.attributes<TransposedAttributes>();
-            const Geometry geometry = geometry_of(c, a);
+            const ConvolutionGeometry geometry = geometry_of(c, a);
             const Extents extents = transposed_extents(c, a, geometry);
             return Tensors{
                 with_bias(convolve_back(c.input(0), c.input(1), geometry, extents, c.where()), c.input(2), c.where())};
@@ -474,19 +283,11 @@ OpRow make_transposed_row(int axes) {
       .gradient =
           [](const GradientCall& call) {
             const Call& c = call.call;
-            const auto a = c.attributes<TransposedAttributes>();
-            Geometry geometry = geometry_of(c, a);
-            const Tensor &x = c.input(0), &weight = c.input(1);
-            Tensor g = call.gradients[0];
-            // Drops windows of g beyond the windows of x.
-            const WindowGrid& grid = geometry.grid;
-            for (int i = 0; i < grid.axes(); ++i) {
-              const auto k = static_cast<std::size_t>(i);
-              const Extent used = grid.stride[k] * (x.shape()[2 + i] - 1) + grid.span(i) - grid.before[k];
-              geometry.grid.after[k] = used - g.shape()[2 + i];
-            }
-            return Tensors{convolve(g, weight, geometry, c.where()),
-                           kernel_gradient(g, x, weight.shape(), geometry, c.where()), bias_gradient(g, c.input(2))};
+            Tensors list =
+                gradients_of_back(c.input(0), c.input(1), geometry_of(c, c.attributes<TransposedAttributes>()),
+                                  call.gradients[0], c.where());
+            list.push_back(bias_gradient(call.gradients[0], c.input(2)));
+            return list;
           },
       .cases = {{"with steps",
                  {{image}, {kernel(4, 6, 3)}, {{6}}},
@@ -510,10 +311,7 @@ OpRow make_transposed_row(int axes) {
                   {{"padding", ints(4)}},
                   "leaves nothing of axis"},
                  {"a long bias", {{image}, {kernel(4, 2, 3)}, {{3}}}, {}, "bias is not [2]"}}};
-  row.flops = [](const Call& c) {
-    return 2 * static_cast<double>(c.input(0).numel()) *
-           static_cast<double>(product_of(c.input(1).shape(), 1, c.input(1).rank()));
-  };
+  row.flops = [](const Call& c) { return 2 * static_cast<double>(c.input(0).numel()) * terms_of(c.input(1)); };
   return row;
 }
 
@@ -540,8 +338,8 @@ Tensor transposed_convolution(int axes, const Tensor& x, const Tensor& weight, c
 }  // namespace
 
 OpRows convolution_rows() {
-  return {&convolution_row(1), &convolution_row(2), &convolution_row(3),
-          &transposed_row(1),  &transposed_row(2),  &transposed_row(3)};
+  return {&convolution_row(1), &convolution_row(2), &convolution_row(3), &transposed_row(1),
+          &transposed_row(2),  &transposed_row(3),  &conv_adjoint_row()};
 }
 
 }  // namespace graph
