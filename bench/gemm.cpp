@@ -154,56 +154,19 @@ std::string openblas_name() {
 }
 
 #ifdef WEFT_HAS_DNNL
-void require(dnnl_status_t status) {
-  if (status == dnnl_success) return;
-  fmt::print(stderr, "oneDNN: status {}\n", static_cast<int>(status));
-  std::exit(1);
-}
-
-/// One f32 product through dnnl_sgemm, others through the matmul primitive. What it makes lives until the process ends.
+/// One f32 product through dnnl_sgemm, others through the matmul primitive.
 Call dnnl_call(const Shape& s, Operands& o) {
   if (s.batch == 1 && !o.is_bf16)
     return [s, &o] {
-      require(dnnl_sgemm(s.a_transposed() ? 'T' : 'N', s.b_transposed() ? 'T' : 'N', s.m, s.n, s.k, 1, o.a.data.get(),
-                         s.lda(), o.b.data.get(), s.ldb(), 0, o.c.data.get(), s.n));
+      weft::figures::require(dnnl_sgemm(s.a_transposed() ? 'T' : 'N', s.b_transposed() ? 'T' : 'N', s.m, s.n, s.k, 1,
+                                        o.a.data.get(), s.lda(), o.b.data.get(), s.ldb(), 0, o.c.data.get(), s.n));
     };
-  static dnnl_engine_t engine = nullptr;
-  static dnnl_stream_t stream = nullptr;
-  if (engine == nullptr) {
-    require(dnnl_engine_create(&engine, dnnl_cpu, 0));
-    require(dnnl_stream_create(&stream, engine, dnnl_stream_default_flags));
-  }
-  const auto describe = [&](int64_t rows, int64_t columns, bool transposed, dnnl_data_type_t type) {
-    const dnnl_dims_t dims{s.batch, rows, columns};
-    const dnnl_dims_t strides{rows * columns, transposed ? 1 : columns, transposed ? rows : 1};
-    const int skipped = s.batch == 1 ? 1 : 0;
-    dnnl_memory_desc_t desc;
-    require(dnnl_memory_desc_init_by_strides(&desc, 3 - skipped, dims + skipped, type, strides + skipped));
-    return desc;
-  };
   const dnnl_data_type_t type = o.is_bf16 ? dnnl_bf16 : dnnl_f32;
-  const dnnl_memory_desc_t a = describe(s.m, s.k, s.a_transposed(), type);
-  const dnnl_memory_desc_t b = describe(s.k, s.n, s.b_transposed(), type);
-  const dnnl_memory_desc_t c = describe(s.m, s.n, false, dnnl_f32);
-  dnnl_matmul_desc_t matmul;
-  require(dnnl_matmul_desc_init(&matmul, &a, &b, nullptr, &c));
-  dnnl_primitive_desc_t described;
-  require(dnnl_primitive_desc_create(&described, &matmul, nullptr, engine, nullptr));
-  dnnl_primitive_t primitive;
-  require(dnnl_primitive_create(&primitive, described));
-  std::vector<dnnl_exec_arg_t> arguments;
-  const auto bind = [&](int slot, const dnnl_memory_desc_t& desc, void* data) {
-    dnnl_memory_t memory;
-    require(dnnl_memory_create(&memory, &desc, engine, data));
-    arguments.push_back({slot, memory});
-  };
-  bind(DNNL_ARG_SRC, a, o.is_bf16 ? static_cast<void*>(o.half_a.data.get()) : o.a.data.get());
-  bind(DNNL_ARG_WEIGHTS, b, o.is_bf16 ? static_cast<void*>(o.half_b.data.get()) : o.b.data.get());
-  bind(DNNL_ARG_DST, c, o.c.data.get());
-  return [primitive, arguments] {
-    require(dnnl_primitive_execute(primitive, stream, static_cast<int>(arguments.size()), arguments.data()));
-    require(dnnl_stream_wait(stream));
-  };
+  void* const a = o.is_bf16 ? static_cast<void*>(o.half_a.data.get()) : o.a.data.get();
+  void* const b = o.is_bf16 ? static_cast<void*>(o.half_b.data.get()) : o.b.data.get();
+  return weft::figures::dnnl_product({s.batch, s.m, s.k, s.a_transposed(), type, a},
+                                     {s.batch, s.k, s.n, s.b_transposed(), type, b},
+                                     {s.batch, s.m, s.n, false, dnnl_f32, o.c.data.get()});
 }
 #endif
 

@@ -45,52 +45,6 @@ std::vector<std::int8_t> random_integers(Extent count) {
   return values;
 }
 
-#ifdef WEFT_HAS_DNNL
-void require(dnnl_status_t status) {
-  if (status == dnnl_success) return;
-  fmt::print(stderr, "oneDNN: status {}\n", static_cast<int>(status));
-  std::exit(1);
-}
-
-/// What it makes lives until the process ends.
-std::function<void()> dnnl_product(Extent m, Extent n, Extent k, std::vector<std::int8_t>& a,
-                                   std::vector<std::int8_t>& b, std::vector<std::int32_t>& c) {
-  static dnnl_engine_t engine = nullptr;
-  static dnnl_stream_t stream = nullptr;
-  if (engine == nullptr) {
-    require(dnnl_engine_create(&engine, dnnl_cpu, 0));
-    require(dnnl_stream_create(&stream, engine, dnnl_stream_default_flags));
-  }
-  const auto describe = [](Extent rows, Extent columns, dnnl_data_type_t type) {
-    const dnnl_dims_t dims{rows, columns}, strides{columns, 1};
-    dnnl_memory_desc_t desc;
-    require(dnnl_memory_desc_init_by_strides(&desc, 2, dims, type, strides));
-    return desc;
-  };
-  const dnnl_memory_desc_t source = describe(m, k, dnnl_s8), weights = describe(k, n, dnnl_s8),
-                           result = describe(m, n, dnnl_s32);
-  dnnl_matmul_desc_t product;
-  require(dnnl_matmul_desc_init(&product, &source, &weights, nullptr, &result));
-  dnnl_primitive_desc_t described;
-  require(dnnl_primitive_desc_create(&described, &product, nullptr, engine, nullptr));
-  dnnl_primitive_t primitive;
-  require(dnnl_primitive_create(&primitive, described));
-  std::vector<dnnl_exec_arg_t> arguments;
-  const auto bind = [&](int slot, const dnnl_memory_desc_t& desc, void* data) {
-    dnnl_memory_t memory;
-    require(dnnl_memory_create(&memory, &desc, engine, data));
-    arguments.push_back({slot, memory});
-  };
-  bind(DNNL_ARG_SRC, source, a.data());
-  bind(DNNL_ARG_WEIGHTS, weights, b.data());
-  bind(DNNL_ARG_DST, result, c.data());
-  return [primitive, arguments] {
-    require(dnnl_primitive_execute(primitive, stream, static_cast<int>(arguments.size()), arguments.data()));
-    require(dnnl_stream_wait(stream));
-  };
-}
-#endif
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -119,7 +73,9 @@ int main(int argc, char** argv) {
 #ifdef WEFT_HAS_DNNL
     if (on_cpu) {
       peer = figures::onednn_name();
-      work.push_back(dnnl_product(size, size, size, a, b, c));
+      work.push_back(figures::dnnl_product({1, size, size, false, dnnl_s8, a.data()},
+                                           {1, size, size, false, dnnl_s8, b.data()},
+                                           {1, size, size, false, dnnl_s32, c.data()}));
     }
 #endif
     work[0]();

@@ -1,7 +1,6 @@
 #include "backend/cpu/conv_adjoint.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "backend/cpu/gemm.hpp"
 #include "backend/cpu/gemm_kernels.hpp"
 #include "backend/cpu/scratch_block.hpp"
+#include "backend/cpu/window_parts.hpp"
 #include "base/threads.hpp"
 #include "compile/call_attributes.hpp"
 #include "graph/convolution.hpp"
@@ -20,12 +20,8 @@ namespace {
 using std::int32_t;
 using std::int64_t;
 
-constexpr int64_t kCopyBytes = 256 * 1024;  // of a band of x, beside the weights of a strip in an L2 cache of 1 MiB
 constexpr int64_t kTaskBytes = 512 * 1024;  // of the bands of a task, which share the weights of a strip
-constexpr int64_t kTasks = 16;              // at least, if there are so many bands and strips
 constexpr int64_t kChannelsPacked = 64;     // by a task
-
-constexpr int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 struct Range {
   int64_t begin, end;
@@ -83,7 +79,7 @@ class ConvAdjoint {
     row_pitch_ = across_.reach(across_.positions()) * pitch_;
     const auto bytes = [&](int64_t rows) { return down_.reach(rows) * row_pitch_ * int64_t{sizeof(float)}; };
     int64_t rows = down_.positions();
-    while (rows > 1 && bytes(rows) > kCopyBytes) --rows;
+    while (rows > 1 && bytes(rows) > kWindowCopyBytes) --rows;
     bands_ = ceil_divide(down_.positions(), rows);
     copy_size_ = down_.reach(ceil_divide(down_.positions(), bands_)) * row_pitch_;
   }
@@ -193,7 +189,7 @@ void ConvAdjoint::run(const float* x, const float* weight, float* y) {
   const int64_t together =
       std::clamp<int64_t>(kTaskBytes / (copy_size_ * int64_t{sizeof(float)}), 1, std::max<int64_t>(1, bands / 2));
   const int64_t parts = ceil_divide(bands, together);
-  const int64_t strip_parts = std::clamp<int64_t>(ceil_divide(kTasks, parts), 1, strips());
+  const int64_t strip_parts = std::clamp<int64_t>(ceil_divide(kWindowTasks, parts), 1, strips());
   if (strip_parts > 1) {
     float* const copies = scratch.shared.as<float>(bands * copy_size_);
     parallel_for(bands, [&](int64_t i) { copy(band(i), copies + i * copy_size_); });

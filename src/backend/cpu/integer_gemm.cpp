@@ -10,6 +10,8 @@
 #include <cstring>
 #include <vector>
 
+#include "backend/cpu/gemm.hpp"
+#include "backend/cpu/gemm_kernels.hpp"
 #include "backend/cpu/gemm_view.hpp"
 #include "backend/cpu/integer_kernels.hpp"
 #include "backend/cpu/isa.hpp"
@@ -26,6 +28,7 @@ constexpr int64_t kIntegerStrips = 16;                // of a task
 constexpr int64_t kIntegerPanels = 16;                // of a task
 constexpr int64_t kIntegerPacked = 64 * 1024 * 1024;  // bytes of operands that are packed together
 constexpr int64_t kIntegerPanelsMost = 32;            // of a packing task
+constexpr int64_t kPanelWidth = 16;                   // words of a panel's rows side by side, whole vectors
 constexpr std::uint8_t kSign = 0x80;
 
 constexpr int64_t parts(int64_t count, int64_t of) { return (count + of - 1) / of; }
@@ -56,26 +59,80 @@ class IntegerPacking {
   /// `sums`: of each lane, where kernels take bytes.
   void pack(int64_t batch, int64_t first, int64_t lanes, int64_t width, std::int32_t* to, std::int32_t* sums) const {
     const int64_t words = parts(k_, each_);
+    std::fill(sums, sums + lanes, 0);
+    if (words == 0) return;
+    if (const std::uint8_t* const rows = each_ == 4 ? neighbours(batch, first, lanes) : nullptr) {
+      pack_neighbours(rows, lanes, width, to, sums);
+      return;
+    }
     std::vector<std::uint8_t> stage(static_cast<std::size_t>(words * each_ * lanes));
     read(batch, first, lanes, stage.data(), words * each_);
+    if (each_ == 4) {
+      // Words move as floats do.
+      const GemmKernels<float>& kernels = gemm_kernels_in_use<float>();
+      kernels.pack_transposed(words, static_cast<int>(lanes), reinterpret_cast<const float*>(stage.data()), words,
+                              reinterpret_cast<float*>(to), static_cast<int>(width));
+    }
     for (int64_t i = 0; i < lanes; ++i) {
       const std::uint8_t* from = stage.data() + i * words * each_;
       if (each_ == 4)
-        pack_bytes(from, words, to + i, width);
+        sums[i] = sum_of(from);
       else if (source_.is_signed)
         pack_pairs<std::int8_t>(from, words, to + i, width);
       else
         pack_pairs<std::uint8_t>(from, words, to + i, width);
-      if (each_ == 4) sums[i] = sum_of(from);
     }
     for (int64_t i = lanes; i < width; ++i)
       for (int64_t w = 0; w < words; ++w) to[w * width + i] = 0;
   }
 
  private:
-  static void pack_bytes(const std::uint8_t* from, int64_t words, std::int32_t* to, int64_t width) {
-    for (int64_t w = 0; w < words; ++w, from += 4, to += width) std::memcpy(to, from, 4);
+  const kernel::View& lane_of(const kernel::MatrixView::Sum& sum) const {
+    return axis_ == MatrixAxis::rows ? sum.rows : sum.columns;
   }
+  const kernel::View& depth_of(const kernel::MatrixView::Sum& sum) const {
+    return axis_ == MatrixAxis::rows ? sum.columns : sum.rows;
+  }
+
+  /// The first number of the lanes if they are neighbours in memory and have one stride along k, else null.
+  const std::uint8_t* neighbours(int64_t batch, int64_t first, int64_t lanes) const {
+    const kernel::MatrixView& view = *source_.view;
+    if (!view.edges.empty() || lane_of(view.at).extents.size() != 1 || depth_of(view.at).extents.size() != 1 ||
+        (lanes > 1 && lane_of(view.at).strides[0] != 1))
+      return nullptr;
+    return static_cast<const std::uint8_t*>(source_.data) + offset_at(view.at.batch, batch) +
+           offset_at(lane_of(view.at), first) + offset_at(depth_of(view.at), 0);
+  }
+
+  void pack_neighbours(const std::uint8_t* rows, int64_t lanes, int64_t width, std::int32_t* to,
+                       std::int32_t* sums) const {
+    const int64_t step = depth_of(source_.view->at).strides[0], rest = k_ % 4;
+    // The last word has zeros, which are not flipped, behind the k-th number.
+    std::vector<std::uint8_t> flipped_zeros(static_cast<std::size_t>(rest != 0 ? lanes : 0), flip_);
+    for (int64_t k = 0; k < k_; k += 4, to += width) {
+      const std::uint8_t* row[4];
+      for (int64_t e = 0; e < 4; ++e) row[e] = k + e < k_ ? rows + (k + e) * step : flipped_zeros.data();
+      if (axis_ == MatrixAxis::columns)
+        interleave<std::int8_t>(row, lanes, flip_, to, sums);
+      else
+        interleave<std::uint8_t>(row, lanes, flip_, to, sums);
+      std::fill(to + lanes, to + width, 0);
+    }
+  }
+
+  /// T: as kernels take the numbers.
+  template <class T>
+  static void interleave(const std::uint8_t* const* row, int64_t lanes, std::uint8_t flip, std::int32_t* __restrict to,
+                         std::int32_t* __restrict sums) {
+    const std::uint8_t* __restrict r0 = row[0], * __restrict r1 = row[1], * __restrict r2 = row[2], * __restrict r3 = row[3];
+    for (int64_t i = 0; i < lanes; ++i) {
+      const std::uint8_t x0 = r0[i] ^ flip, x1 = r1[i] ^ flip, x2 = r2[i] ^ flip, x3 = r3[i] ^ flip;
+      sums[i] += static_cast<T>(x0) + static_cast<T>(x1) + static_cast<T>(x2) + static_cast<T>(x3);
+      to[i] = static_cast<std::int32_t>(std::uint32_t{x0} | std::uint32_t{x1} << 8 | std::uint32_t{x2} << 16 |
+                                        std::uint32_t{x3} << 24);
+    }
+  }
+
   template <class T>
   static void pack_pairs(const std::uint8_t* from, int64_t words, std::int32_t* to, int64_t width) {
     for (int64_t w = 0; w < words; ++w, from += 2, to += width) {
@@ -87,20 +144,34 @@ class IntegerPacking {
   }
   std::int32_t sum_of(const std::uint8_t* from) const {
     std::int32_t sum = 0;
-    const bool is_signed = axis_ == MatrixAxis::columns;
-    for (int64_t e = 0; e < k_; ++e) sum += is_signed ? static_cast<std::int8_t>(from[e]) : from[e];
+    if (axis_ == MatrixAxis::columns)
+      for (int64_t e = 0; e < k_; ++e) sum += static_cast<std::int8_t>(from[e]);
+    else
+      for (int64_t e = 0; e < k_; ++e) sum += from[e];
     return sum;
   }
 
   /// The numbers of some lanes, each lane's in a row of `pitch`, with zeros behind the k-th.
   void read(int64_t batch, int64_t first, int64_t lanes, std::uint8_t* to, int64_t pitch) const {
     const kernel::MatrixView& view = *source_.view;
-    const auto lane_of = [&](const kernel::MatrixView::Sum& sum) -> const kernel::View& {
-      return axis_ == MatrixAxis::rows ? sum.rows : sum.columns;
-    };
-    const auto depth_of = [&](const kernel::MatrixView::Sum& sum) -> const kernel::View& {
-      return axis_ == MatrixAxis::rows ? sum.columns : sum.rows;
-    };
+    const kernel::View& depth = depth_of(view.at);
+    const bool in_runs = view.edges.empty() && depth.extents.size() == 1 && depth.strides[0] == 1;
+    if (in_runs) {
+      const auto* from =
+          static_cast<const std::uint8_t*>(source_.data) + offset_at(view.at.batch, batch) + offset_at(depth, 0);
+      for (int64_t i = 0; i < lanes; ++i)
+        std::memcpy(to + i * pitch, from + offset_at(lane_of(view.at), first + i), static_cast<std::size_t>(k_));
+    } else {
+      read_one_by_one(batch, first, lanes, to, pitch);
+    }
+    const std::uint8_t flip = flip_;  // bytes may be any object's, so the compiler would read the member again
+    for (int64_t i = 0; i < lanes; ++i, to += pitch) {
+      for (int64_t e = 0; e < k_; ++e) to[e] ^= flip;
+      std::fill(to + k_, to + pitch, std::uint8_t{0});
+    }
+  }
+
+  void read_one_by_one(int64_t batch, int64_t first, int64_t lanes, std::uint8_t* to, int64_t pitch) const {
     struct Places {
       std::vector<int64_t> lanes, depth;
     };
@@ -112,32 +183,21 @@ class IntegerPacking {
       for (int64_t& at : places.lanes) at += offset_at(sum.batch, batch);
       return places;
     };
-    const Places at = places_of(view.at);
+    // An element outside of an edge is not read: it may be outside of the memory.
+    std::vector<Places> values;
+    for (const kernel::MatrixView::Edge& edge : source_.view->edges) values.push_back(places_of(edge.value));
+    const Places at = places_of(source_.view->at);
     const auto* data = static_cast<const std::uint8_t*>(source_.data);
-    const bool along_k = k_ < 2 || (at.depth[static_cast<std::size_t>(k_ - 1)] - at.depth[0] == k_ - 1 &&
-                                    std::is_sorted(at.depth.begin(), at.depth.end()));
-    if (along_k) {
-      for (int64_t i = 0; i < lanes; ++i)
-        std::memcpy(to + i * pitch, data + at.lanes[static_cast<std::size_t>(i)] + (k_ > 0 ? at.depth[0] : 0),
-                    static_cast<std::size_t>(k_));
-    } else {
-      for (int64_t e = 0; e < k_; ++e) {
-        const std::uint8_t* from = data + at.depth[static_cast<std::size_t>(e)];
-        for (int64_t i = 0; i < lanes; ++i) to[i * pitch + e] = from[at.lanes[static_cast<std::size_t>(i)]];
-      }
-    }
-    for (const kernel::MatrixView::Edge& edge : view.edges) {
-      const Places value = places_of(edge.value);
-      for (int64_t i = 0; i < lanes; ++i)
-        for (int64_t e = 0; e < k_; ++e) {
-          const int64_t x = value.lanes[static_cast<std::size_t>(i)] + value.depth[static_cast<std::size_t>(e)];
-          if (x < edge.lo || x >= edge.hi) to[i * pitch + e] = 0;
+    for (int64_t e = 0; e < k_; ++e)
+      for (int64_t i = 0; i < lanes; ++i) {
+        const auto lane = static_cast<std::size_t>(i), k = static_cast<std::size_t>(e);
+        bool inside = true;
+        for (std::size_t v = 0; v < values.size(); ++v) {
+          const int64_t x = values[v].lanes[lane] + values[v].depth[k];
+          inside = inside && x >= source_.view->edges[v].lo && x < source_.view->edges[v].hi;
         }
-    }
-    for (int64_t i = 0; i < lanes; ++i) {
-      for (int64_t e = 0; e < k_; ++e) to[i * pitch + e] ^= flip_;
-      for (int64_t e = k_; e < pitch; ++e) to[i * pitch + e] = 0;
-    }
+        to[i * pitch + e] = inside ? data[at.lanes[lane] + at.depth[k]] : 0;
+      }
   }
 
   const IntegerSource& source_;
@@ -168,7 +228,7 @@ class IntegerProduct {
   }
 
  private:
-  int64_t a_size() const { return p_.m * words_; }
+  int64_t a_size() const { return panels_ * kPanelWidth * words_; }
   int64_t b_size() const { return strips_ * strip_ * words_; }
   int64_t row_of(int64_t panel) const { return p_.m * panel / panels_; }
 
@@ -188,7 +248,8 @@ class IntegerProduct {
       }
       for (int64_t panel = panels_ * at / a_tasks; panel < panels_ * (at + 1) / a_tasks; ++panel) {
         const int64_t row = row_of(panel), rows = row_of(panel + 1) - row;
-        a_.pack(first + n, row, rows, rows, a + n * a_size() + row * words_, a_sums + n * p_.m + row);
+        a_.pack(first + n, row, rows, kPanelWidth, a + n * a_size() + panel * kPanelWidth * words_,
+                a_sums + n * p_.m + row);
       }
     });
     const int64_t down = parts(panels_, kIntegerPanels), across = parts(strips_, kIntegerStrips);
@@ -220,9 +281,9 @@ class IntegerProduct {
           const int64_t column = strip * strip_, columns = std::min<int64_t>(strip_, p_.n - column);
           const int64_t vectors = parts(columns, kernels_.lanes);
           const auto last = static_cast<int>(columns - (vectors - 1) * kernels_.lanes);
-          kernels_.tiles[last == kernels_.lanes][rows - 1][vectors - 1](depth, a + row * words_ + done * rows, rows,
-                                                                        b + column * words_ + done * strip_, strip_,
-                                                                        c + row * p_.n + column, p_.n, last, done > 0);
+          kernels_.tiles[last == kernels_.lanes][rows - 1][vectors - 1](
+              depth, a + (panel * words_ + done) * kPanelWidth, kPanelWidth, b + column * words_ + done * strip_,
+              strip_, c + row * p_.n + column, p_.n, last, done > 0);
         }
       }
       done += depth;

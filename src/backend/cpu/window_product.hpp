@@ -19,8 +19,8 @@ namespace weft::cpu {
 /// A kernel goes along runs of elements: the channels of an element of the window, if there are many, or its neighbours along x;
 /// in a gradient, neighbouring positions. A block of the image is copied, with zeros where windows reach into padding, and with
 /// the channels of a place side by side if runs are along them. The copy fits the L2 cache: it holds each element once, where
-/// 3 x 3 windows would hold it nine times. Other windows without padding are read from the image itself. Where it takes fewer multiplications, and all numbers are finite, the product
-/// is that of `Winograd`.
+/// 3 x 3 windows would hold it nine times. Other windows without padding are read from the image itself. Where it takes fewer
+/// multiplications, and all numbers are finite, the product is that of `Winograd`.
 class WindowProduct {
  public:
   /// Empty if W is not such windows, or the product is too small or too narrow to gain.
