@@ -96,7 +96,7 @@ std::vector<PipelinePtr> PipelineCache::compile(std::span<const Shader> shaders)
     const Shader* shader;
     std::shared_ptr<Pipeline> pipeline;
     ShaderModuleHandle module;
-    Pending parsing, creation;
+    Pending creation;
     std::string error;
   };
   const Library& api = library();
@@ -114,30 +114,26 @@ std::vector<PipelinePtr> PipelineCache::compile(std::span<const Shader> shaders)
     WGPUShaderSourceWGSL source{};
     source.chain.sType = WGPUSType_ShaderSourceWGSL;
     source.code = view_of(shader.text);
-    WGPUShaderModuleDescriptor descriptor{};
-    descriptor.nextInChain = &source.chain;
-    descriptor.label = view_of(shader.name);
+    WGPUShaderModuleDescriptor module{};
+    module.nextInChain = &source.chain;
+    module.label = view_of(shader.name);
     ErrorScope scope(device_, WGPUErrorFilter_Validation);
-    job.module = ShaderModuleHandle(api.DeviceCreateShaderModule(device_.handle(), &descriptor));
-    job.parsing = scope.close();
-  }
-  for (Job* job : order) {
+    job.module = ShaderModuleHandle(api.DeviceCreateShaderModule(device_.handle(), &module));
     // Without validation, a pipeline of a bad module would crash the library, so errors are read first.
-    device_.wait(job->parsing);
-    job->error = job->parsing.outcome->message;
-    if (!job->error.empty()) continue;
-    const Shader& shader = *job->shader;
+    job.error = scope.text();
+    if (!job.error.empty()) continue;
+    // Other threads compile the pipeline while this one reads the next shader.
     Layout& layout = layout_of(shader.read_only);
-    job->pipeline = std::make_shared<Pipeline>();
-    job->pipeline->layout = layout.group.get();
-    job->pipeline->read_only = shader.read_only;
-    job->pipeline->immediate_bytes = shader.immediate_bytes;
+    job.pipeline = std::make_shared<Pipeline>();
+    job.pipeline->layout = layout.group.get();
+    job.pipeline->read_only = shader.read_only;
+    job.pipeline->immediate_bytes = shader.immediate_bytes;
     WGPUComputePipelineDescriptor descriptor{};
     descriptor.label = view_of(shader.name);
     descriptor.layout = pipeline_layout_of(layout, shader.immediate_bytes);
-    descriptor.compute.module = job->module.get();
+    descriptor.compute.module = job.module.get();
     descriptor.compute.entryPoint = view_of("main");
-    job->creation = create_async(device_, descriptor);
+    job.creation = create_async(device_, descriptor);
   }
   std::string failure;
   for (Job* job : order) {
