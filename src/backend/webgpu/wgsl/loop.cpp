@@ -10,6 +10,7 @@
 #include "backend/webgpu/wgsl/reduction.hpp"
 #include "backend/webgpu/wgsl/staged_gather.hpp"
 #include "backend/webgpu/wgsl/steps.hpp"
+#include "backend/webgpu/wgsl/strips.hpp"
 #include "backend/webgpu/wgsl/turned.hpp"
 #include "weft/error.hpp"
 
@@ -80,11 +81,14 @@ void render_elementwise(const LoopKernel& kernel, const Target& target, Rendered
   const Extent total = has_inner_store ? kernel.outer * kernel.inner : kernel.outer;
   const std::optional<StagedGather> staged = staged_gather(kernel, needed, total, target);
   const std::optional<Turned> turned = staged ? std::nullopt : turned_axes(kernel, needed, total);
+  const std::optional<Strips> strips = staged || turned ? std::nullopt : column_strips(kernel, needed, total);
 
   for (int width : {4, 1}) {
     if (width == 4 && (total % 4 != 0 || (mixed && kernel.inner % 4 != 0))) continue;
-    // Four neighbours belong to one run of a gather, or one line of a block.
-    if (width == 4 && ((staged && staged->run % 4 != 0) || (turned && turned->along % 4 != 0))) continue;
+    // Four neighbours belong to one run of a gather, one line of a block, or one strip.
+    if (width == 4 &&
+        ((staged && staged->run % 4 != 0) || (turned && turned->along % 4 != 0) || (strips && strips->inner % 4 != 0)))
+      continue;
     Bindings bindings(target, kernel.name);
     Helpers helpers;
     const int vector_axis = width == 4 ? 0 : -1;
@@ -95,7 +99,10 @@ void render_elementwise(const LoopKernel& kernel, const Target& target, Rendered
     if (staged) bindings.want_vectors(writer.handle_of(staged->steps.front()));
     bindings.resolve();
 
-    const Extent items = (turned ? turned->blocks(total) * Turned::kBlockElements : total) / width;
+    const Extent items = (turned   ? turned->blocks(total) * Turned::kBlockElements
+                          : strips ? strips->padded(total)
+                                   : total) /
+                         width;
     const Extent turns = items >= kLarge ? 4 : 1;
     const Extent groups = staged ? total / staged->run * staged->parts() : divide_up(items, kLoopThreads * turns);
     const int threads = staged ? staged->threads : kLoopThreads;
@@ -116,8 +123,8 @@ void render_elementwise(const LoopKernel& kernel, const Target& target, Rendered
         writer.line(fmt::format("let item = group * {}u + thread;", kLoopThreads));
       }
       if (items % (kLoopThreads * turns) != 0) open(fmt::format("if (item < {}u) {{", items));
-      if (turned) {
-        const PlaceInBlock place = place_in_block(*turned, width);
+      if (turned || strips) {
+        const PlaceInBlock place = turned ? place_in_block(*turned, width) : place_in_strips(*strips, width);
         writer.line(fmt::format("let i = {};", place.element));
         if (!place.inside.empty()) open(fmt::format("if ({}) {{", place.inside));
       } else {

@@ -205,6 +205,43 @@ TEST_F(WgslLoopTest, GathersWithinRowsPickFromACopy) {
   }
 }
 
+// Large gathers of columns take strips of them: whole and odd strips, lines of several groups, two gathers.
+TEST_F(WgslLoopTest, GathersAlongColumnsTakeStripsOfThem) {
+  std::mt19937 random(25);
+  struct Case {
+    Extent outer, extent, taken, inner;
+  };
+  for (const Case& c : {Case{1, 2800, 2700, 400}, Case{2, 3001, 1300, 411}, Case{3, 9000, 1400, 256}}) {
+    SCOPED_TRACE(fmt::format("{} x {} of {} x {}", c.outer, c.taken, c.extent, c.inner));
+    const Extent total = c.outer * c.taken * c.inner, source = c.outer * c.extent * c.inner;
+    Builder b(total);
+    TestBuffer indices{DType::i32, {}}, numbers{DType::i32, {}};
+    for (Extent i = 0; i < total; ++i)
+      indices.values.push_back(i % 97 == 5   ? -1
+                               : i % 89 == 3 ? static_cast<double>(c.extent)
+                                             : static_cast<double>(random() % static_cast<unsigned>(c.extent)));
+    for (Extent i = 0; i < source; ++i) numbers.values.push_back(static_cast<double>(random() >> 1));
+    const int index = b.load(Level::outer, indices, contiguous({total}));
+    b.loop.inputs.push_back(b.operand(numbers, 3));
+    Step gather{StepKind::gather, DType::i32, Level::outer};
+    gather.operand = 1;
+    gather.axis_stride = c.inner;
+    gather.axis_extent = c.extent;
+    gather.view = {{c.outer, c.taken, c.inner}, {c.extent * c.inner, 0, 1}, 0, {}};
+    gather.a = index;
+    const int first = b.step(gather);
+    gather.a = b.map(Op::div, DType::i32, index, b.constant(2, DType::i32));
+    b.store(b.map(Op::sub, DType::i32, first, b.step(gather)), DType::i32, contiguous({total}), total, 3);
+    b.check(0);
+    const std::string text =
+        render(kernel::Kernel(b.loop), static_cast<int>(b.buffers.size()), {}).dispatches.at(0).shader.text();
+    const Extent strip = c.extent > 8192 ? 64 : 128, neighbours = c.inner % 4 == 0 ? 4 : 1;
+    EXPECT_NE(text.find(fmt::format("* {}u + (item & {}u) * {}u)", strip, strip / neighbours - 1, neighbours)),
+              std::string::npos)
+        << text;
+  }
+}
+
 TEST_F(WgslLoopTest, SoftmaxAndLayerNormForEveryLengthOfRow) {
   std::mt19937 random(5);
   for (Extent inner : {2, 7, 8, 65, 384, 1000, 1024, 20000}) {

@@ -1,0 +1,64 @@
+#include "backend/webgpu/wgsl/strips.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "backend/webgpu/wgsl/render.hpp"
+#include "backend/webgpu/wgsl/steps.hpp"
+#include "tensor/element.hpp"
+
+namespace weft::webgpu {
+
+using kernel::Step;
+using kernel::StepKind;
+
+namespace {
+
+constexpr Extent kLeast = Extent{1} << 20;            // elements of the loop
+constexpr Extent kCachedBytes = Extent{4} << 20;      // of the lines of a strip, so that a few strips stay in a cache
+constexpr Extent kWidthLeast = 32, kWidthMost = 128;  // elements: whole lines of the cache, for the other operands too
+
+/// Whether neighbouring elements have values of their own.
+bool varies(const kernel::LoopKernel& kernel, int s) {
+  const Step& step = kernel.steps[static_cast<std::size_t>(s)];
+  if (!step.view.extents.empty() && step.view.strides.back() != 0) return true;
+  return std::ranges::any_of(operands_of(step), [&](int operand) { return varies(kernel, operand); });
+}
+
+}  // namespace
+
+std::optional<Strips> column_strips(const kernel::LoopKernel& kernel, const std::vector<bool>& needed, Extent total) {
+  if (total < kLeast) return {};
+  for (std::size_t s = 0; s < kernel.steps.size(); ++s) {
+    const Step& step = kernel.steps[s];
+    const kernel::View& view = step.view;
+    if (!needed[s] || step.kind != StepKind::gather || !view.bounds.empty() || view.extents.size() < 2) continue;
+    if (view.strides.back() != 1 || step.axis_stride < view.extents.back() || !varies(kernel, step.a)) continue;
+    Extent points = 1, taken = 1;
+    for (const Extent extent : view.extents) points *= extent;
+    for (std::size_t d = view.extents.size() - 1; d-- > 0 && view.strides[d] == 0;) taken *= view.extents[d];
+    const Extent inner = view.extents.back();
+    const Extent bytes =
+        step.axis_extent * element(kernel.inputs[static_cast<std::size_t>(step.operand)].type).bits / 8;
+    if (points != total || taken < kWidthLeast || inner < 2 * kWidthLeast || bytes * kWidthLeast > kCachedBytes ||
+        bytes * inner <= kCachedBytes)
+      continue;
+    const auto width = static_cast<Extent>(std::bit_floor(static_cast<std::uint64_t>(kCachedBytes / bytes)));
+    return Strips{taken, inner, std::clamp(width, kWidthLeast, kWidthMost)};
+  }
+  return {};
+}
+
+PlaceInBlock place_in_strips(const Strips& strips, int neighbours) {
+  const Extent across = strips.width / neighbours, count = divide_up(strips.inner, strips.width);
+  const std::string rows = divided("item", across), blocks = divided(rows, strips.taken);
+  const std::string column =
+      fmt::format("({} * {}u + {} * {}u)", modulo(blocks, count), strips.width, modulo("item", across), neighbours);
+  return {fmt::format("({} * {}u + {}) * {}u + {}", divided(blocks, count), strips.taken, modulo(rows, strips.taken),
+                      strips.inner, column),
+          strips.inner % strips.width == 0 ? "" : fmt::format("{} < {}u", column, strips.inner)};
+}
+
+}  // namespace weft::webgpu
