@@ -129,6 +129,7 @@ int main(int argc, char** argv) {
       {"gather, columns", {square, places}, [](In in) { return gather(in[0], 0, in[1]); }, 3 * all},
       {"index_select, columns", {square, chosen}, [](In in) { return index_select(in[0], 1, in[1]); }, 2 * all},
       {"scatter, rows", {square, orders, square}, [](In in) { return scatter(in[0], 1, in[1], in[2]); }, 4 * all},
+      {"scatter, columns", {square, orders, square}, [](In in) { return scatter(in[0], 0, in[1], in[2]); }, 4 * all},
       {"scatter_add of rows",
        {tall, rows},
        [&](In in) { return scatter_add(in[1], in[0], 50000); },

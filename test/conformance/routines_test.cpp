@@ -338,9 +338,19 @@ TEST_F(Routines, ScatterAddsAlongAnAxis) {
 }
 
 TEST_F(Routines, PutsAlongAnAxis) {
-  // Lines within rows and apart, columns in several blocks, and one long line, which threads share.
-  for (const auto& [shape, axis, extent] :
-       {std::tuple<Shape, int, Extent>{{40, 30}, 1, 7}, {{3, 9, 20}, 1, 4}, {{70, 200}, 0, 90}, {{200000}, 0, 5000}}) {
+  // Lines within rows and apart, columns in several blocks, lines in several parts, many short lines, more indices than a workgroup
+  // marks, and lines that are too long for workgroup memory.
+  for (const auto& [shape, axis, extent] : {std::tuple<Shape, int, Extent>{{40, 30}, 1, 7},
+                                            {{3, 9, 20}, 1, 4},
+                                            {{70, 200}, 0, 90},
+                                            {{200000}, 0, 5000},
+                                            {{3, 900}, 1, 9001},
+                                            {{2, 50, 13}, 1, 1500},
+                                            {{3000, 5}, 1, 3},
+                                            {{999, 4, 3}, 1, 5},
+                                            {{2, 17000}, 1, 11},
+                                            {{2, 70}, 1, 70000},
+                                            {{60, 9}, 0, 9999}}) {
     SCOPED_TRACE(fmt::format("[{}] along axis {}", shape.to_string(), axis));
     std::vector<double> at = noise(shape.numel(), -2, static_cast<double>(extent) + 1);
     for (double& v : at) v = std::round(v);

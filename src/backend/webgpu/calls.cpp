@@ -4,6 +4,7 @@
 #include "backend/webgpu/wgsl/cache_attention.hpp"
 #include "backend/webgpu/wgsl/grouped.hpp"
 #include "backend/webgpu/wgsl/poisson.hpp"
+#include "backend/webgpu/wgsl/put_along.hpp"
 #include "backend/webgpu/wgsl/quantised.hpp"
 #include "backend/webgpu/wgsl/sample.hpp"
 #include "backend/webgpu/wgsl/scan.hpp"
@@ -53,6 +54,11 @@ bool accepts_last_along(const graph::Call& call) {
   return index == DType::i32 || index == DType::u32;
 }
 
+bool accepts_put_along(const graph::Call& call) {
+  const DType index = call.input(1).dtype();
+  return (index == DType::i32 || index == DType::u32) && has_32_bits(call.input(0).dtype());
+}
+
 bool accepts_scatter_rows(const graph::Call& call) { return has_32_bits(call.input(1).dtype()); }
 
 template <auto render>
@@ -81,6 +87,7 @@ backend::CallTable<CallEntry>& calls() {
                  {&graph::sort_row(), {.accepts = accepts_sort, .render = render_sort}},
                  {&graph::scatter_along_row(), {.accepts = accepts_scatter_along, .render = render_scatter_along}},
                  {&graph::last_along_row(), {.accepts = accepts_last_along, .render = render_last_along}},
+                 {&graph::put_along_row(), {.accepts = accepts_put_along, .render = render_put_along}},
                  {&graph::poisson_quantile_row(),
                   {.accepts = [](const graph::Call& call) { return call.input(0).dtype() == DType::f32; },
                    .render = render_poisson_quantile}},

@@ -1,4 +1,4 @@
-// Scatters along an axis as WGSL.
+// Sums along an axis by index, as WGSL.
 #pragma once
 
 #include "backend/webgpu/wgsl/render.hpp"
@@ -9,8 +9,5 @@ namespace weft::webgpu {
 /// Appends the dispatch of `scatter_add_along_axis`. A thread takes a line along the axis and adds its updates in order;
 /// neighbouring threads take neighbouring lines.
 void render_scatter_along(const kernel::CallKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered);
-
-/// Appends the dispatches of `last_along_axis`: zeros, and then a thread for each index; atomics keep the largest position.
-void render_last_along(const kernel::CallKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered);
 
 }  // namespace weft::webgpu

@@ -1,0 +1,286 @@
+#include "backend/webgpu/wgsl/put_along.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <optional>
+#include <utility>
+
+#include "backend/webgpu/wgsl/axis_lines.hpp"
+#include "backend/webgpu/wgsl/loop.hpp"
+#include "backend/webgpu/wgsl/scalar.hpp"
+#include "compile/call_attributes.hpp"
+#include "graph/scatter.hpp"
+
+namespace weft::webgpu {
+namespace {
+
+constexpr Extent kBytesMost = 32768;     // of places in workgroup memory; several workgroups then share a compute unit
+constexpr Extent kSectorColumns = 8;     // neighbouring columns whose elements are read together
+constexpr Extent kPartsMost = 8;         // of a line: each goes through all its indices
+constexpr Extent kItemsLeast = 2048;     // indices of a workgroup that owns several lines
+constexpr Extent kItemsAlone = 1 << 16;  // indices of a workgroup where there are too few of them for all compute units
+constexpr int kThreads = 256, kManyThreads = 512;
+constexpr Extent kBits = 32;
+
+/// What a workgroup owns: a part of the places of `lines` whole lines of rows, or of `columns` neighbouring columns.
+struct Block {
+  Extent lines = 1, columns = 1, places = 0, parts = 1;
+  int threads = kThreads;
+
+  Extent slots() const { return lines * places * columns; }
+};
+
+std::optional<Block> block_of(const AxisLines& along, const Target& target) {
+  const Extent words = std::min<Extent>(kBytesMost, target.limits.workgroup_bytes) / 4;
+  const Extent units = target.profile.compute_units;
+  Block block;
+  block.columns = std::min(along.inner, std::max<Extent>(words / along.extent / kSectorColumns, 1) * kSectorColumns);
+  block.parts = divide_up(along.extent, words / block.columns);
+  block.places = divide_up(along.extent, block.parts);
+  if (block.parts > kPartsMost && along.taken > 0) return {};
+  if (block.columns == along.inner && block.parts == 1) {
+    const Extent wanted = divide_up(kItemsLeast, std::max<Extent>(along.taken * along.inner, 1));
+    block.lines = std::clamp<Extent>(std::min(wanted, along.outer / (4 * units)), 1, words / block.slots());
+  }
+  const Extent groups = divide_up(along.outer, block.lines) * divide_up(along.inner, block.columns) * block.parts;
+  if (groups < units && along.taken * block.columns > kItemsAlone) return {};
+  if (block.slots() >= 16 * kThreads && target.limits.workgroup_invocations >= kManyThreads)
+    block.threads = kManyThreads;
+  return block;
+}
+
+class PutWriter {
+ public:
+  /// `indices` is the operand that has them; x and updates are the others of a put.
+  PutWriter(const kernel::CallKernel& kernel, const Target& target, const AxisLines& along, std::size_t indices)
+      : kernel_(kernel), target_(target), along_(along), puts_(indices > 0), bindings_(target, kernel.name) {
+    if (puts_) x_ = bind(kernel.reads[0], false);
+    if (along.taken > 0) indices_ = bind(kernel.reads[indices], false);
+    if (puts_ && along.taken > 0) updates_ = bind(kernel.reads[2], false);
+    out_ = bind(kernel.out(), true);
+  }
+
+  RenderedDispatch in_workgroup_memory(const Block& block) {
+    bindings_.resolve();
+    block_ = block;
+    const Extent strips = divide_up(along_.inner, block.columns);
+    line(fmt::format("let first = {} * {}u;", modulo("group", block.parts), block.places));
+    line(fmt::format("let strip = {};", divided("group", block.parts)));
+    line(fmt::format("let column = {} * {}u;", modulo("strip", strips), block.columns));
+    line(fmt::format("let before = {} * {}u;", divided("strip", strips), block.lines));
+    each_slot("atomicStore(&$last[s], 0u);", false);
+    line("workgroupBarrier();");
+    each_update("atomicMax(&$last[s], t + 1u);");
+    line("workgroupBarrier();");
+    const Extent items = block.lines * along_.taken * block.columns;
+    if (!puts_) {
+      each_slot(store(fmt::format("atomicLoad(&$last[s])")));
+    } else if (items <= kBits * block.threads && block.slots() <= kBits * block.threads) {
+      // A place has one update, so values may take the positions' place, to be written in order.
+      line("var kept = 0u;");
+      line("var stays = 0u;");
+      each_slot("kept |= u32(atomicLoad(&$last[s]) == 0u) << bit;");
+      each_update("stays |= u32(atomicLoad(&$last[s]) == t + 1u) << bit;");
+      line("workgroupBarrier();");
+      each_slot(fmt::format("if (((kept >> bit) & 1u) != 0u) {{ atomicStore(&$last[s], {}); }}", load(x_, "at")));
+      each_update(
+          fmt::format("if (((stays >> bit) & 1u) != 0u) {{ atomicStore(&$last[s], {}); }}", load(updates_, "at")));
+      line("workgroupBarrier();");
+      each_slot(store("atomicLoad(&$last[s])"));
+    } else {
+      const std::string update = load(updates_, update_place("l", "c", "(last - 1u)"));
+      each_slot(
+          fmt::format("let last = atomicLoad(&$last[s]); var value = 0u; if (last > 0u) {{ value = {}; }} else {{ "
+                      "value = {}; }} {}",
+                      update, load(x_, "at"), store("value")));
+    }
+    shader_.threads = block.threads;
+    shader_.share("last", "atomic<u32>", block.slots());
+    const auto groups = static_cast<std::uint64_t>(divide_up(along_.outer, block.lines) * strips * block.parts);
+    return dispatch_of(kernel_.name, std::move(shader_), bindings_, groups, target_);
+  }
+
+ private:
+  int bind(const kernel::Operand& operand, bool written) {
+    const kernel::Operand words{operand.buffer, DType::u32, operand.offset, operand.count};
+    const int handle = bindings_.add(words, written);
+    bindings_.forbid_vectors(handle);
+    return handle;
+  }
+  void line(const std::string& statement) { shader_.body += "  " + statement + "\n"; }
+  std::string load(int handle, const std::string& at) const {
+    if (handle < 0) return "0u";  // there are no updates
+    return bindings_.load(handle, fmt::format("{} + {}u", at, bindings_.base(handle)));
+  }
+  std::string store(const std::string& value) const {
+    return bindings_.store(out_, fmt::format("at + {}u", bindings_.base(out_)), value);
+  }
+  /// The place of update t of a line and column of the block.
+  std::string update_place(const std::string& l, const std::string& c, const std::string& t) const {
+    return fmt::format("((before + {}) * {}u + {}) * {}u + column + {}", l, along_.taken, t, along_.inner, c);
+  }
+
+  /// A loop over `count` items of the block. `bit` is the turn.
+  void each(const std::string& item, Extent count, const std::string& statements) {
+    line(fmt::format("for (var bit = 0u; bit < {}u; bit++) {{", divide_up(count, block_.threads)));
+    line(fmt::format("  let {} = bit * {}u + thread;", item, block_.threads));
+    if (count % block_.threads != 0) line(fmt::format("  if ({} >= {}u) {{ break; }}", item, count));
+    shader_.body += statements;
+    line("}");
+  }
+  /// Whether item's line l and column c are in the tensor, or "".
+  std::string inside() const {
+    std::string condition;
+    if (along_.outer % block_.lines != 0) condition = fmt::format("before + l < {}u", along_.outer);
+    if (along_.inner % block_.columns != 0)
+      condition += (condition.empty() ? "" : " && ") + fmt::format("column + c < {}u", along_.inner);
+    return condition;
+  }
+  /// Statements for each place of the block that exists: its slot s, and its place `at` in the result.
+  void each_slot(const std::string& statement, bool placed = true) {
+    std::string text;
+    if (placed) {
+      text += fmt::format("    let l = {};\n", divided("s", block_.places * block_.columns));
+      text += fmt::format("    let c = {};\n", modulo("s", block_.columns));
+      text +=
+          fmt::format("    let place = first + {};\n", modulo("(" + divided("s", block_.columns) + ")", block_.places));
+      text +=
+          fmt::format("    let at = ((before + l) * {}u + place) * {}u + column + c;\n", along_.extent, along_.inner);
+      std::string condition = inside();
+      if (along_.extent % block_.places != 0)
+        condition += (condition.empty() ? "" : " && ") + fmt::format("place < {}u", along_.extent);
+      text += condition.empty() ? fmt::format("    {}\n", statement)
+                                : fmt::format("    if ({}) {{ {} }}\n", condition, statement);
+    } else {
+      text = fmt::format("    {}\n", statement);
+    }
+    each("s", block_.slots(), text);
+  }
+  /// Statements for each update that goes to a place of the block: its number t in the line, its place `at`, and its slot s.
+  void each_update(const std::string& statement) {
+    const Extent count = block_.lines * along_.taken * block_.columns;
+    if (count == 0) return;
+    std::string text;
+    text += fmt::format("    let c = {};\n", modulo("k", block_.columns));
+    text += fmt::format("    let n = {};\n", divided("k", block_.columns));
+    text += fmt::format("    let l = {};\n", divided("n", along_.taken));
+    text += fmt::format("    let t = {};\n", modulo("n", along_.taken));
+    text += fmt::format("    let at = {};\n", update_place("l", "c", "t"));
+    const std::string condition = inside();
+    if (!condition.empty()) text += fmt::format("    if (!({})) {{ continue; }}\n", condition);
+    text += fmt::format("    let place = {} - first;\n", load(indices_, "at"));
+    const bool whole = along_.extent % block_.places == 0;
+    text += fmt::format(
+        "    if (place < {}) {{\n",
+        whole ? fmt::format("{}u", block_.places) : fmt::format("min({}u, {}u - first)", block_.places, along_.extent));
+    text += fmt::format("      let s = (l * {}u + place) * {}u + c;\n", block_.places, block_.columns);
+    text += fmt::format("      {}\n    }}\n", statement);
+    each("k", count, text);
+  }
+
+  const kernel::CallKernel& kernel_;
+  const Target& target_;
+  const AxisLines along_;
+  const bool puts_;
+  Bindings bindings_;
+  Block block_;
+  ShaderPieces shader_;
+  int x_ = -1, indices_ = -1, updates_ = -1, out_ = -1;
+};
+
+/// Positions in memory: zeros, and then a thread for each index.
+void render_last_in_memory(const std::string& name, const kernel::Operand& indices, const kernel::Operand& result,
+                           const AxisLines& along, const Target& target, Scratch& scratch, Rendered& rendered) {
+  const kernel::Operand words{result.buffer, DType::u32, result.offset, result.count};
+  kernel::LoopKernel zeros;
+  zeros.name = name + ".clear";
+  zeros.outer = words.count;
+  zeros.outputs = {words};
+  zeros.steps = {kernel::Step{kernel::StepKind::constant, DType::u32, kernel::Level::outer}};
+  zeros.stores = {{0, 0, {{words.count}, {1}, 0, {}}}};
+  webgpu::render(zeros, target, scratch, rendered);
+  const Extent count = along.outer * along.taken * along.inner;
+  if (count == 0) return;
+
+  Bindings bindings(target, name);
+  const int from = bindings.add(indices, false), out = bindings.add(words, true);
+  bindings.want_atomics(out);
+  bindings.resolve();
+  std::string body;
+  const auto line = [&](const std::string& statement) { body += "  " + statement + "\n"; };
+  line(fmt::format("let update = group * {}u + thread;", kThreads));
+  line(fmt::format("if (update < {}u) {{", count));
+  const std::string index = bindings.load(from, fmt::format("update + {}u", bindings.base(from)));
+  line(fmt::format("  let place = {};", as_place(indices, index)));
+  line(fmt::format("  if (place < {}u) {{", along.extent));
+  line(fmt::format("    let row = {};", divided("update", along.inner)));
+  line(fmt::format("    let line = {};", divided("row", along.taken)));
+  line(fmt::format("    let at = (line * {}u + place) * {}u + {};", along.extent, along.inner,
+                   modulo("update", along.inner)));
+  line(fmt::format("    atomicMax(&{}[at + {}u], {} + 1u);", bindings.array_of(out), bindings.base(out),
+                   modulo("row", along.taken)));
+  line("  }");
+  line("}");
+  ShaderPieces shader{.threads = kThreads, .body = std::move(body)};
+  rendered.dispatches.push_back(
+      dispatch_of(name, std::move(shader), bindings, static_cast<std::uint64_t>(divide_up(count, kThreads)), target));
+}
+
+/// Updates by their positions in memory.
+RenderedDispatch put_by_positions(const kernel::CallKernel& kernel, const kernel::Operand& positions,
+                                  const AxisLines& along, const Target& target) {
+  Bindings bindings(target, kernel.name);
+  const int x = bindings.add(kernel.reads[0], false), updates = bindings.add(kernel.reads[2], false),
+            last = bindings.add(positions, false), out = bindings.add(kernel.out(), true);
+  for (const int handle : {x, updates, last, out}) bindings.forbid_vectors(handle);
+  bindings.resolve();
+  const auto at = [&](int handle, const std::string& index) {
+    return fmt::format("{} + {}u", index, bindings.base(handle));
+  };
+  const Extent count = kernel.shape().numel();
+  std::string body;
+  const auto line = [&](const std::string& statement) { body += "  " + statement + "\n"; };
+  line(fmt::format("let i = group * {}u + thread;", kThreads));
+  line(fmt::format("if (i < {}u) {{", count));
+  line(fmt::format("  let last = {};", bindings.load(last, at(last, "i"))));
+  line("  if (last > 0u) {");
+  line(fmt::format("    let source = ({} * {}u + last - 1u) * {}u + {};", divided("i", along.extent * along.inner),
+                   along.taken, along.inner, modulo("i", along.inner)));
+  line("    " + bindings.store(out, at(out, "i"), bindings.load(updates, at(updates, "source"))));
+  line("  } else {");
+  line("    " + bindings.store(out, at(out, "i"), bindings.load(x, at(x, "i"))));
+  line("  }");
+  line("}");
+  ShaderPieces shader{.threads = kThreads, .body = std::move(body)};
+  return dispatch_of(kernel.name, std::move(shader), bindings, static_cast<std::uint64_t>(divide_up(count, kThreads)),
+                     target);
+}
+
+}  // namespace
+
+void render_last_along(const kernel::CallKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered) {
+  if (kernel.shape().numel() == 0) return;
+  const auto a = kernel::attributes_of<graph::ScatterAlongAttributes>(kernel);
+  const AxisLines along = axis_lines(kernel.shape(), a.axis, kernel.shapes[0]);
+  if (const std::optional<Block> block = block_of(along, target))
+    rendered.dispatches.push_back(PutWriter(kernel, target, along, 0).in_workgroup_memory(*block));
+  else
+    render_last_in_memory(kernel.name, kernel.reads[0], kernel.out(), along, target, scratch, rendered);
+}
+
+void render_put_along(const kernel::CallKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered) {
+  if (kernel.shape().numel() == 0) return;
+  const AxisLines along = axis_lines(kernel.shape(), kernel.attributes[0], kernel.shapes[1]);
+  const std::optional<Block> block = block_of(along, target);
+  if (block) {
+    rendered.dispatches.push_back(PutWriter(kernel, target, along, 1).in_workgroup_memory(*block));
+    return;
+  }
+  const kernel::Operand positions = scratch.add(DType::u32, kernel.shape().numel());
+  render_last_in_memory(kernel.name + ".last", kernel.reads[1], positions, along, target, scratch, rendered);
+  rendered.dispatches.push_back(put_by_positions(kernel, positions, along, target));
+}
+
+}  // namespace weft::webgpu
