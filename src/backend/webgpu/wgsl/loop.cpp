@@ -67,6 +67,32 @@ void write_staged_head(const StagedGather& gather, StepWriter& writer, const Bin
   for (const int step : gather.steps) writer.stage(step, "$row");
 }
 
+/// Writes the reads of a block of turned operands to workgroup memory, and the head of the loop over its elements.
+void write_turned_head(const Turned& turned, const std::vector<int>& loads, StepWriter& writer) {
+  constexpr Extent kSide = Turned::kSide, kPitch = kSide + 1;  // of a row: a column then has words in all banks
+  const auto each = [&](const char* first, const char* second) {
+    writer.line(fmt::format("for (var e = thread; e < {}u; e += {}u) {{", Turned::kBlockElements, kLoopThreads));
+    writer.indent();
+    writer.line(fmt::format("let {} = {};", first, modulo("e", kSide)));
+    writer.line(fmt::format("let {} = {};", second, divided("e", kSide)));
+    const PlaceInBlock place = place_in_block(turned, "group", "row", "column");
+    writer.line(fmt::format("let i = {};", place.element));
+    if (!place.inside.empty()) writer.line(fmt::format("if (!({})) {{ continue; }}", place.inside));
+  };
+  const auto at = [&](std::size_t k) { return fmt::format("$turned{}[column * {}u + row]", k, kPitch); };
+  each("row", "column");
+  for (std::size_t k = 0; k < loads.size(); ++k) {
+    writer.write(loads[k]);
+    writer.line(fmt::format("{} = {};", at(k), writer.value(loads[k]).text));
+  }
+  writer.forget("");
+  writer.dedent();
+  writer.line("}");
+  writer.line("workgroupBarrier();");
+  each("column", "row");
+  for (std::size_t k = 0; k < loads.size(); ++k) writer.replace(loads[k], at(k));
+}
+
 void render_elementwise(const LoopKernel& kernel, const Target& target, Rendered& rendered) {
   bool has_inner_store = false, has_outer_store = false;
   for (const kernel::Store& store : kernel.stores)
@@ -103,8 +129,12 @@ void render_elementwise(const LoopKernel& kernel, const Target& target, Rendered
                           : strips ? strips->padded(total)
                                    : total) /
                          width;
+    const std::vector<int> loads =
+        turned && width == 1 ? turned_loads(kernel, needed, total, *turned) : std::vector<int>{};
     const Extent turns = items >= kLarge ? 4 : 1;
-    const Extent groups = staged ? total / staged->run * staged->parts() : divide_up(items, kLoopThreads * turns);
+    const Extent groups = staged           ? total / staged->run * staged->parts()
+                          : !loads.empty() ? turned->blocks(total)
+                                           : divide_up(items, kLoopThreads * turns);
     const int threads = staged ? staged->threads : kLoopThreads;
     int scopes = 1;
     const auto open = [&](const std::string& line) {
@@ -114,6 +144,8 @@ void render_elementwise(const LoopKernel& kernel, const Target& target, Rendered
     };
     if (staged) {
       write_staged_head(*staged, writer, bindings, total, width);
+    } else if (!loads.empty()) {
+      write_turned_head(*turned, loads, writer);
     } else {
       scopes = 0;
       if (turns > 1) {
@@ -150,6 +182,9 @@ void render_elementwise(const LoopKernel& kernel, const Target& target, Rendered
       const DType type = kernel.inputs[static_cast<std::size_t>(staged->operand)].type;
       shader.share("row", wgsl_type(type), staged->extent);
     }
+    for (std::size_t k = 0; k < loads.size(); ++k)
+      shader.share(fmt::format("turned{}", k), wgsl_type(kernel.steps[static_cast<std::size_t>(loads[k])].type),
+                   Turned::kSide * (Turned::kSide + 1));
     rendered.dispatches.push_back(
         dispatch_of(kernel.name, std::move(shader), bindings, static_cast<std::uint64_t>(groups), target));
     return;

@@ -33,6 +33,8 @@ class StepWriter {
   int handle_of(int step) const { return loads_.at(step).handle; }
   /// The gather `step` picks from `array`, in workgroup memory, which has the elements along its axis.
   void stage(int step, std::string array) { staged_[step] = std::move(array); }
+  /// The load `step` has a value of its own type that is already there.
+  void replace(int step, const std::string& value) { values_[{step, ""}] = {value}; }
 
   /// Writes step `step` (of a slot: a suffix for the names of inner-level values) unless that was done before.
   void write(int step, const std::string& slot = "");

@@ -14,8 +14,35 @@ using kernel::StepKind;
 
 namespace {
 
-constexpr Extent kSide = 32;         // elements of a side of a block
+constexpr Extent kSide = Turned::kSide;
 constexpr Extent kThreadsAlong = 8;  // of 32 neighbouring threads, where each takes one element; the others are across
+constexpr std::size_t kLoadsMost = 3;  // blocks in workgroup memory
+
+std::optional<Turned> axes_of(const Step& step, Extent total) {
+  std::vector<Extent> extents, strides;  // merged where neighbours are contiguous
+  Extent points = 1;
+  for (std::size_t d = 0; d < step.view.extents.size(); ++d) {
+    const Extent extent = step.view.extents[d], stride = step.view.strides[d];
+    points *= extent;
+    if (extent == 1) continue;
+    if (!strides.empty() && strides.back() == stride * extent) {
+      extents.back() *= extent;
+      strides.back() = stride;
+    } else {
+      extents.push_back(extent);
+      strides.push_back(stride);
+    }
+  }
+  if (points != total || extents.size() < 2 || std::abs(strides.back()) < kSide) return {};
+  const auto found = std::find(strides.begin(), strides.end(), 1);
+  if (found == strides.end()) return {};
+  const auto at = static_cast<std::size_t>(found - strides.begin());
+  Turned turned{extents[at], 1, extents.back()};
+  for (std::size_t d = at + 1; d + 1 < extents.size(); ++d) turned.between *= extents[d];
+  const Extent padded = divide_up(turned.across, kSide) * kSide * divide_up(turned.along, kSide) * kSide;
+  if (turned.across * turned.along * 2 <= padded) return {};
+  return turned;
+}
 
 }  // namespace
 
@@ -27,39 +54,28 @@ Extent Turned::blocks(Extent total) const {
 
 std::optional<Turned> turned_axes(const kernel::LoopKernel& kernel, const std::vector<bool>& needed, Extent total) {
   for (std::size_t s = 0; s < kernel.steps.size(); ++s) {
-    const Step& step = kernel.steps[s];
-    if (!needed[s] || step.kind != StepKind::load) continue;
-    std::vector<Extent> extents, strides;  // merged where neighbours are contiguous
-    Extent points = 1;
-    for (std::size_t d = 0; d < step.view.extents.size(); ++d) {
-      const Extent extent = step.view.extents[d], stride = step.view.strides[d];
-      points *= extent;
-      if (extent == 1) continue;
-      if (!strides.empty() && strides.back() == stride * extent) {
-        extents.back() *= extent;
-        strides.back() = stride;
-      } else {
-        extents.push_back(extent);
-        strides.push_back(stride);
-      }
-    }
-    if (points != total || extents.size() < 2 || std::abs(strides.back()) < kSide) continue;
-    const auto found = std::find(strides.begin(), strides.end(), 1);
-    if (found == strides.end()) continue;
-    const auto at = static_cast<std::size_t>(found - strides.begin());
-    Turned turned{extents[at], 1, extents.back()};
-    for (std::size_t d = at + 1; d + 1 < extents.size(); ++d) turned.between *= extents[d];
-    const Extent padded = divide_up(turned.across, kSide) * kSide * divide_up(turned.along, kSide) * kSide;
-    if (turned.across * turned.along * 2 > padded) return turned;
+    if (!needed[s] || kernel.steps[s].kind != StepKind::load) continue;
+    if (const std::optional<Turned> turned = axes_of(kernel.steps[s], total)) return turned;
   }
   return {};
 }
 
+std::vector<int> turned_loads(const kernel::LoopKernel& kernel, const std::vector<bool>& needed, Extent total,
+                              const Turned& turned) {
+  std::vector<int> loads;
+  for (std::size_t s = 0; s < kernel.steps.size(); ++s) {
+    const Step& step = kernel.steps[s];
+    const bool has_word = step.type == DType::f32 || step.type == DType::i32 || step.type == DType::u32;
+    if (needed[s] && step.kind == StepKind::load && has_word && axes_of(step, total) == turned)
+      loads.push_back(static_cast<int>(s));
+  }
+  if (loads.size() > kLoadsMost) loads.clear();
+  return loads;
+}
+
 PlaceInBlock place_in_block(const Turned& turned, int width) {
   const Extent items = Turned::kBlockElements / width;
-  const std::string block = divided("item", items), in = modulo("item", items);
-  const Extent blocks = divide_up(turned.along, kSide);
-  const std::string rest = divided(block, blocks), outer = divided(rest, turned.between);
+  const std::string in = modulo("item", items);
   std::string row = divided(in, kSide / 4), column = modulo(in, kSide / 4) + " * 4u";
   if (width == 1) {
     // 32 neighbouring threads take a few rows of a few elements, so that both what they read and what they write are runs.
@@ -69,6 +85,13 @@ PlaceInBlock place_in_block(const Turned& turned, int width) {
     column =
         fmt::format("{} * {}u + {}", modulo(tile, kSide / kThreadsAlong), kThreadsAlong, modulo(lane, kThreadsAlong));
   }
+  return place_in_block(turned, divided("item", items), row, column);
+}
+
+PlaceInBlock place_in_block(const Turned& turned, const std::string& block, const std::string& row,
+                            const std::string& column) {
+  const Extent blocks = divide_up(turned.along, kSide);
+  const std::string rest = divided(block, blocks), outer = divided(rest, turned.between);
   if (turned.whole())
     return {fmt::format("(({} * {}u + {}) * {}u + {}) * {}u + {} * {}u + {}", outer, kSide, row, turned.between,
                         modulo(rest, turned.between), turned.along, modulo(block, blocks), kSide, column),

@@ -19,10 +19,18 @@ struct Turned {
   /// Blocks of a loop over `total` elements, and the elements of a block.
   Extent blocks(Extent total) const;
   static constexpr Extent kBlockElements = 1024;
+  static constexpr Extent kSide = 32;  // elements of a side of a block
+
+  bool operator==(const Turned&) const = default;
 };
 
 /// The axes, if a loaded operand is turned and blocks are mostly full.
 std::optional<Turned> turned_axes(const kernel::LoopKernel& kernel, const std::vector<bool>& needed, Extent total);
+
+/// The loads of values of 32 bits that are turned in this way, if there are few. A workgroup that takes elements one by one reads
+/// them into workgroup memory, where it turns them: then neighbouring threads both read and write neighbours.
+std::vector<int> turned_loads(const kernel::LoopKernel& kernel, const std::vector<bool>& needed, Extent total,
+                              const Turned& turned);
 
 /// The first of `width` neighbouring elements (1 or 4) of item `item`. A block is 1024 / width neighbouring items. `inside` is the
 /// condition that it exists, or "".
@@ -30,5 +38,8 @@ struct PlaceInBlock {
   std::string element, inside;
 };
 PlaceInBlock place_in_block(const Turned& turned, int width);
+/// The element of a block in a row (across) and a column (along).
+PlaceInBlock place_in_block(const Turned& turned, const std::string& block, const std::string& row,
+                            const std::string& column);
 
 }  // namespace weft::webgpu

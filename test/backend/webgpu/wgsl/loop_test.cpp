@@ -98,7 +98,8 @@ TEST_F(WgslLoopTest, TurnedOperandsAreReadInBlocks) {
                                    {{64, 96}, {1, 64}, 0, {{0, 64}, {5, 90}}},
                                    {{90, 72}, {1, 90}, 0, {}},  // blocks at the edges are partly empty
                                    {{75, 61}, {1, 75}, 0, {}},
-                                   {{33, 31}, {1, 33}, 0, {{2, 33}, {0, 30}}},
+                                   {{64, 65}, {1, 64}, 0, {}},
+                                   {{40, 31}, {1, 40}, 0, {{2, 40}, {0, 30}}},
                                    {{3, 45, 2, 50}, {45 * 2 * 50, 1, 45, 45 * 2}, 0, {}}};
   for (const DType type : {DType::f32, DType::f16})
     for (const View& view : views) {
@@ -108,8 +109,14 @@ TEST_F(WgslLoopTest, TurnedOperandsAreReadInBlocks) {
       const int turned = b.load(Level::outer, random_buffer(random, type, count), view);
       const int straight = b.load(Level::outer, random_buffer(random, DType::f32, count), {{count}, {1}, 0, {}});
       b.loop.steps[static_cast<std::size_t>(turned)].type = DType::f32;
-      b.store(b.map(Op::add, DType::f32, turned, straight), DType::f32, {{count}, {1}, 0, {}}, count, 3);
+      const int other = b.load(Level::outer, random_buffer(random, DType::f32, count), view);
+      b.store(b.map(Op::add, DType::f32, b.map(Op::mul, DType::f32, turned, other), straight), DType::f32,
+              {{count}, {1}, 0, {}}, count, 3);
       b.check();
+      // Rows that are no groups of four are turned in workgroup memory.
+      const std::string text =
+          render(kernel::Kernel(b.loop), static_cast<int>(b.buffers.size()), {}).dispatches.at(0).shader.text();
+      EXPECT_EQ(text.find("turned1[") != std::string::npos, view.extents.back() % 4 != 0) << text;
     }
 }
 
