@@ -93,7 +93,7 @@ void write_turned_head(const Turned& turned, const std::vector<int>& loads, Step
   for (std::size_t k = 0; k < loads.size(); ++k) writer.replace(loads[k], at(k));
 }
 
-void render_elementwise(const LoopKernel& kernel, const Target& target, Rendered& rendered) {
+void render_elementwise(const LoopKernel& kernel, const Target& target, bool backwards, Rendered& rendered) {
   bool has_inner_store = false, has_outer_store = false;
   for (const kernel::Store& store : kernel.stores)
     (kernel.steps[static_cast<std::size_t>(store.value)].level == Level::inner ? has_inner_store : has_outer_store) =
@@ -148,11 +148,12 @@ void render_elementwise(const LoopKernel& kernel, const Target& target, Rendered
       write_turned_head(*turned, loads, writer);
     } else {
       scopes = 0;
+      const std::string block = backwards ? fmt::format("({}u - group)", groups - 1) : "group";
       if (turns > 1) {
         open(fmt::format("for (var turn = 0u; turn < {}u; turn++) {{", turns));
-        writer.line(fmt::format("let item = (group * {}u + turn) * {}u + thread;", turns, kLoopThreads));
+        writer.line(fmt::format("let item = ({} * {}u + turn) * {}u + thread;", block, turns, kLoopThreads));
       } else {
-        writer.line(fmt::format("let item = group * {}u + thread;", kLoopThreads));
+        writer.line(fmt::format("let item = {} * {}u + thread;", block, kLoopThreads));
       }
       if (items % (kLoopThreads * turns) != 0) open(fmt::format("if (item < {}u) {{", items));
       if (turned || strips) {
@@ -229,13 +230,16 @@ LoopKernel without_inner(LoopKernel kernel) {
   return kernel;
 }
 
-void render(const LoopKernel& given, const Target& target, Scratch& scratch, Rendered& rendered) {
+namespace {
+
+void render_either_way(const LoopKernel& given, const Target& target, bool backwards, Scratch& scratch,
+                       Rendered& rendered) {
   if (given.outer == 0 || given.stores.empty()) return;
   if (given.inner <= 1) {
     const LoopKernel flat = without_inner(given);
     if (flat.stores.empty()) return;
     check_extent(flat);
-    render_elementwise(flat, target, rendered);
+    render_elementwise(flat, target, backwards, rendered);
     return;
   }
   check_extent(given);
@@ -251,8 +255,18 @@ void render(const LoopKernel& given, const Target& target, Scratch& scratch, Ren
   if (reduces) {
     render_reduction(given, target, scratch, rendered);
   } else {
-    render_elementwise(given, target, rendered);
+    render_elementwise(given, target, backwards, rendered);
   }
+}
+
+}  // namespace
+
+void render(const LoopKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered) {
+  render_either_way(kernel, target, false, scratch, rendered);
+}
+
+void render_backwards(const LoopKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered) {
+  render_either_way(kernel, target, true, scratch, rendered);
 }
 
 }  // namespace weft::webgpu

@@ -15,6 +15,10 @@ namespace weft::webgpu {
 /// that fit are kept in registers between the passes of a softmax or a norm; others are read again.
 void render(const kernel::LoopKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered);
 
+/// The same, but elements that are not reduced are taken from the last to the first: a cache may still have those that the
+/// dispatch before has read last.
+void render_backwards(const kernel::LoopKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered);
+
 /// The same kernel without an inner space, for inner = 0 (reductions are those of no elements, inner-level stores are dropped)
 /// and inner = 1 (reductions are their only element).
 kernel::LoopKernel without_inner(kernel::LoopKernel kernel);

@@ -11,11 +11,10 @@ void render_reduction(const kernel::LoopKernel& kernel, const Target& target, Sc
   ReductionWriter alone(kernel, target, scratch, rendered);
   if (!alone.keeps_values() && !alone.is_split()) {
     JointReductions joint = joint_reductions(kernel);
-    ReductionWriter shared(joint.kernel, target, scratch, rendered, std::move(joint.kinds));
-    if (shared.is_worth_sharing()) {
-      shared.render();
-      return;
-    }
+    ReductionWriter whole(joint.kernel, target, scratch, rendered, joint.kinds),
+        shared(joint.kernel, target, scratch, rendered, std::move(joint.kinds), true);
+    if (shared.is_worth_sharing() && !whole.fills_units()) return shared.render();
+    if (whole.passes() < alone.passes() && !whole.is_split()) return whole.render();
   }
   alone.render();
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <utility>
 
 #include "backend/webgpu/wgsl/loop_support.hpp"
 
@@ -115,6 +116,59 @@ TEST_F(WgslSharedReductionTest, ValuesOfSharedRowsAreComputedApart) {
     b.store(b.map(Op::mul, DType::f32, y, scale), DType::f32, c.view(), c.rows * c.extent, 3);
     b.check(2e-5);
     EXPECT_EQ(b.dispatches(), 3u);
+  }
+}
+
+int add_softmax(LoopBuilder& b, int x, bool is_finite) {
+  int top = -1;
+  const int sum = add_exponentials(b, x, is_finite, &top);
+  return b.map(Op::div, DType::f32, b.map(Op::exp, DType::f32, b.map(Op::sub, DType::f32, x, top)), sum);
+}
+int add_norm(LoopBuilder& b, int x) {
+  const int mean =
+      b.map(Op::div, DType::f32, b.reduce(Reduction::sum, x), b.constant(static_cast<double>(b.loop.inner)));
+  const int variance = add_variance(b, x);
+  return b.map(Op::div, DType::f32, b.map(Op::sub, DType::f32, x, mean),
+               b.map(Op::add, DType::f32, variance, b.constant(1)));
+}
+
+// A workgroup that has a whole row reads it twice: for the joint reductions, and for the values that need them.
+TEST_F(WgslSharedReductionTest, WholeRowsAreReadTwice) {
+  std::mt19937 random(34);
+  for (const Dependent& c :
+       {Dependent{16, (8 << 20) / 16, false}, Dependent{45, 40001, false}, Dependent{50, 3000, true}})
+    for (const int kind : {0, 1, 2}) {
+      if (c.rows == 16 && kind != 2) continue;  // of the rows that workgroups would share, one kind is enough
+      SCOPED_TRACE(fmt::format("{} x {}{}, kind {}", c.rows, c.extent, c.columns ? ", columns" : "", kind));
+      LoopBuilder b(c.rows, c.extent);
+      const int x = b.load(Level::inner, awkward_rows(random, c, kind > 0), c.view());
+      b.store(kind == 0 ? add_norm(b, x) : add_softmax(b, x, kind == 2), DType::f32, c.view(), c.rows * c.extent, 3);
+      b.check(kind == 0 ? 1e-3 : 2e-5);  // rows of 3000 lose digits in the mean
+      EXPECT_EQ(b.dispatches(), 1u);
+    }
+}
+
+// Software adapters leave it to loops to read columns again.
+TEST_F(WgslSharedReductionTest, ColumnsThatThreadsKeepAreReadOnce) {
+  std::mt19937 random(35);
+  Target target = target_of(Device::open(0, {.cache_folder = {}})->info());
+  target.unroll = true;
+  const std::uint32_t most = std::exchange(target.limits.workgroup_invocations, 1024u);
+  struct Case {
+    Dependent rows;
+    int threads;
+  };
+  for (const Case& c :
+       {Case{{400, 500, true}, 256}, {{96, 1000, true}, 512}, {{44, 2048, true}, 1024}, {{37, 300, true}, 1024}}) {
+    SCOPED_TRACE(fmt::format("{} columns of {}", c.rows.rows, c.rows.extent));
+    LoopBuilder b(c.rows.rows, c.rows.extent);
+    const int x = b.load(Level::inner, awkward_rows(random, c.rows, false), c.rows.view());
+    b.store(add_softmax(b, x, false), DType::f32, c.rows.view(), c.rows.rows * c.rows.extent, 3);
+    const Rendered rendered = render(kernel::Kernel(b.loop), static_cast<int>(b.buffers.size()), target);
+    ASSERT_EQ(rendered.dispatches.size(), 1u);
+    EXPECT_EQ(rendered.dispatches[0].shader.threads, c.threads);
+    EXPECT_EQ(rendered.dispatches[0].shader.text().find("for (; item"), std::string::npos);
+    if (c.threads <= static_cast<int>(most)) replay(rendered, kernel::Kernel(b.loop), b.buffers, 2e-5);
   }
 }
 

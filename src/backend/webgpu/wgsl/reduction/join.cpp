@@ -40,19 +40,22 @@ std::string ReductionWriter::combine_statement(int s, int lane, const std::strin
 // Joins the partial results of the lanes of each row, so that every lane has the row's results, and names these.
 void ReductionWriter::join(const std::vector<int>& steps, StepWriter& writer, Helpers& helpers) {
   int joined = 1;  // neighbouring lanes that have the same result
-  if (!layout_.columns && target_.subgroup_size >= 2 && layout_.lanes > 1) {
+  // Lanes of a row are neighbours; in columns they are as far apart as a workgroup has rows.
+  const int apart = layout_.columns ? layout_.rows_per_group() : 1, subgroup = static_cast<int>(target_.subgroup_size);
+  if (layout_.lanes > 1 && 2 * apart <= subgroup) {
     uses_subgroups_ = true;
-    for (; joined < std::min<int>(layout_.lanes, static_cast<int>(target_.subgroup_size)); joined *= 2)
-      for (int s : steps) {
-        const std::string name = fmt::format("o{}d{}", s, joined);
-        for (int part = 0; part < components(s); ++part) {
-          const DType type = type_of(s, part);
-          const std::string word = to_word(type, accumulator(s, 0, part));
-          writer.line(fmt::format("let {}{} = {};", name, kPartNames[part],
-                                  from_word(type, fmt::format("subgroupShuffleXor({}, {}u)", word, joined))));
+    for (; joined < std::min(layout_.lanes, subgroup / apart); joined *= 2)
+      for (int s : steps)
+        for (int lane = 0; lane < accumulators(); ++lane) {
+          const std::string name = fmt::format("o{}{}d{}", s, "xyzw"[lane], joined);
+          for (int part = 0; part < components(s); ++part) {
+            const DType type = type_of(s, part);
+            const std::string word = to_word(type, accumulator(s, lane, part));
+            writer.line(fmt::format("let {}{} = {};", name, kPartNames[part],
+                                    from_word(type, fmt::format("subgroupShuffleXor({}, {}u)", word, joined * apart))));
+          }
+          writer.line(combine_statement(s, lane, name, helpers));
         }
-        writer.line(combine_statement(s, 0, name, helpers));
-      }
   }
   if (joined < layout_.lanes) {
     // As many at a time as workgroup memory holds.
@@ -70,6 +73,10 @@ void ReductionWriter::join(const std::vector<int>& steps, StepWriter& writer, He
     }
   }
   for (int s : steps) {
+    if (joint(s) != Joint::none && layout_.chunks == 1) {
+      define_joint(s, writer, helpers);
+      continue;
+    }
     const bool arg = has_position(s);
     std::vector<std::string> lanes;
     for (int lane = 0; lane < accumulators(); ++lane)
@@ -117,10 +124,13 @@ void ReductionWriter::join_through_memory(const std::vector<int>& steps, int joi
       writer.line("  }");
     });
   };
-  const std::string own = divided("thread", joined);
+  const std::string own = layout_.columns && joined > 1
+                              ? fmt::format("{} * {}u + {}", divided("lane", joined), stride, modulo("thread", stride))
+                              : divided("thread", joined);
+  const std::string is_first = fmt::format("{} == 0u", modulo("lane", joined));  // of the lanes with the same result
   const std::string row_start =
       layout_.columns ? modulo("thread", stride) : fmt::format("{} * {}u", divided("thread", layout_.lanes), parts);
-  writer.line(joined > 1 ? fmt::format("if ({} == 0u) {{", modulo("thread", joined)) : "{");
+  writer.line(joined > 1 ? fmt::format("if ({}) {{", is_first) : "{");
   put(own);
   writer.line("}");
   writer.line("workgroupBarrier();");
@@ -128,8 +138,7 @@ void ReductionWriter::join_through_memory(const std::vector<int>& steps, int joi
   if (parts > kSerialPartsMax) {
     left = kSerialPartsMax;
     const std::string part = joined == 1 ? "lane" : divided("lane", joined);
-    writer.line(fmt::format("if ({} < {}u{}) {{", part, left,
-                            joined > 1 ? fmt::format(" && {} == 0u", modulo("thread", joined)) : ""));
+    writer.line(fmt::format("if ({} < {}u{}) {{", part, left, joined > 1 ? " && " + is_first : ""));
     take(own, parts / left, left * stride);
     put(own);
     writer.line("}");

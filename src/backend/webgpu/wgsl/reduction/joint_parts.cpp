@@ -114,6 +114,24 @@ std::string ReductionWriter::combine_joint(int s, int lane, const std::string& o
                      exp(beside + " - least"), other, exp(other + "p - least"), beside);
 }
 
+void ReductionWriter::define_joint(int s, StepWriter& writer, Helpers& helpers) {
+  std::vector<std::string> sums, maxima;
+  for (int lane = 0; lane < accumulators(); ++lane) {
+    sums.push_back(accumulator(s, lane, 0));
+    if (joint(s) == Joint::squares) continue;
+    const std::string top = accumulator(s, lane, 1);
+    const std::string otherwise =  // the sum of the exponentials themselves, if no maximum was subtracted
+        joint(s) == Joint::finite_exponentials ? fmt::format("select({0}, 0f, {0} < 0f)", top)
+                                               : fmt::format("{}()", helpers.use("nan_f32"));
+    sums.back() =
+        fmt::format("select({}, {}, (bitcast<u32>({}) & 0x7fffffffu) < 0x7f800000u)", otherwise, sums.back(), top);
+    maxima.push_back(top);
+  }
+  writer.define(s, sums);
+  for (std::size_t step = 0; step < kernel_.steps.size(); ++step)
+    if (needed_[step] && sum_beside(static_cast<int>(step)) == s) writer.define(static_cast<int>(step), maxima);
+}
+
 int ReductionWriter::sum_beside(int s) const {
   const Step& step = kernel_.steps[static_cast<std::size_t>(s)];
   if (step.kind != StepKind::reduce || step.reduction != Reduction::max) return -1;

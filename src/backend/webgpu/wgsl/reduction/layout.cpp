@@ -20,6 +20,8 @@ constexpr Extent kLongRow = 16;        // items of a row for each of those threa
 constexpr Extent kSlotsMax = 8;        // parts of a row in the registers of one thread
 constexpr Extent kSlotsMaxRolled = 2;  // the same for short text
 constexpr Extent kRegistersMax = 96;   // values kept across passes by one thread
+constexpr Extent kRegistersFew = 32;   // the same where a workgroup has more than 512 threads
+constexpr Extent kSectorColumns = 16;  // neighbouring columns that memory reads together
 constexpr Extent kSlotsSplit = 64;     // parts of a row per thread: fewer cost less than a second dispatch
 constexpr Extent kSlotsChunk = 4;      // minimum for each thread in a chunk
 constexpr Extent kStripRows = 32;      // neighbouring threads of a workgroup on columns that are split over workgroups
@@ -70,6 +72,28 @@ bool ReductionWriter::can_split() const {
                                  [&](const kernel::Store& store) { return is_later(store.value); });
 }
 
+// More threads for a row, so that they can keep it: then it is read once, and not in every pass.
+void ReductionWriter::keep_columns() {
+  const Extent kept = static_cast<Extent>(kept_values()) * layout_.width * kSlotsMax;
+  const auto lanes =
+      static_cast<Extent>(std::bit_ceil(static_cast<std::uint64_t>(divide_up(layout_.items, kSlotsMax))));
+  const Extent threads = std::max<Extent>(lanes * (kSectorColumns / layout_.width), kReductionThreads);
+  const Extent words = threads * layout_.width * 2;  // to join two numbers of each, where there are no subgroups
+  if (passes_.count < 2 || lanes <= layout_.lanes || kept > (threads > 512 ? kRegistersFew : kRegistersMax) ||
+      threads > std::min<Extent>(kLongRowThreads, target_.limits.workgroup_invocations) ||
+      words * 4 > Extent{target_.limits.workgroup_bytes})
+    return;
+  layout_.lanes = static_cast<int>(lanes);
+  layout_.threads = static_cast<int>(threads);
+}
+
+bool ReductionWriter::fills_units() const {
+  constexpr double kLeast = 0.8;
+  const Extent groups = divide_up(layout_.rows, layout_.rows_per_group()), units = target_.profile.compute_units;
+  return !layout_.columns && stores_later_values() &&
+         static_cast<double>(groups) >= kLeast * static_cast<double>(divide_up(groups, units) * units);
+}
+
 void ReductionWriter::choose_layout() {
   ReductionLayout& layout = layout_;
   layout.items = layout.columns ? kernel_.inner : kernel_.inner / layout.width;
@@ -87,6 +111,7 @@ void ReductionWriter::choose_layout() {
                                       std::bit_ceil(static_cast<std::uint64_t>(
                                           strips ? kStripRows : std::min<Extent>(layout.rows, 16 / layout.width))));
     layout.lanes = lanes_for(wanted, target_.unroll ? most : std::min(most, kSerialPartsMax));
+    if (target_.unroll && !can_split()) keep_columns();
   } else {
     // A subgroup for each row if four items per thread suffice; many short rows take fewer lanes each.
     const Extent subgroup = target_.subgroup_size ? target_.subgroup_size : 32;
@@ -102,7 +127,8 @@ void ReductionWriter::choose_layout() {
     }
   }
   const Extent kept = static_cast<Extent>(kept_values()) * layout.width * layout.slots();
-  layout.registers = layout.slots() <= (target_.unroll ? kSlotsMax : kSlotsMaxRolled) && kept <= kRegistersMax;
+  layout.registers =
+      kinds_.empty() && layout.slots() <= (target_.unroll ? kSlotsMax : kSlotsMaxRolled) && kept <= kRegistersMax;
 
   const Extent groups = divide_up(layout.rows, layout.rows_per_group());
   const Extent enough = 2 * Extent{target_.profile.compute_units};

@@ -95,7 +95,7 @@ void ReductionWriter::render_split() {
   for (const auto& [at, operand] : partials) written.push_back(operand);
   write_kernel(&written);
   webgpu::render(rest, target_, scratch_, rendered_);
-  if (stores_later_values()) webgpu::render(later_kernel(crossing, crossed), target_, scratch_, rendered_);
+  if (stores_later_values()) render_backwards(later_kernel(crossing, crossed), target_, scratch_, rendered_);
 }
 
 }  // namespace weft::webgpu

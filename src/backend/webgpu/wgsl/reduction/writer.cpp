@@ -14,13 +14,13 @@ using kernel::StepKind;
 using scalar::Reduction;
 
 ReductionWriter::ReductionWriter(const LoopKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered,
-                                 std::vector<Joint> kinds)
+                                 std::vector<Joint> kinds, bool shares)
     : kernel_(kernel),
       target_(target),
       scratch_(scratch),
       rendered_(rendered),
       kinds_(std::move(kinds)),
-      shares_(!kinds_.empty()),
+      shares_(shares),
       needed_(needed_steps(kernel)),
       passes_(plan_passes(kernel)) {
   layout_.columns = memory_runs_along_outer();

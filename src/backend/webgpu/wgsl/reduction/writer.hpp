@@ -17,13 +17,19 @@ namespace weft::webgpu {
 
 class ReductionWriter {
  public:
-  /// `kinds` (of each step): the kernel is one of JointReductions.
+  /// `kinds` (of each step): the kernel is one of JointReductions. `shares`: workgroups may share rows although values of the
+  /// kernel depend on whole rows.
   ReductionWriter(const kernel::LoopKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered,
-                  std::vector<Joint> kinds = {});
+                  std::vector<Joint> kinds = {}, bool shares = false);
   void render();
   /// Whether each thread keeps its values between passes, and whether workgroups share rows.
   bool keeps_values() const { return layout_.registers; }
   bool is_split() const { return layout_.chunks > 1; }
+  /// How often rows are read, unless threads keep them.
+  int passes() const { return passes_.count; }
+  /// Whether workgroups that have a whole row each leave few compute units without work. Such a workgroup reads its row again
+  /// soon, so a cache may still have it.
+  bool fills_units() const;
   /// Whether workgroups should share rows although values of the kernel depend on whole rows: a dispatch reduces chunks, one
   /// joins them, and one computes those values, reading the rows again. The row of a workgroup of its own would be read more
   /// often, or by few workgroups.
@@ -45,6 +51,7 @@ class ReductionWriter {
   /// Whether workgroups may share a row.
   bool can_split() const;
   void choose_layout();
+  void keep_columns();
   void render_split();
   /// Whether a step is for the kernel behind the first reductions: an inner value, or one that needs further reductions.
   bool is_later(int s) const;
@@ -84,6 +91,8 @@ class ReductionWriter {
   void accumulate(int s, StepWriter& writer, Helpers& helpers, const std::string& slot, const std::string& valid);
   void declare_joint(int s, StepWriter& writer, Helpers& helpers);
   void accumulate_joint(int s, StepWriter& writer, Helpers& helpers, const std::vector<std::string>& slots);
+  /// Names the results of a joint reduction, if a workgroup has whole rows.
+  void define_joint(int s, StepWriter& writer, Helpers& helpers);
   std::string combine_joint(int s, int lane, const std::string& other, Helpers& helpers) const;
   static std::string to_word(DType type, const std::string& value) {
     return type == DType::u32 ? value : type == DType::boolean ? "u32(" + value + ")" : "bitcast<u32>(" + value + ")";
