@@ -255,8 +255,10 @@ TEST_F(Routines, Sorts) {
   };
   for (const Lines& lines :
        {Lines{{5, 100}, false, DType::f32}, Lines{{3, 3000}, true, DType::f32}, Lines{{1, 5000}, false, DType::i32},
-        Lines{{40, 7}, true, DType::u32}, Lines{{2, 300000}, false, DType::f32}}) {
-    if (!is_cpu() && lines.shape[1] > 5000) continue;
+        Lines{{40, 7}, true, DType::u32}, Lines{{2, 1025}, true, DType::u32}, Lines{{2, 8192}, false, DType::f32},
+        Lines{{1, 8191}, true, DType::i32}, Lines{{2, 9000}, true, DType::f32},
+        Lines{{2, 300000}, false, DType::f32}}) {
+    if (!is_cpu() && lines.shape[1] > 9000) continue;
     SCOPED_TRACE(fmt::format("{} of {}", lines.shape.to_string(), name_of(lines.type)));
     auto x = noise(lines.shape.numel(), lines.type == DType::u32 ? 0 : -99, 99);
     if (lines.type != DType::f32)

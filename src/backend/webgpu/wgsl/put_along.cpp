@@ -16,38 +16,39 @@
 namespace weft::webgpu {
 namespace {
 
-constexpr Extent kBytesMost = 32768;     // of places in workgroup memory; several workgroups then share a compute unit
-constexpr Extent kSectorColumns = 8;     // neighbouring columns whose elements are read together
-constexpr Extent kPartsMost = 8;         // of a line: each goes through all its indices
-constexpr Extent kItemsLeast = 2048;     // indices of a workgroup that owns several lines
-constexpr Extent kItemsAlone = 1 << 16;  // indices of a workgroup where there are too few of them for all compute units
-constexpr int kThreads = 256, kManyThreads = 512;
-constexpr Extent kBits = 32;
+constexpr Extent kPutBytesMost = 32768;  // of places in workgroup memory; several workgroups then share a compute unit
+constexpr Extent kPutColumns = 8;        // neighbouring columns whose elements are read together
+constexpr Extent kPutPartsMost = 8;      // of a line: each goes through all its indices
+constexpr Extent kPutItemsLeast = 2048;  // indices of a workgroup that owns several lines
+constexpr Extent kPutItemsAlone =
+    1 << 16;  // indices of a workgroup where there are too few of them for all compute units
+constexpr int kPutThreads = 256, kPutThreadsMost = 512;
+constexpr Extent kPutBits = 32;
 
 /// What a workgroup owns: a part of the places of `lines` whole lines of rows, or of `columns` neighbouring columns.
-struct Block {
+struct PutBlock {
   Extent lines = 1, columns = 1, places = 0, parts = 1;
-  int threads = kThreads;
+  int threads = kPutThreads;
 
   Extent slots() const { return lines * places * columns; }
 };
 
-std::optional<Block> block_of(const AxisLines& along, const Target& target) {
-  const Extent words = std::min<Extent>(kBytesMost, target.limits.workgroup_bytes) / 4;
+std::optional<PutBlock> put_block(const AxisLines& along, const Target& target) {
+  const Extent words = std::min<Extent>(kPutBytesMost, target.limits.workgroup_bytes) / 4;
   const Extent units = target.profile.compute_units;
-  Block block;
-  block.columns = std::min(along.inner, std::max<Extent>(words / along.extent / kSectorColumns, 1) * kSectorColumns);
+  PutBlock block;
+  block.columns = std::min(along.inner, std::max<Extent>(words / along.extent / kPutColumns, 1) * kPutColumns);
   block.parts = divide_up(along.extent, words / block.columns);
   block.places = divide_up(along.extent, block.parts);
-  if (block.parts > kPartsMost && along.taken > 0) return {};
+  if (block.parts > kPutPartsMost && along.taken > 0) return {};
   if (block.columns == along.inner && block.parts == 1) {
-    const Extent wanted = divide_up(kItemsLeast, std::max<Extent>(along.taken * along.inner, 1));
+    const Extent wanted = divide_up(kPutItemsLeast, std::max<Extent>(along.taken * along.inner, 1));
     block.lines = std::clamp<Extent>(std::min(wanted, along.outer / (4 * units)), 1, words / block.slots());
   }
   const Extent groups = divide_up(along.outer, block.lines) * divide_up(along.inner, block.columns) * block.parts;
-  if (groups < units && along.taken * block.columns > kItemsAlone) return {};
-  if (block.slots() >= 16 * kThreads && target.limits.workgroup_invocations >= kManyThreads)
-    block.threads = kManyThreads;
+  if (groups < units && along.taken * block.columns > kPutItemsAlone) return {};
+  if (block.slots() >= 16 * kPutThreads && target.limits.workgroup_invocations >= kPutThreadsMost)
+    block.threads = kPutThreadsMost;
   return block;
 }
 
@@ -62,7 +63,7 @@ class PutWriter {
     out_ = bind(kernel.out(), true);
   }
 
-  RenderedDispatch in_workgroup_memory(const Block& block) {
+  RenderedDispatch in_workgroup_memory(const PutBlock& block) {
     bindings_.resolve();
     block_ = block;
     const Extent strips = divide_up(along_.inner, block.columns);
@@ -77,7 +78,7 @@ class PutWriter {
     const Extent items = block.lines * along_.taken * block.columns;
     if (!puts_) {
       each_slot(store(fmt::format("atomicLoad(&$last[s])")));
-    } else if (items <= kBits * block.threads && block.slots() <= kBits * block.threads) {
+    } else if (items <= kPutBits * block.threads && block.slots() <= kPutBits * block.threads) {
       // A place has one update, so values may take the positions' place, to be written in order.
       line("var kept = 0u;");
       line("var stays = 0u;");
@@ -185,7 +186,7 @@ class PutWriter {
   const AxisLines along_;
   const bool puts_;
   Bindings bindings_;
-  Block block_;
+  PutBlock block_;
   ShaderPieces shader_;
   int x_ = -1, indices_ = -1, updates_ = -1, out_ = -1;
 };
@@ -210,7 +211,7 @@ void render_last_in_memory(const std::string& name, const kernel::Operand& indic
   bindings.resolve();
   std::string body;
   const auto line = [&](const std::string& statement) { body += "  " + statement + "\n"; };
-  line(fmt::format("let update = group * {}u + thread;", kThreads));
+  line(fmt::format("let update = group * {}u + thread;", kPutThreads));
   line(fmt::format("if (update < {}u) {{", count));
   const std::string index = bindings.load(from, fmt::format("update + {}u", bindings.base(from)));
   line(fmt::format("  let place = {};", as_place(indices, index)));
@@ -223,9 +224,9 @@ void render_last_in_memory(const std::string& name, const kernel::Operand& indic
                    modulo("row", along.taken)));
   line("  }");
   line("}");
-  ShaderPieces shader{.threads = kThreads, .body = std::move(body)};
-  rendered.dispatches.push_back(
-      dispatch_of(name, std::move(shader), bindings, static_cast<std::uint64_t>(divide_up(count, kThreads)), target));
+  ShaderPieces shader{.threads = kPutThreads, .body = std::move(body)};
+  rendered.dispatches.push_back(dispatch_of(name, std::move(shader), bindings,
+                                            static_cast<std::uint64_t>(divide_up(count, kPutThreads)), target));
 }
 
 /// Updates by their positions in memory.
@@ -242,7 +243,7 @@ RenderedDispatch put_by_positions(const kernel::CallKernel& kernel, const kernel
   const Extent count = kernel.shape().numel();
   std::string body;
   const auto line = [&](const std::string& statement) { body += "  " + statement + "\n"; };
-  line(fmt::format("let i = group * {}u + thread;", kThreads));
+  line(fmt::format("let i = group * {}u + thread;", kPutThreads));
   line(fmt::format("if (i < {}u) {{", count));
   line(fmt::format("  let last = {};", bindings.load(last, at(last, "i"))));
   line("  if (last > 0u) {");
@@ -253,9 +254,9 @@ RenderedDispatch put_by_positions(const kernel::CallKernel& kernel, const kernel
   line("    " + bindings.store(out, at(out, "i"), bindings.load(x, at(x, "i"))));
   line("  }");
   line("}");
-  ShaderPieces shader{.threads = kThreads, .body = std::move(body)};
-  return dispatch_of(kernel.name, std::move(shader), bindings, static_cast<std::uint64_t>(divide_up(count, kThreads)),
-                     target);
+  ShaderPieces shader{.threads = kPutThreads, .body = std::move(body)};
+  return dispatch_of(kernel.name, std::move(shader), bindings,
+                     static_cast<std::uint64_t>(divide_up(count, kPutThreads)), target);
 }
 
 }  // namespace
@@ -264,7 +265,7 @@ void render_last_along(const kernel::CallKernel& kernel, const Target& target, S
   if (kernel.shape().numel() == 0) return;
   const auto a = kernel::attributes_of<graph::ScatterAlongAttributes>(kernel);
   const AxisLines along = axis_lines(kernel.shape(), a.axis, kernel.shapes[0]);
-  if (const std::optional<Block> block = block_of(along, target))
+  if (const std::optional<PutBlock> block = put_block(along, target))
     rendered.dispatches.push_back(PutWriter(kernel, target, along, 0).in_workgroup_memory(*block));
   else
     render_last_in_memory(kernel.name, kernel.reads[0], kernel.out(), along, target, scratch, rendered);
@@ -273,7 +274,7 @@ void render_last_along(const kernel::CallKernel& kernel, const Target& target, S
 void render_put_along(const kernel::CallKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered) {
   if (kernel.shape().numel() == 0) return;
   const AxisLines along = axis_lines(kernel.shape(), kernel.attributes[0], kernel.shapes[1]);
-  const std::optional<Block> block = block_of(along, target);
+  const std::optional<PutBlock> block = put_block(along, target);
   if (block) {
     rendered.dispatches.push_back(PutWriter(kernel, target, along, 1).in_workgroup_memory(*block));
     return;

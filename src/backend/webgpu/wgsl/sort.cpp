@@ -2,70 +2,32 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <bit>
+#include <optional>
 #include <utility>
 
-#include "backend/webgpu/wgsl/scalar.hpp"
 #include "backend/webgpu/wgsl/scan.hpp"
-#include "backend/webgpu/wgsl/steps.hpp"
-#include "compile/call_attributes.hpp"
-#include "graph/order.hpp"
+#include "backend/webgpu/wgsl/sort_lines.hpp"
+#include "backend/webgpu/wgsl/sort_shader.hpp"
 #include "graph/scan.hpp"
 
 namespace weft::webgpu {
 namespace {
 
-constexpr Extent kSortShortMax = 1024;  // elements of a line that is sorted in workgroup memory
 constexpr int kSortThreads = 256;
 constexpr int kRadixThreads = 128, kRadixEach = 16, kRadixBits = 4, kRadixDigits = 1 << kRadixBits;
 constexpr Extent kRadixTile = Extent{kRadixThreads} * kRadixEach;
-
-/// Statements of a shader, and the operands that they read and write.
-class SortShader {
- public:
-  SortShader(const Target& target, const std::string& kernel) : target_(target), bindings_(target, kernel) {}
-
-  int read(const kernel::Operand& operand) { return bindings_.add(operand, false); }
-  int write(const kernel::Operand& operand) {
-    const int handle = bindings_.add(operand, true);
-    bindings_.forbid_vectors(handle);
-    return handle;
-  }
-  void resolve() { bindings_.resolve(); }
-  std::string at(int handle, const std::string& index) const {
-    return bindings_.load(handle, fmt::format("{} + {}u", index, bindings_.base(handle)));
-  }
-  std::string put(int handle, const std::string& index, const std::string& value) const {
-    return bindings_.store(handle, fmt::format("{} + {}u", index, bindings_.base(handle)), value);
-  }
-  void line(const std::string& statement) { pieces.body += "  " + statement + "\n"; }
-  RenderedDispatch dispatch(std::string name, Extent groups) {
-    return dispatch_of(std::move(name), std::move(pieces), bindings_, static_cast<std::uint64_t>(groups), target_);
-  }
-
-  ShaderPieces pieces;
-
- private:
-  const Target& target_;
-  Bindings bindings_;
-};
 
 class SortWriter {
  public:
   SortWriter(const kernel::CallKernel& kernel, const Target& target)
       : kernel_(kernel),
         target_(target),
-        a_(kernel::attributes_of<graph::SortAttributes>(kernel)),
-        n_(kernel.shapes[0].dim(-1)),
-        count_(kernel.shape().dim(-1)),
-        lines_(kernel.shape().numel() / count_) {}
+        sorted_(kernel),
+        n_(sorted_.n),
+        count_(sorted_.count),
+        lines_(sorted_.lines) {}
 
   void write(Scratch& scratch, Rendered& rendered) {
-    if (n_ <= kSortShortMax) {
-      rendered.dispatches.push_back(short_lines());
-      return;
-    }
     tiles_ = divide_up(n_, kRadixTile);
     kernel::Operand keys = scratch.add(DType::u32, lines_ * n_), places = scratch.add(DType::u32, lines_ * n_);
     kernel::Operand to_keys = scratch.add(DType::u32, lines_ * n_), to_places = scratch.add(DType::u32, lines_ * n_);
@@ -84,72 +46,6 @@ class SortWriter {
   }
 
  private:
-  /// The unsigned integer of the same order as an element.
-  std::string key(const std::string& x, Helpers& helpers) const {
-    std::string text = x;
-    if (kernel_.types[0] == DType::f32)
-      text = fmt::format("select({}({}), 0xffffffffu, {}({}))", helpers.use("order_key_f32"), x,
-                         helpers.use("is_nan_f32"), x);
-    else if (kernel_.types[0] == DType::i32)
-      text = fmt::format("(bitcast<u32>({}) ^ 0x80000000u)", x);
-    return a_.descending ? fmt::format("~{}", text) : text;
-  }
-
-  /// Bitonic sorts of lines side by side, padded with largest keys at positions beyond all others.
-  RenderedDispatch short_lines() {
-    const auto padded = static_cast<Extent>(std::bit_ceil(static_cast<std::uint64_t>(n_)));
-    const Extent tile = std::max<Extent>(padded, 2 * kSortThreads), of_tile = tile / padded;
-    SortShader s(target_, kernel_.name);
-    s.pieces.threads = kSortThreads;
-    const int x = s.read(kernel_.reads[0]), values = s.write(kernel_.outs[0]), positions = s.write(kernel_.outs[1]);
-    s.resolve();
-    s.pieces.share("keys", "u32", tile);
-    s.pieces.share("places", "u32", tile);
-    s.line(fmt::format("for (var e = thread; e < {}u; e += {}u) {{", tile, kSortThreads));
-    s.line(fmt::format("  let line = group * {}u + {};", of_tile, divided("e", padded)));
-    s.line(fmt::format("  let i = {};", modulo("e", padded)));
-    s.line("  $keys[e] = 0xffffffffu;");
-    s.line("  $places[e] = i;");
-    s.line(fmt::format("  if (line < {}u && i < {}u) {{", lines_, n_));
-    s.line(fmt::format("    let x = {};", s.at(x, fmt::format("line * {}u + i", n_))));
-    s.line(fmt::format("    $keys[e] = {};", key("x", s.pieces.helpers)));
-    s.line("  }");
-    s.line("}");
-    s.line("workgroupBarrier();");
-    s.line(fmt::format("for (var size = 2u; size <= {}u; size <<= 1u) {{", padded));
-    s.line("  for (var by = size >> 1u; by > 0u; by >>= 1u) {");
-    s.line(fmt::format("    for (var e = thread; e < {}u; e += {}u) {{", tile / 2, kSortThreads));
-    s.line("      let a = ((e & ~(by - 1u)) << 1u) | (e & (by - 1u));");
-    s.line("      let b = a | by;");
-    s.line("      let key_a = $keys[a];");
-    s.line("      let key_b = $keys[b];");
-    s.line("      let place_a = $places[a];");
-    s.line("      let place_b = $places[b];");
-    s.line("      let after = key_a > key_b || (key_a == key_b && place_a > place_b);");
-    s.line(fmt::format("      let upwards = (a & {}u & size) == 0u;", padded - 1));
-    s.line("      if (after == upwards) {");
-    s.line("        $keys[a] = key_b;");
-    s.line("        $keys[b] = key_a;");
-    s.line("        $places[a] = place_b;");
-    s.line("        $places[b] = place_a;");
-    s.line("      }");
-    s.line("    }");
-    s.line("    workgroupBarrier();");
-    s.line("  }");
-    s.line("}");
-    s.line(fmt::format("for (var e = thread; e < {}u; e += {}u) {{", of_tile * count_, kSortThreads));
-    s.line(fmt::format("  let line = group * {}u + {};", of_tile, divided("e", count_)));
-    s.line(fmt::format("  if (line < {}u) {{", lines_));
-    s.line(fmt::format("    let rank = {};", modulo("e", count_)));
-    s.line(fmt::format("    let place = $places[{} * {}u + rank + {}u];", divided("e", count_), padded, a_.first));
-    s.line(fmt::format("    let to = line * {}u + rank;", count_));
-    s.line("    " + s.put(values, "to", s.at(x, fmt::format("line * {}u + place", n_))));
-    s.line("    " + s.put(positions, "to", "bitcast<i32>(place)"));
-    s.line("  }");
-    s.line("}");
-    return s.dispatch(kernel_.name, divide_up(lines_, of_tile));
-  }
-
   RenderedDispatch keys_of(const kernel::Operand& keys, const kernel::Operand& places) {
     SortShader s(target_, kernel_.name);
     s.pieces.threads = kSortThreads;
@@ -158,7 +54,7 @@ class SortWriter {
     s.line(fmt::format("let i = group * {}u + thread;", kSortThreads));
     s.line(fmt::format("if (i < {}u) {{", lines_ * n_));
     s.line(fmt::format("  let x = {};", s.at(x, "i")));
-    s.line("  " + s.put(to, "i", key("x", s.pieces.helpers)));
+    s.line("  " + s.put(to, "i", sorted_.key("x", s.pieces.helpers)));
     s.line("  " + s.put(to_place, "i", modulo("i", n_)));
     s.line("}");
     return s.dispatch(kernel_.name + ".keys", divide_up(lines_ * n_, kSortThreads));
@@ -275,8 +171,8 @@ class SortWriter {
     s.line(fmt::format("let i = group * {}u + thread;", kSortThreads));
     s.line(fmt::format("if (i < {}u) {{", lines_ * count_));
     s.line(fmt::format("  let first = {} * {}u;", divided("i", count_), n_));
-    s.line(
-        fmt::format("  let place = {};", s.at(from, fmt::format("first + {} + {}u", modulo("i", count_), a_.first))));
+    s.line(fmt::format("  let place = {};",
+                       s.at(from, fmt::format("first + {} + {}u", modulo("i", count_), sorted_.a.first))));
     s.line("  " + s.put(values, "i", s.at(x, "first + place")));
     s.line("  " + s.put(positions, "i", "bitcast<i32>(place)"));
     s.line("}");
@@ -285,14 +181,18 @@ class SortWriter {
 
   const kernel::CallKernel& kernel_;
   const Target& target_;
-  const graph::SortAttributes a_;
+  const SortedLines sorted_;
   Extent n_, count_, lines_, tiles_ = 0;
 };
 
 }  // namespace
 
 void render_sort(const kernel::CallKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered) {
-  if (kernel.shape().numel() > 0) SortWriter(kernel, target).write(scratch, rendered);
+  if (kernel.shape().numel() == 0) return;
+  if (std::optional<RenderedDispatch> dispatch = sort_lines(kernel, target))
+    rendered.dispatches.push_back(std::move(*dispatch));
+  else
+    SortWriter(kernel, target).write(scratch, rendered);
 }
 
 }  // namespace weft::webgpu

@@ -16,37 +16,38 @@ using kernel::StepKind;
 
 namespace {
 
-constexpr Extent kLeast = Extent{1} << 20;            // elements of the loop
-constexpr Extent kCachedBytes = Extent{4} << 20;      // of the lines of a strip, so that a few strips stay in a cache
-constexpr Extent kWidthLeast = 32, kWidthMost = 128;  // elements: whole lines of the cache, for the other operands too
+constexpr Extent kStripsLoopLeast = Extent{1} << 20;  // elements of the loop
+constexpr Extent kStripsBytes = Extent{4} << 20;      // of the lines of a strip, so that a few strips stay in a cache
+constexpr Extent kStripsWidthLeast = 32,
+                 kStripsWidthMost = 128;  // elements: whole lines of the cache, for the other operands too
 
 /// Whether neighbouring elements have values of their own.
-bool varies(const kernel::LoopKernel& kernel, int s) {
+bool varies_across(const kernel::LoopKernel& kernel, int s) {
   const Step& step = kernel.steps[static_cast<std::size_t>(s)];
   if (!step.view.extents.empty() && step.view.strides.back() != 0) return true;
-  return std::ranges::any_of(operands_of(step), [&](int operand) { return varies(kernel, operand); });
+  return std::ranges::any_of(operands_of(step), [&](int operand) { return varies_across(kernel, operand); });
 }
 
 }  // namespace
 
 std::optional<Strips> column_strips(const kernel::LoopKernel& kernel, const std::vector<bool>& needed, Extent total) {
-  if (total < kLeast) return {};
+  if (total < kStripsLoopLeast) return {};
   for (std::size_t s = 0; s < kernel.steps.size(); ++s) {
     const Step& step = kernel.steps[s];
     const kernel::View& view = step.view;
     if (!needed[s] || step.kind != StepKind::gather || !view.bounds.empty() || view.extents.size() < 2) continue;
-    if (view.strides.back() != 1 || step.axis_stride < view.extents.back() || !varies(kernel, step.a)) continue;
+    if (view.strides.back() != 1 || step.axis_stride < view.extents.back() || !varies_across(kernel, step.a)) continue;
     Extent points = 1, taken = 1;
     for (const Extent extent : view.extents) points *= extent;
     for (std::size_t d = view.extents.size() - 1; d-- > 0 && view.strides[d] == 0;) taken *= view.extents[d];
     const Extent inner = view.extents.back();
     const Extent bytes =
         step.axis_extent * element(kernel.inputs[static_cast<std::size_t>(step.operand)].type).bits / 8;
-    if (points != total || taken < kWidthLeast || inner < 2 * kWidthLeast || bytes * kWidthLeast > kCachedBytes ||
-        bytes * inner <= kCachedBytes)
+    if (points != total || taken < kStripsWidthLeast || inner < 2 * kStripsWidthLeast ||
+        bytes * kStripsWidthLeast > kStripsBytes || bytes * inner <= kStripsBytes)
       continue;
-    const auto width = static_cast<Extent>(std::bit_floor(static_cast<std::uint64_t>(kCachedBytes / bytes)));
-    return Strips{taken, inner, std::clamp(width, kWidthLeast, kWidthMost)};
+    const auto width = static_cast<Extent>(std::bit_floor(static_cast<std::uint64_t>(kStripsBytes / bytes)));
+    return Strips{taken, inner, std::clamp(width, kStripsWidthLeast, kStripsWidthMost)};
   }
   return {};
 }

@@ -16,9 +16,9 @@ namespace {
 
 constexpr Extent kSide = Turned::kSide;
 constexpr Extent kThreadsAlong = 8;  // of 32 neighbouring threads, where each takes one element; the others are across
-constexpr std::size_t kLoadsMost = 3;  // blocks in workgroup memory
+constexpr std::size_t kTurnedLoadsMost = 3;  // blocks in workgroup memory
 
-std::optional<Turned> axes_of(const Step& step, Extent total) {
+std::optional<Turned> turned_axes_of(const Step& step, Extent total) {
   std::vector<Extent> extents, strides;  // merged where neighbours are contiguous
   Extent points = 1;
   for (std::size_t d = 0; d < step.view.extents.size(); ++d) {
@@ -55,7 +55,7 @@ Extent Turned::blocks(Extent total) const {
 std::optional<Turned> turned_axes(const kernel::LoopKernel& kernel, const std::vector<bool>& needed, Extent total) {
   for (std::size_t s = 0; s < kernel.steps.size(); ++s) {
     if (!needed[s] || kernel.steps[s].kind != StepKind::load) continue;
-    if (const std::optional<Turned> turned = axes_of(kernel.steps[s], total)) return turned;
+    if (const std::optional<Turned> turned = turned_axes_of(kernel.steps[s], total)) return turned;
   }
   return {};
 }
@@ -66,10 +66,10 @@ std::vector<int> turned_loads(const kernel::LoopKernel& kernel, const std::vecto
   for (std::size_t s = 0; s < kernel.steps.size(); ++s) {
     const Step& step = kernel.steps[s];
     const bool has_word = step.type == DType::f32 || step.type == DType::i32 || step.type == DType::u32;
-    if (needed[s] && step.kind == StepKind::load && has_word && axes_of(step, total) == turned)
+    if (needed[s] && step.kind == StepKind::load && has_word && turned_axes_of(step, total) == turned)
       loads.push_back(static_cast<int>(s));
   }
-  if (loads.size() > kLoadsMost) loads.clear();
+  if (loads.size() > kTurnedLoadsMost) loads.clear();
   return loads;
 }
 
