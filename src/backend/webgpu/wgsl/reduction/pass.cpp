@@ -20,10 +20,10 @@ constexpr Extent kTurnsWritten = 8;  // reads in flight: turns of a loop over a 
 
 void ReductionWriter::write_pass(const LoopKernel& source, StepWriter& writer, Helpers& helpers, int pass,
                                  bool all_rows) {
-  bool any = false;
+  bool reduces = false;
   for (std::size_t s = 0; s < kernel_.steps.size(); ++s) {
     if (!is_reduced_in(s, pass)) continue;
-    any = true;
+    reduces = true;
     const Step& step = kernel_.steps[s];
     const DType from = kernel_.steps[static_cast<std::size_t>(step.a)].type;
     if (joint(static_cast<int>(s)) != Joint::none) {
@@ -38,8 +38,8 @@ void ReductionWriter::write_pass(const LoopKernel& source, StepWriter& writer, H
     }
   }
   const bool stores = &source == &kernel_;  // otherwise only the reductions' results are needed
-  if (stores) any = any || std::find(passes_.store.begin(), passes_.store.end(), pass) != passes_.store.end();
-  if (!any) return;
+  if (!reduces && !(stores && std::find(passes_.store.begin(), passes_.store.end(), pass) != passes_.store.end()))
+    return;
 
   if (layout_.registers) {
     for (Extent slot = 0; slot < layout_.slots(); ++slot) {
@@ -61,7 +61,12 @@ void ReductionWriter::write_pass(const LoopKernel& source, StepWriter& writer, H
   const Extent turns = layout_.slots() / layout_.chunks;
   const Extent written =
       !target_.unroll || turns < 2 * kTurnsWritten ? 1 : kTurnsWritten / (layout_.width == 4 ? 2 : 1);
-  const std::string scale = !layout_.columns && layout_.width == 4 ? " * 4u" : "";
+  // A pass that only stores goes back from the end of the row, of which a cache still has the most.
+  const bool backwards = pass > 0 && layout_.chunks == 1 && !reduces;
+  const auto place = [&](const std::string& item) {
+    const std::string at = backwards ? fmt::format("({}u - {})", layout_.items - 1, item) : item;
+    return !layout_.columns && layout_.width == 4 ? at + " * 4u" : at;
+  };
   writer.line("{");
   writer.indent();
   writer.line(fmt::format("var item = {};", first));
@@ -73,7 +78,7 @@ void ReductionWriter::write_pass(const LoopKernel& source, StepWriter& writer, H
     std::vector<std::string> slots;
     for (Extent turn = 0; turn < written; ++turn) {
       slots.push_back(fmt::format("t{}", turn));
-      writer.line(fmt::format("let j{} = (item + {}u){};", slots.back(), turn * layout_.lanes, scale));
+      writer.line(fmt::format("let j{} = {};", slots.back(), place(fmt::format("(item + {}u)", turn * layout_.lanes))));
     }
     // All reads come before the first store, because compilers do not move reads across stores.
     for (const std::string& slot : slots) write_values(stores, writer, helpers, pass, slot, "j" + slot, "");
@@ -85,7 +90,7 @@ void ReductionWriter::write_pass(const LoopKernel& source, StepWriter& writer, H
   }
   writer.line(fmt::format("for (; item < end; item += {}u) {{", layout_.lanes));
   writer.indent();
-  writer.line(fmt::format("let j = item{};", scale));
+  writer.line(fmt::format("let j = {};", place("item")));
   write_values(stores, writer, helpers, pass, "s", "j", "");
   add_joint({"s"});
   write_stores(stores, writer, pass, "s", "j", "", all_rows);
