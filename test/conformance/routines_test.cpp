@@ -325,7 +325,13 @@ TEST_F(Routines, RecurrentCellsAndTheirGradients) {
 }
 
 TEST_F(Routines, ScatterAddsAlongAnAxis) {
-  for (const auto& [shape, axis, extent] : {std::tuple<Shape, int, Extent>{{40, 30}, 1, 7}, {{3, 9, 20}, 1, 4}}) {
+  // Lines of few updates, of neighbouring columns, and long rows: many updates of a place, and few.
+  for (const auto& [shape, axis, extent] : {std::tuple<Shape, int, Extent>{{40, 30}, 1, 7},
+                                            {{3, 9, 20}, 1, 4},
+                                            {{32, 300}, 1, 3},
+                                            {{33, 1001}, 1, 5000},
+                                            {{32, 2049}, 1, 16},
+                                            {{32, 9000}, 1, 40}}) {
     SCOPED_TRACE(fmt::format("[{}] along axis {}", shape.to_string(), axis));
     std::vector<double> at = noise(shape.numel(), -2, static_cast<double>(extent) + 1);
     for (double& v : at) v = std::round(v);

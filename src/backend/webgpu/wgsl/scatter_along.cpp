@@ -2,18 +2,79 @@
 
 #include <fmt/format.h>
 
+#include <bit>
+#include <optional>
+#include <utility>
+
 #include "backend/webgpu/wgsl/axis_lines.hpp"
+#include "backend/webgpu/wgsl/line_radix.hpp"
 #include "backend/webgpu/wgsl/scalar.hpp"
 #include "compile/call_attributes.hpp"
 #include "graph/scatter.hpp"
 
 namespace weft::webgpu {
+namespace {
+
+constexpr Extent kSortedLeast = 256;  // updates of a line that a workgroup sorts
+
+/// The dispatch for rows: a workgroup sorts the updates of a row by their places, and by their own order below that. Then the
+/// thread of the first update of a place adds up all of them. Nothing if rows do not fit.
+std::optional<RenderedDispatch> scatter_sorted_rows(const kernel::CallKernel& kernel, const AxisLines& along,
+                                                    const Target& target) {
+  // A word has the place above the update's number. Places beyond the last are those of updates that are dropped.
+  constexpr int kNumberBits = std::bit_width(static_cast<std::uint64_t>(LineRadix::kWordsMost)) - 1;
+  const int place_bits = std::bit_width(static_cast<std::uint64_t>(along.extent));
+  if (along.inner != 1 || along.taken < kSortedLeast || place_bits > 32 - kNumberBits) return {};
+  const std::optional<int> threads = LineRadix::threads_for(along.taken, target);
+  if (!threads) return {};
+  SortShader s(target, kernel.name);
+  const int indices = s.read(kernel.reads[0]), updates = s.read(kernel.reads[1]), out = s.write(kernel.out());
+  s.resolve();
+  LineRadix radix(s, target, *threads, false);
+  const std::string type(wgsl_type(kernel.out().type));
+  s.line(fmt::format("let first = group * {}u;", along.taken));
+  s.line(fmt::format("let row = group * {}u;", along.extent));
+  s.line(fmt::format("for (var r = thread; r < {}u; r += {}u) {{", along.extent, *threads));
+  s.line("  " + s.put(out, "row + r", type + "()"));
+  s.line("}");
+  s.line(fmt::format("for (var t = thread; t < {}u; t += {}u) {{", radix.words(), *threads));
+  s.line(fmt::format("  var r = {}u;", along.extent));
+  s.line(fmt::format("  if (t < {0}u) {{ r = min({1}, {2}u); }}", along.taken,
+                     as_place(kernel.reads[0], s.at(indices, "first + t")), along.extent));
+  s.line(fmt::format("  {} = (r << {}u) | t;", LineRadix::word("t"), kNumberBits));
+  s.line("}");
+  s.line("workgroupBarrier();");
+  radix.write(kNumberBits, place_bits);
+  s.line("storageBarrier();");  // zeros come before sums
+  s.line("workgroupBarrier();");
+  s.line(fmt::format("for (var e = thread; e < {}u; e += {}u) {{", along.taken, *threads));
+  s.line(fmt::format("  let r = {} >> {}u;", LineRadix::word("e"), kNumberBits));
+  s.line(fmt::format("  if (r == {}u || (e > 0u && ({} >> {}u) == r)) {{ continue; }}", along.extent,
+                     LineRadix::word("(e - 1u)"), kNumberBits));
+  s.line(fmt::format("  var sum = {}();", type));
+  s.line(fmt::format("  for (var i = e; i < {}u; i++) {{", along.taken));
+  s.line(fmt::format("    let update = {};", LineRadix::word("i")));
+  s.line(fmt::format("    if ((update >> {}u) != r) {{ break; }}", kNumberBits));
+  s.line(
+      fmt::format("    sum += {};", s.at(updates, fmt::format("first + (update & {}u)", LineRadix::kWordsMost - 1))));
+  s.line("  }");
+  s.line("  " + s.put(out, "row + r", "sum"));
+  s.line("}");
+  return s.dispatch(kernel.name, along.outer);
+}
+
+}  // namespace
 
 void render_scatter_along(const kernel::CallKernel& kernel, const Target& target, Scratch&, Rendered& rendered) {
   if (kernel.shape().numel() == 0) return;
   constexpr int kThreads = 64;  // of a workgroup: a line each
   const auto a = kernel::attributes_of<graph::ScatterAlongAttributes>(kernel);
-  const auto [outer, extent, inner, taken] = axis_lines(kernel.shape(), a.axis, kernel.shapes[0]);
+  const AxisLines along = axis_lines(kernel.shape(), a.axis, kernel.shapes[0]);
+  if (std::optional<RenderedDispatch> dispatch = scatter_sorted_rows(kernel, along, target)) {
+    rendered.dispatches.push_back(std::move(*dispatch));
+    return;
+  }
+  const auto [outer, extent, inner, taken] = along;
   const Extent lines = outer * inner;
 
   Bindings bindings(target, kernel.name);

@@ -1,4 +1,4 @@
-// Sorts of lines in workgroup memory, as GPUs get them.
+// Sorts of lines in workgroup memory, and sums by sorted places, as GPUs get them.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -8,6 +8,7 @@
 #include "backend/webgpu/render.hpp"
 #include "backend/webgpu/render_support.hpp"
 #include "graph/order.hpp"
+#include "graph/scatter.hpp"
 
 #if WEFT_HAS_WEBGPU
 namespace weft::webgpu {
@@ -65,6 +66,35 @@ TEST_F(WgslSortTest, LinesInWorkgroupMemoryKeepTheOrderOfEqualOnes) {
       ASSERT_EQ(rendered.dispatches.size(), 1u);
       replay(rendered, kernel, buffers, 0);
     }
+}
+
+TEST_F(WgslSortTest, RowsAddUpTheirUpdatesInOrder) {
+  std::mt19937 random(42);
+  for (const auto& [taken, extent] : {std::pair<Extent, Extent>{256, 255}, {2000, 300}, {1025, 100000}}) {
+    SCOPED_TRACE(fmt::format("{} to {} places", taken, extent));
+    const Extent lines = 3;
+    const Shape from{lines, taken}, to{lines, extent};
+    TestBuffer indices{DType::i32, {}}, updates = random_buffer(random, DType::f32, lines * taken);
+    for (Extent i = 0; i < lines * taken; ++i)
+      indices.values.push_back(i % 50 == 7 ? -1 : static_cast<double>(random() % static_cast<unsigned>(extent + 2)));
+    const std::vector<TestBuffer> buffers{indices, updates, {DType::f32, reference::Values(to.numel(), 7.0)}};
+    const kernel::Kernel kernel =
+        kernel::CallKernel{.name = "scatter",
+                           .op = &graph::scatter_along_row(),
+                           .reads = {{0, DType::i32, 0, lines * taken}, {1, DType::f32, 0, lines * taken}},
+                           .shapes = {from, from},
+                           .types = {DType::i32, DType::f32},
+                           .out_types = {DType::f32},
+                           .outs = {{2, DType::f32, 0, lines * extent}},
+                           .out_shapes = {to},
+                           .attributes = graph::words_of(graph::scatter_along_row().attributes,
+                                                         graph::ScatterAlongAttributes{-1, extent})};
+    Target target = target_of(Device::open(0, {.cache_folder = {}})->info());
+    target.unroll = true;
+    const Rendered rendered = render(kernel, 3, target);
+    EXPECT_NE(rendered.dispatches.at(0).shader.text().find("words: array"), std::string::npos);
+    replay(rendered, kernel, buffers, 1e-6);
+  }
 }
 
 }  // namespace

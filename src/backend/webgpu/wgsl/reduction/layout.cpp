@@ -79,7 +79,8 @@ void ReductionWriter::keep_columns() {
       static_cast<Extent>(std::bit_ceil(static_cast<std::uint64_t>(divide_up(layout_.items, kSlotsMax))));
   const Extent threads = std::max<Extent>(lanes * (kSectorColumns / layout_.width), kReductionThreads);
   const Extent words = threads * layout_.width * 2;  // to join two numbers of each, where there are no subgroups
-  if (passes_.count < 2 || lanes <= layout_.lanes || kept > (threads > 512 ? kRegistersFew : kRegistersMax) ||
+  const bool reads_again = std::any_of(passes_.store.begin(), passes_.store.end(), [](int pass) { return pass > 0; });
+  if (!reads_again || lanes <= layout_.lanes || kept > (threads > 512 ? kRegistersFew : kRegistersMax) ||
       threads > std::min<Extent>(kLongRowThreads, target_.limits.workgroup_invocations) ||
       words * 4 > Extent{target_.limits.workgroup_bytes})
     return;
