@@ -72,6 +72,7 @@ int main(int argc, char** argv) {
   using In = std::span<const Tensor>;
   std::vector<Case> cases = {
       {"copy", {square}, [](In in) { return in[0] + 1.0; }, 2 * all},
+      {"copy of [32, 64, 64, 128]", {large}, [](In in) { return in[0] + 1.0; }, 2 * bytes_of(large)},
       {"softmax, rows", {square}, [](In in) { return softmax(in[0], 1); }, 2 * all},
       {"softmax, columns", {square}, [](In in) { return softmax(in[0], 0); }, 2 * all},
       {"log_softmax, rows", {square}, [](In in) { return log_softmax(in[0], 1); }, 2 * all},

@@ -24,6 +24,7 @@ constexpr Extent kPutItemsAlone =
     1 << 16;  // indices of a workgroup where there are too few of them for all compute units
 constexpr int kPutThreads = 256, kPutThreadsMost = 512;
 constexpr Extent kPutBits = 32;
+constexpr Extent kPutTogether = 4;  // updates that a thread reads at a time
 
 /// What a workgroup owns: a part of the places of `lines` whole lines of rows, or of `columns` neighbouring columns.
 struct PutBlock {
@@ -86,8 +87,7 @@ class PutWriter {
       each_update("stays |= u32(atomicLoad(&$last[s]) == t + 1u) << bit;");
       line("workgroupBarrier();");
       each_slot(fmt::format("if (((kept >> bit) & 1u) != 0u) {{ atomicStore(&$last[s], {}); }}", load(x_, "at")));
-      each_update(
-          fmt::format("if (((stays >> bit) & 1u) != 0u) {{ atomicStore(&$last[s], {}); }}", load(updates_, "at")));
+      each_update("if (((stays >> bit) & 1u) != 0u) { atomicStore(&$last[s], value); }", true);
       line("workgroupBarrier();");
       each_slot(store("atomicLoad(&$last[s])"));
     } else {
@@ -123,14 +123,6 @@ class PutWriter {
     return fmt::format("((before + {}) * {}u + {}) * {}u + column + {}", l, along_.taken, t, along_.inner, c);
   }
 
-  /// A loop over `count` items of the block. `bit` is the turn.
-  void each(const std::string& item, Extent count, const std::string& statements) {
-    line(fmt::format("for (var bit = 0u; bit < {}u; bit++) {{", divide_up(count, block_.threads)));
-    line(fmt::format("  let {} = bit * {}u + thread;", item, block_.threads));
-    if (count % block_.threads != 0) line(fmt::format("  if ({} >= {}u) {{ break; }}", item, count));
-    shader_.body += statements;
-    line("}");
-  }
   /// Whether item's line l and column c are in the tensor, or "".
   std::string inside() const {
     std::string condition;
@@ -157,28 +149,64 @@ class PutWriter {
     } else {
       text = fmt::format("    {}\n", statement);
     }
-    each("s", block_.slots(), text);
+    const Extent slots = block_.slots();
+    line(fmt::format("for (var bit = 0u; bit < {}u; bit++) {{", divide_up(slots, block_.threads)));
+    line(fmt::format("  let s = bit * {}u + thread;", block_.threads));
+    if (slots % block_.threads != 0) line(fmt::format("  if (s >= {}u) {{ break; }}", slots));
+    shader_.body += text;
+    line("}");
   }
-  /// Statements for each update that goes to a place of the block: its number t in the line, its place `at`, and its slot s.
-  void each_update(const std::string& statement) {
-    const Extent count = block_.lines * along_.taken * block_.columns;
+  /// The places of item k of the updates: its column c, line l and number t in the line.
+  std::string update_item() const {
+    return fmt::format("let c = {}; let l = {}; let t = {};", modulo("k", block_.columns),
+                       divided("(" + divided("k", block_.columns) + ")", along_.taken),
+                       modulo("(" + divided("k", block_.columns) + ")", along_.taken));
+  }
+  /// Statements for each update that goes to a place of the block: its number t in the line, its slot s, and with `reads` its value.
+  void each_update(const std::string& statement, bool reads = false) {
+    const Extent count = block_.lines * along_.taken * block_.columns, threads = block_.threads;
     if (count == 0) return;
-    std::string text;
-    text += fmt::format("    let c = {};\n", modulo("k", block_.columns));
-    text += fmt::format("    let n = {};\n", divided("k", block_.columns));
-    text += fmt::format("    let l = {};\n", divided("n", along_.taken));
-    text += fmt::format("    let t = {};\n", modulo("n", along_.taken));
-    text += fmt::format("    let at = {};\n", update_place("l", "c", "t"));
     const std::string condition = inside();
-    if (!condition.empty()) text += fmt::format("    if (!({})) {{ continue; }}\n", condition);
-    text += fmt::format("    let place = {} - first;\n", load(indices_, "at"));
-    const bool whole = along_.extent % block_.places == 0;
-    text += fmt::format(
-        "    if (place < {}) {{\n",
-        whole ? fmt::format("{}u", block_.places) : fmt::format("min({}u, {}u - first)", block_.places, along_.extent));
-    text += fmt::format("      let s = (l * {}u + place) * {}u + c;\n", block_.places, block_.columns);
-    text += fmt::format("      {}\n    }}\n", statement);
-    each("k", count, text);
+    const auto put = [&](const std::string& indent) {
+      const bool whole = along_.extent % block_.places == 0;
+      line(fmt::format("{}  if (place < {}) {{", indent,
+                       whole ? fmt::format("{}u", block_.places)
+                             : fmt::format("min({}u, {}u - first)", block_.places, along_.extent)));
+      line(fmt::format("{}    let s = (l * {}u + place) * {}u + c;", indent, block_.places, block_.columns));
+      line(fmt::format("{}    {}", indent, statement));
+      line(indent + "  }");
+    };
+    // Reads of several updates are under way at a time.
+    const Extent full = target_.unroll && condition.empty() ? count / threads / kPutTogether * kPutTogether : 0;
+    if (full > 0) {
+      line(fmt::format("for (var turn = 0u; turn < {}u; turn += {}u) {{", full, kPutTogether));
+      for (Extent u = 0; u < kPutTogether; ++u) {
+        line(fmt::format("  let k{0} = (turn + {0}u) * {1}u + thread;", u, threads));
+        line(fmt::format("  var at{} = 0u;", u));
+        line(fmt::format("  {{ let k = k{0}; {1} at{0} = {2}; }}", u, update_item(), update_place("l", "c", "t")));
+        line(fmt::format("  let index{0} = {1};", u, load(indices_, fmt::format("at{}", u))));
+        if (reads) line(fmt::format("  let value{0} = {1};", u, load(updates_, fmt::format("at{}", u))));
+      }
+      for (Extent u = 0; u < kPutTogether; ++u) {
+        line(fmt::format("  {{ let k = k{0}; let bit = turn + {0}u; {1}", u, update_item()));
+        line(fmt::format("    let place = index{} - first;", u));
+        if (reads) line(fmt::format("    let value = value{};", u));
+        put("  ");
+        line("  }");
+      }
+      line("}");
+    }
+    if (full * threads >= count) return;
+    line(fmt::format("for (var bit = {}u; bit < {}u; bit++) {{", full, divide_up(count, threads)));
+    line(fmt::format("  let k = bit * {}u + thread;", threads));
+    if (count % threads != 0) line(fmt::format("  if (k >= {}u) {{ break; }}", count));
+    line("  " + update_item());
+    if (!condition.empty()) line(fmt::format("  if (!({})) {{ continue; }}", condition));
+    line(fmt::format("  let at = {};", update_place("l", "c", "t")));
+    line(fmt::format("  let place = {} - first;", load(indices_, "at")));
+    if (reads) line(fmt::format("  let value = {};", load(updates_, "at")));
+    put("");
+    line("}");
   }
 
   const kernel::CallKernel& kernel_;

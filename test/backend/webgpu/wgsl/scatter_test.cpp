@@ -5,6 +5,7 @@
 
 #include "backend/webgpu/render.hpp"
 #include "backend/webgpu/render_support.hpp"
+#include "graph/scatter.hpp"
 
 #if WEFT_HAS_WEBGPU
 namespace weft::webgpu {
@@ -93,6 +94,50 @@ TEST(WgslScatterTextTest, LongInputsForFewRowsAreDividedAndJoined) {
   kernel.rows = 50257;
   kernel.out.count = kernel.rows * kernel.columns;
   EXPECT_EQ(render(kernel::Kernel(kernel), 3, target).dispatches.size(), 5u);
+}
+
+// Rows and columns whose places are kept in workgroup memory as GPUs do it: several updates at a time, and the rest.
+TEST_F(WgslScatterTest, TheLastUpdateOfAPlaceStays) {
+  std::mt19937 random(43);
+  struct Case {
+    Shape result, updates;
+    Extent axis;
+  };
+  for (const Case& c : {Case{{3, 4001}, {3, 5000}, 1},
+                        {{2, 9001}, {2, 2048}, 1},
+                        {{2, 300, 13}, {2, 700, 13}, 1},
+                        {{500, 6}, {500, 11}, 1},
+                        {{2, 40, 64}, {2, 30, 64}, 1}})
+    for (const bool puts : {false, true}) {
+      SCOPED_TRACE(fmt::format("[{}] to [{}]{}", c.updates.to_string(), c.result.to_string(), puts ? ", put" : ""));
+      const Extent places = c.result.numel(), count = c.updates.numel(), extent = c.result[static_cast<int>(c.axis)];
+      TestBuffer indices{DType::i32, {}};
+      for (Extent i = 0; i < count; ++i)
+        indices.values.push_back(i % 50 == 7 ? -1 : static_cast<double>(random() % static_cast<unsigned>(extent + 2)));
+      const std::vector<TestBuffer> buffers{
+          random_buffer(random, DType::f32, places),
+          indices,
+          random_buffer(random, DType::f32, count),
+          {puts ? DType::f32 : DType::i32, reference::Values(static_cast<std::size_t>(places))}};
+      kernel::CallKernel call{.name = "put", .outs = {{3, buffers[3].type, 0, places}}, .out_shapes = {c.result}};
+      const kernel::Operand x{0, DType::f32, 0, places}, at{1, DType::i32, 0, count}, values{2, DType::f32, 0, count};
+      call.out_types = {buffers[3].type};
+      if (puts) {
+        call.op = &graph::put_along_row();
+        call.reads = {x, at, values}, call.shapes = {c.result, c.updates, c.updates};
+        call.types = {DType::f32, DType::i32, DType::f32}, call.attributes = {c.axis};
+      } else {
+        call.op = &graph::last_along_row();
+        call.reads = {at}, call.shapes = {c.updates}, call.types = {DType::i32};
+        call.attributes = {c.axis, extent};
+      }
+      Target target = target_of(Device::open(0, {.cache_folder = {}})->info());
+      target.unroll = true;
+      const kernel::Kernel kernel = call;
+      const Rendered rendered = render(kernel, 4, target);
+      EXPECT_EQ(rendered.dispatches.size(), 1u);
+      replay(rendered, kernel, buffers, 0);
+    }
 }
 
 }  // namespace
