@@ -62,6 +62,7 @@ void LineRadix::write(int from, int bits) {
 std::string LineRadix::counter(const std::string& digit) const {
   return word(fmt::format("({} * {}u + thread)", digit, threads_));
 }
+
 /// Statements for each of the thread's words: number #, word KEY, place PLACE, its memory @, and its index % in the line.
 void LineRadix::each(const std::string& statements) {
   if (!target_.unroll) line(fmt::format("for (var j = 0u; j < {}u; j++) {{", kLineEach));

@@ -20,8 +20,7 @@ constexpr Extent kPutBytesMost = 32768;  // of places in workgroup memory; sever
 constexpr Extent kPutColumns = 8;        // neighbouring columns whose elements are read together
 constexpr Extent kPutPartsMost = 8;      // of a line: each goes through all its indices
 constexpr Extent kPutItemsLeast = 2048;  // indices of a workgroup that owns several lines
-constexpr Extent kPutItemsAlone =
-    1 << 16;  // indices of a workgroup where there are too few of them for all compute units
+constexpr Extent kPutItemsAlone = 1 << 16;  // the most indices of a workgroup, if compute units are left without one
 constexpr int kPutThreads = 256, kPutThreadsMost = 512;
 constexpr Extent kPutBits = 32;
 constexpr Extent kPutTogether = 4;  // updates that a thread reads at a time

@@ -18,25 +18,32 @@ namespace {
 
 constexpr Extent kStripsLoopLeast = Extent{1} << 20;  // elements of the loop
 constexpr Extent kStripsBytes = Extent{4} << 20;      // of the lines of a strip, so that a few strips stay in a cache
-constexpr Extent kStripsWidthLeast = 32,
-                 kStripsWidthMost = 128;  // elements: whole lines of the cache, for the other operands too
+// Elements: whole lines of the cache, for the other operands too.
+constexpr Extent kStripsWidthLeast = 32, kStripsWidthMost = 128;
 
-/// Whether neighbouring elements have values of their own.
-bool varies_across(const kernel::LoopKernel& kernel, int s) {
-  const Step& step = kernel.steps[static_cast<std::size_t>(s)];
-  if (!step.view.extents.empty() && step.view.strides.back() != 0) return true;
-  return std::ranges::any_of(operands_of(step), [&](int operand) { return varies_across(kernel, operand); });
+/// Of each step: whether neighbouring elements have values of their own.
+std::vector<bool> varying_steps(const kernel::LoopKernel& kernel) {
+  std::vector<bool> varies;
+  for (const Step& step : kernel.steps) {
+    const bool own = !step.view.extents.empty() && step.view.strides.back() != 0;
+    varies.push_back(own || std::ranges::any_of(operands_of(step), [&](int operand) {
+                       return varies[static_cast<std::size_t>(operand)];
+                     }));
+  }
+  return varies;
 }
 
 }  // namespace
 
 std::optional<Strips> column_strips(const kernel::LoopKernel& kernel, const std::vector<bool>& needed, Extent total) {
   if (total < kStripsLoopLeast) return {};
+  const std::vector<bool> varies = varying_steps(kernel);
   for (std::size_t s = 0; s < kernel.steps.size(); ++s) {
     const Step& step = kernel.steps[s];
     const kernel::View& view = step.view;
     if (!needed[s] || step.kind != StepKind::gather || !view.bounds.empty() || view.extents.size() < 2) continue;
-    if (view.strides.back() != 1 || step.axis_stride < view.extents.back() || !varies_across(kernel, step.a)) continue;
+    if (view.strides.back() != 1 || step.axis_stride < view.extents.back() || !varies[static_cast<std::size_t>(step.a)])
+      continue;
     Extent points = 1, taken = 1;
     for (const Extent extent : view.extents) points *= extent;
     for (std::size_t d = view.extents.size() - 1; d-- > 0 && view.strides[d] == 0;) taken *= view.extents[d];
