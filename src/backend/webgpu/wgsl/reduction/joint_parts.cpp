@@ -121,8 +121,10 @@ void ReductionWriter::define_joint(int s, StepWriter& writer, Helpers& helpers) 
     if (joint(s) == Joint::squares) continue;
     const std::string top = accumulator(s, lane, 1);
     const std::string otherwise =  // the sum of the exponentials themselves, if no maximum was subtracted
-        joint(s) == Joint::finite_exponentials ? fmt::format("select({0}, 0f, {0} < 0f)", top)
-                                               : fmt::format("{}()", helpers.use("nan_f32"));
+        joint(s) == Joint::finite_exponentials
+            // By bits: compilers make max(top, 0) of a comparison with 0, which is 0 for a NaN.
+            ? fmt::format("select({0}, 0f, bitcast<u32>({0}) == 0xff800000u)", top)
+            : fmt::format("{}()", helpers.use("nan_f32"));
     sums.back() =
         fmt::format("select({}, {}, (bitcast<u32>({}) & 0x7fffffffu) < 0x7f800000u)", otherwise, sums.back(), top);
     maxima.push_back(top);
@@ -183,8 +185,8 @@ int ReductionWriter::push_joined(Joint kind, LoopKernel& rest, FunctionRef<int(i
   const int is_finite = map(Op::lt, Level::outer, map(Op::abs, Level::outer, top), constant(inf), -1, DType::boolean);
   int otherwise = constant(std::numeric_limits<double>::quiet_NaN());
   if (kind == Joint::finite_exponentials) {  // the sum of the exponentials themselves
-    const int zero = constant(0);
-    otherwise = map(Op::select, Level::outer, map(Op::lt, Level::outer, top, zero, -1, DType::boolean), zero, top);
+    const int is_lowest = map(Op::eq, Level::outer, top, constant(-inf), -1, DType::boolean);
+    otherwise = map(Op::select, Level::outer, is_lowest, constant(0), top);
   }
   return map(Op::select, Level::outer, is_finite, total, otherwise);
 }
