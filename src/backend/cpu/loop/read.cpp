@@ -269,17 +269,23 @@ void NodeReader::choose_run() {
            (flat || axis.back().stride == 1) &&
            std::none_of(axis.begin(), axis.end(), [](const Access::Dim& dim) { return dim.bounded(); });
   };
-  const auto each_access = [&](auto visit) {
-    for (LoopNode& node : nodes_.nodes)
-      if (node.kind == StepKind::load && has_runs(node.access)) visit(node.access);
-    for (StoreNode& store : nodes_.stores)
-      if (flat && has_runs(store.access)) visit(store.access);
-  };
+  const Extent least = flat ? kRunMin : kReducedRunMin;
+  const auto run_of = [&](const Access& access) { return (flat ? access.slow : access.fast).back().extent; };
   Extent run = 0;
-  each_access([&](const Access& access) { run = std::gcd(run, (flat ? access.slow : access.fast).back().extent); });
-  if (run < (flat ? kRunMin : kReducedRunMin)) return;
+  std::vector<Access*> found;
+  for (LoopNode& node : nodes_.nodes)
+    if (node.kind == StepKind::load && has_runs(node.access)) found.push_back(&node.access);
+  for (const Access* access : found) run = std::gcd(run, run_of(*access));
+  for (StoreNode& store : nodes_.stores) {
+    if (store.outer || !has_runs(store.access)) continue;
+    const Extent joint = std::gcd(run, run_of(store.access));
+    if (!flat && joint < least) continue;  // the loads matter more
+    run = joint;
+    found.push_back(&store.access);
+  }
+  if (run < least) return;
   (flat || nodes_.columns ? nodes_.run : nodes_.fast_run) = run;
-  each_access([&](Access& access) { (flat ? access.by_runs : access.fast_by_runs) = true; });
+  for (Access* access : found) (flat ? access->by_runs : access->fast_by_runs) = true;
 }
 
 /// Columns that several phases read are copied by the first one. In memory their rows lie far apart, often at a power of two,

@@ -392,8 +392,8 @@ class LoopRunner {
     if (is_turned(in)) {
       const Slot& out = slots_[in.out];
       const Extent stride = Access::stride(access.fast), row = out.stride / static_cast<Extent>(sizeof(Word));
-      transpose(from + access.row_offset(s0_) + f0_ * stride, stride, reinterpret_cast<Word*>(out.data), row, slow_,
-                fast_);
+      transpose(from + access.row_offset(s0_) + access.fast_offset(f0_), stride, reinterpret_cast<Word*>(out.data), row,
+                slow_, fast_);
       return;
     }
     if constexpr (sizeof(Word) >= 4)
@@ -586,7 +586,7 @@ class LoopRunner {
     if (in.map != nullptr) {
       TileCall tile;
       const Extent slow_stride = access.slow_stride();
-      tile.out = base + (access.row_offset(s0_) + f0_) * size;
+      tile.out = base + (access.row_offset(s0_) + access.fast_offset(f0_)) * size;
       tile.out_stride = slow_stride * size;
       const bool column = in.slow && !in.fast;
       tile.slow = column ? 1 : rows;
@@ -611,7 +611,7 @@ class LoopRunner {
     const auto scatter = [&]<class Word>(Word) {
       if (is_turned(in)) {
         const Extent stride = Access::stride(access.fast), row = value.slow ? slot.stride / size : 0;
-        Word* const to = reinterpret_cast<Word*>(base) + access.row_offset(s0_) + f0_ * stride;
+        Word* const to = reinterpret_cast<Word*>(base) + access.row_offset(s0_) + access.fast_offset(f0_);
         const Word* const source = reinterpret_cast<const Word*>(slot.data);
         if (value.slow && value.fast) return transpose(source, row, to, stride, count, rows);
         for (Extent f = 0; f < count; ++f) copy_strided(source + (value.fast ? f : 0), row, to + f * stride, 1, rows);
@@ -663,7 +663,7 @@ class LoopRunner {
       } else if (place.access >= 0) {
         const Access& access = code_.accesses[static_cast<std::size_t>(place.access)];
         to.data = binding_.outputs[static_cast<std::size_t>(place.output)] +
-                  (access.row_offset(s0_) + f0_) * static_cast<Extent>(sizeof(float));
+                  (access.row_offset(s0_) + access.fast_offset(f0_)) * static_cast<Extent>(sizeof(float));
         to.row = access.slow_stride() * static_cast<Extent>(sizeof(float));
         if (place.streams)
           aligned =

@@ -699,6 +699,25 @@ TEST(Loop, AConditionOfTwoChoicesIsPartOfAChain) {
   }
 }
 
+TEST(Loop, ANormWritesTheRunsOfARowInPlace) {
+  // As batch_norm: the rows of a channel are parts of several images.
+  std::mt19937 random(14);
+  for (const auto& [images, channels, places] :
+       {std::array<Extent, 3>{5, 7, 80}, {3, 4, 1200}, {2, 9, 64}, {6, 3, 67}}) {
+    Builder b;
+    const Extent n = images * places;
+    b.kernel.outer = channels, b.kernel.inner = n;
+    const View view{{channels, images, places}, {places, channels * places, 1}, 0, {}};
+    const int v = b.load(b.input(DType::f32, channels * n), Level::inner, view);
+    const int mean = b.map(Op::mul, DType::f32, b.reduce(Reduction::sum, v),
+                           b.constant(DType::f32, 1.0 / static_cast<double>(n)));
+    b.store(b.map(Op::sub, DType::f32, v, mean), b.output(DType::f32, channels * n), view);
+    check(b, random_buffers(random, b), "norm of runs");
+    const std::string text = LoopProgram(b.kernel).to_string();
+    EXPECT_EQ(text.find("= store "), std::string::npos) << text;
+  }
+}
+
 TEST(Loop, ChainsOfManyValuesAreDivided) {
   // More values alive, and more operands, than there are registers.
   std::mt19937 random(12);
