@@ -16,7 +16,9 @@ constexpr Extent kPartRows = 64;          // of a product at most, for work on i
 constexpr Extent kComputedColumns = 128;  // in a tile at most
 constexpr Extent kWholeRow = 4096;        // columns that are only reduced together, at most
 constexpr Extent kReducedRows = 64;       // of such columns, in a tile
-constexpr Extent kTaskWork = 1 << 16;     // element-ops that are worth a task
+constexpr Extent kPartOfColumn = 128;     // rows of a part of divided columns, at least, if there are enough parts
+constexpr Extent kPartsMin = 16;
+constexpr Extent kTaskWork = 1 << 16;  // element-ops that are worth a task
 constexpr Extent kTasksMax = 64;
 
 /// Whether one access runs along the slow axis and another along the fast one.
@@ -41,6 +43,9 @@ void divide_into_tasks(const LoopNodes& nodes, LoopProgram::Code& code) {
       }));
   const Extent tasks = std::clamp<Extent>(outer * inner * std::max<Extent>(operations, 1) / kTaskWork, 1, kTasksMax);
   code.splits = blocks >= std::min<Extent>(tasks, 8) ? 1 : std::min(chunks, (tasks + blocks - 1) / blocks);
+  // Each part of columns has accumulators of its own.
+  if (code.columns)
+    code.splits = std::min(code.splits, std::max(inner / kPartOfColumn, (kPartsMin + blocks - 1) / blocks));
   code.blocks_per_task = code.splits > 1 ? 1 : (blocks + tasks - 1) / tasks;
 }
 

@@ -1,12 +1,12 @@
 // Runs loop bytecode.
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <new>
 
+#include "backend/cpu/loop/accumulators.hpp"
 #include "backend/cpu/loop/code.hpp"
 #include "backend/cpu/transpose.hpp"
 #include "base/threads.hpp"
@@ -56,97 +56,6 @@ void copy_row(const char* from, char* to, Extent bytes, bool streams, const char
   if (next != nullptr)
     for (Extent line = i; line < bytes; line += 64) __builtin_prefetch(next + line, 0, 2);
   std::memcpy(to + i, from + i, static_cast<std::size_t>(bytes - i));
-}
-
-/// An accumulator of 64-bit integers holds their bits, every other accumulator the number.
-bool carries_bits(DType type) { return is_integer(type) && size_bytes(type) == 8; }
-
-double empty_value(scalar::Reduction reduction, DType type) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  using scalar::Reduction;
-  if (carries_bits(type)) {
-    const bool is_signed = element(type).is_signed;
-    std::uint64_t bits = 0;
-    if (reduction == Reduction::prod) bits = 1;
-    if (reduction == Reduction::max && is_signed) bits = std::uint64_t{1} << 63;
-    if (reduction == Reduction::min) bits = is_signed ? ~std::uint64_t{0} >> 1 : ~std::uint64_t{0};
-    return std::bit_cast<double>(bits);
-  }
-  switch (reduction) {
-    case Reduction::prod: return 1;
-    case Reduction::max: return is_float(type) ? -kInfinity : element(type).lowest;
-    case Reduction::min: return is_float(type) ? kInfinity : element(type).highest;
-    default: return 0;
-  }
-}
-
-double wrap(double value, DType type) {
-  const auto bits = static_cast<std::uint32_t>(static_cast<std::int64_t>(value));
-  return type == DType::i32 ? static_cast<double>(static_cast<std::int32_t>(bits)) : bits;
-}
-
-/// As `join`, for accumulators that hold bits.
-template <class T>
-void join_bits(const ReductionInfo& info, double* value, std::int64_t* position, double later,
-               std::int64_t later_position) {
-  using scalar::Reduction;
-  const T a = std::bit_cast<T>(*value), b = std::bit_cast<T>(later);
-  const auto x = static_cast<std::uint64_t>(a), y = static_cast<std::uint64_t>(b);
-  T joined = a;
-  switch (info.reduction) {
-    case Reduction::sum: joined = static_cast<T>(x + y); break;
-    case Reduction::prod: joined = static_cast<T>(x * y); break;
-    case Reduction::max: joined = std::max(a, b); break;
-    case Reduction::min: joined = std::min(a, b); break;
-    case Reduction::argmax:
-    case Reduction::argmin:
-      if (later_position < 0) return;
-      if (*position >= 0 && !(info.reduction == Reduction::argmax ? b > a : b < a)) return;
-      joined = b;
-      *position = later_position;
-      break;
-  }
-  *value = std::bit_cast<double>(joined);
-}
-
-/// Joins the accumulators of a later part of the inner axis to those of an earlier one.
-void join(const ReductionInfo& info, double* value, std::int64_t* position, double later, std::int64_t later_position) {
-  using scalar::Reduction;
-  if (carries_bits(info.from))
-    return element(info.from).is_signed ? join_bits<std::int64_t>(info, value, position, later, later_position)
-                                        : join_bits<std::uint64_t>(info, value, position, later, later_position);
-  const bool number = is_float(info.from);
-  switch (info.reduction) {
-    case Reduction::sum:
-      if (info.from == DType::boolean)
-        *value = std::max(*value, later);
-      else
-        *value = number ? *value + later : wrap(*value + later, info.from);
-      break;
-    case Reduction::prod:
-      if (number) {
-        *value *= later;
-      } else if (info.from == DType::boolean) {
-        *value = std::min(*value, later);
-      } else {
-        const auto low = [](double x) { return static_cast<std::uint32_t>(static_cast<std::int64_t>(x)); };
-        *value = wrap(static_cast<double>(low(*value) * low(later)), info.from);
-      }
-      break;
-    case Reduction::max:
-      if (!std::isnan(*value) && !(later <= *value)) *value = later;
-      break;
-    case Reduction::min:
-      if (!std::isnan(*value) && !(later >= *value)) *value = later;
-      break;
-    case Reduction::argmax:
-    case Reduction::argmin: {
-      if (later_position < 0) break;
-      const bool better = std::isnan(later) || (info.reduction == Reduction::argmax ? later > *value : later < *value);
-      if (*position < 0 || (!std::isnan(*value) && better)) *value = later, *position = later_position;
-      break;
-    }
-  }
 }
 
 }  // namespace
@@ -768,11 +677,8 @@ void LoopProgram::run_part(const LoopBinding& binding, int stage, Extent task) c
       if (part == 0) {
         std::copy_n(t.partial.data() + at, count, totals);
         if (info.gives_position()) std::copy_n(t.partial_positions.data() + at, count, positions);
-      } else if (info.reduction == scalar::Reduction::sum && is_float(info.from)) {
-        for (std::size_t o = 0; o < count; ++o) totals[o] += t.partial[at + o];
       } else {
-        for (std::size_t o = 0; o < count; ++o)
-          join(info, totals + o, positions + o, t.partial[at + o], t.partial_positions[at + o]);
+        join_accumulators(info, count, totals, positions, t.partial.data() + at, t.partial_positions.data() + at);
       }
     }
   }

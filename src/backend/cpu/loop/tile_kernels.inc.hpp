@@ -115,6 +115,10 @@ constexpr bool kIsFloat = std::is_floating_point_v<std::remove_cvref_t<decltype(
 /// The larger or smaller; a NaN in either wins.
 template <class X>
 inline X max_nan(X a, X b) {
+#if defined(__AVX512F__)
+  if constexpr (std::is_same_v<X, F>) return _mm512_mask_max_ps(b, _mm512_cmp_ps_mask(b, b, _CMP_ORD_Q), b, a);
+  if constexpr (std::is_same_v<X, D>) return _mm512_mask_max_pd(b, _mm512_cmp_pd_mask(b, b, _CMP_ORD_Q), b, a);
+#endif
   if constexpr (kIsFloat<X> && sizeof(X) == kVectorBytes)
     return b != b ? b : greater(b, a);
   else
@@ -122,6 +126,10 @@ inline X max_nan(X a, X b) {
 }
 template <class X>
 inline X min_nan(X a, X b) {
+#if defined(__AVX512F__)
+  if constexpr (std::is_same_v<X, F>) return _mm512_mask_min_ps(b, _mm512_cmp_ps_mask(b, b, _CMP_ORD_Q), b, a);
+  if constexpr (std::is_same_v<X, D>) return _mm512_mask_min_pd(b, _mm512_cmp_pd_mask(b, b, _CMP_ORD_Q), b, a);
+#endif
   if constexpr (kIsFloat<X> && sizeof(X) == kVectorBytes)
     return b != b ? b : lesser(b, a);
   else
@@ -613,6 +621,8 @@ void reduce_slow(const TileReduction& call) {
   for (std::int64_t begin = 0; begin < call.slow; begin += kGroup) {
     const std::int64_t end = begin + kGroup < call.slow ? begin + kGroup : call.slow;
     const std::int64_t whole = call.arg.broadcast ? 0 : call.fast / N;
+    // Short rows are asked for from further away.
+    const std::int64_t ahead = (whole < kStripe ? 3 : 1) * kBeside * call.arg.slow_stride;
     for (std::int64_t v = 0; v < whole; v += kStripe) {
       const std::int64_t count = whole - v < kStripe ? whole - v : kStripe;
       Native<T> a[kStripe];
@@ -623,7 +633,7 @@ void reduce_slow(const TileReduction& call) {
         for (std::int64_t i = 0; i < count; ++i) {
           Native<T> x = a[i];
           for (const T* each : rows) {
-            __builtin_prefetch(reinterpret_cast<const char*>(each + i * N) + kBeside * call.arg.slow_stride, 0, 2);
+            __builtin_prefetch(reinterpret_cast<const char*>(each + i * N) + ahead, 0, 2);
             x = combine<reduction>(x, load<N>(each + i * N));
           }
           a[i] = x;
@@ -676,10 +686,29 @@ inline void join_found(const TileReduction& call, std::int64_t f, T x, std::int6
   call.accumulators[f] = carrier;
   call.positions[f] = call.base + s;
 }
-/// Down the columns, a stripe of rows after another; vectors of the tile's first extremes join to the accumulators.
+/// The element of row `s` takes the place of the best so far where it is better.
+template <Reduction reduction, class T, class Row>
+inline void take_better(Native<T> x, Row s, Native<T>& best, Mask<T>& where) {
+  constexpr bool is_largest = reduction == Reduction::argmax;
+#if defined(__AVX512F__)
+  // Not above or below includes a NaN.
+  constexpr int kBetter = is_largest ? _CMP_NLE_UQ : _CMP_NGE_UQ;
+  if constexpr (std::is_same_v<T, float>) {
+    const __mmask16 is_better = _mm512_mask_cmp_ps_mask(_mm512_cmp_ps_mask(best, best, _CMP_ORD_Q), x, best, kBetter);
+    best = _mm512_mask_mov_ps(best, is_better, x);
+    where = (Mask<T>)_mm512_mask_mov_epi32((__m512i)where, is_better, _mm512_set1_epi32(s));
+    return;
+  }
+#endif
+  const Mask<T> is_better = (best == best) & ((x != x) | (is_largest ? x > best : x < best));
+  best = is_better ? x : best;
+  where = is_better ? splat<kNative<T>>(s) : where;
+}
+/// Down the columns, a stripe of rows after another, four rows side by side; vectors of the tile's first extremes join to the
+/// accumulators.
 template <Reduction reduction, class T>
 void find_slow(const TileReduction& call) {
-  constexpr int N = kNative<T>, kStripe = 16;
+  constexpr int N = kNative<T>, kStripe = 32, kBeside = 4;
   using Row = std::remove_cvref_t<decltype(Mask<T>{}[0])>;
   const auto row = [&](std::int64_t s) {
     return reinterpret_cast<const T*>(static_cast<const char*>(call.arg.data) + s * call.arg.slow_stride);
@@ -691,14 +720,22 @@ void find_slow(const TileReduction& call) {
     Native<T> best[kStripe];
     Mask<T> where[kStripe];
     for (std::int64_t i = 0; i < count; ++i) best[i] = load<N>(row(0) + (v + i) * N), where[i] = Mask<T>{};
-    for (std::int64_t s = 1; s < call.slow; ++s)
+    std::int64_t s = 1;
+    for (; s + kBeside <= call.slow; s += kBeside)
       for (std::int64_t i = 0; i < count; ++i) {
-        const Native<T> x = load<N>(row(s) + (v + i) * N), than = best[i];
-        __builtin_prefetch(reinterpret_cast<const char*>(row(s) + (v + i) * N) + 4 * call.arg.slow_stride, 0, 2);
-        const Mask<T> is_better = (than == than) & ((x != x) | (reduction == Reduction::argmax ? x > than : x < than));
-        best[i] = is_better ? x : than;
-        where[i] = is_better ? splat<N>(static_cast<Row>(s)) : where[i];
+        Native<T> found = best[i];
+        Mask<T> at = where[i];
+        const T* from = row(s) + (v + i) * N;
+        for (int beside = 0; beside < kBeside; ++beside) {
+          __builtin_prefetch(reinterpret_cast<const char*>(from) + kBeside * call.arg.slow_stride, 0, 2);
+          take_better<reduction, T>(load<N>(from), static_cast<Row>(s + beside), found, at);
+          from = reinterpret_cast<const T*>(reinterpret_cast<const char*>(from) + call.arg.slow_stride);
+        }
+        best[i] = found, where[i] = at;
       }
+    for (; s < call.slow; ++s)
+      for (std::int64_t i = 0; i < count; ++i)
+        take_better<reduction, T>(load<N>(row(s) + (v + i) * N), static_cast<Row>(s), best[i], where[i]);
     for (std::int64_t i = 0; i < count; ++i)
       for (int lane = 0; lane < N; ++lane)
         join_found<reduction, T>(call, (v + i) * N + lane, best[i][lane], where[i][lane]);
