@@ -1,15 +1,19 @@
 #include "backend/cpu/scan.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <concepts>
 #include <limits>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "backend/cpu/run_writer.hpp"
+#include "base/spin.hpp"
 #include "base/threads.hpp"
 #include "compile/call_attributes.hpp"
 #include "graph/scan.hpp"
@@ -33,11 +37,12 @@ ScanSpace scan_space(const Shape& shape, const graph::ScanAttributes& a) {
 
 constexpr Extent kRun = RunWriter<float>::kRun;
 constexpr Extent kTaskElements = 1 << 15;
-constexpr Extent kChunk = 1 << 15;      // elements of a long line that a task adds up, and then scans from its cache
-constexpr Extent kChunksTogether = 32;  // they fit the last cache
-constexpr Extent kNeighboursMax = 512;  // neighbouring lines of a task: they share cache lines
-constexpr Extent kNeighbours = 64;      // at least
+constexpr Extent kChunk = 1 << 15;  // elements of a long line that a task adds up, and then scans from its cache
+constexpr std::chrono::microseconds kSpin{50};  // for the chunk before, until another program may run
+constexpr Extent kNeighboursMax = 512;          // neighbouring lines of a task: they share cache lines
+constexpr Extent kNeighbours = 64;              // at least
 constexpr Extent kNeighbourTasks = 16;
+constexpr Extent kTogether = 32;  // elements of a line that are compared with its extreme at once
 
 /// Calls work(outer, first, count) for neighbouring lines [first, first + count) of each outer index, on all threads.
 template <class Work>
@@ -105,26 +110,30 @@ class RunningScan {
     });
   }
 
-  /// A long line on all threads: the chunks that fit the last cache are added up, and then scanned.
+  /// A long line on all threads, which take its chunks in order. A task adds up its chunk, passes the total so far on, and scans
+  /// the chunk from its cache.
   void long_line(Extent first) const {
     const auto combined = [&](Total a, Total b) { return identity_ == Total{0} ? a + b : a * b; };
-    Total before = identity_;
-    for (Extent done = 0; done < space_.n; done += kChunk * kChunksTogether) {
-      const Extent size = std::min(kChunk * kChunksTogether, space_.n - done), chunks = (size + kChunk - 1) / kChunk;
-      Total totals[kChunksTogether];
-      const auto for_chunks = [&](auto work) {
-        parallel_for(chunks, [&](Extent chunk) {
-          const Extent begin = done + chunk * kChunk, count = std::min(kChunk, done + size - begin);
-          work(chunk, first + (space_.reverse ? space_.n - begin - count : begin), count);
-        });
-      };
-      for_chunks([&](Extent chunk, Extent begin, Extent count) { parts_.total(x_ + begin, count, totals + chunk); });
-      for (Extent chunk = 0; chunk < chunks; ++chunk) before = combined(std::exchange(totals[chunk], before), before);
-      for_chunks([&](Extent chunk, Extent begin, Extent count) {
-        RunWriter<Out> writer(y_, size_);
-        line(writer, begin, count, totals[chunk]);
-      });
-    }
+    const Extent chunks = (space_.n + kChunk - 1) / kChunk;
+    std::vector<Total> before(static_cast<std::size_t>(chunks), identity_);
+    std::atomic<Extent> taken = 0, ready = 1;  // chunks; those whose `before` is known
+    parallel_for(chunks, [&](Extent) {
+      const Extent chunk = taken.fetch_add(1, std::memory_order_relaxed);
+      const Extent begin = chunk * kChunk, count = std::min(kChunk, space_.n - begin);
+      const Extent from = first + (space_.reverse ? space_.n - begin - count : begin);
+      Total total;
+      parts_.total(x_ + from, count, &total);
+      // The chunk before this one was taken by a thread that does not wait for this one.
+      const auto is_ready = [&] { return ready.load(std::memory_order_acquire) > chunk; };
+      while (!spin_until(kSpin, is_ready)) std::this_thread::yield();
+      const Total mine = before[static_cast<std::size_t>(chunk)];
+      if (chunk + 1 < chunks) {
+        before[static_cast<std::size_t>(chunk) + 1] = combined(total, mine);
+        ready.store(chunk + 2, std::memory_order_release);
+      }
+      RunWriter<Out> writer(y_, size_);
+      line(writer, from, count, mine);
+    });
   }
 
   void neighbours() const {
@@ -187,12 +196,22 @@ void scan_lines(const ScanSpace& space, std::span<char* const> reads, std::span<
       for_runs(space, space.n, [&](Extent begin, Extent count) {
         const Extent first = outer * space.n + begin;
         results.place(first);
-        for (Extent done = 0; done < count; ++done) {
-          const Extent i = space.reverse ? count - 1 - done : done;
+        const auto take = [&](Extent i) {
           const auto element = Line::load(reads, first + i);
           if (space.exclusive) line.give(results, i);
           line.take(element, begin + i);
           if (!space.exclusive) line.give(results, i);
+        };
+        for (Extent done = 0; done < count;) {
+          const Extent some = std::min(kTogether, count - done), at = space.reverse ? count - done - some : done;
+          done += some;
+          if constexpr (requires { line.keeps(reads, at); }) {
+            if (some == kTogether && line.keeps(reads, first + at)) {
+              line.give_some(results, at);
+              continue;
+            }
+          }
+          for (Extent k = 0; k < some; ++k) take(space.reverse ? at + some - 1 - k : at + k);
         }
         results.finish(first, count);
       });
@@ -245,6 +264,17 @@ struct ExtremeLine {
   T value = {};
   std::int32_t position = -1;
   static T load(std::span<char* const> reads, Extent at) { return load_one<T>(reads, at); }
+  /// Whether it takes none of the next elements, as it is with most of a long line.
+  bool keeps(std::span<char* const> reads, Extent at) const {
+    const T* const x = reinterpret_cast<const T*>(reads[0]) + at;
+    bool all = position >= 0;
+    for (Extent i = 0; i < kTogether; ++i) all &= is_largest ? x[i] < value : x[i] > value;
+    return all;
+  }
+  void give_some(const Results& to, Extent at) const {
+    std::fill_n(to.y + at, kTogether, value);
+    std::fill_n(to.positions + at, kTogether, position);
+  }
   void take(T x, Extent place) {
     bool takes = position < 0 || (is_largest ? x >= value : x <= value);
     if constexpr (std::floating_point<T>) takes = takes || x != x;  // but no number is beyond a NaN
