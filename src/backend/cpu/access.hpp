@@ -160,6 +160,17 @@ void copy_pairs(const Access& access, Extent s, Extent f0, Extent count, const W
   }
 }
 
+/// Copies elements that lie before each other in the source. Prefetchers that guess what comes next go upwards only.
+template <class Word>
+void copy_reversed(const Word* from, Word* to, Extent count) {
+  constexpr Extent kLine = 64 / static_cast<Extent>(sizeof(Word)), kAhead = 4096 / static_cast<Extent>(sizeof(Word));
+  Extent i = 0;
+  for (; i + kLine <= count; i += kLine) {
+    __builtin_prefetch(from - i - kAhead, 0, 2);
+    for (Extent k = i; k < i + kLine; ++k) to[k] = from[-k];
+  }
+  for (; i < count; ++i) to[i] = from[-i];
+}
 /// Copies elements between strided places.
 template <class Word>
 void copy_strided(const Word* from, Extent from_stride, Word* to, Extent to_stride, Extent count) {
@@ -167,10 +178,7 @@ void copy_strided(const Word* from, Extent from_stride, Word* to, Extent to_stri
     std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(Word));
     return;
   }
-  if (from_stride == -1 && to_stride == 1) {  // becomes vectors
-    for (Extent i = 0; i < count; ++i) to[i] = from[-i];
-    return;
-  }
+  if (from_stride == -1 && to_stride == 1) return copy_reversed(from, to, count);
   for (Extent i = 0; i < count; ++i) to[i * to_stride] = from[i * from_stride];
 }
 

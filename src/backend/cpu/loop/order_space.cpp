@@ -5,6 +5,7 @@
 
 #include "backend/cpu/common_extents.hpp"
 #include "backend/cpu/loop/nodes.hpp"
+#include "backend/cpu/run_writer.hpp"
 
 namespace weft::cpu {
 namespace {
@@ -12,7 +13,8 @@ namespace {
 using kernel::StepKind;
 using kernel::View;
 
-constexpr Extent kStrip = 32;                 // columns of which a gather along columns reads a cache line or two
+constexpr Extent kStrip = 32;  // columns of which a gather along columns reads a cache line or two
+constexpr Extent kRowBytesMin = 256, kRowBytesMax = 4096;  // of rows that are copied to other places
 constexpr Extent kGatheredBytes = 512 << 10;  // larger columns are lost from the nearer caches before the next row
 
 bool has_view(const kernel::Step& step) {
@@ -25,7 +27,7 @@ class SpaceOrder {
 
   std::optional<kernel::LoopKernel> find() {
     if (kernel_.outer < kTransposedMin || !describe()) return std::nullopt;
-    if (!turns() && !gathers_down_columns()) return std::nullopt;
+    if (!turns() && !copies_rows() && !gathers_down_columns()) return std::nullopt;
     kernel::LoopKernel ordered = kernel_;
     std::size_t i = 0;
     const auto change = [&](View& view) {
@@ -92,6 +94,22 @@ class SpaceOrder {
       return true;
     }
     return false;
+  }
+
+  /// A copy of short rows to other places goes through the source in its order: memory reads long runs faster than pieces, and
+  /// does not mind pieces that are whole cache lines when they are written.
+  bool copies_rows() {
+    if (kernel_.steps.size() != 1 || kernel_.stores.size() != 1) return false;
+    const std::vector<Extent>&from = views_.front().strides, &to = views_.back().strides;
+    const Extent row = extents_.back() * static_cast<Extent>(size_bytes(kernel_.steps[0].type));
+    if (from.back() != 1 || to.back() != 1 || row < kRowBytesMin || row > kRowBytesMax ||
+        kernel_.outer * static_cast<Extent>(size_bytes(kernel_.steps[0].type)) <= kStreamBytes)
+      return false;
+    const auto by_source = [&](std::size_t a, std::size_t b) { return from[a] > from[b]; };
+    if (std::any_of(from.begin(), from.end(), [](Extent stride) { return stride < 1; })) return false;
+    if (std::is_sorted(order_.begin(), order_.end(), by_source)) return false;
+    std::stable_sort(order_.begin(), order_.end(), by_source);
+    return true;
   }
 
   /// For each step, whether its value varies along the last coordinate.
