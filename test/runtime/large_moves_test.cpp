@@ -109,6 +109,60 @@ TEST(LargeMoves, AProductThatBeginsWithZeroStaysZero) {
   for (const float y : cumprod(tensor<float>(values, {200'000})).to_vector<float>()) ASSERT_EQ(y, 0);
 }
 
+TEST(LargeMoves, RunningExtremesOfLongLines) {
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  constexpr Extent kLines = 3, kCount = 3001;
+  for (const bool is_largest : {false, true})
+    for (const bool reverse : {false, true}) {
+      const Numbers raw = numbers(kLines * kCount, 500);  // many ties with the extreme
+      std::vector<float> values(raw.begin(), raw.end());
+      for (std::size_t i = 2 * kCount; i < 3 * kCount; ++i) values[i] = static_cast<float>(i);  // one order
+      values[kCount + 700] = kNaN;
+      const Tensor x = tensor<float>(values, {kLines, kCount});
+      const ValuesAndPositions found = is_largest ? cummax(x, -1, reverse) : cummin(x, -1, reverse);
+      const std::vector<float> got = found.values.to_vector<float>();
+      const Numbers positions = found.positions.to_vector<std::int32_t>();
+      for (Extent line = 0; line < kLines; ++line) {
+        float best = is_largest ? -1 : 1e9f;
+        std::int32_t at = -1;
+        for (Extent done = 0; done < kCount; ++done) {
+          const Extent i = reverse ? kCount - 1 - done : done;
+          const float value = values[static_cast<std::size_t>(line * kCount + i)];
+          if (std::isnan(value) || (is_largest ? value >= best : value <= best)) best = value, at = static_cast<int>(i);
+          const auto place = static_cast<std::size_t>(line * kCount + i);
+          ASSERT_TRUE(got[place] == best || (std::isnan(got[place]) && std::isnan(best))) << line << " " << i;
+          ASSERT_EQ(positions[place], at) << line << " " << i;
+        }
+      }
+    }
+}
+
+TEST(LargeMoves, RowsInReverse) {
+  for (const Extent columns : {1, 15, 16, 17, 1023, 1500}) {
+    const Extent rows = 30000 / columns;
+    const Numbers values = numbers(rows * columns, 1 << 30);
+    const Numbers got = flip(tensor<std::int32_t>(values, {rows, columns}), {1}).to_vector<std::int32_t>();
+    for (Extent i = 0; i < rows; ++i)
+      for (Extent j = 0; j < columns; ++j)
+        ASSERT_EQ(got[static_cast<std::size_t>(i * columns + j)],
+                  values[static_cast<std::size_t>((i + 1) * columns - 1 - j)]);
+  }
+}
+
+TEST(LargeMoves, ShortRowsChangePlacesBeyondTheCaches) {
+  constexpr Extent kBatch = 3, kHeads = 70, kPositions = 301, kWidth = 100;
+  const Numbers values = numbers(kBatch * kPositions * kHeads * kWidth, 1 << 30);
+  const Tensor x = tensor<std::int32_t>(values, {kBatch, kPositions, kHeads, kWidth});
+  const Numbers got = permute(x, {0, 2, 1, 3}).to_vector<std::int32_t>();
+  for (Extent i = 0; i < static_cast<Extent>(got.size()); ++i) {
+    const Extent w = i % kWidth, p = i / kWidth % kPositions, h = i / kWidth / kPositions % kHeads;
+    const Extent b = i / kWidth / kPositions / kHeads;
+    ASSERT_EQ(got[static_cast<std::size_t>(i)],
+              values[static_cast<std::size_t>(((b * kPositions + p) * kHeads + h) * kWidth + w)])
+        << i;
+  }
+}
+
 TEST(LargeMoves, FirstRanksOfShortLines) {
   constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
   constexpr Extent kLines = 40, kCount = 1000;
@@ -151,6 +205,30 @@ TEST(LargeMoves, RowsAddedUpByIndex) {
     }
     for (std::size_t i = 0; i < got.size(); ++i)
       ASSERT_EQ(static_cast<std::uint32_t>(got[i]), expected[i]) << below << " " << i;
+  }
+}
+
+TEST(LargeMoves, RowsAddedToOthersByIndex) {
+  constexpr Extent kRows = 900, kCount = 3000, kColumns = 40;
+  for (const std::int32_t below : {900, 3}) {  // some updates each, and few rows with most updates
+    const Numbers indices = numbers(kCount, below), raw = numbers(kCount * kColumns, 1000),
+                  raw_base = numbers(kRows * kColumns, 1000, -1000);
+    const Tensor i = tensor<std::int32_t>(indices, {kCount});
+    const std::vector<float> updates(raw.begin(), raw.end()), base(raw_base.begin(), raw_base.end());
+    std::vector<float> expected = base;  // whole numbers, so that the order of additions does not matter
+    for (Extent k = 0; k < kCount * kColumns; ++k)
+      expected[static_cast<std::size_t>(indices[static_cast<std::size_t>(k / kColumns)] * kColumns + k % kColumns)] +=
+          updates[static_cast<std::size_t>(k)];
+    const Tensor x = tensor<float>(base, {kRows, kColumns}), u = tensor<float>(updates, {kCount, kColumns});
+    EXPECT_EQ(index_add(x, 0, i, u).to_vector<float>(), expected);
+    const Tensor sums = scatter_add(i, u, kRows);  // read by two kernels
+    const std::vector<float> both = cumsum(concat({x + sums, sums}, 0), 0).to_vector<float>();
+    std::vector<double> total(kColumns);
+    for (Extent k = 0; k < 2 * kRows * kColumns; ++k) {
+      const auto at = static_cast<std::size_t>(k % (kRows * kColumns)), column = static_cast<std::size_t>(k % kColumns);
+      total[column] += k < kRows * kColumns ? expected[at] : expected[at] - base[at];
+      ASSERT_EQ(both[static_cast<std::size_t>(k)], static_cast<float>(total[column])) << k;
+    }
   }
 }
 

@@ -10,7 +10,7 @@
 #include "backend/cpu/column_gather.hpp"
 #include "backend/cpu/packed_products.hpp"
 #include "backend/cpu/product.hpp"
-#include "backend/cpu/scatter.hpp"
+#include "backend/cpu/scatter_rows.hpp"
 #include "backend/cpu/turned_copy.hpp"
 #include "weft/error.hpp"
 
@@ -31,24 +31,6 @@ class PreparedLoop final : public Prepared {
  private:
   LoopProgram program_;
   LoopOperands operands_;
-};
-
-class PreparedScatter final : public Prepared {
- public:
-  explicit PreparedScatter(kernel::ScatterAddKernel kernel) : kernel_(std::move(kernel)) {}
-  void bind(const Memory& memory) override {
-    indices_ = memory.at(kernel_.indices), updates_ = memory.at(kernel_.updates), out_ = memory.at(kernel_.out);
-  }
-  void run() override { run_scatter_add(kernel_, indices_, updates_, out_); }
-  std::string to_string() const override {
-    return fmt::format("scatter-add {}: {} rows of {} into {}\n", kernel_.name, kernel_.count, kernel_.columns,
-                       kernel_.rows);
-  }
-
- private:
-  kernel::ScatterAddKernel kernel_;
-  const char *indices_ = nullptr, *updates_ = nullptr;
-  char* out_ = nullptr;
 };
 
 class PreparedAttention final : public Prepared {
@@ -90,7 +72,7 @@ std::unique_ptr<Prepared> prepare(const kernel::PackedMatmulKernel& k) {
   const kernel::PackedMatmulKernel* const alone[] = {&k};
   return std::make_unique<PackedProducts>(alone);
 }
-std::unique_ptr<Prepared> prepare(const kernel::ScatterAddKernel& k) { return std::make_unique<PreparedScatter>(k); }
+std::unique_ptr<Prepared> prepare(const kernel::ScatterAddKernel& k) { return prepare_scatter_rows(k); }
 std::unique_ptr<Prepared> prepare(const kernel::AttentionKernel& k) { return std::make_unique<PreparedAttention>(k); }
 std::unique_ptr<Prepared> prepare(const kernel::CallKernel& k) {
   const CallEntry* entry = calls().find(*k.op);
@@ -111,6 +93,11 @@ std::vector<PreparedKernels> prepare(const kernel::Plan& plan) {
   std::vector<PreparedKernels> all;
   const std::vector<kernel::Kernel>& kernels = plan.kernels;
   for (std::size_t i = 0; i < kernels.size();) {
+    if (std::unique_ptr<Prepared> both = prepare_scatter_and_add(plan, i)) {
+      all.push_back({i, 2, std::move(both)});
+      i += 2;
+      continue;
+    }
     std::vector<const kernel::PackedMatmulKernel*> sharing;
     for (std::size_t j = i; j < kernels.size(); ++j) {
       const auto* product = std::get_if<kernel::PackedMatmulKernel>(&kernels[j]);

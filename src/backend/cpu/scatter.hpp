@@ -1,4 +1,4 @@
-// Scatters: sums of rows and of elements by index, and which index names a place last.
+// Scatters along an axis: sums and last updates by index, and which index names a place last.
 #pragma once
 
 #include <span>
@@ -6,10 +6,6 @@
 #include "compile/kernel.hpp"
 
 namespace weft::cpu {
-
-/// Pointers to the first element of each operand. Every element of the output is a sum in the order of i, whatever the
-/// number of threads. f32, f64, i32 and u32 (which wrap); DTypeError for bool.
-void run_scatter_add(const kernel::ScatterAddKernel& kernel, const void* indices, const void* updates, void* out);
 
 /// Operands as `scatter_add_along_axis` lists them. A task takes neighbouring lines along the axis and adds their
 /// updates in order.

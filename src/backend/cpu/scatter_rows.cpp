@@ -1,0 +1,264 @@
+// Long rows are added up one after another, by lists of their updates. Otherwise tasks own ranges of columns, or of rows where
+// there are few columns, and go through all indices in order.
+#include "backend/cpu/scatter_rows.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "backend/cpu/run_writer.hpp"
+#include "backend/cpu/sum_types.hpp"
+#include "base/threads.hpp"
+
+namespace weft::cpu {
+namespace {
+
+constexpr Extent kColumnsOfTask = 64;    // a few cache lines, so that tasks do not share them
+constexpr Extent kWorkOfTask = 1 << 15;  // additions
+constexpr Extent kListedColumns = 16;    // shorter rows are not worth a list of their updates
+constexpr Extent kListTasks = 64;
+constexpr Extent kBytesAhead = 4096;  // of updates, whose lines are prefetched while earlier ones are added
+
+/// The updates of each row: those at places [starts[r], starts[r + 1]) of `order` belong to row r, in order.
+struct RowLists {
+  std::vector<std::uint32_t> starts, order;
+  std::uint32_t longest = 0;
+
+  void fill(const std::uint32_t* indices, Extent count, Extent rows) {
+    starts.assign(static_cast<std::size_t>(rows) + 1, 0);
+    for (Extent i = 0; i < count; ++i)
+      if (indices[i] < rows) ++starts[indices[i]];  // a negative index is beyond all rows
+    std::uint32_t total = 0;
+    longest = 0;
+    for (std::uint32_t& start : starts) {
+      longest = std::max(longest, start);
+      total += std::exchange(start, total);
+    }
+    order.resize(total);
+    for (Extent i = 0; i < count; ++i)
+      if (indices[i] < rows) order[starts[indices[i]]++] = static_cast<std::uint32_t>(i);
+    for (std::size_t r = starts.size(); r-- > 1;) starts[r] = starts[r - 1];
+    starts[0] = 0;
+  }
+};
+
+/// to = from + plus, or to += from.
+template <class T>
+void add(const T* __restrict from, T plus, T* __restrict to, Extent count) {
+  for (Extent i = 0; i < count; ++i) to[i] = plus + from[i];
+}
+template <class T>
+void add_to(const T* __restrict from, T* __restrict to, Extent count) {
+  for (Extent i = 0; i < count; ++i) to[i] += from[i];
+}
+
+template <class T>
+class RowSums {
+ public:
+  /// The sums go to `out`; with `base`, which may be the same memory, they are added to it.
+  RowSums(const kernel::ScatterAddKernel& kernel, const std::uint32_t* indices, const T* updates, const T* base, T* out)
+      : count_(kernel.count),
+        rows_(kernel.rows),
+        columns_(kernel.columns),
+        indices_(indices),
+        updates_(updates),
+        base_(base),
+        out_(out) {}
+
+  /// Each row is written once. False if rows are short, or one has so many updates that a task would have most of the work.
+  bool run_by_lists(RowLists& lists) const {
+    if (columns_ < kListedColumns || is_small()) return false;
+    lists.fill(indices_, count_, rows_);
+    if (lists.longest > (count_ + rows_) / 16) return false;
+    parallel_for(kListTasks, [&](Extent task) {
+      RunWriter<T> writer(out_, rows_ * columns_);
+      for (Extent r = rows_ * task / kListTasks; r < rows_ * (task + 1) / kListTasks; ++r)
+        for (Extent c = 0; c < columns_; c += kRun) write_run(lists, writer, r, c, std::min(kRun, columns_ - c));
+    });
+    return true;
+  }
+
+  /// Without a base.
+  void run_in_ranges() const {
+    if (is_small()) {
+      range(0, rows_, 0, columns_);
+    } else if (columns_ >= 2 * kColumnsOfTask) {
+      const Extent width = std::max(kColumnsOfTask, (columns_ + 31) / 32);
+      parallel_for((columns_ + width - 1) / width,
+                   [&](Extent t) { range(0, rows_, t * width, std::min((t + 1) * width, columns_)); });
+    } else {
+      const Extent height = std::max<Extent>(1, (rows_ + 7) / 8);
+      parallel_for((rows_ + height - 1) / height,
+                   [&](Extent t) { range(t * height, std::min((t + 1) * height, rows_), 0, columns_); });
+    }
+  }
+
+ private:
+  static constexpr Extent kRun = RunWriter<T>::kRun, kLine = 64 / static_cast<Extent>(sizeof(T));
+
+  bool is_small() const { return (count_ + rows_) * columns_ < 2 * kWorkOfTask; }
+
+  /// `count` elements of row r from column c on.
+  void write_run(const RowLists& lists, RunWriter<T>& writer, Extent r, Extent c, Extent count) const {
+    alignas(64) std::array<T, kRun> sums;
+    const std::uint32_t begin = lists.starts[static_cast<std::size_t>(r)],
+                        end = lists.starts[static_cast<std::size_t>(r) + 1];
+    const Extent at = r * columns_ + c;
+    T* const to = writer.place(at);
+    T* const sum = base_ != nullptr ? sums.data() : to;
+    if (begin == end) std::fill_n(sum, count, T{0});
+    for (std::uint32_t i = begin; i < end; ++i) add_update(lists, i, i == begin, c, sum, count);
+    if (base_ != nullptr)
+      for (Extent k = 0; k < count; ++k) to[k] = base_[at + k] + sum[k];
+    writer.finish(at, count);
+  }
+
+  /// Adds update lists.order[i], or puts it there if it is the first. Requests for later updates go out between the additions, so
+  /// that they do not wait for each other.
+  void add_update(const RowLists& lists, std::uint32_t i, bool is_first, Extent column, T* to, Extent count) const {
+    const auto ahead =
+        static_cast<std::uint32_t>(std::clamp<Extent>(kBytesAhead / (columns_ * Extent{sizeof(T)}), 1, 32));
+    const T* const from = updates_ + lists.order[i] * columns_ + column;
+    const std::uint32_t later = i + ahead < lists.order.size() ? i + ahead : i;
+    const T* const next = updates_ + lists.order[later] * columns_ + column;
+    for (Extent k = 0; k < count; k += kLine) {
+      __builtin_prefetch(next + k, 0, 2);
+      const Extent some = std::min(kLine, count - k);
+      if (is_first)
+        add(from + k, T{0}, to + k, some);
+      else
+        add_to(from + k, to + k, some);
+    }
+  }
+
+  void range(Extent row_begin, Extent row_end, Extent column_begin, Extent column_end) const {
+    for (Extent r = row_begin; r < row_end; ++r)
+      std::fill(out_ + r * columns_ + column_begin, out_ + r * columns_ + column_end, T{0});
+    for (Extent i = 0; i < count_; ++i) {
+      const Extent row = indices_[i];  // a negative index is beyond all rows
+      if (row < row_begin || row >= row_end) continue;
+      add_to(updates_ + i * columns_ + column_begin, out_ + row * columns_ + column_begin, column_end - column_begin);
+    }
+  }
+
+  Extent count_, rows_, columns_;
+  const std::uint32_t* indices_;
+  const T *updates_, *base_;
+  T* out_;
+};
+
+/// What is added to the sums, and the kernel that would do it.
+struct Addition {
+  kernel::Operand base, out;
+  kernel::LoopKernel kernel;
+};
+
+class ScatterRows final : public Prepared {
+ public:
+  ScatterRows(kernel::ScatterAddKernel kernel, std::optional<Addition> addition)
+      : kernel_(std::move(kernel)), addition_(std::move(addition)) {
+    if (!addition_) return;
+    operands_.emplace(addition_->kernel);
+    alone_.emplace(addition_->kernel);
+  }
+  void bind(const Memory& memory) override {
+    indices_ = reinterpret_cast<const std::uint32_t*>(memory.at(kernel_.indices));
+    updates_ = memory.at(kernel_.updates), out_ = memory.at(kernel_.out);
+    if (!addition_) return;
+    operands_->bind(memory);
+    base_ = memory.at(addition_->base), sum_ = memory.at(addition_->out);
+  }
+  void run() override {
+    with_sum_type(kernel_.out.type, kernel_.name, [&]<class T>(T) {
+      const auto* const updates = reinterpret_cast<const T*>(updates_);
+      const RowSums<T> sums(kernel_, indices_, updates, nullptr, reinterpret_cast<T*>(out_));
+      if (!addition_) {
+        if (!sums.run_by_lists(lists_)) sums.run_in_ranges();
+        return;
+      }
+      const auto* const base = reinterpret_cast<const T*>(base_);
+      if (RowSums<T>(kernel_, indices_, updates, base, reinterpret_cast<T*>(sum_)).run_by_lists(lists_)) return;
+      sums.run_in_ranges();
+      alone_->run(operands_->binding());
+    });
+  }
+  void run_kernel(std::size_t index) override {
+    if (index == 0) run();
+  }
+  std::string to_string() const override {
+    return fmt::format("scatter-add {}: {} rows of {} into {}{}\n", kernel_.name, kernel_.count, kernel_.columns,
+                       kernel_.rows, addition_ ? ", added to others" : "");
+  }
+
+ private:
+  kernel::ScatterAddKernel kernel_;
+  std::optional<Addition> addition_;
+  std::optional<LoopOperands> operands_;
+  std::optional<LoopProgram> alone_;
+  RowLists lists_;
+  const std::uint32_t* indices_ = nullptr;
+  const char *updates_ = nullptr, *base_ = nullptr;
+  char *out_ = nullptr, *sum_ = nullptr;
+};
+
+/// Whether the view is all of `count` elements in order.
+bool is_whole(const kernel::View& view, Extent count) {
+  Extent product = 1;
+  for (std::size_t d = view.extents.size(); d-- > 0; product *= view.extents[d])
+    if (view.extents[d] != 1 && view.strides[d] != product) return false;
+  return product == count && view.offset == 0 && view.bounds.empty();
+}
+
+/// Kernel `k` as an addition to the sums of `scatter`.
+std::optional<Addition> addition_of(const kernel::LoopKernel& k, const kernel::ScatterAddKernel& scatter) {
+  if (k.steps.size() != 3 || k.stores.size() != 1 || k.stores[0].value != 2 || k.inner != 1 || k.inputs.size() != 2 ||
+      k.outputs.size() != 1 || k.outer != scatter.rows * scatter.columns)
+    return std::nullopt;
+  const kernel::Step& sum = k.steps[2];
+  if (sum.kind != kernel::StepKind::map || sum.op != scalar::Op::add || std::min(sum.a, sum.b) != 0 ||
+      std::max(sum.a, sum.b) != 1 || sum.type != scatter.out.type || k.outputs[0].type != sum.type)
+    return std::nullopt;
+  for (int i = 0; i < 2; ++i) {
+    const kernel::Step& load = k.steps[static_cast<std::size_t>(i)];
+    if (load.kind != kernel::StepKind::load || load.level != kernel::Level::outer || load.type != sum.type ||
+        k.inputs[static_cast<std::size_t>(load.operand)].type != sum.type || !is_whole(load.view, k.outer))
+      return std::nullopt;
+  }
+  if (!is_whole(k.stores[0].view, k.outer)) return std::nullopt;
+  const auto operand = [&](std::size_t load) { return k.inputs[static_cast<std::size_t>(k.steps[load].operand)]; };
+  const std::size_t mine = operand(0) == scatter.out ? 0 : 1;
+  if (operand(mine) != scatter.out || overlap(operand(1 - mine), scatter.out)) return std::nullopt;
+  // The result may have the memory of operands that the scatter alone would have read by then.
+  const kernel::Operand& out = k.outputs[0];
+  if (overlap(out, scatter.updates) || overlap(out, scatter.indices)) return std::nullopt;
+  return Addition{operand(1 - mine), out, k};
+}
+
+}  // namespace
+
+std::unique_ptr<Prepared> prepare_scatter_rows(const kernel::ScatterAddKernel& kernel) {
+  return std::make_unique<ScatterRows>(kernel, std::nullopt);
+}
+
+std::unique_ptr<Prepared> prepare_scatter_and_add(const kernel::Plan& plan, std::size_t first) {
+  if (first + 1 >= plan.kernels.size()) return nullptr;
+  const auto* scatter = std::get_if<kernel::ScatterAddKernel>(&plan.kernels[first]);
+  const auto* loop = std::get_if<kernel::LoopKernel>(&plan.kernels[first + 1]);
+  if (scatter == nullptr || loop == nullptr || scatter->count == 0) return nullptr;
+  std::optional<Addition> addition = addition_of(*loop, *scatter);
+  if (!addition || plan.buffers[static_cast<std::size_t>(scatter->out.buffer)].external >= 0) return nullptr;
+  bool is_read = false;
+  for (std::size_t i = first + 2; i < plan.kernels.size(); ++i)
+    kernel::visit_operands(plan.kernels[i], [&](const kernel::Operand& operand, bool is_written) {
+      is_read = is_read || (!is_written && operand.buffer >= 0 && overlap(operand, scatter->out));
+    });
+  if (is_read) return nullptr;
+  return std::make_unique<ScatterRows>(*scatter, std::move(addition));
+}
+
+}  // namespace weft::cpu
