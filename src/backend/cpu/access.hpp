@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <vector>
 
@@ -160,14 +161,26 @@ void copy_pairs(const Access& access, Extent s, Extent f0, Extent count, const W
   }
 }
 
-/// Copies elements that lie before each other in the source. Prefetchers that guess what comes next go upwards only.
+/// Copies elements that lie before each other in the source, and asks for those before `next` (or no others: null).
 template <class Word>
-void copy_reversed(const Word* from, Word* to, Extent count) {
-  constexpr Extent kLine = 64 / static_cast<Extent>(sizeof(Word)), kAhead = 4096 / static_cast<Extent>(sizeof(Word));
+void copy_reversed(const Word* from, Word* to, Extent count, const Word* next) {
+  constexpr Extent kLine = 64 / static_cast<Extent>(sizeof(Word));
   Extent i = 0;
   for (; i + kLine <= count; i += kLine) {
-    __builtin_prefetch(from - i - kAhead, 0, 2);
-    for (Extent k = i; k < i + kLine; ++k) to[k] = from[-k];
+    if (next != nullptr) __builtin_prefetch(next - i, 0, 2);
+    Word line[kLine];
+    std::memcpy(line, from - i - (kLine - 1), sizeof line);
+    if constexpr (sizeof(Word) == 4) {
+      using Four = std::uint32_t __attribute__((vector_size(16)));
+      for (Extent k = 0; k < kLine; k += 4) {
+        Four four;
+        std::memcpy(&four, line + kLine - 4 - k, sizeof four);
+        four = __builtin_shufflevector(four, four, 3, 2, 1, 0);
+        std::memcpy(to + i + k, &four, sizeof four);
+      }
+    } else {
+      for (Extent k = 0; k < kLine; ++k) to[i + k] = line[kLine - 1 - k];
+    }
   }
   for (; i < count; ++i) to[i] = from[-i];
 }
@@ -178,7 +191,7 @@ void copy_strided(const Word* from, Extent from_stride, Word* to, Extent to_stri
     std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(Word));
     return;
   }
-  if (from_stride == -1 && to_stride == 1) return copy_reversed(from, to, count);
+  if (from_stride == -1 && to_stride == 1) return copy_reversed<Word>(from, to, count, nullptr);
   for (Extent i = 0; i < count; ++i) to[i * to_stride] = from[i * from_stride];
 }
 

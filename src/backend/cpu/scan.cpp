@@ -267,9 +267,10 @@ struct ExtremeLine {
   /// Whether it takes none of the next elements, as it is with most of a long line.
   bool keeps(std::span<char* const> reads, Extent at) const {
     const T* const x = reinterpret_cast<const T*>(reads[0]) + at;
-    bool all = position >= 0;
-    for (Extent i = 0; i < kTogether; ++i) all &= is_largest ? x[i] < value : x[i] > value;
-    return all;
+    const T held = value;
+    int taken = 0;  // counted, because a loop without an exit becomes vectors
+    for (Extent i = 0; i < kTogether; ++i) taken += is_largest ? !(x[i] < held) : !(x[i] > held);
+    return position >= 0 && taken == 0;
   }
   void give_some(const Results& to, Extent at) const {
     std::fill_n(to.y + at, kTogether, value);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -13,6 +14,7 @@
 
 #include "backend/cpu/run_writer.hpp"
 #include "backend/cpu/sum_types.hpp"
+#include "backend/cpu/vector.inc.hpp"
 #include "base/threads.hpp"
 
 namespace weft::cpu {
@@ -22,7 +24,7 @@ constexpr Extent kColumnsOfTask = 64;    // a few cache lines, so that tasks do 
 constexpr Extent kWorkOfTask = 1 << 15;  // additions
 constexpr Extent kListedColumns = 16;    // shorter rows are not worth a list of their updates
 constexpr Extent kListTasks = 64;
-constexpr Extent kBytesAhead = 4096;  // of updates, whose lines are prefetched while earlier ones are added
+constexpr Extent kBytesAhead = 8192;  // of updates, whose lines are prefetched while earlier ones are added
 
 /// The updates of each row: those at places [starts[r], starts[r + 1]) of `order` belong to row r, in order.
 struct RowLists {
@@ -47,14 +49,13 @@ struct RowLists {
   }
 };
 
-/// to = from + plus, or to += from.
-template <class T>
-void add(const T* __restrict from, T plus, T* __restrict to, Extent count) {
-  for (Extent i = 0; i < count; ++i) to[i] = plus + from[i];
-}
-template <class T>
-void add_to(const T* __restrict from, T* __restrict to, Extent count) {
-  for (Extent i = 0; i < count; ++i) to[i] += from[i];
+/// to += from, or, for the first update, to = from + 0.
+template <bool is_first, class T>
+void add(const T* from, T* to, Extent count) {
+  constexpr int N = kVectorBytes / static_cast<int>(sizeof(T));
+  Extent i = 0;
+  for (; i + N <= count; i += N) store<N>(to + i, (is_first ? splat<N>(T{0}) : load<N>(to + i)) + load<N>(from + i));
+  for (; i < count; ++i) to[i] = (is_first ? T{0} : to[i]) + from[i];
 }
 
 template <class T>
@@ -126,14 +127,15 @@ class RowSums {
     const T* const from = updates_ + lists.order[i] * columns_ + column;
     const std::uint32_t later = i + ahead < lists.order.size() ? i + ahead : i;
     const T* const next = updates_ + lists.order[later] * columns_ + column;
-    for (Extent k = 0; k < count; k += kLine) {
-      __builtin_prefetch(next + k, 0, 2);
-      const Extent some = std::min(kLine, count - k);
-      if (is_first)
-        add(from + k, T{0}, to + k, some);
-      else
-        add_to(from + k, to + k, some);
-    }
+    const auto put = [&]<bool first>(std::bool_constant<first>) {
+      Extent k = 0;
+      for (; k + kLine <= count; k += kLine) {
+        __builtin_prefetch(next + k, 0, 2);
+        add<first>(from + k, to + k, kLine);
+      }
+      if (k < count) add<first>(from + k, to + k, count - k);
+    };
+    is_first ? put(std::true_type{}) : put(std::false_type{});
   }
 
   void range(Extent row_begin, Extent row_end, Extent column_begin, Extent column_end) const {
@@ -142,7 +144,8 @@ class RowSums {
     for (Extent i = 0; i < count_; ++i) {
       const Extent row = indices_[i];  // a negative index is beyond all rows
       if (row < row_begin || row >= row_end) continue;
-      add_to(updates_ + i * columns_ + column_begin, out_ + row * columns_ + column_begin, column_end - column_begin);
+      add<false>(updates_ + i * columns_ + column_begin, out_ + row * columns_ + column_begin,
+                 column_end - column_begin);
     }
   }
 

@@ -8,6 +8,7 @@
 
 #include "backend/cpu/loop/accumulators.hpp"
 #include "backend/cpu/loop/code.hpp"
+#include "backend/cpu/scratch_block.hpp"
 #include "backend/cpu/transpose.hpp"
 #include "base/threads.hpp"
 #include "tensor/element.hpp"
@@ -19,25 +20,6 @@
 
 namespace weft::cpu {
 namespace {
-
-/// Memory for the registers of the loop that this thread runs; grows and stays.
-class TileMemory {
- public:
-  char* reserve(Extent bytes) {
-    if (bytes > size_) {
-      std::free(memory_);
-      size_ = (bytes + 8191) / 4096 * 4096;
-      memory_ = static_cast<char*>(std::aligned_alloc(4096, static_cast<std::size_t>(size_)));
-      if (memory_ == nullptr) throw std::bad_alloc();
-    }
-    return memory_;
-  }
-  ~TileMemory() { std::free(memory_); }
-
- private:
-  char* memory_ = nullptr;
-  Extent size_ = 0;
-};
 
 /// Copies bytes, past the caches if `streams`, while the lines of `next` (if not null) are on their way: requests that go out
 /// between the stores do not wait for each other.
@@ -65,9 +47,9 @@ class LoopRunner {
  public:
   using Code = LoopProgram::Code;
   LoopRunner(const Code& code, const LoopBinding& binding) : code_(code), binding_(binding) {
-    thread_local TileMemory frame;
+    thread_local ScratchBlock frame;  // the registers of the loop that this thread runs
     const auto slots = static_cast<Extent>(code.values.size() * sizeof(Slot));
-    frame_ = frame.reserve(code.frame_bytes + slots + 64);
+    frame_ = frame.as<char>(code.frame_bytes + slots + 64);
     slots_ = reinterpret_cast<Slot*>(frame_ + code.frame_bytes);
     for (std::size_t v = 0; v < code.values.size(); ++v)
       if (code.values[v].place == Place::constant)
@@ -309,7 +291,17 @@ class LoopRunner {
       if (code_.columns && in.slow && in.fast && access.plain_slow() && access.plain_fast() &&
           Access::stride(access.fast) == 1)
         return copy_columns(access, from, reinterpret_cast<Word*>(slots_[in.out].data), slots_[in.out].stride);
+    const bool reversed =
+        !code_.columns && in.fast && access.plain_slow() && access.plain_fast() && Access::stride(access.fast) == -1;
     each_row<Word>(in, [&](Extent s, Extent f, Extent count, Word* to) {
+      if (reversed) {
+        // Prefetchers that guess what comes next go upwards.
+        const Word* const at = from + access.row_offset(s) + access.fast_offset(f);
+        const Word* const next = f + count < code_.inner ? at - count
+                                 : s + 1 < code_.outer   ? from + access.row_offset(s + 1)
+                                                         : nullptr;
+        return copy_reversed(at, to, count, next);
+      }
       if (is_of_pairs(access, f, count)) return copy_pairs(access, s, f, count, from, to);
       walk_row(
           access, s, f, count,
@@ -320,28 +312,23 @@ class LoopRunner {
   /// Some neighbouring columns, whose rows lie apart: memory cannot guess which line follows. `to_row` is in bytes.
   template <class Word>
   void copy_columns(const Access& access, const Word* from, Word* to, Extent to_row) const {
-    constexpr Extent kTogether = 8, kAhead = 24, kLine = 64 / static_cast<Extent>(sizeof(Word));  // rows
-    constexpr auto word = static_cast<std::size_t>(sizeof(Word) == 8 ? DType::u64 : DType::u32);
+    constexpr Extent kAhead = 24, kLine = 64 / static_cast<Extent>(sizeof(Word));  // rows
     const Extent row = access.slow_stride();
     const Word* at = from + access.row_offset(s0_) + access.fast_offset(f0_);
-    for (Extent s = 0; s < slow_; s += kTogether) {
-      const Extent rows = std::min(kTogether, slow_ - s);
+    char* out = reinterpret_cast<char*>(to);
+    for (Extent s = 0; s < slow_; ++s, at += row, out += to_row) {
       const Extent later = s0_ + s + kAhead;
-      const bool within = later + kTogether <= code_.inner;
-      // After the last rows, those of the next block.
-      const Word* next = within                     ? at + (s + kAhead) * row
-                         : outer_end_ < code_.outer ? at + (later - code_.inner - s0_) * row + fast_
-                                                    : nullptr;
-      if (next != nullptr)
-        for (Extent r = 0; r < rows; ++r)
-          for (Extent c = 0; c < fast_; c += kLine) __builtin_prefetch(next + r * row + c);
-      TileCall call;
-      call.out = reinterpret_cast<char*>(to) + s * to_row;
-      call.out_stride = to_row;
-      call.slow = rows;
-      call.fast = fast_;
-      call.args[0] = {at + s * row, row * static_cast<Extent>(sizeof(Word)), false};
-      tile_table().cast[word][word](call);
+      // After the last rows, those of the next block; at the end, this row, which is in the cache.
+      const Word* const next = later < code_.inner        ? at + kAhead * row
+                               : outer_end_ < code_.outer ? at + (kAhead - code_.inner) * row + fast_
+                                                          : at;
+      Extent c = 0;
+      for (; c + kLine <= fast_; c += kLine) {
+        __builtin_prefetch(next + c, 0, 2);
+        std::memcpy(reinterpret_cast<Word*>(out) + c, at + c, 64);
+      }
+      if (c < fast_)
+        std::memcpy(reinterpret_cast<Word*>(out) + c, at + c, static_cast<std::size_t>(fast_ - c) * sizeof(Word));
     }
   }
   /// Like `fetch`, for a packed type: codes, a byte each.
