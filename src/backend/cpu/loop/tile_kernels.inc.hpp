@@ -604,6 +604,15 @@ inline void join_lanes(double* accumulators, Native<T> x, std::int64_t count) {
   constexpr int N = kNative<T>;
   alignas(64) T lanes[N];
   store<N>(lanes, x);
+  if constexpr ((reduction == Reduction::max || reduction == Reduction::min) && sizeof(T) == 4) {
+    if (count == N) {
+      for (int i = 0; i < N; i += kDoubles) {
+        const D before = load<kDoubles>(accumulators + i), now = __builtin_convertvector(load<kDoubles>(lanes + i), D);
+        store<kDoubles>(accumulators + i, combine<reduction>(before, now));
+      }
+      return;
+    }
+  }
   if (count == N)  // a loop of known length becomes vectors
     for (int i = 0; i < N; ++i) accumulators[i] = join<reduction, T>(accumulators[i], carried(lanes[i]));
   else
@@ -614,7 +623,8 @@ inline void join_lanes(double* accumulators, Native<T> x, std::int64_t count) {
 /// in stripes whose results stay in the nearest cache: memory gives long runs much faster than pieces of many rows.
 template <Reduction reduction, class T>
 void reduce_slow(const TileReduction& call) {
-  constexpr int N = kNative<T>, kGroup = 32, kBeside = 4, kStripe = 32;
+  constexpr bool adds = reduction == Reduction::sum || reduction == Reduction::prod;
+  constexpr int N = kNative<T>, kGroup = adds ? 32 : 1 << 20, kBeside = 4, kStripe = 32;
   const auto row = [&](std::int64_t s) {
     return reinterpret_cast<const T*>(static_cast<const char*>(call.arg.data) + s * call.arg.slow_stride);
   };

@@ -690,7 +690,7 @@ TEST(Loop, AConditionOfTwoChoicesIsPartOfAChain) {
   b.store(b.map(Op::div, DType::f32, above, b.map(Op::add, DType::f32, one, e)), b.output(DType::f32, 6 * 700), view);
   check(b, random_buffers(random, b), "sigmoid");
   for (const bool chained : {false, true}) {
-    if (chained && best_isa() < Isa::avx512) continue;
+    if (chained && isa() < Isa::avx512) continue;
     set_chains_enabled(chained);
     const std::string text = LoopProgram(b.kernel).to_string();
     set_chains_enabled(true);
