@@ -709,8 +709,8 @@ TEST(Loop, ANormWritesTheRunsOfARowInPlace) {
     b.kernel.outer = channels, b.kernel.inner = n;
     const View view{{channels, images, places}, {places, channels * places, 1}, 0, {}};
     const int v = b.load(b.input(DType::f32, channels * n), Level::inner, view);
-    const int mean = b.map(Op::mul, DType::f32, b.reduce(Reduction::sum, v),
-                           b.constant(DType::f32, 1.0 / static_cast<double>(n)));
+    const int mean =
+        b.map(Op::mul, DType::f32, b.reduce(Reduction::sum, v), b.constant(DType::f32, 1.0 / static_cast<double>(n)));
     b.store(b.map(Op::sub, DType::f32, v, mean), b.output(DType::f32, channels * n), view);
     check(b, random_buffers(random, b), "norm of runs");
     const std::string text = LoopProgram(b.kernel).to_string();
