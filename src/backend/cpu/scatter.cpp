@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "backend/axis_lines.hpp"
 #include "backend/cpu/run_writer.hpp"
 #include "backend/cpu/scratch_block.hpp"
 #include "backend/cpu/sum_types.hpp"
@@ -17,21 +18,8 @@ namespace {
 constexpr Extent kColumnsOfTask = 64;    // a few cache lines, so that tasks do not share them
 constexpr Extent kWorkOfTask = 1 << 15;  // additions
 
-/// Lines along an axis: `taken` indices choose places among `extent`; neighbours lie `inner` apart.
-struct Lines {
-  Extent outer = 1, extent = 0, inner = 1, taken = 0;
-};
-
-Lines lines_of(const Shape& shape, Extent axis, Extent taken) {
-  const int along = static_cast<int>(axis < 0 ? axis + shape.rank() : axis);
-  Lines lines{.extent = shape[along], .taken = taken};
-  for (int d = 0; d < shape.rank(); ++d)
-    if (d != along) (d < along ? lines.outer : lines.inner) *= shape[d];
-  return lines;
-}
-Extent taken_of(const Shape& indices, Extent axis) {
-  return indices[static_cast<int>(axis < 0 ? axis + indices.rank() : axis)];
-}
+using backend::axis_lines;
+using Lines = backend::AxisLines;
 
 /// Places of some neighbouring lines, [extent, width], kept in a thread's cache until they are complete. In the result they may be
 /// so far apart that they would push each other out of the cache. They begin as those of `from`, or as zeros.
@@ -149,7 +137,7 @@ void last_of_long_line(const Lines& lines, const std::uint32_t* indices, std::in
 
 void run_scatter_along(const kernel::CallKernel& kernel, std::span<char* const> reads, std::span<char* const> outs) {
   const auto a = kernel::attributes_of<graph::ScatterAlongAttributes>(kernel);
-  const Lines lines = lines_of(kernel.shape(), a.axis, taken_of(kernel.shapes[0], a.axis));
+  const Lines lines = axis_lines(kernel.shape(), a.axis, kernel.shapes[0]);
   const auto* at = reinterpret_cast<const std::uint32_t*>(reads[0]);
   with_sum_type(kernel.out().type, kernel.name, [&]<class T>(T) {
     const T* const updates = reinterpret_cast<const T*>(reads[1]);
@@ -160,7 +148,7 @@ void run_scatter_along(const kernel::CallKernel& kernel, std::span<char* const> 
 
 void run_put_along(const kernel::CallKernel& kernel, std::span<char* const> reads, std::span<char* const> outs) {
   const Extent axis = kernel.attributes[0];
-  const Lines lines = lines_of(kernel.shape(), axis, taken_of(kernel.shapes[1], axis));
+  const Lines lines = axis_lines(kernel.shape(), axis, kernel.shapes[1]);
   const auto* at = reinterpret_cast<const std::uint32_t*>(reads[1]);
   const auto run = [&]<class T>(T) {
     const T* const updates = reinterpret_cast<const T*>(reads[2]);
@@ -172,7 +160,7 @@ void run_put_along(const kernel::CallKernel& kernel, std::span<char* const> read
 
 void run_last_along(const kernel::CallKernel& kernel, std::span<char* const> reads, std::span<char* const> outs) {
   const auto a = kernel::attributes_of<graph::ScatterAlongAttributes>(kernel);
-  const Lines lines = lines_of(kernel.shape(), a.axis, taken_of(kernel.shapes[0], a.axis));
+  const Lines lines = axis_lines(kernel.shape(), a.axis, kernel.shapes[0]);
   const auto* at = reinterpret_cast<const std::uint32_t*>(reads[0]);
   auto* const out = reinterpret_cast<std::int32_t*>(outs[0]);
   if (lines.outer * lines.inner == 1 && lines.taken > 2 * kWorkOfTask) return last_of_long_line(lines, at, out);
