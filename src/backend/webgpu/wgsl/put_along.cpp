@@ -111,7 +111,7 @@ class PutWriter {
   }
   void line(const std::string& statement) { shader_.body += "  " + statement + "\n"; }
   std::string load(int handle, const std::string& at) const {
-    if (handle < 0) return "0u";  // there are no updates
+    if (handle < 0) return "0u";  // without updates nothing is read
     return bindings_.load(handle, fmt::format("{} + {}u", at, bindings_.base(handle)));
   }
   std::string store(const std::string& value) const {

@@ -113,7 +113,7 @@ TEST_F(WgslLoopTest, TurnedOperandsAreReadInBlocks) {
       b.store(b.map(Op::add, DType::f32, b.map(Op::mul, DType::f32, turned, other), straight), DType::f32,
               {{count}, {1}, 0, {}}, count, 3);
       b.check();
-      // Rows that are no groups of four are turned in workgroup memory.
+      // Rows whose length is not a multiple of four are turned in workgroup memory.
       const std::string text =
           render(kernel::Kernel(b.loop), static_cast<int>(b.buffers.size()), {}).dispatches.at(0).shader.text();
       EXPECT_EQ(text.find("turned1[") != std::string::npos, view.extents.back() % 4 != 0) << text;

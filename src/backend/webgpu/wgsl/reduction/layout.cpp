@@ -78,7 +78,7 @@ void ReductionWriter::keep_columns() {
   const auto lanes =
       static_cast<Extent>(std::bit_ceil(static_cast<std::uint64_t>(divide_up(layout_.items, kSlotsMax))));
   const Extent threads = std::max<Extent>(lanes * (kSectorColumns / layout_.width), kReductionThreads);
-  const Extent words = threads * layout_.width * 2;  // to join two numbers of each, where there are no subgroups
+  const Extent words = threads * layout_.width * 2;  // to join two numbers of each thread through workgroup memory
   const bool reads_again = std::any_of(passes_.store.begin(), passes_.store.end(), [](int pass) { return pass > 0; });
   if (!reads_again || lanes <= layout_.lanes || kept > (threads > 512 ? kRegistersFew : kRegistersMax) ||
       threads > std::min<Extent>(kLongRowThreads, target_.limits.workgroup_invocations) ||
