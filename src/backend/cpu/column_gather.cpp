@@ -141,32 +141,19 @@ class ColumnGather final : public Prepared {
 
  private:
   static constexpr Extent kSize = sizeof(Word), kLine = 64 / kSize;
-  static constexpr auto kWord = static_cast<std::size_t>(kSize == 4 ? DType::u32 : DType::u64);
-
-  static void copy_rows(const Word* from, Extent from_row, Word* to, Extent to_row, Extent rows, Extent width,
-                        TileFunction copy) {
-    TileCall call;
-    call.out = to;
-    call.out_stride = to_row * kSize;
-    call.slow = rows;
-    call.fast = width;
-    call.args[0] = {from, from_row * kSize, false};
-    copy(call);
-  }
 
   void copy_columns(const Word* from, Word* near, Extent width) const {
     for (Extent r = 0; r < extent_; r += kRowsTogether) {
       const Extent rows = std::min(kRowsTogether, extent_ - r), ahead = std::min(extent_, r + rows + kRowsAhead);
       for (Extent next = std::min(extent_, r + kRowsAhead); next < ahead; ++next)
         for (Extent c = 0; c < width; c += kLine) __builtin_prefetch(from + next * stride_ + c, 0, 2);
-      copy_rows(from + r * stride_, stride_, near + r * width, width, rows, width, tile_table().cast[kWord][kWord]);
+      copy_rows<Word>(from + r * stride_, stride_, near + r * width, width, rows, width, false);
     }
   }
 
   void pick(const std::uint32_t* indices, const Word* near, Word* to, Extent width) const {
     Word* const picked = const_cast<Word*>(near) + extent_ * width;  // the rows that are written together
     const auto extent = static_cast<std::uint32_t>(extent_);
-    const auto write = streams_ ? tile_table().stream[kWord] : tile_table().cast[kWord][kWord];
     for (Extent begin = 0; begin < rows_; begin += kRowsTogether) {
       const Extent rows = std::min(kRowsTogether, rows_ - begin);
       for (Extent r = 0; r < rows; ++r) {
@@ -181,7 +168,7 @@ class ColumnGather final : public Prepared {
           }
         }
       }
-      copy_rows(picked, width, to + begin * gather_.rows.to, gather_.rows.to, rows, width, write);
+      copy_rows<Word>(picked, width, to + begin * gather_.rows.to, gather_.rows.to, rows, width, streams_);
     }
   }
 

@@ -260,10 +260,9 @@ void ConvAdjoint::compute_row(const Band& band, int64_t r, int64_t q, int64_t st
 bool accepts_conv_adjoint(const graph::Call& call) {
   const Tensor &x = call.input(0), &weight = call.input(1);
   if (x.dtype() != DType::f32 || weight.dtype() != DType::f32 || x.rank() > 4) return false;
-  const auto a = call.attributes<graph::ConvAdjointAttributes>();
-  Shape y{x.dim(0), weight.dim(1) * a.groups};
-  for (const Extent extent : a.extents) y.push_back(extent);
-  return x.numel() > 0 && y.numel() > 0 && ConvAdjoint(x.shape(), weight.shape(), y, a).fits();
+  const Shape y = call.row().infer(call)[0].shape;
+  return x.numel() > 0 && y.numel() > 0 &&
+         ConvAdjoint(x.shape(), weight.shape(), y, call.attributes<graph::ConvAdjointAttributes>()).fits();
 }
 
 void run_conv_adjoint(const kernel::CallKernel& kernel, std::span<char* const> reads, std::span<char* const> outs) {

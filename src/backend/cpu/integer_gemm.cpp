@@ -61,18 +61,15 @@ class IntegerPacking {
     const int64_t words = parts(k_, each_);
     std::fill(sums, sums + lanes, 0);
     if (words == 0) return;
-    if (const std::uint8_t* const rows = each_ == 4 ? neighbours(batch, first, lanes) : nullptr) {
-      pack_neighbours(rows, lanes, width, to, sums);
-      return;
-    }
+    if (const std::uint8_t* const rows = each_ == 4 ? neighbours(batch, first, lanes) : nullptr)
+      return pack_neighbours(rows, lanes, width, to, sums);
     std::vector<std::uint8_t> stage(static_cast<std::size_t>(words * each_ * lanes));
     read(batch, first, lanes, stage.data(), words * each_);
-    if (each_ == 4) {
-      // Words move as floats do.
-      const GemmKernels<float>& kernels = gemm_kernels_in_use<float>();
-      kernels.pack_transposed(words, static_cast<int>(lanes), reinterpret_cast<const float*>(stage.data()), words,
-                              reinterpret_cast<float*>(to), static_cast<int>(width));
-    }
+    // Words move as floats do.
+    if (each_ == 4)
+      gemm_kernels_in_use<float>().pack_transposed(words, static_cast<int>(lanes),
+                                                   reinterpret_cast<const float*>(stage.data()), words,
+                                                   reinterpret_cast<float*>(to), static_cast<int>(width));
     for (int64_t i = 0; i < lanes; ++i) {
       const std::uint8_t* from = stage.data() + i * words * each_;
       if (each_ == 4)
@@ -124,7 +121,10 @@ class IntegerPacking {
   template <class T>
   static void interleave(const std::uint8_t* const* row, int64_t lanes, std::uint8_t flip, std::int32_t* __restrict to,
                          std::int32_t* __restrict sums) {
-    const std::uint8_t* __restrict r0 = row[0], * __restrict r1 = row[1], * __restrict r2 = row[2], * __restrict r3 = row[3];
+    const std::uint8_t* __restrict r0 = row[0];
+    const std::uint8_t* __restrict r1 = row[1];
+    const std::uint8_t* __restrict r2 = row[2];
+    const std::uint8_t* __restrict r3 = row[3];
     for (int64_t i = 0; i < lanes; ++i) {
       const std::uint8_t x0 = r0[i] ^ flip, x1 = r1[i] ^ flip, x2 = r2[i] ^ flip, x3 = r3[i] ^ flip;
       sums[i] += static_cast<T>(x0) + static_cast<T>(x1) + static_cast<T>(x2) + static_cast<T>(x3);

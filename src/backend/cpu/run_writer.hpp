@@ -19,6 +19,20 @@ inline void fence_streams() {
 #endif
 }
 
+/// Copies rows of 32-bit or 64-bit elements, past the caches if `streams`. Rows begin `from_row` and `to_row` elements apart.
+template <class T>
+void copy_rows(const T* from, Extent from_row, T* to, Extent to_row, Extent rows, Extent width, bool streams) {
+  constexpr auto kWord = static_cast<std::size_t>(sizeof(T) == 4 ? DType::u32 : DType::u64);
+  constexpr auto kSize = static_cast<Extent>(sizeof(T));
+  TileCall call;
+  call.out = to;
+  call.out_stride = to_row * kSize;
+  call.slow = rows;
+  call.fast = width;
+  call.args[0] = {from, from_row * kSize, false};
+  (streams ? tile_table().stream[kWord] : tile_table().cast[kWord][kWord])(call);
+}
+
 /// Writes runs of a result of 32-bit or 64-bit elements. The caller fills `place(at)` and then calls `finish(at, count)`. For a
 /// large result the place is a buffer, which is copied past the caches. One thread uses the object.
 template <class T>
@@ -35,13 +49,7 @@ class RunWriter {
 
   T* place(Extent at) { return streams_ ? buffer_ : result_ + at; }
   void finish(Extent at, Extent count) {
-    if (!streams_) return;
-    constexpr DType kWord = sizeof(T) == 4 ? DType::u32 : DType::u64;
-    TileCall call;
-    call.out = result_ + at;
-    call.fast = count;
-    call.args[0].data = buffer_;
-    tile_table().stream[static_cast<std::size_t>(kWord)](call);
+    if (streams_) copy_rows<T>(buffer_, count, result_ + at, count, 1, count, true);
   }
 
  private:

@@ -48,7 +48,7 @@ class KeptPlaces {
     T* const to = is_kept_ ? kept_ : out_ + first;
     const Extent to_row = is_kept_ ? width_ : row;
     if (from_ != nullptr) {
-      copy(from_ + first, row, to, to_row, false);
+      copy_rows(from_ + first, row, to, to_row, rows_, width_, false);
     } else {
       for (Extent r = 0; r < rows_; ++r) std::fill_n(to + r * to_row, width_, T{0});
     }
@@ -56,22 +56,10 @@ class KeptPlaces {
   }
   bool is_kept() const { return is_kept_; }
   void end() const {
-    if (is_kept_) copy(kept_, width_, out_ + first_, row_, streams_);
+    if (is_kept_) copy_rows<T>(kept_, width_, out_ + first_, row_, rows_, width_, streams_);
   }
 
  private:
-  void copy(const T* from, Extent from_row, T* to, Extent to_row, bool streams) const {
-    constexpr auto kWord = static_cast<std::size_t>(sizeof(T) == 4 ? DType::u32 : DType::u64);
-    constexpr auto kSize = static_cast<Extent>(sizeof(T));
-    TileCall call;
-    call.out = to;
-    call.out_stride = to_row * kSize;
-    call.slow = rows_;
-    call.fast = width_;
-    call.args[0] = {from, from_row * kSize, false};
-    (streams ? tile_table().stream[kWord] : tile_table().cast[kWord][kWord])(call);
-  }
-
   const T* from_;
   T* out_;
   bool streams_, is_kept_ = false;

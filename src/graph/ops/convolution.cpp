@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <span>
 
 #include "graph/convolution.hpp"
 #include "graph/op.hpp"

@@ -3,14 +3,11 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <numeric>
 #include <random>
 #include <vector>
 
-#include "backend/cpu/isa.hpp"
-#include "backend/cpu/keep_settings.hpp"
-#include "base/threads.hpp"
+#include "backend/cpu/move_support.hpp"
 
 namespace weft::cpu::column_gather_test {
 namespace {
@@ -49,33 +46,27 @@ bool gathers(const Case& c, DType type, Extent to_offset = 0) {
   const std::unique_ptr<Prepared> prepared = prepare_column_gather(gather_of(c, type, to_offset));
   if (!prepared) return false;
   const Extent n = c.outer * c.rows * c.columns;
-  constexpr Extent kGuard = 16;
-  constexpr Word kUntouched = 0x5a5a5a5a;
   std::vector<std::int32_t> indices(static_cast<std::size_t>(n));
   std::mt19937 random(7);
   std::uniform_int_distribution<std::int32_t> around(-2, static_cast<std::int32_t>(c.extent) + 1);
   for (std::int32_t& index : indices) index = around(random);
-  std::vector<Word> from(static_cast<std::size_t>((c.shares ? 1 : c.outer) * c.extent * c.columns)),
-      to(static_cast<std::size_t>(to_offset + n + kGuard), kUntouched);
+  std::vector<Word> from(static_cast<std::size_t>((c.shares ? 1 : c.outer) * c.extent * c.columns));
+  GuardedResult<Word> to(to_offset, n);
   std::iota(from.begin(), from.end(), Word{1});
   char* const buffers[] = {reinterpret_cast<char*>(indices.data()), reinterpret_cast<char*>(from.data()),
-                           reinterpret_cast<char*>(to.data())};
+                           reinterpret_cast<char*>(to.words.data())};
   prepared->bind(Memory(buffers));
   prepared->run();
   for (Extent i = 0; i < n; ++i) {
     const Extent index = indices[static_cast<std::size_t>(i)], outer = c.shares ? 0 : i / (c.rows * c.columns);
     const Extent at = (outer * c.extent + index) * c.columns + i % c.columns;
     const Word expected = index < 0 || index >= c.extent ? Word{} : from[static_cast<std::size_t>(at)];
-    if (to[static_cast<std::size_t>(to_offset + i)] != expected) {
+    if (to.at(i) != expected) {
       ADD_FAILURE() << "element " << i << " of " << prepared->to_string();
       return true;
     }
   }
-  const auto untouched = [&](auto begin, auto end) {
-    return std::all_of(begin, end, [](Word word) { return word == kUntouched; });
-  };
-  EXPECT_TRUE(untouched(to.begin(), to.begin() + to_offset)) << prepared->to_string();
-  EXPECT_TRUE(untouched(to.end() - kGuard, to.end())) << prepared->to_string();
+  to.expect_guards(prepared->to_string());
   return true;
 }
 
@@ -85,20 +76,14 @@ const Case kCases[] = {
 };
 
 TEST(ColumnGather, PicksEachElement) {
-  const KeepSettings keep;
-  for (const Isa i : {Isa::baseline, Isa::avx2, Isa::avx512}) {
-    if (i > best_isa()) continue;
-    set_isa(i);
-    for (const int threads : {1, 4}) {
-      set_thread_count(threads);
-      for (const Case& c : kCases) {
-        SCOPED_TRACE(c.columns);
-        EXPECT_TRUE(gathers<std::uint32_t>(c, DType::f32));
-        EXPECT_TRUE(gathers<std::uint32_t>(c, DType::u32, 3));
-        EXPECT_TRUE(gathers<std::uint64_t>(c, DType::f64));
-      }
+  for_each_setting([] {
+    for (const Case& c : kCases) {
+      SCOPED_TRACE(c.columns);
+      EXPECT_TRUE(gathers<std::uint32_t>(c, DType::f32));
+      EXPECT_TRUE(gathers<std::uint32_t>(c, DType::u32, 3));
+      EXPECT_TRUE(gathers<std::uint64_t>(c, DType::f64));
     }
-  }
+  });
 }
 
 TEST(ColumnGather, ResultsBeyondTheCachesToo) {

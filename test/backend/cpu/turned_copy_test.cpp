@@ -3,13 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <numeric>
 #include <vector>
 
-#include "backend/cpu/isa.hpp"
-#include "backend/cpu/keep_settings.hpp"
-#include "base/threads.hpp"
+#include "backend/cpu/move_support.hpp"
 
 namespace weft::cpu::turned_copy_test {
 namespace {
@@ -50,29 +47,22 @@ template <class Word>
 bool copies(const Permutation& p, DType type, Extent from_offset = 0, Extent to_offset = 0) {
   const std::unique_ptr<Prepared> prepared = prepare_turned_copy(copy_of(p, type, from_offset, to_offset));
   if (!prepared) return false;
-  const auto n = static_cast<std::size_t>(p.count());
-  constexpr std::size_t kGuard = 16;
-  constexpr Word kUntouched = 0x5a5a5a5a;
-  std::vector<Word> from(n + static_cast<std::size_t>(from_offset)),
-      to(n + static_cast<std::size_t>(to_offset) + kGuard, kUntouched);
+  std::vector<Word> from(static_cast<std::size_t>(p.count() + from_offset));
+  GuardedResult<Word> to(to_offset, p.count());
   std::iota(from.begin(), from.end(), Word{1});
-  char* const buffers[] = {reinterpret_cast<char*>(from.data()), reinterpret_cast<char*>(to.data())};
+  char* const buffers[] = {reinterpret_cast<char*>(from.data()), reinterpret_cast<char*>(to.words.data())};
   prepared->bind(Memory(buffers));
   prepared->run();
   const std::vector<Extent> strides = p.strides();
   for (Extent i = 0; i < p.count(); ++i) {
     Extent rest = i, at = from_offset;
     for (std::size_t d = p.extents.size(); d-- > 0; rest /= p.extents[d]) at += rest % p.extents[d] * strides[d];
-    if (to[static_cast<std::size_t>(i + to_offset)] != from[static_cast<std::size_t>(at)]) {
+    if (to.at(i) != from[static_cast<std::size_t>(at)]) {
       ADD_FAILURE() << "element " << i << " of " << prepared->to_string();
       return true;
     }
   }
-  const auto untouched = [&](auto begin, auto end) {
-    return std::all_of(begin, end, [](Word word) { return word == kUntouched; });
-  };
-  EXPECT_TRUE(untouched(to.begin(), to.begin() + to_offset)) << prepared->to_string();
-  EXPECT_TRUE(untouched(to.end() - kGuard, to.end())) << prepared->to_string();
+  to.expect_guards(prepared->to_string());
   return true;
 }
 
@@ -90,24 +80,17 @@ const Permutation kPermutations[] = {
 };
 
 TEST(TurnedCopy, PutsEachElementAtItsPlace) {
-  const KeepSettings keep;
-  for (const Isa i : {Isa::baseline, Isa::avx2, Isa::avx512}) {
-    if (i > best_isa()) continue;
-    set_isa(i);
-    for (const int threads : {1, 4}) {
-      set_thread_count(threads);
-      for (const Permutation& p : kPermutations) {
-        SCOPED_TRACE(testing::PrintToString(p.extents));
-        EXPECT_TRUE(copies<std::uint32_t>(p, DType::f32));
-        EXPECT_TRUE(copies<std::uint64_t>(p, DType::i64));
-        EXPECT_TRUE(copies<std::uint32_t>(p, DType::u32, 5, 3));  // neither begins at a cache line
-      }
+  for_each_setting([] {
+    for (const Permutation& p : kPermutations) {
+      SCOPED_TRACE(testing::PrintToString(p.extents));
+      EXPECT_TRUE(copies<std::uint32_t>(p, DType::f32));
+      EXPECT_TRUE(copies<std::uint64_t>(p, DType::i64));
+      EXPECT_TRUE(copies<std::uint32_t>(p, DType::u32, 5, 3));  // neither begins at a cache line
     }
-  }
+  });
 }
 
 TEST(TurnedCopy, ResultsBeyondTheCachesToo) {
-  const KeepSettings keep;
   for (const Permutation& p :
        {Permutation{{2560, 2600}, {1, 0}}, Permutation{{2501, 2603}, {1, 0}}, Permutation{{40, 400, 416}, {2, 1, 0}}}) {
     EXPECT_TRUE(copies<std::uint32_t>(p, DType::f32));

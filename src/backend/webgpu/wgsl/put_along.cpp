@@ -77,7 +77,7 @@ class PutWriter {
     line("workgroupBarrier();");
     const Extent items = block.lines * along_.taken * block.columns;
     if (!puts_) {
-      each_slot(store(fmt::format("atomicLoad(&$last[s])")));
+      each_slot(store("atomicLoad(&$last[s])"));
     } else if (items <= kPutBits * block.threads && block.slots() <= kPutBits * block.threads) {
       // A place has one update, so values may take the positions' place, to be written in order.
       line("var kept = 0u;");
