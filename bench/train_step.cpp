@@ -76,6 +76,10 @@ int main(int argc, char** argv) {
     best_host = std::min(best_host, milliseconds(t1 - t0) / batch);
     steps += batch;
   }
+  if (steps == 0) {  // only the cold start, and perhaps the profile, were asked for
+    if (extra == "profile") fmt::print("{}", step.profile(arguments()));
+    return 0;
+  }
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   const double per_step = milliseconds(Clock::now() - begin) / steps;

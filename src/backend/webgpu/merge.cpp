@@ -9,8 +9,11 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
+
+#include "weft/error.hpp"
 
 namespace weft::webgpu {
 namespace {
@@ -209,6 +212,19 @@ Order order_of(const std::vector<RenderedDispatch>& dispatches) {
   return order;
 }
 
+/// The dispatches as one. Branches are in the order of their names and sizes: layers that merge the same work in another order then
+/// have equal text, which is compiled once.
+RenderedDispatch merged_of(std::vector<const RenderedDispatch*> parts, const Target& target) {
+  std::stable_sort(parts.begin(), parts.end(), [](const RenderedDispatch* a, const RenderedDispatch* b) {
+    return std::tie(a->name, a->workgroups, a->shader.body) < std::tie(b->name, b->workgroups, b->shader.body);
+  });
+  Merger merger(*parts[0], target);
+  for (std::size_t i = 1; i < parts.size(); ++i)
+    if (!merger.try_add(*parts[i]))
+      throw InternalError("webgpu: dispatches that fit one another do not in another order");
+  return merger.finish();
+}
+
 }  // namespace
 
 // Each turn runs the dispatch at the head of the longest chain, together with all others that are ready and fit. Dispatches
@@ -232,7 +248,13 @@ std::vector<RenderedDispatch> merge_dispatches(std::vector<RenderedDispatch> dis
       const bool fits = merger && can_merge(dispatches[i]) && merger->try_add(dispatches[i]);
       (fits ? taken : left).push_back(i);
     }
-    merged.push_back(taken.size() > 1 ? merger->finish() : std::move(dispatches[taken[0]]));
+    if (taken.size() == 1) {
+      merged.push_back(std::move(dispatches[taken[0]]));
+    } else {
+      std::vector<const RenderedDispatch*> parts;
+      for (const std::size_t i : taken) parts.push_back(&dispatches[i]);
+      merged.push_back(merged_of(std::move(parts), target));
+    }
     ready = std::move(left);
     for (const std::size_t i : taken)
       for (const std::size_t later : order.after[i])

@@ -11,7 +11,7 @@ namespace weft::webgpu::attention {
 
 void MatrixAttentionWriter::write_backward() {
   const bool keys = part_ == Part::d_key_value;
-  for (int d = 0; d < matrices_; ++d) {
+  for (int d = 0; d < result_matrices(); ++d) {
     line(fmt::format("var x0_{}: subgroup_matrix_result<f32, 16, 16>;", d));
     if (keys) line(fmt::format("var y0_{}: subgroup_matrix_result<f32, 16, 16>;", d));
   }

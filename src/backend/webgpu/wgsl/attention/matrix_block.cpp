@@ -7,7 +7,7 @@
 namespace weft::webgpu {
 namespace {
 
-constexpr Extent kWidthMost = 256, kBackwardWidthMost = 128;  // beyond, registers do not suffice
+constexpr Extent kWidthMost = 256;  // beyond, registers do not suffice
 constexpr Extent kRowsLeast = 16;
 constexpr double kScaleLeast = 1e-20;       // so that hidden scores stay hidden when they are scaled
 constexpr double kMaskedScaleLeast = 1e-6;  // so that a mask's values can be divided by it
@@ -23,19 +23,39 @@ struct MatrixChoice {
 constexpr attention::Part kForward = attention::Part::forward, kQuery = attention::Part::d_query,
                           kKeyValue = attention::Part::d_key_value;
 constexpr MatrixChoice kMatrixChoices[] = {
-    {kForward, 64, 0, 256, {16, 8, 32}},           {kForward, 64, 4096, kAny, {32, 8, 64}},
-    {kForward, 64, 0, kAny, {32, 4, 32}},          {kForward, 64, 0, kAny, {16, 4, 32}},
-    {kForward, 64, 0, kAny, {16, 2, 16}},          {kForward, 128, 0, kAny, {16, 8, 64}},
-    {kForward, 128, 0, kAny, {16, 8, 32}},         {kForward, 128, 0, kAny, {16, 4, 32}},
-    {kForward, 128, 0, kAny, {16, 2, 16}},         {kForward, 256, 0, kAny, {16, 8, 16}},
-    {kForward, 256, 0, kAny, {16, 4, 16}},         {kForward, 256, 0, kAny, {16, 2, 16}},
-    {kQuery, 64, 4096, kAny, {16, 16, 64, false}}, {kQuery, 64, 0, kAny, {16, 8, 32, false}},
-    {kQuery, 64, 0, kAny, {16, 4, 32, false}},     {kQuery, 128, 0, kAny, {16, 8, 32, true}},
-    {kQuery, 128, 0, kAny, {16, 8, 32, false}},    {kQuery, 128, 0, kAny, {16, 4, 32, false}},
-    {kKeyValue, 64, 0, 256, {16, 4, 32, true}},    {kKeyValue, 64, 0, kAny, {16, 8, 64, true}},
-    {kKeyValue, 64, 0, kAny, {16, 4, 32, true}},   {kKeyValue, 64, 0, kAny, {16, 4, 16, false}},
-    {kKeyValue, 128, 0, kAny, {16, 8, 64, false}}, {kKeyValue, 128, 0, kAny, {16, 8, 32, false}},
-    {kKeyValue, 128, 0, kAny, {16, 4, 32, false}}, {kKeyValue, 128, 0, kAny, {16, 2, 16, false}},
+    {kForward, 64, 0, 256, {16, 8, 32}},
+    {kForward, 64, 4096, kAny, {32, 8, 64}},
+    {kForward, 64, 0, kAny, {32, 4, 32}},
+    {kForward, 64, 0, kAny, {16, 4, 32}},
+    {kForward, 64, 0, kAny, {16, 2, 16}},
+    {kForward, 128, 0, kAny, {16, 8, 64}},
+    {kForward, 128, 0, kAny, {16, 8, 32}},
+    {kForward, 128, 0, kAny, {16, 4, 32}},
+    {kForward, 128, 0, kAny, {16, 2, 16}},
+    {kForward, 256, 0, kAny, {16, 8, 16}},
+    {kForward, 256, 0, kAny, {16, 4, 16}},
+    {kForward, 256, 0, kAny, {16, 2, 16}},
+    {kQuery, 64, 4096, kAny, {16, 16, 64, false}},
+    {kQuery, 64, 0, kAny, {16, 8, 32, false}},
+    {kQuery, 64, 0, kAny, {16, 4, 32, false}},
+    {kQuery, 128, 0, kAny, {16, 8, 32, true}},
+    {kQuery, 128, 0, kAny, {16, 8, 32, false}},
+    {kQuery, 128, 0, kAny, {16, 4, 32, false}},
+    {kQuery, 256, 0, kAny, {16, 8, 32, false, 2}},
+    {kQuery, 256, 0, kAny, {16, 8, 16, false, 2}},
+    {kQuery, 256, 0, kAny, {16, 4, 16, false, 2}},
+    {kQuery, 256, 0, kAny, {16, 2, 16, false, 2}},
+    {kKeyValue, 64, 0, 256, {16, 4, 32, true}},
+    {kKeyValue, 64, 0, kAny, {16, 8, 64, true}},
+    {kKeyValue, 64, 0, kAny, {16, 4, 32, true}},
+    {kKeyValue, 64, 0, kAny, {16, 4, 16, false}},
+    {kKeyValue, 128, 0, kAny, {16, 8, 64, false}},
+    {kKeyValue, 128, 0, kAny, {16, 8, 32, false}},
+    {kKeyValue, 128, 0, kAny, {16, 4, 32, false}},
+    {kKeyValue, 128, 0, kAny, {16, 2, 16, false}},
+    {kKeyValue, 256, 0, kAny, {16, 8, 16, false, 2}},
+    {kKeyValue, 256, 0, kAny, {16, 4, 16, false, 2}},
+    {kKeyValue, 256, 0, kAny, {16, 2, 16, false, 2}},
 };
 
 // The first that fits and gives every compute unit a workgroup, else the last that fits.
@@ -53,7 +73,7 @@ MatrixAttentionBlock choose_block(const kernel::AttentionKernel& kernel, attenti
     Rendered rendered;
     if (!attention::MatrixAttentionWriter(kernel, part, {}, ranges, choice.block, target, rendered).fits()) continue;
     best = choice.block;
-    if (kernel.batch * heads * divide_up(rows, best.rows()) >= target.profile.compute_units) break;
+    if (kernel.batch * heads * divide_up(rows, best.rows()) * best.slices >= target.profile.compute_units) break;
   }
   return best;
 }
@@ -72,7 +92,7 @@ bool suits_matrices(const kernel::AttentionKernel& kernel) {
     const DType type = tensor.operand.type;
     return (type == DType::f32 || type == DType::f16 || type == DType::bf16) && fits(tensor, 4);
   };
-  if (kernel.width % 8 != 0 || kernel.width > (kernel.backward ? kBackwardWidthMost : kWidthMost) ||
+  if (kernel.width % 8 != 0 || kernel.width > kWidthMost ||
       kernel.scale < (kernel.mask ? kMaskedScaleLeast : kScaleLeast) || kernel.queries < kRowsLeast ||
       kernel.keys < kRowsLeast || kernel.batch == 0)
     return false;

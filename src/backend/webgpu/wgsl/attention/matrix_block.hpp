@@ -15,6 +15,9 @@ struct MatrixAttentionBlock {
   int tile = 32;  // rows of the other side in workgroup memory, a multiple of 16
   bool interleaved =
       true;  // products of the next chunk are among the exponentials of one; backward only, else always so
+  /// Workgroups that own the same rows, each for some channels of the results. All compute the scores, but wide results of one
+  /// would not fit its registers. Backward only.
+  int slices = 1;
 
   int rows() const { return subgroup_rows * subgroups; }
   int threads() const { return 32 * subgroups; }

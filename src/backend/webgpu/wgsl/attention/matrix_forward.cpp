@@ -1,8 +1,8 @@
 // Attention going forward on subgroup matrices.
 //
-// Sums refer to one score of each row, its reference, which stays the same: the largest of the first 16 scores. So nothing is
-// rescaled as tiles come. Where the reference was a bad one (a share may have passed f16, or all were too small), which the
-// sums tell at the end, the workgroup finds the largest score of each row by products alone and starts again.
+// Sums refer to one number of each row, its reference, which stays the same: the largest of the first 16 scores, and some more.
+// So nothing is rescaled as tiles come. Where the reference was a bad one (a share may have passed f16, or all were too small),
+// which the sums tell at the end, the workgroup finds the largest score of each row by products alone and starts again.
 #include <fmt/format.h>
 
 #include "backend/webgpu/wgsl/attention/matrix_writer.hpp"
@@ -10,8 +10,11 @@
 namespace weft::webgpu::attention {
 namespace {
 
-// Beyond the first a share may have been no f16; below the second, shares may have lost bits.
-constexpr const char *kMostSum = "60000f", *kLeastSum = "0.25f";
+// Beyond the first a share may have been no f16; below the second, shares may have lost bits. Scores that come later are often
+// larger, so the reference is above the first ones by this power of two: the largest share of those is 2^-6, and a share may be
+// 2^22 times as large. Halves have steps of 2^-24 near 0, which is less than the rounding of a result in f16 for any sum above
+// the least one. On a device that has no such small halves, the reference is the largest of the first scores itself.
+constexpr const char *kMostSum = "60000f", *kLeastSum = "0.00390625f", *kReferenceAbove = "6f";
 
 }  // namespace
 
@@ -38,6 +41,7 @@ void MatrixAttentionWriter::write_forward() {
   const std::string finish =
       fmt::format("reference = select(reference * {}, 0f, reference < {});", scaled_scores(), kUnseen);
   line(finish);
+  if (target_.tested.rounded_halves) line(fmt::format("reference += {};", kReferenceAbove));
 
   line("for (var attempt = 0u; attempt < 2u; attempt++) {");
   line("if (attempt > 0u) {");

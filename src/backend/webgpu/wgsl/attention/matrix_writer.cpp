@@ -32,7 +32,7 @@ MatrixAttentionWriter::MatrixAttentionWriter(const AttentionKernel& kernel, Part
       bindings_(target, kernel.name),
       bounds_(bounds_of(kernel, part != Part::d_key_value)),
       extras_(kernel, part != Part::d_key_value, bindings_, helpers_) {
-  matrices_ = static_cast<int>(divide_up(kernel.width, 16));
+  matrices_ = static_cast<int>(divide_up(kernel.width, 16 * block.slices)) * block.slices;
   owned_ = owns_queries() ? kernel.queries : kernel.keys;
   others_ = owns_queries() ? kernel.keys : kernel.queries;
 }
@@ -61,7 +61,8 @@ void MatrixAttentionWriter::render() {
     write_backward();
   }
   const Extent heads = owns_queries() ? kernel_.heads : kernel_.kv_heads;
-  const auto groups = static_cast<std::uint64_t>(kernel_.batch * heads * divide_up(owned_, block_.rows()));
+  const auto groups =
+      static_cast<std::uint64_t>(kernel_.batch * heads * divide_up(owned_, block_.rows()) * block_.slices);
   ShaderPieces shader{.threads = block_.threads(), .subgroups = extras_.drops() && shares_words(), .matrices = true};
   shader.share("scores", "vec4<u32>", block_.subgroups * own_size());
   shader.share("staged_first", "vec4<u32>", block_.tile * pitch());
@@ -211,6 +212,10 @@ void MatrixAttentionWriter::write_begin_of_turns() {
 }
 
 void MatrixAttentionWriter::write_place() {
+  if (block_.slices > 1) {
+    line(fmt::format("let slice = {};", modulo("group", block_.slices)));
+    line(fmt::format("let rows_group = {};", divided("group", block_.slices)));
+  }
   add_lines(place_lines(kernel_, place()));
   write_ranges();
   line("let lane = thread & 31u;");
@@ -400,9 +405,9 @@ void MatrixAttentionWriter::write_accumulate(const std::string& result, int from
   for (int r = 0; r < row_matrices(); ++r)
     line(fmt::format("let shares{} = subgroupMatrixLoad<{}, row_major>(&$scores, own + {}u, 3u);", r, kLeft,
                      from + r * 48));
-  for (int d = 0; d < matrices_; ++d) {
-    line(fmt::format("{{ let m = subgroupMatrixLoad<{}, row_major>(&${}, {}u, {}u);", kRight, array,
-                     row * pitch() + 2 * d, pitch()));
+  for (int d = 0; d < result_matrices(); ++d) {
+    line(fmt::format("{{ let m = subgroupMatrixLoad<{}, row_major>(&${}, {}u{}, {}u);", kRight, array,
+                     row * pitch() + 2 * d, slice_begin(2), pitch()));
     for (int r = 0; r < row_matrices(); ++r)
       line(fmt::format("  {0}{1}_{2} = subgroupMatrixMultiplyAccumulate(shares{1}, m, {0}{1}_{2});", result, r, d));
     line("}");
@@ -512,15 +517,20 @@ std::string MatrixAttentionWriter::is_visible(const std::string& first, int coun
 void MatrixAttentionWriter::write_results(const Results& results, const std::string& name, const std::string& factor) {
   const Tensor& t = *results.tensor;
   line("{");
-  line(fmt::format("let results_at = {};", offset(t, results.of_keys, bindings_.base(results.handle), 4)));
-  for (int d = 0; d < matrices_; ++d) {
+  line(fmt::format("let results_at = {}{};", offset(t, results.of_keys, bindings_.base(results.handle), 4),
+                   slice_begin(4)));
+  for (int d = 0; d < result_matrices(); ++d) {
     order();
     for (int r = 0; r < row_matrices(); ++r)
       line(fmt::format("subgroupMatrixStore<row_major>(&$scores, own + {}u, {}{}_{}, 5u);", 80 * r, name, r, d));
     order();
     for (int r = 0; r < row_matrices(); ++r) {
       std::string inside = owned_ % block_.rows() == 0 ? "" : fmt::format("row0 + r < {}u", owned_);
-      if (kernel_.width < 16 * (d + 1)) inside += fmt::format("{}(lane & 1u) == 0u", inside.empty() ? "" : " && ");
+      const std::string and_if = inside.empty() ? "" : " && ";
+      if (block_.slices > 1 && kernel_.width < 16 * matrices_)
+        inside += fmt::format("{}{}u + (lane & 1u) * 8u{} < {}u", and_if, 16 * d, slice_begin(16), kernel_.width);
+      else if (kernel_.width < 16 * (d + 1))
+        inside += fmt::format("{}(lane & 1u) == 0u", and_if);
       line("{");
       line(fmt::format("  let r = lane / 2u + {}u;", 16 * r));
       line("  let place = own + r * 5u + (lane & 1u) * 2u;");

@@ -58,11 +58,18 @@ class MatrixAttentionWriter {
   Extent members() const { return kernel_.heads / kernel_.kv_heads; }
   bool walks_members() const { return attention::walks_members(kernel_, owns_queries()); }
   Place place() const {
-    return {owns_queries(), block_.rows(), block_.tile, block_.threads(), "begin", "$scores", "u32"};
+    Place place{owns_queries(), block_.rows(), block_.tile, block_.threads(), "begin", "$scores", "u32"};
+    if (block_.slices > 1) place.group = "rows_group";
+    return place;
   }
 
   int vectors() const { return 2 * matrices_; }  // of eight channels, padded
   int pitch() const { return vectors() + 1; }    // of a staged row
+  int result_matrices() const { return matrices_ / block_.slices; }
+  /// What the results of this workgroup have before their channels: text that is added, in `unit`s a matrix.
+  std::string slice_begin(int unit) const {
+    return block_.slices == 1 ? "" : fmt::format(" + slice * {}u", result_matrices() * unit);
+  }
   int row_matrices() const { return block_.subgroup_rows / 16; }
   int lanes() const { return 32 / block_.subgroup_rows; }  // threads that share an owned row
   int values() const { return 16 / lanes(); }              // scores of a thread in a chunk
@@ -140,7 +147,7 @@ class MatrixAttentionWriter {
   Rendered& rendered_;
   Bindings bindings_;
   Helpers helpers_;
-  int matrices_ = 0;  // across the channels, padded to whole ones
+  int matrices_ = 0;  // across the channels, padded to whole ones and whole slices
   Extent owned_ = 0, others_ = 0;
   Bounds bounds_;
   Extras extras_;

@@ -30,7 +30,7 @@ Lines place_lines(const AttentionKernel& kernel, const Place& place) {
   const Extent heads = place.owns_queries ? kernel.heads : kernel.kv_heads, all = kernel.batch * heads;
   const Extent blocks = divide_up(place.owns_queries ? kernel.queries : kernel.keys, place.rows);
   Lines lines;
-  std::string group = "group";
+  std::string group = place.group;
   if (place.parts > 1) {
     lines.push_back(fmt::format("let part = {};", modulo(group, place.parts)));
     group = divided(group, place.parts);

@@ -32,10 +32,11 @@ struct Place {
   Extent rows = 0;  // of a workgroup
   Extent tile = 0;  // rows of the other side
   int threads = 0;
-  const char* first = "";   // name of the first owned row
-  std::string memory = {};  // an array of a vec4 for each owned row
-  const char* number = "";  // type of its components
-  Extent parts = 1;         // of the tiles, one for each workgroup that owns the rows; `part` is its number
+  const char* first = "";       // name of the first owned row
+  std::string memory = {};      // an array of a vec4 for each owned row
+  const char* number = "";      // type of its components
+  Extent parts = 1;             // of the tiles, one for each workgroup that owns the rows; `part` is its number
+  const char* group = "group";  // name of the workgroup's number
 };
 /// Declares the first owned row, `batch`, `kv_head` and (unless a workgroup walks over several) `head`.
 Lines place_lines(const kernel::AttentionKernel& kernel, const Place& place);
