@@ -36,7 +36,7 @@ bool must_follow(const RenderedDispatch& later, const RenderedDispatch& earlier)
 /// Whether the dispatch can be a branch of another one.
 bool can_merge(const RenderedDispatch& dispatch) {
   return dispatch.workgroups > 0 && dispatch.workgroups <= kGroupsMax && dispatch.operations <= kOperationsMax &&
-         dispatch.shader.verbatim.empty() && !dispatch.shader.matrices && dispatch.shader.folded_groups == 0;
+         dispatch.shader.verbatim.empty() && dispatch.shader.folded_groups == 0;
 }
 
 /// Arrays in workgroup memory that branches share: of each element type, how many elements each has.
@@ -73,6 +73,7 @@ class Merger {
     for (std::size_t b = 0; b < branches_.size(); ++b) {
       const RenderedDispatch& branch = *branches_[b];
       shader.subgroups = shader.subgroups || branch.shader.subgroups;
+      shader.matrices = shader.matrices || branch.shader.matrices;
       shader.helpers.use(branch.shader.helpers);
       ShaderNames names;
       std::map<std::string, std::size_t, std::less<>> used;
@@ -86,10 +87,12 @@ class Merger {
         shader.functions.push_back({names[function.name], with_new_names(function.text, names)});
       const std::string main = fmt::format("branch_{}", b);
       shader.functions.push_back(
-          {main, "(group: u32, thread: u32) {\n" + with_new_names(branch.shader.body, names) + "}\n"});
+          {main, fmt::format("(group: u32, thread: u32{}) {{\n{}}}\n", branch.shader.matrices ? ", subgroup: u32" : "",
+                             with_new_names(branch.shader.body, names))});
       const std::uint64_t end = begin + branch.workgroups;
       const std::string condition = b + 1 < branches_.size() ? fmt::format("if (group < {}u) ", end) : std::string();
-      shader.body += fmt::format("  {}{}{{ ${}(group - {}u, thread); }}\n", b ? "else " : "", condition, main, begin);
+      shader.body += fmt::format("  {}{}{{ ${}(group - {}u, thread{}); }}\n", b ? "else " : "", condition, main, begin,
+                                 branch.shader.matrices ? ", subgroup" : "");
       begin = end;
       merged.name += (b ? " | " : "") + branch.name;
       merged.kernels.insert(merged.kernels.end(), branch.kernels.begin(), branch.kernels.end());

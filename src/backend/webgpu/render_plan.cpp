@@ -43,7 +43,7 @@ class Joiner {
     if (const auto* product = std::get_if<kernel::PackedMatmulKernel>(&first)) {
       const auto* next =
           at + 1 < plan_.kernels.size() ? std::get_if<kernel::PackedMatmulKernel>(&plan_.kernels[at + 1]) : nullptr;
-      if (next && !done_[at + 1] && render_packed_pair(*product, *next, target_, rendered)) return {at + 1};
+      if (next && !done_[at + 1] && render_pair(*product, *next, at, rendered)) return {at + 1};
       return render_with_tail(*product, at, rendered);
     }
     if (const auto* loop = std::get_if<kernel::LoopKernel>(&first)) return render_with_write(*loop, at, rendered);
@@ -87,6 +87,14 @@ class Joiner {
       if (is_read || is_written) return is_read;
     }
     return false;
+  }
+
+  bool render_pair(const kernel::PackedMatmulKernel& first, const kernel::PackedMatmulKernel& second, std::size_t at,
+                   Rendered& rendered) const {
+    const std::vector<kernel::Operand>& made = first.epilogue.outputs;
+    const bool keeps_first = made.size() != 1 || is_read_later(made[0], at, {at + 1});
+    Scratch scratch(static_cast<int>(plan_.buffers.size()), rendered);
+    return render_packed_pair(first, second, keeps_first, target_, scratch, rendered);
   }
 
   std::vector<std::size_t> render_with_tail(const kernel::PackedMatmulKernel& product, std::size_t at,

@@ -1,6 +1,6 @@
 #include "backend/webgpu/wgsl/quantised.hpp"
 
-#include <algorithm>
+#include <optional>
 
 #include "backend/webgpu/quantised_pack.hpp"
 #include "backend/webgpu/wgsl/loop.hpp"
@@ -16,7 +16,6 @@ namespace weft::webgpu {
 using kernel::CallKernel;
 using kernel::Operand;
 using kernel::PackedMatmulKernel;
-using kernel::StepKind;
 
 namespace {
 
@@ -52,49 +51,18 @@ void render(const PackedMatmulKernel& kernel, const Target& target, Scratch& scr
   render_ordered(plain, order, target, scratch, rendered);
 }
 
-namespace {
-
-/// Whether two products have the same A.
-bool same_rows(const PackedMatmulKernel& x, const PackedMatmulKernel& y) {
-  if (x.rows && y.rows)
-    return x.rows->inputs == y.rows->inputs && x.rows->steps == y.rows->steps && x.rows->stores == y.rows->stores;
-  return !x.rows && !y.rows && x.a == y.a && x.a_row == y.a_row;
-}
-
-}  // namespace
-
-bool render_packed_pair(const PackedMatmulKernel& first, const PackedMatmulKernel& second, const Target& target,
-                        Rendered& rendered) {
-  if (first.block_type != second.block_type || first.m != second.m || first.chosen != second.chosen ||
-      first.chosen_stride != second.chosen_stride || first.n != second.n || first.k != second.k || first.m > kFewRows ||
-      first.m * first.n == 0 || !same_rows(first, second))
-    return false;
-  const kernel::LoopKernel before = without_inner(first.epilogue), after = without_inner(second.epilogue);
-  if (before.outputs.size() != 1 || before.stores.size() != 1) return false;
-  const Operand& made = before.outputs[0];
-  bool is_read = false;
-  for (const kernel::Step& step : after.steps) {
-    if (step.operand < 0) continue;
-    const Operand& input = after.inputs[static_cast<std::size_t>(step.operand)];
-    if (input.buffer != made.buffer) continue;
-    // The read must be element for element, or the value is not available.
-    if (step.kind != StepKind::load || input != made || !(step.view == before.stores[0].view)) return false;
-    is_read = true;
-  }
-  const auto touches = [](const std::vector<Operand>& operands, int buffer) {
-    return std::any_of(operands.begin(), operands.end(), [&](const Operand& o) { return o.buffer == buffer; });
-  };
-  for (const Operand& out : after.outputs)
-    if ((first.rows && touches(first.rows->inputs, out.buffer)) || touches(before.inputs, out.buffer) ||
-        out.buffer == made.buffer)
-      return false;
+bool render_packed_pair(const PackedMatmulKernel& first, const PackedMatmulKernel& second, bool keeps_first,
+                        const Target& target, Scratch& scratch, Rendered& rendered) {
+  const std::optional<GatedPair> pair = gated_pair(first, second, keeps_first);
+  if (!pair) return false;
+  if (first.m > kFewRows) return render_pair_on_halves(first, second, *pair, target, scratch, rendered);
   Bindings counted(target, second.name);
   const int runs = PackedReader(first.block_type, first.weights, first.n, first.k, counted).runs();
   const std::size_t bindings = (first.rows ? first.rows->inputs.size() : 1) + (first.chosen ? 1 : 0) +
-                               2 * static_cast<std::size_t>(runs) + before.inputs.size() + after.inputs.size() +
-                               before.outputs.size() + after.outputs.size();
-  if (!is_read || bindings > target.limits.storage_buffers) return false;
-  RowsWriter(second, target, {.before = &first}).render(rendered);
+                               2 * static_cast<std::size_t>(runs) + pair->epilogue.inputs.size() +
+                               pair->epilogue.outputs.size();
+  if (bindings > target.limits.storage_buffers) return false;
+  RowsWriter(second, target, {.before = &first, .pair = &*pair}).render(rendered);
   return true;
 }
 

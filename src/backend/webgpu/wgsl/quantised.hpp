@@ -11,10 +11,10 @@ namespace weft::webgpu {
 /// rows of W while it reads them. For more rows the weights become f32 in scratch, and the tiled product follows.
 void render(const kernel::PackedMatmulKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered);
 
-/// Two neighbouring products of the same few rows, where the second reads the first in its epilogue, element for element (a
-/// gated unit), as one dispatch. False if they are not such a pair.
+/// Two neighbouring products as one, if they are a gated unit (gated_pair.hpp); else false. `keeps_first`: whether another kernel
+/// reads the first.
 bool render_packed_pair(const kernel::PackedMatmulKernel& first, const kernel::PackedMatmulKernel& second,
-                        const Target& target, Rendered& rendered);
+                        bool keeps_first, const Target& target, Scratch& scratch, Rendered& rendered);
 
 /// Appends the dispatch of unpack_rows.
 void render_unpack_rows(const kernel::CallKernel& kernel, const Target& target, Rendered& rendered);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/webgpu/wgsl/render.hpp"
 #include "backend/webgpu/wgsl/turned.hpp"
 #include "compile/kernel.hpp"
 

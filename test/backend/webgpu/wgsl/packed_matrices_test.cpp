@@ -94,6 +94,79 @@ TEST_F(WgslPackedMatricesTest, RowsAreScaledAndWeightsAreHalves) {
   }
 }
 
+// A gated unit: the second product times the first.
+struct GatedUnit {
+  PackedProduct first, second;
+  std::vector<TestBuffer> buffers;  // those of the first, the weights of the second, its result
+};
+
+GatedUnit gated_unit(std::mt19937& random, BlockType type, Extent m, Extent n, Extent k) {
+  GatedUnit unit{packed_product(random, type, m, n, k), packed_product(random, type, m, n, k), {}};
+  unit.buffers = unit.first.buffers;
+  unit.buffers.push_back(unit.second.buffers[1]);
+  unit.buffers.push_back(unit.second.buffers[3]);
+  kernel::PackedMatmulKernel& second = unit.second.kernel;
+  second.weights.buffer = 4;
+  kernel::LoopKernel& e = second.epilogue;
+  e.inputs = {{3, DType::f32, 0, m * n}};
+  e.steps[1].view = contiguous({m, n});
+  e.steps[2].op = scalar::Op::mul;
+  e.outputs = {{5, DType::f32, 0, m * n}};
+  return unit;
+}
+
+TEST_F(WgslPackedMatricesTest, AGatedUnitIsOneProduct) {
+  std::mt19937 random(44);
+  for (const auto& [type, keeps_first] : {std::pair(BlockType::f16, true), std::pair(BlockType::q4_1, false)}) {
+    if (!has_real_matrices() && !keeps_first) continue;  // the shader takes long to compile
+    SCOPED_TRACE(name_of(type));
+    const Extent m = 40, n = 192, k = 192;
+    GatedUnit unit = gated_unit(random, type, m, n, k);
+    Rendered rendered;
+    Scratch scratch(static_cast<int>(unit.buffers.size()), rendered);
+    ASSERT_TRUE(render_packed_pair(unit.first.kernel, unit.second.kernel, keeps_first, running_matrix_gpu(), scratch,
+                                   rendered));
+    EXPECT_EQ(rendered.dispatches.back().name, "packed + packed.matrices");
+    const auto results = results_of(rendered, unit.buffers, has_real_matrices() ? nullptr : emulated);
+    double worst = 0;
+    for (Extent i = 0; i < m; ++i)
+      for (Extent j = 0; j < n; ++j) {
+        double first = unit.buffers[2].values[static_cast<std::size_t>(j)], second = 0;
+        for (Extent e = 0; e < k; ++e) {
+          const double a = unit.buffers[0].values[static_cast<std::size_t>(i * k + e)];
+          first += a * unit.first.weights[static_cast<std::size_t>(j * k + e)];
+          second += a * unit.second.weights[static_cast<std::size_t>(j * k + e)];
+        }
+        const auto at = static_cast<std::size_t>(i * n + j);
+        worst = std::max(worst, std::abs(results[5][at] - first * second) / (1 + std::abs(first) + std::abs(second)));
+        if (keeps_first) worst = std::max(worst, std::abs(results[3][at] - first) / (1 + std::abs(first)));
+      }
+    EXPECT_LE(worst, 0.05) << "sums of " << k << " products of halves";
+    if (!keeps_first) {
+      EXPECT_EQ(results[3], unit.buffers[3].values) << "nothing reads the first product";
+    }
+  }
+}
+
+TEST_F(WgslPackedMatricesTest, WhatIsNoGatedUnitStaysTwoProducts) {
+  std::mt19937 random(45);
+  const auto is_pair = [&](auto change) {
+    GatedUnit unit = gated_unit(random, BlockType::f16, 40, 192, 192);
+    change(unit);
+    Rendered rendered;
+    Scratch scratch(static_cast<int>(unit.buffers.size()), rendered);
+    return render_packed_pair(unit.first.kernel, unit.second.kernel, true, matrix_gpu(), scratch, rendered);
+  };
+  EXPECT_TRUE(is_pair([](GatedUnit&) {}));
+  EXPECT_FALSE(is_pair([](GatedUnit& u) { u.second.kernel.exact = true; })) << "not rounded";
+  EXPECT_FALSE(is_pair([](GatedUnit& u) { u.second.kernel.a.buffer = 5; })) << "other rows";
+  EXPECT_FALSE(is_pair([](GatedUnit& u) {
+    u.second.kernel.epilogue.steps[1].view = {{40, 192}, {0, 1}, 0, {}};
+  })) << "one row for all";
+  EXPECT_FALSE(is_pair([](GatedUnit& u) { u.second.kernel.epilogue.inputs[0].buffer = 0; })) << "the first is not read";
+  EXPECT_FALSE(is_pair([](GatedUnit& u) { u.first.kernel.n = u.second.kernel.n = 200; })) << "no whole tiles";
+}
+
 TEST_F(WgslPackedMatricesTest, ExactProductsAndWideTypesStayInF32) {
   std::mt19937 random(42);
   PackedProduct p = packed_product(random, BlockType::q8_0, 40, 40, 64);

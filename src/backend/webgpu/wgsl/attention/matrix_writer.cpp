@@ -1,4 +1,4 @@
-// What the parts of attention on subgroup matrices share: operands, staging, masks, results.
+// What the parts of attention on subgroup matrices share: operands, products, results.
 #include "backend/webgpu/wgsl/attention/matrix_writer.hpp"
 
 #include <fmt/format.h>
@@ -11,9 +11,6 @@ using kernel::AttentionKernel;
 using Tensor = AttentionKernel::Tensor;
 
 namespace {
-
-const char* const kLeft = "subgroup_matrix_left<f16, 16, 16>";
-const char* const kRight = "subgroup_matrix_right<f16, 16, 16>";
 
 std::string eighths(Extent elements) { return fmt::format("{}u", static_cast<std::uint32_t>(elements / 8)); }
 
@@ -88,9 +85,9 @@ void MatrixAttentionWriter::render() {
 // Going forward, shares take the memory of the scores where threads read all of these first; after barriers they have
 // their own, which saves two of four.
 int MatrixAttentionWriter::shares_at() const { return strict() ? 16 * score_pitch() : 0; }
+
 int MatrixAttentionWriter::second_at() const { return block_.interleaved ? 16 * score_pitch() : 0; }
 int MatrixAttentionWriter::slopes_at() const { return block_.interleaved ? second_at() : 3 * block_.subgroup_rows; }
-
 int MatrixAttentionWriter::own_size() const {
   constexpr int kSharePitch = 3, kMovedPitch = 5;
   const int rows = block_.subgroup_rows, scores = 16 * score_pitch();
@@ -197,20 +194,6 @@ std::string MatrixAttentionWriter::stat(int handle, const std::string& row) cons
                      bindings_.base(handle));
 }
 
-void MatrixAttentionWriter::write_begin_of_turns() {
-  line("if (turns > 0u) {");
-  write_loads("0u");
-  line("}");
-  line("for (var turn = 0u; turn < turns; turn++) {");
-  write_turn("turn");
-  line("workgroupBarrier();");
-  write_stores();
-  line("workgroupBarrier();");
-  line("if (turn + 1u < turns) {");
-  write_loads("(turn + 1u)");
-  line("}");
-}
-
 void MatrixAttentionWriter::write_place() {
   if (block_.slices > 1) {
     line(fmt::format("let slice = {};", modulo("group", block_.slices)));
@@ -238,146 +221,12 @@ void MatrixAttentionWriter::write_place() {
   write_tile_bounds();
 }
 
-// The owned rows as right matrices <prefix><row>_<channels>, some channels at a time through the subgroup's memory.
-void MatrixAttentionWriter::write_owned(const Halves& halves, const char* prefix) {
-  const int columns = matrices_ % 2 == 0 ? 4 : 2;  // vectors at a time
-  for (int r = 0; r < row_matrices(); ++r)
-    for (int k = 0; k < matrices_; ++k) line(fmt::format("var {}{}_{}: {};", prefix, r, k, kRight));
-  for (int first = 0; first < vectors(); first += columns) {
-    for (int i = 0; i < block_.subgroup_rows * columns / 32; ++i) {
-      const std::string row = fmt::format("lane / {}u + {}u", columns, i * 32 / columns);
-      const std::string from = owned_ % block_.rows() == 0 ? fmt::format("row0 + {}", row)
-                                                           : fmt::format("min(row0 + {}, {}u)", row, owned_ - 1);
-      line(fmt::format("$scores[own + ({}) * {}u + lane % {}u] = {};", row, columns + 1, columns,
-                       halved(halves, eight(halves, from, fmt::format("(lane % {}u + {}u)", columns, first)))));
-    }
-    line("workgroupBarrier();");
-    for (int r = 0; r < row_matrices(); ++r)
-      for (int k = 0; k < columns / 2; ++k)
-        line(fmt::format("{}{}_{} = subgroupMatrixLoad<{}, col_major>(&$scores, own + {}u, {}u);", prefix, r,
-                         first / 2 + k, kRight, r * 16 * (columns + 1) + 2 * k, columns + 1));
-    line("workgroupBarrier();");
-  }
-}
-
-// Which vectors of a tile this thread brings.
-void MatrixAttentionWriter::write_load_place() {
-  if (block_.threads() % vectors() == 0) {
-    line(fmt::format("let load_row = {};", divided("thread", vectors())));
-    line(fmt::format("let load_vector = {};", modulo("thread", vectors())));
-  } else {
-    for (int i = 0; i < loads(); ++i) {
-      line(fmt::format("let load_row{} = (thread + {}u) / {}u;", i, i * block_.threads(), vectors()));
-      line(fmt::format("let load_vector{} = (thread + {}u) % {}u;", i, i * block_.threads(), vectors()));
-    }
-  }
-  for (int i = 0; i < loads(); ++i) line(fmt::format("var first{0}: vec4<u32>; var second{0}: vec4<u32>;", i));
-}
-
-std::string MatrixAttentionWriter::load_row(int i) const {
-  return block_.threads() % vectors() == 0 ? fmt::format("load_row + {}u", i * block_.threads() / vectors())
-                                           : fmt::format("load_row{}", i);
-}
-std::string MatrixAttentionWriter::load_vector(int i) const {
-  return block_.threads() % vectors() == 0 ? "load_vector" : fmt::format("load_vector{}", i);
-}
-std::string MatrixAttentionWriter::guarded_load(int i, const std::string& text) const {
-  const int count = block_.tile * vectors();
-  return (i + 1) * block_.threads() > count
-             ? fmt::format("if (thread + {}u < {}u) {{ {} }}", i * block_.threads(), count, text)
-             : text;
-}
-
-// Tiles that hold something the mask shows.
-void MatrixAttentionWriter::write_tile_bounds() {
-  add_lines(extras_.tile_lines(place(), bounds_));
-  if (extras_.drops()) add_lines(extras_.seed_lines());
-  const std::string row = fmt::format("min(row0 + lane_row, {}u)", owned_ - 1);
-  if (extras_.has_spans())
-    line(fmt::format("let span_first = {}; let span_end = {};", extras_.span(row, 0), extras_.span(row, 1)));
-  // A count that compilers know makes them unroll the loop, and registers no longer suffice.
-  line(fmt::format("let turns = tiles * {}u + workgroup.z;", walks_members() ? members() : 1));
-}
-
-// Where turn `turn` reads: its tile and, where several heads share the owned keys, its head.
-void MatrixAttentionWriter::write_turn(const std::string& turn) {
-  if (!walks_members()) return line(fmt::format("let other0 = (tile_begin + {}) * {}u;", turn, block_.tile));
-  line(fmt::format("let head = kv_head * {}u + {} / tiles;", members(), turn));
-  line(fmt::format("let other0 = (tile_begin + {} % tiles) * {}u;", turn, block_.tile));
-  for (const Halves* halves : {&other_first_, &other_second_}) write_at(*halves);
-}
-
-// The tile of a turn, to registers. Going forward, keys are a chunk ahead of values.
-void MatrixAttentionWriter::write_loads(const std::string& turn) {
-  line("{");
-  write_turn(turn);
-  const Extent ahead = is_forward() ? 16 : 0;
-  const auto row = [&](int i, Extent by) {
-    const std::string at = fmt::format("other0 + {} + {}u", load_row(i), by);
-    return by > 0 || others_ % block_.tile != 0 ? fmt::format("min({}, {}u)", at, others_ - 1) : at;
-  };
-  for (int i = 0; i < loads(); ++i) {
-    line(guarded_load(i, fmt::format("first{} = {};", i, eight(other_first_, row(i, ahead), load_vector(i)))));
-    line(guarded_load(i, fmt::format("second{} = {};", i, eight(other_second_, row(i, 0), load_vector(i)))));
-  }
-  // Pairs of queries, as exponentials and slopes need them. A query beyond the end weighs nothing, and
-  // neither does one that sees no key: the span of a key's queries may hold it.
-  if (part_ == Part::d_key_value) {
-    line(fmt::format("if (thread < {}u) {{", block_.tile / 2));
-    for (int e = 0; e < 2; ++e) {
-      line(fmt::format("  let query{} = min(other0 + 2u * thread + {}u, {}u);", e, e, others_ - 1));
-      line(fmt::format("  let log_sum{} = {};", e,
-                       bindings_.load(logsumexp_, stat(logsumexp_, fmt::format("query{}", e)))));
-      std::string minus = fmt::format("select(-log_sum{0} * {1}, {2}, log_sum{0} < {3})", e,
-                                      render_constant(kLog2E, DType::f32, helpers_), kHidden, kUnseen);
-      if (others_ % block_.tile != 0)
-        minus = fmt::format("select({}, {}, other0 + 2u * thread + {}u >= {}u)", minus, kHidden, e, others_);
-      line(fmt::format("  pair[{}] = {};", e, minus));
-      line(fmt::format("  pair[{}] = {}{};", e + 2, bindings_.load(delta_, stat(delta_, fmt::format("query{}", e))),
-                       scales() ? " * delta_scale" : ""));
-    }
-    line("}");
-  }
-  line("}");
-}
-
-void MatrixAttentionWriter::write_stores() {
-  for (int i = 0; i < loads(); ++i) {
-    const std::string row = load_row(i), vector = load_vector(i);
-    // Where two threads share a row, its shares are in the order of the threads, and so have to be the values.
-    const std::string turned = is_forward() && lanes() == 2 ? fmt::format(
-                                                                  "((({0}) & 0xfffffff0u) | (((({0}) >> 1u) & 1u) << "
-                                                                  "3u) | (((({0}) >> 2u) & 3u) << 1u) | (({0}) & 1u))",
-                                                                  row)
-                                                            : fmt::format("({})", row);
-    const auto stored = [&](const char* array, const std::string& line_of, const Halves& halves, const char* name) {
-      return guarded_load(i, fmt::format("${}[{} * {}u + {}] = {};", array, line_of, pitch(), vector,
-                                         halved(halves, fmt::format("{}{}", name, i))));
-    };
-    line(stored("staged_first", fmt::format("({})", row), other_first_, "first"));
-    line(stored("staged_second", turned, other_second_, "second"));
-  }
-  if (part_ == Part::d_key_value)
-    line(fmt::format("if (thread < {}u) {{ $query_stats[thread] = pair; }}", block_.tile / 2));
-}
-
-// Rows of the first of the others, from `first` on, straight to workgroup memory.
-void MatrixAttentionWriter::write_fill(const std::string& first, int rows) {
-  line(fmt::format("for (var at = thread; at < {}u; at += {}u) {{", rows * vectors(), block_.threads()));
-  line(fmt::format("  let row = {};", divided("at", vectors())));
-  line(fmt::format("  let vector = {};", modulo("at", vectors())));
-  line(fmt::format(
-      "  $staged_first[row * {}u + vector] = {};", pitch(),
-      halved(other_first_, eight(other_first_, fmt::format("min({} + row, {}u)", first, others_ - 1), "vector"))));
-  line("}");
-}
-
 // Steps that add the products of 16 staged rows with the owned ones to matrices <into><row>.
 std::vector<std::string> MatrixAttentionWriter::products(const std::string& into, const char* array, const char* owned,
                                                          int row) const {
   std::vector<std::string> steps;
   for (int k = 0; k < matrices_; ++k) {
-    std::string step = fmt::format("{{ let m = subgroupMatrixLoad<{}, row_major>(&${}, {}u, {}u);", kLeft, array,
+    std::string step = fmt::format("{{ let m = subgroupMatrixLoad<{}, row_major>(&${}, {}u, {}u);", kLeftMatrix, array,
                                    row * pitch() + 2 * k, pitch());
     for (int r = 0; r < row_matrices(); ++r)
       step += fmt::format(" {0}{1} = subgroupMatrixMultiplyAccumulate(m, {2}{1}_{3}, {0}{1});", into, r, owned, k);
@@ -391,8 +240,8 @@ void MatrixAttentionWriter::write_products(const std::string& into, const char* 
                                            const std::string& row) {
   for (int r = 0; r < row_matrices(); ++r) line(fmt::format("{}{} = subgroup_matrix_result<f32, 16, 16>();", into, r));
   for (int k = 0; k < matrices_; ++k) {
-    line(fmt::format("{{ let m = subgroupMatrixLoad<{}, row_major>(&${}, {} * {}u + {}u, {}u);", kLeft, array, row,
-                     pitch(), 2 * k, pitch()));
+    line(fmt::format("{{ let m = subgroupMatrixLoad<{}, row_major>(&${}, {} * {}u + {}u, {}u);", kLeftMatrix, array,
+                     row, pitch(), 2 * k, pitch()));
     for (int r = 0; r < row_matrices(); ++r)
       line(fmt::format("  {0}{1} = subgroupMatrixMultiplyAccumulate(m, {2}{1}_{3}, {0}{1});", into, r, owned, k));
     line("}");
@@ -403,10 +252,10 @@ void MatrixAttentionWriter::write_products(const std::string& into, const char* 
 void MatrixAttentionWriter::write_accumulate(const std::string& result, int from, const char* array, int row) {
   line("{");
   for (int r = 0; r < row_matrices(); ++r)
-    line(fmt::format("let shares{} = subgroupMatrixLoad<{}, row_major>(&$scores, own + {}u, 3u);", r, kLeft,
+    line(fmt::format("let shares{} = subgroupMatrixLoad<{}, row_major>(&$scores, own + {}u, 3u);", r, kLeftMatrix,
                      from + r * 48));
   for (int d = 0; d < result_matrices(); ++d) {
-    line(fmt::format("{{ let m = subgroupMatrixLoad<{}, row_major>(&${}, {}u{}, {}u);", kRight, array,
+    line(fmt::format("{{ let m = subgroupMatrixLoad<{}, row_major>(&${}, {}u{}, {}u);", kRightMatrix, array,
                      row * pitch() + 2 * d, slice_begin(2), pitch()));
     for (int r = 0; r < row_matrices(); ++r)
       line(fmt::format("  {0}{1}_{2} = subgroupMatrixMultiplyAccumulate(shares{1}, m, {0}{1}_{2});", result, r, d));
@@ -419,98 +268,9 @@ void MatrixAttentionWriter::write_accumulate(const std::string& result, int from
 std::string MatrixAttentionWriter::product(int i, int at) const {
   return fmt::format("bitcast<f32>($scores[score_at + {}u][component])", at + key_of(i) * score_pitch());
 }
+
 std::string MatrixAttentionWriter::score(int i) const {
   return product(i, 0) + (scales_read_scores() ? " * score_unit" : "");
-}
-
-// Hides scores <name><i> of the chunk that begins at row `first` of the others, where the mask or the end does.
-void MatrixAttentionWriter::write_mask(const std::string& name, const std::string& first) {
-  const auto other = [&](int i) { return fmt::format("{} + 2u * part + {}u", first, key_of(i)); };
-  // Scores are not scaled yet.
-  const std::string owned = "(row0 + lane_row)";
-  if (extras_.reads_fours()) {
-    const int each = 4 / lanes();  // of a thread in a four
-    for (int i = 0; i < values(); i += each) {
-      line(fmt::format("let four{} = {};", i, extras_.four(owned, fmt::format("({} + {}u)", first, i * lanes()))));
-      for (int e = 0; e < each; ++e) {
-        const std::string four = fmt::format("four{}", i);
-        std::string value = extras_.of_four(four, e);
-        if (lanes() == 2) value = fmt::format("select({}, {}, part == 1u)", value, extras_.of_four(four, e + 2));
-        line(extras_.masked_by(fmt::format("{}{}", name, i + e), value, 1 / kernel_.scale));
-      }
-    }
-  } else if (extras_.has_mask()) {
-    for (int i = 0; i < values(); ++i)
-      line(extras_.masked(fmt::format("{}{}", name, i), owned, fmt::format("({})", other(i)), 1 / kernel_.scale));
-  }
-  if (extras_.has_spans())
-    for (int i = 0; i < values(); ++i)
-      line(fmt::format("if (i32({0}) < span_first || i32({0}) >= span_end) {{ {1}{2} = {3}; }}", other(i), name, i,
-                       kHidden));
-  const bool ragged = others_ % 16 != 0 || others_ % block_.tile != 0;
-  std::string crossing;
-  const auto or_if = [&](const std::string& condition) { crossing += (crossing.empty() ? "" : " || ") + condition; };
-  if (bounds_.has_most) or_if(fmt::format("i32({}) + 15i > i32(row0) + i32({})", first, bounds_.most));
-  if (bounds_.has_least)
-    or_if(fmt::format("i32({}) < i32(row0) + i32({})", first, block_.subgroup_rows - 1 + bounds_.least));
-  if (ragged) or_if(fmt::format("{} + 16u > {}u", first, others_));
-  if (crossing.empty()) return;
-  line(fmt::format("if ({}) {{", crossing));
-  line(fmt::format("  let apart = i32(row0 + lane_row) - i32({} + 2u * part);", first));
-  if (ragged) line(fmt::format("  let left = {}i - i32({} + 2u * part);", others_, first));
-  for (int i = 0; i < values(); ++i) {
-    std::string hidden;
-    const auto add = [&](const std::string& condition) { hidden += (hidden.empty() ? "" : " || ") + condition; };
-    if (bounds_.has_most) add(fmt::format("i32({}) > apart", key_of(i) - bounds_.most));
-    if (bounds_.has_least) add(fmt::format("i32({}) < apart", key_of(i) - bounds_.least));
-    if (ragged) add(fmt::format("{}i >= left", key_of(i)));
-    line(fmt::format("  if ({}) {{ {}{} = {}; }}", hidden, name, i, kHidden));
-  }
-  line("}");
-}
-
-// Bit i of `kept` says whether the share of score i of the chunk is kept. Two scores have bytes of one word of Philox, and the
-// neighbouring thread needs the same words: each computes half of them, where subgroups let them exchange.
-void MatrixAttentionWriter::write_kept(const std::string& first) {
-  const auto other = [&](const std::string& pair) {
-    return fmt::format("({} + 2u * part + {}u * ({}))", first, lanes() == 1 ? 2 : 4, pair);
-  };
-  const int pairs = values() / 2, step = shares_words() ? 2 : 1;
-  const auto keep = [&](const std::string& bits, const std::string& pair) {
-    for (int e = 0; e < 2; ++e)
-      line(fmt::format("kept |= select(0u, 1u << (2u * ({}) + {}u), (({} >> byte{}) & 255u) >= {}u);", pair, e, bits, e,
-                       kernel_.dropped));
-  };
-  line("var kept = 0u;");
-  for (int e = 0; e < 2; ++e)
-    line(fmt::format("let byte{} = {};", e, extras_.byte_of("lane_row", fmt::format("{}u", e))));
-  line(fmt::format("for (var n = 0u; n < {}u; n += {}u) {{", pairs, step));
-  if (shares_words()) {
-    line("let mine = n + (lane & 1u);");
-    line(fmt::format("let bits = {};", extras_.word("row0 + lane_row", other("mine"))));
-    line("let others_bits = subgroupShuffleXor(bits, 1u);");
-    keep("bits", "mine");
-    keep("others_bits", "mine ^ 1u");
-  } else {
-    line(fmt::format("let bits = {};", extras_.word("row0 + lane_row", other("n"))));
-    keep("bits", "n");
-  }
-  line("}");
-}
-
-std::string MatrixAttentionWriter::kept(const std::string& value, int i) const {
-  return extras_.drops() ? fmt::format("select(0f, {}, (kept & {}u) != 0u)", value, 1u << i) : value;
-}
-
-// Whether the subgroup sees anything of `count` rows from `first` on; empty if it always may.
-std::string MatrixAttentionWriter::is_visible(const std::string& first, int count, bool least) const {
-  std::string visible;
-  if (bounds_.has_most)
-    visible = fmt::format("i32({}) <= i32(row0) + i32({})", first, block_.subgroup_rows - 1 + bounds_.most);
-  if (least && bounds_.has_least)
-    visible += fmt::format("{}i32({}) + {}i >= i32(row0) + i32({})", visible.empty() ? "" : " && ", first, count - 1,
-                           bounds_.least);
-  return visible;
 }
 
 // Stores matrices <name><row>_<channels>, times `factor`, which may refer to the row `r` of the subgroup.

@@ -21,6 +21,9 @@
 
 namespace weft::webgpu::attention {
 
+constexpr const char *kLeftMatrix = "subgroup_matrix_left<f16, 16, 16>",
+                     *kRightMatrix = "subgroup_matrix_right<f16, 16, 16>";
+
 class MatrixAttentionWriter {
  public:
   /// `delta`: rowsum(dO * O) of each query, read going backward. `ranges`: those of operands that are scaled.

@@ -10,7 +10,9 @@ namespace weft::webgpu {
 StagedMatrix MatrixWriter::stage(char name, const kernel::Operand& operand, const kernel::MatrixView& view,
                                  Extent extent, int tile, Bindings& bindings) const {
   // Scaled operands are padded: their rows and columns need no guard.
-  const Extent whole = scaled_ && scaled_->padded ? divide_up(extent, tile) * tile : extent;
+  const Extent whole = scaled_ && scaled_->padded ? divide_up(extent, tile) * tile
+                       : paired() && name == 'b'  ? 2 * extent  // the two as one
+                                                  : extent;
   StagedMatrix o{name, bindings.add(operand, false), operand.type, whole, view};
   o.along_k = follows_k(view);
   o.tile = tile;
@@ -139,8 +141,14 @@ void MatrixWriter::load(const StagedMatrix& o, const std::string& it, int ahead,
       } else if (o.guarded()) {
         value = bindings.array_of(o.handle) + fmt::format("[{}_at{}_{} + {} * {}u]", n, at.slice, i, chunk, o.vectors);
       } else {
-        value = bindings.array_of(o.handle) +
-                fmt::format("[{}_at + {} * {}u + {}]", n, chunk, o.vectors, eighth(lines_on * o.view.row()));
+        // Columns of the second product are in another buffer.
+        const int half = shape_.columns;
+        const bool of_second = n == 'b' && paired() && lines_on >= half;
+        const Extent from = of_second
+                                ? (lines_on - half) * o.view.row() + bindings.base(second_b_) - bindings.base(o.handle)
+                                : lines_on * o.view.row();
+        value = bindings.array_of(of_second ? second_b_ : o.handle) +
+                fmt::format("[{}_at + {} * {}u + {}]", n, chunk, o.vectors, eighth(from));
       }
     } else if (!o.along_k) {
       const std::string k = fmt::format("({} * {}u + {}_line + {}u)", at.chunk, o.chunk_k(), n, lines_on);

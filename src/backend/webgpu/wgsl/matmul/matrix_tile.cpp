@@ -106,6 +106,13 @@ int workgroup_bytes(const MatrixTile& tile, bool a_along_k, bool b_along_k, int 
          std::max(results, staged(tile.rows, tile.chunk_a, a_along_k) + staged(tile.columns, tile.chunk_b, b_along_k));
 }
 
+bool suits_pair(const MatrixTile& tile, const kernel::MatmulKernel& kernel) {
+  const int chunk = tile.buffers == 1 ? tile.depth : tile.chunk_b;
+  return follows_k(kernel.b_view.transposed()) && kernel.n % (tile.columns / 2) == 0 &&
+         kernel.k % (Extent{tile.depth} * tile.turn) == 0 && kernel.k % chunk == 0 &&
+         tile.columns / 2 % (tile.threads() / (chunk / 8)) == 0;
+}
+
 double estimate(const MatrixTile& tile, int split, const kernel::MatmulKernel& kernel, const DeviceProfile& device) {
   const bool a_along_k = follows_k(kernel.a_view), b_along_k = follows_k(kernel.b_view.transposed());
   const Work work{tile.rows,

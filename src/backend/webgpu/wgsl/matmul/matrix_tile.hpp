@@ -58,6 +58,10 @@ int workgroup_bytes(const MatrixTile& tile, bool a_along_k, bool b_along_k, int 
 /// layouts.
 bool fits(const MatrixTile& tile, bool a_along_k, bool b_along_k, const Limits& limits);
 
+/// Whether the tile can have columns of two products, half of each (ScaledOperands::second_b): operands whose neighbours follow k,
+/// in eights, and whole tiles.
+bool suits_pair(const MatrixTile& tile, const kernel::MatmulKernel& kernel);
+
 /// Estimated microseconds.
 double estimate(const MatrixTile& tile, int split, const kernel::MatmulKernel& kernel, const DeviceProfile& device);
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "backend/webgpu/wgsl/matmul/scaled_product.hpp"
+#include "weft/error.hpp"
 
 namespace weft::webgpu {
 using kernel::LoopKernel;
@@ -13,8 +14,9 @@ using kernel::MatmulKernel;
 
 MatrixWriter::MatrixWriter(const MatmulKernel& kernel, const MatrixTile& tile, int split, const Target& target,
                            Scratch& scratch, Rendered& rendered, const ScaledOperands* scaled)
-    : ProductWriter(kernel, nullptr, {tile.rows, tile.columns, tile.depth}, split, tile.turn, target, scratch,
-                    rendered),
+    : ProductWriter(kernel, nullptr,
+                    {tile.rows, scaled && scaled->second_b ? tile.columns / 2 : tile.columns, tile.depth}, split,
+                    tile.turn, target, scratch, rendered),
       tile_(tile),
       scaled_(scaled) {}
 
@@ -22,6 +24,11 @@ void MatrixWriter::render() {
   Bindings bindings(target_, kernel_.name);
   a_ = stage('a', kernel_.a, kernel_.a_view, kernel_.m, tile_.rows, bindings);
   b_ = stage('b', kernel_.b, kernel_.b_view.transposed(), kernel_.n, tile_.columns, bindings);
+  if (paired()) {
+    second_b_ = bindings.add(*scaled_->second_b, false);
+    bindings.want_eights(second_b_);
+    steps_of_u_ = scaled_->steps_of_first;
+  }
   if (scaled_) {
     largest_a_ = bindings.add(scaled_->largest_a, false);
     if (scaled_->scaled_b) largest_b_ = bindings.add(scaled_->largest_b, false);
@@ -38,6 +45,8 @@ void MatrixWriter::render() {
     o->batch_at = Index(o->view.at.batch, {{{"b", kernel_.batch}}, -1}).offset(bindings.base(o->handle));
     if (o->group < 8) shader.functions.push_back(load_function(*o, bindings));
   }
+  if (paired() && (b_.group < 8 || !bindings.has_eights(second_b_)))
+    throw InternalError("webgpu: the weights of a gated unit are not bound in eights");
   shader.share("staged", "vec4<u32>", workgroup_bytes(tile_, a_.along_k, b_.along_k, a_.halves) / 16);
   shader.functions.push_back(finish_function(results, writer));
   if (scaled_) shader.functions.push_back(rescale_function(bindings));
@@ -255,7 +264,7 @@ ShaderPieces::Function MatrixWriter::rescale_function(const Bindings& bindings) 
 // Sixteen rows of each subgroup at a time go through workgroup memory, where threads take neighbouring results of a row.
 void MatrixWriter::write_results() {
   const int across = tile_.columns / tile_.subgroup_columns;
-  const int rows = tile_.rows / tile_.subgroup_rows * kMatrix, fours = tile_.columns / 4;
+  const int rows = tile_.rows / tile_.subgroup_rows * kMatrix, fours = shape_.columns / 4;
   const int pitch = result_pitch(tile_);
   line("workgroupBarrier();");
   for (int r = 0; r < tile_.subgroup_rows / kMatrix; ++r) {
@@ -273,7 +282,11 @@ void MatrixWriter::write_results() {
                      modulo("r", kMatrix)));
     line("  let j = column0 + c * 4u;");
     if (scaled_) line("  results = $rescaled(b, i, j, results);");
-    if (wide()) {
+    if (paired()) {
+      line(
+          fmt::format("  let seconds = $rescaled(b, i, j, bitcast<vec4f>($staged[r * {}u + {}u + c]));", pitch, fours));
+      line("  $finish(b, i, j, seconds, results);");
+    } else if (wide()) {
       line(fmt::format("  $finish({}i, j, results);", finish_batch()));
     } else {
       for (int e = 0; e < 4; ++e)

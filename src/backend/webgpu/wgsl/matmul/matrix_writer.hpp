@@ -44,6 +44,10 @@ struct ScaledOperands {
   bool batched_a = false, batched_b = false;
   bool scaled_b = true;  // else B is as it is, and there is one product
   bool padded = true;    // else the operands are plain views
+  /// The B of a second product with the same A and size: the first half of a tile's columns is of B, the second of this. Not
+  /// together with a split, and only where suits_pair says so.
+  std::optional<kernel::Operand> second_b = {};
+  std::size_t steps_of_first = 0;  // GatedPair's
 };
 
 class MatrixWriter : ProductWriter {
@@ -86,13 +90,14 @@ class MatrixWriter : ProductWriter {
   void write_results();
 
   bool together() const { return scaled_ && scaled_->together; }
+  bool paired() const { return scaled_ && scaled_->second_b; }
   std::string stored_at(const StagedMatrix& o, const std::string& at, Extent part) const;
   ShaderPieces::Function rescale_function(const Bindings& bindings) const;
 
   const MatrixTile& tile_;
   const ScaledOperands* scaled_;
   StagedMatrix a_, b_;
-  int largest_a_ = -1, largest_b_ = -1;
+  int largest_a_ = -1, largest_b_ = -1, second_b_ = -1;
 };
 
 }  // namespace weft::webgpu

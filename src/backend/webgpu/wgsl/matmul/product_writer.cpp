@@ -97,17 +97,17 @@ LoopKernel ProductWriter::join_kernel(const kernel::Operand& partial, Extent res
 // One call applies the epilogue to four results of a row (or to one, if n is not a multiple of four).
 ShaderPieces::Function ProductWriter::finish_function(const LoopKernel& epilogue, StepWriter& writer) {
   const std::vector<bool> needed = needed_steps(epilogue);
-  std::vector<std::string> lanes{"v"};
-  if (wide()) lanes = {"v.x", "v.y", "v.z", "v.w"};
   for (std::size_t s = 0; s < epilogue.steps.size(); ++s) {
     if (!needed[s]) continue;
     if (epilogue.steps[s].kind != StepKind::accumulator) {
       writer.write(static_cast<int>(s));
       continue;
     }
+    const char* sum = s < steps_of_u_ ? "u" : "v";
     std::vector<std::string> values;
-    for (const std::string& lane : lanes)
-      values.push_back(render_cast({lane, sum_type_, {}}, epilogue.steps[s].type, helpers_));
+    for (int e = 0; e < (wide() ? 4 : 1); ++e)
+      values.push_back(render_cast({wide() ? fmt::format("{}.{}", sum, "xyzw"[e]) : sum, sum_type_, {}},
+                                   epilogue.steps[s].type, helpers_));
     writer.define(static_cast<int>(s), values);
   }
   for (const kernel::Store& store : epilogue.stores) writer.write_store(store);
@@ -119,8 +119,9 @@ ShaderPieces::Function ProductWriter::finish_function(const LoopKernel& epilogue
   if (!guard.empty()) guard = fmt::format("  if ({}) {{ return; }}\n", guard);
   if (order_)
     guard += fmt::format("  let i = $row_at(slot);\n  let v = select({}(), made, slot < $chosen_rows());\n", type);
-  return {"finish", fmt::format("({}b: u32, {}: u32, j: u32, {}: {}) {{\n{}{}}}\n", split_ > 1 ? "s: u32, " : "", row,
-                                order_ ? "made" : "v", type, guard, writer.take_text())};
+  return {"finish", fmt::format("({}b: u32, {}: u32, j: u32, {}: {}{}) {{\n{}{}}}\n", split_ > 1 ? "s: u32, " : "", row,
+                                order_ ? "made" : "v", type, steps_of_u_ > 0 ? fmt::format(", u: {}", type) : "", guard,
+                                writer.take_text())};
 }
 
 // Workgroups take tiles in groups of up to eight rows of tiles, so that tiles that run at the same time share their reads.

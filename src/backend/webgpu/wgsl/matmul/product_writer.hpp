@@ -63,6 +63,7 @@ class ProductWriter {
   Rendered& rendered_;
   Helpers helpers_;
   kernel::LoopKernel join_;
+  std::size_t steps_of_u_ = 0;   // of the epilogue: their sum is another one, `u`, an argument after `v`
   DType sum_type_ = DType::f32;  // i32 for products of integers, which are not split
   std::optional<ProductRange> range_;
   int range_words_ = -1;

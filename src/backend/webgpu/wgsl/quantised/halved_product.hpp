@@ -1,6 +1,7 @@
 // Products of many rows with packed weights on subgroup matrices.
 #pragma once
 
+#include "backend/webgpu/wgsl/quantised/gated_pair.hpp"
 #include "backend/webgpu/wgsl/render.hpp"
 #include "compile/kernel.hpp"
 
@@ -11,5 +12,9 @@ namespace weft::webgpu {
 /// may lie outside the range of f16.
 bool render_on_halves(const kernel::PackedMatmulKernel& kernel, const Target& target, Scratch& scratch,
                       Rendered& rendered);
+
+/// The same for both products of a gated unit: a tile has columns of both. False also if tiles would not be whole.
+bool render_pair_on_halves(const kernel::PackedMatmulKernel& first, const kernel::PackedMatmulKernel& second,
+                           const GatedPair& pair, const Target& target, Scratch& scratch, Rendered& rendered);
 
 }  // namespace weft::webgpu

@@ -20,8 +20,9 @@ ShaderPieces::Function RowsWriter::finish_function(const kernel::LoopKernel& epi
   for (std::size_t s = 0; s < epilogue.steps.size(); ++s) {
     if (!needed[s]) continue;
     if (epilogue.steps[s].kind == StepKind::accumulator)
-      writer.define(static_cast<int>(s), {render_cast({extras_.before && s < steps_before_ ? "u" : "v", DType::f32, {}},
-                                                      epilogue.steps[s].type, helpers)});
+      writer.define(static_cast<int>(s),
+                    {render_cast({extras_.before && s < extras_.pair->steps_of_first ? "u" : "v", DType::f32, {}},
+                                 epilogue.steps[s].type, helpers)});
     else
       writer.write(static_cast<int>(s));
   }
@@ -53,35 +54,6 @@ void RowsWriter::write_results() {
   if (extras_.tail) more = fmt::format(", {} * {}u + at", divided("thread", lanes_), rows_);
   line(fmt::format("  $finish(i0 + {}, j0 + {}, v{});", modulo("at", rows_), divided("at", rows_), more));
   line("}");
-}
-
-kernel::LoopKernel RowsWriter::epilogue_of_both() {
-  kernel::LoopKernel both = without_inner(extras_.before->epilogue), after = without_inner(kernel_.epilogue);
-  const auto steps = static_cast<int>(both.steps.size()), inputs = static_cast<int>(both.inputs.size()),
-             outputs = static_cast<int>(both.outputs.size());
-  steps_before_ = both.steps.size();
-  for (kernel::Step step : after.steps) {
-    for (int* operand : {&step.a, &step.b, &step.c})
-      if (*operand >= 0) *operand += steps;
-    if (step.operand >= 0) {
-      if (after.inputs[static_cast<std::size_t>(step.operand)] == both.outputs[0]) {
-        step = {StepKind::map, step.type, step.level};
-        step.op = scalar::Op::cast;
-        step.a = both.stores[0].value;
-      } else {
-        step.operand += inputs;
-      }
-    }
-    both.steps.push_back(step);
-  }
-  both.inputs.insert(both.inputs.end(), after.inputs.begin(), after.inputs.end());
-  both.outputs.insert(both.outputs.end(), after.outputs.begin(), after.outputs.end());
-  for (kernel::Store store : after.stores) {
-    store.value += steps;
-    store.output += outputs;
-    both.stores.push_back(store);
-  }
-  return both;
 }
 
 }  // namespace weft::webgpu

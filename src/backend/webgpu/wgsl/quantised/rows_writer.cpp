@@ -39,7 +39,7 @@ void RowsWriter::render(Rendered& rendered) {
   std::optional<PackedReader> reader_before;
   if (before) reader_before.emplace(kernel_.block_type, before->weights, kernel_.n, kernel_.k, bindings, "_before");
   choose_lanes(reader);
-  const kernel::LoopKernel epilogue = before         ? epilogue_of_both()
+  const kernel::LoopKernel epilogue = before         ? extras_.pair->epilogue
                                       : extras_.tail ? extras_.tail->epilogue()
                                                      : without_inner(kernel_.epilogue);
   const Space space{{{"i", kernel_.m}, {"j", kernel_.n}}, -1};

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/webgpu/wgsl/cache_attention.hpp"
+#include "backend/webgpu/wgsl/quantised/gated_pair.hpp"
 #include "backend/webgpu/wgsl/quantised/packed_reader.hpp"
 #include "backend/webgpu/wgsl/quantised/rows_tail.hpp"
 #include "backend/webgpu/wgsl/steps.hpp"
@@ -17,7 +18,8 @@ inline constexpr Extent kFewRows = 8;  // of A, up to which weights are multipli
 
 /// What a product of few rows does beside its own work.
 struct RowsExtras {
-  const kernel::PackedMatmulKernel* before = nullptr;  // a product of the same rows, whose result the epilogue reads
+  const kernel::PackedMatmulKernel* before = nullptr;  // the first product of a gated unit, of which this is the second
+  const GatedPair* pair = nullptr;                     // of the two
   const RowsTail* tail = nullptr;                      // kernels that follow; not together with `before`
   const AttentionParts* parts = nullptr;               // A is the result of attention in these parts
 };
@@ -84,7 +86,6 @@ class RowsWriter {
   void write_results();
 
   /// Both epilogues as one: the second reads the first's result directly. The first still stores it.
-  kernel::LoopKernel epilogue_of_both();
 
   // --- The tail (rows_tail_writer.cpp) ---
 
@@ -107,7 +108,6 @@ class RowsWriter {
   const kernel::PackedMatmulKernel& kernel_;
   const RowsExtras extras_;
   const Target& target_;
-  std::size_t steps_before_ = 0;             // of both epilogues, those of the product before
   int sums_ = 0;                             // over each row of A, where it is computed
   int rows_ = 1, columns_ = 1, lanes_ = 32;  // of A and of W at a time; threads that share a row of W
   int ahead_ = 1;                            // units that a thread reads at once
