@@ -121,7 +121,7 @@ class Joiner {
       for (std::size_t between = at + 1; between < later; ++between)
         is_free = is_free && (done_[between] || (!touches(plan_.kernels[between], write->out().buffer) &&
                                                  !writes(plan_.kernels[between], write->reads[2].buffer)));
-      if (!is_free || !render_written_loop(loop, *write, target_, rendered)) return false;
+      if (!is_free || !render_written_loop(loop, kernel::with_words(*write), target_, rendered)) return false;
       taken = {later};
       return true;
     });

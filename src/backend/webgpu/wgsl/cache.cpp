@@ -34,6 +34,11 @@ void copy(const Operand& from, const Operand& to, const Target& target, Scratch&
   render(loop, target, scratch, rendered);
 }
 
+/// A word of two halves. Values out of range saturate.
+std::string halves_of(const std::string& pair) {
+  return fmt::format("pack2x16float(clamp({}, vec2f(-65504f), vec2f(65504f)))", pair);
+}
+
 /// Statements that write unit `u` of a row: an element, a word of two halves, or a block of 32.
 std::string write_unit(CacheType type, const Bindings& bindings, int rows, int out) {
   const auto value = [&](const std::string& i) {
@@ -45,9 +50,8 @@ std::string write_unit(CacheType type, const Bindings& bindings, int rows, int o
   switch (type) {
     case CacheType::f32: return "      " + store("u", value("u")) + "\n";
     case CacheType::f16:
-      // Values out of range saturate.
-      return fmt::format("      let pair = clamp(vec2f({}, {}), vec2f(-65504f), vec2f(65504f));\n      {}\n",
-                         value("2u * u"), value("2u * u + 1u"), store("u", "pack2x16float(pair)"));
+      return fmt::format("      {}\n",
+                         store("u", halves_of(fmt::format("vec2f({}, {})", value("2u * u"), value("2u * u + 1u")))));
     case CacheType::q8: break;
   }
   std::string text = "      var largest = 0f;\n";
@@ -62,6 +66,32 @@ std::string write_unit(CacheType type, const Bindings& bindings, int rows, int o
   text += "          word |= (bitcast<u32>(q) & 255u) << (i * 8u);\n        }\n";
   text += fmt::format("        {}\n      }}\n", store("u * 9u + w + 1u", "word"));
   return text;
+}
+
+/// If places are equal, the last one counts. The threads of a workgroup, which have `units` of each row, look together for later
+/// places that are those of their rows, and `is_last(t)` is known.
+std::string overwritten_lines(ShaderPieces& shader, Extent count, Extent units, const auto& place) {
+  std::string text;
+  const auto line = [&](const std::string& statement) { text += "  " + statement + "\n"; };
+  shader.share("overwritten", "atomic<u32>", kWriteThreads / std::min<Extent>(units, kWriteThreads) + 2);
+  line(fmt::format("let first = {};", divided(fmt::format("(group * {}u)", kWriteThreads), units)));
+  line(fmt::format("let end = min({} + 1u, {}u);",
+                   divided(fmt::format("(group * {0}u + {1}u)", kWriteThreads, kWriteThreads - 1), units), count));
+  line("if (thread < end - first) { atomicStore(&$overwritten[thread], 0u); }");
+  line("workgroupBarrier();");
+  line("for (var t = first; t < end; t++) {");
+  line(fmt::format("  let row = {};", place("t")));
+  line(fmt::format("  for (var later = t + 1u + thread; later < {}u; later += {}u) {{", count, kWriteThreads));
+  line(fmt::format("    if ({} == row) {{ atomicStore(&$overwritten[t - first], 1u); }}", place("later")));
+  line("  }");
+  line("}");
+  line("workgroupBarrier();");
+  return text;
+}
+
+/// Whether row `row` of thread's `t` is in the cache and counts.
+std::string is_written(Extent rows, Extent count) {
+  return fmt::format("row >= 0 && row < {}{}", rows, count > 1 ? " && atomicLoad(&$overwritten[t - first]) == 0u" : "");
 }
 
 }  // namespace
@@ -86,29 +116,13 @@ void render_write_rows(const CallKernel& kernel, const Target& target, Scratch& 
   std::string body;
   const auto line = [&](const std::string& text) { body += "  " + text + "\n"; };
   ShaderPieces shader{.threads = kWriteThreads};
-  if (count > 1) {
-    // If places are equal, the last one counts. The threads look together for later places that are those of their rows.
-    shader.share("overwritten", "atomic<u32>", kWriteThreads / std::min<Extent>(units, kWriteThreads) + 2);
-    line(fmt::format("let first = {};", divided(fmt::format("(group * {}u)", kWriteThreads), units)));
-    line(fmt::format("let end = min({} + 1u, {}u);",
-                     divided(fmt::format("(group * {0}u + {1}u)", kWriteThreads, kWriteThreads - 1), units), count));
-    line("if (thread < end - first) { atomicStore(&$overwritten[thread], 0u); }");
-    line("workgroupBarrier();");
-    line("for (var t = first; t < end; t++) {");
-    line(fmt::format("  let row = {};", place("t")));
-    line(fmt::format("  for (var later = t + 1u + thread; later < {}u; later += {}u) {{", count, kWriteThreads));
-    line(fmt::format("    if ({} == row) {{ atomicStore(&$overwritten[t - first], 1u); }}", place("later")));
-    line("  }");
-    line("}");
-    line("workgroupBarrier();");
-  }
+  if (count > 1) body += overwritten_lines(shader, count, units, place);
   line(fmt::format("let number = group * {}u + thread;", kWriteThreads));
   line(fmt::format("if (number < {}u) {{", count * units));
   line(fmt::format("  let t = {};", divided("number", units)));
   line(fmt::format("  let u = {};", modulo("number", units)));
   line(fmt::format("  let row = {};", place("t")));
-  line(fmt::format("  if (row >= 0 && row < {}{}) {{", rows,
-                   count > 1 ? " && atomicLoad(&$overwritten[t - first]) == 0u" : ""));
+  line(fmt::format("  if ({}) {{", is_written(rows, count)));
   line(fmt::format("    let source = t * {}u;", width));
   line(fmt::format("    let place = u32(row) * {}u;", words));
   body += write_unit(type, bindings, from, out);
@@ -120,13 +134,17 @@ void render_write_rows(const CallKernel& kernel, const Target& target, Scratch& 
 
 bool render_written_loop(const kernel::LoopKernel& loop, const CallKernel& write, const Target& target,
                          Rendered& rendered) {
-  if (write.op != &graph::write_rows_row() || kernel::attributes_of<graph::WriteRows>(write).type != CacheType::f32 ||
-      write.out() != write.reads[0] || loop.inner != 1 || loop.outputs.size() != 1 || loop.stores.size() != 1)
+  constexpr Extent kFour = 4;
+  if (write.op != &graph::write_rows_row() || write.out() != write.reads[0] || loop.inner != 1 ||
+      loop.outputs.size() != 1 || loop.stores.size() != 1)
     return false;
-  const Extent rows = write.shape()[0], width = write.shape()[1], count = write.shapes[1][0];
+  const CacheType type = kernel::attributes_of<graph::WriteRows>(write).type;
+  const Extent rows = write.shape()[0], words = write.shape()[1], count = write.shapes[1][0],
+               width = write.shapes[1][1];
+  if (type == CacheType::q8 || (type == CacheType::f16 && width % kFour != 0)) return false;
   const Operand &made = loop.outputs[0], &given = write.reads[1];
   kernel::LoopKernel each = without_inner(loop);
-  if (each.outer != count * width || count * width == 0 || made.buffer != given.buffer ||
+  if (each.outer != count * width || count * width == 0 || made.type != DType::f32 || made.buffer != given.buffer ||
       made.offset + each.stores[0].view.offset != given.offset || !each.stores[0].view.bounds.empty())
     return false;
   // The loop's elements must have the layout of the rows.
@@ -147,7 +165,8 @@ bool render_written_loop(const kernel::LoopKernel& loop, const CallKernel& write
   Helpers helpers;
   const int at = bindings.add(write.reads[2], false), out = bindings.add(write.out(), true);
   bindings.forbid_vectors(out);
-  const Space space{{{"t", count}, {"u", width}}, -1};
+  const Extent lanes = type == CacheType::f16 ? kFour : 1, units = width / lanes;  // of a row, one for each thread
+  const Space space{{{"t", count}, {"u", width}}, lanes > 1 ? 1 : -1};
   StepWriter writer(each, bindings, helpers, space, space);
   bindings.resolve();
   const std::vector<bool> needed = needed_steps(each);
@@ -157,23 +176,28 @@ bool render_written_loop(const kernel::LoopKernel& loop, const CallKernel& write
   const auto place = [&](const std::string& t) {
     return bindings.load(at, fmt::format("{} + {}u", t, bindings.base(at)));
   };
-  const auto groups = static_cast<std::uint64_t>(divide_up(count * width, kWriteThreads));
+  const auto groups = static_cast<std::uint64_t>(divide_up(count * units, kWriteThreads));
+  ShaderPieces shader{.threads = kWriteThreads};
   std::string body;
   const auto line = [&](const std::string& text) { body += "  " + text + "\n"; };
+  if (count > 1) body += overwritten_lines(shader, count, units, place);
   line(fmt::format("let number = group * {}u + thread;", kWriteThreads));
-  line(fmt::format("if (number >= {}u) {{ return; }}", count * width));
-  line(fmt::format("let t = {};", divided("number", width)));
-  line(fmt::format("let u = {};", modulo("number", width)));
+  line(fmt::format("if (number >= {}u) {{ return; }}", count * units));
+  line(fmt::format("let t = {};", divided("number", units)));
+  line(fmt::format("let u = {} * {}u;", modulo("number", units), lanes));
   body += writer.take_text();
   line(fmt::format("let row = {};", place("t")));
-  line(fmt::format("var last = row >= 0 && row < {};", rows));
-  if (count > 1)
-    line(fmt::format("for (var later = t + 1u; later < {}u; later++) {{ last = last && row != {}; }}", count,
-                     place("later")));
-  line(fmt::format("if (last) {{ {} }}",
-                   bindings.store(out, fmt::format("u32(row) * {}u + u + {}u", width, bindings.base(out)),
-                                  writer.value(each.stores[0].value).text)));
-  ShaderPieces shader{.threads = kWriteThreads, .helpers = std::move(helpers), .body = std::move(body)};
+  line(fmt::format("if ({}) {{", is_written(rows, count)));
+  line(fmt::format("  let place = u32(row) * {}u + {} + {}u;", words, type == CacheType::f16 ? "u / 2u" : "u",
+                   bindings.base(out)));
+  const auto value = [&](int lane) { return writer.value(each.stores[0].value, lane).text; };
+  if (type == CacheType::f32) line("  " + bindings.store(out, "place", value(0)));
+  for (int pair = 0; pair < 2 && type == CacheType::f16; ++pair)
+    line("  " + bindings.store(out, fmt::format("place + {}u", pair),
+                               halves_of(fmt::format("vec2f({}, {})", value(2 * pair), value(2 * pair + 1)))));
+  line("}");
+  shader.helpers = std::move(helpers);
+  shader.body = std::move(body);
   rendered.dispatches.push_back(dispatch_of(name, std::move(shader), bindings, groups, target));
   return true;
 }

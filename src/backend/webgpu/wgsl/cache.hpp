@@ -9,7 +9,7 @@ namespace weft::webgpu {
 /// Appends the dispatches of write_rows: one, and a copy before it unless the cache is written in place.
 void render_write_rows(const kernel::CallKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered);
 
-/// An elementwise kernel, and the write of its result into an f32 cache in place, as one dispatch. False if the two kernels do
+/// An elementwise kernel, and the write of its result into a cache of f32 or f16 in place, as one dispatch. False if the two kernels do
 /// not fit this form.
 bool render_written_loop(const kernel::LoopKernel& loop, const kernel::CallKernel& write, const Target& target,
                          Rendered& rendered);

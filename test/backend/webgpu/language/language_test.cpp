@@ -306,22 +306,35 @@ TEST_F(WebgpuLanguage, OfEqualPlacesTheLastCounts) {
 }
 
 TEST_F(WebgpuLanguage, WhatIsComputedForACacheIsWrittenByTheSameDispatch) {
-  for (const Extent tokens : {1, 5}) {
+  struct Form {
+    Extent tokens, width;
+    CacheType type;
+  };
+  // Rows of f16 that fill workgroups, and rows that cross them.
+  for (const Form& form : {Form{1, 6, CacheType::f32}, Form{5, 6, CacheType::f32}, Form{5, 8, CacheType::f16},
+                           Form{70, 24, CacheType::f16}}) {
+    const bool halves = form.type == CacheType::f16;
+    SCOPED_TRACE(fmt::format("{} rows of {}, {}", form.tokens, form.width, halves ? "f16" : "f32"));
+    const Extent rows = form.tokens + 2;
     const auto of = [&](Device d, std::string* source) {
-      Variable cache(floats(noise(9, 42), {7, 6}, d), "cache", false);
-      auto step = compile([&](Tensor rows, Tensor at) {
-        const Tensor turned = flip(reshape(rows, {tokens, 2, 3}), {1});
-        cache.assign(write_rows(cache, reshape(turned * 2.0 + 1.0, {tokens, 6}), at));
+      Variable cache(cast(floats(noise(9, rows * form.width), {rows, form.width}, d), halves ? DType::f16 : DType::f32),
+                     "cache", false);
+      auto step = compile([&](Tensor given, Tensor at) {
+        const Tensor turned = flip(reshape(given, {form.tokens, 2, form.width / 2}), {1});
+        cache.assign(write_rows(cache, reshape(turned * 2.0 + 1.0, {form.tokens, form.width}), at, form.type));
         return at + at;
       });
-      std::vector<std::int32_t> places = {4, 0, 4, -1, 7};
-      places.resize(static_cast<std::size_t>(tokens));
-      step(floats(noise(8, tokens * 6), {tokens, 6}, d), integers(places, {tokens}, d));
+      std::vector<std::int32_t> places(static_cast<std::size_t>(form.tokens));
+      for (std::size_t t = 0; t < places.size(); ++t) places[t] = static_cast<std::int32_t>(t * 5 % 61) - 1;
+      places.back() = places.front() = 4;  // the last one counts
+      std::vector<float> values = noise(8, form.tokens * form.width);
+      values[0] = 1e6f;  // saturates in f16
+      step(floats(values, {form.tokens, form.width}, d), integers(places, {form.tokens}, d));
       if (source) *source = step.compiled().explain(true);
-      return cache.value();
+      return cast(cache.value(), DType::f32);
     };
     std::string source;
-    expect_close(of(device_, &source), of(kCpu, nullptr), 1e-6);
+    expect_close(of(device_, &source), of(kCpu, nullptr), halves ? 2e-3 : 1e-6);
     // One kernel or two merged, but no dispatch that only writes.
     const auto entry = source.find("@compute");
     EXPECT_NE(entry, std::string::npos);
