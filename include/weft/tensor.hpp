@@ -68,7 +68,9 @@ class Tensor {
   Tensor named(std::string_view label) const;
   const std::string& label() const;
 
-  /// Computes the value now (and every pending update of a Variable on this device).
+  /// Computes the value now (and every pending update of a Variable on this device). This handle then lets go of what the value
+  /// was made from, unless that includes a Variable that requires a gradient: so a loop like `state = f(state).eval()` keeps
+  /// nothing of earlier steps, and no gradient flows from `state` to them. Asking for elements (`item`, printing) keeps it all.
   const Tensor& eval() const;
   /// The one element of a tensor with one element. Errors: ShapeError if there are more; DTypeError if T is not its dtype.
   template <class T>
@@ -100,7 +102,9 @@ class Tensor {
   const std::shared_ptr<const graph::Node>& node() const { return node_; }
 
  private:
-  std::shared_ptr<const graph::Node> node_;
+  friend void eval(std::span<const Tensor* const> tensors);
+
+  mutable std::shared_ptr<const graph::Node> node_;  // `eval` changes it to a node without inputs
 };
 
 // ---- Making tensors -------------------------------------------------------------------------------------------------
@@ -280,8 +284,14 @@ class Variable {
 /// earlier shared variable may be given again only all together, in the same order.
 Variable flatten_together(std::span<const Variable> variables, std::string_view name);
 
-/// Computes all the tensors in one run.
+/// Computes all the tensors in one run; each handle lets go of inputs as with Tensor::eval.
+void eval(std::span<const Tensor* const> tensors);
 void eval(std::span<const Tensor> tensors);
+template <std::same_as<Tensor>... Tensors>
+void eval(const Tensor& first, const Tensors&... others) {
+  const Tensor* const list[] = {&first, &others...};
+  eval(std::span<const Tensor* const>(list));
+}
 /// Runs every pending update of every Variable.
 void eval_pending();
 

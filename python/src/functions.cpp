@@ -121,8 +121,12 @@ void bind_functions(nb::module_& m) {
       [](nb::args tensors) {
         std::vector<Tensor> list;
         for (nb::handle each : tensors) list.push_back(value_from(each.ptr(), "evaluate"));
-        const nb::gil_scoped_release free;
-        list.empty() ? eval_pending() : eval(list);
+        const std::vector<Tensor> before = list;
+        {
+          const nb::gil_scoped_release free;
+          list.empty() ? eval_pending() : eval(list);
+        }
+        for (std::size_t i = 0; i < list.size(); ++i) keep_evaluated(nb::handle(tensors[i]).ptr(), before[i], list[i]);
       },
       nb::arg("tensors"), nb::sig("def evaluate(*tensors: Tensor) -> None"),
       "Computes all the tensors in one run; without any, every pending update of a Variable.");

@@ -56,6 +56,12 @@ inline Handle& handle_of(PyObject* object) {
   }
   return *nb::inst_ptr<Handle>(object);
 }
+/// Gives the object the value after `eval`, which has no inputs, unless the object has got another one meanwhile.
+inline void keep_evaluated(PyObject* object, const Tensor& before, const Tensor& after) {
+  if (!is_tensor(object)) return;
+  Handle& handle = handle_of(object);
+  if (handle.tensor.node() == before.node()) handle.tensor = after;
+}
 /// A new weft.Tensor. Null only with a Python error.
 PyObject* wrap(Tensor tensor);
 nb::object wrap_variable(Variable variable);

@@ -380,14 +380,17 @@ void bind_tensor(nb::module_& m) {
       .def(
           "eval",
           [](nb::handle self) {
-            const Tensor x = handle_of(self.ptr()).value();
+            const Tensor before = handle_of(self.ptr()).value(), x = before;
             {
               const nb::gil_scoped_release free;
               x.eval();
             }
+            keep_evaluated(self.ptr(), before, x);
             return nb::borrow(self);
           },
-          nb::sig("def eval(self) -> Tensor"), "Computes the value now.")
+          nb::sig("def eval(self) -> Tensor"),
+          "Computes the value now, and lets go of what it was made from, unless that includes a Variable that requires a "
+          "gradient. Asking for elements keeps it all.")
       .def(
           "item", [](const Handle& h) { return nb::steal(item_of(h.value())); },
           nb::sig("def item(self) -> bool | int | float"), "The one element of a tensor with one element.")

@@ -23,6 +23,20 @@ class Gradients(unittest.TestCase):
         np.testing.assert_allclose(weft.grad(x * 2, x, weft.tensor([1.0, 0.0, 0.0])).numpy(), [2, 0, 0])
         with self.assertRaises(ValueError):
             weft.grad(x, x)
+
+    def test_eval_lets_go_of_history(self):
+        x = weft.tensor([0.5, 1.0])
+        t, u = x * 2, x * 3
+        self.assertEqual(t.tolist(), [1.0, 2.0])
+        self.assertEqual(weft.grad(t.sum(), x).tolist(), [2, 2])  # looking at elements lets go of nothing
+        weft.evaluate(t, u)
+        for value in (t, u, (x * 4).eval()):
+            with self.assertRaisesRegex(ValueError, "let go"):
+                weft.grad(value.sum(), x)
+        with weft.keep_history():
+            kept = (x * 5).eval()
+        self.assertEqual(weft.grad(kept.sum(), x).tolist(), [5, 5])
+        self.assertEqual(weft.grad(lambda v: (v * v).eval().sum())(x).tolist(), [1, 2])
         with self.assertRaises(TypeError):
             weft.grad(3, x)
 

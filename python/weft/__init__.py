@@ -54,6 +54,7 @@ from ._transforms import (
     grad as grad,
     gradcheck as gradcheck,
     jvp as jvp,
+    keep_history as keep_history,
     no_grad as no_grad,
     value_and_grad as value_and_grad,
     vjp as vjp,

@@ -46,7 +46,8 @@ def value_and_grad(function: Callable[..., Tensor], argument: int = 0) -> Callab
         given = list(arguments)
         x = given[argument] if isinstance(given[argument], Tensor) else tensor(given[argument])
         given[argument] = x = x.value if isinstance(x, Variable) else x
-        y = function(*given)
+        with keep_history():
+            y = function(*given)
         return y, _weft._grad(y, [x], None)[0]
 
     return both
@@ -199,6 +200,13 @@ class no_grad(_Scope):
 
     def _make(self) -> Any:
         return _weft._no_grad()
+
+
+class keep_history(_Scope):
+    """eval() inside does not let go of what values were made from, so gradients to any of it can be taken."""
+
+    def _make(self) -> Any:
+        return _weft._keep_history()
 
 
 class enable_grad(_Scope):

@@ -150,7 +150,10 @@ Tensor checkpoint(const std::function<Tensor(std::span<const Tensor>)>& function
     if (!input.defined()) throw UsageError("checkpoint: an input has no value");
     nodes.push_back(input.node());
   }
-  const Tensor result = function(inputs);
+  const Tensor result = [&] {
+    const KeepHistory until_repeated;
+    return function(inputs);
+  }();
   if (!result.defined()) throw UsageError("checkpoint: the function gave a tensor without a value");
   const NodeRef& made = result.node();
   if (!grad_enabled() || !is_float(made->type)) return result;

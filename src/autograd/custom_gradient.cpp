@@ -104,7 +104,10 @@ std::vector<Tensor> applied(const TensorFunction& forward, const std::shared_ptr
     if (!x.defined()) throw UsageError("custom_gradient: an input has no value");
     nodes.push_back(x.node());
   }
-  const std::vector<Tensor> results = forward(inputs);
+  const std::vector<Tensor> results = [&] {
+    const KeepHistory until_asked;
+    return forward(inputs);
+  }();
   if (results.empty()) throw UsageError("custom_gradient: the function gave no results");
   for (const Tensor& y : results) {
     if (!y.defined()) throw UsageError("custom_gradient: the function gave a tensor without a value");

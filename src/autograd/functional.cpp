@@ -40,6 +40,7 @@ std::vector<Tensor> aliases(std::span<const Tensor> inputs, std::string_view tra
 }
 
 std::vector<Tensor> results_of(const TensorFunction& f, std::span<const Tensor> inputs, std::string_view transform) {
+  const KeepHistory until_asked;
   std::vector<Tensor> results = f(inputs);
   for (std::size_t i = 0; i < results.size(); ++i)
     if (!results[i].defined())

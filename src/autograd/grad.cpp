@@ -12,6 +12,7 @@
 #include "graph/autocast.hpp"
 #include "graph/caller.hpp"
 #include "graph/describe.hpp"
+#include "graph/history.hpp"
 #include "graph/node.hpp"
 #include "graph/op.hpp"
 #include "graph/scatter.hpp"
@@ -110,6 +111,14 @@ class Reverse {
       }
       if (found != gradients_.end()) propagate(*node, found->second);
     }
+  }
+
+  /// A value below the output that was made from a wanted value and has let go of it, or null; and that wanted value.
+  std::pair<const Node*, const Node*> lost() const {
+    for (const Node* node : order_)
+      if (node->past && is_float(node->type))
+        if (const Node* wanted = node->past->find(wanted_)) return {node, wanted};
+    return {};
   }
 
   NodeRef of(const Node* node) const {
@@ -470,6 +479,12 @@ std::vector<Tensor> grad(const Tensor& output, std::span<const Tensor> inputs, c
     if (twins.back()) wanted.insert(twins.back().get());
   }
   Reverse reverse(output.node(), wanted);
+  if (const auto [value, from] = reverse.lost(); value)
+    throw UsageError(graph::describe(
+        "grad",
+        "eval() of a value that was made from the input has let go of how it was made; take the gradient before eval, make "
+        "the input a Variable, hold a KeepHistory around eval, or detach the value if it is a constant",
+        {{"input", Tensor(from->shared_from_this())}, {"value", Tensor(value->shared_from_this())}}, where));
   reverse.run(output.node(), start);
   std::vector<Tensor> results;
   for (std::size_t i = 0; i < inputs.size(); ++i) {

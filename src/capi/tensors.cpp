@@ -104,9 +104,13 @@ weft_status weft_tensor_text(weft_tensor tensor, const char** text) {
 
 weft_status weft_evaluate(const weft_tensor* given, size_t count) {
   return guarded([&] {
-    std::vector<Tensor> list;
-    for (const weft_tensor each : list_of(given, count, "tensors")) list.push_back(tensor_of(each));
-    eval(list);
+    std::vector<std::shared_ptr<TensorObject>> held;
+    std::vector<const Tensor*> list;
+    for (const weft_tensor each : list_of(given, count, "tensors")) {
+      held.push_back(object_of(each));
+      list.push_back(&held.back()->tensor);
+    }
+    eval(std::span<const Tensor* const>(list));
   });
 }
 weft_status weft_tensor_read(weft_tensor tensor, void* data, size_t bytes) {

@@ -164,13 +164,23 @@ void make_slice(const std::shared_ptr<Cell>& cell, const std::shared_ptr<Cell>& 
   cell->offset = offset;
 }
 
-NodeRef value_of(const std::shared_ptr<Cell>& cell) {
+namespace {
+
+NodeRef current_value(const std::shared_ptr<Cell>& cell) {
   if (cell->shared) return slice_of(value_of(cell->shared), cell->offset, cell->shape);
   if (TraceScope* trace = TraceScope::current()) return trace->value_of(cell);
   GraphState& state = state_of(*cell);
   std::unique_lock lock(state.cells_mutex);
   state.released.wait(lock, [&] { return !cell->updating; });
   return cell->pending ? cell->pending : cell->committed;
+}
+
+}  // namespace
+
+NodeRef value_of(const std::shared_ptr<Cell>& cell) {
+  NodeRef value = current_value(cell);
+  if (value) value->requires_grad.store(cell->requires_grad, std::memory_order_relaxed);
+  return value;
 }
 
 NodeRef twin_of(const Node& node) {

@@ -54,6 +54,7 @@ bool is_view(Kind kind);
 
 class Node;
 class NodeTable;
+class Past;
 struct OpRow;
 using NodeRef = std::shared_ptr<const Node>;
 
@@ -148,9 +149,14 @@ class Node : public std::enable_shared_from_this<const Node>, public NodeFields 
   mutable StorageSlot storage;
   mutable std::string label;
   mutable Where where;
-  /// For the value of a Variable: the node of the same value from before, or from after, it was computed. Under the lock of the
-  /// session's cells.
+  /// For the value of a Variable: the node of the same value from before, or from after, it was computed. For a value that has
+  /// let go of its inputs: the node from before, and for that node the one from after. Under the lock of the session's cells.
   mutable std::weak_ptr<const Node> twin;
+  /// Whether a gradient to a Variable that requires one may be wanted of this value. An evaluated value that does not require a
+  /// gradient lets its inputs go.
+  mutable std::atomic<bool> requires_grad = false;
+  /// For a value that has let go of its inputs (graph/history.hpp): what it was made from.
+  mutable std::shared_ptr<Past> past;
 
  private:
   friend class NodeTable;
@@ -258,8 +264,8 @@ void commit(const std::shared_ptr<Cell>& cell, const NodeRef& computed, NodeRef 
 void make_slice(const std::shared_ptr<Cell>& cell, const std::shared_ptr<Cell>& whole, Extent offset);
 /// The current value's node.
 NodeRef value_of(const std::shared_ptr<Cell>& cell);
-/// For the value of a Variable, or a view of one: the live node of the same value from before, or from after, it was computed;
-/// or null. Gradients are identified by nodes, so a gradient to one of them includes that to the other.
+/// For the value of a Variable, or a view of one, and for a value that has let go of its inputs: the live node of the same value
+/// from before, or from after; or null. Gradients are identified by nodes, so a gradient to one of them includes that to the other.
 NodeRef twin_of(const Node& node);
 /// The gradient that `backward` left; while a function is traced, the trace's own.
 Tensor& gradient_of(const std::shared_ptr<Cell>& cell);

@@ -6,6 +6,7 @@
 #include "base/checked.hpp"
 #include "graph/node.hpp"
 #include "runtime/devices.hpp"
+#include "runtime/evaluate.hpp"
 
 namespace weft::runtime {
 
@@ -23,7 +24,7 @@ Tensor borrow_host(std::shared_ptr<const void> owner, const void* data, const Sh
 }
 
 HostView view_host(const Tensor& tensor) {
-  tensor.eval();
+  runtime::evaluate({&tensor.node(), 1});
   const graph::Node& node = *tensor.node();
   const bool shares = tensor.device() == kCpu && node.storage && !graph::has_packed_layout(node) &&
                       !is_packed(tensor.dtype()) && !is_block(tensor.dtype());

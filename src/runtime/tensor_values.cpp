@@ -6,6 +6,7 @@
 
 #include "base/checked.hpp"
 #include "graph/describe.hpp"
+#include "graph/history.hpp"
 #include "graph/node.hpp"
 #include "graph/packed.hpp"
 #include "graph/trace_scope.hpp"
@@ -52,18 +53,27 @@ Tensor tensor(std::span<const T> values, const Shape& shape, Where where) {
 
 const Tensor& Tensor::eval() const {
   shape();  // throws if there is no value
-  const NodeRef list[] = {node_};
-  runtime::evaluate(list);
+  const Tensor* const list[] = {this};
+  weft::eval(std::span(list));
   return *this;
 }
 
-void eval(std::span<const Tensor> tensors) {
+void eval(std::span<const Tensor* const> tensors) {
   std::vector<NodeRef> list;
-  for (const Tensor& t : tensors) {
-    t.shape();
-    list.push_back(t.node());
+  for (const Tensor* t : tensors) {
+    t->shape();  // throws if there is no value
+    list.push_back(t->node());
   }
-  if (!list.empty()) runtime::evaluate(list);
+  if (list.empty()) return;
+  runtime::evaluate(list);
+  list.clear();
+  for (const Tensor* t : tensors) graph::let_go_of_inputs(t->node_);
+}
+
+void eval(std::span<const Tensor> tensors) {
+  std::vector<const Tensor*> list;
+  for (const Tensor& t : tensors) list.push_back(&t);
+  eval(std::span<const Tensor* const>(list));
 }
 
 void eval_pending() { runtime::evaluate({}); }
@@ -125,7 +135,7 @@ void Tensor::copy_to(void* out, std::size_t bytes) const {
   // Elements in memory may be read from any session.
   backend::Backend& backend = *graph::session_of(*node_).part<runtime::RuntimeState>().device(device()).backend;
   if (!graph::TraceScope::current() && read_in_place(*node_, backend, out)) return runtime::evaluate({}, device());
-  eval();
+  runtime::evaluate({&node_, 1});  // looking at a value does not let go of what it was made from
   if (!needed) return;
   if (!node_->storage) {  // a constant
     std::memcpy(out, runtime::constant_bytes(*node_).data(), needed);

@@ -5,6 +5,7 @@
 
 #include "catalogue/op_values.hpp"
 #include "graph/graph_state.hpp"
+#include "runtime/evaluate.hpp"
 #include "script/engine.hpp"
 #include "weft/memory_limit.hpp"
 
@@ -112,10 +113,10 @@ Local Engine::make_array(std::span<const Tensor> tensors) {
 
 void Engine::evaluate(const Tensor& tensor) {
   try {
-    tensor.eval();
+    runtime::evaluate({&tensor.node(), 1});
   } catch (const DeviceMemoryError&) {
     JS_RunGC(runtime);
-    tensor.eval();
+    runtime::evaluate({&tensor.node(), 1});
   }
 }
 

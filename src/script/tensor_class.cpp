@@ -111,14 +111,27 @@ Local read_later(Engine& engine, JSValueConst self, Arguments) {
       [&engine, type = tensor.dtype(), bytes] { return typed_array(engine, type, *bytes); });
 }
 
+// Gives the script's handle the value after eval, which has no inputs, unless the handle has got another value meanwhile.
+void keep_evaluated(Engine& engine, JSValueConst self, const Tensor& before, const Tensor& after) {
+  TensorHandle* handle = engine.tensor_handle(self);
+  if (handle && handle->value.node() == before.node()) handle->value = after;
+}
+
 Local eval_later(Engine& engine, JSValueConst self, Arguments) {
-  const Tensor tensor = self_tensor(engine, self);
+  const Tensor before = self_tensor(engine, self);
+  const auto tensor = std::make_shared<const Tensor>(before);
   const auto handle = std::make_shared<Local>(engine.context, JS_DupValue(engine.context, self));
-  return engine.loop->promise([tensor] { tensor.eval(); }, [handle] { return std::move(*handle); });
+  return engine.loop->promise([tensor] { tensor->eval(); },
+                              [&engine, before, tensor, handle] {
+                                keep_evaluated(engine, handle->get(), before, *tensor);
+                                return std::move(*handle);
+                              });
 }
 
 Local eval_now(Engine& engine, JSValueConst self, Arguments) {
-  engine.evaluate(self_tensor(engine, self));
+  const Tensor before = self_tensor(engine, self), tensor = before;
+  engine.evaluate(tensor);
+  keep_evaluated(engine, self, before, tensor.eval());
   return {engine.context, JS_DupValue(engine.context, self)};
 }
 

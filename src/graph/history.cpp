@@ -1,0 +1,119 @@
+#include "graph/history.hpp"
+
+#include <set>
+
+#include "graph/graph_state.hpp"
+#include "weft/grad.hpp"
+
+namespace weft {
+namespace {
+
+int& keep_history_depth() {
+  thread_local int depth = 0;
+  return depth;
+}
+
+}  // namespace
+
+KeepHistory::KeepHistory() { ++keep_history_depth(); }
+KeepHistory::~KeepHistory() { --keep_history_depth(); }
+
+namespace graph {
+
+void let_go_of_inputs(NodeRef& node) {
+  if (!node->storage || node->inputs.empty() || node->requires_grad || keep_history_depth() > 0) return;
+  if (&node->table != &NodeTable::current()) return;  // a value of another session stays as it is
+  std::mutex& mutex = session_of(*node).part<GraphState>().cells_mutex;
+  NodeRef value;
+  {
+    const std::lock_guard lock(mutex);
+    value = node->twin.lock();
+  }
+  // Another handle of the same node may have let go of the inputs before.
+  if (!value || value->kind != Kind::data || !value->storage) {
+    value = make_node({.kind = Kind::data,
+                       .type = node->type,
+                       .shape = node->shape,
+                       .device = node->device,
+                       .packed = node->packed});
+    value->storage.set(node->storage.get()->shared());
+    value->label = node->label;
+    value->where = node->where;
+    if (is_float(node->type)) value->past = std::make_shared<Past>(*node);
+    // Values that were made before from the node itself still have gradients to it.
+    const std::lock_guard lock(mutex);
+    value->twin = node;
+    node->twin = value;
+  }
+  node = std::move(value);
+  if (node->past) node->past->prune();  // most of its values were freed with the old node
+}
+
+Past::Past(const Node& value) {
+  std::unordered_set<const Node*> seen;
+  std::vector<const Node*> stack{&value};
+  while (!stack.empty()) {
+    const Node* node = stack.back();
+    stack.pop_back();
+    if (node != &value) {
+      sources_.push_back({node->weak_from_this(), node->past});
+      if (node->past) node->past->prune();
+    }
+    if (node->kind == Kind::detach) continue;
+    for (const std::vector<NodeRef>* inputs : {&node->inputs, &node->parts})
+      for (const NodeRef& input : *inputs)
+        if (is_float(input->type) && seen.insert(input.get()).second) stack.push_back(input.get());
+  }
+}
+
+// Without recursion, because chains can be long.
+Past::~Past() {
+  std::vector<Source> list = std::move(sources_);
+  while (!list.empty()) {
+    const std::shared_ptr<Past> past = std::move(list.back().past);
+    list.pop_back();
+    if (past && past.use_count() == 1)
+      for (Source& source : past->sources_) list.push_back(std::move(source));
+  }
+}
+
+std::vector<Past::Source> Past::sources() const {
+  const std::lock_guard lock(mutex_);
+  return sources_;
+}
+
+const Node* Past::find(const std::unordered_set<const Node*>& nodes) const {
+  std::unordered_set<const Past*> seen{this};
+  std::vector<Source> list = sources();
+  while (!list.empty()) {
+    const Source source = std::move(list.back());
+    list.pop_back();
+    if (const NodeRef value = source.value.lock(); value && nodes.contains(value.get())) return value.get();
+    if (!source.past || !seen.insert(source.past.get()).second) continue;
+    for (Source& each : source.past->sources()) list.push_back(std::move(each));
+  }
+  return nullptr;
+}
+
+void Past::prune() {
+  std::vector<Source> kept, list = sources();
+  std::unordered_set<const Past*> seen{this};
+  std::set<std::weak_ptr<const Node>, std::owner_less<>> known;
+  while (!list.empty()) {
+    Source source = std::move(list.back());
+    list.pop_back();
+    if (!source.value.expired()) {
+      if (known.insert(source.value).second) kept.push_back(std::move(source));
+    } else if (source.past && seen.insert(source.past.get()).second) {
+      for (Source& each : source.past->sources()) list.push_back(std::move(each));
+    }
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    sources_.swap(kept);
+  }
+  // What the old list alone held is freed here, after the lock.
+}
+
+}  // namespace graph
+}  // namespace weft

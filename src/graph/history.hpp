@@ -1,0 +1,42 @@
+// What an evaluated value was made from, and when it lets go of that.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <unordered_set>
+#include <vector>
+
+#include "graph/node.hpp"
+
+namespace weft::graph {
+
+/// Replaces an evaluated node by one that has its value but no inputs, so that what it was made from can be freed. Keeps the
+/// node while a KeepHistory exists, and if a gradient of it is wanted (Node::requires_grad).
+void let_go_of_inputs(NodeRef& node);
+
+/// The living values from which a value was made that has let go of its inputs. Gradients to these are refused, because they
+/// would lack a part. Sources whose values are gone are replaced by their own sources, so a loop does not make this grow.
+/// Thread safe.
+class Past {
+ public:
+  explicit Past(const Node& value);
+  ~Past();
+  Past(const Past&) = delete;
+
+  /// One of the nodes from which the value was made, or null.
+  const Node* find(const std::unordered_set<const Node*>& nodes) const;
+  /// Forgets values that are gone.
+  void prune();
+
+ private:
+  struct Source {
+    std::weak_ptr<const Node> value;
+    std::shared_ptr<Past> past;  // of a value that has let go of its inputs
+  };
+  std::vector<Source> sources() const;
+
+  mutable std::mutex mutex_;
+  std::vector<Source> sources_;
+};
+
+}  // namespace weft::graph
