@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -20,10 +21,14 @@ class Shape {
   int rank() const { return static_cast<int>(extents_.size()); }
   bool empty() const { return extents_.empty(); }
   std::size_t size() const { return extents_.size(); }
+  /// Extent of an axis from 0 to rank - 1, which is not checked, as for a vector.
   Extent operator[](int axis) const { return extents_[static_cast<std::size_t>(axis)]; }
   Extent& operator[](int axis) { return extents_[static_cast<std::size_t>(axis)]; }
-  /// Extent of an axis that may count from the end (-1 is the last).
-  Extent dim(int axis) const { return extents_[static_cast<std::size_t>(axis < 0 ? axis + rank() : axis)]; }
+  /// Extent of an axis that may count from the end (-1 is the last). Errors: ShapeError if there is no such axis.
+  Extent dim(int axis, std::source_location where = std::source_location::current()) const {
+    if (axis < -rank() || axis >= rank()) refuse_axis(axis, where);
+    return extents_[static_cast<std::size_t>(axis < 0 ? axis + rank() : axis)];
+  }
   auto begin() const { return extents_.begin(); }
   auto end() const { return extents_.end(); }
   Extent back() const { return extents_.back(); }
@@ -41,6 +46,8 @@ class Shape {
   std::string to_string() const;
 
  private:
+  [[noreturn]] void refuse_axis(int axis, std::source_location where) const;
+
   std::vector<Extent> extents_;
 };
 

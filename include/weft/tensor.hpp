@@ -57,33 +57,33 @@ class Tensor {
   explicit Tensor(std::shared_ptr<const graph::Node> node) : node_(std::move(node)) {}
 
   bool defined() const { return node_ != nullptr; }
-  const Shape& shape() const;
-  int rank() const { return shape().rank(); }
-  /// Extent of an axis; -1 is the last.
-  Extent dim(int axis) const;
-  Extent numel() const { return shape().numel(); }
-  DType dtype() const;
-  Device device() const;
+  const Shape& shape(Where where = Where::current()) const;
+  int rank(Where where = Where::current()) const { return shape(where).rank(); }
+  /// Extent of an axis; -1 is the last. Errors: ShapeError if there is no such axis.
+  Extent dim(int axis, Where where = Where::current()) const;
+  Extent numel(Where where = Where::current()) const { return shape(where).numel(); }
+  DType dtype(Where where = Where::current()) const;
+  Device device(Where where = Where::current()) const;
   /// The same value with a name for messages and listings.
-  Tensor named(std::string_view label) const;
-  const std::string& label() const;
+  Tensor named(std::string_view label, Where where = Where::current()) const;
+  const std::string& label(Where where = Where::current()) const;
 
   /// Computes the value now (and every pending update of a Variable on this device). This handle then lets go of what the value
   /// was made from, unless that includes a Variable that requires a gradient: so a loop like `state = f(state).eval()` keeps
   /// nothing of earlier steps, and no gradient flows from `state` to them. Asking for elements (`item`, printing) keeps it all.
-  const Tensor& eval() const;
+  const Tensor& eval(Where where = Where::current()) const;
   /// The one element of a tensor with one element. Errors: ShapeError if there are more; DTypeError if T is not its dtype.
   template <class T>
-  T item() const;
+  T item(Where where = Where::current()) const;
   /// All elements, row-major. Errors: DTypeError if T is not its dtype.
   template <class T>
-  std::vector<T> to_vector() const;
+  std::vector<T> to_vector(Where where = Where::current()) const;
   /// Copies all elements, row-major, in host form (a bool is one byte). Errors: UsageError if `bytes` does not fit exactly.
-  void copy_to(void* out, std::size_t bytes) const;
+  void copy_to(void* out, std::size_t bytes, Where where = Where::current()) const;
   /// The value on another device. Evaluates it on its own device first, if the devices differ.
-  Tensor to(Device device) const;
+  Tensor to(Device device, Where where = Where::current()) const;
   /// Values, abbreviated if there are many: "f32 [2, 2] [[1, 2], [3, 4]]".
-  std::string to_string() const;
+  std::string to_string(Where where = Where::current()) const;
 
   // Parts along the first axes, as in NumPy: x[i], x[{i, kAll, Slice{1, 4}}], x[positions], x[mask]. Gradient: zeros around the
   // part; gradients of repeated positions add up.
@@ -251,7 +251,7 @@ class Variable {
   explicit Variable(const Tensor& initial, std::string_view name = "", bool requires_grad = true);
 
   bool defined() const { return cell_ != nullptr; }
-  Tensor value() const;
+  Tensor value(Where where = Where::current()) const;
   operator Tensor() const { return value(); }
   Tensor operator[](const Index& index) const { return value()[index]; }
   Tensor operator[](std::initializer_list<Index> indices) const { return value()[indices]; }
@@ -259,11 +259,11 @@ class Variable {
   /// Errors: ShapeError or DTypeError if `next` differs in shape or dtype; DeviceError if it is on another device.
   void assign(const Tensor& next, Where where = Where::current());
 
-  const Shape& shape() const;
-  DType dtype() const;
-  Device device() const;
-  Extent numel() const { return shape().numel(); }
-  const std::string& name() const;
+  const Shape& shape(Where where = Where::current()) const;
+  DType dtype(Where where = Where::current()) const;
+  Device device(Where where = Where::current()) const;
+  Extent numel(Where where = Where::current()) const { return shape(where).numel(); }
+  const std::string& name(Where where = Where::current()) const;
   void set_name(std::string_view name);
   bool requires_grad() const;
   void set_requires_grad(bool value);

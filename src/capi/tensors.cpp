@@ -117,7 +117,7 @@ weft_status weft_tensor_read(weft_tensor tensor, void* data, size_t bytes) {
   return guarded([&] {
     const Tensor t = tensor_of(tensor);
     if (bytes > 0) required(data, "data");
-    t.copy_to(data, bytes);
+    t.copy_to(data, bytes, Where());
   });
 }
 weft_status weft_tensor_view(weft_tensor tensor, const void** data) {
@@ -133,11 +133,11 @@ weft_status weft_tensor_item(weft_tensor tensor, double* value) {
     required(value, "value");
     const Tensor t = tensor_of(tensor);
     if (t.dtype() == DType::i64)
-      *value = static_cast<double>(t.item<std::int64_t>());
+      *value = static_cast<double>(t.item<std::int64_t>(Where()));
     else if (t.dtype() == DType::u64)
-      *value = static_cast<double>(t.item<std::uint64_t>());
+      *value = static_cast<double>(t.item<std::uint64_t>(Where()));
     else
-      *value = (t.device() == weft::kCpu ? cast(t, DType::f64) : cast(t.to(weft::kCpu), DType::f64)).item<double>();
+      *value = (t.device() == weft::kCpu ? cast(t, DType::f64) : cast(t.to(weft::kCpu), DType::f64)).item<double>(Where());
   });
 }
 

@@ -36,28 +36,31 @@ using graph::describe;
 
 namespace {
 
-const graph::Node& node_of(const Tensor& tensor) {
-  if (!tensor.defined()) throw UsageError("tensor: used before it was given a value");
+const graph::Node& node_of(const Tensor& tensor, Where where) {
+  if (!tensor.defined()) throw UsageError(describe("tensor", "used before it was given a value", {}, where));
   return *tensor.node();
 }
 
 }  // namespace
 
-const Shape& Tensor::shape() const { return node_of(*this).shape; }
-DType Tensor::dtype() const { return node_of(*this).type; }
-Device Tensor::device() const { return node_of(*this).device; }
+const Shape& Tensor::shape(Where where) const { return node_of(*this, where).shape; }
+DType Tensor::dtype(Where where) const { return node_of(*this, where).type; }
+Device Tensor::device(Where where) const { return node_of(*this, where).device; }
 
-Extent Tensor::dim(int axis) const {
-  if (axis < -rank() || axis >= rank())
-    throw ShapeError(fmt::format("dim: axis {} of a tensor of rank {} {}", axis, rank(), shape().to_string()));
-  return shape().dim(axis);
+Extent Tensor::dim(int axis, Where where) const {
+  const Shape& extents = shape(where);
+  const int rank = extents.rank();
+  if (axis < -rank || axis >= rank)
+    throw ShapeError(
+        describe("dim", fmt::format("axis {} is outside of [{}, {})", axis, -rank, rank), {{"x", *this}}, where));
+  return extents.dim(axis);
 }
 
-Tensor Tensor::named(std::string_view label) const {
-  node_of(*this).label = label;
+Tensor Tensor::named(std::string_view label, Where where) const {
+  node_of(*this, where).label = label;
   return *this;
 }
-const std::string& Tensor::label() const { return node_of(*this).label; }
+const std::string& Tensor::label(Where where) const { return node_of(*this, where).label; }
 
 Tensor full(const Shape& shape, double value, DType type, Device device) {
   for (Extent e : shape)
@@ -181,7 +184,7 @@ Tensor elementwise(std::string_view name, std::span<const Tensor> inputs, std::s
 }
 
 Tensor cast(const Tensor& x, DType type, Where where) {
-  const graph::Node& node = node_of(x);
+  const graph::Node& node = node_of(x, where);
   if (is_block(type)) return node.type == type ? x : graph::in_blocks(cast(x, DType::f32, where), type, where);
   if (graph::has_packed_layout(node)) return cast(graph::unpacked(x, where), type, where);
   return graph::wrap(graph::cast(x.node(), type));

@@ -9,8 +9,9 @@
 namespace weft {
 namespace {
 
-graph::Cell& cell_of(const Variable& variable) {
-  if (!variable.defined()) throw UsageError("variable: used before it was given a value");
+graph::Cell& cell_of(const Variable& variable, Where where = {}) {
+  if (!variable.defined())
+    throw UsageError(graph::describe("variable", "used before it was given a value", {}, where));
   return *variable.cell();
 }
 
@@ -43,14 +44,14 @@ Variable::Variable(const Tensor& initial, std::string_view name, bool requires_g
   }
 }
 
-Tensor Variable::value() const {
-  check_session(cell_of(*this), "variable");
+Tensor Variable::value(Where where) const {
+  check_session(cell_of(*this, where), "variable");
   return Tensor(graph::value_of(cell_));
 }
-const Shape& Variable::shape() const { return cell_of(*this).shape; }
-DType Variable::dtype() const { return cell_of(*this).type; }
-Device Variable::device() const { return cell_of(*this).device; }
-const std::string& Variable::name() const { return cell_of(*this).name; }
+const Shape& Variable::shape(Where where) const { return cell_of(*this, where).shape; }
+DType Variable::dtype(Where where) const { return cell_of(*this, where).type; }
+Device Variable::device(Where where) const { return cell_of(*this, where).device; }
+const std::string& Variable::name(Where where) const { return cell_of(*this, where).name; }
 void Variable::set_name(std::string_view name) { cell_of(*this).name = name; }
 bool Variable::requires_grad() const { return cell_of(*this).requires_grad; }
 void Variable::set_requires_grad(bool value) { cell_of(*this).requires_grad = value && is_float(dtype()); }
@@ -65,7 +66,7 @@ void Variable::set_grad(const Tensor& grad) {
 void Variable::clear_grad() { set_grad(Tensor()); }
 
 void Variable::assign(const Tensor& next, Where where) {
-  graph::Cell& cell = cell_of(*this);
+  graph::Cell& cell = cell_of(*this, where);
   check_session(cell, "assign");
   const auto text = [&](std::string_view fact) {
     return graph::describe(fmt::format("assign to variable \"{}\"", cell.name), fact,

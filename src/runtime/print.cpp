@@ -99,8 +99,8 @@ class Listing {
 
 }  // namespace
 
-std::string Tensor::to_string() const {
-  std::string out = fmt::format("{} {} ", name_of(dtype()), shape().to_string());
+std::string Tensor::to_string(Where where) const {
+  std::string out = fmt::format("{} {} ", name_of(dtype(where)), shape(where).to_string());
   Listing(*this, /*in_rows=*/false).print(out);
   return out;
 }

@@ -51,8 +51,8 @@ Tensor tensor(std::span<const T> values, const Shape& shape, Where where) {
   return tensor_from_bytes(values.data(), shape, dtype_of<T>);
 }
 
-const Tensor& Tensor::eval() const {
-  shape();  // throws if there is no value
+const Tensor& Tensor::eval(Where where) const {
+  shape(where);  // throws if there is no value
   const Tensor* const list[] = {this};
   weft::eval(std::span(list));
   return *this;
@@ -127,11 +127,11 @@ bool read_in_place(const graph::Node& node, backend::Backend& backend, void* out
 
 }  // namespace
 
-void Tensor::copy_to(void* out, std::size_t bytes) const {
-  const std::size_t needed = bytes_of(dtype(), static_cast<std::size_t>(numel()));
+void Tensor::copy_to(void* out, std::size_t bytes, Where where) const {
+  const std::size_t needed = bytes_of(dtype(where), static_cast<std::size_t>(numel()));
   if (bytes != needed)
-    throw UsageError(fmt::format("copy_to: {} bytes given for {} bytes of {} {}", bytes, needed, name_of(dtype()),
-                                 shape().to_string()));
+    throw UsageError(graph::describe("copy_to", fmt::format("{} bytes are given for {} bytes", bytes, needed),
+                                     {{"x", *this}}, where));
   // Elements in memory may be read from any session.
   backend::Backend& backend = *graph::session_of(*node_).part<runtime::RuntimeState>().device(device()).backend;
   if (!graph::TraceScope::current() && read_in_place(*node_, backend, out)) return runtime::evaluate({}, device());
@@ -159,13 +159,18 @@ std::vector<T> host_values(const Tensor& x) {
   }
 }
 
+template <class T>
+void check_type(std::string_view op, const Tensor& x, Where where) {
+  if (x.dtype(where) == dtype_of<T>) return;
+  throw DTypeError(graph::describe(
+      op, fmt::format("the tensor is {}, not {}; cast it", name_of(x.dtype()), name_of(dtype_of<T>)), {{"x", x}}, where));
+}
+
 }  // namespace
 
 template <class T>
-std::vector<T> Tensor::to_vector() const {
-  if (dtype() != dtype_of<T>)
-    throw DTypeError(
-        fmt::format("to_vector: the tensor is {}, not {}; cast it", name_of(dtype()), name_of(dtype_of<T>)));
+std::vector<T> Tensor::to_vector(Where where) const {
+  check_type<T>("to_vector", *this, where);
   if constexpr (std::is_same_v<T, bool>) {
     auto bytes = host_values<unsigned char>(*this);
     copy_to(bytes.data(), bytes.size());
@@ -177,19 +182,19 @@ std::vector<T> Tensor::to_vector() const {
   }
 }
 template <class T>
-T Tensor::item() const {
-  if (numel() != 1)
-    throw ShapeError(fmt::format("item: the tensor has {} elements {}; item takes one", numel(), shape().to_string()));
-  if (dtype() != dtype_of<T>)
-    throw DTypeError(fmt::format("item: the tensor is {}, not {}; cast it", name_of(dtype()), name_of(dtype_of<T>)));
+T Tensor::item(Where where) const {
+  if (numel(where) != 1)
+    throw ShapeError(graph::describe("item", fmt::format("the tensor has {} elements; item takes one", numel()),
+                                     {{"x", *this}}, where));
+  check_type<T>("item", *this, where);
   std::conditional_t<std::is_same_v<T, bool>, unsigned char, T> value;
   copy_to(&value, sizeof value);
   return static_cast<T>(value);
 }
 #define WEFT_HOST_TYPE(T)                                          \
   template Tensor tensor(std::span<const T>, const Shape&, Where); \
-  template std::vector<T> Tensor::to_vector() const;               \
-  template T Tensor::item() const;
+  template std::vector<T> Tensor::to_vector(Where) const;          \
+  template T Tensor::item(Where) const;
 WEFT_HOST_TYPE(float)
 WEFT_HOST_TYPE(double)
 WEFT_HOST_TYPE(Float16)
@@ -205,8 +210,8 @@ WEFT_HOST_TYPE(std::uint8_t)
 WEFT_HOST_TYPE(bool)
 #undef WEFT_HOST_TYPE
 
-Tensor Tensor::to(Device target) const {
-  if (device() == target) return *this;
+Tensor Tensor::to(Device target, Where where) const {
+  if (device(where) == target) return *this;
   std::vector<std::byte> bytes(bytes_of(dtype(), static_cast<std::size_t>(numel())));
   copy_to(bytes.data(), bytes.size());
   return tensor_from_bytes(bytes.data(), shape(), dtype(), target);

@@ -146,7 +146,7 @@ TEST(Errors, OfNamesAndMissingValues) {
            [] { (void)elementwise("exp", {Tensor()}); }, [] { (void)concat({}, 0); },
            [] { (void)attention({}, {}, {}); }})
     EXPECT_THROW(use(), UsageError);
-  EXPECT_EQ(message_of<ShapeError>([&] { (void)x.dim(1); }), "dim: axis 1 of a tensor of rank 1 [2]");
+  EXPECT_NE(message_of<ShapeError>([&] { (void)x.dim(1); }).find("dim: axis 1 is outside of [-1, 1)"), std::string::npos);
 }
 
 TEST(Graph, Printing) {

@@ -71,13 +71,47 @@ TEST(Values, Printing) {
 
 TEST(Values, ErrorsSayWhatToDo) {
   const Tensor x = tensor<float>({1, 2, 3});
-  EXPECT_EQ(message_of<ShapeError>([&] { x.item<float>(); }), "item: the tensor has 3 elements [3]; item takes one");
-  EXPECT_EQ(message_of<DTypeError>([&] { x.to_vector<double>(); }), "to_vector: the tensor is f32, not f64; cast it");
-  EXPECT_EQ(message_of<DTypeError>([&] { sum(x).item<std::int32_t>(); }), "item: the tensor is f32, not i32; cast it");
+  // Metadata and elements name the caller's line as ops do.
+  const Tensor none;
+  const Variable nothing;
   float out[2];
-  EXPECT_EQ(message_of<UsageError>([&] { x.copy_to(out, sizeof out); }),
-            "copy_to: 8 bytes given for 12 bytes of f32 [3]");
-  EXPECT_EQ(message_of<UsageError>([&] { Tensor().eval(); }), "tensor: used before it was given a value");
+  const struct {
+    std::function<void()> use;
+    const char* text;
+  } wrong_uses[] = {
+      {[&] { (void)x.item<float>(); }, "item: the tensor has 3 elements; item takes one\n  x  f32 [3]"},
+      {[&] { (void)x.to_vector<double>(); }, "to_vector: the tensor is f32, not f64; cast it\n  x  f32 [3]"},
+      {[&] { (void)sum(x).item<std::int32_t>(); }, "item: the tensor is f32, not i32; cast it\n  x  f32 []"},
+      {[&] { x.copy_to(out, sizeof out); }, "copy_to: 8 bytes are given for 12 bytes\n  x  f32 [3]"},
+      {[&] { (void)x.named("images").dim(7); }, "dim: axis 7 is outside of [-1, 1)\n  x  f32 [3]  \"images\""},
+      {[&] { (void)x.shape().dim(-2); }, "dim: axis -2 is outside of [-1, 1)\n  shape  [3]"},
+      {[&] { none.eval(); }, "tensor: used before it was given a value"},
+      {[&] { (void)none.shape(); }, "tensor: used before it was given a value"},
+      {[&] { (void)none.rank(); }, "tensor: used before it was given a value"},
+      {[&] { (void)none.dim(0); }, "tensor: used before it was given a value"},
+      {[&] { (void)none.numel(); }, "tensor: used before it was given a value"},
+      {[&] { (void)none.dtype(); }, "tensor: used before it was given a value"},
+      {[&] { (void)none.device(); }, "tensor: used before it was given a value"},
+      {[&] { (void)none.label(); }, "tensor: used before it was given a value"},
+      {[&] { (void)none.named("x"); }, "tensor: used before it was given a value"},
+      {[&] { (void)none.item<float>(); }, "tensor: used before it was given a value"},
+      {[&] { (void)none.to_vector<float>(); }, "tensor: used before it was given a value"},
+      {[&] { (void)none.to_string(); }, "tensor: used before it was given a value"},
+      {[&] { (void)none.to(kCpu); }, "tensor: used before it was given a value"},
+      {[&] { (void)nothing.value(); }, "variable: used before it was given a value"},
+      {[&] { (void)nothing.shape(); }, "variable: used before it was given a value"},
+      {[&] { (void)nothing.numel(); }, "variable: used before it was given a value"},
+  };
+  for (const auto& [use, text] : wrong_uses) {
+    std::string message;
+    try {
+      use();
+    } catch (const Error& error) {
+      message = error.what();
+    }
+    EXPECT_EQ(message.substr(0, message.find("\n  called at ")), text);
+    EXPECT_NE(message.find("\n  called at test/runtime/values_test.cpp:"), std::string::npos) << message;
+  }
   const std::function<void()> uses[] = {[] { (void)(Tensor() * 2.0); }, [] { (void)(Tensor() * ones({2})); }};
   for (const auto& wrong : uses)
     EXPECT_NE(message_of<UsageError>(wrong).find("mul: x was used before it was given a value\n  called at "),

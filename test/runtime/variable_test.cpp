@@ -83,7 +83,8 @@ TEST(Variable, AssignChecksWhatItGets) {
               v.assign(zeros({2}, DType::f32, {Device::Kind::trace, 0}));
             }).find("move the value with .to(device)"),
             std::string::npos);
-  EXPECT_EQ(message_of<UsageError>([] { Variable().value(); }), "variable: used before it was given a value");
+  EXPECT_NE(message_of<UsageError>([] { Variable().value(); }).find("variable: used before it was given a value"),
+            std::string::npos);
   EXPECT_EQ(message_of<UsageError>([] { Variable(Tensor(), "w"); }), "variable w: the initial tensor has no value");
 }
 
