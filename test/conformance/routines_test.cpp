@@ -190,6 +190,35 @@ TEST_F(Routines, CachesKeepRowsInEveryType) {
   }
 }
 
+// A workgroup reads keys and values in groups, which may reach into the rows of another sequence.
+TEST_F(Routines, FewQueriesDoNotSeeInfinitiesOfOtherSequences) {
+  const Extent rows = 40, heads = 4, kv_heads = 2, width = 32;
+  const std::vector<double> first{8, 24}, length{5, 9};
+  for (const CacheAttentionOptions& options : {CacheAttentionOptions{}, CacheAttentionOptions{.window = 3},
+                                               CacheAttentionOptions{.window = 4, .ring = 16}}) {
+    SCOPED_TRACE(fmt::format("window {}, ring {}", options.window, options.ring));
+    const auto q = noise(2 * heads * width);
+    std::vector<double> k = noise(rows * kv_heads * width), v = noise(rows * kv_heads * width);
+    for (Extent row = 0; row < rows; ++row) {
+      const bool is_seen = (row >= 8 && row < 13) || (row >= 24 && row < 33);
+      if (is_seen) continue;
+      for (Extent c = 0; c < kv_heads * width; ++c) {
+        const auto at = static_cast<std::size_t>(row * kv_heads * width + c);
+        v[at] = row % 2 ? INFINITY : NAN;
+        k[at] = row % 3 ? -INFINITY : NAN;
+      }
+    }
+    const auto [actual, expected] = both([&](Side& side) {
+      return std::vector<Tensor>{cache_attention(
+          side.arguments.make({2, heads, width}, q), side.arguments.make({rows, kv_heads * width}, k),
+          side.arguments.make({rows, kv_heads * width}, v), side.arguments.make({2}, first, DType::i32),
+          side.arguments.make({2}, length, DType::i32), kv_heads, options)};
+    });
+    for (const double value : expected[0]) ASSERT_TRUE(std::isfinite(value));
+    expect_close(actual[0], expected[0], 2e-5, 2e-6, "attention");
+  }
+}
+
 TEST_F(Routines, CumulativeSums) {
   struct Scan {
     Shape shape;

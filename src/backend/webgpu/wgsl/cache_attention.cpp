@@ -335,6 +335,10 @@ class CacheAttentionWriter {
         each_four(
             [&](Extent p) { line(fmt::format("  let {0}{1}_{2} = ${3}_at(row{1}, kv, c{2});", what[0], u, p, what)); });
       });
+    // A row beyond the end may hold anything, and infinity or NaN times a weight of 0 is NaN.
+    const auto seen_value = [](int u, Extent p) {
+      return fmt::format("select(vec4f(), v{0}_{1}, key{0} < end)", u, p);
+    };
     each_key([&](int u) {
       std::string sum;
       each_four([&](Extent p) { sum += fmt::format("{}dot(q{}, k{}_{})", p ? " + " : "", p, u, p); });
@@ -355,7 +359,7 @@ class CacheAttentionWriter {
     each_key([&](int u) {
       line(fmt::format("  let p{0} = select(0f, exp(s{0} - highest), key{0} < end);", u));
       line(fmt::format("  total0 += p{};", u));
-      each_four([&](Extent p) { line(fmt::format("  mix0_{0} += p{1} * v{1}_{0};", p, u)); });
+      each_four([&](Extent p) { line(fmt::format("  mix0_{} += p{} * {};", p, u, seen_value(u, p))); });
     });
     line("}");
   }
