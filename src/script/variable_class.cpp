@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "script/engine.hpp"
+#include "script/hooks.hpp"
 #include "script/modules.hpp"
 #include "weft/autocast.hpp"
 #include "weft/grad.hpp"
@@ -151,6 +152,7 @@ Local count_handles(Engine& engine, JSValueConst, Arguments) {
   return {engine.context, JS_NewInt64(engine.context, static_cast<std::int64_t>(engine.handles))};
 }
 Local collect(Engine& engine, JSValueConst, Arguments) {
+  engine.kept->collect();  // functions of removed hooks
   JS_RunGC(engine.runtime);
   return {};
 }

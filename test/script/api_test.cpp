@@ -58,6 +58,12 @@ const Case kCases[] = {
      const first = weft.registerHook(v, (g) => g.mul(2)), second = weft.registerHook(v, () => null);
      v.mul(v).sum().backward(); same(v.gradient.toArray(), [4, 8]);
      first.remove(); first.remove(); second.remove(); v.clearGradient(); v.mul(v).sum().backward(); same(v.gradient.toArray(), [2, 4]);)js"},
+    {"a hook and its variable keep each other until remove()",
+     R"js(const make = () => { const w = variable([1, 2]); return weft.registerHook(w, (g) => g.mul(w.rank)); };
+     weft.collectGarbage(); const before = weft.handleCount();
+     let hook = make(); weft.collectGarbage(); same(weft.handleCount(), before + 1);
+     hook.remove(); hook = null; weft.collectGarbage(); same(weft.handleCount(), before);
+     (() => { weft.registerHook(variable([1, 2]), (g) => g); })(); weft.collectGarbage(); same(weft.handleCount(), before);)js"},
     {"hooks on modules",
      R"js(class Twice extends nn.Module { forward(x) { return x.mul(2); } }
      const m = new Twice(), x = tensor([1, 2]); let log = [];
