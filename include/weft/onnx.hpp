@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -81,11 +82,21 @@ struct SaveOptions {
   std::vector<std::string> inputs, outputs;  ///< names; none: x0, x1, ... and y0, y1, ...
   /// Names for Variables that the function reads: those of the module's parameters. Others get the Variable's name.
   const nn::Module* module = nullptr;
+  /// Axes of inputs whose extents may change in the model, with names for these extents: {{"tokens", {{0, "batch"}, {1,
+  /// "length"}}}}. Equal names are equal extents. An axis may count from the end.
+  std::map<std::string, std::map<int, std::string>> dynamic_axes = {};
 };
 
-/// Traces `function` on examples and writes what it computes as a model of opset 17. Shapes are those of the examples. Values
-/// that the function reads, such as parameters, are stored with the model; assignments to Variables are left out.
-/// Errors  UsageError: an op that ONNX cannot express, such as random draws or cache updates; names that do not fit.
+/// Traces `function` on examples and writes what it computes as a model of opset 18. Shapes are those of the examples, but for
+/// `dynamic_axes`. Values that the function reads, such as parameters, are stored with the model; assignments to Variables are
+/// left out.
+///
+/// With dynamic axes the function is traced at several extents near those of the examples and one that is far from them. What
+/// differs between the traces are sizes and numbers; the model computes them from the shapes of its inputs. They may be sums of
+/// products of two extents at most, such as 2 * length + 1, and 1 by such a number. A choice that the function makes by an
+/// extent stays as it is at these extents.
+/// Errors  UsageError: an op that ONNX cannot express, such as random draws or cache updates; names that do not fit; with
+///         dynamic axes, an unknown input or axis, and an op that cannot follow: the message names the op and your line.
 ///         DTypeError: a type that ONNX lacks. FileError: the file cannot be written, or would exceed 2 GB.
 using Function = std::function<std::vector<Tensor>(std::span<const Tensor>)>;
 void save(const std::filesystem::path& path, const Function& function, std::span<const Tensor> examples,

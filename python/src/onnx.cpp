@@ -5,6 +5,7 @@
 
 #include "callable.hpp"
 #include "nanobind/stl/filesystem.h"
+#include "nanobind/stl/map.h"
 
 namespace weft::python {
 namespace {
@@ -66,13 +67,18 @@ void bind_onnx(nb::module_& m) {
         return onnx::Model::load(path, on);
       },
       nb::arg("path"), nb::arg("device").none());
-  m.def("_save_onnx", [](const Path& path, nb::object function, nb::object examples, std::vector<std::string> inputs,
-                         std::vector<std::string> outputs) {
-    const std::vector<Tensor> given = values_from(examples.ptr(), "onnx.save: an example");
-    const onnx::Function f = tensor_function(std::move(function), "onnx.save: a result");
-    const nb::gil_scoped_release free;
-    onnx::save(path, f, given, {.inputs = std::move(inputs), .outputs = std::move(outputs), .module = nullptr});
-  });
+  m.def("_save_onnx",
+        [](const Path& path, nb::object function, nb::object examples, std::vector<std::string> inputs,
+           std::vector<std::string> outputs, std::map<std::string, std::map<int, std::string>> dynamic_axes) {
+          const std::vector<Tensor> given = values_from(examples.ptr(), "onnx.save: an example");
+          const onnx::Function f = tensor_function(std::move(function), "onnx.save: a result");
+          const nb::gil_scoped_release free;
+          onnx::save(path, f, given,
+                     {.inputs = std::move(inputs),
+                      .outputs = std::move(outputs),
+                      .module = nullptr,
+                      .dynamic_axes = std::move(dynamic_axes)});
+        });
 }
 
 }  // namespace weft::python

@@ -101,6 +101,13 @@ class Onnx(unittest.TestCase):
                 after = step(x).item()
             self.assertLess(after, before)
             self.assertIn("Gemm" if "Gemm" in repr(model) else "MatMul", repr(model))
+            weft.onnx.save(path, net, x, inputs=["x"], dynamic_axes={"x": {0: "batch"}})
+            batches = weft.onnx.load(path)
+            self.assertEqual([p.shape for p in batches.inputs + batches.outputs], [("batch", 3), ("batch", 2)])
+            many = weft.randn(5, 3)
+            np.testing.assert_allclose(batches(many).numpy(), net(many).numpy(), rtol=1e-5, atol=1e-6)
+            with self.assertRaisesRegex(ValueError, 'the input "z", and the inputs are x0'):
+                weft.onnx.save(path, net, x, dynamic_axes={"z": {0: "batch"}})
             two = os.path.join(folder, "two.onnx")
             weft.onnx.save(two, lambda a, b: (a + b, a * b), x, x)
             total, product = weft.onnx.load(two)(x, x)

@@ -72,7 +72,11 @@ def load(path: Path, device: DeviceLike | None = None) -> Model:
 
 
 def save(path: Path, function: Callable[..., Any], *examples: ArrayLike, inputs: Sequence[str] = (),
-         outputs: Sequence[str] = ()) -> None:
-    """Traces a function or a module on examples, and writes what it computes as a model of opset 17. Shapes are those of the
-    examples. `inputs` and `outputs` are names; without them x0, x1, ... and y0, y1, ... Parameters are stored with the model."""
-    _weft._save_onnx(path, _Listed(function, "onnx.save"), _inputs(examples), list(inputs), list(outputs))
+         outputs: Sequence[str] = (), dynamic_axes: Mapping[str, Mapping[int, str]] | None = None) -> None:
+    """Traces a function or a module on examples, and writes what it computes as a model of opset 18. Shapes are those of the
+    examples. `inputs` and `outputs` are names; without them x0, x1, ... and y0, y1, ... Parameters are stored with the model.
+
+    `dynamic_axes` names axes whose extents may change in the model: {"tokens": {0: "batch", 1: "length"}}. Equal names are equal
+    extents. The function is then traced at several extents; an op that cannot follow them is an error that names it."""
+    axes = {name: dict(named) for name, named in (dynamic_axes or {}).items()}
+    _weft._save_onnx(path, _Listed(function, "onnx.save"), _inputs(examples), list(inputs), list(outputs), axes)

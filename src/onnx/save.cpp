@@ -3,14 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <exception>
 #include <unordered_map>
 
 #include "base/file.hpp"
 #include "base/quote.hpp"
 #include "graph/op.hpp"
 #include "graph/trace_scope.hpp"
-#include "onnx/writer.hpp"
+#include "onnx/merge.hpp"
+#include "onnx/record.hpp"
 #include "ops/table.hpp"
 #include "weft/error.hpp"
 #include "weft/onnx.hpp"
@@ -29,23 +30,26 @@ std::vector<Extent> extents_of(const Shape& shape) { return shape.vector(); }
 
 class Exporter {
  public:
-  Exporter(GraphWriter& writer, std::unordered_map<const Node*, Names> known,
-           std::unordered_map<const Node*, std::string> labels)
-      : writer_(writer), names_(std::move(known)), labels_(std::move(labels)) {}
+  Exporter(Record& record, std::unordered_map<const Node*, Names> known) : writer_(record), names_(std::move(known)) {}
 
   /// Writes what the value needs, and the value.
   std::string write(const NodeRef& root) {
-    std::vector<NodeRef> stack{root};
+    struct Step {
+      NodeRef node;
+      const Node* reader;  // not a view; for messages
+    };
+    std::vector<Step> stack{{root, root.get()}};
     while (!stack.empty()) {
-      const NodeRef node = stack.back();
+      const auto [node, reader] = stack.back();
       if (names_.contains(node.get())) {
         stack.pop_back();
         continue;
       }
       const std::size_t before = stack.size();
       for (const NodeRef& source : sources_of(node))
-        if (!names_.contains(source.get())) stack.push_back(source);
+        if (!names_.contains(source.get())) stack.push_back({source, graph::is_view(node->kind) ? reader : node.get()});
       if (stack.size() != before) continue;
+      begin(node->kind == Kind::constant ? *reader : *node);
       names_[node.get()] = written(*node);
       kept_.push_back(node);
       stack.pop_back();
@@ -85,6 +89,16 @@ class Exporter {
   }
   std::string in(const Node& node, std::size_t i) { return whole(*node.inputs[i]); }
 
+  // Tells the record which op of the user the next steps are a part of.
+  void begin(const Node& node) {
+    const std::string op = node.within.op            ? node.within.op->name
+                           : node.kind == Kind::call ? node.op->name
+                           : node.name.empty()       ? std::string(name_of(node.kind))
+                                                     : node.name;
+    const bool has_line = node.kind == Kind::map || node.kind == Kind::call;  // views do not know the user's line
+    writer_.begin(op, has_line ? node.where : Where());
+  }
+
   Names written(const Node& node) {
     if (node.storage && node.kind != Kind::constant) return {stored(node)};
     switch (node.kind) {
@@ -114,21 +128,13 @@ class Exporter {
     throw InternalError("onnx::save: an unknown kind of node");
   }
 
-  std::string stored(const Node& node) {
-    const Tensor value(node.shared_from_this());
-    std::vector<std::byte> bytes(bytes_of(node.type, static_cast<std::size_t>(node.shape.numel())));
-    value.copy_to(bytes.data(), bytes.size());
-    const auto label = labels_.find(&node);
-    return writer_.initialiser(label == labels_.end() ? node.label : label->second, node.type, node.shape, bytes);
-  }
+  std::string stored(const Node& node) { return writer_.stored(node.label, Tensor(node.shared_from_this())); }
 
   std::string coordinates(const Node& node) {
     const auto axis = static_cast<int>(node.ints[0]);
-    std::vector<std::int32_t> values(static_cast<std::size_t>(node.shape[axis]));
-    std::iota(values.begin(), values.end(), 0);
     Shape line(std::vector<Extent>(node.shape.size(), 1));
     line[axis] = node.shape[axis];
-    const std::string row = writer_.initialiser("", node.type, line, std::as_bytes(std::span(values)));
+    const std::string row = writer_.range(line, axis, node.type);
     return line == node.shape ? row : writer_.node("Expand", {row, writer_.integers(extents_of(node.shape))});
   }
 
@@ -163,10 +169,7 @@ class Exporter {
   std::string window(const Node& node) {
     const auto axis = static_cast<int>(node.ints[0]);
     const Extent step = node.ints[1], dilation = node.ints[2], count = node.shape[axis], size = node.shape.back();
-    std::vector<Extent> places;
-    for (Extent i = 0; i < count; ++i)
-      for (Extent j = 0; j < size; ++j) places.push_back(i * step + j * dilation);
-    const std::string at = writer_.initialiser("", DType::i64, {count, size}, std::as_bytes(std::span(places)));
+    const std::string at = writer_.windows(count, size, step, dilation);
     const std::string read = writer_.node("Gather", {in(node, 0), at}, Attributes().integer("axis", axis));
     std::vector<Extent> order;
     for (int i = 0; i < node.shape.rank(); ++i)
@@ -307,7 +310,7 @@ class Exporter {
     }
     if (name == "sort") {
       const Extent first = attribute_words(node, "first")[0], last = first + node.shape[static_cast<int>(axis())];
-      Names results{writer_.fresh(""), writer_.fresh("")};
+      Names results{writer_.fresh(), writer_.fresh()};
       const Names inputs{operand(0), writer_.integers({last})};
       writer_.node("TopK", inputs, results,
                    Attributes().integer("axis", axis()).integer("largest", attribute_words(node, "descending")[0]));
@@ -505,9 +508,9 @@ class Exporter {
     return writer_.node("Where", {writer_.node("Equal", {x, zero}), upright, sides});
   }
 
-  GraphWriter& writer_;
+  Record& writer_;
   std::unordered_map<const Node*, Names> names_;  // of each result
-  std::unordered_map<const Node*, std::string> labels_, expanded_;
+  std::unordered_map<const Node*, std::string> expanded_;
   std::unordered_map<const Node*, std::vector<NodeRef>> parts_;
   std::vector<NodeRef> kept_;  // so that no address is used again
 };
@@ -516,27 +519,26 @@ std::string port_name(const std::vector<std::string>& given, std::size_t i, char
   return given.empty() ? fmt::format("{}{}", letter, i) : given[i];
 }
 
-}  // namespace
+/// The function at one point.
+struct Trace {
+  Record record;
+  std::vector<Shape> shapes;  // of the results
+  std::vector<DType> types;
+};
 
-void save(const std::filesystem::path& path, const Function& function, std::span<const Tensor> examples,
-          const SaveOptions& options) {
-  if (!options.inputs.empty() && options.inputs.size() != examples.size())
-    throw UsageError(fmt::format("onnx::save: {} names for {} inputs", options.inputs.size(), examples.size()));
-  GraphWriter writer;
+Trace traced(const Function& function, std::span<const Tensor> examples, std::span<const Shape> shapes,
+             const SaveOptions& options) {
+  Trace trace;
+  Record& record = trace.record;
   std::vector<Tensor> arguments;
   std::unordered_map<const Node*, Names> known;
   for (std::size_t i = 0; i < examples.size(); ++i) {
-    const Tensor& x = examples[i];
     arguments.emplace_back(graph::make_node({.kind = Kind::input,
-                                             .type = x.dtype(),
-                                             .shape = x.shape(),
-                                             .device = x.device(),
+                                             .type = examples[i].dtype(),
+                                             .shape = shapes[i],
+                                             .device = examples[i].device(),
                                              .ints = {static_cast<Extent>(i)}}));
-    const std::string name = port_name(options.inputs, i, 'x');
-    if (name.empty() || !writer.take(name))
-      throw UsageError(fmt::format("onnx::save: the name {} is empty or taken", quote(name)));
-    writer.input(name, x.dtype(), x.shape());
-    known[arguments.back().node().get()] = {name};
+    known[arguments.back().node().get()] = {port_name(options.inputs, i, 'x')};
   }
   std::unordered_map<const graph::Cell*, std::string> parameter_names;
   if (options.module)
@@ -554,26 +556,172 @@ void save(const std::filesystem::path& path, const Function& function, std::span
   if (results.empty()) throw UsageError("onnx::save: the function gives no tensors");
   if (!options.outputs.empty() && options.outputs.size() != results.size())
     throw UsageError(fmt::format("onnx::save: {} names for {} outputs", options.outputs.size(), results.size()));
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    const std::string name = port_name(options.outputs, i, 'y');
-    if (name.empty() || !writer.take(name))
-      throw UsageError(fmt::format("onnx::save: the name {} is empty or taken", quote(name)));
-  }
   for (const auto& [cell, stand_in] : read) {
-    const Tensor value(graph::value_of(cell));
-    std::vector<std::byte> bytes(bytes_of(value.dtype(), static_cast<std::size_t>(value.numel())));
-    value.copy_to(bytes.data(), bytes.size());
     const auto named = parameter_names.find(cell.get());
-    known[stand_in.get()] = {writer.initialiser(named == parameter_names.end() ? cell->name : named->second,
-                                                value.dtype(), value.shape(), bytes)};
+    record.begin("a parameter", {});
+    known[stand_in.get()] = {
+        record.stored(named == parameter_names.end() ? cell->name : named->second, Tensor(graph::value_of(cell)))};
   }
-  Exporter exporter(writer, std::move(known), {});
+  Exporter exporter(record, std::move(known));
   for (std::size_t i = 0; i < results.size(); ++i) {
     const std::string made = exporter.write(results[i].node()), name = port_name(options.outputs, i, 'y');
-    writer.node("Identity", {&made, 1}, {&name, 1});
-    writer.output(name, results[i].dtype(), results[i].shape());
+    record.node("Identity", {&made, 1}, {&name, 1});
+    trace.shapes.push_back(results[i].shape());
+    trace.types.push_back(results[i].dtype());
   }
-  write_file_atomically(path, writer.model());
+  return trace;
+}
+
+/// The axes that may change: for each input and axis the number of its symbol, or -1.
+struct DynamicAxes {
+  std::vector<Symbol> symbols;
+  std::vector<Extent> examples;  // of the symbols
+  std::vector<std::vector<int>> symbol_of;
+
+  Names names() const {
+    Names list;
+    for (const Symbol& symbol : symbols) list.push_back(symbol.name);
+    return list;
+  }
+  std::vector<Shape> shapes(std::span<const Tensor> inputs, std::span<const Extent> extents) const {
+    std::vector<Shape> list;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      list.push_back(inputs[i].shape());
+      for (int axis = 0; axis < list[i].rank(); ++axis)
+        if (const int k = symbol_of[i][static_cast<std::size_t>(axis)]; k >= 0)
+          list[i][axis] = extents[static_cast<std::size_t>(k)];
+    }
+    return list;
+  }
+};
+
+DynamicAxes dynamic_axes(std::span<const Tensor> examples, const SaveOptions& options) {
+  DynamicAxes axes;
+  Names inputs;
+  for (std::size_t i = 0; i < examples.size(); ++i) {
+    inputs.push_back(port_name(options.inputs, i, 'x'));
+    axes.symbol_of.emplace_back(static_cast<std::size_t>(examples[i].rank()), -1);
+  }
+  for (const auto& [input, named] : options.dynamic_axes) {
+    const auto found = std::find(inputs.begin(), inputs.end(), input);
+    if (found == inputs.end())
+      throw UsageError(fmt::format("onnx::save: dynamic_axes names the input {}, and the inputs are {}", quote(input),
+                                   fmt::join(inputs, ", ")));
+    const auto i = static_cast<std::size_t>(found - inputs.begin());
+    const int rank = examples[i].rank();
+    for (const auto& [given, name] : named) {
+      if (given < -rank || given >= rank)
+        throw UsageError(
+            fmt::format("onnx::save: dynamic_axes names axis {} of the input {}, whose example has shape {}", given,
+                        quote(input), examples[i].shape().to_string()));
+      if (name.empty()) throw UsageError(fmt::format("onnx::save: axis {} of {} has no name", given, quote(input)));
+      const int axis = given < 0 ? given + rank : given;
+      int& place = axes.symbol_of[i][static_cast<std::size_t>(axis)];
+      if (place >= 0)
+        throw UsageError(fmt::format("onnx::save: dynamic_axes names axis {} of {} twice", axis, quote(input)));
+      const Extent extent = examples[i].shape()[axis];
+      const auto same =
+          std::find_if(axes.symbols.begin(), axes.symbols.end(), [&](const Symbol& s) { return s.name == name; });
+      place = static_cast<int>(same - axes.symbols.begin());
+      if (same == axes.symbols.end()) {
+        axes.symbols.push_back({name, input, axis});
+        axes.examples.push_back(extent);
+      } else if (axes.examples[static_cast<std::size_t>(place)] != extent) {
+        throw UsageError(fmt::format(
+            "onnx::save: the extent {} is {} in {} and {} in {}; equal names are equal extents", quote(name),
+            axes.examples[static_cast<std::size_t>(place)], quote(same->input), extent, quote(input)));
+      }
+    }
+  }
+  return axes;
+}
+
+/// Traces at the points, and writes the model that computes all of them.
+std::string model_of(const Function& function, std::span<const Tensor> examples, const SaveOptions& options,
+                     const DynamicAxes& axes, TracePoints points) {
+  std::vector<Trace> traces;
+  const auto trace_at = [&](const std::vector<Extent>& extents) {
+    return traced(function, examples, axes.shapes(examples, extents), options);
+  };
+  for (const std::vector<Extent>& extents : points.at) traces.push_back(trace_at(extents));
+  // Far from the others, an algorithm may take more steps.
+  if (points.step > 0)
+    for (std::size_t k = 0; k < axes.symbols.size(); ++k) {
+      std::vector<Extent> far = points.at[0];
+      for (const Extent extent : {3 * far[k] + 5, 2 * far[k] + 1}) try {
+          far[k] = extent;
+          traces.push_back(trace_at(far));
+          points.at.push_back(far);
+          break;
+        } catch (const Error&) {  // longer than the function can take
+        }
+    }
+
+  GraphWriter writer;
+  const auto take = [&](const std::string& name) {
+    if (name.empty() || !writer.take(name))
+      throw UsageError(fmt::format("onnx::save: the name {} is empty or taken", quote(name)));
+  };
+  std::vector<std::vector<Shape>> inputs(examples.size()), results(traces[0].shapes.size());
+  for (const std::vector<Extent>& extents : points.at) {
+    const std::vector<Shape> shapes = axes.shapes(examples, extents);
+    for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i].push_back(shapes[i]);
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const std::string name = port_name(options.inputs, i, 'x');
+    take(name);
+    writer.input(name, examples[i].dtype(), declared(inputs[i], points, axes.symbols));
+  }
+  for (std::size_t i = 0; i < results.size(); ++i) take(port_name(options.outputs, i, 'y'));
+  std::vector<Record> records;
+  for (Trace& trace : traces) {
+    const auto same_rank = [](const Shape& a, const Shape& b) { return a.rank() == b.rank(); };
+    if (trace.types != traces[0].types ||
+        !std::equal(trace.shapes.begin(), trace.shapes.end(), traces[0].shapes.begin(), same_rank))
+      throw UsageError(fmt::format("onnx::save: the function's results have other dtypes or ranks for {} than for {}",
+                                   points.to_string(records.size(), axes.names()), points.to_string(0, axes.names())));
+    for (std::size_t i = 0; i < results.size(); ++i) results[i].push_back(trace.shapes[i]);
+    records.push_back(std::move(trace.record));
+  }
+  write_records(records, points, axes.symbols, writer);
+  for (std::size_t i = 0; i < results.size(); ++i)
+    writer.output(port_name(options.outputs, i, 'y'), traces[0].types[i], declared(results[i], points, axes.symbols));
+  return writer.model();
+}
+
+// Two sizes of a function may be equal at some extents and not at others, and an extent may have a limit. So several bases are
+// tried, upwards and downwards. Extents of 1 broadcast and are left out.
+std::string dynamic_model_of(const Function& function, std::span<const Tensor> examples, const SaveOptions& options,
+                             const DynamicAxes& axes) {
+  constexpr Extent kLeast = 2, kDown = 3;  // the least extent, and how far down the points go
+  std::vector<TracePoints> tries;
+  const auto add = [&](Extent least, Extent shift, Extent step) {
+    std::vector<Extent> base = axes.examples;
+    for (std::size_t k = 0; k < base.size(); ++k)
+      base[k] = std::max(base[k], least) + shift * static_cast<Extent>(k + 1);
+    tries.push_back(TracePoints::from(base, step));
+  };
+  for (const Extent shift : {0, 1, 5}) add(kLeast, shift, 1);
+  for (const Extent shift : {0, -1}) add(kLeast + kDown - shift * static_cast<Extent>(axes.examples.size()), shift, -1);
+  std::exception_ptr first;
+  for (const TracePoints& points : tries) try {
+      return model_of(function, examples, options, axes, points);
+    } catch (const Error&) {
+      if (!first) first = std::current_exception();
+    }
+  std::rethrow_exception(first);
+}
+
+}  // namespace
+
+void save(const std::filesystem::path& path, const Function& function, std::span<const Tensor> examples,
+          const SaveOptions& options) {
+  if (!options.inputs.empty() && options.inputs.size() != examples.size())
+    throw UsageError(fmt::format("onnx::save: {} names for {} inputs", options.inputs.size(), examples.size()));
+  const DynamicAxes axes = dynamic_axes(examples, options);
+  const std::string model = axes.symbols.empty() ? model_of(function, examples, options, axes, {{{}}, 0, 0})
+                                                 : dynamic_model_of(function, examples, options, axes);
+  write_file_atomically(path, model);
 }
 
 }  // namespace weft::onnx

@@ -71,6 +71,7 @@ class WireWriter {
   void text(std::uint32_t field, std::string_view text);
   void message(std::uint32_t field, const WireWriter& message) { text(field, message.out_); }
   const std::string& bytes() const { return out_; }
+  bool operator==(const WireWriter&) const = default;
 
  private:
   void put(std::uint64_t value);

@@ -40,6 +40,12 @@ Attributes& Attributes::real(std::string_view name, double value) {
   return *this;
 }
 
+std::int64_t onnx_type(DType type) {
+  if (element(type).onnx < 0 || is_storage(type))
+    throw DTypeError(fmt::format("onnx::save: {} has no type in ONNX", name_of(type)));
+  return element(type).onnx;
+}
+
 std::string GraphWriter::fresh(std::string_view like) {
   std::string name = like.empty() ? fmt::format("v{}", count_++) : std::string(like);
   while (!names_.insert(name).second) name = fmt::format("{}_{}", like.empty() ? "v" : like, count_++);
@@ -114,29 +120,24 @@ std::string GraphWriter::reshape(const std::string& x, const std::vector<Extent>
 }
 
 std::string GraphWriter::cast(const std::string& x, DType type) {
-  if (element(type).onnx < 0 || is_storage(type))
-    throw DTypeError(fmt::format("onnx::save: {} has no type in ONNX", name_of(type)));
-  return node("Cast", {x}, Attributes().integer("to", element(type).onnx));
+  return node("Cast", {x}, Attributes().integer("to", onnx_type(type)));
 }
 
-void GraphWriter::value(std::uint32_t field, std::string_view name, DType type, const Shape& shape) {
-  if (element(type).onnx < 0 || is_storage(type))
-    throw DTypeError(fmt::format("onnx::save: {} has no type in ONNX", name_of(type)));
+void GraphWriter::value(std::uint32_t field, std::string_view name, DType type, std::span<const Dim> shape) {
   WireWriter extents, tensor_type, wrapped, info;
-  for (const Extent e : shape) {
+  for (const Dim& each : shape) {
     WireWriter dim;
-    dim.integer(1, e);
+    if (each.value) dim.integer(1, *each.value);
+    if (!each.name.empty()) dim.text(2, each.name);
     extents.message(1, dim);
   }
-  tensor_type.number(1, static_cast<std::uint64_t>(element(type).onnx));
+  tensor_type.number(1, static_cast<std::uint64_t>(onnx_type(type)));
   tensor_type.message(2, extents);
   wrapped.message(1, tensor_type);
   info.text(1, name);
   info.message(2, wrapped);
   graph_.message(field, info);
 }
-void GraphWriter::input(std::string_view name, DType type, const Shape& shape) { value(11, name, type, shape); }
-void GraphWriter::output(std::string_view name, DType type, const Shape& shape) { value(12, name, type, shape); }
 
 std::string GraphWriter::model() const {
   if (graph_.bytes().size() >= std::size_t{2'000'000'000})

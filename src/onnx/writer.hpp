@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -18,14 +19,23 @@ namespace weft::onnx {
 
 inline constexpr std::int64_t kWrittenOpset = 18, kWrittenIr = 8;
 
+/// The number of the type in ONNX. Errors: DTypeError if it has none.
+std::int64_t onnx_type(DType type);
+
 class GraphWriter {
  public:
+  /// An extent that the model declares: a number, or a name, or neither.
+  struct Dim {
+    std::optional<Extent> value;
+    std::string name;
+  };
   /// Attributes of a node.
   class Attributes {
    public:
     Attributes& integer(std::string_view name, std::int64_t value);
     Attributes& integers(std::string_view name, std::span<const std::int64_t> values);
     Attributes& real(std::string_view name, double value);
+    bool operator==(const Attributes&) const = default;
 
    private:
     friend class GraphWriter;
@@ -50,8 +60,8 @@ class GraphWriter {
   std::string cast(const std::string& x, DType type);
   std::string reshape(const std::string& x, const std::vector<Extent>& shape);
 
-  void input(std::string_view name, DType type, const Shape& shape);
-  void output(std::string_view name, DType type, const Shape& shape);
+  void input(std::string_view name, DType type, std::span<const Dim> shape) { value(11, name, type, shape); }
+  void output(std::string_view name, DType type, std::span<const Dim> shape) { value(12, name, type, shape); }
   std::string fresh(std::string_view like);
   /// Reserves a name. False if it is taken.
   bool take(std::string_view name) { return names_.emplace(name).second; }
@@ -60,7 +70,7 @@ class GraphWriter {
   std::string model() const;
 
  private:
-  void value(std::uint32_t field, std::string_view name, DType type, const Shape& shape);
+  void value(std::uint32_t field, std::string_view name, DType type, std::span<const Dim> shape);
   WireWriter graph_;
   std::set<std::string, std::less<>> names_;
   std::map<std::vector<Extent>, std::string> integers_;

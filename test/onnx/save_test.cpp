@@ -52,7 +52,26 @@ class OnnxSave : public ::testing::Test {
     const fs::path folder = kept ? fs::path(kept) : temporary_.path();
     const fs::path path = folder / (name + ".onnx");
     save(path, function, examples, options);
-    const Model model = load(path, kCpu);
+    compare(load(path, kCpu), function, examples, tolerance, kept ? (folder / name).string() : "");
+  }
+
+  // The same for a model whose extents may change, with other inputs.
+  void check_at(const std::string& name, const Function& function, const std::vector<Tensor>& examples,
+                const SaveOptions& options, const std::vector<std::vector<Tensor>>& others, double tolerance = 2e-5) {
+    SCOPED_TRACE(name);
+    const char* kept = std::getenv("WEFT_TEST_ONNX_EXPORTS");
+    const fs::path folder = kept ? fs::path(kept) : temporary_.path();
+    save(folder / (name + ".onnx"), function, examples, options);
+    const Model model = load(folder / (name + ".onnx"), kCpu);
+    for (std::size_t i = 0; i < others.size(); ++i) {
+      SCOPED_TRACE(i);
+      compare(model, function, others[i], tolerance, kept ? (folder / (name + "." + std::to_string(i))).string() : "");
+    }
+  }
+
+  // `kept`: the beginning of paths for the inputs and the function's results, or nothing.
+  static void compare(const Model& model, const Function& function, const std::vector<Tensor>& examples,
+                      double tolerance, const std::string& kept) {
     const std::vector<Tensor> wanted = function(examples), found = model(examples);
     ASSERT_EQ(wanted.size(), found.size());
     NamedTensors in, out;
@@ -68,9 +87,9 @@ class OnnxSave : public ::testing::Test {
       }
       if (wanted[i].dtype() != DType::bf16) out[model.outputs()[i].name] = wanted[i];  // .npz has no bf16
     }
-    if (!kept) return;
-    save_npz(folder / (name + ".inputs.npz"), in);
-    save_npz(folder / (name + ".outputs.npz"), out);
+    if (kept.empty()) return;
+    save_npz(kept + ".inputs.npz", in);
+    save_npz(kept + ".outputs.npz", out);
   }
   const TemporaryFolder temporary_;
 };
@@ -233,6 +252,170 @@ TEST_F(OnnxSave, GradientsAreGraphsToo) {
           return std::vector<Tensor>{loss, slope};
         },
         {drawn({3, 12})}, {.module = &mlp});
+}
+
+TEST_F(OnnxSave, DynamicBatchOfAnMlp) {
+  Mlp mlp;
+  check_at("dynamic_mlp",
+           [&](Tensors x) {
+             return std::vector<Tensor>{mlp(x[0]), mean(mlp(x[0]), Axes{0})};
+           },
+           {drawn({3, 12})}, {.inputs = {"features"}, .module = &mlp, .dynamic_axes = {{"features", {{0, "batch"}}}}},
+           {{drawn({1, 12})}, {drawn({3, 12})}, {drawn({32, 12})}});
+  // The model says which extents may change, and how others follow.
+  const fs::path path = temporary_.path() / "ports.onnx";
+  save(path,
+       [](Tensors x) {
+         return std::vector<Tensor>{concat({x[0], x[0]}, 0), sum(x[0], Axes{0})};
+       },
+       {drawn({4, 5})}, {.dynamic_axes = {{"x0", {{-2, "batch"}}}}});
+  const Model model = load(path, kCpu);
+  EXPECT_EQ(model.inputs()[0].to_string(), "f32 [batch, 5]");
+  EXPECT_EQ(model.outputs()[0].to_string(), "f32 [2*batch, 5]");
+  EXPECT_EQ(model.outputs()[1].to_string(), "f32 [5]");
+}
+
+struct ConvNet : nn::Module {
+  nn::Child<nn::Conv2d> first{this, "first", 3, 8, 3, nn::ConvOptions{{.stride = 2, .padding = 1}}};
+  nn::Child<nn::Conv2d> second{this, "second", 8, 12, 3};
+  nn::Child<nn::Linear> last{this, "last", 12 * 9, 5};
+  Tensor operator()(const Tensor& x) const {
+    Tensor y = max_pool2d(relu(first(x)), 2, {.stride = 1});
+    return last(flatten(avg_pool2d(relu(second(y)), 2, {.stride = 1})[{kAll, kAll, Slice{0, 3}, Slice{0, 3}}], 1));
+  }
+};
+
+TEST_F(OnnxSave, DynamicBatchOfAConvolutionalNetwork) {
+  ConvNet net;
+  check_at("dynamic_cnn", [&](Tensors x) { return std::vector<Tensor>{net(x[0])}; }, {drawn({2, 3, 16, 16})},
+           {.inputs = {"images"}, .module = &net, .dynamic_axes = {{"images", {{0, "batch"}}}}},
+           {{drawn({1, 3, 16, 16})}, {drawn({2, 3, 16, 16})}, {drawn({7, 3, 16, 16})}});
+  // Sizes of images may change too where no step leaves a remainder.
+  const Tensor w = drawn({4, 3, 3, 3}, 0.3);
+  check_at("dynamic_images",
+           [&](Tensors x) {
+             const Tensor y = relu(conv2d(x[0], w, {}, {.padding = 1}));
+             return std::vector<Tensor>{mean(max_pool2d(y, 2, {.stride = 1}), Axes{2, 3}), flip(y, Axes{3})};
+           },
+           {drawn({2, 3, 9, 11})}, {.dynamic_axes = {{"x0", {{0, "n"}, {2, "height"}, {3, "width"}}}}},
+           {{drawn({1, 3, 5, 6})}, {drawn({2, 3, 9, 11})}, {drawn({3, 3, 20, 13})}});
+}
+
+TEST_F(OnnxSave, DynamicBatchAndLengthOfATransformer) {
+  nn::GPT gpt({.vocabulary = 50, .context = 40, .layers = 2, .heads = 3, .width = 24});
+  gpt.eval();
+  const auto tokens = [](Extent batch, Extent length) {
+    std::vector<std::int32_t> values;
+    for (Extent i = 0; i < batch * length; ++i) values.push_back(static_cast<std::int32_t>(i * 7 % 50));
+    return tensor<std::int32_t>(std::span<const std::int32_t>(values), {batch, length});
+  };
+  const SaveOptions options{
+      .inputs = {"tokens"}, .module = &gpt, .dynamic_axes = {{"tokens", {{0, "batch"}, {1, "length"}}}}};
+  check_at(
+      "dynamic_gpt", [&](Tensors x) { return std::vector<Tensor>{gpt(x[0])}; }, {tokens(2, 5)}, options,
+      {{tokens(1, 3)}, {tokens(2, 5)}, {tokens(3, 40)}}, 1e-4);
+  // At its longest the function can be traced at shorter lengths only.
+  check_at(
+      "dynamic_gpt_of_whole_context", [&](Tensors x) { return std::vector<Tensor>{gpt(x[0])}; }, {tokens(1, 40)},
+      options, {{tokens(2, 4)}, {tokens(1, 40)}, {tokens(4, 17)}}, 1e-4);
+  // A mask of its own, and keys of another length.
+  const Tensor w = drawn({16, 48}, 0.2);
+  check_at("dynamic_block",
+           [&](Tensors in) {
+             const Extent b = in[0].dim(0), n = in[0].dim(1), m = in[1].dim(1);
+             const auto heads = [](const Tensor& x) {
+               return permute(reshape(x, {x.dim(0), x.dim(1), 4, 4}), {0, 2, 1, 3});
+             };
+             const Tensor q = slice(matmul(in[0], w), 2, 0, 16), k = slice(matmul(in[1], w), 2, 16, 32),
+                          v = slice(matmul(in[1], w), 2, 32, 48);
+             const Tensor mask = le(reshape(arange(m), {1, m}), reshape(arange(n), {n, 1}) + 1);
+             const Tensor y = scaled_dot_product_attention(heads(q), heads(k), heads(v), mask);
+             return std::vector<Tensor>{in[0] + reshape(permute(y, {0, 2, 1, 3}), {b, n, 16})};
+           },
+           {drawn({2, 5, 16}), drawn({2, 7, 16})},
+           {.dynamic_axes = {{"x0", {{0, "batch"}, {1, "queries"}}}, {"x1", {{0, "batch"}, {1, "keys"}}}}},
+           {{drawn({1, 2, 16}), drawn({1, 9, 16})},
+            {drawn({2, 5, 16}), drawn({2, 7, 16})},
+            {drawn({5, 12, 16}), drawn({5, 12, 16})}});
+}
+
+TEST_F(OnnxSave, DynamicExtentsOfEveryKindOfNode) {
+  check_at("dynamic_kinds",
+           [](Tensors in) {
+             const Tensor& x = in[0];
+             const Extent n = x.dim(0), m = x.dim(1);
+             return std::vector<Tensor>{slice(x, 1, 1, m - 1),
+                                        slice(x, 0, n - 1, kEnd, -1),
+                                        flip(x, Axes{0, 1}),
+                                        pad(x, {{1, 0}, {2, 1}}),
+                                        unfold(x, 1, 3),
+                                        transpose(x),
+                                        reshape(x, {n * m}),
+                                        concat({x, x * 2.0}, 0),
+                                        tril(x),
+                                        cumsum(x, 1),
+                                        roll(x, {2}, {1}),
+                                        sort(x, 1, true).values,
+                                        topk(x, 2).values,
+                                        argmax(x, 0),
+                                        argmax(reshape(x, {-1}), 0),
+                                        mean(x),
+                                        mean(square(x), Axes{1}) * 2.0,
+                                        var(x, Axes{1}),
+                                        logsumexp(x, Axes{0}),
+                                        expand(unsqueeze(x, 0), {3, n, m}),
+                                        index_select(x, 1, tensor<std::int32_t>({0, 3, 2, 2})),
+                                        full({n, 2}, 3.0) * static_cast<double>(n),
+                                        grad(mean(square(x)), x)};
+           },
+           {drawn({4, 6})}, {.dynamic_axes = {{"x0", {{0, "rows"}, {1, "columns"}}}}},
+           {{drawn({4, 6})}, {drawn({2, 4})}, {drawn({11, 31})}});
+}
+
+TEST_F(OnnxSave, RefusesExtentsThatCannotChange) {
+  const fs::path path = temporary_.path() / "bad.onnx";
+  const Tensor x = drawn({4, 6});
+  const auto saving = [&](const Function& f, decltype(SaveOptions::dynamic_axes) axes,
+                          std::vector<Tensor> examples = {}) {
+    if (examples.empty()) examples = {x};
+    return message_of<UsageError>([&] { save(path, f, examples, {.dynamic_axes = std::move(axes)}); });
+  };
+  const auto same = [](Tensors in) { return std::vector<Tensor>{in[0]}; };
+  const auto expect = [](const std::string& message, std::initializer_list<const char*> parts) {
+    for (const char* part : parts)
+      EXPECT_NE(message.find(part), std::string::npos) << part << " is missing in: " << message;
+  };
+  expect(saving(same, {{"tokens", {{0, "batch"}}}}), {"dynamic_axes names the input \"tokens\"", "the inputs are x0"});
+  expect(saving(same, {{"x0", {{2, "batch"}}}}), {"axis 2 of the input \"x0\"", "[4, 6]"});
+  expect(saving(same, {{"x0", {{-3, "batch"}}}}), {"axis -3"});
+  expect(saving(same, {{"x0", {{0, ""}}}}), {"axis 0 of \"x0\" has no name"});
+  expect(saving(same, {{"x0", {{1, "a"}, {-1, "b"}}}}), {"axis 1 of \"x0\" twice"});
+  expect(saving(same, {{"x0", {{0, "n"}}}, {"x1", {{0, "n"}}}}, {x, drawn({3})}),
+         {"\"n\" is 4 in \"x0\" and 3 in \"x1\"", "equal names are equal extents"});
+  // Values that the function makes of the extents outside of ops.
+  expect(saving(
+             [](Tensors in) {
+               const std::vector<float> weights(static_cast<std::size_t>(in[0].dim(0)), 0.5f);
+               return std::vector<Tensor>{in[0] * reshape(tensor(weights), {in[0].dim(0), 1})};
+             },
+             {{"x0", {{0, "batch"}}}}),
+         {"reads f32 [4] from memory for batch = 4", "make it of ops, such as arange", "dynamic_axes"});
+  // Sizes with remainders, another number of ops, a product of three.
+  expect(saving([](Tensors in) { return std::vector<Tensor>{slice(in[0], 0, 0, in[0].dim(0) / 2)}; },
+                {{"x0", {{0, "batch"}}}}),
+         {"slice cannot follow extents", "is not a sum of products"});
+  expect(saving([](Tensors in) { return std::vector<Tensor>{in[0] * std::sqrt(static_cast<double>(in[0].dim(0)))}; },
+                {{"x0", {{0, "batch"}}}}),
+         {"mul cannot follow extents", "a number is 2", "save_test.cpp"});
+  expect(saving([](Tensors in) { return std::vector<Tensor>{cumprod(in[0], 0)}; }, {{"x0", {{0, "batch"}}}}),
+         {"other ops", "batch = "});
+  expect(saving(
+             [](Tensors in) {
+               return std::vector<Tensor>{reshape(in[0], {6, 4})};
+             },
+             {{"x0", {{0, "batch"}}}}),
+         {"reshape"});
+  EXPECT_FALSE(fs::exists(path));
 }
 
 TEST_F(OnnxSave, RefusesWhatOnnxLacks) {
