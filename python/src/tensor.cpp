@@ -389,7 +389,8 @@ void bind_tensor(nb::module_& m) {
             return nb::borrow(self);
           },
           nb::sig("def eval(self) -> Tensor"),
-          "Computes the value now, and lets go of what it was made from, unless that includes a Variable that requires a "
+          "Computes the value now, and lets go of what it was made from, unless that includes a Variable that requires "
+          "a "
           "gradient. Asking for elements keeps it all.")
       .def(
           "item", [](const Handle& h) { return nb::steal(item_of(h.value())); },

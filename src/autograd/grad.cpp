@@ -482,7 +482,8 @@ std::vector<Tensor> grad(const Tensor& output, std::span<const Tensor> inputs, c
   if (const auto [value, from] = reverse.lost(); value)
     throw UsageError(graph::describe(
         "grad",
-        "eval() of a value that was made from the input has let go of how it was made; take the gradient before eval, make "
+        "eval() of a value that was made from the input has let go of how it was made; take the gradient before eval, "
+        "make "
         "the input a Variable, hold a KeepHistory around eval, or detach the value if it is a constant",
         {{"input", Tensor(from->shared_from_this())}, {"value", Tensor(value->shared_from_this())}}, where));
   reverse.run(output.node(), start);

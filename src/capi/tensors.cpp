@@ -137,7 +137,8 @@ weft_status weft_tensor_item(weft_tensor tensor, double* value) {
     else if (t.dtype() == DType::u64)
       *value = static_cast<double>(t.item<std::uint64_t>(Where()));
     else
-      *value = (t.device() == weft::kCpu ? cast(t, DType::f64) : cast(t.to(weft::kCpu), DType::f64)).item<double>(Where());
+      *value =
+          (t.device() == weft::kCpu ? cast(t, DType::f64) : cast(t.to(weft::kCpu), DType::f64)).item<double>(Where());
   });
 }
 

@@ -31,11 +31,8 @@ void let_go_of_inputs(NodeRef& node) {
   }
   // Another handle of the same node may have let go of the inputs before.
   if (!value || value->kind != Kind::data || !value->storage) {
-    value = make_node({.kind = Kind::data,
-                       .type = node->type,
-                       .shape = node->shape,
-                       .device = node->device,
-                       .packed = node->packed});
+    value = make_node(
+        {.kind = Kind::data, .type = node->type, .shape = node->shape, .device = node->device, .packed = node->packed});
     value->storage.set(node->storage.get()->shared());
     value->label = node->label;
     value->where = node->where;

@@ -178,10 +178,13 @@ NodeRef NodeTable::make(NodeFields&& fields, Where where) {
   const std::uint64_t id = next_id_.load(std::memory_order_relaxed);
   auto node = std::make_shared<const Node>(std::move(fields), id, hash, *this);
   node->where = where;
-  const auto requires_grad = [](const NodeRef& source) { return source->requires_grad.load(std::memory_order_relaxed); };
-  node->requires_grad = is_float(node->type) && node->kind != Kind::detach &&
-                        (node->kind == Kind::input || std::any_of(node->inputs.begin(), node->inputs.end(), requires_grad) ||
-                         std::any_of(node->parts.begin(), node->parts.end(), requires_grad));
+  const auto requires_grad = [](const NodeRef& source) {
+    return source->requires_grad.load(std::memory_order_relaxed);
+  };
+  node->requires_grad =
+      is_float(node->type) && node->kind != Kind::detach &&
+      (node->kind == Kind::input || std::any_of(node->inputs.begin(), node->inputs.end(), requires_grad) ||
+       std::any_of(node->parts.begin(), node->parts.end(), requires_grad));
   next_id_.store(id + 1, std::memory_order_relaxed);
   if (live_++ == 0) kept_ = owner_.lock();
   node->older = newest_;

@@ -10,8 +10,7 @@ namespace weft {
 namespace {
 
 graph::Cell& cell_of(const Variable& variable, Where where = {}) {
-  if (!variable.defined())
-    throw UsageError(graph::describe("variable", "used before it was given a value", {}, where));
+  if (!variable.defined()) throw UsageError(graph::describe("variable", "used before it was given a value", {}, where));
   return *variable.cell();
 }
 

@@ -162,8 +162,9 @@ std::vector<T> host_values(const Tensor& x) {
 template <class T>
 void check_type(std::string_view op, const Tensor& x, Where where) {
   if (x.dtype(where) == dtype_of<T>) return;
-  throw DTypeError(graph::describe(
-      op, fmt::format("the tensor is {}, not {}; cast it", name_of(x.dtype()), name_of(dtype_of<T>)), {{"x", x}}, where));
+  throw DTypeError(
+      graph::describe(op, fmt::format("the tensor is {}, not {}; cast it", name_of(x.dtype()), name_of(dtype_of<T>)),
+                      {{"x", x}}, where));
 }
 
 }  // namespace

@@ -7,7 +7,8 @@
 namespace weft {
 
 void Shape::refuse_axis(int axis, std::source_location where) const {
-  std::string text = fmt::format("dim: axis {} is outside of [{}, {})\n  shape  {}", axis, -rank(), rank(), to_string());
+  std::string text =
+      fmt::format("dim: axis {} is outside of [{}, {})\n  shape  {}", axis, -rank(), rank(), to_string());
   if (where.line())
     text += fmt::format("\n  called at {}:{} ({})", where.file_name(), where.line(), where.function_name());
   throw ShapeError(text);

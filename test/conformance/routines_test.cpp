@@ -194,8 +194,8 @@ TEST_F(Routines, CachesKeepRowsInEveryType) {
 TEST_F(Routines, FewQueriesDoNotSeeInfinitiesOfOtherSequences) {
   const Extent rows = 40, heads = 4, kv_heads = 2, width = 32;
   const std::vector<double> first{8, 24}, length{5, 9};
-  for (const CacheAttentionOptions& options : {CacheAttentionOptions{}, CacheAttentionOptions{.window = 3},
-                                               CacheAttentionOptions{.window = 4, .ring = 16}}) {
+  for (const CacheAttentionOptions& options :
+       {CacheAttentionOptions{}, CacheAttentionOptions{.window = 3}, CacheAttentionOptions{.window = 4, .ring = 16}}) {
     SCOPED_TRACE(fmt::format("window {}, ring {}", options.window, options.ring));
     const auto q = noise(2 * heads * width);
     std::vector<double> k = noise(rows * kv_heads * width), v = noise(rows * kv_heads * width);
@@ -209,10 +209,10 @@ TEST_F(Routines, FewQueriesDoNotSeeInfinitiesOfOtherSequences) {
       }
     }
     const auto [actual, expected] = both([&](Side& side) {
-      return std::vector<Tensor>{cache_attention(
-          side.arguments.make({2, heads, width}, q), side.arguments.make({rows, kv_heads * width}, k),
-          side.arguments.make({rows, kv_heads * width}, v), side.arguments.make({2}, first, DType::i32),
-          side.arguments.make({2}, length, DType::i32), kv_heads, options)};
+      return std::vector<Tensor>{
+          cache_attention(side.arguments.make({2, heads, width}, q), side.arguments.make({rows, kv_heads * width}, k),
+                          side.arguments.make({rows, kv_heads * width}, v), side.arguments.make({2}, first, DType::i32),
+                          side.arguments.make({2}, length, DType::i32), kv_heads, options)};
     });
     for (const double value : expected[0]) ASSERT_TRUE(std::isfinite(value));
     expect_close(actual[0], expected[0], 2e-5, 2e-6, "attention");

@@ -146,7 +146,8 @@ TEST(Errors, OfNamesAndMissingValues) {
            [] { (void)elementwise("exp", {Tensor()}); }, [] { (void)concat({}, 0); },
            [] { (void)attention({}, {}, {}); }})
     EXPECT_THROW(use(), UsageError);
-  EXPECT_NE(message_of<ShapeError>([&] { (void)x.dim(1); }).find("dim: axis 1 is outside of [-1, 1)"), std::string::npos);
+  EXPECT_NE(message_of<ShapeError>([&] { (void)x.dim(1); }).find("dim: axis 1 is outside of [-1, 1)"),
+            std::string::npos);
 }
 
 TEST(Graph, Printing) {

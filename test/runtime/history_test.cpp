@@ -66,7 +66,8 @@ TEST(History, OfHeldStatesIsShort) {
   std::vector<Tensor> states{zeros({1})};
   for (int i = 0; i < 20'000; ++i) states.push_back((states.back() + x).eval());
   EXPECT_LT(graph::live_node_count(), 20'100u);
-  EXPECT_NE(message_of_usage_error([&] { (void)grad(sum(states.back()), states[1]); }).find("let go"), std::string::npos);
+  EXPECT_NE(message_of_usage_error([&] { (void)grad(sum(states.back()), states[1]); }).find("let go"),
+            std::string::npos);
   states.erase(states.begin() + 1, states.end() - 1);
   states.push_back((states.back() + x).eval());
   EXPECT_NE(message_of_usage_error([&] { (void)grad(sum(states.back()), x); }).find("let go"), std::string::npos);
