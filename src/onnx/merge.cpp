@@ -15,7 +15,6 @@ namespace weft::onnx {
 namespace {
 
 using Attributes = GraphWriter::Attributes;
-using Kind = RecordStep::Kind;
 
 std::vector<std::string> names_of(std::span<const Symbol> symbols) {
   std::vector<std::string> names;
@@ -268,7 +267,7 @@ class Merger {
 
   void write(std::size_t i) {
     const RecordStep& s = step(i);
-    if (s.kind == Kind::node) {
+    if (s.kind == RecordStep::Kind::node) {
       std::vector<std::string> inputs, outputs;
       for (const std::string& input : s.inputs) inputs.push_back(name_of(input));
       for (const std::string& output : s.outputs) {
@@ -279,13 +278,13 @@ class Merger {
     }
     std::string& name = names_[s.outputs[0]];
     switch (s.kind) {
-      case Kind::node: break;
-      case Kind::integers: name = list(extents(i)); break;
-      case Kind::number: name = number(i); break;
-      case Kind::stored: name = stored(i); break;
-      case Kind::reshape: name = reshape(i); break;
-      case Kind::range: name = range(i); break;
-      case Kind::windows: name = windows(i); break;
+      case RecordStep::Kind::node: break;
+      case RecordStep::Kind::integers: name = list(extents(i)); break;
+      case RecordStep::Kind::number: name = number(i); break;
+      case RecordStep::Kind::stored: name = stored(i); break;
+      case RecordStep::Kind::reshape: name = reshape(i); break;
+      case RecordStep::Kind::range: name = range(i); break;
+      case RecordStep::Kind::windows: name = windows(i); break;
     }
   }
 
