@@ -27,6 +27,8 @@ class Past {
   const Node* find(const std::unordered_set<const Node*>& nodes) const;
   /// Forgets values that are gone.
   void prune();
+  /// Number of values, for tests.
+  std::size_t size() const { return sources().size(); }
 
  private:
   struct Source {

@@ -1,6 +1,7 @@
 // What evaluated values keep of how they were made: nothing, unless a gradient may be wanted.
 #include <gtest/gtest.h>
 
+#include "graph/history.hpp"
 #include "graph/node.hpp"
 #include "weft/grad.hpp"
 #include "weft/ops.hpp"
@@ -30,6 +31,7 @@ TEST(History, OfALoopIsLetGo) {
     most = std::max(most, graph::live_node_count());
   }
   EXPECT_LT(most, 32u);
+  EXPECT_LT(t.node()->past->size(), 8u);
   EXPECT_EQ(t.to_vector<float>(), (Floats{10'000, 20'000}));
 }
 
@@ -66,6 +68,7 @@ TEST(History, OfHeldStatesIsShort) {
   std::vector<Tensor> states{zeros({1})};
   for (int i = 0; i < 20'000; ++i) states.push_back((states.back() + x).eval());
   EXPECT_LT(graph::live_node_count(), 20'100u);
+  EXPECT_LT(states.back().node()->past->size(), 8u);
   EXPECT_NE(message_of_usage_error([&] { (void)grad(sum(states.back()), states[1]); }).find("let go"),
             std::string::npos);
   states.erase(states.begin() + 1, states.end() - 1);
