@@ -9,7 +9,6 @@
 namespace weft::webgpu {
 namespace {
 
-constexpr int kLineEach = 16;  // neighbouring words of a thread
 constexpr int kLineBits = 4, kLineDigits = 1 << kLineBits;
 constexpr int kLineThreadsLeast = 128;
 

@@ -15,10 +15,12 @@
 namespace weft::webgpu {
 namespace {
 
-constexpr Extent kSortedLeast = 256;  // updates of a line that a workgroup sorts
+constexpr Extent kSortedLeast = 256;          // updates of a line that a workgroup sorts
+constexpr int kBlock = LineRadix::kLineEach;  // updates of a place that a thread adds up, twice as many at most
 
 /// The dispatch for rows: a workgroup sorts the updates of a row by their places, and by their own order below that. Then the
-/// thread of the first update of a place adds up all of them. Nothing if rows do not fit.
+/// thread of the first update of a place adds up all of them, but if there are many, threads add up parts, which are joined in
+/// order. Nothing if rows do not fit.
 std::optional<RenderedDispatch> scatter_sorted_rows(const kernel::CallKernel& kernel, const AxisLines& along,
                                                     const Target& target) {
   // A word has the place above the update's number. Places beyond the last are those of updates that are dropped.
@@ -47,18 +49,47 @@ std::optional<RenderedDispatch> scatter_sorted_rows(const kernel::CallKernel& ke
   radix.write(kNumberBits, place_bits);
   s.line("storageBarrier();");  // zeros come before sums
   s.line("workgroupBarrier();");
+  const auto place = [&](const std::string& at) {
+    return fmt::format("({} >> {}u)", LineRadix::word(at), kNumberBits);
+  };
+  // A thread adds up a part of a place's updates: to the first block of words that begins a block or more behind the first update,
+  // or from there to the next block. So short runs are one part.
+  const auto continues = [&](const std::string& block) {  // of a block: whether a part of place `r` begins there
+    return fmt::format("({0} * {1}u < {2}u && {3} == r && {4} == r)", block, kBlock, along.taken,
+                       place(fmt::format("({} * {}u)", block, kBlock)),
+                       place(fmt::format("({} * {}u - {}u)", block, kBlock, kBlock)));
+  };
   s.line(fmt::format("for (var e = thread; e < {}u; e += {}u) {{", along.taken, *threads));
-  s.line(fmt::format("  let r = {} >> {}u;", LineRadix::word("e"), kNumberBits));
-  s.line(fmt::format("  if (r == {}u || (e > 0u && ({} >> {}u) == r)) {{ continue; }}", along.extent,
-                     LineRadix::word("(e - 1u)"), kNumberBits));
+  s.line(fmt::format("  let r = {};", place("e")));
+  s.line(fmt::format("  let is_first = e == 0u || {} != r;", place("(e - 1u)")));
+  s.line(fmt::format("  let is_later = e % {0}u == 0u && e >= {0}u && {1} == r;", kBlock,
+                     place(fmt::format("(e - {}u)", kBlock))));
+  s.line(fmt::format("  if (r == {}u || !(is_first || is_later)) {{ continue; }}", along.extent));
   s.line(fmt::format("  var sum = {}();", type));
-  s.line(fmt::format("  for (var i = e; i < {}u; i++) {{", along.taken));
+  s.line(fmt::format("  let end = min({0}u, (e + {1}u) / {2}u * {2}u + {2}u);", along.taken, kBlock - 1, kBlock));
+  s.line("  for (var i = e; i < end; i++) {");
   s.line(fmt::format("    let update = {};", LineRadix::word("i")));
   s.line(fmt::format("    if ((update >> {}u) != r) {{ break; }}", kNumberBits));
   s.line(
       fmt::format("    sum += {};", s.at(updates, fmt::format("first + (update & {}u)", LineRadix::kWordsMost - 1))));
   s.line("  }");
-  s.line("  " + s.put(out, "row + r", "sum"));
+  s.line(fmt::format("  if (is_first) {{ {} }}", s.put(out, "row + r", "sum")));
+  s.line(
+      fmt::format("  if (!is_first) {{ {} = bitcast<u32>(sum); }}", LineRadix::sum(fmt::format("(e / {}u)", kBlock))));
+  s.line("}");
+  // The thread of a place's first later part adds the later ones to it, in order.
+  s.line("storageBarrier();");
+  s.line("workgroupBarrier();");
+  s.line("if (thread > 0u) {");
+  s.line(fmt::format("  let r = {};", place(fmt::format("(thread * {}u)", kBlock))));
+  s.line(fmt::format("  let is_second = thread < 2u || {} != r;", place(fmt::format("((thread - 2u) * {}u)", kBlock))));
+  s.line(fmt::format("  if (r != {}u && is_second && {}) {{", along.extent, continues("thread")));
+  s.line(fmt::format("    var sum = {};", s.at(out, "row + r")));
+  s.line(fmt::format("    for (var block = thread; block < {}u && {}; block++) {{", *threads, continues("block")));
+  s.line(fmt::format("      sum += bitcast<{}>({});", type, LineRadix::sum("block")));
+  s.line("    }");
+  s.line("    " + s.put(out, "row + r", "sum"));
+  s.line("  }");
   s.line("}");
   return s.dispatch(kernel.name, along.outer);
 }

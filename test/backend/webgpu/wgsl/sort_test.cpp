@@ -70,7 +70,14 @@ TEST_F(WgslSortTest, LinesInWorkgroupMemoryKeepTheOrderOfEqualOnes) {
 
 TEST_F(WgslSortTest, RowsAddUpTheirUpdatesInOrder) {
   std::mt19937 random(42);
-  for (const auto& [taken, extent] : {std::pair<Extent, Extent>{256, 255}, {2000, 300}, {1025, 100000}}) {
+  // Few updates of a place and many, down to one place for all, in blocks that end within a row and at its end.
+  for (const auto& [taken, extent] : {std::pair<Extent, Extent>{256, 255},
+                                      {2000, 300},
+                                      {1025, 100000},
+                                      {2048, 1},
+                                      {1000, 2},
+                                      {3001, 40},
+                                      {4096, 1}}) {
     SCOPED_TRACE(fmt::format("{} to {} places", taken, extent));
     const Extent lines = 3;
     const Shape from{lines, taken}, to{lines, extent};
