@@ -307,13 +307,14 @@ class CompiledFunction {
   // Only this thread uses the Variable now.
   static void make_exclusive(graph::Cell& cell) {
     if (!cell.committed) committed(cell);  // throws the right error
-    {
-      // Taking and dropping a handle orders other holders' earlier uses of the memory before the plan's writes.
-      const backend::BufferPtr seen = buffer_of(*cell.committed);
-    }
     if (cell.committed.use_count() == 1 && buffer_of(*cell.committed).use_count() == 1 &&
-        !buffer_of(*cell.committed)->is_borrowed())
+        !buffer_of(*cell.committed)->is_borrowed()) {
+      // Others have dropped their handles of the node or of its buffer. Reading a count orders nothing, but taking a handle after
+      // that does: what they did with the memory comes before the plan's writes.
+      const NodeRef node = cell.committed;
+      const backend::BufferPtr buffer = buffer_of(*node);
       return;
+    }
     const NodeRef value = cell.committed;
     const NodeRef copy = compiler::copy_of(value);
     if (!copy->storage) compute({&copy, 1}, cell.device);
