@@ -8,7 +8,6 @@ namespace {
 bool takes_floats(ops::DTypes types) { return ops::allows(types, DType::f32); }
 
 void run_row(const ops::ElementwiseRow& row) {
-  const KeepHistory for_gradients;
   for (const DType type : {DType::f32, DType::i32, DType::u32, DType::boolean}) {
     if (!ops::allows(row.dtypes, type)) continue;
     std::vector<double> attributes;  // integers have no 1.5
@@ -24,7 +23,6 @@ void run_row(const ops::ElementwiseRow& row) {
 }
 
 void run_row(const ops::ReduceRow& row) {
-  const KeepHistory for_gradients;
   std::vector<double> attributes;
   for (const ops::Attribute& attribute : row.attributes) attributes.push_back(attribute.tested);
   const bool one_axis = row.reduction == scalar::Reduction::argmax || row.reduction == scalar::Reduction::argmin;

@@ -20,6 +20,7 @@
 #include "snapshot/cases.hpp"
 #include "snapshot/recording.hpp"
 #include "weft/device.hpp"
+#include "weft/grad.hpp"
 
 namespace weft::snapshot {
 namespace {
@@ -64,6 +65,7 @@ int write_one(const Case& each, const Kind& kind, const fs::path& file) {
 
 int run(const fs::path& folder, std::string_view only) {
   fs::create_directories(folder);
+  const KeepHistory keep;  // cases evaluate values, and then their gradients
   std::vector<Case> cases;
   for (auto* list : {elementwise_cases, op_cases, training_cases, language_cases, random_cases})
     for (Case& each : list()) cases.push_back(std::move(each));
