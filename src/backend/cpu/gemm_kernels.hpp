@@ -1,4 +1,4 @@
-// The functions of an instruction set for gemm.cpp: kernels that keep a tile of C in registers, and packing of operands.
+// The functions of an instruction set for products: kernels that keep a tile of C in registers, and packing of operands.
 #pragma once
 
 #include <cstdint>
