@@ -51,7 +51,7 @@ declare module "weft" {
     /** All elements in a typed array, computed on another thread meanwhile. */
     read(): Promise<any>;
     readSync(): any;
-    /** Computes the value now. */
+    /** Computes the value now, and lets go of what it was made from, unless that includes a variable with requiresGrad. */
     eval(): this;
     evalAsync(): Promise<this>;
     /** The value in another dtype, or on another device. */

@@ -101,6 +101,7 @@ JSValue gradient_function(JSContext* context, JSValueConst self, int count, JSVa
                           JSValueConst* data) {
   Engine& engine = Engine::of(context);
   try {
+    const KeepHistory until_asked;
     const Local output = engine.call(data[0], self, Arguments(arguments, static_cast<std::size_t>(count)));
     if (count < 1) Engine::refuse("grad", "call the function with the value to differentiate at");
     Local gradient = gradients_at(engine, output.get(), arguments[0], {});

@@ -58,6 +58,12 @@ const Case kCases[] = {
      const first = weft.registerHook(v, (g) => g.mul(2)), second = weft.registerHook(v, () => null);
      v.mul(v).sum().backward(); same(v.gradient.toArray(), [4, 8]);
      first.remove(); first.remove(); second.remove(); v.clearGradient(); v.mul(v).sum().backward(); same(v.gradient.toArray(), [2, 4]);)js"},
+    {"eval lets go of what a value was made from",
+     R"js(const x = tensor([1, 2]), w = variable([3, 4]);
+     const looked = x.mul(2); same(looked.toArray(), [2, 4]); same(grad(looked.sum(), x).toArray(), [2, 2]);
+     const given = x.mul(2).eval(), kept = w.value.mul(x).eval(); same(grad(kept.sum(), w.value).toArray(), [1, 2]);
+     try { grad(given.sum(), x); throw new Error('no error'); } catch (e) { if (!/let go/.test(e.message)) throw e; }
+     same(grad((v) => v.mul(v).eval().sum())(x).toArray(), [2, 4]);)js"},
     {"a hook and its variable keep each other until remove()",
      R"js(const make = () => { const w = variable([1, 2]); return weft.registerHook(w, (g) => g.mul(w.rank)); };
      weft.collectGarbage(); const before = weft.handleCount();
