@@ -41,7 +41,8 @@ const OpRow& softmax_row() {
             if (x.numel() == 0) return Tensors{x};
             const int axis = c.axis(c.attributes<AlongAxis>().axis);
             const Tensor e = elementwise("exp", {centered(x, axis, c.where())}, {}, c.where());
-            return Tensors{e / sum(e, {axis}, {.keepdims = true}, c.where())};
+            // One division a row, not one an element.
+            return Tensors{e * (1.0 / sum(e, {axis}, {.keepdims = true}, c.where()))};
           },
       .cases = {{"rows", {{{6, 9, 50}, -4, 4}}},
                 {"over axis 1", {{{6, 9, 50}, -4, 4}}, {{"axis", Extent{1}}}},

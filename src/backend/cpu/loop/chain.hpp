@@ -34,6 +34,7 @@ inline constexpr ChainOp kChainCopy{};
 bool is_chain_op(ChainOp op);
 
 inline constexpr int kChainOperandsMax = 12;
+inline constexpr int kChainFoldsMax = 2;
 
 /// A chain over rows of floats in memory.
 struct Chain {
@@ -49,23 +50,26 @@ struct Chain {
     Arg args[4];
     int store = -1;        // memory where the result is also stored
     bool streams = false;  // the store bypasses the caches; the rows are aligned to 64 bytes
+    int fold = -1;         // the fold that takes the only operand; such a step has no result
     auto operator<=>(const Link&) const = default;
   };
   std::vector<bool> varies;  // each place in memory: varies along the row, or one float for the row
   std::vector<Link> steps;
+  std::vector<scalar::Op> folds;  // add, mul, max or min of values along each row
   bool far = false;             // operands are beyond the L2 cache, so the lines ahead are prefetched
   std::vector<int> prefetched;  // places in memory that nothing reads yet
   auto operator<=>(const Chain&) const = default;
 };
 
-/// A call of a chain, which changes it: rows, bytes of the whole vectors of a row, the lanes of the last part, and each
-/// place in memory with the bytes from row to row.
+/// A call of a chain, which changes it: rows, bytes of the whole vectors of a row (and of those in groups of four), the lanes of
+/// the last part, each place in memory with the bytes from row to row, and the rows' accumulators of each fold.
 struct ChainCall {
-  std::int64_t rows = 1, bytes = 0, rest = 0;
+  std::int64_t rows = 1, bytes = 0, fours = 0, rest = 0;
   struct Place {
     char* data;
     std::int64_t row;
   } places[kChainOperandsMax];
+  double* folds[kChainFoldsMax];
 };
 using ChainFunction = void (*)(ChainCall*);
 

@@ -3,75 +3,26 @@
 
 #if defined(__x86_64__)
 
-#include <xbyak/xbyak.h>
-
-#include <bit>
 #include <cstddef>
-#include <map>
-#include <variant>
+#include <limits>
+
+#include "backend/cpu/loop/vector_assembler.hpp"
 
 namespace weft::cpu {
+namespace emitting {
 namespace {
 
 using scalar::Op;
 
-constexpr int kValues = 24;  // vector registers for values; functions use the others
-constexpr int kTemporary = kValues;
-const Xbyak::Opmask kRest(1), kChosen(2);
+constexpr int kValues = kTemporary;    // vector registers for values
+constexpr int kPartials = 4;           // results of a fold, of every fourth vector of a row
 constexpr std::int32_t kAhead = 1024;  // bytes
-using Xbyak::Operand;
 using Xbyak::Reg64;
-using Xbyak::Xmm;
-using Xbyak::Zmm;
 const Reg64 kCall(Operand::RDI), kOffset(Operand::RCX), kCount(Operand::R12);
 constexpr int kPlaces[kChainOperandsMax] = {Operand::RAX, Operand::RDX, Operand::RSI, Operand::R8,
                                             Operand::R9,  Operand::R10, Operand::R11, Operand::RBX,
                                             Operand::RBP, Operand::R13, Operand::R14, Operand::R15};
 constexpr int kSaved[] = {Operand::RBX, Operand::RBP, Operand::R12, Operand::R13, Operand::R14, Operand::R15};
-
-constexpr std::uint8_t kNearestEven = 8, kDown = 9, kUp = 10, kToZero = 11;  // without exceptions
-constexpr std::uint8_t kEqual = 0, kUnordered = 3, kNotEqual = 4, kLess = 1, kLessOrEqual = 2, kGreaterOrEqual = 13,
-                       kGreater = 14;
-
-/// The last operand of an instruction: a register, or one float of memory in all lanes.
-class Last {
- public:
-  Last(int reg) : operand_(Zmm(reg)) {}
-  Last(const Xbyak::Address& address) : operand_(address) {}
-  operator const Operand&() const {
-    return std::visit([](const auto& each) -> const Operand& { return each; }, operand_);
-  }
-
- private:
-  std::variant<Zmm, Xbyak::Address> operand_;
-};
-
-constexpr std::uint32_t kSignBit = 0x80000000u, kOtherBits = 0x7fffffffu;
-
-// Instructions of three operands, whose second is declared as Xmm in some and as Operand in others.
-using Code = void (*)(Xbyak::CodeGenerator&, const Xmm&, const Xmm&, const Operand&);
-#define WEFT_CODE(constant, name)                                                                       \
-  constexpr Code constant = [](Xbyak::CodeGenerator& a, const Xmm& x, const Xmm& y, const Operand& z) { \
-    a.name(x, y, z);                                                                                    \
-  }
-WEFT_CODE(kAddPs, vaddps);
-WEFT_CODE(kSubPs, vsubps);
-WEFT_CODE(kMulPs, vmulps);
-WEFT_CODE(kDivPs, vdivps);
-WEFT_CODE(kMinPs, vminps);
-WEFT_CODE(kMaxPs, vmaxps);
-WEFT_CODE(kAndInt, vpandd);
-WEFT_CODE(kOrInt, vpord);
-WEFT_CODE(kXorInt, vpxord);
-WEFT_CODE(kAddInt, vpaddd);
-WEFT_CODE(kSubInt, vpsubd);
-WEFT_CODE(kScalePs, vscalefps);
-WEFT_CODE(kBlendPs, vblendmps);
-WEFT_CODE(kMulAdd213, vfmadd213ps);
-WEFT_CODE(kMulSub213, vfmsub213ps);
-WEFT_CODE(kNegMulAdd213, vfnmadd213ps);
-WEFT_CODE(kMulAdd231, vfmadd231ps);
-#undef WEFT_CODE
 
 /// How an op is emitted. This is the list of all ops that chains support.
 struct Form {
@@ -117,35 +68,34 @@ std::uint8_t comparison_of(Op op) {
   }
 }
 
-// Code is emitted to plain memory: it runs elsewhere (Executable), and maps and protections of pages cost more than it does.
-struct Heap : Xbyak::Allocator {
-  bool useProtect() const override { return false; }
-};
-
-class ChainEmitter {
+class ChainEmitter : VectorAssembler {
  public:
-  explicit ChainEmitter(const Chain& chain) : chain_(chain) {}
+  explicit ChainEmitter(const Chain& chain) : chain_(chain), pinned_place_(chain.varies.size(), -1) {
+    values_ = (1u << (kValues - kPartials * static_cast<int>(chain.folds.size()))) - 1;
+  }
 
-  bool emit() {
-    Xbyak::Label row, whole, no_whole, no_rest;
+  /// Emits the code. What `trial` does not use keeps constants in registers.
+  bool emit(const ChainEmitter& trial) {
+    Xbyak::Label row, no_rest;
     for (const int r : kSaved) a_.push(Reg64(r));
     a_.kmovw(kRest, a_.ptr[kCall + offsetof(ChainCall, rest)]);
     for (std::size_t p = 0; p < chain_.varies.size(); ++p) a_.mov(Reg64(kPlaces[p]), a_.ptr[kCall + place(p)]);
+    pin_constants(trial);
     a_.L(row);
     a_.xor_(kOffset, kOffset);
-    a_.cmp(kOffset, a_.ptr[kCall + offsetof(ChainCall, bytes)]);
-    a_.jae(no_whole, a_.T_NEAR);
-    a_.L(whole);
-    if (!body(nullptr)) return false;
-    a_.add(kOffset, 64);
-    a_.cmp(kOffset, a_.ptr[kCall + offsetof(ChainCall, bytes)]);
-    a_.jb(whole, a_.T_NEAR);
-    a_.L(no_whole);
+    for (std::size_t p = 0; p < chain_.varies.size(); ++p)
+      if (pinned_place_[p] >= 0) a_.vbroadcastss(zmm(pinned_place_[p]), a_.ptr[Reg64(kPlaces[p])]);
+    begin_folds();
+    // A fold has four partial results, so that a vector does not wait for the one before it.
+    const bool whole = (chain_.folds.empty() || each_vector(offsetof(ChainCall, fours), kPartials)) &&
+                       each_vector(offsetof(ChainCall, bytes), 1);
+    if (!whole) return false;
     a_.mov(kCount, a_.ptr[kCall + offsetof(ChainCall, rest)]);
     a_.test(kCount, kCount);
     a_.jz(no_rest, a_.T_NEAR);
-    if (!body(&kRest)) return false;
+    if (!body(&kRest, 0, 1)) return false;
     a_.L(no_rest);
+    end_folds();
     for (std::size_t p = 0; p < chain_.varies.size(); ++p)
       a_.add(Reg64(kPlaces[p]), a_.ptr[kCall + place(p) + offsetof(ChainCall::Place, row)]);
     a_.dec(a_.qword[kCall + offsetof(ChainCall, rows)]);
@@ -155,6 +105,9 @@ class ChainEmitter {
     a_.ret();
     return true;
   }
+
+  /// One vector, only to see which registers and constants it needs.
+  bool emit_trial() { return body(&kRest, 0, 1) && body(nullptr, 0, 0); }
 
   /// The code, followed by its constants.
   std::vector<std::uint8_t> finish() {
@@ -170,24 +123,64 @@ class ChainEmitter {
  private:
   static std::size_t place(std::size_t p) { return offsetof(ChainCall, places) + p * sizeof(ChainCall::Place); }
 
-  /// One vector through the chain, with loads and stores in the lanes of `mask`.
-  bool body(const Xbyak::Opmask* mask) {
+  /// Vectors up to the bytes that the call gives at `end`, some of them one after another.
+  bool each_vector(std::size_t end, int some) {
+    Xbyak::Label again, none;
+    a_.cmp(kOffset, a_.ptr[kCall + end]);
+    a_.jae(none, a_.T_NEAR);
+    a_.L(again);
+    for (int i = 0; i < some; ++i)
+      if (!body(nullptr, i * 64, i)) return false;
+    a_.add(kOffset, some * 64);
+    a_.cmp(kOffset, a_.ptr[kCall + end]);
+    a_.jb(again, a_.T_NEAR);
+    a_.L(none);
+    return true;
+  }
+
+  /// One vector through the chain, `shift` bytes further on, with loads and stores in the lanes of `mask`. Folds take it to
+  /// their result number `partial`.
+  bool body(const Xbyak::Opmask* mask, int shift, int partial) {
     mask_ = mask;
-    held_in_.assign(chain_.varies.size(), -1);
+    shift_ = shift;
+    partial_ = partial;
+    held_in_ = pinned_place_;
     made_in_.assign(chain_.steps.size(), -1);
     uses_of_memory_.assign(chain_.varies.size(), 0);
     uses_of_step_.assign(chain_.steps.size(), 0);
     for (const Chain::Link& step : chain_.steps)
       for (int i = 0; i < step.arg_count; ++i) ++uses(step.args[i]);
-    free_ = (1u << kValues) - 1;
+    free_ = values_;
     fits_ = true;
     if (chain_.far && mask == nullptr)
       for (std::size_t p = 0; p < chain_.varies.size(); ++p)
-        if (chain_.varies[p] && uses_of_memory_[p] > 0) a_.prefetcht0(a_.ptr[Reg64(kPlaces[p]) + kOffset + kAhead]);
+        if (chain_.varies[p] && uses_of_memory_[p] > 0)
+          a_.prefetcht0(a_.ptr[Reg64(kPlaces[p]) + kOffset + shift_ + kAhead]);
     if (mask == nullptr)
       for (const int p : chain_.prefetched) a_.prefetcht1(row_of(p));
     for (std::size_t s = 0; s < chain_.steps.size() && fits_; ++s) run(s);
     return fits_;
+  }
+
+  /// Row constants first, because literals are operands of instructions anyway.
+  void pin_constants(const ChainEmitter& trial) {
+    std::uint32_t unused = ~trial.used_;
+    const std::uint32_t pinnable = unused;
+    for (int f = 0; f < static_cast<int>(chain_.folds.size()); ++f)
+      for (int i = 0; i < kPartials; ++i) unused &= ~(1u << partial_result(f, i));
+    const auto next = [&] {
+      const int r = std::countr_zero(unused);
+      unused &= unused - 1;
+      return r;
+    };
+    for (std::size_t p = 0; p < chain_.varies.size() && unused != 0; ++p)
+      if (!chain_.varies[p]) pinned_place_[p] = next();
+    for (const auto& [value, uses] : trial.uses_of_literal_)
+      if (unused != 0) pin(value, next());
+    values_ &= ~(pinnable & ~unused);
+  }
+  bool is_pinned(const Chain::Arg& arg) const {
+    return arg.memory && pinned_place_[static_cast<std::size_t>(arg.index)] >= 0;
   }
 
   int& uses(const Chain::Arg& arg) {
@@ -210,11 +203,11 @@ class ChainEmitter {
     if (r >= 0) return r;
     r = take();
     if (!chain_.varies[static_cast<std::size_t>(arg.index)])
-      a_.vbroadcastss(Zmm(r), a_.ptr[Reg64(kPlaces[arg.index])]);
+      a_.vbroadcastss(zmm(r), a_.ptr[Reg64(kPlaces[arg.index])]);
     else if (mask_)
-      a_.vmovups(Zmm(r) | *mask_ | a_.T_z, row_of(arg.index));
+      a_.vmovups(zmm(r) | *mask_ | a_.T_z, row_of(arg.index));
     else
-      a_.vmovups(Zmm(r), row_of(arg.index));
+      a_.vmovups(zmm(r), row_of(arg.index));
     return r;
   }
   /// An operand as an instruction's last one.
@@ -225,34 +218,26 @@ class ChainEmitter {
   }
   void release(const Chain::Link& step) {
     for (int i = 0; i < step.arg_count; ++i)
-      if (--uses(step.args[i]) == 0 && home(step.args[i]) >= 0) give(home(step.args[i]));
+      if (--uses(step.args[i]) == 0 && home(step.args[i]) >= 0 && !is_pinned(step.args[i])) give(home(step.args[i]));
   }
-  Xbyak::Address row_of(int place) { return a_.ptr[Reg64(kPlaces[place]) + kOffset]; }
+  Xbyak::Address row_of(int place) { return a_.ptr[Reg64(kPlaces[place]) + kOffset + shift_]; }
   void store(int place, int from, bool streams) {
     if (streams && !mask_)
-      a_.vmovntps(row_of(place), Zmm(from));
+      a_.vmovntps(row_of(place), zmm(from));
     else if (mask_)
-      a_.vmovups(row_of(place) | *mask_, Zmm(from));
+      a_.vmovups(row_of(place) | *mask_, zmm(from));
     else
-      a_.vmovups(row_of(place), Zmm(from));
+      a_.vmovups(row_of(place), zmm(from));
   }
-  Last bits(std::uint32_t value) { return a_.ptr_b[a_.rip + literals_[value]]; }
-  Last literal(float x) { return bits(std::bit_cast<std::uint32_t>(x)); }
-  void op(Code code, int to, int x, const Last& y) { code(a_, Zmm(to), Zmm(x), y); }
-  /// The same in the chosen lanes; the others stay.
-  void op_chosen(Code code, int to, int x, const Last& y) { code(a_, Zmm(to) | kChosen, Zmm(x), y); }
-  void choose(int x, const Last& y, std::uint8_t comparison) { a_.vcmpps(kChosen, Zmm(x), y, comparison); }
-  void round(int to, const Last& x, std::uint8_t how) { a_.vrndscaleps(Zmm(to), x, how); }
-  void move(int to, int from) { a_.vmovaps(Zmm(to), Zmm(from)); }
-  void move_chosen(int to, int from) { a_.vmovaps(Zmm(to) | kChosen, Zmm(from)); }
-  void all(int to, float x) { a_.vbroadcastss(Zmm(to), a_.ptr[a_.rip + literals_[std::bit_cast<std::uint32_t>(x)]]); }
-  void all_chosen(int to, std::uint32_t value) {
-    a_.vbroadcastss(Zmm(to) | kChosen, a_.ptr[a_.rip + literals_[value]]);
-  }
-
   void run(std::size_t index) {
     const Chain::Link& step = chain_.steps[index];
     int to = 0;
+    if (step.fold >= 0) {
+      const int value = in_register(step.args[0]);
+      combine(chain_.folds[static_cast<std::size_t>(step.fold)], partial_result(step.fold, partial_), value, mask_);
+      release(step);
+      return;
+    }
     if (step.op == kChainCopy) {
       to = in_register(step.args[0]);
       if (step.store >= 0) store(step.store, to, step.streams);
@@ -272,6 +257,77 @@ class ChainEmitter {
     if (step.store >= 0) store(step.store, to, step.streams);
     release(step);
     if (uses_of_step_[index] == 0) give(to);
+  }
+
+  // ---- Folds: what tile_kernels.inc.hpp does in reduce_row, in the same order --------------------------------------------
+
+  static int partial_result(int fold, int partial) { return kValues - 1 - kPartials * fold - partial; }
+
+  void begin_folds() {
+    for (std::size_t f = 0; f < chain_.folds.size(); ++f)
+      for (int i = 0; i < kPartials; ++i) {
+        const Op op = chain_.folds[f];
+        const int r = partial_result(static_cast<int>(f), i);
+        if (op == Op::add)
+          a_.vxorps(Xmm(r), Xmm(r), Xmm(r));
+        else
+          all(r, op == Op::mul   ? 1.0f
+                 : op == Op::max ? -std::numeric_limits<float>::infinity()
+                                 : std::numeric_limits<float>::infinity());
+      }
+  }
+
+  /// `to` becomes to combined with `value`, in the lanes of `mask`; for extremes, a NaN in either wins.
+  void combine(Op op, int to, int value, const Xbyak::Opmask* mask) {
+    const Zmm result = mask ? zmm(to) | *mask : zmm(to);
+    switch (op) {
+      case Op::add: a_.vaddps(result, zmm(to), zmm(value)); break;
+      case Op::mul: a_.vmulps(result, zmm(to), zmm(value)); break;
+      default:
+        if (op == Op::max)
+          a_.vmaxps(result, zmm(value), zmm(to));
+        else
+          a_.vminps(result, zmm(value), zmm(to));
+        a_.vcmpps(mask ? kChosen | *mask : kChosen, zmm(value), zmm(value), kUnordered);
+        move_chosen(to, value);
+    }
+  }
+
+  /// The result of each fold joins the accumulator of the row, a double.
+  void end_folds() {
+    for (std::size_t f = 0; f < chain_.folds.size(); ++f) {
+      const Op op = chain_.folds[f];
+      const auto partial = [&](int i) { return partial_result(static_cast<int>(f), i); };
+      combine(op, partial(0), partial(1), nullptr);
+      combine(op, partial(2), partial(3), nullptr);
+      combine(op, partial(0), partial(2), nullptr);
+      const int x = partial(0), other = partial(1);
+      const auto fold = [&](auto turn) {
+        turn();
+        combine(op, x, other, nullptr);
+      };
+      fold([&] { a_.vshuff64x2(zmm(other), zmm(x), zmm(x), 0b01001110); });
+      fold([&] { a_.vshuff64x2(zmm(other), zmm(x), zmm(x), 0b10110001); });
+      fold([&] { a_.vpermilps(zmm(other), zmm(x), 0b01001110); });
+      fold([&] { a_.vpermilps(zmm(other), zmm(x), 0b10110001); });
+      const std::size_t pointer = offsetof(ChainCall, folds) + f * sizeof(double*);
+      a_.mov(kCount, a_.ptr[kCall + pointer]);
+      const Xmm before(other), result(x);
+      a_.vmovsd(before, a_.ptr[kCount]);
+      if (op == Op::add || op == Op::mul) {
+        a_.vcvtss2sd(result, result, result);
+        if (op == Op::add)
+          a_.vaddsd(result, before, result);
+        else
+          a_.vmulsd(result, before, result);
+      } else {  // an extreme of floats is a float
+        a_.vcvtsd2ss(before, before, before);
+        combine(op, other, x, nullptr);
+        a_.vcvtss2sd(result, before, before);
+      }
+      a_.vmovsd(a_.ptr[kCount], result);
+      a_.add(a_.qword[kCall + pointer], 8);
+    }
   }
 
   int fused(const Chain::Link& step, Code code) {
@@ -322,7 +378,7 @@ class ChainEmitter {
       case Form::Kind::sqrt:
       case Form::Kind::rsqrt: {
         const Last x = last(step.args[0]);
-        a_.vsqrtps(Zmm(to = take()), x);
+        a_.vsqrtps(zmm(to = take()), x);
         if (form.kind == Form::Kind::sqrt) break;
         all(kTemporary, 1);
         op(kDivPs, to, kTemporary, to);
@@ -348,136 +404,27 @@ class ChainEmitter {
     return to;
   }
 
-  void copysign(int to, int x, int sign) {
-    constexpr int t = kTemporary + 7;
-    op(kAndInt, t, sign, bits(kSignBit));
-    op(kAndInt, to, x, bits(kOtherBits));
-    op(kOrInt, to, to, t);
-  }
-  void polynomial(int to, int x, std::initializer_list<float> coefficients) {
-    const float* c = coefficients.begin();
-    all(to, *c);
-    while (++c != coefficients.end()) op(kMulAdd213, to, x, literal(*c));
-  }
-  /// n and r of x = n log 2 + r, and p with e^r = 1 + r + p r^2.
-  void reduce(int x, int n, int r, int p) {
-    op(kMulPs, n, x, literal(1.44269504088896341f));
-    round(n, n, kNearestEven);
-    move(r, x);
-    op(kMulAdd231, r, n, literal(-0.693359375f));
-    op(kMulAdd231, r, n, literal(2.12194440e-4f));
-    polynomial(
-        p, r,
-        {1.39261835877134949e-3f, 8.36317905272257737e-3f, 4.16665546172045742e-2f, 1.66665769896987757e-1f, 0.5f});
-  }
-  void exp(int to, int x) {
-    constexpr int n = kTemporary, r = n + 1, t = n + 2;
-    all(t, -105.0f);
-    op(kMaxPs, to, t, x);  // with a NaN and a number, the result is the last operand
-    all(t, 89.0f);
-    op(kMinPs, t, t, to);
-    reduce(t, n, r, to);
-    op(kMulPs, t, r, r);
-    op(kMulAdd213, to, t, r);
-    op(kAddPs, to, to, literal(1.0f));
-    op(kScalePs, to, to, n);
-  }
-  /// e^x - 1 for |x| <= 80; `x` is the fifth temporary or a later one, and is kept.
-  void expm1_bounded(int to, int x) {
-    constexpr int n = kTemporary, r = n + 1, t = n + 2;
-    reduce(x, n, r, to);
-    op(kMulPs, t, r, r);
-    op(kMulAdd213, to, t, r);
-    a_.vcvttps2dq(Zmm(n), Zmm(n));
-    op(kAddInt, n, n, bits(127));
-    a_.vpslld(Zmm(n), Zmm(n), 23);
-    op(kSubPs, t, n, literal(1.0f));
-    op(kMulAdd213, to, n, t);
-  }
-  void tanh(int to, int x) {
-    constexpr int a = kTemporary + 4, t = a + 1;
-    op(kAndInt, a, x, bits(kOtherBits));
-    choose(a, literal(10.0f), kGreater);
-    op(kAddPs, a, a, a);
-    all_chosen(a, std::bit_cast<std::uint32_t>(20.0f));
-    expm1_bounded(to, a);
-    op(kAddPs, t, to, literal(2.0f));
-    op(kDivPs, to, to, t);
-    copysign(to, to, x);
-  }
-  void erf(int to, int x) {
-    constexpr int a = kTemporary + 4, q = a + 1;
-    constexpr float kLast = 1.1283791716f;
-    op(kAndInt, a, x, bits(kOtherBits));
-    choose(a, literal(3.95f), kGreater);
-    all_chosen(a, std::bit_cast<std::uint32_t>(3.95f));
-    polynomial(
-        q, a,
-        {-9.25816818269e-6f, 1.17657390043e-4f, -6.32891065936e-4f, 1.66712020979e-3f, -1.60481925614e-4f,
-         -1.91530217368e-2f, 1.02777820561e-1f, 6.36619382844e-1f, static_cast<float>(1.1283791716 - double{kLast})});
-    op(kMulPs, q, q, a);
-    op(kMulAdd231, q, a, literal(kLast));
-    op(kXorInt, a, q, bits(kSignBit));
-    expm1_bounded(to, a);
-    op(kXorInt, to, to, bits(kSignBit));
-    copysign(to, to, x);
-  }
-  void log(int to, int x) {
-    constexpr int e = kTemporary, f = e + 1, z = e + 2, s = e + 3;
-    // A denormal is scaled up, and its exponent is corrected.
-    move(s, x);
-    choose(x, literal(0x1p-126f), kLess);
-    op_chosen(kMulPs, s, x, literal(0x1p23f));
-    op(kSubInt, s, s, bits(0x3f3504f3));
-    a_.vpsrad(Zmm(e), Zmm(s), 23);
-    a_.vcvtdq2ps(Zmm(e), Zmm(e));
-    op_chosen(kSubPs, e, e, literal(23.0f));
-    op(kAndInt, f, s, bits(0x7fffff));
-    op(kAddInt, f, f, bits(0x3f3504f3));
-    op(kSubPs, f, f, literal(1.0f));
-    op(kMulPs, z, f, f);
-    polynomial(to, f,
-               {6.97161147145117783e-2f, -1.14797338466376356e-1f, 1.16854199234867393e-1f, -1.24256873314511061e-1f,
-                1.42490576456974804e-1f, -1.66678023195012541e-1f, 2.00007157488921017e-1f, -2.4999996957950882e-1f,
-                3.33333311800300481e-1f});
-    op(kMulPs, to, to, f);
-    op(kMulPs, to, to, z);
-    op(kMulAdd231, to, e, literal(-2.12194440e-4f));
-    op(kMulAdd231, to, z, literal(-0.5f));
-    op(kAddPs, to, to, f);
-    op(kMulAdd231, to, e, literal(0.693359375f));
-    const auto where = [&](std::uint8_t comparison, float bound) { choose(x, literal(bound), comparison); };
-    where(kGreater, 3.4028234e38f);
-    move_chosen(to, x);
-    where(kEqual, 0.0f);
-    all_chosen(to, 0xff800000u);
-    where(kLess, 0.0f);
-    all_chosen(to, 0x7fc00000u);
-    choose(x, x, kUnordered);
-    move_chosen(to, x);
-  }
-
   const Chain& chain_;
-  Heap heap_;
-  Xbyak::CodeGenerator a_{4096, Xbyak::AutoGrow, &heap_};
-  std::map<std::uint32_t, Xbyak::Label> literals_;
   const Xbyak::Opmask* mask_ = nullptr;
+  int shift_ = 0, partial_ = 0;
   std::vector<int> held_in_, made_in_, uses_of_memory_, uses_of_step_;
-  std::uint32_t free_ = 0;
+  std::vector<int> pinned_place_;        // registers of row constants, or -1
+  std::uint32_t values_ = 0, free_ = 0;  // registers for values: all, and those that hold none
   bool fits_ = true;
 };
 
 }  // namespace
+}  // namespace emitting
 
 std::vector<std::uint8_t> machine_code_of(const Chain& chain) {
-  ChainEmitter emitter(chain);
-  return emitter.emit() ? emitter.finish() : std::vector<std::uint8_t>();
+  emitting::ChainEmitter trial(chain), emitter(chain);
+  return trial.emit_trial() && emitter.emit(trial) ? emitter.finish() : std::vector<std::uint8_t>();
 }
 
 bool is_chain_op(ChainOp op) {
   switch (op.joined) {
-    case Joined::none: return form_of(op.op).kind != Form::Kind::none;
-    case Joined::compare_select: return op.op >= Op::eq && op.op <= Op::ge;
+    case Joined::none: return emitting::form_of(op.op).kind != emitting::Form::Kind::none;
+    case Joined::compare_select: return op.op >= scalar::Op::eq && op.op <= scalar::Op::ge;
     default: return true;
   }
 }

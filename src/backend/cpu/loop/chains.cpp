@@ -46,7 +46,7 @@ class ChainFormer {
       std::size_t count = run_from(list, i);
       bool made = false;
       // One instruction alone is worth a chain if there is something to prefetch meanwhile.
-      while (count >= (next_.empty() ? 2u : 1u) && !made) {
+      while (count >= (next_.empty() ? 2u : 1u) && !only_reduces(list, i, count) && !made) {
         made = make(list, i, count, far, &joined);
         if (!made) count = count * 3 / 4;
       }
@@ -65,6 +65,13 @@ class ChainFormer {
            list[end].fast == list[begin].fast)
       ++end;
     return end - begin;
+  }
+
+  /// The tile kernels of reductions are as fast alone.
+  static bool only_reduces(const std::vector<LoopInstruction>& list, std::size_t begin, std::size_t count) {
+    return std::all_of(list.begin() + static_cast<std::ptrdiff_t>(begin),
+                       list.begin() + static_cast<std::ptrdiff_t>(begin + count),
+                       [](const LoopInstruction& in) { return in.action == Action::reduce; });
   }
 
   bool make(const std::vector<LoopInstruction>& list, std::size_t begin, std::size_t count, bool far,
@@ -97,7 +104,9 @@ class ChainFormer {
           found = place_of.emplace(source.value, add_place({source, -1, -1}, column ? source.slow : source.fast)).first;
         step.args[step.arg_count++] = {true, found->second};
       }
-      if (in.action == Action::store) {
+      if (in.action == Action::reduce) {
+        add_reduction(in, &step, &chain, &made, add_place);
+      } else if (in.action == Action::store) {
         step.store = add_place({{}, in.operand, in.access, in.streams}, true);
         step.streams = in.streams;
         streams = streams || in.streams;
@@ -112,7 +121,7 @@ class ChainFormer {
       }
       chain.steps.push_back(step);
     }
-    if (chain.varies.size() > kChainOperandsMax) return false;
+    if (chain.varies.size() > kChainOperandsMax || chain.folds.size() > kChainFoldsMax) return false;
     chain.far = far;
     if (list[begin].slow && list[begin].fast && chain.varies.size() + next_.size() <= kChainOperandsMax) {
       for (const int v : next_) {
@@ -142,9 +151,26 @@ class ChainFormer {
     return true;
   }
 
+  /// Along rows, a chain folds the value; down columns, it adds each row to a row of partial results.
+  template <class AddPlace>
+  void add_reduction(const LoopInstruction& in, Chain::Link* step, Chain* chain, LoopChain* made, AddPlace add_place) {
+    if (!code_.columns) {
+      step->fold = static_cast<int>(chain->folds.size());
+      chain->folds.push_back(in.in_chain->op);
+      made->folds.push_back(in.out);
+      return;
+    }
+    LoopChain::Place place;
+    place.reduction = in.out;
+    step->store = add_place(place, true);
+    step->args[step->arg_count++] = step->args[0];
+    step->args[0] = {true, step->store};
+    made->reduces_columns = true;
+  }
+
   /// Whether a result would overwrite, in a register that is reused, elements that later vectors still read.
   bool clashes(const LoopChain::Place& read, int written) const {
-    if (read.access >= 0) return false;
+    if (read.access >= 0 || read.reduction >= 0) return false;
     const Value &a = code_.values[static_cast<std::size_t>(read.value.value)],
                 &b = code_.values[static_cast<std::size_t>(written)];
     return a.place == Place::tile && b.place == Place::tile && a.offset == b.offset &&
@@ -157,7 +183,7 @@ class ChainFormer {
       for (const LoopInstruction& in : list) {
         if (in.action == Action::chain) {
           for (const LoopChain::Place& place : code_.chains[static_cast<std::size_t>(in.chain)].places)
-            if (place.access < 0) used.insert(place.value.value);
+            if (place.access < 0 && place.reduction < 0) used.insert(place.value.value);
           continue;
         }
         for (int k = 0; k < in.arg_count; ++k) used.insert(in.args[k].value);

@@ -33,6 +33,21 @@ bool transposes_something(const LoopNodes& nodes) {
                      [&](const StoreNode& store) { return turned(store.access); });
 }
 
+/// Whether chains do all of the work on elements: then no tile has registers in memory, and long ones save calls. Sums must not
+/// depend on whether chains are switched off.
+bool is_chained(const LoopNodes& nodes) {
+  bool any = false;
+  for (int i = 0; i < nodes.count(); ++i) {
+    const LoopNode& node = nodes[i];
+    if (node.outer || node.kind == StepKind::constant || node.kind == StepKind::reduce || nodes.is_memory(i)) continue;
+    if (node.kind != StepKind::map || node.type != DType::f32 || !is_chain_op({node.op, node.joined})) return false;
+    for (const int arg : node.args)
+      if (nodes[arg].type != DType::f32) return false;
+    any = true;
+  }
+  return any && isa() >= Isa::avx512;
+}
+
 /// Tasks of at least kTaskWork: ranges of blocks, or, if there are few blocks of long rows, parts of the inner axis.
 void divide_into_tasks(const LoopNodes& nodes, LoopProgram::Code& code) {
   const Extent outer = std::max<Extent>(code.outer, 1), inner = std::max<Extent>(code.inner, 1);
@@ -77,7 +92,8 @@ void choose_tile(const LoopNodes& nodes, Extent tile_elements, LoopProgram::Code
     if (chains_enabled())
       code.block = std::max(code.block, std::min(kChainRows * tile_elements / inner, outer / kChainBlocks));
   } else {
-    const Extent chunks = (inner + tile_elements - 1) / tile_elements;
+    const Extent most = is_chained(nodes) ? kChainRows * tile_elements : tile_elements;
+    const Extent chunks = (inner + most - 1) / most;
     code.chunk = std::min(inner, ((inner + chunks - 1) / chunks + 63) / 64 * 64);
     code.block = 1;
   }

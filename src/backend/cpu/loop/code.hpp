@@ -67,10 +67,13 @@ struct LoopChain {
     int access = -1;
     bool streams = false;  // the output bypasses the caches
     bool is_next = false;  // what the next block reads of the value, which is only prefetched
+    int reduction = -1;    // partial results of a reduction down columns, a float each
   };
   ChainCode code;
   std::optional<ChainCode> unaligned;  // without streams, for outputs whose vectors cross cache lines
   std::vector<Place> places;
+  std::vector<int> folds;                     // reductions along rows
+  bool reduces_columns = false;               // some place has a reduction
   std::vector<LoopInstruction> instructions;  // for printing
 };
 
@@ -80,6 +83,7 @@ struct ReductionInfo {
   int value = -1;  // the outer-level value it gives
   int phase = 0;
   Extent accumulators = 0, positions = 0;  // offsets in the frame
+  Extent partials = 0;                     // the same, of floats for chains down columns
 
   bool gives_position() const {
     return reduction == scalar::Reduction::argmax || reduction == scalar::Reduction::argmin;

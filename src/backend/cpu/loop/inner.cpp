@@ -143,6 +143,17 @@ class InnerWriter {
     held_.erase(it);
   }
 
+  /// The op by which a chain collects values.
+  static std::optional<ChainOp> fold_of(scalar::Reduction reduction) {
+    switch (reduction) {
+      case scalar::Reduction::sum: return ChainOp{scalar::Op::add};
+      case scalar::Reduction::prod: return ChainOp{scalar::Op::mul};
+      case scalar::Reduction::max: return ChainOp{scalar::Op::max};
+      case scalar::Reduction::min: return ChainOp{scalar::Op::min};
+      default: return std::nullopt;
+    }
+  }
+
   void write_reduction(int index) {
     const LoopNode& node = nodes_[index];
     const int arg = node.args[0];
@@ -155,6 +166,11 @@ class InnerWriter {
     const auto& functions = code_.columns ? tile_table().reduce_slow : tile_table().reduce_fast;
     made.reduce = functions[static_cast<std::size_t>(node.reduction)][static_cast<std::size_t>(nodes_[arg].type)];
     made.name = make_.keep(fmt::format("reduce {}", scalar::name_of(node.reduction)));
+    const LoopNode& value = nodes_[arg];
+    if (value.type == DType::f32 && value.fast && (value.slow || (!code_.columns && code_.outer == 1))) {
+      made.in_chain = fold_of(node.reduction);
+      made.slow = value.slow;
+    }
     phase_.inner.push_back(std::move(made));
   }
 

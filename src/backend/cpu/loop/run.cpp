@@ -545,17 +545,43 @@ class LoopRunner {
 
   void chain(const LoopInstruction& in) const {
     const LoopChain& chain = code_.chains[static_cast<std::size_t>(in.chain)];
+    if (!chain.reduces_columns) return chain_rows(in, chain, 0, slow_);
+    // f32 sums stay short before they widen, as in `reduce_slow`.
+    constexpr Extent kGroup = 32;
+    const auto each_reduction = [&](auto visit) {
+      for (const LoopChain::Place& place : chain.places)
+        if (place.reduction >= 0) visit(code_.reductions[static_cast<std::size_t>(place.reduction)]);
+    };
+    for (Extent first = 0; first < slow_; first += kGroup) {
+      each_reduction([&](const ReductionInfo& info) {
+        std::fill_n(partials(info), fast_, static_cast<float>(empty_value(info.reduction, DType::f32)));
+      });
+      chain_rows(in, chain, first, std::min(kGroup, slow_ - first));
+      each_reduction([&](const ReductionInfo& info) {
+        TileReduction one;
+        one.arg.data = partials(info);
+        one.fast = fast_;
+        one.accumulators = accumulators(info);
+        tile_table().reduce_slow[static_cast<std::size_t>(info.reduction)][static_cast<std::size_t>(DType::f32)](one);
+      });
+    }
+  }
+  float* partials(const ReductionInfo& info) const { return reinterpret_cast<float*>(frame_ + info.partials); }
+  /// Some rows of the tile.
+  void chain_rows(const LoopInstruction& in, const LoopChain& chain, Extent first, Extent rows) const {
     const bool column = in.slow && !in.fast;
     const Extent lanes = column ? slow_ : in.fast ? fast_ : 1;
     ChainCall call;
-    call.rows = in.slow && in.fast ? slow_ : 1;
-    bool dense = call.rows > 1, aligned = true;
+    call.rows = in.slow && in.fast ? rows : 1;
+    bool dense = call.rows > 1 && chain.folds.empty() && !chain.reduces_columns, aligned = true;
     std::size_t i = 0;
     for (const LoopChain::Place& place : chain.places) {
       ChainCall::Place& to = call.places[i++];
       bool varies = true;
       if (place.is_next) {
         to = next_block_of(code_.values[static_cast<std::size_t>(place.value.value)]);
+      } else if (place.reduction >= 0) {
+        to = {reinterpret_cast<char*>(partials(code_.reductions[static_cast<std::size_t>(place.reduction)])), 0};
       } else if (place.access >= 0) {
         const Access& access = code_.accesses[static_cast<std::size_t>(place.access)];
         to.data = binding_.outputs[static_cast<std::size_t>(place.output)] +
@@ -570,12 +596,16 @@ class LoopRunner {
         to.row = place.value.slow ? slot.stride : 0;
         varies = column ? place.value.slow : place.value.fast;
       }
+      to.data += first * to.row;
       dense = dense && to.row == (varies ? lanes * static_cast<Extent>(sizeof(float)) : 0);
     }
     const Extent count = dense ? lanes * call.rows : lanes;
     if (dense) call.rows = 1;
     call.bytes = count / 16 * 64;
+    call.fours = count / 64 * 256;
     call.rest = (1 << count % 16) - 1;
+    for (std::size_t f = 0; f < chain.folds.size(); ++f)
+      call.folds[f] = accumulators(code_.reductions[static_cast<std::size_t>(chain.folds[f])]);
     (aligned || !chain.unaligned ? chain.code : *chain.unaligned).run(call);
   }
 

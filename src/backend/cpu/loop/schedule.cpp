@@ -70,6 +70,23 @@ class Scheduler {
     });
   }
 
+  /// Whether a chain makes the value again faster than it could be written and read: an op or two on operands in memory.
+  bool is_cheap(int index) const {
+    constexpr int kOpsMax = 2;
+    int ops = 0;
+    const auto visit = [&](const auto& self, int at) -> bool {
+      const LoopNode& node = nodes_[at];
+      if (node.outer || nodes_.is_memory(at) || node.kind == StepKind::constant) return true;
+      if (node.kind != StepKind::map || node.type != DType::f32 || !is_chain_op({node.op, node.joined}) ||
+          is_elementary(node.op) || node.op == scalar::Op::div || node.op == scalar::Op::sqrt ||
+          node.op == scalar::Op::rsqrt || ++ops > kOpsMax)
+        return false;
+      return std::all_of(node.args.begin(), node.args.end(),
+                         [&](int arg) { return nodes_[arg].type == DType::f32 && self(self, arg); });
+    };
+    return chains_enabled() && visit(visit, index);
+  }
+
   /// Chooses the values to keep for later phases, unless the inner axis is divided between tasks.
   void choose_kept() {
     if (nodes_.phases == 1 || code_.splits > 1) return;
@@ -77,7 +94,8 @@ class Scheduler {
     for (int phase = 1; phase < nodes_.phases; ++phase)
       for (const int index : inner_needs(phase)) {
         const LoopNode& node = nodes_[index];
-        if (node.phase < phase && !nodes_.is_memory(index) && node.kind != StepKind::constant && is_read_later(index))
+        if (node.phase < phase && !nodes_.is_memory(index) && node.kind != StepKind::constant && is_read_later(index) &&
+            !is_cheap(index))
           wanted.insert(index);
       }
     Extent bytes = 0;
@@ -97,6 +115,7 @@ class Scheduler {
       info.phase = node.phase - 1;
       info.accumulators = code_.frame_bytes;
       info.positions = info.accumulators + (code_.block * 8 + 63) / 64 * 64;
+      info.partials = info.positions;  // extremes with positions are not parts of chains
       code_.frame_bytes = info.positions + (code_.block * 8 + 63) / 64 * 64;
       int& index = reductions_[static_cast<std::size_t>(i)];
       index = static_cast<int>(code_.reductions.size());

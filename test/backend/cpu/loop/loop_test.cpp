@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -716,6 +717,60 @@ TEST(Loop, ANormWritesTheRunsOfARowInPlace) {
     const std::string text = LoopProgram(b.kernel).to_string();
     EXPECT_EQ(text.find("= store "), std::string::npos) << text;
   }
+}
+
+TEST(Loop, ReductionsArePartsOfTheChainsOfTheirValues) {
+  // Whole groups of vectors, whole vectors and parts of one; rows of numbers alone, with a NaN, with infinities, of -infinity.
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  std::mt19937 random(17);
+  for (const bool down : {false, true})
+    for (const auto& [outer, inner] : std::vector<std::pair<Extent, Extent>>{{1, 1},
+                                                                             {5, 1},
+                                                                             {1, 200},
+                                                                             {6, 15},
+                                                                             {6, 16},
+                                                                             {6, 63},
+                                                                             {6, 64},
+                                                                             {6, 65},
+                                                                             {40, 257},
+                                                                             {6, 4097},
+                                                                             {5, 9000},
+                                                                             {150, 33},
+                                                                             {150, 70}}) {
+      Builder b;
+      b.kernel.outer = outer, b.kernel.inner = inner;
+      const View view = down ? View{{outer, inner}, {1, outer}, 0, {}} : row_major({outer, inner});
+      const int x = b.load(b.input(DType::f32, outer * inner), Level::inner, view);
+      const int e = b.map(Op::tanh, DType::f32, x), scaled = b.map(Op::mul, DType::f32, e, x);
+      const int total = b.reduce(Reduction::sum, e), largest = b.reduce(Reduction::max, scaled);
+      const int small = b.map(Op::mul, DType::f32, x, b.constant(DType::f32, 0.01));
+      const int apart = b.map(Op::sub, DType::f32, x, total);
+      b.store(b.reduce(Reduction::min, apart), b.output(DType::f32, outer), row_major({outer}));
+      b.store(b.reduce(Reduction::prod,
+                       b.map(Op::exp, DType::f32,
+                             b.map(Op::mul, DType::f32, small,
+                                   b.map(Op::rsqrt, DType::f32, b.map(Op::mul, DType::f32, total, total))))),
+              b.output(DType::f32, outer), row_major({outer}));
+      b.store(b.map(Op::add, DType::f32, apart, largest), b.output(DType::f32, outer * inner), view);
+      std::vector<Values> buffers = random_buffers(random, b);
+      const auto at = [&](Extent o, Extent i) -> double& {
+        return buffers[0][static_cast<std::size_t>(down ? i * outer + o : o * inner + i)];
+      };
+      if (outer >= 5) {
+        at(1, inner / 2) = std::nan("");
+        at(2, inner - 1) = kInfinity;
+        at(3, 0) = -kInfinity;
+        for (Extent i = 0; i < inner; ++i) at(4, i) = -kInfinity;
+      }
+      const std::string label = std::to_string(outer) + (down ? " columns" : " rows") + " of " + std::to_string(inner);
+      check(b, buffers, label, 1e-4);
+      if (HasFatalFailure()) return;
+      if (chains_enabled() && outer > 1 && inner > 1) {
+        std::istringstream text(LoopProgram(b.kernel).to_string());
+        for (std::string line; std::getline(text, line);)
+          if (line.find("= reduce") != std::string::npos) EXPECT_EQ(line.find("    | o"), 0u) << text.str();
+      }
+    }
 }
 
 TEST(Loop, ChainsOfManyValuesAreDivided) {
