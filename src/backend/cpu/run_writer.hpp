@@ -47,6 +47,8 @@ class RunWriter {
   RunWriter(const RunWriter&) = delete;
   RunWriter& operator=(const RunWriter&) = delete;
 
+  /// Whether results go past the caches. A caller may then do so itself: the fence is the writer's.
+  bool streams() const { return streams_; }
   T* place(Extent at) { return streams_ ? buffer_ : result_ + at; }
   void finish(Extent at, Extent count) {
     if (streams_) copy_rows<T>(buffer_, count, result_ + at, count, 1, count, true);

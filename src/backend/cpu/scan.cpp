@@ -104,8 +104,9 @@ class RunningScan {
  private:
   void line(RunWriter<Out>& writer, Extent first, Extent n, Total carry) const {
     const auto scan = parts_.run[space_.exclusive][space_.reverse];
+    if (parts_.streams) return scan(x_ + first, y_ + first, n, &carry, writer.streams());
     for_runs(space_, n, [&](Extent begin, Extent count) {
-      scan(x_ + first + begin, writer.place(first + begin), count, &carry);
+      scan(x_ + first + begin, writer.place(first + begin), count, &carry, false);
       writer.finish(first + begin, count);
     });
   }

@@ -64,7 +64,7 @@ struct RunningTotal {
   }
 
   template <bool exclusive, bool reverse>
-  static void run(const void* from, void* to, std::int64_t count, void* carry) {
+  static void run(const void* from, void* to, std::int64_t count, void* carry, bool) {
     constexpr int kStep = kVectors * kLanes, kSome = kVectors > 0 ? kVectors : 1;
     const auto* const x = static_cast<const In*>(from);
     auto* const y = static_cast<Out*>(to);
@@ -149,7 +149,8 @@ struct RunningTotal {
     return {{{run<false, false>, run<false, true>}, {run<true, false>, run<true, true>}},
             total,
             {step<false>, step<true>},
-            kOverflows};
+            kOverflows,
+            false};
   }
 };
 

@@ -138,11 +138,13 @@ using TurnFunction = void (*)(const TurnCall&);
 /// otherwise the unsigned integer of the results' size.
 struct ScanParts {
   /// [exclusive][reverse]: the scan of a run that follows the carry, which becomes the total so far. x and y may be the same.
-  void (*run[2][2])(const void* x, void* y, std::int64_t count, void* carry) = {};
+  /// With `streams`, the results are written past the caches; only where the parts say that they can.
+  void (*run[2][2])(const void* x, void* y, std::int64_t count, void* carry, bool streams) = {};
   void (*total)(const void* x, std::int64_t count, void* total) = nullptr;
   /// [exclusive]: one element of each of `count` scans side by side; prefetches what lies at `ahead`.
   void (*step[2])(const void* x, const void* ahead, void* y, std::int64_t count, void* carries) = {};
   bool overflows = false;  // totals of parts may overflow where the scan does not
+  bool streams = false;
 };
 
 /// Functions by op and by the common type of the operands; null if an op does not support the type.

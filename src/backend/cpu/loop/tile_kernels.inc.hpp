@@ -783,6 +783,9 @@ void fill_reductions(TileTable& table) {
 #include "backend/cpu/loop/widen.inc.hpp"
 #include "backend/cpu/recurrent_parts.inc.hpp"
 #include "backend/cpu/scan_parts.inc.hpp"
+#if defined(__AVX512F__)
+#include "backend/cpu/scan_avx512.inc.hpp"
+#endif
 
 namespace weft::cpu {
 namespace {
@@ -812,6 +815,10 @@ TileTable make_tile_table() {
   table.turn64 = turn<std::uint64_t>;
   fill_scans<RunningSum>(table.running_sum);
   fill_scans<RunningProduct>(table.running_product);
+#if defined(__AVX512F__)
+  fill_scans_of_floats<RunningSum>(table.running_sum);
+  fill_scans_of_floats<RunningProduct>(table.running_product);
+#endif
   table.attention_f32 = attention_parts_of<float>();
   table.attention_f64 = attention_parts_of<double>();
   table.attention_keep = attention_keep;

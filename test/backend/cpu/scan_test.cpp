@@ -1,0 +1,84 @@
+// Running sums and products of floats of each instruction set, beside a scan in f64 one element after another.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "backend/cpu/isa.hpp"
+#include "backend/cpu/loop/tile.hpp"
+#include "backend/cpu/run_writer.hpp"
+
+namespace weft::cpu {
+namespace {
+
+struct ScanCase {
+  bool is_product, exclusive, reverse, streams;
+  std::int64_t shift;  // of the result from a cache line
+};
+
+void check_scan(Isa isa, const ScanCase& c, const std::vector<float>& x, double carry) {
+  const TileTable& table = tile_table(isa);
+  const ScanParts& parts =
+      (c.is_product ? table.running_product : table.running_sum)[static_cast<std::size_t>(DType::f32)];
+  if (c.streams && !parts.streams) return;
+  constexpr float kUntouched = 12345;
+  const auto count = static_cast<std::int64_t>(x.size());
+  std::vector<float> memory(x.size() + 64, kUntouched);
+  const auto to_line = static_cast<std::int64_t>((0 - reinterpret_cast<std::uintptr_t>(memory.data())) / 4 % 16);
+  float* const y = memory.data() + 16 + to_line + c.shift;
+  double total = carry;
+  parts.run[c.exclusive][c.reverse](x.data(), y, count, &total, c.streams);
+  fence_streams();
+  double expected = carry;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto at = static_cast<std::size_t>(c.reverse ? count - 1 - i : i);
+    const double next = c.is_product ? expected * double{x[at]} : expected + double{x[at]};
+    const auto want = static_cast<float>(c.exclusive ? expected : next);
+    if (std::isnan(want))
+      ASSERT_TRUE(std::isnan(y[at])) << i << " of " << count;
+    else
+      ASSERT_TRUE(y[at] == want || y[at] == std::nextafter(want, y[at]))
+          << i << " of " << count << ": " << y[at] << " " << want;
+    expected = next;
+  }
+  if (std::isnan(expected))
+    ASSERT_TRUE(std::isnan(total));
+  else
+    ASSERT_TRUE(total == expected || std::fabs(total - expected) <= 1e-12 * std::fabs(expected) + 1e-12)
+        << total << " " << expected;
+  for (const float& f : memory)
+    if (&f < y || &f >= y + count) ASSERT_EQ(f, kUntouched) << "beside the result, at " << &f - y;
+}
+
+TEST(Scans, OfFloats) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512}) {
+    if (isa > best_isa()) continue;
+    for (const std::int64_t count : {0, 1, 7, 31, 32, 33, 64, 95, 200, 1000})
+      for (int options = 0; options < 16; ++options)
+        for (const std::int64_t shift : {0, 1, 15}) {
+          const ScanCase c{(options & 1) != 0, (options & 2) != 0, (options & 4) != 0, (options & 8) != 0, shift};
+          std::vector<float> x(static_cast<std::size_t>(count));
+          for (float& f : x) f = normal(random);
+          check_scan(isa, c, x, c.is_product ? 1.5 : -3);
+          if (count < 30) continue;
+          // Numbers that products leave the range of a double with, and numbers that are none.
+          for (const float special : {0.0f, 3e38f, 1e-38f, 1e-45f, -0.0f, kInfinity, -kInfinity, std::nanf("")}) {
+            std::vector<float> changed = x;
+            changed[x.size() / 2] = special;
+            check_scan(isa, c, changed, c.is_product ? 1.5 : -3);
+            for (std::size_t i = x.size() / 3; i < x.size(); i += 2) changed[i] = special;
+            check_scan(isa, c, changed, c.is_product ? 1.5 : -3);
+            if (HasFatalFailure())
+              FAIL() << name(isa) << ", options " << options << ", shift " << shift << ", special " << special;
+          }
+        }
+  }
+}
+
+}  // namespace
+}  // namespace weft::cpu
