@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/cpu/row_lists.hpp"
 #include "backend/cpu/run_writer.hpp"
 #include "backend/cpu/sum_types.hpp"
 #include "backend/cpu/vector.inc.hpp"
@@ -26,36 +27,13 @@ constexpr Extent kListedColumns = 16;    // shorter rows are not worth a list of
 constexpr Extent kListTasks = 64;
 constexpr Extent kBytesAhead = 8192;  // of updates, whose lines are prefetched while earlier ones are added
 
-/// The updates of each row: those at places [starts[r], starts[r + 1]) of `order` belong to row r, in order.
-struct RowLists {
-  std::vector<std::uint32_t> starts, order;
-  std::uint32_t longest = 0;
-
-  void fill(const std::uint32_t* indices, Extent count, Extent rows) {
-    starts.assign(static_cast<std::size_t>(rows) + 1, 0);
-    for (Extent i = 0; i < count; ++i)
-      if (indices[i] < rows) ++starts[indices[i]];  // a negative index is beyond all rows
-    std::uint32_t total = 0;
-    longest = 0;
-    for (std::uint32_t& start : starts) {
-      longest = std::max(longest, start);
-      total += std::exchange(start, total);
-    }
-    order.resize(total);
-    for (Extent i = 0; i < count; ++i)
-      if (indices[i] < rows) order[starts[indices[i]]++] = static_cast<std::uint32_t>(i);
-    for (std::size_t r = starts.size(); r-- > 1;) starts[r] = starts[r - 1];
-    starts[0] = 0;
-  }
-};
-
-/// to += from, or, for the first update, to = from + 0.
-template <bool is_first, class T>
+/// to += from.
+template <class T>
 void add(const T* from, T* to, Extent count) {
   constexpr int N = kVectorBytes / static_cast<int>(sizeof(T));
   Extent i = 0;
-  for (; i + N <= count; i += N) store<N>(to + i, (is_first ? splat<N>(T{0}) : load<N>(to + i)) + load<N>(from + i));
-  for (; i < count; ++i) to[i] = (is_first ? T{0} : to[i]) + from[i];
+  for (; i + N <= count; i += N) store<N>(to + i, load<N>(to + i) + load<N>(from + i));
+  for (; i < count; ++i) to[i] += from[i];
 }
 
 template <class T>
@@ -76,11 +54,8 @@ class RowSums {
     if (columns_ < kListedColumns || is_small()) return false;
     lists.fill(indices_, count_, rows_);
     if (lists.longest > (count_ + rows_) / 16) return false;
-    parallel_for(kListTasks, [&](Extent task) {
-      RunWriter<T> writer(out_, rows_ * columns_);
-      for (Extent r = rows_ * task / kListTasks; r < rows_ * (task + 1) / kListTasks; ++r)
-        for (Extent c = 0; c < columns_; c += kRun) write_run(lists, writer, r, c, std::min(kRun, columns_ - c));
-    });
+    parallel_for(kListTasks,
+                 [&](Extent task) { sum_listed(lists, rows_ * task / kListTasks, rows_ * (task + 1) / kListTasks); });
     return true;
   }
 
@@ -104,38 +79,34 @@ class RowSums {
 
   bool is_small() const { return (count_ + rows_) * columns_ < 2 * kWorkOfTask; }
 
-  /// `count` elements of row r from column c on.
-  void write_run(const RowLists& lists, RunWriter<T>& writer, Extent r, Extent c, Extent count) const {
-    alignas(64) std::array<T, kRun> sums;
-    const std::uint32_t begin = lists.starts[static_cast<std::size_t>(r)],
-                        end = lists.starts[static_cast<std::size_t>(r) + 1];
-    const Extent at = r * columns_ + c;
-    T* const to = writer.place(at);
-    T* const sum = base_ != nullptr ? sums.data() : to;
-    if (begin == end) std::fill_n(sum, count, T{0});
-    for (std::uint32_t i = begin; i < end; ++i) add_update(lists, i, i == begin, c, sum, count);
-    if (base_ != nullptr)
-      for (Extent k = 0; k < count; ++k) to[k] = base_[at + k] + sum[k];
-    writer.finish(at, count);
-  }
-
-  /// Adds update lists.order[i], or puts it there if it is the first. Requests for later updates go out between the additions, so
-  /// that they do not wait for each other.
-  void add_update(const RowLists& lists, std::uint32_t i, bool is_first, Extent column, T* to, Extent count) const {
+  void sum_listed(const RowLists& lists, Extent begin, Extent end) const {
+    constexpr auto kType = static_cast<std::size_t>(std::is_same_v<T, float>           ? DType::f32
+                                                    : std::is_same_v<T, double>        ? DType::f64
+                                                    : std::is_same_v<T, std::uint32_t> ? DType::u32
+                                                                                       : DType::u64);
+    const auto sum = tile_table().sum_rows[kType];
     const auto ahead =
         static_cast<std::uint32_t>(std::clamp<Extent>(kBytesAhead / (columns_ * Extent{sizeof(T)}), 1, 32));
-    const T* const from = updates_ + lists.order[i] * columns_ + column;
-    const std::uint32_t later = i + ahead < lists.order.size() ? i + ahead : i;
-    const T* const next = updates_ + lists.order[later] * columns_ + column;
-    const auto put = [&]<bool first>(std::bool_constant<first>) {
-      Extent k = 0;
-      for (; k + kLine <= count; k += kLine) {
-        __builtin_prefetch(next + k, 0, 2);
-        add<first>(from + k, to + k, kLine);
+    const auto all = static_cast<std::uint32_t>(lists.order.size());
+    RunWriter<T> writer(out_, rows_ * columns_);
+    // Rows of whole cache lines need no buffer on their way past the caches.
+    const bool is_direct =
+        !writer.streams() || (columns_ % kLine == 0 && reinterpret_cast<std::uintptr_t>(out_) % 64 == 0);
+    std::uint32_t asked = lists.starts[static_cast<std::size_t>(begin)];
+    for (Extent r = begin; r < end; ++r) {
+      const std::uint32_t first = lists.starts[static_cast<std::size_t>(r)],
+                          last = lists.starts[static_cast<std::size_t>(r) + 1];
+      const std::uint32_t later = std::max(asked, last), ask = std::min(all, last + ahead);
+      const Extent width = is_direct ? columns_ : kRun;
+      for (Extent c = 0; c < columns_; c += width) {
+        const Extent at = r * columns_ + c, count = std::min(width, columns_ - c);
+        T* const to = is_direct ? out_ + at : writer.place(at);
+        sum({updates_ + c, columns_, lists.order.data() + first, last - first, base_ != nullptr ? base_ + at : nullptr,
+             to, count, is_direct && writer.streams(), lists.order.data() + later, std::max(later, ask) - later});
+        if (!is_direct) writer.finish(at, count);
       }
-      if (k < count) add<first>(from + k, to + k, count - k);
-    };
-    is_first ? put(std::true_type{}) : put(std::false_type{});
+      asked = std::max(later, ask);
+    }
   }
 
   void range(Extent row_begin, Extent row_end, Extent column_begin, Extent column_end) const {
@@ -144,8 +115,7 @@ class RowSums {
     for (Extent i = 0; i < count_; ++i) {
       const Extent row = indices_[i];  // a negative index is beyond all rows
       if (row < row_begin || row >= row_end) continue;
-      add<false>(updates_ + i * columns_ + column_begin, out_ + row * columns_ + column_begin,
-                 column_end - column_begin);
+      add(updates_ + i * columns_ + column_begin, out_ + row * columns_ + column_begin, column_end - column_begin);
     }
   }
 

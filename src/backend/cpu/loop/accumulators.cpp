@@ -103,7 +103,18 @@ double empty_value(scalar::Reduction reduction, DType type) {
 }
 
 void join_accumulators(const ReductionInfo& info, std::size_t count, double* values, std::int64_t* positions,
-                       const double* later, const std::int64_t* later_positions) {
+                       const double* later, const std::int64_t* later_positions, Extent count_before,
+                       Extent count_later) {
+  if (info.is_squares) {
+    const auto before = static_cast<double>(count_before), after = static_cast<double>(count_later);
+    for (std::size_t o = 0; o < count; ++o) {
+      const double mean = std::bit_cast<double>(positions[o]);
+      const double apart = std::bit_cast<double>(later_positions[o]) - mean;
+      values[o] += later[o] + apart * apart * (before * after / (before + after));
+      positions[o] = std::bit_cast<std::int64_t>(mean + apart * (after / (before + after)));
+    }
+    return;
+  }
   using scalar::Reduction;
   const auto with = [&](scalar::Op op) {
     TileCall call;

@@ -56,8 +56,8 @@ struct Chain {
   std::vector<bool> varies;  // each place in memory: varies along the row, or one float for the row
   std::vector<Link> steps;
   std::vector<scalar::Op> folds;  // add, mul, max or min of values along each row
-  bool far = false;             // operands are beyond the L2 cache, so the lines ahead are prefetched
-  std::vector<int> prefetched;  // places in memory that nothing reads yet
+  bool far = false;               // operands are beyond the L2 cache, so the lines ahead are prefetched
+  std::vector<int> prefetched;    // places in memory that nothing reads yet
   auto operator<=>(const Chain&) const = default;
 };
 

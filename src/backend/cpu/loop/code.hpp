@@ -46,7 +46,9 @@ struct LoopInstruction {
   int arg_count = 0;
   TileFunction map = nullptr;  // also the copy of a plain store
   ReduceFunction reduce = nullptr;
+  MomentsFunction moments = nullptr;
   int out = -1;  // value; reductions: index of the reduction
+  int sum = -1;  // moments: index of the reduction that is the sum
   Source args[4];
   Extent out_bytes = 0;  // of an element
   bool streams = false;  // store, gather: bypasses the caches
@@ -82,9 +84,12 @@ struct ReductionInfo {
   DType from = DType::f32;
   int value = -1;  // the outer-level value it gives
   int phase = 0;
+  bool is_squares = false;                 // a sum of squared differences; the positions are the means then
   Extent accumulators = 0, positions = 0;  // offsets in the frame
   Extent partials = 0;                     // the same, of floats for chains down columns
 
+  /// Whether an accumulator has a second part.
+  bool has_positions() const { return is_squares || gives_position(); }
   bool gives_position() const {
     return reduction == scalar::Reduction::argmax || reduction == scalar::Reduction::argmin;
   }

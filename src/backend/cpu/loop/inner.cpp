@@ -58,7 +58,7 @@ class InnerWriter {
     }
     // A reduction runs right after its value is made.
     for (int i = 0; i < nodes_.count(); ++i) {
-      if (nodes_[i].kind != StepKind::reduce || nodes_[i].phase != number_ + 1) continue;
+      if (nodes_[i].kind != StepKind::reduce || nodes_[i].phase != number_ + 1 || comes_with_squares(i)) continue;
       const int arg = nodes_[i].args[0];
       last_use_.try_emplace(arg, 0);
       if (position_.contains(arg))
@@ -143,6 +143,12 @@ class InnerWriter {
     held_.erase(it);
   }
 
+  /// Whether a sum is made together with squared differences from its mean.
+  bool comes_with_squares(int sum) const {
+    return std::any_of(nodes_.nodes.begin(), nodes_.nodes.end(),
+                       [&](const LoopNode& node) { return node.squares_around == sum; });
+  }
+
   /// The op by which a chain collects values.
   static std::optional<ChainOp> fold_of(scalar::Reduction reduction) {
     switch (reduction) {
@@ -163,6 +169,14 @@ class InnerWriter {
     made.slow = made.fast = true;
     made.out = reductions_[static_cast<std::size_t>(index)];
     made.args[made.arg_count++] = make_.source_of(arg);
+    if (node.squares_around >= 0) {
+      const auto t = static_cast<std::size_t>(nodes_[arg].type);
+      made.moments = (code_.columns ? tile_table().moments_slow : tile_table().moments_fast)[t];
+      made.sum = reductions_[static_cast<std::size_t>(node.squares_around)];
+      made.name = make_.keep("squares around the mean of");
+      phase_.inner.push_back(std::move(made));
+      return;
+    }
     const auto& functions = code_.columns ? tile_table().reduce_slow : tile_table().reduce_fast;
     made.reduce = functions[static_cast<std::size_t>(node.reduction)][static_cast<std::size_t>(nodes_[arg].type)];
     made.name = make_.keep(fmt::format("reduce {}", scalar::name_of(node.reduction)));

@@ -19,6 +19,7 @@ struct LoopNode {
   scalar::Op op = scalar::Op::input;
   Joined joined = Joined::none;
   scalar::Reduction reduction = scalar::Reduction::sum;
+  int squares_around = -1;  // a sum of squared differences of the operand from its mean: the node of its sum
   std::vector<int> args;
   int operand = -1;
   Access access;

@@ -29,6 +29,8 @@ class NodeReader {
   int add(LoopNode node);
   int cast_to(int node, DType type);
   void map_step(const kernel::Step& step);
+  void find_squares(LoopNode& node) const;
+  void drop_unused();
 
   LoopNodes& nodes_;
   Extent rows_ = 1, columns_ = 1;  // of the rectangle of an elementwise kernel
@@ -168,6 +170,46 @@ void NodeReader::map_step(const kernel::Step& step) {
   node_of_step_.push_back(made);
 }
 
+/// The sum of (x - sum(x) / n)^2 becomes a reduction of x, in the pass that makes the sum.
+void NodeReader::find_squares(LoopNode& node) const {
+  const auto map_of = [&](int index, Op op) {
+    const LoopNode& found = nodes_[index];
+    return found.kind == StepKind::map && found.op == op ? &found : nullptr;
+  };
+  const LoopNode* const square = map_of(node.args[0], Op::mul);
+  if (node.reduction != scalar::Reduction::sum || square == nullptr || square->args[0] != square->args[1] ||
+      (square->type != DType::f32 && square->type != DType::f64))
+    return;
+  const LoopNode* const difference = map_of(square->args[0], Op::sub);
+  if (difference == nullptr) return;
+  const int x = difference->args[0];
+  const LoopNode* const mean = map_of(difference->args[1], Op::div);
+  const bool varies = nodes_[x].fast && (nodes_[x].slow || (!nodes_.columns && nodes_.outer == 1));
+  if (mean == nullptr || !varies) return;
+  const LoopNode &sum = nodes_[mean->args[0]], &count = nodes_[mean->args[1]];
+  if (sum.kind != StepKind::reduce || sum.reduction != scalar::Reduction::sum || sum.args[0] != x ||
+      sum.squares_around >= 0 || count.kind != StepKind::constant || count.value != static_cast<double>(nodes_.inner))
+    return;
+  node.args = {x};
+  node.phase = nodes_[x].phase + 1;
+  node.squares_around = mean->args[0];
+}
+
+/// Nodes that nothing needs become constants, which cost nothing.
+void NodeReader::drop_unused() {
+  std::vector<bool> needed(nodes_.nodes.size(), false);
+  for (const StoreNode& store : nodes_.stores) needed[static_cast<std::size_t>(store.value)] = true;
+  for (int i = nodes_.count(); i-- > 0;) {
+    LoopNode& node = nodes_[i];
+    if (!needed[static_cast<std::size_t>(i)]) {
+      node = LoopNode{};
+      continue;
+    }
+    for (const int arg : node.args) needed[static_cast<std::size_t>(arg)] = true;
+    if (node.squares_around >= 0) needed[static_cast<std::size_t>(node.squares_around)] = true;
+  }
+}
+
 void NodeReader::read_steps() {
   const auto access_of = [&](const kernel::View& view, Level level) {
     if (nodes_.flat) return make_access(view, rows_, columns_, false);
@@ -208,6 +250,7 @@ void NodeReader::read_steps() {
         node.phase = arg.phase + 1;
         // Varies along the outer axis: accumulators are one for each of a block.
         (nodes_.columns ? node.fast : node.slow) = true;
+        find_squares(node);
         const bool position =
             step.reduction == scalar::Reduction::argmax || step.reduction == scalar::Reduction::argmin;
         node.type = position ? DType::i32 : arg.type;
@@ -235,6 +278,7 @@ void NodeReader::read_steps() {
     nodes_.stores.push_back({cast_to(node_of_step_[static_cast<std::size_t>(step)], type), store.output,
                              access_of(store.view, level), !nodes_.flat && level == Level::outer});
   }
+  drop_unused();
   for (const LoopNode& node : nodes_.nodes) nodes_.phases = std::max(nodes_.phases, node.phase + 1);
 }
 

@@ -86,6 +86,7 @@ class LoopRunner {
   }
   void chunks(const Phase& phase, Extent begin, Extent end) {
     if (phase.inner.empty()) return;
+    first_ = begin;
     for (Extent at = begin; at < end;) {
       const Extent run_end = (at / code_.fast_run + 1) * code_.fast_run,
                    next = std::min({at + code_.chunk, run_end, end});
@@ -99,12 +100,14 @@ class LoopRunner {
     for (const int r : phase.reductions) {
       const ReductionInfo& info = code_.reductions[static_cast<std::size_t>(r)];
       std::fill_n(accumulators(info), outer_end_ - outer_begin_, empty_value(info.reduction, info.from));
+      if (info.is_squares) std::fill_n(means(info), outer_end_ - outer_begin_, 0.0);
       if (info.gives_position()) std::fill_n(positions(info), outer_end_ - outer_begin_, std::int64_t{-1});
     }
   }
   double* accumulators(const ReductionInfo& info) const {
     return reinterpret_cast<double*>(frame_ + info.accumulators);
   }
+  double* means(const ReductionInfo& info) const { return reinterpret_cast<double*>(frame_ + info.positions); }
   std::int64_t* positions(const ReductionInfo& info) const {
     return reinterpret_cast<std::int64_t*>(frame_ + info.positions);
   }
@@ -247,8 +250,20 @@ class LoopRunner {
     for (int i = 0; i < in.arg_count; ++i) tile.args[i] = source(in.args[i], column);
     call(in, tile);
   }
+  void moments(const LoopInstruction& in, const ReductionInfo& info) const {
+    TileMoments tile;
+    tile.arg = source(in.args[0], false);
+    tile.slow = slow_;
+    tile.fast = fast_;
+    tile.sums = accumulators(code_.reductions[static_cast<std::size_t>(in.sum)]);
+    tile.means = means(info);
+    tile.squares = accumulators(info);
+    tile.before = (code_.columns ? s0_ : f0_) - first_;
+    in.moments(tile);
+  }
   void reduce(const LoopInstruction& in) {
     const ReductionInfo& info = code_.reductions[static_cast<std::size_t>(in.out)];
+    if (info.is_squares) return moments(in, info);
     TileReduction tile;
     tile.arg = source(in.args[0], false);
     tile.slow = slow_;
@@ -615,6 +630,7 @@ class LoopRunner {
   Slot* slots_ = nullptr;
   Extent outer_begin_ = 0, outer_end_ = 0;
   Extent s0_ = 0, slow_ = 1, f0_ = 0, fast_ = 1;
+  Extent first_ = 0;  // of the inner axis, in this run through a phase
 };
 
 int LoopProgram::stages() const { return totals_ ? static_cast<int>(totals_->phases.size()) : 1; }
@@ -662,7 +678,7 @@ void LoopProgram::run_part(const LoopBinding& binding, int stage, Extent task) c
         const ReductionInfo& info = code.reductions[static_cast<std::size_t>(r)];
         const std::size_t at = static_cast<std::size_t>(r) * count + static_cast<std::size_t>(begin);
         std::copy_n(t.totals.begin() + static_cast<Extent>(at), end - begin, runner.accumulators(info));
-        if (info.gives_position())
+        if (info.has_positions())
           std::copy_n(t.total_positions.begin() + static_cast<Extent>(at), end - begin, runner.positions(info));
       }
       runner.finish_reductions(code.phases[q]);
@@ -678,7 +694,7 @@ void LoopProgram::run_part(const LoopBinding& binding, int stage, Extent task) c
     const ReductionInfo& info = code.reductions[static_cast<std::size_t>(phase.reductions[r])];
     const Extent at = (k * static_cast<Extent>(here) + static_cast<Extent>(r)) * code.outer + begin;
     std::copy_n(runner.accumulators(info), n, t.partial.begin() + at);
-    if (info.gives_position()) std::copy_n(runner.positions(info), n, t.partial_positions.begin() + at);
+    if (info.has_positions()) std::copy_n(runner.positions(info), n, t.partial_positions.begin() + at);
   }
   runner.fence();
 
@@ -693,9 +709,11 @@ void LoopProgram::run_part(const LoopBinding& binding, int stage, Extent task) c
       const std::size_t at = (part * here + r) * count;
       if (part == 0) {
         std::copy_n(t.partial.data() + at, count, totals);
-        if (info.gives_position()) std::copy_n(t.partial_positions.data() + at, count, positions);
+        if (info.has_positions()) std::copy_n(t.partial_positions.data() + at, count, positions);
       } else {
-        join_accumulators(info, count, totals, positions, t.partial.data() + at, t.partial_positions.data() + at);
+        const Extent before = static_cast<Extent>(part) * t.part;
+        join_accumulators(info, count, totals, positions, t.partial.data() + at, t.partial_positions.data() + at,
+                          before, std::min(t.part, code.inner - before));
       }
     }
   }

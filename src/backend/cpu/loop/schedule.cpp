@@ -113,6 +113,7 @@ class Scheduler {
       info.from = nodes_[node.args[0]].type;
       info.value = make_.value_of(i);
       info.phase = node.phase - 1;
+      info.is_squares = node.squares_around >= 0;
       info.accumulators = code_.frame_bytes;
       info.positions = info.accumulators + (code_.block * 8 + 63) / 64 * 64;
       info.partials = info.positions;  // extremes with positions are not parts of chains

@@ -38,6 +38,16 @@ struct TileReduction {
 };
 using ReduceFunction = void (*)(const TileReduction&);
 
+/// Joins a tile's values to sums and to sums of squared differences from the mean, for each slow index or for each fast one;
+/// `before` values of each line have been joined.
+struct TileMoments {
+  TileArg arg;  // varies along both axes
+  std::int64_t slow = 1, fast = 0;
+  double *sums = nullptr, *means = nullptr, *squares = nullptr;
+  std::int64_t before = 0;
+};
+using MomentsFunction = void (*)(const TileMoments&);
+
 /// What hides scores of a row: only those in [first, end) are seen. `values`, if given, has a bool or a T for each score, or one
 /// for all; a value that is not above `hidden` hides.
 struct AttentionMaskRow {
@@ -123,6 +133,22 @@ struct TakeCall {
 };
 using TakeFunction = void (*)(const TakeCall&);
 
+/// to = base + the sum of some of the rows, `count` elements; the row of order[k] begins order[k] * row elements from `rows` on.
+/// Meanwhile those of `later` are prefetched: memory cannot guess which rows come.
+struct SumRowsCall {
+  const void* rows;
+  std::int64_t row;
+  const std::uint32_t* order;
+  std::int64_t chosen;
+  const void* base;  // or null
+  void* to;
+  std::int64_t count;
+  bool streams;  // past the caches, if `to` begins at a cache line
+  const std::uint32_t* later;
+  std::int64_t later_count;
+};
+using SumRowsFunction = void (*)(const SumRowsCall&);
+
 /// A transposition of words: to[c * to_row + r] = from[r * from_row + c]. Rows are as many elements apart.
 struct TurnCall {
   const void* from;
@@ -159,10 +185,12 @@ struct TileTable {
   TileFunction compare_select[kOpCount][kTypeCount] = {};  // op(a, b) ? c : d, by the type of all four
   TileFunction stream[kTypeCount] = {};                    // copies bypassing the caches, for outputs larger than them
   TakeFunction take = nullptr;
+  SumRowsFunction sum_rows[kTypeCount] = {};        // the types that scatters add up in
   TurnFunction turn32 = nullptr, turn64 = nullptr;  // words of 32 and of 64 bits
   WidenFunction widen[kTypeCount] = {};             // narrow types and types of storage that compute in f32
   ReduceFunction reduce_fast[kReductionCount][kTypeCount] = {};
   ReduceFunction reduce_slow[kReductionCount][kTypeCount] = {};
+  MomentsFunction moments_fast[kTypeCount] = {}, moments_slow[kTypeCount] = {};  // floats
   AttentionParts<float> attention_f32;
   AttentionParts<double> attention_f64;
   void (*attention_keep)(std::uint8_t* keep, std::int64_t size, const AttentionKeepRow& row) = nullptr;

@@ -460,6 +460,21 @@ void stream_rows(const TileCall& call) {
   }
 }
 
+#if defined(__AVX512F__)
+/// Loads one by one: a gather instruction takes twice as long.
+inline __m512i sixteen_words(const std::uint32_t* row, const std::uint32_t* at) {
+  const auto four = [&](int k) {
+    __m128i x = _mm_cvtsi32_si128(static_cast<int>(row[at[k]]));
+    x = _mm_insert_epi32(x, static_cast<int>(row[at[k + 1]]), 1);
+    x = _mm_insert_epi32(x, static_cast<int>(row[at[k + 2]]), 2);
+    return _mm_insert_epi32(x, static_cast<int>(row[at[k + 3]]), 3);
+  };
+  const __m256i low = _mm256_inserti128_si256(_mm256_castsi128_si256(four(0)), four(4), 1);
+  const __m256i high = _mm256_inserti128_si256(_mm256_castsi128_si256(four(8)), four(12), 1);
+  return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+}
+#endif
+
 /// Requests go out between the elements, so that they do not wait for each other.
 void take_words(const TakeCall& call) {
   constexpr std::int64_t kPiece = 16;
@@ -473,8 +488,10 @@ void take_words(const TakeCall& call) {
     for (; asked < due; asked += 64) __builtin_prefetch(call.next + asked, 0, 2);
 #if defined(__AVX512F__)
     const __m512i at = _mm512_loadu_si512(call.indices + i);
-    const __m512i taken =
-        _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), _mm512_cmplt_epu32_mask(at, extent), at, call.row, 4);
+    const __mmask16 inside = _mm512_cmplt_epu32_mask(at, extent);
+    const __m512i taken = inside == 0xffff
+                              ? sixteen_words(call.row, call.indices + i)
+                              : _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), inside, at, call.row, 4);
     if (streams)
       _mm512_stream_si512(reinterpret_cast<__m512i*>(call.to + i), taken);
     else
@@ -624,7 +641,7 @@ inline void join_lanes(double* accumulators, Native<T> x, std::int64_t count) {
 template <Reduction reduction, class T>
 void reduce_slow(const TileReduction& call) {
   constexpr bool adds = reduction == Reduction::sum || reduction == Reduction::prod;
-  constexpr int N = kNative<T>, kGroup = adds ? 32 : 1 << 20, kBeside = 4, kStripe = 32;
+  constexpr int N = kNative<T>, kGroup = adds ? 32 : 1 << 20, kBeside = 4, kStripe = 32, kStreamAhead = 4096;
   const auto row = [&](std::int64_t s) {
     return reinterpret_cast<const T*>(static_cast<const char*>(call.arg.data) + s * call.arg.slow_stride);
   };
@@ -633,11 +650,21 @@ void reduce_slow(const TileReduction& call) {
     const std::int64_t whole = call.arg.broadcast ? 0 : call.fast / N;
     // Short rows are asked for from further away.
     const std::int64_t ahead = (whole < kStripe ? 3 : 1) * kBeside * call.arg.slow_stride;
+    const bool is_stream = whole <= kStripe && call.arg.slow_stride == call.fast * static_cast<std::int64_t>(sizeof(T));
     for (std::int64_t v = 0; v < whole; v += kStripe) {
       const std::int64_t count = whole - v < kStripe ? whole - v : kStripe;
       Native<T> a[kStripe];
       for (std::int64_t i = 0; i < count; ++i) a[i] = splat<N>(identity<reduction, T>());
       std::int64_t s = begin;
+      // Short rows without gaps are one stream, which memory guesses best if it is read in order.
+      if (is_stream) {
+        for (; s < end; ++s)
+          for (std::int64_t i = 0; i < count; ++i) {
+            const T* const from = row(s) + i * N;
+            __builtin_prefetch(reinterpret_cast<const char*>(from) + kStreamAhead, 0, 2);
+            a[i] = combine<reduction>(a[i], load<N>(from));
+          }
+      }
       for (; s + kBeside <= end; s += kBeside) {
         const T* const rows[kBeside] = {row(s) + v * N, row(s + 1) + v * N, row(s + 2) + v * N, row(s + 3) + v * N};
         for (std::int64_t i = 0; i < count; ++i) {
@@ -778,11 +805,13 @@ void fill_reductions(TileTable& table) {
 
 #include "backend/cpu/attention_parts.inc.hpp"
 #include "backend/cpu/cache_parts.inc.hpp"
+#include "backend/cpu/loop/moments.inc.hpp"
 #include "backend/cpu/loop/narrow_casts.inc.hpp"
 #include "backend/cpu/loop/turn.inc.hpp"
 #include "backend/cpu/loop/widen.inc.hpp"
 #include "backend/cpu/recurrent_parts.inc.hpp"
 #include "backend/cpu/scan_parts.inc.hpp"
+#include "backend/cpu/sum_rows.inc.hpp"
 #if defined(__AVX512F__)
 #include "backend/cpu/scan_avx512.inc.hpp"
 #endif
@@ -810,7 +839,13 @@ TileTable make_tile_table() {
     ((table.stream[kIndexOf<T>] = stream_rows<Bits<T>>), ...);
   };
   all(float{}, double{}, std::int32_t{}, std::uint32_t{}, std::int64_t{}, std::uint64_t{}, Byte{});
+  const auto with_moments = [&]<class... T>(T...) {
+    ((table.moments_fast[kIndexOf<T>] = moments_fast<T>, table.moments_slow[kIndexOf<T>] = moments_slow<T>), ...);
+  };
+  with_moments(float{}, double{});
   table.take = take_words;
+  const auto sums_rows = [&]<class... T>(T...) { ((table.sum_rows[kIndexOf<T>] = sum_rows<T>), ...); };
+  sums_rows(float{}, double{}, std::uint32_t{}, std::uint64_t{});
   table.turn32 = turn<std::uint32_t>;
   table.turn64 = turn<std::uint64_t>;
   fill_scans<RunningSum>(table.running_sum);

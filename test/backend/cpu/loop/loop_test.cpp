@@ -773,6 +773,61 @@ TEST(Loop, ReductionsArePartsOfTheChainsOfTheirValues) {
     }
 }
 
+TEST(Loop, SumsAndSquaresAroundTheMeanComeFromOnePass) {
+  // Far from zero, where squares of the numbers themselves would lose the variance; with rows that are constant, that hold a NaN or
+  // infinities; and of numbers that are computed first.
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  std::mt19937 random(18);
+  std::normal_distribution<double> normal;
+  for (const bool down : {false, true})
+    for (const DType type : {DType::f32, DType::f64})
+      for (const bool computed : {false, true})
+        for (const auto& [outer, inner] : std::vector<std::pair<Extent, Extent>>{{1, 1},
+                                                                                 {7, 1},
+                                                                                 {1, 3000},
+                                                                                 {7, 63},
+                                                                                 {40, 257},
+                                                                                 {7, 4099},
+                                                                                 {150, 33},
+                                                                                 {530, 70},
+                                                                                 {3, 0},
+                                                                                 {2, 300'000},
+                                                                                 {20, 30'000}}) {
+          Builder b;
+          b.kernel.outer = outer, b.kernel.inner = inner;
+          const View view = down ? View{{outer, inner}, {1, outer}, 0, {}} : row_major({outer, inner});
+          int x = b.load(b.input(type, outer * inner), Level::inner, view);
+          if (computed) x = b.map(Op::sub, type, x, b.map(Op::mul, type, x, b.constant(type, 0.5)));
+          const int n = b.constant(type, static_cast<double>(inner));
+          const int mean = b.map(Op::div, type, b.reduce(Reduction::sum, x), n);
+          const int apart = b.map(Op::sub, type, x, mean);
+          const int squares = b.reduce(Reduction::sum, b.map(Op::mul, type, apart, apart));
+          const int variance = b.map(Op::div, type, squares, n);
+          b.store(variance, b.output(type, outer), row_major({outer}));
+          b.store(mean, b.output(type, outer), row_major({outer}));
+          const int scale = b.map(Op::rsqrt, type, b.map(Op::add, type, variance, b.constant(type, 1e-2)));
+          b.store(b.map(Op::mul, type, apart, scale), b.output(type, outer * inner), view);
+          std::vector<Values> buffers = random_buffers(random, b);
+          for (double& value : buffers[0]) value = reference::to_type(100 + normal(random), type);
+          const auto at = [&](Extent o, Extent i) -> double& {
+            return buffers[0][static_cast<std::size_t>(down ? i * outer + o : o * inner + i)];
+          };
+          if (outer >= 7 && inner > 0) {
+            at(1, inner / 2) = std::nan("");
+            at(2, inner - 1) = kInfinity;
+            at(3, 0) = -kInfinity, at(3, inner / 2) = kInfinity;
+            for (Extent i = 0; i < inner; ++i) at(4, i) = reference::to_type(0.1, type);
+            at(5, 0) = 1e4;  // what differences are first taken from is far from all others
+          }
+          // Squares of 30,000 differences are as many roundings in the reference.
+          check(b, buffers, (down ? "columns of " : "rows of ") + std::to_string(inner),
+                type == DType::f32 ? 2e-4 : 1e-11);
+          if (HasFatalFailure()) return;
+          if (outer > 1 && inner > 1)
+            EXPECT_NE(LoopProgram(b.kernel).to_string().find("squares around the mean"), std::string::npos);
+        }
+}
+
 TEST(Loop, ChainsOfManyValuesAreDivided) {
   // More values alive, and more operands, than there are registers.
   std::mt19937 random(12);
