@@ -320,8 +320,25 @@ bool scan_numbers(DType type, bool multiplies, const ScanSpace& space, const cha
   }
 }
 
+/// Lines of floats, if the instruction set has a function for them.
+bool extremes_of_lines(bool is_largest, const ScanSpace& space, std::span<char* const> reads,
+                       std::span<char* const> outs) {
+  const ExtremeFunction run = is_largest ? tile_table().running_max : tile_table().running_min;
+  if (run == nullptr || space.inner != 1 || space.exclusive || space.reverse) return false;
+  const Extent size = space.outer * space.n;
+  for_lines(space, [&](Extent line) {
+    const RunWriter<float> writer(reinterpret_cast<float*>(outs[0]), size);
+    const Extent first = line * space.n;
+    ExtremeRun one{reinterpret_cast<const float*>(reads[0]) + first, reinterpret_cast<float*>(outs[0]) + first,
+                   reinterpret_cast<std::int32_t*>(outs[1]) + first, space.n, writer.streams()};
+    run(one);
+  });
+  return true;
+}
+
 template <bool is_largest>
 bool scan_extremes(DType type, const ScanSpace& space, std::span<char* const> reads, std::span<char* const> outs) {
+  if (type == DType::f32 && extremes_of_lines(is_largest, space, reads, outs)) return true;
   const auto run = [&]<class T>(T) {
     scan_lines<ExtremeLine<T, is_largest>>(space, reads, outs);
     return true;

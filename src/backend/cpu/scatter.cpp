@@ -68,12 +68,12 @@ class KeptPlaces {
 };
 
 /// Calls put(place, t, at) for the updates of each line in order: `t` counts along the line, and `at` among all updates. Places begin
-/// as those of x, or as zeros.
+/// as those of x, or as zeros. `updates`, if it is not null, is what put reads.
 template <class T, class Put>
-void put_along(const Lines& lines, const std::uint32_t* indices, const T* x, T* out, Put put) {
+void put_along(const Lines& lines, const std::uint32_t* indices, const T* updates, const T* x, T* out, Put put) {
   const Extent extent = lines.extent, taken = lines.taken, inner = lines.inner;
   if (lines.outer * extent * inner == 0) return;
-  constexpr Extent kLine = 64 / static_cast<Extent>(sizeof(T));
+  constexpr Extent kLine = 64 / static_cast<Extent>(sizeof(T)), kAhead = 64 * kLine;
   const Extent kept = KeptPlaces<T>::kBytes / (extent * static_cast<Extent>(sizeof(T))) / kLine * kLine;
   const Extent width = std::min(inner, std::clamp(kept, kLine, kColumnsOfTask)), blocks = (inner + width - 1) / width;
   const Extent each = std::max<Extent>(1, kWorkOfTask / ((taken + extent) * width)), all = lines.outer * blocks;
@@ -86,7 +86,20 @@ void put_along(const Lines& lines, const std::uint32_t* indices, const T* x, T* 
       const auto first = static_cast<Extent>(at - indices);
       if (places.is_kept() && count == 1) {
         // What is outside goes to the place behind the last one, which costs less than a branch.
-        for (Extent t = 0; t < taken; ++t) put(to[std::min<Extent>(at[t * inner], extent)], t, first + t * inner);
+        const auto put_some = [&](Extent begin_t, Extent end_t) {
+          for (Extent t = begin_t; t < end_t; ++t)
+            put(to[std::min<Extent>(at[t * inner], extent)], t, first + t * inner);
+        };
+        // The stores keep the processor from running ahead to the next lines of memory.
+        if (inner == 1) {
+          for (Extent t = 0; t < taken; t += kLine) {
+            __builtin_prefetch(at + t + kAhead, 0, 2);
+            if (updates != nullptr) __builtin_prefetch(updates + first + t + kAhead, 0, 2);
+            put_some(t, std::min(t + kLine, taken));
+          }
+        } else {
+          put_some(0, taken);
+        }
       } else {
         const Extent step = places.is_kept() ? count : inner;
         for (Extent t = 0; t < taken; ++t)
@@ -129,7 +142,7 @@ void run_scatter_along(const kernel::CallKernel& kernel, std::span<char* const> 
   const auto* at = reinterpret_cast<const std::uint32_t*>(reads[0]);
   with_sum_type(kernel.out().type, kernel.name, [&]<class T>(T) {
     const T* const updates = reinterpret_cast<const T*>(reads[1]);
-    put_along<T>(lines, at, nullptr, reinterpret_cast<T*>(outs[0]),
+    put_along<T>(lines, at, updates, nullptr, reinterpret_cast<T*>(outs[0]),
                  [&](T& place, Extent, Extent from) { place += updates[from]; });
   });
 }
@@ -140,7 +153,7 @@ void run_put_along(const kernel::CallKernel& kernel, std::span<char* const> read
   const auto* at = reinterpret_cast<const std::uint32_t*>(reads[1]);
   const auto run = [&]<class T>(T) {
     const T* const updates = reinterpret_cast<const T*>(reads[2]);
-    put_along<T>(lines, at, reinterpret_cast<const T*>(reads[0]), reinterpret_cast<T*>(outs[0]),
+    put_along<T>(lines, at, updates, reinterpret_cast<const T*>(reads[0]), reinterpret_cast<T*>(outs[0]),
                  [&](T& place, Extent, Extent from) { place = updates[from]; });
   };
   size_bytes(kernel.out().type) == 4 ? run(std::uint32_t{}) : run(std::uint64_t{});
@@ -152,7 +165,7 @@ void run_last_along(const kernel::CallKernel& kernel, std::span<char* const> rea
   const auto* at = reinterpret_cast<const std::uint32_t*>(reads[0]);
   auto* const out = reinterpret_cast<std::int32_t*>(outs[0]);
   if (lines.outer * lines.inner == 1 && lines.taken > 2 * kWorkOfTask) return last_of_long_line(lines, at, out);
-  put_along<std::int32_t>(lines, at, nullptr, out,
+  put_along<std::int32_t>(lines, at, nullptr, nullptr, out,
                           [](std::int32_t& place, Extent t, Extent) { place = static_cast<std::int32_t>(t + 1); });
 }
 

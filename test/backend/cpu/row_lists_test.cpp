@@ -82,7 +82,9 @@ void check_sums(DType type) {
                     << columns << " columns of " << chosen << ", at " << c;
               }
               for (const T& x : memory)
-                if (&x < to || &x >= to + columns) ASSERT_EQ(x, kUntouched);
+                if (&x < to || &x >= to + columns) {
+                  ASSERT_EQ(x, kUntouched);
+                }
             }
   }
 }

@@ -49,7 +49,9 @@ void check_scan(Isa isa, const ScanCase& c, const std::vector<float>& x, double 
     ASSERT_TRUE(total == expected || std::fabs(total - expected) <= 1e-12 * std::fabs(expected) + 1e-12)
         << total << " " << expected;
   for (const float& f : memory)
-    if (&f < y || &f >= y + count) ASSERT_EQ(f, kUntouched) << "beside the result, at " << &f - y;
+    if (&f < y || &f >= y + count) {
+      ASSERT_EQ(f, kUntouched) << "beside the result, at " << &f - y;
+    }
 }
 
 TEST(Scans, OfFloats) {
@@ -77,6 +79,52 @@ TEST(Scans, OfFloats) {
               FAIL() << name(isa) << ", options " << options << ", shift " << shift << ", special " << special;
           }
         }
+  }
+}
+
+TEST(Scans, ExtremesWithPositions) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNaN = std::numeric_limits<float>::quiet_NaN();
+  std::mt19937 random(2);
+  for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512}) {
+    if (isa > best_isa()) continue;
+    for (const bool is_largest : {false, true}) {
+      const ExtremeFunction run = is_largest ? tile_table(isa).running_max : tile_table(isa).running_min;
+      if (run == nullptr) continue;
+      for (const std::int64_t count : {0, 1, 15, 16, 17, 100, 1000})
+        for (const std::int64_t shift : {0, 1, 15})
+          for (const bool streams : {false, true})
+            for (const int kind : {0, 1, 2, 3}) {
+              // Few different numbers, so that many are equal; some NaN; infinities at first; positions that begin elsewhere.
+              std::vector<float> x(static_cast<std::size_t>(count));
+              for (float& f : x) f = static_cast<float>(random() % (kind == 0 ? 5 : 100000));
+              if (kind == 1)
+                for (std::size_t i = x.size() / 2; i < x.size(); i += 7) x[i] = kNaN;
+              if (kind == 2 && count > 0) x[0] = is_largest ? -kInfinity : kInfinity;
+              constexpr std::int64_t kBeside = 32;
+              std::vector<float> values(x.size() + 2 * kBeside, -77);
+              std::vector<std::int32_t> positions(x.size() + 2 * kBeside, -77);
+              const auto place = [&](auto& memory) {
+                return memory.data() + (0 - reinterpret_cast<std::uintptr_t>(memory.data())) / 4 % 16 + shift;
+              };
+              ExtremeRun one{x.data(), place(values), place(positions), count, streams, kind == 3 ? 500 : 0};
+              run(one);
+              fence_streams();
+              float value = 0;
+              std::int32_t position = -1;
+              for (std::int64_t i = 0; i < count; ++i) {
+                const float at = x[static_cast<std::size_t>(i)];
+                if (position < 0 || at != at || (is_largest ? at >= value : at <= value))
+                  value = at, position = static_cast<std::int32_t>(i + one.begin);
+                ASSERT_TRUE(one.values[i] == value || (value != value && one.values[i] != one.values[i])) << i;
+                ASSERT_EQ(one.positions[i], position) << i << " of " << count << ", kind " << kind;
+              }
+              ASSERT_EQ(one.position, position);
+              for (std::int64_t i = -shift; i < count + kBeside / 2; ++i)
+                if (i < 0 || i >= count) {
+                  ASSERT_TRUE(one.values[i] == -77 && one.positions[i] == -77) << i;
+                }
+            }
+    }
   }
 }
 

@@ -173,6 +173,19 @@ struct ScanParts {
   bool streams = false;
 };
 
+/// Running extremes of a line with the positions of the last of equal ones; a NaN is beyond all numbers.
+struct ExtremeRun {
+  const float* x;
+  float* values;
+  std::int32_t* positions;
+  std::int64_t count;
+  bool streams;                // past the caches
+  std::int64_t begin = 0;      // position of the first element
+  float value = 0;             // so far
+  std::int32_t position = -1;  // of the value; negative if there is none yet
+};
+using ExtremeFunction = void (*)(ExtremeRun&);
+
 /// Functions by op and by the common type of the operands; null if an op does not support the type.
 struct TileTable {
   TileFunction map[kOpCount][kTypeCount] = {};
@@ -195,6 +208,7 @@ struct TileTable {
   AttentionParts<double> attention_f64;
   void (*attention_keep)(std::uint8_t* keep, std::int64_t size, const AttentionKeepRow& row) = nullptr;
   ScanParts running_sum[kTypeCount], running_product[kTypeCount];
+  ExtremeFunction running_min = nullptr, running_max = nullptr;  // null if there is nothing better than a loop
   RecurrentParts<float> recurrent_f32;
   RecurrentParts<double> recurrent_f64;
   CacheParts cache;

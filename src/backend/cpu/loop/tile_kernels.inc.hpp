@@ -813,6 +813,7 @@ void fill_reductions(TileTable& table) {
 #include "backend/cpu/scan_parts.inc.hpp"
 #include "backend/cpu/sum_rows.inc.hpp"
 #if defined(__AVX512F__)
+#include "backend/cpu/extremes_avx512.inc.hpp"
 #include "backend/cpu/scan_avx512.inc.hpp"
 #endif
 
@@ -853,6 +854,8 @@ TileTable make_tile_table() {
 #if defined(__AVX512F__)
   fill_scans_of_floats<RunningSum>(table.running_sum);
   fill_scans_of_floats<RunningProduct>(table.running_product);
+  table.running_min = run_extremes<false>;
+  table.running_max = run_extremes<true>;
 #endif
   table.attention_f32 = attention_parts_of<float>();
   table.attention_f64 = attention_parts_of<double>();

@@ -768,7 +768,9 @@ TEST(Loop, ReductionsArePartsOfTheChainsOfTheirValues) {
       if (chains_enabled() && outer > 1 && inner > 1) {
         std::istringstream text(LoopProgram(b.kernel).to_string());
         for (std::string line; std::getline(text, line);)
-          if (line.find("= reduce") != std::string::npos) EXPECT_EQ(line.find("    | o"), 0u) << text.str();
+          if (line.find("= reduce") != std::string::npos) {
+            EXPECT_EQ(line.find("    | o"), 0u) << text.str();
+          }
       }
     }
 }
@@ -823,8 +825,9 @@ TEST(Loop, SumsAndSquaresAroundTheMeanComeFromOnePass) {
           check(b, buffers, (down ? "columns of " : "rows of ") + std::to_string(inner),
                 type == DType::f32 ? 2e-4 : 1e-11);
           if (HasFatalFailure()) return;
-          if (outer > 1 && inner > 1)
+          if (outer > 1 && inner > 1) {
             EXPECT_NE(LoopProgram(b.kernel).to_string().find("squares around the mean"), std::string::npos);
+          }
         }
 }
 
