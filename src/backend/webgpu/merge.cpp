@@ -86,13 +86,13 @@ class Merger {
       for (const ShaderPieces::Function& function : branch.shader.functions)
         shader.functions.push_back({names[function.name], with_new_names(function.text, names)});
       const std::string main = fmt::format("branch_{}", b);
-      shader.functions.push_back(
-          {main, fmt::format("(group: u32, thread: u32{}) {{\n{}}}\n", branch.shader.matrices ? ", subgroup: u32" : "",
-                             with_new_names(branch.shader.body, names))});
+      shader.functions.push_back({main, fmt::format("(group: u32, thread: u32{}) {{\n{}}}\n",
+                                                    branch.shader.matrices ? ", subgroup: u32, workgroup: vec3u" : "",
+                                                    with_new_names(branch.shader.body, names))});
       const std::uint64_t end = begin + branch.workgroups;
       const std::string condition = b + 1 < branches_.size() ? fmt::format("if (group < {}u) ", end) : std::string();
       shader.body += fmt::format("  {}{}{{ ${}(group - {}u, thread{}); }}\n", b ? "else " : "", condition, main, begin,
-                                 branch.shader.matrices ? ", subgroup" : "");
+                                 branch.shader.matrices ? ", subgroup, workgroup" : "");
       begin = end;
       merged.name += (b ? " | " : "") + branch.name;
       merged.kernels.insert(merged.kernels.end(), branch.kernels.begin(), branch.kernels.end());

@@ -105,6 +105,18 @@ TEST(MergeTest, BranchesHaveNamesOfTheirOwnAndShareHelpers) {
   EXPECT_EQ(text.find('$'), std::string::npos);
 }
 
+TEST(MergeTest, BranchesOnMatricesKnowTheirSubgroupAndWorkgroup) {
+  RenderedDispatch a = plus_one("a", range(0), range(1)), b = plus_one("b", range(0), range(2));
+  b.shader.matrices = true;
+  b.shader.body += "  $data1[subgroup + workgroup.z] = 0f;\n";
+  const auto merged = merge_dispatches({a, b}, kTarget);
+  ASSERT_EQ(names(merged), Names{"a | b"});
+  const std::string text = merged[0].shader.text();
+  EXPECT_NE(text.find("fn branch_1(group: u32, thread: u32, subgroup: u32, workgroup: vec3u) {"), std::string::npos);
+  EXPECT_NE(text.find("branch_1(group - 4u, thread, subgroup, workgroup);"), std::string::npos) << text;
+  EXPECT_NE(text.find("branch_0(group - 0u, thread);"), std::string::npos) << text;
+}
+
 TEST(MergeTest, OverlappingRangesOfABufferThatIsWrittenStayApart) {
   // b reads bytes 512 to 1536 of buffer 0 and a bytes 0 to 1024 of it, while a writes beyond them.
   const auto merged =
