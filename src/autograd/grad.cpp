@@ -116,8 +116,9 @@ class Reverse {
   /// A value below the output that was made from a wanted value and has let go of it, or null; and that wanted value.
   std::pair<const Node*, const Node*> lost() const {
     for (const Node* node : order_)
-      if (node->past && is_float(node->type))
-        if (const Node* wanted = node->past->find(wanted_)) return {node, wanted};
+      if (node->inputs.empty() && is_float(node->type))
+        if (const auto past = graph::past_of(*node))
+          if (const Node* wanted = past->find(wanted_)) return {node, wanted};
     return {};
   }
 

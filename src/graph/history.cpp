@@ -1,5 +1,6 @@
 #include "graph/history.hpp"
 
+#include <algorithm>
 #include <set>
 
 #include "graph/graph_state.hpp"
@@ -36,7 +37,7 @@ void let_go_of_inputs(NodeRef& node) {
     value->storage.set(node->storage.get()->shared());
     value->label = node->label;
     value->where = node->where;
-    if (is_float(node->type)) value->past = std::make_shared<Past>(*node);
+    if (is_float(node->type)) value->past = Past::of(*node);
     // Values that were made before from the node itself still have gradients to it.
     const std::lock_guard lock(mutex);
     value->twin = node;
@@ -46,21 +47,58 @@ void let_go_of_inputs(NodeRef& node) {
   if (node->past) node->past->prune();  // most of its values were freed with the old node
 }
 
-Past::Past(const Node& value) {
+namespace {
+
+std::mutex& past_mutex() {
+  static auto& mutex = *new std::mutex;
+  return mutex;
+}
+
+}  // namespace
+
+std::shared_ptr<Past> past_of(const Node& node) {
+  const std::lock_guard lock(past_mutex());
+  return node.past;
+}
+
+void Past::walk(const Node& value, std::vector<Source>& sources) {
   std::unordered_set<const Node*> seen;
   std::vector<const Node*> stack{&value};
   while (!stack.empty()) {
     const Node* node = stack.back();
     stack.pop_back();
     if (node != &value) {
-      sources_.push_back({node->weak_from_this(), node->past});
-      if (node->past) node->past->prune();
+      sources.push_back({node->weak_from_this(), past_of(*node)});
+      if (sources.back().past) continue;
     }
     if (node->kind == Kind::detach) continue;
     for (const std::vector<NodeRef>* inputs : {&node->inputs, &node->parts})
       for (const NodeRef& input : *inputs)
         if (is_float(input->type) && seen.insert(input.get()).second) stack.push_back(input.get());
   }
+}
+
+std::shared_ptr<Past> Past::of(const Node& value) {
+  // Evaluated values that have kept their inputs get a past too, so that no value is walked twice. Ids ascend from inputs on.
+  std::vector<Source> below;
+  walk(value, below);
+  std::vector<NodeRef> values{value.shared_from_this()};
+  for (const Source& source : below)
+    if (NodeRef node = source.value.lock(); node && !source.past && node->storage && !node->inputs.empty())
+      values.push_back(std::move(node));
+  std::sort(values.begin(), values.end(), [](const NodeRef& a, const NodeRef& b) { return a->id < b->id; });
+  for (const NodeRef& node : values) {
+    const auto past = std::make_shared<Past>();
+    if (values.size() == 1)
+      past->sources_ = std::move(below);
+    else
+      walk(*node, past->sources_);
+    for (const Source& source : past->sources_)
+      if (source.past) source.past->prune();
+    const std::lock_guard lock(past_mutex());
+    if (!node->past) node->past = past;
+  }
+  return past_of(value);
 }
 
 // Without recursion, because chains can be long.

@@ -19,7 +19,9 @@ void let_go_of_inputs(NodeRef& node);
 /// Thread safe.
 class Past {
  public:
-  explicit Past(const Node& value);
+  Past() = default;
+  /// The past of an evaluated value.
+  static std::shared_ptr<Past> of(const Node& value);
   ~Past();
   Past(const Past&) = delete;
 
@@ -36,9 +38,13 @@ class Past {
     std::shared_ptr<Past> past;  // of a value that has let go of its inputs
   };
   std::vector<Source> sources() const;
+  static void walk(const Node& value, std::vector<Source>& sources);
 
   mutable std::mutex mutex_;
   std::vector<Source> sources_;
 };
+
+/// Of a value that has let go of its inputs, or that lies below one; else null.
+std::shared_ptr<Past> past_of(const Node& node);
 
 }  // namespace weft::graph

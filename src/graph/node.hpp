@@ -155,7 +155,7 @@ class Node : public std::enable_shared_from_this<const Node>, public NodeFields 
   /// Whether a gradient to a Variable that requires one may be wanted of this value. An evaluated value that does not require a
   /// gradient lets its inputs go.
   mutable std::atomic<bool> requires_grad = false;
-  /// For a value that has let go of its inputs (graph/history.hpp): what it was made from.
+  /// For a value that has let go of its inputs, and for evaluated ones below it: what it was made from (graph/history.hpp).
   mutable std::shared_ptr<Past> past;
 
  private:

@@ -76,6 +76,26 @@ TEST(History, OfHeldStatesIsShort) {
   EXPECT_NE(message_of_usage_error([&] { (void)grad(sum(states.back()), x); }).find("let go"), std::string::npos);
 }
 
+// Values that are only looked at keep their inputs; others that are made of them must not walk all of these each time.
+TEST(History, BesideALongOneIsWalkedOnce) {
+  const Tensor x = tensor({1.0f});
+  Tensor t = zeros({1}), last;
+  for (int i = 0; i < 2000; ++i) {
+    t = t + x;
+    EXPECT_EQ(t.item<float>(), i + 1);
+    last = (t * 2.0).eval();
+    ASSERT_LT(last.node()->past->size(), 16u);
+  }
+  EXPECT_EQ(grad(sum(t), x).item<float>(), 2000) << "t has let go of nothing";
+  const auto refused = [&] {
+    return message_of_usage_error([&] { (void)grad(sum(last), x); }).find("let go") != std::string::npos;
+  };
+  EXPECT_TRUE(refused());
+  t = t.eval();
+  EXPECT_LT(graph::live_node_count(), 32u);
+  EXPECT_TRUE(refused()) << "through values that are gone";
+}
+
 TEST(History, StaysWhereAVariableRequiresAGradient) {
   Variable w(tensor({3.0f}), "w"), frozen(tensor({2.0f}), "frozen", false);
   const Tensor y = (w.value() * frozen.value()).eval();
