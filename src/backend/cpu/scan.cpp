@@ -148,7 +148,12 @@ class RunningScan {
         const Extent place = space_.reverse ? space_.n - 1 - i : i;
         const Extent row = (outer * space_.n + place) * space_.inner + first;
         const Extent ahead = i + kRowsAhead < space_.n ? (space_.reverse ? -kRowsAhead : kRowsAhead) : 0;
-        step(x_ + row, x_ + row + ahead * space_.inner, writer.place(row), count, totals);
+        const In* const next = x_ + row + ahead * space_.inner;
+        if (parts_.streams) {
+          step(x_ + row, next, y_ + row, count, totals, writer.streams());
+          continue;
+        }
+        step(x_ + row, next, writer.place(row), count, totals, false);
         writer.finish(row, count);
       }
     });

@@ -118,6 +118,36 @@ struct RunningFloats {
   }
 };
 
+/// As RunningTotal<Op, float, float, double>::step.
+template <class Op, bool exclusive>
+void step_floats(const void* from, const void* ahead, void* to, std::int64_t count, void* carries, bool streams) {
+  const auto *const x = static_cast<const float*>(from), *const next = static_cast<const float*>(ahead);
+  auto* const y = static_cast<float*>(to);
+  auto* const totals = static_cast<double*>(carries);
+  const bool past = streams && reinterpret_cast<std::uintptr_t>(y) % 64 == 0;
+  std::int64_t c = 0;
+  for (; c + 16 <= count; c += 16) {
+    _mm_prefetch(reinterpret_cast<const char*>(next + c), _MM_HINT_T1);
+    const auto half = [&](std::int64_t at) {
+      const __m512d before = _mm512_loadu_pd(totals + at);
+      const __m512d after = Op::combine(before, _mm512_cvtps_pd(_mm256_loadu_ps(x + at)));
+      _mm512_storeu_pd(totals + at, after);
+      return _mm512_cvtpd_ps(exclusive ? before : after);
+    };
+    const __m256 low = half(c), high = half(c + 8);
+    const __m512 both = _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
+    if (past)
+      _mm512_stream_ps(y + c, both);
+    else
+      _mm512_storeu_ps(y + c, both);
+  }
+  for (; c < count; ++c) {
+    const double before = totals[c];
+    totals[c] = Op::combine(before, double{x[c]});
+    y[c] = static_cast<float>(exclusive ? before : totals[c]);
+  }
+}
+
 template <class Op>
 void fill_scans_of_floats(ScanParts (&parts)[kTypeCount]) {
   using Floats = RunningFloats<Op>;
@@ -126,6 +156,8 @@ void fill_scans_of_floats(ScanParts (&parts)[kTypeCount]) {
   mine.run[0][1] = Floats::template run<false, true>;
   mine.run[1][0] = Floats::template run<true, false>;
   mine.run[1][1] = Floats::template run<true, true>;
+  mine.step[0] = step_floats<Op, false>;
+  mine.step[1] = step_floats<Op, true>;
   mine.streams = true;
 }
 

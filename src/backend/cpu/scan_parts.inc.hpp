@@ -121,7 +121,7 @@ struct RunningTotal {
   }
 
   template <bool exclusive>
-  static void step(const void* from, const void* ahead, void* to, std::int64_t count, void* carries) {
+  static void step(const void* from, const void* ahead, void* to, std::int64_t count, void* carries, bool) {
     constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(In));
     const auto* const x = static_cast<const In*>(from);
     auto* const y = static_cast<Out*>(to);

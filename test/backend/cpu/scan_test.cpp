@@ -82,6 +82,41 @@ TEST(Scans, OfFloats) {
   }
 }
 
+TEST(Scans, OfFloatsSideBySide) {
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal;
+  for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512}) {
+    if (isa > best_isa()) continue;
+    for (const bool is_product : {false, true}) {
+      const TileTable& table = tile_table(isa);
+      const ScanParts& parts =
+          (is_product ? table.running_product : table.running_sum)[static_cast<std::size_t>(DType::f32)];
+      for (const bool exclusive : {false, true})
+        for (const bool streams : {false, true})
+          for (const std::size_t count : {0u, 1u, 15u, 16u, 50u, 64u})
+            for (const std::size_t shift : {0u, 1u}) {
+              if (streams && !parts.streams) continue;
+              std::vector<float> x(count + 1), memory(count + 64, -77);
+              std::vector<double> totals(count), expected(count);
+              for (float& f : x) f = normal(random);
+              for (std::size_t c = 0; c < count; ++c) expected[c] = totals[c] = 1.25 * static_cast<double>(c);
+              float* const y = memory.data() + (0 - reinterpret_cast<std::uintptr_t>(memory.data())) / 4 % 16 + shift;
+              parts.step[exclusive](x.data(), x.data(), y, static_cast<std::int64_t>(count), totals.data(), streams);
+              fence_streams();
+              for (std::size_t c = 0; c < count; ++c) {
+                const double next = is_product ? expected[c] * double{x[c]} : expected[c] + double{x[c]};
+                ASSERT_EQ(totals[c], next) << c << " of " << count;
+                ASSERT_EQ(y[c], static_cast<float>(exclusive ? expected[c] : next)) << c << " of " << count;
+              }
+              for (const float& f : memory)
+                if (&f < y || &f >= y + count) {
+                  ASSERT_EQ(f, -77);
+                }
+            }
+    }
+  }
+}
+
 TEST(Scans, ExtremesWithPositions) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNaN = std::numeric_limits<float>::quiet_NaN();
   std::mt19937 random(2);

@@ -168,7 +168,7 @@ struct ScanParts {
   void (*run[2][2])(const void* x, void* y, std::int64_t count, void* carry, bool streams) = {};
   void (*total)(const void* x, std::int64_t count, void* total) = nullptr;
   /// [exclusive]: one element of each of `count` scans side by side; prefetches what lies at `ahead`.
-  void (*step[2])(const void* x, const void* ahead, void* y, std::int64_t count, void* carries) = {};
+  void (*step[2])(const void* x, const void* ahead, void* y, std::int64_t count, void* carries, bool streams) = {};
   bool overflows = false;  // totals of parts may overflow where the scan does not
   bool streams = false;
 };
