@@ -38,6 +38,7 @@ ScanSpace scan_space(const Shape& shape, const graph::ScanAttributes& a) {
 constexpr Extent kRun = RunWriter<float>::kRun;
 constexpr Extent kTaskElements = 1 << 15;
 constexpr Extent kChunk = 1 << 15;  // elements of a long line that a task adds up, and then scans from its cache
+constexpr Extent kPiece = 512;      // elements of it, between requests for the next chunk
 constexpr std::chrono::microseconds kSpin{50};  // for the chunk before, until another program may run
 constexpr Extent kNeighboursMax = 512;          // neighbouring lines of a task: they share cache lines
 constexpr Extent kNeighbours = 64;              // at least
@@ -97,44 +98,58 @@ class RunningScan {
     }
     for_lines(space_, [&](Extent outer) {
       RunWriter<Out> writer(y_, size_);
-      line(writer, outer * space_.n, space_.n, identity_);
+      Total carry = identity_;
+      line(writer, outer * space_.n, space_.n, &carry);
     });
   }
 
  private:
-  void line(RunWriter<Out>& writer, Extent first, Extent n, Total carry) const {
+  void line(RunWriter<Out>& writer, Extent first, Extent n, Total* carry) const {
     const auto scan = parts_.run[space_.exclusive][space_.reverse];
-    if (parts_.streams) return scan(x_ + first, y_ + first, n, &carry, writer.streams());
+    if (parts_.streams) return scan(x_ + first, y_ + first, n, carry, writer.streams());
     for_runs(space_, n, [&](Extent begin, Extent count) {
-      scan(x_ + first + begin, writer.place(first + begin), count, &carry, false);
+      scan(x_ + first + begin, writer.place(first + begin), count, carry, false);
       writer.finish(first + begin, count);
     });
   }
 
-  /// A long line on all threads, which take its chunks in order. A task adds up its chunk, passes the total so far on, and scans
-  /// the chunk from its cache.
+  /// A long line on all threads, which take its chunks in order. A thread adds up its chunk, passes the total so far on, and scans
+  /// the chunk from its cache, while the chunk that it takes next is on its way there.
   void long_line(Extent first) const {
     const auto combined = [&](Total a, Total b) { return identity_ == Total{0} ? a + b : a * b; };
     const Extent chunks = (space_.n + kChunk - 1) / kChunk;
     std::vector<Total> before(static_cast<std::size_t>(chunks), identity_);
     std::atomic<Extent> taken = 0, ready = 1;  // chunks; those whose `before` is known
-    parallel_for(chunks, [&](Extent) {
-      const Extent chunk = taken.fetch_add(1, std::memory_order_relaxed);
-      const Extent begin = chunk * kChunk, count = std::min(kChunk, space_.n - begin);
-      const Extent from = first + (space_.reverse ? space_.n - begin - count : begin);
-      Total total;
-      parts_.total(x_ + from, count, &total);
-      // The chunk before this one was taken by a thread that does not wait for this one.
-      const auto is_ready = [&] { return ready.load(std::memory_order_acquire) > chunk; };
-      while (!spin_until(kSpin, is_ready)) std::this_thread::yield();
-      const Total mine = before[static_cast<std::size_t>(chunk)];
-      if (chunk + 1 < chunks) {
-        before[static_cast<std::size_t>(chunk) + 1] = combined(total, mine);
-        ready.store(chunk + 2, std::memory_order_release);
-      }
+    const auto count_of = [&](Extent chunk) { return std::min(kChunk, space_.n - chunk * kChunk); };
+    const auto start_of = [&](Extent chunk) {
+      return first + (space_.reverse ? space_.n - chunk * kChunk - count_of(chunk) : chunk * kChunk);
+    };
+    parallel_for(std::min<Extent>(chunks, thread_count()), [&](Extent) {
       RunWriter<Out> writer(y_, size_);
-      line(writer, from, count, mine);
+      for (Extent chunk = taken.fetch_add(1, std::memory_order_relaxed), next = 0; chunk < chunks; chunk = next) {
+        const Extent from = start_of(chunk), count = count_of(chunk);
+        Total total;
+        parts_.total(x_ + from, count, &total);
+        // The chunk before this one was taken by a thread that does not wait for this one.
+        const auto is_ready = [&] { return ready.load(std::memory_order_acquire) > chunk; };
+        while (!spin_until(kSpin, is_ready)) std::this_thread::yield();
+        Total carry = before[static_cast<std::size_t>(chunk)];
+        if (chunk + 1 < chunks) {
+          before[static_cast<std::size_t>(chunk) + 1] = combined(total, carry);
+          ready.store(chunk + 2, std::memory_order_release);
+        }
+        next = taken.fetch_add(1, std::memory_order_relaxed);
+        for (Extent done = 0; done < count; done += kPiece) {
+          const Extent some = std::min(kPiece, count - done);
+          if (next < chunks) ask_for(start_of(next) + done, std::min(some, count_of(next) - done));
+          line(writer, from + (space_.reverse ? count - done - some : done), some, &carry);
+        }
+      }
     });
+  }
+  void ask_for(Extent at, Extent count) const {
+    constexpr Extent kLine = 64 / static_cast<Extent>(sizeof(In));
+    for (Extent i = 0; i < count; i += kLine) __builtin_prefetch(x_ + at + i, 0, 2);
   }
 
   void neighbours() const {
