@@ -31,6 +31,12 @@ int InstructionMaker::value_of(int index) {
     value.access = node.access;
   } else if (node.outer || kept.contains(index)) {
     value.place = Place::kept;
+    if (const auto found = in_place_of.find(index); found != in_place_of.end()) {
+      value.offset = code_.values[static_cast<std::size_t>(value_of(found->second))].offset;
+      slot = static_cast<int>(code_.values.size());
+      code_.values.push_back(std::move(value));
+      return slot;
+    }
     const Extent along_outer = (code_.columns ? node.fast : node.slow) ? code_.block : 1;
     const Extent along_inner = node.outer ? 1 : code_.inner;
     value.offset = code_.frame_bytes;

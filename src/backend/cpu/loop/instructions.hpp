@@ -1,6 +1,7 @@
 // Instructions and values of a loop program, made from nodes one by one.
 #pragma once
 
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -27,6 +28,7 @@ class InstructionMaker {
   int keep(std::string name);
 
   /// Inner-level nodes that later phases read again: their values last for the block.
+  std::map<int, int> in_place_of;  // kept values that take the place of another one, which nothing reads any more
   std::set<int> kept;
 
  private:

@@ -335,7 +335,8 @@ void NodeReader::choose_run() {
 /// Columns that several phases read are copied by the first one. In memory their rows lie far apart, often at a power of two,
 /// where they would push each other out of the cache.
 void NodeReader::choose_copies() {
-  constexpr Extent kCopiedBytes = 2 << 20;  // of a block, in the last cache
+  constexpr Extent kCopiedBytes = 1 << 20,
+                   kCopiedBytesMax = 2 << 20;  // of a block, in the second cache and in the last
   constexpr Extent kColumnsMin = 32, kColumnsMax = 128;
   if (!nodes_.columns || nodes_.phases == 1) return;
   std::vector<LoopNode*> read_again;
@@ -353,8 +354,8 @@ void NodeReader::choose_copies() {
     read_again.push_back(&node);
     bytes += nodes_.inner * static_cast<Extent>(size_bytes(node.type));
   }
-  if (read_again.empty() || bytes * kColumnsMin > kCopiedBytes) return;
-  nodes_.copied_columns = std::min(kCopiedBytes / bytes / kColumnsMin * kColumnsMin, kColumnsMax);
+  if (read_again.empty() || bytes * kColumnsMin > kCopiedBytesMax) return;
+  nodes_.copied_columns = std::clamp(kCopiedBytes / bytes / kColumnsMin * kColumnsMin, kColumnsMin, kColumnsMax);
   for (LoopNode* node : read_again) node->copied = true;
 }
 

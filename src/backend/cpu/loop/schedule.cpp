@@ -23,6 +23,7 @@ class Scheduler {
     code_.phases.assign(static_cast<std::size_t>(nodes_.phases), {});
     choose_kept();
     for (int phase = 0; phase < nodes_.phases; ++phase) needed_.push_back(inner_needs(phase));
+    choose_in_place();
     place_reductions();
     write_outer();
     TileRegisters registers;
@@ -102,6 +103,50 @@ class Scheduler {
     for (const int index : wanted)
       bytes += std::max<Extent>(code_.inner, 1) * code_.block * static_cast<Extent>(size_bytes(nodes_[index].type));
     if (bytes <= (nodes_.copied_columns > 0 ? kKeptColumnBytes : kKeptBytes)) make_.kept = std::move(wanted);
+  }
+
+  /// A kept value may take the place of the columns that it is made from, if nothing else reads these any more: half as many bytes
+  /// then have to stay in the cache.
+  void choose_in_place() {
+    for (const int value : make_.kept) {
+      const LoopNode& node = nodes_[value];
+      if (node.kind != StepKind::map) continue;
+      const std::set<int>& mine = needed_[static_cast<std::size_t>(node.phase)];
+      std::set<int> sources;
+      std::vector<int> open{value};
+      while (!open.empty()) {
+        const int index = open.back();
+        open.pop_back();
+        if (!sources.insert(index).second || (make_.kept.contains(index) && index != value)) continue;
+        for (const int arg : nodes_[index].args)
+          if (!nodes_[arg].outer) open.push_back(arg);
+      }
+      for (const int columns : sources) {
+        const LoopNode& from = nodes_[columns];
+        if (!from.copied || !make_.kept.contains(columns) || from.type != node.type || from.slow != node.slow ||
+            from.fast != node.fast || is_read_elsewhere(columns, node.phase, sources, mine))
+          continue;
+        make_.in_place_of[value] = columns;
+        break;
+      }
+      if (!make_.in_place_of.empty()) return;  // one is enough for a softmax
+    }
+  }
+  /// Whether anything but `sources`, in this phase or a later one, reads the node.
+  bool is_read_elsewhere(int index, int phase, const std::set<int>& sources, const std::set<int>& mine) const {
+    const auto reads = [&](const LoopNode& user) {
+      return std::find(user.args.begin(), user.args.end(), index) != user.args.end();
+    };
+    for (const int user : mine)
+      if (reads(nodes_[user]) && !sources.contains(user)) return true;
+    for (int later = phase + 1; later < nodes_.phases; ++later)
+      for (const int user : needed_[static_cast<std::size_t>(later)])
+        if (reads(nodes_[user])) return true;
+    for (const LoopNode& user : nodes_.nodes)
+      if (user.kind == StepKind::reduce && user.phase > phase && reads(user)) return true;
+    return std::any_of(nodes_.stores.begin(), nodes_.stores.end(), [&](const StoreNode& store) {
+      return !store.outer && store.value == index && store.phase >= phase;
+    });
   }
 
   void place_reductions() {
