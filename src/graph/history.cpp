@@ -130,6 +130,18 @@ const Node* Past::find(const std::unordered_set<const Node*>& nodes) const {
   return nullptr;
 }
 
+std::size_t Past::size_with_pasts() const {
+  std::size_t count = 0;
+  std::unordered_set<const Past*> seen{this};
+  for (std::vector<Source> list = sources(); !list.empty(); ++count) {
+    const Source source = std::move(list.back());
+    list.pop_back();
+    if (!source.past || !seen.insert(source.past.get()).second) continue;
+    for (Source& each : source.past->sources()) list.push_back(std::move(each));
+  }
+  return count;
+}
+
 void Past::prune() {
   std::vector<Source> kept, list = sources();
   std::unordered_set<const Past*> seen{this};

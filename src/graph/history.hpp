@@ -29,8 +29,9 @@ class Past {
   const Node* find(const std::unordered_set<const Node*>& nodes) const;
   /// Forgets values that are gone.
   void prune();
-  /// Number of values, for tests.
+  /// Number of values, and of those that they were made from, for tests.
   std::size_t size() const { return sources().size(); }
+  std::size_t size_with_pasts() const;
 
  private:
   struct Source {
