@@ -1,4 +1,4 @@
-// Sums of chosen rows for one instruction set; see SumRowsCall in tile.hpp.
+// Sums and copies of chosen rows for one instruction set; see SumRowsCall and CopyLinesFunction in tile.hpp.
 #pragma once
 
 #include <cstdint>
@@ -65,6 +65,16 @@ void sum_rows_of(const SumRowsCall& call) {
     T sum = 0;
     for (std::int64_t k = 0; k < call.chosen; ++k) sum += rows[call.order[k] * call.row + c];
     to[c] = base != nullptr ? base[c] + sum : sum;
+  }
+}
+
+/// A store of a whole line at once cannot leave a part of it waiting.
+void copy_lines(const char* from, char* to, std::int64_t lines, const char* next) {
+  for (std::int64_t i = 0; i < lines * 64; i += 64) {
+    if (next != nullptr) __builtin_prefetch(next + i, 0, 2);
+    for (std::int64_t k = i; k < i + 64; k += kVectorBytes)
+      store_past<kVectorBytes>(reinterpret_cast<std::uint8_t*>(to + k),
+                               load<kVectorBytes>(reinterpret_cast<const std::uint8_t*>(from + k)));
   }
 }
 

@@ -25,6 +25,11 @@ namespace {
 /// between the stores do not wait for each other.
 void copy_row(const char* from, char* to, Extent bytes, bool streams, const char* next) {
   Extent i = 0;
+  if (streams && reinterpret_cast<std::uintptr_t>(to) % 64 == 0) {
+    tile_table().copy_lines(from, to, bytes / 64, next);
+    i = bytes / 64 * 64;
+    if (i == bytes) return;
+  }
 #if defined(__SSE2__)
   if (streams && reinterpret_cast<std::uintptr_t>(to) % 16 == 0) {
     for (; i + 64 <= bytes; i += 64) {

@@ -149,6 +149,9 @@ struct SumRowsCall {
 };
 using SumRowsFunction = void (*)(const SumRowsCall&);
 
+/// Copies cache lines past the caches, to the beginning of a line, while those of `next` (if not null) are on their way.
+using CopyLinesFunction = void (*)(const char* from, char* to, std::int64_t lines, const char* next);
+
 /// A transposition of words: to[c * to_row + r] = from[r * from_row + c]. Rows are as many elements apart.
 struct TurnCall {
   const void* from;
@@ -198,7 +201,8 @@ struct TileTable {
   TileFunction compare_select[kOpCount][kTypeCount] = {};  // op(a, b) ? c : d, by the type of all four
   TileFunction stream[kTypeCount] = {};                    // copies bypassing the caches, for outputs larger than them
   TakeFunction take = nullptr;
-  SumRowsFunction sum_rows[kTypeCount] = {};        // the types that scatters add up in
+  SumRowsFunction sum_rows[kTypeCount] = {};  // the types that scatters add up in
+  CopyLinesFunction copy_lines = nullptr;
   TurnFunction turn32 = nullptr, turn64 = nullptr;  // words of 32 and of 64 bits
   WidenFunction widen[kTypeCount] = {};             // narrow types and types of storage that compute in f32
   ReduceFunction reduce_fast[kReductionCount][kTypeCount] = {};

@@ -847,6 +847,7 @@ TileTable make_tile_table() {
   table.take = take_words;
   const auto sums_rows = [&]<class... T>(T...) { ((table.sum_rows[kIndexOf<T>] = sum_rows<T>), ...); };
   sums_rows(float{}, double{}, std::uint32_t{}, std::uint64_t{});
+  table.copy_lines = copy_lines;
   table.turn32 = turn<std::uint32_t>;
   table.turn64 = turn<std::uint64_t>;
   fill_scans<RunningSum>(table.running_sum);
