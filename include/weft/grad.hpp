@@ -11,7 +11,8 @@ namespace weft {
 /// d sum(seed * output) / d input for every input. An input may be any value that output was made from, Variables included.
 /// `seed` defaults to 1 and may be left out only for outputs with one element. An input that output does not depend on gets
 /// zeros.
-/// Errors  UsageError: a non-scalar output without seed; a value below output was made from an input, and `eval` has let go of it. ShapeError: seed's shape differs. DTypeError: output is not a float.
+/// Errors  UsageError: a non-scalar output without seed; a value below output was made from an input, and `eval` has let go of
+///         it. ShapeError: seed's shape differs. DTypeError: output is not a float.
 std::vector<Tensor> grad(const Tensor& output, std::span<const Tensor> inputs, const Tensor& seed = {},
                          Where where = Where::current());
 inline std::vector<Tensor> grad(const Tensor& output, std::initializer_list<Tensor> inputs, const Tensor& seed = {},

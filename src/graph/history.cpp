@@ -3,26 +3,19 @@
 #include <algorithm>
 #include <set>
 
+#include "base/scope_depth.hpp"
 #include "graph/graph_state.hpp"
 #include "weft/grad.hpp"
 
 namespace weft {
-namespace {
 
-int& keep_history_depth() {
-  thread_local int depth = 0;
-  return depth;
-}
-
-}  // namespace
-
-KeepHistory::KeepHistory() { ++keep_history_depth(); }
-KeepHistory::~KeepHistory() { --keep_history_depth(); }
+KeepHistory::KeepHistory() { ++scope_depth<KeepHistory>(); }
+KeepHistory::~KeepHistory() { --scope_depth<KeepHistory>(); }
 
 namespace graph {
 
 void let_go_of_inputs(NodeRef& node) {
-  if (!node->storage || node->inputs.empty() || node->requires_grad || keep_history_depth() > 0) return;
+  if (!node->storage || node->inputs.empty() || node->requires_grad || scope_depth<KeepHistory>() > 0) return;
   if (&node->table != &NodeTable::current()) return;  // a value of another session stays as it is
   std::mutex& mutex = session_of(*node).part<GraphState>().cells_mutex;
   NodeRef value;
@@ -117,44 +110,40 @@ std::vector<Past::Source> Past::sources() const {
   return sources_;
 }
 
-const Node* Past::find(const std::unordered_set<const Node*>& nodes) const {
+void Past::each_source(const auto& visit) const {
   std::unordered_set<const Past*> seen{this};
   std::vector<Source> list = sources();
   while (!list.empty()) {
     const Source source = std::move(list.back());
     list.pop_back();
-    if (const NodeRef value = source.value.lock(); value && nodes.contains(value.get())) return value.get();
-    if (!source.past || !seen.insert(source.past.get()).second) continue;
+    if (!visit(source) || !source.past || !seen.insert(source.past.get()).second) continue;
     for (Source& each : source.past->sources()) list.push_back(std::move(each));
   }
-  return nullptr;
+}
+
+const Node* Past::find(const std::unordered_set<const Node*>& nodes) const {
+  const Node* found = nullptr;
+  each_source([&](const Source& source) {
+    if (const NodeRef value = source.value.lock(); !found && value && nodes.contains(value.get())) found = value.get();
+    return found == nullptr;
+  });
+  return found;
 }
 
 std::size_t Past::size_with_pasts() const {
   std::size_t count = 0;
-  std::unordered_set<const Past*> seen{this};
-  for (std::vector<Source> list = sources(); !list.empty(); ++count) {
-    const Source source = std::move(list.back());
-    list.pop_back();
-    if (!source.past || !seen.insert(source.past.get()).second) continue;
-    for (Source& each : source.past->sources()) list.push_back(std::move(each));
-  }
+  each_source([&](const Source&) { return ++count > 0; });
   return count;
 }
 
 void Past::prune() {
-  std::vector<Source> kept, list = sources();
-  std::unordered_set<const Past*> seen{this};
+  std::vector<Source> kept;
   std::set<std::weak_ptr<const Node>, std::owner_less<>> known;
-  while (!list.empty()) {
-    Source source = std::move(list.back());
-    list.pop_back();
-    if (!source.value.expired()) {
-      if (known.insert(source.value).second) kept.push_back(std::move(source));
-    } else if (source.past && seen.insert(source.past.get()).second) {
-      for (Source& each : source.past->sources()) list.push_back(std::move(each));
-    }
-  }
+  each_source([&](const Source& source) {
+    if (source.value.expired()) return true;  // its own sources take its place
+    if (known.insert(source.value).second) kept.push_back(source);
+    return false;
+  });
   {
     const std::lock_guard lock(mutex_);
     sources_.swap(kept);

@@ -39,6 +39,8 @@ class Past {
     std::shared_ptr<Past> past;  // of a value that has let go of its inputs
   };
   std::vector<Source> sources() const;
+  /// Calls visit(source) for all, and for the sources of those for which it returns true.
+  void each_source(const auto& visit) const;
   static void walk(const Node& value, std::vector<Source>& sources);
 
   mutable std::mutex mutex_;

@@ -2,15 +2,13 @@
 
 #include <utility>
 
+#include "base/scope_depth.hpp"
 #include "graph/node.hpp"
 #include "weft/grad.hpp"
 
 namespace weft {
 
-int& graph::no_grad_depth() {
-  thread_local int depth = 0;
-  return depth;
-}
+int& graph::no_grad_depth() { return scope_depth<NoGrad>(); }
 
 NoGrad::NoGrad() { ++graph::no_grad_depth(); }
 NoGrad::~NoGrad() { --graph::no_grad_depth(); }

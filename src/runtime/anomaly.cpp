@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/scope_depth.hpp"
 #include "graph/describe.hpp"
 #include "graph/op.hpp"
 #include "runtime/anomaly.hpp"
@@ -13,18 +14,10 @@
 #include "runtime/op_cases.hpp"
 
 namespace weft {
-namespace {
 
-int& anomaly_depth() {
-  thread_local int depth = 0;
-  return depth;
-}
-
-}  // namespace
-
-DetectAnomaly::DetectAnomaly() { ++anomaly_depth(); }
-DetectAnomaly::~DetectAnomaly() { --anomaly_depth(); }
-bool anomaly_detection_enabled() { return anomaly_depth() > 0; }
+DetectAnomaly::DetectAnomaly() { ++scope_depth<DetectAnomaly>(); }
+DetectAnomaly::~DetectAnomaly() { --scope_depth<DetectAnomaly>(); }
+bool anomaly_detection_enabled() { return scope_depth<DetectAnomaly>() > 0; }
 
 namespace runtime {
 namespace {
@@ -35,8 +28,8 @@ using graph::NodeRef;
 
 class Pause {
  public:
-  Pause() : depth_(std::exchange(anomaly_depth(), 0)) {}
-  ~Pause() { anomaly_depth() = depth_; }
+  Pause() : depth_(std::exchange(scope_depth<DetectAnomaly>(), 0)) {}
+  ~Pause() { scope_depth<DetectAnomaly>() = depth_; }
   Pause(const Pause&) = delete;
 
  private:

@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "base/hash.hpp"
+#include "base/scope_depth.hpp"
 #include "compile/emit.hpp"
 #include "graph/graph_state.hpp"
 #include "graph/op.hpp"
@@ -26,17 +27,8 @@ namespace runtime {
 using graph::Node;
 using graph::NodeRef;
 
-namespace {
-
-int& without_plans_depth() {
-  thread_local int depth = 0;
-  return depth;
-}
-
-}  // namespace
-
-WithoutPlans::WithoutPlans() { ++without_plans_depth(); }
-WithoutPlans::~WithoutPlans() { --without_plans_depth(); }
+WithoutPlans::WithoutPlans() { ++scope_depth<WithoutPlans>(); }
+WithoutPlans::~WithoutPlans() { --scope_depth<WithoutPlans>(); }
 
 std::shared_ptr<Executable> make_executable(const compiler::Request& request, Device device) {
   const CompileSettings& s = compile_settings();
@@ -57,7 +49,7 @@ std::shared_ptr<Executable> make_executable(const compiler::Request& request, De
   kernel::Plan& plan = executable->compiled.plan;
   for (const kernel::Kernel& each : plan.kernels)
     executable->work.push_back({kernel::flops(each), kernel::bytes_moved(each)});
-  if (without_plans_depth() > 0) plan = {};
+  if (scope_depth<WithoutPlans>() > 0) plan = {};
   return executable;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "backend/webgpu/wgsl/cache_rows.hpp"
 #include "backend/webgpu/wgsl/loop.hpp"
 #include "backend/webgpu/wgsl/scalar.hpp"
 #include "backend/webgpu/wgsl/steps.hpp"
@@ -34,11 +35,6 @@ void copy(const Operand& from, const Operand& to, const Target& target, Scratch&
   render(loop, target, scratch, rendered);
 }
 
-/// A word of two halves. Values out of range saturate.
-std::string halves_of(const std::string& pair) {
-  return fmt::format("pack2x16float(clamp({}, vec2f(-65504f), vec2f(65504f)))", pair);
-}
-
 /// Statements that write unit `u` of a row: an element, a word of two halves, or a block of 32.
 std::string write_unit(CacheType type, const Bindings& bindings, int rows, int out) {
   const auto value = [&](const std::string& i) {
@@ -50,8 +46,8 @@ std::string write_unit(CacheType type, const Bindings& bindings, int rows, int o
   switch (type) {
     case CacheType::f32: return "      " + store("u", value("u")) + "\n";
     case CacheType::f16:
-      return fmt::format("      {}\n",
-                         store("u", halves_of(fmt::format("vec2f({}, {})", value("2u * u"), value("2u * u + 1u")))));
+      return fmt::format(
+          "      {}\n", store("u", cached_halves(fmt::format("vec2f({}, {})", value("2u * u"), value("2u * u + 1u")))));
     case CacheType::q8: break;
   }
   std::string text = "      var largest = 0f;\n";
@@ -69,7 +65,7 @@ std::string write_unit(CacheType type, const Bindings& bindings, int rows, int o
 }
 
 /// If places are equal, the last one counts. The threads of a workgroup, which have `units` of each row, look together for later
-/// places that are those of their rows, and `is_last(t)` is known.
+/// places that are those of their rows, and mark these rows in `overwritten`.
 std::string overwritten_lines(ShaderPieces& shader, Extent count, Extent units, const auto& place) {
   std::string text;
   const auto line = [&](const std::string& statement) { text += "  " + statement + "\n"; };
@@ -89,7 +85,7 @@ std::string overwritten_lines(ShaderPieces& shader, Extent count, Extent units, 
   return text;
 }
 
-/// Whether row `row` of thread's `t` is in the cache and counts.
+/// Whether `row`, the place of row `t`, is in the cache and counts.
 std::string is_written(Extent rows, Extent count) {
   return fmt::format("row >= 0 && row < {}{}", rows, count > 1 ? " && atomicLoad(&$overwritten[t - first]) == 0u" : "");
 }
@@ -194,7 +190,7 @@ bool render_written_loop(const kernel::LoopKernel& loop, const CallKernel& write
   if (type == CacheType::f32) line("  " + bindings.store(out, "place", value(0)));
   for (int pair = 0; pair < 2 && type == CacheType::f16; ++pair)
     line("  " + bindings.store(out, fmt::format("place + {}u", pair),
-                               halves_of(fmt::format("vec2f({}, {})", value(2 * pair), value(2 * pair + 1)))));
+                               cached_halves(fmt::format("vec2f({}, {})", value(2 * pair), value(2 * pair + 1)))));
   line("}");
   shader.helpers = std::move(helpers);
   shader.body = std::move(body);

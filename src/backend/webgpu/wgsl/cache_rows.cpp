@@ -53,4 +53,8 @@ void declare_row_function(ShaderPieces& shader, const char* name, CacheType type
   shader.functions.push_back({name, std::move(text)});
 }
 
+std::string cached_halves(const std::string& pair) {
+  return fmt::format("pack2x16float(clamp({}, vec2f(-65504f), vec2f(65504f)))", pair);
+}
+
 }  // namespace weft::webgpu

@@ -1,5 +1,7 @@
-// Reading the rows of caches of keys and values in WGSL, whatever type a cache has.
+// The rows of caches of keys and values in WGSL, whatever type a cache has.
 #pragma once
+
+#include <string>
 
 #include "backend/webgpu/wgsl/render.hpp"
 #include "weft/inference.hpp"
@@ -11,5 +13,8 @@ namespace weft::webgpu {
 /// width are 0.
 void declare_row_function(ShaderPieces& shader, const char* name, CacheType type, const Bindings& bindings, int handle,
                           Extent words, Extent width);
+
+/// The word that a cache of f16 has for two neighbouring channels. Values out of range saturate.
+std::string cached_halves(const std::string& pair);
 
 }  // namespace weft::webgpu

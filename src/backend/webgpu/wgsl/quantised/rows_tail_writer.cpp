@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "backend/webgpu/wgsl/cache_rows.hpp"
 #include "backend/webgpu/wgsl/quantised/rows_writer.hpp"
 #include "compile/call_attributes.hpp"
 #include "graph/cache.hpp"
@@ -56,7 +57,7 @@ ShaderPieces::Function RowsWriter::write_function(std::size_t at, const std::pai
   const std::string to =
       fmt::format("u32(row) * {}u + {} + {}u", words, halves ? "(j >> 1u)" : "j", bindings.base(handles.second));
   // Values out of range saturate.
-  const std::string value = halves ? "pack2x16float(clamp(vec2f(own, next), vec2f(-65504f), vec2f(65504f)))" : "own";
+  const std::string value = halves ? cached_halves("vec2f(own, next)") : "own";
   text += fmt::format("  if (last) {{ {} }}\n}}\n", bindings.store(handles.second, to, value));
   return {fmt::format("write{}", at), std::move(text)};
 }
