@@ -1,11 +1,16 @@
 // One training step of a GPT preset: milliseconds a step, host time, kernels, memory, and on request where the time goes.
-//   bench_train_step [device] [preset] [seconds] [profile|explain|source|none] [f32|bf16|f16]
+//   bench_train_step [device] [preset] [seconds] [profile|explain|source|cold|none] [f32|bf16|f16]
+// cold: the time from the start of the program to the end of the first step, with every cache of shaders empty.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <optional>
+#include <random>
 
 #include "figure.hpp"
 #include "runtime/devices.hpp"
@@ -18,20 +23,42 @@ namespace {
 
 double milliseconds(Clock::duration d) { return std::chrono::duration<double, std::milli>(d).count(); }
 
+/// An empty folder as the cache of Weft and of the drivers (NVIDIA's by its own variable, Mesa's by HOME and XDG), gone at the
+/// end.
+class EmptyCaches {
+ public:
+  EmptyCaches() {
+    std::filesystem::create_directories(folder_);
+    for (const char* name : {"WEFT_CACHE_DIR", "HOME", "XDG_CACHE_HOME", "__GL_SHADER_DISK_CACHE_PATH"})
+      setenv(name, folder_.c_str(), 1);
+  }
+  EmptyCaches(const EmptyCaches&) = delete;
+  ~EmptyCaches() {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+
+ private:
+  std::filesystem::path folder_ =
+      std::filesystem::temp_directory_path() / fmt::format("weft-cold-{:08x}", std::random_device()());
+};
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  const auto start = Clock::now();
   auto argument = [&](int i, const char* otherwise) { return std::string(argc > i ? argv[i] : otherwise); };
+  const std::string extra = argument(4, "none");
+  std::optional<EmptyCaches> empty_caches;
+  if (extra == "cold") empty_caches.emplace();
   const Device device = parse_device(argument(1, "cpu"));
   set_default_device(device);
   train::Preset config = train::preset(argument(2, "small"));
   if (config.model.vocabulary == 1) config.model.vocabulary = 83;  // the characters of a text
   const auto vocabulary = static_cast<std::uint64_t>(config.model.vocabulary);
   const double seconds = std::stod(argument(3, "5"));
-  const std::string extra = argument(4, "none");
   const DType precision = train::precision_named(argument(5, "f32"));
 
-  const auto start = Clock::now();
   nn::GPT model(config.model);
   model.initialize(1);
   optim::AdamW optimizer(model, {.learning_rate = 1e-3, .weight_decay = 0.1, .clip_norm = 1.0});
@@ -56,9 +83,13 @@ int main(int argc, char** argv) {
   };
 
   float loss = step(arguments())[0].item<float>();
+  const double first = milliseconds(Clock::now() - start);
   fmt::print("{} {}: first step after {:.0f} ms, loss {:.4f}, {} kernels, {:.1f} MB scratch\n", device.to_string(),
-             argument(2, "small"), milliseconds(Clock::now() - start), loss, step.kernel_count(),
-             static_cast<double>(step.scratch_bytes()) / 1e6);
+             argument(2, "small"), first, loss, step.kernel_count(), static_cast<double>(step.scratch_bytes()) / 1e6);
+  if (extra == "cold")
+    figures::keep({"start to the end of the first training step, empty caches",
+                   fmt::format("preset {}, {}", argument(2, "small"), name_of(precision)), "ms", first, "", 0,
+                   device.kind == Device::Kind::webgpu ? runtime::backend_of(device).describe().hardware : ""});
   if (extra == "explain" || extra == "source") fmt::print("{}", step.explain(extra == "source"));
 
   // Batches of steps, the device waited for after each; the host's own share is the time until the calls return.

@@ -58,17 +58,25 @@ Init Init::xavier_uniform(Extent fan_in, Extent fan_out) {
 }
 
 std::vector<float> draw(const Init& init, Extent count, std::uint64_t seed, std::string_view name) {
-  std::vector<float> values(static_cast<std::size_t>(count), static_cast<float>(init.a));
-  if (init.kind == Init::Kind::constant) return values;
+  std::vector<float> values(static_cast<std::size_t>(count));
+  draw_into(values, init, seed, name);
+  return values;
+}
+
+void draw_into(std::span<float> out, const Init& init, std::uint64_t seed, std::string_view name) {
+  if (init.kind == Init::Kind::constant) {
+    std::fill(out.begin(), out.end(), static_cast<float>(init.a));
+    return;
+  }
+  const auto count = static_cast<Extent>(out.size());
   // The key and one counter word hold 64 bits of seed and 64 of name: the seed's upper half is mixed into the name.
   const std::uint64_t stream = philox::stream_of(name) ^ (seed >> 32) * 0x9E3779B97F4A7C15ull;
   const philox::Key key = {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(stream)};
   constexpr Extent chunk = 1 << 15;  // a multiple of 4
   parallel_for((count + chunk - 1) / chunk, [&](std::int64_t i) {
     draw_range(init, key, static_cast<std::uint32_t>(stream >> 32), i * chunk, std::min(count, (i + 1) * chunk),
-               values.data());
+               out.data());
   });
-  return values;
 }
 
 }  // namespace weft::nn

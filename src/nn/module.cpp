@@ -51,8 +51,11 @@ const Variable& Parameter::variable() const {
     const Module& root = record.owner->root();
     const std::string name = joined(record.owner->path(), record.name);
     if (!root.seed_) root.seed_ = default_seed();
-    const std::vector<float> values = draw(record.init, record.shape.numel(), *root.seed_, name);
-    record.variable = make_variable(values.data(), record.shape, DType::f32, name, record.requires_grad);
+    // Not a vector, whose zeros would first touch all of the memory on one thread.
+    const auto count = static_cast<std::size_t>(record.shape.numel());
+    const auto values = std::make_unique_for_overwrite<float[]>(count);
+    draw_into({values.get(), count}, record.init, *root.seed_, name);
+    record.variable = make_variable(values.get(), record.shape, DType::f32, name, record.requires_grad);
   }
   return record.variable;
 }

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -35,5 +36,7 @@ struct Init {
 /// `count` elements of `init` for the stream called `name` under `seed`: Philox words for (seed, name, element), the
 /// normal distribution by Box-Muller in f64. Element i does not depend on `count` or on the number of threads.
 std::vector<float> draw(const Init& init, Extent count, std::uint64_t seed, std::string_view name);
+/// The same for all elements of `out`.
+void draw_into(std::span<float> out, const Init& init, std::uint64_t seed, std::string_view name);
 
 }  // namespace weft::nn

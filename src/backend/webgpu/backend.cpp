@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <future>
+#include <numeric>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -21,20 +23,19 @@
 namespace weft::webgpu {
 namespace {
 
+constexpr std::uint64_t kLargePlanBytes = 256 << 20;
+
+std::uint64_t own_bytes(const kernel::Plan& plan) {
+  return std::accumulate(plan.buffers.begin(), plan.buffers.end(), std::uint64_t{0},
+                         [](std::uint64_t sum, const kernel::BufferInfo& buffer) {
+                           return sum + (buffer.external >= 0 ? 0 : buffer.bytes);
+                         });
+}
+
 class CompiledPlan final : public backend::Program {
  public:
-  CompiledPlan(std::shared_ptr<Device> device, const kernel::Plan& plan, const Target& target) {
+  CompiledPlan(const std::shared_ptr<Device>& device, const kernel::Plan& plan, const Target& target) {
     Recording recording;
-    const auto own = [&](std::uint64_t bytes, std::string_view label) {
-      scratch_bytes_ += bytes;
-      return Slot{Buffer::create(device, bytes, label)};
-    };
-    int externals = 0;
-    for (const kernel::BufferInfo& buffer : plan.buffers) {
-      recording.slots.push_back(buffer.external >= 0 ? Slot{nullptr, buffer.external}
-                                                     : own(buffer.bytes, buffer.label));
-      externals = std::max(externals, buffer.external + 1);
-    }
     RenderedPlan rendered = render_plan(plan, target);
     std::unordered_map<std::string, int> shader_of;
     for (const RenderedDispatch& dispatch : rendered.dispatches) {
@@ -54,9 +55,23 @@ class CompiledPlan final : public backend::Program {
       recording.commands.emplace_back(std::move(command));
       kernels_.push_back(dispatch.kernels);
     }
+    const std::lock_guard lock(device->mutex());
+    // The buffers of a large plan are allocated (20 ms a gigabyte) while other threads compile. In wgpu-native, threads would
+    // catch one another's errors.
+    std::future<void> compilation;
+    if (library().is_dawn && own_bytes(plan) >= kLargePlanBytes)
+      compilation = std::async(std::launch::async, [&] { device->pipelines().compile(recording.shaders); });
+    const auto own = [&](std::uint64_t bytes, std::string_view label) {
+      scratch_bytes_ += bytes;
+      return Slot{Buffer::create(device, bytes, label)};
+    };
+    for (const kernel::BufferInfo& buffer : plan.buffers)
+      recording.slots.push_back(buffer.external >= 0 ? Slot{nullptr, buffer.external}
+                                                     : own(buffer.bytes, buffer.label));
     for (std::size_t i = 0; i < rendered.scratch_bytes.size(); ++i)
       recording.slots.push_back(own(rendered.scratch_bytes[i], fmt::format("scratch of kernels {}", i)));
-    program_.emplace(std::move(device), std::move(recording));
+    if (compilation.valid()) compilation.get();
+    program_.emplace(device, std::move(recording));
   }
 
   void run(std::span<const backend::BufferPtr> externals) override { program_->run(externals); }

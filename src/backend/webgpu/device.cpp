@@ -78,7 +78,7 @@ bool default_validation() {
 }
 
 std::shared_ptr<Device> Device::open(int index, const DeviceOptions& options) {
-  return open(Instance::create(), index, options);
+  return open(Instance::shared(), index, options);
 }
 
 std::shared_ptr<Device> Device::open(std::shared_ptr<const Instance> instance, int index,

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -205,9 +206,18 @@ bool Instance::wait(const Pending& pending, WGPUDevice device, std::uint64_t tim
   return true;
 }
 
+std::shared_ptr<const Instance> Instance::shared() {
+  static std::mutex& mutex = *new std::mutex;
+  // Never destroyed: other statics may still use a device when the process ends.
+  static std::shared_ptr<const Instance>& instance = *new std::shared_ptr<const Instance>;
+  const std::lock_guard lock(mutex);
+  if (!instance) instance = create();
+  return instance;
+}
+
 std::vector<AdapterInfo> list_adapters() {
   std::vector<AdapterInfo> infos;
-  const auto instance = Instance::create();
+  const auto instance = Instance::shared();
   for (const Instance::Adapter& adapter : instance->adapters()) infos.push_back(adapter.info);
   return infos;
 }

@@ -15,8 +15,7 @@ namespace weft::webgpu {
   X(SupportedFeaturesFreeMembers) X(AdapterRequestDevice) X(AdapterRelease)                                           \
   X(DeviceGetQueue) X(DeviceDestroy) X(DeviceRelease) X(DevicePushErrorScope) X(DevicePopErrorScope)                  \
   X(DeviceCreateBuffer) X(DeviceCreateShaderModule) X(DeviceCreateBindGroupLayout) X(DeviceCreatePipelineLayout)      \
-  X(DeviceCreateComputePipeline) X(DeviceCreateComputePipelineAsync) X(DeviceCreateBindGroup)                         \
-  X(DeviceCreateQuerySet) X(DeviceCreateCommandEncoder)                                                               \
+  X(DeviceCreateComputePipeline) X(DeviceCreateBindGroup) X(DeviceCreateQuerySet) X(DeviceCreateCommandEncoder)       \
   X(BufferDestroy) X(BufferRelease) X(BufferMapAsync) X(BufferGetMappedRange) X(BufferGetConstMappedRange)            \
   X(BufferUnmap) X(ShaderModuleRelease) X(BindGroupLayoutRelease) X(PipelineLayoutRelease)                            \
   X(ComputePipelineRelease) X(BindGroupRelease) X(QuerySetRelease)                                                    \

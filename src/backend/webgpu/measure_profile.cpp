@@ -130,33 +130,38 @@ std::optional<DeviceProfile> measured(const std::shared_ptr<Device>& device, con
   std::vector<std::uint32_t> next(std::min<std::uint64_t>(kChased, bytes / 4));
   for (std::size_t i = 0; i < next.size(); ++i) next[i] = static_cast<std::uint32_t>((i + kChaseStep) % next.size());
   data->upload(0, next.data(), next.size() * 4);
-  Stopwatch stopwatch(device, data);
 
-  const std::vector<double> empty =
-      stopwatch.microseconds(pieces_of(1, "  if (group > 9u) { $data0[1] = 0u; }\n"), {1});
-  if (empty.empty()) return {};
+  const ShaderPieces nothing = pieces_of(1, "  if (group > 9u) { $data0[1] = 0u; }\n");
   const ShaderPieces busy = fma_shader(kThreads, kChains, options.turns);
-  const double alone = stopwatch.microseconds(busy, {1})[0];
-  const auto units = count_compute_units(stopwatch, busy, alone, options.compute_units_max);
-  if (!units) return {};
-  profile.compute_units = *units;
-  profile.unit_flops = 2.0 * kThreads * kWritten * options.turns / ((alone - empty[0]) * 1e-6);
-  profile.fma_microseconds =
-      (stopwatch.microseconds(fma_shader(1, 1, options.turns), {1})[0] - empty[0]) / (kWritten * options.turns);
+  const ShaderPieces serial = fma_shader(1, 1, options.turns);
   const ShaderPieces chase =
       pieces_of(1, fmt::format("  var at = group;\n  for (var i = 0u; i < {}u; i++) {{ at = $data0[at]; }}\n"
                                "  if (at == 0xffffffffu) {{ $data0[1] = at; }}\n",
                                kLoads));
-  profile.load_microseconds = (stopwatch.microseconds(chase, {1})[0] - empty[0]) / kLoads;
   // Each thread reads 16 words, neighbours neighbouring ones.
   constexpr int kWords = 16;
   const auto readers = static_cast<std::uint32_t>(bytes / 4 / kWords / kThreads);
   std::string body = fmt::format("  let first = group * {}u + thread;\n  var sum = 0u;\n", kWords * kThreads);
   for (int w = 0; w < kWords; ++w) body += fmt::format("  sum += $data0[first + {}u];\n", w * kThreads);
   const ShaderPieces read = pieces_of(kThreads, body + "  if (sum == 0x9e3779b9u) { $data0[1] = sum; }\n");
+  const ShaderPieces increment = pieces_of(1, "  $data0[0] = $data0[0] + 1u;\n");
+  std::vector<Shader> shaders;  // compiled at once, which takes longer than the measurements
+  for (const ShaderPieces* pieces : {&nothing, &busy, &serial, &chase, &read, &increment})
+    shaders.push_back({"measure", pieces->text(), {false}});
+  device->pipelines().compile(shaders);
+
+  Stopwatch stopwatch(device, data);
+  const std::vector<double> empty = stopwatch.microseconds(nothing, {1});
+  if (empty.empty()) return {};
+  const double alone = stopwatch.microseconds(busy, {1})[0];
+  const auto units = count_compute_units(stopwatch, busy, alone, options.compute_units_max);
+  if (!units) return {};
+  profile.compute_units = *units;
+  profile.unit_flops = 2.0 * kThreads * kWritten * options.turns / ((alone - empty[0]) * 1e-6);
+  profile.fma_microseconds = (stopwatch.microseconds(serial, {1})[0] - empty[0]) / (kWritten * options.turns);
+  profile.load_microseconds = (stopwatch.microseconds(chase, {1})[0] - empty[0]) / kLoads;
   const double read_microseconds = stopwatch.microseconds(read, {std::min(readers, 65535u)})[0] - empty[0];
   profile.bytes_per_second = 4.0 * kWords * kThreads * std::min(readers, 65535u) / (read_microseconds * 1e-6);
-  const ShaderPieces increment = pieces_of(1, "  $data0[0] = $data0[0] + 1u;\n");
   profile.dispatch_microseconds =
       (stopwatch.serial_microseconds(increment, kSerialDispatches) - stopwatch.serial_microseconds(increment, 1)) /
       (kSerialDispatches - 1);

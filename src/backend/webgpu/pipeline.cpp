@@ -2,7 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
 #include <sstream>
+#include <system_error>
+#include <thread>
 
 #include "weft/error.hpp"
 
@@ -22,29 +28,72 @@ std::string numbered(const std::string& text) {
   return result;
 }
 
-Pending create_async(Device& device, const WGPUComputePipelineDescriptor& descriptor) {
+/// A shader on its way to a pipeline.
+struct Job {
+  const Shader* shader;
+  WGPUPipelineLayout layout;
+  std::shared_ptr<Pipeline> pipeline;
+  std::string error;  // the compiler's message
+};
+
+void compile(Device& device, Job& job) {
   const Library& api = library();
-  auto outcome = std::make_shared<Outcome>();
-  if (!api.is_dawn) {  // wgpu-native aborts on the asynchronous call
-    ErrorScope scope(device, WGPUErrorFilter_Validation);
-    outcome->object = api.DeviceCreateComputePipeline(device.handle(), &descriptor);
-    outcome->message = scope.text();
-    outcome->ok = outcome->object && outcome->message.empty();
-    outcome->done = true;
-    return {{}, outcome};
+  // Scopes belong to their thread, and each catches one kind of error.
+  ErrorScope memory(device, WGPUErrorFilter_OutOfMemory);
+  ErrorScope driver(device, WGPUErrorFilter_Internal);
+  ErrorScope validation(device, WGPUErrorFilter_Validation);
+  WGPUShaderSourceWGSL source{};
+  source.chain.sType = WGPUSType_ShaderSourceWGSL;
+  source.code = view_of(job.shader->text);
+  WGPUShaderModuleDescriptor module_descriptor{};
+  module_descriptor.nextInChain = &source.chain;
+  module_descriptor.label = view_of(job.shader->name);
+  const ShaderModuleHandle module(api.DeviceCreateShaderModule(device.handle(), &module_descriptor));
+  // Without validation, a pipeline of a bad module would crash the library, so errors are read first.
+  job.error = validation.text();
+  if (job.error.empty()) {
+    ErrorScope pipeline_validation(device, WGPUErrorFilter_Validation);
+    WGPUComputePipelineDescriptor descriptor{};
+    descriptor.label = view_of(job.shader->name);
+    descriptor.layout = job.layout;
+    descriptor.compute.module = module.get();
+    descriptor.compute.entryPoint = view_of("main");
+    job.pipeline->handle = PipelineHandle(api.DeviceCreateComputePipeline(device.handle(), &descriptor));
+    job.error = pipeline_validation.text();
   }
-  WGPUCreateComputePipelineAsyncCallbackInfo callback{};
-  callback.mode = device.callback_mode();
-  callback.userdata1 = Outcome::give(outcome);
-  callback.callback = [](WGPUCreatePipelineAsyncStatus status, WGPUComputePipeline pipeline, WGPUStringView message,
-                         void* user, void*) {
-    const auto given = Outcome::take(user);
-    given->object = pipeline;
-    given->ok = status == WGPUCreatePipelineAsyncStatus_Success;
-    given->message = to_string(message);
-    given->done = true;
+  for (ErrorScope* scope : {&driver, &memory})
+    if (const std::string text = scope->text(); job.error.empty()) job.error = text;
+}
+
+/// Dawn compiles asynchronous pipelines on two threads whatever the machine has (AsyncWorkerThreadPool in Dawn's
+/// src/dawn/platform), and reads WGSL on the caller's. Its creation of modules and pipelines takes no lock of the device, so
+/// threads of ours use every core. wgpu-native has one stack of error scopes for all threads.
+void compile_all(Device& device, std::vector<Job*> jobs) {
+  const std::size_t cores = library().is_dawn ? std::max(1u, std::thread::hardware_concurrency()) : 1;
+  // Long texts first, so that no core is left alone with one at the end.
+  std::stable_sort(jobs.begin(), jobs.end(),
+                   [](const Job* a, const Job* b) { return a->shader->text.size() > b->shader->text.size(); });
+  std::atomic<std::size_t> next = 0;
+  std::mutex mutex;
+  std::exception_ptr failure;
+  const auto work = [&] {
+    try {
+      for (std::size_t i; (i = next++) < jobs.size();) compile(device, *jobs[i]);
+    } catch (...) {  // the device is lost
+      next = jobs.size();
+      const std::lock_guard lock(mutex);
+      if (!failure) failure = std::current_exception();
+    }
   };
-  return {api.DeviceCreateComputePipelineAsync(device.handle(), &descriptor, callback), outcome};
+  {
+    std::vector<std::jthread> threads;
+    try {
+      for (std::size_t i = 1; i < std::min(cores, jobs.size()); ++i) threads.emplace_back(work);
+    } catch (const std::system_error&) {  // the system gives no more threads
+    }
+    work();
+  }
+  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace
@@ -92,14 +141,6 @@ WGPUPipelineLayout PipelineCache::pipeline_layout_of(Layout& layout, std::uint32
 }
 
 std::vector<PipelinePtr> PipelineCache::compile(std::span<const Shader> shaders) {
-  struct Job {
-    const Shader* shader;
-    std::shared_ptr<Pipeline> pipeline;
-    ShaderModuleHandle module;
-    Pending creation;
-    std::string error;
-  };
-  const Library& api = library();
   device_.check();
   std::vector<std::string> keys;
   std::unordered_map<std::string, Job> jobs;
@@ -108,49 +149,26 @@ std::vector<PipelinePtr> PipelineCache::compile(std::span<const Shader> shaders)
     keys.push_back(key_of(shader));
     if (pipelines_.contains(keys.back()) || jobs.contains(keys.back())) continue;
     check_limits(shader);
-    Job& job = jobs[keys.back()];
-    order.push_back(&job);
-    job.shader = &shader;
-    WGPUShaderSourceWGSL source{};
-    source.chain.sType = WGPUSType_ShaderSourceWGSL;
-    source.code = view_of(shader.text);
-    WGPUShaderModuleDescriptor module{};
-    module.nextInChain = &source.chain;
-    module.label = view_of(shader.name);
-    ErrorScope scope(device_, WGPUErrorFilter_Validation);
-    job.module = ShaderModuleHandle(api.DeviceCreateShaderModule(device_.handle(), &module));
-    // Without validation, a pipeline of a bad module would crash the library, so errors are read first.
-    job.error = scope.text();
-    if (!job.error.empty()) continue;
-    // Other threads compile the pipeline while this one reads the next shader.
     Layout& layout = layout_of(shader.read_only);
+    Job& job = jobs[keys.back()];
+    job.shader = &shader;
+    job.layout = pipeline_layout_of(layout, shader.immediate_bytes);
     job.pipeline = std::make_shared<Pipeline>();
     job.pipeline->layout = layout.group.get();
     job.pipeline->read_only = shader.read_only;
     job.pipeline->immediate_bytes = shader.immediate_bytes;
-    WGPUComputePipelineDescriptor descriptor{};
-    descriptor.label = view_of(shader.name);
-    descriptor.layout = pipeline_layout_of(layout, shader.immediate_bytes);
-    descriptor.compute.module = job.module.get();
-    descriptor.compute.entryPoint = view_of("main");
-    job.creation = create_async(device_, descriptor);
+    order.push_back(&job);
   }
+  compile_all(device_, order);
   std::string failure;
-  for (Job* job : order) {
-    if (job->pipeline) {
-      device_.wait(job->creation);
-      const Outcome& outcome = *job->creation.outcome;
-      job->pipeline->handle = PipelineHandle(static_cast<WGPUComputePipeline>(outcome.object));
-      if (!outcome.ok) job->error = outcome.message;
-    }
+  for (const Job* job : order)
     if (!job->error.empty() && failure.empty())
       failure = fmt::format("{}: shader \"{}\" does not compile: {}\n{}", device_.name(), job->shader->name, job->error,
                             numbered(job->shader->text));
-  }
   device_.check();
+  for (auto& [key, job] : jobs)
+    if (job.error.empty()) pipelines_.emplace(key, std::move(job.pipeline));
   if (!failure.empty()) throw InternalError(failure);
-
-  for (auto& [key, job] : jobs) pipelines_.emplace(key, std::move(job.pipeline));
   std::vector<PipelinePtr> result;
   for (const std::string& key : keys) result.push_back(pipelines_.at(key));
   return result;

@@ -34,7 +34,7 @@ class PipelineCache {
   explicit PipelineCache(Device& device) : device_(device) {}
 
   /// One pipeline for each shader, in order. Throws InternalError with the compiler's message and the numbered text if a shader
-  /// does not compile, DeviceError if it needs more than the device has. Callers hold the device's mutex.
+  /// does not compile, DeviceError if it needs more than the device has; the others are kept. Callers hold the device's mutex.
   std::vector<PipelinePtr> compile(std::span<const Shader> shaders);
   std::size_t size() const { return pipelines_.size(); }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -40,16 +41,18 @@ std::vector<std::uint32_t> results(const std::shared_ptr<Device>& device, const 
   return host;
 }
 
+ShaderPieces unpacking_shader() {
+  return {.threads = kThreads,
+          .storage = {{"u32", true}},
+          .body = fmt::format("  let code = group * {}u + thread;\n"
+                              "  let both = bitcast<vec2<u32>>(unpack2x16float(code | (code << 16u)));\n"
+                              "  $data0[code] = both.x;\n"
+                              "  $data0[code + {}u] = both.y;\n",
+                              kThreads, kHalves)};
+}
+
 bool has_exact_halves(const std::shared_ptr<Device>& device) {
-  const ShaderPieces pieces{
-      .threads = kThreads,
-      .storage = {{"u32", true}},
-      .body = fmt::format("  let code = group * {}u + thread;\n"
-                          "  let both = bitcast<vec2<u32>>(unpack2x16float(code | (code << 16u)));\n"
-                          "  $data0[code] = both.x;\n"
-                          "  $data0[code + {}u] = both.y;\n",
-                          kThreads, kHalves)};
-  const std::vector<std::uint32_t> words = results(device, pieces, 2 * kHalves, kHalves / kThreads);
+  const std::vector<std::uint32_t> words = results(device, unpacking_shader(), 2 * kHalves, kHalves / kThreads);
   for (std::uint32_t i = 0; i < words.size(); ++i) {
     const float wanted = f32_from_f16(static_cast<std::uint16_t>(i % kHalves));
     const bool same = std::isnan(wanted) ? std::isnan(std::bit_cast<float>(words[i]))
@@ -284,6 +287,23 @@ bool multiplies_integers(const std::shared_ptr<Device>& device, bool on_matrices
   }
 }
 
+/// All of them at once, because compilers take far longer than the tests. A shader that does not compile fails its own test.
+void compile_tests(Device& device) {
+  const Target target = target_of(device.info());
+  std::vector<ShaderPieces> tests{unpacking_shader(), rounding_shader(), integers_shader(false)};
+  if (target.lists_matrices)
+    for (ShaderPieces& pieces : std::array{matrices_shader(), ordered_exchange_shader(), exchange_shader()})
+      tests.push_back(std::move(pieces));
+  if (target.lists_integer_matrices) tests.push_back(integers_shader(true));
+  std::vector<Shader> shaders;
+  for (const ShaderPieces& pieces : tests) shaders.push_back({"test", pieces.text(), {false}});
+  try {
+    device.pipelines().compile(shaders);
+  } catch (const InternalError& error) {
+    log(LogLevel::debug, "webgpu", error.what());
+  }
+}
+
 }  // namespace
 
 std::string facts_text(const TestedFacts& facts) {
@@ -314,6 +334,7 @@ std::optional<TestedFacts> parse_facts(std::string_view text) {
 }
 
 TestedFacts test_facts(const std::shared_ptr<Device>& device) {
+  compile_tests(*device);
   TestedFacts facts;
   facts.exact_halves = has_exact_halves(device);
   facts.rounded_halves = has_rounded_halves(device);
