@@ -435,6 +435,30 @@ TEST_F(WebgpuTest, RulesOfBindingAreCheckedByLabel) {
   device->check();
 }
 
+// On several threads at once: errors of one shader stay with it, and the first bad one in order is shown.
+TEST_F(WebgpuTest, ShadersBesideABadOneAreKept) {
+  for (const bool validate : {true, false}) {
+    const auto device = open_device({.validate = validate, .cache_folder = {}});
+    std::vector<Shader> shaders;
+    for (int i = 0; i < 24; ++i) {
+      Shader shader = kIncrement;
+      shader.name = fmt::format("shader {}", i);
+      shader.text += fmt::format("// {}\n", std::string(static_cast<std::size_t>(i) * 10, 'x'));
+      if (i == 7 || i == 20) shader.text += "fn wrong() { let x = nonsense; }\n";
+      shaders.push_back(shader);
+    }
+    const std::lock_guard lock(device->mutex());
+    const std::string message = message_of<Error>([&] { device->pipelines().compile(shaders); });
+    EXPECT_TRUE(contains(message, "shader \"shader 7\" does not compile"));
+    EXPECT_EQ(device->pipelines().size(), 22u);
+    shaders.erase(shaders.begin() + 20);
+    shaders.erase(shaders.begin() + 7);
+    EXPECT_EQ(device->pipelines().compile(shaders).size(), 22u);
+    EXPECT_EQ(device->pipelines().size(), 22u);
+    device->check();
+  }
+}
+
 TEST_F(WebgpuTest, MistakesThatOnlyTheLibrarySeesComeUpWithTheLabel) {
   const auto device = open_device({.validate = true, .cache_folder = {}});
   const auto a = Buffer::create(device, 64, "a");
