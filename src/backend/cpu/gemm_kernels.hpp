@@ -32,7 +32,7 @@ struct GemmKernels {
   int lanes;  // columns of a vector; a tile has one or kGemmVectors of them
   /// [whole][rows - 1][vectors - 1]; `whole` says that last == lanes.
   Tile by_row[2][kGemmRowsMax][kGemmVectors];    // A(i, k) at a[i * a_stride + k]
-  Tile by_depth[2][kGemmRowsMax][kGemmVectors];  // A(i, k) at a[k * a_stride + i]
+  Tile by_depth[2][kGemmRowsMax][kGemmVectors];  // A(i, k) at a[k * a_stride + i], unless A is in blocks
 
   /// Makes C[rows, kGemmVectors * lanes] = A B, or += with `accumulate`, over the elements of all runs: element k of a run is
   /// at a[run.a + rows[i] + k * a_step] for row i, and the row of B at b + run.b + k * kGemmVectors * lanes. Only for float.
@@ -57,13 +57,15 @@ struct GemmKernels {
   void (*interleave)(std::int64_t pairs, std::int64_t rows, int count, const std::uint16_t* from, std::int64_t stride,
                      T* to, std::int64_t to_stride);
 
-  /// Set if tiles of A need a configuration for the rows of a panel: called before and after the tiles of one panel. Then
-  /// there are only tiles by_row, and blocks of k are multiples of depth_step where they can be.
+  /// Set if tiles of A need a configuration for the rows of a panel: called before and after the tiles of one panel. Then the
+  /// kernels take depth_step elements of k at once, a packed A is in blocks of so many, and by_depth reads A(i, k) at
+  /// a[k / depth_step * a_stride + i * depth_step + k % depth_step]: a block is one piece of memory, as rows far apart would fall
+  /// on few sets of the cache.
   void (*begin_panel)(int rows);
   void (*end_panel)();
   std::int64_t depth_step;
 
-  bool reads_rows_only() const { return begin_panel != nullptr; }
+  bool reads_blocks() const { return begin_panel != nullptr; }
 };
 
 namespace baseline {

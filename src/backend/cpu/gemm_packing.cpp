@@ -99,18 +99,25 @@ void Packing<T>::pack_view_of(const GemmSource<T>& source, int64_t batch, Matrix
 }
 
 template <class T>
-void Packing<T>::pack_rows(const GemmSource<T>& source, int64_t k, int64_t depth, int64_t count, int64_t from,
-                           int64_t stride, T* to, int64_t to_stride) const {
-  constexpr int64_t kSide = 16;
-  alignas(64) T across[kSide * kSide], along[kSide * kSide];
-  for (int64_t row = 0; row < count; row += kSide)
-    for (int64_t done = 0; done < depth; done += kSide) {
-      const int64_t size = std::min(kSide, depth - done), rows = std::min(kSide, count - row);
-      pack(source, k + done, size, rows, from + row + done * unit_ * stride, stride, across, kSide);
-      kernels_.pack_transposed(rows, static_cast<int>(size), across, kSide, along, kSide);
-      for (int64_t r = 0; r < rows; ++r)
-        std::memcpy(to + (row + r) * to_stride + done, along + r * kSide, static_cast<std::size_t>(size) * sizeof(T));
+void Packing<T>::pack_blocks(int64_t batch, Range depth, Range rows, T* to) const {
+  const int64_t step = kernels_.depth_step, row_step = kernels_.lanes * kGemmVectors;
+  constexpr int64_t kStepMax = 16, kPitch = kGemmRowsMax;
+  alignas(64) T across[kStepMax * kPitch];  // elements of k one below the other
+  for (int64_t k = depth.begin; k < depth.end; k += step, to += panel_stride()) {
+    const int64_t size = std::min(step, depth.end - k);
+    if (args_.a.column == 1) {
+      copy(args_.a, k, rows.size(), size, place_in_a(batch, rows.begin, k), args_.a.row, to, step);
+      continue;
     }
+    for (int64_t row = rows.begin; row < rows.end; row += row_step) {
+      const int64_t count = std::min(row_step, rows.end - row);
+      pack(args_.a, k, size, count, place_in_a(batch, row, k), args_.a.column, across, kPitch);
+      for (int64_t first = 0; first < count; first += kernels_.lanes)
+        kernels_.pack_transposed(std::min<int64_t>(kernels_.lanes, count - first), static_cast<int>(size),
+                                 across + first, kPitch, to + (row - rows.begin + first) * step,
+                                 static_cast<int>(step));
+    }
+  }
 }
 
 template <class T>
@@ -153,24 +160,20 @@ void Packing<T>::pack_a(int64_t batch, Range depth, Range columns_of_a, Range pa
                                      to + (columns_of_a.begin - depth.begin) * width, width);
     return;
   }
-  const int64_t step = args_.a.column == 1 ? columns_of_a.size() : kernels_.reads_rows_only() ? kPackDepth : kPackRows;
+  // Columns of A are read a few at a time across all panels: long runs of memory.
+  const int64_t step = args_.a.column == 1 ? columns_of_a.size() : kernels_.reads_blocks() ? kPackDepth : kPackRows;
   for (int64_t k = columns_of_a.begin; k < columns_of_a.end; k += step) {
     const int64_t size = std::min(step, columns_of_a.end - k);
-    for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
+    T* panel_to = to + (k - depth.begin) * width;
+    for (int64_t panel = panels.begin; panel < panels.end; ++panel, panel_to += panel_size(depth.size())) {
       const Range rows = rows_of(panel);
       const int64_t from = place_in_a(batch, rows.begin, k);
-      T* panel_to = to + ((panel - panels.begin) * depth.size() + k - depth.begin) * width;
-      if (kernels_.reads_rows_only()) {
-        T* row_to = to + (panel - panels.begin) * depth.size() * width + k - depth.begin;
-        if (args_.a.column == 1)
-          copy(args_.a, k, rows.size(), size, from, args_.a.row, row_to, depth.size());
-        else
-          pack_rows(args_.a, k, size, rows.size(), from, args_.a.column, row_to, depth.size());
-      } else if (args_.a.column == 1) {
+      if (kernels_.reads_blocks())
+        pack_blocks(batch, {k, k + size}, rows, panel_to);
+      else if (args_.a.column == 1)
         pack_transposed(args_.a, k, size, rows.size(), from, args_.a.row, panel_to, width);
-      } else {
+      else
         pack(args_.a, k, size, rows.size(), from, args_.a.column, panel_to, width);
-      }
     }
   }
 }

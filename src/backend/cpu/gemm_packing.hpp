@@ -28,6 +28,16 @@ class Packing {
   /// Columns that a strip of `count` columns takes in packed B.
   int64_t packed_width(int64_t count) const { return ceil_divide(count, kernels_.lanes) * kernels_.lanes; }
 
+  /// Elements of a packed panel of A over `depth` steps of k.
+  int64_t panel_size(int64_t depth) const {
+    const int64_t step = kernels_.reads_blocks() ? kernels_.depth_step : 1;
+    return packed_width(kernels_.rows) * ceil_divide(depth, step) * step;
+  }
+  /// The distance in it from one step of k, or from one block of them, to the next.
+  int64_t panel_stride() const {
+    return packed_width(kernels_.rows) * (kernels_.reads_blocks() ? kernels_.depth_step : 1);
+  }
+
   /// The place in A of this row at this k, in elements.
   int64_t place_in_a(int64_t batch, int64_t row, int64_t k) const {
     return args_.a.batch[batch] + row * args_.a.row + k * unit_ * args_.a.column;
@@ -76,9 +86,8 @@ class Packing {
   template <MatrixAxis kAxis>
   void pack_view_of(const GemmSource<T>& source, int64_t batch, MatrixRange lanes, Range depth, T* to,
                     int64_t width) const;
-  /// Rows of A, `count` of them, from columns `stride` apart: through blocks of a vector by a vector.
-  void pack_rows(const GemmSource<T>& source, int64_t k, int64_t depth, int64_t count, int64_t from, int64_t stride,
-                 T* to, int64_t to_stride) const;
+  /// The blocks of a panel of A, see GemmKernels::by_depth, from the columns or the rows of A in memory.
+  void pack_blocks(int64_t batch, Range depth, Range rows, T* to) const;
 
   const GemmArgs<T>& args_;
   const GemmKernels<T>& kernels_;

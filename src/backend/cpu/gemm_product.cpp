@@ -129,7 +129,7 @@ void Product<T>::run_shared_depth(Range whole_depth, Range panels, Range tiles, 
     return Range{begin, std::min(whole_depth.end, begin + split_.depth_block)};
   };
   const auto a_of = [&](Range depth, int64_t panel) {
-    return packed_a + (panel - panels.begin) * a_width * depth.size();
+    return packed_a + (panel - panels.begin) * operands_.panel_size(depth.size());
   };
   const auto b_of = [&](Range depth, int64_t column) {
     return packed_b + (depth.begin - whole_depth.begin) * b_width + (column - columns.begin) * depth.size();
@@ -220,12 +220,10 @@ void Product<T>::run_depth(int64_t batch, Range depth, Range panels, Range colum
     for (int64_t panel = group.begin; panel < group.end; ++panel) {
       const Range rows = operands_.rows_of(panel);
       if (split_.pack_a) {
-        const T* panel_a = packs ? packed_a + (panel - group.begin) * a_width * depth.size()
-                                 : given_a + (panel - panels.begin) * a_width * depth.size();
+        const T* panel_a = packs ? packed_a + (panel - group.begin) * operands_.panel_size(depth.size())
+                                 : given_a + (panel - panels.begin) * operands_.panel_size(depth.size());
         const bool asks = packs && panel + 1 < panels.end && by_row && a != nullptr;
-        const bool in_rows = kernels_.reads_rows_only();
-        run_panel(batch, depth, rows, columns, in_rows ? kernels_.by_row : kernels_.by_depth, panel_a,
-                  in_rows ? depth.size() : a_width, packed_b,
+        run_panel(batch, depth, rows, columns, kernels_.by_depth, panel_a, operands_.panel_stride(), packed_b,
                   asks ? a + operands_.place_in_a(batch, rows.end, depth.begin) / operands_.unit() : nullptr);
       } else if (converts) {
         const T* panel_a = by_row ? packed_a : packed_a + (rows.begin - operands_.rows_of(group.begin).begin);

@@ -13,8 +13,9 @@ constexpr int64_t kPackedBytesMax = 8 * 1024 * 1024;  // of B packed over all of
 constexpr int64_t kSharedBlockBytes = 800 * 1024;  // kBlockBytes with a shared B: C goes through memory for each block
 constexpr int64_t kSharedPanels = 64;              // at least, so that packing B pays
 constexpr int64_t kDepthMax = 512;
-constexpr double kSmallTask = 1e6;  // multiply-adds: some 10 us, far above the cost of starting a task
-constexpr double kLargeTask = 1e9;  // beyond kTasks: the rows of a task share its packed operands
+constexpr int64_t kBlockDepthMax = 256;  // where a panel has 32 rows, which would not stay in L1
+constexpr double kSmallTask = 1e6;       // multiply-adds: some 10 us, far above the cost of starting a task
+constexpr double kLargeTask = 1e9;       // beyond kTasks: the rows of a task share its packed operands
 
 /// Rows at this distance fall on few sets of the cache, so a panel of them does not stay there.
 bool is_awkward(int64_t stride_bytes) {
@@ -37,22 +38,24 @@ Split split(const GemmArgs<T>& args, const GemmKernels<T>& kernels) {
   const int64_t strips = ceil_divide(args.n, strip);
   s.column_tiles = ceil_divide(args.n * kSize, kStripBytesMax);
   s.panels = ceil_divide(args.m, kernels.rows);
-  // A task's rows share the reads of B, from L2 if all of B fits there. Rows that are read through a view are packed once for
-  // each tile of columns, so tiles are narrow only if there are few rows.
-  const bool finds_a = args.a.view != nullptr;
-  constexpr int64_t kRowTilesMin = 4;
+  // A task's rows share the reads of B, from L2 if all of B fits there. Rows that are read through a view, or turned into blocks,
+  // are packed once for each tile of columns, so tiles are narrow only if there are few rows.
+  const bool finds_a = args.a.view != nullptr || (kernels.reads_blocks() && args.a.column != 1);
+  const int64_t tiles_min = args.a.view != nullptr ? 4 : 8;
   const int64_t task_panels = finds_a ? 1 : depth * std::min(args.n * kSize, kStripBytesMax) <= kBlockBytes ? 2 : 4;
   s.row_tiles =
       std::clamp<int64_t>(ceil_divide(per_product, s.column_tiles), 1, std::max<int64_t>(1, s.panels / task_panels));
-  if (s.row_tiles * s.column_tiles < std::min(per_product, finds_a ? kRowTilesMin : kTasks)) {
+  if (s.row_tiles * s.column_tiles < std::min(per_product, finds_a ? tiles_min : kTasks)) {
     // Narrow tiles read A more often, so they are used only if there are too few wide tiles.
     const int64_t wide = ceil_divide(args.n * kSize, kStripBytesMax / 2);
     const int64_t most = 2 * s.row_tiles * wide >= kTasks ? std::max(wide, std::min<int64_t>(2, strips / 2))
                                                           : std::max<int64_t>(1, strips / 2);
     s.column_tiles = std::clamp(ceil_divide(per_product, s.row_tiles), s.column_tiles, most);
   }
-  // Packing is divided between at least two tiles, and so between threads.
-  if (args.b.column != 1 && s.column_tiles == 1 && s.row_tiles > 1 && strips >= 4) s.column_tiles = 2;
+  // Packing is divided between at least two tiles, and so between threads, unless kernels are so fast that few columns to a
+  // panel cost more.
+  if (!kernels.reads_blocks() && args.b.column != 1 && s.column_tiles == 1 && s.row_tiles > 1 && strips >= 4)
+    s.column_tiles = 2;
   s.tile_columns = ceil_divide(strips, s.column_tiles) * strip;
   s.column_tiles = ceil_divide(args.n, s.tile_columns);
   s.batch_groups = args.batch;
@@ -73,7 +76,7 @@ Split split(const GemmArgs<T>& args, const GemmKernels<T>& kernels) {
   s.shares_b = args.batch == 1 && s.panels >= kSharedPanels && s.row_tiles > 1 && (must_pack_b || is_large) &&
                depth * args.n * kSize > kBlockBytes;
   s.by_block = s.shares_b && depth * args.n * kSize > kSharedBytesMax;
-  s.pack_a = s.pack_a || (kernels.reads_rows_only() && args.a.column != 1);
+  s.pack_a = s.pack_a || (kernels.reads_blocks() && args.a.column != 1);
   // If threads share A, or a task uses it with all tiles of a shared B, it is converted once.
   s.pack_a = s.pack_a || (args.a.narrow && s.shares_b);
   s.shares_a = s.by_block && s.pack_a;
@@ -83,8 +86,9 @@ Split split(const GemmArgs<T>& args, const GemmKernels<T>& kernels) {
     s.tile_columns = ceil_divide(strips, s.column_tiles) * strip;
     s.column_tiles = ceil_divide(args.n, s.tile_columns);
   }
-  const int64_t depth_max = s.shares_b ? std::min(kDepthMax, kSharedBlockBytes / (s.tile_columns * kSize))
-                                       : std::clamp<int64_t>(kBlockBytes / (width * kSize), 128, kDepthMax);
+  const int64_t most = kernels.reads_blocks() ? kBlockDepthMax : kDepthMax;
+  const int64_t depth_max = s.shares_b ? std::min(most, kSharedBlockBytes / (s.tile_columns * kSize))
+                                       : std::clamp<int64_t>(kBlockBytes / (width * kSize), 128, most);
   s.depth_block = ceil_divide(depth, std::max<int64_t>(1, ceil_divide(depth, depth_max)));
   if (kernels.depth_step > 1) s.depth_block = ceil_divide(s.depth_block, kernels.depth_step) * kernels.depth_step;
   s.keeps_b = !s.shares_b && s.pack_b && s.row_tiles > 1 && depth * s.tile_columns * kSize <= kPackedBytesMax;

@@ -31,7 +31,7 @@ struct VectorPairs {
 }  // namespace
 
 namespace avx2 {
-const IntegerKernels kIntegers = integer_kernels<VectorPairs, 6, 2>();
+const IntegerKernels kIntegers = integer_kernels<VectorPairs, 6, 2>(nullptr);
 }  // namespace avx2
 }  // namespace weft::cpu
 #endif

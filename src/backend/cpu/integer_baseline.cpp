@@ -30,9 +30,34 @@ struct VectorPairs {
   static Register multiply_add(Register x, Register y, Register z) { return z + low(x) * low(y) + high(x) * high(y); }
 };
 
+void interleave(const std::uint8_t* const* rows, std::int64_t count, std::uint8_t flip, bool is_signed,
+                std::int32_t* to, std::int32_t* sums) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::uint32_t word = 0;
+    for (int r = 0; r < 4; ++r) {
+      const auto x = static_cast<std::uint8_t>(rows[r][i] ^ flip);
+      word |= std::uint32_t{x} << (8 * r);
+      sums[i] += is_signed ? static_cast<std::int8_t>(x) : static_cast<std::int32_t>(x);
+    }
+    to[i] = static_cast<std::int32_t>(word);
+  }
+}
+
+std::int32_t copy(const std::uint8_t* from, std::int64_t count, std::uint8_t flip, bool is_signed, std::uint8_t* to,
+                  std::int64_t step) {
+  std::int32_t sum = 0;
+  for (std::int64_t begin = 0; begin < count; begin += kIntegerPiece, to += step)
+    for (std::int64_t i = 0; i < kIntegerPiece; ++i) {
+      to[i] = begin + i < count ? static_cast<std::uint8_t>(from[begin + i] ^ flip) : 0;
+      sum += is_signed ? static_cast<std::int8_t>(to[i]) : static_cast<std::int32_t>(to[i]);
+    }
+  return sum;
+}
+
 }  // namespace
 
 namespace baseline {
-const IntegerKernels kIntegers = integer_kernels<VectorPairs, 4, 2>();
+const IntegerKernels kIntegers = integer_kernels<VectorPairs, 4, 2>(nullptr);
+const IntegerBytes kIntegerBytes = {interleave, copy};
 }  // namespace baseline
 }  // namespace weft::cpu

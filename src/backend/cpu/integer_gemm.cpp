@@ -23,18 +23,21 @@ namespace {
 
 using std::int64_t;
 
-constexpr int64_t kIntegerDepth = 512;                // words of a block of k
+constexpr int64_t kIntegerDepth = 256;                // words of a block of k
 constexpr int64_t kIntegerStrips = 16;                // of a task
 constexpr int64_t kIntegerPanels = 16;                // of a task
 constexpr int64_t kIntegerPacked = 64 * 1024 * 1024;  // bytes of operands that are packed together
-constexpr int64_t kIntegerPanelsMost = 32;            // of a packing task
-constexpr int64_t kPanelWidth = 16;                   // words of a panel's rows side by side, whole vectors
+constexpr int64_t kIntegerPackRows = 128;             // of A in a packing task
+constexpr int64_t kIntegerTasks = 16;                 // at least, of a large product, for threads to end together
+constexpr int64_t kIntegerTaskWords = 1 << 20;        // multiplied at least in each of them
+constexpr int64_t kVectorLanes = 16;                  // rows side by side in a packed panel are whole vectors
 constexpr std::uint8_t kSign = 0x80;
 
 constexpr int64_t parts(int64_t count, int64_t of) { return (count + of - 1) / of; }
 
 const IntegerKernels& kernels_in_use() {
 #if defined(__x86_64__)
+  if (isa() >= Isa::amx) return avx512::integers_amx();
   if (isa() >= Isa::avx512_bf16) return avx512::kIntegers;
   if (isa() >= Isa::avx2) return avx2::kIntegers;
 #endif
@@ -44,43 +47,58 @@ const IntegerKernels& kernels_in_use() {
 thread_local ScratchBlock integer_words;
 
 /// The lanes (rows of A, columns of B) of one matrix as words. `depth` words of `lanes` lanes: word k of lane i is at
-/// to[k * width + i]. Lanes up to `width` are zeros.
+/// to[k * width + i], or in blocks as IntegerKernels says. Lanes up to `width` are zeros, except in blocks.
 class IntegerPacking {
  public:
-  IntegerPacking(const IntegerSource& source, MatrixAxis axis, int64_t k, int each)
-      : source_(source), axis_(axis), k_(k), each_(each) {
-    const bool is_a = axis == MatrixAxis::rows;
+  IntegerPacking(const IntegerSource& source, MatrixAxis axis, int64_t k, const IntegerKernels& kernels)
+      : source_(source),
+        axis_(axis),
+        k_(k),
+        each_(kernels.each),
+        block_(axis == MatrixAxis::rows ? kernels.block : 1),
+        words_(parts(parts(k, kernels.each), kernels.block) * kernels.block),
+        bytes_(kernels.bytes),
+        is_signed_(axis == MatrixAxis::columns) {
     // The flip of the sign adds 128 to signed numbers of A, and takes 128 from unsigned ones of B.
-    if (each == 4 && source.is_signed == is_a) flip_ = kSign;
+    if (each_ == 4 && source.is_signed != is_signed_) flip_ = kSign;
   }
+  /// Of all k; words behind the k-th number are zeros.
+  int64_t words() const { return words_; }
   /// What was added to each number, and is to be taken from it again.
   std::int32_t shift() const { return flip_ == 0 ? 0 : axis_ == MatrixAxis::rows ? 128 : -128; }
 
   /// `sums`: of each lane, where kernels take bytes.
   void pack(int64_t batch, int64_t first, int64_t lanes, int64_t width, std::int32_t* to, std::int32_t* sums) const {
-    const int64_t words = parts(k_, each_);
     std::fill(sums, sums + lanes, 0);
-    if (words == 0) return;
-    if (const std::uint8_t* const rows = each_ == 4 ? neighbours(batch, first, lanes) : nullptr)
-      return pack_neighbours(rows, lanes, width, to, sums);
-    std::vector<std::uint8_t> stage(static_cast<std::size_t>(words * each_ * lanes));
-    read(batch, first, lanes, stage.data(), words * each_);
+    if (words_ == 0) return;
+    if (const std::uint8_t* const rows = each_ == 4 ? neighbours(batch, first, lanes) : nullptr) {
+      if (block_ == 1) return pack_neighbours(rows, lanes, width, to, sums);
+      std::vector<std::int32_t> across(static_cast<std::size_t>(words_ * width));
+      pack_neighbours(rows, lanes, width, across.data(), sums);
+      return turn_blocks(across.data(), lanes, width, to);
+    }
+    const int64_t pitch = parts(words_ * each_, kIntegerPiece) * kIntegerPiece;
+    std::vector<std::uint8_t> stage(static_cast<std::size_t>(pitch * lanes));
+    read(batch, first, lanes, stage.data(), pitch);
+    for (int64_t i = 0; i < lanes; ++i) {
+      std::uint8_t* const line = stage.data() + i * pitch;
+      auto* const own = reinterpret_cast<std::uint8_t*>(to + i * block_);
+      if (each_ == 4)
+        sums[i] = bytes_->copy(line, k_, flip_, is_signed_, block_ > 1 ? own : line,
+                               block_ > 1 ? 4 * width * block_ : kIntegerPiece);
+      else if (source_.is_signed)
+        pack_pairs<std::int8_t>(line, words_, to + i, width);
+      else
+        pack_pairs<std::uint8_t>(line, words_, to + i, width);
+    }
+    if (block_ > 1) return;
     // Words move as floats do.
     if (each_ == 4)
-      gemm_kernels_in_use<float>().pack_transposed(words, static_cast<int>(lanes),
-                                                   reinterpret_cast<const float*>(stage.data()), words,
+      gemm_kernels_in_use<float>().pack_transposed(words_, static_cast<int>(lanes),
+                                                   reinterpret_cast<const float*>(stage.data()), pitch / 4,
                                                    reinterpret_cast<float*>(to), static_cast<int>(width));
-    for (int64_t i = 0; i < lanes; ++i) {
-      const std::uint8_t* from = stage.data() + i * words * each_;
-      if (each_ == 4)
-        sums[i] = sum_of(from);
-      else if (source_.is_signed)
-        pack_pairs<std::int8_t>(from, words, to + i, width);
-      else
-        pack_pairs<std::uint8_t>(from, words, to + i, width);
-    }
     for (int64_t i = lanes; i < width; ++i)
-      for (int64_t w = 0; w < words; ++w) to[w * width + i] = 0;
+      for (int64_t w = 0; w < words_; ++w) to[w * width + i] = 0;
   }
 
  private:
@@ -106,31 +124,24 @@ class IntegerPacking {
     const int64_t step = depth_of(source_.view->at).strides[0], rest = k_ % 4;
     // The last word has zeros, which are not flipped, behind the k-th number.
     std::vector<std::uint8_t> flipped_zeros(static_cast<std::size_t>(rest != 0 ? lanes : 0), flip_);
+    std::int32_t* const end = to + words_ * width;
     for (int64_t k = 0; k < k_; k += 4, to += width) {
       const std::uint8_t* row[4];
       for (int64_t e = 0; e < 4; ++e) row[e] = k + e < k_ ? rows + (k + e) * step : flipped_zeros.data();
-      if (axis_ == MatrixAxis::columns)
-        interleave<std::int8_t>(row, lanes, flip_, to, sums);
-      else
-        interleave<std::uint8_t>(row, lanes, flip_, to, sums);
+      bytes_->interleave(row, lanes, flip_, is_signed_, to, sums);
       std::fill(to + lanes, to + width, 0);
     }
+    std::fill(to, end, 0);
   }
 
-  /// T: as kernels take the numbers.
-  template <class T>
-  static void interleave(const std::uint8_t* const* row, int64_t lanes, std::uint8_t flip, std::int32_t* __restrict to,
-                         std::int32_t* __restrict sums) {
-    const std::uint8_t* __restrict r0 = row[0];
-    const std::uint8_t* __restrict r1 = row[1];
-    const std::uint8_t* __restrict r2 = row[2];
-    const std::uint8_t* __restrict r3 = row[3];
-    for (int64_t i = 0; i < lanes; ++i) {
-      const std::uint8_t x0 = r0[i] ^ flip, x1 = r1[i] ^ flip, x2 = r2[i] ^ flip, x3 = r3[i] ^ flip;
-      sums[i] += static_cast<T>(x0) + static_cast<T>(x1) + static_cast<T>(x2) + static_cast<T>(x3);
-      to[i] = static_cast<std::int32_t>(std::uint32_t{x0} | std::uint32_t{x1} << 8 | std::uint32_t{x2} << 16 |
-                                        std::uint32_t{x3} << 24);
-    }
+  /// From word k of lane i at across[k * width + i] to blocks. Words move as floats do.
+  void turn_blocks(const std::int32_t* across, int64_t lanes, int64_t width, std::int32_t* to) const {
+    for (int64_t w = 0; w < words_; w += block_)
+      for (int64_t i = 0; i < lanes; i += kVectorLanes)
+        gemm_kernels_in_use<float>().pack_transposed(std::min(kVectorLanes, lanes - i), static_cast<int>(block_),
+                                                     reinterpret_cast<const float*>(across + w * width + i), width,
+                                                     reinterpret_cast<float*>(to + w * width + i * block_),
+                                                     static_cast<int>(block_));
   }
 
   template <class T>
@@ -142,16 +153,7 @@ class IntegerPacking {
                                       static_cast<std::uint32_t>(static_cast<std::uint16_t>(high)) << 16);
     }
   }
-  std::int32_t sum_of(const std::uint8_t* from) const {
-    std::int32_t sum = 0;
-    if (axis_ == MatrixAxis::columns)
-      for (int64_t e = 0; e < k_; ++e) sum += static_cast<std::int8_t>(from[e]);
-    else
-      for (int64_t e = 0; e < k_; ++e) sum += from[e];
-    return sum;
-  }
-
-  /// The numbers of some lanes, each lane's in a row of `pitch`, with zeros behind the k-th.
+  /// The numbers of some lanes, each lane's in a row of `pitch`; what is behind them stays.
   void read(int64_t batch, int64_t first, int64_t lanes, std::uint8_t* to, int64_t pitch) const {
     const kernel::MatrixView& view = *source_.view;
     const kernel::View& depth = depth_of(view.at);
@@ -163,11 +165,6 @@ class IntegerPacking {
         std::memcpy(to + i * pitch, from + offset_at(lane_of(view.at), first + i), static_cast<std::size_t>(k_));
     } else {
       read_one_by_one(batch, first, lanes, to, pitch);
-    }
-    const std::uint8_t flip = flip_;  // bytes may be any object's, so the compiler would read the member again
-    for (int64_t i = 0; i < lanes; ++i, to += pitch) {
-      for (int64_t e = 0; e < k_; ++e) to[e] ^= flip;
-      std::fill(to + k_, to + pitch, std::uint8_t{0});
     }
   }
 
@@ -204,6 +201,9 @@ class IntegerPacking {
   MatrixAxis axis_;
   int64_t k_;
   int each_;
+  int64_t block_, words_;
+  const IntegerBytes* bytes_;
+  bool is_signed_;  // as the kernels take bytes
   std::uint8_t flip_ = 0;
 };
 
@@ -214,11 +214,12 @@ class IntegerProduct {
       : p_(p),
         kernels_(kernels),
         strip_(kernels.lanes * kIntegerVectors),
-        words_(parts(p.k, kernels.each)),
+        panel_(parts(kernels.rows, kVectorLanes) * kVectorLanes),
         panels_(parts(p.m, kernels.rows)),
         strips_(parts(p.n, strip_)),
-        a_(p.a, MatrixAxis::rows, p.k, kernels.each),
-        b_(p.b, MatrixAxis::columns, p.k, kernels.each) {}
+        a_(p.a, MatrixAxis::rows, p.k, kernels),
+        b_(p.b, MatrixAxis::columns, p.k, kernels),
+        words_(a_.words()) {}
 
   void run() {
     const int64_t each = a_size() + b_size() + p_.m + p_.n;
@@ -228,7 +229,7 @@ class IntegerProduct {
   }
 
  private:
-  int64_t a_size() const { return panels_ * kPanelWidth * words_; }
+  int64_t a_size() const { return panels_ * panel_ * words_; }
   int64_t b_size() const { return strips_ * strip_ * words_; }
   int64_t row_of(int64_t panel) const { return p_.m * panel / panels_; }
 
@@ -237,7 +238,7 @@ class IntegerProduct {
     std::int32_t* const b = a + count * a_size();
     std::int32_t* const a_sums = b + count * b_size();
     std::int32_t* const b_sums = a_sums + count * p_.m;
-    const int64_t a_tasks = parts(panels_, kIntegerPanelsMost), tasks = a_tasks + strips_;
+    const int64_t a_tasks = std::min(panels_, parts(p_.m, kIntegerPackRows)), tasks = a_tasks + strips_;
     parallel_for(count * tasks, [&](int64_t task) {
       const int64_t n = task / tasks, at = task % tasks;
       if (at >= a_tasks) {
@@ -248,11 +249,14 @@ class IntegerProduct {
       }
       for (int64_t panel = panels_ * at / a_tasks; panel < panels_ * (at + 1) / a_tasks; ++panel) {
         const int64_t row = row_of(panel), rows = row_of(panel + 1) - row;
-        a_.pack(first + n, row, rows, kPanelWidth, a + n * a_size() + panel * kPanelWidth * words_,
-                a_sums + n * p_.m + row);
+        a_.pack(first + n, row, rows, panel_, a + n * a_size() + panel * panel_ * words_, a_sums + n * p_.m + row);
       }
     });
-    const int64_t down = parts(panels_, kIntegerPanels), across = parts(strips_, kIntegerStrips);
+    const int64_t wanted = std::clamp<int64_t>(count * p_.m * p_.n * words_ / kIntegerTaskWords, 1, kIntegerTasks);
+    int64_t across = parts(strips_, kIntegerStrips);
+    const int64_t down =
+        std::clamp(parts(wanted, count * across), parts(panels_, kIntegerPanels), std::max<int64_t>(1, panels_ / 2));
+    across = std::clamp(parts(wanted, count * down), across, std::max<int64_t>(across, strips_ / 2));
     parallel_for(count * down * across, [&](int64_t task) {
       const int64_t n = task / (down * across), i = task / across % down, j = task % across;
       const Block block{panels_ * i / down, panels_ * (i + 1) / down, strips_ * j / across, strips_ * (j + 1) / across};
@@ -277,14 +281,16 @@ class IntegerProduct {
       const int64_t depth = std::min(kIntegerDepth, words_ - done);
       for (int64_t panel = block.panel; panel < block.panel_end; ++panel) {
         const int64_t row = row_of(panel), rows = row_of(panel + 1) - row;
+        if (kernels_.begin_panel != nullptr) kernels_.begin_panel(static_cast<int>(rows));
         for (int64_t strip = block.strip; strip < block.strip_end; ++strip) {
           const int64_t column = strip * strip_, columns = std::min<int64_t>(strip_, p_.n - column);
           const int64_t vectors = parts(columns, kernels_.lanes);
           const auto last = static_cast<int>(columns - (vectors - 1) * kernels_.lanes);
           kernels_.tiles[last == kernels_.lanes][rows - 1][vectors - 1](
-              depth, a + (panel * words_ + done) * kPanelWidth, kPanelWidth, b + column * words_ + done * strip_,
+              depth, a + (panel * words_ + done) * panel_, panel_ * kernels_.block, b + column * words_ + done * strip_,
               strip_, c + row * p_.n + column, p_.n, last, done > 0);
         }
+        if (kernels_.end_panel != nullptr) kernels_.end_panel();
       }
       done += depth;
     } while (done < words_);
@@ -303,15 +309,16 @@ class IntegerProduct {
 
   const IntegerGemm& p_;
   const IntegerKernels& kernels_;
-  int64_t strip_, words_, panels_, strips_;
+  int64_t strip_, panel_, panels_, strips_;  // strip_, panel_: words of k side by side
   IntegerPacking a_, b_;
+  int64_t words_;
 };
 
 }  // namespace
 
-void integer_gemm(const IntegerGemm& product) {
+void integer_gemm(const IntegerGemm& product, const IntegerKernels* kernels) {
   if (product.batch <= 0 || product.m <= 0 || product.n <= 0) return;
-  IntegerProduct(product, kernels_in_use()).run();
+  IntegerProduct(product, kernels != nullptr ? *kernels : kernels_in_use()).run();
 }
 
 }  // namespace weft::cpu

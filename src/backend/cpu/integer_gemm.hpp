@@ -25,6 +25,8 @@ struct IntegerGemm {
                    std::int64_t column_end)>
       after_block;
 };
-void integer_gemm(const IntegerGemm& product);
+struct IntegerKernels;
+/// `kernels`: those of the instruction set in use unless given.
+void integer_gemm(const IntegerGemm& product, const IntegerKernels* kernels = nullptr);
 
 }  // namespace weft::cpu

@@ -5,8 +5,21 @@
 
 namespace weft::cpu {
 
-inline constexpr int kIntegerRowsMax = 14;
+inline constexpr int kIntegerRowsMax = 32;
 inline constexpr int kIntegerVectors = 2;
+
+/// What packing does to bytes on their way into words.
+struct IntegerBytes {
+  /// to[i] gets byte i of each of four rows, the first in its low bits, each with `flip` applied by exclusive or. sums[i] += these
+  /// four, as signed bytes or as unsigned ones.
+  void (*interleave)(const std::uint8_t* const* rows, std::int64_t count, std::uint8_t flip, bool is_signed,
+                     std::int32_t* to, std::int32_t* sums);
+  /// Copies a line of `count` bytes with `flip` applied, and zeros behind it, in whole pieces of kIntegerPiece bytes that begin
+  /// `step` bytes apart. Returns the sum of the bytes.
+  std::int32_t (*copy)(const std::uint8_t* from, std::int64_t count, std::uint8_t flip, bool is_signed,
+                       std::uint8_t* to, std::int64_t step);
+};
+inline constexpr std::int64_t kIntegerPiece = 64;
 
 /// Neighbours along k share a word of 32 bits: two integers of 16 bits, or four bytes, which are unsigned in A and signed in B.
 /// Sums are of 32 bits and wrap around; no instruction here saturates.
@@ -20,16 +33,27 @@ struct IntegerKernels {
   int lanes;                                        // columns of a vector; a tile has one or kIntegerVectors of them
   int each;                                         // integers in a word: 2 or 4
   Tile tiles[2][kIntegerRowsMax][kIntegerVectors];  // [last == lanes][rows - 1][vectors - 1]
+
+  /// Set if tiles need a configuration for the rows of a panel of A: called before and after the tiles of one panel. Then the
+  /// depth is a multiple of `block`, and word k of row i is at a[k / block * a_stride + i * block + k % block].
+  void (*begin_panel)(int rows);
+  void (*end_panel)();
+  std::int64_t block;  // 1 if words of a row are not neighbours
+
+  const IntegerBytes* bytes;  // used if a word has four
 };
 
 namespace baseline {
 extern const IntegerKernels kIntegers;
-}
+extern const IntegerBytes kIntegerBytes;
+}  // namespace baseline
 namespace avx2 {
 extern const IntegerKernels kIntegers;
 }
 namespace avx512 {
 extern const IntegerKernels kIntegers;  // for AVX-512 VNNI
-}
+extern const IntegerBytes kIntegerBytes;
+const IntegerKernels& integers_amx();
+}  // namespace avx512
 
 }  // namespace weft::cpu

@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "backend/cpu/fenced.hpp"
+#include "backend/cpu/integer_amx.inc.hpp"
 #include "backend/cpu/isa.hpp"
 #include "backend/cpu/keep_settings.hpp"
+#include "backend/cpu/played_tiles.hpp"
 
 namespace weft::cpu::integer_gemm_test {
 namespace {
@@ -47,6 +49,8 @@ struct IntegerCase {
   int64_t gap = 0;
 };
 
+const IntegerKernels* kernels = nullptr;  // those of the instruction set unless set
+
 void check(std::mt19937& random, const IntegerCase& c) {
   const Integers a(random, c.batch, c.m, c.k, c.a_transposed, c.a_signed, c.gap, c.extreme);
   const Integers b(random, c.batch, c.k, c.n, c.b_transposed, c.b_signed, c.gap, c.extreme);
@@ -60,7 +64,7 @@ void check(std::mt19937& random, const IntegerCase& c) {
   IntegerGemm product{.batch = c.batch, .m = c.m, .n = c.n, .k = c.k, .a = a.source(), .b = b.source()};
   product.c = got.data();
   product.after_block = after;
-  integer_gemm(product);
+  integer_gemm(product, kernels);
   ASSERT_EQ(got.back(), -77);
   ASSERT_TRUE(std::all_of(finished.begin(), finished.end(), [](int times) { return times == 1; }));
   for (int64_t batch = 0; batch < c.batch; ++batch)
@@ -82,6 +86,11 @@ void on_every_isa(const Body& body) {
     SCOPED_TRACE(name(isa));
     body();
   }
+  SCOPED_TRACE("tiles played by plain loops");
+  static const IntegerKernels played = integer_tiles<PlayedTiles<std::uint8_t, std::int8_t>>(&baseline::kIntegerBytes);
+  kernels = &played;
+  body();
+  kernels = nullptr;
 }
 
 TEST(IntegerGemm, EverySizeUpTo200) {

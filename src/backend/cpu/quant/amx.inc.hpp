@@ -5,19 +5,11 @@
 // tile_eight_bit, to the same bits. The tile instructions are a parameter, so that a test can run the code anywhere.
 #pragma once
 
+#include "backend/cpu/amx_tiles.inc.hpp"
 #include "backend/cpu/quant/tile.inc.hpp"
 
 namespace weft::cpu {
 namespace {
-
-inline constexpr int kTileRows = 16;
-
-/// The data that `ldtilecfg` reads.
-struct alignas(64) TileConfiguration {
-  std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
-  std::uint16_t row_bytes[16] = {};
-  std::uint8_t rows[16] = {};
-};
 
 /// Registers 0 to 3 hold sums, 4 and 5 rows of x, 6 and 7 weights; `k` elements are multiplied at once.
 constexpr TileConfiguration tile_configuration(int k) {
