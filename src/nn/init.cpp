@@ -1,36 +1,39 @@
 #include "weft/nn/init.hpp"
 
 #include <algorithm>
-#include <numbers>
 
 #include "base/philox.hpp"
 #include "base/threads.hpp"
+#include "nn/draw_elements.hpp"
 
 namespace weft::nn {
 namespace {
 
 // Elements 4i to 4i+3 come from block i.
 void draw_range(const Init& init, philox::Key key, std::uint32_t stream_high, Extent begin, Extent end, float* out) {
-  for (Extent i = begin; i < end; i += 4) {
-    const auto counter = static_cast<std::uint64_t>(i / 4);
-    const philox::Block words =
-        philox::block(key, {static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32), stream_high,
-                            static_cast<std::uint32_t>(philox::Use::parameters)});
-    float values[4];
-    if (init.kind == Init::Kind::uniform) {
-      for (int j = 0; j < 4; ++j)
-        values[j] =
-            static_cast<float>(init.a + (init.b - init.a) * static_cast<double>(philox::to_unit_float(words[j])));
-    } else {
-      for (int j = 0; j < 4; j += 2) {
-        const double u = (static_cast<double>(words[j]) + 0.5) * 0x1p-32;  // never 0
-        const double angle = 2 * std::numbers::pi * static_cast<double>(words[j + 1]) * 0x1p-32;
-        const double radius = init.b * std::sqrt(-2 * std::log(u));
-        values[j] = static_cast<float>(init.a + radius * std::cos(angle));
-        values[j + 1] = static_cast<float>(init.a + radius * std::sin(angle));
-      }
+  constexpr Extent kWords = 1 << 10;  // at a time, a multiple of 4
+  std::uint32_t words[kWords];
+  float last[4];
+  for (Extent i = begin; i < end; i += kWords) {
+    const Extent count = std::min(kWords, end - i), whole = count / 4 * 4;
+    for (Extent w = 0; w < count; w += 4) {
+      const auto counter = static_cast<std::uint64_t>((i + w) / 4);
+      const philox::Block block =
+          philox::block(key, {static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32),
+                              stream_high, static_cast<std::uint32_t>(philox::Use::parameters)});
+      std::copy(block.begin(), block.end(), words + w);
     }
-    std::copy_n(values, std::min<Extent>(4, end - i), out + i);
+    const auto make = [&](Extent first, Extent n, float* to) {
+      const std::span<const std::uint32_t> chosen(words + first, static_cast<std::size_t>(n));
+      if (init.kind == Init::Kind::uniform)
+        uniform_elements(chosen, init.a, init.b, to);
+      else
+        normal_elements(chosen, init.a, init.b, to);
+    };
+    make(0, whole, out + i);
+    if (whole == count) continue;
+    make(whole, 4, last);
+    std::copy_n(last, count - whole, out + i + whole);
   }
 }
 

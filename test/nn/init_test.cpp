@@ -3,8 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numbers>
+#include <random>
+#include <vector>
 
 #include "base/threads.hpp"
+#include "nn/draw_elements.hpp"
 
 namespace weft::nn {
 namespace {
@@ -62,6 +66,27 @@ TEST(Init, MomentsAndRange) {
 }
 
 TEST(Init, RefusesNoInputs) { EXPECT_THROW(Init::kaiming_uniform(0), ShapeError); }
+
+// The edges of words, of quarters of a turn and of the logarithm's fractions, and random ones, against the library's functions.
+TEST(Init, NormalElementsAreThoseOfTheFormula) {
+  std::vector<std::uint32_t> edges{0, 1, 2, 3, 0x5A827999, 0xB504F333, 0xFFFFFFFE, 0xFFFFFFFF};
+  for (std::uint32_t eighth = 0; eighth < 8; ++eighth)
+    for (const std::uint32_t step : {0xFFFFFFFFu, 0u, 1u}) edges.push_back((eighth << 29) + step);
+  std::vector<std::uint32_t> words;
+  for (const std::uint32_t w : edges)
+    for (const std::uint32_t v : edges) words.insert(words.end(), {w, v});
+  std::mt19937 random(5);
+  for (int i = 0; i < 20000; ++i) words.push_back(static_cast<std::uint32_t>(random()));
+  std::vector<float> got(words.size());
+  normal_elements(words, 0.25, 3, got.data());
+  for (std::size_t i = 0; i < words.size(); i += 2) {
+    const double radius = 3 * std::sqrt(-2 * std::log((words[i] + 0.5) * 0x1p-32));
+    const double angle = 2 * std::numbers::pi * words[i + 1] * 0x1p-32;
+    const double wanted[] = {0.25 + radius * std::cos(angle), 0.25 + radius * std::sin(angle)};
+    for (int e = 0; e < 2; ++e)
+      ASSERT_NEAR(got[i + e], wanted[e], 0x1p-24 * std::abs(wanted[e]) + 1e-14) << words[i] << " " << words[i + 1];
+  }
+}
 
 }  // namespace
 }  // namespace weft::nn
