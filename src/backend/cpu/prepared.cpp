@@ -8,6 +8,7 @@
 #include "backend/cpu/attention.hpp"
 #include "backend/cpu/calls.hpp"
 #include "backend/cpu/column_gather.hpp"
+#include "backend/cpu/column_softmax.hpp"
 #include "backend/cpu/packed_products.hpp"
 #include "backend/cpu/product.hpp"
 #include "backend/cpu/scatter_rows.hpp"
@@ -65,6 +66,7 @@ class PreparedAttention final : public Prepared {
 std::unique_ptr<Prepared> prepare(const kernel::LoopKernel& k) {
   if (std::unique_ptr<Prepared> copy = prepare_turned_copy(k)) return copy;
   if (std::unique_ptr<Prepared> gather = prepare_column_gather(k)) return gather;
+  if (std::unique_ptr<Prepared> softmax = prepare_column_softmax(k)) return softmax;
   return std::make_unique<PreparedLoop>(k);
 }
 std::unique_ptr<Prepared> prepare(const kernel::MatmulKernel& k) { return std::make_unique<ProductProgram>(k); }

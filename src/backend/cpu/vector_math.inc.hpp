@@ -49,8 +49,8 @@ inline D scale(D x, D n) {
 }
 
 inline F exp(F x) {
-  x = x < -105.0f ? splat(-105.0f) : x;  // a NaN compares false, so it stays
-  x = x > 89.0f ? splat(89.0f) : x;
+  x = greater(splat(-105.0f), x);  // a NaN stays
+  x = lesser(splat(89.0f), x);
   const F n = round_even(x * 1.44269504088896341f);
   F r = fma(n, splat(-0.693359375f), x);
   r = fma(n, splat(2.12194440e-4f), r);
@@ -60,8 +60,8 @@ inline F exp(F x) {
 }
 
 inline D exp(D x) {
-  x = x < -746.0 ? splat(-746.0) : x;
-  x = x > 710.0 ? splat(710.0) : x;
+  x = greater(splat(-746.0), x);
+  x = lesser(splat(710.0), x);
   const D n = round_even(x * 1.44269504088896340736);
   D r = fma(n, splat(-6.93147180369123816490e-01), x);
   r = fma(n, splat(-1.90821492927058770002e-10), r);

@@ -163,6 +163,27 @@ struct TurnCall {
 };
 using TurnFunction = void (*)(const TurnCall&);
 
+/// Some neighbouring columns of a matrix of floats, and their place in the result; at least a vector of the widest kind.
+struct SoftmaxStrip {
+  const float* x;
+  float* y;
+  std::int64_t width;
+};
+/// Softmax down the columns of strips, or its logarithm. Rows of all strips begin as many floats apart.
+struct ColumnSoftmaxCall {
+  const SoftmaxStrip* strips;
+  std::int64_t count, rows, x_row, y_row, width;  // width: of the widest strip
+  void* scratch;                                  // column_softmax_bytes(rows, width), at a cache line
+  bool is_log;
+  bool streams;  // past the caches; then all strips of y begin at cache lines
+};
+using ColumnSoftmaxFunction = void (*)(const ColumnSoftmaxCall&);
+inline constexpr std::int64_t kSoftmaxGroup = 8, kSoftmaxAhead = 48;  // rows that are worked on, and prefetched
+inline constexpr std::int64_t column_softmax_bytes(std::int64_t rows, std::int64_t width) {
+  const std::int64_t groups = rows / kSoftmaxGroup + rows % kSoftmaxGroup;
+  return (rows + groups + 8 + 2 * kSoftmaxGroup) * ((width + 15) / 16 * 64) + 512;
+}
+
 /// Running sums or products of elements of one type. Carries are of the type that totals are held in: double for floats, and
 /// otherwise the unsigned integer of the results' size.
 struct ScanParts {
@@ -203,6 +224,7 @@ struct TileTable {
   TakeFunction take = nullptr;
   SumRowsFunction sum_rows[kTypeCount] = {};  // the types that scatters add up in
   CopyLinesFunction copy_lines = nullptr;
+  ColumnSoftmaxFunction column_softmax = nullptr;
   TurnFunction turn32 = nullptr, turn64 = nullptr;  // words of 32 and of 64 bits
   WidenFunction widen[kTypeCount] = {};             // narrow types and types of storage that compute in f32
   ReduceFunction reduce_fast[kReductionCount][kTypeCount] = {};
