@@ -235,7 +235,9 @@ class InnerWriter {
     const LoopNode& node = nodes_[store.value];
     LoopInstruction made;
     made.action = Action::store;
-    made.slow = made.fast = true;
+    // In a single row it runs as the op that makes the value does, so that the two join to a chain.
+    made.slow = node.slow || code_.columns || code_.outer > 1;
+    made.fast = true;
     made.operand = store.output;
     made.access = make_.keep(store.access);
     made.args[made.arg_count++] = make_.source_of(store.value);

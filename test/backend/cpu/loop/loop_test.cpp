@@ -866,6 +866,18 @@ TEST(Loop, ChainsThatBypassTheCachesHaveTheBitsOfTheirOps) {
     check_chains(b, random_buffers(random, b), "a stream of " + std::to_string(columns) + " columns");
     EXPECT_EQ(text_of(b).find("| out0 = stream") != std::string::npos, chains_enabled());
   }
+  // One long row: the store is a part of the chain there too.
+  for (const Extent offset : {12, 1}) {
+    Builder b;
+    const Extent n = 7'000'003;
+    b.kernel.outer = n;
+    const int x = b.load(b.input(DType::f32, n), Level::outer, row_major({n}));
+    b.store(b.map(Op::add, DType::f32, x, b.constant(DType::f32, 1.5)), b.output(DType::f32, n), row_major({n}));
+    b.kernel.outputs[0].offset = offset;
+    b.sizes[1] += offset;
+    check_chains(b, random_buffers(random, b), "a stream of one row");
+    EXPECT_EQ(text_of(b).find("| out0 = stream") != std::string::npos, chains_enabled());
+  }
 }
 
 TEST(Loop, EqualKernelsShareTheirCodeWherePlacesDiffer) {
