@@ -116,6 +116,22 @@ struct RunningFloats {
     }
     *total = one_by_one<exclusive, reverse>(x, y, i, count, count, before[0]);
   }
+
+  static void total(const void* from, std::int64_t count, void* result) {
+    constexpr int kBeside = 4, kLanes = 8;
+    const auto* const x = static_cast<const float*>(from);
+    __m512d totals[kBeside];
+    for (__m512d& each : totals) each = _mm512_set1_pd(Op::kIdentity);
+    std::int64_t i = 0;
+    for (; i + kBeside * kLanes <= count; i += kBeside * kLanes)
+#pragma GCC unroll 4
+      for (int k = 0; k < kBeside; ++k)
+        totals[k] = combine(totals[k], _mm512_cvtps_pd(_mm256_loadu_ps(x + i + k * kLanes)));
+    const __m512d some = combine(combine(totals[0], totals[1]), combine(totals[2], totals[3]));
+    double all = fold<double, kLanes>((V<double, kLanes>)some, [](auto a, auto b) { return Op::combine(a, b); });
+    for (; i < count; ++i) all = Op::combine(all, double{x[i]});
+    *static_cast<double*>(result) = all;
+  }
 };
 
 /// As RunningTotal<Op, float, float, double>::step.
@@ -156,6 +172,7 @@ void fill_scans_of_floats(ScanParts (&parts)[kTypeCount]) {
   mine.run[0][1] = Floats::template run<false, true>;
   mine.run[1][0] = Floats::template run<true, false>;
   mine.run[1][1] = Floats::template run<true, true>;
+  mine.total = Floats::total;
   mine.step[0] = step_floats<Op, false>;
   mine.step[1] = step_floats<Op, true>;
   mine.streams = true;
