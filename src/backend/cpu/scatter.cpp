@@ -15,8 +15,10 @@
 namespace weft::cpu {
 namespace {
 
-constexpr Extent kColumnsOfTask = 64;    // a few cache lines, so that tasks do not share them
-constexpr Extent kWorkOfTask = 1 << 15;  // additions
+constexpr Extent kColumnsOfTask = 64;     // a few cache lines, so that tasks do not share them
+constexpr Extent kWorkOfTask = 1 << 15;   // additions
+constexpr Extent kWorkOfLines = 1 << 17;  // of a task with several short lines, if there are enough tasks
+constexpr Extent kTasks = 32;
 
 using backend::axis_lines;
 using Lines = backend::AxisLines;
@@ -76,10 +78,12 @@ void put_along(const Lines& lines, const std::uint32_t* indices, const T* update
   constexpr Extent kLine = 64 / static_cast<Extent>(sizeof(T)), kAhead = 64 * kLine;
   const Extent kept = KeptPlaces<T>::kBytes / (extent * static_cast<Extent>(sizeof(T))) / kLine * kLine;
   const Extent width = std::min(inner, std::clamp(kept, kLine, kColumnsOfTask)), blocks = (inner + width - 1) / width;
-  const Extent each = std::max<Extent>(1, kWorkOfTask / ((taken + extent) * width)), all = lines.outer * blocks;
+  const Extent all = lines.outer * blocks, work = (taken + extent) * width;
+  const Extent each = std::max<Extent>({1, kWorkOfTask / work, std::min(kWorkOfLines / work, all / kTasks)});
   parallel_for((all + each - 1) / each, [&](Extent task) {
     KeptPlaces<T> places(x, out, lines.outer * extent * inner);
-    for (Extent block = task * each; block < std::min((task + 1) * each, all); ++block) {
+    const Extent end = std::min((task + 1) * each, all);
+    for (Extent block = task * each; block < end; ++block) {
       const Extent line = block / blocks, begin = block % blocks * width, count = std::min(width, inner - begin);
       T* const to = places.begin(line * extent * inner + begin, extent, count, inner);
       const std::uint32_t* const at = indices + line * taken * inner + begin;
@@ -90,11 +94,14 @@ void put_along(const Lines& lines, const std::uint32_t* indices, const T* update
           for (Extent t = begin_t; t < end_t; ++t)
             put(to[std::min<Extent>(at[t * inner], extent)], t, first + t * inner);
         };
-        // The stores keep the processor from running ahead to the next lines of memory.
+        // The stores keep the processor from running ahead to the next lines of memory, and to the places of the next line.
         if (inner == 1) {
+          const T* next = x == nullptr || block + 1 == end ? nullptr : x + (line + 1) * extent;
+          const T* const next_end = next == nullptr ? nullptr : next + extent;
           for (Extent t = 0; t < taken; t += kLine) {
             __builtin_prefetch(at + t + kAhead, 0, 2);
             if (updates != nullptr) __builtin_prefetch(updates + first + t + kAhead, 0, 2);
+            if (next != next_end) __builtin_prefetch(next, 0, 2), next += std::min(kLine, next_end - next);
             put_some(t, std::min(t + kLine, taken));
           }
         } else {
