@@ -1,5 +1,6 @@
-// A task copies some neighbouring columns of the source, a few cache lines wide, and picks from the copy. In memory the rows of
-// these columns lie far apart, often at a power of two, and would push each other out of the cache.
+// A task has some strips of neighbouring columns, a few cache lines wide. It copies those of the source, and picks from the copy
+// while it copies the next strip. In memory the rows of these columns lie far apart, often at a power of two, and would push each
+// other out of the cache.
 #include "backend/cpu/column_gather.hpp"
 
 #include <algorithm>
@@ -20,10 +21,8 @@ namespace {
 constexpr Extent kSourceBytesMin = 512 << 10;  // smaller sources are in a near cache
 constexpr Extent kCopiedBytes = 512 << 10;     // of some columns, in the second cache
 constexpr Extent kCopiedBytesMax = 1 << 20;    // of the columns of one cache line
-constexpr Extent kColumnsMax = 256;            // of a task
-constexpr Extent kTasksMin = 16;
-constexpr Extent kRowsTogether = 16;  // written at once
-constexpr Extent kRowsAhead = 24;     // whose lines are prefetched, because memory does not guess which come next
+constexpr Extent kColumnsMax = 256;            // of a strip
+constexpr Extent kTasks = 16;
 
 struct Axis {
   Extent extent, index, from, to;  // strides
@@ -109,9 +108,10 @@ class ColumnGather final : public Prepared {
         outer_(kernel.outer / (rows_ * gather_.columns)),
         streams_(kernel.outer * kSize > kStreamBytes) {
     width_ = std::clamp(kCopiedBytes / (extent_ * kSize) / kLine * kLine, kLine, kColumnsMax);
-    const Extent narrow = gather_.columns * outer_ / kTasksMin / kLine * kLine;
+    const Extent narrow = gather_.columns * outer_ / kTasks / kLine * kLine;
     width_ = std::min(width_, std::max(narrow, kLine));
     blocks_ = (gather_.columns + width_ - 1) / width_;
+    tasks_ = std::min(outer_ * blocks_, kTasks);
   }
 
   void bind(const Memory& memory) override {
@@ -123,15 +123,20 @@ class ColumnGather final : public Prepared {
     parallel_for(tasks(0), [&](Extent task) { run_task(0, task); });
   }
   int stages() const override { return 1; }
-  Extent tasks(int) const override { return outer_ * blocks_; }
+  Extent tasks(int) const override { return tasks_; }
   void run_task(int, Extent task) override {
     thread_local ScratchBlock block;
     // At least a huge page, because the picks fall anywhere.
-    Word* const near = block.as<Word>(std::max((extent_ + kRowsTogether) * width_, (Extent{2} << 20) / kSize));
-    const Extent begin = task % blocks_ * width_, width = std::min(width_, gather_.columns - begin);
-    const Place place = place_of(gather_.outer, task / blocks_);
-    copy_columns(source_ + place.from + begin, near, width);
-    pick(indices_ + place.index + begin, near, result_ + place.to + begin, width);
+    const Extent copy = extent_ * width_;
+    Word* near = block.as<Word>(std::max(2 * copy, (Extent{2} << 20) / kSize));
+    Word* other = near + copy;
+    const bool overlaps = copy * kSize <= kCopiedBytes;  // larger copies would push each other out of the second cache
+    const Extent first = outer_ * blocks_ * task / tasks_, end = outer_ * blocks_ * (task + 1) / tasks_;
+    for (Extent strip = first; strip < end; ++strip) {
+      if (strip == first || !overlaps) run(-1, strip, nullptr, near);
+      run(strip, overlaps && strip + 1 < end ? strip + 1 : -1, near, other);
+      if (overlaps) std::swap(near, other);
+    }
     if (streams_) fence_streams();
   }
   std::string to_string() const override {
@@ -142,34 +147,23 @@ class ColumnGather final : public Prepared {
  private:
   static constexpr Extent kSize = sizeof(Word), kLine = 64 / kSize;
 
-  void copy_columns(const Word* from, Word* near, Extent width) const {
-    for (Extent r = 0; r < extent_; r += kRowsTogether) {
-      const Extent rows = std::min(kRowsTogether, extent_ - r), ahead = std::min(extent_, r + rows + kRowsAhead);
-      for (Extent next = std::min(extent_, r + kRowsAhead); next < ahead; ++next)
-        for (Extent c = 0; c < width; c += kLine) __builtin_prefetch(from + next * stride_ + c, 0, 2);
-      copy_rows<Word>(from + r * stride_, stride_, near + r * width, width, rows, width, false);
+  /// Picks a strip from `near`, and copies one to `copy`; -1: none.
+  void run(Extent picked, Extent copied, const Word* near, Word* copy) const {
+    ColumnGatherCall call{};
+    call.extent = extent_;
+    if (copied >= 0) {
+      const Extent begin = copied % blocks_ * width_;
+      call.from = source_ + place_of(gather_.outer, copied / blocks_).from + begin;
+      call.from_row = stride_, call.copied = std::min(width_, gather_.columns - begin), call.copy = copy;
     }
-  }
-
-  void pick(const std::uint32_t* indices, const Word* near, Word* to, Extent width) const {
-    Word* const picked = const_cast<Word*>(near) + extent_ * width;  // the rows that are written together
-    const auto extent = static_cast<std::uint32_t>(extent_);
-    for (Extent begin = 0; begin < rows_; begin += kRowsTogether) {
-      const Extent rows = std::min(kRowsTogether, rows_ - begin);
-      for (Extent r = 0; r < rows; ++r) {
-        const std::uint32_t* const at = indices + (begin + r) * gather_.rows.index;
-        const std::uint32_t* const next = begin + r + kRowsAhead < rows_ ? at + kRowsAhead * gather_.rows.index : at;
-        Word* const row = picked + r * width;
-        for (Extent c = 0; c < width; c += kLine) {
-          __builtin_prefetch(next + c, 0, 2);
-          for (Extent k = c; k < std::min(width, c + kLine); ++k) {
-            const std::uint32_t index = at[k];  // a negative one is beyond all rows
-            row[k] = index < extent ? near[static_cast<Extent>(index) * width + k] : Word{};
-          }
-        }
-      }
-      copy_rows<Word>(picked, width, to + begin * gather_.rows.to, gather_.rows.to, rows, width, streams_);
+    if (picked >= 0) {
+      const Extent begin = picked % blocks_ * width_;
+      const Place place = place_of(gather_.outer, picked / blocks_);
+      call.near = near, call.indices = indices_ + place.index + begin, call.index_row = gather_.rows.index;
+      call.rows = rows_, call.width = std::min(width_, gather_.columns - begin);
+      call.to = result_ + place.to + begin, call.to_row = gather_.rows.to, call.streams = streams_;
     }
+    (kSize == 4 ? tile_table().column_gather32 : tile_table().column_gather64)(call);
   }
 
   std::string name_;
@@ -178,7 +172,8 @@ class ColumnGather final : public Prepared {
   Extent extent_, stride_;  // of the source's axis
   Extent rows_, outer_;
   bool streams_;
-  Extent width_ = 1, blocks_ = 1;  // columns of a task, and tasks along a row
+  Extent width_ = 1, blocks_ = 1;  // columns of a strip, and strips along a row
+  Extent tasks_ = 1;
   const std::uint32_t* indices_ = nullptr;
   const Word* source_ = nullptr;
   Word* result_ = nullptr;

@@ -163,6 +163,22 @@ struct TurnCall {
 };
 using TurnFunction = void (*)(const TurnCall&);
 
+/// Rows of picks from some columns: to[r, c] = near[indices[r, c], c], or zero if the index is not below `extent`. Meanwhile other
+/// columns are copied from `extent` rows. Rows of `near` and of the copy have no gaps; the other rows begin as many words apart.
+struct ColumnGatherCall {
+  std::int64_t extent;
+  const void* from;  // may be null, with `copied` 0
+  std::int64_t from_row, copied;
+  void* copy;
+  const void* near;  // may be null, with `rows` 0
+  const std::uint32_t* indices;
+  std::int64_t index_row, rows, width;
+  void* to;
+  std::int64_t to_row;
+  bool streams;  // past the caches, where rows begin at cache lines
+};
+using ColumnGatherFunction = void (*)(const ColumnGatherCall&);
+
 /// Some neighbouring columns of a matrix of floats, and their place in the result; at least a vector of the widest kind.
 struct SoftmaxStrip {
   const float* x;
@@ -224,6 +240,7 @@ struct TileTable {
   TakeFunction take = nullptr;
   SumRowsFunction sum_rows[kTypeCount] = {};  // the types that scatters add up in
   CopyLinesFunction copy_lines = nullptr;
+  ColumnGatherFunction column_gather32 = nullptr, column_gather64 = nullptr;  // words of 32 and of 64 bits
   ColumnSoftmaxFunction column_softmax = nullptr;
   TurnFunction turn32 = nullptr, turn64 = nullptr;  // words of 32 and of 64 bits
   WidenFunction widen[kTypeCount] = {};             // narrow types and types of storage that compute in f32

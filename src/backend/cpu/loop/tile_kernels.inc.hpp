@@ -805,6 +805,7 @@ void fill_reductions(TileTable& table) {
 
 #include "backend/cpu/attention_parts.inc.hpp"
 #include "backend/cpu/cache_parts.inc.hpp"
+#include "backend/cpu/column_gather.inc.hpp"
 #include "backend/cpu/column_softmax.inc.hpp"
 #include "backend/cpu/loop/moments.inc.hpp"
 #include "backend/cpu/loop/narrow_casts.inc.hpp"
@@ -849,6 +850,8 @@ TileTable make_tile_table() {
   const auto sums_rows = [&]<class... T>(T...) { ((table.sum_rows[kIndexOf<T>] = sum_rows<T>), ...); };
   sums_rows(float{}, double{}, std::uint32_t{}, std::uint64_t{});
   table.copy_lines = copy_lines;
+  table.column_gather32 = column_gather<std::uint32_t>;
+  table.column_gather64 = column_gather<std::uint64_t>;
   table.column_softmax = column_softmax;
   table.turn32 = turn<std::uint32_t>;
   table.turn64 = turn<std::uint64_t>;
