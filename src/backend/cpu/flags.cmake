@@ -12,8 +12,10 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
 endif()
 set(cpu_folder ${PROJECT_SOURCE_DIR}/src/backend/cpu)
 # Loops over memory, which only -O3 turns into vectors.
-set_property(SOURCE ${cpu_folder}/loop/run.cpp ${cpu_folder}/scan.cpp ${cpu_folder}/scatter.cpp
-             ${cpu_folder}/scatter_rows.cpp ${cpu_folder}/sort.cpp APPEND PROPERTY COMPILE_OPTIONS -O3)
+set_property(SOURCE ${cpu_folder}/loop/chain_calls.cpp ${cpu_folder}/loop/gathers.cpp ${cpu_folder}/loop/loads.cpp
+             ${cpu_folder}/loop/run.cpp ${cpu_folder}/loop/runner.cpp ${cpu_folder}/loop/stores.cpp
+             ${cpu_folder}/scan.cpp ${cpu_folder}/scatter.cpp ${cpu_folder}/scatter_rows.cpp ${cpu_folder}/sort.cpp
+             APPEND PROPERTY COMPILE_OPTIONS -O3)
 set(gemm_flags -O3 -fno-ivopts)  # ivopts would turn the few shared strides of a tile's rows into a pointer each
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set_property(SOURCE ${cpu_folder}/gemm_avx2.cpp ${cpu_folder}/integer_avx2.cpp APPEND PROPERTY COMPILE_OPTIONS
