@@ -200,6 +200,9 @@ struct AttentionKernel {
   /// Read, i32 pairs (first, end): the keys that a query may see, [batch, queries, 2]; and the same mask as the queries that may
   /// see a key, [batch, keys, 2], which only backward reads.
   std::optional<Operand> key_spans, query_spans;
+  /// Whether values outside of a query's span may be infinite or NaN without a trace in its result, although the weight of each
+  /// is 0: they may be rows of other sequences in a cache. Needs spans; only forward, of f16, on subgroup matrices.
+  bool guards_values = false;
   /// A share is dropped if its byte (`kept_shares` in graph/ops/attention.cpp) is below this, of 256; the others grow by 256 / (256 - dropped).
   Extent dropped = 0;
   std::optional<Operand> seed;  // read if shares are dropped: u32 seed and stream

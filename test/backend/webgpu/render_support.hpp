@@ -169,7 +169,8 @@ inline void replay(const Rendered& rendered, const kernel::Plan& plan, const std
   for (std::size_t b = 0; b < wanted.size(); ++b) {
     for (std::size_t i = 0; i < results[b].size() && shown < 5; ++i) {
       const double got = results[b][i];
-      if (got == wanted[b][i] || std::abs(got - wanted[b][i]) <= tolerance * (1 + std::abs(wanted[b][i]))) continue;
+      if (got == wanted[b][i] || (std::isnan(got) && std::isnan(wanted[b][i]))) continue;
+      if (std::abs(got - wanted[b][i]) <= tolerance * (1 + std::abs(wanted[b][i]))) continue;
       ADD_FAILURE() << "buffer " << b << " element " << i << ": got " << got << ", wanted " << wanted[b][i];
       ++shown;
     }

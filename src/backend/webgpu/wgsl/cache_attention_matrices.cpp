@@ -85,7 +85,8 @@ bool render_cache_attention_on_matrices(const CallKernel& kernel, const Target& 
                             .keys = rows,
                             .width = width,
                             .kv_heads = a.kv_heads,
-                            .causal = false};
+                            .causal = false,
+                            .guards_values = true};
   const auto cache = [&](const Operand& of_words) {
     return AttentionKernel::Tensor{
         {of_words.buffer, DType::f16, of_words.offset * 2, of_words.count * 2}, 0, width, words * 2};

@@ -1,6 +1,9 @@
 // Attention of a prompt over caches in f16 on subgroup matrices: sequences side by side, padding, windows, shared heads.
 #include "backend/webgpu/wgsl/cache_attention_matrices.hpp"
 
+#include <cmath>
+#include <limits>
+
 #include "backend/webgpu/wgsl/matrix_support.hpp"
 #include "compile/call_attributes.hpp"
 #include "graph/cache.hpp"
@@ -59,6 +62,45 @@ TEST_F(WgslMatricesCacheAttentionTest, AgreesWithTheReference) {
         render_cache_attention_on_matrices(kernel::with_words(p.kernel), running_matrix_gpu(), scratch, rendered));
     replay(rendered, p.kernel, p.buffers, 4e-3, has_real_matrices() ? nullptr : emulated);
   }
+}
+
+// Queries of two sequences share a tile of keys, whose rows may also belong to neither.
+TEST_F(WgslMatricesCacheAttentionTest, InfinitiesReachOnlyTheQueriesThatSeeThem) {
+  std::mt19937 random(53);
+  const graph::CacheAttention plain{.type = CacheType::f16, .kv_heads = 2, .scale = 0.4, .exact = false};
+  const Extent tokens = 40, heads = 4, width = 24, rows = 90, cached = 2 * width;
+  Prompt p = prompt(random, tokens, heads, width, rows, plain);
+  constexpr double kInfinity = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
+  const auto at = [&](Extent row, Extent channel) { return static_cast<std::size_t>(row * cached + channel); };
+  for (Extent row = 0; row < rows; ++row) {
+    if ((row >= 3 && row < 27) || (row >= 45 && row < 69)) continue;
+    for (Extent c = 0; c < cached; ++c) {
+      p.buffers[1].values[at(row, c)] = row % 3 ? -kInfinity : kNan;
+      p.buffers[2].values[at(row, c)] = row % 2 ? kInfinity : kNan;
+    }
+  }
+  // The second sequence has a few of its own, some of them in the same channel.
+  p.buffers[2].values[at(47, 2)] = kInfinity;
+  p.buffers[2].values[at(50, 2)] = -kInfinity;
+  p.buffers[2].values[at(51, 17)] = -kInfinity;
+  p.buffers[2].values[at(60, 40)] = kNan;
+  for (const bool ordered : {true, false}) {
+    if (!ordered && !has_real_matrices()) continue;  // emulation is slow
+    Target target = running_matrix_gpu();
+    target.tested.ordered_subgroups = ordered;
+    Rendered rendered;
+    Scratch scratch(static_cast<int>(p.buffers.size()), rendered);
+    ASSERT_TRUE(render_cache_attention_on_matrices(kernel::with_words(p.kernel), target, scratch, rendered));
+    replay(rendered, p.kernel, p.buffers, 4e-3, has_real_matrices() ? nullptr : emulated);
+  }
+  kernel::Plan plan;
+  plan.kernels.emplace_back(p.kernel);
+  std::vector<reference::Values> wanted;
+  for (const TestBuffer& buffer : p.buffers) wanted.push_back(buffer.values);
+  reference::run(plan, wanted);
+  for (Extent i = 0; i < tokens / 2 * heads * width; ++i)
+    ASSERT_TRUE(std::isfinite(wanted[5][static_cast<std::size_t>(i)])) << "of the first sequence";
+  EXPECT_TRUE(std::isnan(wanted[5].at(static_cast<std::size_t>(26 * heads * width + 2))));
 }
 
 TEST(WgslCacheAttentionChoiceTest, OnlyPromptsThatMayBeRounded) {

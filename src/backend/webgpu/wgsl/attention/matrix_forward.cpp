@@ -3,6 +3,7 @@
 // Sums refer to one number of each row, its reference, which stays the same: the largest of the first 16 scores, and some more.
 // So nothing is rescaled as tiles come. Where the reference was a bad one (a share may have passed f16, or all were too small),
 // which the sums tell at the end, the workgroup finds the largest score of each row by products alone and starts again.
+// Guarded values may need one more attempt (matrix_guard.cpp).
 #include <fmt/format.h>
 
 #include "backend/webgpu/wgsl/attention/matrix_writer.hpp"
@@ -31,9 +32,8 @@ void MatrixAttentionWriter::write_forward() {
   line(fmt::format("var reference = f32({});", kHidden));
   line("var sum = 0f;");
   line("if (thread == 0u) { $again[0] = 0u; }");
-  write_fill(fmt::format("tile_begin * {}u", block_.tile), 16);
-  line("workgroupBarrier();");
-  write_products("z", "staged_first", "a", "0u");
+  if (guards()) write_guard();
+  write_first_products();
   line("{");
   write_reference(fmt::format("tile_begin * {}u", block_.tile));
   line("}");
@@ -43,10 +43,14 @@ void MatrixAttentionWriter::write_forward() {
   line(finish);
   if (target_.tested.rounded_halves) line(fmt::format("reference += {};", kReferenceAbove));
 
-  line("for (var attempt = 0u; attempt < 2u; attempt++) {");
+  line(fmt::format("for (var attempt = 0u; attempt < {}u; attempt++) {{", guards() ? 3 : 2));
   line("if (attempt > 0u) {");
+  if (guards()) line("if (!clean) {");
   write_largest();
   line(finish);
+  if (guards()) line("}");
+  line("workgroupBarrier();");
+  write_first_products();
   line("}");
   line("sum = 0f;");
   for (int r = 0; r < row_matrices(); ++r)
@@ -59,10 +63,20 @@ void MatrixAttentionWriter::write_forward() {
   if (extras_.has_spans()) counts += " && span_first < span_end";
   if (bounds_.has_most) counts += fmt::format(" && i32(row0 + lane_row) + i32({}) >= 0i", bounds_.most);
   line(fmt::format("if (!(sum <= {}) || (sum < {}{})) {{ $again[0] = 1u; }}", kMostSum, kLeastSum, counts));
-  line("if (workgroupUniformLoad(&$again[0]) == 0u) { break; }");
-  line("}");
+  if (guards()) {
+    line("if (attempt == 0u) { if (workgroupUniformLoad(&$again[0]) != 0u) { continue; } }");
+    line("var found_nan = false;");
+    write_forward_results();
+    write_next_guarded_attempt();
+    line("}");
+  } else {
+    line("if (workgroupUniformLoad(&$again[0]) == 0u) { break; }");
+    line("}");
+    write_forward_results();
+  }
+}
 
-  const std::string factor = "$row_values[subgroup * 32u + lane_row]";
+void MatrixAttentionWriter::write_forward_results() {
   line("{");
   order();
   line(fmt::format("let inverse = select({} / sum, 0f, sum == 0f){};",
@@ -77,6 +91,13 @@ void MatrixAttentionWriter::write_forward() {
                                                render_constant(1 / kLog2E, DType::f32, helpers_)))));
   line("}");
   write_results(first_, "o", " * $row_values[subgroup * 32u + r]");
+}
+
+// The products of the first 16 keys.
+void MatrixAttentionWriter::write_first_products() {
+  write_fill(fmt::format("tile_begin * {}u", block_.tile), 16);
+  line("workgroupBarrier();");
+  write_products("z", "staged_first", "a", "0u");
 }
 
 // The largest score of the 16 that begin at row `first` of the others, of those that the owned row sees.
@@ -107,10 +128,6 @@ void MatrixAttentionWriter::write_largest() {
   line("}");
   line("}");
   write_join("reference", "max");
-  line("workgroupBarrier();");
-  write_fill(fmt::format("tile_begin * {}u", block_.tile), 16);
-  line("workgroupBarrier();");
-  write_products("z", "staged_first", "a", "0u");
 }
 
 // Joins a value over the threads that share an owned row.

@@ -126,6 +126,7 @@ void MatrixAttentionWriter::write_stores() {
       return guarded_load(i, fmt::format("${}[{} * {}u + {}] = {};", array, line_of, pitch(), vector,
                                          halved(halves, fmt::format("{}{}", name, i))));
     };
+    if (guards()) line(fmt::format("if (clean) {{ second{0} = {1}; }}", i, cleaned(fmt::format("second{}", i))));
     line(stored("staged_first", fmt::format("({})", row), other_first_, "first"));
     line(stored("staged_second", turned, other_second_, "second"));
   }

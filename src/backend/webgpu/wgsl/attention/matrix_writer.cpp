@@ -65,7 +65,7 @@ void MatrixAttentionWriter::render() {
   shader.share("staged_first", "vec4<u32>", block_.tile * pitch());
   shader.share("staged_second", "vec4<u32>", block_.tile * pitch());
   if (has_row_values()) shader.share("row_values", "f32", block_.threads());
-  if (is_forward()) shader.share("again", "u32", 1);
+  if (is_forward()) shader.share("again", "u32", flags());
   if (part_ == Part::d_key_value) shader.share("query_stats", "vec4f", block_.tile / 2);
   shader.functions.push_back({"halves", "(v: vec2f) -> u32 { return bitcast<u32>(vec2<f16>(v)); }\n"});
   if (scales())
@@ -76,6 +76,7 @@ void MatrixAttentionWriter::render() {
                                 "  return vec4<u32>($halves(vec2f(even.x, odd.x)), $halves(vec2f(even.y, odd.y)),\n"
                                 "                   $halves(vec2f(even.z, odd.z)), $halves(vec2f(even.w, odd.w)));\n"
                                 "}\n"});
+  if (guards()) shader.functions.push_back(special_halves());
   shader.helpers = std::move(helpers_);
   shader.body = std::move(text_);
   const char* suffix = is_forward() ? ".matrices" : part_ == Part::d_query ? ".matrices.dq" : ".matrices.dkv";
@@ -98,7 +99,7 @@ int MatrixAttentionWriter::own_size() const {
 
 int MatrixAttentionWriter::workgroup_bytes() const {
   return 16 * (block_.subgroups * own_size() + 2 * block_.tile * pitch()) +
-         (has_row_values() ? 4 * block_.threads() : 0) + (is_forward() ? 4 : 0) +
+         (has_row_values() ? 4 * block_.threads() : 0) + 4 * flags() +
          (part_ == Part::d_key_value ? 8 * block_.tile : 0);
 }
 
@@ -303,7 +304,8 @@ void MatrixAttentionWriter::write_results(const Results& results, const std::str
         return fmt::format("{}[{}] = vec2<u32>($halves({}.xy), $halves({}.zw));", bindings_.array_of(results.handle),
                            at, value, value);
       };
-      const std::string stores = store("at", "four") + " " + store("(at + 1u)", "next");
+      std::string stores = store("at", "four") + " " + store("(at + 1u)", "next");
+      if (guards()) stores += " " + finds_nan("place");
       line(inside.empty() ? "  " + stores : fmt::format("  if ({}) {{ {} }}", inside, stores));
       line("}");
     }

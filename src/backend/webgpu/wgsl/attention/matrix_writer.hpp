@@ -24,6 +24,9 @@ namespace weft::webgpu::attention {
 constexpr const char *kLeftMatrix = "subgroup_matrix_left<f16, 16, 16>",
                      *kRightMatrix = "subgroup_matrix_right<f16, 16, 16>";
 
+/// A function that says which halves of eight are infinite or NaN: all bits of these are set.
+ShaderPieces::Function special_halves();
+
 class MatrixAttentionWriter {
  public:
   /// `delta`: rowsum(dO * O) of each query, read going backward. `ranges`: those of operands that are scaled.
@@ -83,6 +86,7 @@ class MatrixAttentionWriter {
   int second_at() const;  // going backward: where the second products are, and the slopes that are made of them
   int slopes_at() const;
   bool has_row_values() const { return is_forward() || (part_ == Part::d_query && scales()); }
+  int flags() const { return !is_forward() ? 0 : guards() ? 2 : 1; }  // whether to try again, and why
   int workgroup_bytes() const;
 
   void bind();
@@ -128,10 +132,19 @@ class MatrixAttentionWriter {
   void write_results(const Results& results, const std::string& name, const std::string& factor);
 
   void write_forward();
+  void write_forward_results();
+  void write_first_products();
   void write_reference(const std::string& condition);
   void write_largest();
   void write_join(const std::string& value, const char* function);
   void write_forward_chunk(int chunk);
+
+  bool guards() const { return is_forward() && kernel_.guards_values; }
+  void write_guard();
+  std::string cleaned(const std::string& value) const;
+  std::string finds_nan(const std::string& place) const;
+  void write_next_guarded_attempt();
+  void write_specials();
 
   void write_backward();
   void write_both_chunk(int chunk);
