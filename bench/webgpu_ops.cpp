@@ -63,7 +63,10 @@ int main(int argc, char** argv) {
   const Tensor chosen = cast(floor(rand({columns}) * static_cast<double>(columns)), DType::i32).eval();
   const Tensor orders = cast(sort(rand({n, columns}), 1).positions, DType::i32).eval();
   const Tensor line = reshape(square, {n * columns}).eval(), cube = reshape(square, {512, 256, 512}).eval();
-  const Tensor few = narrow(square, 1, 0, 1024).eval();
+  const Tensor few = narrow(square, 1, 0, 1024).eval(), few_places = narrow(places, 1, 0, 1024).eval();
+  const Tensor long_rows = reshape(square, {64, 1 << 20}).eval(), four_rows = narrow(long_rows, 0, 0, 4).eval();
+  const Tensor far = cast(floor(rand({64, 1 << 20}) * static_cast<double>(1 << 20)), DType::i32).eval();
+  const Tensor far_of_four = narrow(far, 0, 0, 4).eval();
   const Tensor middle = reshape(narrow(line, 0, 0, n * columns / 2), {64, 1024, 512}).eval();
   const Tensor odd = narrow(narrow(square, 0, 0, 8190), 1, 0, 8190).eval();
   const Tensor images = randn({32, 64, 56, 56}).eval(), filters = randn({64, 64, 3, 3}).eval();
@@ -135,6 +138,26 @@ int main(int argc, char** argv) {
        {square, places, square},
        [](In in) { return scatter_add(in[0], 1, in[1], in[2]); },
        4 * all},
+      {"scatter_add, columns",
+       {square, places, square},
+       [](In in) { return scatter_add(in[0], 0, in[1], in[2]); },
+       4 * all},
+      {"scatter_add, columns of [8192, 1024]",
+       {few, few_places, few},
+       [](In in) { return scatter_add(in[0], 0, in[1], in[2]); },
+       4 * bytes_of(few)},
+      {"scatter_add, rows of [64, 1M]",
+       {long_rows, far, long_rows},
+       [](In in) { return scatter_add(in[0], 1, in[1], in[2]); },
+       4 * all},
+      {"scatter_add, rows of [4, 1M]",
+       {four_rows, far_of_four, four_rows},
+       [](In in) { return scatter_add(in[0], 1, in[1], in[2]); },
+       4 * bytes_of(four_rows)},
+      {"scatter_add of 4M numbers to 10,000 places",
+       {reshape(far_of_four, {4 << 20}).eval(), reshape(four_rows, {4 << 20, 1}).eval()},
+       [](In in) { return scatter_add(remainder(in[0], 10000), in[1], 10000); },
+       2 * bytes_of(four_rows)},
       {"scatter_add of rows",
        {tall, rows},
        [&](In in) { return scatter_add(in[1], in[0], 50000); },

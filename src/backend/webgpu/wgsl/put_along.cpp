@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "backend/webgpu/wgsl/axis_lines.hpp"
-#include "backend/webgpu/wgsl/loop.hpp"
 #include "backend/webgpu/wgsl/scalar.hpp"
+#include "backend/webgpu/wgsl/zeros.hpp"
 #include "compile/call_attributes.hpp"
 #include "graph/scatter.hpp"
 
@@ -222,13 +222,7 @@ class PutWriter {
 void render_last_in_memory(const std::string& name, const kernel::Operand& indices, const kernel::Operand& result,
                            const AxisLines& along, const Target& target, Scratch& scratch, Rendered& rendered) {
   const kernel::Operand words{result.buffer, DType::u32, result.offset, result.count};
-  kernel::LoopKernel zeros;
-  zeros.name = name + ".clear";
-  zeros.outer = words.count;
-  zeros.outputs = {words};
-  zeros.steps = {kernel::Step{kernel::StepKind::constant, DType::u32, kernel::Level::outer}};
-  zeros.stores = {{0, 0, {{words.count}, {1}, 0, {}}}};
-  webgpu::render(zeros, target, scratch, rendered);
+  render_zeros(name + ".clear", words, target, scratch, rendered);
   const Extent count = along.outer * along.taken * along.inner;
   if (count == 0) return;
 

@@ -6,6 +6,8 @@
 
 #include "backend/webgpu/wgsl/loop.hpp"
 #include "backend/webgpu/wgsl/scatter_lists.hpp"
+#include "backend/webgpu/wgsl/scatter_radix.hpp"
+#include "backend/webgpu/wgsl/zeros.hpp"
 #include "weft/error.hpp"
 
 namespace weft::webgpu {
@@ -23,6 +25,9 @@ constexpr Extent kPartMin = 256;  // updates in a part
 constexpr Extent kPartialBytesMax = Extent{64} << 20;
 constexpr int kInFlight = 4;      // updates read before the first is added
 constexpr Extent kManyRows = 32;  // of a compute unit: the updates of each row are listed first
+// Single numbers, so many of them, are sorted by their rows, if there are so many of these. Lists would be slow where few rows
+// meet most updates, as in histograms, and one thread of a workgroup would have the only column.
+constexpr Extent kSortedNumbers = 32768, kSortedRows = 256;
 
 struct Plan {
   Extent rows_per_group = 1, row_groups = 1, column_groups = 1, parts = 1;
@@ -125,13 +130,14 @@ void render(const ScatterAddKernel& kernel, const Target& target, Scratch& scrat
                                     name_of(kernel.updates.type), name_of(kernel.out.type),
                                     name_of(kernel.indices.type)));
   if (kernel.count == 0) {
-    LoopKernel zero;
-    zero.name = kernel.name;
-    zero.outer = results;
-    zero.outputs = {kernel.out};
-    zero.steps = {Step{StepKind::constant, kernel.out.type, Level::outer}};
-    zero.stores = {{0, 0, {{results}, {1}, 0, {}}}};
-    return render(zero, target, scratch, rendered);
+    const kernel::Operand all{kernel.out.buffer, kernel.out.type, kernel.out.offset, results};
+    return render_zeros(kernel.name, all, target, scratch, rendered);
+  }
+  const DType type = kernel.out.type;
+  const bool are_words = type == DType::f32 || type == DType::i32 || type == DType::u32;
+  if (kernel.columns == 1 && kernel.count >= kSortedNumbers && kernel.rows >= kSortedRows && are_words) {
+    const LineSums sums{kernel.name, kernel.indices, kernel.updates, kernel.out, {1, kernel.rows, 1, kernel.count}};
+    return render_sorted_sums(sums, target, scratch, rendered);
   }
   const Plan plan = plan_of(kernel, target);
   if (kernel.rows >= kManyRows * Extent{target.profile.compute_units})

@@ -9,13 +9,15 @@
 #include "backend/webgpu/wgsl/axis_lines.hpp"
 #include "backend/webgpu/wgsl/line_radix.hpp"
 #include "backend/webgpu/wgsl/scalar.hpp"
+#include "backend/webgpu/wgsl/scatter_radix.hpp"
 #include "compile/call_attributes.hpp"
 #include "graph/scatter.hpp"
 
 namespace weft::webgpu {
 namespace {
 
-constexpr Extent kSortedLeast = 256;          // updates of a line that a workgroup sorts
+constexpr Extent kSortedLeast = 256;  // updates of a line that are sorted
+constexpr Extent kLinesBusy = 16;     // lines side by side for each compute unit, of which threads take one each
 constexpr int kBlock = LineRadix::kLineEach;  // updates of a place that a thread adds up, twice as many at most
 
 /// The dispatch for rows: a workgroup sorts the updates of a row by their places, and by their own order below that. Then the
@@ -96,7 +98,8 @@ std::optional<RenderedDispatch> scatter_sorted_rows(const kernel::CallKernel& ke
 
 }  // namespace
 
-void render_scatter_along(const kernel::CallKernel& kernel, const Target& target, Scratch&, Rendered& rendered) {
+void render_scatter_along(const kernel::CallKernel& kernel, const Target& target, Scratch& scratch,
+                          Rendered& rendered) {
   if (kernel.shape().numel() == 0) return;
   constexpr int kThreads = 64;  // of a workgroup: a line each
   const auto a = kernel::attributes_of<graph::ScatterAlongAttributes>(kernel);
@@ -107,7 +110,11 @@ void render_scatter_along(const kernel::CallKernel& kernel, const Target& target
   }
   const auto [outer, extent, inner, taken] = along;
   const Extent lines = outer * inner;
-
+  // Threads that take a line each would read elements far apart, or leave most of the device idle.
+  if (taken >= kSortedLeast && (inner == 1 || lines < kLinesBusy * Extent{target.profile.compute_units})) {
+    const LineSums sums{kernel.name, kernel.reads[0], kernel.reads[1], kernel.out(), along};
+    return render_sorted_sums(sums, target, scratch, rendered);
+  }
   Bindings bindings(target, kernel.name);
   const bool reads = taken > 0;
   const int indices = reads ? bindings.add(kernel.reads[0], false) : -1;

@@ -6,16 +6,13 @@
 #include <bit>
 #include <utility>
 
-#include "backend/webgpu/wgsl/loop.hpp"
+#include "backend/webgpu/wgsl/zeros.hpp"
 
 namespace weft::webgpu {
 namespace {
 
-using kernel::Level;
 using kernel::Operand;
 using kernel::ScatterAddKernel;
-using kernel::Step;
-using kernel::StepKind;
 
 constexpr int kListThreads = 256;
 constexpr Extent kListedMost = 1024;  // updates that a workgroup sorts; rows with more search the indices again
@@ -33,7 +30,7 @@ class ListsWriter {
   }
 
   void render() {
-    clear();
+    render_zeros(kernel_.name + ".clear", counts_, target_, scratch_, rendered_);
     count_or_fill(false);
     divide_places();
     count_or_fill(true);
@@ -68,16 +65,6 @@ class ListsWriter {
   std::string row_of(const Bindings& bindings, int indices, const std::string& at) const {
     const std::string index = bindings.load(indices, fmt::format("{} + {}u", at, bindings.base(indices)));
     return kernel_.indices.type == DType::u32 ? index : fmt::format("bitcast<u32>({})", index);
-  }
-
-  void clear() {
-    kernel::LoopKernel zero;
-    zero.name = kernel_.name + ".clear";
-    zero.outer = counts_.count;
-    zero.outputs = {counts_};
-    zero.steps = {Step{StepKind::constant, DType::u32, Level::outer}};
-    zero.stores = {{0, 0, {{counts_.count}, {1}, 0, {}}}};
-    webgpu::render(zero, target_, scratch_, rendered_);
   }
 
   void count_or_fill(bool fills) {

@@ -84,6 +84,26 @@ TEST_F(WgslScatterTest, ManyRowsListTheirUpdates) {
   }
 }
 
+// Most updates go to few places, as in a histogram.
+TEST_F(WgslScatterTest, ManyNumbersAreSortedByTheirRows) {
+  std::mt19937 random(3);
+  const Extent count = 40000, rows = 300;
+  TestBuffer indices{DType::i32, {}};
+  for (Extent i = 0; i < count; ++i)
+    indices.values.push_back(random() % 4 != 0 ? 7.0 : static_cast<double>(random() % 302) - 1);
+  const std::vector<TestBuffer> buffers{indices,
+                                        random_buffer(random, DType::f32, count),
+                                        {DType::f32, reference::Values(static_cast<std::size_t>(rows + 10), 9.0)}};
+  kernel::ScatterAddKernel kernel{.name = "scatter", .count = count, .rows = rows, .columns = 1};
+  kernel.indices = {0, DType::i32, 0, count};
+  kernel.updates = {1, DType::f32, 0, count};
+  kernel.out = {2, DType::f32, 5, rows};
+  const Rendered rendered = render(kernel::Kernel(kernel), 3, target_of(Device::open(0, {.cache_folder = {}})->info()));
+  EXPECT_EQ(rendered.dispatches.back().name, "scatter.join");
+  replay(rendered, kernel::Kernel(kernel), buffers, 1e-5);
+  EXPECT_EQ(results_of(rendered, buffers)[2], results_of(rendered, buffers)[2]);
+}
+
 TEST(WgslScatterTextTest, LongInputsForFewRowsAreDividedAndJoined) {
   kernel::ScatterAddKernel kernel{.name = "scatter", .count = 16384, .rows = 83, .columns = 384};
   kernel.indices = {0, DType::i32, 0, kernel.count};

@@ -104,6 +104,36 @@ TEST_F(WgslSortTest, RowsAddUpTheirUpdatesInOrder) {
   }
 }
 
+// Lines that no workgroup holds: many updates and places, few columns side by side, and places that meet several blocks of
+// updates. Updates of the last place end with the line.
+TEST_F(WgslSortTest, LongLinesAddUpTheirUpdatesInOrder) {
+  std::mt19937 random(44);
+  for (const auto& [shape, extent] :
+       {std::pair<Shape, Extent>{{2, 9000}, 5000}, {{2, 8300}, 3}, {{1, 600}, 600000}, {{2, 700, 3}, 20}}) {
+    SCOPED_TRACE(fmt::format("[{}] to {} places", shape.to_string(), extent));
+    const Extent inner = shape.rank() == 3 ? shape[2] : 1, count = shape.numel();
+    const Shape to = inner == 1 ? Shape{shape[0], extent} : Shape{shape[0], extent, inner};
+    TestBuffer indices{DType::i32, {}}, updates = random_buffer(random, DType::f32, count);
+    for (Extent i = 0; i < count; ++i)
+      indices.values.push_back(i % 50 == 7 ? -1 : static_cast<double>(random() % static_cast<unsigned>(extent + 2)));
+    const std::vector<TestBuffer> buffers{indices, updates, {DType::f32, reference::Values(to.numel(), 7.0)}};
+    const kernel::Kernel kernel = kernel::CallKernel{
+        .name = "scatter",
+        .op = &graph::scatter_along_row(),
+        .reads = {{0, DType::i32, 0, count}, {1, DType::f32, 0, count}},
+        .shapes = {shape, shape},
+        .types = {DType::i32, DType::f32},
+        .out_types = {DType::f32},
+        .outs = {{2, DType::f32, 0, to.numel()}},
+        .out_shapes = {to},
+        .attributes = graph::words_of(graph::scatter_along_row().attributes, graph::ScatterAlongAttributes{1, extent})};
+    const Rendered rendered = render(kernel, 3, target_of(Device::open(0, {.cache_folder = {}})->info()));
+    EXPECT_GT(rendered.dispatches.size(), 4u);
+    replay(rendered, kernel, buffers, 1e-4);
+    EXPECT_EQ(results_of(rendered, buffers)[2], results_of(rendered, buffers)[2]);
+  }
+}
+
 }  // namespace
 }  // namespace weft::webgpu
 #endif
