@@ -10,6 +10,7 @@
 #include "backend/webgpu/wgsl/line_radix.hpp"
 #include "backend/webgpu/wgsl/scalar.hpp"
 #include "backend/webgpu/wgsl/scatter_radix.hpp"
+#include "backend/webgpu/wgsl/turned_lines.hpp"
 #include "compile/call_attributes.hpp"
 #include "graph/scatter.hpp"
 
@@ -20,16 +21,22 @@ constexpr Extent kSortedLeast = 256;  // updates of a line that are sorted
 constexpr Extent kLinesBusy = 16;     // lines side by side for each compute unit, of which threads take one each
 constexpr int kBlock = LineRadix::kLineEach;  // updates of a place that a thread adds up, twice as many at most
 
+/// The threads of a workgroup that sorts the updates of a row; nothing if it does not fit, or is short. A word has the place above
+/// the update's number. Places beyond the last are those of updates that are dropped.
+constexpr int kNumberBits = std::bit_width(static_cast<std::uint64_t>(LineRadix::kWordsMost)) - 1;
+int place_bits(const AxisLines& along) { return std::bit_width(static_cast<std::uint64_t>(along.extent)); }
+std::optional<int> threads_of_row(const AxisLines& along, const Target& target) {
+  if (along.taken < kSortedLeast || place_bits(along) > 32 - kNumberBits) return {};
+  return LineRadix::threads_for(along.taken, target);
+}
+
 /// The dispatch for rows: a workgroup sorts the updates of a row by their places, and by their own order below that. Then the
 /// thread of the first update of a place adds up all of them, but if there are many, threads add up parts, which are joined in
 /// order. Nothing if rows do not fit.
 std::optional<RenderedDispatch> scatter_sorted_rows(const kernel::CallKernel& kernel, const AxisLines& along,
                                                     const Target& target) {
-  // A word has the place above the update's number. Places beyond the last are those of updates that are dropped.
-  constexpr int kNumberBits = std::bit_width(static_cast<std::uint64_t>(LineRadix::kWordsMost)) - 1;
-  const int place_bits = std::bit_width(static_cast<std::uint64_t>(along.extent));
-  if (along.inner != 1 || along.taken < kSortedLeast || place_bits > 32 - kNumberBits) return {};
-  const std::optional<int> threads = LineRadix::threads_for(along.taken, target);
+  if (along.inner != 1) return {};
+  const std::optional<int> threads = threads_of_row(along, target);
   if (!threads) return {};
   SortShader s(target, kernel.name);
   const int indices = s.read(kernel.reads[0]), updates = s.read(kernel.reads[1]), out = s.write(kernel.out());
@@ -48,7 +55,7 @@ std::optional<RenderedDispatch> scatter_sorted_rows(const kernel::CallKernel& ke
   s.line(fmt::format("  {} = (r << {}u) | t;", LineRadix::word("t"), kNumberBits));
   s.line("}");
   s.line("workgroupBarrier();");
-  radix.write(kNumberBits, place_bits);
+  radix.write(kNumberBits, place_bits(along));
   s.line("storageBarrier();");  // zeros come before sums
   s.line("workgroupBarrier();");
   const auto place = [&](const std::string& at) {
@@ -108,6 +115,8 @@ void render_scatter_along(const kernel::CallKernel& kernel, const Target& target
     rendered.dispatches.push_back(std::move(*dispatch));
     return;
   }
+  if (can_turn(along) && threads_of_row(along, target))
+    return render_turned_lines(kernel, along, target, scratch, rendered, render_scatter_along);
   const auto [outer, extent, inner, taken] = along;
   const Extent lines = outer * inner;
   // Threads that take a line each would read elements far apart, or leave most of the device idle.

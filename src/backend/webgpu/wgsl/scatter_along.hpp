@@ -8,7 +8,8 @@ namespace weft::webgpu {
 
 /// Appends the dispatches of `scatter_add_along_axis`. A thread takes a line along the axis and adds its updates in order;
 /// neighbouring threads take neighbouring lines. Updates of long rows, up to 8192 of each, are sorted in workgroup memory instead:
-/// then threads share a row, and still add in order. Those of longer rows, and of few columns, are sorted in memory.
+/// then threads share a row, and still add in order. Columns of this length are turned to rows. Updates of longer rows, and of few
+/// longer columns, are sorted in memory.
 void render_scatter_along(const kernel::CallKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered);
 
 }  // namespace weft::webgpu
