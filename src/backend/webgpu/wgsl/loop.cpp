@@ -131,7 +131,8 @@ void render_elementwise(const LoopKernel& kernel, const Target& target, bool bac
                          width;
     const std::vector<int> loads =
         turned && width == 1 ? turned_loads(kernel, needed, total, *turned) : std::vector<int>{};
-    const Extent turns = items >= kLarge ? 4 : 1;
+    // Of strips, threads that run at one time should take few.
+    const Extent turns = items >= kLarge && !strips ? 4 : 1;
     const Extent groups = staged           ? total / staged->run * staged->parts()
                           : !loads.empty() ? turned->blocks(total)
                                            : divide_up(items, kLoopThreads * turns);
