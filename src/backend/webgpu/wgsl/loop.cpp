@@ -12,6 +12,7 @@
 #include "backend/webgpu/wgsl/steps.hpp"
 #include "backend/webgpu/wgsl/strips.hpp"
 #include "backend/webgpu/wgsl/turned.hpp"
+#include "backend/webgpu/wgsl/turned_gather.hpp"
 #include "weft/error.hpp"
 
 namespace weft::webgpu {
@@ -240,7 +241,8 @@ void render_either_way(const LoopKernel& given, const Target& target, bool backw
     const LoopKernel flat = without_inner(given);
     if (flat.stores.empty()) return;
     check_extent(flat);
-    render_elementwise(flat, target, backwards, rendered);
+    const std::optional<LoopKernel> turned = with_turned_gather(flat, target, scratch, rendered);
+    render_elementwise(turned ? *turned : flat, target, backwards, rendered);
     return;
   }
   check_extent(given);

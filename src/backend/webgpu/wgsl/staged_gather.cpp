@@ -17,6 +17,10 @@ constexpr Extent kRowsForEachPick = 4;   // copying so many elements costs as mu
 constexpr Extent kPartLeast = 4096;      // elements of a run for a workgroup
 constexpr int kManyThreads = 512;        // of a workgroup, if the device allows this many
 
+bool row_fits(Extent extent, const Target& target) {
+  return extent >= kRowLeast && extent <= std::min<Extent>(kRowBytesMost, target.limits.workgroup_bytes) / 4;
+}
+
 /// The view as runs of neighbouring indices that share a place, or nothing.
 std::optional<StagedGather> runs_of(const Step& step, Extent total) {
   const kernel::View& view = step.view;
@@ -35,16 +39,20 @@ std::optional<StagedGather> runs_of(const Step& step, Extent total) {
 
 }  // namespace
 
+bool can_stage(Extent rows, Extent extent, Extent run, const Target& target) {
+  return row_fits(extent, target) && run * kRowsForEachPick >= extent && rows >= Extent{target.profile.compute_units};
+}
+
 std::optional<StagedGather> staged_gather(const kernel::LoopKernel& kernel, const std::vector<bool>& needed,
                                           Extent total, const Target& target) {
   std::optional<StagedGather> found;
   for (std::size_t s = 0; s < kernel.steps.size(); ++s) {
     const Step& step = kernel.steps[s];
-    if (!needed[s] || step.kind != StepKind::gather || step.axis_stride != 1 || step.axis_extent < kRowLeast) continue;
+    if (!needed[s] || step.kind != StepKind::gather || step.axis_stride != 1 || !row_fits(step.axis_extent, target))
+      continue;
     const kernel::Operand& operand = kernel.inputs[static_cast<std::size_t>(step.operand)];
     const bool is_word = operand.type == DType::f32 || operand.type == DType::i32 || operand.type == DType::u32;
-    const Extent most = std::min<Extent>(kRowBytesMost, target.limits.workgroup_bytes) / 4;
-    if (!is_word || step.axis_extent > most) continue;
+    if (!is_word) continue;
     if (found) {
       const Step& first = kernel.steps[static_cast<std::size_t>(found->steps.front())];
       if (step.operand == first.operand && step.view == first.view && step.axis_extent == first.axis_extent)

@@ -23,6 +23,9 @@ struct StagedGather {
   Extent parts() const { return divide_up(run, part); }
 };
 
+/// Whether picks of `run` elements from each of `rows` rows of `extent` elements of 32 bits take that form.
+bool can_stage(Extent rows, Extent extent, Extent run, const Target& target);
+
 /// The form for a loop over `total` elements, if there is such a gather and the copy pays.
 std::optional<StagedGather> staged_gather(const kernel::LoopKernel& kernel, const std::vector<bool>& needed,
                                           Extent total, const Target& target);

@@ -35,8 +35,10 @@ std::vector<bool> varying_steps(const kernel::LoopKernel& kernel) {
 
 }  // namespace
 
-std::optional<Strips> column_strips(const kernel::LoopKernel& kernel, const std::vector<bool>& needed, Extent total) {
-  if (total < kStripsLoopLeast) return {};
+std::vector<ColumnGather> column_gathers(const kernel::LoopKernel& kernel, const std::vector<bool>& needed,
+                                         Extent total) {
+  std::vector<ColumnGather> gathers;
+  if (total < kStripsLoopLeast) return gathers;
   const std::vector<bool> varies = varying_steps(kernel);
   for (std::size_t s = 0; s < kernel.steps.size(); ++s) {
     const Step& step = kernel.steps[s];
@@ -50,11 +52,18 @@ std::optional<Strips> column_strips(const kernel::LoopKernel& kernel, const std:
     const Extent inner = view.extents.back();
     const Extent bytes =
         step.axis_extent * element(kernel.inputs[static_cast<std::size_t>(step.operand)].type).bits / 8;
-    if (points != total || taken < kStripsWidthLeast || inner < 2 * kStripsWidthLeast ||
-        bytes * kStripsWidthLeast > kStripsBytes || bytes * inner <= kStripsBytes)
+    if (points != total || taken < kStripsWidthLeast || inner < 2 * kStripsWidthLeast || bytes * inner <= kStripsBytes)
       continue;
-    const auto width = static_cast<Extent>(std::bit_floor(static_cast<std::uint64_t>(kStripsBytes / bytes)));
-    return Strips{taken, inner, std::clamp(width, kStripsWidthLeast, kStripsWidthMost)};
+    gathers.push_back({static_cast<int>(s), taken, inner, bytes});
+  }
+  return gathers;
+}
+
+std::optional<Strips> column_strips(const kernel::LoopKernel& kernel, const std::vector<bool>& needed, Extent total) {
+  for (const ColumnGather& gather : column_gathers(kernel, needed, total)) {
+    if (gather.bytes * kStripsWidthLeast > kStripsBytes) continue;
+    const auto width = static_cast<Extent>(std::bit_floor(static_cast<std::uint64_t>(kStripsBytes / gather.bytes)));
+    return Strips{gather.taken, gather.inner, std::clamp(width, kStripsWidthLeast, kStripsWidthMost)};
   }
   return {};
 }

@@ -21,6 +21,16 @@ struct Strips {
   Extent padded(Extent total) const { return total / inner * (divide_up(inner, width) * width); }
 };
 
+/// A gather step of a flat loop over [outer, taken, inner] that picks from columns side by side, where the index varies.
+struct ColumnGather {
+  int step = -1;
+  Extent taken = 1, inner = 1;
+  Extent bytes = 0;  // of a column that it picks from
+};
+/// Such gathers whose columns are more than a cache holds.
+std::vector<ColumnGather> column_gathers(const kernel::LoopKernel& kernel, const std::vector<bool>& needed,
+                                         Extent total);
+
 std::optional<Strips> column_strips(const kernel::LoopKernel& kernel, const std::vector<bool>& needed, Extent total);
 
 /// The first of `neighbours` elements (1 or 4) of item `item`.

@@ -249,6 +249,38 @@ TEST_F(WgslLoopTest, GathersAlongColumnsTakeStripsOfThem) {
   }
 }
 
+// One gather of columns that fit workgroup memory: they become rows, with gaps between lines, and what follows the picks is fused.
+TEST_F(WgslLoopTest, GathersAlongShortColumnsPickWithinRows) {
+  std::mt19937 random(26);
+  struct Case {
+    Extent outer, extent, taken, inner, gap;
+  };
+  for (const Case& c : {Case{1, 3000, 2700, 400, 0}, Case{3, 8192, 2051, 179, 8}}) {
+    SCOPED_TRACE(fmt::format("{} x {} of {} x {}", c.outer, c.taken, c.extent, c.inner));
+    const Extent total = c.outer * c.taken * c.inner, pitch = c.inner + c.gap, source = c.outer * c.extent * pitch;
+    Builder b(total);
+    TestBuffer indices{DType::i32, {}};
+    for (Extent i = 0; i < total; ++i)
+      indices.values.push_back(i % 97 == 5   ? -1
+                               : i % 89 == 3 ? static_cast<double>(c.extent)
+                                             : static_cast<double>(random() % static_cast<unsigned>(c.extent)));
+    Step gather{StepKind::gather, DType::f32, Level::outer};
+    gather.a = b.load(Level::outer, indices, contiguous({total}), 2);
+    b.loop.inputs.push_back(b.operand(random_buffer(random, DType::f32, source), 3));
+    gather.operand = 1;
+    gather.axis_stride = pitch;
+    gather.axis_extent = c.extent;
+    gather.view = {{c.outer, c.taken, c.inner}, {c.extent * pitch, 0, 1}, 0, {}};
+    b.store(b.map(Op::add, DType::f32, b.step(gather), b.constant(2)), DType::f32, contiguous({total}), total, 3);
+    b.check(0);
+    const Target target{.limits = {.workgroup_bytes = 32768}};
+    const Rendered rendered = render(kernel::Kernel(b.loop), static_cast<int>(b.buffers.size()), target);
+    ASSERT_EQ(rendered.dispatches.size(), 4u);
+    EXPECT_NE(rendered.dispatches[2].shader.text().find("row[select(0u"), std::string::npos);
+    EXPECT_NE(rendered.dispatches[3].shader.text().find("turned0["), std::string::npos);
+  }
+}
+
 TEST_F(WgslLoopTest, SoftmaxAndLayerNormForEveryLengthOfRow) {
   std::mt19937 random(5);
   for (Extent inner : {2, 7, 8, 65, 384, 1000, 1024, 20000}) {
