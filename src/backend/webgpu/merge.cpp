@@ -6,14 +6,11 @@
 #include <cctype>
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
-
-#include "weft/error.hpp"
 
 namespace weft::webgpu {
 namespace {
@@ -49,149 +46,133 @@ std::string pooled_name(const std::string& element, std::size_t number) {
   return fmt::format("{}_{}", name, number);
 }
 
-/// Merges several dispatches into one.
-class Merger {
+/// What dispatches need as the branches of one, in whatever order they are added.
+class Needs {
  public:
-  Merger(const RenderedDispatch& first, const Target& target) : target_(target) { take(first, *place(first)); }
-
-  bool try_add(const RenderedDispatch& dispatch) {
-    if (branches_.size() == kBranchesMax || dispatch.shader.threads != branches_[0]->shader.threads ||
-        groups_ + dispatch.workgroups > target_.limits.workgroups_per_dimension)
-      return false;
-    auto place_of = place(dispatch);
-    if (!place_of) return false;
-    take(dispatch, std::move(*place_of));
-    return true;
-  }
-
-  /// Each branch becomes a function, and its names become unique.
-  RenderedDispatch finish() const {
-    RenderedDispatch merged;
-    ShaderPieces& shader = merged.shader;
-    shader.threads = branches_[0]->shader.threads;
-    std::uint64_t begin = 0;
-    for (std::size_t b = 0; b < branches_.size(); ++b) {
-      const RenderedDispatch& branch = *branches_[b];
-      shader.subgroups = shader.subgroups || branch.shader.subgroups;
-      shader.matrices = shader.matrices || branch.shader.matrices;
-      shader.helpers.use(branch.shader.helpers);
-      ShaderNames names;
-      std::map<std::string, std::size_t, std::less<>> used;
-      for (const ShaderPieces::Shared& array : branch.shader.shared)
-        names[array.name] = pooled_name(array.element, used[array.element]++);
-      for (const ShaderPieces::Function& function : branch.shader.functions)
-        names[function.name] = fmt::format("{}_{}", function.name, b);
-      for (std::size_t i = 0; i < places_[b].size(); ++i)
-        names[fmt::format("data{}", i)] = fmt::format("data{}", places_[b][i]);
-      for (const ShaderPieces::Function& function : branch.shader.functions)
-        shader.functions.push_back({names[function.name], with_new_names(function.text, names)});
-      const std::string main = fmt::format("branch_{}", b);
-      shader.functions.push_back({main, fmt::format("(group: u32, thread: u32{}) {{\n{}}}\n",
-                                                    branch.shader.matrices ? ", subgroup: u32, workgroup: vec3u" : "",
-                                                    with_new_names(branch.shader.body, names))});
-      const std::uint64_t end = begin + branch.workgroups;
-      const std::string condition = b + 1 < branches_.size() ? fmt::format("if (group < {}u) ", end) : std::string();
-      shader.body += fmt::format("  {}{}{{ ${}(group - {}u, thread{}); }}\n", b ? "else " : "", condition, main, begin,
-                                 branch.shader.matrices ? ", subgroup, workgroup" : "");
-      begin = end;
-      merged.name += (b ? " | " : "") + branch.name;
-      merged.kernels.insert(merged.kernels.end(), branch.kernels.begin(), branch.kernels.end());
-    }
-    for (const Binding& binding : bindings_) {
-      BoundRange range = binding.range;
-      range.written = is_written(range.buffer);
-      shader.storage.push_back({binding.element, range.written});
-      merged.bindings.push_back(range);
-    }
-    for (const auto& [element, counts] : pool_)
-      for (std::size_t i = 0; i < counts.size(); ++i) shader.share(pooled_name(element, i), element, counts[i]);
-    merged.workgroups = groups_;
-    return merged;
-  }
-
- private:
   struct Binding {
     BoundRange range;
     std::string element;
   };
-  /// The bindings and workgroup arrays of all dispatches after another one has joined, and the bindings of that one.
-  struct Place {
-    std::vector<int> places;
-    std::vector<Binding> bindings;
-    Pool pool;
-  };
 
-  /// A workgroup takes one branch, so branches share workgroup memory: the first arrays of one element type of all branches,
-  /// the second arrays, and so on.
-  static void add_to(Pool& pool, const ShaderPieces& shader) {
+  void add(const RenderedDispatch& dispatch) {
+    ++branches_;
+    groups_ += dispatch.workgroups;
     std::map<std::string, std::size_t, std::less<>> used;
-    for (const ShaderPieces::Shared& array : shader.shared) {
-      std::vector<std::int64_t>& counts = pool[array.element];
+    for (const ShaderPieces::Shared& array : dispatch.shader.shared) {
+      std::vector<std::int64_t>& counts = pool_[array.element];
       const std::size_t at = used[array.element]++;
       if (at == counts.size()) counts.push_back(0);
       counts[at] = std::max(counts[at], array.count);
     }
+    for (std::size_t i = 0; i < dispatch.bindings.size(); ++i) {
+      const std::size_t at = number_of(dispatch, i);
+      if (at == bindings_.size()) bindings_.push_back({dispatch.bindings[i], dispatch.shader.storage[i].element});
+      if (dispatch.bindings[i].written) {
+        bindings_[at].range.written = true;
+        written_.insert(dispatch.bindings[i].buffer);
+      }
+    }
   }
-  static std::int64_t bytes_of(const Pool& pool) {
+
+  /// A buffer that is written must be bound as writable everywhere, and writable ranges must not overlap.
+  bool fit(const Target& target) const {
+    if (branches_ > kBranchesMax || groups_ > target.limits.workgroups_per_dimension ||
+        bindings_.size() > target.limits.storage_buffers ||
+        workgroup_bytes() > static_cast<std::int64_t>(target.limits.workgroup_bytes))
+      return false;
+    for (std::size_t i = 0; i < bindings_.size(); ++i)
+      for (std::size_t j = i + 1; j < bindings_.size(); ++j)
+        if (overlap(bindings_[i].range, bindings_[j].range) && is_written(bindings_[i].range.buffer)) return false;
+    return true;
+  }
+
+  std::uint64_t groups() const { return groups_; }
+  const std::vector<Binding>& bindings() const { return bindings_; }
+  bool is_written(int buffer) const { return written_.contains(buffer); }
+  /// A workgroup takes one branch, so branches share workgroup memory: the first arrays of one element type of all branches, the
+  /// second arrays, and so on.
+  const Pool& pool() const { return pool_; }
+  /// The number among all bindings of a dispatch's binding `i`.
+  std::size_t number_of(const RenderedDispatch& dispatch, std::size_t i) const {
+    const BoundRange& range = dispatch.bindings[i];
+    const auto is_same = [&](const Binding& b) {
+      return b.range.buffer == range.buffer && b.range.offset == range.offset && b.range.bytes == range.bytes &&
+             b.element == dispatch.shader.storage[i].element;
+    };
+    return static_cast<std::size_t>(std::ranges::find_if(bindings_, is_same) - bindings_.begin());
+  }
+
+ private:
+  std::int64_t workgroup_bytes() const {
     std::int64_t bytes = 0;
-    for (const auto& [element, counts] : pool)
+    for (const auto& [element, counts] : pool_)
       for (const std::int64_t count : counts) bytes += (shared_element_bytes(element) * count + 15) / 16 * 16;
     return bytes;
   }
 
-  bool is_written(int buffer) const {
-    return std::any_of(bindings_.begin(), bindings_.end(),
-                       [&](const Binding& b) { return b.range.buffer == buffer && b.range.written; });
-  }
-
-  static bool same_place(const Binding& binding, const BoundRange& range, const std::string& element) {
-    return binding.range.buffer == range.buffer && binding.range.offset == range.offset &&
-           binding.range.bytes == range.bytes && binding.element == element;
-  }
-
-  /// The merged bindings, if the dispatch can join. A buffer that is written must be bound as writable everywhere, and writable
-  /// ranges must not overlap.
-  std::optional<Place> place(const RenderedDispatch& dispatch) const {
-    Place place{{}, bindings_, pool_};
-    add_to(place.pool, dispatch.shader);
-    if (bytes_of(place.pool) > static_cast<std::int64_t>(target_.limits.workgroup_bytes) && !branches_.empty())
-      return {};
-    std::vector<Binding>& bindings = place.bindings;
-    for (std::size_t i = 0; i < dispatch.bindings.size(); ++i) {
-      const BoundRange& range = dispatch.bindings[i];
-      const std::string& element = dispatch.shader.storage[i].element;
-      std::size_t at = 0;
-      while (at < bindings.size() && !same_place(bindings[at], range, element)) ++at;
-      if (at == bindings.size()) bindings.push_back({range, element});
-      bindings[at].range.written = bindings[at].range.written || range.written;
-      place.places.push_back(static_cast<int>(at));
-    }
-    if (branches_.empty()) return place;
-    if (bindings.size() > target_.limits.storage_buffers) return {};
-    std::set<int> written;
-    for (const Binding& b : bindings)
-      if (b.range.written) written.insert(b.range.buffer);
-    for (std::size_t i = 0; i < bindings.size(); ++i)
-      for (std::size_t j = i + 1; j < bindings.size(); ++j)
-        if (overlap(bindings[i].range, bindings[j].range) && written.contains(bindings[i].range.buffer)) return {};
-    return place;
-  }
-
-  void take(const RenderedDispatch& dispatch, Place place) {
-    bindings_ = std::move(place.bindings);
-    pool_ = std::move(place.pool);
-    branches_.push_back(&dispatch);
-    places_.push_back(std::move(place.places));
-    groups_ += dispatch.workgroups;
-  }
-
-  const Target& target_;
-  std::vector<const RenderedDispatch*> branches_;
-  std::vector<std::vector<int>> places_;  // for each branch, its bindings among the merged ones
   std::vector<Binding> bindings_;
+  std::set<int> written_;  // buffers
   Pool pool_;
+  std::size_t branches_ = 0;
   std::uint64_t groups_ = 0;
 };
+
+/// The names of a branch's pieces in the merged shader.
+ShaderNames names_of(const RenderedDispatch& branch, std::size_t number, const Needs& needs) {
+  ShaderNames names;
+  std::map<std::string, std::size_t, std::less<>> used;
+  for (const ShaderPieces::Shared& array : branch.shader.shared)
+    names[array.name] = pooled_name(array.element, used[array.element]++);
+  for (const ShaderPieces::Function& function : branch.shader.functions)
+    names[function.name] = fmt::format("{}_{}", function.name, number);
+  for (std::size_t i = 0; i < branch.bindings.size(); ++i)
+    names[fmt::format("data{}", i)] = fmt::format("data{}", needs.number_of(branch, i));
+  return names;
+}
+
+/// The dispatches as one, each of them a function. Branches are in the order of their names and sizes: layers that merge the same
+/// work in another order then have equal text, which is compiled once.
+RenderedDispatch merged_of(std::vector<const RenderedDispatch*> branches) {
+  std::stable_sort(branches.begin(), branches.end(), [](const RenderedDispatch* a, const RenderedDispatch* b) {
+    return std::tie(a->name, a->workgroups, a->shader.body) < std::tie(b->name, b->workgroups, b->shader.body);
+  });
+  Needs needs;
+  for (const RenderedDispatch* branch : branches) needs.add(*branch);
+  RenderedDispatch merged;
+  ShaderPieces& shader = merged.shader;
+  shader.threads = branches[0]->shader.threads;
+  std::uint64_t begin = 0;
+  for (std::size_t b = 0; b < branches.size(); ++b) {
+    const RenderedDispatch& branch = *branches[b];
+    shader.subgroups = shader.subgroups || branch.shader.subgroups;
+    shader.matrices = shader.matrices || branch.shader.matrices;
+    shader.helpers.use(branch.shader.helpers);
+    const ShaderNames names = names_of(branch, b, needs);
+    for (const ShaderPieces::Function& function : branch.shader.functions)
+      shader.functions.push_back({names.at(function.name), with_new_names(function.text, names)});
+    const std::string main = fmt::format("branch_{}", b);
+    shader.functions.push_back({main, fmt::format("(group: u32, thread: u32{}) {{\n{}}}\n",
+                                                  branch.shader.matrices ? ", subgroup: u32, workgroup: vec3u" : "",
+                                                  with_new_names(branch.shader.body, names))});
+    const std::uint64_t end = begin + branch.workgroups;
+    const std::string condition = b + 1 < branches.size() ? fmt::format("if (group < {}u) ", end) : std::string();
+    shader.body += fmt::format("  {}{}{{ ${}(group - {}u, thread{}); }}\n", b ? "else " : "", condition, main, begin,
+                               branch.shader.matrices ? ", subgroup, workgroup" : "");
+    begin = end;
+    merged.name += (b ? " | " : "") + branch.name;
+    merged.kernels.insert(merged.kernels.end(), branch.kernels.begin(), branch.kernels.end());
+  }
+  for (const Needs::Binding& binding : needs.bindings()) {
+    BoundRange range = binding.range;
+    range.written = needs.is_written(range.buffer);
+    shader.storage.push_back({binding.element, range.written});
+    merged.bindings.push_back(range);
+  }
+  for (const auto& [element, counts] : needs.pool())
+    for (std::size_t i = 0; i < counts.size(); ++i) shader.share(pooled_name(element, i), element, counts[i]);
+  merged.workgroups = needs.groups();
+  return merged;
+}
 
 /// The dependencies between dispatches.
 struct Order {
@@ -215,19 +196,6 @@ Order order_of(const std::vector<RenderedDispatch>& dispatches) {
   return order;
 }
 
-/// The dispatches as one. Branches are in the order of their names and sizes: layers that merge the same work in another order then
-/// have equal text, which is compiled once.
-RenderedDispatch merged_of(std::vector<const RenderedDispatch*> parts, const Target& target) {
-  std::stable_sort(parts.begin(), parts.end(), [](const RenderedDispatch* a, const RenderedDispatch* b) {
-    return std::tie(a->name, a->workgroups, a->shader.body) < std::tie(b->name, b->workgroups, b->shader.body);
-  });
-  Merger merger(*parts[0], target);
-  for (std::size_t i = 1; i < parts.size(); ++i)
-    if (!merger.try_add(*parts[i]))
-      throw InternalError("webgpu: dispatches that fit one another do not in another order");
-  return merger.finish();
-}
-
 }  // namespace
 
 // Each turn runs the dispatch at the head of the longest chain, together with all others that are ready and fit. Dispatches
@@ -244,19 +212,24 @@ std::vector<RenderedDispatch> merge_dispatches(std::vector<RenderedDispatch> dis
       return std::pair(-order.height[a], a) < std::pair(-order.height[b], b);
     });
     std::vector<std::size_t> taken{ready[0]}, left;
-    std::optional<Merger> merger;
-    if (can_merge(dispatches[taken[0]])) merger.emplace(dispatches[taken[0]], target);
-    for (std::size_t r = 1; r < ready.size(); ++r) {
-      const std::size_t i = ready[r];
-      const bool fits = merger && can_merge(dispatches[i]) && merger->try_add(dispatches[i]);
-      (fits ? taken : left).push_back(i);
-    }
+    const RenderedDispatch& first = dispatches[ready[0]];
+    Needs needs;
+    needs.add(first);
+    const auto joins = [&](const RenderedDispatch& other) {
+      if (!can_merge(first) || !can_merge(other) || other.shader.threads != first.shader.threads) return false;
+      Needs with = needs;
+      with.add(other);
+      if (!with.fit(target)) return false;
+      needs = std::move(with);
+      return true;
+    };
+    for (std::size_t r = 1; r < ready.size(); ++r) (joins(dispatches[ready[r]]) ? taken : left).push_back(ready[r]);
     if (taken.size() == 1) {
       merged.push_back(std::move(dispatches[taken[0]]));
     } else {
       std::vector<const RenderedDispatch*> parts;
       for (const std::size_t i : taken) parts.push_back(&dispatches[i]);
-      merged.push_back(merged_of(std::move(parts), target));
+      merged.push_back(merged_of(std::move(parts)));
     }
     ready = std::move(left);
     for (const std::size_t i : taken)
