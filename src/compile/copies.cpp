@@ -2,7 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "compile/fuse.hpp"
+#include "compile/cluster.hpp"
+#include "compile/sources.hpp"
 #include "compile/strided.hpp"
 #include "graph/attention.hpp"
 #include "graph/op.hpp"

@@ -13,10 +13,6 @@ using kernel::Level;
 using kernel::Step;
 using kernel::StepKind;
 
-bool is_leaf(const Node& node) {
-  return node.kind == Kind::data || node.kind == Kind::input || node.storage != nullptr;
-}
-
 std::string title(const Node& node) {
   return fmt::format("{} {} {}{}",
                      !node.label.empty()  ? "\"" + node.label + "\""

@@ -9,6 +9,7 @@
 
 #include "compile/access.hpp"
 #include "compile/kernel.hpp"
+#include "compile/sources.hpp"
 #include "graph/node.hpp"
 
 namespace weft::compiler {
@@ -75,8 +76,6 @@ class Emitter {
   bool recomputes_ = false;
 };
 
-/// True for values that exist in memory before any kernel runs.
-bool is_leaf(const graph::Node& node);
 /// The type, shape and name of a node for messages: "layer_norm f32 [2, 3]" or the label.
 std::string title(const graph::Node& node);
 

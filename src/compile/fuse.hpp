@@ -4,16 +4,11 @@
 #include <unordered_map>
 #include <vector>
 
+#include "compile/cluster.hpp"
 #include "compile/emit.hpp"
+#include "compile/sources.hpp"
 
 namespace weft::compiler {
-
-/// A future kernel: values that are computed together. `anchor` says which form it takes (a matrix product, a scatter, an
-/// attention, or a loop).
-struct Cluster {
-  const graph::Node* anchor = nullptr;
-  std::vector<const graph::Node*> members;  // in order
-};
 
 struct FuseRequest {
   std::vector<const graph::Node*> compute;  // nodes to compute, in a valid order
@@ -39,18 +34,4 @@ FuseResult fuse(const FuseRequest& request);
 std::vector<const graph::Node*> roots_of(
     const Cluster& cluster, const FuseRequest& request, const NodeSet& inlined,
     const std::unordered_map<const graph::Node*, std::vector<const graph::Node*>>& consumers);
-/// The loop kernel of a cluster (the epilogue of a matmul cluster), if it has a form as one; else `blame` receives the value
-/// that prevents it.
-std::optional<BuiltLoop> build_loop(const Cluster& cluster, const std::vector<const graph::Node*>& roots,
-                                    const EmitContext& context, const graph::Node** blame = nullptr);
-
-/// The inputs of a node, followed through views: compute nodes and leaves (without constants and iotas).
-std::vector<const graph::Node*> sources_of(const graph::Node& node);
-/// For each compute node, the compute nodes that read it (inlined ones included).
-std::unordered_map<const graph::Node*, std::vector<const graph::Node*>> consumers_of(
-    const std::vector<const graph::Node*>& compute);
-bool is_compute(const graph::Node& node);
-/// The node below a chain of views.
-const graph::Node* base_of(const graph::Node* node);
-
 }  // namespace weft::compiler

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "compile/fuse.hpp"
+#include "compile/sources.hpp"
 #include "compile/strided.hpp"
 #include "graph/attention.hpp"
 #include "graph/op.hpp"

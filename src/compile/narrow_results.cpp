@@ -4,7 +4,7 @@
 #include <optional>
 #include <unordered_map>
 
-#include "compile/fuse.hpp"
+#include "compile/sources.hpp"
 #include "graph/attention.hpp"
 #include "graph/op.hpp"
 

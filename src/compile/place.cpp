@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "compile/copies.hpp"
-#include "compile/fuse.hpp"
+#include "compile/sources.hpp"
 #include "compile/split_frames.hpp"
 #include "compile/strided.hpp"
 #include "graph/op.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "compile/fuse.hpp"
+#include "compile/sources.hpp"
 
 namespace weft::compiler {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "compile/fuse.hpp"
+#include "compile/sources.hpp"
 #include "compile/split_frames.hpp"
 
 namespace weft::compiler {
