@@ -10,12 +10,13 @@ namespace weft::webgpu {
 
 void render_copy(std::string name, const kernel::Operand& from, kernel::View view, const kernel::Operand& to,
                  const Target& target, Scratch& scratch, Rendered& rendered) {
+  const auto words = [](const kernel::Operand& o) { return kernel::Operand{o.buffer, DType::u32, o.offset, o.count}; };
   kernel::LoopKernel copy;
   copy.name = std::move(name);
   copy.outer = to.count;
-  copy.inputs = {from};
-  copy.outputs = {to};
-  kernel::Step load{kernel::StepKind::load, from.type, kernel::Level::outer};
+  copy.inputs = {words(from)};
+  copy.outputs = {words(to)};
+  kernel::Step load{kernel::StepKind::load, DType::u32, kernel::Level::outer};
   load.operand = 0;
   load.view = std::move(view);
   copy.steps = {load};

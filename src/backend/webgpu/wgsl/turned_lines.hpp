@@ -9,7 +9,8 @@
 
 namespace weft::webgpu {
 
-/// Appends the dispatch that copies the elements of `from` in the order of `view` to all of `to`. Both are of one type of 32 bits.
+/// Appends the dispatch that copies the elements of `from` in the order of `view` to all of `to`. Both are of one type of 32 bits,
+/// and keep their bits.
 void render_copy(std::string name, const kernel::Operand& from, kernel::View view, const kernel::Operand& to,
                  const Target& target, Scratch& scratch, Rendered& rendered);
 
