@@ -24,8 +24,11 @@ void MatrixAttentionWriter::write_guard() {
   line("if (thread == 0u) { $again[1] = 0u; }");
 }
 
-std::string MatrixAttentionWriter::cleaned(const std::string& value) const {
-  return fmt::format("{0} & ~$special_halves({0})", value);
+// Clears infinities and NaN among the values that are about to be staged.
+void MatrixAttentionWriter::write_cleaned() {
+  line("if (clean) {");
+  for (int i = 0; i < loads(); ++i) line(fmt::format("  second{0} = second{0} & ~$special_halves(second{0});", i));
+  line("}");
 }
 
 // A statement that looks for NaN among eight results at `place`.

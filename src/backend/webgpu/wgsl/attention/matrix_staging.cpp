@@ -114,6 +114,7 @@ void MatrixAttentionWriter::write_loads(const std::string& turn) {
 }
 
 void MatrixAttentionWriter::write_stores() {
+  if (guards()) write_cleaned();
   for (int i = 0; i < loads(); ++i) {
     const std::string row = load_row(i), vector = load_vector(i);
     // Where two threads share a row, its shares are in the order of the threads, and so have to be the values.
@@ -126,7 +127,6 @@ void MatrixAttentionWriter::write_stores() {
       return guarded_load(i, fmt::format("${}[{} * {}u + {}] = {};", array, line_of, pitch(), vector,
                                          halved(halves, fmt::format("{}{}", name, i))));
     };
-    if (guards()) line(fmt::format("if (clean) {{ second{0} = {1}; }}", i, cleaned(fmt::format("second{}", i))));
     line(stored("staged_first", fmt::format("({})", row), other_first_, "first"));
     line(stored("staged_second", turned, other_second_, "second"));
   }

@@ -141,7 +141,7 @@ class MatrixAttentionWriter {
 
   bool guards() const { return is_forward() && kernel_.guards_values; }
   void write_guard();
-  std::string cleaned(const std::string& value) const;
+  void write_cleaned();
   std::string finds_nan(const std::string& place) const;
   void write_next_guarded_attempt();
   void write_specials();
