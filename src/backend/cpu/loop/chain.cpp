@@ -23,6 +23,8 @@ std::atomic<bool>& enabled() {
 
 }  // namespace
 
+bool is_chain_type(DType type) { return type == DType::f32 || type == DType::bf16 || type == DType::f16; }
+
 std::shared_ptr<const ChainCode::Code> ChainCode::assemble(const Chain& chain) {
   const std::vector<std::uint8_t> bytes = machine_code_of(chain);
   auto code = std::make_shared<Code>();

@@ -1,5 +1,5 @@
-// Chains of elementwise f32 work as machine code: a vector goes through all of a chain in registers. The values equal those of
-// the tile kernels, bit for bit. Only if the processor has AVX-512; otherwise, or with WEFT_CPU_JIT=0, tile kernels do the work
+// Chains of elementwise f32 work as machine code: a vector goes through all of a chain in registers. Values of bf16 and f16 are
+// floats there, and are narrow in memory only. The values equal those of the tile kernels, bit for bit. Only if the processor has AVX-512; otherwise, or with WEFT_CPU_JIT=0, tile kernels do the work
 // one op at a time.
 #pragma once
 
@@ -11,6 +11,7 @@
 
 #include "backend/cpu/loop/executable.hpp"
 #include "ops/scalar.hpp"
+#include "weft/dtype.hpp"
 
 namespace weft::cpu {
 
@@ -27,10 +28,13 @@ enum class Joined : std::uint8_t {
 struct ChainOp {
   scalar::Op op = scalar::Op::input;
   Joined joined = Joined::none;
+  DType to = DType::f32;  // of a cast
   auto operator<=>(const ChainOp&) const = default;
 };
 inline constexpr ChainOp kChainCopy{};
-/// Whether chains support the op.
+/// Whether chains read and write this type: f32, bf16 and f16.
+bool is_chain_type(DType type);
+/// Whether chains support the op, on floats.
 bool is_chain_op(ChainOp op);
 
 inline constexpr int kChainOperandsMax = 12;
@@ -53,7 +57,8 @@ struct Chain {
     int fold = -1;         // the fold that takes the only operand; such a step has no result
     auto operator<=>(const Link&) const = default;
   };
-  std::vector<bool> varies;  // each place in memory: varies along the row, or one float for the row
+  std::vector<bool> varies;  // each place in memory: varies along the row, or one element for the row
+  std::vector<DType> types;  // of each place in memory
   std::vector<Link> steps;
   std::vector<scalar::Op> folds;  // add, mul, max or min of values along each row
   bool far = false;               // operands are beyond the L2 cache, so the lines ahead are prefetched
@@ -61,10 +66,11 @@ struct Chain {
   auto operator<=>(const Chain&) const = default;
 };
 
-/// A call of a chain, which changes it: rows, bytes of the whole vectors of a row (and of those in groups of four), the lanes of
-/// the last part, each place in memory with the bytes from row to row, and the rows' accumulators of each fold.
+/// A call of a chain, which changes it: rows, the whole vectors of a row (and those in groups of four) times kChainVectorBytes,
+/// the lanes of the last part, each place in memory with the bytes from row to row, and the rows' accumulators of each fold.
+inline constexpr int kChainLanes = 16, kChainVectorBytes = 2 * kChainLanes;  // of elements of 16 bits
 struct ChainCall {
-  std::int64_t rows = 1, bytes = 0, fours = 0, rest = 0;
+  std::int64_t rows = 1, whole = 0, fours = 0, rest = 0;
   struct Place {
     char* data;
     std::int64_t row;

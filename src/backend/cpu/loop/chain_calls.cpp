@@ -47,8 +47,8 @@ void LoopRunner::chain_rows(const LoopInstruction& in, const LoopChain& chain, E
     } else if (place.access >= 0) {
       const Access& access = code_.accesses[static_cast<std::size_t>(place.access)];
       to.data = binding_.outputs[static_cast<std::size_t>(place.output)] +
-                (access.row_offset(s0_) + access.fast_offset(f0_)) * static_cast<Extent>(sizeof(float));
-      to.row = access.slow_stride() * static_cast<Extent>(sizeof(float));
+                (access.row_offset(s0_) + access.fast_offset(f0_)) * place.value.bytes;
+      to.row = access.slow_stride() * place.value.bytes;
       if (place.streams)
         aligned =
             aligned && (reinterpret_cast<std::uintptr_t>(to.data) | static_cast<std::uintptr_t>(to.row)) % 64 == 0;
@@ -59,13 +59,13 @@ void LoopRunner::chain_rows(const LoopInstruction& in, const LoopChain& chain, E
       varies = column ? place.value.slow : place.value.fast;
     }
     to.data += first * to.row;
-    dense = dense && to.row == (varies ? lanes * static_cast<Extent>(sizeof(float)) : 0);
+    dense = dense && to.row == (varies ? lanes * place.value.bytes : 0);
   }
   const Extent count = dense ? lanes * call.rows : lanes;
   if (dense) call.rows = 1;
-  call.bytes = count / 16 * 64;
-  call.fours = count / 64 * 256;
-  call.rest = (1 << count % 16) - 1;
+  call.whole = count / kChainLanes * kChainVectorBytes;
+  call.fours = count / (4 * kChainLanes) * 4 * kChainVectorBytes;
+  call.rest = (1 << count % kChainLanes) - 1;
   for (std::size_t f = 0; f < chain.folds.size(); ++f)
     call.folds[f] = accumulators(code_.reductions[static_cast<std::size_t>(chain.folds[f])]);
   (aligned || !chain.unaligned ? chain.code : *chain.unaligned).run(call);

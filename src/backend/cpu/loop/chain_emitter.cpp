@@ -41,11 +41,11 @@ class ChainEmitter : VectorAssembler {
     a_.L(row);
     a_.xor_(kOffset, kOffset);
     for (std::size_t p = 0; p < chain_.varies.size(); ++p)
-      if (pinned_place_[p] >= 0) a_.vbroadcastss(zmm(pinned_place_[p]), a_.ptr[Reg64(kPlaces[p])]);
+      if (pinned_place_[p] >= 0) broadcast(pinned_place_[p], static_cast<int>(p));
     begin_folds();
     // A fold has four partial results, so that a vector does not wait for the one before it.
     const bool whole = (chain_.folds.empty() || each_vector(offsetof(ChainCall, fours), kPartials)) &&
-                       each_vector(offsetof(ChainCall, bytes), 1);
+                       each_vector(offsetof(ChainCall, whole), 1);
     if (!whole) return false;
     a_.mov(kCount, a_.ptr[kCall + offsetof(ChainCall, rest)]);
     a_.test(kCount, kCount);
@@ -80,22 +80,22 @@ class ChainEmitter : VectorAssembler {
  private:
   static std::size_t place(std::size_t p) { return offsetof(ChainCall, places) + p * sizeof(ChainCall::Place); }
 
-  /// Vectors up to the bytes that the call gives at `end`, some of them one after another.
+  /// Vectors up to the offset that the call gives at `end`, some of them one after another.
   bool each_vector(std::size_t end, int some) {
     Xbyak::Label again, none;
     a_.cmp(kOffset, a_.ptr[kCall + end]);
     a_.jae(none, a_.T_NEAR);
     a_.L(again);
     for (int i = 0; i < some; ++i)
-      if (!body(nullptr, i * 64, i)) return false;
-    a_.add(kOffset, some * 64);
+      if (!body(nullptr, i, i)) return false;
+    a_.add(kOffset, some * kChainVectorBytes);
     a_.cmp(kOffset, a_.ptr[kCall + end]);
     a_.jb(again, a_.T_NEAR);
     a_.L(none);
     return true;
   }
 
-  /// One vector through the chain, `shift` bytes further on, with loads and stores in the lanes of `mask`. Folds take it to
+  /// One vector through the chain, `shift` vectors further on, with loads and stores in the lanes of `mask`. Folds take it to
   /// their result number `partial`.
   bool body(const Xbyak::Opmask* mask, int shift, int partial) {
     mask_ = mask;
@@ -111,8 +111,7 @@ class ChainEmitter : VectorAssembler {
     fits_ = true;
     if (chain_.far && mask == nullptr)
       for (std::size_t p = 0; p < chain_.varies.size(); ++p)
-        if (chain_.varies[p] && uses_of_memory_[p] > 0)
-          a_.prefetcht0(a_.ptr[Reg64(kPlaces[p]) + kOffset + shift_ + kAhead]);
+        if (chain_.varies[p] && uses_of_memory_[p] > 0) a_.prefetcht0(row_of(static_cast<int>(p), kAhead));
     if (mask == nullptr)
       for (const int p : chain_.prefetched) a_.prefetcht1(row_of(p));
     for (std::size_t s = 0; s < chain_.steps.size() && fits_; ++s) run(s);
@@ -159,17 +158,16 @@ class ChainEmitter : VectorAssembler {
     int& r = home(arg);
     if (r >= 0) return r;
     r = take();
-    if (!chain_.varies[static_cast<std::size_t>(arg.index)])
-      a_.vbroadcastss(zmm(r), a_.ptr[Reg64(kPlaces[arg.index])]);
-    else if (mask_)
-      a_.vmovups(zmm(r) | *mask_ | a_.T_z, row_of(arg.index));
+    if (chain_.varies[static_cast<std::size_t>(arg.index)])
+      load(r, arg.index);
     else
-      a_.vmovups(zmm(r), row_of(arg.index));
+      broadcast(r, arg.index);
     return r;
   }
   /// An operand as an instruction's last one.
   Last last(const Chain::Arg& arg) {
-    if (arg.memory && home(arg) < 0 && !chain_.varies[static_cast<std::size_t>(arg.index)])
+    if (arg.memory && home(arg) < 0 && !chain_.varies[static_cast<std::size_t>(arg.index)] &&
+        type_of(arg.index) == DType::f32)
       return a_.ptr_b[Reg64(kPlaces[arg.index])];
     return in_register(arg);
   }
@@ -177,14 +175,69 @@ class ChainEmitter : VectorAssembler {
     for (int i = 0; i < step.arg_count; ++i)
       if (--uses(step.args[i]) == 0 && home(step.args[i]) >= 0 && !is_pinned(step.args[i])) give(home(step.args[i]));
   }
-  Xbyak::Address row_of(int place) { return a_.ptr[Reg64(kPlaces[place]) + kOffset + shift_]; }
+  DType type_of(int place) const { return chain_.types[static_cast<std::size_t>(place)]; }
+  /// The offset counts elements of 16 bits; floats are at twice that.
+  Xbyak::Address row_of(int place, int ahead = 0) {
+    const int scale = type_of(place) == DType::f32 ? 2 : 1;
+    return a_.ptr[Reg64(kPlaces[place]) + kOffset * scale + scale * shift_ * kChainVectorBytes + ahead];
+  }
+  /// A vector of memory as floats.
+  void load(int r, int place) {
+    const Zmm to = mask_ ? zmm(r) | *mask_ | a_.T_z : zmm(r);
+    switch (type_of(place)) {
+      case DType::bf16: a_.vpmovzxwd(to, row_of(place)), a_.vpslld(zmm(r), zmm(r), 16); break;
+      case DType::f16: a_.vcvtph2ps(to, row_of(place)); break;
+      default: a_.vmovups(to, row_of(place));
+    }
+  }
+  /// One element in all lanes.
+  void broadcast(int r, int place) {
+    const Xbyak::Address from = a_.ptr[Reg64(kPlaces[place])];
+    switch (type_of(place)) {
+      case DType::bf16: a_.vpbroadcastw(zmm(r), from), a_.vpslld(zmm(r), zmm(r), 16); break;
+      case DType::f16: a_.vpbroadcastw(ymm(r), from), a_.vcvtph2ps(zmm(r), ymm(r)); break;
+      default: a_.vbroadcastss(zmm(r), from);
+    }
+  }
+  /// A narrow place takes floats that are values of its type.
   void store(int place, int from, bool streams) {
-    if (streams && !mask_)
-      a_.vmovntps(row_of(place), zmm(from));
-    else if (mask_)
-      a_.vmovups(row_of(place) | *mask_, zmm(from));
-    else
-      a_.vmovups(row_of(place), zmm(from));
+    const Xbyak::Address to = mask_ ? row_of(place) | *mask_ : row_of(place);
+    const bool past_caches = streams && !mask_;
+    if (type_of(place) == DType::f32) {
+      if (past_caches)
+        a_.vmovntps(to, zmm(from));
+      else
+        a_.vmovups(to, zmm(from));
+    } else if (type_of(place) == DType::f16) {
+      if (!past_caches) return a_.vcvtps2ph(to, zmm(from), kNearestEven);
+      a_.vcvtps2ph(ymm(kTemporary), zmm(from), kNearestEven), a_.vmovntdq(to, ymm(kTemporary));
+    } else {
+      a_.vpsrld(zmm(kTemporary), zmm(from), 16);
+      if (!past_caches) return a_.vpmovdw(to, zmm(kTemporary));
+      a_.vpmovdw(ymm(kTemporary), zmm(kTemporary)), a_.vmovntdq(to, ymm(kTemporary));
+    }
+  }
+  /// The float that is the nearest value of a narrow type, as in narrow_casts.inc.hpp. To f32, all values are floats already.
+  int cast(const Chain::Link& step) {
+    const int x = in_register(step.args[0]), to = take();
+    if (step.op.to == DType::f16) {
+      a_.vcvtps2ph(ymm(kTemporary), zmm(x), kNearestEven);
+      a_.vcvtph2ps(zmm(to), ymm(kTemporary));
+    } else if (step.op.to == DType::bf16) {
+      constexpr std::uint32_t kUpper = 0xFFFF0000u, kQuiet = 0x00400000u;
+      constexpr int t = kTemporary;
+      a_.vpsrld(zmm(t), zmm(x), 16);
+      op(kAndInt, t, t, bits(1));
+      op(kAddInt, t, t, x);
+      op(kAddInt, t, t, bits(0x7FFF));
+      op(kAndInt, to, t, bits(kUpper));
+      choose(x, x, kUnordered);
+      op_chosen(kAndInt, to, x, bits(kUpper));
+      op_chosen(kOrInt, to, to, bits(kQuiet));
+    } else {
+      move(to, x);
+    }
+    return to;
   }
   void run(std::size_t index) {
     const Chain::Link& step = chain_.steps[index];
@@ -208,7 +261,7 @@ class ChainEmitter : VectorAssembler {
       case Joined::mul_sub: to = fused(step, kMulSub213); break;
       case Joined::sub_mul: to = fused(step, kNegMulAdd213); break;
       case Joined::compare_select: to = chosen(step, comparison_of(step.op.op)); break;
-      case Joined::none: to = single(step, form_of(step.op.op)); break;
+      case Joined::none: to = step.op.op == Op::cast ? cast(step) : single(step, form_of(step.op.op)); break;
     }
     made_in_[index] = to;
     if (step.store >= 0) store(step.store, to, step.streams);
@@ -380,7 +433,7 @@ std::vector<std::uint8_t> machine_code_of(const Chain& chain) {
 
 bool is_chain_op(ChainOp op) {
   switch (op.joined) {
-    case Joined::none: return emitting::form_of(op.op).kind != emitting::Form::Kind::none;
+    case Joined::none: return op.op == scalar::Op::cast || emitting::form_of(op.op).kind != emitting::Form::Kind::none;
     case Joined::compare_select: return op.op >= scalar::Op::eq && op.op <= scalar::Op::ge;
     default: return true;
   }

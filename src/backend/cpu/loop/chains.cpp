@@ -84,9 +84,11 @@ class ChainFormer {
     std::map<int, int> uses_here;
     for (std::size_t i = begin; i < begin + count; ++i)
       for (int k = 0; k < list[i].arg_count; ++k) ++uses_here[list[i].args[k].value];
-    const auto add_place = [&](LoopChain::Place place, bool varies) {
+    const auto add_place = [&](LoopChain::Place place, DType type, bool varies) {
+      place.value.bytes = static_cast<Extent>(size_bytes(type));
       made.places.push_back(place);
       chain.varies.push_back(varies);
+      chain.types.push_back(type);
       return static_cast<int>(made.places.size()) - 1;
     };
     for (std::size_t i = begin; i < begin + count; ++i) {
@@ -101,13 +103,16 @@ class ChainFormer {
         }
         auto found = place_of.find(source.value);
         if (found == place_of.end())
-          found = place_of.emplace(source.value, add_place({source, -1, -1}, column ? source.slow : source.fast)).first;
+          found = place_of
+                      .emplace(source.value,
+                               add_place({source, -1, -1}, type_of(source.value), column ? source.slow : source.fast))
+                      .first;
         step.args[step.arg_count++] = {true, found->second};
       }
       if (in.action == Action::reduce) {
         add_reduction(in, &step, &chain, &made, add_place);
       } else if (in.action == Action::store) {
-        step.store = add_place({{}, in.operand, in.access, in.streams}, true);
+        step.store = add_place({{}, in.operand, in.access, in.streams}, type_of(in.args[0].value), true);
         step.streams = in.streams;
         streams = streams || in.streams;
       } else {
@@ -115,7 +120,7 @@ class ChainFormer {
         if (value.place == Place::output || uses_[static_cast<std::size_t>(in.out)] > uses_here[in.out]) {
           for (const LoopChain::Place& place : made.places)
             if (clashes(place, in.out)) return false;
-          step.store = add_place({{in.out, in.slow, in.fast, 4}, -1, -1}, true);
+          step.store = add_place({{in.out, in.slow, in.fast}, -1, -1}, value.type, true);
         }
         step_of[in.out] = static_cast<int>(chain.steps.size());
       }
@@ -125,9 +130,9 @@ class ChainFormer {
     chain.far = far;
     if (list[begin].slow && list[begin].fast && chain.varies.size() + next_.size() <= kChainOperandsMax) {
       for (const int v : next_) {
-        LoopChain::Place place{{v, true, true, 4}, -1, -1};
+        LoopChain::Place place{{v, true, true}, -1, -1};
         place.is_next = true;
-        chain.prefetched.push_back(add_place(place, true));
+        chain.prefetched.push_back(add_place(place, DType::f32, true));
       }
       next_.clear();
     }
@@ -151,6 +156,8 @@ class ChainFormer {
     return true;
   }
 
+  DType type_of(int value) const { return code_.values[static_cast<std::size_t>(value)].type; }
+
   /// Along rows, a chain folds the value; down columns, it adds each row to a row of partial results.
   template <class AddPlace>
   void add_reduction(const LoopInstruction& in, Chain::Link* step, Chain* chain, LoopChain* made, AddPlace add_place) {
@@ -162,7 +169,7 @@ class ChainFormer {
     }
     LoopChain::Place place;
     place.reduction = in.out;
-    step->store = add_place(place, true);
+    step->store = add_place(place, DType::f32, true);
     step->args[step->arg_count++] = step->args[0];
     step->args[0] = {true, step->store};
     made->reduces_columns = true;

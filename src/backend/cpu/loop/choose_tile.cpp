@@ -40,9 +40,7 @@ bool is_chained(const LoopNodes& nodes) {
   for (int i = 0; i < nodes.count(); ++i) {
     const LoopNode& node = nodes[i];
     if (node.outer || node.kind == StepKind::constant || node.kind == StepKind::reduce || nodes.is_memory(i)) continue;
-    if (node.kind != StepKind::map || node.type != DType::f32 || !is_chain_op({node.op, node.joined})) return false;
-    for (const int arg : node.args)
-      if (nodes[arg].type != DType::f32) return false;
+    if (!chain_op_of(nodes, i)) return false;
     any = true;
   }
   return any && isa() >= Isa::avx512;

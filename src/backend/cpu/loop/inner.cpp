@@ -248,7 +248,7 @@ class InnerWriter {
     const bool plain = to.plain_slow() && to.plain_fast() && Access::stride(to.fast) == 1 && !is_packed(node.type);
     const bool stream = streams(store);
     if (plain) made.map = stream ? tile_table().stream[t] : tile_table().cast[t][t];
-    if (plain && node.type == DType::f32) made.in_chain = kChainCopy;
+    if (plain && is_chain_type(node.type)) made.in_chain = kChainCopy;
     made.streams = plain && stream;
     code_.streams = code_.streams || made.streams;
     made.name = make_.keep(plain && stream ? "stream" : "store");

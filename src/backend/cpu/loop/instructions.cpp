@@ -119,9 +119,7 @@ LoopInstruction InstructionMaker::instruction_of(int index) {
       if (made.map == nullptr)
         throw DTypeError(fmt::format("{}: the CPU has no {} of {}; cast the operands first", nodes_.kernel.name,
                                      scalar::name_of(node.op), weft::name_of(from)));
-      bool floats = node.type == DType::f32;
-      for (const int arg : node.args) floats = floats && nodes_[arg].type == DType::f32;
-      if (const ChainOp op{node.op, node.joined}; floats && is_chain_op(op)) made.in_chain = op;
+      made.in_chain = chain_op_of(nodes_, index);
       break;
     }
     case StepKind::constant:

@@ -70,6 +70,23 @@ LoopNodes read_nodes(const kernel::LoopKernel& kernel, Extent columns, DType pro
 /// a * b + c and similar pairs, and a comparison that is only a condition, become one node.
 void join_pairs(LoopNodes& nodes);
 
+/// What a map node is in a chain, if it can be part of one: an op on floats, or a cast between floats and a narrow type.
+inline std::optional<ChainOp> chain_op_of(const LoopNodes& nodes, int index) {
+  const LoopNode& node = nodes[index];
+  if (node.kind != kernel::StepKind::map) return {};
+  if (node.op == scalar::Op::cast && node.joined == Joined::none) {
+    const DType from = nodes[node.args.at(0)].type;
+    const bool widens = node.type == DType::f32 && is_chain_type(from);
+    const bool narrows = from == DType::f32 && is_chain_type(node.type);
+    const ChainOp cast{.op = node.op, .to = node.type};
+    return widens != narrows && is_chain_op(cast) ? std::optional(cast) : std::nullopt;
+  }
+  bool floats = node.type == DType::f32;
+  for (const int arg : node.args) floats = floats && nodes[arg].type == DType::f32;
+  const ChainOp op{.op = node.op, .joined = node.joined};
+  return floats && is_chain_op(op) ? std::optional(op) : std::nullopt;
+}
+
 inline bool is_comparison(scalar::Op op) { return op >= scalar::Op::eq && op <= scalar::Op::ge; }
 
 }  // namespace weft::cpu

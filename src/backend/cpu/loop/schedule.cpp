@@ -78,12 +78,10 @@ class Scheduler {
     const auto visit = [&](const auto& self, int at) -> bool {
       const LoopNode& node = nodes_[at];
       if (node.outer || nodes_.is_memory(at) || node.kind == StepKind::constant) return true;
-      if (node.kind != StepKind::map || node.type != DType::f32 || !is_chain_op({node.op, node.joined}) ||
-          is_elementary(node.op) || node.op == scalar::Op::div || node.op == scalar::Op::sqrt ||
-          node.op == scalar::Op::rsqrt || ++ops > kOpsMax)
+      if (!chain_op_of(nodes_, at) || is_elementary(node.op) || node.op == scalar::Op::div ||
+          node.op == scalar::Op::sqrt || node.op == scalar::Op::rsqrt || ++ops > kOpsMax)
         return false;
-      return std::all_of(node.args.begin(), node.args.end(),
-                         [&](int arg) { return nodes_[arg].type == DType::f32 && self(self, arg); });
+      return std::all_of(node.args.begin(), node.args.end(), [&](int arg) { return self(self, arg); });
     };
     return chains_enabled() && visit(visit, index);
   }
@@ -249,7 +247,7 @@ class Scheduler {
       made.packed_bits = element(type).bits;
     } else if (store.access.separable && Access::plain(along) && Access::stride(along) == 1) {
       made.map = tile_table().cast[t][t];
-      if (type == DType::f32) made.in_chain = kChainCopy;
+      if (is_chain_type(type)) made.in_chain = kChainCopy;
     }
     code_.last.inner.push_back(std::move(made));
   }

@@ -74,6 +74,10 @@ class VectorAssembler {
     used_ |= 1u << reg;
     return Zmm(reg);
   }
+  Xbyak::Ymm ymm(int reg) {
+    used_ |= 1u << reg;
+    return Xbyak::Ymm(reg);
+  }
   Last bits(std::uint32_t value) {
     ++uses_of_literal_[value];
     if (const auto found = pinned_.find(value); found != pinned_.end()) return found->second;

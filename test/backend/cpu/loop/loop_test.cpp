@@ -239,6 +239,55 @@ TEST(Loop, Softmax) {
     }
 }
 
+/// Casts between f32 and a narrow type in one kernel: a narrow matrix and a narrow number for each row are read, and a narrow
+/// result and its half as f32 are written.
+Builder narrow_chain(DType type, Extent rows, Extent columns) {
+  Builder b;
+  b.kernel.outer = rows, b.kernel.inner = columns;
+  const int x = b.input(DType::f32, rows * columns), t = b.input(type, rows * columns), s = b.input(type, rows);
+  const int narrow = b.output(type, rows * columns), wide = b.output(DType::f32, rows * columns);
+  const View view = row_major({rows, columns});
+  const auto widened = [&](int value) { return b.map(Op::cast, DType::f32, value); };
+  const int product = b.map(Op::mul, DType::f32, b.load(x, Level::inner, view), widened(b.load(t, Level::inner, view)));
+  const int shifted =
+      b.map(Op::add, DType::f32, product, widened(b.load(s, Level::inner, {{rows, columns}, {1, 0}, 0, {}})));
+  const int rounded = b.map(Op::cast, type, shifted);
+  b.store(rounded, narrow, view);
+  b.store(b.map(Op::mul, DType::f32, widened(rounded), b.constant(DType::f32, 0.5)), wide, view);
+  return b;
+}
+
+TEST(Loop, ChainsReadAndWriteNarrowTypes) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const Values special = {0.0,       -0.0,      1.0,      kInfinity,  -kInfinity, std::nan(""), 65504,
+                          65519.9,   65520,     1e6,      -70000,     3.4e38,     0x1p-24,      0x1p-25,
+                          0x1.8p-25, 0x1p-14,   1e-40,    0x1.01p0,   0x1.03p0,   0x1.00cp0,    0x1.002p0,
+                          0x1.006p0, 0x1.007p0, 0x1p-126, 0x1.fep127, -3};
+  std::mt19937 random(71);
+  for (const DType type : {DType::bf16, DType::f16})
+    for (const auto& [rows, columns] :
+         std::vector<std::pair<Extent, Extent>>{{1, 1}, {3, 15}, {2, 16}, {5, 70}, {40, 300}, {3, 5000}, {512, 8192}}) {
+      const Builder b = narrow_chain(type, rows, columns);
+      std::vector<Values> buffers = random_buffers(random, b);
+      const std::string label = std::string(name_of(type)) + " " + std::to_string(columns);
+      if (columns < 8000) check(b, buffers, label, 1e-2);  // a fused multiply-add may round otherwise
+      // Special numbers unchanged, since they are multiplied by 1 and nothing is added, then combined with one another.
+      for (const bool alone : {true, false}) {
+        for (std::size_t i = 0; i < buffers[0].size(); ++i) {
+          buffers[0][i] = special[random() % special.size()];
+          buffers[1][i] = alone ? 1 : reference::to_type(special[random() % special.size()], type);
+        }
+        if (alone) std::fill(buffers[2].begin(), buffers[2].end(), -0.0);
+        check_chains(b, buffers, label + ", special numbers");
+      }
+      if (best_isa() >= Isa::avx512) {
+        set_isa(Isa::avx512);
+        EXPECT_NE(LoopProgram(b.kernel).to_string().find("chain"), std::string::npos);
+        set_isa(best_isa());
+      }
+    }
+}
+
 TEST(Loop, ReductionOfNothing) {
   std::mt19937 random(2);
   for (const DType type : {DType::f32, DType::i32, DType::u32, DType::boolean})
