@@ -1,5 +1,6 @@
-// Long rows are added up one after another, by lists of their updates. Otherwise tasks own ranges of columns, or of rows where
-// there are few columns, and go through all indices in order.
+// Long rows are added up one after another, by lists of their updates. Single numbers go to buckets by their place first, so that
+// a task has its updates together. Otherwise tasks own ranges of columns, or of rows where there are few columns, and go through
+// all indices in order.
 #include "backend/cpu/scatter_rows.hpp"
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 
 #include "backend/cpu/row_lists.hpp"
 #include "backend/cpu/run_writer.hpp"
+#include "backend/cpu/scratch_block.hpp"
 #include "backend/cpu/sum_types.hpp"
 #include "backend/cpu/vector.inc.hpp"
 #include "base/threads.hpp"
@@ -25,6 +27,9 @@ constexpr Extent kColumnsOfTask = 64;    // a few cache lines, so that tasks do 
 constexpr Extent kWorkOfTask = 1 << 15;  // additions
 constexpr Extent kListedColumns = 16;    // shorter rows are not worth a list of their updates
 constexpr Extent kListTasks = 64;
+constexpr Extent kBuckets = 256;      // of places at most: the ends of so many streams stay in the L1 cache and its TLB
+constexpr int kBucketShift = 6;       // a bucket has 64 places at least
+constexpr Extent kChunks = 64;        // of updates
 constexpr Extent kBytesAhead = 8192;  // of updates, whose lines are prefetched while earlier ones are added
 
 /// to += from.
@@ -56,6 +61,44 @@ class RowSums {
     if (lists.longest > (count_ + rows_) / 16) return false;
     parallel_for(kListTasks,
                  [&](Extent task) { sum_listed(lists, rows_ * task / kListTasks, rows_ * (task + 1) / kListTasks); });
+    return true;
+  }
+
+  /// Without a base. A place's updates stay in order. False if rows are no single numbers, or few.
+  bool run_by_buckets(ScratchBlock& scratch) const {
+    if (columns_ != 1 || is_small()) return false;
+    struct Update {
+      std::uint32_t row;
+      T value;
+    };
+    int shift = kBucketShift;
+    while (rows_ >> shift >= kBuckets) ++shift;
+    const Extent height = Extent{1} << shift, buckets = (rows_ + height - 1) / height;
+    Update* const updates = scratch.as<Update>(count_);
+    // By chunk and bucket: the number of updates, then the place of the next one.
+    std::vector<Extent> at(static_cast<std::size_t>(kChunks * buckets));
+    const auto each_of_chunk = [&](Extent chunk, auto use) {
+      Extent* const own = at.data() + chunk * buckets;
+      for (Extent i = count_ * chunk / kChunks; i < count_ * (chunk + 1) / kChunks; ++i)
+        if (const Extent row = indices_[i]; row < rows_)
+          use(own[row >> shift], i);  // a negative index is beyond all rows
+    };
+    parallel_for(kChunks, [&](Extent chunk) { each_of_chunk(chunk, [](Extent& n, Extent) { ++n; }); });
+    std::vector<Extent> ends(static_cast<std::size_t>(buckets));
+    Extent total = 0;
+    for (Extent b = 0; b < buckets; ++b) {
+      for (Extent chunk = 0; chunk < kChunks; ++chunk)
+        total += std::exchange(at[static_cast<std::size_t>(chunk * buckets + b)], total);
+      ends[static_cast<std::size_t>(b)] = total;
+    }
+    parallel_for(kChunks, [&](Extent chunk) {
+      each_of_chunk(chunk, [&](Extent& next, Extent i) { updates[next++] = {indices_[i], updates_[i]}; });
+    });
+    parallel_for(buckets, [&](Extent b) {
+      std::fill(out_ + b * height, out_ + std::min(rows_, (b + 1) * height), T{0});
+      const Extent begin = b == 0 ? 0 : ends[static_cast<std::size_t>(b - 1)];
+      for (Extent i = begin; i < ends[static_cast<std::size_t>(b)]; ++i) out_[updates[i].row] += updates[i].value;
+    });
     return true;
   }
 
@@ -151,12 +194,12 @@ class ScatterRows final : public Prepared {
       const auto* const updates = reinterpret_cast<const T*>(updates_);
       const RowSums<T> sums(kernel_, indices_, updates, nullptr, reinterpret_cast<T*>(out_));
       if (!addition_) {
-        if (!sums.run_by_lists(lists_)) sums.run_in_ranges();
+        if (!sums.run_by_lists(lists_)) run_without_base(sums);
         return;
       }
       const auto* const base = reinterpret_cast<const T*>(base_);
       if (RowSums<T>(kernel_, indices_, updates, base, reinterpret_cast<T*>(sum_)).run_by_lists(lists_)) return;
-      sums.run_in_ranges();
+      run_without_base(sums);
       alone_->run(operands_->binding());
     });
   }
@@ -169,6 +212,12 @@ class ScatterRows final : public Prepared {
   }
 
  private:
+  template <class T>
+  static void run_without_base(const RowSums<T>& sums) {
+    thread_local ScratchBlock scratch;
+    if (!sums.run_by_buckets(scratch)) sums.run_in_ranges();
+  }
+
   kernel::ScatterAddKernel kernel_;
   std::optional<Addition> addition_;
   std::optional<LoopOperands> operands_;

@@ -217,8 +217,16 @@ TEST(CpuBackend, ProductOfSourcesWithoutUnitStride) {
 
 TEST(CpuBackend, ScatterAdd) {
   std::mt19937 random(3);
-  for (const auto& [count, rows, columns] : std::vector<std::array<Extent, 3>>{
-           {0, 4, 3}, {9, 1, 1}, {40, 7, 5}, {3000, 65, 128}, {20000, 300, 3}, {50, 0, 4}})
+  for (const auto& [count, rows, columns] : std::vector<std::array<Extent, 3>>{{0, 4, 3},
+                                                                               {9, 1, 1},
+                                                                               {40, 7, 5},
+                                                                               {3000, 65, 128},
+                                                                               {20000, 300, 3},
+                                                                               {50, 0, 4},
+                                                                               {70000, 3, 1},
+                                                                               {70000, 1000, 1},
+                                                                               {90000, 40000, 1},
+                                                                               {1, 80000, 1}})
     for (const DType type : {DType::f32, DType::f64, DType::i32, DType::u32}) {
       Trial t;
       Values indices;
