@@ -641,7 +641,8 @@ inline void join_lanes(double* accumulators, Native<T> x, std::int64_t count) {
 template <Reduction reduction, class T>
 void reduce_slow(const TileReduction& call) {
   constexpr bool adds = reduction == Reduction::sum || reduction == Reduction::prod;
-  constexpr int N = kNative<T>, kGroup = adds ? 32 : 1 << 20, kBeside = 4, kStripe = 32, kStreamAhead = 4096;
+  constexpr int N = kNative<T>, kGroup = adds ? 32 : 1 << 20, kBeside = 4, kStripe = 128, kStreamAhead = 4096;
+  constexpr std::int64_t kShort = 32;  // vectors of a row
   const auto row = [&](std::int64_t s) {
     return reinterpret_cast<const T*>(static_cast<const char*>(call.arg.data) + s * call.arg.slow_stride);
   };
@@ -649,8 +650,8 @@ void reduce_slow(const TileReduction& call) {
     const std::int64_t end = begin + kGroup < call.slow ? begin + kGroup : call.slow;
     const std::int64_t whole = call.arg.broadcast ? 0 : call.fast / N;
     // Short rows are asked for from further away.
-    const std::int64_t ahead = (whole < kStripe ? 3 : 1) * kBeside * call.arg.slow_stride;
-    const bool is_stream = whole <= kStripe && call.arg.slow_stride == call.fast * static_cast<std::int64_t>(sizeof(T));
+    const std::int64_t ahead = (whole < kShort ? 3 : 1) * kBeside * call.arg.slow_stride;
+    const bool is_stream = whole <= kShort && call.arg.slow_stride == call.fast * static_cast<std::int64_t>(sizeof(T));
     for (std::int64_t v = 0; v < whole; v += kStripe) {
       const std::int64_t count = whole - v < kStripe ? whole - v : kStripe;
       Native<T> a[kStripe];
@@ -745,7 +746,7 @@ inline void take_better(Native<T> x, Row s, Native<T>& best, Mask<T>& where) {
 /// accumulators.
 template <Reduction reduction, class T>
 void find_slow(const TileReduction& call) {
-  constexpr int N = kNative<T>, kStripe = 32, kBeside = 4;
+  constexpr int N = kNative<T>, kStripe = 128, kBeside = 4;
   using Row = std::remove_cvref_t<decltype(Mask<T>{}[0])>;
   const auto row = [&](std::int64_t s) {
     return reinterpret_cast<const T*>(static_cast<const char*>(call.arg.data) + s * call.arg.slow_stride);
