@@ -67,9 +67,10 @@ void compile(Device& device, Job& job) {
 
 /// Dawn compiles asynchronous pipelines on two threads whatever the machine has (AsyncWorkerThreadPool in Dawn's
 /// src/dawn/platform), and reads WGSL on the caller's. Its creation of modules and pipelines takes no lock of the device, so
-/// threads of ours use every core. wgpu-native has one stack of error scopes for all threads.
+/// threads of ours use the cores. wgpu-native has one stack of error scopes for all threads.
 void compile_all(Device& device, std::vector<Job*> jobs) {
-  const std::size_t cores = library().is_dawn ? std::max(1u, std::thread::hardware_concurrency()) : 1;
+  constexpr unsigned kThreadsMax = 32;  // compilers take memory
+  const std::size_t most = library().is_dawn ? std::clamp(std::thread::hardware_concurrency(), 1u, kThreadsMax) : 1;
   // Long texts first, so that no core is left alone with one at the end.
   std::stable_sort(jobs.begin(), jobs.end(),
                    [](const Job* a, const Job* b) { return a->shader->text.size() > b->shader->text.size(); });
@@ -88,7 +89,7 @@ void compile_all(Device& device, std::vector<Job*> jobs) {
   {
     std::vector<std::jthread> threads;
     try {
-      for (std::size_t i = 1; i < std::min(cores, jobs.size()); ++i) threads.emplace_back(work);
+      for (std::size_t i = 1; i < std::min(most, jobs.size()); ++i) threads.emplace_back(work);
     } catch (const std::system_error&) {  // the system gives no more threads
     }
     work();

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "backend/cpu/loop/chain_forms.hpp"
-#include "backend/cpu/loop/vector_assembler.hpp"
+#include "backend/cpu/loop/narrow_assembler.hpp"
 
 namespace weft::cpu {
 namespace emitting {
@@ -25,7 +25,7 @@ constexpr int kPlaces[kChainOperandsMax] = {Operand::RAX, Operand::RDX, Operand:
                                             Operand::RBP, Operand::R13, Operand::R14, Operand::R15};
 constexpr int kSaved[] = {Operand::RBX, Operand::RBP, Operand::R12, Operand::R13, Operand::R14, Operand::R15};
 
-class ChainEmitter : VectorAssembler {
+class ChainEmitter : NarrowAssembler {
  public:
   explicit ChainEmitter(const Chain& chain) : chain_(chain), pinned_place_(chain.varies.size(), -1) {
     values_ = (1u << (kValues - kPartials * static_cast<int>(chain.folds.size()))) - 1;
@@ -181,62 +181,14 @@ class ChainEmitter : VectorAssembler {
     const int scale = type_of(place) == DType::f32 ? 2 : 1;
     return a_.ptr[Reg64(kPlaces[place]) + kOffset * scale + scale * shift_ * kChainVectorBytes + ahead];
   }
-  /// A vector of memory as floats.
-  void load(int r, int place) {
-    const Zmm to = mask_ ? zmm(r) | *mask_ | a_.T_z : zmm(r);
-    switch (type_of(place)) {
-      case DType::bf16: a_.vpmovzxwd(to, row_of(place)), a_.vpslld(zmm(r), zmm(r), 16); break;
-      case DType::f16: a_.vcvtph2ps(to, row_of(place)); break;
-      default: a_.vmovups(to, row_of(place));
-    }
-  }
-  /// One element in all lanes.
-  void broadcast(int r, int place) {
-    const Xbyak::Address from = a_.ptr[Reg64(kPlaces[place])];
-    switch (type_of(place)) {
-      case DType::bf16: a_.vpbroadcastw(zmm(r), from), a_.vpslld(zmm(r), zmm(r), 16); break;
-      case DType::f16: a_.vpbroadcastw(ymm(r), from), a_.vcvtph2ps(zmm(r), ymm(r)); break;
-      default: a_.vbroadcastss(zmm(r), from);
-    }
-  }
-  /// A narrow place takes floats that are values of its type.
+  void load(int r, int place) { load_vector(type_of(place), r, row_of(place), mask_); }
+  void broadcast(int r, int place) { load_element(type_of(place), r, a_.ptr[Reg64(kPlaces[place])]); }
   void store(int place, int from, bool streams) {
-    const Xbyak::Address to = mask_ ? row_of(place) | *mask_ : row_of(place);
-    const bool past_caches = streams && !mask_;
-    if (type_of(place) == DType::f32) {
-      if (past_caches)
-        a_.vmovntps(to, zmm(from));
-      else
-        a_.vmovups(to, zmm(from));
-    } else if (type_of(place) == DType::f16) {
-      if (!past_caches) return a_.vcvtps2ph(to, zmm(from), kNearestEven);
-      a_.vcvtps2ph(ymm(kTemporary), zmm(from), kNearestEven), a_.vmovntdq(to, ymm(kTemporary));
-    } else {
-      a_.vpsrld(zmm(kTemporary), zmm(from), 16);
-      if (!past_caches) return a_.vpmovdw(to, zmm(kTemporary));
-      a_.vpmovdw(ymm(kTemporary), zmm(kTemporary)), a_.vmovntdq(to, ymm(kTemporary));
-    }
+    store_vector(type_of(place), row_of(place), from, mask_, streams && !mask_);
   }
-  /// The float that is the nearest value of a narrow type, as in narrow_casts.inc.hpp. To f32, all values are floats already.
   int cast(const Chain::Link& step) {
     const int x = in_register(step.args[0]), to = take();
-    if (step.op.to == DType::f16) {
-      a_.vcvtps2ph(ymm(kTemporary), zmm(x), kNearestEven);
-      a_.vcvtph2ps(zmm(to), ymm(kTemporary));
-    } else if (step.op.to == DType::bf16) {
-      constexpr std::uint32_t kUpper = 0xFFFF0000u, kQuiet = 0x00400000u;
-      constexpr int t = kTemporary;
-      a_.vpsrld(zmm(t), zmm(x), 16);
-      op(kAndInt, t, t, bits(1));
-      op(kAddInt, t, t, x);
-      op(kAddInt, t, t, bits(0x7FFF));
-      op(kAndInt, to, t, bits(kUpper));
-      choose(x, x, kUnordered);
-      op_chosen(kAndInt, to, x, bits(kUpper));
-      op_chosen(kOrInt, to, to, bits(kQuiet));
-    } else {
-      move(to, x);
-    }
+    round_to(step.op.to, to, x);
     return to;
   }
   void run(std::size_t index) {
