@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -66,6 +67,34 @@ TEST(LargeMoves, GathersAlongEachAxis) {
           const std::int32_t expected = at < 0 || at >= extent ? 0 : values[static_cast<std::size_t>(place)];
           ASSERT_EQ(got[static_cast<std::size_t>(i * kColumns + j)], expected) << axis << " " << i << " " << j;
         }
+    }
+  }
+}
+
+TEST(LargeMoves, ScattersAlongEachAxis) {
+  for (const auto& [rows, columns, taken] :
+       {std::array<Extent, 3>{300, 70, 300}, {700, 2100, 350}, {5000, 90, 5000}, {40, 16, 300}, {260, 1030, 1500}}) {
+    const Numbers values = numbers(rows * columns, 1 << 20);
+    for (const int axis : {0, 1}) {
+      const Extent extent = axis == 0 ? rows : columns;
+      const Shape shape = axis == 0 ? Shape{taken, columns} : Shape{rows, taken};
+      const auto below = static_cast<std::int32_t>(extent) + 2;
+      const Numbers indices = numbers(shape.numel(), below, -2);  // those below 0 and from `extent` on are left out
+      const Numbers updates = numbers(shape.numel(), 1 << 20);
+      Numbers sums = values, puts = values;
+      for (Extent i = 0; i < shape.numel(); ++i) {
+        const Extent at = indices[static_cast<std::size_t>(i)], row = i / shape[1], column = i % shape[1];
+        if (at < 0 || at >= extent) continue;
+        const auto to = static_cast<std::size_t>(axis == 0 ? at * columns + column : row * columns + at);
+        sums[to] += updates[static_cast<std::size_t>(i)];
+        puts[to] = updates[static_cast<std::size_t>(i)];
+      }
+      const Tensor x = tensor<std::int32_t>(values, {rows, columns}), u = tensor<std::int32_t>(updates, shape),
+                   to = tensor<std::int32_t>(indices, shape);
+      EXPECT_TRUE(scatter_add(x, axis, to, u).to_vector<std::int32_t>() == sums) << rows << " " << axis;
+      EXPECT_TRUE(scatter(x, axis, to, u).to_vector<std::int32_t>() == puts) << rows << " " << axis;
+      const Tensor floats = scatter_add(cast(x, DType::f64), axis, to, cast(u, DType::f64));
+      EXPECT_TRUE(cast(floats, DType::i32).to_vector<std::int32_t>() == sums) << rows << " " << axis;
     }
   }
 }

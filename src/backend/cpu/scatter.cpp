@@ -5,6 +5,8 @@
 #include <atomic>
 
 #include "backend/axis_lines.hpp"
+#include "backend/cpu/gemm.hpp"
+#include "backend/cpu/gemm_kernels.hpp"
 #include "backend/cpu/run_writer.hpp"
 #include "backend/cpu/scratch_block.hpp"
 #include "backend/cpu/sum_types.hpp"
@@ -69,15 +71,87 @@ class KeptPlaces {
   Extent first_ = 0, rows_ = 0, width_ = 0, row_ = 0;
 };
 
-/// Calls put(place, t, at) for the updates of each line in order: `t` counts along the line, and `at` among all updates. Places begin
-/// as those of x, or as zeros. `updates`, if it is not null, is what put reads.
-template <class T, class Put>
+/// Strips of lines across memory, turned so that each line is one piece: its places stay in the L1 cache while its updates go to
+/// them. Beside one another, the places of a strip would take all of the L2 cache, and each update would wait for it.
+template <class T, bool kReads>
+class TurnedStrips {
+ public:
+  TurnedStrips(const Lines& lines, const std::uint32_t* indices, const T* updates, const T* x, T* out)
+      : taken_(lines.taken),
+        extent_(lines.extent),
+        inner_(lines.inner),
+        taken_pitch_(pitch_of(lines.taken)),
+        extent_pitch_(pitch_of(lines.extent + 1)),
+        indices_(indices),
+        updates_(updates),
+        x_(x),
+        out_(out) {
+    constexpr Extent kShort = 256, kLongMax = 16384, kMost = 64, kLeast = 16;  // kLeast: a cache line of memory
+    constexpr Extent kBytesMax = 8 << 20;
+    if (sizeof(T) != 4 || taken_ < kShort || 4 * taken_ < extent_ || extent_ > kLongMax) return;
+    // Wide strips touch fewer pages of memory; narrow ones are enough for all threads.
+    for (Extent n = kMost; n >= kLeast && width_ == 0; n /= 2)
+      if (inner_ >= n && 4 * n * words() <= kBytesMax && (n == kLeast || lines.outer * (inner_ / n) >= kTasks))
+        width_ = n;
+  }
+
+  /// Lines of a strip; 0 if they are not worth being turned.
+  Extent width() const { return width_; }
+
+  /// The lines of a strip, whose first update is number `update`, and whose first place is number `place`.
+  template <class Put>
+  void run(Extent update, Extent place, Put put) const {
+    thread_local ScratchBlock block;
+    T* const places = block.as<T>(width_ * words());
+    T* const values = places + width_ * extent_pitch_;
+    auto* const at = reinterpret_cast<std::uint32_t*>(values + width_ * taken_pitch_);
+    turn(indices_ + update, inner_, taken_, width_, at, taken_pitch_);
+    if constexpr (kReads) turn(updates_ + update, inner_, taken_, width_, values, taken_pitch_);
+    if (x_ != nullptr)
+      turn(x_ + place, inner_, extent_, width_, places, extent_pitch_);
+    else
+      std::fill_n(places, width_ * extent_pitch_, T{0});
+    for (Extent c = 0; c < width_; ++c) {
+      T* const to = places + c * extent_pitch_;
+      const T* const own = values + c * taken_pitch_;
+      const std::uint32_t* const own_at = at + c * taken_pitch_;
+      // What is outside goes to the place behind the last one, which costs less than a branch.
+      for (Extent t = 0; t < taken_; ++t) put(to[std::min<Extent>(own_at[t], extent_)], t, kReads ? own[t] : T{});
+    }
+    turn(places, extent_pitch_, width_, extent_, out_ + place, inner_);
+  }
+
+ private:
+  /// Of a line.
+  Extent words() const { return extent_pitch_ + 2 * taken_pitch_; }
+  /// Lines a cache line apart from a multiple of a page, so that they fall on different sets of the cache.
+  static Extent pitch_of(Extent count) { return (count + 1023) / 1024 * 1024 + 16; }
+  /// to[c * to_row + r] = from[r * from_row + c]; words move as floats do.
+  template <class W>
+  static void turn(const W* from, Extent from_row, Extent rows, Extent columns, W* to, Extent to_row) {
+    if constexpr (sizeof(W) == sizeof(float))
+      gemm_kernels_in_use<float>().pack_transposed(columns, static_cast<int>(rows),
+                                                   reinterpret_cast<const float*>(from), from_row,
+                                                   reinterpret_cast<float*>(to), static_cast<int>(to_row));
+  }
+
+  Extent taken_, extent_, inner_, taken_pitch_, extent_pitch_, width_ = 0;
+  const std::uint32_t* indices_;
+  const T *updates_, *x_;
+  T* out_;
+};
+
+/// Calls put(place, t, update) for the updates of each line in order; `t` counts along the line. Places begin as those of x, or as
+/// zeros. Without kReads there are no updates.
+template <class T, bool kReads, class Put>
 void put_along(const Lines& lines, const std::uint32_t* indices, const T* updates, const T* x, T* out, Put put) {
   const Extent extent = lines.extent, taken = lines.taken, inner = lines.inner;
   if (lines.outer * extent * inner == 0) return;
   constexpr Extent kLine = 64 / static_cast<Extent>(sizeof(T)), kAhead = 64 * kLine;
   const Extent kept = KeptPlaces<T>::kBytes / (extent * static_cast<Extent>(sizeof(T))) / kLine * kLine;
-  const Extent width = std::min(inner, std::clamp(kept, kLine, kColumnsOfTask)), blocks = (inner + width - 1) / width;
+  const TurnedStrips<T, kReads> turned(lines, indices, updates, x, out);
+  const Extent width = turned.width() > 0 ? turned.width() : std::min(inner, std::clamp(kept, kLine, kColumnsOfTask));
+  const Extent blocks = (inner + width - 1) / width;
   const Extent all = lines.outer * blocks, work = (taken + extent) * width;
   const Extent each = std::max<Extent>({1, kWorkOfTask / work, std::min(kWorkOfLines / work, all / kTasks)});
   parallel_for((all + each - 1) / each, [&](Extent task) {
@@ -85,14 +159,18 @@ void put_along(const Lines& lines, const std::uint32_t* indices, const T* update
     const Extent end = std::min((task + 1) * each, all);
     for (Extent block = task * each; block < end; ++block) {
       const Extent line = block / blocks, begin = block % blocks * width, count = std::min(width, inner - begin);
+      if (count == turned.width()) {
+        turned.run(line * taken * inner + begin, line * extent * inner + begin, put);
+        continue;
+      }
       T* const to = places.begin(line * extent * inner + begin, extent, count, inner);
       const std::uint32_t* const at = indices + line * taken * inner + begin;
-      const auto first = static_cast<Extent>(at - indices);
+      const T* const own = kReads ? updates + (at - indices) : nullptr;
       if (places.is_kept() && count == 1) {
         // What is outside goes to the place behind the last one, which costs less than a branch.
         const auto put_some = [&](Extent begin_t, Extent end_t) {
           for (Extent t = begin_t; t < end_t; ++t)
-            put(to[std::min<Extent>(at[t * inner], extent)], t, first + t * inner);
+            put(to[std::min<Extent>(at[t * inner], extent)], t, kReads ? own[t * inner] : T{});
         };
         // The stores keep the processor from running ahead to the next lines of memory, and to the places of the next line.
         if (inner == 1) {
@@ -100,7 +178,7 @@ void put_along(const Lines& lines, const std::uint32_t* indices, const T* update
           const T* const next_end = next == nullptr ? nullptr : next + extent;
           for (Extent t = 0; t < taken; t += kLine) {
             __builtin_prefetch(at + t + kAhead, 0, 2);
-            if (updates != nullptr) __builtin_prefetch(updates + first + t + kAhead, 0, 2);
+            if (kReads) __builtin_prefetch(own + t + kAhead, 0, 2);
             if (next != next_end) __builtin_prefetch(next, 0, 2), next += std::min(kLine, next_end - next);
             put_some(t, std::min(t + kLine, taken));
           }
@@ -112,7 +190,7 @@ void put_along(const Lines& lines, const std::uint32_t* indices, const T* update
         for (Extent t = 0; t < taken; ++t)
           for (Extent c = 0; c < count; ++c) {
             const Extent row = at[t * inner + c];  // a negative index is beyond all places
-            if (row < extent) put(to[row * step + c], t, first + t * inner + c);
+            if (row < extent) put(to[row * step + c], t, kReads ? own[t * inner + c] : T{});
           }
       }
       places.end();
@@ -149,8 +227,8 @@ void run_scatter_along(const kernel::CallKernel& kernel, std::span<char* const> 
   const auto* at = reinterpret_cast<const std::uint32_t*>(reads[0]);
   with_sum_type(kernel.out().type, kernel.name, [&]<class T>(T) {
     const T* const updates = reinterpret_cast<const T*>(reads[1]);
-    put_along<T>(lines, at, updates, nullptr, reinterpret_cast<T*>(outs[0]),
-                 [&](T& place, Extent, Extent from) { place += updates[from]; });
+    put_along<T, true>(lines, at, updates, nullptr, reinterpret_cast<T*>(outs[0]),
+                       [](T& place, Extent, T update) { place += update; });
   });
 }
 
@@ -160,8 +238,8 @@ void run_put_along(const kernel::CallKernel& kernel, std::span<char* const> read
   const auto* at = reinterpret_cast<const std::uint32_t*>(reads[1]);
   const auto run = [&]<class T>(T) {
     const T* const updates = reinterpret_cast<const T*>(reads[2]);
-    put_along<T>(lines, at, updates, reinterpret_cast<const T*>(reads[0]), reinterpret_cast<T*>(outs[0]),
-                 [&](T& place, Extent, Extent from) { place = updates[from]; });
+    put_along<T, true>(lines, at, updates, reinterpret_cast<const T*>(reads[0]), reinterpret_cast<T*>(outs[0]),
+                       [](T& place, Extent, T update) { place = update; });
   };
   size_bytes(kernel.out().type) == 4 ? run(std::uint32_t{}) : run(std::uint64_t{});
 }
@@ -172,8 +250,9 @@ void run_last_along(const kernel::CallKernel& kernel, std::span<char* const> rea
   const auto* at = reinterpret_cast<const std::uint32_t*>(reads[0]);
   auto* const out = reinterpret_cast<std::int32_t*>(outs[0]);
   if (lines.outer * lines.inner == 1 && lines.taken > 2 * kWorkOfTask) return last_of_long_line(lines, at, out);
-  put_along<std::int32_t>(lines, at, nullptr, nullptr, out,
-                          [](std::int32_t& place, Extent t, Extent) { place = static_cast<std::int32_t>(t + 1); });
+  put_along<std::int32_t, false>(lines, at, nullptr, nullptr, out, [](std::int32_t& place, Extent t, std::int32_t) {
+    place = static_cast<std::int32_t>(t + 1);
+  });
 }
 
 }  // namespace weft::cpu
