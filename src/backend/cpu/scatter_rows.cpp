@@ -64,7 +64,7 @@ class RowSums {
     return true;
   }
 
-  /// Without a base. A place's updates stay in order. False if rows are no single numbers, or few.
+  /// Without a base. A place's updates stay in order. False unless rows are single numbers, and many.
   bool run_by_buckets(ScratchBlock& scratch) const {
     if (columns_ != 1 || is_small()) return false;
     struct Update {
