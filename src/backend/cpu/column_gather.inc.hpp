@@ -8,7 +8,7 @@
 namespace weft::cpu {
 namespace {
 
-/// Lane i is element (indices[i], c + i) of `near`, or zero if there is no such row.
+/// Lane i is element (indices[i], c + i) of `near`, or zero where that row is outside.
 template <class Word>
 inline V<Word, kVectorBytes / static_cast<int>(sizeof(Word))> pick(const ColumnGatherCall& call,
                                                                    const std::uint32_t* indices, std::int64_t c) {

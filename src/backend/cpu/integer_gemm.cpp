@@ -10,12 +10,11 @@
 #include <cstring>
 #include <vector>
 
-#include "backend/cpu/gemm.hpp"
-#include "backend/cpu/gemm_kernels.hpp"
 #include "backend/cpu/gemm_view.hpp"
 #include "backend/cpu/integer_kernels.hpp"
 #include "backend/cpu/isa.hpp"
 #include "backend/cpu/scratch_block.hpp"
+#include "backend/cpu/turn_words.hpp"
 #include "base/threads.hpp"
 
 namespace weft::cpu {
@@ -92,11 +91,8 @@ class IntegerPacking {
         pack_pairs<std::uint8_t>(line, words_, to + i, width);
     }
     if (block_ > 1) return;
-    // Words move as floats do.
     if (each_ == 4)
-      gemm_kernels_in_use<float>().pack_transposed(words_, static_cast<int>(lanes),
-                                                   reinterpret_cast<const float*>(stage.data()), pitch / 4,
-                                                   reinterpret_cast<float*>(to), static_cast<int>(width));
+      turn_words(reinterpret_cast<const std::int32_t*>(stage.data()), pitch / 4, lanes, words_, to, width);
     for (int64_t i = lanes; i < width; ++i)
       for (int64_t w = 0; w < words_; ++w) to[w * width + i] = 0;
   }
@@ -134,14 +130,12 @@ class IntegerPacking {
     std::fill(to, end, 0);
   }
 
-  /// From word k of lane i at across[k * width + i] to blocks. Words move as floats do.
+  /// From word k of lane i at across[k * width + i] to blocks.
   void turn_blocks(const std::int32_t* across, int64_t lanes, int64_t width, std::int32_t* to) const {
     for (int64_t w = 0; w < words_; w += block_)
       for (int64_t i = 0; i < lanes; i += kVectorLanes)
-        gemm_kernels_in_use<float>().pack_transposed(std::min(kVectorLanes, lanes - i), static_cast<int>(block_),
-                                                     reinterpret_cast<const float*>(across + w * width + i), width,
-                                                     reinterpret_cast<float*>(to + w * width + i * block_),
-                                                     static_cast<int>(block_));
+        turn_words(across + w * width + i, width, block_, std::min(kVectorLanes, lanes - i),
+                   to + w * width + i * block_, block_);
   }
 
   template <class T>

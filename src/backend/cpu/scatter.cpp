@@ -5,11 +5,10 @@
 #include <atomic>
 
 #include "backend/axis_lines.hpp"
-#include "backend/cpu/gemm.hpp"
-#include "backend/cpu/gemm_kernels.hpp"
 #include "backend/cpu/run_writer.hpp"
 #include "backend/cpu/scratch_block.hpp"
 #include "backend/cpu/sum_types.hpp"
+#include "backend/cpu/turn_words.hpp"
 #include "base/threads.hpp"
 #include "compile/call_attributes.hpp"
 #include "graph/scatter.hpp"
@@ -126,13 +125,10 @@ class TurnedStrips {
   Extent words() const { return extent_pitch_ + 2 * taken_pitch_; }
   /// Lines a cache line apart from a multiple of a page, so that they fall on different sets of the cache.
   static Extent pitch_of(Extent count) { return (count + 1023) / 1024 * 1024 + 16; }
-  /// to[c * to_row + r] = from[r * from_row + c]; words move as floats do.
+  /// Strips of 64-bit elements have no width.
   template <class W>
   static void turn(const W* from, Extent from_row, Extent rows, Extent columns, W* to, Extent to_row) {
-    if constexpr (sizeof(W) == sizeof(float))
-      gemm_kernels_in_use<float>().pack_transposed(columns, static_cast<int>(rows),
-                                                   reinterpret_cast<const float*>(from), from_row,
-                                                   reinterpret_cast<float*>(to), static_cast<int>(to_row));
+    if constexpr (sizeof(W) == 4) turn_words(from, from_row, rows, columns, to, to_row);
   }
 
   Extent taken_, extent_, inner_, taken_pitch_, extent_pitch_, width_ = 0;
@@ -142,7 +138,7 @@ class TurnedStrips {
 };
 
 /// Calls put(place, t, update) for the updates of each line in order; `t` counts along the line. Places begin as those of x, or as
-/// zeros. Without kReads there are no updates.
+/// zeros. kReads: whether put takes elements of `updates`.
 template <class T, bool kReads, class Put>
 void put_along(const Lines& lines, const std::uint32_t* indices, const T* updates, const T* x, T* out, Put put) {
   const Extent extent = lines.extent, taken = lines.taken, inner = lines.inner;

@@ -145,12 +145,7 @@ std::string ScanWriter::by_strip() {
   put_parts("  ", "mine");
   line("  workgroupBarrier();");
   declare("  ", "sum", named("carried"));
-  line(fmt::format("  for (var i = 0u; i < {}u; i++) {{", lanes));
-  line("    if (i == lane) {");
-  assign("      ", "sum", named("carried"));
-  line("    }");
-  combine("    ", "carried", named("carried"), parts_at(fmt::format("i * {}u + {}", kStrip, modulo("thread", kStrip))));
-  line("  }");
+  carry_parts(lanes, "lane", fmt::format("i * {}u + {}", kStrip, modulo("thread", kStrip)));
   for (int e = 0; e < each; ++e) {
     const std::string i = fmt::format("(first + {}u)", e), x = fmt::format("x{}_", e);
     if (!a_.exclusive) combine("  ", "sum", named("sum"), named(x));

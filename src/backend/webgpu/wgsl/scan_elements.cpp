@@ -148,4 +148,13 @@ void ScanWriter::put_parts(const std::string& indent, const std::string& name) {
     line(fmt::format("{}${}[thread] = {}{};", indent, shared(k), name, k));
 }
 
+void ScanWriter::carry_parts(int count, const std::string& own, const std::string& place) {
+  line(fmt::format("  for (var i = 0u; i < {}u; i++) {{", count));
+  line(fmt::format("    if (i == {}) {{", own));
+  assign("      ", "sum", named("carried"));
+  line("    }");
+  combine("    ", "carried", named("carried"), parts_at(place));
+  line("  }");
+}
+
 }  // namespace weft::webgpu::scan

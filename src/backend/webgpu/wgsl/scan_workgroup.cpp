@@ -88,12 +88,7 @@ void ScanWriter::write_sums_before() {
     line("  }");
     line("  workgroupBarrier();");
     assign("  ", "sum", named("carried"));
-    line(fmt::format("  for (var i = 0u; i < {}u; i++) {{", parts));
-    line("    if (i == part) {");
-    assign("      ", "sum", named("carried"));
-    line("    }");
-    combine("    ", "carried", named("carried"), parts_at("i"));
-    line("  }");
+    carry_parts(parts, "part", "i");
     line("  if (lane > 0u) {");
     combine("    ", "sum", named("sum"), named("before"));
     line("  }");

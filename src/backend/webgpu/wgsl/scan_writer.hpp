@@ -83,6 +83,8 @@ class ScanWriter {
   Numbers named(const std::string& name) const;
   Numbers parts_at(const std::string& at) const;
   void put_parts(const std::string& indent, const std::string& name);
+  /// All parts in order onto what is carried; `sum` becomes what was carried before part `own`. Part i is at `place`.
+  void carry_parts(int count, const std::string& own, const std::string& place);
 
   const kernel::CallKernel& kernel_;
   const Target& target_;
