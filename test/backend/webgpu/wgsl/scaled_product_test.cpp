@@ -159,6 +159,14 @@ TEST(WgslMatricesScaledChoiceTest, OnlyWhereAskedForAndWorthIt) {
     p.kernel.precision = precision;
     EXPECT_TRUE(choose_scaled_tile(p.kernel, matrix_gpu()));
     EXPECT_FALSE(choose_scaled_tile(p.kernel, kLargeGpu)) << "no matrices";
+    Product odd = p;
+    odd.kernel.n = 2047, odd.kernel.k = 2045;
+    odd.kernel.a_view = kernel::matrix_view({{1}, {0}, 0, {}}, 2048, 2045, 2045, 1);
+    odd.kernel.b_view = kernel::matrix_view({{1}, {0}, 0, {}}, 2045, 2047, 2047, 1);
+    EXPECT_TRUE(choose_scaled_tile(odd.kernel, matrix_gpu())) << "halves are padded";
+    Target small_bindings = matrix_gpu();
+    small_bindings.limits.binding_bytes = std::uint64_t{2048} * 2048 * 2;
+    EXPECT_FALSE(choose_scaled_tile(p.kernel, small_bindings)) << "halves do not fit a binding";
   }
   p.kernel.precision = ProductPrecision::exact;
   p.kernel.a.type = DType::bf16;

@@ -285,11 +285,14 @@ bool suits_scaling(const MatmulKernel& kernel, const Target& target) {
 
 std::optional<TileChoice> choose_scaled_tile(const MatmulKernel& kernel, const Target& target) {
   if (!target.matrices() || !suits_scaling(kernel, target)) return {};
-  constexpr Extent kWhole = 64;
+  // Halves are padded to whole tiles, so they are read by eights whatever the sizes are.
+  constexpr Extent kWhole = 64, kMostPadding = 255;
   const auto whole = [](Extent extent) { return divide_up(extent, kWhole) * kWhole; };
-  const MatmulKernel halves = product_of_halves(kernel, whole(kernel.m), whole(kernel.n), whole(kernel.k), false);
-  const auto binding = static_cast<Extent>(target.limits.binding_bytes / 4);  // with room for the padding of a tile
-  if (halves.a.count > binding || halves.b.count > binding) return {};
+  const Extent part = whole(kernel.k), lines = half_count(product_count(kernel)) * part * kernel.batch;
+  const auto binding = static_cast<Extent>(target.limits.binding_bytes / 2);
+  if ((std::max(kernel.m, kernel.n) + kMostPadding) * lines > binding) return {};
+  MatmulKernel halves = product_of_halves(kernel, whole(kernel.m), whole(kernel.n), part, false);
+  halves.m = whole(kernel.m), halves.n = whole(kernel.n);
   const auto choice = choose_matrix_tile(halves, target);
   if (!choice) return {};
   const TileChoice exact = choose_tile(kernel.batch, kernel.m, kernel.n, kernel.k, target);
