@@ -29,6 +29,11 @@ struct AmxTiles {
   static void load(const void* from, std::int64_t row_bytes) {
     asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(row_bytes), "i"(kRegister) : "memory");
   }
+  /// For what is read once: not kept in the first cache.
+  template <int kRegister>
+  static void load_once(const void* from, std::int64_t row_bytes) {
+    asm volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(row_bytes), "i"(kRegister) : "memory");
+  }
   template <int kRegister>
   static void store(void* to, std::int64_t row_bytes) {
     asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(to), "r"(row_bytes), "i"(kRegister) : "memory");

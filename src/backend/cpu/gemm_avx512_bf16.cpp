@@ -1,6 +1,8 @@
 // Kernels for products of bf16 with sums in f32, for AVX-512 BF16. An element of an operand is a pair of neighbours along k in
 // 32 bits, and one instruction adds both products of two pairs to a sum.
 #if defined(__AVX512BF16__)
+#include <algorithm>
+
 #include "backend/cpu/gemm_avx512.inc.hpp"
 
 namespace weft::cpu {
@@ -18,28 +20,44 @@ struct VectorPairs : VectorF32 {
   }
 };
 
+/// Pairs of 32 columns of two rows, or of the first `left`.
+struct Interleaved {
+  static constexpr int kColumns = 32;
+  __m512i low_order, high_order;
+
+  Interleaved() {
+    alignas(64) std::uint16_t low[kColumns], high[kColumns];
+    for (int i = 0; i < kColumns; ++i) {
+      low[i] = static_cast<std::uint16_t>(i / 2 + i % 2 * kColumns);
+      high[i] = static_cast<std::uint16_t>(low[i] + kColumns / 2);
+    }
+    low_order = _mm512_load_si512(low), high_order = _mm512_load_si512(high);
+  }
+  void store(__m512i x, __m512i y, float* to, int left) const {
+    _mm512_storeu_si512(to, _mm512_permutex2var_epi16(x, low_order, y));
+    if (left > kColumns / 2) _mm512_storeu_si512(to + kColumns / 2, _mm512_permutex2var_epi16(x, high_order, y));
+  }
+};
+
 void interleave(std::int64_t pairs, std::int64_t rows, int count, const std::uint16_t* from, std::int64_t stride,
                 float* to, std::int64_t to_stride) {
-  constexpr int kElements = 32;  // of 16 bits in a register
-  alignas(64) std::uint16_t low_order[kElements], high_order[kElements];
-  for (int i = 0; i < kElements; ++i) {
-    low_order[i] = static_cast<std::uint16_t>(i / 2 + i % 2 * kElements);
-    high_order[i] = static_cast<std::uint16_t>(low_order[i] + kElements / 2);
-  }
-  const __m512i low = _mm512_load_si512(low_order), high = _mm512_load_si512(high_order);
+  constexpr int kColumns = Interleaved::kColumns;
+  const Interleaved interleaved;
+  const std::int64_t whole_pairs = std::min(pairs, rows / 2);
+  const int whole_columns = count / kColumns * kColumns, left = count - whole_columns;
+  const __mmask32 exist = (__mmask32{1} << left) - 1;
   for (std::int64_t p = 0; p < pairs; ++p, from += 2 * stride, to += to_stride) {
-    const std::uint16_t* second = from + stride;
-    const __mmask32 has_second = 2 * p + 1 < rows ? ~__mmask32{0} : __mmask32{0};
+    const bool is_whole = p < whole_pairs;
+    const std::uint16_t* second = is_whole ? from + stride : from;
+    const __mmask32 has_second = is_whole ? ~__mmask32{0} : __mmask32{0};
     __builtin_prefetch(from + kGemmAhead * stride);
     __builtin_prefetch(second + kGemmAhead * stride);
-    for (int j = 0; j < count; j += kElements) {
-      const int left = count - j;
-      const __mmask32 mask = left >= kElements ? ~__mmask32{0} : (__mmask32{1} << left) - 1;
-      const __m512i x = _mm512_maskz_loadu_epi16(mask, from + j);
-      const __m512i y = _mm512_maskz_loadu_epi16(mask & has_second, second + j);
-      _mm512_storeu_si512(to + j, _mm512_permutex2var_epi16(x, low, y));
-      if (left > kElements / 2) _mm512_storeu_si512(to + j + kElements / 2, _mm512_permutex2var_epi16(x, high, y));
-    }
+    for (int j = 0; j < whole_columns; j += kColumns)
+      interleaved.store(_mm512_loadu_si512(from + j), _mm512_maskz_loadu_epi16(has_second, second + j), to + j,
+                        kColumns);
+    if (left > 0)
+      interleaved.store(_mm512_maskz_loadu_epi16(exist, from + whole_columns),
+                        _mm512_maskz_loadu_epi16(exist & has_second, second + whole_columns), to + whole_columns, left);
   }
 }
 

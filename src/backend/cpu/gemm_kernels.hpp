@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "backend/cpu/configured_panels.hpp"
 #include "backend/cpu/isa.hpp"
 #include "backend/cpu/winograd_kernels.hpp"
 
@@ -57,15 +58,17 @@ struct GemmKernels {
   void (*interleave)(std::int64_t pairs, std::int64_t rows, int count, const std::uint16_t* from, std::int64_t stride,
                      T* to, std::int64_t to_stride);
 
-  /// Set if tiles of A need a configuration for the rows of a panel: called before and after the tiles of one panel. Then the
-  /// kernels take depth_step elements of k at once, a packed A is in blocks of so many, and by_depth reads A(i, k) at
-  /// a[k / depth_step * a_stride + i * depth_step + k % depth_step]: a block is one piece of memory, as rows far apart would fall
-  /// on few sets of the cache.
-  void (*begin_panel)(int rows);
-  void (*end_panel)();
+  /// Set for kernels on tiles. They take depth_step elements of k at once, a packed A is in blocks of so many, and by_depth reads
+  /// A(i, k) at a[k / depth_step * a_stride + i * depth_step + k % depth_step]: a block is one piece of memory, as rows far apart
+  /// would fall on few sets of the cache.
+  TileSetup setup;
   std::int64_t depth_step;
+  /// Makes pairs of neighbouring rows like `interleave`, for up to depth_step pairs and lanes columns, as a part of a block:
+  /// to[j * depth_step + p], with zeros behind the last pair.
+  void (*interleave_block)(std::int64_t pairs, std::int64_t rows, int count, const std::uint16_t* from,
+                           std::int64_t stride, T* to);
 
-  bool reads_blocks() const { return begin_panel != nullptr; }
+  bool reads_blocks() const { return setup.configure != nullptr; }
 };
 
 namespace baseline {

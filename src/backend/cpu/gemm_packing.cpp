@@ -61,9 +61,17 @@ void Packing<T>::copy(const GemmSource<T>& source, int64_t k, int64_t rows, int6
 template <class T>
 void Packing<T>::pack_transposed(const GemmSource<T>& source, int64_t k, int64_t depth, int64_t count, int64_t from,
                                  int64_t stride, T* to, int64_t to_stride) const {
-  if constexpr (std::is_same_v<T, float>)
-    if (source.narrow) return pack_narrow_transposed(source, k, depth, count, from, stride, to, to_stride);
-  kernels_.pack_transposed(depth, static_cast<int>(count), source.data + from, stride, to, static_cast<int>(to_stride));
+  const T* data = source.data + from;
+  if constexpr (std::is_same_v<T, float>) {
+    if (source.narrow) {
+      const std::uint16_t* halves = unit_ > 1 ? halves_of(source) + from : nullptr;
+      const bool are_pairs = unit_ > 1 && (k + depth) * unit_ <= args_.k && stride % unit_ == 0 &&
+                             reinterpret_cast<std::uintptr_t>(halves) % sizeof(T) == 0;
+      if (!are_pairs) return pack_narrow_transposed(source, k, depth, count, from, stride, to, to_stride);
+      data = reinterpret_cast<const T*>(halves), stride /= unit_;
+    }
+  }
+  kernels_.pack_transposed(depth, static_cast<int>(count), data, stride, to, static_cast<int>(to_stride));
 }
 
 template <class T>
@@ -100,23 +108,17 @@ void Packing<T>::pack_view_of(const GemmSource<T>& source, int64_t batch, Matrix
 
 template <class T>
 void Packing<T>::pack_blocks(int64_t batch, Range depth, Range rows, T* to) const {
-  const int64_t step = kernels_.depth_step, row_step = kernels_.lanes * kGemmVectors;
-  constexpr int64_t kStepMax = 16, kPitch = kGemmRowsMax;
-  alignas(64) T across[kStepMax * kPitch];  // elements of k one below the other
+  const int64_t step = kernels_.depth_step;
   for (int64_t k = depth.begin; k < depth.end; k += step, to += panel_stride()) {
     const int64_t size = std::min(step, depth.end - k);
     if (args_.a.column == 1) {
       copy(args_.a, k, rows.size(), size, place_in_a(batch, rows.begin, k), args_.a.row, to, step);
       continue;
     }
-    for (int64_t row = rows.begin; row < rows.end; row += row_step) {
-      const int64_t count = std::min(row_step, rows.end - row);
-      pack(args_.a, k, size, count, place_in_a(batch, row, k), args_.a.column, across, kPitch);
-      for (int64_t first = 0; first < count; first += kernels_.lanes)
-        kernels_.pack_transposed(std::min<int64_t>(kernels_.lanes, count - first), static_cast<int>(size),
-                                 across + first, kPitch, to + (row - rows.begin + first) * step,
-                                 static_cast<int>(step));
-    }
+    for (int64_t row = rows.begin; row < rows.end; row += kernels_.lanes)
+      kernels_.interleave_block(
+          size, args_.k - k * unit_, static_cast<int>(std::min<int64_t>(kernels_.lanes, rows.end - row)),
+          halves_of(args_.a) + place_in_a(batch, row, k), args_.a.column, to + (row - rows.begin) * step);
   }
 }
 

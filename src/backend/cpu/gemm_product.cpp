@@ -73,8 +73,9 @@ void Product<T>::run_task(int64_t task) const {
   const int64_t column_tile = split_.keeps_all ? tile % split_.column_tiles : tile / split_.row_tiles;
   const int64_t group = task / (split_.row_tiles * split_.column_tiles);
   const Range batches{args_.batch * group / split_.batch_groups, args_.batch * (group + 1) / split_.batch_groups};
+  ConfiguredPanels configured(kernels_.setup);
   for (int64_t batch = batches.begin; batch < batches.end; ++batch)
-    run_block(batch, column_tile, panels_of(row_tile), columns_of(column_tile));
+    run_block(batch, column_tile, panels_of(row_tile), columns_of(column_tile), configured);
 }
 
 template <class T>
@@ -158,6 +159,7 @@ void Product<T>::run_shared_depth(Range whole_depth, Range panels, Range tiles, 
   });
   parallel_for(static_cast<int64_t>(parts.size()), [&](int64_t task) {
     const Part& part = parts[static_cast<std::size_t>(task)];
+    ConfiguredPanels configured(kernels_.setup);
     T* own_a = nullptr;
     if (split_.pack_a && !split_.shares_a) own_a = scratch.a<T>(part.panels.size() * a_width * split_.depth_block);
     for (int64_t block = 0; block < blocks; ++block) {
@@ -165,13 +167,14 @@ void Product<T>::run_shared_depth(Range whole_depth, Range panels, Range tiles, 
       if (own_a != nullptr) operands_.pack_a(0, depth, depth, part.panels, own_a);
       const T* part_a = split_.shares_a ? a_of(depth, part.panels.begin) : own_a;
       for (int64_t tile = part.tiles.begin; tile < part.tiles.end; ++tile)
-        run_depth(0, depth, part.panels, columns_of(tile), b_of(depth, columns_of(tile).begin), part_a);
+        run_depth(0, depth, part.panels, columns_of(tile), b_of(depth, columns_of(tile).begin), configured, part_a);
     }
   });
 }
 
 template <class T>
-void Product<T>::run_block(int64_t batch, int64_t column_tile, Range panels, Range columns) const {
+void Product<T>::run_block(int64_t batch, int64_t column_tile, Range panels, Range columns,
+                           ConfiguredPanels& configured) const {
   const int64_t width = operands_.packed_width(columns.size());
   const Scratch::Kept key{call_, batch, column_tile};
   const int64_t slot = split_.keeps_all ? column_tile : 0;
@@ -192,14 +195,14 @@ void Product<T>::run_block(int64_t batch, int64_t column_tile, Range panels, Ran
     // Block after block of k, each in one piece: strips over all of k would be a power of two apart in the cache.
     T* block = split_.keeps_b ? packed + depth.begin * width : packed;
     if (split_.pack_b && !is_packed) operands_.pack_b(batch, depth, depth, columns, block);
-    run_depth(batch, depth, panels, columns, block);
+    run_depth(batch, depth, panels, columns, block, configured);
   } while (depth.end < operands_.depth());
   if (split_.keeps_b) scratch.kept[slot] = key;
 }
 
 template <class T>
 void Product<T>::run_depth(int64_t batch, Range depth, Range panels, Range columns, const T* packed_b,
-                           const T* given_a) const {
+                           ConfiguredPanels& configured, const T* given_a) const {
   const T* a = operands_.plain_a();
   const bool is_final = args_.after_block && depth.end == operands_.depth();
   const int64_t a_width = operands_.packed_width(kernels_.rows);
@@ -224,15 +227,16 @@ void Product<T>::run_depth(int64_t batch, Range depth, Range panels, Range colum
                                  : given_a + (panel - panels.begin) * operands_.panel_size(depth.size());
         const bool asks = packs && panel + 1 < panels.end && by_row && a != nullptr;
         run_panel(batch, depth, rows, columns, kernels_.by_depth, panel_a, operands_.panel_stride(), packed_b,
-                  asks ? a + operands_.place_in_a(batch, rows.end, depth.begin) / operands_.unit() : nullptr);
+                  asks ? a + operands_.place_in_a(batch, rows.end, depth.begin) / operands_.unit() : nullptr,
+                  configured);
       } else if (converts) {
         const T* panel_a = by_row ? packed_a : packed_a + (rows.begin - operands_.rows_of(group.begin).begin);
         run_panel(batch, depth, rows, columns, by_row ? kernels_.by_row : kernels_.by_depth, panel_a, converted_row,
-                  packed_b, nullptr);
+                  packed_b, nullptr, configured);
       } else {
         run_panel(batch, depth, rows, columns, by_row ? kernels_.by_row : kernels_.by_depth,
                   a + operands_.place_in_a(batch, rows.begin, depth.begin) / operands_.unit(),
-                  by_row ? args_.a.row / operands_.unit() : args_.a.column, packed_b, nullptr);
+                  by_row ? args_.a.row / operands_.unit() : args_.a.column, packed_b, nullptr, configured);
       }
       if (is_final && (panel + 1 == panels.end || (rows.end - ready) * columns.size() >= kReadyElements)) {
         args_.after_block(batch, ready, rows.end, columns.begin, columns.end);
@@ -245,7 +249,7 @@ void Product<T>::run_depth(int64_t batch, Range depth, Range panels, Range colum
 template <class T>
 void Product<T>::run_panel(int64_t batch, Range depth, Range rows, Range columns,
                            const typename GemmKernels<T>::Tile (&tiles)[2][kGemmRowsMax][kGemmVectors], const T* a,
-                           int64_t a_stride, const T* packed_b, const T* next_a) const {
+                           int64_t a_stride, const T* packed_b, const T* next_a, ConfiguredPanels& configured) const {
   const int lanes = kernels_.lanes;
   const int64_t strip = lanes * kGemmVectors;
   const bool accumulate = args_.accumulate || depth.begin > 0;
@@ -255,7 +259,7 @@ void Product<T>::run_panel(int64_t batch, Range depth, Range rows, Range columns
   const int64_t ahead_step = ceil_divide(ceil_divide(depth.size(), kLine), ceil_divide(columns.size(), strip)) * kLine;
   const int64_t next_row = args_.a.row / operands_.unit();
   int64_t ahead_begin = 0, ahead_end = std::min(depth.size(), ahead_step);
-  if (kernels_.begin_panel != nullptr) kernels_.begin_panel(static_cast<int>(rows.size()));
+  configured.set_rows(static_cast<int>(rows.size()));
   for (int64_t j = columns.begin; j < columns.end; j += strip) {
     const int64_t count = std::min(strip, columns.end - j);
     const int vectors = static_cast<int>(ceil_divide(count, lanes));
@@ -273,7 +277,6 @@ void Product<T>::run_panel(int64_t batch, Range depth, Range rows, Range columns
                                                        last, accumulate);
     if (packed_b != nullptr) packed_b += width * depth.size();
   }
-  if (kernels_.end_panel != nullptr) kernels_.end_panel();
 }
 
 template class Product<float>;

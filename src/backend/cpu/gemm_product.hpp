@@ -55,16 +55,16 @@ class Product {
     return {column_tile * split_.tile_columns, std::min(args_.n, (column_tile + 1) * split_.tile_columns)};
   }
 
-  void run_block(int64_t batch, int64_t column_tile, Range panels, Range columns) const;
+  void run_block(int64_t batch, int64_t column_tile, Range panels, Range columns, ConfiguredPanels& configured) const;
 
   /// Runs all panels of a task over one block of k. A packed A is given (`given_a`), or packed here group by group.
   void run_depth(int64_t batch, Range depth, Range panels, Range columns, const T* packed_b,
-                 const T* given_a = nullptr) const;
+                 ConfiguredPanels& configured, const T* given_a = nullptr) const;
 
   /// One panel of A, at `a`, and all strips of B. Meanwhile prefetches the next panel of A, at `next_a`.
   void run_panel(int64_t batch, Range depth, Range rows, Range columns,
                  const typename GemmKernels<T>::Tile (&tiles)[2][kGemmRowsMax][kGemmVectors], const T* a,
-                 int64_t a_stride, const T* packed_b, const T* next_a) const;
+                 int64_t a_stride, const T* packed_b, const T* next_a, ConfiguredPanels& configured) const;
 
   const GemmArgs<T>& args_;
   const GemmKernels<T>& kernels_;

@@ -40,8 +40,7 @@ IntegerKernels integer_tiles(const IntegerBytes* bytes) {
                          .lanes = kTileWords,
                          .each = 4,
                          .tiles = {},
-                         .begin_panel = configure_block<Tiles>,
-                         .end_panel = Tiles::release,
+                         .setup = {configure_block<Tiles>, Tiles::release},
                          .block = kTileWords,
                          .bytes = bytes};
   fill_integer_tiles<Tiles, 2 * kTileRows>(kernels);

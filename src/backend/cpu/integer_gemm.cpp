@@ -270,12 +270,13 @@ class IntegerProduct {
 
   void run_block(int64_t batch, const Block& block, const std::int32_t* a, const std::int32_t* b) const {
     std::int32_t* const c = p_.c + batch * p_.m * p_.n;
+    ConfiguredPanels configured(kernels_.setup);
     int64_t done = 0;
     do {
       const int64_t depth = std::min(kIntegerDepth, words_ - done);
       for (int64_t panel = block.panel; panel < block.panel_end; ++panel) {
         const int64_t row = row_of(panel), rows = row_of(panel + 1) - row;
-        if (kernels_.begin_panel != nullptr) kernels_.begin_panel(static_cast<int>(rows));
+        configured.set_rows(static_cast<int>(rows));
         for (int64_t strip = block.strip; strip < block.strip_end; ++strip) {
           const int64_t column = strip * strip_, columns = std::min<int64_t>(strip_, p_.n - column);
           const int64_t vectors = parts(columns, kernels_.lanes);
@@ -284,7 +285,6 @@ class IntegerProduct {
               depth, a + (panel * words_ + done) * panel_, panel_ * kernels_.block, b + column * words_ + done * strip_,
               strip_, c + row * p_.n + column, p_.n, last, done > 0);
         }
-        if (kernels_.end_panel != nullptr) kernels_.end_panel();
       }
       done += depth;
     } while (done < words_);

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "backend/cpu/configured_panels.hpp"
+
 namespace weft::cpu {
 
 inline constexpr int kIntegerRowsMax = 32;
@@ -34,10 +36,9 @@ struct IntegerKernels {
   int each;                                         // integers in a word: 2 or 4
   Tile tiles[2][kIntegerRowsMax][kIntegerVectors];  // [last == lanes][rows - 1][vectors - 1]
 
-  /// Set if tiles need a configuration for the rows of a panel of A: called before and after the tiles of one panel. Then the
-  /// depth is a multiple of `block`, and word k of row i is at a[k / block * a_stride + i * block + k % block].
-  void (*begin_panel)(int rows);
-  void (*end_panel)();
+  /// Set for kernels on tiles. Then the depth is a multiple of `block`, and word k of row i is at
+  /// a[k / block * a_stride + i * block + k % block].
+  TileSetup setup;
   std::int64_t block;  // 1 if words of a row are not neighbours
 
   const IntegerBytes* bytes;  // used if a word has four

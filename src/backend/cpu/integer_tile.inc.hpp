@@ -22,14 +22,8 @@ constexpr void fill_integers(IntegerKernels& kernels) {
 template <class V, int kRows, int kEach>
 constexpr IntegerKernels integer_kernels(const IntegerBytes* bytes) {
   static_assert(kRows <= kIntegerRowsMax);
-  IntegerKernels kernels{.rows = kRows,
-                         .lanes = V::kLanes,
-                         .each = kEach,
-                         .tiles = {},
-                         .begin_panel = {},
-                         .end_panel = {},
-                         .block = 1,
-                         .bytes = bytes};
+  IntegerKernels kernels{
+      .rows = kRows, .lanes = V::kLanes, .each = kEach, .tiles = {}, .setup = {}, .block = 1, .bytes = bytes};
   fill_integers<V, kRows>(kernels);
   return kernels;
 }

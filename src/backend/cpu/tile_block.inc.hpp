@@ -30,11 +30,23 @@ inline void each_tile(Use use) {
   if constexpr (kRows > kTileRows && kVectors > 1) use.template operator()<1, 1>();
 }
 
-/// C = A B, or += with `accumulate`, over whole tiles of `depth` words; the words left over are the caller's. Rows of A are a_row
-/// words apart and its tiles a_step words; rows of B and of C are b_row and c_row words apart.
+/// The words of A and B that a whole tile's step does not reach, with zeros up to a tile: rows of A are kTileWords apart, rows of B
+/// kVectors times that.
+template <class Word>
+struct RestOfDepth {
+  const Word *a = nullptr, *b = nullptr;  // null: nothing is left
+};
+
+/// From so many words on, rows of A and a strip of B do not both stay in the first cache.
+inline constexpr std::int64_t kLongDepth = 128;
+
+/// C = A B, or += with `accumulate`, over whole tiles of `depth` words, and over `rest`. One strip of B after another meets the
+/// same rows of A, so these shall stay in the first cache, and B passes it by if both are long. Rows of A are a_row words apart and its
+/// tiles a_step words; rows of B and of C are b_row and c_row words apart.
 template <class Tiles, int kRows, int kVectors, class Word, class Sum>
 inline void multiply_tiles(std::int64_t depth, const Word* a, std::int64_t a_row, std::int64_t a_step, const Word* b,
-                           std::int64_t b_row, Sum* c, std::int64_t c_row, bool accumulate) {
+                           std::int64_t b_row, Sum* c, std::int64_t c_row, bool accumulate,
+                           RestOfDepth<Word> rest = {}) {
   const auto place = [&](int half, int vector) { return c + half * kTileRows * c_row + vector * kTileWords; };
   each_tile<kRows, kVectors>([&]<int kHalf, int kVector>() {
     if (accumulate)
@@ -42,14 +54,29 @@ inline void multiply_tiles(std::int64_t depth, const Word* a, std::int64_t a_row
     else
       Tiles::template zero<2 * kHalf + kVector>();
   });
-  for (std::int64_t k = kTileWords; k <= depth; k += kTileWords, a += a_step, b += kTileWords * b_row) {
-    Tiles::template load<6>(b, 4 * b_row);
+  const auto step = []<bool kOnce>(const Word* a, std::int64_t a_row, const Word* b, std::int64_t b_row) {
+    const auto load_b = []<int kVector>(const Word* from, std::int64_t row_bytes) {
+      if constexpr (kOnce)
+        Tiles::template load_once<6 + kVector>(from, row_bytes);
+      else
+        Tiles::template load<6 + kVector>(from, row_bytes);
+    };
+    load_b.template operator()<0>(b, 4 * b_row);
     Tiles::template load<4>(a, 4 * a_row);
-    if constexpr (kVectors > 1) Tiles::template load<7>(b + kTileWords, 4 * b_row);
+    if constexpr (kVectors > 1) load_b.template operator()<1>(b + kTileWords, 4 * b_row);
     if constexpr (kRows > kTileRows) Tiles::template load<5>(a + kTileRows * a_row, 4 * a_row);
     each_tile<kRows, kVectors>(
         []<int kHalf, int kVector>() { Tiles::template multiply<2 * kHalf + kVector, 4 + kHalf, 6 + kVector>(); });
-  }
+  };
+  const auto steps = [&]<bool kOnce>() {
+    for (std::int64_t k = kTileWords; k <= depth; k += kTileWords, a += a_step, b += kTileWords * b_row)
+      step.template operator()<kOnce>(a, a_row, b, b_row);
+  };
+  if (depth >= kLongDepth)
+    steps.template operator()<true>();
+  else
+    steps.template operator()<false>();
+  if (rest.a != nullptr) step.template operator()<false>(rest.a, kTileWords, rest.b, kVectors * kTileWords);
   each_tile<kRows, kVectors>(
       [&]<int kHalf, int kVector>() { Tiles::template store<2 * kHalf + kVector>(place(kHalf, kVector), 4 * c_row); });
 }

@@ -10,9 +10,12 @@
 
 #include "backend/cpu/fenced.hpp"
 #include "backend/cpu/gemm.hpp"
+#include "backend/cpu/gemm_pieces.hpp"
+#include "backend/cpu/gemm_product.hpp"
 #include "backend/cpu/isa.hpp"
 #include "backend/cpu/keep_settings.hpp"
 #include "backend/cpu/loop/tile.hpp"
+#include "backend/cpu/played_bf16_tiles.hpp"
 #include "base/threads.hpp"
 #include "tensor/element.hpp"
 
@@ -74,6 +77,19 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
              << (c.accumulate ? " accumulated" : "");
 }
 
+/// How products are computed: by the instruction set in use, or on these kernels.
+const GemmKernels<float>* kernels = nullptr;
+
+void multiply(const GemmArgs<float>& args) {
+  if (kernels == nullptr) return gemm(args);
+  const blocked::Product<float> product(args, *kernels);
+  const int64_t pieces = blocked::pieces_of(args, product.tiles());
+  if (pieces > 1)
+    blocked::run_in_pieces(args, *kernels, pieces);
+  else
+    product.run();
+}
+
 /// Runs the product and compares its elements (of a large product some rows) with sums in double: |error| <= (k + 1) 2^-24 sum
 /// |a b|, or 0 if `exact`, for small integers.
 template <class Draw>
@@ -88,7 +104,7 @@ void expect_product(const Case& c, bool exact, Draw draw) {
   args.a = a.source(), args.b = b.source();
   args.c = {.data = result.data() + 16, .row = c_row, .batch = {.stride = c.m * c_row}};
   args.accumulate = c.accumulate;
-  gemm(args);
+  multiply(args);
   std::vector<double> left(static_cast<std::size_t>(c.k)), right(static_cast<std::size_t>(c.k * c.n));
   for (int64_t batch = 0; batch < c.batch; ++batch) {
     for (int64_t j = 0; j < c.n; ++j)
@@ -252,6 +268,47 @@ TEST_P(Bf16Products, NaNAndInfinityStayInTheirRowsAndColumns) {
       for (int64_t j = 0; j < n; ++j)
         EXPECT_EQ(std::isnan(c[static_cast<std::size_t>(i * n + j)]), i == 3 || j == 36) << i << " " << j;
   }
+}
+
+class Bf16PlayedTiles : public testing::Test {
+ protected:
+  void SetUp() override {
+    kernels = played_bf16_tiles();
+    if (kernels == nullptr) GTEST_SKIP() << "this processor has no " << name(Isa::avx512_bf16);
+  }
+  void TearDown() override { kernels = nullptr; }
+  const KeepSettings keep_;
+  std::mt19937 random_{7};
+};
+
+TEST_F(Bf16PlayedTiles, SizesAroundTilesInEveryLayout) {
+  const int64_t sizes[] = {1, 2, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 83, 100};
+  std::size_t next = 0;
+  const auto other = [&] { return sizes[next++ * 5 % std::size(sizes)]; };
+  for (const int64_t size : sizes)
+    for (const bool a_turned : {false, true})
+      for (const bool b_turned : {false, true}) {
+        const bool exact = random_() % 2 != 0;
+        const auto draw = [&] {
+          return exact ? std::uniform_int_distribution<int>(-8, 8)(random_)
+                       : std::normal_distribution<double>()(random_);
+        };
+        const int64_t padding = size % 3, first = size % 2;
+        expect_product({1, size, other(), other(), a_turned, b_turned, padding, first}, exact, draw);
+        expect_product({1, other(), size, other(), a_turned, b_turned, padding, first, true}, exact, draw);
+        expect_product({3, other(), other(), size, a_turned, b_turned, padding, first}, exact, draw);
+      }
+}
+
+TEST_F(Bf16PlayedTiles, BlocksOfDepthAndSharedOperands) {
+  set_thread_count(3);
+  const auto draw = [this] { return std::uniform_int_distribution<int>(-8, 8)(random_); };
+  for (const bool a_turned : {false, true})
+    for (const bool b_turned : {false, true}) {
+      expect_product({1, 70, 75, 1111, a_turned, b_turned}, true, draw);
+      expect_product({1, 40, 40, 2101, a_turned, b_turned}, true, draw);  // in pieces
+    }
+  expect_product({1, 2100, 40, 5400, false, false}, true, draw);  // all threads pack B first
 }
 
 INSTANTIATE_TEST_SUITE_P(Sets, Bf16Products, testing::Values(Isa::avx512_bf16, Isa::amx),

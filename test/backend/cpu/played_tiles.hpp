@@ -47,15 +47,24 @@ struct PlayedTiles {
       std::memcpy(registers[r][i], static_cast<const std::byte*>(from) + i * row_bytes, shape.row_bytes[r]);
   }
   template <int r>
+  static void load_once(const void* from, std::int64_t row_bytes) {
+    load<r>(from, row_bytes);
+  }
+  template <int r>
   static void store(void* to, std::int64_t row_bytes) {
+    require(configured, "not configured");
     for (int i = 0; i < shape.rows[r]; ++i)
       std::memcpy(static_cast<std::byte*>(to) + i * row_bytes, registers[r][i], shape.row_bytes[r]);
   }
   template <int c, int a, int b>
-  static void multiply() {
+  static void require_meeting_shapes() {
     require(shape.rows[c] == shape.rows[a] && shape.row_bytes[a] == 4 * shape.rows[b] &&
                 shape.row_bytes[c] == shape.row_bytes[b],
             "shapes that do not meet");
+  }
+  template <int c, int a, int b>
+  static void multiply() {
+    require_meeting_shapes<c, a, b>();
     for (int m = 0; m < shape.rows[c]; ++m)
       for (int n = 0; n < shape.row_bytes[c] / 4; ++n) {
         std::int32_t sum;
