@@ -1,5 +1,6 @@
 // One training step of a GPT preset: milliseconds a step, host time, kernels, memory, and on request where the time goes.
-//   bench_train_step [device] [preset] [seconds] [profile|explain|source|cold|none] [f32|bf16|f16]
+//   bench_train_step [device] [preset] [seconds] [profile|explain|source|cold|none] [f32|high|bf16|f16]
+// high: f32 with products of two halves each (ProductPrecision::high) where the device has matrix units.
 // cold: the time from the start of the program to the end of the first step, with every cache of shaders empty.
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -57,7 +58,9 @@ int main(int argc, char** argv) {
   if (config.model.vocabulary == 1) config.model.vocabulary = 83;  // the characters of a text
   const auto vocabulary = static_cast<std::uint64_t>(config.model.vocabulary);
   const double seconds = std::stod(argument(3, "5"));
-  const DType precision = train::precision_named(argument(5, "f32"));
+  const std::string numbers = argument(5, "f32");
+  if (numbers == "high") compile_settings().products = ProductPrecision::high;
+  const DType precision = train::precision_named(numbers == "high" ? "f32" : numbers);
 
   nn::GPT model(config.model);
   model.initialize(1);
@@ -88,7 +91,7 @@ int main(int argc, char** argv) {
              argument(2, "small"), first, loss, step.kernel_count(), static_cast<double>(step.scratch_bytes()) / 1e6);
   if (extra == "cold")
     figures::keep({"start to the end of the first training step, empty caches",
-                   fmt::format("preset {}, {}", argument(2, "small"), name_of(precision)), "ms", first, "", 0,
+                   fmt::format("preset {}, {}", argument(2, "small"), numbers), "ms", first, "", 0,
                    device.kind == Device::Kind::webgpu ? runtime::backend_of(device).describe().hardware : ""});
   if (extra == "explain" || extra == "source") fmt::print("{}", step.explain(extra == "source"));
 
@@ -122,7 +125,7 @@ int main(int argc, char** argv) {
       static_cast<double>(config.batch * config.model.context) / best * 1e3, loss, steps,
       static_cast<double>(usage.ru_maxrss) / 1e3);
   if (device.kind == Device::Kind::webgpu)  // bench/compare_torch.py keeps those of the CPU, beside a peer
-    figures::keep({"training step", fmt::format("preset {}, {}", argument(2, "small"), name_of(precision)), "ms", best,
+    figures::keep({"training step", fmt::format("preset {}, {}", argument(2, "small"), numbers), "ms", best,
                    "", 0, runtime::backend_of(device).describe().hardware});
   if (extra == "profile") fmt::print("{}", step.profile(arguments()));
 }

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "backend/cpu/gemm_view.hpp"
@@ -77,14 +78,18 @@ class IntegerPacking {
       return turn_blocks(across.data(), lanes, width, to);
     }
     const int64_t pitch = parts(words_ * each_, kIntegerPiece) * kIntegerPiece;
-    std::vector<std::uint8_t> stage(static_cast<std::size_t>(pitch * lanes));
-    read(batch, first, lanes, stage.data(), pitch);
+    // Rows along memory go into blocks directly.
+    const bool from_memory = each_ == 4 && in_runs();
+    const auto stage_size = static_cast<std::size_t>(from_memory && block_ > 1 ? 0 : pitch * lanes);
+    const auto stage = each_ == 4 ? std::make_unique_for_overwrite<std::uint8_t[]>(stage_size)
+                                  : std::make_unique<std::uint8_t[]>(stage_size);  // zeros behind an odd number
+    if (!from_memory) read(batch, first, lanes, stage.get(), pitch);
     for (int64_t i = 0; i < lanes; ++i) {
-      std::uint8_t* const line = stage.data() + i * pitch;
+      std::uint8_t* const line = stage.get() + i * pitch;
       auto* const own = reinterpret_cast<std::uint8_t*>(to + i * block_);
       if (each_ == 4)
-        sums[i] = bytes_->copy(line, k_, flip_, is_signed_, block_ > 1 ? own : line,
-                               block_ > 1 ? 4 * width * block_ : kIntegerPiece);
+        sums[i] = bytes_->copy(from_memory ? run(batch, first + i) : line, k_, flip_, is_signed_,
+                               block_ > 1 ? own : line, block_ > 1 ? 4 * width * block_ : kIntegerPiece);
       else if (source_.is_signed)
         pack_pairs<std::int8_t>(line, words_, to + i, width);
       else
@@ -92,7 +97,7 @@ class IntegerPacking {
     }
     if (block_ > 1) return;
     if (each_ == 4)
-      turn_words(reinterpret_cast<const std::int32_t*>(stage.data()), pitch / 4, lanes, words_, to, width);
+      turn_words(reinterpret_cast<const std::int32_t*>(stage.get()), pitch / 4, lanes, words_, to, width);
     for (int64_t i = lanes; i < width; ++i)
       for (int64_t w = 0; w < words_; ++w) to[w * width + i] = 0;
   }
@@ -147,16 +152,22 @@ class IntegerPacking {
                                       static_cast<std::uint32_t>(static_cast<std::uint16_t>(high)) << 16);
     }
   }
+  /// Whether the numbers of a lane are neighbours in memory.
+  bool in_runs() const {
+    const kernel::View& depth = depth_of(source_.view->at);
+    return source_.view->edges.empty() && depth.extents.size() == 1 && depth.strides[0] == 1;
+  }
+  /// The first number of a lane in runs.
+  const std::uint8_t* run(int64_t batch, int64_t lane) const {
+    const kernel::MatrixView& view = *source_.view;
+    return static_cast<const std::uint8_t*>(source_.data) + offset_at(view.at.batch, batch) +
+           offset_at(depth_of(view.at), 0) + offset_at(lane_of(view.at), lane);
+  }
   /// The numbers of some lanes, each lane's in a row of `pitch`; what is behind them stays.
   void read(int64_t batch, int64_t first, int64_t lanes, std::uint8_t* to, int64_t pitch) const {
-    const kernel::MatrixView& view = *source_.view;
-    const kernel::View& depth = depth_of(view.at);
-    const bool in_runs = view.edges.empty() && depth.extents.size() == 1 && depth.strides[0] == 1;
-    if (in_runs) {
-      const auto* from =
-          static_cast<const std::uint8_t*>(source_.data) + offset_at(view.at.batch, batch) + offset_at(depth, 0);
+    if (in_runs()) {
       for (int64_t i = 0; i < lanes; ++i)
-        std::memcpy(to + i * pitch, from + offset_at(lane_of(view.at), first + i), static_cast<std::size_t>(k_));
+        std::memcpy(to + i * pitch, run(batch, first + i), static_cast<std::size_t>(k_));
     } else {
       read_one_by_one(batch, first, lanes, to, pitch);
     }
