@@ -105,8 +105,11 @@ constexpr Product kProducts[] = {
     {"step prompt gate", "nt", 512, 9728, 896, DType::f16, ProductPrecision::exact, Finish::narrow},
     {"half prompt down", "nt", 512, 896, 4864, DType::f16},
     {"half prompt projection", "nt", 512, 896, 896, DType::f16},
+    {"half prompt keys", "nt", 512, 128, 896, DType::f16},
     {"half small qkv", "nn", 1024, 384, 128, DType::f16},
     {"half small up dW", "tn", 128, 512, 1024, DType::f16},
+    {"half small qkv dx", "nt", 1024, 128, 384, DType::f16},
+    {"half small down", "nn", 1024, 128, 512, DType::f16},
     {"half rows 64", "nt", 64, 4096, 4096, DType::f16},
     {"high cube tn", "tn", 4096, 4096, 4096, DType::f32, ProductPrecision::high},
     {"high cube nn", "nn", 4096, 4096, 4096, DType::f32, ProductPrecision::high},
@@ -312,9 +315,11 @@ std::vector<Candidate> candidates(const kernel::MatmulKernel& kernel, const Targ
     const double least = estimate(matrix_tiles()[static_cast<std::size_t>(on_matrices->tile)], on_matrices->split,
                                   kernel, target.profile);
     add(chosen);
-    for (const MatrixTile& t : more)
-      if (fits(t)) add_matrices(t, on_matrices->split);
     const bool whole = kernel.name.starts_with("step") && kernel.k < 4096;  // of too short sums to be split
+    for (const MatrixTile& t : more)
+      for (const int split : {1, 2, 4, 8})
+        if (fits(t) && !(whole && split > 1) && divide_up(kernel.k, t.depth * t.turn) >= split)
+          add_matrices(t, split);
     for (const MatrixTile& t : matrix_tiles())
       for (const int split : kSplits)
         if (fits(t) && !(whole && split > 1) && divide_up(kernel.k, t.depth * t.turn) >= split &&

@@ -20,12 +20,15 @@ constexpr MatrixTile kMatrixTiles[] = {
     {"192x128x64 in eight subgroups", 192, 128, 64, 48, 64, 1, 64, 64, 1, 1, false, {{3.6, 3.0}, {3.9, 3.4}}, 1},
     {"96x128x32", 96, 128, 32, 48, 64, 1, 32, 32, 1, 1, false, {{3.0, 3.0}, {3.6, 3.3}}, 2},
     {"128x128x32 in eight subgroups", 128, 128, 32, 64, 32, 1, 32, 32, 1, 1, false, {{2.8, 2.8}, {3.4, 2.8}}, 2},
+    {"64x64x64", 64, 64, 64, 32, 32, 1, 64, 64, 1, 1, false, {{2.4, 2.3}, {2.4, 2.4}}, 6},
     {"64x64x32", 64, 64, 32, 32, 32, 1, 32, 32, 1, 1, false, {{2.4, 2.3}, {2.4, 2.2}}, 6},
+    {"32x64x64", 32, 64, 64, 16, 32, 1, 64, 64, 1, 1, false, {{1.5, 1.5}, {1.5, 1.6}}, 8},
     {"32x64x32", 32, 64, 32, 16, 32, 1, 32, 32, 1, 1, false, {{1.5, 1.5}, {1.5, 1.4}}, 8},
 };
 
-// Serial costs of one subgroup for one k, in fmas: the wait, and the cost of 64 x 64 results.
-constexpr double kMatrixStepFmas = 4, kMatrixFmas = 6.5;
+// Serial costs of one subgroup, in fmas: a step and each vector that a thread stages in it, but for one k no more than the last
+// of these; and 64 x 64 results for one k.
+constexpr double kMatrixStepFmas = 89, kMatrixVectorFmas = 9.5, kMatrixWaitMost = 4, kMatrixFmas = 6.5;
 
 /// Vectors of eight in a line and lines of one staging step, which threads share evenly.
 bool is_shared_evenly(const MatrixTile& tile, int extent, int chunk, bool along_k) {
@@ -47,6 +50,12 @@ double finishing(const MatrixTile& tile, int split, const kernel::MatmulKernel& 
   const bool few_threads = tile.subgroup_rows * tile.subgroup_columns > 64 * 32;
   if (kernel.epilogue.steps.size() >= kLongEpilogue && (few_threads || tile.depth > 32)) return 1.6;
   return tile.subgroup_rows > 64 ? 1.6 : tile.buffers == 2 ? 1.25 : 1;
+}
+
+/// Waits of one k. Deep steps share theirs.
+double waiting_fmas(const MatrixTile& tile) {
+  const double vectors = (tile.rows + tile.columns) * tile.depth / 8.0 / tile.threads();
+  return std::min(kMatrixWaitMost, (kMatrixStepFmas + kMatrixVectorFmas * vectors) / tile.depth);
 }
 
 /// Whether every group of eight neighbours is read at once.
@@ -120,7 +129,7 @@ double estimate(const MatrixTile& tile, int split, const kernel::MatmulKernel& k
                   tile.depth * tile.turn,
                   tile.efficiency[a_along_k][b_along_k] * (by_eights(kernel) ? 1 : one_by_one(tile)),
                   tile.resident,
-                  kMatrixStepFmas + kMatrixFmas * tile.subgroup_rows * tile.subgroup_columns / (64 * 64)};
+                  waiting_fmas(tile) + kMatrixFmas * tile.subgroup_rows * tile.subgroup_columns / (64 * 64)};
   return estimate(work, split, kernel.batch, kernel.m, kernel.n, kernel.k, device) * finishing(tile, split, kernel);
 }
 
@@ -132,6 +141,9 @@ std::optional<TileChoice> choose_matrix_tile(const kernel::MatmulKernel& kernel,
   for (int t = 0; t < static_cast<int>(std::size(kMatrixTiles)); ++t) {
     const MatrixTile& tile = kMatrixTiles[t];
     if (!fits(tile, a_along_k, b_along_k, target.limits)) continue;
+    // Gradients of weights, whose sums are over rows, are better split: the joins share dispatches with other work.
+    const bool is_small = tile.rows <= 64 && tile.columns <= 64;
+    if (is_small && tile.depth > 32 && !a_along_k && !b_along_k) continue;
     const Extent turns = divide_up(kernel.k, tile.depth * tile.turn);
     const Extent split_max = std::clamp<Extent>(turns / 2, 1, 64);
     for (int split = 1; split <= split_max && split_fits(kernel.batch, kernel.m, kernel.n, split, target); ++split) {
