@@ -217,10 +217,19 @@ std::vector<std::function<Row()>> rows(std::string_view only) {
     return row_of("index_add of rows of 256", {of({65536, 256}), indices_below(65536, {65536}), of({65536, 256})},
                   [](std::span<const Tensor> in) { return std::vector<Tensor>{index_add(in[0], 0, in[1], in[2])}; });
   });
-  add("scatter within rows", [=] {
-    return row_of("scatter within rows", {of(square), indices_below(kSide, square), of(square)},
-                  [](std::span<const Tensor> in) { return std::vector<Tensor>{scatter(in[0], 1, in[1], in[2])}; });
-  });
+  for (const int axis : {1, 0}) {
+    const std::string within = axis == 1 ? "within rows" : "within columns";
+    add("scatter " + within, [=] {
+      return row_of(
+          "scatter " + within, {of(square), indices_below(kSide, square), of(square)},
+          [axis](std::span<const Tensor> in) { return std::vector<Tensor>{scatter(in[0], axis, in[1], in[2])}; });
+    });
+    add("scatter_add " + within, [=] {
+      return row_of(
+          "scatter_add " + within, {of(square), indices_below(kSide, square), of(square)},
+          [axis](std::span<const Tensor> in) { return std::vector<Tensor>{scatter_add(in[0], axis, in[1], in[2])}; });
+    });
+  }
   return all;
 }
 
