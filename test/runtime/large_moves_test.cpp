@@ -72,8 +72,12 @@ TEST(LargeMoves, GathersAlongEachAxis) {
 }
 
 TEST(LargeMoves, ScattersAlongEachAxis) {
-  for (const auto& [rows, columns, taken] :
-       {std::array<Extent, 3>{300, 70, 300}, {700, 2100, 350}, {5000, 90, 5000}, {40, 16, 300}, {260, 1030, 1500}}) {
+  for (const auto& [rows, columns, taken] : {std::array<Extent, 3>{300, 70, 300},
+                                             {700, 2100, 350},
+                                             {5000, 90, 5000},
+                                             {40, 16, 300},
+                                             {260, 1030, 1500},
+                                             {6400, 1024, 2000}}) {
     const Numbers values = numbers(rows * columns, 1 << 20);
     for (const int axis : {0, 1}) {
       const Extent extent = axis == 0 ? rows : columns;

@@ -2,13 +2,15 @@
 #include "backend/cpu/scatter.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <bit>
+#include <cstring>
 
 #include "backend/axis_lines.hpp"
 #include "backend/cpu/run_writer.hpp"
 #include "backend/cpu/scratch_block.hpp"
 #include "backend/cpu/sum_types.hpp"
-#include "backend/cpu/turn_words.hpp"
 #include "base/threads.hpp"
 #include "compile/call_attributes.hpp"
 #include "graph/scatter.hpp"
@@ -30,12 +32,11 @@ template <class T>
 class KeptPlaces {
  public:
   static constexpr Extent kBytes = 512 << 10;
-  static constexpr Extent kRest = 64;  // places behind the last one, for what is outside
 
   KeptPlaces(const T* from, T* out, Extent size)
       : from_(from), out_(out), streams_(size * static_cast<Extent>(sizeof(T)) > kStreamBytes) {
     thread_local ScratchBlock block;
-    kept_ = block.as<T>(kBytes / static_cast<Extent>(sizeof(T)) + kRest);
+    kept_ = block.as<T>(kBytes / static_cast<Extent>(sizeof(T)));
   }
   ~KeptPlaces() {
     if (streams_) fence_streams();
@@ -70,6 +71,49 @@ class KeptPlaces {
   Extent first_ = 0, rows_ = 0, width_ = 0, row_ = 0;
 };
 
+/// Puts updates to places of a line, which has `extent` of them. Words are read two at a time, because a core reads and writes few
+/// words in a cycle, and what is outside is rare, so that a branch costs little.
+template <class T, bool kReads, class Put>
+struct LinePuts {
+  static constexpr Extent kTogether = 16;
+
+  T* to;
+  std::uint32_t extent;
+  const std::uint32_t* indices;
+  const T* updates;
+  Put put;
+
+  void one(std::uint32_t place, Extent t, T update) const {
+    if (place < extent) put(to[place], t, update);
+  }
+  void one(Extent t) const { one(indices[t], t, kReads ? updates[t] : T{}); }
+  /// kTogether updates, from number t on.
+  void some(Extent t) const {
+#pragma GCC unroll 8
+    for (Extent k = t; k < t + kTogether; k += 2) {
+      const std::array<std::uint32_t, 2> places = two(indices + k);
+      std::array<T, 2> values{};
+      if constexpr (kReads && sizeof(T) == 4) values = two(updates + k);
+      if constexpr (kReads && sizeof(T) != 4) values = {updates[k], updates[k + 1]};
+      one(places[0], k, values[0]), one(places[1], k + 1, values[1]);
+    }
+  }
+  /// Updates [begin, end).
+  void all(Extent begin, Extent end) const {
+    for (; begin + kTogether <= end; begin += kTogether) some(begin);
+    for (; begin < end; ++begin) one(begin);
+  }
+
+ private:
+  template <class Word>
+  static std::array<Word, 2> two(const Word* from) {
+    std::uint64_t words;
+    std::memcpy(&words, from, sizeof(words));
+    return {std::bit_cast<Word>(static_cast<std::uint32_t>(words)),
+            std::bit_cast<Word>(static_cast<std::uint32_t>(words >> 32))};
+  }
+};
+
 /// Strips of lines across memory, turned so that each line is one piece: its places stay in the L1 cache while its updates go to
 /// them. Beside one another, the places of a strip would take all of the L2 cache, and each update would wait for it.
 template <class T, bool kReads>
@@ -80,15 +124,16 @@ class TurnedStrips {
         extent_(lines.extent),
         inner_(lines.inner),
         taken_pitch_(pitch_of(lines.taken)),
-        extent_pitch_(pitch_of(lines.extent + 1)),
+        extent_pitch_(pitch_of(lines.extent)),
+        streams_(lines.outer * lines.extent * lines.inner * static_cast<Extent>(sizeof(T)) > kStreamBytes),
         indices_(indices),
         updates_(updates),
         x_(x),
         out_(out) {
-    constexpr Extent kShort = 256, kLongMax = 16384, kMost = 64, kLeast = 16;  // kLeast: a cache line of memory
+    constexpr Extent kShort = 256, kLongMax = 16384, kMost = 32, kLeast = 16;  // kLeast: a cache line of memory
     constexpr Extent kBytesMax = 8 << 20;
     if (sizeof(T) != 4 || taken_ < kShort || 4 * taken_ < extent_ || extent_ > kLongMax) return;
-    // Wide strips touch fewer pages of memory; narrow ones are enough for all threads.
+    // Strips of two cache lines read memory faster than those of one; those of four would not fit the cache.
     for (Extent n = kMost; n >= kLeast && width_ == 0; n /= 2)
       if (inner_ >= n && 4 * n * words() <= kBytesMax && (n == kLeast || lines.outer * (inner_ / n) >= kTasks))
         width_ = n;
@@ -104,20 +149,19 @@ class TurnedStrips {
     T* const places = block.as<T>(width_ * words());
     T* const values = places + width_ * extent_pitch_;
     auto* const at = reinterpret_cast<std::uint32_t*>(values + width_ * taken_pitch_);
-    turn(indices_ + update, inner_, taken_, width_, at, taken_pitch_);
-    if constexpr (kReads) turn(updates_ + update, inner_, taken_, width_, values, taken_pitch_);
+    turn(indices_ + update, inner_, taken_, width_, at, taken_pitch_, false);
+    if constexpr (kReads) turn(updates_ + update, inner_, taken_, width_, values, taken_pitch_, false);
     if (x_ != nullptr)
-      turn(x_ + place, inner_, extent_, width_, places, extent_pitch_);
+      turn(x_ + place, inner_, extent_, width_, places, extent_pitch_, false);
     else
       std::fill_n(places, width_ * extent_pitch_, T{0});
     for (Extent c = 0; c < width_; ++c) {
       T* const to = places + c * extent_pitch_;
       const T* const own = values + c * taken_pitch_;
       const std::uint32_t* const own_at = at + c * taken_pitch_;
-      // What is outside goes to the place behind the last one, which costs less than a branch.
-      for (Extent t = 0; t < taken_; ++t) put(to[std::min<Extent>(own_at[t], extent_)], t, kReads ? own[t] : T{});
+      LinePuts<T, kReads, Put>{to, static_cast<std::uint32_t>(extent_), own_at, own, put}.all(0, taken_);
     }
-    turn(places, extent_pitch_, width_, extent_, out_ + place, inner_);
+    turn(places, extent_pitch_, width_, extent_, out_ + place, inner_, true);
   }
 
  private:
@@ -125,13 +169,17 @@ class TurnedStrips {
   Extent words() const { return extent_pitch_ + 2 * taken_pitch_; }
   /// Lines a cache line apart from a multiple of a page, so that they fall on different sets of the cache.
   static Extent pitch_of(Extent count) { return (count + 1023) / 1024 * 1024 + 16; }
-  /// Strips of 64-bit elements have no width.
+  /// Strips of 64-bit elements have no width. Memory cannot guess which rows come: they lie far apart.
   template <class W>
-  static void turn(const W* from, Extent from_row, Extent rows, Extent columns, W* to, Extent to_row) {
-    if constexpr (sizeof(W) == 4) turn_words(from, from_row, rows, columns, to, to_row);
+  void turn(const W* from, Extent from_row, Extent rows, Extent columns, W* to, Extent to_row, bool is_result) const {
+    constexpr Extent kRowsAhead = 32;
+    const bool streams = is_result && streams_;
+    tile_table().turn32({from, from_row, to, to_row, rows, columns, streams, is_result ? 0 : kRowsAhead});
+    if (streams) fence_streams();
   }
 
   Extent taken_, extent_, inner_, taken_pitch_, extent_pitch_, width_ = 0;
+  bool streams_;
   const std::uint32_t* indices_;
   const T *updates_, *x_;
   T* out_;
@@ -143,7 +191,8 @@ template <class T, bool kReads, class Put>
 void put_along(const Lines& lines, const std::uint32_t* indices, const T* updates, const T* x, T* out, Put put) {
   const Extent extent = lines.extent, taken = lines.taken, inner = lines.inner;
   if (lines.outer * extent * inner == 0) return;
-  constexpr Extent kLine = 64 / static_cast<Extent>(sizeof(T)), kAhead = 64 * kLine;
+  using Puts = LinePuts<T, kReads, Put>;
+  constexpr Extent kLine = 64 / static_cast<Extent>(sizeof(T));
   const Extent kept = KeptPlaces<T>::kBytes / (extent * static_cast<Extent>(sizeof(T))) / kLine * kLine;
   const TurnedStrips<T, kReads> turned(lines, indices, updates, x, out);
   const Extent width = turned.width() > 0 ? turned.width() : std::min(inner, std::clamp(kept, kLine, kColumnsOfTask));
@@ -163,23 +212,26 @@ void put_along(const Lines& lines, const std::uint32_t* indices, const T* update
       const std::uint32_t* const at = indices + line * taken * inner + begin;
       const T* const own = kReads ? updates + (at - indices) : nullptr;
       if (places.is_kept() && count == 1) {
-        // What is outside goes to the place behind the last one, which costs less than a branch.
-        const auto put_some = [&](Extent begin_t, Extent end_t) {
-          for (Extent t = begin_t; t < end_t; ++t)
-            put(to[std::min<Extent>(at[t * inner], extent)], t, kReads ? own[t * inner] : T{});
-        };
         // The stores keep the processor from running ahead to the next lines of memory, and to the places of the next line.
         if (inner == 1) {
-          const T* next = x == nullptr || block + 1 == end ? nullptr : x + (line + 1) * extent;
-          const T* const next_end = next == nullptr ? nullptr : next + extent;
-          for (Extent t = 0; t < taken; t += kLine) {
-            __builtin_prefetch(at + t + kAhead, 0, 2);
-            if (kReads) __builtin_prefetch(own + t + kAhead, 0, 2);
-            if (next != next_end) __builtin_prefetch(next, 0, 2), next += std::min(kLine, next_end - next);
-            put_some(t, std::min(t + kLine, taken));
+          constexpr Extent kTogether = Puts::kTogether;
+          const Puts puts{to, static_cast<std::uint32_t>(extent), at, own, put};
+          const auto ask = [](const auto* from, Extent bytes_ahead) {
+            for (Extent i = 0; i < kTogether; i += 64 / static_cast<Extent>(sizeof(*from)))
+              __builtin_prefetch(reinterpret_cast<const char*>(from + i) + bytes_ahead, 0, 2);
+          };
+          const T* const next = x == nullptr || block + 1 == end ? nullptr : x + (line + 1) * extent;
+          Extent t = 0;
+          for (; t + kTogether <= taken; t += kTogether) {
+            ask(at + t, kStreamAhead);
+            if (kReads) ask(own + t, kStreamAhead);
+            if (next != nullptr && t < extent) ask(next + t, 0);
+            puts.some(t);
           }
+          puts.all(t, taken);
         } else {
-          put_some(0, taken);
+          for (Extent t = 0; t < taken; ++t)
+            if (at[t * inner] < extent) put(to[at[t * inner]], t, kReads ? own[t * inner] : T{});
         }
       } else {
         const Extent step = places.is_kept() ? count : inner;

@@ -18,6 +18,10 @@ struct TileArg {
   bool broadcast = false;
 };
 
+/// How many bytes ahead loops with much work between their loads ask for memory: hardware looks ahead only within a page of 4 KiB. The
+/// lines of a whole number of pages ahead would be in the same sets of the cache.
+inline constexpr std::int64_t kStreamAhead = 6144;
+
 struct TileCall {
   void* out = nullptr;
   std::int64_t out_stride = 0;  // bytes
@@ -159,7 +163,8 @@ struct TurnCall {
   void* to;
   std::int64_t to_row;
   std::int64_t rows, columns;
-  bool streams;  // past the caches, where whole lines are written
+  bool streams;                 // past the caches, where whole lines are written
+  std::int64_t rows_ahead = 0;  // how far ahead rows are prefetched; 0: the same rows are, further on
 };
 using TurnFunction = void (*)(const TurnCall&);
 

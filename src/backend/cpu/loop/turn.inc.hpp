@@ -51,7 +51,7 @@ void turn_lines(const TurnCall& call) {
     std::int64_t c = 0;
     for (; c + N <= call.columns; c += N) {
       const T* const block = from + r * call.from_row + c;
-      if (c % kLine == 0)
+      if (call.rows_ahead == 0 && c % kLine == 0)
         for (int i = 0; i < kLine; ++i) __builtin_prefetch(block + i * call.from_row + kLinesAhead * kLine, 0, 2);
 #pragma GCC unroll 1
       for (int part = 0; part < kLine; part += N) {
@@ -62,6 +62,9 @@ void turn_lines(const TurnCall& call) {
 #pragma GCC unroll 16
         for (int i = 0; i < N; ++i) store_past<streams, T, N>(to + (c + i) * call.to_row + r + part, rows[i]);
       }
+      // Behind the stores the requests do not wait for the loads.
+      if (call.rows_ahead > 0 && c % kLine == 0 && r + call.rows_ahead + kLine <= call.rows)
+        for (int i = 0; i < kLine; ++i) __builtin_prefetch(block + (i + call.rows_ahead) * call.from_row, 0, 2);
     }
     for (; c < call.columns; ++c)
       for (int i = 0; i < kLine; ++i) to[c * call.to_row + r + i] = from[(r + i) * call.from_row + c];
