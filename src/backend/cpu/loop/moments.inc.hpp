@@ -68,7 +68,10 @@ void moments_fast(const TileMoments& call) {
     std::int64_t i = 0;
     for (; i + kBeside * N <= call.fast; i += kBeside * N)
 #pragma GCC unroll 4
-      for (int k = 0; k < kBeside; ++k) some[k].add(load<N>(x + i + k * N), shifts);
+      for (int k = 0; k < kBeside; ++k) {
+        __builtin_prefetch(reinterpret_cast<const char*>(x + i + k * N) + kStreamAhead, 0, 2);
+        some[k].add(load<N>(x + i + k * N), shifts);
+      }
     for (; i + N <= call.fast; i += N) some[0].add(load<N>(x + i), shifts);
     some[0].add(some[1]), some[2].add(some[3]), some[0].add(some[2]);
     const auto across = [](X v) { return static_cast<double>(fold<T, N>(v, [](auto a, auto b) { return a + b; })); };
