@@ -10,6 +10,7 @@ using kernel::StepKind;
 
 constexpr Extent kChainRows = 4;          // times more rows in a tile where chains work on it
 constexpr Extent kChainBlocks = 16;       // at least
+constexpr Extent kLongRow = 1024;         // elements of a row that is worth calls
 constexpr Extent kTurned = 64;            // elements of a row of a tile that is transposed
 constexpr Extent kTurnedTiles = 4;        // times more elements in such a tile
 constexpr Extent kPartRows = 64;          // of a product at most, for work on its parts
@@ -44,6 +45,14 @@ bool is_chained(const LoopNodes& nodes) {
     any = true;
   }
   return any && isa() >= Isa::avx512;
+}
+
+/// Whether reading and writing should take turns often: memory rests while a phase works on what another one has read. Short rows
+/// cost more by calls than they gain. Sums of squares ask for what follows themselves.
+bool alternates(const LoopNodes& nodes, Extent inner) {
+  return nodes.phases > 1 && inner >= kLongRow &&
+         std::none_of(nodes.nodes.begin(), nodes.nodes.end(),
+                      [](const LoopNode& node) { return node.squares_around >= 0; });
 }
 
 /// Tasks of at least kTaskWork: ranges of blocks, or, if there are few blocks of long rows, parts of the inner axis.
@@ -87,7 +96,7 @@ void choose_tile(const LoopNodes& nodes, Extent tile_elements, LoopProgram::Code
     code.chunk = inner;
     code.block = std::min(outer, std::max<Extent>(1, tile_elements / inner));
     // Chains need few tiles, so each may be larger, which saves calls; but not so large that there are few tasks.
-    if (chains_enabled())
+    if (chains_enabled() && !alternates(nodes, inner))
       code.block = std::max(code.block, std::min(kChainRows * tile_elements / inner, outer / kChainBlocks));
   } else {
     const Extent most = is_chained(nodes) ? kChainRows * tile_elements : tile_elements;
