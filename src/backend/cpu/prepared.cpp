@@ -11,6 +11,7 @@
 #include "backend/cpu/column_softmax.hpp"
 #include "backend/cpu/packed_products.hpp"
 #include "backend/cpu/product.hpp"
+#include "backend/cpu/scatter.hpp"
 #include "backend/cpu/scatter_rows.hpp"
 #include "backend/cpu/turned_copy.hpp"
 #include "weft/error.hpp"
@@ -95,7 +96,9 @@ std::vector<PreparedKernels> prepare(const kernel::Plan& plan) {
   std::vector<PreparedKernels> all;
   const std::vector<kernel::Kernel>& kernels = plan.kernels;
   for (std::size_t i = 0; i < kernels.size();) {
-    if (std::unique_ptr<Prepared> both = prepare_scatter_and_add(plan, i)) {
+    std::unique_ptr<Prepared> both = prepare_scatter_and_add(plan, i);
+    if (!both) both = prepare_scatter_along_and_add(plan, i);
+    if (both) {
       all.push_back({i, 2, std::move(both)});
       i += 2;
       continue;

@@ -6,8 +6,14 @@
 #include <atomic>
 #include <bit>
 #include <cstring>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
 
 #include "backend/axis_lines.hpp"
+#include "backend/cpu/addition.hpp"
 #include "backend/cpu/run_writer.hpp"
 #include "backend/cpu/scratch_block.hpp"
 #include "backend/cpu/sum_types.hpp"
@@ -33,8 +39,8 @@ class KeptPlaces {
  public:
   static constexpr Extent kBytes = 512 << 10;
 
-  KeptPlaces(const T* from, T* out, Extent size)
-      : from_(from), out_(out), streams_(size * static_cast<Extent>(sizeof(T)) > kStreamBytes) {
+  KeptPlaces(const T* from, const T* base, T* out, Extent size)
+      : from_(from), base_(base), out_(out), streams_(size * static_cast<Extent>(sizeof(T)) > kStreamBytes) {
     thread_local ScratchBlock block;
     kept_ = block.as<T>(kBytes / static_cast<Extent>(sizeof(T)));
   }
@@ -60,11 +66,28 @@ class KeptPlaces {
   }
   bool is_kept() const { return is_kept_; }
   void end() const {
-    if (is_kept_) copy_rows<T>(kept_, width_, out_ + first_, row_, rows_, width_, streams_);
+    if (!is_kept_) return;
+    if (base_ != nullptr) add_base();
+    copy_rows<T>(kept_, width_, out_ + first_, row_, rows_, width_, streams_);
   }
 
  private:
-  const T* from_;
+  void add_base() const {
+    constexpr DType kType = std::is_same_v<T, float>           ? DType::f32
+                            : std::is_same_v<T, double>        ? DType::f64
+                            : std::is_same_v<T, std::uint64_t> ? DType::u64
+                                                               : DType::u32;
+    constexpr auto kSize = static_cast<Extent>(sizeof(T));
+    TileCall call;
+    call.out = kept_;
+    call.out_stride = width_ * kSize;
+    call.slow = rows_, call.fast = width_;
+    call.args[0] = {base_ + first_, row_ * kSize, false};
+    call.args[1] = {kept_, width_ * kSize, false};
+    tile_table().map[static_cast<std::size_t>(scalar::Op::add)][static_cast<std::size_t>(kType)](call);
+  }
+
+  const T *from_, *base_;
   T* out_;
   bool streams_, is_kept_ = false;
   T* kept_ = nullptr;
@@ -188,7 +211,8 @@ class TurnedStrips {
 /// Calls put(place, t, update) for the updates of each line in order; `t` counts along the line. Places begin as those of x, or as
 /// zeros. kReads: whether put takes elements of `updates`.
 template <class T, bool kReads, class Put>
-void put_along(const Lines& lines, const std::uint32_t* indices, const T* updates, const T* x, T* out, Put put) {
+void put_along(const Lines& lines, const std::uint32_t* indices, const T* updates, const T* x, T* out, Put put,
+               const T* base = nullptr) {
   const Extent extent = lines.extent, taken = lines.taken, inner = lines.inner;
   if (lines.outer * extent * inner == 0) return;
   using Puts = LinePuts<T, kReads, Put>;
@@ -200,7 +224,7 @@ void put_along(const Lines& lines, const std::uint32_t* indices, const T* update
   const Extent all = lines.outer * blocks, work = (taken + extent) * width;
   const Extent each = std::max<Extent>({1, kWorkOfTask / work, std::min(kWorkOfLines / work, all / kTasks)});
   parallel_for((all + each - 1) / each, [&](Extent task) {
-    KeptPlaces<T> places(x, out, lines.outer * extent * inner);
+    KeptPlaces<T> places(x, base, out, lines.outer * extent * inner);
     const Extent end = std::min((task + 1) * each, all);
     for (Extent block = task * each; block < end; ++block) {
       const Extent line = block / blocks, begin = block % blocks * width, count = std::min(width, inner - begin);
@@ -220,7 +244,10 @@ void put_along(const Lines& lines, const std::uint32_t* indices, const T* update
             for (Extent i = 0; i < kTogether; i += 64 / static_cast<Extent>(sizeof(*from)))
               __builtin_prefetch(reinterpret_cast<const char*>(from + i) + bytes_ahead, 0, 2);
           };
-          const T* const next = x == nullptr || block + 1 == end ? nullptr : x + (line + 1) * extent;
+          // The base is read at the end of the line, x at the beginning of the next one.
+          const T* const next = base != nullptr                    ? base + line * extent
+                                : x == nullptr || block + 1 == end ? nullptr
+                                                                   : x + (line + 1) * extent;
           Extent t = 0;
           for (; t + kTogether <= taken; t += kTogether) {
             ask(at + t, kStreamAhead);
@@ -267,17 +294,48 @@ void last_of_long_line(const Lines& lines, const std::uint32_t* indices, std::in
   });
 }
 
+Lines lines_of(const kernel::CallKernel& kernel) {
+  return axis_lines(kernel.shape(), kernel::attributes_of<graph::ScatterAlongAttributes>(kernel).axis,
+                    kernel.shapes[0]);
+}
+
+/// The sums of the updates, added to a base if there is one.
+void add_along(const kernel::CallKernel& kernel, std::span<char* const> reads, const char* base, char* out) {
+  const auto* at = reinterpret_cast<const std::uint32_t*>(reads[0]);
+  with_sum_type(kernel.out().type, kernel.name, [&]<class T>(T) {
+    put_along<T, true>(
+        lines_of(kernel), at, reinterpret_cast<const T*>(reads[1]), nullptr, reinterpret_cast<T*>(out),
+        [](T& place, Extent, T update) { place += update; }, reinterpret_cast<const T*>(base));
+  });
+}
+
+/// A scatter within rows and the addition of its result to others.
+class ScatterAndAdd final : public Prepared {
+ public:
+  ScatterAndAdd(kernel::CallKernel kernel, Addition addition)
+      : kernel_(std::move(kernel)), addition_(std::move(addition)) {}
+  void bind(const Memory& memory) override {
+    reads_ = {memory.at(kernel_.reads[0]), memory.at(kernel_.reads[1])};
+    base_ = memory.at(addition_.base), out_ = memory.at(addition_.out);
+  }
+  void run() override { add_along(kernel_, reads_, base_, out_); }
+  void run_kernel(std::size_t index) override {
+    if (index == 0) run();
+  }
+  std::string to_string() const override { return call_text(kernel_) + "  added to others\n"; }
+
+ private:
+  kernel::CallKernel kernel_;
+  Addition addition_;
+  std::array<char*, 2> reads_{};
+  const char* base_ = nullptr;
+  char* out_ = nullptr;
+};
+
 }  // namespace
 
 void run_scatter_along(const kernel::CallKernel& kernel, std::span<char* const> reads, std::span<char* const> outs) {
-  const auto a = kernel::attributes_of<graph::ScatterAlongAttributes>(kernel);
-  const Lines lines = axis_lines(kernel.shape(), a.axis, kernel.shapes[0]);
-  const auto* at = reinterpret_cast<const std::uint32_t*>(reads[0]);
-  with_sum_type(kernel.out().type, kernel.name, [&]<class T>(T) {
-    const T* const updates = reinterpret_cast<const T*>(reads[1]);
-    put_along<T, true>(lines, at, updates, nullptr, reinterpret_cast<T*>(outs[0]),
-                       [](T& place, Extent, T update) { place += update; });
-  });
+  add_along(kernel, reads, nullptr, outs[0]);
 }
 
 void run_put_along(const kernel::CallKernel& kernel, std::span<char* const> reads, std::span<char* const> outs) {
@@ -301,6 +359,17 @@ void run_last_along(const kernel::CallKernel& kernel, std::span<char* const> rea
   put_along<std::int32_t, false>(lines, at, nullptr, nullptr, out, [](std::int32_t& place, Extent t, std::int32_t) {
     place = static_cast<std::int32_t>(t + 1);
   });
+}
+
+std::unique_ptr<Prepared> prepare_scatter_along_and_add(const kernel::Plan& plan, std::size_t first) {
+  const auto* scatter = std::get_if<kernel::CallKernel>(&plan.kernels[first]);
+  if (scatter == nullptr || scatter->op != &graph::scatter_along_row()) return nullptr;
+  const Lines lines = lines_of(*scatter);
+  const auto size = static_cast<Extent>(size_bytes(scatter->out().type));
+  if (lines.inner != 1 || lines.extent == 0 || lines.extent * size > KeptPlaces<char>::kBytes) return nullptr;
+  std::optional<Addition> addition = addition_after(plan, first, scatter->out(), lines.outer * lines.extent);
+  if (!addition) return nullptr;
+  return std::make_unique<ScatterAndAdd>(*scatter, *std::move(addition));
 }
 
 }  // namespace weft::cpu

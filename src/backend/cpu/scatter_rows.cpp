@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/cpu/addition.hpp"
 #include "backend/cpu/row_lists.hpp"
 #include "backend/cpu/run_writer.hpp"
 #include "backend/cpu/scratch_block.hpp"
@@ -168,12 +169,6 @@ class RowSums {
   T* out_;
 };
 
-/// What is added to the sums, and the kernel that would do it.
-struct Addition {
-  kernel::Operand base, out;
-  kernel::LoopKernel kernel;
-};
-
 class ScatterRows final : public Prepared {
  public:
   ScatterRows(kernel::ScatterAddKernel kernel, std::optional<Addition> addition)
@@ -228,39 +223,6 @@ class ScatterRows final : public Prepared {
   char *out_ = nullptr, *sum_ = nullptr;
 };
 
-/// Whether the view is all of `count` elements in order.
-bool is_whole(const kernel::View& view, Extent count) {
-  Extent product = 1;
-  for (std::size_t d = view.extents.size(); d-- > 0; product *= view.extents[d])
-    if (view.extents[d] != 1 && view.strides[d] != product) return false;
-  return product == count && view.offset == 0 && view.bounds.empty();
-}
-
-/// Kernel `k` as an addition to the sums of `scatter`.
-std::optional<Addition> addition_of(const kernel::LoopKernel& k, const kernel::ScatterAddKernel& scatter) {
-  if (k.steps.size() != 3 || k.stores.size() != 1 || k.stores[0].value != 2 || k.inner != 1 || k.inputs.size() != 2 ||
-      k.outputs.size() != 1 || k.outer != scatter.rows * scatter.columns)
-    return std::nullopt;
-  const kernel::Step& sum = k.steps[2];
-  if (sum.kind != kernel::StepKind::map || sum.op != scalar::Op::add || std::min(sum.a, sum.b) != 0 ||
-      std::max(sum.a, sum.b) != 1 || sum.type != scatter.out.type || k.outputs[0].type != sum.type)
-    return std::nullopt;
-  for (int i = 0; i < 2; ++i) {
-    const kernel::Step& load = k.steps[static_cast<std::size_t>(i)];
-    if (load.kind != kernel::StepKind::load || load.level != kernel::Level::outer || load.type != sum.type ||
-        k.inputs[static_cast<std::size_t>(load.operand)].type != sum.type || !is_whole(load.view, k.outer))
-      return std::nullopt;
-  }
-  if (!is_whole(k.stores[0].view, k.outer)) return std::nullopt;
-  const auto operand = [&](std::size_t load) { return k.inputs[static_cast<std::size_t>(k.steps[load].operand)]; };
-  const std::size_t mine = operand(0) == scatter.out ? 0 : 1;
-  if (operand(mine) != scatter.out || overlap(operand(1 - mine), scatter.out)) return std::nullopt;
-  // The result may have the memory of operands that the scatter alone would have read by then.
-  const kernel::Operand& out = k.outputs[0];
-  if (overlap(out, scatter.updates) || overlap(out, scatter.indices)) return std::nullopt;
-  return Addition{operand(1 - mine), out, k};
-}
-
 }  // namespace
 
 std::unique_ptr<Prepared> prepare_scatter_rows(const kernel::ScatterAddKernel& kernel) {
@@ -268,18 +230,10 @@ std::unique_ptr<Prepared> prepare_scatter_rows(const kernel::ScatterAddKernel& k
 }
 
 std::unique_ptr<Prepared> prepare_scatter_and_add(const kernel::Plan& plan, std::size_t first) {
-  if (first + 1 >= plan.kernels.size()) return nullptr;
   const auto* scatter = std::get_if<kernel::ScatterAddKernel>(&plan.kernels[first]);
-  const auto* loop = std::get_if<kernel::LoopKernel>(&plan.kernels[first + 1]);
-  if (scatter == nullptr || loop == nullptr || scatter->count == 0) return nullptr;
-  std::optional<Addition> addition = addition_of(*loop, *scatter);
-  if (!addition || plan.buffers[static_cast<std::size_t>(scatter->out.buffer)].external >= 0) return nullptr;
-  bool is_read = false;
-  for (std::size_t i = first + 2; i < plan.kernels.size(); ++i)
-    kernel::visit_operands(plan.kernels[i], [&](const kernel::Operand& operand, bool is_written) {
-      is_read = is_read || (!is_written && operand.buffer >= 0 && overlap(operand, scatter->out));
-    });
-  if (is_read) return nullptr;
+  if (scatter == nullptr || scatter->count == 0) return nullptr;
+  std::optional<Addition> addition = addition_after(plan, first, scatter->out, scatter->rows * scatter->columns);
+  if (!addition) return nullptr;
   return std::make_unique<ScatterRows>(*scatter, std::move(addition));
 }
 
