@@ -125,7 +125,7 @@ int main(int argc, char** argv) {
       static_cast<double>(config.batch * config.model.context) / best * 1e3, loss, steps,
       static_cast<double>(usage.ru_maxrss) / 1e3);
   if (device.kind == Device::Kind::webgpu)  // bench/compare_torch.py keeps those of the CPU, beside a peer
-    figures::keep({"training step", fmt::format("preset {}, {}", argument(2, "small"), numbers), "ms", best,
-                   "", 0, runtime::backend_of(device).describe().hardware});
+    figures::keep({"training step", fmt::format("preset {}, {}", argument(2, "small"), numbers), "ms", best, "", 0,
+                   runtime::backend_of(device).describe().hardware});
   if (extra == "profile") fmt::print("{}", step.profile(arguments()));
 }

@@ -318,8 +318,7 @@ std::vector<Candidate> candidates(const kernel::MatmulKernel& kernel, const Targ
     const bool whole = kernel.name.starts_with("step") && kernel.k < 4096;  // of too short sums to be split
     for (const MatrixTile& t : more)
       for (const int split : {1, 2, 4, 8})
-        if (fits(t) && !(whole && split > 1) && divide_up(kernel.k, t.depth * t.turn) >= split)
-          add_matrices(t, split);
+        if (fits(t) && !(whole && split > 1) && divide_up(kernel.k, t.depth * t.turn) >= split) add_matrices(t, split);
     for (const MatrixTile& t : matrix_tiles())
       for (const int split : kSplits)
         if (fits(t) && !(whole && split > 1) && divide_up(kernel.k, t.depth * t.turn) >= split &&

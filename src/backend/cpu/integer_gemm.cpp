@@ -96,8 +96,7 @@ class IntegerPacking {
         pack_pairs<std::uint8_t>(line, words_, to + i, width);
     }
     if (block_ > 1) return;
-    if (each_ == 4)
-      turn_words(reinterpret_cast<const std::int32_t*>(stage.get()), pitch / 4, lanes, words_, to, width);
+    if (each_ == 4) turn_words(reinterpret_cast<const std::int32_t*>(stage.get()), pitch / 4, lanes, words_, to, width);
     for (int64_t i = lanes; i < width; ++i)
       for (int64_t w = 0; w < words_; ++w) to[w * width + i] = 0;
   }
