@@ -77,7 +77,10 @@ std::string gradient_text(const ElementwiseRow& row, std::size_t input) {
   for (std::string_view name : row.inputs) names.emplace_back(name);
   for (const Attribute& attribute : row.attributes) names.emplace_back(attribute.name);
   names.insert(names.end(), {"output", "g"});
-  return weft::scalar::to_text(gradients(row)[input], names);
+  // That of an approximation is its coefficients, over pages.
+  constexpr std::size_t kCharactersMax = 1000;
+  const std::string text = weft::scalar::to_text(gradients(row)[input], names);
+  return text.size() <= kCharactersMax ? text : "derived from the formula";
 }
 
 /// Functions of a row: all inputs tensors, or with one of them a number.

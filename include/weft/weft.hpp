@@ -44,6 +44,7 @@
 #include "weft/ops/recurrent.hpp"
 #include "weft/ops/scans.hpp"
 #include "weft/ops/softmaxes.hpp"
+#include "weft/ops/special.hpp"
 #include "weft/ops/statistics.hpp"
 #include "weft/optim.hpp"
 #include "weft/product_precision.hpp"

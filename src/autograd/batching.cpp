@@ -6,6 +6,7 @@
 #include "graph/linear_algebra.hpp"
 #include "graph/order.hpp"
 #include "graph/poisson.hpp"
+#include "graph/polynomials.hpp"
 #include "graph/scan.hpp"
 #include "graph/scatter.hpp"
 #include "weft/ops.hpp"
@@ -108,6 +109,7 @@ const std::unordered_map<const OpRow*, BatchRule>& rules() {
       {&graph::attention_row(), attention_of_examples},
       {&graph::attention_backward_row(), attention_of_examples},
       {&graph::poisson_quantile_row(), of_stacks},
+      {&graph::orthogonal_polynomial_row(), of_stacks},
       {&graph::solve_row(), of_stacks},
       {&graph::solve_triangular_row(), of_stacks},
       {&graph::slogdet_row(), of_stacks},

@@ -87,12 +87,12 @@ OpRow row_of(const ops::ReduceRow& row) {
 // Globals of other files add to it while the program starts, on one thread.
 std::vector<OpRows (*)()>& families() {
   static auto& list = *new std::vector<OpRows (*)()>{
-      making_rows,     view_rows,          product_rows,        gather_rows,     norm_rows,      attention_rows,
-      loss_rows,       cache_rows,         block_rows,          scan_rows,       window_rows,    convolution_rows,
-      pooling_rows,    interpolation_rows, image_norm_rows,     network_rows,    recurrent_rows, margin_loss_rows,
-      softmax_rows,    contraction_rows,   linear_algebra_rows, order_rows,      quantile_rows,  statistics_rows,
-      layout_rows,     indexing_rows,      range_rows,          label_loss_rows, grouped_rows,   public_attention_rows,
-      float_part_rows, fold_rows,          poisson_rows,        ctc_rows};
+      making_rows,     view_rows,          product_rows,        gather_rows,     norm_rows,       attention_rows,
+      loss_rows,       cache_rows,         block_rows,          scan_rows,       window_rows,     convolution_rows,
+      pooling_rows,    interpolation_rows, image_norm_rows,     network_rows,    recurrent_rows,  margin_loss_rows,
+      softmax_rows,    contraction_rows,   linear_algebra_rows, order_rows,      quantile_rows,   statistics_rows,
+      layout_rows,     indexing_rows,      range_rows,          label_loss_rows, grouped_rows,    public_attention_rows,
+      float_part_rows, fold_rows,          poisson_rows,        ctc_rows,        polynomial_rows};
   return list;
 }
 

@@ -36,6 +36,8 @@ std::span<const DerivedFunction> derived_functions() {
   static const std::vector<DerivedFunction> functions = [] {
     std::vector<DerivedFunction> all = special_functions();
     all.insert(all.begin(), plain.begin(), plain.end());
+    for (const auto& more : {bessel_functions(), incomplete_gamma_functions()})
+      all.insert(all.end(), more.begin(), more.end());
     return all;
   }();
   return functions;

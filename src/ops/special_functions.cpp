@@ -8,6 +8,8 @@
 #include <span>
 #include <string>
 
+#include "ops/polynomial_text.hpp"
+
 namespace weft::scalar {
 namespace {
 
@@ -72,34 +74,13 @@ constexpr double kEulerMaclaurin[] = {
     -3617.0 / 10670622842880000.0};
 // clang-format on
 
-// The polynomial by Horner's rule. 17 digits give the same f64 when read.
-std::string polynomial(std::span<const double> coefficients, std::string_view variable) {
-  std::string text;
-  for (std::size_t i = coefficients.size(); i-- > 0;) {
-    if (!text.empty()) text = fmt::format("({}) * {} + ", text, variable);
-    text += fmt::format("({:.17g})", coefficients[i]);
-  }
-  return text;
-}
-
-// sum_k (q^k / (k! (k + order)!)), the power series of a Bessel function in q = (x / 2)^2.
-std::string bessel_series(int order) {
-  std::vector<double> coefficients;
-  double c = 1;
-  for (int k = 0; k < 28; ++k) {
-    if (k > 0) c /= static_cast<double>(k) * (k + order);
-    coefficients.push_back(c);
-  }
-  return polynomial(coefficients, "q");
-}
-
 std::string bessel(int order, std::span<const double> far) {
   const char* small = order == 0 ? "" : "0.5 * x * ";
   const char* sign = order == 0 ? "" : "sign(x) * ";
   return fmt::format(
       "var a = abs(x); var q = 0.25 * x * x; var u = 24 / max(a, 12) - 1;"
       "a < 12 ? {}exp(-a) * ({}) : {}({}) * rsqrt(max(a, 12))",
-      small, bessel_series(order), sign, polynomial(far, "u"));
+      small, bessel_series(order, 28), sign, polynomial(far, "u"));
 }
 
 // Arguments below 1/2 are reflected first. Up to 3 a polynomial is used, with one step of the recurrence below 1. Stirling's
@@ -139,7 +120,7 @@ std::string zeta_text() {
     text += fmt::format("sum = sum + ({:.17g}) * c;", kEulerMaclaurin[k - 1]);
     if (k < 8) text += fmt::format("c = c * (s + {}) * (s + {}) * q;", 2 * k - 1, 2 * k);
   }
-  return text + "x > 0 ? sum : nan";
+  return text + "sum";
 }
 
 // Euclid's algorithm with remainders of the least size: 52 steps reach the end for integers of 64 bits. x % 0 is 0.
@@ -166,6 +147,18 @@ struct Texts {
 
 }  // namespace
 
+std::string polynomial(std::span<const double> coefficients, std::string_view variable) {
+  std::string text;
+  for (std::size_t i = coefficients.size(); i-- > 0;) {
+    if (!text.empty()) text = fmt::format("({}) * {} + ", text, variable);
+    text += fmt::format("({:.17g})", coefficients[i]);
+  }
+  return text;
+}
+
+std::span<const double> stirling_coefficients() { return kStirling; }
+std::span<const double> lgamma_coefficients() { return kLgamma; }
+
 std::vector<DerivedFunction> special_functions() {
   static const Texts texts;
   return {
@@ -175,6 +168,11 @@ std::vector<DerivedFunction> special_functions() {
        "var a = min(abs(x), 30); var h = round(a * 16) * 0.0625;"
        "var tail = exp(-h * h) * exp((h - a) * (h + a)) * erfcx_positive(a);"
        "abs(x) < 0.5 ? 1 - erf(x) : x < 0 ? 2 - tail : tail"},
+      // The square is split as in erfc.
+      {"erfcx",
+       {"x"},
+       "var a = min(abs(x), 30); var h = round(a * 16) * 0.0625; var r = erfcx_positive(x < 0 ? a : x);"
+       "x < 0 ? 2 * exp(h * h) * exp((a - h) * (a + h)) - r : r"},
       {"erfinv_ratio", {"w"}, texts.erfinv_ratio},
       {"erfinv", {"x"}, "x * erfinv_ratio(-log((1 - x) * (1 + x)))"},
       {"ndtri", {"x"}, "sqrt(2) * (2 * x - 1) * erfinv_ratio(-log(4 * x * (1 - x)))"},
@@ -184,7 +182,16 @@ std::vector<DerivedFunction> special_functions() {
       {"i1", {"x"}, "abs(x) == inf ? x : exp(abs(x)) * i1e(x)"},
       {"lgamma", {"x"}, texts.lgamma},
       {"digamma", {"x"}, texts.digamma},
-      {"zeta", {"s", "x"}, texts.zeta},
+      {"zeta_positive", {"s", "x"}, texts.zeta},
+      // Left of 0 the order s is whole. There the sum over all x + k, which only depends on the fraction of x, is known from two
+      // sums to the right; a third takes away the terms that do not belong to it.
+      {"zeta",
+       {"s", "x"},
+       "var n = round(s); var odd = n - 2 * floor(n * 0.5 + 0.25) > 0.5; var f = x - floor(x);"
+       "var others = zeta_positive(n, 1 - f) - zeta_positive(n, 1 - x);"
+       "s == 1 ? inf : s < 1 ? nan : x == inf ? 0 : s == inf && x > 0 ? pow(x, -s) : x > 0 ? zeta_positive(s, x) : f "
+       "== 0 ? inf : s != n ? nan :"
+       "zeta_positive(n, f) + (odd ? -others : others)"},
       {"gcd", {"x", "y"}, texts.gcd},
   };
 }

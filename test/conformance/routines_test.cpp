@@ -10,6 +10,7 @@
 #include "graph/linear_algebra.hpp"
 #include "graph/packed.hpp"
 #include "graph/poisson.hpp"
+#include "graph/polynomials.hpp"
 #include "graph/recurrence.hpp"
 #include "graph/scatter.hpp"
 #include "runtime/packed_matrix.hpp"
@@ -496,6 +497,28 @@ TEST_F(Routines, CountsOfThePoissonDistribution) {
     return std::vector<Tensor>{Tensor(graph::call_nodes(
         graph::poisson_quantile_row(), {side.arguments.make(shape, rates), side.arguments.make(shape, units)}, {})[0])};
   });
+}
+
+TEST_F(Routines, OrthogonalPolynomialsAndTheirDerivatives) {
+  const std::vector<double> degrees{-2, -1, -0.5, 0, 0.9, 1, 2, 3, 4, 6, 9, 12, 1e5, static_cast<double>(NAN)};
+  const Extent rows = 3, columns = static_cast<Extent>(degrees.size());
+  std::vector<double> n;
+  for (Extent row = 0; row < rows; ++row) n.insert(n.end(), degrees.begin(), degrees.end());
+  for (int kind = 0; kind <= static_cast<int>(graph::PolynomialKind::legendre_p); ++kind)
+    for (const Extent derivative : {Extent{0}, Extent{1}, Extent{3}}) {
+      if (!is_cpu() && derivative != kind % 3) continue;  // software adapters take long for each shader
+      SCOPED_TRACE(fmt::format("kind {}, derivative {}", kind, derivative));
+      const auto x = noise(rows * columns, -1.2, 1.2);
+      const graph::PolynomialAttributes attributes{static_cast<graph::PolynomialKind>(kind), derivative};
+      expect_same(
+          [&](Side& side) {
+            return std::vector<Tensor>{
+                graph::call(graph::orthogonal_polynomial_row(),
+                            {side.arguments.make({rows, columns}, x), side.arguments.make({rows, columns}, n)},
+                            attributes, Where::current())};
+          },
+          5e-5, 5e-5);
+    }
 }
 
 TEST_F(Routines, EveryOneHasAReference) {

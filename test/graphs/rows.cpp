@@ -91,7 +91,7 @@ bool may_jump(const OpRow& row) {
   if (row.reduction)
     return row.reduction->reduction != scalar::Reduction::sum || row.reduction->result != ops::Result::same ||
            is_one_of(row.name, {"norm"});
-  if (is_one_of(row.family, {"order", "decomposition", "pooling", "indexing", "random", "cache", "update"}))
+  if (is_one_of(row.family, {"order", "decomposition", "pooling", "indexing", "random", "cache", "update", "special"}))
     return true;
   return is_one_of(row.name, {"sparsemax",
                               "entmax15",

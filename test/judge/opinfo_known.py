@@ -5,8 +5,8 @@ when an entry is no longer needed.
 """
 BOOLS = "sums and products of bools are i32 in Weft, as in NumPy's sum; PyTorch's are bools"
 POWERS = "a power of integers is a float in Weft; PyTorch rounds it to an integer"
+NINE_DIGITS = "PyTorch's has nine digits"
 ROUNDING = "the exact result is 0 or nearly so; both give what rounding leaves"
-POLYGAMMA = "Weft's polygamma is for x > 0, and NaN elsewhere"
 
 KNOWN = {
     **{(name, "forward", "bool"): ("differs", BOOLS) for name in ("add", "mul", "__radd__", "__rmul__")},
@@ -19,6 +19,9 @@ KNOWN = {
        for name in ("linalg.eigh", "linalg.eigvalsh") for stage in ("backward", "second")},
     **{("masked.prod", stage): ("differs", "PyTorch gives NaN where an element is 0") for stage in ("backward", "second")},
     **{("linalg.vector_norm", stage, "f64"): (1000, "PyTorch rounds the order to f32") for stage in ("forward", "backward", "second")},
+    **{(f"special.{name}", "forward", "f64"): (1000, NINE_DIGITS) for name in ("airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1")},
+    **{(name, "forward", "f64"): (1000, NINE_DIGITS)
+       for name in (*[f"polygamma|polygamma_n_{n}" for n in range(5)], "special.polygamma|special_polygamma_n_0")},
     ("nn.functional.hardsigmoid", "backward", "f64"): (1000, "PyTorch's 1/6 is an f32"),
     ("div|trunc_rounding", "forward", "bf16"): ("differs", "the quotient is rounded to bf16, here to a whole number, before it is cut"),
     ("nn.functional.normalize", "second", "f64"): (100, ROUNDING),
@@ -29,6 +32,4 @@ KNOWN = {
     **{(name, "backward", "f32"): (20, ROUNDING) for name in ("masked.softmax", "masked.softmin", "nn.functional.softmin")},
     **{(name, "backward", "f32"): ("differs", ROUNDING) for name in ("corrcoef", "native_layer_norm", "nn.functional.group_norm", "nn.functional.normalize")},
     ("nn.functional.grid_sample", "forward", "bf16"): ("differs", "places of bf16 are on the border between two elements"),
-    **{(name, stage): ("differs", POLYGAMMA) for stage in ("forward", "backward", "second")
-       for name in (*[f"polygamma|polygamma_n_{n}" for n in range(5)], "special.polygamma|special_polygamma_n_0")},
 }

@@ -23,6 +23,7 @@
 #include "reference/grouped.hpp"
 #include "reference/packed.hpp"
 #include "reference/poisson.hpp"
+#include "reference/polynomials.hpp"
 #include "reference/recurrence.hpp"
 #include "reference/values.hpp"
 
@@ -429,7 +430,8 @@ inline std::vector<RoutineReference> routine_references() {
           {&graph::recurrence_backward_row(), run_recurrence_backward},
           {&graph::ctc_alignment_row(), run_ctc_alignment},
           {&graph::ctc_alignment_backward_row(), run_ctc_alignment_backward},
-          {&graph::poisson_quantile_row(), run_poisson_quantile}};
+          {&graph::poisson_quantile_row(), run_poisson_quantile},
+          {&graph::orthogonal_polynomial_row(), run_orthogonal_polynomial}};
 }
 
 inline void run(const kernel::CallKernel& kernel, std::vector<Values>& buffers) {

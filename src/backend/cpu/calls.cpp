@@ -9,6 +9,7 @@
 #include "backend/cpu/grouped.hpp"
 #include "backend/cpu/linear_algebra.hpp"
 #include "backend/cpu/poisson.hpp"
+#include "backend/cpu/polynomials.hpp"
 #include "backend/cpu/recurrence.hpp"
 #include "backend/cpu/sample.hpp"
 #include "backend/cpu/scan.hpp"
@@ -25,6 +26,7 @@
 #include "graph/order.hpp"
 #include "graph/packed.hpp"
 #include "graph/poisson.hpp"
+#include "graph/polynomials.hpp"
 #include "graph/recurrence.hpp"
 #include "graph/scan.hpp"
 #include "graph/scatter.hpp"
@@ -163,6 +165,7 @@ backend::CallTable<CallEntry>& calls() {
        {&graph::ctc_alignment_row(), wide_entry(run_ctc_alignment)},
        {&graph::ctc_alignment_backward_row(), wide_entry(run_ctc_alignment_backward)},
        {&graph::poisson_quantile_row(), computed_by(run_poisson_quantile)},
+       {&graph::orthogonal_polynomial_row(), computed_by(run_orthogonal_polynomial)},
        {&graph::solve_row(), computed_by(run_solve)},
        {&graph::solve_triangular_row(), computed_by(run_solve_triangular)},
        {&graph::slogdet_row(), computed_by(run_slogdet)},

@@ -4,6 +4,7 @@
 #include "backend/webgpu/wgsl/cache_attention.hpp"
 #include "backend/webgpu/wgsl/grouped.hpp"
 #include "backend/webgpu/wgsl/poisson.hpp"
+#include "backend/webgpu/wgsl/polynomials.hpp"
 #include "backend/webgpu/wgsl/put_along.hpp"
 #include "backend/webgpu/wgsl/quantised.hpp"
 #include "backend/webgpu/wgsl/sample.hpp"
@@ -17,6 +18,7 @@
 #include "graph/order.hpp"
 #include "graph/packed.hpp"
 #include "graph/poisson.hpp"
+#include "graph/polynomials.hpp"
 #include "graph/scan.hpp"
 #include "graph/scatter.hpp"
 
@@ -91,6 +93,9 @@ backend::CallTable<CallEntry>& calls() {
                  {&graph::poisson_quantile_row(),
                   {.accepts = [](const graph::Call& call) { return call.input(0).dtype() == DType::f32; },
                    .render = render_poisson_quantile}},
+                 {&graph::orthogonal_polynomial_row(),
+                  {.accepts = [](const graph::Call& call) { return call.input(0).dtype() == DType::f32; },
+                   .render = render_orthogonal_polynomial}},
                  {&graph::sample_token_row(), {.render = render_sample_token}},
                  {&graph::unpack_rows_row(),
                   {.render = [](const kernel::CallKernel& k, const Target& target, Scratch&, Rendered& rendered) {
