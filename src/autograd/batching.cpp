@@ -114,6 +114,8 @@ const std::unordered_map<const OpRow*, BatchRule>& rules() {
       {&graph::solve_triangular_row(), of_stacks},
       {&graph::slogdet_row(), of_stacks},
       {&graph::cholesky_row(), of_stacks},
+      {&graph::lu_factor_row(), of_stacks},
+      {&graph::pivot_order_row(), of_stacks},
       {&graph::qr_row(), of_stacks},
       {&graph::eigh_row(), of_stacks},
       {&graph::svd_row(), of_stacks},

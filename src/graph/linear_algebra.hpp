@@ -18,6 +18,8 @@ const OpRow& cholesky_row();          // A -> L with A = L L^T
 const OpRow& solve_triangular_row();  // A, B -> X with A X = B, of a triangle of A
 const OpRow& qr_row();                // A [.., m, n] -> Q [.., m, k], R [.., k, n], k = min(m, n)
 const OpRow& eigh_row();              // A -> ascending eigenvalues, V with A V = V diag(w)
+const OpRow& lu_factor_row();         // A [.., m, n] -> L and U in one matrix, rows exchanged from 1 on
+const OpRow& pivot_order_row();       // pivots -> which row of A each row of L U is
 const OpRow& svd_row();               // A [.., m, n] -> U [.., m, k], descending S, Vh [.., k, n]
 
 }  // namespace weft::graph

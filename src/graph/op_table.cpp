@@ -92,7 +92,8 @@ std::vector<OpRows (*)()>& families() {
       pooling_rows,    interpolation_rows, image_norm_rows,     network_rows,    recurrent_rows,  margin_loss_rows,
       softmax_rows,    contraction_rows,   linear_algebra_rows, order_rows,      quantile_rows,   statistics_rows,
       layout_rows,     indexing_rows,      range_rows,          label_loss_rows, grouped_rows,    public_attention_rows,
-      float_part_rows, fold_rows,          poisson_rows,        ctc_rows,        polynomial_rows};
+      float_part_rows, fold_rows,          poisson_rows,        ctc_rows,        polynomial_rows, lu_rows,
+      matrix_rows,     chain_rows};
   return list;
 }
 

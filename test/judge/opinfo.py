@@ -264,9 +264,9 @@ class Tally:
         for sample, arrays in zip(self.waiting, evaluated(self.judge, self.waiting) if self.waiting else []):
             stages = list(dict.fromkeys(stage for stage, _, _ in sample.checks))
             wrong = {}
-            if isinstance(arrays, str) and not self.judge.on_cpu and re.search(r"does not hold [if]64", arrays):
+            if isinstance(arrays, str) and not self.judge.on_cpu and re.search(r"does not hold [if]64|has no kernel for it", arrays):
                 self.skipped += 1
-                self.reasons[f"{sample.key}: a type that the device has not"] += 1
+                self.reasons[f"{sample.key}: a type or a kernel that the device has not"] += 1
                 continue
             if isinstance(arrays, str) and sample.kind not in ("f32", "f64") and re.search(r"takes (floats|f32|numbers|integers|bits)|is not a number of type", arrays):
                 self.skipped += 1

@@ -8,7 +8,9 @@
 #include "weft/grad.hpp"
 #include "weft/ops.hpp"
 #include "weft/ops/contraction.hpp"
+#include "weft/ops/layout.hpp"
 #include "weft/ops/linear_algebra.hpp"
+#include "weft/ops/statistics.hpp"
 
 namespace weft::test {
 namespace {
@@ -88,6 +90,13 @@ TEST(LinearAlgebra, GradientsOfAllResults) {
         },
         {square});
   check("R", [](std::span<const Tensor> x) { return qr(x[0]).r; }, {tall});
+  for (const Leaf& leaf : {square, tall, wide})
+    check("L and U",
+          [](std::span<const Tensor> x) {
+            const auto [p, l, u] = lu(x[0]);
+            return concat({reshape(l * l, {l.numel()}), reshape(u * u, {u.numel()})}, 0);
+          },
+          {leaf});
   for (const Leaf& leaf : {square, tall, wide}) {
     check("singular values", [](std::span<const Tensor> x) { return svd(x[0]).s; }, {leaf});
     check("Vh", [](std::span<const Tensor> x) { return svd(x[0]).vh; }, {leaf});
@@ -98,6 +107,112 @@ TEST(LinearAlgebra, GradientsOfAllResults) {
           },
           {leaf});
   }
+}
+
+TEST(LinearAlgebra, RowsAreExchangedForTheLargestPivot) {
+  for (const auto& [m, n] : {std::pair<Extent, Extent>{1, 1}, {5, 5}, {7, 3}, {3, 7}, {30, 30}}) {
+    SCOPED_TRACE(std::to_string(m) + " by " + std::to_string(n));
+    const Tensor a = random_matrix({2, m, n}, static_cast<std::uint64_t>(m * 100 + n + 1));
+    const auto [p, l, u] = lu(a);
+    expect_close(matmul(matmul(p, l), u), a);
+    expect_close(matmul(transpose(p), p), expand(unit(m), {2, m, m}), 0);
+    expect_close(triu(u), u, 0);
+    expect_close(tril(l), l, 0);
+    expect_close(diagonal(l, 0, -2, -1), ones({2, std::min(m, n)}, DType::f64), 0);
+    for (const double x : l.to_vector<double>()) EXPECT_LE(std::fabs(x), 1);
+    const auto [packed, pivots] = lu_factor(a);
+    const auto [again_p, again_l, again_u] = lu_unpack(packed, pivots);
+    expect_close(again_p, p, 0);
+    expect_close(again_l, l, 0);
+    expect_close(again_u, u, 0);
+  }
+}
+
+TEST(LinearAlgebra, SolvesFromFactorsThatAreKnown) {
+  const Tensor a = random_matrix({2, 5, 5}, 31), b = random_matrix({5, 3}, 32), c = random_matrix({2, 3, 5}, 33);
+  const auto [packed, pivots] = lu_factor(a);
+  expect_close(matmul(a, lu_solve(packed, pivots, b)), expand(b, {2, 5, 3}), 1e-10);
+  expect_close(matmul(transpose(a), lu_solve(packed, pivots, b, {.adjoint = true})), expand(b, {2, 5, 3}), 1e-10);
+  expect_close(matmul(lu_solve(packed, pivots, c, {.left = false}), a), c, 1e-10);
+  expect_close(matmul(lu_solve(packed, pivots, c, {.left = false, .adjoint = true}), transpose(a)), c, 1e-10);
+  const Tensor definite = matmul(a, transpose(a)) + unit(5), l = cholesky(definite);
+  expect_close(matmul(definite, cholesky_solve(b, l)), expand(b, {2, 5, 3}), 1e-9);
+  expect_close(cholesky_solve(b, transpose(l), true), cholesky_solve(b, l), 1e-12);
+  expect_close(cholesky_inverse(l), inverse(definite), 1e-9);
+  expect_close(matmul(triu(a), solve_triangular(a, b, true)), expand(b, {2, 5, 3}), 1e-8);
+}
+
+TEST(LinearAlgebra, ReflectionsMultiply) {
+  const Tensor a = random_matrix({6, 4}, 41), tau = random_matrix({3}, 42);
+  Tensor q = unit(6);
+  for (Extent i = 0; i < 3; ++i) {
+    const Tensor below = where(reshape(arange(6), {6, 1}) > static_cast<double>(i), narrow(a, 1, i, 1), 0.0);
+    const Tensor v = below + narrow(unit(6), 1, i, 1);
+    q = matmul(q, unit(6) - matmul(v, transpose(v)) * narrow(tau, 0, i, 1));
+  }
+  expect_close(householder_product(a, tau), narrow(q, 1, 0, 4));
+  expect_close(householder_product(a, zeros({3}, DType::f64)), narrow(unit(6), 1, 0, 4), 0);
+}
+
+TEST(LinearAlgebra, ExponentialsOfMatrices) {
+  const Tensor turn = tensor({0.0, -1.0, 1.0, 0.0}, {2, 2});
+  for (const double angle : {1e-9, 0.3, 3.0, 1000.0}) {
+    const double c = std::cos(angle), s = std::sin(angle);
+    expect_close(matrix_exp(turn * angle), tensor({c, -s, s, c}, {2, 2}), 1e-16 * std::max(1.0, angle) * 100);
+  }
+  expect_close(matrix_exp(zeros({3, 3}, DType::f64)), unit(3), 0);
+  expect_close(matrix_exp(tensor({-745.0, 0.0, 0.0, 2.0}, {2, 2})),
+               tensor({std::exp(-745.0), 0.0, 0.0, std::exp(2.0)}, {2, 2}), 1e-11);
+  EXPECT_TRUE(std::isnan(matrix_exp(tensor({1e6}, {1, 1})).item<double>()));
+  const Tensor a = random_matrix({3, 4, 4}, 51);
+  expect_close(matmul(matrix_exp(a), matrix_exp(-a)), expand(unit(4), {3, 4, 4}), 1e-10);
+  expect_close(log(det(matrix_exp(a))), sum(diagonal(a, 0, -2, -1), -1), 1e-11);
+}
+
+TEST(LinearAlgebra, NumbersOfMatrices) {
+  const Tensor a = tensor({1.0, -2.0, 3.0, 4.0}, {2, 2}), singular = tensor({1.0, 2.0, 2.0, 4.0}, {2, 2});
+  EXPECT_DOUBLE_EQ(matrix_norm(a).item<double>(), std::sqrt(30.0));
+  EXPECT_DOUBLE_EQ(matrix_norm(a, MatrixNorm::one).item<double>(), 6);
+  EXPECT_DOUBLE_EQ(matrix_norm(a, MatrixNorm::minus_one).item<double>(), 4);
+  EXPECT_DOUBLE_EQ(matrix_norm(a, MatrixNorm::infinity).item<double>(), 7);
+  EXPECT_DOUBLE_EQ(matrix_norm(a, MatrixNorm::minus_infinity, {0, 1}, {.keepdims = true}).item<double>(), 3);
+  EXPECT_NEAR(matrix_norm(a, MatrixNorm::two).item<double>() * matrix_norm(a, MatrixNorm::minus_two).item<double>(), 10,
+              1e-13);
+  EXPECT_EQ(matrix_norm(random_matrix({2, 3, 4}, 1), MatrixNorm::one, {0, 2}, {.keepdims = true}).shape(),
+            (Shape{1, 3, 1}));
+  EXPECT_EQ(matrix_rank(singular).item<std::int32_t>(), 1);
+  EXPECT_EQ(matrix_rank(a).item<std::int32_t>(), 2);
+  EXPECT_EQ(matrix_rank(a, {.atol = 3}).item<std::int32_t>(), 1);
+  EXPECT_EQ(matrix_rank(zeros({0, 3}, DType::f64)).item<std::int32_t>(), 0);
+  EXPECT_EQ(cond(singular, MatrixNorm::one).item<double>(), std::numeric_limits<double>::infinity());
+  EXPECT_TRUE(std::isnan(cond(a / 0.0 * 0.0, MatrixNorm::one).item<double>()));
+  EXPECT_NEAR(cond(a, MatrixNorm::one).item<double>(), 6 * 0.7, 1e-13);
+}
+
+TEST(LinearAlgebra, NormsOfLowOrdersHaveNoInfiniteGradients) {
+  const Tensor nothing = tensor({0.0, 0.0});
+  EXPECT_EQ(grad(vector_norm(nothing, 0.5), nothing).to_vector<double>(), std::vector<double>(2, 0.0));
+  const Tensor half = tensor({0.0, 4.0});
+  EXPECT_EQ(grad(vector_norm(half, 0.5), half).to_vector<double>(), (std::vector<double>{0, 1}));
+
+  for (const auto& values : {std::vector<double>{0, 2}, std::vector<double>{0, 0}}) {
+    const Tensor x = tensor(values);
+    EXPECT_EQ(vector_norm(x, -2).item<double>(), 0);
+    for (const double slope : grad(vector_norm(x, -2), x).to_vector<double>()) EXPECT_EQ(slope, 0);
+  }
+  EXPECT_NEAR(vector_norm(tensor({3.0, 4.0}), -2).item<double>(), 2.4, 1e-15);
+}
+
+TEST(LinearAlgebra, ChainsTakeTheCheapOrder) {
+  const Tensor a = random_matrix({20, 2}, 1), b = random_matrix({2, 30}, 2), c = random_matrix({30, 1}, 3);
+  expect_close(multi_dot({a, b, c}), matmul(matmul(a, b), c), 1e-11);
+  // The other order overflows on the way.
+  const auto filled = [](const Shape& shape, double value) { return full(shape, value, DType::f64); };
+  for (const auto& [first, second, third] :
+       {std::tuple{filled({2, 2}, 1e200), filled({2, 3}, 1e200), filled({3, 1}, 1e-200)},
+        std::tuple{filled({1, 3}, 1e-200), filled({3, 2}, 1e200), filled({2, 2}, 1e200)}})
+    for (const double x : multi_dot({first, second, third}).to_vector<double>()) EXPECT_NEAR(x / 6e200, 1, 1e-14);
+  EXPECT_EQ(multi_dot({reshape(c, {30}), transpose(b), reshape(transpose(b), {60})[Slice{0, 2}]}).shape(), Shape{});
 }
 
 struct LinearAlgebraOnGpu : testing::Test {

@@ -45,6 +45,18 @@ struct AddProductOptions {
 [[nodiscard]] Tensor addbmm(const Tensor& c, const Tensor& a, const Tensor& b, const AddProductOptions& options = {},
                             Where where = Where::current());
 
+/// The product of two or more matrices in the order of the fewest multiplications; the first and the last may be vectors.
+/// Errors    ShapeError: a factor that is not a matrix, columns that differ from the next rows
+[[nodiscard]] Tensor multi_dot(std::span<const Tensor> factors, Where where = Where::current());
+[[nodiscard]] inline Tensor multi_dot(std::initializer_list<Tensor> factors, Where where = Where::current()) {
+  return multi_dot(std::span<const Tensor>(factors.begin(), factors.size()), where);
+}
+/// beta c + alpha a_i b_j for vectors a [m], b [n], where c broadcasts to [m, n].
+[[nodiscard]] Tensor addr(const Tensor& c, const Tensor& a, const Tensor& b, const AddProductOptions& options = {},
+                          Where where = Where::current());
+/// The sum of products along an axis; a and b broadcast.
+[[nodiscard]] Tensor vecdot(const Tensor& a, const Tensor& b, int axis = -1, Where where = Where::current());
+
 /// a [m], b [n] -> a_i b_j [m, n].
 [[nodiscard]] Tensor outer(const Tensor& a, const Tensor& b, Where where = Where::current());
 /// Sums of products over the last axes of both: a [..., k], b [*, k] -> [..., *].

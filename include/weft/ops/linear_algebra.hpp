@@ -3,9 +3,12 @@
 // (move the matrix: x.to(kCpu)).
 #pragma once
 
+#include <initializer_list>
+#include <span>
 #include <utility>
+#include <vector>
 
-#include "weft/tensor.hpp"
+#include "weft/ops.hpp"
 
 namespace weft {
 
@@ -15,7 +18,8 @@ namespace weft {
 /// Errors    ShapeError, DTypeError
 /// Gradient  dB = A^-T g, dA = -dB X^T
 [[nodiscard]] Tensor solve(const Tensor& a, const Tensor& b, Where where = Where::current());
-/// The same for the lower (upper) triangle of A; the other one is not read. With `unit` its diagonal counts as 1.
+/// The same for the lower (upper) triangle of A; the other one is not read. With `unit` its diagonal counts as 1. Batches
+/// broadcast.
 [[nodiscard]] Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, bool unit = false,
                                       Where where = Where::current());
 /// A^-1; NaN where A is singular. A product with the inverse is less exact than `solve`.
@@ -30,6 +34,37 @@ struct SignAndLog {
 [[nodiscard]] SignAndLog slogdet(const Tensor& a, Where where = Where::current());
 /// The lower triangular L with L L^T = (A + A^T) / 2; NaN from the column where A is not positive definite.
 [[nodiscard]] Tensor cholesky(const Tensor& a, Where where = Where::current());
+/// X with A X = B for A = L L^T (`upper`: A = L^T L), from the result of `cholesky`; the other triangle is not read.
+/// Shapes    B [..., n, k], L [..., n, n], batches broadcast -> [..., n, k]
+[[nodiscard]] Tensor cholesky_solve(const Tensor& b, const Tensor& l, bool upper = false,
+                                    Where where = Where::current());
+/// A^-1 for A = L L^T (`upper`: A = L^T L).
+[[nodiscard]] Tensor cholesky_inverse(const Tensor& l, bool upper = false, Where where = Where::current());
+/// L and U of A [..., m, n] in one matrix: U with its diagonal, L below it, whose ones are left out. Rows are exchanged so that
+/// the largest element of each column is the pivot: in step i (from 0) row i with row pivots[i] - 1, as in LAPACK.
+/// Shapes    lu [..., m, n], pivots i32 [..., min(m, n)]
+/// Gradient  to A, by Phi = tril(L^T dL, -1) + triu(dU U^T), dA = P L^-T Phi U^-T; infinite or NaN where A has not full rank
+struct LuFactors {
+  Tensor lu, pivots;
+};
+[[nodiscard]] LuFactors lu_factor(const Tensor& a, Where where = Where::current());
+/// P L U = A with a permutation P [..., m, m], L [..., m, k] with ones on its diagonal and U [..., k, n], k = min(m, n).
+struct LuMatrices {
+  Tensor p, l, u;
+};
+[[nodiscard]] LuMatrices lu(const Tensor& a, Where where = Where::current());
+/// The same from the results of `lu_factor`.
+[[nodiscard]] LuMatrices lu_unpack(const Tensor& lu, const Tensor& pivots, Where where = Where::current());
+/// X with A X = B, from the results of `lu_factor`. Without `left` X A = B; with `adjoint` A^T takes the place of A.
+/// Shapes    lu [..., n, n], pivots [..., n], B [..., n, k], batches broadcast
+struct LuSolveOptions {
+  bool left = true, adjoint = false;
+};
+[[nodiscard]] Tensor lu_solve(const Tensor& lu, const Tensor& pivots, const Tensor& b, LuSolveOptions options = {},
+                              Where where = Where::current());
+/// The first n columns of the product of the reflections I - tau_i v_i v_i^T, where v_i is column i of A [..., m, n] below its
+/// diagonal, with a 1 on it. tau [..., k], k <= n <= m -> [..., m, n]
+[[nodiscard]] Tensor householder_product(const Tensor& a, const Tensor& tau, Where where = Where::current());
 /// Q with orthonormal columns and an upper triangular R with Q R = A, by Householder reflections. A [..., m, n] -> Q [..., m,
 /// k], R [..., k, n], k = min(m, n). Gradient: for m >= n.
 struct QrFactors {
@@ -48,11 +83,47 @@ struct SingularValues {
   Tensor u, s, vh;
 };
 [[nodiscard]] SingularValues svd(const Tensor& a, Where where = Where::current());
+/// Singular values, downwards; eigenvalues of (A + A^T) / 2, upwards. Their gradients exist where values are equal, too.
+[[nodiscard]] Tensor svdvals(const Tensor& a, Where where = Where::current());
+[[nodiscard]] Tensor eigvalsh(const Tensor& a, Where where = Where::current());
 /// The X with the least |A X - B| for A [..., m, n] of rank n <= m, by QR.
 [[nodiscard]] Tensor lstsq(const Tensor& a, const Tensor& b, Where where = Where::current());
 /// The Moore-Penrose inverse, by singular values; values below `rcond` times the largest count as 0.
 [[nodiscard]] Tensor pinv(const Tensor& a, double rcond = 1e-15, Where where = Where::current());
 /// A^n, by repeated squaring; a negative n is a power of the inverse.
 [[nodiscard]] Tensor matrix_power(const Tensor& a, Extent n, Where where = Where::current());
+
+/// A norm of matrices: frobenius, the root of the sum of squares; nuclear, the sum of singular values; one and minus_one, the
+/// greatest and least sum of a column's absolute values; infinity and minus_infinity, of a row's; two and minus_two, the greatest
+/// and least singular value. `axes` are those of rows and columns. `vector_norm` has the norms over all elements.
+/// Gradient  shared evenly between equal extremes
+enum class MatrixNorm : std::uint8_t { frobenius, nuclear, one, minus_one, two, minus_two, infinity, minus_infinity };
+[[nodiscard]] Tensor matrix_norm(const Tensor& a, MatrixNorm ord = MatrixNorm::frobenius,
+                                 const std::pair<int, int>& axes = {-2, -1}, ReduceOptions options = {},
+                                 Where where = Where::current());
+/// |A| |A^-1|, and for two and minus_two the ratio of the extreme singular values, for which A need not be square. Infinite where
+/// A is singular.
+[[nodiscard]] Tensor cond(const Tensor& a, MatrixNorm ord = MatrixNorm::two, Where where = Where::current());
+/// How many singular values are above atol and rtol times the greatest one -> i32. An rtol below 0 is max(m, n) times the spacing
+/// of floats at 1, or 0 if atol is given. `hermitian`: A is symmetric, and its eigenvalues are used.
+struct RankOptions {
+  double atol = 0, rtol = -1;
+  bool hermitian = false;
+};
+[[nodiscard]] Tensor matrix_rank(const Tensor& a, RankOptions options = {}, Where where = Where::current());
+/// e^A by scaling, a Taylor polynomial of degree 15 and squaring, on every device; NaN where a column's absolute values add up
+/// to more than 2^19. Gradient: that of these products, of any order.
+/// Source    Higham 2008, Functions of Matrices, 10.3
+[[nodiscard]] Tensor matrix_exp(const Tensor& a, Where where = Where::current());
+/// Powers of x [..., m] as rows [..., m, n], from x^(n - 1) down to x^0, or upwards. n = -1: as many as x has elements.
+[[nodiscard]] Tensor vander(const Tensor& x, Extent n = -1, bool increasing = false, Where where = Where::current());
+/// The inverse of the matrix whose rows are the first `ind` axes of A and whose columns are the others. The result has the axes of
+/// columns first.
+/// Errors    ShapeError unless rows and columns are as many
+[[nodiscard]] Tensor tensorinv(const Tensor& a, int ind = 2, Where where = Where::current());
+/// X with tensordot(A, X, X.rank()) = B; `axes` of A are moved to its end first.
+/// Errors    ShapeError unless the first axes of A are as many elements as B, and the others too
+[[nodiscard]] Tensor tensorsolve(const Tensor& a, const Tensor& b, const std::vector<int>& axes = {},
+                                 Where where = Where::current());
 
 }  // namespace weft

@@ -170,6 +170,8 @@ backend::CallTable<CallEntry>& calls() {
        {&graph::solve_triangular_row(), computed_by(run_solve_triangular)},
        {&graph::slogdet_row(), computed_by(run_slogdet)},
        {&graph::cholesky_row(), computed_by(run_cholesky)},
+       {&graph::lu_factor_row(), computed_by(run_lu_factor)},
+       {&graph::pivot_order_row(), computed_by(run_pivot_order)},
        {&graph::qr_row(), computed_by(run_qr)},
        {&graph::eigh_row(), computed_by(run_eigh)},
        {&graph::svd_row(), computed_by(run_svd)},

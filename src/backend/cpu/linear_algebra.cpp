@@ -70,15 +70,17 @@ Extent extent(const kernel::CallKernel& kernel, int input, int axis) {
   return kernel.shapes[static_cast<std::size_t>(input)].dim(axis);
 }
 
-/// P A = L U in place, with the largest element of each column as pivot. `sign` is the sign of P; 0 if A is singular.
+/// P A = L U in place, with the largest element of each column as pivot. `sign` is the sign of P; step k exchanged rows k and
+/// pivots[k].
 struct Lu {
   explicit Lu(Matrix given) : a(std::move(given)), order(static_cast<std::size_t>(a.rows)) {
     std::iota(order.begin(), order.end(), Extent{0});
-    const Extent n = a.rows;
-    for (Extent k = 0; k < n; ++k) {
+    const Extent m = a.rows, n = a.columns;
+    for (Extent k = 0; k < std::min(m, n); ++k) {
       Extent pivot = k;
-      for (Extent i = k + 1; i < n; ++i)
+      for (Extent i = k + 1; i < m; ++i)
         if (std::fabs(a(i, k)) > std::fabs(a(pivot, k)) || std::isnan(a(i, k))) pivot = i;
+      pivots.push_back(pivot);
       if (pivot != k) {
         std::swap_ranges(a.row(k), a.row(k) + n, a.row(pivot));
         std::swap(order[static_cast<std::size_t>(k)], order[static_cast<std::size_t>(pivot)]);
@@ -88,7 +90,7 @@ struct Lu {
         singular = true;
         continue;
       }
-      for (Extent i = k + 1; i < n; ++i) {
+      for (Extent i = k + 1; i < m; ++i) {
         const double factor = a(i, k) /= a(k, k);
         if (factor == 0) continue;
         const double* from = a.row(k);
@@ -98,7 +100,7 @@ struct Lu {
     }
   }
   Matrix a;
-  std::vector<Extent> order;
+  std::vector<Extent> order, pivots;
   double sign = 1;
   bool singular = false;
 };
@@ -279,6 +281,33 @@ void run_slogdet(const kernel::CallKernel& kernel, std::span<char* const> reads,
     }
     write<T>({sign}, outs[0], index);
     write<T>({size}, outs[1], index);
+  });
+}
+
+void run_lu_factor(const kernel::CallKernel& kernel, std::span<char* const> reads, std::span<char* const> outs) {
+  const Extent m = extent(kernel, 0, -2), n = extent(kernel, 0, -1), rank = std::min(m, n);
+  for_each_matrix(kernel, [&](auto tag, Extent index) {
+    using T = decltype(tag);
+    const Lu lu(read<T>(reads[0], index, m, n));
+    write<T>(lu.a.values, outs[0], index);
+    auto* pivots = reinterpret_cast<std::int32_t*>(outs[1]) + index * rank;
+    for (Extent k = 0; k < rank; ++k) pivots[k] = static_cast<std::int32_t>(lu.pivots[static_cast<std::size_t>(k)] + 1);
+  });
+}
+
+void run_pivot_order(const kernel::CallKernel& kernel, std::span<char* const> reads, std::span<char* const> outs) {
+  const Extent steps = extent(kernel, 0, -1), rows = kernel.out_shapes[0].dim(-1);
+  parallel_for(rows == 0 ? 0 : kernel.out_shapes[0].numel() / rows, [&](Extent index) {
+    const auto* pivots = reinterpret_cast<const std::int32_t*>(reads[0]) + index * steps;
+    auto* order = reinterpret_cast<std::int32_t*>(outs[0]) + index * rows;
+    std::iota(order, order + rows, 0);
+    for (Extent k = 0; k < steps; ++k) {
+      if (k >= rows || pivots[k] < 1 || pivots[k] > rows) {
+        std::fill(order, order + rows, -1);
+        return;
+      }
+      std::swap(order[k], order[pivots[k] - 1]);
+    }
   });
 }
 

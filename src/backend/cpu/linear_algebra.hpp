@@ -9,6 +9,8 @@ namespace weft::cpu {
 
 void run_solve(const kernel::CallKernel& kernel, std::span<char* const> reads, std::span<char* const> outs);
 void run_slogdet(const kernel::CallKernel& kernel, std::span<char* const> reads, std::span<char* const> outs);
+void run_lu_factor(const kernel::CallKernel& kernel, std::span<char* const> reads, std::span<char* const> outs);
+void run_pivot_order(const kernel::CallKernel& kernel, std::span<char* const> reads, std::span<char* const> outs);
 void run_cholesky(const kernel::CallKernel& kernel, std::span<char* const> reads, std::span<char* const> outs);
 void run_solve_triangular(const kernel::CallKernel& kernel, std::span<char* const> reads, std::span<char* const> outs);
 void run_qr(const kernel::CallKernel& kernel, std::span<char* const> reads, std::span<char* const> outs);

@@ -141,6 +141,41 @@ OpRow add_product_row(std::string name, std::string doc, int rank_a, int rank_b,
           .errors = {{"factors that do not fit", {{{2}}, {{3, 4}}, {{5, 2}}}, {}, "that fit as factors"}}};
 }
 
+const OpRow& addr_row() {
+  static const OpRow row{.name = "addr",
+                         .family = "product",
+                         .inputs = {{"c", ops::DTypes::floats}, {"a", ops::DTypes::floats}, {"b", ops::DTypes::floats}},
+                         .attributes = {field("beta", &AddProductAttributes::beta, "factor of c; 0 leaves it out"),
+                                        field("alpha", &AddProductAttributes::alpha, "factor of the product")},
+                         .result = "that of the inputs",
+                         .doc = "beta c + alpha a_i b_j for vectors a and b.",
+                         .torch = "torch.addr(c, a, b, beta=beta, alpha=alpha)",
+                         .infer =
+                             [](const Call& c) {
+                               const Tensor &a = c.input(1), &b = c.input(2);
+                               if (a.dtype() != b.dtype() || c.input(0).dtype() != a.dtype())
+                                 c.dtype_error("the dtypes differ; cast them");
+                               if (a.rank() != 1 || b.rank() != 1) c.shape_error("a and b are not vectors");
+                               const Shape shape{a.dim(0), b.dim(0)};
+                               Shape joined;
+                               if (!broadcast_shapes(c.input(0).shape(), shape, joined) || joined != shape)
+                                 c.shape_error(fmt::format("c does not broadcast to {}", shape.to_string()));
+                               return std::vector<Result>{{a.dtype(), shape}};
+                             },
+                         .decompose =
+                             [](const Call& c) {
+                               const auto [beta, alpha] = c.attributes<AddProductAttributes>();
+                               const Tensor product =
+                                   weft::unsqueeze(c.input(1), 1) * weft::unsqueeze(c.input(2), 0) * alpha;
+                               return Tensors{beta == 0 ? product : product + c.input(0) * beta};
+                             },
+                         .cases = {{"rows", {{{4}}, {{3}}, {{4}}}},
+                                   {"scaled", {{{3, 4}}, {{3}}, {{4}}}, {{"beta", 0.5}, {"alpha", -2.0}}}},
+                         .errors = {{"a matrix", {{{2}}, {{3, 4}}, {{2}}}, {}, "a and b are not vectors"},
+                                    {"c", {{{3}}, {{3}}, {{4}}}, {}, "c does not broadcast to [3, 4]"}}};
+  return row;
+}
+
 const std::vector<OpRow>& add_product_rows() {
   const CaseAttributes scaled{{"beta", 0.5}, {"alpha", -2.0}};
   static const std::vector<OpRow> rows{
@@ -220,6 +255,7 @@ const std::vector<OpRow>& pair_rows() {
         },
         [](const Call& c) { return weft::unsqueeze(c.input(0), 1) * weft::unsqueeze(c.input(1), 0); },
         {{"vectors", {{{3}}, {{4}}}}}, {{"a matrix", {{{3, 2}}, {{4}}}, {}, "are not vectors"}}));
+    list.back().aliases = {"ger"};
     list.push_back(pair_row(
         "inner", "Sums of products over the last axes of both.", "torch.inner(a, b)",
         [](const Call& c) {
@@ -240,6 +276,7 @@ const std::vector<OpRow>& pair_rows() {
         },
         [](const Call& c) { return weft::matmul(c.input(0), c.input(1), c.where()); }, {{"vectors", {{{9}}, {{9}}}}},
         {{"lengths", {{{3}}, {{4}}}, {}, "not vectors of one length"}}));
+    list.back().aliases = {"vdot"};
     list.push_back(pair_row(
         "cross", "The vector at right angles to both along an axis of extent 3.",
         "torch.cross(*torch.broadcast_tensors(a, b), axis)",
@@ -266,6 +303,25 @@ const std::vector<OpRow>& pair_rows() {
                             kron_product,
                             {{"matrices", {{{2, 3}}, {{3, 2}}}}, {"ranks that differ", {{{2}}, {{2, 2}}}}},
                             {{"dtypes", {{{2}}, {{2}, 0, 3, DType::i32}}, {}, "the dtypes differ"}}));
+    list.push_back(pair_row(
+        "vecdot", "The sum of products along an axis.", "(a * b).sum(axis)",
+        [](const Call& c) {
+          const Shape shape = joined_shape(c);
+          const Extent axis = c.attributes<CrossAttributes>().axis;
+          if (axis < -shape.rank() || axis >= shape.rank())
+            c.shape_error(fmt::format("axis {} is outside of [{}, {})", axis, -shape.rank(), shape.rank()));
+          Shape rest;
+          for (int i = 0; i < shape.rank(); ++i)
+            if (i != (axis < 0 ? axis + shape.rank() : axis)) rest.push_back(shape[i]);
+          return rest;
+        },
+        [](const Call& c) {
+          return weft::sum(c.input(0) * c.input(1), {static_cast<int>(c.attributes<CrossAttributes>().axis)}, {},
+                           c.where());
+        },
+        {{"rows", {{{4, 3}}, {{3}}}}, {"over axis 0", {{{3, 2}}, {{3, 2}}}, {{"axis", Extent{0}}}}},
+        {{"an axis outside", {{{4}}, {{4}}}, {{"axis", Extent{1}}}, "axis 1 is outside of [-1, 1)"}}));
+    list.back().attributes = {field("axis", &CrossAttributes::axis, "axis of the vectors", {.aliases = {"dim"}})};
     return list;
   }();
   return rows;
@@ -301,7 +357,7 @@ const OpRow& trace_row() {
 }  // namespace
 
 OpRows contraction_rows() {
-  OpRows list{&einsum_row(), &tensordot_row(), &trace_row()};
+  OpRows list{&einsum_row(), &tensordot_row(), &trace_row(), &addr_row()};
   for (const OpRow& row : add_product_rows()) list.push_back(&row);
   for (const OpRow& row : pair_rows()) list.push_back(&row);
   return list;
@@ -346,6 +402,12 @@ Tensor cross(const Tensor& a, const Tensor& b, int axis, Where where) {
 }
 Tensor kron(const Tensor& a, const Tensor& b, Where where) {
   return graph::call(graph::pair_rows()[4], {a, b}, graph::Words{}, where);
+}
+Tensor vecdot(const Tensor& a, const Tensor& b, int axis, Where where) {
+  return graph::call(graph::pair_rows()[5], {a, b}, graph::CrossAttributes{axis}, where);
+}
+Tensor addr(const Tensor& c, const Tensor& a, const Tensor& b, const AddProductOptions& o, Where where) {
+  return graph::call(graph::addr_row(), {c, a, b}, graph::AddProductAttributes{o.beta, o.alpha}, where);
 }
 Tensor matrix_trace(const Tensor& a, Where where) {
   return graph::call(graph::trace_row(), {a}, graph::Words{}, where);

@@ -7,31 +7,16 @@
 #include "graph/no_grad.hpp"
 #include "graph/op.hpp"
 #include "graph/op_families.hpp"
+#include "graph/ops/matrices.hpp"
 #include "weft/ops.hpp"
 
 namespace weft {
 namespace graph {
 namespace {
 
-InputSpec matrix(std::string name) { return {.name = std::move(name), .only = {DType::f32, DType::f64}}; }
+using namespace matrices;
+using matrices::turned;  // convolutions have a function of this name
 
-Shape batch_shape(const Tensor& a) { return Shape(std::vector<Extent>(a.shape().begin(), a.shape().end() - 2)); }
-Shape with_matrix(Shape batch, Extent rows, Extent columns) {
-  batch.push_back(rows);
-  batch.push_back(columns);
-  return batch;
-}
-Shape with_vector(Shape batch, Extent n) {
-  batch.push_back(n);
-  return batch;
-}
-
-void check_matrix(const Call& c, bool square) {
-  const Tensor& a = c.input(0);
-  if (a.rank() < 2) c.shape_error("a is not a matrix [..., rows, columns]");
-  if (square && a.dim(-1) != a.dim(-2))
-    c.shape_error(fmt::format("a has {} rows and {} columns; it must be square", a.dim(-2), a.dim(-1)));
-}
 void check_right_side(const Call& c) {
   check_matrix(c, true);
   const Tensor &a = c.input(0), &b = c.input(1);
@@ -40,55 +25,17 @@ void check_right_side(const Call& c) {
     c.shape_error(fmt::format("b is not [..., {}, columns] with the batch of a", a.dim(-1)));
 }
 
-Tensor turned(const Tensor& a) { return weft::transpose(a); }
-Tensor eye(Extent n, const Tensor& like) {
-  const Tensor i = arange(n, DType::i32, like.device());
-  return weft::cast(elementwise("eq", {weft::reshape(i, {n, 1}), weft::reshape(i, {1, n})}), like.dtype());
-}
 Tensor symmetric(const Tensor& a) { return (a + turned(a)) * 0.5; }
 
 Tensor solve_call(const Tensor& a, const Tensor& b, Where where = Where::current()) {
   return call(solve_row(), {a, b}, Words{}, where);
-}
-Tensor triangular_call(const Tensor& a, const Tensor& b, bool upper, bool unit = false,
-                       Where where = Where::current()) {
-  return call(solve_triangular_row(), {a, b}, TriangularAttributes{upper, unit}, where);
 }
 // B T^-1 of a triangle T.
 Tensor divided_by_triangle(const Tensor& b, const Tensor& t, bool upper) {
   return turned(triangular_call(turned(t), turned(b), !upper));
 }
 
-Tensors results_of(const OpRow& row, const Tensor& a, Where where) {
-  Tensors list;
-  for (const NodeRef& node : call_nodes(row, {a}, {}, where)) list.push_back(wrap(node));
-  return list;
-}
-
 Tensor or_zeros(const Tensor& gradient, const Tensor& like) { return gradient.defined() ? gradient : zeros_like(like); }
-
-// Matrices with a large diagonal, which have inverses; and a positive definite matrix.
-CaseInput regular(Extent batch, Extent rows, Extent columns) {
-  CaseInput input{.shape = batch ? Shape{batch, rows, columns} : Shape{rows, columns}};
-  for (Extent b = 0; b < std::max<Extent>(batch, 1); ++b)
-    for (Extent i = 0; i < rows; ++i)
-      for (Extent j = 0; j < columns; ++j)
-        input.values.push_back(static_cast<double>((b * 5 + i * 7 + j * 3 + i * j) % 11 - 5) / 4 +
-                               (i == j ? 3 + 0.5 * static_cast<double>(i) : 0));
-  return input;
-}
-CaseInput definite(Extent batch, Extent n) {
-  CaseInput input{.shape = batch ? Shape{batch, n, n} : Shape{n, n}};
-  for (Extent b = 0; b < std::max<Extent>(batch, 1); ++b)
-    for (Extent i = 0; i < n; ++i)
-      for (Extent j = 0; j < n; ++j)
-        input.values.push_back(static_cast<double>((b * 5 + (i + j) * 3 + i * j) % 7 - 3) / 4 +
-                               (i == j ? 4 + static_cast<double>(i) : 0));
-  return input;
-}
-
-const ErrorCase kNotSquare{"not square", {{{3, 4}}}, {}, "a has 3 rows and 4 columns; it must be square"};
-const ErrorCase kNoMatrix{"one axis", {{{3}}}, {}, "a is not a matrix"};
 
 }  // namespace
 
@@ -150,7 +97,11 @@ const OpRow& solve_triangular_row() {
       .form = KernelForm::routine,
       .cases = {{"lower", {regular(2, 4, 4), {{2, 4, 3}}}},
                 {"upper, of ones", {regular(0, 4, 4), {{4, 2}}}, {{"upper", true}, {"unit", true}}}},
-      .errors = {{"rows that differ", {{{3, 3}}, {{4, 1}}}, {}, "b is not [..., 3, columns]"}}};
+      .errors = {{"rows that differ", {{{3, 3}}, {{4, 1}}}, {}, "b is not [..., 3, columns]"}},
+      .apply =
+          [](const Arguments& a) {
+            return Tensors{weft::solve_triangular(a.input(0), a.input(1), a.boolean("upper"), a.boolean("unit"))};
+          }};
   return row;
 }
 
@@ -516,7 +467,12 @@ Tensor solve(const Tensor& a, const Tensor& b, Where where) {
                            expand(b, graph::with_matrix(batch, b.dim(-2), b.dim(-1))), where);
 }
 Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, bool unit, Where where) {
-  return graph::triangular_call(a, b, upper, unit, where);
+  Shape batch;
+  if (!a.defined() || !b.defined() || a.rank() < 2 || b.rank() < 2 ||
+      !graph::broadcast_shapes(graph::batch_shape(a), graph::batch_shape(b), batch))
+    return graph::triangular_call(a, b, upper, unit, where);
+  return graph::triangular_call(expand(a, graph::with_matrix(batch, a.dim(-2), a.dim(-1))),
+                                expand(b, graph::with_matrix(batch, b.dim(-2), b.dim(-1))), upper, unit, where);
 }
 SignAndLog slogdet(const Tensor& a, Where where) {
   const graph::Tensors r = graph::results_of(graph::slogdet_row(), a, where);

@@ -96,6 +96,7 @@ namespace {
 const OpRow& matmul_row() {
   static const OpRow row{
       .name = "matmul",
+      .aliases = {"mm", "bmm", "mv"},
       .family = "product",
       .inputs = {{.name = "a", .dtypes = kProductTypes}, {.name = "b", .dtypes = kProductTypes}},
       .result = "that of the inputs",

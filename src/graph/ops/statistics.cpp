@@ -49,10 +49,15 @@ Tensor vector_norm(const Tensor& x, double p, const Axes& axes, ReduceOptions op
   } else if (p == 1) {
     result = sum(size, axes, options, where);
   } else {
-    const Tensor total = sum(pow(size, scalar_like(p, size)), axes, options, where);
-    const Tensor is_zero = eq(total, scalar_like(0, total));
-    const Tensor root = pow(weft::where(is_zero, scalar_like(1, total), total), scalar_like(1 / p, total));
-    result = weft::where(is_zero, scalar_like(p > 0 ? 0 : kInfinity, total), root);
+    // Below order 1 the slope of a power is infinite at 0, where the gradient of the norm is 0: such elements are left out.
+    const Tensor is_zero = eq(size, scalar_like(0, size));
+    const Tensor base = p < 1 ? weft::where(is_zero, scalar_like(1, size), size) : size;
+    const Tensor power = pow(base, scalar_like(p, size));
+    const Tensor total = sum(p < 1 ? weft::where(is_zero, scalar_like(0, size), power) : power, axes, options, where);
+    const Tensor is_none = eq(total, scalar_like(0, total));
+    const Tensor root = pow(weft::where(is_none, scalar_like(1, total), total), scalar_like(1 / p, total));
+    result = weft::where(is_none, scalar_like(p > 0 ? 0 : kInfinity, total), root);
+    if (p < 0) result = weft::where(any(is_zero, axes, options), scalar_like(0, total), result);
   }
   return cast(result, type, where);
 }

@@ -15,13 +15,6 @@ for name, weft in {"addmm": "addmm", "addmm|decomposed": "addmm", "baddbmm": "ba
     TABLE[name] = lambda w, c, a, b, weft=weft, beta=1, alpha=1: w(weft, c, a, b, beta=float(beta), alpha=float(alpha))
 
 
-@op("addr")
-def addr(w, c, a, b, beta=1, alpha=1):
-    if beta == 0:
-        return w("mul", w("outer", a, b), alpha)
-    return w("add", w("mul", c, beta), w("outer", a, b), alpha=alpha)
-
-
 @op("cross", "linalg.cross")
 def cross(w, a, b, dim=None):
     need(a.rank == b.rank and a.shape == b.shape, "shapes that broadcast")
@@ -30,7 +23,6 @@ def cross(w, a, b, dim=None):
 
 
 TABLE["linalg.cross"] = lambda w, a, b, dim=-1: cross(w, a, b, dim=dim)
-TABLE["linalg.vecdot"] = lambda w, a, b, dim=-1: w("sum", w("mul", a, b), axes=[dim])
 
 
 @op("tensordot")
@@ -49,14 +41,6 @@ def einsum(w, operands, equation):
         right = "".join(sorted(c for c in set(left) - {","} if left.count(c) == 1))
     letters = {c: i for i, c in enumerate(dict.fromkeys(labels))}
     return w("einsum", *operands, labels=[letters[c] for c in labels], output=[letters[ord(c)] for c in right])
-
-
-@op("linalg.multi_dot")
-def multi_dot(w, parts):
-    made = parts[0]
-    for p in parts[1:]:
-        made = w("matmul", made, p)
-    return made
 
 
 @op("nn.functional.linear")
@@ -93,25 +77,10 @@ def eigvalsh(w, a, UPLO="L"):
     return w.many("eigh", 2, w("add", w("tril", lower), under))[0]
 
 
-TABLE["linalg.svdvals"] = lambda w, a: (square(a), w.many("svd", 3, a)[1])[1]
 TABLE["linalg.inv_ex"] = lambda w, a, check_errors=False: (square(a), [w("inverse", a), None])[1]
 TABLE["linalg.pinv"] = TABLE["pinverse"] = lambda w, a, **k: (square(a), need(not k, "tolerances"), w("pinv", a))[2]
 
 
-@op("linalg.solve")
-def solve(w, a, b, left=True):
-    square(a)
-    need(left and b.rank == a.rank and b.shape[:-2] == a.shape[:-2], "a right side of other batches")
-    return w("solve", a, b)
-
-
-@op("linalg.solve_triangular")
-def solve_triangular(w, a, b, upper, left=True, unitriangular=False):
-    square(a)
-    need(left and b.rank == a.rank and b.shape[:-2] == a.shape[:-2], "a right side of other batches, or on the left")
-    return w("solve_triangular", a, b, upper=upper, unit=unitriangular)
-
-
 # Vectors have signs of their own in each library; the numbers are the same.
 TABLE["linalg.eigh"] = lambda w, a, UPLO="L": [TABLE["linalg.eigvalsh"](w, a, UPLO), None]
-TABLE["linalg.svd"] = lambda w, a, full_matrices=True: [None, TABLE["linalg.svdvals"](w, a), None]
+TABLE["linalg.svd"] = lambda w, a, full_matrices=True: [None, (square(a), w("svdvals", a))[1], None]
