@@ -187,11 +187,11 @@ std::vector<DerivedFunction> special_functions() {
       // sums to the right; a third takes away the terms that do not belong to it.
       {"zeta",
        {"s", "x"},
-       "var n = round(s); var odd = n - 2 * floor(n * 0.5 + 0.25) > 0.5; var f = x - floor(x);"
+       "var n = round(s); var odd = n - 2 * floor(n * 0.5 + 0.25) > 0.5; var f = x - floor(x); var right = x > 0;"
+       "var own = zeta_positive(right ? s : n, right ? x : f);"
        "var others = zeta_positive(n, 1 - f) - zeta_positive(n, 1 - x);"
-       "s == 1 ? inf : s < 1 ? nan : x == inf ? 0 : s == inf && x > 0 ? pow(x, -s) : x > 0 ? zeta_positive(s, x) : f "
-       "== 0 ? inf : s != n ? nan :"
-       "zeta_positive(n, f) + (odd ? -others : others)"},
+       "s == 1 ? inf : s < 1 ? nan : x == inf ? 0 : s == inf && right ? pow(x, -s) : right ? own : f == 0 ? inf :"
+       "s != n ? nan : own + (odd ? -others : others)"},
       {"gcd", {"x", "y"}, texts.gcd},
   };
 }
