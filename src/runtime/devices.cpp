@@ -288,6 +288,7 @@ const bool resolver_is_set = (set_device_resolver(parse_device), true);
 const bool random_ops_are_in_the_table = graph::add_family(runtime::random_family);
 const bool distributions_are_in_the_table = graph::add_family(runtime::distribution_family);
 const bool sized_ops_are_in_the_table = graph::add_family(runtime::sized_family);
+const bool fractional_pools_are_in_the_table = graph::add_family(runtime::fractional_pool_family);
 }  // namespace
 
 void synchronize(Device device) { runtime::backend_of(device).synchronize(); }

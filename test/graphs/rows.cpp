@@ -91,7 +91,8 @@ bool may_jump(const OpRow& row) {
   if (row.reduction)
     return row.reduction->reduction != scalar::Reduction::sum || row.reduction->result != ops::Result::same ||
            is_one_of(row.name, {"norm"});
-  if (is_one_of(row.family, {"order", "decomposition", "pooling", "indexing", "random", "cache", "update", "special"}))
+  if (is_one_of(row.family,
+                {"order", "decomposition", "pooling", "indexing", "random", "cache", "update", "special", "distance"}))
     return true;
   return is_one_of(row.name, {"sparsemax",
                               "entmax15",
@@ -122,6 +123,7 @@ bool may_jump(const OpRow& row) {
                               "recurrence",
                               "nextafter",
                               "frexp",
+                              "round_decimals",
                               "masked_softmax",
                               "gumbel_softmax"});
 }
@@ -148,6 +150,9 @@ bool selects(const OpRow& row) {
                               "max_pool1d",
                               "max_pool2d",
                               "max_pool3d",
+                              "max_unpool1d",
+                              "max_unpool2d",
+                              "max_unpool3d",
                               "sort",
                               "argsort",
                               "topk",
@@ -155,6 +160,7 @@ bool selects(const OpRow& row) {
                               "mode",
                               "searchsorted",
                               "bucketize",
+                              "isin",
                               "aminmax",
                               "gather",
                               "scatter",

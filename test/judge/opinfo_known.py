@@ -15,6 +15,9 @@ KNOWN = {
     **{("__rpow__", stage): ("differs", "PyTorch copies the base, so no gradient reaches it") for stage in ("backward", "second")},
     **{("byte", "forward", kind): ("differs", "a negative float becomes 0 in Weft, which saturates; PyTorch wraps") for kind in ("f32", "f64", "f16", "bf16")},
     ("index_put", "backward"): ("differs", "of several values for one place PyTorch gives a gradient to each; in Weft to the one that stays"),
+    **{(f"nn.functional.max_unpool{rank}d", "backward"): ("differs", "of several values for one place PyTorch gives a gradient to each; in Weft to the one that stays")
+       for rank in (1, 2, 3)},
+    ("nn.functional.cosine_similarity", "backward", "f32"): ("differs", ROUNDING),
     ("logcumsumexp", "backward", "f32"): (200, "e^(x - y) of numbers near 10,000: y is rounded to f32"),
     **{(name, stage): ("differs", "PyTorch reads one triangle and gives its gradient to both")
        for name in ("linalg.eigh", "linalg.eigvalsh") for stage in ("backward", "second")},

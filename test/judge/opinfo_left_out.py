@@ -13,7 +13,7 @@ LEFT_OUT = {
     "makes a tensor from numbers alone; rows of the table compare these":
         "arange linspace logspace eye ones zeros new_ones new_zeros new_full triu_indices tril_indices",
     "PyTorch's own machinery": "jiterator_*",
-    "sparse tensors and segments of a tensor, which Weft does not have": "sparse.* to_sparse segment_reduce|*",
+    "sparse tensors, which Weft does not have": "sparse.* to_sparse",
     "the factors are not unique, or the operator works on factors in LAPACK's packed form, which Weft does not have":
         "geqrf ormqr qr linalg.qr svd symeig linalg.ldl_*",
     "singular matrices, where the result is decided by rounding":
@@ -24,7 +24,5 @@ LEFT_OUT = {
     "the sizes of the results depend on the elements; test/runtime compares these": "unique unique_consecutive histogram histogramdd histc",
     "Weft's takes logits": "nn.functional.binary_cross_entropy",
     "small functions of other ops, which Weft does not have under a name":
-        "block_diag combinations cartesian_prod cdist diagonal_scatter as_strided_scatter select_scatter slice_scatter gradient isin "
-        "nn.functional.max_unpool* nn.functional.triplet_margin_with_distance_loss nn.functional.pdist "
-        "round|decimals_* index_reduce renorm trapz trapezoid cumulative_trapezoid",
+        "block_diag combinations cartesian_prod diagonal_scatter as_strided_scatter select_scatter slice_scatter",
 }

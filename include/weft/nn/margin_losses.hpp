@@ -2,6 +2,8 @@
 // Predictions are floats, and shapes are equal unless a loss says otherwise (ShapeError).
 #pragma once
 
+#include <functional>
+
 #include "weft/nn/losses.hpp"
 
 namespace weft::nn {
@@ -55,5 +57,18 @@ struct TripletOptions {
 };
 Tensor triplet_margin(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                       const TripletOptions& options = {}, Where where = Where::current());
+
+/// The distance of each row of the second tensor from that of the first: one number a row.
+using Distance = std::function<Tensor(const Tensor&, const Tensor&)>;
+struct TripletDistanceOptions {
+  Distance distance = {};  ///< none: pairwise_distance of p = 2
+  double margin = 1;
+  bool swap = false;
+  Reduction reduction = Reduction::mean;
+};
+/// max(0, d(a, p) - d(a, n) + margin) with a distance of your own; `swap` uses d(p, n) instead of d(a, n) where it is smaller.
+/// Shapes    three that the distance takes. Errors: ShapeError for distances of two pairs that do not broadcast
+Tensor triplet_margin_with_distance(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
+                                    const TripletDistanceOptions& options = {}, Where where = Where::current());
 
 }  // namespace weft::nn

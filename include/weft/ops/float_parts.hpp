@@ -1,4 +1,4 @@
-// How floating-point numbers are made: their neighbours, fractions and exponents. Results are exact.
+// How floating-point numbers are made: their neighbours, fractions, exponents and decimals. Neighbours and parts are exact.
 // A GPU may take subnormal numbers as 0; then the neighbours of 0 are lost.
 #pragma once
 
@@ -21,5 +21,13 @@ struct MantissaAndExponent {
 /// Gradient  to x through the mantissa: g 2^-exponent
 /// Errors    DTypeError for integers
 [[nodiscard]] MantissaAndExponent frexp(const Tensor& x, Where where = Where::current());
+
+/// The nearest number with `decimals` digits behind the point, of two the even one: round(10^decimals x) / 10^decimals. Negative
+/// decimals round to tens, hundreds, and so on. `round(x)` of weft/elementwise.hpp rounds to whole numbers.
+/// Dtypes    floats
+/// Gradient  0
+/// Errors    DTypeError for integers
+/// Accuracy  as in PyTorch and NumPy the product is rounded too, so that a number just beside the middle may go either way
+[[nodiscard]] Tensor round(const Tensor& x, int decimals, Where where = Where::current());
 
 }  // namespace weft

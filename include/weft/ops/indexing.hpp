@@ -35,6 +35,11 @@ enum class ScatterReduction { sum, prod, mean, amax, amin };
 /// Errors    ShapeError unless source has n slices of those of x
 [[nodiscard]] Tensor index_add(const Tensor& x, int axis, const Tensor& indices, const Tensor& source, double scale = 1,
                                Where where = Where::current());
+/// x with the slices of `source` reduced at `indices` [n] along `axis`: those of one place, with x itself or without.
+/// Dtypes    mean: floats. Gradient: of an extreme to one of equals
+/// Errors    ShapeError unless source has n slices of those of x
+[[nodiscard]] Tensor index_reduce(const Tensor& x, int axis, const Tensor& indices, const Tensor& source,
+                                  ScatterReduction reduction, bool include_self = true, Where where = Where::current());
 /// x with the slices of `source` at `indices` [n] along `axis`.
 [[nodiscard]] Tensor index_copy(const Tensor& x, int axis, const Tensor& indices, const Tensor& source,
                                 Where where = Where::current());

@@ -79,6 +79,12 @@ enum class QuantileInterpolation { linear, lower, higher, nearest, midpoint };
 [[nodiscard]] Tensor bucketize(const Tensor& x, const Tensor& boundaries, bool right = false,
                                Where where = Where::current());
 
+/// Whether each element of x equals one of `elements`; `invert`: whether it equals none. NaN equals nothing.
+/// Shapes    x and elements of any shapes -> that of x, bool
+/// Dtypes    all; two dtypes are promoted
+/// Gradient  none
+[[nodiscard]] Tensor isin(const Tensor& x, const Tensor& elements, bool invert = false, Where where = Where::current());
+
 /// How often each number is in x, or the sum of the weights of those places: y_v = sum over x_i = v of weights_i.
 /// `size` fixes the length of the result, and numbers of `size` or more are not counted. Without `size`, x is evaluated here,
 /// and the result is just long enough for the largest number, or `minimum` long if that is more.

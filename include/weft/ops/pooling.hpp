@@ -2,8 +2,10 @@
 #pragma once
 
 #include <utility>
+#include <vector>
 
 #include "weft/ops/per_axis.hpp"
+#include "weft/ops/scans.hpp"
 #include "weft/tensor.hpp"
 
 namespace weft {
@@ -38,6 +40,43 @@ struct AveragePoolOptions {
                                           Where where = Where::current());
 [[nodiscard]] Tensor max_pool_positions3d(const Tensor& x, const PerAxis& kernel, const PoolOptions& options = {},
                                           Where where = Where::current());
+
+struct UnpoolOptions {
+  PerAxis stride = {};  ///< empty: the kernel's extents
+  PerAxis padding = 0;
+  PerAxis size = {};  ///< extents of space of the result; empty: (L - 1) stride - 2 padding + kernel
+};
+/// Undoes a pool of greatest elements: x at `positions`, as max_pool_positions gives them, and zeros elsewhere. Of equal positions the
+/// last one counts; a position outside writes nothing.
+/// Shapes    x and positions [N, C, L] -> [N, C, size], and so on with more axes
+/// Dtypes    all; positions integers
+/// Gradient  to x where it was written
+/// Errors    ShapeError for shapes that differ or extents that do not fit; DTypeError for positions that are not integers
+[[nodiscard]] Tensor max_unpool1d(const Tensor& x, const Tensor& positions, const PerAxis& kernel,
+                                  const UnpoolOptions& options = {}, Where where = Where::current());
+[[nodiscard]] Tensor max_unpool2d(const Tensor& x, const Tensor& positions, const PerAxis& kernel,
+                                  const UnpoolOptions& options = {}, Where where = Where::current());
+[[nodiscard]] Tensor max_unpool3d(const Tensor& x, const Tensor& positions, const PerAxis& kernel,
+                                  const UnpoolOptions& options = {}, Where where = Where::current());
+
+struct FractionalPoolOptions {
+  PerAxis size = {};               ///< extents of space of the result
+  std::vector<double> ratio = {};  ///< without sizes: these shares of the extents of x, one or one for each axis
+  Tensor samples = {};             ///< [N, C, axes] in [0, 1), which place the windows; undefined: drawn
+};
+/// The greatest element of each of `size` windows, of the kernel's extents, whose distances are whole numbers around
+/// a = (L - kernel) / (size - 1): window i begins at floor((i + u) a) - floor(u a) with u the sample of the axis, and the last one at
+/// L - kernel. (Graham, 2014.) In two axes the first sample is that of the last axis, as in PyTorch. Positions are row-major in the
+/// axes of space, i32; the first of equal elements counts, and gets the gradient.
+/// Shapes    x [N, C, H, W] -> [N, C, size...], both; 3d with one more axis
+/// Dtypes    floats
+/// Errors    ShapeError for windows that do not fit, samples of another shape; UsageError for neither sizes nor ratios, or both
+[[nodiscard]] ValuesAndPositions fractional_max_pool2d(const Tensor& x, const PerAxis& kernel,
+                                                       const FractionalPoolOptions& options,
+                                                       Where where = Where::current());
+[[nodiscard]] ValuesAndPositions fractional_max_pool3d(const Tensor& x, const PerAxis& kernel,
+                                                       const FractionalPoolOptions& options,
+                                                       Where where = Where::current());
 
 /// The mean of each window. Shapes as of max_pool. Dtypes: floats.
 [[nodiscard]] Tensor avg_pool1d(const Tensor& x, const PerAxis& kernel, const AveragePoolOptions& options = {},

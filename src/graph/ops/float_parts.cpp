@@ -1,4 +1,4 @@
-// nextafter and frexp, in arithmetic that is exact: powers of two, and sums that round to a neighbour.
+// nextafter, frexp and rounding to decimals; the first two in arithmetic that is exact: powers of two, and sums that round to a neighbour.
 #include "weft/ops/float_parts.hpp"
 
 #include <fmt/format.h>
@@ -134,9 +134,37 @@ const OpRow& frexp_row() {
   return row;
 }
 
+const OpRow& round_decimals_row() {
+  static const OpRow row{
+      .name = "round_decimals",
+      .aliases = {"around"},
+      .family = "number",
+      .inputs = {{"x", ops::DTypes::floats}},
+      .attributes = {{.name = "decimals",
+                      .type = AttributeType::integer,
+                      .default_value = Extent{0},
+                      .doc = "digits behind the point; negative ones round to tens, hundreds, ...",
+                      .least = -400,
+                      .most = 400}},
+      .doc = "The nearest number with so many digits behind the point, of two the even one.",
+      .formula = "y = round(10^decimals x) / 10^decimals",
+      .torch = "torch.round(x, decimals=decimals)",
+      .numpy = "np.around(x, decimals)",
+      .cases = {{"hundredths", {{{6, 50}}}, {{"decimals", Extent{2}}}, false},
+                {"tens", {{{6, 50}, -500, 500}}, {{"decimals", Extent{-1}}}, false},
+                {"whole, halves to even", {{.shape = {5}, .values = {0.5, 1.5, 2.5, -0.5, -1.5}}}, {}, false},
+                {"what has no more digits",
+                 {{.shape = {3}, .values = {1e30, INFINITY, NAN}}},
+                 {{"decimals", Extent{20}}},
+                 false}},
+      .errors = {{"integers", {{{3}, 0, 5, DType::i32}}, {}, "takes floats; cast x"}},
+      .apply = [](const Arguments& a) { return Tensors{weft::round(a.input(0), a.small("decimals"))}; }};
+  return row;
+}
+
 }  // namespace
 
-OpRows float_part_rows() { return {&nextafter_row(), &frexp_row()}; }
+OpRows float_part_rows() { return {&nextafter_row(), &frexp_row(), &round_decimals_row()}; }
 
 }  // namespace graph
 
@@ -151,6 +179,19 @@ Tensor nextafter(const Tensor& x, const Tensor& y, Where where) {
   const DType type = promote(x.dtype(), y.dtype());
   const graph::NodeRef from = detach(cast(x, type, where)).node(), to = detach(cast(y, type, where)).node();
   return Tensor(graph::map(graph::nextafter_expression(type), {from, to}, "nextafter", nullptr, where));
+}
+
+Tensor round(const Tensor& x, int decimals, Where where) {
+  if (!x.defined()) throw UsageError("round_decimals: x has no value");
+  if (!is_float(x.dtype()))
+    throw DTypeError(graph::describe("round_decimals", "takes floats; cast x", {{"x", x}}, where));
+  const Tensor wide = cast(x, compute_type(x.dtype()), where);
+  const double scale = std::pow(10.0, std::abs(decimals));
+  const Tensor scaled = decimals < 0 ? wide / scale : wide * scale;
+  const Tensor rounded = decimals < 0 ? weft::round(scaled, where) * scale : weft::round(scaled, where) / scale;
+  // A number whose product is infinite has no digits behind the point.
+  const Tensor y = decimals > 0 ? weft::where(isfinite(scaled), rounded, detach(wide), where) : rounded;
+  return cast(y, x.dtype(), where);
 }
 
 MantissaAndExponent frexp(const Tensor& x, Where where) {

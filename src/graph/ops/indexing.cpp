@@ -231,6 +231,15 @@ Tensor index_add(const Tensor& x, int axis, const Tensor& indices, const Tensor&
   const Tensor sums = added_slices(x, a, indices, source);
   return x + (scale == 1 ? sums : sums * scale);
 }
+Tensor index_reduce(const Tensor& x, int axis, const Tensor& indices, const Tensor& source, ScatterReduction reduction,
+                    bool include_self, Where where) {
+  const int a = checked_slices("index_reduce", x, axis, {{"x", x}, {"indices", indices}, {"source", source}}, where);
+  if (reduction == ScatterReduction::mean && !is_float(x.dtype()))
+    throw DTypeError(
+        describe("index_reduce", "a mean takes floats; cast x and source", {{"x", x}, {"source", source}}, where));
+  const Tensor at = expand(vector_along(indices, a, x.rank()), source.shape(), where);
+  return scatter_reduce(x, a, at, source, reduction, include_self, where);
+}
 Tensor index_copy(const Tensor& x, int axis, const Tensor& indices, const Tensor& source, Where where) {
   const int a = checked_slices("index_copy", x, axis, {{"x", x}, {"indices", indices}, {"source", source}}, where);
   return replaced_slices(x, a, indices, source);
@@ -332,6 +341,28 @@ CaseInput some_indices(Shape shape, std::vector<double> values) {
 }
 CaseInput index_noise(Shape shape, double most) { return {std::move(shape), 0, most, DType::i32}; }
 
+AttributeSpec index_reduction() {
+  return {.name = "reduction",
+          .type = AttributeType::choice,
+          .default_value = std::string("sum"),
+          .doc = "how the updates of a place are combined",
+          .aliases = {"reduce"},
+          .choices = {"sum", "prod", "mean", "amax", "amin"}};
+}
+
+std::vector<OpCase> reductions_of_indices() {
+  std::vector<OpCase> cases;
+  for (const char* how : {"prod", "mean", "amax", "amin"})
+    for (const bool self : {true, false})
+      cases.push_back({fmt::format("{}{}", how, self ? "" : " without x"),
+                       {{{5, 3}}, some_indices({4}, {4, 0, 4, 1}), {{4, 3}}},
+                       {{"reduction", std::string(how)}, {"include_self", self}}});
+  cases.push_back({"columns",
+                   {{{3, 5}}, some_indices({2}, {4, 4}), {{3, 2}}},
+                   {{"axis", Extent{1}}, {"reduction", std::string("prod")}}});
+  return cases;
+}
+
 std::vector<OpCase> reductions_of_scatter() {
   std::vector<OpCase> cases;
   for (const char* how : {"sum", "prod", "mean", "amax", "amin"})
@@ -395,13 +426,7 @@ const std::vector<OpRow>& rows_of_indexing() {
       {.name = "scatter_reduce",
        .family = "indexing",
        .inputs = {{"x"}, integers_input(), {"updates"}},
-       .attributes = {index_axis(),
-                      {.name = "reduction",
-                       .type = AttributeType::choice,
-                       .default_value = std::string("sum"),
-                       .doc = "how the updates of a place are combined",
-                       .aliases = {"reduce"},
-                       .choices = {"sum", "prod", "mean", "amax", "amin"}},
+       .attributes = {index_axis(), index_reduction(),
                       index_flag("include_self", true, "whether the value of x takes part")},
        .result = "that of x",
        .doc = "x with the updates of each place along an axis reduced: their sum, product, mean or an extreme.",
@@ -449,6 +474,29 @@ const std::vector<OpRow>& rows_of_indexing() {
        .apply =
            [](const Arguments& a) {
              return Tensors{weft::index_add(a.input(0), a.small("axis"), a.input(1), a.input(2), a.number("scale"))};
+           }},
+      {.name = "index_reduce",
+       .family = "indexing",
+       .inputs = {{"x"}, integers_input(), {"source"}},
+       .attributes = {index_axis(), index_reduction(),
+                      index_flag("include_self", true, "whether the value of x takes part")},
+       .result = "that of x",
+       .doc = "x with slices of source reduced at indices [n] along an axis: their sum, product, mean or an extreme.",
+       .torch = "torch.index_reduce(x, axis, indices.long(), source, reduction, include_self=include_self)",
+       .cases = reductions_of_indices(),
+       .errors = {{"mean of integers",
+                   {{{5, 3}, 0, 4, DType::i32}, index_noise({2}, 4), {{2, 3}, 0, 4, DType::i32}},
+                   {{"reduction", std::string("mean")}},
+                   "a mean takes floats"},
+                  {"another number of slices",
+                   {{{5, 3}}, index_noise({2}, 4), {{3, 3}}},
+                   {},
+                   "source does not have one slice"}},
+       .apply =
+           [](const Arguments& a) {
+             return Tensors{weft::index_reduce(a.input(0), a.small("axis"), a.input(1), a.input(2),
+                                               static_cast<ScatterReduction>(a.choice("reduction")),
+                                               a.boolean("include_self"))};
            }},
       {.name = "index_copy",
        .family = "indexing",

@@ -11,6 +11,7 @@
 #include "graph/op_families.hpp"
 #include "weft/grad.hpp"
 #include "weft/ops.hpp"
+#include "weft/ops/distances.hpp"
 
 namespace weft {
 namespace graph {
@@ -370,6 +371,16 @@ Tensor triplet_margin(const Tensor& anchor, const Tensor& positive, const Tensor
                       Where where) {
   return graph::loss("triplet_margin_loss", {anchor, positive, negative},
                      {.margin = o.margin, .p = o.p, .eps = o.eps, .swap = o.swap, .reduction = o.reduction}, where);
+}
+Tensor triplet_margin_with_distance(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
+                                    const TripletDistanceOptions& o, Where where) {
+  const auto distance = [&](const Tensor& x, const Tensor& y) {
+    return o.distance ? o.distance(x, y) : pairwise_distance(x, y, 2, 1e-6, {}, where);
+  };
+  const Tensor near = distance(anchor, positive);
+  Tensor far = distance(anchor, negative);
+  if (o.swap) far = elementwise("minimum", {far, distance(positive, negative)}, {}, where);
+  return graph::reduced(graph::positive_part(near - far + o.margin), o.reduction);
 }
 
 }  // namespace nn

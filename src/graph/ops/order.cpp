@@ -143,6 +143,28 @@ Tensor bucketize(const Tensor& x, const Tensor& boundaries, bool right, Where wh
   return searchsorted(boundaries, x, right, where);
 }
 
+Tensor isin(const Tensor& x, const Tensor& elements, bool invert, Where where) {
+  if (!x.defined() || !elements.defined()) throw UsageError("isin: an operand has no value");
+  if (x.device() != elements.device())
+    throw DeviceError(
+        describe("isin", "the devices differ; move one with .to(device)", {{"x", x}, {"elements", elements}}, where));
+  const Extent n = elements.numel();
+  DType type = promote(x.dtype(), elements.dtype());
+  if (type == DType::boolean) type = DType::i32;
+  const Tensor values = cast(x, type, where), few = cast(reshape(elements, {n}, where), type, where);
+  // One pass compares with this many elements in less time than a search takes.
+  constexpr Extent kFew = 32;
+  Tensor found;
+  if (n <= kFew) {
+    found = any(eq(unsqueeze(values, -1, where), few), -1, {}, where);
+  } else {
+    const Tensor line = reshape(values, {x.numel()}, where), sorted = sort(few, 0, false, where).values;
+    const Tensor place = minimum(searchsorted(sorted, line, false, where), static_cast<double>(n - 1));
+    found = reshape(eq(take_along_axis(sorted, place, 0, where), line), x.shape(), where);
+  }
+  return invert ? !found : found;
+}
+
 Histogram histogram(const Tensor& x, Extent bins, double low, double high, const Tensor& weights, Where where) {
   if (!x.defined()) throw UsageError("histogram: the tensor has no value");
   std::vector<std::pair<std::string, Tensor>> operands = {{"x", x}};
@@ -383,6 +405,21 @@ const std::vector<OpRow>& rows_of_order() {
                   {"a scalar", {{{}}, {{3}}}, {}, "sorted is a scalar"}},
        .apply =
            [](const Arguments& a) { return Tensors{weft::searchsorted(a.input(0), a.input(1), a.boolean("right"))}; }},
+      {.name = "isin",
+       .family = "order",
+       .inputs = {{"x"}, {"elements"}},
+       .attributes = {flag("invert", false, "whether an element equals none of them")},
+       .result = "bool",
+       .differentiable = false,
+       .doc = "Whether each element of x equals one of the elements of another tensor.",
+       .torch = "torch.isin(x, elements, invert=invert)",
+       .numpy = "np.isin(x, elements, invert=invert)",
+       .cases = {{"a few", {{{4, 7}, -6, 6, DType::i32}, {{5}, -6, 6, DType::i32}}},
+                 {"many", {{{4, 7}, -99, 99, DType::i32}, {{10, 10}, -99, 99, DType::i32}}},
+                 {"none of them", {{{9}, -6, 6, DType::i32}, {{5}, -6, 6, DType::i32}}, {{"invert", true}}},
+                 {"floats", {{{4, 5}}, {.shape = {3}, .values = {0.5, 1, 2}}}},
+                 {"of nothing", {{{4}}, {{0}}}}},
+       .apply = [](const Arguments& a) { return Tensors{weft::isin(a.input(0), a.input(1), a.boolean("invert"))}; }},
       {.name = "bucketize",
        .aliases = {"digitize"},
        .family = "order",

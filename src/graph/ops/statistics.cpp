@@ -49,15 +49,14 @@ Tensor vector_norm(const Tensor& x, double p, const Axes& axes, ReduceOptions op
   } else if (p == 1) {
     result = sum(size, axes, options, where);
   } else {
-    // Below order 1 the slope of a power is infinite at 0, where the gradient of the norm is 0: such elements are left out.
-    const Tensor is_zero = eq(size, scalar_like(0, size));
-    const Tensor base = p < 1 ? weft::where(is_zero, scalar_like(1, size), size) : size;
-    const Tensor power = pow(base, scalar_like(p, size));
-    const Tensor total = sum(p < 1 ? weft::where(is_zero, scalar_like(0, size), power) : power, axes, options, where);
-    const Tensor is_none = eq(total, scalar_like(0, total));
-    const Tensor root = pow(weft::where(is_none, scalar_like(1, total), total), scalar_like(1 / p, total));
-    result = weft::where(is_none, scalar_like(p > 0 ? 0 : kInfinity, total), root);
-    if (p < 0) result = weft::where(any(is_zero, axes, options), scalar_like(0, total), result);
+    // A power of 0 may have an infinite slope, which the zero that flows back would make NaN; no gradient goes there.
+    const Tensor nothing = eq(size, scalar_like(0, size));
+    const Tensor powers = pow(weft::where(nothing, scalar_like(1, size), size), scalar_like(p, size));
+    const Tensor total =
+        sum(weft::where(nothing, scalar_like(p > 0 ? 0 : kInfinity, powers), powers), axes, options, where);
+    const Tensor is_zero = eq(total, scalar_like(p > 0 ? 0 : kInfinity, total));
+    const Tensor root = pow(weft::where(is_zero, scalar_like(1, total), total), scalar_like(1 / p, total));
+    result = weft::where(is_zero, scalar_like(0, total), root);
   }
   return cast(result, type, where);
 }

@@ -91,6 +91,11 @@ def gelu(w, x, approximate="none"):
     return w("gelu" if approximate == "none" else "gelu_tanh", x)
 
 
+@op("round|decimals_0", "round|decimals_3", "round|decimals_neg_3")
+def round_decimals(w, x, decimals=0):
+    return w("round_decimals", x, decimals=decimals)
+
+
 @op("logit")
 def logit(w, x, eps=None):
     return w("logit", x if eps is None else w("clamp", x, min=eps, max=1 - eps))

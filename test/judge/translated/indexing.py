@@ -63,6 +63,12 @@ def index_add(w, x, dim, index, source, alpha=1):
     return w("index_add", x, index, source, axis=dim, scale=float(alpha))
 
 
+@op("index_reduce")
+def index_reduce(w, x, dim, index, source, reduce, *, include_self=True):
+    vector_index(x, index)
+    return w("index_reduce", x, index, source, axis=dim, reduction=reduce, include_self=include_self)
+
+
 @op("index_copy")
 def index_copy(w, x, dim, index, source):
     vector_index(x, index)

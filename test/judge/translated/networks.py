@@ -115,6 +115,20 @@ for rank in (1, 2, 3):
     TABLE[f"nn.functional.adaptive_max_pool{rank}d"] = adaptive_pool("adaptive_max_pool", rank)
 
 
+def max_unpool(rank):
+    def translate(w, x, indices, kernel_size, stride=None, padding=0, output_size=None):
+        sizes = {"kernel": ints(kernel_size), "stride": None if stride is None else ints(stride), "padding": ints(padding),
+                 "size": None if output_size is None else ints(output_size)[-rank:]}
+        if x.rank == rank + 2:
+            return w(f"max_unpool{rank}d", x, indices, **sizes)
+        return w("squeeze", w(f"max_unpool{rank}d", w("unsqueeze", x, axis=0), w("unsqueeze", indices, axis=0), **sizes), axis=0)
+    return translate
+
+
+for rank in (1, 2, 3):
+    TABLE[f"nn.functional.max_unpool{rank}d"] = TABLE[f"nn.functional.max_unpool{rank}d|grad"] = max_unpool(rank)
+
+
 @op(*[f"nn.functional.interpolate|{m}" for m in ("nearest", "linear", "bilinear", "bicubic", "trilinear")])
 def interpolate(w, x, size=None, scale_factor=None, mode="nearest", align_corners=None, recompute_scale_factor=None, antialias=False):
     need(not antialias and scale_factor is None, "a factor, or antialiasing")
@@ -256,16 +270,14 @@ def triplet(w, a, p_, n, margin=1.0, p=2, eps=1e-6, swap=False, reduction="mean"
     return w("triplet_margin_loss", a, p_, n, margin=float(margin), p=float(p), eps=eps, swap=swap, reduction=reduction)
 
 
-@op("nn.functional.cosine_similarity")
-def cosine_similarity(w, x, y, dim=1, eps=1e-8):
-    need(x.shape == y.shape and x.rank > 0, "shapes that broadcast")
-    norm = lambda v: w("clamp", w("vector_norm", v, p=2.0, axes=[dim], keepdims=True), min=eps)
-    return w("sum", w("mul", w("div", x, norm(x)), w("div", y, norm(y))), axes=[dim])
-
-
-@op("nn.functional.pairwise_distance")
-def pairwise_distance(w, x, y, p=2.0, eps=1e-6, keepdim=False):
-    return w("vector_norm", w("add", w("sub", x, y), eps), p=float(p), axes=[-1], keepdims=keepdim)
+@op("nn.functional.triplet_margin_with_distance_loss")
+def triplet_with_distance(w, a, p_, n, distance_function=None, margin=1.0, swap=False, reduction="mean"):
+    # The function's steps, which test/nn compares with those of nn::triplet_margin_with_distance.
+    near, far = w("pairwise_distance", a, p_), w("pairwise_distance", a, n)
+    if swap:
+        far = w("minimum", far, w("pairwise_distance", p_, n))
+    each = w("relu", w("add", w("sub", near, far), margin))
+    return each if reduction == "none" else w(reduction, each)
 
 
 @op("nn.functional.unfold")

@@ -1,7 +1,7 @@
 """PyTorch's reductions, scans and sorts in Weft's ops."""
 import torch
 
-from translated.program import TABLE, Value, axis_of, ints, need, number, op
+from translated.program import TABLE, Value, axis_of, ints, need, number, op, scalar
 
 
 # ---- Reductions ----
@@ -78,7 +78,61 @@ def normalize(w, x, p=2.0, dim=1, eps=1e-12, out=None):
 
 @op("dist")
 def dist(w, x, y, p=2):
-    return w("vector_norm", w("sub", x, y), p=float(p), axes=[])
+    return w("dist", x, y, p=float(p))
+
+
+@op("cdist")
+def cdist(w, x, y, p=2.0, compute_mode=None):
+    need(x.shape[-1] > 0 or p < float("inf"), "the largest of no coordinates")
+    return w("cdist", x, y, p=float(p))
+
+
+@op("nn.functional.pdist")
+def pdist(w, x, p=2.0):
+    return w("pdist", x, p=float(p))
+
+
+@op("nn.functional.pairwise_distance")
+def pairwise_distance(w, x, y, p=2.0, eps=1e-6, keepdim=False):
+    return w("pairwise_distance", x, y, p=float(p), eps=eps, keepdims=keepdim)
+
+
+@op("nn.functional.cosine_similarity")
+def cosine_similarity(w, x, y, dim=1, eps=1e-8):
+    need(x.rank > 0, "an axis of a scalar")
+    return w("cosine_similarity", x, y, axis=dim, eps=eps)
+
+
+@op("renorm")
+def renorm(w, x, p, dim, maxnorm):
+    return w("renorm", x, p=float(p), axis=dim, most=float(maxnorm))
+
+
+def trapezoid_of(weft):
+    def translate(w, y, x=None, *, dx=1.0, dim=-1):
+        return w(weft, y, x, dx=float(dx), axis=dim) if x is not None else w(weft, y, dx=float(dx), axis=dim)
+    return translate
+
+
+TABLE["trapezoid"] = TABLE["trapz"] = trapezoid_of("trapezoid")
+TABLE["cumulative_trapezoid"] = trapezoid_of("cumulative_trapezoid")
+
+
+@op("gradient")
+def gradient(w, x, spacing=None, dim=None, edge_order=1):
+    axes = list(range(x.rank)) if dim is None else ints(dim)
+    spacings = list(spacing) if isinstance(spacing, (tuple, list)) else []
+    number_of_all = float(spacing) if isinstance(spacing, (int, float)) else 1.0
+    need(x.dtype.is_floating_point or not spacings, "integers divided as PyTorch divides them")
+    return w.many("gradient", len(axes), x, *[scalar(s) for s in spacings], spacing=number_of_all, axes=axes, edge_order=edge_order)
+
+
+@op("segment_reduce|lengths", "segment_reduce|offsets")
+def segment_reduce(w, x, reduce, *, lengths=None, offsets=None, axis=0, unsafe=False, initial=None):
+    if offsets is not None:
+        count = offsets.shape[-1] - 1
+        lengths = w("sub", w("narrow", offsets, axis=-1, start=1, length=count), w("narrow", offsets, axis=-1, start=0, length=count))
+    return w("segment_reduce", x, lengths, reduction=reduce, axis=axis, initial=None if initial is None else float(initial))
 
 # ---- Order and scans ----
 
@@ -185,6 +239,11 @@ def searchsorted(w, x, values, out_int32=False, right=False, side=None, sorter=N
 def bucketize(w, x, boundaries, out_int32=False, right=False):
     need(isinstance(x, Value), "a number")
     return w("bucketize", x, boundaries, right=right)
+
+
+@op("isin")
+def isin(w, x, elements, assume_unique=False, invert=False):
+    return w("isin", x, elements, invert=invert)
 
 
 @op("bincount")
