@@ -128,6 +128,36 @@ class LikeNumPy(unittest.TestCase):
         for own, theirs in zip(weft.meshgrid([weft.arange(2), weft.arange(3)]), np.meshgrid(np.arange(2), np.arange(3), indexing="ij")):
             self.close(own, theirs)
 
+    def test_joins_and_cuts(self):
+        x, row = weft.tensor(A), weft.tensor(A[0])
+        for name in ("hstack", "vstack", "dstack", "column_stack"):
+            self.close(getattr(weft, name)([x, x]), getattr(np, name)([A, A]))
+            self.close(getattr(weft, name)(row, row), getattr(np, name)([A[0], A[0]]))
+        self.close(weft.block_diag(x, row)[3], np.concatenate([np.zeros(4), A[0]]))
+        for where in (2, 3, [1, 3], (2,)):
+            for own, theirs in zip(weft.tensor_split(x, where, 1), np.array_split(A, where, 1), strict=True):
+                self.close(own, theirs)
+        for own, theirs in zip(x.tensor_split(2, dim=0), np.array_split(A, 2), strict=True):
+            self.close(own, theirs)
+        for own, theirs in zip(weft.hsplit(x, 2), np.hsplit(A, 2), strict=True):
+            self.close(own, theirs)
+        for own, theirs in zip(x.vsplit([1]), np.vsplit(A, [1]), strict=True):
+            self.close(own, theirs)
+        self.close(weft.dsplit(x.unsqueeze(0), [1, 2])[1], A[None, :, 1:2])
+        self.assertRaises(weft.ShapeError, weft.vsplit, x, 2)
+
+    def test_distances_and_samples(self):
+        x, y = weft.tensor(A), weft.tensor(B)
+        self.close(weft.cdist(x, y, 1), np.abs(A[:, None] - B[None]).sum(-1))
+        self.close(weft.trapezoid(x, dx=0.5), np.trapz(A, dx=0.5))
+        for own, theirs in zip(weft.gradient(x, 0.5, weft.tensor([0.0, 1, 3, 4])), np.gradient(A, 0.5, [0, 1, 3, 4]), strict=True):
+            self.close(own, theirs)
+        self.close(weft.gradient(x, axis=1, edge_order=2)[0], np.gradient(A, axis=1, edge_order=2))
+        self.close(weft.around(x, 1), np.around(A, 1))
+        self.assertEqual(weft.isin(weft.arange(5), weft.tensor([1, 3])).tolist(), [False, True, False, True, False])
+        values, inverse, counts = weft.unique(weft.tensor([[1, 2], [0, 5], [1, 2]]), axis=0)
+        self.assertEqual([values.tolist(), inverse.tolist(), counts.tolist()], [[[0, 5], [1, 2]], [1, 0, 1], [1, 2]])
+
     def test_order_and_index(self):
         x = weft.tensor(A)
         values, places = x.sort(1, descending=True)

@@ -6,7 +6,8 @@ from . import _weft
 
 # Names that Python or this package gives another meaning, or that take no tensor first.
 _NO_METHODS = {"where", "concat", "stack", "meshgrid", "einsum", "sgd", "adam", "adamw", "rand", "randn", "max", "min", "round",
-               "split", "take", "tensordot", "eval", "item", "named", "op"}
+               "split", "tensor_split", "hsplit", "vsplit", "dsplit", "hstack", "vstack", "dstack", "column_stack", "block_diag",
+               "cartesian_prod", "broadcast_tensors", "normal", "take", "tensordot", "eval", "item", "named", "op"}
 _METHODS: list[str] = []
 
 

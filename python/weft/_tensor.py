@@ -114,6 +114,31 @@ def split(x: Tensor, size: int | Sequence[int], axis: int = 0, *, dim: int | Non
     return _weft.op("split")(x, list(size), axis)
 
 
+def _cut(name: str, x: Tensor, where: int | Sequence[int], **axis: int) -> tuple[Tensor, ...]:
+    chosen: Any = {"parts": where} if isinstance(where, int) else {"positions": list(where)}
+    return _weft.op(name)(x, **chosen, **axis)
+
+
+def tensor_split(x: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0, *, dim: int | None = None) -> tuple[Tensor, ...]:
+    """So many nearly equal parts along the axis, or the parts before and between positions."""
+    return _cut("tensor_split", x, indices_or_sections, axis=axis if dim is None else dim)
+
+
+def hsplit(x: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
+    """Equal parts along axis 1 (of one axis: axis 0), or the parts before and between positions."""
+    return _cut("hsplit", x, indices_or_sections)
+
+
+def vsplit(x: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
+    """Equal parts along axis 0, or the parts before and between positions."""
+    return _cut("vsplit", x, indices_or_sections)
+
+
+def dsplit(x: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
+    """Equal parts along axis 2, or the parts before and between positions."""
+    return _cut("dsplit", x, indices_or_sections)
+
+
 def size(x: Tensor, axis: int | None = None) -> int:
     """Number of elements, or the extent of an axis."""
     return x.size if axis is None else x.shape[axis]
@@ -311,7 +336,7 @@ def _install() -> None:
     methods: dict[str, Any] = {
         "__iter__": _iterate, "__repr__": _repr, "__str__": _repr, "__format__": _format, "__array__": _array,
         "__dlpack__": _dlpack, "numpy": lambda self: to_numpy(self), "tolist": _tolist, "to": _to, "__reduce__": _reduce,
-        "_repr_html_": _html, "requires_grad_": _requires_grad_, "split": split, "take": take, "max": max, "min": min, "round": round,
+        "_repr_html_": _html, "requires_grad_": _requires_grad_, "split": split, "tensor_split": tensor_split, "hsplit": hsplit, "vsplit": vsplit, "dsplit": dsplit, "take": take, "max": max, "min": min, "round": round,
         "__array_priority__": 1000, "__round__": round, "__copy__": lambda self: self, "clone": lambda self: _value(self),
         "float": lambda self: self.astype("f32"), "double": lambda self: self.astype("f64"),
         "half": lambda self: self.astype("f16"), "bfloat16": lambda self: self.astype("bf16"),

@@ -93,7 +93,8 @@ std::vector<OpRows (*)()>& families() {
       softmax_rows,    contraction_rows,   linear_algebra_rows, order_rows,      quantile_rows,   statistics_rows,
       layout_rows,     indexing_rows,      range_rows,          label_loss_rows, grouped_rows,    public_attention_rows,
       float_part_rows, fold_rows,          poisson_rows,        ctc_rows,        polynomial_rows, lu_rows,
-      matrix_rows,     chain_rows,         distance_rows,       sample_rows,     segment_rows,    unpooling_rows};
+      matrix_rows,     chain_rows,         distance_rows,       sample_rows,     segment_rows,    unpooling_rows,
+      histogram_rows,  join_rows,          view_scatter_rows};
   return list;
 }
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <climits>
 #include <functional>
 
 #include "graph/axes.hpp"
@@ -10,6 +11,7 @@
 #include "graph/trace_scope.hpp"
 #include "runtime/runtime_families.hpp"
 #include "weft/ops/indexing.hpp"
+#include "weft/ops/layout.hpp"
 #include "weft/ops/order.hpp"
 
 namespace weft {
@@ -97,6 +99,94 @@ Unique unique(const Tensor& x, Extent size, Where where) {
           scatter_add(group, ones({n}, DType::i32, x.device()), count, where)};
 }
 
+namespace {
+
+/// Where runs begin: of elements of x [n], or of rows of x [n, m] where one element differs.
+Tensor begins_of_runs(const Tensor& x, Where where) {
+  const Extent n = x.dim(0);
+  const Tensor first = full({std::min<Extent>(n, 1)}, 1, DType::boolean, x.device());
+  if (n == 0) return first;
+  Tensor differs = ne(narrow(x, 0, 1, n - 1, where), narrow(x, 0, 0, n - 1, where));
+  if (x.rank() > 1) differs = any(differs, -1, {}, where);
+  return concat({first, differs}, 0, where);
+}
+
+/// Ranks of the elements of each column of x [n, m] among the different ones, i32.
+Tensor ranks_in_columns(const Tensor& x, Where where) {
+  const Extent n = x.dim(0);
+  const auto [values, positions] = sort(x, 0, false, where);
+  const Tensor differs = cast(ne(narrow(values, 0, 1, n - 1, where), narrow(values, 0, 0, n - 1, where)), DType::i32);
+  const Tensor rank =
+      concat({zeros({1, x.dim(1)}, DType::i32, x.device()), cumsum(differs, 0, false, false, where)}, 0, where);
+  return scatter(zeros(x.shape(), DType::i32, x.device()), 0, positions, rank, where);
+}
+
+/// The rank of each row of x [n, m] among the different ones, by its first element that differs: neighbouring columns of ranks
+/// become one until there is one left.
+Tensor ranks_of_rows(const Tensor& x, Where where) {
+  const Extent n = x.dim(0);
+  if (n == 0 || x.dim(1) == 0) return zeros({n}, DType::i32, x.device());
+  Tensor ranks = ranks_in_columns(x, where);
+  while (ranks.dim(1) > 1) {
+    const Extent columns = ranks.dim(1);
+    const Tensor first = slice(ranks, 1, 0, columns - columns % 2, 2, where),
+                 second = slice(ranks, 1, 1, kEnd, 2, where);
+    // Sorted by the second column, then stably by the first.
+    const Tensor by_second = argsort(second, 0, false, where);
+    const auto [first_sorted, moved] = sort(take_along_axis(first, by_second, 0, where), 0, false, where);
+    const Tensor order = take_along_axis(by_second, moved, 0, where),
+                 second_sorted = take_along_axis(second, order, 0, where);
+    const auto differs = [&](const Tensor& v) {
+      return ne(narrow(v, 0, 1, n - 1, where), narrow(v, 0, 0, n - 1, where));
+    };
+    const Tensor begins = cast(differs(first_sorted) | differs(second_sorted), DType::i32);
+    const Tensor rank =
+        concat({zeros({1, columns / 2}, DType::i32, x.device()), cumsum(begins, 0, false, false, where)}, 0, where);
+    const Tensor joined = scatter(zeros(first.shape(), DType::i32, x.device()), 0, order, rank, where);
+    ranks = columns % 2 == 0 ? joined : concat({joined, narrow(ranks, 1, columns - 1, 1, where)}, 1, where);
+  }
+  return reshape(ranks, {n}, where);
+}
+
+/// Slices along the axis as rows.
+Tensor rows_along(const Tensor& x, int axis, Where where) {
+  const Extent n = x.dim(axis);
+  return reshape(movedim(x, axis, 0, where), {n, n == 0 ? 0 : x.numel() / n}, where);
+}
+
+}  // namespace
+
+Unique unique(const Tensor& x, const UniqueOptions& options, Where where) {
+  if (!options.axis) return unique(x, options.size, where);
+  check_defined("unique", {{"x", x}});
+  const int axis = graph::normalized_axis("unique", x, *options.axis, where);
+  const Extent n = x.dim(axis);
+  Tensor rank = ranks_of_rows(rows_along(x, axis, where), where);
+  const Extent count = size_of(
+      "unique", options.size, {{"x", x}},
+      [&] { return n == 0 ? zeros({}, DType::i32, x.device()) : amax(rank.eval()) + 1.0; }, where);
+  const auto [sorted, order] = sort(rank, 0, false, where);
+  const Tensor first = true_positions(begins_of_runs(sorted, where), count);
+  // Beyond the last one the place is outside, which reads zeros.
+  const Tensor place = take_along_axis(order + 1.0, first, 0, where) - 1.0;
+  return {index_select(x, axis, place, where), rank,
+          scatter_add(rank, ones({n}, DType::i32, x.device()), count, where)};
+}
+
+Unique unique_consecutive(const Tensor& x, const UniqueOptions& options, Where where) {
+  check_defined("unique_consecutive", {{"x", x}});
+  const Tensor lines = options.axis ? x : flat(x);
+  const int axis = options.axis ? graph::normalized_axis("unique_consecutive", x, *options.axis, where) : 0;
+  const Extent n = lines.dim(axis);
+  const Tensor begins = begins_of_runs(options.axis ? rows_along(x, axis, where) : lines, where);
+  const Extent count = size_of(
+      "unique_consecutive", options.size, {{"x", x}}, [&] { return sum(cast(begins, DType::i32)); }, where);
+  const Tensor run = cumsum(begins) - 1.0;
+  return {index_select(lines, axis, true_positions(begins, count), where),
+          options.axis ? run : reshape(run, x.shape(), where),
+          scatter_add(run, ones({n}, DType::i32, x.device()), count, where)};
+}
+
 Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, int axis, Extent size, Where where) {
   const SizedOperands operands = {{"x", x}, {"repeats", repeats}};
   check_defined("repeat_interleave", operands);
@@ -145,6 +235,20 @@ graph::AttributeSpec size_attribute() {
           .doc = "extent of the result; -1: as many as there are, which evaluates the input"};
 }
 
+graph::AttributeSpec slices_axis() {
+  return {.name = "axis",
+          .type = graph::AttributeType::integer,
+          .default_value = std::monostate{},
+          .doc = "counts the slices that are compared; null: elements are",
+          .aliases = {"dim"}};
+}
+UniqueOptions unique_options(const Arguments& a) {
+  constexpr Extent kNone = INT64_MIN;
+  const Extent axis = a.integer_or("axis", kNone);
+  if (axis == kNone) return {.size = a.integer("size")};
+  return {.axis = static_cast<int>(std::clamp<Extent>(axis, INT_MIN, INT_MAX)), .size = a.integer("size")};
+}
+
 const std::vector<OpRow>& rows_of_sized_ops() {
   static const std::vector<OpRow> rows = {
       {.name = "nonzero",
@@ -183,21 +287,44 @@ const std::vector<OpRow>& rows_of_sized_ops() {
       {.name = "unique",
        .family = "indexing",
        .inputs = {{"x"}},
-       .attributes = {size_attribute()},
+       .attributes = {size_attribute(), slices_axis()},
        .result = "that of x; i32",
        .differentiable = false,
        .several_outputs = true,
-       .doc = "The different elements in order, which of them each element is, and how often each is there.",
-       .torch = "torch.unique(x, return_inverse=True, return_counts=True)",
-       .numpy = "np.unique(x, return_inverse=True, return_counts=True)",
+       .doc = "The different elements, or slices, in order, which of them each one is, and how often each is there.",
+       .torch = "torch.unique(x, return_inverse=True, return_counts=True, dim=axis)",
+       .numpy = "np.unique(x, return_inverse=True, return_counts=True, axis=axis)",
        .onnx = "Unique",
        .cases = {{"integers", {{{5, 6}, -4, 4, DType::i32}}},
                  {"floats", {{.shape = {6}, .values = {3, 1, 1, 2.5, 3, -1}}}},
-                 {"nothing", {{{0}}}}},
-       .errors = {{"a negative size", {{{4}}}, {{"size", Extent{-2}}}, "size -2"}},
+                 {"nothing", {{{0}}}},
+                 {"rows", {{{20, 3}, 0, 1, DType::i32}}, {{"axis", Extent{0}}}},
+                 {"columns of matrices", {{{2, 9, 3}, 0, 1, DType::i32}}, {{"axis", Extent{1}}}}},
+       .errors = {{"a negative size", {{{4}}}, {{"size", Extent{-2}}}, "size -2"},
+                  {"an axis outside", {{{4}}}, {{"axis", Extent{1}}}, "axis 1 is outside of"}},
        .apply =
            [](const Arguments& a) {
-             const auto [values, inverse, counts] = unique(a.input(0), a.integer("size"));
+             const auto [values, inverse, counts] = unique(a.input(0), unique_options(a));
+             return Tensors{values, inverse, counts};
+           }},
+      {.name = "unique_consecutive",
+       .family = "indexing",
+       .inputs = {{"x"}},
+       .attributes = {size_attribute(), slices_axis()},
+       .result = "that of x; i32",
+       .differentiable = false,
+       .several_outputs = true,
+       .doc = "The first of each run of equal elements, or slices, which run each one is in, and how long each run is.",
+       .torch = "torch.unique_consecutive(x, return_inverse=True, return_counts=True, dim=axis)",
+       .cases = {{"integers", {{{5, 6}, 0, 1, DType::i32}}},
+                 {"floats", {{.shape = {6}, .values = {3, 1, 1, 2.5, 3, 3}}}},
+                 {"nothing", {{{0}}}},
+                 {"columns", {{{2, 20}, 0, 1, DType::i32}}, {{"axis", Extent{1}}}}},
+       .errors = {{"a negative size", {{{4}}}, {{"size", Extent{-2}}}, "size -2"},
+                  {"an axis outside", {{{4}}}, {{"axis", Extent{1}}}, "axis 1 is outside of"}},
+       .apply =
+           [](const Arguments& a) {
+             const auto [values, inverse, counts] = unique_consecutive(a.input(0), unique_options(a));
              return Tensors{values, inverse, counts};
            }},
       {.name = "repeat_slices",

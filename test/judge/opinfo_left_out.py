@@ -20,9 +20,6 @@ LEFT_OUT = {
         "linalg.det|singular linalg.pinv|singular linalg.pinv|hermitian linalg.lstsq*",
     "the same as a translated operator, by another name or over other extents":
         "native_batch_norm nn.functional.interpolate|area masked.cumsum masked.cumprod masked.argmax masked.argmin masked.mean masked.median masked.norm masked.var "
-        "masked.std masked.normalize masked.logaddexp broadcast_tensors sum_to_size",
-    "the sizes of the results depend on the elements; test/runtime compares these": "unique unique_consecutive histogram histogramdd histc",
+        "masked.std masked.normalize masked.logaddexp sum_to_size",
     "Weft's takes logits": "nn.functional.binary_cross_entropy",
-    "small functions of other ops, which Weft does not have under a name":
-        "block_diag combinations cartesian_prod diagonal_scatter as_strided_scatter select_scatter slice_scatter",
 }

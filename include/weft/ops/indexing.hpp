@@ -5,6 +5,7 @@
 // Errors  ShapeError for an axis out of range, DTypeError for indices that are not integers
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "weft/ops.hpp"
@@ -69,6 +70,10 @@ enum class ScatterReduction { sum, prod, mean, amax, amin };
 /// Positions of the elements that are not 0, a row each, in order. Filled with -1.
 /// Shapes    x of rank r -> [count, r], i32
 [[nodiscard]] Tensor nonzero(const Tensor& x, Extent size = -1, Where where = Where::current());
+/// The same, as NumPy and PyTorch call it too.
+[[nodiscard]] inline Tensor argwhere(const Tensor& x, Extent size = -1, Where where = Where::current()) {
+  return nonzero(x, size, where);
+}
 /// The elements of x where the mask, which broadcasts with x, is true. Filled with 0.
 /// Gradient  g at their places
 [[nodiscard]] Tensor masked_select(const Tensor& x, const Tensor& mask, Extent size = -1,
@@ -79,6 +84,17 @@ struct Unique {
 /// The different elements in order; which of them each element of x is, in the shape of x; how often each is there. Filled
 /// with 0.
 [[nodiscard]] Unique unique(const Tensor& x, Extent size = -1, Where where = Where::current());
+struct UniqueOptions {
+  std::optional<int> axis = {};  ///< counts the slices that are compared; none: elements are
+  Extent size = -1;
+};
+/// The same of slices along an axis, which are ordered by their first elements that differ. `inverse` and `counts` are [n] and [size].
+/// Errors    ShapeError for an axis out of range
+[[nodiscard]] Unique unique(const Tensor& x, const UniqueOptions& options, Where where = Where::current());
+/// The first of each run of equal elements, or slices, in the order of x; which run each one is in; how long each run is. Filled
+/// with 0.
+[[nodiscard]] Unique unique_consecutive(const Tensor& x, const UniqueOptions& options = {},
+                                        Where where = Where::current());
 /// Slice i along `axis` `repeats`[i] times, one after another. Filled with zeros.
 [[nodiscard]] Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, int axis, Extent size = -1,
                                        Where where = Where::current());

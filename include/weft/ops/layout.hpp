@@ -35,6 +35,12 @@ namespace weft {
                                 Where where = Where::current());
 /// The diagonal of a matrix, or the matrix with that diagonal.
 [[nodiscard]] Tensor diag(const Tensor& x, Extent offset = 0, Where where = Where::current());
+/// The matrix with the elements of x, row by row, on a diagonal.
+[[nodiscard]] Tensor diagflat(const Tensor& x, Extent offset = 0, Where where = Where::current());
+/// x with its columns (axis 1), or its rows (axis 0), from the last to the first.
+/// Errors    ShapeError for too few axes
+[[nodiscard]] Tensor fliplr(const Tensor& x, Where where = Where::current());
+[[nodiscard]] Tensor flipud(const Tensor& x, Where where = Where::current());
 /// Coordinates of a grid: result k has tensors[k] along axis k and is constant along the others. `xy` swaps the first two
 /// axes, as NumPy does.
 [[nodiscard]] std::vector<Tensor> meshgrid(const std::vector<Tensor>& tensors, bool xy = false,
@@ -50,6 +56,10 @@ enum class PadMode { constant, reflect, replicate, circular };
 [[nodiscard]] Tensor pixel_shuffle(const Tensor& x, Extent factor, Where where = Where::current());
 /// The other way: x [.., c, h r, w r] -> [.., c r^2, h, w].
 [[nodiscard]] Tensor pixel_unshuffle(const Tensor& x, Extent factor, Where where = Where::current());
+/// Channels of several groups in turns: channel j of group i goes from place i C / groups + j to place j groups + i.
+/// Shapes    x [N, C, ...] -> the same
+/// Errors    ShapeError for too few axes, and for channels that groups do not divide
+[[nodiscard]] Tensor channel_shuffle(const Tensor& x, Extent groups, Where where = Where::current());
 /// Element (i, j, ..) is element offset + i strides_0 + j strides_1 + .. of x, row-major. Computed as a gather.
 /// Errors    ShapeError for a place outside of x
 [[nodiscard]] Tensor as_strided(const Tensor& x, const Shape& shape, const std::vector<Extent>& strides,

@@ -20,6 +20,10 @@ namespace weft {
                               Device device = default_device());
 /// 1 on the diagonal, 0 elsewhere. Columns -1: as many as rows.
 [[nodiscard]] Tensor eye(Extent rows, Extent columns = -1, DType type = DType::f32, Device device = default_device());
+/// Rows and columns of the elements of a lower (upper) triangle, row by row; `offset` moves its edge to the right.
+/// Shapes    -> [2, elements], i32
+[[nodiscard]] Tensor tril_indices(Extent rows, Extent columns, Extent offset = 0, Device device = default_device());
+[[nodiscard]] Tensor triu_indices(Extent rows, Extent columns, Extent offset = 0, Device device = default_device());
 /// `value` in the shape, dtype and device of `like`.
 [[nodiscard]] Tensor full_like(const Tensor& like, double value);
 

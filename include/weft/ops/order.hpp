@@ -5,6 +5,7 @@
 // Errors  ShapeError if axis is outside of [-rank, rank)
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "weft/ops/scans.hpp"
@@ -17,6 +18,8 @@ namespace weft {
 /// Gradient  of values: g at the positions
 [[nodiscard]] ValuesAndPositions sort(const Tensor& x, int axis = -1, bool descending = false,
                                       Where where = Where::current());
+/// The elements in order along axis 0. Errors: ShapeError for a scalar
+[[nodiscard]] Tensor msort(const Tensor& x, Where where = Where::current());
 /// The positions alone.
 [[nodiscard]] Tensor argsort(const Tensor& x, int axis = -1, bool descending = false, Where where = Where::current());
 /// The k largest (smallest) elements along `axis`, in order. The CPU sorts only what can be among them.
@@ -97,10 +100,35 @@ struct Histogram {
   Tensor counts, edges;
 };
 /// How many elements are in each of `bins` equal parts of [low, high], the last one closed; others are left out. low = high
-/// takes the least and the largest element. With weights (of x's shape) their sums.
-/// Shapes    any x -> counts [bins], i32 or of the weights' dtype; edges [bins + 1]
+/// takes the least and the largest element. With weights (of x's shape) their sums. `density` divides each by the sum of all and the
+/// size of its bin.
+/// Shapes    any x -> counts [bins], i32 or of the weights' dtype, of a density float; edges [bins + 1]
 /// Errors    ShapeError for no bins; UsageError for low > high
 [[nodiscard]] Histogram histogram(const Tensor& x, Extent bins = 10, double low = 0, double high = 0,
-                                  const Tensor& weights = {}, Where where = Where::current());
+                                  const Tensor& weights = {}, bool density = false, Where where = Where::current());
+/// The same between neighbours of `edges` [bins + 1], which are in order.
+[[nodiscard]] Histogram histogram(const Tensor& x, const Tensor& edges, const Tensor& weights = {},
+                                  bool density = false, Where where = Where::current());
+/// The counts alone, in the dtype of x.
+[[nodiscard]] Tensor histc(const Tensor& x, Extent bins = 100, double low = 0, double high = 0,
+                           Where where = Where::current());
+
+struct HistogramOptions {
+  std::vector<Extent> bins = {10};  ///< along each axis: one number for all, or one for each
+  std::vector<std::pair<double, double>> ranges =
+      {};                          ///< low and high, one for all axes or one for each; none: of the elements
+  std::vector<Tensor> edges = {};  ///< instead of bins and ranges: [bins + 1] for each axis
+  Tensor weights = {};             ///< of each point
+  bool density = false;            ///< counts divided by their sum and the sizes of their bins
+};
+struct HistogramOfPoints {
+  Tensor counts;
+  std::vector<Tensor> edges;
+};
+/// How many points are in each cell of a grid; points outside are left out.
+/// Shapes    x [..., d], weights [...] -> counts [bins_0, .., bins_{d - 1}], i32 or of the weights' dtype; d edges [bins + 1]
+/// Errors    ShapeError for no bins, or bins, ranges or edges of another number of axes; UsageError for low > high
+[[nodiscard]] HistogramOfPoints histogramdd(const Tensor& x, const HistogramOptions& options = {},
+                                            Where where = Where::current());
 
 }  // namespace weft

@@ -193,6 +193,17 @@ Tensor diag(const Tensor& x, Extent offset, Where where) {
   throw ShapeError(describe("diag", "x is neither [n] nor a matrix", {{"x", x}}, where));
 }
 
+Tensor diagflat(const Tensor& x, Extent offset, Where where) {
+  return diag_embed(reshape(with_value("diagflat", x), {x.numel()}, where), offset, -2, -1, where);
+}
+
+Tensor fliplr(const Tensor& x, Where where) {
+  return flip(x, graph::normalized_axis("fliplr", with_value("fliplr", x), 1, where), where);
+}
+Tensor flipud(const Tensor& x, Where where) {
+  return flip(x, graph::normalized_axis("flipud", with_value("flipud", x), 0, where), where);
+}
+
 std::vector<Tensor> meshgrid(const std::vector<Tensor>& tensors, bool xy, Where where) {
   std::vector<Extent> extents;
   for (const Tensor& x : tensors) {
@@ -300,6 +311,18 @@ Tensor pixel_unshuffle(const Tensor& x, Extent factor, Where where) {
   const Tensor parts = reshape(x, p.shape({p.c, p.h / factor, factor, p.w / factor, factor}), where);
   return reshape(permute(parts, p.order({0, 2, 4, 1, 3}), where),
                  p.shape({p.c * factor * factor, p.h / factor, p.w / factor}), where);
+}
+
+Tensor channel_shuffle(const Tensor& x, Extent groups, Where where) {
+  with_value("channel_shuffle", x);
+  const auto fail = [&](const std::string& fact) {
+    return ShapeError(describe("channel_shuffle", fact, {{"x", x}}, where));
+  };
+  if (x.rank() < 2) throw fail("x is not [images, channels, ..]");
+  if (groups < 1 || x.dim(1) % groups != 0)
+    throw fail(fmt::format("{} channels do not divide into {} groups", x.dim(1), groups));
+  const Tensor grouped = reshape(x, spliced(x.shape(), 1, {groups, x.dim(1) / groups}, 2), where);
+  return reshape(transpose(grouped, 1, 2, where), x.shape(), where);
 }
 
 Tensor as_strided(const Tensor& x, const Shape& shape, const std::vector<Extent>& strides, Extent offset, Where where) {
@@ -517,6 +540,43 @@ const std::vector<OpRow>& rows_of_layout() {
                  {"to a matrix", {{{5}}}, {{"offset", Extent{-1}}}}},
        .errors = {{"three axes", {{{2, 3, 4}}}, {}, "x is neither [n] nor a matrix"}},
        .apply = [](const Arguments& a) { return Tensors{weft::diag(a.input(0), a.integer("offset"))}; }},
+      {.name = "diagflat",
+       .family = "layout",
+       .inputs = {{"x"}},
+       .attributes = {whole("offset", "columns to the right of the main diagonal", 0, {"k"})},
+       .doc = "The matrix with the elements of x, row by row, on a diagonal.",
+       .torch = "torch.diagflat(x, offset)",
+       .numpy = "np.diagflat(x, offset)",
+       .cases = {{"a matrix", {{{2, 3}}}, {{"offset", Extent{1}}}}, {"a scalar", {{{}}}, {{"offset", Extent{-2}}}}},
+       .apply = [](const Arguments& a) { return Tensors{weft::diagflat(a.input(0), a.integer("offset"))}; }},
+      {.name = "fliplr",
+       .family = "layout",
+       .inputs = {{"x"}},
+       .doc = "Columns, along axis 1, from the last to the first.",
+       .torch = "torch.fliplr(x)",
+       .numpy = "np.fliplr(x)",
+       .cases = {{"a matrix", {{{3, 4}}}}},
+       .errors = {{"a line", {{{3}}}, {}, "axis 1 is outside of [-1, 1)"}},
+       .apply = [](const Arguments& a) { return Tensors{weft::fliplr(a.input(0))}; }},
+      {.name = "flipud",
+       .family = "layout",
+       .inputs = {{"x"}},
+       .doc = "Rows, along axis 0, from the last to the first.",
+       .torch = "torch.flipud(x)",
+       .numpy = "np.flipud(x)",
+       .cases = {{"a matrix", {{{3, 4}}}}},
+       .errors = {{"a scalar", {{{}}}, {}, "axis 0 is outside of"}},
+       .apply = [](const Arguments& a) { return Tensors{weft::flipud(a.input(0))}; }},
+      {.name = "channel_shuffle",
+       .family = "layout",
+       .inputs = {{"x"}},
+       .attributes = {whole("groups", "groups of channels")},
+       .doc = "Channels of several groups in turns: x [N, C, ..] with channel j of group i at place j groups + i.",
+       .torch = "x.unflatten(1, (groups, -1)).transpose(1, 2).flatten(1, 2)",
+       .cases = {{"an image", {{{2, 6, 3, 2}}}, {{"groups", Extent{3}}}}},
+       .errors = {{"a line", {{{3}}}, {{"groups", Extent{3}}}, "x is not [images, channels, ..]"},
+                  {"uneven groups", {{{2, 6, 3}}}, {{"groups", Extent{4}}}, "6 channels do not divide into 4 groups"}},
+       .apply = [](const Arguments& a) { return Tensors{weft::channel_shuffle(a.input(0), a.integer("groups"))}; }},
       {.name = "meshgrid",
        .family = "layout",
        .inputs = {{.name = "coordinates", .repeated = true}},

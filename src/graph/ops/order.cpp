@@ -165,33 +165,10 @@ Tensor isin(const Tensor& x, const Tensor& elements, bool invert, Where where) {
   return invert ? !found : found;
 }
 
-Histogram histogram(const Tensor& x, Extent bins, double low, double high, const Tensor& weights, Where where) {
-  if (!x.defined()) throw UsageError("histogram: the tensor has no value");
-  std::vector<std::pair<std::string, Tensor>> operands = {{"x", x}};
-  if (weights.defined()) operands.emplace_back("weights", weights);
-  if (bins < 1) throw ShapeError(describe("histogram", fmt::format("{} bins", bins), operands, where));
-  if (!(low <= high) || !std::isfinite(high - low))
-    throw UsageError(describe("histogram", fmt::format("the range is [{}, {}]", low, high), operands, where));
-  if (weights.defined() && weights.shape() != x.shape())
-    throw ShapeError(describe("histogram", "the shapes of x and weights differ", operands, where));
-  const DType type = is_float(x.dtype()) ? compute_type(x.dtype()) : DType::f32;
-  const Tensor v = cast(reshape(x, {x.numel()}, where), type, where);
-  Tensor from = full({}, low, type, x.device()), to = full({}, high, type, x.device());
-  if (low == high && x.numel() > 0) {
-    from = amin(v), to = amax(v);
-    const Tensor widened = weft::where(eq(from, to), full({}, 0.5, type, x.device()), full({}, 0, type, x.device()));
-    from = from - widened, to = to + widened;
-  } else if (low == high) {
-    to = to + 1.0;
-  }
-  const Tensor width = to - from, count = full({}, static_cast<double>(bins), type, x.device());
-  const Tensor bin = minimum(cast((v - from) / width * count, DType::i32),
-                             full({}, static_cast<double>(bins - 1), DType::i32, x.device()));
-  const Tensor at = weft::where((v >= from) & (v <= to), bin, scalar_like(-1, bin));
-  const Tensor each =
-      weights.defined() ? reshape(weights, {x.numel()}, where) : ones({x.numel()}, DType::i32, x.device());
-  const Tensor edge = cast(arange(bins + 1, DType::i32, x.device()), type);
-  return {scatter_add(at, each, bins, where), from + edge / count * width};
+Tensor msort(const Tensor& x, Where where) {
+  if (!x.defined()) throw UsageError("msort: the tensor has no value");
+  graph::normalized_axis("msort", x, 0, where);
+  return sort(x, 0, false, where).values;
 }
 
 namespace graph {
@@ -437,37 +414,15 @@ const std::vector<OpRow>& rows_of_order() {
        .errors = {{"two axes of boundaries", {{{4}}, {{2, 3}}}, {}, "boundaries are not [n]"}},
        .apply =
            [](const Arguments& a) { return Tensors{weft::bucketize(a.input(0), a.input(1), a.boolean("right"))}; }},
-      {.name = "histogram",
-       .aliases = {"histc"},
+      {.name = "msort",
        .family = "order",
-       .inputs = {{"x"}, {.name = "weights", .optional = true}},
-       .attributes =
-           {{.name = "bins", .type = AttributeType::integer, .default_value = Extent{10}, .doc = "how many parts"},
-            {.name = "low", .default_value = 0.0, .doc = "where the first bin begins", .aliases = {"min"}},
-            {.name = "high",
-             .default_value = 0.0,
-             .doc = "where the last bin ends; as low: that of the elements",
-             .aliases = {"max"}}},
-       .result = "i32, or that of weights; edges float",
-       .differentiable = false,
-       .several_outputs = true,
-       .doc = "How many elements are in each of equal parts of a range, the last one closed; and the edges.",
-       .torch = "tuple(torch.histogram(x, bins, **({} if low == high else {'range': (low, high)}), weight=weights))",
-       .numpy = "np.histogram(x, bins, None if low == high else (low, high), weights=weights)",
-       .cases = {{"a range",
-                  {{{30, 9}}, {.shape = {}, .absent = true}},
-                  {{"bins", Extent{7}}, {"low", -1.0}, {"high", 1.5}}},
-                 {"that of the elements", {{{300}}, {.shape = {}, .absent = true}}},
-                 {"weights", {{{300}}, {{300}, 0, 1}}, {{"bins", Extent{5}}}}},
-       .errors = {{"no bins", {{{4}}}, {{"bins", Extent{0}}}, "0 bins"},
-                  {"a range backwards", {{{4}}}, {{"low", 1.0}}, "the range is [1, 0]"},
-                  {"weights of another shape", {{{4}}, {{5}}}, {}, "the shapes of x and weights differ"}},
-       .apply =
-           [](const Arguments& a) {
-             const Histogram h =
-                 weft::histogram(a.input(0), a.integer("bins"), a.number("low"), a.number("high"), a.input(1));
-             return Tensors{h.counts, h.edges};
-           }},
+       .inputs = {{"x"}},
+       .doc = "The elements in order along axis 0.",
+       .torch = "torch.msort(x)",
+       .numpy = "np.sort(x, axis=0)",
+       .cases = {{"columns", {{{9, 5}}}}},
+       .errors = {{"scalar", {{{}}}, {}, "axis 0 is outside of"}},
+       .apply = [](const Arguments& a) { return Tensors{weft::msort(a.input(0))}; }},
   };
   return rows;
 }

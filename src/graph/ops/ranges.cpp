@@ -1,8 +1,10 @@
 // Making tensors: ranges, diagonals, windows of signals.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <vector>
 
 #include "graph/no_grad.hpp"
 #include "graph/op.hpp"
@@ -89,6 +91,34 @@ Tensor eye(Extent rows, Extent columns, DType type, Device device) {
   return cast(eq(row, column), type);
 }
 
+namespace {
+
+/// Rows, and then columns, of the elements of a triangle: from column `from` of row i to before column `to`.
+template <class From, class To>
+Tensor positions_in_rows(std::string_view op, Extent rows, Extent columns, From from, To to, Device device) {
+  if (rows < 0 || columns < 0) throw ShapeError(fmt::format("{}: {} rows and {} columns", op, rows, columns));
+  std::vector<std::int32_t> row_of, column_of;
+  for (Extent i = 0; i < rows; ++i)
+    for (Extent j = std::clamp<Extent>(from(i), 0, columns); j < std::clamp<Extent>(to(i), 0, columns); ++j) {
+      row_of.push_back(static_cast<std::int32_t>(i));
+      column_of.push_back(static_cast<std::int32_t>(j));
+    }
+  const auto count = static_cast<Extent>(row_of.size());
+  row_of.insert(row_of.end(), column_of.begin(), column_of.end());
+  return tensor_from_bytes(row_of.data(), {2, count}, DType::i32, device);
+}
+
+}  // namespace
+
+Tensor tril_indices(Extent rows, Extent columns, Extent offset, Device device) {
+  return positions_in_rows(
+      "tril_indices", rows, columns, [](Extent) { return 0; }, [&](Extent i) { return i + offset + 1; }, device);
+}
+Tensor triu_indices(Extent rows, Extent columns, Extent offset, Device device) {
+  return positions_in_rows(
+      "triu_indices", rows, columns, [&](Extent i) { return i + offset; }, [&](Extent) { return columns; }, device);
+}
+
 Tensor full_like(const Tensor& like, double value) {
   if (!like.defined()) throw UsageError("full_like: the tensor has no value");
   return full(like.shape(), value, like.dtype(), like.device());
@@ -139,6 +169,31 @@ OpRow window_row(const char* name, const char* formula, Tensor (*make)(Extent, b
                      {"integers", {}, {{"n", Extent{4}}, {"dtype", DType::i32}}, "makes floats, not i32"}},
           .apply = [make](const Arguments& a) {
             return Tensors{make(a.integer("n"), a.boolean("periodic"), a.dtype("dtype"), default_device())};
+          }};
+}
+
+OpRow triangle_row(std::string name, std::string which, Tensor (*function)(Extent, Extent, Extent, Device)) {
+  const std::string torch = fmt::format("torch.{}(rows, columns, offset)", name);
+  return {.name = name,
+          .family = "making",
+          .attributes = {length_of("rows", "rows"),
+                         length_of("columns", "columns"),
+                         {.name = "offset",
+                          .type = AttributeType::integer,
+                          .default_value = Extent{0},
+                          .doc = "columns by which the edge of the triangle is moved to the right",
+                          .aliases = {"k"}}},
+          .result = "i32",
+          .differentiable = false,
+          .doc = fmt::format("Rows and columns of the elements of the {} triangle, row by row: [2, elements].", which),
+          .torch = torch,
+          .cases = {{"square", {}, {{"rows", Extent{4}}, {"columns", Extent{4}}}},
+                    {"moved", {}, {{"rows", Extent{3}}, {"columns", Extent{6}}, {"offset", Extent{2}}}},
+                    {"moved to the left", {}, {{"rows", Extent{6}}, {"columns", Extent{3}}, {"offset", Extent{-3}}}},
+                    {"nothing", {}, {{"rows", Extent{0}}, {"columns", Extent{3}}}}},
+          .errors = {{"negative", {}, {{"rows", Extent{-1}}, {"columns", Extent{3}}}, "-1 rows and 3 columns"}},
+          .apply = [function](const Arguments& a) {
+            return Tensors{function(a.integer("rows"), a.integer("columns"), a.integer("offset"), default_device())};
           }};
 }
 
@@ -215,6 +270,8 @@ const std::vector<OpRow>& rows_of_ranges() {
            [](const Arguments& a) {
              return Tensors{weft::eye(a.integer("rows"), a.integer("columns"), a.dtype("dtype"))};
            }},
+      triangle_row("tril_indices", "lower", weft::tril_indices),
+      triangle_row("triu_indices", "upper", weft::triu_indices),
       {.name = "full_like",
        .family = "making",
        .inputs = {{"x"}},

@@ -79,8 +79,8 @@ def flip(w, x, dims):
     return w("flip", x, axes=ints(dims))
 
 
-TABLE["fliplr"] = lambda w, x: w("flip", x, axes=[1])
-TABLE["flipud"] = lambda w, x: w("flip", x, axes=[0])
+TABLE["fliplr"] = lambda w, x: w("fliplr", x)
+TABLE["flipud"] = lambda w, x: w("flipud", x)
 
 
 @op("roll")
@@ -130,22 +130,19 @@ def split(w, x, sizes, dim=0):
     return w.many("split", len(sizes), x, lengths=ints(sizes), axis=dim)
 
 
-@op("tensor_split")
-def tensor_split(w, x, sections, dim=0):
-    need(not isinstance(sections, Value), "sections by a tensor")
-    extent = x.shape[dim]
-    if isinstance(sections, int):
-        lengths = [extent // sections + (i < extent % sections) for i in range(sections)]
-    else:
-        at = [min(max(s if s >= 0 else s + extent, 0), extent) for s in sections]
-        lengths = [b - a for a, b in zip([0, *at], [*at, extent])]
-        need(all(n >= 0 for n in lengths), "sections that overlap")
-    return w.many("split", len(lengths), x, lengths=lengths, axis=dim)
+def split_of(name):
+    def translate(w, x, sections, dim=0):
+        need(not isinstance(sections, Value), "sections by a tensor")
+        axis = {"tensor_split": dim, "hsplit": 0 if x.rank == 1 else 1, "vsplit": 0, "dsplit": 2}[name]
+        attributes = {"parts": sections} if isinstance(sections, int) else {"positions": ints(sections)}
+        if name == "tensor_split":
+            attributes["axis"] = axis
+        return w.many(name, sections if isinstance(sections, int) else len(sections) + 1, x, **attributes)
+    return translate
 
 
-TABLE["hsplit"] = lambda w, x, s: tensor_split(w, x, s, 0 if x.rank == 1 else 1)
-TABLE["vsplit"] = lambda w, x, s: tensor_split(w, x, s, 0)
-TABLE["dsplit"] = lambda w, x, s: tensor_split(w, x, s, 2)
+for name in ("tensor_split", "hsplit", "vsplit", "dsplit"):
+    TABLE[name] = split_of(name)
 
 
 @op("cat")
@@ -159,33 +156,42 @@ def stack(w, parts, dim=0):
     return w("stack", *parts, axis=dim)
 
 
-@op("hstack")
-def hstack(w, parts):
-    need(all(p.rank > 0 for p in parts), "scalars")
-    return w("concat", *parts, axis=0 if parts[0].rank == 1 else 1)
-
-
-def at_least(w, x, rank):
-    if x.rank >= rank:
-        return x
-    shape = {(0, 1): (1,), (0, 2): (1, 1), (0, 3): (1, 1, 1), (1, 2): (1, *x.shape), (1, 3): (1, *x.shape, 1), (2, 3): (*x.shape, 1)}[(x.rank, rank)]
-    return w("reshape", x, shape=shape)
+for name in ("hstack", "vstack", "dstack", "column_stack"):
+    TABLE[name] = lambda w, parts, name=name: w(name, *parts)
 
 
 for rank in (1, 2, 3):
     def atleast(w, *parts, rank=rank):
         parts = parts[0] if len(parts) == 1 and isinstance(parts[0], (list, tuple)) else parts
-        made = [at_least(w, p, rank) for p in parts]
-        made = [w("positive", p) if p is q else p for p, q in zip(made, parts)]
+        made = [w(f"atleast_{rank}d", p) for p in parts]
         return made if len(made) > 1 else made[0]
     TABLE[f"atleast_{rank}d"] = atleast
-TABLE["vstack"] = lambda w, parts: w("concat", *[at_least(w, p, 2) for p in parts], axis=0)
-TABLE["dstack"] = lambda w, parts: w("concat", *[at_least(w, p, 3) for p in parts], axis=2)
 
 
-@op("column_stack")
-def column_stack(w, parts):
-    return w("concat", *[p if p.rank >= 2 else w("reshape", p, shape=(p.shape[0] if p.rank else 1, 1)) for p in parts], axis=1)
+TABLE["block_diag"] = lambda w, *parts: w("block_diag", *parts)
+TABLE["cartesian_prod"] = lambda w, *parts: w("cartesian_prod", *parts)
+TABLE["broadcast_tensors"] = lambda w, *parts: w.many("broadcast_tensors", len(parts), *parts)
+TABLE["combinations"] = lambda w, x, r=2, with_replacement=False: w("combinations", x, r=r, repeats=with_replacement)
+
+
+@op("select_scatter")
+def select_scatter(w, x, values, dim, index):
+    return w("select_scatter", x, values, axis=dim, index=index)
+
+
+@op("slice_scatter")
+def slice_scatter(w, x, values, dim=0, start=None, end=None, step=1):
+    return w("slice_scatter", x, values, axis=dim, start=start, stop=end, step=step)
+
+
+@op("diagonal_scatter")
+def diagonal_scatter(w, x, values, offset=0, dim1=0, dim2=1):
+    return w("diagonal_scatter", x, values, offset=offset, axis_a=dim1, axis_b=dim2)
+
+
+@op("as_strided_scatter")
+def as_strided_scatter(w, x, values, size, stride, storage_offset=0):
+    return w("as_strided_scatter", x, values, shape=ints(size), strides=ints(stride), offset=storage_offset)
 
 
 @op("select")
@@ -219,7 +225,7 @@ def diag_embed(w, x, offset=0, dim1=-2, dim2=-1):
 
 
 TABLE["diag"] = lambda w, x, diagonal=0: w("diag", x, offset=diagonal)
-TABLE["diagflat"] = lambda w, x, offset=0: w("diag", w("reshape", x, shape=[-1]), offset=offset)
+TABLE["diagflat"] = lambda w, x, offset=0: w("diagflat", x, offset=offset)
 
 
 @op("as_strided")

@@ -178,7 +178,44 @@ def argsort(w, x, dim=-1, descending=False):
 
 @op("msort")
 def msort(w, x):
-    return w.many("sort", 2, x, axis=axis_of(x, 0))[0]
+    return w("msort", x)
+
+
+@op("histc")
+def histc(w, x, bins=100, min=0, max=0):
+    return w("histc", x, bins=bins, low=float(min), high=float(max))
+
+
+@op("histogram")
+def histogram(w, x, bins, *, range=None, weight=None, density=False):
+    low, high = range or (0.0, 0.0)
+    if isinstance(bins, Value):
+        return w.many("histogram", 2, x, weight, bins, density=density)
+    return w.many("histogram", 2, x, *([] if weight is None else [weight]), bins=bins, low=float(low), high=float(high), density=density)
+
+
+@op("histogramdd")
+def histogramdd(w, x, bins, *, range=None, weight=None, density=False):
+    need(range is None, "ranges")
+    count = 1 + x.shape[-1]
+    if isinstance(bins[0], Value):
+        return w.many("histogramdd", count, x, weight, *bins, density=density)
+    return w.many("histogramdd", count, x, *([] if weight is None else [weight]), bins=ints(bins), density=density)
+
+
+def unique_of(weft):
+    def translate(w, x, sorted=True, return_inverse=False, return_counts=False, dim=None):
+        need(dim is None or (x.rank > 0 and all(x.shape)), "an axis of a scalar, or of nothing")
+        need(weft == "unique_consecutive" or dim is None or dim % x.rank < 2, "an order of slices other than NumPy's")
+        need(weft == "unique_consecutive" or sorted or dim is not None, "an order that PyTorch does not promise")
+        values, inverse, counts = w.many(weft, 3, x, axis=dim)
+        results = [values] + [inverse] * return_inverse + [counts] * return_counts
+        return results if len(results) > 1 else values
+    return translate
+
+
+TABLE["unique"] = unique_of("unique")
+TABLE["unique_consecutive"] = lambda w, x, **k: unique_of("unique_consecutive")(w, x, **k)
 
 
 def by_rank(x, results):
