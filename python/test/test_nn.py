@@ -66,6 +66,18 @@ class Layers(unittest.TestCase):
         np.testing.assert_allclose(centres(weft.ones(5, 2)).sum(1).numpy(), np.ones(5), rtol=1e-5)
         self.assertEqual(nn.KMeans(2, 3, features=True)(weft.ones(5, 2)).shape, (5, 2))
 
+    def test_bilinear_and_alpha_dropout(self):
+        layer = nn.Bilinear(2, 3, 4)
+        x, y = weft.randn(5, 2), weft.randn(5, 3)
+        wanted = np.einsum("ni,oij,nj->no", x.numpy(), layer.weight.numpy(), y.numpy()) + layer.bias.numpy()
+        np.testing.assert_allclose(layer(x, y).numpy(), wanted, rtol=1e-5, atol=1e-6)
+        self.assertRaises(weft.ShapeError, layer, x, x)
+        drop = nn.AlphaDropout(0.5)
+        self.assertEqual(len(np.unique(drop(weft.ones(200)).numpy())), 2)
+        self.assertEqual(drop.eval()(weft.ones(3)).tolist(), [1, 1, 1])
+        z = nn.FeatureAlphaDropout(0.5)(weft.ones(8, 16, 3)).numpy()
+        self.assertTrue((z.std(axis=2) < 1e-6).all())
+
     def test_images(self):
         x = weft.arange(4.0).reshape(1, 1, 2, 2)
         self.assertEqual(nn.Upsample(2)(x).tolist(), np.repeat(np.repeat(x.numpy(), 2, 2), 2, 3).tolist())

@@ -7,6 +7,7 @@
 #include "weft/ops.hpp"
 #include "weft/ops/networks.hpp"
 #include "weft/ops/normalization.hpp"
+#include "weft/ops/random.hpp"
 
 namespace weft::nn {
 namespace {
@@ -202,11 +203,7 @@ ChannelDropout::ChannelDropout(double p) : p_(p) {
 Tensor ChannelDropout::operator()(const Tensor& given, Where where) const {
   return with_hooks(given, [&](const Tensor& x) {
     if (!is_training() || p_ == 0) return x;
-    if (x.rank() < 2)
-      throw ShapeError(fmt::format("dropout of channels: x {} is not [images, channels, ...]", x.shape().to_string()));
-    Shape channels{x.dim(0), x.dim(1)};
-    for (int i = 2; i < x.rank(); ++i) channels.push_back(1);
-    return x * dropout(ones(channels, x.dtype(), x.device()), p_, where);
+    return channel_dropout(x, p_, where);
   });
 }
 std::string ChannelDropout::describe() const { return fmt::format("Dropout of channels {}", p_); }

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include "weft/ops.hpp"
+#include "weft/ops/networks.hpp"
+#include "weft/ops/random.hpp"
 
 namespace weft::nn {
 namespace {
@@ -41,6 +43,26 @@ Tensor Linear::operator()(const Tensor& given, Where where) const {
 }
 
 std::string Linear::describe() const { return fmt::format("Linear {} -> {}{}", in_, out_, bias_ ? "" : ", no bias"); }
+
+Bilinear::Bilinear(Extent in_1, Extent in_2, Extent out, bool bias)
+    : in_1_(checked("bilinear", "the number of elements of x", in_1)),
+      in_2_(checked("bilinear", "the number of elements of y", in_2)),
+      out_(checked("bilinear", "the number of outputs", out)),
+      weight_(parameter("weight", {out, in_1, in_2}, Init::kaiming_uniform(in_1))) {
+  if (bias) bias_ = parameter("bias", {out}, Init::kaiming_uniform(in_1));
+}
+
+Tensor Bilinear::operator()(const Tensor& given, const Tensor& y, Where where) const {
+  return with_hooks(given, [&](const Tensor& x) {
+    require_width("bilinear", x, in_1_, where);
+    require_width("bilinear", y, in_2_, where);
+    return bilinear(x, y, weight_, bias_ ? bias_->value() : Tensor(), where);
+  });
+}
+
+std::string Bilinear::describe() const {
+  return fmt::format("Bilinear {} x {} -> {}{}", in_1_, in_2_, out_, bias_ ? "" : ", no bias");
+}
 
 Embedding::Embedding(Extent rows, Extent width, Init init)
     : rows_(checked("embedding", "the number of rows", rows)),
@@ -90,5 +112,21 @@ Tensor Dropout::operator()(const Tensor& given, Where where) const {
 }
 
 std::string Dropout::describe() const { return fmt::format("Dropout {}", p_); }
+
+AlphaDropout::AlphaDropout(double p) : p_(p) {
+  if (!(p >= 0 && p < 1)) throw UsageError(fmt::format("alpha dropout: probability {} must be in [0, 1)", p));
+}
+Tensor AlphaDropout::operator()(const Tensor& given, Where where) const {
+  return with_hooks(given, [&](const Tensor& x) { return is_training() ? alpha_dropout(x, p_, where) : x; });
+}
+std::string AlphaDropout::describe() const { return fmt::format("Alpha dropout {}", p_); }
+
+FeatureAlphaDropout::FeatureAlphaDropout(double p) : p_(p) {
+  if (!(p >= 0 && p < 1)) throw UsageError(fmt::format("alpha dropout: probability {} must be in [0, 1)", p));
+}
+Tensor FeatureAlphaDropout::operator()(const Tensor& given, Where where) const {
+  return with_hooks(given, [&](const Tensor& x) { return is_training() ? feature_alpha_dropout(x, p_, where) : x; });
+}
+std::string FeatureAlphaDropout::describe() const { return fmt::format("Alpha dropout of channels {}", p_); }
 
 }  // namespace weft::nn

@@ -125,6 +125,68 @@ Tensor rrelu(const Tensor& x, double lower, double upper, bool training, Where w
   return weft::where(x < 0.0, x * slope, x, where);
 }
 
+Tensor normal(const Tensor& mean, const Tensor& deviation, Where where) {
+  const DType type = promote(float_like("normal", mean, where).dtype(), float_like("normal", deviation, where).dtype());
+  Shape shape;
+  if (!graph::broadcast_shapes(mean.shape(), deviation.shape(), shape))
+    throw ShapeError(graph::describe("normal", "mean and deviation do not broadcast",
+                                     {{"mean", mean}, {"deviation", deviation}}, where));
+  const DType wide = compute_type(type);
+  const Tensor z = randn(shape, 0, 1, wide, where);
+  return cast(cast(mean, wide, where) + cast(deviation, wide, where) * z, type, where);
+}
+Tensor normal(const Tensor& mean, double deviation, Where where) {
+  return normal(mean, scalar_like(deviation, float_like("normal", mean, where)), where);
+}
+Tensor normal(double mean, const Tensor& deviation, Where where) {
+  return normal(scalar_like(mean, float_like("normal", deviation, where)), deviation, where);
+}
+
+namespace {
+
+void check_probability(std::string_view op, double p) {
+  if (!(p >= 0 && p <= 1)) throw UsageError(fmt::format("{}: probability {} is outside of [0, 1]", op, p));
+}
+
+/// [N, C, 1, ..] of x [N, C, ..].
+Shape one_for_each_channel(std::string_view op, const Tensor& x, Where where) {
+  if (x.rank() < 2) throw ShapeError(graph::describe(op, "x is not [images, channels, ..]", {{"x", x}}, where));
+  Shape shape{x.dim(0), x.dim(1)};
+  while (shape.rank() < x.rank()) shape.push_back(1);
+  return shape;
+}
+
+/// Elements of x, or -1.758 where a draw of `shape` is below p; with mean 0 and variance 1 of such x.
+Tensor dropped_to_alpha(const Tensor& x, const Shape& shape, double p, Where where) {
+  if (p == 0) return x;
+  const DType type = compute_type(x.dtype());
+  if (p == 1) return x * 0.0;
+  constexpr double kLeast = -1.7580993408473766;  // of selu: -scale alpha
+  const double keep = 1 - p, scale = 1 / std::sqrt(keep + kLeast * kLeast * keep * p), shift = -scale * kLeast * p;
+  const Tensor kept = rand(shape, 0, 1, type, where) >= p, wide = cast(x, type, where);
+  return cast(weft::where(kept, wide, scalar_like(kLeast, wide), where) * scale + shift, x.dtype(), where);
+}
+
+}  // namespace
+
+Tensor channel_dropout(const Tensor& x, double p, Where where) {
+  float_like("channel_dropout", x, where);
+  check_probability("channel_dropout", p);
+  const Shape channels = one_for_each_channel("channel_dropout", x, where);
+  if (p == 0) return x;
+  const DType type = compute_type(x.dtype());
+  return x * cast(dropout(ones(channels, type, x.device()), p, where), x.dtype(), where);
+}
+Tensor alpha_dropout(const Tensor& x, double p, Where where) {
+  check_probability("alpha_dropout", p);
+  return dropped_to_alpha(float_like("alpha_dropout", x, where), x.shape(), p, where);
+}
+Tensor feature_alpha_dropout(const Tensor& x, double p, Where where) {
+  check_probability("feature_alpha_dropout", p);
+  float_like("feature_alpha_dropout", x, where);
+  return dropped_to_alpha(x, one_for_each_channel("feature_alpha_dropout", x, where), p, where);
+}
+
 Tensor exponential(const Shape& shape, double rate, DType type, Where where) {
   check_extents("exponential", shape);
   if (!(rate > 0)) throw UsageError(fmt::format("exponential: rate {} is not positive", rate));
@@ -171,6 +233,27 @@ using graph::Arguments;
 using graph::OpRow;
 using graph::Tensors;
 using Ints = std::vector<Extent>;
+
+OpRow dropout_row(std::string name, std::vector<std::string> aliases, std::string doc,
+                  Tensor (*function)(const Tensor&, double, Where), const std::string& of_one_axis) {
+  OpRow row{.name = std::move(name),
+            .aliases = std::move(aliases),
+            .family = "random",
+            .inputs = {{"x", ops::DTypes::floats}},
+            .attributes = {random_number("p", 0.5, "probability of a drop"), random_seed()},
+            .doc = std::move(doc),
+            .cases = {{"some", {{{5, 20, 3}}}, {{"p", 0.3}, {"seed", Extent{7}}}},
+                      {"none", {{{5, 4}}}, {{"p", 0.0}}},
+                      {"all", {{{5, 4}}}, {{"p", 1.0}}}},
+            .errors = {{"above 1", {{{4, 3}}}, {{"p", 1.5}}, "probability 1.5 is outside of [0, 1]"},
+                       {"integers", {{{4, 3}, 0, 4, DType::i32}}, {}, "takes floats"}},
+            .apply = [function](const Arguments& a) {
+              take_seed(a);
+              return Tensors{function(a.input(0), a.number("p"), Where::current())};
+            }};
+  if (!of_one_axis.empty()) row.errors.push_back({"one axis", {{{4}}}, {}, of_one_axis});
+  return row;
+}
 
 const std::vector<OpRow>& rows_of_distributions() {
   static const std::vector<OpRow> rows = {
@@ -296,6 +379,29 @@ const std::vector<OpRow>& rows_of_distributions() {
              take_seed(a);
              return Tensors{poisson(a.input(0))};
            }},
+      {.name = "normal",
+       .family = "random",
+       .inputs = {{"mean", ops::DTypes::floats}, {"deviation", ops::DTypes::floats}},
+       .attributes = {random_seed()},
+       .result = "that of the inputs",
+       .doc = "Normal, with a mean and a deviation for each element; gradients flow to both.",
+       .formula = "y = mean + deviation z",
+       .cases = {{"broadcast", {{{6, 50}}, {{50}, 0.5, 2}}, {{"seed", Extent{7}}}}},
+       .errors = {{"other shapes", {{{6}}, {{5}}}, {}, "mean and deviation do not broadcast"},
+                  {"integers", {{{6}, 0, 4, DType::i32}, {{6}}}, {}, "takes floats"}},
+       .apply =
+           [](const Arguments& a) {
+             take_seed(a);
+             return Tensors{normal(a.input(0), a.input(1))};
+           }},
+      dropout_row("channel_dropout", {"dropout1d", "dropout2d", "dropout3d"},
+                  "Each channel of each image kept with probability 1-p and then divided by 1-p, else 0.",
+                  channel_dropout, "x is not [images, channels, ..]"),
+      dropout_row("alpha_dropout", {},
+                  "Each element the least value of selu with probability p; mean and variance are kept.", alpha_dropout,
+                  ""),
+      dropout_row("feature_alpha_dropout", {}, "alpha_dropout of whole channels of x [N, C, ..].",
+                  feature_alpha_dropout, "x is not [images, channels, ..]"),
       {.name = "rrelu",
        .family = "random",
        .inputs = {{"x", ops::DTypes::floats}},

@@ -9,7 +9,7 @@ LEFT_OUT = {
         "broadcast_shapes equal allclose empty empty_like new_empty new_empty_strided resize_ resize_as_ to zero_",
     "random draws, which differ between generators; test/runtime compares their distributions":
         "uniform normal normal|* randn randn_like rand_like randint_like bernoulli multinomial nn.functional.dropout nn.functional.dropout2d "
-        "nn.functional.dropout3d nn.functional.feature_alpha_dropout|* nn.functional.rrelu nn.functional.fractional_max_pool* svd_lowrank pca_lowrank",
+        "nn.functional.dropout3d nn.functional.feature_alpha_dropout|with_train nn.functional.rrelu nn.functional.fractional_max_pool* svd_lowrank pca_lowrank",
     "makes a tensor from numbers alone; rows of the table compare these":
         "arange linspace logspace eye ones zeros new_ones new_zeros new_full triu_indices tril_indices",
     "PyTorch's own machinery": "jiterator_*",

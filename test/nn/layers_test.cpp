@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 
 #include "weft/weft.hpp"
 
@@ -74,6 +75,41 @@ TEST(Dropout, ModesAreTracesOfTheirOwn) {
   dropout.eval();
   EXPECT_FALSE(dropped());
   EXPECT_EQ(f.compiled().trace_count(), 2u);
+}
+
+TEST(AlphaDropout, DropsToTheLeastOfSeluWhileTraining) {
+  manual_seed(3);
+  AlphaDropout elements(0.5);
+  FeatureAlphaDropout channels(0.5);
+  const Tensor x = ones({4, 8, 5});
+  const std::vector<float> y = values(elements(x)), z = values(channels(x));
+  EXPECT_EQ(std::set<float>(y.begin(), y.end()).size(), 2u);
+  for (std::size_t i = 0; i < z.size(); ++i) EXPECT_EQ(z[i], z[i / 5 * 5]);
+  elements.eval();
+  channels.eval();
+  EXPECT_EQ(values(elements(x)), values(x));
+  EXPECT_EQ(values(channels(x)), values(x));
+  EXPECT_THROW(AlphaDropout(1), UsageError);
+  EXPECT_THROW(FeatureAlphaDropout(-0.5), UsageError);
+}
+
+TEST(Bilinear, IsAProductWithAWeightForEachPair) {
+  manual_seed(2);
+  Bilinear layer(2, 3, 4);
+  EXPECT_EQ(layer.named_parameters()[0].name, "weight");
+  const Tensor x = randn({5, 2}), y = randn({5, 3});
+  const std::vector<float> got = values(layer(x, y)), w = values(layer.weight()), a = values(x), b = values(y),
+                           bias = values(layer.named_parameters()[1].variable);
+  for (std::size_t row = 0; row < 5; ++row)
+    for (std::size_t o = 0; o < 4; ++o) {
+      double wanted = bias[o];
+      for (std::size_t i = 0; i < 2; ++i)
+        for (std::size_t j = 0; j < 3; ++j) wanted += a[row * 2 + i] * w[o * 6 + i * 3 + j] * b[row * 3 + j];
+      EXPECT_NEAR(got[row * 4 + o], wanted, 1e-5);
+    }
+  EXPECT_EQ(Bilinear(2, 3, 4, /*bias=*/false).named_parameters().size(), 1u);
+  EXPECT_THROW(layer(x, x), ShapeError);
+  EXPECT_THROW(Bilinear(2, 0, 4), ShapeError);
 }
 
 TEST(Sequential, RunsInOrderAndNamesByPlace) {

@@ -31,6 +31,22 @@ class Linear : public Module {
   std::optional<Parameter> bias_;
 };
 
+/// sum_ij x_i weight_oij y_j + bias_o. Shapes: x [..., in_1], y [..., in_2] -> [..., out]; weight [out, in_1, in_2], bias [out],
+/// both uniform in +-1/sqrt(in_1).
+class Bilinear : public Module {
+ public:
+  Bilinear(Extent in_1, Extent in_2, Extent out, bool bias = true);
+  Tensor operator()(const Tensor& x, const Tensor& y, Where where = Where::current()) const;
+  const Parameter& weight() const { return weight_; }
+  std::string describe() const override;
+  double own_flops() const override { return 2.0 * static_cast<double>(in_1_ * in_2_ * out_); }
+
+ private:
+  Extent in_1_, in_2_, out_;
+  Parameter weight_;
+  std::optional<Parameter> bias_;
+};
+
 /// Rows of a table by i32 index. Shapes: indices [...] -> [..., C]; weight [rows, C], normal with deviation 1 by default.
 class Embedding : public Module {
  public:
@@ -76,6 +92,29 @@ class Dropout : public Module {
  public:
   /// Errors: UsageError unless 0 <= p < 1.
   explicit Dropout(double p);
+  Tensor operator()(const Tensor& x, Where where = Where::current()) const;
+  std::string describe() const override;
+
+ private:
+  double p_;
+};
+
+/// Dropout for networks of `selu`: in training, alpha_dropout of weft/ops/random.hpp. In evaluation, gives x.
+class AlphaDropout : public Module {
+ public:
+  /// Errors: UsageError unless 0 <= p < 1.
+  explicit AlphaDropout(double p = 0.5);
+  Tensor operator()(const Tensor& x, Where where = Where::current()) const;
+  std::string describe() const override;
+
+ private:
+  double p_;
+};
+/// The same of whole channels of x [N, C, ...].
+class FeatureAlphaDropout : public Module {
+ public:
+  /// Errors: UsageError unless 0 <= p < 1.
+  explicit FeatureAlphaDropout(double p = 0.5);
   Tensor operator()(const Tensor& x, Where where = Where::current()) const;
   std::string describe() const override;
 

@@ -38,4 +38,12 @@ enum class GridPadding {
                                  GridPadding padding = GridPadding::zeros, bool align_corners = false,
                                  Where where = Where::current());
 
+/// A grid for `grid_sample`: the places theta [x, y, 1] of the elements of an image of `size` [N, C, H, W], with coordinates as there.
+/// Shapes    theta [N, 2, 3] -> [N, H, W, 2]; theta [N, 3, 4] with size [N, C, D, H, W] -> [N, D, H, W, 3]
+/// Dtypes    floats
+/// Errors    ShapeError: a size of another number of axes, or images than theta has
+/// Gradient  to theta
+[[nodiscard]] Tensor affine_grid(const Tensor& theta, const Shape& size, bool align_corners = false,
+                                 Where where = Where::current());
+
 }  // namespace weft

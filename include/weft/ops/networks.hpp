@@ -10,6 +10,12 @@ namespace weft {
 [[nodiscard]] Tensor prelu(const Tensor& x, const Tensor& weight, Where where = Where::current());
 /// a sigmoid(b), with a and b the halves of x along an axis. Errors: ShapeError for an odd extent.
 [[nodiscard]] Tensor glu(const Tensor& x, int axis = -1, Where where = Where::current());
+/// y_o = sum_ij x_i weight_oij y_j + bias_o: a product of two inputs with a weight for each pair of their elements.
+/// Shapes    x [..., in_1], y [..., in_2] with the same leading axes, weight [out, in_1, in_2], bias [out] or undefined -> [..., out]
+/// Dtypes    floats, all the same. Errors: ShapeError, DTypeError
+/// Gradient  to all
+[[nodiscard]] Tensor bilinear(const Tensor& x, const Tensor& y, const Tensor& weight, const Tensor& bias = {},
+                              Where where = Where::current());
 /// Whether all elements are close, |x - y| <= atol + rtol |y|: a bool of rank 0.
 [[nodiscard]] Tensor allclose(const Tensor& x, const Tensor& y, double rtol = 1e-5, double atol = 1e-8,
                               bool equal_nan = false, Where where = Where::current());

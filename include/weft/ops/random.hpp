@@ -35,6 +35,26 @@ namespace weft {
 /// their mean. Gradient: to x, with the slope that was drawn. Errors: DTypeError; UsageError for lower > upper
 [[nodiscard]] Tensor rrelu(const Tensor& x, double lower = 0.125, double upper = 1.0 / 3, bool training = true,
                            Where where = Where::current());
+/// Normal, with a mean and a deviation for each element.
+/// Shapes    mean and deviation broadcast
+/// Dtypes    floats; the result has the promoted one
+/// Gradient  to both, at the draws: y = mean + deviation z with z of the standard distribution
+[[nodiscard]] Tensor normal(const Tensor& mean, const Tensor& deviation, Where where = Where::current());
+[[nodiscard]] Tensor normal(const Tensor& mean, double deviation = 1, Where where = Where::current());
+[[nodiscard]] Tensor normal(double mean, const Tensor& deviation, Where where = Where::current());
+/// Dropout of whole channels: each channel of each image is kept with probability 1-p and divided by 1-p, or else becomes 0.
+/// Shapes    x [N, C, ...] -> the same. Dtypes: floats
+/// Errors    ShapeError for fewer than two axes, UsageError unless 0 <= p <= 1
+[[nodiscard]] Tensor channel_dropout(const Tensor& x, double p, Where where = Where::current());
+/// Dropout that keeps mean 0 and variance 1, for networks of `selu`: each element becomes the least value of selu, -1.758, with
+/// probability p, and all are scaled and moved so that the mean and the variance stay. p = 1 gives zeros.
+/// Dtypes    floats
+/// Errors    UsageError unless 0 <= p <= 1
+/// Source    Klambauer et al. 2017, arXiv:1706.02515
+[[nodiscard]] Tensor alpha_dropout(const Tensor& x, double p, Where where = Where::current());
+/// The same of whole channels of x [N, C, ...].
+/// Errors    ShapeError for fewer than two axes
+[[nodiscard]] Tensor feature_alpha_dropout(const Tensor& x, double p, Where where = Where::current());
 /// Density rate e^(-rate x).
 [[nodiscard]] Tensor exponential(const Shape& shape, double rate = 1, DType type = DType::f32,
                                  Where where = Where::current());

@@ -13,6 +13,8 @@ namespace weft {
 /// max(x / 2 - t, 0)^2 with t such that it adds up to 1: between softmax and sparsemax.
 /// Source    Peters, Niculae and Martins 2019, arXiv:1905.05702
 [[nodiscard]] Tensor entmax15(const Tensor& x, int axis = -1, Where where = Where::current());
+/// softmax(-x): large where x is small.
+[[nodiscard]] Tensor softmin(const Tensor& x, int axis = -1, Where where = Where::current());
 /// softmax(x / temperature). Errors: UsageError unless temperature > 0.
 [[nodiscard]] Tensor tempered_softmax(const Tensor& x, double temperature, int axis = -1,
                                       Where where = Where::current());

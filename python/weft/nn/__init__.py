@@ -51,8 +51,11 @@ from ._images import (
 )
 from ._layers import (
     GELU as GELU,
+    AlphaDropout as AlphaDropout,
+    Bilinear as Bilinear,
     Dropout as Dropout,
     Embedding as Embedding,
+    FeatureAlphaDropout as FeatureAlphaDropout,
     Flatten as Flatten,
     LayerNorm as LayerNorm,
     Linear as Linear,

@@ -177,12 +177,7 @@ class ChannelDropout(Module):
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
-        if not self.training or self.p == 0:
-            return x
-        if x.ndim < 2:
-            raise ShapeError(f"dropout of channels: x {list(x.shape)} is not [images, channels, ...]")
-        channels = _op("ones")((*x.shape[:2], *[1] * (x.ndim - 2)), dtype=x.dtype, device=x.device)
-        return x * _op("dropout")(channels, p=self.p)
+        return _op("channel_dropout")(x, p=self.p) if self.training and self.p > 0 else x
 
     def describe(self) -> str:
         return f"Dropout of channels {self.p:g}"

@@ -99,6 +99,25 @@ class Linear(Module):
         return f"Linear {self.inputs} -> {self.outputs}" + ("" if self.bias is not None else ", no bias")
 
 
+class Bilinear(Module):
+    """sum_ij x_i weight_oij y_j + bias_o. Shapes: x [..., first], y [..., second] -> [..., outputs]."""
+
+    def __init__(self, first: int, second: int, outputs: int, bias: bool = True) -> None:
+        self.first = _check("bilinear", "the number of elements of x", first)
+        self.second = _check("bilinear", "the number of elements of y", second)
+        self.outputs = _check("bilinear", "the number of outputs", outputs)
+        self.weight = Parameter((outputs, first, second), Init.kaiming_uniform(first))
+        self.bias = Parameter((outputs,), Init.kaiming_uniform(first)) if bias else None
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        _check_width("bilinear", x, self.first)
+        _check_width("bilinear", y, self.second)
+        return _op("bilinear")(x, y, self.weight, self.bias)
+
+    def describe(self) -> str:
+        return f"Bilinear {self.first} x {self.second} -> {self.outputs}" + ("" if self.bias is not None else ", no bias")
+
+
 _op_linear, _op_embedding = _op("linear"), _op("embedding")
 _op_layer_norm, _op_rms_norm, _op_dropout = _op("layer_norm"), _op("rms_norm"), _op("dropout")
 
@@ -161,6 +180,29 @@ class Dropout(Module):
 
     def describe(self) -> str:
         return f"Dropout {self.p:g}"
+
+
+class AlphaDropout(Module):
+    """In training, alpha_dropout, which keeps mean 0 and variance 1, for networks of selu."""
+
+    _name = "alpha_dropout"
+
+    def __init__(self, p: float = 0.5) -> None:
+        if not 0 <= p < 1:
+            raise UsageError(f"alpha dropout: probability {p} must be in [0, 1)")
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _op(self._name)(x, p=self.p) if self.training else x
+
+    def describe(self) -> str:
+        return f"Alpha dropout {self.p:g}"
+
+
+class FeatureAlphaDropout(AlphaDropout):
+    """The same of whole channels of x [N, C, ...]."""
+
+    _name = "feature_alpha_dropout"
 
 
 class Flatten(Module):

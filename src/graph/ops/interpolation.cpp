@@ -315,14 +315,80 @@ const OpRow& grid_sample_row() {
   return row;
 }
 
+const OpRow& affine_grid_row() {
+  using Ints = std::vector<Extent>;
+  static const OpRow row{
+      .name = "affine_grid",
+      .family = "interpolation",
+      .inputs = {{"theta", ops::DTypes::floats}},
+      .attributes = {{.name = "size", .type = AttributeType::integers, .doc = "shape of the image: [N, C, H, W]"},
+                     {.name = "align_corners",
+                      .type = AttributeType::boolean,
+                      .default_value = false,
+                      .doc = "whether -1 and 1 are the centres of the outermost elements"}},
+      .result = "that of theta",
+      .doc =
+          "A grid for grid_sample: the places theta [x, y, 1] of the elements of an image; the same with three axes.",
+      .torch = "F.affine_grid(theta, size, align_corners)",
+      .onnx = "AffineGrid",
+      .cases = {{"two axes", {{{2, 2, 3}}}, {{"size", Ints{2, 3, 4, 5}}}},
+                {"corners kept", {{{2, 2, 3}}}, {{"size", Ints{2, 3, 4, 5}}, {"align_corners", true}}},
+                {"one element", {{{1, 2, 3}}}, {{"size", Ints{1, 1, 1, 3}}, {"align_corners", true}}},
+                {"three axes", {{{2, 3, 4}}}, {{"size", Ints{2, 1, 2, 3, 4}}}}},
+      .errors = {{"another theta", {{{2, 3, 4}}}, {{"size", Ints{2, 3, 4, 5}}}, "theta is not [2, 2, 3]"},
+                 {"one axis of space", {{{2, 2, 3}}}, {{"size", Ints{2, 3, 4}}}, "size is not [images, channels]"},
+                 {"integers", {{{2, 2, 3}, 0, 4, DType::i32}}, {{"size", Ints{2, 3, 4, 5}}}, "takes floats"}},
+      .apply = [](const Arguments& a) {
+        return Tensors{weft::affine_grid(a.input(0), a.shape("size"), a.boolean("align_corners"))};
+      }};
+  return row;
+}
+
 }  // namespace
 
-OpRows interpolation_rows() { return {&interpolate_row(), &grid_sample_row()}; }
+OpRows interpolation_rows() { return {&interpolate_row(), &grid_sample_row(), &affine_grid_row()}; }
 
 }  // namespace graph
 
 Tensor interpolate(const Tensor& x, const PerAxis& size, Interpolation mode, bool align_corners, Where where) {
   return graph::call(graph::interpolate_row(), {x}, graph::InterpolateAttributes{size, mode, align_corners}, where);
+}
+
+Tensor affine_grid(const Tensor& theta, const Shape& size, bool align_corners, Where where) {
+  if (!theta.defined()) throw UsageError("affine_grid: theta has no value");
+  const auto fail = [&](const std::string& fact) {
+    return graph::describe("affine_grid", fact, {{"theta", theta}}, where);
+  };
+  if (!is_float(theta.dtype())) throw DTypeError(fail("takes floats; cast theta"));
+  if (size.rank() != 4 && size.rank() != 5)
+    throw ShapeError(fail("size is not [images, channels] followed by two or three axes of space"));
+  const int axes = size.rank() - 2;
+  for (const Extent extent : size)
+    if (extent < 0) throw ShapeError(fail(fmt::format("extent {} in size", extent)));
+  const Shape wanted{size[0], axes, axes + 1};
+  if (theta.shape() != wanted) throw ShapeError(fail(fmt::format("theta is not {}", wanted.to_string())));
+  const DType type = compute_type(theta.dtype());
+  Shape places{1};
+  for (int i = 0; i < axes; ++i) places.push_back(size[2 + i]);
+  places.push_back(1);
+  const Tensor t = cast(theta, type, where);
+  // Column k of theta, [N, 1, .., axes], belongs to the k-th axis from the last one.
+  Shape column{size[0]};
+  for (int i = 0; i < axes; ++i) column.push_back(1);
+  column.push_back(axes);
+  Tensor grid = reshape(select(t, 2, axes, where), column, where);
+  for (int k = 0; k < axes; ++k) {
+    const Extent n = size[1 + axes - k];
+    Shape along(std::vector<Extent>(static_cast<std::size_t>(axes + 2), 1));
+    along[axes - k] = n;
+    const Tensor number = cast(arange(n, DType::i32, theta.device()), type, where);
+    // The centre of element i, where the outermost centres, or else edges, are at -1 and 1. The only one is in the middle.
+    const double step = align_corners ? 2 / static_cast<double>(std::max<Extent>(n - 1, 1))
+                                      : 2 / static_cast<double>(std::max<Extent>(n, 1));
+    const double first = align_corners ? (n > 1 ? -1 : 0) : step / 2 - 1;
+    grid = grid + reshape(select(t, 2, k, where), column, where) * reshape(number * step + first, along, where);
+  }
+  return cast(grid, theta.dtype(), where);
 }
 
 Tensor grid_sample(const Tensor& x, const Tensor& grid, Interpolation mode, GridPadding padding, bool align_corners,

@@ -218,9 +218,59 @@ const OpRow& embedding_bag_row() {
   return row;
 }
 
+const OpRow& bilinear_row() {
+  static const OpRow row{
+      .name = "bilinear",
+      .family = "network",
+      .inputs = {{"x", ops::DTypes::floats},
+                 {"y", ops::DTypes::floats},
+                 {"weight", ops::DTypes::floats},
+                 {.name = "bias", .dtypes = ops::DTypes::floats, .optional = true}},
+      .doc = "A product of two inputs with a weight [out, in_1, in_2] for each pair of their elements.",
+      .formula = "z_o = sum_ij x_i weight_oij y_j + bias_o",
+      .torch = "F.bilinear(x, y, weight, bias)",
+      .infer =
+          [](const Call& c) {
+            const Tensor &x = c.input(0), &y = c.input(1), &weight = c.input(2), &bias = c.input(3);
+            bool fits = x.rank() > 0 && x.rank() == y.rank();
+            for (int a = 0; fits && a + 1 < x.rank(); ++a) fits = x.dim(a) == y.dim(a);
+            if (!fits) c.shape_error("x and y are not [..., elements] with the same leading axes");
+            if (weight.rank() != 3 || weight.dim(1) != x.dim(-1) || weight.dim(2) != y.dim(-1))
+              c.shape_error("weight is not [outputs, elements of x, elements of y]");
+            if (bias.defined() && bias.shape() != Shape{weight.dim(0)}) c.shape_error("bias is not [outputs]");
+            for (const Tensor& each : {y, weight, bias})
+              if (each.defined() && each.dtype() != x.dtype()) c.dtype_error("the dtypes differ; cast one");
+            Shape shape = x.shape();
+            shape[x.rank() - 1] = weight.dim(0);
+            return std::vector<Result>{{x.dtype(), shape}};
+          },
+      .decompose =
+          [](const Call& c) {
+            const Tensor &x = c.input(0), &y = c.input(1), &weight = c.input(2), &bias = c.input(3);
+            const Extent out = weight.dim(0), in_1 = weight.dim(1), in_2 = weight.dim(2);
+            const Extent rows = Shape(std::vector<Extent>(x.shape().begin(), x.shape().end() - 1)).numel();
+            // [rows, out in_2]: x times the weights, and then the sums over y.
+            const Tensor by_x = weft::matmul(weft::reshape(x, {rows, in_1}),
+                                             weft::reshape(weft::permute(weight, {1, 0, 2}), {in_1, out * in_2}));
+            const Tensor sums = weft::sum(weft::reshape(by_x, {rows, out, in_2}) * weft::reshape(y, {rows, 1, in_2}),
+                                          {-1}, {}, c.where());
+            Shape shape = x.shape();
+            shape[x.rank() - 1] = out;
+            const Tensor z = weft::reshape(bias.defined() ? sums + bias : sums, shape);
+            return Tensors{z};
+          },
+      .cases = {{"rows", {{{6, 3}}, {{6, 4}}, {{5, 3, 4}}, {{5}}}},
+                {"no bias", {{{2, 3, 3}}, {{2, 3, 2}}, {{4, 3, 2}}, {.absent = true}}},
+                {"a row", {{{3}}, {{4}}, {{5, 3, 4}}, {{5}}}}},
+      .errors = {{"other rows", {{{6, 3}}, {{5, 4}}, {{5, 3, 4}}}, {}, "the same leading axes"},
+                 {"another weight", {{{6, 3}}, {{6, 4}}, {{5, 4, 3}}}, {}, "weight is not [outputs"},
+                 {"another bias", {{{6, 3}}, {{6, 4}}, {{5, 3, 4}}, {{4}}}, {}, "bias is not [outputs]"}}};
+  return row;
+}
+
 }  // namespace
 
-OpRows network_rows() { return {&prelu_row(), &glu_row(), &allclose_row(), &embedding_bag_row()}; }
+OpRows network_rows() { return {&prelu_row(), &glu_row(), &allclose_row(), &embedding_bag_row(), &bilinear_row()}; }
 
 }  // namespace graph
 
@@ -229,6 +279,9 @@ Tensor prelu(const Tensor& x, const Tensor& weight, Where where) {
 }
 Tensor glu(const Tensor& x, int axis, Where where) {
   return graph::call(graph::glu_row(), {x}, graph::GluAttributes{axis}, where);
+}
+Tensor bilinear(const Tensor& x, const Tensor& y, const Tensor& weight, const Tensor& bias, Where where) {
+  return graph::call(graph::bilinear_row(), {x, y, weight, bias}, graph::Words{}, where);
 }
 Tensor allclose(const Tensor& x, const Tensor& y, double rtol, double atol, bool equal_nan, Where where) {
   return graph::call(graph::allclose_row(), {x, y}, graph::CloseAttributes{rtol, atol, equal_nan}, where);

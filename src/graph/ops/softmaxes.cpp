@@ -333,11 +333,30 @@ Tensor apply_softmax(const OpRow& row, Tensors inputs, const SoftmaxAttributes& 
   return call(row, std::move(inputs), a, where);
 }
 
+const OpRow& softmin_row() {
+  static const OpRow row{
+      .name = "softmin",
+      .family = "norm",
+      .inputs = {{"x", ops::DTypes::floats}},
+      .attributes = {{.name = "axis",
+                      .type = AttributeType::integer,
+                      .default_value = Extent{-1},
+                      .doc = "axis to normalise",
+                      .aliases = {"dim"}}},
+      .doc = "softmax(-x) along an axis.",
+      .formula = "y_i = exp(-x_i) / sum_j exp(-x_j)",
+      .torch = "F.softmin(x, axis)",
+      .cases = {{"rows", {{{6, 50}, -4, 4}}}, {"columns", {{{6, 50}}}, {{"axis", Extent{0}}}}},
+      .errors = {{"an axis outside", {{{6}}}, {{"axis", Extent{1}}}, "axis 1 is outside of"}},
+      .apply = [](const Arguments& a) { return Tensors{weft::softmin(a.input(0), a.small("axis"))}; }};
+  return row;
+}
+
 }  // namespace
 
 OpRows softmax_rows() {
-  return {&sparsemax_row(), &entmax15_row(), &tempered_row(), &masked_row(),
-          &grouped_row(),   &mixture_row(),  &gumbel_row(),   &kmeans_row()};
+  return {&sparsemax_row(), &entmax15_row(), &softmin_row(), &tempered_row(), &masked_row(),
+          &grouped_row(),   &mixture_row(),  &gumbel_row(),  &kmeans_row()};
 }
 
 }  // namespace graph
@@ -349,6 +368,10 @@ Tensor sparsemax(const Tensor& x, int axis, Where where) {
 }
 Tensor entmax15(const Tensor& x, int axis, Where where) {
   return apply_softmax(graph::entmax15_row(), {x}, {.axis = axis}, where);
+}
+Tensor softmin(const Tensor& x, int axis, Where where) {
+  if (!x.defined()) throw UsageError("softmin: the tensor has no value");
+  return softmax(-x, axis, where);
 }
 Tensor tempered_softmax(const Tensor& x, double temperature, int axis, Where where) {
   return apply_softmax(graph::tempered_row(), {x}, {.axis = axis, .temperature = temperature}, where);

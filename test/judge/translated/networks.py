@@ -5,17 +5,22 @@ from translated.program import KINDS, TABLE, Value, axis_of, ints, need, op
 
 # ---- Networks ----
 
-def softmax_of(weft, negative=False):
+def softmax_of(weft):
     def translate(w, x, dim, dtype=None):
         axis_of(x, dim)
         made = x if dtype is None else w("cast", x, dtype=KINDS[dtype])
         need(dtype is not None or x.dtype.is_floating_point, "integers")
-        return w(weft, w("neg", made) if negative else made, axis=dim)
+        return w(weft, made, axis=dim)
     return translate
 
 
 for name in ("softmax", "softmax|with_dtype", "log_softmax", "log_softmax|dtype", "nn.functional.softmin", "nn.functional.softmin|with_dtype"):
-    TABLE[name] = softmax_of("log_softmax" if "log" in name else "softmax", "softmin" in name)
+    TABLE[name] = softmax_of("log_softmax" if "log" in name else "softmin" if "softmin" in name else "softmax")
+
+
+@op("nn.functional.feature_alpha_dropout|without_train")
+def feature_alpha_dropout(w, x, p=0.5, training=False):
+    return w("positive", x)
 
 
 @op("nn.functional.layer_norm")

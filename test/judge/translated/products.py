@@ -51,9 +51,7 @@ def linear(w, x, weight, bias=None):
 
 @op("nn.functional.bilinear")
 def bilinear(w, a, b, weight, bias=None):
-    need(a.rank == 2, "more axes")
-    made = w("einsum", a, weight, b, labels=[0, 1, 2, 1, 3, 0, 3], output=[0, 2])
-    return made if bias is None else w("add", made, bias)
+    return w("bilinear", a, b, weight, *([] if bias is None else [bias]))
 
 
 def square(a):
