@@ -185,7 +185,7 @@ class Dropout(Module):
 class AlphaDropout(Module):
     """In training, alpha_dropout, which keeps mean 0 and variance 1, for networks of selu."""
 
-    _name = "alpha_dropout"
+    _dropping = "alpha_dropout"
 
     def __init__(self, p: float = 0.5) -> None:
         if not 0 <= p < 1:
@@ -193,7 +193,7 @@ class AlphaDropout(Module):
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
-        return _op(self._name)(x, p=self.p) if self.training else x
+        return _op(self._dropping)(x, p=self.p) if self.training else x
 
     def describe(self) -> str:
         return f"Alpha dropout {self.p:g}"
@@ -202,7 +202,7 @@ class AlphaDropout(Module):
 class FeatureAlphaDropout(AlphaDropout):
     """The same of whole channels of x [N, C, ...]."""
 
-    _name = "feature_alpha_dropout"
+    _dropping = "feature_alpha_dropout"
 
 
 class Flatten(Module):
