@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "graph/op.hpp"
+#include "onnx/record_call.hpp"
+#include "onnx/record_expression.hpp"
 #include "ops/table.hpp"
 #include "weft/error.hpp"
 #include "weft/ops.hpp"
@@ -55,7 +56,7 @@ class Exporter {
   const std::vector<NodeRef>& sources_of(const NodeRef& node) {
     static const std::vector<NodeRef> kNone;
     if (node->storage) return kNone;  // the value is in memory
-    if (node->kind != Kind::call || is_direct(*node)) return node->inputs;
+    if (node->kind != Kind::call || onnx_has(*node)) return node->inputs;
     auto [found, fresh] = parts_.try_emplace(node.get());
     if (fresh) {
       found->second = graph::decompose(*node);
@@ -63,13 +64,6 @@ class Exporter {
         throw UsageError(fmt::format("onnx::save: ONNX has no operator for {}", node->op->name));
     }
     return found->second;
-  }
-
-  static bool is_direct(const Node& node) {
-    const std::string& name = node.op->name;
-    if (name == "layer_norm") return graph::Call(node).input(1).defined();
-    return name == "softmax" || name == "log_softmax" || name == "cumsum" || name == "sort" ||
-           (name.size() == 6 && name.starts_with("conv") && name.ends_with("d"));
   }
 
   // The value with all its elements: constants are kept as one number until they are needed whole.
@@ -235,270 +229,33 @@ class Exporter {
     } else {
       y = record_.node("GatherElements", {whole(x), inside}, Attributes().integer("axis", axis));
     }
-    return select(holds, y, record_.number(0, node.type), node.type);
+    return record_select(record_, holds, y, record_.number(0, node.type), node.type);
   }
-
-  // Runtimes lack Where for some types.
-  std::string select(const std::string& c, const std::string& a, const std::string& b, DType type) {
-    if (type == DType::boolean)
-      return record_.node("Or", {record_.node("And", {c, a}), record_.node("And", {record_.node("Not", {c}), b})});
-    const bool narrow = type == DType::i8 || type == DType::i16 || type == DType::u16 || type == DType::u32;
-    if (!narrow) return record_.node("Where", {c, a, b});
-    const std::string wide = record_.node("Where", {c, record_.cast(a, DType::i64), record_.cast(b, DType::i64)});
-    return record_.cast(wide, type);
-  }
-
-  // ---- Calls that ONNX has ------------------------------------------------------------------------------------------------
-
-  std::vector<Extent> attribute_words(const Node& node, std::string_view wanted) const {
-    const graph::Call call(node);
-    const Extent* at = call.words().data();
-    for (const graph::AttributeSpec& spec : call.row().attributes) {
-      using graph::AttributeType;
-      std::size_t count = 1;
-      if (spec.type == AttributeType::integers) count = static_cast<std::size_t>(*at++);
-      if (spec.type == AttributeType::pairs) count = 2 * static_cast<std::size_t>(*at++);
-      if (spec.name == wanted) return {at, at + count};
-      at += count;
-    }
-    throw InternalError(fmt::format("onnx::save: {} has no attribute {}", node.op->name, wanted));
-  }
-
-  Names call(const Node& node) {
-    if (!is_direct(node)) {
-      Names names;
-      for (const NodeRef& part : parts_.at(&node)) names.push_back(whole(*part));
-      return names;
-    }
-    const std::string& name = node.op->name;
-    const graph::Call c(node);
-    const auto operand = [&](std::size_t i) {
-      return c.input(i).defined() ? whole(*c.input(i).node()) : std::string();
-    };
-    const auto axis = [&] {
-      const Extent given = attribute_words(node, "axis")[0];
-      return given < 0 ? given + node.shape.rank() : given;
-    };
-    if (name == "softmax" || name == "log_softmax")
-      return {record_.node(name == "softmax" ? "Softmax" : "LogSoftmax", {operand(0)},
-                           Attributes().integer("axis", axis()))};
-    if (name == "layer_norm") {
-      const DType type = node.type;
-      const auto same = [&](std::size_t i) {
-        return c.input(i).dtype() == type ? operand(i) : record_.cast(operand(i), type);
-      };
-      Names inputs{operand(0), same(1)};
-      if (c.input(2).defined()) inputs.push_back(same(2));
-      return {record_.node(
-          "LayerNormalization", inputs,
-          Attributes().integer("axis", -1).real("epsilon", graph::real_of(attribute_words(node, "eps")[0])))};
-    }
-    if (name == "cumsum") {
-      const bool is_bool = c.input(0).dtype() == DType::boolean;
-      const std::string x = is_bool ? record_.cast(operand(0), node.type) : operand(0);
-      return {record_.node("CumSum", {x, record_.number(static_cast<double>(axis()), DType::i64)},
-                           Attributes()
-                               .integer("exclusive", attribute_words(node, "exclusive")[0])
-                               .integer("reverse", attribute_words(node, "reverse")[0]))};
-    }
-    if (name == "sort") {
-      const Extent first = attribute_words(node, "first")[0], last = first + node.shape[static_cast<int>(axis())];
-      Names results{record_.fresh(), record_.fresh()};
-      const Names inputs{operand(0), record_.integers({last})};
-      record_.node("TopK", inputs, results,
-                   Attributes().integer("axis", axis()).integer("largest", attribute_words(node, "descending")[0]));
-      if (first > 0)
-        for (std::string& each : results)
-          each = record_.node("Slice",
-                              {each, record_.integers({first}), record_.integers({last}), record_.integers({axis()})});
-      return {results[0], record_.cast(results[1], DType::i32)};
-    }
-    return {convolution(node, c, {operand(0), operand(1), operand(2)})};
-  }
-
-  std::string convolution(const Node& node, const graph::Call& c, Names inputs) {
-    const auto axes = static_cast<std::size_t>(node.shape.rank() - 2);
-    const auto each = [&](std::string_view name, Extent fallback) {
-      std::vector<Extent> values = attribute_words(node, name);
-      if (values.empty()) values = {fallback};
-      if (values.size() == 1) values.resize(axes, values[0]);
-      return values;
-    };
-    const std::vector<Extent> stride = each("stride", 1), dilation = each("dilation", 1);
-    std::vector<Extent> pads = each("padding", 0);
-    pads.insert(pads.end(), pads.begin(), pads.begin() + static_cast<std::ptrdiff_t>(axes));
-    if (attribute_words(node, "same")[0])
-      for (std::size_t i = 0; i < axes; ++i) {
-        const int a = static_cast<int>(i) + 2;
-        const Extent n = c.input(0).dim(a), windows = (n + stride[i] - 1) / stride[i];
-        const Extent total =
-            std::max<Extent>((windows - 1) * stride[i] + dilation[i] * (c.input(1).dim(a) - 1) + 1 - n, 0);
-        pads[i] = total / 2;
-        pads[axes + i] = total - pads[i];
-      }
-    if (inputs.back().empty()) inputs.pop_back();
-    return record_.node("Conv", inputs,
-                        Attributes()
-                            .integers("strides", stride)
-                            .integers("dilations", dilation)
-                            .integers("pads", pads)
-                            .integer("group", attribute_words(node, "groups")[0]));
-  }
-
-  // ---- Elementwise: the instructions of the expression ----------------------------------------------------------------------
 
   std::string map(const Node& node) {
     if (node.row && node.inputs[0]->type == node.type && !is_narrow(node.type)) {
       if (node.row->name == "relu" && element(node.type).is_signed) return record_.node("Relu", {in(node, 0)});
       if (node.row->name == "sigmoid" && is_float(node.type)) return record_.node("Sigmoid", {in(node, 0)});
     }
-    Names values;
-    std::vector<DType> types;
+    std::vector<Operand> operands;
+    for (const NodeRef& input : node.inputs) operands.push_back({names_.at(input.get())[0], input->type});
+    std::string result = record_expression(record_, *node.expression, operands);
     bool expanded = false;
-    for (const scalar::Instruction& i : node.expression->code) {
+    for (const scalar::Instruction& i : node.expression->code)
       if (i.op == scalar::Op::input) {
         const Node& source = *node.inputs[static_cast<std::size_t>(i.slot)];
-        values.push_back(names_.at(&source)[0]);
-        types.push_back(source.type);
         expanded = expanded || source.kind != Kind::constant || source.shape.rank() == 0;
-      } else {
-        const auto divisor = i.op == scalar::Op::div || i.op == scalar::Op::rem
-                                 ? &node.expression->code[static_cast<std::size_t>(i.b)]
-                                 : nullptr;
-        const bool is_whole = divisor && !is_float(types[static_cast<std::size_t>(i.a)]);
-        values.push_back(is_whole ? whole_division(i, *divisor, values, types[static_cast<std::size_t>(i.a)])
-                                  : instruction(i, values, types));
-        types.push_back(i.type);
       }
-    }
-    std::string result = values.back();
     if (!expanded && node.shape.rank() > 0)  // made of constants alone
       result = record_.node("Expand", {result, record_.integers(extents_of(node.shape))});
     return result;
   }
 
-  // a / b and a % b of integers. Where b is 0 they are a and 0 here, and nothing in ONNX; the same holds for the least number by -1.
-  std::string whole_division(const scalar::Instruction& i, const scalar::Instruction& divisor, const Names& values,
-                             DType type) {
-    const std::string &a = values[static_cast<std::size_t>(i.a)], &b = values[static_cast<std::size_t>(i.b)];
-    const auto number = [&](double value) { return record_.number(value, type); };
-    const bool is_rem = i.op == scalar::Op::rem;
-    const auto divided = [&](const std::string& by) {
-      return is_rem ? record_.node("Mod", {a, by}, Attributes().integer("fmod", 1)) : record_.node("Div", {a, by});
-    };
-    if (divisor.op == scalar::Op::constant && divisor.value != 0 && divisor.value != -1) return divided(b);
-    std::string odd = record_.node("Equal", {b, number(0)});
-    if (!element(type).is_signed) return divided(select(odd, number(1), b, type));
-    const std::string negates = record_.node("Equal", {b, number(-1)});
-    odd = record_.node("Or", {odd, negates});
-    const std::string result = divided(select(odd, number(1), b, type));
-    return is_rem ? result : select(negates, record_.node("Sub", {number(0), a}), result, type);
-  }
-
-  std::string instruction(const scalar::Instruction& i, const Names& values, const std::vector<DType>& types) {
-    using scalar::Op;
-    const auto operand = [&](int at) { return values[static_cast<std::size_t>(at)]; };
-    const std::string a = i.a >= 0 ? operand(i.a) : "", b = i.b >= 0 ? operand(i.b) : "",
-                      c = i.c >= 0 ? operand(i.c) : "";
-    const DType of = i.a >= 0 ? types[static_cast<std::size_t>(i.a)] : i.type;
-    const auto number = [&](double value) { return record_.number(value, of); };
-    const auto one = [&](std::string_view type) { return record_.node(type, {a}); };
-    const auto two = [&](std::string_view type) { return record_.node(type, {a, b}); };
-    const bool real = is_float(of), is_bool = of == DType::boolean;
-    switch (i.op) {
-      case Op::input: break;
-      case Op::constant: return record_.number(i.value, i.type);
-      case Op::neg: return element(of).is_signed ? one("Neg") : record_.node("Sub", {number(0), a});
-      case Op::abs: return one("Abs");
-      case Op::sign: return one("Sign");
-      case Op::floor: return real ? one("Floor") : a;
-      case Op::ceil: return real ? one("Ceil") : a;
-      case Op::round: return real ? one("Round") : a;
-      case Op::trunc: return real ? record_.node("Mul", {one("Sign"), record_.node("Floor", {one("Abs")})}) : a;
-      case Op::sqrt: return one("Sqrt");
-      case Op::rsqrt: return record_.node("Reciprocal", {one("Sqrt")});
-      case Op::exp: return one("Exp");
-      case Op::exp2: return record_.node("Exp", {record_.node("Mul", {a, number(M_LN2)})});
-      case Op::expm1: {  // 2 tanh(x / 2) / (1 - tanh(x / 2)), which keeps the digits of small numbers
-        const std::string t = record_.node("Tanh", {record_.node("Mul", {a, number(0.5)})});
-        const std::string small =
-            record_.node("Div", {record_.node("Mul", {t, number(2)}), record_.node("Sub", {number(1), t})});
-        const std::string large = record_.node("Sub", {one("Exp"), number(1)});
-        return record_.node("Where", {record_.node("Less", {one("Abs"), number(0.5)}), small, large});
-      }
-      case Op::log: return one("Log");
-      case Op::log2: return record_.node("Mul", {one("Log"), number(M_LOG2E)});
-      case Op::log10: return record_.node("Mul", {one("Log"), number(M_LOG10E)});
-      case Op::log1p: {  // 2 atanh(x / (2 + x)) for small x
-        const std::string ratio = record_.node("Div", {a, record_.node("Add", {a, number(2)})});
-        const std::string small = record_.node("Mul", {record_.node("Atanh", {ratio}), number(2)});
-        const std::string large = record_.node("Log", {record_.node("Add", {a, number(1)})});
-        return record_.node("Where", {record_.node("Less", {one("Abs"), number(0.5)}), small, large});
-      }
-      case Op::sin: return one("Sin");
-      case Op::cos: return one("Cos");
-      case Op::tan: return one("Tan");
-      case Op::asin: return one("Asin");
-      case Op::acos: return one("Acos");
-      case Op::atan: return one("Atan");
-      case Op::sinh: return one("Sinh");
-      case Op::cosh: return one("Cosh");
-      case Op::tanh: return one("Tanh");
-      case Op::asinh: return one("Asinh");
-      case Op::acosh: return one("Acosh");
-      case Op::atanh: return one("Atanh");
-      case Op::erf: return one("Erf");
-      case Op::is_nan: return real ? one("IsNaN") : record_.node("Not", {record_.node("Equal", {a, a})});
-      case Op::logical_not: return is_bool ? one("Not") : record_.node("Equal", {a, number(0)});
-      case Op::bit_not: return is_bool ? one("Not") : one("BitwiseNot");
-      case Op::cast: return of == i.type ? a : record_.cast(a, i.type);
-      case Op::add: return two("Add");
-      case Op::sub: return two("Sub");
-      case Op::mul: return two("Mul");
-      case Op::div: return two("Div");
-      case Op::rem: return record_.node("Mod", {a, b}, Attributes().integer("fmod", 1));
-      case Op::pow: return two("Pow");
-      case Op::atan2: return angle(a, b, of);
-      case Op::min: return is_bool ? two("And") : two("Min");
-      case Op::max: return is_bool ? two("Or") : two("Max");
-      case Op::copysign: {
-        const std::string size = one("Abs");
-        // The reciprocal tells -0 from 0.
-        const std::string negative = record_.node(
-            "Or",
-            {record_.node("Less", {b, number(0)}), record_.node("Less", {record_.node("Reciprocal", {b}), number(0)})});
-        return record_.node("Where", {negative, record_.node("Neg", {size}), size});
-      }
-      case Op::eq: return two("Equal");
-      case Op::ne: return record_.node("Not", {two("Equal")});
-      case Op::lt: return two("Less");
-      case Op::le: return two("LessOrEqual");
-      case Op::gt: return two("Greater");
-      case Op::ge: return two("GreaterOrEqual");
-      case Op::logical_and: return two("And");
-      case Op::logical_or: return two("Or");
-      case Op::bit_and: return is_bool ? two("And") : two("BitwiseAnd");
-      case Op::bit_or: return is_bool ? two("Or") : two("BitwiseOr");
-      case Op::bit_xor: return is_bool ? two("Xor") : two("BitwiseXor");
-      case Op::select: return select(a, b, c, i.type);
-      case Op::shl:
-      case Op::shr: throw UsageError("onnx::save: ONNX has no shifts of signed numbers");
-      case Op::philox:
-        throw UsageError("onnx::save: random draws cannot be written; call eval() of modules with dropout");
-    }
-    throw InternalError("onnx::save: an unknown instruction");
-  }
-
-  // atan2(y, x), by quadrants. The sign of zeros is not kept.
-  std::string angle(const std::string& y, const std::string& x, DType type) {
-    const auto number = [&](double value) { return record_.number(value, type); };
-    const std::string zero = number(0), slope = record_.node("Atan", {record_.node("Div", {y, x})});
-    const std::string below = record_.node("Less", {y, zero});
-    const std::string turned = record_.node("Where", {below, number(-M_PI), number(M_PI)});
-    const std::string left = record_.node("Add", {slope, turned});
-    const std::string upright = record_.node("Mul", {record_.node("Sign", {y}), number(M_PI / 2)});
-    const std::string sides = record_.node("Where", {record_.node("Less", {x, zero}), left, slope});
-    return record_.node("Where", {record_.node("Equal", {x, zero}), upright, sides});
+  Names call(const Node& node) {
+    if (onnx_has(node)) return record_call(record_, node, [&](const Node& input) { return whole(input); });
+    Names names;
+    for (const NodeRef& part : parts_.at(&node)) names.push_back(whole(*part));
+    return names;
   }
 
   Record& record_;
