@@ -7,6 +7,7 @@
 #include "graph/op.hpp"
 #include "onnx/record_call.hpp"
 #include "onnx/record_expression.hpp"
+#include "onnx/record_quotients.hpp"
 #include "ops/table.hpp"
 #include "weft/error.hpp"
 #include "weft/ops.hpp"
@@ -44,6 +45,7 @@ class Exporter {
         if (!names_.contains(source.get())) stack.push_back({source, graph::is_view(node->kind) ? reader : node.get()});
       if (stack.size() != before) continue;
       begin(node->kind == Kind::constant ? *reader : *node);
+      if (!node->storage) record_quotients(record_, *node);
       names_[node.get()] = written(*node);
       kept_.push_back(node);
       stack.pop_back();
@@ -132,9 +134,13 @@ class Exporter {
                    step = node.ints[static_cast<std::size_t>(2 * i + 1)];
       const Extent n = node.inputs[0]->shape[i];
       if (start == 0 && step == 1 && node.shape[i] == n) continue;
-      const Extent last = start + step * (node.shape[i] - 1);
+      const Extent last = start + step * (node.shape[i] - 1), next = last + step;
       axes.push_back(i), starts.push_back(start), steps.push_back(step);
-      ends.push_back(step > 0 ? last + 1 : last == 0 ? INT64_MIN : last - 1);
+      // With steps to an end of the axis, how many elements are left over does not matter.
+      ends.push_back(step == 1 || (step > 0 && next < n) ? last + 1
+                     : step > 0                          ? INT64_MAX
+                     : next < 0                          ? INT64_MIN
+                                                         : last - 1);
       if (node.shape[i] == 0) ends.back() = starts.back() = 0;
     }
     return record_.node("Slice", {in(node, 0), record_.integers(starts), record_.integers(ends), record_.integers(axes),

@@ -16,9 +16,11 @@ namespace {
 
 using Attributes = GraphWriter::Attributes;
 
-std::vector<std::string> names_of(std::span<const Symbol> symbols) {
+// Of the symbols, then the quotients.
+std::vector<std::string> names_of(std::span<const Symbol> symbols, const TracePoints& points) {
   std::vector<std::string> names;
   for (const Symbol& symbol : symbols) names.push_back(symbol.name);
+  for (const Quotient& quotient : points.quotients()) names.push_back(quotient.to_string(names));
   return names;
 }
 
@@ -33,6 +35,11 @@ bool same_elements(const Tensor& a, const Tensor& b) {
   return a.dtype() == b.dtype() && a.shape() == b.shape() && elements_of(a) == elements_of(b);
 }
 
+bool is_same_op(const RecordStep& a, const RecordStep& b) {
+  return a.kind == b.kind && a.type == b.type && a.inputs == b.inputs && a.outputs == b.outputs && a.dtype == b.dtype &&
+         a.rank == b.rank && a.integers.size() == b.integers.size();
+}
+
 /// A number that depends on the symbols: scale * p, or scale / p.
 struct Dependent {
   double scale = 1;
@@ -44,7 +51,11 @@ class Merger {
  public:
   Merger(std::span<const Record> records, const TracePoints& points, std::span<const Symbol> symbols,
          GraphWriter& writer)
-      : records_(records), points_(points), symbols_(symbols), names_of_symbols_(names_of(symbols)), writer_(writer) {}
+      : records_(records),
+        points_(points),
+        symbols_(symbols),
+        names_of_variables_(names_of(symbols, points)),
+        writer_(writer) {}
 
   void write() {
     for (const Record& record : records_)
@@ -67,16 +78,13 @@ class Merger {
     const RecordStep& first = step(i);
     for (std::size_t r = 1; r < records_.size(); ++r) {
       const RecordStep& other = step(i, r);
-      if (first.kind != other.kind || first.type != other.type || first.inputs != other.inputs ||
-          first.outputs != other.outputs || first.dtype != other.dtype || first.rank != other.rank ||
-          first.integers.size() != other.integers.size())
-        refuse_other_ops(i, r);
+      if (!is_same_op(first, other)) refuse_other_ops(i, r);
       if (first.attributes != other.attributes)
         refuse(i, fmt::format("attributes of {} change between {} and {}", first.type, at(0), at(r)));
     }
   }
 
-  std::string at(std::size_t record) const { return points_.to_string(record, names_of_symbols_); }
+  std::string at(std::size_t record) const { return points_.to_string(record, names_of_variables_); }
 
   [[noreturn]] void refuse(std::size_t i, const std::string& fact) const {
     const RecordStep& s = step(i);
@@ -120,12 +128,15 @@ class Merger {
   }
 
   // i64 [1].
-  const std::string& symbol(std::size_t k) {
-    std::string& name = symbols_written_[k];
-    if (name.empty())
-      name = writer_.node("Shape", {symbols_[k].input},
-                          Attributes().integer("start", symbols_[k].axis).integer("end", symbols_[k].axis + 1));
-    return name;
+  std::string variable(int number) {
+    const auto k = static_cast<std::size_t>(number);
+    std::string& name = variables_written_[k];
+    if (!name.empty()) return name;
+    if (k < symbols_.size())
+      return name = writer_.node("Shape", {symbols_[k].input},
+                                 Attributes().integer("start", symbols_[k].axis).integer("end", symbols_[k].axis + 1));
+    const Quotient& q = points_.quotients()[k - symbols_.size()];
+    return name = writer_.node("Div", {written(q.numerator), writer_.integers({q.divisor})});
   }
 
   // i64 [1].
@@ -134,15 +145,11 @@ class Merger {
     std::string& name = polynomials_[p];
     if (!name.empty()) return name;
     std::string sum;
-    const auto add = [&](std::int64_t coefficient, std::string product) {
-      if (coefficient == 0) return;
-      if (coefficient != 1) product = writer_.node("Mul", {product, writer_.integers({coefficient})});
+    for (const Polynomial::Term& t : p.terms) {
+      std::string product = t.b < 0 ? variable(t.a) : writer_.node("Mul", {variable(t.a), variable(t.b)});
+      if (t.coefficient != 1) product = writer_.node("Mul", {product, writer_.integers({t.coefficient})});
       sum = sum.empty() ? product : writer_.node("Add", {sum, product});
-    };
-    for (std::size_t j = 0; j < symbols_.size(); ++j) add(p.linear[j], p.linear[j] ? symbol(j) : "");
-    for (std::size_t j = 0; j < symbols_.size(); ++j)
-      for (std::size_t k = j; k < symbols_.size(); ++k)
-        if (p.square[j][k - j]) add(p.square[j][k - j], writer_.node("Mul", {symbol(j), symbol(k)}));
+    }
     if (p.constant) sum = writer_.node("Add", {sum, writer_.integers({p.constant})});
     return name = sum;
   }
@@ -178,7 +185,7 @@ class Merger {
     const auto is_zero = [](const Polynomial& p) { return p.is_constant() && p.constant == 0; };
     const bool has_zero = std::any_of(shape.begin(), shape.end(), is_zero);
     if (!has_zero && std::count_if(shape.begin(), shape.end(), is_open) == 1)  // the runtime finds the one extent
-      *std::find_if(shape.begin(), shape.end(), is_open) = points_.constant(-1);
+      *std::find_if(shape.begin(), shape.end(), is_open) = Polynomial{.constant = -1, .terms = {}};
     Attributes attributes;
     if (has_zero) attributes.integer("allowzero", 1);
     return writer_.node("Reshape", {name_of(s.inputs[0]), list(shape)}, attributes);
@@ -276,9 +283,11 @@ class Merger {
       }
       return writer_.node(s.type, inputs, outputs, s.attributes);
     }
+    if (s.kind == RecordStep::Kind::quotient) return;
     std::string& name = names_[s.outputs[0]];
     switch (s.kind) {
-      case RecordStep::Kind::node: break;
+      case RecordStep::Kind::node:
+      case RecordStep::Kind::quotient: break;
       case RecordStep::Kind::integers: name = list(extents(i)); break;
       case RecordStep::Kind::number: name = number(i); break;
       case RecordStep::Kind::stored: name = stored(i); break;
@@ -291,14 +300,42 @@ class Merger {
   std::span<const Record> records_;
   const TracePoints& points_;
   std::span<const Symbol> symbols_;
-  std::vector<std::string> names_of_symbols_;
+  std::vector<std::string> names_of_variables_;
   GraphWriter& writer_;
   std::unordered_map<std::string, std::string> names_;
-  std::map<std::size_t, std::string> symbols_written_;
+  std::map<std::size_t, std::string> variables_written_;
   std::map<Polynomial, std::string> polynomials_;
 };
 
 }  // namespace
+
+bool has_same_steps(const Record& a, const Record& b) {
+  return std::equal(a.steps().begin(), a.steps().end(), b.steps().begin(), b.steps().end(), is_same_op);
+}
+
+bool find_quotients(std::span<const Record> records, TracePoints& points) {
+  std::vector<Quotient> found;
+  for (std::size_t i = 0; i < records[0].steps().size(); ++i) {
+    const RecordStep& first = records[0].steps()[i];
+    if (first.kind != RecordStep::Kind::quotient) continue;
+    std::vector<std::int64_t> numerators;
+    for (const Record& record : records) {
+      if (i >= record.steps().size() || record.steps()[i].kind != first.kind ||
+          record.steps()[i].integers[1] != first.integers[1])
+        break;
+      numerators.push_back(record.steps()[i].integers[0]);
+    }
+    if (numerators.size() != records.size()) break;  // writing the records tells what differs
+    // A numerator may depend on a quotient that is found next time.
+    const std::optional<Polynomial> numerator = points.polynomial(numerators);
+    if (!numerator) continue;
+    const Quotient rest = Quotient{*numerator, first.integers[1]}.remainder();
+    if (!rest.numerator.is_constant()) found.push_back(rest);
+  }
+  bool any = false;
+  for (const Quotient& quotient : found) any = points.add(quotient) || any;
+  return any;
+}
 
 void write_records(std::span<const Record> records, const TracePoints& points, std::span<const Symbol> symbols,
                    GraphWriter& writer) {
@@ -314,7 +351,7 @@ std::vector<GraphWriter::Dim> declared(std::span<const Shape> shapes, const Trac
     const auto p = points.polynomial(values);
     GraphWriter::Dim dim;
     if (p && p->is_constant()) dim.value = p->constant;
-    if (p && !p->is_constant()) dim.name = p->to_string(names_of(symbols));
+    if (p && !p->is_constant()) dim.name = p->to_string(names_of(symbols, points));
     dims.push_back(dim);
   }
   return dims;

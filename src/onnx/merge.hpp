@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "onnx/record.hpp"
-#include "onnx/symbols.hpp"
+#include "onnx/trace_points.hpp"
 #include "onnx/writer.hpp"
 
 namespace weft::onnx {
@@ -16,6 +16,13 @@ struct Symbol {
   std::string name, input;
   int axis = 0;
 };
+
+/// Whether the records have the same steps but for numbers.
+bool has_same_steps(const Record& a, const Record& b);
+
+/// Adds the quotients that the records declare and the points do not know. Whether there are any: then the points may be too few
+/// to tell them apart.
+bool find_quotients(std::span<const Record> records, TracePoints& points);
 
 /// Writes the steps, which are the same in all records but for numbers. Numbers that differ are computed from the symbols.
 /// Without symbols there is one record.

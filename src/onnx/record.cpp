@@ -64,4 +64,8 @@ std::string Record::windows(Extent count, Extent size, Extent step, Extent dilat
   return add({.kind = RecordStep::Kind::windows, .integers = {count, size, step, dilation}, .dtype = DType::i64});
 }
 
+void Record::quotient(Extent numerator, Extent divisor) {
+  if (divisor > 1) add({.kind = RecordStep::Kind::quotient, .integers = {numerator, divisor}});
+}
+
 }  // namespace weft::onnx

@@ -23,6 +23,7 @@ struct RecordStep {
     reshape,   // of the input to `integers`
     range,     // 0, 1, ... along axis integers[0], as many as integers[1]; `rank` axes, the others of extent 1
     windows,   // i64 [count, size]: i * step + j * dilation; integers = {count, size, step, dilation}
+    quotient,  // no value: extents may depend on floor(integers[0] / integers[1])
   };
   Kind kind = Kind::node;
   std::string type;
@@ -60,6 +61,8 @@ class Record {
   std::string reshape(const std::string& x, std::vector<Extent> shape);
   std::string range(const Shape& line, int axis, DType type);
   std::string windows(Extent count, Extent size, Extent step, Extent dilation);
+  /// Extents of values may depend on floor(numerator / divisor).
+  void quotient(Extent numerator, Extent divisor);
   std::string fresh();
 
   const std::vector<RecordStep>& steps() const { return steps_; }

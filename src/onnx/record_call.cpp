@@ -1,11 +1,7 @@
 #include "onnx/record_call.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-
 #include "graph/op.hpp"
-#include "weft/error.hpp"
+#include "onnx/call_words.hpp"
 
 namespace weft::onnx {
 namespace {
@@ -14,47 +10,43 @@ using graph::Node;
 using Attributes = Record::Attributes;
 using Names = std::vector<std::string>;
 
-std::vector<Extent> attribute_words(const Node& node, std::string_view wanted) {
-  const graph::Call call(node);
-  const Extent* at = call.words().data();
-  for (const graph::AttributeSpec& spec : call.row().attributes) {
-    using graph::AttributeType;
-    std::size_t count = 1;
-    if (spec.type == AttributeType::integers) count = static_cast<std::size_t>(*at++);
-    if (spec.type == AttributeType::pairs) count = 2 * static_cast<std::size_t>(*at++);
-    if (spec.name == wanted) return {at, at + count};
-    at += count;
+std::string convolution(Record& record, const Node& node, Names inputs) {
+  const WindowWords w(node);
+  std::vector<Extent> before = w.padding, after = w.padding;
+  for (std::size_t i = 0; w.same && i < w.axes(); ++i) {  // steps are 1
+    before[i] = (w.span(i) - 1) / 2;
+    after[i] = w.span(i) - 1 - before[i];
   }
-  throw InternalError(fmt::format("onnx::save: {} has no attribute {}", node.op->name, wanted));
-}
-
-std::string convolution(Record& record, const Node& node, const graph::Call& c, Names inputs) {
-  const auto axes = static_cast<std::size_t>(node.shape.rank() - 2);
-  const auto each = [&](std::string_view name, Extent fallback) {
-    std::vector<Extent> values = attribute_words(node, name);
-    if (values.empty()) values = {fallback};
-    if (values.size() == 1) values.resize(axes, values[0]);
-    return values;
-  };
-  const std::vector<Extent> stride = each("stride", 1), dilation = each("dilation", 1);
-  std::vector<Extent> pads = each("padding", 0);
-  pads.insert(pads.end(), pads.begin(), pads.begin() + static_cast<std::ptrdiff_t>(axes));
-  if (attribute_words(node, "same")[0])
-    for (std::size_t i = 0; i < axes; ++i) {
-      const int a = static_cast<int>(i) + 2;
-      const Extent n = c.input(0).dim(a), windows = (n + stride[i] - 1) / stride[i];
-      const Extent total =
-          std::max<Extent>((windows - 1) * stride[i] + dilation[i] * (c.input(1).dim(a) - 1) + 1 - n, 0);
-      pads[i] = total / 2;
-      pads[axes + i] = total - pads[i];
-    }
+  before.insert(before.end(), after.begin(), after.end());
   if (inputs.back().empty()) inputs.pop_back();
   return record.node("Conv", inputs,
                      Attributes()
-                         .integers("strides", stride)
-                         .integers("dilations", dilation)
-                         .integers("pads", pads)
+                         .integers("strides", w.stride)
+                         .integers("dilations", w.dilation)
+                         .integers("pads", before)
                          .integer("group", attribute_words(node, "groups")[0]));
+}
+
+std::string pool(Record& record, const Node& node, const std::string& x) {
+  const WindowWords w(node);
+  std::vector<Extent> pads = w.padding;
+  pads.insert(pads.end(), w.padding.begin(), w.padding.end());
+  Attributes attributes;
+  attributes.integers("kernel_shape", w.size).integers("strides", w.stride).integers("pads", pads);
+  attributes.integer("ceil_mode", w.ceil_mode ? 1 : 0);
+  if (node.op->name.starts_with("max"))
+    return record.node("MaxPool", {x}, attributes.integers("dilations", w.dilation));
+  return record.node("AveragePool", {x},
+                     attributes.integer("count_include_pad", attribute_words(node, "count_include_pad")[0]));
+}
+
+// Pools of other types are written as windows and reductions.
+bool onnx_has_pool(const Node& node) {
+  const DType type = node.type;
+  if (node.op->name.starts_with("max_pool"))
+    return !node.op->name.starts_with("max_pool_positions") &&
+           (type == DType::f32 || type == DType::f16 || type == DType::f64 || type == DType::i8 || type == DType::u8);
+  return node.op->name.starts_with("avg_pool") && (type == DType::f32 || type == DType::f16);
 }
 
 }  // namespace
@@ -62,8 +54,8 @@ std::string convolution(Record& record, const Node& node, const graph::Call& c, 
 bool onnx_has(const Node& node) {
   const std::string& name = node.op->name;
   if (name == "layer_norm") return graph::Call(node).input(1).defined();
-  return name == "softmax" || name == "log_softmax" || name == "cumsum" || name == "sort" ||
-         (name.size() == 6 && name.starts_with("conv") && name.ends_with("d"));
+  return name == "softmax" || name == "log_softmax" || name == "cumsum" || name == "sort" || is_convolution(node) ||
+         onnx_has_pool(node);
 }
 
 Names record_call(Record& record, const Node& node, const std::function<std::string(const Node&)>& name_of) {
@@ -110,7 +102,8 @@ Names record_call(Record& record, const Node& node, const std::function<std::str
             record.node("Slice", {each, record.integers({first}), record.integers({last}), record.integers({axis()})});
     return {results[0], record.cast(results[1], DType::i32)};
   }
-  return {convolution(record, node, c, {operand(0), operand(1), operand(2)})};
+  if (is_pool(node)) return {pool(record, node, operand(0))};
+  return {convolution(record, node, {operand(0), operand(1), operand(2)})};
 }
 
 }  // namespace weft::onnx

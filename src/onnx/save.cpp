@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <optional>
 #include <unordered_map>
 
 #include "base/file.hpp"
@@ -145,35 +146,122 @@ DynamicAxes dynamic_axes(std::span<const Tensor> examples, const SaveOptions& op
   return axes;
 }
 
+/// The function at several points.
+class Traces {
+ public:
+  Traces(const Function& function, std::span<const Tensor> examples, const SaveOptions& options,
+         const DynamicAxes& axes, const TracePoints& points)
+      : function_(function), examples_(examples), options_(options), axes_(axes), points_(points) {
+    for (const TracePoints::Point& point : points.at()) take(traced_at(point));
+    if (!points.may_change()) return;
+    add_far_points();
+    while (find_quotients(records_, points_)) add_points_for_quotients();
+  }
+
+  const TracePoints& points() const { return points_; }
+  std::span<const Record> records() const { return records_; }
+  const std::vector<DType>& types() const { return types_; }
+  std::span<const Shape> shapes(std::size_t result) const { return shapes_[result]; }  // at the points
+  std::size_t results() const { return types_.size(); }
+
+ private:
+  Trace traced_at(const TracePoints::Point& point) const {
+    return traced(function_, examples_, axes_.shapes(examples_, point), options_);
+  }
+
+  void take(Trace trace) {
+    if (records_.empty()) {
+      types_ = trace.types;
+      shapes_.resize(types_.size());
+    }
+    bool same = trace.types == types_;
+    for (std::size_t i = 0; same && !records_.empty() && i < types_.size(); ++i)
+      same = trace.shapes[i].rank() == shapes_[i][0].rank();
+    if (!same)
+      throw UsageError(fmt::format("onnx::save: the function's results have other dtypes or ranks for {} than for {}",
+                                   points_.to_string(records_.size(), axes_.names()),
+                                   points_.to_string(0, axes_.names())));
+    for (std::size_t i = 0; i < types_.size(); ++i) shapes_[i].push_back(trace.shapes[i]);
+    records_.push_back(std::move(trace.record));
+  }
+
+  // A trace at the point, if the function takes such extents.
+  std::optional<Trace> trace_if_taken(const TracePoints::Point& point) const {
+    try {
+      return traced_at(point);
+    } catch (const Error&) {
+      return {};
+    }
+  }
+
+  // Far from the others, an algorithm may take more steps.
+  void add_far_points() {
+    if (points_.step() > 0)
+      for (std::size_t k = 0; k < axes_.symbols.size(); ++k)
+        for (const Extent times : {3, 2}) {
+          TracePoints::Point far = points_.at()[0];
+          far[k] = times * far[k] + (times == 3 ? 5 : 1);
+          std::optional<Trace> trace = trace_if_taken(far);
+          if (!trace) continue;
+          points_.add(far);
+          take(std::move(*trace));
+          break;
+        }
+  }
+
+  // Points that tell the quotients apart, and some that confirm what they tell. Two sizes that are equal by chance make fewer
+  // steps of the record, so such points are passed over.
+  void add_points_for_quotients() {
+    constexpr std::size_t kMostPassed = 64;
+    constexpr std::size_t kConfirming = 4;
+    const std::vector<TracePoints::Point> candidates = points_.candidates();
+    std::vector<TracePoints::Point> passed;
+    const auto add = [&](const TracePoints::Point& point) {
+      std::optional<Trace> trace = trace_if_taken(point);
+      if (!trace || !has_same_steps(trace->record, records_[0])) return false;
+      points_.add(point);
+      take(std::move(*trace));
+      return true;
+    };
+    for (const TracePoints::Point& point : candidates) {
+      if (passed.size() == kMostPassed) break;
+      if (points_.tells_more(point) && !add(point)) passed.push_back(point);
+    }
+    for (const TracePoints::Point& point : passed)
+      if (points_.tells_more(point)) {
+        points_.add(point);
+        take(traced_at(point));  // gives an error, or records that differ
+      }
+    std::size_t confirming = 0;
+    for (std::size_t i = 0; i < candidates.size() && confirming < kConfirming; i += candidates.size() / 16) {
+      const bool is_known = std::find(points_.at().begin(), points_.at().end(), candidates[i]) != points_.at().end();
+      if (!is_known && add(candidates[i])) ++confirming;
+    }
+  }
+
+  const Function& function_;
+  std::span<const Tensor> examples_;
+  const SaveOptions& options_;
+  const DynamicAxes& axes_;
+  TracePoints points_;
+  std::vector<Record> records_;
+  std::vector<std::vector<Shape>> shapes_;
+  std::vector<DType> types_;
+};
+
 /// Traces at the points, and writes the model that computes all of them.
 std::string model_of(const Function& function, std::span<const Tensor> examples, const SaveOptions& options,
-                     const DynamicAxes& axes, TracePoints points) {
-  std::vector<Trace> traces;
-  const auto trace_at = [&](const std::vector<Extent>& extents) {
-    return traced(function, examples, axes.shapes(examples, extents), options);
-  };
-  for (const std::vector<Extent>& extents : points.at) traces.push_back(trace_at(extents));
-  // Far from the others, an algorithm may take more steps.
-  if (points.step > 0)
-    for (std::size_t k = 0; k < axes.symbols.size(); ++k) {
-      std::vector<Extent> far = points.at[0];
-      for (const Extent extent : {3 * far[k] + 5, 2 * far[k] + 1}) try {
-          far[k] = extent;
-          traces.push_back(trace_at(far));
-          points.at.push_back(far);
-          break;
-        } catch (const Error&) {  // longer than the function can take
-        }
-    }
-
+                     const DynamicAxes& axes, const TracePoints& first_points) {
+  const Traces traces(function, examples, options, axes, first_points);
+  const TracePoints& points = traces.points();
   GraphWriter writer;
   const auto take = [&](const std::string& name) {
     if (name.empty() || !writer.take(name))
       throw UsageError(fmt::format("onnx::save: the name {} is empty or taken", quote(name)));
   };
-  std::vector<std::vector<Shape>> inputs(examples.size()), results(traces[0].shapes.size());
-  for (const std::vector<Extent>& extents : points.at) {
-    const std::vector<Shape> shapes = axes.shapes(examples, extents);
+  std::vector<std::vector<Shape>> inputs(examples.size());
+  for (const TracePoints::Point& point : points.at()) {
+    const std::vector<Shape> shapes = axes.shapes(examples, point);
     for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i].push_back(shapes[i]);
   }
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -181,20 +269,11 @@ std::string model_of(const Function& function, std::span<const Tensor> examples,
     take(name);
     writer.input(name, examples[i].dtype(), declared(inputs[i], points, axes.symbols));
   }
-  for (std::size_t i = 0; i < results.size(); ++i) take(port_name(options.outputs, i, 'y'));
-  std::vector<Record> records;
-  for (Trace& trace : traces) {
-    const auto same_rank = [](const Shape& a, const Shape& b) { return a.rank() == b.rank(); };
-    if (trace.types != traces[0].types ||
-        !std::equal(trace.shapes.begin(), trace.shapes.end(), traces[0].shapes.begin(), same_rank))
-      throw UsageError(fmt::format("onnx::save: the function's results have other dtypes or ranks for {} than for {}",
-                                   points.to_string(records.size(), axes.names()), points.to_string(0, axes.names())));
-    for (std::size_t i = 0; i < results.size(); ++i) results[i].push_back(trace.shapes[i]);
-    records.push_back(std::move(trace.record));
-  }
-  write_records(records, points, axes.symbols, writer);
-  for (std::size_t i = 0; i < results.size(); ++i)
-    writer.output(port_name(options.outputs, i, 'y'), traces[0].types[i], declared(results[i], points, axes.symbols));
+  for (std::size_t i = 0; i < traces.results(); ++i) take(port_name(options.outputs, i, 'y'));
+  write_records(traces.records(), points, axes.symbols, writer);
+  for (std::size_t i = 0; i < traces.results(); ++i)
+    writer.output(port_name(options.outputs, i, 'y'), traces.types()[i],
+                  declared(traces.shapes(i), points, axes.symbols));
   return writer.model();
 }
 
@@ -208,7 +287,7 @@ std::string dynamic_model_of(const Function& function, std::span<const Tensor> e
     std::vector<Extent> base = axes.examples;
     for (std::size_t k = 0; k < base.size(); ++k)
       base[k] = std::max(base[k], least) + shift * static_cast<Extent>(k + 1);
-    tries.push_back(TracePoints::from(base, step));
+    tries.emplace_back(base, step);
   };
   for (const Extent shift : {0, 1, 5}) add(kLeast, shift, 1);
   for (const Extent shift : {0, -1}) add(kLeast + kDown - shift * static_cast<Extent>(axes.examples.size()), shift, -1);
@@ -228,7 +307,7 @@ void save(const std::filesystem::path& path, const Function& function, std::span
   if (!options.inputs.empty() && options.inputs.size() != examples.size())
     throw UsageError(fmt::format("onnx::save: {} names for {} inputs", options.inputs.size(), examples.size()));
   const DynamicAxes axes = dynamic_axes(examples, options);
-  const std::string model = axes.symbols.empty() ? model_of(function, examples, options, axes, {{{}}, 0, 0})
+  const std::string model = axes.symbols.empty() ? model_of(function, examples, options, axes, {})
                                                  : dynamic_model_of(function, examples, options, axes);
   write_file_atomically(path, model);
 }

@@ -1,46 +1,44 @@
-// Extents of a model that may change, and numbers that depend on them.
-//
-// An export with changing extents traces the function at several points, each of which gives every symbol an extent. A number
-// that differs between the traces must be a polynomial of the symbols, of degree two at most: the points determine it, and
-// further points confirm it.
+// Numbers of a model that depend on extents that may change.
 #pragma once
 
+#include <compare>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "weft/shape.hpp"
-
 namespace weft::onnx {
 
-/// constant + sum linear[k] s_k + sum square[j][k] s_j s_k over j <= k, with whole coefficients.
+/// A sum of products of at most two variables, with whole coefficients. Variables are the extents that may change, and quotients.
 struct Polynomial {
+  /// coefficient * v_a, or coefficient * v_a * v_b with a <= b.
+  struct Term {
+    int a = 0, b = -1;
+    std::int64_t coefficient = 1;
+    auto operator<=>(const Term&) const = default;
+  };
   std::int64_t constant = 0;
-  std::vector<std::int64_t> linear;
-  std::vector<std::vector<std::int64_t>> square;  // square[j][k - j]
+  std::vector<Term> terms;
 
-  std::int64_t at(std::span<const Extent> symbols) const;
-  bool is_constant() const;
+  /// Wraps around, as the numbers of a model do.
+  std::int64_t at(std::span<const std::int64_t> variables) const;
+  bool is_constant() const { return terms.empty(); }
   /// "2*batch + 1".
   std::string to_string(std::span<const std::string> names) const;
   auto operator<=>(const Polynomial&) const = default;
 };
 
-/// Points that determine a polynomial, and some that confirm it.
-struct TracePoints {
-  std::vector<std::vector<Extent>> at;  // of each point: the extents of the symbols
-  std::size_t symbols = 0;
-  Extent step = 1;  // between neighbours: 1 or -1
+/// floor(numerator / divisor), such as the number of windows along an axis.
+struct Quotient {
+  Polynomial numerator;
+  std::int64_t divisor = 1;
 
-  /// From `base` on in steps of one, upwards or downwards.
-  static TracePoints from(const std::vector<Extent>& base, Extent step);
-  Polynomial constant(std::int64_t value) const;
-  /// The polynomial with these values at the points, if there is one.
-  std::optional<Polynomial> polynomial(std::span<const std::int64_t> values) const;
-  /// "batch = 4, length = 7".
-  std::string to_string(std::size_t point, std::span<const std::string> names) const;
+  std::int64_t at(std::span<const std::int64_t> variables) const;
+  /// "floor((length + 1)/2)".
+  std::string to_string(std::span<const std::string> names) const;
+  /// Without whole multiples of the divisor, which are polynomials; what is left has no negative coefficients.
+  Quotient remainder() const;
+  auto operator<=>(const Quotient&) const = default;
 };
 
 }  // namespace weft::onnx

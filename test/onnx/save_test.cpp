@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 
 #include "base/message_of.hpp"
 #include "base/temporary_folder.hpp"
@@ -301,6 +302,90 @@ TEST_F(OnnxSave, DynamicBatchOfAConvolutionalNetwork) {
            {{drawn({1, 3, 5, 6})}, {drawn({2, 3, 9, 11})}, {drawn({3, 3, 20, 13})}});
 }
 
+struct StridedNet : nn::Module {
+  nn::Child<nn::Conv2d> first{this, "first", 3, 8, 3, nn::ConvOptions{{.stride = 2, .padding = 1}}};
+  nn::Child<nn::BatchNorm> norm{this, "norm", 8};
+  nn::Child<nn::Conv2d> second{this, "second", 8, 12, 5, nn::ConvOptions{{.stride = 3}}};
+  nn::Child<nn::Linear> last{this, "last", 12, 5};
+  Tensor operator()(const Tensor& x) const {
+    const Tensor y = max_pool2d(relu(norm(first(x))), 3, {.stride = 2, .padding = 1});
+    return last(mean(relu(second(y)), Axes{2, 3}));
+  }
+};
+
+TEST_F(OnnxSave, DynamicExtentsThatLeaveRemainders) {
+  StridedNet net;
+  net.eval();
+  check_at(
+      "strided_net", [&](Tensors x) { return std::vector<Tensor>{net(x[0])}; }, {drawn({2, 3, 64, 64})},
+      {.inputs = {"images"}, .module = &net, .dynamic_axes = {{"images", {{0, "n"}, {2, "height"}, {3, "width"}}}}},
+      {{drawn({1, 3, 48, 63})}, {drawn({2, 3, 61, 62})}, {drawn({3, 3, 47, 90})}, {drawn({1, 3, 55, 56})}});
+  // Five halvings of each axis, the last sizes needed as such.
+  std::vector<Tensor> weights{drawn({4, 3, 3, 3}, 0.4)};
+  while (weights.size() < 5) weights.push_back(drawn({4, 4, 3, 3}, 0.4));
+  check_at("five_halvings",
+           [&](Tensors x) {
+             Tensor y = x[0];
+             for (const Tensor& w : weights) y = relu(conv2d(y, w, {}, {.stride = 2, .padding = 1}));
+             return std::vector<Tensor>{flatten(y, 2), mean(y, Axes{2, 3})};
+           },
+           {drawn({2, 3, 64, 96})}, {.dynamic_axes = {{"x0", {{0, "n"}, {2, "height"}, {3, "width"}}}}},
+           {{drawn({1, 3, 65, 128})}, {drawn({2, 3, 95, 33})}, {drawn({3, 3, 224, 161})}});
+  // One function for each: sizes that are equal at some extents only would make records differ.
+  struct Case {
+    const char* name;
+    std::function<Tensor(const Tensor&)> function;
+  };
+  const PoolOptions beyond{.stride = 2, .padding = 1, .ceil_mode = true};
+  const Case pools[] = {
+      {"pairs", [](const Tensor& x) { return max_pool2d(x, 2); }},
+      {"beyond", [&](const Tensor& x) { return flatten(max_pool2d(x, 3, beyond), 2); }},
+      {"padded_pairs_beyond",
+       [&](const Tensor& x) { return flatten(max_pool2d(x, 2, {.stride = 3, .padding = 1, .ceil_mode = true}), 2); }},
+      {"dilated", [](const Tensor& x) { return max_pool2d(x, 3, {.stride = 3, .dilation = 2}); }},
+      {"whole_numbers",
+       [](const Tensor& x) { return cast(max_pool2d(cast(x * 8.0, DType::i32), 3, {.stride = 2}), x.dtype()); }},
+      {"mean", [](const Tensor& x) { return avg_pool2d(x, 3); }},
+      {"mean_padded", [](const Tensor& x) { return avg_pool2d(x, 2, {.stride = 3, .padding = 1}); }},
+      {"mean_of_what_is_there",
+       [](const Tensor& x) { return avg_pool2d(x, 3, {.stride = 2, .padding = 1, .count_include_pad = false}); }},
+      {"mean_beyond", [](const Tensor& x) { return avg_pool2d(x, 3, {.stride = 2, .padding = 1, .ceil_mode = true}); }},
+      {"power", [](const Tensor& x) { return lp_pool2d(x, 2, 2); }},
+      {"positions", [](const Tensor& x) { return max_pool_positions2d(x, 2); }},
+      {"flat", [](const Tensor& x) { return flatten(max_pool2d(x, 2), 1) * 2.0; }},
+      {"area", [](const Tensor& x) {
+         return mean(max_pool2d(x, 3, {.stride = 2}), Axes{2, 3});
+       }}};
+  for (const Case& c : pools)
+    check_at(std::string("strided_") + c.name, [&](Tensors x) { return std::vector<Tensor>{c.function(x[0])}; },
+             {drawn({2, 3, 16, 57})}, {.dynamic_axes = {{"x0", {{2, "height"}, {3, "width"}}}}},
+             {{drawn({2, 3, 13, 14})}, {drawn({2, 3, 15, 22})}, {drawn({2, 3, 20, 31})}, {drawn({2, 3, 18, 19})}});
+  const Tensor w = drawn({4, 3, 3}, 0.3), wide = drawn({4, 3, 7}, 0.3), pair = drawn({2, 4, 2}),
+               upward = drawn({4, 2, 3});
+  const auto halved = [&](const Tensor& x) { return conv1d(x, w, {}, {.stride = 2}); };
+  const Case signals[] = {
+      {"conv", halved},
+      {"same", [&](const Tensor& x) { return conv1d(x, wide, {}, {.dilation = 3, .same = true}); }},
+      {"convs", [&](const Tensor& x) { return flatten(conv1d(halved(x), pair, {}, {.stride = 2}), 1); }},
+      {"there_and_back", [&](const Tensor& x) { return conv_transpose1d(halved(x), upward, {}, {.stride = 2}); }},
+      {"evens", [](const Tensor& x) { return slice(x, 2, 0, kEnd, 2); }},
+      {"thirds", [](const Tensor& x) { return slice(x, 2, 1, kEnd, 3); }},
+      {"fourths", [](const Tensor& x) { return flip(slice(x, 2, 0, kEnd, 4), Axes{2}); }},
+      {"backwards", [](const Tensor& x) { return slice(x, 2, x.dim(2) - 1, kEnd, -2); }},
+      {"not_quite", [](const Tensor& x) { return slice(x, 2, 1, x.dim(2) - 2, 2); }},
+      {"windows", [](const Tensor& x) { return unfold(x, 2, 4, 3); }},
+      {"sums", [](const Tensor& x) { return sum(unfold(x, 2, 4, 3), Axes{-1}); }},
+      {"parted",
+       [](const Tensor& x) {
+         return concat({slice(x, 2, 0, kEnd, 2), slice(x, 2, 1, kEnd, 2)}, 2);
+       }},
+      {"fifths", [](const Tensor& x) { return softmax(flatten(slice(x, 2, 0, kEnd, 5), 1)); }}};
+  for (const Case& c : signals)
+    check_at(std::string("strided_") + c.name, [&](Tensors x) { return std::vector<Tensor>{c.function(x[0])}; },
+             {drawn({2, 3, 40})}, {.dynamic_axes = {{"x0", {{0, "n"}, {2, "length"}}}}},
+             {{drawn({1, 3, 40})}, {drawn({3, 3, 43})}, {drawn({2, 3, 97})}, {drawn({2, 3, 62})}, {drawn({2, 3, 29})}});
+}
+
 TEST_F(OnnxSave, DynamicBatchAndLengthOfATransformer) {
   nn::GPT gpt({.vocabulary = 50, .context = 40, .layers = 2, .heads = 3, .width = 24});
   gpt.eval();
@@ -415,6 +500,17 @@ TEST_F(OnnxSave, RefusesExtentsThatCannotChange) {
              },
              {{"x0", {{0, "batch"}}}}),
          {"reshape"});
+  // Other remainders than those of the ops themselves, and windows that are added.
+  const Tensor signal = drawn({2, 3, 40});
+  expect(saving([](Tensors in) { return std::vector<Tensor>{slice(in[0], 2, 0, in[0].dim(2) - 1, 3)}; },
+                {{"x0", {{2, "length"}}}}, {signal}),
+         {"slice cannot follow extents", "is not a sum of products"});
+  expect(saving([](Tensors in) { return std::vector<Tensor>{grad(sum(square(avg_pool1d(in[0], 2))), in[0])}; },
+                {{"x0", {{2, "length"}}}}, {signal}),
+         {"avg_pool1d cannot follow extents", "other ops"});
+  expect(saving([](Tensors in) { return std::vector<Tensor>{adaptive_avg_pool1d(in[0], 4)}; },
+                {{"x0", {{2, "length"}}}}, {signal}),
+         {"adaptive_avg_pool1d cannot follow extents", "other ops"});
   EXPECT_FALSE(fs::exists(path));
 }
 
