@@ -1,4 +1,4 @@
-// The compiled form of a loop kernel, shared by its compiler (loop.cpp, schedule.cpp) and its interpreter (run.cpp).
+// The compiled form of a loop kernel, shared by its compiler (loop.cpp, schedule.cpp) and its interpreter (run.cpp, runner.hpp).
 #pragma once
 
 #include <algorithm>
