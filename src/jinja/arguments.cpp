@@ -53,4 +53,14 @@ std::int64_t require_integer(const Value& value, std::string_view what) {
   return *integer;
 }
 
+std::optional<Value> take_named(Arguments& arguments, std::string_view name) {
+  for (auto each = arguments.named.begin(); each != arguments.named.end(); ++each) {
+    if (each->first != name) continue;
+    Value value = std::move(each->second);
+    arguments.named.erase(each);
+    return value;
+  }
+  return std::nullopt;
+}
+
 }  // namespace weft::jinja

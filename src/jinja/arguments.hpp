@@ -2,6 +2,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,5 +41,7 @@ TextPointer soft_text(const Value& value);
 TextPointer require_text(const Value& value, std::string_view what);
 /// The integer in `value` (or in a bool); else a Fault that names `what` needs it.
 std::int64_t require_integer(const Value& value, std::string_view what);
+/// Removes the argument of this name, if there is one.
+std::optional<Value> take_named(Arguments& arguments, std::string_view name);
 
 }  // namespace weft::jinja
