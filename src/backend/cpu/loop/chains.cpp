@@ -24,7 +24,7 @@ class ChainFormer {
     for (Phase& phase : code_.phases) {
       join(phase.outer, false);
       next_ = phase.next;
-      if (join(phase.inner, !phase.ahead.empty())) phase.ahead.clear();
+      join(phase.inner, phase.far);
       next_.clear();
     }
     join(code_.last.inner, false);
@@ -38,10 +38,9 @@ class ChainFormer {
     visit(code_.last.inner);
   }
 
-  /// Replaces runs of instructions by chains; returns whether there was one.
-  bool join(std::vector<LoopInstruction>& list, bool far) {
+  /// Replaces runs of instructions by chains.
+  void join(std::vector<LoopInstruction>& list, bool far) {
     std::vector<LoopInstruction> joined;
-    bool any = false;
     for (std::size_t i = 0; i < list.size();) {
       std::size_t count = run_from(list, i);
       bool made = false;
@@ -51,11 +50,9 @@ class ChainFormer {
         if (!made) count = count * 3 / 4;
       }
       if (!made) joined.push_back(list[i]);
-      any = any || made;
       i += made ? count : 1;
     }
     list = std::move(joined);
-    return any;
   }
 
   /// How many instructions from `begin` on can run as one.

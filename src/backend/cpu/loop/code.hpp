@@ -101,8 +101,8 @@ struct Phase {
   std::vector<int> outer_memory, inner_memory;  // values read or written in place, whose pointers move
   std::vector<int> inner_registers;             // inner-level values whose rows are as long as the chunk
   std::vector<int> reductions;
-  std::vector<int> ahead;  // values in memory whose next tile is worth prefetching while this one is processed
-  std::vector<int> next;   // values in memory that the next block reads first, worth prefetching in this later phase
+  bool far = false;       // operands are beyond the L2 cache, so that chains prefetch the lines ahead
+  std::vector<int> next;  // values in memory that the next block reads first, worth prefetching in this later phase
 };
 
 struct LoopProgram::Code {

@@ -12,8 +12,8 @@ namespace {
 
 using kernel::StepKind;
 
-constexpr std::size_t kAheadStreams = 3;  // with fewer sources the hardware's prefetching is better
-constexpr Extent kAheadBytes = 1 << 20;   // smaller kernels find their operands in the L2 cache
+constexpr std::size_t kFarStreams = 3;  // with fewer sources the hardware's prefetching is better
+constexpr Extent kFarBytes = 1 << 20;   // smaller kernels find their operands in the L2 cache
 
 class InnerWriter {
  public:
@@ -42,7 +42,7 @@ class InnerWriter {
     }
     for (const StoreNode* store : late_) write_store(*store);
     note_registers();
-    choose_ahead();
+    phase_.far = is_far();
   }
 
  private:
@@ -268,15 +268,16 @@ class InnerWriter {
     }
   }
 
-  void choose_ahead() {
+  bool is_far() const {
+    std::size_t streams = 0;
     Extent bytes = 0;
     for (const int v : phase_.inner_memory) {
       const Value& value = code_.values[static_cast<std::size_t>(v)];
       if (value.place != Place::memory || !value.fast) continue;
-      phase_.ahead.push_back(v);
+      ++streams;
       bytes += (value.slow ? code_.outer : 1) * code_.inner * static_cast<Extent>(size_bytes(value.type));
     }
-    if (code_.columns || phase_.ahead.size() < kAheadStreams || bytes < kAheadBytes) phase_.ahead.clear();
+    return !code_.columns && streams >= kFarStreams && bytes >= kFarBytes;
   }
 
   const LoopNodes& nodes_;

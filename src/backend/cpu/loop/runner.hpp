@@ -48,8 +48,6 @@ class LoopRunner {
   void inner_code(const Phase& phase);
   void place_register(int v) const;
   void place_memory(int v) const;
-  /// Portion `part` of `parts` of the cache lines that follow this tile of a value in memory.
-  void ask_for_next(int v, Extent part, Extent parts) const;
   const Access& access_of(const LoopInstruction& in) const {
     return code_.accesses[static_cast<std::size_t>(in.access)];
   }

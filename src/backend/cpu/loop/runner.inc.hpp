@@ -49,12 +49,7 @@ inline void LoopRunner::outer_code(const Phase& phase) {
 inline void LoopRunner::inner_code(const Phase& phase) {
   for (const int v : phase.inner_registers) place_register(v);
   for (const int v : phase.inner_memory) place_memory(v);
-  const auto count = static_cast<Extent>(phase.inner.size());
-  for (Extent i = 0; i < count; ++i) {
-    // The next tile is prefetched in portions, so that the requests do not wait for each other.
-    for (const int v : phase.ahead) ask_for_next(v, i, count);
-    execute(phase.inner[static_cast<std::size_t>(i)]);
-  }
+  for (const LoopInstruction& in : phase.inner) execute(in);
 }
 
 inline void LoopRunner::chunks(const Phase& phase, Extent begin, Extent end) {
@@ -152,15 +147,6 @@ inline void LoopRunner::place_memory(int v) const {
                      : value.operand < 0          ? binding_.product
                                                   : binding_.inputs[static_cast<std::size_t>(value.operand)];
   slots_[v] = {const_cast<char*>(base) + (row + value.access.fast_offset(f0_)) * size, slow_stride * size};
-}
-
-inline void LoopRunner::ask_for_next(int v, Extent part, Extent parts) const {
-  const Value& value = code_.values[static_cast<std::size_t>(v)];
-  const Extent row = fast_ * static_cast<Extent>(size_bytes(value.type));
-  const Extent lines = (value.slow ? slow_ : 1) * row / 64;
-  const char* next = slots_[v].data + (value.slow ? slow_ - 1 : 0) * slots_[v].stride + row;
-  for (Extent line = lines * part / parts; line < lines * (part + 1) / parts; ++line)
-    __builtin_prefetch(next + line * 64);
 }
 
 inline TileArg LoopRunner::source(const Source& from, bool column) const {
