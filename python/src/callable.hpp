@@ -24,6 +24,12 @@ class Callable {
   std::shared_ptr<nb::object> function_;
 };
 
+/// A Python function as a hook on gradients.
+struct PythonHook {
+  Callable call;
+  Tensor operator()(const Tensor& gradient) const;
+};
+
 /// A tensor without a value is None.
 inline nb::object wrapped_or_none(const Tensor& tensor) { return tensor.defined() ? wrapped(tensor) : nb::none(); }
 /// None is a tensor without a value; TypeError for what is neither.

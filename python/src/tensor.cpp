@@ -1,7 +1,9 @@
 // weft.Tensor and weft.Variable: operators, indexing, memory shared with other libraries.
 #include <fmt/format.h>
 
+#include "autograd/variable_hooks.hpp"
 #include "base/quote.hpp"
+#include "callable.hpp"
 #include "handle.hpp"
 #include "io/dlpack.hpp"
 #include "runtime/host_memory.hpp"
@@ -238,6 +240,25 @@ Variable variable_of(const Handle& handle, const char* what) {
   return handle.variable;
 }
 
+// A hook may refer to its Variable, which keeps the hook.
+int traverse_variable(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (!nb::inst_ready(self)) return 0;
+  int stopped = 0;
+  visit_hooks_of_last(nb::inst_ptr<VariableHandle>(self)->variable, [&](const GradientHook& hook) {
+    const auto* function = hook.target<PythonHook>();
+    if (function && stopped == 0) stopped = visit(function->call.get().ptr(), arg);
+  });
+  return stopped;
+}
+int clear_variable(PyObject* self) {
+  if (nb::inst_ready(self)) remove_hooks(nb::inst_ptr<VariableHandle>(self)->variable);
+  return 0;
+}
+PyType_Slot variable_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_variable)},
+                                {Py_tp_clear, reinterpret_cast<void*>(clear_variable)},
+                                {0, nullptr}};
+
 PyType_Slot tensor_slots[] = {
 #define SLOT(slot, function) \
   { slot, reinterpret_cast<void*>(function) }
@@ -465,7 +486,7 @@ void bind_tensor(nb::module_& m) {
           "Adds the gradient of this value to .grad of every Variable that requires one and that it was made from.");
 
   nb::class_<VariableHandle, Handle> variable(
-      m, "Variable", nb::is_weak_referenceable(),
+      m, "Variable", nb::type_slots(variable_slots), nb::is_weak_referenceable(),
       "State that changes: parameters, moments, counters. Used as a Tensor it is its current value.");
   variable_type = reinterpret_cast<PyTypeObject*>(variable.ptr());
   variable

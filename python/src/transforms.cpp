@@ -30,6 +30,11 @@ TensorFunction tensor_function(nb::object function, const char* what) {
   };
 }
 
+Tensor PythonHook::operator()(const Tensor& gradient) const {
+  const nb::gil_scoped_acquire gil;
+  return value_or_none(call.get()(wrapped(gradient)), "hooks: what the hook returns");
+}
+
 namespace {
 
 // The same for one tensor.
@@ -43,10 +48,7 @@ std::function<Tensor(const Tensor&)> function_of_one(nb::object function, const 
 
 GradientHook gradient_hook(nb::object function) {
   if (!PyCallable_Check(function.ptr())) raise(PyExc_TypeError, "hooks: the hook is not a function");
-  return [call = Callable(std::move(function))](const Tensor& gradient) {
-    const nb::gil_scoped_acquire gil;
-    return value_or_none(call.get()(wrapped(gradient)), "hooks: what the hook returns");
-  };
+  return PythonHook{Callable(std::move(function))};
 }
 
 // A scope of C++ as a context manager, which may be entered several times.

@@ -127,6 +127,25 @@ class Hooks(unittest.TestCase):
         with self.assertRaises(TypeError):
             weft.grad(weft.with_gradient_hook(X, lambda g: "x").sum(), X)
 
+    def test_that_refer_to_their_variable_are_collected(self):
+        def hooked():
+            w = weft.Variable(weft.tensor([1.0, 2.0]))
+            weft.register_hook(w, lambda g: g + w)
+            (w * w).sum().backward()
+            self.assertEqual(w.grad.tolist(), [3, 6])
+            return w
+        w = hooked()
+        gone = weakref.ref(w)
+        gc.collect()
+        w.zero_grad()
+        (w * w).sum().backward()
+        self.assertEqual(w.grad.tolist(), [3, 6])  # a Variable in use keeps its hooks
+        kept = [w * 1]
+        del w
+        gc.collect()
+        self.assertIsNone(gone())
+        self.assertEqual(kept[0].tolist(), [1, 2])
+
     def test_of_modules(self):
         layer = nn.Linear(2, 2, bias=False, weight_init=nn.Init.ones())
         at = weft.tensor([[1.0, 2.0]])

@@ -1,9 +1,12 @@
 // backward(): gradients into the Variables that a value was made from.
 #include <algorithm>
+#include <iterator>
 #include <mutex>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
+#include "autograd/variable_hooks.hpp"
 #include "graph/node.hpp"
 #include "weft/grad.hpp"
 #include "weft/hooks.hpp"
@@ -21,17 +24,40 @@ class VariableHooks {
     return hooks;
   }
   std::uint64_t add(const std::shared_ptr<graph::Cell>& cell, GradientHook hook) {
+    Hooks gone;  // destroyed after the lock: what a hook holds may wait for another lock, such as Python's
     const std::lock_guard lock(mutex_);
-    std::erase_if(of_, [](const auto& each) { return each.second.cell.expired(); });
+    std::erase_if(of_, [&](auto& each) {
+      if (!each.second.cell.expired()) return false;
+      std::move(each.second.hooks.begin(), each.second.hooks.end(), std::back_inserter(gone));
+      return true;
+    });
     Entry& entry = of_[cell.get()];
     entry.cell = cell;
     entry.hooks.emplace_back(++count_, std::move(hook));
     return count_;
   }
   void remove(const std::shared_ptr<graph::Cell>& cell, std::uint64_t number) {
+    GradientHook gone;
     const std::lock_guard lock(mutex_);
     const auto found = of_.find(cell.get());
-    if (found != of_.end()) std::erase_if(found->second.hooks, [&](const auto& each) { return each.first == number; });
+    if (found == of_.end()) return;
+    std::erase_if(found->second.hooks, [&](auto& each) {
+      if (each.first != number) return false;
+      gone = std::move(each.second);
+      return true;
+    });
+  }
+  void remove_all(const std::shared_ptr<graph::Cell>& cell) {
+    Hooks gone;
+    const std::lock_guard lock(mutex_);
+    if (const auto found = of_.find(cell.get()); found != of_.end()) gone = std::exchange(found->second.hooks, {});
+  }
+  /// `visit` may not call back.
+  void visit(const std::shared_ptr<graph::Cell>& cell, FunctionRef<void(const GradientHook&)> visit) {
+    const std::lock_guard lock(mutex_);
+    const auto found = of_.find(cell.get());
+    if (found == of_.end() || found->second.cell.lock() != cell) return;
+    for (const auto& [number, hook] : found->second.hooks) visit(hook);
   }
   Tensor apply(const std::shared_ptr<graph::Cell>& cell, Tensor gradient) {
     for (const auto& [number, hook] : hooks_of(cell))
@@ -74,6 +100,14 @@ HookHandle register_hook(const Variable& variable, GradientHook hook) {
 
 void HookHandle::remove() {
   if (const auto cell = cell_.lock()) VariableHooks::all().remove(cell, number_);
+}
+
+void visit_hooks_of_last(const Variable& variable, FunctionRef<void(const GradientHook&)> visit) {
+  if (variable.defined() && variable.cell().use_count() == 1) VariableHooks::all().visit(variable.cell(), visit);
+}
+
+void remove_hooks(const Variable& variable) {
+  if (variable.defined()) VariableHooks::all().remove_all(variable.cell());
 }
 
 void backward(const Tensor& output, const Tensor& seed, Where where) {
