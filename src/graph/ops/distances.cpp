@@ -11,6 +11,7 @@
 #include "graph/op_families.hpp"
 #include "weft/grad.hpp"
 #include "weft/ops/indexing.hpp"
+#include "weft/ops/making.hpp"
 #include "weft/ops/statistics.hpp"
 
 namespace weft {
@@ -91,10 +92,8 @@ Tensor pdist(const Tensor& x, double p, Where where) {
   if (x.rank() != 2) throw ShapeError(describe("pdist", "x is not [points, coordinates]", {{"x", x}}, where));
   if (p < 0) throw UsageError(describe("pdist", fmt::format("p is {}; it must not be below 0", p), {{"x", x}}, where));
   const Extent n = x.dim(0);
-  std::vector<std::int32_t> places;
-  for (Extent i = 0; i < n; ++i)
-    for (Extent j = i + 1; j < n; ++j) places.push_back(static_cast<std::int32_t>(i * n + j));
-  const Tensor at = tensor_from_bytes(places.data(), {static_cast<Extent>(places.size())}, DType::i32, x.device());
+  const Tensor pairs = triu_indices(n, n, 1, x.device());
+  const Tensor at = select(pairs, 0, 0, where) * static_cast<double>(n) + select(pairs, 0, 1, where);
   return take(cdist(x, x, p, DistanceMethod::automatic, where), at, where);
 }
 

@@ -10,8 +10,10 @@
 #include "graph/describe.hpp"
 #include "graph/op.hpp"
 #include "graph/op_families.hpp"
+#include "graph/ops/runs.hpp"
 #include "weft/ops/indexing.hpp"
 #include "weft/ops/layout.hpp"
+#include "weft/ops/making.hpp"
 
 namespace weft {
 
@@ -131,24 +133,18 @@ Tensor combinations(const Tensor& x, Extent count, bool repeats, Where where) {
   if (n == 0 || from < count) return zeros({0, count}, x.dtype(), x.device());
   if (choices * static_cast<double>(count) > kMost)
     throw UsageError(fail(fmt::format("{} choices of {} elements are too many", choices, count)));
-  std::vector<std::int32_t> chosen;
-  const auto k = static_cast<std::size_t>(count);
-  std::vector<Extent> now(k);
-  for (std::size_t i = 0; i < k; ++i) now[i] = repeats ? 0 : static_cast<Extent>(i);
-  for (bool goes_on = true; goes_on;) {
-    for (const Extent i : now) chosen.push_back(static_cast<std::int32_t>(i));
-    goes_on = false;
-    for (std::size_t i = k; i-- > 0 && !goes_on;) {
-      const Extent last = repeats ? n - 1 : n - static_cast<Extent>(k - i);
-      if (now[i] >= last) continue;
-      ++now[i];
-      for (std::size_t j = i + 1; j < k; ++j) now[j] = now[j - 1] + (repeats ? 0 : 1);
-      goes_on = true;
-    }
+  // Choices of one more element each time: after the last one, or that one again.
+  const double again = repeats ? 0 : 1;
+  Tensor last = arange(n, DType::i32, x.device()), places = unsqueeze(last, 1, where);
+  double total = static_cast<double>(n);
+  for (Extent chosen = 1; chosen < count; ++chosen) {
+    total *= static_cast<double>(repeats ? n + chosen : n - chosen) / static_cast<double>(chosen + 1);
+    const graph::RunNumbers next =
+        graph::numbers_of_runs(last + again, static_cast<double>(n) - again - last, std::llround(total), where);
+    places = concat({index_select(places, 0, next.run, where), unsqueeze(next.number, 1, where)}, 1, where);
+    last = next.number;
   }
-  const auto total = static_cast<Extent>(chosen.size());
-  const Tensor at = tensor_from_bytes(chosen.data(), {total}, DType::i32, x.device());
-  return reshape(index_select(x, 0, at, where), {total / count, count}, where);
+  return reshape(index_select(x, 0, reshape(places, {places.numel()}, where), where), places.shape(), where);
 }
 
 namespace {

@@ -9,6 +9,7 @@
 #include "graph/no_grad.hpp"
 #include "graph/op.hpp"
 #include "graph/op_families.hpp"
+#include "graph/ops/runs.hpp"
 #include "weft/ops/making.hpp"
 
 namespace weft {
@@ -93,30 +94,29 @@ Tensor eye(Extent rows, Extent columns, DType type, Device device) {
 
 namespace {
 
-/// Rows, and then columns, of the elements of a triangle: from column `from` of row i to before column `to`.
-template <class From, class To>
-Tensor positions_in_rows(std::string_view op, Extent rows, Extent columns, From from, To to, Device device) {
+/// Rows, and then columns, of the elements of a triangle: those above or below a diagonal, with it.
+Tensor positions_of_triangle(std::string_view op, bool is_upper, Extent rows, Extent columns, Extent offset,
+                             Device device) {
   if (rows < 0 || columns < 0) throw ShapeError(fmt::format("{}: {} rows and {} columns", op, rows, columns));
-  std::vector<std::int32_t> row_of, column_of;
-  for (Extent i = 0; i < rows; ++i)
-    for (Extent j = std::clamp<Extent>(from(i), 0, columns); j < std::clamp<Extent>(to(i), 0, columns); ++j) {
-      row_of.push_back(static_cast<std::int32_t>(i));
-      column_of.push_back(static_cast<std::int32_t>(j));
-    }
-  const auto count = static_cast<Extent>(row_of.size());
-  row_of.insert(row_of.end(), column_of.begin(), column_of.end());
-  return tensor_from_bytes(row_of.data(), {2, count}, DType::i32, device);
+  const auto within = [&](Extent column) { return std::clamp<Extent>(column, 0, columns); };
+  Extent total = 0;
+  for (Extent i = 0; i < rows; ++i) total += is_upper ? columns - within(i + offset) : within(i + offset + 1);
+  const double shift = static_cast<double>(std::clamp(offset, -rows, columns));
+  const Tensor edge =
+      clamp(arange(rows, DType::i32, device) + (is_upper ? shift : shift + 1), 0, static_cast<double>(columns));
+  const Tensor first = is_upper ? edge : zeros({rows}, DType::i32, device);
+  const Tensor counts = is_upper ? static_cast<double>(columns) - edge : edge;
+  const graph::RunNumbers found = graph::numbers_of_runs(first, counts, total, Where::current());
+  return stack({found.run, found.number}, 0);
 }
 
 }  // namespace
 
 Tensor tril_indices(Extent rows, Extent columns, Extent offset, Device device) {
-  return positions_in_rows(
-      "tril_indices", rows, columns, [](Extent) { return 0; }, [&](Extent i) { return i + offset + 1; }, device);
+  return positions_of_triangle("tril_indices", false, rows, columns, offset, device);
 }
 Tensor triu_indices(Extent rows, Extent columns, Extent offset, Device device) {
-  return positions_in_rows(
-      "triu_indices", rows, columns, [&](Extent i) { return i + offset; }, [&](Extent) { return columns; }, device);
+  return positions_of_triangle("triu_indices", true, rows, columns, offset, device);
 }
 
 Tensor full_like(const Tensor& like, double value) {

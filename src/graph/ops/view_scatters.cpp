@@ -57,12 +57,14 @@ Tensor slice_scatter(const Tensor& x, const Tensor& values, int axis, Extent sta
     return concat({narrow(x, a, 0, first, where), values, narrow(x, a, first + count, n - first - count, where)}, a,
                   where);
   // For each place along the axis which of the values is there, and whether one is.
-  std::vector<std::int32_t> from(static_cast<std::size_t>(n), -1);
-  for (Extent i = 0; i < count; ++i) from[static_cast<std::size_t>(first + i * step)] = static_cast<std::int32_t>(i);
-  const Tensor place = tensor_from_bytes(from.data(), {n}, DType::i32, x.device());
+  const Tensor steps = arange(n, DType::i32, x.device()) - static_cast<double>(first);
+  const Tensor place = floor_divide(steps, full({}, static_cast<double>(step), DType::i32, x.device()));
+  const Tensor is_there =
+      (eq(place * static_cast<double>(step), steps) & (place >= 0.0)) & (place < static_cast<double>(count));
+  const Tensor from = weft::where(is_there, place, full({}, 0, DType::i32, x.device()), where);
   Shape along(std::vector<Extent>(static_cast<std::size_t>(x.rank()), 1));
   along[a] = n;
-  return weft::where(reshape(place >= 0.0, along, where), index_select(values, a, place, where), x, where);
+  return weft::where(reshape(is_there, along, where), index_select(values, a, from, where), x, where);
 }
 
 Tensor diagonal_scatter(const Tensor& x, const Tensor& values, Extent offset, int axis_a, int axis_b, Where where) {
