@@ -45,7 +45,6 @@ from ._tensor import (
     tensor_split as tensor_split,
     tensordot as tensordot,
     to_numpy as to_numpy,
-    vecdot as vecdot,
     vsplit as vsplit,
 )
 from ._transforms import (

@@ -175,11 +175,6 @@ def matrix_transpose(x: ArrayLike) -> Tensor:
     return _weft.op("transpose")(x)
 
 
-def vecdot(x: ArrayLike, y: ArrayLike, axis: int = -1) -> Tensor:
-    """The sum of products along an axis; the others broadcast."""
-    return _weft.op("sum")(_weft.op("mul")(x, y), axis)
-
-
 def tensordot(x: ArrayLike, y: ArrayLike, axes: int | Sequence[int] | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
     """Products summed over axes of both: the last `axes` of x with the first of y, or the two lists of axes."""
     given: Tensor = _weft._tensor(x, None, None, False)

@@ -70,8 +70,10 @@ TEST_F(CatalogueTest, OperationsGiveWhatTheirOpsGive) {
       std::size_t i = 0;
       for (const graph::InputSpec& spec : row->inputs) {
         if (spec.repeated) {
-          Value::Array rest(inputs.begin() + static_cast<std::ptrdiff_t>(std::min(i, inputs.size())), inputs.end());
-          object.set(spec.name, std::move(rest));
+          Value::Array rest;
+          for (std::size_t each = i; each < inputs.size(); ++each)
+            if (inputs[each].defined()) rest.push_back(inputs[each]);
+          if (!rest.empty() || !spec.optional) object.set(spec.name, std::move(rest));
         } else if (i < inputs.size() && inputs[i].defined()) {
           object.set(spec.name, inputs[i]);
         }

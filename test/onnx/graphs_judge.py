@@ -23,7 +23,7 @@ except ImportError as error:
     print(f"skipped: {error}; run script/setup --judges")
     sys.exit(77)
 
-LEAST = 0.6  # of the graphs have to be judged
+LEAST = 0.55  # of the graphs have to be judged: ONNX lacks decompositions, polynomials and shifts
 
 
 def difference(path):
