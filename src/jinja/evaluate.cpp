@@ -171,10 +171,7 @@ Value Interpreter::evaluate_filter(const Expression& node, const ScopePointer& s
   const Arguments arguments = evaluate_arguments(node, scope);
   position_ = node.position;
   const FilterFunction filter = find_filter(node.name);
-  if (!filter) {
-    UnknownName unknown = unknown_filter(node.name);
-    fail(std::move(unknown.fact), std::move(unknown.cure));
-  }
+  if (!filter) fail_unknown(unknown_filter(node.name));
   return filter(subject, arguments);
 }
 
@@ -183,10 +180,7 @@ Value Interpreter::evaluate_test(const Expression& node, const ScopePointer& sco
   const Arguments arguments = evaluate_arguments(node, scope);
   position_ = node.position;
   const TestFunction test = find_test(node.name);
-  if (!test) {
-    UnknownName unknown = unknown_test(node.name);
-    fail(std::move(unknown.fact), std::move(unknown.cure));
-  }
+  if (!test) fail_unknown(unknown_test(node.name));
   return test(subject, arguments);
 }
 

@@ -18,9 +18,9 @@ int depth_of(const Value& value, const Arguments& arguments) {
   return depth;
 }
 
-namespace {
+void fail_unknown(const UnknownName& unknown) { fail(unknown.fact, unknown.cure); }
 
-[[noreturn]] void fail_unknown(const UnknownName& unknown) { fail(unknown.fact, unknown.cure); }
+namespace {
 
 std::string name_argument(const Value& value, std::string_view what) { return require_text(value, what)->bytes; }
 

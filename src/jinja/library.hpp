@@ -25,6 +25,7 @@ struct UnknownName {
 };
 UnknownName unknown_filter(std::string_view name);
 UnknownName unknown_test(std::string_view name);
+[[noreturn]] void fail_unknown(const UnknownName& unknown);
 
 /// object.name: a method or an attribute before a key. Undefined if it does not exist; Fault for attributes of an undefined
 /// object.

@@ -101,24 +101,33 @@ Unique unique(const Tensor& x, Extent size, Where where) {
 
 namespace {
 
+/// Whether elements along axis 0, but for the first ones, differ from those before them.
+Tensor differs_from_before(const Tensor& x, Where where) {
+  const Extent n = x.dim(0);
+  return ne(narrow(x, 0, 1, n - 1, where), narrow(x, 0, 0, n - 1, where));
+}
+
 /// Where runs begin: of elements of x [n], or of rows of x [n, m] where one element differs.
 Tensor begins_of_runs(const Tensor& x, Where where) {
   const Extent n = x.dim(0);
   const Tensor first = full({std::min<Extent>(n, 1)}, 1, DType::boolean, x.device());
   if (n == 0) return first;
-  Tensor differs = ne(narrow(x, 0, 1, n - 1, where), narrow(x, 0, 0, n - 1, where));
+  Tensor differs = differs_from_before(x, where);
   if (x.rank() > 1) differs = any(differs, -1, {}, where);
   return concat({first, differs}, 0, where);
 }
 
+/// Ranks in columns whose elements are in order at `positions` [n, m], i32; `differs` [n - 1, m] as differs_from_before gives it.
+Tensor ranks_of_ordered(const Tensor& positions, const Tensor& differs, Where where) {
+  const Tensor first = zeros({1, positions.dim(1)}, DType::i32, positions.device());
+  const Tensor rank = concat({first, cumsum(cast(differs, DType::i32), 0, false, false, where)}, 0, where);
+  return scatter(zeros(positions.shape(), DType::i32, positions.device()), 0, positions, rank, where);
+}
+
 /// Ranks of the elements of each column of x [n, m] among the different ones, i32.
 Tensor ranks_in_columns(const Tensor& x, Where where) {
-  const Extent n = x.dim(0);
   const auto [values, positions] = sort(x, 0, false, where);
-  const Tensor differs = cast(ne(narrow(values, 0, 1, n - 1, where), narrow(values, 0, 0, n - 1, where)), DType::i32);
-  const Tensor rank =
-      concat({zeros({1, x.dim(1)}, DType::i32, x.device()), cumsum(differs, 0, false, false, where)}, 0, where);
-  return scatter(zeros(x.shape(), DType::i32, x.device()), 0, positions, rank, where);
+  return ranks_of_ordered(positions, differs_from_before(values, where), where);
 }
 
 /// The rank of each row of x [n, m] among the different ones, by its first element that differs: neighbouring columns of ranks
@@ -136,13 +145,8 @@ Tensor ranks_of_rows(const Tensor& x, Where where) {
     const auto [first_sorted, moved] = sort(take_along_axis(first, by_second, 0, where), 0, false, where);
     const Tensor order = take_along_axis(by_second, moved, 0, where),
                  second_sorted = take_along_axis(second, order, 0, where);
-    const auto differs = [&](const Tensor& v) {
-      return ne(narrow(v, 0, 1, n - 1, where), narrow(v, 0, 0, n - 1, where));
-    };
-    const Tensor begins = cast(differs(first_sorted) | differs(second_sorted), DType::i32);
-    const Tensor rank =
-        concat({zeros({1, columns / 2}, DType::i32, x.device()), cumsum(begins, 0, false, false, where)}, 0, where);
-    const Tensor joined = scatter(zeros(first.shape(), DType::i32, x.device()), 0, order, rank, where);
+    const Tensor differs = differs_from_before(first_sorted, where) | differs_from_before(second_sorted, where);
+    const Tensor joined = ranks_of_ordered(order, differs, where);
     ranks = columns % 2 == 0 ? joined : concat({joined, narrow(ranks, 1, columns - 1, 1, where)}, 1, where);
   }
   return reshape(ranks, {n}, where);
@@ -235,6 +239,10 @@ graph::AttributeSpec size_attribute() {
           .doc = "extent of the result; -1: as many as there are, which evaluates the input"};
 }
 
+std::vector<graph::ErrorCase> errors_of_slices() {
+  return {{"a negative size", {{{4}}}, {{"size", Extent{-2}}}, "size -2"},
+          {"an axis outside", {{{4}}}, {{"axis", Extent{1}}}, "axis 1 is outside of"}};
+}
 graph::AttributeSpec slices_axis() {
   return {.name = "axis",
           .type = graph::AttributeType::integer,
@@ -300,8 +308,7 @@ const std::vector<OpRow>& rows_of_sized_ops() {
                  {"nothing", {{{0}}}},
                  {"rows", {{{20, 3}, 0, 1, DType::i32}}, {{"axis", Extent{0}}}},
                  {"columns of matrices", {{{2, 9, 3}, 0, 1, DType::i32}}, {{"axis", Extent{1}}}}},
-       .errors = {{"a negative size", {{{4}}}, {{"size", Extent{-2}}}, "size -2"},
-                  {"an axis outside", {{{4}}}, {{"axis", Extent{1}}}, "axis 1 is outside of"}},
+       .errors = errors_of_slices(),
        .apply =
            [](const Arguments& a) {
              const auto [values, inverse, counts] = unique(a.input(0), unique_options(a));
@@ -320,8 +327,7 @@ const std::vector<OpRow>& rows_of_sized_ops() {
                  {"floats", {{.shape = {6}, .values = {3, 1, 1, 2.5, 3, 3}}}},
                  {"nothing", {{{0}}}},
                  {"columns", {{{2, 20}, 0, 1, DType::i32}}, {{"axis", Extent{1}}}}},
-       .errors = {{"a negative size", {{{4}}}, {{"size", Extent{-2}}}, "size -2"},
-                  {"an axis outside", {{{4}}}, {{"axis", Extent{1}}}, "axis 1 is outside of"}},
+       .errors = errors_of_slices(),
        .apply =
            [](const Arguments& a) {
              const auto [values, inverse, counts] = unique_consecutive(a.input(0), unique_options(a));

@@ -122,7 +122,7 @@ struct RankOptions {
 /// Errors    ShapeError unless rows and columns are as many
 [[nodiscard]] Tensor tensorinv(const Tensor& a, int ind = 2, Where where = Where::current());
 /// X with tensordot(A, X, X.rank()) = B; `axes` of A are moved to its end first.
-/// Errors    ShapeError unless the first axes of A are as many elements as B, and the others too
+/// Errors    ShapeError unless the first axes of A hold as many elements as B does, and its other axes as many again
 [[nodiscard]] Tensor tensorsolve(const Tensor& a, const Tensor& b, const std::vector<int>& axes = {},
                                  Where where = Where::current());
 

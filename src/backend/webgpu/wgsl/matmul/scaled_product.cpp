@@ -288,9 +288,10 @@ std::optional<TileChoice> choose_scaled_tile(const MatmulKernel& kernel, const T
   // Halves are padded to whole tiles, so they are read by eights whatever the sizes are.
   constexpr Extent kWhole = 64, kMostPadding = 255;
   const auto whole = [](Extent extent) { return divide_up(extent, kWhole) * kWhole; };
-  const Extent part = whole(kernel.k), lines = half_count(product_count(kernel)) * part * kernel.batch;
+  const Extent part = whole(kernel.k);
+  const MatmulKernel most = product_of_halves(kernel, kernel.m + kMostPadding, kernel.n + kMostPadding, part, false);
   const auto binding = static_cast<Extent>(target.limits.binding_bytes / 2);
-  if ((std::max(kernel.m, kernel.n) + kMostPadding) * lines > binding) return {};
+  if (std::max(most.a.count, most.b.count) > binding) return {};
   MatmulKernel halves = product_of_halves(kernel, whole(kernel.m), whole(kernel.n), part, false);
   halves.m = whole(kernel.m), halves.n = whole(kernel.n);
   const auto choice = choose_matrix_tile(halves, target);
