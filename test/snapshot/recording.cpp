@@ -156,7 +156,9 @@ class RecordingWebgpu final : public Recording {
     return type == DType::boolean ? 32 : element(type).bits;
   }
   std::unique_ptr<backend::Program> compile(const kernel::Plan& plan) override {
-    const webgpu::RenderedPlan rendered = webgpu::render_plan(plan, target_);
+    webgpu::Target target = target_;
+    target.tested.meetings = target.unroll && target.subgroup_size > 0 && webgpu::is_short_pass(plan);
+    const webgpu::RenderedPlan rendered = webgpu::render_plan(plan, target);
     std::size_t scratch = 0;
     for (const std::uint64_t bytes : rendered.scratch_bytes) scratch += bytes;
     return std::make_unique<RecordedProgram>(Recorded{kernel::to_string(plan), text_of(rendered)}, scratch);

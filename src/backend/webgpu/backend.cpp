@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <future>
 #include <numeric>
 #include <unordered_map>
@@ -13,9 +14,11 @@
 #include "backend/webgpu/command_sequence.hpp"
 #include "backend/webgpu/description.hpp"
 #include "backend/webgpu/measure_profile.hpp"
+#include "backend/webgpu/meetings.hpp"
 #include "backend/webgpu/quantised_pack.hpp"
 #include "backend/webgpu/render_plan.hpp"
 #include "backend/webgpu/staging.hpp"
+#include "backend/webgpu/tested_facts.hpp"
 #include "backend/webgpu/wgsl/quantised.hpp"
 #include "tensor/element.hpp"
 #include "weft/error.hpp"
@@ -34,44 +37,12 @@ std::uint64_t own_bytes(const kernel::Plan& plan) {
 
 class CompiledPlan final : public backend::Program {
  public:
-  CompiledPlan(const std::shared_ptr<Device>& device, const kernel::Plan& plan, const Target& target) {
-    Recording recording;
-    RenderedPlan rendered = render_plan(plan, target);
-    std::unordered_map<std::string, int> shader_of;
-    for (const RenderedDispatch& dispatch : rendered.dispatches) {
-      const auto [found, is_new] =
-          shader_of.try_emplace(dispatch.shader.text(), static_cast<int>(recording.shaders.size()));
-      if (is_new) {
-        Shader shader{dispatch.name, found->first, {}};
-        for (const BoundRange& range : dispatch.bindings) shader.read_only.push_back(!range.written);
-        recording.shaders.push_back(std::move(shader));
-      }
-      Dispatch command{dispatch.name,
-                       found->second,
-                       {},
-                       fold_workgroups(dispatch.workgroups, target.limits.workgroups_per_dimension)};
-      for (const BoundRange& range : dispatch.bindings)
-        command.bindings.push_back({range.buffer, range.offset, range.bytes});
-      recording.commands.emplace_back(std::move(command));
-      kernels_.push_back(dispatch.kernels);
-    }
-    const std::lock_guard lock(device->mutex());
-    // The buffers of a large plan are allocated (20 ms a gigabyte) while other threads compile. In wgpu-native, threads would
-    // catch one another's errors.
-    std::future<void> compilation;
-    if (library().is_dawn && own_bytes(plan) >= kLargePlanBytes)
-      compilation = std::async(std::launch::async, [&] { device->pipelines().compile(recording.shaders); });
-    const auto own = [&](std::uint64_t bytes, std::string_view label) {
-      scratch_bytes_ += bytes;
-      return Slot{Buffer::create(device, bytes, label)};
-    };
-    for (const kernel::BufferInfo& buffer : plan.buffers)
-      recording.slots.push_back(buffer.external >= 0 ? Slot{nullptr, buffer.external}
-                                                     : own(buffer.bytes, buffer.label));
-    for (std::size_t i = 0; i < rendered.scratch_bytes.size(); ++i)
-      recording.slots.push_back(own(rendered.scratch_bytes[i], fmt::format("scratch of kernels {}", i)));
-    if (compilation.valid()) compilation.get();
-    program_.emplace(device, std::move(recording));
+  /// `target` may change: if workgroups do not run at once, nothing is resident. `single`: resident dispatches have one workgroup.
+  CompiledPlan(const std::shared_ptr<Device>& device, Meetings& meetings, bool single, const kernel::Plan& plan,
+               Target target) {
+    if (try_compile(device, meetings, single, plan, target)) return;
+    target.tested.meetings = false;
+    try_compile(device, meetings, single, plan, target);
   }
 
   void run(std::span<const backend::BufferPtr> externals) override { program_->run(externals); }
@@ -88,6 +59,65 @@ class CompiledPlan final : public backend::Program {
   std::size_t scratch_bytes() const override { return scratch_bytes_; }
 
  private:
+  /// Returns false, without a program, if dispatches of the plan need workgroups that run at once, and they do not.
+  bool try_compile(const std::shared_ptr<Device>& device, Meetings& meetings, bool single, const kernel::Plan& plan,
+                   const Target& target) {
+    Recording recording;
+    const RenderedPlan rendered = render_plan(plan, target);
+    const int meeting_slot = static_cast<int>(plan.buffers.size() + rendered.scratch_bytes.size());
+    std::unordered_map<std::string, int> shader_of;
+    bool is_resident = false;
+    kernels_.clear();
+    for (const RenderedDispatch& dispatch : rendered.dispatches) {
+      const auto [found, is_new] =
+          shader_of.try_emplace(dispatch.shader.text(), static_cast<int>(recording.shaders.size()));
+      if (is_new) {
+        Shader shader{dispatch.name, found->first, {}};
+        for (const BoundRange& range : dispatch.bindings) shader.read_only.push_back(!range.written);
+        recording.shaders.push_back(std::move(shader));
+      }
+      Dispatch command{dispatch.name, found->second, {}, {}};
+      if (!dispatch.shader.resident)
+        command.workgroups = fold_workgroups(dispatch.workgroups, target.limits.workgroups_per_dimension);
+      for (const BoundRange& range : dispatch.bindings)
+        command.bindings.push_back(
+            {range.buffer == kMeetingBuffer ? meeting_slot : range.buffer, range.offset, range.bytes});
+      recording.commands.emplace_back(std::move(command));
+      kernels_.push_back(dispatch.kernels);
+      is_resident |= dispatch.shader.resident;
+    }
+    const std::lock_guard lock(device->mutex());
+    if (is_resident && !single) {
+      device->pipelines().compile(recording.shaders);
+      for (std::size_t i = 0; i < rendered.dispatches.size(); ++i) {
+        const RenderedDispatch& dispatch = rendered.dispatches[i];
+        auto& command = std::get<Dispatch>(recording.commands[i]);
+        if (!dispatch.shader.resident) continue;
+        command.workgroups.x = meetings.resident_groups(recording.shaders[static_cast<std::size_t>(command.shader)],
+                                                        dispatch.workgroups, target.profile.compute_units);
+        if (command.workgroups.x == 0) return false;
+      }
+    }
+    // The buffers of a large plan are allocated (20 ms a gigabyte) while other threads compile. In wgpu-native, threads would
+    // catch one another's errors.
+    std::future<void> compilation;
+    if (library().is_dawn && own_bytes(plan) >= kLargePlanBytes)
+      compilation = std::async(std::launch::async, [&] { device->pipelines().compile(recording.shaders); });
+    const auto own = [&](std::uint64_t bytes, std::string_view label) {
+      scratch_bytes_ += bytes;
+      return Slot{Buffer::create(device, bytes, label)};
+    };
+    for (const kernel::BufferInfo& buffer : plan.buffers)
+      recording.slots.push_back(buffer.external >= 0 ? Slot{nullptr, buffer.external}
+                                                     : own(buffer.bytes, buffer.label));
+    for (std::size_t i = 0; i < rendered.scratch_bytes.size(); ++i)
+      recording.slots.push_back(own(rendered.scratch_bytes[i], fmt::format("scratch of kernels {}", i)));
+    if (is_resident) recording.slots.push_back(Slot{meetings.buffer()});
+    if (compilation.valid()) compilation.get();
+    program_.emplace(device, std::move(recording));
+    return true;
+  }
+
   std::size_t scratch_bytes_ = 0;
   std::vector<std::vector<int>> kernels_;  // of each dispatch
   std::optional<webgpu::CommandSequence> program_;
@@ -148,7 +178,7 @@ bool has_large_product(const kernel::Plan& plan) {
 
 /// Whether tests of the device decide how some kernel runs: one that reads or may make halves, or multiplies bytes.
 bool needs_facts(const kernel::Plan& plan) {
-  bool found = false;
+  bool found = is_short_pass(plan);
   for (const kernel::Kernel& kernel : plan.kernels) {
     const auto* product = std::get_if<kernel::MatmulKernel>(&kernel);
     found |= product && (product->precision != ProductPrecision::exact || product->a.type == DType::bf16 ||
@@ -160,12 +190,22 @@ bool needs_facts(const kernel::Plan& plan) {
   return found;
 }
 
+Residence default_residence() {
+  const char* text = std::getenv("WEFT_WEBGPU_RESIDENT");
+  if (!text || !*text || std::string_view(text) == "tested") return Residence::tested;
+  if (std::string_view(text) == "off") return Residence::off;
+  if (std::string_view(text) == "single") return Residence::single;
+  throw UsageError(fmt::format("WEFT_WEBGPU_RESIDENT is \"{}\"; it can be off, tested or single", text));
+}
+
 class WebgpuBackend final : public backend::Backend {
  public:
   WebgpuBackend(std::shared_ptr<Device> device, const BackendOptions& options)
       : device_(std::move(device)),
         profiles_(device_, options.profile),
         facts_(device_),
+        meetings_(device_),
+        residence_(options.residence ? *options.residence : default_residence()),
         target_(target_of(device_->info())),
         description_(description_of(device_->info())) {
     target_.profile = profiles_.assumed();
@@ -224,7 +264,9 @@ class WebgpuBackend final : public backend::Backend {
     Target target = target_;
     if (target.unroll && has_large_product(plan)) target.profile = profiles_.measured();
     if (needs_facts(plan)) target.tested = facts_.facts();
-    return std::make_unique<CompiledPlan>(device_, plan, target);
+    if (residence_ != Residence::tested || !is_short_pass(plan))
+      target.tested.meetings = residence_ == Residence::single;
+    return std::make_unique<CompiledPlan>(device_, meetings_, residence_ == Residence::single, plan, target);
   }
 
   void synchronize() override { device_->synchronize(); }
@@ -245,6 +287,8 @@ class WebgpuBackend final : public backend::Backend {
   std::shared_ptr<Device> device_;
   ProfileKeeper profiles_;
   FactsKeeper facts_;
+  Meetings meetings_;
+  const Residence residence_;
   Target target_;
   backend::Description description_;
   WebgpuPacking packing_;

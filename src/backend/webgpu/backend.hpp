@@ -11,6 +11,13 @@
 
 namespace weft::webgpu {
 
+/// When dispatches become phases of one, whose workgroups meet between them.
+enum class Residence {
+  off,
+  tested,  // where tests show that workgroups run at once and see what others wrote
+  single,  // everywhere, with one workgroup, which meets nobody: slow, for tests
+};
+
 struct BackendOptions {
   /// Whether WebGPU checks every call. Default: WEFT_WEBGPU_VALIDATE, else true in debug builds.
   std::optional<bool> validate;
@@ -18,6 +25,9 @@ struct BackendOptions {
   bool robust = false;
   /// Where compiled pipelines are kept (empty: nowhere); by default in the user's cache.
   std::optional<std::filesystem::path> cache_folder;
+  /// Whether short dispatches of language models become phases of one. Default: WEFT_WEBGPU_RESIDENT (off, tested, single), else
+  /// tested.
+  std::optional<Residence> residence;
   /// The figures for the choice of kernels. Default: WEFT_WEBGPU_PROFILE, else measured for the first large product.
   std::optional<DeviceProfile> profile;
 };

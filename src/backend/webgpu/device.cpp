@@ -186,6 +186,12 @@ void Device::check() const {
                                 faults_->error));
 }
 
+void Device::fail(const std::string& reason) {
+  const std::lock_guard lock(faults_->mutex);
+  if (faults_->error.empty()) faults_->error = reason;
+  faults_->any = true;
+}
+
 void Device::destroy() {
   const std::lock_guard lock(mutex_);
   library().DeviceDestroy(handle_.get());

@@ -56,6 +56,8 @@ class Device : public std::enable_shared_from_this<Device> {
   void synchronize();
   /// Throws DeviceError if the device was lost or reported an uncaptured error.
   void check() const;
+  /// Makes `check` throw from now on, with this reason.
+  void fail(const std::string& reason);
   /// Destroys the device: all later operations throw.
   void destroy();
 

@@ -18,7 +18,7 @@ else()
   endif()
   target_compile_definitions(weft_backend_webgpu PUBLIC WEFT_HAS_WEBGPU=0)
   foreach(file library library_prints instance device staging buffer pipeline command_sequence
-               measure_profile tested_facts backend)
+               measure_profile meetings tested_facts backend)
     list(FILTER sources EXCLUDE REGEX "/webgpu/${file}\\.cpp$")
   endforeach()
   set_property(TARGET weft_backend_webgpu PROPERTY SOURCES ${sources})

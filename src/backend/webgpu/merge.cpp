@@ -3,14 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdint>
-#include <map>
 #include <set>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
+
+#include "backend/webgpu/dispatch_parts.hpp"
 
 namespace weft::webgpu {
 namespace {
@@ -18,10 +18,6 @@ namespace {
 constexpr std::uint64_t kGroupsMax = 1024;  // in a dispatch that leaves room for others beside it
 constexpr double kOperationsMax = 1e9;      // longer ones fill a device alone
 constexpr std::size_t kBranchesMax = 8;     // all branches together determine registers and workgroup memory
-
-bool overlap(const BoundRange& a, const BoundRange& b) {
-  return a.buffer == b.buffer && a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
-}
 
 bool must_follow(const RenderedDispatch& later, const RenderedDispatch& earlier) {
   for (const BoundRange& a : later.bindings)
@@ -36,16 +32,6 @@ bool can_merge(const RenderedDispatch& dispatch) {
          dispatch.shader.verbatim.empty() && dispatch.shader.folded_groups == 0;
 }
 
-/// Arrays in workgroup memory that branches share: of each element type, how many elements each has.
-using Pool = std::map<std::string, std::vector<std::int64_t>, std::less<>>;
-
-std::string pooled_name(const std::string& element, std::size_t number) {
-  std::string name = "shared_";
-  for (const char c : element)
-    if (std::isalnum(static_cast<unsigned char>(c))) name += c;
-  return fmt::format("{}_{}", name, number);
-}
-
 /// What dispatches need as the branches of one, in whatever order they are added.
 class Needs {
  public:
@@ -57,13 +43,7 @@ class Needs {
   void add(const RenderedDispatch& dispatch) {
     ++branches_;
     groups_ += dispatch.workgroups;
-    std::map<std::string, std::size_t, std::less<>> used;
-    for (const ShaderPieces::Shared& array : dispatch.shader.shared) {
-      std::vector<std::int64_t>& counts = pool_[array.element];
-      const std::size_t at = used[array.element]++;
-      if (at == counts.size()) counts.push_back(0);
-      counts[at] = std::max(counts[at], array.count);
-    }
+    pool_.add(dispatch.shader);
     for (std::size_t i = 0; i < dispatch.bindings.size(); ++i) {
       const std::size_t at = number_of(dispatch, i);
       if (at == bindings_.size()) bindings_.push_back({dispatch.bindings[i], dispatch.shader.storage[i].element});
@@ -78,7 +58,7 @@ class Needs {
   bool fit(const Target& target) const {
     if (branches_ > kBranchesMax || groups_ > target.limits.workgroups_per_dimension ||
         bindings_.size() > target.limits.storage_buffers ||
-        workgroup_bytes() > static_cast<std::int64_t>(target.limits.workgroup_bytes))
+        pool_.bytes() > static_cast<std::int64_t>(target.limits.workgroup_bytes))
       return false;
     for (std::size_t i = 0; i < bindings_.size(); ++i)
       for (std::size_t j = i + 1; j < bindings_.size(); ++j)
@@ -89,9 +69,8 @@ class Needs {
   std::uint64_t groups() const { return groups_; }
   const std::vector<Binding>& bindings() const { return bindings_; }
   bool is_written(int buffer) const { return written_.contains(buffer); }
-  /// A workgroup takes one branch, so branches share workgroup memory: the first arrays of one element type of all branches, the
-  /// second arrays, and so on.
-  const Pool& pool() const { return pool_; }
+  /// A workgroup takes one branch, so branches share workgroup memory.
+  const WorkgroupPool& pool() const { return pool_; }
   /// The number among all bindings of a dispatch's binding `i`.
   std::size_t number_of(const RenderedDispatch& dispatch, std::size_t i) const {
     const BoundRange& range = dispatch.bindings[i];
@@ -103,32 +82,12 @@ class Needs {
   }
 
  private:
-  std::int64_t workgroup_bytes() const {
-    std::int64_t bytes = 0;
-    for (const auto& [element, counts] : pool_)
-      for (const std::int64_t count : counts) bytes += (shared_element_bytes(element) * count + 15) / 16 * 16;
-    return bytes;
-  }
-
   std::vector<Binding> bindings_;
   std::set<int> written_;  // buffers
-  Pool pool_;
+  WorkgroupPool pool_;
   std::size_t branches_ = 0;
   std::uint64_t groups_ = 0;
 };
-
-/// The names of a branch's pieces in the merged shader.
-ShaderNames names_of(const RenderedDispatch& branch, std::size_t number, const Needs& needs) {
-  ShaderNames names;
-  std::map<std::string, std::size_t, std::less<>> used;
-  for (const ShaderPieces::Shared& array : branch.shader.shared)
-    names[array.name] = pooled_name(array.element, used[array.element]++);
-  for (const ShaderPieces::Function& function : branch.shader.functions)
-    names[function.name] = fmt::format("{}_{}", function.name, number);
-  for (std::size_t i = 0; i < branch.bindings.size(); ++i)
-    names[fmt::format("data{}", i)] = fmt::format("data{}", needs.number_of(branch, i));
-  return names;
-}
 
 /// The dispatches as one, each of them a function. Branches are in the order of their names and sizes: layers that merge the same
 /// work in another order then have equal text, which is compiled once.
@@ -147,9 +106,11 @@ RenderedDispatch merged_of(std::vector<const RenderedDispatch*> branches) {
     shader.subgroups = shader.subgroups || branch.shader.subgroups;
     shader.matrices = shader.matrices || branch.shader.matrices;
     shader.helpers.use(branch.shader.helpers);
-    const ShaderNames names = names_of(branch, b, needs);
-    for (const ShaderPieces::Function& function : branch.shader.functions)
-      shader.functions.push_back({names.at(function.name), with_new_names(function.text, names)});
+    ShaderNames names;
+    WorkgroupPool::name(branch.shader, names);
+    for (std::size_t i = 0; i < branch.bindings.size(); ++i)
+      names[fmt::format("data{}", i)] = fmt::format("data{}", needs.number_of(branch, i));
+    add_functions(branch.shader, b, names, shader);
     const std::string main = fmt::format("branch_{}", b);
     shader.functions.push_back({main, fmt::format("(group: u32, thread: u32{}) {{\n{}}}\n",
                                                   branch.shader.matrices ? ", subgroup: u32, workgroup: vec3u" : "",
@@ -168,8 +129,15 @@ RenderedDispatch merged_of(std::vector<const RenderedDispatch*> branches) {
     shader.storage.push_back({binding.element, range.written});
     merged.bindings.push_back(range);
   }
-  for (const auto& [element, counts] : needs.pool())
-    for (std::size_t i = 0; i < counts.size(); ++i) shader.share(pooled_name(element, i), element, counts[i]);
+  for (const RenderedDispatch* branch : branches)
+    for (const int number : branch->shader.early)
+      shader.early.push_back(static_cast<int>(needs.number_of(*branch, static_cast<std::size_t>(number))));
+  // A branch that needs the results of earlier dispatches at its beginning decides for all.
+  if (std::ranges::any_of(branches, [](const RenderedDispatch* branch) { return branch->shader.early.empty(); })) {
+    shader.early.clear();
+    replace_meeting_marks(shader, "");
+  }
+  needs.pool().declare(shader);
   merged.workgroups = needs.groups();
   return merged;
 }

@@ -5,6 +5,7 @@
 
 #include "backend/webgpu/merge.hpp"
 #include "backend/webgpu/render.hpp"
+#include "backend/webgpu/resident.hpp"
 #include "backend/webgpu/wgsl/cache.hpp"
 #include "backend/webgpu/wgsl/cache_attention.hpp"
 #include "backend/webgpu/wgsl/quantised.hpp"
@@ -155,6 +156,17 @@ class Joiner {
 
 }  // namespace
 
+bool is_short_pass(const kernel::Plan& plan) {
+  constexpr Extent kRowsMax = 4;
+  bool found = false;
+  for (const kernel::Kernel& kernel : plan.kernels)
+    if (const auto* product = std::get_if<kernel::PackedMatmulKernel>(&kernel)) {
+      if (product->m > kRowsMax) return false;
+      found = true;
+    }
+  return found;
+}
+
 RenderedPlan render_plan(const kernel::Plan& plan, const Target& target) {
   RenderedPlan result;
   const auto plan_buffers = static_cast<int>(plan.buffers.size());
@@ -200,6 +212,7 @@ RenderedPlan render_plan(const kernel::Plan& plan, const Target& target) {
   // The compile time of software adapters grows faster than the text, so only small plans are merged there.
   if (target.unroll || result.dispatches.size() <= kMergedDispatchesMaxRolled)
     result.dispatches = merge_dispatches(std::move(result.dispatches), target);
+  if (target.joins_phases()) result.dispatches = join_phases(std::move(result.dispatches), target);
   return result;
 }
 

@@ -14,6 +14,9 @@ struct RenderedPlan {
   std::vector<std::uint64_t> scratch_bytes;
 };
 
+/// Whether the plan is a pass of a language model over very few rows: short kernels that wait for one another.
+bool is_short_pass(const kernel::Plan& plan);
+
 /// Needs no device. Errors: as `render`.
 RenderedPlan render_plan(const kernel::Plan& plan, const Target& target);
 

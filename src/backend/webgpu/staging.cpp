@@ -6,9 +6,15 @@
 #include <bit>
 #include <cstring>
 
+#include "backend/webgpu/buffer.hpp"
 #include "weft/error.hpp"
 
 namespace weft::webgpu {
+namespace {
+
+constexpr std::uint64_t kWatchedBytes = 4;
+
+}  // namespace
 
 Staging::~Staging() {
   for (StagingPiece& piece : uploads_)
@@ -22,7 +28,7 @@ Staging::~Staging() {
 void Staging::create(StagingPiece& piece, std::uint64_t bytes, bool upload) {
   WGPUBufferDescriptor descriptor{};
   descriptor.label = view_of(upload ? "upload staging" : "download staging");
-  descriptor.size = bytes;
+  descriptor.size = bytes + (upload ? 0 : kWatchedBytes);
   descriptor.usage =
       upload ? WGPUBufferUsage_MapWrite | WGPUBufferUsage_CopySrc : WGPUBufferUsage_MapRead | WGPUBufferUsage_CopyDst;
   descriptor.mappedAtCreation = upload;
@@ -81,25 +87,47 @@ void Staging::upload(WGPUBuffer to, std::uint64_t offset, const void* data, std:
   }
 }
 
+void Staging::watch(std::weak_ptr<const Buffer> buffer, std::uint64_t offset) {
+  watched_ = std::move(buffer);
+  watched_offset_ = offset;
+}
+
 void Staging::copy_out(StagingPiece& piece, WGPUBuffer from, std::uint64_t offset, std::uint64_t bytes) {
+  const Library& api = library();
   EncoderHandle encoder = device_.encoder();
-  library().CommandEncoderCopyBufferToBuffer(encoder.get(), from, offset, piece.buffer.get(), 0, bytes);
+  api.CommandEncoderCopyBufferToBuffer(encoder.get(), from, offset, piece.buffer.get(), 0, bytes);
+  const std::shared_ptr<const Buffer> watched = watched_.lock();
+  piece.has_watched = watched != nullptr;
+  if (watched)
+    api.CommandEncoderCopyBufferToBuffer(encoder.get(), watched->handle(), watched_offset_, piece.buffer.get(), bytes,
+                                         kWatchedBytes);
   device_.submit(std::move(encoder));
-  request_map(piece, WGPUMapMode_Read, bytes);
+  request_map(piece, WGPUMapMode_Read, bytes + (watched ? kWatchedBytes : 0));
+}
+
+void Staging::take(StagingPiece& piece, void* data, std::uint64_t bytes) {
+  const Library& api = library();
+  finish_map(piece);
+  const std::uint64_t mapped = bytes + (piece.has_watched ? kWatchedBytes : 0);
+  const auto* source = static_cast<const std::byte*>(api.BufferGetConstMappedRange(piece.buffer.get(), 0, mapped));
+  std::memcpy(data, source, bytes);
+  std::uint32_t watched = 0;
+  if (piece.has_watched) std::memcpy(&watched, source + bytes, kWatchedBytes);
+  api.BufferUnmap(piece.buffer.get());
+  if (watched == 0) return;
+  device_.fail(
+      "workgroups of a dispatch that meet did not run at the same time; set WEFT_WEBGPU_RESIDENT=off to do without "
+      "such "
+      "dispatches");
+  device_.check();
 }
 
 void Staging::download(WGPUBuffer from, std::uint64_t offset, void* data, std::uint64_t bytes) {
-  const Library& api = library();
   auto* target = static_cast<std::byte*>(data);
-  const auto take = [&](StagingPiece& piece, std::uint64_t at, std::uint64_t count) {
-    finish_map(piece);
-    std::memcpy(target + at, api.BufferGetConstMappedRange(piece.buffer.get(), 0, count), count);
-    api.BufferUnmap(piece.buffer.get());
-  };
   if (bytes <= kSmallBytes) {
     if (!small_download_.buffer) create(small_download_, kSmallBytes, false);
     copy_out(small_download_, from, offset, bytes);
-    take(small_download_, 0, bytes);
+    take(small_download_, data, bytes);
     return;
   }
   // Two pieces alternate: the device copies the next while the host reads the last.
@@ -111,7 +139,7 @@ void Staging::download(WGPUBuffer from, std::uint64_t offset, void* data, std::u
   for (std::uint64_t at = 0; at < bytes; at += kLargeBytes, current ^= 1) {
     const std::uint64_t next = at + kLargeBytes;
     if (next < bytes) copy_out(downloads_[current ^ 1], from, offset + next, size_at(next));
-    take(downloads_[current], at, size_at(at));
+    take(downloads_[current], target + at, size_at(at));
   }
 }
 
@@ -131,10 +159,7 @@ std::unique_ptr<Reading> Staging::start_download(WGPUBuffer from, std::uint64_t 
 }
 
 void Reading::finish(void* data) {
-  const Library& api = library();
-  staging_.finish_map(piece_);
-  std::memcpy(data, api.BufferGetConstMappedRange(piece_.buffer.get(), 0, bytes_), bytes_);
-  api.BufferUnmap(piece_.buffer.get());
+  staging_.take(piece_, data, bytes_);
   staging_.idle_readings_.push_back(std::move(piece_));
 }
 

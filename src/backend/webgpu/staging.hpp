@@ -10,12 +10,14 @@
 
 namespace weft::webgpu {
 
+class Buffer;
 class Staging;
 
 struct StagingPiece {
   BufferHandle buffer;
   std::uint64_t bytes = 0;
-  Pending map;  // the last request to map; no outcome: mapped at creation
+  Pending map;               // the last request to map; no outcome: mapped at creation
+  bool has_watched = false;  // the watched word is behind the bytes
 };
 
 /// A download that was started and has not been read yet.
@@ -49,6 +51,10 @@ class Staging {
   /// Starts a download after all work submitted before; read it later.
   std::unique_ptr<Reading> start_download(WGPUBuffer from, std::uint64_t offset, std::uint64_t bytes);
 
+  /// From now on, downloads also read the word at `offset` of the buffer, as long as there is one, and the device fails if it is
+  /// not 0: workgroups then did not run at the same time.
+  void watch(std::weak_ptr<const Buffer> buffer, std::uint64_t offset);
+
   static constexpr std::uint64_t kSmallBytes = 64 << 10;  // enough to read a loss
 
  private:
@@ -60,12 +66,16 @@ class Staging {
   void request_map(StagingPiece& piece, WGPUMapMode mode, std::uint64_t bytes);
   void finish_map(StagingPiece& piece);
   void copy_out(StagingPiece& piece, WGPUBuffer from, std::uint64_t offset, std::uint64_t bytes);
+  /// Waits for what `copy_out` has copied.
+  void take(StagingPiece& piece, void* data, std::uint64_t bytes);
 
   Device& device_;
   std::array<StagingPiece, 3> uploads_;
   std::size_t next_upload_ = 0;
   StagingPiece small_download_;
   std::array<StagingPiece, 2> downloads_;
+  std::weak_ptr<const Buffer> watched_;
+  std::uint64_t watched_offset_ = 0;
   std::vector<StagingPiece> idle_readings_;  // of powers of two
 };
 

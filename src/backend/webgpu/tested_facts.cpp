@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "backend/webgpu/command_sequence.hpp"
+#include "backend/webgpu/wgsl/meeting.hpp"
 #include "backend/webgpu/wgsl/render.hpp"
 #include "base/half.hpp"
 #include "base/log.hpp"
@@ -20,7 +21,7 @@
 namespace weft::webgpu {
 namespace {
 
-constexpr int kVersion = 5;  // of the format and of the tests
+constexpr int kVersion = 6;  // of the format and of the tests
 constexpr std::string_view kKey = "weft tested facts";
 
 constexpr int kThreads = 256;
@@ -287,6 +288,69 @@ bool multiplies_integers(const std::shared_ptr<Device>& device, bool on_matrices
   }
 }
 
+constexpr std::uint32_t kMeetingGroups = 32, kMeetingThreads = 128, kMeetingTurns = 64;
+
+// In each turn all workgroups write, meet, and read what others wrote: words of their own, or every so many words one. Each word is
+// written once, and not read before.
+ShaderPieces meetings_shader() {
+  ShaderPieces pieces{.threads = kMeetingThreads, .resident = true};
+  pieces.storage = {{"u32", true}, {"u32", true}, {"atomic<u32>", true}};
+  pieces.verbatim = std::string(kMeetingDeclarations);
+  pieces.functions.push_back({"meet", meeting_function("$data2")});
+  pieces.functions.push_back({"number",
+                              "(turn: u32, owner: u32, thread: u32) -> u32 {\n"
+                              "  return turn * 7919u + owner * 1000003u + thread * 17u + 1u;\n}\n"});
+  pieces.functions.push_back(
+      {"place", fmt::format("(turn: u32, owner: u32, thread: u32) -> u32 {{\n"
+                            "  let at = select(owner * {0}u + thread, thread * {1}u + owner, (turn & 1u) != 0u);\n"
+                            "  return turn * {2}u + at;\n}}\n",
+                            kMeetingThreads, kMeetingGroups, kMeetingGroups * kMeetingThreads)});
+  pieces.body = fmt::format(
+      "  resident = Resident(group, groups, true, true);\n"
+      "  var wrong = 0u;\n"
+      "  for (var turn = 0u; turn < {0}u; turn++) {{\n"
+      "    $data1[$place(turn, group, thread)] = $number(turn, group, thread);\n"
+      "    resident.waits = true;\n"
+      "    $meet(thread);\n"
+      "    for (var other = 0u; other < 8u; other++) {{\n"
+      "      let owner = (group + turn * 37u + other * 13u + 1u) % {1}u;\n"
+      "      let its = (thread * 5u + turn + other) % {2}u;\n"
+      "      if ($data1[$place(turn, owner, its)] != $number(turn, owner, its)) {{ wrong++; }}\n"
+      "    }}\n"
+      "  }}\n"
+      "  $data0[group * {2}u + thread] = wrong;\n",
+      kMeetingTurns, kMeetingGroups, kMeetingThreads);
+  return pieces;
+}
+
+bool has_meetings(const std::shared_ptr<Device>& device) {
+  if (device->info().type == AdapterType::software) return false;  // it runs workgroups one after another
+  try {
+    for (int i = 0; i < 3; ++i) {
+      constexpr std::uint64_t kResultBytes = kMeetingGroups * kMeetingThreads * 4,
+                              kBytes = kResultBytes * kMeetingTurns;
+      Recording recording;
+      recording.slots = {Slot{Buffer::create(device, kResultBytes, "testing the device")},
+                         Slot{Buffer::create(device, kBytes, "testing the device")},
+                         Slot{Buffer::create(device, kMeetingBytes, "testing the device")}};
+      recording.shaders.push_back({"test", meetings_shader().text(), {false, false, false}});
+      recording.commands.emplace_back(
+          Dispatch{"test", 0, {{0, 0, kResultBytes}, {1, 0, kBytes}, {2, 0, kMeetingBytes}}, {kMeetingGroups, 1, 1}});
+      const std::shared_ptr<Buffer> result = recording.slots[0].buffer, meeting = recording.slots[2].buffer;
+      CommandSequence(device, std::move(recording)).run({});
+      std::vector<std::uint32_t> wrong(kResultBytes / 4);
+      result->download(0, wrong.data(), kResultBytes);
+      std::uint32_t missed = 0;
+      meeting->download(kMissedOffset, &missed, 4);
+      if (missed != 0 || std::ranges::any_of(wrong, [](std::uint32_t count) { return count != 0; })) return false;
+    }
+    return true;
+  } catch (const Error& error) {
+    log(LogLevel::warning, "webgpu", fmt::format("{}: workgroups do not meet: {}", device->name(), error.what()));
+    return false;
+  }
+}
+
 /// All of them at once, because compilers take far longer than the tests. A shader that does not compile fails its own test.
 void compile_tests(Device& device) {
   const Target target = target_of(device.info());
@@ -295,8 +359,10 @@ void compile_tests(Device& device) {
     for (ShaderPieces& pieces : std::array{matrices_shader(), ordered_exchange_shader(), exchange_shader()})
       tests.push_back(std::move(pieces));
   if (target.lists_integer_matrices) tests.push_back(integers_shader(true));
+  if (device.info().type != AdapterType::software) tests.push_back(meetings_shader());
   std::vector<Shader> shaders;
-  for (const ShaderPieces& pieces : tests) shaders.push_back({"test", pieces.text(), {false}});
+  for (const ShaderPieces& pieces : tests)
+    shaders.push_back({"test", pieces.text(), std::vector<bool>(pieces.storage.size(), false)});
   try {
     device.pipelines().compile(shaders);
   } catch (const InternalError& error) {
@@ -313,7 +379,8 @@ std::string facts_text(const TestedFacts& facts) {
                                 {"matrices", facts.matrices},
                                 {"ordered_subgroups", facts.ordered_subgroups},
                                 {"integer_matrices", facts.integer_matrices},
-                                {"integer_dots", facts.integer_dots}}
+                                {"integer_dots", facts.integer_dots},
+                                {"meetings", facts.meetings}}
              .dump() +
          "\n";
 }
@@ -325,7 +392,8 @@ std::optional<TestedFacts> parse_facts(std::string_view text) {
   for (const auto& [name, fact] :
        {std::pair{"exact_halves", &facts.exact_halves}, std::pair{"rounded_halves", &facts.rounded_halves},
         std::pair{"matrices", &facts.matrices}, std::pair{"ordered_subgroups", &facts.ordered_subgroups},
-        std::pair{"integer_matrices", &facts.integer_matrices}, std::pair{"integer_dots", &facts.integer_dots}}) {
+        std::pair{"integer_matrices", &facts.integer_matrices}, std::pair{"integer_dots", &facts.integer_dots},
+        std::pair{"meetings", &facts.meetings}}) {
     const auto found = json.find(name);
     if (found == json.end() || !found->is_boolean()) return {};
     *fact = found->get<bool>();
@@ -342,6 +410,7 @@ TestedFacts test_facts(const std::shared_ptr<Device>& device) {
   facts.ordered_subgroups = facts.matrices && has_ordered_subgroups(device);
   facts.integer_matrices = target_of(device->info()).lists_integer_matrices && multiplies_integers(device, true);
   facts.integer_dots = multiplies_integers(device, false);
+  facts.meetings = has_meetings(device);
   return facts;
 }
 

@@ -19,6 +19,7 @@ struct TestedFacts {
       false;  // threads of a subgroup see what others wrote to workgroup memory before, without barriers
   bool integer_matrices = false;  // subgroup matrices of i8 read packed words and add up in i32
   bool integer_dots = false;      // dot4I8Packed is there, and exact
+  bool meetings = false;  // workgroups of a dispatch can wait for one another, and then see what the others wrote
 
   bool operator==(const TestedFacts&) const = default;
 };

@@ -39,7 +39,8 @@ class TestedFactsTest : public testing::Test {
 TEST(TestedFactsTextTest, ReadsBackAndRefusesWhatIsDamaged) {
   for (const TestedFacts& facts :
        {TestedFacts{}, TestedFacts{.exact_halves = true}, TestedFacts{.rounded_halves = true},
-        TestedFacts{.matrices = true}, TestedFacts{.integer_matrices = true}, TestedFacts{.integer_dots = true}})
+        TestedFacts{.matrices = true}, TestedFacts{.integer_matrices = true}, TestedFacts{.integer_dots = true},
+        TestedFacts{.meetings = true}})
     EXPECT_EQ(parse_facts(facts_text(facts)), facts);
   const std::string good = facts_text({});
   for (const std::string& bad :

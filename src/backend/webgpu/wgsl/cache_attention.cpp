@@ -23,6 +23,10 @@ namespace {
 constexpr Extent kRowsUnsplit = 4096;  // of a cache, up to which a workgroup takes all keys of a query
 constexpr Extent kSplitsMax = 16;
 constexpr Extent kKeysUnsplit = 256;  // are not split further
+// The same in a phase of a resident dispatch, whose workgroups are smaller. Those of the next phase join the parts.
+constexpr Extent kKeysOfPhase = 64;
+constexpr Extent kSplitsOfPhase = 8;      // that are joined at once
+constexpr Extent kKeysOfFewParts = 1536;  // up to which no more parts are used
 
 }  // namespace
 
@@ -40,7 +44,7 @@ CacheAttentionWriter::CacheAttentionWriter(const CallKernel& kernel, const Targe
   if (few && target.subgroup_size >= 2) {
     team_ =
         std::min<Extent>(target.subgroup_size, static_cast<Extent>(std::bit_ceil(static_cast<std::uint64_t>(fours_))));
-    threads_ = target.unroll ? 1024 : 128;
+    threads_ = target.joins_phases() ? kPhaseThreads : target.unroll ? 1024 : 128;
   } else {
     together_ = few && target.unroll ? 1 : heads_ / a_.kv_heads;
     while (together_ > 4 && together_ % 2 == 0) together_ /= 2;
@@ -49,7 +53,13 @@ CacheAttentionWriter::CacheAttentionWriter(const CallKernel& kernel, const Targe
   }
   while (threads_ < fours_) threads_ *= 2;
   threads_ = std::min<Extent>(threads_, target.limits.workgroup_invocations);
-  if (rows_ > kRowsUnsplit && few) splits_ = std::min(kSplitsMax, divide_up(rows_, kRowsUnsplit / 4));
+  // Each part of a workgroup leaves a row and two numbers in workgroup memory.
+  while (team_ > 0 && threads_ / 2 >= fours_ && parts() * (16 * fours_ + 8) > Extent{target.limits.workgroup_bytes})
+    threads_ /= 2;
+  if (few && target.joins_phases())
+    splits_ = std::clamp<Extent>(target.profile.compute_units / (tokens_ * heads_), kSplitsOfPhase, kSplitsMax);
+  else if (rows_ > kRowsUnsplit && few)
+    splits_ = std::min(kSplitsMax, divide_up(rows_, kRowsUnsplit / 4));
 }
 
 void CacheAttentionWriter::render(Scratch& scratch, Rendered& rendered) {
@@ -133,7 +143,13 @@ void CacheAttentionWriter::write_seen(const Bindings& bindings, int first, int l
       a_.window > 0 ? fmt::format("max({}, last - {})", earliest, std::min<Extent>(a_.window, rows_)) : earliest;
   line(fmt::format("let lowest = select({}, last, length <= 0);", lowest));
   if (splits_ > 1) {
-    line(fmt::format("let stretch = max({}, (last - lowest + {}) / {});", kKeysUnsplit, splits_ - 1, splits_));
+    // The workgroups that join parts read the first ones together, and the others only if there are keys in them.
+    if (target_.joins_phases() && splits_ > kSplitsOfPhase)
+      line(fmt::format("let used = select({}, {}, last - lowest <= {});", splits_, kSplitsOfPhase, kKeysOfFewParts));
+    else
+      line(fmt::format("let used = {};", splits_));
+    line(fmt::format("let stretch = max({}, (last - lowest + used - 1) / used);",
+                     target_.joins_phases() ? kKeysOfPhase : kKeysUnsplit));
     line("let begin = u32(min(lowest + i32(split) * stretch, last));");
     line("let end = u32(min(lowest + i32(split + 1u) * stretch, last));");
   } else {

@@ -7,7 +7,7 @@ namespace weft::webgpu {
 
 void CacheAttentionWriter::write_keys_of_teams(const Bindings& bindings, int q) {
   // Keys of a team that are loaded at the same time.
-  const int ahead = !target_.unroll ? 1 : of_thread() == 1 ? 4 : 2;
+  const int ahead = !target_.unroll ? 1 : (target_.joins_phases() ? 8 : 4) / (of_thread() == 1 ? 1 : 2);
   const auto each_key = [&](auto each) {
     for (int u = 0; u < ahead; ++u) each(u);
   };

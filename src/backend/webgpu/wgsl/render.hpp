@@ -27,13 +27,21 @@ struct Target {
   /// Whether products may use subgroup matrices.
   bool matrices() const { return lists_matrices && tested.matrices; }
   bool integer_matrices() const { return lists_integer_matrices && tested.integer_matrices; }
+  /// Whether short dispatches become the phases of resident ones (resident.hpp). Kernels are then rendered to suit that.
+  bool joins_phases() const { return tested.meetings; }
 };
 /// The target with the profile from the table.
 Target target_of(const AdapterInfo& adapter);
 
+/// The buffer in which workgroups of a dispatch meet; a device has one.
+inline constexpr int kMeetingBuffer = -2;
+
+/// Threads of a workgroup of a resident dispatch.
+inline constexpr int kPhaseThreads = 256;
+
 /// A byte range of a buffer that a dispatch sees as one storage binding.
 struct BoundRange {
-  int buffer = -1;           // index into Plan::buffers; beyond them: Rendered::scratch_bytes
+  int buffer = -1;           // index into Plan::buffers; beyond them: Rendered::scratch_bytes; or kMeetingBuffer
   std::uint64_t offset = 0;  // in bytes, a multiple of Limits::offset_alignment
   std::uint64_t bytes = 0;
   bool written = false;    // declared as such; a buffer is so in all its bindings, or in none
@@ -47,7 +55,7 @@ struct RenderedDispatch {
   std::string name;
   ShaderPieces shader;  // equal work on other buffers has equal text
   std::vector<BoundRange> bindings;
-  std::uint64_t workgroups = 0;
+  std::uint64_t workgroups = 0;   // of a resident shader: more would have no work
   double operations = 0;          // of its kernel
   std::vector<int> kernels = {};  // of which it is a part: their positions in the plan
   bool beside_previous = false;   // touches no element that the previous one writes, although ranges overlap
@@ -93,6 +101,8 @@ class Bindings {
 
   bool is_bound(int handle) const { return accesses_[static_cast<std::size_t>(handle)].binding >= 0; }
   bool has_vectors(int handle) const;
+  /// The number of its binding; below 0: none.
+  int binding(int handle) const { return at(handle).binding; }
   bool has_eights(int handle) const { return is_bound(handle) && binding_of(handle).eights; }
   /// Index of the operand's first element in its binding, in elements.
   Extent base(int handle) const { return accesses_[static_cast<std::size_t>(handle)].base; }

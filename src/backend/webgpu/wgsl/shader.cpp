@@ -89,8 +89,13 @@ std::string ShaderPieces::text() const {
       "@compute @workgroup_size({})\n"
       "fn main(@builtin(workgroup_id) workgroup: vec3u, @builtin(local_invocation_index) thread: u32{}{}) {{\n",
       threads, matrices ? ", @builtin(subgroup_id) subgroup: u32" : "",
-      folded_groups > 0 ? ", @builtin(num_workgroups) workgroups: vec3u" : "");
-  if (folded_groups > 0)
+      folded_groups > 0 || resident ? ", @builtin(num_workgroups) workgroups: vec3u" : "");
+  if (resident)
+    out +=
+        "  let group = workgroup.y * workgroups.x + workgroup.x;\n"
+        "  let groups = workgroups.x * workgroups.y;\n"
+        "  let tests = workgroups.y > 1u;\n";
+  else if (folded_groups > 0)
     out += fmt::format(
         "  let group = (workgroup.z * workgroups.y + workgroup.y) * workgroups.x + workgroup.x;\n"
         "  if (group >= {}u) {{ return; }}\n",

@@ -41,9 +41,14 @@ struct ShaderPieces {
   std::string verbatim;
   std::vector<Shared> shared;
   std::vector<Function> functions;
+  /// Where the text has the line kMeetingMark, once on each way through it, it needs the results of earlier dispatches. Before that
+  /// line it reads only these bindings. Empty: it has no such line.
+  std::vector<int> early;
   std::string body;  // statements; `group` is the number of the workgroup, `thread` that of the thread in it
   /// 0 if workgroups have one dimension. Else their number; the dispatch may have more, which return at once.
   std::uint64_t folded_groups = 0;
+  /// The workgroups number any that run at once (see resident.hpp): `groups` is their number, and `tests` whether they only meet.
+  bool resident = false;
 
   void share(std::string name, std::string_view element, std::int64_t count) {
     shared.push_back({std::move(name), std::string(element), count});
@@ -52,6 +57,8 @@ struct ShaderPieces {
   /// The whole shader, with entry point main. Throws InternalError for a mark without a declaration.
   std::string text() const;
 };
+
+inline constexpr std::string_view kMeetingMark = "// earlier results";
 
 using ShaderNames = std::map<std::string, std::string, std::less<>>;
 

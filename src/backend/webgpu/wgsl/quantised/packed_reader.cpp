@@ -20,6 +20,13 @@ PackedReader::PackedReader(BlockType type, const kernel::Operand& words, Extent 
   if (form_.scales == QuantScales::coded) factors_ = run(at_.factors, all / 8);
 }
 
+std::vector<int> PackedReader::bindings() const {
+  std::vector<int> numbers;
+  for (const int handle : {values_, high_, scales_, factors_})
+    if (handle >= 0) numbers.push_back(bindings_.binding(handle));
+  return numbers;
+}
+
 void PackedReader::declare(ShaderPieces& shader) const {
   std::string text = "(q: vec4u, high: vec2u, c: u32) -> vec4f {\n";
   switch (form_.values) {

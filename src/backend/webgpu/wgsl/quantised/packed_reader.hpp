@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "backend/webgpu/quantised_pack.hpp"
 #include "backend/webgpu/wgsl/render.hpp"
@@ -25,6 +26,9 @@ class PackedReader {
 
   /// Number of bindings that it needs.
   int runs() const { return 1 + (form_.planes > 0) + (has_scales() ? 1 : 0) + (form_.scales == QuantScales::coded); }
+
+  /// The bindings that it reads.
+  std::vector<int> bindings() const;
 
   /// Declares the functions `chunk`, which gives the integers or values of a chunk, and `scale_at`, which gives their factor
   /// and the number to add.

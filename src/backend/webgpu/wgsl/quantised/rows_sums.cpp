@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace weft::webgpu {
 
 void RowsWriter::write_sums(const std::vector<Weights>& weights) {
@@ -13,6 +15,10 @@ void RowsWriter::write_sums(const std::vector<Weights>& weights) {
       line(fmt::format("var row{}_{} = vec4f();", i, r));
       line(fmt::format("var whole{}_{} = 0f;", i, r));
     }
+  if (is_phase_) {
+    write_sums_of_phase(weights);
+    return;
+  }
   const bool once = !kernel_.chosen && Extent{lanes_} * ahead_ >= units_;
   if (once) {
     line("{");
@@ -32,6 +38,23 @@ void RowsWriter::write_sums(const std::vector<Weights>& weights) {
     line("  }");
   }
   line("}");
+}
+
+// The first reads of W come before the meeting, and each later one before the sum of an earlier turn.
+void RowsWriter::write_sums_of_phase(const std::vector<Weights>& weights) {
+  constexpr int kReadsMax = 12;  // more registers would leave fewer workgroups on a compute unit
+  const int turns = turns_of_phase();
+  const int ahead = std::max(1, kReadsMax / (columns_ * static_cast<int>(weights.size())));
+  line("let unit = lane;");
+  for (int turn = 0; turn < std::min(ahead, turns); ++turn) write_reads(weights, turn);
+  line(std::string(kMeetingMark));
+  write_staging(*weights[0].reader);
+  for (int turn = 0; turn < turns; ++turn) {
+    if (turn + ahead < turns) write_reads(weights, turn + ahead);
+    line(fmt::format("if (unit{} < {}u) {{", turn, units_));
+    write_turn(weights, turn);
+    line("}");
+  }
 }
 
 void RowsWriter::write_reads(const std::vector<Weights>& weights, int turn) {
@@ -115,7 +138,7 @@ void RowsWriter::write_joined(const std::vector<std::string>& names) {
     for (int distance = 1; distance < size; distance *= 2)
       for (const std::string& name : names) line(fmt::format("{0} += subgroupShuffleXor({0}, {1}u);", name, distance));
     if (lanes_ == size) return;
-    const int subgroups = kThreads / size, shared = lanes_ / size;
+    const int subgroups = threads_ / size, shared = lanes_ / size;
     line(fmt::format("if ({} == 0u) {{", modulo("thread", size)));
     for (std::size_t n = 0; n < names.size(); ++n)
       line(fmt::format("  $across[{}u + {}] = {};", n * static_cast<std::size_t>(subgroups), divided("thread", size),

@@ -70,7 +70,7 @@ void RowsWriter::write_tail(std::vector<TailLoop>& loops, const std::vector<std:
   shader.share("held", "f32", static_cast<std::int64_t>(tail.held().size()) * slots);
   const auto each_slot = [&](const std::string& work) {
     line("workgroupBarrier();");
-    line(fmt::format("for (var slot = thread; slot < {}u; slot += {}u) {{", slots, kThreads));
+    line(fmt::format("for (var slot = thread; slot < {}u; slot += {}u) {{", slots, threads_));
     line(fmt::format("  let i = i0 + {};", modulo("slot", rows_)));
     line(fmt::format("  let j = {};", column_of(divided("slot", rows_))));
     line(fmt::format("  if (i < {}u) {{ {} }}", kernel_.m, work));

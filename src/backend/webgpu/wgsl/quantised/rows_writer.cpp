@@ -16,6 +16,7 @@ using kernel::PackedMatmulKernel;
 
 RowsWriter::RowsWriter(const PackedMatmulKernel& kernel, const Target& target, const RowsExtras& extras)
     : kernel_(kernel), extras_(extras), target_(target) {
+  threads_ = threads_of(target, kernel.n);
   rows_ = static_cast<int>(std::min(kernel.m, kFewRows));
   lanes_ = lanes_of(target);
   // Each read of A serves several rows of W, as long as there is work for all compute units.
@@ -52,7 +53,7 @@ void RowsWriter::render(Rendered& rendered) {
   const std::vector<std::pair<int, int>> tail_writes = tail_bindings(bindings);
   bindings.resolve();
   by_fours_ = by_fours_ && bindings.has_vectors(a);
-  ShaderPieces shader{.threads = kThreads, .subgroups = target_.subgroup_size >= 2};
+  ShaderPieces shader{.threads = threads_, .subgroups = target_.subgroup_size >= 2};
   reader.declare(shader);
   if (before) reader_before->declare(shader);
   if (computed)
@@ -72,7 +73,13 @@ void RowsWriter::render(Rendered& rendered) {
   choose_staging(reader);
   if (stages()) {
     shader.share("staged", "vec4f", rows_ * staged_fours_);
-    if (sums_ > 0) shader.share("sums", "f32", rows_ * sums_ * kThreads / lanes_of(target_));
+    if (sums_ > 0) shader.share("sums", "f32", rows_ * sums_ * threads_ / lanes_of(target_));
+  }
+  constexpr int kTurnsMax = 10;
+  is_phase_ = target_.joins_phases() && kernel_.n < kManyColumns && stages() && turns_of_phase() <= kTurnsMax;
+  if (is_phase_) {
+    shader.early = reader.bindings();
+    if (before) std::ranges::copy(reader_before->bindings(), std::back_inserter(shader.early));
   }
   std::vector<Weights> weights{{&reader, "s", ""}};
   if (before) weights.push_back({&*reader_before, "u", "_before"});
@@ -85,8 +92,8 @@ void RowsWriter::render(Rendered& rendered) {
       joined.push_back(fmt::format("whole{}_{}", i, r));
       line(fmt::format("{} = dot(row{}_{}, vec4f(1f));", joined.back(), i, r));
     }
-  if (!shader.subgroups) shader.share("joined", "f32", kThreads);
-  if (lanes_ > lanes_of(target_)) shader.share("across", "f32", static_cast<Extent>(joined.size()) * kThreads / 32);
+  if (!shader.subgroups) shader.share("joined", "f32", threads_);
+  if (lanes_ > lanes_of(target_)) shader.share("across", "f32", static_cast<Extent>(joined.size()) * threads_ / 32);
   write_joined(joined);
   if (computed) write_factors();
   write_results();
@@ -109,12 +116,15 @@ void RowsWriter::choose_lanes(const PackedReader& reader) {
     // Long rows of few columns: several subgroups share one, so that no thread waits for many reads in turn.
     const Extent few = 16 * Extent{target_.profile.compute_units};
     if (target_.subgroup_size == 32)
-      while (lanes_ < kThreads && units_ >= 4 * lanes_ && kernel_.n * lanes_ / 32 <= few) lanes_ *= 2;
+      while (lanes_ < threads_ && units_ >= 4 * lanes_ && kernel_.n * lanes_ / 32 <= few) lanes_ *= 2;
     // Many columns: the memory is busy, so no lane should be idle in the last turn.
-    constexpr Extent kMany = 8192;
     const auto idle = [&](int lanes) { return divide_up(units_, lanes) * lanes - units_; };
-    while (kernel_.n >= kMany && lanes_ > 4 && 8 * idle(lanes_) > units_) lanes_ /= 2;
+    while (kernel_.n >= kManyColumns && lanes_ > 4 && 8 * idle(lanes_) > units_) lanes_ /= 2;
   }
+  // A workgroup of a resident dispatch that has more than one tile stages A again for each.
+  if (target_.joins_phases() && !extras_.tail && kernel_.n < kManyColumns)
+    columns_ = static_cast<int>(
+        std::min<Extent>(4 / rows_, divide_up(kernel_.n, 2 * Extent{target_.profile.compute_units} * teams())));
   const int turns = static_cast<int>(divide_up(units_, lanes_));
   ahead_ = turns <= kAheadMax ? turns : kAheadMax - 1;
   ahead_ = std::clamp(kReadsMax / (columns_ * (extras_.before ? 2 : 1)), 1, ahead_);
@@ -173,7 +183,7 @@ ShaderPieces::Function RowsWriter::parts_function(int parts, const Bindings& bin
   line("var total = 0f;");
   line("var sum = vec4f();");
   // Keys fill parts from the first one on, so parts after one without keys are not read.
-  constexpr int kTogether = 4;
+  const int kTogether = target_.joins_phases() ? 8 : 4;
   const int splits = static_cast<int>(p.splits);
   std::string ends;
   for (int first = 0; first < splits; first += kTogether) {
@@ -214,15 +224,21 @@ void RowsWriter::choose_staging(const PackedReader& reader) {
 }
 
 void RowsWriter::write_staging(const PackedReader& reader) {
+  const auto place = [&](int i, const std::string& at) {
+    return fmt::format("$staged[{}u + {} * {}u + {}]", i * staged_fours_, modulo(at, reader.chunks()), reader.units(),
+                       divided(at, reader.chunks()));
+  };
   for (int i = 0; i < rows_; ++i) {
-    line(fmt::format("for (var at = thread; at < {}u; at += {}u) {{", staged_fours_, kThreads));
-    line(fmt::format("  $staged[{}u + {} * {}u + {}] = $activations(i0 + {}u, at * 4u{});", i * staged_fours_,
-                     modulo("at", reader.chunks()), reader.units(), divided("at", reader.chunks()), i,
-                     row_sums(i, "&row")));
+    if (target_.unroll) {
+      write_staged_row(i, place);
+      continue;
+    }
+    line(fmt::format("for (var at = thread; at < {}u; at += {}u) {{", staged_fours_, threads_));
+    line(fmt::format("  {} = $activations(i0 + {}u, at * 4u{});", place(i, "at"), i, row_sums(i, "&row")));
     line("}");
   }
   // Subgroups join the sums over a row here: every one of them reads all of it.
-  const int size = lanes_of(target_), subgroups = kThreads / size;
+  const int size = lanes_of(target_), subgroups = threads_ / size;
   const auto each_row_sum = [&](auto work) {
     for (int i = 0; i < rows_; ++i)
       for (int r = 0; r < sums_; ++r) work(fmt::format("whole{}_{}", i, r), i, r, (i * sums_ + r) * subgroups);
@@ -243,6 +259,35 @@ void RowsWriter::write_staging(const PackedReader& reader) {
     for (int s = 0; s < subgroups; ++s) sum += fmt::format("{}$sums[{}u]", s ? " + " : "", at + s);
     line(fmt::format("{} = {};", whole, sum));
   });
+}
+
+// Several reads come before the first write, so that a thread waits for them once.
+void RowsWriter::write_staged_row(int i, FunctionRef<std::string(int, const std::string&)> place) {
+  constexpr Extent kTogether = 5;
+  const Extent turns = divide_up(staged_fours_, Extent{threads_});
+  const auto is_whole = [&](Extent turn) { return (turn + 1) * threads_ <= staged_fours_; };
+  for (Extent first = 0; first < turns; first += kTogether) {
+    const Extent end = std::min(first + kTogether, turns);
+    line("{");
+    for (Extent turn = first; turn < end; ++turn) {
+      const std::string at = fmt::format("thread + {}u", turn * threads_);
+      if (is_whole(turn)) {
+        line(fmt::format("  let x{} = $activations(i0 + {}u, ({}) * 4u{});", turn, i, at, row_sums(i, "&row")));
+        continue;
+      }
+      for (int r = 0; r < sums_; ++r) line(fmt::format("  var last{}_{} = vec4f();", i, r));
+      line(fmt::format("  let x{} = $activations(i0 + {}u, min({}, {}u) * 4u{});", turn, i, at, staged_fours_ - 1,
+                       row_sums(i, "&last")));
+      for (int r = 0; r < sums_; ++r)
+        line(fmt::format("  row{0}_{1} += select(vec4f(), last{0}_{1}, {2} < {3}u);", i, r, at, staged_fours_));
+    }
+    for (Extent turn = first; turn < end; ++turn) {
+      const std::string at = fmt::format("(thread + {}u)", turn * threads_);
+      const std::string store = fmt::format("{} = x{};", place(i, at), turn);
+      line(is_whole(turn) ? "  " + store : fmt::format("  if ({} < {}u) {{ {} }}", at, staged_fours_, store));
+    }
+    line("}");
+  }
 }
 
 void RowsWriter::write_units(const PackedReader& reader) {

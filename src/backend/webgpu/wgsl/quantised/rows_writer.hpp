@@ -10,11 +10,13 @@
 #include "backend/webgpu/wgsl/quantised/packed_reader.hpp"
 #include "backend/webgpu/wgsl/quantised/rows_tail.hpp"
 #include "backend/webgpu/wgsl/steps.hpp"
+#include "base/function_ref.hpp"
 #include "compile/kernel.hpp"
 
 namespace weft::webgpu {
 
-inline constexpr Extent kFewRows = 8;  // of A, up to which weights are multiplied while they are read
+inline constexpr Extent kManyColumns = 8192;  // of the result, from which on products keep the whole memory busy
+inline constexpr Extent kFewRows = 8;         // of A, up to which weights are multiplied while they are read
 
 /// What a product of few rows does beside its own work.
 struct RowsExtras {
@@ -26,7 +28,10 @@ struct RowsExtras {
 
 class RowsWriter {
  public:
-  static constexpr int kThreads = 128;  // of a workgroup
+  /// Threads of a workgroup of a product with `n` results a row.
+  static int threads_of(const Target& target, Extent n) {
+    return target.joins_phases() && n < kManyColumns ? kPhaseThreads : 128;
+  }
   /// Threads that share a row of W, unless it is long.
   static int lanes_of(const Target& target) {
     return target.subgroup_size >= 2 ? static_cast<int>(std::min(target.subgroup_size, 32u)) : 32;
@@ -63,6 +68,10 @@ class RowsWriter {
   bool stages() const { return staged_fours_ > 0; }
   void choose_staging(const PackedReader& reader);
   void write_staging(const PackedReader& reader);
+  void write_staged_row(int i, FunctionRef<std::string(int, const std::string&)> place);
+
+  /// Turns of all lanes over a row of W.
+  int turns_of_phase() const { return static_cast<int>((units_ + lanes_ - 1) / lanes_); }
 
   /// The sums of all products: `s` of the kernel, `u` of the one before.
   struct Weights {
@@ -70,6 +79,7 @@ class RowsWriter {
     const char *sum, *mark;
   };
   void write_sums(const std::vector<Weights>& weights);
+  void write_sums_of_phase(const std::vector<Weights>& weights);
   void write_reads(const std::vector<Weights>& weights, int turn);
   void write_turn(const std::vector<Weights>& weights, int turn);
   std::vector<std::string> sums_of(const char* sum) const;
@@ -89,7 +99,7 @@ class RowsWriter {
 
   // --- The tail (rows_tail_writer.cpp) ---
 
-  int teams() const { return kThreads / lanes_; }
+  int teams() const { return threads_ / lanes_; }
   /// The column of team `team`.
   std::string column_of(const std::string& team) const;
   std::string held(int number, const std::string& slot) const;
@@ -108,12 +118,14 @@ class RowsWriter {
   const kernel::PackedMatmulKernel& kernel_;
   const RowsExtras extras_;
   const Target& target_;
+  int threads_ = 128;                        // of a workgroup
   int sums_ = 0;                             // over each row of A, where it is computed
   int rows_ = 1, columns_ = 1, lanes_ = 32;  // of A and of W at a time; threads that share a row of W
   int ahead_ = 1;                            // units that a thread reads at once
   Extent units_ = 0;                         // of a row of W
   Extent staged_fours_ = 0;                  // groups of four elements of a row of A in workgroup memory
   bool by_fours_ = false;
+  bool is_phase_ = false;  // of a resident dispatch: W is read before the results of earlier phases
   std::string text_;
 };
 
