@@ -30,17 +30,40 @@ bool can_be_phase(const RenderedDispatch& dispatch, const Target& target) {
          !shader.matrices;
 }
 
-/// Whether a phase writes near what an earlier one has touched.
+bool reads(const RenderedDispatch& dispatch, std::size_t binding) {
+  const std::string array = fmt::format("data{}", binding);
+  return is_read(dispatch.shader.body, array) ||
+         std::ranges::any_of(dispatch.shader.functions,
+                             [&](const ShaderPieces::Function& function) { return is_read(function.text, array); });
+}
+
+/// Whether a phase touches what an earlier one has changed in place: that one may have kept lines of which others changed a part.
+bool touches_changed(Phases phases) {
+  for (std::size_t earlier = 0; earlier + 1 < phases.size(); ++earlier)
+    for (std::size_t i = 0; i < phases[earlier].bindings.size(); ++i) {
+      const BoundRange& changed = phases[earlier].bindings[i];
+      if (!changed.changes()) continue;
+      const bool is_touched = std::ranges::any_of(phases.subspan(earlier + 1), [&](const RenderedDispatch& later) {
+        return std::ranges::any_of(later.bindings, [&](const BoundRange& range) { return overlap(range, changed); });
+      });
+      if (is_touched && reads(phases[earlier], i)) return true;
+    }
+  return false;
+}
+
+/// Whether a phase writes near what an earlier one has touched, or near what it reads itself.
 bool overwrites(Phases phases) {
-  for (std::size_t later = 1; later < phases.size(); ++later)
-    for (BoundRange written : phases[later].bindings) {
+  for (std::size_t p = 0; p < phases.size(); ++p)
+    for (const BoundRange& written : phases[p].bindings) {
       if (!written.changes()) continue;
-      const std::uint64_t begin = written.offset / kLineBytes * kLineBytes;
-      written.bytes = (written.offset + written.bytes + kLineBytes - 1) / kLineBytes * kLineBytes - begin;
-      written.offset = begin;
-      for (const RenderedDispatch& earlier : phases.first(later))
-        if (std::ranges::any_of(earlier.bindings, [&](const BoundRange& range) { return overlap(range, written); }))
-          return true;
+      BoundRange lines = written;
+      lines.offset = written.offset / kLineBytes * kLineBytes;
+      lines.bytes = (written.offset + written.bytes + kLineBytes - 1) / kLineBytes * kLineBytes - lines.offset;
+      const auto is_near = [&](const BoundRange& range) { return overlap(range, lines); };
+      for (const RenderedDispatch& earlier : phases.first(p))
+        if (std::ranges::any_of(earlier.bindings, is_near)) return true;
+      for (const BoundRange& beside : phases[p].bindings)
+        if (!beside.changes() && is_near(beside)) return true;
     }
   return false;
 }
@@ -167,7 +190,9 @@ std::optional<ShaderPieces> seen_through(const ShaderPieces& shader, std::size_t
 /// The dispatches as one; nothing if they cannot be.
 std::optional<RenderedDispatch> joined(Phases phases, const Target& target) {
   const std::optional<std::vector<Binding>> bindings = bindings_of(phases);
-  if (!bindings || bindings->size() + 1 > target.limits.storage_buffers || overwrites(phases)) return {};
+  if (!bindings || bindings->size() + 1 > target.limits.storage_buffers || overwrites(phases) ||
+      touches_changed(phases))
+    return {};
   RenderedDispatch result;
   ShaderPieces& shader = result.shader;
   shader.resident = true;

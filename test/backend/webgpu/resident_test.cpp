@@ -93,6 +93,24 @@ TEST(ResidentTest, WhatAnEarlierPhaseTouchedIsNotOverwritten) {
       (Names{"a", "b"}));
 }
 
+TEST(ResidentTest, WhatIsReadNearAResultEndsADispatch) {
+  BoundRange in = range(1, 0), out = range(1, kBytes + 64);
+  in.bytes = kBytes + 64;
+  in.written = in.only_read = true;  // as another range of its buffer
+  EXPECT_EQ(join_phases({plus_one("a", in, out), plus_one("b", range(1, kBytes + 64), range(2))}, target()).size(), 2u);
+  in.bytes = kBytes;
+  EXPECT_EQ(
+      join_phases({plus_one("a", in, range(1, kBytes)), plus_one("b", range(1, kBytes), range(2))}, target()).size(),
+      1u);
+}
+
+TEST(ResidentTest, WhatIsChangedInPlaceEndsADispatch) {
+  RenderedDispatch update = plus_one("a", range(0), range(1));
+  update.shader.body += "  $data1[thread] = $data1[thread] + 1f;\n";
+  EXPECT_EQ(names(join_phases({update, plus_one("b", range(1), range(2))}, target())), (Names{"a", "b"}));
+  EXPECT_EQ(names(join_phases({update, plus_one("b", range(0), range(2))}, target())), Names{"a > b"});
+}
+
 TEST(ResidentTest, BindingsAreLimited) {
   const std::vector<RenderedDispatch> chain = {plus_one("a", range(0), range(1)), plus_one("b", range(1), range(2)),
                                                plus_one("c", range(2), range(3))};

@@ -38,6 +38,14 @@ Assignment assignment_at(std::string_view text, std::size_t at) {
   return Assignment::none;
 }
 
+/// Where the mark is in the text, from `begin` on; data12 is not data1.
+std::size_t find_mark(std::string_view text, std::string_view mark, std::size_t begin) {
+  std::size_t at = text.find(mark, begin);
+  while (at != std::string_view::npos && at + mark.size() < text.size() && is_name_character(text[at + mark.size()]))
+    at = text.find(mark, at + mark.size());
+  return at;
+}
+
 class Rewriter {
  public:
   explicit Rewriter(const ArrayView& view) : view_(view), mark_("$" + view.name) {}
@@ -47,14 +55,9 @@ class Rewriter {
     std::string out;
     std::size_t done = 0;
     while (!failed_) {
-      const std::size_t at = text.find(mark_, done);
+      const std::size_t at = find_mark(text, mark_, done);
       if (at == std::string_view::npos) break;
       const std::size_t open = at + mark_.size();
-      if (open < text.size() && is_name_character(text[open])) {  // data12 is not data1
-        out += text.substr(done, open - done);
-        done = open;
-        continue;
-      }
       out += text.substr(done, at - done);
       if (open >= text.size() || text[open] != '[' || (at > 0 && text[at - 1] == '&')) {
         failed_ = true;
@@ -113,6 +116,18 @@ std::optional<ArrayElement> array_element(std::string_view type) {
     if (type.starts_with(vector))
       return ArrayElement{std::string(type.substr(vector.size(), type.size() - vector.size() - 1)), vector[3] - '0'};
   return ArrayElement{std::string(type), 1};
+}
+
+bool is_read(std::string_view text, std::string_view name) {
+  const std::string mark = fmt::format("${}", name);
+  for (std::size_t at = find_mark(text, mark, 0); at != std::string_view::npos;) {
+    const std::size_t open = at + mark.size();
+    if (open >= text.size() || text[open] != '[' || (at > 0 && text[at - 1] == '&')) return true;
+    const std::size_t close = after_bracket(text, open);
+    if (assignment_at(text, after_spaces(text, close)) != Assignment::plain) return true;
+    at = find_mark(text, mark, open);
+  }
+  return false;
 }
 
 std::optional<std::string> with_view(std::string_view text, const ArrayView& view) {

@@ -18,6 +18,9 @@ struct ArrayElement {
 };
 std::optional<ArrayElement> array_element(std::string_view type);
 
+/// Whether the text does more with the array `name` than assigning to whole elements.
+bool is_read(std::string_view text, std::string_view name);
+
 /// A storage array of scalars, in which a text sees an array of `lanes` scalars each that begins `base` scalars later.
 struct ArrayView {
   std::string name;    // in the text: "data2"

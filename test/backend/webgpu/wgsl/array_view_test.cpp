@@ -40,6 +40,13 @@ TEST(ArrayViewTest, AddressesAndChangesOfAPartAreRefused) {
   EXPECT_TRUE(with_view("$data1[i].x == 1f", vectors())) << "a comparison changes nothing";
 }
 
+TEST(ArrayViewTest, AssigningIsNotReading) {
+  EXPECT_FALSE(is_read("$data1[i] = 2f * $data12[$data0[i]];", "data1"));
+  for (const char* text : {"x = $data1[i];", "$data1[i] += 1f;", "$data1[$data1[i]] = 0f;",
+                           "atomicAdd(&$data1[0], 1u);", "if ($data1[i] == 0f) {}", "$data1[i].x = 1f;"})
+    EXPECT_TRUE(is_read(text, "data1")) << text;
+}
+
 class WgslArrayViewTest : public RenderTest {};
 
 // The same sums through vectors, and through scalars that are seen as vectors.
