@@ -4,6 +4,7 @@
 
 #include "graph/attention.hpp"
 #include "graph/linear_algebra.hpp"
+#include "graph/matrix_exponential.hpp"
 #include "graph/order.hpp"
 #include "graph/poisson.hpp"
 #include "graph/polynomials.hpp"
@@ -119,6 +120,8 @@ const std::unordered_map<const OpRow*, BatchRule>& rules() {
       {&graph::qr_row(), of_stacks},
       {&graph::eigh_row(), of_stacks},
       {&graph::svd_row(), of_stacks},
+      {&graph::matrix_exp_row(), of_stacks},
+      {&graph::matrix_exp_frechet_row(), of_stacks},
   };
   return table;
 }

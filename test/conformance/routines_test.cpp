@@ -16,6 +16,7 @@
 #include "runtime/packed_matrix.hpp"
 #include "weft/inference.hpp"
 #include "weft/ops/grouped.hpp"
+#include "weft/ops/linear_algebra.hpp"
 #include "weft/ops/order.hpp"
 
 namespace weft::test {
@@ -519,6 +520,19 @@ TEST_F(Routines, OrthogonalPolynomialsAndTheirDerivatives) {
           },
           5e-5, 5e-5);
     }
+}
+
+TEST_F(Routines, ExponentialsOfMatrices) {
+  for (const auto& [n, size] : {std::pair<Extent, double>{1, 3}, {3, 0.002}, {4, 0.4}, {5, 4}, {9, 1}}) {
+    SCOPED_TRACE(fmt::format("{} x {}, elements up to {}", n, n, size));
+    const auto a = noise(3 * n * n, -size, size), e = noise(3 * n * n, -1, 1);
+    expect_same(
+        [&, n = n](Side& side) {
+          const Tensor x = side.arguments.make({3, n, n}, a);
+          return std::vector<Tensor>{matrix_exp(x), matrix_exp_frechet(x, side.arguments.make({3, n, n}, e))};
+        },
+        5e-5, 5e-5);
+  }
 }
 
 TEST_F(Routines, EveryOneHasAReference) {

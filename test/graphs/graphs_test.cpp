@@ -197,7 +197,7 @@ class Progress {
 
 // The long run on a GPU is in pieces; together their seeds draw every row.
 TEST(GraphSeeds, DrawAllRows) {
-  constexpr std::uint64_t kSeeds = 4000;
+  constexpr std::uint64_t kSeeds = 4400;
   constexpr int kLeast = 10;
   for (const Drawn drawn : {Drawn::on_cpu, Drawn::on_gpu_of_all_shaders}) {
     const std::vector<const graph::OpRow*> rows = drawn_rows(drawn);

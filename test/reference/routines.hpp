@@ -21,6 +21,7 @@
 #include "graph/scatter.hpp"
 #include "reference/alignment.hpp"
 #include "reference/grouped.hpp"
+#include "reference/matrix_exponential.hpp"
 #include "reference/packed.hpp"
 #include "reference/poisson.hpp"
 #include "reference/polynomials.hpp"
@@ -431,7 +432,9 @@ inline std::vector<RoutineReference> routine_references() {
           {&graph::ctc_alignment_row(), run_ctc_alignment},
           {&graph::ctc_alignment_backward_row(), run_ctc_alignment_backward},
           {&graph::poisson_quantile_row(), run_poisson_quantile},
-          {&graph::orthogonal_polynomial_row(), run_orthogonal_polynomial}};
+          {&graph::orthogonal_polynomial_row(), run_orthogonal_polynomial},
+          {&graph::matrix_exp_row(), run_matrix_exp},
+          {&graph::matrix_exp_frechet_row(), run_matrix_exp}};
 }
 
 inline void run(const kernel::CallKernel& kernel, std::vector<Values>& buffers) {

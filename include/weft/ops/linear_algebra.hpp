@@ -111,10 +111,16 @@ struct RankOptions {
   bool hermitian = false;
 };
 [[nodiscard]] Tensor matrix_rank(const Tensor& a, RankOptions options = {}, Where where = Where::current());
-/// e^A by scaling, a Taylor polynomial of degree 15 and squaring, on every device; NaN where a column's absolute values add up
-/// to more than 2^19. Gradient: that of these products, of any order.
-/// Source    Higham 2008, Functions of Matrices, 10.3
+/// e^A by scaling, a polynomial of Taylor and squaring, on every device; NaN where a column's absolute values add up to more than
+/// 2^19. On the CPU each matrix of a batch takes the degree and the squarings that its size needs.
+/// Gradient  dA = matrix_exp_frechet(A^T, dy), of any order
+/// Source    Bader, Blanes and Casas 2019, Mathematics 7(12), 1174; Higham 2008, Functions of Matrices, 10.3
 [[nodiscard]] Tensor matrix_exp(const Tensor& a, Where where = Where::current());
+/// The derivative of e^A in the direction E, the limit of (e^(A + t E) - e^A) / t. It is linear in E.
+/// Shapes    a and e [..., n, n], alike, and the result too
+/// Errors    ShapeError, DTypeError
+/// Gradient  of any order; that to A takes matrices of twice the size
+[[nodiscard]] Tensor matrix_exp_frechet(const Tensor& a, const Tensor& e, Where where = Where::current());
 /// Powers of x [..., m] as rows [..., m, n], from x^(n - 1) down to x^0, or upwards. n = -1: as many as x has elements.
 [[nodiscard]] Tensor vander(const Tensor& x, Extent n = -1, bool increasing = false, Where where = Where::current());
 /// The inverse of the matrix whose rows are the first `ind` axes of A and whose columns are the others. The result has the axes of

@@ -8,6 +8,7 @@
 #include "backend/cpu/ctc.hpp"
 #include "backend/cpu/grouped.hpp"
 #include "backend/cpu/linear_algebra.hpp"
+#include "backend/cpu/matrix_exponential.hpp"
 #include "backend/cpu/poisson.hpp"
 #include "backend/cpu/polynomials.hpp"
 #include "backend/cpu/recurrence.hpp"
@@ -23,6 +24,7 @@
 #include "graph/ctc.hpp"
 #include "graph/grouped.hpp"
 #include "graph/linear_algebra.hpp"
+#include "graph/matrix_exponential.hpp"
 #include "graph/order.hpp"
 #include "graph/packed.hpp"
 #include "graph/poisson.hpp"
@@ -175,6 +177,8 @@ backend::CallTable<CallEntry>& calls() {
        {&graph::qr_row(), computed_by(run_qr)},
        {&graph::eigh_row(), computed_by(run_eigh)},
        {&graph::svd_row(), computed_by(run_svd)},
+       {&graph::matrix_exp_row(), computed_by(run_matrix_exp)},
+       {&graph::matrix_exp_frechet_row(), computed_by(run_matrix_exp_frechet)},
        {&graph::sample_token_row(),
         {.prepare = [](const kernel::CallKernel& k) { return prepare_function(k, run_sample_token, false); }}}});
   return table;

@@ -1,4 +1,4 @@
-// Numbers and functions of matrices: norms, condition, rank, the exponential; and systems of equations between tensors.
+// Numbers and functions of matrices: norms, condition, rank; and systems of equations between tensors.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "graph/axes.hpp"
+#include "graph/matrix_exponential.hpp"
 #include "graph/op_families.hpp"
 #include "graph/ops/matrices.hpp"
 #include "weft/ops/layout.hpp"
@@ -223,55 +224,6 @@ const std::vector<OpRow>& values_rows() {
   return rows;
 }
 
-// ---- The exponential -------------------------------------------------------------------------------------------------
-
-constexpr int kSquarings = 20;
-
-// The Taylor polynomial of degree 15 of A / 2^s, where the greatest sum of a column is at most 1/2, squared s times. All matrices of
-// a batch take as many steps; those that are done keep their value.
-Tensor exponential_of(const Tensor& a) {
-  const Extent n = a.dim(-1);
-  if (n == 0) return a;
-  const Tensor size = weft::unsqueeze(weft::unsqueeze(norm_of_matrix(weft::detach(a), MatrixNorm::one), -1), -1);
-  const Tensor halvings =
-      elementwise("maximum", {elementwise("ceil", {elementwise("log2", {size})}) + 1.0, scalar_like(0, size)});
-  const Tensor x = a * elementwise("exp2", {-elementwise("minimum", {halvings, scalar_like(kSquarings, size)})});
-  const Tensor unit = eye(n, a), x2 = weft::matmul(x, x), x3 = weft::matmul(x2, x), x4 = weft::matmul(x2, x2);
-  const auto part = [&](int from) {  // the terms from x^from / from! on, over x^from
-    double c[4] = {1, 1, 1, 1};
-    for (int i = 0; i < 4; ++i)
-      for (int k = 2; k <= from + i; ++k) c[i] /= k;
-    return unit * c[0] + x * c[1] + x2 * c[2] + x3 * c[3];
-  };
-  Tensor y = part(12);
-  for (const int from : {8, 4, 0}) y = part(from) + weft::matmul(x4, y);
-  for (int step = 0; step < kSquarings; ++step)
-    y = elementwise("where", {halvings > scalar_like(step, halvings), weft::matmul(y, y), y});
-  return elementwise("where", {halvings <= scalar_like(kSquarings, halvings), y, scalar_like(NAN, y)});
-}
-
-const OpRow& matrix_exp_row() {
-  static const OpRow row{
-      .name = "matrix_exp",
-      .family = "matrix",
-      .inputs = {matrix("a")},
-      .doc = "e^A, the sum of A^k / k!; NaN where a column's absolute values add up to more than 2^19.",
-      .torch = "torch.matrix_exp(a)",
-      .numpy = "scipy.linalg.expm(a)",
-      .infer =
-          [](const Call& c) {
-            check_matrix(c, true);
-            return std::vector<Result>{like(c.input(0))};
-          },
-      .decompose = [](const Call& c) { return Tensors{exponential_of(c.input(0))}; },
-      .cases = {{"a batch of sizes",
-                 {{.shape = {3, 2, 2}, .values = {0.1, 0.2, -0.3, 0.1, 1, 2, -1.5, 0.5, 0, 0, 0, 0}}}},
-                {"one number", {{.shape = {1, 1}, .values = {-3}}}},
-                {"larger", {definite(0, 6)}}},
-      .errors = {kNotSquare, kNoMatrix}};
-  return row;
-}
-
 // ---- Powers of numbers, systems between tensors ------------------------------------------------------------------------
 
 struct VanderAttributes {
@@ -425,8 +377,9 @@ const OpRow& tensorsolve_row() {
 }  // namespace
 
 OpRows matrix_rows() {
-  return {&matrix_norm_row(), &cond_row(),   &matrix_rank_row(), &values_rows()[0], &values_rows()[1],
-          &matrix_exp_row(),  &vander_row(), &tensorinv_row(),   &tensorsolve_row()};
+  return {&matrix_norm_row(), &cond_row(),       &matrix_rank_row(),        &values_rows()[0],
+          &values_rows()[1],  &matrix_exp_row(), &matrix_exp_frechet_row(), &vander_row(),
+          &tensorinv_row(),   &tensorsolve_row()};
 }
 
 }  // namespace graph
@@ -449,9 +402,6 @@ Tensor svdvals(const Tensor& a, Where where) {
 }
 Tensor eigvalsh(const Tensor& a, Where where) {
   return graph::call(graph::values_rows()[1], {a}, graph::Words{}, where);
-}
-Tensor matrix_exp(const Tensor& a, Where where) {
-  return graph::call(graph::matrix_exp_row(), {a}, graph::Words{}, where);
 }
 Tensor vander(const Tensor& x, Extent n, bool increasing, Where where) {
   if (n < -1) throw UsageError(fmt::format("vander: n is {}; give -1 or more", n));

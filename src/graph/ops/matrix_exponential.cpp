@@ -1,0 +1,181 @@
+// The exponential of matrices and its derivative in a direction.
+#include "graph/matrix_exponential.hpp"
+
+#include <cmath>
+#include <iterator>
+
+#include "graph/ops/matrices.hpp"
+#include "weft/ops/linear_algebra.hpp"
+
+namespace weft {
+namespace graph {
+namespace {
+
+using namespace matrices;
+using matrices::turned;  // convolutions have a function of this name
+
+/// A matrix, and the derivative of it in a direction if that is asked for.
+struct Jet {
+  Tensor value, slope;
+};
+
+/// The arithmetic of `exponential_polynomial` as nodes of the graph.
+struct JetAlgebra {
+  Tensor unit_matrix;
+
+  static Jet product(const Jet& x, const Jet& y) {
+    return {weft::matmul(x.value, y.value),
+            x.slope.defined() ? weft::matmul(x.value, y.slope) + weft::matmul(x.slope, y.value) : Tensor()};
+  }
+  Jet sum(double unit, std::initializer_list<std::pair<double, const Jet*>> terms) const {
+    Jet total{unit == 0 ? Tensor() : unit_matrix * unit, Tensor()};
+    for (const auto& [factor, term] : terms) {
+      add(total.value, term->value, factor);
+      if (term->slope.defined()) add(total.slope, term->slope, factor);
+    }
+    return total;
+  }
+  static void add(Tensor& total, const Tensor& term, double factor) {
+    const Tensor part = factor == 1 ? term : term * factor;
+    total = total.defined() ? total + part : part;
+  }
+};
+
+/// The greatest sum of a column's absolute values, [..., 1, 1]. No gradient flows through it.
+Tensor size_of(const Tensor& a) {
+  return amax(weft::sum(elementwise("abs", {weft::detach(a)}), {-2}, {.keepdims = true}), {-1}, {.keepdims = true});
+}
+
+// All matrices of a batch take as many squarings; those that are done keep their value. The kernels do better.
+Jet exponential_parts(const Tensor& a, const Tensor& direction) {
+  const Extent n = a.dim(-1);
+  const bool is_double = a.dtype() == DType::f64;
+  const ExponentialDegree& last =
+      is_double ? std::end(kExponentialDegreesF64)[-1] : std::end(kExponentialDegreesF32)[-1];
+  const double most = direction.defined() ? frechet_size(last) : last.size;
+  const int steps = static_cast<int>(std::ceil(std::log2(kExponentialSizeMax / most)));
+  const Tensor size = size_of(a);
+  const Tensor halvings = elementwise("clamp", {elementwise("ceil", {elementwise("log2", {size / most})})},
+                                      {0.0, static_cast<double>(steps)});
+  const Tensor scale = elementwise("exp2", {-halvings});
+  JetAlgebra algebra{eye(n, a)};
+  const Jet scaled{a * scale, direction.defined() ? direction * scale : Tensor()};
+  Jet y = exponential_polynomial(algebra, scaled, last.degree);
+  for (int step = 0; step < steps; ++step) {
+    const Tensor goes_on = halvings > scalar_like(step, halvings);
+    const Jet square = JetAlgebra::product(y, y);
+    y.value = elementwise("where", {goes_on, square.value, y.value});
+    if (direction.defined()) y.slope = elementwise("where", {goes_on, square.slope, y.slope});
+  }
+  const Tensor is_good = size <= scalar_like(kExponentialSizeMax, size);
+  const auto checked = [&](const Tensor& t) { return elementwise("where", {is_good, t, scalar_like(NAN, t)}); };
+  return {checked(y.value), direction.defined() ? checked(y.slope) : Tensor()};
+}
+
+/// [[a, b], [0, a]].
+Tensor block_triangle(const Tensor& a, const Tensor& b) {
+  const Tensor upper[] = {a, b}, lower[] = {a * 0.0, a};
+  const Tensor rows[] = {weft::concat(upper, -1), weft::concat(lower, -1)};
+  return weft::concat(rows, -2);
+}
+
+Tensor frechet(const Tensor& a, const Tensor& direction) {
+  return call(matrix_exp_frechet_row(), {a, direction}, Words{}, Where::current());
+}
+
+// <G, L(A, E)> is <D, e^M> with M = [[A, E], [0, A]] and G in the upper right block of D, so its gradient to M is L(M^T, D). L is
+// linear in E, which is scaled by a power of two so that only A decides how often M is halved.
+Tensor frechet_gradient(const Tensor& a, const Tensor& direction, const Tensor& g) {
+  const Extent n = a.dim(-1);
+  const Tensor size = size_of(direction), zero = scalar_like(0, size);
+  const Tensor halvings = elementwise("where", {size > zero, elementwise("ceil", {elementwise("log2", {size})}), zero});
+  const Tensor m = block_triangle(a, direction * elementwise("exp2", {-halvings}));
+  const Tensor none = g * 0.0, upper[] = {none, g}, lower[] = {none, none};
+  const Tensor rows[] = {weft::concat(upper, -1), weft::concat(lower, -1)};
+  const Tensor h = frechet(turned(m), weft::concat(rows, -2));
+  const auto block = [&](Extent from) { return weft::narrow(weft::narrow(h, -2, from, n), -1, from, n); };
+  return (block(0) + block(n)) * elementwise("exp2", {halvings});
+}
+
+}  // namespace
+
+const OpRow& matrix_exp_row() {
+  static const OpRow row{
+      .name = "matrix_exp",
+      .family = "matrix",
+      .inputs = {matrix("a")},
+      .doc = "e^A, the sum of A^k / k!; NaN where a column's absolute values add up to more than 2^19.",
+      .torch = "torch.matrix_exp(a)",
+      .numpy = "scipy.linalg.expm(a)",
+      .infer =
+          [](const Call& c) {
+            check_matrix(c, true);
+            return std::vector<Result>{like(c.input(0))};
+          },
+      .decompose =
+          [](const Call& c) {
+            const Tensor& a = c.input(0);
+            return Tensors{a.dim(-1) == 0 ? a : exponential_parts(a, Tensor()).value};
+          },
+      .gradient = [](const GradientCall& g) { return Tensors{frechet(turned(g.call.input(0)), g.gradients[0])}; },
+      .form = KernelForm::routine,
+      .cases = {{"a batch of sizes",
+                 {{.shape = {3, 2, 2}, .values = {0.1, 0.2, -0.3, 0.1, 1, 2, -1.5, 0.5, 0, 0, 0, 0}}}},
+                {"one number", {{.shape = {1, 1}, .values = {-3}}}},
+                {"larger", {definite(0, 6)}}},
+      .errors = {kNotSquare, kNoMatrix},
+      .apply = [](const Arguments& a) { return Tensors{weft::matrix_exp(a.input(0))}; }};
+  return row;
+}
+
+const OpRow& matrix_exp_frechet_row() {
+  static const OpRow row{
+      .name = "matrix_exp_frechet",
+      .aliases = {"expm_frechet"},
+      .family = "matrix",
+      .inputs = {matrix("a"), matrix("e")},
+      .doc =
+          "The derivative of e^A in the direction E; NaN where a column's absolute values of A add up to more than "
+          "2^19.",
+      .formula = "the limit of (e^(A + t E) - e^A) / t for t -> 0",
+      .torch =
+          "torch.matrix_exp(torch.cat([torch.cat([a, e], -1), torch.cat([0 * a, a], -1)], -2))"
+          "[..., :a.shape[-1], a.shape[-1]:]",
+      .infer =
+          [](const Call& c) {
+            check_matrix(c, true);
+            const Tensor &a = c.input(0), &e = c.input(1);
+            if (a.shape() != e.shape()) c.shape_error("a and e differ in shape");
+            if (a.dtype() != e.dtype()) c.dtype_error("a and e differ in dtype; cast one");
+            return std::vector<Result>{like(a)};
+          },
+      .decompose =
+          [](const Call& c) {
+            const Tensor &a = c.input(0), &e = c.input(1);
+            return Tensors{a.dim(-1) == 0 ? e : exponential_parts(a, e).slope};
+          },
+      .gradient =
+          [](const GradientCall& g) {
+            const Tensor &a = g.call.input(0), &e = g.call.input(1), &d = g.gradients[0];
+            return Tensors{frechet_gradient(a, e, d), frechet(turned(a), d)};
+          },
+      .form = KernelForm::routine,
+      .cases = {{"a batch of sizes",
+                 {{.shape = {3, 2, 2}, .values = {0.1, 0.2, -0.3, 0.1, 1, 2, -1.5, 0.5, 0, 0, 0, 0}}, {{3, 2, 2}}}},
+                {"larger", {regular(0, 4, 4), {{4, 4}}}}},
+      .errors = {{"not square", {{{3, 4}}, {{3, 4}}}, {}, "a has 3 rows and 4 columns; it must be square"},
+                 {"shapes that differ", {{{3, 3}}, {{2, 2}}}, {}, "a and e differ in shape"}},
+      .apply = [](const Arguments& a) { return Tensors{weft::matrix_exp_frechet(a.input(0), a.input(1))}; }};
+  return row;
+}
+
+}  // namespace graph
+
+Tensor matrix_exp(const Tensor& a, Where where) {
+  return graph::call(graph::matrix_exp_row(), {a}, graph::Words{}, where);
+}
+Tensor matrix_exp_frechet(const Tensor& a, const Tensor& e, Where where) {
+  return graph::call(graph::matrix_exp_frechet_row(), {a, e}, graph::Words{}, where);
+}
+
+}  // namespace weft
