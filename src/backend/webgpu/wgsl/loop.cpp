@@ -110,8 +110,9 @@ void render_elementwise(const LoopKernel& kernel, const Target& target, bool bac
   const std::optional<Turned> turned = staged ? std::nullopt : turned_axes(kernel, needed, total);
   const std::optional<Strips> strips = staged || turned ? std::nullopt : column_strips(kernel, needed, total);
 
+  const bool is_long = has_long_text(kernel, needed);
   for (int width : {4, 1}) {
-    if (width == 4 && (total % 4 != 0 || (mixed && kernel.inner % 4 != 0))) continue;
+    if (width == 4 && (total % 4 != 0 || (mixed && kernel.inner % 4 != 0) || is_long)) continue;
     // Four neighbours belong to one run of a gather, one line of a block, or one strip.
     if (width == 4 &&
         ((staged && staged->run % 4 != 0) || (turned && turned->along % 4 != 0) || (strips && strips->inner % 4 != 0)))

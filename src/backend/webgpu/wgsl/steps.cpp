@@ -28,6 +28,15 @@ std::vector<bool> needed_steps(const kernel::LoopKernel& kernel, std::span<const
   return needed;
 }
 
+bool has_long_text(const kernel::LoopKernel& kernel, const std::vector<bool>& needed) {
+  constexpr int kLong = 300, kFunction = 10;  // plain steps; those of a function such as exp
+  int steps = 0;
+  for (std::size_t s = 0; s < kernel.steps.size(); ++s)
+    if (needed[s] && kernel.steps[s].kind == StepKind::map)
+      steps += scalar::cost_of(kernel.steps[s].op) == scalar::Cost::function ? kFunction : 1;
+  return steps > kLong;
+}
+
 StepWriter::StepWriter(const kernel::LoopKernel& kernel, Bindings& bindings, Helpers& helpers, Space outer, Space inner,
                        std::span<const int> wanted)
     : kernel_(kernel), bindings_(bindings), helpers_(helpers), outer_(std::move(outer)), inner_(std::move(inner)) {

@@ -82,6 +82,9 @@ class StepWriter {
 
 /// The steps that a store or `wanted` needs.
 std::vector<bool> needed_steps(const kernel::LoopKernel& kernel, std::span<const int> wanted = {});
+/// Whether the needed steps make so long a text that a shader of four neighbours, which has it four times, would take drivers many
+/// seconds to compile. Such a kernel computes for longer than it reads, so it takes one element at a time.
+bool has_long_text(const kernel::LoopKernel& kernel, const std::vector<bool>& needed);
 /// A step's operands, without the -1s.
 std::vector<int> operands_of(const kernel::Step& step);
 

@@ -543,6 +543,34 @@ TEST(WgslLoopTextTest, EqualLayersHaveEqualText) {
   EXPECT_NE(text_at(0), text_at(1));
 }
 
+// A shader of four elements a thread has the text of each. That of a long function is written for one.
+TEST_F(WgslLoopTest, LongFunctionsAreWrittenOnce) {
+  std::mt19937 random(71);
+  const auto kernel_of = [&](int functions, bool reduces) {
+    Builder b(16, reduces ? 32 : 1);
+    const Extent n = reduces ? 512 : 16;
+    int x = b.load(reduces ? Level::inner : Level::outer, random_buffer(random, DType::f32, n), contiguous({n}));
+    for (int i = 0; i < functions; ++i) x = b.map(Op::sin, DType::f32, b.map(Op::add, DType::f32, x, x));
+    b.store(reduces ? b.reduce(Reduction::sum, x) : x);
+    return b;
+  };
+  const auto sines_of = [](const Builder& b) {
+    const std::string text =
+        render(kernel::Kernel(b.loop), static_cast<int>(b.buffers.size()), kTarget).dispatches.at(0).shader.text();
+    int count = 0;
+    for (std::size_t at = 0; (at = text.find("= sin_f32(", at)) != std::string::npos; ++at) ++count;
+    return count;
+  };
+  for (const bool reduces : {false, true}) {
+    EXPECT_EQ(sines_of(kernel_of(3, reduces)) % 12, 0);
+    EXPECT_GT(sines_of(kernel_of(3, reduces)), 0);
+    const int written = sines_of(kernel_of(40, reduces));
+    EXPECT_GE(written, 40);
+    EXPECT_LE(written, reduces ? 80 : 40);  // a reduction may have its items in a loop and behind it
+    kernel_of(40, reduces).check(1e-2);
+  }
+}
+
 TEST(WgslLoopTextTest, TooManyBuffersIsAnErrorThatNamesTheKernelAndTheLimit) {
   Builder b(16);
   int sum = -1;

@@ -27,7 +27,7 @@ ReductionWriter::ReductionWriter(const LoopKernel& kernel, const Target& target,
   ReductionLayout narrow = layout_, wide = layout_;
   wide.width = 4;
   const bool divisible = (layout_.columns ? kernel_.outer : kernel_.inner) % 4 == 0;
-  if (divisible && vector_accesses(wide) > 0) narrow = wide;
+  if (divisible && !has_long_text(kernel, needed_) && vector_accesses(wide) > 0) narrow = wide;
   layout_ = narrow;
   choose_layout();
 }
